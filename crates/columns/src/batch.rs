@@ -205,7 +205,10 @@ fn check_ops(table: &Table, ops: &Ops, rows: usize) -> Result<()> {
         match op {
             Op::Replace => {}
             _ if !table.keyed => {
-                return Err(Error::bug(format!("batch for unkeyed table {} does more than add rows", table.name)));
+                return Err(Error::bug(format!(
+                    "batch for unkeyed table {} has an operation other than Replace",
+                    table.name
+                )));
             }
             Op::Update(columns) if !columns.is_sorted_by(|a, b| a < b) => {
                 return Err(Error::bug(format!("batch for table {} updates columns not sorted by id", table.name)));

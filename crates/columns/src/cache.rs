@@ -154,11 +154,11 @@ impl<T> Ring<T> {
 
 /// The result of trying to evict a slot's entry.
 enum Eviction<T> {
-    /// Not evicted: referenced since the hand's last visit.
+    /// Kept, because it was referenced since the hand's last visit.
     Referenced,
-    /// Not evicted: in use.
+    /// Kept, because it is in use.
     Pinned,
-    /// Evicted: the slot is empty.
+    /// Evicted; the slot is empty.
     Evicted(Arc<CacheEntry<T>>),
 }
 
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_used_again_and_again_stays_while_others_come_and_go() {
+    fn frequently_used_entries_survive_a_scan_of_others() {
         let ring = Ring::new(10);
         let slots: Vec<Arc<Slot<u32>>> = (0..1_000).map(|_| Slot::new(&ring)).collect();
         let mut made = 0;
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_held_stays_and_goes_when_it_is_let_go_of() {
+    fn pinned_entries_are_evicted_only_after_release() {
         let ring = Ring::new(4);
         let slots: Vec<Arc<Slot<u32>>> = (0..100).map(|_| Slot::new(&ring)).collect();
         let mut made = 0;
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn slots_that_are_gone_cost_nothing_and_do_not_pile_up() {
+    fn dropped_slots_cost_nothing_and_do_not_pile_up() {
         let ring = Ring::new(u64::MAX);
         let mut made = 0;
         let kept: Vec<Arc<Slot<u32>>> = (0..10).map(|_| Slot::new(&ring)).collect();
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn what_grows_makes_others_go() {
+    fn growing_entries_evict_others() {
         let ring = Ring::new(10);
         let slots: Vec<Arc<Slot<u32>>> = (0..10).map(|_| Slot::new(&ring)).collect();
         let mut made = 0;

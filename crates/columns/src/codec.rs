@@ -134,7 +134,7 @@ impl Rows {
         for _ in 0..count {
             let column = decode_column(&mut reader, rows)?;
             if columns.last().is_some_and(|last| last.0 >= column.0) {
-                return Err(reader.wrong(format!("column {} comes after a higher one", column.0)));
+                return Err(reader.wrong(format!("column {} is not in ascending order", column.0)));
             }
             columns.push(column);
         }

@@ -530,7 +530,7 @@ impl Compacting {
     /// If the last step did not return false.
     #[must_use]
     pub fn finish(mut self) -> Compacted {
-        assert!(self.writing.is_none() && self.ranges.is_empty(), "BUG: half a compaction taken for a whole one");
+        assert!(self.writing.is_none() && self.ranges.is_empty(), "BUG: compaction finished before its last step");
         Compacted { inputs: self.compaction.inputs.clone(), outputs: std::mem::take(&mut self.outputs) }
     }
 

@@ -1,4 +1,4 @@
-//! Deletes against a list of them that is walked.
+//! Compares [`Deletes`] with a list of tombstones.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ fn tombstone(random: &mut Random, lsn: u64) -> Tombstone {
 }
 
 #[test]
-fn deletes_hide_what_a_list_of_them_hides_however_they_were_merged() {
+fn merged_deletes_hide_the_same_rows_as_a_list_of_tombstones() {
     for seed in 0..300 {
         let mut random = Random(seed + 1);
         let keeps_history = seed % 2 == 0;
@@ -52,7 +52,7 @@ fn deletes_hide_what_a_list_of_them_hides_however_they_were_merged() {
                 newer.hides().clone()
             }
             _ => {
-                // As the manifest has them.
+                // Round trip through the tombstones of the manifest.
                 let kept = parts.iter().flat_map(|deletes| deletes.tombstones()).collect::<Vec<_>>();
                 DeleteFilter { deletes: vec![Arc::new(Deletes::of(kept, keeps_history))], until }
             }
@@ -95,7 +95,7 @@ fn deletes_hide_what_a_list_of_them_hides_however_they_were_merged() {
 }
 
 #[test]
-fn ranges_of_all_series_that_follow_each_other_hide_all_together() {
+fn adjacent_spans_of_all_series_hide_their_union() {
     let delete = |start, last| Tombstone { lsn: Lsn(1), committed: 1, series: None, times: TimeRange { start, last } };
     let deletes = Deletes::of([delete(0, 9), delete(10, 19), delete(30, 39)], false);
     assert_eq!(deletes.len(), 2);
@@ -109,7 +109,7 @@ fn ranges_of_all_series_that_follow_each_other_hide_all_together() {
 }
 
 #[test]
-fn deletes_of_one_series_are_found_without_looking_at_the_others() {
+fn deletes_of_one_series_are_found_without_visiting_others() {
     for count in [1_000u32, 10_000] {
         let delete = |number: u32| Tombstone {
             lsn: Lsn(u64::from(number)),

@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn files_round_trip_and_leave_what_follows() {
+    fn files_round_trip_and_leave_following_bytes() {
         let mut bytes = Vec::new();
         example().encode(&mut bytes);
         bytes.push(77);
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn files_cut_anywhere_are_refused() {
+    fn truncated_files_are_refused() {
         let mut bytes = Vec::new();
         example().encode(&mut bytes);
         for cut in 0..bytes.len() {

@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn the_barrier_is_never_merged_across() {
+    fn no_merge_crosses_the_barrier() {
         let mut state = TableState::empty(table(true));
         for lsn in 1..=7 {
             state = state.with_rows(Lsn(lsn), one_row(lsn as i64), 1);
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_are_merged_across_deletes_of_which_what_hides_nothing_older_goes() {
+    fn rows_are_merged_across_deletes_and_spans_that_hide_nothing_older_are_dropped() {
         let mut state = TableState::empty(table(true));
         for lsn in 1..=4 {
             state = state.with_rows(Lsn(lsn), one_row(lsn as i64), 1);
@@ -335,7 +335,7 @@ mod tests {
     /// crossed a delete, so the cost of a statement grew with the square of the number of earlier
     /// deletes. The fix: deletes are merged and indexed.
     #[test]
-    fn inserts_and_deletes_in_turns_cost_as_much_ten_times_later() {
+    fn alternating_inserts_and_deletes_have_constant_cost() {
         let scan = |state: &TableState| {
             work::take();
             let view = crate::TableView::new(Arc::new(state.clone()));
@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_that_pile_up_while_nobody_merges_cost_a_commit_little() {
+    fn commits_stay_cheap_while_entries_pile_up_unmerged() {
         let mut state = TableState::empty(table(true));
         work::take();
         for lsn in 1..=20_000 {

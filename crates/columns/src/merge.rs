@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn merged_rows_are_what_a_map_holds_that_the_sources_were_put_into_one_after_the_other() {
+    fn merge_equals_inserting_the_sources_into_a_map_in_order() {
         for seed in 0..300 {
             let mut random = Random(seed + 1);
             let sources: Vec<Vec<Row>> = (0..random.below(5) + 1).map(|number| rows(&mut random, number)).collect();
@@ -426,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stretch_that_is_written_again_is_skipped_at_once() {
+    fn rewritten_stretch_is_skipped_at_once() {
         let stretch = |series: u32, times: Range<i64>, op: &Op| -> Vec<Row> {
             times.map(|time| (series, time, op.clone(), 0.0)).collect()
         };

@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn items_stay_in_order_and_what_others_have_seen_stays() {
+    fn items_stay_in_order_and_old_versions_stay_valid() {
         let mut all: Vec<Pieces<usize>> = vec![Pieces::default()];
         for number in 0..300 {
             let count = [1, 1, 2, 7][number % 4];

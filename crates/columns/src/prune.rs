@@ -305,7 +305,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn blocks_of_few_series_are_those_that_reach_them() {
+    fn blocks_of_few_series_are_those_that_overlap_them() {
         let meta = |first: u32, last: u32| BlockMeta {
             rows: 1,
             first: (first, 0),

@@ -420,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn arrow_types_are_those_of_our_types_and_no_others() {
+    fn arrow_type_and_data_type_are_inverse_functions() {
         for ty in model::DataType::ALL {
             assert_eq!(data_type(&arrow_type(ty)), Some(ty));
         }

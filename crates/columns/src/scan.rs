@@ -281,7 +281,7 @@ impl TableView {
             let text = format!("table {} keeps no history", table.name);
             return Err(Error::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, text)
                 .with_kind(model::ErrorKind::Invalid)
-                .with_hint("ALTER TABLE … SET (history = on) keeps it from then on"));
+                .with_hint("ALTER TABLE … SET (history = on) starts its history"));
         }
         if time < *history_from {
             let text = format!(

@@ -102,14 +102,10 @@ impl Inner {
     fn insert(&mut self, id: SeriesId, key: &[u8]) -> Result<()> {
         if id.0 < self.len {
             let same = self.key(id.0) == key;
-            return if same {
-                Ok(())
-            } else {
-                Err(Error::corrupt(format!("series {id} comes with two different keys")))
-            };
+            return if same { Ok(()) } else { Err(Error::corrupt(format!("series {id} has two different keys"))) };
         }
         if id.0 > self.len {
-            return Err(Error::corrupt(format!("series {id} comes where {} is next", self.len)));
+            return Err(Error::corrupt(format!("series {id} found, expected series {}", self.len)));
         }
         if let Some(other) = self.find(key) {
             return Err(Error::corrupt(format!("series {id} has the key of series {other}")));
@@ -376,7 +372,7 @@ mod tests {
     use model::{KeyValue, key};
 
     #[test]
-    fn numbers_are_given_in_order_and_kept() {
+    fn series_numbers_are_dense_and_stable() {
         let index = SeriesIndex::default();
         index.insert(SeriesId(0), b"a").unwrap();
         index.insert(SeriesId(1), b"").unwrap();
@@ -391,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn key_columns_give_values_and_nulls() {
+    fn key_columns_decode_values_and_nulls() {
         let index = SeriesIndex::default();
         let keys = [
             key::encode(&[KeyValue::Text("a".into()), KeyValue::Int(-3)]),

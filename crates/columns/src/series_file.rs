@@ -142,7 +142,7 @@ impl Input {
 fn check_header(file: &SeriesFile, header: &[u8]) -> Result<()> {
     let mut reader = Reader::new("header", header);
     if reader.take(MAGIC.len())? != MAGIC {
-        return Err(Error::corrupt("is no series file: the first 8 bytes are not \"MILLRSER\""));
+        return Err(Error::corrupt("wrong magic: the first 8 bytes are not \"MILLRSER\""));
     }
     let (version, from, to) = (reader.u32()?, reader.u32()?, reader.u32()?);
     if version != VERSION {
@@ -168,7 +168,7 @@ fn insert_section(series: &SeriesIndex, first: u32, keys: u32, raw: &[u8]) -> Re
     }
     reader.end()?;
     if series.len() != first {
-        return Err(Error::corrupt(format!("series {first} comes where {} is next", series.len())));
+        return Err(Error::corrupt(format!("series {first} found, expected series {}", series.len())));
     }
     series.insert_all(SeriesId(first), list)
 }
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_of_many_sections_come_back_under_their_numbers() {
+    fn keys_of_many_sections_keep_their_numbers() {
         let env = folder();
         let count = 2 * SECTION_KEYS_MAX + 7;
         let keys: Vec<Vec<u8>> = (0..count).map(|id| format!("key {id}").into_bytes()).collect();
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_cut_or_foreign_series_file_is_refused_with_its_name() {
+    fn damaged_truncated_or_foreign_series_file_is_refused_and_named() {
         let bytes = written();
         assert_eq!(read(&bytes).unwrap().len(), 5);
         let mut bad: Vec<Vec<u8>> = (0..bytes.len()).map(|cut| bytes[..cut].to_vec()).collect();
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_version_or_another_range_is_refused_and_both_are_named() {
+    fn unknown_version_or_other_range_is_refused_and_both_are_named() {
         let reseal = |at: usize, value: u8| {
             let mut bytes = written();
             bytes[at] = value;

@@ -41,7 +41,7 @@ impl SmallBatch {
         for _ in 0..count {
             let (id, text_bytes) = skip_column(reader, rows)?;
             if last.is_some_and(|last| last >= id) {
-                return Err(reader.wrong(format!("column {id} comes after a higher one")));
+                return Err(reader.wrong(format!("column {id} is not in ascending order")));
             }
             last = Some(id);
             packed.text_bytes += text_bytes;

@@ -1,4 +1,4 @@
-//! What the crate's tests share.
+//! Helpers for the tests of this crate.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ pub(crate) fn table(keyed: bool) -> TableRef {
     table_of(keyed, true)
 }
 
-/// The same, compressed or not.
+/// Like [`table`], compressed or not.
 pub(crate) fn table_of(keyed: bool, compression: bool) -> TableRef {
     let column = |id, name: &str, ty, role| Column {
         id: ColumnId(id),

@@ -1,5 +1,6 @@
-//! Text and bytes: a dictionary where values repeat, patterns and numbers where machines made them (`fields`), else
-//! lengths and all bytes in a row, these as symbols (`symbols`), by zstd where that is smaller, or as they are.
+//! Text and bytes: a dictionary if values repeat; patterns and numbers for machine-generated text
+//! (`templates`); otherwise lengths and a blob of all bytes, compressed by `fsst`, Huffman codes or
+//! zstd if that is smaller.
 
 use std::cell::RefCell;
 
@@ -11,32 +12,32 @@ use super::huffman::{self, Code};
 use super::templates::{self, SLACK, load, with_slack};
 use super::{ints, kind};
 
-/// Bytes in a row are kept as they are ...
+/// Blob encoding: raw bytes.
 pub(super) const BLOB_RAW: u8 = 0;
-/// ... or follow as varint length and zstd frame ...
+/// Blob encoding: length (varint), zstd frame.
 const BLOB_ZSTD: u8 = 1;
-/// ... or as symbols, varint count and as many codes ...
+/// Blob encoding: FSST symbols, number of codes (varint), codes.
 const BLOB_SYMBOLS: u8 = 2;
-/// ... or as symbols, varint count and as many codes, coded ...
+/// Blob encoding: FSST symbols, number of codes (varint), Huffman-coded codes.
 const BLOB_CODED_SYMBOLS: u8 = 3;
-/// ... or coded.
+/// Blob encoding: Huffman-coded bytes.
 const BLOB_CODED: u8 = 4;
-/// Below this compression cannot win back its tables.
+/// Shorter blobs are not compressed: code tables would cost more than they save.
 const COMPRESS_BYTES_MIN: usize = 64;
-/// Symbols and codes are for text of so many bytes: finding them takes its time.
+/// Shorter blobs are not compressed by FSST: training takes a fixed time.
 const SYMBOLS_MIN: usize = 4 << 10;
-/// What is found out about longer text is found out from so many bytes.
+/// Size of the sample for size estimates.
 const SAMPLE_BYTES: usize = 16 << 10;
-/// Values looked at to see whether any repeat.
+/// Number of values in the sample that detects repetition.
 const REPEATS_SAMPLE: usize = 256;
 
-/// Values as they come out: all bytes, and where each value ends in them.
+/// Decoded values: all bytes, and the end of each value.
 pub(crate) struct Values {
     pub(crate) bytes: Vec<u8>,
     pub(crate) ends: Vec<usize>,
 }
 
-/// Values as they go in: all bytes and [`SLACK`] more, and where each value ends in them.
+/// Values to encode: all bytes followed by [`SLACK`] zeros, and the end of each value.
 struct PaddedValues {
     bytes: Vec<u8>,
     ends: Vec<usize>,
@@ -48,13 +49,13 @@ impl PaddedValues {
         PaddedValues { bytes, ends }
     }
 
-    /// All bytes.
+    /// All bytes, without the padding.
     fn text(&self) -> &[u8] {
         &self.bytes[..self.bytes.len() - SLACK]
     }
 }
 
-/// Appends `values` as they are and returns that kind.
+/// Appends `values` uncompressed and returns this kind.
 pub(crate) fn encode_plain(values: &[&[u8]], out: &mut Vec<u8>) -> u8 {
     let lengths: Vec<i64> = values.iter().map(|value| value.len() as i64).collect();
     ints::encode_plain(&lengths, 0, 32, out);
@@ -63,7 +64,7 @@ pub(crate) fn encode_plain(values: &[&[u8]], out: &mut Vec<u8>) -> u8 {
     kind::PLAIN
 }
 
-/// Appends `values` (at least one) in the smallest form and returns its kind.
+/// Appends `values` (at least one) in the smallest encoding and returns its kind.
 pub(crate) fn encode(values: &[&[u8]], out: &mut Vec<u8>) -> u8 {
     let padded = PaddedValues::of(values);
     let start = out.len();
@@ -74,7 +75,7 @@ pub(crate) fn encode(values: &[&[u8]], out: &mut Vec<u8>) -> u8 {
         out.push(0);
         out[kind] = encode_each(&PaddedValues::of(&entries), out);
         ints::encode(&indexes, out);
-        // Half of the bare bytes is good enough not to try the others.
+        // A dictionary that saves half is good enough; the alternatives are not tried.
         if (out.len() - start) * 2 <= padded.text().len() {
             return kind::DICTIONARY;
         }
@@ -91,7 +92,7 @@ pub(crate) fn encode(values: &[&[u8]], out: &mut Vec<u8>) -> u8 {
     }
 }
 
-/// Appends values that do not repeat.
+/// Appends values without a dictionary and returns the kind.
 fn encode_each(padded: &PaddedValues, out: &mut Vec<u8>) -> u8 {
     let (start, text_bytes) = (out.len(), padded.text().len());
     if !templates::write(&padded.bytes, &padded.ends, out) {
@@ -99,7 +100,7 @@ fn encode_each(padded: &PaddedValues, out: &mut Vec<u8>) -> u8 {
         return kind::PLAIN;
     }
     let fields_bytes = out.len() - start;
-    // Nothing that finds only repetition makes a sixth of it.
+    // Compression of repetitions alone does not reach a sixth.
     if fields_bytes * 6 <= text_bytes {
         return kind::FIELDS;
     }
@@ -118,7 +119,8 @@ fn encode_each(padded: &PaddedValues, out: &mut Vec<u8>) -> u8 {
     kind::FIELDS
 }
 
-/// The distinct values in order of appearance and each value's index, if at most half of the values are distinct.
+/// The distinct values in order of first appearance and each value's index; `None` if more than
+/// half of the values are distinct.
 fn dictionary_of<'a>(values: &[&'a [u8]], padded: &PaddedValues) -> Option<(Vec<&'a [u8]>, Vec<i64>)> {
     if values.len() >= 4 * REPEATS_SAMPLE {
         let step = values.len() / REPEATS_SAMPLE;
@@ -140,10 +142,10 @@ fn dictionary_of<'a>(values: &[&'a [u8]], padded: &PaddedValues) -> Option<(Vec<
     Some((distinct.entries, indexes))
 }
 
-/// Distinct values in order of appearance.
+/// A hash table that numbers distinct values in order of first appearance.
 struct Distinct<'a> {
     entries: Vec<&'a [u8]>,
-    /// Hashes and 1 + indexes, at places that follow from the hash; 0: free.
+    /// Open addressing: hash and 1 + index; 0 marks a free slot.
     places: Vec<(u32, u32)>,
 }
 
@@ -152,7 +154,7 @@ impl<'a> Distinct<'a> {
         Distinct { entries: Vec::new(), places: vec![(0, 0); 512] }
     }
 
-    /// Which one value `at` is.
+    /// The number of value `at`.
     #[inline]
     fn index_of(&mut self, at: usize, values: &[&'a [u8]], padded: &PaddedValues) -> usize {
         let value = values[at];
@@ -177,7 +179,8 @@ impl<'a> Distinct<'a> {
         self.entries.len() - 1
     }
 
-    /// High bits of a hash depend on all bytes of a value, low bits on the first ones only.
+    /// The high bits of the hash depend on all bytes of a value, the low bits on the first ones
+    /// only.
     #[inline(always)]
     fn place_of(&self, hash: u32) -> usize {
         (u64::from(hash) * self.places.len() as u64 >> 32) as usize
@@ -196,7 +199,7 @@ impl<'a> Distinct<'a> {
     }
 }
 
-/// Of the first `length` bytes; there are [`SLACK`] more.
+/// Hash of the first `length` bytes, which [`SLACK`] more bytes follow.
 #[inline(always)]
 fn hash(bytes: &[u8], length: usize) -> u32 {
     const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -224,17 +227,17 @@ fn write_plain(padded: &PaddedValues, estimates: &SizeEstimates, out: &mut Vec<u
     write_blob(padded.text(), estimates, out);
 }
 
-/// Appends `values`, as [`read_list`] reads them.
+/// Appends `values` for [`read_list`].
 pub(super) fn write_list(values: &[&[u8]], out: &mut Vec<u8>) {
     let padded = PaddedValues::of(values);
     write_plain(&padded, &SizeEstimates::of(padded.text()), out);
 }
 
-/// What estimates of a text are expected to take, in bytes.
+/// Estimated sizes of a blob in each encoding, in bytes.
 struct SizeEstimates {
     raw: f64,
     zstd: f64,
-    /// The bytes themselves, coded by how often they occur.
+    /// Size of the Huffman-coded bytes.
     coded: f64,
     table: Option<Table>,
     symbols: f64,
@@ -246,14 +249,14 @@ impl SizeEstimates {
         SizeEstimates::of_zstd(text).with_symbols(text)
     }
 
-    /// The sample of `text`, and how many times longer all of it is.
+    /// A sample of `text`, and the ratio of the lengths.
     fn sample(text: &[u8]) -> (&[u8], f64) {
         let from = text.len().saturating_sub(SAMPLE_BYTES) / 2;
         let sample = &text[from..][..SAMPLE_BYTES.min(text.len())];
         (sample, text.len() as f64 / sample.len() as f64)
     }
 
-    /// Only what zstd makes of it.
+    /// Estimates for zstd and Huffman coding.
     fn of_zstd(text: &[u8]) -> SizeEstimates {
         let none = f64::INFINITY;
         let mut estimates = SizeEstimates {
@@ -267,7 +270,8 @@ impl SizeEstimates {
         if text.len() >= COMPRESS_BYTES_MIN {
             let (sample, times) = SizeEstimates::sample(text);
             estimates.coded = Code::of(&huffman::histogram(sample)).bytes as f64 * times;
-            // What a longer text repeats of itself is not seen in a sample, unless it repeats nothing.
+            // A sample does not show long-range repetition, which makes zstd smaller, unless the
+            // sample has none at all.
             let repeats = |compressed: usize| (compressed as f64 * times) < 0.95 * estimates.coded;
             let unseen = |compressed: usize| if times > 1.0 && repeats(compressed) { 0.85 } else { 1.0 };
             estimates.zstd =
@@ -290,18 +294,18 @@ impl SizeEstimates {
         self
     }
 
-    /// What it takes without zstd.
+    /// The smallest estimate without zstd.
     fn smallest_without_zstd(&self) -> f64 {
         [self.raw, self.coded, self.symbols, self.coded_symbols].into_iter().fold(f64::INFINITY, f64::min)
     }
 }
 
-/// Appends `text` in the form that suits it: the faster one to read, unless the slower one saves a sixteenth. At most a
-/// byte more than it has.
+/// Appends `text` in the best encoding: the faster one to read, unless the slower one saves 1/16.
+/// At most one byte longer than `text`.
 fn write_blob(text: &[u8], estimates: &SizeEstimates, out: &mut Vec<u8>) {
     let start = out.len();
     write_expected(text, estimates, out);
-    // A sample may be unlike the rest.
+    // The sample may not be representative.
     if out.len() - start > text.len() {
         out.truncate(start);
         out.push(BLOB_RAW);
@@ -309,7 +313,7 @@ fn write_blob(text: &[u8], estimates: &SizeEstimates, out: &mut Vec<u8>) {
     }
 }
 
-/// Appends `text` in the form that is expected to suit it.
+/// Appends `text` in the encoding that the estimates favour.
 fn write_expected(text: &[u8], estimates: &SizeEstimates, out: &mut Vec<u8>) {
     const WORTH: f64 = 15.0 / 16.0;
     let light = estimates.smallest_without_zstd();
@@ -348,12 +352,12 @@ fn write_symbols(text: &[u8], table: &Table, expected: usize, coded: bool, out: 
 }
 
 thread_local! {
-    /// Contexts are a few hundred KiB and slow to make, so each thread keeps one of each.
+    /// Contexts take a few hundred KiB and are slow to create, so each thread keeps one of each.
     static COMPRESSOR: RefCell<Option<zstd::bulk::Compressor<'static>>> = const { RefCell::new(None) };
     static DECOMPRESSOR: RefCell<Option<zstd::bulk::Decompressor<'static>>> = const { RefCell::new(None) };
 }
 
-/// `bytes` compressed by zstd level 1, if the library can.
+/// Compresses with zstd level 1; `None` if the library fails.
 fn compress(bytes: &[u8]) -> Option<Vec<u8>> {
     COMPRESSOR.with_borrow_mut(|compressor| {
         if compressor.is_none() {
@@ -363,10 +367,10 @@ fn compress(bytes: &[u8]) -> Option<Vec<u8>> {
     })
 }
 
-/// The `expected` bytes that `bytes` were compressed from.
+/// Decompresses to exactly `expected` bytes.
 fn decompress(bytes: &[u8], expected: usize) -> Result<Vec<u8>> {
-    // zstd's densest form is a block of 128 KiB in 4 bytes: more is a wild length, refused before memory is taken for
-    // it.
+    // The highest ratio of zstd is a block of 128 KiB in 4 bytes. A larger length is corrupt and
+    // refused before memory is allocated.
     if expected > (bytes.len() << 15) + (128 << 10) {
         return Err(corrupt(format!("{} compressed bytes cannot hold {expected}", bytes.len())));
     }
@@ -379,14 +383,14 @@ fn decompress(bytes: &[u8], expected: usize) -> Result<Vec<u8>> {
             None => Err(std::io::Error::other("no decompressor")),
         }
     });
-    let out = out.map_err(|error| corrupt(format!("compressed bytes cannot be read: {error}")))?;
+    let out = out.map_err(|error| corrupt(format!("decompression failed: {error}")))?;
     if out.len() != expected {
         return Err(corrupt(format!("{} bytes after decompression, expected {expected}", out.len())));
     }
     Ok(out)
 }
 
-/// Reads `count` values written as `kind`.
+/// Decodes `count` values of encoding `kind`.
 pub(crate) fn decode(reader: &mut Reader<'_>, kind: u8, count: usize) -> Result<Values> {
     match kind {
         kind::DICTIONARY => decode_dictionary(reader, count),
@@ -402,7 +406,7 @@ fn decode_each(reader: &mut Reader<'_>, kind: u8, count: usize) -> Result<Values
     }
 }
 
-/// Reads `count` lengths and as many values.
+/// Reads `count` lengths and their values.
 pub(super) fn read_list(reader: &mut Reader<'_>, count: usize) -> Result<Values> {
     reader.note(|| "plain (lengths ".into());
     let lengths = ints::decode_vec(reader, count)?;
@@ -439,7 +443,7 @@ fn decode_blob(reader: &mut Reader<'_>, total: usize) -> Result<Vec<u8>> {
         }
         BLOB_CODED => {
             reader.note(|| ", coded)".into());
-            // Each byte takes a bit at least.
+            // Every byte takes at least one bit.
             if total > reader.remaining().saturating_mul(8) {
                 return Err(corrupt(format!("{} bytes of codes cannot hold {total}", reader.remaining())));
             }
@@ -448,7 +452,7 @@ fn decode_blob(reader: &mut Reader<'_>, total: usize) -> Result<Vec<u8>> {
         BLOB_CODED_SYMBOLS => {
             reader.note(|| ", coded symbols)".into());
             let symbols = Symbols::read(reader)?;
-            // Each code takes a bit at least.
+            // Every code takes at least one bit.
             let count = reader.count(reader.remaining().saturating_mul(8), "number of codes")?;
             symbols.decode(&huffman::decode(reader, count)?, total)
         }
@@ -456,14 +460,15 @@ fn decode_blob(reader: &mut Reader<'_>, total: usize) -> Result<Vec<u8>> {
     }
 }
 
-/// The distinct values of `count` that were written as a dictionary, and each value's index among them, unchecked.
+/// Decodes a dictionary: the distinct values, and the index of each of `count` values. Indexes are
+/// not verified.
 pub(crate) fn decode_coded(reader: &mut Reader<'_>, count: usize) -> Result<(Values, Vec<u32>)> {
     let distinct = reader.count(count, "dictionary size")?;
     let kind = reader.u8("encoding of the dictionary")?;
     reader.note(|| format!("dictionary of {distinct} "));
     let entries = decode_each(reader, kind, distinct)?;
     reader.note(|| ", indexes ".into());
-    // What is beyond 32 bits is beyond any dictionary, and stays so.
+    // Larger indexes exceed any dictionary and are mapped to one that does too.
     let index = |index: i64| u32::try_from(index).unwrap_or(u32::MAX);
     Ok((entries, ints::decode_mapped(reader, count, index)?))
 }
@@ -471,7 +476,7 @@ pub(crate) fn decode_coded(reader: &mut Reader<'_>, count: usize) -> Result<(Val
 fn decode_dictionary(reader: &mut Reader<'_>, count: usize) -> Result<Values> {
     let (mut entries, indexes) = decode_coded(reader, count)?;
     let distinct = entries.ends.len();
-    // Short ones are copied as whole words, beyond their ends.
+    // Short entries are copied in whole words, beyond their end.
     entries.bytes.resize(entries.bytes.len() + SLACK, 0);
     let spans: Vec<(usize, usize)> = (0..distinct).map(|index| entries.span(index)).collect();
     let mut total = 0;
@@ -480,7 +485,7 @@ fn decode_dictionary(reader: &mut Reader<'_>, count: usize) -> Result<Values> {
         let Some((_, length)) = spans.get(*index as usize) else {
             return Err(corrupt(format!("dictionary index {index} of a dictionary of {distinct}")));
         };
-        // Below 2^31 times as many values: no overflow.
+        // No overflow: fewer than 2^31 bytes per value.
         total += length;
         ends.push(total);
     }
@@ -498,7 +503,7 @@ fn decode_dictionary(reader: &mut Reader<'_>, count: usize) -> Result<Values> {
     Ok(Values { bytes, ends })
 }
 
-/// Copies `length` bytes; both sides have [`SLACK`] more.
+/// Copies `length` bytes; both slices must have [`SLACK`] more.
 #[inline(always)]
 fn copy(from: &[u8], length: usize, to: &mut [u8]) {
     match (from.first_chunk::<16>(), to.first_chunk_mut::<16>()) {
@@ -514,7 +519,7 @@ impl Values {
         self.bytes.get(start..end)
     }
 
-    /// Where value `index` begins and how long it is.
+    /// Start and length of value `index`.
     fn span(&self, index: usize) -> (usize, usize) {
         let start = if index == 0 { 0 } else { self.ends[index - 1] };
         (start, self.ends[index] - start)

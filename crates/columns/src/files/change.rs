@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn what_came_is_written_and_what_stays_is_not() {
+    fn only_inserted_items_are_written() {
         let files = |numbers: &[u64]| TableFiles {
             segments: numbers.iter().map(|number| segment(*number)).collect(),
             ..TableFiles::default()
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn any_files_become_any_others_by_their_change() {
+    fn changes_turn_any_files_into_any_others() {
         let mut random = Random(5);
         let mut files = TableFiles::default();
         for round in 0..500 {
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_cut_anywhere_or_of_other_files_are_refused() {
+    fn truncated_changes_and_changes_of_other_files_are_refused() {
         let mut old = TableFiles { segments: vec![segment(1), segment(2), segment(3)], ..TableFiles::default() };
         let series_files = vec![SeriesFile { file: 4, from: 0, to: 7 }];
         let segments = vec![segment(1), segment(5)];

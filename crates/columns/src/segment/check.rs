@@ -36,7 +36,9 @@ impl Segment {
 
     fn check_header(&self) -> Result<()> {
         if self.meta().bytes < HEADER_BYTES as u64 {
-            return Err(self.locate(Error::corrupt(format!("{} bytes are no segment", self.meta().bytes)), "header"));
+            return Err(
+                self.locate(Error::corrupt(format!("{} bytes are too few for a segment", self.meta().bytes)), "header")
+            );
         }
         let seen = self.read_bytes(0, HEADER_BYTES as u64, &mut 0)?;
         let expected = format::header(self.meta().file);
@@ -103,7 +105,7 @@ impl Segment {
             let Ok(rows) = self.read(block, &[], &mut 0) else { continue };
             for key in rows.series.iter().copied().zip(rows.times.iter().copied()) {
                 if last.replace(key) == Some(key) {
-                    let text = format!("the footer says settled, but {key:?} is there twice");
+                    let text = format!("the footer says settled, but {key:?} occurs twice");
                     return Err(self.locate(Error::corrupt(text), format_args!("block {block}")));
                 }
             }

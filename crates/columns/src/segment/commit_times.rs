@@ -85,7 +85,7 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Result<Vec<i64>> {
 
 /// Replaces indexes by times: the inverse of [`CommitTimesWriter::numbered`].
 pub(super) fn resolve(numbered: &ArrayRef, list: &[i64]) -> Result<ArrayRef> {
-    let values = numbered.as_primitive_opt::<Int64Type>().ok_or_else(|| corrupt("times of commits are no integers"))?;
+    let values = numbered.as_primitive_opt::<Int64Type>().ok_or_else(|| corrupt("commit times are not integers"))?;
     let time = |number: i64| match usize::try_from(-1 - number) {
         Ok(at) => list.get(at).copied().ok_or_else(|| corrupt(format!("time {at} of a list of {}", list.len()))),
         Err(_) => Ok(number),
@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbered_times_come_back_and_the_list_stays_bounded() {
+    fn commit_times_round_trip_and_the_list_is_bounded() {
         let mut writer = CommitTimesWriter::default();
         let blocks: [&[Option<i64>]; 5] = [
             &[Some(7), Some(9), None, Some(7)],

@@ -68,7 +68,9 @@ impl Trailer {
         let version = reader.u32("version")?;
         let crc = reader.u32("checksum")?;
         if reader.take(8, "magic")? != MAGIC {
-            return Err(corrupt("trailer does not end with the magic of a segment: cut off, or no segment"));
+            return Err(corrupt(
+                "trailer does not end with the magic of a segment: the file is truncated or not a segment",
+            ));
         }
         check_version(version)?;
         check_crc("trailer", &bytes[..TRAILER_BYTES - 12], crc)?;
@@ -247,7 +249,9 @@ fn read_columns(count: usize, directories_at: u64, reader: &mut Reader<'_>) -> R
         let ty = DataType::from_code(code).ok_or_else(|| corrupt(format!("column {id} has unknown type {code}")))?;
         let bytes = reader.varint("directory length")?;
         columns.push(ColumnEntry { id: ColumnId(id), ty, at, bytes, crc: reader.u32("directory checksum")? });
-        at = at.checked_add(bytes).ok_or_else(|| corrupt(format!("directory of column {id} has a wild length")))?;
+        at = at
+            .checked_add(bytes)
+            .ok_or_else(|| corrupt(format!("directory of column {id} has a length out of range")))?;
         next_id = u64::from(id) + 1;
     }
     Ok(columns)

@@ -150,6 +150,6 @@ pub struct ChunkDescription {
     pub at: u64,
     /// Size in the file.
     pub bytes: u32,
-    /// Its statistics; `None` for the rows chunk (series, times, operations).
+    /// Statistics of the chunk; `None` for the rows chunk (series, times, operations).
     pub stats: Option<ColumnStats>,
 }

@@ -439,7 +439,7 @@ impl Segment {
         let mut trailer = [0; TRAILER_BYTES];
         let bytes = self.read_bytes(trailer_at, length - trailer_at, bytes_read)?;
         if bytes.len() != TRAILER_BYTES {
-            return Err(self.locate(Error::corrupt(format!("{length} bytes are no segment")), "trailer"));
+            return Err(self.locate(Error::corrupt(format!("{length} bytes are too few for a segment")), "trailer"));
         }
         trailer.copy_from_slice(&bytes);
         let trailer = Trailer::read(&trailer).map_err(|error| self.locate(error, "trailer"))?;
@@ -474,7 +474,7 @@ impl Segment {
     /// offsets.
     fn check_consistent(&self, footer: &Footer, trailer: &Trailer, entries: &[IndexEntry]) -> Result<()> {
         let (Some(first), Some(last)) = (entries.first(), entries.last()) else {
-            return Err(Error::corrupt("there are no blocks"));
+            return Err(Error::corrupt("the segment has no blocks"));
         };
         let blocks_end = last.at + u64::from(last.bytes);
         let columns_end = footer.columns.last().map_or(footer.directories_at, |column| column.at + column.bytes);

@@ -114,7 +114,7 @@ fn small_segment(disk: &Disk) -> Segment {
 }
 
 #[test]
-fn what_was_written_is_read_back() {
+fn segments_round_trip() {
     let disk = Disk::new();
     let mut blocks = [block(0, 10, 27), block(10, 1, 1), block(11, 2_000, 4)];
     blocks[1].ops = Ops::All(Op::Update(vec![ColumnId(3), ColumnId(7)].into()));
@@ -223,7 +223,7 @@ fn open_reads_nothing_and_each_part_is_read_once() {
 }
 
 #[test]
-fn statistics_say_what_is_in_the_block() {
+fn statistics_match_the_block() {
     let disk = Disk::new();
     let stats = |ty, array: ArrayRef| {
         let segment = disk.write(1, &[(ColumnId(1), ty)], &[one_column(array)]);
@@ -339,7 +339,7 @@ fn a_damaged_chunk_is_named() {
 }
 
 #[test]
-fn cut_files_and_wrong_manifests_are_refused() {
+fn truncated_files_and_wrong_manifests_are_refused() {
     let disk = Disk::new();
     let meta = small_segment(&disk).meta().clone();
     let wrong = [
@@ -405,7 +405,7 @@ fn sample_index() -> Vec<u8> {
 }
 
 #[test]
-fn a_failing_call_anywhere_leaves_no_segment_and_can_be_tried_again() {
+fn a_failing_call_leaves_no_segment_and_can_be_retried() {
     let disk = Disk::new();
     let blocks = [block(0, 3, 5), block(3, 2, 4)];
     for n in 1.. {
@@ -432,7 +432,7 @@ fn a_finished_segment_survives_a_power_cut() {
 }
 
 #[test]
-fn a_full_disk_is_told_as_such() {
+fn a_full_disk_is_reported_as_such() {
     let disk = Disk::new();
     disk.sim.set_capacity(100);
     let error = disk.try_write(1, &COLUMNS, &[block(0, 100, 20)]).unwrap_err();
@@ -441,7 +441,7 @@ fn a_full_disk_is_told_as_such() {
 }
 
 #[test]
-fn a_segment_no_longer_needed_removes_its_file_at_last_use() {
+fn an_obsolete_segment_removes_its_file_when_dropped() {
     let disk = Disk::new();
     let segment = Arc::new(small_segment(&disk));
     let reader = Arc::clone(&segment);

@@ -10,7 +10,7 @@ fn text_class(name: &'static str, values: impl Iterator<Item = String>) -> Class
     Class { name, ty: DataType::Text, values: std::sync::Arc::new(values), floor: None }
 }
 
-/// As [`text_class`], of values made one after another.
+/// Like [`text_class`], with values generated one by one.
 fn made(name: &'static str, mut value: impl FnMut(usize) -> String) -> Class {
     text_class(name, (0..ROWS).map(|row| value(row)))
 }
@@ -68,7 +68,7 @@ fn uuid(r: &mut Random) -> String {
     )
 }
 
-/// A word, the first ones of the list more often, as in what people write.
+/// A random word, with the first words of the list more frequent, as in natural text.
 fn word(r: &mut Random, words: &[&'static str]) -> &'static str {
     let at = r.unit() * r.unit() * words.len() as f64;
     words[at as usize]
