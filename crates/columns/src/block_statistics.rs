@@ -30,7 +30,7 @@ impl WholeBlock<'_> {
     }
 
     /// The segment, and the block's index in it.
-    pub(crate) fn place(&self) -> (&Arc<Segment>, u32) {
+    pub(crate) fn location(&self) -> (&Arc<Segment>, u32) {
         (self.segment, self.block)
     }
 
@@ -85,7 +85,7 @@ impl TableView {
             });
         };
         if request.ranges.is_empty() {
-            let recent = prune::recent(self);
+            let recent = prune::recent_deletes(self);
             let wanted = |segment| prune::filter_of(self, request, &recent, segment).map(|filter| (segment, filter));
             let segments = &self.state().segments;
             let near = segments.overlapping(&request.times);
@@ -97,7 +97,7 @@ impl TableView {
                 push_blocks(&metas, prune::blocks_of(&metas, &filter));
             }
             for (segment, _) in older {
-                push(&segment.meta().times, rows_about(segment.meta(), &request.series));
+                push(&segment.meta().times, estimated_rows(segment.meta(), &request.series));
             }
         } else {
             for WantedBlocks { metas, blocks, .. } in prune::blocks(self, request, &mut ScanStats::default())? {
@@ -122,7 +122,7 @@ impl TableView {
 
 /// Estimated rows of the selected series in a segment, assuming equally many per series; at least
 /// 1.
-fn rows_about(meta: &SegmentMeta, series: &SeriesFilter) -> u64 {
+fn estimated_rows(meta: &SegmentMeta, series: &SeriesFilter) -> u64 {
     let span = u64::from(meta.series.1 - meta.series.0) + 1;
     let wanted = u128::from(series.count_in(meta.series.0, meta.series.1));
     let rows = u128::from(meta.rows) * wanted / u128::from(span);
@@ -136,33 +136,34 @@ pub(crate) struct BlockConsumer<'a> {
     pub(crate) newest: bool,
 }
 
-/// Removes from `wanted` the blocks that `taker` accepts. Only blocks described by [`WholeBlock`]
+/// Removes from `wanted` the blocks that `consumer` accepts. Only blocks described by [`WholeBlock`]
 /// are passed to it.
 pub(crate) fn offer(
     view: &TableView,
     request: &ScanRequest,
     wanted: &mut Vec<WantedBlocks>,
-    taker: BlockConsumer<'_>,
+    consumer: BlockConsumer<'_>,
 ) -> Result<()> {
     let mut taken: Vec<Vec<u32>> = vec![Vec::new(); wanted.len()];
     let by_time = prune::by_time(wanted);
     for (at, WantedBlocks { segment, metas, blocks, filter }) in wanted.iter().enumerate() {
         let keyed = view.state().table.keyed;
         // The statistics include deleted rows of a table with history.
-        let has_gone = segment.columns()?.iter().any(|(id, _)| *id == GONE);
-        if has_gone || !view.is_of_now() || keyed && !segment.settled()? {
+        let has_deleted_rows = segment.columns()?.iter().any(|(id, _)| *id == GONE);
+        if has_deleted_rows || !view.is_of_now() || keyed && !segment.settled()? {
             continue;
         }
         for block in blocks {
             let meta = &metas[*block as usize];
             let series = (meta.first.0, meta.last.0);
             let times = &meta.times;
-            let is_wanted = if taker.newest { request.times.contains(times.last) } else { request.times.covers(times) };
+            let is_wanted =
+                if consumer.newest { request.times.contains(times.last) } else { request.times.covers(times) };
             let whole = is_wanted
                 && request.series.all_in(series.0, series.1)
-                && !filter.hides.touch(series, &meta.times)
-                && (!keyed || prune::is_alone(view, (wanted, &by_time), (at, *block), meta));
-            if whole && (taker.take)(&WholeBlock { segment, block: *block, meta })? {
+                && !filter.deletes.may_hide(series, &meta.times)
+                && (!keyed || prune::has_no_other_version(view, (wanted, &by_time), (at, *block), meta));
+            if whole && (consumer.take)(&WholeBlock { segment, block: *block, meta })? {
                 taken[at].push(*block);
             }
         }

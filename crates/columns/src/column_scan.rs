@@ -36,7 +36,7 @@ pub(crate) fn take(
     let mut take = |block: &block_statistics::WholeBlock<'_>| {
         let rows = block.meta().rows as usize;
         if fits.contains(&rows) {
-            let (segment, block) = block.place();
+            let (segment, block) = block.location();
             blocks.push(ColumnBlock { segment: Arc::clone(segment), block, rows });
         }
         Ok(fits.contains(&rows))

@@ -18,7 +18,7 @@ use crate::cache::SegmentCache;
 use crate::deletes::{DeleteFilter, Deletes};
 use crate::encoding::Form;
 use crate::filter::Filter;
-use crate::flush::{Output, Writing, needed};
+use crate::flush::{Output, SegmentBuild, prune_deletes};
 use crate::history::{self, NOW, Versions};
 use crate::merge::{Fold, Merger};
 use crate::scan::SeriesFilter;
@@ -67,7 +67,7 @@ pub struct Compacting {
     columns: Arc<[(ColumnId, DataType)]>,
     /// Time ranges of the remaining outputs, latest first.
     ranges: Vec<TimeRange>,
-    writing: Option<Writing>,
+    writing: Option<SegmentBuild>,
     outputs: Vec<Arc<Segment>>,
     /// I/O of the complete outputs.
     moved: Moved,
@@ -103,7 +103,7 @@ impl TableState {
     /// The next compaction that is due, if any.
     #[must_use]
     pub fn pick_compaction(&self) -> Option<Compaction> {
-        self.pick_hidden().or_else(|| self.pick_tiered())
+        self.pick_deleted().or_else(|| self.pick_tiered())
     }
 
     /// The next step of a full compaction: until no two segments overlap in time, no tombstone is
@@ -112,7 +112,7 @@ impl TableState {
     /// # Errors
     /// Errors of reading a segment's footer.
     pub fn pick_settling(&self) -> Result<Option<Compaction>> {
-        if let Some(found) = self.pick_hidden().or_else(|| self.pick_overlapping()).or_else(|| self.pick_small(2)) {
+        if let Some(found) = self.pick_deleted().or_else(|| self.pick_overlapping()).or_else(|| self.pick_small(2)) {
             return Ok(Some(found));
         }
         for (at, segment) in self.segments.iter().enumerate() {
@@ -174,7 +174,7 @@ impl TableState {
     pub fn with_retention(&self, kept_from: i64) -> TableState {
         let kept = |segment: &&Arc<Segment>| segment.meta().times.last >= kept_from;
         let segments: Segments = self.segments.iter().filter(kept).cloned().collect();
-        let tombstones = needed(self.tombstones.to_vec(), &segments, self.keeps_history());
+        let tombstones = prune_deletes(self.tombstones.to_vec(), &segments, self.keeps_history());
         TableState { segments, tombstones, kept_from: kept_from.max(self.kept_from), ..self.clone() }
     }
 
@@ -189,7 +189,7 @@ impl TableState {
         };
         let before = self.segments[..place].iter().filter(|segment| !is_input(segment));
         let segments: Segments = before.chain(&done.outputs).chain(&self.segments[place + 1..]).cloned().collect();
-        let tombstones = needed(self.tombstones.to_vec(), &segments, self.keeps_history());
+        let tombstones = prune_deletes(self.tombstones.to_vec(), &segments, self.keeps_history());
         TableState { tombstones, segments, ..self.clone() }
     }
 
@@ -207,7 +207,7 @@ impl TableState {
     }
 
     /// A segment whose rows are all deleted.
-    fn pick_hidden(&self) -> Option<Compaction> {
+    fn pick_deleted(&self) -> Option<Compaction> {
         let hidden = |at: &usize| {
             let meta = self.segments[*at].meta();
             let covers = |deletes: &Arc<Deletes>| deletes.hides_all(&meta.times, NOW);
@@ -262,14 +262,14 @@ impl TableState {
         let first = self.segments[start].meta();
         let (mut run, mut best) = (vec![start], 0);
         let (mut times, mut bytes, mut largest) = (first.times, first.bytes, first.bytes);
-        let mut passed: Vec<TimeRange> = Vec::new();
+        let mut skipped: Vec<TimeRange> = Vec::new();
         for at in rest {
             let meta = self.segments[at].meta();
             let wider = times.union(&meta.times);
             // The most expensive test comes last: there may be thousands of segments of other time
             // ranges.
-            let free = || !passed.iter().any(|passed| passed.overlaps(&wider));
-            if fits(meta) && bytes + meta.bytes <= INPUT_BYTES_MAX && free() {
+            let is_unobstructed = || !skipped.iter().any(|skipped| skipped.overlaps(&wider));
+            if fits(meta) && bytes + meta.bytes <= INPUT_BYTES_MAX && is_unobstructed() {
                 run.push(at);
                 (times, bytes, largest) = (wider, bytes + meta.bytes, largest.max(meta.bytes));
                 if run.len() >= inputs_min && (inputs_min < INPUTS_MIN || largest.saturating_mul(3) <= bytes) {
@@ -281,7 +281,7 @@ impl TableState {
             } else if meta.times.overlaps(&times) {
                 break;
             } else {
-                passed.push(meta.times);
+                skipped.push(meta.times);
             }
         }
         run.truncate(best);
@@ -428,11 +428,11 @@ impl Compaction {
         for segment in &self.inputs {
             let deletes =
                 DeleteFilter { deletes: self.applying(segment).cloned().collect(), ..DeleteFilter::default() };
-            let (hides, versions) = match self.keeps_history() {
+            let (deletes, versions) = match self.keeps_history() {
                 true => (DeleteFilter::default(), Versions::All(deletes)),
                 false => (deletes, Versions::At(NOW)),
             };
-            let filter = Filter { times, series: SeriesFilter::All, hides, versions };
+            let filter = Filter { times, series: SeriesFilter::All, deletes, versions };
             let metas = segment.blocks()?;
             let passes = |block: &u32| {
                 let meta = &metas[*block as usize];
@@ -534,7 +534,7 @@ impl Compacting {
         Compacted { inputs: self.compaction.inputs.clone(), outputs: std::mem::take(&mut self.outputs) }
     }
 
-    fn begin(&self, times: TimeRange) -> Result<Writing> {
+    fn begin(&self, times: TimeRange) -> Result<SegmentBuild> {
         let compaction = &self.compaction;
         let bottom = !compaction.older.iter().any(|older| older.overlaps(&times));
         let fold = match (compaction.keeps_history(), compaction.table.keyed, bottom) {

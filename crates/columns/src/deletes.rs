@@ -60,13 +60,13 @@ struct Parts {
 }
 
 impl Parts {
-    fn note(&mut self, (first, last): (Lsn, Lsn)) {
+    fn add_lsns(&mut self, (first, last): (Lsn, Lsn)) {
         let (low, high) = self.lsns.unwrap_or((first, last));
         self.lsns = Some((low.min(first), high.max(last)));
     }
 
     fn add(&mut self, tombstone: &Tombstone) {
-        self.note((tombstone.lsn, tombstone.lsn));
+        self.add_lsns((tombstone.lsn, tombstone.lsn));
         let span = Span { times: tombstone.times, committed: tombstone.committed };
         if span.times.is_empty() {
             return;
@@ -182,7 +182,7 @@ impl Deletes {
     pub fn merged<'a>(all: impl IntoIterator<Item = &'a Arc<Deletes>>, keeps_history: bool) -> Deletes {
         let mut parts = Parts::default();
         for deletes in all {
-            parts.note(deletes.lsns);
+            parts.add_lsns(deletes.lsns);
             parts.all.extend(deletes.all.iter().map(|span| (0, *span)));
             parts.single.extend_from_slice(&deletes.single);
             deletes.many.iter().for_each(|tombstone| parts.add(tombstone));
@@ -323,7 +323,7 @@ impl Deletes {
     /// Returns `None` if all are kept.
     pub(crate) fn retained(&self, mut keep: impl FnMut(Option<&[u32]>, &TimeRange) -> bool) -> Option<Deletes> {
         let mut parts = Parts::default();
-        parts.note(self.lsns);
+        parts.add_lsns(self.lsns);
         parts.all.extend(self.all.iter().filter(|span| keep(None, &span.times)).map(|span| (0, *span)));
         parts.single.extend(self.single.iter().filter(|(series, span)| keep(Some(&[*series]), &span.times)));
         for delete in &self.many {
@@ -370,12 +370,12 @@ impl DeleteFilter {
     }
 
     /// Whether one of them may hide a row of these series within these times.
-    pub(crate) fn touch(&self, series: (u32, u32), times: &TimeRange) -> bool {
+    pub(crate) fn may_hide(&self, series: (u32, u32), times: &TimeRange) -> bool {
         self.deletes.iter().any(|deletes| deletes.touches_until(series, times, self.until))
     }
 
     /// Whether one of them hides all rows within these times.
-    pub(crate) fn hide_all(&self, times: &TimeRange) -> bool {
+    pub(crate) fn hides_all(&self, times: &TimeRange) -> bool {
         self.deletes.iter().any(|deletes| deletes.hides_all(times, self.until))
     }
 
@@ -385,7 +385,7 @@ impl DeleteFilter {
     }
 
     /// Deletes that may hide a row of these series within these times.
-    pub(crate) fn over(&self, series: (u32, u32), times: &TimeRange) -> DeleteFilter {
+    pub(crate) fn restricted_to(&self, series: (u32, u32), times: &TimeRange) -> DeleteFilter {
         let touches = |deletes: &&Arc<Deletes>| deletes.touches_until(series, times, self.until);
         DeleteFilter { deletes: self.deletes.iter().filter(touches).cloned().collect(), until: self.until }
     }
@@ -397,18 +397,18 @@ const NEWER_SPANS_MAX: usize = 1 << 12;
 /// Collects deletes while entries are visited from newest to oldest. Merges small sets, so the list
 /// stays short.
 pub(crate) struct DeleteCollector {
-    hides: DeleteFilter,
+    filter: DeleteFilter,
     keeps_history: bool,
 }
 
 impl DeleteCollector {
     pub(crate) fn new(until: i64, keeps_history: bool) -> DeleteCollector {
-        DeleteCollector { hides: DeleteFilter { deletes: Vec::new(), until }, keeps_history }
+        DeleteCollector { filter: DeleteFilter { deletes: Vec::new(), until }, keeps_history }
     }
 
     /// Adds the next older set.
     pub(crate) fn push(&mut self, deletes: &Arc<Deletes>) {
-        let all = &mut self.hides.deletes;
+        let all = &mut self.filter.deletes;
         all.push(Arc::clone(deletes));
         while let [.., newer, older] = all.as_slice() {
             let (newer_len, older_len) = (newer.len(), older.len());
@@ -421,8 +421,8 @@ impl DeleteCollector {
         }
     }
 
-    pub(crate) fn hides(&self) -> &DeleteFilter {
-        &self.hides
+    pub(crate) fn filter(&self) -> &DeleteFilter {
+        &self.filter
     }
 }
 

@@ -15,7 +15,7 @@ pub(crate) struct Filter {
     pub(crate) times: TimeRange,
     pub(crate) series: SeriesFilter,
     /// Deletes that are newer than the source.
-    pub(crate) hides: DeleteFilter,
+    pub(crate) deletes: DeleteFilter,
     pub(crate) versions: Versions,
 }
 
@@ -30,7 +30,7 @@ pub(crate) enum Selection {
 impl Selection {
     /// The range from the first to the last selected row, if it is at most half of the block's
     /// `rows`: decoding only that range pays off then.
-    pub(crate) fn part_of(&self, rows: usize) -> Option<Range<usize>> {
+    pub(crate) fn decode_range(&self, rows: usize) -> Option<Range<usize>> {
         let part = match self {
             Selection::All => return None,
             Selection::Range(range) => range.clone(),
@@ -46,16 +46,16 @@ impl Selection {
     /// dropped too.
     pub(crate) fn retain(self, len: usize, keeps: impl Fn(usize) -> bool) -> (Selection, u64) {
         let (kept, count) = match &self {
-            Selection::All => (kept(0..len, keeps), len),
-            Selection::Range(range) => (kept(range.clone(), keeps), range.len()),
-            Selection::List(list) => (kept(list.iter().map(|at| *at as usize), keeps), list.len()),
+            Selection::All => (filter_positions(0..len, keeps), len),
+            Selection::Range(range) => (filter_positions(range.clone(), keeps), range.len()),
+            Selection::List(list) => (filter_positions(list.iter().map(|at| *at as usize), keeps), list.len()),
         };
         let dropped = (count - kept.len()) as u64;
         if dropped == 0 { (self, 0) } else { (Selection::List(kept), dropped) }
     }
 }
 
-fn kept(positions: impl Iterator<Item = usize>, keeps: impl Fn(usize) -> bool) -> Vec<u32> {
+fn filter_positions(positions: impl Iterator<Item = usize>, keeps: impl Fn(usize) -> bool) -> Vec<u32> {
     positions.filter(|at| keeps(*at)).map(|at| at as u32).collect()
 }
 
@@ -135,19 +135,19 @@ impl Filter {
         Filter {
             times: TimeRange::ALL,
             series: SeriesFilter::All,
-            hides: DeleteFilter::default(),
+            deletes: DeleteFilter::default(),
             versions: Versions::At(NOW),
         }
     }
 
     /// Whether every row of a run with this time range is selected.
     pub(crate) fn passes_all(&self, times: &TimeRange) -> bool {
-        self.series == SeriesFilter::All && self.hides.is_empty() && self.times.covers(times)
+        self.series == SeriesFilter::All && self.deletes.is_empty() && self.times.covers(times)
     }
 
     /// Whether no row of these series and this time range can be selected.
     pub(crate) fn rejects_all(&self, series: (u32, u32), times: &TimeRange) -> bool {
-        !self.times.overlaps(times) || !self.series.any_in(series.0, series.1) || self.hides.hide_all(times)
+        !self.times.overlaps(times) || !self.series.any_in(series.0, series.1) || self.deletes.hides_all(times)
     }
 
     /// Selects rows, which are sorted by (series, time). Returns the number hidden by deletes too.
@@ -171,23 +171,23 @@ impl Filter {
     /// Selects rows of one series, whose first position is `base`.
     fn select_run(&self, series: u32, base: usize, times: &[i64], kept: &mut Vec<Range<usize>>) -> u64 {
         let inside = span(times, &self.times);
-        let mut gone: Vec<Range<usize>> = Vec::new();
-        if !self.hides.is_empty() && !inside.is_empty() {
+        let mut hidden_ranges: Vec<Range<usize>> = Vec::new();
+        if !self.deletes.is_empty() && !inside.is_empty() {
             let times = &times[inside.clone()];
             let wanted = TimeRange { start: times[0], last: times[times.len() - 1] };
-            self.hides.spans_of(series, &wanted, |hidden, _| {
+            self.deletes.spans_of(series, &wanted, |hidden, _| {
                 let hidden = span(times, hidden);
-                gone.extend(
-                    Some(inside.start + hidden.start..inside.start + hidden.end).filter(|gone| !gone.is_empty()),
+                hidden_ranges.extend(
+                    Some(inside.start + hidden.start..inside.start + hidden.end).filter(|range| !range.is_empty()),
                 );
             });
-            gone.sort_unstable_by_key(|gone| gone.start);
+            hidden_ranges.sort_unstable_by_key(|range| range.start);
         }
         let (mut from, mut hidden) = (inside.start, 0);
-        for gone in gone {
-            push(kept, base + from..base + gone.start.max(from));
-            hidden += gone.end.saturating_sub(gone.start.max(from));
-            from = from.max(gone.end);
+        for range in hidden_ranges {
+            push(kept, base + from..base + range.start.max(from));
+            hidden += range.end.saturating_sub(range.start.max(from));
+            from = from.max(range.end);
         }
         push(kept, base + from..base + inside.end);
         hidden as u64
@@ -268,7 +268,7 @@ mod tests {
         for (filter, hides, times_wanted) in combinations(&filters, &hides, &ranges) {
             let deletes = hides.iter().map(|hide| Arc::new(Deletes::of([hide.clone()], false))).collect();
             let deletes = DeleteFilter { deletes, ..DeleteFilter::default() };
-            let filter = Filter { times: times_wanted, series: filter, hides: deletes, ..Filter::all() };
+            let filter = Filter { times: times_wanted, series: filter, deletes, ..Filter::all() };
             let wanted = |row: &(u32, i64)| {
                 filter.series.any_in(row.0, row.0)
                     && filter.times.contains(row.1)

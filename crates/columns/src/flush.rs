@@ -89,7 +89,7 @@ impl TableState {
         let segments: Segments = self.segments.iter().cloned().chain(done.segment.clone()).collect();
         TableState {
             entries: kept().cloned().collect(),
-            tombstones: needed(tombstones, &segments, self.keeps_history()),
+            tombstones: prune_deletes(tombstones, &segments, self.keeps_history()),
             segments,
             series_files: done.series_files.clone(),
             ..self.clone()
@@ -196,24 +196,28 @@ pub(crate) fn entry_sources<'a>(
         match entry {
             Entry::Delete(deletes) => newer.push(deletes),
             Entry::Rows { rows, committed, .. } if history => {
-                let rows = with_history_columns(rows, *committed, newer.hides());
+                let rows = with_history_columns(rows, *committed, newer.filter());
                 let versions = Versions::All(DeleteFilter::default());
                 let filter = Filter { times, versions, ..Filter::all() };
                 sources.extend(RowsSource::new(rows, filter).map(Source::Rows));
             }
             Entry::Rows { rows, .. } => {
-                let filter = Filter { times, hides: newer.hides().clone(), ..Filter::all() };
+                let filter = Filter { times, deletes: newer.filter().clone(), ..Filter::all() };
                 sources.extend(RowsSource::new(rows.clone(), filter).map(Source::Rows));
             }
         }
     }
     sources.reverse();
-    (sources, newer.hides().deletes.clone())
+    (sources, newer.filter().deletes.clone())
 }
 
 /// The deletes that may still hide a row of an older segment. Deletes with no segment flushed
 /// between them are merged.
-pub(crate) fn needed(deletes: Vec<Arc<Deletes>>, segments: &Segments, keeps_history: bool) -> Arc<[Arc<Deletes>]> {
+pub(crate) fn prune_deletes(
+    deletes: Vec<Arc<Deletes>>,
+    segments: &Segments,
+    keeps_history: bool,
+) -> Arc<[Arc<Deletes>]> {
     let mut needed: Vec<Arc<Deletes>> = Vec::new();
     for deletes in deletes {
         let hides = |series: Option<&[u32]>, times: &TimeRange| {
@@ -259,7 +263,7 @@ pub(crate) struct Output {
 }
 
 /// A segment being written, block by block. If it is dropped before `finish`, it leaves no file.
-pub(crate) struct Writing {
+pub(crate) struct SegmentBuild {
     output: Output,
     merger: Merger,
     /// Created with the first row.
@@ -269,15 +273,15 @@ pub(crate) struct Writing {
 
 impl Output {
     /// Starts to write the rows of `merger`.
-    pub(crate) fn begin(self, mut merger: Merger) -> Writing {
+    pub(crate) fn begin(self, mut merger: Merger) -> SegmentBuild {
         // Blocks of one series have statistics of that series alone, and scans of other series skip
         // them.
         merger.series_rows = if cfg!(test) { 2 } else { BLOCK_ROWS_MIN };
-        Writing { output: self, merger, writer: None, stats: ScanStats::default() }
+        SegmentBuild { output: self, merger, writer: None, stats: ScanStats::default() }
     }
 }
 
-impl Writing {
+impl SegmentBuild {
     /// Writes the next block (several if a row has many versions); returns false when no row is
     /// left.
     pub(crate) fn step(&mut self, next_file: &mut dyn FnMut() -> u64) -> Result<bool> {

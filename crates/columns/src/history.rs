@@ -52,7 +52,7 @@ pub(crate) const NOW: i64 = i64::MAX;
 
 impl Versions {
     /// The history columns that decide visibility.
-    pub(crate) fn moments(&self) -> &'static [ColumnId] {
+    pub(crate) fn history_columns(&self) -> &'static [ColumnId] {
         match self {
             Versions::At(NOW) => &[GONE],
             Versions::At(_) => &[BORN, GONE],
@@ -107,7 +107,7 @@ pub(crate) fn with_history_columns(rows: &Rows, committed: i64, deletes: &Delete
     if !rows.has(BORN) {
         columns.push((BORN, Arc::new(Int64Array::from_value(micros(committed), rows.len()))));
     }
-    columns.extend(marked(old, &rows.series, &rows.times, deletes));
+    columns.extend(deletion_times(old, &rows.series, &rows.times, deletes));
     Arc::new(Rows::new(rows.series.clone(), rows.times.clone(), rows.ops.clone(), columns))
 }
 
@@ -117,12 +117,12 @@ pub(crate) fn mark_block(rows: &mut BlockRows, deletes: &DeleteFilter) {
         return;
     }
     let old = rows.columns.pop_if(|(id, _)| *id == GONE);
-    rows.columns.extend(marked(old, &rows.series, &rows.times, deletes));
+    rows.columns.extend(deletion_times(old, &rows.series, &rows.times, deletes));
 }
 
 /// The new [`GONE`] column, if any row is deleted. A row keeps the earliest time at which it was
 /// deleted.
-fn marked(
+fn deletion_times(
     old: Option<(ColumnId, ArrayRef)>,
     series: &[u32],
     times: &[i64],

@@ -69,7 +69,7 @@ impl TableState {
         }
         let entries: Vec<&Entry> = self.entries.iter().collect();
         work::touch(entries.len());
-        self.merge_window(&entries, due(&entries, barrier)?)
+        self.merge_window(&entries, due_window(&entries, barrier)?)
     }
 
     /// Merges a window of commits above `barrier`, whether or not it is due.
@@ -96,7 +96,7 @@ impl TableState {
         let mut outputs = Vec::new();
         if !deletes.is_empty() {
             let deletes = Deletes::merged(&deletes, keeps_history);
-            let deletes = deletes.retained(|series, times| self.holds(older, series, times)).unwrap_or(deletes);
+            let deletes = deletes.retained(|series, times| self.may_hold(older, series, times)).unwrap_or(deletes);
             outputs.extend((!deletes.is_empty()).then(|| Entry::Delete(Arc::new(deletes))));
         }
         // Reading from memory does not fail. If it did, the entries would stay unmerged.
@@ -112,10 +112,10 @@ impl TableState {
 
     /// Whether a segment or one of the entries `older` may hold a row of these series (`None`: all)
     /// within `times`.
-    fn holds(&self, older: &[&Entry], series: Option<&[u32]>, times: &TimeRange) -> bool {
+    fn may_hold(&self, older: &[&Entry], series: Option<&[u32]>, times: &TimeRange) -> bool {
         let in_segments = self.segments.overlapping(times);
         in_segments.into_iter().any(|at| any_within(series, self.segments[at].meta().series))
-            || older.iter().any(|entry| matches!(entry, Entry::Rows { rows, .. } if rows_hold(rows, series, times)))
+            || older.iter().any(|entry| matches!(entry, Entry::Rows { rows, .. } if rows_may_hold(rows, series, times)))
     }
 
     /// Replaces the merged entries by the result; `None` if they are no longer in the memtable.
@@ -133,7 +133,7 @@ impl TableState {
 
 /// Whether a row of these series (`None`: all) may exist within `times`. For several series, only
 /// the time range of all rows is compared.
-fn rows_hold(rows: &Rows, series: Option<&[u32]>, times: &TimeRange) -> bool {
+fn rows_may_hold(rows: &Rows, series: Option<&[u32]>, times: &TimeRange) -> bool {
     if rows.is_empty() || !rows.order().times.overlaps(times) {
         return false;
     }
@@ -198,7 +198,7 @@ fn rows_of(plan: &MergePlan, columns: &[(ColumnId, DataType)], outputs: &mut Vec
 }
 
 /// The next window to merge. Called after every commit, therefore it compares row counts first.
-fn due(entries: &[&Entry], barrier: Lsn) -> Option<Range<usize>> {
+fn due_window(entries: &[&Entry], barrier: Lsn) -> Option<Range<usize>> {
     TIERS.iter().find_map(|tier| {
         let mut from = 0;
         while from < entries.len() {

@@ -31,7 +31,7 @@ pub(crate) fn blocks(view: &TableView, request: &ScanRequest, stats: &mut ScanSt
     let near = segments.overlapping(&request.times);
     stats.segments += segments.len() as u64;
     stats.segments_pruned += (segments.len() - near.len()) as u64;
-    let recent = recent(view);
+    let recent = recent_deletes(view);
     for segment in near.into_iter().map(|at| &segments[at]) {
         let Some(filter) = filter_of(view, request, &recent, segment) else {
             stats.segments_pruned += 1;
@@ -66,8 +66,8 @@ pub(crate) fn filter_of(
         return None;
     }
     let times = request.times.intersect(&meta.times);
-    let (hides, versions) = (hides(view, recent, segment, &times), Versions::At(view.time()));
-    let filter = Filter { times: request.times, series: request.series.clone(), hides, versions };
+    let (deletes, versions) = (delete_filter(view, recent, segment, &times), Versions::At(view.time()));
+    let filter = Filter { times: request.times, series: request.series.clone(), deletes, versions };
     (!filter.rejects_all(meta.series, &meta.times)).then_some(filter)
 }
 
@@ -78,7 +78,7 @@ pub(crate) fn blocks_of(metas: &[BlockMeta], filter: &Filter) -> Vec<u32> {
         !filter.rejects_all((meta.first.0, meta.last.0), &meta.times)
     };
     match &filter.series {
-        SeriesFilter::Only(list) if list.len() <= FEW_SERIES => of_series(metas, list).filter(passes).collect(),
+        SeriesFilter::Only(list) if list.len() <= FEW_SERIES => blocks_of_series(metas, list).filter(passes).collect(),
         _ => (0..metas.len() as u32).filter(passes).collect(),
     }
 }
@@ -88,7 +88,7 @@ const FEW_SERIES: usize = 16;
 
 /// Blocks that may hold one of these series, ascending. (Blocks and `series` are both sorted by
 /// series.)
-fn of_series<'a>(metas: &'a [BlockMeta], series: &'a [u32]) -> impl Iterator<Item = u32> + 'a {
+fn blocks_of_series<'a>(metas: &'a [BlockMeta], series: &'a [u32]) -> impl Iterator<Item = u32> + 'a {
     let mut next = 0;
     series.iter().flat_map(move |series| {
         let first = next.max(metas.partition_point(|meta| meta.last.0 < *series));
@@ -98,25 +98,30 @@ fn of_series<'a>(metas: &'a [BlockMeta], series: &'a [u32]) -> impl Iterator<Ite
 }
 
 /// Deletes of the memtable and of the transaction's own writes: newer than every segment.
-pub(crate) fn recent(view: &TableView) -> DeleteFilter {
+pub(crate) fn recent_deletes(view: &TableView) -> DeleteFilter {
     let mut newer = DeleteCollector::new(view.time(), view.state().keeps_history());
     for entry in view.entries().rev() {
         if let Entry::Delete(deletes) = entry {
             newer.push(deletes);
         }
     }
-    newer.hides().clone()
+    newer.filter().clone()
 }
 
 /// Deletes that are newer than a segment and may hide rows of it within these times.
-pub(crate) fn hides(view: &TableView, recent: &DeleteFilter, segment: &Segment, times: &TimeRange) -> DeleteFilter {
+pub(crate) fn delete_filter(
+    view: &TableView,
+    recent: &DeleteFilter,
+    segment: &Segment,
+    times: &TimeRange,
+) -> DeleteFilter {
     let meta = segment.meta();
-    let mut hides = recent.over(meta.series, times);
+    let mut filter = recent.restricted_to(meta.series, times);
     let applies = |deletes: &&Arc<Deletes>| {
         deletes.lsns().1 > meta.lsns.1 && deletes.touches_until(meta.series, times, view.time())
     };
-    hides.deletes.extend(view.state().tombstones.iter().filter(applies).cloned());
-    hides
+    filter.deletes.extend(view.state().tombstones.iter().filter(applies).cloned());
+    filter
 }
 
 /// Removes blocks in which no row can satisfy all bounds.
@@ -140,7 +145,9 @@ fn skip_by_statistics(
             for block in blocks.iter().filter(|block| outside[at][**block as usize]) {
                 let meta = &metas[*block as usize];
                 let is_outside = |at: usize, block: u32| outside[at][block as usize];
-                if !view.state().table.keyed || alone(view, (wanted, &by_time), &is_outside, (at, *block), meta) {
+                if !view.state().table.keyed
+                    || all_others_outside(view, (wanted, &by_time), &is_outside, (at, *block), meta)
+                {
                     skipped[at].push(*block);
                 }
             }
@@ -170,18 +177,18 @@ pub(crate) fn by_time(wanted: &[WantedBlocks]) -> ByTime {
 }
 
 /// Whether no other source can hold a version of a row of this block.
-pub(crate) fn is_alone(
+pub(crate) fn has_no_other_version(
     view: &TableView,
     wanted: (&[WantedBlocks], &ByTime),
     own: (usize, u32),
     meta: &BlockMeta,
 ) -> bool {
-    alone(view, wanted, &|_, _| false, own, meta)
+    all_others_outside(view, wanted, &|_, _| false, own, meta)
 }
 
 /// Whether every other source that may hold a version of a row of this block has the column outside
 /// the bound.
-fn alone(
+fn all_others_outside(
     view: &TableView,
     (wanted, by_time): (&[WantedBlocks], &ByTime),
     is_outside: &dyn Fn(usize, u32) -> bool,
@@ -321,7 +328,7 @@ mod tests {
                 series.iter().any(|series| (meta.first.0..=meta.last.0).contains(series))
             };
             let expected: Vec<u32> = (0..metas.len() as u32).filter(reaches).collect();
-            assert_eq!(of_series(&metas, &series).filter(reaches).collect::<Vec<_>>(), expected, "{series:?}");
+            assert_eq!(blocks_of_series(&metas, &series).filter(reaches).collect::<Vec<_>>(), expected, "{series:?}");
         }
     }
 

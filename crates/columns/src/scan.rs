@@ -301,7 +301,7 @@ impl TableView {
     /// Deletes that are newer than a segment and may hide rows of it.
     #[must_use]
     pub fn deletes_over(&self, segment: &Segment) -> Vec<Arc<Deletes>> {
-        prune::hides(self, &prune::recent(self), segment, &segment.meta().times).deletes
+        prune::delete_filter(self, &prune::recent_deletes(self), segment, &segment.meta().times).deletes
     }
 
     /// The table state that this view reads.
@@ -448,7 +448,7 @@ impl TableView {
         &self,
         request: ScanRequest,
         early: Option<&[ColumnId]>,
-        taker: Option<BlockConsumer<'_>>,
+        consumer: Option<BlockConsumer<'_>>,
     ) -> Result<Scan> {
         let request = self.clamped_to_retention(request);
         let table = self.state.table.clone();
@@ -460,9 +460,9 @@ impl TableView {
         let batch_rows = request.batch_rows.clamp(1, BLOCK_ROWS_MAX).min(BATCH_BYTES_MAX / width.max(1)).max(1);
         let is_columns_only =
             request.columns_only && request.limit.is_none() && all().all(|column| column.role == ColumnRole::Field);
-        let reads = ColumnReads { coded: request.coded, ..reads(&columns, early_columns.as_deref()) };
+        let reads = ColumnReads { coded: request.coded, ..column_reads(&columns, early_columns.as_deref()) };
         let (column_blocks, sources) =
-            self.sources(&request, reads, taker, is_columns_only.then_some(batch_rows), &mut stats)?;
+            self.sources(&request, reads, consumer, is_columns_only.then_some(batch_rows), &mut stats)?;
         let mut merger = Merger::new(sources, if table.keyed { Fold::Full } else { Fold::None });
         merger.run_end_rows = batch_rows.div_ceil(4);
         Ok(Scan {
@@ -503,11 +503,11 @@ impl TableView {
     /// Memtable entries and uncommitted writes, oldest first. A view of the past leaves out entries
     /// that it cannot see.
     pub(crate) fn entries(&self) -> impl DoubleEndedIterator<Item = &Entry> {
-        self.state.entries.iter().chain(&self.own.entries).filter(|entry| self.sees(entry))
+        self.state.entries.iter().chain(&self.own.entries).filter(|entry| self.may_see(entry))
     }
 
     /// Whether any version or delete of the entry may be visible at the read time.
-    fn sees(&self, entry: &Entry) -> bool {
+    fn may_see(&self, entry: &Entry) -> bool {
         match entry {
             Entry::Rows { rows, committed, .. } => *committed <= self.time || rows.has(BORN),
             Entry::Delete(deletes) => deletes.committed() <= self.time,
@@ -520,7 +520,7 @@ impl TableView {
         &self,
         request: &ScanRequest,
         reads: ColumnReads,
-        taker: Option<BlockConsumer<'_>>,
+        consumer: Option<BlockConsumer<'_>>,
         column_block_rows_max: Option<usize>,
         stats: &mut ScanStats,
     ) -> Result<(Vec<ColumnBlock>, Vec<Source>)> {
@@ -529,8 +529,8 @@ impl TableView {
         }
         let mut sources = Vec::new();
         let mut wanted = prune::blocks(self, request, stats)?;
-        if let Some(taker) = taker {
-            block_statistics::offer(self, request, &mut wanted, taker)?;
+        if let Some(consumer) = consumer {
+            block_statistics::offer(self, request, &mut wanted, consumer)?;
         }
         let column_blocks = match column_block_rows_max {
             Some(rows_max) => column_scan::take(self, request, rows_max, &mut wanted)?,
@@ -551,10 +551,11 @@ impl TableView {
                         continue;
                     }
                     let times = rows.order().times.intersect(&request.times);
-                    let hides = newer.hides().over((rows.key_at(0).0, rows.key_at(rows.len() - 1).0), &times);
+                    let deletes =
+                        newer.filter().restricted_to((rows.key_at(0).0, rows.key_at(rows.len() - 1).0), &times);
                     let (times, series) = (request.times, request.series.clone());
                     let versions = Versions::At(if *committed <= self.time { NOW } else { self.time });
-                    let filter = Filter { times, series, hides, versions };
+                    let filter = Filter { times, series, deletes, versions };
                     newest_first.extend(RowsSource::new(rows.clone(), filter).map(Source::Rows));
                 }
             }
@@ -566,7 +567,7 @@ impl TableView {
 
 /// Splits the fields into those read with the rows and those read late. If `shown` is given, only
 /// its columns are read early, and text and bytes: their size limits the rows in memory.
-fn reads(columns: &[Column], shown: Option<&[Column]>) -> ColumnReads {
+fn column_reads(columns: &[Column], shown: Option<&[Column]>) -> ColumnReads {
     let is_early = |column: &&Column| {
         shown.is_none_or(|shown| shown.contains(column)) || arrow_type(column.ty).primitive_width().is_none()
     };
@@ -683,7 +684,7 @@ impl Scan {
         }
         let Some(mut plan) = self.merger.next(self.batch_rows, &mut self.stats)? else { return Ok(None) };
         self.stats.rows += plan.len() as u64;
-        let mask = passing(keep(&self.batch(&plan, &self.early_columns, &self.early_schema)?)?);
+        let mask = nulls_to_false(keep(&self.batch(&plan, &self.early_columns, &self.early_schema)?)?);
         match mask.true_count() {
             0 => return Ok(Some(Scanned::columns_only(RecordBatch::new_empty(self.schema.clone())))),
             passing if passing < plan.len() => plan = plan.filtered(&mask),
@@ -700,7 +701,7 @@ impl Scan {
     ) -> Result<Scanned> {
         self.stats.rows += block.rows as u64;
         let shown = block.read(&self.early_columns, self.coded, &mut self.stats.bytes_read)?;
-        let mask = passing(keep(&self.batch_of(&self.early_schema, shown.clone(), block.rows)?)?);
+        let mask = nulls_to_false(keep(&self.batch_of(&self.early_schema, shown.clone(), block.rows)?)?);
         let rows = mask.true_count();
         if rows == 0 {
             return Ok(Scanned::columns_only(RecordBatch::new_empty(self.schema.clone())));
@@ -768,13 +769,13 @@ impl Scan {
 
     fn batch_of(&self, schema: &SchemaRef, arrays: Vec<ArrayRef>, rows: usize) -> Result<RecordBatch> {
         let options = RecordBatchOptions::new().with_row_count(Some(rows));
-        let schema = if self.coded { of_arrays(schema, &arrays) } else { schema.clone() };
+        let schema = if self.coded { schema_of_arrays(schema, &arrays) } else { schema.clone() };
         RecordBatch::try_new_with_options(schema, arrays, &options).map_err(Error::bug)
     }
 }
 
 /// Replaces NULLs of a mask by false.
-fn passing(mask: BooleanArray) -> BooleanArray {
+fn nulls_to_false(mask: BooleanArray) -> BooleanArray {
     if mask.null_count() > 0 { prep_null_mask_filter(&mask) } else { mask }
 }
 
@@ -787,7 +788,7 @@ impl Iterator for Scan {
 }
 
 /// `schema` with the data types of `arrays`.
-fn of_arrays(schema: &Schema, arrays: &[ArrayRef]) -> SchemaRef {
+fn schema_of_arrays(schema: &Schema, arrays: &[ArrayRef]) -> SchemaRef {
     let fields = schema.fields().iter().zip(arrays);
     let fields = fields.map(|(field, array)| field.as_ref().clone().with_data_type(array.data_type().clone()));
     Arc::new(Schema::new(fields.collect::<Vec<_>>()))

@@ -96,7 +96,7 @@ impl SmallBatch {
     }
 
     pub(crate) fn position(&self, id: ColumnId) -> Option<usize> {
-        let first = self.id_of_first()?;
+        let first = self.first_id()?;
         // Fast path: usually all fields of the table are present, and their ids are consecutive.
         let near = id.0.wrapping_sub(first.0) as usize;
         if near < self.len() && self.id(near) == id {
@@ -110,7 +110,7 @@ impl SmallBatch {
         (low < self.len() && self.id(low) == id).then_some(low)
     }
 
-    fn id_of_first(&self) -> Option<ColumnId> {
+    fn first_id(&self) -> Option<ColumnId> {
         (self.len() > 0).then(|| self.id(0))
     }
 

@@ -42,7 +42,7 @@ struct LateColumns {
     /// Rows of the block to decode; `None` = all.
     part: Option<Range<usize>>,
     /// The rows kept, if the run's own index addresses columns reduced to these rows.
-    taken: Option<RowIndex>,
+    selected: Option<RowIndex>,
     read: OnceLock<Vec<(ColumnId, ArrayRef)>>,
 }
 
@@ -93,8 +93,8 @@ impl SortedRun {
     pub(crate) fn load(&self, bytes_read: &mut u64) -> Result<()> {
         let Some(late) = self.late.as_ref().filter(|late| late.read.get().is_none()) else { return Ok(()) };
         let mut columns = late.segment.read_columns(late.block as usize, (&late.ids, false), &late.part, bytes_read)?;
-        if let Some(index) = &late.taken {
-            columns = taken(columns, index, self.len())?;
+        if let Some(index) = &late.selected {
+            columns = gather_columns(columns, index, self.len())?;
         }
         // Another thread may have read the same columns first.
         let _ = late.read.set(columns);
@@ -184,9 +184,9 @@ impl RowsSource {
         let (mut selection, hidden) = self.filter.select(&series, &times);
         stats.versions_dropped += hidden;
         if let Some(lifetimes) = &self.lifetimes {
-            let (there, others) = selection.retain(series.len(), |at| lifetimes.is_visible(rows.at(at) as usize));
-            selection = there;
-            stats.versions_dropped += others;
+            let (visible, hidden) = selection.retain(series.len(), |at| lifetimes.is_visible(rows.at(at) as usize));
+            selection = visible;
+            stats.versions_dropped += hidden;
         }
         let chosen = |list: &[u32]| list.iter().map(|at| rows.at(*at as usize)).collect::<Vec<u32>>();
         let (index, series, times) = match selection {
@@ -335,7 +335,8 @@ impl SegmentSource {
         let bounds = blocks.iter().map(|block| metas[*block as usize].first).collect();
         let settled = segment.settled()?;
         let stored = segment.columns()?;
-        let moments = filter.versions.moments().iter().filter(|id| stored.iter().any(|column| column.0 == **id));
+        let moments =
+            filter.versions.history_columns().iter().filter(|id| stored.iter().any(|column| column.0 == **id));
         let moments: Vec<ColumnId> = moments.copied().collect();
         let columns = if moments.is_empty() { columns } else { columns.iter().copied().chain(moments).collect() };
         Ok(Some(SegmentSource { segment, metas, filter, blocks, bounds, columns, late, coded, settled }))
@@ -350,7 +351,7 @@ impl SegmentSource {
         self.bounds.pop();
         // Visibility is decided by columns of whole blocks, so no range of rows can be chosen
         // before.
-        let by_moments =
+        let by_visibility =
             self.columns.iter().any(|id| is_history_column(*id)) || matches!(self.filter.versions, Versions::All(_));
         let passes_all = self.filter.passes_all(&self.metas[block as usize].times);
         let (filter, mut selected) = (&self.filter, (Selection::All, 0));
@@ -359,19 +360,19 @@ impl SegmentSource {
                 return None;
             }
             selected = filter.select(series, times);
-            selected.0.part_of(series.len()).filter(|_| !by_moments)
+            selected.0.decode_range(series.len()).filter(|_| !by_visibility)
         };
         let (mut read, part) =
-            self.segment.read_part(block as usize, (&self.columns, self.coded), &mut stats.bytes_read, &mut select)?;
+            self.segment.read_range(block as usize, (&self.columns, self.coded), &mut stats.bytes_read, &mut select)?;
         let (mut selection, hidden) = selected;
         stats.versions_dropped += hidden;
         match &self.filter.versions {
             Versions::All(deletes) => mark_block(&mut read, deletes),
             Versions::At(time) => {
                 if let Some(lifetimes) = VersionLifetimes::of(&read.columns, *time) {
-                    let (there, others) = selection.retain(read.times.len(), |row| lifetimes.is_visible(row));
-                    selection = there;
-                    stats.versions_dropped += others;
+                    let (visible, hidden) = selection.retain(read.times.len(), |row| lifetimes.is_visible(row));
+                    selection = visible;
+                    stats.versions_dropped += hidden;
                 }
             }
         }
@@ -402,10 +403,10 @@ impl SegmentSource {
         let mut columns = read.columns;
         // A batch may hold many blocks of which it needs few rows: copy those and release the
         // block.
-        let mut taken_of = None;
+        let mut selected = None;
         if times.len() * 2 < part.as_ref().map_or(rows, Range::len) {
-            columns = taken(columns, &index, times.len())?;
-            taken_of = Some(std::mem::replace(&mut index, RowIndex::From(0)));
+            columns = gather_columns(columns, &index, times.len())?;
+            selected = Some(std::mem::replace(&mut index, RowIndex::From(0)));
         }
         let columns = Columns::Read(columns);
         let late = (!self.late.is_empty()).then(|| LateColumns {
@@ -413,14 +414,18 @@ impl SegmentSource {
             block,
             ids: Arc::clone(&self.late),
             part,
-            taken: taken_of,
+            selected,
             read: OnceLock::new(),
         });
         Ok(SortedRun { series, times, ops, unique, text_bytes_per_row, index, columns, late })
     }
 }
 
-fn taken(columns: Vec<(ColumnId, ArrayRef)>, index: &RowIndex, rows: usize) -> Result<Vec<(ColumnId, ArrayRef)>> {
+fn gather_columns(
+    columns: Vec<(ColumnId, ArrayRef)>,
+    index: &RowIndex,
+    rows: usize,
+) -> Result<Vec<(ColumnId, ArrayRef)>> {
     let list = UInt32Array::from_iter_values((0..rows).map(|at| index.at(at)));
     let take = |values: ArrayRef| arrow_select::take::take(&values, &list, None).map_err(Error::bug);
     columns.into_iter().map(|(id, values)| Ok((id, take(values)?))).collect()

@@ -13,7 +13,7 @@ use model::{Lsn, Result, TableRef, TimeRange};
 use crate::cache::SegmentCache;
 use crate::deletes::Deletes;
 use crate::files::{SeriesFile, TableFiles};
-use crate::flush::needed;
+use crate::flush::prune_deletes;
 use crate::pieces::Pieces;
 use crate::rows::Rows;
 use crate::segment::Segment;
@@ -180,7 +180,7 @@ impl TableState {
             series_count: series.len(),
             series: Arc::new(series),
             series_files: files.series_files.as_slice().into(),
-            tombstones: needed(deletes.collect(), &segments, keeps_history),
+            tombstones: prune_deletes(deletes.collect(), &segments, keeps_history),
             segments,
             kept_from: files.kept_from,
             history_from: files.history_from,

@@ -48,9 +48,9 @@ impl Options {
 /// differences or second differences, or for dictionary indexes.
 pub(super) fn expected_bits(values: &[i64]) -> f64 {
     let plain = sample(values, 0, <[i64]>::to_vec);
-    let deltas = bits_each(&sample(values, 1, differences));
-    let twice = bits_each(&sample(values, 2, |stretch| differences(&differences(stretch))));
-    bits_each(&plain).min(index_bits(&plain)).min(deltas).min(twice)
+    let deltas = estimated_bits(&sample(values, 1, differences));
+    let twice = estimated_bits(&sample(values, 2, |stretch| differences(&differences(stretch))));
+    estimated_bits(&plain).min(index_bits(&plain)).min(deltas).min(twice)
 }
 
 /// Appends `values` (at least one) in the smallest encoding found.
@@ -83,7 +83,7 @@ fn write_unpacked(values: &[i64], range: Range, options: Options, out: &mut Vec<
         return ints::write_delta(values, out, |deltas, out| write_best(deltas, deeper, out));
     }
     if options.scale
-        && let Some((scale, quotients)) = divided(values, range)
+        && let Some((scale, quotients)) = divide_by_common_divisor(values, range)
     {
         ints::write_scaled(range.min, scale, out);
         let range = Range { min: 0, max: (range.max.wrapping_sub(range.min).cast_unsigned() / scale).cast_signed() };
@@ -100,7 +100,7 @@ fn write_unpacked(values: &[i64], range: Range, options: Options, out: &mut Vec<
         }
     }
     let next = if out.len() > start { Options { runs: false, ..options } } else { options };
-    let (bits, transform) = transform(values, range, options);
+    let (bits, transform) = best_transform(values, range, options);
     let expected = (bits * values.len() as f64 / 8.0) as usize;
     let mut other = Vec::with_capacity(expected + 256);
     if options.dictionary
@@ -135,7 +135,7 @@ fn is_regular(values: &[i64]) -> bool {
 /// The greatest divisor above 1 of all distances from the minimum, and the quotients; `None` if
 /// there is none. Typical data reach divisor 1 within a few values; data with a coarser unit
 /// (milliseconds in nanoseconds) cost one multiplication per value.
-fn divided(values: &[i64], range: Range) -> Option<(u64, Vec<i64>)> {
+fn divide_by_common_divisor(values: &[i64], range: Range) -> Option<(u64, Vec<i64>)> {
     let all = range.max.wrapping_sub(range.min).cast_unsigned();
     let divisor = common_divisor(&sample(values, 0, <[i64]>::to_vec), range.min, all)?;
     let mut quotients = vec![0; values.len()];
@@ -329,11 +329,11 @@ fn differences(values: &[i64]) -> Vec<i64> {
 
 /// Estimated bits per value of Huffman coding: the entropy of the bit lengths of the distances from
 /// the median, plus these lengths.
-fn bits_each(values: &[i64]) -> f64 {
+fn estimated_bits(values: &[i64]) -> f64 {
     if values.is_empty() {
         return 0.0;
     }
-    let middle = about_median(values);
+    let middle = approximate_median(values);
     let mut counts = [0u32; 65];
     for value in values {
         counts[(64 - value.abs_diff(middle).leading_zeros()) as usize] += 1;
@@ -343,7 +343,7 @@ fn bits_each(values: &[i64]) -> f64 {
 }
 
 /// The median of a few of the values.
-fn about_median(values: &[i64]) -> i64 {
+fn approximate_median(values: &[i64]) -> i64 {
     const SOME: usize = 48;
     let mut some: Vec<i64> = values.iter().step_by(values.len().div_ceil(SOME)).copied().collect();
     median(&mut some)
@@ -382,8 +382,8 @@ fn write_transformed(values: &[i64], range: Range, transform: Transform, options
 }
 
 /// The transform with the smallest estimate for the sample, and this estimate in bits per value.
-fn transform(values: &[i64], range: Range, options: Options) -> (f64, Transform) {
-    let mut best = (bits_each(&sample(values, 0, <[i64]>::to_vec)), Transform::Nothing);
+fn best_transform(values: &[i64], range: Range, options: Options) -> (f64, Transform) {
+    let mut best = (estimated_bits(&sample(values, 0, <[i64]>::to_vec)), Transform::Nothing);
     // A transform costs a pass when it is read, so it must save 1/32.
     let mut offer = |bits: f64, transform: Transform| {
         if bits < best.0 * (1.0 - 1.0 / 32.0) {
@@ -392,9 +392,9 @@ fn transform(values: &[i64], range: Range, options: Options) -> (f64, Transform)
     };
     if options.deltas > 0 {
         let deltas = sample(values, 1, differences);
-        offer(bits_each(&deltas), Transform::Delta);
+        offer(estimated_bits(&deltas), Transform::Delta);
         if options.deltas > 1 {
-            offer(bits_each(&sample(values, 2, |stretch| differences(&differences(stretch)))), Transform::Delta);
+            offer(estimated_bits(&sample(values, 2, |stretch| differences(&differences(stretch)))), Transform::Delta);
         }
     }
     if options.patterns && best.0 > 1.5 && values.len() >= CODED_MIN {
@@ -402,7 +402,7 @@ fn transform(values: &[i64], range: Range, options: Options) -> (f64, Transform)
             let changes =
                 |stretch: &[i64]| stretch[lag..].iter().zip(stretch).map(|(a, b)| a.wrapping_sub(*b)).collect();
             let first = lag as f64 / values.len() as f64 * best.0;
-            let bits = first + bits_each(&sample(values, lag, changes));
+            let bits = first + estimated_bits(&sample(values, lag, changes));
             if bits < best.0 * (1.0 - 1.0 / 32.0) {
                 best = (bits, Transform::Cycle(lag));
             }
@@ -444,9 +444,9 @@ fn split(values: &[i64], range: Range) -> Option<(i64, u64)> {
         return None;
     }
     // Each round with a longer reach makes the step more precise.
-    let near = refined(values, rough, 1);
-    let far = refined(values, refined(values, near, STRETCH / 4), STRETCH);
-    let step = refined(values, far, values.len() - 1);
+    let near = refine(values, rough, 1);
+    let far = refine(values, refine(values, near, STRETCH / 4), STRETCH);
+    let step = refine(values, far, values.len() - 1);
     let rest = |value: i64, step: f64| {
         let steps = (value - values[0]) as f64 / step;
         (steps - steps.round()) * step
@@ -472,7 +472,7 @@ fn split(values: &[i64], range: Range) -> Option<(i64, u64)> {
 }
 
 /// Improves the precision of `step` with pairs of values that are `reach` apart.
-fn refined(values: &[i64], step: f64, reach: usize) -> f64 {
+fn refine(values: &[i64], step: f64, reach: usize) -> f64 {
     let (mut sum, mut steps) = (0.0, 0.0);
     let reach = reach.min(values.len() - 1);
     let pairs = values.len() - reach;
@@ -506,7 +506,7 @@ fn split_bits(values: &[i64], base: i64, scale: u64) -> f64 {
         each[1].extend(rests);
         each[2].extend(differences(rests));
     }
-    let [quotients, rests, deltas] = each.map(|values| bits_each(&values));
+    let [quotients, rests, deltas] = each.map(|values| estimated_bits(&values));
     quotients + rests.min(deltas)
 }
 

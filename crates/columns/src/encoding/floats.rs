@@ -176,7 +176,7 @@ pub(crate) fn decimal(value: f64, exponent: usize) -> Option<i64> {
 }
 
 /// The inverse of [`decimal`]; `None` for an invalid exponent.
-pub(crate) fn undecimal(integer: i64, exponent: usize) -> Option<f64> {
+pub(crate) fn from_decimal(integer: i64, exponent: usize) -> Option<f64> {
     POWERS.get(exponent).map(|power| from_integer(integer, *power))
 }
 
@@ -397,7 +397,7 @@ pub(super) fn encode_fast<T: Real>(values: &[T], integers: &mut Vec<i64>, out: &
 fn fast_exponent<T: Real>(values: &[T]) -> Option<usize> {
     let (mut exponent, mut others) = (0, 0);
     for value in values.iter().step_by(values.len().div_ceil(FAST_SAMPLE)) {
-        match fitting(*value, exponent) {
+        match lowest_exponent(*value, exponent) {
             Some(fits) => exponent = fits,
             None => others += 1,
         }
@@ -412,11 +412,11 @@ fn fast_exponent<T: Real>(values: &[T]) -> Option<usize> {
 fn exponent_of_rest<T: Real>(values: &[T], integers: &[i64], exponent: usize) -> Option<usize> {
     let power = POWERS[exponent];
     let rest = values.iter().zip(integers).find(|(value, integer)| !is_exact(**value, **integer, power));
-    fitting(*rest?.0, exponent + 1)
+    lowest_exponent(*rest?.0, exponent + 1)
 }
 
 /// The lowest exponent from `from` to [`FAST_EXPONENT_MAX`] with which `value` is a decimal.
-fn fitting<T: Real>(value: T, from: usize) -> Option<usize> {
+fn lowest_exponent<T: Real>(value: T, from: usize) -> Option<usize> {
     let is_exact_at = |exponent: usize| {
         let power = POWERS[exponent];
         is_exact(value, to_integer(value.widen(), power), power)
@@ -545,12 +545,12 @@ pub(crate) struct FloatSummary {
 
 impl FloatSummary {
     pub(crate) fn of(values: &[f64]) -> FloatSummary {
-        let (has_nan, mut least, mut greatest, sum) = summarized(values);
+        let (has_nan, mut least, mut greatest, sum) = summarize(values);
         if has_nan {
             let keys = || values.iter().filter(|value| !value.is_nan()).map(|value| ordered(*value));
             (least, greatest) = (keys().min().unwrap_or(0), keys().max().unwrap_or(0));
         }
-        let value = |key: i64| f64::from_bits(swapped(key).cast_unsigned());
+        let value = |key: i64| f64::from_bits(flip_negative(key).cast_unsigned());
         FloatSummary { has_nan, least: value(least), greatest: value(greatest), sum }
     }
 }
@@ -558,18 +558,18 @@ impl FloatSummary {
 /// An integer with the total order of the floats.
 #[inline(always)]
 fn ordered(value: f64) -> i64 {
-    swapped(value.to_bits().cast_signed())
+    flip_negative(value.to_bits().cast_signed())
 }
 
 /// Inverts the other bits of negative floats, whose order is reversed. Its own inverse.
 #[inline(always)]
-fn swapped(bits: i64) -> i64 {
+fn flip_negative(bits: i64) -> i64 {
     bits ^ ((bits >> 63).cast_unsigned() >> 1).cast_signed()
 }
 
 multiversion! {
 /// Whether a value is NaN, the minimum and maximum of [`ordered`], and the sum.
-fn summarized(values: &[f64]) -> (bool, i64, i64, f64) {
+fn summarize(values: &[f64]) -> (bool, i64, i64, f64) {
     // Sixteen lanes, so that comparisons and additions do not depend on each other.
     let mut low = [i64::MAX; 16];
     let mut high = [i64::MIN; 16];

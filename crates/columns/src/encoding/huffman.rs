@@ -248,19 +248,19 @@ fn write_together(
     let (out_a, rest) = out.split_at_mut(room);
     let (out_b, rest) = rest.split_at_mut(room);
     let (out_c, out_d) = rest.split_at_mut(room);
-    let mut pens = [StreamWriter::default(); STREAMS];
+    let mut writers = [StreamWriter::default(); STREAMS];
     let whole = a.len() / STEP * STEP;
     let rounds = a.chunks_exact(STEP).zip(b.chunks_exact(STEP)).zip(c.chunks_exact(STEP).zip(d.chunks_exact(STEP)));
     for ((a, b), (c, d)) in rounds {
-        pens[0].write(a, codes, out_a);
-        pens[1].write(b, codes, out_b);
-        pens[2].write(c, codes, out_c);
-        pens[3].write(d, codes, out_d);
+        writers[0].write(a, codes, out_a);
+        writers[1].write(b, codes, out_b);
+        writers[2].write(c, codes, out_c);
+        writers[3].write(d, codes, out_d);
     }
-    for ((pen, stream), out) in pens.iter_mut().zip(streams).zip([out_a, out_b, out_c, out_d]) {
-        stream[whole..].chunks(STEP).for_each(|symbols| pen.write(symbols, codes, out));
+    for ((writer, stream), out) in writers.iter_mut().zip(streams).zip([out_a, out_b, out_c, out_d]) {
+        stream[whole..].chunks(STEP).for_each(|symbols| writer.write(symbols, codes, out));
     }
-    pens.map(|pen| pen.bytes())
+    writers.map(|writer| writer.bytes())
 }
 }
 
@@ -317,11 +317,11 @@ pub(crate) fn decode(reader: &mut Reader<'_>, count: usize) -> Result<Vec<u8>> {
         cursor.finish(&table, &mut out[done..]);
     }
     for (cursor, length) in cursors.iter().zip(lengths).take(STREAMS - 1) {
-        if cursor.taken_bytes() != length {
-            return Err(corrupt(format!("coded symbols take {} bytes, expected {length}", cursor.taken_bytes())));
+        if cursor.consumed_bytes() != length {
+            return Err(corrupt(format!("coded symbols take {} bytes, expected {length}", cursor.consumed_bytes())));
         }
     }
-    reader.take(cursors[STREAMS - 1].taken_bytes(), "coded symbols")?;
+    reader.take(cursors[STREAMS - 1].consumed_bytes(), "coded symbols")?;
     Ok(symbols)
 }
 
@@ -402,7 +402,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// Number of bytes consumed; beyond the end if the stream was truncated.
-    fn taken_bytes(&self) -> usize {
+    fn consumed_bytes(&self) -> usize {
         self.at - (self.bits & 63) as usize / 8
     }
 }

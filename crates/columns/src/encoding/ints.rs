@@ -52,7 +52,7 @@ pub(super) struct Range {
 
 impl Range {
     pub(super) fn of(values: &[i64]) -> Range {
-        let (min, max) = least_and_greatest(values);
+        let (min, max) = min_and_max(values);
         Range { min, max }
     }
 
@@ -68,7 +68,7 @@ impl Range {
 
 multiversion! {
 /// Minimum and maximum; `(i64::MAX, i64::MIN)` for no values.
-pub(crate) fn least_and_greatest(values: &[i64]) -> (i64, i64) {
+pub(crate) fn min_and_max(values: &[i64]) -> (i64, i64) {
     // Sixteen lanes, so that comparisons do not depend on each other.
     let mut low = [i64::MAX; 16];
     let mut high = [i64::MIN; 16];
@@ -145,7 +145,7 @@ pub(super) fn write_split(
         divide(values, base, scale, &mut quotients);
     }
     part(&quotients, out);
-    take_multiples(values, base, scale, &mut quotients);
+    to_remainders(values, base, scale, &mut quotients);
     part(&quotients, out);
 }
 
@@ -178,7 +178,7 @@ fn divide(values: &[i64], base: i64, scale: u64, quotients: &mut [i64]) {
 }
 
 /// Replaces quotients by remainders.
-fn take_multiples(values: &[i64], base: i64, scale: u64, quotients: &mut [i64]) {
+fn to_remainders(values: &[i64], base: i64, scale: u64, quotients: &mut [i64]) {
     for (quotient, value) in quotients.iter_mut().zip(values) {
         *quotient = value.wrapping_sub(base).wrapping_sub(quotient.wrapping_mul(scale.cast_signed()));
     }
@@ -351,10 +351,10 @@ pub(crate) fn decode_mapped<T>(reader: &mut Reader<'_>, count: usize, map: impl 
             reader.u8("integer encoding")?;
             let coded = read_coded(reader, count, DEPTH_MAX - 1)?;
             if coded.escapes.is_empty() {
-                put_together(reader, &coded, None, &mut out, map)?;
+                combine(reader, &coded, None, &mut out, map)?;
             } else {
                 let mut values = Vec::with_capacity(count);
-                put_with_escapes(reader, &coded, &mut values)?;
+                combine_with_escapes(reader, &coded, &mut values)?;
                 out.extend(values.into_iter().map(map));
             }
         }
@@ -448,14 +448,18 @@ fn decode_packed(
         Some(sum) if width == 0 => {
             let start = out.len();
             out.resize(start + count, 0);
-            put_line(&mut out[start..], sum.wrapping_add(base), base);
+            fill_line(&mut out[start..], sum.wrapping_add(base), base);
             Ok(())
         }
         Some(mut sum) => {
             out.reserve(count);
             unpack_groups(reader, width, count, |_, group| {
                 let mut values = [0; GROUP];
-                sum = sum_up(group.iter().map(|bits| base.wrapping_add(bits.cast_signed())), sum, &mut values);
+                sum = write_running_sums(
+                    group.iter().map(|bits| base.wrapping_add(bits.cast_signed())),
+                    sum,
+                    &mut values,
+                );
                 out.extend_from_slice(&values[..group.len()]);
             })
         }
@@ -464,7 +468,7 @@ fn decode_packed(
 
 /// Writes the running sums of `differences`, starting after `sum`, to `out`; returns the last one.
 #[inline(always)]
-fn sum_up(differences: impl Iterator<Item = i64>, mut sum: i64, out: &mut [i64]) -> i64 {
+fn write_running_sums(differences: impl Iterator<Item = i64>, mut sum: i64, out: &mut [i64]) -> i64 {
     for (out, difference) in out.iter_mut().zip(differences) {
         sum = sum.wrapping_add(difference);
         *out = sum;
@@ -474,7 +478,7 @@ fn sum_up(differences: impl Iterator<Item = i64>, mut sum: i64, out: &mut [i64])
 
 multiversion! {
 /// Fills `out` with the line `first`, `first + step` and so on.
-pub(super) fn put_line(out: &mut [i64], first: i64, step: i64) {
+pub(super) fn fill_line(out: &mut [i64], first: i64, step: i64) {
     // Eight lanes, so that additions do not depend on each other.
     let mut lanes: [i64; 8] = std::array::from_fn(|lane| first.wrapping_add(step.wrapping_mul(lane as i64)));
     let mut parts = out.chunks_exact_mut(8);
@@ -547,7 +551,7 @@ fn decode_delta(reader: &mut Reader<'_>, count: usize, out: &mut Vec<i64>, depth
         _ => {
             let start = out.len();
             decode_at(reader, count, out, depth)?;
-            add_up(first, &mut out[start..]);
+            to_running_sums(first, &mut out[start..]);
         }
     }
     reader.note(|| ")".into());
@@ -556,7 +560,7 @@ fn decode_delta(reader: &mut Reader<'_>, count: usize, out: &mut Vec<i64>, depth
 
 /// Replaces differences by running sums.
 #[inline(always)]
-fn add_up(first: i64, differences: &mut [i64]) {
+fn to_running_sums(first: i64, differences: &mut [i64]) {
     let mut sum = first;
     for value in differences {
         sum = sum.wrapping_add(*value);
@@ -598,7 +602,7 @@ fn decode_split(
     let base = outer.0.wrapping_add(base.wrapping_mul(outer.1));
     let scale = scale.wrapping_mul(outer.1);
     let start = out.len();
-    if let Some((first, step)) = read_line(reader, count)? {
+    if let Some((first, step)) = read_constant_delta(reader, count)? {
         reader.note(|| "delta (constant)) + (".into());
         decode_at(reader, count, out, depth)?;
         let first = base.wrapping_add(first.wrapping_mul(scale));
@@ -616,7 +620,7 @@ fn decode_split(
 
 /// Reads a delta stream with a constant difference: first value and difference. Reads nothing from
 /// other streams.
-fn read_line(reader: &mut Reader<'_>, count: usize) -> Result<Option<(i64, i64)>> {
+fn read_constant_delta(reader: &mut Reader<'_>, count: usize) -> Result<Option<(i64, i64)>> {
     if count == 0 || reader.rest().first() != Some(&DELTA) {
         return Ok(None);
     }
@@ -697,11 +701,11 @@ fn decode_coded(reader: &mut Reader<'_>, count: usize, out: &mut Vec<i64>, depth
     let start = out.len();
     out.reserve(count);
     if coded.escapes.is_empty() {
-        return put_together(reader, &coded, sum, out, |value| value);
+        return combine(reader, &coded, sum, out, |value| value);
     }
-    put_with_escapes(reader, &coded, out)?;
+    combine_with_escapes(reader, &coded, out)?;
     if let Some(sum) = sum {
-        add_up(sum, &mut out[start..]);
+        to_running_sums(sum, &mut out[start..]);
     }
     Ok(())
 }
@@ -724,9 +728,9 @@ fn read_coded(reader: &mut Reader<'_>, count: usize, depth: u32) -> Result<Coded
 }
 
 /// Appends the values, with escapes replaced by their values.
-fn put_with_escapes(reader: &mut Reader<'_>, coded: &CodedParts, out: &mut Vec<i64>) -> Result<()> {
+fn combine_with_escapes(reader: &mut Reader<'_>, coded: &CodedParts, out: &mut Vec<i64>) -> Result<()> {
     let start = out.len();
-    put_together(reader, coded, None, out, |value| value)?;
+    combine(reader, coded, None, out, |value| value)?;
     fill_escapes(&coded.symbols, &coded.escapes, &mut out[start..])
 }
 
@@ -742,7 +746,7 @@ struct CodedParts {
 multiversion! {
 /// Combines each symbol with its low bits and appends it, mapped by `map`. With `sum`: running
 /// sums, as in [`decode_packed`].
-fn put_together[T, M: FnMut(i64) -> T](
+fn combine[T, M: FnMut(i64) -> T](
     reader: &mut Reader<'_>, coded: &CodedParts, sum: Option<i64>, out: &mut Vec<T>, map: M,
 ) -> Result<()> {
     let (mut map, mut sum) = (map, sum);
@@ -752,7 +756,7 @@ fn put_together[T, M: FnMut(i64) -> T](
         for symbols in symbols.chunks(GROUP) {
             let put = values.iter_mut().zip(symbols);
             put.for_each(|(value, symbol)| *value = base.wrapping_add(i64::from(*symbol)));
-            out.extend(summed(&mut values[..symbols.len()], &mut sum).iter().map(|value| map(*value)));
+            out.extend(running_sums(&mut values[..symbols.len()], &mut sum).iter().map(|value| map(*value)));
         }
         return Ok(());
     }
@@ -762,7 +766,7 @@ fn put_together[T, M: FnMut(i64) -> T](
         for (value, (low, high)) in values.iter_mut().zip(parts) {
             *value = base.wrapping_add((u64::from(*high) << low_bits | *low).cast_signed());
         }
-        out.extend(summed(&mut values[..low.len()], &mut sum).iter().map(|value| map(*value)));
+        out.extend(running_sums(&mut values[..low.len()], &mut sum).iter().map(|value| map(*value)));
     }
     Ok(())
 }
@@ -770,9 +774,9 @@ fn put_together[T, M: FnMut(i64) -> T](
 
 /// Replaces values by running sums if there is a sum.
 #[inline(always)]
-fn summed<'a>(values: &'a mut [i64], sum: &mut Option<i64>) -> &'a [i64] {
+fn running_sums<'a>(values: &'a mut [i64], sum: &mut Option<i64>) -> &'a [i64] {
     if let Some(sum) = sum {
-        add_up(*sum, values);
+        to_running_sums(*sum, values);
         *sum = values.last().copied().unwrap_or(*sum);
     }
     values

@@ -267,13 +267,13 @@ pub fn decode_part(ty: DataType, rows: usize, part: Range<usize>, bytes: &[u8]) 
         DataType::Bool | DataType::Text | DataType::Bytes => return Ok(None),
         DataType::Int16 => Arc::new(narrow::<Int16Type>(&ints(reader)?, |value| value as i16)?),
         DataType::Int32 => Arc::new(narrow::<Int32Type>(&ints(reader)?, |value| value as i32)?),
-        DataType::Int64 => Arc::new(spread::<Int64Type>(ints(reader)?, None)),
-        DataType::Timestamp => Arc::new(spread::<TimestampNanosecondType>(ints(reader)?, None).with_timezone("UTC")),
+        DataType::Int64 => Arc::new(scatter::<Int64Type>(ints(reader)?, None)),
+        DataType::Timestamp => Arc::new(scatter::<TimestampNanosecondType>(ints(reader)?, None).with_timezone("UTC")),
         DataType::UInt64 => {
-            Arc::new(spread::<UInt64Type>(ints(reader)?.into_iter().map(i64::cast_unsigned).collect(), None))
+            Arc::new(scatter::<UInt64Type>(ints(reader)?.into_iter().map(i64::cast_unsigned).collect(), None))
         }
-        DataType::Float32 => Arc::new(spread::<Float32Type>(floats::decode_part(reader, kind, rows, part)?, None)),
-        DataType::Float64 => Arc::new(spread::<Float64Type>(floats::decode_part(reader, kind, rows, part)?, None)),
+        DataType::Float32 => Arc::new(scatter::<Float32Type>(floats::decode_part(reader, kind, rows, part)?, None)),
+        DataType::Float64 => Arc::new(scatter::<Float64Type>(floats::decode_part(reader, kind, rows, part)?, None)),
     }))
 }
 
@@ -296,14 +296,14 @@ pub fn decode_coded(ty: DataType, rows: usize, bytes: &[u8]) -> Result<Option<Ar
     let count = rows - nulls.as_ref().map_or(0, NullBuffer::null_count);
     let (entries, keys) = bytes::decode_coded(reader, count)?;
     reader.finish("chunk")?;
-    let (offsets, text) = spread_bytes(entries, None);
+    let (offsets, text) = scatter_bytes(entries, None);
     let entries = StringArray::try_new(offsets, text, None);
     let entries = entries.map_err(|error| corrupt(format!("text is malformed: {error}")))?;
     let most = keys.iter().fold(0, |most, key| (*key).max(most));
     if most as usize >= entries.len() {
         return Err(corrupt(format!("dictionary index {most} of a dictionary of {}", entries.len())));
     }
-    let keys = spread::<UInt32Type>(keys, nulls);
+    let keys = scatter::<UInt32Type>(keys, nulls);
     // SAFETY: every key is below the number of entries, of which there is at least one; keys of
     // NULLs are 0.
     Ok(Some(Arc::new(unsafe { DictionaryArray::new_unchecked(keys, Arc::new(entries)) })))
@@ -346,24 +346,24 @@ fn decode_values(
         DataType::Bool => Arc::new(decode_bools(kind, count, nulls, reader)?),
         DataType::Int16 => Arc::new(decode_narrow::<Int16Type>(kind, count, reader, nulls, |value| value as i16)?),
         DataType::Int32 => Arc::new(decode_narrow::<Int32Type>(kind, count, reader, nulls, |value| value as i32)?),
-        DataType::Int64 => Arc::new(spread::<Int64Type>(decode_ints(kind, count, reader)?, nulls)),
+        DataType::Int64 => Arc::new(scatter::<Int64Type>(decode_ints(kind, count, reader)?, nulls)),
         DataType::Timestamp => {
-            let values = spread::<TimestampNanosecondType>(decode_ints(kind, count, reader)?, nulls);
+            let values = scatter::<TimestampNanosecondType>(decode_ints(kind, count, reader)?, nulls);
             Arc::new(values.with_timezone("UTC"))
         }
         DataType::UInt64 => {
             let values = decode_ints(kind, count, reader)?.into_iter().map(i64::cast_unsigned).collect();
-            Arc::new(spread::<UInt64Type>(values, nulls))
+            Arc::new(scatter::<UInt64Type>(values, nulls))
         }
-        DataType::Float32 => Arc::new(spread::<Float32Type>(floats::decode(reader, kind, count)?, nulls)),
-        DataType::Float64 => Arc::new(spread::<Float64Type>(floats::decode(reader, kind, count)?, nulls)),
+        DataType::Float32 => Arc::new(scatter::<Float32Type>(floats::decode(reader, kind, count)?, nulls)),
+        DataType::Float64 => Arc::new(scatter::<Float64Type>(floats::decode(reader, kind, count)?, nulls)),
         DataType::Text => {
-            let (offsets, bytes) = spread_bytes(bytes::decode(reader, kind, count)?, nulls.as_ref());
+            let (offsets, bytes) = scatter_bytes(bytes::decode(reader, kind, count)?, nulls.as_ref());
             let text = StringArray::try_new(offsets, bytes, nulls);
             Arc::new(text.map_err(|error| corrupt(format!("text is malformed: {error}")))?)
         }
         DataType::Bytes => {
-            let (offsets, bytes) = spread_bytes(bytes::decode(reader, kind, count)?, nulls.as_ref());
+            let (offsets, bytes) = scatter_bytes(bytes::decode(reader, kind, count)?, nulls.as_ref());
             let values = BinaryArray::try_new(offsets, bytes, nulls);
             Arc::new(values.map_err(|error| corrupt(format!("bytes are malformed: {error}")))?)
         }
@@ -394,7 +394,7 @@ fn decode_narrow<T: ArrowPrimitiveType<Native: Into<i64>>>(
         all_fit &= narrow.into() == value;
         narrow
     })?;
-    if all_fit { Ok(spread(values, nulls)) } else { Err(out_of_range::<T>()) }
+    if all_fit { Ok(scatter(values, nulls)) } else { Err(out_of_range::<T>()) }
 }
 
 fn out_of_range<T: ArrowPrimitiveType>() -> Error {
@@ -406,12 +406,12 @@ fn narrow<T: ArrowPrimitiveType<Native: TryFrom<i64>>>(
     values: &[i64],
     cast: impl Fn(i64) -> T::Native,
 ) -> Result<PrimitiveArray<T>> {
-    let (least, greatest) = ints::least_and_greatest(values);
+    let (least, greatest) = ints::min_and_max(values);
     let fits = |value: i64| T::Native::try_from(value).is_ok();
     if !values.is_empty() && !(fits(least) && fits(greatest)) {
         return Err(out_of_range::<T>());
     }
-    Ok(spread(values.iter().map(|value| cast(*value)).collect(), None))
+    Ok(scatter(values.iter().map(|value| cast(*value)).collect(), None))
 }
 
 fn decode_bools(kind: u8, count: usize, nulls: Option<NullBuffer>, reader: &mut Reader<'_>) -> Result<BooleanArray> {
@@ -426,7 +426,7 @@ fn decode_bools(kind: u8, count: usize, nulls: Option<NullBuffer>, reader: &mut 
 }
 
 /// Distributes values over the slots that are not NULL; NULL slots get the default.
-fn spread<T: ArrowPrimitiveType>(dense: Vec<T::Native>, nulls: Option<NullBuffer>) -> PrimitiveArray<T> {
+fn scatter<T: ArrowPrimitiveType>(dense: Vec<T::Native>, nulls: Option<NullBuffer>) -> PrimitiveArray<T> {
     let Some(nulls) = nulls else { return PrimitiveArray::new(ScalarBuffer::from(dense), None) };
     let mut values = vec![T::Native::default(); nulls.len()];
     if nulls.null_count() * 8 < nulls.len() {
@@ -443,7 +443,7 @@ fn spread<T: ArrowPrimitiveType>(dense: Vec<T::Native>, nulls: Option<NullBuffer
 }
 
 /// Offsets with empty slots for NULLs. No overflow: the decoder has verified the total.
-fn spread_bytes(values: bytes::Values, nulls: Option<&NullBuffer>) -> (OffsetBuffer<i32>, Buffer) {
+fn scatter_bytes(values: bytes::Values, nulls: Option<&NullBuffer>) -> (OffsetBuffer<i32>, Buffer) {
     let mut offsets = Vec::with_capacity(1 + nulls.map_or(values.ends.len(), NullBuffer::len));
     offsets.push(0);
     let mut ends = values.ends.into_iter().map(|end| end as i32);

@@ -78,7 +78,7 @@ fn decode_delta(reader: &mut Reader<'_>, count: usize, part: Range<usize>, depth
         reader.u8("integer encoding")?;
         let step = reader.signed("base")?;
         let mut values = vec![0; part.len()];
-        ints::put_line(&mut values, first.wrapping_add(step.wrapping_mul(part.start as i64)), step);
+        ints::fill_line(&mut values, first.wrapping_add(step.wrapping_mul(part.start as i64)), step);
         return Ok(values);
     }
     let steps = decode_at(reader, count, 0..part.end.saturating_sub(1), depth)?;

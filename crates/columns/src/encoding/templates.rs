@@ -137,7 +137,7 @@ impl<'a> Splitter<'a> {
     /// Refills the window when fewer than 32 of its 64 bits are left. That is more than the digits
     /// of a number.
     #[inline(always)]
-    fn look(&mut self) {
+    fn refill(&mut self) {
         if self.valid < 32 {
             let (word, bit) = (self.at / 64, self.at % 64);
             let both = self.digits.get(word..).and_then(<[u64]>::first_chunk::<2>).copied().unwrap_or_default();
@@ -210,7 +210,7 @@ impl<'a> Splitter<'a> {
     #[inline(always)]
     fn literal(&mut self, parts: &mut ParsedValue) {
         loop {
-            self.look();
+            self.refill();
             // At most 56 bytes, because `skip` takes fewer than 64.
             let before = (self.window.trailing_zeros() as usize).min(self.valid).min(56);
             let count = before.min(self.end - self.at);
@@ -224,7 +224,7 @@ impl<'a> Splitter<'a> {
 
     #[inline(always)]
     fn take_number(&mut self, slot: Slot, parts: &mut ParsedValue) {
-        self.look();
+        self.refill();
         let all = ((!self.window).trailing_zeros() as usize).min(self.valid).min(self.end - self.at);
         let digits = all.min(DIGITS_MAX);
         let zeros = self.all[self.at] == b'0' && digits > 1;
@@ -717,7 +717,7 @@ impl Columns {
             for slot in 0..slots {
                 reader.note(|| format!(", {slot} of {slots} "));
                 ints::decode(reader, *rows, &mut numbers)?;
-                let (least, greatest) = ints::least_and_greatest(&numbers[slot * rows..]);
+                let (least, greatest) = ints::min_and_max(&numbers[slot * rows..]);
                 constants.push((least == greatest).then_some(least));
             }
             columns.numbers.push(numbers);

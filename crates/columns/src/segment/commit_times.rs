@@ -33,15 +33,15 @@ pub(super) struct CommitTimesWriter {
 impl CommitTimesWriter {
     /// Replaces a block's times (not before 1970) by indexes; returns them unchanged if the list
     /// would overflow.
-    pub(super) fn numbered(&mut self, times: &ArrayRef) -> ArrayRef {
+    pub(super) fn indexed(&mut self, times: &ArrayRef) -> ArrayRef {
         let before = self.list.len();
         let number = |time: Option<i64>| match time {
-            Some(time) => self.number(time).map(Some),
+            Some(time) => self.index_of(time).map(Some),
             None => Some(None),
         };
-        let numbered: Option<Int64Array> = times.as_primitive::<Int64Type>().iter().map(number).collect();
-        match numbered {
-            Some(numbered) => Arc::new(numbered),
+        let indexed: Option<Int64Array> = times.as_primitive::<Int64Type>().iter().map(number).collect();
+        match indexed {
+            Some(indexed) => Arc::new(indexed),
             None => {
                 // Remove the entries that this block has added: nothing refers to them.
                 for time in self.list.drain(before..) {
@@ -53,7 +53,7 @@ impl CommitTimesWriter {
     }
 
     /// The index of a time; `None` if the list is full.
-    fn number(&mut self, time: i64) -> Option<i64> {
+    fn index_of(&mut self, time: i64) -> Option<i64> {
         if let Some(number) = self.numbers.get(&time) {
             return Some(*number);
         }
@@ -83,9 +83,9 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Result<Vec<i64>> {
     Ok(list)
 }
 
-/// Replaces indexes by times: the inverse of [`CommitTimesWriter::numbered`].
-pub(super) fn resolve(numbered: &ArrayRef, list: &[i64]) -> Result<ArrayRef> {
-    let values = numbered.as_primitive_opt::<Int64Type>().ok_or_else(|| corrupt("commit times are not integers"))?;
+/// Replaces indexes by times: the inverse of [`CommitTimesWriter::indexed`].
+pub(super) fn resolve(indexed: &ArrayRef, list: &[i64]) -> Result<ArrayRef> {
+    let values = indexed.as_primitive_opt::<Int64Type>().ok_or_else(|| corrupt("commit times are not integers"))?;
     let time = |number: i64| match usize::try_from(-1 - number) {
         Ok(at) => list.get(at).copied().ok_or_else(|| corrupt(format!("time {at} of a list of {}", list.len()))),
         Err(_) => Ok(number),
@@ -110,18 +110,18 @@ mod tests {
             &[Some(1), Some(7)],
         ];
         let array = |times: &[Option<i64>]| -> ArrayRef { Arc::new(times.iter().copied().collect::<Int64Array>()) };
-        let numbered: Vec<ArrayRef> = blocks.iter().map(|times| writer.numbered(&array(times))).collect();
-        assert_eq!(&numbered[0], &array(&[Some(-1), Some(-2), None, Some(-1)]));
-        assert_eq!(&numbered[3], &array(blocks[3]));
-        assert_eq!(&numbered[4], &array(&[Some(-3), Some(-1)]));
+        let indexed: Vec<ArrayRef> = blocks.iter().map(|times| writer.indexed(&array(times))).collect();
+        assert_eq!(&indexed[0], &array(&[Some(-1), Some(-2), None, Some(-1)]));
+        assert_eq!(&indexed[3], &array(blocks[3]));
+        assert_eq!(&indexed[4], &array(&[Some(-3), Some(-1)]));
         let mut bytes = Vec::new();
         writer.write(&mut bytes);
         let list = read(&mut Reader::new(&bytes)).unwrap();
         assert_eq!(list, [7, 9, 1]);
-        for (numbered, times) in numbered.iter().zip(blocks) {
-            assert_eq!(&resolve(numbered, &list).unwrap(), &array(times));
+        for (indexed, times) in indexed.iter().zip(blocks) {
+            assert_eq!(&resolve(indexed, &list).unwrap(), &array(times));
         }
-        assert!(resolve(&numbered[4], &list[..2]).is_err(), "a number behind the list");
+        assert!(resolve(&indexed[4], &list[..2]).is_err(), "a number behind the list");
         assert!((0..bytes.len()).all(|cut| read(&mut Reader::new(&bytes[..cut])).is_err()), "a list cut short");
     }
 

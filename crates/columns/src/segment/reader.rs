@@ -169,7 +169,7 @@ impl Segment {
         position: usize,
         read: &mut u64,
     ) -> Result<Arc<[ColumnStats]>> {
-        let loaded = self.loaded(directory, position, read)?;
+        let loaded = self.load_column(directory, position, read)?;
         if let Some(stats) = loaded.stats.get() {
             return Ok(Arc::clone(stats));
         }
@@ -194,7 +194,7 @@ impl Segment {
     /// # Errors
     /// See [`Segment::blocks`].
     pub fn read(&self, block: usize, columns: &[ColumnId], bytes_read: &mut u64) -> Result<BlockRows> {
-        self.read_part(block, (columns, false), bytes_read, &mut |_, _| None).map(|(rows, _)| rows)
+        self.read_range(block, (columns, false), bytes_read, &mut |_, _| None).map(|(rows, _)| rows)
     }
 
     /// Like [`Segment::read`], but decodes only a range of rows of the columns. `part` receives the
@@ -204,7 +204,7 @@ impl Segment {
     ///
     /// # Errors
     /// See [`Segment::blocks`].
-    pub(crate) fn read_part(
+    pub(crate) fn read_range(
         &self,
         block: usize,
         (columns, coded): (&[ColumnId], bool),
@@ -215,12 +215,12 @@ impl Segment {
         let mut positions: Vec<usize> = columns.iter().filter_map(|column| directory.position(*column)).collect();
         positions.sort_unstable();
         positions.dedup();
-        let wanted = self.wanted(&directory, block, &positions, bytes_read)?;
+        let wanted = self.chunks_to_read(&directory, block, &positions, bytes_read)?;
         self.read_wanted(&directory, block, (&wanted, coded), bytes_read, part)
     }
 
     /// The rows chunk of `block` and its chunks of the columns at `positions`, in file order.
-    fn wanted(
+    fn chunks_to_read(
         &self,
         directory: &CacheEntry<Directory>,
         block: usize,
@@ -230,7 +230,7 @@ impl Segment {
         let entry = self.entry(directory, block)?;
         let mut wanted = vec![WantedChunk { at: entry.at, place: entry.rows, column: None }];
         for position in positions {
-            let place = self.loaded(directory, *position, read)?.places[block];
+            let place = self.load_column(directory, *position, read)?.places[block];
             if place.bytes > 0 {
                 wanted.push(WantedChunk { at: entry.at + u64::from(place.offset), place, column: Some(*position) });
             }
@@ -248,18 +248,18 @@ impl Segment {
         part: &mut dyn FnMut(&[u32], &[i64]) -> Option<Range<usize>>,
     ) -> Result<(BlockRows, Option<Range<usize>>)> {
         let rows = directory.entries[block].meta.rows as usize;
-        let (mut heads, mut wanted_rows) = (None, None);
+        let (mut heads, mut range) = (None, None);
         let mut columns = Vec::with_capacity(wanted.len());
         self.each_chunk(wanted, bytes_read, &mut |chunk, bytes, bytes_read| {
             match chunk.column {
                 // The rows chunk comes first.
                 None => {
                     let rows = self.decode_rows(block, rows, chunk, bytes)?;
-                    wanted_rows = part(&rows.series, &rows.times);
+                    range = part(&rows.series, &rows.times);
                     heads = Some(rows);
                 }
                 Some(position) => {
-                    let which = (position, &wanted_rows, coded);
+                    let which = (position, &range, coded);
                     columns.push(self.decode_column(directory, block, chunk, which, bytes, bytes_read)?);
                 }
             }
@@ -269,7 +269,7 @@ impl Segment {
             return Err(Error::bug("the rows chunk was not read"));
         };
         columns.sort_by_key(|(id, _)| *id);
-        Ok((BlockRows { series, times, ops, columns }, wanted_rows))
+        Ok((BlockRows { series, times, ops, columns }, range))
     }
 
     /// Reads columns only, for a known range of rows. `columns` must be distinct.
@@ -286,7 +286,7 @@ impl Segment {
         let directory = self.directory(bytes_read)?;
         let mut positions: Vec<usize> = columns.iter().filter_map(|column| directory.position(*column)).collect();
         positions.sort_unstable();
-        let mut wanted = self.wanted(&directory, block, &positions, bytes_read)?;
+        let mut wanted = self.chunks_to_read(&directory, block, &positions, bytes_read)?;
         wanted.retain(|chunk| chunk.column.is_some());
         let mut read = Vec::with_capacity(wanted.len());
         self.each_chunk(&wanted, bytes_read, &mut |chunk, bytes, bytes_read| {
@@ -342,13 +342,13 @@ impl Segment {
             (None, None) => encoding::decode(ty, rows, bytes),
             (None, Some(part)) => match encoding::decode_part(ty, rows, part.clone(), bytes)? {
                 Some(values) => Ok(values),
-                None => copied(&encoding::decode(ty, rows, bytes)?, part),
+                None => copy_range(&encoding::decode(ty, rows, bytes)?, part),
             },
         };
         let mut array = check_crc("chunk", bytes, chunk.place.crc).and_then(|()| decode());
         if history::is_history_column(id) {
             let list = self.commit_times(directory, bytes_read)?;
-            array = array.and_then(|numbered| commit_times::resolve(&numbered, list));
+            array = array.and_then(|indexed| commit_times::resolve(&indexed, list));
         }
         let place = format_args!("block {block}, column {id}, byte {}", chunk.at);
         Ok((id, array.map_err(|error| self.locate(error, place))?))
@@ -357,7 +357,7 @@ impl Segment {
     /// The list of commit times; empty if no row was written since the history began.
     fn commit_times<'a>(&self, directory: &'a CacheEntry<Directory>, bytes_read: &mut u64) -> Result<&'a [i64]> {
         match directory.position(history::BORN) {
-            Some(position) => Ok(&self.loaded(directory, position, bytes_read)?.commit_times),
+            Some(position) => Ok(&self.load_column(directory, position, bytes_read)?.commit_times),
             None => Ok(&[]),
         }
     }
@@ -379,7 +379,7 @@ impl Segment {
         let directory = self.directory(&mut 0)?;
         let entry = self.entry(&directory, block)?;
         let Some(position) = directory.position(column) else { return Ok(None) };
-        let place = self.loaded(&directory, position, &mut 0)?.places[block];
+        let place = self.load_column(&directory, position, &mut 0)?.places[block];
         if place.bytes == 0 {
             return Ok(None);
         }
@@ -503,7 +503,7 @@ impl Segment {
     }
 
     /// A column's directory; loads it at first use.
-    pub(super) fn loaded<'a>(
+    pub(super) fn load_column<'a>(
         &self,
         directory: &'a CacheEntry<Directory>,
         position: usize,
@@ -559,7 +559,7 @@ impl Segment {
 }
 
 /// A copy of values `part`, which does not hold on to the others.
-fn copied(values: &ArrayRef, part: &Range<usize>) -> Result<ArrayRef> {
+fn copy_range(values: &ArrayRef, part: &Range<usize>) -> Result<ArrayRef> {
     let rows = UInt32Array::from_iter_values(part.start as u32..part.end as u32);
     arrow_select::take::take(values, &rows, None).map_err(Error::bug)
 }

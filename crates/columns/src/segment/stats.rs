@@ -13,7 +13,7 @@ use model::{DataType, Result};
 use super::{ColumnStats, StatSum, StatValue};
 use crate::encoding::byte_io::{Reader, corrupt, push_signed, push_varint, push_varint_wide};
 use crate::encoding::floats::FloatSummary;
-use crate::encoding::ints::least_and_greatest;
+use crate::encoding::ints::min_and_max;
 use crate::encoding::{Dense, floats};
 use crate::scan::ColumnRange;
 
@@ -80,7 +80,7 @@ impl ColumnStats {
     }
 
     fn fill_ints(&mut self, values: &[i64], with_sum: bool) {
-        let (min, max) = least_and_greatest(values);
+        let (min, max) = min_and_max(values);
         self.range = Some((StatValue::Int(min), StatValue::Int(max)));
         self.sum = with_sum.then(|| StatSum::Int(values.iter().map(|value| i128::from(*value)).sum()));
         self.first = values.first().copied().map(StatValue::Int);
@@ -395,7 +395,7 @@ fn float_reader(flags: u8, reader: &mut Reader<'_>) -> Result<impl FnMut(&mut Re
         let Some(exponent) = exponent else { return reader.f64("float statistic") };
         let integer = base.unwrap_or(0).wrapping_add(reader.signed("decimal statistic")?);
         base.get_or_insert(integer);
-        floats::undecimal(integer, exponent.into()).ok_or_else(|| corrupt(format!("exponent is {exponent}")))
+        floats::from_decimal(integer, exponent.into()).ok_or_else(|| corrupt(format!("exponent is {exponent}")))
     })
 }
 

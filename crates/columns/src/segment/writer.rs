@@ -137,10 +137,10 @@ impl SegmentWriter {
         };
         let at = self.position();
         let ColumnWriter { id, ty, .. } = self.columns[column];
-        let numbered = history::is_history_column(id).then(|| self.commit_times.numbered(array));
+        let indexed = history::is_history_column(id).then(|| self.commit_times.indexed(array));
         let dense = Dense::of(ty, array).map_err(|error| error.context(format!("column {id}")))?;
-        match &numbered {
-            Some(numbered) => encode_dense(&Dense::of(ty, numbered)?, numbered, self.form, &mut self.buffer),
+        match &indexed {
+            Some(indexed) => encode_dense(&Dense::of(ty, indexed)?, indexed, self.form, &mut self.buffer),
             None => encode_dense(&dense, array, self.form, &mut self.buffer),
         }
         let place = self.place_since(at, block_at)?;
