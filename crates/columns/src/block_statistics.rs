@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use model::{ColumnId, Result, TimeRange};
 
-use crate::history::GONE;
+use crate::history::DELETED_AT;
 use crate::prune::{self, WantedBlocks};
 use crate::scan::{ScanRequest, ScanStats, SeriesFilter, TableView};
 use crate::segment::{BlockMeta, ColumnStats, Segment, SegmentMeta};
@@ -136,8 +136,8 @@ pub(crate) struct BlockConsumer<'a> {
     pub(crate) newest: bool,
 }
 
-/// Removes from `wanted` the blocks that `consumer` accepts. Only blocks described by [`WholeBlock`]
-/// are passed to it.
+/// Removes from `wanted` the blocks that `consumer` accepts. Only blocks described by
+/// [`WholeBlock`] are passed to it.
 pub(crate) fn offer(
     view: &TableView,
     request: &ScanRequest,
@@ -149,7 +149,7 @@ pub(crate) fn offer(
     for (at, WantedBlocks { segment, metas, blocks, filter }) in wanted.iter().enumerate() {
         let keyed = view.state().table.keyed;
         // The statistics include deleted rows of a table with history.
-        let has_deleted_rows = segment.columns()?.iter().any(|(id, _)| *id == GONE);
+        let has_deleted_rows = segment.columns()?.iter().any(|(id, _)| *id == DELETED_AT);
         if has_deleted_rows || !view.is_of_now() || keyed && !segment.settled()? {
             continue;
         }

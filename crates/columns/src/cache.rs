@@ -36,6 +36,8 @@ pub struct SegmentCache {
 }
 
 impl SegmentCache {
+    /// A cache with these limits.
+    ///
     /// - `files`: limit of open segment files.
     /// - `directory_bytes`: limit of the memory for block indexes, column directories and
     ///   statistics.

@@ -399,10 +399,10 @@ impl Compaction {
         columns.sort_unstable_by_key(|column| column.0);
         columns.dedup_by_key(|column| column.0);
         if self.keeps_history() && self.inputs.iter().any(|segment| self.applying(segment).next().is_some()) {
-            // The times in both columns are stored in the list of [`history::BORN`], so both
+            // The times in both columns are stored in the list of [`history::WRITTEN_AT`], so both
             // columns are needed.
             columns.retain(|(id, _)| !history::is_history_column(*id));
-            columns.extend([(history::BORN, history::TYPE), (history::GONE, history::TYPE)]);
+            columns.extend([(history::WRITTEN_AT, history::TYPE), (history::DELETED_AT, history::TYPE)]);
         }
         let known = |id: ColumnId| {
             if history::is_history_column(id) { self.keeps_history() } else { self.table.column_by_id(id).is_some() }

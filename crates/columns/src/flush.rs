@@ -143,9 +143,9 @@ impl TableState {
         let mut columns: Vec<(ColumnId, DataType)> = fields.map(|column| (column.id, column.ty)).collect();
         columns.sort_unstable_by_key(|column| column.0);
         if self.keeps_history() {
-            columns.push((history::BORN, history::TYPE));
+            columns.push((history::WRITTEN_AT, history::TYPE));
             let deletes = entries.iter().any(|entry| matches!(entry, Entry::Delete(_)));
-            columns.extend((deletes || has(history::GONE)).then_some((history::GONE, history::TYPE)));
+            columns.extend((deletes || has(history::DELETED_AT)).then_some((history::DELETED_AT, history::TYPE)));
         }
         columns
     }

@@ -6,7 +6,8 @@ use std::hash::Hasher;
 use hashbrown::HashTable;
 use rustc_hash::FxHasher;
 
-/// Distinct series keys (canonical bytes, see [`model::key`]), numbered in order of first appearance, in one buffer.
+/// Distinct series keys (canonical bytes, see [`model::key`]), numbered in order of first
+/// appearance, in one buffer.
 #[derive(Clone, Default)]
 pub struct KeyList {
     bytes: Vec<u8>,

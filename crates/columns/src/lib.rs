@@ -68,7 +68,7 @@ pub use compact::{Compacted, Compacting, Compaction, Moved};
 pub use deletes::Deletes;
 pub use files::{SeriesFile, TableFiles, segment_path, series_path};
 pub use flush::Flushed;
-pub use history::{BORN, GONE};
+pub use history::{DELETED_AT, WRITTEN_AT};
 pub use memtable_compaction::Consolidated;
 pub use merge_plan::uncoded;
 pub use pieces::Pieces;

@@ -160,7 +160,7 @@ pub(crate) fn merge_rows(table: &Table, inputs: &[Arc<Rows>]) -> Result<Vec<Arc<
 /// Like [`merge_rows`], for rows with history columns: keeps all versions.
 fn merge_versions(table: &Table, sources: Vec<Source>) -> Result<Vec<Arc<Rows>>> {
     let mut columns = fields(table);
-    columns.extend([(history::BORN, history::TYPE), (history::GONE, history::TYPE)]);
+    columns.extend([(history::WRITTEN_AT, history::TYPE), (history::DELETED_AT, history::TYPE)]);
     merge(sources, Fold::Versions, &columns)
 }
 

@@ -12,7 +12,7 @@ use crate::block_statistics::{self, BlockConsumer, WholeBlock};
 use crate::column_scan::{self, ColumnBlock};
 use crate::deletes::{DeleteCollector, Deletes, work};
 use crate::filter::Filter;
-use crate::history::{BORN, NOW, Versions};
+use crate::history::{NOW, Versions, WRITTEN_AT};
 use crate::keys::KeyList;
 use crate::memtable_compaction::merge_rows;
 use crate::merge::{Fold, Merger};
@@ -509,7 +509,7 @@ impl TableView {
     /// Whether any version or delete of the entry may be visible at the read time.
     fn may_see(&self, entry: &Entry) -> bool {
         match entry {
-            Entry::Rows { rows, committed, .. } => *committed <= self.time || rows.has(BORN),
+            Entry::Rows { rows, committed, .. } => *committed <= self.time || rows.has(WRITTEN_AT),
             Entry::Delete(deletes) => deletes.committed() <= self.time,
         }
     }
@@ -812,7 +812,8 @@ fn key_arrays(view: &TableView, series: &[u32]) -> Result<Vec<ArrayRef>> {
     columns.iter().map(|values| arrow_select::take::take(values, &of, None).map_err(Error::bug)).collect()
 }
 
-/// The arrow schema of `columns` of a table, in this order: names as in the table, types by [`arrow_type`].
+/// The arrow schema of `columns` of a table, in this order: names as in the table, types by
+/// [`arrow_type`].
 ///
 /// Only the time column is declared NOT NULL: rows older than a column have no value for it.
 #[must_use]

@@ -4,7 +4,7 @@
 //! its number.
 //!
 //! Memory per series: its key, 4 bytes for its end offset, and 10 to 20 bytes of hash table; and
-//! [posting lists](crate::postings) of key columns that were used in conditions.
+//! posting lists (`postings`) of key columns that were used in conditions.
 
 use arrow_array::builder::{
     BinaryBuilder, BooleanBuilder, Int16Builder, Int32Builder, Int64Builder, StringBuilder, TimestampNanosecondBuilder,

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use model::{Column, ColumnId, ColumnRole, DataType, Table, TableId, TableName, TableOptions, TableRef};
 
-/// Columns: 0 `dev` text (key, when keyed), 1 `time`, 2 `a` double precision, 3 `b` bigint, 4 `c` text.
+/// Columns: 0 `dev` text (key, when keyed), 1 `time`, 2 `a` double precision, 3 `b` bigint, 4 `c`
+/// text.
 pub(crate) fn table(keyed: bool) -> TableRef {
     table_of(keyed, true)
 }

@@ -19,8 +19,8 @@ use super::{cost_model, ints, kind, log_encoding, range_decode};
 /// Powers of ten; all are exact as f64 (up to 10^22).
 const POWERS: [f64; 19] =
     [1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18];
-/// 1.5 * 2^52: adding it to a float of magnitude below 2^51 leaves the rounded integer in the low bits. This rounds and
-/// converts both ways without branches, which the compiler can vectorise.
+/// 1.5 * 2^52: adding it to a float of magnitude below 2^51 leaves the rounded integer in the low
+/// bits. This rounds and converts both ways without branches, which the compiler can vectorise.
 const MAGIC: f64 = 6_755_399_441_055_744.0;
 /// Set in the exponent byte if exceptions follow.
 const HAS_EXCEPTIONS: u8 = 0x20;

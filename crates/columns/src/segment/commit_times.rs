@@ -3,9 +3,9 @@
 //! The rows of one commit belong to many series, so they are scattered over the segment, and a time
 //! would take a dozen bits in each of them. An index takes almost none where every series has a row
 //! of every commit, because the indexes then increase by one. The list is at the front of the
-//! directory of [`BORN`](crate::history::BORN), in order of first use. Index `-1 - i` stands for
-//! the list's entry `i`. Times are not negative, so a block can hold the times themselves if the
-//! list is full.
+//! directory of [`WRITTEN_AT`](crate::history::WRITTEN_AT), in order of first use. Index `-1 - i`
+//! stands for the list's entry `i`. Times are not negative, so a block can hold the times
+//! themselves if the list is full.
 
 use std::sync::Arc;
 

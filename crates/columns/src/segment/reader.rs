@@ -88,7 +88,7 @@ pub(super) struct LoadedColumn {
     pub(super) places: Vec<Place>,
     /// Encoded statistics; decoded at first use.
     stats_bytes: Vec<u8>,
-    /// The list of commit times, in the column [`history::BORN`].
+    /// The list of commit times, in the column [`history::WRITTEN_AT`].
     commit_times: Vec<i64>,
     stats: OnceLock<Arc<[ColumnStats]>>,
 }
@@ -356,7 +356,7 @@ impl Segment {
 
     /// The list of commit times; empty if no row was written since the history began.
     fn commit_times<'a>(&self, directory: &'a CacheEntry<Directory>, bytes_read: &mut u64) -> Result<&'a [i64]> {
-        match directory.position(history::BORN) {
+        match directory.position(history::WRITTEN_AT) {
             Some(position) => Ok(&self.load_column(directory, position, bytes_read)?.commit_times),
             None => Ok(&[]),
         }
@@ -598,7 +598,7 @@ fn stats_bytes(stats: &[ColumnStats]) -> u64 {
 fn parse_column(column: &ColumnEntry, entries: &[IndexEntry], bytes: &[u8]) -> Result<LoadedColumn> {
     check_crc("directory", bytes, column.crc)?;
     let mut reader = Reader::new(bytes);
-    let commit_times = if column.id == history::BORN { commit_times::read(&mut reader)? } else { Vec::new() };
+    let commit_times = if column.id == history::WRITTEN_AT { commit_times::read(&mut reader)? } else { Vec::new() };
     let places = format::read_places(entries, &mut reader)?;
     let stats_bytes = bytes[bytes.len() - reader.remaining()..].to_vec();
     Ok(LoadedColumn { places, stats_bytes, commit_times, stats: OnceLock::new() })

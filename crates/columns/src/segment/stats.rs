@@ -312,7 +312,7 @@ fn write_floats(stats: &ColumnStats, out: &mut Vec<u8>) {
     }
 }
 
-/// Decodes the output of [`write`] for a block of `rows` rows, whose chunk has `bytes` bytes.
+/// Decodes the output of [`write()`] for a block of `rows` rows, whose chunk has `bytes` bytes.
 pub(super) fn read(ty: DataType, rows: u32, bytes: u32, reader: &mut Reader<'_>) -> Result<ColumnStats> {
     let flags = reader.u8("statistics")?;
     let mut stats = ColumnStats { bytes, ..ColumnStats::all_null(0) };

@@ -568,7 +568,8 @@ fn segment_v3_bytes_are_exactly_these() {
         // Column 2: NULLs 1 0 1 1, decimal 2: 2125 + (25, 0, 0). Column 5: constant 7.
         "06 01000d 02 059a21 1900",
         "00 000e",
-        // Directory of column 2: 10 bytes at 12 of the block, checksum; 1 NULL, 2125, + 25, + 25, + 0, sum 64.0.
+        // Directory of column 2: 10 bytes at 12 of the block, checksum; 1 NULL, 2125, + 25, + 25, +
+        // 0, sum 64.0.
         "0a0c cb4c4920 22 01 02 9a21 32 32 00 0000000000005040",
         // Directory of column 5: 3 bytes at 22, checksum; constant 7. Column 6 has no chunk.
         "0316 5d1c1ccc 01 0e",

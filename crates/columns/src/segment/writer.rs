@@ -232,7 +232,7 @@ impl SegmentWriter {
         let mut entries = Vec::with_capacity(self.columns.len());
         for column in std::mem::take(&mut self.columns) {
             let (at, start) = (self.position(), self.buffer.len());
-            if column.id == history::BORN {
+            if column.id == history::WRITTEN_AT {
                 self.commit_times.write(&mut self.buffer);
             }
             column.directory.write(&mut self.buffer);
