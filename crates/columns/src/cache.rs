@@ -80,7 +80,7 @@ pub(crate) struct Ring<T> {
     limit: u64,
     /// Cost of all entries that exist, pinned or not.
     used: AtomicU64,
-    full: Mutex<RingState<T>>,
+    state: Mutex<RingState<T>>,
 }
 
 /// The filled slots.
@@ -94,7 +94,7 @@ struct RingState<T> {
 /// A place for a value that can be loaded again.
 pub(crate) struct Slot<T> {
     ring: Arc<Ring<T>>,
-    kept: RwLock<Option<Arc<CacheEntry<T>>>>,
+    entry: RwLock<Option<Arc<CacheEntry<T>>>>,
     /// Whether it was used since the hand's last visit.
     referenced: AtomicBool,
 }
@@ -108,8 +108,8 @@ pub(crate) struct CacheEntry<T> {
 
 impl<T> Ring<T> {
     fn new(limit: u64) -> Arc<Ring<T>> {
-        let full = RingState { slots: VecDeque::new(), sweep_at: SWEEP_SLOTS_MIN };
-        Arc::new(Ring { limit, used: AtomicU64::new(0), full: Mutex::new(full) })
+        let state = RingState { slots: VecDeque::new(), sweep_at: SWEEP_SLOTS_MIN };
+        Arc::new(Ring { limit, used: AtomicU64::new(0), state: Mutex::new(state) })
     }
 
     fn used(&self) -> u64 {
@@ -121,7 +121,7 @@ impl<T> Ring<T> {
         // Dropped after the lock is released: closing a file is a system call.
         let mut evicted = Vec::new();
         let mut freed = 0;
-        let slots = &mut self.full.lock().slots;
+        let slots = &mut self.state.lock().slots;
         let mut pinned = 0;
         // Each slot is skipped at most once for being referenced, so two rounds suffice.
         for _ in 0..2 * slots.len() {
@@ -132,9 +132,9 @@ impl<T> Ring<T> {
             let Some(next) = slots.pop_front() else { break };
             let Some(slot) = next.upgrade() else { continue };
             match slot.try_evict() {
-                Eviction::Evicted(kept) => {
-                    freed += kept.cost.load(Ordering::Relaxed);
-                    evicted.push(kept);
+                Eviction::Evicted(entry) => {
+                    freed += entry.cost.load(Ordering::Relaxed);
+                    evicted.push(entry);
                     continue;
                 }
                 Eviction::Pinned => pinned += 1,
@@ -145,12 +145,12 @@ impl<T> Ring<T> {
     }
 
     fn admit(&self, slot: Weak<Slot<T>>) {
-        let mut full = self.full.lock();
-        if full.slots.len() >= full.sweep_at {
-            full.slots.retain(|slot| slot.strong_count() > 0);
-            full.sweep_at = 2 * full.slots.len() + SWEEP_SLOTS_MIN;
+        let mut state = self.state.lock();
+        if state.slots.len() >= state.sweep_at {
+            state.slots.retain(|slot| slot.strong_count() > 0);
+            state.sweep_at = 2 * state.slots.len() + SWEEP_SLOTS_MIN;
         }
-        full.slots.push_back(slot);
+        state.slots.push_back(slot);
     }
 }
 
@@ -166,7 +166,7 @@ enum Eviction<T> {
 
 impl<T> Slot<T> {
     pub(crate) fn new(ring: &Arc<Ring<T>>) -> Arc<Slot<T>> {
-        Arc::new(Slot { ring: Arc::clone(ring), kept: RwLock::new(None), referenced: AtomicBool::new(false) })
+        Arc::new(Slot { ring: Arc::clone(ring), entry: RwLock::new(None), referenced: AtomicBool::new(false) })
     }
 
     /// The slot's entry. If it is empty, loads the value, and its cost, with `make`. Two threads
@@ -178,8 +178,8 @@ impl<T> Slot<T> {
         room: u64,
         make: impl FnOnce() -> Result<(T, u64)>,
     ) -> Result<Arc<CacheEntry<T>>> {
-        if let Some(kept) = self.get() {
-            return Ok(kept);
+        if let Some(entry) = self.get() {
+            return Ok(entry);
         }
         self.ring.make_room(room);
         let (value, cost) = make()?;
@@ -187,39 +187,39 @@ impl<T> Slot<T> {
     }
 
     fn get(&self) -> Option<Arc<CacheEntry<T>>> {
-        let kept = self.kept.read().clone()?;
+        let entry = self.entry.read().clone()?;
         // Written at most once per round of the hand: a cache line that is only read stays valid in
         // every core.
         if !self.referenced.load(Ordering::Relaxed) {
             self.referenced.store(true, Ordering::Relaxed);
         }
-        Some(kept)
+        Some(entry)
     }
 
     fn put(self: &Arc<Self>, value: T, cost: u64) -> Arc<CacheEntry<T>> {
-        let mut slot = self.kept.write();
-        if let Some(kept) = &*slot {
-            return Arc::clone(kept);
+        let mut slot = self.entry.write();
+        if let Some(entry) = &*slot {
+            return Arc::clone(entry);
         }
         self.ring.used.fetch_add(cost, Ordering::Relaxed);
-        let kept = Arc::new(CacheEntry { value, cost: AtomicU64::new(cost), ring: Arc::clone(&self.ring) });
-        *slot = Some(Arc::clone(&kept));
+        let entry = Arc::new(CacheEntry { value, cost: AtomicU64::new(cost), ring: Arc::clone(&self.ring) });
+        *slot = Some(Arc::clone(&entry));
         drop(slot);
         self.ring.admit(Arc::downgrade(self));
         self.ring.make_room(0);
-        kept
+        entry
     }
 
     fn try_evict(&self) -> Eviction<T> {
         if self.referenced.swap(false, Ordering::Relaxed) {
             return Eviction::Referenced;
         }
-        let Some(mut kept) = self.kept.try_write() else { return Eviction::Pinned };
+        let Some(mut entry) = self.entry.try_write() else { return Eviction::Pinned };
         // Nobody can clone the entry while this lock is held.
-        if kept.as_ref().is_some_and(|kept| Arc::strong_count(kept) > 1) {
+        if entry.as_ref().is_some_and(|entry| Arc::strong_count(entry) > 1) {
             return Eviction::Pinned;
         }
-        kept.take().map_or(Eviction::Pinned, Eviction::Evicted)
+        entry.take().map_or(Eviction::Pinned, Eviction::Evicted)
     }
 }
 
@@ -251,58 +251,58 @@ mod tests {
     use super::*;
 
     /// The slot's entry, loaded with `number` and cost 1 if it is missing.
-    fn ask(slot: &Arc<Slot<u32>>, number: u32, made: &mut u32) -> Arc<CacheEntry<u32>> {
+    fn get(slot: &Arc<Slot<u32>>, number: u32, loads: &mut u32) -> Arc<CacheEntry<u32>> {
         let make = || {
-            *made += 1;
+            *loads += 1;
             Ok((number, 1))
         };
-        let kept = slot.get_or_make(1, make).unwrap();
-        assert_eq!(**kept, number);
-        kept
+        let entry = slot.get_or_make(1, make).unwrap();
+        assert_eq!(**entry, number);
+        entry
     }
 
     #[test]
     fn frequently_used_entries_survive_a_scan_of_others() {
         let ring = Ring::new(10);
         let slots: Vec<Arc<Slot<u32>>> = (0..1_000).map(|_| Slot::new(&ring)).collect();
-        let mut made = 0;
+        let mut loads = 0;
         for number in 0..1_000u32 {
-            ask(&slots[number as usize], number, &mut made);
+            get(&slots[number as usize], number, &mut loads);
             assert!(ring.used() <= 10, "{} after {number}", ring.used());
-            ask(&slots[3.min(number as usize)], 3.min(number), &mut made);
+            get(&slots[3.min(number as usize)], 3.min(number), &mut loads);
         }
-        assert_eq!(made, 1_000, "none was made twice");
-        assert_eq!(ring.full.lock().slots.len(), 10);
+        assert_eq!(loads, 1_000, "no value was loaded twice");
+        assert_eq!(ring.state.lock().slots.len(), 10);
     }
 
     #[test]
     fn pinned_entries_are_evicted_only_after_release() {
         let ring = Ring::new(4);
         let slots: Vec<Arc<Slot<u32>>> = (0..100).map(|_| Slot::new(&ring)).collect();
-        let mut made = 0;
-        let held: Vec<_> = slots.iter().zip(0..).map(|(slot, number)| ask(slot, number, &mut made)).collect();
+        let mut loads = 0;
+        let held: Vec<_> = slots.iter().zip(0..).map(|(slot, number)| get(slot, number, &mut loads)).collect();
         assert_eq!(ring.used(), 100);
         for (slot, number) in slots.iter().zip(0..) {
-            ask(slot, number, &mut made);
+            get(slot, number, &mut loads);
         }
-        assert_eq!(made, 100, "all were there");
+        assert_eq!(loads, 100, "every value was cached");
         drop(held);
         let more: Vec<Arc<Slot<u32>>> = (0..2).map(|_| Slot::new(&ring)).collect();
-        more.iter().for_each(|slot| drop(ask(slot, 7, &mut made)));
+        more.iter().for_each(|slot| drop(get(slot, 7, &mut loads)));
         assert!(ring.used() <= 4, "{}", ring.used());
     }
 
     #[test]
     fn dropped_slots_cost_nothing_and_do_not_pile_up() {
         let ring = Ring::new(u64::MAX);
-        let mut made = 0;
-        let kept: Vec<Arc<Slot<u32>>> = (0..10).map(|_| Slot::new(&ring)).collect();
-        kept.iter().for_each(|slot| drop(ask(slot, 1, &mut made)));
+        let mut loads = 0;
+        let cached: Vec<Arc<Slot<u32>>> = (0..10).map(|_| Slot::new(&ring)).collect();
+        cached.iter().for_each(|slot| drop(get(slot, 1, &mut loads)));
         for _ in 0..1_000 {
-            ask(&Slot::new(&ring), 5, &mut made);
+            get(&Slot::new(&ring), 5, &mut loads);
         }
         assert_eq!(ring.used(), 10);
-        let count = ring.full.lock().slots.len();
+        let count = ring.state.lock().slots.len();
         assert!(count < 2 * 10 + 2 * SWEEP_SLOTS_MIN, "{count}");
     }
 
@@ -310,11 +310,11 @@ mod tests {
     fn growing_entries_evict_others() {
         let ring = Ring::new(10);
         let slots: Vec<Arc<Slot<u32>>> = (0..10).map(|_| Slot::new(&ring)).collect();
-        let mut made = 0;
-        slots.iter().for_each(|slot| drop(ask(slot, 1, &mut made)));
-        ask(&slots[0], 1, &mut made).grow(6);
-        let is_full = |slot: &Arc<Slot<u32>>| slot.kept.read().is_some();
-        assert_eq!((ring.used(), made), (10, 10));
+        let mut loads = 0;
+        slots.iter().for_each(|slot| drop(get(slot, 1, &mut loads)));
+        get(&slots[0], 1, &mut loads).grow(6);
+        let is_full = |slot: &Arc<Slot<u32>>| slot.entry.read().is_some();
+        assert_eq!((ring.used(), loads), (10, 10));
         assert_eq!(
             slots.iter().map(is_full).collect::<Vec<_>>(),
             (0..10).map(|at| at == 0 || at > 6).collect::<Vec<_>>()

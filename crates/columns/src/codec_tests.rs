@@ -45,8 +45,8 @@ fn rows_v2_bytes_are_exactly_these() {
     let a: ArrayRef = Arc::new(Float64Array::from(vec![1.5; 600]));
     let b: ArrayRef = Arc::new(Int64Array::from_iter_values((0..600).map(|row| row % 2)));
     let c: ArrayRef = Arc::new(StringArray::from(vec!["ab"; 600]));
-    let gone: ArrayRef = Arc::new(Int64Array::new_null(600));
-    let columns = [(2, a), (5, b), (9, c), (11, gone)].map(|(id, values)| (ColumnId(id), values)).to_vec();
+    let all_null: ArrayRef = Arc::new(Int64Array::new_null(600));
+    let columns = [(2, a), (5, b), (9, c), (11, all_null)].map(|(id, values)| (ColumnId(id), values)).to_vec();
     let times = (0..600).map(|row| row * 1_000).collect();
     let rows = Rows::new((0..600).map(|row| row % 2).collect(), times, Ops::All(Op::Merge), columns);
     let mut bytes = vec![0xee];

@@ -195,12 +195,12 @@ impl TableState {
 
     fn compaction(&self, chosen: &[usize]) -> Compaction {
         let newest = chosen.last().copied().unwrap_or(0);
-        let stays = |at: &usize| !chosen.contains(at);
+        let is_kept = |at: &usize| !chosen.contains(at);
         Compaction {
             table: self.table.clone(),
             inputs: chosen.iter().map(|at| self.segments[*at].clone()).collect(),
             tombstones: self.tombstones.clone(),
-            older: (0..newest).filter(stays).map(|at| self.segments[at].meta().times).collect(),
+            older: (0..newest).filter(is_kept).map(|at| self.segments[at].meta().times).collect(),
             kept_from: self.kept_from,
             cache: self.cache.clone(),
         }

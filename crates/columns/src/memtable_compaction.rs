@@ -318,7 +318,7 @@ mod tests {
             state = state.with_rows(Lsn(lsn), one_row(lsn as i64), 1);
         }
         let merged = state.with_consolidated(&state.consolidate(Lsn::ZERO).unwrap()).unwrap();
-        assert_eq!((merged.entries.len(), rows_of(&merged)), (1, 6), "a row is gone, and the delete");
+        assert_eq!((merged.entries.len(), rows_of(&merged)), (1, 6), "the row and its delete are dropped");
         // A later row at the same time, and a delete of an earlier one.
         let mut later = merged;
         for lsn in 9..=15 {
@@ -355,12 +355,13 @@ mod tests {
             let (mut per_commit, mut per_scan) = (Vec::new(), Vec::new());
             for pair in 0..10_000i64 {
                 work::take();
-                let (insert, gone) = match kind {
+                let (insert, deleted) = match kind {
                     0 => (rows + pair, pair * 2),
                     1 => (rows + pair, rows + pair),
                     _ => (pair % 10, pair % 10),
                 };
-                state = state.with_rows(Lsn(lsn + 1), one_row(insert), 1).with_delete(delete(lsn + 2, Some(0), gone));
+                state =
+                    state.with_rows(Lsn(lsn + 1), one_row(insert), 1).with_delete(delete(lsn + 2, Some(0), deleted));
                 lsn += 2;
                 while let Some(done) = state.consolidate(Lsn::ZERO) {
                     state = state.with_consolidated(&done).unwrap();
@@ -368,8 +369,8 @@ mod tests {
                 per_commit.push(work::take());
                 if pair == 999 || pair == 9_999 {
                     let (found, touched) = scan(&state);
-                    let gone = if kind == 2 { 10 } else { 0 };
-                    assert_eq!(found as i64, rows - gone, "kind {kind}");
+                    let deleted = if kind == 2 { 10 } else { 0 };
+                    assert_eq!(found as i64, rows - deleted, "kind {kind}");
                     per_scan.push(touched);
                 }
                 assert!(state.entries.len() < 100, "{} entries", state.entries.len());

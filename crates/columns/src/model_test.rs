@@ -76,9 +76,9 @@ impl Model {
     }
 
     fn delete(&mut self, keys: Option<&KeyList>, times: &TimeRange) {
-        let gone =
+        let is_deleted =
             |model: &Model, series: u32| keys.is_none_or(|keys| keys.find(&model.keys[series as usize]).is_some());
-        let kept: Vec<bool> = (0..self.keys.len() as u32).map(|series| !gone(self, series)).collect();
+        let kept: Vec<bool> = (0..self.keys.len() as u32).map(|series| !is_deleted(self, series)).collect();
         self.rows.retain(|(series, time), _| kept[*series as usize] || !times.contains(*time));
     }
 }

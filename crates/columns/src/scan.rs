@@ -565,13 +565,14 @@ impl TableView {
     }
 }
 
-/// Splits the fields into those read with the rows and those read late. If `shown` is given, only
+/// Splits the fields into those read with the rows and those read late. If `early_columns` is given, only
 /// its columns are read early, and text and bytes: their size limits the rows in memory.
-fn column_reads(columns: &[Column], shown: Option<&[Column]>) -> ColumnReads {
+fn column_reads(columns: &[Column], early_columns: Option<&[Column]>) -> ColumnReads {
     let is_early = |column: &&Column| {
-        shown.is_none_or(|shown| shown.contains(column)) || arrow_type(column.ty).primitive_width().is_none()
+        early_columns.is_none_or(|early| early.contains(column)) || arrow_type(column.ty).primitive_width().is_none()
     };
-    let fields = columns.iter().chain(shown.unwrap_or_default()).filter(|column| column.role == ColumnRole::Field);
+    let fields =
+        columns.iter().chain(early_columns.unwrap_or_default()).filter(|column| column.role == ColumnRole::Field);
     let (early, late): (Vec<_>, Vec<_>) = fields.partition(is_early);
     let ids = |columns: Vec<&Column>| {
         let mut ids: Vec<ColumnId> = columns.into_iter().map(|column| column.id).collect();
@@ -700,17 +701,17 @@ impl Scan {
         keep: &mut dyn FnMut(&RecordBatch) -> Result<BooleanArray>,
     ) -> Result<Scanned> {
         self.stats.rows += block.rows as u64;
-        let shown = block.read(&self.early_columns, self.coded, &mut self.stats.bytes_read)?;
-        let mask = nulls_to_false(keep(&self.batch_of(&self.early_schema, shown.clone(), block.rows)?)?);
+        let early = block.read(&self.early_columns, self.coded, &mut self.stats.bytes_read)?;
+        let mask = nulls_to_false(keep(&self.batch_of(&self.early_schema, early.clone(), block.rows)?)?);
         let rows = mask.true_count();
         if rows == 0 {
             return Ok(Scanned::columns_only(RecordBatch::new_empty(self.schema.clone())));
         }
-        let at_of = |column: &Column| self.early_columns.iter().position(|shown| shown.id == column.id);
+        let at_of = |column: &Column| self.early_columns.iter().position(|early| early.id == column.id);
         let others: Vec<Column> = self.columns.iter().filter(|column| at_of(column).is_none()).cloned().collect();
         let mut others = block.read(&others, self.coded, &mut self.stats.bytes_read)?.into_iter();
         let values = self.columns.iter().map(|column| match at_of(column) {
-            Some(at) => Ok(Arc::clone(&shown[at])),
+            Some(at) => Ok(Arc::clone(&early[at])),
             None => others.next().ok_or_else(|| Error::bug("a column that was not read")),
         });
         let mut values = values.collect::<Result<Vec<ArrayRef>>>()?;

@@ -64,28 +64,28 @@ fn measure(class: &Class, (count, columns, series): (usize, usize, u32)) -> Resu
     print!("| {} | {count} x {columns}, {series} |", class.name);
     let (mut raw, mut bytes) = (Vec::new(), Vec::new());
     rows.encode(0..count, &mut raw);
-    let report = |bytes: usize, made: Duration, read: Duration| {
-        print!(" {:.2} | {:.2} / {:.2} |", bytes as f64 / (count * columns) as f64, each(made), each(read));
+    let report = |bytes: usize, encoded: Duration, read: Duration| {
+        print!(" {:.2} | {:.2} / {:.2} |", bytes as f64 / (count * columns) as f64, each(encoded), each(read));
     };
-    let made = fastest(|| {
+    let encoded = fastest(|| {
         bytes.clear();
         rows.encode(0..count, &mut bytes);
         Ok(())
     })?;
-    report(raw.len(), made, fastest(|| Rows::decode(&raw).map(drop))?);
-    let made = fastest(|| {
+    report(raw.len(), encoded, fastest(|| Rows::decode(&raw).map(drop))?);
+    let encoded = fastest(|| {
         bytes.clear();
         rows.encode_compressed(0..count, &mut bytes);
         Ok(())
     })?;
-    report(bytes.len(), made, fastest(|| Rows::decode(&bytes).map(drop))?);
+    report(bytes.len(), encoded, fastest(|| Rows::decode(&bytes).map(drop))?);
     for level in [1, -5] {
         let mut packer = zstd::bulk::Compressor::new(level).map_err(Error::bug)?;
         let mut unpacker = zstd::bulk::Decompressor::new().map_err(Error::bug)?;
         let packed = packer.compress(&raw).map_err(Error::bug)?;
-        let made = fastest(|| packer.compress(&raw).map(drop).map_err(Error::bug))?;
+        let encoded = fastest(|| packer.compress(&raw).map(drop).map_err(Error::bug))?;
         let read = fastest(|| unpacker.decompress(&packed, raw.len()).map(drop).map_err(Error::bug))?;
-        report(packed.len(), made, read);
+        report(packed.len(), encoded, read);
     }
     println!();
     Ok(())
@@ -173,8 +173,8 @@ fn cpu_time() -> Duration {
 
 /// Duration of the fastest round.
 fn fastest(mut once: impl FnMut() -> Result<()>) -> Result<Duration> {
-    let (began, mut fastest) = (Instant::now(), Duration::MAX);
-    while began.elapsed() < MEASURE {
+    let (start, mut fastest) = (Instant::now(), Duration::MAX);
+    while start.elapsed() < MEASURE {
         let round = Instant::now();
         once()?;
         fastest = fastest.min(round.elapsed());

@@ -128,8 +128,8 @@ fn push_values(class: &Class, out: &mut Vec<u8>) {
 
 /// Millions of values per second in the fastest round.
 fn rate(mut once: impl FnMut() -> Result<()>) -> Result<f64> {
-    let (began, mut fastest) = (Instant::now(), Duration::MAX);
-    while began.elapsed() < MEASURE {
+    let (start, mut fastest) = (Instant::now(), Duration::MAX);
+    while start.elapsed() < MEASURE {
         let round = Instant::now();
         once()?;
         fastest = fastest.min(round.elapsed());

@@ -394,12 +394,12 @@ impl Symbols {
         }
         let mut out = vec![0; total + SYMBOL_BYTES_MAX];
         match expand(self, codes, &mut out) {
-            Some(made) if made == total => {
+            Some(length) if length == total => {
                 out.truncate(total);
                 Ok(out)
             }
-            Some(made) => Err(corrupt(format!("codes stand for {made} bytes, expected {total}"))),
-            None => Err(corrupt(format!("codes stand for more than {total} bytes, or end early"))),
+            Some(length) => Err(corrupt(format!("codes decode to {length} bytes, expected {total}"))),
+            None => Err(corrupt(format!("codes decode to more than {total} bytes, or end early"))),
         }
     }
 }

@@ -114,12 +114,12 @@ impl SegmentWriter {
         let at = self.position();
         rows_chunk::write(&rows.series, &rows.times, &rows.ops, self.form, &mut self.buffer);
         let rows_place = self.place_since(at, at)?;
-        let mut given = rows.columns.iter().peekable();
+        let mut arrays = rows.columns.iter().peekable();
         for column in 0..self.columns.len() {
-            let array = given.next_if(|(id, _)| *id == self.columns[column].id).map(|(_, array)| array);
+            let array = arrays.next_if(|(id, _)| *id == self.columns[column].id).map(|(_, array)| array);
             self.write_column(column, at, array)?;
         }
-        if let Some((id, _)) = given.next() {
+        if let Some((id, _)) = arrays.next() {
             return Err(Error::bug(format!("column {id} is not one of the segment's, or out of order")));
         }
         let bytes = u32::try_from(self.position() - at).map_err(|_| block_too_large())?;
