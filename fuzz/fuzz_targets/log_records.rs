@@ -93,7 +93,7 @@ fn rows(engine: &Engine) -> Result<BTreeMap<String, usize>> {
             batch_rows: 1_024,
             limit: None,
             coded: false,
-            bare: false,
+            columns_only: false,
         };
         let mut count = 0;
         for batch in view.scan(request)? {

@@ -1,5 +1,5 @@
-//! What `history = on` costs on disk where nothing is rewritten: bytes a row with it and without, after flushes and a
-//! full compaction.
+//! Disk space of `history = on` without updates: bytes per row with and without history, after
+//! flushes and a full compaction.
 //!
 //! `cargo run --release -p columns --example history`
 
@@ -52,7 +52,7 @@ fn bytes_a_row(history: bool, commit_rows: usize) -> Result<f64> {
     Ok(bytes as f64 / ROWS as f64)
 }
 
-/// Every series has a row a second; commits come when they are full, some milliseconds late.
+/// Each series has a row every second; a commit follows when it is full, some milliseconds later.
 fn entry(lsn: u64, commit: usize, rows: usize, noise: &mut Noise) -> Entry {
     let all = commit * rows..(commit + 1) * rows;
     let series: Vec<u32> = all.clone().map(|row| (row % SERIES as usize) as u32).collect();
@@ -95,7 +95,7 @@ fn next(file: &mut u64) -> u64 {
     *file
 }
 
-/// splitmix64, so that a run is repeated by the next.
+/// Splitmix64, so that runs are reproducible.
 struct Noise(u64);
 
 impl Noise {

@@ -1,7 +1,7 @@
-//! What tables cost on this machine: `cargo run --release --example tables -p columns [FOLDER]`.
+//! Microbenchmarks of tables: `cargo run --release --example tables -p columns [FOLDER]`.
 //!
-//! CPU time, because a busy machine's wall time says little. Prints series lookups, small commits, log encoding, flush,
-//! scans of memtable and segments, merging and compaction.
+//! Measures CPU time, because wall time on a busy machine is unreliable: series lookups, small
+//! commits, log encoding, flush, scans of memtable and segments, merges and compaction.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -35,7 +35,7 @@ fn report(what: &str, count: u64, elapsed: Duration) {
     println!("{what:<58} {:>10.2} {:>9.2}", count as f64 / 1e6 / elapsed.as_secs_f64(), elapsed.as_secs_f64() * 1e3);
 }
 
-/// CPU time of this thread; stands still (and gives infinite rates) where Linux' accounting is missing.
+/// CPU time of this thread. Without Linux' scheduler statistics it stays 0, and rates are infinite.
 struct Cpu(u64);
 
 impl Cpu {
@@ -87,7 +87,7 @@ fn table() -> Arc<Table> {
     })
 }
 
-/// `count` rows from row `first` on, of `devices` devices that report in turn.
+/// `count` rows, from row `first` on, of `devices` devices that report in turn.
 fn rows(devices: u32, first: u64, count: u64, op: Op) -> Arc<Rows> {
     let numbers = || first..first + count;
     let walk = |field: u32| -> ArrayRef {
@@ -188,7 +188,7 @@ fn bulk(env: &Arc<dyn Env>, dir: &Path) -> Result<()> {
     scan_all("one hour of one series", &state, ScanRequest { times: hour, ..one() })
 }
 
-/// The best of three.
+/// Prints the best of three runs.
 fn scan_all(what: &str, state: &TableState, request: ScanRequest) -> Result<()> {
     let view = TableView::new(Arc::new(state.clone()));
     let mut best: Option<(u64, Duration)> = None;

@@ -1,4 +1,4 @@
-//! A batch: rows as a writer hands them in, and the check that makes them safe to keep.
+//! A batch of rows from a writer, and its validation against the table.
 
 use std::ops::Range;
 
@@ -7,15 +7,16 @@ use model::limits::{KEY_BYTES_MAX, ROW_BYTES_MAX, VALUE_BYTES_MAX};
 use model::{Column, ColumnId, ColumnRole, DataType, Error, KeyRef, Result, SqlState, Table};
 
 use crate::keys::KeyList;
-use crate::packed::{PACKED_BYTES_MAX, Packed};
 use crate::rows::{Op, Ops, Rows, arrow_type, value_offsets};
+use crate::small_batch::{SMALL_BATCH_BYTES_MAX, SmallBatch};
 
-/// Rows as a writer hands them in: `rows.series` indexes `keys`, because ids are assigned only at commit.
+/// Rows from a writer. `rows.series` are indexes into `keys`: series numbers are assigned only at
+/// commit.
 #[derive(Clone, Debug)]
 pub struct Batch {
-    /// Distinct keys. One empty key for tables without key columns and for unkeyed ones.
+    /// Distinct series keys; a single empty key for tables without key columns.
     pub keys: KeyList,
-    /// The rows, in the order they were given: of equal (series, time) the later wins.
+    /// The rows in input order: of equal (series, time), the later row wins.
     pub rows: Rows,
 }
 
@@ -26,19 +27,19 @@ impl Batch {
         Batch { keys, rows }
     }
 
-    /// How many rows.
+    /// Number of rows.
     #[must_use]
     pub fn len(&self) -> usize {
         self.rows.len()
     }
 
-    /// No rows?
+    /// Whether there are no rows.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
 
-    /// Rows `range`, with only the keys they need. Columns are shared, not copied.
+    /// Rows `range` and the keys they use. Columns are shared, not copied.
     #[must_use]
     pub fn slice(&self, range: Range<usize>) -> Batch {
         let mut keys = KeyList::new();
@@ -54,37 +55,38 @@ impl Batch {
         Batch { keys, rows }
     }
 
-    /// Row ranges of at most `encoded_bytes_max` each (see [`Rows::split`]).
+    /// Splits the rows into ranges of at most `encoded_bytes_max` (see [`Rows::split`]).
     #[must_use]
     pub fn split(&self, encoded_bytes_max: usize) -> Vec<Range<usize>> {
         self.rows.split(encoded_bytes_max)
     }
 
-    /// The rows with real series numbers: `ids[i]` is that of key `i`. Columns are shared, not copied.
+    /// The rows with series numbers: `ids[i]` is the number of key `i`. Columns are shared, not
+    /// copied.
     #[must_use]
     pub fn numbered(&self, ids: &[u32]) -> Rows {
         let series = self.rows.series.iter().map(|at| ids[*at as usize]).collect();
         self.rows.with_series(series)
     }
 
-    /// Memory held, for the budget.
+    /// Memory held, for the memory budget.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         self.keys.memory_bytes() + self.rows.memory_bytes()
     }
 
-    /// Is this something `table` can keep? Called before anything is kept of it.
+    /// Verifies that `table` can store the batch. Called before any part of it is stored.
     ///
     /// # Errors
-    /// 23502, 42804, 42703 or 54000 naming row (counted from 1) and column; XX000 where parts do not fit together,
-    /// which is the maker's mistake.
+    /// 23502, 42804, 42703 or 54000, with row (counted from 1) and column; XX000 if the parts do
+    /// not fit together: a bug of the caller.
     ///
     /// # Cost
     /// Per column and per key, not per value, unless a limit is near.
     pub fn check(&self, table: &Table) -> Result<()> {
         self.check_shape(table)?;
         self.check_keys(table)?;
-        match self.rows.as_packed() {
+        match self.rows.as_small_batch() {
             Some(packed) => check_packed(table, packed)?,
             None => self.rows.arrays().iter().try_for_each(|(id, values)| check_column(table, *id, values))?,
         }
@@ -96,7 +98,7 @@ impl Batch {
         let rows = &self.rows;
         let count = rows.times.len();
         let even = rows.series.len() == count
-            && rows.as_packed().is_none_or(|packed| packed.rows() == count)
+            && rows.as_small_batch().is_none_or(|packed| packed.rows() == count)
             && rows.arrays().iter().all(|(_, values)| values.len() == count);
         if !even {
             return Err(Error::bug(format!("batch for table {} has columns of different lengths", table.name)));
@@ -126,8 +128,8 @@ impl Batch {
                 }
             })
             .map_err(|error| Error::bug(format!("batch for table {}, row {}: {error}", table.name, place())))?;
-            // Without its last byte it would not be whole, unless that byte is a NULL, which a canonical key does not
-            // end in.
+            // If the key without its last byte is complete too, that byte is a trailing NULL, which
+            // canonical keys do not have.
             if last_is_null
                 && key.ends_with(&[0])
                 && model::key::visit(&key[..key.len() - 1], &types, |_, _| ()).is_ok()
@@ -141,19 +143,19 @@ impl Batch {
         Ok(())
     }
 
-    /// The first row (from 1) that has key `at`, for messages.
+    /// The first row (from 1) that has key `at`, for error messages.
     fn row_of_key(&self, at: usize) -> usize {
         self.rows.series.iter().position(|series| *series as usize == at).map_or(0, |row| row + 1)
     }
 
-    /// Fields declared NOT NULL are there in every row, whatever it does: it may turn out to be the row's first
-    /// version.
+    /// NOT NULL fields must be present in every row, whatever its operation: it may become the
+    /// first version of its row.
     fn check_not_null(&self, table: &Table) -> Result<()> {
         if self.rows.is_empty() {
             return Ok(());
         }
         let is_full = |column: &&Column| {
-            let Some(packed) = self.rows.as_packed() else { return false };
+            let Some(packed) = self.rows.as_small_batch() else { return false };
             packed.position(column.id).is_some_and(|at| packed.is_full(at))
         };
         for column in table.field_columns().filter(|column| !column.nullable && !is_full(column)) {
@@ -173,7 +175,7 @@ impl Batch {
         if rows.is_empty() {
             return Ok(());
         }
-        if rows.as_packed().is_some_and(|packed| packed.bytes().len() <= PACKED_BYTES_MAX) {
+        if rows.as_small_batch().is_some_and(|packed| packed.bytes().len() <= SMALL_BATCH_BYTES_MAX) {
             return Ok(());
         }
         let columns = rows.columns();
@@ -203,7 +205,10 @@ fn check_ops(table: &Table, ops: &Ops, rows: usize) -> Result<()> {
         match op {
             Op::Replace => {}
             _ if !table.keyed => {
-                return Err(Error::bug(format!("batch for unkeyed table {} does more than add rows", table.name)));
+                return Err(Error::bug(format!(
+                    "batch for unkeyed table {} has an operation other than Replace",
+                    table.name
+                )));
             }
             Op::Update(columns) if !columns.is_sorted_by(|a, b| a < b) => {
                 return Err(Error::bug(format!("batch for table {} updates columns not sorted by id", table.name)));
@@ -214,9 +219,9 @@ fn check_ops(table: &Table, ops: &Ops, rows: usize) -> Result<()> {
     Ok(())
 }
 
-/// As [`check_column`], for all columns.
-fn check_packed(table: &Table, packed: &Packed) -> Result<()> {
-    if packed.bytes().len() > PACKED_BYTES_MAX {
+/// [`check_column`] for all columns.
+fn check_packed(table: &Table, packed: &SmallBatch) -> Result<()> {
+    if packed.bytes().len() > SMALL_BATCH_BYTES_MAX {
         return Err(Error::bug(format!("packed rows of {} bytes for table {}", packed.bytes().len(), table.name)));
     }
     let mut last = None;
@@ -258,7 +263,7 @@ fn check_column(table: &Table, id: ColumnId, values: &ArrayRef) -> Result<()> {
     Ok(())
 }
 
-/// Row and bytes of the longest value.
+/// Row and length of the longest value.
 fn longest(offsets: &[i32]) -> (usize, usize) {
     let lengths = offsets.windows(2).map(|pair| (pair[1] - pair[0]) as usize).enumerate();
     lengths.max_by_key(|(_, bytes)| *bytes).unwrap_or((0, 0))

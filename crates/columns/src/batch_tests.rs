@@ -1,4 +1,4 @@
-//! What a batch may hold.
+//! Tests of `Batch::check` and `Batch::slice`.
 
 use std::sync::Arc;
 
@@ -100,7 +100,7 @@ fn columns_of_another_type_or_table_are_refused() {
 }
 
 #[test]
-fn parts_that_do_not_fit_together_are_our_mistake() {
+fn inconsistent_parts_are_reported_as_bugs() {
     let value = || floats(&[Some(1.0), Some(2.0)]);
     let bad_ops = |ops| Batch::new(keys(&["a"]), Rows::new(vec![0, 0], vec![1, 2], ops, vec![value()]));
     let mut untrimmed = KeyList::new();

@@ -1,10 +1,10 @@
-//! Reading little-endian fields from bytes that may be damaged.
+//! Reads little-endian fields from bytes that may be damaged.
 
 use std::fmt;
 
 use model::{Error, Result};
 
-/// A place in some bytes; every read is checked and every error says where.
+/// A read position. Every read is bounds-checked, and every error names the position.
 pub(crate) struct Reader<'a> {
     what: &'static str,
     bytes: &'a [u8],
@@ -12,7 +12,7 @@ pub(crate) struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// Reads `bytes`, which `what` names in errors.
+    /// Reads `bytes`; `what` names them in errors.
     pub(crate) fn new(what: &'static str, bytes: &'a [u8]) -> Reader<'a> {
         Reader { what, bytes, at: 0 }
     }
@@ -45,7 +45,7 @@ impl<'a> Reader<'a> {
         Ok(i64::from_le_bytes(self.array()?))
     }
 
-    /// LEB128, at most 5 bytes.
+    /// An unsigned LEB128 integer of at most 5 bytes.
     pub(crate) fn varint(&mut self) -> Result<u32> {
         let mut value = 0u64;
         for shift in [0, 7, 14, 21, 28] {
@@ -58,22 +58,22 @@ impl<'a> Reader<'a> {
         Err(self.wrong("a length above 32 bits"))
     }
 
-    /// Bytes not read yet.
+    /// Number of bytes not read yet.
     pub(crate) fn left(&self) -> usize {
         self.bytes.len() - self.at
     }
 
-    /// What is not read yet.
+    /// The bytes not read yet.
     pub(crate) fn rest(&self) -> &'a [u8] {
         &self.bytes[self.at..]
     }
 
-    /// All must have been read.
+    /// Verifies that all bytes have been read.
     pub(crate) fn end(&self) -> Result<()> {
         if self.left() == 0 { Ok(()) } else { Err(self.wrong(format_args!("{} bytes too many", self.left()))) }
     }
 
-    /// XX001 with the place.
+    /// An error XX001 that names the position.
     pub(crate) fn wrong(&self, what: impl fmt::Display) -> Error {
         Error::corrupt(format!("{} at byte {}: {what}", self.what, self.at))
     }
@@ -85,7 +85,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Appends a LEB128 number.
+/// Appends an unsigned LEB128 integer.
 pub(crate) fn push_varint(out: &mut Vec<u8>, mut value: u32) {
     while value >= 0x80 {
         out.push((value & 0x7f) as u8 | 0x80);

@@ -1,13 +1,15 @@
-//! What segments have open and in memory, within limits: their files, and their directories (block index, columns'
-//! directories, statistics). What was not used lately goes first and is fetched again when it is asked for.
+//! A cache of open files and directories (block index, column directories, statistics) of segments,
+//! with limits. Entries that were not used recently are evicted, and loaded again at their next
+//! use.
 //!
-//! Each segment has a [`Slot`] for either, which is full or empty. Slots that are full stand in a ring, over which a hand
-//! goes: one that was used since the hand came by is passed over once. ("Second chance": Corbató, MAC-M-384, 1968.)
+//! Each segment has one [`Slot`] for its file and one for its directory. Filled slots form a ring
+//! for the CLOCK algorithm: the hand skips a slot once if it was referenced since the hand's last
+//! visit. (Source: Corbató, "A Paging Experiment with the Multics System", MAC-M-384, 1968.)
 //!
 //! Always true:
-//! - What somebody holds stays: only what is in its slot and nowhere else is let go. So a limit is exceeded by what
-//!   running scans hold, and by nothing else.
-//! - Who finds a slot full takes its own lock, for reading, and no other; the ring's is for those who fill one.
+//! - Only entries that nobody else holds are evicted. A limit can be exceeded only by what running
+//!   scans hold.
+//! - A hit takes only the slot's own lock, for reading. Only filling a slot takes the ring's lock.
 
 use std::collections::VecDeque;
 use std::ops::Deref;
@@ -20,12 +22,13 @@ use parking_lot::{Mutex, RwLock};
 
 use crate::segment::Directory;
 
-/// How many that are held the hand passes by for one that comes: a scan may hold all there are.
-const HELD_PASSED: u32 = 16;
-/// Slots of segments that are gone are looked for when there are twice as many as after the last look, and so many.
-const LOOK_MIN: usize = 64;
+/// Most pinned slots that the hand skips when a slot is filled: a scan may have pinned all of them.
+const PINNED_SKIPPED_MAX: u32 = 16;
+/// Slots of dropped segments are removed when the ring has grown to twice the slots left by the
+/// last sweep, plus this number.
+const SWEEP_SLOTS_MIN: usize = 64;
 
-/// What segments have open and in memory, shared by those of a database. Cloning shares it.
+/// Open files and directories of a database's segments. Cloning shares the cache.
 #[derive(Clone)]
 pub struct SegmentCache {
     pub(crate) files: Arc<Ring<Arc<dyn File>>>,
@@ -33,22 +36,25 @@ pub struct SegmentCache {
 }
 
 impl SegmentCache {
-    /// - `files`: so many files of segments are open at most.
-    /// - `directory_bytes`: so much memory block indexes, columns' directories and statistics take at most.
+    /// A cache with these limits.
     ///
-    /// What scans hold at the moment may exceed both.
+    /// - `files`: limit of open segment files.
+    /// - `directory_bytes`: limit of the memory for block indexes, column directories and
+    ///   statistics.
+    ///
+    /// Running scans may exceed both limits.
     #[must_use]
     pub fn new(files: u64, directory_bytes: u64) -> SegmentCache {
         SegmentCache { files: Ring::new(files), directories: Ring::new(directory_bytes) }
     }
 
-    /// Files of segments that are open.
+    /// Number of open segment files.
     #[must_use]
     pub fn open_files(&self) -> u64 {
         self.files.used()
     }
 
-    /// Bytes of block indexes, columns' directories and statistics in memory.
+    /// Bytes of block indexes, column directories and statistics in memory.
     #[must_use]
     pub fn directory_bytes(&self) -> u64 {
         self.directories.used()
@@ -56,7 +62,7 @@ impl SegmentCache {
 }
 
 impl Default for SegmentCache {
-    /// Without limits.
+    /// A cache without limits.
     fn default() -> SegmentCache {
         SegmentCache::new(u64::MAX, u64::MAX)
     }
@@ -69,32 +75,32 @@ impl std::fmt::Debug for SegmentCache {
     }
 }
 
-/// Slots that share a limit.
+/// Slots with a common limit.
 pub(crate) struct Ring<T> {
     limit: u64,
-    /// What all that is alive costs, held and in slots.
+    /// Cost of all entries that exist, pinned or not.
     used: AtomicU64,
-    full: Mutex<Full<T>>,
+    state: Mutex<RingState<T>>,
 }
 
-/// Slots that were filled.
-struct Full<T> {
-    /// Where the hand comes next is the front.
+/// The filled slots.
+struct RingState<T> {
+    /// The front is the next slot that the hand visits.
     slots: VecDeque<Weak<Slot<T>>>,
-    /// When there are so many, those of segments that are gone are taken out.
-    look_at: usize,
+    /// Number of slots at which those of dropped segments are removed.
+    sweep_at: usize,
 }
 
-/// A place for one thing that can be had again.
+/// A place for a value that can be loaded again.
 pub(crate) struct Slot<T> {
     ring: Arc<Ring<T>>,
-    kept: RwLock<Option<Arc<Kept<T>>>>,
-    /// Was it used since the hand came by?
-    touched: AtomicBool,
+    entry: RwLock<Option<Arc<CacheEntry<T>>>>,
+    /// Whether it was used since the hand's last visit.
+    referenced: AtomicBool,
 }
 
-/// What was in a slot when somebody asked. It costs as long as it lives.
-pub(crate) struct Kept<T> {
+/// A cached value. It counts against the limit until it is dropped.
+pub(crate) struct CacheEntry<T> {
     value: T,
     cost: AtomicU64,
     ring: Arc<Ring<T>>,
@@ -102,121 +108,123 @@ pub(crate) struct Kept<T> {
 
 impl<T> Ring<T> {
     fn new(limit: u64) -> Arc<Ring<T>> {
-        let full = Full { slots: VecDeque::new(), look_at: LOOK_MIN };
-        Arc::new(Ring { limit, used: AtomicU64::new(0), full: Mutex::new(full) })
+        let state = RingState { slots: VecDeque::new(), sweep_at: SWEEP_SLOTS_MIN };
+        Arc::new(Ring { limit, used: AtomicU64::new(0), state: Mutex::new(state) })
     }
 
     fn used(&self) -> u64 {
         self.used.load(Ordering::Relaxed)
     }
 
-    /// Lets go of what was not used lately, until `more` fits too.
+    /// Evicts entries that were not used recently until `more` fits within the limit.
     fn make_room(&self, more: u64) {
-        // Dropped when the ring is free again: closing a file is a call of the system.
-        let mut gone = Vec::new();
+        // Dropped after the lock is released: closing a file is a system call.
+        let mut evicted = Vec::new();
         let mut freed = 0;
-        let slots = &mut self.full.lock().slots;
-        let mut held = 0;
-        // Each is passed over at most once for having been used, so that this ends.
+        let slots = &mut self.state.lock().slots;
+        let mut pinned = 0;
+        // Each slot is skipped at most once for being referenced, so two rounds suffice.
         for _ in 0..2 * slots.len() {
             let fits = self.used().saturating_add(more).saturating_sub(freed) <= self.limit;
-            if fits || held >= HELD_PASSED {
+            if fits || pinned >= PINNED_SKIPPED_MAX {
                 break;
             }
             let Some(next) = slots.pop_front() else { break };
             let Some(slot) = next.upgrade() else { continue };
-            match slot.let_go() {
-                Found::Unused(kept) => {
-                    freed += kept.cost.load(Ordering::Relaxed);
-                    gone.push(kept);
+            match slot.try_evict() {
+                Eviction::Evicted(entry) => {
+                    freed += entry.cost.load(Ordering::Relaxed);
+                    evicted.push(entry);
                     continue;
                 }
-                Found::Held => held += 1,
-                Found::Used => {}
+                Eviction::Pinned => pinned += 1,
+                Eviction::Referenced => {}
             }
             slots.push_back(next);
         }
     }
 
     fn admit(&self, slot: Weak<Slot<T>>) {
-        let mut full = self.full.lock();
-        if full.slots.len() >= full.look_at {
-            full.slots.retain(|slot| slot.strong_count() > 0);
-            full.look_at = 2 * full.slots.len() + LOOK_MIN;
+        let mut state = self.state.lock();
+        if state.slots.len() >= state.sweep_at {
+            state.slots.retain(|slot| slot.strong_count() > 0);
+            state.sweep_at = 2 * state.slots.len() + SWEEP_SLOTS_MIN;
         }
-        full.slots.push_back(slot);
+        state.slots.push_back(slot);
     }
 }
 
-/// What the hand finds in a slot.
-enum Found<T> {
-    /// Used since it came by last.
-    Used,
-    /// In use now.
-    Held,
-    /// It is out of the slot.
-    Unused(Arc<Kept<T>>),
+/// The result of trying to evict a slot's entry.
+enum Eviction<T> {
+    /// Kept, because it was referenced since the hand's last visit.
+    Referenced,
+    /// Kept, because it is in use.
+    Pinned,
+    /// Evicted; the slot is empty.
+    Evicted(Arc<CacheEntry<T>>),
 }
 
 impl<T> Slot<T> {
     pub(crate) fn new(ring: &Arc<Ring<T>>) -> Arc<Slot<T>> {
-        Arc::new(Slot { ring: Arc::clone(ring), kept: RwLock::new(None), touched: AtomicBool::new(false) })
+        Arc::new(Slot { ring: Arc::clone(ring), entry: RwLock::new(None), referenced: AtomicBool::new(false) })
     }
 
-    /// What is in it, or what `make` fetches, with what that costs. Two threads may both fetch; one result is kept.
+    /// The slot's entry. If it is empty, loads the value, and its cost, with `make`. Two threads
+    /// may load it at the same time; one result is kept.
     ///
-    /// - `room`: what it costs at least, for which room is made before.
+    /// - `room`: a lower bound of the cost; space is freed for it before the load.
     pub(crate) fn get_or_make(
         self: &Arc<Self>,
         room: u64,
         make: impl FnOnce() -> Result<(T, u64)>,
-    ) -> Result<Arc<Kept<T>>> {
-        if let Some(kept) = self.get() {
-            return Ok(kept);
+    ) -> Result<Arc<CacheEntry<T>>> {
+        if let Some(entry) = self.get() {
+            return Ok(entry);
         }
         self.ring.make_room(room);
         let (value, cost) = make()?;
         Ok(self.put(value, cost))
     }
 
-    fn get(&self) -> Option<Arc<Kept<T>>> {
-        let kept = self.kept.read().clone()?;
-        // Written once a round of the hand: a line of memory that is only read stays with every core.
-        if !self.touched.load(Ordering::Relaxed) {
-            self.touched.store(true, Ordering::Relaxed);
+    fn get(&self) -> Option<Arc<CacheEntry<T>>> {
+        let entry = self.entry.read().clone()?;
+        // Written at most once per round of the hand: a cache line that is only read stays valid in
+        // every core.
+        if !self.referenced.load(Ordering::Relaxed) {
+            self.referenced.store(true, Ordering::Relaxed);
         }
-        Some(kept)
+        Some(entry)
     }
 
-    fn put(self: &Arc<Self>, value: T, cost: u64) -> Arc<Kept<T>> {
-        let mut slot = self.kept.write();
-        if let Some(kept) = &*slot {
-            return Arc::clone(kept);
+    fn put(self: &Arc<Self>, value: T, cost: u64) -> Arc<CacheEntry<T>> {
+        let mut slot = self.entry.write();
+        if let Some(entry) = &*slot {
+            return Arc::clone(entry);
         }
         self.ring.used.fetch_add(cost, Ordering::Relaxed);
-        let kept = Arc::new(Kept { value, cost: AtomicU64::new(cost), ring: Arc::clone(&self.ring) });
-        *slot = Some(Arc::clone(&kept));
+        let entry = Arc::new(CacheEntry { value, cost: AtomicU64::new(cost), ring: Arc::clone(&self.ring) });
+        *slot = Some(Arc::clone(&entry));
         drop(slot);
         self.ring.admit(Arc::downgrade(self));
         self.ring.make_room(0);
-        kept
+        entry
     }
 
-    fn let_go(&self) -> Found<T> {
-        if self.touched.swap(false, Ordering::Relaxed) {
-            return Found::Used;
+    fn try_evict(&self) -> Eviction<T> {
+        if self.referenced.swap(false, Ordering::Relaxed) {
+            return Eviction::Referenced;
         }
-        let Some(mut kept) = self.kept.try_write() else { return Found::Held };
-        // Under this lock nobody can get hold of it.
-        if kept.as_ref().is_some_and(|kept| Arc::strong_count(kept) > 1) {
-            return Found::Held;
+        let Some(mut entry) = self.entry.try_write() else { return Eviction::Pinned };
+        // Nobody can clone the entry while this lock is held.
+        if entry.as_ref().is_some_and(|entry| Arc::strong_count(entry) > 1) {
+            return Eviction::Pinned;
         }
-        kept.take().map_or(Found::Held, Found::Unused)
+        entry.take().map_or(Eviction::Pinned, Eviction::Evicted)
     }
 }
 
-impl<T> Kept<T> {
-    /// It costs so much more from now on.
+impl<T> CacheEntry<T> {
+    /// Adds to the cost of the entry.
     pub(crate) fn grow(&self, cost: u64) {
         self.cost.fetch_add(cost, Ordering::Relaxed);
         self.ring.used.fetch_add(cost, Ordering::Relaxed);
@@ -224,7 +232,7 @@ impl<T> Kept<T> {
     }
 }
 
-impl<T> Deref for Kept<T> {
+impl<T> Deref for CacheEntry<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
@@ -232,7 +240,7 @@ impl<T> Deref for Kept<T> {
     }
 }
 
-impl<T> Drop for Kept<T> {
+impl<T> Drop for CacheEntry<T> {
     fn drop(&mut self) {
         self.ring.used.fetch_sub(*self.cost.get_mut(), Ordering::Relaxed);
     }
@@ -242,71 +250,71 @@ impl<T> Drop for Kept<T> {
 mod tests {
     use super::*;
 
-    /// A slot that was asked for `number`, which costs one.
-    fn ask(slot: &Arc<Slot<u32>>, number: u32, made: &mut u32) -> Arc<Kept<u32>> {
+    /// The slot's entry, loaded with `number` and cost 1 if it is missing.
+    fn get(slot: &Arc<Slot<u32>>, number: u32, loads: &mut u32) -> Arc<CacheEntry<u32>> {
         let make = || {
-            *made += 1;
+            *loads += 1;
             Ok((number, 1))
         };
-        let kept = slot.get_or_make(1, make).unwrap();
-        assert_eq!(**kept, number);
-        kept
+        let entry = slot.get_or_make(1, make).unwrap();
+        assert_eq!(**entry, number);
+        entry
     }
 
     #[test]
-    fn what_is_used_again_and_again_stays_while_others_come_and_go() {
+    fn frequently_used_entries_survive_a_scan_of_others() {
         let ring = Ring::new(10);
         let slots: Vec<Arc<Slot<u32>>> = (0..1_000).map(|_| Slot::new(&ring)).collect();
-        let mut made = 0;
+        let mut loads = 0;
         for number in 0..1_000u32 {
-            ask(&slots[number as usize], number, &mut made);
+            get(&slots[number as usize], number, &mut loads);
             assert!(ring.used() <= 10, "{} after {number}", ring.used());
-            ask(&slots[3.min(number as usize)], 3.min(number), &mut made);
+            get(&slots[3.min(number as usize)], 3.min(number), &mut loads);
         }
-        assert_eq!(made, 1_000, "none was made twice");
-        assert_eq!(ring.full.lock().slots.len(), 10);
+        assert_eq!(loads, 1_000, "no value was loaded twice");
+        assert_eq!(ring.state.lock().slots.len(), 10);
     }
 
     #[test]
-    fn what_is_held_stays_and_goes_when_it_is_let_go_of() {
+    fn pinned_entries_are_evicted_only_after_release() {
         let ring = Ring::new(4);
         let slots: Vec<Arc<Slot<u32>>> = (0..100).map(|_| Slot::new(&ring)).collect();
-        let mut made = 0;
-        let held: Vec<_> = slots.iter().zip(0..).map(|(slot, number)| ask(slot, number, &mut made)).collect();
+        let mut loads = 0;
+        let held: Vec<_> = slots.iter().zip(0..).map(|(slot, number)| get(slot, number, &mut loads)).collect();
         assert_eq!(ring.used(), 100);
         for (slot, number) in slots.iter().zip(0..) {
-            ask(slot, number, &mut made);
+            get(slot, number, &mut loads);
         }
-        assert_eq!(made, 100, "all were there");
+        assert_eq!(loads, 100, "every value was cached");
         drop(held);
         let more: Vec<Arc<Slot<u32>>> = (0..2).map(|_| Slot::new(&ring)).collect();
-        more.iter().for_each(|slot| drop(ask(slot, 7, &mut made)));
+        more.iter().for_each(|slot| drop(get(slot, 7, &mut loads)));
         assert!(ring.used() <= 4, "{}", ring.used());
     }
 
     #[test]
-    fn slots_that_are_gone_cost_nothing_and_do_not_pile_up() {
+    fn dropped_slots_cost_nothing_and_do_not_pile_up() {
         let ring = Ring::new(u64::MAX);
-        let mut made = 0;
-        let kept: Vec<Arc<Slot<u32>>> = (0..10).map(|_| Slot::new(&ring)).collect();
-        kept.iter().for_each(|slot| drop(ask(slot, 1, &mut made)));
+        let mut loads = 0;
+        let cached: Vec<Arc<Slot<u32>>> = (0..10).map(|_| Slot::new(&ring)).collect();
+        cached.iter().for_each(|slot| drop(get(slot, 1, &mut loads)));
         for _ in 0..1_000 {
-            ask(&Slot::new(&ring), 5, &mut made);
+            get(&Slot::new(&ring), 5, &mut loads);
         }
         assert_eq!(ring.used(), 10);
-        let count = ring.full.lock().slots.len();
-        assert!(count < 2 * 10 + 2 * LOOK_MIN, "{count}");
+        let count = ring.state.lock().slots.len();
+        assert!(count < 2 * 10 + 2 * SWEEP_SLOTS_MIN, "{count}");
     }
 
     #[test]
-    fn what_grows_makes_others_go() {
+    fn growing_entries_evict_others() {
         let ring = Ring::new(10);
         let slots: Vec<Arc<Slot<u32>>> = (0..10).map(|_| Slot::new(&ring)).collect();
-        let mut made = 0;
-        slots.iter().for_each(|slot| drop(ask(slot, 1, &mut made)));
-        ask(&slots[0], 1, &mut made).grow(6);
-        let is_full = |slot: &Arc<Slot<u32>>| slot.kept.read().is_some();
-        assert_eq!((ring.used(), made), (10, 10));
+        let mut loads = 0;
+        slots.iter().for_each(|slot| drop(get(slot, 1, &mut loads)));
+        get(&slots[0], 1, &mut loads).grow(6);
+        let is_full = |slot: &Arc<Slot<u32>>| slot.entry.read().is_some();
+        assert_eq!((ring.used(), loads), (10, 10));
         assert_eq!(
             slots.iter().map(is_full).collect::<Vec<_>>(),
             (0..10).map(|at| at == 0 || at > 6).collect::<Vec<_>>()

@@ -1,5 +1,5 @@
-//! Rows as bytes of a log record: raw columns, or, of more than a few rows, chunks of the quick kind. Format:
-//! docs/format/rows.md.
+//! Encodes rows for log records: as raw columns or, above a few rows, as compressed chunks
+//! (`log_encoding`). Format: docs/format/rows.md.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -14,23 +14,24 @@ use arrow_buffer::{ArrowNativeType, BooleanBuffer, Buffer, NullBuffer, OffsetBuf
 use model::{ColumnId, DataType, Result, limits};
 
 use crate::bytes::{Reader, push_varint};
-use crate::encoding::quick;
-use crate::packed::{PACKED_ROWS_MAX, Packed};
+use crate::encoding::log_encoding;
 use crate::rows::{Op, Ops, Rows, arrow_type, data_type, text_bytes, value_offsets};
+use crate::small_batch::{SMALL_BATCH_ROWS_MAX, SmallBatch};
 
-/// The first byte: columns as they are.
+/// First byte of raw columns.
 const VERSION_RAW: u8 = 1;
-/// The first byte: columns, times and series as chunks and streams.
+/// First byte of compressed rows: columns, times and series are chunks and integer streams.
 const VERSION_COMPRESSED: u8 = 2;
-/// Rows that take less when raw are not compressed: what a column takes at least, and the time to look at it, are much of
-/// their bytes.
+/// Rows smaller than this are not compressed: the overhead per column, in bytes and in time, would
+/// outweigh the savings.
 const COMPRESS_BYTES_MIN: usize = 4 << 10;
-/// Most bytes that compressed rows become in memory, a value of NULL counted as any other: so damaged bytes cannot ask for
-/// more. Four times what raw rows of a record can have, because these leave out values that are NULL.
+/// Limit of the memory of decoded rows, NULLs counted like other values: damaged bytes cannot cause
+/// a larger allocation. Four times the limit of raw rows, because the raw encoding leaves out
+/// NULLs.
 const EXPANDED_BYTES_MAX: usize = 4 * limits::RECORD_PAYLOAD_BYTES_MAX;
-/// Bytes before the operations, and around the columns, that do not depend on the rows.
+/// Bytes that do not depend on the rows: header and column count, rounded up.
 const HEADER_BYTES: usize = 32;
-/// Bytes of a column's own header.
+/// Size of a column's header.
 pub(crate) const COLUMN_HEADER_BYTES: usize = 6;
 
 pub(crate) const NULLS_NONE: u8 = 0;
@@ -42,13 +43,13 @@ const SERIES_EACH: u8 = 1;
 const SERIES_PACKED: u8 = 2;
 
 impl Rows {
-    /// Appends rows `range` to `out` for a log record. Format: docs/format/rows.md.
+    /// Appends rows `range` to `out`, uncompressed. Format: docs/format/rows.md.
     pub fn encode(&self, range: Range<usize>, out: &mut Vec<u8>) {
         out.reserve(self.encoded_bytes(range.clone()));
         self.begin(VERSION_RAW, range.clone(), out);
         encode_series(&self.series[range.clone()], out);
         extend_native(out, &self.times[range.clone()]);
-        match self.as_packed() {
+        match self.as_small_batch() {
             Some(packed) if range == (0..self.len()) => {
                 out.extend_from_slice(&(packed.len() as u16).to_le_bytes());
                 out.extend_from_slice(packed.bytes());
@@ -63,15 +64,17 @@ impl Rows {
         }
     }
 
-    /// Appends rows `range` as [`Rows::encode`] does, but numbers packed, for a fraction of the bytes where values are
-    /// near each other or decimals; a few rows, and little, as they are.
+    /// Appends rows `range` with numbers bit-packed: a fraction of the size if values are close to
+    /// each other or decimals. Falls back to [`Rows::encode`] for few rows or few bytes, and if the
+    /// result would be larger.
     ///
     /// # Cost
-    /// About as much for each value as raw bytes take to copy, checksum and write: docs/decisions/0016-log-compression.md
+    /// Per value, about as much as copying, checksumming and writing raw bytes:
+    /// docs/decisions/0016-log-compression.md
     pub fn encode_compressed(&self, range: Range<usize>, out: &mut Vec<u8>) {
         let raw_bytes = self.encoded_bytes(range.clone());
         let columns = self.arrays();
-        if range.len() <= PACKED_ROWS_MAX || raw_bytes < COMPRESS_BYTES_MIN || self.as_packed().is_some() {
+        if range.len() <= SMALL_BATCH_ROWS_MAX || raw_bytes < COMPRESS_BYTES_MIN || self.as_small_batch().is_some() {
             return self.encode(range, out);
         }
         let expanded: usize = columns.iter().map(|(_, values)| expanded_bytes(values, range.clone())).sum();
@@ -84,7 +87,7 @@ impl Rows {
         let mut scratch =
             Scratch { numbers: Vec::with_capacity(range.len()), chunk: Vec::with_capacity(range.len() * 8) };
         encode_compressed_series(&self.series[range.clone()], &mut scratch, out);
-        quick::write_ints(&self.times[range.clone()], &mut scratch.chunk);
+        log_encoding::write_ints(&self.times[range.clone()], &mut scratch.chunk);
         push_chunk(&mut scratch.chunk, out);
         encode_compressed_columns(columns, range.clone(), &mut scratch, out);
         if out.len() - start > raw_bytes {
@@ -99,10 +102,11 @@ impl Rows {
         encode_ops(&self.ops, range, out);
     }
 
-    /// Reads what [`Rows::encode`] or [`Rows::encode_compressed`] wrote; bytes are checked, never trusted.
+    /// Decodes the output of [`Rows::encode`] or [`Rows::encode_compressed`]. All bytes are
+    /// verified.
     ///
     /// # Errors
-    /// XX001 saying what is wrong at which byte.
+    /// XX001 with the reason and the byte position.
     pub fn decode(bytes: &[u8]) -> Result<Rows> {
         let mut reader = Reader::new("rows", bytes);
         match reader.u8()? {
@@ -113,7 +117,7 @@ impl Rows {
             }
         }
         let rows = reader.u32()? as usize;
-        // Every row has a time, so this bounds what is allocated below.
+        // Every row has a time of 8 bytes, which bounds the allocations below.
         if rows.checked_mul(8).is_none_or(|least| least > bytes.len()) {
             return Err(reader.wrong(format!("{rows} rows in {} bytes", bytes.len())));
         }
@@ -121,16 +125,16 @@ impl Rows {
         let series = decode_series(&mut reader, rows)?;
         let times = natives::<i64, 8>(reader.take(rows * 8)?, i64::from_le_bytes);
         let count = reader.u16()?;
-        if rows <= PACKED_ROWS_MAX {
-            let packed = Packed::read(&mut reader, rows, count.into())?;
+        if rows <= SMALL_BATCH_ROWS_MAX {
+            let packed = SmallBatch::read(&mut reader, rows, count.into())?;
             reader.end()?;
-            return Ok(Rows::from_packed(series, times, ops, packed));
+            return Ok(Rows::from_small_batch(series, times, ops, packed));
         }
         let mut columns: Vec<(ColumnId, ArrayRef)> = Vec::new();
         for _ in 0..count {
             let column = decode_column(&mut reader, rows)?;
             if columns.last().is_some_and(|last| last.0 >= column.0) {
-                return Err(reader.wrong(format!("column {} comes after a higher one", column.0)));
+                return Err(reader.wrong(format!("column {} is not in ascending order", column.0)));
             }
             columns.push(column);
         }
@@ -140,7 +144,7 @@ impl Rows {
 
     fn decode_compressed(mut reader: Reader<'_>) -> Result<Rows> {
         let rows = reader.u32()? as usize;
-        let mut left = Expanded(EXPANDED_BYTES_MAX);
+        let mut left = ExpansionBudget(EXPANDED_BYTES_MAX);
         left.take(&reader, rows.saturating_mul(ROW_BYTES))?;
         let ops = decode_ops(&mut reader, rows)?;
         let series = decode_compressed_series(&mut reader, rows)?;
@@ -154,21 +158,21 @@ impl Rows {
         Ok(Rows::new(series, times, ops, columns))
     }
 
-    /// Upper bound of what [`Rows::encode`] appends for these rows, and [`Rows::encode_compressed`] but for a few bytes a
-    /// column.
+    /// Upper bound of the size of [`Rows::encode`] for these rows; [`Rows::encode_compressed`] may
+    /// add a few bytes per column.
     #[must_use]
     pub fn encoded_bytes(&self, range: Range<usize>) -> usize {
         let ops: usize = self.ops.list().iter().map(op_bytes).sum();
-        let columns: usize = match self.as_packed() {
-            // Of some of the rows it is more than enough: they are few, and so are their bytes.
+        let columns: usize = match self.as_small_batch() {
+            // An overestimate for some of the rows; a small batch has few rows and bytes.
             Some(packed) => packed.bytes().len(),
             None => self.arrays().iter().map(|(_, values)| column_bytes(values, range.clone())).sum(),
         };
         HEADER_BYTES + ops + range.len() * 13 + columns
     }
 
-    /// Row ranges, in order, each of which encodes to at most `encoded_bytes_max`. A single row may be more: its size
-    /// is bounded by [`Batch::check`](crate::Batch::check).
+    /// Splits the rows into ranges, in order, that encode to at most `encoded_bytes_max` each. A
+    /// range of one row may be larger: [`Batch::check`](crate::Batch::check) limits its size.
     #[must_use]
     pub fn split(&self, encoded_bytes_max: usize) -> Vec<Range<usize>> {
         let mut ranges = Vec::new();
@@ -176,7 +180,8 @@ impl Rows {
         ranges
     }
 
-    /// Halving is at most one half off the fullest records and needs no per-row sums over thousands of columns.
+    /// Splits recursively. Records are at least about half full, and no sums per row over thousands
+    /// of columns are needed.
     fn split_into(&self, range: Range<usize>, encoded_bytes_max: usize, ranges: &mut Vec<Range<usize>>) {
         if range.is_empty() {
             return;
@@ -186,7 +191,7 @@ impl Rows {
             ranges.push(range);
             return;
         }
-        // As many parts as it takes if rows are alike; parts that are not get cut again.
+        // Enough parts if all rows have the same size; larger parts are split again.
         let parts = bytes.div_ceil(encoded_bytes_max).clamp(2, range.len());
         let each = range.len().div_ceil(parts);
         let mut start = range.start;
@@ -197,7 +202,7 @@ impl Rows {
         }
     }
 
-    /// What a row takes at most when encoded alone, lengths of text and bytes aside.
+    /// Upper bound of the encoded size of one row, without the contents of text and bytes.
     pub(crate) fn fixed_bytes_per_row(&self) -> usize {
         let ops: usize = self.ops.list().iter().map(op_bytes).sum();
         let columns = self.columns();
@@ -213,7 +218,7 @@ fn op_bytes(op: &Op) -> usize {
     }
 }
 
-/// Bytes of one value, or of its length where it has one.
+/// Encoded size of one value; for text and bytes, of its length.
 fn width(ty: &arrow_schema::DataType) -> usize {
     ty.primitive_width().unwrap_or(if *ty == arrow_schema::DataType::Boolean { 1 } else { 4 })
 }
@@ -228,10 +233,10 @@ fn column_bytes(values: &ArrayRef, range: Range<usize>) -> usize {
     COLUMN_HEADER_BYTES + bitmap + valid * width(values.data_type()) + text
 }
 
-/// What may still be made of compressed rows.
-struct Expanded(usize);
+/// Remaining memory for decoded rows.
+struct ExpansionBudget(usize);
 
-impl Expanded {
+impl ExpansionBudget {
     fn take(&mut self, reader: &Reader<'_>, bytes: usize) -> Result<()> {
         match self.0.checked_sub(bytes) {
             Some(left) => self.0 = left,
@@ -243,16 +248,16 @@ impl Expanded {
     }
 }
 
-/// A series number, a time and an operation.
+/// Size of a row's series number, time and operation.
 const ROW_BYTES: usize = 13;
 
-/// What rows `range` of a column take in memory.
+/// Memory of rows `range` of a column.
 fn expanded_bytes(values: &ArrayRef, range: Range<usize>) -> usize {
     let text = value_offsets(values).map_or(0, |offsets| (offsets[range.end] - offsets[range.start]) as usize);
     range.len() * width(values.data_type()) + text
 }
 
-/// Appends the bytes gathered in `chunk` with their length before them, and empties it.
+/// Appends `chunk` with its length in front, and clears it.
 fn push_chunk(chunk: &mut Vec<u8>, out: &mut Vec<u8>) {
     push_varint(out, chunk.len() as u32);
     out.append(chunk);
@@ -264,10 +269,10 @@ fn take_chunk<'a>(reader: &mut Reader<'a>) -> Result<&'a [u8]> {
 }
 
 fn take_ints(reader: &mut Reader<'_>, count: usize, what: &str) -> Result<Vec<i64>> {
-    quick::decode_ints(count, take_chunk(reader)?).map_err(|error| error.context(what))
+    log_encoding::decode_ints(count, take_chunk(reader)?).map_err(|error| error.context(what))
 }
 
-/// Memory that one column after the other works in.
+/// Buffers that are reused for each column.
 struct Scratch {
     numbers: Vec<i64>,
     chunk: Vec<u8>,
@@ -283,7 +288,7 @@ fn encode_compressed_columns(
     out.extend_from_slice(&[0; 2]);
     let (mut count, mut before) = (0u16, 0);
     for (id, values) in columns {
-        // A slice takes longer to make than some of it to pack.
+        // Slicing an array costs more than packing a few values, so a whole column is not sliced.
         let all = range.len() == values.len();
         let values = if all { Cow::Borrowed(values) } else { Cow::Owned(values.slice(range.start, range.len())) };
         if values.null_count() == values.len() {
@@ -293,7 +298,7 @@ fn encode_compressed_columns(
         push_varint(out, id.0 - before);
         (count, before) = (count + 1, id.0);
         out.push(ty as u8);
-        quick::encode(ty, &values, &mut scratch.numbers, &mut scratch.chunk);
+        log_encoding::encode(ty, &values, &mut scratch.numbers, &mut scratch.chunk);
         push_chunk(&mut scratch.chunk, out);
     }
     out[count_at..count_at + 2].copy_from_slice(&count.to_le_bytes());
@@ -307,7 +312,7 @@ fn encode_compressed_series(series: &[u32], scratch: &mut Scratch, out: &mut Vec
     out.push(SERIES_PACKED);
     scratch.numbers.clear();
     scratch.numbers.extend(series.iter().copied().map(i64::from));
-    quick::write_ints(&scratch.numbers, &mut scratch.chunk);
+    log_encoding::write_ints(&scratch.numbers, &mut scratch.chunk);
     push_chunk(&mut scratch.chunk, out);
 }
 
@@ -326,7 +331,7 @@ fn decode_compressed_column(
     reader: &mut Reader<'_>,
     before: Option<ColumnId>,
     rows: usize,
-    left: &mut Expanded,
+    left: &mut ExpansionBudget,
 ) -> Result<(ColumnId, ArrayRef)> {
     let more = reader.varint()?;
     let Some(id) = before.map_or(0, |before| before.0).checked_add(more).filter(|_| before.is_none() || more > 0)
@@ -339,7 +344,8 @@ fn decode_compressed_column(
     };
     let chunk = take_chunk(reader)?;
     left.take(reader, rows * width(&arrow_type(ty)))?;
-    let values = quick::decode(ty, rows, chunk, left.0).map_err(|error| error.context(format!("column {id}")))?;
+    let values =
+        log_encoding::decode(ty, rows, chunk, left.0).map_err(|error| error.context(format!("column {id}")))?;
     left.take(reader, text_bytes(&values))?;
     Ok((id, values))
 }
@@ -458,7 +464,7 @@ pub(crate) fn encode_column(id: ColumnId, values: &ArrayRef, out: &mut Vec<u8>) 
     }
 }
 
-/// Appends `bits` from the lowest bit of each byte on, the rest of the last byte 0.
+/// Appends a bitmap, lowest bit first, padded with zeros.
 fn push_bits(bits: &BooleanBuffer, out: &mut Vec<u8>) {
     let start = out.len();
     out.resize(start + bits.len().div_ceil(8), 0);
@@ -500,7 +506,8 @@ fn encode_var(offsets: &[i32], data: &[u8], nulls: Option<&NullBuffer>, out: &mu
     }
 }
 
-/// Checks a column without making anything of it: its number, and the bytes of its text and bytes values.
+/// Verifies a column without decoding it where possible; returns its id and the size of its text
+/// and bytes values.
 pub(crate) fn skip_column(reader: &mut Reader<'_>, rows: usize) -> Result<(ColumnId, usize)> {
     let width = match reader.rest() {
         [_, _, _, _, code, NULLS_NONE, ..] => DataType::from_code(*code).and_then(number_width),
@@ -515,7 +522,7 @@ pub(crate) fn skip_column(reader: &mut Reader<'_>, rows: usize) -> Result<(Colum
     Ok((id, text_bytes(&values)))
 }
 
-/// Bytes of a number of this type; any bytes are one.
+/// Size of a value of a numeric type for which every bit pattern is valid.
 fn number_width(ty: DataType) -> Option<usize> {
     match ty {
         DataType::Int16 => Some(2),
@@ -602,7 +609,7 @@ fn decode_var(reader: &mut Reader<'_>, rows: usize, nulls: Option<&NullBuffer>) 
     Ok((offsets, Buffer::from(reader.take(total as usize)?)))
 }
 
-/// Values of the valid rows to values of all rows, the default where NULL.
+/// Distributes the values of valid rows over all rows; NULLs get the default.
 fn scatter<T: Copy + Default>(values: Vec<T>, rows: usize, nulls: Option<&NullBuffer>) -> Vec<T> {
     let Some(nulls) = nulls else { return values };
     let mut all = vec![T::default(); rows];
@@ -612,7 +619,7 @@ fn scatter<T: Copy + Default>(values: Vec<T>, rows: usize, nulls: Option<&NullBu
     all
 }
 
-/// Appends numbers as little-endian bytes.
+/// Appends values in little-endian order.
 fn extend_native<T: ArrowNativeType>(out: &mut Vec<u8>, values: &[T]) {
     if cfg!(target_endian = "little") {
         out.extend_from_slice(values.to_byte_slice());

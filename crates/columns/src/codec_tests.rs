@@ -1,4 +1,4 @@
-//! Log encoding of rows: exact bytes, round trips, damage.
+//! Log encoding of rows: golden bytes, round trips, damage.
 
 use std::sync::Arc;
 
@@ -45,8 +45,8 @@ fn rows_v2_bytes_are_exactly_these() {
     let a: ArrayRef = Arc::new(Float64Array::from(vec![1.5; 600]));
     let b: ArrayRef = Arc::new(Int64Array::from_iter_values((0..600).map(|row| row % 2)));
     let c: ArrayRef = Arc::new(StringArray::from(vec!["ab"; 600]));
-    let gone: ArrayRef = Arc::new(Int64Array::new_null(600));
-    let columns = [(2, a), (5, b), (9, c), (11, gone)].map(|(id, values)| (ColumnId(id), values)).to_vec();
+    let all_null: ArrayRef = Arc::new(Int64Array::new_null(600));
+    let columns = [(2, a), (5, b), (9, c), (11, all_null)].map(|(id, values)| (ColumnId(id), values)).to_vec();
     let times = (0..600).map(|row| row * 1_000).collect();
     let rows = Rows::new((0..600).map(|row| row % 2).collect(), times, Ops::All(Op::Merge), columns);
     let mut bytes = vec![0xee];
@@ -72,7 +72,7 @@ fn rows_v2_bytes_are_exactly_these() {
     assert_eq!(*kept.columns(), rows.columns()[..3]);
 }
 
-/// Every type; nulls with garbage below them where arrow allows it.
+/// Rows with columns of every type; NULL slots hold garbage where arrow allows it.
 fn large(random: &mut Random, rows: usize) -> Rows {
     let null_share = random.below(4) * 3;
     let option = |random: &mut Random| (random.below(10) >= null_share).then(|| random.next());
@@ -103,7 +103,7 @@ fn large(random: &mut Random, rows: usize) -> Rows {
     Rows::new(series, (0..rows).map(|_| random.next() as i64).collect(), ops, columns)
 }
 
-/// Equal by bits, NaN included.
+/// Compares floats by their bits, NaN included.
 fn assert_same(seen: &Rows, expected: &Rows) {
     assert_eq!((&seen.series, &seen.times, &seen.ops), (&expected.series, &expected.times, &expected.ops));
     let (seen, expected) = (seen.columns(), expected.columns());
@@ -128,7 +128,7 @@ fn every_type_and_any_slice_round_trips_within_the_bound() {
                 assert!(bytes.len() <= all.encoded_bytes(range.clone()), "{} bytes of {range:?}", bytes.len());
                 let part = all.slice(range);
                 assert_same(&Rows::decode(&bytes).unwrap(), &part);
-                let packed = part.clone().packed();
+                let packed = part.clone().pack_if_small();
                 assert_same(&packed, &part);
                 assert_same(&packed.slice(part.len() / 2..part.len()), &part.slice(part.len() / 2..part.len()));
                 let mut again = Vec::new();
@@ -160,7 +160,7 @@ fn compressed_rows_of_every_type_round_trip_and_are_never_larger() {
                 assert_eq!(is_compressed, is_much, "{range:?}, {} bytes raw", raw.len());
                 assert!(is_compressed || bytes == raw);
                 let part = all.slice(range);
-                // A column that is not there is one of NULL.
+                // A missing column equals a column of NULLs.
                 let mut present = part.columns().to_vec();
                 present.retain(|(_, values)| !is_compressed || values.null_count() < values.len());
                 let expected = Rows::new(part.series.clone(), part.times.clone(), part.ops.clone(), present);
@@ -171,7 +171,7 @@ fn compressed_rows_of_every_type_round_trip_and_are_never_larger() {
 }
 
 #[test]
-fn what_is_near_each_other_or_decimal_takes_a_fraction_of_its_bytes() {
+fn close_values_and_decimals_compress_to_a_fraction() {
     let mut random = Random(5);
     let mut walk = 20_000;
     let mut each = |value: &mut dyn FnMut(&mut Random) -> f64| -> f64 {
@@ -195,7 +195,7 @@ fn what_is_near_each_other_or_decimal_takes_a_fraction_of_its_bytes() {
     assert!((8.0..8.1).contains(&noise), "{noise} bytes a row of noise");
 }
 
-/// `columns` columns of NULL-free zeros.
+/// Few bytes that claim `columns` columns of `rows` zeros.
 fn bomb(rows: u32, columns: u16) -> Vec<u8> {
     let mut bytes = vec![2];
     bytes.extend(rows.to_le_bytes());
@@ -206,20 +206,20 @@ fn bomb(rows: u32, columns: u16) -> Vec<u8> {
 }
 
 #[test]
-fn a_few_bytes_cannot_ask_for_more_memory_than_rows_may_have() {
+fn few_bytes_cannot_cause_large_allocations() {
     assert_eq!(Rows::decode(&bomb(1_000, 100)).unwrap().columns().len(), 100);
     for (rows, columns) in [(1_000, 600), (100_000, 5), (400_000, 0), (u32::MAX, 0)] {
         let error = Rows::decode(&bomb(rows, columns)).unwrap_err();
         assert_eq!(error.state(), SqlState::DATA_CORRUPTED);
         assert!(error.to_string().contains("more than 4194304 bytes when expanded"), "{error}");
     }
-    // Text of a million bytes a row.
+    // Text of a million bytes per row.
     let mut text = bomb(1_000, 0);
     text.truncate(text.len() - 2);
     text.extend([1, 0, 1, 8, 6, 16, 0, 0x80, 0x89, 0x7a, 0]);
     let error = Rows::decode(&text).unwrap_err().to_string();
     assert!(error.contains("bytes long, all together at most"), "{error}");
-    // A dictionary's or a pattern's length does not follow from that of its bytes.
+    // The decoded length of a dictionary or of templates does not follow from the encoded length.
     let kind = text.len() - 6;
     text[kind] = 20;
     let error = Rows::decode(&text).unwrap_err().to_string();
@@ -227,7 +227,7 @@ fn a_few_bytes_cannot_ask_for_more_memory_than_rows_may_have() {
 }
 
 #[test]
-fn cut_or_damaged_compressed_rows_are_refused_or_give_rows_but_never_panic() {
+fn truncated_or_damaged_compressed_rows_never_panic() {
     let mut random = Random(6);
     for _ in 0..20 {
         let mut bytes = Vec::new();
@@ -266,7 +266,7 @@ fn split_covers_all_rows_in_ranges_that_fit() {
 }
 
 #[test]
-fn cut_or_damaged_bytes_are_refused_or_give_rows_but_never_panic() {
+fn truncated_or_damaged_rows_never_panic() {
     let mut random = Random(3);
     for _ in 0..60 {
         let rows = random.below(40) as usize;

@@ -1,12 +1,12 @@
-//! Segments merged among themselves: fewer files to read, one version of each row, deletes applied, one partition a
-//! file.
+//! Compaction merges segments: fewer files to read, one version per row, deletes applied, files
+//! split by partition.
 //!
-//! Which: a few of similar size, so that a row is written about log3(size) times. They need not be neighbours, but
-//! whatever lies between them in age must not share a moment with them: the output takes the place of the newest, and
-//! so keeps the order of versions.
+//! It merges a few segments of similar size (size-tiered), so a row is written about log3(size)
+//! times. The inputs need not be neighbours in age, but no segment between them in age may overlap
+//! their time range: the output takes the place of the newest input, which keeps versions in order.
 //!
-//! A compaction that includes every older segment of its moments folds versions for good; another one folds only what
-//! no older version can change.
+//! A compaction that includes every older segment of its time range folds versions completely. Any
+//! other compaction folds only what no older version can change.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,75 +15,75 @@ use env::Env;
 use model::{ColumnId, DataType, Lsn, Result, TableRef, TimeRange};
 
 use crate::cache::SegmentCache;
-use crate::chunk::{Reads, SegmentSource, Source};
-use crate::deletes::{Deletes, Hides};
+use crate::deletes::{DeleteFilter, Deletes};
 use crate::encoding::Form;
 use crate::filter::Filter;
-use crate::flush::{Output, Writing, needed};
+use crate::flush::{Output, SegmentBuild, prune_deletes};
 use crate::history::{self, NOW, Versions};
 use crate::merge::{Fold, Merger};
 use crate::scan::SeriesFilter;
 use crate::segment::{Segment, SegmentMeta};
 use crate::segments::Segments;
+use crate::sorted_run::{ColumnReads, SegmentSource, Source};
 use crate::state::TableState;
 
 /// Fewest segments worth merging.
 const INPUTS_MIN: usize = 4;
-/// Most segments of one merge: each holds a block in memory.
+/// Most segments of one compaction: each input holds a block in memory.
 const INPUTS_MAX: usize = 16;
-/// Most bytes of one merge, which bounds how long it runs and how much space it needs beside its inputs.
+/// Most input bytes of one compaction: limits its run time and its temporary disk space.
 const INPUT_BYTES_MAX: u64 = 1 << 30;
-/// As [`INPUT_BYTES_MAX`], when everything is to be merged that can be.
+/// Like [`INPUT_BYTES_MAX`], for full compaction (`pick_settling`).
 const SETTLING_BYTES_MAX: u64 = 8 << 30;
-/// What is larger cannot be one of a few of similar size.
+/// Larger segments are not merged: fewer than three of similar size would fit.
 const INPUT_SEGMENT_BYTES_MAX: u64 = INPUT_BYTES_MAX / 3;
-/// A segment below this may be merged with others of other partitions.
+/// Smaller segments may be merged across partitions.
 const SMALL_BYTES: u64 = if cfg!(test) { 2_000 } else { 16 << 20 };
 /// Partitions share an output until it has about this many bytes.
 const OUTPUT_BYTES_MIN: u64 = if cfg!(test) { 4_000 } else { 64 << 20 };
-/// Partitions that one merge tells apart; where there are more, they are widened.
+/// Most partitions that one compaction distinguishes; if there are more, it uses longer ones.
 const PARTITIONS_MAX: i128 = 4_096;
 
 /// A chosen compaction.
 #[derive(Clone)]
 pub struct Compaction {
     table: TableRef,
-    /// Oldest first.
+    /// Segments to merge, oldest first.
     inputs: Vec<Arc<Segment>>,
     tombstones: Arc<[Arc<Deletes>]>,
-    /// Moments of the segments that are older than the newest input and stay.
+    /// Time ranges of the other segments that are older than the newest input.
     older: Vec<TimeRange>,
-    /// What is before goes.
+    /// The retention horizon: older rows are dropped.
     kept_from: i64,
-    /// Of the outputs.
+    /// Cache for the outputs.
     cache: SegmentCache,
 }
 
-/// A compaction at work. Dropped before [`Compacting::finish`], it removes what it has written.
+/// A running compaction. If it is dropped before [`Compacting::finish`], it removes its outputs.
 pub struct Compacting {
     compaction: Compaction,
     env: Arc<dyn Env>,
     dir: PathBuf,
     columns: Arc<[(ColumnId, DataType)]>,
-    /// The moments of outputs still to come, latest first.
+    /// Time ranges of the remaining outputs, latest first.
     ranges: Vec<TimeRange>,
-    writing: Option<Writing>,
+    writing: Option<SegmentBuild>,
     outputs: Vec<Arc<Segment>>,
-    /// Of complete outputs.
+    /// I/O of the complete outputs.
     moved: Moved,
 }
 
-/// What a compaction asks of the disk, in bytes.
+/// Disk I/O of a compaction, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Moved {
-    /// Of its inputs' blocks.
+    /// Bytes read: blocks of the inputs.
     pub read: u64,
-    /// Of its outputs.
+    /// Bytes written: outputs.
     pub written: u64,
 }
 
 impl Moved {
-    /// Both together.
+    /// Bytes read and written.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.read + self.written
@@ -93,26 +93,26 @@ impl Moved {
 /// A finished compaction.
 #[derive(Clone)]
 pub struct Compacted {
-    /// What it replaces.
+    /// The segments to replace.
     pub inputs: Vec<Arc<Segment>>,
-    /// The new segments; their moments are disjoint. None when every row was deleted.
+    /// The new segments, with disjoint time ranges; empty when every row was deleted.
     pub outputs: Vec<Arc<Segment>>,
 }
 
 impl TableState {
-    /// The next compaction worth doing, if any.
+    /// The next compaction that is due, if any.
     #[must_use]
     pub fn pick_compaction(&self) -> Option<Compaction> {
-        self.pick_hidden().or_else(|| self.pick_tiered())
+        self.pick_deleted().or_else(|| self.pick_tiered())
     }
 
-    /// The next compaction until no two segments share a moment, no tombstone is left and every row stands for itself
-    /// (but where the history is kept): for benchmarks and bulk loads, which want to be read from now on.
+    /// The next step of a full compaction: until no two segments overlap in time, no tombstone is
+    /// left and, except with history, every row has one version. For bulk loads and benchmarks.
     ///
     /// # Errors
     /// Errors of reading a segment's footer.
     pub fn pick_settling(&self) -> Result<Option<Compaction>> {
-        if let Some(found) = self.pick_hidden().or_else(|| self.pick_overlapping()).or_else(|| self.pick_small(2)) {
+        if let Some(found) = self.pick_deleted().or_else(|| self.pick_overlapping()).or_else(|| self.pick_small(2)) {
             return Ok(Some(found));
         }
         for (at, segment) in self.segments.iter().enumerate() {
@@ -123,7 +123,7 @@ impl TableState {
             let folded = if self.keeps_history() {
                 true
             } else {
-                let dated = segment.columns()?.iter().any(|(id, _)| history::is_moment(*id));
+                let dated = segment.columns()?.iter().any(|(id, _)| history::is_history_column(*id));
                 !dated && (!self.table.keyed || !bottom || segment.settled()?)
             };
             if touched || !folded {
@@ -133,8 +133,9 @@ impl TableState {
         Ok(None)
     }
 
-    /// How far compaction is behind: the most segments that share a partition and are small enough to be merged with
-    /// others of it. Where it keeps up there are up to three of each size, each size some four times the one before.
+    /// The compaction backlog: the largest number of segments that share a partition and are small
+    /// enough to be merged. If compaction keeps up, there are at most three of each size class, and
+    /// a class is about four times the size of the previous one.
     #[must_use]
     pub fn compaction_backlog(&self) -> usize {
         let mergeable = self.segments.iter().filter(|segment| segment.meta().bytes <= INPUT_SEGMENT_BYTES_MAX);
@@ -143,7 +144,7 @@ impl TableState {
             let hull = self.partitions_of(&segment.meta().times);
             ends.extend([(hull.start, false), (hull.last, true)]);
         }
-        // Whatever begins at a moment is there before something ends with it.
+        // At equal times, starts sort before ends, so ranges that touch overlap.
         ends.sort_unstable();
         let (mut now, mut most) = (0_usize, 0);
         for (_, is_end) in ends {
@@ -153,31 +154,32 @@ impl TableState {
         most
     }
 
-    /// The start of the oldest partition to keep, if at wall time `now` rows before it are to go.
+    /// The new retention horizon (start of the oldest partition to keep) at wall time `now`, if
+    /// retention has rows to drop.
     #[must_use]
     pub fn due_retention(&self, now: i64) -> Option<i64> {
         let kept_from = self.table.options.kept_from(now).max(self.kept_from);
         (kept_from > self.kept_from || !self.segments_before(kept_from).is_empty()).then_some(kept_from)
     }
 
-    /// Segments that hold nothing at this moment or later.
+    /// Segments with all rows before this timestamp.
     #[must_use]
     pub fn segments_before(&self, moment: i64) -> Vec<Arc<Segment>> {
         self.segments.iter().filter(|segment| segment.meta().times.last < moment).cloned().collect()
     }
 
-    /// Without the rows before `kept_from`: segments that hold nothing else are gone, and what others hold of them is
-    /// not shown.
+    /// Raises the retention horizon to `kept_from`: drops segments that end before it. Older rows
+    /// of other segments are no longer returned.
     #[must_use]
     pub fn with_retention(&self, kept_from: i64) -> TableState {
         let kept = |segment: &&Arc<Segment>| segment.meta().times.last >= kept_from;
         let segments: Segments = self.segments.iter().filter(kept).cloned().collect();
-        let tombstones = needed(self.tombstones.to_vec(), &segments, self.keeps_history());
+        let tombstones = prune_deletes(self.tombstones.to_vec(), &segments, self.keeps_history());
         TableState { segments, tombstones, kept_from: kept_from.max(self.kept_from), ..self.clone() }
     }
 
-    /// With a finished compaction's outputs in place of its inputs, and tombstones dropped that hide nothing any more.
-    /// Unchanged if the inputs are not all there.
+    /// Replaces a compaction's inputs by its outputs, and drops tombstones that hide nothing any
+    /// more. Returns the state unchanged if an input is missing.
     #[must_use]
     pub fn with_compacted(&self, done: &Compacted) -> TableState {
         let is_input = |segment: &Arc<Segment>| done.inputs.iter().any(|input| Arc::ptr_eq(input, segment));
@@ -187,25 +189,25 @@ impl TableState {
         };
         let before = self.segments[..place].iter().filter(|segment| !is_input(segment));
         let segments: Segments = before.chain(&done.outputs).chain(&self.segments[place + 1..]).cloned().collect();
-        let tombstones = needed(self.tombstones.to_vec(), &segments, self.keeps_history());
+        let tombstones = prune_deletes(self.tombstones.to_vec(), &segments, self.keeps_history());
         TableState { tombstones, segments, ..self.clone() }
     }
 
     fn compaction(&self, chosen: &[usize]) -> Compaction {
         let newest = chosen.last().copied().unwrap_or(0);
-        let stays = |at: &usize| !chosen.contains(at);
+        let is_kept = |at: &usize| !chosen.contains(at);
         Compaction {
             table: self.table.clone(),
             inputs: chosen.iter().map(|at| self.segments[*at].clone()).collect(),
             tombstones: self.tombstones.clone(),
-            older: (0..newest).filter(stays).map(|at| self.segments[at].meta().times).collect(),
+            older: (0..newest).filter(is_kept).map(|at| self.segments[at].meta().times).collect(),
             kept_from: self.kept_from,
             cache: self.cache.clone(),
         }
     }
 
-    /// Segments of which a delete has hidden every row.
-    fn pick_hidden(&self) -> Option<Compaction> {
+    /// A segment whose rows are all deleted.
+    fn pick_deleted(&self) -> Option<Compaction> {
         let hidden = |at: &usize| {
             let meta = self.segments[*at].meta();
             let covers = |deletes: &Arc<Deletes>| deletes.hides_all(&meta.times, NOW);
@@ -215,7 +217,7 @@ impl TableState {
         Some(self.compaction(&[first]))
     }
 
-    /// A few of similar size: of one partition, or small ones of several.
+    /// A few segments of similar size: of one partition, or small ones of any.
     fn pick_tiered(&self) -> Option<Compaction> {
         let (mut hull, mut within) = (TimeRange::EMPTY, Vec::new());
         let starts = (0..self.segments.len()).filter(|at| self.segments[*at].meta().bytes <= INPUT_SEGMENT_BYTES_MAX);
@@ -225,7 +227,7 @@ impl TableState {
                 (hull, within) = (own, self.segments.overlapping(&own));
             }
             let fits = |meta: &SegmentMeta| hull.covers(&meta.times);
-            // Segments of other moments are neither merged nor in the way.
+            // Segments of other time ranges are neither inputs nor an obstacle.
             let rest = &within[within.partition_point(|at| *at <= start)..];
             self.run_from(start, INPUTS_MIN, &fits, rest.iter().copied())
         });
@@ -233,7 +235,7 @@ impl TableState {
         best.map(|run| self.compaction(&run)).or_else(|| self.pick_small(INPUTS_MIN))
     }
 
-    /// Small ones, whatever their partitions.
+    /// Small segments, whatever their partitions.
     fn pick_small(&self, inputs_min: usize) -> Option<Compaction> {
         let fits = |meta: &SegmentMeta| meta.bytes < SMALL_BYTES;
         let starts = (0..self.segments.len()).filter(|start| fits(self.segments[*start].meta()));
@@ -246,9 +248,10 @@ impl TableState {
         run.iter().map(|at| self.segments[*at].meta().bytes).max().unwrap_or(0)
     }
 
-    /// The longest run from segment `start` on that is worth merging, of those that `fits` allows.
+    /// The longest run starting with segment `start`, of segments that `fits` accepts, that is
+    /// worth merging.
     ///
-    /// - `rest`: the segments behind it, oldest first, that may be merged with it or be in the way.
+    /// - `rest`: the newer segments, oldest first, that can be inputs or obstacles.
     fn run_from(
         &self,
         start: usize,
@@ -259,13 +262,14 @@ impl TableState {
         let first = self.segments[start].meta();
         let (mut run, mut best) = (vec![start], 0);
         let (mut times, mut bytes, mut largest) = (first.times, first.bytes, first.bytes);
-        let mut passed: Vec<TimeRange> = Vec::new();
+        let mut skipped: Vec<TimeRange> = Vec::new();
         for at in rest {
             let meta = self.segments[at].meta();
             let wider = times.union(&meta.times);
-            // There may be very many of other moments: what they share is asked last.
-            let free = || !passed.iter().any(|passed| passed.overlaps(&wider));
-            if fits(meta) && bytes + meta.bytes <= INPUT_BYTES_MAX && free() {
+            // The most expensive test comes last: there may be thousands of segments of other time
+            // ranges.
+            let is_unobstructed = || !skipped.iter().any(|skipped| skipped.overlaps(&wider));
+            if fits(meta) && bytes + meta.bytes <= INPUT_BYTES_MAX && is_unobstructed() {
                 run.push(at);
                 (times, bytes, largest) = (wider, bytes + meta.bytes, largest.max(meta.bytes));
                 if run.len() >= inputs_min && (inputs_min < INPUTS_MIN || largest.saturating_mul(3) <= bytes) {
@@ -277,14 +281,14 @@ impl TableState {
             } else if meta.times.overlaps(&times) {
                 break;
             } else {
-                passed.push(meta.times);
+                skipped.push(meta.times);
             }
         }
         run.truncate(best);
         (best > 0).then_some(run)
     }
 
-    /// All segments that share moments with one another, transitively.
+    /// All segments that overlap in time, transitively.
     fn pick_overlapping(&self) -> Option<Compaction> {
         let groups = (0..self.segments.len()).map(|start| self.overlapping_from(start));
         let bytes = |group: &[usize]| group.iter().map(|at| self.segments[*at].meta().bytes).sum::<u64>();
@@ -305,7 +309,7 @@ impl TableState {
         group
     }
 
-    /// The moments of all partitions that `times` touches.
+    /// The time range of all partitions that `times` overlaps.
     fn partitions_of(&self, times: &TimeRange) -> TimeRange {
         let length = i128::from(self.table.options.partition_length.max(1));
         let start = i128::from(times.start).div_euclid(length) * length;
@@ -318,28 +322,28 @@ fn clamp(time: i128) -> i64 {
     time.clamp(i64::MIN.into(), i64::MAX.into()) as i64
 }
 
-/// Do the deletes still have to be applied to the segment?
+/// Whether the deletes must still be applied to the segment.
 fn applies(deletes: &Deletes, meta: &SegmentMeta) -> bool {
     deletes.lsns().1 > meta.lsns.1 && deletes.touches(meta.series, &meta.times)
 }
 
 impl Compaction {
-    /// What it will replace, oldest first.
+    /// The segments it will replace, oldest first.
     #[must_use]
     pub fn inputs(&self) -> &[Arc<Segment>] {
         &self.inputs
     }
 
-    /// Bytes it will read.
+    /// Size of the inputs.
     #[must_use]
     pub fn input_bytes(&self) -> u64 {
         self.inputs.iter().map(|segment| segment.meta().bytes).sum()
     }
 
-    /// Does the state still have all that it will replace? Not when retention took some.
+    /// Whether the state still has all inputs: retention may have dropped some.
     #[must_use]
     pub fn is_of(&self, state: &TableState) -> bool {
-        // They are in the same order in both.
+        // Both lists have the same order.
         let mut inputs = self.inputs.iter().peekable();
         for segment in state.segments.iter() {
             inputs.next_if(|input| Arc::ptr_eq(input, segment));
@@ -347,10 +351,11 @@ impl Compaction {
         inputs.peek().is_none()
     }
 
-    /// Begins to merge, fold versions, apply tombstones and split by partition, which is done by [`Compacting::step`].
+    /// Starts the compaction. [`Compacting::step`] merges, folds versions, applies tombstones and
+    /// splits by partition.
     ///
     /// # Errors
-    /// 58030; XX001 when an input is damaged.
+    /// 58030 when an input cannot be read; XX001 when it is damaged.
     pub fn start(self, env: &Arc<dyn Env>, dir: &Path) -> Result<Compacting> {
         let columns = self.columns()?.into();
         let mut ranges = self.partitions()?;
@@ -367,18 +372,18 @@ impl Compaction {
         })
     }
 
-    /// All steps at once, which may take a minute; `next_file` gives file numbers.
+    /// Runs all steps, which may take a minute. `next_file` returns file numbers.
     ///
     /// # Errors
-    /// Those of [`Compaction::start`] and [`Compacting::step`].
+    /// Errors of [`Compaction::start`] and [`Compacting::step`].
     pub fn run(&self, env: &Arc<dyn Env>, dir: &Path, next_file: &mut dyn FnMut() -> u64) -> Result<Compacted> {
         let mut compacting = self.clone().start(env, dir)?;
         while compacting.step(u64::MAX, next_file)? {}
         Ok(compacting.finish())
     }
 
-    /// Of the inputs, and of the deletes that were applied: they need not be applied to the outputs again. Those of
-    /// deletes still in the memtable are higher.
+    /// LSN range of the outputs: of the inputs and of the deletes applied, which need not be
+    /// applied again. Deletes still in the memtable have higher LSNs.
     fn lsns(&self) -> (Lsn, Lsn) {
         let inputs = self.inputs.iter().map(|segment| segment.meta().lsns);
         let (first, last) = inputs.fold((Lsn(u64::MAX), Lsn::ZERO), |all, own| (all.0.min(own.0), all.1.max(own.1)));
@@ -394,12 +399,13 @@ impl Compaction {
         columns.sort_unstable_by_key(|column| column.0);
         columns.dedup_by_key(|column| column.0);
         if self.keeps_history() && self.inputs.iter().any(|segment| self.applying(segment).next().is_some()) {
-            // The times of both are listed beside the first.
-            columns.retain(|(id, _)| !history::is_moment(*id));
-            columns.extend([(history::BORN, history::TYPE), (history::GONE, history::TYPE)]);
+            // The times in both columns are stored in the list of [`history::WRITTEN_AT`], so both
+            // columns are needed.
+            columns.retain(|(id, _)| !history::is_history_column(*id));
+            columns.extend([(history::WRITTEN_AT, history::TYPE), (history::DELETED_AT, history::TYPE)]);
         }
         let known = |id: ColumnId| {
-            if history::is_moment(id) { self.keeps_history() } else { self.table.column_by_id(id).is_some() }
+            if history::is_history_column(id) { self.keeps_history() } else { self.table.column_by_id(id).is_some() }
         };
         columns.retain(|(id, _)| known(*id));
         Ok(columns)
@@ -409,23 +415,24 @@ impl Compaction {
         self.table.options.history
     }
 
-    /// Deletes that are still to be applied to a segment.
+    /// Deletes that must still be applied to a segment.
     fn applying(&self, segment: &Segment) -> impl Iterator<Item = &Arc<Deletes>> {
         self.tombstones.iter().filter(|deletes| applies(deletes, segment.meta()))
     }
 
-    /// Rows of `times`, and about how many there are.
+    /// Sources for the rows within `times`, and an estimate of the number of rows.
     fn sources(&self, times: TimeRange, columns: &[(ColumnId, DataType)]) -> Result<(Vec<Source>, usize)> {
         let ids: Arc<[ColumnId]> = columns.iter().map(|column| column.0).collect();
         let mut sources = Vec::new();
         let mut rows = 0;
         for segment in &self.inputs {
-            let deletes = Hides { deletes: self.applying(segment).cloned().collect(), ..Hides::default() };
-            let (hides, versions) = match self.keeps_history() {
-                true => (Hides::default(), Versions::All(deletes)),
+            let deletes =
+                DeleteFilter { deletes: self.applying(segment).cloned().collect(), ..DeleteFilter::default() };
+            let (deletes, versions) = match self.keeps_history() {
+                true => (DeleteFilter::default(), Versions::All(deletes)),
                 false => (deletes, Versions::At(NOW)),
             };
-            let filter = Filter { times, series: SeriesFilter::All, hides, versions };
+            let filter = Filter { times, series: SeriesFilter::All, deletes, versions };
             let metas = segment.blocks()?;
             let passes = |block: &u32| {
                 let meta = &metas[*block as usize];
@@ -434,13 +441,14 @@ impl Compaction {
             let blocks: Vec<u32> = (0..metas.len() as u32).filter(passes).collect();
             rows += blocks.iter().map(|block| metas[*block as usize].rows as usize).sum::<usize>();
             sources.extend(
-                SegmentSource::new(segment.clone(), filter, blocks, Reads::all(ids.clone()))?.map(Source::Segment),
+                SegmentSource::new(segment.clone(), filter, blocks, ColumnReads::all(ids.clone()))?
+                    .map(Source::Segment),
             );
         }
         Ok((sources, rows))
     }
 
-    /// The moments of each output: whole partitions, as many as make an output of a decent size.
+    /// The time range of each output: whole partitions, as many as reach [`OUTPUT_BYTES_MIN`].
     fn partitions(&self) -> Result<Vec<TimeRange>> {
         let mut times = self.inputs.iter().fold(TimeRange::EMPTY, |all, segment| all.union(&segment.meta().times));
         times.start = times.start.max(self.kept_from);
@@ -463,7 +471,8 @@ impl Compaction {
         Ok(ranges)
     }
 
-    /// Estimated from the blocks, each spread evenly over its moments.
+    /// Estimated bytes per partition, assuming that the rows of a block are evenly distributed over
+    /// its time range.
     fn bytes_by_partition(&self, first: i128, length: i128, times: &TimeRange) -> Result<Vec<f64>> {
         let count = i128::from(times.last).div_euclid(length) - first + 1;
         let mut bytes = vec![0.0; count as usize];
@@ -481,24 +490,25 @@ impl Compaction {
 }
 
 impl Compacting {
-    /// What is compacted.
+    /// The compaction that is running.
     #[must_use]
     pub fn compaction(&self) -> &Compaction {
         &self.compaction
     }
 
-    /// What it has asked of the disk so far, directories and indexes of its inputs not counted.
+    /// Disk I/O so far, without directories and indexes of the inputs.
     #[must_use]
     pub fn moved(&self) -> Moved {
         let Some(writing) = &self.writing else { return self.moved };
         Moved { read: self.moved.read + writing.bytes_read(), written: self.moved.written + writing.bytes_written() }
     }
 
-    /// Goes on until about `bytes` more are read and written together, a block at least; false once all is done. A
-    /// complete output is synced. `next_file` gives file numbers.
+    /// Continues until about `bytes` more are read and written, at least one block; returns false
+    /// when all outputs are complete. Complete outputs are synced. `next_file` returns file
+    /// numbers.
     ///
     /// # Errors
-    /// 58030, 53100, XX001 when an input is damaged; it is of no use afterwards.
+    /// 58030, 53100, XX001 when an input is damaged; the compaction cannot be continued.
     pub fn step(&mut self, bytes: u64, next_file: &mut dyn FnMut() -> u64) -> Result<bool> {
         let upto = self.moved().total().saturating_add(bytes.max(1));
         while self.moved().total() < upto {
@@ -514,17 +524,17 @@ impl Compacting {
         Ok(true)
     }
 
-    /// The outcome, after a step that found nothing left to do.
+    /// The result, after a step that returned false.
     ///
     /// # Panics
-    /// When something is left to do.
+    /// If the last step did not return false.
     #[must_use]
     pub fn finish(mut self) -> Compacted {
-        assert!(self.writing.is_none() && self.ranges.is_empty(), "BUG: half a compaction taken for a whole one");
+        assert!(self.writing.is_none() && self.ranges.is_empty(), "BUG: compaction finished before its last step");
         Compacted { inputs: self.compaction.inputs.clone(), outputs: std::mem::take(&mut self.outputs) }
     }
 
-    fn begin(&self, times: TimeRange) -> Result<Writing> {
+    fn begin(&self, times: TimeRange) -> Result<SegmentBuild> {
         let compaction = &self.compaction;
         let bottom = !compaction.older.iter().any(|older| older.overlaps(&times));
         let fold = match (compaction.keeps_history(), compaction.table.keyed, bottom) {
@@ -556,7 +566,7 @@ impl Drop for Compacting {
     }
 }
 
-/// The table's partition length, doubled until `times` are not too many of them.
+/// The table's partition length, doubled until `times` has at most [`PARTITIONS_MAX`] partitions.
 fn partition_length(partition_length: i64, times: &TimeRange) -> i128 {
     let mut length = i128::from(partition_length.max(1));
     let span = i128::from(times.last) - i128::from(times.start);
@@ -568,7 +578,8 @@ fn partition_length(partition_length: i64, times: &TimeRange) -> i128 {
 
 #[cfg(test)]
 impl TableState {
-    /// Any run from `start` on that keeps the order of versions, worth it or not; every `skip`th file is left out.
+    /// Any run from segment `start` on that keeps versions in order, due or not, without every
+    /// `skip`th file.
     pub(crate) fn pick_any(&self, start: usize, skip: u64) -> Option<Compaction> {
         let fits = |meta: &SegmentMeta| skip == 1 || meta.file % skip != 0;
         self.run_from(start, 2, &fits, start + 1..self.segments.len()).map(|run| self.compaction(&run))
@@ -580,7 +591,7 @@ mod tests {
     use super::*;
     use crate::tests::table;
 
-    /// First moment, last moment, bytes.
+    /// First timestamp, last timestamp, bytes.
     type Meta = (i64, i64, u64);
 
     type Case = (&'static str, &'static [Meta], Option<&'static [u64]>);
@@ -602,7 +613,8 @@ mod tests {
         TableState { segments, ..TableState::empty(table(true)) }
     }
 
-    /// Files chosen among these; partitions are 100 long, segments below 2,000 bytes small.
+    /// Files chosen among these. Partitions have a length of 100; segments below 2,000 bytes are
+    /// small.
     fn pick(segments: &[Meta]) -> Option<Vec<u64>> {
         let picked = state(segments).pick_compaction()?;
         Some(picked.inputs().iter().map(|segment| segment.meta().file).collect())

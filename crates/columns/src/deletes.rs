@@ -1,13 +1,15 @@
-//! Deletes in a form that is searched by series and time.
+//! A set of deletes, indexed by series and time.
 //!
-//! A client may delete as often as it inserts. So neighbouring deletes are merged into one [`Deletes`], as neighbouring rows are
-//! (`consolidate`): spans of time by series, disjoint and sorted, of each moment the earliest commit that deleted it. That says all
-//! there is to say to rows that are older than every delete of it, and to no other rows it is ever applied.
+//! A client may delete as often as it inserts. Therefore neighbouring deletes are merged into one
+//! [`Deletes`], as neighbouring rows are (`memtable_compaction`): disjoint, sorted time spans per
+//! series, each with the earliest commit that deleted it. A set is only ever applied to rows older
+//! than all of its deletes, so this loses no information.
 //!
 //! # Cost
-//! With `n` deletes: finding those of one series and a range of time is `O(log n)` and one step for each span found. Merging is
-//! `O(n log n)`, and happens `O(log n)` times to a delete. A delete that names more than [`FEW_SERIES`] series counts once, not once a
-//! series; of these, all that share a moment with what is asked for are looked at.
+//! For `n` deletes: finding those of one series and time range is `O(log n)` plus the spans found.
+//! A merge is `O(n log n)` and happens `O(log n)` times to a delete. A delete that names more than
+//! [`FEW_SERIES`] series is stored once, not per series; a search visits all such deletes that
+//! overlap its time range.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -19,36 +21,36 @@ use crate::history::NOW;
 use crate::segments::ByTime;
 use crate::state::Tombstone;
 
-/// A delete of at most this many series is kept as spans of each.
+/// A delete of at most this many series is stored as spans of each of them.
 const FEW_SERIES: usize = if cfg!(test) { 2 } else { 16 };
 
-/// A span of time, and when it was deleted.
+/// A deleted time span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Span {
     times: TimeRange,
-    /// Wall time of the earliest commit that deleted it.
+    /// Wall time of the earliest commit that deleted it, nanoseconds.
     committed: i64,
 }
 
 /// Deletes of neighbouring commits. Immutable.
 #[derive(Debug)]
 pub struct Deletes {
-    /// The lowest and the highest commit.
+    /// Lowest and highest commit.
     lsns: (Lsn, Lsn),
-    /// Wall times of the earliest and the latest span.
+    /// Earliest and latest commit time of a span.
     committed: (i64, i64),
-    /// From the first to the last moment deleted.
+    /// From the first to the last timestamp deleted.
     times: TimeRange,
-    /// Spans of all series: sorted, disjoint.
+    /// Spans that apply to all series: sorted, disjoint.
     all: Vec<Span>,
-    /// Spans of one series each: sorted by series and time, those of one series disjoint.
+    /// Spans of single series: sorted by series and time; those of one series are disjoint.
     single: Vec<(u32, Span)>,
     /// Deletes of more than [`FEW_SERIES`] series.
     many: Vec<Tombstone>,
     many_by_time: ByTime,
 }
 
-/// The parts of [`Deletes`] before they are sorted.
+/// Unsorted contents of [`Deletes`].
 #[derive(Default)]
 struct Parts {
     lsns: Option<(Lsn, Lsn)>,
@@ -58,13 +60,13 @@ struct Parts {
 }
 
 impl Parts {
-    fn note(&mut self, (first, last): (Lsn, Lsn)) {
+    fn add_lsns(&mut self, (first, last): (Lsn, Lsn)) {
         let (low, high) = self.lsns.unwrap_or((first, last));
         self.lsns = Some((low.min(first), high.max(last)));
     }
 
     fn add(&mut self, tombstone: &Tombstone) {
-        self.note((tombstone.lsn, tombstone.lsn));
+        self.add_lsns((tombstone.lsn, tombstone.lsn));
         let span = Span { times: tombstone.times, committed: tombstone.committed };
         if span.times.is_empty() {
             return;
@@ -103,13 +105,13 @@ impl Parts {
     }
 }
 
-/// Sorts spans and makes them disjoint: of each moment the earliest commit.
+/// Sorts spans and makes them disjoint. Where spans overlap, the earliest commit counts.
 fn disjoint(mut spans: Vec<(u32, Span)>, keeps_history: bool) -> Vec<(u32, Span)> {
     work::touch(spans.len());
     spans.sort_by_key(|(series, span)| (*series, span.times.start));
     let mut out: Vec<(u32, Span)> = Vec::with_capacity(spans.len());
     if !keeps_history {
-        // Nobody asks when.
+        // Without history, the commit time does not matter, so spans are simply joined.
         for (series, span) in spans {
             match out.last_mut() {
                 Some((same, last)) if *same == series && reaches(last.times, span.times.start) => {
@@ -127,7 +129,8 @@ fn disjoint(mut spans: Vec<(u32, Span)>, keeps_history: bool) -> Vec<(u32, Span)
     out
 }
 
-/// The same of the spans of one series, which are sorted by their first moment.
+/// Sweep line over the spans of one series, which are sorted by start. Appends disjoint spans, each
+/// with its earliest commit.
 fn sweep(spans: &[(u32, Span)], out: &mut Vec<(u32, Span)>) {
     let (series, first) = (spans[0].0, out.len());
     let mut open: BinaryHeap<Reverse<(i64, i64)>> = BinaryHeap::new();
@@ -159,13 +162,14 @@ fn sweep(spans: &[(u32, Span)], out: &mut Vec<(u32, Span)>) {
     }
 }
 
-/// Does a span that begins at `start` overlap `times` or follow at once, `times` beginning no later?
+/// Whether a span starting at `start` overlaps `times` or is adjacent to it. `times` starts no
+/// later.
 fn reaches(times: TimeRange, start: i64) -> bool {
     times.last.checked_add(1).is_none_or(|next| start <= next)
 }
 
 impl Deletes {
-    /// Deletes of neighbouring commits, of which no segment and no rows lie in between.
+    /// Deletes of neighbouring commits, with no segment and no rows between them.
     #[must_use]
     pub fn of(tombstones: impl IntoIterator<Item = Tombstone>, keeps_history: bool) -> Deletes {
         let mut parts = Parts::default();
@@ -173,12 +177,12 @@ impl Deletes {
         parts.finish(keeps_history)
     }
 
-    /// Several of them as one.
+    /// The union of several sets.
     #[must_use]
     pub fn merged<'a>(all: impl IntoIterator<Item = &'a Arc<Deletes>>, keeps_history: bool) -> Deletes {
         let mut parts = Parts::default();
         for deletes in all {
-            parts.note(deletes.lsns);
+            parts.add_lsns(deletes.lsns);
             parts.all.extend(deletes.all.iter().map(|span| (0, *span)));
             parts.single.extend_from_slice(&deletes.single);
             deletes.many.iter().for_each(|tombstone| parts.add(tombstone));
@@ -186,47 +190,47 @@ impl Deletes {
         parts.finish(keeps_history)
     }
 
-    /// How many spans it has.
+    /// Number of spans.
     #[must_use]
     pub fn len(&self) -> usize {
         self.all.len() + self.single.len() + self.many.len()
     }
 
-    /// Does it delete nothing?
+    /// Whether no span is deleted.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The lowest and the highest commit.
+    /// Lowest and highest commit.
     #[must_use]
     pub fn lsns(&self) -> (Lsn, Lsn) {
         self.lsns
     }
 
-    /// Wall time of the earliest commit.
+    /// Commit time of the earliest span.
     pub(crate) fn committed(&self) -> i64 {
         self.committed.0
     }
 
-    /// Wall time of the latest commit of which there is a span.
+    /// Commit time of the latest span.
     pub(crate) fn committed_last(&self) -> i64 {
         self.committed.1
     }
 
-    /// Bytes held.
+    /// Memory held.
     pub(crate) fn memory_bytes(&self) -> usize {
         let many = self.many.iter().map(|delete| 80 + delete.series.as_ref().map_or(0, |series| series.len() * 4));
         size_of::<Deletes>() + self.all.capacity() * 24 + self.single.capacity() * 32 + many.sum::<usize>()
     }
 
-    /// May it hide a row of the series `first ..= last` at these moments?
+    /// Whether it may hide a row of the series `first ..= last` within these times.
     #[must_use]
     pub fn touches(&self, series: (u32, u32), times: &TimeRange) -> bool {
         self.touches_until(series, times, NOW)
     }
 
-    /// The same of the deletes that were committed by `until`.
+    /// Like [`Deletes::touches`], for deletes committed at or before `until`.
     pub(crate) fn touches_until(&self, (first, last): (u32, u32), times: &TimeRange, until: i64) -> bool {
         if !self.times.overlaps(times) || self.committed.0 > until {
             return false;
@@ -246,7 +250,7 @@ impl Deletes {
         self.many_of(times, until).any(|delete| delete.touches((first, last), times))
     }
 
-    /// Does it hide every row of all series at these moments?
+    /// Whether it hides every row of all series within these times.
     pub(crate) fn hides_all(&self, times: &TimeRange, until: i64) -> bool {
         let mut next = times.start;
         for span in overlapping(&self.all, times) {
@@ -261,7 +265,8 @@ impl Deletes {
         times.is_empty()
     }
 
-    /// Calls `each` with every span of `times` in which rows of a series are hidden, and when that was committed, in no order.
+    /// Calls `each` with every deleted span of a series that overlaps `times`, and its commit time;
+    /// unordered.
     pub(crate) fn spans_of(&self, series: u32, times: &TimeRange, until: i64, mut each: impl FnMut(&TimeRange, i64)) {
         if !self.times.overlaps(times) || self.committed.0 > until {
             return;
@@ -292,7 +297,7 @@ impl Deletes {
         })
     }
 
-    /// As the manifest keeps them: together they hide what this hides.
+    /// Equivalent tombstones, as stored in the manifest.
     pub(crate) fn tombstones(&self) -> Vec<Tombstone> {
         let tombstone = |series: Option<Arc<[u32]>>, span: &Span| Tombstone {
             lsn: self.lsns.1,
@@ -301,7 +306,7 @@ impl Deletes {
             times: span.times,
         };
         let mut all: Vec<Tombstone> = self.all.iter().map(|span| tombstone(None, span)).collect();
-        // One delete of several series at the same moments is one again.
+        // Groups series with the same span: they become one tombstone again.
         let key = |(series, span): &(u32, Span)| (span.times.start, span.times.last, span.committed, *series);
         let mut single = self.single.clone();
         single.sort_unstable_by_key(key);
@@ -314,10 +319,11 @@ impl Deletes {
         all
     }
 
-    /// Without the spans that `keep` does not want, which sees their series (`None`: all) and moments. `None` if it wants all.
+    /// Keeps the spans for which `keep` returns true, given their series (`None`: all) and times.
+    /// Returns `None` if all are kept.
     pub(crate) fn retained(&self, mut keep: impl FnMut(Option<&[u32]>, &TimeRange) -> bool) -> Option<Deletes> {
         let mut parts = Parts::default();
-        parts.note(self.lsns);
+        parts.add_lsns(self.lsns);
         parts.all.extend(self.all.iter().filter(|span| keep(None, &span.times)).map(|span| (0, *span)));
         parts.single.extend(self.single.iter().filter(|(series, span)| keep(Some(&[*series]), &span.times)));
         for delete in &self.many {
@@ -330,45 +336,46 @@ impl Deletes {
     }
 }
 
-/// Those of sorted, disjoint spans that share a moment with `times`.
+/// Spans, of sorted and disjoint ones, that overlap `times`.
 fn overlapping<'a>(spans: &'a [Span], times: &TimeRange) -> impl Iterator<Item = &'a Span> {
     let from = spans.partition_point(|span| span.times.last < times.start);
     let last = times.last;
     spans[from..].iter().take_while(move |span| span.times.start <= last)
 }
 
-/// The same of the spans of one series.
+/// Like [`overlapping`], for the spans of one series.
 fn overlapping_of<'a>(spans: &'a [(u32, Span)], times: &TimeRange) -> impl Iterator<Item = &'a (u32, Span)> {
     let from = spans.partition_point(|(_, span)| span.times.last < times.start);
     let last = times.last;
     spans[from..].iter().take_while(move |(_, span)| span.times.start <= last)
 }
 
-/// The deletes that are newer than some rows, and of these those that were committed by some time.
+/// The deletes that apply to a source: those newer than its rows and committed at or before
+/// `until`.
 #[derive(Clone, Debug)]
-pub(crate) struct Hides {
+pub(crate) struct DeleteFilter {
     pub(crate) deletes: Vec<Arc<Deletes>>,
     pub(crate) until: i64,
 }
 
-impl Default for Hides {
-    fn default() -> Hides {
-        Hides { deletes: Vec::new(), until: NOW }
+impl Default for DeleteFilter {
+    fn default() -> DeleteFilter {
+        DeleteFilter { deletes: Vec::new(), until: NOW }
     }
 }
 
-impl Hides {
+impl DeleteFilter {
     pub(crate) fn is_empty(&self) -> bool {
         self.deletes.is_empty()
     }
 
-    /// May one of them hide a row of these series and moments?
-    pub(crate) fn touch(&self, series: (u32, u32), times: &TimeRange) -> bool {
+    /// Whether one of them may hide a row of these series within these times.
+    pub(crate) fn may_hide(&self, series: (u32, u32), times: &TimeRange) -> bool {
         self.deletes.iter().any(|deletes| deletes.touches_until(series, times, self.until))
     }
 
-    /// Does one of them hide all rows of these moments?
-    pub(crate) fn hide_all(&self, times: &TimeRange) -> bool {
+    /// Whether one of them hides all rows within these times.
+    pub(crate) fn hides_all(&self, times: &TimeRange) -> bool {
         self.deletes.iter().any(|deletes| deletes.hides_all(times, self.until))
     }
 
@@ -377,31 +384,31 @@ impl Hides {
         self.deletes.iter().for_each(|deletes| deletes.spans_of(series, times, self.until, &mut each));
     }
 
-    /// Those that may hide a row of these series and moments.
-    pub(crate) fn over(&self, series: (u32, u32), times: &TimeRange) -> Hides {
+    /// Deletes that may hide a row of these series within these times.
+    pub(crate) fn restricted_to(&self, series: (u32, u32), times: &TimeRange) -> DeleteFilter {
         let touches = |deletes: &&Arc<Deletes>| deletes.touches_until(series, times, self.until);
-        Hides { deletes: self.deletes.iter().filter(touches).cloned().collect(), until: self.until }
+        DeleteFilter { deletes: self.deletes.iter().filter(touches).cloned().collect(), until: self.until }
     }
 }
 
-/// Most spans of deletes that are merged while entries are gone through.
+/// Most spans of a merge in [`DeleteCollector::push`].
 const NEWER_SPANS_MAX: usize = 1 << 12;
 
-/// The deletes met so far by who goes through entries, newest first. Merges small ones, so that the list is short however many
-/// there are.
-pub(crate) struct Newer {
-    hides: Hides,
+/// Collects deletes while entries are visited from newest to oldest. Merges small sets, so the list
+/// stays short.
+pub(crate) struct DeleteCollector {
+    filter: DeleteFilter,
     keeps_history: bool,
 }
 
-impl Newer {
-    pub(crate) fn new(until: i64, keeps_history: bool) -> Newer {
-        Newer { hides: Hides { deletes: Vec::new(), until }, keeps_history }
+impl DeleteCollector {
+    pub(crate) fn new(until: i64, keeps_history: bool) -> DeleteCollector {
+        DeleteCollector { filter: DeleteFilter { deletes: Vec::new(), until }, keeps_history }
     }
 
-    /// The next older one.
+    /// Adds the next older set.
     pub(crate) fn push(&mut self, deletes: &Arc<Deletes>) {
-        let all = &mut self.hides.deletes;
+        let all = &mut self.filter.deletes;
         all.push(Arc::clone(deletes));
         while let [.., newer, older] = all.as_slice() {
             let (newer_len, older_len) = (newer.len(), older.len());
@@ -414,26 +421,26 @@ impl Newer {
         }
     }
 
-    pub(crate) fn hides(&self) -> &Hides {
-        &self.hides
+    pub(crate) fn filter(&self) -> &DeleteFilter {
+        &self.filter
     }
 }
 
-/// Counts what is looked at, for tests of cost.
+/// Counts visited items, for tests of cost.
 pub(crate) mod work {
     #[cfg(test)]
     thread_local! {
         static TOUCHED: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
     }
 
-    /// Notes that some entries, rows or spans were looked at.
+    /// Counts visited entries, rows or spans.
     #[inline]
     pub(crate) fn touch(_count: usize) {
         #[cfg(test)]
         TOUCHED.set(TOUCHED.get() + _count);
     }
 
-    /// The count since it was last asked for, on this thread.
+    /// Returns and resets the count of this thread.
     #[cfg(test)]
     pub(crate) fn take() -> usize {
         TOUCHED.take()

@@ -1,10 +1,10 @@
-//! Deletes against a list of them that is walked.
+//! Compares [`Deletes`] with a list of tombstones.
 
 use std::sync::Arc;
 
 use model::{Lsn, TimeRange};
 
-use crate::deletes::{Deletes, Hides, Newer, work};
+use crate::deletes::{DeleteCollector, DeleteFilter, Deletes, work};
 use crate::encoding::tests::Random;
 use crate::history::NOW;
 use crate::state::Tombstone;
@@ -29,7 +29,7 @@ fn tombstone(random: &mut Random, lsn: u64) -> Tombstone {
 }
 
 #[test]
-fn deletes_hide_what_a_list_of_them_hides_however_they_were_merged() {
+fn merged_deletes_hide_the_same_rows_as_a_list_of_tombstones() {
     for seed in 0..300 {
         let mut random = Random(seed + 1);
         let keeps_history = seed % 2 == 0;
@@ -45,16 +45,16 @@ fn deletes_hide_what_a_list_of_them_hides_however_they_were_merged() {
         let until =
             if keeps_history && random.below(2) == 0 { random.below(count * 10 + 5).cast_signed() } else { NOW };
         let hides = match random.below(3) {
-            0 => Hides { deletes: parts.clone(), until },
+            0 => DeleteFilter { deletes: parts.clone(), until },
             1 => {
-                let mut newer = Newer::new(until, keeps_history);
+                let mut newer = DeleteCollector::new(until, keeps_history);
                 parts.iter().rev().for_each(|deletes| newer.push(deletes));
-                newer.hides().clone()
+                newer.filter().clone()
             }
             _ => {
-                // As the manifest has them.
+                // Round trip through the tombstones of the manifest.
                 let kept = parts.iter().flat_map(|deletes| deletes.tombstones()).collect::<Vec<_>>();
-                Hides { deletes: vec![Arc::new(Deletes::of(kept, keeps_history))], until }
+                DeleteFilter { deletes: vec![Arc::new(Deletes::of(kept, keeps_history))], until }
             }
         };
         let hidden = |series: u32, time: i64| {
@@ -86,8 +86,8 @@ fn deletes_hide_what_a_list_of_them_hides_however_they_were_merged() {
             let mut all =
                 (series.0..=series.1).flat_map(|series| (times.start..=times.last).map(move |at| (series, at)));
             let any = all.any(|(series, time)| hidden(series, time).is_some());
-            assert_eq!(hides.touch(series, &times), any, "seed {seed}, {series:?} {times:?} of {list:?}");
-            if hides.hide_all(&times) {
+            assert_eq!(hides.may_hide(series, &times), any, "seed {seed}, {series:?} {times:?} of {list:?}");
+            if hides.hides_all(&times) {
                 assert!((0..SERIES).all(|series| (times.start..=times.last).all(|at| hidden(series, at).is_some())));
             }
         }
@@ -95,7 +95,7 @@ fn deletes_hide_what_a_list_of_them_hides_however_they_were_merged() {
 }
 
 #[test]
-fn ranges_of_all_series_that_follow_each_other_hide_all_together() {
+fn adjacent_spans_of_all_series_hide_their_union() {
     let delete = |start, last| Tombstone { lsn: Lsn(1), committed: 1, series: None, times: TimeRange { start, last } };
     let deletes = Deletes::of([delete(0, 9), delete(10, 19), delete(30, 39)], false);
     assert_eq!(deletes.len(), 2);
@@ -109,7 +109,7 @@ fn ranges_of_all_series_that_follow_each_other_hide_all_together() {
 }
 
 #[test]
-fn deletes_of_one_series_are_found_without_looking_at_the_others() {
+fn deletes_of_one_series_are_found_without_visiting_others() {
     for count in [1_000u32, 10_000] {
         let delete = |number: u32| Tombstone {
             lsn: Lsn(u64::from(number)),

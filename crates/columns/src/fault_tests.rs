@@ -1,5 +1,5 @@
-//! Every I/O call of flush, load and compaction made to fail once: an error is given, nothing changes, the next attempt
-//! succeeds.
+//! Fault injection: each I/O call of flush, load and compaction fails once. The error is reported,
+//! nothing changes, and the next attempt succeeds.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -38,7 +38,7 @@ impl World {
         Ok(state.with_flushed(&done))
     }
 
-    /// All there is to compact.
+    /// Runs a full compaction.
     fn compact(&mut self, state: &TableState) -> Result<TableState> {
         let mut state = state.clone();
         while let Some(picked) = state.pick_settling()? {
@@ -80,7 +80,8 @@ fn scan(state: &TableState) -> Result<Vec<RecordBatch>> {
     TableView::new(Arc::new(state.clone())).scan(ScanRequest::all(columns))?.collect()
 }
 
-/// Fails the 1st, 2nd, ... call of `work` until it gets through; `after` looks at the world after each failure.
+/// Fails the 1st, 2nd, 3rd, ... I/O call of `work` until `work` makes fewer calls; runs `after`
+/// after each failure. Returns the number of calls.
 fn fail_each(world: &mut World, mut work: impl FnMut(&mut World) -> Result<()>, after: impl Fn(&World)) -> u64 {
     for n in 1.. {
         let calls = world.sim.io_calls();
@@ -122,7 +123,7 @@ fn any_failing_call_of_flush_load_and_compaction_changes_nothing() {
     let failed = fail_each(&mut world, |world| scan(&reopen(world)?).map(|seen| assert_eq!(seen, expected)), |_| {});
     assert!(failed >= 8, "{failed} calls");
 
-    // Leave only what the state names, as an open does.
+    // Keep only the files that the state refers to, like an open.
     let named: Vec<String> =
         state.segments.iter().map(|segment| crate::segment::file_name(segment.meta().file)).collect();
     for entry in world.env.list(dir()).unwrap() {
@@ -140,7 +141,7 @@ fn any_failing_call_of_flush_load_and_compaction_changes_nothing() {
             done.outputs.iter().for_each(|output| output.remove_when_unused());
             Ok(())
         },
-        // The failing call may be the one that was to remove the file.
+        // The failing call may be the removal of the file.
         |world| assert!(world.files(".seg") <= segments + 1, "what was written is removed"),
     );
     assert!(failed >= 10, "{failed} calls");
@@ -151,7 +152,7 @@ fn any_failing_call_of_flush_load_and_compaction_changes_nothing() {
 }
 
 #[test]
-fn a_compaction_does_the_same_in_steps_and_leaves_no_file_when_it_is_stopped_between_them() {
+fn compaction_in_steps_is_equivalent_and_leaves_no_file_when_dropped() {
     let mut world = World::new();
     let mut state = TableState::empty(table(true));
     for lsn in 1..=3 {

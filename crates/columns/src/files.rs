@@ -1,4 +1,4 @@
-//! What the manifest keeps of a table's files, and the bytes it keeps it in.
+//! A table's files in the manifest: description and encoding.
 
 mod change;
 
@@ -14,22 +14,22 @@ use crate::state::Tombstone;
 /// A file with the keys of series `from .. to`: `series-<file as 16 hex digits>.ser`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SeriesFile {
-    /// Its number, never used again.
+    /// File number, never reused.
     pub file: u64,
     /// First series.
     pub from: u32,
-    /// One past the last.
+    /// End of the series (exclusive).
     pub to: u32,
 }
 
-/// What the manifest keeps of a table's files.
+/// A table's entry in the manifest: its files, tombstones, retention horizon and start of history.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableFiles {
-    /// In order of series number, without gap from 0.
+    /// Series files in order of series number, without gaps from 0.
     pub series_files: Vec<SeriesFile>,
-    /// Oldest first.
+    /// Segments, oldest first.
     pub segments: Vec<SegmentMeta>,
-    /// Oldest first.
+    /// Tombstones, oldest first.
     pub tombstones: Vec<Tombstone>,
     /// See [`TableState::kept_from`](crate::TableState::kept_from).
     pub kept_from: i64,
@@ -37,11 +37,11 @@ pub struct TableFiles {
     pub history_from: i64,
 }
 
-/// The first version of the directory's format in which files of tables say what is kept of them.
+/// First manifest version with retention horizon, start of history and commit times of tombstones.
 const VERSION_KEPT: u32 = 3;
 
 impl Default for TableFiles {
-    /// No files, everything kept, no history.
+    /// No files, no retention horizon, no history.
     fn default() -> TableFiles {
         TableFiles {
             series_files: Vec::new(),
@@ -66,21 +66,22 @@ pub fn series_path(dir: &Path, file: u64) -> PathBuf {
 }
 
 impl TableFiles {
-    /// How many series the files hold.
+    /// Number of series in the files.
     #[must_use]
     pub fn series_count(&self) -> u32 {
         self.series_files.last().map_or(0, |file| file.to)
     }
 
-    /// Appends the bytes of this value. Little-endian, each list a `u32` count and its items:
+    /// Appends the encoding of this value. Little-endian; each list is a `u32` count and its items:
     ///
     /// - series files: file `u64`, from `u32`, to `u32`;
-    /// - segments: file `u64`, lowest and highest LSN `u64`, first and last time `i64`, lowest and highest series
-    ///   `u32`, rows `u64`, bytes `u64`;
-    /// - tombstones: LSN `u64`, commit time `i64` (not in versions 1 and 2), first and last time `i64`, then `u8` 0 =
-    ///   all series or 1 = a list: `u32` count, and that many series `u32`, ascending;
+    /// - segments: file `u64`, lowest and highest LSN `u64`, first and last time `i64`, lowest and
+    ///   highest series `u32`, rows `u64`, bytes `u64`;
+    /// - tombstones: LSN `u64`, commit time `i64` (not in versions 1 and 2), first and last time
+    ///   `i64`, then `u8` 0 = all series or 1 = a list: `u32` count, and that many series `u32`,
+    ///   ascending;
     ///
-    /// and then (not in versions 1 and 2): first moment that is kept `i64`, commit time from which on there is history
+    /// then (not in versions 1 and 2): retention horizon `i64`, start of the history (commit time)
     /// `i64`.
     ///
     /// No checksum and no version: the manifest has both.
@@ -95,10 +96,11 @@ impl TableFiles {
         push_i64(out, self.history_from);
     }
 
-    /// Reads what [`TableFiles::encode`] wrote off the front of `bytes`, in a directory of format `version`.
+    /// Decodes the output of [`TableFiles::encode`] at the front of `bytes`, in a manifest of
+    /// format `version`, and advances `bytes`.
     ///
     /// # Errors
-    /// XX001 when the bytes end early or contradict themselves.
+    /// XX001 when the bytes end early or are inconsistent.
     pub fn decode(bytes: &mut &[u8], version: u32) -> Result<TableFiles> {
         let mut reader = Reader::new("table files", bytes);
         let mut files = TableFiles::default();
@@ -130,7 +132,7 @@ fn decode_series_file(reader: &mut Reader<'_>) -> Result<SeriesFile> {
     Ok(SeriesFile { file: reader.u64()?, from: reader.u32()?, to: reader.u32()? })
 }
 
-/// Each begins where the one before it ends.
+/// Verifies that each file starts where the previous one ends.
 fn check_series_files(files: &[SeriesFile], reader: &Reader<'_>) -> Result<()> {
     let mut count = 0;
     for SeriesFile { file, from, to } in files {
@@ -246,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn files_round_trip_and_leave_what_follows() {
+    fn files_round_trip_and_leave_following_bytes() {
         let mut bytes = Vec::new();
         example().encode(&mut bytes);
         bytes.push(77);
@@ -255,7 +257,7 @@ mod tests {
         assert_eq!(rest, [77]);
     }
 
-    /// Those of versions 1 and 2 end with the tombstones, which had no commit time.
+    /// Versions 1 and 2 end with the tombstones, which have no commit time.
     #[test]
     fn files_of_older_directories_are_read() {
         let mut bytes = Vec::new();
@@ -271,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn files_cut_anywhere_are_refused() {
+    fn truncated_files_are_refused() {
         let mut bytes = Vec::new();
         example().encode(&mut bytes);
         for cut in 0..bytes.len() {

@@ -1,25 +1,25 @@
-//! Which rows of a sorted run a reader wants: series, moments, and what deletes hide.
+//! Row selection within a sorted run: by series, by time range and by deletes.
 
 use std::ops::Range;
 
 use model::TimeRange;
 
-use crate::deletes::Hides;
+use crate::deletes::DeleteFilter;
 use crate::history::{NOW, Versions};
 use crate::scan::SeriesFilter;
 use crate::state::Tombstone;
 
-/// Rows wanted of one source.
+/// The selection criteria for one source.
 #[derive(Clone, Debug)]
 pub(crate) struct Filter {
     pub(crate) times: TimeRange,
     pub(crate) series: SeriesFilter,
-    /// Deletes newer than the source.
-    pub(crate) hides: Hides,
+    /// Deletes that are newer than the source.
+    pub(crate) deletes: DeleteFilter,
     pub(crate) versions: Versions,
 }
 
-/// Positions of a sorted run.
+/// Selected positions of a sorted run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Selection {
     All,
@@ -28,9 +28,9 @@ pub(crate) enum Selection {
 }
 
 impl Selection {
-    /// The rows of a block of `rows` from the first selected one to the last, if those are at most half of it: it pays
-    /// to decode only them.
-    pub(crate) fn part_of(&self, rows: usize) -> Option<Range<usize>> {
+    /// The range from the first to the last selected row, if it is at most half of the block's
+    /// `rows`: decoding only that range pays off then.
+    pub(crate) fn decode_range(&self, rows: usize) -> Option<Range<usize>> {
         let part = match self {
             Selection::All => return None,
             Selection::Range(range) => range.clone(),
@@ -42,24 +42,25 @@ impl Selection {
         (part.len() * 2 <= rows).then_some(part)
     }
 
-    /// Of its positions in a run of `len` those that `keeps` wants, and how many it does not.
+    /// Keeps the selected positions, of a run of `len`, that satisfy `keeps`. Returns the number
+    /// dropped too.
     pub(crate) fn retain(self, len: usize, keeps: impl Fn(usize) -> bool) -> (Selection, u64) {
         let (kept, count) = match &self {
-            Selection::All => (kept(0..len, keeps), len),
-            Selection::Range(range) => (kept(range.clone(), keeps), range.len()),
-            Selection::List(list) => (kept(list.iter().map(|at| *at as usize), keeps), list.len()),
+            Selection::All => (filter_positions(0..len, keeps), len),
+            Selection::Range(range) => (filter_positions(range.clone(), keeps), range.len()),
+            Selection::List(list) => (filter_positions(list.iter().map(|at| *at as usize), keeps), list.len()),
         };
         let dropped = (count - kept.len()) as u64;
         if dropped == 0 { (self, 0) } else { (Selection::List(kept), dropped) }
     }
 }
 
-fn kept(positions: impl Iterator<Item = usize>, keeps: impl Fn(usize) -> bool) -> Vec<u32> {
+fn filter_positions(positions: impl Iterator<Item = usize>, keeps: impl Fn(usize) -> bool) -> Vec<u32> {
     positions.filter(|at| keeps(*at)).map(|at| at as u32).collect()
 }
 
 impl SeriesFilter {
-    /// The first wanted series that is not below `series`.
+    /// The first selected series with a number of at least `series`.
     pub(crate) fn at_or_after(&self, series: u32) -> Option<u32> {
         match self {
             SeriesFilter::All => Some(series),
@@ -68,12 +69,12 @@ impl SeriesFilter {
         }
     }
 
-    /// Is any series of `first ..= last` wanted?
+    /// Whether any series of `first ..= last` is selected.
     pub(crate) fn any_in(&self, first: u32, last: u32) -> bool {
         self.at_or_after(first).is_some_and(|series| series <= last)
     }
 
-    /// How many series of `first ..= last` are wanted.
+    /// Number of selected series in `first ..= last`.
     pub(crate) fn count_in(&self, first: u32, last: u32) -> u64 {
         let end = u64::from(last) + 1;
         match self {
@@ -86,7 +87,7 @@ impl SeriesFilter {
         }
     }
 
-    /// Are all series of `first ..= last` wanted?
+    /// Whether all series of `first ..= last` are selected.
     pub(crate) fn all_in(&self, first: u32, last: u32) -> bool {
         match self {
             SeriesFilter::All => true,
@@ -99,7 +100,7 @@ impl SeriesFilter {
         }
     }
 
-    /// Those that both want.
+    /// The intersection with a range.
     #[must_use]
     pub(crate) fn within(&self, range: Range<u32>) -> SeriesFilter {
         match self {
@@ -115,7 +116,7 @@ impl SeriesFilter {
 }
 
 impl Tombstone {
-    /// May it hide a row of these series and moments?
+    /// Whether it may hide a row of these series within this time range.
     pub(crate) fn touches(&self, series: (u32, u32), times: &TimeRange) -> bool {
         self.times.overlaps(times)
             && self.series.as_ref().is_none_or(|list| {
@@ -129,27 +130,27 @@ impl Tombstone {
 }
 
 impl Filter {
-    /// Everything.
+    /// Selects all current rows.
     pub(crate) fn all() -> Filter {
         Filter {
             times: TimeRange::ALL,
             series: SeriesFilter::All,
-            hides: Hides::default(),
+            deletes: DeleteFilter::default(),
             versions: Versions::At(NOW),
         }
     }
 
-    /// Does every row of a run with these moments pass?
+    /// Whether every row of a run with this time range is selected.
     pub(crate) fn passes_all(&self, times: &TimeRange) -> bool {
-        self.series == SeriesFilter::All && self.hides.is_empty() && self.times.covers(times)
+        self.series == SeriesFilter::All && self.deletes.is_empty() && self.times.covers(times)
     }
 
-    /// Can no row of these series and moments pass?
+    /// Whether no row of these series and this time range can be selected.
     pub(crate) fn rejects_all(&self, series: (u32, u32), times: &TimeRange) -> bool {
-        !self.times.overlaps(times) || !self.series.any_in(series.0, series.1) || self.hides.hide_all(times)
+        !self.times.overlaps(times) || !self.series.any_in(series.0, series.1) || self.deletes.hides_all(times)
     }
 
-    /// Which of the rows, sorted by (series, time), pass; and how many the deletes hid.
+    /// Selects rows, which are sorted by (series, time). Returns the number hidden by deletes too.
     pub(crate) fn select(&self, series: &[u32], times: &[i64]) -> (Selection, u64) {
         let mut kept: Vec<Range<usize>> = Vec::new();
         let mut hidden = 0;
@@ -167,33 +168,33 @@ impl Filter {
         (selection(kept, series.len()), hidden)
     }
 
-    /// One series' rows, which begin at `base`.
+    /// Selects rows of one series, whose first position is `base`.
     fn select_run(&self, series: u32, base: usize, times: &[i64], kept: &mut Vec<Range<usize>>) -> u64 {
         let inside = span(times, &self.times);
-        let mut gone: Vec<Range<usize>> = Vec::new();
-        if !self.hides.is_empty() && !inside.is_empty() {
+        let mut hidden_ranges: Vec<Range<usize>> = Vec::new();
+        if !self.deletes.is_empty() && !inside.is_empty() {
             let times = &times[inside.clone()];
             let wanted = TimeRange { start: times[0], last: times[times.len() - 1] };
-            self.hides.spans_of(series, &wanted, |hidden, _| {
+            self.deletes.spans_of(series, &wanted, |hidden, _| {
                 let hidden = span(times, hidden);
-                gone.extend(
-                    Some(inside.start + hidden.start..inside.start + hidden.end).filter(|gone| !gone.is_empty()),
+                hidden_ranges.extend(
+                    Some(inside.start + hidden.start..inside.start + hidden.end).filter(|range| !range.is_empty()),
                 );
             });
-            gone.sort_unstable_by_key(|gone| gone.start);
+            hidden_ranges.sort_unstable_by_key(|range| range.start);
         }
         let (mut from, mut hidden) = (inside.start, 0);
-        for gone in gone {
-            push(kept, base + from..base + gone.start.max(from));
-            hidden += gone.end.saturating_sub(gone.start.max(from));
-            from = from.max(gone.end);
+        for range in hidden_ranges {
+            push(kept, base + from..base + range.start.max(from));
+            hidden += range.end.saturating_sub(range.start.max(from));
+            from = from.max(range.end);
         }
         push(kept, base + from..base + inside.end);
         hidden as u64
     }
 }
 
-/// Appends a range; those that touch become one.
+/// Appends a range, joined with the last one if they are adjacent.
 fn push(kept: &mut Vec<Range<usize>>, range: Range<usize>) {
     match kept.last_mut() {
         _ if range.is_empty() => {}
@@ -202,7 +203,7 @@ fn push(kept: &mut Vec<Range<usize>>, range: Range<usize>) {
     }
 }
 
-/// Where in sorted `times` those within `range` lie.
+/// Positions of sorted `times` that are within `range`.
 fn span(times: &[i64], range: &TimeRange) -> Range<usize> {
     let start = times.partition_point(|time| *time < range.start);
     let end = times.partition_point(|time| *time <= range.last);
@@ -217,7 +218,8 @@ fn selection(kept: Vec<Range<usize>>, len: usize) -> Selection {
     }
 }
 
-/// How many leading items satisfy `holds`, which holds for a prefix: cheap when that prefix is short.
+/// Number of leading items that satisfy `holds`, which must hold for a prefix. Exponential search:
+/// cheap for a short prefix.
 pub(crate) fn gallop<T>(items: &[T], holds: impl Fn(&T) -> bool) -> usize {
     let mut step = 1;
     while step < items.len() && holds(&items[step]) {
@@ -265,8 +267,8 @@ mod tests {
             [TimeRange::ALL, TimeRange { start: 1, last: 5 }, TimeRange { start: 9, last: 9 }, TimeRange::EMPTY];
         for (filter, hides, times_wanted) in combinations(&filters, &hides, &ranges) {
             let deletes = hides.iter().map(|hide| Arc::new(Deletes::of([hide.clone()], false))).collect();
-            let deletes = Hides { deletes, ..Hides::default() };
-            let filter = Filter { times: times_wanted, series: filter, hides: deletes, ..Filter::all() };
+            let deletes = DeleteFilter { deletes, ..DeleteFilter::default() };
+            let filter = Filter { times: times_wanted, series: filter, deletes, ..Filter::all() };
             let wanted = |row: &(u32, i64)| {
                 filter.series.any_in(row.0, row.0)
                     && filter.times.contains(row.1)

@@ -1,4 +1,4 @@
-//! Memtable to segment: entries up to a commit become one file, whatever their partitions.
+//! Flush: writes memtable entries up to a commit as one segment, across partitions.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -7,40 +7,42 @@ use env::Env;
 use model::{ColumnId, DataType, Lsn, Result, TimeRange};
 
 use crate::cache::SegmentCache;
-use crate::chunk::{RowsSource, Source};
-use crate::deletes::{Deletes, Hides, Newer};
+use crate::deletes::{DeleteCollector, DeleteFilter, Deletes};
 use crate::encoding::Form;
 use crate::files::SeriesFile;
 use crate::filter::Filter;
-use crate::history::{self, NOW, Versions, with_moments};
+use crate::history::{self, NOW, Versions, with_history_columns};
 use crate::merge::{Fold, Merger};
-use crate::plan::Plan;
+use crate::merge_plan::MergePlan;
 use crate::scan::ScanStats;
 use crate::segment::{BLOCK_ROWS_MAX, BLOCK_ROWS_MIN, BlockRows, Segment, SegmentWriter, block_rows};
 use crate::segments::Segments;
 use crate::series_file::write_series_file;
+use crate::sorted_run::{RowsSource, Source};
 use crate::state::{Entry, TableState};
 
 /// A finished flush of one table.
 #[derive(Clone)]
 pub struct Flushed {
-    /// Commits up to here are in files.
+    /// Commits up to this LSN are in files.
     pub upto: Lsn,
     /// The new segment; `None` when no row was left to write.
     pub segment: Option<Arc<Segment>>,
-    /// All series files from now on.
+    /// All series files after the flush.
     pub series_files: Arc<[SeriesFile]>,
-    /// Series files that are not needed once the manifest names `series_files`.
+    /// Series files to delete once the manifest has the new `series_files`.
     pub obsolete: Vec<u64>,
 }
 
 impl TableState {
-    /// Writes all entries with commits <= `upto` as one segment (none when they hold no row), versions folded where the
-    /// fold needs no older version, deletes among them applied; and the keys of series that no file holds yet. Files
-    /// get their numbers from `next_file`. Call it on the durable state, with its LSN.
+    /// Writes the entries of commits up to `upto` as one segment (none if no row is left): deletes
+    /// among them are applied, and versions folded as far as no older version can change the
+    /// result. Also writes the keys of series that are in no file yet. `next_file` returns file
+    /// numbers. Must be called on the durable state, with its LSN.
     ///
     /// # Errors
-    /// 58030 or 53100; nothing is changed, and what was written is removed (at the next open, if it cannot be now).
+    /// 58030 or 53100; nothing is changed, and new files are removed (at the next open, if that
+    /// fails now).
     pub fn flush(
         &self,
         env: &Arc<dyn Env>,
@@ -59,11 +61,12 @@ impl TableState {
         }
     }
 
-    /// Without the entries that were flushed, with the segment they became, and with their deletes kept as tombstones
-    /// if they may hide rows of older segments.
+    /// Replaces the flushed entries by the new segment. Their deletes become tombstones if they may
+    /// hide rows of older segments.
     ///
     /// # Panics
-    /// When an entry holds commits on both sides of the flush: consolidation worked on a state that was not durable.
+    /// If an entry has commits on both sides of the flush: then memtable compaction ran on a state
+    /// that was not durable.
     #[must_use]
     pub fn with_flushed(&self, done: &Flushed) -> TableState {
         let count = self.flushable(done.upto);
@@ -78,21 +81,22 @@ impl TableState {
             Entry::Delete(deletes) => Some(deletes),
             Entry::Rows { .. } => None,
         });
-        // All that is flushed together is older than what follows and newer than what is there.
+        // The flushed deletes are newer than all segments and older than the remaining entries, so
+        // they can be merged.
         let deletes = Deletes::merged(deletes, self.keeps_history());
         let deletes = (!deletes.is_empty()).then(|| Arc::new(deletes));
         let tombstones: Vec<Arc<Deletes>> = self.tombstones.iter().cloned().chain(deletes).collect();
         let segments: Segments = self.segments.iter().cloned().chain(done.segment.clone()).collect();
         TableState {
             entries: kept().cloned().collect(),
-            tombstones: needed(tombstones, &segments, self.keeps_history()),
+            tombstones: prune_deletes(tombstones, &segments, self.keeps_history()),
             segments,
             series_files: done.series_files.clone(),
             ..self.clone()
         }
     }
 
-    /// How many leading entries are of commits up to `upto`.
+    /// Number of leading entries with commits up to `upto`.
     fn flushable(&self, upto: Lsn) -> usize {
         self.entries.iter().take_while(|entry| entry.last_lsn() <= upto).count()
     }
@@ -104,7 +108,8 @@ impl TableState {
         entries: &[&Entry],
         next_file: &mut dyn FnMut() -> u64,
     ) -> Result<Option<Arc<Segment>>> {
-        // Deletes count: what they hide is gone from the file, so they need not be applied to it again.
+        // Deletes count too: rows that they hide are not in the file, so they need not be applied
+        // to it again.
         let first = entries.iter().map(|entry| entry.first_lsn()).min();
         let last = entries.iter().map(|entry| entry.last_lsn()).max();
         let Some(lsns) = first.zip(last) else { return Ok(None) };
@@ -131,21 +136,22 @@ impl TableState {
         writing.finish(lsns)
     }
 
-    /// Fields that any of the entries has, by id, and what the history is to know.
+    /// Fields that occur in an entry, by id, and the history columns.
     fn columns_of(&self, entries: &[&Entry]) -> Vec<(ColumnId, DataType)> {
         let has = |id: ColumnId| entries.iter().any(|entry| matches!(entry, Entry::Rows { rows, .. } if rows.has(id)));
         let fields = self.table.field_columns().filter(|column| has(column.id));
         let mut columns: Vec<(ColumnId, DataType)> = fields.map(|column| (column.id, column.ty)).collect();
         columns.sort_unstable_by_key(|column| column.0);
         if self.keeps_history() {
-            columns.push((history::BORN, history::TYPE));
+            columns.push((history::WRITTEN_AT, history::TYPE));
             let deletes = entries.iter().any(|entry| matches!(entry, Entry::Delete(_)));
-            columns.extend((deletes || has(history::GONE)).then_some((history::GONE, history::TYPE)));
+            columns.extend((deletes || has(history::DELETED_AT)).then_some((history::DELETED_AT, history::TYPE)));
         }
         columns
     }
 
-    /// Writes keys that no file holds yet. The file takes over smaller ones before it, so that there are never many.
+    /// Writes the keys of series that are in no file yet. Small preceding files are merged into the
+    /// new one, so that their number stays logarithmic.
     fn write_series(
         &self,
         env: &Arc<dyn Env>,
@@ -176,36 +182,42 @@ fn entry_rows(entry: &Entry) -> usize {
     }
 }
 
-/// The rows of entries at these moments, oldest first: those that no delete among them hides, or with `history` all, with when they
-/// were hidden. And the deletes among them.
+/// Sources for the rows of entries within `times`, oldest first: without rows that a delete among
+/// the entries hides, or, with `history`, all rows with their deletion times. Also returns these
+/// deletes.
 pub(crate) fn entry_sources<'a>(
     entries: impl DoubleEndedIterator<Item = &'a Entry>,
     times: TimeRange,
     history: bool,
 ) -> (Vec<Source>, Vec<Arc<Deletes>>) {
-    let mut newer = Newer::new(NOW, history);
+    let mut newer = DeleteCollector::new(NOW, history);
     let mut sources = Vec::new();
     for entry in entries.rev() {
         match entry {
             Entry::Delete(deletes) => newer.push(deletes),
             Entry::Rows { rows, committed, .. } if history => {
-                let rows = with_moments(rows, *committed, newer.hides());
-                let versions = Versions::All(Hides::default());
+                let rows = with_history_columns(rows, *committed, newer.filter());
+                let versions = Versions::All(DeleteFilter::default());
                 let filter = Filter { times, versions, ..Filter::all() };
                 sources.extend(RowsSource::new(rows, filter).map(Source::Rows));
             }
             Entry::Rows { rows, .. } => {
-                let filter = Filter { times, hides: newer.hides().clone(), ..Filter::all() };
+                let filter = Filter { times, deletes: newer.filter().clone(), ..Filter::all() };
                 sources.extend(RowsSource::new(rows.clone(), filter).map(Source::Rows));
             }
         }
     }
     sources.reverse();
-    (sources, newer.hides().deletes.clone())
+    (sources, newer.filter().deletes.clone())
 }
 
-/// The deletes that may still hide a row of an older segment; those between which no segment was written as one.
-pub(crate) fn needed(deletes: Vec<Arc<Deletes>>, segments: &Segments, keeps_history: bool) -> Arc<[Arc<Deletes>]> {
+/// The deletes that may still hide a row of an older segment. Deletes with no segment flushed
+/// between them are merged.
+pub(crate) fn prune_deletes(
+    deletes: Vec<Arc<Deletes>>,
+    segments: &Segments,
+    keeps_history: bool,
+) -> Arc<[Arc<Deletes>]> {
     let mut needed: Vec<Arc<Deletes>> = Vec::new();
     for deletes in deletes {
         let hides = |series: Option<&[u32]>, times: &TimeRange| {
@@ -231,45 +243,47 @@ pub(crate) fn needed(deletes: Vec<Arc<Deletes>>, segments: &Segments, keeps_hist
     needed.into()
 }
 
-/// Is one of `series` (sorted; `None`: all) among these?
+/// Whether one of `series` (sorted; `None`: all) is within `first ..= last`.
 pub(crate) fn any_within(series: Option<&[u32]>, (first, last): (u32, u32)) -> bool {
     series.is_none_or(|series| {
         series.get(series.partition_point(|number| *number < first)).is_some_and(|number| *number <= last)
     })
 }
 
-/// Where merged rows are written to.
+/// Destination and parameters of a new segment.
 pub(crate) struct Output {
     pub(crate) env: Arc<dyn Env>,
     pub(crate) dir: PathBuf,
     pub(crate) cache: SegmentCache,
-    /// Fields, by id.
+    /// Fields, sorted by id.
     pub(crate) columns: Arc<[(ColumnId, DataType)]>,
-    /// About how many rows will come, to make blocks of equal size.
+    /// Estimated number of rows, for blocks of equal size.
     pub(crate) rows: usize,
     pub(crate) form: Form,
 }
 
-/// A segment being written, block by block. Dropped before it is finished, it leaves no file.
-pub(crate) struct Writing {
+/// A segment being written, block by block. If it is dropped before `finish`, it leaves no file.
+pub(crate) struct SegmentBuild {
     output: Output,
     merger: Merger,
-    /// The file is made with the first row.
+    /// Created with the first row.
     writer: Option<SegmentWriter>,
     stats: ScanStats,
 }
 
 impl Output {
-    /// Begins to write all that `merger` gives.
-    pub(crate) fn begin(self, mut merger: Merger) -> Writing {
-        // A block of one series tells of it by its statistics, and no reader of another has to read it.
+    /// Starts to write the rows of `merger`.
+    pub(crate) fn begin(self, mut merger: Merger) -> SegmentBuild {
+        // Blocks of one series have statistics of that series alone, and scans of other series skip
+        // them.
         merger.series_rows = if cfg!(test) { 2 } else { BLOCK_ROWS_MIN };
-        Writing { output: self, merger, writer: None, stats: ScanStats::default() }
+        SegmentBuild { output: self, merger, writer: None, stats: ScanStats::default() }
     }
 }
 
-impl Writing {
-    /// Writes the next block, or blocks where versions of a row are many; false when none was left.
+impl SegmentBuild {
+    /// Writes the next block (several if a row has many versions); returns false when no row is
+    /// left.
     pub(crate) fn step(&mut self, next_file: &mut dyn FnMut() -> u64) -> Result<bool> {
         let rows_max = if cfg!(test) { 7 } else { block_rows(self.output.rows, self.output.columns.len()) };
         let Some(plan) = self.merger.next(rows_max, &mut self.stats)? else { return Ok(false) };
@@ -277,17 +291,17 @@ impl Writing {
         Ok(true)
     }
 
-    /// Bytes read so far, by what the merger was given.
+    /// Bytes read so far from the merger's sources.
     pub(crate) fn bytes_read(&self) -> u64 {
         self.stats.bytes_read
     }
 
-    /// Bytes of the segment so far.
+    /// Size of the segment so far.
     pub(crate) fn bytes_written(&self) -> u64 {
         self.writer.as_ref().map_or(0, SegmentWriter::position)
     }
 
-    fn add(&mut self, plan: &Plan, next_file: &mut dyn FnMut() -> u64) -> Result<()> {
+    fn add(&mut self, plan: &MergePlan, next_file: &mut dyn FnMut() -> u64) -> Result<()> {
         let Output { env, dir, columns, form, .. } = &self.output;
         let writer = match &mut self.writer {
             Some(writer) => writer,
@@ -311,7 +325,7 @@ impl Writing {
         Ok(())
     }
 
-    /// Completes the file; `None` when there was no row.
+    /// Completes the file; `None` if there was no row.
     pub(crate) fn finish(self, lsns: (Lsn, Lsn)) -> Result<Option<Arc<Segment>>> {
         let Some(writer) = self.writer else { return Ok(None) };
         let meta = writer.finish(lsns)?;

@@ -6,24 +6,25 @@ use std::hash::Hasher;
 use hashbrown::HashTable;
 use rustc_hash::FxHasher;
 
-/// Distinct series keys (canonical bytes, see [`model::key`]), numbered in order of first appearance, in one buffer.
+/// Distinct series keys (canonical bytes, see [`model::key`]), numbered in order of first
+/// appearance, in one buffer.
 #[derive(Clone, Default)]
 pub struct KeyList {
     bytes: Vec<u8>,
-    /// Where each key ends in `bytes`.
+    /// The end of each key in `bytes`.
     ends: Vec<u32>,
-    /// Key numbers by hash of their bytes.
+    /// Key numbers by hash of the key bytes.
     table: HashTable<u32>,
 }
 
 impl KeyList {
-    /// No keys.
+    /// An empty list.
     #[must_use]
     pub fn new() -> KeyList {
         KeyList::default()
     }
 
-    /// The one empty key: that of tables without key columns.
+    /// A list with one empty key, as tables without key columns have.
     #[must_use]
     pub fn single() -> KeyList {
         let mut keys = KeyList::new();
@@ -31,10 +32,10 @@ impl KeyList {
         keys
     }
 
-    /// The number of `key`, which is added if it is not there.
+    /// The number of `key`; adds it if it is missing.
     ///
     /// # Panics
-    /// When all keys together pass 4 GiB: a batch is far smaller by the limits of its makers.
+    /// If all keys together exceed 4 GiB. Batches are far smaller by the limits of their builders.
     pub fn intern(&mut self, key: &[u8]) -> u32 {
         let hash = hash_key(key);
         let KeyList { bytes, ends, table } = self;
@@ -48,7 +49,7 @@ impl KeyList {
         at
     }
 
-    /// The number of `key`, if it is there.
+    /// The number of `key`, if it is in the list.
     #[must_use]
     pub fn find(&self, key: &[u8]) -> Option<u32> {
         self.table.find(hash_key(key), |at| self.get(*at) == key).copied()
@@ -57,19 +58,19 @@ impl KeyList {
     /// Key number `at`.
     ///
     /// # Panics
-    /// When there are not that many.
+    /// If `at` is out of range.
     #[must_use]
     pub fn get(&self, at: u32) -> &[u8] {
         key_at(&self.bytes, &self.ends, at)
     }
 
-    /// How many.
+    /// Number of keys.
     #[must_use]
     pub fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// None at all?
+    /// Whether there are no keys.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
@@ -80,7 +81,7 @@ impl KeyList {
         (0..self.ends.len()).map(|at| key_at(&self.bytes, &self.ends, at as u32))
     }
 
-    /// Bytes of all keys together.
+    /// Total length of all keys in bytes.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.bytes.len()
@@ -117,7 +118,7 @@ impl<'a> FromIterator<&'a [u8]> for KeyList {
     }
 }
 
-/// The hash of a key's bytes, the same in every process: nothing is ordered by it, so nothing depends on it.
+/// The hash of a key's bytes. It is the same in every process, but nothing is ordered by it.
 pub(crate) fn hash_key(key: &[u8]) -> u64 {
     let mut hasher = FxHasher::default();
     hasher.write(key);

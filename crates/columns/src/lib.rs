@@ -1,33 +1,36 @@
 //! The time-series and event store: memtable, segments, merge on read, flush and compaction.
 //!
-//! Words: a *row* is all fields of one series at one time. A *version* is one write of a row. The *memtable* holds the
-//! newest versions; a *segment* is an immutable file of rows sorted by (series, time); a *block* is a run of at most
-//! [`segment::BLOCK_ROWS_MAX`] rows of it.
+//! Terms: a *row* is all fields of one series at one time. A *version* is one write of a row. The
+//! *memtable* holds the newest versions; a *segment* (RocksDB: SST file) is an immutable file of
+//! rows sorted by (series, time); a *block* is up to [`segment::BLOCK_ROWS_MAX`] consecutive rows
+//! of it. *Folding* reduces the versions of a row to the row that a reader sees.
 //!
-//! The store is a value: [`TableState`] is immutable, every change makes a new one that shares all that did not change.
-//! A reader holds a state and is thereby a snapshot; `engine` decides which state is visible to whom.
+//! The store is a value: a [`TableState`] (RocksDB: SuperVersion) is immutable, and every change
+//! creates a new one that shares all unchanged parts. A reader that holds a state has a snapshot;
+//! `engine` decides which state is visible to whom.
 //!
 //! Always true:
-//! - Entries of a memtable, then segments, are in commit order: a version in a later one is newer. So no per-row LSN is
-//!   kept. (Tables with history keep when each version was written and deleted, for reading them as they were.)
+//! - Memtable entries and segments are in commit order: a later one holds newer versions. Therefore
+//!   no LSN is stored per row. (Tables with history store when each version was written and
+//!   deleted, for time travel.)
 //! - A segment holds only durable commits and never changes after its rename.
-//! - What a scan returns does not depend on flush, consolidation or compaction having happened.
+//! - The result of a scan does not depend on which flushes, memtable compactions or compactions
+//!   have run.
 //!
 //! Not here: the log, the catalog, the manifest, the order of commits (`engine`). Bytes:
 //! docs/format/{segment,series,rows}.md.
 
-mod bare;
 mod batch;
 #[cfg(test)]
 mod batch_tests;
+mod block_statistics;
 mod bytes;
 mod cache;
-mod chunk;
 mod codec;
 #[cfg(test)]
 mod codec_tests;
+mod column_scan;
 mod compact;
-mod consolidate;
 mod deletes;
 #[cfg(test)]
 mod deletes_tests;
@@ -39,12 +42,12 @@ mod filter;
 mod flush;
 mod history;
 mod keys;
+mod memtable_compaction;
 mod merge;
+mod merge_plan;
 #[cfg(test)]
 mod model_test;
-mod packed;
 mod pieces;
-mod plan;
 mod postings;
 mod prune;
 pub mod rows;
@@ -53,20 +56,22 @@ pub mod segment;
 mod segments;
 pub mod series;
 mod series_file;
+mod small_batch;
+mod sorted_run;
 pub mod state;
 #[cfg(test)]
 mod tests;
-mod whole;
 
+pub use block_statistics::{Piece, WholeBlock};
 pub use cache::SegmentCache;
 pub use compact::{Compacted, Compacting, Compaction, Moved};
-pub use consolidate::Consolidated;
 pub use deletes::Deletes;
 pub use files::{SeriesFile, TableFiles, segment_path, series_path};
 pub use flush::Flushed;
-pub use history::{BORN, GONE};
+pub use history::{DELETED_AT, WRITTEN_AT};
+pub use memtable_compaction::Consolidated;
+pub use merge_plan::uncoded;
 pub use pieces::Pieces;
-pub use plan::uncoded;
 pub use rows::{Batch, KeyList, Op, Ops, Rows};
 pub use scan::{
     ColumnRange, OwnDelete, OwnEntry, OwnWrites, Scan, ScanRequest, ScanStats, Scanned, SeriesFilter, TableView,
@@ -77,4 +82,3 @@ pub use segments::Segments;
 pub use series::{OneOf, SeriesIndex};
 pub use series_file::{read_series_file, write_series_file};
 pub use state::{Entries, Entry, TableState, Tombstone};
-pub use whole::{Piece, WholeBlock};

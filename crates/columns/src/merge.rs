@@ -1,4 +1,4 @@
-//! Sorted sources to one sorted stream, versions of a row folded.
+//! Merges sorted sources into one sorted stream and folds the versions of a row.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -7,60 +7,61 @@ use std::sync::Arc;
 
 use model::{ColumnId, Result};
 
-use crate::chunk::{Chunk, Source};
 use crate::filter::gallop;
-use crate::plan::Plan;
+use crate::merge_plan::MergePlan;
 use crate::rows::Op;
 use crate::scan::ScanStats;
+use crate::sorted_run::{SortedRun, Source};
 
-/// A plan is closed early when its text and bytes reach this, so that large values bound a batch before its row count
-/// does.
+/// A plan ends when its text and bytes reach this size, so that large values limit a batch before
+/// its row count does.
 const TEXT_BYTES_MAX: usize = if cfg!(test) { 1 << 10 } else { 16 << 20 };
 
-/// Keys of so many rows are compared at once: few enough that a look in vain is cheap.
-const PIECE_ROWS: usize = if cfg!(test) { 4 } else { 32 };
+/// Keys are compared in slices of this many rows: small, so that a comparison that fails is cheap.
+const COMPARE_ROWS: usize = if cfg!(test) { 4 } else { 32 };
 
-/// What becomes of versions of the same (series, time).
+/// Treatment of several versions of the same (series, time).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fold {
-    /// All stay: the table keeps duplicates.
+    /// Keep all versions: the table allows duplicates.
     None,
-    /// All stay, with their operations: the table keeps its history.
+    /// Keep all versions with their operations: the table keeps its history.
     Versions,
-    /// Only what no older version can change is folded; the operations stay.
+    /// Fold as far as the result does not depend on older versions elsewhere; keep the operations.
     Closed,
-    /// No older version exists: one row is left of each, and it stands for itself.
+    /// Fold to one row: no older versions exist elsewhere.
     Full,
 }
 
-/// Merges sources, given oldest first.
+/// Merges sources, which are given oldest first.
 pub(crate) struct Merger {
     inputs: Vec<Input>,
-    /// (series, time) that an input's next row is not below, and the input's number.
+    /// A lower bound of the (series, time) of each input's next row, and the input's number.
     heap: BinaryHeap<Reverse<(u32, i64, u32)>>,
     fold: Fold,
-    /// Versions of `group_key` found so far, oldest first: (chunk of the plan, position).
+    /// Versions of `group_key` found so far, oldest first: (run of the plan, position).
     group: Vec<(u32, usize)>,
     group_key: (u32, i64),
-    /// A plan of a single series that has so many rows ends with it.
+    /// A plan of only one series ends with the series if it has at least this many rows.
     pub(crate) series_rows: usize,
-    /// A plan of so many rows ends with a chunk, so that its columns are slices of one and not copies of two.
-    pub(crate) chunk_rows: usize,
+    /// A plan of at least this many rows ends with a run: its columns are then slices of one run,
+    /// not copies from two.
+    pub(crate) run_end_rows: usize,
 }
 
 struct Input {
     source: Source,
-    chunk: Option<Arc<Chunk>>,
-    /// Next position of the chunk.
+    run: Option<Arc<SortedRun>>,
+    /// Next position of the run.
     at: usize,
-    /// The chunk's number in the present plan.
+    /// The run's number in the current plan.
     slot: Option<u32>,
 }
 
 impl Merger {
     pub(crate) fn new(sources: Vec<Source>, fold: Fold) -> Merger {
         let inputs: Vec<Input> =
-            sources.into_iter().map(|source| Input { source, chunk: None, at: 0, slot: None }).collect();
+            sources.into_iter().map(|source| Input { source, run: None, at: 0, slot: None }).collect();
         let bound = |(number, input): (usize, &Input)| {
             input.source.bound().map(|(series, time)| Reverse((series, time, number as u32)))
         };
@@ -72,25 +73,25 @@ impl Merger {
             group: Vec::new(),
             group_key: (0, 0),
             series_rows: usize::MAX,
-            chunk_rows: usize::MAX,
+            run_end_rows: usize::MAX,
         }
     }
 
-    /// Rows that the sources go through at most, before any was taken.
+    /// Upper bound of the rows of all sources. Valid only before the first call of `next`.
     pub(crate) fn rows_max(&self) -> u64 {
         self.inputs.iter().map(|input| input.source.rows_max()).sum()
     }
 
-    /// The next rows: at least `rows_max` unless the sources or a chunk end or values are large, more only where versions of the
-    /// last row stay side by side. `None` at the end.
-    pub(crate) fn next(&mut self, rows_max: usize, stats: &mut ScanStats) -> Result<Option<Plan>> {
-        let mut plan = Plan::default();
+    /// The next rows; `None` at the end. At least `rows_max`, unless the sources or a run end or
+    /// values are large; more only if the last row has several versions that are all kept.
+    pub(crate) fn next(&mut self, rows_max: usize, stats: &mut ScanStats) -> Result<Option<MergePlan>> {
+        let mut plan = MergePlan::default();
         self.inputs.iter_mut().for_each(|input| input.slot = None);
         while let Some(Reverse((series, time, number))) = self.heap.peek().copied() {
             let rows = plan.len() + usize::from(!self.group.is_empty());
-            let chunk_ends = rows >= self.chunk_rows && self.inputs[number as usize].chunk.is_none();
-            let full = rows >= rows_max || plan.text_bytes > TEXT_BYTES_MAX || chunk_ends;
-            // Versions of one row stay in one plan.
+            let run_ends = rows >= self.run_end_rows && self.inputs[number as usize].run.is_none();
+            let full = rows >= rows_max || plan.text_bytes > TEXT_BYTES_MAX || run_ends;
+            // All versions of one row belong to the same plan.
             if full && (self.group.is_empty() || self.group_key != (series, time)) {
                 break;
             }
@@ -111,24 +112,25 @@ impl Merger {
         Ok((!plan.is_empty()).then_some(plan))
     }
 
-    /// Are all rows of a plan of one series, and is that another than this?
-    fn is_all_of_another(&self, plan: &Plan, series: u32) -> bool {
+    /// Whether all rows of the plan belong to one series other than `series`.
+    fn is_all_of_another(&self, plan: &MergePlan, series: u32) -> bool {
         let last = if self.group.is_empty() { plan.series.last() } else { Some(&self.group_key.0) };
         let first = plan.series.first().or(last);
         last.is_some_and(|last| *last != series) && first == last
     }
 
-    /// Drops the rows of an input, whose next has this key, that rows of the next newer input with it replace one by one;
-    /// whatever is between the two is replaced too. So long stretches that were written again cost a comparison of slices,
-    /// and not a turn of the heap for each version. False when it has dropped none.
+    /// Drops rows of input `number`, whose next row has this key, as long as the next newer input
+    /// has the same keys and replaces each of them. Versions in inputs between the two are replaced
+    /// by it as well. A rewritten stretch of rows thus costs one comparison of slices instead of a
+    /// heap operation per version. Returns false if no row was dropped.
     fn skip_replaced(&mut self, number: u32, key: (u32, i64), stats: &mut ScanStats) -> bool {
         let Some(Reverse((series, time, newer))) = self.heap.peek().copied() else { return false };
         if (series, time) != key || matches!(self.fold, Fold::None | Fold::Versions) {
             return false;
         }
         let (old, new) = (&self.inputs[number as usize], &self.inputs[newer as usize]);
-        // Of a chunk that was not read yet the key is a bound, no row's.
-        let (Some(old_rows), Some(new_rows)) = (&old.chunk, &new.chunk) else { return false };
+        // For a run that has not been read, the heap has only a lower bound of the key.
+        let (Some(old_rows), Some(new_rows)) = (&old.run, &new.run) else { return false };
         let same = same_keys((old_rows, old.at), (new_rows, new.at));
         let replaced = match new_rows.ops.all_replace() {
             true => same,
@@ -139,48 +141,56 @@ impl Merger {
         replaced > 0
     }
 
-    /// Takes the rows of an input that come before every other input's next, up to `budget`.
-    fn take_run(&mut self, number: u32, budget: usize, plan: &mut Plan, stats: &mut ScanStats) {
+    /// Takes the rows of an input that precede every other input's next row, at most `budget`.
+    fn take_run(&mut self, number: u32, budget: usize, plan: &mut MergePlan, stats: &mut ScanStats) {
         let input = &mut self.inputs[number as usize];
-        let Some(chunk) = input.chunk.clone() else { return };
+        let Some(run) = input.run.clone() else { return };
         let end = match self.heap.peek() {
-            None => chunk.len(),
+            None => run.len(),
             Some(Reverse((series, time, other))) => {
-                // Of equal keys the older input goes first.
-                input.at + run_rows(&chunk, input.at, (*series, *time), number < *other)
+                // Among equal keys, the older input comes first.
+                input.at + run_rows(&run, input.at, (*series, *time), number < *other)
             }
         };
-        let text_rows = TEXT_BYTES_MAX.saturating_sub(plan.text_bytes) / chunk.text_bytes_per_row.max(1);
+        let text_rows = TEXT_BYTES_MAX.saturating_sub(plan.text_bytes) / run.text_bytes_per_row.max(1);
         let mut range = input.at..end.min(input.at + budget.min(text_rows).max(1));
         if range.is_empty() {
             return;
         }
-        // The rows of the next series may be another plan's.
-        let series = chunk.series[range.start];
+        // The rows of the next series may belong to the next plan.
+        let series = run.series[range.start];
         let is_alone = plan.series.first().is_none_or(|first| *first == series)
             && (self.group.is_empty() || self.group_key.0 == series);
         if self.series_rows < usize::MAX && is_alone {
-            let rows = gallop(&chunk.series[range.clone()], |other| *other == series);
+            let rows = gallop(&run.series[range.clone()], |other| *other == series);
             if plan.len() + usize::from(!self.group.is_empty()) + rows >= self.series_rows {
                 range.end = range.start + rows;
             }
         }
-        let slot = *input.slot.get_or_insert_with(|| plan.add_chunk(chunk.clone()));
+        let slot = *input.slot.get_or_insert_with(|| plan.add_run(run.clone()));
         input.advance(range.len());
         match self.fold {
             Fold::None => plan.push_range(slot, range),
             Fold::Versions => {
                 plan.push_range(slot, range.clone());
-                plan.push_ops(&chunk.ops, range);
+                plan.push_ops(&run.ops, range);
             }
-            _ if chunk.unique => self.take_unique(&chunk, slot, range, plan, stats),
-            _ => range.for_each(|at| self.take_version(&chunk, slot, at, plan, stats)),
+            _ if run.unique => self.take_unique(&run, slot, range, plan, stats),
+            _ => range.for_each(|at| self.take_version(&run, slot, at, plan, stats)),
         }
     }
 
-    /// Between the first and the last row of a run without duplicates nothing needs folding.
-    fn take_unique(&mut self, chunk: &Chunk, slot: u32, range: Range<usize>, plan: &mut Plan, stats: &mut ScanStats) {
-        self.take_version(chunk, slot, range.start, plan, stats);
+    /// Within a run without duplicates, only the first and the last row can have versions in other
+    /// inputs.
+    fn take_unique(
+        &mut self,
+        run: &SortedRun,
+        slot: u32,
+        range: Range<usize>,
+        plan: &mut MergePlan,
+        stats: &mut ScanStats,
+    ) {
+        self.take_version(run, slot, range.start, plan, stats);
         if range.len() == 1 {
             return;
         }
@@ -189,23 +199,23 @@ impl Merger {
         if !inner.is_empty() {
             plan.push_range(slot, inner.clone());
             if self.fold == Fold::Closed {
-                plan.push_ops(&chunk.ops, inner);
+                plan.push_ops(&run.ops, inner);
             }
         }
-        self.take_version(chunk, slot, range.end - 1, plan, stats);
+        self.take_version(run, slot, range.end - 1, plan, stats);
     }
 
-    fn take_version(&mut self, chunk: &Chunk, slot: u32, at: usize, plan: &mut Plan, stats: &mut ScanStats) {
-        if chunk.key(at) != self.group_key {
+    fn take_version(&mut self, run: &SortedRun, slot: u32, at: usize, plan: &mut MergePlan, stats: &mut ScanStats) {
+        if run.key(at) != self.group_key {
             self.close_group(plan, stats);
-            self.group_key = chunk.key(at);
+            self.group_key = run.key(at);
         }
-        match chunk.ops.get(at) {
+        match run.ops.get(at) {
             Op::Replace => {
                 stats.versions_dropped += self.group.len() as u64;
                 self.group.clear();
             }
-            // Whatever came before it leaves a row behind.
+            // Any version before this one leaves a row, so the insert has no effect.
             Op::Keep if !self.group.is_empty() => {
                 stats.versions_dropped += 1;
                 return;
@@ -215,7 +225,7 @@ impl Merger {
         self.group.push((slot, at));
     }
 
-    fn close_group(&mut self, plan: &mut Plan, stats: &mut ScanStats) {
+    fn close_group(&mut self, plan: &mut MergePlan, stats: &mut ScanStats) {
         let group = std::mem::take(&mut self.group);
         let rows = plan.len();
         match (group.as_slice(), self.fold) {
@@ -230,43 +240,43 @@ impl Merger {
 }
 
 impl Input {
-    /// Is there a row to look at? Reads the next chunk if need be; false when that held none.
+    /// Whether the input has a current row. Otherwise reads the next run and returns false.
     fn ready(&mut self, stats: &mut ScanStats) -> Result<bool> {
-        if self.chunk.is_none() {
-            self.chunk = self.source.next(stats)?.filter(|chunk| chunk.len() > 0).map(Arc::new);
+        if self.run.is_none() {
+            self.run = self.source.next(stats)?.filter(|run| run.len() > 0).map(Arc::new);
             (self.at, self.slot) = (0, None);
-            // What was promised was a bound; the first row may come after another input's.
+            // The key in the heap was a lower bound: the first row may come after another input's.
             return Ok(false);
         }
         Ok(true)
     }
 
     fn head(&self) -> Option<(u32, i64)> {
-        match &self.chunk {
-            Some(chunk) => Some(chunk.key(self.at)),
+        match &self.run {
+            Some(run) => Some(run.key(self.at)),
             None => self.source.bound(),
         }
     }
 
-    /// Goes past so many rows of the chunk, and lets go of it at its end.
+    /// Skips `rows` rows of the run, and releases the run at its end.
     fn advance(&mut self, rows: usize) {
         self.at += rows;
-        if self.chunk.as_ref().is_some_and(|chunk| self.at == chunk.len()) {
-            (self.chunk, self.slot) = (None, None);
+        if self.run.as_ref().is_some_and(|run| self.at == run.len()) {
+            (self.run, self.slot) = (None, None);
         }
     }
 }
 
-/// How many rows of two chunks, each from a position on, have the same keys in the same order.
-fn same_keys((a, a_from): (&Chunk, usize), (b, b_from): (&Chunk, usize)) -> usize {
+/// Length of the common prefix of keys of two runs, from a position in each.
+fn same_keys((a, a_from): (&SortedRun, usize), (b, b_from): (&SortedRun, usize)) -> usize {
     let rows = (a.len() - a_from).min(b.len() - b_from);
     let is_same = |at: usize, len: usize| {
         let (at_a, at_b) = (a_from + at..a_from + at + len, b_from + at..b_from + at + len);
         a.times[at_a.clone()] == b.times[at_b.clone()] && a.series[at_a] == b.series[at_b]
     };
     let mut same = 0;
-    while same + PIECE_ROWS <= rows && is_same(same, PIECE_ROWS) {
-        same += PIECE_ROWS;
+    while same + COMPARE_ROWS <= rows && is_same(same, COMPARE_ROWS) {
+        same += COMPARE_ROWS;
     }
     while same < rows && is_same(same, 1) {
         same += 1;
@@ -274,21 +284,22 @@ fn same_keys((a, a_from): (&Chunk, usize), (b, b_from): (&Chunk, usize)) -> usiz
     same
 }
 
-/// How many rows of `chunk` from `from` on come before `bound`, or with it when `through`.
-fn run_rows(chunk: &Chunk, from: usize, bound: (u32, i64), through: bool) -> usize {
-    let series = &chunk.series[from..];
+/// Number of rows of `run`, from position `from`, with keys below `bound`, or at it too if
+/// `through`.
+fn run_rows(run: &SortedRun, from: usize, bound: (u32, i64), through: bool) -> usize {
+    let series = &run.series[from..];
     let below = gallop(series, |series| *series < bound.0);
     let same = gallop(&series[below..], |series| *series == bound.0);
-    let times = &chunk.times[from + below..from + below + same];
+    let times = &run.times[from + below..from + below + same];
     below + gallop(times, |time| *time < bound.1 || (through && *time == bound.1))
 }
 
-/// One row: the first version whatever it does, and on top of it what each later one brings.
-fn fold_full(group: &[(u32, usize)], plan: &mut Plan) {
+/// Folds to one row: the oldest version, overwritten by each later one.
+fn fold_full(group: &[(u32, usize)], plan: &mut MergePlan) {
     let (first, later) = (group[0], &group[1..]);
     plan.push_range(first.0, first.1..first.1 + 1);
     for (slot, at) in later {
-        match plan.chunks[*slot as usize].ops.get(*at).clone() {
+        match plan.runs[*slot as usize].ops.get(*at).clone() {
             Op::Merge => plan.push_overlay(*slot, *at, None),
             Op::Update(columns) => plan.push_overlay(*slot, *at, Some(columns)),
             Op::Replace | Op::Keep => {}
@@ -296,11 +307,11 @@ fn fold_full(group: &[(u32, usize)], plan: &mut Plan) {
     }
 }
 
-/// As few rows as can be without knowing what is older, oldest first.
-fn fold_closed(group: &[(u32, usize)], plan: &mut Plan) {
+/// Folds to as few rows as possible without knowledge of older versions; oldest first.
+fn fold_closed(group: &[(u32, usize)], plan: &mut MergePlan) {
     let mut last: Option<Op> = None;
     for (slot, at) in group {
-        let op = plan.chunks[*slot as usize].ops.get(*at).clone();
+        let op = plan.runs[*slot as usize].ops.get(*at).clone();
         let joined = last.as_ref().and_then(|last| join(last, &op));
         match (joined, &op) {
             (Some(result), Op::Update(columns)) => {
@@ -324,8 +335,8 @@ fn fold_closed(group: &[(u32, usize)], plan: &mut Plan) {
     }
 }
 
-/// What a version with `newer` laid over one with `older` does as one, whatever is below; `None` where that depends on
-/// it. (`Replace` and `Keep` as the newer one are settled before.)
+/// The operation of `newer` after `older` as a single one; `None` if that depends on older
+/// versions. (`take_version` handles `Replace` and `Keep` as `newer`.)
 fn join(older: &Op, newer: &Op) -> Option<Op> {
     match (older, newer) {
         (Op::Replace, _) => Some(Op::Replace),
@@ -351,16 +362,16 @@ mod tests {
     use model::DataType;
 
     use super::*;
-    use crate::chunk::RowsSource;
     use crate::encoding::tests::Random;
     use crate::filter::Filter;
     use crate::rows::{Ops, Rows};
+    use crate::sorted_run::RowsSource;
 
     const VALUE: ColumnId = ColumnId(2);
 
     type Row = (u32, i64, Op, f64);
 
-    /// As the memtable has them: sorted, in windows of 16.
+    /// A memtable source: sorted, in runs of up to 16 rows.
     fn source(rows: &[Row]) -> Source {
         let values: ArrayRef = Arc::new(Float64Array::from_iter_values(rows.iter().map(|row| row.3)));
         let list = vec![Op::Replace, Op::Keep, Op::Merge];
@@ -372,7 +383,7 @@ mod tests {
         Source::Rows(RowsSource::new(Arc::new(rows), Filter::all()).unwrap())
     }
 
-    /// Stretches of rows with gaps and, now and then, two versions of a row.
+    /// Stretches of rows with gaps and, occasionally, two versions of a row.
     fn rows(random: &mut Random, source: u64) -> Vec<Row> {
         let (mut rows, mut time, mut series) = (Vec::new(), 0, 0);
         while rows.len() < 150 {
@@ -390,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn merged_rows_are_what_a_map_holds_that_the_sources_were_put_into_one_after_the_other() {
+    fn merge_equals_inserting_the_sources_into_a_map_in_order() {
         for seed in 0..300 {
             let mut random = Random(seed + 1);
             let sources: Vec<Vec<Row>> = (0..random.below(5) + 1).map(|number| rows(&mut random, number)).collect();
@@ -415,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stretch_that_is_written_again_is_skipped_at_once() {
+    fn rewritten_stretch_is_skipped_at_once() {
         let stretch = |series: u32, times: Range<i64>, op: &Op| -> Vec<Row> {
             times.map(|time| (series, time, op.clone(), 0.0)).collect()
         };
@@ -450,18 +461,18 @@ mod tests {
     fn same_keys_are_counted_wherever_they_end() {
         for len in [1, 31, 32, 33, 64, 100] {
             let rows: Vec<Row> = (0..len).map(|at| ((at / 50) as u32, at, Op::Replace, 0.0)).collect();
-            let chunk = |rows: &[Row]| {
-                let mut chunk = source(rows).next(&mut ScanStats::default()).unwrap().unwrap();
-                chunk.series = rows.iter().map(|row| row.0).collect();
-                chunk.times = rows.iter().map(|row| row.1).collect();
-                chunk
+            let run = |rows: &[Row]| {
+                let mut run = source(rows).next(&mut ScanStats::default()).unwrap().unwrap();
+                run.series = rows.iter().map(|row| row.0).collect();
+                run.times = rows.iter().map(|row| row.1).collect();
+                run
             };
-            let whole = chunk(&rows);
+            let whole = run(&rows);
             for differs in 0..=rows.len() {
                 for change in [|row: &mut Row| row.0 += 1, |row: &mut Row| row.1 += 1] {
                     let mut other = rows.clone();
                     other.get_mut(differs).into_iter().for_each(change);
-                    assert_eq!(same_keys((&whole, 0), (&chunk(&other), 0)), differs, "of {len}");
+                    assert_eq!(same_keys((&whole, 0), (&run(&other), 0)), differs, "of {len}");
                 }
             }
         }

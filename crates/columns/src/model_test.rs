@@ -1,5 +1,6 @@
-//! Random histories of one table against a plain map: whatever was merged, flushed, compacted or reloaded in between, a
-//! scan shows what the map holds. `COLUMNS_SEED=n` replays one history, `COLUMNS_SEEDS=n` runs that many.
+//! Model test: random histories of one table, compared with a map. After any merges, flushes,
+//! compactions and reloads, a scan returns the contents of the map. `COLUMNS_SEED=n` replays one
+//! history, `COLUMNS_SEEDS=n` runs n histories.
 
 use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
@@ -13,17 +14,17 @@ use arrow_array::{Array, ArrayRef, BooleanArray, Float64Array, Int64Array, Recor
 use env::Env;
 use model::{Column, ColumnId, ColumnRole, DataType, KeyValue, Lsn, SeriesId, SqlState, Table, TimeRange, key};
 
+use crate::block_statistics::WholeBlock;
 use crate::encoding::tests::Random;
 use crate::scan::{ColumnRange, OwnDelete, OwnEntry, OwnWrites, ScanRequest, Scanned, SeriesFilter, TableView};
 use crate::segment::{BLOCK_ROWS_MAX, ColumnStats, StatSum, StatValue};
 use crate::state::{Entry, TableState, Tombstone};
 use crate::tests::table_of;
-use crate::whole::WholeBlock;
 use crate::{Batch, Compacted, Flushed, KeyList, Op, Ops, Rows, SegmentCache, TableFiles};
 
 const TIMES: i64 = 400;
 
-/// One value; floats by their bits.
+/// A value; floats by their bits.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Value {
     Int(i64),
@@ -33,12 +34,12 @@ enum Value {
 
 type Fields = BTreeMap<ColumnId, Value>;
 
-/// What the table should hold.
+/// The expected contents of the table.
 #[derive(Clone, Default)]
 struct Model {
     /// Series keys in order of first commit.
     keys: Vec<Vec<u8>>,
-    /// By (series, time); an unkeyed table may have several rows of one.
+    /// By (series, time); an unkeyed table may have several rows with the same key.
     rows: BTreeMap<(u32, i64), Vec<Fields>>,
 }
 
@@ -75,9 +76,9 @@ impl Model {
     }
 
     fn delete(&mut self, keys: Option<&KeyList>, times: &TimeRange) {
-        let gone =
+        let is_deleted =
             |model: &Model, series: u32| keys.is_none_or(|keys| keys.find(&model.keys[series as usize]).is_some());
-        let kept: Vec<bool> = (0..self.keys.len() as u32).map(|series| !gone(self, series)).collect();
+        let kept: Vec<bool> = (0..self.keys.len() as u32).map(|series| !is_deleted(self, series)).collect();
         self.rows.retain(|(series, time), _| kept[*series as usize] || !times.contains(*time));
     }
 }
@@ -101,13 +102,13 @@ fn value_of(values: &ArrayRef, row: usize) -> Option<Value> {
     })
 }
 
-/// A change of one commit.
+/// One change of a commit.
 enum Change {
     Rows(Batch),
     Delete(Option<KeyList>, TimeRange),
 }
 
-/// A table with its model, its files and its history of snapshots.
+/// The table under test with its model, files and old snapshots.
 struct World {
     random: Random,
     env: Arc<dyn Env>,
@@ -115,16 +116,16 @@ struct World {
     model: Model,
     lsn: u64,
     next_file: u64,
-    /// Where in time writers are just now; `None` = everywhere.
+    /// Writers use times near this; `None` = any time.
     focus: Option<i64>,
     flushing: Option<Flushed>,
     compacting: Option<Compacted>,
     snapshots: Vec<(TableState, Model)>,
-    /// What the table held after each commit since its history began, by the commit's time.
+    /// The model after each commit since the start of the history, with the commit's time.
     past: Vec<(i64, Model)>,
-    /// Does retention drop anything?
+    /// Whether retention is tested.
     retains: bool,
-    /// How often a change is a delete.
+    /// One in this many changes is a delete.
     delete_one_in: u64,
 }
 
@@ -141,7 +142,7 @@ impl World {
         let mut world = World {
             random,
             env,
-            // So little that files and directories come and go.
+            // A small cache, so that files and directories are evicted.
             state: TableState {
                 cache: SegmentCache::new(2, 2_000),
                 ..TableState::empty(table_of(keyed, seed % 3 > 0))
@@ -187,9 +188,9 @@ impl World {
         }
     }
 
-    // ---- writing
+    // ---- writes
 
-    /// The wall time of the last commit.
+    /// Wall time of the last commit.
     fn committed(&self) -> i64 {
         self.lsn.cast_signed() * 1_000
     }
@@ -243,7 +244,7 @@ impl World {
         if !self.retains {
             return;
         }
-        // Nobody else drops segments while a compaction has them.
+        // Inputs of a running compaction must not be dropped.
         if self.compacting.is_some() {
             self.compact();
         }
@@ -326,7 +327,7 @@ impl World {
             }
         }
         let rows = Rows::new(series, times, self.ops(rows), columns);
-        Batch::new(keys, if self.below(2) == 0 { rows.packed() } else { rows })
+        Batch::new(keys, if self.below(2) == 0 { rows.pack_if_small() } else { rows })
     }
 
     fn ops(&mut self, rows: usize) -> Ops {
@@ -382,7 +383,7 @@ impl World {
         self.state = self.state.with_table(Arc::new(table));
     }
 
-    // ---- what must not change anything
+    // ---- operations that must not change the contents
 
     fn consolidate(&mut self) {
         let barrier = self.flushing.as_ref().map_or(Lsn::ZERO, |flushing| flushing.upto);
@@ -406,7 +407,7 @@ impl World {
             self.state = self.state.with_flushed(&done);
             return;
         }
-        // Segments that share no moment, and some that do.
+        // Creates segments that overlap in time and others that do not.
         self.focus = self.focus.map(|_| self.random.below(6) as i64 * 60);
         let World { env, state, next_file, .. } = self;
         let done = state.flush(env, dir(), Lsn(self.lsn), &mut || next(next_file)).unwrap();
@@ -437,7 +438,7 @@ impl World {
         let mut compacting = picked.start(env, dir()).unwrap();
         while compacting.step(random.below(400), &mut || next(next_file)).unwrap() {
             if random.below(200) == 0 {
-                // Left alone half-way.
+                // Abandoned before it is complete.
                 return;
             }
         }
@@ -448,7 +449,7 @@ impl World {
     }
 
     fn reload(&mut self) {
-        // A restart: nobody holds on to what was open before.
+        // A restart: old snapshots are gone.
         self.snapshots.clear();
         self.flushing = None;
         self.compacting = None;
@@ -465,7 +466,7 @@ impl World {
         self.state = TableState::load(&self.env, dir(), self.state.table.clone(), &files, &cache).unwrap();
     }
 
-    // ---- checking
+    // ---- checks
 
     fn check_now(&mut self) {
         let view = TableView::new(Arc::new(self.state.clone()));
@@ -481,7 +482,7 @@ impl World {
         }
     }
 
-    /// The table as it was after one of its commits, and until the next.
+    /// Time travel: the table as of one of its commits, and of a time before the next.
     fn check_past(&mut self) {
         let view = TableView::new(Arc::new(self.state.clone()));
         if !self.state.keeps_history() {
@@ -529,7 +530,7 @@ impl World {
             let fields = |id: &ColumnId| view.state().table.field_columns().any(|column| column.id == *id);
             request.columns.retain(fields);
             request.batch_rows = [request.batch_rows, BLOCK_ROWS_MAX][self.below(2) as usize];
-            request.bare = true;
+            request.columns_only = true;
         }
         let mut expected = expected(view, model, &request);
         if self.below(4) == 0 && request.ranges.is_empty() {
@@ -553,9 +554,9 @@ impl World {
             self.check_summaries(view, &request, &expected);
         }
         if self.below(3) == 0 {
-            return self.check_kept(view, &request, &expected);
+            return self.check_filtered(view, &request, &expected);
         }
-        if self.below(5) == 0 && !request.bare {
+        if self.below(5) == 0 && !request.columns_only {
             request.limit = Some(self.below(20));
         }
         expected.truncate(request.limit.unwrap_or(u64::MAX).min(expected.len() as u64) as usize);
@@ -564,8 +565,9 @@ impl World {
         assert_eq!(seen, expected, "{request:?}");
     }
 
-    /// Rows are kept by some of their columns, whichever these are, whether they are asked for or not, and however few pass.
-    fn check_kept(&mut self, view: &TableView, request: &ScanRequest, expected: &[Vec<Option<Value>>]) {
+    /// Late materialisation: the predicate has any of the columns, requested or not, and any
+    /// selectivity.
+    fn check_filtered(&mut self, view: &TableView, request: &ScanRequest, expected: &[Vec<Option<Value>>]) {
         let early: Vec<ColumnId> = request.columns.iter().copied().filter(|_| self.below(2) == 0).collect();
         let positions: Vec<usize> =
             (0..request.columns.len()).filter(|at| early.contains(&request.columns[*at])).collect();
@@ -579,7 +581,7 @@ impl World {
         let passes = |cells: &[Option<Value>]| {
             let mut hasher = rustc_hash::FxHasher::default();
             (salt, format!("{cells:?}")).hash(&mut hasher);
-            // NULL lets nothing through either.
+            // NULL does not pass.
             (hasher.finish() % 8 > 0).then_some((hasher.finish() >> 8).is_multiple_of(one_of))
         };
         let cells = |batch: &RecordBatch, row: usize| {
@@ -591,10 +593,10 @@ impl World {
         };
         let mut scan = view.scan_late(request.clone(), &early).unwrap();
         let mut seen = Vec::new();
-        while let Some(Scanned { series, times, batch }) = scan.next_kept(&mut keep).unwrap() {
-            let is_bare = request.bare && series.is_empty();
-            BARE.fetch_add(if is_bare { batch.num_rows() } else { 0 }, Ordering::Relaxed);
-            assert!(is_bare || series.len() == batch.num_rows());
+        while let Some(Scanned { series, times, batch }) = scan.next_filtered(&mut keep).unwrap() {
+            let is_columns_only = request.columns_only && series.is_empty();
+            COLUMN_ONLY_ROWS.fetch_add(if is_columns_only { batch.num_rows() } else { 0 }, Ordering::Relaxed);
+            assert!(is_columns_only || series.len() == batch.num_rows());
             assert_eq!(series.len(), times.len());
             seen.extend((0..batch.num_rows()).map(|row| cells(&batch, row)));
         }
@@ -606,7 +608,7 @@ impl World {
         assert_eq!(scan.stats().rows, expected.len() as u64);
     }
 
-    /// Statistics of whole blocks and the rows of all others together say what all rows say.
+    /// Statistics of complete blocks plus the rows of all others equal the statistics of all rows.
     fn check_summaries(&mut self, view: &TableView, request: &ScanRequest, expected: &[Vec<Option<Value>>]) {
         let fields: Vec<Option<ColumnId>> = request
             .columns
@@ -644,7 +646,7 @@ impl World {
             expected.iter().for_each(|row| whole.add(row[at].as_ref()));
             assert_eq!(seen[at], whole, "{id:?} of {request:?}");
         }
-        TAKEN.fetch_add(taken, Ordering::Relaxed);
+        STATISTICS_ROWS.fetch_add(taken, Ordering::Relaxed);
         let pieces = view.pieces(request).unwrap();
         assert!(pieces.iter().all(|piece| piece.rows > 0));
         if let Some(time) = request.columns.iter().position(|id| *id == view.state().table.time_column().id) {
@@ -699,13 +701,13 @@ impl World {
     }
 }
 
-/// Rows of blocks whose statistics were looked at instead, in all histories.
-static TAKEN: AtomicUsize = AtomicUsize::new(0);
+/// Rows of blocks answered from statistics, over all histories.
+static STATISTICS_ROWS: AtomicUsize = AtomicUsize::new(0);
 
-/// Rows of blocks that were kept without merging, in all histories.
-static BARE: AtomicUsize = AtomicUsize::new(0);
+/// Rows of blocks read as columns only, over all histories.
+static COLUMN_ONLY_ROWS: AtomicUsize = AtomicUsize::new(0);
 
-/// What statistics say of a column.
+/// Statistics of a column.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Summary {
     count: usize,
@@ -755,7 +757,7 @@ fn next(file: &mut u64) -> u64 {
     *file
 }
 
-/// Does the reader's own filter let the row through? NaN is above every number.
+/// The caller's own filter by bounds. NaN is above every number.
 fn within(request: &ScanRequest, row: &[Option<Value>]) -> bool {
     request.ranges.iter().all(|range| {
         let at = request.columns.iter().position(|id| *id == range.column).unwrap();
@@ -798,9 +800,9 @@ fn expected(view: &TableView, model: &Model, request: &ScanRequest) -> Vec<Vec<O
     rows
 }
 
-/// Where rows may come in any order, sorts them.
+/// Sorts both sides if the request allows any order.
 fn in_any_order(request: &ScanRequest, seen: &mut [Vec<Option<Value>>], expected: &mut [Vec<Option<Value>>]) {
-    if request.bare {
+    if request.columns_only {
         seen.sort();
         expected.sort();
     }
@@ -853,7 +855,7 @@ fn run(seed: u64) {
 }
 
 #[test]
-fn scans_equal_a_plain_map_whatever_happened_in_between() {
+fn scans_equal_a_map_after_any_history() {
     if let Ok(seed) = std::env::var("COLUMNS_SEED") {
         return run(seed.parse().unwrap());
     }
@@ -864,6 +866,6 @@ fn scans_equal_a_plain_map_whatever_happened_in_between() {
             std::panic::resume_unwind(panic);
         }
     }
-    assert!(TAKEN.load(Ordering::Relaxed) > 0, "no block was ever whole");
-    assert!(BARE.load(Ordering::Relaxed) > 0, "no block was ever read by itself");
+    assert!(STATISTICS_ROWS.load(Ordering::Relaxed) > 0, "no block was answered from statistics");
+    assert!(COLUMN_ONLY_ROWS.load(Ordering::Relaxed) > 0, "no block was read as columns only");
 }

@@ -1,38 +1,38 @@
-//! A list that is added to often and shared by who has seen it at some moment.
+//! A persistent list for frequent appends: old versions stay valid and share memory with new ones.
 
 use std::fmt;
 use std::sync::Arc;
 
 use crate::deletes::work;
 
-/// A list in pieces. Cloning shares them.
+/// An immutable list stored as several arrays. Cloning shares them.
 ///
 /// # Cost
-/// Each piece is longer than the next, so that there are `O(log n)` pieces of `n` items. Adding one copies the references to the pieces
-/// and, `O(log n)` times in its life, each item.
+/// Each array is longer than the next one, so `n` items take `O(log n)` arrays. An append copies
+/// the references to the arrays, and copies each item `O(log n)` times over its life.
 pub struct Pieces<T>(Arc<[Arc<[T]>]>);
 
 impl<T> Pieces<T> {
-    /// How many.
+    /// Number of items.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.iter().map(|piece| piece.len()).sum()
     }
 
-    /// None at all?
+    /// Whether there are no items.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// In the order in which they were added.
+    /// Items in the order in which they were added.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = &T> {
         self.0.iter().flat_map(|piece| piece.iter())
     }
 }
 
 impl<T: Clone> Pieces<T> {
-    /// With these at the end.
+    /// A list with `new` appended.
     #[must_use]
     pub fn with(&self, new: impl Into<Arc<[T]>>) -> Pieces<T> {
         let new: Arc<[T]> = new.into();
@@ -40,7 +40,7 @@ impl<T: Clone> Pieces<T> {
         if last == 0 {
             return self.clone();
         }
-        // A piece is joined to what follows unless it is longer than that.
+        // An array is merged into its successor unless it is longer: this keeps lengths descending.
         while kept > 0 && self.0[kept - 1].len() <= last {
             last += self.0[kept - 1].len();
             kept -= 1;
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn items_stay_in_order_and_what_others_have_seen_stays() {
+    fn items_stay_in_order_and_old_versions_stay_valid() {
         let mut all: Vec<Pieces<usize>> = vec![Pieces::default()];
         for number in 0..300 {
             let count = [1, 1, 2, 7][number % 4];

@@ -1,8 +1,10 @@
-//! Which series have a value in a key column: lists that are made when a column is first asked for, and kept up from then on.
+//! Posting lists: for each value of a key column, the series that have it. The lists of a column
+//! are built at its first use and extended later.
 //!
-//! Always true: the lists of a column hold every series below [`Postings::covered`] whose value is not NULL, each once.
+//! Always true: the lists of a column contain every series below [`Postings::covered`] whose value
+//! is not NULL, each once.
 //!
-//! Memory, of each column that was asked for: 4 bytes a series, and 15 to 30 a distinct value.
+//! Memory of each column used: 4 bytes per series, and 15 to 30 per distinct value.
 
 use std::hash::{Hash, Hasher};
 
@@ -10,33 +12,33 @@ use hashbrown::HashTable;
 use model::KeyRef;
 use rustc_hash::FxHasher;
 
-/// What stands before the first series of a list, and of those in none.
+/// End of a list, and predecessor of series that are in no list.
 const NONE: u32 = u32::MAX;
 
-/// The lists of one key column. Values themselves are not kept: they are in the keys of the series.
+/// The posting lists of one key column. Values are not stored: the series keys have them.
 #[derive(Default)]
 pub(crate) struct Postings {
-    /// By series: the one before it in its list.
+    /// By series number: the previous series of the same list.
     before: Vec<u32>,
     heads: HashTable<Head>,
 }
 
-/// A list: all series of a value, from the newest to the oldest.
+/// A posting list: the series of one value, from newest to oldest.
 #[derive(Clone, Copy)]
 pub(crate) struct Head {
     hash: u32,
     newest: u32,
-    /// How many they are.
+    /// Number of series.
     pub(crate) len: u32,
 }
 
 impl Postings {
-    /// Series looked at so far: those with smaller numbers.
+    /// Number of series covered: all with smaller numbers.
     pub(crate) fn covered(&self) -> u32 {
         self.before.len() as u32
     }
 
-    /// Takes in the next series. `has_value`: has that series this value too?
+    /// Adds the next series. `has_value` tells whether a series has this value.
     pub(crate) fn push(&mut self, value: KeyRef<'_>, has_value: impl Fn(u32) -> bool) {
         let id = self.covered();
         if value == KeyRef::Null {
@@ -58,13 +60,13 @@ impl Postings {
         }
     }
 
-    /// The list of a value other than NULL, if any series has it.
+    /// The list of a non-NULL value, if it has one.
     pub(crate) fn find(&self, value: KeyRef<'_>, has_value: impl Fn(u32) -> bool) -> Option<Head> {
         let hash = hash_value(value);
         self.heads.find(spread(hash), |head| head.hash == hash && has_value(head.newest)).copied()
     }
 
-    /// The series of a list, from the newest to the oldest.
+    /// The series of a list, from newest to oldest.
     pub(crate) fn series(&self, head: Head) -> impl Iterator<Item = u32> {
         let at = |id: u32| (id != NONE).then_some(id);
         std::iter::successors(at(head.newest), move |id| at(self.before[*id as usize]))
@@ -83,7 +85,7 @@ fn hash_value(value: KeyRef<'_>) -> u32 {
     (hash >> 32) as u32 ^ hash as u32
 }
 
-/// The table wants entropy in the highest and the lowest bits.
+/// The hash table uses the highest and the lowest bits, so both need entropy.
 fn spread(hash: u32) -> u64 {
     u64::from(hash) << 32 | u64::from(hash)
 }

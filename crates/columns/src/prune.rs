@@ -1,11 +1,11 @@
-//! Which blocks of which segments a scan must read, and how to split a scan.
+//! Pruning: selects the blocks that a scan must read, and splits a scan for parallel execution.
 
 use std::ops::Range;
 use std::sync::Arc;
 
 use model::{Result, TimeRange};
 
-use crate::deletes::{Deletes, Hides, Newer};
+use crate::deletes::{DeleteCollector, DeleteFilter, Deletes};
 use crate::filter::Filter;
 use crate::history::Versions;
 use crate::rows::Rows;
@@ -14,24 +14,24 @@ use crate::segment::{BlockMeta, Blocks, Segment};
 use crate::segments::ByTime;
 use crate::state::Entry;
 
-/// What a scan wants of a segment.
-pub(crate) struct Wanted {
+/// The blocks of a segment that a scan must read.
+pub(crate) struct WantedBlocks {
     pub(crate) segment: Arc<Segment>,
     pub(crate) metas: Blocks,
-    /// Ascending.
+    /// Block numbers, ascending.
     pub(crate) blocks: Vec<u32>,
-    /// For the rows of these blocks.
+    /// Selects rows within these blocks.
     pub(crate) filter: Filter,
 }
 
-/// The wanted blocks of each wanted segment, oldest first.
-pub(crate) fn blocks(view: &TableView, request: &ScanRequest, stats: &mut ScanStats) -> Result<Vec<Wanted>> {
+/// The blocks to read of each segment, oldest first.
+pub(crate) fn blocks(view: &TableView, request: &ScanRequest, stats: &mut ScanStats) -> Result<Vec<WantedBlocks>> {
     let mut wanted = Vec::new();
     let segments = &view.state().segments;
     let near = segments.overlapping(&request.times);
     stats.segments += segments.len() as u64;
     stats.segments_pruned += (segments.len() - near.len()) as u64;
-    let recent = recent(view);
+    let recent = recent_deletes(view);
     for segment in near.into_iter().map(|at| &segments[at]) {
         let Some(filter) = filter_of(view, request, &recent, segment) else {
             stats.segments_pruned += 1;
@@ -42,7 +42,7 @@ pub(crate) fn blocks(view: &TableView, request: &ScanRequest, stats: &mut ScanSt
         stats.blocks += metas.len() as u64;
         stats.blocks_pruned += (metas.len() - blocks.len()) as u64;
         if !blocks.is_empty() {
-            wanted.push(Wanted { segment: segment.clone(), metas, blocks, filter });
+            wanted.push(WantedBlocks { segment: segment.clone(), metas, blocks, filter });
         }
     }
     if !request.ranges.is_empty() {
@@ -52,36 +52,43 @@ pub(crate) fn blocks(view: &TableView, request: &ScanRequest, stats: &mut ScanSt
     Ok(wanted)
 }
 
-/// What is wanted of a segment; `None` when what the manifest knows of it says that it has nothing. Reads nothing.
-pub(crate) fn filter_of(view: &TableView, request: &ScanRequest, recent: &Hides, segment: &Segment) -> Option<Filter> {
+/// The row filter for a segment; `None` if its manifest entry proves that no row can match. Reads
+/// no file.
+pub(crate) fn filter_of(
+    view: &TableView,
+    request: &ScanRequest,
+    recent: &DeleteFilter,
+    segment: &Segment,
+) -> Option<Filter> {
     let meta = segment.meta();
-    // Most segments of a large table are of other moments, and deletes are dearer to ask.
+    // Cheap tests first: most segments of a large table are outside the time range.
     if !request.times.overlaps(&meta.times) || !request.series.any_in(meta.series.0, meta.series.1) {
         return None;
     }
     let times = request.times.intersect(&meta.times);
-    let (hides, versions) = (hides(view, recent, segment, &times), Versions::At(view.time()));
-    let filter = Filter { times: request.times, series: request.series.clone(), hides, versions };
+    let (deletes, versions) = (delete_filter(view, recent, segment, &times), Versions::At(view.time()));
+    let filter = Filter { times: request.times, series: request.series.clone(), deletes, versions };
     (!filter.rejects_all(meta.series, &meta.times)).then_some(filter)
 }
 
-/// The blocks in which there may be wanted rows, ascending.
+/// Blocks that may contain selected rows, ascending.
 pub(crate) fn blocks_of(metas: &[BlockMeta], filter: &Filter) -> Vec<u32> {
     let passes = |block: &u32| {
         let meta = &metas[*block as usize];
         !filter.rejects_all((meta.first.0, meta.last.0), &meta.times)
     };
     match &filter.series {
-        SeriesFilter::Only(list) if list.len() <= FEW_SERIES => of_series(metas, list).filter(passes).collect(),
+        SeriesFilter::Only(list) if list.len() <= FEW_SERIES => blocks_of_series(metas, list).filter(passes).collect(),
         _ => (0..metas.len() as u32).filter(passes).collect(),
     }
 }
 
-/// Blocks of no more series than this are found by binary search.
+/// Up to this many series, their blocks are found by binary search.
 const FEW_SERIES: usize = 16;
 
-/// The blocks that reach one of these series, ascending. (Blocks are in order of series, and so are these.)
-fn of_series<'a>(metas: &'a [BlockMeta], series: &'a [u32]) -> impl Iterator<Item = u32> + 'a {
+/// Blocks that may hold one of these series, ascending. (Blocks and `series` are both sorted by
+/// series.)
+fn blocks_of_series<'a>(metas: &'a [BlockMeta], series: &'a [u32]) -> impl Iterator<Item = u32> + 'a {
     let mut next = 0;
     series.iter().flat_map(move |series| {
         let first = next.max(metas.partition_point(|meta| meta.last.0 < *series));
@@ -90,55 +97,63 @@ fn of_series<'a>(metas: &'a [BlockMeta], series: &'a [u32]) -> impl Iterator<Ite
     })
 }
 
-/// The deletes of the memtable and of own writes, which are newer than every segment.
-pub(crate) fn recent(view: &TableView) -> Hides {
-    let mut newer = Newer::new(view.time(), view.state().keeps_history());
+/// Deletes of the memtable and of the transaction's own writes: newer than every segment.
+pub(crate) fn recent_deletes(view: &TableView) -> DeleteFilter {
+    let mut newer = DeleteCollector::new(view.time(), view.state().keeps_history());
     for entry in view.entries().rev() {
         if let Entry::Delete(deletes) = entry {
             newer.push(deletes);
         }
     }
-    newer.hides().clone()
+    newer.filter().clone()
 }
 
-/// The deletes that are newer than a segment and may hide rows of it at these moments.
-pub(crate) fn hides(view: &TableView, recent: &Hides, segment: &Segment, times: &TimeRange) -> Hides {
+/// Deletes that are newer than a segment and may hide rows of it within these times.
+pub(crate) fn delete_filter(
+    view: &TableView,
+    recent: &DeleteFilter,
+    segment: &Segment,
+    times: &TimeRange,
+) -> DeleteFilter {
     let meta = segment.meta();
-    let mut hides = recent.over(meta.series, times);
+    let mut filter = recent.restricted_to(meta.series, times);
     let applies = |deletes: &&Arc<Deletes>| {
         deletes.lsns().1 > meta.lsns.1 && deletes.touches_until(meta.series, times, view.time())
     };
-    hides.deletes.extend(view.state().tombstones.iter().filter(applies).cloned());
-    hides
+    filter.deletes.extend(view.state().tombstones.iter().filter(applies).cloned());
+    filter
 }
 
-/// Drops blocks in which no row can be within all bounds.
+/// Removes blocks in which no row can satisfy all bounds.
 ///
-/// A block may go by the bound of one column only if that column is outside the bound in *every* version of *every* row
-/// it shares with others: else a newer version elsewhere may be inside the bound and need the rest of its row from
-/// here. So each block that shares a key range with it must be outside the same bound; memtable entries have no
-/// statistics and always forbid it.
+/// A bound on a column removes a block only if *every* version of *every* row of the block, in all
+/// sources, is outside the bound. Otherwise a newer version elsewhere may be inside the bound, and
+/// need the other columns of its row from this block. Therefore every block with an overlapping key
+/// range must be outside the same bound. Memtable entries have no statistics, so an overlapping
+/// entry always prevents it.
 fn skip_by_statistics(
     view: &TableView,
     request: &ScanRequest,
-    wanted: &mut [Wanted],
+    wanted: &mut [WantedBlocks],
     stats: &mut ScanStats,
 ) -> Result<()> {
     let mut skipped: Vec<Vec<u32>> = vec![Vec::new(); wanted.len()];
     let by_time = by_time(wanted);
     for range in &request.ranges {
         let outside = wanted.iter().map(|wanted| outside(wanted, range)).collect::<Result<Vec<_>>>()?;
-        for (at, Wanted { metas, blocks, .. }) in wanted.iter().enumerate() {
+        for (at, WantedBlocks { metas, blocks, .. }) in wanted.iter().enumerate() {
             for block in blocks.iter().filter(|block| outside[at][**block as usize]) {
                 let meta = &metas[*block as usize];
                 let is_outside = |at: usize, block: u32| outside[at][block as usize];
-                if !view.state().table.keyed || alone(view, (wanted, &by_time), &is_outside, (at, *block), meta) {
+                if !view.state().table.keyed
+                    || all_others_outside(view, (wanted, &by_time), &is_outside, (at, *block), meta)
+                {
                     skipped[at].push(*block);
                 }
             }
         }
     }
-    for (Wanted { blocks, .. }, skipped) in wanted.iter_mut().zip(&mut skipped) {
+    for (WantedBlocks { blocks, .. }, skipped) in wanted.iter_mut().zip(&mut skipped) {
         skipped.sort_unstable();
         let before = blocks.len();
         blocks.retain(|block| skipped.binary_search(block).is_err());
@@ -147,29 +162,35 @@ fn skip_by_statistics(
     Ok(())
 }
 
-/// For each block, is no value of the column within the bound?
-fn outside(wanted: &Wanted, range: &ColumnRange) -> Result<Vec<bool>> {
+/// For each block, whether no value of the column can be within the bound.
+fn outside(wanted: &WantedBlocks, range: &ColumnRange) -> Result<Vec<bool>> {
     Ok(match wanted.segment.column_stats(range.column)? {
         Some(stats) => stats.iter().map(|stats| !stats.may_match(range)).collect(),
-        // All NULL, which is within no bound.
+        // A missing column is all NULL, which is within no bound.
         None => vec![true; wanted.metas.len()],
     })
 }
 
-/// Wanted segments in order of time, to find those that share a moment with a block.
-pub(crate) fn by_time(wanted: &[Wanted]) -> ByTime {
+/// Index by time of the selected segments.
+pub(crate) fn by_time(wanted: &[WantedBlocks]) -> ByTime {
     ByTime::of(wanted.iter().map(|wanted| wanted.segment.meta().times))
 }
 
-/// May no other source hold a version of a row of this block?
-pub(crate) fn is_alone(view: &TableView, wanted: (&[Wanted], &ByTime), own: (usize, u32), meta: &BlockMeta) -> bool {
-    alone(view, wanted, &|_, _| false, own, meta)
+/// Whether no other source can hold a version of a row of this block.
+pub(crate) fn has_no_other_version(
+    view: &TableView,
+    wanted: (&[WantedBlocks], &ByTime),
+    own: (usize, u32),
+    meta: &BlockMeta,
+) -> bool {
+    all_others_outside(view, wanted, &|_, _| false, own, meta)
 }
 
-/// Does every other source that may hold a version of a row of this block have the column outside the bound too?
-fn alone(
+/// Whether every other source that may hold a version of a row of this block has the column outside
+/// the bound.
+fn all_others_outside(
     view: &TableView,
-    (wanted, by_time): (&[Wanted], &ByTime),
+    (wanted, by_time): (&[WantedBlocks], &ByTime),
     is_outside: &dyn Fn(usize, u32) -> bool,
     own: (usize, u32),
     meta: &BlockMeta,
@@ -182,8 +203,8 @@ fn alone(
         }
     }
     for at in by_time.near(&meta.times) {
-        let Wanted { metas, blocks, .. } = &wanted[at];
-        // Blocks that reach this one's keys: their order makes them neighbours.
+        let WantedBlocks { metas, blocks, .. } = &wanted[at];
+        // Blocks are sorted by key, so those that overlap the key range are consecutive.
         let first = blocks.partition_point(|block| metas[*block as usize].last < meta.first);
         for block in blocks[first..].iter().take_while(|block| metas[**block as usize].first <= meta.last) {
             let same = (at, *block) == own;
@@ -195,7 +216,7 @@ fn alone(
     true
 }
 
-/// Has the memtable entry a row between the block's first and last key, at one of its moments?
+/// Whether a memtable entry may have a row within the block's key range and time range.
 fn rows_within(rows: &Rows, meta: &BlockMeta) -> bool {
     if rows.is_empty() || !rows.order().times.overlaps(&meta.times) {
         return false;
@@ -204,7 +225,7 @@ fn rows_within(rows: &Rows, meta: &BlockMeta) -> bool {
     from < rows.len() && rows.key_at(from) <= meta.last
 }
 
-/// Splits a scan into parts of about equal rows.
+/// Splits a scan into parts with about equally many rows.
 pub(crate) fn split(view: &TableView, request: &ScanRequest, parts: usize) -> Result<Vec<ScanRequest>> {
     let samples = samples(view, request)?;
     let cuts = cuts(samples.iter().map(|sample| (i64::from(sample.series), sample.rows)).collect(), parts);
@@ -224,7 +245,7 @@ pub(crate) fn split(view: &TableView, request: &ScanRequest, parts: usize) -> Re
     Ok(split)
 }
 
-/// Some rows that stand for `rows` of them.
+/// A row that represents `rows` rows.
 struct Sample {
     series: u32,
     time: i64,
@@ -233,7 +254,7 @@ struct Sample {
 
 fn samples(view: &TableView, request: &ScanRequest) -> Result<Vec<Sample>> {
     let mut samples = Vec::new();
-    for Wanted { metas, blocks, .. } in blocks(view, request, &mut ScanStats::default())? {
+    for WantedBlocks { metas, blocks, .. } in blocks(view, request, &mut ScanStats::default())? {
         samples.extend(blocks.iter().map(|block| {
             let meta = &metas[*block as usize];
             Sample { series: meta.first.0, time: meta.times.start, rows: u64::from(meta.rows) }
@@ -258,7 +279,8 @@ fn cuts_of_times(samples: Vec<Sample>, parts: usize) -> Vec<i64> {
     cuts(samples.iter().map(|sample| (sample.time, sample.rows)).collect(), parts)
 }
 
-/// At most `parts - 1` ascending values at which to cut so that weights are about equal; the lowest value is never one.
+/// Chooses at most `parts - 1` ascending cut values that balance the weights. The lowest value is
+/// never a cut.
 fn cuts(mut weighted: Vec<(i64, u64)>, parts: usize) -> Vec<i64> {
     weighted.sort_unstable();
     let total: u64 = weighted.iter().map(|(_, weight)| *weight).sum();
@@ -290,7 +312,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn blocks_of_few_series_are_those_that_reach_them() {
+    fn blocks_of_few_series_are_those_that_overlap_them() {
         let meta = |first: u32, last: u32| BlockMeta {
             rows: 1,
             first: (first, 0),
@@ -306,7 +328,7 @@ mod tests {
                 series.iter().any(|series| (meta.first.0..=meta.last.0).contains(series))
             };
             let expected: Vec<u32> = (0..metas.len() as u32).filter(reaches).collect();
-            assert_eq!(of_series(&metas, &series).filter(reaches).collect::<Vec<_>>(), expected, "{series:?}");
+            assert_eq!(blocks_of_series(&metas, &series).filter(reaches).collect::<Vec<_>>(), expected, "{series:?}");
         }
     }
 

@@ -1,4 +1,5 @@
-//! Rows on their way in: columnar, of one table, with what each does to an older version of itself.
+//! Rows before they are stored: columnar, of one table, each with its operation on older versions
+//! of the row.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -12,40 +13,40 @@ use model::{ColumnId, TimeRange};
 
 pub use crate::batch::Batch;
 pub use crate::keys::KeyList;
-pub use crate::packed::{PACKED_BYTES_MAX, PACKED_ROWS_MAX, Packed, PackedBuilder};
+pub use crate::small_batch::{SMALL_BATCH_BYTES_MAX, SMALL_BATCH_ROWS_MAX, SmallBatch, SmallBatchBuilder};
 
-/// What a row does to an older version of the same (series, time).
+/// The effect of a row on an older version of the same (series, time).
 ///
-/// Unkeyed tables use [`Op::Replace`] only, and keep every row.
+/// Unkeyed tables use [`Op::Replace`] only and keep every row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Op {
-    /// Takes its place whole; columns not present are NULL. (`INSERT`, `COPY`)
+    /// Replaces the older version; columns that are not present become NULL. (`INSERT`, `COPY`)
     Replace,
-    /// Overlays its non-NULL fields; NULL means absent. (line protocol)
+    /// Overwrites the fields that are not NULL; a NULL means "absent". (line protocol)
     Merge,
-    /// Counts only where no row is. (`ON CONFLICT DO NOTHING`)
+    /// Inserts the row only if no older version exists. (`ON CONFLICT DO NOTHING`)
     Keep,
-    /// Where a row is, overlays exactly these columns, NULL included; else stands whole. (`ON CONFLICT DO UPDATE SET c
-    /// = excluded.c`)
+    /// Overwrites exactly these columns of an older version, with NULLs too; inserts the row if
+    /// there is no older version. (`ON CONFLICT DO UPDATE SET c = excluded.c`)
     Update(Arc<[ColumnId]>),
 }
 
-/// The operations of some rows.
+/// One operation per row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ops {
-    /// The same for every row.
+    /// All rows have the same operation.
     All(Op),
-    /// `of[i]` indexes `list`.
+    /// Row `i` has operation `list[of[i]]`.
     Each {
         /// The distinct operations.
         list: Vec<Op>,
-        /// One index per row.
+        /// An index into `list` per row.
         of: Vec<u8>,
     },
 }
 
 impl Ops {
-    /// What row `row` does.
+    /// The operation of row `row`.
     #[must_use]
     pub fn get(&self, row: usize) -> &Op {
         match self {
@@ -54,7 +55,7 @@ impl Ops {
         }
     }
 
-    /// Does every row replace what was there?
+    /// Whether every operation is [`Op::Replace`].
     #[must_use]
     pub fn all_replace(&self) -> bool {
         match self {
@@ -72,7 +73,7 @@ impl Ops {
         }
     }
 
-    /// Those of rows `range`.
+    /// Operations of rows `range`.
     #[must_use]
     pub fn slice(&self, range: Range<usize>) -> Ops {
         match self {
@@ -81,7 +82,7 @@ impl Ops {
         }
     }
 
-    /// Those of the rows `indices` names, in that order.
+    /// Operations of the rows with these indices, in this order.
     #[must_use]
     pub fn take(&self, indices: &[u32]) -> Ops {
         match self {
@@ -95,20 +96,22 @@ impl Ops {
 
 /// Rows of one table. Immutable once built; shared by memtable, snapshots and flush.
 ///
-/// `series.len() == times.len() ==` the length of every column. Columns are fields only, sorted by id; one that is not
-/// there is NULL (absent for [`Op::Merge`]). Array types are those of [`arrow_type`].
+/// `series`, `times` and all columns have the same length. Columns are fields only, sorted by id; a
+/// column that is missing is NULL (absent for [`Op::Merge`]). Array types are those of
+/// [`arrow_type`].
 #[derive(Clone, Debug)]
 pub struct Rows {
-    /// Series number of each row; in a [`Batch`] an index into its key list instead. 0 in unkeyed tables.
+    /// Series number of each row; in a [`Batch`] an index into its key list instead. 0 in unkeyed
+    /// tables.
     pub series: Vec<u32>,
     /// Nanoseconds since 1970 UTC.
     pub times: Vec<i64>,
-    /// What each row does: one for all, or an index into the list for each row.
+    /// Operation of each row.
     pub ops: Ops,
     columns: Columns,
-    /// Worked out when first asked for: most commits are merged with others before anybody reads them.
+    /// Computed at first use: most commits are merged with others before anyone reads them.
     order: OnceLock<Order>,
-    /// What the parts take without the order; consolidation asks for it after every commit.
+    /// Memory without `order`, cached: memtable compaction asks for it after every commit.
     bytes: OnceLock<usize>,
 }
 
@@ -116,96 +119,97 @@ pub struct Rows {
 #[derive(Clone, Debug)]
 enum Columns {
     Arrays(Vec<(ColumnId, ArrayRef)>),
-    Packed(Arc<Packed>),
+    Small(Arc<SmallBatch>),
 }
 
-/// The rows in order of (series, time), equal ones in the order they were given.
+/// The sort order of the rows: by (series, time), then by row number.
 #[derive(Clone, Debug)]
 pub(crate) struct Order {
-    /// Row numbers in that order; `None` when the rows lie in that order.
+    /// Row numbers in sort order; `None` when the rows are stored in that order.
     pub(crate) permutation: Option<Box<[u32]>>,
-    /// From the earliest to the latest moment.
+    /// From the earliest to the latest timestamp.
     pub(crate) times: TimeRange,
-    /// Is there no second row with the same (series, time)?
+    /// No two rows have the same (series, time).
     pub(crate) unique: bool,
 }
 
 impl Rows {
-    /// Rows of these parts. [`Batch::check`] says whether they fit together and to the table.
+    /// Rows of these parts. [`Batch::check`] verifies that they fit each other and the table.
     #[must_use]
     pub fn new(series: Vec<u32>, times: Vec<i64>, ops: Ops, columns: Vec<(ColumnId, ArrayRef)>) -> Rows {
         Rows::of(series, times, ops, Columns::Arrays(columns))
     }
 
-    /// The same of few rows, whose columns are no arrays yet.
+    /// Like [`Rows::new`], from columns that are encoded already.
     #[must_use]
-    pub fn from_packed(series: Vec<u32>, times: Vec<i64>, ops: Ops, columns: Packed) -> Rows {
-        Rows::of(series, times, ops, Columns::Packed(Arc::new(columns)))
+    pub fn from_small_batch(series: Vec<u32>, times: Vec<i64>, ops: Ops, columns: SmallBatch) -> Rows {
+        Rows::of(series, times, ops, Columns::Small(Arc::new(columns)))
     }
 
     fn of(series: Vec<u32>, times: Vec<i64>, ops: Ops, columns: Columns) -> Rows {
         Rows { series, times, ops, columns, order: OnceLock::new(), bytes: OnceLock::new() }
     }
 
-    /// The same rows in the form that is best while they wait to be merged with others: packed, if they are few.
+    /// Encodes the columns as a [`SmallBatch`] if there are few rows and few bytes: the cheapest
+    /// form until they are merged.
     #[must_use]
-    pub fn packed(self) -> Rows {
+    pub fn pack_if_small(self) -> Rows {
         let Columns::Arrays(columns) = &self.columns else { return self };
         let bytes = self.encoded_bytes(0..self.len());
-        if self.len() > PACKED_ROWS_MAX || bytes > PACKED_BYTES_MAX {
+        if self.len() > SMALL_BATCH_ROWS_MAX || bytes > SMALL_BATCH_BYTES_MAX {
             return self;
         }
-        let packed = Packed::of(self.len(), columns, bytes);
-        Rows::from_packed(self.series, self.times, self.ops, packed)
+        let packed = SmallBatch::of(self.len(), columns, bytes);
+        Rows::from_small_batch(self.series, self.times, self.ops, packed)
     }
 
-    /// The same rows of other series.
+    /// Replaces the series numbers; columns are shared.
     #[must_use]
     pub fn with_series(&self, series: Vec<u32>) -> Rows {
         Rows::of(series, self.times.clone(), self.ops.clone(), self.columns.clone())
     }
 
-    /// How many rows.
+    /// Number of rows.
     #[must_use]
     pub fn len(&self) -> usize {
         self.times.len()
     }
 
-    /// No rows?
+    /// Whether there are no rows.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.times.is_empty()
     }
 
-    /// Field columns; arrays are made of packed ones.
+    /// Field columns; those of a small batch are decoded to arrays.
     #[must_use]
     pub fn columns(&self) -> Cow<'_, [(ColumnId, ArrayRef)]> {
         match &self.columns {
             Columns::Arrays(columns) => Cow::Borrowed(columns),
-            Columns::Packed(packed) => {
+            Columns::Small(packed) => {
                 let ids = packed.columns().map(|(id, _)| id);
                 Cow::Owned(ids.enumerate().map(|(at, id)| (id, packed.array(at))).collect())
             }
         }
     }
 
-    /// The columns, if they are packed.
-    pub(crate) fn as_packed(&self) -> Option<&Packed> {
+    /// The columns, if they are a small batch.
+    pub(crate) fn as_small_batch(&self) -> Option<&SmallBatch> {
         match &self.columns {
             Columns::Arrays(_) => None,
-            Columns::Packed(packed) => Some(packed),
+            Columns::Small(packed) => Some(packed),
         }
     }
 
-    /// The columns, if they are arrays; none otherwise.
+    /// The columns, if they are arrays; empty for a small batch.
     pub(crate) fn arrays(&self) -> &[(ColumnId, ArrayRef)] {
         match &self.columns {
             Columns::Arrays(columns) => columns,
-            Columns::Packed(_) => &[],
+            Columns::Small(_) => &[],
         }
     }
 
-    /// The values of a field, if any row has one.
+    /// Values of a field; `None` when all are NULL.
     #[must_use]
     pub fn column(&self, id: ColumnId) -> Option<ArrayRef> {
         match &self.columns {
@@ -213,15 +217,15 @@ impl Rows {
                 let at = columns.binary_search_by_key(&id, |column| column.0).ok()?;
                 Some(Arc::clone(&columns[at].1))
             }
-            Columns::Packed(packed) => packed.position(id).map(|at| packed.array(at)),
+            Columns::Small(packed) => packed.position(id).map(|at| packed.array(at)),
         }
     }
 
-    /// Is there such a column?
+    /// Whether the column is present.
     pub(crate) fn has(&self, id: ColumnId) -> bool {
         match &self.columns {
             Columns::Arrays(columns) => columns.binary_search_by_key(&id, |column| column.0).is_ok(),
-            Columns::Packed(packed) => packed.position(id).is_some(),
+            Columns::Small(packed) => packed.position(id).is_some(),
         }
     }
 
@@ -229,7 +233,7 @@ impl Rows {
     pub(crate) fn text_bytes(&self) -> usize {
         match &self.columns {
             Columns::Arrays(columns) => columns.iter().map(|(_, values)| text_bytes(values)).sum(),
-            Columns::Packed(packed) => packed.text_bytes(),
+            Columns::Small(packed) => packed.text_bytes(),
         }
     }
 
@@ -246,7 +250,8 @@ impl Rows {
         )
     }
 
-    /// Memory held, for the budget. Of a buffer shared with other rows, only the part that these use.
+    /// Memory held, for the memory budget. A buffer shared with other rows counts only for the part
+    /// used here.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         let permuted = self.order.get().is_some_and(|order| order.permutation.is_some());
@@ -261,7 +266,7 @@ impl Rows {
         };
         let columns: usize = match &self.columns {
             Columns::Arrays(columns) => columns.iter().map(|(_, values)| array_bytes(values)).sum(),
-            Columns::Packed(packed) => packed.memory_bytes(),
+            Columns::Small(packed) => packed.memory_bytes(),
         };
         size_of::<Rows>() + self.series.capacity() * 4 + self.times.capacity() * 8 + ops + columns
     }
@@ -270,7 +275,7 @@ impl Rows {
         self.order.get_or_init(|| self.make_order())
     }
 
-    /// The row at position `at` of the order.
+    /// The row number at position `at` of the sort order.
     pub(crate) fn row_at(&self, at: usize) -> usize {
         match &self.order().permutation {
             None => at,
@@ -278,13 +283,14 @@ impl Rows {
         }
     }
 
-    /// (series, time) at position `at` of the order.
+    /// (series, time) at position `at` of the sort order.
     pub(crate) fn key_at(&self, at: usize) -> (u32, i64) {
         let row = self.row_at(at);
         (self.series[row], self.times[row])
     }
 
-    /// The first position at or after `from` whose (series, time) is not below `key`.
+    /// The first position of the sort order, from `from` on, whose (series, time) is not below
+    /// `key`.
     pub(crate) fn position(&self, from: usize, key: (u32, i64)) -> usize {
         let (mut low, mut high) = (from, self.len());
         while low < high {
@@ -304,7 +310,8 @@ impl Rows {
             let unique = (1..self.len()).all(|row| key(row - 1) < key(row));
             return Order { permutation: None, times, unique };
         }
-        // One integer to compare; the row number at its end makes an unstable sort stable.
+        // The key is one integer to compare; the row number in its low bits makes the unstable sort
+        // stable.
         let mut keys: Vec<u128> = (0..self.len()).map(|row| sort_key(self.series[row], self.times[row], row)).collect();
         keys.sort_unstable();
         let unique = keys.windows(2).all(|pair| pair[0] >> 32 != pair[1] >> 32);
@@ -317,7 +324,7 @@ fn sort_key(series: u32, time: i64, row: usize) -> u128 {
     u128::from(series) << 96 | u128::from(time) << 32 | row as u128
 }
 
-/// What an array takes: its part of the buffers, and about 150 bytes for itself.
+/// Memory of an array: its share of the buffers, and about 150 bytes for the array itself.
 fn array_bytes(values: &ArrayRef) -> usize {
     let fixed = values.data_type().primitive_width().unwrap_or(4) * values.len();
     let nulls = if values.null_count() > 0 { values.len() / 8 } else { 0 };
@@ -329,13 +336,14 @@ pub(crate) fn text_bytes(values: &ArrayRef) -> usize {
     value_offsets(values).map_or(0, |offsets| (offsets[values.len()] - offsets[0]) as usize)
 }
 
-/// Where the values of a text or bytes column begin and end.
+/// Value offsets of a text or bytes column; `None` for other types.
 pub(crate) fn value_offsets(values: &ArrayRef) -> Option<&[i32]> {
     let text = values.as_string_opt::<i32>().map(|values| values.value_offsets());
     text.or_else(|| values.as_binary_opt::<i32>().map(|values| values.value_offsets()))
 }
 
-/// The arrow type that stores `ty`: `Utf8` for text, `Binary` for bytes, `Timestamp(ns, "UTC")` for time.
+/// The arrow type that stores `ty`: `Utf8` for text, `Binary` for bytes, `Timestamp(ns, "UTC")` for
+/// time.
 #[must_use]
 pub fn arrow_type(ty: model::DataType) -> arrow_schema::DataType {
     use arrow_schema::{DataType, TimeUnit};
@@ -353,10 +361,10 @@ pub fn arrow_type(ty: model::DataType) -> arrow_schema::DataType {
     }
 }
 
-/// A table's times as an array of its time column's type.
+/// Times as an array of a time column's type.
 ///
 /// # Panics
-/// For a type that no time column has.
+/// If `ty` cannot be the type of a time column.
 #[must_use]
 pub fn time_array(ty: model::DataType, times: Vec<i64>) -> ArrayRef {
     match ty {
@@ -366,14 +374,14 @@ pub fn time_array(ty: model::DataType, times: Vec<i64>) -> ArrayRef {
     }
 }
 
-/// The values of an array of whole numbers or of moments in nanoseconds; `None` for any other.
+/// The values of an array of integers or of timestamps in nanoseconds; `None` for any other type.
 #[must_use]
 pub fn time_values(times: &dyn Array) -> Option<&ScalarBuffer<i64>> {
     let numbers = times.as_primitive_opt::<Int64Type>().map(PrimitiveArray::values);
     numbers.or_else(|| times.as_primitive_opt::<TimestampNanosecondType>().map(PrimitiveArray::values))
 }
 
-/// The type whose values arrow type `ty` stores, if it is one of ours.
+/// The inverse of [`arrow_type`]; `None` for arrow types that it does not return.
 pub(crate) fn data_type(ty: &arrow_schema::DataType) -> Option<model::DataType> {
     use arrow_schema::{DataType, TimeUnit};
     Some(match ty {
@@ -412,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn arrow_types_are_those_of_our_types_and_no_others() {
+    fn arrow_type_and_data_type_are_inverse_functions() {
         for ty in model::DataType::ALL {
             assert_eq!(data_type(&arrow_type(ty)), Some(ty));
         }

@@ -1,4 +1,4 @@
-//! Reading: segments and memtable entries merged by (series, time), versions folded, deletes applied.
+//! Scans: merge segments and memtable entries by (series, time), fold versions, apply deletes.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -8,47 +8,48 @@ use arrow_schema::{Field, Schema, SchemaRef};
 use arrow_select::filter::{FilterBuilder, prep_null_mask_filter};
 use model::{Column, ColumnId, ColumnRole, DataType, Error, Lsn, Result, SqlState, Table, TimeRange};
 
-use crate::bare::{self, BareBlock};
-use crate::chunk::{Reads, RowsSource, SegmentSource, Source};
-use crate::consolidate::merge_rows;
-use crate::deletes::{Deletes, Newer, work};
+use crate::block_statistics::{self, BlockConsumer, WholeBlock};
+use crate::column_scan::{self, ColumnBlock};
+use crate::deletes::{DeleteCollector, Deletes, work};
 use crate::filter::Filter;
-use crate::history::{BORN, NOW, Versions};
+use crate::history::{NOW, Versions, WRITTEN_AT};
 use crate::keys::KeyList;
+use crate::memtable_compaction::merge_rows;
 use crate::merge::{Fold, Merger};
+use crate::merge_plan::MergePlan;
 use crate::pieces::Pieces;
-use crate::plan::Plan;
 use crate::prune;
 use crate::rows::{Batch, Rows, arrow_type, time_array};
 use crate::segment::{BLOCK_ROWS_MAX, Segment, StatValue};
 use crate::series::{KeyColumns, OneOf, ValueTest};
+use crate::sorted_run::{ColumnReads, RowsSource, SegmentSource, Source};
 use crate::state::{Entry, TableState, Tombstone};
-use crate::whole::{self, Taker, WholeBlock};
 
-/// An output batch of many columns has fewer rows, so that its fixed-width values stay within this.
+/// Limit of the fixed-width values of an output batch: batches of many columns have fewer rows.
 const BATCH_BYTES_MAX: usize = 16 << 20;
 
-/// Own writes are newer than any commit.
+/// Uncommitted writes of the reading transaction are newer than any commit.
 const OWN_LSNS: (Lsn, Lsn) = (Lsn(u64::MAX), Lsn(u64::MAX));
 const OWN_COMMITTED: i64 = i64::MAX;
-/// Own entries in a row that are merged before a scan.
+/// A run of this many uncommitted entries is merged before a scan.
 const OWN_ENTRIES_MERGED: usize = if cfg!(test) { 2 } else { 16 };
 
-/// Which series to read.
+/// The series to read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SeriesFilter {
-    /// All that exist at the state.
+    /// All series of the state.
     All,
-    /// Those with numbers in this range.
+    /// Series with numbers in this range.
     Range(Range<u32>),
-    /// These, sorted.
+    /// Exactly these series, sorted.
     Only(Arc<[u32]>),
 }
 
-/// A bound on a field that lets whole blocks be skipped; rows of blocks that are read are not filtered by it.
+/// A bound on a field, used to skip blocks (zone map). It does not filter the rows of blocks that
+/// are read.
 ///
-/// The reader promises to drop every row that is outside the bound, or NULL, by itself: such rows may come out with
-/// values of an older version, or not at all.
+/// The caller must itself drop every row that is NULL or outside the bound: such rows may be
+/// returned with values of an older version, or not at all.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ColumnRange {
     /// The field.
@@ -59,31 +60,33 @@ pub struct ColumnRange {
     pub max: Option<StatValue>,
 }
 
-/// What to read.
+/// A scan to run.
 #[derive(Clone, Debug)]
 pub struct ScanRequest {
-    /// Key, time and field columns, in the order they shall come out; may be empty (rows are still counted).
+    /// Key, time and field columns in output order; may be empty (rows are still counted).
     pub columns: Vec<ColumnId>,
-    /// Moments.
+    /// Timestamps to read.
     pub times: TimeRange,
-    /// Series.
+    /// Series to read.
     pub series: SeriesFilter,
-    /// For skipping blocks only. Applied only where no other version of a row can hide in a skipped or kept block.
+    /// Bounds for skipping blocks. A bound is applied only where a skipped block cannot hide or
+    /// complete a version of a row elsewhere.
     pub ranges: Vec<ColumnRange>,
-    /// Rows of an output batch, 1 ..= 8192.
+    /// Most rows of an output batch, 1 ..= 8192.
     pub batch_rows: usize,
-    /// Stop after this many rows, counted before the reader filters any further.
+    /// Stops after this many rows, before any further filter of the caller.
     pub limit: Option<u64>,
-    /// Text comes as it is stored where that is a dictionary: as `Dictionary(UInt32, Utf8)`, and as `Utf8` elsewhere, so that a
-    /// column's type is not the same in all batches.
+    /// Return text columns in their stored encoding: `Dictionary(UInt32, Utf8)` for
+    /// dictionary-encoded blocks and `Utf8` for others. The type of a column may therefore differ
+    /// between batches.
     pub coded: bool,
-    /// Rows may come in any order and without their series and times, if only fields are asked for. Of blocks that need no merging
-    /// nothing else is decoded then.
-    pub bare: bool,
+    /// The caller needs only fields: rows may be returned in any order and without series and
+    /// times. Blocks that need no merging are then read without decoding series and times.
+    pub columns_only: bool,
 }
 
 impl ScanRequest {
-    /// Everything, of these columns.
+    /// All rows, of these columns.
     #[must_use]
     pub fn all(columns: Vec<ColumnId>) -> ScanRequest {
         ScanRequest {
@@ -94,32 +97,32 @@ impl ScanRequest {
             batch_rows: BLOCK_ROWS_MAX,
             limit: None,
             coded: false,
-            bare: false,
+            columns_only: false,
         }
     }
 }
 
-/// What a scan did, for EXPLAIN ANALYZE and metrics.
+/// Counters of a scan, for EXPLAIN ANALYZE and metrics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ScanStats {
     /// Segments of the table.
     pub segments: u64,
-    /// Of these, skipped whole.
+    /// Segments skipped entirely.
     pub segments_pruned: u64,
-    /// Blocks of the segments not skipped.
+    /// Blocks of the segments that were not skipped.
     pub blocks: u64,
-    /// Of these, skipped by series, time or statistics.
+    /// Blocks skipped by series, time or statistics.
     pub blocks_pruned: u64,
     /// Bytes read from files.
     pub bytes_read: u64,
-    /// Rows given out.
+    /// Rows returned.
     pub rows: u64,
-    /// Versions folded away or hidden by deletes.
+    /// Versions replaced by newer ones or hidden by deletes.
     pub versions_dropped: u64,
 }
 
 impl std::ops::AddAssign for ScanStats {
-    /// What both did.
+    /// Adds all counters.
     fn add_assign(&mut self, other: ScanStats) {
         self.segments += other.segments;
         self.segments_pruned += other.segments_pruned;
@@ -131,46 +134,48 @@ impl std::ops::AddAssign for ScanStats {
     }
 }
 
-/// Uncommitted writes of the reading transaction itself, newest of all, in order.
+/// Uncommitted writes of the reading transaction, newer than any commit.
 #[derive(Clone, Default)]
 pub struct OwnWrites {
-    /// Rows and deletes in statement order. A transaction that reads what it writes holds several versions of it.
+    /// Rows and deletes in statement order. A transaction that updates rows it wrote holds several
+    /// versions of them.
     pub entries: Pieces<OwnEntry>,
 }
 
-/// One own write.
+/// One uncommitted write.
 #[derive(Clone)]
 pub enum OwnEntry {
-    /// Rows with keys.
+    /// Inserted rows, with their keys.
     Rows(Arc<Batch>),
     /// A delete.
     Delete(Arc<OwnDelete>),
 }
 
-/// An uncommitted delete. It names keys, because a series that is not committed yet has another number in every
-/// snapshot.
+/// An uncommitted delete. It names keys, because a series that is not committed yet has a different
+/// number in every snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OwnDelete {
-    /// Which series; `None` = all.
+    /// Series keys; `None` = all series.
     pub series: Option<Arc<KeyList>>,
-    /// Which moments.
+    /// Timestamps of the rows deleted.
     pub times: TimeRange,
 }
 
-/// A table as one reader sees it: a state, and its own uncommitted writes on top; or that state as it once was.
+/// A table as one reader sees it: a state plus the reader's uncommitted writes, or the state as of
+/// an earlier time.
 #[derive(Clone)]
 pub struct TableView {
     state: Arc<TableState>,
     own: Arc<Own>,
-    /// What was committed later is not seen.
+    /// Read time: later commits are not visible.
     time: i64,
 }
 
-/// Own writes in terms of a state.
+/// Uncommitted writes, with series numbers of one state.
 #[derive(Default)]
 struct Own {
     entries: Vec<Entry>,
-    /// Keys of series that the state does not have, numbered from its series count on.
+    /// Keys of series that the state does not have; their numbers follow the state's.
     keys: KeyList,
 }
 
@@ -192,7 +197,8 @@ impl Own {
         }
     }
 
-    /// A transaction of many small statements has many small entries; a scan should not meet them one by one.
+    /// Merges runs of small entries: a transaction of many small statements would otherwise make a
+    /// scan merge each of them.
     fn merge(&mut self, table: &Table) {
         let rows = |entry: &Entry| match entry {
             Entry::Rows { rows, .. } => Some(rows.clone()),
@@ -247,13 +253,13 @@ impl Own {
 }
 
 impl TableView {
-    /// What a reader without writes of its own sees.
+    /// The view of a reader without uncommitted writes.
     #[must_use]
     pub fn new(state: Arc<TableState>) -> TableView {
         TableView { state, own: Arc::default(), time: NOW }
     }
 
-    /// What a transaction with own writes sees.
+    /// The view of a transaction with uncommitted writes.
     #[must_use]
     pub fn with_own_writes(state: Arc<TableState>, own: &OwnWrites) -> TableView {
         let mut numbered = Own::default();
@@ -262,19 +268,20 @@ impl TableView {
         TableView { state, own: Arc::new(numbered), time: NOW }
     }
 
-    /// What somebody saw who read when all commits up to wall time `time` (nanoseconds since 1970 UTC) had been made and
-    /// no other: the same versions of rows, folded the same way. Columns and series are those of now, own writes are
-    /// left out, and what retention has dropped since is missing. A time to come is now.
+    /// The view of a reader at commit time `time` (nanoseconds since 1970 UTC): it sees the commits
+    /// up to that time and no later one. Columns and series are the current ones, uncommitted
+    /// writes are left out, and rows that retention has dropped since are missing. A time in the
+    /// future is the current time.
     ///
     /// # Errors
-    /// 55000 when the table keeps no history, 22023 when it begins later, naming when.
+    /// 55000 when the table keeps no history; 22023 when the history starts later, with its start.
     pub fn as_of(&self, time: i64) -> Result<TableView> {
         let TableState { table, history_from, .. } = &*self.state;
         if *history_from == i64::MAX {
             let text = format!("table {} keeps no history", table.name);
             return Err(Error::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, text)
                 .with_kind(model::ErrorKind::Invalid)
-                .with_hint("ALTER TABLE … SET (history = on) keeps it from then on"));
+                .with_hint("ALTER TABLE … SET (history = on) starts its history"));
         }
         if time < *history_from {
             let text = format!(
@@ -286,36 +293,37 @@ impl TableView {
         Ok(TableView { state: Arc::clone(&self.state), own: Arc::default(), time })
     }
 
-    /// What was committed later is not seen.
+    /// Read time: later commits are not visible.
     pub(crate) fn time(&self) -> i64 {
         self.time
     }
 
-    /// The deletes that are newer than a segment and may hide rows of it.
+    /// Deletes that are newer than a segment and may hide rows of it.
     #[must_use]
     pub fn deletes_over(&self, segment: &Segment) -> Vec<Arc<Deletes>> {
-        prune::hides(self, &prune::recent(self), segment, &segment.meta().times).deletes
+        prune::delete_filter(self, &prune::recent_deletes(self), segment, &segment.meta().times).deletes
     }
 
-    /// The state below.
+    /// The table state that this view reads.
     #[must_use]
     pub fn state(&self) -> &Arc<TableState> {
         &self.state
     }
 
-    /// How many series there are, own new ones included.
+    /// Number of series, uncommitted new ones included.
     #[must_use]
     pub fn series_count(&self) -> u32 {
         self.state.series_count + self.own.keys.len() as u32
     }
 
-    /// The series with this key (canonical bytes), if it exists here.
+    /// The number of the series with this key (canonical bytes), if it exists in this view.
     #[must_use]
     pub fn lookup(&self, key: &[u8]) -> Option<u32> {
         self.own.lookup(&self.state, key)
     }
 
-    /// The series whose keys are as all of `conditions` (at least one) say, ascending: see [`SeriesIndex::having`].
+    /// The series whose keys satisfy all of `conditions` (at least one), ascending: see
+    /// [`SeriesIndex::having`].
     ///
     /// # Errors
     /// XX001 when a key is not of the key columns' types.
@@ -340,7 +348,7 @@ impl TableView {
     /// The keys of these series, for an [`OwnDelete`].
     ///
     /// # Errors
-    /// XX000 when one does not exist.
+    /// XX000 when a series does not exist.
     pub fn keys_of(&self, series: &[u32]) -> Result<KeyList> {
         let mut keys = KeyList::new();
         self.with_keys(series.iter().copied(), |key| {
@@ -350,18 +358,18 @@ impl TableView {
         Ok(keys)
     }
 
-    /// Key columns (in key order) of series `from .. to`, for evaluating predicates over keys.
+    /// Key columns (in key order) of series `from .. to`, for evaluating predicates on keys.
     ///
     /// # Errors
-    /// XX000 when one does not exist; XX001 when a key is not of the key columns' types.
+    /// XX000 when a series does not exist; XX001 when a key is not of the key columns' types.
     pub fn key_columns(&self, from: u32, to: u32) -> Result<Vec<ArrayRef>> {
         self.key_columns_of(from..to)
     }
 
-    /// The same of any series, in the order given.
+    /// Like [`TableView::key_columns`], for any series, in the order given.
     ///
     /// # Errors
-    /// As [`TableView::key_columns`].
+    /// See [`TableView::key_columns`].
     pub fn key_columns_of(&self, series: impl ExactSizeIterator<Item = u32>) -> Result<Vec<ArrayRef>> {
         let types: Vec<DataType> = self.state.table.key_columns().map(|column| column.ty).collect();
         let mut columns = KeyColumns::new(&types, series.len());
@@ -369,7 +377,7 @@ impl TableView {
         Ok(columns.finish())
     }
 
-    /// Calls `each` with the key of every one of `series`.
+    /// Calls `each` with the key of each of `series`, in order.
     fn with_keys(&self, series: impl Iterator<Item = u32>, mut each: impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
         let (count, own) = (self.state.series_count, &self.own.keys);
         if own.is_empty() {
@@ -385,73 +393,85 @@ impl TableView {
         Ok(())
     }
 
-    /// Starts a scan. Rows come out ordered by (series number, time), those of unkeyed tables by time, unless the request is `bare`.
+    /// Starts a scan. Rows are returned in order of (series number, time), or of time in unkeyed
+    /// tables, unless the request is `columns_only`.
     ///
     /// # Errors
-    /// XX000 for a column the table does not have; errors of reading block indexes and statistics.
+    /// XX000 for a column that the table does not have; errors of reading block indexes and
+    /// statistics.
     pub fn scan(&self, request: ScanRequest) -> Result<Scan> {
         self.start(request, None, None)
     }
 
-    /// As [`TableView::scan`], for [`Scan::next_kept`]: of blocks none of whose rows are kept, only the columns `early` are read.
+    /// Starts a scan with late materialisation, to be read with [`Scan::next_filtered`]: the other
+    /// columns of a block are read only if a row of it passes the predicate.
     ///
     /// - `request`: without `limit`.
-    /// - `early`: what rows are kept by, in the order in which it is shown; need not be among the request's columns.
+    /// - `early`: columns of the predicate, in the order in which it receives them; they need not
+    ///   be in the request.
     ///
     /// # Errors
-    /// As [`TableView::scan`].
+    /// See [`TableView::scan`].
     pub fn scan_late(&self, request: ScanRequest, early: &[ColumnId]) -> Result<Scan> {
         self.start(request, Some(early), None)
     }
 
-    /// As [`TableView::scan`], without the blocks that `take` says it knows all of: each block that [is whole](WholeBlock) is offered.
+    /// Starts a scan without the blocks that `take` answers from their statistics. `take` is called
+    /// with each block that [qualifies](WholeBlock) and returns whether to leave it out.
     ///
-    /// - `request`: without `ranges` and `limit`, which blocks that are taken know nothing of.
+    /// - `request`: without `ranges` and `limit`: blocks that are left out do not know of them.
     ///
     /// # Errors
-    /// As [`TableView::scan`]; those of `take`.
+    /// See [`TableView::scan`]; errors of `take`.
     pub fn scan_without(
         &self,
         request: ScanRequest,
         take: &mut dyn FnMut(&WholeBlock<'_>) -> Result<bool>,
     ) -> Result<Scan> {
-        self.start(request, None, Some(Taker { take, newest: false }))
+        self.start(request, None, Some(BlockConsumer { take, newest: false }))
     }
 
-    /// As [`TableView::scan_without`], for who looks for newest rows: blocks are offered as well whose first rows are before the
-    /// times of the request, and of which he needs nothing but the last row.
+    /// Like [`TableView::scan_without`], for queries of the newest row. `take` is also called with
+    /// blocks that begin before the request's time range: it may use their last row only.
     ///
     /// # Errors
-    /// As [`TableView::scan_without`].
+    /// See [`TableView::scan_without`].
     pub fn scan_newest(
         &self,
         request: ScanRequest,
         take: &mut dyn FnMut(&WholeBlock<'_>) -> Result<bool>,
     ) -> Result<Scan> {
-        self.start(request, None, Some(Taker { take, newest: true }))
+        self.start(request, None, Some(BlockConsumer { take, newest: true }))
     }
 
-    fn start(&self, request: ScanRequest, early: Option<&[ColumnId]>, taker: Option<Taker<'_>>) -> Result<Scan> {
-        let request = self.kept(request);
+    fn start(
+        &self,
+        request: ScanRequest,
+        early: Option<&[ColumnId]>,
+        consumer: Option<BlockConsumer<'_>>,
+    ) -> Result<Scan> {
+        let request = self.clamped_to_retention(request);
         let table = self.state.table.clone();
         let mut stats = ScanStats::default();
         let columns = |ids: &[ColumnId]| ids.iter().map(|id| column(&table, *id)).collect::<Result<Vec<_>>>();
-        let (columns, shown) = (columns(&request.columns)?, early.map(columns).transpose()?);
-        let all = || columns.iter().chain(shown.iter().flatten());
+        let (columns, early_columns) = (columns(&request.columns)?, early.map(columns).transpose()?);
+        let all = || columns.iter().chain(early_columns.iter().flatten());
         let width: usize = all().map(|column| arrow_type(column.ty).primitive_width().unwrap_or(4)).sum();
         let batch_rows = request.batch_rows.clamp(1, BLOCK_ROWS_MAX).min(BATCH_BYTES_MAX / width.max(1)).max(1);
-        let is_bare = request.bare && request.limit.is_none() && all().all(|column| column.role == ColumnRole::Field);
-        let reads = Reads { coded: request.coded, ..reads(&columns, shown.as_deref()) };
-        let (bare, sources) = self.sources(&request, reads, taker, is_bare.then_some(batch_rows), &mut stats)?;
+        let is_columns_only =
+            request.columns_only && request.limit.is_none() && all().all(|column| column.role == ColumnRole::Field);
+        let reads = ColumnReads { coded: request.coded, ..column_reads(&columns, early_columns.as_deref()) };
+        let (column_blocks, sources) =
+            self.sources(&request, reads, consumer, is_columns_only.then_some(batch_rows), &mut stats)?;
         let mut merger = Merger::new(sources, if table.keyed { Fold::Full } else { Fold::None });
-        merger.chunk_rows = batch_rows.div_ceil(4);
+        merger.run_end_rows = batch_rows.div_ceil(4);
         Ok(Scan {
             view: self.clone(),
             merger,
-            bare,
+            column_blocks,
             schema: arrow_schema(&table, &request.columns),
-            shown_schema: arrow_schema(&table, early.unwrap_or_default()),
-            shown: shown.unwrap_or_default(),
+            early_schema: arrow_schema(&table, early.unwrap_or_default()),
+            early_columns: early_columns.unwrap_or_default(),
             columns,
             batch_rows,
             left: request.limit.unwrap_or(u64::MAX),
@@ -460,65 +480,67 @@ impl TableView {
         })
     }
 
-    /// Splits a scan into at most `parts` whose rows together are those of the whole, to be run at the same time. By
-    /// series, or by time where there are too few series. `limit` is copied to each.
+    /// Splits a scan into at most `parts` scans that can run in parallel and together return the
+    /// same rows: by series, or by time if there are too few series. `limit` is copied to each.
     ///
     /// # Errors
     /// Errors of reading block indexes.
     pub fn split(&self, request: &ScanRequest, parts: usize) -> Result<Vec<ScanRequest>> {
-        prune::split(self, &self.kept(request.clone()), parts)
+        prune::split(self, &self.clamped_to_retention(request.clone()), parts)
     }
 
-    /// Does it show what is there now, and not what once was?
+    /// Whether this view reads the current state, not an earlier time.
     pub(crate) fn is_of_now(&self) -> bool {
         self.time == NOW
     }
 
-    /// Without the moments that retention has dropped.
-    pub(crate) fn kept(&self, mut request: ScanRequest) -> ScanRequest {
+    /// Limits a request to timestamps at or after the retention horizon.
+    pub(crate) fn clamped_to_retention(&self, mut request: ScanRequest) -> ScanRequest {
         request.times.start = request.times.start.max(self.state.kept_from);
         request
     }
 
-    /// Memtable entries and own writes, oldest first; of a view of the past, those that may have been there.
+    /// Memtable entries and uncommitted writes, oldest first. A view of the past leaves out entries
+    /// that it cannot see.
     pub(crate) fn entries(&self) -> impl DoubleEndedIterator<Item = &Entry> {
-        self.state.entries.iter().chain(&self.own.entries).filter(|entry| self.sees(entry))
+        self.state.entries.iter().chain(&self.own.entries).filter(|entry| self.may_see(entry))
     }
 
-    /// May any of it have been there?
-    fn sees(&self, entry: &Entry) -> bool {
+    /// Whether any version or delete of the entry may be visible at the read time.
+    fn may_see(&self, entry: &Entry) -> bool {
         match entry {
-            Entry::Rows { rows, committed, .. } => *committed <= self.time || rows.has(BORN),
+            Entry::Rows { rows, committed, .. } => *committed <= self.time || rows.has(WRITTEN_AT),
             Entry::Delete(deletes) => deletes.committed() <= self.time,
         }
     }
 
-    /// All sources a request needs, oldest first; and before them the blocks that are read by themselves, of at most `bare` rows.
+    /// All sources that a request needs, oldest first, after the blocks that are read as columns
+    /// only (if `column_block_rows_max` is set: blocks of at most so many rows).
     fn sources(
         &self,
         request: &ScanRequest,
-        reads: Reads,
-        taker: Option<Taker<'_>>,
-        bare: Option<usize>,
+        reads: ColumnReads,
+        consumer: Option<BlockConsumer<'_>>,
+        column_block_rows_max: Option<usize>,
         stats: &mut ScanStats,
-    ) -> Result<(Vec<BareBlock>, Vec<Source>)> {
+    ) -> Result<(Vec<ColumnBlock>, Vec<Source>)> {
         if request.limit == Some(0) {
             return Ok((Vec::new(), Vec::new()));
         }
         let mut sources = Vec::new();
         let mut wanted = prune::blocks(self, request, stats)?;
-        if let Some(taker) = taker {
-            whole::offer(self, request, &mut wanted, taker)?;
+        if let Some(consumer) = consumer {
+            block_statistics::offer(self, request, &mut wanted, consumer)?;
         }
-        let bare = match bare {
-            Some(rows_max) => bare::take(self, request, rows_max, &mut wanted)?,
+        let column_blocks = match column_block_rows_max {
+            Some(rows_max) => column_scan::take(self, request, rows_max, &mut wanted)?,
             None => Vec::new(),
         };
-        for prune::Wanted { segment, blocks, filter, .. } in wanted {
+        for prune::WantedBlocks { segment, blocks, filter, .. } in wanted {
             let source = SegmentSource::new(segment, filter, blocks, reads.clone())?;
             sources.extend(source.map(Source::Segment));
         }
-        let mut newer = Newer::new(self.time, self.state.keeps_history());
+        let mut newer = DeleteCollector::new(self.time, self.state.keeps_history());
         let mut newest_first = Vec::new();
         for entry in self.entries().rev() {
             work::touch(1);
@@ -529,26 +551,28 @@ impl TableView {
                         continue;
                     }
                     let times = rows.order().times.intersect(&request.times);
-                    let hides = newer.hides().over((rows.key_at(0).0, rows.key_at(rows.len() - 1).0), &times);
+                    let deletes =
+                        newer.filter().restricted_to((rows.key_at(0).0, rows.key_at(rows.len() - 1).0), &times);
                     let (times, series) = (request.times, request.series.clone());
                     let versions = Versions::At(if *committed <= self.time { NOW } else { self.time });
-                    let filter = Filter { times, series, hides, versions };
+                    let filter = Filter { times, series, deletes, versions };
                     newest_first.extend(RowsSource::new(rows.clone(), filter).map(Source::Rows));
                 }
             }
         }
         sources.extend(newest_first.into_iter().rev());
-        Ok((bare, sources))
+        Ok((column_blocks, sources))
     }
 }
 
-/// What is read of `columns`, and of those that are shown first: all with the rows, or these first. Texts and bytes do not wait: their
-/// size bounds how many rows are in memory.
-fn reads(columns: &[Column], shown: Option<&[Column]>) -> Reads {
+/// Splits the fields into those read with the rows and those read late. If `early_columns` is given, only
+/// its columns are read early, and text and bytes: their size limits the rows in memory.
+fn column_reads(columns: &[Column], early_columns: Option<&[Column]>) -> ColumnReads {
     let is_early = |column: &&Column| {
-        shown.is_none_or(|shown| shown.contains(column)) || arrow_type(column.ty).primitive_width().is_none()
+        early_columns.is_none_or(|early| early.contains(column)) || arrow_type(column.ty).primitive_width().is_none()
     };
-    let fields = columns.iter().chain(shown.unwrap_or_default()).filter(|column| column.role == ColumnRole::Field);
+    let fields =
+        columns.iter().chain(early_columns.unwrap_or_default()).filter(|column| column.role == ColumnRole::Field);
     let (early, late): (Vec<_>, Vec<_>) = fields.partition(is_early);
     let ids = |columns: Vec<&Column>| {
         let mut ids: Vec<ColumnId> = columns.into_iter().map(|column| column.id).collect();
@@ -556,7 +580,7 @@ fn reads(columns: &[Column], shown: Option<&[Column]>) -> Reads {
         ids.dedup();
         Arc::from(ids)
     };
-    Reads { columns: ids(early), late: ids(late), coded: false }
+    ColumnReads { columns: ids(early), late: ids(late), coded: false }
 }
 
 fn column(table: &Table, id: ColumnId) -> Result<Column> {
@@ -565,63 +589,65 @@ fn column(table: &Table, id: ColumnId) -> Result<Column> {
     })
 }
 
-/// Rows of a scan, with what orders them.
+/// Rows returned by a scan, with their sort keys.
 pub struct Scanned {
-    /// Series number of each row; of a `bare` request, perhaps none at all.
+    /// Series number of each row; may be empty if the request is `columns_only`.
     pub series: Vec<u32>,
-    /// Time of each row; as `series`.
+    /// Time of each row; empty if `series` is.
     pub times: Vec<i64>,
-    /// The columns that were asked for.
+    /// The requested columns.
     pub batch: RecordBatch,
 }
 
 impl Scanned {
-    fn bare(batch: RecordBatch) -> Scanned {
+    fn columns_only(batch: RecordBatch) -> Scanned {
         Scanned { series: Vec::new(), times: Vec::new(), batch }
     }
 }
 
-/// A running scan: batches of the schema [`arrow_schema()`] gives for the request. Memory: one block per source in use.
+/// A running scan. It returns batches of the schema that [`arrow_schema()`] gives for the request.
+/// Memory: one block for each source in use.
 pub struct Scan {
     view: TableView,
-    /// Before what is merged, last first.
-    bare: Vec<BareBlock>,
+    /// Blocks read as columns only, before the merge; last first.
+    column_blocks: Vec<ColumnBlock>,
     merger: Merger,
     schema: SchemaRef,
     columns: Vec<Column>,
-    /// What [`Scan::next_kept`] shows; nothing otherwise.
-    shown: Vec<Column>,
-    shown_schema: SchemaRef,
+    /// Columns of the predicate of [`Scan::next_filtered`]; empty without one.
+    early_columns: Vec<Column>,
+    early_schema: SchemaRef,
     batch_rows: usize,
-    /// Rows the limit still allows.
+    /// Rows that the limit still allows.
     left: u64,
     coded: bool,
     stats: ScanStats,
 }
 
 impl Scan {
-    /// So far.
+    /// Counters so far.
     #[must_use]
     pub fn stats(&self) -> ScanStats {
         self.stats
     }
 
-    /// What every batch looks like, but for text that comes as it is stored.
+    /// The schema of every batch, except for dictionary-encoded text of a `coded` request.
     #[must_use]
     pub fn schema(&self) -> &SchemaRef {
         &self.schema
     }
 
-    /// Rows that it goes through at most, all versions counted, before it has begun.
+    /// Upper bound of the rows to read, all versions counted. Valid only before the first batch.
     #[must_use]
     pub fn rows_max(&self) -> u64 {
-        self.merger.rows_max() + self.bare.iter().map(|block| block.rows as u64).sum::<u64>()
+        self.merger.rows_max() + self.column_blocks.iter().map(|block| block.rows as u64).sum::<u64>()
     }
 
-    /// The next batch with its series and times, whether these were asked for or not; as [`Iterator::next`] otherwise.
+    /// The next batch with its series and times, whether or not these were requested; see
+    /// [`Iterator::next`].
     ///
     /// # Errors
-    /// Errors of reading and merging; the scan has ended then.
+    /// Errors of reading and merging; the scan ends then.
     pub fn next_rows(&mut self) -> Result<Option<Scanned>> {
         let next = self.next_plan();
         if next.is_err() {
@@ -630,58 +656,62 @@ impl Scan {
         next
     }
 
-    /// The next rows of those that `keep` lets through when it is shown the columns that are read early, of a scan that
-    /// [`TableView::scan_late`] began; perhaps none, though more may come. NULL does not let through.
+    /// The next rows that pass `keep`, a predicate over the early columns of
+    /// [`TableView::scan_late`]; NULL does not pass. An empty batch does not mean the end of the
+    /// scan.
     ///
     /// # Errors
-    /// As [`Scan::next_rows`]; those of `keep`.
-    pub fn next_kept(&mut self, keep: &mut dyn FnMut(&RecordBatch) -> Result<BooleanArray>) -> Result<Option<Scanned>> {
-        let next = self.next_kept_plan(keep);
+    /// See [`Scan::next_rows`]; errors of `keep`.
+    pub fn next_filtered(
+        &mut self,
+        keep: &mut dyn FnMut(&RecordBatch) -> Result<BooleanArray>,
+    ) -> Result<Option<Scanned>> {
+        let next = self.next_filtered_plan(keep);
         if next.is_err() {
             self.left = 0;
         }
         next
     }
 
-    fn next_kept_plan(
+    fn next_filtered_plan(
         &mut self,
         keep: &mut dyn FnMut(&RecordBatch) -> Result<BooleanArray>,
     ) -> Result<Option<Scanned>> {
         if self.left == 0 {
             return Ok(None);
         }
-        if let Some(block) = self.bare.pop() {
-            return self.kept_of(&block, keep).map(Some);
+        if let Some(block) = self.column_blocks.pop() {
+            return self.filter_block(&block, keep).map(Some);
         }
         let Some(mut plan) = self.merger.next(self.batch_rows, &mut self.stats)? else { return Ok(None) };
         self.stats.rows += plan.len() as u64;
-        let mask = passing(keep(&self.batch(&plan, &self.shown, &self.shown_schema)?)?);
+        let mask = nulls_to_false(keep(&self.batch(&plan, &self.early_columns, &self.early_schema)?)?);
         match mask.true_count() {
-            0 => return Ok(Some(Scanned::bare(RecordBatch::new_empty(self.schema.clone())))),
-            passing if passing < plan.len() => plan = plan.kept(&mask),
+            0 => return Ok(Some(Scanned::columns_only(RecordBatch::new_empty(self.schema.clone())))),
+            passing if passing < plan.len() => plan = plan.filtered(&mask),
             _ => {}
         }
         self.scanned(plan).map(Some)
     }
 
-    /// Of a block that is read by itself, the rows that `keep` lets through.
-    fn kept_of(
+    /// Rows of a column-only block that pass `keep`.
+    fn filter_block(
         &mut self,
-        block: &BareBlock,
+        block: &ColumnBlock,
         keep: &mut dyn FnMut(&RecordBatch) -> Result<BooleanArray>,
     ) -> Result<Scanned> {
         self.stats.rows += block.rows as u64;
-        let shown = block.read(&self.shown, self.coded, &mut self.stats.bytes_read)?;
-        let mask = passing(keep(&self.batch_of(&self.shown_schema, shown.clone(), block.rows)?)?);
+        let early = block.read(&self.early_columns, self.coded, &mut self.stats.bytes_read)?;
+        let mask = nulls_to_false(keep(&self.batch_of(&self.early_schema, early.clone(), block.rows)?)?);
         let rows = mask.true_count();
         if rows == 0 {
-            return Ok(Scanned::bare(RecordBatch::new_empty(self.schema.clone())));
+            return Ok(Scanned::columns_only(RecordBatch::new_empty(self.schema.clone())));
         }
-        let at_of = |column: &Column| self.shown.iter().position(|shown| shown.id == column.id);
+        let at_of = |column: &Column| self.early_columns.iter().position(|early| early.id == column.id);
         let others: Vec<Column> = self.columns.iter().filter(|column| at_of(column).is_none()).cloned().collect();
         let mut others = block.read(&others, self.coded, &mut self.stats.bytes_read)?.into_iter();
         let values = self.columns.iter().map(|column| match at_of(column) {
-            Some(at) => Ok(Arc::clone(&shown[at])),
+            Some(at) => Ok(Arc::clone(&early[at])),
             None => others.next().ok_or_else(|| Error::bug("a column that was not read")),
         });
         let mut values = values.collect::<Result<Vec<ArrayRef>>>()?;
@@ -690,17 +720,17 @@ impl Scan {
             let filter = if values.len() > 1 { filter.optimize().build() } else { filter.build() };
             values = values.iter().map(|values| filter.filter(values).map_err(Error::bug)).collect::<Result<_>>()?;
         }
-        self.batch_of(&self.schema, values, rows).map(Scanned::bare)
+        self.batch_of(&self.schema, values, rows).map(Scanned::columns_only)
     }
 
     fn next_plan(&mut self) -> Result<Option<Scanned>> {
         if self.left == 0 {
             return Ok(None);
         }
-        if let Some(block) = self.bare.pop() {
+        if let Some(block) = self.column_blocks.pop() {
             self.stats.rows += block.rows as u64;
             let values = block.read(&self.columns, self.coded, &mut self.stats.bytes_read)?;
-            return self.batch_of(&self.schema, values, block.rows).map(|batch| Some(Scanned::bare(batch)));
+            return self.batch_of(&self.schema, values, block.rows).map(|batch| Some(Scanned::columns_only(batch)));
         }
         let rows_max = self.batch_rows.min(usize::try_from(self.left).unwrap_or(usize::MAX));
         let Some(plan) = self.merger.next(rows_max, &mut self.stats)? else { return Ok(None) };
@@ -709,13 +739,13 @@ impl Scan {
         self.scanned(plan).map(Some)
     }
 
-    fn scanned(&mut self, plan: Plan) -> Result<Scanned> {
+    fn scanned(&mut self, plan: MergePlan) -> Result<Scanned> {
         plan.load(&mut self.stats.bytes_read)?;
         let batch = self.batch(&plan, &self.columns, &self.schema)?;
         Ok(Scanned { series: plan.series, times: plan.times, batch })
     }
 
-    fn batch(&self, plan: &Plan, columns: &[Column], schema: &SchemaRef) -> Result<RecordBatch> {
+    fn batch(&self, plan: &MergePlan, columns: &[Column], schema: &SchemaRef) -> Result<RecordBatch> {
         let mut keys: Option<Vec<ArrayRef>> = None;
         let mut arrays = Vec::with_capacity(columns.len());
         for column in columns {
@@ -740,13 +770,13 @@ impl Scan {
 
     fn batch_of(&self, schema: &SchemaRef, arrays: Vec<ArrayRef>, rows: usize) -> Result<RecordBatch> {
         let options = RecordBatchOptions::new().with_row_count(Some(rows));
-        let schema = if self.coded { of_arrays(schema, &arrays) } else { schema.clone() };
+        let schema = if self.coded { schema_of_arrays(schema, &arrays) } else { schema.clone() };
         RecordBatch::try_new_with_options(schema, arrays, &options).map_err(Error::bug)
     }
 }
 
-/// A mask whose NULLs let nothing through.
-fn passing(mask: BooleanArray) -> BooleanArray {
+/// Replaces NULLs of a mask by false.
+fn nulls_to_false(mask: BooleanArray) -> BooleanArray {
     if mask.null_count() > 0 { prep_null_mask_filter(&mask) } else { mask }
 }
 
@@ -758,14 +788,14 @@ impl Iterator for Scan {
     }
 }
 
-/// The schema with the types that the arrays have.
-fn of_arrays(schema: &Schema, arrays: &[ArrayRef]) -> SchemaRef {
+/// `schema` with the data types of `arrays`.
+fn schema_of_arrays(schema: &Schema, arrays: &[ArrayRef]) -> SchemaRef {
     let fields = schema.fields().iter().zip(arrays);
     let fields = fields.map(|(field, array)| field.as_ref().clone().with_data_type(array.data_type().clone()));
     Arc::new(Schema::new(fields.collect::<Vec<_>>()))
 }
 
-/// The key columns of rows: each series' key once, then as often as it has rows.
+/// Key columns of rows. Each run of one series decodes its key once.
 fn key_arrays(view: &TableView, series: &[u32]) -> Result<Vec<ArrayRef>> {
     let mut distinct: Vec<u32> = Vec::new();
     let mut of = Vec::with_capacity(series.len());
@@ -783,9 +813,10 @@ fn key_arrays(view: &TableView, series: &[u32]) -> Result<Vec<ArrayRef>> {
     columns.iter().map(|values| arrow_select::take::take(values, &of, None).map_err(Error::bug)).collect()
 }
 
-/// The arrow schema of `columns` of a table, in that order: names as in the table, types by [`arrow_type`].
+/// The arrow schema of `columns` of a table, in this order: names as in the table, types by
+/// [`arrow_type`].
 ///
-/// Only the time is declared not NULL: rows older than a column have no value for it.
+/// Only the time column is declared NOT NULL: rows older than a column have no value for it.
 #[must_use]
 pub fn arrow_schema(table: &Table, columns: &[ColumnId]) -> SchemaRef {
     let columns = columns.iter().filter_map(|id| table.column_by_id(*id));

@@ -1,4 +1,4 @@
-//! The segments of a table, and which of them are of some moments.
+//! The segments of a table, searchable by time.
 
 use std::fmt;
 use std::ops::Deref;
@@ -8,7 +8,7 @@ use model::TimeRange;
 
 use crate::segment::Segment;
 
-/// So few are asked one by one.
+/// Up to this many segments, a linear search is used.
 const FEW: usize = if cfg!(test) { 3 } else { 32 };
 
 /// The segments of a table, oldest first. Cloning shares them.
@@ -18,15 +18,15 @@ pub struct Segments(Arc<Inner>);
 #[derive(Default)]
 struct Inner {
     list: Vec<Arc<Segment>>,
-    /// Made when it is first asked for: most states of a table have the segments of the state before.
+    /// Built at first use: most states share the segments of their predecessor.
     by_time: OnceLock<ByTime>,
 }
 
 impl Segments {
-    /// Positions of those that share a moment with `times`, ascending.
+    /// Positions of the segments that overlap `times`, ascending.
     ///
     /// # Cost
-    /// Of those that are found, and a little; the first call for these segments sorts them.
+    /// Proportional to the segments found, plus a binary search. The first call sorts the segments.
     #[must_use]
     pub fn overlapping(&self, times: &TimeRange) -> Vec<usize> {
         let overlaps = |at: &usize| self[*at].meta().times.overlaps(times);
@@ -60,15 +60,15 @@ impl fmt::Debug for Segments {
     }
 }
 
-/// Things in order of time, to find those of some moments among very many.
+/// An index of time ranges for overlap queries.
 #[derive(Debug)]
 pub(crate) struct ByTime {
-    /// First moment, the latest moment of all up to here, and number.
+    /// Start, the latest end of all items up to here, and item number; sorted.
     order: Vec<(i64, i64, u32)>,
 }
 
 impl ByTime {
-    /// Of things with these moments, numbered from 0.
+    /// Indexes items by their time ranges; items are numbered from 0.
     pub(crate) fn of(times: impl Iterator<Item = TimeRange>) -> ByTime {
         let mut order: Vec<(i64, i64, u32)> =
             times.zip(0..).map(|(times, number)| (times.start, times.last, number)).collect();
@@ -81,7 +81,7 @@ impl ByTime {
         ByTime { order }
     }
 
-    /// Those that share a moment with `times`, and perhaps some more, in no order.
+    /// Superset of the items that overlap `times`, unordered.
     pub(crate) fn near(&self, times: &TimeRange) -> impl Iterator<Item = usize> {
         let from = self.order.partition_point(|(_, latest, _)| *latest < times.start);
         let to = self.order.partition_point(|(start, ..)| *start <= times.last);

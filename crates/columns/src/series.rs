@@ -1,9 +1,10 @@
-//! Series keys and their numbers, of one table.
+//! The series of a table: keys and their dense numbers.
 //!
-//! Always true: numbers are given without gap from 0; a key once in never leaves and never changes its number.
+//! Always true: numbers are assigned without gaps from 0; a key is never removed and never changes
+//! its number.
 //!
-//! Memory per series: its key's bytes, 4 bytes for where it ends, and 10 to 20 bytes of hash table; and
-//! [lists by value](crate::postings) of those key columns that were asked for without the others.
+//! Memory per series: its key, 4 bytes for its end offset, and 10 to 20 bytes of hash table; and
+//! posting lists (`postings`) of key columns that were used in conditions.
 
 use arrow_array::builder::{
     BinaryBuilder, BooleanBuilder, Int16Builder, Int32Builder, Int64Builder, StringBuilder, TimestampNanosecondBuilder,
@@ -20,25 +21,25 @@ use crate::keys::{KeyList, hash_key};
 use crate::postings::{Head, Postings};
 use crate::rows::arrow_type;
 
-/// Series of one chunk of keys: growing the index never copies more than one chunk's keys, and offsets within it fit 32
-/// bits.
+/// Series per chunk of keys: growing the index copies at most one chunk, and offsets within a chunk
+/// fit 32 bits.
 const CHUNK_SERIES: usize = 1 << 16;
 
-/// Key bytes to number and back. Append-only and shared by all states of a table: a number that a state does not know
-/// of (`id >= state.series_count`) has no rows in it.
+/// Maps series keys to numbers and back. Append-only and shared by all states of a table: in a
+/// state, series with numbers from its `series_count` on do not exist.
 #[derive(Default)]
 pub struct SeriesIndex {
-    /// By key column. Taken before `inner` where both are.
+    /// One per key column. Lock order: before `inner`.
     postings: RwLock<Vec<Postings>>,
     inner: RwLock<Inner>,
 }
 
-/// What a key column's value is to be.
+/// A condition on a key column: `column IN (values)`.
 #[derive(Clone, Debug)]
 pub struct OneOf {
-    /// Which of the key columns.
+    /// Position among the key columns.
     pub column: usize,
-    /// One of these; a NULL among them is equal to nothing.
+    /// Accepted values; a NULL matches nothing.
     pub values: Vec<KeyValue>,
 }
 
@@ -56,7 +57,7 @@ struct Chunk {
     ends: Vec<u32>,
 }
 
-/// The hash is kept so that growing the table need not read the keys.
+/// Stores the hash, so that growing the table does not read the keys.
 #[derive(Clone, Copy)]
 struct Slot {
     hash: u32,
@@ -76,7 +77,7 @@ impl Inner {
         self.table.find(spread(hash), |slot| slot.hash == hash && self.key(slot.id) == key).map(|slot| slot.id)
     }
 
-    /// Has the key of series `id` this value?
+    /// Whether series `id` has this value in a key column.
     fn has(&self, id: u32, types: &[DataType], column: usize, value: KeyRef<'_>) -> bool {
         key::value_at(self.key(id), types, column).is_ok_and(|other| other == value)
     }
@@ -101,14 +102,10 @@ impl Inner {
     fn insert(&mut self, id: SeriesId, key: &[u8]) -> Result<()> {
         if id.0 < self.len {
             let same = self.key(id.0) == key;
-            return if same {
-                Ok(())
-            } else {
-                Err(Error::corrupt(format!("series {id} comes with two different keys")))
-            };
+            return if same { Ok(()) } else { Err(Error::corrupt(format!("series {id} has two different keys"))) };
         }
         if id.0 > self.len {
-            return Err(Error::corrupt(format!("series {id} comes where {} is next", self.len)));
+            return Err(Error::corrupt(format!("series {id} found, expected series {}", self.len)));
         }
         if let Some(other) = self.find(key) {
             return Err(Error::corrupt(format!("series {id} has the key of series {other}")));
@@ -123,32 +120,33 @@ impl Inner {
 }
 
 impl SeriesIndex {
-    /// The number of a key (canonical bytes).
+    /// The series number of a key (canonical bytes).
     #[must_use]
     pub fn lookup(&self, key: &[u8]) -> Option<SeriesId> {
         self.inner.read().find(key).map(SeriesId)
     }
 
-    /// Numbers of all keys of `keys`; `None` where unknown. One lock for all.
+    /// The numbers of all keys; `None` for unknown ones. Takes the lock once.
     #[must_use]
     pub fn lookup_all(&self, keys: &KeyList) -> Vec<Option<SeriesId>> {
         let inner = self.inner.read();
         keys.iter().map(|key| inner.find(key).map(SeriesId)).collect()
     }
 
-    /// Adds a key under exactly this number (the next one); `engine` calls it in commit order and at replay (where one
-    /// that is there already must be equal).
+    /// Adds a key under the number `id`, which must be the next one. `engine` calls it in commit
+    /// order, and at replay, where an existing key with the same number is accepted.
     ///
     /// # Errors
-    /// XX001 when the number is not the next one, or number or key are taken by another; 54000 when the table is full.
+    /// XX001 when the number is not the next one, or the number or key exists with another; 54000
+    /// when the table is full.
     pub fn insert(&self, id: SeriesId, key: &[u8]) -> Result<()> {
         self.inner.write().insert(id, key)
     }
 
-    /// Adds many keys under consecutive numbers from `first` on. One lock for all.
+    /// Adds keys under consecutive numbers from `first` on. Takes the lock once.
     ///
     /// # Errors
-    /// As [`SeriesIndex::insert`]; keys before the bad one are in.
+    /// See [`SeriesIndex::insert`]; keys before the failing one are added.
     pub fn insert_all<'a>(&self, first: SeriesId, keys: impl IntoIterator<Item = &'a [u8]>) -> Result<()> {
         let mut inner = self.inner.write();
         for (at, key) in keys.into_iter().enumerate() {
@@ -157,22 +155,22 @@ impl SeriesIndex {
         Ok(())
     }
 
-    /// How many there are.
+    /// Number of series.
     #[must_use]
     pub fn len(&self) -> u32 {
         self.inner.read().len
     }
 
-    /// None at all?
+    /// Whether there are no series.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Calls `each` with the keys of these series.
+    /// Calls `each` with the keys of these series, in order.
     ///
     /// # Errors
-    /// XX000 when one of them does not exist.
+    /// XX000 when a series does not exist; errors of `each`.
     pub fn with_keys(
         &self,
         ids: impl IntoIterator<Item = u32>,
@@ -188,7 +186,7 @@ impl SeriesIndex {
         Ok(())
     }
 
-    /// The key values of series `ids` as arrow arrays, one per entry of `types` (key columns in order).
+    /// Key values of series `ids` as arrow arrays, one per entry of `types` (key columns in order).
     ///
     /// # Errors
     /// XX000 when a series does not exist; XX001 when a key is not of these types.
@@ -198,12 +196,14 @@ impl SeriesIndex {
         Ok(columns.finish())
     }
 
-    /// The series below `count` whose keys are as all of `conditions` say, ascending.
+    /// The series below `count` that satisfy all of `conditions`, ascending.
     ///
-    /// - `types`: of the key columns; `conditions`: at least one.
+    /// - `types`: types of the key columns.
+    /// - `conditions`: at least one.
     ///
-    /// Cost: as many steps as the condition that chooses fewest has series. The first to ask for a column reads all keys, later
-    /// ones those that are new since.
+    /// # Cost
+    /// One step per series of the most selective condition. The first use of a key column reads all
+    /// keys, later uses read new keys.
     ///
     /// # Errors
     /// XX001 when a key is not of these types.
@@ -241,7 +241,7 @@ impl SeriesIndex {
         Ok(found)
     }
 
-    /// Sees to it that the lists of a column hold the series below `count`.
+    /// Extends the posting lists of a column to all series below `count`.
     fn cover(&self, types: &[DataType], column: usize, count: u32) -> Result<()> {
         if self.postings.read().get(column).is_some_and(|lists| lists.covered() >= count) {
             return Ok(());
@@ -268,7 +268,7 @@ impl SeriesIndex {
     }
 }
 
-/// A condition as single keys are tested for it.
+/// A condition in a form that tests single keys.
 pub(crate) struct ValueTest<'a> {
     types: &'a [DataType],
     column: usize,
@@ -291,12 +291,12 @@ fn short_hash(key: &[u8]) -> u32 {
     (hash >> 32) as u32 ^ hash as u32
 }
 
-/// The table wants entropy in the highest and the lowest bits.
+/// The hash table uses the highest and the lowest bits, so both need entropy.
 fn spread(hash: u32) -> u64 {
     u64::from(hash) << 32 | u64::from(hash)
 }
 
-/// Key bytes to arrow arrays.
+/// Builds arrow arrays from series keys.
 pub(crate) struct KeyColumns<'a> {
     types: &'a [DataType],
     builders: Vec<Box<dyn ArrayBuilder>>,
@@ -324,7 +324,7 @@ fn builder(ty: DataType, keys: usize) -> Box<dyn ArrayBuilder> {
         DataType::Bool => Box::new(BooleanBuilder::with_capacity(keys)),
         DataType::Int16 => Box::new(Int16Builder::with_capacity(keys)),
         DataType::Int32 => Box::new(Int32Builder::with_capacity(keys)),
-        // A key cannot be a float: `visit` refuses it before anything is appended.
+        // Keys cannot have floats: `visit` refuses them first.
         DataType::Int64 | DataType::Float32 | DataType::Float64 => Box::new(Int64Builder::with_capacity(keys)),
         DataType::UInt64 => Box::new(UInt64Builder::with_capacity(keys)),
         DataType::Text => Box::new(StringBuilder::with_capacity(keys, keys * 16)),
@@ -335,7 +335,7 @@ fn builder(ty: DataType, keys: usize) -> Box<dyn ArrayBuilder> {
     }
 }
 
-/// Appends `value` or NULL; false when the column cannot hold it.
+/// Appends `value` or NULL; returns false if the column's type does not fit.
 fn append(builder: &mut dyn ArrayBuilder, ty: DataType, value: KeyRef<'_>) -> bool {
     macro_rules! append {
         ($builder:ty, $value:expr) => {{
@@ -372,7 +372,7 @@ mod tests {
     use model::{KeyValue, key};
 
     #[test]
-    fn numbers_are_given_in_order_and_kept() {
+    fn series_numbers_are_dense_and_stable() {
         let index = SeriesIndex::default();
         index.insert(SeriesId(0), b"a").unwrap();
         index.insert(SeriesId(1), b"").unwrap();
@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn key_columns_give_values_and_nulls() {
+    fn key_columns_decode_values_and_nulls() {
         let index = SeriesIndex::default();
         let keys = [
             key::encode(&[KeyValue::Text("a".into()), KeyValue::Int(-3)]),
@@ -427,7 +427,8 @@ mod tests {
             vec![one_of(1, &[])],
             vec![one_of(0, &[KeyValue::Null])],
         ];
-        // Lists are made for few and kept up for more; one below what they know asks for its own share.
+        // Lists are built for a few series and then extended; a count below the covered ones limits
+        // the result.
         for (known, count) in [(40, 40), (900, 900), (900, 100), (3_000, 2_999), (3_000, 3_000)] {
             let more = &keys[index.len() as usize..known];
             index

@@ -13,21 +13,21 @@ use crate::series::SeriesIndex;
 
 const MAGIC: [u8; 8] = *b"MILLRSER";
 const VERSION: u32 = 1;
-/// Magic, version, first series, one past the last, checksum.
+/// Magic, version, first series, end of series, checksum.
 const HEADER_BYTES: usize = 24;
-/// Compressed bytes, raw bytes, keys, checksum.
+/// Compressed size, raw size, number of keys, checksum.
 const SECTION_HEADER_BYTES: usize = 16;
-/// Keys of one section. Bounds what reading holds besides the index.
+/// Most keys of a section. Limits the memory of a reader.
 const SECTION_KEYS_MAX: u32 = 1 << 14;
-/// Raw bytes of a full section of the longest keys.
+/// Raw size of a full section of the longest keys.
 const SECTION_BYTES_MAX: usize = SECTION_KEYS_MAX as usize * (KEY_BYTES_MAX + 2);
-/// Keys repeat each other; the fastest level finds most of that.
+/// Keys are similar to each other; the fastest level finds most repetitions.
 const ZSTD_LEVEL: i32 = 1;
 
-/// Writes keys `file.from .. file.to` of an index; when it returns, the file is durable under its name.
+/// Writes keys `file.from .. file.to` of an index. On return the file is durable under its name.
 ///
 /// # Errors
-/// 58030 or 53100; a file half written is left under a temporary name, which open removes.
+/// 58030 or 53100; an incomplete file keeps its temporary name, and the next open removes it.
 pub fn write_series_file(env: &Arc<dyn Env>, dir: &Path, file: &SeriesFile, series: &SeriesIndex) -> Result<()> {
     let mut out = Vec::new();
     out.extend_from_slice(&MAGIC);
@@ -44,7 +44,7 @@ pub fn write_series_file(env: &Arc<dyn Env>, dir: &Path, file: &SeriesFile, seri
     }
     let path = series_path(dir, file.file);
     env::replace_file(env.as_ref(), &path, &out).map_err(|error| {
-        // It may have its name already, which nobody will ever use.
+        // The rename may have happened; the file number is never used again.
         let _ = env.remove(&path);
         Error::io(format_args!("write {}", path.display()), &error)
     })
@@ -64,15 +64,16 @@ fn write_section(series: &SeriesIndex, from: u32, to: u32, out: &mut Vec<u8>) ->
     }
     out.extend_from_slice(&packed);
     let sum = crc32c::crc32c(&out[start..]);
-    // The checksum stands in the header but covers header and keys.
+    // The checksum is stored in the header and covers header and keys.
     out.splice(start + 12..start + 12, sum.to_le_bytes());
     Ok(())
 }
 
-/// Reads a series file into an index that ends where the file begins.
+/// Reads a series file into an index, whose length must be the file's first series.
 ///
 /// # Errors
-/// XX001 with file and place when the bytes are not what was written or the file is not the one meant; 58030.
+/// XX001, with file and position, when the file is damaged or not the one that the manifest
+/// describes; 58030 when it cannot be read.
 pub fn read_series_file(env: &Arc<dyn Env>, dir: &Path, file: &SeriesFile, series: &SeriesIndex) -> Result<()> {
     let path = series_path(dir, file.file);
     let mut input = Input::open(env, &path)?;
@@ -91,7 +92,7 @@ fn read_all(input: &mut Input, file: &SeriesFile, series: &SeriesIndex) -> Resul
     }
 }
 
-/// Reads the section that begins with series `first`; returns how many keys it had.
+/// Reads the section that starts with series `first`; returns its number of keys.
 fn read_section(input: &mut Input, first: u32, end: u32, series: &SeriesIndex) -> Result<u32> {
     let header = input.take(SECTION_HEADER_BYTES)?;
     let mut fields = Reader::new("section header", &header);
@@ -110,7 +111,7 @@ fn read_section(input: &mut Input, first: u32, end: u32, series: &SeriesIndex) -
     Ok(keys)
 }
 
-/// A file read from front to back.
+/// Reads a file sequentially.
 struct Input {
     file: Arc<dyn File>,
     bytes: u64,
@@ -141,7 +142,7 @@ impl Input {
 fn check_header(file: &SeriesFile, header: &[u8]) -> Result<()> {
     let mut reader = Reader::new("header", header);
     if reader.take(MAGIC.len())? != MAGIC {
-        return Err(Error::corrupt("is no series file: the first 8 bytes are not \"MILLRSER\""));
+        return Err(Error::corrupt("wrong magic: the first 8 bytes are not \"MILLRSER\""));
     }
     let (version, from, to) = (reader.u32()?, reader.u32()?, reader.u32()?);
     if version != VERSION {
@@ -167,7 +168,7 @@ fn insert_section(series: &SeriesIndex, first: u32, keys: u32, raw: &[u8]) -> Re
     }
     reader.end()?;
     if series.len() != first {
-        return Err(Error::corrupt(format!("series {first} comes where {} is next", series.len())));
+        return Err(Error::corrupt(format!("series {first} found, expected series {}", series.len())));
     }
     series.insert_all(SeriesId(first), list)
 }
@@ -199,7 +200,7 @@ mod tests {
         bytes
     }
 
-    /// Reads `bytes` as file `FILE` after two series.
+    /// Reads `bytes` as [`FILE`], into an index of two series.
     fn read(bytes: &[u8]) -> Result<SeriesIndex> {
         let env = folder();
         env::replace_file(env.as_ref(), &series_path(Path::new("/d"), FILE.file), bytes).unwrap();
@@ -228,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_of_many_sections_come_back_under_their_numbers() {
+    fn keys_of_many_sections_keep_their_numbers() {
         let env = folder();
         let count = 2 * SECTION_KEYS_MAX + 7;
         let keys: Vec<Vec<u8>> = (0..count).map(|id| format!("key {id}").into_bytes()).collect();
@@ -244,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_cut_or_foreign_series_file_is_refused_with_its_name() {
+    fn damaged_truncated_or_foreign_series_file_is_refused_and_named() {
         let bytes = written();
         assert_eq!(read(&bytes).unwrap().len(), 5);
         let mut bad: Vec<Vec<u8>> = (0..bytes.len()).map(|cut| bytes[..cut].to_vec()).collect();
@@ -263,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_version_or_another_range_is_refused_and_both_are_named() {
+    fn unknown_version_or_other_range_is_refused_and_both_are_named() {
         let reseal = |at: usize, value: u8| {
             let mut bytes = written();
             bytes[at] = value;

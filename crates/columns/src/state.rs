@@ -1,8 +1,8 @@
 //! One table at one moment: an immutable value that every change replaces.
 //!
 //! # Cost
-//! A commit copies `O(log n)` references of a memtable of `n` entries ([`Entries`]). There are few entries however many commits there
-//! are, because neighbours are merged (`consolidate`).
+//! A commit copies `O(log n)` references of a memtable of `n` entries ([`Entries`]). The number of
+//! entries stays small under many commits because memtable compaction merges neighbours.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use model::{Lsn, Result, TableRef, TimeRange};
 use crate::cache::SegmentCache;
 use crate::deletes::Deletes;
 use crate::files::{SeriesFile, TableFiles};
-use crate::flush::needed;
+use crate::flush::prune_deletes;
 use crate::pieces::Pieces;
 use crate::rows::Rows;
 use crate::segment::Segment;
@@ -24,34 +24,34 @@ use crate::series_file::read_series_file;
 /// Hides rows of older commits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tombstone {
-    /// Rows of commits below this one are hidden.
+    /// Hides rows of commits with a lower LSN.
     pub lsn: Lsn,
-    /// That commit's wall time, nanoseconds since 1970 UTC; `i64::MIN` when it was not written down.
+    /// Wall time of the delete's commit, nanoseconds since 1970 UTC; `i64::MIN` if unknown.
     pub committed: i64,
-    /// Which series, sorted; `None` = all.
+    /// Series numbers, sorted; `None` = all series.
     pub series: Option<Arc<[u32]>>,
-    /// Which moments.
+    /// Timestamps of the rows hidden.
     pub times: TimeRange,
 }
 
 /// One entry of the memtable, in commit order.
 #[derive(Clone)]
 pub enum Entry {
-    /// Rows of commits `lsns.0 ..= lsns.1` (several once consolidated).
+    /// Rows of commits `lsns.0 ..= lsns.1`; more than one commit after memtable compaction.
     Rows {
-        /// Lowest and highest commit in it.
+        /// Lowest and highest commit.
         lsns: (Lsn, Lsn),
-        /// The wall time of the highest, nanoseconds since 1970 UTC.
+        /// Wall time of the highest commit, nanoseconds since 1970 UTC.
         committed: i64,
-        /// The rows.
+        /// The versions written by these commits.
         rows: Arc<Rows>,
     },
-    /// Deletes, hiding rows of all earlier entries and segments.
+    /// Deletes, which hide rows of all earlier entries and of all segments.
     Delete(Arc<Deletes>),
 }
 
 impl Entry {
-    /// The highest commit in it.
+    /// The highest commit.
     #[must_use]
     pub fn last_lsn(&self) -> Lsn {
         match self {
@@ -60,7 +60,7 @@ impl Entry {
         }
     }
 
-    /// The lowest commit in it.
+    /// The lowest commit.
     #[must_use]
     pub fn first_lsn(&self) -> Lsn {
         match self {
@@ -69,13 +69,13 @@ impl Entry {
         }
     }
 
-    /// An entry of one delete.
+    /// An entry of a single delete.
     #[must_use]
     pub fn delete(tombstone: Tombstone) -> Entry {
         Entry::Delete(Arc::new(Deletes::of([tombstone], true)))
     }
 
-    /// Rows, or spans of deletes.
+    /// Number of rows, or of deleted spans.
     pub(crate) fn len(&self) -> usize {
         match self {
             Entry::Rows { rows, .. } => rows.len(),
@@ -83,7 +83,7 @@ impl Entry {
         }
     }
 
-    /// Bytes held.
+    /// Memory held.
     pub(crate) fn memory_bytes(&self) -> usize {
         match self {
             Entry::Rows { rows, .. } => rows.memory_bytes(),
@@ -91,7 +91,7 @@ impl Entry {
         }
     }
 
-    /// The same rows or deletes in memory?
+    /// Whether both share the same rows or deletes in memory.
     pub(crate) fn is(&self, other: &Entry) -> bool {
         match (self, other) {
             (Entry::Rows { rows: a, .. }, Entry::Rows { rows: b, .. }) => Arc::ptr_eq(a, b),
@@ -104,35 +104,39 @@ impl Entry {
 /// The entries of a memtable, oldest first.
 pub type Entries = Pieces<Entry>;
 
-/// One table at one moment. Cloning is cheap.
+/// An immutable version of one table: memtable, segments, tombstones and series (RocksDB:
+/// SuperVersion). Cheap to clone.
 #[derive(Clone)]
 pub struct TableState {
-    /// Its definition at this moment.
+    /// The table's definition.
     pub table: TableRef,
-    /// Series below this number exist at this moment.
+    /// Number of series: series numbers below this exist.
     pub series_count: u32,
-    /// Keys and numbers; shared with other states.
+    /// Series keys and their numbers; shared with other states.
     pub series: Arc<SeriesIndex>,
-    /// Files that hold keys, in order of series number, without gap from 0.
+    /// Files that hold series keys, in order of series number, without gaps from 0.
     pub series_files: Arc<[SeriesFile]>,
     /// The memtable, oldest first.
     pub entries: Entries,
-    /// Oldest first.
+    /// Segments, oldest first.
     pub segments: Segments,
-    /// Deletes that still have rows to hide in segments, oldest first: those between which no segment was written are one.
+    /// Deletes that may still hide rows of segments, oldest first. Deletes with no segment flushed
+    /// between them are merged.
     pub tombstones: Arc<[Arc<Deletes>]>,
-    /// Rows before this moment have been dropped by retention: none is shown, whether it is still somewhere or comes
-    /// only now. Never goes back. `i64::MIN`: nothing has been dropped.
+    /// The retention horizon: rows before this timestamp are never returned, wherever they are
+    /// stored and whenever they were written. It never decreases. `i64::MIN`: retention has dropped
+    /// nothing.
     pub kept_from: i64,
-    /// The table can be read as it was at this wall time of a commit (nanoseconds since 1970 UTC) and later; since then
-    /// replaced and deleted rows are kept. `i64::MAX`: they are not.
+    /// Start of the history: the table can be read as of this commit time (nanoseconds since 1970
+    /// UTC) and later, because replaced and deleted rows have been kept since. `i64::MAX`: the
+    /// table keeps no history.
     pub history_from: i64,
-    /// Where the segments keep what they read; shared with other tables.
+    /// Cache of open files and directories of segments; shared with other tables.
     pub cache: SegmentCache,
 }
 
 impl TableState {
-    /// An empty table, whose segments keep what they read without limit.
+    /// An empty table with an unlimited segment cache.
     #[must_use]
     pub fn empty(table: TableRef) -> TableState {
         TableState {
@@ -149,12 +153,13 @@ impl TableState {
         }
     }
 
-    /// A table as the manifest describes it: reads the series files, opens no segment.
+    /// The table that the manifest describes. Reads the series files; opens no segment.
     ///
-    /// - `cache`: where its segments keep what they read.
+    /// - `cache`: holds the open files and directories of its segments.
     ///
     /// # Errors
-    /// XX001 when a series file is damaged or not what the manifest says; 58030.
+    /// XX001 when a series file is damaged or does not match the manifest; 58030 when one cannot be
+    /// read.
     pub fn load(
         env: &Arc<dyn Env>,
         dir: &Path,
@@ -175,7 +180,7 @@ impl TableState {
             series_count: series.len(),
             series: Arc::new(series),
             series_files: files.series_files.as_slice().into(),
-            tombstones: needed(deletes.collect(), &segments, keeps_history),
+            tombstones: prune_deletes(deletes.collect(), &segments, keeps_history),
             segments,
             kept_from: files.kept_from,
             history_from: files.history_from,
@@ -184,7 +189,7 @@ impl TableState {
         })
     }
 
-    /// What the manifest must keep of this table.
+    /// The table's part of the manifest.
     #[must_use]
     pub fn files(&self) -> TableFiles {
         TableFiles {
@@ -196,25 +201,25 @@ impl TableState {
         }
     }
 
-    /// How many series are in `series_files`.
+    /// Number of series whose keys are in `series_files`.
     #[must_use]
     pub fn series_persisted(&self) -> u32 {
         self.series_files.last().map_or(0, |file| file.to)
     }
 
-    /// With rows of commit `lsn` appended, whose wall time does not matter. `rows.series` are real numbers by now.
+    /// Appends the rows of commit `lsn`, without a commit time. `rows.series` are series numbers.
     #[must_use]
     pub fn with_rows(&self, lsn: Lsn, rows: Arc<Rows>, series_count: u32) -> TableState {
         self.with_entries([Entry::Rows { lsns: (lsn, lsn), committed: i64::MIN, rows }], series_count)
     }
 
-    /// With a delete appended.
+    /// Appends a delete.
     #[must_use]
     pub fn with_delete(&self, tombstone: Tombstone) -> TableState {
         self.with_entries([Entry::delete(tombstone)], self.series_count)
     }
 
-    /// With all that one commit brings appended, in order.
+    /// Appends all entries of one commit, in order.
     #[must_use]
     pub fn with_entries(&self, new: impl IntoIterator<Item = Entry>, series_count: u32) -> TableState {
         let new = new.into_iter().filter(|entry| match entry {
@@ -225,13 +230,14 @@ impl TableState {
         TableState { entries, series_count: series_count.max(self.series_count), ..self.clone() }
     }
 
-    /// With a changed definition that nobody has committed.
+    /// Replaces the definition by one that is not committed.
     #[must_use]
     pub fn with_table(&self, table: TableRef) -> TableState {
         TableState { table, ..self.clone() }
     }
 
-    /// With a definition that a commit of wall time `committed` brings. History begins where it is switched on.
+    /// Replaces the definition by one committed at wall time `committed`. Switching `history` on
+    /// starts the history there.
     #[must_use]
     pub fn altered(&self, table: TableRef, committed: i64) -> TableState {
         let history_from = match (self.history_from, table.options.history) {
@@ -242,12 +248,12 @@ impl TableState {
         TableState { table, history_from, ..self.clone() }
     }
 
-    /// Are replaced and deleted rows to be kept by what is done with this state?
+    /// Whether merges must keep replaced and deleted rows.
     pub(crate) fn keeps_history(&self) -> bool {
         self.table.options.history
     }
 
-    /// Bytes of the memtable.
+    /// Memory held by the memtable.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         self.entries.iter().map(Entry::memory_bytes).sum()

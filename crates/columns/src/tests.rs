@@ -1,15 +1,16 @@
-//! What the crate's tests share.
+//! Helpers for the tests of this crate.
 
 use std::sync::Arc;
 
 use model::{Column, ColumnId, ColumnRole, DataType, Table, TableId, TableName, TableOptions, TableRef};
 
-/// Columns: 0 `dev` text (key, when keyed), 1 `time`, 2 `a` double precision, 3 `b` bigint, 4 `c` text.
+/// Columns: 0 `dev` text (key, when keyed), 1 `time`, 2 `a` double precision, 3 `b` bigint, 4 `c`
+/// text.
 pub(crate) fn table(keyed: bool) -> TableRef {
     table_of(keyed, true)
 }
 
-/// The same, compressed or not.
+/// Like [`table`], compressed or not.
 pub(crate) fn table_of(keyed: bool, compression: bool) -> TableRef {
     let column = |id, name: &str, ty, role| Column {
         id: ColumnId(id),

@@ -658,7 +658,7 @@ impl Txn {
         if batch.rows.is_empty() {
             return Ok(());
         }
-        let batch = Batch::new(batch.keys, batch.rows.packed());
+        let batch = Batch::new(batch.keys, batch.rows.pack_if_small());
         let bytes = batch.memory_bytes();
         let limit = self.engine.inner.options.memory_bytes / limits::TRANSACTION_MEMORY_SHARE;
         if (self.memory_bytes() + bytes) as u64 > limit {

@@ -1,7 +1,7 @@
 //! The first rows of a batch, row by row. Most commits of devices have no more, and columns of their own would take an
 //! allocation for each value of a row.
 
-use engine::{PACKED_BYTES_MAX, Packed, PackedBuilder};
+use engine::{SMALL_BATCH_BYTES_MAX, SmallBatch, SmallBatchBuilder};
 use model::{ColumnId, DataType, Result};
 
 use crate::build::Column;
@@ -61,7 +61,7 @@ impl FewRows {
 
     /// Are the values too large to be packed?
     pub(crate) fn is_large(&self) -> bool {
-        self.packed_bytes() > PACKED_BYTES_MAX
+        self.packed_bytes() > SMALL_BATCH_BYTES_MAX
     }
 
     fn packed_bytes(&self) -> usize {
@@ -72,8 +72,8 @@ impl FewRows {
     ///
     /// # Errors
     /// XX000 if text is not UTF-8: the caller checks input before it puts it.
-    pub(crate) fn pack(&mut self, rows: usize) -> Result<Packed> {
-        let mut packed = PackedBuilder::new(rows, self.fields.len(), self.packed_bytes());
+    pub(crate) fn pack(&mut self, rows: usize) -> Result<SmallBatch> {
+        let mut packed = SmallBatchBuilder::new(rows, self.fields.len(), self.packed_bytes());
         let mut order: Vec<usize> = (0..self.fields.len()).collect();
         // Mostly they are in order, which costs one look.
         order.sort_by_key(|field| self.fields[*field].id);

@@ -7,7 +7,7 @@ use arrow_array::builder::{
     ArrayBuilder, BinaryBuilder, BooleanBuilder, Float32Builder, Float64Builder, Int16Builder, Int32Builder,
     Int64Builder, StringBuilder, TimestampNanosecondBuilder, UInt64Builder,
 };
-use columns::rows::{Ops, PACKED_BYTES_MAX, PACKED_ROWS_MAX, Packed, PackedBuilder};
+use columns::rows::{Ops, SMALL_BATCH_BYTES_MAX, SMALL_BATCH_ROWS_MAX, SmallBatch, SmallBatchBuilder};
 use engine::{Batch, KeyList, Op, Rows};
 use model::{Column, ColumnId, ColumnRole, DataType, Error, Result, SqlState, Table, TableRef, key};
 use pg::types::oid;
@@ -38,7 +38,7 @@ impl<'a> RowBuilder<'a> {
     pub(crate) fn new(table: &'a TableRef, targets: &[usize], zone: &'a Zone, rows: usize) -> Result<RowBuilder<'a>> {
         let mut places = vec![None; table.columns.len()];
         targets.iter().enumerate().for_each(|(place, target)| places[*target] = Some(place));
-        let few = rows <= PACKED_ROWS_MAX && rows * targets.len() <= FEW_VALUES_MAX;
+        let few = rows <= SMALL_BATCH_ROWS_MAX && rows * targets.len() <= FEW_VALUES_MAX;
         let cells = if few { Vec::with_capacity(rows * targets.len()) } else { Vec::new() };
         let mut builder = RowBuilder {
             table,
@@ -140,8 +140,8 @@ impl<'a> RowBuilder<'a> {
         let rows = match fields {
             Fields::Few { columns, cells, texts } => {
                 let packed = packed(times.len(), &columns, &cells, &texts)?;
-                let rows = Rows::from_packed(series, times, Ops::All(op), packed);
-                if texts.len() > PACKED_BYTES_MAX / 2 {
+                let rows = Rows::from_small_batch(series, times, Ops::All(op), packed);
+                if texts.len() > SMALL_BATCH_BYTES_MAX / 2 {
                     let columns = rows.columns().into_owned();
                     Rows::new(rows.series, rows.times, rows.ops, columns)
                 } else {
@@ -159,7 +159,7 @@ impl<'a> RowBuilder<'a> {
     }
 }
 
-/// Values of a statement whose rows are packed at once: together they must stay far below [`PACKED_BYTES_MAX`].
+/// Values of a statement whose rows are packed at once: together they must stay far below [`SMALL_BATCH_BYTES_MAX`].
 const FEW_VALUES_MAX: usize = 8 << 10;
 
 /// The fields of the rows so far.
@@ -210,8 +210,8 @@ fn cell(column: &Column, value: &Value, zone: &Zone, texts: &mut Vec<u8>) -> Res
     Ok(FewCell::Word(word))
 }
 
-fn packed(rows: usize, columns: &[(usize, &Column)], cells: &[FewCell], texts: &[u8]) -> Result<Packed> {
-    let mut builder = PackedBuilder::new(rows, columns.len(), columns.len() * (6 + 8 * rows) + texts.len());
+fn packed(rows: usize, columns: &[(usize, &Column)], cells: &[FewCell], texts: &[u8]) -> Result<SmallBatch> {
+    let mut builder = SmallBatchBuilder::new(rows, columns.len(), columns.len() * (6 + 8 * rows) + texts.len());
     let mut order: Vec<usize> = (0..columns.len()).collect();
     order.sort_by_key(|at| columns[*at].1.id);
     for at in order {
@@ -577,7 +577,7 @@ mod tests {
             Err(error) => return error.state().0.to_owned(),
         };
         let rows = values.len();
-        let rows = Rows::from_packed(vec![0; rows], vec![0; rows], Ops::All(Op::Replace), packed);
+        let rows = Rows::from_small_batch(vec![0; rows], vec![0; rows], Ops::All(Op::Replace), packed);
         let array = rows.column(column.id).unwrap();
         assert_eq!(*array.data_type(), columns::rows::arrow_type(ty));
         datafusion::arrow::util::display::array_value_to_string(&array, values.len() - 1).unwrap()

@@ -192,7 +192,7 @@ impl Target {
             batch_rows: BATCH_ROWS,
             limit: None,
             coded: false,
-            bare: false,
+            columns_only: false,
         };
         let mut rows = 0;
         for batch in self.view.scan(request)? {

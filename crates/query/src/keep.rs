@@ -197,7 +197,7 @@ impl<'a> Kept<'a> {
     /// Those of reading and of the condition; the scan has ended then.
     pub(crate) fn next(&mut self) -> Result<Option<Scanned>> {
         match self.keep {
-            Some(keep) => self.scan.next_kept(&mut |batch| keep.mask(batch)),
+            Some(keep) => self.scan.next_filtered(&mut |batch| keep.mask(batch)),
             None => self.scan.next_rows(),
         }
     }

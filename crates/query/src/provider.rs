@@ -152,7 +152,7 @@ impl TableProvider for ColumnsTable {
             limit: limit.map(|limit| limit as u64),
             // Whose rows are looked at first looks at text as it is stored.
             coded: keep.is_some(),
-            bare: false,
+            columns_only: false,
         };
         let partitions = state.config().target_partitions();
         let is_committed = context.is_committed;

@@ -972,7 +972,7 @@ fn read(view: &TableView, random_scan: &ScanRange) -> ::model::Result<Contents> 
         batch_rows: 100,
         limit: None,
         coded: false,
-        bare: false,
+        columns_only: false,
     };
     let mut contents = Contents::new();
     for batch in view.scan(request)? {

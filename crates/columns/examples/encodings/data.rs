@@ -1,4 +1,4 @@
-//! Classes of data, one block of each: what machines send, made up and measured.
+//! Classes of test data, one block each: synthetic machine data and real measurements.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,21 +10,22 @@ use model::DataType;
 
 mod texts;
 
-/// Rows of a block.
+/// Rows per block.
 pub(crate) const ROWS: usize = 8_192;
 const START: i64 = 1_700_000_000_000_000_000;
 const SECOND: i64 = 1_000_000_000;
 
-/// A column of one block.
+/// A named column of one block.
 pub(crate) struct Class {
     pub(crate) name: &'static str,
     pub(crate) ty: DataType,
     pub(crate) values: ArrayRef,
-    /// Bytes a value that no encoding can beat by much, where the making of the data tells: entropy of what is random.
+    /// Approximate lower bound in bytes per value, where the generator tells it: the entropy of the
+    /// random part.
     pub(crate) floor: Option<f64>,
 }
 
-/// Splitmix64, the same numbers in every run.
+/// Splitmix64, so that runs are reproducible.
 pub(crate) struct Random(u64);
 
 impl Random {
@@ -40,23 +41,23 @@ impl Random {
         self.next() % n
     }
 
-    /// 0 .. 1
+    /// A number of 0 .. 1.
     fn unit(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// Mean 0, standard deviation 1.
+    /// Normally distributed: mean 0, standard deviation 1.
     fn normal(&mut self) -> f64 {
         (-2.0 * (1.0 - self.unit()).ln()).sqrt() * (std::f64::consts::TAU * self.unit()).cos()
     }
 }
 
-/// Bytes of a normal number of standard deviation `sigma` that is rounded to integers.
+/// Entropy in bytes of normally distributed integers with standard deviation `sigma`.
 fn normal_bytes(sigma: f64) -> Option<f64> {
     Some((sigma * 4.1327).log2() / 8.0)
 }
 
-/// All of them; those of the real files only where the files are.
+/// All classes; those of real files only if the files exist.
 pub(crate) fn classes() -> Vec<Class> {
     let mut random = Random(1);
     let mut all = times(&mut random);
@@ -324,7 +325,7 @@ fn floats(r: &mut Random) -> Vec<Class> {
     ]
 }
 
-/// Columns of the weather files: (name, file, column).
+/// Real data, from the weather files: (name, file, column).
 const MEASURED: [(&str, &str, usize); 9] = [
     ("Beijing pm2.5", "beijing_pm25.csv", 5),
     ("Beijing temperature", "beijing_pm25.csv", 7),

@@ -1,5 +1,5 @@
-//! Kernels of the store for `cargo xtask bench-instructions`: encodings by class of data, keys, log rows, flush, blocks,
-//! statistics, merging. A program of its own beside `encodings`, whose data it shares.
+//! Kernels for `cargo xtask bench-instructions`: encodings by class of data, keys, log rows, flush,
+//! blocks, statistics, merges. A separate program from `encodings`, with the same data.
 
 #[allow(dead_code, reason = "what no encoding can beat is for people to read")]
 mod data;
@@ -23,7 +23,7 @@ use model::{
 #[path = "../../../../xtask/counted.rs"]
 mod counted;
 
-/// The server's.
+/// The allocator of the server.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -56,7 +56,7 @@ fn main() -> Result<()> {
     bench.env.remove_dir_all(&bench.dir).map_err(|error| model::Error::io("remove folder", &error))
 }
 
-/// A kernel has nobody to give an error to.
+/// Panics on an error: kernels cannot return one.
 fn must<T>(result: Result<T>) -> T {
     match result {
         Ok(value) => value,
@@ -104,7 +104,7 @@ fn table() -> Arc<Table> {
     })
 }
 
-/// `count` rows from row `first` on, of all series in turn.
+/// `count` rows, from row `first` on, of all series in turn.
 fn rows(first: u64, count: u64, op: Op) -> Arc<Rows> {
     let numbers = || first..first + count;
     let walk = |field: u32| -> ArrayRef {
@@ -155,7 +155,7 @@ impl Bench {
         state
     }
 
-    /// With a segment for each of these, under numbers from `file` on.
+    /// A table with a segment for each of `parts`; file numbers start at `file`.
     fn flushed(&self, parts: &[Arc<Rows>], file: u64) -> Result<TableState> {
         let (mut state, mut file) = (self.empty(), file);
         let mut next = || {
@@ -170,7 +170,8 @@ impl Bench {
         Ok(state)
     }
 
-    /// As [`Kernels::run`](counted::Kernels::run), of a scan, per row given out.
+    /// Like [`Kernels::run`](counted::Kernels::run), for a scan; counts instructions per row
+    /// returned.
     fn scan(&self, kernels: &counted::Kernels, name: &str, state: &TableState, request: &ScanRequest) {
         let view = TableView::new(Arc::new(state.clone()));
         let count = || must(view.scan(request.clone())).map(|batch| must(batch).num_rows()).sum::<usize>();

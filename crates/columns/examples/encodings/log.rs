@@ -1,12 +1,13 @@
-//! What compressing rows for the log costs and saves on this machine: `cargo run --release -p columns --example columns_log
-//! [FOLDER]`.
+//! Cost and benefit of compressing rows for the log: `cargo run --release -p columns --example
+//! columns_log [FOLDER]`.
 //!
-//! First what bytes of the log cost: nanoseconds a byte to copy, to checksum, to write and to sync in FOLDER (the temporary
-//! one), CPU time of this thread and time. Then a line for each kind of data and shape of batch: bytes a value, and
-//! nanoseconds a value to make and to read them, of rows as they are, compressed by us, and compressed by zstd behind
-//! that. The fastest of many rounds counts, so that others on the machine disturb little.
+//! First the cost of log bytes: nanoseconds per byte, as CPU time of this thread and as wall time,
+//! to copy, checksum, write and sync in FOLDER (default: the temporary folder). Then a line for
+//! each class of data and shape of batch: bytes per value, and nanoseconds per value to encode and
+//! decode, for raw rows, compressed rows, and compressed rows followed by zstd. The fastest of many
+//! rounds counts, to exclude disturbance by other processes.
 
-// Not all of the data that the other examples need.
+// Some of the data is used only by other examples.
 #[allow(dead_code)]
 mod data;
 
@@ -18,13 +19,13 @@ use data::{Class, ROWS, classes};
 use env::{Env, Open, RealEnv};
 use model::{ColumnId, Error, Result};
 
-/// The server's.
+/// The allocator of the server.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Time of each measurement.
+/// Duration of each measurement.
 const MEASURE: Duration = Duration::from_millis(60);
-/// What benchmarks write.
+/// Classes of data that the benchmarks write.
 const CLASSES: [&str; 12] = [
     "2 digits, normal steps of 5",
     "2 digits, sine",
@@ -63,34 +64,35 @@ fn measure(class: &Class, (count, columns, series): (usize, usize, u32)) -> Resu
     print!("| {} | {count} x {columns}, {series} |", class.name);
     let (mut raw, mut bytes) = (Vec::new(), Vec::new());
     rows.encode(0..count, &mut raw);
-    let report = |bytes: usize, made: Duration, read: Duration| {
-        print!(" {:.2} | {:.2} / {:.2} |", bytes as f64 / (count * columns) as f64, each(made), each(read));
+    let report = |bytes: usize, encoded: Duration, read: Duration| {
+        print!(" {:.2} | {:.2} / {:.2} |", bytes as f64 / (count * columns) as f64, each(encoded), each(read));
     };
-    let made = fastest(|| {
+    let encoded = fastest(|| {
         bytes.clear();
         rows.encode(0..count, &mut bytes);
         Ok(())
     })?;
-    report(raw.len(), made, fastest(|| Rows::decode(&raw).map(drop))?);
-    let made = fastest(|| {
+    report(raw.len(), encoded, fastest(|| Rows::decode(&raw).map(drop))?);
+    let encoded = fastest(|| {
         bytes.clear();
         rows.encode_compressed(0..count, &mut bytes);
         Ok(())
     })?;
-    report(bytes.len(), made, fastest(|| Rows::decode(&bytes).map(drop))?);
+    report(bytes.len(), encoded, fastest(|| Rows::decode(&bytes).map(drop))?);
     for level in [1, -5] {
         let mut packer = zstd::bulk::Compressor::new(level).map_err(Error::bug)?;
         let mut unpacker = zstd::bulk::Decompressor::new().map_err(Error::bug)?;
         let packed = packer.compress(&raw).map_err(Error::bug)?;
-        let made = fastest(|| packer.compress(&raw).map(drop).map_err(Error::bug))?;
+        let encoded = fastest(|| packer.compress(&raw).map(drop).map_err(Error::bug))?;
         let read = fastest(|| unpacker.decompress(&packed, raw.len()).map(drop).map_err(Error::bug))?;
-        report(packed.len(), made, read);
+        report(packed.len(), encoded, read);
     }
     println!();
     Ok(())
 }
 
-/// Each column begins at another value of the class; rows of many series lie as far apart as they can.
+/// Each column starts at another value of the class; with many series, neighbouring rows have
+/// distant values.
 fn rows(class: &Class, count: usize, columns: usize, series: u32) -> Rows {
     let field = |at: usize| {
         let values = class.values.slice(at * count % (ROWS - count), count);
@@ -110,7 +112,7 @@ fn scattered(class: &Class, count: usize) -> arrow_array::ArrayRef {
     arrow_select::take::take(&*class.values, &places, None).expect("places that are there")
 }
 
-/// What each byte of the log costs, before and at the disk.
+/// Prints the cost of a log byte, in memory and on disk.
 fn log_bytes(folder: &std::path::Path) -> Result<()> {
     const PART: usize = 1 << 20;
     const PARTS: usize = 256;
@@ -163,16 +165,16 @@ impl Spent {
     }
 }
 
-/// CPU time of this thread; stands still where Linux' accounting is missing.
+/// CPU time of this thread; stays 0 without Linux' scheduler statistics.
 fn cpu_time() -> Duration {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     Duration::from_nanos(text.split(' ').next().and_then(|ns| ns.parse().ok()).unwrap_or(0))
 }
 
-/// Time of the fastest round.
+/// Duration of the fastest round.
 fn fastest(mut once: impl FnMut() -> Result<()>) -> Result<Duration> {
-    let (began, mut fastest) = (Instant::now(), Duration::MAX);
-    while began.elapsed() < MEASURE {
+    let (start, mut fastest) = (Instant::now(), Duration::MAX);
+    while start.elapsed() < MEASURE {
         let round = Instant::now();
         once()?;
         fastest = fastest.min(round.elapsed());

@@ -1,12 +1,14 @@
-//! What encodings cost and save on this machine: `cargo run --release -p columns --example encodings [NAME]`.
+//! Cost and benefit of the encodings: `cargo run --release -p columns --example encodings [NAME]`.
 //!
-//! One line for each class of data (of those whose name contains NAME): bytes a value of ours, of zstd -3 over the
-//! plain bytes, and what no encoding can beat by much where that is known; millions of values a second to encode and to
-//! decode (one thread, one block of 8,192 rows, without statistics), of text gigabytes a second too; the encodings that
-//! were chosen. The fastest of many rounds counts, so that others on the machine disturb little.
+//! Prints a line for each class of data whose name contains NAME: bytes per value of this store, of
+//! zstd -3 over the raw bytes, and the approximate lower bound where it is known; millions of
+//! values per second to encode and decode (one thread, one block of 8,192 rows, without
+//! statistics), for text also gigabytes per second; the chosen encodings. The fastest of many
+//! rounds counts, to exclude disturbance by other processes.
 //!
-//! `… --example encodings -- --export DIR` writes the values to files instead, to measure others on them: a line with
-//! the name, one with the type, then the values that are not NULL, little-endian, text with its length before it (u32).
+//! `… --example encodings -- --export DIR` writes the values to files instead, for measuring other
+//! encoders: a line with the name, a line with the type, then the values that are not NULL,
+//! little-endian, text with its length in front (u32).
 
 mod data;
 
@@ -20,11 +22,11 @@ use columns::encoding::{decode, describe, encode};
 use data::{Class, ROWS, classes};
 use model::{DataType, Error, Result};
 
-/// The server's.
+/// The allocator of the server.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Time of each measurement.
+/// Duration of each measurement.
 const MEASURE: Duration = Duration::from_millis(150);
 
 fn main() -> Result<()> {
@@ -70,7 +72,7 @@ fn measure(class: &Class) -> Result<()> {
     Ok(())
 }
 
-/// Size of the values as they lie in memory, compressed by zstd.
+/// Size of the raw values, compressed by zstd.
 fn zstd_bytes(class: &Class) -> usize {
     let data = class.values.to_data();
     let parts =
@@ -78,7 +80,7 @@ fn zstd_bytes(class: &Class) -> usize {
     parts.sum()
 }
 
-/// Bytes of all values, where they are text.
+/// Total length of text values; `None` for other types.
 fn text_bytes(class: &Class) -> Option<usize> {
     class.values.as_string_opt::<i32>().map(|values| values.value_data().len())
 }
@@ -124,10 +126,10 @@ fn push_values(class: &Class, out: &mut Vec<u8>) {
     }
 }
 
-/// Millions of values a second of the fastest round.
+/// Millions of values per second in the fastest round.
 fn rate(mut once: impl FnMut() -> Result<()>) -> Result<f64> {
-    let (began, mut fastest) = (Instant::now(), Duration::MAX);
-    while began.elapsed() < MEASURE {
+    let (start, mut fastest) = (Instant::now(), Duration::MAX);
+    while start.elapsed() < MEASURE {
         let round = Instant::now();
         once()?;
         fastest = fastest.min(round.elapsed());

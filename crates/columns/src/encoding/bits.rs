@@ -1,30 +1,30 @@
-//! Fixed-width bit-packing: value `i` occupies bits `i * width ..` of the bytes, lowest bit first.
+//! Fixed-width bit packing: value `i` occupies bits `i * width ..` of the bytes, lowest bit first.
 //!
-//! Eight values of w bits are w whole bytes, so they are unpacked together by code of which there is one for each
-//! width: all positions and shifts in it are constants.
+//! Eight values of w bits fill w bytes, so groups are unpacked by code generated for each width, in
+//! which all positions and shifts are constants.
 
-use super::cpu::twice;
-use super::wire::{Reader, corrupt};
+use super::byte_io::{Reader, corrupt};
+use super::cpu::multiversion;
 use model::Result;
 
-/// Values unpacked together: eight times eight, so that what is called by a pointer does enough.
+/// Values unpacked together: 8 x 8, to amortise the call through a function pointer.
 pub(crate) const GROUP: usize = 64;
-/// A value of up to so many bits lies within the 8 bytes from its first byte on.
+/// Up to this width, one load of 8 bytes contains a whole value at any bit offset.
 const ONE_LOAD_BITS: usize = 57;
 
 type Group = [u64; GROUP];
 
-/// Bits that hold `value`.
+/// Number of bits needed for `value`.
 pub(crate) fn width_of(value: u64) -> u32 {
     64 - value.leading_zeros()
 }
 
-/// Bytes of `count` values of `width` bits.
+/// Size of `count` packed values of `width` bits.
 pub(crate) fn packed_bytes(count: usize, width: u32) -> usize {
     (count * width as usize).div_ceil(8)
 }
 
-twice! {
+multiversion! {
 /// Appends `values`, each below `2^width`; `width` is 0 ..= 64.
 pub(crate) fn pack[I: ExactSizeIterator<Item = u64>](values: I, width: u32, out: &mut Vec<u8>) {
     if width == 0 {
@@ -40,7 +40,8 @@ pub(crate) fn pack[I: ExactSizeIterator<Item = u64>](values: I, width: u32, out:
             out[at..at + 8].copy_from_slice(&word.to_le_bytes());
             at += 8;
             used -= 64;
-            // What did not fit. `used < width <= 64`, so the shift is in range unless nothing is left over.
+            // The bits that did not fit. `used < width <= 64`, so the shift is in range if any are
+            // left.
             word = if used == 0 { 0 } else { value >> (width - used) };
         }
     }
@@ -49,7 +50,7 @@ pub(crate) fn pack[I: ExactSizeIterator<Item = u64>](values: I, width: u32, out:
 }
 }
 
-/// Appends `count` values to `out`, each passed through `map`.
+/// Appends `count` values to `out`, each mapped by `map`.
 pub(crate) fn unpack<T>(
     reader: &mut Reader<'_>,
     width: u32,
@@ -61,7 +62,7 @@ pub(crate) fn unpack<T>(
     unpack_groups(reader, width, count, |_, group| out.extend(group.iter().map(|bits| map(*bits))))
 }
 
-/// Passes `count` values to `each`, a group at a time, with the position of its first.
+/// Passes `count` values to `each` in groups, with the position of the group's first value.
 #[inline(always)]
 pub(crate) fn unpack_groups(
     reader: &mut Reader<'_>,
@@ -76,19 +77,19 @@ pub(crate) fn unpack_groups(
     Ok(())
 }
 
-/// Packed values, a group at a time: for loops too long to be inlined as closures, which would not be compiled for what the
-/// processor has.
+/// An iterator over groups of packed values. For loops that are too long to be inlined as a
+/// closure, which would then be compiled without AVX2.
 pub(crate) struct Groups<'a> {
     bytes: &'a [u8],
     width: u32,
     count: usize,
-    /// The next value.
+    /// Position of the next value.
     at: usize,
     group: Group,
 }
 
 impl<'a> Groups<'a> {
-    /// `count` values of `width` bits.
+    /// Takes `count` values of `width` bits from the reader.
     #[inline(always)]
     pub(crate) fn new(reader: &mut Reader<'a>, width: u32, count: usize) -> Result<Groups<'a>> {
         if width > 64 {
@@ -98,7 +99,7 @@ impl<'a> Groups<'a> {
         Ok(Groups { bytes, width, count, at: 0, group: [0; GROUP] })
     }
 
-    /// The next values, with the position of the first.
+    /// The next group, with the position of its first value.
     #[inline(always)]
     pub(crate) fn next(&mut self) -> Option<(usize, &[u64])> {
         if self.at >= self.count {
@@ -107,7 +108,7 @@ impl<'a> Groups<'a> {
         let (at, group_bytes) = (self.at, self.width as usize * 8);
         let rest = &self.bytes[at / GROUP * group_bytes..];
         let unpack_group = UNPACK[self.width as usize];
-        // Loads of the last values of a group reach beyond it.
+        // The loads of a group's last values extend beyond the group.
         if rest.len() >= group_bytes + 8 {
             unpack_group(rest, &mut self.group);
         } else {
@@ -121,7 +122,7 @@ impl<'a> Groups<'a> {
     }
 }
 
-/// Unpacks a group from the beginning of `bytes`, which has 8 bytes more.
+/// Unpacks a group from the front of `bytes`, which must have 8 more bytes.
 fn unpack_group<const W: usize>(bytes: &[u8], out: &mut Group) {
     let bytes = &bytes[..W * 8 + 8];
     let mask = if W == 0 { 0 } else { u64::MAX >> ((64 - W) & 63) };
@@ -138,7 +139,7 @@ fn unpack_group<const W: usize>(bytes: &[u8], out: &mut Group) {
     }
 }
 
-/// The 8 bytes from `at`.
+/// The 8 bytes at `at`, little-endian.
 #[inline(always)]
 fn load(bytes: &[u8], at: usize) -> u64 {
     let mut word = [0; 8];
@@ -146,7 +147,7 @@ fn load(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(word)
 }
 
-/// A table of functions, one for each width.
+/// An array with an instance of a generic function for each width.
 macro_rules! by_width {
     ($function:ident) => {
         by_width!($function 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31 32

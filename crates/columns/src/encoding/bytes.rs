@@ -1,60 +1,61 @@
-//! Text and bytes: a dictionary where values repeat, patterns and numbers where machines made them (`fields`), else
-//! lengths and all bytes in a row, these as symbols (`symbols`), by zstd where that is smaller, or as they are.
+//! Text and bytes: a dictionary if values repeat; patterns and numbers for machine-generated text
+//! (`templates`); otherwise lengths and a blob of all bytes, compressed by `fsst`, Huffman codes or
+//! zstd if that is smaller.
 
 use std::cell::RefCell;
 
 use model::Result;
 
-use super::fields::{self, SLACK, load, with_slack};
+use super::byte_io::{Reader, corrupt, push_varint};
+use super::fsst::{Symbols, Table};
 use super::huffman::{self, Code};
-use super::symbols::{Symbols, Table};
-use super::wire::{Reader, corrupt, push_varint};
+use super::templates::{self, SLACK, load, with_slack};
 use super::{ints, kind};
 
-/// Bytes in a row are kept as they are ...
+/// Blob encoding: raw bytes.
 pub(super) const BLOB_RAW: u8 = 0;
-/// ... or follow as varint length and zstd frame ...
+/// Blob encoding: length (varint), zstd frame.
 const BLOB_ZSTD: u8 = 1;
-/// ... or as symbols, varint count and as many codes ...
+/// Blob encoding: FSST symbols, number of codes (varint), codes.
 const BLOB_SYMBOLS: u8 = 2;
-/// ... or as symbols, varint count and as many codes, coded ...
+/// Blob encoding: FSST symbols, number of codes (varint), Huffman-coded codes.
 const BLOB_CODED_SYMBOLS: u8 = 3;
-/// ... or coded.
+/// Blob encoding: Huffman-coded bytes.
 const BLOB_CODED: u8 = 4;
-/// Below this compression cannot win back its tables.
+/// Shorter blobs are not compressed: code tables would cost more than they save.
 const COMPRESS_BYTES_MIN: usize = 64;
-/// Symbols and codes are for text of so many bytes: finding them takes its time.
+/// Shorter blobs are not compressed by FSST: training takes a fixed time.
 const SYMBOLS_MIN: usize = 4 << 10;
-/// What is found out about longer text is found out from so many bytes.
+/// Size of the sample for size estimates.
 const SAMPLE_BYTES: usize = 16 << 10;
-/// Values looked at to see whether any repeat.
+/// Number of values in the sample that detects repetition.
 const REPEATS_SAMPLE: usize = 256;
 
-/// Values as they come out: all bytes, and where each value ends in them.
+/// Decoded values: all bytes, and the end of each value.
 pub(crate) struct Values {
     pub(crate) bytes: Vec<u8>,
     pub(crate) ends: Vec<usize>,
 }
 
-/// Values as they go in: all bytes and [`SLACK`] more, and where each value ends in them.
-struct Given {
+/// Values to encode: all bytes followed by [`SLACK`] zeros, and the end of each value.
+struct PaddedValues {
     bytes: Vec<u8>,
     ends: Vec<usize>,
 }
 
-impl Given {
-    fn of(values: &[&[u8]]) -> Given {
+impl PaddedValues {
+    fn of(values: &[&[u8]]) -> PaddedValues {
         let (bytes, ends) = with_slack(values);
-        Given { bytes, ends }
+        PaddedValues { bytes, ends }
     }
 
-    /// All bytes.
+    /// All bytes, without the padding.
     fn text(&self) -> &[u8] {
         &self.bytes[..self.bytes.len() - SLACK]
     }
 }
 
-/// Appends `values` as they are and returns that kind.
+/// Appends `values` uncompressed and returns this kind.
 pub(crate) fn encode_plain(values: &[&[u8]], out: &mut Vec<u8>) -> u8 {
     let lengths: Vec<i64> = values.iter().map(|value| value.len() as i64).collect();
     ints::encode_plain(&lengths, 0, 32, out);
@@ -63,24 +64,24 @@ pub(crate) fn encode_plain(values: &[&[u8]], out: &mut Vec<u8>) -> u8 {
     kind::PLAIN
 }
 
-/// Appends `values` (at least one) in the smallest form and returns its kind.
+/// Appends `values` (at least one) in the smallest encoding and returns its kind.
 pub(crate) fn encode(values: &[&[u8]], out: &mut Vec<u8>) -> u8 {
-    let given = Given::of(values);
+    let padded = PaddedValues::of(values);
     let start = out.len();
     let mut dictionary = None;
-    if let Some((entries, indexes)) = dictionary_of(values, &given) {
+    if let Some((entries, indexes)) = dictionary_of(values, &padded) {
         push_varint(out, entries.len() as u64);
         let kind = out.len();
         out.push(0);
-        out[kind] = encode_each(&Given::of(&entries), out);
+        out[kind] = encode_each(&PaddedValues::of(&entries), out);
         ints::encode(&indexes, out);
-        // Half of the bare bytes is good enough not to try the others.
-        if (out.len() - start) * 2 <= given.text().len() {
+        // A dictionary that saves half is good enough; the alternatives are not tried.
+        if (out.len() - start) * 2 <= padded.text().len() {
             return kind::DICTIONARY;
         }
         dictionary = Some(out.split_off(start));
     }
-    let kind = encode_each(&given, out);
+    let kind = encode_each(&padded, out);
     match dictionary {
         Some(dictionary) if dictionary.len() < out.len() - start => {
             out.truncate(start);
@@ -91,25 +92,25 @@ pub(crate) fn encode(values: &[&[u8]], out: &mut Vec<u8>) -> u8 {
     }
 }
 
-/// Appends values that do not repeat.
-fn encode_each(given: &Given, out: &mut Vec<u8>) -> u8 {
-    let (start, text_bytes) = (out.len(), given.text().len());
-    if !fields::write(&given.bytes, &given.ends, out) {
-        write_plain(given, &Forms::of(given.text()), out);
+/// Appends values without a dictionary and returns the kind.
+fn encode_each(padded: &PaddedValues, out: &mut Vec<u8>) -> u8 {
+    let (start, text_bytes) = (out.len(), padded.text().len());
+    if !templates::write(&padded.bytes, &padded.ends, out) {
+        write_plain(padded, &SizeEstimates::of(padded.text()), out);
         return kind::PLAIN;
     }
     let fields_bytes = out.len() - start;
-    // Nothing that finds only repetition makes a sixth of it.
+    // Compression of repetitions alone does not reach a sixth.
     if fields_bytes * 6 <= text_bytes {
         return kind::FIELDS;
     }
-    let forms = Forms::of_zstd(given.text());
-    if forms.zstd.is_finite() && (fields_bytes as f64) < forms.zstd.min(forms.raw) {
+    let estimates = SizeEstimates::of_zstd(padded.text());
+    if estimates.zstd.is_finite() && (fields_bytes as f64) < estimates.zstd.min(estimates.raw) {
         return kind::FIELDS;
     }
-    let forms = forms.with_symbols(given.text());
+    let estimates = estimates.with_symbols(padded.text());
     let fields_end = out.len();
-    write_plain(given, &forms, out);
+    write_plain(padded, &estimates, out);
     if out.len() - fields_end < fields_bytes {
         out.drain(start..fields_end);
         return kind::PLAIN;
@@ -118,12 +119,13 @@ fn encode_each(given: &Given, out: &mut Vec<u8>) -> u8 {
     kind::FIELDS
 }
 
-/// The distinct values in order of appearance and each value's index, if at most half of the values are distinct.
-fn dictionary_of<'a>(values: &[&'a [u8]], given: &Given) -> Option<(Vec<&'a [u8]>, Vec<i64>)> {
+/// The distinct values in order of first appearance and each value's index; `None` if more than
+/// half of the values are distinct.
+fn dictionary_of<'a>(values: &[&'a [u8]], padded: &PaddedValues) -> Option<(Vec<&'a [u8]>, Vec<i64>)> {
     if values.len() >= 4 * REPEATS_SAMPLE {
         let step = values.len() / REPEATS_SAMPLE;
         let mut sample = Distinct::new();
-        (0..REPEATS_SAMPLE).for_each(|at| _ = sample.index_of(at * step, values, given));
+        (0..REPEATS_SAMPLE).for_each(|at| _ = sample.index_of(at * step, values, padded));
         if sample.entries.len() == REPEATS_SAMPLE {
             return None;
         }
@@ -132,7 +134,7 @@ fn dictionary_of<'a>(values: &[&'a [u8]], given: &Given) -> Option<(Vec<&'a [u8]
     let mut distinct = Distinct::new();
     let mut indexes = vec![0; values.len()];
     for (at, index) in indexes.iter_mut().enumerate() {
-        *index = distinct.index_of(at, values, given) as i64;
+        *index = distinct.index_of(at, values, padded) as i64;
         if distinct.entries.len() > most {
             return None;
         }
@@ -140,10 +142,10 @@ fn dictionary_of<'a>(values: &[&'a [u8]], given: &Given) -> Option<(Vec<&'a [u8]
     Some((distinct.entries, indexes))
 }
 
-/// Distinct values in order of appearance.
+/// A hash table that numbers distinct values in order of first appearance.
 struct Distinct<'a> {
     entries: Vec<&'a [u8]>,
-    /// Hashes and 1 + indexes, at places that follow from the hash; 0: free.
+    /// Open addressing: hash and 1 + index; 0 marks a free slot.
     places: Vec<(u32, u32)>,
 }
 
@@ -152,12 +154,12 @@ impl<'a> Distinct<'a> {
         Distinct { entries: Vec::new(), places: vec![(0, 0); 512] }
     }
 
-    /// Which one value `at` is.
+    /// The number of value `at`.
     #[inline]
-    fn index_of(&mut self, at: usize, values: &[&'a [u8]], given: &Given) -> usize {
+    fn index_of(&mut self, at: usize, values: &[&'a [u8]], padded: &PaddedValues) -> usize {
         let value = values[at];
-        let end = given.ends[at];
-        let hash = hash(&given.bytes[end - value.len()..], value.len());
+        let end = padded.ends[at];
+        let hash = hash(&padded.bytes[end - value.len()..], value.len());
         let mask = self.places.len() - 1;
         let mut place = self.place_of(hash);
         loop {
@@ -177,7 +179,8 @@ impl<'a> Distinct<'a> {
         self.entries.len() - 1
     }
 
-    /// High bits of a hash depend on all bytes of a value, low bits on the first ones only.
+    /// The high bits of the hash depend on all bytes of a value, the low bits on the first ones
+    /// only.
     #[inline(always)]
     fn place_of(&self, hash: u32) -> usize {
         (u64::from(hash) * self.places.len() as u64 >> 32) as usize
@@ -196,7 +199,7 @@ impl<'a> Distinct<'a> {
     }
 }
 
-/// Of the first `length` bytes; there are [`SLACK`] more.
+/// Hash of the first `length` bytes, which [`SLACK`] more bytes follow.
 #[inline(always)]
 fn hash(bytes: &[u8], length: usize) -> u32 {
     const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -212,69 +215,76 @@ fn hash(bytes: &[u8], length: usize) -> u32 {
     ((hash ^ last).wrapping_mul(ODD) >> 32) as u32
 }
 
-fn write_plain(given: &Given, forms: &Forms, out: &mut Vec<u8>) {
+fn write_plain(padded: &PaddedValues, estimates: &SizeEstimates, out: &mut Vec<u8>) {
     let mut start = 0;
     let length = |end: &usize| {
         let length = end - start;
         start = *end;
         length as i64
     };
-    let lengths: Vec<i64> = given.ends.iter().map(length).collect();
+    let lengths: Vec<i64> = padded.ends.iter().map(length).collect();
     ints::encode(&lengths, out);
-    write_blob(given.text(), forms, out);
+    write_blob(padded.text(), estimates, out);
 }
 
-/// Appends `values`, as [`read_list`] reads them.
+/// Appends `values` for [`read_list`].
 pub(super) fn write_list(values: &[&[u8]], out: &mut Vec<u8>) {
-    let given = Given::of(values);
-    write_plain(&given, &Forms::of(given.text()), out);
+    let padded = PaddedValues::of(values);
+    write_plain(&padded, &SizeEstimates::of(padded.text()), out);
 }
 
-/// What forms of a text are expected to take, in bytes.
-struct Forms {
+/// Estimated sizes of a blob in each encoding, in bytes.
+struct SizeEstimates {
     raw: f64,
     zstd: f64,
-    /// The bytes themselves, coded by how often they occur.
+    /// Size of the Huffman-coded bytes.
     coded: f64,
     table: Option<Table>,
     symbols: f64,
     coded_symbols: f64,
 }
 
-impl Forms {
-    fn of(text: &[u8]) -> Forms {
-        Forms::of_zstd(text).with_symbols(text)
+impl SizeEstimates {
+    fn of(text: &[u8]) -> SizeEstimates {
+        SizeEstimates::of_zstd(text).with_symbols(text)
     }
 
-    /// The sample of `text`, and how many times longer all of it is.
+    /// A sample of `text`, and the ratio of the lengths.
     fn sample(text: &[u8]) -> (&[u8], f64) {
         let from = text.len().saturating_sub(SAMPLE_BYTES) / 2;
         let sample = &text[from..][..SAMPLE_BYTES.min(text.len())];
         (sample, text.len() as f64 / sample.len() as f64)
     }
 
-    /// Only what zstd makes of it.
-    fn of_zstd(text: &[u8]) -> Forms {
+    /// Estimates for zstd and Huffman coding.
+    fn of_zstd(text: &[u8]) -> SizeEstimates {
         let none = f64::INFINITY;
-        let mut forms =
-            Forms { raw: text.len() as f64, zstd: none, coded: none, table: None, symbols: none, coded_symbols: none };
+        let mut estimates = SizeEstimates {
+            raw: text.len() as f64,
+            zstd: none,
+            coded: none,
+            table: None,
+            symbols: none,
+            coded_symbols: none,
+        };
         if text.len() >= COMPRESS_BYTES_MIN {
-            let (sample, times) = Forms::sample(text);
-            forms.coded = Code::of(&huffman::histogram(sample)).bytes as f64 * times;
-            // What a longer text repeats of itself is not seen in a sample, unless it repeats nothing.
-            let repeats = |compressed: usize| (compressed as f64 * times) < 0.95 * forms.coded;
+            let (sample, times) = SizeEstimates::sample(text);
+            estimates.coded = Code::of(&huffman::histogram(sample)).bytes as f64 * times;
+            // A sample does not show long-range repetition, which makes zstd smaller, unless the
+            // sample has none at all.
+            let repeats = |compressed: usize| (compressed as f64 * times) < 0.95 * estimates.coded;
             let unseen = |compressed: usize| if times > 1.0 && repeats(compressed) { 0.85 } else { 1.0 };
-            forms.zstd =
+            estimates.zstd =
                 compress(sample).map_or(none, |compressed| compressed.len() as f64 * times * unseen(compressed.len()));
         }
-        forms
+        estimates
     }
 
-    fn with_symbols(mut self, text: &[u8]) -> Forms {
+    fn with_symbols(mut self, text: &[u8]) -> SizeEstimates {
         if text.len() < SYMBOLS_MIN {
             return self;
         }
-        let (sample, times) = Forms::sample(text);
+        let (sample, times) = SizeEstimates::sample(text);
         let table = Table::train(text);
         let codes = table.encode(sample, sample.len());
         self.symbols = codes.len() as f64 * times + table.bytes() as f64;
@@ -284,18 +294,18 @@ impl Forms {
         self
     }
 
-    /// What it takes without zstd.
-    fn least_light(&self) -> f64 {
+    /// The smallest estimate without zstd.
+    fn smallest_without_zstd(&self) -> f64 {
         [self.raw, self.coded, self.symbols, self.coded_symbols].into_iter().fold(f64::INFINITY, f64::min)
     }
 }
 
-/// Appends `text` in the form that suits it: the faster one to read, unless the slower one saves a sixteenth. At most a
-/// byte more than it has.
-fn write_blob(text: &[u8], forms: &Forms, out: &mut Vec<u8>) {
+/// Appends `text` in the best encoding: the faster one to read, unless the slower one saves 1/16.
+/// At most one byte longer than `text`.
+fn write_blob(text: &[u8], estimates: &SizeEstimates, out: &mut Vec<u8>) {
     let start = out.len();
-    write_expected(text, forms, out);
-    // A sample may be unlike the rest.
+    write_expected(text, estimates, out);
+    // The sample may not be representative.
     if out.len() - start > text.len() {
         out.truncate(start);
         out.push(BLOB_RAW);
@@ -303,27 +313,27 @@ fn write_blob(text: &[u8], forms: &Forms, out: &mut Vec<u8>) {
     }
 }
 
-/// Appends `text` in the form that is expected to suit it.
-fn write_expected(text: &[u8], forms: &Forms, out: &mut Vec<u8>) {
+/// Appends `text` in the encoding that the estimates favour.
+fn write_expected(text: &[u8], estimates: &SizeEstimates, out: &mut Vec<u8>) {
     const WORTH: f64 = 15.0 / 16.0;
-    let light = forms.least_light();
-    if forms.zstd < light * WORTH
+    let light = estimates.smallest_without_zstd();
+    if estimates.zstd < light * WORTH
         && let Some(compressed) = compress(text).filter(|compressed| (compressed.len() as f64) < light * WORTH)
     {
         out.push(BLOB_ZSTD);
         push_varint(out, compressed.len() as u64);
         return out.extend_from_slice(&compressed);
     }
-    if light >= forms.raw * 0.9 {
+    if light >= estimates.raw * 0.9 {
         out.push(BLOB_RAW);
         return out.extend_from_slice(text);
     }
-    let expected = forms.symbols as usize;
-    match &forms.table {
-        Some(table) if forms.symbols * WORTH <= forms.coded_symbols.min(forms.coded) => {
+    let expected = estimates.symbols as usize;
+    match &estimates.table {
+        Some(table) if estimates.symbols * WORTH <= estimates.coded_symbols.min(estimates.coded) => {
             write_symbols(text, table, expected, false, out);
         }
-        Some(table) if forms.coded * WORTH > forms.coded_symbols => {
+        Some(table) if estimates.coded * WORTH > estimates.coded_symbols => {
             write_symbols(text, table, expected, true, out);
         }
         _ => {
@@ -342,12 +352,12 @@ fn write_symbols(text: &[u8], table: &Table, expected: usize, coded: bool, out: 
 }
 
 thread_local! {
-    /// Contexts are a few hundred KiB and slow to make, so each thread keeps one of each.
+    /// Contexts take a few hundred KiB and are slow to create, so each thread keeps one of each.
     static COMPRESSOR: RefCell<Option<zstd::bulk::Compressor<'static>>> = const { RefCell::new(None) };
     static DECOMPRESSOR: RefCell<Option<zstd::bulk::Decompressor<'static>>> = const { RefCell::new(None) };
 }
 
-/// `bytes` compressed by zstd level 1, if the library can.
+/// Compresses with zstd level 1; `None` if the library fails.
 fn compress(bytes: &[u8]) -> Option<Vec<u8>> {
     COMPRESSOR.with_borrow_mut(|compressor| {
         if compressor.is_none() {
@@ -357,10 +367,10 @@ fn compress(bytes: &[u8]) -> Option<Vec<u8>> {
     })
 }
 
-/// The `expected` bytes that `bytes` were compressed from.
+/// Decompresses to exactly `expected` bytes.
 fn decompress(bytes: &[u8], expected: usize) -> Result<Vec<u8>> {
-    // zstd's densest form is a block of 128 KiB in 4 bytes: more is a wild length, refused before memory is taken for
-    // it.
+    // The highest ratio of zstd is a block of 128 KiB in 4 bytes. A larger length is corrupt and
+    // refused before memory is allocated.
     if expected > (bytes.len() << 15) + (128 << 10) {
         return Err(corrupt(format!("{} compressed bytes cannot hold {expected}", bytes.len())));
     }
@@ -373,14 +383,14 @@ fn decompress(bytes: &[u8], expected: usize) -> Result<Vec<u8>> {
             None => Err(std::io::Error::other("no decompressor")),
         }
     });
-    let out = out.map_err(|error| corrupt(format!("compressed bytes cannot be read: {error}")))?;
+    let out = out.map_err(|error| corrupt(format!("decompression failed: {error}")))?;
     if out.len() != expected {
         return Err(corrupt(format!("{} bytes after decompression, expected {expected}", out.len())));
     }
     Ok(out)
 }
 
-/// Reads `count` values written as `kind`.
+/// Decodes `count` values of encoding `kind`.
 pub(crate) fn decode(reader: &mut Reader<'_>, kind: u8, count: usize) -> Result<Values> {
     match kind {
         kind::DICTIONARY => decode_dictionary(reader, count),
@@ -391,12 +401,12 @@ pub(crate) fn decode(reader: &mut Reader<'_>, kind: u8, count: usize) -> Result<
 fn decode_each(reader: &mut Reader<'_>, kind: u8, count: usize) -> Result<Values> {
     match kind {
         kind::PLAIN => read_list(reader, count),
-        kind::FIELDS => fields::read(reader, count),
+        kind::FIELDS => templates::read(reader, count),
         other => Err(corrupt(format!("text encoding is {other}, which is not known"))),
     }
 }
 
-/// Reads `count` lengths and as many values.
+/// Reads `count` lengths and their values.
 pub(super) fn read_list(reader: &mut Reader<'_>, count: usize) -> Result<Values> {
     reader.note(|| "plain (lengths ".into());
     let lengths = ints::decode_vec(reader, count)?;
@@ -433,7 +443,7 @@ fn decode_blob(reader: &mut Reader<'_>, total: usize) -> Result<Vec<u8>> {
         }
         BLOB_CODED => {
             reader.note(|| ", coded)".into());
-            // Each byte takes a bit at least.
+            // Every byte takes at least one bit.
             if total > reader.remaining().saturating_mul(8) {
                 return Err(corrupt(format!("{} bytes of codes cannot hold {total}", reader.remaining())));
             }
@@ -442,7 +452,7 @@ fn decode_blob(reader: &mut Reader<'_>, total: usize) -> Result<Vec<u8>> {
         BLOB_CODED_SYMBOLS => {
             reader.note(|| ", coded symbols)".into());
             let symbols = Symbols::read(reader)?;
-            // Each code takes a bit at least.
+            // Every code takes at least one bit.
             let count = reader.count(reader.remaining().saturating_mul(8), "number of codes")?;
             symbols.decode(&huffman::decode(reader, count)?, total)
         }
@@ -450,14 +460,15 @@ fn decode_blob(reader: &mut Reader<'_>, total: usize) -> Result<Vec<u8>> {
     }
 }
 
-/// The distinct values of `count` that were written as a dictionary, and each value's index among them, unchecked.
+/// Decodes a dictionary: the distinct values, and the index of each of `count` values. Indexes are
+/// not verified.
 pub(crate) fn decode_coded(reader: &mut Reader<'_>, count: usize) -> Result<(Values, Vec<u32>)> {
     let distinct = reader.count(count, "dictionary size")?;
     let kind = reader.u8("encoding of the dictionary")?;
     reader.note(|| format!("dictionary of {distinct} "));
     let entries = decode_each(reader, kind, distinct)?;
     reader.note(|| ", indexes ".into());
-    // What is beyond 32 bits is beyond any dictionary, and stays so.
+    // Larger indexes exceed any dictionary and are mapped to one that does too.
     let index = |index: i64| u32::try_from(index).unwrap_or(u32::MAX);
     Ok((entries, ints::decode_mapped(reader, count, index)?))
 }
@@ -465,7 +476,7 @@ pub(crate) fn decode_coded(reader: &mut Reader<'_>, count: usize) -> Result<(Val
 fn decode_dictionary(reader: &mut Reader<'_>, count: usize) -> Result<Values> {
     let (mut entries, indexes) = decode_coded(reader, count)?;
     let distinct = entries.ends.len();
-    // Short ones are copied as whole words, beyond their ends.
+    // Short entries are copied in whole words, beyond their end.
     entries.bytes.resize(entries.bytes.len() + SLACK, 0);
     let spans: Vec<(usize, usize)> = (0..distinct).map(|index| entries.span(index)).collect();
     let mut total = 0;
@@ -474,7 +485,7 @@ fn decode_dictionary(reader: &mut Reader<'_>, count: usize) -> Result<Values> {
         let Some((_, length)) = spans.get(*index as usize) else {
             return Err(corrupt(format!("dictionary index {index} of a dictionary of {distinct}")));
         };
-        // Below 2^31 times as many values: no overflow.
+        // No overflow: fewer than 2^31 bytes per value.
         total += length;
         ends.push(total);
     }
@@ -492,7 +503,7 @@ fn decode_dictionary(reader: &mut Reader<'_>, count: usize) -> Result<Values> {
     Ok(Values { bytes, ends })
 }
 
-/// Copies `length` bytes; both sides have [`SLACK`] more.
+/// Copies `length` bytes; both slices must have [`SLACK`] more.
 #[inline(always)]
 fn copy(from: &[u8], length: usize, to: &mut [u8]) {
     match (from.first_chunk::<16>(), to.first_chunk_mut::<16>()) {
@@ -508,7 +519,7 @@ impl Values {
         self.bytes.get(start..end)
     }
 
-    /// Where value `index` begins and how long it is.
+    /// Start and length of value `index`.
     fn span(&self, index: usize) -> (usize, usize) {
         let start = if index == 0 { 0 } else { self.ends[index - 1] };
         (start, self.ends[index] - start)

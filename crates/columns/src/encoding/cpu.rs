@@ -1,14 +1,16 @@
-//! Functions that are compiled twice: for every processor, and for those with AVX2 and BMI2 (x86-64 since 2013 or so),
-//! whose vectors are wider, compare 64-bit integers, and whose shifts take any register.
+//! Function multiversioning: functions compiled twice, for every x86-64 processor and for AVX2,
+//! BMI1, BMI2 and LZCNT (processors since about 2013), which have wider vectors, 64-bit integer
+//! comparisons and shifts by any register.
 //!
-//! Only loops over whole blocks are worth it: the choice costs a few instructions. Both compute the same.
+//! Only worthwhile for loops over whole blocks: the dispatch costs a few instructions. Both
+//! versions compute the same result.
 
-/// Whether the second compilation runs on this processor.
+/// Whether this processor supports the AVX2 version.
 #[cfg(target_arch = "x86_64")]
 #[inline]
-pub(super) fn is_wide() -> bool {
+pub(super) fn has_avx2() -> bool {
     #[cfg(test)]
-    if NARROW.get() {
+    if BASELINE_ONLY.get() {
         return false;
     }
     use std::arch::is_x86_feature_detected as has;
@@ -17,20 +19,21 @@ pub(super) fn is_wide() -> bool {
 
 #[cfg(test)]
 thread_local! {
-    static NARROW: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
+    static BASELINE_ONLY: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
 }
 
-/// Runs `body` as on a processor that has nothing of all this.
+/// Runs `body` with the baseline versions.
 #[cfg(test)]
-pub(super) fn narrow<T>(body: impl FnOnce() -> T) -> T {
-    NARROW.set(true);
+pub(super) fn baseline_only<T>(body: impl FnOnce() -> T) -> T {
+    BASELINE_ONLY.set(true);
     let result = body();
-    NARROW.set(false);
+    BASELINE_ONLY.set(false);
     result
 }
 
-/// Defines functions, each compiled twice. What they call is compiled with them only if it is inlined.
-macro_rules! twice {
+/// Defines functions with a baseline and an AVX2 version. Functions that they call are compiled for
+/// AVX2 only if they are inlined.
+macro_rules! multiversion {
     ($($(#[$meta:meta])* $vis:vis fn $name:ident $([$($generics:tt)*])? ($($arg:ident: $type:ty),* $(,)?)
         $(-> $result:ty)? $body:block)*) => {$(
         $(#[$meta])*
@@ -40,18 +43,18 @@ macro_rules! twice {
 
             #[cfg(target_arch = "x86_64")]
             #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt")]
-            fn wide $(<$($generics)*>)? ($($arg: $type),*) $(-> $result)? {
+            fn avx2 $(<$($generics)*>)? ($($arg: $type),*) $(-> $result)? {
                 body($($arg),*)
             }
 
             #[cfg(target_arch = "x86_64")]
-            if $crate::encoding::cpu::is_wide() {
-                // SAFETY: the processor was asked for all that `wide` is compiled for.
-                return unsafe { wide($($arg),*) };
+            if $crate::encoding::cpu::has_avx2() {
+                // SAFETY: the processor supports all features that `avx2` is compiled for.
+                return unsafe { avx2($($arg),*) };
             }
             body($($arg),*)
         }
     )*};
 }
 
-pub(super) use twice;
+pub(super) use multiversion;

@@ -1,64 +1,68 @@
-//! Floats: decimals as integers where the data are decimals, else their bits.
+//! Floats: as decimals (scaled integers) if possible, else as their bits.
 //!
-//! Measurements are mostly decimals of a few digits. A value `v` is written as the integer `i` with `i / 10^e == v`,
-//! bit for bit; what has no such integer (NaN, infinities, -0.0, more digits) is an *exception*, kept apart as bits.
+//! Measurements are mostly decimals of a few digits. A value `v` is stored as the integer `i` with
+//! `i / 10^e == v`, bit for bit. A value without such an integer (NaN, infinities, -0.0, more
+//! digits) is an *exception*, stored separately as bits.
 //!
-//! Source: the idea of Afroozeh, Kuffo, Boncz, "ALP: Adaptive Lossless floating-Point Compression", SIGMOD 2024. We
-//! differ: decoding divides by an exact power of ten, which rounds correctly, so every decimal of up to 15 digits is
-//! exact with a single exponent.
+//! Source: the idea of Afroozeh, Kuffo, Boncz, "ALP: Adaptive Lossless floating-Point Compression",
+//! SIGMOD 2024. We differ: decoding divides by an exact power of ten, which rounds correctly, so
+//! every decimal of up to 15 digits is exact with a single exponent.
 
 use std::ops::Range;
 
 use model::Result;
 
-use super::cpu::twice;
-use super::wire::{Reader, corrupt, push_varint};
-use super::{choose, ints, kind, part, quick};
+use super::byte_io::{Reader, corrupt, push_varint};
+use super::cpu::multiversion;
+use super::{cost_model, ints, kind, log_encoding, range_decode};
 
 /// Powers of ten; all are exact as f64 (up to 10^22).
 const POWERS: [f64; 19] =
     [1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18];
-/// 1.5 * 2^52: adding it to a float of magnitude below 2^51 leaves the rounded integer in the low bits. This rounds and
-/// converts both ways without branches, which the compiler can vectorise.
+/// 1.5 * 2^52: adding it to a float of magnitude below 2^51 leaves the rounded integer in the low
+/// bits. This rounds and converts both ways without branches, which the compiler can vectorise.
 const MAGIC: f64 = 6_755_399_441_055_744.0;
-/// The exponent byte has this bit when exceptions follow.
+/// Set in the exponent byte if exceptions follow.
 const HAS_EXCEPTIONS: u8 = 0x20;
-/// A form that is expected to take up to so many times what the best one is expected to take is tried too.
+/// Encodings with an estimated size of at most this factor times the smallest estimate are tried
+/// too.
 const NEAR: f64 = 1.15;
-/// Values looked at to find exponents.
+/// Size of the sample for the exponents.
 const SAMPLE: usize = 32;
-/// Values looked at where it has to be quick.
-const QUICK_SAMPLE: usize = 4;
-/// The highest exponent where it has to be quick.
-const QUICK_EXPONENT_MAX: usize = 9;
-/// One value in so many may be an exception where it has to be quick.
-const QUICK_EXCEPTIONS: usize = 16;
+/// Size of the sample of [`encode_fast`].
+const FAST_SAMPLE: usize = 4;
+/// Highest exponent of [`encode_fast`].
+const FAST_EXPONENT_MAX: usize = 9;
+/// [`encode_fast`] accepts one exception per this many values.
+const FAST_EXCEPTIONS: usize = 16;
 
 /// A float type.
 pub(crate) trait Real: Copy {
-    /// Size.
+    /// Size in bytes.
     const BYTES: usize;
-    /// Integers from here on are not tried: of so many digits any number is a decimal, or rounding by [`MAGIC`] is not
-    /// exact.
+    /// Larger integers are not tried: with so many digits every float is a decimal, or rounding by
+    /// [`MAGIC`] is inexact.
     const INTEGER_MAX: f64;
-    /// Widened; exact.
+    /// Exact conversion.
     fn widen(self) -> f64;
-    /// Narrowed again.
+    /// The inverse of [`Real::widen`].
     fn narrow(value: f64) -> Self;
-    /// All bits.
+    /// The bit pattern.
     fn bits(self) -> u64;
-    /// Its bits as an integer that is ordered as floats are: those below zero count down from it. So neighbours are
-    /// near each other and what was narrower has zeros at the end, also below zero.
+    /// The bits as an integer with the order of the floats; negative numbers count down from zero.
+    /// Close values are therefore close integers, and values of lower precision have trailing
+    /// zeros, negative ones too.
     fn ordered(self) -> i64;
-    /// Back from [`Real::ordered`].
+    /// The inverse of [`Real::ordered`].
     fn of_ordered(ordered: i64) -> Self;
-    /// Its bits as an integer that is ordered as magnitudes are, the sign last. So what varies around zero is together.
+    /// The bits as an integer with the order of the magnitudes, the sign in the lowest bit: values
+    /// around zero are then close.
     fn magnitude(self) -> i64;
-    /// Back from [`Real::magnitude`].
+    /// The inverse of [`Real::magnitude`].
     fn of_magnitude(magnitude: i64) -> Self;
-    /// Appends the bytes of `values`, little-endian.
+    /// Appends `values` in little-endian order.
     fn write_raw(values: &[Self], out: &mut Vec<u8>);
-    /// Back from [`Real::write_raw`].
+    /// The inverse of [`Real::write_raw`].
     fn read_raw(bytes: &[u8]) -> Vec<Self>;
 }
 
@@ -80,7 +84,7 @@ impl Real for f64 {
     #[inline(always)]
     fn ordered(self) -> i64 {
         let bits = self.to_bits().cast_signed();
-        // -0.0 would be 0: it is the one number that nothing else is.
+        // -0.0 would collide with 0.0. It takes the integer that no other value has.
         let negative = bits.wrapping_neg() ^ i64::MIN;
         if bits >= 0 || bits == i64::MIN { bits } else { negative }
     }
@@ -148,7 +152,7 @@ impl Real for f32 {
     }
 }
 
-/// `value * power` rounded to an integer. Meaningless unless [`from_integer`] gives the value back.
+/// `value * power` rounded to an integer. Valid only if [`from_integer`] returns the value again.
 #[inline(always)]
 fn to_integer(value: f64, power: f64) -> i64 {
     (value * power + MAGIC).to_bits().wrapping_sub(MAGIC.to_bits()).cast_signed()
@@ -164,32 +168,32 @@ fn is_exact<T: Real>(value: T, integer: i64, power: f64) -> bool {
     ((value.widen() * power).abs() < T::INTEGER_MAX) & (from_integer::<T>(integer, power).bits() == value.bits())
 }
 
-/// The integer that stands for `value` at `10^exponent`, if one does.
+/// The integer that represents `value` with this exponent, if it is a decimal.
 pub(crate) fn decimal(value: f64, exponent: usize) -> Option<i64> {
     let power = POWERS[exponent];
     let integer = to_integer(value, power);
     is_exact(value, integer, power).then_some(integer)
 }
 
-/// The float that [`decimal`] made `integer` of; `None` for an exponent that does not exist.
-pub(crate) fn undecimal(integer: i64, exponent: usize) -> Option<f64> {
+/// The inverse of [`decimal`]; `None` for an invalid exponent.
+pub(crate) fn from_decimal(integer: i64, exponent: usize) -> Option<f64> {
     POWERS.get(exponent).map(|power| from_integer(integer, *power))
 }
 
-/// The lowest exponent at which all of `values` are decimals.
+/// The lowest exponent with which all of `values` are decimals.
 pub(crate) fn common_exponent(values: &[f64]) -> Option<usize> {
     (0..POWERS.len()).find(|exponent| values.iter().all(|value| decimal(*value, *exponent).is_some()))
 }
 
-/// Appends `values` (at least one) in the smallest form and returns its kind.
+/// Appends `values` (at least one) in the smallest encoding and returns its kind.
 ///
-/// Which form is expected from samples; what comes near is written too.
+/// Sizes are estimated from samples; encodings with similar estimates are all tried.
 pub(crate) fn encode<T: Real>(values: &[T], out: &mut Vec<u8>) -> u8 {
     let raw_bytes = values.len() * T::BYTES;
     let mut candidates: Vec<Candidate<'_, T>> =
         exponents(values).into_iter().flatten().map(|exponent| Candidate::decimal(values, exponent)).collect();
     let least = |candidates: &[Candidate<'_, T>]| candidates.iter().map(|c| c.bytes).fold(f64::INFINITY, f64::min);
-    // Decimals that take less than half are not beaten by the general form often enough to pay for trying.
+    // If decimals save more than half, the other encodings are rarely better and not worth trying.
     if least(&candidates) * 2.0 > raw_bytes as f64 {
         candidates.push(Candidate::of_bits(values, Form::Ordered));
         if has_both_signs(values) {
@@ -212,7 +216,7 @@ pub(crate) fn encode<T: Real>(values: &[T], out: &mut Vec<u8>) -> u8 {
     if best == kind::RAW { encode_raw(values, out) } else { best }
 }
 
-/// Whether a tenth of a sample is below zero, and a tenth above.
+/// Whether at least a tenth of a sample is negative, and a tenth positive.
 fn has_both_signs<T: Real>(values: &[T]) -> bool {
     let sample = || values.iter().step_by(values.len().div_ceil(2 * SAMPLE));
     let below = sample().filter(|value| value.widen() < 0.0).count();
@@ -220,7 +224,7 @@ fn has_both_signs<T: Real>(values: &[T]) -> bool {
     below.min(above) * 10 > sample().count()
 }
 
-/// How floats are turned into integers.
+/// Mapping of floats to integers.
 #[derive(Clone, Copy)]
 enum Form {
     Decimal(usize),
@@ -228,14 +232,14 @@ enum Form {
     Magnitudes,
 }
 
-/// Floats turned into integers.
+/// Floats mapped to integers.
 struct Candidate<'a, T> {
     values: &'a [T],
     integers: Vec<i64>,
     form: Form,
-    /// How many values the integers stand for.
+    /// Number of values that the integers represent exactly.
     exact: usize,
-    /// What writing it takes, as far as a sample tells.
+    /// Estimated encoded size.
     bytes: f64,
 }
 
@@ -244,18 +248,18 @@ impl<'a, T: Real> Candidate<'a, T> {
         let mut integers = vec![0; values.len()];
         let exact = to_integers(values, POWERS[exponent], &mut integers);
         let exceptions = (values.len() - exact) as f64 * (T::BYTES + 1) as f64;
-        let bytes = choose::expected_bits(&integers) * values.len() as f64 / 8.0 + exceptions;
+        let bytes = cost_model::expected_bits(&integers) * values.len() as f64 / 8.0 + exceptions;
         Candidate { values, integers, form: Form::Decimal(exponent), exact, bytes }
     }
 
-    /// Of the bits in one of their orders.
+    /// A candidate from the bits of the floats.
     fn of_bits(values: &'a [T], form: Form) -> Candidate<'a, T> {
         let mut integers = vec![0; values.len()];
         match form {
             Form::Magnitudes => to_magnitudes(values, &mut integers),
             _ => to_ordered(values, &mut integers),
         }
-        let bytes = choose::expected_bits(&integers) * values.len() as f64 / 8.0;
+        let bytes = cost_model::expected_bits(&integers) * values.len() as f64 / 8.0;
         Candidate { values, integers, form, exact: values.len(), bytes }
     }
 
@@ -284,8 +288,8 @@ impl<'a, T: Real> Candidate<'a, T> {
     }
 }
 
-twice! {
-/// Integers that stand for `values` at a power of ten; says how many do.
+multiversion! {
+/// Maps `values` to decimals; returns how many are exact.
 fn to_integers[T: Real](values: &[T], power: f64, integers: &mut [i64]) -> usize {
     let mut exact = 0u64;
     for (integer, value) in integers.iter_mut().zip(values) {
@@ -312,8 +316,8 @@ fn from_integers[T: Real](integers: &[i64], power: f64) -> Vec<T> {
 }
 }
 
-/// Exponents worth trying: the one most of a sample fits, and a lower one that leaves at most a twentieth of them as
-/// exceptions.
+/// Candidate exponents: the one that fits most of a sample, and the lowest one that fits at least
+/// 19/20 as many.
 fn exponents<T: Real>(values: &[T]) -> [Option<usize>; 2] {
     let step = values.len().div_ceil(SAMPLE);
     let sample = || values.iter().step_by(step);
@@ -335,7 +339,8 @@ fn exponents<T: Real>(values: &[T]) -> [Option<usize>; 2] {
     [full, nearly.filter(|_| nearly != full)]
 }
 
-/// Moves what is not exact out of `integers`, repeating the neighbour there so that the hole costs nothing.
+/// Writes the exceptions and replaces them in `integers` by their predecessor, so that they cost
+/// almost nothing there.
 fn write_exceptions<T: Real>(
     values: &[T],
     integers: &mut [i64],
@@ -362,10 +367,10 @@ fn write_exceptions<T: Real>(
     part(&bits, out);
 }
 
-/// Appends `values` (at least one) as decimals of the exponent that a few of them show, packed, or as they are; returns its
-/// kind. `integers` is memory to work in.
-pub(super) fn encode_quick<T: Real>(values: &[T], integers: &mut Vec<i64>, out: &mut Vec<u8>) -> u8 {
-    let Some(mut exponent) = quick_exponent(values) else { return encode_raw(values, out) };
+/// Appends `values` (at least one) as bit-packed decimals, with the exponent of a small sample, or
+/// raw; returns the kind. `integers` is a buffer to reuse.
+pub(super) fn encode_fast<T: Real>(values: &[T], integers: &mut Vec<i64>, out: &mut Vec<u8>) -> u8 {
+    let Some(mut exponent) = fast_exponent(values) else { return encode_raw(values, out) };
     integers.resize(values.len(), 0);
     let mut exact = to_integers(values, POWERS[exponent], integers);
     if exact < values.len()
@@ -375,24 +380,24 @@ pub(super) fn encode_quick<T: Real>(values: &[T], integers: &mut Vec<i64>, out: 
         exact = to_integers(values, POWERS[exponent], integers);
     }
     let exceptions = values.len() - exact;
-    if exceptions * QUICK_EXCEPTIONS > values.len() {
+    if exceptions * FAST_EXCEPTIONS > values.len() {
         return encode_raw(values, out);
     }
     if exceptions > 0 {
         out.push(exponent as u8 | HAS_EXCEPTIONS);
-        write_exceptions(values, integers, POWERS[exponent], out, quick::write_ints);
+        write_exceptions(values, integers, POWERS[exponent], out, log_encoding::write_ints);
     } else {
         out.push(exponent as u8);
     }
-    quick::write_ints(integers, out);
+    log_encoding::write_ints(integers, out);
     kind::DECIMAL
 }
 
-/// The exponent at which a few values from all over are decimals, but for one of them.
-fn quick_exponent<T: Real>(values: &[T]) -> Option<usize> {
+/// The lowest exponent that fits a small sample with at most one exception.
+fn fast_exponent<T: Real>(values: &[T]) -> Option<usize> {
     let (mut exponent, mut others) = (0, 0);
-    for value in values.iter().step_by(values.len().div_ceil(QUICK_SAMPLE)) {
-        match fitting(*value, exponent) {
+    for value in values.iter().step_by(values.len().div_ceil(FAST_SAMPLE)) {
+        match lowest_exponent(*value, exponent) {
             Some(fits) => exponent = fits,
             None => others += 1,
         }
@@ -403,15 +408,15 @@ fn quick_exponent<T: Real>(values: &[T]) -> Option<usize> {
     Some(exponent)
 }
 
-/// The higher exponent that the first value which is no decimal at `exponent` asks for, if one does.
+/// A higher exponent, chosen for the first value that does not fit `exponent`.
 fn exponent_of_rest<T: Real>(values: &[T], integers: &[i64], exponent: usize) -> Option<usize> {
     let power = POWERS[exponent];
     let rest = values.iter().zip(integers).find(|(value, integer)| !is_exact(**value, **integer, power));
-    fitting(*rest?.0, exponent + 1)
+    lowest_exponent(*rest?.0, exponent + 1)
 }
 
-/// The lowest exponent from `from` on, of those that are tried where it has to be quick, at which `value` is a decimal.
-fn fitting<T: Real>(value: T, from: usize) -> Option<usize> {
+/// The lowest exponent from `from` to [`FAST_EXPONENT_MAX`] with which `value` is a decimal.
+fn lowest_exponent<T: Real>(value: T, from: usize) -> Option<usize> {
     let is_exact_at = |exponent: usize| {
         let power = POWERS[exponent];
         is_exact(value, to_integer(value.widen(), power), power)
@@ -419,22 +424,23 @@ fn fitting<T: Real>(value: T, from: usize) -> Option<usize> {
     if is_exact_at(from) {
         return Some(from);
     }
-    // A decimal is one at every higher exponent too, up to where integers end: most others need a single look.
+    // A decimal fits every higher exponent too, until integers overflow. One test of the highest
+    // rejects most values.
     let in_range = |exponent: &usize| (value.widen() * POWERS[*exponent]).abs() < T::INTEGER_MAX;
-    let highest = (from + 1..=QUICK_EXPONENT_MAX).rev().find(in_range)?;
+    let highest = (from + 1..=FAST_EXPONENT_MAX).rev().find(in_range)?;
     if !is_exact_at(highest) {
         return None;
     }
     (from + 1..=highest).find(|exponent| is_exact_at(*exponent))
 }
 
-/// Appends `values` as they are and returns that kind.
+/// Appends `values` uncompressed and returns this kind.
 pub(crate) fn encode_raw<T: Real>(values: &[T], out: &mut Vec<u8>) -> u8 {
     T::write_raw(values, out);
     kind::RAW
 }
 
-/// Reads `count` floats written as `kind`.
+/// Decodes `count` floats of encoding `kind`.
 pub(crate) fn decode<T: Real>(reader: &mut Reader<'_>, kind: u8, count: usize) -> Result<Vec<T>> {
     match kind {
         kind::DECIMAL => decode_decimal(reader, count),
@@ -454,7 +460,7 @@ pub(crate) fn decode<T: Real>(reader: &mut Reader<'_>, kind: u8, count: usize) -
     }
 }
 
-/// Reads floats `part` of `count` written as `kind`.
+/// Decodes floats `part` of `count` floats of encoding `kind`.
 pub(super) fn decode_part<T: Real>(
     reader: &mut Reader<'_>,
     kind: u8,
@@ -464,7 +470,7 @@ pub(super) fn decode_part<T: Real>(
     match kind {
         kind::DECIMAL => {
             let (power, exceptions) = decode_decimal_head(reader, count)?;
-            let integers = part::decode(reader, count, part.clone())?;
+            let integers = range_decode::decode(reader, count, part.clone())?;
             let mut values: Vec<T> = integers.into_iter().map(|integer| from_integer(integer, power)).collect();
             for (position, bits) in exceptions {
                 let at = usize::try_from(position).ok().and_then(|position| position.checked_sub(part.start));
@@ -474,8 +480,8 @@ pub(super) fn decode_part<T: Real>(
             }
             Ok(values)
         }
-        kind::ORDERED => Ok(part::decode(reader, count, part)?.into_iter().map(T::of_ordered).collect()),
-        kind::MAGNITUDES => Ok(from_magnitudes(&part::decode(reader, count, part)?)),
+        kind::ORDERED => Ok(range_decode::decode(reader, count, part)?.into_iter().map(T::of_ordered).collect()),
+        kind::MAGNITUDES => Ok(from_magnitudes(&range_decode::decode(reader, count, part)?)),
         kind::RAW => {
             let bytes = reader.take(count * T::BYTES, "raw floats")?;
             Ok(T::read_raw(&bytes[part.start * T::BYTES..part.end * T::BYTES]))
@@ -484,10 +490,10 @@ pub(super) fn decode_part<T: Real>(
     }
 }
 
-/// Position and ordered bits of a value that is no decimal.
+/// Position and ordered bits of an exception.
 type Exception = (i64, i64);
 
-/// The power of ten, and the exceptions; the integers are next.
+/// Reads the power of ten and the exceptions, which precede the integers.
 fn decode_decimal_head(reader: &mut Reader<'_>, count: usize) -> Result<(f64, Vec<Exception>)> {
     let head = reader.u8("exponent")?;
     let exponent = usize::from(head & !HAS_EXCEPTIONS);
@@ -526,45 +532,45 @@ fn decode_exceptions(reader: &mut Reader<'_>, count: usize) -> Result<(Vec<i64>,
     reader.note(|| "), ".into());
     Ok((positions, bits))
 }
-/// What is said of some floats (at least one that is no NaN, for the extremes).
+/// Statistics of floats. The extremes require at least one value that is not NaN.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FloatSummary {
     pub(crate) has_nan: bool,
-    /// Of those that are no NaN, in total order, so that equal extremes mean equal bits (-0.0 sorts before 0.0).
+    /// Minimum without NaN, in total order: equal extremes have equal bits (-0.0 sorts before 0.0).
     pub(crate) least: f64,
     pub(crate) greatest: f64,
-    /// In an order of additions that depends on their number alone.
+    /// Sum; the order of additions depends on the number of values only, so it is reproducible.
     pub(crate) sum: f64,
 }
 
 impl FloatSummary {
     pub(crate) fn of(values: &[f64]) -> FloatSummary {
-        let (has_nan, mut least, mut greatest, sum) = summarized(values);
+        let (has_nan, mut least, mut greatest, sum) = summarize(values);
         if has_nan {
             let keys = || values.iter().filter(|value| !value.is_nan()).map(|value| ordered(*value));
             (least, greatest) = (keys().min().unwrap_or(0), keys().max().unwrap_or(0));
         }
-        let value = |key: i64| f64::from_bits(swapped(key).cast_unsigned());
+        let value = |key: i64| f64::from_bits(flip_negative(key).cast_unsigned());
         FloatSummary { has_nan, least: value(least), greatest: value(greatest), sum }
     }
 }
 
-/// An integer that orders as the float does in total order.
+/// An integer with the total order of the floats.
 #[inline(always)]
 fn ordered(value: f64) -> i64 {
-    swapped(value.to_bits().cast_signed())
+    flip_negative(value.to_bits().cast_signed())
 }
 
-/// Negative floats order the wrong way round by their other bits. Its own inverse.
+/// Inverts the other bits of negative floats, whose order is reversed. Its own inverse.
 #[inline(always)]
-fn swapped(bits: i64) -> i64 {
+fn flip_negative(bits: i64) -> i64 {
     bits ^ ((bits >> 63).cast_unsigned() >> 1).cast_signed()
 }
 
-twice! {
-/// Is any of them NaN, the least and the greatest key by [`ordered`], and the sum.
-fn summarized(values: &[f64]) -> (bool, i64, i64, f64) {
-    // Sixteen of each, so that neither comparisons nor additions wait for each other.
+multiversion! {
+/// Whether a value is NaN, the minimum and maximum of [`ordered`], and the sum.
+fn summarize(values: &[f64]) -> (bool, i64, i64, f64) {
+    // Sixteen lanes, so that comparisons and additions do not depend on each other.
     let mut low = [i64::MAX; 16];
     let mut high = [i64::MIN; 16];
     let mut sums = [0.0; 16];

@@ -1,26 +1,28 @@
-//! Bytes as prefix codes: frequent ones take few bits. What makes integers that cluster near their entropy.
+//! Huffman coding of bytes: brings integers that cluster close to their entropy.
 //!
-//! Canonical Huffman codes of at most [`CODE_BITS_MAX`] bits, highest bit first, in four streams that are read by
-//! turns, so that the processor looks up four symbols at once. Bytes: docs/format/segment.md, "Coded symbols".
+//! Canonical codes of at most [`CODE_BITS_MAX`] bits, highest bit first, in four interleaved
+//! streams, so that the processor looks up four symbols at once. Bytes: docs/format/segment.md,
+//! "Coded symbols".
 
 use model::Result;
 
-use super::cpu::twice;
-use super::wire::{Reader, corrupt, push_varint};
+use super::byte_io::{Reader, corrupt, push_varint};
+use super::cpu::multiversion;
 
-/// Longest code: a table of all of them is 4 KiB, and five fit the 56 bits that a refill promises.
+/// Longest code: the lookup table is 4 KiB, and five codes fit the 56 bits that a refill
+/// guarantees.
 const CODE_BITS_MAX: usize = 11;
 const TABLE: usize = 1 << CODE_BITS_MAX;
-/// Symbols taken between two refills.
+/// Symbols decoded per refill.
 const STEP: usize = 5;
 const STREAMS: usize = 4;
 
-/// How often each symbol occurs.
+/// The frequency of each symbol.
 pub(crate) type Histogram = [u32; 256];
 
 /// Counts `symbols`.
 pub(crate) fn histogram(symbols: &[u8]) -> Histogram {
-    // Two tables, since equal neighbours would wait for each other's addition.
+    // Two tables, because consecutive equal symbols would wait for each other's increment.
     let mut counts = [[0u32; 256]; 2];
     let mut pairs = symbols.chunks_exact(2);
     for pair in &mut pairs {
@@ -33,18 +35,18 @@ pub(crate) fn histogram(symbols: &[u8]) -> Histogram {
     sum
 }
 
-/// Code lengths for a histogram.
+/// A canonical Huffman code.
 pub(crate) struct Code {
-    /// 0: does not occur. As long as the highest symbol says.
+    /// Code length by symbol, up to the highest symbol used; 0: not used.
     lengths: Vec<u8>,
-    /// The lengths as they are written.
+    /// The encoded lengths.
     head: Vec<u8>,
-    /// Bytes that writing the counted symbols takes at most, all included.
+    /// Upper bound of the encoded size of the counted symbols, code table included.
     pub(crate) bytes: usize,
 }
 
 impl Code {
-    /// Chooses codes for symbols that occur as often as `counts` says, at least one of them.
+    /// The code for these frequencies, of which at least one is not 0.
     pub(crate) fn of(counts: &Histogram) -> Code {
         let mut used: Vec<(u32, u8)> =
             (0..=255).map(|symbol| (counts[usize::from(symbol)], symbol)).filter(|(count, _)| *count > 0).collect();
@@ -58,20 +60,20 @@ impl Code {
             used.iter().map(|(count, symbol)| u64::from(*count) * u64::from(lengths[usize::from(*symbol)])).sum();
         let mut head = vec![highest];
         write_lengths(&lengths, &mut head);
-        // Streams end on whole bytes, and the first three say their lengths.
+        // Each stream ends on a byte boundary; the first three are preceded by their lengths.
         let bytes = head.len() + (bits / 8) as usize + STREAMS + 2 * (STREAMS - 1);
         Code { lengths, head, bytes }
     }
 
-    /// Appends `symbols`: those that were counted.
+    /// Encodes `symbols`, whose histogram must be that of this code.
     pub(crate) fn write(&self, symbols: &[u8], out: &mut Vec<u8>) {
         out.extend_from_slice(&self.head);
-        let (written, lengths) = Written::of(symbols, &self.codes());
+        let (written, lengths) = EncodedStreams::of(symbols, &self.codes());
         lengths[..STREAMS - 1].iter().for_each(|length| push_varint(out, *length as u64));
         written.streams(lengths).for_each(|stream| out.extend_from_slice(stream));
     }
 
-    /// Each symbol's code and, in the low byte, its length.
+    /// By symbol: code, and in the low byte its length.
     fn codes(&self) -> [u32; 256] {
         let mut codes = [0; 256];
         let mut next = 0u32;
@@ -86,7 +88,7 @@ impl Code {
     }
 }
 
-/// Half a byte for each length; more than [`CODE_BITS_MAX`] stands for 2, 4, 8 or 16 symbols that do not occur.
+/// Four bits per length. Values above [`CODE_BITS_MAX`] stand for 2, 4, 8 or 16 unused symbols.
 fn write_lengths(lengths: &[u8], out: &mut Vec<u8>) {
     let mut halves = Vec::with_capacity(lengths.len());
     for run in lengths.chunk_by(|a, b| *a == 0 && *b == 0) {
@@ -114,7 +116,7 @@ fn read_lengths(reader: &mut Reader<'_>) -> Result<Vec<u8>> {
             }
         }
     }
-    // One half too many fills the last byte.
+    // The last byte may have an unused half.
     if lengths.len() > count + 1 || lengths[count..].iter().any(|length| *length > 0) {
         return Err(corrupt(format!("lengths of {} codes, expected {count}", lengths.len())));
     }
@@ -122,13 +124,14 @@ fn read_lengths(reader: &mut Reader<'_>) -> Result<Vec<u8>> {
     Ok(lengths)
 }
 
-/// Lengths for counts in ascending order: Huffman's, cut to the longest allowed.
+/// Code lengths for ascending frequencies: Huffman's, limited to [`CODE_BITS_MAX`].
 fn lengths_of(used: &[(u32, u8)]) -> Vec<u8> {
     let count = used.len();
     if count == 1 {
         return vec![1];
     }
-    // Leaves and inner nodes, both in ascending order of weight: the two lightest are at the fronts.
+    // Leaves and inner nodes are both in ascending order of weight, so the two lightest nodes are
+    // at the fronts.
     let mut weights: Vec<u64> = used.iter().map(|(count, _)| u64::from(*count)).collect();
     let mut parents = vec![0usize; 2 * count - 1];
     let (mut leaf, mut inner) = (0, count);
@@ -152,8 +155,9 @@ fn lengths_of(used: &[(u32, u8)]) -> Vec<u8> {
     lengths
 }
 
-/// Makes lengths (of ascending counts) a complete code again after some were cut: the rarest that can be are made
-/// longer until there is room for all, then the most frequent shorter until none is left.
+/// Makes the code complete after lengths were limited: lengthens codes, the longest ones first,
+/// until the Kraft sum fits, then shortens codes of the most frequent symbols while space is left.
+/// `lengths` has ascending frequencies.
 fn repair(lengths: &mut [u8]) {
     let share = |length: u8| 1usize << (CODE_BITS_MAX - usize::from(length));
     let mut taken: usize = lengths.iter().map(|length| share(*length)).sum();
@@ -172,7 +176,7 @@ fn repair(lengths: &mut [u8]) {
     }
 }
 
-/// The four parts that are coded each for itself.
+/// Splits the symbols into the parts of the four streams.
 fn streams(symbols: &[u8]) -> [&[u8]; STREAMS] {
     let each = symbols.len() / STREAMS;
     let (a, rest) = symbols.split_at(each);
@@ -181,23 +185,24 @@ fn streams(symbols: &[u8]) -> [&[u8]; STREAMS] {
     [a, b, c, d]
 }
 
-/// Streams that are being written, one after another in `bytes`, each with room for its longest codes.
-struct Written {
+/// Buffers of the encoded streams, one after the other in `bytes`, each large enough for the
+/// longest codes.
+struct EncodedStreams {
     bytes: Vec<u8>,
-    /// Room of each.
+    /// Size of each buffer.
     room: usize,
 }
 
-/// Where a stream ends, with up to 7 bits that are no whole byte yet in `word`.
+/// Write position of a stream; `word` has up to 7 bits that do not fill a byte yet.
 #[derive(Clone, Copy, Default)]
-struct Pen {
+struct StreamWriter {
     at: usize,
     word: u64,
     bits: u32,
 }
 
-impl Pen {
-    /// Writes up to [`STEP`] symbols to `out`, where there is room for a whole word behind them.
+impl StreamWriter {
+    /// Writes up to [`STEP`] symbols. `out` must have room for a whole word.
     #[inline(always)]
     fn write(&mut self, symbols: &[u8], codes: &[u32; 256], out: &mut [u8]) {
         for symbol in symbols {
@@ -205,7 +210,7 @@ impl Pen {
             self.word = self.word << (code & 63) | u64::from(code >> 8);
             self.bits += code & 63;
         }
-        // At most 7 + 5 * 11 bits are in the word, at least one.
+        // The word has 1 to 7 + 5 * 11 bits.
         let word = (self.word << (64 - self.bits)).to_be_bytes();
         if let Some(out) = out.get_mut(self.at..).and_then(<[u8]>::first_chunk_mut) {
             *out = word;
@@ -219,11 +224,11 @@ impl Pen {
     }
 }
 
-impl Written {
-    fn of(symbols: &[u8], codes: &[u32; 256]) -> (Written, [usize; STREAMS]) {
+impl EncodedStreams {
+    fn of(symbols: &[u8], codes: &[u32; 256]) -> (EncodedStreams, [usize; STREAMS]) {
         let each = symbols.len().div_ceil(STREAMS) + STREAMS;
         let room = (each * CODE_BITS_MAX).div_ceil(8) + 8;
-        let mut written = Written { bytes: vec![0; room * STREAMS], room };
+        let mut written = EncodedStreams { bytes: vec![0; room * STREAMS], room };
         let lengths = write_together(&streams(symbols), codes, room, &mut written.bytes);
         (written, lengths)
     }
@@ -233,9 +238,9 @@ impl Written {
     }
 }
 
-twice! {
-/// Writes each of `streams` to its part of `out`, by turns, so that they do not wait for each other's shifts. Says how
-/// long each became.
+multiversion! {
+/// Writes `streams` to their parts of `out`, interleaved so that they do not wait for each other's
+/// shifts. Returns their lengths.
 fn write_together(
     streams: &[&[u8]; STREAMS], codes: &[u32; 256], room: usize, out: &mut [u8],
 ) -> [usize; STREAMS] {
@@ -243,26 +248,27 @@ fn write_together(
     let (out_a, rest) = out.split_at_mut(room);
     let (out_b, rest) = rest.split_at_mut(room);
     let (out_c, out_d) = rest.split_at_mut(room);
-    let mut pens = [Pen::default(); STREAMS];
+    let mut writers = [StreamWriter::default(); STREAMS];
     let whole = a.len() / STEP * STEP;
     let rounds = a.chunks_exact(STEP).zip(b.chunks_exact(STEP)).zip(c.chunks_exact(STEP).zip(d.chunks_exact(STEP)));
     for ((a, b), (c, d)) in rounds {
-        pens[0].write(a, codes, out_a);
-        pens[1].write(b, codes, out_b);
-        pens[2].write(c, codes, out_c);
-        pens[3].write(d, codes, out_d);
+        writers[0].write(a, codes, out_a);
+        writers[1].write(b, codes, out_b);
+        writers[2].write(c, codes, out_c);
+        writers[3].write(d, codes, out_d);
     }
-    for ((pen, stream), out) in pens.iter_mut().zip(streams).zip([out_a, out_b, out_c, out_d]) {
-        stream[whole..].chunks(STEP).for_each(|symbols| pen.write(symbols, codes, out));
+    for ((writer, stream), out) in writers.iter_mut().zip(streams).zip([out_a, out_b, out_c, out_d]) {
+        stream[whole..].chunks(STEP).for_each(|symbols| writer.write(symbols, codes, out));
     }
-    pens.map(|pen| pen.bytes())
+    writers.map(|writer| writer.bytes())
 }
 }
 
-/// What the next [`CODE_BITS_MAX`] bits begin with: a symbol, and in the low byte the length of its code.
+/// Decoding table by the next [`CODE_BITS_MAX`] bits: symbol, and in the low byte the length of its
+/// code.
 type Table = [u16; TABLE];
 
-/// Fills `table`.
+/// Reads the code lengths and builds the decoding table.
 fn read_table(reader: &mut Reader<'_>, table: &mut Table) -> Result<()> {
     let lengths = read_lengths(reader)?;
     let mut starts = [0usize; CODE_BITS_MAX + 2];
@@ -273,9 +279,9 @@ fn read_table(reader: &mut Reader<'_>, table: &mut Table) -> Result<()> {
         starts[length] += starts[length - 1];
     }
     let total = starts[CODE_BITS_MAX + 1];
-    // A single symbol has a code of one bit and leaves half of the table.
+    // A code of a single symbol has one bit and uses half of the table.
     if total != TABLE && total != TABLE / 2 {
-        return Err(corrupt(format!("codes fill {total} of {TABLE} places")));
+        return Err(corrupt(format!("codes fill {total} of {TABLE} table entries")));
     }
     for (symbol, length) in lengths.iter().map(|length| usize::from(*length)).enumerate() {
         if length > 0 {
@@ -287,7 +293,7 @@ fn read_table(reader: &mut Reader<'_>, table: &mut Table) -> Result<()> {
     Ok(())
 }
 
-/// Reads `count` symbols.
+/// Decodes `count` symbols.
 pub(crate) fn decode(reader: &mut Reader<'_>, count: usize) -> Result<Vec<u8>> {
     let mut table = [1; TABLE];
     read_table(reader, &mut table)?;
@@ -295,7 +301,7 @@ pub(crate) fn decode(reader: &mut Reader<'_>, count: usize) -> Result<Vec<u8>> {
     for length in &mut lengths[..STREAMS - 1] {
         *length = reader.count(reader.remaining(), "length of coded symbols")?;
     }
-    // What is left belongs to others too: the last stream tells its end by its symbols.
+    // The length of the last stream is not stored: it follows from the number of symbols.
     let mut cursors: [Cursor<'_>; STREAMS] = [Cursor::new(&[]); STREAMS];
     for (cursor, length) in cursors.iter_mut().zip(&lengths[..STREAMS - 1]) {
         *cursor = Cursor::new(reader.take(*length, "coded symbols")?);
@@ -311,16 +317,17 @@ pub(crate) fn decode(reader: &mut Reader<'_>, count: usize) -> Result<Vec<u8>> {
         cursor.finish(&table, &mut out[done..]);
     }
     for (cursor, length) in cursors.iter().zip(lengths).take(STREAMS - 1) {
-        if cursor.taken_bytes() != length {
-            return Err(corrupt(format!("coded symbols take {} bytes, expected {length}", cursor.taken_bytes())));
+        if cursor.consumed_bytes() != length {
+            return Err(corrupt(format!("coded symbols take {} bytes, expected {length}", cursor.consumed_bytes())));
         }
     }
-    reader.take(cursors[STREAMS - 1].taken_bytes(), "coded symbols")?;
+    reader.take(cursors[STREAMS - 1].consumed_bytes(), "coded symbols")?;
     Ok(symbols)
 }
 
-twice! {
-/// Decodes while all streams have whole words left; says how many symbols of each are done.
+multiversion! {
+/// Decodes while all streams have whole words left. Returns the number of symbols decoded per
+/// stream.
 fn decode_together(cursors: &mut [Cursor<'_>; STREAMS], table: &Table, outs: [&mut [u8]; STREAMS]) -> usize {
     let [a, b, c, d] = cursors;
     let [out_a, out_b, out_c, out_d] = outs;
@@ -343,13 +350,13 @@ fn decode_together(cursors: &mut [Cursor<'_>; STREAMS], table: &Table, outs: [&m
 }
 }
 
-/// A place in a stream: `bits` bits from before `at` are still at the top of `word`.
+/// Read position of a stream; the top `bits` bits of `word` precede byte `at`.
 #[derive(Clone, Copy)]
 struct Cursor<'a> {
     bytes: &'a [u8],
     at: usize,
     word: u64,
-    /// Only its low six bits are kept right between refills.
+    /// Between refills, only the low six bits are valid.
     bits: u32,
 }
 
@@ -358,7 +365,7 @@ impl<'a> Cursor<'a> {
         Cursor { bytes, at: 0, word: 0, bits: 0 }
     }
 
-    /// Fills the word to 56 bits at least, if a whole word of bytes is left to do it from.
+    /// Fills the word to at least 56 bits; returns false if fewer than 8 bytes are left.
     #[inline(always)]
     fn refill(&mut self) -> bool {
         let Some(next) = self.bytes.get(self.at..).and_then(<[u8]>::first_chunk) else { return false };
@@ -382,7 +389,7 @@ impl<'a> Cursor<'a> {
         (entry >> 8) as u8
     }
 
-    /// Decodes what is left, with zeros beyond the end of the bytes.
+    /// Decodes the remaining symbols; bytes beyond the end read as zeros.
     fn finish(&mut self, table: &Table, out: &mut [u8]) {
         for out in out.chunks_mut(STEP) {
             let mut next = [0; 8];
@@ -394,8 +401,8 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Bytes that the symbols so far were made of; beyond the length of the bytes if they were cut off.
-    fn taken_bytes(&self) -> usize {
+    /// Number of bytes consumed; beyond the end if the stream was truncated.
+    fn consumed_bytes(&self) -> usize {
         self.at - (self.bits & 63) as usize / 8
     }
 }
@@ -410,7 +417,7 @@ mod tests {
         let mut bytes = Vec::new();
         code.write(symbols, &mut bytes);
         assert!(bytes.len() <= code.bytes, "{} bytes, {} promised", bytes.len(), code.bytes);
-        // What follows belongs to others.
+        // Bytes behind the codes belong to other data.
         let written = bytes.len();
         bytes.extend_from_slice(&[0xa5; 20]);
         let mut reader = Reader::new(&bytes);
@@ -433,7 +440,7 @@ mod tests {
             of(&mut |bits| bits as u8);
             of(&mut |bits| (bits & 1) as u8 * 255);
             of(&mut |bits| bits.leading_zeros() as u8);
-            // Ever rarer, so that codes would be longer than they may be.
+            // Decreasing frequencies that would need codes longer than the limit.
             of(&mut |bits| (bits.leading_zeros() * 9) as u8);
         }
     }
@@ -442,13 +449,13 @@ mod tests {
     fn codes_are_as_short_as_entropy_allows() {
         let mut random = Random(2);
         let symbols: Vec<u8> = (0..8_192).map(|_| random.next().trailing_zeros() as u8).collect();
-        // Two bits each.
+        // Two bits per symbol.
         assert!(check(&symbols).len() < 8_192 / 4 + 60);
     }
 
     #[test]
-    fn lengths_that_are_no_code_are_refused() {
-        // Three codes of one bit, one of two, one of twelve.
+    fn invalid_code_lengths_are_refused() {
+        // Invalid codes: three of one bit, one of two bits, one of twelve bits.
         for bytes in [[2, 0x11, 0x01, 0], [0, 0x02, 0, 0], [1, 0x0b, 0, 0]] {
             assert!(decode(&mut Reader::new(&bytes), 1).is_err(), "{bytes:?}");
         }

@@ -1,19 +1,20 @@
-//! Integers: everything else (times, flags, decimals, dictionary indexes, lengths) comes down to these.
+//! Integer streams, to which all other types (times, flags, decimals, dictionary indexes, lengths)
+//! are reduced.
 //!
-//! A *stream* is n >= 1 integers, n known to the reader: packed into a fixed width above their minimum, coded by how
-//! often they occur, or differences, runs, a dictionary and so on, made of streams. `choose` says which. Bytes:
-//! docs/format/segment.md, "Integer streams".
+//! A *stream* is n >= 1 integers; the reader knows n. It is bit-packed above its minimum,
+//! Huffman-coded, or composed of nested streams (differences, runs, dictionary and others).
+//! `cost_model` chooses. Bytes: docs/format/segment.md, "Integer streams".
 //!
-//! All arithmetic wraps, so any 64 bits round-trip.
+//! All arithmetic wraps, so any 64-bit values round-trip.
 
 use arrow_buffer::{BooleanBuffer, Buffer};
 use model::Result;
 
 use super::bits::{GROUP, Groups, pack, packed_bytes, unpack, unpack_groups, width_of};
-use super::choose;
-use super::cpu::twice;
+use super::byte_io::{Reader, corrupt, push_signed, push_varint, signed_bytes};
+use super::cost_model;
+use super::cpu::multiversion;
 use super::huffman::{self, Code};
-use super::wire::{Reader, corrupt, push_signed, push_varint, signed_bytes};
 
 pub(super) const SCALED: u8 = 65;
 pub(super) const DELTA: u8 = 66;
@@ -24,25 +25,25 @@ pub(super) const GROUPED: u8 = 70;
 pub(super) const CYCLE: u8 = 71;
 pub(super) const SPLIT: u8 = 72;
 
-/// Deepest nesting, of encoder and decoder.
+/// Deepest nesting of streams, for encoder and decoder.
 pub(super) const DEPTH_MAX: u32 = 8;
-const TOO_DEEP: &str = "integers are nested too deeply";
-/// The symbol that stands for a value kept apart, where some are.
+const TOO_DEEP: &str = "integer streams are nested too deeply";
+/// The symbol of an escape: the value is stored in a separate list.
 pub(super) const ESCAPE: u8 = 255;
 
-/// Appends `values` (at least one) in the smallest form.
+/// Appends `values` (at least one) in the smallest encoding found.
 pub(crate) fn encode(values: &[i64], out: &mut Vec<u8>) {
-    choose::write(values, out);
+    cost_model::write(values, out);
 }
 
-/// Appends `values`, each in `bits` bits above `base`, which must do for all of them.
+/// Appends `values`, each in `bits` bits above `base`; all of them must fit.
 pub(crate) fn encode_plain(values: &[i64], base: i64, bits: u32, out: &mut Vec<u8>) {
     out.push(bits as u8);
     push_signed(out, base);
     pack(values.iter().map(|value| above(*value, base)), bits, out);
 }
 
-/// Values above a base.
+/// Minimum and maximum of values.
 #[derive(Clone, Copy)]
 pub(super) struct Range {
     pub(super) min: i64,
@@ -51,7 +52,7 @@ pub(super) struct Range {
 
 impl Range {
     pub(super) fn of(values: &[i64]) -> Range {
-        let (min, max) = least_and_greatest(values);
+        let (min, max) = min_and_max(values);
         Range { min, max }
     }
 
@@ -59,16 +60,16 @@ impl Range {
         width_of(self.max.wrapping_sub(self.min).cast_unsigned())
     }
 
-    /// What [`write_packed`] takes for `count` values.
+    /// Size of [`write_packed`] for `count` values.
     pub(super) fn packed_bytes(&self, count: usize) -> usize {
         1 + signed_bytes(self.min) + packed_bytes(count, self.width())
     }
 }
 
-twice! {
-/// 64-bit extremes the wrong way round of no values.
-pub(crate) fn least_and_greatest(values: &[i64]) -> (i64, i64) {
-    // Sixteen of each, so that comparisons do not wait for each other.
+multiversion! {
+/// Minimum and maximum; `(i64::MAX, i64::MIN)` for no values.
+pub(crate) fn min_and_max(values: &[i64]) -> (i64, i64) {
+    // Sixteen lanes, so that comparisons do not depend on each other.
     let mut low = [i64::MAX; 16];
     let mut high = [i64::MIN; 16];
     let parts = values.chunks_exact(16);
@@ -84,7 +85,7 @@ pub(crate) fn least_and_greatest(values: &[i64]) -> (i64, i64) {
     (low.into_iter().fold(i64::MAX, i64::min), high.into_iter().fold(i64::MIN, i64::max))
 }
 
-/// What each value is more than the one `lag` before.
+/// The difference of each value from the one `lag` positions before.
 pub(super) fn differences(values: &[i64], lag: usize) -> Vec<i64> {
     values[lag..].iter().zip(values).map(|(value, before)| value.wrapping_sub(*before)).collect()
 }
@@ -101,14 +102,15 @@ pub(super) fn write_packed(values: &[i64], range: Range, out: &mut Vec<u8>) {
     pack(values.iter().map(|value| above(*value, range.min)), range.width(), out);
 }
 
-/// Differences of neighbours, written by `rest`.
+/// A stream of differences of neighbours, encoded by `rest`.
 pub(super) fn write_delta(values: &[i64], out: &mut Vec<u8>, rest: impl FnOnce(&[i64], &mut Vec<u8>)) {
     out.push(DELTA);
     push_signed(out, values[0]);
     rest(&differences(values, 1), out);
 }
 
-/// The first `lag` values, then each less the one `lag` before.
+/// A periodic stream: the first `lag` values, then differences from the value `lag` positions
+/// before.
 pub(super) fn write_cycle(values: &[i64], lag: usize, out: &mut Vec<u8>, mut part: impl FnMut(&[i64], &mut Vec<u8>)) {
     out.push(CYCLE);
     push_varint(out, lag as u64);
@@ -116,14 +118,15 @@ pub(super) fn write_cycle(values: &[i64], lag: usize, out: &mut Vec<u8>, mut par
     part(&differences(values, lag), out);
 }
 
-/// `quotients`: what values are of `scale` above `base`, without rest.
+/// Head of a scaled stream: values are `base + scale * quotient`; the stream of quotients follows.
 pub(super) fn write_scaled(base: i64, scale: u64, out: &mut Vec<u8>) {
     out.push(SCALED);
     push_signed(out, base);
     push_varint(out, scale);
 }
 
-/// Quotients, then remainders, of values above `base`, which is not above any.
+/// A split stream: quotients, then remainders, of the values above `base` divided by `scale`. No
+/// value is below `base`.
 pub(super) fn write_split(
     values: &[i64],
     range: Range,
@@ -142,24 +145,26 @@ pub(super) fn write_split(
         divide(values, base, scale, &mut quotients);
     }
     part(&quotients, out);
-    take_multiples(values, base, scale, &mut quotients);
+    to_remainders(values, base, scale, &mut quotients);
     part(&quotients, out);
 }
 
-/// 2^52: adding it to a float below 2^51 leaves that, rounded to an integer, in the low bits, and the other way round.
+/// The bits of 2^52. Adding 2^52 to a float below 2^51 leaves its rounded value in the low bits;
+/// the reverse converts back.
 const MAGIC: u64 = 0x4330_0000_0000_0000;
-/// Integers that [`MAGIC`] can convert.
+/// Integers below this can be converted with [`MAGIC`].
 const ROUNDED_MAX: u64 = 1 << 51;
 
-twice! {
-// A quotient that is off by one is as good: rests make up for it.
+multiversion! {
+// A quotient that is off by one is as good: the remainder compensates.
 
-/// Quotients of values less than [`ROUNDED_MAX`] above `base`, without conversions that vectors do not have.
+/// Quotients of values less than [`ROUNDED_MAX`] above `base`, without conversions that vector
+/// units lack.
 fn divide_small(values: &[i64], base: i64, scale: u64, quotients: &mut [i64]) {
     let (inverse, magic) = (1.0 / scale as f64, f64::from_bits(MAGIC));
     for (quotient, value) in quotients.iter_mut().zip(values) {
         let distance = f64::from_bits(MAGIC | above(*value, base)) - magic;
-        // Rounded to the nearest, it would be one too high for half of all values.
+        // Rounds down. Rounding to the nearest would be one too high for half of the values.
         let rounded = (distance * inverse - 0.5).max(0.0) + magic;
         *quotient = rounded.to_bits().wrapping_sub(MAGIC).cast_signed();
     }
@@ -172,8 +177,8 @@ fn divide(values: &[i64], base: i64, scale: u64, quotients: &mut [i64]) {
     }
 }
 
-/// Makes rests of `quotients`.
-fn take_multiples(values: &[i64], base: i64, scale: u64, quotients: &mut [i64]) {
+/// Replaces quotients by remainders.
+fn to_remainders(values: &[i64], base: i64, scale: u64, quotients: &mut [i64]) {
     for (quotient, value) in quotients.iter_mut().zip(values) {
         *quotient = value.wrapping_sub(base).wrapping_sub(quotient.wrapping_mul(scale.cast_signed()));
     }
@@ -205,7 +210,7 @@ pub(super) fn write_dictionary(
     part(indexes, out);
 }
 
-/// Values of one, two or four bits, put together to bytes that are coded.
+/// Values of 1, 2 or 4 bits, packed into bytes that are Huffman-coded.
 pub(super) struct Grouped {
     base: i64,
     width: u32,
@@ -215,7 +220,7 @@ pub(super) struct Grouped {
 }
 
 impl Grouped {
-    /// `None` where values are wider than four bits.
+    /// Packs and codes the values; `None` if they need more than four bits.
     pub(super) fn of(values: &[i64], range: Range) -> Option<Grouped> {
         let width = range.width().next_power_of_two();
         if width > 4 {
@@ -236,15 +241,15 @@ impl Grouped {
     }
 }
 
-twice! {
-/// The high bits of each value, of which none has too many.
+multiversion! {
+/// The high bits of each value; all must fit a byte.
 fn symbols_of(values: &[i64], base: i64, low_bits: u32, symbols: &mut [u8]) {
     for (symbol, value) in symbols.iter_mut().zip(values) {
         *symbol = (above(*value, base) >> low_bits) as u8;
     }
 }
 
-/// The high bits of each value, or [`ESCAPE`].
+/// The high bits of each value, or [`ESCAPE`] if they do not fit.
 fn symbols_or_escapes(values: &[i64], base: i64, low_bits: u32, symbols: &mut [u8]) {
     for (symbol, value) in symbols.iter_mut().zip(values) {
         *symbol = (above(*value, base) >> low_bits).min(ESCAPE.into()) as u8;
@@ -252,13 +257,14 @@ fn symbols_or_escapes(values: &[i64], base: i64, low_bits: u32, symbols: &mut [u
 }
 }
 
-/// Passes the places of all escapes to `found`, in order.
+/// Calls `found` with the position of each escape, in order.
 #[inline(always)]
 fn find_escapes(symbols: &[u8], mut found: impl FnMut(usize)) {
     const LOW: u64 = 0x7f7f_7f7f_7f7f_7f7f;
     let (eights, rest) = symbols.as_chunks::<8>();
     for (eight, symbols) in eights.iter().enumerate() {
-        // Escapes are zero bytes of the complement; their top bits are marked, and nothing else.
+        // Escapes are zero bytes of the complement. This marks the top bits of zero bytes, and no
+        // others.
         let others = !u64::from_le_bytes(*symbols);
         let mut marks = !(((others & LOW) + LOW) | others | LOW);
         while marks != 0 {
@@ -270,19 +276,19 @@ fn find_escapes(symbols: &[u8], mut found: impl FnMut(usize)) {
     rest.for_each(|(at, _)| found(eights.len() * 8 + at));
 }
 
-/// Values above a base: their high bits coded by how often they occur, their low bits packed; rare ones kept apart.
+/// Values above a base: high bits Huffman-coded, low bits packed, outliers in a list of escapes.
 pub(super) struct Coded {
     base: i64,
     low_bits: u32,
     symbols: Vec<u8>,
     escapes: Vec<i64>,
     code: Code,
-    /// An estimate where there are escapes.
+    /// Encoded size; an estimate if there are escapes.
     pub(super) bytes: usize,
 }
 
 impl Coded {
-    /// Values are coded from `base` on, `low_bits` of each as they are.
+    /// Encodes the bits above the lowest `low_bits` of the distance from `base` as symbols.
     pub(super) fn of(values: &[i64], range: Range, base: i64, low_bits: u32) -> Coded {
         let mut symbols = vec![0; values.len()];
         let mut escapes = Vec::new();
@@ -324,7 +330,8 @@ pub(crate) fn decode_vec(reader: &mut Reader<'_>, count: usize) -> Result<Vec<i6
     Ok(values)
 }
 
-/// Reads a stream of `count` integers, each passed through `map`: those of the commonest forms without being kept before.
+/// Reads a stream of `count` integers, each mapped by `map`. The most common encodings are mapped
+/// without an intermediate buffer.
 pub(crate) fn decode_mapped<T>(reader: &mut Reader<'_>, count: usize, map: impl FnMut(i64) -> T) -> Result<Vec<T>> {
     let mut out = Vec::with_capacity(count);
     match reader.rest().first() {
@@ -344,10 +351,10 @@ pub(crate) fn decode_mapped<T>(reader: &mut Reader<'_>, count: usize, map: impl 
             reader.u8("integer encoding")?;
             let coded = read_coded(reader, count, DEPTH_MAX - 1)?;
             if coded.escapes.is_empty() {
-                put_together(reader, &coded, None, &mut out, map)?;
+                combine(reader, &coded, None, &mut out, map)?;
             } else {
                 let mut values = Vec::with_capacity(count);
-                put_with_escapes(reader, &coded, &mut values)?;
+                combine_with_escapes(reader, &coded, &mut values)?;
                 out.extend(values.into_iter().map(map));
             }
         }
@@ -356,8 +363,8 @@ pub(crate) fn decode_mapped<T>(reader: &mut Reader<'_>, count: usize, map: impl 
     Ok(out)
 }
 
-twice! {
-/// Appends `count` values of `packed` (width and base), passed through `map`.
+multiversion! {
+/// Appends `count` packed values (with this width and base), each mapped by `map`.
 fn map_packed[T, M: FnMut(i64) -> T](
     reader: &mut Reader<'_>, packed: (u32, i64), count: usize, out: &mut Vec<T>, map: M,
 ) -> Result<()> {
@@ -368,7 +375,7 @@ fn map_packed[T, M: FnMut(i64) -> T](
 }
 }
 
-/// The one value of a stream, if that is its form; else nothing is read.
+/// The value of a constant stream; `None`, and nothing is read, for other streams.
 pub(crate) fn decode_constant(reader: &mut Reader<'_>) -> Result<Option<i64>> {
     if reader.rest().first() != Some(&0) {
         return Ok(None);
@@ -380,7 +387,7 @@ pub(crate) fn decode_constant(reader: &mut Reader<'_>) -> Result<Option<i64>> {
 
 /// Reads a stream of `count` zeros and ones.
 pub(crate) fn decode_flags(reader: &mut Reader<'_>, count: usize) -> Result<BooleanBuffer> {
-    // The two forms whose bytes are the flags.
+    // Two encodings store the flags as a bitmap.
     let bytes = match reader.rest() {
         [1, 0, ..] => {
             reader.note(|| "packed 1 bit".into());
@@ -421,7 +428,8 @@ fn decode_at(reader: &mut Reader<'_>, count: usize, out: &mut Vec<i64>, depth: u
     }
 }
 
-/// With `sum`, values are differences, and what they add up to from there is wanted: in one pass.
+/// With `sum`, the values are differences, and their running sums from `sum` on are appended, in
+/// the same pass.
 fn decode_packed(
     reader: &mut Reader<'_>,
     width: u32,
@@ -440,23 +448,27 @@ fn decode_packed(
         Some(sum) if width == 0 => {
             let start = out.len();
             out.resize(start + count, 0);
-            put_line(&mut out[start..], sum.wrapping_add(base), base);
+            fill_line(&mut out[start..], sum.wrapping_add(base), base);
             Ok(())
         }
         Some(mut sum) => {
             out.reserve(count);
             unpack_groups(reader, width, count, |_, group| {
                 let mut values = [0; GROUP];
-                sum = sum_up(group.iter().map(|bits| base.wrapping_add(bits.cast_signed())), sum, &mut values);
+                sum = write_running_sums(
+                    group.iter().map(|bits| base.wrapping_add(bits.cast_signed())),
+                    sum,
+                    &mut values,
+                );
                 out.extend_from_slice(&values[..group.len()]);
             })
         }
     }
 }
 
-/// Fills `out` with `sum` plus the first of `differences`, plus the second and so on, and returns the last sum.
+/// Writes the running sums of `differences`, starting after `sum`, to `out`; returns the last one.
 #[inline(always)]
-fn sum_up(differences: impl Iterator<Item = i64>, mut sum: i64, out: &mut [i64]) -> i64 {
+fn write_running_sums(differences: impl Iterator<Item = i64>, mut sum: i64, out: &mut [i64]) -> i64 {
     for (out, difference) in out.iter_mut().zip(differences) {
         sum = sum.wrapping_add(difference);
         *out = sum;
@@ -464,10 +476,10 @@ fn sum_up(differences: impl Iterator<Item = i64>, mut sum: i64, out: &mut [i64])
     sum
 }
 
-twice! {
-/// `first`, then `step` more each time.
-pub(super) fn put_line(out: &mut [i64], first: i64, step: i64) {
-    // Eight at a time, so that additions do not wait for each other.
+multiversion! {
+/// Fills `out` with the line `first`, `first + step` and so on.
+pub(super) fn fill_line(out: &mut [i64], first: i64, step: i64) {
+    // Eight lanes, so that additions do not depend on each other.
     let mut lanes: [i64; 8] = std::array::from_fn(|lane| first.wrapping_add(step.wrapping_mul(lane as i64)));
     let mut parts = out.chunks_exact_mut(8);
     for part in &mut parts {
@@ -490,7 +502,7 @@ fn multiply_and_add(values: &mut [i64], line: (i64, i64), rests: &[i64], unit: i
     }
 }
 
-/// Makes of each value as many units, and adds `first` to the first, `step` more to the next and so on.
+/// Multiplies each value by `unit` and adds the line `first`, `first + step` and so on.
 fn add_line(values: &mut [i64], unit: i64, first: i64, step: i64) {
     let mut line = first;
     for value in values {
@@ -499,7 +511,7 @@ fn add_line(values: &mut [i64], unit: i64, first: i64, step: i64) {
     }
 }
 
-/// Adds to each value the one before it that is in `before`, which is as long.
+/// Adds `before[i]` to `values[i]`.
 fn add_each(values: &mut [i64], before: &[i64]) {
     values.iter_mut().zip(before).for_each(|(value, before)| *value = value.wrapping_add(*before));
 }
@@ -523,7 +535,7 @@ fn decode_scaled(reader: &mut Reader<'_>, count: usize, out: &mut Vec<i64>, dept
 fn decode_delta(reader: &mut Reader<'_>, count: usize, out: &mut Vec<i64>, depth: u32) -> Result<()> {
     reader.note(|| "delta (".into());
     let Some(count) = count.checked_sub(1) else {
-        return Err(corrupt("delta of no values"));
+        return Err(corrupt("delta stream of no values"));
     };
     let first = reader.signed("first value")?;
     out.push(first);
@@ -539,16 +551,16 @@ fn decode_delta(reader: &mut Reader<'_>, count: usize, out: &mut Vec<i64>, depth
         _ => {
             let start = out.len();
             decode_at(reader, count, out, depth)?;
-            add_up(first, &mut out[start..]);
+            to_running_sums(first, &mut out[start..]);
         }
     }
     reader.note(|| ")".into());
     Ok(())
 }
 
-/// Makes sums of differences.
+/// Replaces differences by running sums.
 #[inline(always)]
-fn add_up(first: i64, differences: &mut [i64]) {
+fn to_running_sums(first: i64, differences: &mut [i64]) {
     let mut sum = first;
     for value in differences {
         sum = sum.wrapping_add(*value);
@@ -559,7 +571,7 @@ fn add_up(first: i64, differences: &mut [i64]) {
 fn decode_cycle(reader: &mut Reader<'_>, count: usize, out: &mut Vec<i64>, depth: u32) -> Result<()> {
     let lag = reader.count(count, "length of the cycle")?;
     if lag == 0 {
-        return Err(corrupt("a cycle of no values"));
+        return Err(corrupt("cycle of length 0"));
     }
     reader.note(|| format!("cycle of {lag} ("));
     let start = out.len();
@@ -576,7 +588,7 @@ fn decode_cycle(reader: &mut Reader<'_>, count: usize, out: &mut Vec<i64>, depth
     Ok(())
 }
 
-/// With `outer`, the base and scale of what the split values are quotients of: in one pass.
+/// `outer` is the base and scale of an enclosing scaled stream, applied in the same pass.
 fn decode_split(
     reader: &mut Reader<'_>,
     count: usize,
@@ -590,7 +602,7 @@ fn decode_split(
     let base = outer.0.wrapping_add(base.wrapping_mul(outer.1));
     let scale = scale.wrapping_mul(outer.1);
     let start = out.len();
-    if let Some((first, step)) = read_line(reader, count)? {
+    if let Some((first, step)) = read_constant_delta(reader, count)? {
         reader.note(|| "delta (constant)) + (".into());
         decode_at(reader, count, out, depth)?;
         let first = base.wrapping_add(first.wrapping_mul(scale));
@@ -606,8 +618,9 @@ fn decode_split(
     Ok(())
 }
 
-/// Reads a delta of a constant, if that is what comes: the first value and the difference.
-fn read_line(reader: &mut Reader<'_>, count: usize) -> Result<Option<(i64, i64)>> {
+/// Reads a delta stream with a constant difference: first value and difference. Reads nothing from
+/// other streams.
+fn read_constant_delta(reader: &mut Reader<'_>, count: usize) -> Result<Option<(i64, i64)>> {
     if count == 0 || reader.rest().first() != Some(&DELTA) {
         return Ok(None);
     }
@@ -653,7 +666,7 @@ fn decode_dictionary(reader: &mut Reader<'_>, count: usize, out: &mut Vec<i64>, 
     let start = out.len();
     decode_at(reader, count, out, depth)?;
     reader.note(|| ")".into());
-    let Some(last) = distinct.checked_sub(1) else { return Err(corrupt("a dictionary of nothing")) };
+    let Some(last) = distinct.checked_sub(1) else { return Err(corrupt("empty dictionary")) };
     let mut highest = 0;
     for value in &mut out[start..] {
         let index = value.cast_unsigned();
@@ -671,7 +684,7 @@ fn decode_grouped(reader: &mut Reader<'_>, count: usize, out: &mut Vec<i64>) -> 
     unpack(&mut Reader::new(&bytes), width, count, out, |bits| base.wrapping_add(bits.cast_signed()))
 }
 
-/// Width, base, and packed values.
+/// Bit width, base, and packed values.
 fn read_grouped(reader: &mut Reader<'_>, count: usize) -> Result<(u32, i64, Vec<u8>)> {
     let width = u32::from(reader.u8("bit width")?);
     if ![1, 2, 4].contains(&width) {
@@ -682,17 +695,17 @@ fn read_grouped(reader: &mut Reader<'_>, count: usize) -> Result<(u32, i64, Vec<
     Ok((width, base, huffman::decode(reader, packed_bytes(count, width))?))
 }
 
-/// `sum` as for [`decode_packed`].
+/// `sum`: see [`decode_packed`].
 fn decode_coded(reader: &mut Reader<'_>, count: usize, out: &mut Vec<i64>, depth: u32, sum: Option<i64>) -> Result<()> {
     let coded = read_coded(reader, count, depth)?;
     let start = out.len();
     out.reserve(count);
     if coded.escapes.is_empty() {
-        return put_together(reader, &coded, sum, out, |value| value);
+        return combine(reader, &coded, sum, out, |value| value);
     }
-    put_with_escapes(reader, &coded, out)?;
+    combine_with_escapes(reader, &coded, out)?;
     if let Some(sum) = sum {
-        add_up(sum, &mut out[start..]);
+        to_running_sums(sum, &mut out[start..]);
     }
     Ok(())
 }
@@ -714,25 +727,26 @@ fn read_coded(reader: &mut Reader<'_>, count: usize, depth: u32) -> Result<Coded
     Ok(CodedParts { symbols: huffman::decode(reader, count)?, base, low_bits, escapes })
 }
 
-/// Appends the values, those that escaped among them.
-fn put_with_escapes(reader: &mut Reader<'_>, coded: &CodedParts, out: &mut Vec<i64>) -> Result<()> {
+/// Appends the values, with escapes replaced by their values.
+fn combine_with_escapes(reader: &mut Reader<'_>, coded: &CodedParts, out: &mut Vec<i64>) -> Result<()> {
     let start = out.len();
-    put_together(reader, coded, None, out, |value| value)?;
+    combine(reader, coded, None, out, |value| value)?;
     fill_escapes(&coded.symbols, &coded.escapes, &mut out[start..])
 }
 
-/// What a coded stream was read to, but for the low bits.
+/// The parts of a coded stream, except for the low bits, which are not read yet.
 struct CodedParts {
     symbols: Vec<u8>,
     base: i64,
     low_bits: u32,
-    /// Values that have no symbol of their own.
+    /// Values of the escapes.
     escapes: Vec<i64>,
 }
 
-twice! {
-/// Appends each symbol with the low bits that belong to it, passed through `map`; with `sum`, what they add up to from there.
-fn put_together[T, M: FnMut(i64) -> T](
+multiversion! {
+/// Combines each symbol with its low bits and appends it, mapped by `map`. With `sum`: running
+/// sums, as in [`decode_packed`].
+fn combine[T, M: FnMut(i64) -> T](
     reader: &mut Reader<'_>, coded: &CodedParts, sum: Option<i64>, out: &mut Vec<T>, map: M,
 ) -> Result<()> {
     let (mut map, mut sum) = (map, sum);
@@ -742,7 +756,7 @@ fn put_together[T, M: FnMut(i64) -> T](
         for symbols in symbols.chunks(GROUP) {
             let put = values.iter_mut().zip(symbols);
             put.for_each(|(value, symbol)| *value = base.wrapping_add(i64::from(*symbol)));
-            out.extend(summed(&mut values[..symbols.len()], &mut sum).iter().map(|value| map(*value)));
+            out.extend(running_sums(&mut values[..symbols.len()], &mut sum).iter().map(|value| map(*value)));
         }
         return Ok(());
     }
@@ -752,17 +766,17 @@ fn put_together[T, M: FnMut(i64) -> T](
         for (value, (low, high)) in values.iter_mut().zip(parts) {
             *value = base.wrapping_add((u64::from(*high) << low_bits | *low).cast_signed());
         }
-        out.extend(summed(&mut values[..low.len()], &mut sum).iter().map(|value| map(*value)));
+        out.extend(running_sums(&mut values[..low.len()], &mut sum).iter().map(|value| map(*value)));
     }
     Ok(())
 }
 }
 
-/// The values, or, if there is a sum, what they add up to from there.
+/// Replaces values by running sums if there is a sum.
 #[inline(always)]
-fn summed<'a>(values: &'a mut [i64], sum: &mut Option<i64>) -> &'a [i64] {
+fn running_sums<'a>(values: &'a mut [i64], sum: &mut Option<i64>) -> &'a [i64] {
     if let Some(sum) = sum {
-        add_up(*sum, values);
+        to_running_sums(*sum, values);
         *sum = values.last().copied().unwrap_or(*sum);
     }
     values
@@ -776,10 +790,10 @@ fn fill_escapes(symbols: &[u8], escapes: &[i64], out: &mut [i64]) -> Result<()> 
         None => missing = true,
     });
     if missing {
-        return Err(corrupt("more values are escaped than there are"));
+        return Err(corrupt("more escape symbols than escaped values"));
     }
     match escapes.len() {
         0 => Ok(()),
-        left => Err(corrupt(format!("{left} values more than are escaped"))),
+        left => Err(corrupt(format!("{left} escaped values without an escape symbol"))),
     }
 }

@@ -1,11 +1,13 @@
-//! One column of one block, to bytes and back, in a form chosen from the data.
+//! Column encodings: one column of one block, to bytes and back, in an encoding chosen from the
+//! data.
 //!
-//! A *chunk* is the values of one column in one block: where the NULLs are, then the values that are not NULL in one of
-//! the forms of `kind`.
+//! A *chunk* is the values of one column in one block: a null bitmap, then the values that are not
+//! NULL in an encoding of `kind`. Values of NULL slots are not stored.
 //!
-//! What lies under a NULL is not kept. Everything comes down to `ints`; `floats` and `bytes` say how, `choose` which
-//! form. The number of rows is known from the block. Bytes may come from a damaged disk: decoders check every length
-//! and index, allocate no more than the rows (or the compressed bytes) can ask for, and answer XX001.
+//! All encodings reduce to integer streams (`ints`); `floats` and `bytes` map their types to
+//! integers, `cost_model` chooses the encoding. The number of rows is known from the block. Bytes
+//! may come from a damaged disk: decoders verify every length and index, limit allocations by the
+//! number of rows or of compressed bytes, and return XX001.
 //!
 //! Bytes: docs/format/segment.md, "Chunks of columns".
 
@@ -22,39 +24,39 @@ use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer, OffsetBuffer, ScalarBuffer
 use model::{DataType, Error, Result, Table};
 
 mod bits;
+pub(crate) mod byte_io;
 pub(crate) mod bytes;
-mod choose;
+mod cost_model;
 mod cpu;
-mod fields;
 pub(crate) mod floats;
+mod fsst;
 mod huffman;
 pub(crate) mod ints;
-mod part;
-pub(crate) mod quick;
-mod symbols;
+pub(crate) mod log_encoding;
+mod range_decode;
+mod templates;
 #[cfg(test)]
 pub(crate) mod tests;
-pub(crate) mod wire;
 
-use wire::{Reader, corrupt};
+use byte_io::{Reader, corrupt};
 
-/// How the values of a chunk are written.
+/// Encodings of the values of a chunk.
 pub(crate) mod kind {
     /// An integer stream: all integer types, times, and bool as 0 and 1.
     pub(crate) const INTS: u8 = 0;
-    /// Floats as integers over a power of ten.
+    /// Floats as decimals: integers divided by a power of ten.
     pub(crate) const DECIMAL: u8 = 1;
-    /// Floats as an integer stream of their bits, ordered as the floats are.
+    /// Floats as an integer stream of their bits, in the order of the floats.
     pub(crate) const ORDERED: u8 = 2;
-    /// Floats as they are.
+    /// Uncompressed floats.
     pub(crate) const RAW: u8 = 3;
-    /// Lengths, then all bytes.
+    /// Text or bytes: lengths, then the bytes of all values.
     pub(crate) const PLAIN: u8 = 4;
-    /// Distinct values as one of the other two, then indexes.
+    /// Text or bytes: distinct values (`PLAIN` or `FIELDS`), then indexes.
     pub(crate) const DICTIONARY: u8 = 5;
-    /// Patterns, and the numbers that belong into them.
+    /// Text or bytes: patterns, and the numbers to fill in (`templates`).
     pub(crate) const FIELDS: u8 = 6;
-    /// Floats as an integer stream of their bits, the sign last.
+    /// Floats as an integer stream of their bits, the sign in the lowest bit.
     pub(crate) const MAGNITUDES: u8 = 7;
 }
 
@@ -62,17 +64,17 @@ const NULLS_NONE: u8 = 0;
 const NULLS_ALL: u8 = 1;
 const NULLS_SOME: u8 = 2;
 
-/// How small a chunk is to be.
+/// Compression of a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// The smallest form found.
+    /// The smallest encoding found.
     Compressed,
-    /// Values as they are: numbers in as many bits as their type has, text behind its lengths.
+    /// Uncompressed: numbers with the width of their type, text after its lengths.
     Plain,
 }
 
 impl Form {
-    /// What the table asks for.
+    /// The table's choice (option `compression`).
     pub(crate) fn of(table: &Table) -> Form {
         if table.options.compression { Form::Compressed } else { Form::Plain }
     }
@@ -80,7 +82,7 @@ impl Form {
 
 /// The values of an array that are not NULL, in order.
 pub(crate) enum Dense<'a> {
-    /// Integers, times, bool (0, 1); unsigned as their bits.
+    /// Integers, times, bool as 0 and 1; unsigned integers as their bits.
     Ints(Cow<'a, [i64]>),
     /// `real`
     F32(Cow<'a, [f32]>),
@@ -91,10 +93,10 @@ pub(crate) enum Dense<'a> {
 }
 
 impl<'a> Dense<'a> {
-    /// Picks them out of `array`, which must have the array type of `ty`.
+    /// Extracts the values of `array`, which must have the array type of `ty`.
     ///
     /// # Errors
-    /// XX000 when it has another one.
+    /// XX000 when it has another type.
     pub(crate) fn of(ty: DataType, array: &'a dyn Array) -> Result<Dense<'a>> {
         Ok(match ty {
             DataType::Bool => Dense::Ints(bools(downcast::<BooleanArray>(ty, array)?).into()),
@@ -127,7 +129,7 @@ impl<'a> Dense<'a> {
         }
     }
 
-    /// `bytes`: what an integer of the column's type takes; `None` for bool.
+    /// `bytes`: width of an integer of the column's type; `None` for bool.
     fn encode_plain(&self, bytes: Option<usize>, out: &mut Vec<u8>) -> u8 {
         match self {
             Dense::Ints(values) => {
@@ -178,7 +180,7 @@ fn bools(array: &BooleanArray) -> Vec<i64> {
     array.iter().flatten().map(i64::from).collect()
 }
 
-/// A zero or one for each bit.
+/// Expands a bitmap to one integer, 0 or 1, per bit.
 fn flags(bits: &BooleanBuffer) -> Vec<i64> {
     let mut flags = Vec::with_capacity(bits.len() + 64);
     for word in bits.bit_chunks().iter_padded() {
@@ -188,11 +190,11 @@ fn flags(bits: &BooleanBuffer) -> Vec<i64> {
     flags
 }
 
-/// Encodes `values` (1 ..= 8192 of them, of the array type of `ty`) and appends the bytes to `out`. Lossless, NaN bit
-/// patterns and the contents of valid slots included; what lies under a NULL is not kept.
+/// Encodes `values` (1 ..= 8192, of the array type of `ty`) and appends the bytes to `out`.
+/// Lossless, including NaN bit patterns; values of NULL slots are not stored.
 ///
 /// # Panics
-/// When `values` is not of the array type of `ty`: our mistake.
+/// If `values` does not have the array type of `ty`: a bug of the caller.
 pub fn encode(ty: DataType, values: &dyn Array, out: &mut Vec<u8>) {
     match Dense::of(ty, values) {
         Ok(dense) => encode_dense(&dense, values, Form::Compressed, out),
@@ -200,7 +202,7 @@ pub fn encode(ty: DataType, values: &dyn Array, out: &mut Vec<u8>) {
     }
 }
 
-/// [`encode`], in some form, with the values picked out already.
+/// Like [`encode`], with a choice of compression and with extracted values.
 pub(crate) fn encode_dense(dense: &Dense<'_>, values: &dyn Array, form: Form, out: &mut Vec<u8>) {
     let head = out.len();
     out.push(NULLS_NONE);
@@ -223,32 +225,32 @@ pub(crate) fn encode_dense(dense: &Dense<'_>, values: &dyn Array, form: Form, ou
     out[head] |= kind << 2;
 }
 
-/// Reads what [`encode`] wrote. `rows` is known from the block; bytes are checked, never trusted.
+/// Decodes the output of [`encode`]. `rows` is known from the block. All bytes are verified.
 ///
 /// # Errors
-/// XX001 when the bytes are no `rows` values of type `ty`, saying what is wrong with them.
+/// XX001, with the reason, when the bytes are not `rows` values of type `ty`.
 pub fn decode(ty: DataType, rows: usize, bytes: &[u8]) -> Result<ArrayRef> {
     decode_chunk(ty, rows, &mut Reader::new(bytes))
 }
 
-/// The names of the encodings `bytes` are made of, outermost first.
+/// Names of the encodings in `bytes`, outermost first.
 ///
 /// # Errors
-/// As [`decode`].
+/// See [`decode`].
 pub fn describe(ty: DataType, rows: usize, bytes: &[u8]) -> Result<String> {
     let mut reader = Reader::tracing(bytes);
     decode_chunk(ty, rows, &mut reader)?;
     Ok(reader.into_trace())
 }
 
-/// Values `part` of what [`decode`] reads, where they can be had for less; `None` where they cannot: columns with
-/// NULLs, text and booleans.
+/// Decodes values `part` of a chunk, if that is cheaper than decoding all; `None` otherwise: for
+/// columns with NULLs, text and booleans.
 ///
 /// # Errors
-/// As [`decode`], but for what is outside of the part.
+/// Like [`decode`], but values outside of the part are not verified.
 ///
 /// # Panics
-/// When `part` goes beyond `rows`: our mistake.
+/// If `part` exceeds `rows`: a bug of the caller.
 pub fn decode_part(ty: DataType, rows: usize, part: Range<usize>, bytes: &[u8]) -> Result<Option<ArrayRef>> {
     assert!(part.start <= part.end && part.end <= rows, "BUG: rows {part:?} of {rows}");
     let reader = &mut Reader::new(bytes);
@@ -258,27 +260,28 @@ pub fn decode_part(ty: DataType, rows: usize, part: Range<usize>, bytes: &[u8]) 
         return Ok(None);
     }
     let ints = |reader: &mut Reader<'_>| match kind {
-        kind::INTS => part::decode(reader, rows, part.clone()),
+        kind::INTS => range_decode::decode(reader, rows, part.clone()),
         other => Err(corrupt(format!("encoding of integers is {other}, expected {}", kind::INTS))),
     };
     Ok(Some(match ty {
         DataType::Bool | DataType::Text | DataType::Bytes => return Ok(None),
         DataType::Int16 => Arc::new(narrow::<Int16Type>(&ints(reader)?, |value| value as i16)?),
         DataType::Int32 => Arc::new(narrow::<Int32Type>(&ints(reader)?, |value| value as i32)?),
-        DataType::Int64 => Arc::new(spread::<Int64Type>(ints(reader)?, None)),
-        DataType::Timestamp => Arc::new(spread::<TimestampNanosecondType>(ints(reader)?, None).with_timezone("UTC")),
+        DataType::Int64 => Arc::new(scatter::<Int64Type>(ints(reader)?, None)),
+        DataType::Timestamp => Arc::new(scatter::<TimestampNanosecondType>(ints(reader)?, None).with_timezone("UTC")),
         DataType::UInt64 => {
-            Arc::new(spread::<UInt64Type>(ints(reader)?.into_iter().map(i64::cast_unsigned).collect(), None))
+            Arc::new(scatter::<UInt64Type>(ints(reader)?.into_iter().map(i64::cast_unsigned).collect(), None))
         }
-        DataType::Float32 => Arc::new(spread::<Float32Type>(floats::decode_part(reader, kind, rows, part)?, None)),
-        DataType::Float64 => Arc::new(spread::<Float64Type>(floats::decode_part(reader, kind, rows, part)?, None)),
+        DataType::Float32 => Arc::new(scatter::<Float32Type>(floats::decode_part(reader, kind, rows, part)?, None)),
+        DataType::Float64 => Arc::new(scatter::<Float64Type>(floats::decode_part(reader, kind, rows, part)?, None)),
     }))
 }
 
-/// As [`decode`], of text that is stored as a dictionary: 32-bit keys into its distinct values; `None` for all else.
+/// Decodes dictionary-encoded text to a dictionary array with 32-bit keys; `None` for all other
+/// chunks.
 ///
 /// # Errors
-/// As [`decode`].
+/// See [`decode`].
 pub fn decode_coded(ty: DataType, rows: usize, bytes: &[u8]) -> Result<Option<ArrayRef>> {
     let reader = &mut Reader::new(bytes);
     let head = reader.u8("chunk")?;
@@ -293,15 +296,16 @@ pub fn decode_coded(ty: DataType, rows: usize, bytes: &[u8]) -> Result<Option<Ar
     let count = rows - nulls.as_ref().map_or(0, NullBuffer::null_count);
     let (entries, keys) = bytes::decode_coded(reader, count)?;
     reader.finish("chunk")?;
-    let (offsets, text) = spread_bytes(entries, None);
+    let (offsets, text) = scatter_bytes(entries, None);
     let entries = StringArray::try_new(offsets, text, None);
     let entries = entries.map_err(|error| corrupt(format!("text is malformed: {error}")))?;
     let most = keys.iter().fold(0, |most, key| (*key).max(most));
     if most as usize >= entries.len() {
         return Err(corrupt(format!("dictionary index {most} of a dictionary of {}", entries.len())));
     }
-    let keys = spread::<UInt32Type>(keys, nulls);
-    // SAFETY: every key is below the number of entries, of which there is one at least; under NULLs they are 0.
+    let keys = scatter::<UInt32Type>(keys, nulls);
+    // SAFETY: every key is below the number of entries, of which there is at least one; keys of
+    // NULLs are 0.
     Ok(Some(Arc::new(unsafe { DictionaryArray::new_unchecked(keys, Arc::new(entries)) })))
 }
 
@@ -342,24 +346,24 @@ fn decode_values(
         DataType::Bool => Arc::new(decode_bools(kind, count, nulls, reader)?),
         DataType::Int16 => Arc::new(decode_narrow::<Int16Type>(kind, count, reader, nulls, |value| value as i16)?),
         DataType::Int32 => Arc::new(decode_narrow::<Int32Type>(kind, count, reader, nulls, |value| value as i32)?),
-        DataType::Int64 => Arc::new(spread::<Int64Type>(decode_ints(kind, count, reader)?, nulls)),
+        DataType::Int64 => Arc::new(scatter::<Int64Type>(decode_ints(kind, count, reader)?, nulls)),
         DataType::Timestamp => {
-            let values = spread::<TimestampNanosecondType>(decode_ints(kind, count, reader)?, nulls);
+            let values = scatter::<TimestampNanosecondType>(decode_ints(kind, count, reader)?, nulls);
             Arc::new(values.with_timezone("UTC"))
         }
         DataType::UInt64 => {
             let values = decode_ints(kind, count, reader)?.into_iter().map(i64::cast_unsigned).collect();
-            Arc::new(spread::<UInt64Type>(values, nulls))
+            Arc::new(scatter::<UInt64Type>(values, nulls))
         }
-        DataType::Float32 => Arc::new(spread::<Float32Type>(floats::decode(reader, kind, count)?, nulls)),
-        DataType::Float64 => Arc::new(spread::<Float64Type>(floats::decode(reader, kind, count)?, nulls)),
+        DataType::Float32 => Arc::new(scatter::<Float32Type>(floats::decode(reader, kind, count)?, nulls)),
+        DataType::Float64 => Arc::new(scatter::<Float64Type>(floats::decode(reader, kind, count)?, nulls)),
         DataType::Text => {
-            let (offsets, bytes) = spread_bytes(bytes::decode(reader, kind, count)?, nulls.as_ref());
+            let (offsets, bytes) = scatter_bytes(bytes::decode(reader, kind, count)?, nulls.as_ref());
             let text = StringArray::try_new(offsets, bytes, nulls);
             Arc::new(text.map_err(|error| corrupt(format!("text is malformed: {error}")))?)
         }
         DataType::Bytes => {
-            let (offsets, bytes) = spread_bytes(bytes::decode(reader, kind, count)?, nulls.as_ref());
+            let (offsets, bytes) = scatter_bytes(bytes::decode(reader, kind, count)?, nulls.as_ref());
             let values = BinaryArray::try_new(offsets, bytes, nulls);
             Arc::new(values.map_err(|error| corrupt(format!("bytes are malformed: {error}")))?)
         }
@@ -373,7 +377,7 @@ fn decode_ints(kind: u8, count: usize, reader: &mut Reader<'_>) -> Result<Vec<i6
     }
 }
 
-/// The same of a type that `cast` cuts them to, if all fit.
+/// Decodes integers of a narrower type. Fails if `cast` changes a value.
 fn decode_narrow<T: ArrowPrimitiveType<Native: Into<i64>>>(
     kind: u8,
     count: usize,
@@ -390,24 +394,24 @@ fn decode_narrow<T: ArrowPrimitiveType<Native: Into<i64>>>(
         all_fit &= narrow.into() == value;
         narrow
     })?;
-    if all_fit { Ok(spread(values, nulls)) } else { Err(out_of_range::<T>()) }
+    if all_fit { Ok(scatter(values, nulls)) } else { Err(out_of_range::<T>()) }
 }
 
 fn out_of_range<T: ArrowPrimitiveType>() -> Error {
     corrupt(format!("a value is out of the range of {}", T::DATA_TYPE))
 }
 
-/// Integers of a type that `cast` cuts them to, once it is known that all fit.
+/// Converts integers to a narrower type. Fails if a value does not fit.
 fn narrow<T: ArrowPrimitiveType<Native: TryFrom<i64>>>(
     values: &[i64],
     cast: impl Fn(i64) -> T::Native,
 ) -> Result<PrimitiveArray<T>> {
-    let (least, greatest) = ints::least_and_greatest(values);
+    let (least, greatest) = ints::min_and_max(values);
     let fits = |value: i64| T::Native::try_from(value).is_ok();
     if !values.is_empty() && !(fits(least) && fits(greatest)) {
         return Err(out_of_range::<T>());
     }
-    Ok(spread(values.iter().map(|value| cast(*value)).collect(), None))
+    Ok(scatter(values.iter().map(|value| cast(*value)).collect(), None))
 }
 
 fn decode_bools(kind: u8, count: usize, nulls: Option<NullBuffer>, reader: &mut Reader<'_>) -> Result<BooleanArray> {
@@ -421,8 +425,8 @@ fn decode_bools(kind: u8, count: usize, nulls: Option<NullBuffer>, reader: &mut 
     Ok(BooleanArray::new(spread, Some(nulls)))
 }
 
-/// Puts dense values where they belong, defaults under NULLs.
-fn spread<T: ArrowPrimitiveType>(dense: Vec<T::Native>, nulls: Option<NullBuffer>) -> PrimitiveArray<T> {
+/// Distributes values over the slots that are not NULL; NULL slots get the default.
+fn scatter<T: ArrowPrimitiveType>(dense: Vec<T::Native>, nulls: Option<NullBuffer>) -> PrimitiveArray<T> {
     let Some(nulls) = nulls else { return PrimitiveArray::new(ScalarBuffer::from(dense), None) };
     let mut values = vec![T::Native::default(); nulls.len()];
     if nulls.null_count() * 8 < nulls.len() {
@@ -438,8 +442,8 @@ fn spread<T: ArrowPrimitiveType>(dense: Vec<T::Native>, nulls: Option<NullBuffer
     PrimitiveArray::new(ScalarBuffer::from(values), Some(nulls))
 }
 
-/// Offsets with empty slots under NULLs. All fit: the decoder has checked the total.
-fn spread_bytes(values: bytes::Values, nulls: Option<&NullBuffer>) -> (OffsetBuffer<i32>, Buffer) {
+/// Offsets with empty slots for NULLs. No overflow: the decoder has verified the total.
+fn scatter_bytes(values: bytes::Values, nulls: Option<&NullBuffer>) -> (OffsetBuffer<i32>, Buffer) {
     let mut offsets = Vec::with_capacity(1 + nulls.map_or(values.ends.len(), NullBuffer::len));
     offsets.push(0);
     let mut ends = values.ends.into_iter().map(|end| end as i32);

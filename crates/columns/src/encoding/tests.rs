@@ -1,4 +1,4 @@
-//! Every value comes back, whatever its type, shape and neighbours; no bytes make a decoder panic.
+//! Round trips of values of every type and shape; decoders do not panic on any bytes.
 
 use arrow_array::cast::AsArray;
 use arrow_array::{BinaryArray, Float32Array, Float64Array, Int16Array, Int32Array, Int64Array, UInt64Array};
@@ -8,7 +8,7 @@ use super::floats::FloatSummary;
 use super::*;
 use crate::rows::arrow_type;
 
-/// Splitmix64: enough randomness for data, the same in every run.
+/// Splitmix64: a deterministic generator, sufficient for test data.
 pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
@@ -20,7 +20,7 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// 0 .. n
+    /// A number of 0 .. n.
     pub(crate) fn below(&mut self, n: u64) -> u64 {
         self.next() % n
     }
@@ -29,7 +29,7 @@ impl Random {
 const SIZES: [usize; 8] = [1, 2, 3, 7, 64, 100, 1_000, 8_192];
 const NULL_SHARES: [u64; 4] = [0, 1, 50, 100];
 
-/// Integer data of many shapes; every shape is there for a branch of the encoder.
+/// Integer data of many shapes; each one exercises a branch of the encoder.
 fn int_shapes(n: usize, random: &mut Random) -> Vec<(&'static str, Vec<i64>)> {
     let mut of = |f: &mut dyn FnMut(usize, &mut Random) -> i64| (0..n).map(|i| f(i, random)).collect::<Vec<i64>>();
     let mut walk = 0i64;
@@ -157,7 +157,7 @@ fn text_shapes(n: usize, random: &mut Random) -> Vec<(&'static str, Vec<String>)
     ]
 }
 
-/// Makes some slots NULL: none, one in a hundred, about half in runs, or all.
+/// A null bitmap: no NULLs, one in a hundred, about half in runs, or all.
 fn nulls(n: usize, percent: u64, random: &mut Random) -> Option<NullBuffer> {
     let valid = |i: usize, random: &mut Random| match percent {
         50 => (i / 40).is_multiple_of(2),
@@ -166,7 +166,7 @@ fn nulls(n: usize, percent: u64, random: &mut Random) -> Option<NullBuffer> {
     (percent > 0).then(|| NullBuffer::from_iter((0..n).map(|i| valid(i, random))))
 }
 
-/// Round trip, size bound, and that no cut of the bytes is taken for the whole.
+/// Verifies the round trip and the size, and that truncated bytes are refused.
 fn check(ty: DataType, name: &str, array: &dyn Array) -> Vec<u8> {
     let mut bytes = vec![9];
     encode(ty, array, &mut bytes);
@@ -185,22 +185,22 @@ fn check(ty: DataType, name: &str, array: &dyn Array) -> Vec<u8> {
     }
     check_parts(&what, ty, array, &bytes);
     check_plain(&what, ty, array, raw);
-    check_quick(&what, ty, array, raw);
+    check_log_encoding(&what, ty, array, raw);
     bytes
 }
 
-/// In the forms that are found at one look, values come back too, and take little more than they do as they are.
-fn check_quick(what: &str, ty: DataType, array: &dyn Array, raw: usize) {
+/// Verifies the round trip of the log encoding, and that it is hardly larger than raw values.
+fn check_log_encoding(what: &str, ty: DataType, array: &dyn Array, raw: usize) {
     let mut bytes = Vec::new();
-    quick::encode(ty, &array.slice(0, array.len()), &mut vec![7; 5], &mut bytes);
-    assert!(bytes.len() <= raw + array.len() / 8 + 32, "{what}, quick: {} bytes, raw {raw}", bytes.len());
+    log_encoding::encode(ty, &array.slice(0, array.len()), &mut vec![7; 5], &mut bytes);
+    assert!(bytes.len() <= raw + array.len() / 8 + 32, "{what}, log: {} bytes, raw {raw}", bytes.len());
     if array.null_count() < array.len() {
-        let back = quick::decode(ty, array.len(), &bytes, raw).unwrap_or_else(|e| panic!("{what}, quick: {e}"));
+        let back = log_encoding::decode(ty, array.len(), &bytes, raw).unwrap_or_else(|e| panic!("{what}, log: {e}"));
         assert_same(&format!("{what}, quick"), array, &back);
     }
 }
 
-/// A part of the values is what it is among all of them.
+/// Verifies that decoding a range gives the same values as decoding all.
 fn check_parts(what: &str, ty: DataType, array: &dyn Array, bytes: &[u8]) {
     let rows = array.len();
     for part in [0..0, 0..1, rows - 1..rows, rows / 3..rows / 2, rows / 5..rows.min(rows / 5 + 70), 0..rows, rows..rows]
@@ -214,7 +214,7 @@ fn check_parts(what: &str, ty: DataType, array: &dyn Array, bytes: &[u8]) {
     }
 }
 
-/// As they are, values come back too, and take what their type does.
+/// Verifies the round trip of uncompressed chunks, and that their size is that of the type.
 fn check_plain(what: &str, ty: DataType, array: &dyn Array, raw: usize) {
     let mut bytes = Vec::new();
     encode_dense(&Dense::of(ty, array).unwrap(), array, Form::Plain, &mut bytes);
@@ -230,7 +230,7 @@ fn check_plain(what: &str, ty: DataType, array: &dyn Array, raw: usize) {
 
 fn assert_same(what: &str, a: &dyn Array, b: &dyn Array) {
     assert_eq!(a.data_type(), b.data_type(), "{what}");
-    // Arrow compares floats by value; bits are compared here.
+    // Arrow compares floats by value; compare their bits.
     if let (Some(a), Some(b)) = (a.as_any().downcast_ref::<Float64Array>(), b.as_any().downcast_ref::<Float64Array>()) {
         let bits = |array: &Float64Array| array.iter().map(|v| v.map(f64::to_bits)).collect::<Vec<_>>();
         assert!(bits(a) == bits(b), "{what}");
@@ -329,10 +329,10 @@ fn arrays(n: usize) -> Vec<(DataType, ArrayRef)> {
 }
 
 #[test]
-fn processors_without_wide_vectors_write_and_read_the_same() {
+fn baseline_and_avx2_versions_write_and_read_the_same() {
     for (ty, array) in arrays(3_000) {
         let bytes = check(ty, "wide", &array);
-        cpu::narrow(|| assert!(check(ty, "narrow", &array) == bytes, "{ty:?}"));
+        cpu::baseline_only(|| assert!(check(ty, "narrow", &array) == bytes, "{ty:?}"));
     }
 }
 
@@ -346,7 +346,7 @@ fn slices_of_arrays_round_trip() {
     check(DataType::Bool, "slice", &flags.slice(13, 60));
 }
 
-/// Chunks of every type and shape, small enough to be damaged in every way.
+/// Chunks of every type and shape, small enough to damage every byte.
 fn small_chunks() -> Vec<(DataType, usize, Vec<u8>)> {
     const ROWS: usize = 40;
     let mut random = Random(5);
@@ -370,7 +370,7 @@ fn small_chunks() -> Vec<(DataType, usize, Vec<u8>)> {
 }
 
 #[test]
-fn chunks_cut_off_anywhere_or_too_long_are_refused() {
+fn truncated_or_overlong_chunks_are_refused() {
     for (ty, rows, bytes) in small_chunks() {
         for cut in 0..bytes.len() {
             let error = decode(ty, rows, &bytes[..cut]).map(|_| ()).expect_err("a cut chunk");
@@ -401,7 +401,7 @@ fn damaged_chunks_never_panic() {
                 }
             }
         }
-        // The same bytes taken for another type or another number of rows.
+        // Decode the bytes as another type or number of rows.
         for other in DataType::ALL {
             let _ = decode(other, rows, &bytes);
             let _ = decode(other, rows - 1, &bytes);
@@ -415,7 +415,7 @@ fn random_bytes_never_panic() {
     let mut random = Random(6);
     for round in 0..100_000 {
         let mut bytes: Vec<u8> = (0..random.below(40)).map(|_| random.next() as u8).collect();
-        // A likely beginning, so that decoders get further than their first byte.
+        // A plausible first byte, so that decoders get further.
         if let [head, next, ..] = &mut bytes[..] {
             *head = (random.below(8) << 2 | random.below(3)) as u8;
             *next = if round % 2 == 0 { random.below(73) as u8 } else { *next };
@@ -430,24 +430,24 @@ fn random_bytes_never_panic() {
 }
 
 #[test]
-fn wild_compressed_lengths_are_refused_before_memory_is_taken() {
-    // Plain text of 1,000 values whose lengths add up to 2 GB, in a frame of ten bytes.
+fn huge_compressed_lengths_are_refused_before_allocation() {
+    // Plain text: 1,000 values with a total length of 2 GB, in ten bytes.
     let mut bytes = vec![kind::PLAIN << 2, 0];
-    wire::push_signed(&mut bytes, 2_000_000);
+    byte_io::push_signed(&mut bytes, 2_000_000);
     bytes.extend_from_slice(&[1, 10, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
     let error = decode(DataType::Text, 1_000, &bytes).map(|_| ()).expect_err("a wild length");
     assert!(error.message().contains("cannot hold 2000000000"), "{error}");
 }
 
 #[test]
-fn wild_patterns_are_refused() {
-    // Four values of one pattern without, then with a number, as bytes after the lengths of the patterns.
+fn invalid_patterns_are_refused() {
+    // A template chunk of four values with one pattern: lengths of the patterns, bytes, numbers.
     let chunk = |pattern: &[u8], numbers: &[u8]| {
         let mut bytes = vec![kind::FIELDS << 2, 1, 0];
-        wire::push_signed(&mut bytes, pattern.len() as i64);
+        byte_io::push_signed(&mut bytes, pattern.len() as i64);
         bytes.push(0);
         bytes.extend_from_slice(pattern);
-        // All of the first pattern.
+        // All values have the first pattern.
         bytes.extend_from_slice(&[0, 0]);
         bytes.extend_from_slice(numbers);
         decode(DataType::Text, 4, &bytes).map(|values| values.as_string::<i32>().value(3).to_owned())
@@ -457,7 +457,8 @@ fn wild_patterns_are_refused() {
     assert_eq!(chunk(b"a0b", &seven).unwrap(), "a7b");
     assert_eq!(chunk(b"a1\x03", &seven).unwrap(), "a007");
     assert_eq!(chunk(b"2\x04", &[0, 0xfe, 0xff, 7]).unwrap(), "ffff");
-    // Widths and forms that do not exist, numbers that do not fit, too many numbers, too long a pattern.
+    // Invalid widths and placeholders, numbers that do not fit, too many numbers, a pattern that is
+    // too long.
     let below_zero = [0, 1];
     for (pattern, numbers) in [
         (&b"1"[..], &seven[..]),
@@ -477,11 +478,11 @@ fn wild_patterns_are_refused() {
 }
 
 #[test]
-fn wild_totals_of_symbols_are_refused_before_memory_is_taken() {
-    // 1,000 values whose lengths add up to 2 GB: of symbols that are none, coded or not, and of codes.
+fn huge_totals_of_symbols_are_refused_before_allocation() {
+    // 1,000 values with a total length of 2 GB: invalid symbols, coded or not, and Huffman codes.
     for form in [2, 3, 4] {
         let mut bytes = vec![kind::PLAIN << 2, 0];
-        wire::push_signed(&mut bytes, 2_000_000);
+        byte_io::push_signed(&mut bytes, 2_000_000);
         bytes.extend_from_slice(&[form, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 1, 0, 0, 0, 0, 0, 0]);
         let error = decode(DataType::Text, 1_000, &bytes).map(|_| ()).expect_err("a wild total");
         assert!(error.message().contains("cannot hold 2000000000"), "{error}");
@@ -489,7 +490,7 @@ fn wild_totals_of_symbols_are_refused_before_memory_is_taken() {
 }
 
 #[test]
-fn machine_made_text_takes_what_its_numbers_take() {
+fn machine_generated_text_costs_only_its_numbers() {
     let mut random = Random(9);
     let lines: StringArray = (0..8_192)
         .map(|i| {
@@ -501,7 +502,7 @@ fn machine_made_text_takes_what_its_numbers_take() {
             ))
         })
         .collect();
-    // 22 bits each, and next to nothing for the text and the counter.
+    // 22 bits for each number, and almost nothing for the text and the counter.
     let bytes = check(DataType::Text, "log", &lines);
     assert!(bytes.len() < 8_192 * 22 / 8 + 200, "{} bytes", bytes.len());
     let ids: StringArray =
@@ -519,7 +520,7 @@ fn text_that_is_not_utf8_is_refused() {
 }
 
 #[test]
-fn repeated_holes_cost_little() {
+fn repeated_nans_cost_little() {
     let mut random = Random(7);
     let nan = f64::NAN;
     let with_nan: Float64Array =
@@ -550,7 +551,7 @@ fn descriptions_name_the_encodings() {
     assert!(describe_of(DataType::Text, &states).starts_with("dictionary of 2 plain (lengths "));
 }
 
-/// What is wrong with the bytes of `array`, if something is.
+/// The difference between the bytes of `array` and the expected ones, if any.
 fn golden(ty: DataType, array: &dyn Array, hex: &str) -> Option<String> {
     let bytes = check(ty, "golden", array);
     let seen: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -577,13 +578,13 @@ fn chunk_v3_bytes_are_exactly_these() {
             &each(20, &|i| [3, (1 << 40) + 1, 1 << 50][random(i, 3) as usize]),
             "00 44 03 32 06 000000000000f8ffffffff03d0ffffffffff3f 02 00 192915a412",
         ),
-        // Coded: low bits, an escape.
+        // Huffman-coded: low bits, an escape.
         of(
             &each(64, &|i| if i == 40 { 1 << 40 } else { random(i, 11) * random(i + 99, 11) }),
             "004500020100808080808040ff3254543455650555cdf6ffffffffffffef050807088a33110a24a09c001ddb10 \
              f5222dd06316ed1e5dbcd4e8554c30739bfbfca00ca2c1e8002e22c20260700eb0016002",
         ),
-        // A cycle of eight, for a while, with changes that are grouped.
+        // A cycle of eight, of limited length, with grouped differences.
         of(
             &each(400, &|i| [0, 1, 2, 3, 3, 3, 0, 1][(random(i / 4, 2) * 4 + i % 4) as usize]),
             "00470802004f4f460405563ff30ff10f330d0c0e98263d263df498f49a63d263d04c01e87a134c7becc07a4c00 \
@@ -615,7 +616,7 @@ fn chunk_v3_bytes_are_exactly_these() {
 }
 
 #[test]
-fn floats_are_summarized_in_total_order_whatever_their_number() {
+fn float_summaries_use_total_order_for_any_count() {
     let mut random = Random(77);
     for round in 0..400 {
         let count = 1 + random.below(70) as usize;
@@ -627,7 +628,7 @@ fn floats_are_summarized_in_total_order_whatever_their_number() {
             _ => random.below(2_000) as f64 / 4.0 - 250.0,
         };
         let values: Vec<f64> = (0..count).map(|_| value(&mut random)).collect();
-        for summary in [FloatSummary::of(&values), cpu::narrow(|| FloatSummary::of(&values))] {
+        for summary in [FloatSummary::of(&values), cpu::baseline_only(|| FloatSummary::of(&values))] {
             let mut numbers: Vec<f64> = values.iter().copied().filter(|value| !value.is_nan()).collect();
             numbers.sort_by(f64::total_cmp);
             assert_eq!(summary.has_nan, numbers.len() < count, "{values:?}");
@@ -636,7 +637,7 @@ fn floats_are_summarized_in_total_order_whatever_their_number() {
                 assert_eq!(bits, [least.to_bits(), greatest.to_bits()], "{values:?}");
             }
             if round % 4 == 3 {
-                // These are exact.
+                // Sums of these values are exact.
                 assert_eq!(summary.sum, values.iter().sum::<f64>());
             }
         }

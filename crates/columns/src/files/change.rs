@@ -1,4 +1,4 @@
-//! What changes in a table's files from one moment to the next, for manifests that are not to name all files again.
+//! Differences between two versions of a table's files, for manifest edits.
 
 use std::collections::BTreeMap;
 
@@ -10,18 +10,20 @@ use super::{
 };
 use crate::bytes::Reader;
 
-/// The version of the directory's format in which items of changes are written.
+/// The manifest version whose encoding the items of an edit have.
 const VERSION: u32 = 4;
 
 impl TableFiles {
-    /// Appends the bytes of what makes these files of `old`. Little-endian: the changes of series files, of segments and
-    /// of tombstones; first moment that is kept `i64`, commit time from which on there is history `i64`.
+    /// Appends an encoding of the changes from `old` to these files. Little-endian: the edits of
+    /// series files, of segments and of tombstones; retention horizon `i64`, start of the history
+    /// (commit time) `i64`.
     ///
-    /// The changes of a list are a `u32` count of places, each: items that stay since the last place `u32`, items that go
-    /// `u32`, items that come `u32`, and these as [`TableFiles::encode`] writes them.
+    /// The edits of a list are a `u32` count, and for each edit: items to keep `u32`, items to
+    /// remove `u32`, items to insert `u32`, and the inserted items as [`TableFiles::encode`] writes
+    /// them.
     ///
     /// # Cost
-    /// Both are compared item by item; the bytes are those of what came, and 12 a place.
+    /// Compares both versions item by item. Size: the inserted items, and 12 bytes per edit.
     pub fn encode_change(&self, old: &TableFiles, out: &mut Vec<u8>) {
         encode_list(&old.series_files, &self.series_files, encode_series_file, out);
         encode_list(&old.segments, &self.segments, encode_segment, out);
@@ -30,10 +32,11 @@ impl TableFiles {
         push_i64(out, self.history_from);
     }
 
-    /// Makes the change that [`TableFiles::encode_change`] wrote, which is at the front of `bytes`.
+    /// Applies the output of [`TableFiles::encode_change`] at the front of `bytes`, and advances
+    /// `bytes`.
     ///
     /// # Errors
-    /// XX001 when the bytes end early or do not fit these files, which are then of no use.
+    /// XX001 when the bytes end early or do not fit these files; these files are then invalid.
     pub fn apply_change(&mut self, bytes: &mut &[u8]) -> Result<()> {
         let mut reader = Reader::new("change of table files", bytes);
         change_list(&mut self.series_files, &mut reader, decode_series_file)?;
@@ -46,34 +49,34 @@ impl TableFiles {
     }
 }
 
-/// A place where a list changes.
+/// One step of an edit script: keep items, remove items, insert items.
 #[derive(Default)]
-struct Place<'a, T> {
-    stay: usize,
-    go: usize,
-    come: Vec<&'a T>,
+struct ListEdit<'a, T> {
+    keep: usize,
+    remove: usize,
+    insert: Vec<&'a T>,
 }
 
-impl<T> Place<'_, T> {
+impl<T> ListEdit<'_, T> {
     fn changes(&self) -> bool {
-        self.go > 0 || !self.come.is_empty()
+        self.remove > 0 || !self.insert.is_empty()
     }
 }
 
 fn encode_list<T: PartialEq>(old: &[T], new: &[T], encode: impl Fn(&T, &mut Vec<u8>), out: &mut Vec<u8>) {
-    let places = places(old, new, &encode);
-    push_u32(out, places.len() as u32);
-    for place in places {
-        push_u32(out, place.stay as u32);
-        push_u32(out, place.go as u32);
-        push_u32(out, place.come.len() as u32);
-        place.come.into_iter().for_each(|item| encode(item, out));
+    let edits = edits(old, new, &encode);
+    push_u32(out, edits.len() as u32);
+    for edit in edits {
+        push_u32(out, edit.keep as u32);
+        push_u32(out, edit.remove as u32);
+        push_u32(out, edit.insert.len() as u32);
+        edit.insert.into_iter().for_each(|item| encode(item, out));
     }
 }
 
-/// Where `old` changes to become `new`. Items that stay are those in the same order in both, or most of them.
-fn places<'a, T: PartialEq>(old: &[T], new: &'a [T], encode: &dyn Fn(&T, &mut Vec<u8>)) -> Vec<Place<'a, T>> {
-    // Nearly all stay, in front above all.
+/// The edit script from `old` to `new`. It keeps a common subsequence, usually the longest.
+fn edits<'a, T: PartialEq>(old: &[T], new: &'a [T], encode: &dyn Fn(&T, &mut Vec<u8>)) -> Vec<ListEdit<'a, T>> {
+    // Fast path: most items are unchanged, especially at the front.
     let first = old.iter().zip(new).take_while(|(a, b)| a == b).count();
     let (old, new) = (&old[first..], &new[first..]);
     let last = old.iter().rev().zip(new.iter().rev()).take_while(|(a, b)| a == b).count();
@@ -84,24 +87,24 @@ fn places<'a, T: PartialEq>(old: &[T], new: &'a [T], encode: &dyn Fn(&T, &mut Ve
         bytes
     };
     let known: BTreeMap<Vec<u8>, usize> = old.iter().enumerate().map(|(at, item)| (bytes_of(item), at)).collect();
-    let mut places = Vec::new();
-    let (mut at, mut place) = (0, Place { stay: first, go: 0, come: Vec::new() });
+    let mut edits = Vec::new();
+    let (mut at, mut edit) = (0, ListEdit { keep: first, remove: 0, insert: Vec::new() });
     for item in new {
         match known.get(&bytes_of(item)) {
             Some(found) if *found >= at => {
-                place.go += found - at;
+                edit.remove += found - at;
                 at = found + 1;
-                if place.changes() {
-                    places.push(std::mem::replace(&mut place, Place { stay: 0, go: 0, come: Vec::new() }));
+                if edit.changes() {
+                    edits.push(std::mem::replace(&mut edit, ListEdit { keep: 0, remove: 0, insert: Vec::new() }));
                 }
-                place.stay += 1;
+                edit.keep += 1;
             }
-            _ => place.come.push(item),
+            _ => edit.insert.push(item),
         }
     }
-    place.go += old.len() - at;
-    places.extend(Some(place).filter(Place::changes));
-    places
+    edit.remove += old.len() - at;
+    edits.extend(Some(edit).filter(ListEdit::changes));
+    edits
 }
 
 fn change_list<T>(
@@ -111,18 +114,22 @@ fn change_list<T>(
 ) -> Result<()> {
     let mut at = 0usize;
     for _ in 0..reader.u32()? {
-        let (stay, go, come) = (reader.u32()? as usize, reader.u32()? as usize, reader.u32()?);
-        at += stay;
-        if at.saturating_add(go) > list.len() {
-            return Err(reader.wrong(format_args!("items {at} to {} of {} go", at.saturating_add(go), list.len())));
+        let (keep, remove, insert) = (reader.u32()? as usize, reader.u32()? as usize, reader.u32()?);
+        at += keep;
+        if at.saturating_add(remove) > list.len() {
+            return Err(reader.wrong(format_args!(
+                "removes items {at} to {} of {}",
+                at.saturating_add(remove),
+                list.len()
+            )));
         }
         let mut items = Vec::new();
-        for _ in 0..come {
+        for _ in 0..insert {
             items.push(decode(reader)?);
         }
         let count = items.len();
-        // What follows is moved, which is little: most changes are at the end.
-        list.splice(at..at + go, items);
+        // Moves the items behind it: few, because most changes are at the end.
+        list.splice(at..at + remove, items);
         at += count;
     }
     Ok(())
@@ -150,7 +157,7 @@ mod tests {
         Tombstone { lsn: Lsn(lsn), committed: 3, series, times: TimeRange { start: 1, last: 2 } }
     }
 
-    /// The bytes of the change, which must make `new` of `old`.
+    /// The encoded changes, verified to turn `old` into `new`.
     fn changed(old: &TableFiles, new: &TableFiles) -> Vec<u8> {
         let mut bytes = Vec::new();
         new.encode_change(old, &mut bytes);
@@ -164,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn what_came_is_written_and_what_stays_is_not() {
+    fn only_inserted_items_are_written() {
         let files = |numbers: &[u64]| TableFiles {
             segments: numbers.iter().map(|number| segment(*number)).collect(),
             ..TableFiles::default()
@@ -173,7 +180,7 @@ mod tests {
         let with = |numbers: &[u64]| files(&[&all[..], numbers].concat());
         assert_eq!(changed(&with(&[]), &with(&[])).len(), 3 * 4 + 16);
         assert_eq!(changed(&with(&[]), &with(&[1_000])).len(), 3 * 4 + 16 + 12 + 64);
-        // A compaction of every fourth: the output comes where the last of them was.
+        // A compaction of every fourth segment: the output takes the place of the last input.
         let mut merged: Vec<u64> =
             all.iter().copied().filter(|number| !matches!(number, 500 | 504 | 508 | 512)).collect();
         merged.insert(509, 2_000);
@@ -181,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn any_files_become_any_others_by_their_change() {
+    fn changes_turn_any_files_into_any_others() {
         let mut random = Random(5);
         let mut files = TableFiles::default();
         for round in 0..500 {
@@ -191,7 +198,7 @@ mod tests {
                 match random.below(4) {
                     0 if at < next.segments.len() => drop(next.segments.remove(at)),
                     1 if at < next.segments.len() => {
-                        // Out of order, as no compaction leaves them.
+                        // Reorders segments, which no compaction does.
                         let moved = next.segments.remove(at);
                         next.segments.insert(random.below(next.segments.len() as u64 + 1) as usize, moved);
                     }
@@ -215,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_cut_anywhere_or_of_other_files_are_refused() {
+    fn truncated_changes_and_changes_of_other_files_are_refused() {
         let mut old = TableFiles { segments: vec![segment(1), segment(2), segment(3)], ..TableFiles::default() };
         let series_files = vec![SeriesFile { file: 4, from: 0, to: 7 }];
         let segments = vec![segment(1), segment(5)];
@@ -226,7 +233,7 @@ mod tests {
         }
         old.segments.truncate(2);
         let text = old.apply_change(&mut &bytes[..]).unwrap_err().to_string();
-        assert!(text.contains("items 1 to 3 of 2 go"), "{text}");
+        assert!(text.contains("removes items 1 to 3 of 2"), "{text}");
         let mut gap =
             TableFiles { series_files: vec![SeriesFile { file: 4, from: 0, to: 7 }; 1], ..TableFiles::default() };
         gap.apply_change(&mut &bytes[..]).unwrap_err();

@@ -1,4 +1,5 @@
-//! Verifying a whole segment: every checksum, every value, and that directory and data tell the same story.
+//! Verification of a whole segment: all checksums, all values, and the consistency of directory and
+//! data.
 
 use arrow_array::Array;
 use model::{ColumnId, Error, Result};
@@ -6,16 +7,17 @@ use model::{ColumnId, Error, Result};
 use super::format::{self, HEADER_BYTES};
 use super::reader::Directory;
 use super::{BlockMeta, BlockRows, ColumnStats, Segment};
-use crate::cache::Kept;
+use crate::cache::CacheEntry;
 use crate::encoding::Dense;
 
 impl Segment {
-    /// Reads everything and verifies every checksum, that rows are in order, and that index and statistics agree with
-    /// the data; the text of each finding names the place and what is wrong. One block in memory at a time, column by
-    /// column.
+    /// Reads the whole segment and verifies every checksum, the order of rows, and that index and
+    /// statistics match the data. Each finding names the position and the problem. Memory: one
+    /// column of one block at a time.
     ///
     /// # Errors
-    /// 58030 when the file cannot be read: then nothing is known. Damage is a finding, no error.
+    /// 58030 when the file cannot be read; then the result is unknown. Damage is a finding, not an
+    /// error.
     pub fn check(&self) -> Result<Vec<String>> {
         let mut findings = Vec::new();
         keep_finding(self.check_header(), &mut findings)?;
@@ -34,7 +36,9 @@ impl Segment {
 
     fn check_header(&self) -> Result<()> {
         if self.meta().bytes < HEADER_BYTES as u64 {
-            return Err(self.locate(Error::corrupt(format!("{} bytes are no segment", self.meta().bytes)), "header"));
+            return Err(
+                self.locate(Error::corrupt(format!("{} bytes are too few for a segment", self.meta().bytes)), "header")
+            );
         }
         let seen = self.read_bytes(0, HEADER_BYTES as u64, &mut 0)?;
         let expected = format::header(self.meta().file);
@@ -44,8 +48,8 @@ impl Segment {
         Err(self.locate(Error::corrupt(format!("bytes are {seen:02x?}, expected {expected:02x?}")), "header, byte 0"))
     }
 
-    /// Every chunk by itself, so that one finding does not hide another.
-    fn check_block(&self, directory: &Kept<Directory>, block: usize, findings: &mut Vec<String>) -> Result<()> {
+    /// Reads every chunk separately, so that one finding does not hide another.
+    fn check_block(&self, directory: &CacheEntry<Directory>, block: usize, findings: &mut Vec<String>) -> Result<()> {
         if let Some(rows) = keep_finding(self.read(block, &[], &mut 0), findings)? {
             let meta = meta_of(&rows);
             if meta.as_ref() != Some(&directory.entries[block].meta) {
@@ -54,7 +58,7 @@ impl Segment {
             }
         }
         for (position, column) in directory.footer.columns.iter().enumerate() {
-            // A directory that does not load was found before.
+            // Directories that do not load were reported before.
             let Ok(stats) = self.stats_at(directory, position, &mut 0) else { continue };
             if stats[block].bytes == 0 {
                 continue;
@@ -89,18 +93,19 @@ impl Segment {
         Err(self.locate(Error::corrupt(text), format_args!("block {block}, column {id}")))
     }
 
-    /// A segment that claims to be settled must not repeat a (series, time); readers skip merging because of it.
+    /// Readers skip the merge of versions in a settled segment, therefore it must not repeat a
+    /// (series, time).
     fn check_settled(&self, directory: &Directory) -> Result<()> {
         if !directory.footer.settled {
             return Ok(());
         }
         let mut last = None;
         for block in 0..directory.entries.len() {
-            // A block that cannot be read was found before.
+            // Blocks that cannot be read were reported before.
             let Ok(rows) = self.read(block, &[], &mut 0) else { continue };
             for key in rows.series.iter().copied().zip(rows.times.iter().copied()) {
                 if last.replace(key) == Some(key) {
-                    let text = format!("the footer says settled, but {key:?} is there twice");
+                    let text = format!("the footer says settled, but {key:?} occurs twice");
                     return Err(self.locate(Error::corrupt(text), format_args!("block {block}")));
                 }
             }
@@ -109,12 +114,12 @@ impl Segment {
     }
 }
 
-/// Turns damage into a finding; other errors stay errors.
+/// Turns corruption into a finding; returns other errors.
 fn keep_finding<T>(result: Result<T>, findings: &mut Vec<String>) -> Result<Option<T>> {
     match result {
         Ok(value) => Ok(Some(value)),
         Err(error) if error.kind() == model::ErrorKind::Corrupt => {
-            // A rows chunk is read with each of its columns: one finding is enough.
+            // The rows chunk is read with each column: report it once.
             let text = error.to_string();
             if !findings.contains(&text) {
                 findings.push(text);
@@ -125,7 +130,7 @@ fn keep_finding<T>(result: Result<T>, findings: &mut Vec<String>) -> Result<Opti
     }
 }
 
-/// What the index should say of these rows; `None` when they are out of order.
+/// The index entry that these rows should have; `None` when they are not sorted.
 fn meta_of(rows: &BlockRows) -> Option<BlockMeta> {
     let keys = || rows.series.iter().copied().zip(rows.times.iter().copied());
     let ordered = keys().zip(keys().skip(1)).all(|(a, b)| a <= b);

@@ -1,29 +1,30 @@
-//! The bytes around the chunks: header, directories, block index, footer, trailer. Described in docs/format/segment.md.
+//! The encoding of everything around the chunks: header, directories, block index, footer, trailer.
+//! Bytes: docs/format/segment.md.
 //!
 //! ```text
 //! header | blocks: (rows chunk, column chunks) ... | column directories | block index | footer | trailer
 //! ```
 //!
-//! The trailer has a fixed size and says where index and footer are, so an open costs two reads whatever the number of
-//! columns.
+//! The trailer has a fixed size and locates index and footer. An open costs two reads, whatever the
+//! number of columns.
 
 use model::{ColumnId, DataType, Lsn, Result, TimeRange};
 
 use super::{BLOCK_ROWS_MAX, BlockMeta, ColumnStats, stats};
-use crate::encoding::wire::{Reader, corrupt, push_signed, push_varint};
+use crate::encoding::byte_io::{Reader, corrupt, push_signed, push_varint};
 
 /// First and last bytes of a segment file.
 pub(super) const MAGIC: [u8; 8] = *b"MILLRSEG";
-/// The version this code writes, and the only one it reads.
+/// The format version written, and the only one read.
 pub(super) const VERSION: u32 = 3;
-/// Bytes before the first block.
+/// Size of the header, which precedes the first block.
 pub(super) const HEADER_BYTES: usize = 20;
-/// Bytes after the footer.
+/// Size of the trailer, which follows the footer.
 pub(super) const TRAILER_BYTES: usize = 48;
-/// The part of the trailer that every version has: version, checksum, magic.
+/// Size of the trailer's end that all versions share: version, checksum, magic.
 const TRAILER_TAIL_BYTES: usize = 16;
 
-/// Settled flag of the footer.
+/// Footer flag: every row has a single version, written by `Replace`.
 const SETTLED: u8 = 1;
 
 /// The start of the file: magic, version, file number.
@@ -59,15 +60,17 @@ impl Trailer {
         out.extend_from_slice(&MAGIC);
     }
 
-    /// Reads a trailer. The version is looked at before the checksum: another version may have another trailer in front
-    /// of it.
+    /// Reads a trailer. Checks the version before the checksum: the layout of another version may
+    /// differ.
     pub(super) fn read(bytes: &[u8; TRAILER_BYTES]) -> Result<Trailer> {
         let (body, tail) = bytes.split_at(TRAILER_BYTES - TRAILER_TAIL_BYTES);
         let mut reader = Reader::new(tail);
         let version = reader.u32("version")?;
         let crc = reader.u32("checksum")?;
         if reader.take(8, "magic")? != MAGIC {
-            return Err(corrupt("trailer does not end with the magic of a segment: cut off, or no segment"));
+            return Err(corrupt(
+                "trailer does not end with the magic of a segment: the file is truncated or not a segment",
+            ));
         }
         check_version(version)?;
         check_crc("trailer", &bytes[..TRAILER_BYTES - 12], crc)?;
@@ -98,12 +101,12 @@ pub(super) fn check_crc(what: &str, bytes: &[u8], expected: u32) -> Result<()> {
     Err(corrupt(format!("{what}: checksum {seen:08x}, expected {expected:08x}")))
 }
 
-/// Where a chunk is.
+/// Location of a chunk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Place {
-    /// From the start of its block.
+    /// Offset from the start of the block.
     pub(super) offset: u32,
-    /// Bytes; 0: there is no chunk, all values are NULL.
+    /// Size; 0 if all values are NULL and there is no chunk.
     pub(super) bytes: u32,
     pub(super) crc: u32,
 }
@@ -112,15 +115,15 @@ pub(super) struct Place {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct IndexEntry {
     pub(super) meta: BlockMeta,
-    /// Of the block, in the file.
+    /// Offset of the block in the file.
     pub(super) at: u64,
-    /// Of the whole block.
+    /// Size of the block.
     pub(super) bytes: u32,
-    /// Its rows chunk.
+    /// The rows chunk.
     pub(super) rows: Place,
 }
 
-/// Appends `entry`, given the entry before it.
+/// Appends `entry`, as differences from the previous one.
 pub(super) fn write_index_entry(previous: Option<&IndexEntry>, entry: &IndexEntry, out: &mut Vec<u8>) {
     let (last_series, first_time) = previous.map_or((0, 0), |entry| (entry.meta.last.0, entry.meta.first.1));
     let meta = &entry.meta;
@@ -164,7 +167,7 @@ fn read_series(from: u32, reader: &mut Reader<'_>) -> Result<u32> {
 
 /// Reads the index of `count` blocks.
 pub(super) fn read_index(count: u64, bytes: &[u8]) -> Result<Vec<IndexEntry>> {
-    // Every entry has more than 8 bytes, so a wild count is refused before memory is taken for it.
+    // Every entry has more than 8 bytes, so a corrupt count is refused before memory is allocated.
     if count > bytes.len() as u64 / 8 {
         return Err(corrupt(format!("block index: {} bytes cannot describe {count} blocks", bytes.len())));
     }
@@ -178,28 +181,28 @@ pub(super) fn read_index(count: u64, bytes: &[u8]) -> Result<Vec<IndexEntry>> {
     Ok(entries)
 }
 
-/// What the footer says of one column.
+/// A column's entry in the footer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ColumnEntry {
     pub(super) id: ColumnId,
     pub(super) ty: DataType,
-    /// Of its directory, in the file.
+    /// Offset of the column's directory in the file.
     pub(super) at: u64,
-    /// Of its directory.
+    /// Size of the column's directory.
     pub(super) bytes: u64,
     pub(super) crc: u32,
 }
 
-/// What the segment is, and where its columns' directories are.
+/// The footer: totals of the segment, and the locations of the column directories.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Footer {
     pub(super) rows: u64,
     pub(super) blocks: u64,
     pub(super) settled: bool,
     pub(super) lsns: (Lsn, Lsn),
-    /// End of the last block, where the first column's directory begins.
+    /// Offset of the first column's directory: the end of the last block.
     pub(super) directories_at: u64,
-    /// By id.
+    /// Columns, sorted by id.
     pub(super) columns: Vec<ColumnEntry>,
 }
 
@@ -246,14 +249,16 @@ fn read_columns(count: usize, directories_at: u64, reader: &mut Reader<'_>) -> R
         let ty = DataType::from_code(code).ok_or_else(|| corrupt(format!("column {id} has unknown type {code}")))?;
         let bytes = reader.varint("directory length")?;
         columns.push(ColumnEntry { id: ColumnId(id), ty, at, bytes, crc: reader.u32("directory checksum")? });
-        at = at.checked_add(bytes).ok_or_else(|| corrupt(format!("directory of column {id} has a wild length")))?;
+        at = at
+            .checked_add(bytes)
+            .ok_or_else(|| corrupt(format!("directory of column {id} has a length out of range")))?;
         next_id = u64::from(id) + 1;
     }
     Ok(columns)
 }
 
-/// A column's directory while a segment is written: places first, then statistics, so that reading values parses only
-/// places.
+/// Builds a column's directory: locations of all chunks first, then their statistics, so that
+/// reading values parses the locations only.
 #[derive(Default)]
 pub(super) struct DirectoryWriter {
     places: Vec<u8>,
@@ -261,7 +266,7 @@ pub(super) struct DirectoryWriter {
 }
 
 impl DirectoryWriter {
-    /// A block in which the column is NULL throughout.
+    /// Adds a block in which all values are NULL.
     pub(super) fn push_null(&mut self) {
         push_varint(&mut self.places, 0);
     }
@@ -280,7 +285,7 @@ impl DirectoryWriter {
     }
 }
 
-/// Reads the places of a directory. What `reader` has left are the statistics.
+/// Reads the chunk locations of a directory; `reader` is then at the statistics.
 pub(super) fn read_places(blocks: &[IndexEntry], reader: &mut Reader<'_>) -> Result<Vec<Place>> {
     let place = |(block, entry): (usize, &IndexEntry)| {
         let place = read_place(entry.bytes, reader);
@@ -298,7 +303,7 @@ fn read_place(block_bytes: u32, reader: &mut Reader<'_>) -> Result<Place> {
     Ok(Place { offset, bytes, crc: reader.u32("checksum of a chunk")? })
 }
 
-/// Reads the statistics that follow the places.
+/// Reads the statistics, which follow the locations.
 pub(super) fn read_stats(
     ty: DataType,
     blocks: &[IndexEntry],

@@ -1,4 +1,4 @@
-//! Reading a segment, each part at its first use.
+//! Reads segments; each part is loaded at its first use.
 
 use std::ops::{Deref, Range};
 use std::path::{Path, PathBuf};
@@ -9,25 +9,26 @@ use arrow_array::{ArrayRef, UInt32Array};
 use env::{Env, File, Open};
 use model::{ColumnId, DataType, Error, Result, TimeRange};
 
+use super::commit_times;
 use super::format::{self, ColumnEntry, Footer, IndexEntry, Place, TRAILER_BYTES, Trailer, check_crc};
-use super::moments;
 use super::rows_chunk::{self, RowHeads};
 use super::{BlockMeta, BlockRows, ChunkDescription, ColumnStats, SegmentMeta, StatValue, file_name};
-use crate::cache::{Kept, SegmentCache, Slot};
+use crate::cache::{CacheEntry, SegmentCache, Slot};
 use crate::encoding;
-use crate::encoding::wire::Reader;
+use crate::encoding::byte_io::Reader;
 use crate::history;
 
-/// Chunks this close together are fetched by one read: fewer calls are worth a few hundred bytes read in vain.
+/// Chunks with at most this gap are read together: saving a call is worth reading a few hundred
+/// bytes.
 const GAP_BYTES_MAX: u64 = 512;
 
-/// A segment that can be read. Opening reads nothing; footer and block index are read (and checked) at first use, a
-/// column's directory at the first use of that column. They are kept, and the file is kept open, until the
-/// [`SegmentCache`] has no room for them: then the next use fetches them again. The path stays good for that: the file is
-/// removed by the last holder, if at all.
+/// A segment open for reading. Opening reads nothing: footer and block index are read and verified
+/// at first use, a column's directory at the first use of the column. These and the open file are
+/// cached until the [`SegmentCache`] evicts them; the next use loads them again. The path stays
+/// valid: a file is only removed when the last holder drops its segment.
 ///
-/// Memory once used: about 140 bytes a block, 12 bytes a block for each column used, and the decoded statistics of
-/// columns whose statistics were asked for.
+/// Memory after use: about 140 bytes per block, 12 bytes per block and used column, and the
+/// statistics that were used.
 pub struct Segment {
     env: Arc<dyn Env>,
     path: PathBuf,
@@ -37,8 +38,8 @@ pub struct Segment {
     remove: AtomicBool,
 }
 
-/// The blocks of a segment, in order. Who holds them keeps the segment's directory in memory.
-pub struct Blocks(Arc<Kept<Directory>>);
+/// The blocks of a segment, in order. Holding this keeps the segment's directory in memory.
+pub struct Blocks(Arc<CacheEntry<Directory>>);
 
 impl Deref for Blocks {
     type Target = [BlockMeta];
@@ -48,8 +49,8 @@ impl Deref for Blocks {
     }
 }
 
-/// The columns of a segment, by id. Who holds them keeps the segment's directory in memory.
-pub struct Columns(Arc<Kept<Directory>>);
+/// The columns of a segment, by id. Holding this keeps the segment's directory in memory.
+pub struct Columns(Arc<CacheEntry<Directory>>);
 
 impl Deref for Columns {
     type Target = [(ColumnId, DataType)];
@@ -71,42 +72,42 @@ impl std::fmt::Debug for Columns {
     }
 }
 
-/// Footer and block index, checked, and what was loaded of the columns.
+/// Verified footer and block index, and the column directories loaded so far.
 pub(crate) struct Directory {
     pub(super) footer: Footer,
     pub(super) entries: Vec<IndexEntry>,
     blocks: Vec<BlockMeta>,
     columns: Vec<(ColumnId, DataType)>,
-    /// As `columns`.
+    /// Directories, in the order of `columns`.
     loaded: Vec<OnceLock<LoadedColumn>>,
 }
 
 /// A column's directory.
 pub(super) struct LoadedColumn {
-    /// One per block.
+    /// Chunk location for each block.
     pub(super) places: Vec<Place>,
-    /// The statistics as in the file; decoded when asked for.
+    /// Encoded statistics; decoded at first use.
     stats_bytes: Vec<u8>,
-    /// Commits' times, of the column that has them.
-    moments: Vec<i64>,
+    /// The list of commit times, in the column [`history::WRITTEN_AT`].
+    commit_times: Vec<i64>,
     stats: OnceLock<Arc<[ColumnStats]>>,
 }
 
-/// A chunk to read, and what it is.
-struct Wanted {
+/// A chunk to read.
+struct WantedChunk {
     at: u64,
     place: Place,
-    /// `None`: the rows chunk. Else an index into [`Directory::columns`].
+    /// Index into [`Directory::columns`]; `None` for the rows chunk.
     column: Option<usize>,
 }
 
 impl Segment {
-    /// Stands for the file that `meta` names. By itself: what it reads is kept as long as it lives.
+    /// The segment described by `meta`, with a cache of its own that has no limits.
     pub fn open(env: Arc<dyn Env>, dir: &Path, meta: SegmentMeta) -> Segment {
         Segment::open_in(&SegmentCache::default(), env, dir, meta)
     }
 
-    /// The same within the limits of `cache`.
+    /// The segment described by `meta`, with a shared cache.
     pub fn open_in(cache: &SegmentCache, env: Arc<dyn Env>, dir: &Path, meta: SegmentMeta) -> Segment {
         Segment {
             env,
@@ -118,7 +119,7 @@ impl Segment {
         }
     }
 
-    /// What the manifest knows.
+    /// The segment's entry in the manifest.
     pub fn meta(&self) -> &SegmentMeta {
         &self.meta
     }
@@ -126,33 +127,34 @@ impl Segment {
     /// The blocks, in order.
     ///
     /// # Errors
-    /// 58030 when the file cannot be read, XX001 when it is damaged or is not the file of [`Segment::meta`]. So do all
-    /// others here.
+    /// 58030 when the file cannot be read; XX001 when it is damaged or does not match
+    /// [`Segment::meta`].
     pub fn blocks(&self) -> Result<Blocks> {
         self.directory(&mut 0).map(Blocks)
     }
 
-    /// Columns stored, by id.
+    /// The stored columns, by id.
     ///
     /// # Errors
-    /// As [`Segment::blocks`].
+    /// See [`Segment::blocks`].
     pub fn columns(&self) -> Result<Columns> {
         self.directory(&mut 0).map(Columns)
     }
 
-    /// Does every row stand for itself: one version per (series, time) and no op but Replace? (After a full
-    /// compaction.)
+    /// Whether every row has a single version, written by [`Op::Replace`](crate::Op::Replace). True
+    /// after a full compaction.
     ///
     /// # Errors
-    /// As [`Segment::blocks`].
+    /// See [`Segment::blocks`].
     pub fn settled(&self) -> Result<bool> {
         Ok(self.directory(&mut 0)?.footer.settled)
     }
 
-    /// Statistics of a column, one per block; `None` when the segment does not have the column (all NULL).
+    /// Statistics of a column, one per block; `None` if the segment does not store the column (all
+    /// NULL).
     ///
     /// # Errors
-    /// As [`Segment::blocks`].
+    /// See [`Segment::blocks`].
     pub fn column_stats(&self, column: ColumnId) -> Result<Option<Arc<[ColumnStats]>>> {
         let directory = self.directory(&mut 0)?;
         match directory.position(column) {
@@ -163,11 +165,11 @@ impl Segment {
 
     pub(super) fn stats_at(
         &self,
-        directory: &Kept<Directory>,
+        directory: &CacheEntry<Directory>,
         position: usize,
         read: &mut u64,
     ) -> Result<Arc<[ColumnStats]>> {
-        let loaded = self.loaded(directory, position, read)?;
+        let loaded = self.load_column(directory, position, read)?;
         if let Some(stats) = loaded.stats.get() {
             return Ok(Arc::clone(stats));
         }
@@ -186,22 +188,23 @@ impl Segment {
         Ok(Arc::clone(stats))
     }
 
-    /// Series, times and ops of a block, and those of `columns` that the segment has; a column that is NULL throughout
-    /// the block is left out. Adds the bytes read to `bytes_read`, parts of the directory that were read for it
-    /// included.
+    /// Reads series, times and operations of a block, and the given columns, without those that are
+    /// all NULL in the block. Adds the bytes read to `bytes_read`, including those of directories.
     ///
     /// # Errors
-    /// As [`Segment::blocks`].
+    /// See [`Segment::blocks`].
     pub fn read(&self, block: usize, columns: &[ColumnId], bytes_read: &mut u64) -> Result<BlockRows> {
-        self.read_part(block, (columns, false), bytes_read, &mut |_, _| None).map(|(rows, _)| rows)
+        self.read_range(block, (columns, false), bytes_read, &mut |_, _| None).map(|(rows, _)| rows)
     }
 
-    /// As [`Segment::read`], but of columns only the part that `part` says when it is shown the series and times;
-    /// `None`: all. Returns that part; series, times and ops are whole. `coded`: text that is stored as a dictionary comes as one.
+    /// Like [`Segment::read`], but decodes only a range of rows of the columns. `part` receives the
+    /// decoded series and times and returns that range, or `None` for all rows. Returns the range
+    /// too; series, times and operations are always complete. `coded`: return dictionary-encoded
+    /// text as a dictionary.
     ///
     /// # Errors
-    /// As [`Segment::blocks`].
-    pub(crate) fn read_part(
+    /// See [`Segment::blocks`].
+    pub(crate) fn read_range(
         &self,
         block: usize,
         (columns, coded): (&[ColumnId], bool),
@@ -212,24 +215,24 @@ impl Segment {
         let mut positions: Vec<usize> = columns.iter().filter_map(|column| directory.position(*column)).collect();
         positions.sort_unstable();
         positions.dedup();
-        let wanted = self.wanted(&directory, block, &positions, bytes_read)?;
+        let wanted = self.chunks_to_read(&directory, block, &positions, bytes_read)?;
         self.read_wanted(&directory, block, (&wanted, coded), bytes_read, part)
     }
 
-    /// The chunks of `block` that hold its rows and the columns at `positions`, in file order.
-    fn wanted(
+    /// The rows chunk of `block` and its chunks of the columns at `positions`, in file order.
+    fn chunks_to_read(
         &self,
-        directory: &Kept<Directory>,
+        directory: &CacheEntry<Directory>,
         block: usize,
         positions: &[usize],
         read: &mut u64,
-    ) -> Result<Vec<Wanted>> {
+    ) -> Result<Vec<WantedChunk>> {
         let entry = self.entry(directory, block)?;
-        let mut wanted = vec![Wanted { at: entry.at, place: entry.rows, column: None }];
+        let mut wanted = vec![WantedChunk { at: entry.at, place: entry.rows, column: None }];
         for position in positions {
-            let place = self.loaded(directory, *position, read)?.places[block];
+            let place = self.load_column(directory, *position, read)?.places[block];
             if place.bytes > 0 {
-                wanted.push(Wanted { at: entry.at + u64::from(place.offset), place, column: Some(*position) });
+                wanted.push(WantedChunk { at: entry.at + u64::from(place.offset), place, column: Some(*position) });
             }
         }
         wanted.sort_by_key(|wanted| wanted.at);
@@ -238,25 +241,25 @@ impl Segment {
 
     fn read_wanted(
         &self,
-        directory: &Kept<Directory>,
+        directory: &CacheEntry<Directory>,
         block: usize,
-        (wanted, coded): (&[Wanted], bool),
+        (wanted, coded): (&[WantedChunk], bool),
         bytes_read: &mut u64,
         part: &mut dyn FnMut(&[u32], &[i64]) -> Option<Range<usize>>,
     ) -> Result<(BlockRows, Option<Range<usize>>)> {
         let rows = directory.entries[block].meta.rows as usize;
-        let (mut heads, mut wanted_rows) = (None, None);
+        let (mut heads, mut range) = (None, None);
         let mut columns = Vec::with_capacity(wanted.len());
         self.each_chunk(wanted, bytes_read, &mut |chunk, bytes, bytes_read| {
             match chunk.column {
-                // It comes before the columns.
+                // The rows chunk comes first.
                 None => {
                     let rows = self.decode_rows(block, rows, chunk, bytes)?;
-                    wanted_rows = part(&rows.series, &rows.times);
+                    range = part(&rows.series, &rows.times);
                     heads = Some(rows);
                 }
                 Some(position) => {
-                    let which = (position, &wanted_rows, coded);
+                    let which = (position, &range, coded);
                     columns.push(self.decode_column(directory, block, chunk, which, bytes, bytes_read)?);
                 }
             }
@@ -266,13 +269,13 @@ impl Segment {
             return Err(Error::bug("the rows chunk was not read"));
         };
         columns.sort_by_key(|(id, _)| *id);
-        Ok((BlockRows { series, times, ops, columns }, wanted_rows))
+        Ok((BlockRows { series, times, ops, columns }, range))
     }
 
-    /// The columns of [`Segment::read_part`] alone, of the part that is known already. `columns`: each once.
+    /// Reads columns only, for a known range of rows. `columns` must be distinct.
     ///
     /// # Errors
-    /// As [`Segment::blocks`].
+    /// See [`Segment::blocks`].
     pub(crate) fn read_columns(
         &self,
         block: usize,
@@ -283,7 +286,7 @@ impl Segment {
         let directory = self.directory(bytes_read)?;
         let mut positions: Vec<usize> = columns.iter().filter_map(|column| directory.position(*column)).collect();
         positions.sort_unstable();
-        let mut wanted = self.wanted(&directory, block, &positions, bytes_read)?;
+        let mut wanted = self.chunks_to_read(&directory, block, &positions, bytes_read)?;
         wanted.retain(|chunk| chunk.column.is_some());
         let mut read = Vec::with_capacity(wanted.len());
         self.each_chunk(&wanted, bytes_read, &mut |chunk, bytes, bytes_read| {
@@ -296,12 +299,12 @@ impl Segment {
         Ok(read)
     }
 
-    /// Reads chunks, those that are near each other at once, and shows each with its bytes.
+    /// Reads chunks, close ones together, and calls `each` with the bytes of each chunk.
     fn each_chunk(
         &self,
-        wanted: &[Wanted],
+        wanted: &[WantedChunk],
         bytes_read: &mut u64,
-        each: &mut dyn FnMut(&Wanted, &[u8], &mut u64) -> Result<()>,
+        each: &mut dyn FnMut(&WantedChunk, &[u8], &mut u64) -> Result<()>,
     ) -> Result<()> {
         for group in wanted.chunk_by(|a, b| b.at <= a.at + u64::from(a.place.bytes) + GAP_BYTES_MAX) {
             let start = group[0].at;
@@ -315,7 +318,7 @@ impl Segment {
         Ok(())
     }
 
-    fn decode_rows(&self, block: usize, rows: usize, chunk: &Wanted, bytes: &[u8]) -> Result<RowHeads> {
+    fn decode_rows(&self, block: usize, rows: usize, chunk: &WantedChunk, bytes: &[u8]) -> Result<RowHeads> {
         check_crc("rows chunk", bytes, chunk.place.crc)
             .and_then(|()| rows_chunk::read(rows, &mut Reader::new(bytes)))
             .map_err(|error| self.locate(error, format_args!("block {block}, rows, byte {}", chunk.at)))
@@ -323,9 +326,9 @@ impl Segment {
 
     fn decode_column(
         &self,
-        directory: &Kept<Directory>,
+        directory: &CacheEntry<Directory>,
         block: usize,
-        chunk: &Wanted,
+        chunk: &WantedChunk,
         (position, part, coded): (usize, &Option<Range<usize>>, bool),
         bytes: &[u8],
         bytes_read: &mut u64,
@@ -339,43 +342,44 @@ impl Segment {
             (None, None) => encoding::decode(ty, rows, bytes),
             (None, Some(part)) => match encoding::decode_part(ty, rows, part.clone(), bytes)? {
                 Some(values) => Ok(values),
-                None => copied(&encoding::decode(ty, rows, bytes)?, part),
+                None => copy_range(&encoding::decode(ty, rows, bytes)?, part),
             },
         };
         let mut array = check_crc("chunk", bytes, chunk.place.crc).and_then(|()| decode());
-        if history::is_moment(id) {
-            let list = self.moments(directory, bytes_read)?;
-            array = array.and_then(|numbered| moments::timed(&numbered, list));
+        if history::is_history_column(id) {
+            let list = self.commit_times(directory, bytes_read)?;
+            array = array.and_then(|indexed| commit_times::resolve(&indexed, list));
         }
         let place = format_args!("block {block}, column {id}, byte {}", chunk.at);
         Ok((id, array.map_err(|error| self.locate(error, place))?))
     }
 
-    /// Commits' times by their numbers; there are some if any row was written or deleted since the history began.
-    fn moments<'a>(&self, directory: &'a Kept<Directory>, bytes_read: &mut u64) -> Result<&'a [i64]> {
-        match directory.position(history::BORN) {
-            Some(position) => Ok(&self.loaded(directory, position, bytes_read)?.moments),
+    /// The list of commit times; empty if no row was written since the history began.
+    fn commit_times<'a>(&self, directory: &'a CacheEntry<Directory>, bytes_read: &mut u64) -> Result<&'a [i64]> {
+        match directory.position(history::WRITTEN_AT) {
+            Some(position) => Ok(&self.load_column(directory, position, bytes_read)?.commit_times),
             None => Ok(&[]),
         }
     }
 
-    /// Bytes of footer, block index, column directories and statistics.
+    /// Size of column directories, statistics, block index, footer and trailer.
     ///
     /// # Errors
-    /// As [`Segment::blocks`].
+    /// See [`Segment::blocks`].
     pub fn directory_bytes(&self) -> Result<u64> {
         Ok(self.meta.bytes - self.directory(&mut 0)?.footer.directories_at)
     }
 
-    /// How a column's chunk of a block is encoded, for `inspect`; `None` when the column is NULL throughout the block.
+    /// Describes the encoding of a column's chunk, for `millrace inspect`; `None` if all its values
+    /// are NULL.
     ///
     /// # Errors
-    /// As [`Segment::blocks`].
+    /// See [`Segment::blocks`].
     pub fn describe_chunk(&self, block: usize, column: ColumnId) -> Result<Option<ChunkDescription>> {
         let directory = self.directory(&mut 0)?;
         let entry = self.entry(&directory, block)?;
         let Some(position) = directory.position(column) else { return Ok(None) };
-        let place = self.loaded(&directory, position, &mut 0)?.places[block];
+        let place = self.load_column(&directory, position, &mut 0)?.places[block];
         if place.bytes == 0 {
             return Ok(None);
         }
@@ -388,10 +392,10 @@ impl Segment {
         Ok(Some(ChunkDescription { encoding, at, bytes: place.bytes, stats: Some(stats) }))
     }
 
-    /// How series, times and operations of a block are encoded, for `inspect`.
+    /// Describes the encoding of series, times and operations of a block, for `millrace inspect`.
     ///
     /// # Errors
-    /// As [`Segment::blocks`].
+    /// See [`Segment::blocks`].
     pub fn describe_rows(&self, block: usize) -> Result<ChunkDescription> {
         let directory = self.directory(&mut 0)?;
         let entry = self.entry(&directory, block)?;
@@ -403,7 +407,7 @@ impl Segment {
         Ok(ChunkDescription { encoding: reader.into_trace(), at: entry.at, bytes: entry.rows.bytes, stats: None })
     }
 
-    /// From now on the file is removed when the last holder lets go (compaction, DROP).
+    /// Removes the file when the last holder drops the segment (compaction, DROP).
     pub fn remove_when_unused(&self) {
         self.remove.store(true, Ordering::Release);
     }
@@ -416,8 +420,8 @@ impl Segment {
             .ok_or_else(|| Error::bug(format!("block {block} of the {blocks} blocks of {}", self.path.display())))
     }
 
-    /// Footer and index, loaded unless they are there.
-    pub(super) fn directory(&self, bytes_read: &mut u64) -> Result<Arc<Kept<Directory>>> {
+    /// Footer and block index, from the cache or the file.
+    pub(super) fn directory(&self, bytes_read: &mut u64) -> Result<Arc<CacheEntry<Directory>>> {
         self.directory.get_or_make(0, || {
             let directory = self.load_directory(bytes_read)?;
             let bytes = directory.memory_bytes();
@@ -435,7 +439,7 @@ impl Segment {
         let mut trailer = [0; TRAILER_BYTES];
         let bytes = self.read_bytes(trailer_at, length - trailer_at, bytes_read)?;
         if bytes.len() != TRAILER_BYTES {
-            return Err(self.locate(Error::corrupt(format!("{length} bytes are no segment")), "trailer"));
+            return Err(self.locate(Error::corrupt(format!("{length} bytes are too few for a segment")), "trailer"));
         }
         trailer.copy_from_slice(&bytes);
         let trailer = Trailer::read(&trailer).map_err(|error| self.locate(error, "trailer"))?;
@@ -466,11 +470,11 @@ impl Segment {
         })
     }
 
-    /// Do footer, index and manifest tell the same story? What is checked here, offsets above all, is relied upon
-    /// later.
+    /// Verifies that footer, index and manifest agree. Later code relies on it, above all on the
+    /// offsets.
     fn check_consistent(&self, footer: &Footer, trailer: &Trailer, entries: &[IndexEntry]) -> Result<()> {
         let (Some(first), Some(last)) = (entries.first(), entries.last()) else {
-            return Err(Error::corrupt("there are no blocks"));
+            return Err(Error::corrupt("the segment has no blocks"));
         };
         let blocks_end = last.at + u64::from(last.bytes);
         let columns_end = footer.columns.last().map_or(footer.directories_at, |column| column.at + column.bytes);
@@ -498,10 +502,10 @@ impl Segment {
         Ok(())
     }
 
-    /// A column's directory, loaded at first use.
-    pub(super) fn loaded<'a>(
+    /// A column's directory; loads it at first use.
+    pub(super) fn load_column<'a>(
         &self,
-        directory: &'a Kept<Directory>,
+        directory: &'a CacheEntry<Directory>,
         position: usize,
         bytes_read: &mut u64,
     ) -> Result<&'a LoadedColumn> {
@@ -525,14 +529,15 @@ impl Segment {
         Ok(loaded)
     }
 
-    fn file(&self) -> Result<Arc<Kept<Arc<dyn File>>>> {
+    fn file(&self) -> Result<Arc<CacheEntry<Arc<dyn File>>>> {
         self.file.get_or_make(1, || {
             let file = self.env.open(&self.path, Open::Read).map_err(|error| self.io("open", &error))?;
             Ok((file, 1))
         })
     }
 
-    /// `bytes` bytes at `at`; the caller has checked that the file, by its own account, is that long.
+    /// Reads `bytes` bytes at offset `at`. The caller has verified that they are within the file's
+    /// stated size.
     pub(super) fn read_bytes(&self, at: u64, bytes: u64, bytes_read: &mut u64) -> Result<Vec<u8>> {
         let mut buffer = vec![0; bytes as usize];
         self.file()?
@@ -542,7 +547,7 @@ impl Segment {
         Ok(buffer)
     }
 
-    /// Puts file and place before the message.
+    /// Prefixes an error with file and position.
     pub(super) fn locate(&self, error: Error, place: impl std::fmt::Display) -> Error {
         let name = self.path.file_name().unwrap_or_default().display();
         error.context(format_args!("segment file {name}: {place}"))
@@ -553,8 +558,8 @@ impl Segment {
     }
 }
 
-/// Values `part`, without holding on to the others.
-fn copied(values: &ArrayRef, part: &Range<usize>) -> Result<ArrayRef> {
+/// A copy of values `part`, which does not hold on to the others.
+fn copy_range(values: &ArrayRef, part: &Range<usize>) -> Result<ArrayRef> {
     let rows = UInt32Array::from_iter_values(part.start as u32..part.end as u32);
     arrow_select::take::take(values, &rows, None).map_err(Error::bug)
 }
@@ -564,19 +569,19 @@ impl Directory {
         self.columns.binary_search_by_key(&column, |(id, _)| *id).ok()
     }
 
-    /// Before any column is loaded.
+    /// Memory before any column is loaded.
     fn memory_bytes(&self) -> u64 {
         let block = size_of::<IndexEntry>() + size_of::<BlockMeta>();
         let column = size_of::<ColumnEntry>() + size_of::<(ColumnId, DataType)>() + size_of::<OnceLock<LoadedColumn>>();
-        (size_of::<Kept<Directory>>() + self.entries.len() * block + self.columns.len() * column) as u64
+        (size_of::<CacheEntry<Directory>>() + self.entries.len() * block + self.columns.len() * column) as u64
     }
 }
 
 impl LoadedColumn {
-    /// Before the statistics are decoded.
+    /// Memory before the statistics are decoded.
     fn memory_bytes(&self) -> u64 {
         let places = self.places.len() * size_of::<Place>();
-        (places + self.stats_bytes.len() + self.moments.len() * size_of::<i64>()) as u64
+        (places + self.stats_bytes.len() + self.commit_times.len() * size_of::<i64>()) as u64
     }
 }
 
@@ -593,10 +598,10 @@ fn stats_bytes(stats: &[ColumnStats]) -> u64 {
 fn parse_column(column: &ColumnEntry, entries: &[IndexEntry], bytes: &[u8]) -> Result<LoadedColumn> {
     check_crc("directory", bytes, column.crc)?;
     let mut reader = Reader::new(bytes);
-    let moments = if column.id == history::BORN { moments::read(&mut reader)? } else { Vec::new() };
+    let commit_times = if column.id == history::WRITTEN_AT { commit_times::read(&mut reader)? } else { Vec::new() };
     let places = format::read_places(entries, &mut reader)?;
     let stats_bytes = bytes[bytes.len() - reader.remaining()..].to_vec();
-    Ok(LoadedColumn { places, stats_bytes, moments, stats: OnceLock::new() })
+    Ok(LoadedColumn { places, stats_bytes, commit_times, stats: OnceLock::new() })
 }
 
 impl std::fmt::Debug for Segment {
@@ -606,7 +611,7 @@ impl std::fmt::Debug for Segment {
 }
 
 impl Drop for Segment {
-    /// A file that cannot be removed now is not in the manifest any more: the next open removes it.
+    /// A file that cannot be removed now is no longer in the manifest: the next open removes it.
     fn drop(&mut self) {
         if self.remove.load(Ordering::Acquire) {
             let _ = self.env.remove(&self.path);

@@ -1,17 +1,18 @@
-//! The first chunk of a block: series, times and operations of its rows. One chunk: who merges needs all of them, and who does not
-//! needs none.
+//! The first chunk of a block: series, times and operations of its rows. They share a chunk because
+//! a merge needs all three, and a column-only read needs none.
 //!
-//! Series numbers and times are integer streams; operations are one byte, `OPS_REPLACE` for a block of nothing else.
+//! Series numbers and times are integer streams. Operations take one byte, `OPS_REPLACE`, if all
+//! rows replace.
 
 use model::{ColumnId, Result};
 
-use crate::encoding::wire::{Reader, corrupt, push_varint};
+use crate::encoding::byte_io::{Reader, corrupt, push_varint};
 use crate::encoding::{Form, ints};
 use crate::rows::{Op, Ops};
 
-/// Every row replaces.
+/// All rows have [`Op::Replace`].
 const OPS_REPLACE: u8 = 0;
-/// One other operation follows.
+/// All rows have the operation that follows.
 const OPS_ALL: u8 = 1;
 /// A list of operations and an integer stream of indexes follow.
 const OPS_EACH: u8 = 2;
@@ -22,7 +23,7 @@ const KEEP: u8 = 2;
 /// The number of columns and their ids follow.
 const UPDATE: u8 = 3;
 
-/// What the rows of a block are.
+/// The decoded chunk.
 pub(super) struct RowHeads {
     pub(super) series: Vec<u32>,
     pub(super) times: Vec<i64>,
@@ -67,7 +68,7 @@ fn write_op(op: &Op, out: &mut Vec<u8>) {
     }
 }
 
-/// Reads the chunk of a block of `rows` rows.
+/// Decodes the chunk of a block of `rows` rows.
 pub(super) fn read(rows: usize, reader: &mut Reader<'_>) -> Result<RowHeads> {
     reader.note(|| "series ".into());
     let series = read_series(rows, reader).map_err(|error| error.context("series"))?;
@@ -78,14 +79,14 @@ pub(super) fn read(rows: usize, reader: &mut Reader<'_>) -> Result<RowHeads> {
     Ok(RowHeads { series, times, ops })
 }
 
-/// Most blocks of long series are of one of them.
+/// Fast path for one series: usual where series have many rows.
 fn read_series(rows: usize, reader: &mut Reader<'_>) -> Result<Vec<u32>> {
     let wrong = || corrupt("a series number is out of range");
     if let Some(series) = ints::decode_constant(reader)? {
         return Ok(vec![u32::try_from(series).map_err(|_| wrong())?; rows]);
     }
     let series = ints::decode_vec(reader, rows)?;
-    // One look at all of them is cheaper than one at each.
+    // One range check for all values is faster than one for each.
     let bits = series.iter().fold(0, |all, series| all | series);
     u32::try_from(bits).map_err(|_| wrong())?;
     Ok(series.iter().map(|series| *series as u32).collect())

@@ -1,8 +1,8 @@
-//! Statistics of one column of one block: computed when it is written, kept in the column's directory, used to skip
-//! blocks.
+//! Zone maps: statistics of one column of one block, computed when the block is written, stored in
+//! the column's directory, used to skip blocks.
 //!
-//! Form in the directory (after a chunk of all NULLs nothing is kept): one flag byte, then in this order what the flags
-//! say.
+//! Encoding (none for a chunk of NULLs): one flag byte, then in this order the fields that the
+//! flags announce.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -11,25 +11,27 @@ use arrow_array::Array;
 use model::{DataType, Result};
 
 use super::{ColumnStats, StatSum, StatValue};
+use crate::encoding::byte_io::{Reader, corrupt, push_signed, push_varint, push_varint_wide};
 use crate::encoding::floats::FloatSummary;
-use crate::encoding::ints::least_and_greatest;
-use crate::encoding::wire::{Reader, corrupt, push_signed, push_varint, push_varint_wide};
+use crate::encoding::ints::min_and_max;
 use crate::encoding::{Dense, floats};
 use crate::scan::ColumnRange;
 
-/// All values that are not NULL are bit-equal: only one is kept and the rest, the sum included, follows from it.
+/// All values that are not NULL have the same bits: only one is stored, and the other fields,
+/// including the sum, follow from it.
 const CONSTANT: u8 = 1 << 0;
 /// The number of NULLs follows.
 const HAS_NULLS: u8 = 1 << 1;
 const HAS_NAN: u8 = 1 << 2;
 const FIRST_IS_NULL: u8 = 1 << 3;
 const LAST_IS_NULL: u8 = 1 << 4;
-/// Floats only: an exponent follows, and the values are integers over that power of ten.
+/// Floats only: an exponent follows, and the values are stored as integers scaled by that power of
+/// ten.
 const DECIMAL: u8 = 1 << 5;
-/// Floats only: all values are NaN, so there is neither smallest nor largest.
+/// Floats only: all values are NaN, so there is no minimum and no maximum.
 const NO_RANGE: u8 = 1 << 6;
 
-/// Text and bytes are cut to this for statistics.
+/// Text and bytes in statistics are truncated to this size.
 pub(super) const STAT_BYTES_MAX: usize = 32;
 
 impl fmt::Display for StatValue {
@@ -53,12 +55,12 @@ impl fmt::Display for StatSum {
 }
 
 impl ColumnStats {
-    /// Of a column that is NULL throughout.
+    /// Statistics of `rows` NULLs.
     pub(super) fn all_null(rows: usize) -> ColumnStats {
         ColumnStats { nulls: rows as u32, range: None, sum: None, first: None, last: None, has_nan: false, bytes: 0 }
     }
 
-    /// Of `array`, whose values that are not NULL (at least one) are `dense`.
+    /// Statistics of `array`, whose values that are not NULL (at least one) are `dense`.
     pub(super) fn of(ty: DataType, array: &dyn Array, dense: &Dense<'_>) -> ColumnStats {
         let mut stats = ColumnStats::all_null(array.null_count());
         match dense {
@@ -78,7 +80,7 @@ impl ColumnStats {
     }
 
     fn fill_ints(&mut self, values: &[i64], with_sum: bool) {
-        let (min, max) = least_and_greatest(values);
+        let (min, max) = min_and_max(values);
         self.range = Some((StatValue::Int(min), StatValue::Int(max)));
         self.sum = with_sum.then(|| StatSum::Int(values.iter().map(|value| i128::from(*value)).sum()));
         self.first = values.first().copied().map(StatValue::Int);
@@ -112,7 +114,8 @@ impl ColumnStats {
         self.range = Some((StatValue::Bytes(min.to_vec()), StatValue::Bytes(upper_bound(max))));
     }
 
-    /// Can a value that is not NULL lie within `range`? `true` when in doubt: NaN, or a bound of another type.
+    /// Whether a value may lie within `range`. Returns true in doubt: if a value is NaN, or a bound
+    /// has another type.
     #[must_use]
     pub fn may_match(&self, range: &ColumnRange) -> bool {
         let Some((min, max)) = &self.range else { return self.has_nan };
@@ -121,7 +124,7 @@ impl ColumnStats {
         self.has_nan || !(too_low || too_high)
     }
 
-    /// Do both say the same? Floats by their bits, as NaN equals nothing; any NaN sum equals any other.
+    /// Equality, with floats compared by their bits (NaN equals NaN); sums that are NaN are equal.
     pub(super) fn agrees_with(&self, other: &ColumnStats) -> bool {
         let bits = |value: &Option<StatValue>| value.clone().map(StatValue::into_comparable);
         let range = |stats: &ColumnStats| stats.range.clone().map(|(a, b)| (a.into_comparable(), b.into_comparable()));
@@ -138,7 +141,7 @@ impl ColumnStats {
 }
 
 impl StatValue {
-    /// The order of two values; `None` when a NaN or values of different sorts make them incomparable. Numbers compare
+    /// Compares two values; `None` if one is NaN or their types are not comparable. Numbers compare
     /// exactly across types.
     #[must_use]
     pub fn compare(&self, other: &StatValue) -> Option<Ordering> {
@@ -159,7 +162,7 @@ impl StatValue {
         }
     }
 
-    /// With floats as bits.
+    /// Replaces a float by its bits.
     fn into_comparable(self) -> StatValue {
         match self {
             StatValue::Float(value) => StatValue::UInt(value.to_bits()),
@@ -172,7 +175,8 @@ fn compare_int_float(int: i128, float: f64) -> Option<Ordering> {
     if float.is_nan() {
         return None;
     }
-    // The cast cuts off the fraction and saturates far beyond all 64-bit integers, so it decides unless both are equal.
+    // The cast truncates the fraction and saturates far outside the 64-bit integers, so it decides
+    // unless both are equal.
     let whole = int.cmp(&(float as i128));
     Some(whole.then_with(|| 0.0.partial_cmp(&float.fract()).unwrap_or(Ordering::Equal)))
 }
@@ -186,8 +190,8 @@ fn min_max<T: Copy + Ord + Default>(mut values: impl Iterator<Item = T>) -> (T, 
     values.fold((first, first), |(min, max), value| (min.min(value), max.max(value)))
 }
 
-/// The shortest of `value`'s beginnings of up to 32 bytes that, rounded up, is not below it. A value that begins with
-/// more than 31 bytes 0xff has none and is kept whole.
+/// The shortest prefix of `value` that is an upper bound after incrementing its last byte, at most
+/// 32 bytes. If the first 32 bytes are all 0xff there is none, and the whole value is returned.
 fn upper_bound(value: &[u8]) -> Vec<u8> {
     if value.len() <= STAT_BYTES_MAX {
         return value.to_vec();
@@ -230,7 +234,8 @@ fn write_flags(stats: &ColumnStats, flags: u8, out: &mut Vec<u8>) {
     }
 }
 
-/// Signed values come as their bits: all differences are from the smallest upwards and fit 64 bits unsigned.
+/// Signed values are passed as their bits. Differences are taken from the minimum upwards, so they
+/// fit 64 bits unsigned.
 fn write_ints(stats: &ColumnStats, min: u64, max: u64, out: &mut Vec<u8>) {
     let constant = min == max;
     write_flags(stats, flags_of(stats, constant), out);
@@ -249,7 +254,7 @@ fn write_ints(stats: &ColumnStats, min: u64, max: u64, out: &mut Vec<u8>) {
         push_varint(out, max.wrapping_sub(last));
     }
     if let Some(StatSum::Int(sum)) = stats.sum {
-        // Zigzag in 128 bits.
+        // Zigzag encoding in 128 bits.
         push_varint_wide(out, ((sum << 1) ^ (sum >> 127)).cast_unsigned());
     }
 }
@@ -307,7 +312,7 @@ fn write_floats(stats: &ColumnStats, out: &mut Vec<u8>) {
     }
 }
 
-/// Reads what [`write`] wrote for a block of `rows` rows, whose chunk has `bytes` bytes.
+/// Decodes the output of [`write()`] for a block of `rows` rows, whose chunk has `bytes` bytes.
 pub(super) fn read(ty: DataType, rows: u32, bytes: u32, reader: &mut Reader<'_>) -> Result<ColumnStats> {
     let flags = reader.u8("statistics")?;
     let mut stats = ColumnStats { bytes, ..ColumnStats::all_null(0) };
@@ -375,14 +380,14 @@ fn read_floats(stats: &mut ColumnStats, flags: u8, count: u32, reader: &mut Read
         stats.last = Some(either(reader)?);
     }
     stats.sum = Some(StatSum::Float(match constant.as_ref().and_then(StatValue::float) {
-        // Added one by one, as the writer did: a product rounds differently.
+        // Added one by one, like the writer: a product would round differently.
         Some(constant) => (0..count).fold(0.0, |sum, _| sum + constant),
         None => reader.f64("sum")?,
     }));
     Ok(())
 }
 
-/// Gives one value after the other: raw, or relative to the first in decimal form.
+/// Returns a function that reads the next value: raw, or relative to the first one in decimal form.
 fn float_reader(flags: u8, reader: &mut Reader<'_>) -> Result<impl FnMut(&mut Reader<'_>) -> Result<f64> + use<>> {
     let exponent = if flags & DECIMAL == 0 { None } else { Some(reader.u8("exponent")?) };
     let mut base: Option<i64> = None;
@@ -390,7 +395,7 @@ fn float_reader(flags: u8, reader: &mut Reader<'_>) -> Result<impl FnMut(&mut Re
         let Some(exponent) = exponent else { return reader.f64("float statistic") };
         let integer = base.unwrap_or(0).wrapping_add(reader.signed("decimal statistic")?);
         base.get_or_insert(integer);
-        floats::undecimal(integer, exponent.into()).ok_or_else(|| corrupt(format!("exponent is {exponent}")))
+        floats::from_decimal(integer, exponent.into()).ok_or_else(|| corrupt(format!("exponent is {exponent}")))
     })
 }
 

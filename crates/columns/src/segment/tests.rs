@@ -1,4 +1,4 @@
-//! Segments on a simulated disk: what comes back, what damage is found, what a reader pays, and the bytes themselves.
+//! Segments on a simulated disk: round trips, detection of damage, cost of reads, and golden bytes.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,8 +10,8 @@ use model::{DataType, Result, SqlState, TimeRange};
 
 use super::format::{Footer, TRAILER_BYTES, read_index, read_places, read_stats};
 use super::*;
+use crate::encoding::byte_io::Reader;
 use crate::encoding::tests::Random;
-use crate::encoding::wire::Reader;
 use crate::rows::{Op, Ops};
 use crate::scan::ColumnRange;
 
@@ -66,8 +66,8 @@ impl Disk {
     }
 }
 
-/// `devices` series of `each` rows, from series `first` on. Column 2 is NULL for every third device, column 9
-/// everywhere.
+/// `devices` series of `each` rows, from series `first` on. Column 2 is NULL for every third
+/// device, column 9 for all.
 fn block(first: u32, devices: u32, each: u32) -> BlockRows {
     let rows = || (0..devices).flat_map(|device| (0..each).map(move |row| (device, row)));
     let mut random = Random(first.into());
@@ -86,7 +86,7 @@ fn block(first: u32, devices: u32, each: u32) -> BlockRows {
     }
 }
 
-/// One column at the given rows of series 0, one a second.
+/// A column of series 0, one row a second.
 fn one_column(array: ArrayRef) -> BlockRows {
     let rows = array.len();
     BlockRows {
@@ -99,7 +99,7 @@ fn one_column(array: ArrayRef) -> BlockRows {
 
 fn assert_same(a: &BlockRows, b: &BlockRows) {
     assert_eq!((&a.series, &a.times, &a.ops), (&b.series, &b.times, &b.ops));
-    // What is NULL throughout is not stored, and missing means NULL.
+    // Columns that are all NULL are not stored; missing columns are NULL.
     let stored = |rows: &BlockRows| {
         let columns = rows.columns.iter().filter(|(_, array)| array.null_count() < array.len());
         columns.cloned().collect::<Vec<_>>()
@@ -114,7 +114,7 @@ fn small_segment(disk: &Disk) -> Segment {
 }
 
 #[test]
-fn what_was_written_is_read_back() {
+fn segments_round_trip() {
     let disk = Disk::new();
     let mut blocks = [block(0, 10, 27), block(10, 1, 1), block(11, 2_000, 4)];
     blocks[1].ops = Ops::All(Op::Update(vec![ColumnId(3), ColumnId(7)].into()));
@@ -209,12 +209,12 @@ fn open_reads_nothing_and_each_part_is_read_once() {
     let before = disk.sim.io_calls();
     let segment = disk.open(meta);
     assert_eq!(disk.sim.io_calls(), before);
-    // Opening the file, its length, trailer, index with footer.
+    // Open the file, read its size, the trailer, and index with footer.
     assert!(calls(&|| assert_eq!(segment.blocks().unwrap().len(), 2)) <= 4);
     assert_eq!(calls(&|| assert!(!segment.settled().unwrap())), 0);
     assert_eq!(calls(&|| assert!(segment.column_stats(ColumnId(3)).unwrap().is_some())), 1);
     assert_eq!(calls(&|| assert!(segment.column_stats(ColumnId(3)).unwrap().is_some())), 0);
-    // The rows and all columns lie side by side: one read, and one for each directory that is new.
+    // Rows and all columns are adjacent: one read, and one for each new directory.
     let mut bytes = 0;
     assert_eq!(calls(&|| drop(segment.read(0, &COLUMNS.map(|(id, _)| id), &mut 0).unwrap())), 3 + 1);
     assert_eq!(calls(&|| drop(segment.read(0, &COLUMNS.map(|(id, _)| id), &mut 0).unwrap())), 1);
@@ -223,7 +223,7 @@ fn open_reads_nothing_and_each_part_is_read_once() {
 }
 
 #[test]
-fn statistics_say_what_is_in_the_block() {
+fn statistics_match_the_block() {
     let disk = Disk::new();
     let stats = |ty, array: ArrayRef| {
         let segment = disk.write(1, &[(ColumnId(1), ty)], &[one_column(array)]);
@@ -339,7 +339,7 @@ fn a_damaged_chunk_is_named() {
 }
 
 #[test]
-fn cut_files_and_wrong_manifests_are_refused() {
+fn truncated_files_and_wrong_manifests_are_refused() {
     let disk = Disk::new();
     let meta = small_segment(&disk).meta().clone();
     let wrong = [
@@ -379,7 +379,7 @@ fn random_directories_never_panic() {
     let index = read_index(2, &sample_index()).unwrap();
     for _ in 0..50_000 {
         let mut bytes: Vec<u8> = (0..random.below(80)).map(|_| random.next() as u8).collect();
-        // Mostly small numbers, or every count would be refused at once.
+        // Mostly small numbers: large ones would be refused at the first count.
         if random.below(2) == 0 {
             bytes.iter_mut().for_each(|byte| *byte &= 0x1f);
         }
@@ -405,7 +405,7 @@ fn sample_index() -> Vec<u8> {
 }
 
 #[test]
-fn a_failing_call_anywhere_leaves_no_segment_and_can_be_tried_again() {
+fn a_failing_call_leaves_no_segment_and_can_be_retried() {
     let disk = Disk::new();
     let blocks = [block(0, 3, 5), block(3, 2, 4)];
     for n in 1.. {
@@ -432,7 +432,7 @@ fn a_finished_segment_survives_a_power_cut() {
 }
 
 #[test]
-fn a_full_disk_is_told_as_such() {
+fn a_full_disk_is_reported_as_such() {
     let disk = Disk::new();
     disk.sim.set_capacity(100);
     let error = disk.try_write(1, &COLUMNS, &[block(0, 100, 20)]).unwrap_err();
@@ -441,7 +441,7 @@ fn a_full_disk_is_told_as_such() {
 }
 
 #[test]
-fn a_segment_no_longer_needed_removes_its_file_at_last_use() {
+fn an_obsolete_segment_removes_its_file_when_dropped() {
     let disk = Disk::new();
     let segment = Arc::new(small_segment(&disk));
     let reader = Arc::clone(&segment);
@@ -483,8 +483,8 @@ fn walks(first_series: u32, rows: usize, each: usize, fields: u32) -> BlockRows 
     }
 }
 
-/// Writes a table of `series` series of `each` rows and checks what issue and brief promise of it: directory and
-/// statistics below 5 % of the file, one field of one series read with less than 1 % of it.
+/// Writes a table of `series` series of `each` rows and checks the size limits: directory and
+/// statistics below 5 % of the file; reading one field of one series reads less than 1 % of it.
 fn check_layout(series: usize, each: usize, fields: u32) {
     let disk = Disk::new();
     let columns: Vec<_> = (1..=fields).map(|id| (ColumnId(id), DataType::Float64)).collect();
@@ -526,7 +526,8 @@ fn layout_of_a_million_short_series_stays_within_its_budget() {
     check_layout(1_000_000, 4, 2);
 }
 
-/// Where values cost nothing the directory is a larger share of the file, but of a file of a hundredth of a byte a row.
+/// For constant values the directory is a larger share of the file, but the file has a hundredth of
+/// a byte per row.
 #[test]
 fn a_block_of_constants_at_regular_times_costs_a_hundred_bytes_in_all() {
     let disk = Disk::new();
@@ -567,9 +568,10 @@ fn segment_v3_bytes_are_exactly_these() {
         // Column 2: NULLs 1 0 1 1, decimal 2: 2125 + (25, 0, 0). Column 5: constant 7.
         "06 01000d 02 059a21 1900",
         "00 000e",
-        // Directory of column 2: 10 bytes at 12 of the block, checksum; 1 NULL, 2125, + 25, + 25, + 0, sum 64.0.
+        // Directory of column 2: 10 bytes at 12 of the block, checksum; 1 NULL, 2125, + 25, + 25, +
+        // 0, sum 64.0.
         "0a0c cb4c4920 22 01 02 9a21 32 32 00 0000000000005040",
-        // Of column 5: 3 bytes at 22, checksum; constant 7. Of column 6: no chunk.
+        // Directory of column 5: 3 bytes at 22, checksum; constant 7. Column 6 has no chunk.
         "0316 5d1c1ccc 01 0e",
         "00",
         // Index: 4 rows in 25 bytes, rows chunk of 12, checksum; series 3 and 1 more; times.

@@ -1,4 +1,4 @@
-//! Writing a segment: blocks as they come, everything else at the end.
+//! Writes segments: blocks as they arrive, everything else at the end.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -7,22 +7,22 @@ use arrow_array::{Array, ArrayRef};
 use env::{Env, File, Open};
 use model::{ColumnId, DataType, Error, Lsn, Result, TimeRange};
 
+use super::commit_times::CommitTimesWriter;
 use super::format::{ColumnEntry, DirectoryWriter, Footer, IndexEntry, Place, Trailer, header, write_index_entry};
-use super::moments::MomentsWriter;
 use super::{BLOCK_ROWS_MAX, BlockMeta, BlockRows, ColumnStats, SegmentMeta, file_name, rows_chunk};
 use crate::encoding::{Dense, Form, encode_dense};
 use crate::history;
 use crate::rows::{Op, Ops};
 
-/// Encoded bytes are handed to the file in pieces of about this size.
+/// Encoded bytes are written to the file in pieces of about this size.
 const WRITE_BYTES: usize = 1 << 20;
 
-/// Writes one segment: blocks in order, then the directory. The file appears under its name only when
-/// [`SegmentWriter::finish`] has synced it; a writer dropped before removes its `.tmp` file, or leaves it to be removed
-/// at open.
+/// Writes one segment: blocks in order, then the directories. The file appears under its name only
+/// after [`SegmentWriter::finish`] has synced it. A writer that is dropped before removes its
+/// `.tmp` file; if that fails, the next open removes it.
 ///
-/// Memory: one column of one block at a time and up to 1 MiB of encoded bytes beyond the caller's rows, plus the
-/// directory (some 30 bytes per block and column).
+/// Memory, in addition to the caller's rows: one column of one block, up to 1 MiB of encoded bytes,
+/// and the directories (about 30 bytes per block and column).
 pub struct SegmentWriter {
     env: Arc<dyn Env>,
     file: Arc<dyn File>,
@@ -32,11 +32,11 @@ pub struct SegmentWriter {
     temporary: PathBuf,
     columns: Vec<ColumnWriter>,
     form: Form,
-    /// Encoded, not yet written; begins at `written`.
+    /// Encoded bytes that are not written yet; their file offset is `written`.
     buffer: Vec<u8>,
     written: u64,
     index: Vec<u8>,
-    moments: MomentsWriter,
+    commit_times: CommitTimesWriter,
     last_entry: Option<IndexEntry>,
     totals: Totals,
     renamed: bool,
@@ -49,7 +49,7 @@ struct ColumnWriter {
     directory: DirectoryWriter,
 }
 
-/// Of all blocks so far.
+/// Totals of all blocks so far.
 struct Totals {
     rows: u64,
     blocks: u64,
@@ -59,17 +59,17 @@ struct Totals {
 }
 
 impl SegmentWriter {
-    /// Starts the file for `columns` (fields, by id).
+    /// Creates the file, for `columns` (fields, sorted by id).
     ///
     /// # Errors
-    /// 58030 or 53100 when the file cannot be made.
+    /// 58030 or 53100 when the file cannot be created.
     pub fn create(env: Arc<dyn Env>, dir: &Path, file: u64, columns: &[(ColumnId, DataType)]) -> Result<SegmentWriter> {
         if !columns.is_sorted_by(|a, b| a.0 < b.0) {
             return Err(Error::bug("columns of a segment must be sorted by id"));
         }
         let path = dir.join(file_name(file));
         let temporary = env::temporary_path(&path);
-        // One may be left of an attempt that could not even tidy up.
+        // A failed attempt may have left a file that it could not remove.
         match env.remove(&temporary) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(io("remove", &temporary, &error)),
             _ => {}
@@ -88,7 +88,7 @@ impl SegmentWriter {
             buffer: header(file).to_vec(),
             written: 0,
             index: Vec::new(),
-            moments: MomentsWriter::default(),
+            commit_times: CommitTimesWriter::default(),
             last_entry: None,
             totals: Totals { rows: 0, blocks: 0, times: TimeRange::EMPTY, first_series: 0, settled: true },
             renamed: false,
@@ -96,28 +96,30 @@ impl SegmentWriter {
         })
     }
 
-    /// With chunks in this form; compressed, unless it is called.
+    /// Sets the encoding of chunks; the default is [`Form::Compressed`].
     #[must_use]
     pub fn with_form(mut self, form: Form) -> SegmentWriter {
         self.form = form;
         self
     }
 
-    /// Appends a block (1 ..= BLOCK_ROWS_MAX rows, not before the previous block in (series, time)).
+    /// Appends a block of 1 ..= BLOCK_ROWS_MAX sorted rows, whose first (series, time) is not
+    /// before the previous block's last.
     ///
     /// # Errors
-    /// 58030 or 53100 when writing fails; XX000 when the rows are not as demanded. The writer is of no use afterwards.
+    /// 58030 or 53100 when writing fails; XX000 when the rows do not meet the conditions. The
+    /// writer is unusable afterwards.
     pub fn write(&mut self, rows: &BlockRows) -> Result<()> {
         let meta = self.check_rows(rows)?;
         let at = self.position();
         rows_chunk::write(&rows.series, &rows.times, &rows.ops, self.form, &mut self.buffer);
         let rows_place = self.place_since(at, at)?;
-        let mut given = rows.columns.iter().peekable();
+        let mut arrays = rows.columns.iter().peekable();
         for column in 0..self.columns.len() {
-            let array = given.next_if(|(id, _)| *id == self.columns[column].id).map(|(_, array)| array);
+            let array = arrays.next_if(|(id, _)| *id == self.columns[column].id).map(|(_, array)| array);
             self.write_column(column, at, array)?;
         }
-        if let Some((id, _)) = given.next() {
+        if let Some((id, _)) = arrays.next() {
             return Err(Error::bug(format!("column {id} is not one of the segment's, or out of order")));
         }
         let bytes = u32::try_from(self.position() - at).map_err(|_| block_too_large())?;
@@ -135,10 +137,10 @@ impl SegmentWriter {
         };
         let at = self.position();
         let ColumnWriter { id, ty, .. } = self.columns[column];
-        let numbered = history::is_moment(id).then(|| self.moments.numbered(array));
+        let indexed = history::is_history_column(id).then(|| self.commit_times.indexed(array));
         let dense = Dense::of(ty, array).map_err(|error| error.context(format!("column {id}")))?;
-        match &numbered {
-            Some(numbered) => encode_dense(&Dense::of(ty, numbered)?, numbered, self.form, &mut self.buffer),
+        match &indexed {
+            Some(indexed) => encode_dense(&Dense::of(ty, indexed)?, indexed, self.form, &mut self.buffer),
             None => encode_dense(&dense, array, self.form, &mut self.buffer),
         }
         let place = self.place_since(at, block_at)?;
@@ -146,7 +148,7 @@ impl SegmentWriter {
         if self.buffer.len() >= WRITE_BYTES { self.write_buffer() } else { Ok(()) }
     }
 
-    /// The chunk that was just appended to the buffer.
+    /// Location of the chunk that was appended to the buffer last.
     fn place_since(&self, at: u64, block_at: u64) -> Result<Place> {
         let chunk = &self.buffer[(at - self.written) as usize..];
         let offset = u32::try_from(at - block_at).map_err(|_| block_too_large())?;
@@ -154,7 +156,7 @@ impl SegmentWriter {
         Ok(Place { offset, bytes, crc: crc32c::crc32c(chunk) })
     }
 
-    /// Bytes of the file so far, those included that are encoded and not yet handed to it.
+    /// Size of the file so far, including encoded bytes that are not written yet.
     pub(crate) fn position(&self) -> u64 {
         self.written + self.buffer.len() as u64
     }
@@ -199,10 +201,11 @@ impl SegmentWriter {
         totals.times.last = totals.times.last.max(meta.times.last);
     }
 
-    /// Writes directory and footer, syncs, renames, syncs the folder.
+    /// Writes directories, index and footer, syncs and renames the file, syncs the folder.
     ///
     /// # Errors
-    /// 58030 or 53100 when that fails; no file is left under the segment's name, unless removing it fails too.
+    /// 58030 or 53100 when a step fails. Then no file has the segment's name, unless removing it
+    /// failed too.
     pub fn finish(mut self, lsns: (Lsn, Lsn)) -> Result<SegmentMeta> {
         let Some(last_entry) = self.last_entry.take() else {
             return Err(Error::bug("a segment without rows"));
@@ -229,8 +232,8 @@ impl SegmentWriter {
         let mut entries = Vec::with_capacity(self.columns.len());
         for column in std::mem::take(&mut self.columns) {
             let (at, start) = (self.position(), self.buffer.len());
-            if column.id == history::BORN {
-                self.moments.write(&mut self.buffer);
+            if column.id == history::WRITTEN_AT {
+                self.commit_times.write(&mut self.buffer);
             }
             column.directory.write(&mut self.buffer);
             let directory = &self.buffer[start..];
@@ -253,7 +256,7 @@ impl SegmentWriter {
 }
 
 impl Drop for SegmentWriter {
-    /// Removes what an unfinished writer made. A failure is not told: whoever opens the directory removes strays.
+    /// Removes the file of an unfinished writer. Errors are ignored: the next open removes strays.
     fn drop(&mut self) {
         if !self.finished {
             let path = if self.renamed { &self.path } else { &self.temporary };

@@ -1,5 +1,5 @@
-//! Both extremes of a table's shape stay ordinary: the directory is small, reopening reads almost nothing, one series
-//! costs little.
+//! Extreme table shapes: the directory stays small, reopening reads almost nothing, and reading one
+//! series is cheap.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -55,7 +55,7 @@ fn table(fields: u32) -> TableRef {
     })
 }
 
-/// A walk of two decimals, another one for each field.
+/// A random walk with two decimals, different for each field.
 fn walk(field: u32, rows: usize) -> ArrayRef {
     let mut value = i64::from(field) * 100;
     let step = |at: usize| (at as i64 * 7 + i64::from(field) * 13) % 21 - 10;
@@ -69,7 +69,7 @@ fn key_of(series: u32) -> Vec<u8> {
     key::encode(&[KeyValue::Text(format!("site-{:03}/device-{series:07}", series % 100))])
 }
 
-/// `each` rows of `series` series, written moment by moment as devices do.
+/// `each` rows for each of `series` series, in order of time, as devices write them.
 fn fill(fields: u32, series: u32, each: u32) -> TableState {
     let state = TableState::empty(table(fields));
     let keys: Vec<Vec<u8>> = (0..series).map(key_of).collect();
@@ -85,7 +85,7 @@ fn fill(fields: u32, series: u32, each: u32) -> TableState {
     filled
 }
 
-/// Flushes, reopens and reads one series; checks what that costs.
+/// Flushes, reopens and reads one series; verifies sizes and bytes read.
 fn check(name: &str, fields: u32, series: u32, each: u32, fields_read: u32) {
     let folder = Folder::new(name);
     let Folder { env, dir } = &folder;
@@ -148,7 +148,7 @@ fn a_million_series_of_four_rows() {
 }
 
 #[test]
-fn a_counter_of_a_million_rows_reads_only_the_hour_it_is_asked_for() {
+fn one_hour_of_a_million_rows_is_read_without_the_others() {
     let folder = Folder::new("hour");
     let Folder { env, dir } = &folder;
     let mut state = TableState::empty(table(1));

@@ -96,7 +96,7 @@ fn read_view(view: &TableView) -> Vec<(String, i64, f64)> {
         batch_rows: 8_192,
         limit: None,
         coded: false,
-        bare: false,
+        columns_only: false,
     };
     let mut all = Vec::new();
     for batch in view.scan(request).expect("scan") {

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use engine::{Batch, Op, Ops, PACKED_ROWS_MAX, Rows};
+use engine::{Batch, Op, Ops, Rows, SMALL_BATCH_ROWS_MAX};
 use model::{Column as TableColumn, ColumnId, ColumnRole, DataType, Error, Result, SqlState, TableRef, key, limits};
 use pg::types::oid;
 use pg::{Datum, Form, Oid};
@@ -134,7 +134,7 @@ impl RowSet {
         match self.targets[field].place {
             Place::Field(at) => {
                 let row = self.times.len();
-                if row == PACKED_ROWS_MAX && self.fields.is_empty() {
+                if row == SMALL_BATCH_ROWS_MAX && self.fields.is_empty() {
                     self.fields = self.few.spill(row);
                 }
                 match self.fields.get_mut(at) {
@@ -214,8 +214,8 @@ impl RowSet {
         let keys = std::mem::take(&mut self.keys).finish();
         let (series, times) = (std::mem::take(&mut self.series), std::mem::take(&mut self.times));
         let ops = Ops::All(Op::Replace);
-        let rows = if self.fields.is_empty() && rows <= PACKED_ROWS_MAX {
-            Rows::from_packed(series, times, ops, self.few.pack(rows)?)
+        let rows = if self.fields.is_empty() && rows <= SMALL_BATCH_ROWS_MAX {
+            Rows::from_small_batch(series, times, ops, self.few.pack(rows)?)
         } else {
             let mut columns = Vec::with_capacity(self.fields.len());
             for (id, column) in std::mem::take(&mut self.fields) {

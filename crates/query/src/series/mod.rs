@@ -200,7 +200,7 @@ impl Shape {
             batch_rows: BATCH_ROWS,
             limit: None,
             coded: true,
-            bare: matches!(&self.body, Body::Groups(groups) if groups.is_of_fields()),
+            columns_only: matches!(&self.body, Body::Groups(groups) if groups.is_of_fields()),
         };
         Ok(Some(Selected { view, request, keep, window: Window { skip, fetch } }))
     }

@@ -10,8 +10,8 @@ fn text_class(name: &'static str, values: impl Iterator<Item = String>) -> Class
     Class { name, ty: DataType::Text, values: std::sync::Arc::new(values), floor: None }
 }
 
-/// As [`text_class`], of values made one after another.
-fn made(name: &'static str, mut value: impl FnMut(usize) -> String) -> Class {
+/// Like [`text_class`], with values generated one by one.
+fn generated(name: &'static str, mut value: impl FnMut(usize) -> String) -> Class {
     text_class(name, (0..ROWS).map(|row| value(row)))
 }
 
@@ -30,20 +30,20 @@ pub(crate) fn texts(r: &mut Random) -> Vec<Class> {
 fn names(r: &mut Random) -> Vec<Class> {
     let mut state = 0;
     vec![
-        made("text, states", |_| ["running", "idle", "stopped", "fault"][r.below(4) as usize].into()),
-        made("text, states, long runs", |_| {
+        generated("text, states", |_| ["running", "idle", "stopped", "fault"][r.below(4) as usize].into()),
+        generated("text, states, long runs", |_| {
             state = if r.below(100) == 0 { r.below(4) } else { state };
             ["running", "idle", "stopped", "fault"][state as usize].into()
         }),
-        made("text, host names, 300", |_| format!("host-{:04}.rack{}.example.org", r.below(300), 7)),
-        made("text, device names, 100,000", |_| {
+        generated("text, host names, 300", |_| format!("host-{:04}.rack{}.example.org", r.below(300), 7)),
+        generated("text, device names, 100,000", |_| {
             let site = ["berlin", "lyon", "porto", "gdansk", "oulu", "graz"][r.below(6) as usize];
             let part = ["pump", "valve", "motor", "fan", "meter", "robot", "press", "oven"][r.below(8) as usize];
             format!("{site}/hall-{}/{part}-{:05}", 1 + r.below(12), r.below(100_000))
         }),
-        made("text, uuid", |_| uuid(r)),
-        made("text, trace ids", |_| format!("{:016x}", r.next())),
-        made("text, addresses", |_| {
+        generated("text, uuid", |_| uuid(r)),
+        generated("text, trace ids", |_| format!("{:016x}", r.next())),
+        generated("text, addresses", |_| {
             format!(
                 "{}.{}.{}.{}:{}",
                 1 + r.below(223),
@@ -68,7 +68,7 @@ fn uuid(r: &mut Random) -> String {
     )
 }
 
-/// A word, the first ones of the list more often, as in what people write.
+/// A random word, with the first words of the list more frequent, as in natural text.
 fn word(r: &mut Random, words: &[&'static str]) -> &'static str {
     let at = r.unit() * r.unit() * words.len() as f64;
     words[at as usize]
@@ -79,12 +79,12 @@ fn messages(r: &mut Random) -> Vec<Class> {
     let words: Vec<&'static str> = WORDS.split_whitespace().collect();
     let mut millis = 1_700_000_000_000u64;
     vec![
-        made("text, log lines", |row| {
+        generated("text, log lines", |row| {
             let verb = verbs[r.below(5) as usize];
             let (pump, address, ms) = (r.below(40), r.below(256), r.below(5_000));
             format!("pump {pump} {verb} 10.1.4.{address} after {ms} ms, message {}", 70_000 + row)
         }),
-        made("text, event messages", |_| match r.below(12) {
+        generated("text, event messages", |_| match r.below(12) {
             0..4 => format!("Temperature of zone {} is {}.{} C", 1 + r.below(16), 18 + r.below(60), r.below(10)),
             4..7 => format!("Axis {} reached position {} mm", ["X", "Y", "Z"][r.below(3) as usize], r.below(12_000)),
             7..9 => format!("Order 4{:06} finished: {} good, {} bad", r.below(1_000_000), r.below(500), r.below(9)),
@@ -92,7 +92,7 @@ fn messages(r: &mut Random) -> Vec<Class> {
             10 => "Door opened by operator".into(),
             _ => format!("Operator {} logged in at panel {}", word(r, &words), 1 + r.below(8)),
         }),
-        made("text, system log", |_| {
+        generated("text, system log", |_| {
             millis += r.below(900);
             let (s, ms) = (millis / 1_000, millis % 1_000);
             let (h, m, s) = (s / 3_600 % 24, s / 60 % 60, s % 60);
@@ -106,7 +106,7 @@ fn messages(r: &mut Random) -> Vec<Class> {
             };
             format!("2026-11-22T{h:02}:{m:02}:{s:02}.{ms:03}Z {level} {unit}[{}]: {what}", 300 + r.below(30_000))
         }),
-        made("text, access log", |_| {
+        generated("text, access log", |_| {
             let path = ["/", "/index.html", "/api/v1/items", "/static/app.js", "/login"][r.below(5) as usize];
             let status = [200, 200, 200, 304, 404][r.below(5) as usize];
             format!(
@@ -119,7 +119,7 @@ fn messages(r: &mut Random) -> Vec<Class> {
                 r.below(50_000)
             )
         }),
-        made("text, notes by people", |_| {
+        generated("text, notes by people", |_| {
             let count = 3 + r.below(12);
             (0..count).map(|_| word(r, &words)).collect::<Vec<_>>().join(" ")
         }),
@@ -129,11 +129,11 @@ fn messages(r: &mut Random) -> Vec<Class> {
 fn documents(r: &mut Random) -> Vec<Class> {
     let words: Vec<&'static str> = WORDS.split_whitespace().collect();
     vec![
-        made("text, JSON", |row| {
+        generated("text, JSON", |row| {
             let (user, ms, ok) = (r.below(1_000), r.below(900), r.below(20) > 0);
             format!(r#"{{"id":{},"user":"u{user}","ms":{ms},"ok":{ok},"path":"/api/v1/items"}}"#, 9_000 + row)
         }),
-        made("text, JSON, nested", |row| {
+        generated("text, JSON, nested", |row| {
             let mut fields = format!(
                 r#"{{"seq":{},"device":{{"id":"{:012x}","fw":"2.{}.{}"}}"#,
                 row,
@@ -147,7 +147,7 @@ fn documents(r: &mut Random) -> Vec<Class> {
             }
             fields + r#","tags":["plant","line"]}"#
         }),
-        made("text, URLs", |_| {
+        generated("text, URLs", |_| {
             let host = ["shop.example.com", "www.example.org", "cdn.example.net"][r.below(3) as usize];
             let depth = 1 + r.below(3);
             let path: Vec<&str> = (0..depth).map(|_| word(r, &words)).collect();
@@ -157,6 +157,6 @@ fn documents(r: &mut Random) -> Vec<Class> {
                 _ => format!("https://{host}/{}/", path.join("/")),
             }
         }),
-        made("text, random letters", |_| (0..24).map(|_| char::from(b'a' + r.below(26) as u8)).collect()),
+        generated("text, random letters", |_| (0..24).map(|_| char::from(b'a' + r.below(26) as u8)).collect()),
     ]
 }

@@ -1,27 +1,29 @@
-//! Some neighbours of a stream of integers without the others: what a reader of one day wants of a block of months.
+//! Decodes a range of an integer stream without the rest, for example one day of a block that spans
+//! months.
 //!
-//! Packed values lie at known bits, so that only those of the part are unpacked; what is made of streams takes the same
-//! part of them, and sums begin at the first value. Coded symbols have no known places: all of them are decoded, most of
-//! what is left of the cost, and nothing is made of those outside. Checks are as in `ints`, but for what is not looked
-//! at: the checksum of the chunk covers that.
+//! Packed values are at known bit positions, so only those of the range are unpacked. Encodings
+//! made of nested streams decode the same range of each; sums start at the first value. Huffman
+//! symbols have no known positions, so all of them are decoded (most of the remaining cost), but
+//! only the range is converted to values. Checks are those of `ints`, except for skipped values,
+//! which the chunk's checksum covers.
 
 use std::ops::Range;
 
 use model::Result;
 
 use super::bits::{GROUP, packed_bytes, unpack_groups};
+use super::byte_io::{Reader, corrupt};
 use super::huffman;
 use super::ints::{self, CODED, CYCLE, DELTA, DEPTH_MAX, DICTIONARY, ESCAPE, GROUPED, RUNS, SCALED, SPLIT};
-use super::wire::{Reader, corrupt};
 
-/// Values `part` of a stream of `count` integers. The reader is then behind the stream.
+/// Values `part` of a stream of `count` integers. The reader is then at the end of the stream.
 pub(crate) fn decode(reader: &mut Reader<'_>, count: usize, part: Range<usize>) -> Result<Vec<i64>> {
     decode_at(reader, count, part, DEPTH_MAX)
 }
 
 fn decode_at(reader: &mut Reader<'_>, count: usize, part: Range<usize>, depth: u32) -> Result<Vec<i64>> {
     let Some(deeper) = depth.checked_sub(1) else {
-        return Err(corrupt("integers are nested too deeply"));
+        return Err(corrupt("integer streams are nested too deeply"));
     };
     match reader.u8("integer encoding")? {
         width @ 0..=64 => decode_packed(reader, u32::from(width), count, part),
@@ -48,7 +50,7 @@ fn decode_packed(reader: &mut Reader<'_>, width: u32, count: usize, part: Range<
 
 fn unpack_part(reader: &mut Reader<'_>, width: u32, count: usize, part: Range<usize>) -> Result<Vec<u64>> {
     let bytes = reader.take(packed_bytes(count, width), "packed values")?;
-    // A group is a whole number of bytes whatever the width.
+    // A group is a whole number of bytes for every width.
     let first = part.start / GROUP;
     let skipped = part.start % GROUP;
     let mut rest = Reader::new(&bytes[first * GROUP / 8 * width as usize..]);
@@ -68,15 +70,15 @@ fn decode_scaled(reader: &mut Reader<'_>, count: usize, part: Range<usize>, dept
 
 fn decode_delta(reader: &mut Reader<'_>, count: usize, part: Range<usize>, depth: u32) -> Result<Vec<i64>> {
     let Some(count) = count.checked_sub(1) else {
-        return Err(corrupt("delta of no values"));
+        return Err(corrupt("delta stream of no values"));
     };
     let first = reader.signed("first value")?;
     if reader.rest().first() == Some(&0) {
-        // All differences are the same.
+        // All differences are equal.
         reader.u8("integer encoding")?;
         let step = reader.signed("base")?;
         let mut values = vec![0; part.len()];
-        ints::put_line(&mut values, first.wrapping_add(step.wrapping_mul(part.start as i64)), step);
+        ints::fill_line(&mut values, first.wrapping_add(step.wrapping_mul(part.start as i64)), step);
         return Ok(values);
     }
     let steps = decode_at(reader, count, 0..part.end.saturating_sub(1), depth)?;
@@ -143,7 +145,7 @@ fn decode_coded(reader: &mut Reader<'_>, count: usize, part: &Range<usize>) -> R
         let before = symbols[..part.start].iter().filter(|symbol| **symbol == ESCAPE).count();
         let mut escapes = escapes.iter().skip(before);
         for (_, value) in high.iter().zip(&mut values).filter(|(symbol, _)| **symbol == ESCAPE) {
-            let Some(escape) = escapes.next() else { return Err(corrupt("more values are escaped than there are")) };
+            let Some(escape) = escapes.next() else { return Err(corrupt("more escape symbols than escaped values")) };
             *value = *escape;
         }
     }
@@ -164,7 +166,7 @@ fn decode_grouped(reader: &mut Reader<'_>, count: usize, part: Range<usize>) -> 
 fn decode_cycle(reader: &mut Reader<'_>, count: usize, part: Range<usize>, depth: u32) -> Result<Vec<i64>> {
     let lag = reader.count(count, "length of the cycle")?;
     if lag == 0 {
-        return Err(corrupt("a cycle of no values"));
+        return Err(corrupt("cycle of length 0"));
     }
     let mut values = decode_at(reader, lag, 0..part.end.min(lag), depth)?;
     values.extend(decode_at(reader, count - lag, 0..part.end.saturating_sub(lag), depth)?);

@@ -1,11 +1,13 @@
-//! A few rows in the form that the log gives them: what a small commit is until it is merged with others.
+//! The columns of a few rows in the encoding of the log: the form of a small commit until it is
+//! merged with others.
 //!
-//! An arrow array takes three allocations and about 200 bytes, which a row of thousands of columns pays for each value, to
-//! be merged a moment later. Here a column is where [`Rows::encode`](crate::Rows::encode) puts it, in one run of bytes, so
-//! that the log copies it as it is and merging reads values from it directly.
+//! An arrow array takes three allocations and about 200 bytes. A row of thousands of columns would
+//! pay that for each value, only to be merged soon afterwards. A small batch is one buffer in the
+//! layout of [`Rows::encode`](crate::Rows::encode): the log copies it unchanged, and a merge reads
+//! the values in place.
 //!
-//! Always true: the bytes are columns as docs/format/rows.md has them, checked when they were read or made by
-//! [`PackedBuilder`], ascending by id.
+//! Always true: the bytes are columns as in docs/format/rows.md, ascending by id. They were
+//! verified when they were read, or were written by [`SmallBatchBuilder`].
 
 use arrow_array::ArrayRef;
 use model::{ColumnId, DataType, Error, Result};
@@ -13,32 +15,33 @@ use model::{ColumnId, DataType, Error, Result};
 use crate::bytes::Reader;
 use crate::codec::{COLUMN_HEADER_BYTES, NULLS_NONE, NULLS_SOME, decode_column, encode_column, skip_column};
 
-/// Most rows worth keeping so: they are merged with others soon, and small enough to be one log record whatever they hold.
-pub const PACKED_ROWS_MAX: usize = 16;
-/// Most bytes worth keeping so.
-pub const PACKED_BYTES_MAX: usize = 256 << 10;
+/// Most rows of a small batch. So few rows are merged soon, and fit one log record whatever their
+/// values are.
+pub const SMALL_BATCH_ROWS_MAX: usize = 16;
+/// Most bytes of a small batch.
+pub const SMALL_BATCH_BYTES_MAX: usize = 256 << 10;
 
-/// Columns of a few rows as bytes.
+/// Encoded columns of a few rows.
 #[derive(Debug)]
-pub struct Packed {
+pub struct SmallBatch {
     rows: usize,
-    /// Where each column begins in the bytes, and where the last one ends.
+    /// Start of each column in `bytes`, then the end of the last one.
     starts: Vec<u32>,
     bytes: Vec<u8>,
-    /// Bytes of text and bytes values.
+    /// Total length of text and bytes values.
     text_bytes: usize,
 }
 
-impl Packed {
-    /// Reads `count` columns; their bytes are checked.
-    pub(crate) fn read(reader: &mut Reader<'_>, rows: usize, count: usize) -> Result<Packed> {
+impl SmallBatch {
+    /// Reads and verifies `count` columns.
+    pub(crate) fn read(reader: &mut Reader<'_>, rows: usize, count: usize) -> Result<SmallBatch> {
         let all = reader.rest();
-        let mut packed = Packed { rows, starts: vec![0], bytes: Vec::new(), text_bytes: 0 };
+        let mut packed = SmallBatch { rows, starts: vec![0], bytes: Vec::new(), text_bytes: 0 };
         let mut last = None;
         for _ in 0..count {
             let (id, text_bytes) = skip_column(reader, rows)?;
             if last.is_some_and(|last| last >= id) {
-                return Err(reader.wrong(format!("column {id} comes after a higher one")));
+                return Err(reader.wrong(format!("column {id} is not in ascending order")));
             }
             last = Some(id);
             packed.text_bytes += text_bytes;
@@ -48,9 +51,9 @@ impl Packed {
         Ok(packed)
     }
 
-    /// The same values as `columns`, which are sorted by id.
-    pub(crate) fn of(rows: usize, columns: &[(ColumnId, ArrayRef)], bytes: usize) -> Packed {
-        let mut builder = PackedBuilder::new(rows, columns.len(), bytes);
+    /// Encodes `columns`, which are sorted by id.
+    pub(crate) fn of(rows: usize, columns: &[(ColumnId, ArrayRef)], bytes: usize) -> SmallBatch {
+        let mut builder = SmallBatchBuilder::new(rows, columns.len(), bytes);
         for (id, values) in columns {
             encode_column(*id, values, &mut builder.0.bytes);
             builder.0.text_bytes += crate::rows::text_bytes(values);
@@ -63,7 +66,7 @@ impl Packed {
         self.rows
     }
 
-    /// How many columns.
+    /// Number of columns.
     pub(crate) fn len(&self) -> usize {
         self.starts.len() - 1
     }
@@ -73,10 +76,10 @@ impl Packed {
     }
 
     pub(crate) fn memory_bytes(&self) -> usize {
-        size_of::<Packed>() + self.starts.capacity() * 4 + self.bytes.capacity()
+        size_of::<SmallBatch>() + self.starts.capacity() * 4 + self.bytes.capacity()
     }
 
-    /// All columns as the log has them.
+    /// The encoded columns.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes
     }
@@ -87,14 +90,14 @@ impl Packed {
         ColumnId(u32::from_le_bytes(bytes))
     }
 
-    /// Number and type of each column.
+    /// Id and type of each column.
     pub(crate) fn columns(&self) -> impl Iterator<Item = (ColumnId, Option<DataType>)> {
         (0..self.len()).map(|at| (self.id(at), DataType::from_code(self.bytes[self.starts[at] as usize + 4])))
     }
 
     pub(crate) fn position(&self, id: ColumnId) -> Option<usize> {
-        let first = self.id_of_first()?;
-        // Mostly all fields of the table are there, and they were numbered one after the other.
+        let first = self.first_id()?;
+        // Fast path: usually all fields of the table are present, and their ids are consecutive.
         let near = id.0.wrapping_sub(first.0) as usize;
         if near < self.len() && self.id(near) == id {
             return Some(near);
@@ -107,51 +110,52 @@ impl Packed {
         (low < self.len() && self.id(low) == id).then_some(low)
     }
 
-    fn id_of_first(&self) -> Option<ColumnId> {
+    fn first_id(&self) -> Option<ColumnId> {
         (self.len() > 0).then(|| self.id(0))
     }
 
-    /// The column at a position as an array.
+    /// The column at position `at`, decoded.
     pub(crate) fn array(&self, at: usize) -> ArrayRef {
         let bytes = &self.bytes[self.starts[at] as usize..self.starts[at + 1] as usize];
         let column = decode_column(&mut Reader::new("rows in memory", bytes), self.rows);
         column.expect("checked when they were read, or made here").1
     }
 
-    /// The values of a column of this type (one of numbers) that has a value in every row, one after the other; `None` if
-    /// it is another, or has a NULL.
+    /// Encoded values of a column of the numeric type `ty`; `None` if its type differs or it has a
+    /// NULL.
     pub(crate) fn values(&self, at: usize, ty: DataType) -> Option<&[u8]> {
         let column = &self.bytes[self.starts[at] as usize..self.starts[at + 1] as usize];
         let is_plain = column[COLUMN_HEADER_BYTES - 2] == ty as u8 && column[COLUMN_HEADER_BYTES - 1] == NULLS_NONE;
         is_plain.then(|| &column[COLUMN_HEADER_BYTES..])
     }
 
-    /// Has every row a value in this column?
+    /// Whether the column at position `at` has no NULL.
     pub(crate) fn is_full(&self, at: usize) -> bool {
         self.bytes[self.starts[at] as usize + COLUMN_HEADER_BYTES - 1] == NULLS_NONE
     }
 }
 
-/// Puts a few rows together, column by column.
-pub struct PackedBuilder(Packed);
+/// Builds a small batch, column by column, ascending by id.
+pub struct SmallBatchBuilder(SmallBatch);
 
-impl PackedBuilder {
-    /// For `rows` rows (at most [`PACKED_ROWS_MAX`]) of about `columns` columns, which take about `bytes` bytes.
+impl SmallBatchBuilder {
+    /// A builder for `rows` rows; `columns` and `bytes` are estimates for the allocation.
     ///
     /// # Panics
-    /// For more rows.
+    /// If `rows` exceeds [`SMALL_BATCH_ROWS_MAX`].
     #[must_use]
-    pub fn new(rows: usize, columns: usize, bytes: usize) -> PackedBuilder {
-        assert!(rows <= PACKED_ROWS_MAX, "BUG: {rows} rows to be packed, the limit is {PACKED_ROWS_MAX}");
+    pub fn new(rows: usize, columns: usize, bytes: usize) -> SmallBatchBuilder {
+        assert!(rows <= SMALL_BATCH_ROWS_MAX, "BUG: {rows} rows to be packed, the limit is {SMALL_BATCH_ROWS_MAX}");
         let mut starts = Vec::with_capacity(columns + 1);
         starts.push(0);
-        PackedBuilder(Packed { rows, starts, bytes: Vec::with_capacity(bytes), text_bytes: 0 })
+        SmallBatchBuilder(SmallBatch { rows, starts, bytes: Vec::with_capacity(bytes), text_bytes: 0 })
     }
 
-    /// Adds a column whose values have a fixed width. `valid` has a bit for each row that has a value, the lowest being
-    /// the first row's; `values` are those, as the lowest bits of a word (floats by their bits, booleans 0 or 1).
+    /// Adds a column of fixed-width values.
     ///
-    /// There must be a value for each bit.
+    /// - `valid`: bit `i` is set if row `i` has a value.
+    /// - `values`: one for each bit set, in the low bits of a word (floats as their bits, booleans
+    ///   as 0 or 1).
     pub fn fixed(&mut self, id: ColumnId, ty: DataType, valid: u16, values: impl Iterator<Item = u64>) {
         if !self.begin(id, ty, valid) {
             return;
@@ -168,10 +172,10 @@ impl PackedBuilder {
         self.end();
     }
 
-    /// Adds a column of text or bytes.
+    /// Adds a column of text or bytes; `valid` as in [`SmallBatchBuilder::fixed`].
     ///
     /// # Errors
-    /// XX000 for text that is not UTF-8, which is the caller's mistake.
+    /// XX000 if a text is not UTF-8: a bug of the caller.
     pub fn varying<'a>(
         &mut self,
         id: ColumnId,
@@ -196,12 +200,13 @@ impl PackedBuilder {
         Ok(())
     }
 
-    /// The header and the bitmap; false if there is nothing to come, or nothing at all.
+    /// Writes the column's header and null bitmap. Returns false, and writes nothing, if all rows
+    /// are NULL.
     fn begin(&mut self, id: ColumnId, ty: DataType, valid: u16) -> bool {
         let rows = self.0.rows;
         let all = if rows >= 16 { u16::MAX } else { (1 << rows) - 1 };
         if valid & all == 0 {
-            // A column that is not there is NULL.
+            // A missing column reads as NULL.
             return false;
         }
         let bytes = &mut self.0.bytes;
@@ -218,9 +223,9 @@ impl PackedBuilder {
         self.0.starts.push(self.0.bytes.len() as u32);
     }
 
-    /// The columns.
+    /// The finished batch.
     #[must_use]
-    pub fn finish(self) -> Packed {
+    pub fn finish(self) -> SmallBatch {
         self.0
     }
 }

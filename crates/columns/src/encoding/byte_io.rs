@@ -1,18 +1,19 @@
-//! Little-endian bytes, one after another: what encodings and segment directories are made of.
+//! Sequential little-endian input and output for encodings and segment directories.
 //!
-//! A [`Reader`] never trusts its bytes: every step checks the length and says what ended early.
+//! A [`Reader`] never trusts its bytes: every read is bounds-checked, and errors name what ended
+//! early.
 
 use model::{Error, Result};
 
-/// Most bytes of all values of a chunk: what 32-bit offsets reach.
+/// Most bytes of the values of a chunk: the limit of 32-bit offsets.
 pub(super) const TEXT_BYTES_MAX: usize = i32::MAX as usize;
 
-/// Walks over bytes from outside.
+/// Reads untrusted bytes.
 pub(crate) struct Reader<'a> {
     bytes: &'a [u8],
-    /// Most bytes of text that are read from it.
+    /// Limit of the text of a chunk.
     pub(crate) text_bytes_max: usize,
-    /// When set, decoders append the names of the encodings they meet.
+    /// If set, decoders append the names of the encodings they decode.
     trace: Option<String>,
 }
 
@@ -21,17 +22,17 @@ impl<'a> Reader<'a> {
         Reader::bounded(bytes, TEXT_BYTES_MAX)
     }
 
-    /// One that refuses more text than that.
+    /// A reader with a lower limit of text.
     pub(crate) fn bounded(bytes: &'a [u8], text_bytes_max: usize) -> Reader<'a> {
         Reader { bytes, text_bytes_max: text_bytes_max.min(TEXT_BYTES_MAX), trace: None }
     }
 
-    /// One that also notes down the encodings met, for `describe`.
+    /// A reader that records the encodings, for `describe`.
     pub(crate) fn tracing(bytes: &'a [u8]) -> Reader<'a> {
         Reader { trace: Some(String::new()), ..Reader::new(bytes) }
     }
 
-    /// Appends to the trace; the text is made only when somebody wants it.
+    /// Appends to the trace; `text` is called only if there is one.
     pub(crate) fn note(&mut self, text: impl FnOnce() -> String) {
         if let Some(trace) = &mut self.trace {
             trace.push_str(&text());
@@ -46,7 +47,7 @@ impl<'a> Reader<'a> {
         self.bytes.len()
     }
 
-    /// What is left, without taking it.
+    /// The remaining bytes.
     pub(crate) fn rest(&self) -> &'a [u8] {
         self.bytes
     }
@@ -86,7 +87,7 @@ impl<'a> Reader<'a> {
         u64::try_from(value).map_err(|_| corrupt(format!("{what} is too large: {value}")))
     }
 
-    /// Up to 128 bits.
+    /// A LEB128 number of up to 128 bits.
     pub(crate) fn varint_wide(&mut self, what: &str) -> Result<u128> {
         let mut value = 0u128;
         for shift in (0..128).step_by(7) {
@@ -96,7 +97,7 @@ impl<'a> Reader<'a> {
                 return Ok(value);
             }
         }
-        Err(corrupt(format!("{what} is a number without an end")))
+        Err(corrupt(format!("{what} is a varint of more than 19 bytes")))
     }
 
     pub(crate) fn signed(&mut self, what: &str) -> Result<i64> {
@@ -104,7 +105,7 @@ impl<'a> Reader<'a> {
         Ok((zigzag >> 1).cast_signed() ^ -((zigzag & 1).cast_signed()))
     }
 
-    /// A varint that is at most `max`.
+    /// A LEB128 number of at most `max`.
     pub(crate) fn count(&mut self, max: usize, what: &str) -> Result<usize> {
         let count = self.varint(what)?;
         match usize::try_from(count) {
@@ -113,7 +114,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Refuses bytes left over.
+    /// Verifies that no bytes are left.
     pub(crate) fn finish(&self, what: &str) -> Result<()> {
         if self.bytes.is_empty() {
             return Ok(());
@@ -138,7 +139,7 @@ pub(crate) fn push_varint_wide(out: &mut Vec<u8>, mut value: u128) {
     out.push(value as u8);
 }
 
-/// Zigzag: small magnitudes of either sign are short.
+/// Appends a zigzag LEB128 number: small magnitudes of either sign are short.
 pub(crate) fn push_signed(out: &mut Vec<u8>, value: i64) {
     push_varint(out, zigzag(value));
 }

@@ -1,34 +1,37 @@
-//! Text as codes of a byte for what occurs most: up to 255 symbols of one to eight bytes, found in a sample.
+//! FSST: text compressed by a table of up to 255 symbols (strings of one to eight bytes), found in
+//! a sample, each replaced by a one-byte code.
 //!
-//! Reading is one copy of eight bytes for each code. Codes may in turn be coded by how often they occur (`huffman`).
+//! Decoding copies eight bytes for each code. Codes can be Huffman-coded in turn (`huffman`).
 //!
-//! Bytes: docs/format/segment.md, "Symbols". Source: Boncz, Neumann, Leis, "FSST: Fast Random Access String
-//! Compression", VLDB 2020. We differ: values are coded as one text, parts of it by turns, and pairs of symbols are
-//! counted in a small hash table.
+//! Bytes: docs/format/segment.md, "Symbols". Source: Boncz, Neumann, Leis, "FSST: Fast Random
+//! Access String Compression", VLDB
+//! 2020. We differ: all values are compressed as one text, in interleaved parts, and pairs of
+//!   symbols are counted in a small hash table.
 
 use model::Result;
 
-use super::cpu::twice;
-use super::fields::load;
-use super::wire::{Reader, corrupt};
+use super::byte_io::{Reader, corrupt};
+use super::cpu::multiversion;
+use super::templates::load;
 
-/// The code of a byte that has no symbol; the byte follows.
+/// The code of a byte without a symbol; the byte follows.
 const ESCAPE: u8 = 255;
-/// Most symbols.
+/// Most symbols of a table.
 const SYMBOLS_MAX: usize = 255;
 const SYMBOL_BYTES_MAX: usize = 8;
-/// Bytes that symbols are found in, and the pieces they are taken from.
+/// Size of the training sample, and of the pieces it consists of.
 const SAMPLE_BYTES: usize = 8 << 10;
 const PIECE_BYTES: usize = 256;
-/// Each round joins symbols of the round before; it looks at so many pieces of eight.
+/// Each training round joins symbols of the previous round; this many of every eight pieces are
+/// used.
 const ROUNDS: [usize; 4] = [2, 4, 6, 8];
-/// Places of the table of symbols of three bytes and more.
+/// Slots of the hash table of symbols of three and more bytes.
 const LONG: usize = 2_048;
-/// Places where pairs are counted.
+/// Slots of the hash table of pairs.
 const PAIRS: usize = 8_192;
-/// Places looked at for a pair before it is left out.
+/// Slots to probe before a pair is ignored.
 const PROBES: usize = 8;
-/// Parts of a text that are coded by turns.
+/// Parts of a text that are encoded in an interleaved loop.
 const PARTS: usize = 8;
 
 /// Up to eight bytes, the first in the lowest.
@@ -43,28 +46,28 @@ impl Symbol {
         Symbol { bytes: byte.into(), length: 1 }
     }
 
-    /// Both, one after the other, cut to what a symbol can be.
+    /// The concatenation, truncated to the maximal length.
     fn join(self, next: Symbol) -> Symbol {
         let bytes = self.bytes | next.bytes.checked_shl(8 * u32::from(self.length)).unwrap_or(0);
         Symbol { bytes, length: (self.length + next.length).min(SYMBOL_BYTES_MAX as u8) }
     }
 }
 
-/// A symbol of three bytes and more, at a place that follows from its first three.
+/// A slot for a symbol of three and more bytes, hashed by its first three.
 #[derive(Clone, Copy, Default)]
 struct Long {
     bytes: u64,
-    /// Bits of a word that are not the symbol's; 64: no symbol is here.
+    /// Number of bits of a word outside the symbol; 64 marks a free slot.
     ignored: u8,
     length: u8,
     code: u8,
 }
 
-/// Finds the longest symbol that text begins with.
+/// Finds the longest symbol at the start of a text.
 pub(super) struct Table {
     symbols: Vec<Symbol>,
     long: Box<[Long; LONG]>,
-    /// By the next two bytes: the code in the low byte, then the length, then [`IS_ESCAPE`].
+    /// By the next two bytes: code in the low byte, length, and [`IS_ESCAPE`].
     short: Box<[u16; 1 << 16]>,
 }
 
@@ -86,7 +89,8 @@ impl Table {
         }
     }
 
-    /// Takes `symbols` in; of those that share a place the first stays, which is to be the more useful one.
+    /// Replaces the symbols of the table. If two share a hash slot, the first one is kept, so the
+    /// more useful one must come first.
     fn fill(&mut self, symbols: impl Iterator<Item = Symbol>) {
         self.symbols.clear();
         self.long.fill(Long { ignored: 64, ..Long::default() });
@@ -103,7 +107,7 @@ impl Table {
             }
             self.symbols.push(symbol);
         }
-        // Codes by length, as they are written.
+        // Codes are assigned by length, the order of the format.
         self.symbols.sort_by_key(|symbol| symbol.length);
         self.long.fill(Long { ignored: 64, ..Long::default() });
         let mut first = [u16::from(ESCAPE) | 1 << LENGTH_SHIFT | IS_ESCAPE; 256];
@@ -127,7 +131,7 @@ impl Table {
         }
     }
 
-    /// The code, the length and 1 for an escape, of what `word` begins with.
+    /// The longest symbol at the start of `word`: code, length, and 1 if it is an escape.
     #[inline(always)]
     fn find(&self, word: u64) -> (u8, usize, usize) {
         let long = &self.long[place_of(word)];
@@ -139,13 +143,13 @@ impl Table {
         (code, length.into(), escapes.into())
     }
 
-    /// [`Table::find`] of at most `left` bytes, 1 .. 8 of them.
+    /// Like [`Table::find`], for a word of which only `left` bytes, 1 .. 8, are text.
     fn find_within(&self, word: u64, left: usize) -> (u8, usize, usize) {
         let found = self.find(word);
         if found.1 <= left {
             return found;
         }
-        // What is beyond the end is not there. A shorter symbol may do.
+        // The match extends beyond the end; try shorter symbols.
         let candidates = self.symbols.iter().enumerate().filter(|(_, symbol)| usize::from(symbol.length) <= left);
         let fits = |symbol: &Symbol| (word ^ symbol.bytes) << (64 - 8 * u32::from(symbol.length)) == 0;
         match candidates.rev().find(|(_, symbol)| fits(symbol)) {
@@ -154,7 +158,7 @@ impl Table {
         }
     }
 
-    /// Finds symbols for `text`.
+    /// Trains symbols for `text`.
     pub(super) fn train(text: &[u8]) -> Table {
         let mut table = Table::empty();
         table.fill(std::iter::empty());
@@ -170,7 +174,8 @@ impl Table {
         table
     }
 
-    /// Counts symbols (bytes without one are symbols from 256 on) and pairs of them in `piece`.
+    /// Counts the symbols of `piece` (bytes without a symbol have numbers from 256 on) and pairs of
+    /// them.
     fn count(&self, piece: &[u8], counts: &mut Counts) {
         let mut before = None;
         let mut at = 0;
@@ -182,20 +187,20 @@ impl Table {
             if let Some(before) = before {
                 counts.count_pair(before, symbol);
             }
-            // A single byte may become part of what follows a longer one.
+            // Single bytes count too: they may become part of a longer symbol.
             before = Some(symbol);
             at += length;
         }
     }
 
-    /// The symbols and pairs that save most.
+    /// The symbols and pairs with the highest gain.
     fn best(&self, counts: &Counts) -> Vec<Symbol> {
         let symbol_of =
             |number: usize| if number >= 256 { Symbol::of_byte((number - 256) as u8) } else { self.symbols[number] };
         let mut all: Vec<(u64, Symbol)> = Vec::with_capacity(1_024);
         for (number, count) in counts.single.iter().enumerate().filter(|(_, count)| **count > 0) {
             let symbol = symbol_of(number);
-            // Single bytes save the escape, and are what is left when nothing else fits.
+            // Single bytes save an escape, and are used where no longer symbol fits.
             let weight = if symbol.length == 1 { 8 } else { symbol.length.into() };
             all.push((u64::from(*count) * weight, symbol));
         }
@@ -203,7 +208,7 @@ impl Table {
             let symbol = symbol_of((pair - 1) as usize >> 9).join(symbol_of((pair - 1) as usize & 511));
             all.push((u64::from(*count) * u64::from(symbol.length), symbol));
         }
-        // The same symbol may come from several pairs; the same order in every run.
+        // Several pairs may form the same symbol. The order is deterministic.
         all.sort_unstable_by_key(|(_, symbol)| (symbol.length, symbol.bytes));
         all.dedup_by(|next, kept| {
             let same = next.1 == kept.1;
@@ -216,7 +221,7 @@ impl Table {
         all.into_iter().map(|(_, symbol)| symbol).take(SYMBOLS_MAX + SYMBOLS_MAX / 4).collect()
     }
 
-    /// `text` in codes, of which there will be about as many as `expected`.
+    /// Encodes `text`. `expected` is an estimate of the number of codes.
     pub(super) fn encode(&self, text: &[u8], expected: usize) -> Vec<u8> {
         let room = expected / PARTS + expected / PARTS / 8 + 64;
         let each = text.len() / PARTS;
@@ -233,7 +238,7 @@ impl Table {
         codes
     }
 
-    /// Appends the symbols: how many there are of each length, then all their bytes.
+    /// Appends the symbols: the number of each length, then their bytes.
     pub(super) fn write(&self, out: &mut Vec<u8>) {
         let mut counts = [0; SYMBOL_BYTES_MAX];
         self.symbols.iter().for_each(|symbol| counts[usize::from(symbol.length) - 1] += 1);
@@ -243,13 +248,13 @@ impl Table {
         }
     }
 
-    /// Bytes of [`Table::write`].
+    /// Size of the output of [`Table::write`].
     pub(super) fn bytes(&self) -> usize {
         SYMBOL_BYTES_MAX + self.symbols.iter().map(|symbol| usize::from(symbol.length)).sum::<usize>()
     }
 }
 
-/// Text being coded.
+/// A part of the text being encoded.
 struct Part<'a> {
     text: &'a [u8],
     at: usize,
@@ -258,12 +263,12 @@ struct Part<'a> {
 }
 
 impl<'a> Part<'a> {
-    /// With room for so many codes, for a start.
+    /// `room`: initial capacity, in codes.
     fn new(text: &'a [u8], room: usize) -> Part<'a> {
         Part { text, at: 0, codes: vec![0; room], written: 0 }
     }
 
-    /// Whether there is a whole word to take, and room for what becomes of it.
+    /// Whether a whole word is left, and room for its codes.
     #[inline(always)]
     fn has_word(&self) -> bool {
         (self.at + 8 <= self.text.len()) & (self.written + 2 <= self.codes.len())
@@ -278,7 +283,7 @@ impl<'a> Part<'a> {
 
     #[inline(always)]
     fn put(&mut self, code: u8, word: u64, length: usize, escapes: usize) {
-        // What follows an escape is written always, and overwritten if there was none.
+        // Always writes the escaped byte too; the next code overwrites it if there was no escape.
         if let Some(out) = self.codes.get_mut(self.written..).and_then(<[u8]>::first_chunk_mut) {
             *out = [code, word as u8];
         }
@@ -305,8 +310,8 @@ impl<'a> Part<'a> {
     }
 }
 
-twice! {
-/// Takes parts by turns, so that the processor looks up several symbols at once.
+multiversion! {
+/// Encodes the parts in turn, so that the processor executes several lookups at once.
 fn encode_together(table: &Table, parts: &mut [Part<'_>; PARTS]) {
     while parts.iter().all(Part::has_word) {
         parts.iter_mut().for_each(|part| part.step(table));
@@ -314,10 +319,10 @@ fn encode_together(table: &Table, parts: &mut [Part<'_>; PARTS]) {
 }
 }
 
-/// How often symbols, and pairs of them, occur.
+/// Frequencies of symbols and of pairs of symbols.
 struct Counts {
     single: [u32; 512],
-    /// 1 + first << 9 + second, and how often, at a place that follows from the pair; 0: free.
+    /// Open addressing: 1 + first << 9 + second, and its count; 0 marks a free slot.
     pairs: Vec<(u32, u32)>,
 }
 
@@ -346,13 +351,13 @@ impl Counts {
     }
 }
 
-/// Pieces of `text` all over it, or all of it if it is short.
+/// Pieces distributed over `text`, or all of it if it is short.
 fn pieces(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     let step = (text.len() * PIECE_BYTES / SAMPLE_BYTES).max(PIECE_BYTES);
     text.chunks(step).map(|chunk| &chunk[..chunk.len().min(PIECE_BYTES)])
 }
 
-/// Symbols as they are read.
+/// A decoded symbol table.
 pub(super) struct Symbols {
     bytes: [u64; 256],
     lengths: [u8; 256],
@@ -365,7 +370,7 @@ impl Symbols {
         if all > SYMBOLS_MAX {
             return Err(corrupt(format!("{all} symbols, at most {SYMBOLS_MAX} are possible")));
         }
-        // A code without symbol has length 0, which the total tells.
+        // Codes without a symbol have length 0; the check of the total detects them.
         let mut symbols = Symbols { bytes: [0; 256], lengths: [0; 256] };
         let mut code = 0;
         for (shorter, count) in counts.iter().enumerate() {
@@ -381,30 +386,30 @@ impl Symbols {
         Ok(symbols)
     }
 
-    /// The `total` bytes that `codes` stand for.
+    /// Decodes `codes` to exactly `total` bytes.
     pub(super) fn decode(&self, codes: &[u8], total: usize) -> Result<Vec<u8>> {
-        // Before memory is taken for it.
+        // Verified before memory is allocated.
         if total > codes.len() * SYMBOL_BYTES_MAX {
             return Err(corrupt(format!("{} codes cannot hold {total} bytes", codes.len())));
         }
         let mut out = vec![0; total + SYMBOL_BYTES_MAX];
         match expand(self, codes, &mut out) {
-            Some(made) if made == total => {
+            Some(length) if length == total => {
                 out.truncate(total);
                 Ok(out)
             }
-            Some(made) => Err(corrupt(format!("codes stand for {made} bytes, expected {total}"))),
-            None => Err(corrupt(format!("codes stand for more than {total} bytes, or end early"))),
+            Some(length) => Err(corrupt(format!("codes decode to {length} bytes, expected {total}"))),
+            None => Err(corrupt(format!("codes decode to more than {total} bytes, or end early"))),
         }
     }
 }
 
-/// Writes what `codes` stand for and says how much it is; `None` if it is too much for `out`, in which 8 bytes are to
-/// spare, or the last byte is missing.
+/// Decodes `codes` into `out` and returns the length; `None` if `out`, less 8 spare bytes, is too
+/// short or an escaped byte is missing.
 fn expand(symbols: &Symbols, codes: &[u8], out: &mut [u8]) -> Option<usize> {
     let (mut next, mut at) = (0, 0);
     while next < codes.len() {
-        // Eight at once where none is an escape, and there is room whatever they are.
+        // Eight codes at once if none is an escape and there is room for the longest symbols.
         let eight = codes[next..].first_chunk::<8>().filter(|eight| !has_escape(**eight));
         let room = out.get_mut(at..).and_then(<[u8]>::first_chunk_mut::<64>);
         if let (Some(eight), Some(room)) = (eight, room) {
@@ -451,7 +456,7 @@ mod tests {
     fn check(text: &[u8]) -> usize {
         let table = Table::train(text);
         let codes = table.encode(text, text.len() / 3);
-        // A byte is an escape and itself at worst.
+        // In the worst case every byte is an escape and itself.
         assert!(codes.len() <= text.len() * 2);
         let mut bytes = Vec::new();
         table.write(&mut bytes);
@@ -460,7 +465,7 @@ mod tests {
         let symbols = Symbols::read(&mut reader).unwrap();
         reader.finish("symbols").unwrap();
         assert!(symbols.decode(&codes, text.len()).unwrap() == text);
-        // Another total is noticed.
+        // A wrong total is detected.
         assert!(symbols.decode(&codes, text.len() + 1).is_err());
         assert!(text.is_empty() || symbols.decode(&codes, text.len() - 1).is_err());
         codes.len()
@@ -488,7 +493,7 @@ mod tests {
 
     #[test]
     fn symbols_are_read_as_the_format_says() {
-        // One of one byte, two of two; codes 0, 1, 2 and an escape.
+        // One symbol of one byte and two of two bytes; codes 0, 1, 2 and an escape.
         let bytes = [&[1, 2, 0, 0, 0, 0, 0, 0], &b"xabcd"[..]].concat();
         let symbols = Symbols::read(&mut Reader::new(&bytes)).unwrap();
         assert_eq!(symbols.decode(&[0, 1, 2, 1, ESCAPE, b'z'], 8).unwrap(), b"xabcdabz");
@@ -496,7 +501,7 @@ mod tests {
     }
 
     #[test]
-    fn codes_that_end_early_and_wild_totals_are_refused() {
+    fn truncated_codes_and_wrong_totals_are_refused() {
         let symbols = Symbols { bytes: [0; 256], lengths: [1; 256] };
         assert!(symbols.decode(&[1, ESCAPE], 2).is_err());
         assert!(symbols.decode(&[1, 2, 3], 1 << 40).is_err());

@@ -1,48 +1,53 @@
-//! Memtable entries merged among themselves, so that a reader meets few of them under millions of small commits.
+//! Memtable compaction ("consolidation"): merges entries, so that readers find few of them after
+//! millions of small commits.
 //!
-//! A merge takes a window of neighbours, rows and deletes, none of which is more than a quarter of it, and leaves the deletes as one
-//! entry and behind it the rows that they did not hide. (Snapshots hold on to the entries that were there before.) Of the deletes only
-//! those spans stay that may hide something older.
+//! A merge takes a window of neighbouring entries, rows and deletes, none of which has more than a
+//! quarter of the window's rows. The result is one entry of deletes, followed by the rows that they
+//! did not hide. (Snapshots keep the old entries.) Delete spans that cannot hide anything older are
+//! dropped.
 //!
 //! # Cost
-//! Of `n` commits of a row or a delete each: a row or span is copied about log4([`ROWS_MAX`]) times at most, and `O(log n)` entries are
-//! left. Asking what is due looks at each entry that is left, a few times.
+//! For `n` commits of one row or delete each: a row or span is copied at most about
+//! log4([`ROWS_MAX`]) times, and `O(log n)` entries remain. Finding the next window visits each
+//! entry a few times.
 
 use std::ops::Range;
 use std::sync::Arc;
 
 use model::{ColumnId, DataType, Lsn, Result, Table, TimeRange};
 
-use crate::chunk::{RowsSource, Source};
 use crate::deletes::{Deletes, work};
 use crate::filter::Filter;
 use crate::flush::{any_within, entry_sources};
 use crate::history;
 use crate::merge::{Fold, Merger};
-use crate::plan::Plan;
+use crate::merge_plan::MergePlan;
 use crate::rows::{Op, Rows};
 use crate::scan::ScanStats;
+use crate::sorted_run::{RowsSource, Source};
 use crate::state::{Entry, TableState};
 
-/// Fewest entries worth merging.
+/// Fewest entries of a merge.
 const ENTRIES_MIN: usize = 8;
-/// A merge ends with at most this many rows and spans ...
+/// Most rows and delete spans of a merge.
 const ROWS_MAX: usize = 1 << 16;
-/// ... and about this many bytes.
+/// Most bytes of a merge, approximately.
 const BYTES_MAX: usize = 32 << 20;
-/// Windows are sought among small entries first: each tier is entries below so many rows or spans.
+/// Windows are searched among small entries first: a tier is the entries with fewer rows and spans
+/// than this.
 const TIERS: [usize; 5] = [8, 64, 512, 4_096, ROWS_MAX / 2];
-/// Distinct operations that merged rows may have: they are numbered by a byte.
+/// Most distinct `Update` operations of a merge: operations are numbered by a byte, and three need
+/// no columns.
 const OPS_MAX: usize = 256 - 3;
 
-/// A finished merge of memtable entries.
+/// A finished merge of memtable entries, to be installed by [`TableState::with_consolidated`].
 pub struct Consolidated {
     inputs: Vec<Entry>,
     outputs: Vec<Entry>,
 }
 
 impl Consolidated {
-    /// How many entries it replaces.
+    /// Number of entries that it replaces.
     #[must_use]
     pub fn inputs(&self) -> usize {
         self.inputs.len()
@@ -50,11 +55,13 @@ impl Consolidated {
 }
 
 impl TableState {
-    /// Merges small neighbouring entries into one of deletes and one of sorted rows, where that is due, never touching entries with a
-    /// commit at or below `barrier` (a flush is writing them). `None` when nothing is due.
+    /// Merges small neighbouring entries into one entry of deletes and one of sorted rows, if a
+    /// merge is due; `None` otherwise. Entries with a commit at or below `barrier` are left alone:
+    /// a flush is writing them.
     ///
-    /// Call it on a *durable* state: then no merged entry spans the LSN of a later flush, which also takes a durable
-    /// state. The work is done here; [`TableState::with_consolidated`] installs it into a newer state.
+    /// Must be called on a *durable* state: then no merged entry spans the LSN of a later flush,
+    /// which uses a durable state too. [`TableState::with_consolidated`] installs the result into a
+    /// newer state.
     #[must_use]
     pub fn consolidate(&self, barrier: Lsn) -> Option<Consolidated> {
         if self.entries.len() < ENTRIES_MIN {
@@ -62,10 +69,10 @@ impl TableState {
         }
         let entries: Vec<&Entry> = self.entries.iter().collect();
         work::touch(entries.len());
-        self.merge_window(&entries, due(&entries, barrier)?)
+        self.merge_window(&entries, due_window(&entries, barrier)?)
     }
 
-    /// Merges any window of neighbours, worth it or not, of commits above `barrier`.
+    /// Merges a window of commits above `barrier`, whether or not it is due.
     #[cfg(test)]
     pub(crate) fn consolidate_any(&self, barrier: Lsn, start: usize, len: usize) -> Option<Consolidated> {
         let entries: Vec<&Entry> = self.entries.iter().collect();
@@ -89,10 +96,10 @@ impl TableState {
         let mut outputs = Vec::new();
         if !deletes.is_empty() {
             let deletes = Deletes::merged(&deletes, keeps_history);
-            let deletes = deletes.retained(|series, times| self.holds(older, series, times)).unwrap_or(deletes);
+            let deletes = deletes.retained(|series, times| self.may_hold(older, series, times)).unwrap_or(deletes);
             outputs.extend((!deletes.is_empty()).then(|| Entry::Delete(Arc::new(deletes))));
         }
-        // Memory cannot fail to be read; were it to, the entries would simply stay as they are.
+        // Reading from memory does not fail. If it did, the entries would stay unmerged.
         let rows = if keeps_history {
             merge_versions(&self.table, sources)
         } else {
@@ -103,14 +110,15 @@ impl TableState {
         Some(Consolidated { inputs: merged.iter().map(|entry| Entry::clone(entry)).collect(), outputs })
     }
 
-    /// May one of the segments or of the entries `older` hold a row of these series (`None`: all) at these moments?
-    fn holds(&self, older: &[&Entry], series: Option<&[u32]>, times: &TimeRange) -> bool {
+    /// Whether a segment or one of the entries `older` may hold a row of these series (`None`: all)
+    /// within `times`.
+    fn may_hold(&self, older: &[&Entry], series: Option<&[u32]>, times: &TimeRange) -> bool {
         let in_segments = self.segments.overlapping(times);
         in_segments.into_iter().any(|at| any_within(series, self.segments[at].meta().series))
-            || older.iter().any(|entry| matches!(entry, Entry::Rows { rows, .. } if rows_hold(rows, series, times)))
+            || older.iter().any(|entry| matches!(entry, Entry::Rows { rows, .. } if rows_may_hold(rows, series, times)))
     }
 
-    /// Replaces the entries that `done` was made of, if they are still there.
+    /// Replaces the merged entries by the result; `None` if they are no longer in the memtable.
     #[must_use]
     pub fn with_consolidated(&self, done: &Consolidated) -> Option<TableState> {
         let first = self.entries.iter().position(|entry| entry.is(&done.inputs[0]))?;
@@ -123,8 +131,9 @@ impl TableState {
     }
 }
 
-/// May there be a row of these series (`None`: all) at these moments? Of many series, only the moments of all rows are looked at.
-fn rows_hold(rows: &Rows, series: Option<&[u32]>, times: &TimeRange) -> bool {
+/// Whether a row of these series (`None`: all) may exist within `times`. For several series, only
+/// the time range of all rows is compared.
+fn rows_may_hold(rows: &Rows, series: Option<&[u32]>, times: &TimeRange) -> bool {
     if rows.is_empty() || !rows.order().times.overlaps(times) {
         return false;
     }
@@ -141,17 +150,17 @@ fn fold(table: &Table) -> Fold {
     if table.keyed { Fold::Closed } else { Fold::None }
 }
 
-/// The rows of entries, oldest first, as one sorted run (in several pieces where values are large), folded as far as it
-/// goes.
+/// Merges rows, given oldest first, into one sorted run (several if values are large) and folds
+/// them as far as possible without older versions.
 pub(crate) fn merge_rows(table: &Table, inputs: &[Arc<Rows>]) -> Result<Vec<Arc<Rows>>> {
     let sources = inputs.iter().filter_map(|rows| RowsSource::new(rows.clone(), Filter::all()));
     merge(sources.map(Source::Rows).collect(), fold(table), &fields(table))
 }
 
-/// The same of rows that know when they were written, all of which stay.
+/// Like [`merge_rows`], for rows with history columns: keeps all versions.
 fn merge_versions(table: &Table, sources: Vec<Source>) -> Result<Vec<Arc<Rows>>> {
     let mut columns = fields(table);
-    columns.extend([(history::BORN, history::TYPE), (history::GONE, history::TYPE)]);
+    columns.extend([(history::WRITTEN_AT, history::TYPE), (history::DELETED_AT, history::TYPE)]);
     merge(sources, Fold::Versions, &columns)
 }
 
@@ -169,7 +178,7 @@ fn merge(sources: Vec<Source>, fold: Fold, columns: &[(ColumnId, DataType)]) -> 
     Ok(outputs)
 }
 
-fn rows_of(plan: &Plan, columns: &[(ColumnId, DataType)], outputs: &mut Vec<Arc<Rows>>) -> Result<()> {
+fn rows_of(plan: &MergePlan, columns: &[(ColumnId, DataType)], outputs: &mut Vec<Arc<Rows>>) -> Result<()> {
     let mut arrays = Vec::new();
     let mut sorted = columns.to_vec();
     sorted.sort_unstable_by_key(|column| column.0);
@@ -188,8 +197,8 @@ fn rows_of(plan: &Plan, columns: &[(ColumnId, DataType)], outputs: &mut Vec<Arc<
     Ok(())
 }
 
-/// The window of entries to merge next. Asked after every commit, so it looks at row counts first.
-fn due(entries: &[&Entry], barrier: Lsn) -> Option<Range<usize>> {
+/// The next window to merge. Called after every commit, therefore it compares row counts first.
+fn due_window(entries: &[&Entry], barrier: Lsn) -> Option<Range<usize>> {
     TIERS.iter().find_map(|tier| {
         let mut from = 0;
         while from < entries.len() {
@@ -205,19 +214,19 @@ fn due(entries: &[&Entry], barrier: Lsn) -> Option<Range<usize>> {
     })
 }
 
-/// Is it below `tier` rows, and nobody flushes it?
+/// Whether the entry has fewer rows than `tier` and is not being flushed.
 fn is_mergeable(entry: &Entry, barrier: Lsn, tier: usize) -> bool {
     entry.first_lsn() > barrier && entry.len() < tier
 }
 
-/// The first entries of the run that are worth merging, as many as one merge takes.
+/// The first window of the run that is worth merging, as long as the limits of a merge allow.
 fn window(run: &[&Entry]) -> Option<Range<usize>> {
     let mut start = 0;
     let (mut rows_sum, mut bytes_sum, mut ops_sum, mut largest) = (0, 0, 0, 0);
     for (at, entry) in run.iter().enumerate() {
         let (rows, bytes) = (entry.len(), entry.memory_bytes());
         let ops = match entry {
-            // The three operations without columns are each in the list once.
+            // Each of the three operations without columns occurs at most once in the merged list.
             Entry::Rows { rows, .. } => rows.ops.list().iter().filter(|op| matches!(op, Op::Update(_))).count(),
             Entry::Delete(_) => 0,
         };
@@ -226,7 +235,7 @@ fn window(run: &[&Entry]) -> Option<Range<usize>> {
             if at - start >= ENTRIES_MIN && largest * 4 <= rows_sum {
                 return Some(start..at);
             }
-            // An entry of few but large rows is large enough.
+            // Entries of few but large rows are not merged.
             (start, rows_sum, bytes_sum, ops_sum, largest) = (at, 0, 0, 0, 0);
         }
         if bytes > BYTES_MAX / 2 {
@@ -283,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn the_barrier_is_never_merged_across() {
+    fn no_merge_crosses_the_barrier() {
         let mut state = TableState::empty(table(true));
         for lsn in 1..=7 {
             state = state.with_rows(Lsn(lsn), one_row(lsn as i64), 1);
@@ -299,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_are_merged_across_deletes_of_which_what_hides_nothing_older_goes() {
+    fn rows_are_merged_across_deletes_and_spans_that_hide_nothing_older_are_dropped() {
         let mut state = TableState::empty(table(true));
         for lsn in 1..=4 {
             state = state.with_rows(Lsn(lsn), one_row(lsn as i64), 1);
@@ -309,8 +318,8 @@ mod tests {
             state = state.with_rows(Lsn(lsn), one_row(lsn as i64), 1);
         }
         let merged = state.with_consolidated(&state.consolidate(Lsn::ZERO).unwrap()).unwrap();
-        assert_eq!((merged.entries.len(), rows_of(&merged)), (1, 6), "a row is gone, and the delete");
-        // Another row of the same time, and a delete of one that was there before.
+        assert_eq!((merged.entries.len(), rows_of(&merged)), (1, 6), "the row and its delete are dropped");
+        // A later row at the same time, and a delete of an earlier one.
         let mut later = merged;
         for lsn in 9..=15 {
             later = later.with_rows(Lsn(lsn), one_row(lsn as i64), 1);
@@ -322,10 +331,11 @@ mod tests {
         assert_eq!(rows_of(&later), 13, "who reads by the state before still has it");
     }
 
-    /// The bug: a scan gave every entry a copy of the list of all newer deletes, and no merge went across a delete, so that each
-    /// statement cost the square of the number of deletes before it. The fix: deletes are merged, and searched.
+    /// The bug: a scan gave every entry a copy of the list of all newer deletes, and no merge
+    /// crossed a delete, so the cost of a statement grew with the square of the number of earlier
+    /// deletes. The fix: deletes are merged and indexed.
     #[test]
-    fn inserts_and_deletes_in_turns_cost_as_much_ten_times_later() {
+    fn alternating_inserts_and_deletes_have_constant_cost() {
         let scan = |state: &TableState| {
             work::take();
             let view = crate::TableView::new(Arc::new(state.clone()));
@@ -336,7 +346,7 @@ mod tests {
                 .sum();
             (rows, work::take())
         };
-        // The rows that go were there before, were just written, or go again and again.
+        // Deleted rows are old ones, new ones, or the same ones again and again.
         for kind in 0..3 {
             let mut state = TableState::empty(table(true));
             let (rows, mut lsn) = (20_000i64, 1);
@@ -345,12 +355,13 @@ mod tests {
             let (mut per_commit, mut per_scan) = (Vec::new(), Vec::new());
             for pair in 0..10_000i64 {
                 work::take();
-                let (insert, gone) = match kind {
+                let (insert, deleted) = match kind {
                     0 => (rows + pair, pair * 2),
                     1 => (rows + pair, rows + pair),
                     _ => (pair % 10, pair % 10),
                 };
-                state = state.with_rows(Lsn(lsn + 1), one_row(insert), 1).with_delete(delete(lsn + 2, Some(0), gone));
+                state =
+                    state.with_rows(Lsn(lsn + 1), one_row(insert), 1).with_delete(delete(lsn + 2, Some(0), deleted));
                 lsn += 2;
                 while let Some(done) = state.consolidate(Lsn::ZERO) {
                     state = state.with_consolidated(&done).unwrap();
@@ -358,22 +369,22 @@ mod tests {
                 per_commit.push(work::take());
                 if pair == 999 || pair == 9_999 {
                     let (found, touched) = scan(&state);
-                    let gone = if kind == 2 { 10 } else { 0 };
-                    assert_eq!(found as i64, rows - gone, "kind {kind}");
+                    let deleted = if kind == 2 { 10 } else { 0 };
+                    assert_eq!(found as i64, rows - deleted, "kind {kind}");
                     per_scan.push(touched);
                 }
                 assert!(state.entries.len() < 100, "{} entries", state.entries.len());
             }
             let (early, late): (usize, usize) = (per_commit[..1_000].iter().sum(), per_commit[9_000..].iter().sum());
             assert!(late < 3 * early, "kind {kind}: {early} and {late} for a thousand pairs");
-            // Spans of rows that are there are looked at once each; nothing else grows.
+            // Each span of existing rows is visited once; nothing else grows.
             let spans = if kind == 0 { 10_000 } else { 0 };
             assert!(per_scan[1] < 2 * per_scan[0] + spans + 200, "kind {kind}: {per_scan:?}");
         }
     }
 
     #[test]
-    fn entries_that_pile_up_while_nobody_merges_cost_a_commit_little() {
+    fn commits_stay_cheap_while_entries_pile_up_unmerged() {
         let mut state = TableState::empty(table(true));
         work::take();
         for lsn in 1..=20_000 {

@@ -1,8 +1,10 @@
-//! Chunks in a form found at one look: for the log, where writing fewer bytes may not cost more than they would.
+//! Fast encoding of chunks for the log, where compression must not cost more time than writing raw
+//! bytes.
 //!
-//! The bytes are those of other chunks, of the forms that need no search: integers packed above their least or, where that
-//! is narrower, as differences of neighbours packed so; decimals of one exponent as such integers; other floats, and text
-//! behind its lengths, as they are. One value of a column in the worst place makes all of its column as wide as itself.
+//! The format is that of other chunks, restricted to encodings that need no search: integers
+//! bit-packed above their minimum, or their differences if those are narrower; decimals with one
+//! exponent as such integers; other floats and text raw. A single outlier can make its whole column
+//! as wide as itself.
 
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef};
@@ -10,21 +12,21 @@ use arrow_buffer::BooleanBuffer;
 use model::{DataType, Result};
 
 use super::bits::pack;
+use super::byte_io::{Reader, corrupt, push_signed};
 use super::bytes::BLOB_RAW;
-use super::cpu::twice;
+use super::cpu::multiversion;
 use super::ints::{self, DELTA, Range};
-use super::wire::{Reader, corrupt, push_signed};
 use super::{Dense, NULLS_ALL, NULLS_NONE, NULLS_SOME, decode_chunk, floats, kind};
 use crate::rows::value_offsets;
 
-/// Differences are for streams that they make so many bytes shorter.
+/// Differences are used if they save at least this many bytes.
 const DELTA_SAVES_MIN: usize = 16;
 
-/// Appends `values` (at least one, of the array type of `ty`), lossless; what lies under a NULL is not kept. `scratch` is
-/// memory that the next column can have again.
+/// Appends `values` (at least one, of the array type of `ty`), lossless; values of NULL slots are
+/// not stored. `scratch` is a buffer to reuse.
 ///
 /// # Panics
-/// When `values` is not of the array type of `ty`: our mistake.
+/// If `values` does not have the array type of `ty`: a bug of the caller.
 pub(crate) fn encode(ty: DataType, values: &ArrayRef, scratch: &mut Vec<i64>, out: &mut Vec<u8>) {
     let head = out.len();
     out.push(NULLS_NONE);
@@ -57,14 +59,14 @@ fn write_numbers(ty: DataType, values: &ArrayRef, scratch: &mut Vec<i64>, out: &
             write_ints(&values, out);
             kind::INTS
         }
-        Ok(Dense::F32(values)) => floats::encode_quick(&values, scratch, out),
-        Ok(Dense::F64(values)) => floats::encode_quick(&values, scratch, out),
+        Ok(Dense::F32(values)) => floats::encode_fast(&values, scratch, out),
+        Ok(Dense::F64(values)) => floats::encode_fast(&values, scratch, out),
         Ok(Dense::Bytes(_)) => panic!("BUG: {} is not a type of numbers", ty.sql_name()),
         Err(error) => panic!("{error}"),
     }
 }
 
-/// A stream of ones and zeros, packed: their bits as they are.
+/// Appends a bitmap as a packed stream of 1-bit integers.
 fn write_bits(bits: &BooleanBuffer, out: &mut Vec<u8>) {
     out.push(1);
     push_signed(out, 0);
@@ -73,7 +75,7 @@ fn write_bits(bits: &BooleanBuffer, out: &mut Vec<u8>) {
     out.truncate(end);
 }
 
-/// Lengths, and the bytes as they are.
+/// Appends lengths, then the raw bytes.
 fn write_text(values: &ArrayRef, offsets: &[i32], scratch: &mut Vec<i64>, out: &mut Vec<u8>) {
     let is_valid = |row: &usize| values.is_valid(*row);
     let has_nulls = values.null_count() > 0;
@@ -96,7 +98,7 @@ fn write_text(values: &ArrayRef, offsets: &[i32], scratch: &mut Vec<i64>, out: &
     (0..values.len()).filter(is_valid).for_each(|row| out.extend_from_slice(span(row, row + 1)));
 }
 
-/// Appends a stream of `values` (at least one).
+/// Appends `values` (at least one) as an integer stream.
 pub(crate) fn write_ints(values: &[i64], out: &mut Vec<u8>) {
     let (range, steps) = ranges(values);
     let saved = range.packed_bytes(values.len()).saturating_sub(steps.packed_bytes(values.len()));
@@ -114,8 +116,8 @@ pub(crate) fn write_ints(values: &[i64], out: &mut Vec<u8>) {
 
 const LANES: usize = 8;
 
-twice! {
-/// The range of `values`, and that of the differences of neighbours (of a single value: 0).
+multiversion! {
+/// The range of `values`, and of the differences of neighbours (0 for a single value).
 fn ranges(values: &[i64]) -> (Range, Range) {
     let first = values[0];
     let (mut low, mut high) = ([first; LANES], [first; LANES]);
@@ -147,11 +149,11 @@ fn ranges(values: &[i64]) -> (Range, Range) {
 }
 }
 
-/// Reads a chunk of `rows` rows, of which numbers may be in any form; text is behind its lengths, at most
-/// `text_bytes_max` bytes of it. So what is allocated follows from the arguments.
+/// Decodes a chunk of `rows` rows; numbers may have any encoding, text only lengths and at most
+/// `text_bytes_max` bytes. The arguments therefore limit the allocations.
 ///
 /// # Errors
-/// XX001 when the bytes are no such chunk.
+/// XX001 when the bytes are not such a chunk.
 pub(crate) fn decode(ty: DataType, rows: usize, bytes: &[u8], text_bytes_max: usize) -> Result<ArrayRef> {
     let kind = bytes.first().map_or(0, |head| head >> 2);
     if matches!(ty, DataType::Text | DataType::Bytes) && kind != kind::PLAIN {
@@ -160,10 +162,10 @@ pub(crate) fn decode(ty: DataType, rows: usize, bytes: &[u8], text_bytes_max: us
     decode_chunk(ty, rows, &mut Reader::bounded(bytes, text_bytes_max))
 }
 
-/// Reads `count` integers that are all of `bytes`.
+/// Decodes `count` integers, which must take all of `bytes`.
 ///
 /// # Errors
-/// XX001 when they are not.
+/// XX001 when they do not.
 pub(crate) fn decode_ints(count: usize, bytes: &[u8]) -> Result<Vec<i64>> {
     let mut reader = Reader::new(bytes);
     let values = ints::decode_vec(&mut reader, count)?;

@@ -1,5 +1,6 @@
-//! Merged rows before their columns are made: where each row's values come from. Columns are made one at a time, so
-//! that a row of thousands of them never costs more than one.
+//! The result of a merge before its columns are built: for each row, the location of its values.
+//! Columns are built one at a time, so the memory for a table of thousands of columns is that of
+//! one column.
 
 use std::borrow::Cow;
 use std::cell::OnceCell;
@@ -12,47 +13,48 @@ use arrow_array::{Array, ArrayRef, BooleanArray, PrimitiveArray, new_null_array}
 use arrow_select::filter::SlicesIterator;
 use model::{ColumnId, DataType, Error, Result};
 
-use crate::chunk::Chunk;
 use crate::rows::{Op, Ops, arrow_type};
+use crate::sorted_run::SortedRun;
 
-/// Runs at least this long on average are copied as runs, shorter ones value by value.
-const RUN_ROWS_MIN: usize = 16;
+/// Ranges of at least this average length are copied as slices, shorter ones value by value.
+const RANGE_ROWS_MIN: usize = 16;
 
-/// Rows sorted by (series, time), and where their values lie.
+/// Merged rows, sorted by (series, time), with the locations of their values.
 #[derive(Default)]
-pub(crate) struct Plan {
-    pub(crate) chunks: Vec<Arc<Chunk>>,
+pub(crate) struct MergePlan {
+    pub(crate) runs: Vec<Arc<SortedRun>>,
     pub(crate) series: Vec<u32>,
     pub(crate) times: Vec<i64>,
-    /// What each row does, as an index into `op_list`; empty when all replace.
+    /// Operation of each row, an index into `op_list`; empty if all are [`Op::Replace`].
     op_of: Vec<u32>,
     op_list: Vec<Op>,
-    runs: Vec<Run>,
+    ranges: Vec<RowRange>,
     overlays: Vec<Overlay>,
-    /// Estimate of text and bytes.
+    /// Estimated bytes of text and bytes values.
     pub(crate) text_bytes: usize,
     indices: OnceCell<Vec<(usize, usize)>>,
 }
 
-/// Consecutive rows of one chunk's columns.
+/// Consecutive rows of the columns of one sorted run.
 #[derive(Clone, Copy)]
-struct Run {
-    chunk: u32,
+struct RowRange {
+    run: u32,
     row: u32,
     len: u32,
 }
 
-/// A newer version laid over part of a row. In order of `at`, and for one row oldest first.
+/// A newer version that overwrites part of row `at`. Sorted by `at`; overlays of one row oldest
+/// first.
 #[derive(Clone)]
 struct Overlay {
     at: u32,
-    chunk: u32,
+    run: u32,
     row: u32,
-    /// Exactly these columns; `None` = those that are not NULL.
+    /// The columns that it overwrites; `None` = those in which it is not NULL.
     columns: Option<Arc<[ColumnId]>>,
 }
 
-impl Plan {
+impl MergePlan {
     pub(crate) fn len(&self) -> usize {
         self.times.len()
     }
@@ -61,39 +63,39 @@ impl Plan {
         self.times.is_empty()
     }
 
-    /// Makes a chunk's rows available; returns the number `push` knows it by.
-    pub(crate) fn add_chunk(&mut self, chunk: Arc<Chunk>) -> u32 {
-        self.chunks.push(chunk);
-        (self.chunks.len() - 1) as u32
+    /// Adds a run and returns its number for the `push` methods.
+    pub(crate) fn add_run(&mut self, run: Arc<SortedRun>) -> u32 {
+        self.runs.push(run);
+        (self.runs.len() - 1) as u32
     }
 
-    /// Appends the rows of a chunk's positions.
-    pub(crate) fn push_range(&mut self, chunk: u32, range: Range<usize>) {
-        let from = self.chunks[chunk as usize].clone();
+    /// Appends the rows at these positions of a run.
+    pub(crate) fn push_range(&mut self, run: u32, range: Range<usize>) {
+        let from = self.runs[run as usize].clone();
         self.series.extend_from_slice(&from.series[range.clone()]);
         self.times.extend_from_slice(&from.times[range.clone()]);
         self.text_bytes += from.text_bytes_per_row * range.len();
         if from.consecutive() {
-            self.push_run(chunk, from.row(range.start), range.len() as u32);
+            self.push_row_range(run, from.row(range.start), range.len() as u32);
         } else {
-            range.for_each(|at| self.push_run(chunk, from.row(at), 1));
+            range.for_each(|at| self.push_row_range(run, from.row(at), 1));
         }
     }
 
-    fn push_run(&mut self, chunk: u32, row: u32, len: u32) {
-        match self.runs.last_mut() {
-            Some(last) if last.chunk == chunk && last.row + last.len == row => last.len += len,
-            _ => self.runs.push(Run { chunk, row, len }),
+    fn push_row_range(&mut self, run: u32, row: u32, len: u32) {
+        match self.ranges.last_mut() {
+            Some(last) if last.run == run && last.row + last.len == row => last.len += len,
+            _ => self.ranges.push(RowRange { run, row, len }),
         }
     }
 
-    /// Lays a chunk's row over the last row pushed.
-    pub(crate) fn push_overlay(&mut self, chunk: u32, at: usize, columns: Option<Arc<[ColumnId]>>) {
-        let row = self.chunks[chunk as usize].row(at);
-        self.overlays.push(Overlay { at: (self.len() - 1) as u32, chunk, row, columns });
+    /// Overwrites the last row pushed with the row at position `at` of a run.
+    pub(crate) fn push_overlay(&mut self, run: u32, at: usize, columns: Option<Arc<[ColumnId]>>) {
+        let row = self.runs[run as usize].row(at);
+        self.overlays.push(Overlay { at: (self.len() - 1) as u32, run, row, columns });
     }
 
-    /// Says what the last `count` rows pushed do. Either called for all rows or for none.
+    /// Sets the operation of the last `count` rows pushed. To be called for all rows or for none.
     pub(crate) fn push_op(&mut self, op: &Op, count: usize) {
         let at = self.op_list.iter().position(|known| known == op).unwrap_or_else(|| {
             self.op_list.push(op.clone());
@@ -102,7 +104,7 @@ impl Plan {
         self.op_of.resize(self.op_of.len() + count, at as u32);
     }
 
-    /// As [`Plan::push_op`], for positions of a chunk.
+    /// Like [`MergePlan::push_op`], with the operations at these positions of a run.
     pub(crate) fn push_ops(&mut self, ops: &Ops, range: Range<usize>) {
         match ops {
             Ops::All(op) => self.push_op(op, range.len()),
@@ -110,7 +112,8 @@ impl Plan {
         }
     }
 
-    /// What rows `range` do, or as many of them from the first on as fit one list of operations.
+    /// Operations of a prefix of rows `range`, and its length: it ends before the 257th distinct
+    /// operation.
     pub(crate) fn ops(&self, range: Range<usize>) -> (Ops, usize) {
         if self.op_list.is_empty() {
             return (Ops::All(Op::Replace), range.len());
@@ -131,11 +134,11 @@ impl Plan {
         if list.len() == 1 { (Ops::All(list[0].clone()), rows) } else { (Ops::Each { list, of }, rows) }
     }
 
-    /// The rows that `mask` lets through. Of plans whose rows all stand for themselves.
-    pub(crate) fn kept(&self, mask: &BooleanArray) -> Plan {
+    /// The rows selected by `mask`. All operations must be [`Op::Replace`].
+    pub(crate) fn filtered(&self, mask: &BooleanArray) -> MergePlan {
         debug_assert!(self.op_list.is_empty());
-        let mut kept = Plan { chunks: self.chunks.clone(), ..Plan::default() };
-        let (mut run, mut passed) = (0, 0);
+        let mut kept = MergePlan { runs: self.runs.clone(), ..MergePlan::default() };
+        let (mut range, mut passed) = (0, 0);
         let mut overlays = self.overlays.iter().peekable();
         for (start, end) in SlicesIterator::new(mask) {
             let at = kept.len() as u32;
@@ -143,13 +146,13 @@ impl Plan {
             kept.times.extend_from_slice(&self.times[start..end]);
             let mut from = start;
             while from < end {
-                let Run { chunk, row, len } = self.runs[run];
+                let RowRange { run, row, len } = self.ranges[range];
                 if passed + len as usize <= from {
-                    (run, passed) = (run + 1, passed + len as usize);
+                    (range, passed) = (range + 1, passed + len as usize);
                     continue;
                 }
                 let to = end.min(passed + len as usize);
-                kept.push_run(chunk, row + (from - passed) as u32, (to - from) as u32);
+                kept.push_row_range(run, row + (from - passed) as u32, (to - from) as u32);
                 from = to;
             }
             while let Some(overlay) = overlays.next_if(|overlay| (overlay.at as usize) < end) {
@@ -161,26 +164,26 @@ impl Plan {
         kept
     }
 
-    /// Has the columns read that were left for later, of the chunks that its rows are from.
+    /// Reads the late columns of every run that the plan refers to.
     pub(crate) fn load(&self, bytes_read: &mut u64) -> Result<()> {
-        let mut wanted = vec![false; self.chunks.len()];
-        self.runs.iter().for_each(|run| wanted[run.chunk as usize] = true);
-        self.overlays.iter().for_each(|overlay| wanted[overlay.chunk as usize] = true);
-        let chunks = self.chunks.iter().zip(wanted).filter(|(_, wanted)| *wanted);
-        chunks.map(|(chunk, _)| chunk).try_for_each(|chunk| chunk.load(bytes_read))
+        let mut wanted = vec![false; self.runs.len()];
+        self.ranges.iter().for_each(|range| wanted[range.run as usize] = true);
+        self.overlays.iter().for_each(|overlay| wanted[overlay.run as usize] = true);
+        let runs = self.runs.iter().zip(wanted).filter(|(_, wanted)| *wanted);
+        runs.map(|(run, _)| run).try_for_each(|run| run.load(bytes_read))
     }
 
-    /// The values of a column; `None` when all are NULL, as far as can be told without looking at them.
+    /// The values of a column; `None` if no run has the column (then all are NULL).
     pub(crate) fn column(&self, id: ColumnId, ty: DataType) -> Result<Option<ArrayRef>> {
-        // One run of an array is a slice of it.
-        let copies = || self.runs.len() > 1 || self.chunks.iter().any(|chunk| chunk.packed().is_some());
+        // A single range of an array is a slice, without a copy.
+        let copies = || self.ranges.len() > 1 || self.runs.iter().any(|run| run.packed().is_some());
         if self.overlays.is_empty()
             && copies()
             && let Some(values) = self.gathered(id, ty)
         {
             return Ok(Some(values));
         }
-        let found: Vec<Option<Cow<'_, ArrayRef>>> = self.chunks.iter().map(|chunk| chunk.column(id)).collect();
+        let found: Vec<Option<Cow<'_, ArrayRef>>> = self.runs.iter().map(|run| run.column(id)).collect();
         if found.iter().all(Option::is_none) {
             return Ok(None);
         }
@@ -194,14 +197,14 @@ impl Plan {
         }
         let values = match self.overlaid(id, &arrays) {
             Some(indices) => interleave(ty, &arrays, &indices),
-            None if self.runs.len() * RUN_ROWS_MIN <= self.len() + RUN_ROWS_MIN => self.copy_runs(ty, &arrays),
+            None if self.ranges.len() * RANGE_ROWS_MIN <= self.len() + RANGE_ROWS_MIN => self.copy_ranges(ty, &arrays),
             None => interleave(ty, &arrays, self.indices.get_or_init(|| self.plain_indices())),
         };
         values.map(Some)
     }
 
-    /// Values copied run by run, from packed rows without making arrays of those first. `None` where a row may have no value,
-    /// and for types whose values are not simply numbers.
+    /// Copies numeric values range by range, without decoding small batches to arrays first. `None`
+    /// if a value may be NULL or the type is not numeric.
     fn gathered(&self, id: ColumnId, ty: DataType) -> Option<ArrayRef> {
         use arrow_array::types as arrow;
         match ty {
@@ -222,11 +225,11 @@ impl Plan {
         read: fn([u8; N]) -> T::Native,
     ) -> Option<ArrayRef> {
         let sources: Vec<Numbers<'_, T, N>> =
-            self.chunks.iter().map(|chunk| Numbers::of(chunk, id, ty)).collect::<Option<_>>()?;
+            self.runs.iter().map(|run| Numbers::of(run, id, ty)).collect::<Option<_>>()?;
         let mut values = Vec::with_capacity(self.len());
-        for run in &self.runs {
-            let rows = run.row as usize..(run.row + run.len) as usize;
-            match &sources[run.chunk as usize] {
+        for range in &self.ranges {
+            let rows = range.row as usize..(range.row + range.len) as usize;
+            match &sources[range.run as usize] {
                 Numbers::Array(from) => values.extend_from_slice(from.get(rows)?),
                 Numbers::Packed(from) => values.extend(from.get(rows)?.iter().map(|bytes| read(*bytes))),
             }
@@ -236,45 +239,45 @@ impl Plan {
 
     fn plain_indices(&self) -> Vec<(usize, usize)> {
         let mut indices = Vec::with_capacity(self.len());
-        for run in &self.runs {
-            indices.extend((run.row..run.row + run.len).map(|row| (run.chunk as usize, row as usize)));
+        for range in &self.ranges {
+            indices.extend((range.row..range.row + range.len).map(|row| (range.run as usize, row as usize)));
         }
         indices
     }
 
-    /// Where the values come from, if any overlay reaches this column.
+    /// Value locations with the overlays applied; `None` if no overlay has this column.
     fn overlaid(&self, id: ColumnId, arrays: &[Option<&ArrayRef>]) -> Option<Vec<(usize, usize)>> {
         let covers = |overlay: &&Overlay| match &overlay.columns {
             Some(columns) => columns.binary_search(&id).is_ok(),
-            None => arrays[overlay.chunk as usize].is_some_and(|values| values.is_valid(overlay.row as usize)),
+            None => arrays[overlay.run as usize].is_some_and(|values| values.is_valid(overlay.row as usize)),
         };
         let mut reaching = self.overlays.iter().filter(covers).peekable();
         reaching.peek()?;
         let mut indices = self.indices.get_or_init(|| self.plain_indices()).clone();
         for overlay in reaching {
-            indices[overlay.at as usize] = (overlay.chunk as usize, overlay.row as usize);
+            indices[overlay.at as usize] = (overlay.run as usize, overlay.row as usize);
         }
         Some(indices)
     }
 
-    fn copy_runs(&self, ty: DataType, arrays: &[Option<&ArrayRef>]) -> Result<ArrayRef> {
-        let part = |run: &Run| match arrays[run.chunk as usize] {
-            Some(values) => values.slice(run.row as usize, run.len as usize),
-            None => new_null_array(&arrow_type(ty), run.len as usize),
+    fn copy_ranges(&self, ty: DataType, arrays: &[Option<&ArrayRef>]) -> Result<ArrayRef> {
+        let part = |range: &RowRange| match arrays[range.run as usize] {
+            Some(values) => values.slice(range.row as usize, range.len as usize),
+            None => new_null_array(&arrow_type(ty), range.len as usize),
         };
-        if let [run] = self.runs.as_slice() {
-            return Ok(part(run));
+        if let [range] = self.ranges.as_slice() {
+            return Ok(part(range));
         }
-        let parts: Vec<ArrayRef> = self.runs.iter().map(part).collect();
+        let parts: Vec<ArrayRef> = self.ranges.iter().map(part).collect();
         let parts: Vec<&dyn Array> = parts.iter().map(AsRef::as_ref).collect();
         arrow_select::concat::concat(&parts).map_err(Error::bug)
     }
 }
 
-/// Values themselves instead of keys into a dictionary of them.
+/// Decodes a dictionary array to its values; returns other arrays unchanged.
 ///
 /// # Errors
-/// XX000 when keys are not of their dictionary.
+/// XX000 when a key is outside the dictionary.
 pub fn uncoded(values: &ArrayRef) -> Result<ArrayRef> {
     match values.as_any_dictionary_opt() {
         Some(coded) => arrow_select::take::take(coded.values(), coded.keys(), None).map_err(Error::bug),
@@ -282,24 +285,24 @@ pub fn uncoded(values: &ArrayRef) -> Result<ArrayRef> {
     }
 }
 
-/// Where numbers come from that are all there.
+/// A numeric column without NULLs: an array or encoded bytes.
 enum Numbers<'a, T: ArrowPrimitiveType, const N: usize> {
     Array(&'a [T::Native]),
     Packed(&'a [[u8; N]]),
 }
 
 impl<'a, T: ArrowPrimitiveType, const N: usize> Numbers<'a, T, N> {
-    fn of(chunk: &'a Chunk, id: ColumnId, ty: DataType) -> Option<Numbers<'a, T, N>> {
-        if let Some(packed) = chunk.packed() {
+    fn of(run: &'a SortedRun, id: ColumnId, ty: DataType) -> Option<Numbers<'a, T, N>> {
+        if let Some(packed) = run.packed() {
             return Some(Numbers::Packed(packed.values(packed.position(id)?, ty)?.as_chunks().0));
         }
-        let Some(Cow::Borrowed(values)) = chunk.column(id) else { return None };
+        let Some(Cow::Borrowed(values)) = run.column(id) else { return None };
         let values = values.as_primitive_opt::<T>().filter(|values| values.null_count() == 0)?;
         Some(Numbers::Array(values.values()))
     }
 }
 
-/// Values by (array, row); an array that is missing is all NULL.
+/// Gathers values by (array, row); a missing array is all NULL.
 fn interleave(ty: DataType, arrays: &[Option<&ArrayRef>], indices: &[(usize, usize)]) -> Result<ArrayRef> {
     let null = new_null_array(&arrow_type(ty), 1);
     let values: Vec<&dyn Array> = arrays.iter().map(|values| values.unwrap_or(&null).as_ref()).collect();

@@ -1,31 +1,34 @@
-//! Which form a stream of integers takes.
+//! Chooses the encoding of an integer stream.
 //!
-//! What is cheap to know exactly is tried: packed and coded sizes follow from range and histogram, runs and
-//! dictionaries are written where they are small. Between values, differences and so on a sample decides, since each is
-//! a pass over everything: the expected size of its code, by how many bits its members have. A choice that turns out to
-//! be larger than packing is taken back, so that no data take more than packed.
+//! Sizes that are cheap to compute are exact: packed and Huffman-coded sizes follow from range and
+//! histogram, and runs and dictionaries are written if they are small. Transforms (differences,
+//! cycles, splits) cost a pass over all values each, so a sample decides: it estimates the
+//! Huffman-coded size from the bit lengths of the values. If the result is larger than bit packing,
+//! it is replaced by that, so no stream is larger than packed.
 
 use std::sync::LazyLock;
 
-use super::cpu::twice;
+use super::cpu::multiversion;
 use super::ints::{self, Coded, DEPTH_MAX, Grouped, Range};
 
-/// The sample: this many stretches of this many values.
+/// Stretches of the sample.
 const STRETCHES: usize = 4;
+/// Values of a stretch.
 const STRETCH: usize = 64;
 /// Most distinct values of a dictionary.
 const DICTIONARY_MAX: usize = 2_048;
-/// Values that take fewer bits otherwise are not tried as a dictionary.
+/// Values of at most this many estimated bits are not tried as a dictionary.
 const DICTIONARY_BITS_MIN: f64 = 5.0;
-/// Fewer values are packed, or differences or runs of packed ones: tables of codes outweigh what they save.
+/// Shorter streams are not Huffman-coded: the code table would cost more than it saves.
 const CODED_MIN: usize = 48;
-/// Code has to save a thirty-second of packing, which is several times faster to read.
+/// Huffman coding must save 1/32 of the packed size, because packed values are several times faster
+/// to read.
 const CODED_GAIN: usize = 32;
 
-/// What a stream may still be made of.
+/// Encodings that may be used for a stream, given those that enclose it.
 #[derive(Clone, Copy)]
-struct Allowed {
-    /// Streams within streams, at most.
+struct Options {
+    /// Remaining levels of nesting.
     depth: u32,
     deltas: u32,
     scale: bool,
@@ -35,86 +38,87 @@ struct Allowed {
     patterns: bool,
 }
 
-impl Allowed {
-    fn deeper(self) -> Allowed {
-        Allowed { depth: self.depth - 1, ..self }
+impl Options {
+    fn deeper(self) -> Options {
+        Options { depth: self.depth - 1, ..self }
     }
 }
 
-/// Bits that each of `values` (at least one) takes, about: what coding them, their differences or the differences of
-/// these takes, or indexes of a dictionary.
+/// Estimated bits per value (at least one): the minimum for Huffman coding of the values, of their
+/// differences or second differences, or for dictionary indexes.
 pub(super) fn expected_bits(values: &[i64]) -> f64 {
     let plain = sample(values, 0, <[i64]>::to_vec);
-    let deltas = bits_each(&sample(values, 1, differences));
-    let twice = bits_each(&sample(values, 2, |stretch| differences(&differences(stretch))));
-    bits_each(&plain).min(index_bits(&plain)).min(deltas).min(twice)
+    let deltas = estimated_bits(&sample(values, 1, differences));
+    let twice = estimated_bits(&sample(values, 2, |stretch| differences(&differences(stretch))));
+    estimated_bits(&plain).min(index_bits(&plain)).min(deltas).min(twice)
 }
 
-/// Appends `values` (at least one) in the smallest form found.
+/// Appends `values` (at least one) in the smallest encoding found.
 pub(super) fn write(values: &[i64], out: &mut Vec<u8>) {
-    let all = Allowed { depth: DEPTH_MAX - 1, deltas: 6, scale: true, runs: true, dictionary: true, patterns: true };
+    let all = Options { depth: DEPTH_MAX - 1, deltas: 6, scale: true, runs: true, dictionary: true, patterns: true };
     write_best(values, all, out);
 }
 
-fn write_best(values: &[i64], allowed: Allowed, out: &mut Vec<u8>) {
-    write_best_in(values, Range::of(values), allowed, out);
+fn write_best(values: &[i64], options: Options, out: &mut Vec<u8>) {
+    write_best_in(values, Range::of(values), options, out);
 }
 
-/// [`write_best`] of values whose range is known.
-fn write_best_in(values: &[i64], range: Range, allowed: Allowed, out: &mut Vec<u8>) {
-    if range.width() == 0 || values.len() < 3 || allowed.depth == 0 {
+/// Like [`write_best`], for values whose range is known.
+fn write_best_in(values: &[i64], range: Range, options: Options, out: &mut Vec<u8>) {
+    if range.width() == 0 || values.len() < 3 || options.depth == 0 {
         return ints::write_packed(values, range, out);
     }
     let start = out.len();
-    write_unpacked(values, range, allowed, out);
+    write_unpacked(values, range, options, out);
     if out.len() - start > range.packed_bytes(values.len()) {
         out.truncate(start);
         ints::write_packed(values, range, out);
     }
 }
 
-/// Appends `values`, that are not all the same, in some form.
-fn write_unpacked(values: &[i64], range: Range, allowed: Allowed, out: &mut Vec<u8>) {
-    let deeper = allowed.deeper();
-    if allowed.deltas > 0 && is_regular(values) {
+/// Appends `values`, which are not all equal, in an encoding that may be larger than packed.
+fn write_unpacked(values: &[i64], range: Range, options: Options, out: &mut Vec<u8>) {
+    let deeper = options.deeper();
+    if options.deltas > 0 && is_regular(values) {
         return ints::write_delta(values, out, |deltas, out| write_best(deltas, deeper, out));
     }
-    if allowed.scale
-        && let Some((scale, quotients)) = divided(values, range)
+    if options.scale
+        && let Some((scale, quotients)) = divide_by_common_divisor(values, range)
     {
         ints::write_scaled(range.min, scale, out);
         let range = Range { min: 0, max: (range.max.wrapping_sub(range.min).cast_unsigned() / scale).cast_signed() };
-        return write_best_in(&quotients, range, Allowed { scale: false, ..deeper }, out);
+        return write_best_in(&quotients, range, Options { scale: false, ..deeper }, out);
     }
     let start = out.len();
     let changes = changes(values);
-    if allowed.runs && changes <= values.len() / 3 {
-        let within = Allowed { runs: false, scale: false, patterns: false, ..deeper };
+    if options.runs && changes <= values.len() / 3 {
+        let within = Options { runs: false, scale: false, patterns: false, ..deeper };
         ints::write_runs(values, out, |part, out| write_best(part, within, out));
-        // So few runs that nothing else comes near.
+        // Hardly any encoding is smaller than so few runs.
         if changes <= values.len() / 64 {
             return;
         }
     }
-    let next = if out.len() > start { Allowed { runs: false, ..allowed } } else { allowed };
-    let (bits, turn) = turn(values, range, allowed);
+    let next = if out.len() > start { Options { runs: false, ..options } } else { options };
+    let (bits, transform) = best_transform(values, range, options);
     let expected = (bits * values.len() as f64 / 8.0) as usize;
     let mut other = Vec::with_capacity(expected + 256);
-    if allowed.dictionary
+    if options.dictionary
         && range.width() > 8
         && bits > DICTIONARY_BITS_MIN
         && write_dictionary(values, bits, next, &mut other)
     {
         keep_smaller(out, start, &mut other);
     }
-    // What is half of what is expected need not be tried against it.
+    // Skip the transforms if the current result is at most half of their estimate.
     if out.len() == start || expected < 2 * (out.len() - start) {
-        write_turned(values, range, turn, next, &mut other);
+        write_transformed(values, range, transform, next, &mut other);
         keep_smaller(out, start, &mut other);
     }
 }
 
-/// Puts `other` in the place of what is in `out` from `start` on, if that is nothing or larger; empties it.
+/// Replaces the contents of `out` from `start` on by `other` if they are empty or larger; clears
+/// `other`.
 fn keep_smaller(out: &mut Vec<u8>, start: usize, other: &mut Vec<u8>) {
     if out.len() == start || other.len() < out.len() - start {
         out.truncate(start);
@@ -128,10 +132,10 @@ fn is_regular(values: &[i64]) -> bool {
     values.windows(2).all(|pair| pair[1].wrapping_sub(pair[0]) == step)
 }
 
-/// The greatest number above 1 that all differences from the least value are multiples of, and what multiples.
-/// Typical data reach 1 within a few values; data with a coarser unit (milliseconds in nanoseconds) pay one
-/// multiplication a value.
-fn divided(values: &[i64], range: Range) -> Option<(u64, Vec<i64>)> {
+/// The greatest divisor above 1 of all distances from the minimum, and the quotients; `None` if
+/// there is none. Typical data reach divisor 1 within a few values; data with a coarser unit
+/// (milliseconds in nanoseconds) cost one multiplication per value.
+fn divide_by_common_divisor(values: &[i64], range: Range) -> Option<(u64, Vec<i64>)> {
     let all = range.max.wrapping_sub(range.min).cast_unsigned();
     let divisor = common_divisor(&sample(values, 0, <[i64]>::to_vec), range.min, all)?;
     let mut quotients = vec![0; values.len()];
@@ -143,7 +147,8 @@ fn divided(values: &[i64], range: Range) -> Option<(u64, Vec<i64>)> {
     Some((divisor, quotients))
 }
 
-/// The greatest common divisor of `divisor` and all distances of `values` from `base`, if it is not 1.
+/// The greatest common divisor of `divisor` and all distances of `values` from `base`; `None` if it
+/// is 1.
 fn common_divisor(values: &[i64], base: i64, mut divisor: u64) -> Option<u64> {
     let mut exact = Exact::new(divisor);
     for value in values {
@@ -166,7 +171,7 @@ fn gcd(mut a: u64, mut b: u64) -> u64 {
     a
 }
 
-/// Division without rest, by a multiplication: a number's odd part has an inverse among the 64-bit integers.
+/// Exact division by multiplication: an odd number has an inverse modulo 2^64.
 struct Exact {
     inverse: u64,
     twos: u32,
@@ -174,16 +179,17 @@ struct Exact {
 }
 
 impl Exact {
-    /// Of division by `divisor`, which is not 0.
+    /// Division by `divisor`, which must not be 0.
     fn new(divisor: u64) -> Exact {
         let twos = divisor.trailing_zeros();
         let odd = divisor >> twos;
-        // Newton's method: each step doubles the bits that are right, of which an odd number has three from the start.
+        // Newton's method: each step doubles the number of correct bits. An odd number is its own
+        // inverse modulo 8, so the first approximation has three.
         let inverse = (0..5).fold(odd, |inverse, _| inverse.wrapping_mul(2u64.wrapping_sub(odd.wrapping_mul(inverse))));
         Exact { inverse, twos, most: u64::MAX / divisor }
     }
 
-    /// The quotient, if there is no rest; above `most` if there is one.
+    /// The quotient if the division is exact; above `most` otherwise.
     #[inline(always)]
     fn quotient(&self, value: u64) -> u64 {
         value.wrapping_mul(self.inverse).rotate_right(self.twos)
@@ -195,8 +201,9 @@ impl Exact {
     }
 }
 
-twice! {
-/// Quotients of distances from `base`; says whether all were without rest, otherwise they mean nothing.
+multiversion! {
+/// Quotients of the distances from `base`. Returns whether all divisions are exact; otherwise the
+/// quotients are invalid.
 fn divide_exactly(values: &[i64], base: i64, exact: &Exact, quotients: &mut [i64]) -> bool {
     let mut all = true;
     for (quotient, value) in quotients.iter_mut().zip(values) {
@@ -207,16 +214,17 @@ fn divide_exactly(values: &[i64], base: i64, exact: &Exact, quotients: &mut [i64
     all
 }
 
-/// How many values are not equal to the one before.
+/// Number of values that differ from their predecessor.
 fn changes(values: &[i64]) -> usize {
     let pairs = values.iter().zip(&values[1..]);
     pairs.map(|(before, value)| u64::from(before != value)).sum::<u64>() as usize
 }
 }
 
-/// Appends `values` as a dictionary, if that may be worth it: values that repeat so often that an index takes two bits
-/// less than the `bits` that a value takes otherwise.
-fn write_dictionary(values: &[i64], bits: f64, allowed: Allowed, out: &mut Vec<u8>) -> bool {
+/// Appends `values` as a dictionary if it may pay off: if values repeat so often that an index is
+/// estimated to need two bits less than `bits`, the estimate without a dictionary. Returns whether
+/// it did.
+fn write_dictionary(values: &[i64], bits: f64, options: Options, out: &mut Vec<u8>) -> bool {
     let most = DICTIONARY_MAX.min(values.len() / 4);
     if values.len() > 2 * STRETCHES * STRETCH && index_bits(&sample(values, 0, <[i64]>::to_vec)) + 2.0 > bits {
         return false;
@@ -229,12 +237,12 @@ fn write_dictionary(values: &[i64], bits: f64, allowed: Allowed, out: &mut Vec<u
     }
     let ranks = table.sort();
     indexes.iter_mut().for_each(|index| *index = ranks[*index as usize]);
-    let within = Allowed { dictionary: false, scale: false, patterns: false, ..allowed.deeper() };
+    let within = Options { dictionary: false, scale: false, patterns: false, ..options.deeper() };
     ints::write_dictionary(&table.values, &indexes, out, |part, out| write_best(part, within, out));
     true
 }
 
-/// Entropy of which of the distinct ones each of `values` is; many where most occur once.
+/// Entropy of dictionary indexes, in bits per value; infinite if most values occur once.
 fn index_bits(values: &[i64]) -> f64 {
     let mut table = Distinct::new(values.len());
     let mut counts = vec![0u32; values.len()];
@@ -248,35 +256,35 @@ fn index_bits(values: &[i64]) -> f64 {
     entropy(&counts, values.len())
 }
 
-/// Bits that each of `all` takes, of which so many are of each kind.
+/// Entropy in bits per item, for `all` items with these counts per class.
 fn entropy(counts: &[u32], all: usize) -> f64 {
     let taken: f64 = counts.iter().filter(|count| **count > 0).map(|count| f64::from(*count) * log2(*count)).sum();
     log2(all as u32) - taken / all as f64
 }
 
-/// Logarithms of what a sample can count.
+/// Base-2 logarithms of counts in a sample.
 static LOGARITHMS: LazyLock<[f64; 512]> = LazyLock::new(|| std::array::from_fn(|count| (count as f64).log2()));
 
 fn log2(count: u32) -> f64 {
     LOGARITHMS.get(count as usize).copied().unwrap_or_else(|| f64::from(count).log2())
 }
 
-/// Distinct values in order of appearance.
+/// A hash table that numbers distinct values in order of first appearance.
 struct Distinct {
     values: Vec<i64>,
-    /// Values and 1 + their indexes, at places that follow from the values; 0: free.
+    /// Open addressing: value and 1 + number; 0 marks a free slot.
     places: Vec<(i64, u32)>,
     shift: u32,
 }
 
 impl Distinct {
-    /// For up to `most` values.
+    /// A table for up to `most` values.
     fn new(most: usize) -> Distinct {
         let bits = (most * 2).next_power_of_two().ilog2().max(4);
         Distinct { values: Vec::new(), places: vec![(0, 0); 1 << bits], shift: 64 - bits }
     }
 
-    /// Which one `value` is; `None` if it is one too many.
+    /// The number of `value`; `None` if it would exceed `most` values.
     #[inline]
     fn index_of(&mut self, value: i64, most: usize) -> Option<i64> {
         let mut place = (value.cast_unsigned().wrapping_mul(0x9e37_79b9_7f4a_7c15) >> self.shift) as usize;
@@ -294,7 +302,7 @@ impl Distinct {
         }
     }
 
-    /// Sorts the values; says where each went.
+    /// Sorts the values; returns the new number for each old one.
     fn sort(&mut self) -> Vec<i64> {
         let mut order: Vec<usize> = (0..self.values.len()).collect();
         order.sort_unstable_by_key(|index| self.values[*index]);
@@ -305,8 +313,8 @@ impl Distinct {
     }
 }
 
-/// Passes stretches of `values`, or all, to `of`, and puts together what it makes of them. A stretch has `before` more
-/// values in front.
+/// Applies `of` to each stretch of the sample, or to all values if there are few, and concatenates
+/// the results. `before` values are added in front of each stretch.
 fn sample(values: &[i64], before: usize, of: impl Fn(&[i64]) -> Vec<i64>) -> Vec<i64> {
     if values.len() <= STRETCHES * STRETCH + before {
         return of(values);
@@ -319,12 +327,13 @@ fn differences(values: &[i64]) -> Vec<i64> {
     values.windows(2).map(|pair| pair[1].wrapping_sub(pair[0])).collect()
 }
 
-/// Bits that coding each of `values` takes, about: how many bits each has above their middle is coded, then the bits.
-fn bits_each(values: &[i64]) -> f64 {
+/// Estimated bits per value of Huffman coding: the entropy of the bit lengths of the distances from
+/// the median, plus these lengths.
+fn estimated_bits(values: &[i64]) -> f64 {
     if values.is_empty() {
         return 0.0;
     }
-    let middle = about_median(values);
+    let middle = approximate_median(values);
     let mut counts = [0u32; 65];
     for value in values {
         counts[(64 - value.abs_diff(middle).leading_zeros()) as usize] += 1;
@@ -333,8 +342,8 @@ fn bits_each(values: &[i64]) -> f64 {
     entropy(&counts, values.len()) + lengths as f64 / values.len() as f64
 }
 
-/// The median of some of `values`.
-fn about_median(values: &[i64]) -> i64 {
+/// The median of a few of the values.
+fn approximate_median(values: &[i64]) -> i64 {
     const SOME: usize = 48;
     let mut some: Vec<i64> = values.iter().step_by(values.len().div_ceil(SOME)).copied().collect();
     median(&mut some)
@@ -345,70 +354,70 @@ fn median(values: &mut [i64]) -> i64 {
     *values.select_nth_unstable(half).1
 }
 
-/// What values may be turned into before they are coded.
-enum Turn {
+/// A transform to apply to the values before they are encoded.
+enum Transform {
     Nothing,
     Delta,
     Cycle(usize),
     Split { base: i64, scale: u64 },
 }
 
-fn write_turned(values: &[i64], range: Range, turn: Turn, allowed: Allowed, out: &mut Vec<u8>) {
-    let within = allowed.deeper();
-    match turn {
-        Turn::Nothing => write_plain(values, range, within, out),
-        Turn::Delta => {
-            let within = Allowed { deltas: allowed.deltas - 1, patterns: false, scale: false, ..within };
+fn write_transformed(values: &[i64], range: Range, transform: Transform, options: Options, out: &mut Vec<u8>) {
+    let within = options.deeper();
+    match transform {
+        Transform::Nothing => write_plain(values, range, within, out),
+        Transform::Delta => {
+            let within = Options { deltas: options.deltas - 1, patterns: false, scale: false, ..within };
             ints::write_delta(values, out, |deltas, out| write_best(deltas, within, out));
         }
-        Turn::Cycle(lag) => {
-            let within = Allowed { patterns: false, ..within };
+        Transform::Cycle(lag) => {
+            let within = Options { patterns: false, ..within };
             ints::write_cycle(values, lag, out, |part, out| write_best(part, within, out));
         }
-        Turn::Split { base, scale } => {
-            let within = Allowed { patterns: false, scale: false, ..within };
+        Transform::Split { base, scale } => {
+            let within = Options { patterns: false, scale: false, ..within };
             ints::write_split(values, range, base, scale, out, |part, out| write_best(part, within, out));
         }
     }
 }
 
-/// What makes the sample smallest, and how many bits a value takes then.
-fn turn(values: &[i64], range: Range, allowed: Allowed) -> (f64, Turn) {
-    let mut best = (bits_each(&sample(values, 0, <[i64]>::to_vec)), Turn::Nothing);
-    // A turn costs a pass when it is read: it must save a thirty-second.
-    let mut offer = |bits: f64, turn: Turn| {
+/// The transform with the smallest estimate for the sample, and this estimate in bits per value.
+fn best_transform(values: &[i64], range: Range, options: Options) -> (f64, Transform) {
+    let mut best = (estimated_bits(&sample(values, 0, <[i64]>::to_vec)), Transform::Nothing);
+    // A transform costs a pass when it is read, so it must save 1/32.
+    let mut offer = |bits: f64, transform: Transform| {
         if bits < best.0 * (1.0 - 1.0 / 32.0) {
-            best = (bits, turn);
+            best = (bits, transform);
         }
     };
-    if allowed.deltas > 0 {
+    if options.deltas > 0 {
         let deltas = sample(values, 1, differences);
-        offer(bits_each(&deltas), Turn::Delta);
-        if allowed.deltas > 1 {
-            offer(bits_each(&sample(values, 2, |stretch| differences(&differences(stretch)))), Turn::Delta);
+        offer(estimated_bits(&deltas), Transform::Delta);
+        if options.deltas > 1 {
+            offer(estimated_bits(&sample(values, 2, |stretch| differences(&differences(stretch)))), Transform::Delta);
         }
     }
-    if allowed.patterns && best.0 > 1.5 && values.len() >= CODED_MIN {
+    if options.patterns && best.0 > 1.5 && values.len() >= CODED_MIN {
         if let Some(lag) = cycle(values) {
             let changes =
                 |stretch: &[i64]| stretch[lag..].iter().zip(stretch).map(|(a, b)| a.wrapping_sub(*b)).collect();
             let first = lag as f64 / values.len() as f64 * best.0;
-            let bits = first + bits_each(&sample(values, lag, changes));
+            let bits = first + estimated_bits(&sample(values, lag, changes));
             if bits < best.0 * (1.0 - 1.0 / 32.0) {
-                best = (bits, Turn::Cycle(lag));
+                best = (bits, Transform::Cycle(lag));
             }
         }
         if let Some((base, scale)) = split(values, range) {
             let bits = split_bits(values, base, scale);
             if bits < best.0 * (1.0 - 1.0 / 32.0) {
-                best = (bits, Turn::Split { base, scale });
+                best = (bits, Transform::Split { base, scale });
             }
         }
     }
     best
 }
 
-/// How far back the values in the middle occurred before, if they did.
+/// The distance at which the values in the middle occurred before: a candidate for the period.
 fn cycle(values: &[i64]) -> Option<usize> {
     const PROBE: usize = 4;
     let at = values.len() / 2;
@@ -418,10 +427,10 @@ fn cycle(values: &[i64]) -> Option<usize> {
     (lag > 1 && lag * 3 < values.len()).then_some(lag)
 }
 
-/// A step that values are multiples of, but for small rests, and a base from which on no rest wraps: times that jitter,
-/// converters' readings.
+/// For values close to multiples of a step (jittering times, readings of A/D converters): a base
+/// and the step. The base is such that remainders do not wrap.
 fn split(values: &[i64], range: Range) -> Option<(i64, u64)> {
-    // So that no difference overflows.
+    // Prevents overflow of differences.
     if range.min < i64::MIN / 4 || range.max > i64::MAX / 4 {
         return None;
     }
@@ -434,10 +443,10 @@ fn split(values: &[i64], range: Range) -> Option<(i64, u64)> {
     if rough < 64.0 {
         return None;
     }
-    // Each round of a longer reach makes the step more exact.
-    let near = refined(values, rough, 1);
-    let far = refined(values, refined(values, near, STRETCH / 4), STRETCH);
-    let step = refined(values, far, values.len() - 1);
+    // Each round with a longer reach makes the step more precise.
+    let near = refine(values, rough, 1);
+    let far = refine(values, refine(values, near, STRETCH / 4), STRETCH);
+    let step = refine(values, far, values.len() - 1);
     let rest = |value: i64, step: f64| {
         let steps = (value - values[0]) as f64 / step;
         (steps - steps.round()) * step
@@ -448,7 +457,7 @@ fn split(values: &[i64], range: Range) -> Option<(i64, u64)> {
     if spread * 8.0 > step {
         return None;
     }
-    // People choose round steps.
+    // Prefer a round step within the error: steps in practice are round numbers.
     let drift = spread.max(1.0) / ((range.max - range.min) as f64 / step);
     let powers = (0..18).rev().map(|power| 10f64.powi(power));
     let rounded = powers.map(|power| (step / power).round() * power).find(|rounded| (rounded - step).abs() <= drift);
@@ -456,14 +465,14 @@ fn split(values: &[i64], range: Range) -> Option<(i64, u64)> {
     if scale < 2 {
         return None;
     }
-    // Halfway between two steps there is next to nothing.
+    // Halfway between two steps there are almost no values.
     let base = values[0] - scale / 2;
     let below = (base - range.min).max(0) / scale + i64::from(base > range.min);
     Some((base.checked_sub(below.checked_mul(scale)?)?, scale as u64))
 }
 
-/// `step`, made more exact by values that are `reach` apart.
-fn refined(values: &[i64], step: f64, reach: usize) -> f64 {
+/// Improves the precision of `step` with pairs of values that are `reach` apart.
+fn refine(values: &[i64], step: f64, reach: usize) -> f64 {
     let (mut sum, mut steps) = (0.0, 0.0);
     let reach = reach.min(values.len() - 1);
     let pairs = values.len() - reach;
@@ -478,7 +487,8 @@ fn refined(values: &[i64], step: f64, reach: usize) -> f64 {
 
 fn split_bits(values: &[i64], base: i64, scale: u64) -> f64 {
     let above = |value: i64| value.wrapping_sub(base).cast_unsigned();
-    // Both at once, since divisions are slow: quotients, then rests, of each stretch.
+    // Divisions are slow, so each is done once: the quotients of a stretch, followed by its
+    // remainders.
     let parts = |stretch: &[i64]| {
         let quotients = stretch.iter().map(|value| (above(*value) / scale).cast_signed());
         let mut parts: Vec<i64> = quotients.collect();
@@ -487,7 +497,7 @@ fn split_bits(values: &[i64], base: i64, scale: u64) -> f64 {
         parts
     };
     let parts = sample(values, 1, parts);
-    // The sample may be all of them.
+    // The sample may consist of all values.
     let stretch = if parts.len() == 2 * values.len() { values.len() } else { STRETCH + 1 };
     let mut each: [Vec<i64>; 3] = Default::default();
     for parts in parts.chunks(stretch * 2) {
@@ -496,22 +506,22 @@ fn split_bits(values: &[i64], base: i64, scale: u64) -> f64 {
         each[1].extend(rests);
         each[2].extend(differences(rests));
     }
-    let [quotients, rests, deltas] = each.map(|values| bits_each(&values));
+    let [quotients, rests, deltas] = each.map(|values| estimated_bits(&values));
     quotients + rests.min(deltas)
 }
 
-/// Appends `values` packed or coded.
-fn write_plain(values: &[i64], range: Range, within: Allowed, out: &mut Vec<u8>) {
+/// Appends `values` packed or Huffman-coded.
+fn write_plain(values: &[i64], range: Range, within: Options, out: &mut Vec<u8>) {
     let packed = range.packed_bytes(values.len());
     let enough = packed - packed / CODED_GAIN;
     let grouped = Grouped::of(values, range).filter(|grouped| grouped.bytes < enough);
     let beat = grouped.as_ref().map_or(enough, |grouped| grouped.bytes);
-    // A code's table alone takes some bytes, and each symbol at least one bit.
+    // A code table takes some bytes, and each symbol at least one bit.
     if values.len() >= CODED_MIN && range.width() > 1 {
         let (base, low_bits) = code_base(values, range);
         let coded = Coded::of(values, range, base, low_bits);
         if coded.bytes < beat {
-            let within = Allowed { patterns: false, deltas: 0, ..within };
+            let within = Options { patterns: false, deltas: 0, ..within };
             return coded.write(values, out, |escapes, out| write_best(escapes, within, out));
         }
     }
@@ -521,8 +531,8 @@ fn write_plain(values: &[i64], range: Range, within: Allowed, out: &mut Vec<u8>)
     }
 }
 
-/// Where codes begin and how many low bits are left out of them, so that where most values are, some ten or more codes
-/// share them.
+/// Base and number of low bits for [`Coded`], chosen such that ten or more symbols share the bulk
+/// of the values.
 fn code_base(values: &[i64], range: Range) -> (i64, u32) {
     if range.width() <= 8 {
         return (range.min, 0);
@@ -535,7 +545,8 @@ fn code_base(values: &[i64], range: Range) -> (i64, u32) {
     if range.max.wrapping_sub(range.min).cast_unsigned() >> low_bits <= 255 {
         return (range.min, low_bits);
     }
-    // 254 codes below the escape: the middle is in the middle, unless there is nothing below.
+    // 254 symbols plus the escape: center them on the median, unless there are no values so far
+    // below.
     let below = (127u64 << low_bits).min(middle.abs_diff(range.min));
     (middle.wrapping_sub(below.cast_signed()), low_bits)
 }

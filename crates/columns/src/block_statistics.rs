@@ -1,19 +1,21 @@
-//! What can be told of rows without reading them: blocks that stand for themselves, and where in time rows lie.
+//! Answers from statistics without reading rows: blocks fully described by their statistics, and
+//! how rows are distributed over time.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
 
 use model::{ColumnId, Result, TimeRange};
 
-use crate::chunk::spans;
-use crate::history::GONE;
-use crate::prune::{self, Wanted};
+use crate::history::DELETED_AT;
+use crate::prune::{self, WantedBlocks};
 use crate::scan::{ScanRequest, ScanStats, SeriesFilter, TableView};
 use crate::segment::{BlockMeta, ColumnStats, Segment, SegmentMeta};
+use crate::sorted_run::spans;
 use crate::state::Entry;
 
-/// A block all of whose rows are wanted, and are all there is of them: no other version is anywhere, and none is deleted. So its
-/// statistics tell what reading it would. (Offered by [`TableView::scan_newest`]: whose last row is wanted.)
+/// A block that can be answered from its statistics: the scan selects all of its rows, no other
+/// source may hold a version of one of them, and none is deleted. ([`TableView::scan_newest`] also
+/// passes blocks of which only the last row is selected.)
 pub struct WholeBlock<'a> {
     segment: &'a Arc<Segment>,
     block: u32,
@@ -21,21 +23,22 @@ pub struct WholeBlock<'a> {
 }
 
 impl WholeBlock<'_> {
-    /// Its rows, series and moments.
+    /// Number of rows, series and time range.
     #[must_use]
     pub fn meta(&self) -> &BlockMeta {
         self.meta
     }
 
-    /// The segment, and which block of it.
-    pub(crate) fn place(&self) -> (&Arc<Segment>, u32) {
+    /// The segment, and the block's index in it.
+    pub(crate) fn location(&self) -> (&Arc<Segment>, u32) {
         (self.segment, self.block)
     }
 
-    /// Statistics of a field; `None` when it is NULL in every row. The first call for a column of a segment reads them.
+    /// Statistics of a field; `None` when it is NULL in every row. The first call for a column of a
+    /// segment reads them.
     ///
     /// # Errors
-    /// As [`Segment::blocks`].
+    /// See [`Segment::blocks`].
     pub fn stats(&self, column: ColumnId) -> Result<Option<ColumnStats>> {
         let stats = self.segment.column_stats(column)?;
         let stats = stats.map(|stats| stats[self.block as usize].clone());
@@ -43,29 +46,31 @@ impl WholeBlock<'_> {
     }
 }
 
-/// Some rows of one source: about so many, at these moments.
+/// An estimate of the rows of one source within a time range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// From the first to the last moment.
+    /// From the first to the last timestamp.
     pub times: TimeRange,
-    /// Versions, about.
+    /// Estimated number of versions.
     pub rows: u64,
 }
 
-/// Of so many segments each block is a piece, of older ones the whole: a table may have very many, and who looks for the
-/// newest rows must not read the block index of each.
-const PIECEMEAL_SEGMENTS: usize = if cfg!(test) { 2 } else { 16 };
+/// The newest segments are split by block; an older segment is one piece. A table may have
+/// thousands of segments, and a newest-rows query must not read every block index.
+const BLOCKWISE_SEGMENTS_MAX: usize = if cfg!(test) { 2 } else { 16 };
 
 impl TableView {
-    /// Where in time the wanted rows lie, as far as it can be told without reading any: a piece for each run of rows in
-    /// memory, each block of the newest segments, and each older segment, cut to the times that are wanted.
+    /// The distribution of the selected rows over time, estimated without reading rows. There is a
+    /// piece for each run of rows in memory, for each block of the newest segments and for each
+    /// older segment, cut to the request's time range.
     ///
-    /// - `request`: with `ranges`, statistics of all segments of its moments are asked instead.
+    /// - `request`: with `ranges`, the pieces are blocks of all segments, pruned by their
+    ///   statistics.
     ///
     /// # Errors
     /// Errors of reading block indexes.
     pub fn pieces(&self, request: &ScanRequest) -> Result<Vec<Piece>> {
-        let request = &self.kept(request.clone());
+        let request = &self.clamped_to_retention(request.clone());
         let mut pieces = Vec::new();
         let mut push = |times: &TimeRange, rows: u64| {
             let times = times.intersect(&request.times);
@@ -80,22 +85,22 @@ impl TableView {
             });
         };
         if request.ranges.is_empty() {
-            let recent = prune::recent(self);
+            let recent = prune::recent_deletes(self);
             let wanted = |segment| prune::filter_of(self, request, &recent, segment).map(|filter| (segment, filter));
             let segments = &self.state().segments;
             let near = segments.overlapping(&request.times);
             let mut newest: Vec<_> = near.into_iter().map(|at| &*segments[at]).filter_map(wanted).collect();
             newest.sort_by_key(|(segment, _)| Reverse(segment.meta().times.last));
-            let older = newest.split_off(newest.len().min(PIECEMEAL_SEGMENTS));
+            let older = newest.split_off(newest.len().min(BLOCKWISE_SEGMENTS_MAX));
             for (segment, filter) in newest {
                 let metas = segment.blocks()?;
                 push_blocks(&metas, prune::blocks_of(&metas, &filter));
             }
             for (segment, _) in older {
-                push(&segment.meta().times, rows_about(segment.meta(), &request.series));
+                push(&segment.meta().times, estimated_rows(segment.meta(), &request.series));
             }
         } else {
-            for Wanted { metas, blocks, .. } in prune::blocks(self, request, &mut ScanStats::default())? {
+            for WantedBlocks { metas, blocks, .. } in prune::blocks(self, request, &mut ScanStats::default())? {
                 push_blocks(&metas, blocks);
             }
         }
@@ -106,7 +111,7 @@ impl TableView {
             }
             spans(rows, &request.series, &request.times).into_iter().for_each(|span| {
                 let (first, last) = (rows.key_at(span.start), rows.key_at(span.end - 1));
-                // Of several series the last row's moment says nothing.
+                // With several series, the last row is not the one with the latest timestamp.
                 let alone = TimeRange { start: first.1, last: last.1 };
                 push(if first.0 == last.0 { &alone } else { &rows.order().times }, span.len() as u64);
             });
@@ -115,54 +120,62 @@ impl TableView {
     }
 }
 
-/// Rows of the wanted series in a segment, if each of its series has as many. At least one: it may have some.
-fn rows_about(meta: &SegmentMeta, series: &SeriesFilter) -> u64 {
+/// Estimated rows of the selected series in a segment, assuming equally many per series; at least
+/// 1.
+fn estimated_rows(meta: &SegmentMeta, series: &SeriesFilter) -> u64 {
     let span = u64::from(meta.series.1 - meta.series.0) + 1;
     let wanted = u128::from(series.count_in(meta.series.0, meta.series.1));
     let rows = u128::from(meta.rows) * wanted / u128::from(span);
     u64::try_from(rows).unwrap_or(u64::MAX).max(1)
 }
 
-/// Whom whole blocks are offered to.
-pub(crate) struct Taker<'a> {
+/// The caller's decision on blocks that can be answered from statistics.
+pub(crate) struct BlockConsumer<'a> {
     pub(crate) take: &'a mut dyn FnMut(&WholeBlock<'_>) -> Result<bool>,
-    /// Is the last row of a block all that he needs of it?
+    /// The caller uses only the last row of a block.
     pub(crate) newest: bool,
 }
 
-/// Takes out of `wanted` the blocks that `taker` accepts; only those are offered that are whole.
-pub(crate) fn offer(view: &TableView, request: &ScanRequest, wanted: &mut Vec<Wanted>, taker: Taker<'_>) -> Result<()> {
+/// Removes from `wanted` the blocks that `consumer` accepts. Only blocks described by
+/// [`WholeBlock`] are passed to it.
+pub(crate) fn offer(
+    view: &TableView,
+    request: &ScanRequest,
+    wanted: &mut Vec<WantedBlocks>,
+    consumer: BlockConsumer<'_>,
+) -> Result<()> {
     let mut taken: Vec<Vec<u32>> = vec![Vec::new(); wanted.len()];
     let by_time = prune::by_time(wanted);
-    for (at, Wanted { segment, metas, blocks, filter }) in wanted.iter().enumerate() {
+    for (at, WantedBlocks { segment, metas, blocks, filter }) in wanted.iter().enumerate() {
         let keyed = view.state().table.keyed;
-        // Rows that are gone are still in the statistics.
-        let has_gone = segment.columns()?.iter().any(|(id, _)| *id == GONE);
-        if has_gone || !view.is_of_now() || keyed && !segment.settled()? {
+        // The statistics include deleted rows of a table with history.
+        let has_deleted_rows = segment.columns()?.iter().any(|(id, _)| *id == DELETED_AT);
+        if has_deleted_rows || !view.is_of_now() || keyed && !segment.settled()? {
             continue;
         }
         for block in blocks {
             let meta = &metas[*block as usize];
             let series = (meta.first.0, meta.last.0);
             let times = &meta.times;
-            let is_wanted = if taker.newest { request.times.contains(times.last) } else { request.times.covers(times) };
+            let is_wanted =
+                if consumer.newest { request.times.contains(times.last) } else { request.times.covers(times) };
             let whole = is_wanted
                 && request.series.all_in(series.0, series.1)
-                && !filter.hides.touch(series, &meta.times)
-                && (!keyed || prune::is_alone(view, (wanted, &by_time), (at, *block), meta));
-            if whole && (taker.take)(&WholeBlock { segment, block: *block, meta })? {
+                && !filter.deletes.may_hide(series, &meta.times)
+                && (!keyed || prune::has_no_other_version(view, (wanted, &by_time), (at, *block), meta));
+            if whole && (consumer.take)(&WholeBlock { segment, block: *block, meta })? {
                 taken[at].push(*block);
             }
         }
     }
-    for (Wanted { blocks, .. }, taken) in wanted.iter_mut().zip(&taken) {
+    for (WantedBlocks { blocks, .. }, taken) in wanted.iter_mut().zip(&taken) {
         blocks.retain(|block| taken.binary_search(block).is_err());
     }
     wanted.retain(|wanted| !wanted.blocks.is_empty());
     Ok(())
 }
 
-/// Rows that a scan of these blocks goes through, all versions counted.
+/// Rows in these blocks, all versions counted.
 pub(crate) fn rows_of(metas: &[BlockMeta], blocks: &[u32]) -> u64 {
     blocks.iter().map(|block| u64::from(metas[*block as usize].rows)).sum()
 }

@@ -1,4 +1,4 @@
-//! A sorted run of row versions from one source, and the sources they come from.
+//! Sorted runs of row versions, and the sources that produce them: memtable rows and segments.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -7,45 +7,46 @@ use std::sync::{Arc, OnceLock};
 use arrow_array::{ArrayRef, UInt32Array};
 use model::{ColumnId, Error, Result, TimeRange};
 
+use crate::block_statistics::rows_of;
 use crate::filter::{Filter, Selection};
-use crate::history::{Lives, Versions, is_moment, mark_block};
-use crate::packed::Packed;
+use crate::history::{VersionLifetimes, Versions, is_history_column, mark_block};
 use crate::rows::{Ops, Rows, text_bytes};
 use crate::scan::{ScanStats, SeriesFilter};
 use crate::segment::{BLOCK_ROWS_MAX, BlockRows, Blocks, Segment};
-use crate::whole::rows_of;
+use crate::small_batch::SmallBatch;
 
-/// Most rows that the memtable gives at a time.
+/// Most rows of a run from the memtable.
 const WINDOW_ROWS: usize = if cfg!(test) { 16 } else { BLOCK_ROWS_MAX };
 
-/// Rows sorted by (series, time), versions oldest first; columns in whatever order they came.
-pub(crate) struct Chunk {
+/// Rows sorted by (series, time), versions of a row oldest first. The columns have their own row
+/// order.
+pub(crate) struct SortedRun {
     pub(crate) series: Vec<u32>,
     pub(crate) times: Vec<i64>,
-    /// By position, as series and times are.
+    /// In the order of `series` and `times`.
     pub(crate) ops: Ops,
-    /// Is every (series, time) there once?
+    /// No two rows have the same (series, time).
     pub(crate) unique: bool,
-    /// What a row takes in memory beyond fixed-width values: text and bytes, on average.
+    /// Average memory of a row's text and bytes values.
     pub(crate) text_bytes_per_row: usize,
     index: RowIndex,
     columns: Columns,
-    late: Option<Late>,
+    late: Option<LateColumns>,
 }
 
-/// Columns that are read only if any of the rows turns out to be wanted.
-struct Late {
+/// Columns that are read only if a row of the run is needed (late materialisation).
+struct LateColumns {
     segment: Arc<Segment>,
     block: u32,
     ids: Arc<[ColumnId]>,
-    /// Rows of the block that the columns are read of, all if none.
+    /// Rows of the block to decode; `None` = all.
     part: Option<Range<usize>>,
-    /// Which of these the chunk has, if its index is no longer one of all of them.
-    taken: Option<RowIndex>,
+    /// The rows kept, if the run's own index addresses columns reduced to these rows.
+    selected: Option<RowIndex>,
     read: OnceLock<Vec<(ColumnId, ArrayRef)>>,
 }
 
-/// Where in the columns the row of a position lies.
+/// Maps a position of the run to a row of its columns.
 enum RowIndex {
     From(u32),
     List(Vec<u32>),
@@ -56,7 +57,7 @@ enum Columns {
     Read(Vec<(ColumnId, ArrayRef)>),
 }
 
-impl Chunk {
+impl SortedRun {
     pub(crate) fn len(&self) -> usize {
         self.times.len()
     }
@@ -65,20 +66,20 @@ impl Chunk {
         (self.series[at], self.times[at])
     }
 
-    /// The row of the columns that position `at` stands for.
+    /// The row of the columns for position `at`.
     pub(crate) fn row(&self, at: usize) -> u32 {
         self.index.at(at)
     }
 
-    /// Do consecutive positions stand for consecutive rows?
+    /// Whether consecutive positions are consecutive rows of the columns.
     pub(crate) fn consecutive(&self) -> bool {
         matches!(self.index, RowIndex::From(_))
     }
 
-    /// A whole column, addressed by [`Chunk::row`]; `None` when all NULL.
+    /// A column, addressed by [`SortedRun::row`]; `None` when all its values are NULL.
     pub(crate) fn column(&self, id: ColumnId) -> Option<Cow<'_, ArrayRef>> {
         let columns: &[(ColumnId, ArrayRef)] = match &self.columns {
-            Columns::Rows(rows) if rows.as_packed().is_some() => return rows.column(id).map(Cow::Owned),
+            Columns::Rows(rows) if rows.as_small_batch().is_some() => return rows.column(id).map(Cow::Owned),
             Columns::Rows(rows) => rows.arrays(),
             Columns::Read(columns) => columns,
         };
@@ -88,35 +89,35 @@ impl Chunk {
         })
     }
 
-    /// Reads the columns that were left for later, if there are any.
+    /// Reads the late columns, unless they have been read.
     pub(crate) fn load(&self, bytes_read: &mut u64) -> Result<()> {
         let Some(late) = self.late.as_ref().filter(|late| late.read.get().is_none()) else { return Ok(()) };
         let mut columns = late.segment.read_columns(late.block as usize, (&late.ids, false), &late.part, bytes_read)?;
-        if let Some(index) = &late.taken {
-            columns = taken(columns, index, self.len())?;
+        if let Some(index) = &late.selected {
+            columns = gather_columns(columns, index, self.len())?;
         }
-        // Whoever was first has read the same.
+        // Another thread may have read the same columns first.
         let _ = late.read.set(columns);
         Ok(())
     }
 
-    /// The columns, if they are packed.
-    pub(crate) fn packed(&self) -> Option<&Packed> {
+    /// The columns, if they are a small batch.
+    pub(crate) fn packed(&self) -> Option<&SmallBatch> {
         match &self.columns {
-            Columns::Rows(rows) => rows.as_packed(),
+            Columns::Rows(rows) => rows.as_small_batch(),
             Columns::Read(_) => None,
         }
     }
 }
 
-/// What gives chunks in order of (series, time).
+/// A producer of runs, in order of (series, time).
 pub(crate) enum Source {
     Rows(RowsSource),
     Segment(SegmentSource),
 }
 
 impl Source {
-    /// No row still to come has a lower (series, time); `None` when none is to come.
+    /// A lower bound of the (series, time) of the remaining rows; `None` at the end.
     pub(crate) fn bound(&self) -> Option<(u32, i64)> {
         match self {
             Source::Rows(source) => source.bound(),
@@ -124,7 +125,7 @@ impl Source {
         }
     }
 
-    /// Rows it goes through, all versions counted.
+    /// Upper bound of the remaining rows, all versions counted.
     pub(crate) fn rows_max(&self) -> u64 {
         match self {
             Source::Rows(source) => source.spans.iter().map(|span| span.len() as u64).sum(),
@@ -132,8 +133,8 @@ impl Source {
         }
     }
 
-    /// The next rows; perhaps none, though more may come.
-    pub(crate) fn next(&mut self, stats: &mut ScanStats) -> Result<Option<Chunk>> {
+    /// The next run; it may be empty before the end. `None` at the end.
+    pub(crate) fn next(&mut self, stats: &mut ScanStats) -> Result<Option<SortedRun>> {
         match self {
             Source::Rows(source) => Ok(source.next(stats)),
             Source::Segment(source) => source.next(stats),
@@ -141,19 +142,19 @@ impl Source {
     }
 }
 
-/// Rows of the memtable.
+/// Selected rows of a memtable entry.
 pub(crate) struct RowsSource {
     rows: Arc<Rows>,
     filter: Filter,
-    /// Positions of the order still to come, last first.
+    /// Remaining positions of the sort order, last first.
     spans: Vec<Range<usize>>,
     text_bytes_per_row: usize,
-    /// For a reader who wants only what was there once.
-    lives: Option<Lives>,
+    /// Visibility by the history columns; `None` if all rows are visible.
+    lifetimes: Option<VersionLifetimes>,
 }
 
 impl RowsSource {
-    /// What of `rows` passes `filter`; `None` when nothing can.
+    /// The rows that pass `filter`; `None` if no row can.
     pub(crate) fn new(rows: Arc<Rows>, filter: Filter) -> Option<RowsSource> {
         if rows.is_empty() {
             return None;
@@ -165,27 +166,27 @@ impl RowsSource {
         let mut spans = spans(&rows, &filter.series, &filter.times);
         spans.reverse();
         let text_bytes_per_row = rows.text_bytes() / rows.len();
-        let lives = match filter.versions {
-            Versions::At(time) => Lives::of_rows(&rows, time),
+        let lifetimes = match filter.versions {
+            Versions::At(time) => VersionLifetimes::of_rows(&rows, time),
             Versions::All(_) => None,
         };
-        (!spans.is_empty()).then_some(RowsSource { rows, filter, spans, text_bytes_per_row, lives })
+        (!spans.is_empty()).then_some(RowsSource { rows, filter, spans, text_bytes_per_row, lifetimes })
     }
 
     fn bound(&self) -> Option<(u32, i64)> {
         self.spans.last().map(|span| self.rows.key_at(span.start))
     }
 
-    fn next(&mut self, stats: &mut ScanStats) -> Option<Chunk> {
+    fn next(&mut self, stats: &mut ScanStats) -> Option<SortedRun> {
         self.spans.last()?;
         let sorted = self.rows.order().permutation.is_none();
         let (rows, series, times) = if sorted { self.next_sorted()? } else { self.next_permuted() };
         let (mut selection, hidden) = self.filter.select(&series, &times);
         stats.versions_dropped += hidden;
-        if let Some(lives) = &self.lives {
-            let (there, others) = selection.retain(series.len(), |at| lives.there(rows.at(at) as usize));
-            selection = there;
-            stats.versions_dropped += others;
+        if let Some(lifetimes) = &self.lifetimes {
+            let (visible, hidden) = selection.retain(series.len(), |at| lifetimes.is_visible(rows.at(at) as usize));
+            selection = visible;
+            stats.versions_dropped += hidden;
         }
         let chosen = |list: &[u32]| list.iter().map(|at| rows.at(*at as usize)).collect::<Vec<u32>>();
         let (index, series, times) = match selection {
@@ -200,7 +201,7 @@ impl RowsSource {
             (ops, RowIndex::From(first)) => ops.slice(*first as usize..*first as usize + times.len()),
             (ops, RowIndex::List(list)) => ops.take(list),
         };
-        Some(Chunk {
+        Some(SortedRun {
             series,
             times,
             ops,
@@ -257,7 +258,7 @@ impl RowIndex {
     }
 }
 
-/// Positions among which all wanted rows are: found by binary search where few series are wanted.
+/// Positions that include every selected row. Binary search if few series are selected.
 pub(crate) fn spans(rows: &Rows, series: &SeriesFilter, times: &TimeRange) -> Vec<Range<usize>> {
     match series {
         SeriesFilter::Only(list) if list.len() < rows.len() / 4 + 8 => {
@@ -278,7 +279,7 @@ pub(crate) fn spans(rows: &Rows, series: &SeriesFilter, times: &TimeRange) -> Ve
     }
 }
 
-/// The first position at or after `from` above (series, time).
+/// The first position, from `from` on, with a key above (series, time).
 fn after(rows: &Rows, from: usize, series: u32, time: i64) -> usize {
     match (time.checked_add(1), series.checked_add(1)) {
         (Some(next), _) => rows.position(from, (series, next)),
@@ -287,12 +288,12 @@ fn after(rows: &Rows, from: usize, series: u32, time: i64) -> usize {
     }
 }
 
-/// Blocks of a segment.
+/// Selected rows of a segment's blocks.
 pub(crate) struct SegmentSource {
     segment: Arc<Segment>,
     metas: Blocks,
     filter: Filter,
-    /// Blocks still to come, last first.
+    /// Remaining blocks, last first.
     blocks: Vec<u32>,
     bounds: Vec<(u32, i64)>,
     columns: Arc<[ColumnId]>,
@@ -301,29 +302,30 @@ pub(crate) struct SegmentSource {
     settled: bool,
 }
 
-/// Which columns are read with a block's rows, and which when any of these turns out to be wanted; both in order.
+/// Columns to read with the rows of a block, and columns to read once a row is needed; both sorted
+/// by id.
 #[derive(Clone)]
-pub(crate) struct Reads {
+pub(crate) struct ColumnReads {
     pub(crate) columns: Arc<[ColumnId]>,
     pub(crate) late: Arc<[ColumnId]>,
-    /// Does text that is stored as a dictionary come as one?
+    /// Return dictionary-encoded text as a dictionary.
     pub(crate) coded: bool,
 }
 
-impl Reads {
-    /// All with the rows.
-    pub(crate) fn all(columns: Arc<[ColumnId]>) -> Reads {
-        Reads { columns, late: Arc::default(), coded: false }
+impl ColumnReads {
+    /// Reads all columns with the rows.
+    pub(crate) fn all(columns: Arc<[ColumnId]>) -> ColumnReads {
+        ColumnReads { columns, late: Arc::default(), coded: false }
     }
 }
 
 impl SegmentSource {
-    /// What of `blocks` (ascending) passes `filter`; `None` when there are none.
+    /// The rows of `blocks` (ascending) that pass `filter`; `None` without blocks.
     pub(crate) fn new(
         segment: Arc<Segment>,
         filter: Filter,
         mut blocks: Vec<u32>,
-        Reads { columns, late, coded }: Reads,
+        ColumnReads { columns, late, coded }: ColumnReads,
     ) -> Result<Option<SegmentSource>> {
         if blocks.is_empty() {
             return Ok(None);
@@ -333,7 +335,8 @@ impl SegmentSource {
         let bounds = blocks.iter().map(|block| metas[*block as usize].first).collect();
         let settled = segment.settled()?;
         let stored = segment.columns()?;
-        let moments = filter.versions.moments().iter().filter(|id| stored.iter().any(|column| column.0 == **id));
+        let moments =
+            filter.versions.history_columns().iter().filter(|id| stored.iter().any(|column| column.0 == **id));
         let moments: Vec<ColumnId> = moments.copied().collect();
         let columns = if moments.is_empty() { columns } else { columns.iter().copied().chain(moments).collect() };
         Ok(Some(SegmentSource { segment, metas, filter, blocks, bounds, columns, late, coded, settled }))
@@ -343,12 +346,13 @@ impl SegmentSource {
         self.bounds.last().copied()
     }
 
-    fn next(&mut self, stats: &mut ScanStats) -> Result<Option<Chunk>> {
+    fn next(&mut self, stats: &mut ScanStats) -> Result<Option<SortedRun>> {
         let Some(block) = self.blocks.pop() else { return Ok(None) };
         self.bounds.pop();
-        // Which versions are wanted is told by columns, of whole blocks.
-        let by_moments =
-            self.columns.iter().any(|id| is_moment(*id)) || matches!(self.filter.versions, Versions::All(_));
+        // Visibility is decided by columns of whole blocks, so no range of rows can be chosen
+        // before.
+        let by_visibility =
+            self.columns.iter().any(|id| is_history_column(*id)) || matches!(self.filter.versions, Versions::All(_));
         let passes_all = self.filter.passes_all(&self.metas[block as usize].times);
         let (filter, mut selected) = (&self.filter, (Selection::All, 0));
         let mut select = |series: &[u32], times: &[i64]| {
@@ -356,27 +360,28 @@ impl SegmentSource {
                 return None;
             }
             selected = filter.select(series, times);
-            selected.0.part_of(series.len()).filter(|_| !by_moments)
+            selected.0.decode_range(series.len()).filter(|_| !by_visibility)
         };
         let (mut read, part) =
-            self.segment.read_part(block as usize, (&self.columns, self.coded), &mut stats.bytes_read, &mut select)?;
+            self.segment.read_range(block as usize, (&self.columns, self.coded), &mut stats.bytes_read, &mut select)?;
         let (mut selection, hidden) = selected;
         stats.versions_dropped += hidden;
         match &self.filter.versions {
             Versions::All(deletes) => mark_block(&mut read, deletes),
             Versions::At(time) => {
-                if let Some(lives) = Lives::of(&read.columns, *time) {
-                    let (there, others) = selection.retain(read.times.len(), |row| lives.there(row));
-                    selection = there;
-                    stats.versions_dropped += others;
+                if let Some(lifetimes) = VersionLifetimes::of(&read.columns, *time) {
+                    let (visible, hidden) = selection.retain(read.times.len(), |row| lifetimes.is_visible(row));
+                    selection = visible;
+                    stats.versions_dropped += hidden;
                 }
             }
         }
-        self.chunk(block, read, selection, part).map(Some)
+        self.run(block, read, selection, part).map(Some)
     }
 
-    /// `part`: the rows that `read` has columns of, if not all; `selection` is within.
-    fn chunk(&self, block: u32, read: BlockRows, selection: Selection, part: Option<Range<usize>>) -> Result<Chunk> {
+    /// Builds the run of the rows `selection`, which lie within `part`: the rows that `read` has
+    /// columns of (`None` = all).
+    fn run(&self, block: u32, read: BlockRows, selection: Selection, part: Option<Range<usize>>) -> Result<SortedRun> {
         let rows = read.times.len();
         let first = part.as_ref().map_or(0, |part| part.start);
         let text_bytes_per_row = all_text_bytes(&read.columns) / part.as_ref().map_or(rows, Range::len).max(1);
@@ -396,26 +401,31 @@ impl SegmentSource {
         };
         let unique = self.settled || is_unique(&series, &times);
         let mut columns = read.columns;
-        // A batch may hold on to many blocks of which it wants little: keep only that.
-        let mut taken_of = None;
+        // A batch may hold many blocks of which it needs few rows: copy those and release the
+        // block.
+        let mut selected = None;
         if times.len() * 2 < part.as_ref().map_or(rows, Range::len) {
-            columns = taken(columns, &index, times.len())?;
-            taken_of = Some(std::mem::replace(&mut index, RowIndex::From(0)));
+            columns = gather_columns(columns, &index, times.len())?;
+            selected = Some(std::mem::replace(&mut index, RowIndex::From(0)));
         }
         let columns = Columns::Read(columns);
-        let late = (!self.late.is_empty()).then(|| Late {
+        let late = (!self.late.is_empty()).then(|| LateColumns {
             segment: Arc::clone(&self.segment),
             block,
             ids: Arc::clone(&self.late),
             part,
-            taken: taken_of,
+            selected,
             read: OnceLock::new(),
         });
-        Ok(Chunk { series, times, ops, unique, text_bytes_per_row, index, columns, late })
+        Ok(SortedRun { series, times, ops, unique, text_bytes_per_row, index, columns, late })
     }
 }
 
-fn taken(columns: Vec<(ColumnId, ArrayRef)>, index: &RowIndex, rows: usize) -> Result<Vec<(ColumnId, ArrayRef)>> {
+fn gather_columns(
+    columns: Vec<(ColumnId, ArrayRef)>,
+    index: &RowIndex,
+    rows: usize,
+) -> Result<Vec<(ColumnId, ArrayRef)>> {
     let list = UInt32Array::from_iter_values((0..rows).map(|at| index.at(at)));
     let take = |values: ArrayRef| arrow_select::take::take(&values, &list, None).map_err(Error::bug);
     columns.into_iter().map(|(id, values)| Ok((id, take(values)?))).collect()

@@ -1,43 +1,46 @@
-//! Text that machines made: a pattern and the numbers in it, column by column.
+//! Machine-generated text as templates: a pattern, and the numbers in it as columns.
 //!
-//! `pump 17 lost 10.1.4.9 after 312 ms` is the pattern `pump # lost #.#.#.# after # ms` and six numbers. Patterns are
-//! few and kept once; numbers at the same place are an integer stream, which knows counters, times and what clusters.
+//! `pump 17 lost 10.1.4.9 after 312 ms` is the pattern `pump # lost #.#.#.# after # ms` and six
+//! numbers. Patterns are few and stored once; the numbers at the same place are an integer stream,
+//! which compresses counters, times and clustered values.
 //!
-//! Bytes: docs/format/segment.md, "Fields". Source of the idea: Rodrigues, Luo, Yuan, "CLP: Efficient and Scalable
-//! Search on Compressed Text Logs", OSDI 2021. We differ: numbers of any kind become integer streams, there is no
-//! dictionary of variables, and patterns are whatever is left.
+//! Bytes: docs/format/segment.md, "Fields". Source of the idea: Rodrigues, Luo, Yuan, "CLP:
+//! Efficient and Scalable Search on Compressed Text Logs", OSDI 2021. We differ: numbers of any
+//! kind become integer streams, there is no dictionary of variables, and a pattern is the text
+//! without its numbers.
 
 use model::Result;
 use rustc_hash::FxHasher;
 use std::hash::Hasher;
 
+use super::byte_io::{Reader, TEXT_BYTES_MAX, corrupt, push_varint};
 use super::bytes::{Values, read_list, write_list};
-use super::cpu::twice;
+use super::cpu::multiversion;
 use super::ints;
-use super::wire::{Reader, TEXT_BYTES_MAX, corrupt, push_varint};
 
-/// In patterns digits stand for numbers: one without leading zeros ...
+/// In a pattern, this digit stands for a decimal number without leading zeros.
 const FREE: u8 = b'0';
-/// ... one of as many digits as the next byte says ...
+/// Stands for a decimal number with as many digits as the next byte says.
 const FIXED: u8 = b'1';
-/// ... and one of as many hexadecimal digits, a to f in lower case.
+/// Stands for a hexadecimal number (a to f in lower case) with as many digits as the next byte
+/// says.
 const HEX: u8 = b'2';
-/// Digits that fit a signed integer, whatever they are.
+/// Decimal digits that always fit a signed integer.
 const DIGITS_MAX: usize = 18;
 const HEX_DIGITS_MAX: usize = 16;
-/// A word of letters and digits is hexadecimal where it has so many.
+/// Fewest digits of a word to be recognised as hexadecimal.
 const HEX_DIGITS_MIN: usize = 4;
-/// Most numbers of a value.
+/// Most numbers in a value.
 const SLOTS_MAX: usize = 64;
-/// Longer values are not taken apart: what they have in common is found by others.
+/// Longer values are not parsed: other encodings find what they have in common.
 const VALUE_BYTES_MAX: usize = 4_096;
-/// Each digit may become a number form and a width.
+/// A digit of the value may become a placeholder and a width.
 const PATTERN_BYTES_MAX: usize = 2 * VALUE_BYTES_MAX;
-/// Values that are looked at to learn how wide numbers are, and whether there are few patterns.
+/// Size of the sample that determines the widths of numbers and whether there are few patterns.
 const SAMPLE: usize = 192;
-/// So many patterns are no sign yet that there are too many.
+/// Up to this many patterns are always accepted.
 const PATTERNS_FREE: usize = 128;
-/// Bytes that may be read and written beyond what is meant.
+/// Padding that loads and stores of whole words may touch.
 pub(super) const SLACK: usize = 24;
 
 const POWERS: [u64; DIGITS_MAX + 1] = {
@@ -50,28 +53,28 @@ const POWERS: [u64; DIGITS_MAX + 1] = {
     powers
 };
 
-/// How numbers at a place are written, learned from a sample; 0: not so.
+/// Widths of the numbers at a place, learned from a sample; 0: no such number.
 #[derive(Clone, Copy, Default)]
 struct Slot {
     fixed: u8,
     hex: u8,
 }
 
-struct Learned {
+struct LearnedWidths {
     slots: [Slot; SLOTS_MAX],
 }
 
-/// A value taken apart.
-struct Parts {
-    /// The pattern and whatever comes after it: written in whole words.
+/// A parsed value.
+struct ParsedValue {
+    /// The pattern; stores of whole words may write beyond its length.
     buffer: Box<[u8; PATTERN_BYTES_MAX + SLACK]>,
     length: usize,
     numbers: Vec<i64>,
 }
 
-impl Parts {
-    fn new() -> Parts {
-        Parts { buffer: Box::new([0; PATTERN_BYTES_MAX + SLACK]), length: 0, numbers: Vec::new() }
+impl ParsedValue {
+    fn new() -> ParsedValue {
+        ParsedValue { buffer: Box::new([0; PATTERN_BYTES_MAX + SLACK]), length: 0, numbers: Vec::new() }
     }
 
     fn pattern(&self) -> &[u8] {
@@ -87,7 +90,7 @@ impl Parts {
         self.length += count;
     }
 
-    /// Appends the `count` bytes from `at`, of which there are [`SLACK`] more.
+    /// Appends `count` bytes from `at`, which [`SLACK`] more bytes follow.
     #[inline(always)]
     fn push_text(&mut self, all: &[u8], at: usize, count: usize) {
         let from = all.get(at..).and_then(<[u8]>::first_chunk::<16>);
@@ -98,29 +101,29 @@ impl Parts {
         self.length += count;
     }
 
-    /// Appends a number's form and width.
+    /// Appends a placeholder and its width.
     #[inline(always)]
     fn push_number(&mut self, form: u8, width: usize) {
         self.push(u64::from(form) | (width as u64) << 8, if form == FREE { 1 } else { 2 });
     }
 }
 
-/// Values in a row, [`SLACK`] bytes after the last, and which of their bytes are digits.
+/// Concatenated values, followed by [`SLACK`] bytes, and a bitmap of the digits.
 #[derive(Clone, Copy)]
 struct Source<'a> {
     all: &'a [u8],
     ends: &'a [usize],
-    /// A bit for each byte, the first in the lowest, and at least 64 more.
+    /// One bit per byte, lowest first, and at least 64 more bits.
     digits: &'a [u64],
 }
 
-/// Takes a value apart, from `at` to `end`.
+/// Parses a value, from `at` to `end`.
 struct Splitter<'a> {
     all: &'a [u8],
     digits: &'a [u64],
     at: usize,
     end: usize,
-    /// The bits of `digits` from `at` on, of which so many are there.
+    /// The next `valid` bits of `digits`, from `at` on.
     window: u64,
     valid: usize,
 }
@@ -131,9 +134,10 @@ impl<'a> Splitter<'a> {
         Splitter { all: source.all, digits: source.digits, at, end, window: 0, valid: 0 }
     }
 
-    /// Makes the window 64 bytes again when half of it is used up: more than a number can be long.
+    /// Refills the window when fewer than 32 of its 64 bits are left. That is more than the digits
+    /// of a number.
     #[inline(always)]
-    fn look(&mut self) {
+    fn refill(&mut self) {
         if self.valid < 32 {
             let (word, bit) = (self.at / 64, self.at % 64);
             let both = self.digits.get(word..).and_then(<[u64]>::first_chunk::<2>).copied().unwrap_or_default();
@@ -142,7 +146,7 @@ impl<'a> Splitter<'a> {
         }
     }
 
-    /// Goes on by so many bytes, fewer than 64.
+    /// Skips `count` bytes, fewer than 64.
     #[inline(always)]
     fn skip(&mut self, count: usize) {
         self.at += count;
@@ -150,7 +154,7 @@ impl<'a> Splitter<'a> {
         self.valid = self.valid.saturating_sub(count);
     }
 
-    /// Bytes from here on, up to `end`, that `marks` marks.
+    /// Length of the run of bytes from `at`, up to `end`, that `marks` accepts.
     #[inline(always)]
     fn run(&self, at: usize, end: usize, marks: impl Fn(u64) -> u64) -> usize {
         let (mut count, left) = (0, end - at);
@@ -164,13 +168,13 @@ impl<'a> Splitter<'a> {
         count.min(left)
     }
 
-    /// Letters and digits from here on.
+    /// Length of the word (letters and digits) at the current position.
     #[inline(always)]
     fn token(&self) -> usize {
         self.run(self.at, self.end, word_marks)
     }
 
-    /// The number that the next `digits`, up to [`DIGITS_MAX`], are.
+    /// The value of the next `digits` digits, at most [`DIGITS_MAX`].
     #[inline(always)]
     fn number(&self, digits: usize) -> i64 {
         let mut number = 0;
@@ -183,9 +187,9 @@ impl<'a> Splitter<'a> {
         number.cast_signed()
     }
 
-    /// Takes the value apart up to its end; `false` if it has too many numbers.
+    /// Parses the rest of the value; returns false if it has too many numbers.
     #[inline(always)]
-    fn split(&mut self, learned: &Learned, parts: &mut Parts) -> bool {
+    fn split(&mut self, learned: &LearnedWidths, parts: &mut ParsedValue) -> bool {
         parts.length = 0;
         for slot in 0..SLOTS_MAX {
             let slot = learned.slots[slot];
@@ -202,12 +206,12 @@ impl<'a> Splitter<'a> {
         self.at == self.end
     }
 
-    /// Appends what comes before the next digit.
+    /// Appends the text before the next digit.
     #[inline(always)]
-    fn literal(&mut self, parts: &mut Parts) {
+    fn literal(&mut self, parts: &mut ParsedValue) {
         loop {
-            self.look();
-            // At most 56, so that it can be skipped.
+            self.refill();
+            // At most 56 bytes, because `skip` takes fewer than 64.
             let before = (self.window.trailing_zeros() as usize).min(self.valid).min(56);
             let count = before.min(self.end - self.at);
             parts.push_text(self.all, self.at, count);
@@ -219,8 +223,8 @@ impl<'a> Splitter<'a> {
     }
 
     #[inline(always)]
-    fn take_number(&mut self, slot: Slot, parts: &mut Parts) {
-        self.look();
+    fn take_number(&mut self, slot: Slot, parts: &mut ParsedValue) {
+        self.refill();
         let all = ((!self.window).trailing_zeros() as usize).min(self.valid).min(self.end - self.at);
         let digits = all.min(DIGITS_MAX);
         let zeros = self.all[self.at] == b'0' && digits > 1;
@@ -233,8 +237,9 @@ impl<'a> Splitter<'a> {
         self.skip(digits);
     }
 
-    /// Takes what comes before the next word of digits, and that, if it is a hexadecimal number of so many.
-    fn literal_or_hex(&mut self, hex: usize, parts: &mut Parts) -> bool {
+    /// Takes the text before the next word with a digit, and this word if it is a hexadecimal
+    /// number of `hex` digits. Returns whether it is.
+    fn literal_or_hex(&mut self, hex: usize, parts: &mut ParsedValue) -> bool {
         while self.at < self.end {
             let token = self.token();
             if (token == hex || (hex == HEX_DIGITS_MAX && token > hex)) && self.is_hex(hex) {
@@ -243,7 +248,7 @@ impl<'a> Splitter<'a> {
             }
             let end = self.at + token;
             let letters = self.run(self.at, end, |word| !digit_marks(word));
-            // What is between words goes with the word before.
+            // Separators are taken together with the preceding word.
             let gap = if letters < token { 0 } else { self.run(end, self.end, |word| !word_marks(word)) };
             parts.push_text(self.all, self.at, letters + gap);
             self.at += letters + gap;
@@ -262,7 +267,7 @@ impl<'a> Splitter<'a> {
     }
 
     #[inline(always)]
-    fn take_hex(&mut self, digits: usize, parts: &mut Parts) {
+    fn take_hex(&mut self, digits: usize, parts: &mut ParsedValue) {
         let first = digits.min(8);
         let mut number = eight_hex_digits(load(self.all, self.at)) >> (4 * (8 - first));
         if digits > 8 {
@@ -275,7 +280,7 @@ impl<'a> Splitter<'a> {
     }
 }
 
-/// The eight bytes from `at`, zero if there are not as many.
+/// Eight bytes from `at`, little-endian; 0 if there are fewer.
 #[inline(always)]
 pub(super) fn load(bytes: &[u8], at: usize) -> u64 {
     bytes.get(at..).and_then(<[u8]>::first_chunk).map_or(0, |word| u64::from_le_bytes(*word))
@@ -283,21 +288,21 @@ pub(super) fn load(bytes: &[u8], at: usize) -> u64 {
 
 const MARKS: u64 = 0x8080_8080_8080_8080;
 
-/// The top bit of each byte that is a digit.
+/// Sets the top bit of each byte that is a digit.
 #[inline(always)]
 fn digit_marks(word: u64) -> u64 {
     let values = word ^ 0x3030_3030_3030_3030;
-    // Adding within seven bits carries into no neighbour.
+    // Adding seven-bit values does not carry into the next byte.
     !(((values & !MARKS) + 0x7676_7676_7676_7676) | values) & MARKS
 }
 
-/// The top bit of each byte that is a letter or a digit.
+/// Sets the top bit of each byte that is a letter or a digit.
 #[inline(always)]
 fn word_marks(word: u64) -> u64 {
     digit_marks(word) | marks_up_to((word | 0x2020_2020_2020_2020) ^ 0x6060_6060_6060_6060, 26)
 }
 
-/// The top bit of each byte that is 1 ..= `most`.
+/// Sets the top bit of each byte that is within 1 ..= `most`.
 #[inline(always)]
 fn marks_up_to(word: u64, most: u64) -> u64 {
     const ONES: u64 = 0x0101_0101_0101_0101;
@@ -305,7 +310,7 @@ fn marks_up_to(word: u64, most: u64) -> u64 {
     (low + 0x7f * ONES) & !(low + (0x7f - most) * ONES) & !word & MARKS
 }
 
-/// The number that eight hexadecimal digits are, the first in the lowest byte.
+/// The value of eight hexadecimal digits, the first in the lowest byte.
 #[inline(always)]
 fn eight_hex_digits(word: u64) -> u64 {
     let letters = word >> 6 & 0x0101_0101_0101_0101;
@@ -315,7 +320,7 @@ fn eight_hex_digits(word: u64) -> u64 {
     (fours << 16 | fours >> 32) & 0xffff_ffff
 }
 
-/// The number that eight digits are, the first in the lowest byte; zero bytes count as zeros.
+/// The value of eight decimal digits, the first in the lowest byte; zero bytes count as zeros.
 #[inline(always)]
 fn eight_digits(word: u64) -> u64 {
     let ones = word & 0x0f0f_0f0f_0f0f_0f0f;
@@ -324,11 +329,11 @@ fn eight_digits(word: u64) -> u64 {
     (fours.wrapping_mul(10_000) + (fours >> 32)) & 0xffff_ffff
 }
 
-/// Looks at some values: how wide their numbers are where they have leading zeros, and where hexadecimal ones are.
-fn learn(source: &Source<'_>) -> Learned {
-    let mut learned = Learned { slots: [Slot::default(); SLOTS_MAX] };
+/// Learns from a sample the widths of numbers with leading zeros and of hexadecimal numbers.
+fn learn(source: &Source<'_>) -> LearnedWidths {
+    let mut learned = LearnedWidths { slots: [Slot::default(); SLOTS_MAX] };
     learn_hex(source, &mut learned);
-    let mut parts = Parts::new();
+    let mut parts = ParsedValue::new();
     let mut widths = [0; SLOTS_MAX];
     for (start, end) in sampled(source.ends).filter(|(start, end)| end - start <= VALUE_BYTES_MAX) {
         parts.numbers.clear();
@@ -345,8 +350,9 @@ fn learn(source: &Source<'_>) -> Learned {
     learned
 }
 
-/// Words of digits and letters a to f, both, are hexadecimal numbers, of the width that most have at their place.
-fn learn_hex(source: &Source<'_>, learned: &mut Learned) {
+/// Words with both digits and letters a to f are taken as hexadecimal, with the most frequent width
+/// at their place.
+fn learn_hex(source: &Source<'_>, learned: &mut LearnedWidths) {
     let all = source.all;
     let mut votes = [[0u16; HEX_DIGITS_MAX + 1]; SLOTS_MAX];
     for (start, end) in sampled(source.ends) {
@@ -364,7 +370,7 @@ fn learn_hex(source: &Source<'_>, learned: &mut Learned) {
                     slot += 1;
                 }
             } else {
-                // Each stretch of digits is a number.
+                // Each run of digits is a number.
                 let numbers = word.chunk_by(|a, b| a.is_ascii_digit() == b.is_ascii_digit());
                 let numbers = numbers.filter(|part| part[0].is_ascii_digit());
                 slot += numbers.map(|part| part.len().div_ceil(DIGITS_MAX)).sum::<usize>();
@@ -379,18 +385,18 @@ fn learn_hex(source: &Source<'_>, learned: &mut Learned) {
     }
 }
 
-/// Starts and ends of some values.
+/// Starts and ends of the sampled values.
 fn sampled(ends: &[usize]) -> impl Iterator<Item = (usize, usize)> {
     let step = ends.len().div_ceil(SAMPLE);
     (0..ends.len()).step_by(step).map(|at| (if at == 0 { 0 } else { ends[at - 1] }, ends[at]))
 }
 
-/// Patterns in order of appearance.
+/// A hash table that numbers patterns in order of first appearance.
 struct Patterns {
     bytes: Vec<u8>,
-    /// End in `bytes`, number of slots.
+    /// End in `bytes`, and number of slots.
     list: Vec<(usize, usize)>,
-    /// Hashes and 1 + numbers, at places that follow from the hash; 0: free.
+    /// Open addressing: hash and 1 + number; 0 marks a free slot.
     places: Vec<(u64, u32)>,
 }
 
@@ -446,9 +452,10 @@ fn hash(bytes: &[u8]) -> u64 {
     hasher.finish()
 }
 
-/// Appends `values` as fields, if they are so: that few patterns make them all.
+/// Appends `values` as patterns and numbers if few patterns suffice; returns whether they do.
 ///
-/// - `all`: the values, [`SLACK`] bytes behind them (see [`with_slack`]); `ends` where each ends.
+/// - `all`: the values, followed by [`SLACK`] bytes (see [`with_slack`]).
+/// - `ends`: the end of each value.
 pub(super) fn write(all: &[u8], ends: &[usize], out: &mut Vec<u8>) -> bool {
     let with_digits = sampled(ends).filter(|(start, end)| all[*start..*end].iter().any(u8::is_ascii_digit)).count();
     if with_digits * 2 < sampled(ends).count() {
@@ -463,7 +470,7 @@ pub(super) fn write(all: &[u8], ends: &[usize], out: &mut Vec<u8>) -> bool {
     }
     let mut patterns = Patterns::new();
     let mut indexes = Vec::with_capacity(ends.len());
-    let mut parts = Parts::new();
+    let mut parts = ParsedValue::new();
     parts.numbers.reserve(ends.len() * 4);
     if !split_all(&source, &learned, &mut parts, &mut patterns, &mut indexes) {
         return false;
@@ -472,7 +479,7 @@ pub(super) fn write(all: &[u8], ends: &[usize], out: &mut Vec<u8>) -> bool {
     true
 }
 
-twice! {
+multiversion! {
 /// Sets a bit for each byte that is a digit.
 fn mark_digits(all: &[u8], digits: &mut [u64]) {
     for (bytes, digits) in all.chunks(64).zip(digits) {
@@ -482,16 +489,16 @@ fn mark_digits(all: &[u8], digits: &mut [u64]) {
                 Some(bytes) => word = *bytes,
                 None => word[..bytes.len()].copy_from_slice(bytes),
             }
-            // The marks, a bit in each byte, are added up to a byte of their own.
+            // The multiplication gathers the marks, one bit in each byte, in the top byte.
             let marks = digit_marks(u64::from_le_bytes(word)) >> 7;
             *digits |= (marks.wrapping_mul(0x0102_0408_1020_4080) >> 56) << (8 * eight);
         }
     }
 }
 
-/// Takes all values apart; `false` if that is not worth it.
+/// Parses all values; returns false if there are too many patterns or a value cannot be parsed.
 fn split_all(
-    source: &Source<'_>, learned: &Learned, parts: &mut Parts, patterns: &mut Patterns, indexes: &mut Vec<i64>,
+    source: &Source<'_>, learned: &LearnedWidths, parts: &mut ParsedValue, patterns: &mut Patterns, indexes: &mut Vec<i64>,
 ) -> bool {
     let mut start = 0;
     for (row, end) in source.ends.iter().enumerate() {
@@ -509,10 +516,10 @@ fn split_all(
 }
 }
 
-/// Whether there are numbers in a sample, and patterns that occur again and again.
-fn few_patterns(source: &Source<'_>, learned: &Learned) -> bool {
+/// Whether the sampled values have numbers, and at most three patterns for every four values.
+fn few_patterns(source: &Source<'_>, learned: &LearnedWidths) -> bool {
     let mut patterns = Patterns::new();
-    let mut parts = Parts::new();
+    let mut parts = ParsedValue::new();
     let (mut count, mut numbers) = (0, 0);
     for (start, end) in sampled(source.ends) {
         parts.numbers.clear();
@@ -550,7 +557,7 @@ fn write_parts(patterns: &Patterns, indexes: &[i64], numbers: &[i64], out: &mut 
     }
 }
 
-/// `values` in a row, with room to read beyond them, and where each ends.
+/// Concatenates `values`, adds [`SLACK`] bytes, and returns the end of each value.
 pub(super) fn with_slack(values: &[&[u8]]) -> (Vec<u8>, Vec<usize>) {
     let total: usize = values.iter().map(|value| value.len()).sum();
     let mut all = Vec::with_capacity(total + SLACK);
@@ -563,12 +570,12 @@ pub(super) fn with_slack(values: &[&[u8]]) -> (Vec<u8>, Vec<usize>) {
     (all, ends)
 }
 
-/// What a pattern is made of: text, then a number; the last has none.
+/// A step of a pattern: text, then a number; the last step has no number.
 #[derive(Clone, Copy)]
 struct Step {
-    /// Where its text is, how long it is.
+    /// Start and length of the text.
     text: (u32, u32),
-    /// Which of the value's numbers.
+    /// Index of the number within the value.
     slot: usize,
     number: Number,
 }
@@ -581,7 +588,7 @@ enum Number {
     Hex(u8),
 }
 
-/// A pattern, ready to be filled in.
+/// A pattern prepared for decoding.
 struct Template {
     steps: std::ops::Range<usize>,
     slots: usize,
@@ -589,7 +596,7 @@ struct Template {
     bytes: usize,
 }
 
-/// All patterns, their steps and texts.
+/// All templates, with shared buffers of steps and texts.
 #[derive(Default)]
 struct Templates {
     list: Vec<Template>,
@@ -598,7 +605,7 @@ struct Templates {
 }
 
 impl Templates {
-    /// Takes in a pattern of so many slots. A number that is the same everywhere becomes text.
+    /// Adds a pattern with `slots` numbers. Numbers that are the same in all values become text.
     fn push(&mut self, pattern: &[u8], slots: usize, columns: &Columns) -> Result<()> {
         let first = self.steps.len();
         let mut text = self.texts.len();
@@ -635,14 +642,14 @@ impl Templates {
     }
 
     fn push_constant(&mut self, number: Number, constant: i64) -> Result<()> {
-        let mut out = Filled { bytes: vec![0; DIGITS_MAX + SLACK], at: 0, wrong: false };
+        let mut out = TextWriter { bytes: vec![0; DIGITS_MAX + SLACK], at: 0, wrong: false };
         out.number(number, constant.cast_unsigned());
         self.texts.extend_from_slice(&out.bytes[..out.at]);
         out.check()
     }
 }
 
-/// Reads `count` values.
+/// Decodes `count` values.
 pub(super) fn read(reader: &mut Reader<'_>, count: usize) -> Result<Values> {
     let patterns = reader.count(count, "number of patterns")?;
     reader.note(|| format!("fields of {patterns} patterns "));
@@ -670,7 +677,7 @@ pub(super) fn read(reader: &mut Reader<'_>, count: usize) -> Result<Values> {
     fill_in(&templates, &indexes, &columns)
 }
 
-/// How many numbers a pattern has.
+/// Number of numbers in a pattern.
 fn slots_of(pattern: &[u8]) -> Result<usize> {
     if pattern.len() > PATTERN_BYTES_MAX {
         return Err(corrupt(format!("a pattern of {} bytes, at most {PATTERN_BYTES_MAX} are possible", pattern.len())));
@@ -691,12 +698,12 @@ fn slots_of(pattern: &[u8]) -> Result<usize> {
     Ok(slots)
 }
 
-/// Numbers of all patterns that have as many.
+/// The numbers, grouped by the number of numbers in a value.
 struct Columns {
     rows: [usize; SLOTS_MAX + 1],
-    /// By how many numbers there are: all first ones, then all second ones and so on.
+    /// By group: the first numbers of all values, then the second ones, and so on.
     numbers: Vec<Vec<i64>>,
-    /// By how many numbers there are, for each: the number that all are.
+    /// By group and slot: the number, if it is the same in all values.
     constants: Vec<Vec<Option<i64>>>,
 }
 
@@ -710,7 +717,7 @@ impl Columns {
             for slot in 0..slots {
                 reader.note(|| format!(", {slot} of {slots} "));
                 ints::decode(reader, *rows, &mut numbers)?;
-                let (least, greatest) = ints::least_and_greatest(&numbers[slot * rows..]);
+                let (least, greatest) = ints::min_and_max(&numbers[slot * rows..]);
                 constants.push((least == greatest).then_some(least));
             }
             columns.numbers.push(numbers);
@@ -720,11 +727,11 @@ impl Columns {
     }
 }
 
-twice! {
-/// Puts numbers into patterns.
+multiversion! {
+/// Fills the numbers into the patterns.
 fn fill_in(templates: &Templates, indexes: &[i64], columns: &Columns) -> Result<Values> {
     let mut done = [0usize; SLOTS_MAX + 1];
-    let mut out = Filled { bytes: Vec::new(), at: 0, wrong: false };
+    let mut out = TextWriter { bytes: Vec::new(), at: 0, wrong: false };
     let mut ends = Vec::with_capacity(indexes.len());
     for index in indexes {
         let template = &templates.list[*index as usize];
@@ -746,33 +753,33 @@ fn fill_in(templates: &Templates, indexes: &[i64], columns: &Columns) -> Result<
 }
 }
 
-/// Text being put together. Everything is written in whole words, beyond its end too.
-struct Filled {
+/// Output buffer for text. All stores are whole words and may write beyond the text.
+struct TextWriter {
     bytes: Vec<u8>,
     at: usize,
     wrong: bool,
 }
 
-impl Filled {
+impl TextWriter {
     fn check(&self) -> Result<()> {
         if self.wrong { Err(corrupt("a number has more digits than its pattern has room for")) } else { Ok(()) }
     }
 
-    /// Room for a value of up to `bytes` bytes, of which `left` are still to come.
+    /// Ensures room for a value of up to `bytes` bytes; `left` values are still to be written.
     #[inline(always)]
     fn reserve(&mut self, bytes: usize, left: usize) -> Result<()> {
         if self.bytes.len() - self.at < bytes + SLACK {
             if self.at + bytes > TEXT_BYTES_MAX {
                 return Err(corrupt(format!("text of a chunk is longer than {TEXT_BYTES_MAX} bytes")));
             }
-            // As many of the same length, within reason.
+            // Reserves for further values of the same length, within a limit.
             let more = (bytes * left.min(1_024)).min(1 << 20).max(bytes);
             self.bytes.resize(self.at + more + SLACK, 0);
         }
         Ok(())
     }
 
-    /// Appends the first `count` bytes of `text`, which has [`SLACK`] more.
+    /// Appends the first `count` bytes of `text`, which [`SLACK`] more bytes follow.
     #[inline(always)]
     fn text(&mut self, text: &[u8], count: usize) {
         if count <= 16 {
@@ -797,7 +804,7 @@ impl Filled {
     fn number(&mut self, number: Number, value: u64) {
         match number {
             Number::None => {}
-            // Nothing is written where there might not be room for it.
+            // A number that is too long is not written: there may be no room for it.
             Number::Free if value >= POWERS[DIGITS_MAX] => self.wrong = true,
             Number::Free => self.free(value),
             Number::Fixed(width) => {
@@ -851,7 +858,7 @@ impl Filled {
     }
 }
 
-/// Numbers of up to three digits as text, and above it how many digits they have.
+/// Text of the numbers below 1,000, and in the top byte its length.
 static SMALL: [u32; 1_000] = {
     let mut small = [0; 1_000];
     let mut value = 0;
@@ -870,7 +877,8 @@ static SMALL: [u32; 1_000] = {
     small
 };
 
-/// The eight digits of a number below 10^8, one a byte, the first in the lowest. Anything for others.
+/// The eight digits of a number below 10^8, one per byte, the first in the lowest. Undefined for
+/// larger numbers.
 #[inline(always)]
 fn digits_of(value: u64) -> u64 {
     let value = value % POWERS[8];
