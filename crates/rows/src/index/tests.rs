@@ -1,4 +1,4 @@
-//! Facts about the index, each tried with nodes so small that every few writes change the tree's shape.
+//! Tests of the index, each also with tiny nodes, so that every few writes change the tree's shape.
 
 #[cfg(shuttle)]
 mod model;
@@ -15,7 +15,7 @@ type Limits<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);
 
 const ALL: Limits<'static> = (Bound::Unbounded, Bound::Unbounded);
 const BOTH: [Direction; 2] = [Direction::Forward, Direction::Backward];
-/// Miri is some thousand times slower.
+/// Miri is about a thousand times slower.
 const SCALE: usize = if cfg!(miri) { 100 } else { 1 };
 
 struct Random(u64);
@@ -51,7 +51,7 @@ fn scanned(index: &Index, (from, to): Limits<'_>, direction: Direction) -> Rows 
     rows
 }
 
-/// Leaves a scan visits between the two numbers, included.
+/// Leaves that a scan of the inclusive range visits.
 fn seen(index: &Index, from: u64, to: u64, direction: Direction) -> Vec<LeafSeen> {
     let (mut leaves, from, to) = (Vec::new(), number(from), number(to));
     let (from, to) = (Bound::Included(&from[..]), Bound::Included(&to[..]));
@@ -59,8 +59,8 @@ fn seen(index: &Index, from: u64, to: u64, direction: Direction) -> Vec<LeafSeen
     leaves
 }
 
-/// All that must hold when nobody writes: ranges join, keys ascend within them, parents name exactly the nodes below,
-/// counters are right. Returns the number of leaves.
+/// Checks the invariants of an idle tree: ranges adjoin, keys ascend within them, parents list
+/// exactly the nodes below, counters match. Returns the number of leaves.
 fn verify(index: &Index) -> usize {
     let guard = &NodesGuard::pin();
     let live = |id: NodeId| index.arena.view(id, guard).unwrap_or_else(|_| panic!("node {id} is named but dead"));
@@ -94,7 +94,7 @@ fn verify(index: &Index) -> usize {
     }
 }
 
-/// Sets of keys that are hard in different ways.
+/// Key sets with different difficulties.
 fn shapes() -> Vec<(&'static str, Vec<Vec<u8>>)> {
     let mut random = Random(1);
     let mut text = |length: u64| (0..length).map(|_| b'a' + random.below(3) as u8).collect::<Vec<u8>>();
@@ -122,7 +122,7 @@ fn does_what_a_btreemap_does_with_keys_of_many_shapes() {
             for step in 0..12_000 / SCALE as u64 {
                 let guard = &pin();
                 let key = &keys[random.below(keys.len() as u64) as usize];
-                // Waves: the tree grows, shrinks to nothing, grows again.
+                // The tree repeatedly grows and shrinks to nothing.
                 let growing = step / 3_000 % 2 == 0;
                 match random.below(10) {
                     0 => assert_eq!(index.get(key, guard), map.get(key).copied(), "{shape}"),
@@ -149,7 +149,7 @@ fn does_what_a_btreemap_does_with_keys_of_many_shapes() {
     }
 }
 
-/// Scans with all kinds of bounds, both ways, against the map.
+/// Compares scans with all kinds of bounds, in both directions, with the map.
 fn check_scans(index: &Index, map: &BTreeMap<Vec<u8>, u64>, keys: &[Vec<u8>], random: &mut Random) {
     for _ in 0..40 {
         let mut bound = || {
@@ -243,7 +243,7 @@ fn a_queue_needs_no_more_memory_the_longer_it_runs() {
     for n in 0..total {
         index.insert(&number(n), n, &pin()).unwrap();
         if let Some(old) = n.checked_sub(live) {
-            // The front of the queue is found without a walk over what was there.
+            // The head of the queue is found without scanning the leaves of removed keys.
             let mut visited = Vec::new();
             let mut first = None;
             index.scan_noting(ALL.0, ALL.1, Direction::Forward, &pin(), &mut visited, |_, value| {
@@ -255,7 +255,8 @@ fn a_queue_needs_no_more_memory_the_longer_it_runs() {
         }
     }
     assert!(verify(&index) < 30, "{} leaves for {live} keys", verify(&index));
-    // Twice that if places were not used again. Other tests' guards may hold some back for a while.
+    // Would be twice that if slots were not reused. Guards of other tests may delay reclamation for
+    // a while.
     assert!(index.memory_bytes() < 4 << 20, "{} bytes for {live} keys", index.memory_bytes());
 }
 
@@ -293,7 +294,7 @@ fn whoever_noted_a_range_learns_of_every_key_that_came_into_it() {
                 noted.retain_mut(|(from, to, leaves)| {
                     let kept = leaves.iter().all(|leaf| index.still_same(leaf, guard));
                     assert!(!kept || !(*from..=*to).contains(&key), "{key} came into {from} ..= {to} unnoticed");
-                    // Every other one is the inserting transaction's own.
+                    // Every other insert is the transaction's own.
                     if step % 2 == 0
                         && let Some(at) = leaves.iter().position(|leaf| *leaf == change.before)
                     {
@@ -342,7 +343,8 @@ fn a_leaf_that_was_noted_and_died_is_never_taken_for_the_one_in_its_place() {
 fn keys_that_stay_come_once_and_in_order_while_others_come_and_go() {
     let (keys, rounds) = (3_000 / SCALE as u64, 12 / SCALE.min(6) as u64);
     let index = with_node_bytes(256);
-    // Every fifth key stays. Between 40 % and 60 % nothing does, so that leaves and their parents go, too.
+    // Every fifth key is permanent, except between 40 % and 60 %: there leaves and their parents
+    // are removed, too.
     let stays = |n: u64| n.is_multiple_of(5) && !(keys * 2 / 5..keys * 3 / 5).contains(&n);
     (0..keys).filter(|n| stays(*n)).for_each(|n| index.insert(&number(n), n, &pin()).unwrap());
     let stop = AtomicBool::new(false);
@@ -396,7 +398,8 @@ fn a_thread_finds_what_it_wrote_while_others_write_next_to_it() {
                 let (mut random, mut map) = (Random(thread), BTreeMap::new());
                 for step in 0..40_000 / SCALE as u64 {
                     let n = random.below(200) * 4 + thread;
-                    // Few keys at a time in the second half of a wave: leaves die and come again.
+                    // Few keys at a time in the second half of a wave: leaves die and are created
+                    // again.
                     if step % 2_000 < 800 && random.below(3) > 0 {
                         assert_eq!(index.insert(&number(n), step, &pin()).is_ok(), !map.contains_key(&n));
                         map.entry(n).or_insert(step);

@@ -1,9 +1,9 @@
-//! Serializable transactions whose reads and commits meet.
+//! Serializable transactions with concurrent reads and commits.
 
 use super::super::serializable::Read;
 use super::*;
 
-/// Writes, and gives the commit if there was one. Only 40001 and 40P01 may be in its way.
+/// Commits after a write; returns the commit's LSN, if any. Only 40001 and 40P01 may occur.
 fn commit(db: &Db, txn: Txn, written: Result<(), String>) -> Option<Lsn> {
     if let Err(state) = written {
         assert!(["40001", "40P01"].contains(&state.as_str()), "{state}");
@@ -28,7 +28,7 @@ fn model_of_two_who_read_what_the_other_writes_one_fails() {
                     commit(db, txn, written).is_some()
                 })
             }));
-            // One of the two stays as it was, whoever was first.
+            // One of the two rows is unchanged, whichever transaction was first.
             assert_eq!(db.codes().iter().sum::<i32>(), 1);
             assert!(committed.contains(&true), "{committed:?}");
             assert!(!before || committed.contains(&false), "{committed:?}");
@@ -101,7 +101,7 @@ fn any_read() -> Read {
     }
 }
 
-/// Changes the row of a key, or puts one there.
+/// Updates the row of a key, or inserts it.
 fn any_write(db: &Db, txn: &mut Txn) -> Result<(), String> {
     let (id, name) = (any_id(), ["a", "b", "c", "d"][thread_rng().gen_range(0..4)]);
     let found = txn.get(&db.table, &db.key(id), &pin()).unwrap().map(|(record, _)| record);
@@ -109,7 +109,7 @@ fn any_write(db: &Db, txn: &mut Txn) -> Result<(), String> {
     match thread_rng().gen_range(0..3) {
         0 => db.try_delete(txn, record).map(drop),
         kind => {
-            // The row of another key, if it is not there.
+            // Inserts the row of another key, if it does not exist.
             let id = if kind == 1 { id } else { any_id() };
             match run(txn, |txn| db.update(txn, record, (id, None, name))) {
                 Err(gone) if gone == "Gone" => Ok(()),
@@ -119,8 +119,8 @@ fn any_write(db: &Db, txn: &mut Txn) -> Result<(), String> {
     }
 }
 
-/// Whatever a serializable transaction read would be the same if it ran alone at the moment of its commit, so that the order
-/// of commits is an order in which all of them may have run one after the other.
+/// Every read of a serializable transaction would return the same if it ran alone at its commit, so
+/// the commit order is a serial order.
 #[test]
 fn model_what_a_serializable_transaction_read_is_the_same_at_its_commit() {
     check(|| {

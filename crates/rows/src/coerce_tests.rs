@@ -1,6 +1,6 @@
-//! Assignment against what PostgreSQL 15 does.
+//! Assignment casts, compared with PostgreSQL 15.
 
-use super::assign;
+use super::coerce;
 use super::samples::numeric;
 use model::limits::VALUE_BYTES_MAX;
 use model::{Datum, Interval, Type};
@@ -9,9 +9,9 @@ fn number(text: &str) -> Datum<'static> {
     Datum::Numeric(text.parse().unwrap())
 }
 
-/// What is kept, or SQLSTATE and message.
+/// The cast value, or SQLSTATE and message.
 fn outcome(ty: Type, datum: Datum<'_>) -> String {
-    match assign(ty, datum) {
+    match coerce(ty, datum) {
         Ok(kept) => format!("{kept:?}"),
         Err(error) => format!("{} {}", error.state(), error.message()),
     }
@@ -24,7 +24,7 @@ fn numbers_are_rounded_or_out_of_range() {
         (Type::Int2, Datum::Int4(32_768), "22003 smallint out of range"),
         (Type::Int4, Datum::Int8(-2_147_483_649), "22003 integer out of range"),
         (Type::Int8, Datum::Int2(-5), "Int8(-5)"),
-        // Floats round a half to even, numerics away from zero.
+        // Floats round half to even, numerics half away from zero.
         (Type::Int4, Datum::Float8(2.5), "Int4(2)"),
         (Type::Int4, Datum::Float8(-3.5), "Int4(-4)"),
         (Type::Int4, number("2.5"), "Int4(3)"),
@@ -87,7 +87,7 @@ fn values_too_long_for_a_row_are_refused() {
         assert!(outcome(ty, datum).starts_with("54000 "), "{ty}");
     }
     let fits = Datum::Text(&text[1..]);
-    assert_eq!(assign(Type::Text, fits.clone()).unwrap(), fits);
+    assert_eq!(coerce(Type::Text, fits.clone()).unwrap(), fits);
 }
 
 #[test]
