@@ -128,7 +128,7 @@ fn measure(
     let first = if shuffled { &random } else { &keys };
     let insert = timed(threads, first, |key, guard| map.insert(key, 1, guard));
     let size = size();
-    // Not the order of the inserts, which would favour the allocator.
+    // A different order than the inserts, which would favour the allocator.
     let mut asked = random.clone();
     asked.reverse();
     asked.rotate_left(count / 3);

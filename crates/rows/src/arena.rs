@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_fall_into_chunks_without_gap_or_overlap() {
+    fn numbers_map_to_chunks_without_gap_or_overlap() {
         let (mut list, mut chunk, mut at) = (0, 0, 0);
         for number in 0..200_000 {
             assert_eq!(place(number), (list, chunk, at), "{number}");
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn slots_stay_where_they_are_and_are_used_again() {
+    fn slots_have_stable_addresses_and_are_reused() {
         let arena: Arena<AtomicU64> = Arena::new();
         let numbers: Vec<u64> = (0..5_000).map(|_| arena.take()).collect();
         assert_eq!(numbers, (0..5_000).collect::<Vec<_>>());
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_from_a_log_is_reached_and_an_absurd_one_refused() {
+    fn a_number_from_the_log_gets_a_slot_and_an_absurd_one_is_refused() {
         let arena: Arena<AtomicU64> = Arena::new();
         assert!(arena.get(100_000).is_none());
         assert!(arena.reach(100_000).is_some());

@@ -55,7 +55,7 @@ fn numbers_are_rounded_or_out_of_range() {
 }
 
 #[test]
-fn text_longer_than_its_type_loses_blanks_only() {
+fn overlong_text_loses_trailing_blanks_only() {
     let (varchar, character) = (Type::Varchar(Some(3)), Type::Char(Some(3)));
     for (ty, text, expected) in [
         (varchar, "abc", "Text(\"abc\")"),
@@ -91,7 +91,7 @@ fn values_too_long_for_a_row_are_refused() {
 }
 
 #[test]
-fn dates_and_times_are_cast_where_no_zone_is_needed() {
+fn dates_and_times_are_cast_if_no_zone_is_needed() {
     let day = 86_400_000_000;
     for (ty, datum, expected) in [
         (Type::Date, Datum::Timestamp(-1), "Date(-1)"),
@@ -109,7 +109,7 @@ fn dates_and_times_are_cast_where_no_zone_is_needed() {
 }
 
 #[test]
-fn values_that_are_not_assigned_say_both_types() {
+fn an_impossible_cast_names_both_types() {
     for (ty, datum, expected) in [
         (Type::Int4, Datum::Text("1"), "42804 a value of type text cannot be assigned to a column of type integer"),
         (Type::Bool, Datum::Int4(1), "42804 a value of type integer cannot be assigned to a column of type boolean"),

@@ -84,7 +84,7 @@ fn numerics_of_any_scale_have_one_key() {
 }
 
 #[test]
-fn the_end_of_a_prefix_is_the_next_key_that_does_not_begin_with_it() {
+fn prefix_end_is_the_next_key_without_the_prefix() {
     for (prefix, end) in
         [(&[1, 2][..], Some(&[1, 3][..])), (&[1, 255, 255], Some(&[2])), (&[255, 255], None), (&[], None)]
     {
@@ -119,7 +119,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(6_000))]
 
     #[test]
-    fn keys_are_ordered_as_values_are((ty, [a, b]) in alike::<2>(), nullable in any::<bool>(), descending in any::<bool>()) {
+    fn key_order_is_value_order((ty, [a, b]) in alike::<2>(), nullable in any::<bool>(), descending in any::<bool>()) {
         let column = KeyColumn { ty, nullable, descending };
         let (a, b) = (a.datum(), b.datum());
         let (key_a, key_b) = (key(&[column], std::slice::from_ref(&a)), key(&[column], std::slice::from_ref(&b)));
@@ -133,7 +133,7 @@ proptest! {
     }
 
     #[test]
-    fn columns_are_ordered_one_after_the_other(
+    fn columns_are_compared_in_order(
         (first, [a, b]) in alike::<2>(),
         (second, [c, d]) in alike::<2>(),
         descending in any::<(bool, bool)>(),

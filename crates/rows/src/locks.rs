@@ -196,7 +196,7 @@ impl Locks {
         }
         let asked = queue.request(txn, mode, policy);
         // A word is `IN_TABLE` exactly while its queue has a holder.
-        debug_assert!(!queue.holders.is_empty(), "BUG: a lock in the table that nobody holds");
+        debug_assert!(!queue.holders.is_empty(), "BUG: a queue without a holder");
         let (event, before) = match asked? {
             QueueResult::Answered(request) => {
                 if matches!(request, Request::Held { .. }) {
@@ -218,7 +218,7 @@ impl Locks {
             && self.is_victim(txn, name, before)
         {
             return Err(Error::new(SqlState::DEADLOCK_DETECTED, "deadlock detected")
-                .with_detail("the other transactions go on when this one has ended")
+                .with_detail("the other transactions continue after this one is rolled back")
                 .with_hint("run the transaction again"));
         }
         Ok(Request::Wait(event))
@@ -438,7 +438,7 @@ impl Queue {
         let own = self.waiters.get(origin);
         let mut todo = vec![(waiter, mode, position)];
         while let Some((waiter, mode, position)) = todo.pop() {
-            // Do not mark the origin: earlier waiters of the same mode may wait for a lock it
+            // The origin is not marked: earlier waiters of the same mode may wait for a lock it
             // holds.
             if waiter != origin {
                 let at = &mut reached[mode as usize];

@@ -34,10 +34,10 @@ use crate::row::RowLayout;
 use crate::sync::{AtomicUsize, Mutex};
 use crate::table::{IndexData, RecordId, Records, RowTable};
 
-/// When this many record numbers of a table are noted, and more than half are distinct, the whole
-/// table is noted instead.
+/// At this number of noted records of a table, more than half of them distinct, the whole table is
+/// noted instead.
 const RECORDS_NOTED_MAX: usize = 1 << 16;
-/// The same limit for ranges of one index.
+/// Limit for noted ranges of one index, likewise.
 const RANGES_NOTED_MAX: usize = 1 << 12;
 /// Size limit of [`RecentCommits`]: one per record written and [`COMMIT_RECORDS`] per commit. About
 /// 64 MiB.
@@ -74,7 +74,7 @@ struct TableReadSet {
     schema: RowSchemaRef,
     records: Arc<Records>,
     /// The whole table was read; the other fields are empty then.
-    whole: bool,
+    whole_table: bool,
     seen: RecordNumbers,
     indexes: Vec<IndexReadSet>,
 }
@@ -207,7 +207,7 @@ impl ReadSet {
             self.tables.push(TableReadSet {
                 schema: Arc::clone(&table.schema),
                 records: Arc::clone(&table.records),
-                whole: false,
+                whole_table: false,
                 seen: RecordNumbers::default(),
                 indexes: Vec::new(),
             });
@@ -222,7 +222,7 @@ impl ReadSet {
 
     pub(crate) fn note_record(&mut self, table: &RowTable, record: RecordId) {
         let table = self.table(table);
-        if !table.whole && !table.seen.add(record.0) {
+        if !table.whole_table && !table.seen.add(record.0) {
             table.note_all();
         }
     }
@@ -236,7 +236,7 @@ impl ReadSet {
         to: Bound<&[u8]>,
     ) {
         let reads = self.table(table);
-        if reads.whole {
+        if reads.whole_table {
             return;
         }
         let low = match from {
@@ -283,7 +283,10 @@ impl ReadSet {
             }
             for table in &commit.altered {
                 if let Some(read) = self.tables.iter().find(|read| read.schema.id == *table) {
-                    return Err(conflict(format!("relation \"{}\" was changed as a whole", read.schema.name.table)));
+                    return Err(conflict(format!(
+                        "another transaction altered or truncated relation \"{}\"",
+                        read.schema.name.table
+                    )));
                 }
             }
             self.checked = commit.lsn;
@@ -315,7 +318,7 @@ impl ReadSet {
 
 impl TableReadSet {
     fn note_all(&mut self) {
-        (self.whole, self.seen, self.indexes) = (true, RecordNumbers::default(), Vec::new());
+        (self.whole_table, self.seen, self.indexes) = (true, RecordNumbers::default(), Vec::new());
     }
 
     fn index(&mut self, table: &RowTable, index: &Arc<IndexData>) -> &mut IndexReadSet {
@@ -334,11 +337,15 @@ impl TableReadSet {
 
     fn check(&self, record: RecordId, since: Lsn, guard: &Guard) -> Result<()> {
         let name = &self.schema.name.table;
-        if self.whole {
-            return Err(conflict(format!("a row of relation \"{name}\", of which all was read, was written")));
+        if self.whole_table {
+            return Err(conflict(format!(
+                "another transaction wrote a row of relation \"{name}\", which this transaction read as a whole"
+            )));
         }
         if self.seen.has(record.0) {
-            return Err(conflict(format!("a row of relation \"{name}\" that was read was written")));
+            return Err(conflict(format!(
+                "another transaction wrote a row of relation \"{name}\" that this transaction read"
+            )));
         }
         let Some(slot) = self.records.arena.get(record.0) else { return Ok(()) };
         for index in &self.indexes {
@@ -346,8 +353,9 @@ impl TableReadSet {
             let layout = self.records.newest_layout(&index.layout);
             if index.has_any(&layout, slot, record, since, guard)? {
                 let index = &index.index.def.name;
-                let text =
-                    format!("a row of relation \"{name}\" was written in a range of index \"{index}\" that was read");
+                let text = format!(
+                    "another transaction wrote a row of relation \"{name}\" in a range of index \"{index}\" that this transaction read"
+                );
                 return Err(conflict(text));
             }
         }
@@ -384,7 +392,7 @@ impl IndexReadSet {
 fn conflict(detail: impl Into<String>) -> Error {
     let text = "could not serialize access due to read/write dependencies among transactions";
     Error::new(SqlState::SERIALIZATION_FAILURE, text)
-        .with_detail(format!("Since the transaction's snapshot {}.", detail.into()))
+        .with_detail(format!("Since this transaction's snapshot, {}.", detail.into()))
         .with_hint("The transaction might succeed if retried.")
 }
 
@@ -481,7 +489,7 @@ impl RecentCommits {
     fn after(&self, lsn: Lsn) -> Result<Vec<Arc<CommitWrites>>> {
         let inner = self.inner.lock();
         if lsn < inner.evicted_to {
-            return Err(conflict("there were more commits than are remembered"));
+            return Err(conflict("more transactions committed than the server keeps for validation"));
         }
         let first = inner.commits.partition_point(|commit| commit.lsn <= lsn);
         Ok(inner.commits.range(first..).cloned().collect())

@@ -42,7 +42,7 @@ impl Readers {
         self.newest
     }
 
-    /// The same readers, but all versions since `lsn` are kept.
+    /// Returns these readers with the additional demand that all versions since `lsn` are kept.
     pub(crate) fn keeping(&self, lsn: Option<Lsn>) -> Readers {
         Readers { newest: lsn.map_or(self.newest, |lsn| self.newest.min(lsn)), ..self.clone() }
     }

@@ -121,7 +121,7 @@ impl Record {
         let top = self.head.load(Ordering::Acquire, guard);
         // SAFETY: see `newest`.
         let Some(version) = (unsafe { top.as_ref() }) else { return 0 };
-        debug_assert_eq!(version.begin(), Begin::By(me), "BUG: somebody else's version taken back");
+        debug_assert_eq!(version.begin(), Begin::By(me), "BUG: undo of another transaction's version");
         self.head.store(version.prev.load(Ordering::Acquire, guard), Ordering::Release);
         let bytes = version.memory_bytes();
         // SAFETY: the version is unlinked, and only the lock holder unlinks the top.
@@ -133,7 +133,7 @@ impl Record {
     /// it. Returns the bytes removed.
     pub(crate) fn commit(&self, me: TxnId, lsn: Lsn, guard: &Guard) -> usize {
         let Some(top) = self.newest(guard) else { return 0 };
-        debug_assert_eq!(top.begin(), Begin::By(me), "BUG: somebody else's version committed");
+        debug_assert_eq!(top.begin(), Begin::By(me), "BUG: commit of another transaction's version");
         let mut dropped = 0;
         let mut below = top.prev.load(Ordering::Acquire, guard);
         // SAFETY: see `newest`.
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_committed_is_seen_by_its_maker_alone_and_can_be_taken_back() {
+    fn an_uncommitted_version_is_visible_to_its_transaction_only_and_can_be_undone() {
         let guard = &crossbeam_epoch::pin();
         let record = with_history(guard);
         let bytes = record.push(ME, row("mine"), guard);
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn a_commit_leaves_the_last_of_several_versions_of_a_transaction() {
+    fn a_commit_keeps_the_last_version_of_its_transaction() {
         let guard = &crossbeam_epoch::pin();
         let record = with_history(guard);
         for text in ["x", "y", "z"] {
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn pruning_leaves_what_somebody_can_still_see() {
+    fn pruning_keeps_visible_versions() {
         let guard = &crossbeam_epoch::pin();
         for (horizon, left) in [(9, 3), (10, 3), (20, 2), (25, 2), (30, 1), (99, 1)] {
             let record = with_history(guard);
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn pruning_drops_versions_between_snapshots_and_says_which_snapshots_keep_others() {
+    fn pruning_removes_versions_between_snapshots_and_reports_the_holding_ones() {
         let guard = &crossbeam_epoch::pin();
         let record = Record::default();
         for lsn in 1..=100 {
@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn recovery_keeps_the_newest_whatever_comes_first() {
+    fn recovery_keeps_the_newest_version_in_any_order() {
         let guard = &crossbeam_epoch::pin();
         for order in [[1, 2, 3], [3, 1, 2], [2, 3, 1]] {
             let record = Record::default();

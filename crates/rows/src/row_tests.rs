@@ -73,7 +73,7 @@ fn mixed<'a>(old: &[Datum<'a>], new: &[Datum<'a>], is_new: impl Fn(usize) -> boo
 
 proptest! {
     #[test]
-    fn a_changed_row_is_the_row_of_its_values(old in row(), new in row(), which in any::<u64>()) {
+    fn a_changed_row_equals_an_encoded_one(old in row(), new in row(), which in any::<u64>()) {
         let layout = layout(&types());
         let (old, new) = (datums(&old), datums(&new));
         // Once with all types, once with only those that are changed in place.
@@ -88,7 +88,7 @@ proptest! {
 }
 
 #[test]
-fn a_row_from_before_a_column_was_added_is_changed_to_one_with_it() {
+fn changing_a_row_of_an_older_schema_adds_its_missing_columns() {
     let old = encode(&layout(&[Type::Int4]), &[Datum::Int4(1)]);
     let added = ColumnLayout { ty: Type::Int4, not_null: true, missing: Datum::Int4(7) };
     let new = RowLayout::new(&[ColumnLayout::new(Type::Int4, false), added]).unwrap();
@@ -101,7 +101,7 @@ fn a_row_from_before_a_column_was_added_is_changed_to_one_with_it() {
 }
 
 #[test]
-fn rows_from_before_a_column_was_added_have_its_value() {
+fn rows_of_an_older_schema_have_missing_values() {
     let old = layout(&[Type::Int4, Type::Text]);
     let row = encode(&old, &[Datum::Int4(1), Datum::Text("a")]);
     let columns = [
@@ -121,7 +121,7 @@ fn rows_from_before_a_column_was_added_have_its_value() {
 }
 
 #[test]
-fn a_table_says_what_its_older_rows_lack() {
+fn missing_values_come_from_the_schema() {
     let old = layout(&[Type::Int4]);
     let row = encode(&old, &[Datum::Int4(1)]);
     let added = |ty, value: Datum<'_>| RowColumn { missing: alone(ty, &value).unwrap(), ..RowColumn::new("a", ty) };
@@ -149,7 +149,7 @@ fn a_table_says_what_its_older_rows_lack() {
 }
 
 #[test]
-fn types_kept_in_the_same_way_are_told() {
+fn types_with_the_same_storage_form_are_known() {
     assert!(is_same_form(Type::Varchar(Some(3)), Type::Text));
     assert!(is_same_form(numeric(5, 2), numeric(18, 2)));
     assert!(!is_same_form(numeric(5, 2), numeric(19, 2)) && !is_same_form(numeric(5, 2), numeric(5, 3)));
@@ -271,7 +271,7 @@ proptest! {
     }
 
     #[test]
-    fn a_row_cut_or_with_more_bytes_fails_its_check(samples in row(), cut in any::<prop::sample::Index>()) {
+    fn a_truncated_or_longer_row_fails_its_check(samples in row(), cut in any::<prop::sample::Index>()) {
         let layout = layout(&types());
         let mut row = encode(&layout, &datums(&samples));
         prop_assert!(layout.check(&row[..cut.index(row.len())]).is_err());

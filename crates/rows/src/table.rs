@@ -232,7 +232,7 @@ impl Records {
     /// XX000 (a bug) if it does not exist: numbers come only from this table's indexes and log
     /// records.
     pub(crate) fn record(&self, record: RecordId) -> Result<&Record> {
-        self.arena.get(record.0).ok_or_else(|| Error::bug(format!("record {} was never made", record.0)))
+        self.arena.get(record.0).ok_or_else(|| Error::bug(format!("record {} does not exist", record.0)))
     }
 }
 
@@ -251,7 +251,8 @@ impl Restoring<'_> {
     pub fn put(&mut self, record: RecordId, lsn: Lsn, row: Option<Box<[u8]>>, guard: &Guard) -> Result<()> {
         let arena = &self.records.arena;
         let slot = Some(record.0).filter(|number| *number < RECORDS_MAX).and_then(|number| arena.reach(number));
-        let slot = slot.ok_or_else(|| Error::corrupt(format!("record {} is more than a table can have", record.0)))?;
+        let slot = slot
+            .ok_or_else(|| Error::corrupt(format!("record number {} exceeds the limit of {RECORDS_MAX}", record.0)))?;
         self.bytes += slot.restore(lsn, row, guard);
         self.bound = self.bound.max(record.0 + 1);
         Ok(())

@@ -230,7 +230,7 @@ enum Claim {
     Wait(Event),
 }
 
-/// Where to insert a row with a primary key.
+/// Target record for a row with a primary key.
 enum Place {
     /// A new record, already in the primary index.
     Created(RecordId),
@@ -442,7 +442,7 @@ impl Txn {
                     self.pending = Some(Pending { name, mode, granted: event.clone() });
                     return Ok(Entered::Wait(event));
                 }
-                Request::Skipped => return Err(Error::bug("a table was left out although nobody asked for that")),
+                Request::Skipped => return Err(Error::bug("a table lock was skipped without SKIP LOCKED")),
             }
         }
         let alone = at.and_then(|at| self.entered[at].mode) == Some(LockMode::Update);
@@ -770,7 +770,7 @@ impl Txn {
     /// See [`Txn::insert`].
     pub fn update(&mut self, table: &Arc<RowTable>, record: RecordId, row: Box<[u8]>, guard: &Guard) -> Result<Put> {
         let Some(old) = table.records.record(record)?.current(self.id, guard).and_then(Version::row) else {
-            return Err(Error::bug(format!("record {} is updated, but has no row", record.0)));
+            return Err(Error::bug(format!("update of record {}, which has no row", record.0)));
         };
         self.store.check_memory(self.uncounted_bytes)?;
         if table.changes_primary(old, &row)? {
@@ -975,10 +975,10 @@ impl Txn {
     /// # Cost
     /// A few stores per record, and one lock for the garbage queue.
     pub fn commit(&mut self, lsn: Lsn, guard: &Guard) {
-        assert!(self.prepared, "BUG: a transaction is committed that was not prepared");
+        assert!(self.prepared, "BUG: commit of a transaction that was not prepared");
         for write in self.writes.iter().filter(|write| write.first) {
             let records = &self.tables.get(write.table).records;
-            let record = records.record(write.record).expect("BUG: a prepared record is gone");
+            let record = records.record(write.record).expect("BUG: a prepared record does not exist");
             let dropped = record.commit(self.id, lsn, guard);
             if dropped > 0 {
                 records.add_bytes(-(dropped as i64));
@@ -1048,7 +1048,7 @@ impl Drop for Txn {
         while !self.writes.is_empty() {
             let guard = &crossbeam_epoch::pin();
             for write in self.writes.drain(self.writes.len().saturating_sub(WRITES_PER_GUARD)..).rev() {
-                // Can only fail if a record of this transaction does not exist.
+                // Fails only if a record of this transaction does not exist.
                 let undone = write.undo(self.tables.get(write.table), self.id, guard);
                 debug_assert!(undone.is_ok(), "{undone:?}");
                 self.uncounted_bytes -= undone.unwrap_or(0) as i64;

@@ -116,7 +116,7 @@ fn resident_bytes() -> u64 {
 /// a handful of pins. RSS grew without bound, and nothing counted it. The fix: retired bytes are
 /// counted until they are freed, and reclamation keeps up.
 #[test]
-fn memory_comes_back_while_statements_of_many_rows_go_on() {
+fn memory_is_reclaimed_during_large_statements() {
     let _alone = ALONE.lock();
     type Round = fn(&mut Db, i32);
     let rounds: [(&str, Round); 4] = [
@@ -167,7 +167,7 @@ fn memory_comes_back_while_statements_of_many_rows_go_on() {
 
 /// Index nodes that a statement replaces are freed while it runs: its guard keeps only versions.
 #[test]
-fn a_statement_of_many_rows_keeps_no_nodes_that_it_replaced() {
+fn a_large_statement_frees_the_nodes_it_replaces() {
     let _alone = ALONE.lock();
     let db = Db::new();
     let mut txn = db.begin();

@@ -149,7 +149,7 @@ impl Arena {
     pub(super) fn place(&self, id: NodeId, content: Content) {
         self.count_bytes(id, content.view().bytes() as i64);
         let old = self.node(id).content.swap(content.into_raw(), Ordering::Release);
-        assert!(old.is_null(), "BUG: node {id} was given out twice");
+        assert!(old.is_null(), "BUG: node {id} was allocated twice");
     }
 
     /// Adds `change` to the entry count of leaf `id`.
@@ -190,7 +190,7 @@ impl Arena {
 
     fn node(&self, id: NodeId) -> &Node {
         let (chunk, at) = locate(id);
-        &self.chunks[chunk].get().expect("BUG: a node that was never given out")[at]
+        &self.chunks[chunk].get().expect("BUG: access to a node that was never allocated")[at]
     }
 }
 

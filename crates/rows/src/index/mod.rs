@@ -100,7 +100,7 @@ pub struct Index {
 enum Merged {
     Yes,
     No,
-    /// Not possible yet: a split has not reached the parent.
+    /// Retry later: a split has not reached the parent yet.
     NotYet,
 }
 
@@ -622,7 +622,7 @@ impl Index {
             let key = key.as_ref();
             assert!(key.len() <= KEY_BYTES_MAX, "BUG: a key of {} bytes, at most {KEY_BYTES_MAX} expected", key.len());
             if let Some(last) = group.len().checked_sub(1) {
-                assert!(group.key(last) < key, "BUG: keys to build an index from do not ascend");
+                assert!(group.key(last) < key, "BUG: keys of a bulk load must ascend");
                 if group.len() >= 4 && group.bytes_with(key) > self.node_bytes / 10 * 9 {
                     if fresh.id == ROOT {
                         fresh = self.arena.allocate();

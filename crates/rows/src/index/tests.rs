@@ -114,7 +114,7 @@ fn shapes() -> Vec<(&'static str, Vec<Vec<u8>>)> {
 }
 
 #[test]
-fn does_what_a_btreemap_does_with_keys_of_many_shapes() {
+fn behaves_like_a_btreemap_for_all_key_shapes() {
     for node_bytes in [128, 512, NODE_BYTES] {
         for (shape, keys) in shapes() {
             let (index, mut map) = (with_node_bytes(node_bytes), BTreeMap::new());
@@ -170,7 +170,7 @@ fn check_scans(index: &Index, map: &BTreeMap<Vec<u8>, u64>, keys: &[Vec<u8>], ra
 }
 
 #[test]
-fn a_broken_scan_goes_on_after_its_last_key() {
+fn a_scan_resumes_after_its_last_key() {
     let index = Index::build((0..1_000).map(|n| (number(n), n)));
     let mut last: Option<Vec<u8>> = None;
     for n in 0..100 {
@@ -186,7 +186,7 @@ fn a_broken_scan_goes_on_after_its_last_key() {
 }
 
 #[test]
-fn what_is_built_equals_what_is_inserted() {
+fn a_bulk_load_equals_inserts() {
     for (shape, mut keys) in shapes() {
         keys.sort();
         keys.dedup();
@@ -210,7 +210,7 @@ fn what_is_built_equals_what_is_inserted() {
 }
 
 #[test]
-fn nodes_stay_nine_tenths_full_where_keys_come_in_order() {
+fn sequential_inserts_fill_nodes_to_nine_tenths() {
     let count = 20_000 / SCALE as u64;
     let fill = |keys: &mut dyn Iterator<Item = u64>| {
         let index = Index::new();
@@ -237,7 +237,7 @@ fn nodes_stay_nine_tenths_full_where_keys_come_in_order() {
 }
 
 #[test]
-fn a_queue_needs_no_more_memory_the_longer_it_runs() {
+fn a_queue_has_bounded_memory() {
     let index = with_node_bytes(256);
     let (live, total) = (100, 600_000 / SCALE as u64);
     for n in 0..total {
@@ -261,7 +261,7 @@ fn a_queue_needs_no_more_memory_the_longer_it_runs() {
 }
 
 #[test]
-fn leaf_versions_tell_of_inserts_and_of_nothing_else_as_long_as_leaves_stay() {
+fn leaf_versions_change_by_inserts_only_while_leaves_live() {
     let index = Index::build((0..1_000).map(|n| (number(n * 10), n)));
     let guard = &pin();
     let same = |leaf: &LeafSeen| index.still_same(leaf, guard);
@@ -280,7 +280,7 @@ fn leaf_versions_tell_of_inserts_and_of_nothing_else_as_long_as_leaves_stay() {
 }
 
 #[test]
-fn whoever_noted_a_range_learns_of_every_key_that_came_into_it() {
+fn a_noted_range_detects_every_inserted_key() {
     let mut random = Random(5);
     for node_bytes in [128, 256, 1_024] {
         let index = with_node_bytes(node_bytes);
@@ -319,7 +319,7 @@ fn whoever_noted_a_range_learns_of_every_key_that_came_into_it() {
 }
 
 #[test]
-fn a_leaf_that_was_noted_and_died_is_never_taken_for_the_one_in_its_place() {
+fn a_noted_leaf_is_never_confused_with_its_slots_successor() {
     let index = with_node_bytes(128);
     let (mut noted, mut gone) = (Vec::new(), Vec::new());
     for n in 0..40_000 / SCALE as u64 {
@@ -340,7 +340,7 @@ fn a_leaf_that_was_noted_and_died_is_never_taken_for_the_one_in_its_place() {
 }
 
 #[test]
-fn keys_that_stay_come_once_and_in_order_while_others_come_and_go() {
+fn permanent_keys_are_scanned_once_and_in_order_during_writes() {
     let (keys, rounds) = (3_000 / SCALE as u64, 12 / SCALE.min(6) as u64);
     let index = with_node_bytes(256);
     // Every fifth key is permanent, except between 40 % and 60 %: there leaves and their parents
@@ -389,7 +389,7 @@ fn keys_that_stay_come_once_and_in_order_while_others_come_and_go() {
 }
 
 #[test]
-fn a_thread_finds_what_it_wrote_while_others_write_next_to_it() {
+fn a_thread_finds_its_own_writes_among_concurrent_ones() {
     let index = with_node_bytes(128);
     std::thread::scope(|scope| {
         for thread in 0..4_u64 {
@@ -418,7 +418,7 @@ fn a_thread_finds_what_it_wrote_while_others_write_next_to_it() {
 }
 
 #[test]
-fn of_threads_that_insert_the_same_key_one_wins_and_all_others_see_its_value() {
+fn one_of_concurrent_inserts_of_a_key_wins_and_the_others_get_its_value() {
     let (index, keys) = (with_node_bytes(128), 4_000 / SCALE as u64);
     let race = |work: &(dyn Fn(u64, u64) -> bool + Sync)| -> usize {
         std::thread::scope(|scope| {
@@ -441,7 +441,7 @@ fn of_threads_that_insert_the_same_key_one_wins_and_all_others_see_its_value() {
 }
 
 #[test]
-fn a_queue_with_a_thread_at_each_end_stays_small() {
+fn a_concurrent_queue_has_bounded_memory() {
     let (index, total) = (with_node_bytes(256), 60_000 / SCALE as u64);
     std::thread::scope(|scope| {
         let index = &index;

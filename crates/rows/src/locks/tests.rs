@@ -68,7 +68,7 @@ impl World {
 /// graph: 900 sessions that updated one row did 19 updates a second. The fix: the order of the
 /// queue implies the wait-for graph.
 #[test]
-fn what_a_wait_and_a_release_cost_does_not_depend_on_how_many_wait() {
+fn wait_and_release_cost_is_independent_of_the_number_of_waiters() {
     use LockMode::{NoKeyUpdate, Update};
     let mut each = Vec::new();
     for count in [30, 300, 900, 9_000] {
@@ -97,7 +97,7 @@ fn what_a_wait_and_a_release_cost_does_not_depend_on_how_many_wait() {
 /// A chain of transactions, each waiting for the next and the last for the first: the deadlock is
 /// found at any length, at a cost proportional to it.
 #[test]
-fn a_long_circle_is_found_and_a_long_chain_is_none() {
+fn a_long_cycle_is_a_deadlock_and_a_long_chain_is_not() {
     for length in [2, 30, 1_000] {
         let locks = Locks::new();
         let name = |at: u64| LockName::Key { index: 1, hash: at };
@@ -119,7 +119,7 @@ fn a_long_circle_is_found_and_a_long_chain_is_none() {
 /// A holder that asks for a stronger mode is inserted ahead of those it blocks, any number of
 /// times.
 #[test]
-fn places_between_others_do_not_run_out() {
+fn inserting_between_waiters_never_runs_out_of_positions() {
     let mut waiters = Waiters::default();
     waiters.add(TxnId(1), LockMode::Share, None);
     waiters.add(TxnId(2), LockMode::Update, None);
@@ -160,7 +160,7 @@ fn are_set(events: &[Event]) -> Vec<bool> {
 /// when it began to wait; a holder that upgraded its mode without waiting added an edge that was
 /// missing. The fix: edges are recorded again then.
 #[test]
-fn a_deadlock_by_a_lock_that_became_stronger_is_found() {
+fn a_deadlock_closed_by_a_lock_upgrade_is_found() {
     use LockMode::{KeyShare, NoKeyUpdate, Share, Update};
     let world = World::new();
     // 3 waits for 1. The upgrade of 2 makes 3 wait for 2 too.
@@ -173,7 +173,7 @@ fn a_deadlock_by_a_lock_that_became_stronger_is_found() {
 /// ahead of all waiters, which added edges from them; cycles through these edges were not searched.
 /// The fix: it goes ahead of those it already blocks, which adds no edges.
 #[test]
-fn who_wants_a_stronger_lock_goes_behind_those_who_do_not_wait_for_it() {
+fn an_upgrade_waits_behind_waiters_it_does_not_block() {
     use LockMode::{KeyShare, NoKeyUpdate, Share, Update};
     let world = World::new();
     // 2 and 3 hold the lock. 3 waits for 1 to upgrade, and would wait for 2, which waits for 3.
@@ -192,7 +192,7 @@ fn who_wants_a_stronger_lock_goes_behind_those_who_do_not_wait_for_it() {
 /// not found. The mechanism: a release granted the lock only up to the first blocked waiter. The
 /// fix: every waiter that is not blocked is granted the lock.
 #[test]
-fn who_waits_for_nobody_has_the_lock() {
+fn an_unblocked_waiter_is_granted_the_lock() {
     use LockMode::{KeyShare, NoKeyUpdate, Share, Update};
     let world = World::new();
     let (_, events) = outcomes(&world, &[(1, 0, Update), (2, 0, Share), (3, 0, NoKeyUpdate), (4, 0, KeyShare)]);
@@ -208,7 +208,7 @@ fn who_waits_for_nobody_has_the_lock() {
 /// that was missed because another waiter's position was lost. The mechanism: a request repeated by
 /// a statement that ran again was queued twice. The fix: it is queued once, in the stronger mode.
 #[test]
-fn a_lock_that_is_asked_for_again_is_waited_for_once() {
+fn a_repeated_request_is_queued_once() {
     use LockMode::{NoKeyUpdate, Share, Update};
     let world = World::new();
     let before = [(1, 0, Update), (4, 1, Update), (2, 0, Share), (3, 0, NoKeyUpdate), (2, 0, Share), (2, 0, Update)];

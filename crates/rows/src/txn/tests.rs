@@ -203,7 +203,7 @@ fn names(rows: &[(i32, Option<i32>, String)]) -> Vec<&str> {
 }
 
 #[test]
-fn rows_are_seen_from_their_commit_on_and_by_their_maker_before() {
+fn rows_are_visible_after_commit_and_to_their_own_transaction_before() {
     let db = Db::new();
     let mut writer = db.begin(Isolation::ReadCommitted);
     assert!(matches!(db.insert(&mut writer, (1, Some(1), "a")), Put::Done(_)));
@@ -218,7 +218,7 @@ fn rows_are_seen_from_their_commit_on_and_by_their_maker_before() {
 }
 
 #[test]
-fn a_key_that_is_there_is_refused_and_one_that_was_deleted_is_used_again() {
+fn an_existing_key_is_refused_and_a_deleted_one_is_reused() {
     let db = Db::new();
     db.put((1, None, "first"));
     let mut txn = db.begin(Isolation::ReadCommitted);
@@ -234,7 +234,7 @@ fn a_key_that_is_there_is_refused_and_one_that_was_deleted_is_used_again() {
 }
 
 #[test]
-fn who_comes_second_waits_and_sees_what_the_first_left() {
+fn the_second_writer_waits_and_sees_the_result_of_the_first() {
     for (isolation, commits, expected) in [
         (Isolation::ReadCommitted, true, Ok("changed")),
         (Isolation::ReadCommitted, false, Ok("same")),
@@ -272,7 +272,7 @@ fn who_comes_second_waits_and_sees_what_the_first_left() {
 /// key granted meanwhile; then it waited for the other transaction, which did the same. The fix: a
 /// lock granted while waiting is kept.
 #[test]
-fn of_many_who_wait_for_a_key_one_has_it_when_its_statement_is_run_again() {
+fn one_of_many_waiters_for_a_key_has_it_when_its_statement_runs_again() {
     let db = Db::new();
     let mut txns = [(); 3].map(|()| db.begin(Isolation::ReadCommitted));
     assert!(matches!(db.insert(&mut txns[0], (1, Some(7), "a")), Put::Done(_)));
@@ -301,7 +301,7 @@ fn a_row_deleted_meanwhile_is_gone() {
 }
 
 #[test]
-fn two_who_wait_for_each_other_are_a_deadlock_and_the_other_goes_on() {
+fn two_transactions_that_wait_for_each_other_deadlock_and_the_survivor_continues() {
     let db = Db::new();
     db.put((1, None, "a"));
     db.put((2, None, "b"));
@@ -319,7 +319,7 @@ fn two_who_wait_for_each_other_are_a_deadlock_and_the_other_goes_on() {
 }
 
 #[test]
-fn a_unique_key_belongs_to_the_first_unless_that_one_takes_it_back() {
+fn a_unique_key_belongs_to_its_first_writer_unless_that_rolls_back() {
     for commits in [true, false] {
         let db = Db::new();
         let (mut first, mut second) = (db.begin(Isolation::ReadCommitted), db.begin(Isolation::ReadCommitted));
@@ -343,7 +343,7 @@ fn a_unique_key_belongs_to_the_first_unless_that_one_takes_it_back() {
 }
 
 #[test]
-fn a_wait_that_is_given_up_leaves_no_place_in_the_queue() {
+fn an_abandoned_wait_leaves_the_queue() {
     let db = Db::new();
     db.put((1, None, "a"));
     let record = db.find(1);
@@ -360,7 +360,7 @@ fn a_wait_that_is_given_up_leaves_no_place_in_the_queue() {
 }
 
 #[test]
-fn a_unique_key_that_is_being_deleted_is_waited_for() {
+fn an_insert_waits_for_the_delete_of_its_key() {
     let db = Db::new();
     db.put((1, Some(7), "a"));
     let (mut first, mut second) = (db.begin(Isolation::ReadCommitted), db.begin(Isolation::ReadCommitted));
@@ -376,7 +376,7 @@ fn a_unique_key_that_is_being_deleted_is_waited_for() {
 }
 
 #[test]
-fn of_several_keys_that_exist_the_primary_one_is_told_of_and_nothing_is_left_behind() {
+fn the_primary_key_is_reported_among_several_duplicates_and_nothing_is_inserted() {
     let db = Db::new();
     db.put((1, Some(7), "a"));
     let mut txn = db.begin(Isolation::ReadCommitted);
@@ -404,7 +404,7 @@ fn an_insert_that_waits_for_one_key_leaves_the_others_free() {
 }
 
 #[test]
-fn an_update_that_leaves_the_columns_of_indexes_alone_leaves_the_indexes_alone() {
+fn an_update_of_unindexed_columns_changes_no_index() {
     for (row, entries, garbage) in [
         // No index changed, one, both.
         ((1, Some(7), "a"), 3, 1),
@@ -422,7 +422,7 @@ fn an_update_that_leaves_the_columns_of_indexes_alone_leaves_the_indexes_alone()
 }
 
 #[test]
-fn the_newest_holder_of_a_key_is_found_whatever_the_snapshot_shows() {
+fn key_lookups_ignore_the_snapshot() {
     let db = Db::new();
     let guard = &crossbeam_epoch::pin();
     let code = |code: i32| {
@@ -473,7 +473,7 @@ fn keys_can_be_changed_and_changed_back() {
 }
 
 #[test]
-fn going_back_to_a_savepoint_takes_back_changes_and_locks() {
+fn rollback_to_a_savepoint_undoes_changes_and_releases_locks() {
     let db = Db::new();
     db.put((1, Some(1), "a"));
     db.put((2, Some(2), "b"));
@@ -496,7 +496,7 @@ fn going_back_to_a_savepoint_takes_back_changes_and_locks() {
 }
 
 #[test]
-fn skipping_and_not_waiting_leave_nothing_behind() {
+fn skip_locked_and_nowait_leave_no_locks() {
     let db = Db::new();
     db.put((1, None, "a"));
     let record = db.find(1);
@@ -513,7 +513,7 @@ fn skipping_and_not_waiting_leave_nothing_behind() {
 }
 
 #[test]
-fn what_nobody_needs_is_thrown_away_and_records_are_used_again() {
+fn garbage_is_collected_and_record_numbers_are_reused() {
     let db = Db::new();
     let mut memory = Vec::new();
     for round in 0..4 {
@@ -543,7 +543,7 @@ fn what_nobody_needs_is_thrown_away_and_records_are_used_again() {
 }
 
 #[test]
-fn a_reader_keeps_what_it_sees() {
+fn a_snapshot_keeps_the_versions_it_sees() {
     let db = Db::new();
     db.put((1, Some(1), "a"));
     let mut reader = db.begin(Isolation::RepeatableRead);
@@ -564,7 +564,7 @@ fn a_reader_keeps_what_it_sees() {
 /// The bug: an idle reader kept every version made since its snapshot, until all inserts and
 /// updates were refused.
 #[test]
-fn a_reader_that_does_not_go_on_keeps_one_version_of_each_record_and_what_comes_and_goes_is_not_kept() {
+fn an_idle_snapshot_keeps_one_version_per_record_and_no_later_ones() {
     let db = Db::new();
     for id in 0..10 {
         db.put((id, Some(id), "old"));
@@ -602,7 +602,7 @@ fn a_reader_that_does_not_go_on_keeps_one_version_of_each_record_and_what_comes_
 /// The bug: the rows of a dropped table were freed by the last user, all at once, and not at all
 /// while a prepared statement referred to it.
 #[test]
-fn a_table_that_is_gone_is_taken_apart_some_at_a_time_once_nobody_reads_it() {
+fn a_dropped_table_is_freed_in_steps_once_no_snapshot_reads_it() {
     let db = Db::new();
     (0..2_000).for_each(|id| db.put((id, Some(id), "a")));
     let mut reader = db.begin(Isolation::RepeatableRead);
@@ -630,7 +630,7 @@ fn a_table_that_is_gone_is_taken_apart_some_at_a_time_once_nobody_reads_it() {
 /// The work of a collection does not grow with the number of changes to the same records during a
 /// snapshot.
 #[test]
-fn what_a_snapshot_keeps_is_not_looked_at_again_before_it_ends() {
+fn garbage_held_by_a_snapshot_is_not_examined_before_it_ends() {
     let db = Db::new();
     (0..100).for_each(|id| db.put((id, Some(id), "old")));
     let reader = db.begin(Isolation::RepeatableRead);
@@ -756,7 +756,7 @@ fn random_histories_equal_a_map() {
 }
 
 #[test]
-fn threads_that_move_amounts_about_lose_none() {
+fn concurrent_transfers_keep_the_total() {
     const ROWS: i32 = 8;
     let db = Db::new();
     for id in 0..ROWS {
@@ -878,7 +878,7 @@ fn giving_up_the_wait_for_a_stronger_lock_keeps_the_weaker_one() {
 /// with more columns, could not be read by the old layout, and the entry stayed for ever. The fix:
 /// collection uses the newest layout.
 #[test]
-fn garbage_from_before_a_column_was_added_goes() {
+fn garbage_from_before_an_added_column_is_collected() {
     let db = Db::new();
     db.put((1, Some(1), "a"));
     let record = db.find(1);
@@ -914,7 +914,7 @@ fn garbage_from_before_a_column_was_added_goes() {
 }
 
 #[test]
-fn a_view_of_a_transaction_that_changed_nothing_shows_nothing_that_it_changes_later() {
+fn a_view_taken_before_the_first_write_shows_no_later_writes() {
     let db = Db::new();
     db.put((1, None, "old"));
     let guard = &crossbeam_epoch::pin();
@@ -936,7 +936,7 @@ fn recovered(table: &RowTable) -> model::Result<RowTable> {
 }
 
 #[test]
-fn a_part_that_the_log_changes_after_it_was_recovered_is_recovered_again() {
+fn a_recovered_part_that_the_log_changes_is_recovered_again() {
     let db = Db::new();
     let guard = &crossbeam_epoch::pin();
     let put = |record: u64, lsn: u64, row: Option<Row>| {
@@ -969,7 +969,7 @@ fn a_part_that_the_log_changes_after_it_was_recovered_is_recovered_again() {
 }
 
 #[test]
-fn indexes_are_made_at_recovery_from_rows_in_any_order_and_a_key_that_is_there_twice_is_corruption() {
+fn recovery_builds_indexes_from_unordered_rows_and_reports_duplicate_keys_as_corruption() {
     // Ascending, descending and shuffled keys, over several runs of records.
     let count = 140_000_u64;
     for key_of in [|n: u64| n, |n| 1_000_000 - n, |n| n * 7_919 % 1_000_003] {
@@ -1005,7 +1005,7 @@ fn indexes_are_made_at_recovery_from_rows_in_any_order_and_a_key_that_is_there_t
 }
 
 #[test]
-fn recovery_makes_no_slots_for_records_that_nobody_uses() {
+fn recovery_allocates_no_slots_for_unused_records() {
     let db = Db::new();
     let guard = &crossbeam_epoch::pin();
     let far = RECORDS_MAX - 1;

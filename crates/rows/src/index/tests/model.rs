@@ -59,7 +59,7 @@ fn read(stay: &'static [u64]) -> impl FnOnce(&Index) + Send {
 }
 
 #[test]
-fn model_readers_meet_splits_and_unions() {
+fn model_readers_race_with_splits_and_merges() {
     check(|index| {
         join([
             spawn(index, insert_all(101..106)),
@@ -83,7 +83,7 @@ fn model_two_threads_empty_neighbouring_leaves_while_one_fills_them() {
 }
 
 #[test]
-fn model_one_of_two_inserts_of_a_key_wins_and_a_reader_that_missed_it_is_told() {
+fn model_one_of_two_inserts_wins_and_invalidates_a_noted_absence() {
     check(|index| {
         let threads: Vec<_> = (0..2)
             .map(|thread| {
@@ -101,7 +101,7 @@ fn model_one_of_two_inserts_of_a_key_wins_and_a_reader_that_missed_it_is_told() 
 }
 
 #[test]
-fn model_what_is_inserted_at_the_end_is_found_while_the_end_grows_and_shrinks() {
+fn model_inserts_at_the_end_are_found_while_it_splits_and_merges() {
     check(|index| {
         join([
             spawn(index, insert_all(400..410)),

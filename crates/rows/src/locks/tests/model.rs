@@ -119,7 +119,7 @@ fn run<T: Send + 'static>(count: u64, work: impl Fn(&Seen, u64) -> T + Clone + S
 }
 
 #[test]
-fn model_everybody_ends_and_nobody_has_what_excludes_another() {
+fn model_all_transactions_end_and_conflicting_locks_are_never_held_together() {
     check(|| {
         run(4, |seen, txn| {
             let mut party = seen.party(txn, &[]);
@@ -145,7 +145,7 @@ fn model_everybody_ends_and_nobody_has_what_excludes_another() {
 }
 
 #[test]
-fn model_who_locks_in_one_order_is_never_in_a_deadlock() {
+fn model_locking_in_one_order_never_deadlocks() {
     check(|| {
         run(4, |seen, txn| {
             let mut party = seen.party(txn, &[]);
@@ -160,7 +160,7 @@ fn model_who_locks_in_one_order_is_never_in_a_deadlock() {
 }
 
 #[test]
-fn model_of_a_cycle_of_two_or_three_one_is_the_victim() {
+fn model_a_cycle_of_two_or_three_has_one_victim() {
     for count in [2, 3] {
         check(move || {
             let seen = Seen::new();
@@ -186,7 +186,7 @@ fn model_of_a_cycle_of_two_or_three_one_is_the_victim() {
 }
 
 #[test]
-fn model_of_two_who_share_a_lock_and_want_it_alone_one_is_the_victim() {
+fn model_two_sharers_that_upgrade_have_one_victim() {
     check(|| {
         for mode in [LockMode::KeyShare, LockMode::Share] {
             let seen = Seen::new();
@@ -206,7 +206,7 @@ fn model_of_two_who_share_a_lock_and_want_it_alone_one_is_the_victim() {
 }
 
 #[test]
-fn model_who_let_go_of_a_lock_is_waited_for_no_longer() {
+fn model_a_released_lock_blocks_no_waiter() {
     check(|| {
         let seen = Seen::new();
         (1..=2).for_each(|txn| std::mem::forget(seen.party(txn, &[(txn as usize, LockMode::Update)])));

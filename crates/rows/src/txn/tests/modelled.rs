@@ -102,7 +102,7 @@ const B: RecordId = RecordId(1);
 const C: RecordId = RecordId(2);
 
 #[test]
-fn model_of_those_who_change_one_row_all_do_or_those_with_older_snapshots_fail() {
+fn model_concurrent_updates_of_one_row_all_apply_or_fail_by_older_snapshots() {
     for isolation in ISOLATIONS {
         check(move || {
             let db = Db::with_codes(&[(1, 0)]);
@@ -124,7 +124,7 @@ fn model_of_those_who_change_one_row_all_do_or_those_with_older_snapshots_fail()
 }
 
 #[test]
-fn model_of_two_or_three_who_wait_for_each_other_one_is_the_victim() {
+fn model_a_deadlock_of_two_or_three_has_one_victim() {
     for count in [2, 3] {
         check(move || {
             let db = Db::with_codes(&[(1, 0), (2, 0), (3, 0)][..count]);
@@ -148,7 +148,7 @@ fn model_of_two_or_three_who_wait_for_each_other_one_is_the_victim() {
 }
 
 #[test]
-fn model_who_changes_rows_in_one_order_is_nobodys_victim() {
+fn model_updates_in_one_order_never_deadlock() {
     check(|| {
         let db = Db::with_codes(&[(1, 0), (2, 0), (3, 0)]);
         join([[A, B], [B, C], [A, C]].map(|records| {
@@ -180,7 +180,7 @@ fn share(db: &Db, mode: LockMode) {
 }
 
 #[test]
-fn model_a_row_that_is_shared_stays_as_it_is_and_is_shared_by_many() {
+fn model_a_share_locked_row_is_unchanged_and_shared_by_many() {
     check(|| {
         let db = Db::with_codes(&[(1, 0)]);
         join([LockMode::Share, LockMode::Share, LockMode::KeyShare].map(|mode| spawn(&db, move |db| share(db, mode))));
@@ -200,7 +200,7 @@ fn model_a_row_that_is_shared_stays_as_it_is_and_is_shared_by_many() {
 }
 
 #[test]
-fn model_a_snapshot_has_all_of_a_commit_or_nothing() {
+fn model_a_snapshot_has_a_whole_commit_or_none_of_it() {
     check(|| {
         let db = Db::with_codes(&[(1, 100), (2, 100)]);
         let sum = |db: &Db, txn: &mut Txn| {
@@ -240,7 +240,7 @@ fn model_a_snapshot_has_all_of_a_commit_or_nothing() {
 }
 
 #[test]
-fn model_what_was_rolled_back_was_never_there() {
+fn model_rolled_back_changes_leave_no_trace() {
     check(|| {
         let db = Db::with_codes(&[(1, 0), (2, 0)]);
         let look = |db: &Db| {
@@ -285,7 +285,7 @@ fn model_what_was_rolled_back_was_never_there() {
 type Give = fn(&Db, &mut Txn) -> Result<bool, String>;
 
 #[test]
-fn model_a_unique_key_is_had_by_one() {
+fn model_a_unique_key_has_one_owner() {
     fn rename(db: &Db, txn: &mut Txn) -> Result<bool, String> {
         let put = run(txn, |txn| db.update(txn, B, (2, Some(7), "")))?;
         Ok(matches!(put, Put::Done(_)))
@@ -324,7 +324,7 @@ fn model_a_unique_key_is_had_by_one() {
 }
 
 #[test]
-fn model_a_key_that_one_deletes_and_another_inserts_is_there_once() {
+fn model_a_key_deleted_and_inserted_concurrently_exists_once() {
     check(|| {
         let db = Arc::new(Db::with_secondary(1));
         db.put((1, Some(1), ""));
@@ -355,7 +355,7 @@ fn model_a_key_that_one_deletes_and_another_inserts_is_there_once() {
 }
 
 #[test]
-fn model_who_writes_does_so_to_the_description_in_force() {
+fn model_writes_use_the_schema_version_in_force() {
     check(|| {
         let db = Db::with_codes(&[(1, 0)]);
         db.table.take_effect();

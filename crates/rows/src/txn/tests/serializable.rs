@@ -123,14 +123,14 @@ fn outcome(db: &Db, mut txn: Txn) -> Result<(), String> {
 }
 
 #[test]
-fn what_was_read_and_is_another_now_refuses_the_commit() {
+fn a_changed_read_set_refuses_the_commit() {
     use Read::{All, Beside, Key, Keys, Names};
     use Write::{Alter, Delete, Insert, Move, Rename};
     for (read, writes, conflict) in [
         // A record, however it was read.
-        (Key(1), vec![Rename(1, "x")], Some("that was read was written")),
-        (Key(1), vec![Delete(1)], Some("that was read was written")),
-        (Key(1), vec![Move(1, 9)], Some("that was read was written")),
+        (Key(1), vec![Rename(1, "x")], Some("a row of relation \"t\" that this transaction read")),
+        (Key(1), vec![Delete(1)], Some("a row of relation \"t\" that this transaction read")),
+        (Key(1), vec![Move(1, 9)], Some("a row of relation \"t\" that this transaction read")),
         (Key(1), vec![Rename(2, "x"), Delete(5), Insert(9, "x")], None),
         // An absent key.
         (Key(9), vec![Insert(9, "x")], Some("in a range of index \"t_pkey\"")),
@@ -154,14 +154,14 @@ fn what_was_read_and_is_another_now_refuses_the_commit() {
         (Names("c", "g"), vec![Rename(1, "a"), Insert(3, "g"), Delete(7), Rename(3, "bzzz")], None),
         (Names("x", "y"), vec![Insert(3, "x")], Some("in a range of index \"t_name\"")),
         // The whole table, also when another thread reads it.
-        (All, vec![Insert(9, "x")], Some("of which all was read")),
-        (All, vec![Delete(1)], Some("of which all was read")),
-        (Beside, vec![Rename(7, "x")], Some("of which all was read")),
+        (All, vec![Insert(9, "x")], Some("which this transaction read as a whole")),
+        (All, vec![Delete(1)], Some("which this transaction read as a whole")),
+        (Beside, vec![Rename(7, "x")], Some("which this transaction read as a whole")),
         // Any read of a table that was altered.
-        (Key(1), vec![Alter], Some("was changed as a whole")),
-        (Key(9), vec![Alter], Some("was changed as a whole")),
-        (Keys(3, 4), vec![Alter], Some("was changed as a whole")),
-        (All, vec![Alter], Some("was changed as a whole")),
+        (Key(1), vec![Alter], Some("altered or truncated relation \"t\"")),
+        (Key(9), vec![Alter], Some("altered or truncated relation \"t\"")),
+        (Keys(3, 4), vec![Alter], Some("altered or truncated relation \"t\"")),
+        (All, vec![Alter], Some("altered or truncated relation \"t\"")),
     ] {
         for (isolation, expected) in [(Isolation::Serializable, conflict), (Isolation::RepeatableRead, None)] {
             let db = letters();
@@ -183,7 +183,7 @@ fn what_was_read_and_is_another_now_refuses_the_commit() {
 /// was inserted into another one. What was learnt beyond the snapshot must hold all the time:
 /// versions that came and went since are kept until they are validated.
 #[test]
-fn a_key_that_was_taken_for_a_while_is_noticed_although_nobody_sees_it() {
+fn a_key_inserted_and_deleted_since_the_snapshot_is_detected() {
     let db = letters();
     let mut txn = db.begin(Isolation::Serializable);
     let readers = Readers::new(vec![txn.snapshot()], Lsn(u64::MAX));
@@ -195,7 +195,7 @@ fn a_key_that_was_taken_for_a_while_is_noticed_although_nobody_sees_it() {
 }
 
 #[test]
-fn a_key_that_comes_back_in_another_record_is_noticed() {
+fn a_key_reinserted_in_another_record_is_detected() {
     let db = letters();
     let mut txn = db.begin(Isolation::ReadCommitted);
     let old = db.find(2);
@@ -213,7 +213,7 @@ fn a_key_that_comes_back_in_another_record_is_noticed() {
 }
 
 #[test]
-fn own_changes_are_no_conflict_and_commits_before_the_snapshot_are_none() {
+fn own_changes_and_commits_before_the_snapshot_are_no_conflicts() {
     let db = letters();
     let other = db.begin(Isolation::Serializable);
     Write::Rename(1, "before").commit(&db);
@@ -227,7 +227,7 @@ fn own_changes_are_no_conflict_and_commits_before_the_snapshot_are_none() {
 }
 
 #[test]
-fn what_is_too_much_to_note_counts_as_the_whole_table() {
+fn an_oversized_read_set_counts_as_the_whole_table() {
     let db = letters();
     let noted = |note: &dyn Fn(&mut ReadSet, u32)| {
         let mut txn = db.begin(Isolation::Serializable);
@@ -253,7 +253,7 @@ fn what_is_too_much_to_note_counts_as_the_whole_table() {
 }
 
 #[test]
-fn ranges_that_meet_are_one_and_those_apart_stay_apart() {
+fn adjacent_ranges_merge_and_disjoint_ranges_do_not() {
     let db = letters();
     let mut reads = ReadSet::default();
     reads.begin(&db.store.recent, db.store.next_txn(), Lsn::ZERO);
@@ -268,7 +268,7 @@ fn ranges_that_meet_are_one_and_those_apart_stay_apart() {
 }
 
 #[test]
-fn what_a_rolled_back_part_has_seen_counts_as_read() {
+fn reads_before_a_rollback_to_savepoint_stay_in_the_read_set() {
     for (what, write, conflicts) in [
         ("insert", Write::Insert(9, "x"), true),
         ("insert", Write::Insert(8, "x"), false),
@@ -298,7 +298,7 @@ fn what_a_rolled_back_part_has_seen_counts_as_read() {
 }
 
 #[test]
-fn who_found_a_key_free_is_not_told_that_it_is_taken() {
+fn a_key_seen_as_free_fails_with_40001_and_not_as_a_duplicate() {
     for (looks, isolation, expected) in [
         (true, Isolation::Serializable, Err(SqlState::SERIALIZATION_FAILURE)),
         (false, Isolation::Serializable, Ok(true)),
@@ -317,7 +317,7 @@ fn who_found_a_key_free_is_not_told_that_it_is_taken() {
 }
 
 #[test]
-fn commits_are_remembered_for_as_long_as_somebody_may_ask() {
+fn commits_are_kept_while_a_serializable_transaction_may_need_them() {
     let db = letters();
     let remembered = || db.store.recent.len();
     Write::Rename(1, "a").commit(&db);
@@ -338,7 +338,7 @@ fn commits_are_remembered_for_as_long_as_somebody_may_ask() {
 }
 
 #[test]
-fn who_asks_for_more_than_is_remembered_is_refused() {
+fn a_transaction_older_than_the_kept_commits_is_refused() {
     let db = letters();
     let mut old = db.begin(Isolation::Serializable);
     get(&db, &mut old, 1);
@@ -353,14 +353,14 @@ fn who_asks_for_more_than_is_remembered_is_refused() {
     assert_eq!(db.store.recent.len(), 0);
     let mut new = db.begin(Isolation::Serializable);
     get(&db, &mut new, 1);
-    assert!(outcome(&db, old).unwrap_err().contains("more commits than are remembered"));
+    assert!(outcome(&db, old).unwrap_err().contains("more transactions committed than the server keeps"));
     outcome(&db, new).unwrap();
 }
 
 /// Whenever rereading at commit time gives other results, validation fails; and it does not fail
 /// every time.
 #[test]
-fn what_would_be_read_otherwise_never_gets_through() {
+fn a_commit_whose_reads_changed_never_validates() {
     const NAMES: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
     let (mut refused, mut through) = (0, 0);
     for seed in 0..400u64 {
@@ -417,7 +417,7 @@ fn what_would_be_read_otherwise_never_gets_through() {
 /// both and changes one. Several threads, so that transactions start and validate while others
 /// commit.
 #[test]
-fn threads_that_look_at_two_rows_and_change_one_never_break_what_they_look_for() {
+fn write_skew_between_threads_is_prevented() {
     const PAIRS: i32 = 2;
     /// The amounts are in a unique column, so offset them.
     const APART: i32 = 1_000_000;

@@ -52,7 +52,7 @@ fn read((db, snapshots): &(Arc<Db>, Snapshots)) {
 }
 
 #[test]
-fn model_what_a_snapshot_shows_stays_while_older_versions_go() {
+fn model_visible_versions_are_kept_while_older_ones_are_collected() {
     check(|| {
         let shared = with_rows();
         let change = |(db, _): &(Arc<Db>, Snapshots)| {
@@ -72,7 +72,7 @@ fn model_what_a_snapshot_shows_stays_while_older_versions_go() {
 }
 
 #[test]
-fn model_a_deleted_row_stays_for_those_who_see_it_and_its_key_is_free_for_others() {
+fn model_a_deleted_row_is_kept_for_its_readers_and_its_key_is_free() {
     check(|| {
         let shared = with_rows();
         let change = |(db, _): &(Arc<Db>, Snapshots)| {
@@ -98,7 +98,7 @@ fn model_a_deleted_row_stays_for_those_who_see_it_and_its_key_is_free_for_others
 }
 
 #[test]
-fn model_of_a_row_that_comes_and_goes_nothing_is_left() {
+fn model_a_row_inserted_and_deleted_leaves_no_garbage() {
     check(|| {
         let shared = with_rows();
         let come_and_go = |(db, _): &(Arc<Db>, Snapshots)| {

@@ -14,7 +14,7 @@ fn commit(db: &Db, txn: Txn, written: Result<(), String>) -> Option<Lsn> {
 }
 
 #[test]
-fn model_of_two_who_read_what_the_other_writes_one_fails() {
+fn model_one_of_two_transactions_with_crossed_reads_and_writes_fails() {
     for before in [true, false] {
         check(move || {
             let db = Db::with_codes(&[(1, 1), (2, 1)]);
@@ -38,7 +38,7 @@ fn model_of_two_who_read_what_the_other_writes_one_fails() {
 }
 
 #[test]
-fn model_a_commit_fails_exactly_when_a_row_came_into_a_range_that_was_read() {
+fn model_a_commit_fails_exactly_when_a_phantom_appeared() {
     for came in [5, 9] {
         check(move || {
             let db = Db::with_codes(&[(1, 1)]);
@@ -68,7 +68,7 @@ fn model_a_commit_fails_exactly_when_a_row_came_into_a_range_that_was_read() {
 }
 
 #[test]
-fn model_of_two_who_find_a_range_empty_one_puts_a_row_there() {
+fn model_one_of_two_inserts_into_a_range_read_as_empty_commits() {
     check(|| {
         let db = Db::with_codes(&[(1, 1)]);
         join([4, 6].map(|id| {
@@ -122,7 +122,7 @@ fn any_write(db: &Db, txn: &mut Txn) -> Result<(), String> {
 /// Every read of a serializable transaction would return the same if it ran alone at its commit, so
 /// the commit order is a serial order.
 #[test]
-fn model_what_a_serializable_transaction_read_is_the_same_at_its_commit() {
+fn model_the_commit_order_is_a_serial_order() {
     check(|| {
         let db = Arc::new(Db::new());
         [(1, None, "a"), (2, None, "c")].into_iter().for_each(|row| db.put(row));
