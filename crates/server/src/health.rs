@@ -1,10 +1,10 @@
-//! Health, readiness and metrics, on a listener of their own: it answers when the others are busy.
+//! Health, readiness and metrics, on a separate listener that answers even if the others are busy.
 //!
 //! | path       | answer                                                                                                  |
 //! |------------|---------------------------------------------------------------------------------------------------------|
-//! | `/health`  | 200 as long as the process runs: do not restart it                                                       |
-//! | `/ready`   | 200 when reads and writes are served; 503 with the reason while starting or stopping, or when the log failed |
-//! | `/metrics` | Prometheus' text format                                                                                  |
+//! | `/health`  | 200 while the process runs: do not restart it                                                            |
+//! | `/ready`   | 200 while reads and writes are served; 503 with the reason during startup, during shutdown, or after a log failure |
+//! | `/metrics` | Prometheus text format                                                                                  |
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -29,26 +29,27 @@ use tokio::sync::{Semaphore, oneshot};
 use crate::metrics::Exposition;
 use crate::{flight, http, pg};
 
-/// Most connections at a time: probes and scrapers are few, and this listener must not be what uses up the file handles.
+/// Most concurrent connections. Probes and scrapers are few, and this listener must not exhaust the
+/// file handles.
 const CONNECTIONS_MAX: usize = 64;
-/// Time for the head of a request, and between requests.
+/// Time limit for a request's head, and for idle connections.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
-/// Pauses after an accept that failed.
+/// Pause after a failed accept: initial and longest.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 const ACCEPT_PAUSE_MAX: Duration = Duration::from_secs(1);
 
-/// Where the server is in its life.
+/// Lifecycle phase of the server.
 #[derive(Clone)]
 pub(crate) enum Phase {
     /// Opening the database.
     Starting,
     /// Serving.
     Running(Serving),
-    /// Finishing what runs.
+    /// Finishing running requests.
     Stopping,
 }
 
-/// What is being served, to be asked for numbers.
+/// Sources of metrics.
 #[derive(Clone)]
 pub(crate) struct Serving {
     pub(crate) engine: Engine,
@@ -57,7 +58,7 @@ pub(crate) struct Serving {
     pub(crate) flight: Option<Arc<flight::Context>>,
 }
 
-/// What the listener knows.
+/// State of the health listener.
 pub(crate) struct Health {
     phase: RwLock<Phase>,
     started: Instant,
@@ -77,10 +78,11 @@ impl Health {
     }
 }
 
-/// Answers on a thread of its own, so that no work of others delays it, until the sender is dropped.
+/// Serves on a thread of its own, so that other work cannot delay it, until the returned sender is
+/// dropped.
 ///
 /// # Errors
-/// 58030 when the system gives no thread.
+/// 58030 if the thread cannot be started.
 pub(crate) fn start_health(listener: TcpListener, health: Arc<Health>) -> Result<oneshot::Sender<()>> {
     let failed =
         |error: std::io::Error| Error::new(SqlState::IO_ERROR, format!("cannot start the health listener: {error}"));
@@ -103,7 +105,7 @@ pub(crate) fn start_health(listener: TcpListener, health: Arc<Health>) -> Result
     Ok(stop)
 }
 
-/// Serves until it is dropped: it is the first to answer and the last to stop.
+/// Serves until the future is dropped. The health listener starts first and stops last.
 async fn serve_health(listener: TcpListener, health: Arc<Health>) {
     let router = Router::new()
         .route("/health", get(alive))
@@ -116,7 +118,7 @@ async fn serve_health(listener: TcpListener, health: Arc<Health>) {
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
             Err(error) => {
-                // The first of a shortage is logged; probes come again.
+                // Log only the first failure of a shortage; probes are repeated.
                 if pause == ACCEPT_PAUSE {
                     tracing::warn!(%error, "cannot accept a health connection");
                 }
@@ -126,7 +128,7 @@ async fn serve_health(listener: TcpListener, health: Arc<Health>) {
             }
         };
         pause = ACCEPT_PAUSE;
-        // One too many is closed at once; the next probe will find a place.
+        // Close connections beyond the limit; the next probe will get a slot.
         let Ok(slot) = Arc::clone(&slots).try_acquire_owned() else { continue };
         crate::pg::prepare_socket(&stream);
         let router = router.clone();
@@ -281,7 +283,7 @@ fn expose_pg(out: &mut Exposition, pg: &pg::Context) {
     out.gauge("millrace_pg_sessions", "PostgreSQL sessions open.", counters.sessions.load(Relaxed));
 }
 
-/// Where a listener is bound, for messages.
+/// Local address of a listener.
 pub(crate) fn bound(listener: Option<&TcpListener>) -> Option<SocketAddr> {
     listener.and_then(|listener| listener.local_addr().ok())
 }

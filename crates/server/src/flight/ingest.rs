@@ -1,4 +1,4 @@
-//! Bulk ingest: the batches of a DoPut into a table, as one transaction.
+//! Bulk ingest: writes the batches of a DoPut to a table, in one transaction.
 
 use std::collections::BTreeMap;
 
@@ -11,11 +11,12 @@ use super::decode::Incoming;
 use super::run::Used;
 
 impl Context {
-    /// Writes all batches and commits them; gives how many rows there were. An error, and a client that goes away, leave nothing.
+    /// Writes all batches, commits them and returns the number of rows. After an error or a
+    /// disconnect nothing is stored.
     ///
     /// # Errors
-    /// 0A000 for a temporary table, 3D000 for another database; 22P03 for what are no record batches; what [`Session::bulk`] and
-    /// those after it give.
+    /// 0A000 for a temporary table; 3D000 for another database; 22P03 for malformed batches; errors
+    /// of [`Session::bulk`] and of the writes.
     pub(super) async fn ingest(&self, command: CommandStatementIngest, mut incoming: Incoming) -> Result<i64> {
         let _slot = self.ingest_slot().await?;
         let session = self.session_of(command.transaction_id.as_ref())?;
@@ -47,7 +48,7 @@ impl Context {
     }
 }
 
-/// Says what to do where the transaction is too large.
+/// Adds a hint if the transaction is too large.
 fn in_parts(error: Error) -> Error {
     if error.state() == SqlState::OUT_OF_MEMORY {
         return error.with_hint("an ingest is one transaction: send the rows in several, appending, or raise --memory");
@@ -76,7 +77,7 @@ fn target(command: CommandStatementIngest) -> Result<BulkTarget> {
     })
 }
 
-/// What is not said is what can do least harm: append to a table that is there.
+/// Unspecified options default to the safest: append to an existing table.
 fn what_to_do(options: Option<TableDefinitionOptions>) -> (IfMissing, IfThere) {
     let Some(options) = options else { return (IfMissing::Fail, IfThere::Append) };
     let if_missing = match options.if_not_exist() {

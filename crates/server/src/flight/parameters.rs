@@ -1,7 +1,7 @@
-//! Values for `$1 ..` from record batches: what a client has, as the type that the statement expects.
+//! Statement parameters from record batches, converted to the parameter types.
 //!
-//! Clients guess the types of values from their own: a number comes as int64, a date as text. A value is converted if it stays what it
-//! is, and texts are read as SQL would read them.
+//! Clients send parameters in the types of their language: numbers as int64, dates as text. A value
+//! is converted to a related type, with range checks; text is parsed like an SQL literal.
 
 use std::sync::Arc;
 
@@ -17,15 +17,15 @@ use model::{Error, Result, SqlState};
 use pg::types::oid;
 use query::Value;
 
-/// Nanoseconds of a day.
+/// Nanoseconds per day.
 const DAY_NS: i64 = 86_400_000_000_000;
 
-/// One list of values for each row of a batch.
+/// Returns one list of parameters per row of the batch.
 ///
-/// - `oids`: the types of the parameters.
+/// - `oids`: the parameter types.
 ///
 /// # Errors
-/// 08P01 for another number of columns; 22xxx and 42804 naming the parameter.
+/// 08P01 for a wrong number of columns; 22xxx and 42804, with the parameter.
 pub(super) fn rows(batch: &RecordBatch, oids: &[u32]) -> Result<Vec<Vec<Value>>> {
     if batch.num_columns() != oids.len() {
         let text = format!("{} columns of values for {} parameters", batch.num_columns(), oids.len());
@@ -43,7 +43,7 @@ pub(super) fn rows(batch: &RecordBatch, oids: &[u32]) -> Result<Vec<Vec<Value>>>
     Ok(rows)
 }
 
-/// The same values in the type that holds all of their kind.
+/// Casts an array to the widest type of its kind.
 fn widest(array: &ArrayRef) -> Result<ArrayRef> {
     let to = match array.data_type() {
         Arrow::Dictionary(_, values) => (**values).clone(),
@@ -69,7 +69,7 @@ fn widest(array: &ArrayRef) -> Result<ArrayRef> {
         .map_err(|error| Error::new(SqlState::NUMERIC_OUT_OF_RANGE, error.to_string()))
 }
 
-/// A value as it came.
+/// Converts a cell to a value without changing its type.
 fn natural(array: &ArrayRef, row: usize) -> Result<Value> {
     if array.is_null(row) || *array.data_type() == Arrow::Null {
         return Ok(Value::Null);
@@ -109,7 +109,7 @@ fn decimal(value: i128, scale: i8) -> Result<Value> {
     }
 }
 
-/// A value as one of the type that the statement expects.
+/// Converts a value to parameter type `oid`.
 fn assigned(value: Value, oid: u32) -> Result<Value> {
     Ok(match (value, oid) {
         (Value::Null, _) => Value::Null,
@@ -153,7 +153,7 @@ fn is_text(oid: u32) -> bool {
     [0, oid::UNKNOWN, oid::TEXT, oid::VARCHAR, oid::BPCHAR, oid::NAME, oid::CHAR, oid::JSON].contains(&oid)
 }
 
-/// Is it of that type, or may the statement take it for it?
+/// Whether the value can be passed for this type unchanged.
 fn fits(value: &Value, oid: u32) -> bool {
     match value {
         Value::Bool(_) => oid == oid::BOOL,

@@ -1,4 +1,4 @@
-//! Statements from text to result: planned, run, and their rows as Flight data.
+//! Prepares and executes statements, and encodes their results as Flight data.
 
 use std::sync::Arc;
 
@@ -18,13 +18,15 @@ use super::Context;
 use super::open::{Rows, SharedSession, Statement};
 use super::status::status;
 
-/// Flight data on its way to a client.
+/// A stream of Flight data to a client.
 pub(super) type Sent = BoxStream<'static, std::result::Result<FlightData, Status>>;
 
-/// Rows of `rows` tables that a transaction reads are collected before its next statement, up to so many bytes.
+/// Limit for results on `rows` tables within a transaction, which are materialised before the next
+/// statement.
 const COLLECTED_BYTES_MAX: usize = 256 << 20;
 
-/// A session in use. Dropped before [`Used::settle`], because the client went away, it fails its transaction.
+/// A locked session. If it is dropped before [`Used::settle`], because the client disconnected, its
+/// transaction fails.
 pub(super) struct Used {
     session: OwnedMutexGuard<Session>,
     settled: bool,
@@ -39,7 +41,7 @@ impl Used {
         &mut self.session
     }
 
-    /// What was begun came to an end.
+    /// Marks the work as complete.
     pub(super) fn settle(mut self) {
         self.settled = true;
     }
@@ -53,10 +55,10 @@ impl Drop for Used {
     }
 }
 
-/// What running a statement gave.
+/// Result of executing a statement.
 pub(super) enum Ran {
     Rows(Rows),
-    /// How many rows it changed; `None` for what changes none.
+    /// Number of rows changed; `None` for statements that change none.
     Done(Option<i64>),
 }
 
@@ -69,7 +71,7 @@ impl Context {
     /// The session of a transaction, or a new one.
     ///
     /// # Errors
-    /// 25P01 for a transaction that is unknown.
+    /// 25P01 for an unknown transaction.
     pub(super) fn session_of(&self, transaction: Option<&Bytes>) -> Result<SharedSession> {
         match transaction {
             Some(handle) => self.open.transaction(handle),
@@ -77,10 +79,10 @@ impl Context {
         }
     }
 
-    /// Plans a statement.
+    /// Prepares a statement.
     ///
     /// # Errors
-    /// What parsing and planning give; 42601 for several statements.
+    /// Errors of parsing and planning; 42601 for several statements.
     pub(super) async fn prepare(&self, sql: &str, transaction: Option<Bytes>) -> Result<Statement> {
         let mut statements = self.database.parse(sql)?.into_iter();
         let statement = statements.next().ok_or_else(|| Error::new(SqlState::SYNTAX_ERROR, "there is no statement"))?;
@@ -106,10 +108,10 @@ impl Context {
         })
     }
 
-    /// Runs a statement once, with the values bound to it.
+    /// Executes a statement once, with its bound parameters.
     ///
     /// # Errors
-    /// Whatever it meets; 0A000 for several lists of values.
+    /// Errors of the statement; 0A000 for several lists of parameters.
     pub(super) async fn run(&self, statement: &Statement) -> Result<Ran> {
         let values = match statement.values.lock().as_slice() {
             [] => Vec::new(),
@@ -137,16 +139,18 @@ impl Context {
             }
         };
         let schema = statement.schema.clone().ok_or_else(|| Error::bug("rows of a statement without columns"))?;
-        // They may show what the transaction itself changed so far, and must not show what it changes next.
+        // The rows may include the transaction's own changes so far, and must not include later
+        // ones.
         let in_transaction = statement.transaction.is_some() && statement.prepared.is_compiled();
         let batches = if in_transaction { collected(batches).await.inspect_err(|_| session.fail())? } else { batches };
         Ok(Ran::Rows(Rows { schema, batches, session: Arc::clone(&statement.session) }))
     }
 
-    /// Runs a statement for each list of values bound to it, all of them as one transaction; gives how many rows were changed.
+    /// Executes a statement once per list of bound parameters, in one transaction; returns the
+    /// number of rows changed.
     ///
     /// # Errors
-    /// Whatever it meets.
+    /// Errors of the statement.
     pub(super) async fn update(&self, statement: &Statement) -> Result<Option<i64>> {
         let values = std::mem::take(&mut *statement.values.lock());
         let _slot = self.statement_slot().await?;
@@ -180,12 +184,12 @@ impl Context {
         Ok(total)
     }
 
-    /// Sends rows.
+    /// Encodes rows for the client.
     pub(super) fn send(self: &Arc<Self>, rows: Rows) -> Sent {
         let Rows { schema, batches, session } = rows;
         let (context, shown) = (Arc::clone(self), Arc::clone(&schema));
         let batches = batches.map(move |batch| {
-            // The statement runs as long as its session lives.
+            // Keep the session alive while its statement runs.
             let _ = &session;
             let batch = batch.and_then(|batch| query::conform(&batch, &shown));
             match &batch {
@@ -198,17 +202,17 @@ impl Context {
     }
 }
 
-/// Batches with their schema ahead.
+/// Encodes batches, preceded by their schema.
 pub(super) fn encoded(
     schema: SchemaRef,
     batches: BoxStream<'static, std::result::Result<arrow_array::RecordBatch, FlightError>>,
 ) -> Sent {
     let mut data = FlightDataEncoderBuilder::new().with_schema(schema).build(batches).map_err(Status::from).boxed();
-    // Batches are made, and encoded, when they are asked for.
+    // Batches are computed and encoded on demand.
     futures::stream::poll_fn(move |context| compute(|| data.poll_next_unpin(context))).boxed()
 }
 
-/// Executes, for as long as `statement_timeout` allows.
+/// Executes a statement under `statement_timeout`.
 async fn within(session: &mut Session, prepared: &Prepared, values: &[Value]) -> Result<Outcome> {
     session.stop_flag().arm(session.timeouts().statement);
     let Some(timeout) = session.timeouts().statement else { return session.execute(prepared, values).await };
@@ -219,7 +223,7 @@ async fn within(session: &mut Session, prepared: &Prepared, values: &[Value]) ->
     })
 }
 
-/// BEGIN outside of a transaction of Flight's would begin one that nobody can go on with.
+/// Refuses BEGIN as a statement: the transaction could not be continued by later calls.
 fn refuse_lasting(session: &mut Session, statement: &Statement) -> Result<()> {
     if statement.transaction.is_some() || session.status() == TxnStatus::Idle {
         return Ok(());
@@ -246,7 +250,7 @@ fn too_large() -> Error {
     Error::new(SqlState::OUT_OF_MEMORY, text).with_hint("read it with autocommit on, where results are not kept")
 }
 
-/// Rows that were changed, or that a query had.
+/// Number of rows changed or returned.
 async fn count(ran: Ran) -> Result<Option<i64>> {
     match ran {
         Ran::Done(rows) => Ok(rows),
@@ -257,7 +261,7 @@ async fn count(ran: Ran) -> Result<Option<i64>> {
     }
 }
 
-/// The number at the end of a command tag.
+/// Number at the end of a command tag.
 fn changed(tag: &str) -> Option<i64> {
     tag.rsplit(' ').next()?.parse().ok()
 }

@@ -38,10 +38,10 @@ use super::{Connection, Context, metadata, parameters};
 type Answer<T> = std::result::Result<Response<T>, Status>;
 type Many<T> = Pin<Box<dyn Stream<Item = std::result::Result<T, Status>> + Send>>;
 
-/// What clients get for their names and passwords, of which there are none yet.
+/// Token returned for any user name and password: there is no authentication yet.
 const TOKEN: &str = "Bearer millrace";
 
-/// Flight, with what Flight SQL leaves out.
+/// Flight service: counts calls, and implements those that Flight SQL leaves out.
 pub(super) struct Front {
     service: Service,
 }
@@ -123,14 +123,14 @@ impl FlightService for Front {
     }
 }
 
-/// Flight SQL.
+/// Flight SQL service.
 #[derive(Clone)]
 struct Service {
     context: Arc<Context>,
 }
 
 impl Service {
-    /// A result as gRPC tells it; errors are counted.
+    /// Converts an error to a gRPC status and counts it.
     fn told<T>(&self, result: Result<T>) -> std::result::Result<T, Status> {
         result.map_err(|error| {
             self.context.counters.errors.add(error.state().0);
@@ -138,7 +138,7 @@ impl Service {
         })
     }
 
-    /// The columns that a command's answer will have.
+    /// Result schema of a command.
     async fn schema_of(&self, command: &[u8]) -> Result<SchemaRef> {
         let malformed = |error: &dyn std::fmt::Display| {
             Error::new(SqlState::PROTOCOL_VIOLATION, format!("no command of Flight SQL: {error}"))
@@ -167,7 +167,8 @@ impl Service {
         })
     }
 
-    /// Where the rows of a query are to be had. What changes anything is run now: its client may never ask for rows.
+    /// FlightInfo for a statement. Statements with side effects are executed now, because the
+    /// client may never fetch rows.
     async fn info(
         &self,
         request: &Request<FlightDescriptor>,
@@ -197,7 +198,7 @@ impl Service {
         }
     }
 
-    /// Runs a query and sends its rows.
+    /// Executes a query and streams its rows.
     async fn fetch(&self, statement: &Statement) -> Result<Sent> {
         let slot = self.context.statement_slot().await?;
         let rows = match self.context.run(statement).await? {
@@ -208,7 +209,7 @@ impl Service {
         Ok(self.context.send(Rows { batches, ..rows }))
     }
 
-    /// What is asked about the catalog is answered by a ticket that is the question.
+    /// FlightInfo for a metadata command: the ticket is the command itself.
     fn about(&self, request: Request<FlightDescriptor>, schema: &Schema) -> Answer<FlightInfo> {
         let descriptor = request.into_inner();
         let ticket = descriptor.cmd.to_vec();
@@ -233,7 +234,7 @@ impl Service {
                     .with_hint("use bulk ingest, or bind fewer at a time"));
             }
         }
-        // Clients say in this way that there is nothing to bind.
+        // Some clients send an empty schema if there is nothing to bind.
         if !schema.fields().is_empty() || !statement.prepared.parameters().is_empty() {
             *statement.values.lock() = values;
         }
@@ -242,7 +243,7 @@ impl Service {
 
     async fn end(&self, request: ActionEndTransactionRequest) -> Result<()> {
         let session = self.context.open.transaction(&request.transaction_id)?;
-        // From now on nobody finds it.
+        // Close the handle first, so that no other call can use it.
         self.context.open.close(&request.transaction_id);
         let mut used = Used::lock(&session).await;
         let failed = used.session().status() == TxnStatus::Failed;
@@ -265,10 +266,10 @@ impl Service {
     }
 }
 
-/// Most rows of values that are held for one statement.
+/// Most rows of parameters bound to a statement.
 const BOUND_ROWS_MAX: usize = 1 << 20;
 
-/// Runs a statement about the transaction.
+/// Runs a transaction control statement.
 async fn control(used: &mut Used, sql: &str) -> Result<()> {
     let statement = query::parse(sql)?.pop().ok_or_else(|| Error::bug("no statement"))?;
     let prepared = used.session().prepare(&statement, &[]).await?;
@@ -521,7 +522,7 @@ impl FlightSqlService for Service {
         let made = async {
             let statement = Arc::new(self.context.prepare(&query.query, query.transaction_id).await?);
             let bytes = |schema: &SchemaRef| metadata::schema_bytes(schema);
-            // Without columns it is an update: clients look whether there are any bytes at all.
+            // Clients take an update for a query if there are any bytes, even an empty schema.
             let dataset_schema = statement.schema.as_ref().map(bytes).transpose()?.unwrap_or_default();
             let parameter_schema = match statement.parameters.fields().is_empty() {
                 true => Bytes::new(),
@@ -538,7 +539,7 @@ impl FlightSqlService for Service {
         query: ActionClosePreparedStatementRequest,
         _: Request<Action>,
     ) -> std::result::Result<(), Status> {
-        // One that is gone is as good as closed.
+        // Closing an unknown handle is no error.
         self.context.open.close(&query.prepared_statement_handle);
         Ok(())
     }

@@ -1,15 +1,15 @@
-//! Errors as gRPC tells them: a code by what the client does next, the SQLSTATE in the text and in the metadata.
+//! Errors as gRPC statuses: a code by what the client should do, the SQLSTATE in text and metadata.
 
 use model::{Error, ErrorKind, SqlState};
 use tonic::metadata::{MetadataMap, MetadataValue};
 use tonic::{Code, Status};
 
-/// Under this name the SQLSTATE goes along.
+/// Metadata key of the SQLSTATE.
 pub(super) const SQLSTATE: &str = "x-millrace-sqlstate";
-/// Longest text of an error: it goes in a header, and those are bounded.
+/// Limit for error texts, which are sent in a header.
 const TEXT_BYTES_MAX: usize = 2 << 10;
 
-/// An error as a status.
+/// Converts an error to a status.
 pub(super) fn status(error: &Error) -> Status {
     let mut text = error.to_string();
     if text.len() > TEXT_BYTES_MAX {

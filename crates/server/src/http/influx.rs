@@ -1,7 +1,8 @@
-//! What InfluxDB's writers ask and arrange before they write: the few statements of InfluxQL at `/query`, buckets and organizations of
-//! version 2, `/ready`; and what QuestDB's clients ask at `/settings`.
+//! Setup calls of InfluxDB writers: the InfluxQL statements they send to `/query`, buckets and
+//! organizations of version 2, `/ready`. And `/settings`, which QuestDB clients read.
 //!
-//! A database, or bucket, is a schema: `millrace` is `public`. Queries are not answered here: those are SQL's.
+//! A database or bucket is a schema; `millrace` is `public`. Queries are not supported here: use
+//! SQL.
 
 use std::sync::Arc;
 
@@ -14,14 +15,14 @@ use serde_json::{Value, json};
 
 use super::{Context, reply, write};
 
-/// The database that is the schema `public`.
+/// Database name of the schema `public`.
 const PUBLIC: &str = "millrace";
-/// The only organization's number; any name is its name.
+/// Id of the only organization, which has any name.
 const ORGANIZATION: &str = "0000000000000001";
-/// Statements of one request to `/query`.
+/// Most statements in a request to `/query`.
 const STATEMENTS_MAX: usize = 100;
 
-/// `/query`
+/// `GET, POST /query`
 pub(super) async fn query(State(context): State<Arc<Context>>, uri: Uri, body: String) -> Response {
     let mut pairs = write::pairs(&uri).unwrap_or_default();
     if let Ok(form) = format!("/query?{body}").parse::<Uri>() {
@@ -63,7 +64,7 @@ fn refused(text: &str) -> Response {
     reply::json(StatusCode::BAD_REQUEST, &json!({ "error": message }))
 }
 
-/// A statement that is answered.
+/// A supported InfluxQL statement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Asked {
     Databases,
@@ -86,7 +87,8 @@ impl Asked {
         } else if starts(&["show", "retention", "policies"]) {
             Asked::Policies(on())
         } else if starts(&["create", "database"]) {
-            // `IF NOT EXISTS` is of old versions; what stands behind WITH says how to keep what is kept.
+            // Old versions have `IF NOT EXISTS`. The options after WITH concern retention and are
+            // ignored.
             let name = if starts(&["create", "database", "if", "not", "exists"]) { 5 } else { 2 };
             Asked::Create(words.get(name)?.clone())
         } else if starts(&["drop", "database"]) {
@@ -137,7 +139,8 @@ impl Asked {
     }
 }
 
-/// The words of a text of InfluxQL, `;` among them; quoted names without their quotes. `None` for a quote that is never closed.
+/// Splits InfluxQL into words and `;`, with quoted names unquoted. `None` for an unterminated
+/// quote.
 fn words(text: &str) -> Option<Vec<String>> {
     let mut words = Vec::new();
     let mut rest = text.trim_start();
@@ -159,12 +162,12 @@ fn words(text: &str) -> Option<Vec<String>> {
     Some(words)
 }
 
-/// The schema of a database.
+/// Schema name of a database.
 fn schema(name: &str) -> Result<String> {
     write::schema(name).map(std::borrow::Cow::into_owned)
 }
 
-/// The databases: schemas by the names that writers give.
+/// All databases: schemas under their InfluxDB names.
 fn databases(context: &Context) -> Vec<String> {
     let snapshot = context.database.engine().snapshot(Lsn::ZERO);
     let mut names: Vec<String> = snapshot
@@ -204,7 +207,7 @@ fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
-/// Runs a statement that gives nothing.
+/// Runs DDL statements.
 async fn run(context: &Context, sql: &str) -> Result<()> {
     let mut session = context.database.session("millrace");
     for statement in query::parse(sql)? {
@@ -222,7 +225,7 @@ fn failed(context: &Context, error: &Error) -> Response {
     reply::json(status, &json!({ "code": reply::code(status), "message": error.to_string() }))
 }
 
-/// A bucket as version 2 describes it. Its number is its name in hexadecimal digits.
+/// A bucket in version 2's format. Its id is its name in hexadecimal digits.
 fn bucket(name: &str) -> Value {
     json!({
         "id": hex(name),
@@ -244,7 +247,7 @@ fn named(id: &str) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-/// `GET /api/v2/buckets`: all, or the one that `name` or `id` says.
+/// `GET /api/v2/buckets`: all, or the one selected by `name` or `id`.
 pub(super) async fn buckets(State(context): State<Arc<Context>>, uri: Uri) -> Response {
     let pairs = write::pairs(&uri).unwrap_or_default();
     let wanted = pairs.into_iter().find_map(|(name, value)| match name.as_str() {
@@ -265,7 +268,7 @@ pub(super) async fn create_bucket(State(context): State<Arc<Context>>, body: Str
         return failed(&context, &error);
     };
     match create(&context, name).await {
-        // Without the rules of retention that were asked for: it has none.
+        // The requested retention rules are not applied; the response shows none.
         Ok(()) => reply::json(StatusCode::CREATED, &bucket(name)),
         Err(error) => failed(&context, &error),
     }
@@ -284,7 +287,7 @@ pub(super) async fn delete_bucket(State(context): State<Arc<Context>>, Path(id):
     }
 }
 
-/// `GET /api/v2/orgs`: one, which has whatever name it is asked for by.
+/// `GET /api/v2/orgs`: the only organization, under any requested name.
 pub(super) async fn organizations(uri: Uri) -> Response {
     let pairs = write::pairs(&uri).unwrap_or_default();
     let name = pairs.into_iter().find(|(name, _)| name == "org").map_or_else(|| PUBLIC.to_owned(), |(_, value)| value);
@@ -292,7 +295,7 @@ pub(super) async fn organizations(uri: Uri) -> Response {
     reply::json(StatusCode::OK, &body)
 }
 
-/// `GET /ready`, in InfluxDB 2's form.
+/// `GET /ready`, in InfluxDB 2's format.
 pub(super) async fn ready(State(context): State<Arc<Context>>) -> Response {
     if let Some(error) = context.database.engine().failure() {
         let body = json!({ "code": "unavailable", "status": "fail", "message": error.to_string() });
@@ -306,7 +309,7 @@ pub(super) async fn ready(State(context): State<Arc<Context>>) -> Response {
     reply::json(StatusCode::OK, &body)
 }
 
-/// `GET /settings`: QuestDB's clients look which versions of their line protocol are read here.
+/// `GET /settings`: tells QuestDB clients the supported versions of their line protocol.
 pub(super) async fn settings() -> Response {
     let config = json!({
         "line.proto.support.versions": [1],

@@ -1,8 +1,10 @@
-//! SQL over HTTP: `GET /sql?q=…`, `POST /sql` with the text itself, a form (`q=…`) or JSON (`{"sql": …, "params": […]}`).
+//! SQL over HTTP: `GET /sql?q=…`, `POST /sql` with the statement, a form (`q=…`) or JSON (`{"sql":
+//! …, "params": […]}`).
 //!
-//! Several statements are one transaction, and the result of the last is the answer. Rows are written as they come: a result of any size
-//! takes the memory of one batch. An error before the first row has a fitting status; one after it ends the JSON with `"error"` and no
-//! `elapsed_ms`, an NDJSON stream with `{"error": …}`, and breaks the connection for CSV.
+//! Several statements are one transaction; the response is the last one's result. Rows are
+//! streamed: a result needs the memory of one batch. An error before the first row determines the
+//! status. A later one ends JSON with `"error"` and no `elapsed_ms`, NDJSON with `{"error": …}`,
+//! and closes the connection for CSV.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -22,7 +24,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use super::rows::{Format, Writer};
 use super::{Context, body, reply};
 
-/// What a client asks.
+/// A parsed request.
 #[derive(Debug, Default, PartialEq)]
 struct Ask {
     sql: String,
@@ -30,7 +32,7 @@ struct Ask {
     format: Format,
 }
 
-/// The body of a JSON request.
+/// Body of a JSON request.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct JsonAsk {
@@ -51,7 +53,7 @@ pub(super) async fn post(State(context): State<Arc<Context>>, uri: Uri, headers:
     let received = async {
         let mut received = body::receive(&context, &headers, body).await?;
         let contents = received.contents().await?;
-        // `ask` copies what it needs, so the contents are freed before the statement runs.
+        // `ask` copies what it needs, so the body is freed before the statement runs.
         Ok::<_, body::Refused>(ask(&uri, &headers, &contents))
     };
     match received.await {
@@ -101,7 +103,8 @@ fn take_body(ask: &mut Ask, headers: &HeaderMap, body: &[u8]) -> Result<()> {
             ask.format = json.format.map_or(Ok(ask.format), |name| format(&name))?;
             Ok(())
         }
-        // curl -d says so of any body: a form of ours begins with a name of ours.
+        // `curl -d` sends this type for any body. Only a body that starts with one of our names is
+        // a form.
         "application/x-www-form-urlencoded" if body.starts_with(b"q=") || body.starts_with(b"sql=") => {
             let uri = format!("/?{}", text(body)?).parse::<Uri>();
             let pairs = uri.ok().and_then(|uri| Query::<Vec<(String, String)>>::try_from_uri(&uri).ok());
@@ -146,7 +149,7 @@ fn invalid(message: impl Into<String>) -> Error {
 
 async fn answer(context: &Arc<Context>, ask: Result<Ask>) -> Response {
     let result = match ask {
-        // Others of this thread are served meanwhile.
+        // `computing` lets other tasks of this thread run meanwhile.
         Ok(ask) => query::computing(Box::pin(run(context, ask))).await,
         Err(error) => Err(error),
     };
@@ -156,14 +159,14 @@ async fn answer(context: &Arc<Context>, ask: Result<Ask>) -> Response {
     })
 }
 
-/// What a result is made of while it is being written.
+/// State of a streamed result.
 struct Running {
     writer: Writer,
     batches: Batches,
     started: Instant,
     limit: Option<tokio::time::Instant>,
     done: bool,
-    /// Kept until the last row is written: the statement runs as long.
+    /// Dropped after the last row: the statement runs until then.
     _session: Session,
     _slot: OwnedSemaphorePermit,
 }
@@ -197,14 +200,14 @@ async fn slot(context: &Arc<Context>) -> Result<OwnedSemaphorePermit> {
     }
 }
 
-/// Executes all statements as one transaction; the outcome of the last.
+/// Executes all statements as one transaction; returns the last one's outcome.
 async fn execute_all(session: &mut Session, statements: &[Statement], params: &[Json]) -> Result<Outcome> {
     let Some((last, first)) = statements.split_last() else { return Ok(Outcome::Empty) };
     if !params.is_empty() && !first.is_empty() {
         return Err(invalid(format!("params go with one statement, and there are {}", statements.len())));
     }
     for statement in first {
-        // Also after a COMMIT among them.
+        // For each statement: a COMMIT among them ends the transaction.
         session.begin_implicit();
         let limit = limit(session);
         within(limit, async { drain(execute(session, statement, &[]).await?).await }).await?;
@@ -214,14 +217,14 @@ async fn execute_all(session: &mut Session, statements: &[Statement], params: &[
     }
     let limit = limit(session);
     let outcome = within(limit, execute(session, last, params)).await?;
-    // The rows that are still to come see the snapshot of the statement, committed or not.
+    // The remaining rows use the statement's snapshot, even after the commit.
     if !first.is_empty() {
         session.end_implicit().await?;
     }
     Ok(outcome)
 }
 
-/// When a statement that begins now is too slow (`statement_timeout`).
+/// Deadline of a statement that starts now (`statement_timeout`).
 fn limit(session: &Session) -> Option<tokio::time::Instant> {
     let timeout = session.timeouts().statement?;
     tokio::time::Instant::now().checked_add(timeout)
@@ -246,12 +249,12 @@ async fn execute(session: &mut Session, statement: &Statement, params: &[Json]) 
             value(param, *oid).map_err(|error| error.context(format_args!("parameter ${}", at + 1)))
         })
         .collect::<Result<_>>()?;
-    // What computes without a break looks there.
+    // Checked by statements that compute without yielding.
     session.stop_flag().arm(session.timeouts().statement);
     session.execute(&prepared, &values).await
 }
 
-/// A JSON value as the type that the statement expects; text is read as SQL would read it.
+/// Converts a JSON value to a parameter of this type; strings are parsed like SQL literals.
 fn value(param: &Json, oid: u32) -> Result<Value> {
     let text = match param {
         Json::Null => return Ok(Value::Null),
@@ -263,7 +266,7 @@ fn value(param: &Json, oid: u32) -> Result<Value> {
     crate::pg::value_of(datum)
 }
 
-/// The offset of a zone at a local time; statements of this listener, and of Flight, live in UTC.
+/// UTC offset of a zone at a local time. Sessions of this listener and of Flight use UTC.
 pub(crate) fn offset(zone: Option<&str>, local: i64) -> Option<i32> {
     let Some(name) = zone else { return Some(0) };
     let zone = jiff::tz::TimeZone::get(name).ok()?;
@@ -285,7 +288,7 @@ async fn drain(outcome: Outcome) -> Result<()> {
     }
 }
 
-/// Starts a streamed answer once the first batch, or the error in its place, is there.
+/// Starts a streamed response, after the first batch or error.
 async fn rows(mut running: Running) -> Result<Response> {
     let limit = running.limit;
     let first = within(limit, async { running.batches.next().await.transpose() }).await?;
@@ -314,7 +317,7 @@ impl Running {
         self.writer.format().content_type()
     }
 
-    /// The next piece of the body; `None` after the last.
+    /// Next piece of the body; `None` at the end.
     async fn next(&mut self) -> Option<Result<Bytes>> {
         if self.done {
             return None;
@@ -350,7 +353,7 @@ fn copied(chunk: Result<Chunk>) -> Result<Bytes> {
     chunk.map(|chunk| chunk.bytes.into())
 }
 
-/// The bytes of COPY TO STDOUT; `alive` is dropped after the last.
+/// Streams COPY TO STDOUT; drops `alive` at the end.
 fn copy_out<T: Send + 'static>(
     binary: bool,
     chunks: impl Stream<Item = Result<Bytes>> + Send + 'static,
@@ -364,7 +367,8 @@ fn copy_out<T: Send + 'static>(
     streamed(content_type, pieces)
 }
 
-/// The answer to a statement without rows; its tag is a header too, because CSV and NDJSON have no place for it.
+/// Response for a statement without rows. Its tag is in a header too, because CSV and NDJSON have
+/// no place for it.
 fn command(tag: &str, format: Format, started: Instant) -> Response {
     let mut response = match format {
         Format::Json => {

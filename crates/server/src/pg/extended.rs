@@ -1,4 +1,4 @@
-//! The extended protocol: prepared statements, portals, row limits.
+//! The extended query protocol: prepared statements, portals, row limits.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -19,22 +19,23 @@ use super::Counters;
 use super::connection::{Connection, Running, Sent, describe_rows};
 use super::guard::Fault;
 
-/// Most statements or portals that one session keeps.
+/// Limit for the prepared statements, and for the portals, of a session.
 const NAMED_MAX: usize = 10_000;
 
-/// Bytes of rows that a portal keeps.
+/// Limit for the rows materialised by a portal.
 const LEFT_BYTES_MAX: usize = 256 << 20;
 
-/// A statement with its text; the empty text has nothing to prepare.
+/// A prepared statement; `prepared` is `None` for an empty text.
 struct PreparedStatement {
     sql: Arc<str>,
     prepared: Option<Prepared>,
-    /// Its constants, if those of `prepared` are parameters: its text differs from others in these alone.
+    /// If `prepared` comes from the plan cache with literals replaced by parameters: the literals
+    /// of this text.
     constants: Option<Arc<RecalledStatement>>,
 }
 
 impl PreparedStatement {
-    /// Types of the parameters that the client gives.
+    /// Types of the parameters that the client binds.
     fn parameters(&self) -> &[u32] {
         match (&self.prepared, &self.constants) {
             (Some(prepared), None) => prepared.parameters(),
@@ -43,7 +44,7 @@ impl PreparedStatement {
     }
 }
 
-/// A statement with its values.
+/// A portal: a statement with bound parameters.
 struct Portal {
     sql: Arc<str>,
     prepared: Option<Prepared>,
@@ -52,12 +53,12 @@ struct Portal {
     state: PortalState,
 }
 
-/// Values as they were bound.
+/// Bound parameters.
 enum Values {
-    /// For a statement that is compiled.
+    /// For a compiled statement.
     Bound(Bound),
     Others(Vec<Value>),
-    /// Those in the statement's text.
+    /// Literals of the statement's text.
     Constants(Arc<RecalledStatement>),
 }
 
@@ -73,31 +74,31 @@ impl Values {
 
 enum PortalState {
     Bound,
-    /// It waits for something. The output was so long before.
+    /// Started, and waiting. The output's length before it.
     Begun(Box<Begun>, usize),
-    /// Stopped at a row limit.
+    /// Suspended at a row limit.
     Suspended(Box<Running>),
-    /// The same, of a statement that is compiled.
+    /// A compiled statement, suspended at a row limit.
     Left(Left),
-    /// At its end; rows: it had some, so that executing it again gives no more.
+    /// Complete. `rows`: it returned rows, so executing it again returns none.
     Done {
         rows: bool,
     },
 }
 
-/// Rows that were not sent yet.
+/// Remaining rows of a portal.
 struct Left {
-    /// DataRow messages.
+    /// Encoded DataRow messages.
     messages: Vec<u8>,
-    /// Of these bytes are sent.
+    /// Bytes of them already sent.
     sent: usize,
-    /// Those that are made while they are taken.
+    /// Rows not computed yet.
     rest: Option<Chunks>,
     tag: String,
 }
 
 impl Left {
-    /// Where the next `rows_max` rows end, and how many there are of them.
+    /// End offset and number of the next rows, at most `rows_max`.
     fn part(&self, rows_max: u64) -> (usize, u64) {
         let (mut end, mut rows) = (self.sent, 0);
         while rows < rows_max
@@ -111,7 +112,7 @@ impl Left {
 }
 
 impl Left {
-    /// Takes all rows at once: what comes between two Executes may change what they show.
+    /// Materialises all rows, because statements between two Executes might change them.
     async fn take_all(&mut self, chunks: &mut Chunks) -> Result<()> {
         while let Some(chunk) = chunks.next().await {
             self.messages.append(&mut chunk?.bytes);
@@ -125,13 +126,13 @@ impl Left {
     }
 }
 
-/// Prepared statements and portals by name.
+/// Prepared statements and portals of a session.
 #[derive(Default)]
 pub(super) struct Named {
     statements: FxHashMap<String, PreparedStatement>,
-    /// With names.
+    /// Named portals.
     portals: FxHashMap<String, Portal>,
-    /// The portal without a name, which most are.
+    /// The unnamed portal; most portals are unnamed.
     unnamed: Option<Portal>,
 }
 
@@ -155,7 +156,7 @@ impl Named {
         portal.ok_or_else(|| no_portal(name))
     }
 
-    /// Takes a portal out; its name, if it has one.
+    /// Removes a portal; returns its name unless it is the unnamed one.
     fn take_portal(&mut self, name: &str) -> Result<(Option<String>, Portal)> {
         let taken = match name {
             "" => self.unnamed.take().map(|portal| (None, portal)),
@@ -192,7 +193,7 @@ fn too_many(what: &str) -> Error {
 }
 
 impl Connection<'_> {
-    /// Parse: one statement, typed.
+    /// Parse: prepares one statement.
     pub(super) async fn parse(&mut self, parse: Parse<'_>) -> Result<(), Fault> {
         if parse.name.is_empty() {
             self.named.statements.remove("");
@@ -206,7 +207,8 @@ impl Connection<'_> {
         let (prepared, constants) = if let Some(known) = self.session.recall(parse.sql, &types) {
             (Some(known), None)
         } else if types.is_empty()
-            // One with a name may be executed when its tables are others; then its constants are to be read anew.
+            // Unnamed only: a named statement may outlive a change of its tables, and its literals
+            // would have to be parsed again.
             && parse.name.is_empty()
             && let Some(known) = self.session.recall_alone(parse.sql)
         {
@@ -220,7 +222,7 @@ impl Connection<'_> {
         Ok(())
     }
 
-    /// A statement that was not there before; nothing for the empty text.
+    /// Prepares a statement that is not in the plan cache; `None` for an empty text.
     async fn prepare(&mut self, sql: &str, types: &[u32]) -> Result<Option<Prepared>, Fault> {
         let statements = self.session.database().parse(sql)?;
         let statement = match statements.as_slice() {
@@ -241,7 +243,7 @@ impl Connection<'_> {
         Ok(Some(prepared))
     }
 
-    /// Bind: a statement and its values become a portal.
+    /// Bind: creates a portal from a statement and parameters.
     pub(super) fn bind(&mut self, bind: Bind<'_>) -> Result<(), Fault> {
         let statement = self.named.statement(bind.statement)?;
         let types = statement.parameters();
@@ -273,7 +275,7 @@ impl Connection<'_> {
         Ok(())
     }
 
-    /// Values for a statement that is not compiled.
+    /// Decodes the parameters of a statement that is not compiled.
     fn values(&mut self, bind: &Bind<'_>, prepared: Option<&Prepared>) -> Result<Vec<Value>> {
         let zone = self.zone();
         let zones = |name: Option<&str>, local: i64| match name {
@@ -302,7 +304,7 @@ impl Connection<'_> {
         Ok(())
     }
 
-    /// Describe: the types of parameters and columns.
+    /// Describe: parameter types and columns.
     pub(super) fn describe(&mut self, target: Target<'_>) -> Result<(), Fault> {
         let out = &mut self.wire.output;
         match target {
@@ -320,7 +322,7 @@ impl Connection<'_> {
         Ok(())
     }
 
-    /// Close. What does not exist is closed already.
+    /// Close. Closing what does not exist is no error.
     pub(super) fn close(&mut self, target: Target<'_>) {
         match target {
             Target::Statement(name) => drop(self.named.statements.remove(name)),
@@ -332,11 +334,12 @@ impl Connection<'_> {
         backend::close_complete(&mut self.wire.output);
     }
 
-    /// Execute: runs a portal, or goes on with it.
+    /// Execute: runs or continues a portal.
     pub(super) async fn execute(&mut self, name: &str, rows_max: u32) -> Result<(), Fault> {
-        // Out of its place while it runs: if it fails or is stopped, it is gone.
+        // The portal is removed while it runs: if it fails or is cancelled, it is closed.
         let (name, mut portal) = self.named.take_portal(name)?;
-        // A statement that is alone in its batch needs no transaction around it; one that must be alone can have none.
+        // A statement that is alone in its batch needs no implicit transaction; one that cannot run
+        // in a transaction must not get one.
         let stands_alone = portal.prepared.as_ref().is_some_and(Prepared::stands_alone);
         if self.wire.next_tag() != Some(b'S') && !stands_alone {
             self.begin_implicit();
@@ -345,11 +348,11 @@ impl Connection<'_> {
         let rows_max = if rows_max == 0 { u64::MAX } else { u64::from(rows_max) };
         let guard = self.guard();
         if !self.begin_portal(&mut portal, rows_max)? {
-            // Elsewhere in memory: what is waited in is large, and most wait for nothing.
+            // Boxed because the future is large, and most statements never wait.
             Box::pin(guard.watch(pin!(self.run_portal(&mut portal, rows_max)))).await?;
         }
         if in_block && self.session.status() == TxnStatus::Idle && !self.implicit {
-            // It was the COMMIT or ROLLBACK: the portals of its transaction end here.
+            // The statement was COMMIT or ROLLBACK, which closes the transaction's portals.
             self.named.close_portals();
         }
         self.named.put_portal(name, portal);
@@ -373,7 +376,7 @@ impl Connection<'_> {
         }
     }
 
-    /// Runs a portal that was not run yet, as far as it goes without waiting; true when that is all.
+    /// Starts a new portal and runs it until it must wait; true if it is complete.
     fn begin_portal(&mut self, portal: &mut Portal, rows_max: u64) -> Result<bool, Fault> {
         if !matches!(portal.state, PortalState::Bound) {
             return Ok(false);
@@ -388,7 +391,7 @@ impl Connection<'_> {
             portal.state = PortalState::Done { rows: false };
             return Ok(true);
         }
-        // A portal that may stop between two rows keeps them.
+        // With a row limit the rows must be kept in the portal.
         if rows_max != u64::MAX {
             return Ok(false);
         }
@@ -465,7 +468,8 @@ impl Connection<'_> {
         }
     }
 
-    /// Sends at most `rows_max` of the rows that are left. Changes with RETURNING are done by now, as in PostgreSQL.
+    /// Sends at most `rows_max` of the remaining rows. Changes with RETURNING are complete already,
+    /// as in PostgreSQL.
     async fn send_left(&mut self, portal: &mut Portal, mut left: Left, rows_max: u64) -> Result<(), Fault> {
         let mut sent = 0;
         loop {
@@ -486,7 +490,7 @@ impl Connection<'_> {
         Counters::add(&self.context.counters.rows, sent);
         if sent < rows_max {
             portal.state = PortalState::Done { rows: true };
-            // A SELECT counts the rows that this Execute gave.
+            // The tag of a SELECT has the number of rows of this Execute.
             let tag = if left.tag.starts_with("SELECT") { format!("SELECT {sent}") } else { left.tag };
             self.complete(&tag);
         } else {
@@ -508,7 +512,8 @@ impl Connection<'_> {
         Ok(())
     }
 
-    /// `DEALLOCATE name` for a statement of the protocol, which only the connection knows; true when it was one.
+    /// Executes `DEALLOCATE name` for a protocol-level prepared statement, which the session does
+    /// not know; true if it exists.
     pub(super) fn deallocate(&mut self, sql: &str) -> bool {
         let known = deallocated(sql).is_some_and(|name| self.named.statements.remove(&name).is_some());
         if known {
@@ -518,7 +523,7 @@ impl Connection<'_> {
     }
 }
 
-/// The name in `DEALLOCATE [PREPARE] name`, as the client gave it to Parse.
+/// The name in `DEALLOCATE [PREPARE] name`, as passed to Parse.
 fn deallocated(sql: &str) -> Option<String> {
     let mut words = sql.trim().trim_end_matches(';').split_ascii_whitespace();
     words.next().filter(|word| word.eq_ignore_ascii_case("deallocate"))?;
@@ -537,7 +542,7 @@ fn describe_columns(out: &mut Vec<u8>, prepared: Option<&Prepared>, forms: &[For
     }
 }
 
-/// One form per column.
+/// One format per column.
 fn result_forms(bind: &Bind<'_>, prepared: Option<&Prepared>) -> Result<Vec<Form>> {
     let columns = prepared.and_then(Prepared::columns).map_or(0, <[OutputColumn]>::len);
     if !bind.result_forms.fit(columns) {
@@ -548,17 +553,18 @@ fn result_forms(bind: &Bind<'_>, prepared: Option<&Prepared>) -> Result<Vec<Form
     Ok((0..columns).map(|at| bind.result_forms.get(at)).collect())
 }
 
-/// The client reads rows by the description it has; a table that changed since then must not be read that way.
+/// Fails if the result's columns differ from the description that the client has, because a table
+/// was altered.
 fn check_same(described: Option<&[OutputColumn]>, columns: &[OutputColumn]) -> Result<()> {
     let described = described.unwrap_or_default();
     let same = described.len() == columns.len() && described.iter().zip(columns).all(|(a, b)| a.oid == b.oid);
     if same { Ok(()) } else { Err(Error::unsupported("cached plan must not change result type")) }
 }
 
-/// A parameter as `query` takes it.
+/// Converts a parameter.
 ///
 /// # Errors
-/// 0A000 for NaN and infinity as numeric; 22008 for an interval beyond 292 years.
+/// 0A000 for NaN and the infinities as numeric; 22008 for an interval beyond 292 years.
 pub(crate) fn value_of(datum: Datum<'_>) -> Result<Value> {
     Ok(match datum {
         Datum::Null => Value::Null,

@@ -1,4 +1,4 @@
-//! What each Arrow type looks like to a client, in text and binary.
+//! Text and binary format of every Arrow type.
 
 use super::*;
 use arrow_array::builder::{Int32Builder, ListBuilder, StringBuilder};
@@ -20,7 +20,7 @@ fn column(oid: Oid) -> OutputColumn {
     OutputColumn { name: "c".into(), oid, typmod: -1, origin: None }
 }
 
-/// The values of one column as sent; `None` is NULL.
+/// Values of a column as sent; `None` is NULL.
 fn sent(array: ArrayRef, oid: Oid, form: Form, zone: &str) -> Result<Vec<Option<Vec<u8>>>> {
     let zone = Zone::named(zone).unwrap();
     let mut encoder = Encoder::new(&batch(array), &[column(oid)], &[form], &zone)?;

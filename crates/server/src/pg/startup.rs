@@ -1,4 +1,4 @@
-//! From the first byte of a connection to its first ReadyForQuery.
+//! Startup of a connection, up to the first ReadyForQuery.
 
 use std::sync::Arc;
 
@@ -11,17 +11,17 @@ use super::Context;
 use super::cancel::Key;
 use super::wire::{Lost, Wire};
 
-/// What a client asked for.
+/// Result of the startup packets.
 pub(super) enum Hello {
-    /// A session for this user with these settings.
+    /// A session for this user, with these settings.
     Session { user: String, settings: Vec<(String, String)> },
-    /// It sent a CancelRequest, or left.
+    /// A CancelRequest, or a disconnect.
     Nothing,
 }
 
-/// Reads startup packets until one asks for a session.
+/// Reads startup packets until one requests a session.
 pub(super) async fn greet(wire: &mut Wire, context: &Arc<Context>) -> Result<Hello, Lost> {
-    // Each kind of encryption may be asked for once; more is not a client.
+    // A client may request each kind of encryption once.
     for _ in 0..3 {
         let Some(packet) = wire.startup().await? else { return Ok(Hello::Nothing) };
         match frontend::parse_startup(&packet).map_err(Lost::Fatal)? {
@@ -39,7 +39,8 @@ pub(super) async fn greet(wire: &mut Wire, context: &Arc<Context>) -> Result<Hel
     Err(Lost::Fatal(Error::new(SqlState::PROTOCOL_VIOLATION, "asked for encryption again after it was refused")))
 }
 
-/// Tells a newer client what we do not know: minor versions above 0 and protocol extensions.
+/// Sends NegotiateProtocolVersion to a client that requests a minor version above 0 or protocol
+/// extensions.
 fn negotiate(wire: &mut Wire, session: &frontend::Session<'_>) {
     let names = session.parameters().map(|(name, _)| name);
     let unknown: Vec<_> = names.filter(|name| name.starts_with("_pq_.")).collect();
@@ -73,7 +74,8 @@ fn hello(session: &frontend::Session<'_>) -> Result<Hello> {
     Ok(Hello::Session { user: user.to_owned(), settings })
 }
 
-/// Reads the `options` of a startup packet: `-c name=value` and `--name=value`, blanks escaped by backslashes.
+/// Parses the `options` of a startup packet: `-c name=value` and `--name=value`, with blanks
+/// escaped by backslashes.
 fn options(text: &str) -> Result<Vec<(String, String)>> {
     let mut settings = Vec::new();
     let mut words = words(text).into_iter();
@@ -91,7 +93,7 @@ fn options(text: &str) -> Result<Vec<(String, String)>> {
     Ok(settings)
 }
 
-/// Splits at blanks; a backslash keeps the next character.
+/// Splits at blanks; a backslash escapes the next character.
 fn words(text: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     let mut chars = text.chars();
@@ -106,10 +108,10 @@ fn words(text: &str) -> Vec<String> {
     words
 }
 
-/// Applies the client's settings and writes everything up to, not including, the first ReadyForQuery.
+/// Applies the client's settings and appends all messages before the first ReadyForQuery.
 ///
 /// # Errors
-/// What the session has against a setting.
+/// Errors of the settings.
 pub(super) fn welcome(out: &mut Vec<u8>, session: &mut Session, key: Key, settings: &[(String, String)]) -> Result<()> {
     for (name, value) in settings {
         session.set(name, value)?;
@@ -118,7 +120,7 @@ pub(super) fn welcome(out: &mut Vec<u8>, session: &mut Session, key: Key, settin
     for (name, value) in session.reported_settings() {
         backend::parameter_status(out, &name, &value);
     }
-    // They have just been told.
+    // Clear the list: all settings were just reported.
     session.changed_settings();
     backend::backend_key_data(out, key.process, key.secret);
     Ok(())

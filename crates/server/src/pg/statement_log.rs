@@ -1,23 +1,24 @@
-//! Which statements the server's log tells of: those that failed, and slow ones.
+//! Logging of failed and slow statements.
 //!
-//! Failures that are ours or the machine's are errors, lacking resources are warnings, mistakes in statements are information. A client
-//! that repeats its mistake must not fill a disk: up to [`LINES_PER_SECOND`] lines are logged, then how many were left out.
+//! Internal and I/O errors are logged as errors, lack of resources as warnings, other failures as
+//! information. To protect the disk from a client that repeats a failing statement, at most
+//! [`LINES_PER_SECOND`] lines are logged, followed by the number of omitted ones.
 
 use std::time::{Duration, Instant};
 
 use model::Error;
 use parking_lot::Mutex;
 
-/// Lines that all sessions log in a second.
+/// Log lines per second, for all sessions together.
 const LINES_PER_SECOND: u32 = 50;
 /// Bytes of a statement that are logged.
 const STATEMENT_BYTES: usize = 1_000;
 
-/// The log of statements of one listener.
+/// Statement log of a listener.
 #[derive(Default)]
 pub(super) struct StatementLog(Mutex<Second>);
 
-/// What was logged in the current second.
+/// Lines logged in the current second.
 #[derive(Default)]
 struct Second {
     began: Option<Instant>,
@@ -26,7 +27,8 @@ struct Second {
 }
 
 impl Second {
-    /// May one more line be logged? Also how many were left out in the last second, if it has just ended.
+    /// Whether another line may be logged, and the number of lines omitted in the previous second
+    /// if a new one starts.
     fn line(&mut self, now: Instant) -> (bool, u64) {
         let mut left_out = 0;
         if self.began.is_none_or(|began| now.duration_since(began) >= Duration::from_secs(1)) {
@@ -54,7 +56,7 @@ impl StatementLog {
         line
     }
 
-    /// A statement of this session failed.
+    /// Logs a failed statement.
     pub(super) fn failed(&self, pid: i32, error: &Error, statement: Option<&str>) {
         let state = error.state();
         let is_ours = matches!(&state.0[..2], "XX" | "58");
@@ -69,7 +71,8 @@ impl StatementLog {
         }
     }
 
-    /// A statement took at least `log_min_duration_statement`, from its message to its last row.
+    /// Logs a statement that took at least `log_min_duration_statement`, from its message to its
+    /// last row.
     pub(super) fn slow(&self, pid: i32, elapsed: Duration, statement: Option<&str>) {
         if self.may_log() {
             let statement = shortened(statement.unwrap_or_default());
@@ -78,7 +81,7 @@ impl StatementLog {
     }
 }
 
-/// The beginning of a statement.
+/// Truncates a statement for the log.
 fn shortened(statement: &str) -> &str {
     &statement[..statement.floor_char_boundary(STATEMENT_BYTES)]
 }

@@ -1,7 +1,8 @@
-//! The listener over real sockets: what a client that speaks bytes sees.
+//! Tests of the listener over real sockets, at the level of protocol messages.
 //!
-//! Answers are compared as transcripts, one line a message: `T a:23` RowDescription with type OIDs, `D 1|NULL` DataRow,
-//! `C tag`, `E state message`, `N …`, `Z status`, and the bare letter for messages without content.
+//! Responses are compared as transcripts, one line per message: `T a:23` RowDescription with type
+//! OIDs, `D 1|NULL` DataRow, `C tag`, `E state message`, `N …`, `Z status`, and the bare tag for
+//! messages without content.
 
 use std::net::SocketAddr;
 use std::time::Instant;
@@ -15,7 +16,7 @@ use super::*;
 mod long;
 mod texts;
 
-/// A server over a fresh directory.
+/// A server with a new database.
 struct Server {
     address: SocketAddr,
     context: Arc<Context>,
@@ -47,7 +48,7 @@ impl Server {
         client
     }
 
-    /// A socket on which nothing was said yet.
+    /// Opens a connection without sending anything.
     async fn open(&self) -> Client {
         Client { stream: TcpStream::connect(self.address).await.unwrap(), key: (0, 0) }
     }
@@ -82,7 +83,7 @@ impl Client {
         self.transcript().await
     }
 
-    /// The next message; `None` when the server closed.
+    /// Receives a message; `None` if the server closed the connection.
     async fn receive(&mut self) -> Option<(u8, Vec<u8>)> {
         let mut head = [0; 5];
         tokio::time::timeout(Duration::from_secs(20), self.stream.read_exact(&mut head))
@@ -95,7 +96,7 @@ impl Client {
         Some((head[0], body))
     }
 
-    /// Messages up to ReadyForQuery or the end of the connection.
+    /// Receives messages up to ReadyForQuery or the end of the connection.
     async fn transcript(&mut self) -> Vec<String> {
         let mut lines = Vec::new();
         while let Some((tag, body)) = self.receive().await {
@@ -122,7 +123,7 @@ impl Client {
         assert_eq!(self.query(sql).await, expected, "{sql}");
     }
 
-    /// Sends a CancelRequest for this session over a connection of its own.
+    /// Sends a CancelRequest for this session over a separate connection.
     async fn cancel(server: &Server, (process, secret): (u32, u32)) {
         let mut socket = server.open().await;
         let words = [16u32, 80_877_102, process, secret];
@@ -131,7 +132,7 @@ impl Client {
     }
 }
 
-/// One message as a line of a transcript.
+/// Formats a message as a line of a transcript.
 fn line(tag: u8, body: &[u8]) -> String {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim_end_matches('\0').to_owned();
     let content = match tag {
@@ -193,7 +194,7 @@ async fn with_table(server: &Server) -> Client {
     client
 }
 
-/// Rows `t(i)` for i in 0..n.
+/// Inserts `n` rows into table `m`.
 async fn fill(client: &mut Client, n: usize) {
     let rows: Vec<_> =
         (0..n).map(|i| format!("('2024-01-01'::timestamptz + interval '{i} seconds', 'd', {i}, {i})")).collect();
@@ -201,7 +202,7 @@ async fn fill(client: &mut Client, n: usize) {
     assert_eq!(answer, [&format!("C INSERT 0 {n}"), "Z I"]);
 }
 
-/// Parse and Bind of the unnamed statement with text parameters, into the unnamed portal.
+/// Parse and Bind of the unnamed statement and portal, with text parameters.
 fn bound<'a>(
     parse: &'a mut Vec<u8>,
     bind: &'a mut Vec<u8>,
@@ -452,7 +453,7 @@ async fn vacuum_runs_when_its_sync_comes_later_but_not_behind_another_statement(
     let (mut p1, mut b1, mut p2, mut b2) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     let vacuum = bound(&mut p1, &mut b1, "VACUUM", &[], false);
     client.send(&[vacuum[0], vacuum[1], EXECUTE_ALL, (b'H', b"")]).await;
-    // Answered before the Sync is there.
+    // Answered before Sync arrives.
     for tag in [b'1', b'2', b'C'] {
         assert_eq!(client.receive().await.map(|(tag, _)| tag), Some(tag));
     }
@@ -562,8 +563,9 @@ async fn copy_out_sends_each_row_in_its_own_message() {
     assert_eq!(client.query("COPY (SELECT dev, n FROM m ORDER BY n) TO STDOUT").await, rows);
 }
 
-/// psycopg's `rows()`, rust-postgres' `BinaryCopyOutStream` (connectorx) and ADBC read the first message as header and first row: with the
-/// header in a message of its own they failed ("fields number truncated", "unexpected EOF", "expected 2 bytes but found 0").
+/// psycopg's `rows()`, rust-postgres' `BinaryCopyOutStream` (connectorx) and ADBC expect the header
+/// and the first row in the first message; with the header in a message of its own they failed
+/// ("fields number truncated", "unexpected EOF", "expected 2 bytes but found 0").
 #[tokio::test]
 async fn the_header_of_a_binary_copy_is_in_the_first_rows_message() {
     let server = Server::start().await;
@@ -614,7 +616,7 @@ async fn cancel_stops_the_running_statement_and_nothing_else() {
     let mut client = with_table(&server).await;
     fill(&mut client, 2_000).await;
     let endless = "SELECT count(a.v + b.v + c.v + d.v) FROM m a, m b, m c, m d";
-    // Finds no row, so that nothing comes out of it before its end.
+    // Returns no row, so nothing is sent before the end.
     let fruitless = "SELECT count(*) FROM m a, m b, m c WHERE a.n + b.n + c.n < -1";
     Client::cancel(&server, client.key).await;
     client.check("SELECT 1 AS a", &["T a:23", "D 1", "C SELECT 1", "Z I"]).await;
@@ -626,7 +628,7 @@ async fn cancel_stops_the_running_statement_and_nothing_else() {
     let lines = client.transcript().await;
     assert!(lines.iter().any(|line| line == "E 57014 canceling statement due to user request"), "{lines:?}");
     assert!(waiting.elapsed() < Duration::from_secs(5), "{:?}", waiting.elapsed());
-    // More often than there are threads: what is stopped must stop computing too.
+    // More often than there are threads: a cancelled statement must stop computing, too.
     for endless in [endless, fruitless, endless, fruitless] {
         client.check("SET statement_timeout = 200", &["C SET", "Z I"]).await;
         let lines = client.query(endless).await;
@@ -721,7 +723,7 @@ async fn unfinished_messages_take_no_more_than_their_memory_all_together() {
         let mut half = vec![b'Q'];
         half.extend_from_slice(&16_000_000_u32.to_be_bytes());
         half.extend_from_slice(&vec![b' '; 1 << 20]);
-        // The one too many may be gone before all of it is sent.
+        // The last client may be disconnected before all of it is sent.
         let _ = client.stream.write_all(&half).await;
         clients.push(client);
     }

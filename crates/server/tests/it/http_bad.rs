@@ -1,4 +1,4 @@
-//! Requests that are wrong, too large, too slow or no requests at all: each gets its answer, and nothing of it is stored.
+//! Malformed, oversized and slow requests: each gets the right response, and nothing is stored.
 
 use std::net::Shutdown;
 use std::time::{Duration, Instant};
@@ -7,7 +7,7 @@ use model::limits::HTTP_BODY_BYTES_MAX;
 
 use crate::harness::{Running, gzip, start, start_with};
 
-/// A server that still answers, with nothing in it.
+/// Checks that the server still answers, and that its database is empty.
 fn check_untouched(server: &Running) {
     assert_eq!(server.get("/ping").status, 204);
     assert_eq!(server.post("/sql", &[], b"SELECT * FROM m").json()["sqlstate"], "42P01");
@@ -99,13 +99,13 @@ fn bodies_beyond_their_common_limit_are_503_with_retry_after() {
     let mut holder = hold();
     let body = vec![b'#'; 600_000];
     let deadline = Instant::now() + Duration::from_secs(30);
-    // Until the first body has arrived the second fits.
+    // The second body fits until the first has arrived.
     let reply = loop {
         let reply = server.post("/write", &[], &body);
         if reply.status == 503 || Instant::now() > deadline {
             break reply;
         }
-        // Or came first, and the first was refused.
+        // It may also have arrived first, so that the other one was refused.
         holder.0.set_nonblocking(true).unwrap();
         if holder.0.peek(&mut [0]).is_ok() {
             holder = hold();
@@ -115,7 +115,7 @@ fn bodies_beyond_their_common_limit_are_503_with_retry_after() {
     assert_eq!((reply.status, reply.header("retry-after")), (503, Some("1")));
     holder.send(&vec![b'#'; 100_000]);
     assert_eq!(holder.reply().unwrap().status, 204);
-    // The answer goes out a moment before the room of its body is free.
+    // The response is sent slightly before the body's memory is released.
     let status = loop {
         let status = server.post("/write", &[], &body).status;
         if status != 503 || Instant::now() > deadline {
@@ -151,7 +151,7 @@ fn a_connection_that_says_nothing_or_half_a_head_is_closed() {
         assert!(rest.is_empty() || rest.starts_with("HTTP/1.1 408"), "{start:?}: {rest}");
         assert!(started.elapsed() < Duration::from_secs(30), "{start:?}");
     }
-    // One byte at a time does not win more time.
+    // Sending single bytes does not extend the time limit.
     let mut client = server.connect();
     let started = Instant::now();
     for byte in b"POST /write HTTP/1.1\r\nX: y\r\n".iter().cycle().take(400) {

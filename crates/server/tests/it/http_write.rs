@@ -126,7 +126,7 @@ fn requests_that_make_the_same_table_at_once_all_succeed() {
             scope.spawn(move || {
                 let mut client = server.connect();
                 for row in 0..10 {
-                    // Each request brings a column and a tag of its own into a table that all make.
+                    // Each request adds a column and a tag to a table that all requests create.
                     let line = format!("shared,w={writer},t{writer}=x v=1,c{writer}_{row}=2 {row}");
                     let reply = client.request("POST", "/write?db=fresh", &[], line.as_bytes());
                     assert_eq!(reply.status, 204, "{}", reply.text());
@@ -160,7 +160,7 @@ fn what_clients_ask_before_they_write_is_answered() {
     assert_eq!(server.get("/query?q=SELECT+*+FROM+cpu").status, 400);
 }
 
-/// iot-benchmark and TSBS stop, and influxdb-python raises, when these are refused.
+/// If these are refused, iot-benchmark and TSBS stop, and influxdb-python raises.
 #[test]
 fn statements_that_writers_send_first_are_answered() {
     let server = start();
@@ -180,7 +180,8 @@ fn statements_that_writers_send_first_are_answered() {
     assert_eq!(server.get("/query").status, 400);
 }
 
-/// iot-benchmark's adapter of InfluxDB 2, influxdb-client's `ready()` and buckets API, and QuestDB's clients got 404.
+/// iot-benchmark's InfluxDB 2 adapter, influxdb-client's `ready()` and buckets API, and QuestDB
+/// clients used to get 404.
 #[test]
 fn buckets_organizations_readiness_and_settings_are_told() {
     let server = start();

@@ -1,8 +1,9 @@
-//! Queries on `rows` tables that take long, or give much: they run beside the socket, and go out while they are made.
+//! Queries on `rows` tables that take long or return many rows: they run off the socket's thread,
+//! and their results are streamed.
 
 use super::*;
 
-/// A table of so many rows; more than a query looks at before it goes on elsewhere.
+/// Rows of the table: more than a query processes before it moves to another thread.
 const ROWS: usize = 60_000;
 
 async fn with_rows(server: &Server) -> Client {
@@ -56,7 +57,7 @@ async fn a_suspended_query_shows_what_was_there_when_it_began() {
     let bind: (u8, &[u8]) = (b'B', b"p\0\0\0\0\0\0\0\0");
     let two: (u8, &[u8]) = (b'E', b"p\0\0\0\0\x02");
     let all: (u8, &[u8]) = (b'E', b"p\0\0\0\0\0");
-    // Of rows that the transaction itself changed too, as they were then.
+    // With rows changed by the transaction itself: the result shows the earlier state.
     for own in ["SELECT 1 AS a", "UPDATE t SET pad = 'mine' WHERE id = 1"] {
         let mine = if own.starts_with("UPDATE") { "mine" } else { "p1" };
         client.check("BEGIN", &["C BEGIN", "Z T"]).await;
@@ -85,12 +86,12 @@ async fn a_long_query_is_stopped_and_holds_up_nobody() {
     for sql in [fruitless, endless, fruitless, "SELECT a.id FROM t a, t b ORDER BY a.n + b.n"] {
         client.send(&[(b'Q', format!("{sql}\0").as_bytes())]).await;
         tokio::time::sleep(Duration::from_millis(100)).await;
-        // The test runs on one thread: whoever computed on it would hold this up.
+        // The test has one thread, so a query that blocked it would delay this.
         other.check("SELECT id FROM t WHERE id = 7", &["T id:23", "D 7", "C SELECT 1", "Z I"]).await;
         Client::cancel(&server, client.key).await;
         let lines = client.transcript().await;
         let told = lines.iter().find(|line| line.starts_with('E')).map(String::as_str);
-        // What sorts may have met the limit of its memory before.
+        // Sorts may exceed their memory limit first.
         let expected: &[_] = &["E 57014 canceling statement due to user request"];
         let is_told = told.is_some_and(|told| expected.contains(&told) || told.starts_with("E 53200"));
         assert!(is_told, "{sql}: {told:?}");
@@ -108,7 +109,7 @@ async fn a_long_query_is_stopped_and_holds_up_nobody() {
 async fn what_a_query_keeps_is_limited_by_the_memory_of_statements() {
     let server = Server::start().await;
     let mut client = with_rows(&server).await;
-    // 64 MiB are for all statements.
+    // The limit of 64 MiB is for all statements together.
     for sql in [
         "SELECT a.id, b.pad FROM t a, t b ORDER BY a.n + b.n",
         "SELECT DISTINCT a.id, b.id FROM t a, t b",
