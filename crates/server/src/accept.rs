@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 use tokio::net::{TcpListener, TcpStream};
 
 /// File handles reserved for the engine and the health listener: log files, flushes, compactions.
-const KEPT_BACK: u64 = 32;
+const RESERVED_HANDLES: u64 = 32;
 /// With few handles, one in this many is reserved instead.
-const KEPT_BACK_SHARE: u64 = 8;
+const RESERVED_SHARE: u64 = 8;
 /// Pause after a failed accept: initial and longest.
 const PAUSE_MIN: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
@@ -31,7 +31,7 @@ pub(crate) struct Acceptor {
 impl Acceptor {
     /// An acceptor for a process with this limit of handles.
     pub(crate) fn new(name: &'static str, handles: u64) -> Acceptor {
-        let handles_max = handles - KEPT_BACK.min(handles / KEPT_BACK_SHARE);
+        let handles_max = handles - RESERVED_HANDLES.min(handles / RESERVED_SHARE);
         Acceptor { name, handles_max, pause: PAUSE_MIN, logged: None, unlogged: 0 }
     }
 

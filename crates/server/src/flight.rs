@@ -17,11 +17,11 @@
 //!
 //! Not here: SQL and writing record batches (`query`), health and metrics (`health`).
 
-mod counted;
 mod decode;
+mod handles;
 mod ingest;
+mod message_memory;
 mod metadata;
-mod open;
 mod parameters;
 mod run;
 mod service;
@@ -45,7 +45,7 @@ use tonic::transport::server::Connected;
 
 use crate::accept::Acceptor;
 use crate::metrics::{Counter, Exposition, Family, Gauge};
-use open::Open;
+use handles::OpenHandles;
 
 /// Interval of the search for idle handles.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(30);
@@ -116,7 +116,7 @@ pub struct Context {
     database: Database,
     options: Options,
     counters: Counters,
-    open: Open,
+    open: OpenHandles,
     connection_slots: Arc<Semaphore>,
     statement_slots: Arc<Semaphore>,
     ingest_slots: Arc<Semaphore>,
@@ -130,7 +130,7 @@ impl Context {
     pub fn new(database: Database, options: Options) -> Arc<Context> {
         Arc::new(Context {
             counters: Counters::default(),
-            open: Open::new(&database, &options),
+            open: OpenHandles::new(&database, &options),
             connection_slots: Arc::new(Semaphore::new(options.connections_max)),
             statement_slots: Arc::new(Semaphore::new(options.statements_max)),
             ingest_slots: Arc::new(Semaphore::new(options.ingests_max)),
@@ -206,12 +206,12 @@ pub async fn serve_flight(listener: TcpListener, context: Arc<Context>) {
         .max_decoding_message_size(bytes_max)
         .max_encoding_message_size(usize::MAX);
     let memory = context.database.engine().memory().clone();
-    let counted =
+    let accounting =
         tower::util::MapRequestLayer::new(move |request: tonic::codegen::http::Request<tonic::body::Body>| {
-            request.map(|body| counted::counted(body, &memory))
+            request.map(|body| message_memory::account(body, &memory))
         });
     let server = tonic::transport::Server::builder()
-        .layer(counted)
+        .layer(accounting)
         .initial_stream_window_size(STREAM_WINDOW_BYTES)
         .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
         .max_concurrent_streams(CALLS_PER_CONNECTION_MAX)

@@ -22,8 +22,8 @@ use super::status::SQLSTATE;
 use crate::metrics::Counter;
 
 /// Time and number of messages to read from a stream after it was refused.
-const LET_GO: Duration = Duration::from_millis(200);
-const LET_GO_MESSAGES: usize = 16;
+const DRAIN_TIMEOUT: Duration = Duration::from_millis(200);
+const DRAIN_MESSAGES: usize = 16;
 
 /// A stream of record batches from a client.
 pub(super) struct Incoming {
@@ -63,15 +63,15 @@ impl Incoming {
 
     /// Drains a refused stream for a short while. A client whose write fails because the server
     /// stopped reading may never read the error (ADBC reports "EOF").
-    pub(super) async fn let_go(mut self) {
+    pub(super) async fn drain(mut self) {
         let rest = async {
-            for _ in 0..LET_GO_MESSAGES {
+            for _ in 0..DRAIN_MESSAGES {
                 if !matches!(self.next().await, Ok(Some(_))) {
                     break;
                 }
             }
         };
-        let _ = tokio::time::timeout(LET_GO, rest).await;
+        let _ = tokio::time::timeout(DRAIN_TIMEOUT, rest).await;
     }
 
     async fn next(&mut self) -> Result<Option<DecodedFlightData>> {

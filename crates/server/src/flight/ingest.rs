@@ -8,7 +8,7 @@ use query::{BulkTarget, IfMissing, IfThere, Session, computing};
 
 use super::Context;
 use super::decode::Incoming;
-use super::run::Used;
+use super::run::LockedSession;
 
 impl Context {
     /// Writes all batches, commits them and returns the number of rows. After an error or a
@@ -21,13 +21,13 @@ impl Context {
         let _slot = self.ingest_slot().await?;
         let session = self.session_of(command.transaction_id.as_ref())?;
         let target = target(command)?;
-        let mut used = Used::lock(&session).await;
+        let mut used = LockedSession::lock(&session).await;
         // Until it is settled, dropping it fails the transaction.
         let rows = match self.write(used.session(), &target, &mut incoming).await {
             Ok(rows) => rows,
             Err(error) => {
                 drop(used);
-                incoming.let_go().await;
+                incoming.drain().await;
                 return Err(error);
             }
         };
@@ -42,14 +42,14 @@ impl Context {
             schema.ok_or_else(|| Error::new(SqlState::INVALID_BINARY_REPRESENTATION, "an ingest without a schema"))?;
         let mut bulk = session.bulk(target, &schema).await?;
         while let Some(batch) = incoming.batch(&self.counters.bytes_ingested).await? {
-            computing(Box::pin(bulk.batch(session, &batch))).await.map_err(in_parts)?;
+            computing(Box::pin(bulk.batch(session, &batch))).await.map_err(with_size_hint)?;
         }
         computing(Box::pin(bulk.done(session))).await
     }
 }
 
 /// Adds a hint if the transaction is too large.
-fn in_parts(error: Error) -> Error {
+fn with_size_hint(error: Error) -> Error {
     if error.state() == SqlState::OUT_OF_MEMORY {
         return error.with_hint("an ingest is one transaction: send the rows in several, appending, or raise --memory");
     }
@@ -67,7 +67,7 @@ fn target(command: CommandStatementIngest) -> Result<BulkTarget> {
     if command.table.is_empty() {
         return Err(Error::new(SqlState::INVALID_NAME, "an ingest without the name of a table"));
     }
-    let (if_missing, if_there) = what_to_do(command.table_definition_options);
+    let (if_missing, if_there) = table_modes(command.table_definition_options);
     Ok(BulkTarget {
         schema: command.schema.filter(|name| !name.is_empty()),
         table: command.table,
@@ -78,7 +78,7 @@ fn target(command: CommandStatementIngest) -> Result<BulkTarget> {
 }
 
 /// Unspecified options default to the safest: append to an existing table.
-fn what_to_do(options: Option<TableDefinitionOptions>) -> (IfMissing, IfThere) {
+fn table_modes(options: Option<TableDefinitionOptions>) -> (IfMissing, IfThere) {
     let Some(options) = options else { return (IfMissing::Fail, IfThere::Append) };
     let if_missing = match options.if_not_exist() {
         TableNotExistOption::Create => IfMissing::Create,
@@ -100,13 +100,13 @@ mod tests {
     fn modes_are_what_clients_make_of_them() {
         use {TableExistsOption as There, TableNotExistOption as Missing};
         let to_do = |missing: Missing, there: There| {
-            what_to_do(Some(TableDefinitionOptions { if_not_exist: missing.into(), if_exists: there.into() }))
+            table_modes(Some(TableDefinitionOptions { if_not_exist: missing.into(), if_exists: there.into() }))
         };
         assert_eq!(to_do(Missing::Create, There::Fail), (IfMissing::Create, IfThere::Fail));
         assert_eq!(to_do(Missing::Fail, There::Append), (IfMissing::Fail, IfThere::Append));
         assert_eq!(to_do(Missing::Create, There::Replace), (IfMissing::Create, IfThere::Replace));
         assert_eq!(to_do(Missing::Create, There::Append), (IfMissing::Create, IfThere::Append));
-        assert_eq!(what_to_do(None), (IfMissing::Fail, IfThere::Append));
+        assert_eq!(table_modes(None), (IfMissing::Fail, IfThere::Append));
     }
 
     #[test]

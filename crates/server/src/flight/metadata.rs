@@ -14,7 +14,7 @@ use model::{Error, Result};
 use query::{Outcome, Session, Value};
 
 use super::Context;
-use super::run::Used;
+use super::run::LockedSession;
 
 /// The only database.
 pub(super) const CATALOG: &str = "millrace";
@@ -109,7 +109,7 @@ impl Context {
         let pattern = command.db_schema_filter_pattern.clone().unwrap_or_else(|| ANY.to_owned());
         let mut builder = command.into_builder();
         let session = self.session();
-        let mut used = Used::lock(&session).await;
+        let mut used = LockedSession::lock(&session).await;
         let sql = "SELECT schema_name FROM information_schema.schemata WHERE schema_name LIKE $1 ORDER BY 1";
         for row in texts(used.session(), sql, &[pattern]).await? {
             if let [Some(schema)] = row.as_slice() {
@@ -128,7 +128,7 @@ impl Context {
         let with_columns = command.include_schema;
         let mut builder = command.into_builder();
         let session = self.session();
-        let mut used = Used::lock(&session).await;
+        let mut used = LockedSession::lock(&session).await;
         let sql = "SELECT table_schema, table_name, table_type FROM information_schema.tables \
                    WHERE table_schema LIKE $1 AND table_name LIKE $2 \
                    AND (table_schema NOT IN ('pg_catalog', 'information_schema') OR table_schema = $1) ORDER BY 1, 2";
@@ -148,7 +148,7 @@ impl Context {
     /// Executes [`CommandGetPrimaryKeys`].
     pub(super) async fn primary_keys(&self, command: CommandGetPrimaryKeys) -> Result<RecordBatch> {
         let session = self.session();
-        let mut used = Used::lock(&session).await;
+        let mut used = LockedSession::lock(&session).await;
         let sql = "SELECT k.table_schema, k.table_name, k.column_name, k.constraint_name, \
                    CAST(k.ordinal_position AS text) FROM information_schema.key_column_usage k \
                    JOIN information_schema.table_constraints c ON c.constraint_schema = k.constraint_schema \

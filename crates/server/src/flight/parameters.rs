@@ -36,7 +36,7 @@ pub(super) fn rows(batch: &RecordBatch, oids: &[u32]) -> Result<Vec<Vec<Value>>>
         let in_place = |error: Error| error.context(format_args!("parameter ${}", at + 1));
         let array = widest(array).map_err(in_place)?;
         for (row, values) in rows.iter_mut().enumerate() {
-            let value = natural(&array, row).and_then(|value| assigned(value, *oid)).map_err(in_place)?;
+            let value = to_value(&array, row).and_then(|value| convert(value, *oid)).map_err(in_place)?;
             values.push(value);
         }
     }
@@ -70,7 +70,7 @@ fn widest(array: &ArrayRef) -> Result<ArrayRef> {
 }
 
 /// Converts a cell to a value without changing its type.
-fn natural(array: &ArrayRef, row: usize) -> Result<Value> {
+fn to_value(array: &ArrayRef, row: usize) -> Result<Value> {
     if array.is_null(row) || *array.data_type() == Arrow::Null {
         return Ok(Value::Null);
     }
@@ -92,7 +92,7 @@ fn natural(array: &ArrayRef, row: usize) -> Result<Value> {
         }
         Arrow::List(_) => {
             let items = widest(&array.as_list::<i32>().value(row))?;
-            Value::Array((0..items.len()).map(|item| natural(&items, item)).collect::<Result<_>>()?)
+            Value::Array((0..items.len()).map(|item| to_value(&items, item)).collect::<Result<_>>()?)
         }
         other => return Err(Error::unsupported(format!("a value of type {other} is no parameter"))),
     })
@@ -110,7 +110,7 @@ fn decimal(value: i128, scale: i8) -> Result<Value> {
 }
 
 /// Converts a value to parameter type `oid`.
-fn assigned(value: Value, oid: u32) -> Result<Value> {
+fn convert(value: Value, oid: u32) -> Result<Value> {
     Ok(match (value, oid) {
         (Value::Null, _) => Value::Null,
         (Value::Text(text), oid) if !is_text(oid) => {
@@ -139,7 +139,7 @@ fn assigned(value: Value, oid: u32) -> Result<Value> {
         }
         (Value::Array(values), oid) => {
             let element = pg::types::Type::by_oid(oid).map_or(0, |ty| ty.element);
-            Value::Array(values.into_iter().map(|value| assigned(value, element)).collect::<Result<_>>()?)
+            Value::Array(values.into_iter().map(|value| convert(value, element)).collect::<Result<_>>()?)
         }
         (value, oid) if fits(&value, oid) => value,
         (value, oid) => {

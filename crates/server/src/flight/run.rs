@@ -15,7 +15,7 @@ use tokio::sync::OwnedMutexGuard;
 use tonic::Status;
 
 use super::Context;
-use super::open::{Rows, SharedSession, Statement};
+use super::handles::{Rows, SharedSession, Statement};
 use super::status::status;
 
 /// A stream of Flight data to a client.
@@ -25,16 +25,16 @@ pub(super) type Sent = BoxStream<'static, std::result::Result<FlightData, Status
 /// statement.
 const COLLECTED_BYTES_MAX: usize = 256 << 20;
 
-/// A locked session. If it is dropped before [`Used::settle`], because the client disconnected, its
+/// A locked session. If it is dropped before [`LockedSession::settle`], because the client disconnected, its
 /// transaction fails.
-pub(super) struct Used {
+pub(super) struct LockedSession {
     session: OwnedMutexGuard<Session>,
     settled: bool,
 }
 
-impl Used {
-    pub(super) async fn lock(session: &SharedSession) -> Used {
-        Used { session: Arc::clone(session).lock_owned().await, settled: false }
+impl LockedSession {
+    pub(super) async fn lock(session: &SharedSession) -> LockedSession {
+        LockedSession { session: Arc::clone(session).lock_owned().await, settled: false }
     }
 
     pub(super) fn session(&mut self) -> &mut Session {
@@ -47,7 +47,7 @@ impl Used {
     }
 }
 
-impl Drop for Used {
+impl Drop for LockedSession {
     fn drop(&mut self) {
         if !self.settled {
             self.session.fail();
@@ -56,7 +56,7 @@ impl Drop for Used {
 }
 
 /// Result of executing a statement.
-pub(super) enum Ran {
+pub(super) enum RunResult {
     Rows(Rows),
     /// Number of rows changed; `None` for statements that change none.
     Done(Option<i64>),
@@ -91,7 +91,7 @@ impl Context {
             return Err(Error::new(SqlState::SYNTAX_ERROR, text).with_hint("send them one by one, in a transaction"));
         }
         let shared = self.session_of(transaction.as_ref())?;
-        let mut used = Used::lock(&shared).await;
+        let mut used = LockedSession::lock(&shared).await;
         let prepared = computing(Box::pin(used.session().prepare(&statement, &[]))).await;
         let (schema, parameters) = match &prepared {
             Ok(prepared) => (prepared.arrow_schema(used.session()), prepared.arrow_parameters(used.session())),
@@ -112,7 +112,7 @@ impl Context {
     ///
     /// # Errors
     /// Errors of the statement; 0A000 for several lists of parameters.
-    pub(super) async fn run(&self, statement: &Statement) -> Result<Ran> {
+    pub(super) async fn run(&self, statement: &Statement) -> Result<RunResult> {
         let values = match statement.values.lock().as_slice() {
             [] => Vec::new(),
             [values] => values.clone(),
@@ -121,19 +121,19 @@ impl Context {
                 return Err(Error::unsupported(text).with_hint("bind one, or use it as an update"));
             }
         };
-        let mut used = Used::lock(&statement.session).await;
+        let mut used = LockedSession::lock(&statement.session).await;
         let result = computing(Box::pin(self.run_with(used.session(), statement, &values))).await;
         used.settle();
         result
     }
 
-    async fn run_with(&self, session: &mut Session, statement: &Statement, values: &[Value]) -> Result<Ran> {
+    async fn run_with(&self, session: &mut Session, statement: &Statement, values: &[Value]) -> Result<RunResult> {
         let outcome = within(session, &statement.prepared, values).await?;
-        refuse_lasting(session, statement)?;
+        refuse_begin(session, statement)?;
         let batches = match outcome {
             Outcome::Rows { batches, .. } => batches,
-            Outcome::Command { tag } => return Ok(Ran::Done(changed(&tag))),
-            Outcome::Empty => return Ok(Ran::Done(None)),
+            Outcome::Command { tag } => return Ok(RunResult::Done(changed(&tag))),
+            Outcome::Empty => return Ok(RunResult::Done(None)),
             Outcome::CopyIn(_) | Outcome::CopyOut { .. } => {
                 return Err(Error::unsupported("COPY is not for Flight").with_hint("use bulk ingest, or a query"));
             }
@@ -143,7 +143,7 @@ impl Context {
         // ones.
         let in_transaction = statement.transaction.is_some() && statement.prepared.is_compiled();
         let batches = if in_transaction { collected(batches).await.inspect_err(|_| session.fail())? } else { batches };
-        Ok(Ran::Rows(Rows { schema, batches, session: Arc::clone(&statement.session) }))
+        Ok(RunResult::Rows(Rows { schema, batches, session: Arc::clone(&statement.session) }))
     }
 
     /// Executes a statement once per list of bound parameters, in one transaction; returns the
@@ -154,7 +154,7 @@ impl Context {
     pub(super) async fn update(&self, statement: &Statement) -> Result<Option<i64>> {
         let values = std::mem::take(&mut *statement.values.lock());
         let _slot = self.statement_slot().await?;
-        let mut used = Used::lock(&statement.session).await;
+        let mut used = LockedSession::lock(&statement.session).await;
         let result = computing(Box::pin(self.update_with(used.session(), statement, &values))).await;
         used.settle();
         result
@@ -224,7 +224,7 @@ async fn within(session: &mut Session, prepared: &Prepared, values: &[Value]) ->
 }
 
 /// Refuses BEGIN as a statement: the transaction could not be continued by later calls.
-fn refuse_lasting(session: &mut Session, statement: &Statement) -> Result<()> {
+fn refuse_begin(session: &mut Session, statement: &Statement) -> Result<()> {
     if statement.transaction.is_some() || session.status() == TxnStatus::Idle {
         return Ok(());
     }
@@ -251,10 +251,10 @@ fn too_large() -> Error {
 }
 
 /// Number of rows changed or returned.
-async fn count(ran: Ran) -> Result<Option<i64>> {
+async fn count(ran: RunResult) -> Result<Option<i64>> {
     match ran {
-        Ran::Done(rows) => Ok(rows),
-        Ran::Rows(rows) => {
+        RunResult::Done(rows) => Ok(rows),
+        RunResult::Rows(rows) => {
             let counted = rows.batches.try_fold(0, |total, batch| async move { Ok(total + batch.num_rows()) }).await?;
             Ok(i64::try_from(counted).ok())
         }

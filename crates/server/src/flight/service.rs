@@ -30,8 +30,8 @@ use tonic::metadata::MetadataValue;
 use tonic::{Request, Response, Status, Streaming};
 
 use super::decode::Incoming;
-use super::open::{Pending, Rows, SharedSession, Statement};
-use super::run::{Ran, Sent, Used, encoded};
+use super::handles::{Rows, SharedSession, Statement, TicketState};
+use super::run::{LockedSession, RunResult, Sent, encoded};
 use super::status::status;
 use super::{Connection, Context, metadata, parameters};
 
@@ -90,7 +90,7 @@ impl FlightService for Front {
         self.count("GetSchema");
         let schema = self.service.schema_of(&request.get_ref().cmd).await;
         let schema = schema.and_then(|schema| metadata::schema_bytes(&schema));
-        Ok(Response::new(SchemaResult { schema: self.service.told(schema)? }))
+        Ok(Response::new(SchemaResult { schema: self.service.respond(schema)? }))
     }
 
     async fn do_get(&self, request: Request<Ticket>) -> Answer<Self::DoGetStream> {
@@ -131,7 +131,7 @@ struct Service {
 
 impl Service {
     /// Converts an error to a gRPC status and counts it.
-    fn told<T>(&self, result: Result<T>) -> std::result::Result<T, Status> {
+    fn respond<T>(&self, result: Result<T>) -> std::result::Result<T, Status> {
         result.map_err(|error| {
             self.context.counters.errors.add(error.state().0);
             status(&error)
@@ -183,16 +183,16 @@ impl Service {
                 Some(handle) => {
                     CommandPreparedStatementQuery { prepared_statement_handle: handle.clone() }.as_any().encode_to_vec()
                 }
-                None => ticket(self.context.open.add_pending(connection, Pending::Query(statement))?),
+                None => ticket(self.context.open.add_pending(connection, TicketState::Query(statement))?),
             };
             return info(&schema, descriptor, Some(ticket), -1);
         }
         let _slot = self.context.statement_slot().await?;
         match self.context.run(&statement).await? {
-            Ran::Done(rows) => info(&Schema::empty(), descriptor, None, rows.unwrap_or(-1)),
-            Ran::Rows(rows) => {
+            RunResult::Done(rows) => info(&Schema::empty(), descriptor, None, rows.unwrap_or(-1)),
+            RunResult::Rows(rows) => {
                 let schema = Arc::clone(&rows.schema);
-                let handle = self.context.open.add_pending(connection, Pending::Rows(rows))?;
+                let handle = self.context.open.add_pending(connection, TicketState::Rows(rows))?;
                 info(&schema, descriptor, Some(ticket(handle)), -1)
             }
         }
@@ -202,8 +202,8 @@ impl Service {
     async fn fetch(&self, statement: &Statement) -> Result<Sent> {
         let slot = self.context.statement_slot().await?;
         let rows = match self.context.run(statement).await? {
-            Ran::Rows(rows) => rows,
-            Ran::Done(_) => return Err(Error::bug("a query without rows")),
+            RunResult::Rows(rows) => rows,
+            RunResult::Done(_) => return Err(Error::bug("a query without rows")),
         };
         let batches = rows.batches.inspect(move |_| _ = &slot).boxed();
         Ok(self.context.send(Rows { batches, ..rows }))
@@ -213,11 +213,11 @@ impl Service {
     fn about(&self, request: Request<FlightDescriptor>, schema: &Schema) -> Answer<FlightInfo> {
         let descriptor = request.into_inner();
         let ticket = descriptor.cmd.to_vec();
-        self.told(info(schema, descriptor, Some(ticket), -1)).map(Response::new)
+        self.respond(info(schema, descriptor, Some(ticket), -1)).map(Response::new)
     }
 
     fn one(&self, batch: Result<RecordBatch>) -> Answer<Sent> {
-        let batch = self.told(batch)?;
+        let batch = self.respond(batch)?;
         let schema = batch.schema();
         Ok(Response::new(encoded(schema, futures::stream::iter([Ok::<_, FlightError>(batch)]).boxed())))
     }
@@ -245,7 +245,7 @@ impl Service {
         let session = self.context.open.transaction(&request.transaction_id)?;
         // Close the handle first, so that no other call can use it.
         self.context.open.close(&request.transaction_id);
-        let mut used = Used::lock(&session).await;
+        let mut used = LockedSession::lock(&session).await;
         let failed = used.session().status() == TxnStatus::Failed;
         let commit = request.action == i32::from(EndTransaction::Commit);
         control(&mut used, if commit { "COMMIT" } else { "ROLLBACK" }).await?;
@@ -259,7 +259,7 @@ impl Service {
 
     async fn begin(&self, connection: u64) -> Result<Bytes> {
         let session: SharedSession = self.context.session();
-        let mut used = Used::lock(&session).await;
+        let mut used = LockedSession::lock(&session).await;
         control(&mut used, "BEGIN").await?;
         used.settle();
         self.context.open.add_transaction(connection, session)
@@ -270,7 +270,7 @@ impl Service {
 const BOUND_ROWS_MAX: usize = 1 << 20;
 
 /// Runs a transaction control statement.
-async fn control(used: &mut Used, sql: &str) -> Result<()> {
+async fn control(used: &mut LockedSession, sql: &str) -> Result<()> {
     let statement = query::parse(sql)?.pop().ok_or_else(|| Error::bug("no statement"))?;
     let prepared = used.session().prepare(&statement, &[]).await?;
     used.session().execute(&prepared, &[]).await.map(drop)
@@ -319,7 +319,7 @@ impl FlightSqlService for Service {
             }
             self.info(&request, Arc::new(statement), None).await
         };
-        self.told(found.await).map(Response::new)
+        self.respond(found.await).map(Response::new)
     }
 
     async fn get_flight_info_prepared_statement(
@@ -329,7 +329,7 @@ impl FlightSqlService for Service {
     ) -> Answer<FlightInfo> {
         let handle = &query.prepared_statement_handle;
         let found = async { self.info(&request, self.context.open.statement(handle)?, Some(handle)).await };
-        self.told(found.await).map(Response::new)
+        self.respond(found.await).map(Response::new)
     }
 
     async fn get_flight_info_catalogs(
@@ -369,7 +369,7 @@ impl FlightSqlService for Service {
         _: CommandGetSqlInfo,
         request: Request<FlightDescriptor>,
     ) -> Answer<FlightInfo> {
-        let info = self.told(metadata::server_info())?;
+        let info = self.respond(metadata::server_info())?;
         self.about(request, &info.schema())
     }
 
@@ -408,11 +408,11 @@ impl FlightSqlService for Service {
     async fn do_get_statement(&self, ticket: TicketStatementQuery, _: Request<Ticket>) -> Answer<Sent> {
         let found = async {
             match self.context.open.take_pending(&ticket.statement_handle)? {
-                Pending::Query(statement) => self.fetch(&statement).await,
-                Pending::Rows(rows) => Ok(self.context.send(rows)),
+                TicketState::Query(statement) => self.fetch(&statement).await,
+                TicketState::Rows(rows) => Ok(self.context.send(rows)),
             }
         };
-        self.told(found.await).map(Response::new)
+        self.respond(found.await).map(Response::new)
     }
 
     async fn do_get_prepared_statement(
@@ -429,7 +429,7 @@ impl FlightSqlService for Service {
             }
             self.fetch(&statement).await
         };
-        self.told(found.await).map(Response::new)
+        self.respond(found.await).map(Response::new)
     }
 
     async fn do_get_catalogs(&self, command: CommandGetCatalogs, _: Request<Ticket>) -> Answer<Sent> {
@@ -477,7 +477,7 @@ impl FlightSqlService for Service {
             let statement = self.context.prepare(&command.query, command.transaction_id).await?;
             self.context.update(&statement).await
         };
-        self.told(updated.await).map(|rows| rows.unwrap_or(-1))
+        self.respond(updated.await).map(|rows| rows.unwrap_or(-1))
     }
 
     async fn do_put_statement_ingest(
@@ -485,7 +485,7 @@ impl FlightSqlService for Service {
         command: CommandStatementIngest,
         request: Request<PeekableFlightDataStream>,
     ) -> std::result::Result<i64, Status> {
-        self.told(self.context.ingest(command, Incoming::new(request.into_inner())).await)
+        self.respond(self.context.ingest(command, Incoming::new(request.into_inner())).await)
     }
 
     async fn do_put_prepared_statement_query(
@@ -497,7 +497,7 @@ impl FlightSqlService for Service {
             let statement = self.context.open.statement(&query.prepared_statement_handle)?;
             self.bind(&statement, request.into_inner()).await
         };
-        self.told(bound.await)?;
+        self.respond(bound.await)?;
         Ok(DoPutPreparedStatementResult { prepared_statement_handle: Some(query.prepared_statement_handle) })
     }
 
@@ -511,7 +511,7 @@ impl FlightSqlService for Service {
             self.bind(&statement, request.into_inner()).await?;
             self.context.update(&statement).await
         };
-        self.told(updated.await).map(|rows| rows.unwrap_or(-1))
+        self.respond(updated.await).map(|rows| rows.unwrap_or(-1))
     }
 
     async fn do_action_create_prepared_statement(
@@ -531,7 +531,7 @@ impl FlightSqlService for Service {
             let prepared_statement_handle = self.context.open.add_statement(connection(&request), statement)?;
             Ok(ActionCreatePreparedStatementResult { prepared_statement_handle, dataset_schema, parameter_schema })
         };
-        self.told(made.await)
+        self.respond(made.await)
     }
 
     async fn do_action_close_prepared_statement(
@@ -549,7 +549,7 @@ impl FlightSqlService for Service {
         _: ActionBeginTransactionRequest,
         request: Request<Action>,
     ) -> std::result::Result<ActionBeginTransactionResult, Status> {
-        let transaction_id = self.told(self.begin(connection(&request)).await)?;
+        let transaction_id = self.respond(self.begin(connection(&request)).await)?;
         Ok(ActionBeginTransactionResult { transaction_id })
     }
 
@@ -558,7 +558,7 @@ impl FlightSqlService for Service {
         request: ActionEndTransactionRequest,
         _: Request<Action>,
     ) -> std::result::Result<(), Status> {
-        self.told(self.end(request).await)
+        self.respond(self.end(request).await)
     }
 
     async fn register_sql_info(&self, _: i32, _: &SqlInfo) {}

@@ -39,7 +39,7 @@ pub(super) async fn query(State(context): State<Arc<Context>>, uri: Uri, body: S
     }
     let mut results = Vec::new();
     for (id, words) in statements.iter().enumerate() {
-        let Some(asked) = Asked::of(words) else { return refused(&text) };
+        let Some(asked) = InfluxStatement::of(words) else { return refused(&text) };
         let mut result = match asked.answer(&context, database.as_deref()).await {
             Ok(result) => result,
             Err(error) => {
@@ -66,7 +66,7 @@ fn refused(text: &str) -> Response {
 
 /// A supported InfluxQL statement.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Asked {
+enum InfluxStatement {
     Databases,
     Measurements(Option<String>),
     Policies(Option<String>),
@@ -75,28 +75,28 @@ enum Asked {
     CreatePolicy { forever: bool },
 }
 
-impl Asked {
-    fn of(words: &[String]) -> Option<Asked> {
+impl InfluxStatement {
+    fn of(words: &[String]) -> Option<InfluxStatement> {
         let is = |at: usize, keyword: &str| words.get(at).is_some_and(|word| word.eq_ignore_ascii_case(keyword));
         let starts = |keywords: &[&str]| keywords.iter().enumerate().all(|(at, keyword)| is(at, keyword));
         let on = || (0..words.len()).find(|at| is(*at, "on")).and_then(|on| words.get(on + 1).cloned());
         Some(if starts(&["show", "databases"]) {
-            Asked::Databases
+            InfluxStatement::Databases
         } else if starts(&["show", "measurements"]) && (words.len() == 2 || is(2, "on")) {
-            Asked::Measurements(on())
+            InfluxStatement::Measurements(on())
         } else if starts(&["show", "retention", "policies"]) {
-            Asked::Policies(on())
+            InfluxStatement::Policies(on())
         } else if starts(&["create", "database"]) {
             // Old versions have `IF NOT EXISTS`. The options after WITH concern retention and are
             // ignored.
             let name = if starts(&["create", "database", "if", "not", "exists"]) { 5 } else { 2 };
-            Asked::Create(words.get(name)?.clone())
+            InfluxStatement::Create(words.get(name)?.clone())
         } else if starts(&["drop", "database"]) {
             let name = if starts(&["drop", "database", "if", "exists"]) { 4 } else { 2 };
-            Asked::Drop(words.get(name)?.clone())
+            InfluxStatement::Drop(words.get(name)?.clone())
         } else if starts(&["create", "retention", "policy"]) {
             let duration = (0..words.len()).find(|at| is(*at, "duration")).and_then(|at| words.get(at + 1))?;
-            Asked::CreatePolicy { forever: ["inf", "0s", "0"].contains(&duration.to_lowercase().as_str()) }
+            InfluxStatement::CreatePolicy { forever: ["inf", "0s", "0"].contains(&duration.to_lowercase().as_str()) }
         } else {
             return None;
         })
@@ -105,17 +105,17 @@ impl Asked {
     async fn answer(self, context: &Context, database: Option<&str>) -> Result<Value> {
         let series = |name: &str, columns: &[&str], values: Vec<Vec<Value>>| json!({ "series": [{ "name": name, "columns": columns, "values": values }] });
         match self {
-            Asked::Databases => {
+            InfluxStatement::Databases => {
                 let names = databases(context).into_iter().map(|name| vec![name.into()]).collect();
                 Ok(series("databases", &["name"], names))
             }
-            Asked::Measurements(on) => {
+            InfluxStatement::Measurements(on) => {
                 let schema = schema(on.as_deref().or(database).unwrap_or(PUBLIC))?;
                 let names: Vec<Vec<Value>> =
                     tables(context, &schema).into_iter().map(|name| vec![name.into()]).collect();
                 Ok(if names.is_empty() { json!({}) } else { series("measurements", &["name"], names) })
             }
-            Asked::Policies(on) => {
+            InfluxStatement::Policies(on) => {
                 let name = on.as_deref().or(database).unwrap_or(PUBLIC);
                 if !databases(context).iter().any(|known| known == name) {
                     return Err(Error::new(SqlState::INVALID_SCHEMA_NAME, format!("database not found: {name}")));
@@ -127,10 +127,10 @@ impl Asked {
                     vec![vec!["autogen".into(), "0s".into(), "24h0m0s".into(), 1.into(), true.into()]],
                 ))
             }
-            Asked::Create(name) => create(context, &name).await.map(|()| json!({})),
-            Asked::Drop(name) => drop_schema(context, &name).await.map(|()| json!({})),
-            Asked::CreatePolicy { forever: true } => Ok(json!({})),
-            Asked::CreatePolicy { forever: false } => {
+            InfluxStatement::Create(name) => create(context, &name).await.map(|()| json!({})),
+            InfluxStatement::Drop(name) => drop_schema(context, &name).await.map(|()| json!({})),
+            InfluxStatement::CreatePolicy { forever: true } => Ok(json!({})),
+            InfluxStatement::CreatePolicy { forever: false } => {
                 let text = "rows are kept for ever, not for this duration: retention belongs to a table here, \
                             ALTER TABLE … SET (retention = '30 days')";
                 Ok(json!({ "messages": [{ "level": "warning", "text": text }] }))
@@ -324,21 +324,24 @@ mod tests {
 
     #[test]
     fn statements_of_writers_are_known() {
-        let asked = |text: &str| Asked::of(&words(text).unwrap());
+        let asked = |text: &str| InfluxStatement::of(&words(text).unwrap());
         for (text, expected) in [
-            ("SHOW DATABASES", Some(Asked::Databases)),
-            ("show databases", Some(Asked::Databases)),
-            ("SHOW MEASUREMENTS", Some(Asked::Measurements(None))),
-            ("SHOW MEASUREMENTS ON \"a b\"", Some(Asked::Measurements(Some("a b".into())))),
+            ("SHOW DATABASES", Some(InfluxStatement::Databases)),
+            ("show databases", Some(InfluxStatement::Databases)),
+            ("SHOW MEASUREMENTS", Some(InfluxStatement::Measurements(None))),
+            ("SHOW MEASUREMENTS ON \"a b\"", Some(InfluxStatement::Measurements(Some("a b".into())))),
             ("SHOW MEASUREMENTS WITH MEASUREMENT =~ /x/", None),
-            ("SHOW RETENTION POLICIES ON db", Some(Asked::Policies(Some("db".into())))),
-            ("CREATE DATABASE \"bench\" WITH REPLICATION 1", Some(Asked::Create("bench".into()))),
-            ("DROP DATABASE \"bench\"", Some(Asked::Drop("bench".into()))),
+            ("SHOW RETENTION POLICIES ON db", Some(InfluxStatement::Policies(Some("db".into())))),
+            ("CREATE DATABASE \"bench\" WITH REPLICATION 1", Some(InfluxStatement::Create("bench".into()))),
+            ("DROP DATABASE \"bench\"", Some(InfluxStatement::Drop("bench".into()))),
             (
                 "CREATE RETENTION POLICY \"p\" ON \"d\" DURATION INF REPLICATION 1",
-                Some(Asked::CreatePolicy { forever: true }),
+                Some(InfluxStatement::CreatePolicy { forever: true }),
             ),
-            ("CREATE RETENTION POLICY p ON d DURATION 30d REPLICATION 1", Some(Asked::CreatePolicy { forever: false })),
+            (
+                "CREATE RETENTION POLICY p ON d DURATION 30d REPLICATION 1",
+                Some(InfluxStatement::CreatePolicy { forever: false }),
+            ),
             ("SELECT * FROM cpu", None),
         ] {
             assert_eq!(asked(text), expected, "{text}");

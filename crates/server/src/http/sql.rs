@@ -26,7 +26,7 @@ use super::{Context, body, reply};
 
 /// A parsed request.
 #[derive(Debug, Default, PartialEq)]
-struct Ask {
+struct SqlRequest {
     sql: String,
     params: Vec<Json>,
     format: Format,
@@ -35,7 +35,7 @@ struct Ask {
 /// Body of a JSON request.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct JsonAsk {
+struct JsonRequest {
     sql: String,
     #[serde(default)]
     params: Vec<Json>,
@@ -62,8 +62,8 @@ pub(super) async fn post(State(context): State<Arc<Context>>, uri: Uri, headers:
     }
 }
 
-fn ask(uri: &Uri, headers: &HeaderMap, body: &[u8]) -> Result<Ask> {
-    let mut ask = Ask { format: accepted(headers), ..Ask::default() };
+fn ask(uri: &Uri, headers: &HeaderMap, body: &[u8]) -> Result<SqlRequest> {
+    let mut ask = SqlRequest { format: accepted(headers), ..SqlRequest::default() };
     let Query(pairs) = Query::<Vec<(String, String)>>::try_from_uri(uri)
         .map_err(|error| invalid(format!("the parameters cannot be read: {error}")))?;
     take_pairs(&mut ask, pairs)?;
@@ -81,7 +81,7 @@ fn ask(uri: &Uri, headers: &HeaderMap, body: &[u8]) -> Result<Ask> {
     Ok(ask)
 }
 
-fn take_pairs(ask: &mut Ask, pairs: Vec<(String, String)>) -> Result<()> {
+fn take_pairs(ask: &mut SqlRequest, pairs: Vec<(String, String)>) -> Result<()> {
     for (name, value) in pairs {
         match name.as_str() {
             "q" | "sql" | "query" => ask.sql = value,
@@ -92,11 +92,11 @@ fn take_pairs(ask: &mut Ask, pairs: Vec<(String, String)>) -> Result<()> {
     Ok(())
 }
 
-fn take_body(ask: &mut Ask, headers: &HeaderMap, body: &[u8]) -> Result<()> {
+fn take_body(ask: &mut SqlRequest, headers: &HeaderMap, body: &[u8]) -> Result<()> {
     let content_type = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or("");
     match content_type.split(';').next().unwrap_or("").trim() {
         "application/json" => {
-            let json: JsonAsk = serde_json::from_slice(body)
+            let json: JsonRequest = serde_json::from_slice(body)
                 .map_err(|error| invalid(format!("the body is no request in JSON: {error}")))?;
             ask.sql = json.sql;
             ask.params = json.params;
@@ -147,7 +147,7 @@ fn invalid(message: impl Into<String>) -> Error {
     Error::new(SqlState::INVALID_PARAMETER_VALUE, message)
 }
 
-async fn answer(context: &Arc<Context>, ask: Result<Ask>) -> Response {
+async fn answer(context: &Arc<Context>, ask: Result<SqlRequest>) -> Response {
     let result = match ask {
         // `computing` lets other tasks of this thread run meanwhile.
         Ok(ask) => query::computing(Box::pin(run(context, ask))).await,
@@ -171,7 +171,7 @@ struct Running {
     _slot: OwnedSemaphorePermit,
 }
 
-async fn run(context: &Arc<Context>, ask: Ask) -> Result<Response> {
+async fn run(context: &Arc<Context>, ask: SqlRequest) -> Result<Response> {
     let started = Instant::now();
     let slot = slot(context).await?;
     let mut session = context.database.session("millrace");
@@ -389,7 +389,7 @@ fn command(tag: &str, format: Format, started: Instant) -> Response {
 mod tests {
     use super::*;
 
-    fn read(uri: &str, content_type: &str, body: &str) -> Result<Ask> {
+    fn read(uri: &str, content_type: &str, body: &str) -> Result<SqlRequest> {
         let mut headers = HeaderMap::new();
         headers.insert(header::CONTENT_TYPE, content_type.parse().unwrap());
         ask(&uri.parse().unwrap(), &headers, body.as_bytes())

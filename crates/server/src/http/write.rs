@@ -176,7 +176,9 @@ async fn store(context: &Context, parameters: &Parameters, lines: Bytes, big: bo
             Err(error) => Err(error),
         };
         match result {
-            Err(error) if attempt < TRIES_MAX && lost_race(&error) => tokio::time::sleep(TRY_PAUSE * attempt).await,
+            Err(error) if attempt < TRIES_MAX && is_catalog_race(&error) => {
+                tokio::time::sleep(TRY_PAUSE * attempt).await
+            }
             result => return result,
         }
     }
@@ -184,7 +186,7 @@ async fn store(context: &Context, parameters: &Parameters, lines: Bytes, big: bo
 }
 
 /// Whether the catalog changed between parsing and commit, so that a retry may succeed.
-fn lost_race(error: &Error) -> bool {
+fn is_catalog_race(error: &Error) -> bool {
     matches!(
         error.state(),
         SqlState::SERIALIZATION_FAILURE

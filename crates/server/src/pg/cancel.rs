@@ -54,30 +54,30 @@ impl Stop {
 /// Waiting for the shutdown signal as well would cost time with every message.
 #[derive(Default)]
 pub(super) struct Idle {
-    is_so: AtomicBool,
+    is_waiting: AtomicBool,
     socket: Option<Arc<OwnedWriteHalf>>,
 }
 
 impl Idle {
     pub(super) fn at(socket: Arc<OwnedWriteHalf>) -> Idle {
-        Idle { is_so: AtomicBool::new(false), socket: Some(socket) }
+        Idle { is_waiting: AtomicBool::new(false), socket: Some(socket) }
     }
 
     /// Marks the session as waiting. The caller must check for a shutdown afterwards; the shutdown
     /// reads this mark after its own.
     pub(super) fn begin(&self) {
-        self.is_so.store(true, Ordering::SeqCst);
+        self.is_waiting.store(true, Ordering::SeqCst);
         fence(Ordering::SeqCst);
     }
 
     pub(super) fn end(&self) {
-        self.is_so.store(false, Ordering::Relaxed);
+        self.is_waiting.store(false, Ordering::Relaxed);
     }
 
     /// Wakes a waiting session by shutting down the read side of its socket.
     fn hang_up(&self) {
         fence(Ordering::SeqCst);
-        if let (true, Some(socket)) = (self.is_so.load(Ordering::SeqCst), &self.socket) {
+        if let (true, Some(socket)) = (self.is_waiting.load(Ordering::SeqCst), &self.socket) {
             let ended = socket2::SockRef::from((**socket).as_ref()).shutdown(std::net::Shutdown::Read);
             if let Err(error) = ended {
                 tracing::debug!(%error, "a client is gone already");

@@ -17,9 +17,9 @@ use query::{
 };
 
 use super::cancel::Registration;
-use super::extended::Named;
-use super::guard::{Fault, Guard, Stops, expired};
+use super::extended::ExtendedState;
 use super::rows::Encoder;
+use super::statement_watchdog::{Fault, StopSignals, Watchdog, expired};
 use super::wire::{Lost, Wire};
 use super::zone::Zone;
 use super::{Context, Counters, Phase, reached, shutting_down};
@@ -35,9 +35,9 @@ pub(super) struct Connection<'a> {
     pub(super) session: Session,
     pub(super) context: Arc<Context>,
     _registration: Registration,
-    stops: Arc<Stops>,
+    stops: Arc<StopSignals>,
     /// Prepared statements and portals of the extended protocol.
-    pub(super) named: Named,
+    pub(super) extended: ExtendedState,
     /// After an error in the extended protocol: skip messages until Sync.
     pub(super) skipping: bool,
     /// Whether the implicit transaction of a batch of statements is open.
@@ -78,13 +78,13 @@ impl Running {
 
 /// The output buffer while a statement writes to it: truncated on drop unless the statement
 /// succeeded.
-struct Taken<'a> {
+struct OutputRollback<'a> {
     output: &'a mut Vec<u8>,
     before: usize,
     done: bool,
 }
 
-impl Drop for Taken<'_> {
+impl Drop for OutputRollback<'_> {
     fn drop(&mut self) {
         if !self.done {
             self.output.truncate(self.before);
@@ -112,7 +112,7 @@ impl<'a> Connection<'a> {
         context: Arc<Context>,
         registration: Registration,
     ) -> Connection<'a> {
-        let stops = Arc::new(Stops {
+        let stops = Arc::new(StopSignals {
             stop: registration.stop.clone(),
             phase: context.phase.subscribe(),
             socket: wire.socket(),
@@ -124,7 +124,7 @@ impl<'a> Connection<'a> {
             context,
             _registration: registration,
             stops,
-            named: Named::default(),
+            extended: ExtendedState::default(),
             skipping: false,
             implicit: false,
             idle: false,
@@ -150,7 +150,7 @@ impl<'a> Connection<'a> {
 
     /// Rolls back the open transaction.
     pub(super) fn rollback(&mut self) {
-        self.named = Named::default();
+        self.extended = ExtendedState::default();
         self.session.reset();
     }
 
@@ -159,7 +159,7 @@ impl<'a> Connection<'a> {
     async fn next_message(&mut self) -> Result<BytesMut, Lost> {
         if let Some(message) = self.wire.message_read()? {
             self.idle = false;
-            self.let_others_run().await;
+            self.yield_if_due().await;
             return Ok(message);
         }
         if !self.wire.may_hold() && !self.wire.try_flush()? {
@@ -167,13 +167,13 @@ impl<'a> Connection<'a> {
         }
         let stops = Arc::clone(&self.stops);
         stops.stop.idle.begin();
-        let message = match self.patience() {
+        let message = match self.client_timeout() {
             _ if self.is_stopping() => Err(Lost::Gone),
             (None, _) => self.wire.message().await,
-            (patience, lost) => tokio::select! {
+            (client_timeout, lost) => tokio::select! {
                 biased;
                 message = self.wire.message() => message,
-                () = expired(patience) => Err(lost()),
+                () = expired(client_timeout) => Err(lost()),
             },
         };
         stops.stop.idle.end();
@@ -187,7 +187,7 @@ impl<'a> Connection<'a> {
 
     /// Yields to other connections of this thread at the end of the time slice. Messages and rows
     /// may arrive without a break.
-    pub(super) async fn let_others_run(&mut self) {
+    pub(super) async fn yield_if_due(&mut self) {
         if self.turn.elapsed() >= TURN {
             tokio::task::yield_now().await;
             self.turn = Instant::now();
@@ -196,13 +196,13 @@ impl<'a> Connection<'a> {
 
     /// Flushes to a slow client, until a timeout or a shutdown.
     async fn flush_unless_stopping(&mut self) -> Result<(), Lost> {
-        let (patience, lost) = self.patience();
+        let (client_timeout, lost) = self.client_timeout();
         let mut phase = self.stops.phase.clone();
         tokio::select! {
             biased;
             () = reached(&mut phase, Phase::Stopping) => Err(shutting_down()),
             flushed = self.wire.flush() => flushed,
-            () = expired(patience) => Err(lost()),
+            () = expired(client_timeout) => Err(lost()),
         }
     }
 
@@ -213,7 +213,7 @@ impl<'a> Connection<'a> {
     }
 
     /// Timeout for the next message, and the error when it expires.
-    fn patience(&self) -> (Option<Duration>, fn() -> Lost) {
+    fn client_timeout(&self) -> (Option<Duration>, fn() -> Lost) {
         let timeouts = self.session.timeouts();
         let in_transaction: fn() -> Lost = || {
             let text = "terminating connection due to idle-in-transaction timeout";
@@ -313,7 +313,7 @@ impl<'a> Connection<'a> {
     /// transactions themselves.
     async fn simple_query(&mut self, sql: &str) -> Result<(), Fault> {
         // PostgreSQL-compatible: a simple query replaces the unnamed statement.
-        self.named.forget_unnamed();
+        self.extended.forget_unnamed();
         let mut done = 0;
         if let Some(known) = self.session.recall_text(sql) {
             for statement in &known.statements {
@@ -324,8 +324,8 @@ impl<'a> Connection<'a> {
                 if known.statements.len() > 1 {
                     self.begin_implicit();
                 }
-                let guard = self.guard();
-                self.run_simple(&statement.prepared, statement.arguments(), guard).await?;
+                let watchdog = self.watchdog();
+                self.run_simple(&statement.prepared, statement.arguments(), watchdog).await?;
                 done += 1;
             }
             if done == known.statements.len() {
@@ -350,22 +350,27 @@ impl<'a> Connection<'a> {
         if self.deallocate(statement.sql()) {
             return Ok(());
         }
-        let guard = self.guard();
+        let watchdog = self.watchdog();
         let prepared = {
             let prepare = pin!(async { Ok(self.session.prepare(statement, &[]).await?) });
-            guard.watch(pin!(computing(prepare))).await?
+            watchdog.watch(pin!(computing(prepare))).await?
         };
         if !prepared.parameters().is_empty() {
             return Err(Error::new(SqlState::UNDEFINED_PARAMETER, "there is no parameter $1").into());
         }
         self.session.remember_stripped(&prepared);
-        self.run_simple(&prepared, Arguments::Values(&[]), guard).await
+        self.run_simple(&prepared, Arguments::Values(&[]), watchdog).await
     }
 
-    async fn run_simple(&mut self, prepared: &Prepared, arguments: Arguments<'_>, guard: Guard) -> Result<(), Fault> {
+    async fn run_simple(
+        &mut self,
+        prepared: &Prepared,
+        arguments: Arguments<'_>,
+        watchdog: Watchdog,
+    ) -> Result<(), Fault> {
         match self.begin_simple(prepared, arguments)? {
             None => Ok(()),
-            Some((begun, before)) => Box::pin(self.finish_simple(prepared, arguments, begun, before, guard)).await,
+            Some((begun, before)) => Box::pin(self.finish_simple(prepared, arguments, begun, before, watchdog)).await,
         }
     }
 
@@ -387,7 +392,7 @@ impl<'a> Connection<'a> {
             }
             Begun::Done(Executed::Few { batches }) => {
                 describe_rows(&mut self.wire.output, prepared.columns().unwrap_or_default(), &forms);
-                self.send_few(prepared, &batches, &forms, before)?;
+                self.send_small_result(prepared, &batches, &forms, before)?;
                 Ok(None)
             }
             Begun::Done(Executed::Outcome(Outcome::Command { tag })) => {
@@ -405,9 +410,9 @@ impl<'a> Connection<'a> {
         arguments: Arguments<'_>,
         begun: Begun,
         before: usize,
-        guard: Guard,
+        watchdog: Watchdog,
     ) -> Result<(), Fault> {
-        guard.watch(pin!(self.finish_watched(prepared, arguments, before, begun))).await
+        watchdog.watch(pin!(self.finish_watched(prepared, arguments, before, begun))).await
     }
 
     async fn finish_watched(
@@ -441,7 +446,7 @@ impl<'a> Connection<'a> {
     }
 
     /// Sends a short result. On an error the output is truncated to `before`.
-    pub(super) fn send_few(
+    pub(super) fn send_small_result(
         &mut self,
         prepared: &Prepared,
         batches: &[RecordBatch],
@@ -491,7 +496,7 @@ impl<'a> Connection<'a> {
             Begun::Done(executed) => return Ok(executed),
             Begun::Unfinished(unfinished) => unfinished,
         };
-        let mut taken = Taken { output: &mut self.wire.output, before, done: false };
+        let mut taken = OutputRollback { output: &mut self.wire.output, before, done: false };
         let messages = Messages { out: &mut *taken.output, forms };
         let executed = self.session.finish_execute(prepared, arguments, Some(messages), unfinished).await;
         taken.done = executed.is_ok();
@@ -501,7 +506,7 @@ impl<'a> Connection<'a> {
     /// Sends CommandComplete for a statement without rows.
     pub(super) fn complete_command(&mut self, tag: &str) {
         if matches!(tag, "DISCARD ALL" | "DEALLOCATE ALL") {
-            self.named.forget_statements();
+            self.extended.forget_statements();
         }
         self.complete(tag);
     }
@@ -540,7 +545,7 @@ impl<'a> Connection<'a> {
             self.wire.output.append(&mut chunk.bytes);
             rows += chunk.rows;
             self.wire.flush_if_full().await?;
-            self.let_others_run().await;
+            self.yield_if_due().await;
         }
         Counters::add(&self.context.counters.rows, rows);
         Ok(rows)
@@ -564,7 +569,7 @@ impl<'a> Connection<'a> {
                 running.encoder = None;
             }
             self.wire.flush_if_full().await?;
-            self.let_others_run().await;
+            self.yield_if_due().await;
         }
         Counters::add(&self.context.counters.rows, sent.rows);
         Ok(sent)
@@ -620,7 +625,7 @@ impl<'a> Connection<'a> {
         }
         if self.session.status() == TxnStatus::Idle {
             // Portals end with their transaction.
-            self.named.close_portals();
+            self.extended.close_portals();
         }
         self.ready();
         Ok(())
@@ -641,8 +646,8 @@ impl<'a> Connection<'a> {
     }
 
     /// Cancellation guard for a statement that starts now.
-    pub(super) fn guard(&self) -> Guard {
-        Guard::new(&self.stops, self.session.timeouts().statement)
+    pub(super) fn watchdog(&self) -> Watchdog {
+        Watchdog::new(&self.stops, self.session.timeouts().statement)
     }
 
     /// The session's time zone.

@@ -10,7 +10,7 @@ use model::{Error, Result, SqlState};
 use query::{Chunk, CopyForm, CopyIn, computing};
 
 use super::connection::Connection;
-use super::guard::Fault;
+use super::statement_watchdog::Fault;
 
 /// Signature of binary COPY; followed by flags and an extension's length.
 const SIGNATURE: &[u8] = b"PGCOPY\n\xff\r\n\0";
@@ -36,7 +36,7 @@ impl Connection<'_> {
                 }
                 Frontend::CopyData(bytes) => {
                     copy.data(&mut self.session, bytes).await?;
-                    self.let_others_run().await;
+                    self.yield_if_due().await;
                 }
                 Frontend::CopyDone => break,
                 Frontend::CopyFail(reason) => {

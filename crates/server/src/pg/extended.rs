@@ -17,13 +17,13 @@ use rustc_hash::FxHashMap;
 
 use super::Counters;
 use super::connection::{Connection, Running, Sent, describe_rows};
-use super::guard::Fault;
+use super::statement_watchdog::Fault;
 
 /// Limit for the prepared statements, and for the portals, of a session.
 const NAMED_MAX: usize = 10_000;
 
 /// Limit for the rows materialised by a portal.
-const LEFT_BYTES_MAX: usize = 256 << 20;
+const REMAINING_BYTES_MAX: usize = 256 << 20;
 
 /// A prepared statement; `prepared` is `None` for an empty text.
 struct PreparedStatement {
@@ -79,7 +79,7 @@ enum PortalState {
     /// Suspended at a row limit.
     Suspended(Box<Running>),
     /// A compiled statement, suspended at a row limit.
-    Left(Left),
+    Remaining(Remaining),
     /// Complete. `rows`: it returned rows, so executing it again returns none.
     Done {
         rows: bool,
@@ -87,7 +87,7 @@ enum PortalState {
 }
 
 /// Remaining rows of a portal.
-struct Left {
+struct Remaining {
     /// Encoded DataRow messages.
     messages: Vec<u8>,
     /// Bytes of them already sent.
@@ -97,7 +97,7 @@ struct Left {
     tag: String,
 }
 
-impl Left {
+impl Remaining {
     /// End offset and number of the next rows, at most `rows_max`.
     fn part(&self, rows_max: u64) -> (usize, u64) {
         let (mut end, mut rows) = (self.sent, 0);
@@ -111,13 +111,13 @@ impl Left {
     }
 }
 
-impl Left {
+impl Remaining {
     /// Materialises all rows, because statements between two Executes might change them.
-    async fn take_all(&mut self, chunks: &mut Chunks) -> Result<()> {
+    async fn materialise(&mut self, chunks: &mut Chunks) -> Result<()> {
         while let Some(chunk) = chunks.next().await {
             self.messages.append(&mut chunk?.bytes);
-            if self.messages.len() > LEFT_BYTES_MAX {
-                let text = format!("the result is larger than {} MiB", LEFT_BYTES_MAX >> 20);
+            if self.messages.len() > REMAINING_BYTES_MAX {
+                let text = format!("the result is larger than {} MiB", REMAINING_BYTES_MAX >> 20);
                 let hint = "take all of it at once, or commit what was changed before";
                 return Err(Error::new(SqlState::OUT_OF_MEMORY, text).with_hint(hint));
             }
@@ -128,7 +128,7 @@ impl Left {
 
 /// Prepared statements and portals of a session.
 #[derive(Default)]
-pub(super) struct Named {
+pub(super) struct ExtendedState {
     statements: FxHashMap<String, PreparedStatement>,
     /// Named portals.
     portals: FxHashMap<String, Portal>,
@@ -136,7 +136,7 @@ pub(super) struct Named {
     unnamed: Option<Portal>,
 }
 
-impl Named {
+impl ExtendedState {
     pub(super) fn forget_unnamed(&mut self) {
         self.statements.remove("");
         self.unnamed = None;
@@ -196,11 +196,11 @@ impl Connection<'_> {
     /// Parse: prepares one statement.
     pub(super) async fn parse(&mut self, parse: Parse<'_>) -> Result<(), Fault> {
         if parse.name.is_empty() {
-            self.named.statements.remove("");
-        } else if self.named.statements.contains_key(parse.name) {
+            self.extended.statements.remove("");
+        } else if self.extended.statements.contains_key(parse.name) {
             let message = format!("prepared statement \"{}\" already exists", parse.name);
             return Err(Error::new(SqlState::DUPLICATE_PREPARED_STATEMENT, message).into());
-        } else if self.named.statements.len() >= NAMED_MAX {
+        } else if self.extended.statements.len() >= NAMED_MAX {
             return Err(too_many("prepared statements").into());
         }
         let types: Vec<u32> = parse.types().collect();
@@ -217,7 +217,7 @@ impl Connection<'_> {
             (self.prepare(parse.sql, &types).await?, None)
         };
         let statement = PreparedStatement { sql: parse.sql.into(), prepared, constants };
-        self.named.statements.insert(parse.name.to_owned(), statement);
+        self.extended.statements.insert(parse.name.to_owned(), statement);
         backend::parse_complete(&mut self.wire.output);
         Ok(())
     }
@@ -233,11 +233,11 @@ impl Connection<'_> {
                 return Err(Error::new(SqlState::SYNTAX_ERROR, message).into());
             }
         };
-        let guard = self.guard();
+        let watchdog = self.watchdog();
         let session = &mut self.session;
         let prepared = {
             let prepare = pin!(async { Ok(session.prepare(statement, types).await?) });
-            guard.watch(pin!(computing(prepare))).await?
+            watchdog.watch(pin!(computing(prepare))).await?
         };
         self.session.remember(sql, types, &prepared);
         Ok(Some(prepared))
@@ -245,7 +245,7 @@ impl Connection<'_> {
 
     /// Bind: creates a portal from a statement and parameters.
     pub(super) fn bind(&mut self, bind: Bind<'_>) -> Result<(), Fault> {
-        let statement = self.named.statement(bind.statement)?;
+        let statement = self.extended.statement(bind.statement)?;
         let types = statement.parameters();
         if types.len() != bind.parameter_count() {
             let message = format!(
@@ -294,13 +294,13 @@ impl Connection<'_> {
     }
 
     fn add_portal(&mut self, name: &str, portal: Portal) -> Result<()> {
-        if self.named.portals.contains_key(name) {
+        if self.extended.portals.contains_key(name) {
             return Err(Error::new(SqlState::DUPLICATE_CURSOR, format!("cursor \"{name}\" already exists")));
         }
-        if self.named.portals.len() >= NAMED_MAX {
+        if self.extended.portals.len() >= NAMED_MAX {
             return Err(too_many("portals"));
         }
-        self.named.put_portal((!name.is_empty()).then(|| name.to_owned()), portal);
+        self.extended.put_portal((!name.is_empty()).then(|| name.to_owned()), portal);
         Ok(())
     }
 
@@ -309,11 +309,11 @@ impl Connection<'_> {
         let out = &mut self.wire.output;
         match target {
             Target::Statement(name) => {
-                let statement = self.named.statement(name)?;
+                let statement = self.extended.statement(name)?;
                 backend::parameter_description(out, statement.parameters().iter().copied());
                 describe_columns(out, statement.prepared.as_ref(), &[]);
             }
-            Target::Portal(name) => match (self.named.portal(name), self.session.cursor_columns(name)) {
+            Target::Portal(name) => match (self.extended.portal(name), self.session.cursor_columns(name)) {
                 (Ok(portal), _) => describe_columns(out, portal.prepared.as_ref(), &portal.forms),
                 (Err(_), Some(columns)) => describe_rows(out, columns, &[]),
                 (Err(error), None) => return Err(error.into()),
@@ -325,8 +325,8 @@ impl Connection<'_> {
     /// Close. Closing what does not exist is no error.
     pub(super) fn close(&mut self, target: Target<'_>) {
         match target {
-            Target::Statement(name) => drop(self.named.statements.remove(name)),
-            Target::Portal(name) => match self.named.take_portal(name) {
+            Target::Statement(name) => drop(self.extended.statements.remove(name)),
+            Target::Portal(name) => match self.extended.take_portal(name) {
                 Ok(taken) => drop(taken),
                 Err(_) => self.session.close_cursor(name),
             },
@@ -337,7 +337,7 @@ impl Connection<'_> {
     /// Execute: runs or continues a portal.
     pub(super) async fn execute(&mut self, name: &str, rows_max: u32) -> Result<(), Fault> {
         // The portal is removed while it runs: if it fails or is cancelled, it is closed.
-        let (name, mut portal) = self.named.take_portal(name)?;
+        let (name, mut portal) = self.extended.take_portal(name)?;
         // A statement that is alone in its batch needs no implicit transaction; one that cannot run
         // in a transaction must not get one.
         let stands_alone = portal.prepared.as_ref().is_some_and(Prepared::stands_alone);
@@ -346,16 +346,16 @@ impl Connection<'_> {
         }
         let in_block = self.session.status() != TxnStatus::Idle;
         let rows_max = if rows_max == 0 { u64::MAX } else { u64::from(rows_max) };
-        let guard = self.guard();
+        let watchdog = self.watchdog();
         if !self.begin_portal(&mut portal, rows_max)? {
             // Boxed because the future is large, and most statements never wait.
-            Box::pin(guard.watch(pin!(self.run_portal(&mut portal, rows_max)))).await?;
+            Box::pin(watchdog.watch(pin!(self.run_portal(&mut portal, rows_max)))).await?;
         }
         if in_block && self.session.status() == TxnStatus::Idle && !self.implicit {
             // The statement was COMMIT or ROLLBACK, which closes the transaction's portals.
-            self.named.close_portals();
+            self.extended.close_portals();
         }
-        self.named.put_portal(name, portal);
+        self.extended.put_portal(name, portal);
         Ok(())
     }
 
@@ -363,8 +363,8 @@ impl Connection<'_> {
         match std::mem::replace(&mut portal.state, PortalState::Done { rows: false }) {
             PortalState::Bound => self.start_portal(portal, rows_max, None).await,
             PortalState::Begun(begun, before) => self.start_portal(portal, rows_max, Some((*begun, before))).await,
-            PortalState::Suspended(running) => Box::pin(self.go_on(portal, *running, rows_max)).await,
-            PortalState::Left(left) => Box::pin(self.send_left(portal, left, rows_max)).await,
+            PortalState::Suspended(running) => Box::pin(self.continue_portal(portal, *running, rows_max)).await,
+            PortalState::Remaining(left) => Box::pin(self.send_remaining(portal, left, rows_max)).await,
             PortalState::Done { rows: true } => {
                 portal.state = PortalState::Done { rows: true };
                 self.complete_rows("SELECT", 0);
@@ -404,7 +404,7 @@ impl Connection<'_> {
             }
             Begun::Done(Executed::Few { batches }) => {
                 portal.state = PortalState::Done { rows: true };
-                self.send_few(prepared, &batches, &portal.forms, before)?;
+                self.send_small_result(prepared, &batches, &portal.forms, before)?;
                 Ok(true)
             }
             Begun::Done(Executed::Outcome(Outcome::Command { tag })) => {
@@ -436,8 +436,8 @@ impl Connection<'_> {
         match executed.streamed(prepared) {
             Executed::Few { .. } => Err(Error::bug("a short result that was not streamed").into()),
             Executed::Sent { words, rows } if rows_max != u64::MAX && prepared.columns().is_some() => {
-                let left = Left { messages: kept, sent: 0, rest: None, tag: format!("{words} {rows}") };
-                Box::pin(self.send_left(portal, left, rows_max)).await
+                let left = Remaining { messages: kept, sent: 0, rest: None, tag: format!("{words} {rows}") };
+                Box::pin(self.send_remaining(portal, left, rows_max)).await
             }
             Executed::Stream { mut chunks, .. } if rows_max == u64::MAX => {
                 let rows = Box::pin(self.send_chunks(&mut chunks)).await?;
@@ -446,13 +446,13 @@ impl Connection<'_> {
                 Ok(())
             }
             Executed::Stream { mut chunks, shows_own } => {
-                let mut left = Left { messages: kept, sent: 0, rest: None, tag: "SELECT".to_owned() };
+                let mut left = Remaining { messages: kept, sent: 0, rest: None, tag: "SELECT".to_owned() };
                 if shows_own {
-                    Box::pin(left.take_all(&mut chunks)).await?;
+                    Box::pin(left.materialise(&mut chunks)).await?;
                 } else {
                     left.rest = Some(chunks);
                 }
-                Box::pin(self.send_left(portal, left, rows_max)).await
+                Box::pin(self.send_remaining(portal, left, rows_max)).await
             }
             Executed::Sent { words, rows } => {
                 portal.state = PortalState::Done { rows: prepared.columns().is_some() };
@@ -462,7 +462,7 @@ impl Connection<'_> {
             Executed::Outcome(Outcome::Rows { columns, batches, tag }) => {
                 check_same(prepared.columns(), &columns)?;
                 let running = Running::new(columns, portal.forms.clone(), batches, tag);
-                Box::pin(self.go_on(portal, running, rows_max)).await
+                Box::pin(self.continue_portal(portal, running, rows_max)).await
             }
             Executed::Outcome(outcome) => Box::pin(self.finish_outcome(outcome)).await,
         }
@@ -470,7 +470,7 @@ impl Connection<'_> {
 
     /// Sends at most `rows_max` of the remaining rows. Changes with RETURNING are complete already,
     /// as in PostgreSQL.
-    async fn send_left(&mut self, portal: &mut Portal, mut left: Left, rows_max: u64) -> Result<(), Fault> {
+    async fn send_remaining(&mut self, portal: &mut Portal, mut left: Remaining, rows_max: u64) -> Result<(), Fault> {
         let mut sent = 0;
         loop {
             let (end, rows) = left.part(rows_max - sent);
@@ -494,13 +494,13 @@ impl Connection<'_> {
             let tag = if left.tag.starts_with("SELECT") { format!("SELECT {sent}") } else { left.tag };
             self.complete(&tag);
         } else {
-            portal.state = PortalState::Left(left);
+            portal.state = PortalState::Remaining(left);
             backend::portal_suspended(&mut self.wire.output);
         }
         Ok(())
     }
 
-    async fn go_on(&mut self, portal: &mut Portal, mut running: Running, rows_max: u64) -> Result<(), Fault> {
+    async fn continue_portal(&mut self, portal: &mut Portal, mut running: Running, rows_max: u64) -> Result<(), Fault> {
         let Sent { rows, all } = self.send_rows(&mut running, rows_max).await?;
         if all {
             portal.state = PortalState::Done { rows: true };
@@ -515,7 +515,7 @@ impl Connection<'_> {
     /// Executes `DEALLOCATE name` for a protocol-level prepared statement, which the session does
     /// not know; true if it exists.
     pub(super) fn deallocate(&mut self, sql: &str) -> bool {
-        let known = deallocated(sql).is_some_and(|name| self.named.statements.remove(&name).is_some());
+        let known = deallocated(sql).is_some_and(|name| self.extended.statements.remove(&name).is_some());
         if known {
             self.complete("DEALLOCATE");
         }

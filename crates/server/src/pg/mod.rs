@@ -20,10 +20,10 @@ mod cancel;
 mod connection;
 mod copy;
 mod extended;
-mod guard;
 mod rows;
 mod startup;
 mod statement_log;
+mod statement_watchdog;
 mod wire;
 mod zone;
 
@@ -44,7 +44,7 @@ use self::cancel::{Idle, Registry};
 use self::connection::Connection;
 pub(crate) use self::extended::value_of;
 pub(crate) use self::rows::TextCells;
-use self::startup::Hello;
+use self::startup::StartupOutcome;
 use self::statement_log::StatementLog;
 use self::wire::{Budget, Lost, Wire};
 
@@ -238,13 +238,14 @@ async fn serve(stream: TcpStream, context: Arc<Context>, has_room: bool) {
         let _ = tokio::time::timeout(REFUSAL_TIMEOUT, wire.close()).await;
         return;
     }
-    let greeting = tokio::time::timeout(context.options.startup_timeout, startup::greet(&mut wire, &context)).await;
+    let greeting =
+        tokio::time::timeout(context.options.startup_timeout, startup::read_startup(&mut wire, &context)).await;
     let end = match greeting {
-        Ok(Ok(Hello::Session { user, settings })) => match slot {
+        Ok(Ok(StartupOutcome::Session { user, settings })) => match slot {
             Ok(_slot) => serve_session(&mut wire, &context, &user, &settings).await,
             Err(error) => Err(Lost::Fatal(error)),
         },
-        Ok(Ok(Hello::Nothing)) => Err(Lost::Gone),
+        Ok(Ok(StartupOutcome::Nothing)) => Err(Lost::Gone),
         Ok(Err(lost)) => Err(lost),
         Err(_) => Err(Lost::Fatal(Error::new(
             SqlState::CONNECTION_FAILURE,
@@ -288,7 +289,7 @@ async fn serve_session(
         Signal::Cancel => stop.cancel(),
         Signal::Terminate => stop.terminate(),
     });
-    startup::welcome(&mut wire.output, &mut session, registration.key, settings).map_err(Lost::Fatal)?;
+    startup::send_greeting(&mut wire.output, &mut session, registration.key, settings).map_err(Lost::Fatal)?;
     Counters::add(&context.counters.sessions, 1);
     tracing::debug!(user, process = registration.key.process, "session started");
     let mut connection = Connection::new(wire, session, Arc::clone(context), registration);

@@ -12,7 +12,7 @@ use super::cancel::Key;
 use super::wire::{Lost, Wire};
 
 /// Result of the startup packets.
-pub(super) enum Hello {
+pub(super) enum StartupOutcome {
     /// A session for this user, with these settings.
     Session { user: String, settings: Vec<(String, String)> },
     /// A CancelRequest, or a disconnect.
@@ -20,19 +20,19 @@ pub(super) enum Hello {
 }
 
 /// Reads startup packets until one requests a session.
-pub(super) async fn greet(wire: &mut Wire, context: &Arc<Context>) -> Result<Hello, Lost> {
+pub(super) async fn read_startup(wire: &mut Wire, context: &Arc<Context>) -> Result<StartupOutcome, Lost> {
     // A client may request each kind of encryption once.
     for _ in 0..3 {
-        let Some(packet) = wire.startup().await? else { return Ok(Hello::Nothing) };
+        let Some(packet) = wire.startup().await? else { return Ok(StartupOutcome::Nothing) };
         match frontend::parse_startup(&packet).map_err(Lost::Fatal)? {
             Startup::Ssl | Startup::GssEnc => wire.refuse_encryption().await?,
             Startup::Cancel { process, secret } => {
                 context.registry.cancel(process, secret);
-                return Ok(Hello::Nothing);
+                return Ok(StartupOutcome::Nothing);
             }
             Startup::Session(session) => {
                 negotiate(wire, &session);
-                return hello(&session).map_err(Lost::Fatal);
+                return session_request(&session).map_err(Lost::Fatal);
             }
         }
     }
@@ -49,7 +49,7 @@ fn negotiate(wire: &mut Wire, session: &frontend::Session<'_>) {
     }
 }
 
-fn hello(session: &frontend::Session<'_>) -> Result<Hello> {
+fn session_request(session: &frontend::Session<'_>) -> Result<StartupOutcome> {
     let (mut user, mut database, mut settings) = ("", "", Vec::new());
     for (name, value) in session.parameters() {
         match name {
@@ -71,7 +71,7 @@ fn hello(session: &frontend::Session<'_>) -> Result<Hello> {
         return Err(Error::new(SqlState::INVALID_CATALOG_NAME, format!("database \"{database}\" does not exist"))
             .with_hint("the one database is \"millrace\""));
     }
-    Ok(Hello::Session { user: user.to_owned(), settings })
+    Ok(StartupOutcome::Session { user: user.to_owned(), settings })
 }
 
 /// Parses the `options` of a startup packet: `-c name=value` and `--name=value`, with blanks
@@ -112,7 +112,12 @@ fn words(text: &str) -> Vec<String> {
 ///
 /// # Errors
 /// Errors of the settings.
-pub(super) fn welcome(out: &mut Vec<u8>, session: &mut Session, key: Key, settings: &[(String, String)]) -> Result<()> {
+pub(super) fn send_greeting(
+    out: &mut Vec<u8>,
+    session: &mut Session,
+    key: Key,
+    settings: &[(String, String)],
+) -> Result<()> {
     for (name, value) in settings {
         session.set(name, value)?;
     }
@@ -141,9 +146,9 @@ mod tests {
     fn read(parameters: &[u8]) -> Result<(String, Vec<(String, String)>)> {
         let packet = packet(parameters);
         let Startup::Session(session) = frontend::parse_startup(&packet).unwrap() else { panic!("not a session") };
-        hello(&session).map(|hello| match hello {
-            Hello::Session { user, settings } => (user, settings),
-            Hello::Nothing => panic!("nothing"),
+        session_request(&session).map(|session_request| match session_request {
+            StartupOutcome::Session { user, settings } => (user, settings),
+            StartupOutcome::Nothing => panic!("nothing"),
         })
     }
 

@@ -63,7 +63,7 @@ impl StatementLog {
         if !is_ours && !self.may_log() {
             return;
         }
-        let statement = shortened(statement.unwrap_or_default());
+        let statement = truncated(statement.unwrap_or_default());
         match &state.0[..2] {
             _ if is_ours => tracing::error!(pid, state = %state, %error, statement, "statement failed"),
             "53" | "57" => tracing::warn!(pid, state = %state, %error, statement, "statement failed"),
@@ -75,14 +75,14 @@ impl StatementLog {
     /// last row.
     pub(super) fn slow(&self, pid: i32, elapsed: Duration, statement: Option<&str>) {
         if self.may_log() {
-            let statement = shortened(statement.unwrap_or_default());
+            let statement = truncated(statement.unwrap_or_default());
             tracing::info!(pid, elapsed_ms = elapsed.as_millis() as u64, statement, "slow statement");
         }
     }
 }
 
 /// Truncates a statement for the log.
-fn shortened(statement: &str) -> &str {
+fn truncated(statement: &str) -> &str {
     &statement[..statement.floor_char_boundary(STATEMENT_BYTES)]
 }
 
@@ -103,8 +103,8 @@ mod tests {
     #[test]
     fn long_statements_are_cut_between_characters() {
         let statement = "é".repeat(STATEMENT_BYTES);
-        assert_eq!(shortened(&statement).len(), STATEMENT_BYTES);
-        assert_eq!(shortened(&statement[..3 * 2]), "ééé");
-        assert_eq!(shortened(&format!("x{statement}")).len(), STATEMENT_BYTES - 1);
+        assert_eq!(truncated(&statement).len(), STATEMENT_BYTES);
+        assert_eq!(truncated(&statement[..3 * 2]), "ééé");
+        assert_eq!(truncated(&format!("x{statement}")).len(), STATEMENT_BYTES - 1);
     }
 }

@@ -12,7 +12,7 @@ use tonic::Status;
 use super::status::status;
 
 /// Wraps a call's body with accounting.
-pub(super) fn counted(body: tonic::body::Body, memory: &MemoryBudget) -> tonic::body::Body {
+pub(super) fn account(body: tonic::body::Body, memory: &MemoryBudget) -> tonic::body::Body {
     let mut message = Message { held: memory.reservation(Work::Requests), head: [0; HEAD_BYTES], read: 0, left: 0 };
     let pieces = Body::new(body).into_data_stream().map(move |piece| {
         let piece = piece.map_err(|error| Status::from_error(Box::new(error)))?;

@@ -43,7 +43,7 @@ pub(super) struct Rows {
 }
 
 /// State behind a ticket.
-pub(super) enum Pending {
+pub(super) enum TicketState {
     /// A query, executed when its result is fetched.
     Query(Arc<Statement>),
     /// Rows returned by a statement with side effects.
@@ -51,20 +51,20 @@ pub(super) enum Pending {
 }
 
 /// State behind a handle.
-enum What {
+enum HandleState {
     Statement(Arc<Statement>),
-    Pending(Pending),
+    TicketState(TicketState),
     Transaction(SharedSession),
 }
 
 struct Entry {
-    what: What,
+    what: HandleState,
     connection: u64,
     used: Instant,
 }
 
 /// All open handles.
-pub(super) struct Open {
+pub(super) struct OpenHandles {
     entries: Mutex<HashMap<Bytes, Entry>>,
     /// Source of random handles.
     database: Database,
@@ -73,9 +73,9 @@ pub(super) struct Open {
     result_idle: Duration,
 }
 
-impl Open {
-    pub(super) fn new(database: &Database, options: &Options) -> Open {
-        Open {
+impl OpenHandles {
+    pub(super) fn new(database: &Database, options: &Options) -> OpenHandles {
+        OpenHandles {
             entries: Mutex::default(),
             database: database.clone(),
             entries_max: options.open_max,
@@ -89,26 +89,26 @@ impl Open {
     /// # Errors
     /// 53400 if too many handles are open.
     pub(super) fn add_statement(&self, connection: u64, statement: Arc<Statement>) -> Result<Bytes> {
-        self.add(connection, What::Statement(statement))
+        self.add(connection, HandleState::Statement(statement))
     }
 
     /// Adds the state of a ticket, which can be taken once.
     ///
     /// # Errors
-    /// See [`Open::add_statement`].
-    pub(super) fn add_pending(&self, connection: u64, pending: Pending) -> Result<Bytes> {
-        self.add(connection, What::Pending(pending))
+    /// See [`OpenHandles::add_statement`].
+    pub(super) fn add_pending(&self, connection: u64, pending: TicketState) -> Result<Bytes> {
+        self.add(connection, HandleState::TicketState(pending))
     }
 
     /// Adds a transaction.
     ///
     /// # Errors
-    /// See [`Open::add_statement`].
+    /// See [`OpenHandles::add_statement`].
     pub(super) fn add_transaction(&self, connection: u64, session: SharedSession) -> Result<Bytes> {
-        self.add(connection, What::Transaction(session))
+        self.add(connection, HandleState::Transaction(session))
     }
 
-    fn add(&self, connection: u64, what: What) -> Result<Bytes> {
+    fn add(&self, connection: u64, what: HandleState) -> Result<Bytes> {
         if self.entries.lock().len() >= self.entries_max {
             self.sweep();
         }
@@ -130,7 +130,7 @@ impl Open {
     pub(super) fn statement(&self, handle: &Bytes) -> Result<Arc<Statement>> {
         let mut entries = self.entries.lock();
         let statement = match entries.get_mut(handle) {
-            Some(Entry { what: What::Statement(statement), used, .. }) => {
+            Some(Entry { what: HandleState::Statement(statement), used, .. }) => {
                 *used = Instant::now();
                 Arc::clone(statement)
             }
@@ -148,16 +148,16 @@ impl Open {
     ///
     /// # Errors
     /// 34000 if it is unknown or was taken; 25P01 if its transaction has ended.
-    pub(super) fn take_pending(&self, handle: &Bytes) -> Result<Pending> {
+    pub(super) fn take_pending(&self, handle: &Bytes) -> Result<TicketState> {
         let mut entries = self.entries.lock();
-        let is_pending = entries.get(handle).is_some_and(|entry| matches!(entry.what, What::Pending(_)));
+        let is_pending = entries.get(handle).is_some_and(|entry| matches!(entry.what, HandleState::TicketState(_)));
         let taken = if is_pending { entries.remove(handle) } else { None };
         drop(entries);
-        let Some(Entry { what: What::Pending(pending), .. }) = taken else {
+        let Some(Entry { what: HandleState::TicketState(pending), .. }) = taken else {
             let text = "the ticket is unknown: its result was fetched before, or not asked for in time";
             return Err(Error::new(SqlState::INVALID_CURSOR_NAME, text).with_hint("run the statement again"));
         };
-        if let Pending::Query(statement) = &pending {
+        if let TicketState::Query(statement) = &pending {
             self.check(statement)?;
         }
         Ok(pending)
@@ -174,7 +174,7 @@ impl Open {
     /// 25P01 if it is unknown.
     pub(super) fn transaction(&self, handle: &Bytes) -> Result<SharedSession> {
         match self.entries.lock().get(handle) {
-            Some(Entry { what: What::Transaction(session), .. }) => Ok(Arc::clone(session)),
+            Some(Entry { what: HandleState::Transaction(session), .. }) => Ok(Arc::clone(session)),
             _ => {
                 let text = "the transaction is unknown: it ended, or its connection did";
                 Err(Error::new(SqlState::NO_ACTIVE_SQL_TRANSACTION, text).with_hint("begin another one"))
@@ -199,16 +199,16 @@ impl Open {
         self.forget(|entry| {
             let idle = entry.used.elapsed();
             match &entry.what {
-                What::Statement(statement) => idle > self.statement_idle && Arc::strong_count(statement) == 1,
-                What::Pending(_) => idle > self.result_idle,
-                What::Transaction(_) => false,
+                HandleState::Statement(statement) => idle > self.statement_idle && Arc::strong_count(statement) == 1,
+                HandleState::TicketState(_) => idle > self.result_idle,
+                HandleState::Transaction(_) => false,
             }
         });
     }
 
     /// Closes the transactions and results of a connection.
     pub(super) fn end_connection(&self, connection: u64) {
-        self.forget(|entry| entry.connection == connection && !matches!(entry.what, What::Statement(_)));
+        self.forget(|entry| entry.connection == connection && !matches!(entry.what, HandleState::Statement(_)));
     }
 
     fn forget(&self, is_over: impl Fn(&Entry) -> bool) {

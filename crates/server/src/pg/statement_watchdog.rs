@@ -40,7 +40,7 @@ impl From<Lost> for Fault {
 }
 
 /// Everything that can stop the statements of a connection.
-pub(super) struct Stops {
+pub(super) struct StopSignals {
     pub(super) stop: Stop,
     pub(super) phase: watch::Receiver<Phase>,
     pub(super) socket: Arc<OwnedWriteHalf>,
@@ -49,16 +49,16 @@ pub(super) struct Stops {
 }
 
 /// Watches one statement.
-pub(super) struct Guard {
-    stops: Arc<Stops>,
+pub(super) struct Watchdog {
+    stops: Arc<StopSignals>,
     until: Option<Instant>,
 }
 
-impl Guard {
+impl Watchdog {
     /// Starts a statement's timeout.
-    pub(super) fn new(stops: &Arc<Stops>, timeout: Option<Duration>) -> Guard {
+    pub(super) fn new(stops: &Arc<StopSignals>, timeout: Option<Duration>) -> Watchdog {
         stops.stop.computing.arm(timeout);
-        Guard { stops: Arc::clone(stops), until: timeout.map(|timeout| Instant::now() + timeout) }
+        Watchdog { stops: Arc::clone(stops), until: timeout.map(|timeout| Instant::now() + timeout) }
     }
 
     /// Runs `work` until it completes or must be stopped. (Pinned by reference, because the future
@@ -67,7 +67,7 @@ impl Guard {
         &self,
         mut work: Pin<&mut impl Future<Output = Result<T, Fault>>>,
     ) -> Result<T, Fault> {
-        let Stops { stop, phase, socket, decided } = &*self.stops;
+        let StopSignals { stop, phase, socket, decided } = &*self.stops;
         let stopped = stop.waiting.notified();
         // Most statements complete at once and need no watching.
         if let Poll::Ready(result) = futures::poll!(&mut work) {
@@ -86,9 +86,9 @@ impl Guard {
             biased;
             result = &mut work => return result,
             () = stopped => if stop.is_terminated() { shutting_down().into() } else { canceled("user request").into() },
-            () = passed(self.until) => canceled("statement timeout").into(),
+            () = deadline_reached(self.until) => canceled("statement timeout").into(),
             () = reached(&mut phase, Phase::Killing) => shutting_down().into(),
-            () = gone((**socket).as_ref()) => Lost::Gone.into(),
+            () = disconnected((**socket).as_ref()) => Lost::Gone.into(),
         };
         if decided.load(Ordering::Acquire) {
             // The commit is decided: wait for its result.
@@ -98,7 +98,7 @@ impl Guard {
     }
 }
 
-async fn passed(until: Option<Instant>) {
+async fn deadline_reached(until: Option<Instant>) {
     match until {
         Some(until) => tokio::time::sleep_until(until).await,
         None => std::future::pending().await,
@@ -114,7 +114,7 @@ pub(super) async fn expired(timeout: Option<Duration>) {
 }
 
 /// Resolves when the client has disconnected. Unread input hides that and is not consumed.
-async fn gone(stream: &TcpStream) {
+async fn disconnected(stream: &TcpStream) {
     match stream.peek(&mut [0]).await {
         Ok(0) => (),
         Err(error) if error.kind() != io::ErrorKind::Interrupted => (),
