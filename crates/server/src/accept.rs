@@ -46,7 +46,7 @@ impl Acceptor {
                     if has_room {
                         self.pause = PAUSE_MIN;
                     } else {
-                        self.log("all file handles that clients may have are taken");
+                        self.log("no file handle is free for clients");
                     }
                     return (stream, has_room);
                 }

@@ -342,7 +342,7 @@ async fn health(State(context): State<Arc<Context>>) -> Response {
 }
 
 async fn not_found(uri: Uri) -> Response {
-    let message = format!("there is nothing at {}", uri.path());
+    let message = format!("no such path: {}", uri.path());
     let hint = "paths are /write, /api/v2/write, /sql, /ping and /health";
     reply::json(
         StatusCode::NOT_FOUND,
@@ -351,7 +351,7 @@ async fn not_found(uri: Uri) -> Response {
 }
 
 async fn method_not_allowed(method: Method, uri: Uri) -> Response {
-    let message = format!("{method} is not for {}", uri.path());
+    let message = format!("method {method} is not allowed for {}", uri.path());
     let body = serde_json::json!({ "code": "method not allowed", "error": message, "message": message });
     reply::json(StatusCode::METHOD_NOT_ALLOWED, &body)
 }

@@ -167,6 +167,6 @@ async fn bind(flag: &str, address: Option<SocketAddr>) -> Result<Option<TcpListe
     let Some(address) = address else { return Ok(None) };
     TcpListener::bind(address).await.map(Some).map_err(|error| {
         Error::new(SqlState::IO_ERROR, format!("cannot listen on {address} ({flag}): {error}"))
-            .with_hint(format!("stop what listens there, or choose another address with {flag} HOST:PORT"))
+            .with_hint(format!("stop the process that listens there, or choose another address with {flag} HOST:PORT"))
     })
 }

@@ -44,7 +44,7 @@ impl Incoming {
         match self.next().await?.map(|decoded| decoded.payload) {
             Some(DecodedPayload::Schema(schema)) => Ok(Some(schema)),
             None => Ok(None),
-            Some(_) => Err(malformed("the stream does not begin with a schema")),
+            Some(_) => Err(malformed("the stream does not start with a schema")),
         }
     }
 
@@ -57,7 +57,7 @@ impl Incoming {
         bytes.add(decoded.inner.data_body.len() as u64);
         match decoded.payload {
             DecodedPayload::RecordBatch(batch) => Ok(Some(batch)),
-            _ => Err(malformed("the stream has a message that is no batch")),
+            _ => Err(malformed("the stream has a message that is not a batch")),
         }
     }
 
@@ -83,7 +83,7 @@ impl Incoming {
 /// not be used afterwards.
 async fn decoded(decoder: &mut FlightDataDecoder) -> Result<Option<DecodedFlightData>> {
     let next = std::panic::AssertUnwindSafe(decoder.next()).catch_unwind().await;
-    match next.map_err(|_| malformed("a schema or batch that cannot be read"))? {
+    match next.map_err(|_| malformed("unreadable schema or batch"))? {
         None => Ok(None),
         Some(Ok(decoded)) => Ok(Some(decoded)),
         Some(Err(FlightError::Tonic(status))) => Err(lost(&status)),
@@ -106,7 +106,7 @@ fn lost(status: &Status) -> Error {
             Error::new(SqlState::PROGRAM_LIMIT_EXCEEDED, status.message()).with_hint("send smaller record batches")
         }
         tonic::Code::InvalidArgument => malformed(status.message()),
-        _ => Error::new(SqlState::CONNECTION_FAILURE, format!("the stream broke: {}", status.message())),
+        _ => Error::new(SqlState::CONNECTION_FAILURE, format!("the stream was interrupted: {}", status.message())),
     }
 }
 
@@ -144,7 +144,7 @@ fn check(data: &FlightData) -> std::result::Result<(), String> {
     };
     let batch = batch.ok_or("a message without its batch")?;
     if batch.compression().is_some() {
-        return Err("compressed buffers are not supported: send them plain".to_owned());
+        return Err("compressed buffers are not supported; send them uncompressed".to_owned());
     }
     let body = data.data_body.len();
     for buffer in batch.buffers().into_iter().flat_map(|buffers| buffers.iter()) {

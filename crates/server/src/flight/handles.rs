@@ -115,7 +115,7 @@ impl OpenHandles {
         let mut entries = self.entries.lock();
         if entries.len() >= self.entries_max {
             let text = format!("clients have {} statements and results open", self.entries_max);
-            return Err(Error::new(SqlState::CONFIGURATION_LIMIT_EXCEEDED, text).with_hint("close what is not needed"));
+            return Err(Error::new(SqlState::CONFIGURATION_LIMIT_EXCEEDED, text).with_hint("close unused ones"));
         }
         let random = || self.database.engine().env().random().to_le_bytes();
         let handle: Bytes = [random(), random()].concat().into();
@@ -135,7 +135,7 @@ impl OpenHandles {
                 Arc::clone(statement)
             }
             _ => {
-                let text = "the prepared statement is unknown: it was closed, or not used for long";
+                let text = "unknown prepared statement: it was closed, or expired";
                 return Err(Error::new(SqlState::INVALID_SQL_STATEMENT_NAME, text).with_hint("prepare it again"));
             }
         };
@@ -154,7 +154,7 @@ impl OpenHandles {
         let taken = if is_pending { entries.remove(handle) } else { None };
         drop(entries);
         let Some(Entry { what: HandleState::TicketState(pending), .. }) = taken else {
-            let text = "the ticket is unknown: its result was fetched before, or not asked for in time";
+            let text = "unknown ticket: its result was fetched already, or expired";
             return Err(Error::new(SqlState::INVALID_CURSOR_NAME, text).with_hint("run the statement again"));
         };
         if let TicketState::Query(statement) = &pending {
@@ -176,7 +176,7 @@ impl OpenHandles {
         match self.entries.lock().get(handle) {
             Some(Entry { what: HandleState::Transaction(session), .. }) => Ok(Arc::clone(session)),
             _ => {
-                let text = "the transaction is unknown: it ended, or its connection did";
+                let text = "unknown transaction: it has ended, or its connection has";
                 Err(Error::new(SqlState::NO_ACTIVE_SQL_TRANSACTION, text).with_hint("begin another one"))
             }
         }

@@ -39,7 +39,7 @@ impl Context {
     async fn write(&self, session: &mut Session, target: &BulkTarget, incoming: &mut Incoming) -> Result<u64> {
         let schema = incoming.schema().await?;
         let schema =
-            schema.ok_or_else(|| Error::new(SqlState::INVALID_BINARY_REPRESENTATION, "an ingest without a schema"))?;
+            schema.ok_or_else(|| Error::new(SqlState::INVALID_BINARY_REPRESENTATION, "the ingest has no schema"))?;
         let mut bulk = session.bulk(target, &schema).await?;
         while let Some(batch) = incoming.batch(&self.counters.bytes_ingested).await? {
             computing(Box::pin(bulk.batch(session, &batch))).await.map_err(with_size_hint)?;
@@ -51,7 +51,9 @@ impl Context {
 /// Adds a hint if the transaction is too large.
 fn with_size_hint(error: Error) -> Error {
     if error.state() == SqlState::OUT_OF_MEMORY {
-        return error.with_hint("an ingest is one transaction: send the rows in several, appending, or raise --memory");
+        return error.with_hint(
+            "an ingest is one transaction: split the rows into several ingests that append, or raise --memory",
+        );
     }
     error
 }
@@ -65,7 +67,7 @@ fn target(command: CommandStatementIngest) -> Result<BulkTarget> {
         return Err(Error::new(SqlState::INVALID_CATALOG_NAME, format!("database \"{catalog}\" does not exist")));
     }
     if command.table.is_empty() {
-        return Err(Error::new(SqlState::INVALID_NAME, "an ingest without the name of a table"));
+        return Err(Error::new(SqlState::INVALID_NAME, "the ingest has no table name"));
     }
     let (if_missing, if_there) = table_modes(command.table_definition_options);
     Ok(BulkTarget {

@@ -28,7 +28,7 @@ const DAY_NS: i64 = 86_400_000_000_000;
 /// 08P01 for a wrong number of columns; 22xxx and 42804, with the parameter.
 pub(super) fn rows(batch: &RecordBatch, oids: &[u32]) -> Result<Vec<Vec<Value>>> {
     if batch.num_columns() != oids.len() {
-        let text = format!("{} columns of values for {} parameters", batch.num_columns(), oids.len());
+        let text = format!("got {} columns for {} parameters", batch.num_columns(), oids.len());
         return Err(Error::new(SqlState::PROTOCOL_VIOLATION, text));
     }
     let mut rows = vec![Vec::with_capacity(oids.len()); batch.num_rows()];
@@ -94,7 +94,7 @@ fn to_value(array: &ArrayRef, row: usize) -> Result<Value> {
             let items = widest(&array.as_list::<i32>().value(row))?;
             Value::Array((0..items.len()).map(|item| to_value(&items, item)).collect::<Result<_>>()?)
         }
-        other => return Err(Error::unsupported(format!("a value of type {other} is no parameter"))),
+        other => return Err(Error::unsupported(format!("a value of type {other} is not supported as a parameter"))),
     })
 }
 
@@ -143,7 +143,8 @@ fn convert(value: Value, oid: u32) -> Result<Value> {
         }
         (value, oid) if fits(&value, oid) => value,
         (value, oid) => {
-            let text = format!("the statement expects {}, and {value:?} was bound", pg::types::Type::sql_name(oid));
+            let text =
+                format!("the statement expects type {}, but {value:?} was bound", pg::types::Type::sql_name(oid));
             return Err(Error::new(SqlState::DATATYPE_MISMATCH, text));
         }
     })

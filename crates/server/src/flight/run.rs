@@ -85,10 +85,11 @@ impl Context {
     /// Errors of parsing and planning; 42601 for several statements.
     pub(super) async fn prepare(&self, sql: &str, transaction: Option<Bytes>) -> Result<Statement> {
         let mut statements = self.database.parse(sql)?.into_iter();
-        let statement = statements.next().ok_or_else(|| Error::new(SqlState::SYNTAX_ERROR, "there is no statement"))?;
+        let statement =
+            statements.next().ok_or_else(|| Error::new(SqlState::SYNTAX_ERROR, "the request has no statement"))?;
         if statements.next().is_some() {
-            let text = "cannot run several statements at once";
-            return Err(Error::new(SqlState::SYNTAX_ERROR, text).with_hint("send them one by one, in a transaction"));
+            let text = "cannot run several statements in one call";
+            return Err(Error::new(SqlState::SYNTAX_ERROR, text).with_hint("send them one by one, in one transaction"));
         }
         let shared = self.session_of(transaction.as_ref())?;
         let mut used = LockedSession::lock(&shared).await;
@@ -117,8 +118,8 @@ impl Context {
             [] => Vec::new(),
             [values] => values.clone(),
             more => {
-                let text = format!("a query runs with one row of values, and {} are bound", more.len());
-                return Err(Error::unsupported(text).with_hint("bind one, or use it as an update"));
+                let text = format!("a query takes one row of parameters, but {} are bound", more.len());
+                return Err(Error::unsupported(text).with_hint("bind one row, or execute it as an update"));
             }
         };
         let mut used = LockedSession::lock(&statement.session).await;
@@ -135,7 +136,9 @@ impl Context {
             Outcome::Command { tag } => return Ok(RunResult::Done(changed(&tag))),
             Outcome::Empty => return Ok(RunResult::Done(None)),
             Outcome::CopyIn(_) | Outcome::CopyOut { .. } => {
-                return Err(Error::unsupported("COPY is not for Flight").with_hint("use bulk ingest, or a query"));
+                return Err(
+                    Error::unsupported("COPY is not supported over Flight").with_hint("use bulk ingest, or a query")
+                );
             }
         };
         let schema = statement.schema.clone().ok_or_else(|| Error::bug("rows of a statement without columns"))?;
@@ -229,8 +232,8 @@ fn refuse_begin(session: &mut Session, statement: &Statement) -> Result<()> {
         return Ok(());
     }
     session.reset();
-    Err(Error::unsupported("BEGIN is not a statement for Flight: every call may use another connection")
-        .with_hint("begin a transaction by the protocol: in ADBC, switch autocommit off"))
+    Err(Error::unsupported("BEGIN is not supported as a statement over Flight: each call may use another connection")
+        .with_hint("use the protocol's transactions; in ADBC, switch autocommit off"))
 }
 
 async fn collected(batches: Batches) -> Result<Batches> {
@@ -246,8 +249,8 @@ async fn collected(batches: Batches) -> Result<Batches> {
 }
 
 fn too_large() -> Error {
-    let text = format!("a result within a transaction is larger than {} MiB", COLLECTED_BYTES_MAX >> 20);
-    Error::new(SqlState::OUT_OF_MEMORY, text).with_hint("read it with autocommit on, where results are not kept")
+    let text = format!("a result in a transaction exceeds {} MiB", COLLECTED_BYTES_MAX >> 20);
+    Error::new(SqlState::OUT_OF_MEMORY, text).with_hint("read it with autocommit on: results are streamed then")
 }
 
 /// Number of rows changed or returned.

@@ -141,7 +141,7 @@ impl Service {
     /// Result schema of a command.
     async fn schema_of(&self, command: &[u8]) -> Result<SchemaRef> {
         let malformed = |error: &dyn std::fmt::Display| {
-            Error::new(SqlState::PROTOCOL_VIOLATION, format!("no command of Flight SQL: {error}"))
+            Error::new(SqlState::PROTOCOL_VIOLATION, format!("not a Flight SQL command: {error}"))
         };
         let any = Any::decode(command).map_err(|error| malformed(&error))?;
         let none = || Arc::new(Schema::empty());
@@ -229,9 +229,9 @@ impl Service {
         while let Some(batch) = incoming.batch(&self.context.counters.bytes_ingested).await? {
             values.extend(parameters::rows(&batch, statement.prepared.parameters())?);
             if values.len() > BOUND_ROWS_MAX {
-                let text = format!("more than {BOUND_ROWS_MAX} rows of values for one statement");
+                let text = format!("more than {BOUND_ROWS_MAX} rows of parameters for one statement");
                 return Err(Error::new(SqlState::PROGRAM_LIMIT_EXCEEDED, text)
-                    .with_hint("use bulk ingest, or bind fewer at a time"));
+                    .with_hint("use bulk ingest, or bind fewer rows at a time"));
             }
         }
         // Some clients send an empty schema if there is nothing to bind.
@@ -251,7 +251,7 @@ impl Service {
         control(&mut used, if commit { "COMMIT" } else { "ROLLBACK" }).await?;
         used.settle();
         if commit && failed {
-            let text = "the transaction was rolled back, because a statement of it had failed";
+            let text = "the transaction was rolled back, because one of its statements had failed";
             return Err(Error::new(SqlState::IN_FAILED_SQL_TRANSACTION, text).with_hint("run it again"));
         }
         Ok(())
@@ -313,9 +313,9 @@ impl FlightSqlService for Service {
         let found = async {
             let statement = self.context.prepare(&query.query, query.transaction_id).await?;
             if !statement.prepared.parameters().is_empty() {
-                let text = "the statement has parameters, and is not prepared";
+                let text = "the statement has parameters but is not prepared";
                 return Err(Error::new(SqlState::UNDEFINED_PARAMETER, text)
-                    .with_hint("prepare it and bind values, in ADBC by execute(sql, values)"));
+                    .with_hint("prepare it and bind parameters; in ADBC, use execute(sql, parameters)"));
             }
             self.info(&request, Arc::new(statement), None).await
         };
@@ -424,7 +424,7 @@ impl FlightSqlService for Service {
             let statement = self.context.open.statement(&query.prepared_statement_handle)?;
             if !statement.prepared.only_reads() {
                 return Err(Error::unsupported(
-                    "a statement that changes anything is run by GetFlightInfo, or as an update",
+                    "a statement that changes data must be executed by GetFlightInfo or as an update",
                 ));
             }
             self.fetch(&statement).await

@@ -26,7 +26,7 @@ impl Refused {
     }
 
     fn too_large(what: &str) -> Refused {
-        let message = format!("the body has more than {HTTP_BODY_BYTES_MAX} bytes{what}; send it in parts");
+        let message = format!("the body has more than {HTTP_BODY_BYTES_MAX} bytes{what}; split it");
         Refused::new(StatusCode::PAYLOAD_TOO_LARGE, message)
     }
 }
@@ -55,7 +55,7 @@ impl Received<'_> {
         let all = self.context.bodies_bytes.fetch_add(piece.len(), Ordering::Relaxed);
         self.counted += piece.len();
         if all + piece.len() > self.context.options.bodies_bytes_max {
-            let message = format!("request bodies of {all} bytes are being received already; try again");
+            let message = format!("request bodies of {all} bytes are being received already; try again later");
             return Err(Refused::new(StatusCode::SERVICE_UNAVAILABLE, message));
         }
         let held = self.held.grow(piece.len() as u64);
@@ -123,11 +123,14 @@ pub(super) async fn receive<'a>(
             Ok(Some(Ok(piece))) => received.push(&piece)?,
             Ok(None) => break,
             Ok(Some(Err(error))) => {
-                return Err(Refused::new(StatusCode::BAD_REQUEST, format!("the body broke off: {error}")));
+                return Err(Refused::new(
+                    StatusCode::BAD_REQUEST,
+                    format!("the connection broke before the end of the body: {error}"),
+                ));
             }
             Err(_) => {
                 let seconds = context.options.body_timeout.as_secs_f64();
-                let message = format!("nothing came for {seconds} s, and the body is not complete");
+                let message = format!("the body is incomplete and no data arrived for {seconds} s");
                 return Err(Refused::new(StatusCode::REQUEST_TIMEOUT, message));
             }
         }
@@ -143,7 +146,7 @@ fn is_gzip(headers: &HeaderMap) -> Result<bool, Refused> {
         encoding if encoding.is_empty() || encoding.eq_ignore_ascii_case(b"identity") => Ok(false),
         other => {
             let message =
-                format!("content encoding \"{}\" is unknown; use gzip or none", String::from_utf8_lossy(other));
+                format!("unknown content encoding \"{}\", expected gzip or none", String::from_utf8_lossy(other));
             Err(Refused::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, message))
         }
     }
@@ -160,7 +163,7 @@ fn gunzip(compressed: &[u8], mut hold: impl FnMut(u64) -> Result<(), Refused>) -
         let before = contents.len();
         if let Err(error) = stream.by_ref().take(INFLATED_BYTES).read_to_end(&mut contents) {
             let message =
-                format!("the gzip stream is cut or damaged after {} bytes of contents: {error}", contents.len());
+                format!("the gzip stream is truncated or damaged after {} bytes of contents: {error}", contents.len());
             return Err(Refused::new(StatusCode::BAD_REQUEST, message));
         }
         if contents.len() > HTTP_BODY_BYTES_MAX {

@@ -131,7 +131,7 @@ impl InfluxStatement {
             InfluxStatement::Drop(name) => drop_schema(context, &name).await.map(|()| json!({})),
             InfluxStatement::CreatePolicy { forever: true } => Ok(json!({})),
             InfluxStatement::CreatePolicy { forever: false } => {
-                let text = "rows are kept for ever, not for this duration: retention belongs to a table here, \
+                let text = "the duration is ignored: retention is set per table, \
                             ALTER TABLE … SET (retention = '30 days')";
                 Ok(json!({ "messages": [{ "level": "warning", "text": text }] }))
             }

@@ -71,7 +71,7 @@ fn ask(uri: &Uri, headers: &HeaderMap, body: &[u8]) -> Result<SqlRequest> {
         take_body(&mut ask, headers, body)?;
     }
     if ask.sql.trim().is_empty() {
-        return Err(invalid("there is no statement").with_hint("send it as ?q=… or as the body"));
+        return Err(invalid("the request has no statement").with_hint("send it as ?q=… or as the body"));
     }
     if ask.sql.len() > limits::STATEMENT_BYTES_MAX {
         let message =
@@ -86,7 +86,7 @@ fn take_pairs(ask: &mut SqlRequest, pairs: Vec<(String, String)>) -> Result<()> 
         match name.as_str() {
             "q" | "sql" | "query" => ask.sql = value,
             "format" => ask.format = format(&value)?,
-            other => return Err(invalid(format!("parameter \"{other}\" is unknown; there are q and format"))),
+            other => return Err(invalid(format!("unknown parameter \"{other}\", expected q or format"))),
         }
     }
     Ok(())
@@ -97,7 +97,7 @@ fn take_body(ask: &mut SqlRequest, headers: &HeaderMap, body: &[u8]) -> Result<(
     match content_type.split(';').next().unwrap_or("").trim() {
         "application/json" => {
             let json: JsonRequest = serde_json::from_slice(body)
-                .map_err(|error| invalid(format!("the body is no request in JSON: {error}")))?;
+                .map_err(|error| invalid(format!("the body is not a valid JSON request: {error}")))?;
             ask.sql = json.sql;
             ask.params = json.params;
             ask.format = json.format.map_or(Ok(ask.format), |name| format(&name))?;
@@ -204,7 +204,7 @@ async fn slot(context: &Arc<Context>) -> Result<OwnedSemaphorePermit> {
 async fn execute_all(session: &mut Session, statements: &[Statement], params: &[Json]) -> Result<Outcome> {
     let Some((last, first)) = statements.split_last() else { return Ok(Outcome::Empty) };
     if !params.is_empty() && !first.is_empty() {
-        return Err(invalid(format!("params go with one statement, and there are {}", statements.len())));
+        return Err(invalid(format!("params are allowed with a single statement, got {}", statements.len())));
     }
     for statement in first {
         // For each statement: a COMMIT among them ends the transaction.
@@ -241,7 +241,7 @@ async fn execute(session: &mut Session, statement: &Statement, params: &[Json]) 
     let prepared = session.prepare(statement, &[]).await?;
     let types = prepared.parameters();
     if types.len() != params.len() {
-        return Err(invalid(format!("the statement has {} parameters, and {} were given", types.len(), params.len())));
+        return Err(invalid(format!("the statement has {} parameters, but {} were given", types.len(), params.len())));
     }
     let values = params.iter().zip(types).enumerate();
     let values: Vec<Value> = values
@@ -260,7 +260,9 @@ fn value(param: &Json, oid: u32) -> Result<Value> {
         Json::Null => return Ok(Value::Null),
         Json::String(text) => text.clone(),
         Json::Bool(_) | Json::Number(_) => param.to_string(),
-        Json::Array(_) | Json::Object(_) => return Err(Error::unsupported("arrays and objects are no parameters yet")),
+        Json::Array(_) | Json::Object(_) => {
+            return Err(Error::unsupported("arrays and objects are not supported as parameters"));
+        }
     };
     let datum = ::pg::decode(oid, ::pg::Form::Text, text.as_bytes(), &offset)?;
     crate::pg::value_of(datum)

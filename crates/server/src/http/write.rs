@@ -117,7 +117,7 @@ fn parameters(version: Version, uri: &Uri) -> Result<Parameters> {
 pub(super) fn schema(name: &str) -> Result<Cow<'_, str>> {
     let name = name.split('/').next().unwrap_or("");
     if name.starts_with("pg_") || name == "information_schema" {
-        return Err(Error::new(SqlState::RESERVED_NAME, format!("schema \"{name}\" belongs to the system")));
+        return Err(Error::new(SqlState::RESERVED_NAME, format!("schema \"{name}\" is reserved for the system")));
     }
     Ok(match name {
         "" | "millrace" => "public".into(),

@@ -118,7 +118,7 @@ impl Remaining {
             self.messages.append(&mut chunk?.bytes);
             if self.messages.len() > REMAINING_BYTES_MAX {
                 let text = format!("the result is larger than {} MiB", REMAINING_BYTES_MAX >> 20);
-                let hint = "take all of it at once, or commit what was changed before";
+                let hint = "fetch it without a row limit, or commit the transaction's changes first";
                 return Err(Error::new(SqlState::OUT_OF_MEMORY, text).with_hint(hint));
             }
         }
@@ -371,7 +371,7 @@ impl Connection<'_> {
                 Ok(())
             }
             PortalState::Done { rows: false } => {
-                Err(Error::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, "portal cannot be run any more").into())
+                Err(Error::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, "portal cannot be executed again").into())
             }
         }
     }

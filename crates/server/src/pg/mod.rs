@@ -310,11 +310,8 @@ fn slot(context: &Context) -> model::Result<OwnedSemaphorePermit> {
 
 fn no_handles(context: &Context) -> Error {
     Counters::add(&context.counters.refused, 1);
-    Error::new(
-        SqlState::TOO_MANY_CONNECTIONS,
-        "sorry, too many clients already: the server has no file handle to spare",
-    )
-    .with_hint("close some, or raise the server's limit of open files (ulimit -n)")
+    Error::new(SqlState::TOO_MANY_CONNECTIONS, "sorry, too many clients already: the server has no free file handle")
+        .with_hint("close some, or raise the server's limit of open files (ulimit -n)")
 }
 
 fn shutting_down() -> Lost {

@@ -441,7 +441,7 @@ fn dictionary_writer(array: &ArrayRef, writer: impl FnOnce(&ArrayRef) -> Result<
     }
     let write = writer(array.as_any_dictionary().values())?;
     let DataType::Dictionary(key, _) = array.data_type() else {
-        return Err(Error::bug(format!("{} is no dictionary", array.data_type())));
+        return Err(Error::bug(format!("{} is not a dictionary", array.data_type())));
     };
     Ok(match key.as_ref() {
         DataType::Int8 => over::<Int8Type>(array, write),
@@ -496,8 +496,8 @@ fn binary_writer(array: &ArrayRef, ty: Oid, zone: &Zone) -> Result<Write> {
         _ => None,
     };
     writer.ok_or_else(|| {
-        Error::unsupported(format!("no binary form of type {} from {}", Type::sql_name(ty), array.data_type()))
-            .with_hint("ask for the text format")
+        Error::unsupported(format!("no binary format of type {} from {}", Type::sql_name(ty), array.data_type()))
+            .with_hint("request the text format")
     })
 }
 

@@ -148,7 +148,7 @@ fn lists_and_records_are_written_with_their_nulls() {
 fn a_type_without_binary_form_is_refused_by_name() {
     let error = sent(Arc::new(StringArray::from(vec!["x"])), oid::INT4, Form::Binary, "UTC").unwrap_err();
     assert_eq!(error.state(), SqlState::FEATURE_NOT_SUPPORTED);
-    assert_eq!(error.message(), "column \"c\": no binary form of type integer from Utf8");
+    assert_eq!(error.message(), "column \"c\": no binary format of type integer from Utf8");
 }
 
 #[test]

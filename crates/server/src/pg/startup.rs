@@ -36,7 +36,7 @@ pub(super) async fn read_startup(wire: &mut Wire, context: &Arc<Context>) -> Res
             }
         }
     }
-    Err(Lost::Fatal(Error::new(SqlState::PROTOCOL_VIOLATION, "asked for encryption again after it was refused")))
+    Err(Lost::Fatal(Error::new(SqlState::PROTOCOL_VIOLATION, "encryption was requested again after it was refused")))
 }
 
 /// Sends NegotiateProtocolVersion to a client that requests a minor version above 0 or protocol
@@ -69,7 +69,7 @@ fn session_request(session: &frontend::Session<'_>) -> Result<StartupOutcome> {
     }
     if !["", "millrace", "postgres", user].contains(&database) {
         return Err(Error::new(SqlState::INVALID_CATALOG_NAME, format!("database \"{database}\" does not exist"))
-            .with_hint("the one database is \"millrace\""));
+            .with_hint("the only database is \"millrace\""));
     }
     Ok(StartupOutcome::Session { user: user.to_owned(), settings })
 }

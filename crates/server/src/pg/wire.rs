@@ -61,7 +61,7 @@ impl Share {
                 let max = self.budget.max;
                 let error = Error::new(
                     SqlState::OUT_OF_MEMORY,
-                    format!("messages that have not arrived whole take all of their {max} bytes of memory"),
+                    format!("incomplete messages exceed their memory limit of {max} bytes"),
                 );
                 return Err(Lost::Fatal(
                     error.with_hint("try again later, with smaller messages or fewer connections"),

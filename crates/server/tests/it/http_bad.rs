@@ -17,14 +17,14 @@ fn check_untouched(server: &Running) {
 fn wrong_paths_methods_and_parameters_are_told_in_json() {
     let server = start();
     for (method, path, status, word) in [
-        ("POST", "/writ", 404, "there is nothing at /writ"),
-        ("GET", "/", 404, "there is nothing at /"),
-        ("GET", "/write", 405, "GET is not for /write"),
-        ("DELETE", "/sql", 405, "DELETE is not for /sql"),
+        ("POST", "/writ", 404, "no such path: /writ"),
+        ("GET", "/", 404, "no such path: /"),
+        ("GET", "/write", 405, "method GET is not allowed for /write"),
+        ("DELETE", "/sql", 405, "method DELETE is not allowed for /sql"),
         ("POST", "/write?precision=d", 400, "precision is \"d\", expected one of ns"),
         ("POST", "/write?consistency=most", 400, "consistency is \"most\""),
         ("POST", "/write?atomic=perhaps", 400, "atomic is \"perhaps\", expected true or false"),
-        ("POST", "/write?db=information_schema", 400, "belongs to the system"),
+        ("POST", "/write?db=information_schema", 400, "is reserved for the system"),
     ] {
         let reply = server.connect().request(method, path, &[], b"m v=1");
         assert_eq!(reply.status, status, "{method} {path}");
@@ -44,7 +44,7 @@ fn an_unknown_encoding_is_415_and_a_cut_gzip_stream_400() {
     for cut in [0, 1, 5, 10, whole.len() / 2, whole.len() - 8, whole.len() - 1] {
         let reply = server.post("/write", &[("Content-Encoding", "gzip")], &whole[..cut]);
         assert_eq!(reply.status, 400, "cut at {cut}");
-        assert!(reply.json()["error"].as_str().unwrap().contains("cut or damaged"), "{}", reply.text());
+        assert!(reply.json()["error"].as_str().unwrap().contains("truncated or damaged"), "{}", reply.text());
     }
     let reply = server.post("/api/v2/write", &[("Content-Encoding", "gzip")], b"m v=1 1");
     assert_eq!((reply.status, &reply.json()["code"]), (400, &"invalid".into()));

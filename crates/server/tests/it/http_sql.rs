@@ -52,7 +52,7 @@ fn statements_come_as_text_form_or_json_with_parameters() {
     let reply = server.post("/sql", &json, br#"{"sql":"SELECT $1::bigint","params":["x"]}"#);
     assert_eq!((reply.status, &reply.json()["sqlstate"]), (400, &"22P02".into()));
     let reply = server.post("/sql", &json, br#"{"sql":"SELECT 1","params":[1]}"#);
-    assert_eq!(reply.json()["error"], "the statement has 0 parameters, and 1 were given");
+    assert_eq!(reply.json()["error"], "the statement has 0 parameters, but 1 were given");
 }
 
 #[test]
