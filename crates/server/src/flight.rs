@@ -180,7 +180,7 @@ impl Context {
             counters.connections_refused.get(),
         );
         let calls = counters.calls.list().into_iter().map(|(call, count)| (format!("call=\"{call}\""), count));
-        out.family("millrace_flight_calls_total", "counter", "Flight calls begun, by kind.", calls);
+        out.family("millrace_flight_calls_total", "counter", "Flight calls started, by kind.", calls);
         let errors = counters.errors.list().into_iter().map(|(state, count)| (format!("state=\"{state}\""), count));
         out.family("millrace_flight_errors_total", "counter", "Flight calls that failed, by SQLSTATE.", errors);
         out.counter("millrace_flight_rows_sent_total", "Rows of results sent.", counters.rows_sent.get());

@@ -162,8 +162,8 @@ async fn alive(State(health): State<Arc<Health>>) -> Response {
 
 async fn ready(State(health): State<Arc<Health>>) -> Response {
     let reason = match health.phase() {
-        Phase::Starting => Some("starting: the database is being opened".to_owned()),
-        Phase::Stopping => Some("stopping: what runs is being finished".to_owned()),
+        Phase::Starting => Some("starting: opening the database".to_owned()),
+        Phase::Stopping => Some("stopping: finishing running requests".to_owned()),
         Phase::Running(serving) => serving.engine.failure().map(|error| error.to_string()),
     };
     let (status, body) = match reason {
@@ -206,40 +206,48 @@ fn expose_engine(out: &mut Exposition, stats: &Stats) {
         ("millrace_compaction_bytes_total", "Bytes of segments written by compactions.", stats.compaction_bytes),
         ("millrace_compaction_read_bytes_total", "Bytes of segments read by compactions.", stats.compaction_read_bytes),
         ("millrace_retention_segments_total", "Segments dropped by retention.", stats.retention_segments),
-        ("millrace_retention_bytes_total", "Their bytes.", stats.retention_bytes),
+        ("millrace_retention_bytes_total", "Bytes of segments dropped by retention.", stats.retention_bytes),
         ("millrace_retention_late_rows_total", "Rows older than their table's retention.", stats.retention_late_rows),
         ("millrace_writers_delayed_total", "Commits that had to wait for memory.", stats.writers_delayed),
-        ("millrace_lock_waits_total", "Times a transaction had to wait for a lock.", stats.lock_waits),
+        ("millrace_lock_waits_total", "Lock waits.", stats.lock_waits),
     ] {
         out.counter(name, help, value);
     }
     for (name, help, value) in [
         ("millrace_last_lsn", "Newest log record.", stats.last_lsn),
-        ("millrace_durable_lsn", "Newest log record that is on disk.", stats.durable_lsn),
+        ("millrace_durable_lsn", "Newest durable log record.", stats.durable_lsn),
         ("millrace_flushed_lsn", "Log records up to this one are in segments.", stats.flushed_lsn),
         ("millrace_memtable_bytes", "Memory of the memtables.", stats.memtable_bytes),
         ("millrace_memory_limit_bytes", "The memory budget.", stats.memory_bytes),
         ("millrace_log_disk_bytes", "Disk space of the log.", stats.log_disk_bytes),
         ("millrace_segment_bytes", "Disk space of the segments.", stats.segment_bytes),
         ("millrace_segments", "Segments.", stats.segments),
-        ("millrace_segments_open", "Files of segments that are open.", stats.open_segments),
+        ("millrace_segments_open", "Open segment files.", stats.open_segments),
         ("millrace_segment_directory_bytes", "Memory of block indexes and statistics.", stats.directory_bytes),
         ("millrace_tables", "Tables.", stats.tables),
         ("millrace_series", "Series.", stats.series),
-        ("millrace_row_tables", "Tables of rows.", stats.row_tables),
-        ("millrace_row_tables_rows", "Rows in them.", stats.rows),
-        ("millrace_row_tables_bytes", "Memory of their rows and indexes.", stats.rows_bytes),
+        ("millrace_row_tables", "Rows tables.", stats.row_tables),
+        ("millrace_row_tables_rows", "Rows of rows tables.", stats.rows),
+        ("millrace_row_tables_bytes", "Memory of rows tables and their indexes.", stats.rows_bytes),
         ("millrace_row_tables_bytes_max", "Memory at which inserts and updates are refused.", stats.rows_bytes_max),
-        ("millrace_row_tables_garbage", "Old versions that wait until nobody can see them.", stats.rows_garbage),
-        ("millrace_row_tables_held_bytes", "Old versions that only open snapshots see.", stats.rows_held_bytes),
-        ("millrace_row_tables_list_bytes", "Lists of open transactions' changes and locks.", stats.rows_list_bytes),
+        ("millrace_row_tables_garbage", "Items that wait for garbage collection.", stats.rows_garbage),
+        ("millrace_row_tables_held_bytes", "Memory of old versions kept for open snapshots.", stats.rows_held_bytes),
+        (
+            "millrace_row_tables_list_bytes",
+            "Memory of the garbage queue and of open transactions' write and lock lists.",
+            stats.rows_list_bytes,
+        ),
         (
             "millrace_row_tables_deferred_bytes",
-            "Memory given up and not freed while statements may look at it.",
+            "Memory retired, but held up by running statements.",
             stats.rows_deferred_bytes,
         ),
         ("millrace_lock_waiters", "Transactions that wait for a lock.", stats.lock_waiters),
-        ("millrace_compaction_backlog", "Most segments of a partition to be merged.", stats.compaction_backlog),
+        (
+            "millrace_compaction_backlog",
+            "Largest number of segments to be merged in a partition.",
+            stats.compaction_backlog,
+        ),
     ] {
         out.gauge(name, help, value);
     }
@@ -256,13 +264,21 @@ fn expose_engine(out: &mut Exposition, stats: &Stats) {
         stats.reservations_refused,
     );
     let waited = stats.compaction_wait_ns as f64 / 1e9;
-    out.counter("millrace_compaction_wait_seconds_total", "Time compactions waited for their rate.", waited);
+    out.counter("millrace_compaction_wait_seconds_total", "Time compactions were delayed by the rate limit.", waited);
     let written = stats.write_amplification();
     for (name, help, value) in [
-        ("millrace_write_amplification", "Bytes written for a byte of rows of columns tables.", written.total()),
-        ("millrace_write_amplification_log", "Of these, by the log.", written.log),
-        ("millrace_write_amplification_flushes", "Of these, by flushes.", written.flushes),
-        ("millrace_write_amplification_compactions", "Of these, by compactions.", written.compactions),
+        (
+            "millrace_write_amplification",
+            "Bytes written per byte of rows committed to columns tables.",
+            written.total(),
+        ),
+        ("millrace_write_amplification_log", "The part of the log in write amplification.", written.log),
+        ("millrace_write_amplification_flushes", "The part of flushes in write amplification.", written.flushes),
+        (
+            "millrace_write_amplification_compactions",
+            "The part of compactions in write amplification.",
+            written.compactions,
+        ),
     ] {
         out.gauge(name, help, value);
     }

@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gauge_falls_when_what_it_counts_ends() {
+    fn a_gauge_falls_when_its_holder_is_dropped() {
         let gauge = Gauge::default();
         let (one, two) = (gauge.hold(), gauge.hold());
         assert_eq!(gauge.get(), 2);

@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn whole_messages_are_decoded() {
+    fn valid_messages_are_decoded() {
         assert_eq!(decode(messages()).unwrap(), 3);
     }
 

@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn modes_are_what_clients_make_of_them() {
+    fn ingest_modes_follow_the_client_options() {
         use {TableExistsOption as There, TableNotExistOption as Missing};
         let to_do = |missing: Missing, there: There| {
             table_modes(Some(TableDefinitionOptions { if_not_exist: missing.into(), if_exists: there.into() }))
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_a_target_is_refused() {
+    fn invalid_ingest_targets_are_refused() {
         let command = |change: fn(&mut CommandStatementIngest)| {
             let mut command = CommandStatementIngest { table: "t".into(), ..Default::default() };
             change(&mut command);

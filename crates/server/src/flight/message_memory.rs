@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_are_held_until_their_message_is_whole_however_it_is_cut() {
+    fn bytes_are_reserved_until_their_message_is_complete() {
         let dir = tempfile::tempdir().unwrap();
         let memory = memory(&dir);
         let lengths = [0, 1, 4, 5, 6, 300, 0, 0, 70_000, 2];
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_that_memory_has_no_room_for_is_refused_before_it_is_whole() {
+    fn a_message_beyond_the_memory_budget_is_refused_early() {
         let dir = tempfile::tempdir().unwrap();
         let memory = memory(&dir);
         let mut passed = Message { held: memory.reservation(Work::Requests), head: [0; HEAD_BYTES], read: 0, left: 0 };

@@ -220,13 +220,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_server_says_that_it_takes_batches_and_transactions() {
+    fn sql_info_reports_bulk_ingest_and_transactions() {
         let asked = [SqlInfo::FlightSqlServerTransaction as u32, SqlInfo::FlightSqlServerBulkIngestion as u32];
         assert_eq!(sql_info(CommandGetSqlInfo { info: asked.to_vec() }).unwrap().num_rows(), 2);
     }
 
     #[test]
-    fn answers_have_the_columns_of_the_specification() {
+    fn results_have_the_columns_of_the_specification() {
         assert_eq!(primary_keys_schema().fields().len(), 6);
         assert_eq!(foreign_keys_schema().fields().len(), 13);
         assert_eq!(catalogs(CommandGetCatalogs {}).unwrap().num_rows(), 1);

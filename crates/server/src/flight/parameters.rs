@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn values_become_what_the_statement_expects_or_are_refused() {
+    fn values_are_converted_to_parameter_types_or_refused() {
         let cases: [(ArrayRef, u32, std::result::Result<Value, &str>); 14] = [
             (Arc::new(Int64Array::from(vec![7])), oid::INT4, Ok(Value::Int32(7))),
             (Arc::new(Int64Array::from(vec![1 << 40])), oid::INT4, Err("22003")),

@@ -274,7 +274,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_number_of_rows_is_at_the_end_of_the_tag() {
+    fn the_row_count_is_at_the_end_of_the_tag() {
         for (tag, expected) in [
             ("INSERT 0 3", Some(3)),
             ("UPDATE 12", Some(12)),

@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_code_says_what_to_do_and_the_text_has_the_sqlstate() {
+    fn the_code_tells_the_client_what_to_do_and_the_text_has_the_sqlstate() {
         for (state, expected) in [
             (SqlState::SYNTAX_ERROR, Code::InvalidArgument),
             (SqlState::UNDEFINED_TABLE, Code::NotFound),
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_text_is_cut_between_characters() {
+    fn a_long_text_is_truncated_at_a_character_boundary() {
         let status = status(&Error::bug("ü".repeat(4_000)));
         assert!(status.message().len() < TEXT_BYTES_MAX + 32, "{}", status.message().len());
     }

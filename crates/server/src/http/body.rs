@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn contents_that_memory_has_no_room_for_are_refused_while_they_are_read() {
+    fn contents_beyond_the_memory_budget_are_refused_during_decompression() {
         let mut largest = 0;
         let hold = |bytes| {
             largest = bytes;
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn gzip_that_is_cut_or_damaged_anywhere_is_refused() {
+    fn truncated_or_damaged_gzip_is_refused() {
         let whole = gzip(&b"m v=1 1\n".repeat(100));
         for cut in 1..whole.len() {
             let refused = gunzip(&whole[..cut]).unwrap_err();

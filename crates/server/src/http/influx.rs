@@ -323,7 +323,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn statements_of_writers_are_known() {
+    fn influxql_statements_of_writers_are_parsed() {
         let asked = |text: &str| InfluxStatement::of(&words(text).unwrap());
         for (text, expected) in [
             ("SHOW DATABASES", Some(InfluxStatement::Databases)),
@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn the_number_of_a_bucket_is_its_name() {
+    fn the_id_of_a_bucket_is_its_name() {
         assert_eq!(named(&hex("plant é")).as_deref(), Some("plant é"));
         for bad in ["0", "zz", "ff", "é0"] {
             assert_eq!(named(bad), None, "{bad}");

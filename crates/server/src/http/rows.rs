@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn json_keeps_every_digit_and_says_what_is_no_number() {
+    fn json_keeps_every_digit_and_quotes_what_is_not_a_number() {
         let text = write(Format::Json);
         assert!(text.contains(r#"{"name":"i","type":"bigint"}"#), "{text}");
         assert!(text.contains(r#"[true,-9223372036854775808,18446744073709551615,0.1,"a\"b\\\n\u0001ü,","1970-01-01T00:00:00.000000001Z"]"#), "{text}");
@@ -283,14 +283,14 @@ mod tests {
     }
 
     #[test]
-    fn ndjson_is_one_object_a_row() {
+    fn ndjson_is_one_object_per_row() {
         let text = write(Format::NdJson);
         let rows: Vec<serde_json::Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         assert_eq!((rows.len(), rows[0]["u"].as_u64(), &rows[1]["f"]), (2, Some(u64::MAX), &"NaN".into()));
     }
 
     #[test]
-    fn csv_tells_null_from_the_empty_text() {
+    fn csv_distinguishes_null_from_the_empty_string() {
         assert_eq!(
             write(Format::Csv),
             "b,i,u,f,\"s,\"\"\",t\r\nt,-9223372036854775808,18446744073709551615,0.1,\"a\"\"b\\\n\u{1}ü,\",1970-01-01T00:00:00.000000001Z\r\n,,,NaN,\"\",\r\n"

@@ -398,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn a_statement_comes_in_the_query_a_form_json_or_as_the_body() {
+    fn a_statement_is_read_from_query_form_json_or_body() {
         for (uri, content_type, body) in [
             ("/sql?q=SELECT%201+%2B+1", "", ""),
             ("/sql", "text/plain", "SELECT 1 + 1"),
@@ -414,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_that_say_nothing_or_too_much_are_refused() {
+    fn empty_and_oversized_requests_are_refused() {
         for (uri, content_type, body) in [
             ("/sql", "", ""),
             ("/sql?q=", "", " "),
@@ -429,7 +429,7 @@ mod tests {
     }
 
     #[test]
-    fn parameters_are_read_as_the_type_the_statement_expects() {
+    fn parameters_are_converted_to_the_statements_types() {
         use ::pg::types::oid;
         for (json, oid, expected) in [
             (json!(1), oid::INT8, Value::Int64(1)),

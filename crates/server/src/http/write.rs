@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn parameters_of_both_versions_mean_what_influxdb_says() {
+    fn parameters_of_both_versions_follow_influxdb() {
         let all =
             read(Version::One, "db=plant&rp=autogen&precision=ms&u=me&p=secret&consistency=any&atomic=true").unwrap();
         assert_eq!(
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn parameters_that_cannot_be_are_refused() {
+    fn invalid_parameters_are_refused() {
         for (version, query, state) in [
             (Version::One, "precision=d", "22023"),
             (Version::Two, "precision=m", "22023"),

@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_right_secret_of_a_living_session_cancels() {
+    fn only_the_right_secret_of_a_live_session_cancels() {
         let registry = Arc::new(Registry::default());
         let one = register(&registry, 1);
         let two = register(&registry, 2);

@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_are_told_apart_in_text_and_binary() {
+    fn rows_are_split_in_text_and_binary() {
         assert_eq!(text_row_len(b"1\t2\n3\t4\n"), 4);
         assert_eq!(text_row_len(b"1"), 1);
         let mut bytes = SIGNATURE.to_vec();

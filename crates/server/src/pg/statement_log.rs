@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_second_has_so_many_lines_and_the_next_tells_what_it_left_out() {
+    fn a_second_has_a_line_limit_and_the_next_reports_omitted_lines() {
         let mut second = Second::default();
         let start = Instant::now();
         let logged = (0..80).filter(|_| second.line(start).0).count();
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn long_statements_are_cut_between_characters() {
+    fn long_statements_are_truncated_at_a_character_boundary() {
         let statement = "é".repeat(STATEMENT_BYTES);
         assert_eq!(truncated(&statement).len(), STATEMENT_BYTES);
         assert_eq!(truncated(&statement[..3 * 2]), "ééé");

@@ -229,7 +229,7 @@ const DESCRIBE_PORTAL: (u8, &[u8]) = (b'D', b"P\0");
 const DESCRIBE_STATEMENT: (u8, &[u8]) = (b'D', b"S\0");
 
 #[tokio::test]
-async fn start_up_tells_drivers_what_they_look_for() {
+async fn startup_reports_the_settings_that_drivers_need() {
     let server = Server::start().await;
     let mut client = server.open().await;
     let lines = client.start_up(b"user\0ann\0database\0ann\0application_name\0test\0client_encoding\0UTF8\0").await;
@@ -255,7 +255,7 @@ async fn start_up_tells_drivers_what_they_look_for() {
 }
 
 #[tokio::test]
-async fn encryption_is_refused_by_one_byte_and_the_session_goes_on() {
+async fn encryption_is_refused_by_one_byte_and_the_session_continues() {
     let server = Server::start().await;
     let mut client = server.open().await;
     for code in [80_877_104u32, 80_877_103] {
@@ -266,7 +266,7 @@ async fn encryption_is_refused_by_one_byte_and_the_session_goes_on() {
 }
 
 #[tokio::test]
-async fn bytes_that_are_not_the_protocol_get_an_error_and_the_end() {
+async fn bytes_of_other_protocols_get_an_error_and_a_disconnect() {
     let server = Server::start().await;
     for (bytes, says) in [
         (&b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"[..], "HTTP"),
@@ -284,7 +284,7 @@ async fn bytes_that_are_not_the_protocol_get_an_error_and_the_end() {
 }
 
 #[tokio::test]
-async fn half_a_start_up_is_given_up_after_its_time() {
+async fn an_incomplete_startup_times_out() {
     let server = Server::with(Options { startup_timeout: Duration::from_millis(100), ..Options::default() }).await;
     let mut client = server.open().await;
     client.send_bytes(b"\0\0\0\x40\0\x03").await;
@@ -305,7 +305,7 @@ async fn unknown_database_and_missing_user_are_refused() {
 }
 
 #[tokio::test]
-async fn one_connection_too_many_gets_53300_until_another_leaves() {
+async fn a_connection_above_the_limit_gets_53300_until_a_slot_is_free() {
     let server = Server::with(Options { connections_max: 1, ..Options::default() }).await;
     let mut first = server.connect().await;
     let lines = server.open().await.start_up(b"user\0ann\0").await;
@@ -372,7 +372,7 @@ async fn extended_protocol_describes_binds_and_sends_binary() {
 }
 
 #[tokio::test]
-async fn a_row_limit_suspends_the_portal_and_the_next_execute_goes_on() {
+async fn a_row_limit_suspends_the_portal_and_the_next_execute_continues() {
     let server = Server::start().await;
     let mut client = with_table(&server).await;
     fill(&mut client, 5).await;
@@ -421,7 +421,7 @@ async fn a_pipeline_commits_at_its_sync_and_an_error_undoes_all_of_it() {
 }
 
 #[tokio::test]
-async fn answers_of_a_batch_wait_for_its_end_unless_they_are_asked_for_or_many_or_an_error() {
+async fn responses_of_a_batch_wait_for_its_end_unless_flushed_or_large_or_an_error() {
     let server = Server::start().await;
     let mut client = with_table(&server).await;
     let (mut parse, mut bind) = (Vec::new(), Vec::new());
@@ -447,7 +447,7 @@ async fn answers_of_a_batch_wait_for_its_end_unless_they_are_asked_for_or_many_o
 }
 
 #[tokio::test]
-async fn vacuum_runs_when_its_sync_comes_later_but_not_behind_another_statement() {
+async fn vacuum_runs_if_sync_arrives_later_but_not_after_another_statement() {
     let server = Server::start().await;
     let mut client = with_table(&server).await;
     let (mut p1, mut b1, mut p2, mut b2) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
@@ -479,7 +479,7 @@ async fn begin_in_a_pipeline_opens_a_block_that_outlives_its_sync() {
 }
 
 #[tokio::test]
-async fn statements_and_portals_are_known_by_name_until_closed() {
+async fn statements_and_portals_exist_by_name_until_closed() {
     let server = Server::start().await;
     let mut client = server.connect().await;
     let parse: (u8, &[u8]) = (b'P', b"s1\0SELECT 1 AS a\0\0\0");
@@ -498,7 +498,7 @@ async fn statements_and_portals_are_known_by_name_until_closed() {
 }
 
 #[tokio::test]
-async fn bad_binds_and_bad_messages_cost_one_batch_only() {
+async fn malformed_messages_fail_only_their_batch() {
     let server = Server::start().await;
     let mut client = server.connect().await;
     let parse: (u8, &[u8]) = (b'P', b"\0SELECT $1::int4 AS a\0\0\0");
@@ -528,7 +528,7 @@ async fn bad_binds_and_bad_messages_cost_one_batch_only() {
 }
 
 #[tokio::test]
-async fn copy_in_takes_rows_cut_anywhere() {
+async fn copy_in_accepts_rows_split_anywhere() {
     let server = Server::start().await;
     let mut client = with_table(&server).await;
     client.send(&[(b'Q', b"COPY m FROM STDIN\0")]).await;
@@ -542,7 +542,7 @@ async fn copy_in_takes_rows_cut_anywhere() {
 }
 
 #[tokio::test]
-async fn a_failed_copy_leaves_nothing_and_the_rest_of_it_is_ignored() {
+async fn a_failed_copy_stores_nothing_and_the_rest_of_it_is_ignored() {
     let server = Server::start().await;
     let mut client = with_table(&server).await;
     client.send(&[(b'Q', b"COPY m FROM STDIN\0"), (b'd', b"2024-01-01\td\t1\t1\n"), (b'f', b"no more\0")]).await;
@@ -601,7 +601,7 @@ async fn the_header_of_a_binary_copy_is_in_the_first_rows_message() {
 }
 
 #[tokio::test]
-async fn start_up_takes_time_zones_of_jvms() {
+async fn startup_accepts_time_zones_of_jvms() {
     let server = Server::start().await;
     let mut client = server.open().await;
     let greeting = client.start_up(b"user\0ann\0database\0millrace\0TimeZone\0GMT-08:00\0").await;
@@ -666,7 +666,7 @@ async fn shutdown_stops_statements_that_take_longer_than_the_grace() {
 }
 
 #[tokio::test]
-async fn a_client_that_vanishes_leaves_nothing_half_written() {
+async fn a_disconnect_leaves_no_partial_write() {
     let server = Server::start().await;
     let mut client = with_table(&server).await;
     let mut doomed = server.connect().await;
@@ -684,7 +684,7 @@ async fn a_client_that_vanishes_leaves_nothing_half_written() {
 }
 
 #[tokio::test]
-async fn a_statement_beyond_the_limit_is_refused_and_the_session_goes_on() {
+async fn a_statement_beyond_the_limit_is_refused_and_the_session_continues() {
     let server = Server::start().await;
     let mut client = server.connect().await;
     let long = format!("SELECT 1 {}", " ".repeat(model::limits::STATEMENT_BYTES_MAX));
@@ -694,7 +694,7 @@ async fn a_statement_beyond_the_limit_is_refused_and_the_session_goes_on() {
 }
 
 #[tokio::test]
-async fn changed_settings_are_told_to_the_client() {
+async fn changed_settings_are_reported_to_the_client() {
     let server = Server::start().await;
     let mut client = server.connect().await;
     client.check("SET TIME ZONE 'Europe/Berlin'", &["C SET", "S TimeZone=Europe/Berlin", "Z I"]).await;
@@ -703,7 +703,7 @@ async fn changed_settings_are_told_to_the_client() {
 }
 
 #[tokio::test]
-async fn a_large_result_arrives_whole_and_in_order() {
+async fn a_large_result_arrives_completely_and_in_order() {
     let server = Server::start().await;
     let mut client = with_table(&server).await;
     fill(&mut client, 5_000).await;
@@ -715,7 +715,7 @@ async fn a_large_result_arrives_whole_and_in_order() {
 }
 
 #[tokio::test]
-async fn unfinished_messages_take_no_more_than_their_memory_all_together() {
+async fn incomplete_messages_share_a_memory_limit() {
     let server = Server::with(Options { input_bytes_max: 3 << 20, ..Options::default() }).await;
     let mut clients = Vec::new();
     for _ in 0..4 {

@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn offset_follows_daylight_saving_in_any_order_of_moments() {
+    fn offset_follows_daylight_saving_in_any_order_of_lookups() {
         let mut berlin = Zone::named("Europe/Berlin").unwrap();
         // Changes at 2024-03-31 01:00 UTC and 2024-10-27 01:00 UTC.
         for (seconds, offset) in [
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn fixed_offsets_are_zones_and_nonsense_is_not() {
+    fn fixed_offsets_are_zones_and_invalid_names_are_not() {
         assert_eq!(Zone::named("-03:30").unwrap().offset_at(0), -12_600);
         assert_eq!(Zone::utc().offset_at(i64::MAX), 0);
         for bad in ["", "+", "+26", "+1:99", "Nowhere/Land", "+-1"] {

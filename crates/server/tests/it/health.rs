@@ -17,7 +17,7 @@ fn options() -> Options {
 }
 
 #[test]
-fn readiness_follows_the_life_of_the_server_and_metrics_count() {
+fn readiness_follows_the_servers_lifecycle_and_metrics_count() {
     let dir = tempfile::tempdir().unwrap();
     let engine = open(dir.path());
     let runtime = runtime();

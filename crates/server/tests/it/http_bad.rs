@@ -14,7 +14,7 @@ fn check_untouched(server: &Running) {
 }
 
 #[test]
-fn wrong_paths_methods_and_parameters_are_told_in_json() {
+fn wrong_paths_methods_and_parameters_are_reported_in_json() {
     let server = start();
     for (method, path, status, word) in [
         ("POST", "/writ", 404, "no such path: /writ"),
@@ -36,7 +36,7 @@ fn wrong_paths_methods_and_parameters_are_told_in_json() {
 }
 
 #[test]
-fn an_unknown_encoding_is_415_and_a_cut_gzip_stream_400() {
+fn an_unknown_encoding_is_415_and_a_truncated_gzip_stream_400() {
     let server = start();
     let reply = server.post("/write", &[("Content-Encoding", "br")], b"m v=1");
     assert_eq!(reply.status, 415);
@@ -79,7 +79,7 @@ fn a_body_announced_or_sent_too_large_is_413() {
 }
 
 #[test]
-fn lines_that_would_take_too_much_memory_are_413() {
+fn lines_beyond_the_memory_limit_are_413() {
     let server = start_with(|options| options.request_bytes_max = 8 << 20);
     let body: String = (0..20_000).map(|row| format!("m c{}=1 {row}\n", row % 4_000)).collect();
     let reply = server.post("/api/v2/write", &[], body.as_bytes());
@@ -127,7 +127,7 @@ fn bodies_beyond_their_common_limit_are_503_with_retry_after() {
 }
 
 #[test]
-fn a_client_that_stops_in_its_body_is_408_and_one_that_vanishes_leaves_nothing() {
+fn a_stalled_body_is_408_and_a_disconnect_stores_nothing() {
     let server = start_with(|options| options.body_timeout = Duration::from_millis(300));
     let mut client = server.connect();
     client.send(b"POST /write HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nm v=1 1\n");
@@ -141,7 +141,7 @@ fn a_client_that_stops_in_its_body_is_408_and_one_that_vanishes_leaves_nothing()
 }
 
 #[test]
-fn a_connection_that_says_nothing_or_half_a_head_is_closed() {
+fn a_silent_or_half_open_connection_is_closed() {
     let server = start_with(|options| options.head_timeout = Duration::from_millis(300));
     for start in ["", "POST /wri", "POST /write HTTP/1.1\r\nHost: x\r\n"] {
         let mut client = server.connect();
@@ -200,7 +200,7 @@ fn an_enormous_head_is_refused() {
 }
 
 #[test]
-fn one_connection_too_many_is_503_and_a_freed_place_is_taken() {
+fn a_connection_above_the_limit_is_503_until_a_slot_is_free() {
     let server = start_with(|options| options.connections_max = 2);
     let mut first = server.connect();
     let mut second = server.connect();
@@ -216,7 +216,7 @@ fn one_connection_too_many_is_503_and_a_freed_place_is_taken() {
 }
 
 #[test]
-fn shutdown_lets_a_request_finish_and_takes_no_more() {
+fn shutdown_finishes_a_request_and_accepts_no_more() {
     let mut server = start();
     let mut client = server.connect();
     client.send(b"POST /write HTTP/1.1\r\nHost: x\r\nContent-Length: 16\r\n\r\nm v=1 1\n");

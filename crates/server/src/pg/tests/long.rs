@@ -15,7 +15,7 @@ async fn with_rows(server: &Server) -> Client {
 }
 
 #[tokio::test]
-async fn a_long_result_arrives_whole_and_in_order() {
+async fn a_long_result_arrives_completely_and_in_order() {
     let server = Server::start().await;
     let mut client = with_rows(&server).await;
     let plain = |ids: &mut dyn Iterator<Item = usize>| ids.map(|id| format!("D {id}|p{id}")).collect::<Vec<_>>();
@@ -50,7 +50,7 @@ async fn a_long_result_arrives_whole_and_in_order() {
 }
 
 #[tokio::test]
-async fn a_suspended_query_shows_what_was_there_when_it_began() {
+async fn a_suspended_query_keeps_its_snapshot() {
     let server = Server::start().await;
     let (mut client, mut other) = (with_rows(&server).await, server.connect().await);
     let parse: (u8, &[u8]) = (b'P', b"\0SELECT id, pad FROM t ORDER BY id\0\0\0");
@@ -78,7 +78,7 @@ async fn a_suspended_query_shows_what_was_there_when_it_began() {
 }
 
 #[tokio::test]
-async fn a_long_query_is_stopped_and_holds_up_nobody() {
+async fn a_long_query_can_be_cancelled_and_blocks_no_other_session() {
     let server = Server::start().await;
     let (mut client, mut other) = (with_rows(&server).await, server.connect().await);
     let fruitless = "SELECT count(*) FROM t a, t b WHERE a.id + b.id < 0";
@@ -106,7 +106,7 @@ async fn a_long_query_is_stopped_and_holds_up_nobody() {
 }
 
 #[tokio::test]
-async fn what_a_query_keeps_is_limited_by_the_memory_of_statements() {
+async fn materialised_rows_are_limited_by_the_statement_memory() {
     let server = Server::start().await;
     let mut client = with_rows(&server).await;
     // The limit of 64 MiB is for all statements together.

@@ -3,7 +3,7 @@
 use super::*;
 
 #[tokio::test]
-async fn texts_that_differ_in_constants_answer_each_its_own() {
+async fn texts_that_differ_in_constants_have_their_own_results() {
     let server = Server::start().await;
     let mut client = server.connect().await;
     client.check("CREATE TABLE t (id bigint PRIMARY KEY, n int, s text)", &["C CREATE TABLE", "Z I"]).await;
@@ -51,7 +51,7 @@ async fn texts_that_differ_in_constants_answer_each_its_own() {
 }
 
 #[tokio::test]
-async fn a_text_means_what_the_tables_and_settings_of_the_moment_make_it_mean() {
+async fn a_cached_text_follows_changes_of_tables_and_settings() {
     let server = Server::start().await;
     let (mut client, mut other) = (server.connect().await, server.connect().await);
     let (mut parse, mut bind) = (Vec::new(), Vec::new());
@@ -89,7 +89,7 @@ async fn a_text_means_what_the_tables_and_settings_of_the_moment_make_it_mean() 
 }
 
 #[tokio::test]
-async fn constants_of_other_types_are_other_texts() {
+async fn constants_of_other_types_are_planned_separately() {
     let server = Server::start().await;
     let mut client = server.connect().await;
     client.check("CREATE TABLE t (id int PRIMARY KEY, n int)", &["C CREATE TABLE", "Z I"]).await;
@@ -104,7 +104,7 @@ async fn constants_of_other_types_are_other_texts() {
 }
 
 #[tokio::test]
-async fn texts_of_several_statements_are_transactions_each_time() {
+async fn repeated_multi_statement_texts_are_transactions_each_time() {
     let server = Server::start().await;
     let mut client = server.connect().await;
     client.check("CREATE TABLE t (id int PRIMARY KEY, n int)", &["C CREATE TABLE", "Z I"]).await;
@@ -148,7 +148,7 @@ async fn texts_of_several_statements_are_transactions_each_time() {
 }
 
 #[tokio::test]
-async fn a_text_means_what_its_own_first_statements_leave() {
+async fn a_cached_text_follows_changes_by_its_own_first_statements() {
     let server = Server::start().await;
     let mut client = server.connect().await;
     client.check("CREATE TABLE t (id int PRIMARY KEY, at timestamptz)", &["C CREATE TABLE", "Z I"]).await;
@@ -179,7 +179,7 @@ async fn a_text_means_what_its_own_first_statements_leave() {
 }
 
 #[tokio::test]
-async fn rows_of_constants_are_inserted_by_the_statement_of_one_row() {
+async fn multi_row_inserts_of_constants_use_the_single_row_plan() {
     let server = Server::start().await;
     let mut client = server.connect().await;
     client.check("CREATE TABLE t (id int PRIMARY KEY, n int DEFAULT 7, s text)", &["C CREATE TABLE", "Z I"]).await;
