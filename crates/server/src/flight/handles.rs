@@ -196,7 +196,7 @@ impl OpenHandles {
 
     /// Closes idle statements and results.
     pub(super) fn sweep(&self) {
-        self.forget(|entry| {
+        self.remove_where(|entry| {
             let idle = entry.used.elapsed();
             match &entry.what {
                 HandleState::Statement(statement) => idle > self.statement_idle && Arc::strong_count(statement) == 1,
@@ -208,15 +208,15 @@ impl OpenHandles {
 
     /// Closes the transactions and results of a connection.
     pub(super) fn end_connection(&self, connection: u64) {
-        self.forget(|entry| entry.connection == connection && !matches!(entry.what, HandleState::Statement(_)));
+        self.remove_where(|entry| entry.connection == connection && !matches!(entry.what, HandleState::Statement(_)));
     }
 
-    fn forget(&self, is_over: impl Fn(&Entry) -> bool) {
+    fn remove_where(&self, is_expired: impl Fn(&Entry) -> bool) {
         let mut entries = self.entries.lock();
-        let over: Vec<Bytes> =
-            entries.iter().filter(|(_, entry)| is_over(entry)).map(|(handle, _)| handle.clone()).collect();
-        let gone: Vec<Entry> = over.iter().filter_map(|handle| entries.remove(handle)).collect();
+        let expired: Vec<Bytes> =
+            entries.iter().filter(|(_, entry)| is_expired(entry)).map(|(handle, _)| handle.clone()).collect();
+        let removed: Vec<Entry> = expired.iter().filter_map(|handle| entries.remove(handle)).collect();
         drop(entries);
-        drop(gone);
+        drop(removed);
     }
 }

@@ -190,11 +190,11 @@ impl Context {
     /// Encodes rows for the client.
     pub(super) fn send(self: &Arc<Self>, rows: Rows) -> Sent {
         let Rows { schema, batches, session } = rows;
-        let (context, shown) = (Arc::clone(self), Arc::clone(&schema));
+        let (context, result_schema) = (Arc::clone(self), Arc::clone(&schema));
         let batches = batches.map(move |batch| {
             // Keep the session alive while its statement runs.
             let _ = &session;
-            let batch = batch.and_then(|batch| query::conform(&batch, &shown));
+            let batch = batch.and_then(|batch| query::conform(&batch, &result_schema));
             match &batch {
                 Ok(batch) => context.counters.rows_sent.add(batch.num_rows() as u64),
                 Err(error) => context.counters.errors.add(error.state().0),

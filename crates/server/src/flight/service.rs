@@ -519,7 +519,7 @@ impl FlightSqlService for Service {
         query: ActionCreatePreparedStatementRequest,
         request: Request<Action>,
     ) -> std::result::Result<ActionCreatePreparedStatementResult, Status> {
-        let made = async {
+        let created = async {
             let statement = Arc::new(self.context.prepare(&query.query, query.transaction_id).await?);
             let bytes = |schema: &SchemaRef| metadata::schema_bytes(schema);
             // Clients take an update for a query if there are any bytes, even an empty schema.
@@ -531,7 +531,7 @@ impl FlightSqlService for Service {
             let prepared_statement_handle = self.context.open.add_statement(connection(&request), statement)?;
             Ok(ActionCreatePreparedStatementResult { prepared_statement_handle, dataset_schema, parameter_schema })
         };
-        self.respond(made.await)
+        self.respond(created.await)
     }
 
     async fn do_action_close_prepared_statement(

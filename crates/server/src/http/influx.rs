@@ -28,8 +28,8 @@ pub(super) async fn query(State(context): State<Arc<Context>>, uri: Uri, body: S
     if let Ok(form) = format!("/query?{body}").parse::<Uri>() {
         pairs.extend(write::pairs(&form).unwrap_or_default());
     }
-    let given = |name: &str| pairs.iter().find(|(own, _)| own == name).map(|(_, value)| value.clone());
-    let (text, database) = (given("q").unwrap_or_default(), given("db"));
+    let parameter = |name: &str| pairs.iter().find(|(own, _)| own == name).map(|(_, value)| value.clone());
+    let (text, database) = (parameter("q").unwrap_or_default(), parameter("db"));
     let statements: Vec<Vec<String>> = match words(&text) {
         Some(words) => words.split(|word| word == ";").filter(|words| !words.is_empty()).map(<[_]>::to_vec).collect(),
         None => Vec::new(),
@@ -39,8 +39,8 @@ pub(super) async fn query(State(context): State<Arc<Context>>, uri: Uri, body: S
     }
     let mut results = Vec::new();
     for (id, words) in statements.iter().enumerate() {
-        let Some(asked) = InfluxStatement::of(words) else { return refused(&text) };
-        let mut result = match asked.answer(&context, database.as_deref()).await {
+        let Some(statement) = InfluxStatement::of(words) else { return refused(&text) };
+        let mut result = match statement.answer(&context, database.as_deref()).await {
             Ok(result) => result,
             Err(error) => {
                 context.counters.errors.add(error.state().0);
@@ -262,8 +262,8 @@ pub(super) async fn buckets(State(context): State<Arc<Context>>, uri: Uri) -> Re
 
 /// `POST /api/v2/buckets`
 pub(super) async fn create_bucket(State(context): State<Arc<Context>>, body: String) -> Response {
-    let asked: Value = serde_json::from_str(&body).unwrap_or_default();
-    let Some(name) = asked["name"].as_str().filter(|name| !name.is_empty()) else {
+    let request: Value = serde_json::from_str(&body).unwrap_or_default();
+    let Some(name) = request["name"].as_str().filter(|name| !name.is_empty()) else {
         let error = Error::new(SqlState::INVALID_PARAMETER_VALUE, "a bucket needs a name");
         return failed(&context, &error);
     };
@@ -324,7 +324,7 @@ mod tests {
 
     #[test]
     fn influxql_statements_of_writers_are_parsed() {
-        let asked = |text: &str| InfluxStatement::of(&words(text).unwrap());
+        let statement = |text: &str| InfluxStatement::of(&words(text).unwrap());
         for (text, expected) in [
             ("SHOW DATABASES", Some(InfluxStatement::Databases)),
             ("show databases", Some(InfluxStatement::Databases)),
@@ -344,7 +344,7 @@ mod tests {
             ),
             ("SELECT * FROM cpu", None),
         ] {
-            assert_eq!(asked(text), expected, "{text}");
+            assert_eq!(statement(text), expected, "{text}");
         }
         assert_eq!(words("a \"b"), None);
         assert_eq!(words("a;'b c'").unwrap(), ["a", ";", "b c"]);

@@ -109,8 +109,8 @@ impl Writer {
                     out.push(b':');
                 }
                 cell.clear();
-                let moment = moment(batch.column(at), row, cell)?;
-                let there = moment || cells.write(row, at, cell);
+                let is_timestamp = push_timestamp(batch.column(at), row, cell)?;
+                let there = is_timestamp || cells.write(row, at, cell);
                 push_cell(*format, column.oid, there.then_some(cell), out);
             }
             end_row(*format, out);
@@ -166,7 +166,7 @@ fn separated<T>(items: &[T], out: &mut Vec<u8>, write: impl Fn(&T, &mut Vec<u8>)
 }
 
 /// Appends a timestamp in ISO 8601 with nanoseconds; false for other types and NULL.
-fn moment(array: &dyn Array, row: usize, out: &mut Vec<u8>) -> Result<bool> {
+fn push_timestamp(array: &dyn Array, row: usize, out: &mut Vec<u8>) -> Result<bool> {
     let DataType::Timestamp(TimeUnit::Nanosecond, zone) = array.data_type() else { return Ok(false) };
     if array.is_null(row) {
         return Ok(false);

@@ -273,8 +273,8 @@ pub(crate) fn offset(zone: Option<&str>, local: i64) -> Option<i32> {
     let Some(name) = zone else { return Some(0) };
     let zone = jiff::tz::TimeZone::get(name).ok()?;
     let local_time = jiff::tz::TimeZone::UTC.to_datetime(jiff::Timestamp::from_second(local).ok()?);
-    let moment = zone.to_ambiguous_timestamp(local_time).compatible().ok()?;
-    i32::try_from(local - moment.as_second()).ok()
+    let timestamp = zone.to_ambiguous_timestamp(local_time).compatible().ok()?;
+    i32::try_from(local - timestamp.as_second()).ok()
 }
 
 async fn drain(outcome: Outcome) -> Result<()> {

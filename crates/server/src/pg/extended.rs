@@ -257,14 +257,14 @@ impl Connection<'_> {
             return Err(Error::new(SqlState::PROTOCOL_VIOLATION, message).into());
         }
         let current = statement.prepared.as_ref().and_then(|prepared| self.session.current(prepared));
-        let given = current.as_ref().or(statement.prepared.as_ref());
-        let bound = match (&statement.constants, given) {
+        let plan = current.as_ref().or(statement.prepared.as_ref());
+        let bound = match (&statement.constants, plan) {
             (Some(constants), _) => Some(Values::Constants(Arc::clone(constants))),
             (None, Some(prepared)) => self.session.bind(prepared, bind.parameters())?.map(Values::Bound),
             (None, None) => None,
         };
-        let forms = result_forms(&bind, given)?;
-        let (sql, prepared) = (Arc::clone(&statement.sql), given.cloned());
+        let forms = result_forms(&bind, plan)?;
+        let (sql, prepared) = (Arc::clone(&statement.sql), plan.cloned());
         let values = match bound {
             Some(values) => values,
             None => Values::Others(self.values(&bind, prepared.as_ref())?),
@@ -426,17 +426,17 @@ impl Connection<'_> {
         begun: Option<(Begun, usize)>,
     ) -> Result<(), Fault> {
         let Some(prepared) = &portal.prepared else { return Err(Error::bug("a portal of nothing").into()) };
-        let mut kept = Vec::new();
+        let mut messages_so_far = Vec::new();
         let executed = if let Some((begun, before)) = begun {
             self.finish(prepared, portal.values.arguments(), &portal.forms, before, begun).await?
         } else {
-            let messages = Messages { out: &mut kept, forms: &portal.forms };
+            let messages = Messages { out: &mut messages_so_far, forms: &portal.forms };
             self.session.execute_into(prepared, portal.values.arguments(), Some(messages)).await?
         };
         match executed.streamed(prepared) {
             Executed::Few { .. } => Err(Error::bug("a short result that was not streamed").into()),
             Executed::Sent { words, rows } if rows_max != u64::MAX && prepared.columns().is_some() => {
-                let left = Remaining { messages: kept, sent: 0, rest: None, tag: format!("{words} {rows}") };
+                let left = Remaining { messages: messages_so_far, sent: 0, rest: None, tag: format!("{words} {rows}") };
                 Box::pin(self.send_remaining(portal, left, rows_max)).await
             }
             Executed::Stream { mut chunks, .. } if rows_max == u64::MAX => {
@@ -446,7 +446,7 @@ impl Connection<'_> {
                 Ok(())
             }
             Executed::Stream { mut chunks, shows_own } => {
-                let mut left = Remaining { messages: kept, sent: 0, rest: None, tag: "SELECT".to_owned() };
+                let mut left = Remaining { messages: messages_so_far, sent: 0, rest: None, tag: "SELECT".to_owned() };
                 if shows_own {
                     Box::pin(left.materialise(&mut chunks)).await?;
                 } else {

@@ -606,8 +606,8 @@ async fn startup_accepts_time_zones_of_jvms() {
     let mut client = server.open().await;
     let greeting = client.start_up(b"user\0ann\0database\0millrace\0TimeZone\0GMT-08:00\0").await;
     assert!(greeting.contains(&"S TimeZone=GMT-08:00".to_owned()), "{greeting:?}");
-    let shown = client.query("SELECT timestamptz '2024-07-01 00:00Z'").await;
-    assert_eq!(shown[1], "D 2024-07-01 08:00:00+08");
+    let lines = client.query("SELECT timestamptz '2024-07-01 00:00Z'").await;
+    assert_eq!(lines[1], "D 2024-07-01 08:00:00+08");
 }
 
 #[tokio::test]

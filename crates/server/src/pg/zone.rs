@@ -40,9 +40,9 @@ impl Zone {
     }
 
     fn look_up(&mut self, seconds: i64) {
-        let moment = clamped(seconds);
-        self.offset = self.zone.to_offset(moment).seconds();
-        self.until = self.zone.following(moment).next().map_or(i64::MAX, |change| change.timestamp().as_second());
+        let timestamp = clamped(seconds);
+        self.offset = self.zone.to_offset(timestamp).seconds();
+        self.until = self.zone.following(timestamp).next().map_or(i64::MAX, |change| change.timestamp().as_second());
         let after = clamped(seconds.saturating_add(1));
         self.since = self.zone.preceding(after).next().map_or(i64::MIN, |change| change.timestamp().as_second());
     }

@@ -90,16 +90,16 @@ async fn a_long_query_can_be_cancelled_and_blocks_no_other_session() {
         other.check("SELECT id FROM t WHERE id = 7", &["T id:23", "D 7", "C SELECT 1", "Z I"]).await;
         Client::cancel(&server, client.key).await;
         let lines = client.transcript().await;
-        let told = lines.iter().find(|line| line.starts_with('E')).map(String::as_str);
+        let error = lines.iter().find(|line| line.starts_with('E')).map(String::as_str);
         // Sorts may exceed their memory limit first.
         let expected: &[_] = &["E 57014 canceling statement due to user request"];
-        let is_told = told.is_some_and(|told| expected.contains(&told) || told.starts_with("E 53200"));
-        assert!(is_told, "{sql}: {told:?}");
+        let is_expected = error.is_some_and(|error| expected.contains(&error) || error.starts_with("E 53200"));
+        assert!(is_expected, "{sql}: {error:?}");
         client.check("SET statement_timeout = 100", &["C SET", "Z I"]).await;
         let lines = client.query(sql).await;
-        let told = lines.iter().find(|line| line.starts_with('E')).map(String::as_str);
-        let in_time = told.is_some_and(|told| told.contains("statement timeout") || told.starts_with("E 53200"));
-        assert!(in_time, "{sql}: {told:?}");
+        let error = lines.iter().find(|line| line.starts_with('E')).map(String::as_str);
+        let in_time = error.is_some_and(|error| error.contains("statement timeout") || error.starts_with("E 53200"));
+        assert!(in_time, "{sql}: {error:?}");
         client.check("SET statement_timeout = 0", &["C SET", "Z I"]).await;
     }
     client.check("SELECT count(*) FROM t", &["T count:20", "D 60000", "C SELECT 1", "Z I"]).await;
@@ -116,8 +116,8 @@ async fn materialised_rows_are_limited_by_the_statement_memory() {
         "SELECT a.id, b.id, count(*) FROM t a, t b GROUP BY a.id, b.id",
     ] {
         let lines = client.query(sql).await;
-        let told = lines.iter().find(|line| line.starts_with('E')).map_or("", String::as_str);
-        assert!(told.starts_with("E 53200"), "{sql}: {told}");
+        let error = lines.iter().find(|line| line.starts_with('E')).map_or("", String::as_str);
+        assert!(error.starts_with("E 53200"), "{sql}: {error}");
     }
     let sorted = client.query("SELECT id FROM t ORDER BY n, id DESC LIMIT 1").await;
     assert_eq!(sorted[1], "D 59997");

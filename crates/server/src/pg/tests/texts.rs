@@ -27,11 +27,14 @@ async fn texts_that_differ_in_constants_have_their_own_results() {
             lines.extend([tag.as_str(), "Z I"]);
             client.check(&format!("SELECT n, s FROM t WHERE id = {constant}"), &lines).await;
         }
-        for (constant, told) in
+        for (constant, expected) in
             [("'x'", "E 22P02 invalid input syntax for type bigint: \"x\""), ("1 / 0", "E 22012 division by zero")]
         {
             let lines = client.query(&format!("SELECT n, s FROM t WHERE id = {constant}")).await;
-            assert!(lines.iter().any(|line| line == told) && lines.last().unwrap() == "Z I", "{constant}: {lines:?}");
+            assert!(
+                lines.iter().any(|line| line == expected) && lines.last().unwrap() == "Z I",
+                "{constant}: {lines:?}"
+            );
         }
         client.check("UPDATE t SET n = n + 1 WHERE id = 1 AND s = 'it''s 1'", &["C UPDATE 1", "Z I"]).await;
         client.check("UPDATE t SET n = n - 1 WHERE id = 1 AND s = 'it''s 1'", &["C UPDATE 1", "Z I"]).await;
@@ -193,7 +196,7 @@ async fn multi_row_inserts_of_constants_use_the_single_row_plan() {
     let counted = &["T count:20 sum:20 max:25", "D 3000|21000|it\\'s 999", "C SELECT 1", "Z I"];
     client.check("SELECT count(*), sum(n), max(s) FROM t", counted).await;
     // If one row fails none is inserted, and the error has its position.
-    for (text, told) in [
+    for (text, expected) in [
         ("INSERT INTO t (id, s) VALUES (5000, 'a'), (7, 'b'), (5001, 'c')", "E 23505"),
         ("INSERT INTO t (id, s) VALUES (5000, 'a'), ('x', 'b')", "E 22P02"),
         ("INSERT INTO t (id, s) VALUES (5000, 'a'), (5000000000, 'b')", "E 22003"),
@@ -206,7 +209,7 @@ async fn multi_row_inserts_of_constants_use_the_single_row_plan() {
         ),
     ] {
         let lines = client.query(text).await;
-        assert!(lines[0].starts_with(told) && lines.len() == 2, "{text}: {lines:?}");
+        assert!(lines[0].starts_with(expected) && lines.len() == 2, "{text}: {lines:?}");
     }
     client.check("SELECT count(*), sum(n), max(s) FROM t", counted).await;
     // ON CONFLICT and RETURNING apply to each row.
