@@ -23,7 +23,7 @@ const UNCOMMITTED: u64 = 1 << 63;
 pub(crate) struct Version {
     begin: AtomicU64,
     prev: Atomic<Version>,
-    /// `None`: a deletion.
+    /// The row; `None` for a deletion.
     row: Option<Box<[u8]>>,
 }
 

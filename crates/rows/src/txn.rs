@@ -150,7 +150,7 @@ struct Pending {
 struct Entry {
     table: TableId,
     gate: Arc<Gate>,
-    /// `None` while it is waited for.
+    /// Mode held; `None` while the lock is waited for.
     mode: Option<LockMode>,
 }
 
