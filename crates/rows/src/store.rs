@@ -32,7 +32,7 @@ pub struct Store {
     held: Mutex<Held>,
     /// Dropped and truncated tables, and dropped indexes. This mutex is invisible to the model
     /// checker: no correctness depends on it.
-    departed: parking_lot::Mutex<VecDeque<DroppedParts>>,
+    dropped_tables: parking_lot::Mutex<VecDeque<DroppedParts>>,
     /// Items of garbage, queued or held.
     garbage_count: AtomicUsize,
     /// Bytes of queued and held items, without the versions they refer to.
@@ -60,26 +60,26 @@ const ITEMS_PER_GUARD: usize = 256;
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(crate) enum Garbage {
     /// Old versions of a record.
-    Versions { table: TableRef, record: RecordId },
+    Versions { table: TableByAddress, record: RecordId },
     /// A deleted record, and its primary key.
-    Record { table: TableRef, record: RecordId, key: Box<[u8]> },
+    Record { table: TableByAddress, record: RecordId, key: Box<[u8]> },
     /// A stale entry of a secondary index.
-    Entry { table: TableRef, index: usize, key: Box<[u8]>, record: RecordId },
+    Entry { table: TableByAddress, index: usize, key: Box<[u8]>, record: RecordId },
 }
 
 /// A table, compared by address.
 #[derive(Clone)]
-pub(crate) struct TableRef(pub(crate) Arc<RowTable>);
+pub(crate) struct TableByAddress(pub(crate) Arc<RowTable>);
 
-impl PartialEq for TableRef {
-    fn eq(&self, other: &TableRef) -> bool {
+impl PartialEq for TableByAddress {
+    fn eq(&self, other: &TableByAddress) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 }
 
-impl Eq for TableRef {}
+impl Eq for TableByAddress {}
 
-impl Hash for TableRef {
+impl Hash for TableByAddress {
     fn hash<H: Hasher>(&self, state: &mut H) {
         Arc::as_ptr(&self.0).hash(state);
     }
@@ -194,7 +194,7 @@ impl Store {
             next_txn: AtomicU64::new(1),
             garbage: Mutex::default(),
             held: Mutex::default(),
-            departed: parking_lot::Mutex::default(),
+            dropped_tables: parking_lot::Mutex::default(),
             garbage_count: AtomicUsize::new(0),
             garbage_bytes: AtomicI64::new(0),
             held_bytes: AtomicI64::new(0),
@@ -346,23 +346,23 @@ impl Store {
     /// Schedules for removal, once no reader is older than commit `lsn`, whatever version `old` of
     /// a table does not share with its successor `next` (`None`: dropped).
     pub fn depart(&self, lsn: Lsn, old: &RowTable, next: Option<&RowTable>) {
-        let stays = |index: &Arc<IndexData>| {
+        let is_shared = |index: &Arc<IndexData>| {
             next.is_some_and(|next| next.primary.iter().chain(&next.secondary).any(|other| Arc::ptr_eq(index, other)))
         };
         let indexes: Vec<_> =
-            old.primary.iter().chain(&old.secondary).filter(|index| !stays(index)).map(Arc::clone).collect();
+            old.primary.iter().chain(&old.secondary).filter(|index| !is_shared(index)).map(Arc::clone).collect();
         let records = next.is_none_or(|next| !Arc::ptr_eq(&old.records, &next.records));
         let records = records.then(|| Arc::clone(&old.records));
         if records.is_some() || !indexes.is_empty() {
             self.garbage_count.fetch_add(1, Ordering::Relaxed);
-            self.departed.lock().push_back(DroppedParts { lsn, records, next_record: 0, indexes, next_node: 0 });
+            self.dropped_tables.lock().push_back(DroppedParts { lsn, records, next_record: 0, indexes, next_node: 0 });
         }
     }
 
     /// Bytes of obsolete tables and indexes that are not freed yet.
     #[must_use]
     pub fn departed_bytes(&self) -> u64 {
-        self.departed.lock().iter().map(DroppedParts::memory_bytes).sum()
+        self.dropped_tables.lock().iter().map(DroppedParts::memory_bytes).sum()
     }
 
     /// Frees about `most` items of tables and indexes obsolete since `oldest` or earlier; returns
@@ -370,13 +370,13 @@ impl Store {
     fn clear_dropped(&self, oldest: Lsn, most: usize) -> usize {
         let mut cleared = 0;
         while cleared < most {
-            let mut departed = self.departed.lock();
-            let Some(first) = departed.front_mut().filter(|first| first.lsn <= oldest) else { break };
+            let mut dropped_tables = self.dropped_tables.lock();
+            let Some(first) = dropped_tables.front_mut().filter(|first| first.lsn <= oldest) else { break };
             let (count, done) = first.clear_some(ITEMS_PER_GUARD.min(most - cleared));
             cleared += count.max(1);
-            let gone = done.then(|| departed.pop_front());
-            drop(departed);
-            if gone.is_some() {
+            let removed = done.then(|| dropped_tables.pop_front());
+            drop(dropped_tables);
+            if removed.is_some() {
                 self.garbage_count.fetch_sub(1, Ordering::Relaxed);
             }
         }
@@ -486,7 +486,7 @@ impl Store {
         guard: &Guard,
     ) -> Result<Collected> {
         let (table, record) = match garbage {
-            Garbage::Versions { table: TableRef(table), record } => {
+            Garbage::Versions { table: TableByAddress(table), record } => {
                 // Needs no lock: only the collector removes versions below the newest committed
                 // one.
                 let bytes = table.records.record(*record)?.prune(readers, holders, guard);

@@ -29,7 +29,7 @@ use crate::locks::{LockMode, LockName, Request, TxnId, WaitPolicy};
 use crate::read_set::ReadSet;
 use crate::reclaim;
 use crate::record::{Begin, Version};
-use crate::store::{Garbage, Store, TableRef};
+use crate::store::{Garbage, Store, TableByAddress};
 use crate::table::{Gate, IndexData, Keys, RECORDS_MAX, RecordId, RowTable};
 
 pub use visibility::View;
@@ -938,7 +938,7 @@ impl Txn {
             }
             let record = write.record;
             garbage.extend(std::mem::take(&mut write.stale).into_iter().map(|(index, key)| Garbage::Entry {
-                table: TableRef(Arc::clone(table)),
+                table: TableByAddress(Arc::clone(table)),
                 index,
                 key,
                 record,
@@ -1035,9 +1035,9 @@ impl Write {
             if let (Some(index), Some(row)) = (&table.primary, row) {
                 index.key_of(&table.layout, row, &mut key)?;
             }
-            garbage.push(Garbage::Record { table: TableRef(Arc::clone(table)), record, key: key.into() });
+            garbage.push(Garbage::Record { table: TableByAddress(Arc::clone(table)), record, key: key.into() });
         } else if committed.is_some() {
-            garbage.push(Garbage::Versions { table: TableRef(Arc::clone(table)), record });
+            garbage.push(Garbage::Versions { table: TableByAddress(Arc::clone(table)), record });
         }
         Ok(())
     }
