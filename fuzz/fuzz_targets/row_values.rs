@@ -40,7 +40,7 @@ fuzz_target!(|bytes: &[u8]| {
     let arena = bumpalo::Bump::new();
     let Ok(datum) = read(ty, form, value, &arena) else { return };
     // As a column takes it, or refuses it.
-    if let Ok(assigned) = rows::assign(ty, datum.clone()) {
+    if let Ok(assigned) = rows::coerce(ty, datum.clone()) {
         for form in [Form::Text, Form::Binary] {
             same(ty, form, &assigned, &arena);
         }

@@ -51,15 +51,15 @@ pub(crate) fn cast<'a>(value: Datum<'a>, to: Type, by: Context, zone: &dyn Zone,
         (Datum::Text(text), Type::Json) => pg::json::check(text).map(|()| Datum::Text(text)),
         (Datum::Text(text), Type::Text | Type::Varchar(_) | Type::Char(_)) => {
             let text = if by == Context::Explicit { cut(text, to) } else { text };
-            rows::assign(to, Datum::Text(text))
+            rows::coerce(to, Datum::Text(text))
         }
-        (Datum::Text(text), to) => rows::assign(to, parse(text, to, zone, arena)?),
+        (Datum::Text(text), to) => rows::coerce(to, parse(text, to, zone, arena)?),
         (Datum::Bool(value), Type::Int4) => Ok(Datum::Int4(value.into())),
         (Datum::Int4(value), Type::Bool) => Ok(Datum::Bool(value != 0)),
         (Datum::Timestamptz(micros), Type::Timestamp) => Ok(Datum::Timestamp(zone.local(micros))),
-        (Datum::Timestamptz(micros), Type::Date | Type::Time) => rows::assign(to, Datum::Timestamp(zone.local(micros))),
+        (Datum::Timestamptz(micros), Type::Date | Type::Time) => rows::coerce(to, Datum::Timestamp(zone.local(micros))),
         (Datum::Timestamp(local), Type::Timestamptz) => Ok(Datum::Timestamptz(moment(local, zone))),
-        (Datum::Date(days), Type::Timestamptz) => match rows::assign(Type::Timestamp, Datum::Date(days))? {
+        (Datum::Date(days), Type::Timestamptz) => match rows::coerce(Type::Timestamp, Datum::Date(days))? {
             Datum::Timestamp(local) => Ok(Datum::Timestamptz(moment(local, zone))),
             other => Ok(other),
         },
@@ -67,7 +67,7 @@ pub(crate) fn cast<'a>(value: Datum<'a>, to: Type, by: Context, zone: &dyn Zone,
             let text = arena.alloc_str(&text_of(&value, zone));
             cast(Datum::Text(text), to, by, zone, arena)
         }
-        (value, to) => rows::assign(to, value),
+        (value, to) => rows::coerce(to, value),
     }
 }
 

@@ -263,7 +263,7 @@ impl Foreign {
         let mut values = fields(table, row, &all)?;
         for (at, column) in reference.def.columns.iter().enumerate() {
             values[*column] = match (action, new_key) {
-                (Referential::Cascade, Some(key)) => rows::assign(table.schema.columns[*column].ty, key[at].clone())?,
+                (Referential::Cascade, Some(key)) => rows::coerce(table.schema.columns[*column].ty, key[at].clone())?,
                 (Referential::SetDefault, _) => defaults[at].eval(&run.frame)?,
                 _ => Datum::Null,
             };
@@ -325,7 +325,7 @@ impl Reference {
         for (column, part) in index.def().columns.iter().zip(index.keys()) {
             let at = self.def.referred.iter().position(|referred| referred == column);
             let value = at.and_then(|at| values.get(at)).cloned().unwrap_or_default();
-            match rows::assign(part.ty, value) {
+            match rows::coerce(part.ty, value) {
                 Ok(Datum::Null) | Err(_) => return Ok(None),
                 Ok(value) => key::push(&mut bytes, part, &value)?,
             }
@@ -439,7 +439,7 @@ impl Reference {
             let at = columns.iter().position(|other| other == column);
             let value = at.and_then(|at| values.get(at)).cloned().unwrap_or_default();
             // What a child's column cannot hold no child has.
-            let Ok(value) = rows::assign(part.ty, value) else { return Ok(found) };
+            let Ok(value) = rows::coerce(part.ty, value) else { return Ok(found) };
             key::push(&mut low, part, &value)?;
         }
         let mut high = low.clone();
@@ -458,7 +458,7 @@ impl Reference {
         for (column, value) in self.def.columns.iter().zip(values) {
             let own = self.child.layout.field(row, *column)?;
             let ty = self.child.schema.columns[*column].ty;
-            let same = rows::assign(ty, value.clone())
+            let same = rows::coerce(ty, value.clone())
                 .is_ok_and(|value| !own.is_null() && own.compare(&value).is_some_and(std::cmp::Ordering::is_eq));
             if !same {
                 return Ok(false);

@@ -1,4 +1,4 @@
-//! Kernels of decoding for `cargo xtask bench-instructions`: line protocol, wide and narrow.
+//! Decoding kernels for `cargo xtask bench-instructions`: line protocol, wide and narrow rows.
 
 use std::fmt::Write as _;
 
@@ -9,18 +9,18 @@ use model::{ColumnRole, DataType, Result, TableId, TableName, TableOptions, Tabl
 #[path = "../../../xtask/counted.rs"]
 mod counted;
 
-/// The server's.
+/// The server's allocator.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 const START_NS: i64 = 1_700_000_000_000_000_000;
 
-/// What lines look like.
+/// Shape of the generated lines.
 struct Shape {
     name: &'static str,
     lines: usize,
     fields: usize,
-    /// How a value is written.
+    /// Formats a value by row and field.
     value: fn(usize, usize) -> String,
 }
 

@@ -1,7 +1,8 @@
-//! How fast bytes become columns: `cargo run --release -p ingest --example speed`.
+//! Parsing throughput: `cargo run --release -p ingest --example speed`.
 //!
-//! 1,000 rows of 10 fields from 100 devices, parsed again and again on one core for a second each: as line protocol with short decimals
-//! and with all digits, and as COPY in its three formats. A point is one field value.
+//! Parses 1,000 rows of 10 fields from 100 devices repeatedly, on one core, for a second each: line
+//! protocol with short decimals and with full precision, and COPY in its three formats. A point is
+//! one field value.
 
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};

@@ -1,13 +1,14 @@
-//! COPY … FROM STDIN: a stream in text, CSV or binary, cut anywhere, into batches of one `columns` table ([`Decoder`]) or into
-//! rows whose values are still to be read ([`TupleDecoder`]).
+//! COPY … FROM STDIN: decodes a stream in text, CSV or binary format, in pieces of any size, to
+//! batches of a `columns` table ([`Decoder`]) or to rows of raw field values ([`TupleDecoder`]).
 //!
-//! The formats are PostgreSQL 15's, byte for byte (its manual, "COPY", File Formats), with one narrowing: `\.` ends text and CSV only
-//! alone on its line.
+//! The formats are PostgreSQL 15's, byte for byte (manual, "COPY", File Formats), with one
+//! restriction: `\.` ends text and CSV only on a line of its own.
 //!
 //! Always true:
-//! - What comes out does not depend on where the stream was cut.
-//! - An unfinished line or tuple is kept until it is whole; one that grows beyond [`LINE_BYTES_MAX`] is refused.
-//! - After an error the decoder is not to be used further; rows handed out before it belong to a transaction that must not commit.
+//! - The result does not depend on how the stream is split into pieces.
+//! - An incomplete line or tuple is buffered; one longer than [`LINE_BYTES_MAX`] is refused.
+//! - A decoder must not be used after an error, and the transaction with the rows returned before
+//!   must not commit.
 
 mod binary;
 mod lines;
@@ -27,58 +28,61 @@ pub use self::rows::oid_of;
 use self::sink::Sink;
 pub use self::tuples::Tuples;
 
-/// Largest line of text or CSV, and largest binary tuple: a row of the largest size, each byte escaped in four.
+/// Largest line of text or CSV and largest binary tuple: a row of the largest size with each byte
+/// escaped as four.
 pub const LINE_BYTES_MAX: usize = 4 * limits::ROW_BYTES_MAX;
 
-/// Gives the offset from UTC, in seconds east, of a zone (`None`: the session's) at a local time in seconds since 1970.
+/// Returns a zone's UTC offset, in seconds east, at a local time in seconds since 1970. Zone `None`
+/// is the session's.
 pub type Zones = Box<dyn Fn(Option<&str>, i64) -> Option<i32> + Send + Sync>;
 
-/// How the stream is written.
+/// Format of the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// Fields between tabs, backslash escapes.
+    /// Tab-separated fields with backslash escapes.
     Text,
-    /// Fields between commas, quotes.
+    /// Comma-separated fields with quotes.
     Csv,
-    /// `PGCOPY`.
+    /// PostgreSQL's binary format, signature `PGCOPY`.
     Binary,
 }
 
-/// Whether the first line holds names.
+/// Treatment of the first line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Header {
-    /// It is data.
+    /// Data.
     #[default]
     None,
-    /// It is skipped.
+    /// Column names, skipped.
     Skip,
-    /// It must name the columns.
+    /// Column names, which must match the column list.
     Match,
 }
 
-/// What `WITH (…)` said.
+/// Options of COPY: `WITH (…)`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// How the stream is written.
+    /// Format of the stream.
     pub format: Format,
-    /// Between fields. Text and CSV.
+    /// Field separator. Text and CSV.
     pub delimiter: u8,
-    /// What stands for NULL. Text and CSV.
+    /// Representation of NULL. Text and CSV.
     pub null: String,
-    /// Whether the first line holds names. Text and CSV.
+    /// Treatment of the first line. Text and CSV.
     pub header: Header,
-    /// Around fields. CSV.
+    /// Quote character. CSV.
     pub quote: u8,
-    /// Before a quote inside a field. CSV.
+    /// Escape character before a quote inside a quoted field. CSV.
     pub escape: u8,
-    /// Columns (places in the column list) whose quoted values may be NULL too. CSV.
+    /// Columns, by position in the column list, in which the NULL representation counts even if
+    /// quoted. CSV.
     pub force_null: Vec<usize>,
-    /// Columns (places in the column list) that are never NULL. CSV.
+    /// Columns, by position in the column list, in which the NULL representation is a string. CSV.
     pub force_not_null: Vec<usize>,
 }
 
 impl Options {
-    /// PostgreSQL's defaults for text.
+    /// PostgreSQL's defaults for text format.
     #[must_use]
     pub fn text() -> Options {
         Options {
@@ -93,19 +97,19 @@ impl Options {
         }
     }
 
-    /// PostgreSQL's defaults for CSV.
+    /// PostgreSQL's defaults for CSV format.
     #[must_use]
     pub fn csv() -> Options {
         Options { format: Format::Csv, delimiter: b',', null: String::new(), ..Options::text() }
     }
 
-    /// Binary.
+    /// Options for binary format.
     #[must_use]
     pub fn binary() -> Options {
         Options { format: Format::Binary, ..Options::text() }
     }
 
-    /// Refuses combinations that cannot be read back, in PostgreSQL's words.
+    /// Refuses ambiguous combinations, with PostgreSQL's messages.
     ///
     /// # Errors
     /// 22023.
@@ -152,22 +156,22 @@ fn invalid(message: impl Into<String>) -> Error {
     Error::new(SqlState::INVALID_PARAMETER_VALUE, message)
 }
 
-/// Malformed data (22P04).
+/// Error 22P04 for malformed data.
 fn malformed(message: impl Into<String>) -> Error {
     Error::new(SqlState::BAD_COPY_FILE_FORMAT, message)
 }
 
-/// A running COPY into a `columns` table: fed with pieces, gives batches.
+/// Decoder of a COPY into a `columns` table: pieces in, batches out.
 pub struct Decoder(Reader<RowSet>);
 
-/// A running COPY: fed with pieces, gives rows whose values are still to be read.
+/// Decoder of a COPY: pieces in, rows of raw field values out.
 pub struct TupleDecoder(Reader<Tuples>);
 
-/// A stream on its way into rows.
+/// State of a stream that is decoded into rows.
 struct Reader<S> {
     rows: S,
     stream: Stream,
-    /// Bytes of an unfinished line or tuple.
+    /// An incomplete line or tuple.
     carry: Vec<u8>,
 }
 
@@ -177,53 +181,54 @@ enum Stream {
 }
 
 impl Decoder {
-    /// For rows of `table`, whose fields come in the order of `columns`.
+    /// A decoder for rows of `table` whose fields are in the order of `columns`.
     ///
     /// # Errors
-    /// 22023 as [`Options::check`]; 42703 for a column that `table` has not; 42701 for one twice.
+    /// 22023 as in [`Options::check`]; 42703 for an unknown column; 42701 for a duplicate one.
     pub fn new(table: TableRef, columns: &[ColumnId], options: Options, zones: Zones) -> Result<Decoder> {
         let stream = Stream::new(options, columns.len())?;
         Ok(Decoder(Reader { rows: RowSet::new(table, columns, zones)?, stream, carry: Vec::new() }))
     }
 
-    /// Is the format binary?
+    /// Whether the format is binary.
     #[must_use]
     pub fn binary(&self) -> bool {
         self.0.stream.is_binary()
     }
 
-    /// Fields of a row.
+    /// Number of fields per row.
     #[must_use]
     pub fn columns(&self) -> usize {
         self.0.rows.width()
     }
 
-    /// Rows so far.
+    /// Number of rows so far.
     #[must_use]
     pub fn rows(&self) -> u64 {
         self.0.rows.count()
     }
 
-    /// Bytes held, batches handed out not counted.
+    /// Bytes held, without batches already returned.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         self.0.carry.capacity() + self.0.rows.memory_bytes()
     }
 
-    /// Decodes a piece; batches that are full are appended to `out`.
+    /// Decodes a piece; appends full batches to `out`.
     ///
     /// # Errors
-    /// 22P04 malformed; 22P02, 22P03, 22003, 22007, 22008, 22021 bad values; 23502; 54000. The place says line and column.
+    /// 22P04: malformed stream. 22P02, 22P03, 22003, 22007, 22008, 22021: invalid value. 23502;
+    /// 54000. The error's context has line and column.
     pub fn push(&mut self, bytes: &[u8], out: &mut Vec<Batch>) -> Result<()> {
         self.0.push(bytes)?;
         self.0.rows.take(out);
         Ok(())
     }
 
-    /// The end of the stream: the remaining rows.
+    /// Ends the stream; appends the remaining rows.
     ///
     /// # Errors
-    /// As [`Decoder::push`]; 22P04 when the stream ends in the middle of something.
+    /// See [`Decoder::push`]; 22P04 if the stream is truncated.
     pub fn finish(&mut self, out: &mut Vec<Batch>) -> Result<()> {
         self.0.finish()?;
         self.0.rows.finish()?;
@@ -233,45 +238,45 @@ impl Decoder {
 }
 
 impl TupleDecoder {
-    /// For rows of these columns; `table` is for messages.
+    /// A decoder for rows of these columns; `table` is used in messages only.
     ///
     /// # Errors
-    /// 22023 as [`Options::check`].
+    /// 22023 as in [`Options::check`].
     pub fn new(table: String, columns: Vec<String>, options: Options) -> Result<TupleDecoder> {
         let form = if options.format == Format::Binary { pg::Form::Binary } else { pg::Form::Text };
         let stream = Stream::new(options, columns.len())?;
         Ok(TupleDecoder(Reader { rows: Tuples::new(table, columns, form), stream, carry: Vec::new() }))
     }
 
-    /// Fields of a row.
+    /// Number of fields per row.
     #[must_use]
     pub fn columns(&self) -> usize {
         self.0.rows.width()
     }
 
-    /// Rows so far.
+    /// Number of rows so far.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.0.rows.count()
     }
 
-    /// Cuts a piece into rows, which are added to [`TupleDecoder::rows`].
+    /// Splits a piece into rows, appended to [`TupleDecoder::rows`].
     ///
     /// # Errors
-    /// 22P04 malformed; 54000. The place says the line.
+    /// 22P04: malformed stream. 54000. The error's context has the line.
     pub fn push(&mut self, bytes: &[u8]) -> Result<()> {
         self.0.push(bytes)
     }
 
-    /// The end of the stream: the last row may lack its newline.
+    /// Ends the stream. The last line may lack its newline.
     ///
     /// # Errors
-    /// As [`TupleDecoder::push`]; 22P04 when the stream ends in the middle of something.
+    /// See [`TupleDecoder::push`]; 22P04 if the stream is truncated.
     pub fn finish(&mut self) -> Result<()> {
         self.0.finish()
     }
 
-    /// The rows that were not taken yet: who has taken them clears them.
+    /// Rows decoded since the last [`Tuples::clear`]; the caller clears them after use.
     pub fn rows(&mut self) -> &mut Tuples {
         &mut self.0.rows
     }
@@ -299,11 +304,8 @@ impl<S: Sink> Reader<S> {
     }
 
     fn too_long(&self) -> Error {
-        Error::new(
-            SqlState::PROGRAM_LIMIT_EXCEEDED,
-            format!("a row takes more than {LINE_BYTES_MAX} bytes as COPY data"),
-        )
-        .with_place(sink::place(self.rows.table_name(), self.rows.count() + 1))
+        Error::new(SqlState::PROGRAM_LIMIT_EXCEEDED, format!("a row exceeds {LINE_BYTES_MAX} bytes of COPY data"))
+            .with_place(sink::place(self.rows.table_name(), self.rows.count() + 1))
     }
 }
 
@@ -320,7 +322,8 @@ impl Stream {
         matches!(self, Stream::Binary(_))
     }
 
-    /// Decodes all that is whole; how many bytes that were. The rest comes again, with more behind it.
+    /// Decodes all complete lines or tuples and returns the bytes consumed. The caller passes the
+    /// rest again, with more data appended.
     fn consume(&mut self, bytes: &[u8], rows: &mut impl Sink) -> Result<usize> {
         match self {
             Stream::Lines(lines) => lines.consume(bytes, rows),

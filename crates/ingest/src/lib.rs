@@ -1,19 +1,22 @@
-//! Bytes from outside into columns: line protocol and COPY.
+//! Ingest formats: line protocol and COPY streams, decoded to columns.
 //!
-//! Words: a *line* is one line of line protocol, one row; a *point* is one of its field values; a *tag* is a key column of type text.
+//! Words: a *line* is one line of line protocol, that is one row; a *point* is one field value; a
+//! *tag* is a key column of type text.
 //!
-//! - [`mod@line`]: a whole request body of line protocol into one batch per table, bad lines told one by one.
-//! - [`copy`]: a COPY stream in text, CSV or binary, cut anywhere, into batches of one table.
+//! - [`mod@line`]: decodes a request body in line protocol to one batch per table; reports invalid
+//!   lines one by one.
+//! - [`copy`]: decodes a COPY stream in text, CSV or binary format, in pieces of any size, to
+//!   batches of one table.
 //!
 //! Always true:
-//! - No input panics, and none takes more memory than the caller allowed.
-//! - A row is whole or it is not there: what a refused line had put already is taken back.
+//! - No input causes a panic or takes more memory than the caller allowed.
+//! - Rows are atomic: values already written for a refused line are undone.
 //!
 //! Not here: sockets (`server`), SQL (`query`), series numbers and commits (`engine`).
 
-mod build;
+mod batch_builder;
 pub mod copy;
-mod few;
+mod small_batch;
 
 pub mod line;
 mod number;

@@ -1,22 +1,26 @@
-//! Line protocol: `table[,tag=value…] field=value[,field=value…] [timestamp]`, one row a line.
+//! Line protocol: `table[,tag=value…] field=value[,field=value…] [timestamp]`, one row per line.
 //!
 //! | part   | rule                                                                                                  |
 //! |--------|-------------------------------------------------------------------------------------------------------|
-//! | line   | ends at `\n` or `\r\n`, but not inside a string; empty ones and those that begin with `#` are skipped |
-//! | names  | table, tags and their values, fields: `\,` `\=` `\ ` `\\` stand for the character; any other `\` is itself |
-//! | tags   | in any order; an empty value and a name twice are refused; each is a key column of type text          |
+//! | line   | ends at `
+//! ` or `\r
+//! ` outside of strings; empty lines and lines that start with `#` are skipped      |
+//! | names  | tables, tags, tag values, fields: `\,` `\=` `\ ` `\\` are escapes; any other `\` is literal           |
+//! | tags   | in any order; empty values and duplicate names are refused; each tag is a key column of type text     |
 //! | fields | `1.5` `-2e3` float · `1i` integer · `1u` unsigned · `"a"` text · `t T true True TRUE f …` boolean     |
-//! |        | `1t` a time in microseconds, `1n` in nanoseconds, as QuestDB's clients write them                     |
-//! |        | in a string `\"` and `\\` stand for the character; a name twice: the last one counts                  |
-//! | time   | an integer in the unit of the request; without one, the time the caller gives, cut to that unit       |
+//! |        | `1t` timestamp in microseconds, `1n` in nanoseconds, as written by QuestDB's clients                  |
+//! |        | in strings `\"` and `\\` are escapes; of duplicate fields the last one counts                         |
+//! | time   | an integer in the request's unit; default: the caller's time, truncated to that unit                  |
 //!
 //! Always true:
-//! - A refused line leaves nothing: no value, no column, no table, no key. The others are unaffected by it.
-//! - What a line means depends only on the catalog and the accepted lines before it.
-//! - Memory is bounded by [`Request::memory_bytes_max`]; nothing is proportional to (rows × columns) without being counted.
+//! - A refused line has no effect: no value, column, table or key. Other lines are not affected.
+//! - The meaning of a line depends only on the catalog and the accepted lines before it.
+//! - Memory is bounded by [`Request::memory_bytes_max`]; everything proportional to (rows ×
+//!   columns) is accounted for.
 //!
-//! Speed: a line that begins with the same bytes as one before needs one hash to find its series; a field that follows the same field
-//! as last time needs one comparison to find its column. Neither allocates.
+//! Speed: a line that starts with the same bytes as an earlier one finds its series with one hash
+//! lookup; a field in the same order as in earlier lines finds its column with one comparison.
+//! Neither allocates.
 
 mod fields;
 mod head;
@@ -30,13 +34,13 @@ use arrow_array::ArrayRef;
 use engine::{Batch, Catalog, ColumnSpec, KeyList, Op, Ops, Rows, TableSpec, Txn};
 use model::{ColumnId, Error, Result, SqlState, Table, TableName, TableRef};
 
-use self::table::TableBuild;
+use self::table::TableBuilder;
 use crate::number;
 
-/// Refused lines that are described; further ones are only counted.
+/// Refused lines with a description; further ones are only counted.
 pub const ERRORS_MAX: usize = 100;
 
-/// What a request's timestamps count.
+/// Unit of a request's timestamps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Unit {
     /// `ns`, `n`
@@ -55,7 +59,7 @@ pub enum Unit {
 }
 
 impl Unit {
-    /// The unit a `precision` parameter names.
+    /// Parses a `precision` parameter.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Unit> {
         Some(match name {
@@ -69,7 +73,7 @@ impl Unit {
         })
     }
 
-    /// Its length.
+    /// Nanoseconds per unit.
     #[must_use]
     pub fn nanoseconds(self) -> i64 {
         match self {
@@ -83,57 +87,57 @@ impl Unit {
     }
 }
 
-/// What to parse.
+/// Input of the parser.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
-    /// The schema of its tables; made if it is not there.
+    /// Schema of the tables; created if it does not exist.
     pub schema: &'a str,
-    /// The lines.
+    /// The request body.
     pub body: &'a [u8],
-    /// What its timestamps count.
+    /// Unit of its timestamps.
     pub unit: Unit,
-    /// The time of lines without one.
+    /// Time of lines without a timestamp.
     pub now_ns: i64,
-    /// Most bytes that the columns may take, absent values included.
+    /// Memory limit for columns, including the space of absent values.
     pub memory_bytes_max: usize,
 }
 
-/// A line that was refused, and why.
+/// A refused line and the reason.
 #[derive(Clone, Debug)]
 pub struct LineError {
-    /// From 1; of a line that spans several, the first.
+    /// Line number, from 1; the first one of a line that contains newlines.
     pub line: u64,
-    /// Begins with `line n: `.
+    /// The message starts with `line n: `.
     pub error: Error,
 }
 
-/// What a request says: batches by table, ready for one transaction.
+/// Result of the parser: one batch per table, ready for a transaction.
 #[derive(Debug, Default)]
 pub struct Parsed {
-    /// The schema that has to be made first.
+    /// Schema to create first.
     pub new_schema: Option<String>,
     /// Tables with at least one row.
     pub tables: Vec<TableWrite>,
     /// The first [`ERRORS_MAX`] refused lines.
     pub errors: Vec<LineError>,
-    /// How many lines were refused.
+    /// Number of refused lines.
     pub refused: u64,
-    /// How many were accepted: the rows.
+    /// Number of accepted lines, that is of rows.
     pub rows: u64,
-    /// Field values of the rows.
+    /// Number of field values.
     pub points: u64,
 }
 
-/// The rows of one table.
+/// Rows for one table.
 #[derive(Debug)]
 pub struct TableWrite {
-    /// Its name.
+    /// Table name.
     pub name: TableName,
-    /// The table, if it was in the catalog.
+    /// The table, if it exists.
     pub table: Option<TableRef>,
-    /// The table to make, if it was not.
+    /// Definition of the table to create, if it does not exist.
     pub spec: Option<TableSpec>,
-    /// Columns to add to a table that is there, in the order of their first row.
+    /// Columns to add to an existing table, in order of appearance.
     pub new_columns: Vec<ColumnSpec>,
     op: Op,
     keys: KeyList,
@@ -142,15 +146,15 @@ pub struct TableWrite {
     columns: Vec<(String, Option<ColumnId>, ArrayRef)>,
 }
 
-/// Reads a whole body.
+/// Parses a whole request body.
 ///
-/// Refused lines are in [`Parsed::errors`]; the rest is to be stored by [`Parsed::apply`].
+/// Refused lines are in [`Parsed::errors`]; [`Parsed::apply`] stores the others.
 ///
 /// # Errors
-/// 54000 when the columns would take more than [`Request::memory_bytes_max`]: nothing of the request can be stored.
+/// 54000 if the columns would exceed [`Request::memory_bytes_max`]: the whole request is refused.
 ///
 /// # Cost
-/// One pass. About 100 bytes for each distinct (table, tags), and the columns themselves.
+/// One pass. About 100 bytes per distinct (table, tags), plus the columns.
 pub fn parse(catalog: &Catalog, request: &Request<'_>) -> Result<Parsed> {
     let mut parser = Parser::new(catalog, *request);
     while parser.at < request.body.len() {
@@ -160,10 +164,11 @@ pub fn parse(catalog: &Catalog, request: &Request<'_>) -> Result<Parsed> {
 }
 
 impl Parsed {
-    /// Puts it all into a transaction: schema, tables, columns and rows.
+    /// Applies everything to a transaction: schema, tables, columns and rows.
     ///
     /// # Errors
-    /// As [`Txn::create_table`], [`Txn::add_columns`] and [`Txn::write`]; the transaction is not to be committed then.
+    /// See [`Txn::create_table`], [`Txn::add_columns`] and [`Txn::write`]; do not commit the
+    /// transaction then.
     pub fn apply(self, txn: &mut Txn) -> Result<()> {
         if let Some(schema) = &self.new_schema {
             txn.create_schema(schema)?;
@@ -187,15 +192,15 @@ impl TableWrite {
         txn.write(id, self.into_batch(&table)?)
     }
 
-    /// The rows for `table`, which has all their columns.
+    /// The rows as a batch for `table`, which must have all columns.
     ///
     /// # Errors
-    /// XX000 if it has not.
+    /// XX000 (a bug) if a column is missing.
     pub fn into_batch(self, table: &Table) -> Result<Batch> {
         let mut columns = Vec::with_capacity(self.columns.len());
         for (name, id, array) in self.columns {
             let id = id.or_else(|| table.column(&name).map(|column| column.id));
-            let id = id.ok_or_else(|| Error::bug(format!("column \"{name}\" of {} was not made", table.name)))?;
+            let id = id.ok_or_else(|| Error::bug(format!("column \"{name}\" of {} does not exist", table.name)))?;
             columns.push((id, array));
         }
         columns.sort_unstable_by_key(|(id, _)| *id);
@@ -203,7 +208,7 @@ impl TableWrite {
     }
 }
 
-/// Counts memory before it is taken.
+/// Accounts for memory before it is allocated.
 struct Budget {
     left: usize,
     max: usize,
@@ -222,25 +227,25 @@ impl Budget {
     fn exceeded(&self) -> Error {
         Error::new(
             SqlState::PROGRAM_LIMIT_EXCEEDED,
-            format!("the request takes more than {} bytes as columns, absent values included", self.max),
+            format!("the columns of the request exceed {} bytes, absent values included", self.max),
         )
-        .with_detail("nothing of it was stored")
-        .with_hint("send fewer lines at a time, or lines of one table with the same fields")
+        .with_detail("no line of the request was stored")
+        .with_hint("send fewer lines per request, or lines of a table with the same fields")
     }
 }
 
-/// Which table and key a line's first part stands for.
+/// Table and key of a line's head, the part before the fields.
 #[derive(Clone, Copy)]
 struct Head {
     table: u32,
     key: u32,
 }
 
-/// Why a line was not taken.
+/// Reason for refusing a line.
 enum Fault {
-    /// The line is bad; the next one may be good.
+    /// The line is invalid; continue with the next one.
     Line(Error),
-    /// The request is.
+    /// The request as a whole is refused.
     Request(Error),
 }
 
@@ -262,15 +267,15 @@ struct Parser<'a> {
     catalog: &'a Catalog,
     request: Request<'a>,
     at: usize,
-    /// Is the whole body UTF-8 without zero bytes? Then no part of it needs a look.
+    /// Whether the whole body is UTF-8 without zero bytes; otherwise each line is checked.
     clean: bool,
     heads: HashMap<&'a [u8], Head>,
-    tables: Vec<TableBuild<'a>>,
+    tables: Vec<TableBuilder<'a>>,
     table_names: HashMap<String, u32>,
     new_tables: usize,
     budget: Budget,
     parsed: Parsed,
-    /// Where lines were last counted, and the number of the line there.
+    /// Position up to which newlines were counted, and the line number there.
     counted: (usize, u64),
 }
 
@@ -293,7 +298,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// One line, whatever it is.
+    /// Parses one line of any kind.
     fn line(&mut self) -> Result<()> {
         let body = self.request.body;
         while body.get(self.at) == Some(&b' ') {
@@ -327,7 +332,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// A line that is to become a row; on a fault nothing of it stays.
+    /// Parses a line with a row; an error undoes all its effects.
     fn row(&mut self, start: usize) -> Parse<()> {
         if !self.clean {
             check_bytes(&self.request.body[start..line_end(self.request.body, start)])?;
@@ -377,14 +382,16 @@ impl<'a> Parser<'a> {
     }
 }
 
-/// Where the physical line at `at` ends and the next begins.
+/// Start of the next physical line.
 fn next_line(body: &[u8], at: usize) -> usize {
     memchr::memchr(b'\n', &body[at..]).map_or(body.len(), |found| at + found + 1)
 }
 
-/// Where the logical line that starts at `start` ends, newline included, as well as that can be told of a bad line.
+/// End of the logical line that starts at `start`, including its newline; a best guess for an
+/// invalid line.
 ///
-/// A newline inside a string does not end it: otherwise whoever controls a string could write lines of their own.
+/// A newline inside a string does not end the line: otherwise text from an untrusted source could
+/// inject lines.
 #[cold]
 fn line_end(body: &[u8], start: usize) -> usize {
     let mut at = start;
@@ -404,7 +411,7 @@ fn line_end(body: &[u8], start: usize) -> usize {
     body.len()
 }
 
-/// Where the closing quote of a string is whose contents begin at `at`.
+/// Position of the closing quote of a string whose content starts at `at`.
 #[inline]
 fn string_end(body: &[u8], mut at: usize) -> Option<usize> {
     loop {
@@ -419,7 +426,7 @@ fn string_end(body: &[u8], mut at: usize) -> Option<usize> {
     }
 }
 
-/// Refuses bytes that no text may hold.
+/// Refuses invalid UTF-8 and zero bytes.
 #[cold]
 fn check_bytes(line: &[u8]) -> Parse<()> {
     if let Err(error) = std::str::from_utf8(line) {
@@ -430,21 +437,21 @@ fn check_bytes(line: &[u8]) -> Parse<()> {
     match memchr::memchr(0, line) {
         Some(at) => Err(Fault::line(
             SqlState::CHARACTER_NOT_IN_REPERTOIRE,
-            format!("byte {} is zero, which text cannot hold", at + 1),
+            format!("byte {} is zero, which is not allowed in text", at + 1),
         )),
         None => Ok(()),
     }
 }
 
-/// Bytes as a message shows them: the first few, quoted.
-fn shown(bytes: &[u8]) -> String {
-    const SHOWN_BYTES_MAX: usize = 40;
-    let text = String::from_utf8_lossy(&bytes[..bytes.len().min(SHOWN_BYTES_MAX)]);
-    let more = if bytes.len() > SHOWN_BYTES_MAX { "…" } else { "" };
+/// Quotes the first bytes of a text for a message.
+fn quoted(bytes: &[u8]) -> String {
+    const EXCERPT_BYTES_MAX: usize = 40;
+    let text = String::from_utf8_lossy(&bytes[..bytes.len().min(EXCERPT_BYTES_MAX)]);
+    let more = if bytes.len() > EXCERPT_BYTES_MAX { "…" } else { "" };
     format!("\"{}{more}\"", text.escape_debug().to_string().replace("\\\"", "\""))
 }
 
-/// The rest of a line after its fields: `[ timestamp]` and the end. Leaves `at` behind the newline.
+/// Parses the end of a line after its fields, `[ timestamp]`. Moves `at` past the newline.
 fn timestamp(request: &Request<'_>, at: &mut usize) -> Parse<i64> {
     let body = request.body;
     let spaces = skip_spaces(body, at);
@@ -486,10 +493,10 @@ fn bad_timestamp(body: &[u8], at: usize) -> Fault {
     let word = word(body, at);
     let digits = word.strip_prefix(b"-").unwrap_or(word);
     if !digits.is_empty() && digits.iter().all(u8::is_ascii_digit) {
-        let message = format!("timestamp {} lies outside 1677-09-21 .. 2262-04-11", shown(word));
+        let message = format!("timestamp {} lies outside 1677-09-21 .. 2262-04-11", quoted(word));
         return Fault::line(SqlState::DATETIME_OVERFLOW, message);
     }
-    Fault::line(SqlState::INVALID_DATETIME_FORMAT, format!("timestamp is {}, expected an integer", shown(word)))
+    Fault::line(SqlState::INVALID_DATETIME_FORMAT, format!("timestamp is {}, expected an integer", quoted(word)))
 }
 
 fn skip_spaces(body: &[u8], at: &mut usize) -> bool {
@@ -500,7 +507,7 @@ fn skip_spaces(body: &[u8], at: &mut usize) -> bool {
     *at > start
 }
 
-/// What stands at `at` up to the next comma, space or line end.
+/// The bytes from `at` up to the next comma, space or line end.
 fn word(body: &[u8], at: usize) -> &[u8] {
     let rest = &body[at..];
     let len = rest.iter().position(|byte| matches!(byte, b',' | b' ' | b'\n' | b'\r')).unwrap_or(rest.len());
@@ -514,7 +521,7 @@ fn unexpected(body: &[u8], at: usize, expected: &str) -> Fault {
         Some(_) => {
             let rest = &body[at..];
             let len = memchr::memchr(b'\n', rest).unwrap_or(rest.len());
-            format!("seen {}", shown(&rest[..len]))
+            format!("seen {}", quoted(&rest[..len]))
         }
     };
     Fault::syntax(format!("{seen}, expected {expected}"))

@@ -1,34 +1,35 @@
-//! Numbers out of text, exactly rounded, at memory speed.
+//! Parser for decimal numbers, exactly rounded.
 //!
-//! Most numbers of machines are short decimals. One whose digits fit 2^53 and whose power of ten is at most 22 is one exact integer
-//! divided or multiplied by one exact power, hence correctly rounded (Clinger, PLDI 1990); anything else goes the long way through the
-//! standard library, which is exact too.
+//! Most numbers from machines are short decimals. If the digits are below 2^53 and the power of ten
+//! is at most 22, the value is one exact integer divided or multiplied by one exact power, hence
+//! correctly rounded (Clinger, PLDI 1990). Other numbers are parsed by the standard library, which
+//! is exact too.
 
-/// The powers of ten that a double holds exactly.
+/// Powers of ten that a double represents exactly.
 const POWERS: [f64; 23] = [
     1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20,
     1e21, 1e22,
 ];
-/// More digits than this may not fit 64 bits.
+/// Numbers with more digits may overflow 64 bits.
 const DIGITS_MAX: usize = 19;
 
-/// `[+-]digits[.digits][e[+-]digits]` as it was found.
+/// A scanned number, `[+-]digits[.digits][e[+-]digits]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Decimal {
     pub(crate) negative: bool,
-    /// All digits as one integer, if `exact`.
+    /// All digits as an integer; valid if `exact`.
     pub(crate) mantissa: u64,
-    /// The power of ten that belongs to it, if `exact`.
+    /// Power of ten to multiply the mantissa by; valid if `exact`.
     pub(crate) exponent: i32,
-    /// Has it no more digits than fit, and a sane exponent?
+    /// Whether mantissa and exponent are in range.
     pub(crate) exact: bool,
-    /// Was there neither point nor exponent?
+    /// Whether there is neither a point nor an exponent.
     pub(crate) integer: bool,
-    /// Its length in bytes.
+    /// Length in bytes.
     pub(crate) len: usize,
 }
 
-/// The decimal at the start of `text`; `None` if there is none.
+/// Scans the number at the start of `text`; `None` if there is none.
 #[inline]
 pub(crate) fn scan(text: &[u8]) -> Option<Decimal> {
     let mut at = 0;
@@ -61,7 +62,8 @@ pub(crate) fn scan(text: &[u8]) -> Option<Decimal> {
     Some(Decimal { negative, mantissa, exponent, exact, integer, len: at })
 }
 
-/// Takes digits from `at` on into `mantissa`; how many there were. Beyond 19 the value wraps, and the caller knows.
+/// Appends the digits at `at` to `mantissa`; returns their number. Beyond 19 digits the value
+/// wraps; callers check.
 #[inline]
 fn digits(text: &[u8], at: &mut usize, mantissa: &mut u64) -> usize {
     let start = *at;
@@ -91,12 +93,12 @@ fn scan_exponent(text: &[u8]) -> Option<(i32, usize)> {
 }
 
 impl Decimal {
-    /// Its value; `text` is what it was scanned from. Infinite when it is beyond the doubles.
+    /// Value as f64; infinite on overflow. `text` is the scanned text.
     #[inline]
     pub(crate) fn to_f64(self, text: &[u8]) -> f64 {
         let power = self.exponent.unsigned_abs() as usize;
         if !self.exact || self.mantissa > 1 << 53 || power >= POWERS.len() {
-            return self.to_f64_slowly(text);
+            return self.to_f64_slow(text);
         }
         let value = self.mantissa as f64;
         let value = if self.exponent < 0 { value / POWERS[power] } else { value * POWERS[power] };
@@ -104,11 +106,11 @@ impl Decimal {
     }
 
     #[cold]
-    fn to_f64_slowly(self, text: &[u8]) -> f64 {
+    fn to_f64_slow(self, text: &[u8]) -> f64 {
         self.text(text).parse().unwrap_or(f64::NAN)
     }
 
-    /// Its value rounded once to single precision. Infinite when it is beyond the floats.
+    /// Value as f32, rounded once; infinite on overflow.
     pub(crate) fn to_f32(self, text: &[u8]) -> f32 {
         self.text(text).parse().unwrap_or(f32::NAN)
     }
@@ -117,7 +119,7 @@ impl Decimal {
         std::str::from_utf8(&text[..self.len]).unwrap_or("")
     }
 
-    /// Its value, if it is an integer that fits.
+    /// Value as i64, if it is an integer in range.
     #[inline]
     pub(crate) fn to_i64(self, text: &[u8]) -> Option<i64> {
         if !self.integer {
@@ -131,7 +133,7 @@ impl Decimal {
         }
     }
 
-    /// Its value, if it is a non-negative integer that fits.
+    /// Value as u64, if it is a non-negative integer in range.
     #[inline]
     pub(crate) fn to_u64(self, text: &[u8]) -> Option<u64> {
         if !self.integer || (self.negative && (!self.exact || self.mantissa != 0)) {
@@ -141,7 +143,8 @@ impl Decimal {
     }
 }
 
-/// The integer at the start of `text` and its length; `None` if there is none or it does not fit. For timestamps: eight digits at a time.
+/// Parses the integer at the start of `text`: value and length; `None` if there is none or it
+/// overflows. Optimised for timestamps: eight digits at a time.
 #[inline]
 pub(crate) fn scan_i64(text: &[u8]) -> Option<(i64, usize)> {
     let negative = text.first() == Some(&b'-');
@@ -163,12 +166,12 @@ pub(crate) fn scan_i64(text: &[u8]) -> Option<(i64, usize)> {
     Some((value?, at))
 }
 
-/// The value of eight digits, found in three multiplications; `None` if one of them is no digit.
+/// Value of eight digits with three multiplications; `None` if a byte is not a digit.
 #[inline]
 fn eight_digits(bytes: &[u8]) -> Option<u64> {
     let word = u64::from_le_bytes(bytes.try_into().ok()?);
     let digits = word ^ 0x3030_3030_3030_3030;
-    // A digit has its high nibble clear now, and adding 6 does not reach it.
+    // A digit has a zero high nibble now, even after adding 6.
     if ((digits.wrapping_add(0x0606_0606_0606_0606)) | digits) & 0xf0f0_f0f0_f0f0_f0f0 != 0 {
         return None;
     }
@@ -220,11 +223,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_number_is_not_taken() {
+    fn text_without_a_number_is_not_scanned() {
         for text in ["", "-", "+", ".", "e5", "-.", "x1", "inf", "nan"] {
             assert_eq!(scan(text.as_bytes()), None, "{text}");
         }
-        // An exponent without digits is not part of the number.
+        // An exponent without digits does not belong to the number.
         assert_eq!(scan(b"1e").map(|decimal| decimal.len), Some(1));
         assert_eq!(scan(b"1e+x").map(|decimal| decimal.len), Some(1));
     }

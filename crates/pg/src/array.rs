@@ -1,4 +1,4 @@
-//! One-dimensional arrays, vectors (`int2vector`) and records, in text and binary form.
+//! One-dimensional arrays, vectors (`int2vector`) and records, in text and binary format.
 
 use std::borrow::Cow;
 
@@ -7,13 +7,13 @@ use model::{Error, Result, SqlState};
 use crate::backend::{fixed, value};
 use crate::types::Oid;
 
-/// Writes the text form `{a,"b c",NULL}` element by element.
+/// Writer of an array in text format, `{a,"b c",NULL}`.
 pub struct ArrayText<'a> {
     out: &'a mut Vec<u8>,
     empty: bool,
 }
 
-/// Starts the text form of an array.
+/// Starts an array in text format.
 pub fn array_text(out: &mut Vec<u8>) -> ArrayText<'_> {
     out.push(b'{');
     ArrayText { out, empty: true }
@@ -26,13 +26,13 @@ impl ArrayText<'_> {
         }
     }
 
-    /// NULL.
+    /// Appends a NULL element.
     pub fn null(&mut self) {
         self.separate();
         self.out.extend_from_slice(b"NULL");
     }
 
-    /// The element that `write` appends; quoted when it has to be.
+    /// Appends the element that `write` produces, quoted if necessary.
     pub fn element(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
         self.separate();
         let start = self.out.len();
@@ -43,7 +43,7 @@ impl ArrayText<'_> {
         }
     }
 
-    /// An inner array, which is never quoted.
+    /// Appends an inner array, which is never quoted.
     pub fn nested(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
         self.separate();
         write(self.out);
@@ -55,18 +55,18 @@ impl ArrayText<'_> {
     }
 }
 
-/// Bytes that mean something in an array's text.
+/// Whether an array element with this byte must be quoted.
 fn is_special(byte: u8) -> bool {
     matches!(byte, b'{' | b'}' | b',' | b'"' | b'\\' | b' ' | b'\t' | b'\n' | b'\r' | 0x0b | 0x0c)
 }
 
-/// Puts double quotes around `out[start..]` in place, escaping quotes with `escape` and backslashes by doubling them.
+/// Quotes `out[start..]` in place: a quote is escaped with `escape`, a backslash is doubled.
 fn quote(out: &mut Vec<u8>, start: usize, escape: u8) {
     let escapes = out[start..].iter().filter(|byte| matches!(byte, b'"' | b'\\')).count();
     let mut from = out.len();
     out.resize(from + escapes + 2, b'"');
     let mut to = out.len() - 1;
-    // From the back, so that no byte is overwritten before it has moved.
+    // Backwards, so that no byte is overwritten before it is moved.
     while from > start {
         from -= 1;
         to -= 1;
@@ -80,7 +80,8 @@ fn quote(out: &mut Vec<u8>, start: usize, escape: u8) {
     out[start] = b'"';
 }
 
-/// Starts the binary form of an array of `len` elements; each follows as a length-prefixed value. `nulls`: are there any?
+/// Starts an array of `len` elements in binary format; append each element with its length.
+/// `nulls`: whether any element is NULL.
 pub fn array_binary_header(out: &mut Vec<u8>, element: Oid, len: usize, nulls: bool) {
     out.extend_from_slice(&u32::from(len > 0).to_be_bytes());
     out.extend_from_slice(&u32::from(nulls).to_be_bytes());
@@ -91,27 +92,27 @@ pub fn array_binary_header(out: &mut Vec<u8>, element: Oid, len: usize, nulls: b
     }
 }
 
-/// Writes the text form of a record, `(1,"a b",)`, field by field.
+/// Writer of a record in text format, `(1,"a b",)`.
 pub struct RecordText<'a> {
     out: &'a mut Vec<u8>,
     empty: bool,
 }
 
-/// Starts the text form of a record.
+/// Starts a record in text format.
 pub fn record_text(out: &mut Vec<u8>) -> RecordText<'_> {
     out.push(b'(');
     RecordText { out, empty: true }
 }
 
 impl RecordText<'_> {
-    /// NULL, which is nothing at all.
+    /// Appends a NULL field: an empty one.
     pub fn null(&mut self) {
         if !std::mem::take(&mut self.empty) {
             self.out.push(b',');
         }
     }
 
-    /// The field that `write` appends; quoted when it has to be.
+    /// Appends the field that `write` produces, quoted if necessary.
     pub fn field(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
         self.null();
         let start = self.out.len();
@@ -129,7 +130,7 @@ impl RecordText<'_> {
     }
 }
 
-/// The binary form of one record field, after the field count (i32).
+/// Appends a record field in binary format; `None`: NULL. The field count (i32) comes first.
 pub fn record_binary_field(out: &mut Vec<u8>, ty: Oid, write: Option<impl FnOnce(&mut Vec<u8>)>) {
     out.extend_from_slice(&ty.to_be_bytes());
     match write {
@@ -138,7 +139,7 @@ pub fn record_binary_field(out: &mut Vec<u8>, ty: Oid, write: Option<impl FnOnce
     }
 }
 
-/// `int2vector`: numbers with blanks between, or an array that counts from 0.
+/// Appends an `int2vector` in text format: numbers separated by blanks.
 pub fn int2vector_text(out: &mut Vec<u8>, values: &[i16]) {
     for (at, number) in values.iter().enumerate() {
         if at > 0 {
@@ -148,7 +149,7 @@ pub fn int2vector_text(out: &mut Vec<u8>, values: &[i16]) {
     }
 }
 
-/// The binary form of `int2vector`.
+/// Appends an `int2vector` in binary format: an array with lower bound 0.
 pub fn int2vector_binary(out: &mut Vec<u8>, values: &[i16]) {
     for word in [1, 0, crate::types::oid::INT2, values.len() as u32, 0] {
         out.extend_from_slice(&word.to_be_bytes());
@@ -166,13 +167,13 @@ fn malformed(text: &str, why: &str) -> Error {
     .with_detail(why)
 }
 
-/// Splits the text form into its elements, unquoted; `None` is NULL.
+/// Parses an array in text format; `None` is a NULL element.
 ///
 /// # Errors
-/// 22P02 for malformed text, 0A000 for arrays of arrays.
+/// 22P02 for malformed text, 0A000 for more than one dimension.
 pub fn parse_array_text(text: &str) -> Result<Vec<Option<Cow<'_, str>>>> {
     let inner = crate::value::trim(text);
-    // A prefix `[1:3]=` gives the bounds, which we do not keep.
+    // The bounds in a prefix like `[1:3]=` are ignored.
     let inner = match inner.strip_prefix('[').and_then(|rest| rest.split_once('=')) {
         Some((_, rest)) => crate::value::trim(rest),
         None => inner,
@@ -195,7 +196,7 @@ pub fn parse_array_text(text: &str) -> Result<Vec<Option<Cow<'_, str>>>> {
     }
 }
 
-/// One element and what follows it, from its `,` or `}` on.
+/// Parses one element; the rest starts at its `,` or `}`.
 fn next_element<'a>(text: &str, rest: &'a str) -> Result<(Option<Cow<'a, str>>, &'a str)> {
     match rest.as_bytes().first() {
         Some(b'{') => Err(Error::unsupported("arrays of arrays are not supported")),
@@ -204,7 +205,7 @@ fn next_element<'a>(text: &str, rest: &'a str) -> Result<(Option<Cow<'a, str>>, 
             Ok((Some(element), tail.trim_start()))
         }
         _ => {
-            let end = plain_end(rest).ok_or_else(|| malformed(text, "the closing } is missing"))?;
+            let end = unquoted_end(rest).ok_or_else(|| malformed(text, "the closing } is missing"))?;
             let element = crate::value::trim(&rest[..end]);
             if element.is_empty() {
                 return Err(malformed(text, "an element is missing"));
@@ -215,21 +216,21 @@ fn next_element<'a>(text: &str, rest: &'a str) -> Result<(Option<Cow<'a, str>>, 
     }
 }
 
-/// Where an unquoted element ends; a backslash hides the byte after it.
-fn plain_end(rest: &str) -> Option<usize> {
-    let mut hidden = false;
+/// Length of an unquoted element. A backslash escapes the next byte.
+fn unquoted_end(rest: &str) -> Option<usize> {
+    let mut escaped = false;
     rest.bytes().position(|byte| {
-        let ends = !hidden && matches!(byte, b',' | b'}');
-        hidden = !hidden && byte == b'\\';
+        let ends = !escaped && matches!(byte, b',' | b'}');
+        escaped = !escaped && byte == b'\\';
         ends
     })
 }
 
 fn quoted<'a>(text: &str, rest: &'a str) -> Result<(Cow<'a, str>, &'a str)> {
-    let mut hidden = false;
+    let mut escaped = false;
     let end = rest.bytes().position(|byte| {
-        let ends = !hidden && byte == b'"';
-        hidden = !hidden && byte == b'\\';
+        let ends = !escaped && byte == b'"';
+        escaped = !escaped && byte == b'\\';
         ends
     });
     let end = end.ok_or_else(|| malformed(text, "a quote is not closed"))?;
@@ -248,7 +249,7 @@ fn unescape(element: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// Reads the binary form: the element type and the elements; `None` is NULL.
+/// Parses an array in binary format: its element type, and its elements; `None` is NULL.
 ///
 /// # Errors
 /// 22P03 for malformed bytes, 0A000 for more than one dimension.

@@ -1,4 +1,4 @@
-//! Array and record forms as PostgreSQL 15 gave them, and round trips.
+//! Arrays and records, compared with PostgreSQL 15, and round trips.
 
 use super::*;
 use crate::types::oid;
@@ -22,7 +22,7 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 #[test]
-fn elements_are_quoted_when_they_have_to_be() {
+fn elements_are_quoted_if_necessary() {
     let elements = ["a", "b c", "", "NULL", "null", "x\"y", "a\\b", "{", "a,b", "\t"]
         .map(Some)
         .into_iter()
@@ -34,7 +34,7 @@ fn elements_are_quoted_when_they_have_to_be() {
 }
 
 #[test]
-fn record_fields_are_quoted_when_they_have_to_be() {
+fn record_fields_are_quoted_if_necessary() {
     let mut out = Vec::new();
     let mut record = record_text(&mut out);
     for field in [Some("1"), Some("a b"), None, Some(""), Some("x\"y"), Some("a\\b"), Some("("), Some("a,b"), Some("{")]

@@ -1,21 +1,22 @@
-//! What servers send: each function appends one message to `out`.
+//! Messages from the server: each function appends one message to `out`.
 //!
-//! No function allocates once `out` has room. Counts and lengths that the protocol cannot carry cannot occur: columns are
-//! limited to 4,096 by the planner, a value to [`model::limits`], and a row is checked in [`Row::finish`].
+//! No function allocates if `out` has room. Counts and lengths cannot exceed the protocol's limits:
+//! the SQL layer limits columns to 4,096, [`model::limits`] limits values, and [`Row::finish`]
+//! checks rows.
 
 use model::{Error, Part, Subject};
 
 use crate::types::{Form, Oid};
 use crate::value::uint_text;
 
-/// A transaction's state, as ReadyForQuery tells it.
+/// Transaction status in ReadyForQuery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
     /// No transaction is open.
     Idle,
     /// Inside a transaction.
     InTransaction,
-    /// Inside a transaction that failed: only ROLLBACK is accepted.
+    /// In a failed transaction: only ROLLBACK is accepted.
     Failed,
 }
 
@@ -29,16 +30,16 @@ impl Status {
     }
 }
 
-/// How bad an error or notice is, and so what the client does next.
+/// Severity of an error or notice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Severity {
     /// The statement failed.
     Error,
     /// The connection ends.
     Fatal,
-    /// Something to know.
+    /// Information.
     Notice,
-    /// Something to worry about.
+    /// A likely problem.
     Warning,
 }
 
@@ -56,23 +57,23 @@ impl Severity {
 /// One column of a RowDescription.
 #[derive(Clone, Copy, Debug)]
 pub struct Field<'a> {
-    /// Its name.
+    /// The column's name.
     pub name: &'a str,
-    /// The table it comes from, 0 if none.
+    /// OID of the table it comes from; 0 if none.
     pub table: Oid,
-    /// Its number in that table, 0 if none.
+    /// Attribute number in that table; 0 if none.
     pub column: i16,
-    /// Its type.
+    /// OID of its type.
     pub ty: Oid,
-    /// Bytes of the type, -1 when they vary.
+    /// Bytes of the type; -1 if variable.
     pub len: i16,
-    /// The type's modifier (precision, length), -1 for none.
+    /// Type modifier (precision, length); -1 if none.
     pub modifier: i32,
-    /// Text or binary.
+    /// Format of the values.
     pub form: Form,
 }
 
-/// Appends a message whose body `body` writes, and patches its length.
+/// Appends a message with the body that `body` writes, and patches its length.
 fn message(out: &mut Vec<u8>, tag: u8, body: impl FnOnce(&mut Vec<u8>)) {
     out.push(tag);
     let start = out.len();
@@ -81,13 +82,14 @@ fn message(out: &mut Vec<u8>, tag: u8, body: impl FnOnce(&mut Vec<u8>)) {
     patch_len(out, start, 0);
 }
 
-/// Writes the number of bytes after `start` (its own four included when `less` is 0) at `start`.
+/// Writes at `start` the number of bytes after `start`, minus `less`. With `less` 0 the count
+/// includes the length field itself.
 fn patch_len(out: &mut [u8], start: usize, less: usize) {
     let length = (out.len() - start - less) as u32;
     out[start..start + 4].copy_from_slice(&length.to_be_bytes());
 }
 
-/// Text with its closing zero byte; a zero inside would end it early and is left out.
+/// Appends a C string. Zero bytes in the text would end it early and are dropped.
 fn text(out: &mut Vec<u8>, text: &str) {
     if text.contains('\0') {
         out.extend(text.bytes().filter(|byte| *byte != 0));
@@ -107,7 +109,7 @@ pub fn authentication_cleartext(out: &mut Vec<u8>) {
     message(out, b'R', |out| out.extend_from_slice(&3u32.to_be_bytes()));
 }
 
-/// AuthenticationSASL with the mechanisms offered, best first.
+/// AuthenticationSASL with the mechanisms offered, in order of preference.
 pub fn authentication_sasl(out: &mut Vec<u8>, mechanisms: &[&str]) {
     message(out, b'R', |out| {
         out.extend_from_slice(&10u32.to_be_bytes());
@@ -118,7 +120,7 @@ pub fn authentication_sasl(out: &mut Vec<u8>, mechanisms: &[&str]) {
     });
 }
 
-/// AuthenticationSASLContinue with the server's challenge.
+/// AuthenticationSASLContinue with the server's first message.
 pub fn authentication_sasl_continue(out: &mut Vec<u8>, data: &[u8]) {
     message(out, b'R', |out| {
         out.extend_from_slice(&11u32.to_be_bytes());
@@ -126,7 +128,7 @@ pub fn authentication_sasl_continue(out: &mut Vec<u8>, data: &[u8]) {
     });
 }
 
-/// AuthenticationSASLFinal with the server's proof.
+/// AuthenticationSASLFinal with the server's final message.
 pub fn authentication_sasl_final(out: &mut Vec<u8>, data: &[u8]) {
     message(out, b'R', |out| {
         out.extend_from_slice(&12u32.to_be_bytes());
@@ -134,7 +136,8 @@ pub fn authentication_sasl_final(out: &mut Vec<u8>, data: &[u8]) {
     });
 }
 
-/// NegotiateProtocolVersion: the minor version we speak and the `_pq_.` options we do not know.
+/// NegotiateProtocolVersion: the newest minor version supported, and the unsupported `_pq_.`
+/// options.
 pub fn negotiate_protocol_version(out: &mut Vec<u8>, minor: u32, unknown: &[&str]) {
     message(out, b'v', |out| {
         out.extend_from_slice(&minor.to_be_bytes());
@@ -143,7 +146,7 @@ pub fn negotiate_protocol_version(out: &mut Vec<u8>, minor: u32, unknown: &[&str
     });
 }
 
-/// BackendKeyData: what a CancelRequest must repeat.
+/// BackendKeyData: process id and secret that a CancelRequest must repeat.
 pub fn backend_key_data(out: &mut Vec<u8>, process: u32, secret: u32) {
     message(out, b'K', |out| {
         out.extend_from_slice(&process.to_be_bytes());
@@ -151,7 +154,7 @@ pub fn backend_key_data(out: &mut Vec<u8>, process: u32, secret: u32) {
     });
 }
 
-/// ParameterStatus: a setting that drivers follow.
+/// ParameterStatus: a setting that drivers track.
 pub fn parameter_status(out: &mut Vec<u8>, name: &str, value: &str) {
     message(out, b'S', |out| {
         text(out, name);
@@ -197,7 +200,7 @@ pub fn command_complete(out: &mut Vec<u8>, tag: &str) {
     message(out, b'C', |out| text(out, tag));
 }
 
-/// CommandComplete whose tag ends with a number of rows.
+/// CommandComplete with a tag that ends with a row count.
 pub fn command_complete_rows(out: &mut Vec<u8>, words: &str, rows: u64) {
     message(out, b'C', |out| {
         out.extend_from_slice(words.as_bytes());
@@ -207,7 +210,8 @@ pub fn command_complete_rows(out: &mut Vec<u8>, words: &str, rows: u64) {
     });
 }
 
-/// ErrorResponse or NoticeResponse, by severity, with the fields S V C M D H W P, and s t c n of what it is about.
+/// ErrorResponse or NoticeResponse, by severity, with the fields S V C M D H W P and, for the
+/// object concerned, s t c n.
 pub fn error(out: &mut Vec<u8>, severity: Severity, error: &Error) {
     let tag = if matches!(severity, Severity::Error | Severity::Fatal) { b'E' } else { b'N' };
     message(out, tag, |out| {
@@ -277,18 +281,18 @@ pub fn empty_query_response(out: &mut Vec<u8>) {
     message(out, b'I', |_| ());
 }
 
-/// Which way COPY data goes.
+/// Direction of COPY data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CopyDirection {
     /// From the client.
     In,
     /// To the client.
     Out,
-    /// Both ways (replication).
+    /// In both directions (replication).
     Both,
 }
 
-/// CopyInResponse, CopyOutResponse or CopyBothResponse; all `columns` have the same form.
+/// CopyInResponse, CopyOutResponse or CopyBothResponse; all `columns` have the same format.
 pub fn copy_response(out: &mut Vec<u8>, direction: CopyDirection, form: Form, columns: usize) {
     let tag = match direction {
         CopyDirection::In => b'G',
@@ -304,7 +308,7 @@ pub fn copy_response(out: &mut Vec<u8>, direction: CopyDirection, form: Form, co
     });
 }
 
-/// CopyData whose content `body` writes.
+/// CopyData with the content that `body` writes.
 pub fn copy_data(out: &mut Vec<u8>, body: impl FnOnce(&mut Vec<u8>)) {
     message(out, b'd', body);
 }
@@ -314,9 +318,10 @@ pub fn copy_done(out: &mut Vec<u8>) {
     message(out, b'c', |_| ());
 }
 
-/// Writes one DataRow value by value.
+/// Writer of one DataRow, value by value.
 ///
-/// Dropping it before [`Row::finish`] leaves half a message in the buffer; [`Row::abandon`] takes it back.
+/// Dropping it before [`Row::finish`] leaves half a message in the buffer; [`Row::abandon`] removes
+/// it.
 #[must_use = "a row is complete only after finish"]
 pub struct Row<'a> {
     out: &'a mut Vec<u8>,
@@ -332,33 +337,33 @@ pub fn data_row(out: &mut Vec<u8>, columns: usize) -> Row<'_> {
 }
 
 impl Row<'_> {
-    /// NULL.
+    /// Appends NULL.
     pub fn null(&mut self) {
         self.out.extend_from_slice(&(-1i32).to_be_bytes());
     }
 
-    /// The value that `write` appends.
+    /// Appends the value that `write` produces.
     pub fn value(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
         value(self.out, write);
     }
 
-    /// The buffer itself, for writers that put length and value in one go (see [`value`]).
+    /// The output buffer, for writers that append length and value themselves (see [`value`]).
     pub fn buffer(&mut self) -> &mut Vec<u8> {
         self.out
     }
 
-    /// Closes the row.
+    /// Completes the message.
     pub fn finish(self) {
         patch_len(self.out, self.start, 0);
     }
 
-    /// Takes the row back, after an error in the middle of it.
+    /// Removes the incomplete row after an error.
     pub fn abandon(self) {
         self.out.truncate(self.start - 1);
     }
 }
 
-/// Appends a length-prefixed value as rows, binary COPY and binary arrays have it.
+/// Appends a value with its length: the layout in rows, binary COPY and binary arrays.
 pub fn value(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
     let start = out.len();
     out.extend_from_slice(&[0; 4]);

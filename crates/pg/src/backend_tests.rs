@@ -4,7 +4,7 @@ use super::*;
 use model::{SqlState, TableName};
 
 fn check(write: impl FnOnce(&mut Vec<u8>), expected: &[u8]) {
-    // Something before it, so that lengths patched at the wrong place show.
+    // A non-empty buffer reveals lengths patched at a wrong offset.
     let mut out = b"before".to_vec();
     write(&mut out);
     assert_eq!(out[6..].escape_ascii().to_string(), expected.escape_ascii().to_string());

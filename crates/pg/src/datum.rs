@@ -1,4 +1,4 @@
-//! Bound parameters: bytes of either form to a typed value.
+//! Decoding of bound parameters, from text or binary format to typed values.
 
 use std::borrow::Cow;
 
@@ -11,7 +11,7 @@ use crate::time::{self, EPOCH_DAYS, Interval, ZoneLookup};
 use crate::types::{Form, Oid, Type, oid};
 use crate::value;
 
-/// A value a client sent.
+/// A parameter value from a client.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Datum<'a> {
     /// NULL
@@ -22,7 +22,7 @@ pub enum Datum<'a> {
     Int2(i16),
     /// `integer`
     Int4(i32),
-    /// `bigint`; also `oid` and its relatives, which are unsigned
+    /// `bigint`; also `oid` and the reg types, which are unsigned
     Int8(i64),
     /// `real`
     Float4(f32),
@@ -30,7 +30,7 @@ pub enum Datum<'a> {
     Float8(f64),
     /// `numeric`
     Numeric(Numeric),
-    /// `text`, `varchar`, `char(n)`, `name`, `json`, and whatever we know no better form for
+    /// `text`, `varchar`, `char(n)`, `name`, `json`, and text of any other type
     Text(Cow<'a, str>),
     /// `bytea`
     Bytes(Cow<'a, [u8]>),
@@ -48,17 +48,18 @@ pub enum Datum<'a> {
     Uuid([u8; 16]),
     /// A one-dimensional array
     Array {
-        /// The type of its elements.
+        /// OID of the element type.
         element: Oid,
-        /// Its elements, none of them an array.
+        /// The elements; none of them is an array.
         values: Vec<Datum<'a>>,
     },
 }
 
-/// Reads `bytes`, sent as type `ty` in `form`.
+/// Decodes `bytes`, sent as type `ty` in format `form`.
 ///
 /// # Errors
-/// 22P02, 22003, 22007, 22008, 22021, 22023 for bad text; 22P03 for bad bytes; 0A000 for a binary form we do not know.
+/// 22P02, 22003, 22007, 22008, 22021, 22023 for invalid text; 22P03 for invalid bytes; 0A000 for a
+/// type without binary input here.
 pub fn decode<'a>(ty: Oid, form: Form, bytes: &'a [u8], zones: ZoneLookup<'_>) -> Result<Datum<'a>> {
     match form {
         Form::Text => decode_text(ty, utf8(bytes)?, zones),
@@ -69,7 +70,7 @@ pub fn decode<'a>(ty: Oid, form: Form, bytes: &'a [u8], zones: ZoneLookup<'_>) -
 fn decode_text<'a>(ty: Oid, text: &'a str, zones: ZoneLookup<'_>) -> Result<Datum<'a>> {
     Ok(match ty {
         oid::BOOL => Datum::Bool(value::parse_bool(text)?),
-        // In range: `parse_int` checked it against the type.
+        // No truncation: `parse_int` checked the type's range.
         oid::INT2 => Datum::Int2(value::parse_int(ty, text)? as i16),
         oid::INT4 => Datum::Int4(value::parse_int(ty, text)? as i32),
         oid::INT8 | oid::OID => Datum::Int8(value::parse_int(ty, text)?),
@@ -90,7 +91,7 @@ fn decode_text<'a>(ty: Oid, text: &'a str, zones: ZoneLookup<'_>) -> Result<Datu
     })
 }
 
-/// The element type of a real array; vectors keep their text.
+/// Element type of an array type; `int2vector` and `oidvector` are handled as text.
 fn array_element(ty: Oid) -> Option<Oid> {
     Type::by_oid(ty).filter(|ty| ty.element != 0 && ty.name.starts_with('_')).map(|ty| ty.element)
 }
@@ -105,7 +106,7 @@ fn decode_array_text<'a>(element: Oid, text: &'a str, zones: ZoneLookup<'_>) -> 
     Ok(Datum::Array { element, values })
 }
 
-/// A scalar that borrows nothing.
+/// Copies borrowed text and bytes.
 fn into_owned<'b>(datum: Datum<'_>) -> Datum<'b> {
     match datum {
         Datum::Text(text) => Datum::Text(Cow::Owned(text.into_owned())),
@@ -188,7 +189,7 @@ fn decode_time(micros: i64) -> Result<Datum<'static>> {
     Err(Error::new(SqlState::DATETIME_OVERFLOW, format!("time out of range: {micros} microseconds since midnight")))
 }
 
-/// `jsonb` starts with its version, 1.
+/// `jsonb` in binary format starts with version byte 1.
 fn decode_jsonb(bytes: &[u8]) -> Result<Datum<'_>> {
     match bytes.split_first() {
         Some((1, text)) => Ok(Datum::Text(Cow::Borrowed(utf8(text)?))),

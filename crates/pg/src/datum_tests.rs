@@ -1,4 +1,4 @@
-//! Parameters in both forms.
+//! Parameters in text and binary format.
 
 use super::*;
 use proptest::prelude::*;

@@ -1,26 +1,28 @@
-//! What clients send.
+//! Messages from clients.
 //!
-//! A connection starts with one or more *startup packets* (length first, no tag); after that every message is a tag byte, a
-//! length that counts itself, and a body. Both have a `…_len` that only looks at the length and says whether the whole
-//! message has arrived, and a parser over the whole message that borrows from it.
+//! A connection starts with one or more *startup packets* (length first, no tag). Every later
+//! message is a tag byte, a length that includes itself, and a body. For each kind there is a
+//! `…_len` function, which reads only the header and returns the length once the whole message has
+//! arrived, and a parser that borrows from the whole message.
 //!
-//! Always true: an error of a `…_len` function leaves the stream without a known next message, so the connection must end; an
-//! error of a parser concerns one message whose end is known, so the session can go on.
+//! Always true: after an error of a `…_len` function the position of the next message is unknown,
+//! so the connection must end. An error of a parser concerns one message with a known end, so the
+//! session can continue.
 
 use model::limits::STATEMENT_BYTES_MAX;
 use model::{Error, Result, SqlState};
 
 use crate::types::{Form, Oid};
 
-/// Largest startup packet, as in PostgreSQL: more is no client of ours.
+/// Largest startup packet; PostgreSQL's limit.
 pub const STARTUP_BYTES_MAX: usize = 10_000;
-/// Largest message with its header.
+/// Largest message, including its header.
 pub const MESSAGE_BYTES_MAX: usize = 64 << 20;
 
 const CANCEL_REQUEST: u32 = 80_877_102;
 const SSL_REQUEST: u32 = 80_877_103;
 const GSSENC_REQUEST: u32 = 80_877_104;
-/// Smallest startup packet: length and code.
+/// Smallest startup packet: length and request code.
 const STARTUP_BYTES_MIN: usize = 8;
 /// Tag and length.
 const HEADER_BYTES: usize = 5;
@@ -36,29 +38,29 @@ fn violation(message: impl Into<String>) -> Error {
 pub enum Startup<'a> {
     /// A session: protocol version and parameters.
     Session(Session<'a>),
-    /// Asks for TLS; answered by one byte.
+    /// SSLRequest; answered with one byte.
     Ssl,
-    /// Asks for GSSAPI encryption; answered by one byte.
+    /// GSSENCRequest; answered with one byte.
     GssEnc,
-    /// Asks to cancel what another connection runs.
+    /// CancelRequest for the statement of another connection.
     Cancel {
-        /// The process number given to that connection.
+        /// Process id from that connection's BackendKeyData.
         process: u32,
-        /// Its secret.
+        /// Secret key from that connection's BackendKeyData.
         secret: &'a [u8],
     },
 }
 
-/// The parameters of a session's startup packet.
+/// StartupMessage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Session<'a> {
-    /// Minor protocol version asked for; we speak 3.0 and say so when it is higher.
+    /// Minor protocol version requested. The server speaks 3.0 and negotiates higher ones down.
     pub minor: u16,
     parameters: &'a [u8],
 }
 
 impl<'a> Session<'a> {
-    /// Names and values in the order sent.
+    /// Parameter names and values, in the order sent.
     pub fn parameters(&self) -> impl Iterator<Item = (&'a str, &'a str)> + use<'a> {
         let mut reader = Reader::new("StartupMessage", self.parameters);
         std::iter::from_fn(move || {
@@ -68,24 +70,24 @@ impl<'a> Session<'a> {
     }
 }
 
-/// Length of the startup packet at the front of `buffer`, if all of it is there.
+/// Length of the startup packet at the start of `buffer`; `None` if it is incomplete.
 ///
 /// # Errors
-/// 08P01 when the length cannot be one, naming the protocol that the bytes look like.
+/// 08P01 for an impossible length; the message names the protocol that the bytes resemble.
 pub fn startup_len(buffer: &[u8]) -> Result<Option<usize>> {
     let Some(length) = be_u32(buffer, 0) else { return Ok(None) };
     let length = length as usize;
     if !(STARTUP_BYTES_MIN..=STARTUP_BYTES_MAX).contains(&length) {
         return Err(violation(format!(
             "startup packet of {length} bytes, expected {STARTUP_BYTES_MIN} to {STARTUP_BYTES_MAX}{}",
-            guess(buffer)
+            protocol_hint(buffer)
         )));
     }
     Ok((buffer.len() >= length).then_some(length))
 }
 
-/// What bytes that are no startup packet look like, for whoever reads the error.
-fn guess(buffer: &[u8]) -> &'static str {
+/// Hint for the error message: the protocol that the bytes resemble.
+fn protocol_hint(buffer: &[u8]) -> &'static str {
     const HTTP: [&[u8]; 7] = [b"GET ", b"POST", b"PUT ", b"HEAD", b"OPTI", b"DELE", b"PRI "];
     match buffer {
         [0x16, 3, ..] => ": this looks like TLS, which needs an SSLRequest first and is not offered",
@@ -95,10 +97,10 @@ fn guess(buffer: &[u8]) -> &'static str {
     }
 }
 
-/// Reads a whole startup packet.
+/// Parses a whole startup packet.
 ///
 /// # Errors
-/// 08P01 for a malformed packet, 0A000 for another major version.
+/// 08P01 for a malformed packet, 0A000 for an unsupported major version.
 pub fn parse_startup(packet: &[u8]) -> Result<Startup<'_>> {
     let mut reader = Reader::new("startup packet", packet);
     reader.u32("length")?;
@@ -121,7 +123,7 @@ pub fn parse_startup(packet: &[u8]) -> Result<Startup<'_>> {
     }
 }
 
-/// Checks the whole parameter list, so that reading it later cannot fail.
+/// Validates all parameters, so that iterating over them cannot fail.
 fn parse_session(minor: u16, parameters: &[u8]) -> Result<Session<'_>> {
     let mut reader = Reader::new("StartupMessage", parameters);
     loop {
@@ -135,80 +137,80 @@ fn parse_session(minor: u16, parameters: &[u8]) -> Result<Session<'_>> {
     Ok(Session { minor, parameters })
 }
 
-/// One message of a session.
+/// A message of an established session.
 #[derive(Debug, PartialEq)]
 pub enum Frontend<'a> {
     /// Simple query: one or more statements.
     Query(&'a str),
-    /// Prepares a statement.
+    /// Prepare a statement.
     Parse(Parse<'a>),
-    /// Binds values to a prepared statement.
+    /// Bind values to a prepared statement.
     Bind(Bind<'a>),
-    /// Asks for the description of a statement or portal.
+    /// Describe a statement or portal.
     Describe(Target<'a>),
-    /// Runs a portal.
+    /// Execute a portal.
     Execute {
-        /// The portal.
+        /// Name of the portal.
         portal: &'a str,
-        /// Stop after this many rows; 0 = all.
+        /// Row limit; 0: no limit.
         rows_max: u32,
     },
-    /// Closes a statement or portal.
+    /// Close a statement or portal.
     Close(Target<'a>),
     /// End of an extended-protocol batch.
     Sync,
-    /// Send what is buffered.
+    /// Send buffered output now.
     Flush,
-    /// The client leaves.
+    /// End of the session.
     Terminate,
     /// COPY data from the client.
     CopyData(&'a [u8]),
     /// COPY data is complete.
     CopyDone,
-    /// The client gives up its COPY, with its reason.
+    /// The client aborts its COPY, with a reason.
     CopyFail(&'a str),
-    /// A password or SASL answer: which, the authentication in progress knows.
+    /// Password or SASL response, depending on the authentication method.
     Password(&'a [u8]),
-    /// The function-call interface, which is obsolete and answered with 0A000.
+    /// FunctionCall, which is obsolete; answered with 0A000.
     FunctionCall,
 }
 
 /// A statement to prepare.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Parse<'a> {
-    /// Its name; empty for the unnamed statement.
+    /// Statement name; empty: the unnamed statement.
     pub name: &'a str,
-    /// Its text.
+    /// Statement text.
     pub sql: &'a str,
     types: &'a [u8],
 }
 
 impl<'a> Parse<'a> {
-    /// The parameter types the client declares; 0 = to be inferred.
+    /// Declared parameter types; 0: to be inferred.
     pub fn types(&self) -> impl ExactSizeIterator<Item = Oid> + use<'a> {
         self.types.as_chunks::<4>().0.iter().map(|bytes| u32::from_be_bytes(*bytes))
     }
 }
 
-/// A statement or a portal.
+/// Name of a statement or portal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target<'a> {
-    /// A prepared statement; empty = the unnamed one.
+    /// A prepared statement; empty: the unnamed one.
     Statement(&'a str),
-    /// A portal; empty = the unnamed one.
+    /// A portal; empty: the unnamed one.
     Portal(&'a str),
 }
 
 /// Values for a prepared statement.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bind<'a> {
-    /// The portal to make; empty for the unnamed one.
+    /// Portal to create; empty: the unnamed one.
     pub portal: &'a str,
-    /// The statement to bind.
+    /// Statement to bind.
     pub statement: &'a str,
-    /// Forms of the parameters.
+    /// Formats of the parameters.
     pub parameter_forms: Forms<'a>,
-    /// Forms wanted for the columns.
+    /// Formats requested for the result columns.
     pub result_forms: Forms<'a>,
     parameter_count: usize,
     parameters: &'a [u8],
@@ -221,7 +223,7 @@ impl<'a> Bind<'a> {
         self.parameter_count
     }
 
-    /// The parameters with their forms; `None` is NULL.
+    /// The parameters with their formats; `None` is NULL.
     pub fn parameters(&self) -> impl Iterator<Item = (Form, Option<&'a [u8]>)> + use<'a> {
         let mut reader = Reader::new("Bind", self.parameters);
         let forms = self.parameter_forms;
@@ -229,7 +231,7 @@ impl<'a> Bind<'a> {
     }
 }
 
-/// Form codes: none (all text), one (for all), or one each.
+/// Format codes: none (all text), one (for all values), or one per value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Forms<'a>(&'a [u8]);
 
@@ -240,7 +242,7 @@ impl Forms<'_> {
         self.0.len() / 2
     }
 
-    /// The form of value number `at`, counted from 0.
+    /// Format of value `at`, counted from 0.
     #[must_use]
     pub fn get(&self, at: usize) -> Form {
         let at = if self.count() == 1 { 0 } else { at };
@@ -250,17 +252,17 @@ impl Forms<'_> {
         }
     }
 
-    /// Do the codes fit `columns` values?
+    /// Whether the number of codes is valid for `columns` values.
     #[must_use]
     pub fn fit(&self, columns: usize) -> bool {
         self.count() <= 1 || self.count() == columns
     }
 }
 
-/// Length of the message at the front of `buffer`, if all of it is there.
+/// Length of the message at the start of `buffer`; `None` if it is incomplete.
 ///
 /// # Errors
-/// 08P01 for an unknown tag or an impossible length, as soon as they can be seen.
+/// 08P01 for an unknown tag or an impossible length, reported as early as possible.
 pub fn frame_len(buffer: &[u8]) -> Result<Option<usize>> {
     let Some(&tag) = buffer.first() else { return Ok(None) };
     let name = message_name(tag).ok_or_else(|| violation(format!("unknown message type {tag:#04x}")))?;
@@ -272,7 +274,8 @@ pub fn frame_len(buffer: &[u8]) -> Result<Option<usize>> {
     Ok((buffer.len() >= frame).then_some(frame))
 }
 
-/// Bytes that the message at the front of `buffer` will have, once its header is there; a hint for reserving space.
+/// Expected length of the message at the start of `buffer`, to reserve space; at least the
+/// header's.
 #[must_use]
 pub fn frame_len_hint(buffer: &[u8]) -> usize {
     be_u32(buffer, 1).map_or(HEADER_BYTES, |length| (length as usize).saturating_add(1)).min(MESSAGE_BYTES_MAX)
@@ -298,16 +301,17 @@ fn message_name(tag: u8) -> Option<&'static str> {
     })
 }
 
-/// Is this the tag of a message of the extended protocol, after an error in which everything up to Sync is skipped?
+/// Whether a message with this tag is skipped after an error in the extended protocol, until Sync.
 #[must_use]
 pub fn is_extended(tag: u8) -> bool {
     matches!(tag, b'P' | b'B' | b'D' | b'E' | b'C' | b'H')
 }
 
-/// Reads a whole message, as [`frame_len`] delimited it.
+/// Parses a whole message, as delimited by [`frame_len`].
 ///
 /// # Errors
-/// 08P01 for a malformed body, 22021 for text that is not UTF-8, 54000 for a statement beyond the limit.
+/// 08P01 for a malformed body, 22021 for text that is not UTF-8, 54000 for a statement above the
+/// size limit.
 pub fn parse(frame: &[u8]) -> Result<Frontend<'_>> {
     let (Some(&tag), Some(body)) = (frame.first(), frame.get(HEADER_BYTES..)) else {
         return Err(violation("message shorter than its header"));
@@ -373,7 +377,7 @@ fn be_u32(buffer: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_be_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]))
 }
 
-/// Reads the fields of one message; every error names the message and the field.
+/// Reader of a message's fields; its errors name the message and the field.
 struct Reader<'a> {
     message: &'static str,
     rest: &'a [u8],
@@ -402,13 +406,13 @@ impl<'a> Reader<'a> {
         be_u32(self.bytes(field, 4)?, 0).ok_or_else(|| self.short(field))
     }
 
-    /// A 16-bit count. Drivers use the whole unsigned range for parameters.
+    /// Reads a 16-bit count; unsigned, as drivers send more than 32,767 parameters.
     fn count(&mut self, field: &str) -> Result<usize> {
         let bytes = self.bytes(field, 2)?;
         Ok(usize::from(u16::from_be_bytes([bytes[0], bytes[1]])))
     }
 
-    /// Text up to its zero byte.
+    /// Reads a C string.
     fn text(&mut self, field: &str) -> Result<&'a str> {
         let end = self.rest.iter().position(|byte| *byte == 0).ok_or_else(|| self.short(field))?;
         let (text, rest) = self.rest.split_at(end);
@@ -428,7 +432,7 @@ impl<'a> Reader<'a> {
         Ok(sql)
     }
 
-    /// A length-prefixed value; length -1 is NULL.
+    /// Reads a value with its length; length -1 is NULL.
     fn value(&mut self, field: &str) -> Result<Option<&'a [u8]>> {
         match self.u32(field)? as i32 {
             -1 => Ok(None),
@@ -463,7 +467,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Zero and below mean "all rows".
+    /// Reads a row limit; zero and negative numbers mean no limit.
     fn rows_max(&mut self) -> Result<u32> {
         Ok(u32::try_from(self.u32("row limit")? as i32).unwrap_or(0))
     }
@@ -476,7 +480,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Text from a client, or 22021 naming the first bad byte and where it is.
+/// Checks that text from a client is UTF-8; 22021 names the first invalid byte and its offset.
 pub(crate) fn utf8(bytes: &[u8]) -> Result<&str> {
     std::str::from_utf8(bytes).map_err(|error| {
         let at = error.valid_up_to();

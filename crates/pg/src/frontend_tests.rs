@@ -1,9 +1,9 @@
-//! Golden bytes of every client message, the errors of malformed ones, and no panic on any bytes.
+//! Golden bytes of every client message, errors of malformed ones, and no panic on arbitrary bytes.
 
 use super::*;
 use proptest::prelude::*;
 
-/// A message: tag, length, body.
+/// Builds a message: tag, length, body.
 fn message(tag: u8, body: &[u8]) -> Vec<u8> {
     let mut out = vec![tag];
     out.extend_from_slice(&(body.len() as u32 + 4).to_be_bytes());
@@ -146,7 +146,7 @@ fn malformed_startup_packets_are_refused_by_name() {
 }
 
 #[test]
-fn other_protocols_are_told_apart_by_their_first_bytes() {
+fn other_protocols_are_recognised_by_their_first_bytes() {
     for (bytes, says) in [
         (&b"GET / HTTP/1.1\r\n"[..], "HTTP"),
         (b"\x16\x03\x01\x02\0\x01", "TLS"),
@@ -161,7 +161,7 @@ fn other_protocols_are_told_apart_by_their_first_bytes() {
     assert_eq!(startup_len(b"\0\0\0\x08\0").unwrap(), None);
 }
 
-/// Reads everything a message offers.
+/// Reads all fields of a message.
 fn visit(bytes: &[u8]) {
     if let Ok(Startup::Session(session)) = parse_startup(bytes) {
         session.parameters().count();
@@ -184,7 +184,7 @@ proptest! {
     }
 
     #[test]
-    fn a_message_is_whole_exactly_when_all_its_bytes_are_there(body in proptest::collection::vec(any::<u8>(), 0..40), cut in 0usize..60) {
+    fn a_message_is_complete_exactly_with_its_last_byte(body in proptest::collection::vec(any::<u8>(), 0..40), cut in 0usize..60) {
         let mut bytes = message(b'd', &body);
         let whole = bytes.len();
         bytes.extend_from_slice(b"S\0\0\0\x04");
@@ -193,7 +193,7 @@ proptest! {
     }
 
     #[test]
-    fn every_cut_of_a_bind_is_refused_or_read_without_panic(cut in 0usize..60) {
+    fn no_truncated_bind_panics(cut in 0usize..60) {
         let bytes = message(b'B', b"p\0s\0\0\x01\0\x01\0\x02\0\0\0\x02ab\xff\xff\xff\xff\0\x02\0\x00\0\x01");
         visit(&bytes[..cut.min(bytes.len())]);
     }

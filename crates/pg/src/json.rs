@@ -1,19 +1,20 @@
-//! Is a text JSON? As PostgreSQL's `json_in` has it, with its words. Texts are kept as they come, so nothing is made of them here.
+//! JSON validation with the semantics and messages of PostgreSQL's `json_in`. Text is stored
+//! unchanged, so nothing is built.
 //!
-//! Source: RFC 8259; what is an error where, and how it is called, is PostgreSQL 15's `jsonapi.c`.
+//! Sources: RFC 8259; PostgreSQL 15's `jsonapi.c` for error positions and messages.
 
 use model::{Error, Result, SqlState};
 
-/// Refuses what is no JSON.
+/// Checks that `text` is valid JSON.
 ///
 /// # Errors
-/// 22P02, with a detail that says what is wrong.
+/// 22P02, with the fault in the detail.
 ///
 /// # Cost
-/// One pass; a byte of memory for each level of nesting.
+/// One pass; one byte of memory per nesting level.
 pub fn check(text: &str) -> Result<()> {
     let mut lexer = Lexer { text, at: 0 };
-    let checked = document(&mut lexer);
+    let checked = validate(&mut lexer);
     checked.map_err(|detail| {
         Error::new(SqlState::INVALID_TEXT_REPRESENTATION, "invalid input syntax for type json").with_detail(detail)
     })
@@ -22,79 +23,80 @@ pub fn check(text: &str) -> Result<()> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Token<'t> {
     /// One of `{}[],:`
-    Mark(u8),
+    Punctuation(u8),
     String(&'t str),
-    /// A number, or one of the three words.
+    /// A number, `true`, `false` or `null`.
     Scalar(&'t str),
     End,
 }
 
-/// What a value is inside of.
+/// Container of a value.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Inside {
+enum Container {
     Object,
     Array,
 }
 
-/// Fails with the detail.
-type Checked<T> = std::result::Result<T, String>;
+/// The error is the detail text.
+type JsonResult<T> = std::result::Result<T, String>;
 
-fn document(lexer: &mut Lexer<'_>) -> Checked<()> {
-    let mut inside: Vec<Inside> = Vec::new();
+fn validate(lexer: &mut Lexer<'_>) -> JsonResult<()> {
+    let mut containers: Vec<Container> = Vec::new();
     let mut token = lexer.next()?;
     loop {
-        // A value begins here.
+        // A value starts here.
         match token {
-            Token::Mark(b'{') => {
+            Token::Punctuation(b'{') => {
                 token = lexer.next()?;
-                if token != Token::Mark(b'}') {
-                    token = label(lexer, token, "string or \"}\"")?;
-                    inside.push(Inside::Object);
+                if token != Token::Punctuation(b'}') {
+                    token = member_name(lexer, token, "string or \"}\"")?;
+                    containers.push(Container::Object);
                     continue;
                 }
             }
-            Token::Mark(b'[') => {
+            Token::Punctuation(b'[') => {
                 token = lexer.next()?;
-                if token != Token::Mark(b']') {
-                    inside.push(Inside::Array);
+                if token != Token::Punctuation(b']') {
+                    containers.push(Container::Array);
                     continue;
                 }
             }
             Token::String(_) | Token::Scalar(_) => {}
             other => return Err(expected("JSON value", other)),
         }
-        // It ended, and perhaps what it is inside of.
+        // The value ends here, and possibly its containers.
         loop {
             token = lexer.next()?;
-            match (inside.last(), token) {
+            match (containers.last(), token) {
                 (None, Token::End) => return Ok(()),
                 (None, other) => return Err(expected("end of input", other)),
-                (Some(Inside::Object), Token::Mark(b'}')) | (Some(Inside::Array), Token::Mark(b']')) => {
-                    inside.pop();
+                (Some(Container::Object), Token::Punctuation(b'}'))
+                | (Some(Container::Array), Token::Punctuation(b']')) => {
+                    containers.pop();
                 }
-                (Some(Inside::Object), Token::Mark(b',')) => {
+                (Some(Container::Object), Token::Punctuation(b',')) => {
                     let next = lexer.next()?;
-                    token = label(lexer, next, "string")?;
+                    token = member_name(lexer, next, "string")?;
                     break;
                 }
-                (Some(Inside::Array), Token::Mark(b',')) => {
+                (Some(Container::Array), Token::Punctuation(b',')) => {
                     token = lexer.next()?;
                     break;
                 }
-                (Some(Inside::Object), other) => return Err(expected("\",\" or \"}\"", other)),
-                (Some(Inside::Array), other) => return Err(expected("\",\" or \"]\"", other)),
+                (Some(Container::Object), other) => return Err(expected("\",\" or \"}\"", other)),
+                (Some(Container::Array), other) => return Err(expected("\",\" or \"]\"", other)),
             }
         }
     }
 }
 
-/// The name of a member, which `token` must be, and a colon; gives the token behind.
-fn label<'t>(lexer: &mut Lexer<'t>, token: Token<'t>, what: &str) -> Checked<Token<'t>> {
+/// Parses a member's name, which must be `token`, and its colon; returns the token after them.
+fn member_name<'t>(lexer: &mut Lexer<'t>, token: Token<'t>, what: &str) -> JsonResult<Token<'t>> {
     if !matches!(token, Token::String(_)) {
         return Err(expected(what, token));
     }
     match lexer.next()? {
-        Token::Mark(b':') => lexer.next(),
+        Token::Punctuation(b':') => lexer.next(),
         other => Err(expected("\":\"", other)),
     }
 }
@@ -102,7 +104,7 @@ fn label<'t>(lexer: &mut Lexer<'t>, token: Token<'t>, what: &str) -> Checked<Tok
 fn expected(what: &str, found: Token<'_>) -> String {
     let found = match found {
         Token::End => return "The input string ended unexpectedly.".to_owned(),
-        Token::Mark(mark) => char::from(mark).to_string(),
+        Token::Punctuation(punctuation) => char::from(punctuation).to_string(),
         Token::String(text) | Token::Scalar(text) => text.to_owned(),
     };
     format!("Expected {what}, but found \"{found}\".")
@@ -118,7 +120,7 @@ impl<'t> Lexer<'t> {
         self.text.as_bytes().get(at).copied()
     }
 
-    fn next(&mut self) -> Checked<Token<'t>> {
+    fn next(&mut self) -> JsonResult<Token<'t>> {
         while matches!(self.peek(self.at), Some(b' ' | b'\t' | b'\n' | b'\r')) {
             self.at += 1;
         }
@@ -126,13 +128,13 @@ impl<'t> Lexer<'t> {
         let Some(first) = self.peek(start) else { return Ok(Token::End) };
         self.at += 1;
         match first {
-            b'{' | b'}' | b'[' | b']' | b',' | b':' => Ok(Token::Mark(first)),
+            b'{' | b'}' | b'[' | b']' | b',' | b':' => Ok(Token::Punctuation(first)),
             b'"' => self.string(start),
             b'-' | b'0'..=b'9' => self.number(start),
             _ => {
                 self.at = start;
-                self.skip(is_of_word);
-                // What begins no word is a token of its own.
+                self.skip(is_word_byte);
+                // A character that starts no word is a token of its own.
                 let width = self.text[start..].chars().next().map_or(1, char::len_utf8);
                 self.at = self.at.max(start + width);
                 match &self.text[start..self.at] {
@@ -151,7 +153,7 @@ impl<'t> Lexer<'t> {
         self.at > from
     }
 
-    fn number(&mut self, start: usize) -> Checked<Token<'t>> {
+    fn number(&mut self, start: usize) -> JsonResult<Token<'t>> {
         let digit = |byte: u8| byte.is_ascii_digit();
         self.at = start + usize::from(self.peek(start) == Some(b'-'));
         let mut is_good = if self.peek(self.at) == Some(b'0') {
@@ -169,13 +171,13 @@ impl<'t> Lexer<'t> {
             self.at += usize::from(matches!(self.peek(self.at), Some(b'+' | b'-')));
             is_good &= self.skip(digit);
         }
-        is_good &= !self.skip(is_of_word);
+        is_good &= !self.skip(is_word_byte);
         let found = &self.text[start..self.at];
         if is_good { Ok(Token::Scalar(found)) } else { Err(invalid(found)) }
     }
 
-    /// `start` is where its quote stands.
-    fn string(&mut self, start: usize) -> Checked<Token<'t>> {
+    /// Parses a string whose opening quote is at `start`.
+    fn string(&mut self, start: usize) -> JsonResult<Token<'t>> {
         loop {
             let Some(byte) = self.peek(self.at) else { return Err(invalid(&self.text[start..])) };
             self.at += 1;
@@ -188,8 +190,8 @@ impl<'t> Lexer<'t> {
         }
     }
 
-    /// What stands behind a backslash in the string that begins at `start`.
-    fn escape(&mut self, start: usize) -> Checked<()> {
+    /// Parses the escape after a backslash, in the string that starts at `start`.
+    fn escape(&mut self, start: usize) -> JsonResult<()> {
         let Some(next) = self.text[self.at..].chars().next() else { return Err(invalid(&self.text[start..])) };
         self.at += next.len_utf8();
         match next {
@@ -209,8 +211,8 @@ impl<'t> Lexer<'t> {
     }
 }
 
-/// May a byte stand in a word? All bytes of characters beyond ASCII may, so that words end between characters.
-fn is_of_word(byte: u8) -> bool {
+/// Whether a byte belongs to a word. Non-ASCII bytes do, so that words end at character boundaries.
+fn is_word_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_' || !byte.is_ascii()
 }
 
@@ -223,7 +225,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_json_is_taken() {
+    fn valid_json_is_accepted() {
         for text in [
             "1",
             " -0.5e+10 ",
@@ -247,9 +249,9 @@ mod tests {
         assert!(check(&deep).is_err());
     }
 
-    /// Each with what PostgreSQL 15 says is wrong.
+    /// Cases with the messages of PostgreSQL 15.
     #[test]
-    fn what_is_no_json_is_refused_in_postgresqls_words() {
+    fn invalid_json_is_refused_with_postgresqls_messages() {
         for (text, detail) in [
             ("", "The input string ended unexpectedly."),
             ("  ", "The input string ended unexpectedly."),

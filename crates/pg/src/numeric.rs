@@ -1,7 +1,8 @@
-//! `numeric`: PostgreSQL's binary form. The values themselves, their text and their arithmetic are [`model::Numeric`]'s.
+//! Binary format of `numeric`. Values, text format and arithmetic: [`model::Numeric`].
 //!
-//! Binary form, big-endian: digit count (i16), weight (i16, the power of 10,000 of the first digit), sign (0, 0x4000 negative,
-//! 0xC000 NaN, 0xD000 and 0xF000 the infinities), display scale (u16), then digits to base 10,000 without zeros at either end.
+//! Layout, big-endian: digit count (i16), weight (i16, exponent of the first digit to base 10,000),
+//! sign (0 positive, 0x4000 negative, 0xC000 NaN, 0xD000 and 0xF000 the infinities), display scale
+//! (u16), then base-10,000 digits without leading or trailing zeros.
 
 use model::numeric::{SCALE_MAX, decimal_text};
 use model::{Error, Result, SqlState};
@@ -15,20 +16,21 @@ const NEGATIVE: u16 = 0x4000;
 const NAN: u16 = 0xC000;
 const PLUS_INFINITY: u16 = 0xD000;
 const MINUS_INFINITY: u16 = 0xF000;
-/// Largest scale of a 128-bit decimal of arrow's.
+/// Largest scale of Arrow's Decimal128.
 const DECIMAL128_SCALE_MAX: u32 = 38;
 
-/// `value / 10^scale` in decimal, always with `scale` digits after the point; a negative scale appends zeros.
+/// Appends `value / 10^scale` in text format with `scale` decimal places; a negative scale appends
+/// zeros.
 pub fn numeric_text(out: &mut Vec<u8>, value: i128, scale: i8) {
     decimal_text(out, value, i32::from(scale));
 }
 
-/// The binary form of `value / 10^scale`.
+/// Appends `value / 10^scale` in binary format.
 pub fn numeric_binary(out: &mut Vec<u8>, value: i128, scale: i8) {
     Numeric::new(value, 0).with_digits(|negative, digits, _| digits_binary(out, negative, digits, i32::from(scale)));
 }
 
-/// The binary form of any numeric.
+/// Appends a numeric in binary format.
 pub fn write_binary(out: &mut Vec<u8>, value: &Numeric) {
     let finite = value.with_digits(|negative, digits, scale| digits_binary(out, negative, digits, scale as i32));
     if finite.is_none() {
@@ -40,10 +42,11 @@ pub fn write_binary(out: &mut Vec<u8>, value: &Numeric) {
     }
 }
 
-/// Value and scale of a finite number as a 128-bit decimal has them; digits after the 38th behind the point are rounded away.
+/// Converts to Decimal128: value and scale; `None` for NaN and the infinities. Rounds after the
+/// 38th decimal place.
 ///
 /// # Errors
-/// 22003 when there are too many digits before that.
+/// 22003 if more than 38 significant digits are left.
 pub fn decimal128(value: &Numeric) -> Result<Option<(i128, u8)>> {
     if !value.is_finite() {
         return Ok(None);
@@ -55,10 +58,10 @@ pub fn decimal128(value: &Numeric) -> Result<Option<(i128, u8)>> {
         .ok_or_else(|| Error::new(SqlState::NUMERIC_OUT_OF_RANGE, "numeric value has more than 38 significant digits"))
 }
 
-/// The binary form of plain decimal text (`-12.30`), as wider decimals give it.
+/// Appends plain decimal text (`-12.30`), as formatted from wider decimals, in binary format.
 ///
 /// # Errors
-/// 22P02 when it is not plain decimal.
+/// 22P02 if the text is not plain decimal.
 pub fn decimal_text_binary(out: &mut Vec<u8>, text: &str) -> Result<()> {
     let digits = text.strip_prefix('-').unwrap_or(text);
     let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
@@ -70,9 +73,10 @@ pub fn decimal_text_binary(out: &mut Vec<u8>, text: &str) -> Result<()> {
     Ok(())
 }
 
-/// `digits` (decimal, no leading zero) over 10^scale, cut into base-10,000 digits aligned at the point.
+/// Appends `digits / 10^scale` in binary format. `digits`: decimal, no leading zero; they are
+/// grouped by four around the decimal point.
 fn digits_binary(out: &mut Vec<u8>, negative: bool, digits: &[u8], scale: i32) {
-    // Power of ten of the last digit, rounded down to a multiple of four: zeros fill the gap.
+    // Exponent of the last digit, rounded down to a multiple of four; zeros fill the gap.
     let lowest = (-scale).div_euclid(4) * 4;
     let padding = (-scale - lowest) as usize;
     let length = digits.len() + padding;
@@ -105,10 +109,10 @@ fn malformed(what: impl std::fmt::Display) -> Error {
     Error::new(SqlState::INVALID_BINARY_REPRESENTATION, format!("invalid binary numeric: {what}"))
 }
 
-/// Reads the binary form.
+/// Parses the binary format.
 ///
 /// # Errors
-/// 22P03 for malformed bytes, 22003 for a number too large.
+/// 22P03 for malformed bytes, 22003 for a number out of range.
 pub fn parse_binary(bytes: &[u8]) -> Result<Numeric> {
     let words = bytes.as_chunks::<2>();
     let [count, weight, sign, scale, digits @ ..] = words.0 else {
@@ -139,7 +143,8 @@ pub fn parse_binary(bytes: &[u8]) -> Result<Numeric> {
     }
 }
 
-/// Sums base-10,000 digits at `scale`; digits below the scale are cut off, as the sender promised there are none.
+/// Value of base-10,000 digits at `scale`, for up to 38 decimal digits. Digits below the scale are
+/// dropped; the sender guarantees that they are zero.
 fn small_of_groups(digits: &[[u8; 2]], weight: i32, scale: u32) -> Option<i128> {
     digits.iter().enumerate().try_fold(0i128, |sum, (at, digit)| {
         let digit = i128::from(u16::from_be_bytes(*digit));
@@ -153,7 +158,7 @@ fn small_of_groups(digits: &[[u8; 2]], weight: i32, scale: u32) -> Option<i128> 
     })
 }
 
-/// The same for numbers of more than 38 digits.
+/// Value of base-10,000 digits with more than 38 decimal digits.
 fn wide_of_groups(negative: bool, digits: &[[u8; 2]], weight: i32, scale: u32) -> Result<Numeric> {
     let mut decimal = Vec::with_capacity(4 * digits.len());
     for digit in digits {

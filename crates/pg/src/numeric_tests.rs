@@ -1,4 +1,4 @@
-//! Numeric forms against what PostgreSQL 15 gave (`testdata/numeric.tsv`), and round trips.
+//! Numerics, compared with PostgreSQL 15 (`testdata/numeric.tsv`), and round trips.
 
 use super::*;
 use proptest::prelude::*;
@@ -20,7 +20,7 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 #[test]
-fn forms_are_what_postgresql_gives() {
+fn formats_equal_postgresqls() {
     for line in include_str!("testdata/numeric.tsv").lines() {
         let case: Vec<_> = line.split('\t').collect();
         let (value, scale): (i128, i8) = (case[0].parse().unwrap(), case[1].parse().unwrap());
@@ -66,9 +66,9 @@ fn special_values_have_their_signs() {
     }
 }
 
-/// What PostgreSQL 15's `numeric_send` gives.
+/// Bytes as sent by PostgreSQL 15's `numeric_send`.
 #[test]
-fn values_beyond_38_digits_have_their_form() {
+fn values_beyond_38_digits_have_a_binary_form() {
     for (value, hex_form) in [
         ("10000000000000000000000000000000000000000", "0001000a000000000001"),
         ("-170141183460469231731687303715884105728.5", "000b00094000000100aa0583209a01d5090d0c601c871bf620da16601388"),
@@ -79,7 +79,7 @@ fn values_beyond_38_digits_have_their_form() {
 }
 
 #[test]
-fn digits_below_the_scale_are_cut_off() {
+fn digits_below_the_scale_are_dropped() {
     let bytes = [0, 2, 0, 0, 0, 0, 0, 1, 0, 1, 0x26, 0xac];
     assert_eq!(parse_binary(&bytes).unwrap().to_string(), "1.9");
 }
@@ -100,7 +100,7 @@ fn malformed_bytes_are_refused() {
 }
 
 #[test]
-fn a_128_bit_decimal_takes_what_fits_it() {
+fn decimal128_takes_up_to_38_digits() {
     for (value, expected) in [
         ("1.50", Ok(Some((150, 2)))),
         ("-7", Ok(Some((-7, 0)))),

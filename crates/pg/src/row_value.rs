@@ -1,6 +1,8 @@
-//! Values of `rows` tables ([`model::Datum`]) in both forms: going out, and the binary form coming in.
+//! Values of `rows` tables ([`model::Datum`]): encoding in both formats, decoding of the binary
+//! format.
 //!
-//! Text that comes in is read by SQL's casts, which know the session's time zone and more spellings.
+//! Text from clients is parsed by SQL casts, which know the session's time zone and accept more
+//! spellings.
 
 use model::{Datum, Error, Interval, Numeric, Result, SqlState, Type};
 
@@ -13,13 +15,14 @@ use crate::time::{
 use crate::types::Form;
 use crate::value::{bool_text, bytea_text, float4_text, float8_text, int_text, uuid_text};
 
-/// One day.
+/// Microseconds per day.
 const DAY_MICROS: i64 = 86_400_000_000;
 
-/// Appends a value that is not NULL, without its length.
+/// Appends a non-NULL value, without its length.
 ///
-/// - `ty`: the type of the column: `char(n)` is sent with its blanks.
-/// - `offset`: seconds east of UTC of the session's time zone at a moment in seconds since 1970.
+/// - `ty`: the column's type; `char(n)` is padded with blanks.
+/// - `offset`: returns the session time zone's offset, in seconds east of UTC, at a time in seconds
+///   since 1970 UTC.
 pub fn write(out: &mut Vec<u8>, datum: &Datum<'_>, ty: Type, form: Form, offset: &mut dyn FnMut(i64) -> i32) {
     match form {
         Form::Text => write_text(out, datum, ty, offset),
@@ -74,20 +77,21 @@ fn padded(out: &mut Vec<u8>, text: &str, ty: Type) {
     out.resize(out.len() + ty.padding(text), b' ');
 }
 
-/// Days since 2000; the ends stay the ends.
+/// Days since 2000-01-01; the infinities are unchanged.
 fn pg_days(days: i32) -> i32 {
     if matches!(days, i32::MIN | i32::MAX) { days } else { days.saturating_sub(EPOCH_DAYS) }
 }
 
-/// Microseconds since 2000; the ends stay the ends.
+/// Microseconds since 2000-01-01; the infinities are unchanged.
 fn pg_micros(micros: i64) -> i64 {
     if matches!(micros, i64::MIN | i64::MAX) { micros } else { micros.saturating_sub(EPOCH_MICROS) }
 }
 
-/// Reads a value that a client sent in binary form as type `ty`.
+/// Decodes a value of type `ty` in binary format.
 ///
 /// # Errors
-/// 22P03 for bytes that are no such value, 22021 for text that is no UTF-8, 22P02 for text that is no JSON, 22008 for a moment out of range.
+/// 22P03 for malformed bytes, 22021 for text that is not UTF-8, 22P02 for invalid JSON, 22008 for a
+/// date or time out of range.
 pub fn read_binary(ty: Type, bytes: &[u8]) -> Result<Datum<'_>> {
     Ok(match ty {
         Type::Bool => Datum::Bool(fixed::<1>(ty, bytes)? != [0]),
@@ -113,10 +117,10 @@ pub fn read_binary(ty: Type, bytes: &[u8]) -> Result<Datum<'_>> {
     })
 }
 
-/// Text that came from outside.
+/// Validates text from a client.
 ///
 /// # Errors
-/// 22021 for bytes that are no UTF-8, and for a zero byte, which PostgreSQL has in no text.
+/// 22021 for invalid UTF-8 and for zero bytes, which PostgreSQL's text does not allow.
 pub fn read_text(bytes: &[u8]) -> Result<&str> {
     let text = utf8(bytes)?;
     if text.contains('\0') {
@@ -175,9 +179,9 @@ mod tests {
         String::from_utf8(out).unwrap()
     }
 
-    /// What PostgreSQL 15 sends, with TimeZone an hour east of UTC.
+    /// Cases as sent by PostgreSQL 15 with a TimeZone one hour east of UTC.
     #[test]
-    fn text_is_postgresqls() {
+    fn text_equals_postgresqls() {
         let numeric = |text: &str| Datum::Numeric(text.parse().unwrap());
         let interval = Datum::Interval(Interval { months: 14, days: -3, micros: 3_723_000_000 });
         for (datum, ty, expected) in [
@@ -201,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_in_binary_is_read_again() {
+    fn binary_values_round_trip() {
         let numeric = |text: &str| Datum::Numeric(text.parse().unwrap());
         for (datum, ty) in [
             (Datum::Bool(false), Type::Bool),
@@ -230,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_no_value_are_refused() {
+    fn malformed_binary_values_are_refused() {
         let state = |ty, bytes: &[u8]| read_binary(ty, bytes).unwrap_err().state();
         for ty in [Type::Bool, Type::Int2, Type::Int4, Type::Int8, Type::Float8, Type::Uuid, Type::Date, Type::Interval]
         {

@@ -1,7 +1,9 @@
-//! Dates, times, timestamps and intervals: text in ISO DateStyle, and PostgreSQL's counts.
+//! Dates, times, timestamps and intervals: text format with ISO DateStyle, and conversion to
+//! PostgreSQL's epoch.
 //!
-//! Inside Millrace a moment is nanoseconds since 1970; PostgreSQL counts microseconds since 2000 ("pg micros"), with the two
-//! ends of int64 standing for the infinities. Going out, nanoseconds are cut off (towards the past, so that order is kept).
+//! Millrace stores timestamps as nanoseconds since 1970; PostgreSQL uses microseconds since 2000
+//! ("pg micros"), where the extremes of int64 are the infinities. On output nanoseconds are rounded
+//! down, which preserves order.
 
 use model::{Error, Result, SqlState};
 
@@ -12,18 +14,19 @@ pub use crate::time_parse::{
 use crate::value::{int_text, padded_text};
 pub use model::Interval;
 
-/// 2000-01-01 in days since 1970.
+/// 2000-01-01 in days since 1970-01-01.
 pub const EPOCH_DAYS: i32 = 10_957;
-/// 2000-01-01 in microseconds since 1970.
+/// 2000-01-01 in microseconds since 1970-01-01.
 pub const EPOCH_MICROS: i64 = EPOCH_DAYS as i64 * DAY_MICROS;
-/// One day.
+/// Microseconds per day.
 pub const DAY_MICROS: i64 = 86_400_000_000;
 const DAY_SECONDS: i64 = 86_400;
 
-/// The calendar day `days` after 1970-01-01: year (astronomical: 0 is 1 BC), month, day.
+/// Converts days since 1970-01-01 to (year, month, day). The year is astronomical: 0 is 1 BC.
 #[must_use]
 pub fn date_of_days(days: i64) -> (i64, u32, u32) {
-    // Days are counted from 1 March of year 0, so that the leap day is the last of its year; an era is 400 years.
+    // Count days from 1 March of year 0, so that a leap day is the last day of its year. An era is
+    // 400 years.
     let days = days + 719_468;
     let era = days.div_euclid(146_097);
     let day_of_era = days.rem_euclid(146_097);
@@ -35,7 +38,7 @@ pub fn date_of_days(days: i64) -> (i64, u32, u32) {
     (year_of_era + era * 400 + i64::from(month <= 2), month, day)
 }
 
-/// Days from 1970-01-01 to a calendar day; the day must exist.
+/// Converts an existing calendar day to days since 1970-01-01.
 #[must_use]
 pub fn days_of_date(year: i64, month: u32, day: u32) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
@@ -46,7 +49,7 @@ pub fn days_of_date(year: i64, month: u32, day: u32) -> i64 {
     era * 146_097 + year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year - 719_468
 }
 
-/// Days of a month.
+/// Number of days in a month.
 #[must_use]
 pub fn days_in_month(year: i64, month: u32) -> u32 {
     match month {
@@ -57,16 +60,16 @@ pub fn days_in_month(year: i64, month: u32) -> u32 {
     }
 }
 
-/// Pg micros of a moment given in nanoseconds since 1970; the rest is cut off towards the past.
+/// Converts nanoseconds since 1970 to pg micros, rounding down.
 #[must_use]
 pub fn micros_of_ns(ns: i64) -> i64 {
     ns.div_euclid(1_000) - EPOCH_MICROS
 }
 
-/// Nanoseconds since 1970 of a moment given in pg micros.
+/// Converts pg micros to nanoseconds since 1970.
 ///
 /// # Errors
-/// 22008 outside 1677-09-21 .. 2262-04-11, the infinities included.
+/// 22008 outside 1677-09-21 .. 2262-04-11, and for the infinities.
 pub fn ns_of_micros(micros: i64) -> Result<i64> {
     micros.checked_add(EPOCH_MICROS).and_then(|micros| micros.checked_mul(1_000)).ok_or_else(|| {
         let mut text = Vec::new();
@@ -75,7 +78,7 @@ pub fn ns_of_micros(micros: i64) -> Result<i64> {
     })
 }
 
-/// 22008 for a moment that nanoseconds since 1970 cannot hold.
+/// Error 22008 for a timestamp outside the range of nanoseconds since 1970.
 pub(crate) fn out_of_range(text: &str) -> Error {
     Error::new(
         SqlState::DATETIME_OVERFLOW,
@@ -83,7 +86,7 @@ pub(crate) fn out_of_range(text: &str) -> Error {
     )
 }
 
-/// Writes the year, month and day; true when the year is before Christ.
+/// Appends year, month and day; true if the year is BC.
 fn date_part(out: &mut Vec<u8>, days: i64) -> bool {
     let (year, month, day) = date_of_days(days);
     let bc = year <= 0;
@@ -95,7 +98,7 @@ fn date_part(out: &mut Vec<u8>, days: i64) -> bool {
     bc
 }
 
-/// Writes `HH:MM:SS` and, if there is one, the fraction without trailing zeros.
+/// Appends `HH:MM:SS` and any fraction, without trailing zeros.
 fn time_part(out: &mut Vec<u8>, micros: u64) {
     let seconds = micros / 1_000_000;
     padded_text(out, seconds / 3_600, 2);
@@ -120,7 +123,7 @@ fn infinity(out: &mut Vec<u8>, positive: bool) {
     out.extend_from_slice(if positive { b"infinity" } else { b"-infinity" });
 }
 
-/// A date, in days since 2000; the ends of int32 are the infinities.
+/// Appends a date, given in days since 2000; the extremes of i32 are the infinities.
 pub fn date_text(out: &mut Vec<u8>, pg_days: i32) {
     if matches!(pg_days, i32::MIN | i32::MAX) {
         return infinity(out, pg_days > 0);
@@ -130,17 +133,18 @@ pub fn date_text(out: &mut Vec<u8>, pg_days: i32) {
     }
 }
 
-/// A time of day, in microseconds since midnight.
+/// Appends a time of day, given in microseconds since midnight.
 pub fn time_text(out: &mut Vec<u8>, micros: i64) {
     time_part(out, micros.clamp(0, DAY_MICROS) as u64);
 }
 
-/// A timestamp without zone, in pg micros.
+/// Appends a timestamp without time zone, given in pg micros.
 pub fn timestamp_text(out: &mut Vec<u8>, micros: i64) {
     moment_text(out, micros, None);
 }
 
-/// A timestamp with zone, in pg micros, shown at `offset` seconds east of UTC (the session zone's at that moment).
+/// Appends a timestamp with time zone, given in pg micros, in local time at `offset` seconds east
+/// of UTC.
 pub fn timestamptz_text(out: &mut Vec<u8>, micros: i64, offset: i32) {
     moment_text(out, micros, Some(offset));
 }
@@ -176,10 +180,10 @@ fn offset_text(out: &mut Vec<u8>, offset: i32) {
     }
 }
 
-/// Reads the binary form of an interval: microseconds, days, months.
+/// Parses an interval in binary format: microseconds, days, months.
 ///
 /// # Errors
-/// 22P03 unless there are 16 bytes.
+/// 22P03 unless there are exactly 16 bytes.
 pub fn parse_interval_binary(bytes: &[u8]) -> Result<Interval> {
     let bytes: &[u8; 16] = bytes.try_into().map_err(|_| {
         Error::new(
@@ -191,7 +195,7 @@ pub fn parse_interval_binary(bytes: &[u8]) -> Result<Interval> {
     Ok(Interval { micros: (value >> 64) as i64, days: (value >> 32) as i32, months: value as i32 })
 }
 
-/// The binary form of an interval.
+/// Encodes an interval in binary format.
 #[must_use]
 pub fn interval_binary(interval: Interval) -> [u8; 16] {
     let Interval { months, days, micros } = interval;
@@ -199,11 +203,11 @@ pub fn interval_binary(interval: Interval) -> [u8; 16] {
     value.to_be_bytes()
 }
 
-/// An interval in IntervalStyle `postgres`: `1 year 2 mons -3 days +04:05:06.7`.
+/// Appends an interval in IntervalStyle `postgres`: `1 year 2 mons -3 days +04:05:06.7`.
 pub fn interval_text(out: &mut Vec<u8>, interval: Interval) {
     let Interval { months, days, micros } = interval;
     let start = out.len();
-    // After a negative part a positive one shows its sign, as it would else be read as negative.
+    // A positive field after a negative one gets a sign; it would be read as negative otherwise.
     let mut after_negative = false;
     for (value, unit) in [(months / 12, "year"), (months % 12, "mon"), (days, "day")] {
         if value != 0 {

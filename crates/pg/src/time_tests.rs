@@ -1,4 +1,5 @@
-//! Date and time forms against what PostgreSQL 15 printed and read (`testdata/`), and round trips.
+//! Dates and times, compared with the output and input of PostgreSQL 15 (`testdata/`), and round
+//! trips.
 
 use super::*;
 use proptest::prelude::*;
@@ -13,7 +14,7 @@ fn cases(table: &'static str) -> impl Iterator<Item = Vec<&'static str>> {
     table.lines().map(|line| line.split('\t').collect())
 }
 
-/// The two zones of the cases, by the rules of 2024; the session's is New York's in winter.
+/// The two zones of the cases, with the rules of 2024; the session's zone is New York in winter.
 fn zones(name: Option<&str>, local_seconds: i64) -> Option<i32> {
     let summer = (1_711_000_000..1_730_000_000).contains(&local_seconds);
     match name.map(str::to_ascii_lowercase).as_deref() {
@@ -24,20 +25,20 @@ fn zones(name: Option<&str>, local_seconds: i64) -> Option<i32> {
     }
 }
 
-/// A result as the tables have it: the value or the SQLSTATE.
+/// A result as in the case tables: the value or the SQLSTATE.
 fn shown<T: ToString>(result: Result<T>) -> String {
     result.map_or_else(|error| error.state().to_string(), |value| value.to_string())
 }
 
 #[test]
-fn timestamp_text_is_what_postgresql_prints() {
+fn timestamp_text_equals_postgresqls() {
     for case in cases(include_str!("testdata/timestamp.tsv")) {
         assert_eq!(text(|out| timestamp_text(out, case[0].parse().unwrap())), case[1]);
     }
 }
 
 #[test]
-fn timestamps_of_microseconds_reach_further_than_those_of_nanoseconds() {
+fn microsecond_timestamps_have_a_wider_range_than_nanosecond_ones() {
     for (text, shown) in [
         ("4713-01-01 00:00:00 BC", "4713-01-01 00:00:00 BC"),
         ("0001-01-01", "0001-01-01 00:00:00"),
@@ -100,7 +101,7 @@ fn times_before_christ_and_the_infinities_are_written() {
 }
 
 #[test]
-fn nanoseconds_are_kept_when_read_and_cut_off_when_written() {
+fn nanoseconds_are_kept_on_input_and_rounded_down_on_output() {
     assert_eq!(parse_timestamp("1970-01-01 00:00:00.123456789").unwrap(), 123_456_789);
     assert_eq!(parse_timestamp("1970-01-01 00:00:00.1234567895").unwrap(), 123_456_790);
     assert_eq!(micros_of_ns(1_999), -EPOCH_MICROS + 1);
@@ -108,7 +109,7 @@ fn nanoseconds_are_kept_when_read_and_cut_off_when_written() {
 }
 
 #[test]
-fn moments_that_nanoseconds_cannot_hold_are_refused_with_22008() {
+fn timestamps_beyond_nanoseconds_are_refused_with_22008() {
     assert_eq!(parse_timestamp("2262-04-11 23:47:16.854775807").unwrap(), i64::MAX);
     assert_eq!(parse_timestamp("1677-09-21 00:12:43.145224192").unwrap(), i64::MIN);
     for input in
@@ -140,7 +141,7 @@ fn times_of_day_are_read() {
 }
 
 #[test]
-fn interval_forms_are_what_postgresql_gives() {
+fn interval_formats_equal_postgresqls() {
     for case in cases(include_str!("testdata/interval.tsv")) {
         let interval = Interval {
             months: case[0].parse().unwrap(),

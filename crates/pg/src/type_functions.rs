@@ -1,8 +1,10 @@
-//! The functions that read and write types, with PostgreSQL's numbers and names: drivers choose their codecs by them.
+//! Input and output functions of types, with PostgreSQL's OIDs and names. Drivers choose their
+//! codecs by these.
 
 use crate::types::{Oid, Type, oid};
 
-/// Of one type: text input, text output, binary input, binary output. 0 and `-` where there is none.
+/// The text input, text output, binary input and binary output functions of a type; 0 and `-` if it
+/// has none.
 pub type TypeFunctions = [(Oid, &'static str); 4];
 
 const ARRAY: TypeFunctions = [(750, "array_in"), (751, "array_out"), (2400, "array_recv"), (2401, "array_send")];
@@ -53,7 +55,8 @@ const FUNCTIONS: &[(&str, TypeFunctions)] = &[
     ("regnamespace", [(4084, "regnamespacein"), (4085, "regnamespaceout"), (4087, "regnamespacerecv"), (4088, "regnamespacesend")]),
 ];
 
-/// The functions of the type called `name` in `pg_type`; a type that is not PostgreSQL's is the type of a table's rows.
+/// Returns the functions of the type with this `pg_type` name. Types that are not PostgreSQL's are
+/// row types of tables.
 #[must_use]
 pub fn of_type(name: &str) -> TypeFunctions {
     match FUNCTIONS.iter().find(|(known, _)| *known == name) {
@@ -63,14 +66,14 @@ pub fn of_type(name: &str) -> TypeFunctions {
     }
 }
 
-/// Every function, once.
+/// All functions, each once.
 pub fn all() -> impl Iterator<Item = (Oid, &'static str)> {
     let own = FUNCTIONS.iter().flat_map(|(_, functions)| functions.iter().copied());
-    // Those of records are in the list, with the type `record`.
+    // `FUNCTIONS` has those of records already, with the type `record`.
     own.chain(ARRAY).filter(|(oid, _)| *oid != 0)
 }
 
-/// How a value of a type whose values are numbers of objects is shown: the object's name, where it is one that never changes.
+/// Text of a reg type's value: the object's name if it is built in.
 #[must_use]
 pub fn object_name(ty: Oid, number: Oid) -> Option<String> {
     match ty {

@@ -1,20 +1,20 @@
-//! The types clients see: OIDs, names, lengths and arrays, as PostgreSQL 15's `pg_type` has them.
+//! Types that clients see: OIDs, names, lengths and array types, as in PostgreSQL 15's `pg_type`.
 
-/// A type's number in `pg_type`.
+/// Object identifier: here, a type's key in `pg_type`.
 pub type Oid = u32;
 
-/// How a value is carried.
+/// Format of a value on the wire.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Form {
-    /// As `psql` prints it.
+    /// Text, as `psql` prints it.
     #[default]
     Text,
-    /// As the type's send function writes it, big-endian.
+    /// Binary, as written by the type's send function, big-endian.
     Binary,
 }
 
 impl Form {
-    /// The format code of the protocol.
+    /// Format code in protocol messages.
     #[must_use]
     pub fn code(self) -> i16 {
         match self {
@@ -24,32 +24,32 @@ impl Form {
     }
 }
 
-/// One type.
+/// A row of `pg_type`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Type {
-    /// Its OID.
+    /// The type's OID.
     pub oid: Oid,
-    /// Its name in `pg_type`.
+    /// `typname`.
     pub name: &'static str,
-    /// Bytes of its binary form, -1 when they vary, -2 for a C string.
+    /// `typlen`: bytes of the binary format; -1: variable, -2: C string.
     pub len: i16,
-    /// The type of arrays of it, 0 if there is none.
+    /// `typarray`: the array type of this type; 0 if there is none.
     pub array: Oid,
-    /// The type of its elements, 0 if it is no array.
+    /// `typelem`: the element type; 0 if this is not an array.
     pub element: Oid,
 }
 
 macro_rules! types {
     ($($id:ident = $oid:literal, $name:literal, $len:literal, $array:literal $(, $array_name:literal)?;)*) => {
-        /// OIDs by name.
+        /// OIDs by type name.
         pub mod oid {
             use super::Oid;
             $(#[doc = concat!("`", $name, "`")] pub const $id: Oid = $oid;)*
         }
 
-        /// Every scalar type, by OID.
+        /// All scalar types, sorted by OID.
         const SCALARS: &[Type] = &[$(Type { oid: $oid, name: $name, len: $len, array: $array, element: element($oid) },)*];
-        /// Every array type.
+        /// All array types.
         const ARRAYS: &[Type] = &[$($(Type { oid: $array, name: $array_name, len: -1, array: 0, element: $oid },)?)*];
     };
 }
@@ -98,7 +98,7 @@ types! {
     REGNAMESPACE = 4089, "regnamespace", 4, 4090, "_regnamespace";
 }
 
-/// The two vector types have elements although they are no arrays by name.
+/// The two vector types have elements, but are not named like arrays.
 const fn element(oid: Oid) -> Oid {
     match oid {
         22 => 21,
@@ -108,7 +108,7 @@ const fn element(oid: Oid) -> Oid {
 }
 
 impl Type {
-    /// The type with this OID.
+    /// Looks a type up by OID.
     #[must_use]
     pub fn by_oid(oid: Oid) -> Option<&'static Type> {
         match SCALARS.binary_search_by_key(&oid, |ty| ty.oid) {
@@ -117,30 +117,30 @@ impl Type {
         }
     }
 
-    /// The type called `name` in `pg_type`.
+    /// Looks a type up by its `pg_type` name.
     #[must_use]
     pub fn by_name(name: &str) -> Option<&'static Type> {
         Type::all().find(|ty| ty.name == name)
     }
 
-    /// Every type, scalars first, each group in a fixed order.
+    /// All types: scalars, then arrays, each in a fixed order.
     pub fn all() -> impl Iterator<Item = &'static Type> {
         SCALARS.iter().chain(ARRAYS)
     }
 
-    /// The type's length for RowDescription; -1 for a type we do not know.
+    /// Type length for RowDescription; -1 for an unknown type.
     #[must_use]
     pub fn len_of(oid: Oid) -> i16 {
         Type::by_oid(oid).map_or(-1, |ty| ty.len)
     }
 
-    /// The array type over elements of type `oid`.
+    /// The array type with elements of type `oid`.
     #[must_use]
     pub fn array_of(oid: Oid) -> Option<Oid> {
         Type::by_oid(oid).map(|ty| ty.array).filter(|array| *array != 0)
     }
 
-    /// The name SQL knows it by, for messages.
+    /// SQL name of the type, for messages.
     #[must_use]
     pub fn sql_name(oid: Oid) -> &'static str {
         match oid {
@@ -180,7 +180,7 @@ mod tests {
     fn types_of_columns_have_the_numbers_and_names_clients_see() {
         for oid in SCALARS.iter().map(|ty| ty.oid) {
             let Some(ty) = model::Type::from_oid(oid, -1) else { continue };
-            // Without a length it has a name of its own.
+            // `char` without a length is `bpchar`.
             let name = if oid == oid::BPCHAR { "bpchar" } else { Type::sql_name(oid) };
             assert_eq!((ty.oid(), ty.sql_name()), (oid, name));
         }

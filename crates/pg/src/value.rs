@@ -1,18 +1,20 @@
-//! Text and binary forms of booleans, integers, floats, bytea and uuid, both ways, exactly as PostgreSQL writes them.
+//! Text and binary formats of booleans, integers, floats, bytea and uuid, identical to
+//! PostgreSQL's.
 //!
-//! `…_text` appends to a buffer; `parse_…` reads text as PostgreSQL's input functions do (blanks around it are ignored).
-//! Binary forms of fixed-size types are their big-endian bytes and need no function.
+//! `…_text` appends text; `parse_…` parses like PostgreSQL's input functions (surrounding white
+//! space is ignored). The binary format of a fixed-size type is its big-endian bytes and needs no
+//! function here.
 
 use model::{Error, Result, SqlState};
 
 use crate::types::{Oid, Type, oid};
 
-/// Digits of `00` to `99`, so that a division yields two characters.
+/// `00` to `99`: one division yields two digits.
 const PAIRS: &[u8; 200] =
     b"0001020304050607080910111213141516171819202122232425262728293031323334353637383940414243444546474849\
 5051525354555657585960616263646566676869707172737475767778798081828384858687888990919293949596979899";
 
-/// The error of an input function, 22P02.
+/// Error 22P02 of an input function.
 pub(crate) fn invalid(ty: Oid, text: &str) -> Error {
     Error::new(
         SqlState::INVALID_TEXT_REPRESENTATION,
@@ -20,7 +22,7 @@ pub(crate) fn invalid(ty: Oid, text: &str) -> Error {
     )
 }
 
-/// The error of a number that is too large, 22003.
+/// Error 22003 for a number out of range.
 fn out_of_range(ty: Oid, text: &str) -> Error {
     Error::new(
         SqlState::NUMERIC_OUT_OF_RANGE,
@@ -28,7 +30,7 @@ fn out_of_range(ty: Oid, text: &str) -> Error {
     )
 }
 
-/// The first characters of a value, so that a message stays short.
+/// The first 64 characters of a value, to keep messages short.
 pub(crate) fn excerpt(text: &str) -> &str {
     match text.char_indices().nth(64) {
         Some((end, _)) => &text[..end],
@@ -36,17 +38,17 @@ pub(crate) fn excerpt(text: &str) -> &str {
     }
 }
 
-/// Blanks as C's `isspace` sees them.
+/// Trims white space as defined by C's `isspace`.
 pub(crate) fn trim(text: &str) -> &str {
     text.trim_matches([' ', '\t', '\n', '\r', '\x0b', '\x0c'])
 }
 
-/// `t` or `f`.
+/// Appends `t` or `f`.
 pub fn bool_text(out: &mut Vec<u8>, value: bool) {
     out.push(if value { b't' } else { b'f' });
 }
 
-/// A boolean: 1/0, or any unambiguous start of true/false/yes/no/on/off.
+/// Parses a boolean: 1, 0, or an unambiguous prefix of true, false, yes, no, on, off.
 ///
 /// # Errors
 /// 22P02.
@@ -62,13 +64,13 @@ pub fn parse_bool(text: &str) -> Result<bool> {
     }
 }
 
-/// An unsigned integer in decimal.
+/// Appends an unsigned integer in decimal.
 pub fn uint_text(out: &mut Vec<u8>, value: u64) {
     let mut buffer = [0; 20];
     out.extend_from_slice(uint_digits(&mut buffer, value));
 }
 
-/// The digits of `value`, at the end of `buffer`.
+/// Writes the digits of `value` to the end of `buffer` and returns them.
 fn uint_digits(buffer: &mut [u8; 20], mut value: u64) -> &[u8] {
     let mut at = buffer.len();
     while value >= 100 {
@@ -87,7 +89,7 @@ fn uint_digits(buffer: &mut [u8; 20], mut value: u64) -> &[u8] {
     &buffer[at..]
 }
 
-/// An integer in decimal.
+/// Appends an integer in decimal.
 pub fn int_text(out: &mut Vec<u8>, value: i64) {
     if value < 0 {
         out.push(b'-');
@@ -95,7 +97,7 @@ pub fn int_text(out: &mut Vec<u8>, value: i64) {
     uint_text(out, value.unsigned_abs());
 }
 
-/// `value` with zeros before it up to `width` digits.
+/// Appends `value` with leading zeros, at least `width` digits.
 pub(crate) fn padded_text(out: &mut Vec<u8>, value: u64, width: usize) {
     let mut buffer = [0; 20];
     let digits = uint_digits(&mut buffer, value);
@@ -105,10 +107,10 @@ pub(crate) fn padded_text(out: &mut Vec<u8>, value: u64, width: usize) {
     out.extend_from_slice(digits);
 }
 
-/// An integer type's text, by its OID: `int2`, `int4`, `int8` or `oid`.
+/// Parses an integer of type `int2`, `int4`, `int8` or `oid`.
 ///
 /// # Errors
-/// 22P02, or 22003 for a number outside the type.
+/// 22P02; 22003 for a number outside the type's range.
 pub fn parse_int(ty: Oid, text: &str) -> Result<i64> {
     let range = match ty {
         oid::INT2 => i64::from(i16::MIN)..=i64::from(i16::MAX),
@@ -122,11 +124,11 @@ pub fn parse_int(ty: Oid, text: &str) -> Result<i64> {
         return Err(invalid(ty, text));
     }
     let value = number.parse().ok().filter(|value| range.contains(value)).ok_or_else(|| out_of_range(ty, text))?;
-    // PostgreSQL reads a negative oid as its two's complement.
+    // PostgreSQL wraps a negative oid to 32 bits unsigned.
     Ok(if ty == oid::OID { i64::from(value as u32) } else { value })
 }
 
-/// Shortest text that reads back as the same `float8`, in PostgreSQL's layout.
+/// Appends the shortest text that parses to the same `float8`, in PostgreSQL's layout.
 pub fn float8_text(out: &mut Vec<u8>, value: f64) {
     if !value.is_finite() || value == 0.0 {
         return special_text(out, value);
@@ -137,7 +139,7 @@ pub fn float8_text(out: &mut Vec<u8>, value: f64) {
     shortest_text(out, value, Neighbours::new(value.to_bits(), 52, 1_075), 15);
 }
 
-/// Shortest text that reads back as the same `float4`, in PostgreSQL's layout.
+/// Appends the shortest text that parses to the same `float4`, in PostgreSQL's layout.
 pub fn float4_text(out: &mut Vec<u8>, value: f32) {
     if !value.is_finite() || value == 0.0 {
         return special_text(out, f64::from(value));
@@ -158,10 +160,12 @@ fn special_text(out: &mut Vec<u8>, value: f64) {
     out.extend_from_slice(text.as_bytes());
 }
 
-/// `|value|` as an integer below 10^15 over a small power of ten, when that is exactly it.
+/// Returns |`value`| as an integer below 10^15 and a small power of ten to divide it by, if that is
+/// exact.
 ///
-/// Readings mostly are such numbers. Two decimals of at most 15 digits never read as the same double, so the one that reads
-/// back is the shortest text, and finding it costs a multiplication and a division.
+/// Fast path: most measurements are such numbers. Two decimals of at most 15 digits never round to
+/// the same double, so the one that parses back is the shortest text; it costs a multiplication and
+/// a division.
 fn short_decimal(value: f64) -> Option<(u64, u32)> {
     const POWERS: [f64; 7] = [1.0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6];
     let value = value.abs();
@@ -174,7 +178,7 @@ fn short_decimal(value: f64) -> Option<(u64, u32)> {
     })
 }
 
-/// `digits / 10^scale`; the last digit is not a zero unless scale is 0.
+/// Appends `digits / 10^scale`. The last digit is not zero unless `scale` is 0.
 fn decimal_text(out: &mut Vec<u8>, negative: bool, digits: u64, scale: u32) {
     if negative {
         out.push(b'-');
@@ -187,18 +191,19 @@ fn decimal_text(out: &mut Vec<u8>, negative: bool, digits: u64, scale: u32) {
     }
 }
 
-/// Writes the shortest digits that read back as `value`, with an exponent below 10^-4 and from 10^`plain_max` up, else without.
+/// Appends the shortest digits that parse to `value`; in exponent notation below 10^-4 and from
+/// 10^`plain_max`.
 ///
-/// Rust's shortest digits may lie exactly half-way to the next float, where reading back depends on rounding to even (`1e23`);
-/// PostgreSQL wants them nearer than that, and so takes more digits. And where two shortest texts are equally near, Rust takes
-/// the larger, PostgreSQL the even one.
+/// Rust's shortest digits may lie exactly half-way to the next float, so that parsing depends on
+/// round-half-even (`1e23`); PostgreSQL uses one more digit then. If two shortest texts are equally
+/// near, Rust chooses the larger one, PostgreSQL the even one.
 fn shortest_text<F>(out: &mut Vec<u8>, value: F, neighbours: Neighbours, plain_max: i32)
 where
     F: std::fmt::LowerExp + std::str::FromStr + PartialEq,
 {
     let mut decimal = Decimal::new(format_args!("{value:e}"));
     for precision in decimal.count..17 {
-        if !neighbours.half_way(&decimal) {
+        if !neighbours.is_midpoint(&decimal) {
             break;
         }
         let longer = Decimal::new(format_args!("{value:.precision$e}"));
@@ -207,7 +212,7 @@ where
         }
     }
     if neighbours.tie(&decimal) {
-        decimal.take_even(|read: F| read == value);
+        decimal.round_to_even(|read: F| read == value);
     }
     if decimal.negative {
         out.push(b'-');
@@ -222,7 +227,7 @@ where
 
 /// `d.ddd` times 10^`exponent`.
 struct Decimal {
-    scratch: Scratch,
+    scratch: StackText,
     negative: bool,
     digits: [u8; 20],
     count: usize,
@@ -230,10 +235,10 @@ struct Decimal {
 }
 
 impl Decimal {
-    /// Takes apart what `{:e}` gives.
+    /// Parses the output of `{:e}`.
     fn new(scientific: std::fmt::Arguments<'_>) -> Decimal {
-        let mut scratch = Scratch::default();
-        // Cannot fail: sign, 17 digits, point and exponent fit the scratch.
+        let mut scratch = StackText::default();
+        // Cannot fail: sign, 17 digits, point and exponent fit into the buffer.
         let _ = std::fmt::Write::write_fmt(&mut scratch, scientific);
         let mut decimal = Decimal { scratch, negative: false, digits: [0; 20], count: 0, exponent: 0 };
         let text = decimal.scratch.text();
@@ -251,8 +256,9 @@ impl Decimal {
         self.scratch.text()
     }
 
-    /// Lowers the last, odd digit by one if the result still reads back; below a power of two it may not.
-    fn take_even<F: std::str::FromStr>(&mut self, reads_back: impl Fn(F) -> bool) {
+    /// Decrements the odd last digit, if the result still parses to the same float; below a power
+    /// of two it may not.
+    fn round_to_even<F: std::str::FromStr>(&mut self, reads_back: impl Fn(F) -> bool) {
         let end = self.text().find('e').unwrap_or(self.scratch.len);
         self.scratch.buffer[end - 1] -= 1;
         if self.text().parse().is_ok_and(reads_back) {
@@ -260,30 +266,30 @@ impl Decimal {
         }
     }
 
-    /// The digits as an integer, and the power of ten it is multiplied by.
+    /// The digits as an integer, and the exponent of the power of ten to multiply it by.
     fn integer(&self) -> (u128, i32) {
         let digits = &self.digits[..self.count];
         (digits.iter().fold(0, |sum, digit| sum * 10 + u128::from(digit - b'0')), self.exponent + 1 - self.count as i32)
     }
 }
 
-/// The points half-way between a float and its neighbours, each an odd number times a power of two.
+/// Midpoints between a float and its neighbours, each an odd number times a power of two.
 struct Neighbours {
-    /// Does rounding to even make the half-way points read back as this float?
+    /// Whether the midpoints round to this float, by round-half-even.
     even: bool,
-    half_way: [(u128, i32); 2],
-    /// Twice the float itself.
+    midpoints: [(u128, i32); 2],
+    /// Twice the float.
     double: (u128, i32),
 }
 
 impl Neighbours {
-    /// From IEEE bits with `fraction_bits` and an exponent bias that counts the fraction as an integer.
+    /// From IEEE bits with `fraction_bits` fraction bits; `bias` treats the fraction as an integer.
     fn new(bits: u64, fraction_bits: u32, bias: i32) -> Neighbours {
         let fraction = bits & ((1 << fraction_bits) - 1);
         let biased = (bits >> fraction_bits) as i32 & if fraction_bits == 52 { 0x7ff } else { 0xff };
         let hidden = u128::from(biased > 0) << fraction_bits;
         let (mantissa, exponent) = (u128::from(fraction) | hidden, biased.max(1) - bias);
-        // The float below a power of two is only half as far away.
+        // The neighbour below a power of two is half as far away.
         let below = if fraction == 0 && biased > 1 {
             (4 * mantissa - 1, exponent - 2)
         } else {
@@ -291,52 +297,53 @@ impl Neighbours {
         };
         Neighbours {
             even: fraction.is_multiple_of(2),
-            half_way: [below, (2 * mantissa + 1, exponent - 1)],
+            midpoints: [below, (2 * mantissa + 1, exponent - 1)],
             double: odd(mantissa, exponent + 1),
         }
     }
 
-    /// Does the decimal lie exactly half-way to a neighbour?
-    fn half_way(&self, decimal: &Decimal) -> bool {
+    /// Whether the decimal is exactly a midpoint.
+    fn is_midpoint(&self, decimal: &Decimal) -> bool {
         let (digits, power) = decimal.integer();
-        self.even && self.half_way.iter().any(|half| is_equal(digits, power, *half))
+        self.even && self.midpoints.iter().any(|half| is_equal(digits, power, *half))
     }
 
-    /// Is the decimal with the last digit one less, which would be even, equally near?
+    /// Whether the decimal and its predecessor, whose last digit is even, are equally near to the
+    /// float.
     fn tie(&self, decimal: &Decimal) -> bool {
         let (digits, power) = decimal.integer();
         digits % 2 == 1 && is_equal(2 * digits - 1, power, self.double)
     }
 }
 
-/// Is `digits * 10^power` equal to `number * 2^exponent`? Numbers too large for the comparison cannot be: one side would have
-/// a larger power of five than the other can hold.
+/// Whether `digits * 10^power` equals `number * 2^exponent`. On overflow they differ: one side has
+/// a larger power of five than the other can have.
 fn is_equal(digits: u128, power: i32, (number, exponent): (u128, i32)) -> bool {
     let fives = |number: u128, power: i32| 5u128.checked_pow(power.max(0).unsigned_abs())?.checked_mul(number);
     let (Some(ours), Some(theirs)) = (fives(digits, power), fives(number, -power)) else { return false };
     odd(ours, power) == odd(theirs, exponent)
 }
 
-/// `number * 2^exponent` with the twos moved into the exponent.
+/// Normalises `number * 2^exponent` to an odd number.
 fn odd(number: u128, exponent: i32) -> (u128, i32) {
     let zeros = if number == 0 { 0 } else { number.trailing_zeros() };
     (number >> zeros, exponent + zeros as i32)
 }
 
-/// Text of at most 32 bytes on the stack.
+/// A string of at most 32 bytes on the stack.
 #[derive(Default)]
-struct Scratch {
+struct StackText {
     buffer: [u8; 32],
     len: usize,
 }
 
-impl Scratch {
+impl StackText {
     fn text(&self) -> &str {
         std::str::from_utf8(&self.buffer[..self.len]).unwrap_or("0e0")
     }
 }
 
-impl std::fmt::Write for Scratch {
+impl std::fmt::Write for StackText {
     fn write_str(&mut self, text: &str) -> std::fmt::Result {
         let end = self.len + text.len();
         self.buffer.get_mut(self.len..end).ok_or(std::fmt::Error)?.copy_from_slice(text.as_bytes());
@@ -373,10 +380,10 @@ fn exponent_text(out: &mut Vec<u8>, digits: &[u8], exponent: i32) {
     padded_text(out, u64::from(exponent.unsigned_abs()), 2);
 }
 
-/// A `float8`.
+/// Parses a `float8`.
 ///
 /// # Errors
-/// 22P02, or 22003 for a number too large or too small.
+/// 22P02; 22003 on overflow or underflow.
 pub fn parse_float8(text: &str) -> Result<f64> {
     let number = trim(text);
     let value: f64 = number.parse().map_err(|_| invalid(oid::FLOAT8, text))?;
@@ -384,10 +391,10 @@ pub fn parse_float8(text: &str) -> Result<f64> {
     Ok(value)
 }
 
-/// A `float4`.
+/// Parses a `float4`.
 ///
 /// # Errors
-/// 22P02, or 22003 for a number too large or too small.
+/// 22P02; 22003 on overflow or underflow.
 pub fn parse_float4(text: &str) -> Result<f32> {
     let number = trim(text);
     let value: f32 = number.parse().map_err(|_| invalid(oid::FLOAT4, text))?;
@@ -395,7 +402,7 @@ pub fn parse_float4(text: &str) -> Result<f32> {
     Ok(value)
 }
 
-/// Refuses a number that became infinite or zero by rounding.
+/// Refuses a number that was rounded to infinity or zero.
 fn check_float(ty: Oid, text: &str, number: &str, infinite: bool, zero: bool) -> Result<()> {
     let mantissa = number.split(['e', 'E']).next().unwrap_or("");
     let overflow = infinite && number.bytes().any(|byte| byte.is_ascii_digit());
@@ -419,17 +426,17 @@ fn hex_digit(byte: u8) -> Option<u8> {
     (byte as char).to_digit(16).map(|digit| digit as u8)
 }
 
-/// `\x` and hexadecimal digits.
+/// Appends `\x` and hexadecimal digits.
 pub fn bytea_text(out: &mut Vec<u8>, bytes: &[u8]) {
     out.reserve(2 + 2 * bytes.len());
     out.extend_from_slice(b"\\x");
     hex_text(out, bytes);
 }
 
-/// A `bytea` in its hexadecimal or its escape form.
+/// Parses a `bytea` in hex or escape format.
 ///
 /// # Errors
-/// 22023 for a bad hexadecimal digit, 22P02 for a bad escape.
+/// 22023 for an invalid hexadecimal digit, 22P02 for an invalid escape.
 pub fn parse_bytea(text: &str) -> Result<Vec<u8>> {
     match text.strip_prefix("\\x") {
         Some(hex) => parse_hex(hex),
@@ -475,7 +482,7 @@ fn parse_escapes(text: &str) -> Result<Vec<u8>> {
     Ok(out)
 }
 
-/// A uuid as `8-4-4-4-12` digits.
+/// Appends a uuid as `8-4-4-4-12` hexadecimal digits.
 pub fn uuid_text(out: &mut Vec<u8>, uuid: &[u8; 16]) {
     for (at, byte) in uuid.iter().enumerate() {
         if matches!(at, 4 | 6 | 8 | 10) {
@@ -485,7 +492,8 @@ pub fn uuid_text(out: &mut Vec<u8>, uuid: &[u8; 16]) {
     }
 }
 
-/// A uuid: 32 hexadecimal digits, hyphens allowed after every fourth, braces around it allowed.
+/// Parses a uuid: 32 hexadecimal digits, with optional hyphens after every fourth digit and
+/// optional braces around.
 ///
 /// # Errors
 /// 22P02.

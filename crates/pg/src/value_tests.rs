@@ -1,4 +1,4 @@
-//! Forms of scalars against what PostgreSQL 15 printed (`testdata/`), and round trips.
+//! Scalars, compared with the output of PostgreSQL 15 (`testdata/`), and round trips.
 
 use super::*;
 use proptest::prelude::*;
@@ -9,13 +9,13 @@ fn text(write: impl FnOnce(&mut Vec<u8>)) -> String {
     String::from_utf8(out).unwrap()
 }
 
-/// The lines of a table of cases, split at tabs.
+/// Lines of a case table, split at tabs.
 fn cases(table: &'static str) -> impl Iterator<Item = Vec<&'static str>> {
     table.lines().map(|line| line.split('\t').collect())
 }
 
 #[test]
-fn float8_text_is_what_postgresql_prints() {
+fn float8_text_equals_postgresqls() {
     for case in cases(include_str!("testdata/float8.tsv")) {
         let value = f64::from_bits(u64::from_str_radix(case[0], 16).unwrap());
         assert_eq!(text(|out| float8_text(out, value)), case[1]);
@@ -24,7 +24,7 @@ fn float8_text_is_what_postgresql_prints() {
 }
 
 #[test]
-fn float4_text_is_what_postgresql_prints() {
+fn float4_text_equals_postgresqls() {
     for case in cases(include_str!("testdata/float4.tsv")) {
         let value = f32::from_bits(u32::from_str_radix(case[0], 16).unwrap());
         assert_eq!(text(|out| float4_text(out, value)), case[1]);
@@ -136,7 +136,7 @@ proptest! {
     }
 
     #[test]
-    fn decimal_readings_are_written_as_read(whole in -9_999_999i64..9_999_999, fraction in 0u32..10_000) {
+    fn decimal_readings_round_trip(whole in -9_999_999i64..9_999_999, fraction in 0u32..10_000) {
         let value = (whole as f64 * 10_000.0 + f64::from(fraction)) / 10_000.0;
         prop_assert_eq!(text(|out| float8_text(out, value)), format!("{value}"));
     }

@@ -1,7 +1,8 @@
-//! What an update of one row costs when many sessions want it: `cargo run --release --example hot -p rows [UPDATES]`.
+//! CPU cost of updating one contended row from many sessions: `cargo run --release --example hot -p
+//! rows [UPDATES]`.
 //!
-//! Sessions as the SQL front has them: each takes a snapshot, finds the row, asks for its lock, waits, and does all of it again when the lock
-//! is its own. One thread does the work of all.
+//! Sessions behave like SQL sessions: take a snapshot, find the row, request its lock, wait, and
+//! rerun everything once the lock is granted. One thread runs all sessions.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -58,7 +59,7 @@ impl Db {
         Ok(out.into())
     }
 
-    /// The statement, from its beginning; what to wait for.
+    /// Runs the statement from its start; returns the event to wait for, if any.
     fn update(&self, txn: &mut Txn) -> Result<Option<Event>> {
         let guard = &pin();
         let record = txn.get(&self.table, &self.key, guard)?.ok_or_else(|| Error::bug("no row"))?.0;
@@ -85,7 +86,7 @@ impl Db {
     }
 }
 
-/// Of this thread, which is the only one.
+/// CPU time of this thread, the only one.
 fn cpu_ns() -> u64 {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     text.split(' ').next().and_then(|word| word.parse().ok()).unwrap_or(0)
@@ -100,7 +101,7 @@ fn main() -> Result<()> {
         let mut running = Some(db.begin());
         let start = cpu_ns();
         for at in 0..updates {
-            // The others come while the first has the row.
+            // The others arrive while the first one holds the row lock.
             while running.is_none() || waiting.len() + 1 < sessions {
                 let mut txn = db.begin();
                 match db.update(&mut txn)? {

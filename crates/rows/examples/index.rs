@@ -1,8 +1,9 @@
-//! What the index costs on this machine: `cargo run --release -p rows --example index [KEYS]`.
+//! Benchmark of the index on this machine: `cargo run --release -p rows --example index [KEYS]`.
 //!
-//! Nanoseconds an operation as each thread sees it, by the wall's clock and on a CPU (they differ where threads wait for
-//! locks, or for a machine others use too), next to std's `BTreeMap` under a lock and `crossbeam-skiplist`. Keys: 8 bytes (a number), and 24 (three numbers, as a composed key has). Inserts come in order or at random; gets and
-//! removals come at random.
+//! Nanoseconds per operation in wall-clock and CPU time per thread (they differ when threads wait
+//! for locks or share the machine), compared with std's `BTreeMap` under a lock and
+//! `crossbeam-skiplist`. Keys: 8 bytes (a number) and 24 bytes (three numbers, like a composite
+//! key). Inserts are sequential or random; gets and removals are random.
 
 use std::collections::BTreeMap;
 use std::hint::black_box;
@@ -19,12 +20,12 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 type Key = Box<[u8]>;
 
-/// What is measured of each map.
+/// The operations measured on each map.
 trait Map: Sync {
     fn insert(&self, key: &Key, value: u64, guard: &Guard);
     fn get(&self, key: &Key, guard: &Guard) -> Option<u64>;
     fn remove(&self, key: &Key, guard: &Guard);
-    /// Adds up `steps` values from `key` on.
+    /// Sums up to `steps` values, scanning from `key`.
     fn scan(&self, key: &Key, steps: usize, guard: &Guard) -> u64;
 }
 
@@ -127,7 +128,7 @@ fn measure(
     let first = if shuffled { &random } else { &keys };
     let insert = timed(threads, first, |key, guard| map.insert(key, 1, guard));
     let size = size();
-    // Another order than that of the inserts, which allocators like too well.
+    // A different order than the inserts, which would favour the allocator.
     let mut asked = random.clone();
     asked.reverse();
     asked.rotate_left(count / 3);
@@ -152,7 +153,8 @@ fn measure(
     println!("{name:<32} {insert:>11} {get:>11} {scan:>11} {mixed:>11} {remove:>11}  {size}");
 }
 
-/// Nanoseconds a key, wall and CPU, each thread doing its share of `keys` in their order (every n-th), a guard for each.
+/// Wall-clock and CPU nanoseconds per key. Thread t handles every n-th key from t, in order, with a
+/// guard per key.
 fn timed(threads: usize, keys: &[Key], work: impl Fn(&Key, &Guard) + Sync) -> [f64; 2] {
     let (work, start) = (&work, Instant::now());
     let run = |thread| {
@@ -169,7 +171,7 @@ fn timed(threads: usize, keys: &[Key], work: impl Fn(&Key, &Guard) + Sync) -> [f
     [wall / keys.len() as f64, cpu as f64 / keys.len() as f64]
 }
 
-/// How long this thread has been on a CPU; 0 where the system does not say.
+/// CPU time of this thread; 0 where the system does not report it.
 fn cpu_ns() -> u64 {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     text.split(' ').next().and_then(|n| n.parse().ok()).unwrap_or(0)
@@ -186,7 +188,7 @@ fn build(count: usize) {
     }
 }
 
-/// Ascending in `n`; longer ones as (warehouse, district, order).
+/// A key that ascends with `n`; long keys are (warehouse, district, order).
 fn key(n: u64, bytes: usize) -> Key {
     match bytes {
         8 => n.to_be_bytes().into(),
@@ -194,7 +196,7 @@ fn key(n: u64, bytes: usize) -> Key {
     }
 }
 
-/// 0 .. count in an order without pattern.
+/// A pseudo-random permutation of 0 .. count.
 fn permuted(count: usize) -> impl Iterator<Item = u64> {
     let mut numbers: Vec<u64> = (0..count as u64).collect();
     let mut state = 1_u64;

@@ -1,6 +1,6 @@
-//! What values of `rows` tables cost on this machine: `cargo run --release -p rows --example values`.
+//! Benchmark of value operations of `rows` tables: `cargo run --release -p rows --example values`.
 //!
-//! One line for each call that statements make often: nanoseconds of processor time (one thread).
+//! One line per frequent call of statements: nanoseconds of CPU time, single-threaded.
 
 use std::hint::black_box;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use model::{Datum, Numeric, Precision, Result, Type};
 use rows::key::{KeyColumn, push};
 use rows::row::{ColumnLayout, RowLayout};
 
-/// Processor time of each measurement.
+/// CPU time of each measurement.
 const MEASURE: Duration = Duration::from_millis(300);
 const ROUNDS: u64 = 10_000;
 
@@ -135,7 +135,8 @@ fn measure(name: &str, mut call: impl FnMut() -> Result<()>) -> Result<()> {
     Ok(())
 }
 
-/// User and system time of this process. Linux counts it in hundredths of a second, hence the length of [`MEASURE`].
+/// User and system time of this process. Linux reports it in hundredths of a second, hence the
+/// length of [`MEASURE`].
 fn cpu_time() -> Duration {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace();

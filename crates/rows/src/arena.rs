@@ -1,7 +1,8 @@
-//! Slots that never move: a record is known by its number for as long as its table lives.
+//! A growable array of slots with stable addresses. A record's number is its slot, for as long as
+//! the table lives.
 //!
-//! Slots are made in chunks; the lists of chunks double in length, so that none is ever copied and finding a slot takes a
-//! shift and three loads. A slot that is given back is used again.
+//! Slots are allocated in chunks. Chunk lists double in length, so a list is never copied, and a
+//! lookup takes a shift and three loads. A freed slot is reused.
 
 use std::ops::Range;
 use std::sync::OnceLock;
@@ -9,22 +10,23 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
-/// Slots of a chunk, as a power of two.
+/// Slots per chunk, as a power of two.
 const CHUNK_BITS: u32 = 10;
-/// Chunks of the first list, as a power of two.
+/// Chunks in the first list, as a power of two.
 const FIRST_BITS: u32 = 4;
-/// More lists than memory can hold chunks for.
+/// Number of chunk lists; the last ones are larger than memory.
 const LISTS: usize = 28;
 
-/// Made when its first slot is taken.
+/// Allocated when its first slot is taken.
 type Chunk<T> = OnceLock<Box<[T]>>;
 
 /// Slots of `T`, numbered from 0.
 pub(crate) struct Arena<T> {
     lists: [OnceLock<Box<[Chunk<T>]>>; LISTS],
-    /// No slot at or above this number was ever given out.
+    /// Next unused slot number; all numbers ever handed out are below it.
     next: AtomicU64,
-    /// Given back, to be used again. A lock that no model checker sees: they come back when memory is freed.
+    /// Freed slot numbers. This mutex is invisible to the model checker: numbers are returned while
+    /// memory is being freed.
     free: Mutex<Vec<u64>>,
     chunks: AtomicU64,
 }
@@ -39,14 +41,14 @@ impl<T: Default> Arena<T> {
         }
     }
 
-    /// The slot with this number, if its chunk was made.
+    /// Returns slot `number`; `None` if its chunk is not allocated.
     #[inline]
     pub(crate) fn get(&self, number: u64) -> Option<&T> {
         let (list, chunk, at) = place(number);
         self.lists.get(list)?.get()?.get(chunk)?.get()?.get(at)
     }
 
-    /// A slot nobody uses: its number.
+    /// Allocates a slot and returns its number; prefers freed slots.
     pub(crate) fn take(&self) -> u64 {
         if let Some(number) = self.free.lock().pop() {
             return number;
@@ -56,8 +58,9 @@ impl<T: Default> Arena<T> {
         number
     }
 
-    /// Makes a slot that a log or checkpoint names; `None` for a number that no table gets to. It is below the bound when that was
-    /// [raised](Arena::raise).
+    /// Returns slot `number`, which recovery read from the log or a checkpoint, and allocates its
+    /// chunk if needed. `None` if no table can have that number. Does not move the bound: call
+    /// [`Arena::raise`].
     pub(crate) fn reach(&self, number: u64) -> Option<&T> {
         if place(number).0 >= LISTS {
             return None;
@@ -68,7 +71,7 @@ impl<T: Default> Arena<T> {
         self.get(number)
     }
 
-    /// Numbers below this one count as given out.
+    /// Raises the bound: numbers below `bound` count as handed out.
     pub(crate) fn raise(&self, bound: u64) {
         self.next.fetch_max(bound, Ordering::AcqRel);
     }
@@ -83,31 +86,32 @@ impl<T: Default> Arena<T> {
         });
     }
 
-    /// Gives a slot back. It must be as new, and nobody may have its number still.
+    /// Frees a slot. The slot must be in its default state, and no thread may still hold its
+    /// number.
     pub(crate) fn give_back(&self, number: u64) {
         self.free.lock().push(number);
     }
 
-    /// One above the highest number given out so far.
+    /// One above the highest number handed out so far.
     pub(crate) fn bound(&self) -> u64 {
         self.next.load(Ordering::Acquire)
     }
 
-    /// Those of some numbers, from the beginning of a chunk on, whose chunks were made, as runs: recovery makes none for slots that
-    /// nobody uses.
+    /// Runs of `numbers` whose chunks are allocated. `numbers.start` must be a multiple of the
+    /// chunk size. Recovery allocates no chunk for a range of unused slots.
     pub(crate) fn runs_in(&self, numbers: Range<u64>) -> impl Iterator<Item = Range<u64>> + '_ {
         let Range { start, end } = numbers;
         let chunks = (start..end).step_by(1 << CHUNK_BITS).filter(|first| self.get(*first).is_some());
         chunks.map(move |first| first..end.min(first + (1 << CHUNK_BITS)))
     }
 
-    /// Bytes of all chunks.
+    /// Bytes of all allocated chunks.
     pub(crate) fn memory_bytes(&self) -> usize {
         self.chunks.load(Ordering::Relaxed) as usize * (size_of::<T>() << CHUNK_BITS)
     }
 }
 
-/// List, chunk within it, position within that.
+/// (list, chunk within the list, slot within the chunk).
 fn place(number: u64) -> (usize, usize, usize) {
     let chunk = (number >> CHUNK_BITS) + (1 << FIRST_BITS);
     let bits = 63 - chunk.leading_zeros();
@@ -120,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_fall_into_chunks_without_gap_or_overlap() {
+    fn numbers_map_to_chunks_without_gap_or_overlap() {
         let (mut list, mut chunk, mut at) = (0, 0, 0);
         for number in 0..200_000 {
             assert_eq!(place(number), (list, chunk, at), "{number}");
@@ -135,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn slots_stay_where_they_are_and_are_used_again() {
+    fn slots_have_stable_addresses_and_are_reused() {
         let arena: Arena<AtomicU64> = Arena::new();
         let numbers: Vec<u64> = (0..5_000).map(|_| arena.take()).collect();
         assert_eq!(numbers, (0..5_000).collect::<Vec<_>>());
@@ -150,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_from_a_log_is_reached_and_an_absurd_one_refused() {
+    fn a_number_from_the_log_gets_a_slot_and_an_absurd_one_is_refused() {
         let arena: Arena<AtomicU64> = Arena::new();
         assert!(arena.get(100_000).is_none());
         assert!(arena.reach(100_000).is_some());

@@ -1,19 +1,20 @@
-//! Keys of indexes: values as bytes whose order, byte by byte, is the order of the values.
+//! Index keys: an encoding of values whose byte order is the order of the values.
 //!
-//! A key is its columns' encodings one after the other. None is the beginning of another of the same column, so the bytes of
-//! the first columns are a prefix of all keys with these values, and of no others.
+//! A key is the concatenation of its columns' encodings. No encoding of a column is a prefix of
+//! another of that column. The encoding of the first columns is therefore a prefix of exactly those
+//! keys that have these values.
 //!
 //! | column                                | bytes                                                                             |
 //! |---------------------------------------|-----------------------------------------------------------------------------------|
-//! | nullable                              | 1 and the value, or 2 for NULL: NULLs come last                                    |
+//! | nullable                              | 1 and the value, or 2 for NULL: NULLS LAST                                        |
 //! | bool                                  | 0 or 1                                                                            |
-//! | integers, date, time, timestamps      | big-endian, the sign bit flipped                                                  |
-//! | floats                                | big-endian IEEE bits: of positive ones the sign bit flipped, of negative ones all; -0 as 0, one NaN |
-//! | numeric                               | see `push_numeric`; the same for 1.0 and 1.00                                   |
-//! | text, bytea                           | the bytes (collation C), 00 as 00 FF, ended by 00 00; char(n) without the blanks at its end |
-//! | uuid                                  | as it is                                                                          |
-//! | interval                              | its length as a 128-bit integer: equal for one month and thirty days, as in PostgreSQL |
-//! | descending                            | all of the above, each bit flipped: NULLs come first, as PostgreSQL's DESC has them |
+//! | integers, date, time, timestamps      | big-endian, sign bit flipped                                                      |
+//! | floats                                | big-endian IEEE bits; positive: sign bit flipped, negative: all bits flipped; -0 as 0, one NaN |
+//! | numeric                               | see `push_numeric`; equal for 1.0 and 1.00                                        |
+//! | text, bytea                           | the bytes (collation C) with 00 escaped as 00 FF, then 00 00; char(n) without trailing blanks |
+//! | uuid                                  | its 16 bytes                                                                      |
+//! | interval                              | its length as a 128-bit integer: one month equals thirty days, as in PostgreSQL   |
+//! | descending                            | all of the above with every bit flipped: NULLS FIRST, PostgreSQL's default for DESC |
 
 use model::limits::INDEX_KEY_BYTES_MAX;
 use model::{Datum, Error, Numeric, Result, SqlState, Type};
@@ -21,30 +22,30 @@ use model::{Datum, Error, Numeric, Result, SqlState, Type};
 const PRESENT: u8 = 1;
 const NULL: u8 = 2;
 
-/// A column of an index.
+/// Type and sort order of one index column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeyColumn {
-    /// Its type.
+    /// The column's type.
     pub ty: Type,
-    /// Can it be NULL? If so, a byte before the value tells.
+    /// Whether the column may be NULL; a nullable column has a marker byte before the value.
     pub nullable: bool,
-    /// Does the index run from the largest to the smallest?
+    /// Whether the column is sorted in descending order.
     pub descending: bool,
 }
 
 impl KeyColumn {
-    /// An ascending column that is never NULL.
+    /// An ascending NOT NULL column.
     #[must_use]
     pub fn new(ty: Type) -> KeyColumn {
         KeyColumn { ty, nullable: false, descending: false }
     }
 }
 
-/// Appends `value` as `column` has it in keys; it must be of the column's type, as [`crate::assign`] gives it, but may be a
-/// numeric of any scale, or blanks may end a `char(n)`.
+/// Appends the encoding of `value`, which must have the column's type as [`crate::coerce`] returns
+/// it; a numeric may have any scale, a `char(n)` may have trailing blanks.
 ///
 /// # Errors
-/// Only for our mistakes: a value of another type, NULL in a column that is never NULL.
+/// XX000 (a bug) for a value of another type, or for NULL in a column that is not nullable.
 ///
 /// # Cost
 /// Appends at most 17 bytes for fixed types, without allocating if `out` has room.
@@ -71,15 +72,17 @@ pub fn push(out: &mut Vec<u8>, column: &KeyColumn, value: &Datum<'_>) -> Result<
     Ok(())
 }
 
-/// Appends what the values of `column` that are not NULL begin with, and NULL does not; nothing if it is never NULL. A range
-/// over such values, open on one side, is bounded there by this prefix, or by its [`prefix_end`].
+/// Appends the prefix of all encodings of `column` that are not NULL; nothing if the column is not
+/// nullable. It bounds a half-open range of non-NULL values: from this prefix, or up to its
+/// [`prefix_end`].
 pub fn push_not_null_prefix(out: &mut Vec<u8>, column: &KeyColumn) {
     if column.nullable {
         out.push(if column.descending { !PRESENT } else { PRESENT });
     }
 }
 
-/// How many bytes the value of `column` has that a key goes on with; `None` for a descending column, and for what is no key.
+/// Length of the encoding of `column` at the start of `key`; `None` for a descending column or a
+/// malformed key.
 #[must_use]
 pub fn value_bytes(column: &KeyColumn, key: &[u8]) -> Option<usize> {
     if column.descending {
@@ -117,14 +120,14 @@ pub fn value_bytes(column: &KeyColumn, key: &[u8]) -> Option<usize> {
     (value.len() >= length).then_some(mark + length)
 }
 
-/// Does a key go on with NULL of an ascending column?
+/// Whether `key` starts with NULL in an ascending column.
 #[must_use]
 pub fn is_null(column: &KeyColumn, key: &[u8]) -> bool {
     column.nullable && key.first() == Some(&NULL)
 }
 
-/// Turns a prefix into the first key after all that begin with it; false if there is none, and they go on to the end of
-/// the index.
+/// Replaces a prefix by the smallest key above all keys with that prefix. False, and the prefix
+/// empty, if there is none: then the range ends with the index.
 pub fn prefix_end(prefix: &mut Vec<u8>) -> bool {
     while let Some(last) = prefix.last_mut() {
         if *last < u8::MAX {
@@ -136,7 +139,7 @@ pub fn prefix_end(prefix: &mut Vec<u8>) -> bool {
     false
 }
 
-/// Checks that `key` is short enough for an index.
+/// Checks the length limit of index keys.
 ///
 /// # Errors
 /// 54000 for more than [`INDEX_KEY_BYTES_MAX`] bytes.
@@ -155,7 +158,7 @@ fn flip(bytes: &mut [u8]) {
     }
 }
 
-/// False when the value is not of the type.
+/// False, without appending anything, if the value does not have the type.
 fn push_value(out: &mut Vec<u8>, ty: Type, value: &Datum<'_>) -> bool {
     match (ty, value) {
         (Type::Int4, Datum::Int4(value)) | (Type::Date, Datum::Date(value)) => {
@@ -191,7 +194,7 @@ fn push_float4(out: &mut Vec<u8>, value: f32) {
 }
 
 fn push_float8(out: &mut Vec<u8>, value: f64) {
-    // Adding 0 makes 0 of -0.
+    // `+ 0.0` turns -0 into 0.
     let bits = if value.is_nan() { f64::NAN.to_bits() & (u64::MAX >> 1) } else { (value + 0.0).to_bits() };
     let negative = bits >> 63 == 1;
     out.extend_from_slice(&(if negative { !bits } else { bits | 1 << 63 }).to_be_bytes());
@@ -207,7 +210,7 @@ fn push_bytes(out: &mut Vec<u8>, mut bytes: &[u8]) {
     out.extend_from_slice(&[0, 0]);
 }
 
-/// Classes of numerics, in order: the first byte.
+/// First byte of a numeric: its class, in sort order.
 mod class {
     pub(super) const MINUS_INFINITY: u8 = 0;
     pub(super) const NEGATIVE: u8 = 1;
@@ -217,12 +220,13 @@ mod class {
     pub(super) const NAN: u8 = 5;
 }
 
-/// Added to a weight so that it is never negative: the scale of a numeric is at most 16,383.
+/// Bias that makes weights non-negative: a numeric has at most 16,383 decimal places.
 const WEIGHT_BIAS: i32 = 4_096;
 
-/// Appends a numeric. One byte for its class; of positive numbers then the *weight*, the power of 10,000 just not above them
-/// (u16, big-endian, biased), and the decimal digits from that power down, two a byte plus 1, without zeros at the end, ended
-/// by 0; of negative numbers the same with all these bits flipped.
+/// Appends a numeric: one byte for its class; for positive numbers the *weight*, the exponent of
+/// the largest power of 10,000 not above the number (u16, big-endian, biased), then the decimal
+/// digits from that power down, two per byte plus 1, without trailing zeros, and a final 0; for
+/// negative numbers the same with all these bits flipped.
 fn push_numeric(out: &mut Vec<u8>, value: &Numeric) {
     let finite = value.with_digits(|negative, digits, scale| push_finite(out, negative, digits, scale));
     if finite.is_none() {
@@ -238,11 +242,11 @@ fn push_finite(out: &mut Vec<u8>, negative: bool, digits: &[u8], scale: u32) {
     let Some(last) = digits.iter().rposition(|digit| *digit != b'0') else { return out.push(class::ZERO) };
     out.push(if negative { class::NEGATIVE } else { class::POSITIVE });
     let start = out.len();
-    // The power of ten of the first digit.
+    // Decimal exponent of the first digit.
     let first = digits.len() as i32 - 1 - scale as i32;
     let weight = first.div_euclid(4);
     out.extend_from_slice(&((weight + WEIGHT_BIAS) as u16).to_be_bytes());
-    // Zeros before the first digit, up to the next power of 10,000.
+    // Leading zeros that align the first digit to a power of 10,000.
     let zeros = (4 * weight + 3 - first) as usize;
     let digit = |at: usize| at.checked_sub(zeros).and_then(|at| digits.get(at)).map_or(0, |digit| digit - b'0');
     let pairs = (zeros + last + 1).div_ceil(2);

@@ -1,4 +1,4 @@
-//! The order of keys against the order of values, prefixes, limits, the bytes.
+//! Tests of key encoding: key order equals value order, prefixes, limits, golden bytes.
 
 use super::key::{KeyColumn, check_size, is_null, prefix_end, push, push_not_null_prefix, value_bytes};
 use super::samples::{Sample, types, values};
@@ -19,7 +19,7 @@ fn hex(ty: Type, value: Datum<'_>) -> String {
     key(&[KeyColumn::new(ty)], &[value]).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// A type, and as many values of it.
+/// A type with N values of it.
 fn alike<const N: usize>() -> impl Strategy<Value = (Type, [Sample; N])> {
     prop::sample::select(types()).prop_flat_map(|ty| {
         let samples = proptest::collection::vec(values(ty), N);
@@ -27,7 +27,7 @@ fn alike<const N: usize>() -> impl Strategy<Value = (Type, [Sample; N])> {
     })
 }
 
-/// The order an index with this column has.
+/// The sort order of an index with this column.
 fn order(column: KeyColumn, a: &Datum<'_>, b: &Datum<'_>) -> Ordering {
     let order = a.compare(b).unwrap();
     if column.descending { order.reverse() } else { order }
@@ -84,7 +84,7 @@ fn numerics_of_any_scale_have_one_key() {
 }
 
 #[test]
-fn the_end_of_a_prefix_is_the_next_key_that_does_not_begin_with_it() {
+fn prefix_end_is_the_next_key_without_the_prefix() {
     for (prefix, end) in
         [(&[1, 2][..], Some(&[1, 3][..])), (&[1, 255, 255], Some(&[2])), (&[255, 255], None), (&[], None)]
     {
@@ -119,21 +119,21 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(6_000))]
 
     #[test]
-    fn keys_are_ordered_as_values_are((ty, [a, b]) in alike::<2>(), nullable in any::<bool>(), descending in any::<bool>()) {
+    fn key_order_is_value_order((ty, [a, b]) in alike::<2>(), nullable in any::<bool>(), descending in any::<bool>()) {
         let column = KeyColumn { ty, nullable, descending };
         let (a, b) = (a.datum(), b.datum());
         let (key_a, key_b) = (key(&[column], std::slice::from_ref(&a)), key(&[column], std::slice::from_ref(&b)));
         prop_assert_eq!(key_a.cmp(&key_b), order(column, &a, &b), "{:?} against {:?}", a, b);
-        // Otherwise the bytes of one column would not be a prefix of their own.
+        // No encoding of a column may be a prefix of another.
         prop_assert!(key_a == key_b || !(key_a.starts_with(&key_b) || key_b.starts_with(&key_a)));
-        // Whatever comes behind, it is known where the first ends.
+        // The end of the first value is found whatever follows it.
         let both = [key_a.as_slice(), &key_b].concat();
         prop_assert_eq!(value_bytes(&column, &both), (!descending).then_some(key_a.len()));
         prop_assert!(descending || is_null(&column, &both) == (nullable && a == Datum::Null));
     }
 
     #[test]
-    fn columns_are_ordered_one_after_the_other(
+    fn columns_are_compared_in_order(
         (first, [a, b]) in alike::<2>(),
         (second, [c, d]) in alike::<2>(),
         descending in any::<(bool, bool)>(),

@@ -1,25 +1,25 @@
-//! The store of memory-optimised (`rows`) tables: records with versions, indexes over them, locks, and transactions that
-//! see, lock and change them.
+//! The store of memory-optimised (`rows`) tables: multi-version records, ordered indexes, row locks
+//! and transactions.
 //!
-//! - [`Store`]: what all tables share; [`Txn`]: one transaction; [`RowTable`]: a table as a statement sees it.
-//! - [`assign`]: what a value becomes when a column takes it.
-//! - [`row`]: a row as bytes, read a field at a time. [`key`]: values as bytes that are compared as bytes.
-//! - [`index`]: the ordered map beneath every index.
+//! - [`Store`]: state shared by all tables; [`Txn`]: one transaction; [`RowTable`]: one version of
+//!   a table.
+//! - [`coerce`]: PostgreSQL's assignment casts, applied when a value is stored in a column.
+//! - [`row`]: the binary row format. [`key`]: order-preserving encoding of index keys.
+//! - [`index`]: the B-link tree behind every index.
 //!
-//! Not here: files, clock, the log, the order of commits (`engine`), SQL.
+//! Not here: files, clock, the log, commit order (`engine`), SQL.
 
 mod arena;
-mod assign;
+mod coerce;
 #[cfg(test)]
-mod assign_tests;
-mod build;
+mod coerce_tests;
 pub mod index;
 pub mod key;
 #[cfg(test)]
 mod key_tests;
 mod locks;
+mod read_set;
 mod readers;
-mod reads;
 mod reclaim;
 mod record;
 pub mod row;
@@ -30,13 +30,14 @@ mod samples;
 mod store;
 mod sync;
 mod table;
+mod table_ddl;
 mod txn;
 
-pub use assign::assign;
-pub use build::Recovered;
+pub use coerce::coerce;
 pub use index::Direction;
 pub use locks::{LockMode, TxnId, WaitPolicy};
 pub use readers::Readers;
 pub use store::Store;
 pub use table::{IndexData, RECORDS_MAX, RecordId, Records, Restoring, RowTable, SECONDARY_INDEXES_MAX};
+pub use table_ddl::Recovered;
 pub use txn::{Access, Entered, Isolation, Locked, Put, Savepoint, Txn, View};

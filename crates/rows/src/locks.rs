@@ -1,27 +1,31 @@
-//! Row locks, and locks on keys: PostgreSQL's four modes, first come first served, deadlocks found at once.
+//! Lock manager for rows, unique keys and tables: PostgreSQL's four row-lock modes, FIFO queues,
+//! immediate deadlock detection.
 //!
-//! A lock that one transaction holds alone is a word beside its record, taken and let go with one compare-and-swap. Only
-//! when a second transaction comes does it move to a table of queues, and back to nothing when the last one leaves.
-//! Nothing here blocks: who must wait gets an [`Event`] that is set when the lock is his.
+//! A lock held by one transaction is a word in its record, acquired and released with one
+//! compare-and-swap. When a second transaction requests it, the lock moves to a queue in a hash
+//! table; it moves back when the last holder leaves. No call blocks: a request that must wait
+//! returns an [`Event`], which is set when the lock is granted.
 //!
-//! A transaction waits for one lock at a time, and the queue of that lock says for whom: holders that exclude it, and waiters before it that
-//! do. Whoever begins to wait, or asks for more while it waits, looks for a way from itself to itself *after* it is in the queue: of those
-//! in a circle the last to come finds it, as what the others wait for does not change any more. The search takes the lock of one shard at a
-//! time; what it finds is looked at again with all shards locked, so that nothing is taken for a circle that was none at any moment, and
-//! one of several who find the same circle is the victim.
+//! A transaction waits for at most one lock. It waits for the conflicting holders of that lock and
+//! for the conflicting waiters ahead of it in the queue. A transaction that starts to wait, or asks
+//! for a stronger mode while waiting, searches the wait-for graph for a cycle through itself,
+//! *after* it has joined the queue. The last transaction of a cycle to do so always finds it,
+//! because the edges of the others no longer change. The search locks one shard at a time and may
+//! see an inconsistent graph; a cycle found is verified with all shards locked. This excludes false
+//! positives and picks one victim if several transactions find the same cycle.
 //!
 //! Always true:
-//! - A word says [`IN_TABLE`] exactly when its queue exists.
-//! - Who waits is in `waits`, and whoever has nobody to wait for has the lock.
+//! - A lock word is [`IN_TABLE`] exactly while its queue exists.
+//! - Every waiting transaction is in `waits`, and a transaction that nothing blocks holds its lock.
 //!
 //! Costs, with `n` waiters for a lock and `h` holders:
 //!
 //! | operation                                 | cost                                                                          |
 //! |-------------------------------------------|-------------------------------------------------------------------------------|
-//! | lock, release without others              | one compare-and-swap                                                          |
-//! | lock that waits                           | O(log n), and the search                                                      |
-//! | search for a deadlock                     | O(h + log n) for each lock on the way: holders that do not wait end it        |
-//! | release, give up                          | O(log n) for each who gets the lock by it; nobody else is looked at           |
+//! | lock, release without contention          | one compare-and-swap                                                          |
+//! | lock that waits                           | O(log n), and the deadlock search                                             |
+//! | deadlock search                           | O(h + log n) per lock on the path; it ends at holders that do not wait        |
+//! | release, give up                          | O(log n) per transaction that is granted the lock; other waiters are not visited |
 
 #[cfg(test)]
 mod tests;
@@ -36,30 +40,30 @@ use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 
 use crate::sync::{AtomicU64, AtomicUsize, Mutex, MutexGuard};
 
-/// Queues are spread over this many maps, so that waiting for different rows does not mean waiting for each other.
+/// Shards of the queue table, so that waits for different rows rarely contend.
 const SHARDS: usize = 64;
 
-/// A transaction's number, never used again while the process lives.
+/// Transaction number, unique in the lifetime of the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TxnId(pub(crate) u64);
 
-/// How strong a lock is: PostgreSQL's row-level modes.
+/// Lock strength: PostgreSQL's row-level modes, in ascending order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LockMode {
-    /// `FOR KEY SHARE`: the row stays, with its keys. Foreign keys take it.
+    /// `FOR KEY SHARE`: blocks deletes and key changes. Taken by foreign key checks.
     KeyShare,
-    /// `FOR SHARE`: the row stays as it is.
+    /// `FOR SHARE`: blocks all changes of the row.
     Share,
-    /// `FOR NO KEY UPDATE`: taken by updates that leave the keys alone.
+    /// `FOR NO KEY UPDATE`: taken by updates that do not change a key.
     NoKeyUpdate,
-    /// `FOR UPDATE`: taken by deletes and updates of keys.
+    /// `FOR UPDATE`: taken by deletes and by updates that change a key.
     Update,
 }
 
 impl LockMode {
     const ALL: [LockMode; MODES] = [LockMode::KeyShare, LockMode::Share, LockMode::NoKeyUpdate, LockMode::Update];
 
-    /// Whether two transactions cannot have these at a time.
+    /// Whether two transactions cannot hold these modes at the same time.
     #[must_use]
     pub fn conflicts(self, other: LockMode) -> bool {
         use LockMode::{KeyShare, NoKeyUpdate, Share, Update};
@@ -70,70 +74,72 @@ impl LockMode {
     }
 }
 
-/// How many modes there are.
+/// Number of modes.
 const MODES: usize = 4;
 
-/// What is locked.
+/// Identity of a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum LockName {
     /// A record of a table.
     Record { table: u32, record: u64 },
-    /// A key of a unique index, by its hash: two keys of the same hash only wait for each other.
+    /// A key of a unique index, by its hash. Two keys with the same hash share a lock, which only
+    /// costs waiting.
     Key { index: u32, hash: u64 },
-    /// A table as a whole: who writes to it shares it, who changes what it is has it alone.
+    /// A whole table: shared by its writers, exclusive for DDL.
     Table { table: u32 },
 }
 
-/// What to do when somebody else has the lock.
+/// Behaviour on a lock conflict.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WaitPolicy {
-    /// Wait.
+    /// Wait until the lock is granted.
     #[default]
     Wait,
-    /// `NOWAIT`: 55P03.
+    /// `NOWAIT`: fail with 55P03.
     NoWait,
-    /// `SKIP LOCKED`: leave the row out.
+    /// `SKIP LOCKED`: skip the row.
     Skip,
 }
 
-/// What became of a request.
+/// Result of a lock request.
 #[derive(Debug)]
 pub(crate) enum Request {
-    /// It is held. `fresh` if it was not before: then it must be released once.
+    /// The lock is held. `fresh`: it was not held before and must be released once.
     Held { fresh: bool },
-    /// It will be held when the event is set, and must be released once, whether it is by then or not.
+    /// The lock is granted when the event is set. It must be released once, granted or not.
     Wait(Event),
-    /// It is not held, as `SKIP LOCKED` asks for.
+    /// The lock is not held: a conflict under [`WaitPolicy::Skip`].
     Skipped,
 }
 
-/// Nobody holds it.
+/// Lock word: free.
 const FREE: u64 = 0;
-/// Who holds it and who waits is in its queue.
+/// Lock word: holders and waiters are in the queue table.
 const IN_TABLE: u64 = 1;
 
-/// The word of a lock that one transaction holds alone. Numbers of transactions begin at 1, so it is no other word.
-fn alone(txn: TxnId, mode: LockMode) -> u64 {
+/// Lock word of a single holder. Transaction numbers start at 1, so it differs from [`FREE`] and
+/// [`IN_TABLE`].
+fn single_holder_word(txn: TxnId, mode: LockMode) -> u64 {
     txn.0 << 3 | (mode as u64) << 1
 }
 
-/// Who holds a lock by such a word.
-fn holder(word: u64) -> (TxnId, LockMode) {
+/// Decodes the lock word of a single holder.
+fn decode_word(word: u64) -> (TxnId, LockMode) {
     (TxnId(word >> 3), LockMode::ALL[(word >> 1 & 3) as usize])
 }
 
-/// Whom each waiting transaction waits for: the lock, of which its queue says the rest.
+/// The lock that each waiting transaction waits for; the lock's queue has the rest.
 type Waits = FxHashMap<TxnId, LockName>;
 type Queues = FxHashMap<LockName, Queue>;
 
-/// All locks of one database.
+/// Lock manager of one database.
 pub(crate) struct Locks {
-    /// Whoever takes several takes them in this order.
+    /// Queue table. Several shards are locked in this order.
     shards: Box<[Mutex<Queues>]>,
-    /// Taken after a shard's lock, never before.
+    /// Locked after a shard, never before.
     waits: Box<[Mutex<Waits>]>,
     waiting: AtomicUsize,
-    /// Steps of all searches for deadlocks, for tests.
+    /// Steps of all deadlock searches, for tests.
     #[cfg(test)]
     steps: AtomicUsize,
 }
@@ -161,11 +167,12 @@ impl Locks {
         &self.waits[txn.0 as usize % SHARDS]
     }
 
-    /// Asks for a lock whose word is `word`; locks on keys have none. Who holds it already in a weaker mode gets the stronger
-    /// one, before those who wait. A transaction waits for one lock at a time.
+    /// Requests a lock; `word` is its lock word, `None` for locks on keys. A holder of a weaker
+    /// mode is upgraded ahead of the waiters. A transaction waits for at most one lock.
     ///
     /// # Errors
-    /// 40P01 if waiting would never end; 55P03 under `NOWAIT`. Nothing has changed then.
+    /// 40P01 if the request would close a deadlock; 55P03 for a conflict under `NOWAIT`. The state
+    /// is unchanged.
     pub(crate) fn lock(
         &self,
         txn: TxnId,
@@ -175,56 +182,58 @@ impl Locks {
         policy: WaitPolicy,
     ) -> Result<Request> {
         if let Some(word) = word
-            && let Some(done) = lock_alone(txn, word, mode)
+            && let Some(done) = lock_uncontended(txn, word, mode)
         {
             return Ok(done);
         }
         let mut queues = self.shard(name).lock();
         let queue = queues.entry(name).or_default();
         if let Some(word) = word
-            && let Some(done) = move_to_table(txn, word, mode, queue)
+            && let Some(done) = move_to_queue(txn, word, mode, queue)
         {
             queues.remove(&name);
             return Ok(done);
         }
-        let asked = queue.ask(txn, mode, policy);
-        // A word says `IN_TABLE` exactly when there is a queue with somebody in it.
-        debug_assert!(!queue.holders.is_empty(), "BUG: a lock in the table that nobody holds");
+        let asked = queue.request(txn, mode, policy);
+        // A word is `IN_TABLE` exactly while its queue has a holder.
+        debug_assert!(!queue.holders.is_empty(), "BUG: a queue without a holder");
         let (event, before) = match asked? {
-            Asked::Answered(request) => {
+            QueueResult::Answered(request) => {
                 if matches!(request, Request::Held { .. }) {
-                    // It may have waited for others that wait, who count no more when it asks again.
+                    // The transaction may have waited behind other waiters; they do not block this
+                    // new request.
                     self.forget_wait(queue, txn);
                 }
                 return Ok(request);
             }
-            Asked::Waits { event, before } => (event, before),
+            QueueResult::Waits { event, before } => (event, before),
         };
         if before.is_none() {
             self.waits_of(txn).lock().insert(txn, name);
             self.waiting.fetch_add(1, Ordering::Relaxed);
         }
         drop(queues);
-        // Without a lock at first: there seldom is a deadlock.
-        if self.waits_for_itself(txn, name, |locks, name, look| look(locks.shard(name).lock().get(&name)))
+        // First without a consistent view: deadlocks are rare.
+        if self.closes_cycle(txn, name, |locks, name, look| look(locks.shard(name).lock().get(&name)))
             && self.is_victim(txn, name, before)
         {
             return Err(Error::new(SqlState::DEADLOCK_DETECTED, "deadlock detected")
-                .with_detail("the other transactions go on when this one has ended")
+                .with_detail("the other transactions continue after this one is rolled back")
                 .with_hint("run the transaction again"));
         }
         Ok(Request::Wait(event))
     }
 
-    /// Is it true that a transaction waits for itself, by what it asked for last? Nothing changes meanwhile. Then that is taken back.
-    /// `before` is the mode that it waited for already: a circle that is there with that one is for whoever closed it to find.
+    /// Verifies, with all shards locked, that the last request of `txn` closes a cycle. If it does,
+    /// takes the request back and returns true. `before` is the mode that `txn` already waited for:
+    /// a cycle that exists with that mode too is left to the transaction that closed it.
     fn is_victim(&self, txn: TxnId, name: LockName, before: Option<LockMode>) -> bool {
         let mut granted = Vec::new();
         {
             let mut shards: Vec<MutexGuard<'_, Queues>> = self.shards.iter().map(Mutex::lock).collect();
             let at = Locks::shard_of(name);
             let is_circle = |shards: &[MutexGuard<'_, Queues>]| {
-                self.waits_for_itself(txn, name, |_, name, look| look(shards[Locks::shard_of(name)].get(&name)))
+                self.closes_cycle(txn, name, |_, name, look| look(shards[Locks::shard_of(name)].get(&name)))
             };
             if !is_circle(&shards) {
                 return false;
@@ -245,7 +254,7 @@ impl Locks {
             if before.is_none() {
                 self.forget_wait(queue, txn);
             }
-            // Others may have come behind it.
+            // Other requests may have queued behind this one.
             self.grant(queue, &mut granted);
         }
         granted.iter().for_each(Event::set);
@@ -259,13 +268,13 @@ impl Locks {
         }
     }
 
-    /// Lets go of a lock, or of the place in its queue, once for each time it was asked for afresh.
+    /// Releases a lock or its place in the queue, once per fresh request.
     pub(crate) fn release(&self, txn: TxnId, name: LockName, word: Option<&AtomicU64>) {
         if let Some(word) = word {
             let seen = word.load(Ordering::Relaxed);
             if seen != IN_TABLE
                 && seen != FREE
-                && holder(seen).0 == txn
+                && decode_word(seen).0 == txn
                 && word.compare_exchange(seen, FREE, Ordering::Release, Ordering::Relaxed).is_ok()
             {
                 return;
@@ -285,11 +294,11 @@ impl Locks {
                 }
             }
         }
-        // Outside the lock: call-backs run on this thread.
+        // After unlocking: callbacks of the events run on this thread.
         granted.iter().for_each(Event::set);
     }
 
-    /// Gives up waiting for more of a lock than `txn` has; what it has it keeps.
+    /// Stops waiting for a stronger mode; the mode that `txn` holds is kept.
     pub(crate) fn give_up(&self, txn: TxnId, name: LockName) {
         let mut granted = Vec::new();
         {
@@ -301,7 +310,7 @@ impl Locks {
         granted.iter().for_each(Event::set);
     }
 
-    /// Gives the lock to those who need not wait any more for holders, nor for others before them.
+    /// Grants the lock to the waiters that no holder and no earlier waiter blocks.
     fn grant(&self, queue: &mut Queue, granted: &mut Vec<Event>) {
         while let Some((txn, mode)) = queue.next() {
             let Some(event) = queue.waiters.remove(txn) else { return };
@@ -312,16 +321,18 @@ impl Locks {
         }
     }
 
-    /// How many transactions wait for a lock.
+    /// Number of transactions that wait for a lock.
     pub(crate) fn waiting(&self) -> usize {
         self.waiting.load(Ordering::Relaxed)
     }
 
-    /// Does anybody that a waiting transaction waits for wait for it, by however many others? `queue` shows a lock's queue.
+    /// Whether the waiting transaction `txn` transitively waits for itself. `queue` gives access to
+    /// a lock's queue.
     ///
-    /// Within one queue it is enough to know for each mode the last waiter that is reached: whoever is before it and excludes it is reached
-    /// too, and all wait for the same holders. So it does not matter how many wait.
-    fn waits_for_itself(
+    /// Within a queue it is enough to know the last reached waiter of each mode: earlier waiters
+    /// that conflict are reached too, and all wait for the same holders. The cost does not depend
+    /// on the number of waiters.
+    fn closes_cycle(
         &self,
         txn: TxnId,
         name: LockName,
@@ -355,39 +366,39 @@ impl Locks {
     }
 }
 
-/// Who holds a lock, and who waits for it in which order.
+/// Holders of a lock, and its waiters in queue order.
 #[derive(Default)]
 struct Queue {
     holders: Holders,
     waiters: Waiters,
 }
 
-/// What became of a request under the lock of its shard.
-enum Asked {
+/// Result of a request while its shard is locked.
+enum QueueResult {
     Answered(Request),
-    /// It waits; `before` is the mode that it waited for already.
+    /// The request waits; `before` is the mode that the transaction already waited for.
     Waits {
         event: Event,
         before: Option<LockMode>,
     },
 }
 
-/// The last place in a queue of a waiter of each mode that a search has come to.
+/// Per mode, the position of the last waiter of a queue that a search has reached.
 type Reached = [Option<u64>; MODES];
 
 impl Queue {
-    fn ask(&mut self, txn: TxnId, mode: LockMode, policy: WaitPolicy) -> Result<Asked> {
+    fn request(&mut self, txn: TxnId, mode: LockMode, policy: WaitPolicy) -> Result<QueueResult> {
         let held = self.holders.get(txn);
         let waiting = self.waiters.get(txn);
         let mode = mode.max(held.unwrap_or(mode)).max(waiting.map_or(mode, |(mode, _)| mode));
-        // Who has it already need not wait for those who wait.
-        let is_behind = held.is_none() && self.waiters.exclude(txn, mode);
-        if !is_behind && !self.holders.exclude(txn, mode) {
+        // A holder does not wait behind waiters.
+        let is_blocked = held.is_none() && self.waiters.conflicts_with(txn, mode);
+        if !is_blocked && !self.holders.conflicts_with(txn, mode) {
             self.holders.put(txn, mode);
-            return Ok(Asked::Answered(Request::Held { fresh: held.is_none() }));
+            return Ok(QueueResult::Answered(Request::Held { fresh: held.is_none() }));
         }
         match policy {
-            WaitPolicy::Skip => return Ok(Asked::Answered(Request::Skipped)),
+            WaitPolicy::Skip => return Ok(QueueResult::Answered(Request::Skipped)),
             WaitPolicy::NoWait => {
                 return Err(Error::new(SqlState::LOCK_NOT_AVAILABLE, "could not obtain lock on row"));
             }
@@ -395,42 +406,46 @@ impl Queue {
         }
         let before = waiting.map(|(mode, _)| mode);
         let event = match before {
-            // Asked for again, maybe for more, it keeps its place.
+            // A repeated request, even for a stronger mode, keeps its place.
             Some(_) => {
                 self.waiters.change(txn, mode);
                 self.waiters.event(txn)
             }
-            // Before those who wait for what it has, or it would wait for them; behind all others.
+            // A holder queues ahead of those who wait for its lock, since it would wait for them
+            // otherwise; anybody else queues last.
             None => self.waiters.add(txn, mode, held),
         };
-        Ok(Asked::Waits { event, before })
+        Ok(QueueResult::Waits { event, before })
     }
 
-    /// A waiter that waits for nobody any more.
+    /// The next waiter that nothing blocks.
     fn next(&self) -> Option<(TxnId, LockMode)> {
         LockMode::ALL.into_iter().find_map(|mode| {
-            let (place, txn) = self.waiters.first(mode)?;
-            // Of one mode the first can go on if any can: whoever has the lock and wants more is before those who wait for it.
-            let is_behind = LockMode::ALL.into_iter().any(|other| {
-                other.conflicts(mode) && self.waiters.first(other).is_some_and(|(first, _)| first < place)
+            let (position, txn) = self.waiters.first(mode)?;
+            // Only the first waiter of each mode can be next: a holder that waits for a stronger
+            // mode is ahead of those who wait for its lock.
+            let is_blocked = LockMode::ALL.into_iter().any(|other| {
+                other.conflicts(mode) && self.waiters.first(other).is_some_and(|(first, _)| first < position)
             });
-            (!is_behind && !self.holders.exclude(txn, mode)).then_some((txn, mode))
+            (!is_blocked && !self.holders.conflicts_with(txn, mode)).then_some((txn, mode))
         })
     }
 
-    /// Adds whom a waiter waits for: holders to `found`, waiters to `reached`. True if `origin` is among them.
+    /// Adds what `waiter` waits for: holders to `found`, waiters to `reached`. True if `origin` is
+    /// among them.
     fn reach(&self, waiter: TxnId, origin: TxnId, reached: &mut Reached, found: &mut Vec<TxnId>) -> bool {
-        let Some((mode, place)) = self.waiters.get(waiter) else { return false };
+        let Some((mode, position)) = self.waiters.get(waiter) else { return false };
         let own = self.waiters.get(origin);
-        let mut todo = vec![(waiter, mode, place)];
-        while let Some((waiter, mode, place)) = todo.pop() {
-            // Where it all began is not noted: others of its mode that wait before it may wait for what it has.
+        let mut todo = vec![(waiter, mode, position)];
+        while let Some((waiter, mode, position)) = todo.pop() {
+            // The origin is not marked: earlier waiters of the same mode may wait for a lock it
+            // holds.
             if waiter != origin {
                 let at = &mut reached[mode as usize];
-                if at.is_some_and(|at| at >= place) {
+                if at.is_some_and(|at| at >= position) {
                     continue;
                 }
-                *at = Some(place);
+                *at = Some(position);
             }
             for (holder, held) in self.holders.iter() {
                 if holder != waiter && held.conflicts(mode) {
@@ -441,10 +456,10 @@ impl Queue {
                 }
             }
             for other in LockMode::ALL.into_iter().filter(|other| other.conflicts(mode)) {
-                if own.is_some_and(|(own, at)| own == other && at < place) {
+                if own.is_some_and(|(own, at)| own == other && at < position) {
                     return true;
                 }
-                if let Some((before, txn)) = self.waiters.last_before(other, place) {
+                if let Some((before, txn)) = self.waiters.last_before(other, position) {
                     todo.push((txn, other, before));
                 }
             }
@@ -453,18 +468,18 @@ impl Queue {
     }
 }
 
-/// Who has a lock: mostly few, of a table all who write to it.
+/// Holders of a lock: usually few, but a table lock is shared by all its writers.
 #[derive(Default)]
 struct Holders {
     all: Vec<(TxnId, LockMode)>,
-    /// How many have it in each mode.
+    /// Number of holders in each mode.
     counts: [u32; MODES],
-    /// Their places in `all`, when there are many.
-    places: FxHashMap<TxnId, usize>,
+    /// Index into `all` by transaction, only above [`HOLDERS_LINEAR_MAX`] holders.
+    positions: FxHashMap<TxnId, usize>,
 }
 
-/// With more holders their places are kept.
-const HOLDERS_FEW: usize = 8;
+/// Above this number of holders, `positions` is maintained.
+const HOLDERS_LINEAR_MAX: usize = 8;
 
 impl Holders {
     fn is_empty(&self) -> bool {
@@ -475,172 +490,177 @@ impl Holders {
         self.all.iter().copied()
     }
 
-    fn place(&self, txn: TxnId) -> Option<usize> {
-        if self.all.len() <= HOLDERS_FEW {
+    fn position(&self, txn: TxnId) -> Option<usize> {
+        if self.all.len() <= HOLDERS_LINEAR_MAX {
             return self.all.iter().position(|(holder, _)| *holder == txn);
         }
-        self.places.get(&txn).copied()
+        self.positions.get(&txn).copied()
     }
 
     fn get(&self, txn: TxnId) -> Option<LockMode> {
-        self.place(txn).map(|at| self.all[at].1)
+        self.position(txn).map(|at| self.all[at].1)
     }
 
-    /// Has anybody else it in a mode that excludes this one?
-    fn exclude(&self, txn: TxnId, mode: LockMode) -> bool {
+    /// Whether another holder has a conflicting mode.
+    fn conflicts_with(&self, txn: TxnId, mode: LockMode) -> bool {
         let own = self.get(txn).filter(|own| own.conflicts(mode));
-        count_of(&self.counts, mode) > u32::from(own.is_some())
+        conflicting(&self.counts, mode) > u32::from(own.is_some())
     }
 
-    /// It has the lock in this mode.
+    /// Adds a holder, or changes its mode.
     fn put(&mut self, txn: TxnId, mode: LockMode) {
         self.counts[mode as usize] += 1;
-        if let Some(at) = self.place(txn) {
+        if let Some(at) = self.position(txn) {
             self.counts[self.all[at].1 as usize] -= 1;
             self.all[at].1 = mode;
             return;
         }
         self.all.push((txn, mode));
-        if self.all.len() == HOLDERS_FEW + 1 {
-            self.places = self.all.iter().enumerate().map(|(at, (txn, _))| (*txn, at)).collect();
-        } else if self.all.len() > HOLDERS_FEW {
-            self.places.insert(txn, self.all.len() - 1);
+        if self.all.len() == HOLDERS_LINEAR_MAX + 1 {
+            self.positions = self.all.iter().enumerate().map(|(at, (txn, _))| (*txn, at)).collect();
+        } else if self.all.len() > HOLDERS_LINEAR_MAX {
+            self.positions.insert(txn, self.all.len() - 1);
         }
     }
 
     fn remove(&mut self, txn: TxnId) {
-        let Some(at) = self.place(txn) else { return };
+        let Some(at) = self.position(txn) else { return };
         let (_, mode) = self.all.swap_remove(at);
         self.counts[mode as usize] -= 1;
-        if self.all.len() >= HOLDERS_FEW && !self.places.is_empty() {
-            self.places.remove(&txn);
+        if self.all.len() >= HOLDERS_LINEAR_MAX && !self.positions.is_empty() {
+            self.positions.remove(&txn);
             if let Some((moved, _)) = self.all.get(at) {
-                self.places.insert(*moved, at);
+                self.positions.insert(*moved, at);
             }
         }
-        if self.all.len() <= HOLDERS_FEW {
-            self.places.clear();
+        if self.all.len() <= HOLDERS_LINEAR_MAX {
+            self.positions.clear();
         }
     }
 }
 
-/// Who waits for a lock, in order.
+/// Waiters of a lock, in queue order.
 #[derive(Default)]
 struct Waiters {
-    /// By transaction: its mode, and its place.
+    /// Mode, position and event of each waiter.
     all: FxHashMap<TxnId, (LockMode, u64, Event)>,
-    /// By place, for each mode.
-    places: [BTreeMap<u64, TxnId>; MODES],
+    /// Waiters by position, one map per mode.
+    positions: [BTreeMap<u64, TxnId>; MODES],
 }
 
-/// Places of waiters that came one after the other are this far apart.
-const PLACES_APART: u64 = 1 << 20;
+/// Distance between the positions of consecutive waiters.
+const POSITION_STEP: u64 = 1 << 20;
 
 impl Waiters {
     fn get(&self, txn: TxnId) -> Option<(LockMode, u64)> {
-        self.all.get(&txn).map(|(mode, place, _)| (*mode, *place))
+        self.all.get(&txn).map(|(mode, position, _)| (*mode, *position))
     }
 
     fn event(&self, txn: TxnId) -> Event {
         self.all.get(&txn).map_or_else(Event::new, |(_, _, event)| event.clone())
     }
 
-    /// Waits anybody else for it in a mode that excludes this one?
-    fn exclude(&self, txn: TxnId, mode: LockMode) -> bool {
+    /// Whether another waiter has a conflicting mode.
+    fn conflicts_with(&self, txn: TxnId, mode: LockMode) -> bool {
         let own = self.get(txn).map(|(own, _)| own);
         LockMode::ALL
             .into_iter()
             .filter(|other| other.conflicts(mode))
-            .any(|other| self.places[other as usize].len() > usize::from(own == Some(other)))
+            .any(|other| self.positions[other as usize].len() > usize::from(own == Some(other)))
     }
 
     fn first(&self, mode: LockMode) -> Option<(u64, TxnId)> {
-        self.places[mode as usize].first_key_value().map(|(place, txn)| (*place, *txn))
+        self.positions[mode as usize].first_key_value().map(|(position, txn)| (*position, *txn))
     }
 
-    fn last_before(&self, mode: LockMode, place: u64) -> Option<(u64, TxnId)> {
-        self.places[mode as usize].range(..place).next_back().map(|(place, txn)| (*place, *txn))
+    fn last_before(&self, mode: LockMode, position: u64) -> Option<(u64, TxnId)> {
+        self.positions[mode as usize].range(..position).next_back().map(|(position, txn)| (*position, *txn))
     }
 
-    /// Adds a waiter at the end, or, if it has the lock already, before those who wait for what it has.
+    /// Adds a waiter at the end, or, if the transaction holds the lock in mode `held`, ahead of the
+    /// waiters that this mode blocks.
     fn add(&mut self, txn: TxnId, mode: LockMode, held: Option<LockMode>) -> Event {
         let next = held.and_then(|held| {
             let waiting = LockMode::ALL.into_iter().filter(|other| other.conflicts(held));
-            waiting.filter_map(|other| self.first(other)).map(|(place, _)| place).min()
+            waiting.filter_map(|other| self.first(other)).map(|(position, _)| position).min()
         });
-        let place = match next {
-            None => self.last_before_any(u64::MAX).map_or(0, |last| last + PLACES_APART),
-            Some(next) => self.between(next),
+        let position = match next {
+            None => self.last_before_any(u64::MAX).map_or(0, |last| last + POSITION_STEP),
+            Some(next) => self.position_before(next),
         };
         let event = Event::new();
-        self.all.insert(txn, (mode, place, event.clone()));
-        self.places[mode as usize].insert(place, txn);
+        self.all.insert(txn, (mode, position, event.clone()));
+        self.positions[mode as usize].insert(position, txn);
         event
     }
 
-    fn last_before_any(&self, place: u64) -> Option<u64> {
-        LockMode::ALL.into_iter().filter_map(|mode| self.last_before(mode, place)).map(|(place, _)| place).max()
+    fn last_before_any(&self, position: u64) -> Option<u64> {
+        LockMode::ALL
+            .into_iter()
+            .filter_map(|mode| self.last_before(mode, position))
+            .map(|(position, _)| position)
+            .max()
     }
 
-    /// A free place just before another.
-    fn between(&mut self, next: u64) -> u64 {
+    /// Returns a free position just before `next`.
+    fn position_before(&mut self, next: u64) -> u64 {
         let low = self.last_before_any(next).map_or(0, |last| last + 1);
         if low < next {
             return low.midpoint(next);
         }
-        // So many have come before this one that there is no room left: all get new places.
-        let mut all: Vec<(u64, TxnId)> = self.all.iter().map(|(txn, (_, place, _))| (*place, *txn)).collect();
+        // No gap left before this position: renumber all waiters.
+        let mut all: Vec<(u64, TxnId)> = self.all.iter().map(|(txn, (_, position, _))| (*position, *txn)).collect();
         all.sort_unstable();
-        self.places = Default::default();
+        self.positions = Default::default();
         let mut moved = next;
-        for ((old, txn), place) in all.into_iter().zip((1..).map(|at| at * PLACES_APART)) {
+        for ((old, txn), position) in all.into_iter().zip((1..).map(|at| at * POSITION_STEP)) {
             if let Some((mode, own, _)) = self.all.get_mut(&txn) {
-                *own = place;
-                self.places[*mode as usize].insert(place, txn);
+                *own = position;
+                self.positions[*mode as usize].insert(position, txn);
             }
             if old == next {
-                moved = place;
+                moved = position;
             }
         }
-        moved - PLACES_APART / 2
+        moved - POSITION_STEP / 2
     }
 
-    /// The same place, for another mode.
+    /// Changes the mode of a waiter, at the same position.
     fn change(&mut self, txn: TxnId, mode: LockMode) {
-        if let Some((own, place, _)) = self.all.get_mut(&txn) {
-            self.places[*own as usize].remove(place);
-            self.places[mode as usize].insert(*place, txn);
+        if let Some((own, position, _)) = self.all.get_mut(&txn) {
+            self.positions[*own as usize].remove(position);
+            self.positions[mode as usize].insert(*position, txn);
             *own = mode;
         }
     }
 
     fn remove(&mut self, txn: TxnId) -> Option<Event> {
-        let (mode, place, event) = self.all.remove(&txn)?;
-        self.places[mode as usize].remove(&place);
+        let (mode, position, event) = self.all.remove(&txn)?;
+        self.positions[mode as usize].remove(&position);
         Some(event)
     }
 }
 
-/// How many of those that are counted by mode exclude this mode.
-fn count_of(counts: &[u32; MODES], mode: LockMode) -> u32 {
+/// Number of holders whose mode conflicts with `mode`, given the number in each mode.
+fn conflicting(counts: &[u32; MODES], mode: LockMode) -> u32 {
     LockMode::ALL.into_iter().filter(|other| other.conflicts(mode)).map(|other| counts[other as usize]).sum()
 }
 
-/// The quick way: nobody has it, or nobody but `txn`.
-fn lock_alone(txn: TxnId, word: &AtomicU64, mode: LockMode) -> Option<Request> {
+/// Fast path: the lock is free, or `txn` is its single holder.
+fn lock_uncontended(txn: TxnId, word: &AtomicU64, mode: LockMode) -> Option<Request> {
     let mut seen = word.load(Ordering::Relaxed);
     loop {
         let (next, fresh) = if seen == FREE {
-            (alone(txn, mode), true)
+            (single_holder_word(txn, mode), true)
         } else {
-            let (holder, held) = if seen == IN_TABLE { return None } else { holder(seen) };
+            let (holder, held) = if seen == IN_TABLE { return None } else { decode_word(seen) };
             if holder != txn {
                 return None;
             }
             if held >= mode {
                 return Some(Request::Held { fresh: false });
             }
-            (alone(txn, mode), false)
+            (single_holder_word(txn, mode), false)
         };
         match word.compare_exchange_weak(seen, next, Ordering::Acquire, Ordering::Relaxed) {
             Ok(_) => return Some(Request::Held { fresh }),
@@ -649,10 +669,11 @@ fn lock_alone(txn: TxnId, word: &AtomicU64, mode: LockMode) -> Option<Request> {
     }
 }
 
-/// Moves a lock from its word to its queue, under the shard's lock; gives what became of the request if it was free or one's own after all.
-fn move_to_table(txn: TxnId, word: &AtomicU64, mode: LockMode, queue: &mut Queue) -> Option<Request> {
+/// Moves a lock from its word to its queue, while the shard is locked. Returns the request's result
+/// if the lock became free or is the transaction's own.
+fn move_to_queue(txn: TxnId, word: &AtomicU64, mode: LockMode, queue: &mut Queue) -> Option<Request> {
     loop {
-        if let Some(done) = lock_alone(txn, word, mode) {
+        if let Some(done) = lock_uncontended(txn, word, mode) {
             return Some(done);
         }
         let seen = word.load(Ordering::Relaxed);
@@ -660,7 +681,7 @@ fn move_to_table(txn: TxnId, word: &AtomicU64, mode: LockMode, queue: &mut Queue
             return None;
         }
         if seen != FREE && word.compare_exchange(seen, IN_TABLE, Ordering::Acquire, Ordering::Relaxed).is_ok() {
-            let (txn, mode) = holder(seen);
+            let (txn, mode) = decode_word(seen);
             queue.holders.put(txn, mode);
             return None;
         }

@@ -1,29 +1,29 @@
-//! Who reads at which commit: what decides which versions are still needed.
+//! Snapshots in use: decides which versions garbage collection must keep.
 
 use model::Lsn;
 
-/// The commits that readers read at.
+/// The commits that readers see.
 #[derive(Clone, Debug)]
 pub struct Readers {
-    /// Of living snapshots, oldest first, each once.
+    /// Live snapshots, ascending, distinct.
     snapshots: Vec<Lsn>,
-    /// Readers to come read here or later.
+    /// Oldest snapshot that a new reader can get.
     newest: Lsn,
-    /// Are these all? Otherwise there may be others at `newest` or later.
+    /// Whether `snapshots` is complete. If not, there may be other readers at `newest` or later.
     all: bool,
 }
 
-/// Who sees a version.
+/// Reader that keeps a version alive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SeenAt {
-    /// Nobody but readers who are there: the oldest of them.
+    /// Only live snapshots; the oldest of them.
     Snapshot(Lsn),
-    /// Maybe somebody who comes later.
+    /// Possibly a snapshot that does not exist yet.
     Later,
 }
 
 impl Readers {
-    /// Of living snapshots, in any order, and readers to come at `newest` or later.
+    /// Live snapshots in any order; new readers get `newest` or later.
     #[must_use]
     pub fn new(mut snapshots: Vec<Lsn>, newest: Lsn) -> Readers {
         snapshots.sort_unstable();
@@ -31,28 +31,28 @@ impl Readers {
         Readers { snapshots, newest, all: true }
     }
 
-    /// Any at a commit or later.
+    /// Any readers at `horizon` or later.
     #[must_use]
     pub fn since(horizon: Lsn) -> Readers {
         Readers { snapshots: Vec::new(), newest: horizon, all: false }
     }
 
-    /// Readers to come read here or later.
+    /// Oldest snapshot that a new reader can get.
     pub(crate) fn newest(&self) -> Lsn {
         self.newest
     }
 
-    /// The same, and all versions since `lsn` are needed.
+    /// Returns these readers with the additional demand that all versions since `lsn` are kept.
     pub(crate) fn keeping(&self, lsn: Option<Lsn>) -> Readers {
         Readers { newest: lsn.map_or(self.newest, |lsn| self.newest.min(lsn)), ..self.clone() }
     }
 
-    /// Nobody reads before this.
+    /// No reader has an older snapshot.
     pub(crate) fn oldest(&self) -> Lsn {
         self.snapshots.first().copied().unwrap_or(self.newest).min(self.newest)
     }
 
-    /// Is it certain that nobody reads at this snapshot any more?
+    /// Whether no reader can have this snapshot any more.
     pub(crate) fn has_ended(&self, snapshot: Lsn) -> bool {
         match self.all {
             true => self.snapshots.binary_search(&snapshot).is_err(),
@@ -60,7 +60,8 @@ impl Readers {
         }
     }
 
-    /// Who sees a version that was made at `since` and replaced at `until`?
+    /// Returns a reader of the versions in force from `since` up to, not including, `until`; `None`
+    /// if the version is garbage.
     ///
     /// # Cost
     /// A binary search.

@@ -1,16 +1,20 @@
-//! Memory that readers may still be looking at: it is freed when every guard that existed when it was retired is gone.
+//! Epoch-based memory reclamation: memory is freed once all guards that existed when it was retired
+//! are dropped.
 //!
-//! Built on `crossbeam-epoch`, which by itself does not keep up: it frees at most 512 deferred items in 128 pins, and a statement defers
-//! thousands with a handful of pins. So retired items are collected by thread into batches, a batch is one item to the epoch, each batch
-//! is a try to advance the epoch, and [`Domain::catch_up`] goes on trying after statements, commits and collections until what is left is
-//! little. The bytes of batches are counted until they are really freed.
+//! Built on `crossbeam-epoch`, which alone does not keep up: it frees at most 512 deferred items
+//! per 128 pins, and one statement retires thousands of items with a handful of pins. Retired items
+//! are therefore batched per thread, a batch is one item of the epoch, and each batch tries to
+//! advance the epoch. After statements, commits and collections [`Domain::catch_up`] retries until
+//! little is left. The bytes of a batch are counted until it is freed.
 //!
-//! There are two domains, so that a guard is held no longer than what it protects is looked at:
-//! - [`VERSIONS`]: versions of records and numbers of records, under the guard that a statement holds ([`crossbeam_epoch::pin`]).
-//! - [`NODES`]: contents and places of index nodes, under a guard that one operation on an index holds. A statement that inserts a million
-//!   rows replaces a million nodes; they are freed while it runs.
+//! Two domains, so that a guard protects only what its holder reads:
+//! - [`VERSIONS`]: record versions and record numbers, protected by a statement's guard
+//!   ([`crossbeam_epoch::pin`]).
+//! - [`NODES`]: contents and slots of index nodes, protected by a guard for one index operation. A
+//!   statement that inserts a million rows replaces a million nodes; they are freed while it runs.
 //!
-//! Always true: at most [`BATCH_BYTES`] and [`BATCH_ITEMS`] items of each thread are retired and not counted yet.
+//! Always true: each thread has at most [`BATCH_BYTES`] and [`BATCH_ITEMS`] retired items that are
+//! not counted yet.
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -22,23 +26,23 @@ use crate::index::{FreedPlace, RetiredContent};
 use crate::record::RetiredVersion;
 use crate::table::Records;
 
-/// Items of a batch.
+/// Items per batch.
 const BATCH_ITEMS: usize = 64;
-/// Bytes of a batch.
+/// Bytes per batch.
 const BATCH_BYTES: usize = 64 << 10;
-/// What the epoch itself needs for a batch, and the list of its items.
+/// Memory of a batch itself: its list of items, and the epoch's bookkeeping.
 const BATCH_OVERHEAD: usize = (2 << 10) + BATCH_ITEMS * size_of::<Retired>();
-/// With fewer bytes deferred nobody does more than the batches themselves do.
+/// Below this number of deferred bytes, [`Domain::catch_up`] does nothing.
 const CATCH_UP_BYTES: i64 = 1 << 20;
-/// Tries of one caller: each frees up to eight batches.
+/// Attempts per caller; each frees up to eight batches.
 const TRIES_MAX: usize = 64;
-/// Tries in a row that free nothing before a caller gives up: it takes two until the epoch has moved on for the oldest batch.
+/// Fruitless attempts in a row before a caller gives up: the oldest batch needs two epoch advances.
 const IDLE_TRIES_MAX: usize = 4;
 
-/// Something that is freed, or can be used again, when nobody looks at it any more.
+/// An item to free, or to reuse, once no reader can have it.
 pub(crate) enum Retired {
     Version(RetiredVersion),
-    /// A record's number. Weak: it must not keep the records of a dropped table.
+    /// A record number. Weak, so that it does not keep the records of a dropped table alive.
     Number(Weak<Records>, u64),
     Content(RetiredContent),
     Place(FreedPlace),
@@ -59,10 +63,10 @@ impl Retired {
     }
 }
 
-/// Versions and numbers of records.
+/// Record versions and record numbers.
 pub(crate) static VERSIONS: Domain =
     Domain::new(crossbeam_epoch::pin, |with| VERSIONS_BATCH.try_with(|batch| with(&mut batch.borrow_mut())).is_ok());
-/// Contents and places of index nodes.
+/// Contents and slots of index nodes.
 pub(crate) static NODES: Domain =
     Domain::new(pin_nodes, |with| NODES_BATCH.try_with(|batch| with(&mut batch.borrow_mut())).is_ok());
 
@@ -75,24 +79,24 @@ thread_local! {
 }
 
 fn pin_nodes() -> Guard {
-    // A thread that ends has no handle any more.
+    // The thread is exiting and has dropped its handle.
     NODES_HANDLE.try_with(LocalHandle::pin).unwrap_or_else(|_| NODES_COLLECTOR.register().pin())
 }
 
-/// Calls something with the batch of this thread; false if the thread is about to end and has none any more.
+/// Calls a closure with this thread's batch; false if the thread is exiting and has dropped it.
 type WithBatch = fn(&mut dyn FnMut(&mut Batch)) -> bool;
 
-/// What one kind of guard protects.
+/// Garbage protected by one kind of guard.
 pub(crate) struct Domain {
     pin: fn() -> Guard,
     with_batch: WithBatch,
-    /// Bytes of batches that are not freed yet.
+    /// Bytes of batches not freed yet.
     deferred_bytes: AtomicI64,
-    /// From so many deferred bytes on it is worth trying again.
+    /// Deferred bytes above which another attempt is worthwhile.
     try_at: AtomicI64,
 }
 
-/// Items that one thread has retired.
+/// Items retired by one thread.
 struct Batch {
     domain: &'static Domain,
     items: Vec<Retired>,
@@ -104,12 +108,13 @@ impl Domain {
         Domain { pin, with_batch, deferred_bytes: AtomicI64::new(0), try_at: AtomicI64::new(CATCH_UP_BYTES) }
     }
 
-    /// A guard of this domain.
+    /// Pins a guard of this domain.
     pub(crate) fn pin(&'static self) -> Guard {
         (self.pin)()
     }
 
-    /// Frees something of `bytes` when all guards that exist now are gone. `guard` is of this domain, and nobody can find the item by now.
+    /// Frees `item` (of `bytes` bytes) when all current guards are dropped. `guard` belongs to this
+    /// domain, and the item must be unreachable for new readers.
     pub(crate) fn retire(&'static self, item: Retired, bytes: usize, guard: &Guard) {
         let (mut item, mut full) = (Some(item), None);
         let is_kept = (self.with_batch)(&mut |batch| {
@@ -127,23 +132,26 @@ impl Domain {
         }
     }
 
-    /// Bytes that are not freed yet because somebody may still look at them.
+    /// Bytes retired and not freed yet.
     pub(crate) fn deferred_bytes(&self) -> u64 {
         u64::try_from(self.deferred_bytes.load(Ordering::Relaxed)).unwrap_or(0)
     }
 
-    /// Frees what can be freed, if there is much. To be called without a guard: under one nothing newer than it is freed.
+    /// Frees what can be freed, if much is deferred. Call it without a guard: a guard holds up
+    /// everything retired after it.
     ///
     /// # Cost
-    /// A load where little is deferred. Else a walk over all threads that ever used the domain for every 512 items freed, and two or three
-    /// more; where a guard keeps everything, no more than four walks for each megabyte that is added.
+    /// One load if little is deferred. Otherwise one walk over all threads that ever used the
+    /// domain per 512 items freed, and two or three more. While a guard holds everything up, at
+    /// most four walks per megabyte added.
     pub(crate) fn catch_up(&'static self) {
         if self.deferred_bytes.load(Ordering::Relaxed) >= self.try_at.load(Ordering::Relaxed) {
             self.free(CATCH_UP_BYTES / 2, TRIES_MAX);
         }
     }
 
-    /// As [`Domain::catch_up`], whatever others have tried. True if there is more that could be freed at once.
+    /// Like [`Domain::catch_up`], regardless of earlier attempts. True if more could be freed at
+    /// once.
     pub(crate) fn catch_up_again(&'static self) -> bool {
         self.free(CATCH_UP_BYTES / 2, TRIES_MAX)
     }
@@ -168,7 +176,8 @@ impl Domain {
         true
     }
 
-    /// Frees all that this thread has retired and all that others have deferred, if no guard is held.
+    /// Frees everything that this thread retired and that other threads deferred, provided that no
+    /// guard is held.
     #[cfg(test)]
     pub(crate) fn drain(&'static self) {
         let mut own = None;
@@ -192,7 +201,7 @@ impl Batch {
         std::mem::replace(self, next)
     }
 
-    /// Gives all items to the epoch, and tries to move it on.
+    /// Hands all items to the epoch and tries to advance it.
     fn defer(&mut self, guard: &Guard) {
         let (domain, items) = (self.domain, std::mem::take(&mut self.items));
         let bytes = (std::mem::take(&mut self.bytes) + BATCH_OVERHEAD) as i64;
@@ -201,15 +210,16 @@ impl Batch {
             items.into_iter().for_each(Retired::free);
             domain.deferred_bytes.fetch_sub(bytes, Ordering::Relaxed);
         };
-        // SAFETY: whoever retired an item had taken it out of reach by then, under a guard of the same collector that was pinned no later
-        // than this one; the items may be freed by any thread, and nothing in them is borrowed.
+        // SAFETY: the caller of `retire` had made the item unreachable, under a guard of the same
+        // collector pinned no later than this one. The items may be freed by any thread and borrow
+        // nothing.
         unsafe { guard.defer_unchecked(free) };
         guard.flush();
     }
 }
 
 impl Drop for Batch {
-    /// The thread ends.
+    /// Runs when the thread exits.
     fn drop(&mut self) {
         if !self.items.is_empty() {
             let guard = self.domain.pin();
@@ -218,12 +228,12 @@ impl Drop for Batch {
     }
 }
 
-/// Bytes of all domains that are not freed yet because somebody may still look at them.
+/// Bytes retired and not freed yet, in all domains.
 pub(crate) fn deferred_bytes() -> u64 {
     VERSIONS.deferred_bytes() + NODES.deferred_bytes()
 }
 
-/// Frees what can be freed in all domains, if there is much ([`Domain::catch_up`]).
+/// [`Domain::catch_up`] for all domains.
 pub(crate) fn catch_up() {
     VERSIONS.catch_up();
     NODES.catch_up();

@@ -1,9 +1,10 @@
-//! A record and its versions, newest first.
+//! A record: a chain of versions, newest first.
 //!
-//! Always true: versions of one record are linked from newest to oldest; at most one transaction, the one that has the
-//! record's lock, has versions of its own there, and they are on top; below them LSNs only fall. A version never changes
-//! but for `begin`, which turns from its maker into the LSN of its commit, and for `prev`, which skips versions that no
-//! reader sees: those between two snapshots, and those older than all.
+//! Always true: versions are linked from newest to oldest. At most one transaction, the holder of
+//! the record's lock, has uncommitted versions in the chain; they are on top, and below them LSNs
+//! descend. A version is immutable except for `begin`, which changes from the transaction number to
+//! the commit's LSN, and `prev`, which skips versions that no reader sees: those between two
+//! snapshots and those older than all.
 
 use std::sync::atomic::Ordering;
 
@@ -15,30 +16,30 @@ use crate::readers::{Readers, SeenAt};
 use crate::reclaim::{Retired, VERSIONS};
 use crate::sync::{Atomic, AtomicU64};
 
-/// Set in `begin` while the version is not committed; the rest is its maker's number.
+/// Flag in `begin` of an uncommitted version; the other bits are the transaction number.
 const UNCOMMITTED: u64 = 1 << 63;
 
-/// One state of a record.
+/// One version of a record.
 pub(crate) struct Version {
     begin: AtomicU64,
     prev: Atomic<Version>,
-    /// `None`: from here on the record is deleted.
+    /// The row; `None` for a deletion.
     row: Option<Box<[u8]>>,
 }
 
-/// Where a record's versions hang, and its lock.
+/// Head of the version chain, and the lock word.
 #[derive(Default)]
 pub(crate) struct Record {
     head: Atomic<Version>,
     pub(crate) lock: AtomicU64,
 }
 
-/// A version that was unlinked; dropping it frees it.
+/// An unlinked version; dropping it frees it.
 pub(crate) struct RetiredVersion(*const Version);
 
 impl RetiredVersion {
     /// # Safety
-    /// The version was just unlinked, by the caller alone, and is dropped under no guard that could have it.
+    /// The caller alone has just unlinked the version, and it is dropped when no guard can have it.
     unsafe fn retire(version: Shared<'_, Version>, bytes: usize, guard: &Guard) {
         VERSIONS.retire(Retired::Version(RetiredVersion(version.as_raw())), bytes, guard);
     }
@@ -46,12 +47,12 @@ impl RetiredVersion {
 
 impl Drop for RetiredVersion {
     fn drop(&mut self) {
-        // SAFETY: it was made by `Owned::new`, and is ours alone by what `retire` asks for.
+        // SAFETY: made by `Owned::new`, and exclusively ours by the contract of `retire`.
         drop(unsafe { Owned::from_raw(self.0.cast_mut()) });
     }
 }
 
-/// Who made a version, or since when it holds.
+/// Start of a version: the commit's LSN, or the transaction that made it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Begin {
     Committed(Lsn),
@@ -64,7 +65,7 @@ impl Version {
         if begin & UNCOMMITTED == 0 { Begin::Committed(Lsn(begin)) } else { Begin::By(TxnId(begin & !UNCOMMITTED)) }
     }
 
-    /// The row; `None` if it is deleted.
+    /// The row; `None` for a deletion.
     pub(crate) fn row(&self) -> Option<&[u8]> {
         self.row.as_deref()
     }
@@ -75,18 +76,20 @@ impl Version {
 }
 
 impl Record {
-    /// The version that is on top, whoever made it.
+    /// The newest version, committed or not.
     pub(crate) fn newest<'g>(&'g self, guard: &'g Guard) -> Option<&'g Version> {
-        // SAFETY: versions are freed by the epoch only, after they were unlinked; the guard keeps what was linked when it was loaded.
+        // SAFETY: a version is freed only by the epoch, after it was unlinked; the guard protects
+        // whatever was linked when it was loaded.
         unsafe { self.head.load(Ordering::Acquire, guard).as_ref() }
     }
 
-    /// From newest to oldest.
+    /// All versions, newest first.
     pub(crate) fn versions<'g>(&'g self, guard: &'g Guard) -> impl Iterator<Item = &'g Version> {
         std::iter::successors(self.newest(guard), |version| version.prev(guard))
     }
 
-    /// What a transaction sees that reads at `snapshot`: its own version, or the newest committed by then.
+    /// The version that transaction `me` sees at `snapshot`: its own, or the newest one committed
+    /// by then.
     pub(crate) fn seen<'g>(&'g self, me: TxnId, snapshot: Lsn, guard: &'g Guard) -> Option<&'g Version> {
         self.versions(guard).find(|version| match version.begin() {
             Begin::Committed(lsn) => lsn <= snapshot,
@@ -94,7 +97,7 @@ impl Record {
         })
     }
 
-    /// The newest version that `me` made or that is committed: what counts for who has the lock.
+    /// The version that the lock holder `me` works on: its own, or the newest committed one.
     pub(crate) fn current<'g>(&'g self, me: TxnId, guard: &'g Guard) -> Option<&'g Version> {
         self.seen(me, Lsn(u64::MAX), guard)
     }
@@ -104,7 +107,7 @@ impl Record {
         self.versions(guard).find(|version| matches!(version.begin(), Begin::Committed(_)))
     }
 
-    /// Puts a version on top; `me` has the lock. Gives the bytes it takes.
+    /// Adds a version on top and returns its bytes. `me` holds the lock.
     pub(crate) fn push(&self, me: TxnId, row: Option<Box<[u8]>>, guard: &Guard) -> usize {
         let top = self.head.load(Ordering::Relaxed, guard);
         let version = Owned::new(Version { begin: AtomicU64::new(me.0 | UNCOMMITTED), prev: Atomic::from(top), row });
@@ -113,26 +116,27 @@ impl Record {
         bytes
     }
 
-    /// Takes off the top version, which `me` made; gives the bytes it took.
+    /// Removes the top version, which `me` made, and returns its bytes.
     pub(crate) fn pop(&self, me: TxnId, guard: &Guard) -> usize {
         let top = self.head.load(Ordering::Acquire, guard);
-        // SAFETY: as in `newest`.
+        // SAFETY: see `newest`.
         let Some(version) = (unsafe { top.as_ref() }) else { return 0 };
-        debug_assert_eq!(version.begin(), Begin::By(me), "BUG: somebody else's version taken back");
+        debug_assert_eq!(version.begin(), Begin::By(me), "BUG: undo of another transaction's version");
         self.head.store(version.prev.load(Ordering::Acquire, guard), Ordering::Release);
         let bytes = version.memory_bytes();
-        // SAFETY: it is unlinked, and only the holder of the record's lock unlinks at the top.
+        // SAFETY: the version is unlinked, and only the lock holder unlinks the top.
         unsafe { RetiredVersion::retire(top, bytes, guard) };
         bytes
     }
 
-    /// Makes the top version, which `me` made, the state since `lsn`, and drops those that `me` made below it. Gives the bytes dropped.
+    /// Commits the top version, which `me` made, at `lsn`, and removes other versions of `me` below
+    /// it. Returns the bytes removed.
     pub(crate) fn commit(&self, me: TxnId, lsn: Lsn, guard: &Guard) -> usize {
         let Some(top) = self.newest(guard) else { return 0 };
-        debug_assert_eq!(top.begin(), Begin::By(me), "BUG: somebody else's version committed");
+        debug_assert_eq!(top.begin(), Begin::By(me), "BUG: commit of another transaction's version");
         let mut dropped = 0;
         let mut below = top.prev.load(Ordering::Acquire, guard);
-        // SAFETY: as in `newest`.
+        // SAFETY: see `newest`.
         while let Some(version) = unsafe { below.as_ref() }
             && version.begin() == Begin::By(me)
         {
@@ -140,7 +144,7 @@ impl Record {
             dropped += bytes;
             let next = version.prev.load(Ordering::Acquire, guard);
             top.prev.store(next, Ordering::Release);
-            // SAFETY: as in `pop`.
+            // SAFETY: see `pop`.
             unsafe { RetiredVersion::retire(below, bytes, guard) };
             below = next;
         }
@@ -148,9 +152,10 @@ impl Record {
         dropped
     }
 
-    /// Drops the versions that no reader sees, also such between others. Only one thread at a time does this, and it needs no lock: what is
-    /// not committed, and the newest that is, it leaves alone. Gives the bytes dropped; of those that it left because of a snapshot, the
-    /// oldest such snapshot and their bytes are added to `held`.
+    /// Removes the versions that no reader sees, including those between two snapshots. Needs no
+    /// lock, but only one thread may prune a store at a time: uncommitted versions and the newest
+    /// committed one are never removed. Returns the bytes removed. For every version kept by live
+    /// snapshots only, pushes the oldest such snapshot and the version's bytes to `held`.
     pub(crate) fn prune(&self, readers: &Readers, held: &mut Vec<(Lsn, usize)>, guard: &Guard) -> usize {
         let mut versions = self.versions(guard);
         let newest = versions.find_map(|version| match version.begin() {
@@ -161,7 +166,7 @@ impl Record {
         let mut dropped = 0;
         loop {
             let next = above.prev.load(Ordering::Acquire, guard);
-            // SAFETY: as in `newest`.
+            // SAFETY: see `newest`.
             let Some(version) = (unsafe { next.as_ref() }) else { return dropped };
             let Begin::Committed(since) = version.begin() else { return dropped };
             let seen_at = readers.first_in(since, until);
@@ -170,7 +175,8 @@ impl Record {
                     above.prev.store(version.prev.load(Ordering::Acquire, guard), Ordering::Release);
                     let bytes = version.memory_bytes();
                     dropped += bytes;
-                    // SAFETY: it is unlinked, and only this unlinks below the newest committed version.
+                    // SAFETY: the version is unlinked, and only this function unlinks below the
+                    // newest committed version.
                     unsafe { RetiredVersion::retire(next, bytes, guard) };
                     continue;
                 }
@@ -181,20 +187,21 @@ impl Record {
         }
     }
 
-    /// Takes all versions off; `me` has the lock. Gives the bytes they took.
+    /// Removes all versions and returns their bytes. No other thread may change the record meanwhile.
     pub(crate) fn clear(&self, guard: &Guard) -> usize {
         free(self.head.swap(Shared::null(), Ordering::AcqRel, guard), guard)
     }
 
-    /// Puts the only version, as recovery found it, unless a newer one is there. Gives the change in bytes.
+    /// Recovery: sets the record's only version, unless a newer one was restored. Returns the
+    /// change in bytes.
     ///
-    /// Threads of recovery may meet at one record; it has no readers yet.
+    /// Recovery threads may race on one record; there are no readers yet.
     pub(crate) fn restore(&self, lsn: Lsn, row: Option<Box<[u8]>>, guard: &Guard) -> i64 {
         let mut version = Owned::new(Version { begin: AtomicU64::new(lsn.0), prev: Atomic::null(), row });
         let bytes = version.memory_bytes() as i64;
         loop {
             let top = self.head.load(Ordering::Acquire, guard);
-            // SAFETY: as in `newest`.
+            // SAFETY: see `newest`.
             let old = unsafe { top.as_ref() };
             if old.is_some_and(|old| old.begin.load(Ordering::Relaxed) >= lsn.0) {
                 return 0;
@@ -203,7 +210,7 @@ impl Record {
                 Ok(_) => {
                     let before = old.map_or(0, Version::memory_bytes);
                     if old.is_some() {
-                        // SAFETY: it is unlinked, by whoever won the exchange alone.
+                        // SAFETY: unlinked by the compare-exchange, which only one thread wins.
                         unsafe { RetiredVersion::retire(top, before, guard) };
                     }
                     return bytes - before as i64;
@@ -216,20 +223,20 @@ impl Record {
 
 impl Version {
     fn prev<'g>(&'g self, guard: &'g Guard) -> Option<&'g Version> {
-        // SAFETY: as in `Record::newest`.
+        // SAFETY: see `Record::newest`.
         unsafe { self.prev.load(Ordering::Acquire, guard).as_ref() }
     }
 }
 
-/// Frees a chain that was just unlinked.
+/// Retires an unlinked chain and returns its bytes.
 fn free<'g>(mut chain: Shared<'g, Version>, guard: &'g Guard) -> usize {
     let mut bytes = 0;
-    // SAFETY: as in `Record::newest`.
+    // SAFETY: see `Record::newest`.
     while let Some(version) = unsafe { chain.as_ref() } {
         let one = version.memory_bytes();
         bytes += one;
         let next = version.prev.load(Ordering::Acquire, guard);
-        // SAFETY: the chain was unlinked by a swap, so that nobody else has it to free.
+        // SAFETY: a swap unlinked the chain, so this thread alone retires it.
         unsafe { RetiredVersion::retire(chain, one, guard) };
         chain = next;
     }
@@ -238,10 +245,10 @@ fn free<'g>(mut chain: Shared<'g, Version>, guard: &'g Guard) -> usize {
 
 impl Drop for Record {
     fn drop(&mut self) {
-        // SAFETY: nobody else can have a reference to the record, nor to what hangs from it.
+        // SAFETY: exclusive access: no other thread has the record or its versions.
         let mut chain = std::mem::replace(&mut self.head, Atomic::null());
         loop {
-            // SAFETY: as above; each version is taken once.
+            // SAFETY: see above; each version is taken once.
             let Some(version) = (unsafe { chain.try_into_owned() }) else { return };
             let version = *version.into_box();
             chain = version.prev;
@@ -284,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_committed_is_seen_by_its_maker_alone_and_can_be_taken_back() {
+    fn an_uncommitted_version_is_visible_to_its_transaction_only_and_can_be_undone() {
         let guard = &crossbeam_epoch::pin();
         let record = with_history(guard);
         let bytes = record.push(ME, row("mine"), guard);
@@ -295,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn a_commit_leaves_the_last_of_several_versions_of_a_transaction() {
+    fn a_commit_keeps_the_last_version_of_its_transaction() {
         let guard = &crossbeam_epoch::pin();
         let record = with_history(guard);
         for text in ["x", "y", "z"] {
@@ -307,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn pruning_leaves_what_somebody_can_still_see() {
+    fn pruning_keeps_visible_versions() {
         let guard = &crossbeam_epoch::pin();
         for (horizon, left) in [(9, 3), (10, 3), (20, 2), (25, 2), (30, 1), (99, 1)] {
             let record = with_history(guard);
@@ -317,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn pruning_drops_versions_between_snapshots_and_says_which_snapshots_keep_others() {
+    fn pruning_removes_versions_between_snapshots_and_reports_the_holding_ones() {
         let guard = &crossbeam_epoch::pin();
         let record = Record::default();
         for lsn in 1..=100 {
@@ -327,7 +334,8 @@ mod tests {
         record.push(OTHER, row("mine"), guard);
         let left = |record: &Record| record.versions(guard).map(|version| version.row().unwrap().to_vec()).collect();
         let texts = |texts: &[&str]| -> Vec<Vec<u8>> { texts.iter().map(|text| text.as_bytes().to_vec()).collect() };
-        // Readers at 5 (nothing there yet), 57 and 59 (one version for both) and 500; and whoever comes at 980 or later.
+        // Readers at 5 (before the first version), 57 and 59 (same version) and 500; new readers at
+        // 980 or later.
         let readers = Readers::new(vec![Lsn(500), Lsn(59), Lsn(57), Lsn(5)], Lsn(980));
         let mut held = Vec::new();
         assert!(record.prune(&readers, &mut held, guard) > 0);
@@ -345,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn recovery_keeps_the_newest_whatever_comes_first() {
+    fn recovery_keeps_the_newest_version_in_any_order() {
         let guard = &crossbeam_epoch::pin();
         for order in [[1, 2, 3], [3, 1, 2], [2, 3, 1]] {
             let record = Record::default();

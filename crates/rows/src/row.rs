@@ -1,13 +1,13 @@
-//! A row as bytes: any field is read without touching the others.
+//! Binary row format: any field can be read without decoding the others.
 //!
-//! Row, little-endian. *Slots* stand in column order, so a column's slot has the same place in every row of its table, also in
-//! rows from before later columns were added.
+//! Little-endian. *Slots* are in column order, so a column's slot has the same offset in every row
+//! of a table, including rows written before later columns were added.
 //!
 //! | part   | size                     | meaning                                                                  |
 //! |--------|-------------------------:|--------------------------------------------------------------------------|
 //! | count  |                        2 | fields in this row: the table's columns when it was written              |
-//! | slots  |     by type, table below | the value; of a variable one (u32): where it ends, from the row's start  |
-//! | nulls  | count / 8, rounded up    | bit `c % 8` of byte `c / 8` is set: column c is NULL, its slot is zero or, of a variable one, says it is empty |
+//! | slots  |     by type, table below | fixed-size: the value; variable: end offset of the value in the row (u32) |
+//! | nulls  | count / 8, rounded up    | bit `c % 8` of byte `c / 8`: column c is NULL; its slot is zero or, if variable, denotes an empty value |
 //! | values | the rest                 | variable values in column order, without gaps                            |
 //!
 //! | type                                        | slot | value                                                              |
@@ -15,36 +15,38 @@
 //! | bool                                        |    1 | 0 or 1                                                             |
 //! | smallint; integer, date; bigint, time, timestamp(tz) | 2; 4; 8 | two's complement                                       |
 //! | real; double precision                      | 4; 8 | IEEE bits                                                          |
-//! | numeric(p, s), 0 <= s, p <= 18; p <= 38     | 8; 16 | the value times 10^s; the largest integer of that size is NaN     |
+//! | numeric(p, s), 0 <= s, p <= 18; p <= 38     | 8; 16 | value × 10^s; the largest integer of that size is NaN             |
 //! | other numeric                               |    4 | variable: `Numeric::write_bytes`                                   |
 //! | interval                                    |   16 | microseconds (8), days (4), months (4)                             |
-//! | uuid                                        |   16 | as it is                                                           |
-//! | text, varchar, char, json; bytea            |    4 | variable: UTF-8; bytes. char without the blanks at its end         |
+//! | uuid                                        |   16 | its 16 bytes                                                       |
+//! | text, varchar, char, json; bytea            |    4 | variable: UTF-8; bytes. char without trailing blanks               |
 //!
-//! Always true: bytes that are no row of the layout are an error (XX001), never a panic, because rows come from the log too.
+//! Always true: bytes that are not a row of the layout cause an error (XX001), never a panic,
+//! because rows are also read from the log.
 
 use model::limits::{COLUMNS_PER_TABLE_MAX, ROW_BYTES_MAX};
 use model::{Datum, Error, Interval, Numeric, Precision, Result, RowColumn, RowSchema, SqlState, Type};
 
 /// Bytes of the field count.
 const COUNT_BYTES: usize = 2;
-/// Bytes of a variable value's slot.
+/// Bytes of a variable-size value's slot.
 const END_BYTES: usize = 4;
-/// Numerics of up to so many digits are kept as scaled i64.
+/// Numerics with up to this many digits are stored as a scaled i64.
 const DIGITS_64: u16 = 18;
-/// Numerics of up to so many digits are kept as scaled i128.
+/// Numerics with up to this many digits are stored as a scaled i128.
 const DIGITS_128: u16 = 38;
 
 const _: () = assert!(COLUMNS_PER_TABLE_MAX <= u16::MAX as usize && ROW_BYTES_MAX <= u32::MAX as usize);
 
-/// A column, as rows see it.
+/// Type, nullability and missing value of one column.
 #[derive(Clone, Debug)]
 pub struct ColumnLayout<'a> {
-    /// Its type.
+    /// The column's type.
     pub ty: Type,
-    /// Is NULL refused?
+    /// Whether the column is NOT NULL.
     pub not_null: bool,
-    /// What a row has that was written before the column was added; of the column's type, or NULL.
+    /// Value in rows written before the column was added (`ADD COLUMN … DEFAULT`); of the column's
+    /// type, or NULL.
     pub missing: Datum<'a>,
 }
 
@@ -56,7 +58,7 @@ impl ColumnLayout<'_> {
     }
 }
 
-/// How a value is kept.
+/// Storage form of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
     Bool,
@@ -65,9 +67,9 @@ enum Form {
     Int8,
     Float4,
     Float8,
-    /// An i64 over 10^scale.
+    /// i64: value × 10^scale.
     Scaled64(u32),
-    /// An i128 over 10^scale.
+    /// i128: value × 10^scale.
     Scaled128(u32),
     Date,
     Time,
@@ -125,16 +127,17 @@ impl Form {
 struct Field {
     form: Form,
     not_null: bool,
-    /// Where its slot begins.
+    /// Offset of the slot.
     slot: usize,
-    /// The slot of the variable field before it, which says where its own value begins.
+    /// Slot of the previous variable-size field; its end offset is the start of this field's value.
     before: Option<usize>,
 }
 
-/// A value of type `ty` as a row of this one field, which is how [`RowColumn::missing`] has it; nothing for NULL.
+/// Encodes `value` as a row with this single field, the representation of [`RowColumn::missing`].
+/// `None` for NULL.
 ///
 /// # Errors
-/// 54000 for a value too long for a row.
+/// 54000 if the value is too long for a row.
 pub fn alone(ty: Type, value: &Datum<'_>) -> Result<Option<Box<[u8]>>> {
     if value.is_null() {
         return Ok(None);
@@ -144,30 +147,31 @@ pub fn alone(ty: Type, value: &Datum<'_>) -> Result<Option<Box<[u8]>>> {
     Ok(Some(row.into()))
 }
 
-/// Are values of two types kept in the same way? Then rows need not be written anew for a column that becomes the other type, if its
-/// values fit.
+/// Whether values of the two types are stored identically. If so, changing a column from one type
+/// to the other rewrites no rows, provided that the values fit.
 #[must_use]
 pub fn is_same_form(one: Type, other: Type) -> bool {
     Form::of(one) == Form::of(other)
 }
 
-/// Where the fields of a table's rows are.
+/// Offsets of the fields in a table's rows.
 #[derive(Debug)]
 pub struct RowLayout {
     fields: Box<[Field]>,
-    /// Columns with variable values.
+    /// Columns with variable-size values.
     variable: Box<[usize]>,
-    /// Where the slots of rows with so many fields end.
+    /// End of the slots in a row with n fields, by n.
     slot_ends: Box<[usize]>,
-    /// A row of what older rows lack.
+    /// A full row that has the missing values of all columns.
     missing: Box<[u8]>,
 }
 
 impl RowLayout {
-    /// The layout of a table's rows.
+    /// Returns the layout of a table's rows.
     ///
     /// # Errors
-    /// XX001 for a missing value that is none of its column's type; 54000 when all of them are too long for a row.
+    /// XX001 if a missing value does not have its column's type; 54000 if the missing values
+    /// together exceed a row's size.
     pub fn of(schema: &RowSchema) -> Result<RowLayout> {
         let alone = |column: &RowColumn| RowLayout::new(&[ColumnLayout::new(column.ty, false)]);
         let layouts = schema.columns.iter().map(alone).collect::<Result<Vec<_>>>()?;
@@ -185,10 +189,10 @@ impl RowLayout {
         RowLayout::new(&columns)
     }
 
-    /// The layout of rows with these columns, at most [`COLUMNS_PER_TABLE_MAX`].
+    /// Returns the layout for these columns, at most [`COLUMNS_PER_TABLE_MAX`].
     ///
     /// # Errors
-    /// 54000 when the values for missing fields are too long for a row.
+    /// 54000 if the missing values together exceed a row's size.
     pub fn new(columns: &[ColumnLayout<'_>]) -> Result<RowLayout> {
         assert!(columns.len() <= COLUMNS_PER_TABLE_MAX, "BUG: a row of {} columns", columns.len());
         let mut slot_ends = vec![COUNT_BYTES];
@@ -214,21 +218,22 @@ impl RowLayout {
         Ok(layout)
     }
 
-    /// Columns of the table.
+    /// Number of columns of the table.
     #[must_use]
     pub fn columns(&self) -> usize {
         self.fields.len()
     }
 
-    /// Where the values of a row with `count` fields begin.
+    /// Offset of the variable-size values in a row with `count` fields.
     fn fixed_bytes(&self, count: usize) -> usize {
         self.slot_ends[count] + count.div_ceil(8)
     }
 
-    /// Appends the row of `values`, one a column, each as [`crate::assign`] gives it.
+    /// Appends the row of `values`: one per column, each as returned by [`crate::coerce`].
     ///
     /// # Errors
-    /// 23502 for NULL in a column that refuses it, 54000 for a row of more than [`ROW_BYTES_MAX`] bytes; nothing is appended.
+    /// 23502 for NULL in a NOT NULL column; 54000 if the row exceeds [`ROW_BYTES_MAX`] bytes.
+    /// Nothing is appended.
     pub fn encode(&self, values: &[Datum<'_>], out: &mut Vec<u8>) -> Result<()> {
         if let Some(column) =
             self.fields.iter().zip(values).position(|(field, value)| field.not_null && value.is_null())
@@ -262,10 +267,12 @@ impl RowLayout {
         Ok(())
     }
 
-    /// The row `old` with other values in some columns, each once and as [`crate::assign`] gives it. Of all others the bytes are copied.
+    /// Appends row `old` with some columns changed. `changes` has each column at most once, with
+    /// values as returned by [`crate::coerce`]. Copies the bytes of the other columns where
+    /// possible.
     ///
     /// # Errors
-    /// As [`RowLayout::encode`]; XX001 when `old` is no row of this layout, as far as it has to be looked at.
+    /// See [`RowLayout::encode`]; XX001 if the inspected parts of `old` are damaged.
     pub fn change(&self, old: &[u8], changes: &[(usize, Datum<'_>)], out: &mut Vec<u8>) -> Result<()> {
         if let Some((column, _)) = changes.iter().find(|(at, value)| self.fields[*at].not_null && value.is_null()) {
             return Err(refused_null(*column));
@@ -297,10 +304,10 @@ impl RowLayout {
         Ok(())
     }
 
-    /// How many fields `row` has; the others it lacks.
+    /// Number of fields in `row`; the columns after them take their missing values.
     ///
     /// # Errors
-    /// XX001 when that is more than the table has columns.
+    /// XX001 if the row has more fields than the table has columns.
     pub fn count(&self, row: &[u8]) -> Result<usize> {
         let count = usize::from(u16::from_le_bytes(take(row, 0)?));
         if count <= self.columns() {
@@ -309,22 +316,23 @@ impl RowLayout {
         Err(Error::corrupt(format!("row has {count} fields; its table has {}", self.columns())))
     }
 
-    /// The value of one column, counted from 0. A row that lacks it has the column's value for such rows.
+    /// Returns the value of a column, counted from 0; the missing value if the row lacks the
+    /// column.
     ///
     /// # Errors
-    /// XX001 when the bytes are no row of this layout.
+    /// XX001 if the row is damaged.
     ///
     /// # Cost
-    /// A few loads; text is checked to be UTF-8, and numerics beyond 38 digits allocate.
+    /// A few loads; text is validated as UTF-8; numerics beyond 38 digits allocate.
     pub fn field<'a>(&'a self, row: &'a [u8], column: usize) -> Result<Datum<'a>> {
         let count = self.count(row)?;
         if column < count { self.read(row, count, column) } else { self.read(&self.missing, self.columns(), column) }
     }
 
-    /// Checks all of a row, so that reading its fields cannot fail.
+    /// Validates a whole row. Afterwards reading its fields cannot fail.
     ///
     /// # Errors
-    /// XX001 when the bytes are no row of this layout.
+    /// XX001 if the row is damaged.
     pub fn check(&self, row: &[u8]) -> Result<()> {
         let count = self.count(row)?;
         let mut end = self.fixed_bytes(count);
@@ -334,7 +342,7 @@ impl RowLayout {
                 continue;
             }
             let own = u32::from_le_bytes(take(row, field.slot)?) as usize;
-            // One that is not NULL has been read, and so does not end before it begins.
+            // A field that is not NULL was read above, which verified its bounds.
             if null && own != end {
                 return Err(damaged(column, format_args!("NULL of {} bytes", own.abs_diff(end))));
             }
@@ -346,17 +354,18 @@ impl RowLayout {
         Err(Error::corrupt(format!("row has {} bytes, its fields {end}", row.len())))
     }
 
-    /// Have two rows the same bytes in a column, counted from 0? Where they have not, or one row lacks it, the values may still be equal.
+    /// Whether two rows have the same bytes in a column, counted from 0. If not, or if a row lacks
+    /// the column, the values may still be equal.
     ///
     /// # Errors
-    /// XX001 when the bytes are no rows of this layout.
+    /// XX001 if a row is damaged.
     pub(crate) fn is_same(&self, one: &[u8], other: &[u8], column: usize) -> Result<bool> {
         let counts = (self.count(one)?, self.count(other)?);
         Ok(column < counts.0.min(counts.1)
             && self.bytes(one, counts.0, column)? == self.bytes(other, counts.1, column)?)
     }
 
-    /// The bytes of a value, without those of its slot if it is variable; `None` for NULL.
+    /// Bytes of a column's value, without the slot if it is variable-size; `None` for NULL.
     fn bytes<'a>(&self, row: &'a [u8], count: usize, column: usize) -> Result<Option<&'a [u8]>> {
         if self.is_null(row, count, column)? {
             return Ok(None);
@@ -447,7 +456,7 @@ fn check_size(bytes: usize) -> Result<()> {
     Err(Error::new(SqlState::PROGRAM_LIMIT_EXCEEDED, text))
 }
 
-/// Bytes of a variable column's value.
+/// Length of a variable-size value.
 fn variable_bytes(value: &Datum<'_>) -> usize {
     match value {
         Datum::Text(text) => text.len(),
@@ -457,7 +466,8 @@ fn variable_bytes(value: &Datum<'_>) -> usize {
     }
 }
 
-/// Puts a value into its slot or, when it is variable, at the end; false when it is not of that form.
+/// Writes a value to its slot or, if it is variable-size, appends it. False if the value does not
+/// have this form.
 fn write_value(form: Form, value: &Datum<'_>, slot: usize, out: &mut Vec<u8>) -> bool {
     match (form, value) {
         (Form::Bool, Datum::Bool(value)) => out[slot] = u8::from(*value),
@@ -491,7 +501,7 @@ fn write_value(form: Form, value: &Datum<'_>, slot: usize, out: &mut Vec<u8>) ->
     true
 }
 
-/// The integer that stands for a numeric of a column with `scale`, within ±`nan`, which stands for NaN.
+/// The value × 10^`scale` as an integer; `nan` for NaN; `None` if its magnitude is `nan` or more.
 fn scaled(value: &Numeric, scale: u32, nan: i128) -> Option<i128> {
     if value.is_nan() {
         return Some(nan);

@@ -1,4 +1,4 @@
-//! Rows there and back, older rows, damaged rows, the bytes.
+//! Tests of the row format: round trips, rows of older schemas, damaged rows, golden bytes.
 
 use super::row::{ColumnLayout, RowLayout, alone, is_same_form};
 use super::samples::{Sample, numeric, types, values};
@@ -21,7 +21,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// A value of each type, or NULL.
+/// One value or NULL for each type.
 fn row() -> impl Strategy<Value = Vec<Option<Sample>>> {
     types().into_iter().map(|ty| proptest::option::weighted(0.8, values(ty))).collect::<Vec<_>>()
 }
@@ -66,17 +66,17 @@ fn row_bytes_are_exactly_these() {
     }
 }
 
-/// Each value of `new` that `is_new` says, and else of `old`.
+/// Values of `new` where `is_new`, otherwise of `old`.
 fn mixed<'a>(old: &[Datum<'a>], new: &[Datum<'a>], is_new: impl Fn(usize) -> bool) -> Vec<Datum<'a>> {
     (0..old.len()).map(|at| if is_new(at) { &new[at] } else { &old[at] }.clone()).collect()
 }
 
 proptest! {
     #[test]
-    fn a_changed_row_is_the_row_of_its_values(old in row(), new in row(), which in any::<u64>()) {
+    fn a_changed_row_equals_an_encoded_one(old in row(), new in row(), which in any::<u64>()) {
         let layout = layout(&types());
         let (old, new) = (datums(&old), datums(&new));
-        // All kinds of columns, and those alone that are changed in their places.
+        // Once with all types, once with only those that are changed in place.
         let fixed = |at: usize| new[at].is_null() || !matches!(new[at], Datum::Text(_) | Datum::Bytes(_));
         for is_new in [&(|at: usize| which >> (at % 64) & 1 == 1) as &dyn Fn(usize) -> bool, &(|at| which >> (at % 64) & 1 == 1 && fixed(at))] {
             let changes: Vec<_> = (0..old.len()).filter(|at| is_new(*at)).map(|at| (at, new[at].clone())).collect();
@@ -88,7 +88,7 @@ proptest! {
 }
 
 #[test]
-fn a_row_from_before_a_column_was_added_is_changed_to_one_with_it() {
+fn changing_a_row_of_an_older_schema_adds_its_missing_columns() {
     let old = encode(&layout(&[Type::Int4]), &[Datum::Int4(1)]);
     let added = ColumnLayout { ty: Type::Int4, not_null: true, missing: Datum::Int4(7) };
     let new = RowLayout::new(&[ColumnLayout::new(Type::Int4, false), added]).unwrap();
@@ -101,7 +101,7 @@ fn a_row_from_before_a_column_was_added_is_changed_to_one_with_it() {
 }
 
 #[test]
-fn rows_from_before_a_column_was_added_have_its_value() {
+fn rows_of_an_older_schema_have_missing_values() {
     let old = layout(&[Type::Int4, Type::Text]);
     let row = encode(&old, &[Datum::Int4(1), Datum::Text("a")]);
     let columns = [
@@ -115,13 +115,13 @@ fn rows_from_before_a_column_was_added_have_its_value() {
     new.check(&row).unwrap();
     let fields: Vec<_> = (0..5).map(|column| format!("{:?}", new.field(&row, column).unwrap())).collect();
     assert_eq!(fields, ["Int4(1)", "Text(\"a\")", "Text(\"new\")", "Numeric(0.10)", "Null"]);
-    // The other way round is damage: a row cannot have more fields than its table columns.
+    // The opposite is damage: a row cannot have more fields than its table has columns.
     let row = encode(&layout(&[Type::Int4, Type::Text, Type::Int4]), &[Datum::Null, Datum::Null, Datum::Null]);
     assert_eq!(old.field(&row, 0).unwrap_err().state(), SqlState::DATA_CORRUPTED);
 }
 
 #[test]
-fn a_table_says_what_its_older_rows_lack() {
+fn missing_values_come_from_the_schema() {
     let old = layout(&[Type::Int4]);
     let row = encode(&old, &[Datum::Int4(1)]);
     let added = |ty, value: Datum<'_>| RowColumn { missing: alone(ty, &value).unwrap(), ..RowColumn::new("a", ty) };
@@ -143,13 +143,13 @@ fn a_table_says_what_its_older_rows_lack() {
     let layout = RowLayout::of(&schema).unwrap();
     let fields: Vec<_> = (0..4).map(|column| format!("{:?}", layout.field(&row, column).unwrap())).collect();
     assert_eq!(fields, ["Int4(1)", "Text(\"été\")", "Numeric(1.50)", "Null"]);
-    // What the log or a checkpoint brings may be damaged.
+    // A missing value from the log or a checkpoint may be damaged.
     schema.columns[1].missing = Some([1, 0, 9].into());
     assert_eq!(RowLayout::of(&schema).unwrap_err().state(), SqlState::DATA_CORRUPTED);
 }
 
 #[test]
-fn types_kept_in_the_same_way_are_told() {
+fn types_with_the_same_storage_form_are_known() {
     assert!(is_same_form(Type::Varchar(Some(3)), Type::Text));
     assert!(is_same_form(numeric(5, 2), numeric(18, 2)));
     assert!(!is_same_form(numeric(5, 2), numeric(19, 2)) && !is_same_form(numeric(5, 2), numeric(5, 3)));
@@ -167,7 +167,7 @@ fn fields_are_the_same_when_their_bytes_are() {
     let same = |one: &[u8], other: &[u8]| [0, 1, 2, 3].map(|column| layout.is_same(one, other, column).unwrap());
     assert_eq!(same(&one, &one), [true; 4]);
     assert_eq!(same(&one, &other), [true, false, true, false]);
-    // What a row lacks is not known to be the same.
+    // A missing field is never reported as the same.
     let short = encode(&self::layout(&types[..1]), &[Datum::Int4(1)]);
     assert_eq!(same(&short, &short), [true, false, false, false]);
     assert_eq!(layout.is_same(&one, &[4, 0], 0).unwrap_err().state(), SqlState::DATA_CORRUPTED);
@@ -216,7 +216,8 @@ proptest! {
         layout.check(row).unwrap();
         for (column, value) in values.iter().enumerate() {
             let read = layout.field(row, column).unwrap();
-            // As text, which shows a numeric's scale, and NaN as equal to itself.
+            // Compared as text, which distinguishes the scales of numerics and makes NaN equal to
+            // itself.
             prop_assert_eq!(format!("{read:?}"), format!("{value:?}"));
         }
     }
@@ -270,7 +271,7 @@ proptest! {
     }
 
     #[test]
-    fn a_row_cut_or_with_more_bytes_fails_its_check(samples in row(), cut in any::<prop::sample::Index>()) {
+    fn a_truncated_or_longer_row_fails_its_check(samples in row(), cut in any::<prop::sample::Index>()) {
         let layout = layout(&types());
         let mut row = encode(&layout, &datums(&samples));
         prop_assert!(layout.check(&row[..cut.index(row.len())]).is_err());

@@ -1,9 +1,9 @@
-//! Values of every type for tests: common ones, extreme ones, and pairs that are equal or nearly so.
+//! Random values of every type, for tests: typical ones, extremes, and equal or nearly equal pairs.
 
 use model::{Datum, Interval, Numeric, Precision, Type};
 use proptest::prelude::*;
 
-/// A value that owns what it is made of.
+/// An owned value.
 #[derive(Clone, Debug)]
 pub(crate) enum Sample {
     Text(String),
@@ -25,7 +25,7 @@ pub(crate) fn numeric(digits: u16, scale: i16) -> Type {
     Type::Numeric(Some(Precision { digits, scale }))
 }
 
-/// One of each form a value can have.
+/// At least one type of every storage form.
 pub(crate) fn types() -> Vec<Type> {
     vec![
         Type::Bool,
@@ -74,7 +74,7 @@ fn numbers() -> BoxedStrategy<Numeric> {
     prop_oneof![4 => plain, 3 => tiny, 1 => special].prop_map(|text| text.parse().unwrap()).boxed()
 }
 
-/// Numbers as a column with this precision keeps them.
+/// Numerics as stored in a column of this precision.
 fn declared(precision: Precision) -> BoxedStrategy<Sample> {
     let digits = u32::from(precision.digits.min(38));
     let limit = 10i128.pow(digits);
@@ -89,7 +89,7 @@ fn declared(precision: Precision) -> BoxedStrategy<Sample> {
     of(prop_oneof![9 => number, 1 => Just(Numeric::NAN)], Datum::Numeric)
 }
 
-/// Values of a type as `assign` gives them.
+/// Values of type `ty` as returned by `coerce`.
 pub(crate) fn values(ty: Type) -> BoxedStrategy<Sample> {
     let micros = prop_oneof![-3i64..3, any::<i64>(), Just(i64::MIN), Just(i64::MAX)];
     match ty {

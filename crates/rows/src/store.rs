@@ -1,4 +1,5 @@
-//! What all `rows` tables of a database share: transactions, locks, and what is to be thrown away.
+//! State shared by all `rows` tables of a database: transactions, locks, garbage collection, memory
+//! accounting.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::hash::{Hash, Hasher};
@@ -11,73 +12,74 @@ use model::{Error, Lsn, Result, SqlState};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::locks::{LockMode, LockName, Locks, Request, TxnId, WaitPolicy};
+use crate::read_set::RecentCommits;
 use crate::readers::Readers;
-use crate::reads::Recent;
 use crate::reclaim;
 use crate::record::{Begin, Version};
 use crate::sync::Mutex;
 use crate::table::{IndexData, RecordId, Records, RowTable};
 use crate::txn::{Isolation, Txn};
 
-/// Shared by all transactions.
+/// State shared by all transactions.
 pub struct Store {
     pub(crate) locks: Locks,
-    /// What commits wrote, for serializable transactions.
-    pub(crate) recent: Recent,
+    /// Writes of recent commits, for the validation of serializable transactions.
+    pub(crate) recent: RecentCommits,
     next_txn: AtomicU64,
-    /// By the commit that made it garbage, about in order.
+    /// Garbage queue: (commit that made it garbage, item), roughly in commit order.
     garbage: Mutex<VecDeque<(Lsn, Garbage)>>,
-    /// What waits for single snapshots to end; held by the one who collects.
+    /// Garbage kept by live snapshots only. Locked by the collecting thread.
     held: Mutex<Held>,
-    /// Tables that were dropped or begun anew, and indexes. A lock that no model checker sees: it decides nothing.
-    departed: parking_lot::Mutex<VecDeque<Departed>>,
-    /// How much is garbage, queued or held.
+    /// Dropped and truncated tables, and dropped indexes. This mutex is invisible to the model
+    /// checker: no correctness depends on it.
+    dropped_tables: parking_lot::Mutex<VecDeque<DroppedParts>>,
+    /// Items of garbage, queued or held.
     garbage_count: AtomicUsize,
-    /// Bytes of the queue and of what is held, without the versions.
+    /// Bytes of queued and held items, without the versions they refer to.
     garbage_bytes: AtomicI64,
     /// Bytes of versions that only old snapshots see.
     held_bytes: AtomicI64,
-    /// Bytes of all tables, about.
+    /// Approximate bytes of all tables.
     memory_bytes: AtomicI64,
-    /// Bytes of lists of transactions: what they changed and locked.
+    /// Bytes of the write and lock lists of transactions.
     transaction_bytes: AtomicI64,
-    /// Above so many bytes nothing is added.
+    /// Memory limit: inserts and updates beyond it are refused.
     memory_bytes_max: AtomicU64,
-    /// Age of the oldest snapshot, in seconds, when somebody looked last.
+    /// Age of the oldest snapshot in seconds, when last reported.
     oldest_seconds: AtomicU64,
-    /// Times a transaction had to wait for a lock.
+    /// Number of lock waits.
     waits: AtomicU64,
 }
 
-/// So many bytes may be retired and not freed yet without being counted: what reclamation normally lags behind.
+/// Retired bytes that do not count against the memory limit: the normal lag of reclamation.
 const DEFERRED_FREE_BYTES: u64 = 8 << 20;
-/// One guard is held for so many things that are thrown away.
+/// Items collected under one epoch guard.
 const ITEMS_PER_GUARD: usize = 256;
 
-/// What nobody needs once all readers are at a commit or later.
+/// An item that can be removed once all readers are at its commit or later.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(crate) enum Garbage {
-    /// Older versions of a record.
-    Versions { table: OfTable, record: RecordId },
-    /// A record whose row was deleted, and its primary key.
-    Record { table: OfTable, record: RecordId, key: Box<[u8]> },
-    /// An entry of a secondary index.
-    Entry { table: OfTable, index: usize, key: Box<[u8]>, record: RecordId },
+    /// Old versions of a record.
+    Versions { table: TableByAddress, record: RecordId },
+    /// A deleted record, and its primary key.
+    Record { table: TableByAddress, record: RecordId, key: Box<[u8]> },
+    /// A stale entry of a secondary index.
+    Entry { table: TableByAddress, index: usize, key: Box<[u8]>, record: RecordId },
 }
 
-/// A table, compared by its address.
+/// A table, compared by address.
 #[derive(Clone)]
-pub(crate) struct OfTable(pub(crate) Arc<RowTable>);
+pub(crate) struct TableByAddress(pub(crate) Arc<RowTable>);
 
-impl PartialEq for OfTable {
-    fn eq(&self, other: &OfTable) -> bool {
+impl PartialEq for TableByAddress {
+    fn eq(&self, other: &TableByAddress) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 }
 
-impl Eq for OfTable {}
+impl Eq for TableByAddress {}
 
-impl Hash for OfTable {
+impl Hash for TableByAddress {
     fn hash<H: Hasher>(&self, state: &mut H) {
         Arc::as_ptr(&self.0).hash(state);
     }
@@ -93,18 +95,18 @@ impl Garbage {
     }
 }
 
-/// Garbage that only single snapshots keep, each thing once for each of them: a record that is changed a thousand times while a snapshot
-/// lives is here once.
+/// Garbage that only live snapshots keep, once per snapshot: a record that changes a thousand times
+/// during a snapshot's life is here once.
 #[derive(Default)]
 struct Held {
-    /// By snapshot, with the bytes of the version that it keeps.
+    /// Items by the snapshot that keeps them, with the bytes of the kept version.
     by_snapshot: BTreeMap<Lsn, FxHashMap<Garbage, usize>>,
-    /// Of snapshots that have ended, to be looked at again.
+    /// Items whose snapshot has ended, to be examined again.
     released: Vec<Garbage>,
 }
 
 impl Held {
-    /// Takes out what was kept for snapshots that have ended; gives the bytes of versions that are no longer kept by them.
+    /// Releases the items of ended snapshots; returns the bytes of versions they kept.
     fn release(&mut self, readers: &Readers) -> usize {
         let mut bytes = 0;
         let ended: Vec<Lsn> = self.by_snapshot.keys().copied().filter(|lsn| readers.has_ended(*lsn)).collect();
@@ -118,20 +120,21 @@ impl Held {
     }
 }
 
-/// What of a table is gone since a commit. It is taken apart some at a time, by whoever collects: a session that drops a table of a million
-/// rows does not wait for that, and a prepared statement that still names the table does not keep its rows.
-struct Departed {
+/// Records and indexes that a DDL commit made obsolete. The collector frees them in steps: the
+/// session that drops a table of a million rows does not wait, and a prepared statement that still
+/// refers to the table does not keep its rows.
+struct DroppedParts {
     lsn: Lsn,
     records: Option<Arc<Records>>,
-    /// The record to go on with.
+    /// Next record to clear.
     next_record: u64,
     indexes: Vec<Arc<IndexData>>,
-    /// The node of the last index to go on with.
+    /// Next node to clear in the last index.
     next_node: u32,
 }
 
-impl Departed {
-    /// Takes apart about so much; gives how much it was, and whether nothing is left.
+impl DroppedParts {
+    /// Frees up to about `most` items; returns how many, and whether nothing is left.
     fn clear_some(&mut self, most: usize) -> (usize, bool) {
         if let Some(records) = &self.records {
             let guard = &crossbeam_epoch::pin();
@@ -148,7 +151,7 @@ impl Departed {
             return (done + 1, false);
         }
         let Some(index) = self.indexes.last() else { return (0, true) };
-        // A node is worth tens of entries.
+        // A node has some tens of entries.
         let nodes = (most / 16 + 1) as u32;
         match index.tree.clear_some(self.next_node, nodes) {
             Some(next) => self.next_node = next,
@@ -166,12 +169,12 @@ impl Departed {
     }
 }
 
-/// What became of garbage.
-enum Thrown {
+/// Outcome of collecting one item.
+enum Collected {
     Done,
-    /// The record is locked.
+    /// The record is locked: retry later.
     Locked,
-    /// Snapshots see it, and nobody to come.
+    /// Live snapshots still see it; new ones will not.
     Held,
 }
 
@@ -182,16 +185,16 @@ impl Default for Store {
 }
 
 impl Store {
-    /// With nothing in it.
+    /// Creates an empty store.
     #[must_use]
     pub fn new() -> Store {
         Store {
             locks: Locks::new(),
-            recent: Recent::default(),
+            recent: RecentCommits::default(),
             next_txn: AtomicU64::new(1),
             garbage: Mutex::default(),
             held: Mutex::default(),
-            departed: parking_lot::Mutex::default(),
+            dropped_tables: parking_lot::Mutex::default(),
             garbage_count: AtomicUsize::new(0),
             garbage_bytes: AtomicI64::new(0),
             held_bytes: AtomicI64::new(0),
@@ -203,17 +206,19 @@ impl Store {
         }
     }
 
-    /// Above so many bytes of all tables inserts and updates are refused; deletes are not.
+    /// Sets the memory limit for all tables. Beyond it inserts and updates fail with 53200; deletes
+    /// do not.
     pub fn set_memory_limit(&self, bytes: u64) {
         self.memory_bytes_max.store(bytes, Ordering::Relaxed);
     }
 
-    /// Corrects the count of bytes: indexes grow and garbage goes without being counted at once.
+    /// Replaces the approximate byte count by a measured one: growth of indexes and some freed
+    /// garbage are not tracked incrementally.
     pub fn set_memory_bytes(&self, bytes: u64) {
         self.memory_bytes.store(i64::try_from(bytes).unwrap_or(i64::MAX), Ordering::Relaxed);
     }
 
-    /// Bytes of all tables, about.
+    /// Approximate bytes of all tables.
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
         u64::try_from(self.memory_bytes.load(Ordering::Relaxed)).unwrap_or(0)
@@ -231,14 +236,15 @@ impl Store {
         }
     }
 
-    /// Bytes besides tables: garbage that is queued, lists of transactions, and what was retired and is not freed yet.
+    /// Bytes outside tables: queued garbage, lists of transactions, and retired memory beyond the
+    /// usual lag.
     fn other_bytes(&self) -> u64 {
         let lists = self.garbage_bytes.load(Ordering::Relaxed) + self.transaction_bytes.load(Ordering::Relaxed);
         u64::try_from(lists).unwrap_or(0) + reclaim::deferred_bytes().saturating_sub(DEFERRED_FREE_BYTES)
     }
 
-    /// Bytes that were retired and are not freed yet, because somebody may still look at them: a statement that runs for long keeps
-    /// versions that were replaced meanwhile. Of all stores of the process.
+    /// Bytes retired and not freed yet, over all stores of the process. A long-running statement
+    /// keeps the versions replaced meanwhile.
     #[must_use]
     pub fn deferred_bytes(&self) -> u64 {
         reclaim::deferred_bytes()
@@ -250,26 +256,27 @@ impl Store {
         u64::try_from(self.held_bytes.load(Ordering::Relaxed)).unwrap_or(0)
     }
 
-    /// Bytes of lists: what transactions changed and locked, and what is garbage.
+    /// Bytes of the garbage queue and of the write and lock lists of transactions.
     #[must_use]
     pub fn list_bytes(&self) -> u64 {
         let lists = self.garbage_bytes.load(Ordering::Relaxed) + self.transaction_bytes.load(Ordering::Relaxed);
         u64::try_from(lists).unwrap_or(0)
     }
 
-    /// Frees what was retired, if there is much and nobody can look at it any more. True if there is more to be freed at once.
+    /// Frees retired memory, if there is much and no reader can have it. True if more can be freed
+    /// at once.
     #[must_use]
     pub fn reclaim(&self) -> bool {
         let versions = reclaim::VERSIONS.catch_up_again();
         reclaim::NODES.catch_up_again() || versions
     }
 
-    /// Notes how old the oldest snapshot is, for whoever is refused because of what it keeps.
+    /// Reports the age of the oldest snapshot, for the error of a refused insert.
     pub fn note_oldest_snapshot(&self, seconds: u64) {
         self.oldest_seconds.store(seconds, Ordering::Relaxed);
     }
 
-    /// May something be added, `own` uncounted bytes besides?
+    /// Fails with 53200 if the memory limit is reached, counting `own` bytes not accounted for yet.
     pub(crate) fn check_memory(&self, own: i64) -> Result<()> {
         let max = self.memory_bytes_max.load(Ordering::Relaxed);
         let tables = self.memory_bytes.load(Ordering::Relaxed).saturating_add(own);
@@ -287,13 +294,13 @@ impl Store {
         let error = Error::new(SqlState::OUT_OF_MEMORY, text);
         if held.max(deferred) < max / 8 {
             return error
-                .with_detail("nothing was added; deleting goes on")
+                .with_detail("no row was inserted or updated; DELETE still works")
                 .with_hint("delete rows that are not needed, or start the server with a larger --memory");
         }
         error
             .with_detail(format!(
-                "Nothing was added; deleting goes on. Of these bytes {held} are old versions that only open snapshots see, and {deferred} \
-                 wait for statements that are running. The oldest snapshot is {} s old.",
+                "No row was inserted or updated; DELETE still works. {held} of these bytes are old versions kept for open snapshots, {deferred} \
+                 are kept by running statements. The oldest snapshot is {} s old.",
                 self.oldest_seconds.load(Ordering::Relaxed)
             ))
             .with_hint(
@@ -306,13 +313,13 @@ impl Store {
         self.waits.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// How often a transaction had to wait for a lock so far.
+    /// Number of lock waits so far.
     #[must_use]
     pub fn waits(&self) -> u64 {
         self.waits.load(Ordering::Relaxed)
     }
 
-    /// Begins a transaction.
+    /// Starts a transaction.
     #[must_use]
     pub fn begin(self: &Arc<Store>, isolation: Isolation) -> Txn {
         Txn::new(Arc::clone(self), isolation)
@@ -330,74 +337,77 @@ impl Store {
         }
     }
 
-    /// How much waits to be thrown away.
+    /// Number of items of garbage.
     #[must_use]
     pub fn garbage(&self) -> usize {
         self.garbage_count.load(Ordering::Relaxed)
     }
 
-    /// Since the commit `lsn` a version of a table is no longer in force, and what of it `next` does not share is to be taken apart when
-    /// nobody reads at an older moment.
+    /// Schedules for removal, once no reader is older than commit `lsn`, whatever version `old` of
+    /// a table does not share with its successor `next` (`None`: dropped).
     pub fn depart(&self, lsn: Lsn, old: &RowTable, next: Option<&RowTable>) {
-        let stays = |index: &Arc<IndexData>| {
+        let is_shared = |index: &Arc<IndexData>| {
             next.is_some_and(|next| next.primary.iter().chain(&next.secondary).any(|other| Arc::ptr_eq(index, other)))
         };
         let indexes: Vec<_> =
-            old.primary.iter().chain(&old.secondary).filter(|index| !stays(index)).map(Arc::clone).collect();
+            old.primary.iter().chain(&old.secondary).filter(|index| !is_shared(index)).map(Arc::clone).collect();
         let records = next.is_none_or(|next| !Arc::ptr_eq(&old.records, &next.records));
         let records = records.then(|| Arc::clone(&old.records));
         if records.is_some() || !indexes.is_empty() {
             self.garbage_count.fetch_add(1, Ordering::Relaxed);
-            self.departed.lock().push_back(Departed { lsn, records, next_record: 0, indexes, next_node: 0 });
+            self.dropped_tables.lock().push_back(DroppedParts { lsn, records, next_record: 0, indexes, next_node: 0 });
         }
     }
 
-    /// Bytes of tables and indexes that are gone and not taken apart yet.
+    /// Bytes of obsolete tables and indexes that are not freed yet.
     #[must_use]
     pub fn departed_bytes(&self) -> u64 {
-        self.departed.lock().iter().map(Departed::memory_bytes).sum()
+        self.dropped_tables.lock().iter().map(DroppedParts::memory_bytes).sum()
     }
 
-    /// Takes apart about so much of what is gone since `oldest` or before; gives how much. Only one thread at a time takes versions off.
-    fn clear_departed(&self, oldest: Lsn, most: usize) -> usize {
+    /// Frees about `most` items of tables and indexes obsolete since `oldest` or earlier; returns
+    /// how many. Only one thread may do this at a time.
+    fn clear_dropped(&self, oldest: Lsn, most: usize) -> usize {
         let mut cleared = 0;
         while cleared < most {
-            let mut departed = self.departed.lock();
-            let Some(first) = departed.front_mut().filter(|first| first.lsn <= oldest) else { break };
+            let mut dropped_tables = self.dropped_tables.lock();
+            let Some(first) = dropped_tables.front_mut().filter(|first| first.lsn <= oldest) else { break };
             let (count, done) = first.clear_some(ITEMS_PER_GUARD.min(most - cleared));
             cleared += count.max(1);
-            let gone = done.then(|| departed.pop_front());
-            drop(departed);
-            if gone.is_some() {
+            let removed = done.then(|| dropped_tables.pop_front());
+            drop(dropped_tables);
+            if removed.is_some() {
                 self.garbage_count.fetch_sub(1, Ordering::Relaxed);
             }
         }
         cleared.min(most)
     }
 
-    /// How many transactions wait for a lock.
+    /// Number of transactions that wait for a lock.
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.locks.waiting()
     }
 
-    /// Throws away at most `most` things that none of the readers needs, and says how many it looked at. Of several callers one does it. What
-    /// is locked just now is left for later.
+    /// Collects garbage: removes at most `most` items that no reader needs and returns the number
+    /// of items examined. Of several concurrent callers one does the work, the others return 0.
+    /// Items of locked records are retried in a later call.
     ///
     /// # Errors
     /// XX000 only.
     ///
     /// # Cost
-    /// For each thing a walk through its record's versions, which are at most one for each snapshot and those since the last collection.
-    /// A thing that a snapshot keeps is looked at again when that snapshot has ended, and not before.
+    /// For each item a walk over its record's versions: at most one per snapshot, plus those since
+    /// the last collection. An item that a snapshot keeps is examined again only after that
+    /// snapshot has ended.
     pub fn collect(&self, readers: &Readers, most: usize) -> Result<usize> {
         let Some(mut held) = self.held.try_lock() else { return Ok(0) };
         self.held_bytes.fetch_sub(held.release(readers) as i64, Ordering::Relaxed);
         let readers = &readers.keeping(self.recent.kept_from());
         let me = self.next_txn();
-        let cleared = self.clear_departed(readers.oldest(), most);
+        let cleared = self.clear_dropped(readers.oldest(), most);
         let (mut looked_at, mut locked, mut holders) = (0, Vec::new(), Vec::new());
-        // A record that was changed often is gone through once.
+        // A record with many changes is pruned once per call.
         let mut pruned: FxHashSet<(*const RowTable, RecordId)> = FxHashSet::default();
         let mut left = true;
         while left && looked_at < most {
@@ -415,16 +425,16 @@ impl Store {
                     Garbage::Record { .. } | Garbage::Entry { .. } => false,
                 };
                 let thrown = match is_pruned {
-                    true => Thrown::Done,
-                    false => self.throw_away(&garbage, me, readers, &mut holders, guard)?,
+                    true => Collected::Done,
+                    false => self.collect_item(&garbage, me, readers, &mut holders, guard)?,
                 };
                 match thrown {
-                    Thrown::Locked => {
+                    Collected::Locked => {
                         locked.push((lsn, garbage));
                         continue;
                     }
-                    Thrown::Held => self.hold(&mut held, garbage, &holders),
-                    Thrown::Done => {}
+                    Collected::Held => self.hold(&mut held, garbage, &holders),
+                    Collected::Done => {}
                 }
                 self.garbage_count.fetch_sub(1, Ordering::Relaxed);
                 self.garbage_bytes.fetch_sub(bytes, Ordering::Relaxed);
@@ -449,14 +459,14 @@ impl Store {
         garbage.pop_front()
     }
 
-    /// Keeps something until each of the snapshots has ended that see what it is about.
+    /// Holds an item for each snapshot that still sees a version of its record.
     fn hold(&self, held: &mut Held, garbage: Garbage, holders: &[(Lsn, usize)]) {
         for (snapshot, bytes) in holders {
             let held = held.by_snapshot.entry(*snapshot).or_default();
             if held.contains_key(&garbage) {
                 continue;
             }
-            // Bytes of a version are counted once, with the thing that says no more than that.
+            // Count a version's bytes once, with the `Versions` item.
             let bytes = if matches!(garbage, Garbage::Versions { .. }) { *bytes } else { 0 };
             self.garbage_count.fetch_add(1, Ordering::Relaxed);
             self.garbage_bytes.fetch_add(garbage.memory_bytes(), Ordering::Relaxed);
@@ -465,21 +475,23 @@ impl Store {
         }
     }
 
-    /// Throws something away, unless somebody needs it: then `holders` are the snapshots that see a version of its record, and its bytes.
-    fn throw_away(
+    /// Removes one item, unless readers need it; `holders` then gets the snapshots that see a
+    /// version of its record, with the version's bytes.
+    fn collect_item(
         &self,
         garbage: &Garbage,
         me: TxnId,
         readers: &Readers,
         holders: &mut Vec<(Lsn, usize)>,
         guard: &Guard,
-    ) -> Result<Thrown> {
+    ) -> Result<Collected> {
         let (table, record) = match garbage {
-            Garbage::Versions { table: OfTable(table), record } => {
-                // Needs no lock: only this takes out what is below the newest committed version.
+            Garbage::Versions { table: TableByAddress(table), record } => {
+                // Needs no lock: only the collector removes versions below the newest committed
+                // one.
                 let bytes = table.records.record(*record)?.prune(readers, holders, guard);
                 table.records.add_bytes(-(bytes as i64));
-                return Ok(if holders.is_empty() { Thrown::Done } else { Thrown::Held });
+                return Ok(if holders.is_empty() { Collected::Done } else { Collected::Held });
             }
             Garbage::Record { table, record, .. } | Garbage::Entry { table, record, .. } => (&table.0, *record),
         };
@@ -487,12 +499,12 @@ impl Store {
         let name = LockName::Record { table: table.id().0, record: record.0 };
         let request = self.locks.lock(me, name, Some(&slot.lock), LockMode::Update, WaitPolicy::Skip)?;
         if !matches!(request, Request::Held { .. }) {
-            return Ok(Thrown::Locked);
+            return Ok(Collected::Locked);
         }
-        // Versions that nobody sees do not keep an entry.
+        // Prune first: versions that no reader sees must not keep the item.
         table.records.add_bytes(-(slot.prune(readers, holders, guard) as i64));
         let done = match garbage {
-            Garbage::Versions { .. } => Ok(Thrown::Done),
+            Garbage::Versions { .. } => Ok(Collected::Done),
             Garbage::Record { key, .. } => {
                 Ok(remove_record(table, record, key, readers.newest(), holders.is_empty(), guard))
             }
@@ -503,8 +515,8 @@ impl Store {
     }
 }
 
-/// Removes a record that is still deleted, unless snapshots see an older row of it; its number may be used again when nobody can have it
-/// any more.
+/// Removes a record that is still deleted, unless snapshots see an older row of it. Its number is
+/// reused once no reader can have it.
 fn remove_record(
     table: &Arc<RowTable>,
     record: RecordId,
@@ -512,26 +524,27 @@ fn remove_record(
     newest: Lsn,
     is_unseen: bool,
     guard: &Guard,
-) -> Thrown {
-    let Some(slot) = table.records.arena.get(record.0) else { return Thrown::Done };
+) -> Collected {
+    let Some(slot) = table.records.arena.get(record.0) else { return Collected::Done };
     let is_gone = slot.newest(guard).is_some_and(|version| {
         version.row().is_none() && matches!(version.begin(), Begin::Committed(lsn) if lsn <= newest)
     });
     if !is_gone {
-        return Thrown::Done;
+        return Collected::Done;
     }
     if !is_unseen {
-        return Thrown::Held;
+        return Collected::Held;
     }
     if let Some(index) = &table.primary {
         index.tree.remove(key, guard);
     }
     table.records.add_bytes(-(slot.clear(guard) as i64));
     table.records.give_back(record, guard);
-    Thrown::Done
+    Collected::Done
 }
 
-/// Removes an entry unless a version of its record has the key again, or still for the snapshots that see it.
+/// Removes an index entry, unless a version of its record has the key: the newest one, or one that
+/// a snapshot sees.
 fn remove_entry(
     table: &RowTable,
     index: usize,
@@ -539,21 +552,22 @@ fn remove_entry(
     record: RecordId,
     is_unseen: bool,
     guard: &Guard,
-) -> Result<Thrown> {
+) -> Result<Collected> {
     let index = &table.secondary[index];
     let layout = table.records.newest_layout(&table.layout);
     let mut found = Vec::new();
     let rows = table.records.record(record)?.versions(guard).map(Version::row).enumerate();
     for (at, row) in rows.filter_map(|(at, row)| Some((at, row?))) {
         found.clear();
-        // Rows may be longer by now than when the entry became garbage.
+        // Rows may have been written under a newer schema than the entry.
         index.key_of(&layout, row, &mut found)?;
         RowTable::entry_key(&mut found, record);
         if found == key {
-            // Whatever replaces the newest version leaves word of the entry again; so do later commits than those looked at here.
-            return Ok(if at == 0 || is_unseen { Thrown::Done } else { Thrown::Held });
+            // The change that replaces the newest version queues the entry again; so does any
+            // commit after those examined here.
+            return Ok(if at == 0 || is_unseen { Collected::Done } else { Collected::Held });
         }
     }
     index.tree.remove(key, guard);
-    Ok(Thrown::Done)
+    Ok(Collected::Done)
 }

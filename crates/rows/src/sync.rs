@@ -1,9 +1,9 @@
-//! What threads meet in: the real locks and atomics, or those of a model checker, which chooses who goes on at each of
-//! them (`tests`).
+//! Synchronisation primitives: parking_lot and std in normal builds, shuttle's in model-checked
+//! tests (`tests`), where the checker picks the next thread at each of them.
 //!
-//! Everything on which the order of threads decides what is right comes from here: the words and queues of locks, versions,
-//! what serializable transactions are told, garbage, the nodes of an index. Not so counters of rows and bytes, and what is
-//! called when memory is freed: that happens outside of any model too.
+//! Use these wherever thread interleaving affects correctness: lock words and queues, versions,
+//! read-set validation, garbage collection, index nodes. Exempt are row and byte counters, and
+//! callbacks that run while memory is freed, which no model covers.
 
 #[cfg(not(all(test, shuttle)))]
 pub(crate) use crossbeam_epoch::Atomic;

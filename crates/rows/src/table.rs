@@ -1,4 +1,4 @@
-//! A table: its records, and the indexes over them.
+//! A table: records, and the indexes over them.
 
 use std::fmt;
 use std::ops::{Bound, ControlFlow, Range};
@@ -17,29 +17,29 @@ use crate::record::{Begin, Record};
 use crate::row::RowLayout;
 use crate::sync;
 
-/// A record's number within its table. It is written to the log and stays the same for as long as the record lives.
+/// Record number within a table. It is written to the log and is stable for the record's lifetime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RecordId(pub u64);
 
-/// Records of one part of a table, as a power of two: what a checkpoint writes as one file.
+/// Records per part, as a power of two. A checkpoint writes one file per part.
 const PART_BITS: u32 = 16;
-/// Lists of parts, each twice as long as the one before.
+/// Lists of parts; each is twice as long as the one before.
 const PART_LISTS: usize = 17;
-/// Most records of a table. It makes a wild number in a log or a file detectable.
+/// Most records in a table. A larger number in a log or file is corruption.
 pub const RECORDS_MAX: u64 = model::limits::ROWS_PER_TABLE_MAX;
 
 const _: () = assert!(RECORDS_MAX >> PART_BITS < 1 << PART_LISTS);
 
-/// What all versions of a table share, also those that begin anew without rows.
+/// State shared by all versions of a table, even across TRUNCATE.
 #[derive(Default)]
 pub(crate) struct Gate {
-    /// The lock on the table as a whole.
+    /// Lock word of the table lock.
     pub(crate) lock: sync::AtomicU64,
-    /// The version that is in force; 0 before the first is, `u32::MAX` when the table is dropped.
+    /// Schema version in force; 0 before the first, `u32::MAX` once the table is dropped.
     pub(crate) version: sync::AtomicU32,
 }
 
-/// For each part of a table the newest commit that changed it.
+/// LSN of the newest commit that changed each part.
 struct Parts([OnceLock<Box<[AtomicU64]>>; PART_LISTS]);
 
 impl Parts {
@@ -65,13 +65,13 @@ impl Parts {
     }
 }
 
-/// The records of one table, which all versions of its description share.
+/// Records of a table, shared by its schema versions until it is truncated.
 pub struct Records {
     pub(crate) arena: Arena<Record>,
     pub(crate) gate: Arc<Gate>,
-    /// The version of the table that they were made with: later ones share them until one begins anew.
+    /// First schema version with these records.
     pub(crate) since: u32,
-    /// The layout of the newest version in force: by it every row that is there can be read.
+    /// Layout of the newest version in force; it can read every existing row.
     layout: RwLock<Option<Arc<RowLayout>>>,
     parts: Parts,
     /// Rows as of the newest commit.
@@ -87,12 +87,12 @@ impl Default for Records {
 }
 
 impl Records {
-    /// Numbers of all records that may have a row for somebody.
+    /// All record numbers that may have a row visible to some reader.
     pub fn all(&self) -> impl Iterator<Item = RecordId> + use<> {
         (0..self.arena.bound()).map(RecordId)
     }
 
-    /// None.
+    /// Creates an empty set of records, for a new table.
     #[must_use]
     pub fn new() -> Records {
         Records::with(Arc::default(), 1)
@@ -110,51 +110,53 @@ impl Records {
         }
     }
 
-    /// None, for a version of the same table that begins anew.
+    /// Creates an empty set of records for a truncated table; `since` is its schema version.
     #[must_use]
     pub fn emptied(&self, since: u32) -> Records {
         Records::with(Arc::clone(&self.gate), since)
     }
 
-    /// The version of the table that they were made with.
+    /// First schema version with these records.
     #[must_use]
     pub fn since(&self) -> u32 {
         self.since
     }
 
-    /// One above the highest number of a record.
+    /// One above the highest record number.
     #[must_use]
     pub fn bound(&self) -> u64 {
         self.arena.bound()
     }
 
-    /// How many parts there are: parts are runs of record numbers, of one length.
+    /// Number of parts: equal runs of record numbers.
     #[must_use]
     pub fn parts(&self) -> u64 {
         self.arena.bound().div_ceil(1 << PART_BITS)
     }
 
-    /// The part that a record is in.
+    /// Part of a record.
     #[must_use]
     pub fn part_of(record: RecordId) -> u64 {
         record.0 >> PART_BITS
     }
 
-    /// Numbers of the records of a part.
+    /// Record numbers of a part.
     #[must_use]
     pub fn part(&self, part: u64) -> Range<u64> {
         let first = part << PART_BITS;
         first..(first + (1 << PART_BITS)).min(self.arena.bound()).max(first)
     }
 
-    /// The newest commit that changed a part, as far as it is known since the start. Who has a snapshot is told of all commits in it.
+    /// LSN of the newest commit since startup that changed a part; it covers all commits of any
+    /// snapshot taken before the call.
     #[must_use]
     pub fn part_changed(&self, part: u64) -> Lsn {
         self.parts.newest(part)
     }
 
-    /// Calls `f` with the newest committed version of each record, its row (`None`: deleted) and its LSN, which may lie above any snapshot.
-    /// A record without versions was never committed, or deleted before all snapshots.
+    /// Calls `f` with the newest committed version of each record: its row (`None`: deleted) and
+    /// its LSN, which may be above any snapshot. Skips records without versions: never committed,
+    /// or deleted before all snapshots.
     pub fn committed(&self, records: Range<u64>, guard: &Guard, mut f: impl FnMut(RecordId, Lsn, Option<&[u8]>)) {
         for number in records {
             let Some(version) = self.arena.get(number).and_then(|slot| slot.committed(guard)) else { continue };
@@ -170,35 +172,35 @@ impl Records {
         u64::try_from(self.rows.load(Ordering::Relaxed)).unwrap_or(0)
     }
 
-    /// Bytes of records and their versions, uncommitted ones included.
+    /// Bytes of records and versions, uncommitted ones included.
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
         self.arena.memory_bytes() as u64 + u64::try_from(self.bytes.load(Ordering::Relaxed)).unwrap_or(0)
     }
 
-    /// For rows that a checkpoint or the log has: in whatever order they are read, and by however many threads. Indexes are built
-    /// afterwards ([`RowTable::recover`]).
+    /// Recovery: restores rows from a checkpoint or the log, in any order and from any number of
+    /// threads. Indexes are built afterwards ([`RowTable::recover`]).
     #[must_use]
     pub fn restoring(&self) -> Restoring<'_> {
         Restoring { records: self, bytes: 0, bound: 0 }
     }
 
-    /// Notes that the log, and not only a file of a checkpoint, has a change of a record.
+    /// Marks the part of `record` as changed at `lsn`, so that the next checkpoint writes it.
     pub fn touch(&self, record: RecordId, lsn: Lsn) {
         self.parts.touch(Records::part_of(record), lsn);
     }
 
-    /// The layout by which every row that is there can be read; `own` if no version was ever in force.
+    /// The layout that can read every existing row; `own` if no version was ever in force.
     pub(crate) fn newest_layout(&self, own: &Arc<RowLayout>) -> Arc<RowLayout> {
         Arc::clone(self.layout.read().as_ref().unwrap_or(own))
     }
 
-    /// At recovery: all numbers of the first `parts` parts count as given out.
+    /// Recovery: counts all record numbers of the first `parts` parts as handed out.
     pub fn reserve(&self, parts: u64) {
         self.arena.raise(parts.min(RECORDS_MAX >> PART_BITS) << PART_BITS);
     }
 
-    /// At recovery.
+    /// Recovery: sets the row count.
     pub(crate) fn set_rows(&self, rows: u64) {
         self.rows.store(rows.cast_signed(), Ordering::Relaxed);
     }
@@ -211,27 +213,30 @@ impl Records {
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Gives back the number of a record that has no version any more. Whoever has it from an index still believes it to be the old row, so
-    /// that it is used again only when all guards are gone that exist now.
+    /// Frees the number of a record without versions. It is reused after all current guards are
+    /// dropped, because a reader may have got it from an index and would take the new row for the
+    /// old one.
     pub(crate) fn give_back(self: &Arc<Self>, record: RecordId, guard: &Guard) {
         VERSIONS.retire(Retired::Number(Arc::downgrade(self), record.0), 0, guard);
     }
 
-    /// What a record has that has no slot: nothing, if it is one of those that nobody used since the start.
+    /// Result for a record without a slot: `None` if its number was reserved but is unused since
+    /// startup.
     pub(crate) fn nothing<T>(&self, record: RecordId) -> Result<Option<T>> {
         if record.0 < self.bound() { Ok(None) } else { self.record(record).map(|_| None) }
     }
 
-    /// A record that an index or a log named.
+    /// Returns a record by number.
     ///
     /// # Errors
-    /// XX000: whoever has a number has it from here.
+    /// XX000 (a bug) if it does not exist: numbers come only from this table's indexes and log
+    /// records.
     pub(crate) fn record(&self, record: RecordId) -> Result<&Record> {
-        self.arena.get(record.0).ok_or_else(|| Error::bug(format!("record {} was never made", record.0)))
+        self.arena.get(record.0).ok_or_else(|| Error::bug(format!("record {} does not exist", record.0)))
     }
 }
 
-/// Rows on their way in at recovery, as one thread finds them. They are counted when it is dropped.
+/// Rows restored by one recovery thread. Dropping it adds them to the table's counters.
 pub struct Restoring<'a> {
     records: &'a Records,
     bytes: i64,
@@ -239,14 +244,15 @@ pub struct Restoring<'a> {
 }
 
 impl Restoring<'_> {
-    /// Puts a row, or its deletion, unless a newer one is there already.
+    /// Restores a row or a deletion, unless a newer version is there.
     ///
     /// # Errors
-    /// XX001 for a number that no table gets to.
+    /// XX001 if no table can have that record number.
     pub fn put(&mut self, record: RecordId, lsn: Lsn, row: Option<Box<[u8]>>, guard: &Guard) -> Result<()> {
         let arena = &self.records.arena;
         let slot = Some(record.0).filter(|number| *number < RECORDS_MAX).and_then(|number| arena.reach(number));
-        let slot = slot.ok_or_else(|| Error::corrupt(format!("record {} is more than a table can have", record.0)))?;
+        let slot = slot
+            .ok_or_else(|| Error::corrupt(format!("record number {} exceeds the limit of {RECORDS_MAX}", record.0)))?;
         self.bytes += slot.restore(lsn, row, guard);
         self.bound = self.bound.max(record.0 + 1);
         Ok(())
@@ -255,25 +261,26 @@ impl Restoring<'_> {
 
 impl Drop for Restoring<'_> {
     fn drop(&mut self) {
-        // Threads beside each other would wait for these numbers at every row.
+        // Once per thread rather than per row: the counters are contended.
         self.records.arena.raise(self.bound);
         self.records.add_bytes(self.bytes);
     }
 }
 
-/// An index and its entries.
+/// An index: definition, key encoding and entries.
 ///
-/// A primary index maps a key to its record, one to one. Any other maps key and record number to the record: several versions of records may
-/// have had a key, and all of them must be found by whoever reads an older snapshot.
+/// A primary index maps each key to one record. A secondary index maps (key, record number) to the
+/// record: several versions and records may have had a key, and readers of old snapshots must find
+/// all of them.
 pub struct IndexData {
     pub(crate) def: RowIndex,
-    /// How each of its columns is written in keys.
+    /// Encoding of each key column.
     pub(crate) keys: Box<[KeyColumn]>,
     pub(crate) tree: Index,
 }
 
 impl IndexData {
-    /// An index without entries, over columns of `schema`.
+    /// Creates an empty index over columns of `schema`.
     #[must_use]
     pub fn new(schema: &RowSchema, def: &RowIndex) -> IndexData {
         let key = |column: &usize| {
@@ -283,30 +290,31 @@ impl IndexData {
         IndexData { keys: def.columns.iter().map(key).collect(), def: def.clone(), tree: Index::new() }
     }
 
-    /// What it is over.
+    /// Definition: name, columns, uniqueness.
     #[must_use]
     pub fn def(&self) -> &RowIndex {
         &self.def
     }
 
-    /// How each of its columns is written in keys.
+    /// Encoding of each key column.
     #[must_use]
     pub fn keys(&self) -> &[KeyColumn] {
         &self.keys
     }
 
-    /// Is it the table's primary one?
+    /// Whether this is the table's primary index.
     pub(crate) fn is_primary(&self, table: &RowTable) -> bool {
         table.primary.as_ref().is_some_and(|primary| std::ptr::eq(&**primary, self))
     }
 
-    /// Bytes of its entries.
+    /// Bytes of the index.
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
         self.tree.memory_bytes() as u64
     }
 
-    /// Entries between two keys, in order: the entry's whole key, and the record.
+    /// Calls `f` with the entries between two keys, in order: the entry's whole key, and the
+    /// record.
     pub fn scan(
         &self,
         from: Bound<&[u8]>,
@@ -318,14 +326,14 @@ impl IndexData {
         self.tree.scan(from, to, direction, guard, |key, record| f(key, RecordId(record)));
     }
 
-    /// The records that entries of a secondary index name under a key.
+    /// Records that a secondary index has under `key`.
     pub(crate) fn records(&self, key: &[u8], guard: &Guard) -> Vec<RecordId> {
         let mut last = key.to_vec();
         last.extend_from_slice(&[u8::MAX; 8]);
         let mut records = Vec::new();
         let (from, to) = (Bound::Included(key), Bound::Included(last.as_slice()));
         self.tree.scan(from, to, Direction::Forward, guard, |entry, record| {
-            // A longer key may begin with this one.
+            // Skip longer keys with this prefix.
             if entry.len() == key.len() + 8 {
                 records.push(RecordId(record));
             }
@@ -334,7 +342,7 @@ impl IndexData {
         records
     }
 
-    /// The records that may have a key of this unique index, which is the table's primary one or another.
+    /// Records that may have `key`, by this unique index, primary or secondary.
     pub(crate) fn holders(&self, table: &RowTable, key: &[u8], guard: &Guard) -> Vec<RecordId> {
         if self.is_primary(table) {
             return self.tree.get(key, guard).map(RecordId).into_iter().collect();
@@ -342,7 +350,7 @@ impl IndexData {
         self.records(key, guard)
     }
 
-    /// Has one of its columns different bytes in two rows?
+    /// Whether two rows differ in the bytes of an indexed column.
     fn is_touched(&self, layout: &RowLayout, old: &[u8], new: &[u8]) -> Result<bool> {
         for column in &self.def.columns {
             if !layout.is_same(old, new, *column)? {
@@ -355,7 +363,7 @@ impl IndexData {
     /// Appends the key of a row; true if one of its columns is NULL.
     ///
     /// # Errors
-    /// 54000 for a key that is too long; XX001 for a row that is none.
+    /// 54000 if the key is too long; XX001 if the row is damaged.
     pub(crate) fn key_of(&self, layout: &RowLayout, row: &[u8], out: &mut Vec<u8>) -> Result<bool> {
         let before = out.len();
         let mut has_null = false;
@@ -369,17 +377,17 @@ impl IndexData {
     }
 }
 
-/// A table as one statement sees it: the description, and what it describes.
+/// One version of a table, as a statement uses it: schema, records, indexes.
 pub struct RowTable {
-    /// What it looks like.
+    /// The schema of this version.
     pub schema: RowSchemaRef,
-    /// How rows are laid out. Rows written before columns were added are shorter.
+    /// Row layout. Rows written before columns were added are shorter.
     pub layout: Arc<RowLayout>,
-    /// Its records.
+    /// The records, shared with other versions of the table.
     pub records: Arc<Records>,
-    /// Of the primary key.
+    /// Index of the primary key.
     pub primary: Option<Arc<IndexData>>,
-    /// The others.
+    /// The other indexes.
     pub secondary: Vec<Arc<IndexData>>,
 }
 
@@ -390,19 +398,20 @@ impl fmt::Debug for RowTable {
 }
 
 impl RowTable {
-    /// Its number.
+    /// The table's id.
     #[must_use]
     pub fn id(&self) -> TableId {
         self.schema.id
     }
 
-    /// Makes it the version in force. Its DDL is committed then, and whoever did it has the table alone, or there is nobody else.
+    /// Puts this version in force. Its DDL must be committed, and the caller must hold the table
+    /// lock exclusively or be the only user.
     pub fn take_effect(&self) {
         *self.records.layout.write() = Some(Arc::clone(&self.layout));
         self.records.gate.version.store(self.schema.version, Ordering::Release);
     }
 
-    /// No version is in force any more: the table is dropped.
+    /// Marks the table as dropped: no version is in force.
     pub fn go(&self) {
         self.records.gate.version.store(u32::MAX, Ordering::Release);
     }
@@ -414,7 +423,7 @@ impl RowTable {
         self.records.memory_bytes() + indexes.map(|index| index.tree.memory_bytes() as u64).sum::<u64>()
     }
 
-    /// An index by its position among the secondary ones; the primary one for `None`.
+    /// Returns an index by its position in [`RowTable::secondary`]; `None`: the primary index.
     pub(crate) fn index(&self, position: Option<usize>) -> Option<&Arc<IndexData>> {
         match position {
             None => self.primary.as_ref(),
@@ -422,7 +431,7 @@ impl RowTable {
         }
     }
 
-    /// All secondary indexes, as bits.
+    /// Bit mask of all secondary indexes.
     pub(crate) fn secondaries(&self) -> u64 {
         match self.secondary.len() {
             SECONDARY_INDEXES_MAX => u64::MAX,
@@ -430,7 +439,7 @@ impl RowTable {
         }
     }
 
-    /// The secondary indexes, by bits, in which two rows may have different keys: those with a column whose bytes differ.
+    /// Bit mask of the secondary indexes in which the keys of two rows may differ.
     pub(crate) fn touched(&self, old: &[u8], new: &[u8]) -> Result<u64> {
         let mut touched = 0;
         for (at, index) in self.secondary.iter().enumerate() {
@@ -439,7 +448,7 @@ impl RowTable {
         Ok(touched)
     }
 
-    /// Have two rows different primary keys?
+    /// Whether two rows have different primary keys.
     pub(crate) fn changes_primary(&self, old: &[u8], new: &[u8]) -> Result<bool> {
         let Some(index) = &self.primary else { return Ok(false) };
         if !index.is_touched(&self.layout, old, new)? {
@@ -451,12 +460,12 @@ impl RowTable {
         Ok(before != after)
     }
 
-    /// Adds a record's number to a key, as entries of secondary indexes have it.
+    /// Appends the record number to a key, as in entries of secondary indexes.
     pub(crate) fn entry_key(key: &mut Vec<u8>, record: RecordId) {
         key.extend_from_slice(&record.0.to_be_bytes());
     }
 
-    /// Removes the entries of a row that is no longer there from the secondary indexes given by bits.
+    /// Removes the entries of a row from the secondary indexes in bit mask `which`.
     pub(crate) fn remove_entries(&self, which: u64, record: RecordId, row: &[u8], guard: &Guard) -> Result<()> {
         let mut key = Vec::new();
         for (at, index) in self.secondary.iter().enumerate() {
@@ -471,22 +480,22 @@ impl RowTable {
     }
 }
 
-/// Keys of one row in secondary indexes of its table, each made once. The buffers are used for one row after another.
+/// Keys of one row in all secondary indexes of its table. The buffers are reused from row to row.
 #[derive(Default)]
 pub(crate) struct Keys {
-    /// Each key, and behind it room for a record's number.
+    /// Each key, followed by space for a record number.
     bytes: Vec<u8>,
-    /// Where each key and its room end, up to the last that was made.
+    /// End of each key and its space, up to the last index encoded.
     ends: Vec<usize>,
-    /// Which have a NULL in them.
+    /// Bit mask of keys with a NULL.
     nulls: u64,
 }
 
 impl Keys {
-    /// Makes the keys in the indexes given by bits; in the others there is none.
+    /// Encodes the keys for the indexes in bit mask `which`; the others get an empty key.
     ///
     /// # Errors
-    /// As [`IndexData::key_of`].
+    /// See [`IndexData::key_of`].
     pub(crate) fn make(&mut self, table: &RowTable, which: u64, row: &[u8]) -> Result<()> {
         self.bytes.clear();
         self.ends.clear();
@@ -506,13 +515,13 @@ impl Keys {
         self.nulls >> at & 1 == 1
     }
 
-    /// The key in one index; empty if none was made, which no key is.
+    /// Key for one index; empty if none was encoded. Real keys are never empty.
     pub(crate) fn key(&self, at: usize) -> &[u8] {
         let entry = self.range(at);
         &self.bytes[entry.start..entry.end.saturating_sub(size_of::<u64>()).max(entry.start)]
     }
 
-    /// The key with the number of a record behind it, as the index has it.
+    /// Key with the record number appended, as stored in the index.
     pub(crate) fn entry(&mut self, at: usize, record: RecordId) -> &[u8] {
         let entry = self.range(at);
         if let Some(room) = self.bytes[entry.clone()].last_chunk_mut() {
@@ -528,5 +537,5 @@ impl Keys {
     }
 }
 
-/// Most secondary indexes of a table.
+/// Most secondary indexes of a table: one bit each in a u64.
 pub const SECONDARY_INDEXES_MAX: usize = 64;

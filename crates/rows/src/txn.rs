@@ -1,18 +1,20 @@
-//! A transaction on `rows` tables: what it sees, locks and changes. The log is not known here: whoever commits asks what
-//! changed, writes it down, and says under which LSN.
+//! A transaction on `rows` tables: visibility, locking, writes. It does not know the log: the
+//! committer asks for its changes, logs them, and passes the LSN to [`Txn::commit`].
 //!
 //! Always true:
-//! - A record is changed by the holder of its lock in mode `NoKeyUpdate` or `Update` only.
-//! - Nothing here waits. A call that must wait has changed nothing that [`Txn::undo_to`] does not take back; the statement
-//!   is undone, waits, and is run again with the locks it has.
-//! - Undoing goes backwards through what was done, so that every version taken off is on top.
-//! - A SERIALIZABLE transaction notes whatever it reads or is told of (see `reads`): what it sees by its snapshot; what it finds
-//!   beyond it, as foreign keys and unique indexes make it look, unless a lock keeps that as it is until its end.
+//! - Only the holder of a record's lock in mode `NoKeyUpdate` or `Update` changes the record.
+//! - No call blocks. A call that must wait returns an event and changes nothing that
+//!   [`Txn::undo_to`] does not revert: the statement is undone, waits, and runs again with the
+//!   locks acquired so far.
+//! - Undo runs in reverse order, so every version removed is on top of its chain.
+//! - A SERIALIZABLE transaction notes everything it learns in its read set (see `read_set`): what
+//!   it sees by its snapshot, and what foreign keys and unique indexes tell it about newer state,
+//!   unless a lock protects that state until the transaction ends.
 
 mod keys;
-mod see;
 #[cfg(test)]
 mod tests;
+mod visibility;
 
 use std::hash::BuildHasher;
 use std::ops::ControlFlow;
@@ -24,75 +26,80 @@ use env::Event;
 use model::{Error, Lsn, Result, SqlState, TableId};
 
 use crate::locks::{LockMode, LockName, Request, TxnId, WaitPolicy};
-use crate::reads::Reads;
+use crate::read_set::ReadSet;
 use crate::reclaim;
 use crate::record::{Begin, Version};
-use crate::store::{Garbage, OfTable, Store};
+use crate::store::{Garbage, Store, TableByAddress};
 use crate::table::{Gate, IndexData, Keys, RECORDS_MAX, RecordId, RowTable};
 
-pub use see::View;
+pub use visibility::View;
 
-/// So many bytes of one transaction are not counted yet as the store's.
+/// Bytes a transaction may add before it updates the store's counter.
 const UNCOUNTED_BYTES_MAX: i64 = 64 << 10;
-/// A guard is held for so many changes that are taken back at a transaction's end.
+/// Writes undone under one epoch guard when a transaction ends.
 const WRITES_PER_GUARD: usize = 1_024;
 
-/// What later statements of a transaction see, and what is checked at its end.
+/// Isolation level: which commits statements see, and what is validated at commit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Isolation {
-    /// Each statement a fresh snapshot; a row that changed meanwhile is looked at again.
+    /// A new snapshot per statement; a row changed since is rechecked (READ COMMITTED).
     #[default]
     ReadCommitted,
-    /// All statements one snapshot; a row that changed meanwhile is an error (40001).
+    /// One snapshot per transaction; a row changed since is an error (40001).
     RepeatableRead,
-    /// As that; and a commit is refused (40001) if what was read is not the same any more.
+    /// Like `RepeatableRead`; the commit fails with 40001 if a read would return something else by
+    /// then.
     Serializable,
 }
 
-/// One transaction. Dropping it undoes what it did.
+/// One transaction. Dropping it rolls it back.
 pub struct Txn {
     store: Arc<Store>,
     id: TxnId,
     isolation: Isolation,
     snapshot: Lsn,
-    /// What it wrote to or locked rows of, each once.
+    /// Tables with writes or row locks of this transaction, each once.
     tables: Tables,
     writes: Vec<Write>,
     locks: Vec<Held>,
-    /// Locks on whole tables, kept to the end.
+    /// Table locks, held until the end.
     entered: Vec<Entry>,
-    /// Versions of tables that it made itself and that are not in force yet, oldest first; `None` if it dropped the table.
+    /// Versions of tables that this transaction made, not in force before its commit, oldest first;
+    /// `None` for a dropped table.
     versions: Vec<(TableId, Option<Arc<RowTable>>)>,
-    /// The lock that is waited for; it is among `locks` or `entered`.
+    /// The lock that the transaction waits for; also in `locks` or `entered`.
     pending: Option<Pending>,
-    /// Bytes it added that the store does not know of yet.
+    /// Bytes added that the store's counter does not include yet.
     uncounted_bytes: i64,
-    /// Bytes of `writes` and `locks`, and how many of them the store knows of.
+    /// Bytes of `writes` and `locks`; the part that the store's counter includes.
     list_bytes: i64,
     counted_list_bytes: i64,
-    /// Is everything ready for its commit? Then what will be garbage is below.
+    /// Whether [`Txn::prepare`] ran; `garbage` is complete then.
     prepared: bool,
     garbage: Vec<Garbage>,
-    /// The newest commit of which a row was seen: what a crash must not take back once it was shown.
+    /// Newest commit of which the transaction saw a row. It must be durable before results are
+    /// returned to the client.
     newest_seen: Lsn,
-    /// What it has read, if it is serializable.
-    reads: Option<Box<Reads>>,
-    /// For keys while they are looked up.
+    /// Read set of a serializable transaction.
+    reads: Option<Box<ReadSet>>,
+    /// Buffer for a lookup key.
     key: Vec<u8>,
-    /// For keys of a row that goes away.
+    /// Buffer for the index keys of a removed row.
     before: Keys,
-    /// For keys of a row that comes.
+    /// Buffer for the index keys of an added row.
     after: Keys,
 }
 
-/// The tables of one transaction, so that a write or a lock names one by a number and nobody counts references meanwhile.
+/// Tables used by a transaction. Writes and locks refer to them by number, which avoids reference
+/// counting.
 #[derive(Default)]
 struct Tables(Vec<Arc<RowTable>>);
 
 impl Tables {
-    /// The number of a table; a changed description is another one.
+    /// Returns the number of a table, adding it if needed; each version of a table has its own
+    /// number.
     fn number(&mut self, table: &Arc<RowTable>) -> u32 {
-        // Of few tables the last is the likeliest.
+        // The last table is the most likely one.
         let known = self.0.iter().rposition(|known| Arc::ptr_eq(known, table));
         let at = known.unwrap_or_else(|| {
             self.0.push(Arc::clone(table));
@@ -108,65 +115,67 @@ impl Tables {
 
 /// One change of one record.
 struct Write {
-    /// By its number in [`Tables`].
+    /// Number in [`Tables`].
     table: u32,
     record: RecordId,
-    /// Is it this transaction's first version of the record?
+    /// Whether this is the transaction's first change of the record.
     first: bool,
-    /// By how many rows the table grows with its commit.
+    /// Change of the table's row count by the commit.
     rows: i8,
-    /// Was the record made for it, with an entry in the primary index?
-    made: bool,
-    /// Secondary indexes that got an entry for it, by bits.
+    /// Whether the record was created for this write, with an entry in the primary index.
+    created: bool,
+    /// Bit mask of secondary indexes that got an entry for this write.
     added: u64,
-    /// Entries that no reader of the commit or later needs: position of the secondary index, and the whole key.
+    /// Index entries that are garbage after the commit: position of the secondary index, and the
+    /// whole key.
     stale: Vec<(usize, Box<[u8]>)>,
 }
 
-/// A lock, and by its number the table of the record whose word it is; keys have none.
+/// A lock that is held or waited for; `table` is the number of a record lock's table.
 struct Held {
     name: LockName,
     table: Option<u32>,
-    /// Or is it only waited for?
+    /// Whether it is held; false while it is waited for.
     granted: bool,
 }
 
-/// A lock that a statement stopped for.
+/// The lock for which a statement was interrupted.
 struct Pending {
     name: LockName,
     mode: LockMode,
     granted: Event,
 }
 
-/// A lock on a whole table.
+/// A table lock.
 struct Entry {
     table: TableId,
     gate: Arc<Gate>,
-    /// `None` while it is only waited for.
+    /// Mode held; `None` while the lock is waited for.
     mode: Option<LockMode>,
 }
 
-/// For what a transaction needs a table.
+/// Mode of a table lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// To write to it, or to lock rows, beside others.
+    /// For writing rows and locking them; compatible with itself.
     Shared,
-    /// To change what it is, alone. Readers are not kept out.
+    /// Exclusive, for DDL. Readers are not blocked.
     Alone,
 }
 
-/// What became of a request for a table.
+/// Result of a request for a table lock.
 #[derive(Debug)]
 pub enum Entered {
-    /// Nobody changes what it is before this transaction ends.
+    /// The lock is held, and the version asked for is in force.
     In,
-    /// Another version of it is in force than the one asked for, or it is gone: look at the newest snapshot. The lock is held.
+    /// The lock is held, but another version is in force or the table is gone: look it up again in
+    /// the newest snapshot.
     Changed,
-    /// Undo the statement, wait, and ask again.
+    /// Undo the statement, wait for the event, and retry.
     Wait(Event),
 }
 
-/// A place to go back to; by default it is before everything.
+/// A point in a transaction to roll back to; the default is its start.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Savepoint {
     writes: usize,
@@ -175,56 +184,57 @@ pub struct Savepoint {
 }
 
 impl Savepoint {
-    /// Before everything.
+    /// The start of the transaction.
     pub const START: Savepoint = Savepoint { writes: 0, locks: 0, versions: 0 };
 }
 
-/// A row under lock.
+/// Result of locking a row.
 #[derive(Debug)]
 pub enum Locked<'g> {
-    /// Its newest version, which is not the one that the snapshot shows if `changed`: then conditions must be looked at again.
+    /// The lock is held. This is the newest version of the row; if `changed`, it is not the
+    /// snapshot's, and conditions must be evaluated again.
     Row {
-        /// The row.
+        /// The row's bytes.
         row: &'g [u8],
-        /// Is it another one than the snapshot's?
+        /// Whether the row was changed after the snapshot.
         changed: bool,
     },
-    /// It was deleted meanwhile.
+    /// The row was deleted meanwhile.
     Gone,
-    /// Somebody else has it, and `SKIP LOCKED` was asked for.
+    /// A conflict under `SKIP LOCKED`.
     Skipped,
-    /// Undo the statement, wait, and run it again.
+    /// Undo the statement, wait for the event, and run it again.
     Wait(Event),
 }
 
-/// What became of an insert or update.
+/// Result of an insert or update.
 #[derive(Debug)]
 pub enum Put {
-    /// Done; the record it is in.
+    /// Done; the row is in this record.
     Done(RecordId),
-    /// A unique index has the key already: the primary one (`None`) or a secondary one, and which record has it.
+    /// A unique index has the key already.
     Duplicate {
         /// Position among the secondary indexes; `None` for the primary key.
         index: Option<usize>,
-        /// Who has the key.
+        /// The record with that key.
         record: RecordId,
     },
-    /// Undo the statement, wait, and run it again.
+    /// Undo the statement, wait for the event, and run it again.
     Wait(Event),
 }
 
-/// Whether a key of a secondary unique index is free.
+/// Result of claiming a key of a secondary unique index.
 enum Claim {
     Free,
     Taken(RecordId),
     Wait(Event),
 }
 
-/// Where a row with a primary key goes.
+/// Target record for a row with a primary key.
 enum Place {
-    /// A new record, which the primary index names already.
-    Made(RecordId),
-    /// A record whose row was deleted.
+    /// A new record, already in the primary index.
+    Created(RecordId),
+    /// An existing record whose row was deleted.
     Deleted(RecordId),
     Taken(RecordId),
     Wait(Event),
@@ -257,10 +267,11 @@ impl Txn {
         }
     }
 
-    /// What the next statement reads.
+    /// Sets the snapshot for the next statement.
     ///
-    /// Of a serializable transaction this is the same each time, and the first time there must be no commit between the taking of the
-    /// snapshot and the return from here: who orders commits keeps them waiting. All later ones are noted.
+    /// A serializable transaction uses one snapshot. In its first call no commit may happen between
+    /// taking the snapshot and the return: the caller holds the commit lock. All later commits are
+    /// recorded for validation.
     pub fn set_snapshot(&mut self, snapshot: Lsn) {
         self.snapshot = snapshot;
         if let Some(reads) = &mut self.reads {
@@ -268,25 +279,26 @@ impl Txn {
         }
     }
 
-    /// What the present statement reads.
+    /// The current statement's snapshot.
     #[must_use]
     pub fn snapshot(&self) -> Lsn {
         self.snapshot
     }
 
-    /// The newest commit of which it saw a row so far.
+    /// The newest commit of which the transaction saw a row so far.
     #[must_use]
     pub fn newest_seen(&self) -> Lsn {
         self.newest_seen
     }
 
-    /// What later statements of it see.
+    /// The isolation level.
     #[must_use]
     pub fn isolation(&self) -> Isolation {
         self.isolation
     }
 
-    /// Notes that something was seen that a commit made: the description of a table, a number of a sequence.
+    /// Notes that the transaction saw an effect of a commit outside its rows: a table's schema, a
+    /// sequence's value.
     pub fn note_commit_seen(&mut self, lsn: Lsn) {
         self.newest_seen = self.newest_seen.max(lsn);
     }
@@ -295,16 +307,17 @@ impl Txn {
         self.id
     }
 
-    /// Was nothing changed so far?
+    /// Whether the transaction has no writes so far.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.writes.is_empty()
     }
 
-    /// Locks a row that the snapshot shows, and gives its newest version.
+    /// Locks a row that the snapshot shows, and returns its newest version.
     ///
     /// # Errors
-    /// 40001 under REPEATABLE READ if it was changed since the snapshot; 40P01; 55P03 under `NOWAIT`.
+    /// 40001 under REPEATABLE READ and above if it was changed after the snapshot; 40P01; 55P03
+    /// under `NOWAIT`.
     pub fn lock_row<'g>(
         &mut self,
         table: &'g Arc<RowTable>,
@@ -313,7 +326,7 @@ impl Txn {
         policy: WaitPolicy,
         guard: &'g Guard,
     ) -> Result<Locked<'g>> {
-        if let Some(event) = self.share(table)? {
+        if let Some(event) = self.lock_table_shared(table)? {
             return Ok(Locked::Wait(event));
         }
         match self.lock(table, record, mode, policy)? {
@@ -323,7 +336,7 @@ impl Txn {
         }
         let slot = table.records.record(record)?;
         let Some(current) = slot.current(self.id, guard) else { return Ok(Locked::Gone) };
-        // Older versions need not be gone through: a row that many change has many.
+        // Only the newest version matters: a hot row may have many older ones.
         let changed = matches!(current.begin(), Begin::Committed(lsn) if lsn > self.snapshot);
         if changed && self.isolation >= Isolation::RepeatableRead {
             let what = if current.row().is_some() { "update" } else { "delete" };
@@ -337,11 +350,12 @@ impl Txn {
         Ok(current.row().map_or(Locked::Gone, |row| Locked::Row { row, changed }))
     }
 
-    /// The newest row of a record that counts: its own, or the newest commit's, whatever the snapshot shows. It is not noted as read: who
-    /// asks has the record or its table locked, or says what it walks.
+    /// Returns the newest row of a record regardless of the snapshot: the transaction's own, or the
+    /// newest committed one. Not noted in the read set: the caller has the record or its table
+    /// locked, or notes its scan.
     ///
     /// # Errors
-    /// XX000 for a record that was never made.
+    /// XX000 (a bug) for a record that does not exist.
     pub fn newest<'g>(&self, table: &'g RowTable, record: RecordId, guard: &'g Guard) -> Result<Option<&'g [u8]>> {
         Ok(table.records.record(record)?.current(self.id, guard).and_then(Version::row))
     }
@@ -349,7 +363,7 @@ impl Txn {
     fn lock(&mut self, table: &Arc<RowTable>, record: RecordId, mode: LockMode, policy: WaitPolicy) -> Result<Request> {
         let name = LockName::Record { table: table.id().0, record: record.0 };
         let word = &table.records.record(record)?.lock;
-        let waited = self.give_up_wait_but_for(name);
+        let waited = self.cancel_wait_except(name);
         let locked = self.store.locks.lock(self.id, name, Some(word), mode, policy);
         let request = locked.map_err(|error| match error.state() {
             SqlState::LOCK_NOT_AVAILABLE => {
@@ -358,22 +372,23 @@ impl Txn {
             }
             _ => error,
         })?;
-        self.keep(name, mode, Some(table), &request, waited);
+        self.track_lock(name, mode, Some(table), &request, waited);
         Ok(request)
     }
 
     fn lock_key(&mut self, index: &IndexData, key: &[u8]) -> Result<Request> {
         let name = LockName::Key { index: index.def.id, hash: rustc_hash::FxBuildHasher.hash_one(key) };
-        let waited = self.give_up_wait_but_for(name);
+        let waited = self.cancel_wait_except(name);
         let request = self.store.locks.lock(self.id, name, None, LockMode::Update, WaitPolicy::Wait)?;
-        self.keep(name, LockMode::Update, None, &request, waited);
+        self.track_lock(name, LockMode::Update, None, &request, waited);
         Ok(request)
     }
 
-    /// What was waited for, and is waited for no longer: a statement was cancelled, found another way, or asks for something else first,
-    /// run again. Then it has what it waited for, and keeps it: of two who each let go of it again none would come to an end. True if it
-    /// was this one.
-    fn give_up_wait_but_for(&mut self, name: LockName) -> bool {
+    /// Stops waiting for the pending lock, unless it is `name`: the statement was cancelled, or
+    /// after its restart asks for another lock first. If the pending lock was granted meanwhile it
+    /// is kept: two transactions that each released it again would livelock. True if the pending
+    /// lock was `name`.
+    fn cancel_wait_except(&mut self, name: LockName) -> bool {
         let Some(Pending { name: pending, mode, granted }) = self.pending.take() else { return false };
         if pending == name {
             return true;
@@ -392,14 +407,14 @@ impl Txn {
                 let entry = self.entered.remove(at);
                 self.store.locks.release(self.id, pending, Some(&entry.gate.lock));
             }
-            // It was to become stronger; as it is it must stay, for what was changed under it.
+            // An upgrade: keep the mode held so far, which protects changes already made.
             _ => self.store.locks.give_up(self.id, pending),
         }
         false
     }
 
-    /// Locks a table as a whole, to the end of the transaction. What writes or locks rows does this by itself; who asks before is told of a
-    /// change, which is an error there.
+    /// Locks a table until the end of the transaction. Writes and row locks do this implicitly, but
+    /// there a changed table is an error; a caller that locks first gets [`Entered::Changed`].
     ///
     /// # Errors
     /// 40P01.
@@ -412,7 +427,7 @@ impl Txn {
         let mut at = self.entered.iter().position(|entry| entry.table == table.id());
         if at.and_then(|at| self.entered[at].mode) < Some(mode) {
             let name = LockName::Table { table: table.id().0 };
-            self.give_up_wait_but_for(name);
+            self.cancel_wait_except(name);
             let request = self.store.locks.lock(self.id, name, Some(&gate.lock), mode, WaitPolicy::Wait)?;
             let entry = Entry { table: table.id(), gate: Arc::clone(gate), mode: None };
             let entry_at = at.unwrap_or(self.entered.len());
@@ -427,12 +442,12 @@ impl Txn {
                     self.pending = Some(Pending { name, mode, granted: event.clone() });
                     return Ok(Entered::Wait(event));
                 }
-                Request::Skipped => return Err(Error::bug("a table was left out although nobody asked for that")),
+                Request::Skipped => return Err(Error::bug("a table lock was skipped without SKIP LOCKED")),
             }
         }
         let alone = at.and_then(|at| self.entered[at].mode) == Some(LockMode::Update);
         let in_force = gate.version.load(Ordering::Acquire);
-        // A version of its own making is not in force yet.
+        // A version made by this transaction is not in force yet.
         let own = || alone && self.versions.iter().any(|(id, _)| *id == table.id());
         if in_force == 0 || in_force == table.schema.version || own() {
             return Ok(Entered::In);
@@ -440,8 +455,8 @@ impl Txn {
         Ok(Entered::Changed)
     }
 
-    /// Locks a table for writing; gives what to wait for.
-    fn share(&mut self, table: &RowTable) -> Result<Option<Event>> {
+    /// Locks a table for writing; returns the event to wait for, if any.
+    fn lock_table_shared(&mut self, table: &RowTable) -> Result<Option<Event>> {
         match self.enter(table, Access::Shared)? {
             Entered::In => Ok(None),
             Entered::Wait(event) => Ok(Some(event)),
@@ -453,14 +468,16 @@ impl Txn {
         }
     }
 
-    /// Notes a version of a table that this transaction made and that takes effect with its commit; `None` if it dropped the table. It has
-    /// the table alone, or made it.
+    /// Records a version of a table that this transaction made and that its commit puts in force;
+    /// `None` for a dropped table. The transaction must hold the table lock exclusively or have
+    /// created the table.
     pub fn set_version(&mut self, table: TableId, version: Option<Arc<RowTable>>) {
         self.versions.push((table, version));
     }
 
-    /// The version of a table that takes effect with the commit; `None` if its records go.
-    fn last_version<'a>(&'a self, table: &'a Arc<RowTable>) -> Option<&'a Arc<RowTable>> {
+    /// The version of a table that the commit puts in force; `None` if the commit discards the
+    /// table's records.
+    fn final_version<'a>(&'a self, table: &'a Arc<RowTable>) -> Option<&'a Arc<RowTable>> {
         match self.versions.iter().rev().find(|(id, _)| *id == table.id()) {
             None => Some(table),
             Some((_, version)) => version.as_ref().filter(|version| Arc::ptr_eq(&version.records, &table.records)),
@@ -475,13 +492,20 @@ impl Txn {
         self.store.locks.release(self.id, held.name, slot.map(|slot| &slot.lock));
     }
 
-    fn keep(&mut self, name: LockName, mode: LockMode, table: Option<&Arc<RowTable>>, request: &Request, waited: bool) {
+    fn track_lock(
+        &mut self,
+        name: LockName,
+        mode: LockMode,
+        table: Option<&Arc<RowTable>>,
+        request: &Request,
+        waited: bool,
+    ) {
         let (fresh, granted) = match request {
             Request::Held { fresh } => (*fresh, true),
             Request::Wait(event) => {
                 self.store.note_wait();
                 self.pending = Some(Pending { name, mode, granted: event.clone() });
-                // Asked for again while it waits, it is there already.
+                // A repeated request while it waits: already in the list.
                 (!self.locks.iter().rev().any(|held| held.name == name), false)
             }
             Request::Skipped => (false, false),
@@ -499,12 +523,14 @@ impl Txn {
         }
     }
 
-    /// Puts a row into a table. Of several keys that are there already the primary one is told of, or the first in the order of the indexes.
+    /// Inserts a row. If several unique keys exist already, the result names the primary key, or
+    /// else the first index in order.
     ///
     /// # Errors
-    /// 40P01; 54000 for a key that is too long or a row too many; 53200 when tables hold as much as they may; 40001 when the table was changed or dropped.
+    /// 40P01; 54000 if a key is too long or the table is full; 53200 at the memory limit; 40001 if
+    /// the table was changed or dropped.
     pub fn insert(&mut self, table: &Arc<RowTable>, row: Box<[u8]>, guard: &Guard) -> Result<Put> {
-        if let Some(event) = self.share(table)? {
+        if let Some(event) = self.lock_table_shared(table)? {
             return Ok(Put::Wait(event));
         }
         self.store.check_memory(self.uncounted_bytes)?;
@@ -536,8 +562,8 @@ impl Txn {
     }
 
     fn insert_with(&mut self, table: &Arc<RowTable>, row: Box<[u8]>, keys: &mut Keys, guard: &Guard) -> Result<Put> {
-        let (record, made) = match &table.primary {
-            None => (self.fresh(table)?, true),
+        let (record, created) = match &table.primary {
+            None => (self.new_record(table)?, true),
             Some(index) => {
                 let mut key = std::mem::take(&mut self.key);
                 key.clear();
@@ -546,7 +572,7 @@ impl Txn {
                     .and_then(|_| self.claim_primary(table, index, &key, guard));
                 self.key = key;
                 match place? {
-                    Place::Made(record) => (record, true),
+                    Place::Created(record) => (record, true),
                     Place::Deleted(record) => (record, false),
                     Place::Taken(record) => return Ok(Put::Duplicate { index: None, record }),
                     Place::Wait(event) => return Ok(Put::Wait(event)),
@@ -554,18 +580,18 @@ impl Txn {
             }
         };
         let claimed = self.claim_secondaries(table, table.secondaries(), None, keys, guard);
-        if made && !matches!(claimed, Ok(None)) {
-            self.unmake(table, record, &row, guard)?;
+        if created && !matches!(claimed, Ok(None)) {
+            self.remove_new_record(table, record, &row, guard)?;
         }
         if let Some(refused) = claimed? {
             return Ok(refused);
         }
         let before = Keys::default();
-        self.put(table, record, Some(row), made, (&before, keys), guard)?;
+        self.put(table, record, Some(row), created, (&before, keys), guard)?;
         Ok(Put::Done(record))
     }
 
-    /// Where a row with this primary key goes: a new record, or the one whose row was deleted.
+    /// Finds or creates the record for a row with this primary key.
     fn claim_primary(
         &mut self,
         table: &Arc<RowTable>,
@@ -573,21 +599,21 @@ impl Txn {
         key: &[u8],
         guard: &Guard,
     ) -> Result<Place> {
-        let place = self.place(table, index, key, guard)?;
+        let place = self.find_record(table, index, key, guard)?;
         if let Place::Taken(record) = place {
             self.note_taken(table, index, key, record, guard)?;
         }
         Ok(place)
     }
 
-    fn place(&mut self, table: &Arc<RowTable>, index: &IndexData, key: &[u8], guard: &Guard) -> Result<Place> {
+    fn find_record(&mut self, table: &Arc<RowTable>, index: &IndexData, key: &[u8], guard: &Guard) -> Result<Place> {
         loop {
             let Some(record) = index.tree.get(key, guard).map(RecordId) else {
-                let record = self.fresh(table)?;
+                let record = self.new_record(table)?;
                 if index.tree.insert(key, record.0, guard).is_ok() {
-                    return Ok(Place::Made(record));
+                    return Ok(Place::Created(record));
                 }
-                // Somebody was quicker. Nobody knows this one yet.
+                // Another thread inserted the key first. This record is still unknown to others.
                 table.records.arena.give_back(record.0);
                 continue;
             };
@@ -598,7 +624,8 @@ impl Txn {
                     Begin::By(txn) if txn == self.id => {
                         return Ok(if is_living { Place::Taken(record) } else { Place::Deleted(record) });
                     }
-                    // What others are about to do to a living row changes its key only by deleting it.
+                    // Another transaction's uncommitted change of a live row either keeps its key
+                    // or deletes the row, and deletion is not committed.
                     Begin::By(_) if is_living && slot.committed(guard).is_some_and(|row| row.row().is_some()) => {
                         return Ok(Place::Taken(record));
                     }
@@ -610,7 +637,7 @@ impl Txn {
                 return Ok(Place::Wait(event));
             }
             if index.tree.get(key, guard) != Some(record.0) {
-                // It went away meanwhile, and its number may be another row's by now.
+                // The record was removed meanwhile, and its number may be reused already.
                 continue;
             }
             let is_living = slot.current(self.id, guard).is_some_and(|version| version.row().is_some());
@@ -618,8 +645,9 @@ impl Txn {
         }
     }
 
-    /// Claims a row's keys in the unique ones of the secondary indexes given by bits; what stands against it if something does. `own` is the
-    /// record that the row is to be put in, if there is one.
+    /// Claims the keys of a row in the unique ones of the secondary indexes in bit mask `which`;
+    /// returns the result if one is refused. `own` is the record that will have the row, if it
+    /// exists already.
     fn claim_secondaries(
         &mut self,
         table: &Arc<RowTable>,
@@ -629,7 +657,7 @@ impl Txn {
         guard: &Guard,
     ) -> Result<Option<Put>> {
         for (at, index) in table.secondary.iter().enumerate() {
-            // NULLs are never the same.
+            // NULLs are distinct from each other.
             if which & 1 << at == 0 || !index.def.unique || keys.has_null(at) {
                 continue;
             }
@@ -642,7 +670,8 @@ impl Txn {
         Ok(None)
     }
 
-    /// Is a key of a unique index free? It is locked, so that it stays free for whoever was told so.
+    /// Claims a key of a unique index. Locks the key, so that it stays free until the transaction
+    /// ends.
     fn claim_secondary(
         &mut self,
         table: &Arc<RowTable>,
@@ -658,7 +687,7 @@ impl Txn {
             if Some(record) == own || !self.may_have(table, index, record, key, guard)? {
                 continue;
             }
-            // Whoever is about to delete it or to change its key must end first.
+            // Wait for a transaction that is deleting the row or changing its key.
             if let Request::Wait(event) = self.lock(table, record, LockMode::KeyShare, WaitPolicy::Wait)? {
                 return Ok(Claim::Wait(event));
             }
@@ -670,8 +699,8 @@ impl Txn {
         Ok(Claim::Free)
     }
 
-    /// Takes back a record that got no version.
-    fn unmake(&mut self, table: &Arc<RowTable>, record: RecordId, row: &[u8], guard: &Guard) -> Result<()> {
+    /// Removes a new record that got no version.
+    fn remove_new_record(&mut self, table: &Arc<RowTable>, record: RecordId, row: &[u8], guard: &Guard) -> Result<()> {
         if let Some(index) = &table.primary {
             let mut key = Vec::new();
             index.key_of(&table.layout, row, &mut key)?;
@@ -681,8 +710,8 @@ impl Txn {
         Ok(())
     }
 
-    /// A record nobody knows, locked.
-    fn fresh(&mut self, table: &Arc<RowTable>) -> Result<RecordId> {
+    /// Allocates a record and locks it.
+    fn new_record(&mut self, table: &Arc<RowTable>) -> Result<RecordId> {
         let mut locked = Vec::new();
         let record = loop {
             let record = RecordId(table.records.arena.take());
@@ -693,7 +722,7 @@ impl Txn {
             }
             match self.lock(table, record, LockMode::Update, WaitPolicy::Skip)? {
                 Request::Held { .. } => break record,
-                // Whoever took back an insert has the lock until its end.
+                // The transaction that undid an insert into this record still has the lock.
                 Request::Skipped | Request::Wait(_) => locked.push(record),
             }
         };
@@ -701,21 +730,21 @@ impl Txn {
         Ok(record)
     }
 
-    /// Puts a version on top of a record that is locked, and its entries into the secondary indexes. `keys` are those of the row before and
-    /// of this one, in the indexes where they may differ.
+    /// Adds a version on top of a locked record, and its entries to the secondary indexes. `before`
+    /// and `after` are the keys of the old and new row, for the indexes in which they may differ.
     fn put(
         &mut self,
         table: &Arc<RowTable>,
         record: RecordId,
         row: Option<Box<[u8]>>,
-        made: bool,
+        created: bool,
         (before, after): (&Keys, &mut Keys),
         guard: &Guard,
     ) -> Result<()> {
         let slot = table.records.record(record)?;
         let first = !matches!(slot.current(self.id, guard).map(Version::begin), Some(Begin::By(_)));
         let number = self.tables.number(table);
-        let mut write = Write { table: number, record, first, rows: 0, made, added: 0, stale: Vec::new() };
+        let mut write = Write { table: number, record, first, rows: 0, created, added: 0, stale: Vec::new() };
         for (at, index) in table.secondary.iter().enumerate() {
             if before.key(at) == after.key(at) {
                 continue;
@@ -729,7 +758,7 @@ impl Txn {
                 write.stale.push((at, entry.into()));
             }
         }
-        // Found by its entries only when they are all there; before that it is nobody's business.
+        // Add the version last: readers that find the entries earlier see no row yet.
         let bytes = slot.push(self.id, row, guard) as i64;
         table.records.add_bytes(bytes);
         self.count_bytes(bytes);
@@ -739,7 +768,7 @@ impl Txn {
         Ok(())
     }
 
-    /// Lists grow by this much. They are counted until the end of the transaction.
+    /// Accounts for growth of the lists, until the transaction ends.
     fn count_list_bytes(&mut self, bytes: usize) {
         self.list_bytes += bytes as i64;
         if self.list_bytes - self.counted_list_bytes > UNCOUNTED_BYTES_MAX {
@@ -755,13 +784,13 @@ impl Txn {
         }
     }
 
-    /// Replaces the row of a record that is locked. A changed primary key makes it another record.
+    /// Replaces the row of a locked record. A changed primary key is a delete and an insert.
     ///
     /// # Errors
-    /// As [`Txn::insert`].
+    /// See [`Txn::insert`].
     pub fn update(&mut self, table: &Arc<RowTable>, record: RecordId, row: Box<[u8]>, guard: &Guard) -> Result<Put> {
         let Some(old) = table.records.record(record)?.current(self.id, guard).and_then(Version::row) else {
-            return Err(Error::bug(format!("record {} is updated, but has no row", record.0)));
+            return Err(Error::bug(format!("update of record {}, which has no row", record.0)));
         };
         self.store.check_memory(self.uncounted_bytes)?;
         if table.changes_primary(old, &row)? {
@@ -784,7 +813,7 @@ impl Txn {
         (before, after): (&mut Keys, &mut Keys),
         guard: &Guard,
     ) -> Result<Put> {
-        // Most updates change no column of an index.
+        // Most updates change no indexed column.
         let touched = table.touched(old, &row)?;
         before.make(table, touched, old)?;
         after.make(table, touched, &row)?;
@@ -802,7 +831,8 @@ impl Txn {
         Ok(Put::Done(record))
     }
 
-    /// Deletes the row of a record that is locked; gives what to wait for if the lock is not strong enough yet.
+    /// Deletes the row of a locked record; returns the event to wait for if the lock must be
+    /// upgraded first.
     ///
     /// # Errors
     /// 40P01.
@@ -812,22 +842,23 @@ impl Txn {
         }
         let mut before = std::mem::take(&mut self.before);
         let old = table.records.record(record)?.current(self.id, guard).and_then(Version::row);
-        let made = old.map_or(Ok(()), |old| before.make(table, table.secondaries(), old));
-        let put = made.and_then(|()| self.put(table, record, None, false, (&before, &mut Keys::default()), guard));
+        let encoded = old.map_or(Ok(()), |old| before.make(table, table.secondaries(), old));
+        let put = encoded.and_then(|()| self.put(table, record, None, false, (&before, &mut Keys::default()), guard));
         self.before = before;
         put.map(|()| None)
     }
 
-    /// Where it is now.
+    /// Returns the current point in the transaction.
     #[must_use]
     pub fn savepoint(&self) -> Savepoint {
         Savepoint { writes: self.writes.len(), locks: self.locks.len(), versions: self.versions.len() }
     }
 
-    /// Takes back what was changed since, and keeps the locks: a statement that waits is run again.
+    /// Undoes the writes since `savepoint` and keeps the locks, for a statement that waits and runs
+    /// again.
     ///
     /// # Errors
-    /// XX000 only.
+    /// XX000 (a bug) only.
     pub fn undo_to(&mut self, savepoint: Savepoint, guard: &Guard) -> Result<()> {
         while self.writes.len() > savepoint.writes {
             if let Some(write) = self.writes.pop() {
@@ -839,20 +870,21 @@ impl Txn {
         Ok(())
     }
 
-    /// As [`Txn::undo_to`], also tables.
+    /// Like [`Txn::undo_to`]; also undoes DDL.
     ///
     /// # Errors
-    /// XX000 only.
+    /// XX000 (a bug) only.
     pub fn undo_all_to(&mut self, savepoint: Savepoint, guard: &Guard) -> Result<()> {
         self.undo_to(savepoint, guard)?;
         self.versions.truncate(savepoint.versions);
         Ok(())
     }
 
-    /// Takes back what was changed since, also tables, and lets go of the locks on rows and keys taken since; those on tables stay.
+    /// ROLLBACK TO SAVEPOINT: undoes writes and DDL since `savepoint` and releases the row and key
+    /// locks taken since. Table locks are kept.
     ///
     /// # Errors
-    /// XX000 only.
+    /// XX000 (a bug) only.
     pub fn roll_back_to(&mut self, savepoint: Savepoint, guard: &Guard) -> Result<()> {
         self.undo_all_to(savepoint, guard)?;
         self.give_up_wait();
@@ -865,23 +897,24 @@ impl Txn {
         Ok(())
     }
 
-    /// What was waited for is waited for no longer: the statement was cancelled.
+    /// Stops waiting for a lock: the statement was cancelled.
     pub fn give_up_wait(&mut self) {
-        // No table has this number.
-        self.give_up_wait_but_for(LockName::Table { table: u32::MAX });
+        // No table has this id.
+        self.cancel_wait_except(LockName::Table { table: u32::MAX });
     }
 
-    /// Changes of records, for [`Txn::changes`].
+    /// Number of writes, the end position for [`Txn::changes`].
     #[must_use]
     pub fn changes_len(&self) -> usize {
         self.writes.len()
     }
 
-    /// What the log has to say of it, from a place on that an earlier call gave, or 0: each changed record once, with its row, or without if
-    /// it was deleted. Gives the place of the change at which `change` broke, or [`Txn::changes_len`].
+    /// Calls `change` with each changed record once, for the log: its row, or `None` if it was
+    /// deleted. `from` is 0 or the result of an earlier call. Returns the position at which
+    /// `change` broke, or [`Txn::changes_len`].
     ///
     /// # Errors
-    /// XX000 only.
+    /// XX000 (a bug) only.
     pub fn changes<'g>(
         &'g self,
         from: usize,
@@ -903,29 +936,29 @@ impl Txn {
         Ok(self.writes.len())
     }
 
-    /// Gets everything ready for the commit, so that the commit itself is short. Nothing may be changed afterwards. What was changed in
-    /// tables that this transaction then dropped, or began anew, is taken back: nobody will see it.
+    /// Prepares the commit, to keep the commit itself short. Nothing may be changed afterwards.
+    /// Undoes writes to tables that this transaction dropped or truncated later.
     ///
     /// # Errors
-    /// XX000 only.
+    /// XX000 (a bug) only.
     pub fn prepare(&mut self, guard: &Guard) -> Result<()> {
         if std::mem::replace(&mut self.prepared, true) {
             return Ok(());
         }
         if !self.versions.is_empty() {
-            self.undo_replaced(guard)?;
+            self.undo_discarded(guard)?;
         }
         let mut garbage = Vec::new();
         let mut writes = std::mem::take(&mut self.writes);
         for write in &mut writes {
             let table = self.tables.get(write.table);
-            let last = self.last_version(table).unwrap_or(table);
+            let last = self.final_version(table).unwrap_or(table);
             if write.first {
                 write.prepare(last, guard, &mut garbage)?;
             }
             let record = write.record;
             garbage.extend(std::mem::take(&mut write.stale).into_iter().map(|(index, key)| Garbage::Entry {
-                table: OfTable(Arc::clone(table)),
+                table: TableByAddress(Arc::clone(table)),
                 index,
                 key,
                 record,
@@ -935,8 +968,8 @@ impl Txn {
         Ok(())
     }
 
-    fn undo_replaced(&mut self, guard: &Guard) -> Result<()> {
-        let is_kept = |write: &Write| self.last_version(self.tables.get(write.table)).is_some();
+    fn undo_discarded(&mut self, guard: &Guard) -> Result<()> {
+        let is_kept = |write: &Write| self.final_version(self.tables.get(write.table)).is_some();
         if self.writes.iter().all(is_kept) {
             return Ok(());
         }
@@ -953,19 +986,19 @@ impl Txn {
         Ok(())
     }
 
-    /// Makes its changes the state since `lsn`. The commit record has that number and cannot fail any more, nor can this; readers get
-    /// snapshots at `lsn` or later only after this. Its locks are let go when it is dropped.
+    /// Commits at `lsn`, the LSN of the commit record. Cannot fail. Readers may get snapshots at
+    /// `lsn` or later only afterwards. Locks are released when the transaction is dropped.
     ///
     /// # Panics
-    /// Without [`Txn::prepare`] after its last change.
+    /// If [`Txn::prepare`] was not called.
     ///
     /// # Cost
-    /// A few stores for each record, and one lock for what became garbage.
+    /// A few stores per record, and one lock for the garbage queue.
     pub fn commit(&mut self, lsn: Lsn, guard: &Guard) {
-        assert!(self.prepared, "BUG: a transaction is committed that was not prepared");
+        assert!(self.prepared, "BUG: commit of a transaction that was not prepared");
         for write in self.writes.iter().filter(|write| write.first) {
             let records = &self.tables.get(write.table).records;
-            let record = records.record(write.record).expect("BUG: a prepared record is gone");
+            let record = records.record(write.record).expect("BUG: a prepared record does not exist");
             let dropped = record.commit(self.id, lsn, guard);
             if dropped > 0 {
                 records.add_bytes(-(dropped as i64));
@@ -975,7 +1008,7 @@ impl Txn {
             }
             records.touch(write.record, lsn);
         }
-        self.tell_readers(lsn);
+        self.publish_writes(lsn);
         self.writes.clear();
         self.store.discard(lsn, std::mem::take(&mut self.garbage));
     }
@@ -988,13 +1021,13 @@ impl Entry {
 }
 
 impl Write {
-    /// Gives the bytes that it took.
+    /// Undoes the write and returns the bytes freed.
     fn undo(&self, table: &Arc<RowTable>, me: TxnId, guard: &Guard) -> Result<usize> {
-        let Write { record, made, added, .. } = *self;
+        let Write { record, created, added, .. } = *self;
         let slot = table.records.record(record)?;
         if let Some(row) = slot.newest(guard).and_then(Version::row) {
             table.remove_entries(added, record, row, guard)?;
-            if let Some(index) = table.primary.as_ref().filter(|_| made) {
+            if let Some(index) = table.primary.as_ref().filter(|_| created) {
                 let mut key = Vec::new();
                 index.key_of(&table.layout, row, &mut key)?;
                 index.tree.remove(&key, guard);
@@ -1002,7 +1035,7 @@ impl Write {
         }
         let bytes = slot.pop(me, guard);
         table.records.add_bytes(-(bytes as i64));
-        if made {
+        if created {
             table.records.give_back(record, guard);
         }
         Ok(bytes)
@@ -1017,14 +1050,14 @@ impl Write {
         self.rows = i8::from(after.is_some()) - i8::from(before.is_some());
         if after.is_none() {
             let mut key = Vec::new();
-            // A record that was made and deleted by one transaction has its row below the deletion.
+            // A record created and deleted by this transaction has its row below the deletion.
             let row = before.or_else(|| slot.versions(guard).find_map(Version::row));
             if let (Some(index), Some(row)) = (&table.primary, row) {
                 index.key_of(&table.layout, row, &mut key)?;
             }
-            garbage.push(Garbage::Record { table: OfTable(Arc::clone(table)), record, key: key.into() });
+            garbage.push(Garbage::Record { table: TableByAddress(Arc::clone(table)), record, key: key.into() });
         } else if committed.is_some() {
-            garbage.push(Garbage::Versions { table: OfTable(Arc::clone(table)), record });
+            garbage.push(Garbage::Versions { table: TableByAddress(Arc::clone(table)), record });
         }
         Ok(())
     }
@@ -1035,7 +1068,7 @@ impl Drop for Txn {
         while !self.writes.is_empty() {
             let guard = &crossbeam_epoch::pin();
             for write in self.writes.drain(self.writes.len().saturating_sub(WRITES_PER_GUARD)..).rev() {
-                // It fails only where a record is missing that was there before.
+                // Fails only if a record of this transaction does not exist.
                 let undone = write.undo(self.tables.get(write.table), self.id, guard);
                 debug_assert!(undone.is_ok(), "{undone:?}");
                 self.uncounted_bytes -= undone.unwrap_or(0) as i64;

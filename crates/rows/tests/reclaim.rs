@@ -1,4 +1,5 @@
-//! Memory comes back while transactions go on. In a process of its own: what is retired is counted for the whole process.
+//! Memory is reclaimed while transactions run. In its own process, because retired bytes are
+//! counted per process.
 
 use std::sync::{Arc, Mutex};
 
@@ -9,10 +10,10 @@ use rows::{Isolation, LockMode, Locked, Put, Readers, RecordId, RowTable, Store,
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Held by each test: all of them count the same bytes.
+/// Serialises the tests: all of them count the same bytes.
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// What may be retired and not freed at the end of a transaction or a collection.
+/// Retired bytes allowed at the end of a transaction or a collection.
 const DEFERRED_MAX: u64 = 2 << 20;
 const ROWS: i32 = 1_000;
 
@@ -52,7 +53,7 @@ impl Db {
         txn
     }
 
-    /// As the engine commits: what was changed before is thrown away.
+    /// Commits like the engine, which collects garbage first.
     fn commit(&mut self, mut txn: Txn) {
         self.newest = Lsn(self.newest.0 + 1);
         txn.prepare(&pin()).unwrap();
@@ -111,10 +112,11 @@ fn resident_bytes() -> u64 {
     text.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok()).unwrap_or(0) * 4_096
 }
 
-/// The bug: the epoch freed at most 512 things in 128 pins, and a statement retires thousands with a handful of pins. RSS grew without
-/// bound while nothing was counted. The fix: what is retired is counted until it is freed, and freeing keeps pace.
+/// The bug: the epoch freed at most 512 items per 128 pins, and a statement retires thousands with
+/// a handful of pins. RSS grew without bound, and nothing counted it. The fix: retired bytes are
+/// counted until they are freed, and reclamation keeps up.
 #[test]
-fn memory_comes_back_while_statements_of_many_rows_go_on() {
+fn memory_is_reclaimed_during_large_statements() {
     let _alone = ALONE.lock();
     type Round = fn(&mut Db, i32);
     let rounds: [(&str, Round); 4] = [
@@ -163,9 +165,9 @@ fn memory_comes_back_while_statements_of_many_rows_go_on() {
     }
 }
 
-/// Nodes of indexes that a statement replaces are freed while it runs: its guard keeps versions only.
+/// Index nodes that a statement replaces are freed while it runs: its guard keeps only versions.
 #[test]
-fn a_statement_of_many_rows_keeps_no_nodes_that_it_replaced() {
+fn a_large_statement_frees_the_nodes_it_replaces() {
     let _alone = ALONE.lock();
     let db = Db::new();
     let mut txn = db.begin();

@@ -1,40 +1,42 @@
-//! Accepting connections where the process may be short of file handles.
+//! Accepts connections under a limit of file handles.
 
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
 use tokio::net::{TcpListener, TcpStream};
 
-/// File handles that clients leave to the engine, and to health: for log files, flushes, compactions.
-const KEPT_BACK: u64 = 32;
-/// Of very few handles, this share.
-const KEPT_BACK_SHARE: u64 = 8;
-/// Pauses after an accept that failed, from the first to the longest.
+/// File handles reserved for the engine and the health listener: log files, flushes, compactions.
+const RESERVED_HANDLES: u64 = 32;
+/// With few handles, one in this many is reserved instead.
+const RESERVED_SHARE: u64 = 8;
+/// Pause after a failed accept: initial and longest.
 const PAUSE_MIN: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
-/// How often a shortage is logged while it lasts.
+/// Log interval while a shortage lasts.
 const LOG_EVERY: Duration = Duration::from_secs(10);
 
-/// One listener's accepting.
+/// Accept loop of one listener.
 pub(crate) struct Acceptor {
-    /// What connects, for messages.
+    /// Protocol name, for messages.
     name: &'static str,
-    /// Connections whose handle has this number or a higher one are refused: handles are numbered from the lowest that is free.
+    /// Connections with this handle number or a higher one are refused. The system assigns the
+    /// lowest free number.
     handles_max: u64,
     pause: Duration,
-    /// When a shortage was logged last, and what happened since.
+    /// Time of the last log line about a shortage; failures since then.
     logged: Option<Instant>,
     unlogged: u64,
 }
 
 impl Acceptor {
-    /// For a process that may have so many handles.
+    /// An acceptor for a process with this limit of handles.
     pub(crate) fn new(name: &'static str, handles: u64) -> Acceptor {
-        let handles_max = handles - KEPT_BACK.min(handles / KEPT_BACK_SHARE);
+        let handles_max = handles - RESERVED_HANDLES.min(handles / RESERVED_SHARE);
         Acceptor { name, handles_max, pause: PAUSE_MIN, logged: None, unlogged: 0 }
     }
 
-    /// The next connection, and whether there are handles to serve it. Can be dropped at any time.
+    /// Accepts a connection; the flag tells whether a handle is available to serve it.
+    /// Cancellation-safe.
     pub(crate) async fn accept(&mut self, listener: &TcpListener) -> (TcpStream, bool) {
         loop {
             match listener.accept().await {
@@ -44,7 +46,7 @@ impl Acceptor {
                     if has_room {
                         self.pause = PAUSE_MIN;
                     } else {
-                        self.log("all file handles that clients may have are taken");
+                        self.log("no file handle is free for clients");
                     }
                     return (stream, has_room);
                 }
@@ -58,7 +60,7 @@ impl Acceptor {
         }
     }
 
-    /// At once, and then once in a while with how often.
+    /// Logs the first failure at once, later ones at most every [`LOG_EVERY`], with their number.
     fn log(&mut self, error: &str) {
         self.unlogged += 1;
         if self.logged.is_some_and(|at| at.elapsed() < LOG_EVERY) {

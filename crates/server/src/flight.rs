@@ -1,24 +1,27 @@
-//! The Arrow Flight SQL listener: queries as streams of record batches, and record batches straight into tables.
+//! Arrow Flight SQL listener: query results as streams of record batches, and bulk ingest of record
+//! batches.
 //!
-//! | call                    | what                                                                                            |
+//! | call                    | purpose                                                                                         |
 //! |-------------------------|-------------------------------------------------------------------------------------------------|
-//! | GetFlightInfo, DoGet    | queries, prepared ones too: planned by the first, run by the second; what changes is run by the first |
-//! | DoPut                   | updates, values for prepared statements, bulk ingest                                            |
+//! | GetFlightInfo, DoGet    | queries, prepared or not: the first plans, the second runs; statements with side effects run in GetFlightInfo |
+//! | DoPut                   | updates, parameters of prepared statements, bulk ingest                                         |
 //! | DoAction                | prepared statements, transactions                                                               |
-//! | GetFlightInfo, GetSchema| what the catalog has; the columns of a statement                                                |
+//! | GetFlightInfo, GetSchema| catalog metadata; result schema of a statement                                                  |
 //!
 //! Always true:
-//! - A call outside of a transaction is a transaction of its own, committed when it is answered; an ingest too, as a whole.
-//! - A stream that the client drops, or whose connection breaks, ends its statement; a transaction ends with its connection.
-//! - What clients leave open is bounded in number, and forgotten when nobody asked for it in a while.
+//! - A call outside of a transaction is a transaction of its own, committed before its response; so
+//!   is an ingest as a whole.
+//! - If the client drops a stream, or its connection breaks, the statement ends. A transaction ends
+//!   with its connection.
+//! - The number of open handles is limited, and idle ones are closed.
 //!
 //! Not here: SQL and writing record batches (`query`), health and metrics (`health`).
 
-mod counted;
 mod decode;
+mod handles;
 mod ingest;
+mod message_memory;
 mod metadata;
-mod open;
 mod parameters;
 mod run;
 mod service;
@@ -42,42 +45,42 @@ use tonic::transport::server::Connected;
 
 use crate::accept::Acceptor;
 use crate::metrics::{Counter, Exposition, Family, Gauge};
-use open::Open;
+use handles::OpenHandles;
 
-/// How often what nobody asks for is looked for.
+/// Interval of the search for idle handles.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(30);
-/// Bytes of a stream that a client may have on its way: several of the pieces in which clients send batches.
+/// Flow-control window of a stream: several of the messages in which clients send batches.
 const STREAM_WINDOW_BYTES: u32 = 4 << 20;
-/// The same of all streams of a connection.
+/// Flow-control window of a connection.
 const CONNECTION_WINDOW_BYTES: u32 = 16 << 20;
-/// Most calls of one connection at a time.
+/// Most concurrent calls per connection.
 const CALLS_PER_CONNECTION_MAX: u32 = 256;
 
-/// How the listener behaves; the default is right for users.
+/// Configuration of the listener.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Most connections at a time; one more is closed at once.
+    /// Most concurrent connections; further ones are closed at once.
     pub connections_max: usize,
-    /// Largest message, which is one record batch, in bytes.
+    /// Largest message, that is one record batch, in bytes.
     pub message_bytes_max: usize,
-    /// Statements that run at the same time; others wait.
+    /// Statements that run concurrently; others wait.
     pub statements_max: usize,
-    /// Ingests that run at the same time; others wait.
+    /// Ingests that run concurrently; others wait.
     pub ingests_max: usize,
-    /// How long a call may wait for its turn.
+    /// Time limit for waiting.
     pub queue_timeout: Duration,
-    /// Most statements and results that clients have open.
+    /// Most open handles of all clients.
     pub open_max: usize,
-    /// How long a statement is kept that nobody asks for.
+    /// Idle time after which a statement is closed.
     pub statement_idle: Duration,
-    /// How long a result is kept that nobody fetches.
+    /// Idle time after which a result is dropped.
     pub result_idle: Duration,
-    /// Time that running calls have to finish after [`Context::shut_down`].
+    /// Time that running calls get to finish after [`Context::shut_down`].
     pub shutdown_grace: Duration,
 }
 
 impl Options {
-    /// The options that suit a memory budget.
+    /// Options for a memory budget.
     #[must_use]
     pub fn for_memory(memory_bytes: u64) -> Options {
         let part = usize::try_from(memory_bytes / 16).unwrap_or(usize::MAX);
@@ -95,7 +98,7 @@ impl Options {
     }
 }
 
-/// What is counted.
+/// Metrics of the listener.
 #[derive(Debug, Default)]
 struct Counters {
     connections: Counter,
@@ -108,12 +111,12 @@ struct Counters {
     bytes_ingested: Counter,
 }
 
-/// What all connections of the listener share.
+/// State shared by all connections of the listener.
 pub struct Context {
     database: Database,
     options: Options,
     counters: Counters,
-    open: Open,
+    open: OpenHandles,
     connection_slots: Arc<Semaphore>,
     statement_slots: Arc<Semaphore>,
     ingest_slots: Arc<Semaphore>,
@@ -122,12 +125,12 @@ pub struct Context {
 }
 
 impl Context {
-    /// A context over an open database.
+    /// Creates the state for an open database.
     #[must_use]
     pub fn new(database: Database, options: Options) -> Arc<Context> {
         Arc::new(Context {
             counters: Counters::default(),
-            open: Open::new(&database, &options),
+            open: OpenHandles::new(&database, &options),
             connection_slots: Arc::new(Semaphore::new(options.connections_max)),
             statement_slots: Arc::new(Semaphore::new(options.statements_max)),
             ingest_slots: Arc::new(Semaphore::new(options.ingests_max)),
@@ -138,23 +141,23 @@ impl Context {
         })
     }
 
-    /// Makes [`serve_flight`] stop accepting, let running calls finish, and return.
+    /// Makes [`serve_flight`] stop accepting connections, finish running calls, and return.
     pub fn shut_down(&self) {
         self.stopping.send_replace(true);
     }
 
-    /// Resolves when the listener is to stop.
+    /// Resolves at shutdown.
     async fn stopped(&self) {
-        // The guard of the value must not live on in the caller's future, which moves between threads.
+        // Drop the value's guard here: it must not be held across an await of the caller.
         let _ = self.stopping.subscribe().wait_for(|stopping| *stopping).await.map(drop);
     }
 
-    /// A place among the statements that run.
+    /// Waits for a slot to run a statement.
     async fn statement_slot(&self) -> Result<OwnedSemaphorePermit> {
         self.slot(&self.statement_slots, "statements are running").await
     }
 
-    /// A place among the ingests that run.
+    /// Waits for a slot to run an ingest.
     async fn ingest_slot(&self) -> Result<OwnedSemaphorePermit> {
         self.slot(&self.ingest_slots, "ingests are running").await
     }
@@ -166,7 +169,7 @@ impl Context {
         }
     }
 
-    /// Adds the numbers so far to a `/metrics` page.
+    /// Adds the listener's metrics to a `/metrics` page.
     pub(crate) fn expose(&self, out: &mut Exposition) {
         let counters = &self.counters;
         out.counter("millrace_flight_connections_total", "Flight connections accepted.", counters.connections.get());
@@ -177,7 +180,7 @@ impl Context {
             counters.connections_refused.get(),
         );
         let calls = counters.calls.list().into_iter().map(|(call, count)| (format!("call=\"{call}\""), count));
-        out.family("millrace_flight_calls_total", "counter", "Flight calls begun, by kind.", calls);
+        out.family("millrace_flight_calls_total", "counter", "Flight calls started, by kind.", calls);
         let errors = counters.errors.list().into_iter().map(|(state, count)| (format!("state=\"{state}\""), count));
         out.family("millrace_flight_errors_total", "counter", "Flight calls that failed, by SQLSTATE.", errors);
         out.counter("millrace_flight_rows_sent_total", "Rows of results sent.", counters.rows_sent.get());
@@ -195,19 +198,20 @@ impl Context {
     }
 }
 
-/// Serves connections until [`Context::shut_down`], then returns when all have ended or the grace is over.
+/// Serves connections until [`Context::shut_down`]; returns when all have ended or the grace period
+/// is over.
 pub async fn serve_flight(listener: TcpListener, context: Arc<Context>) {
     let bytes_max = context.options.message_bytes_max;
     let service = FlightServiceServer::new(service::Front::new(Arc::clone(&context)))
         .max_decoding_message_size(bytes_max)
         .max_encoding_message_size(usize::MAX);
     let memory = context.database.engine().memory().clone();
-    let counted =
+    let accounting =
         tower::util::MapRequestLayer::new(move |request: tonic::codegen::http::Request<tonic::body::Body>| {
-            request.map(|body| counted::counted(body, &memory))
+            request.map(|body| message_memory::account(body, &memory))
         });
     let server = tonic::transport::Server::builder()
-        .layer(counted)
+        .layer(accounting)
         .initial_stream_window_size(STREAM_WINDOW_BYTES)
         .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
         .max_concurrent_streams(CALLS_PER_CONNECTION_MAX)
@@ -226,7 +230,7 @@ pub async fn serve_flight(listener: TcpListener, context: Arc<Context>) {
     }
 }
 
-/// Forgets what nobody asks for, now and then.
+/// Closes idle handles periodically.
 async fn sweep(context: &Context) {
     loop {
         tokio::time::sleep(SWEEP_INTERVAL).await;
@@ -234,7 +238,7 @@ async fn sweep(context: &Context) {
     }
 }
 
-/// Connections as they come, each with a slot.
+/// Stream of accepted connections with their slots.
 fn incoming(listener: TcpListener, context: &Arc<Context>) -> impl Stream<Item = io::Result<Socket>> + use<> {
     let context = Arc::clone(context);
     let acceptor = Acceptor::new("Flight", context.database.engine().env().open_files_max());
@@ -260,11 +264,11 @@ async fn accept(listener: &TcpListener, acceptor: &mut Acceptor, context: &Arc<C
     }
 }
 
-/// Which connection a call came by.
+/// Number of the connection of a call.
 #[derive(Clone, Copy, Debug)]
 struct Connection(u64);
 
-/// A connection; when it goes, so does what is bound to it.
+/// A connection; dropping it closes its transactions and results.
 struct Socket {
     stream: TcpStream,
     number: u64,

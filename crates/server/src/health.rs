@@ -1,10 +1,10 @@
-//! Health, readiness and metrics, on a listener of their own: it answers when the others are busy.
+//! Health, readiness and metrics, on a separate listener that answers even if the others are busy.
 //!
 //! | path       | answer                                                                                                  |
 //! |------------|---------------------------------------------------------------------------------------------------------|
-//! | `/health`  | 200 as long as the process runs: do not restart it                                                       |
-//! | `/ready`   | 200 when reads and writes are served; 503 with the reason while starting or stopping, or when the log failed |
-//! | `/metrics` | Prometheus' text format                                                                                  |
+//! | `/health`  | 200 while the process runs: do not restart it                                                            |
+//! | `/ready`   | 200 while reads and writes are served; 503 with the reason during startup, during shutdown, or after a log failure |
+//! | `/metrics` | Prometheus text format                                                                                  |
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -29,26 +29,27 @@ use tokio::sync::{Semaphore, oneshot};
 use crate::metrics::Exposition;
 use crate::{flight, http, pg};
 
-/// Most connections at a time: probes and scrapers are few, and this listener must not be what uses up the file handles.
+/// Most concurrent connections. Probes and scrapers are few, and this listener must not exhaust the
+/// file handles.
 const CONNECTIONS_MAX: usize = 64;
-/// Time for the head of a request, and between requests.
+/// Time limit for a request's head, and for idle connections.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
-/// Pauses after an accept that failed.
+/// Pause after a failed accept: initial and longest.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 const ACCEPT_PAUSE_MAX: Duration = Duration::from_secs(1);
 
-/// Where the server is in its life.
+/// Lifecycle phase of the server.
 #[derive(Clone)]
 pub(crate) enum Phase {
     /// Opening the database.
     Starting,
     /// Serving.
     Running(Serving),
-    /// Finishing what runs.
+    /// Finishing running requests.
     Stopping,
 }
 
-/// What is being served, to be asked for numbers.
+/// Sources of metrics.
 #[derive(Clone)]
 pub(crate) struct Serving {
     pub(crate) engine: Engine,
@@ -57,7 +58,7 @@ pub(crate) struct Serving {
     pub(crate) flight: Option<Arc<flight::Context>>,
 }
 
-/// What the listener knows.
+/// State of the health listener.
 pub(crate) struct Health {
     phase: RwLock<Phase>,
     started: Instant,
@@ -77,10 +78,11 @@ impl Health {
     }
 }
 
-/// Answers on a thread of its own, so that no work of others delays it, until the sender is dropped.
+/// Serves on a thread of its own, so that other work cannot delay it, until the returned sender is
+/// dropped.
 ///
 /// # Errors
-/// 58030 when the system gives no thread.
+/// 58030 if the thread cannot be started.
 pub(crate) fn start_health(listener: TcpListener, health: Arc<Health>) -> Result<oneshot::Sender<()>> {
     let failed =
         |error: std::io::Error| Error::new(SqlState::IO_ERROR, format!("cannot start the health listener: {error}"));
@@ -103,7 +105,7 @@ pub(crate) fn start_health(listener: TcpListener, health: Arc<Health>) -> Result
     Ok(stop)
 }
 
-/// Serves until it is dropped: it is the first to answer and the last to stop.
+/// Serves until the future is dropped. The health listener starts first and stops last.
 async fn serve_health(listener: TcpListener, health: Arc<Health>) {
     let router = Router::new()
         .route("/health", get(alive))
@@ -116,7 +118,7 @@ async fn serve_health(listener: TcpListener, health: Arc<Health>) {
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
             Err(error) => {
-                // The first of a shortage is logged; probes come again.
+                // Log only the first failure of a shortage; probes are repeated.
                 if pause == ACCEPT_PAUSE {
                     tracing::warn!(%error, "cannot accept a health connection");
                 }
@@ -126,7 +128,7 @@ async fn serve_health(listener: TcpListener, health: Arc<Health>) {
             }
         };
         pause = ACCEPT_PAUSE;
-        // One too many is closed at once; the next probe will find a place.
+        // Close connections beyond the limit; the next probe will get a slot.
         let Ok(slot) = Arc::clone(&slots).try_acquire_owned() else { continue };
         crate::pg::prepare_socket(&stream);
         let router = router.clone();
@@ -160,8 +162,8 @@ async fn alive(State(health): State<Arc<Health>>) -> Response {
 
 async fn ready(State(health): State<Arc<Health>>) -> Response {
     let reason = match health.phase() {
-        Phase::Starting => Some("starting: the database is being opened".to_owned()),
-        Phase::Stopping => Some("stopping: what runs is being finished".to_owned()),
+        Phase::Starting => Some("starting: opening the database".to_owned()),
+        Phase::Stopping => Some("stopping: finishing running requests".to_owned()),
         Phase::Running(serving) => serving.engine.failure().map(|error| error.to_string()),
     };
     let (status, body) = match reason {
@@ -204,40 +206,48 @@ fn expose_engine(out: &mut Exposition, stats: &Stats) {
         ("millrace_compaction_bytes_total", "Bytes of segments written by compactions.", stats.compaction_bytes),
         ("millrace_compaction_read_bytes_total", "Bytes of segments read by compactions.", stats.compaction_read_bytes),
         ("millrace_retention_segments_total", "Segments dropped by retention.", stats.retention_segments),
-        ("millrace_retention_bytes_total", "Their bytes.", stats.retention_bytes),
+        ("millrace_retention_bytes_total", "Bytes of segments dropped by retention.", stats.retention_bytes),
         ("millrace_retention_late_rows_total", "Rows older than their table's retention.", stats.retention_late_rows),
         ("millrace_writers_delayed_total", "Commits that had to wait for memory.", stats.writers_delayed),
-        ("millrace_lock_waits_total", "Times a transaction had to wait for a lock.", stats.lock_waits),
+        ("millrace_lock_waits_total", "Lock waits.", stats.lock_waits),
     ] {
         out.counter(name, help, value);
     }
     for (name, help, value) in [
         ("millrace_last_lsn", "Newest log record.", stats.last_lsn),
-        ("millrace_durable_lsn", "Newest log record that is on disk.", stats.durable_lsn),
+        ("millrace_durable_lsn", "Newest durable log record.", stats.durable_lsn),
         ("millrace_flushed_lsn", "Log records up to this one are in segments.", stats.flushed_lsn),
         ("millrace_memtable_bytes", "Memory of the memtables.", stats.memtable_bytes),
         ("millrace_memory_limit_bytes", "The memory budget.", stats.memory_bytes),
         ("millrace_log_disk_bytes", "Disk space of the log.", stats.log_disk_bytes),
         ("millrace_segment_bytes", "Disk space of the segments.", stats.segment_bytes),
         ("millrace_segments", "Segments.", stats.segments),
-        ("millrace_segments_open", "Files of segments that are open.", stats.open_segments),
+        ("millrace_segments_open", "Open segment files.", stats.open_segments),
         ("millrace_segment_directory_bytes", "Memory of block indexes and statistics.", stats.directory_bytes),
         ("millrace_tables", "Tables.", stats.tables),
         ("millrace_series", "Series.", stats.series),
-        ("millrace_row_tables", "Tables of rows.", stats.row_tables),
-        ("millrace_row_tables_rows", "Rows in them.", stats.rows),
-        ("millrace_row_tables_bytes", "Memory of their rows and indexes.", stats.rows_bytes),
+        ("millrace_row_tables", "Rows tables.", stats.row_tables),
+        ("millrace_row_tables_rows", "Rows of rows tables.", stats.rows),
+        ("millrace_row_tables_bytes", "Memory of rows tables and their indexes.", stats.rows_bytes),
         ("millrace_row_tables_bytes_max", "Memory at which inserts and updates are refused.", stats.rows_bytes_max),
-        ("millrace_row_tables_garbage", "Old versions that wait until nobody can see them.", stats.rows_garbage),
-        ("millrace_row_tables_held_bytes", "Old versions that only open snapshots see.", stats.rows_held_bytes),
-        ("millrace_row_tables_list_bytes", "Lists of open transactions' changes and locks.", stats.rows_list_bytes),
+        ("millrace_row_tables_garbage", "Items that wait for garbage collection.", stats.rows_garbage),
+        ("millrace_row_tables_held_bytes", "Memory of old versions kept for open snapshots.", stats.rows_held_bytes),
+        (
+            "millrace_row_tables_list_bytes",
+            "Memory of the garbage queue and of open transactions' write and lock lists.",
+            stats.rows_list_bytes,
+        ),
         (
             "millrace_row_tables_deferred_bytes",
-            "Memory given up and not freed while statements may look at it.",
+            "Memory retired, but held up by running statements.",
             stats.rows_deferred_bytes,
         ),
         ("millrace_lock_waiters", "Transactions that wait for a lock.", stats.lock_waiters),
-        ("millrace_compaction_backlog", "Most segments of a partition to be merged.", stats.compaction_backlog),
+        (
+            "millrace_compaction_backlog",
+            "Largest number of segments to be merged in a partition.",
+            stats.compaction_backlog,
+        ),
     ] {
         out.gauge(name, help, value);
     }
@@ -254,13 +264,21 @@ fn expose_engine(out: &mut Exposition, stats: &Stats) {
         stats.reservations_refused,
     );
     let waited = stats.compaction_wait_ns as f64 / 1e9;
-    out.counter("millrace_compaction_wait_seconds_total", "Time compactions waited for their rate.", waited);
+    out.counter("millrace_compaction_wait_seconds_total", "Time compactions were delayed by the rate limit.", waited);
     let written = stats.write_amplification();
     for (name, help, value) in [
-        ("millrace_write_amplification", "Bytes written for a byte of rows of columns tables.", written.total()),
-        ("millrace_write_amplification_log", "Of these, by the log.", written.log),
-        ("millrace_write_amplification_flushes", "Of these, by flushes.", written.flushes),
-        ("millrace_write_amplification_compactions", "Of these, by compactions.", written.compactions),
+        (
+            "millrace_write_amplification",
+            "Bytes written per byte of rows committed to columns tables.",
+            written.total(),
+        ),
+        ("millrace_write_amplification_log", "The part of the log in write amplification.", written.log),
+        ("millrace_write_amplification_flushes", "The part of flushes in write amplification.", written.flushes),
+        (
+            "millrace_write_amplification_compactions",
+            "The part of compactions in write amplification.",
+            written.compactions,
+        ),
     ] {
         out.gauge(name, help, value);
     }
@@ -281,7 +299,7 @@ fn expose_pg(out: &mut Exposition, pg: &pg::Context) {
     out.gauge("millrace_pg_sessions", "PostgreSQL sessions open.", counters.sessions.load(Relaxed));
 }
 
-/// Where a listener is bound, for messages.
+/// Local address of a listener.
 pub(crate) fn bound(listener: Option<&TcpListener>) -> Option<SocketAddr> {
     listener.and_then(|listener| listener.local_addr().ok())
 }

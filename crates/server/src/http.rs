@@ -1,21 +1,23 @@
-//! The HTTP listener: line protocol and SQL.
+//! HTTP listener: line protocol and SQL.
 //!
-//! | path                           | what                                                                                   |
+//! | path                           | purpose                                                                                |
 //! |--------------------------------|----------------------------------------------------------------------------------------|
-//! | `POST /write`                  | line protocol as InfluxDB 1 takes it: `db`, `rp`, `precision`, `consistency`           |
-//! | `POST /api/v2/write`           | line protocol as InfluxDB 2 takes it: `org`, `bucket`, `precision`                     |
-//! | `GET /ping`, `GET /health`     | what line-protocol clients ask before they write                                       |
-//! | `GET /ready`, `/api/v2/orgs`, `GET, POST, DELETE /api/v2/buckets` | what clients of InfluxDB 2 ask and arrange          |
-//! | `GET, POST /query`             | the few statements of InfluxQL that writers send; others are refused                   |
-//! | `GET /settings`                | what QuestDB's clients ask before they write                                           |
+//! | `POST /write`                  | line protocol as for InfluxDB 1: `db`, `rp`, `precision`, `consistency`                |
+//! | `POST /api/v2/write`           | line protocol as for InfluxDB 2: `org`, `bucket`, `precision`                          |
+//! | `GET /ping`, `GET /health`     | probes of line-protocol clients                                                        |
+//! | `GET /ready`, `/api/v2/orgs`, `GET, POST, DELETE /api/v2/buckets` | setup calls of InfluxDB 2 clients                   |
+//! | `GET, POST /query`             | the InfluxQL statements that writers send; others are refused                          |
+//! | `GET /settings`                | probe of QuestDB clients                                                               |
 //! | `GET, POST /sql`               | one or several SQL statements; JSON, CSV or NDJSON                                     |
 //!
 //! Always true:
-//! - What is accepted of one request is one commit, and the answer comes when that commit is acknowledged.
-//! - No request takes more memory than its limits, and all bodies together no more than [`Options::bodies_bytes_max`].
-//! - A client that sends slowly, or not at all, holds its connection for a bounded time, and no thread.
+//! - The accepted lines of a request are one commit, and the response is sent after that commit is
+//!   acknowledged.
+//! - A request's memory is limited, and all bodies together to [`Options::bodies_bytes_max`].
+//! - A slow or silent client holds its connection for a limited time, and no thread.
 //!
-//! Not here: the grammar of line protocol (`ingest`), SQL (`query`), health and metrics (`health`, on its own listener).
+//! Not here: the syntax of line protocol (`ingest`), SQL (`query`), health and metrics (`health`,
+//! on a separate listener).
 
 mod body;
 mod influx;
@@ -50,36 +52,36 @@ use tokio::task::JoinSet;
 use crate::accept::Acceptor;
 use crate::metrics::{Counter, Exposition, Family, Gauge, Histogram};
 
-/// What `X-Influxdb-Version` says: clients look for the version of the API, and people for ours.
+/// Value of `X-Influxdb-Version`: clients parse the API version, people look for the product's.
 const INFLUX_VERSION: &str = concat!("v2.7.4-millrace-", env!("CARGO_PKG_VERSION"));
-/// Largest head of a request.
+/// Size limit of a request's head.
 const HEAD_BYTES_MAX: usize = 64 << 10;
 
-/// How the listener behaves; the default is right for users.
+/// Configuration of the listener.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Most connections at a time; one more is answered 503.
+    /// Most concurrent connections; further ones get 503.
     pub connections_max: usize,
-    /// Most bytes of request bodies being received at a time, all together; beyond it requests are answered 503.
+    /// Limit for the bytes of all request bodies being received; beyond it requests get 503.
     pub bodies_bytes_max: usize,
-    /// Most bytes that the columns of one request may take.
+    /// Memory limit for the columns of one request.
     pub request_bytes_max: usize,
-    /// Requests that are parsed at the same time, and statements that are executed at the same time; others wait.
+    /// Requests that are parsed concurrently; others wait.
     pub writes_max: usize,
-    /// See `writes_max`.
+    /// Statements that run concurrently; others wait.
     pub statements_max: usize,
-    /// How long a request may wait for its turn before it is answered 503.
+    /// Time limit for waiting; then the request gets 503.
     pub queue_timeout: Duration,
-    /// Time for the head of a request, which is also the time a connection may be idle.
+    /// Time limit for a request's head, which also limits idle connections.
     pub head_timeout: Duration,
-    /// Time between two pieces of a body.
+    /// Time limit between two pieces of a body.
     pub body_timeout: Duration,
-    /// Time that running requests have to finish after [`Context::shut_down`].
+    /// Time that running requests get to finish after [`Context::shut_down`].
     pub shutdown_grace: Duration,
 }
 
 impl Options {
-    /// The options that suit a memory budget.
+    /// Options for a memory budget.
     #[must_use]
     pub fn for_memory(memory_bytes: u64) -> Options {
         let share =
@@ -99,7 +101,7 @@ impl Options {
     }
 }
 
-/// What is counted.
+/// Metrics of the listener.
 #[derive(Debug, Default)]
 struct Counters {
     connections: Counter,
@@ -115,7 +117,7 @@ struct Counters {
     sql_time: Histogram,
 }
 
-/// Which handler a request went to.
+/// Route of a request, as a metrics label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Route {
     Write,
@@ -123,7 +125,7 @@ enum Route {
     Other,
 }
 
-/// What all connections of the listener share.
+/// State shared by all connections of the listener.
 pub struct Context {
     database: Database,
     options: Options,
@@ -136,7 +138,7 @@ pub struct Context {
 }
 
 impl Context {
-    /// A context over an open database.
+    /// Creates the state for an open database.
     #[must_use]
     pub fn new(database: Database, options: Options) -> Arc<Context> {
         Arc::new(Context {
@@ -151,18 +153,18 @@ impl Context {
         })
     }
 
-    /// Makes [`serve_http`] stop accepting, let running requests finish, and return.
+    /// Makes [`serve_http`] stop accepting connections, finish running requests, and return.
     pub fn shut_down(&self) {
         self.stopping.send_replace(true);
     }
 
-    /// Resolves when the listener is to stop.
+    /// Resolves at shutdown.
     async fn stopped(&self) {
-        // The guard of the value must not live on in the caller's future, which moves between threads.
+        // Drop the value's guard here: it must not be held across an await of the caller.
         let _ = self.stopping.subscribe().wait_for(|stopping| *stopping).await.map(drop);
     }
 
-    /// Adds the numbers so far to a `/metrics` page.
+    /// Adds the listener's metrics to a `/metrics` page.
     pub(crate) fn expose(&self, out: &mut Exposition) {
         let counters = &self.counters;
         out.counter("millrace_http_connections_total", "HTTP connections accepted.", counters.connections.get());
@@ -212,7 +214,8 @@ impl Route {
     }
 }
 
-/// Serves connections until [`Context::shut_down`], then returns when all have ended or the grace is over.
+/// Serves connections until [`Context::shut_down`]; returns when all have ended or the grace period
+/// is over.
 pub async fn serve_http(listener: TcpListener, context: Arc<Context>) {
     let router = router(Arc::clone(&context));
     let mut connections = JoinSet::new();
@@ -243,7 +246,7 @@ fn report_panic(ended: Result<(), tokio::task::JoinError>) {
     }
 }
 
-/// One connection from its first to its last byte.
+/// Serves one connection.
 async fn serve(mut stream: TcpStream, context: Arc<Context>, router: Router, has_room: bool) {
     context.counters.connections.add(1);
     let _open = context.counters.connections_open.hold();
@@ -253,11 +256,12 @@ async fn serve(mut stream: TcpStream, context: Arc<Context>, router: Router, has
         context.counters.connections_refused.add(1);
         let refusal =
             "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
-        // The client may be gone; then nobody needs to be told.
+        // Errors are ignored: the client may be gone.
         let _ = tokio::time::timeout(Duration::from_secs(1), stream.write_all(refusal.as_bytes())).await;
         return;
     };
-    // HTTP/1 without looking first: who waits to see which version the client speaks waits without a deadline.
+    // HTTP/1 only. Detecting the version would wait for the client's first bytes without a time
+    // limit.
     let mut builder = auto::Builder::new(TokioExecutor::new()).http1_only();
     let http1 = &mut builder.http1();
     http1.timer(TokioTimer::new()).header_read_timeout(context.options.head_timeout).max_buf_size(HEAD_BYTES_MAX);
@@ -298,7 +302,7 @@ fn router(context: Arc<Context>) -> Router {
         .with_state(context)
 }
 
-/// Counts every request, and says who answered.
+/// Counts every request, and sets the version header.
 async fn observe(State(context): State<Arc<Context>>, request: Request, next: Next) -> Result<Response, Infallible> {
     let started = Instant::now();
     let route = Route::of(request.uri().path());
@@ -313,7 +317,7 @@ async fn observe(State(context): State<Arc<Context>>, request: Request, next: Ne
     Ok(response)
 }
 
-/// 204 tells line-protocol clients that somebody is there; `verbose` asks for a body.
+/// Answers 204, or with `verbose` a body.
 async fn ping(uri: Uri) -> Response {
     let verbose = uri.query().is_some_and(|query| query.contains("verbose=true") || query.contains("verbose=1"));
     if !verbose {
@@ -322,7 +326,7 @@ async fn ping(uri: Uri) -> Response {
     reply::json(StatusCode::OK, &serde_json::json!({ "version": INFLUX_VERSION }))
 }
 
-/// Health as InfluxDB 2 tells it: can data be written and read here?
+/// Health in InfluxDB 2's format: whether data can be written and read.
 async fn health(State(context): State<Arc<Context>>) -> Response {
     let (code, status, message) = match context.database.engine().failure() {
         None => (StatusCode::OK, "pass", "ready for queries and writes".to_owned()),
@@ -338,7 +342,7 @@ async fn health(State(context): State<Arc<Context>>) -> Response {
 }
 
 async fn not_found(uri: Uri) -> Response {
-    let message = format!("there is nothing at {}", uri.path());
+    let message = format!("no such path: {}", uri.path());
     let hint = "paths are /write, /api/v2/write, /sql, /ping and /health";
     reply::json(
         StatusCode::NOT_FOUND,
@@ -347,7 +351,7 @@ async fn not_found(uri: Uri) -> Response {
 }
 
 async fn method_not_allowed(method: Method, uri: Uri) -> Response {
-    let message = format!("{method} is not for {}", uri.path());
+    let message = format!("method {method} is not allowed for {}", uri.path());
     let body = serde_json::json!({ "code": "method not allowed", "error": message, "message": message });
     reply::json(StatusCode::METHOD_NOT_ALLOWED, &body)
 }

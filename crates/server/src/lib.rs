@@ -1,9 +1,9 @@
-//! The outside: what Millrace answers on its sockets.
+//! Network listeners.
 //!
-//! - [`pg`]: PostgreSQL wire, for every driver and `psql`.
+//! - [`pg`]: PostgreSQL's protocol, for every driver and `psql`.
 //! - [`http`]: line protocol and SQL over HTTP.
 //! - [`flight`]: Arrow Flight SQL: results and bulk ingest as record batches.
-//! - [`health`]: health, readiness and metrics, on a listener of their own.
+//! - [`health`]: health, readiness and metrics, on a separate listener.
 //! - [`Server`]: all of them together.
 
 mod accept;

@@ -1,4 +1,4 @@
-//! Numbers that are counted while serving, and the text form in which Prometheus reads them.
+//! Metrics, and Prometheus' text format.
 
 use std::collections::BTreeMap;
 use std::fmt::{Display, Write};
@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-/// Upper bounds of a latency histogram, in microseconds: a commit in memory, one fsync, a slow disk, a stuck one.
+/// Bucket bounds of latency histograms, in microseconds: from a commit in memory over an fsync to a
+/// stuck disk.
 const BOUNDS_US: [u64; 14] =
     [100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000, 1_000_000, 5_000_000];
 
-/// A number that only grows.
+/// A counter.
 #[derive(Debug, Default)]
 pub(crate) struct Counter(AtomicU64);
 
@@ -25,7 +26,7 @@ impl Counter {
     }
 }
 
-/// A number that comes and goes: it is higher by one as long as a [`Held`] lives.
+/// A gauge: the number of live [`Held`] values.
 #[derive(Debug, Default)]
 pub(crate) struct Gauge(AtomicU64);
 
@@ -35,7 +36,7 @@ impl Gauge {
         Held(&self.0)
     }
 
-    /// For what holds no borrow: higher by one until [`Gauge::down`].
+    /// Increments the gauge until [`Gauge::down`], for owners that cannot hold a [`Held`].
     pub(crate) fn up(&self) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
@@ -50,7 +51,7 @@ impl Gauge {
     }
 }
 
-/// See [`Gauge`].
+/// Increments a [`Gauge`] while it lives.
 #[derive(Debug)]
 pub(crate) struct Held<'a>(&'a AtomicU64);
 
@@ -60,10 +61,10 @@ impl Drop for Held<'_> {
     }
 }
 
-/// How often something took how long.
+/// A latency histogram.
 #[derive(Debug, Default)]
 pub(crate) struct Histogram {
-    /// One for each bound, and one for what is longer.
+    /// One bucket per bound, and one for longer times.
     buckets: [AtomicU64; BOUNDS_US.len() + 1],
     sum_us: AtomicU64,
 }
@@ -76,7 +77,7 @@ impl Histogram {
     }
 }
 
-/// Counters told apart by a label that is not known beforehand; for what is rare next to the work it counts.
+/// Counters with a label whose values are not known in advance. Each update takes a lock.
 #[derive(Debug)]
 pub(crate) struct Family<L>(Mutex<BTreeMap<L, u64>>);
 
@@ -113,19 +114,20 @@ impl Exposition {
         let _ = writeln!(self.text, "{line}");
     }
 
-    /// A number that only grows; `name` ends in `_total`.
+    /// Adds a counter; `name` ends in `_total`.
     pub(crate) fn counter(&mut self, name: &str, help: &str, value: impl Display) {
         self.head(name, "counter", help);
         self.line(format_args!("{name} {value}"));
     }
 
-    /// A number that comes and goes.
+    /// Adds a gauge.
     pub(crate) fn gauge(&mut self, name: &str, help: &str, value: impl Display) {
         self.head(name, "gauge", help);
         self.line(format_args!("{name} {value}"));
     }
 
-    /// Numbers of one name, each with its labels, e.g. `state="42601"`. Label values must need no escapes.
+    /// Adds the samples of a labelled metric; labels are formatted like `state="42601"`, without
+    /// characters that need escaping.
     pub(crate) fn family(
         &mut self,
         name: &str,
@@ -139,7 +141,7 @@ impl Exposition {
         }
     }
 
-    /// Latencies in seconds, one histogram for each label.
+    /// Adds latency histograms in seconds, one per label.
     pub(crate) fn histograms<'a>(
         &mut self,
         name: &str,
@@ -200,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gauge_falls_when_what_it_counts_ends() {
+    fn a_gauge_falls_when_its_holder_is_dropped() {
         let gauge = Gauge::default();
         let (one, two) = (gauge.hold(), gauge.hold());
         assert_eq!(gauge.get(), 2);

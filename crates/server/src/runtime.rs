@@ -1,22 +1,24 @@
-//! The runtime whose threads serve sockets.
+//! The async runtime of the listeners.
 
 use std::io;
 
 use tokio::runtime::{Builder, Runtime};
 
-/// Other threads that may wait for disks at a time.
+/// Threads for blocking work, such as disk I/O.
 const OTHER_THREADS: usize = 512;
-/// Sessions of each of the three listeners that may compute at a time, a thread each.
+/// Listeners whose sessions may compute, each on a thread of its own.
 const LISTENERS: usize = 3;
-/// Tasks that a thread runs before it asks for sockets that became ready. Small, as a task may run for 0.1 ms.
+/// Tasks that a worker runs between two polls for ready sockets. Small, because a task may run for
+/// 0.1 ms.
 const TASKS_PER_POLL: u32 = 16;
 
-/// A runtime for [`crate::Server`] with up to `max_connections` sessions on each listener.
+/// Creates the runtime for [`crate::Server`] with up to `max_connections` sessions per listener.
 ///
-/// A session that computes for long takes a thread for itself meanwhile (`query::compute`). Threads are started when they are needed.
+/// A session that computes for long moves to a thread of its own (`query::compute`). Threads are
+/// started on demand.
 ///
 /// # Errors
-/// What the system says that gives no thread.
+/// The system's error if no thread can be started.
 pub fn runtime(max_connections: usize) -> io::Result<Runtime> {
     Builder::new_multi_thread()
         .thread_name("serve")

@@ -1,4 +1,4 @@
-//! All listeners together: bound first, served until told to stop.
+//! Binds all listeners, and serves them until shutdown.
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -13,10 +13,10 @@ use tokio::sync::oneshot;
 use crate::health::{self, Health, Phase, Serving};
 use crate::{flight, http, pg};
 
-/// What is served where; `None` is not served. Port 0 takes a free one.
+/// Addresses of the listeners; `None` disables one. Port 0 takes a free port.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// PostgreSQL wire.
+    /// PostgreSQL protocol.
     pub pg: Option<SocketAddr>,
     /// Line protocol and SQL over HTTP.
     pub http: Option<SocketAddr>,
@@ -24,27 +24,28 @@ pub struct Options {
     pub flight: Option<SocketAddr>,
     /// Health, readiness, metrics.
     pub health: Option<SocketAddr>,
-    /// Most connections at a time, of each listener.
+    /// Most concurrent connections per listener.
     pub max_connections: usize,
 }
 
-/// Bound listeners, not yet serving but for health.
+/// Bound listeners. Only health is served so far.
 pub struct Server {
     pg: Option<TcpListener>,
     http: Option<TcpListener>,
     flight: Option<TcpListener>,
     health_address: Option<SocketAddr>,
     health: Arc<Health>,
-    /// Dropping it ends the thread that answers.
+    /// Dropping it stops the health thread.
     _health_thread: Option<oneshot::Sender<()>>,
     max_connections: usize,
 }
 
 impl Server {
-    /// Binds all listeners. Health answers from now on; `/ready` says 503 until [`Server::ready`].
+    /// Binds all listeners and starts the health listener; `/ready` answers 503 until
+    /// [`Server::ready`].
     ///
     /// # Errors
-    /// 58030 naming the flag and the address, when it cannot be bound.
+    /// 58030 with flag and address if an address cannot be bound.
     pub async fn bind(options: Options) -> Result<Server> {
         let health_listener = bind("--health", options.health).await?;
         let pg = bind("--pg", options.pg).await?;
@@ -58,32 +59,32 @@ impl Server {
         Ok(Server { pg, http, flight, health_address, health, _health_thread: health_thread, max_connections })
     }
 
-    /// Where PostgreSQL clients connect.
+    /// Address of the PostgreSQL listener.
     #[must_use]
     pub fn pg(&self) -> Option<SocketAddr> {
         health::bound(self.pg.as_ref())
     }
 
-    /// Where HTTP clients connect.
+    /// Address of the HTTP listener.
     #[must_use]
     pub fn http(&self) -> Option<SocketAddr> {
         health::bound(self.http.as_ref())
     }
 
-    /// Where Flight clients connect.
+    /// Address of the Flight listener.
     #[must_use]
     pub fn flight(&self) -> Option<SocketAddr> {
         health::bound(self.flight.as_ref())
     }
 
-    /// Where health is asked for.
+    /// Address of the health listener.
     #[must_use]
     pub fn health(&self) -> Option<SocketAddr> {
         self.health_address
     }
 
-    /// Gives the listeners their database. From now on `/ready` says 200, and who connects is served as soon as [`Ready::run`] runs.
-    /// What runs when told to stop gets `grace` to finish.
+    /// Attaches the database. From now on `/ready` answers 200; connections are served once
+    /// [`Ready::run`] runs. At shutdown running work gets `grace` to finish.
     #[must_use]
     pub fn ready(mut self, database: &Database, grace: Duration) -> Ready {
         let memory_bytes = database.engine().options().memory_bytes;
@@ -117,9 +118,9 @@ impl Server {
     }
 }
 
-/// Listeners with a database behind them.
+/// Listeners with a database.
 pub struct Ready {
-    /// Holds the health listener until all others have ended.
+    /// Keeps the health listener alive until the others have ended.
     server: Server,
     http: Option<(TcpListener, Arc<http::Context>)>,
     pg: Option<(TcpListener, Arc<pg::Context>)>,
@@ -127,8 +128,8 @@ pub struct Ready {
 }
 
 impl Ready {
-    /// Serves until `stop` resolves; then accepts no more, lets what runs finish, and returns. The database stays open: flushing and
-    /// closing it is the caller's.
+    /// Serves until `stop` resolves; then stops accepting, finishes running work and returns. The
+    /// caller flushes and closes the database.
     pub async fn run(self, stop: impl Future<Output = ()>) {
         let Ready { server, http, pg, flight } = self;
         let contexts = (
@@ -166,6 +167,6 @@ async fn bind(flag: &str, address: Option<SocketAddr>) -> Result<Option<TcpListe
     let Some(address) = address else { return Ok(None) };
     TcpListener::bind(address).await.map(Some).map_err(|error| {
         Error::new(SqlState::IO_ERROR, format!("cannot listen on {address} ({flag}): {error}"))
-            .with_hint(format!("stop what listens there, or choose another address with {flag} HOST:PORT"))
+            .with_hint(format!("stop the process that listens there, or choose another address with {flag} HOST:PORT"))
     })
 }

@@ -167,7 +167,7 @@ pub(super) fn value<T>(expr: &Expr, ty: Type, session: Session<'_>, then: impl F
     let (arena, guard) = (Bump::new(), crossbeam_epoch::pin());
     let world = World::new(&[], &arena, &guard, session, Parts::default(), Reads::Nothing);
     let frame = frame(&[], &world);
-    Ok(then(rows::assign(ty, expr.eval(&frame)?)?))
+    Ok(then(rows::coerce(ty, expr.eval(&frame)?)?))
 }
 
 /// What expressions over one row are evaluated in, or over none.

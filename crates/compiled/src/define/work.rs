@@ -139,7 +139,7 @@ impl Rewrite {
                 Field::Expr(expr) => expr.eval(&frame)?,
                 Field::Next(sequence) => Datum::Int8(next(*sequence)?),
             };
-            values.push(rows::assign(*ty, value)?);
+            values.push(rows::coerce(*ty, value)?);
         }
         self.layout.encode(&values, out)
     }

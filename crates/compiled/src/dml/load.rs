@@ -278,11 +278,11 @@ fn bind_insert(insert: &ast::Insert, source: &[Option<Type>], tables: &dyn Table
 /// A value of its type.
 fn read<'a>(ty: Type, form: Form, bytes: &'a [u8], world: &'a World<'a>) -> Result<Datum<'a>> {
     if form == Form::Binary {
-        return rows::assign(ty, pg::row_value::read_binary(ty, bytes)?);
+        return rows::coerce(ty, pg::row_value::read_binary(ty, bytes)?);
     }
     let text = pg::row_value::read_text(bytes)?;
     match ty {
-        Type::Text | Type::Varchar(_) | Type::Char(_) => rows::assign(ty, Datum::Text(text)),
-        ty => rows::assign(ty, cast::parse(text, ty, world.session.zone, world.arena)?),
+        Type::Text | Type::Varchar(_) | Type::Char(_) => rows::coerce(ty, Datum::Text(text)),
+        ty => rows::coerce(ty, cast::parse(text, ty, world.session.zone, world.arena)?),
     }
 }

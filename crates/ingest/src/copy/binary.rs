@@ -1,10 +1,13 @@
-//! The binary format: signature, flags, header extension, tuples, trailer. All integers big-endian.
+//! COPY's binary format: signature, flags, header extension, tuples, trailer. All integers are
+//! big-endian.
 //!
 //! | part    | bytes                                                                                         |
 //! |---------|-----------------------------------------------------------------------------------------------|
-//! | header  | `PGCOPY\n\xff\r\n\0`, u32 flags, u32 length of an extension, the extension                      |
-//! | tuple   | i16 number of fields; for each an i32 length (-1: NULL) and that many bytes                    |
-//! | trailer | i16 -1; a stream that ends where a tuple would begin is accepted without it, as by PostgreSQL |
+//! | header  | `PGCOPY
+//! \xff\r
+//! \0`, u32 flags, u32 length of the extension, the extension                     |
+//! | tuple   | i16 number of fields; per field an i32 length (-1: NULL) and that many bytes                    |
+//! | trailer | i16 -1; optional at the end of the stream, as in PostgreSQL                                     |
 
 use model::{Error, Result, SqlState, limits};
 
@@ -13,28 +16,29 @@ use super::{LINE_BYTES_MAX, malformed};
 
 const SIGNATURE: &[u8; 11] = b"PGCOPY\n\xff\r\n\0";
 const HEADER_BYTES: usize = 19;
-/// Set when tuples begin with an OID, which no server has written since PostgreSQL 12.
+/// Set if tuples start with an OID; no server has written it since PostgreSQL 12.
 const FLAG_OIDS: u32 = 1 << 16;
-/// Flags in the upper half mean that a reader which does not know them must stop.
+/// A reader must refuse unknown flags in the upper half.
 const FLAGS_CRITICAL: u32 = 0xffff_0000;
 
 pub(super) struct Binary {
     state: State,
-    /// How much of the tuple at the front is known to be there.
+    /// Progress through the current tuple.
     scan: Scan,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
     Header,
-    /// So many bytes of the header extension are still to be skipped.
+    /// Bytes of the header extension still to skip.
     Extension(usize),
     Tuples,
-    /// The trailer was seen.
+    /// After the trailer.
     End,
 }
 
-/// A tuple is decoded when it is whole; this remembers how far it has been followed, so that short pieces cost no second look.
+/// Length of the current tuple that is known to be complete. A tuple is decoded when it is
+/// complete; with many short pieces, its start is not scanned again.
 #[derive(Clone, Copy, Default)]
 struct Scan {
     at: usize,
@@ -98,7 +102,7 @@ impl Binary {
     fn extension(&mut self, there: usize, left: usize) -> Option<usize> {
         let skipped = there.min(left);
         self.state = if skipped == left { State::Tuples } else { State::Extension(left - skipped) };
-        // All of it, or nothing more to do before the next piece: either way these bytes are used up.
+        // Consume everything skipped; `None` only if no byte arrived.
         if skipped == 0 && left > 0 { None } else { Some(skipped) }
     }
 
@@ -129,7 +133,7 @@ impl Binary {
         Ok(Some(used))
     }
 
-    /// Is the tuple at the front whole?
+    /// Advances through the current tuple; whether it is complete.
     fn follow(&mut self, bytes: &[u8], rows: &impl Sink) -> Result<bool> {
         while self.scan.fields_left > 0 {
             let Some(length) = u32_at(bytes, self.scan.at) else { return Ok(false) };
@@ -148,7 +152,7 @@ impl Binary {
     }
 }
 
-/// Bytes that belong to a field of this length.
+/// Number of bytes of a field with this length word.
 #[inline]
 fn check_length(length: i32, rows: &impl Sink, field: usize) -> Result<usize> {
     match usize::try_from(length) {
@@ -164,7 +168,7 @@ fn too_large(what: &str, bytes: usize, max: usize) -> Error {
     Error::new(SqlState::PROGRAM_LIMIT_EXCEEDED, format!("the {what} has {bytes} bytes; the limit is {max}"))
 }
 
-/// Puts the fields of a tuple that is known to be whole.
+/// Decodes the fields of a complete tuple.
 fn decode(bytes: &[u8], rows: &mut impl Sink) -> Result<()> {
     let mut at = 2;
     for field in 0..rows.width() {

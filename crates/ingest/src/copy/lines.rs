@@ -1,4 +1,4 @@
-//! The text and CSV formats: lines of fields.
+//! COPY's text and CSV formats.
 
 use model::Result;
 
@@ -7,15 +7,15 @@ use super::{Format, Header, Options, malformed};
 
 pub(super) struct Lines {
     options: Options,
-    /// What ends a line; learnt from the first.
+    /// Line ending, determined by the first line.
     ending: Option<Ending>,
-    /// Has the header been read, or is there none?
+    /// Whether the header has been read, or there is none.
     header_done: bool,
-    /// `\.` was seen: what follows is ignored.
+    /// Whether `\.` was read: the rest is ignored.
     ended: bool,
     scan: Scan,
     force: Vec<Force>,
-    /// Where each field of the line is in `unescaped`, or NULL.
+    /// Range of each field of the line in `unescaped`; `None`: NULL.
     fields: Vec<Option<std::ops::Range<usize>>>,
     unescaped: Vec<u8>,
 }
@@ -27,14 +27,14 @@ enum Ending {
     CrLf,
 }
 
-/// How far the line at the front has been looked through for its end.
+/// Progress of the search for the end of the current line.
 #[derive(Clone, Copy, Default)]
 struct Scan {
     at: usize,
     in_quotes: bool,
-    /// CSV: the byte before was an escape that is not the quote itself.
+    /// CSV: the previous byte was an escape character other than the quote.
     after_escape: bool,
-    /// Line ends inside quotes.
+    /// Newlines inside quotes.
     newlines: u64,
 }
 
@@ -44,7 +44,7 @@ struct Force {
     not_null: bool,
 }
 
-/// A line's end: where the line ends and where the next one begins.
+/// End of a line, and start of the next one.
 struct End {
     at: usize,
     next: usize,
@@ -81,7 +81,7 @@ impl Lines {
         Ok(bytes.len())
     }
 
-    /// The last line may lack its newline.
+    /// Ends the stream. The last line may lack its newline.
     pub(super) fn finish(&mut self, rest: &[u8], rows: &mut impl Sink) -> Result<()> {
         if self.ended || rest.is_empty() {
             return Ok(());
@@ -90,7 +90,7 @@ impl Lines {
             rows.set_line(rows.line() + 1 + self.scan.newlines);
             return Err(self.unterminated(rest, rows));
         }
-        // A carriage return at the very end waited for its newline.
+        // A carriage return at the end of the stream ends the line.
         let line = match rest.strip_suffix(b"\r") {
             Some(line) if self.ending != Some(Ending::Lf) => line,
             _ => rest,
@@ -102,7 +102,7 @@ impl Lines {
         rows.in_line(malformed("unterminated CSV quoted field"), line)
     }
 
-    /// The end of the line at the front, if it is there.
+    /// Finds the end of the current line, if it has arrived.
     fn find_end(&mut self, bytes: &[u8], rows: &mut impl Sink) -> Result<Option<End>> {
         let found = match self.options.format {
             Format::Csv => self.find_csv_end(bytes),
@@ -112,7 +112,7 @@ impl Lines {
         let ending = match (bytes[at], bytes.get(at + 1)) {
             (b'\n', _) => Ending::Lf,
             (_, Some(b'\n')) if self.ending != Some(Ending::Cr) => Ending::CrLf,
-            // Whether a newline follows is not known yet.
+            // A newline may follow in the next piece.
             (_, None) if self.ending != Some(Ending::Cr) => {
                 self.scan.at = at;
                 return Ok(None);
@@ -123,14 +123,14 @@ impl Lines {
         let expected = *self.ending.get_or_insert(ending);
         if ending != expected {
             let line = &bytes[..at];
-            return Err(self.foreign_ending(ending, line, rows));
+            return Err(self.mixed_ending(ending, line, rows));
         }
         Ok(Some(End { at, next: at + if ending == Ending::CrLf { 2 } else { 1 } }))
     }
 
-    /// A stream keeps to one kind of line end: another one is data that somebody forgot to escape.
+    /// Error for a line ending that differs from the first one: probably unescaped data.
     #[cold]
-    fn foreign_ending(&self, seen: Ending, line: &[u8], rows: &impl Sink) -> model::Error {
+    fn mixed_ending(&self, seen: Ending, line: &[u8], rows: &impl Sink) -> model::Error {
         let (what, escape) = match seen {
             Ending::Lf => ("newline", "\\n"),
             Ending::Cr | Ending::CrLf => ("carriage return", "\\r"),
@@ -144,12 +144,13 @@ impl Lines {
         rows.in_line(error, line)
     }
 
-    /// The first line end that no backslash stands before.
+    /// Position of the first line ending that is not escaped.
     fn find_text_end(&mut self, bytes: &[u8]) -> Option<usize> {
         let mut at = self.scan.at;
         loop {
             let Some(found) = bytes.get(at..).and_then(|rest| memchr::memchr3(b'\n', b'\r', b'\\', rest)) else {
-                // May be one beyond the end, when the last byte is a backslash: its companion is skipped when it comes.
+                // One past the end if the last byte is a backslash: skip the escaped byte when it
+                // arrives.
                 self.scan.at = at.max(bytes.len());
                 return None;
             };
@@ -161,7 +162,7 @@ impl Lines {
         }
     }
 
-    /// The first line end outside quotes.
+    /// Position of the first line ending outside quotes.
     fn find_csv_end(&mut self, bytes: &[u8]) -> Option<usize> {
         let Options { quote, escape, .. } = self.options;
         let scan = &mut self.scan;
@@ -260,7 +261,7 @@ impl Lines {
         }
     }
 
-    /// Fields beyond one too many are not looked at: the line is refused anyway.
+    /// Splits a line; stops after one field too many, since the line is refused then.
     fn split_text(&mut self, line: &[u8], width: usize) {
         let mut rest = Some(line);
         while let Some(text) = rest
@@ -297,7 +298,8 @@ impl Lines {
         Ok(())
     }
 
-    /// Appends the field at `at`; where it ends, and whether any part of it was in quotes. `None` when the quotes do not close.
+    /// Appends the field at `at` to `unescaped`; returns its end and whether any part was quoted.
+    /// `None`: unterminated quote.
     fn csv_field(&mut self, line: &[u8], mut at: usize) -> Option<(usize, bool)> {
         let Options { delimiter, quote, escape, .. } = self.options;
         let mut quoted = false;
@@ -318,7 +320,7 @@ impl Lines {
     }
 }
 
-/// Appends what is between quotes from `at` on; where it goes on after the closing one.
+/// Appends a quoted part that starts at `at`; returns the position after its closing quote.
 fn unquote(line: &[u8], mut at: usize, quote: u8, escape: u8, out: &mut Vec<u8>) -> Option<usize> {
     loop {
         let rest = line.get(at..)?;
@@ -340,7 +342,7 @@ fn unquote(line: &[u8], mut at: usize, quote: u8, escape: u8, out: &mut Vec<u8>)
     }
 }
 
-/// The first delimiter that no backslash stands before, or the end.
+/// Position of the first delimiter that is not escaped, or the length.
 fn text_field_end(text: &[u8], delimiter: u8) -> usize {
     let mut at = 0;
     while let Some(found) = text.get(at..).and_then(|rest| memchr::memchr2(delimiter, b'\\', rest)) {
@@ -362,7 +364,7 @@ fn unescape_text(raw: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(rest);
 }
 
-/// Appends what the bytes after a backslash stand for; what is left behind them.
+/// Appends the byte for the escape sequence after a backslash; returns the rest.
 fn unescape_one<'a>(rest: &'a [u8], out: &mut Vec<u8>) -> &'a [u8] {
     let Some((first, tail)) = rest.split_first() else {
         out.push(b'\\');

@@ -1,4 +1,4 @@
-//! Rows of a COPY being put together, whatever format they come in.
+//! Builds batches for a `columns` table from the fields of a COPY stream, in any format.
 
 use std::borrow::Cow;
 
@@ -9,11 +9,11 @@ use pg::{Datum, Form, Oid};
 
 use super::Zones;
 use super::sink::Sink;
-use crate::build::{Column, Keys};
-use crate::few::FewRows;
+use crate::batch_builder::{Column, Keys};
 use crate::number::{self, Decimal};
+use crate::small_batch::RowBuffer;
 
-/// A batch is handed out when it has this many rows or bytes.
+/// Limits of a batch.
 const BATCH_ROWS_MAX: usize = 65_536;
 const BATCH_BYTES_MAX: usize = 8 << 20;
 
@@ -21,52 +21,52 @@ pub(super) struct RowSet {
     table: TableRef,
     zones: Zones,
     targets: Vec<Target>,
-    /// Columns that may not be NULL and are not in the column list: every row is an error.
+    /// A NOT NULL column that is not in the column list: every row is an error.
     missing: Option<ColumnId>,
-    /// Number of the line being read, from 1.
+    /// Current line, from 1.
     line: u64,
     count: u64,
     keys: Keys,
     series: Vec<u32>,
     times: Vec<i64>,
-    /// The values of fields, as long as the rows are few ...
-    few: FewRows,
-    /// ... and when they are not; empty until then.
+    /// Field values while the batch is small …
+    small: RowBuffer,
+    /// … and columns once it is not; empty until then.
     fields: Vec<(ColumnId, Column)>,
     row: Row,
-    /// Number and bytes of the key of the row before: devices send runs of rows.
+    /// Number and bytes of the previous row's key: devices send runs of rows.
     last_key: Option<(u32, Vec<u8>)>,
     batch_bytes: usize,
     full: Vec<Batch>,
 }
 
-/// The row being read, as far as it is not in the columns.
+/// The current row, except its values in columns.
 #[derive(Default)]
 struct Row {
     time: Option<i64>,
-    /// The encoded key values by position; empty for NULL.
+    /// Encoded key values by position; empty: NULL.
     key_values: Vec<Vec<u8>>,
     key: Vec<u8>,
     bytes: usize,
 }
 
-/// Where a field of the stream goes.
+/// Destination of a field of the stream.
 struct Target {
     id: ColumnId,
     ty: DataType,
     oid: Oid,
     nullable: bool,
-    place: Place,
+    destination: Destination,
 }
 
 #[derive(Clone, Copy)]
-enum Place {
+enum Destination {
     Key(usize),
     Time,
     Field(usize),
 }
 
-/// A value on its way to its place.
+/// A decoded value.
 enum Cell<'a> {
     Bool(bool),
     Int(i64),
@@ -96,7 +96,7 @@ impl RowSet {
         }
         let missing =
             table.columns.iter().find(|column| !column.nullable && !seen[column.id.0 as usize]).map(|column| column.id);
-        let few = place(&table, &mut targets);
+        let small = assign_destinations(&table, &mut targets);
         Ok(RowSet {
             zones,
             targets,
@@ -106,7 +106,7 @@ impl RowSet {
             keys: Keys::default(),
             series: Vec::new(),
             times: Vec::new(),
-            few,
+            small,
             fields: Vec::new(),
             row: Row { key_values: vec![Vec::new(); table.key_columns().count()], ..Row::default() },
             last_key: None,
@@ -116,14 +116,14 @@ impl RowSet {
         })
     }
 
-    /// Batches that are full, and those that [`RowSet::finish`] made.
+    /// Moves finished batches to `out`.
     pub(super) fn take(&mut self, out: &mut Vec<Batch>) {
         out.append(&mut self.full);
     }
 
     pub(super) fn memory_bytes(&self) -> usize {
         let fields: usize = self.fields.iter().map(|(_, column)| column.memory_bytes()).sum();
-        fields + self.few.memory_bytes() + self.keys.memory_bytes() + self.series.len() * 12
+        fields + self.small.memory_bytes() + self.keys.memory_bytes() + self.series.len() * 12
     }
 
     #[inline]
@@ -131,19 +131,19 @@ impl RowSet {
         if let Cell::Bytes(bytes) = &cell {
             self.row.bytes += bytes.len();
         }
-        match self.targets[field].place {
-            Place::Field(at) => {
+        match self.targets[field].destination {
+            Destination::Field(at) => {
                 let row = self.times.len();
                 if row == SMALL_BATCH_ROWS_MAX && self.fields.is_empty() {
-                    self.fields = self.few.spill(row);
+                    self.fields = self.small.spill(row);
                 }
                 match self.fields.get_mut(at) {
-                    None => cell.put_few(&mut self.few, at, row),
+                    None => cell.put_small(&mut self.small, at, row),
                     Some((_, column)) => cell.put(column, self.targets[field].ty, row),
                 }
             }
-            Place::Time => self.row.time = cell.time(),
-            Place::Key(position) => cell.encode(&mut self.row.key_values[position]),
+            Destination::Time => self.row.time = cell.time(),
+            Destination::Key(position) => cell.encode(&mut self.row.key_values[position]),
         }
         Ok(())
     }
@@ -154,11 +154,11 @@ impl RowSet {
         }
         let row = self.times.len();
         for target in self.targets.iter().filter(|target| !target.nullable) {
-            let there = match target.place {
-                Place::Key(position) => !self.row.key_values[position].is_empty(),
-                Place::Time => self.row.time.is_some(),
-                Place::Field(at) => match self.fields.get(at) {
-                    None => self.few.has(at, row),
+            let there = match target.destination {
+                Destination::Key(position) => !self.row.key_values[position].is_empty(),
+                Destination::Time => self.row.time.is_some(),
+                Destination::Field(at) => match self.fields.get(at) {
+                    None => self.small.has(at, row),
                     Some((_, column)) => column.len() > row,
                 },
             };
@@ -177,7 +177,7 @@ impl RowSet {
         self.at_line(Error::new(SqlState::NOT_NULL_VIOLATION, message))
     }
 
-    /// The number of the row's key in this batch.
+    /// Returns the number of the row's key in this batch.
     fn key_number(&mut self) -> Result<u32> {
         let key = &mut self.row.key;
         key.clear();
@@ -205,7 +205,7 @@ impl RowSet {
         Ok(number)
     }
 
-    /// Makes a batch of the rows so far, if there are any.
+    /// Ends the current batch, if it has rows.
     pub(super) fn finish(&mut self) -> Result<()> {
         let rows = self.times.len();
         if rows == 0 {
@@ -215,7 +215,7 @@ impl RowSet {
         let (series, times) = (std::mem::take(&mut self.series), std::mem::take(&mut self.times));
         let ops = Ops::All(Op::Replace);
         let rows = if self.fields.is_empty() && rows <= SMALL_BATCH_ROWS_MAX {
-            Rows::from_small_batch(series, times, ops, self.few.pack(rows)?)
+            Rows::from_small_batch(series, times, ops, self.small.pack(rows)?)
         } else {
             let mut columns = Vec::with_capacity(self.fields.len());
             for (id, column) in std::mem::take(&mut self.fields) {
@@ -286,8 +286,8 @@ impl Sink for RowSet {
         self.batch_bytes += 12 + self.row.bytes + 8 * self.targets.len();
         self.row.bytes = 0;
         self.count += 1;
-        if self.fields.is_empty() && self.few.is_large() {
-            self.fields = self.few.spill(self.times.len());
+        if self.fields.is_empty() && self.small.is_large() {
+            self.fields = self.small.spill(self.times.len());
         }
         if self.times.len() >= BATCH_ROWS_MAX || self.batch_bytes >= BATCH_BYTES_MAX {
             self.finish()?;
@@ -296,22 +296,22 @@ impl Sink for RowSet {
     }
 }
 
-/// Says where each field of the stream goes, and makes room for those that are fields of the table.
-fn place(table: &TableRef, targets: &mut [Target]) -> FewRows {
+/// Sets the destination of each field, and creates the builder for the table's field columns.
+fn assign_destinations(table: &TableRef, targets: &mut [Target]) -> RowBuffer {
     let key_ids: Vec<ColumnId> = table.key_columns().map(|column| column.id).collect();
     let time_id = table.time_column().id;
     let mut fields = Vec::with_capacity(targets.len());
     for target in targets {
-        target.place = match key_ids.iter().position(|id| *id == target.id) {
-            Some(position) => Place::Key(position),
-            None if target.id == time_id => Place::Time,
+        target.destination = match key_ids.iter().position(|id| *id == target.id) {
+            Some(position) => Destination::Key(position),
+            None if target.id == time_id => Destination::Time,
             None => {
                 fields.push((target.id, target.ty));
-                Place::Field(fields.len() - 1)
+                Destination::Field(fields.len() - 1)
             }
         };
     }
-    FewRows::new(fields.into_iter())
+    RowBuffer::new(fields.into_iter())
 }
 
 fn check_size(cell: Cell<'_>, text_bytes: usize) -> Result<Cell<'_>> {
@@ -332,10 +332,11 @@ fn check_size(cell: Cell<'_>, text_bytes: usize) -> Result<Cell<'_>> {
 impl Target {
     fn new(column: &TableColumn) -> Target {
         let nullable = column.nullable && column.role != ColumnRole::Time;
-        Target { id: column.id, ty: column.ty, oid: oid_of(column.ty), nullable, place: Place::Time }
+        Target { id: column.id, ty: column.ty, oid: oid_of(column.ty), nullable, destination: Destination::Time }
     }
 
-    /// Integers and floats the short way; what that does not take goes through `pg`, which knows all forms and all errors.
+    /// Fast path for integers and floats. Anything else is parsed by `pg`, which knows all formats
+    /// and errors.
     fn read_text<'a>(&self, text: &'a [u8], zones: &Zones) -> Result<Cell<'a>> {
         let number = || number::scan(text).filter(|decimal| decimal.len == text.len());
         let cell = match self.ty {
@@ -375,7 +376,8 @@ impl Target {
     }
 }
 
-/// What is or became zero, tiny or infinite may be an error, which `pg` knows.
+/// Returns `None` for a result that is zero, subnormal or infinite from a non-zero input: `pg` decides
+/// whether it is an error.
 fn float_cell(decimal: Decimal, text: &[u8]) -> Option<Cell<'static>> {
     let value = decimal.to_f64(text);
     let zero = decimal.exact && decimal.mantissa == 0;
@@ -393,7 +395,7 @@ fn text_cell(text: Cow<'_, str>) -> Result<Cow<'_, [u8]>> {
     })
 }
 
-/// A numeric that is to be an unsigned 64-bit integer; rounded to one as `numeric(20)` does, half away from zero.
+/// Converts a numeric to u64, rounding half away from zero like `numeric(20)`.
 fn unsigned(value: &pg::numeric::Numeric) -> Result<u64> {
     let rounded = value.round(0).ok().and_then(|rounded| rounded.as_decimal()).map(|(value, _)| value);
     rounded.and_then(|value| u64::try_from(value).ok()).ok_or_else(|| {
@@ -404,7 +406,7 @@ fn unsigned(value: &pg::numeric::Numeric) -> Result<u64> {
     })
 }
 
-/// The type that PostgreSQL's clients see for a stored column.
+/// The PostgreSQL type that clients see for a stored type.
 #[must_use]
 pub fn oid_of(ty: DataType) -> Oid {
     match ty {
@@ -422,7 +424,7 @@ pub fn oid_of(ty: DataType) -> Oid {
 }
 
 impl Cell<'_> {
-    /// Puts the value at `row`. It is of the column's type: `Target` read it so.
+    /// Writes the value at `row`. `Target` decoded it to the column's type.
     #[inline]
     fn put(&self, column: &mut Column, ty: DataType, row: usize) {
         let done = match (self, ty) {
@@ -439,18 +441,18 @@ impl Cell<'_> {
         debug_assert!(done, "BUG: a value for a column of another type");
     }
 
-    /// The same, while the rows are few.
+    /// Writes the value at `row` of a small batch.
     #[inline]
-    fn put_few(&self, few: &mut FewRows, field: usize, row: usize) {
+    fn put_small(&self, small: &mut RowBuffer, field: usize, row: usize) {
         let word = match self {
             Cell::Float64(value) => value.to_bits(),
             Cell::Int(value) | Cell::Time(value) => value.cast_unsigned(),
             Cell::Bool(value) => u64::from(*value),
             Cell::UInt(value) => *value,
             Cell::Float32(value) => u64::from(value.to_bits()),
-            Cell::Bytes(value) => return few.put_bytes(field, row, value),
+            Cell::Bytes(value) => return small.put_bytes(field, row, value),
         };
-        few.put(field, row, word);
+        small.put(field, row, word);
     }
 
     fn time(&self) -> Option<i64> {
@@ -460,7 +462,7 @@ impl Cell<'_> {
         }
     }
 
-    /// The canonical bytes of the value in a key.
+    /// Encodes the value as a key part.
     fn encode(&self, out: &mut Vec<u8>) {
         out.clear();
         match self {
@@ -468,7 +470,7 @@ impl Cell<'_> {
             Cell::Int(value) | Cell::Time(value) => key::push_i64(out, *value),
             Cell::UInt(value) => key::push_i64(out, value.cast_signed()),
             Cell::Bytes(value) => key::push_bytes(out, value),
-            // A table's key columns are never floats.
+            // Key columns are never floats.
             Cell::Float32(_) | Cell::Float64(_) => {}
         }
     }

@@ -1,54 +1,54 @@
-//! Where the fields of a stream go, and how an error says where in the stream it was met.
+//! Destination of a stream's fields, and the context of errors.
 
 use model::{Error, Result};
 
-/// Bytes of a bad line or value that a message shows.
-const SHOWN_BYTES_MAX: usize = 100;
+/// Bytes of an invalid line or value shown in a message.
+const EXCERPT_BYTES_MAX: usize = 100;
 
-/// Takes rows field by field.
+/// Receives rows field by field.
 pub(super) trait Sink {
-    /// The table's name, for messages.
+    /// Table name, for messages.
     fn table_name(&self) -> &str;
-    /// Fields of a row.
+    /// Number of fields per row.
     fn width(&self) -> usize;
-    /// A field's column, for messages.
+    /// Column name of a field, for messages.
     fn column_name(&self, field: usize) -> &str;
-    /// Rows completed.
+    /// Number of completed rows.
     fn count(&self) -> u64;
-    /// Number of the line being read, from 1; 0 where there are no lines.
+    /// Current line, from 1; 0 if the format has no lines.
     fn line(&self) -> u64;
-    /// A line begins, or goes on.
+    /// Sets the current line, the last one of a quoted multi-line record.
     fn set_line(&mut self, line: u64);
-    /// Tells how the row to come looks in the stream.
+    /// Starts a row; `line` is its text, empty in binary format.
     fn begin_row(&mut self, _line: &[u8]) {}
-    /// Puts a value in its text form.
+    /// Adds a value in text format.
     fn put_text(&mut self, field: usize, text: &[u8]) -> Result<()>;
-    /// Puts a value in its binary form.
+    /// Adds a value in binary format.
     fn put_binary(&mut self, field: usize, bytes: &[u8]) -> Result<()>;
-    /// Completes the row. What was not put is NULL.
+    /// Completes the row. Fields without a value are NULL.
     fn end_row(&mut self) -> Result<()>;
 
-    /// Adds where in the stream an error was met.
+    /// Adds the line to an error's context.
     #[cold]
     fn at_line(&self, error: Error) -> Error {
-        error.with_place(place(self.table_name(), self.line_shown()))
+        error.with_place(place(self.table_name(), self.line_or_tuple()))
     }
 
-    /// Adds where in the stream, and in which column, an error was met.
+    /// Adds line and column to an error's context.
     #[cold]
     fn at_field(&self, error: Error, field: usize, text: Option<&[u8]>) -> Error {
-        let place = place(self.table_name(), self.line_shown());
+        let place = place(self.table_name(), self.line_or_tuple());
         error.with_place(in_column(&place, self.column_name(field), text))
     }
 
-    /// Adds the line, as PostgreSQL's context does.
+    /// Adds line number and text to an error's context, like PostgreSQL.
     #[cold]
     fn in_line(&self, error: Error, line: &[u8]) -> Error {
         error.with_place(in_text(&place(self.table_name(), self.line()), line))
     }
 
-    /// Binary streams have no lines: tuples are counted.
-    fn line_shown(&self) -> u64 {
+    /// Line number for messages; the tuple's number in binary format.
+    fn line_or_tuple(&self) -> u64 {
         if self.line() > 0 { self.line() } else { self.count() + 1 }
     }
 }
@@ -58,7 +58,7 @@ pub(super) fn place(table: &str, line: u64) -> String {
     format!("COPY {table}, line {line}")
 }
 
-/// With `, column a: "x"` behind it.
+/// Appends `, column a: "x"`.
 pub(super) fn in_column(place: &str, column: &str, text: Option<&[u8]>) -> String {
     match text {
         Some(text) => in_text(&format!("{place}, column {column}"), text),
@@ -66,18 +66,18 @@ pub(super) fn in_column(place: &str, column: &str, text: Option<&[u8]>) -> Strin
     }
 }
 
-/// With `: "x"` behind it.
+/// Appends `: "x"`.
 pub(super) fn in_text(place: &str, text: &[u8]) -> String {
     format!("{place}: \"{}\"", excerpt(text))
 }
 
-/// The beginning of a line or value, for a message.
+/// The first [`EXCERPT_BYTES_MAX`] bytes of a line or value, for messages.
 pub(super) fn excerpt(text: &[u8]) -> String {
-    if text.len() <= SHOWN_BYTES_MAX {
+    if text.len() <= EXCERPT_BYTES_MAX {
         return String::from_utf8_lossy(text).into_owned();
     }
-    let mut end = SHOWN_BYTES_MAX;
-    // Not in the middle of a character.
+    let mut end = EXCERPT_BYTES_MAX;
+    // UTF-8: cut at a character boundary.
     while end > 0 && text[end] & 0xc0 == 0x80 {
         end -= 1;
     }

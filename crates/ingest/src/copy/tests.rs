@@ -1,4 +1,4 @@
-//! COPY decoders: formats, values, and streams that are wrong.
+//! COPY decoders: formats, values, and malformed streams.
 
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, types};
@@ -48,7 +48,7 @@ fn decoder(columns: &str, options: Options) -> Decoder {
     Decoder::new(table, &ids, options, utc()).unwrap()
 }
 
-/// Rows of `stream` cut into pieces of `piece` bytes, as text; or the error.
+/// Decodes `stream` in pieces of `piece` bytes; the rows as text, or the error.
 fn copy(columns: &str, options: Options, stream: &[u8], piece: usize) -> Result<Vec<String>> {
     let mut decoder = decoder(columns, options);
     let mut out = Vec::new();
@@ -60,7 +60,7 @@ fn copy(columns: &str, options: Options, stream: &[u8], piece: usize) -> Result<
     Ok(out.iter().flat_map(|batch| rows(&table(), batch)).collect())
 }
 
-/// As [`copy`], after seeing that no cut changes the answer.
+/// Like [`copy`], and checks that the pieces' size does not change the result.
 fn cut_anywhere(columns: &str, options: &Options, stream: &[u8]) -> Result<Vec<String>> {
     let whole = copy(columns, options.clone(), stream, stream.len());
     for piece in [1, 2, 3, 5, 7, 11, 64] {
@@ -69,9 +69,9 @@ fn cut_anywhere(columns: &str, options: &Options, stream: &[u8]) -> Result<Vec<S
     whole
 }
 
-/// Few rows are kept another way than many.
+/// Small batches are stored differently.
 #[test]
-fn a_row_is_the_same_however_many_come_with_it() {
+fn small_and_large_batches_hold_equal_rows() {
     let columns = "at,y,b,s,r,u,l,h,i,f,n,dev,time";
     let line = |row: usize| {
         let values = [
@@ -90,7 +90,7 @@ fn a_row_is_the_same_however_many_come_with_it() {
             format!("2026-01-01 00:00:{row:02}+00"),
         ];
         let value = |(at, value): (usize, &String)| match (row + at) % 6 {
-            // Key columns and the time are there always.
+            // Key columns and the time are never NULL.
             0 if at < 10 => "\\N".to_owned(),
             _ => value.clone(),
         };
@@ -158,7 +158,7 @@ fn value_text(array: &ArrayRef, row: usize) -> String {
     }
 }
 
-/// Header, tuples and trailer.
+/// Builds a binary stream: header, tuples, trailer.
 fn binary(tuples: &[Vec<Option<Vec<u8>>>]) -> Vec<u8> {
     let mut out = b"PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\0".to_vec();
     for tuple in tuples {
@@ -177,7 +177,7 @@ fn binary(tuples: &[Vec<Option<Vec<u8>>>]) -> Vec<u8> {
     out
 }
 
-/// Microseconds since 2000 of a moment in nanoseconds since 1970.
+/// Nanoseconds since 1970 as binary microseconds since 2000.
 fn micros(ns: i64) -> Vec<u8> {
     (ns / 1_000 - 946_684_800_000_000).to_be_bytes().to_vec()
 }
@@ -198,7 +198,7 @@ fn columns_may_come_in_any_order_and_be_left_out() {
 }
 
 #[test]
-fn text_escapes_mean_what_postgresql_says() {
+fn text_escapes_are_read_like_postgresql() {
     for (raw, value) in [
         ("plain", "plain"),
         ("", ""),
@@ -226,7 +226,7 @@ fn text_ends_at_its_marker_or_with_the_stream() {
 }
 
 #[test]
-fn every_kind_of_line_end_is_taken_but_only_one_a_stream() {
+fn every_line_ending_is_accepted_but_only_one_per_stream() {
     for end in ["\n", "\r", "\r\n"] {
         let stream = format!("1970-01-01\ta{end}1970-01-01\tb{end}");
         assert_eq!(text("time,s", &stream), ["-,-@0 s=\"a\"", "-,-@0 s=\"b\""], "{end:?}");
@@ -240,7 +240,7 @@ fn every_kind_of_line_end_is_taken_but_only_one_a_stream() {
 }
 
 #[test]
-fn csv_quotes_mean_what_postgresql_says() {
+fn csv_quotes_are_read_like_postgresql() {
     for (raw, value) in [
         ("plain", "plain"),
         ("\"\"", ""),
@@ -285,7 +285,7 @@ fn binary_of_every_type_is_read() {
         Some((-3i32).to_be_bytes().to_vec()),
         Some(4i16.to_be_bytes().to_vec()),
         Some(5i64.to_be_bytes().to_vec()),
-        // 1 x 10000 + 2, scale 0
+        // 1 × 10,000 + 2, scale 0
         Some([2u16, 1, 0, 0, 1, 2].iter().flat_map(|word| word.to_be_bytes()).collect()),
         Some(0.1f32.to_be_bytes().to_vec()),
         Some("ü".as_bytes().to_vec()),
@@ -309,7 +309,7 @@ fn binary_headers_may_carry_an_extension_and_streams_end_without_trailer() {
 }
 
 #[test]
-fn keys_are_numbered_once_a_batch_and_full_batches_are_handed_out() {
+fn keys_are_interned_per_batch_and_full_batches_are_returned() {
     let mut decoder = decoder("time,dev,s", Options::text());
     let mut out = Vec::new();
     let long = "x".repeat(1_000);
@@ -327,9 +327,9 @@ fn keys_are_numbered_once_a_batch_and_full_batches_are_handed_out() {
 /// Name, options, columns, stream, SQLSTATE, message, place.
 type BadStream = (&'static str, Options, &'static str, Vec<u8>, &'static str, &'static str, &'static str);
 
-/// The bad streams, each with its reply.
+/// Malformed streams with the expected errors.
 #[test]
-fn bad_streams_are_refused_with_a_reason_and_a_place() {
+fn malformed_streams_are_refused_with_a_reason_and_a_context() {
     let ok = "1970-01-01\tx\n";
     let csv_header = Options { header: Header::Match, ..Options::csv() };
     let b = |body: &[u8]| [b"PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\0", body].concat();
@@ -393,7 +393,7 @@ fn bad_streams_are_refused_with_a_reason_and_a_place() {
 }
 
 #[test]
-fn options_that_cannot_be_read_back_are_refused() {
+fn ambiguous_options_are_refused() {
     for options in [
         Options { delimiter: b'\n', ..Options::text() },
         Options { delimiter: b'a', ..Options::text() },
@@ -409,7 +409,7 @@ fn options_that_cannot_be_read_back_are_refused() {
     assert_eq!(Decoder::new(table, &twice, Options::text(), utc()).err().map(|error| error.state().0), Some("42701"));
 }
 
-/// What PostgreSQL's COPY TO writes for a value.
+/// Escapes a value like PostgreSQL's COPY TO.
 fn text_escape(value: &str) -> String {
     let mut out = String::new();
     for c in value.chars() {
@@ -430,7 +430,7 @@ fn csv_escape(value: &str) -> String {
 
 proptest! {
     #[test]
-    fn the_three_formats_say_the_same_wherever_they_are_cut(
+    fn the_three_formats_agree_for_every_piece_size(
         values in proptest::collection::vec(("[a-c\\\\\"',\t\n\r.Nü]{0,6}", proptest::option::of(any::<f64>()), 0i64..1_000_000_000), 0..20),
         piece in 1usize..40,
     ) {
@@ -441,9 +441,9 @@ proptest! {
         for (text, float, micro) in &values {
             let float = float.filter(|float| !float.is_nan());
             let time = format!("1970-01-01 00:{:02}:{:02}.{:06}+00", micro / 60_000_000, micro / 1_000_000 % 60, micro % 1_000_000);
-            let shown = |null: &str| float.map_or(null.to_owned(), |float| format!("{float:?}"));
-            by_text.push_str(&format!("{time}\t{}\t{}\n", text_escape(text), shown("\\N")));
-            by_csv.push_str(&format!("{time},{},{}\n", csv_escape(text), shown("")));
+            let float_text = |null: &str| float.map_or(null.to_owned(), |float| format!("{float:?}"));
+            by_text.push_str(&format!("{time}\t{}\t{}\n", text_escape(text), float_text("\\N")));
+            by_csv.push_str(&format!("{time},{},{}\n", csv_escape(text), float_text("")));
             let bytes = float.map(|float| float.to_be_bytes().to_vec());
             tuples.push(vec![Some(micros(micro * 1_000)), Some(text.as_bytes().to_vec()), bytes]);
             let float = float.map_or(String::new(), |float| format!(" f={float:?}"));
@@ -456,7 +456,7 @@ proptest! {
     }
 
     #[test]
-    fn no_bytes_panic_and_no_cut_matters(
+    fn no_stream_panics_and_piece_sizes_do_not_matter(
         stream in proptest::collection::vec(prop_oneof![Just(b'\n'), Just(b'\r'), Just(b'"'), Just(b'\\'), Just(b'\t'), Just(b','), Just(b'.'), any::<u8>()], 0..60),
         header in any::<bool>(),
         piece in 1usize..20,

@@ -1,16 +1,16 @@
-//! Rows of a stream, as they stood there: for whoever reads values in ways of his own.
+//! Rows of a COPY stream with raw field values, for callers that decode them on their own.
 
 use model::Result;
 use pg::Form;
 
 use super::sink::{self, Sink};
 
-/// Stands for NULL in the place of a length.
+/// Length of a NULL field.
 const NULL: u32 = u32::MAX;
-/// Bytes of each line that are kept for messages: one more than these show.
-const LINE_BYTES_KEPT: usize = 101;
+/// Bytes of each line kept for messages: one more than is shown, to detect truncation.
+const LINE_EXCERPT_BYTES: usize = 101;
 
-/// Rows whose values are not read yet.
+/// Rows with raw field values.
 pub struct Tuples {
     table: String,
     columns: Vec<String>,
@@ -18,9 +18,9 @@ pub struct Tuples {
     line: u64,
     count: u64,
     bytes: Vec<u8>,
-    /// Begin and length in `bytes` of each field of each row.
+    /// Offset and length in `bytes` of each field of each row.
     fields: Vec<(u32, u32)>,
-    /// Of each row: its line, and begin and length in `bytes` of what the line looks like.
+    /// Per row: its line number, and offset and length in `bytes` of the line's start.
     lines: Vec<(u64, u32, u32)>,
 }
 
@@ -30,19 +30,19 @@ impl Tuples {
         Tuples { table, columns, form, line: 0, count: 0, bytes, fields, lines }
     }
 
-    /// How many rows there are.
+    /// Number of rows.
     #[must_use]
     pub fn len(&self) -> usize {
         self.lines.len()
     }
 
-    /// Is there none?
+    /// Whether there are no rows.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.lines.is_empty()
     }
 
-    /// How values are written.
+    /// Format of the values.
     #[must_use]
     pub fn form(&self) -> Form {
         self.form
@@ -54,20 +54,20 @@ impl Tuples {
         self.bytes.len() + 8 * self.fields.len() + 16 * self.lines.len()
     }
 
-    /// A value; `None` for NULL.
+    /// Value of a field; `None`: NULL or absent.
     #[must_use]
     pub fn field(&self, row: usize, field: usize) -> Option<&[u8]> {
         let (begin, len) = *self.fields.get(row * self.columns.len() + field)?;
         if len == NULL { None } else { self.bytes.get(begin as usize..(begin + len) as usize) }
     }
 
-    /// Where a row stands: `COPY t, line 3`.
+    /// Error context of a row: `COPY t, line 3`.
     #[must_use]
     pub fn place(&self, row: usize) -> String {
         sink::place(&self.table, self.lines.get(row).map_or(0, |(line, ..)| *line))
     }
 
-    /// The same with what the line looks like, where there are lines.
+    /// Error context of a row with the line's text, in text format.
     #[must_use]
     pub fn place_shown(&self, row: usize) -> String {
         let place = self.place(row);
@@ -79,25 +79,25 @@ impl Tuples {
         }
     }
 
-    /// The same with column and value.
+    /// Error context of a field: also column and value.
     #[must_use]
     pub fn place_of_field(&self, row: usize, field: usize) -> String {
         let text = self.field(row, field).filter(|_| self.form == Form::Text);
         sink::in_column(&self.place(row), self.column_name(field), text)
     }
 
-    /// Forgets the rows, but not how many there were.
+    /// Removes the rows but keeps [`TupleDecoder::count`](super::TupleDecoder::count).
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.fields.clear();
         self.lines.clear();
     }
 
-    fn begun(&mut self, line: &[u8]) {
+    fn push_line(&mut self, line: &[u8]) {
         let begin = self.bytes.len() as u32;
-        let kept = &line[..line.len().min(LINE_BYTES_KEPT)];
+        let kept = &line[..line.len().min(LINE_EXCERPT_BYTES)];
         self.bytes.extend_from_slice(kept);
-        self.lines.push((self.line_shown(), begin, kept.len() as u32));
+        self.lines.push((self.line_or_tuple(), begin, kept.len() as u32));
     }
 
     fn put(&mut self, field: usize, bytes: &[u8]) {
@@ -133,7 +133,7 @@ impl Sink for Tuples {
     }
 
     fn begin_row(&mut self, line: &[u8]) {
-        self.begun(line);
+        self.push_line(line);
     }
 
     fn put_text(&mut self, field: usize, text: &[u8]) -> Result<()> {

@@ -1,14 +1,15 @@
-//! The second part of a line: fields.
+//! Second part of a line: fields and timestamp.
 
 use model::{SqlState, limits};
 
 use super::head::{check_name, find_unescaped, unescape};
-use super::table::{Seen, TableBuild};
-use super::{Budget, Fault, Parse, Request, shown, string_end, timestamp, unexpected, word};
+use super::table::{FieldValue, TableBuilder};
+use super::{Budget, Fault, Parse, Request, quoted, string_end, timestamp, unexpected, word};
 use crate::number::{self, Decimal};
 
-impl<'a> TableBuild<'a> {
-    /// Fields and time of one line, put as the next row of `key`; the number of values. Leaves `at` behind the line.
+impl<'a> TableBuilder<'a> {
+    /// Parses the fields and the timestamp of a line as the next row of series `key`; returns the
+    /// number of values. Moves `at` past the line.
     pub(super) fn row(&mut self, request: &Request<'a>, at: &mut usize, key: u32, budget: &mut Budget) -> Parse<usize> {
         let body = request.body;
         let mut cursor = 0;
@@ -24,7 +25,7 @@ impl<'a> TableBuild<'a> {
         self.push_row(key, time, budget)
     }
 
-    /// The column of the field name at `at`; leaves `at` behind its `=`.
+    /// Returns the slot of the field name at `at`; moves `at` past its `=`.
     #[inline]
     fn field(&mut self, body: &'a [u8], at: &mut usize, cursor: &mut usize, budget: &mut Budget) -> Parse<usize> {
         if let Some((name, slot)) = self.order.get(*cursor)
@@ -56,7 +57,7 @@ impl<'a> TableBuild<'a> {
         Ok(slot)
     }
 
-    /// The value at `at`, put into the row that is being read.
+    /// Parses the value at `at` into the current row.
     #[inline]
     fn value(&mut self, body: &[u8], at: &mut usize, slot: usize, budget: &mut Budget) -> Parse<()> {
         let text = &body[*at..];
@@ -81,43 +82,43 @@ impl<'a> TableBuild<'a> {
         let seen = match suffix {
             Some(b'i') => self.integer(decimal, text, slot)?,
             Some(b'u') => self.unsigned(decimal, text, slot)?,
-            Some(b't') => self.moment(decimal, text, slot, 1_000)?,
-            Some(b'n') => self.moment(decimal, text, slot, 1)?,
-            _ => Seen::Float(decimal.to_f64(text)),
+            Some(b't') => self.questdb_timestamp(decimal, text, slot, 1_000)?,
+            Some(b'n') => self.questdb_timestamp(decimal, text, slot, 1)?,
+            _ => FieldValue::Float(decimal.to_f64(text)),
         };
-        if matches!(seen, Seen::Float(value) if value.is_infinite()) {
+        if matches!(seen, FieldValue::Float(value) if value.is_infinite()) {
             return Err(self.out_of_range(text, slot, "double precision"));
         }
         self.put(slot, seen, text, budget)?;
         Ok(len)
     }
 
-    fn integer(&self, decimal: Decimal, text: &[u8], slot: usize) -> Parse<Seen<'static>> {
+    fn integer(&self, decimal: Decimal, text: &[u8], slot: usize) -> Parse<FieldValue<'static>> {
         if !decimal.integer {
             return Err(self.no_value(text, 0, slot));
         }
-        decimal.to_i64(text).map(Seen::Integer).ok_or_else(|| self.out_of_range(text, slot, "bigint"))
+        decimal.to_i64(text).map(FieldValue::Integer).ok_or_else(|| self.out_of_range(text, slot, "bigint"))
     }
 
-    fn unsigned(&self, decimal: Decimal, text: &[u8], slot: usize) -> Parse<Seen<'static>> {
+    fn unsigned(&self, decimal: Decimal, text: &[u8], slot: usize) -> Parse<FieldValue<'static>> {
         if !decimal.integer {
             return Err(self.no_value(text, 0, slot));
         }
-        decimal.to_u64(text).map(Seen::Unsigned).ok_or_else(|| self.out_of_range(text, slot, "unsigned 64-bit"))
+        decimal.to_u64(text).map(FieldValue::Unsigned).ok_or_else(|| self.out_of_range(text, slot, "unsigned 64-bit"))
     }
 
-    /// A time as QuestDB's clients write it, in units of so many nanoseconds.
-    fn moment(&self, decimal: Decimal, text: &[u8], slot: usize, unit: i64) -> Parse<Seen<'static>> {
+    /// Converts a QuestDB timestamp in units of `unit` nanoseconds.
+    fn questdb_timestamp(&self, decimal: Decimal, text: &[u8], slot: usize, unit: i64) -> Parse<FieldValue<'static>> {
         if !decimal.integer {
             return Err(self.no_value(text, 0, slot));
         }
-        let moment = decimal.to_i64(text).and_then(|count| count.checked_mul(unit));
-        moment.map(Seen::Moment).ok_or_else(|| self.out_of_range(text, slot, "timestamptz"))
+        let nanoseconds = decimal.to_i64(text).and_then(|count| count.checked_mul(unit));
+        nanoseconds.map(FieldValue::Timestamp).ok_or_else(|| self.out_of_range(text, slot, "timestamptz"))
     }
 
     fn string(&mut self, text: &[u8], slot: usize, budget: &mut Budget) -> Parse<usize> {
         let Some(end) = string_end(text, 1) else {
-            return Err(Fault::syntax(format!("the string of field \"{}\" is never closed", self.name_of(slot))));
+            return Err(Fault::syntax(format!("unterminated string in field \"{}\"", self.name_of(slot))));
         };
         if !matches!(text.get(end + 1), None | Some(b',' | b' ' | b'\n' | b'\r')) {
             return Err(unexpected(text, end + 1, "a comma, a space or the end of the line after a string"));
@@ -134,8 +135,8 @@ impl<'a> TableBuild<'a> {
         }
         budget.take(raw.len()).map_err(Fault::Request)?;
         match unescape_string(raw) {
-            None => self.put(slot, Seen::Text(raw), text, budget)?,
-            Some(value) => self.put(slot, Seen::Text(&value), text, budget)?,
+            None => self.put(slot, FieldValue::Text(raw), text, budget)?,
+            Some(value) => self.put(slot, FieldValue::Text(&value), text, budget)?,
         }
         Ok(end + 1)
     }
@@ -147,7 +148,7 @@ impl<'a> TableBuild<'a> {
             b"f" | b"F" | b"false" | b"False" | b"FALSE" => false,
             _ => return Err(self.no_value(text, 0, slot)),
         };
-        self.put(slot, Seen::Bool(value), text, budget)?;
+        self.put(slot, FieldValue::Bool(value), text, budget)?;
         Ok(word.len())
     }
 
@@ -157,24 +158,24 @@ impl<'a> TableBuild<'a> {
         let name = self.name_of(slot);
         let lower = seen.strip_prefix(b"-").or(seen.strip_prefix(b"+")).unwrap_or(seen).to_ascii_lowercase();
         if matches!(lower.as_slice(), b"nan" | b"inf" | b"infinity") {
-            let message = format!("field \"{name}\" is {}, which line protocol cannot carry", shown(seen));
+            let message = format!("field \"{name}\" is {}, which line protocol cannot represent", quoted(seen));
             return Fault::line(SqlState::NUMERIC_OUT_OF_RANGE, message);
         }
         if seen.is_empty() {
             return Fault::syntax(format!("field \"{name}\" has no value"));
         }
         let expected = "expected a number (1.5, 1i, 1u), a boolean (t, f) or a string in double quotes";
-        Fault::syntax(format!("field \"{name}\" is {}, {expected}", shown(seen)))
+        Fault::syntax(format!("field \"{name}\" is {}, {expected}", quoted(seen)))
     }
 
     #[cold]
     fn out_of_range(&self, text: &[u8], slot: usize, ty: &str) -> Fault {
-        let message = format!("field \"{}\" is {}, out of range for {ty}", self.name_of(slot), shown(word(text, 0)));
+        let message = format!("field \"{}\" is {}, out of range for {ty}", self.name_of(slot), quoted(word(text, 0)));
         Fault::line(SqlState::NUMERIC_OUT_OF_RANGE, message)
     }
 }
 
-/// Where the field name at the start of `rest` ends, at its `=`.
+/// Length of the field name at the start of `rest`, up to its `=`.
 fn field_name_end(rest: &[u8]) -> Option<usize> {
     let end = find_unescaped(rest, b'=')?;
     let stops = |byte: u8| find_unescaped(&rest[..end], byte).is_some();
@@ -185,11 +186,11 @@ fn field_name_end(rest: &[u8]) -> Option<usize> {
 fn no_field(rest: &[u8]) -> Fault {
     match word(rest, 0) {
         b"" => Fault::syntax("a field is missing, expected name=value"),
-        seen => Fault::syntax(format!("seen {}, expected a field as name=value", shown(seen))),
+        seen => Fault::syntax(format!("seen {}, expected a field as name=value", quoted(seen))),
     }
 }
 
-/// `None` when there is nothing to replace.
+/// Unescapes a string; `None` if it has no escapes.
 fn unescape_string(raw: &[u8]) -> Option<Vec<u8>> {
     memchr::memchr(b'\\', raw)?;
     let mut out = Vec::with_capacity(raw.len());

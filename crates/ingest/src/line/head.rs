@@ -1,22 +1,23 @@
-//! The first part of a line: table and tags.
+//! First part of a line: table and tags.
 
 use std::borrow::Cow;
 
 use model::{SqlState, TableName, limits};
 
-use super::table::TableBuild;
-use super::{Fault, Head, Parse, Parser, shown, skip_spaces};
+use super::table::TableBuilder;
+use super::{Fault, Head, Parse, Parser, quoted, skip_spaces};
 
-/// A tag's name and value.
+/// Name and value of a tag.
 pub(super) type Tag<'a> = (Cow<'a, str>, Cow<'a, str>);
 
-/// Memory charged for a table of the request and for a distinct (table, tags), beside their bytes.
+/// Memory charged per table of the request and per distinct (table, tags), in addition to their
+/// bytes.
 const TABLE_BYTES: usize = 1_000;
 const HEAD_BYTES: usize = 100;
 
 impl<'a> Parser<'a> {
-    /// Table and key of the line, and its first part if that is to be remembered once the line is accepted. Leaves `self.at` at the
-    /// first field.
+    /// Parses the head of a line: its table and key, and its bytes if the caller should cache them
+    /// once the line is accepted. Moves `self.at` to the first field.
     pub(super) fn head(&mut self) -> Parse<(Head, Option<&'a [u8]>)> {
         let body = self.request.body;
         let Some(end) = head_end(body, self.at) else { return Err(Fault::syntax("the line has no fields")) };
@@ -45,7 +46,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// The request's table of this name.
+    /// Returns the number of the table with this name in the request.
     fn table(&mut self, name: &str) -> Parse<u32> {
         if let Some(number) = self.table_names.get(name) {
             return Ok(*number);
@@ -57,22 +58,22 @@ impl<'a> Parser<'a> {
         if existing.is_none() {
             self.new_tables += 1;
             if self.new_tables > limits::TABLES_MAX {
-                let message = format!("table {table} is one more new table than the limit of {}", limits::TABLES_MAX);
+                let message = format!("table {table} would be a new table beyond the limit of {}", limits::TABLES_MAX);
                 return Err(Fault::line(SqlState::PROGRAM_LIMIT_EXCEEDED, message));
             }
         }
         if existing.is_some_and(|table| table.time_is_number()) {
-            let message = format!("the times of table {table} are of type bigint, and those of lines are moments");
+            let message = format!("table {table} has a time column of type bigint, expected timestamptz");
             return Err(Fault::line(SqlState::DATATYPE_MISMATCH, message));
         }
         let number = self.tables.len() as u32;
-        self.tables.push(TableBuild::new(table, existing));
+        self.tables.push(TableBuilder::new(table, existing));
         self.table_names.insert(name.to_owned(), number);
         Ok(number)
     }
 }
 
-/// Where the first unescaped space is; `None` when the line ends before.
+/// Position of the first unescaped space; `None` if the line ends before it.
 #[inline]
 fn head_end(body: &[u8], start: usize) -> Option<usize> {
     let mut at = start;
@@ -81,7 +82,7 @@ fn head_end(body: &[u8], start: usize) -> Option<usize> {
         match body[at] {
             b' ' => return Some(at),
             b'\n' => return None,
-            // A backslash keeps any character but the newline from its work here; what it means is seen in `unescape`.
+            // Skip the escaped character; `unescape` interprets it.
             _ if body.get(at + 1) == Some(&b'\n') => return None,
             _ => at += 2,
         }
@@ -94,17 +95,19 @@ fn tag(part: &[u8]) -> Parse<Tag<'_>> {
     check_name("tag", &name)?;
     let value = sides.next().unwrap_or_default();
     if value.is_empty() {
-        return Err(Fault::syntax(format!("tag \"{name}\" has no value; leave the tag out where it is not known")));
+        return Err(Fault::syntax(format!("tag \"{name}\" has no value; omit tags without a value")));
     }
     if sides.next().is_some() {
-        let message =
-            format!("tag \"{name}\" has {} for a value, where = must be written \\=", shown(&part[name.len() + 1..]));
+        let message = format!(
+            "tag \"{name}\" has the value {}, in which = must be written as \\=",
+            quoted(&part[name.len() + 1..])
+        );
         return Err(Fault::syntax(message));
     }
     Ok((name, unescape(value)))
 }
 
-/// The parts between separators that no backslash stands before.
+/// Iterator over the parts between unescaped separators.
 struct Unescaped<'a> {
     rest: Option<&'a [u8]>,
     separator: u8,
@@ -121,7 +124,7 @@ impl<'a> Iterator for Unescaped<'a> {
     }
 }
 
-/// Where the first `wanted` is that no backslash stands before.
+/// Position of the first unescaped `wanted`.
 pub(super) fn find_unescaped(text: &[u8], wanted: u8) -> Option<usize> {
     let mut at = 0;
     loop {
@@ -133,7 +136,8 @@ pub(super) fn find_unescaped(text: &[u8], wanted: u8) -> Option<usize> {
     }
 }
 
-/// A name as it is meant. The line was checked to be UTF-8, and cuts are only made beside ASCII.
+/// Removes the escapes of a name. The line was validated as UTF-8 and is only split at ASCII
+/// characters.
 pub(super) fn unescape(raw: &[u8]) -> Cow<'_, str> {
     if memchr::memchr(b'\\', raw).is_none() {
         return String::from_utf8_lossy(raw);
@@ -164,7 +168,7 @@ pub(super) fn check_name(what: &str, name: &str) -> Parse<()> {
             SqlState::INVALID_NAME,
             format!(
                 "{what} name {} has {} bytes; the limit is {}",
-                shown(name.as_bytes()),
+                quoted(name.as_bytes()),
                 name.len(),
                 limits::NAME_BYTES_MAX
             ),

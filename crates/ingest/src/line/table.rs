@@ -1,4 +1,4 @@
-//! One table of a request while its rows are being collected.
+//! Builder for the rows of one table of a request.
 
 use std::collections::HashMap;
 
@@ -6,41 +6,41 @@ use engine::{ColumnSpec, Op, TableSpec};
 use model::{ColumnId, ColumnRole, DataType, Result, SqlState, TableName, TableOptions, TableRef, key, limits};
 
 use super::head::Tag;
-use super::{Budget, Fault, Parse, TableWrite, shown, word};
-use crate::build::{Column, Keys};
+use super::{Budget, Fault, Parse, TableWrite, quoted, word};
+use crate::batch_builder::{Column, Keys};
 
-/// The time column of tables that line protocol makes.
+/// Time column of tables created by line protocol.
 const TIME: &str = "time";
-/// Names looked up one by one in a table that is there, before all its names are put into a map.
+/// Linear searches for names in an existing table before a map of all its columns is built.
 const SEARCHES_MAX: usize = 8;
-/// Memory charged for a name that was seen, beside its bytes.
+/// Memory charged per name, in addition to its bytes.
 const SLOT_BYTES: usize = 200;
 
-/// A value as the line wrote it.
-pub(super) enum Seen<'a> {
+/// A parsed field value.
+pub(super) enum FieldValue<'a> {
     Float(f64),
     Integer(i64),
     Unsigned(u64),
     Bool(bool),
     /// Nanoseconds since 1970.
-    Moment(i64),
+    Timestamp(i64),
     Text(&'a [u8]),
 }
 
-pub(super) struct TableBuild<'a> {
+pub(super) struct TableBuilder<'a> {
     name: TableName,
     existing: Option<&'a TableRef>,
     keyed: bool,
     slots: Vec<Slot>,
     slot_names: HashMap<Box<str>, u32>,
     search: Search<'a>,
-    /// Field names as they are written, in the order of first sight: the next field of a line is likely the next of these.
+    /// Raw field names in order of appearance: the fields of a line usually have the same order.
     pub(super) order: Vec<(&'a [u8], u32)>,
     /// Slots of the key columns, in key order.
     key_slots: Vec<u32>,
-    /// Fields that may not be absent.
+    /// NOT NULL fields.
     required: Vec<u32>,
-    /// Columns that the table will have.
+    /// Number of columns that the table will have.
     columns: usize,
     keys: Keys,
     series: Vec<u32>,
@@ -48,29 +48,29 @@ pub(super) struct TableBuild<'a> {
     line: Line,
 }
 
-/// What the line being read has done, to be taken back if it is refused.
+/// Changes made by the current line, to undo them if it is refused.
 #[derive(Default)]
 struct Line {
-    /// Slots that got a value.
+    /// Slots with a value in this row.
     touched: Vec<u32>,
-    /// Slots that became a column.
-    claimed: Vec<u32>,
+    /// Slots that became columns.
+    added_columns: Vec<u32>,
     key_is_new: bool,
     text_bytes: usize,
 }
 
-/// A name and what it stands for.
+/// A name and its meaning.
 struct Slot {
     name: Box<str>,
     id: Option<ColumnId>,
-    /// Its place in `order`.
+    /// Position in `order`.
     place: Option<u32>,
     kind: Kind,
 }
 
 enum Kind {
-    /// Only refused lines have named it: it may still become anything.
-    Vacant,
+    /// Named by refused lines only: may still become any kind of column.
+    Unassigned,
     Time,
     Key {
         ty: DataType,
@@ -83,18 +83,18 @@ enum Kind {
     },
 }
 
-/// Finds names in a table that is there.
+/// Lookup of names in an existing table.
 #[derive(Default)]
 struct Search<'a> {
-    /// Where the next name probably is: lines name columns in the order in which lines made them.
+    /// Likely position of the next name: lines usually name columns in the order of their creation.
     next: usize,
     searches: usize,
     map: HashMap<&'a str, usize>,
 }
 
-impl<'a> TableBuild<'a> {
-    pub(super) fn new(name: TableName, existing: Option<&'a TableRef>) -> TableBuild<'a> {
-        let mut build = TableBuild {
+impl<'a> TableBuilder<'a> {
+    pub(super) fn new(name: TableName, existing: Option<&'a TableRef>) -> TableBuilder<'a> {
+        let mut build = TableBuilder {
             name,
             existing,
             keyed: existing.is_none_or(|table| table.keyed),
@@ -117,7 +117,8 @@ impl<'a> TableBuild<'a> {
         build
     }
 
-    /// The columns that every line has to look at; the others come when they are named.
+    /// Adds the slots that every line needs: keys and NOT NULL fields. Others are added when they
+    /// are named.
     fn add_existing(&mut self, table: &'a TableRef) -> usize {
         self.columns = table.columns.len();
         for at in 0..table.columns.len() {
@@ -155,7 +156,7 @@ impl<'a> TableBuild<'a> {
         slot
     }
 
-    /// What `name` stands for.
+    /// Returns the slot of `name`, adding it if needed.
     pub(super) fn slot(&mut self, name: &str, budget: &mut Budget) -> Parse<usize> {
         if let Some(slot) = self.slot_names.get(name) {
             return Ok(*slot as usize);
@@ -166,10 +167,10 @@ impl<'a> TableBuild<'a> {
         {
             return Ok(self.add_existing_column(at));
         }
-        Ok(self.push_slot(name, None, Kind::Vacant))
+        Ok(self.push_slot(name, None, Kind::Unassigned))
     }
 
-    /// Notes that a field was written as `raw`; where in `order` its successor is.
+    /// Notes that a field was written as `raw`; returns the position of the next field in `order`.
     pub(super) fn follow(&mut self, slot: usize, raw: &'a [u8]) -> usize {
         let order = &mut self.order;
         let place = *self.slots[slot].place.get_or_insert_with(|| {
@@ -183,10 +184,10 @@ impl<'a> TableBuild<'a> {
         &self.slots[slot].name
     }
 
-    /// The number of the key that `tags` are.
+    /// Returns the number of the series key with these tags.
     pub(super) fn key(&mut self, tags: &[Tag<'_>], budget: &mut Budget) -> Parse<u32> {
         if !self.keyed && !tags.is_empty() {
-            let message = format!("tag \"{}\" for table {}, which has no key", tags[0].0, self.name);
+            let message = format!("tag \"{}\" for table {}, which has no key columns", tags[0].0, self.name);
             return Err(Fault::line(SqlState::DATATYPE_MISMATCH, message));
         }
         let mut values = Vec::with_capacity(tags.len());
@@ -196,7 +197,7 @@ impl<'a> TableBuild<'a> {
         }
         values.sort_unstable_by_key(|(position, ..)| *position);
         if let Some(twice) = values.windows(2).find(|pair| pair[0].0 == pair[1].0) {
-            return Err(Fault::line(SqlState::DUPLICATE_COLUMN, format!("tag \"{}\" is there twice", twice[0].1)));
+            return Err(Fault::line(SqlState::DUPLICATE_COLUMN, format!("tag \"{}\" is given twice", twice[0].1)));
         }
         self.check_required_keys(&values)?;
         let bytes = key_bytes(&values);
@@ -211,7 +212,7 @@ impl<'a> TableBuild<'a> {
         Ok(number)
     }
 
-    /// The place in the key of a tag, which becomes a key column if it is new.
+    /// Returns the position of a tag in the key; a new tag becomes a key column.
     fn key_position(&mut self, slot: usize) -> Parse<u32> {
         match &self.slots[slot].kind {
             Kind::Key { ty: DataType::Text, position, .. } => Ok(*position),
@@ -220,9 +221,9 @@ impl<'a> TableBuild<'a> {
             }
             Kind::Field { ty, .. } => Err(self.mismatch(slot, "a tag", &format!("a field of type {}", ty.sql_name()))),
             Kind::Time => Err(self.mismatch(slot, "a tag", "the time column")),
-            Kind::Vacant => {
+            Kind::Unassigned => {
                 let position = self.key_slots.len() as u32;
-                self.claim(slot, Kind::Key { ty: DataType::Text, position, nullable: true })?;
+                self.add_column(slot, Kind::Key { ty: DataType::Text, position, nullable: true })?;
                 self.key_slots.push(slot as u32);
                 Ok(position)
             }
@@ -245,8 +246,8 @@ impl<'a> TableBuild<'a> {
         Ok(())
     }
 
-    /// A name becomes a column.
-    fn claim(&mut self, slot: usize, kind: Kind) -> Parse<()> {
+    /// Makes the name of a slot a column.
+    fn add_column(&mut self, slot: usize, kind: Kind) -> Parse<()> {
         if self.columns >= limits::COLUMNS_PER_TABLE_MAX {
             let message = format!(
                 "column \"{}\" would be number {} of table {}; the limit is {}",
@@ -259,13 +260,13 @@ impl<'a> TableBuild<'a> {
         }
         self.columns += 1;
         self.slots[slot].kind = kind;
-        self.line.claimed.push(slot as u32);
+        self.line.added_columns.push(slot as u32);
         Ok(())
     }
 
-    /// Puts a value into the row being read. `text` begins with the value as it was written.
+    /// Writes a value to the current row. `text` starts with the value as written.
     #[inline]
-    pub(super) fn put(&mut self, slot: usize, seen: Seen<'_>, text: &[u8], budget: &mut Budget) -> Parse<()> {
+    pub(super) fn put(&mut self, slot: usize, seen: FieldValue<'_>, text: &[u8], budget: &mut Budget) -> Parse<()> {
         let row = self.times.len();
         let Kind::Field { column, .. } = &mut self.slots[slot].kind else {
             return self.put_first(slot, seen, text, budget);
@@ -275,12 +276,12 @@ impl<'a> TableBuild<'a> {
             budget.take(column.pad_bytes(row)).map_err(Fault::Request)?;
         }
         let done = match seen {
-            Seen::Float(value) => column.put_f64(row, value),
-            Seen::Integer(value) => column.put_i64(row, value),
-            Seen::Unsigned(value) => column.put_u64(row, value),
-            Seen::Bool(value) => column.put_bool(row, value),
-            Seen::Moment(value) => column.put_timestamp(row, value),
-            Seen::Text(value) => {
+            FieldValue::Float(value) => column.put_f64(row, value),
+            FieldValue::Integer(value) => column.put_i64(row, value),
+            FieldValue::Unsigned(value) => column.put_u64(row, value),
+            FieldValue::Bool(value) => column.put_bool(row, value),
+            FieldValue::Timestamp(value) => column.put_timestamp(row, value),
+            FieldValue::Text(value) => {
                 self.line.text_bytes += value.len();
                 is_text(&self.slots[slot].kind) && self.put_text(slot, row, value)
             }
@@ -288,7 +289,7 @@ impl<'a> TableBuild<'a> {
         if !done {
             self.put_narrow(slot, &seen, text)?;
         }
-        // A field that is there twice was touched already.
+        // A duplicate field was noted already.
         if len <= row {
             self.line.touched.push(slot as u32);
         }
@@ -300,13 +301,13 @@ impl<'a> TableBuild<'a> {
         column.put_bytes(row, value)
     }
 
-    /// The first value of a name makes it a field.
+    /// The first value of a name makes it a field column.
     #[cold]
-    fn put_first(&mut self, slot: usize, seen: Seen<'_>, text: &[u8], budget: &mut Budget) -> Parse<()> {
+    fn put_first(&mut self, slot: usize, seen: FieldValue<'_>, text: &[u8], budget: &mut Budget) -> Parse<()> {
         match &self.slots[slot].kind {
-            Kind::Vacant => {
+            Kind::Unassigned => {
                 let ty = seen.ty();
-                self.claim(slot, Kind::Field { ty, column: Column::new(ty) })?;
+                self.add_column(slot, Kind::Field { ty, column: Column::new(ty) })?;
                 self.put(slot, seen, text, budget)
             }
             Kind::Time => Err(self.mismatch(slot, "a field", "the time column")),
@@ -314,28 +315,28 @@ impl<'a> TableBuild<'a> {
         }
     }
 
-    /// Columns that SQL made may be narrower than what a line carries; a value that fits is taken.
+    /// A column created by SQL may have a narrower type than the value; accept values in its range.
     #[cold]
-    fn put_narrow(&mut self, slot: usize, seen: &Seen<'_>, text: &[u8]) -> Parse<()> {
+    fn put_narrow(&mut self, slot: usize, seen: &FieldValue<'_>, text: &[u8]) -> Parse<()> {
         let row = self.times.len();
         let Kind::Field { ty, column } = &mut self.slots[slot].kind else { return Ok(()) };
         let ty = *ty;
         let fits = match (seen, ty) {
-            (Seen::Integer(value), DataType::Int32) => {
+            (FieldValue::Integer(value), DataType::Int32) => {
                 i32::try_from(*value).is_ok_and(|value| column.put_i32(row, value))
             }
-            (Seen::Integer(value), DataType::Int16) => {
+            (FieldValue::Integer(value), DataType::Int16) => {
                 i16::try_from(*value).is_ok_and(|value| column.put_i16(row, value))
             }
-            (Seen::Float(_), DataType::Float32) => {
+            (FieldValue::Float(_), DataType::Float32) => {
                 let value = crate::number::scan(text).map_or(f32::INFINITY, |decimal| decimal.to_f32(text));
                 value.is_finite() && column.put_f32(row, value)
             }
             _ => {
                 let value = match seen {
-                    // As it is meant: written, it stands in quotes of its own and may hold spaces.
-                    Seen::Text(value) => shown(value),
-                    _ => shown(word(text, 0)),
+                    // Unescaped: the raw text has quotes and may contain spaces.
+                    FieldValue::Text(value) => quoted(value),
+                    _ => quoted(word(text, 0)),
                 };
                 let seen = format!("{} {value}", seen.what());
                 return Err(self.mismatch(slot, &seen, ty.sql_name()));
@@ -348,7 +349,7 @@ impl<'a> TableBuild<'a> {
             "column \"{}\" of table {}: {} is out of range for {}",
             self.name_of(slot),
             self.name,
-            shown(word(text, 0)),
+            quoted(word(text, 0)),
             ty.sql_name()
         );
         Err(Fault::line(SqlState::NUMERIC_OUT_OF_RANGE, message))
@@ -360,7 +361,7 @@ impl<'a> TableBuild<'a> {
         Fault::line(SqlState::DATATYPE_MISMATCH, message)
     }
 
-    /// Completes the row; the number of its values.
+    /// Completes the row; returns its number of values.
     pub(super) fn push_row(&mut self, key: u32, time: i64, budget: &mut Budget) -> Parse<usize> {
         let row = self.times.len();
         let values = self.line.touched.len();
@@ -374,7 +375,7 @@ impl<'a> TableBuild<'a> {
                 return Err(Fault::line(SqlState::NOT_NULL_VIOLATION, message));
             }
         }
-        // A value takes at most 8 bytes beside its text, and a little for its column.
+        // Upper bound: 8 bytes per value and as much for its column.
         let bytes = self.line.text_bytes + 16 * values;
         if bytes > limits::ROW_BYTES_MAX {
             let message = format!("the row takes {bytes} bytes; the limit is {}", limits::ROW_BYTES_MAX);
@@ -386,15 +387,15 @@ impl<'a> TableBuild<'a> {
         Ok(values)
     }
 
-    /// The line stays.
+    /// Keeps the line's changes.
     pub(super) fn accept(&mut self) {
         self.line.touched.clear();
-        self.line.claimed.clear();
+        self.line.added_columns.clear();
         self.line.key_is_new = false;
         self.line.text_bytes = 0;
     }
 
-    /// The line goes, with all it did.
+    /// Undoes the line's changes.
     #[cold]
     pub(super) fn refuse(&mut self) {
         let row = self.times.len();
@@ -403,12 +404,12 @@ impl<'a> TableBuild<'a> {
                 column.truncate(row);
             }
         }
-        for slot in std::mem::take(&mut self.line.claimed) {
+        for slot in std::mem::take(&mut self.line.added_columns) {
             let slot = &mut self.slots[slot as usize];
             if matches!(slot.kind, Kind::Key { .. }) {
                 self.key_slots.pop();
             }
-            slot.kind = Kind::Vacant;
+            slot.kind = Kind::Unassigned;
             self.columns -= 1;
         }
         if self.line.key_is_new {
@@ -417,7 +418,7 @@ impl<'a> TableBuild<'a> {
         self.accept();
     }
 
-    /// What is to be written; `None` when no line was accepted.
+    /// Returns the rows of the table; `None` if no line was accepted.
     pub(super) fn finish(mut self, budget: &mut Budget) -> Result<Option<TableWrite>> {
         let rows = self.times.len();
         if rows == 0 {
@@ -449,7 +450,7 @@ impl<'a> TableBuild<'a> {
         }))
     }
 
-    /// Key columns first, because their order is the order in the keys.
+    /// Key columns first: their order is the order of values in keys.
     fn new_columns(&self) -> Vec<ColumnSpec> {
         let keys = self.key_slots.iter().map(|slot| &self.slots[*slot as usize]);
         let fields = self.slots.iter().filter(|slot| matches!(slot.kind, Kind::Field { .. }));
@@ -484,27 +485,27 @@ impl<'a> Search<'a> {
     }
 }
 
-impl Seen<'_> {
-    /// The type of a column that this value makes.
+impl FieldValue<'_> {
+    /// Column type for a value of this kind.
     fn ty(&self) -> DataType {
         match self {
-            Seen::Float(_) => DataType::Float64,
-            Seen::Integer(_) => DataType::Int64,
-            Seen::Unsigned(_) => DataType::UInt64,
-            Seen::Bool(_) => DataType::Bool,
-            Seen::Moment(_) => DataType::Timestamp,
-            Seen::Text(_) => DataType::Text,
+            FieldValue::Float(_) => DataType::Float64,
+            FieldValue::Integer(_) => DataType::Int64,
+            FieldValue::Unsigned(_) => DataType::UInt64,
+            FieldValue::Bool(_) => DataType::Bool,
+            FieldValue::Timestamp(_) => DataType::Timestamp,
+            FieldValue::Text(_) => DataType::Text,
         }
     }
 
     fn what(&self) -> &'static str {
         match self {
-            Seen::Float(_) => "float",
-            Seen::Integer(_) => "integer",
-            Seen::Unsigned(_) => "unsigned integer",
-            Seen::Bool(_) => "boolean",
-            Seen::Moment(_) => "timestamp",
-            Seen::Text(_) => "string",
+            FieldValue::Float(_) => "float",
+            FieldValue::Integer(_) => "integer",
+            FieldValue::Unsigned(_) => "unsigned integer",
+            FieldValue::Bool(_) => "boolean",
+            FieldValue::Timestamp(_) => "timestamp",
+            FieldValue::Text(_) => "string",
         }
     }
 }
@@ -513,7 +514,7 @@ fn is_text(kind: &Kind) -> bool {
     matches!(kind, Kind::Field { ty: DataType::Text, .. })
 }
 
-/// The canonical bytes of a key; `values` are sorted by position, what is missing is NULL.
+/// Encodes a key from values sorted by position; missing values are NULL.
 fn key_bytes(values: &[(u32, &str, &str)]) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut next = 0;

@@ -1,4 +1,4 @@
-//! Line protocol: what lines mean, and lines that are wrong.
+//! Line protocol: valid and invalid lines.
 
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, types};
@@ -13,7 +13,7 @@ fn request(body: &[u8]) -> Request<'_> {
     Request { schema: "public", body, unit: Unit::Nanosecond, now_ns: NOW, memory_bytes_max: 64 << 20 }
 }
 
-/// A catalog with one table for each `(name, keyed, columns)`, where a column is `name type[!] role`.
+/// A catalog with a table per `(name, keyed, columns)`; columns are written `name type[!] role`.
 fn catalog(tables: &[(&str, bool, &str)]) -> Catalog {
     let mut catalog = Catalog::default();
     for (number, (name, keyed, columns)) in tables.iter().enumerate() {
@@ -37,7 +37,7 @@ fn column(text: &str) -> ColumnSpec {
     ColumnSpec { name: words[0].into(), ty, nullable: !words[1].ends_with('!'), role }
 }
 
-/// A row as text: `table{key=value} field=value @time`, absent ones left out.
+/// Rows as text: `table{key=value} field=value @time`, without absent values.
 fn rows(parsed: &Parsed) -> Vec<String> {
     parsed.tables.iter().flat_map(table_rows).collect()
 }
@@ -87,14 +87,14 @@ fn parse_new(body: &str) -> Parsed {
     parse(&Catalog::default(), &request(body.as_bytes())).unwrap()
 }
 
-/// What is stored of `body`, given nothing is refused.
+/// The stored rows of `body`; no line may be refused.
 fn stored(body: &str) -> Vec<String> {
     let parsed = parse_new(body);
     assert!(parsed.errors.is_empty(), "{body:?}: {:?}", parsed.errors);
     rows(&parsed)
 }
 
-/// The one refusal of `body`.
+/// The only refused line of `body`.
 fn refusal(catalog: &Catalog, body: &[u8]) -> (String, String) {
     let parsed = parse(catalog, &request(body)).unwrap();
     assert_eq!(parsed.refused, 1, "{:?}: {:?}", String::from_utf8_lossy(body), parsed.errors);
@@ -109,7 +109,7 @@ fn each_kind_of_value_is_read() {
         ["m{t=x} f=1.5,i=-7,u=18446744073709551615,s=a b,b=true @42"]
     );
     for (text, value) in [
-        // QuestDB's clients write times so; a field of "1767225600000000t" was refused.
+        // QuestDB's clients write timestamps like this.
         ("1767225600000000t", "1767225600000000000"),
         ("-1n", "-1"),
         ("1", "1.0"),
@@ -145,15 +145,15 @@ fn each_kind_of_value_is_read() {
 }
 
 #[test]
-fn backslashes_keep_separators_in_names() {
+fn backslashes_escape_separators_in_names() {
     assert_eq!(stored(r"we\ a\,ther,a\ b\=c=d\ e\,f\=g x\ y\,z\==1 5"), ["we a,ther{a b=c=d e,f=g} x y,z==1.0 @5"]);
     assert_eq!(stored(r"m,path=C:\dir\\ v=1 5"), [r"m{path=C:\dir\} v=1.0 @5"]);
-    // A quote is nothing special outside a field's value.
+    // Outside of field values a quote is an ordinary character.
     assert_eq!(stored("m\"x,t=\"q\" \"v\"=1 5"), ["m\"x{t=\"q\"} \"v\"=1.0 @5"]);
 }
 
 #[test]
-fn blank_lines_comments_and_line_ends_of_windows_are_skipped() {
+fn blank_lines_comments_and_crlf_are_skipped() {
     let body = "# head\r\n\r\n\n  # indented\nm v=1 1\r\n\n  m v=2 2  \r\n   \nm  v=3   3\n# m v=4 4\nm v=5 5";
     assert_eq!(stored(body), ["m{} v=1.0 @1", "m{} v=2.0 @2", "m{} v=3.0 @3", "m{} v=5.0 @5"]);
     assert_eq!(stored("m v=1\r"), [format!("m{{}} v=1.0 @{NOW}")]);
@@ -169,7 +169,7 @@ fn tags_mean_the_same_in_any_order() {
 }
 
 #[test]
-fn a_tag_seen_later_appends_a_key_column_and_older_keys_stay_the_same() {
+fn a_later_tag_appends_a_key_column_and_keeps_older_keys() {
     let parsed = parse_new("m,a=1 v=1 1\nm,b=2,a=1 v=2 2\nm,a=1 v=3 3");
     assert_eq!(parsed.tables[0].series, [0, 1, 0]);
     assert_eq!(parsed.tables[0].keys.get(0), key::encode(&[KeyValue::Text("1".into())]));
@@ -216,8 +216,8 @@ fn absent_fields_are_null() {
 }
 
 #[test]
-fn a_refused_line_leaves_nothing_behind() {
-    // Line 2 would have made column b an integer, tag t, and table x.
+fn a_refused_line_has_no_effect() {
+    // If accepted, line 2 would have created column b as an integer, tag t, and table x.
     let parsed = parse_new("m a=1 1\nm,t=1 b=1i,a=oops 2\nx,k=1 v=1 zz\nm b=2.5 3\nm t=1 4");
     assert_eq!(rows(&parsed), ["m{} a=1.0 @1", "m{} b=2.5 @3", "m{} t=1.0 @4"]);
     assert_eq!(parsed.errors.iter().map(|error| error.line).collect::<Vec<_>>(), [2, 3]);
@@ -227,26 +227,26 @@ fn a_refused_line_leaves_nothing_behind() {
 }
 
 #[test]
-fn lines_are_numbered_as_an_editor_does() {
+fn line_numbers_match_an_editors() {
     let parsed = parse_new("\n# one\nm s=\"a\nb\nc\" 1\nbad\nm v=1 1\nm s=\"x\ny\" z\nworse\n");
     assert_eq!(parsed.errors.iter().map(|error| error.line).collect::<Vec<_>>(), [6, 8, 10]);
     assert_eq!(parsed.errors[1].error.message(), "line 8: timestamp is \"z\", expected an integer");
 }
 
 #[test]
-fn a_string_cannot_smuggle_in_a_line() {
+fn a_string_cannot_inject_a_line() {
     let parsed = parse_new("m a=oops,s=\"x\nevil v=1 1\n\" 1\nm v=1 2");
     assert_eq!(rows(&parsed), ["m{} v=1.0 @2"]);
     let parsed = parse_new("m, s=\"x\nevil v=1 1\n\" 1\nm v=1 2");
     assert_eq!(rows(&parsed), ["m{} v=1.0 @2"]);
-    // An escaped = does not make the quote after it open a string, and the next line is not lost.
+    // After an escaped = a quote does not open a string, and the next line is not swallowed.
     let parsed = parse_new("m a\\=\"x\nm v=1 2");
     assert_eq!((rows(&parsed), parsed.refused), (vec!["m{} v=1.0 @2".to_owned()], 1));
 }
 
-/// The bad inputs, each with its reply.
+/// Invalid lines with the expected errors.
 #[test]
-fn bad_lines_are_refused_with_a_reason() {
+fn invalid_lines_are_refused_with_a_reason() {
     let long_name = "n".repeat(limits::NAME_BYTES_MAX + 1);
     let long_tag = "v".repeat(limits::KEY_BYTES_MAX + 1);
     let long_text = "x".repeat(limits::VALUE_BYTES_MAX + 1);
@@ -258,9 +258,9 @@ fn bad_lines_are_refused_with_a_reason() {
         ("empty_tag_name", "m,=1 v=1".into(), "42602", "a tag name is empty"),
         ("empty_tag_value", "m,t= v=1".into(), "22P02", "tag \"t\" has no value"),
         ("tag_without_value", "m,t v=1".into(), "22P02", "tag \"t\" has no value"),
-        ("tag_with_two_values", "m,t=1=2 v=1".into(), "22P02", "where = must be written"),
+        ("tag_with_two_values", "m,t=1=2 v=1".into(), "22P02", "in which = must be written"),
         ("trailing_comma_after_the_table", "m, v=1".into(), "42602", "a tag name is empty"),
-        ("duplicate_tag", "m,t=1,t=1 v=1".into(), "42701", "tag \"t\" is there twice"),
+        ("duplicate_tag", "m,t=1,t=1 v=1".into(), "42701", "tag \"t\" is given twice"),
         ("empty_field_name", "m =1".into(), "42602", "a field name is empty"),
         ("field_without_value", "m v= 1".into(), "22P02", "field \"v\" has no value"),
         ("field_without_equals", "m v 1".into(), "22P02", "seen \"v\", expected a field as name=value"),
@@ -274,14 +274,14 @@ fn bad_lines_are_refused_with_a_reason() {
         ("hexadecimal", "m v=0x10 1".into(), "22P02", "field \"v\" is \"0x10\""),
         ("only_a_sign", "m v=- 1".into(), "22P02", "field \"v\" is \"-\""),
         ("exponent_without_digits", "m v=1e 1".into(), "22P02", "field \"v\" is \"1e\""),
-        ("nan", "m v=NaN 1".into(), "22003", "field \"v\" is \"NaN\", which line protocol cannot carry"),
-        ("infinity", "m v=-Inf 1".into(), "22003", "field \"v\" is \"-Inf\", which line protocol cannot carry"),
+        ("nan", "m v=NaN 1".into(), "22003", "field \"v\" is \"NaN\", which line protocol cannot represent"),
+        ("infinity", "m v=-Inf 1".into(), "22003", "field \"v\" is \"-Inf\", which line protocol cannot represent"),
         ("float_beyond_range", "m v=1e400 1".into(), "22003", "out of range for double precision"),
         ("integer_beyond_range", "m v=9223372036854775808i 1".into(), "22003", "out of range for bigint"),
         ("unsigned_beyond_range", "m v=18446744073709551616u 1".into(), "22003", "out of range for unsigned 64-bit"),
         ("negative_unsigned", "m v=-1u 1".into(), "22003", "out of range for unsigned 64-bit"),
-        ("open_string", "m v=\"abc 1".into(), "22P02", "the string of field \"v\" is never closed"),
-        ("open_string_after_backslash", "m v=\"abc\\".into(), "22P02", "the string of field \"v\" is never closed"),
+        ("open_string", "m v=\"abc 1".into(), "22P02", "unterminated string in field \"v\""),
+        ("open_string_after_backslash", "m v=\"abc\\".into(), "22P02", "unterminated string in field \"v\""),
         ("text_after_a_string", "m v=\"abc\"d 1".into(), "22P02", "seen \"d 1\", expected a comma"),
         ("timestamp_is_no_integer", "m v=1 now".into(), "22007", "timestamp is \"now\", expected an integer"),
         ("timestamp_with_a_fraction", "m v=1 1.5".into(), "22007", "timestamp is \"1.5\", expected an integer"),
@@ -318,7 +318,7 @@ fn bad_lines_are_refused_with_a_reason() {
         ("zero_byte", "m v=\"a\0b\" 1".into(), "22021", "byte 7 is zero"),
     ];
     for (name, body, state, message) in cases {
-        // Alone, and between two good lines that must be stored.
+        // Alone, and between two valid lines, which must be stored.
         let (seen_state, seen_message) = refusal(&Catalog::default(), body.as_bytes());
         assert_eq!(seen_state, *state, "{name}: {seen_message}");
         assert!(seen_message.starts_with("line 1: ") && seen_message.contains(message), "{name}: {seen_message}");
@@ -331,7 +331,7 @@ fn bad_lines_are_refused_with_a_reason() {
 }
 
 #[test]
-fn bytes_that_are_not_utf8_cost_only_their_line() {
+fn invalid_utf8_refuses_only_its_line() {
     for bad in [&b"\xff"[..], b"\xc3", b"\xed\xa0\x80", b"\xf8\x88\x80\x80\x80"] {
         for place in ["? v=1 1", "m,t=? v=1 1", "m,?=1 v=1 1", "m ?=1 1", "m v=\"?\" 1"] {
             let (before, after) = place.split_once('?').unwrap();
@@ -379,7 +379,7 @@ fn type_conflicts_are_refused_line_by_line() {
 }
 
 #[test]
-fn tables_that_sql_made_are_written_where_they_fit() {
+fn lines_are_written_to_tables_created_by_sql() {
     let catalog = catalog(&[
         ("narrow", true, "time timestamp! time,k text key,r float32 field,i int32 field,h int16 field,x float64 field"),
         ("events", false, "ts timestamp! time,v float64 field,time text field"),
@@ -405,10 +405,10 @@ fn tables_that_sql_made_are_written_where_they_fit() {
         ("narrow,k=a h=40000i 1", "22003", "column \"h\" of table \"narrow\": \"40000i\" is out of range for smallint"),
         ("narrow,k=a i=4000000000i 1", "22003", "out of range for integer"),
         ("narrow,k=a r=1e39 1", "22003", "out of range for real"),
-        ("events,k=a v=1 1", "42804", "tag \"k\" for table \"events\", which has no key"),
+        ("events,k=a v=1 1", "42804", "tag \"k\" for table \"events\", which has no key columns"),
         ("strict v=1 1", "23502", "key column \"k\" of table \"strict\" is NOT NULL"),
         ("strict,k=a w=1 1", "23502", "column \"v\" of table \"strict\" is NOT NULL"),
-        ("counted v=1 1", "42804", "the times of table \"counted\" are of type bigint, and those of lines are moments"),
+        ("counted v=1 1", "42804", "table \"counted\" has a time column of type bigint, expected timestamptz"),
         ("strict,k=a,n=1 v=1 1", "42804", "a key column of type bigint, seen a tag"),
     ] {
         let (seen_state, seen_message) = refusal(&catalog, body.as_bytes());
@@ -446,7 +446,7 @@ fn sparse_lines_cannot_take_more_memory_than_allowed() {
     let body: String = (0..20_000).map(|at| format!("m c{}=1 {at}\n", at % 4_000)).collect();
     let error = parse(&Catalog::default(), &request(body.as_bytes())).unwrap_err();
     assert_eq!(error.state(), SqlState::PROGRAM_LIMIT_EXCEEDED);
-    assert!(error.detail().is_some_and(|detail| detail.contains("nothing of it was stored")));
+    assert!(error.detail().is_some_and(|detail| detail.contains("no line of the request was stored")));
     let heads: String = (0..300_000).map(|at| format!("t{at} v=x\n")).collect();
     assert!(parse(&Catalog::default(), &request(heads.as_bytes())).is_err());
 }
@@ -459,7 +459,7 @@ fn further_refusals_are_counted_but_not_described() {
 }
 
 #[test]
-fn a_new_schema_is_made_only_with_its_first_row() {
+fn a_new_schema_is_created_only_with_its_first_row() {
     let parse_in =
         |schema, body: &'static [u8]| parse(&Catalog::default(), &Request { schema, ..request(body) }).unwrap();
     assert_eq!(parse_in("plant", b"m v=1").new_schema.as_deref(), Some("plant"));
@@ -478,7 +478,7 @@ fn escape(name: &str) -> String {
 
 proptest! {
     #[test]
-    fn whatever_is_written_is_read_back(
+    fn encoded_streams_round_trip(
         table in name(),
         tags in proptest::collection::btree_map(name(), name(), 0..4),
         fields in proptest::collection::btree_map(name(), any::<f64>(), 1..5),
@@ -509,7 +509,7 @@ proptest! {
     }
 
     #[test]
-    fn nearly_lines_never_panic_and_never_leave_half_a_row(
+    fn malformed_lines_never_panic_nor_leave_partial_rows(
         body in "([mn],?[tu]?=?[12]? ?[vw\\\\]=?(1|1i|t|\"a?|\"b\"|\\\\)?,?[vt]?=?2?( [0-9]{1,3})?\n?){0,12}"
     ) {
         let parsed = parse(&Catalog::default(), &request(body.as_bytes())).unwrap();

@@ -397,7 +397,7 @@ fn has_referred(
     };
     let mut bytes = Vec::new();
     for ((value, column), to) in values.into_iter().zip(index.keys()).zip(&key.referred) {
-        let value = ::rows::assign(referred.schema.columns[*to].ty, value)?;
+        let value = ::rows::coerce(referred.schema.columns[*to].ty, value)?;
         ::rows::key::push(&mut bytes, column, &value)?;
     }
     txn.has_key(referred, at, &bytes, guard)

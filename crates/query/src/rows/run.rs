@@ -98,7 +98,7 @@ impl<'a> Arguments<'a> {
             }
             Arguments::Bound(bound) => {
                 let one = |(datum, ty): (Result<Datum<'a>>, &ParamType)| match ty {
-                    ParamType::Plain(ty) => ::rows::assign(*ty, datum?),
+                    ParamType::Plain(ty) => ::rows::coerce(*ty, datum?),
                     ParamType::Array(_) => datum,
                 };
                 // An INSERT may be given several rows of parameters.
@@ -769,7 +769,7 @@ pub(super) fn datum<'a>(value: &'a Value, ty: Type) -> Result<Datum<'a>> {
         Value::Uuid(uuid) => Datum::Uuid(*uuid),
         Value::Array(_) => return Err(Error::unsupported("arrays are not supported with rows tables")),
     };
-    ::rows::assign(ty, datum)
+    ::rows::coerce(ty, datum)
 }
 
 fn micros(ns: i64) -> i64 {

@@ -1,11 +1,13 @@
-//! The nodes of an index: places that never move and can be used again, each with its present content.
+//! Index nodes: slots with stable addresses that are reused, each with a pointer to its current
+//! content.
 //!
 //! Always true:
-//! - A node's content is replaced only under its lock, and only by a whole one.
-//! - A replaced content and a dead node's place are given back when every guard that existed then is gone, so that
-//!   readers need no lock: what they found under their guard stays readable.
-//! - A dead node has no content but a *link*: the node at its left that took over its range.
-//! - Versions of a place only grow, also when it is used again.
+//! - A content is never changed in place; it is replaced as a whole, under the node's lock.
+//! - A replaced content and a dead node's slot are freed when all guards that existed at that time
+//!   are gone. Readers therefore need no lock: everything they reached under a guard stays
+//!   readable.
+//! - A dead node has no content; it has a *link* to the left neighbour that took over its range.
+//! - Versions of a slot only grow, even when the slot is reused.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
@@ -17,16 +19,17 @@ use super::content::{Content, Fresh, NodeId, View};
 use crate::reclaim::{NODES, Retired};
 use crate::sync::{AtomicPtr, AtomicU32, Mutex, MutexGuard};
 
-/// Nodes of the first chunk; each further one is twice as large as the one before.
+/// Nodes in the first chunk; each further chunk has twice as many.
 const FIRST_CHUNK_NODES: u32 = 8;
 const CHUNKS: usize = (u32::BITS - FIRST_CHUNK_NODES.ilog2()) as usize;
-/// Counters are spread so that threads in different leaves seldom meet in one.
+/// Counters are sharded by node, so that threads in different leaves rarely share a cache line.
 const SHARDS: usize = 8;
 
-/// On a cache line of its own: the root is read all the time, and its neighbour may be written all the time.
+/// One cache line each: every operation reads the root, and its neighbour may be written
+/// constantly.
 #[repr(align(64))]
 struct Node {
-    /// [`Content::into_raw`]; null in dead and unused nodes.
+    /// From [`Content::into_raw`]; null in dead and unused nodes.
     content: AtomicPtr<u64>,
     link: AtomicU32,
     lock: Mutex<()>,
@@ -42,7 +45,7 @@ struct Shard {
 #[derive(Default)]
 struct Places {
     used: NodeId,
-    /// Places of dead nodes that nobody can reach any more.
+    /// Slots of dead nodes that no thread can reach any more.
     spare: Vec<Fresh>,
 }
 
@@ -52,7 +55,7 @@ pub(super) struct Arena {
     shards: [Shard; SHARDS],
 }
 
-/// Keeps what is found in nodes readable. Held for an operation on the index, or for as long as a scan copies a leaf.
+/// Keeps node contents readable. Held for one index operation, or while a scan copies one leaf.
 pub(super) struct NodesGuard(Guard);
 
 impl NodesGuard {
@@ -61,25 +64,26 @@ impl NodesGuard {
     }
 }
 
-/// A content that was taken out of its node; dropping it frees it.
+/// A content removed from its node; dropping it frees it.
 pub(crate) struct RetiredContent(*mut u64);
 
 impl Drop for RetiredContent {
     fn drop(&mut self) {
-        // SAFETY: `retire` made it, whose caller took the content out of its node, once; and nobody reads it by now.
+        // SAFETY: `retire` made it from a content that its caller had removed from the node, once;
+        // no reader has it any more.
         drop(unsafe { Content::from_raw(self.0) });
     }
 }
 
-/// The place of a dead node.
+/// The slot of a dead node.
 pub(crate) struct FreedPlace {
-    /// Weak: garbage must not keep a dropped index alive.
+    /// Weak, so that pending garbage does not keep a dropped index alive.
     arena: Weak<Arena>,
     fresh: Fresh,
 }
 
 impl FreedPlace {
-    /// Nobody can reach it any more.
+    /// Makes the slot reusable. No thread can reach it any more.
     pub(crate) fn give_back(self) {
         if let Some(arena) = self.arena.upgrade() {
             arena.places.lock().spare.push(self.fresh);
@@ -87,10 +91,10 @@ impl FreedPlace {
     }
 }
 
-/// A node whose content only the holder may replace.
+/// A locked node: only the holder may replace its content.
 pub(super) struct Locked<'g> {
     pub(super) id: NodeId,
-    /// What it was when it was locked.
+    /// The content at the time of locking.
     pub(super) view: View<'g>,
     arena: &'g Arc<Arena>,
     _held: MutexGuard<'g, ()>,
@@ -105,7 +109,7 @@ impl Arena {
         }
     }
 
-    /// The node's content, or the link of a dead one.
+    /// Returns the node's content; `Err` with the link if the node is dead.
     pub(super) fn view<'g>(&'g self, id: NodeId, _guard: &'g NodesGuard) -> Result<View<'g>, NodeId> {
         let node = self.node(id);
         let content = node.content.load(Ordering::Acquire);
@@ -113,18 +117,19 @@ impl Arena {
             return Err(node.link.load(Ordering::Relaxed));
         }
         prefetch(content);
-        // SAFETY: a content in a node is from `into_raw`. It is freed by `retire`, after all guards that were there
-        // when it was replaced, thus after `_guard`, or by `drop`, after all borrows of the arena.
+        // SAFETY: a content in a node is from `into_raw`. `retire` frees it after all guards that
+        // existed when it was replaced, `_guard` among them; `drop` frees it after all borrows of
+        // the arena.
         Ok(unsafe { View::from_raw(content) })
     }
 
-    /// Waits for the node's lock. `Err`: the link of a dead one.
+    /// Locks the node, waiting if needed. `Err` with the link if the node is dead.
     pub(super) fn lock<'g>(self: &'g Arc<Arena>, id: NodeId, guard: &'g NodesGuard) -> Result<Locked<'g>, NodeId> {
         let held = self.node(id).lock.lock();
         Ok(Locked { id, view: self.view(id, guard)?, arena: self, _held: held })
     }
 
-    /// A place for a new node.
+    /// Allocates a slot for a new node.
     pub(super) fn allocate(&self) -> Fresh {
         let mut places = self.places.lock();
         if let Some(fresh) = places.spare.pop() {
@@ -140,24 +145,24 @@ impl Arena {
         Fresh { id, version: 1 }
     }
 
-    /// Gives a node that nobody can reach yet its first content.
+    /// Sets the first content of a node that is not reachable yet.
     pub(super) fn place(&self, id: NodeId, content: Content) {
         self.count_bytes(id, content.view().bytes() as i64);
         let old = self.node(id).content.swap(content.into_raw(), Ordering::Release);
-        assert!(old.is_null(), "BUG: node {id} was given out twice");
+        assert!(old.is_null(), "BUG: node {id} was allocated twice");
     }
 
-    /// Entries came or went in leaf `id`.
+    /// Adds `change` to the entry count of leaf `id`.
     pub(super) fn count_entries(&self, id: NodeId, change: i64) {
         self.shard(id).entries.fetch_add(change, Ordering::Relaxed);
     }
 
-    /// All entries are gone.
+    /// Sets the entry count to zero.
     pub(super) fn forget_entries(&self) {
         self.shards.iter().for_each(|shard| shard.entries.store(0, Ordering::Relaxed));
     }
 
-    /// One above the highest place given out.
+    /// One above the highest node ever allocated.
     pub(super) fn used(&self) -> NodeId {
         self.places.lock().used
     }
@@ -170,7 +175,7 @@ impl Arena {
         self.shards.iter().map(|shard| shard.content_bytes.load(Ordering::Relaxed)).sum::<i64>().max(0) as usize
     }
 
-    /// Of all places, used or not.
+    /// Bytes of all slots, used or free.
     pub(super) fn place_bytes(&self) -> usize {
         self.chunks.iter().filter_map(OnceLock::get).map(|chunk| size_of_val(&**chunk)).sum()
     }
@@ -185,28 +190,29 @@ impl Arena {
 
     fn node(&self, id: NodeId) -> &Node {
         let (chunk, at) = locate(id);
-        &self.chunks[chunk].get().expect("BUG: a node that was never given out")[at]
+        &self.chunks[chunk].get().expect("BUG: access to a node that was never allocated")[at]
     }
 }
 
 impl Locked<'_> {
-    /// The leaf as readers see it before the holder changes it.
+    /// The leaf's version before the holder changes it.
     pub(super) fn seen(&self) -> LeafSeen {
         LeafSeen { node: self.id, version: self.view.version() }
     }
 
-    /// Replaces the content, for readers in one step.
+    /// Replaces the content atomically.
     pub(super) fn publish(&self, content: Content, guard: &NodesGuard) {
         let bytes = content.view().bytes() as i64 - self.view.bytes() as i64;
         self.arena.count_bytes(self.id, bytes);
-        // Release: who finds the content also finds the nodes it names.
+        // Release: a reader that loads this content also sees the nodes it points to.
         let place = &self.arena.node(self.id).content;
         let old = place.load(Ordering::Relaxed);
         place.store(content.into_raw(), Ordering::Release);
         retire(old, self.view.bytes(), guard);
     }
 
-    /// Ends the node; its left neighbour `into` has its range and entries, and nothing but it led here.
+    /// Kills the node. The left neighbour `into` already has its range and entries, and the parent
+    /// and that neighbour held the only pointers to it.
     pub(super) fn kill(self, into: NodeId, guard: &NodesGuard) {
         let node = self.arena.node(self.id);
         let bytes = self.view.bytes();
@@ -223,33 +229,34 @@ impl Drop for Arena {
         for node in self.chunks.iter().filter_map(OnceLock::get).flat_map(|chunk| chunk.iter()) {
             let content = node.content.load(Ordering::Relaxed);
             if !content.is_null() {
-                // SAFETY: from `into_raw`; the arena is borrowed by nobody, so nobody reads what its nodes hold.
+                // SAFETY: from `into_raw`; the arena is not borrowed any more, so no reader has its
+                // contents.
                 drop(unsafe { Content::from_raw(content) });
             }
         }
     }
 }
 
-/// Frees a content that was just taken out of its node, once no reader can have it any more.
+/// Frees a content that was just removed from its node, once no reader can have it.
 fn retire(content: *mut u64, bytes: usize, guard: &NodesGuard) {
     NODES.retire(Retired::Content(RetiredContent(content)), bytes, &guard.0);
 }
 
-/// Asks for the lines a search is going to need all at once: it would come to know them one after the other. In an index
-/// of a million keys a third of a get.
+/// Prefetches the cache lines of a node that a search needs. Otherwise the misses would be serial:
+/// a third of the time of a get in an index of a million keys.
 fn prefetch(content: *const u64) {
     const LINES: usize = 14;
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     for line in 1..LINES {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: the instruction has no effect on the program, whatever the address.
+        // SAFETY: a prefetch has no architectural effect, whatever the address.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(content.wrapping_byte_add(64 * line).cast()) }
     }
     #[cfg(not(all(target_arch = "x86_64", not(miri))))]
     let _ = (content, LINES);
 }
 
-/// Chunk, and place in it.
+/// (chunk, position in the chunk).
 fn locate(id: NodeId) -> (usize, usize) {
     let number = u64::from(id) + u64::from(FIRST_CHUNK_NODES);
     let chunk = number.ilog2() - FIRST_CHUNK_NODES.ilog2();

@@ -1,44 +1,47 @@
-//! What a node says: sorted keys with a value each, the range of keys it answers for, and who comes next.
+//! Content of an index node: sorted keys with one value each, the node's key range, and its right
+//! neighbour.
 //!
-//! Words: the *prefix* is what all keys of a content share, a key's *rest* is what follows it, a rest's *head* is its
-//! first 8 bytes as a big-endian number, filled up with zeros. The *low fence* is the smallest key the node answers for,
-//! the *high fence* the smallest it no longer does.
+//! Words: the *prefix* is shared by all keys of a content; a key's *rest* follows it; a rest's
+//! *head* is its first 8 bytes as a big-endian number, zero-padded. The *low fence* is the smallest
+//! key in the node's range, the *high fence* the smallest key above it.
 //!
 //! Always true:
-//! - A content never changes once it is made, so that readers need no lock and cannot see half of a change.
-//! - Keys ascend strictly. Heads therefore ascend too; where two are equal, the rests decide.
-//! - The first entry of an inner node (`level` > 0) has no key: it leads to all that is below the second one's.
+//! - A content is immutable once made. Readers need no lock and never see half a change.
+//! - Keys ascend strictly, so heads ascend too; the rests decide between equal heads.
+//! - The first entry of an inner node (`level` > 0) has no key: its child has all keys below the
+//!   second entry's key.
 //!
-//! One allocation of 64-bit words; what a search touches first stands in front:
+//! One allocation of 64-bit words, ordered by how early a search needs them:
 //!
 //! | words          | what                                                                   |
 //! |----------------|------------------------------------------------------------------------|
-//! | 1              | words in all: u32; entries: u32                                        |
+//! | 1              | total words: u32; entries: u32                                         |
 //! | 1              | version                                                                |
 //! | 1              | right neighbour: u32; length of the prefix: u16; level: u8             |
 //! | 1              | lengths of low and high fence: u16, u16; run of inserts: u16, u16      |
-//! | as many bytes  | prefix, high fence, low fence                                          |
+//! | as needed      | prefix, high fence, low fence                                          |
 //! | entries        | heads                                                                  |
 //! | entries        | values                                                                 |
-//! | entries / 2    | ends of the rests: u32                                                 |
-//! | as many bytes  | rests                                                                  |
+//! | entries / 2    | end offsets of the rests: u32                                          |
+//! | as needed      | rests                                                                  |
 
 use std::cmp::Ordering;
 use std::ops::Range;
 
-/// A node's place in the arena.
+/// A node's number in the arena.
 pub(super) type NodeId = u32;
 
 const HEADER_WORDS: usize = 4;
-/// In place of a high fence's length: the node answers for all keys from its low fence up.
+/// Value of the high fence's length if there is no high fence: the range is unbounded.
 const OPEN: u16 = u16::MAX;
 const _: () = assert!(super::KEY_BYTES_MAX < OPEN as usize);
-/// A node is full when it has this many entries and more than the wanted bytes …
+/// A node splits if it exceeds the target size and has at least this many entries …
 const ENTRIES_MIN: usize = 8;
-/// … or, its keys being long, this many entries and this many times the wanted bytes.
+/// … or, with long keys, if it has this many entries and exceeds the target size by
+/// [`LONG_FACTOR`].
 const LONG_ENTRIES_MIN: usize = 4;
 const LONG_FACTOR: usize = 8;
-/// So many inserts side by side are taken for a pattern that will go on.
+/// Adjacent inserts that count as a sequential pattern.
 const RUN_MIN: u16 = 8;
 
 /// An owned content.
@@ -50,20 +53,21 @@ pub(super) struct View<'g> {
     words: &'g [u64],
 }
 
-/// All that a content says besides its entries.
+/// Everything in a content except its entries.
 #[derive(Clone, Copy)]
 pub(super) struct Frame<'a> {
     pub(super) version: u64,
     /// 0 for leaves.
     pub(super) level: u8,
-    /// Meaningless without a high fence.
+    /// Undefined without a high fence.
     pub(super) right: NodeId,
     pub(super) low: &'a [u8],
     pub(super) high: Option<&'a [u8]>,
     pub(super) run: Run,
 }
 
-/// Where the last insert went, and how many before it went to the same neighbourhood: tells where to split.
+/// Position of the last insert, and length of the run of adjacent inserts before it. Decides where
+/// to split.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Run {
     at: u16,
@@ -71,7 +75,8 @@ pub(super) struct Run {
 }
 
 impl Run {
-    /// After an insert at `at`. Some disorder is allowed for, since several threads may append at once.
+    /// The run after an insert at `at`. Tolerates small gaps, because several threads may append at
+    /// once.
     fn next(self, at: usize) -> Run {
         let at = u16::try_from(at).unwrap_or(u16::MAX);
         let near = at.saturating_add(2) >= self.at && at <= self.at.saturating_add(3);
@@ -80,7 +85,7 @@ impl Run {
 }
 
 impl Content {
-    /// A content of `entries[range]`, with the longest prefix they share. Keys that follow each other must ascend.
+    /// Encodes `entries[range]`, whose keys must ascend, with their longest common prefix.
     pub(super) fn encode(frame: Frame<'_>, entries: &Entries, range: Range<usize>) -> Content {
         let count = range.len();
         let keyed = range.start + usize::from(frame.level > 0)..range.end;
@@ -121,13 +126,13 @@ impl Content {
         Content(words.into_boxed_slice())
     }
 
-    /// A leaf that answers for every key and has none.
+    /// An empty leaf whose range is all keys.
     pub(super) fn empty() -> Content {
         let frame = Frame { version: 1, level: 0, right: 0, low: &[], high: None, run: Run::default() };
         Content::encode(frame, &Entries::default(), 0..0)
     }
 
-    /// The same, in place of another content.
+    /// An empty leaf whose range is all keys, as the successor of content `old`.
     pub(super) fn empty_after(old: View<'_>) -> Content {
         let version = old.version() + 1;
         let frame = Frame { version, level: 0, right: 0, low: &[], high: None, run: Run::default() };
@@ -138,16 +143,16 @@ impl Content {
         View { words: &self.0 }
     }
 
-    /// The thin pointer under which a node keeps it.
+    /// Converts to the thin pointer that a node stores.
     pub(super) fn into_raw(self) -> *mut u64 {
         Box::into_raw(self.0).cast()
     }
 
     /// # Safety
-    /// `raw` is from [`Content::into_raw`], not taken back before, and nobody reads it any more.
+    /// `raw` is from [`Content::into_raw`], was not converted back before, and no reader has it.
     pub(super) unsafe fn from_raw(raw: *mut u64) -> Content {
-        // SAFETY: the first word holds the length of the allocation that `into_raw` gave away, and the pointer may
-        // touch all of it. The caller says that it is ours now.
+        // SAFETY: the first word has the length of the allocation from `into_raw`, and the pointer
+        // covers all of it. The caller guarantees exclusive ownership.
         unsafe { Content(Box::from_raw(std::ptr::slice_from_raw_parts_mut(raw, words_of(*raw)))) }
     }
 }
@@ -169,18 +174,18 @@ impl Frame<'_> {
 
 impl<'g> View<'g> {
     /// # Safety
-    /// `raw` is from [`Content::into_raw`] and is not freed while `'g` lasts.
+    /// `raw` is from [`Content::into_raw`] and is not freed during `'g`.
     pub(super) unsafe fn from_raw(raw: *const u64) -> View<'g> {
-        // SAFETY: as in `Content::from_raw`; contents do not change, so a shared slice may exist.
+        // SAFETY: see `Content::from_raw`; contents are immutable, so a shared slice is valid.
         unsafe { View { words: std::slice::from_raw_parts(raw, words_of(*raw)) } }
     }
 
-    /// Of words that [`View::copy_words`] copied.
+    /// Reads words copied by [`View::copy_words`].
     pub(super) fn of(words: &'g [u64]) -> View<'g> {
         View { words }
     }
 
-    /// Makes `words` a copy of the content.
+    /// Copies the content into `words`.
     #[inline]
     pub(super) fn copy_words(self, words: &mut Vec<u64>) {
         words.clear();
@@ -207,7 +212,7 @@ impl<'g> View<'g> {
         (self.words[2] >> 48) as u8
     }
 
-    /// The next node of the level; only to be followed where there is a high fence.
+    /// Next node of the level. Defined only if there is a high fence.
     #[inline]
     pub(super) fn right(self) -> NodeId {
         self.words[2] as NodeId
@@ -219,7 +224,7 @@ impl<'g> View<'g> {
         self.high_len().map(|length| &self.front()[prefix..prefix + length])
     }
 
-    /// Empty for the first node of a level: no key is below the empty one.
+    /// Low fence; empty in the first node of a level, since no key is below the empty one.
     #[inline]
     pub(super) fn low(self) -> &'g [u8] {
         let start = self.prefix_len() + self.high_len().unwrap_or(0);
@@ -231,7 +236,7 @@ impl<'g> View<'g> {
         &self.front()[..self.prefix_len()]
     }
 
-    /// Whether `key` is some node's further right.
+    /// Whether `key` is beyond the high fence, in a node further right.
     #[inline]
     pub(super) fn ends_before(self, key: &[u8]) -> bool {
         self.high().is_some_and(|high| key >= high)
@@ -248,14 +253,14 @@ impl<'g> View<'g> {
         &self.words[start..start + self.count()]
     }
 
-    /// For reading many entries one after the other.
+    /// Accessor for reading many entries in sequence.
     #[inline]
     pub(super) fn body(self) -> Body<'g> {
         Body { ends: self.ends(), rests: self.rests(), values: self.values() }
     }
 
-    /// The entry with `key`, or where it would be. Cost: binary search over the heads, no memory of the rests touched
-    /// unless heads are equal and longer than 8 bytes.
+    /// Position of `key`, or its insertion point. Cost: binary search over the heads; touches the
+    /// rests only for equal heads longer than 8 bytes.
     #[inline]
     pub(super) fn search(self, key: &[u8]) -> Result<usize, usize> {
         let first = self.first_keyed();
@@ -278,7 +283,7 @@ impl<'g> View<'g> {
         Err(from)
     }
 
-    /// How many entries are below `key`, or with `through` below or at it.
+    /// Number of entries below `key`; with `through`, below or equal.
     #[inline]
     pub(super) fn rank(self, key: &[u8], through: bool) -> usize {
         match self.search(key) {
@@ -287,12 +292,12 @@ impl<'g> View<'g> {
         }
     }
 
-    /// The next content after `key`, which belongs at `at`, was inserted.
+    /// Returns the content after inserting `key` at position `at`.
     pub(super) fn inserted(self, at: usize, key: &[u8], value: u64) -> Content {
         let frame = Frame { version: self.version() + 1, run: self.run().next(at), ..self.frame() };
         match key.strip_prefix(self.prefix()) {
             Some(rest) if !self.is_idle() => self.spliced(frame, at, 0, Some((rest, value))),
-            // The shared prefix gets shorter, or is to be found anew.
+            // The common prefix gets shorter or must be computed again.
             _ => {
                 let mut entries = Entries::default();
                 self.copy_to(&mut entries, 0..at);
@@ -303,12 +308,13 @@ impl<'g> View<'g> {
         }
     }
 
-    /// The next content without entry `at`. The version stays: nobody who saw the entry's absence can be wrong about it.
+    /// Returns the content without entry `at`. Keeps the version: a removal cannot invalidate an
+    /// absence seen earlier.
     pub(super) fn removed(self, at: usize) -> Content {
         self.spliced(self.frame(), at, 1, None)
     }
 
-    /// The next content with another value for entry `at`.
+    /// Returns the content with another value in entry `at`.
     pub(super) fn replaced(self, at: usize, value: u64) -> Content {
         let mut words = self.words.to_vec();
         words[1] += 1;
@@ -316,8 +322,8 @@ impl<'g> View<'g> {
         Content(words.into_boxed_slice())
     }
 
-    /// This content and that of its right neighbour as one.
-    pub(super) fn united(self, right: View<'_>) -> Content {
+    /// Merges this content with its right neighbour's.
+    pub(super) fn merged(self, right: View<'_>) -> Content {
         let mut entries = Entries::default();
         self.copy_to(&mut entries, 0..self.count());
         right.copy_to(&mut entries, 0..right.count());
@@ -325,7 +331,8 @@ impl<'g> View<'g> {
         Content::encode(frame, &entries, 0..entries.len())
     }
 
-    /// Two halves and what separates them: the left one with `left_version`, the right one as node `right`.
+    /// Splits the content: left half with version `left_version`, right half as node `right`, and
+    /// the separator key.
     pub(super) fn split(self, left_version: u64, right: Fresh) -> (Content, Content, Vec<u8>) {
         let mut entries = Entries::default();
         self.copy_to(&mut entries, 0..self.count());
@@ -345,18 +352,18 @@ impl<'g> View<'g> {
         (left, right, separator)
     }
 
-    /// Whether a node that wants to have `node_bytes` must split.
+    /// Whether a node with target size `node_bytes` must split.
     pub(super) fn overflows(self, node_bytes: usize) -> bool {
         let (count, bytes) = (self.count(), self.bytes());
         count >= ENTRIES_MIN && bytes > node_bytes || count >= LONG_ENTRIES_MIN && bytes > LONG_FACTOR * node_bytes
     }
 
-    /// Of no use: a leaf without keys, an inner node that chooses nothing.
+    /// Whether the node is useless: a leaf without keys or an inner node with one child.
     pub(super) fn is_idle(self) -> bool {
         self.count() == self.first_keyed()
     }
 
-    /// Whether it is worth trying to unite the node with a neighbour.
+    /// Whether the node is small enough to try a merge with a neighbour.
     pub(super) fn is_thin(self, node_bytes: usize) -> bool {
         self.is_idle() || self.bytes() < node_bytes / 4
     }
@@ -372,7 +379,8 @@ impl<'g> View<'g> {
         }
     }
 
-    /// Copies entries; an inner node's first one gets its low fence for a key.
+    /// Copies entries into `entries`; the first entry of an inner node gets the low fence as its
+    /// key.
     pub(super) fn copy_to(self, entries: &mut Entries, range: Range<usize>) {
         let body = self.body();
         for at in range {
@@ -381,8 +389,9 @@ impl<'g> View<'g> {
         }
     }
 
-    /// Where to split: in the middle, or where keys come in order, so that what is left behind, and not visited again,
-    /// is full. Behind the newest key, if keys of others follow; at the end a tenth goes along, for keys a little late.
+    /// Split position. The middle by default. For sequential inserts, right after the newest key,
+    /// so that the left node, which gets no more inserts, is full; at the end of the node a tenth
+    /// moves right too, for keys that arrive slightly late.
     fn cut(self) -> usize {
         let (count, run) = (self.count(), self.run());
         let at = usize::from(run.at);
@@ -397,7 +406,7 @@ impl<'g> View<'g> {
         cut.clamp(1, count - 1)
     }
 
-    /// A copy with `removed` entries from `at` on left out and `added` put in their place.
+    /// Copies the content, replacing `removed` entries at `at` with `added`.
     fn spliced(self, frame: Frame<'_>, at: usize, removed: usize, added: Option<(&[u8], u64)>) -> Content {
         let (added_count, added_rest) = added.map_or((0, &[][..]), |(rest, _)| (1, rest));
         let count = self.count() - removed + added_count;
@@ -431,12 +440,12 @@ impl<'g> View<'g> {
         Content(words.into_boxed_slice())
     }
 
-    /// Orders the rest of entry `at` against `rest`, their heads being equal.
+    /// Compares the rest of entry `at` with `rest`; their heads are equal.
     #[inline]
     fn compare_rest(self, at: usize, rest: &[u8]) -> Ordering {
         let (start, end) = (self.start(at), self.start(at + 1));
         if end - start <= 8 || rest.len() <= 8 {
-            // Equal up to the filling zeros: the shorter one is a prefix of the other.
+            // Equal including the zero padding, so the shorter is a prefix of the longer.
             (end - start).cmp(&rest.len())
         } else {
             self.rests()[start + 8..end].cmp(&rest[8..])
@@ -489,7 +498,7 @@ impl<'g> View<'g> {
         &cast(&self.words[self.heads_start() + 2 * self.count()..])[..self.count()]
     }
 
-    /// Where the rest of entry `at` starts: where the one before it ends.
+    /// Start offset of the rest of entry `at`: the end of the one before it.
     #[inline]
     fn start(self, at: usize) -> usize {
         at.checked_sub(1).map_or(0, |before| self.ends()[before] as usize)
@@ -502,7 +511,7 @@ impl<'g> View<'g> {
     }
 }
 
-/// The entries of a content.
+/// Slices of a content's entries.
 pub(super) struct Body<'g> {
     ends: &'g [u32],
     rests: &'g [u8],
@@ -510,7 +519,7 @@ pub(super) struct Body<'g> {
 }
 
 impl<'g> Body<'g> {
-    /// What follows the prefix in the key of entry `at`, and its value.
+    /// Rest and value of entry `at`.
     #[inline]
     pub(super) fn entry(&self, at: usize) -> (&'g [u8], u64) {
         let start = at.checked_sub(1).map_or(0, |before| self.ends[before]);
@@ -518,14 +527,14 @@ impl<'g> Body<'g> {
     }
 }
 
-/// A node that nobody knows yet, and the version its first content has to have.
+/// A node that is not reachable yet, and the version for its first content.
 #[derive(Clone, Copy)]
 pub(super) struct Fresh {
     pub(super) id: NodeId,
     pub(super) version: u64,
 }
 
-/// Entries with whole keys, on their way from one content to others.
+/// Decoded entries with whole keys, for building contents.
 #[derive(Default)]
 pub(super) struct Entries {
     bytes: Vec<u8>,
@@ -557,7 +566,7 @@ impl Entries {
         self.values.clear();
     }
 
-    /// About what a content of these and of `key` would have.
+    /// Estimated size of a content with these entries and `key`.
     pub(super) fn bytes_with(&self, key: &[u8]) -> usize {
         let count = self.len() + 1;
         let prefix = if self.len() == 0 { key.len() } else { shared(self.key(0), key) };
@@ -565,7 +574,8 @@ impl Entries {
     }
 }
 
-/// A fence between two neighbouring keys: the shortest one for leaves; in inner nodes the key itself moves up.
+/// Fence between two adjacent keys: the shortest possible for leaves; inner nodes use the whole
+/// key.
 pub(super) fn separator<'a>(level: u8, before: &[u8], after: &'a [u8]) -> &'a [u8] {
     if level > 0 { after } else { &after[..shared(before, after) + 1] }
 }
@@ -574,14 +584,14 @@ fn shared(a: &[u8], b: &[u8]) -> usize {
     a.iter().zip(b).take_while(|(a, b)| a == b).count()
 }
 
-/// The head of what follows the first `prefix` bytes of `key`.
+/// Head of `key` after its first `prefix` bytes.
 #[inline]
 fn head_after(key: &[u8], prefix: usize) -> u64 {
     if let Some(bytes) = key[prefix..].first_chunk() {
         return u64::from_be_bytes(*bytes);
     }
     let left = (key.len() - prefix) as u32;
-    // Reading backwards from the key's end costs no loop; the prefix's bytes are shifted out.
+    // Load the key's last 8 bytes and shift out the prefix: needs no loop.
     let number = match key.last_chunk() {
         Some(bytes) => u64::from_be_bytes(*bytes),
         None => key.iter().fold(0, |number, byte| number << 8 | u64::from(*byte)),
@@ -589,36 +599,37 @@ fn head_after(key: &[u8], prefix: usize) -> u64 {
     number.checked_shl(64 - 8 * left).unwrap_or(0)
 }
 
-/// Words of everything behind the fences.
+/// Words after the fences.
 fn body_words(count: usize, rest_bytes: usize) -> usize {
     2 * count + count.div_ceil(2) + rest_bytes.div_ceil(8)
 }
 
-/// The ends and the rests of a content in the making.
+/// The end offsets and rests of a content under construction.
 fn body_mut(words: &mut [u64], count: usize, rest_bytes: usize) -> (&mut [u32], &mut [u8]) {
     let start = words.len() - count.div_ceil(2) - rest_bytes.div_ceil(8);
     let (ends, rests) = words[start..].split_at_mut(count.div_ceil(2));
     (&mut cast_mut(ends)[..count], &mut cast_mut(rests)[..rest_bytes])
 }
 
-/// Length in words of the content that starts with `first`.
+/// Total words of a content, from its first word.
 #[inline]
 fn words_of(first: u64) -> usize {
     first as u32 as usize
 }
 
-/// Numbers smaller than a word that have no padding and no forbidden value.
+/// Integers smaller than a word, without padding or invalid values.
 trait Part {}
 impl Part for u8 {}
 impl Part for u32 {}
 
 #[inline]
 fn cast<T: Part>(words: &[u64]) -> &[T] {
-    // SAFETY: the same memory; alignment of a `Part` is at most that of u64, its size divides 8, any bits are valid.
+    // SAFETY: same memory; a `Part`'s alignment is at most u64's, its size divides 8, and any bits
+    // are valid.
     unsafe { std::slice::from_raw_parts(words.as_ptr().cast(), size_of_val(words) / size_of::<T>()) }
 }
 
 fn cast_mut<T: Part>(words: &mut [u64]) -> &mut [T] {
-    // SAFETY: as in `cast`; the borrow is exclusive and any value of a `Part` leaves a valid u64.
+    // SAFETY: see `cast`; the borrow is exclusive, and any value of a `Part` leaves a valid u64.
     unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast(), size_of_val(words) / size_of::<T>()) }
 }

@@ -1,30 +1,37 @@
-//! The ordered index of a table in memory: byte strings to 64-bit values, for many threads at once.
+//! Concurrent ordered in-memory index: byte strings to 64-bit values.
 //!
-//! A B-link tree (Lehman and Yao, "Efficient Locking for Concurrent Operations on B-Trees", TODS 1981) whose nodes are
-//! not changed but replaced: a reader loads a node's content once and has all of it, unchanging, until its guard goes.
-//! Readers take no locks and never start over. A writer copies a content with its change, under the lock of that one
-//! node. Every node knows the range of keys it answers for and its right neighbour, so who arrives after a split moves
+//! A B-link tree (Lehman and Yao, "Efficient Locking for Concurrent Operations on B-Trees", TODS
+//! 1981) with copy-on-write nodes. A reader loads a node's content pointer once; the content is
+//! immutable and stays readable until the reader's guard is dropped. Readers take no locks and
+//! never restart. A writer copies the content with its change, under that node's lock. Every node
+//! knows its key range and its right neighbour, so an operation that arrives after a split moves
 //! right.
 //!
 //! We differ from the paper in three points:
-//! - The root never moves. When it splits, its halves become two new nodes and it becomes their parent, in one step.
-//! - A parent is always looked for from the root; it is in the cache, and splits are rare.
-//! - Nodes go away. When one has become useless, it and the neighbour under the same parent become one: the left of the
-//!   two takes over range and entries of the right, then the right dies and leaves a link to the left. The locks of the
-//!   parent and of both are held, in this order; nobody else holds more than one, so nobody waits in a circle. One
-//!   thread at a time does this. A node whose entry in the parent is not there yet is left alone.
+//! - The root never moves. When it splits, its halves become two new nodes and the root becomes
+//!   their parent, atomically.
+//! - A split searches the parent from the root: the upper levels are cached, and splits are rare.
+//! - Nodes are merged. An underfull node is merged with a neighbour under the same parent: the left
+//!   node takes over the right one's range and entries, then the right one dies and keeps a link to
+//!   the left. The merging thread locks the parent, then left, then right. No other operation holds
+//!   more than one node lock, so there is no deadlock. One thread merges at a time. A node whose
+//!   entry has not reached the parent yet is skipped.
 //!
 //! Always true:
-//! - Ranges of a level's nodes, from left to right, cover all keys and do not overlap. A node's low fence never
-//!   changes while it lives.
-//! - An insert changes the version of the leaf that answered for the key, and so does the split or the death of that
-//!   leaf. So who saw a key's absence in a leaf, and finds the leaf's version the same, knows that it is still absent.
+//! - The ranges of a level's nodes, from left to right, cover all keys without overlap. A node's
+//!   low fence never changes while the node is alive.
+//! - An insert changes the version of the leaf whose range has the key; so do a split and the death
+//!   of that leaf. A reader that found a key absent, and later finds the same leaf version, knows
+//!   that the key is still absent.
 //!
-//! Guards: all calls take a guard of crossbeam's default collector (`crossbeam_epoch::pin`): what the values name stays under it. Nodes are
-//! protected by guards of their own (`reclaim::NODES`), held for one operation, of a scan for the copying of one leaf. So what a statement
-//! replaces, about one node (a kilobyte or two) a write, is freed while it runs.
+//! Guards: every call takes a guard of crossbeam's default collector (`crossbeam_epoch::pin`),
+//! which protects the objects that the values name. Nodes have guards of their own
+//! (`reclaim::NODES`), held for one operation, or by a scan while it copies one leaf. The nodes
+//! that a statement replaces, about one (1 to 2 KiB) per write, are therefore freed while the
+//! statement runs.
 //!
-//! Not here: what keys and values mean, who may see them, duplicates (put the record into the key).
+//! Not here: the meaning of keys and values, visibility, duplicate keys (append the record number
+//! to the key).
 
 mod arena;
 mod content;
@@ -42,15 +49,15 @@ use content::{Content, Entries, Frame, Fresh, NodeId, Run, View, separator};
 
 use crate::sync::Mutex;
 
-/// Longest key. Callers have lower limits; this one makes the lengths inside a node fit.
+/// Longest key. Callers have lower limits; this one makes the u16 lengths in a node sufficient.
 pub const KEY_BYTES_MAX: usize = 4 << 10;
 
-/// A node is split when it gets larger than this: small, since every write copies a node; large, since every level of
-/// the tree costs a reader two or three cache misses.
+/// Target node size. Small, because every write copies a node; large, because every level costs a
+/// reader two or three cache misses.
 const NODE_BYTES: usize = 1_280;
 const ROOT: NodeId = 0;
 
-/// Which end a scan starts at.
+/// Direction of a scan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// Smallest key first.
@@ -59,41 +66,41 @@ pub enum Direction {
     Backward,
 }
 
-/// A leaf that was looked into, and the state it was in. See [`Index::still_same`].
+/// A leaf and the version at which it was read. See [`Index::still_same`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct LeafSeen {
     node: NodeId,
     version: u64,
 }
 
-/// What an insert did to the leaves' versions, for a transaction that must not take its own insert for a phantom: if it
-/// noted `before`, it may note `after` and `split` instead. If it noted another version of that leaf, somebody else
-/// inserted there, and it has to keep what it noted.
+/// Effect of an insert on leaf versions, for a transaction that must not take its own insert for a
+/// phantom: if it noted `before`, it may note `after` and `split` instead. If it noted another
+/// version of that leaf, another transaction inserted there, and the noted version must be kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeafChange {
     /// The leaf just before the insert.
     pub before: LeafSeen,
-    /// The leaf just after it.
+    /// The leaf just after the insert.
     pub after: LeafSeen,
-    /// The leaf that took the upper half of its keys, if it was split.
+    /// The leaf that got the upper half of the keys, if it split.
     pub split: Option<LeafSeen>,
 }
 
-/// The index. All methods may be called by any number of threads at once.
+/// The index. All methods are safe to call from any number of threads at once.
 pub struct Index {
     arena: Arc<Arena>,
-    /// Held while nodes are united. Inside: a key of every leaf that is empty and could not be removed, because its
-    /// neighbour was just being split.
-    uniting: Mutex<Vec<Vec<u8>>>,
+    /// Merge lock. Holds a key of every empty leaf that could not be removed yet, because its
+    /// neighbour was being split.
+    merging: Mutex<Vec<Vec<u8>>>,
     node_bytes: usize,
 }
 
-/// Why two nodes are two after all.
+/// Outcome of a merge attempt.
 #[derive(PartialEq, Eq)]
-enum United {
+enum Merged {
     Yes,
     No,
-    /// A split has not reached the parent yet.
+    /// Retry later: a split has not reached the parent yet.
     NotYet,
 }
 
@@ -104,30 +111,31 @@ impl Default for Index {
 }
 
 impl Index {
-    /// An index without keys; about 2 KiB.
+    /// An empty index; about 2 KiB.
     pub fn new() -> Index {
         let index = Index::without_root(NODE_BYTES);
         index.arena.place(ROOT, Content::empty());
         index
     }
 
-    /// An index of sorted entries, its nodes nine tenths full.
+    /// Builds an index from sorted entries, with nodes 90 % full.
     ///
     /// # Panics
     /// If keys do not ascend strictly or one is longer than [`KEY_BYTES_MAX`].
     ///
     /// # Cost
-    /// A fraction of that of as many inserts: each key is copied twice.
+    /// A fraction of the cost of inserting them: each key is copied twice.
     pub fn build<K: AsRef<[u8]>>(entries: impl IntoIterator<Item = (K, u64)>) -> Index {
         Index::build_with(NODE_BYTES, entries)
     }
 
-    /// The value of `key`. Cost: two to four cache misses a level, of which the upper ones hit; no lock.
+    /// Returns the value of `key`. Cost: two to four cache misses per level, most of the upper
+    /// levels cached; no lock.
     pub fn get(&self, key: &[u8], guard: &Guard) -> Option<u64> {
         self.get_noting(key, guard).0
     }
 
-    /// As [`Index::get`]; also the leaf that has the key or would have it.
+    /// Like [`Index::get`]; also returns the leaf whose range has the key.
     pub fn get_noting(&self, key: &[u8], guard: &Guard) -> (Option<u64>, LeafSeen) {
         check(guard);
         let guard = &NodesGuard::pin();
@@ -135,24 +143,25 @@ impl Index {
         (view.search(key).ok().map(|at| view.value(at)), LeafSeen { node, version: view.version() })
     }
 
-    /// Adds a key that is not there yet.
+    /// Inserts a new key.
     ///
     /// # Errors
-    /// The value `key` has. Nothing was changed.
+    /// The existing value of `key`; nothing was changed.
     ///
     /// # Panics
     /// If the key is longer than [`KEY_BYTES_MAX`].
     ///
     /// # Cost
-    /// A get, and one copy of the leaf (one allocation). One insert in about thirty also splits it.
+    /// A get, and one copy of the leaf (one allocation). About one insert in thirty also splits the
+    /// leaf.
     pub fn insert(&self, key: &[u8], value: u64, guard: &Guard) -> Result<(), u64> {
         self.insert_noting(key, value, guard).map(|_| ())
     }
 
-    /// As [`Index::insert`]; also what became of the leaf.
+    /// Like [`Index::insert`]; also returns the change of the leaf's version.
     ///
     /// # Errors
-    /// As there.
+    /// See [`Index::insert`].
     pub fn insert_noting(&self, key: &[u8], value: u64, guard: &Guard) -> Result<LeafChange, u64> {
         check(guard);
         let guard = &NodesGuard::pin();
@@ -167,8 +176,9 @@ impl Index {
         }
     }
 
-    /// Gives a key that is there another value and returns the one it had; `None`, and nothing changed, if it is not.
-    /// Cost: as an insert. For [`Index::still_same`] it counts as one.
+    /// Replaces the value of an existing key and returns the old value; `None`, without a change,
+    /// if the key is absent. Costs as much as an insert and counts as one for
+    /// [`Index::still_same`].
     pub fn replace(&self, key: &[u8], value: u64, guard: &Guard) -> Option<u64> {
         check(guard);
         let guard = &NodesGuard::pin();
@@ -181,8 +191,8 @@ impl Index {
     /// Removes a key and returns its value.
     ///
     /// # Cost
-    /// A get, and one copy of the leaf. A leaf that loses its last key, or is getting thin, is united with a neighbour:
-    /// a few microseconds, one thread at a time.
+    /// A get, and one copy of the leaf. A leaf that becomes empty or underfull is merged with a
+    /// neighbour: a few microseconds, one thread at a time.
     pub fn remove(&self, key: &[u8], guard: &Guard) -> Option<u64> {
         check(guard);
         let guard = &NodesGuard::pin();
@@ -196,22 +206,25 @@ impl Index {
         self.arena.count_entries(leaf.id, -1);
         drop(leaf);
         if idle {
-            self.unite_around(key, guard);
-        } else if thin && let Some(missed) = self.uniting.try_lock() {
-            // Not needed for anything but memory; whoever is at it need not be waited for.
-            while self.unite_on_path(key, guard) == United::Yes {}
+            self.merge_around(key, guard);
+        } else if thin && let Some(missed) = self.merging.try_lock() {
+            // Merging here only saves memory, so do not wait for another thread that merges.
+            while self.merge_on_path(key, guard) == Merged::Yes {}
             drop(missed);
         }
         Some(value)
     }
 
-    /// Calls `f` with keys between `from` and `to` and their values, in order, until it breaks.
+    /// Calls `f` with the keys between `from` and `to` and their values, in order, until `f`
+    /// breaks.
     ///
-    /// A key that is there during the whole scan comes exactly once; one that comes or goes meanwhile may or may not.
-    /// `f` may use the index, change it too. To go on later, start again with `Bound::Excluded` of the last key.
+    /// A key present during the whole scan is visited exactly once; a key inserted or removed
+    /// meanwhile may be visited or not. `f` may use and change the index. To resume, scan again
+    /// with `Bound::Excluded` of the last key.
     ///
     /// # Cost
-    /// A get, then a copy of each leaf and of each key, and a cache miss or two every fifty keys or so; backwards a get instead.
+    /// A get, then one copy of each leaf and each key, and one or two cache misses per 50 keys or
+    /// so. A backward scan costs a get per leaf.
     pub fn scan(
         &self,
         from: Bound<&[u8]>,
@@ -223,8 +236,8 @@ impl Index {
         self.scan_with(from, to, direction, guard, |_| {}, f);
     }
 
-    /// As [`Index::scan`]; also adds all leaves it looked into to `visited`. As long as they are [`still_same`], no key
-    /// came into the part of the range that was scanned.
+    /// Like [`Index::scan`]; also pushes every leaf it read to `visited`. While all of them are
+    /// [`still_same`], no key was inserted into the scanned part of the range.
     ///
     /// [`still_same`]: Index::still_same
     pub fn scan_noting(
@@ -239,25 +252,26 @@ impl Index {
         self.scan_with(from, to, direction, guard, |leaf| visited.push(leaf), f);
     }
 
-    /// Whether no key was added to the leaf since it was noted. `false` may be said although none was: when the leaf was
-    /// split or united with another. Cost: two cache misses.
+    /// Whether no key was inserted into the leaf since it was noted. May be false without an
+    /// insert, after a split or merge of the leaf. Cost: two cache misses.
     pub fn still_same(&self, leaf: &LeafSeen, guard: &Guard) -> bool {
         check(guard);
         let guard = &NodesGuard::pin();
         self.arena.view(leaf.node, guard).is_ok_and(|view| view.version() == leaf.version)
     }
 
-    /// How many keys there are; while others write, how many there were about now. Cost: a few cache misses.
+    /// Number of keys; approximate while other threads write. Cost: a few cache misses.
     pub fn len(&self) -> usize {
         self.arena.entries()
     }
 
-    /// Whether there is no key; as exact as [`Index::len`].
+    /// Whether the index has no keys; as accurate as [`Index::len`].
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Removes all keys, some nodes at a time: nobody writes any more. Gives where to go on, from 0, until there is nothing left.
+    /// Removes all keys of an index without writers, up to `most` nodes per call. Returns the node
+    /// to pass as `from` in the next call (0 in the first), or `None` when done.
     pub(crate) fn clear_some(&self, from: u32, most: u32) -> Option<u32> {
         let guard = &NodesGuard::pin();
         if from == ROOT
@@ -269,7 +283,7 @@ impl Index {
         let (first, used) = (from.max(ROOT + 1), self.arena.used());
         let end = first.saturating_add(most).min(used);
         for id in first..end {
-            // Whoever was on its way to a node goes on at the root, which answers for all keys.
+            // A reader on its way to this node restarts at the root, whose range is now all keys.
             if let Ok(node) = self.arena.lock(id, guard) {
                 node.kill(ROOT, guard);
             }
@@ -277,16 +291,17 @@ impl Index {
         (end < used).then_some(end)
     }
 
-    /// Memory of all nodes, without the allocator's share and without what waits for guards to go.
+    /// Bytes of all nodes, without allocator overhead and without retired contents.
     pub fn memory_bytes(&self) -> usize {
         self.arena.content_bytes() + self.arena.place_bytes() + size_of::<Arena>() + size_of::<Index>()
     }
 }
 
-/// Looking for leaves.
+/// Search.
 impl Index {
-    /// The node of `level` that answers for a key, found from node `id`, which is left of it or above it: for
-    /// `Included` the key, for `Excluded` the largest below it, for `Unbounded` the largest of all.
+    /// Descends or moves right from node `id` to the node of `level` whose range has a key. The
+    /// key: for `Included` the bound, for `Excluded` the largest key below it, for `Unbounded` the
+    /// largest of all.
     fn descend<'g>(&'g self, mut id: NodeId, to: Bound<&[u8]>, level: u8, guard: &'g NodesGuard) -> (NodeId, View<'g>) {
         loop {
             let view = match self.arena.view(id, guard) {
@@ -311,14 +326,14 @@ impl Index {
         }
     }
 
-    /// The node of `level` that answers for `key`, locked.
+    /// Locks the node of `level` whose range has `key`.
     fn lock<'g>(&'g self, key: &[u8], level: u8, guard: &'g NodesGuard) -> Locked<'g> {
         let mut id = ROOT;
         loop {
             id = self.descend(id, Bound::Included(key), level, guard).0;
             match self.arena.lock(id, guard) {
                 Ok(node) if node.view.level() == level && !node.view.ends_before(key) => return node,
-                // Split meanwhile: go on from here, without the lock.
+                // It was split meanwhile: continue from here, without the lock.
                 Ok(_) => {}
                 Err(link) => id = link,
             }
@@ -335,7 +350,7 @@ impl Index {
         f: impl FnMut(&[u8], u64) -> ControlFlow<()>,
     ) {
         check(guard);
-        // Breaking is one of the ways to end.
+        // A break is a normal end of a scan.
         let _ = match direction {
             Direction::Forward => self.scan_forward(from, to, note, f),
             Direction::Backward => self.scan_backward(from, to, note, f),
@@ -385,7 +400,8 @@ impl Index {
             let right = view.right();
             self.copy_leaf(&mut leaf, &mut note, Bound::Included(&fence), Some(right));
             let view = View::of(&leaf);
-            // The node may have been united with its left one: it starts lower then, and what is below was seen.
+            // The node may have been merged with its left neighbour. It then starts lower, and
+            // entries below the fence were visited already.
             start = if view.low() == fence { 0 } else { view.rank(&fence, false) };
         }
     }
@@ -433,8 +449,9 @@ impl Index {
         }
     }
 
-    /// Copies the leaf that answers for a bound, so that a scan holds no guard while it calls back: what is called may take as long as it
-    /// likes, and change the index. `likely` is the place of the leaf, when the bound was its low fence a moment ago.
+    /// Copies the leaf for a bound, so that the scan holds no guard during callbacks: `f` may take
+    /// long and may change the index. `likely` is the node whose low fence was the bound a moment
+    /// ago.
     fn copy_leaf(
         &self,
         leaf: &mut Vec<u64>,
@@ -443,7 +460,7 @@ impl Index {
         likely: Option<NodeId>,
     ) {
         let guard = &NodesGuard::pin();
-        // The place may be another node's by now. A leaf with this fence is the one.
+        // The slot may have been reused. Only a leaf with this low fence is the right one.
         let is_it = |view: &View<'_>| view.level() == 0 && bound == Bound::Included(view.low());
         let found = likely.and_then(|id| self.arena.view(id, guard).ok().filter(is_it).map(|view| (id, view)));
         let (node, view) = found.unwrap_or_else(|| self.descend(ROOT, bound, 0, guard));
@@ -452,9 +469,9 @@ impl Index {
     }
 }
 
-/// Splitting.
+/// Splits.
 impl Index {
-    /// Adds an entry to the node that answers for `key`, in which it belongs at `at`.
+    /// Inserts an entry at position `at` of the node whose range has `key`.
     fn put(&self, node: Locked<'_>, at: usize, key: &[u8], value: u64, guard: &NodesGuard) -> LeafChange {
         let before = node.seen();
         let grown = node.view.inserted(at, key, value);
@@ -466,7 +483,8 @@ impl Index {
         LeafChange { before, after, split: None }
     }
 
-    /// Gives the node half of `grown`, the other half to a new one at its right, and tells the parent.
+    /// Splits `grown` between the node and a new right neighbour, and inserts the separator into
+    /// the parent.
     fn split(&self, node: Locked<'_>, grown: View<'_>, guard: &NodesGuard) -> LeafChange {
         let is_root = node.id == ROOT;
         let right = self.arena.allocate();
@@ -478,7 +496,7 @@ impl Index {
         self.arena.place(right.id, right_content);
         if is_root {
             self.arena.place(left.id, left_content);
-            node.publish(root_of(grown, left.id, &separator, right.id), guard);
+            node.publish(split_root(grown, left.id, &separator, right.id), guard);
         } else {
             node.publish(left_content, guard);
             drop(node);
@@ -490,46 +508,48 @@ impl Index {
     }
 }
 
-/// Uniting.
+/// Merges.
 impl Index {
-    /// Removes the leaf of `key` if it is empty, and those that could not be removed before.
-    fn unite_around(&self, key: &[u8], guard: &NodesGuard) {
-        let mut missed = self.uniting.lock();
+    /// Removes the leaf of `key` if it is empty, and the empty leaves that could not be removed
+    /// earlier.
+    fn merge_around(&self, key: &[u8], guard: &NodesGuard) {
+        let mut missed = self.merging.lock();
         let mut keys = std::mem::take(&mut *missed);
         keys.push(key.to_vec());
         for key in keys {
             let last = loop {
-                let united = self.unite_on_path(&key, guard);
-                if united != United::Yes {
-                    break united;
+                let merged = self.merge_on_path(&key, guard);
+                if merged != Merged::Yes {
+                    break merged;
                 }
             };
-            if last == United::NotYet && self.descend(ROOT, Bound::Included(&key), 0, guard).1.is_idle() {
+            if last == Merged::NotYet && self.descend(ROOT, Bound::Included(&key), 0, guard).1.is_idle() {
                 missed.push(key);
             }
         }
     }
 
-    /// Unites one node on the way to `key` with a neighbour, the uppermost that needs it and can be: then the ones
-    /// below have a neighbour to be united with. To be called under the lock of `uniting`, so nodes seen here live.
-    fn unite_on_path(&self, key: &[u8], guard: &NodesGuard) -> United {
-        let (mut id, mut parent, mut result) = (ROOT, None, United::No);
+    /// Merges one node on the path to `key` with a neighbour: the highest one that needs it and can
+    /// be merged, because that gives the nodes below it a neighbour under the same parent. Requires
+    /// the `merging` lock, which keeps the nodes seen here alive.
+    fn merge_on_path(&self, key: &[u8], guard: &NodesGuard) -> Merged {
+        let (mut id, mut parent, mut result) = (ROOT, None, Merged::No);
         loop {
             let Ok(view) = self.arena.view(id, guard) else {
-                return United::NotYet;
+                return Merged::NotYet;
             };
             if view.ends_before(key) {
                 (id, parent) = (view.right(), None);
-                result = United::NotYet;
+                result = Merged::NotYet;
                 continue;
             }
             if let Some(parent) = parent
                 && view.is_thin(self.node_bytes)
             {
-                match self.unite(parent, id, guard) {
-                    United::Yes => return United::Yes,
-                    United::No => {}
-                    United::NotYet => result = United::NotYet,
+                match self.merge(parent, id, guard) {
+                    Merged::Yes => return Merged::Yes,
+                    Merged::No => {}
+                    Merged::NotYet => result = Merged::NotYet,
                 }
             }
             if view.level() == 0 {
@@ -540,39 +560,41 @@ impl Index {
         }
     }
 
-    /// Unites `child` with its left neighbour under `parent`, or as the first one with its right.
-    fn unite(&self, parent: NodeId, child: NodeId, guard: &NodesGuard) -> United {
-        let Ok(parent) = self.arena.lock(parent, guard) else { return United::NotYet };
+    /// Merges `child` with its left neighbour under `parent`; the first child, with its right one.
+    fn merge(&self, parent: NodeId, child: NodeId, guard: &NodesGuard) -> Merged {
+        let Ok(parent) = self.arena.lock(parent, guard) else { return Merged::NotYet };
         let children = parent.view.values();
-        let Some(at) = children.iter().position(|id| *id == u64::from(child)) else { return United::NotYet };
+        let Some(at) = children.iter().position(|id| *id == u64::from(child)) else { return Merged::NotYet };
         if children.len() < 2 {
-            return United::No;
+            return Merged::No;
         }
         let right_at = at.max(1);
         let (left, right) = (children[right_at - 1] as NodeId, children[right_at] as NodeId);
         let (Ok(left), Ok(right)) = (self.arena.lock(left, guard), self.arena.lock(right, guard)) else {
-            return United::NotYet;
+            return Merged::NotYet;
         };
         if left.view.right() != right.id {
-            return United::NotYet;
+            return Merged::NotYet;
         }
-        // Not so full that the next insert would split it again, unless there is no other way.
+        // Leave some room, so that the next insert does not split the node again, unless a node is
+        // useless.
         let needed = left.view.is_idle() || right.view.is_idle();
         if !needed && left.view.bytes() + right.view.bytes() > self.node_bytes / 4 * 3 {
-            return United::No;
+            return Merged::No;
         }
-        // The left one first: whoever still comes to the right one finds all there, alive or by the link. Nothing can
-        // be added to either before the locks go, so it does not matter who sees which state.
-        left.publish(left.view.united(right.view), guard);
+        // Publish the left node first: an operation that still reaches the right node finds all its
+        // entries there, or in the left node by the link. Nothing can be inserted into either
+        // before the locks are released, so both states are equivalent for readers.
+        left.publish(left.view.merged(right.view), guard);
         right.kill(left.id, guard);
         parent.publish(parent.view.removed(right_at), guard);
-        United::Yes
+        Merged::Yes
     }
 }
 
-/// Building.
+/// Bulk load.
 impl Index {
-    /// For tests also with smaller nodes.
+    /// Tests use smaller nodes.
     fn build_with<K: AsRef<[u8]>>(node_bytes: usize, entries: impl IntoIterator<Item = (K, u64)>) -> Index {
         let index = Index::without_root(node_bytes);
         let mut level = 0;
@@ -584,14 +606,15 @@ impl Index {
         index
     }
 
-    /// The root's place is taken, but empty.
+    /// Allocates the root's slot without a content.
     fn without_root(node_bytes: usize) -> Index {
         let arena = Arc::new(Arena::new());
         assert!(arena.allocate().id == ROOT, "BUG: the first node is the root");
-        Index { arena, uniting: Mutex::new(Vec::new()), node_bytes }
+        Index { arena, merging: Mutex::new(Vec::new()), node_bytes }
     }
 
-    /// Makes the nodes of one level and returns their low fences and places: one, the root's, if one node is enough.
+    /// Builds the nodes of one level and returns their low fences and numbers; one entry, the root,
+    /// if a single node is enough.
     fn build_level<K: AsRef<[u8]>>(&self, level: u8, entries: impl Iterator<Item = (K, u64)>) -> Vec<(Vec<u8>, u64)> {
         let (mut nodes, mut low, mut fresh) = (Vec::new(), Vec::new(), Fresh { id: ROOT, version: 1 });
         let mut group = Entries::default();
@@ -599,7 +622,7 @@ impl Index {
             let key = key.as_ref();
             assert!(key.len() <= KEY_BYTES_MAX, "BUG: a key of {} bytes, at most {KEY_BYTES_MAX} expected", key.len());
             if let Some(last) = group.len().checked_sub(1) {
-                assert!(group.key(last) < key, "BUG: keys to build an index from do not ascend");
+                assert!(group.key(last) < key, "BUG: keys of a bulk load must ascend");
                 if group.len() >= 4 && group.bytes_with(key) > self.node_bytes / 10 * 9 {
                     if fresh.id == ROOT {
                         fresh = self.arena.allocate();
@@ -629,7 +652,7 @@ impl Index {
     }
 }
 
-/// How many entries of the node are within `to`.
+/// Number of the node's entries within bound `to`.
 fn ranked(view: View<'_>, to: Bound<&[u8]>) -> usize {
     match to {
         Bound::Included(key) => view.rank(key, true),
@@ -638,8 +661,8 @@ fn ranked(view: View<'_>, to: Bound<&[u8]>) -> usize {
     }
 }
 
-/// The root after its halves became nodes of their own.
-fn root_of(grown: View<'_>, left: NodeId, separator: &[u8], right: NodeId) -> Content {
+/// The root's content after its halves became nodes of their own.
+fn split_root(grown: View<'_>, left: NodeId, separator: &[u8], right: NodeId) -> Content {
     let mut entries = Entries::default();
     entries.push(&[], &[], u64::from(left));
     entries.push(separator, &[], u64::from(right));
@@ -647,7 +670,7 @@ fn root_of(grown: View<'_>, left: NodeId, separator: &[u8], right: NodeId) -> Co
     Content::encode(frame, &entries, 0..2)
 }
 
-/// Guards of another collector would not keep our nodes.
+/// A guard of another collector would not protect the objects that values name.
 fn check(guard: &Guard) {
     let ours = guard.collector().is_none_or(|collector| collector == default_collector());
     assert!(ours, "BUG: the guard is not one of the default collector's");

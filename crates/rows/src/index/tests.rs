@@ -1,4 +1,4 @@
-//! Facts about the index, each tried with nodes so small that every few writes change the tree's shape.
+//! Tests of the index, each also with tiny nodes, so that every few writes change the tree's shape.
 
 #[cfg(shuttle)]
 mod model;
@@ -15,7 +15,7 @@ type Limits<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);
 
 const ALL: Limits<'static> = (Bound::Unbounded, Bound::Unbounded);
 const BOTH: [Direction; 2] = [Direction::Forward, Direction::Backward];
-/// Miri is some thousand times slower.
+/// Miri is about a thousand times slower.
 const SCALE: usize = if cfg!(miri) { 100 } else { 1 };
 
 struct Random(u64);
@@ -51,7 +51,7 @@ fn scanned(index: &Index, (from, to): Limits<'_>, direction: Direction) -> Rows 
     rows
 }
 
-/// Leaves a scan visits between the two numbers, included.
+/// Leaves that a scan of the inclusive range visits.
 fn seen(index: &Index, from: u64, to: u64, direction: Direction) -> Vec<LeafSeen> {
     let (mut leaves, from, to) = (Vec::new(), number(from), number(to));
     let (from, to) = (Bound::Included(&from[..]), Bound::Included(&to[..]));
@@ -59,8 +59,8 @@ fn seen(index: &Index, from: u64, to: u64, direction: Direction) -> Vec<LeafSeen
     leaves
 }
 
-/// All that must hold when nobody writes: ranges join, keys ascend within them, parents name exactly the nodes below,
-/// counters are right. Returns the number of leaves.
+/// Checks the invariants of an idle tree: ranges adjoin, keys ascend within them, parents list
+/// exactly the nodes below, counters match. Returns the number of leaves.
 fn verify(index: &Index) -> usize {
     let guard = &NodesGuard::pin();
     let live = |id: NodeId| index.arena.view(id, guard).unwrap_or_else(|_| panic!("node {id} is named but dead"));
@@ -94,7 +94,7 @@ fn verify(index: &Index) -> usize {
     }
 }
 
-/// Sets of keys that are hard in different ways.
+/// Key sets with different difficulties.
 fn shapes() -> Vec<(&'static str, Vec<Vec<u8>>)> {
     let mut random = Random(1);
     let mut text = |length: u64| (0..length).map(|_| b'a' + random.below(3) as u8).collect::<Vec<u8>>();
@@ -114,7 +114,7 @@ fn shapes() -> Vec<(&'static str, Vec<Vec<u8>>)> {
 }
 
 #[test]
-fn does_what_a_btreemap_does_with_keys_of_many_shapes() {
+fn behaves_like_a_btreemap_for_all_key_shapes() {
     for node_bytes in [128, 512, NODE_BYTES] {
         for (shape, keys) in shapes() {
             let (index, mut map) = (with_node_bytes(node_bytes), BTreeMap::new());
@@ -122,7 +122,7 @@ fn does_what_a_btreemap_does_with_keys_of_many_shapes() {
             for step in 0..12_000 / SCALE as u64 {
                 let guard = &pin();
                 let key = &keys[random.below(keys.len() as u64) as usize];
-                // Waves: the tree grows, shrinks to nothing, grows again.
+                // The tree repeatedly grows and shrinks to nothing.
                 let growing = step / 3_000 % 2 == 0;
                 match random.below(10) {
                     0 => assert_eq!(index.get(key, guard), map.get(key).copied(), "{shape}"),
@@ -149,7 +149,7 @@ fn does_what_a_btreemap_does_with_keys_of_many_shapes() {
     }
 }
 
-/// Scans with all kinds of bounds, both ways, against the map.
+/// Compares scans with all kinds of bounds, in both directions, with the map.
 fn check_scans(index: &Index, map: &BTreeMap<Vec<u8>, u64>, keys: &[Vec<u8>], random: &mut Random) {
     for _ in 0..40 {
         let mut bound = || {
@@ -170,7 +170,7 @@ fn check_scans(index: &Index, map: &BTreeMap<Vec<u8>, u64>, keys: &[Vec<u8>], ra
 }
 
 #[test]
-fn a_broken_scan_goes_on_after_its_last_key() {
+fn a_scan_resumes_after_its_last_key() {
     let index = Index::build((0..1_000).map(|n| (number(n), n)));
     let mut last: Option<Vec<u8>> = None;
     for n in 0..100 {
@@ -186,7 +186,7 @@ fn a_broken_scan_goes_on_after_its_last_key() {
 }
 
 #[test]
-fn what_is_built_equals_what_is_inserted() {
+fn a_bulk_load_equals_inserts() {
     for (shape, mut keys) in shapes() {
         keys.sort();
         keys.dedup();
@@ -210,7 +210,7 @@ fn what_is_built_equals_what_is_inserted() {
 }
 
 #[test]
-fn nodes_stay_nine_tenths_full_where_keys_come_in_order() {
+fn sequential_inserts_fill_nodes_to_nine_tenths() {
     let count = 20_000 / SCALE as u64;
     let fill = |keys: &mut dyn Iterator<Item = u64>| {
         let index = Index::new();
@@ -237,13 +237,13 @@ fn nodes_stay_nine_tenths_full_where_keys_come_in_order() {
 }
 
 #[test]
-fn a_queue_needs_no_more_memory_the_longer_it_runs() {
+fn a_queue_has_bounded_memory() {
     let index = with_node_bytes(256);
     let (live, total) = (100, 600_000 / SCALE as u64);
     for n in 0..total {
         index.insert(&number(n), n, &pin()).unwrap();
         if let Some(old) = n.checked_sub(live) {
-            // The front of the queue is found without a walk over what was there.
+            // The head of the queue is found without scanning the leaves of removed keys.
             let mut visited = Vec::new();
             let mut first = None;
             index.scan_noting(ALL.0, ALL.1, Direction::Forward, &pin(), &mut visited, |_, value| {
@@ -255,12 +255,13 @@ fn a_queue_needs_no_more_memory_the_longer_it_runs() {
         }
     }
     assert!(verify(&index) < 30, "{} leaves for {live} keys", verify(&index));
-    // Twice that if places were not used again. Other tests' guards may hold some back for a while.
+    // Would be twice that if slots were not reused. Guards of other tests may delay reclamation for
+    // a while.
     assert!(index.memory_bytes() < 4 << 20, "{} bytes for {live} keys", index.memory_bytes());
 }
 
 #[test]
-fn leaf_versions_tell_of_inserts_and_of_nothing_else_as_long_as_leaves_stay() {
+fn leaf_versions_change_by_inserts_only_while_leaves_live() {
     let index = Index::build((0..1_000).map(|n| (number(n * 10), n)));
     let guard = &pin();
     let same = |leaf: &LeafSeen| index.still_same(leaf, guard);
@@ -279,7 +280,7 @@ fn leaf_versions_tell_of_inserts_and_of_nothing_else_as_long_as_leaves_stay() {
 }
 
 #[test]
-fn whoever_noted_a_range_learns_of_every_key_that_came_into_it() {
+fn a_noted_range_detects_every_inserted_key() {
     let mut random = Random(5);
     for node_bytes in [128, 256, 1_024] {
         let index = with_node_bytes(node_bytes);
@@ -293,7 +294,7 @@ fn whoever_noted_a_range_learns_of_every_key_that_came_into_it() {
                 noted.retain_mut(|(from, to, leaves)| {
                     let kept = leaves.iter().all(|leaf| index.still_same(leaf, guard));
                     assert!(!kept || !(*from..=*to).contains(&key), "{key} came into {from} ..= {to} unnoticed");
-                    // Every other one is the inserting transaction's own.
+                    // Every other insert is the transaction's own.
                     if step % 2 == 0
                         && let Some(at) = leaves.iter().position(|leaf| *leaf == change.before)
                     {
@@ -318,7 +319,7 @@ fn whoever_noted_a_range_learns_of_every_key_that_came_into_it() {
 }
 
 #[test]
-fn a_leaf_that_was_noted_and_died_is_never_taken_for_the_one_in_its_place() {
+fn a_noted_leaf_is_never_confused_with_its_slots_successor() {
     let index = with_node_bytes(128);
     let (mut noted, mut gone) = (Vec::new(), Vec::new());
     for n in 0..40_000 / SCALE as u64 {
@@ -339,10 +340,11 @@ fn a_leaf_that_was_noted_and_died_is_never_taken_for_the_one_in_its_place() {
 }
 
 #[test]
-fn keys_that_stay_come_once_and_in_order_while_others_come_and_go() {
+fn permanent_keys_are_scanned_once_and_in_order_during_writes() {
     let (keys, rounds) = (3_000 / SCALE as u64, 12 / SCALE.min(6) as u64);
     let index = with_node_bytes(256);
-    // Every fifth key stays. Between 40 % and 60 % nothing does, so that leaves and their parents go, too.
+    // Every fifth key is permanent, except between 40 % and 60 %: there leaves and their parents
+    // are removed, too.
     let stays = |n: u64| n.is_multiple_of(5) && !(keys * 2 / 5..keys * 3 / 5).contains(&n);
     (0..keys).filter(|n| stays(*n)).for_each(|n| index.insert(&number(n), n, &pin()).unwrap());
     let stop = AtomicBool::new(false);
@@ -387,7 +389,7 @@ fn keys_that_stay_come_once_and_in_order_while_others_come_and_go() {
 }
 
 #[test]
-fn a_thread_finds_what_it_wrote_while_others_write_next_to_it() {
+fn a_thread_finds_its_own_writes_among_concurrent_ones() {
     let index = with_node_bytes(128);
     std::thread::scope(|scope| {
         for thread in 0..4_u64 {
@@ -396,7 +398,8 @@ fn a_thread_finds_what_it_wrote_while_others_write_next_to_it() {
                 let (mut random, mut map) = (Random(thread), BTreeMap::new());
                 for step in 0..40_000 / SCALE as u64 {
                     let n = random.below(200) * 4 + thread;
-                    // Few keys at a time in the second half of a wave: leaves die and come again.
+                    // Few keys at a time in the second half of a wave: leaves die and are created
+                    // again.
                     if step % 2_000 < 800 && random.below(3) > 0 {
                         assert_eq!(index.insert(&number(n), step, &pin()).is_ok(), !map.contains_key(&n));
                         map.entry(n).or_insert(step);
@@ -415,7 +418,7 @@ fn a_thread_finds_what_it_wrote_while_others_write_next_to_it() {
 }
 
 #[test]
-fn of_threads_that_insert_the_same_key_one_wins_and_all_others_see_its_value() {
+fn one_of_concurrent_inserts_of_a_key_wins_and_the_others_get_its_value() {
     let (index, keys) = (with_node_bytes(128), 4_000 / SCALE as u64);
     let race = |work: &(dyn Fn(u64, u64) -> bool + Sync)| -> usize {
         std::thread::scope(|scope| {
@@ -438,7 +441,7 @@ fn of_threads_that_insert_the_same_key_one_wins_and_all_others_see_its_value() {
 }
 
 #[test]
-fn a_queue_with_a_thread_at_each_end_stays_small() {
+fn a_concurrent_queue_has_bounded_memory() {
     let (index, total) = (with_node_bytes(256), 60_000 / SCALE as u64);
     std::thread::scope(|scope| {
         let index = &index;

@@ -1,11 +1,11 @@
-//! Locks alone: who gets one, who waits, and for whom.
+//! Tests of the lock manager: grants, waits, deadlocks.
 
 #[cfg(shuttle)]
 mod model;
 
 use super::*;
 
-/// Locks of three rows and of a key, which has no word.
+/// Locks of three rows, and of a key, which has no lock word.
 struct World {
     locks: Locks,
     words: [AtomicU64; 3],
@@ -33,28 +33,29 @@ impl World {
         self.locks.release(TxnId(txn), name, word);
     }
 
-    /// Whoever waits waits for somebody, and is known to wait for this lock; counts and places are right.
+    /// Checks the queue: every waiter is blocked and registered for this lock; counts and positions
+    /// match.
     fn check_queue(&self, at: usize) {
         let name = self.name(at).0;
         let queues = self.locks.shard(name).lock();
         let Some(queue) = queues.get(&name) else { return };
-        for (txn, (mode, place, _)) in &queue.waiters.all {
+        for (txn, (mode, position, _)) in &queue.waiters.all {
             let by_holder = queue.holders.iter().any(|(holder, held)| holder != *txn && held.conflicts(*mode));
             let before = |(other, (held, at, _)): (&TxnId, &(LockMode, u64, Event))| {
-                other != txn && at < place && held.conflicts(*mode)
+                other != txn && at < position && held.conflicts(*mode)
             };
             assert!(by_holder || queue.waiters.all.iter().any(before), "{txn:?} waits for nobody");
             assert_eq!(self.locks.waits_of(*txn).lock().get(txn), Some(&name), "{txn:?}");
-            assert_eq!(queue.waiters.places[*mode as usize].get(place), Some(txn));
+            assert_eq!(queue.waiters.positions[*mode as usize].get(position), Some(txn));
         }
-        assert_eq!(queue.waiters.places.iter().map(BTreeMap::len).sum::<usize>(), queue.waiters.all.len());
+        assert_eq!(queue.waiters.positions.iter().map(BTreeMap::len).sum::<usize>(), queue.waiters.all.len());
         let mut counts = [0; MODES];
         queue.holders.iter().for_each(|(_, mode)| counts[mode as usize] += 1);
         assert_eq!(queue.holders.counts, counts);
         assert!(queue.holders.iter().all(|(txn, mode)| queue.holders.get(txn) == Some(mode)));
     }
 
-    /// Nobody holds anything, and nobody waits.
+    /// Checks that no lock is held or waited for.
     fn check_idle(&self) {
         assert!(self.words.iter().all(|word| word.load(Ordering::Relaxed) == FREE));
         assert!(self.locks.shards.iter().all(|shard| shard.lock().is_empty()));
@@ -63,10 +64,11 @@ impl World {
     }
 }
 
-/// The bug: whoever began to wait looked at all who wait for each other, and whoever let go wrote all of that down anew: with 900
-/// sessions that update one row, 19 updates a second. The fix: a queue says by its order who waits for whom.
+/// The bug: a new waiter visited all waiters of the lock, and a release rebuilt the whole wait-for
+/// graph: 900 sessions that updated one row did 19 updates a second. The fix: the order of the
+/// queue implies the wait-for graph.
 #[test]
-fn what_a_wait_and_a_release_cost_does_not_depend_on_how_many_wait() {
+fn wait_and_release_cost_is_independent_of_the_number_of_waiters() {
     use LockMode::{NoKeyUpdate, Update};
     let mut each = Vec::new();
     for count in [30, 300, 900, 9_000] {
@@ -92,9 +94,10 @@ fn what_a_wait_and_a_release_cost_does_not_depend_on_how_many_wait() {
     assert!(each.iter().all(|steps| *steps <= 4), "{each:?} steps a wait");
 }
 
-/// A chain of transactions that each wait for the next, and the last for the first: found, however long, at the price of its length.
+/// A chain of transactions, each waiting for the next and the last for the first: the deadlock is
+/// found at any length, at a cost proportional to it.
 #[test]
-fn a_long_circle_is_found_and_a_long_chain_is_none() {
+fn a_long_cycle_is_a_deadlock_and_a_long_chain_is_not() {
     for length in [2, 30, 1_000] {
         let locks = Locks::new();
         let name = |at: u64| LockName::Key { index: 1, hash: at };
@@ -113,22 +116,24 @@ fn a_long_circle_is_found_and_a_long_chain_is_none() {
     }
 }
 
-/// Who has a lock and wants more comes before those who wait for it, as often as that may be.
+/// A holder that asks for a stronger mode is inserted ahead of those it blocks, any number of
+/// times.
 #[test]
-fn places_between_others_do_not_run_out() {
+fn inserting_between_waiters_never_runs_out_of_positions() {
     let mut waiters = Waiters::default();
     waiters.add(TxnId(1), LockMode::Share, None);
     waiters.add(TxnId(2), LockMode::Update, None);
     for txn in 3..200 {
         waiters.add(TxnId(txn), LockMode::Update, Some(LockMode::KeyShare));
     }
-    let mut places: Vec<(u64, TxnId)> = waiters.all.iter().map(|(txn, (_, place, _))| (*place, *txn)).collect();
-    places.sort_unstable();
-    let order: Vec<u64> = places.iter().map(|(_, txn)| txn.0).collect();
+    let mut positions: Vec<(u64, TxnId)> =
+        waiters.all.iter().map(|(txn, (_, position, _))| (*position, *txn)).collect();
+    positions.sort_unstable();
+    let order: Vec<u64> = positions.iter().map(|(_, txn)| txn.0).collect();
     assert_eq!(order, [1].into_iter().chain((3..200).rev()).chain([2]).collect::<Vec<_>>());
 }
 
-/// Requests one after the other, none of which waits for its event: what came of each, and the events.
+/// Makes requests one after the other without waiting for events; returns their results and events.
 fn outcomes(world: &World, requests: &[(u64, usize, LockMode)]) -> (Vec<String>, Vec<Event>) {
     let mut events = Vec::new();
     let mut outcomes = Vec::new();
@@ -151,27 +156,27 @@ fn are_set(events: &[Event]) -> Vec<bool> {
     events.iter().map(Event::is_set).collect()
 }
 
-/// The bug: two transactions waited for each other for ever, without 40P01. The mechanism: whom a waiter waits for was
-/// written down when it began to wait, and a holder's lock that became stronger at once later was missing there. The fix:
-/// it is written down anew then.
+/// The bug: an undetected deadlock. The mechanism: the wait-for edges of a waiter were recorded
+/// when it began to wait; a holder that upgraded its mode without waiting added an edge that was
+/// missing. The fix: edges are recorded again then.
 #[test]
-fn a_deadlock_by_a_lock_that_became_stronger_is_found() {
+fn a_deadlock_closed_by_a_lock_upgrade_is_found() {
     use LockMode::{KeyShare, NoKeyUpdate, Share, Update};
     let world = World::new();
-    // 3 waits for 1. Then 2 gets a stronger lock, and 3 waits for 2 too.
+    // 3 waits for 1. The upgrade of 2 makes 3 wait for 2 too.
     let before = [(1, 0, Share), (2, 0, KeyShare), (3, 1, Update), (3, 0, NoKeyUpdate), (2, 0, Share)];
     assert_eq!(outcomes(&world, &before).0, ["held", "held", "held", "waits", "held"]);
     assert_eq!(outcomes(&world, &[(2, 1, Update)]).0, ["40P01"]);
 }
 
-/// The bug: as above. The mechanism: who had a lock and wanted a stronger one went before everybody who waited, who now
-/// waited for it too; a way from it to itself by one of them was not looked for. The fix: it goes before those who wait for
-/// what it has; there is no new way then.
+/// The bug: an undetected deadlock. The mechanism: a holder that asked for a stronger mode went
+/// ahead of all waiters, which added edges from them; cycles through these edges were not searched.
+/// The fix: it goes ahead of those it already blocks, which adds no edges.
 #[test]
-fn who_wants_a_stronger_lock_goes_behind_those_who_do_not_wait_for_it() {
+fn an_upgrade_waits_behind_waiters_it_does_not_block() {
     use LockMode::{KeyShare, NoKeyUpdate, Share, Update};
     let world = World::new();
-    // 2 and 3 have the lock. 3 waits for 1 to get more, and would wait for 2, which waits for 3.
+    // 2 and 3 hold the lock. 3 waits for 1 to upgrade, and would wait for 2, which waits for 3.
     let before = [(1, 0, Share), (2, 0, KeyShare), (3, 0, KeyShare), (3, 0, NoKeyUpdate), (2, 0, Update)];
     let (outcomes, events) = outcomes(&world, &before);
     assert_eq!(outcomes, ["held", "held", "held", "waits", "waits"]);
@@ -183,10 +188,11 @@ fn who_wants_a_stronger_lock_goes_behind_those_who_do_not_wait_for_it() {
     world.check_idle();
 }
 
-/// The bug: a transaction waited for nobody, so that no deadlock with it was found. The mechanism: the queue was gone through
-/// up to the first who could not have the lock. The fix: whoever waits for nobody has it.
+/// The bug: a transaction that nothing blocked was left in the queue, and deadlocks through it were
+/// not found. The mechanism: a release granted the lock only up to the first blocked waiter. The
+/// fix: every waiter that is not blocked is granted the lock.
 #[test]
-fn who_waits_for_nobody_has_the_lock() {
+fn an_unblocked_waiter_is_granted_the_lock() {
     use LockMode::{KeyShare, NoKeyUpdate, Share, Update};
     let world = World::new();
     let (_, events) = outcomes(&world, &[(1, 0, Update), (2, 0, Share), (3, 0, NoKeyUpdate), (4, 0, KeyShare)]);
@@ -198,11 +204,11 @@ fn who_waits_for_nobody_has_the_lock() {
     world.check_idle();
 }
 
-/// The bug: a transaction that had the lock was believed to wait for those behind it: a deadlock that was none, or, since
-/// somebody else's place was lost, one that was not found. The mechanism: asked for again while it was waited for, as by a
-/// statement that is run again, the lock was waited for twice. The fix: once, in the stronger mode.
+/// The bug: a holder seemed to wait for transactions behind it: a false deadlock, or a real one
+/// that was missed because another waiter's position was lost. The mechanism: a request repeated by
+/// a statement that ran again was queued twice. The fix: it is queued once, in the stronger mode.
 #[test]
-fn a_lock_that_is_asked_for_again_is_waited_for_once() {
+fn a_repeated_request_is_queued_once() {
     use LockMode::{NoKeyUpdate, Share, Update};
     let world = World::new();
     let before = [(1, 0, Update), (4, 1, Update), (2, 0, Share), (3, 0, NoKeyUpdate), (2, 0, Share), (2, 0, Update)];

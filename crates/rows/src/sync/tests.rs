@@ -1,11 +1,13 @@
-//! Small programs run under schedules that a model checker (shuttle) chooses: `cargo xtask model`, or
+//! Runs small programs under schedules chosen by a model checker (shuttle): `cargo xtask model`, or
 //! `RUSTFLAGS="--cfg shuttle" cargo test -p rows model`.
 //!
-//! Between any two uses of a lock, an atomic or a pointer of `sync` another thread may go on. A program that cannot go on,
-//! because everybody waits, fails at once. What a failed program prints is the schedule, for `shuttle::replay`.
+//! A thread switch may happen between any two uses of a lock, atomic or pointer of `sync`. A
+//! program whose threads all wait fails at once. A failure prints the schedule, for
+//! `shuttle::replay`.
 //!
-//! What it does not see: orders weaker than sequential consistency, and memory that is freed, or a record's number used
-//! again, too early: `crossbeam-epoch` is the real one, and takes all modelled threads for one.
+//! Not covered: memory orders weaker than sequential consistency, and premature frees or reuse of
+//! record numbers, because `crossbeam-epoch` is not modelled and treats all modelled threads as
+//! one.
 
 use std::sync::Arc;
 
@@ -17,14 +19,15 @@ use shuttle::sync::atomic::{AtomicBool, Ordering};
 use shuttle::thread::{self, JoinHandle};
 use shuttle::{Config, Runner};
 
-/// Schedules of each of the two kinds for each program, unless `MODEL_SCHEDULES` says how many.
+/// Schedules of each kind per program; `MODEL_SCHEDULES` overrides it.
 const SCHEDULES: usize = 1_000;
-/// More than the deepest call takes; shuttle's own default is less.
+/// Stack size for the deepest call; shuttle's default is too small.
 const STACK_BYTES: usize = 256 << 10;
-/// Of the second kind of schedules: how often the most urgent thread changes unasked.
+/// PCT schedules: number of priority changes.
 const CHANGES: usize = 4;
 
-/// Runs a program under many schedules: of random steps, and of long runs with few changes between threads.
+/// Runs a program under random schedules and under PCT schedules, which have long runs and few
+/// switches.
 pub(crate) fn check(program: impl Fn() + Send + Sync + 'static) {
     let schedules = std::env::var("MODEL_SCHEDULES").map_or(SCHEDULES, |count| count.parse().expect("a number"));
     let mut config = Config::new();
@@ -36,7 +39,7 @@ pub(crate) fn check(program: impl Fn() + Send + Sync + 'static) {
     Runner::new(PctScheduler::new(CHANGES, schedules), pct).run(move || program());
 }
 
-/// Runs `work` with what all threads of a program share.
+/// Spawns a modelled thread with the state shared by all threads of a program.
 pub(crate) fn spawn<S, T>(shared: &Arc<S>, work: impl FnOnce(&S) -> T + Send + 'static) -> JoinHandle<T>
 where
     S: Send + Sync + 'static,
@@ -46,13 +49,14 @@ where
     thread::spawn(move || work(&shared))
 }
 
-/// Waits for the ends of threads and gives what they gave. They are all begun before the first is waited for.
+/// Joins threads and returns their results. All are started before the first is joined.
 pub(crate) fn join<T>(threads: impl IntoIterator<Item = JoinHandle<T>>) -> Vec<T> {
     let threads: Vec<_> = threads.into_iter().collect();
     threads.into_iter().map(|thread| thread.join().unwrap()).collect()
 }
 
-/// Waits for an event as a modelled thread. The event itself is a real one: it is set in one step, and wakes the thread.
+/// Waits for an event as a modelled thread. The event is not modelled: setting it is one step and
+/// wakes the thread.
 pub(crate) fn wait(event: &Event) {
     let waiting = thread::current();
     event.on_set(move || waiting.unpark());
@@ -61,7 +65,7 @@ pub(crate) fn wait(event: &Event) {
     }
 }
 
-/// The model checker's mutex in the shape of ours: nobody panics while holding one and goes on.
+/// The model checker's mutex with parking_lot's interface; poisoning cannot happen.
 #[derive(Debug, Default)]
 pub(crate) struct Mutex<T>(shuttle::sync::Mutex<T>);
 
@@ -79,10 +83,10 @@ impl<T> Mutex<T> {
     }
 }
 
-/// A pointer of `crossbeam-epoch`, at whose uses others may go on.
+/// A `crossbeam-epoch` pointer whose uses are switch points.
 pub(crate) struct Atomic<T> {
     pointer: crossbeam_epoch::Atomic<T>,
-    /// Looked at before each use: that is where the model checker comes in.
+    /// Loaded before each use: this is the switch point.
     step: AtomicBool,
 }
 
@@ -120,9 +124,9 @@ impl<T> Atomic<T> {
     }
 
     /// # Safety
-    /// As crossbeam's: nobody else may have the pointer.
+    /// As for crossbeam: no other thread may have the pointer.
     pub(crate) unsafe fn try_into_owned(self) -> Option<Owned<T>> {
-        // SAFETY: the caller's.
+        // SAFETY: by the caller's contract.
         unsafe { self.pointer.try_into_owned() }
     }
 }

@@ -1,4 +1,4 @@
-//! Rows by their keys as of now, whatever the snapshot shows: what foreign keys ask for.
+//! Key lookups that ignore the snapshot, for foreign keys.
 
 use std::sync::Arc;
 
@@ -10,11 +10,13 @@ use crate::record::Version;
 use crate::table::{IndexData, RecordId, RowTable};
 
 impl Txn {
-    /// Has a row this key of a unique index by now, whatever the snapshot shows? `index` is a position among the secondary ones; `None` is
-    /// the primary one. It is not noted as read: who asks has the row locked that had the key before, and nobody else can take it.
+    /// Whether the transaction's own writes or the newest commits have a row with this unique key.
+    /// `index`: a position among the secondary indexes; `None`: the primary index. Not noted in the
+    /// read set: the caller has locked the row that had the key, so that no other transaction can
+    /// take it.
     ///
     /// # Errors
-    /// XX000 only.
+    /// XX000 (a bug) only.
     pub fn has_key(&self, table: &RowTable, index: Option<usize>, key: &[u8], guard: &Guard) -> Result<bool> {
         let Some(index) = table.index(index) else { return Ok(false) };
         for record in index.holders(table, key, guard) {
@@ -25,10 +27,10 @@ impl Txn {
         Ok(false)
     }
 
-    /// Does the snapshot show a row with this key of a unique index? As [`Txn::has_key`] otherwise.
+    /// Whether the snapshot shows a row with this unique key; otherwise like [`Txn::has_key`].
     ///
     /// # Errors
-    /// XX000 only.
+    /// XX000 (a bug) only.
     pub fn saw_key(&self, table: &RowTable, index: Option<usize>, key: &[u8], guard: &Guard) -> Result<bool> {
         let Some(index) = table.index(index) else { return Ok(false) };
         for record in index.holders(table, key, guard) {
@@ -43,7 +45,7 @@ impl Txn {
         Ok(false)
     }
 
-    /// Locks the row that has this key by now, as [`Txn::has_key`] finds it: what foreign keys ask for.
+    /// Locks the row with this unique key, regardless of the snapshot, for a foreign key check.
     ///
     /// # Errors
     /// 40P01.
@@ -56,11 +58,12 @@ impl Txn {
         guard: &'g Guard,
     ) -> Result<Locked<'g>> {
         let Some(data) = table.index(index) else { return Ok(Locked::Gone) };
-        if let Some(event) = self.share(table)? {
+        if let Some(event) = self.lock_table_shared(table)? {
             return Ok(Locked::Wait(event));
         }
         for record in data.holders(table, key, guard) {
-            // Others may be about to give a record its first row; of a secondary index that is none of ours.
+            // A concurrent insert may be about to commit the first row of a record. Through a
+            // secondary index it does not concern this key: skip it.
             if index.is_some() && !self.may_have(table, data, record, key, guard)? {
                 continue;
             }
@@ -75,12 +78,12 @@ impl Txn {
                 return Ok(Locked::Row { row, changed: false });
             }
         }
-        // What is not there cannot be locked.
+        // A missing row cannot be locked: note its absence instead.
         self.note_key(table, data, key);
         Ok(Locked::Gone)
     }
 
-    /// Has the record this key, as far as its own changes or the newest commit say?
+    /// Whether the record's newest committed version, or the transaction's own, has this key.
     pub(super) fn may_have(
         &self,
         table: &RowTable,

@@ -1,4 +1,4 @@
-//! Transactions against each other, and against a map.
+//! Tests of transactions: pairs of concurrent transactions, and random histories against a map.
 
 #[cfg(shuttle)]
 mod modelled;
@@ -13,8 +13,8 @@ use model::{Datum, Error, Lsn, RowColumn, RowIndex, RowSchema, SqlState, TableId
 
 use crate::index::Direction;
 use crate::locks::{LockMode, WaitPolicy};
+use crate::read_set::ReadSet;
 use crate::readers::Readers;
-use crate::reads::Reads;
 use crate::reclaim;
 use crate::row::{ColumnLayout, RowLayout};
 use crate::store::Store;
@@ -26,7 +26,7 @@ use crate::txn::{Access, Entered, Isolation, Locked, Put, Txn, View};
 struct Db {
     store: Arc<Store>,
     table: Arc<RowTable>,
-    /// Held by whoever commits.
+    /// LSN of the newest commit; the mutex is the commit lock.
     newest: Mutex<u64>,
     visible: AtomicU64,
 }
@@ -38,7 +38,7 @@ impl Db {
         Db::with_secondary(2)
     }
 
-    /// With the first so many of its secondary indexes.
+    /// A database whose table has the first `count` of its secondary indexes.
     fn with_secondary(count: usize) -> Db {
         let column = |name: &str, ty, not_null| RowColumn { not_null, ..RowColumn::new(name, ty) };
         let columns =
@@ -74,7 +74,7 @@ impl Db {
 
     fn begin(&self, isolation: Isolation) -> Txn {
         let mut txn = self.store.begin(isolation);
-        // Nobody commits between the two.
+        // Hold the commit lock from the snapshot to its registration.
         let _newest = (isolation == Isolation::Serializable).then(|| self.newest.lock());
         txn.set_snapshot(self.now());
         txn
@@ -111,7 +111,7 @@ impl Db {
         txn.insert(&self.table, self.row(row), &crossbeam_epoch::pin()).unwrap()
     }
 
-    /// In a transaction of its own.
+    /// Inserts a row in its own transaction.
     fn put(&self, row: Row) {
         let mut txn = self.begin(Isolation::ReadCommitted);
         assert!(matches!(self.insert(&mut txn, row), Put::Done(_)));
@@ -131,7 +131,7 @@ impl Db {
         key
     }
 
-    /// Locks and replaces; what stopped it if something did.
+    /// Locks and replaces a row; returns what prevented it, if anything.
     fn update(&self, txn: &mut Txn, record: RecordId, row: Row) -> Result<Put, String> {
         let guard = &crossbeam_epoch::pin();
         let locked = txn.lock_row(&self.table, record, LockMode::NoKeyUpdate, WaitPolicy::Wait, guard);
@@ -160,7 +160,8 @@ impl Db {
         (id, code, name.to_owned())
     }
 
-    /// What a transaction sees: by all records, by the primary index, and by each secondary one. They must agree.
+    /// All rows that a transaction sees, read by record, by the primary index and by each secondary
+    /// index; the results must agree.
     fn rows(&self, txn: &mut Txn) -> Vec<(i32, Option<i32>, String)> {
         let guard = &crossbeam_epoch::pin();
         let mut rows: Vec<_> = self
@@ -202,7 +203,7 @@ fn names(rows: &[(i32, Option<i32>, String)]) -> Vec<&str> {
 }
 
 #[test]
-fn rows_are_seen_from_their_commit_on_and_by_their_maker_before() {
+fn rows_are_visible_after_commit_and_to_their_own_transaction_before() {
     let db = Db::new();
     let mut writer = db.begin(Isolation::ReadCommitted);
     assert!(matches!(db.insert(&mut writer, (1, Some(1), "a")), Put::Done(_)));
@@ -217,7 +218,7 @@ fn rows_are_seen_from_their_commit_on_and_by_their_maker_before() {
 }
 
 #[test]
-fn a_key_that_is_there_is_refused_and_one_that_was_deleted_is_used_again() {
+fn an_existing_key_is_refused_and_a_deleted_one_is_reused() {
     let db = Db::new();
     db.put((1, None, "first"));
     let mut txn = db.begin(Isolation::ReadCommitted);
@@ -233,7 +234,7 @@ fn a_key_that_is_there_is_refused_and_one_that_was_deleted_is_used_again() {
 }
 
 #[test]
-fn who_comes_second_waits_and_sees_what_the_first_left() {
+fn the_second_writer_waits_and_sees_the_result_of_the_first() {
     for (isolation, commits, expected) in [
         (Isolation::ReadCommitted, true, Ok("changed")),
         (Isolation::ReadCommitted, false, Ok("same")),
@@ -266,11 +267,12 @@ fn who_comes_second_waits_and_sees_what_the_first_left() {
     }
 }
 
-/// The bug: of three who put in one unique key, two never came to an end when the first had. The mechanism: run again, a
-/// statement locks a record first, and so let go of the key that it had got meanwhile; then it waited for the other one, who
-/// did the same. The fix: what was got while it was waited for is kept.
+/// The bug: of three transactions that inserted the same unique key, two livelocked after the first
+/// ended. The mechanism: a statement that ran again locked a record first and thereby released the
+/// key granted meanwhile; then it waited for the other transaction, which did the same. The fix: a
+/// lock granted while waiting is kept.
 #[test]
-fn of_many_who_wait_for_a_key_one_has_it_when_its_statement_is_run_again() {
+fn one_of_many_waiters_for_a_key_has_it_when_its_statement_runs_again() {
     let db = Db::new();
     let mut txns = [(); 3].map(|()| db.begin(Isolation::ReadCommitted));
     assert!(matches!(db.insert(&mut txns[0], (1, Some(7), "a")), Put::Done(_)));
@@ -299,7 +301,7 @@ fn a_row_deleted_meanwhile_is_gone() {
 }
 
 #[test]
-fn two_who_wait_for_each_other_are_a_deadlock_and_the_other_goes_on() {
+fn two_transactions_that_wait_for_each_other_deadlock_and_the_survivor_continues() {
     let db = Db::new();
     db.put((1, None, "a"));
     db.put((2, None, "b"));
@@ -317,12 +319,12 @@ fn two_who_wait_for_each_other_are_a_deadlock_and_the_other_goes_on() {
 }
 
 #[test]
-fn a_unique_key_belongs_to_the_first_unless_that_one_takes_it_back() {
+fn a_unique_key_belongs_to_its_first_writer_unless_that_rolls_back() {
     for commits in [true, false] {
         let db = Db::new();
         let (mut first, mut second) = (db.begin(Isolation::ReadCommitted), db.begin(Isolation::ReadCommitted));
         assert!(matches!(db.insert(&mut first, (1, Some(7), "a")), Put::Done(_)));
-        // NULLs are never the same.
+        // NULLs are distinct from each other.
         assert!(matches!(db.insert(&mut second, (3, None, "c")), Put::Done(_)));
         assert!(matches!(db.insert(&mut first, (4, None, "d")), Put::Done(_)));
         let Put::Wait(event) = db.insert(&mut second, (2, Some(7), "b")) else { panic!("no wait") };
@@ -341,7 +343,7 @@ fn a_unique_key_belongs_to_the_first_unless_that_one_takes_it_back() {
 }
 
 #[test]
-fn a_wait_that_is_given_up_leaves_no_place_in_the_queue() {
+fn an_abandoned_wait_leaves_the_queue() {
     let db = Db::new();
     db.put((1, None, "a"));
     let record = db.find(1);
@@ -349,7 +351,7 @@ fn a_wait_that_is_given_up_leaves_no_place_in_the_queue() {
     assert!(matches!(db.update(&mut first, record, (1, None, "b")), Ok(Put::Done(_))));
     assert!(matches!(db.update(&mut second, record, (1, None, "c")), Ok(Put::Wait(_))));
     assert_eq!(db.store.waiting(), 1);
-    // Something else is done instead, as after a timeout within a savepoint.
+    // Another statement follows, as after a timeout within a savepoint.
     assert!(matches!(db.insert(&mut second, (2, None, "d")), Put::Done(_)));
     assert_eq!(db.store.waiting(), 0);
     db.commit(first);
@@ -358,7 +360,7 @@ fn a_wait_that_is_given_up_leaves_no_place_in_the_queue() {
 }
 
 #[test]
-fn a_unique_key_that_is_being_deleted_is_waited_for() {
+fn an_insert_waits_for_the_delete_of_its_key() {
     let db = Db::new();
     db.put((1, Some(7), "a"));
     let (mut first, mut second) = (db.begin(Isolation::ReadCommitted), db.begin(Isolation::ReadCommitted));
@@ -366,7 +368,7 @@ fn a_unique_key_that_is_being_deleted_is_waited_for() {
     assert!(matches!(db.insert(&mut second, (2, Some(7), "b")), Put::Wait(_)));
     db.commit(first);
     assert!(matches!(db.insert(&mut second, (2, Some(7), "b")), Put::Done(_)));
-    // A change that leaves the key alone is not.
+    // An update that keeps the key does not block it.
     db.commit(second);
     let (mut first, mut second) = (db.begin(Isolation::ReadCommitted), db.begin(Isolation::ReadCommitted));
     assert!(matches!(db.update(&mut first, db.find(2), (2, Some(7), "c")), Ok(Put::Done(_))));
@@ -374,7 +376,7 @@ fn a_unique_key_that_is_being_deleted_is_waited_for() {
 }
 
 #[test]
-fn of_several_keys_that_exist_the_primary_one_is_told_of_and_nothing_is_left_behind() {
+fn the_primary_key_is_reported_among_several_duplicates_and_nothing_is_inserted() {
     let db = Db::new();
     db.put((1, Some(7), "a"));
     let mut txn = db.begin(Isolation::ReadCommitted);
@@ -402,9 +404,9 @@ fn an_insert_that_waits_for_one_key_leaves_the_others_free() {
 }
 
 #[test]
-fn an_update_that_leaves_the_columns_of_indexes_alone_leaves_the_indexes_alone() {
+fn an_update_of_unindexed_columns_changes_no_index() {
     for (row, entries, garbage) in [
-        // Nothing, one index, both.
+        // No index changed, one, both.
         ((1, Some(7), "a"), 3, 1),
         ((1, Some(7), "b"), 4, 2),
         ((1, None, "b"), 5, 3),
@@ -420,7 +422,7 @@ fn an_update_that_leaves_the_columns_of_indexes_alone_leaves_the_indexes_alone()
 }
 
 #[test]
-fn the_newest_holder_of_a_key_is_found_whatever_the_snapshot_shows() {
+fn key_lookups_ignore_the_snapshot() {
     let db = Db::new();
     let guard = &crossbeam_epoch::pin();
     let code = |code: i32| {
@@ -437,7 +439,7 @@ fn the_newest_holder_of_a_key_is_found_whatever_the_snapshot_shows() {
         let locked = old.lock_key_row(&db.table, index, &key, LockMode::KeyShare, guard).unwrap();
         assert_eq!(matches!(locked, Locked::Row { .. }), is_there, "{index:?} {key:?}: {locked:?}");
     }
-    // Its key stays, all else may change.
+    // The key is locked, other columns may change.
     let mut other = db.begin(Isolation::ReadCommitted);
     assert!(matches!(db.update(&mut other, db.find(1), (1, Some(7), "b")), Ok(Put::Done(_))));
     assert!(matches!(other.delete(&db.table, db.find(1), guard), Ok(Some(_))));
@@ -471,7 +473,7 @@ fn keys_can_be_changed_and_changed_back() {
 }
 
 #[test]
-fn going_back_to_a_savepoint_takes_back_changes_and_locks() {
+fn rollback_to_a_savepoint_undoes_changes_and_releases_locks() {
     let db = Db::new();
     db.put((1, Some(1), "a"));
     db.put((2, Some(2), "b"));
@@ -494,7 +496,7 @@ fn going_back_to_a_savepoint_takes_back_changes_and_locks() {
 }
 
 #[test]
-fn skipping_and_not_waiting_leave_nothing_behind() {
+fn skip_locked_and_nowait_leave_no_locks() {
     let db = Db::new();
     db.put((1, None, "a"));
     let record = db.find(1);
@@ -511,7 +513,7 @@ fn skipping_and_not_waiting_leave_nothing_behind() {
 }
 
 #[test]
-fn what_nobody_needs_is_thrown_away_and_records_are_used_again() {
+fn garbage_is_collected_and_record_numbers_are_reused() {
     let db = Db::new();
     let mut memory = Vec::new();
     for round in 0..4 {
@@ -532,7 +534,7 @@ fn what_nobody_needs_is_thrown_away_and_records_are_used_again() {
         }
         db.store.collect(&Readers::since(db.now()), usize::MAX).unwrap();
         assert_eq!((db.store.garbage(), db.entries(), db.table.records.rows()), (0, 0, 0), "round {round}");
-        // What is given back by the epoch comes when all threads have moved on.
+        // The epoch returns memory only after all threads have advanced.
         reclaim::VERSIONS.drain();
         reclaim::NODES.drain();
         memory.push(db.table.records.memory_bytes());
@@ -541,7 +543,7 @@ fn what_nobody_needs_is_thrown_away_and_records_are_used_again() {
 }
 
 #[test]
-fn a_reader_keeps_what_it_sees() {
+fn a_snapshot_keeps_the_versions_it_sees() {
     let db = Db::new();
     db.put((1, Some(1), "a"));
     let mut reader = db.begin(Isolation::RepeatableRead);
@@ -559,9 +561,10 @@ fn a_reader_keeps_what_it_sees() {
     assert_eq!(db.entries(), 0);
 }
 
-/// The bug: one reader that did not go on kept every version made since, until inserts and updates of everybody were refused.
+/// The bug: an idle reader kept every version made since its snapshot, until all inserts and
+/// updates were refused.
 #[test]
-fn a_reader_that_does_not_go_on_keeps_one_version_of_each_record_and_what_comes_and_goes_is_not_kept() {
+fn an_idle_snapshot_keeps_one_version_per_record_and_no_later_ones() {
     let db = Db::new();
     for id in 0..10 {
         db.put((id, Some(id), "old"));
@@ -575,7 +578,7 @@ fn a_reader_that_does_not_go_on_keeps_one_version_of_each_record_and_what_comes_
             assert!(matches!(db.update(&mut txn, db.find(id), (id, code, "new")), Ok(Put::Done(_))));
             db.commit(txn);
         }
-        // A queue: put in at one end, taken out at the other.
+        // A queue: inserts at one end, deletes at the other.
         db.put((1_000 + round, Some(1_000 + round), "queued"));
         let mut txn = db.begin(Isolation::ReadCommitted);
         db.delete(&mut txn, db.find(1_000 + round));
@@ -585,7 +588,7 @@ fn a_reader_that_does_not_go_on_keeps_one_version_of_each_record_and_what_comes_
     let guard = &crossbeam_epoch::pin();
     let versions = |id| db.table.records.record(db.find(id)).unwrap().versions(guard).count();
     assert!((0..10).all(|id| versions(id) == 2));
-    // Each record has its primary key, codes of two versions, and two names.
+    // Each record has its primary key, two codes and two names.
     assert!(db.entries() <= 10 * 5, "{} entries", db.entries());
     assert!(db.store.garbage() <= 10 * 4, "{} things", db.store.garbage());
     assert!(db.store.held_bytes() > 0);
@@ -596,10 +599,10 @@ fn a_reader_that_does_not_go_on_keeps_one_version_of_each_record_and_what_comes_
     assert_eq!((db.entries(), db.store.garbage(), db.store.held_bytes()), (30, 0, 0));
 }
 
-/// The bug: the rows of a dropped table were freed by whoever let go of it last, all at once, and not at all while a prepared statement
-/// named it.
+/// The bug: the rows of a dropped table were freed by the last user, all at once, and not at all
+/// while a prepared statement referred to it.
 #[test]
-fn a_table_that_is_gone_is_taken_apart_some_at_a_time_once_nobody_reads_it() {
+fn a_dropped_table_is_freed_in_steps_once_no_snapshot_reads_it() {
     let db = Db::new();
     (0..2_000).for_each(|id| db.put((id, Some(id), "a")));
     let mut reader = db.begin(Isolation::RepeatableRead);
@@ -619,14 +622,15 @@ fn a_table_that_is_gone_is_taken_apart_some_at_a_time_once_nobody_reads_it() {
         (steps, bytes) = (steps + 1, left);
     }
     assert!(steps >= 20, "{steps} steps");
-    // Somebody still has it, and finds nothing.
+    // A user of the dropped table remains, and finds no rows.
     assert_eq!((db.entries(), db.store.departed_bytes()), (0, 0));
     assert!(db.rows(&mut db.begin(Isolation::ReadCommitted)).is_empty());
 }
 
-/// Work to collect does not grow with how often the same records were changed while a snapshot lives.
+/// The work of a collection does not grow with the number of changes to the same records during a
+/// snapshot.
 #[test]
-fn what_a_snapshot_keeps_is_not_looked_at_again_before_it_ends() {
+fn garbage_held_by_a_snapshot_is_not_examined_before_it_ends() {
     let db = Db::new();
     (0..100).for_each(|id| db.put((id, Some(id), "old")));
     let reader = db.begin(Isolation::RepeatableRead);
@@ -639,7 +643,7 @@ fn what_a_snapshot_keeps_is_not_looked_at_again_before_it_ends() {
         }
         looked_at.push(db.store.collect(&Readers::new(vec![reader.snapshot()], db.now()), usize::MAX).unwrap());
     }
-    // Each change leaves a version and an entry of the index over names.
+    // Each change leaves a version and an entry of the name index.
     assert!(looked_at.iter().all(|count| *count == looked_at[0]), "{looked_at:?}");
     assert_eq!(db.store.collect(&Readers::new(vec![reader.snapshot()], db.now()), usize::MAX).unwrap(), 0);
 }
@@ -647,7 +651,8 @@ fn what_a_snapshot_keeps_is_not_looked_at_again_before_it_ends() {
 /// Rows by key.
 type Map = BTreeMap<i32, (i32, Option<i32>, String)>;
 
-/// Three transactions at a time do at random what they can do without waiting, against a map for each snapshot.
+/// Three concurrent transactions do random operations that need no waiting; each is compared with a
+/// map of its snapshot.
 #[test]
 fn random_histories_equal_a_map() {
     for seed in 0..300u64 {
@@ -660,7 +665,7 @@ fn random_histories_equal_a_map() {
         };
         let db = Db::new();
         let mut committed = Map::new();
-        // Each transaction, and what it must see.
+        // Open transactions, with the rows that each must see.
         let mut open: Vec<(Txn, Map)> = Vec::new();
         for _ in 0..120 {
             if open.len() < 3 {
@@ -707,7 +712,7 @@ fn random_histories_equal_a_map() {
                 }
                 8 => {
                     let (txn, map) = open.swap_remove(at);
-                    // First updater wins: nobody else changed what it changed.
+                    // First updater wins: check that no other transaction changed the same rows.
                     let mut changed = Vec::new();
                     let done = txn.changes(0, &crossbeam_epoch::pin(), |_, record, row| {
                         changed.push((record, row.map(<[u8]>::to_vec)));
@@ -751,13 +756,13 @@ fn random_histories_equal_a_map() {
 }
 
 #[test]
-fn threads_that_move_amounts_about_lose_none() {
+fn concurrent_transfers_keep_the_total() {
     const ROWS: i32 = 8;
     let db = Db::new();
     for id in 0..ROWS {
         db.put((id, Some(id * 1_000_000 + 100), "a"));
     }
-    // The amount is the code's last digits, so that the unique index changes with every step.
+    // The amount is in the code's last digits, so every step changes the unique index.
     let amount = |code: i32| code % 1_000_000;
     std::thread::scope(|scope| {
         for thread in 0..4u64 {
@@ -781,7 +786,7 @@ fn threads_that_move_amounts_about_lose_none() {
                 let mut txn = db.begin(Isolation::RepeatableRead);
                 let sum: i32 = db.rows(&mut txn).iter().map(|row| amount(row.1.unwrap())).sum();
                 assert_eq!(sum, ROWS * 100);
-                // Nobody reads below the least snapshot of all; here only this thread reads long.
+                // Only this thread has long-lived snapshots, so none is below the oldest one here.
                 drop(txn);
                 std::thread::yield_now();
             }
@@ -793,7 +798,7 @@ fn threads_that_move_amounts_about_lose_none() {
     assert_eq!(db.entries(), 3 * ROWS as usize);
 }
 
-/// Moves 1 from a row to another; waits where it must, and tries again after a deadlock.
+/// Moves 1 from one row to another: waits where needed and retries after a deadlock.
 fn transfer(db: &Db, from: i32, to: i32) -> bool {
     let mut txn = db.begin(Isolation::ReadCommitted);
     for (id, by) in [(from, -1), (to, 1)] {
@@ -836,8 +841,9 @@ fn transfer(db: &Db, from: i32, to: i32) -> bool {
     true
 }
 
-/// The bug: who gave up waiting for a stronger mode of a lock lost the weaker one it had, and with it the record that it had
-/// changed. The fix: only a lock that was not held before is let go of.
+/// The bug: a transaction that gave up waiting for a stronger lock mode lost the weaker one it
+/// held, and with it the record it had changed. The fix: only a lock that was not held before is
+/// released.
 #[test]
 fn giving_up_the_wait_for_a_stronger_lock_keeps_the_weaker_one() {
     for by_itself in [true, false] {
@@ -868,11 +874,11 @@ fn giving_up_the_wait_for_a_stronger_lock_keeps_the_weaker_one() {
     }
 }
 
-/// The bug: an entry of an index became garbage under one description of its table; rows written under a later one, with
-/// more columns, could not be read by the layout of the first, and garbage stayed for ever. The fix: garbage is looked at by
-/// the newest layout.
+/// The bug: an index entry became garbage under one schema version; rows written under a later one,
+/// with more columns, could not be read by the old layout, and the entry stayed for ever. The fix:
+/// collection uses the newest layout.
 #[test]
-fn garbage_from_before_a_column_was_added_goes() {
+fn garbage_from_before_an_added_column_is_collected() {
     let db = Db::new();
     db.put((1, Some(1), "a"));
     let record = db.find(1);
@@ -908,7 +914,7 @@ fn garbage_from_before_a_column_was_added_goes() {
 }
 
 #[test]
-fn a_view_of_a_transaction_that_changed_nothing_shows_nothing_that_it_changes_later() {
+fn a_view_taken_before_the_first_write_shows_no_later_writes() {
     let db = Db::new();
     db.put((1, None, "old"));
     let guard = &crossbeam_epoch::pin();
@@ -930,7 +936,7 @@ fn recovered(table: &RowTable) -> model::Result<RowTable> {
 }
 
 #[test]
-fn a_part_that_the_log_changes_after_it_was_recovered_is_recovered_again() {
+fn a_recovered_part_that_the_log_changes_is_recovered_again() {
     let db = Db::new();
     let guard = &crossbeam_epoch::pin();
     let put = |record: u64, lsn: u64, row: Option<Row>| {
@@ -953,7 +959,7 @@ fn a_part_that_the_log_changes_after_it_was_recovered_is_recovered_again() {
     let found = [0, 1, 2, 7].map(|id| txn.get(&table, &db.key(id), guard).unwrap().map(|found| found.0.0));
     assert_eq!(found, [Some(1), None, Some(2 * part + 1), Some(part + 1)]);
     assert_eq!(table.records.rows(), 3);
-    // What no row is in is free, each number once.
+    // Every number without a row is free, exactly once.
     let mut free: Vec<u64> = (0..2_000).map(|_| table.records.arena.take()).collect();
     assert_eq!((free[0], free[1]), (0, 2));
     free.sort_unstable();
@@ -963,8 +969,8 @@ fn a_part_that_the_log_changes_after_it_was_recovered_is_recovered_again() {
 }
 
 #[test]
-fn indexes_are_made_at_recovery_from_rows_in_any_order_and_a_key_that_is_there_twice_is_corruption() {
-    // Keys that ascend, descend, and are mixed, over several runs of records.
+fn recovery_builds_indexes_from_unordered_rows_and_reports_duplicate_keys_as_corruption() {
+    // Ascending, descending and shuffled keys, over several runs of records.
     let count = 140_000_u64;
     for key_of in [|n: u64| n, |n| 1_000_000 - n, |n| n * 7_919 % 1_000_003] {
         let db = Db::new();
@@ -982,7 +988,7 @@ fn indexes_are_made_at_recovery_from_rows_in_any_order_and_a_key_that_is_there_t
         }
         let mut txn = db.begin(Isolation::ReadCommitted);
         txn.set_snapshot(Lsn(2));
-        // A guard for long would hold up tests that wait for memory to come back.
+        // A long-lived guard would delay tests that wait for reclamation.
         let guard = &crossbeam_epoch::pin();
         for n in [2, 6, 131_072, 139_999] {
             let key = db.key(key_of(n) as i32);
@@ -999,7 +1005,7 @@ fn indexes_are_made_at_recovery_from_rows_in_any_order_and_a_key_that_is_there_t
 }
 
 #[test]
-fn recovery_makes_no_slots_for_records_that_nobody_uses() {
+fn recovery_allocates_no_slots_for_unused_records() {
     let db = Db::new();
     let guard = &crossbeam_epoch::pin();
     let far = RECORDS_MAX - 1;

@@ -1,7 +1,7 @@
-//! Record batches from Flight messages.
+//! Decodes record batches from Flight messages.
 //!
-//! Always true: no bytes from outside panic. The decoder takes a message's word for where its buffers are, and asserts that they are
-//! there; they are looked at before it runs.
+//! Always true: no input causes a panic. The Arrow decoder trusts the buffer offsets in a message
+//! and asserts that they are valid, so they are checked before it runs.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -21,57 +21,57 @@ use tonic::Status;
 use super::status::SQLSTATE;
 use crate::metrics::Counter;
 
-/// So long, and so many messages, are read of a stream after it was refused.
-const LET_GO: Duration = Duration::from_millis(200);
-const LET_GO_MESSAGES: usize = 16;
+/// Time and number of messages to read from a stream after it was refused.
+const DRAIN_TIMEOUT: Duration = Duration::from_millis(200);
+const DRAIN_MESSAGES: usize = 16;
 
-/// A stream of record batches.
+/// A stream of record batches from a client.
 pub(super) struct Incoming {
     decoder: FlightDataDecoder,
 }
 
 impl Incoming {
-    /// Of what a client sends.
+    /// Decodes a client's stream.
     pub(super) fn new(stream: PeekableFlightDataStream) -> Incoming {
         Incoming { decoder: FlightDataDecoder::new(Checked { stream: Box::pin(stream) }) }
     }
 
-    /// The columns, once the first message came; `None` if there is none.
+    /// Returns the schema, which is in the first message; `None` if the stream is empty.
     ///
     /// # Errors
-    /// As [`Incoming::batch`].
+    /// See [`Incoming::batch`].
     pub(super) async fn schema(&mut self) -> Result<Option<SchemaRef>> {
         match self.next().await?.map(|decoded| decoded.payload) {
             Some(DecodedPayload::Schema(schema)) => Ok(Some(schema)),
             None => Ok(None),
-            Some(_) => Err(malformed("the stream does not begin with a schema")),
+            Some(_) => Err(malformed("the stream does not start with a schema")),
         }
     }
 
-    /// The next batch; `None` after the last. `bytes` counts what it took on its way.
+    /// Returns the next batch; `None` at the end. Adds its encoded size to `bytes`.
     ///
     /// # Errors
-    /// 22P03 for what is no record batch; 08006 when the client went away.
+    /// 22P03 for a message that is not a record batch; 08006 if the client disconnects.
     pub(super) async fn batch(&mut self, bytes: &Counter) -> Result<Option<RecordBatch>> {
         let Some(decoded) = self.next().await? else { return Ok(None) };
         bytes.add(decoded.inner.data_body.len() as u64);
         match decoded.payload {
             DecodedPayload::RecordBatch(batch) => Ok(Some(batch)),
-            _ => Err(malformed("the stream has a message that is no batch")),
+            _ => Err(malformed("the stream has a message that is not a batch")),
         }
     }
 
-    /// Reads what is still on its way of a stream that was refused, for a short while. A client whose writing fails because nobody
-    /// reads any more may never look for the reason (ADBC's says "EOF").
-    pub(super) async fn let_go(mut self) {
+    /// Drains a refused stream for a short while. A client whose write fails because the server
+    /// stopped reading may never read the error (ADBC reports "EOF").
+    pub(super) async fn drain(mut self) {
         let rest = async {
-            for _ in 0..LET_GO_MESSAGES {
+            for _ in 0..DRAIN_MESSAGES {
                 if !matches!(self.next().await, Ok(Some(_))) {
                     break;
                 }
             }
         };
-        let _ = tokio::time::timeout(LET_GO, rest).await;
+        let _ = tokio::time::timeout(DRAIN_TIMEOUT, rest).await;
     }
 
     async fn next(&mut self) -> Result<Option<DecodedFlightData>> {
@@ -79,10 +79,11 @@ impl Incoming {
     }
 }
 
-/// The next message. At some schemas that no writer makes the decoder panics, and is done with then.
+/// Decodes the next message. The decoder panics on some schemas that no writer produces; it must
+/// not be used afterwards.
 async fn decoded(decoder: &mut FlightDataDecoder) -> Result<Option<DecodedFlightData>> {
     let next = std::panic::AssertUnwindSafe(decoder.next()).catch_unwind().await;
-    match next.map_err(|_| malformed("a schema or batch that cannot be read"))? {
+    match next.map_err(|_| malformed("unreadable schema or batch"))? {
         None => Ok(None),
         Some(Ok(decoded)) => Ok(Some(decoded)),
         Some(Err(FlightError::Tonic(status))) => Err(lost(&status)),
@@ -100,16 +101,16 @@ fn lost(status: &Status) -> Error {
             Error::new(SqlState::OUT_OF_MEMORY, status.message())
                 .with_hint("send smaller record batches, or fewer at a time")
         }
-        // It says which limit, and by how much.
+        // The message names the limit and the size.
         tonic::Code::OutOfRange | tonic::Code::ResourceExhausted => {
             Error::new(SqlState::PROGRAM_LIMIT_EXCEEDED, status.message()).with_hint("send smaller record batches")
         }
         tonic::Code::InvalidArgument => malformed(status.message()),
-        _ => Error::new(SqlState::CONNECTION_FAILURE, format!("the stream broke: {}", status.message())),
+        _ => Error::new(SqlState::CONNECTION_FAILURE, format!("the stream was interrupted: {}", status.message())),
     }
 }
 
-/// Messages whose buffers are where they say.
+/// A stream of messages with validated buffer offsets.
 struct Checked {
     stream: Pin<Box<PeekableFlightDataStream>>,
 }
@@ -120,7 +121,7 @@ impl Stream for Checked {
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         loop {
             let next = std::task::ready!(self.stream.as_mut().poll_next(cx));
-            // Some clients say in a message of its own where a stream goes to.
+            // Some clients send the descriptor in a message of its own.
             if matches!(&next, Some(Ok(data)) if data.data_header.is_empty() && data.data_body.is_empty()) {
                 continue;
             }
@@ -133,7 +134,7 @@ impl Stream for Checked {
     }
 }
 
-/// Is all that a message names within it?
+/// Checks that all buffers and lengths of a message are within its body.
 fn check(data: &FlightData) -> std::result::Result<(), String> {
     let message = arrow_ipc::root_as_message(&data.data_header).map_err(|error| format!("no message: {error}"))?;
     let batch = match message.header_type() {
@@ -143,7 +144,7 @@ fn check(data: &FlightData) -> std::result::Result<(), String> {
     };
     let batch = batch.ok_or("a message without its batch")?;
     if batch.compression().is_some() {
-        return Err("compressed buffers are not supported: send them plain".to_owned());
+        return Err("compressed buffers are not supported; send them uncompressed".to_owned());
     }
     let body = data.data_body.len();
     for buffer in batch.buffers().into_iter().flat_map(|buffers| buffers.iter()) {
@@ -168,7 +169,7 @@ fn check(data: &FlightData) -> std::result::Result<(), String> {
     Ok(())
 }
 
-/// Most rows that a body may be said to have: a bit for each, and room for columns that take nothing.
+/// Upper bound of the rows in a body: one bit each, plus an allowance for columns without buffers.
 fn rows_max(body: usize) -> i64 {
     i64::try_from(body).unwrap_or(i64::MAX).saturating_mul(8).saturating_add(1 << 20)
 }
@@ -197,7 +198,7 @@ mod tests {
         futures::executor::block_on(stream.map(|data| data.unwrap()).collect())
     }
 
-    /// Decodes them as a listener would.
+    /// Decodes messages like the listener.
     fn decode(messages: Vec<FlightData>) -> Result<usize> {
         let checked = messages.into_iter().map(|data| {
             check(&data).map_err(|text| FlightError::from(Status::invalid_argument(text)))?;
@@ -214,11 +215,11 @@ mod tests {
     }
 
     #[test]
-    fn whole_messages_are_decoded() {
+    fn valid_messages_are_decoded() {
         assert_eq!(decode(messages()).unwrap(), 3);
     }
 
-    /// Every byte of every message, changed in turn; and every message cut short.
+    /// Flips bits in every byte of every message, and truncates every message.
     #[test]
     fn no_bytes_panic() {
         let good = messages();
@@ -228,7 +229,7 @@ mod tests {
                 let mut changed = good.clone();
                 changed[at].data_header = header.into();
                 changed[at].data_body = body.into();
-                // Any answer is a good one.
+                // Any result will do, except a panic.
                 let _ = decode(changed);
             };
             for (place, flip) in (0..header.len()).flat_map(|place| [1, 0x40, 0x80, 0xff].map(|flip| (place, flip))) {

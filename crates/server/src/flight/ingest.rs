@@ -1,4 +1,4 @@
-//! Bulk ingest: the batches of a DoPut into a table, as one transaction.
+//! Bulk ingest: writes the batches of a DoPut to a table, in one transaction.
 
 use std::collections::BTreeMap;
 
@@ -8,25 +8,26 @@ use query::{BulkTarget, IfMissing, IfThere, Session, computing};
 
 use super::Context;
 use super::decode::Incoming;
-use super::run::Used;
+use super::run::LockedSession;
 
 impl Context {
-    /// Writes all batches and commits them; gives how many rows there were. An error, and a client that goes away, leave nothing.
+    /// Writes all batches, commits them and returns the number of rows. After an error or a
+    /// disconnect nothing is stored.
     ///
     /// # Errors
-    /// 0A000 for a temporary table, 3D000 for another database; 22P03 for what are no record batches; what [`Session::bulk`] and
-    /// those after it give.
+    /// 0A000 for a temporary table; 3D000 for another database; 22P03 for malformed batches; errors
+    /// of [`Session::bulk`] and of the writes.
     pub(super) async fn ingest(&self, command: CommandStatementIngest, mut incoming: Incoming) -> Result<i64> {
         let _slot = self.ingest_slot().await?;
         let session = self.session_of(command.transaction_id.as_ref())?;
         let target = target(command)?;
-        let mut used = Used::lock(&session).await;
+        let mut used = LockedSession::lock(&session).await;
         // Until it is settled, dropping it fails the transaction.
         let rows = match self.write(used.session(), &target, &mut incoming).await {
             Ok(rows) => rows,
             Err(error) => {
                 drop(used);
-                incoming.let_go().await;
+                incoming.drain().await;
                 return Err(error);
             }
         };
@@ -38,19 +39,21 @@ impl Context {
     async fn write(&self, session: &mut Session, target: &BulkTarget, incoming: &mut Incoming) -> Result<u64> {
         let schema = incoming.schema().await?;
         let schema =
-            schema.ok_or_else(|| Error::new(SqlState::INVALID_BINARY_REPRESENTATION, "an ingest without a schema"))?;
+            schema.ok_or_else(|| Error::new(SqlState::INVALID_BINARY_REPRESENTATION, "the ingest has no schema"))?;
         let mut bulk = session.bulk(target, &schema).await?;
         while let Some(batch) = incoming.batch(&self.counters.bytes_ingested).await? {
-            computing(Box::pin(bulk.batch(session, &batch))).await.map_err(in_parts)?;
+            computing(Box::pin(bulk.batch(session, &batch))).await.map_err(with_size_hint)?;
         }
         computing(Box::pin(bulk.done(session))).await
     }
 }
 
-/// Says what to do where the transaction is too large.
-fn in_parts(error: Error) -> Error {
+/// Adds a hint if the transaction is too large.
+fn with_size_hint(error: Error) -> Error {
     if error.state() == SqlState::OUT_OF_MEMORY {
-        return error.with_hint("an ingest is one transaction: send the rows in several, appending, or raise --memory");
+        return error.with_hint(
+            "an ingest is one transaction: split the rows into several ingests that append, or raise --memory",
+        );
     }
     error
 }
@@ -64,9 +67,9 @@ fn target(command: CommandStatementIngest) -> Result<BulkTarget> {
         return Err(Error::new(SqlState::INVALID_CATALOG_NAME, format!("database \"{catalog}\" does not exist")));
     }
     if command.table.is_empty() {
-        return Err(Error::new(SqlState::INVALID_NAME, "an ingest without the name of a table"));
+        return Err(Error::new(SqlState::INVALID_NAME, "the ingest has no table name"));
     }
-    let (if_missing, if_there) = what_to_do(command.table_definition_options);
+    let (if_missing, if_there) = table_modes(command.table_definition_options);
     Ok(BulkTarget {
         schema: command.schema.filter(|name| !name.is_empty()),
         table: command.table,
@@ -76,8 +79,8 @@ fn target(command: CommandStatementIngest) -> Result<BulkTarget> {
     })
 }
 
-/// What is not said is what can do least harm: append to a table that is there.
-fn what_to_do(options: Option<TableDefinitionOptions>) -> (IfMissing, IfThere) {
+/// Unspecified options default to the safest: append to an existing table.
+fn table_modes(options: Option<TableDefinitionOptions>) -> (IfMissing, IfThere) {
     let Some(options) = options else { return (IfMissing::Fail, IfThere::Append) };
     let if_missing = match options.if_not_exist() {
         TableNotExistOption::Create => IfMissing::Create,
@@ -96,20 +99,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn modes_are_what_clients_make_of_them() {
+    fn ingest_modes_follow_the_client_options() {
         use {TableExistsOption as There, TableNotExistOption as Missing};
         let to_do = |missing: Missing, there: There| {
-            what_to_do(Some(TableDefinitionOptions { if_not_exist: missing.into(), if_exists: there.into() }))
+            table_modes(Some(TableDefinitionOptions { if_not_exist: missing.into(), if_exists: there.into() }))
         };
         assert_eq!(to_do(Missing::Create, There::Fail), (IfMissing::Create, IfThere::Fail));
         assert_eq!(to_do(Missing::Fail, There::Append), (IfMissing::Fail, IfThere::Append));
         assert_eq!(to_do(Missing::Create, There::Replace), (IfMissing::Create, IfThere::Replace));
         assert_eq!(to_do(Missing::Create, There::Append), (IfMissing::Create, IfThere::Append));
-        assert_eq!(what_to_do(None), (IfMissing::Fail, IfThere::Append));
+        assert_eq!(table_modes(None), (IfMissing::Fail, IfThere::Append));
     }
 
     #[test]
-    fn what_cannot_be_a_target_is_refused() {
+    fn invalid_ingest_targets_are_refused() {
         let command = |change: fn(&mut CommandStatementIngest)| {
             let mut command = CommandStatementIngest { table: "t".into(), ..Default::default() };
             change(&mut command);

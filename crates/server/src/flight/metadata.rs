@@ -1,4 +1,4 @@
-//! What the catalog has, and what the server can, as Flight SQL asks for it.
+//! Flight SQL metadata: the catalog and the server's capabilities.
 
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, Int32Array, RecordBatch, StringArray};
@@ -14,21 +14,21 @@ use model::{Error, Result};
 use query::{Outcome, Session, Value};
 
 use super::Context;
-use super::run::Used;
+use super::run::LockedSession;
 
-/// The one database.
+/// The only database.
 pub(super) const CATALOG: &str = "millrace";
-/// Types of tables, as clients know them.
+/// Table types as named by clients.
 const TABLE: &str = "TABLE";
 const VIEW: &str = "VIEW";
-/// Any name.
+/// LIKE pattern that matches every name.
 const ANY: &str = "%";
 
 fn failed(error: impl std::fmt::Display) -> Error {
     Error::bug(error)
 }
 
-/// The columns of an answer, by the command that asks for it.
+/// Result schema of [`CommandGetPrimaryKeys`].
 pub(super) fn primary_keys_schema() -> SchemaRef {
     let field = |name: &str, ty: Arrow, nullable: bool| Field::new(name, ty, nullable);
     Schema::new(vec![
@@ -42,7 +42,7 @@ pub(super) fn primary_keys_schema() -> SchemaRef {
     .into()
 }
 
-/// The columns of an answer about foreign keys.
+/// Result schema of the commands about foreign keys.
 pub(super) fn foreign_keys_schema() -> SchemaRef {
     let text = |name: &str, nullable: bool| Field::new(name, Arrow::Utf8, nullable);
     let number = |name: &str, ty: Arrow| Field::new(name, ty, false);
@@ -64,7 +64,7 @@ pub(super) fn foreign_keys_schema() -> SchemaRef {
     .into()
 }
 
-/// What the server can.
+/// Capabilities of the server.
 pub(super) fn server_info() -> Result<SqlInfoData> {
     let mut info = SqlInfoDataBuilder::new();
     info.append(SqlInfo::FlightSqlServerName, "Millrace");
@@ -83,19 +83,19 @@ pub(super) fn server_info() -> Result<SqlInfoData> {
     info.build().map_err(failed)
 }
 
-/// Answers [`CommandGetSqlInfo`].
+/// Executes [`CommandGetSqlInfo`].
 pub(super) fn sql_info(command: CommandGetSqlInfo) -> Result<RecordBatch> {
     command.into_builder(&server_info()?).build().map_err(failed)
 }
 
-/// Answers [`CommandGetCatalogs`].
+/// Executes [`CommandGetCatalogs`].
 pub(super) fn catalogs(command: CommandGetCatalogs) -> Result<RecordBatch> {
     let mut builder = command.into_builder();
     builder.append(CATALOG);
     builder.build().map_err(failed)
 }
 
-/// Answers [`CommandGetTableTypes`].
+/// Executes [`CommandGetTableTypes`].
 pub(super) fn table_types(command: CommandGetTableTypes) -> Result<RecordBatch> {
     let mut builder = command.into_builder();
     builder.append(TABLE);
@@ -104,12 +104,12 @@ pub(super) fn table_types(command: CommandGetTableTypes) -> Result<RecordBatch> 
 }
 
 impl Context {
-    /// Answers [`CommandGetDbSchemas`].
+    /// Executes [`CommandGetDbSchemas`].
     pub(super) async fn schemas(&self, command: CommandGetDbSchemas) -> Result<RecordBatch> {
         let pattern = command.db_schema_filter_pattern.clone().unwrap_or_else(|| ANY.to_owned());
         let mut builder = command.into_builder();
         let session = self.session();
-        let mut used = Used::lock(&session).await;
+        let mut used = LockedSession::lock(&session).await;
         let sql = "SELECT schema_name FROM information_schema.schemata WHERE schema_name LIKE $1 ORDER BY 1";
         for row in texts(used.session(), sql, &[pattern]).await? {
             if let [Some(schema)] = row.as_slice() {
@@ -120,14 +120,15 @@ impl Context {
         builder.build().map_err(failed)
     }
 
-    /// Answers [`CommandGetTables`]. The system's own are left out, unless their schema is asked for by its name.
+    /// Executes [`CommandGetTables`]. System tables are omitted unless their schema is named
+    /// exactly.
     pub(super) async fn tables(&self, command: CommandGetTables) -> Result<RecordBatch> {
         let schemas = command.db_schema_filter_pattern.clone().unwrap_or_else(|| ANY.to_owned());
         let tables = command.table_name_filter_pattern.clone().unwrap_or_else(|| ANY.to_owned());
         let with_columns = command.include_schema;
         let mut builder = command.into_builder();
         let session = self.session();
-        let mut used = Used::lock(&session).await;
+        let mut used = LockedSession::lock(&session).await;
         let sql = "SELECT table_schema, table_name, table_type FROM information_schema.tables \
                    WHERE table_schema LIKE $1 AND table_name LIKE $2 \
                    AND (table_schema NOT IN ('pg_catalog', 'information_schema') OR table_schema = $1) ORDER BY 1, 2";
@@ -144,10 +145,10 @@ impl Context {
         builder.build().map_err(failed)
     }
 
-    /// Answers [`CommandGetPrimaryKeys`].
+    /// Executes [`CommandGetPrimaryKeys`].
     pub(super) async fn primary_keys(&self, command: CommandGetPrimaryKeys) -> Result<RecordBatch> {
         let session = self.session();
-        let mut used = Used::lock(&session).await;
+        let mut used = LockedSession::lock(&session).await;
         let sql = "SELECT k.table_schema, k.table_name, k.column_name, k.constraint_name, \
                    CAST(k.ordinal_position AS text) FROM information_schema.key_column_usage k \
                    JOIN information_schema.table_constraints c ON c.constraint_schema = k.constraint_schema \
@@ -175,7 +176,7 @@ impl Context {
     }
 }
 
-/// The columns of a table, as a query of all of them would give them.
+/// Arrow schema of a table, as returned by `SELECT *`.
 async fn columns(session: &mut Session, schema: &str, table: &str) -> Result<SchemaRef> {
     let quoted = |name: &str| format!("\"{}\"", name.replace('"', "\"\""));
     let sql = format!("SELECT * FROM {}.{}", quoted(schema), quoted(table));
@@ -184,7 +185,7 @@ async fn columns(session: &mut Session, schema: &str, table: &str) -> Result<Sch
     prepared.arrow_schema(session).ok_or_else(|| Error::bug("a table without columns"))
 }
 
-/// The rows of a query of texts.
+/// Runs a query with text columns and text parameters.
 async fn texts(session: &mut Session, sql: &str, values: &[String]) -> Result<Vec<Vec<Option<String>>>> {
     let statement = query::parse(sql)?.pop().ok_or_else(|| Error::bug("no statement"))?;
     let types = vec![pg::types::oid::TEXT; values.len()];
@@ -206,7 +207,7 @@ async fn texts(session: &mut Session, sql: &str, values: &[String]) -> Result<Ve
     Ok(rows)
 }
 
-/// A schema as GetFlightInfo and GetSchema carry it.
+/// Encodes a schema for GetFlightInfo and GetSchema.
 pub(super) fn schema_bytes(schema: &Schema) -> Result<Bytes> {
     let options = arrow_ipc::writer::IpcWriteOptions::default();
     let message: arrow_flight::IpcMessage =
@@ -219,13 +220,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_server_says_that_it_takes_batches_and_transactions() {
+    fn sql_info_reports_bulk_ingest_and_transactions() {
         let asked = [SqlInfo::FlightSqlServerTransaction as u32, SqlInfo::FlightSqlServerBulkIngestion as u32];
         assert_eq!(sql_info(CommandGetSqlInfo { info: asked.to_vec() }).unwrap().num_rows(), 2);
     }
 
     #[test]
-    fn answers_have_the_columns_of_the_specification() {
+    fn results_have_the_columns_of_the_specification() {
         assert_eq!(primary_keys_schema().fields().len(), 6);
         assert_eq!(foreign_keys_schema().fields().len(), 13);
         assert_eq!(catalogs(CommandGetCatalogs {}).unwrap().num_rows(), 1);

@@ -1,7 +1,7 @@
-//! Values for `$1 ..` from record batches: what a client has, as the type that the statement expects.
+//! Statement parameters from record batches, converted to the parameter types.
 //!
-//! Clients guess the types of values from their own: a number comes as int64, a date as text. A value is converted if it stays what it
-//! is, and texts are read as SQL would read them.
+//! Clients send parameters in the types of their language: numbers as int64, dates as text. A value
+//! is converted to a related type, with range checks; text is parsed like an SQL literal.
 
 use std::sync::Arc;
 
@@ -17,18 +17,18 @@ use model::{Error, Result, SqlState};
 use pg::types::oid;
 use query::Value;
 
-/// Nanoseconds of a day.
+/// Nanoseconds per day.
 const DAY_NS: i64 = 86_400_000_000_000;
 
-/// One list of values for each row of a batch.
+/// Returns one list of parameters per row of the batch.
 ///
-/// - `oids`: the types of the parameters.
+/// - `oids`: the parameter types.
 ///
 /// # Errors
-/// 08P01 for another number of columns; 22xxx and 42804 naming the parameter.
+/// 08P01 for a wrong number of columns; 22xxx and 42804, with the parameter.
 pub(super) fn rows(batch: &RecordBatch, oids: &[u32]) -> Result<Vec<Vec<Value>>> {
     if batch.num_columns() != oids.len() {
-        let text = format!("{} columns of values for {} parameters", batch.num_columns(), oids.len());
+        let text = format!("got {} columns for {} parameters", batch.num_columns(), oids.len());
         return Err(Error::new(SqlState::PROTOCOL_VIOLATION, text));
     }
     let mut rows = vec![Vec::with_capacity(oids.len()); batch.num_rows()];
@@ -36,14 +36,14 @@ pub(super) fn rows(batch: &RecordBatch, oids: &[u32]) -> Result<Vec<Vec<Value>>>
         let in_place = |error: Error| error.context(format_args!("parameter ${}", at + 1));
         let array = widest(array).map_err(in_place)?;
         for (row, values) in rows.iter_mut().enumerate() {
-            let value = natural(&array, row).and_then(|value| assigned(value, *oid)).map_err(in_place)?;
+            let value = to_value(&array, row).and_then(|value| convert(value, *oid)).map_err(in_place)?;
             values.push(value);
         }
     }
     Ok(rows)
 }
 
-/// The same values in the type that holds all of their kind.
+/// Casts an array to the widest type of its kind.
 fn widest(array: &ArrayRef) -> Result<ArrayRef> {
     let to = match array.data_type() {
         Arrow::Dictionary(_, values) => (**values).clone(),
@@ -69,8 +69,8 @@ fn widest(array: &ArrayRef) -> Result<ArrayRef> {
         .map_err(|error| Error::new(SqlState::NUMERIC_OUT_OF_RANGE, error.to_string()))
 }
 
-/// A value as it came.
-fn natural(array: &ArrayRef, row: usize) -> Result<Value> {
+/// Converts a cell to a value without changing its type.
+fn to_value(array: &ArrayRef, row: usize) -> Result<Value> {
     if array.is_null(row) || *array.data_type() == Arrow::Null {
         return Ok(Value::Null);
     }
@@ -92,9 +92,9 @@ fn natural(array: &ArrayRef, row: usize) -> Result<Value> {
         }
         Arrow::List(_) => {
             let items = widest(&array.as_list::<i32>().value(row))?;
-            Value::Array((0..items.len()).map(|item| natural(&items, item)).collect::<Result<_>>()?)
+            Value::Array((0..items.len()).map(|item| to_value(&items, item)).collect::<Result<_>>()?)
         }
-        other => return Err(Error::unsupported(format!("a value of type {other} is no parameter"))),
+        other => return Err(Error::unsupported(format!("a value of type {other} is not supported as a parameter"))),
     })
 }
 
@@ -109,8 +109,8 @@ fn decimal(value: i128, scale: i8) -> Result<Value> {
     }
 }
 
-/// A value as one of the type that the statement expects.
-fn assigned(value: Value, oid: u32) -> Result<Value> {
+/// Converts a value to parameter type `oid`.
+fn convert(value: Value, oid: u32) -> Result<Value> {
     Ok(match (value, oid) {
         (Value::Null, _) => Value::Null,
         (Value::Text(text), oid) if !is_text(oid) => {
@@ -139,11 +139,12 @@ fn assigned(value: Value, oid: u32) -> Result<Value> {
         }
         (Value::Array(values), oid) => {
             let element = pg::types::Type::by_oid(oid).map_or(0, |ty| ty.element);
-            Value::Array(values.into_iter().map(|value| assigned(value, element)).collect::<Result<_>>()?)
+            Value::Array(values.into_iter().map(|value| convert(value, element)).collect::<Result<_>>()?)
         }
         (value, oid) if fits(&value, oid) => value,
         (value, oid) => {
-            let text = format!("the statement expects {}, and {value:?} was bound", pg::types::Type::sql_name(oid));
+            let text =
+                format!("the statement expects type {}, but {value:?} was bound", pg::types::Type::sql_name(oid));
             return Err(Error::new(SqlState::DATATYPE_MISMATCH, text));
         }
     })
@@ -153,7 +154,7 @@ fn is_text(oid: u32) -> bool {
     [0, oid::UNKNOWN, oid::TEXT, oid::VARCHAR, oid::BPCHAR, oid::NAME, oid::CHAR, oid::JSON].contains(&oid)
 }
 
-/// Is it of that type, or may the statement take it for it?
+/// Whether the value can be passed for this type unchanged.
 fn fits(value: &Value, oid: u32) -> bool {
     match value {
         Value::Bool(_) => oid == oid::BOOL,
@@ -194,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn values_become_what_the_statement_expects_or_are_refused() {
+    fn values_are_converted_to_parameter_types_or_refused() {
         let cases: [(ArrayRef, u32, std::result::Result<Value, &str>); 14] = [
             (Arc::new(Int64Array::from(vec![7])), oid::INT4, Ok(Value::Int32(7))),
             (Arc::new(Int64Array::from(vec![1 << 40])), oid::INT4, Err("22003")),

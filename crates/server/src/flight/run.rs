@@ -1,4 +1,4 @@
-//! Statements from text to result: planned, run, and their rows as Flight data.
+//! Prepares and executes statements, and encodes their results as Flight data.
 
 use std::sync::Arc;
 
@@ -15,37 +15,39 @@ use tokio::sync::OwnedMutexGuard;
 use tonic::Status;
 
 use super::Context;
-use super::open::{Rows, SharedSession, Statement};
+use super::handles::{Rows, SharedSession, Statement};
 use super::status::status;
 
-/// Flight data on its way to a client.
+/// A stream of Flight data to a client.
 pub(super) type Sent = BoxStream<'static, std::result::Result<FlightData, Status>>;
 
-/// Rows of `rows` tables that a transaction reads are collected before its next statement, up to so many bytes.
+/// Limit for results on `rows` tables within a transaction, which are materialised before the next
+/// statement.
 const COLLECTED_BYTES_MAX: usize = 256 << 20;
 
-/// A session in use. Dropped before [`Used::settle`], because the client went away, it fails its transaction.
-pub(super) struct Used {
+/// A locked session. If it is dropped before [`LockedSession::settle`], because the client disconnected, its
+/// transaction fails.
+pub(super) struct LockedSession {
     session: OwnedMutexGuard<Session>,
     settled: bool,
 }
 
-impl Used {
-    pub(super) async fn lock(session: &SharedSession) -> Used {
-        Used { session: Arc::clone(session).lock_owned().await, settled: false }
+impl LockedSession {
+    pub(super) async fn lock(session: &SharedSession) -> LockedSession {
+        LockedSession { session: Arc::clone(session).lock_owned().await, settled: false }
     }
 
     pub(super) fn session(&mut self) -> &mut Session {
         &mut self.session
     }
 
-    /// What was begun came to an end.
+    /// Marks the work as complete.
     pub(super) fn settle(mut self) {
         self.settled = true;
     }
 }
 
-impl Drop for Used {
+impl Drop for LockedSession {
     fn drop(&mut self) {
         if !self.settled {
             self.session.fail();
@@ -53,10 +55,10 @@ impl Drop for Used {
     }
 }
 
-/// What running a statement gave.
-pub(super) enum Ran {
+/// Result of executing a statement.
+pub(super) enum RunResult {
     Rows(Rows),
-    /// How many rows it changed; `None` for what changes none.
+    /// Number of rows changed; `None` for statements that change none.
     Done(Option<i64>),
 }
 
@@ -69,7 +71,7 @@ impl Context {
     /// The session of a transaction, or a new one.
     ///
     /// # Errors
-    /// 25P01 for a transaction that is unknown.
+    /// 25P01 for an unknown transaction.
     pub(super) fn session_of(&self, transaction: Option<&Bytes>) -> Result<SharedSession> {
         match transaction {
             Some(handle) => self.open.transaction(handle),
@@ -77,19 +79,20 @@ impl Context {
         }
     }
 
-    /// Plans a statement.
+    /// Prepares a statement.
     ///
     /// # Errors
-    /// What parsing and planning give; 42601 for several statements.
+    /// Errors of parsing and planning; 42601 for several statements.
     pub(super) async fn prepare(&self, sql: &str, transaction: Option<Bytes>) -> Result<Statement> {
         let mut statements = self.database.parse(sql)?.into_iter();
-        let statement = statements.next().ok_or_else(|| Error::new(SqlState::SYNTAX_ERROR, "there is no statement"))?;
+        let statement =
+            statements.next().ok_or_else(|| Error::new(SqlState::SYNTAX_ERROR, "the request has no statement"))?;
         if statements.next().is_some() {
-            let text = "cannot run several statements at once";
-            return Err(Error::new(SqlState::SYNTAX_ERROR, text).with_hint("send them one by one, in a transaction"));
+            let text = "cannot run several statements in one call";
+            return Err(Error::new(SqlState::SYNTAX_ERROR, text).with_hint("send them one by one, in one transaction"));
         }
         let shared = self.session_of(transaction.as_ref())?;
-        let mut used = Used::lock(&shared).await;
+        let mut used = LockedSession::lock(&shared).await;
         let prepared = computing(Box::pin(used.session().prepare(&statement, &[]))).await;
         let (schema, parameters) = match &prepared {
             Ok(prepared) => (prepared.arrow_schema(used.session()), prepared.arrow_parameters(used.session())),
@@ -106,51 +109,55 @@ impl Context {
         })
     }
 
-    /// Runs a statement once, with the values bound to it.
+    /// Executes a statement once, with its bound parameters.
     ///
     /// # Errors
-    /// Whatever it meets; 0A000 for several lists of values.
-    pub(super) async fn run(&self, statement: &Statement) -> Result<Ran> {
+    /// Errors of the statement; 0A000 for several lists of parameters.
+    pub(super) async fn run(&self, statement: &Statement) -> Result<RunResult> {
         let values = match statement.values.lock().as_slice() {
             [] => Vec::new(),
             [values] => values.clone(),
             more => {
-                let text = format!("a query runs with one row of values, and {} are bound", more.len());
-                return Err(Error::unsupported(text).with_hint("bind one, or use it as an update"));
+                let text = format!("a query takes one row of parameters, but {} are bound", more.len());
+                return Err(Error::unsupported(text).with_hint("bind one row, or execute it as an update"));
             }
         };
-        let mut used = Used::lock(&statement.session).await;
+        let mut used = LockedSession::lock(&statement.session).await;
         let result = computing(Box::pin(self.run_with(used.session(), statement, &values))).await;
         used.settle();
         result
     }
 
-    async fn run_with(&self, session: &mut Session, statement: &Statement, values: &[Value]) -> Result<Ran> {
+    async fn run_with(&self, session: &mut Session, statement: &Statement, values: &[Value]) -> Result<RunResult> {
         let outcome = within(session, &statement.prepared, values).await?;
-        refuse_lasting(session, statement)?;
+        refuse_begin(session, statement)?;
         let batches = match outcome {
             Outcome::Rows { batches, .. } => batches,
-            Outcome::Command { tag } => return Ok(Ran::Done(changed(&tag))),
-            Outcome::Empty => return Ok(Ran::Done(None)),
+            Outcome::Command { tag } => return Ok(RunResult::Done(changed(&tag))),
+            Outcome::Empty => return Ok(RunResult::Done(None)),
             Outcome::CopyIn(_) | Outcome::CopyOut { .. } => {
-                return Err(Error::unsupported("COPY is not for Flight").with_hint("use bulk ingest, or a query"));
+                return Err(
+                    Error::unsupported("COPY is not supported over Flight").with_hint("use bulk ingest, or a query")
+                );
             }
         };
         let schema = statement.schema.clone().ok_or_else(|| Error::bug("rows of a statement without columns"))?;
-        // They may show what the transaction itself changed so far, and must not show what it changes next.
+        // The rows may include the transaction's own changes so far, and must not include later
+        // ones.
         let in_transaction = statement.transaction.is_some() && statement.prepared.is_compiled();
         let batches = if in_transaction { collected(batches).await.inspect_err(|_| session.fail())? } else { batches };
-        Ok(Ran::Rows(Rows { schema, batches, session: Arc::clone(&statement.session) }))
+        Ok(RunResult::Rows(Rows { schema, batches, session: Arc::clone(&statement.session) }))
     }
 
-    /// Runs a statement for each list of values bound to it, all of them as one transaction; gives how many rows were changed.
+    /// Executes a statement once per list of bound parameters, in one transaction; returns the
+    /// number of rows changed.
     ///
     /// # Errors
-    /// Whatever it meets.
+    /// Errors of the statement.
     pub(super) async fn update(&self, statement: &Statement) -> Result<Option<i64>> {
         let values = std::mem::take(&mut *statement.values.lock());
         let _slot = self.statement_slot().await?;
-        let mut used = Used::lock(&statement.session).await;
+        let mut used = LockedSession::lock(&statement.session).await;
         let result = computing(Box::pin(self.update_with(used.session(), statement, &values))).await;
         used.settle();
         result
@@ -180,14 +187,14 @@ impl Context {
         Ok(total)
     }
 
-    /// Sends rows.
+    /// Encodes rows for the client.
     pub(super) fn send(self: &Arc<Self>, rows: Rows) -> Sent {
         let Rows { schema, batches, session } = rows;
-        let (context, shown) = (Arc::clone(self), Arc::clone(&schema));
+        let (context, result_schema) = (Arc::clone(self), Arc::clone(&schema));
         let batches = batches.map(move |batch| {
-            // The statement runs as long as its session lives.
+            // Keep the session alive while its statement runs.
             let _ = &session;
-            let batch = batch.and_then(|batch| query::conform(&batch, &shown));
+            let batch = batch.and_then(|batch| query::conform(&batch, &result_schema));
             match &batch {
                 Ok(batch) => context.counters.rows_sent.add(batch.num_rows() as u64),
                 Err(error) => context.counters.errors.add(error.state().0),
@@ -198,17 +205,17 @@ impl Context {
     }
 }
 
-/// Batches with their schema ahead.
+/// Encodes batches, preceded by their schema.
 pub(super) fn encoded(
     schema: SchemaRef,
     batches: BoxStream<'static, std::result::Result<arrow_array::RecordBatch, FlightError>>,
 ) -> Sent {
     let mut data = FlightDataEncoderBuilder::new().with_schema(schema).build(batches).map_err(Status::from).boxed();
-    // Batches are made, and encoded, when they are asked for.
+    // Batches are computed and encoded on demand.
     futures::stream::poll_fn(move |context| compute(|| data.poll_next_unpin(context))).boxed()
 }
 
-/// Executes, for as long as `statement_timeout` allows.
+/// Executes a statement under `statement_timeout`.
 async fn within(session: &mut Session, prepared: &Prepared, values: &[Value]) -> Result<Outcome> {
     session.stop_flag().arm(session.timeouts().statement);
     let Some(timeout) = session.timeouts().statement else { return session.execute(prepared, values).await };
@@ -219,14 +226,14 @@ async fn within(session: &mut Session, prepared: &Prepared, values: &[Value]) ->
     })
 }
 
-/// BEGIN outside of a transaction of Flight's would begin one that nobody can go on with.
-fn refuse_lasting(session: &mut Session, statement: &Statement) -> Result<()> {
+/// Refuses BEGIN as a statement: the transaction could not be continued by later calls.
+fn refuse_begin(session: &mut Session, statement: &Statement) -> Result<()> {
     if statement.transaction.is_some() || session.status() == TxnStatus::Idle {
         return Ok(());
     }
     session.reset();
-    Err(Error::unsupported("BEGIN is not a statement for Flight: every call may use another connection")
-        .with_hint("begin a transaction by the protocol: in ADBC, switch autocommit off"))
+    Err(Error::unsupported("BEGIN is not supported as a statement over Flight: each call may use another connection")
+        .with_hint("use the protocol's transactions; in ADBC, switch autocommit off"))
 }
 
 async fn collected(batches: Batches) -> Result<Batches> {
@@ -242,22 +249,22 @@ async fn collected(batches: Batches) -> Result<Batches> {
 }
 
 fn too_large() -> Error {
-    let text = format!("a result within a transaction is larger than {} MiB", COLLECTED_BYTES_MAX >> 20);
-    Error::new(SqlState::OUT_OF_MEMORY, text).with_hint("read it with autocommit on, where results are not kept")
+    let text = format!("a result in a transaction exceeds {} MiB", COLLECTED_BYTES_MAX >> 20);
+    Error::new(SqlState::OUT_OF_MEMORY, text).with_hint("read it with autocommit on: results are streamed then")
 }
 
-/// Rows that were changed, or that a query had.
-async fn count(ran: Ran) -> Result<Option<i64>> {
+/// Number of rows changed or returned.
+async fn count(ran: RunResult) -> Result<Option<i64>> {
     match ran {
-        Ran::Done(rows) => Ok(rows),
-        Ran::Rows(rows) => {
+        RunResult::Done(rows) => Ok(rows),
+        RunResult::Rows(rows) => {
             let counted = rows.batches.try_fold(0, |total, batch| async move { Ok(total + batch.num_rows()) }).await?;
             Ok(i64::try_from(counted).ok())
         }
     }
 }
 
-/// The number at the end of a command tag.
+/// Number at the end of a command tag.
 fn changed(tag: &str) -> Option<i64> {
     tag.rsplit(' ').next()?.parse().ok()
 }
@@ -267,7 +274,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_number_of_rows_is_at_the_end_of_the_tag() {
+    fn the_row_count_is_at_the_end_of_the_tag() {
         for (tag, expected) in [
             ("INSERT 0 3", Some(3)),
             ("UPDATE 12", Some(12)),

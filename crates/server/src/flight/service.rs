@@ -30,18 +30,18 @@ use tonic::metadata::MetadataValue;
 use tonic::{Request, Response, Status, Streaming};
 
 use super::decode::Incoming;
-use super::open::{Pending, Rows, SharedSession, Statement};
-use super::run::{Ran, Sent, Used, encoded};
+use super::handles::{Rows, SharedSession, Statement, TicketState};
+use super::run::{LockedSession, RunResult, Sent, encoded};
 use super::status::status;
 use super::{Connection, Context, metadata, parameters};
 
 type Answer<T> = std::result::Result<Response<T>, Status>;
 type Many<T> = Pin<Box<dyn Stream<Item = std::result::Result<T, Status>> + Send>>;
 
-/// What clients get for their names and passwords, of which there are none yet.
+/// Token returned for any user name and password: there is no authentication yet.
 const TOKEN: &str = "Bearer millrace";
 
-/// Flight, with what Flight SQL leaves out.
+/// Flight service: counts calls, and implements those that Flight SQL leaves out.
 pub(super) struct Front {
     service: Service,
 }
@@ -90,7 +90,7 @@ impl FlightService for Front {
         self.count("GetSchema");
         let schema = self.service.schema_of(&request.get_ref().cmd).await;
         let schema = schema.and_then(|schema| metadata::schema_bytes(&schema));
-        Ok(Response::new(SchemaResult { schema: self.service.told(schema)? }))
+        Ok(Response::new(SchemaResult { schema: self.service.respond(schema)? }))
     }
 
     async fn do_get(&self, request: Request<Ticket>) -> Answer<Self::DoGetStream> {
@@ -123,25 +123,25 @@ impl FlightService for Front {
     }
 }
 
-/// Flight SQL.
+/// Flight SQL service.
 #[derive(Clone)]
 struct Service {
     context: Arc<Context>,
 }
 
 impl Service {
-    /// A result as gRPC tells it; errors are counted.
-    fn told<T>(&self, result: Result<T>) -> std::result::Result<T, Status> {
+    /// Converts an error to a gRPC status and counts it.
+    fn respond<T>(&self, result: Result<T>) -> std::result::Result<T, Status> {
         result.map_err(|error| {
             self.context.counters.errors.add(error.state().0);
             status(&error)
         })
     }
 
-    /// The columns that a command's answer will have.
+    /// Result schema of a command.
     async fn schema_of(&self, command: &[u8]) -> Result<SchemaRef> {
         let malformed = |error: &dyn std::fmt::Display| {
-            Error::new(SqlState::PROTOCOL_VIOLATION, format!("no command of Flight SQL: {error}"))
+            Error::new(SqlState::PROTOCOL_VIOLATION, format!("not a Flight SQL command: {error}"))
         };
         let any = Any::decode(command).map_err(|error| malformed(&error))?;
         let none = || Arc::new(Schema::empty());
@@ -167,7 +167,8 @@ impl Service {
         })
     }
 
-    /// Where the rows of a query are to be had. What changes anything is run now: its client may never ask for rows.
+    /// FlightInfo for a statement. Statements with side effects are executed now, because the
+    /// client may never fetch rows.
     async fn info(
         &self,
         request: &Request<FlightDescriptor>,
@@ -182,41 +183,41 @@ impl Service {
                 Some(handle) => {
                     CommandPreparedStatementQuery { prepared_statement_handle: handle.clone() }.as_any().encode_to_vec()
                 }
-                None => ticket(self.context.open.add_pending(connection, Pending::Query(statement))?),
+                None => ticket(self.context.open.add_pending(connection, TicketState::Query(statement))?),
             };
             return info(&schema, descriptor, Some(ticket), -1);
         }
         let _slot = self.context.statement_slot().await?;
         match self.context.run(&statement).await? {
-            Ran::Done(rows) => info(&Schema::empty(), descriptor, None, rows.unwrap_or(-1)),
-            Ran::Rows(rows) => {
+            RunResult::Done(rows) => info(&Schema::empty(), descriptor, None, rows.unwrap_or(-1)),
+            RunResult::Rows(rows) => {
                 let schema = Arc::clone(&rows.schema);
-                let handle = self.context.open.add_pending(connection, Pending::Rows(rows))?;
+                let handle = self.context.open.add_pending(connection, TicketState::Rows(rows))?;
                 info(&schema, descriptor, Some(ticket(handle)), -1)
             }
         }
     }
 
-    /// Runs a query and sends its rows.
+    /// Executes a query and streams its rows.
     async fn fetch(&self, statement: &Statement) -> Result<Sent> {
         let slot = self.context.statement_slot().await?;
         let rows = match self.context.run(statement).await? {
-            Ran::Rows(rows) => rows,
-            Ran::Done(_) => return Err(Error::bug("a query without rows")),
+            RunResult::Rows(rows) => rows,
+            RunResult::Done(_) => return Err(Error::bug("a query without rows")),
         };
         let batches = rows.batches.inspect(move |_| _ = &slot).boxed();
         Ok(self.context.send(Rows { batches, ..rows }))
     }
 
-    /// What is asked about the catalog is answered by a ticket that is the question.
+    /// FlightInfo for a metadata command: the ticket is the command itself.
     fn about(&self, request: Request<FlightDescriptor>, schema: &Schema) -> Answer<FlightInfo> {
         let descriptor = request.into_inner();
         let ticket = descriptor.cmd.to_vec();
-        self.told(info(schema, descriptor, Some(ticket), -1)).map(Response::new)
+        self.respond(info(schema, descriptor, Some(ticket), -1)).map(Response::new)
     }
 
     fn one(&self, batch: Result<RecordBatch>) -> Answer<Sent> {
-        let batch = self.told(batch)?;
+        let batch = self.respond(batch)?;
         let schema = batch.schema();
         Ok(Response::new(encoded(schema, futures::stream::iter([Ok::<_, FlightError>(batch)]).boxed())))
     }
@@ -228,12 +229,12 @@ impl Service {
         while let Some(batch) = incoming.batch(&self.context.counters.bytes_ingested).await? {
             values.extend(parameters::rows(&batch, statement.prepared.parameters())?);
             if values.len() > BOUND_ROWS_MAX {
-                let text = format!("more than {BOUND_ROWS_MAX} rows of values for one statement");
+                let text = format!("more than {BOUND_ROWS_MAX} rows of parameters for one statement");
                 return Err(Error::new(SqlState::PROGRAM_LIMIT_EXCEEDED, text)
-                    .with_hint("use bulk ingest, or bind fewer at a time"));
+                    .with_hint("use bulk ingest, or bind fewer rows at a time"));
             }
         }
-        // Clients say in this way that there is nothing to bind.
+        // Some clients send an empty schema if there is nothing to bind.
         if !schema.fields().is_empty() || !statement.prepared.parameters().is_empty() {
             *statement.values.lock() = values;
         }
@@ -242,15 +243,15 @@ impl Service {
 
     async fn end(&self, request: ActionEndTransactionRequest) -> Result<()> {
         let session = self.context.open.transaction(&request.transaction_id)?;
-        // From now on nobody finds it.
+        // Close the handle first, so that no other call can use it.
         self.context.open.close(&request.transaction_id);
-        let mut used = Used::lock(&session).await;
+        let mut used = LockedSession::lock(&session).await;
         let failed = used.session().status() == TxnStatus::Failed;
         let commit = request.action == i32::from(EndTransaction::Commit);
         control(&mut used, if commit { "COMMIT" } else { "ROLLBACK" }).await?;
         used.settle();
         if commit && failed {
-            let text = "the transaction was rolled back, because a statement of it had failed";
+            let text = "the transaction was rolled back, because one of its statements had failed";
             return Err(Error::new(SqlState::IN_FAILED_SQL_TRANSACTION, text).with_hint("run it again"));
         }
         Ok(())
@@ -258,18 +259,18 @@ impl Service {
 
     async fn begin(&self, connection: u64) -> Result<Bytes> {
         let session: SharedSession = self.context.session();
-        let mut used = Used::lock(&session).await;
+        let mut used = LockedSession::lock(&session).await;
         control(&mut used, "BEGIN").await?;
         used.settle();
         self.context.open.add_transaction(connection, session)
     }
 }
 
-/// Most rows of values that are held for one statement.
+/// Most rows of parameters bound to a statement.
 const BOUND_ROWS_MAX: usize = 1 << 20;
 
-/// Runs a statement about the transaction.
-async fn control(used: &mut Used, sql: &str) -> Result<()> {
+/// Runs a transaction control statement.
+async fn control(used: &mut LockedSession, sql: &str) -> Result<()> {
     let statement = query::parse(sql)?.pop().ok_or_else(|| Error::bug("no statement"))?;
     let prepared = used.session().prepare(&statement, &[]).await?;
     used.session().execute(&prepared, &[]).await.map(drop)
@@ -312,13 +313,13 @@ impl FlightSqlService for Service {
         let found = async {
             let statement = self.context.prepare(&query.query, query.transaction_id).await?;
             if !statement.prepared.parameters().is_empty() {
-                let text = "the statement has parameters, and is not prepared";
+                let text = "the statement has parameters but is not prepared";
                 return Err(Error::new(SqlState::UNDEFINED_PARAMETER, text)
-                    .with_hint("prepare it and bind values, in ADBC by execute(sql, values)"));
+                    .with_hint("prepare it and bind parameters; in ADBC, use execute(sql, parameters)"));
             }
             self.info(&request, Arc::new(statement), None).await
         };
-        self.told(found.await).map(Response::new)
+        self.respond(found.await).map(Response::new)
     }
 
     async fn get_flight_info_prepared_statement(
@@ -328,7 +329,7 @@ impl FlightSqlService for Service {
     ) -> Answer<FlightInfo> {
         let handle = &query.prepared_statement_handle;
         let found = async { self.info(&request, self.context.open.statement(handle)?, Some(handle)).await };
-        self.told(found.await).map(Response::new)
+        self.respond(found.await).map(Response::new)
     }
 
     async fn get_flight_info_catalogs(
@@ -368,7 +369,7 @@ impl FlightSqlService for Service {
         _: CommandGetSqlInfo,
         request: Request<FlightDescriptor>,
     ) -> Answer<FlightInfo> {
-        let info = self.told(metadata::server_info())?;
+        let info = self.respond(metadata::server_info())?;
         self.about(request, &info.schema())
     }
 
@@ -407,11 +408,11 @@ impl FlightSqlService for Service {
     async fn do_get_statement(&self, ticket: TicketStatementQuery, _: Request<Ticket>) -> Answer<Sent> {
         let found = async {
             match self.context.open.take_pending(&ticket.statement_handle)? {
-                Pending::Query(statement) => self.fetch(&statement).await,
-                Pending::Rows(rows) => Ok(self.context.send(rows)),
+                TicketState::Query(statement) => self.fetch(&statement).await,
+                TicketState::Rows(rows) => Ok(self.context.send(rows)),
             }
         };
-        self.told(found.await).map(Response::new)
+        self.respond(found.await).map(Response::new)
     }
 
     async fn do_get_prepared_statement(
@@ -423,12 +424,12 @@ impl FlightSqlService for Service {
             let statement = self.context.open.statement(&query.prepared_statement_handle)?;
             if !statement.prepared.only_reads() {
                 return Err(Error::unsupported(
-                    "a statement that changes anything is run by GetFlightInfo, or as an update",
+                    "a statement that changes data must be executed by GetFlightInfo or as an update",
                 ));
             }
             self.fetch(&statement).await
         };
-        self.told(found.await).map(Response::new)
+        self.respond(found.await).map(Response::new)
     }
 
     async fn do_get_catalogs(&self, command: CommandGetCatalogs, _: Request<Ticket>) -> Answer<Sent> {
@@ -476,7 +477,7 @@ impl FlightSqlService for Service {
             let statement = self.context.prepare(&command.query, command.transaction_id).await?;
             self.context.update(&statement).await
         };
-        self.told(updated.await).map(|rows| rows.unwrap_or(-1))
+        self.respond(updated.await).map(|rows| rows.unwrap_or(-1))
     }
 
     async fn do_put_statement_ingest(
@@ -484,7 +485,7 @@ impl FlightSqlService for Service {
         command: CommandStatementIngest,
         request: Request<PeekableFlightDataStream>,
     ) -> std::result::Result<i64, Status> {
-        self.told(self.context.ingest(command, Incoming::new(request.into_inner())).await)
+        self.respond(self.context.ingest(command, Incoming::new(request.into_inner())).await)
     }
 
     async fn do_put_prepared_statement_query(
@@ -496,7 +497,7 @@ impl FlightSqlService for Service {
             let statement = self.context.open.statement(&query.prepared_statement_handle)?;
             self.bind(&statement, request.into_inner()).await
         };
-        self.told(bound.await)?;
+        self.respond(bound.await)?;
         Ok(DoPutPreparedStatementResult { prepared_statement_handle: Some(query.prepared_statement_handle) })
     }
 
@@ -510,7 +511,7 @@ impl FlightSqlService for Service {
             self.bind(&statement, request.into_inner()).await?;
             self.context.update(&statement).await
         };
-        self.told(updated.await).map(|rows| rows.unwrap_or(-1))
+        self.respond(updated.await).map(|rows| rows.unwrap_or(-1))
     }
 
     async fn do_action_create_prepared_statement(
@@ -518,10 +519,10 @@ impl FlightSqlService for Service {
         query: ActionCreatePreparedStatementRequest,
         request: Request<Action>,
     ) -> std::result::Result<ActionCreatePreparedStatementResult, Status> {
-        let made = async {
+        let created = async {
             let statement = Arc::new(self.context.prepare(&query.query, query.transaction_id).await?);
             let bytes = |schema: &SchemaRef| metadata::schema_bytes(schema);
-            // Without columns it is an update: clients look whether there are any bytes at all.
+            // Clients take an update for a query if there are any bytes, even an empty schema.
             let dataset_schema = statement.schema.as_ref().map(bytes).transpose()?.unwrap_or_default();
             let parameter_schema = match statement.parameters.fields().is_empty() {
                 true => Bytes::new(),
@@ -530,7 +531,7 @@ impl FlightSqlService for Service {
             let prepared_statement_handle = self.context.open.add_statement(connection(&request), statement)?;
             Ok(ActionCreatePreparedStatementResult { prepared_statement_handle, dataset_schema, parameter_schema })
         };
-        self.told(made.await)
+        self.respond(created.await)
     }
 
     async fn do_action_close_prepared_statement(
@@ -538,7 +539,7 @@ impl FlightSqlService for Service {
         query: ActionClosePreparedStatementRequest,
         _: Request<Action>,
     ) -> std::result::Result<(), Status> {
-        // One that is gone is as good as closed.
+        // Closing an unknown handle is no error.
         self.context.open.close(&query.prepared_statement_handle);
         Ok(())
     }
@@ -548,7 +549,7 @@ impl FlightSqlService for Service {
         _: ActionBeginTransactionRequest,
         request: Request<Action>,
     ) -> std::result::Result<ActionBeginTransactionResult, Status> {
-        let transaction_id = self.told(self.begin(connection(&request)).await)?;
+        let transaction_id = self.respond(self.begin(connection(&request)).await)?;
         Ok(ActionBeginTransactionResult { transaction_id })
     }
 
@@ -557,7 +558,7 @@ impl FlightSqlService for Service {
         request: ActionEndTransactionRequest,
         _: Request<Action>,
     ) -> std::result::Result<(), Status> {
-        self.told(self.end(request).await)
+        self.respond(self.end(request).await)
     }
 
     async fn register_sql_info(&self, _: i32, _: &SqlInfo) {}

@@ -1,15 +1,15 @@
-//! Errors as gRPC tells them: a code by what the client does next, the SQLSTATE in the text and in the metadata.
+//! Errors as gRPC statuses: a code by what the client should do, the SQLSTATE in text and metadata.
 
 use model::{Error, ErrorKind, SqlState};
 use tonic::metadata::{MetadataMap, MetadataValue};
 use tonic::{Code, Status};
 
-/// Under this name the SQLSTATE goes along.
+/// Metadata key of the SQLSTATE.
 pub(super) const SQLSTATE: &str = "x-millrace-sqlstate";
-/// Longest text of an error: it goes in a header, and those are bounded.
+/// Limit for error texts, which are sent in a header.
 const TEXT_BYTES_MAX: usize = 2 << 10;
 
-/// An error as a status.
+/// Converts an error to a status.
 pub(super) fn status(error: &Error) -> Status {
     let mut text = error.to_string();
     if text.len() > TEXT_BYTES_MAX {
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_code_says_what_to_do_and_the_text_has_the_sqlstate() {
+    fn the_code_tells_the_client_what_to_do_and_the_text_has_the_sqlstate() {
         for (state, expected) in [
             (SqlState::SYNTAX_ERROR, Code::InvalidArgument),
             (SqlState::UNDEFINED_TABLE, Code::NotFound),
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_text_is_cut_between_characters() {
+    fn a_long_text_is_truncated_at_a_character_boundary() {
         let status = status(&Error::bug("ü".repeat(4_000)));
         assert!(status.message().len() < TEXT_BYTES_MAX + 32, "{}", status.message().len());
     }

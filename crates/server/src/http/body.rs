@@ -1,4 +1,4 @@
-//! Receiving a body: limits, time limits, gzip.
+//! Receives request bodies: size limits, time limits, gzip.
 
 use std::io::Read;
 use std::sync::atomic::Ordering;
@@ -13,7 +13,7 @@ use model::limits::HTTP_BODY_BYTES_MAX;
 
 use super::Context;
 
-/// Why a body was not taken.
+/// Reason for refusing a body.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Refused {
     pub(super) status: StatusCode,
@@ -26,17 +26,17 @@ impl Refused {
     }
 
     fn too_large(what: &str) -> Refused {
-        let message = format!("the body has more than {HTTP_BODY_BYTES_MAX} bytes{what}; send it in parts");
+        let message = format!("the body has more than {HTTP_BODY_BYTES_MAX} bytes{what}; split it");
         Refused::new(StatusCode::PAYLOAD_TOO_LARGE, message)
     }
 }
 
-/// A whole body as it was sent, counted against all bodies until it is dropped.
+/// A received body, counted against the limit of all bodies until it is dropped.
 pub(super) struct Received<'a> {
     context: &'a Context,
     bytes: BytesMut,
     counted: usize,
-    /// The same, of the budget of everything.
+    /// Reservation in the server's memory budget.
     held: Reservation,
     gzip: bool,
 }
@@ -55,7 +55,7 @@ impl Received<'_> {
         let all = self.context.bodies_bytes.fetch_add(piece.len(), Ordering::Relaxed);
         self.counted += piece.len();
         if all + piece.len() > self.context.options.bodies_bytes_max {
-            let message = format!("request bodies of {all} bytes are being received already; try again");
+            let message = format!("request bodies of {all} bytes are being received already; try again later");
             return Err(Refused::new(StatusCode::SERVICE_UNAVAILABLE, message));
         }
         let held = self.held.grow(piece.len() as u64);
@@ -64,15 +64,16 @@ impl Received<'_> {
         Ok(())
     }
 
-    /// Is it worth a thread of its own to read it?
+    /// Whether processing the body should move to a blocking thread.
     pub(super) fn is_big(&self) -> bool {
         self.gzip || self.bytes.len() > 64 << 10
     }
 
-    /// The bytes, decompressed, which takes its time on another thread; they count until all of this is dropped.
+    /// Returns the body, decompressed on another thread if needed. Its bytes are reserved until
+    /// `self` is dropped.
     ///
     /// # Errors
-    /// As [`gunzip`].
+    /// See [`gunzip`].
     pub(super) async fn contents(&mut self) -> Result<Bytes, Refused> {
         let bytes = std::mem::take(&mut self.bytes).freeze();
         if !self.gzip {
@@ -82,7 +83,7 @@ impl Received<'_> {
         let mut held = memory.reservation(Work::Requests);
         let work = move || {
             let refused = |error: model::Error, size: u64| {
-                // Alone it would not fit either: there is no use in trying again.
+                // It would never fit, so the client should not retry.
                 let is_too_large = size + bytes.len() as u64 > memory.max_of(Work::Requests);
                 let status = if is_too_large { StatusCode::PAYLOAD_TOO_LARGE } else { StatusCode::SERVICE_UNAVAILABLE };
                 Refused::new(status, error.to_string())
@@ -93,7 +94,7 @@ impl Received<'_> {
         let done = tokio::task::spawn_blocking(work).await;
         let failed = |error| Refused::new(StatusCode::INTERNAL_SERVER_ERROR, format!("decompressing: {error}"));
         let (contents, held) = done.map_err(failed)??;
-        // Those of the compressed bytes are gone.
+        // Releases the reservation for the compressed bytes.
         self.held = held;
         Ok(contents)
     }
@@ -102,8 +103,8 @@ impl Received<'_> {
 /// Receives a body.
 ///
 /// # Errors
-/// 408 when the client stops sending; 413; 415 for an unknown encoding; 503 when too much is being received already; 400 when the
-/// connection breaks.
+/// 408 if the client stops sending; 413; 415 for an unknown encoding; 503 if too much is being
+/// received; 400 if the connection breaks.
 pub(super) async fn receive<'a>(
     context: &'a Context,
     headers: &HeaderMap,
@@ -122,11 +123,14 @@ pub(super) async fn receive<'a>(
             Ok(Some(Ok(piece))) => received.push(&piece)?,
             Ok(None) => break,
             Ok(Some(Err(error))) => {
-                return Err(Refused::new(StatusCode::BAD_REQUEST, format!("the body broke off: {error}")));
+                return Err(Refused::new(
+                    StatusCode::BAD_REQUEST,
+                    format!("the connection broke before the end of the body: {error}"),
+                ));
             }
             Err(_) => {
                 let seconds = context.options.body_timeout.as_secs_f64();
-                let message = format!("nothing came for {seconds} s, and the body is not complete");
+                let message = format!("the body is incomplete and no data arrived for {seconds} s");
                 return Err(Refused::new(StatusCode::REQUEST_TIMEOUT, message));
             }
         }
@@ -142,24 +146,24 @@ fn is_gzip(headers: &HeaderMap) -> Result<bool, Refused> {
         encoding if encoding.is_empty() || encoding.eq_ignore_ascii_case(b"identity") => Ok(false),
         other => {
             let message =
-                format!("content encoding \"{}\" is unknown; use gzip or none", String::from_utf8_lossy(other));
+                format!("unknown content encoding \"{}\", expected gzip or none", String::from_utf8_lossy(other));
             Err(Refused::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, message))
         }
     }
 }
 
-/// The contents of a gzip stream, which may be of several members.
+/// Decompresses a gzip stream of one or several members.
 ///
 /// # Errors
-/// 413 when they are larger than a body may be, found out after that many bytes; 400 when the stream is cut or damaged; what `hold`
-/// says of so many bytes when memory has no room for them.
+/// 413 for contents above the body limit, detected at that size; 400 for a truncated or damaged
+/// stream; the error of `hold`, which reserves memory for the given size.
 fn gunzip(compressed: &[u8], mut hold: impl FnMut(u64) -> Result<(), Refused>) -> Result<Bytes, Refused> {
     let (mut stream, mut contents) = (MultiGzDecoder::new(compressed), Vec::new());
     loop {
         let before = contents.len();
         if let Err(error) = stream.by_ref().take(INFLATED_BYTES).read_to_end(&mut contents) {
             let message =
-                format!("the gzip stream is cut or damaged after {} bytes of contents: {error}", contents.len());
+                format!("the gzip stream is truncated or damaged after {} bytes of contents: {error}", contents.len());
             return Err(Refused::new(StatusCode::BAD_REQUEST, message));
         }
         if contents.len() > HTTP_BODY_BYTES_MAX {
@@ -172,7 +176,7 @@ fn gunzip(compressed: &[u8], mut hold: impl FnMut(u64) -> Result<(), Refused>) -
     }
 }
 
-/// Contents are decompressed so many bytes at a time before they are counted.
+/// Contents decompressed between two reservations.
 const INFLATED_BYTES: u64 = 1 << 20;
 
 #[cfg(test)]
@@ -189,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn contents_that_memory_has_no_room_for_are_refused_while_they_are_read() {
+    fn contents_beyond_the_memory_budget_are_refused_during_decompression() {
         let mut largest = 0;
         let hold = |bytes| {
             largest = bytes;
@@ -213,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn gzip_that_is_cut_or_damaged_anywhere_is_refused() {
+    fn truncated_or_damaged_gzip_is_refused() {
         let whole = gzip(&b"m v=1 1\n".repeat(100));
         for cut in 1..whole.len() {
             let refused = gunzip(&whole[..cut]).unwrap_err();

@@ -1,7 +1,8 @@
-//! What InfluxDB's writers ask and arrange before they write: the few statements of InfluxQL at `/query`, buckets and organizations of
-//! version 2, `/ready`; and what QuestDB's clients ask at `/settings`.
+//! Setup calls of InfluxDB writers: the InfluxQL statements they send to `/query`, buckets and
+//! organizations of version 2, `/ready`. And `/settings`, which QuestDB clients read.
 //!
-//! A database, or bucket, is a schema: `millrace` is `public`. Queries are not answered here: those are SQL's.
+//! A database or bucket is a schema; `millrace` is `public`. Queries are not supported here: use
+//! SQL.
 
 use std::sync::Arc;
 
@@ -14,21 +15,21 @@ use serde_json::{Value, json};
 
 use super::{Context, reply, write};
 
-/// The database that is the schema `public`.
+/// Database name of the schema `public`.
 const PUBLIC: &str = "millrace";
-/// The only organization's number; any name is its name.
+/// Id of the only organization, which has any name.
 const ORGANIZATION: &str = "0000000000000001";
-/// Statements of one request to `/query`.
+/// Most statements in a request to `/query`.
 const STATEMENTS_MAX: usize = 100;
 
-/// `/query`
+/// `GET, POST /query`
 pub(super) async fn query(State(context): State<Arc<Context>>, uri: Uri, body: String) -> Response {
     let mut pairs = write::pairs(&uri).unwrap_or_default();
     if let Ok(form) = format!("/query?{body}").parse::<Uri>() {
         pairs.extend(write::pairs(&form).unwrap_or_default());
     }
-    let given = |name: &str| pairs.iter().find(|(own, _)| own == name).map(|(_, value)| value.clone());
-    let (text, database) = (given("q").unwrap_or_default(), given("db"));
+    let parameter = |name: &str| pairs.iter().find(|(own, _)| own == name).map(|(_, value)| value.clone());
+    let (text, database) = (parameter("q").unwrap_or_default(), parameter("db"));
     let statements: Vec<Vec<String>> = match words(&text) {
         Some(words) => words.split(|word| word == ";").filter(|words| !words.is_empty()).map(<[_]>::to_vec).collect(),
         None => Vec::new(),
@@ -38,8 +39,8 @@ pub(super) async fn query(State(context): State<Arc<Context>>, uri: Uri, body: S
     }
     let mut results = Vec::new();
     for (id, words) in statements.iter().enumerate() {
-        let Some(asked) = Asked::of(words) else { return refused(&text) };
-        let mut result = match asked.answer(&context, database.as_deref()).await {
+        let Some(statement) = InfluxStatement::of(words) else { return refused(&text) };
+        let mut result = match statement.answer(&context, database.as_deref()).await {
             Ok(result) => result,
             Err(error) => {
                 context.counters.errors.add(error.state().0);
@@ -63,9 +64,9 @@ fn refused(text: &str) -> Response {
     reply::json(StatusCode::BAD_REQUEST, &json!({ "error": message }))
 }
 
-/// A statement that is answered.
+/// A supported InfluxQL statement.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Asked {
+enum InfluxStatement {
     Databases,
     Measurements(Option<String>),
     Policies(Option<String>),
@@ -74,27 +75,28 @@ enum Asked {
     CreatePolicy { forever: bool },
 }
 
-impl Asked {
-    fn of(words: &[String]) -> Option<Asked> {
+impl InfluxStatement {
+    fn of(words: &[String]) -> Option<InfluxStatement> {
         let is = |at: usize, keyword: &str| words.get(at).is_some_and(|word| word.eq_ignore_ascii_case(keyword));
         let starts = |keywords: &[&str]| keywords.iter().enumerate().all(|(at, keyword)| is(at, keyword));
         let on = || (0..words.len()).find(|at| is(*at, "on")).and_then(|on| words.get(on + 1).cloned());
         Some(if starts(&["show", "databases"]) {
-            Asked::Databases
+            InfluxStatement::Databases
         } else if starts(&["show", "measurements"]) && (words.len() == 2 || is(2, "on")) {
-            Asked::Measurements(on())
+            InfluxStatement::Measurements(on())
         } else if starts(&["show", "retention", "policies"]) {
-            Asked::Policies(on())
+            InfluxStatement::Policies(on())
         } else if starts(&["create", "database"]) {
-            // `IF NOT EXISTS` is of old versions; what stands behind WITH says how to keep what is kept.
+            // Old versions have `IF NOT EXISTS`. The options after WITH concern retention and are
+            // ignored.
             let name = if starts(&["create", "database", "if", "not", "exists"]) { 5 } else { 2 };
-            Asked::Create(words.get(name)?.clone())
+            InfluxStatement::Create(words.get(name)?.clone())
         } else if starts(&["drop", "database"]) {
             let name = if starts(&["drop", "database", "if", "exists"]) { 4 } else { 2 };
-            Asked::Drop(words.get(name)?.clone())
+            InfluxStatement::Drop(words.get(name)?.clone())
         } else if starts(&["create", "retention", "policy"]) {
             let duration = (0..words.len()).find(|at| is(*at, "duration")).and_then(|at| words.get(at + 1))?;
-            Asked::CreatePolicy { forever: ["inf", "0s", "0"].contains(&duration.to_lowercase().as_str()) }
+            InfluxStatement::CreatePolicy { forever: ["inf", "0s", "0"].contains(&duration.to_lowercase().as_str()) }
         } else {
             return None;
         })
@@ -103,17 +105,17 @@ impl Asked {
     async fn answer(self, context: &Context, database: Option<&str>) -> Result<Value> {
         let series = |name: &str, columns: &[&str], values: Vec<Vec<Value>>| json!({ "series": [{ "name": name, "columns": columns, "values": values }] });
         match self {
-            Asked::Databases => {
+            InfluxStatement::Databases => {
                 let names = databases(context).into_iter().map(|name| vec![name.into()]).collect();
                 Ok(series("databases", &["name"], names))
             }
-            Asked::Measurements(on) => {
+            InfluxStatement::Measurements(on) => {
                 let schema = schema(on.as_deref().or(database).unwrap_or(PUBLIC))?;
                 let names: Vec<Vec<Value>> =
                     tables(context, &schema).into_iter().map(|name| vec![name.into()]).collect();
                 Ok(if names.is_empty() { json!({}) } else { series("measurements", &["name"], names) })
             }
-            Asked::Policies(on) => {
+            InfluxStatement::Policies(on) => {
                 let name = on.as_deref().or(database).unwrap_or(PUBLIC);
                 if !databases(context).iter().any(|known| known == name) {
                     return Err(Error::new(SqlState::INVALID_SCHEMA_NAME, format!("database not found: {name}")));
@@ -125,11 +127,11 @@ impl Asked {
                     vec![vec!["autogen".into(), "0s".into(), "24h0m0s".into(), 1.into(), true.into()]],
                 ))
             }
-            Asked::Create(name) => create(context, &name).await.map(|()| json!({})),
-            Asked::Drop(name) => drop_schema(context, &name).await.map(|()| json!({})),
-            Asked::CreatePolicy { forever: true } => Ok(json!({})),
-            Asked::CreatePolicy { forever: false } => {
-                let text = "rows are kept for ever, not for this duration: retention belongs to a table here, \
+            InfluxStatement::Create(name) => create(context, &name).await.map(|()| json!({})),
+            InfluxStatement::Drop(name) => drop_schema(context, &name).await.map(|()| json!({})),
+            InfluxStatement::CreatePolicy { forever: true } => Ok(json!({})),
+            InfluxStatement::CreatePolicy { forever: false } => {
+                let text = "the duration is ignored: retention is set per table, \
                             ALTER TABLE … SET (retention = '30 days')";
                 Ok(json!({ "messages": [{ "level": "warning", "text": text }] }))
             }
@@ -137,7 +139,8 @@ impl Asked {
     }
 }
 
-/// The words of a text of InfluxQL, `;` among them; quoted names without their quotes. `None` for a quote that is never closed.
+/// Splits InfluxQL into words and `;`, with quoted names unquoted. `None` for an unterminated
+/// quote.
 fn words(text: &str) -> Option<Vec<String>> {
     let mut words = Vec::new();
     let mut rest = text.trim_start();
@@ -159,12 +162,12 @@ fn words(text: &str) -> Option<Vec<String>> {
     Some(words)
 }
 
-/// The schema of a database.
+/// Schema name of a database.
 fn schema(name: &str) -> Result<String> {
     write::schema(name).map(std::borrow::Cow::into_owned)
 }
 
-/// The databases: schemas by the names that writers give.
+/// All databases: schemas under their InfluxDB names.
 fn databases(context: &Context) -> Vec<String> {
     let snapshot = context.database.engine().snapshot(Lsn::ZERO);
     let mut names: Vec<String> = snapshot
@@ -204,7 +207,7 @@ fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
-/// Runs a statement that gives nothing.
+/// Runs DDL statements.
 async fn run(context: &Context, sql: &str) -> Result<()> {
     let mut session = context.database.session("millrace");
     for statement in query::parse(sql)? {
@@ -222,7 +225,7 @@ fn failed(context: &Context, error: &Error) -> Response {
     reply::json(status, &json!({ "code": reply::code(status), "message": error.to_string() }))
 }
 
-/// A bucket as version 2 describes it. Its number is its name in hexadecimal digits.
+/// A bucket in version 2's format. Its id is its name in hexadecimal digits.
 fn bucket(name: &str) -> Value {
     json!({
         "id": hex(name),
@@ -244,7 +247,7 @@ fn named(id: &str) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-/// `GET /api/v2/buckets`: all, or the one that `name` or `id` says.
+/// `GET /api/v2/buckets`: all, or the one selected by `name` or `id`.
 pub(super) async fn buckets(State(context): State<Arc<Context>>, uri: Uri) -> Response {
     let pairs = write::pairs(&uri).unwrap_or_default();
     let wanted = pairs.into_iter().find_map(|(name, value)| match name.as_str() {
@@ -259,13 +262,13 @@ pub(super) async fn buckets(State(context): State<Arc<Context>>, uri: Uri) -> Re
 
 /// `POST /api/v2/buckets`
 pub(super) async fn create_bucket(State(context): State<Arc<Context>>, body: String) -> Response {
-    let asked: Value = serde_json::from_str(&body).unwrap_or_default();
-    let Some(name) = asked["name"].as_str().filter(|name| !name.is_empty()) else {
+    let request: Value = serde_json::from_str(&body).unwrap_or_default();
+    let Some(name) = request["name"].as_str().filter(|name| !name.is_empty()) else {
         let error = Error::new(SqlState::INVALID_PARAMETER_VALUE, "a bucket needs a name");
         return failed(&context, &error);
     };
     match create(&context, name).await {
-        // Without the rules of retention that were asked for: it has none.
+        // The requested retention rules are not applied; the response shows none.
         Ok(()) => reply::json(StatusCode::CREATED, &bucket(name)),
         Err(error) => failed(&context, &error),
     }
@@ -284,7 +287,7 @@ pub(super) async fn delete_bucket(State(context): State<Arc<Context>>, Path(id):
     }
 }
 
-/// `GET /api/v2/orgs`: one, which has whatever name it is asked for by.
+/// `GET /api/v2/orgs`: the only organization, under any requested name.
 pub(super) async fn organizations(uri: Uri) -> Response {
     let pairs = write::pairs(&uri).unwrap_or_default();
     let name = pairs.into_iter().find(|(name, _)| name == "org").map_or_else(|| PUBLIC.to_owned(), |(_, value)| value);
@@ -292,7 +295,7 @@ pub(super) async fn organizations(uri: Uri) -> Response {
     reply::json(StatusCode::OK, &body)
 }
 
-/// `GET /ready`, in InfluxDB 2's form.
+/// `GET /ready`, in InfluxDB 2's format.
 pub(super) async fn ready(State(context): State<Arc<Context>>) -> Response {
     if let Some(error) = context.database.engine().failure() {
         let body = json!({ "code": "unavailable", "status": "fail", "message": error.to_string() });
@@ -306,7 +309,7 @@ pub(super) async fn ready(State(context): State<Arc<Context>>) -> Response {
     reply::json(StatusCode::OK, &body)
 }
 
-/// `GET /settings`: QuestDB's clients look which versions of their line protocol are read here.
+/// `GET /settings`: tells QuestDB clients the supported versions of their line protocol.
 pub(super) async fn settings() -> Response {
     let config = json!({
         "line.proto.support.versions": [1],
@@ -320,32 +323,35 @@ mod tests {
     use super::*;
 
     #[test]
-    fn statements_of_writers_are_known() {
-        let asked = |text: &str| Asked::of(&words(text).unwrap());
+    fn influxql_statements_of_writers_are_parsed() {
+        let statement = |text: &str| InfluxStatement::of(&words(text).unwrap());
         for (text, expected) in [
-            ("SHOW DATABASES", Some(Asked::Databases)),
-            ("show databases", Some(Asked::Databases)),
-            ("SHOW MEASUREMENTS", Some(Asked::Measurements(None))),
-            ("SHOW MEASUREMENTS ON \"a b\"", Some(Asked::Measurements(Some("a b".into())))),
+            ("SHOW DATABASES", Some(InfluxStatement::Databases)),
+            ("show databases", Some(InfluxStatement::Databases)),
+            ("SHOW MEASUREMENTS", Some(InfluxStatement::Measurements(None))),
+            ("SHOW MEASUREMENTS ON \"a b\"", Some(InfluxStatement::Measurements(Some("a b".into())))),
             ("SHOW MEASUREMENTS WITH MEASUREMENT =~ /x/", None),
-            ("SHOW RETENTION POLICIES ON db", Some(Asked::Policies(Some("db".into())))),
-            ("CREATE DATABASE \"bench\" WITH REPLICATION 1", Some(Asked::Create("bench".into()))),
-            ("DROP DATABASE \"bench\"", Some(Asked::Drop("bench".into()))),
+            ("SHOW RETENTION POLICIES ON db", Some(InfluxStatement::Policies(Some("db".into())))),
+            ("CREATE DATABASE \"bench\" WITH REPLICATION 1", Some(InfluxStatement::Create("bench".into()))),
+            ("DROP DATABASE \"bench\"", Some(InfluxStatement::Drop("bench".into()))),
             (
                 "CREATE RETENTION POLICY \"p\" ON \"d\" DURATION INF REPLICATION 1",
-                Some(Asked::CreatePolicy { forever: true }),
+                Some(InfluxStatement::CreatePolicy { forever: true }),
             ),
-            ("CREATE RETENTION POLICY p ON d DURATION 30d REPLICATION 1", Some(Asked::CreatePolicy { forever: false })),
+            (
+                "CREATE RETENTION POLICY p ON d DURATION 30d REPLICATION 1",
+                Some(InfluxStatement::CreatePolicy { forever: false }),
+            ),
             ("SELECT * FROM cpu", None),
         ] {
-            assert_eq!(asked(text), expected, "{text}");
+            assert_eq!(statement(text), expected, "{text}");
         }
         assert_eq!(words("a \"b"), None);
         assert_eq!(words("a;'b c'").unwrap(), ["a", ";", "b c"]);
     }
 
     #[test]
-    fn the_number_of_a_bucket_is_its_name() {
+    fn the_id_of_a_bucket_is_its_name() {
         assert_eq!(named(&hex("plant é")).as_deref(), Some("plant é"));
         for bad in ["0", "zz", "ff", "é0"] {
             assert_eq!(named(bad), None, "{bad}");

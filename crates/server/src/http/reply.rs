@@ -1,4 +1,4 @@
-//! Answers that are JSON, errors above all.
+//! JSON responses, mainly errors.
 
 use axum::body::Body;
 use axum::http::{HeaderValue, StatusCode, header};
@@ -6,10 +6,10 @@ use axum::response::Response;
 use model::{Error, ErrorKind, SqlState};
 use serde_json::{Value, json};
 
-/// What `Retry-After` says, in seconds: a flush or an fsync is done by then.
+/// `Retry-After` in seconds: enough for a flush or an fsync.
 const RETRY_AFTER_SECONDS: &str = "1";
 
-/// A JSON answer.
+/// Builds a JSON response.
 pub(super) fn json(status: StatusCode, body: &Value) -> Response {
     let mut response = Response::new(Body::from(format!("{body}\n")));
     *response.status_mut() = status;
@@ -20,11 +20,11 @@ pub(super) fn json(status: StatusCode, body: &Value) -> Response {
     response
 }
 
-/// The status that tells a client what to do about an error.
+/// HTTP status of an error; tells the client whether to retry.
 pub(super) fn status(error: &Error) -> StatusCode {
     match error.state() {
         SqlState::QUERY_CANCELED => return StatusCode::GATEWAY_TIMEOUT,
-        // Refused for its size, which only a smaller request changes.
+        // Only a smaller request can succeed.
         SqlState::PROGRAM_LIMIT_EXCEEDED => return StatusCode::PAYLOAD_TOO_LARGE,
         _ => {}
     }
@@ -38,7 +38,7 @@ pub(super) fn status(error: &Error) -> StatusCode {
     }
 }
 
-/// The word InfluxDB 2 has for a status.
+/// InfluxDB 2's error code for a status.
 pub(super) fn code(status: StatusCode) -> &'static str {
     match status {
         StatusCode::BAD_REQUEST => "invalid",
@@ -52,7 +52,7 @@ pub(super) fn code(status: StatusCode) -> &'static str {
     }
 }
 
-/// An error as `/sql` tells it.
+/// An error in the format of `/sql`.
 pub(super) fn error_body(error: &Error) -> Value {
     let mut body = json!({ "error": error.message(), "sqlstate": error.state().0 });
     let fields = [

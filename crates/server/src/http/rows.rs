@@ -1,15 +1,16 @@
-//! A result as JSON, CSV or NDJSON.
+//! Results as JSON, CSV or NDJSON.
 //!
 //! | value                         | JSON                                                                                  |
 //! |-------------------------------|---------------------------------------------------------------------------------------|
 //! | NULL                          | `null`                                                                                |
 //! | boolean                       | `true`, `false`                                                                       |
-//! | integers, numeric             | a number with all its digits, also beyond 2^53                                        |
-//! | real, double precision        | a number that reads back as the same value; `"NaN"`, `"Infinity"`, `"-Infinity"`      |
-//! | timestamptz, timestamp        | `"2026-11-21T08:00:00.123456789Z"`: UTC, all nanoseconds; without `Z` when it has no zone |
+//! | integers, numeric             | a number with all digits, even beyond 2^53                                            |
+//! | real, double precision        | a number that parses to the same value; `"NaN"`, `"Infinity"`, `"-Infinity"`          |
+//! | timestamptz, timestamp        | `"2026-11-21T08:00:00.123456789Z"`: UTC with nanoseconds; timestamp without `Z`       |
 //! | everything else               | a string, as psql prints it                                                           |
 //!
-//! CSV has the same values (RFC 4180, a line of names first); NULL is nothing, the empty text is `""`.
+//! CSV has the same values (RFC 4180, with a header line); NULL is an empty field, the empty string
+//! is `""`.
 
 use ::pg::types::{Type, oid};
 use arrow_array::cast::AsArray;
@@ -21,15 +22,15 @@ use query::OutputColumn;
 
 use crate::pg::TextCells;
 
-/// How a result is written.
+/// Format of a result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Format {
     /// One object with columns and rows.
     #[default]
     Json,
-    /// A line of names and a line for each row.
+    /// A header line, then one line per row.
     Csv,
-    /// One object for each row.
+    /// One object per row.
     NdJson,
 }
 
@@ -52,13 +53,13 @@ impl Format {
     }
 }
 
-/// Writes one result, batch by batch.
+/// Writer of a result, batch by batch.
 pub(super) struct Writer {
     format: Format,
     columns: Vec<OutputColumn>,
     /// Rows written.
     pub(super) rows: u64,
-    /// The text form of one cell.
+    /// Scratch: text of one cell.
     cell: Vec<u8>,
 }
 
@@ -71,7 +72,7 @@ impl Writer {
         self.format
     }
 
-    /// What comes before the rows.
+    /// Appends the part before the rows.
     pub(super) fn head(&self, out: &mut Vec<u8>) {
         match self.format {
             Format::Json => {
@@ -93,7 +94,7 @@ impl Writer {
         }
     }
 
-    /// The rows of one batch.
+    /// Appends the rows of a batch.
     pub(super) fn batch(&mut self, batch: &RecordBatch, out: &mut Vec<u8>) -> Result<()> {
         let Writer { format, columns, rows, cell } = self;
         let mut cells = TextCells::new(batch, columns)?;
@@ -108,8 +109,8 @@ impl Writer {
                     out.push(b':');
                 }
                 cell.clear();
-                let moment = moment(batch.column(at), row, cell)?;
-                let there = moment || cells.write(row, at, cell);
+                let is_timestamp = push_timestamp(batch.column(at), row, cell)?;
+                let there = is_timestamp || cells.write(row, at, cell);
                 push_cell(*format, column.oid, there.then_some(cell), out);
             }
             end_row(*format, out);
@@ -118,7 +119,7 @@ impl Writer {
         Ok(())
     }
 
-    /// What comes after the rows.
+    /// Appends the part after the rows.
     pub(super) fn tail(&self, elapsed_ms: f64, out: &mut Vec<u8>) {
         if self.format == Format::Json {
             let tail = format!("],\"row_count\":{},\"elapsed_ms\":{elapsed_ms:.3}}}\n", self.rows);
@@ -126,7 +127,7 @@ impl Writer {
         }
     }
 
-    /// What comes after the rows when there should have been more; false when the format has no way to say so.
+    /// Appends the error that ended the rows early; false if the format cannot express it.
     pub(super) fn broken(&self, error: &serde_json::Value, out: &mut Vec<u8>) -> bool {
         let text = match self.format {
             Format::Json => format!("],\"row_count\":{},\"error\":{error}}}\n", self.rows),
@@ -164,8 +165,8 @@ fn separated<T>(items: &[T], out: &mut Vec<u8>, write: impl Fn(&T, &mut Vec<u8>)
     }
 }
 
-/// Appends a moment as ISO 8601 with all its nanoseconds; false when the cell is none.
-fn moment(array: &dyn Array, row: usize, out: &mut Vec<u8>) -> Result<bool> {
+/// Appends a timestamp in ISO 8601 with nanoseconds; false for other types and NULL.
+fn push_timestamp(array: &dyn Array, row: usize, out: &mut Vec<u8>) -> Result<bool> {
     let DataType::Timestamp(TimeUnit::Nanosecond, zone) = array.data_type() else { return Ok(false) };
     if array.is_null(row) {
         return Ok(false);
@@ -196,7 +197,7 @@ fn push_json(oid: u32, cell: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// NaN and the infinities are no numbers in JSON.
+/// Whether the text is a JSON number: NaN and the infinities are not.
 fn is_number(cell: &[u8]) -> bool {
     matches!(cell, [b'-', b'0'..=b'9', ..] | [b'0'..=b'9', ..])
 }
@@ -217,7 +218,7 @@ fn push_string(text: &[u8], out: &mut Vec<u8>) {
     out.push(b'"');
 }
 
-/// Quoted where it must be, and where it is empty: nothing at all is NULL.
+/// Quotes a field if necessary, and if empty: an unquoted empty field is NULL.
 fn push_csv(text: &[u8], out: &mut Vec<u8>) {
     let plain = !text.is_empty() && !text.iter().any(|byte| matches!(byte, b'"' | b',' | b'\n' | b'\r'));
     if plain {
@@ -272,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn json_keeps_every_digit_and_says_what_is_no_number() {
+    fn json_keeps_every_digit_and_quotes_what_is_not_a_number() {
         let text = write(Format::Json);
         assert!(text.contains(r#"{"name":"i","type":"bigint"}"#), "{text}");
         assert!(text.contains(r#"[true,-9223372036854775808,18446744073709551615,0.1,"a\"b\\\n\u0001ü,","1970-01-01T00:00:00.000000001Z"]"#), "{text}");
@@ -282,14 +283,14 @@ mod tests {
     }
 
     #[test]
-    fn ndjson_is_one_object_a_row() {
+    fn ndjson_is_one_object_per_row() {
         let text = write(Format::NdJson);
         let rows: Vec<serde_json::Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         assert_eq!((rows.len(), rows[0]["u"].as_u64(), &rows[1]["f"]), (2, Some(u64::MAX), &"NaN".into()));
     }
 
     #[test]
-    fn csv_tells_null_from_the_empty_text() {
+    fn csv_distinguishes_null_from_the_empty_string() {
         assert_eq!(
             write(Format::Csv),
             "b,i,u,f,\"s,\"\"\",t\r\nt,-9223372036854775808,18446744073709551615,0.1,\"a\"\"b\\\n\u{1}ü,\",1970-01-01T00:00:00.000000001Z\r\n,,,NaN,\"\",\r\n"

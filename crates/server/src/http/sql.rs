@@ -1,8 +1,10 @@
-//! SQL over HTTP: `GET /sql?q=…`, `POST /sql` with the text itself, a form (`q=…`) or JSON (`{"sql": …, "params": […]}`).
+//! SQL over HTTP: `GET /sql?q=…`, `POST /sql` with the statement, a form (`q=…`) or JSON (`{"sql":
+//! …, "params": […]}`).
 //!
-//! Several statements are one transaction, and the result of the last is the answer. Rows are written as they come: a result of any size
-//! takes the memory of one batch. An error before the first row has a fitting status; one after it ends the JSON with `"error"` and no
-//! `elapsed_ms`, an NDJSON stream with `{"error": …}`, and breaks the connection for CSV.
+//! Several statements are one transaction; the response is the last one's result. Rows are
+//! streamed: a result needs the memory of one batch. An error before the first row determines the
+//! status. A later one ends JSON with `"error"` and no `elapsed_ms`, NDJSON with `{"error": …}`,
+//! and closes the connection for CSV.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -22,18 +24,18 @@ use tokio::sync::OwnedSemaphorePermit;
 use super::rows::{Format, Writer};
 use super::{Context, body, reply};
 
-/// What a client asks.
+/// A parsed request.
 #[derive(Debug, Default, PartialEq)]
-struct Ask {
+struct SqlRequest {
     sql: String,
     params: Vec<Json>,
     format: Format,
 }
 
-/// The body of a JSON request.
+/// Body of a JSON request.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct JsonAsk {
+struct JsonRequest {
     sql: String,
     #[serde(default)]
     params: Vec<Json>,
@@ -51,7 +53,7 @@ pub(super) async fn post(State(context): State<Arc<Context>>, uri: Uri, headers:
     let received = async {
         let mut received = body::receive(&context, &headers, body).await?;
         let contents = received.contents().await?;
-        // `ask` copies what it needs, so the contents are freed before the statement runs.
+        // `ask` copies what it needs, so the body is freed before the statement runs.
         Ok::<_, body::Refused>(ask(&uri, &headers, &contents))
     };
     match received.await {
@@ -60,8 +62,8 @@ pub(super) async fn post(State(context): State<Arc<Context>>, uri: Uri, headers:
     }
 }
 
-fn ask(uri: &Uri, headers: &HeaderMap, body: &[u8]) -> Result<Ask> {
-    let mut ask = Ask { format: accepted(headers), ..Ask::default() };
+fn ask(uri: &Uri, headers: &HeaderMap, body: &[u8]) -> Result<SqlRequest> {
+    let mut ask = SqlRequest { format: accepted(headers), ..SqlRequest::default() };
     let Query(pairs) = Query::<Vec<(String, String)>>::try_from_uri(uri)
         .map_err(|error| invalid(format!("the parameters cannot be read: {error}")))?;
     take_pairs(&mut ask, pairs)?;
@@ -69,7 +71,7 @@ fn ask(uri: &Uri, headers: &HeaderMap, body: &[u8]) -> Result<Ask> {
         take_body(&mut ask, headers, body)?;
     }
     if ask.sql.trim().is_empty() {
-        return Err(invalid("there is no statement").with_hint("send it as ?q=… or as the body"));
+        return Err(invalid("the request has no statement").with_hint("send it as ?q=… or as the body"));
     }
     if ask.sql.len() > limits::STATEMENT_BYTES_MAX {
         let message =
@@ -79,29 +81,30 @@ fn ask(uri: &Uri, headers: &HeaderMap, body: &[u8]) -> Result<Ask> {
     Ok(ask)
 }
 
-fn take_pairs(ask: &mut Ask, pairs: Vec<(String, String)>) -> Result<()> {
+fn take_pairs(ask: &mut SqlRequest, pairs: Vec<(String, String)>) -> Result<()> {
     for (name, value) in pairs {
         match name.as_str() {
             "q" | "sql" | "query" => ask.sql = value,
             "format" => ask.format = format(&value)?,
-            other => return Err(invalid(format!("parameter \"{other}\" is unknown; there are q and format"))),
+            other => return Err(invalid(format!("unknown parameter \"{other}\", expected q or format"))),
         }
     }
     Ok(())
 }
 
-fn take_body(ask: &mut Ask, headers: &HeaderMap, body: &[u8]) -> Result<()> {
+fn take_body(ask: &mut SqlRequest, headers: &HeaderMap, body: &[u8]) -> Result<()> {
     let content_type = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or("");
     match content_type.split(';').next().unwrap_or("").trim() {
         "application/json" => {
-            let json: JsonAsk = serde_json::from_slice(body)
-                .map_err(|error| invalid(format!("the body is no request in JSON: {error}")))?;
+            let json: JsonRequest = serde_json::from_slice(body)
+                .map_err(|error| invalid(format!("the body is not a valid JSON request: {error}")))?;
             ask.sql = json.sql;
             ask.params = json.params;
             ask.format = json.format.map_or(Ok(ask.format), |name| format(&name))?;
             Ok(())
         }
-        // curl -d says so of any body: a form of ours begins with a name of ours.
+        // `curl -d` sends this type for any body. Only a body that starts with one of our names is
+        // a form.
         "application/x-www-form-urlencoded" if body.starts_with(b"q=") || body.starts_with(b"sql=") => {
             let uri = format!("/?{}", text(body)?).parse::<Uri>();
             let pairs = uri.ok().and_then(|uri| Query::<Vec<(String, String)>>::try_from_uri(&uri).ok());
@@ -144,9 +147,9 @@ fn invalid(message: impl Into<String>) -> Error {
     Error::new(SqlState::INVALID_PARAMETER_VALUE, message)
 }
 
-async fn answer(context: &Arc<Context>, ask: Result<Ask>) -> Response {
+async fn answer(context: &Arc<Context>, ask: Result<SqlRequest>) -> Response {
     let result = match ask {
-        // Others of this thread are served meanwhile.
+        // `computing` lets other tasks of this thread run meanwhile.
         Ok(ask) => query::computing(Box::pin(run(context, ask))).await,
         Err(error) => Err(error),
     };
@@ -156,19 +159,19 @@ async fn answer(context: &Arc<Context>, ask: Result<Ask>) -> Response {
     })
 }
 
-/// What a result is made of while it is being written.
+/// State of a streamed result.
 struct Running {
     writer: Writer,
     batches: Batches,
     started: Instant,
     limit: Option<tokio::time::Instant>,
     done: bool,
-    /// Kept until the last row is written: the statement runs as long.
+    /// Dropped after the last row: the statement runs until then.
     _session: Session,
     _slot: OwnedSemaphorePermit,
 }
 
-async fn run(context: &Arc<Context>, ask: Ask) -> Result<Response> {
+async fn run(context: &Arc<Context>, ask: SqlRequest) -> Result<Response> {
     let started = Instant::now();
     let slot = slot(context).await?;
     let mut session = context.database.session("millrace");
@@ -197,14 +200,14 @@ async fn slot(context: &Arc<Context>) -> Result<OwnedSemaphorePermit> {
     }
 }
 
-/// Executes all statements as one transaction; the outcome of the last.
+/// Executes all statements as one transaction; returns the last one's outcome.
 async fn execute_all(session: &mut Session, statements: &[Statement], params: &[Json]) -> Result<Outcome> {
     let Some((last, first)) = statements.split_last() else { return Ok(Outcome::Empty) };
     if !params.is_empty() && !first.is_empty() {
-        return Err(invalid(format!("params go with one statement, and there are {}", statements.len())));
+        return Err(invalid(format!("params are allowed with a single statement, got {}", statements.len())));
     }
     for statement in first {
-        // Also after a COMMIT among them.
+        // For each statement: a COMMIT among them ends the transaction.
         session.begin_implicit();
         let limit = limit(session);
         within(limit, async { drain(execute(session, statement, &[]).await?).await }).await?;
@@ -214,14 +217,14 @@ async fn execute_all(session: &mut Session, statements: &[Statement], params: &[
     }
     let limit = limit(session);
     let outcome = within(limit, execute(session, last, params)).await?;
-    // The rows that are still to come see the snapshot of the statement, committed or not.
+    // The remaining rows use the statement's snapshot, even after the commit.
     if !first.is_empty() {
         session.end_implicit().await?;
     }
     Ok(outcome)
 }
 
-/// When a statement that begins now is too slow (`statement_timeout`).
+/// Deadline of a statement that starts now (`statement_timeout`).
 fn limit(session: &Session) -> Option<tokio::time::Instant> {
     let timeout = session.timeouts().statement?;
     tokio::time::Instant::now().checked_add(timeout)
@@ -238,7 +241,7 @@ async fn execute(session: &mut Session, statement: &Statement, params: &[Json]) 
     let prepared = session.prepare(statement, &[]).await?;
     let types = prepared.parameters();
     if types.len() != params.len() {
-        return Err(invalid(format!("the statement has {} parameters, and {} were given", types.len(), params.len())));
+        return Err(invalid(format!("the statement has {} parameters, but {} were given", types.len(), params.len())));
     }
     let values = params.iter().zip(types).enumerate();
     let values: Vec<Value> = values
@@ -246,30 +249,32 @@ async fn execute(session: &mut Session, statement: &Statement, params: &[Json]) 
             value(param, *oid).map_err(|error| error.context(format_args!("parameter ${}", at + 1)))
         })
         .collect::<Result<_>>()?;
-    // What computes without a break looks there.
+    // Checked by statements that compute without yielding.
     session.stop_flag().arm(session.timeouts().statement);
     session.execute(&prepared, &values).await
 }
 
-/// A JSON value as the type that the statement expects; text is read as SQL would read it.
+/// Converts a JSON value to a parameter of this type; strings are parsed like SQL literals.
 fn value(param: &Json, oid: u32) -> Result<Value> {
     let text = match param {
         Json::Null => return Ok(Value::Null),
         Json::String(text) => text.clone(),
         Json::Bool(_) | Json::Number(_) => param.to_string(),
-        Json::Array(_) | Json::Object(_) => return Err(Error::unsupported("arrays and objects are no parameters yet")),
+        Json::Array(_) | Json::Object(_) => {
+            return Err(Error::unsupported("arrays and objects are not supported as parameters"));
+        }
     };
     let datum = ::pg::decode(oid, ::pg::Form::Text, text.as_bytes(), &offset)?;
     crate::pg::value_of(datum)
 }
 
-/// The offset of a zone at a local time; statements of this listener, and of Flight, live in UTC.
+/// UTC offset of a zone at a local time. Sessions of this listener and of Flight use UTC.
 pub(crate) fn offset(zone: Option<&str>, local: i64) -> Option<i32> {
     let Some(name) = zone else { return Some(0) };
     let zone = jiff::tz::TimeZone::get(name).ok()?;
     let local_time = jiff::tz::TimeZone::UTC.to_datetime(jiff::Timestamp::from_second(local).ok()?);
-    let moment = zone.to_ambiguous_timestamp(local_time).compatible().ok()?;
-    i32::try_from(local - moment.as_second()).ok()
+    let timestamp = zone.to_ambiguous_timestamp(local_time).compatible().ok()?;
+    i32::try_from(local - timestamp.as_second()).ok()
 }
 
 async fn drain(outcome: Outcome) -> Result<()> {
@@ -285,7 +290,7 @@ async fn drain(outcome: Outcome) -> Result<()> {
     }
 }
 
-/// Starts a streamed answer once the first batch, or the error in its place, is there.
+/// Starts a streamed response, after the first batch or error.
 async fn rows(mut running: Running) -> Result<Response> {
     let limit = running.limit;
     let first = within(limit, async { running.batches.next().await.transpose() }).await?;
@@ -314,7 +319,7 @@ impl Running {
         self.writer.format().content_type()
     }
 
-    /// The next piece of the body; `None` after the last.
+    /// Next piece of the body; `None` at the end.
     async fn next(&mut self) -> Option<Result<Bytes>> {
         if self.done {
             return None;
@@ -350,7 +355,7 @@ fn copied(chunk: Result<Chunk>) -> Result<Bytes> {
     chunk.map(|chunk| chunk.bytes.into())
 }
 
-/// The bytes of COPY TO STDOUT; `alive` is dropped after the last.
+/// Streams COPY TO STDOUT; drops `alive` at the end.
 fn copy_out<T: Send + 'static>(
     binary: bool,
     chunks: impl Stream<Item = Result<Bytes>> + Send + 'static,
@@ -364,7 +369,8 @@ fn copy_out<T: Send + 'static>(
     streamed(content_type, pieces)
 }
 
-/// The answer to a statement without rows; its tag is a header too, because CSV and NDJSON have no place for it.
+/// Response for a statement without rows. Its tag is in a header too, because CSV and NDJSON have
+/// no place for it.
 fn command(tag: &str, format: Format, started: Instant) -> Response {
     let mut response = match format {
         Format::Json => {
@@ -385,14 +391,14 @@ fn command(tag: &str, format: Format, started: Instant) -> Response {
 mod tests {
     use super::*;
 
-    fn read(uri: &str, content_type: &str, body: &str) -> Result<Ask> {
+    fn read(uri: &str, content_type: &str, body: &str) -> Result<SqlRequest> {
         let mut headers = HeaderMap::new();
         headers.insert(header::CONTENT_TYPE, content_type.parse().unwrap());
         ask(&uri.parse().unwrap(), &headers, body.as_bytes())
     }
 
     #[test]
-    fn a_statement_comes_in_the_query_a_form_json_or_as_the_body() {
+    fn a_statement_is_read_from_query_form_json_or_body() {
         for (uri, content_type, body) in [
             ("/sql?q=SELECT%201+%2B+1", "", ""),
             ("/sql", "text/plain", "SELECT 1 + 1"),
@@ -408,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_that_say_nothing_or_too_much_are_refused() {
+    fn empty_and_oversized_requests_are_refused() {
         for (uri, content_type, body) in [
             ("/sql", "", ""),
             ("/sql?q=", "", " "),
@@ -423,7 +429,7 @@ mod tests {
     }
 
     #[test]
-    fn parameters_are_read_as_the_type_the_statement_expects() {
+    fn parameters_are_converted_to_the_statements_types() {
         use ::pg::types::oid;
         for (json, oid, expected) in [
             (json!(1), oid::INT8, Value::Int64(1)),

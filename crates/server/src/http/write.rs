@@ -1,7 +1,8 @@
-//! Line protocol over HTTP, with the parameters and the answers of InfluxDB 1 and 2.
+//! Line protocol over HTTP, with the parameters and responses of InfluxDB 1 and 2.
 //!
-//! What is accepted of a request is one commit. Refused lines do not stop the others, unless `atomic=true`. Answers: 204 all stored · 400
-//! with what was wrong, the other lines stored · 408 · 413 · 415 · 503 with `Retry-After`, nothing stored · 500 outcome unknown.
+//! The accepted lines of a request are one commit. Refused lines do not affect the others, unless
+//! `atomic=true`. Responses: 204: all stored · 400: errors; the other lines are stored · 408 · 413
+//! · 415 · 503 with `Retry-After`: nothing stored · 500: outcome unknown.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -19,29 +20,30 @@ use serde_json::{Value, json};
 
 use super::{Context, body, reply};
 
-/// Tries when other requests make the same tables at the same time. Each try sees what made the one before fail.
+/// Attempts when concurrent requests create the same tables. Each attempt sees the change that
+/// failed the previous one.
 const TRIES_MAX: u32 = 20;
-/// Pause before the next try, times its number.
+/// Pause before the next attempt, multiplied by the attempt's number.
 const TRY_PAUSE: Duration = Duration::from_millis(2);
 
-/// Whose answers the client expects.
+/// API version of the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Version {
     One,
     Two,
 }
 
-/// What the parameters ask for.
+/// Parameters of a write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Parameters {
     schema: String,
     unit: Unit,
     durability: Durability,
-    /// Nothing is to be stored unless everything is.
+    /// All or nothing.
     atomic: bool,
 }
 
-/// What became of a request.
+/// Result of a write.
 #[derive(Debug, Default)]
 struct Written {
     rows: u64,
@@ -103,18 +105,19 @@ fn parameters(version: Version, uri: &Uri) -> Result<Parameters> {
             }
             (_, "no_sync") if flag(name, value)? => parameters.durability = Durability::Async,
             (_, "atomic") => parameters.atomic = flag(name, value)?,
-            // `rp`, `org`, `u`, `p` and what future clients send: nothing here depends on it.
+            // Ignored: `rp`, `org`, `u`, `p` and parameters of future clients.
             _ => {}
         }
     }
     Ok(parameters)
 }
 
-/// The schema a database or bucket is. A bucket may be `database/retention-policy`, as clients of version 1 write it for version 2.
+/// Schema of a database or bucket. A bucket may be `database/retention-policy`, the mapping of
+/// version 1 names to version 2.
 pub(super) fn schema(name: &str) -> Result<Cow<'_, str>> {
     let name = name.split('/').next().unwrap_or("");
     if name.starts_with("pg_") || name == "information_schema" {
-        return Err(Error::new(SqlState::RESERVED_NAME, format!("schema \"{name}\" belongs to the system")));
+        return Err(Error::new(SqlState::RESERVED_NAME, format!("schema \"{name}\" is reserved for the system")));
     }
     Ok(match name {
         "" | "millrace" => "public".into(),
@@ -156,7 +159,7 @@ fn flag(name: &str, value: &str) -> Result<bool> {
     }
 }
 
-/// Parses and commits; again when another request changed the tables meanwhile.
+/// Parses and commits; retries after a concurrent change of the tables.
 async fn store(context: &Context, parameters: &Parameters, lines: Bytes, big: bool) -> Result<Written> {
     let request_bytes_max = context.options.request_bytes_max;
     for attempt in 1.. {
@@ -173,15 +176,17 @@ async fn store(context: &Context, parameters: &Parameters, lines: Bytes, big: bo
             Err(error) => Err(error),
         };
         match result {
-            Err(error) if attempt < TRIES_MAX && lost_race(&error) => tokio::time::sleep(TRY_PAUSE * attempt).await,
+            Err(error) if attempt < TRIES_MAX && is_catalog_race(&error) => {
+                tokio::time::sleep(TRY_PAUSE * attempt).await
+            }
             result => return result,
         }
     }
     Err(Error::bug("tries are counted"))
 }
 
-/// Did the catalog change between the look at it and the commit? Then the same lines may fit now.
-fn lost_race(error: &Error) -> bool {
+/// Whether the catalog changed between parsing and commit, so that a retry may succeed.
+fn is_catalog_race(error: &Error) -> bool {
     matches!(
         error.state(),
         SqlState::SERIALIZATION_FAILURE
@@ -193,7 +198,7 @@ fn lost_race(error: &Error) -> bool {
     )
 }
 
-/// Runs work where it may take its time.
+/// Runs `work` here or, if `big`, on a blocking thread.
 async fn run<T: Send + 'static>(big: bool, work: impl FnOnce() -> T + Send + 'static) -> Result<T> {
     if !big {
         return Ok(work());
@@ -208,8 +213,8 @@ fn prepare(
     request_bytes_max: usize,
     attempt: u32,
 ) -> Result<(Written, Option<Committing>)> {
-    // A table that another request has just made is in the newest commit, which may not be durable yet. Our commit comes after it, and
-    // is acknowledged after it.
+    // A table that another request created may be in a commit that is not durable yet. This commit
+    // follows it and is acknowledged after it.
     let seen = if attempt == 1 { Lsn::ZERO } else { Lsn(engine.stats().last_lsn) };
     let mut txn = engine.begin(Isolation::ReadCommitted, seen);
     let snapshot = txn.snapshot();
@@ -258,7 +263,8 @@ fn answer(context: &Context, version: Version, parameters: &Parameters, written:
     response
 }
 
-/// What was wrong with the lines that were refused. Clients know "partial write" and "unable to parse", and do not send such again.
+/// Response about refused lines. Clients recognise "partial write" and "unable to parse", and do
+/// not retry.
 fn partial(version: Version, written: &Written, first: &LineError) -> Value {
     let what = if written.rows > 0 { "partial write" } else { "unable to parse" };
     let message = format!("{what}: {} dropped={}", first.error.message(), written.refused);
@@ -303,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn parameters_of_both_versions_mean_what_influxdb_says() {
+    fn parameters_of_both_versions_follow_influxdb() {
         let all =
             read(Version::One, "db=plant&rp=autogen&precision=ms&u=me&p=secret&consistency=any&atomic=true").unwrap();
         assert_eq!(
@@ -329,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn parameters_that_cannot_be_are_refused() {
+    fn invalid_parameters_are_refused() {
         for (version, query, state) in [
             (Version::One, "precision=d", "22023"),
             (Version::Two, "precision=m", "22023"),

@@ -1,4 +1,4 @@
-//! Which connections exist, and how one of them is told to stop its statement.
+//! Registry of sessions, and their cancellation.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -10,14 +10,15 @@ use query::StopFlag;
 use tokio::net::tcp::OwnedWriteHalf;
 use tokio::sync::Notify;
 
-/// What a CancelRequest must repeat.
+/// Process id and secret that a CancelRequest must repeat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Key {
     pub(super) process: u32,
     pub(super) secret: u32,
 }
 
-/// The two ways of stopping a statement: while it waits, and while it computes; and of ending a session that has none.
+/// Handle to cancel a session's statement, whether it waits or computes, and to terminate the
+/// session, even if it is idle.
 #[derive(Clone)]
 pub(super) struct Stop {
     pub(super) waiting: Arc<Notify>,
@@ -27,54 +28,56 @@ pub(super) struct Stop {
 }
 
 impl Stop {
-    /// Stops what the session runs at this moment. What begins later goes on: a request that comes between two statements is for neither.
+    /// Cancels the running statement. Statements that start later are not affected, so a request
+    /// between two statements has no effect.
     pub(super) fn cancel(&self) {
-        // The flag first, for who looks at it when it begins to wait.
+        // Set the flag first: a statement reads it when it begins to wait.
         self.computing.cancel();
         self.waiting.notify_waiters();
     }
 
-    /// Ends the session, after its statement if that cannot be stopped.
+    /// Terminates the session, after its statement if that cannot be cancelled.
     pub(super) fn terminate(&self) {
         self.terminated.store(true, Ordering::SeqCst);
         self.cancel();
         self.idle.hang_up();
     }
 
-    /// Is the session to end?
+    /// Whether the session must end.
     pub(super) fn is_terminated(&self) -> bool {
         self.terminated.load(Ordering::SeqCst)
     }
 }
 
-/// Whether a session waits for its client, and the socket by which it is woken.
+/// Whether a session waits for its client, and the socket by which to wake it.
 ///
-/// A session that waited for the end of the server as well would pay for that with every message.
+/// Waiting for the shutdown signal as well would cost time with every message.
 #[derive(Default)]
 pub(super) struct Idle {
-    is_so: AtomicBool,
+    is_waiting: AtomicBool,
     socket: Option<Arc<OwnedWriteHalf>>,
 }
 
 impl Idle {
     pub(super) fn at(socket: Arc<OwnedWriteHalf>) -> Idle {
-        Idle { is_so: AtomicBool::new(false), socket: Some(socket) }
+        Idle { is_waiting: AtomicBool::new(false), socket: Some(socket) }
     }
 
-    /// The session waits from now on. Look afterwards whether the server ends: who ends it looks here afterwards.
+    /// Marks the session as waiting. The caller must check for a shutdown afterwards; the shutdown
+    /// reads this mark after its own.
     pub(super) fn begin(&self) {
-        self.is_so.store(true, Ordering::SeqCst);
+        self.is_waiting.store(true, Ordering::SeqCst);
         fence(Ordering::SeqCst);
     }
 
     pub(super) fn end(&self) {
-        self.is_so.store(false, Ordering::Relaxed);
+        self.is_waiting.store(false, Ordering::Relaxed);
     }
 
-    /// Has the session read the end of its input, if it waits for that.
+    /// Wakes a waiting session by shutting down the read side of its socket.
     fn hang_up(&self) {
         fence(Ordering::SeqCst);
-        if let (true, Some(socket)) = (self.is_so.load(Ordering::SeqCst), &self.socket) {
+        if let (true, Some(socket)) = (self.is_waiting.load(Ordering::SeqCst), &self.socket) {
             let ended = socket2::SockRef::from((**socket).as_ref()).shutdown(std::net::Shutdown::Read);
             if let Err(error) = ended {
                 tracing::debug!(%error, "a client is gone already");
@@ -83,19 +86,20 @@ impl Idle {
     }
 }
 
-/// Every session that can be cancelled.
+/// All sessions that can be cancelled.
 #[derive(Default)]
 pub(super) struct Registry {
     turn: AtomicU64,
-    /// Its keys come from the system's random numbers, which makes its hashes secrets that nobody can guess.
+    /// Randomly keyed by the system: its hashes are unpredictable secrets.
     secrets: RandomState,
     sessions: Mutex<HashMap<u32, (u32, Stop)>>,
 }
 
 impl Registry {
-    /// Adds a session under its process number, which no other has; it is taken out when the registration is dropped.
+    /// Registers a session under its process id, which must be unique. Dropping the registration
+    /// removes it.
     pub(super) fn register(self: &Arc<Registry>, process: u32, computing: Arc<StopFlag>, idle: Idle) -> Registration {
-        // Counted in, so that a number that is used again gets another secret.
+        // Part of the hash, so that a reused process id gets a new secret.
         let turn = self.turn.fetch_add(1, Ordering::Relaxed);
         let key = Key { process, secret: self.secrets.hash_one((process, turn)) as u32 };
         let stop = Stop { waiting: Arc::default(), computing, idle: Arc::new(idle), terminated: Arc::default() };
@@ -108,12 +112,12 @@ impl Registry {
         self.sessions.lock().values().for_each(|(_, stop)| stop.idle.hang_up());
     }
 
-    /// Ends all sessions, with what they compute.
+    /// Terminates all sessions, and their statements.
     pub(super) fn terminate_all(&self) {
         self.sessions.lock().values().for_each(|(_, stop)| stop.terminate());
     }
 
-    /// Stops what the session runs at this moment. A wrong secret does nothing, and nobody is told.
+    /// Cancels a session's running statement. A wrong secret has no effect and gets no response.
     pub(super) fn cancel(&self, process: u32, secret: &[u8]) -> bool {
         let sessions = self.sessions.lock();
         match sessions.get(&process) {
@@ -126,11 +130,11 @@ impl Registry {
     }
 }
 
-/// A session's place in the registry.
+/// Registration of a session.
 pub(super) struct Registration {
     registry: Arc<Registry>,
     pub(super) key: Key,
-    /// Stops the running statement.
+    /// Cancellation handle of the session.
     pub(super) stop: Stop,
 }
 
@@ -149,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_right_secret_of_a_living_session_cancels() {
+    fn only_the_right_secret_of_a_live_session_cancels() {
         let registry = Arc::new(Registry::default());
         let one = register(&registry, 1);
         let two = register(&registry, 2);

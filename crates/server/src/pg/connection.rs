@@ -1,4 +1,4 @@
-//! A session over its connection: the message loop, simple queries, and the outcomes of statements.
+//! A session over its connection: message loop, simple queries, results.
 
 use std::borrow::Cow;
 use std::pin::pin;
@@ -17,16 +17,16 @@ use query::{
 };
 
 use super::cancel::Registration;
-use super::extended::Named;
-use super::guard::{Fault, Guard, Stops, expired};
+use super::extended::ExtendedState;
 use super::rows::Encoder;
+use super::statement_watchdog::{Fault, StopSignals, Watchdog, expired};
 use super::wire::{Lost, Wire};
 use super::zone::Zone;
 use super::{Context, Counters, Phase, reached, shutting_down};
 
-/// How long a connection runs before others of its thread do.
+/// Time slice of a connection before it yields to others of its thread.
 const TURN: Duration = Duration::from_micros(100);
-/// A message with more is answered where others need not wait for it.
+/// Longer messages are processed on a thread of their own.
 const LONG_MESSAGE_BYTES: usize = 16 << 10;
 
 /// One client's connection and session.
@@ -35,28 +35,28 @@ pub(super) struct Connection<'a> {
     pub(super) session: Session,
     pub(super) context: Arc<Context>,
     _registration: Registration,
-    stops: Arc<Stops>,
+    stops: Arc<StopSignals>,
     /// Prepared statements and portals of the extended protocol.
-    pub(super) named: Named,
-    /// After an error in the extended protocol: everything up to Sync is ignored.
+    pub(super) extended: ExtendedState,
+    /// After an error in the extended protocol: skip messages until Sync.
     pub(super) skipping: bool,
-    /// Is the implicit transaction of several statements open?
+    /// Whether the implicit transaction of a batch of statements is open.
     pub(super) implicit: bool,
-    /// Was the client told that it may send the next statement, and has not yet?
+    /// Whether ReadyForQuery was sent and no message has arrived since.
     idle: bool,
-    /// When the connection last let others of its thread run.
+    /// Start of the current time slice.
     turn: Instant,
-    /// The session's time zone and the setting it was made from.
+    /// Name of the session's time zone, and the zone.
     zone: (Arc<str>, Zone),
 }
 
-/// What the message loop does next.
+/// Next step of the message loop.
 pub(super) enum Next {
     Message,
     End,
 }
 
-/// A result on its way.
+/// A result being sent.
 pub(super) struct Running {
     pub(super) columns: Vec<OutputColumn>,
     pub(super) forms: Vec<Form>,
@@ -76,14 +76,15 @@ impl Running {
     }
 }
 
-/// The output while a statement writes to it.
-struct Taken<'a> {
+/// The output buffer while a statement writes to it: truncated on drop unless the statement
+/// succeeded.
+struct OutputRollback<'a> {
     output: &'a mut Vec<u8>,
     before: usize,
     done: bool,
 }
 
-impl Drop for Taken<'_> {
+impl Drop for OutputRollback<'_> {
     fn drop(&mut self) {
         if !self.done {
             self.output.truncate(self.before);
@@ -91,14 +92,14 @@ impl Drop for Taken<'_> {
     }
 }
 
-/// The forms of a simple query's columns.
+/// Formats of a simple query's columns: all text.
 fn all_text(prepared: &Prepared) -> Cow<'static, [Form]> {
     const TEXT: &[Form] = &[Form::Text; 64];
     let columns = prepared.columns().map_or(0, <[OutputColumn]>::len);
     TEXT.get(..columns).map_or_else(|| vec![Form::Text; columns].into(), Cow::Borrowed)
 }
 
-/// How many rows an Execute sent, and whether they were all.
+/// Number of rows sent by an Execute, and whether the result is complete.
 pub(super) struct Sent {
     pub(super) rows: u64,
     pub(super) all: bool,
@@ -111,7 +112,7 @@ impl<'a> Connection<'a> {
         context: Arc<Context>,
         registration: Registration,
     ) -> Connection<'a> {
-        let stops = Arc::new(Stops {
+        let stops = Arc::new(StopSignals {
             stop: registration.stop.clone(),
             phase: context.phase.subscribe(),
             socket: wire.socket(),
@@ -123,7 +124,7 @@ impl<'a> Connection<'a> {
             context,
             _registration: registration,
             stops,
-            named: Named::default(),
+            extended: ExtendedState::default(),
             skipping: false,
             implicit: false,
             idle: false,
@@ -132,7 +133,7 @@ impl<'a> Connection<'a> {
         }
     }
 
-    /// Answers messages until the client leaves or cannot be served any more.
+    /// Processes messages until the client disconnects or cannot be served any more.
     pub(super) async fn run(&mut self) -> Result<(), Lost> {
         self.ready();
         if *self.stops.phase.borrow() != Phase::Running {
@@ -147,18 +148,18 @@ impl<'a> Connection<'a> {
         }
     }
 
-    /// Undoes what the session left open.
+    /// Rolls back the open transaction.
     pub(super) fn rollback(&mut self) {
-        self.named = Named::default();
+        self.extended = ExtendedState::default();
         self.session.reset();
     }
 
-    /// The next message, unless the server stops first, or the client takes too long: then an idle session ends, also inside a
-    /// transaction.
+    /// Returns the next message. Fails at shutdown, and when a session timeout expires while the
+    /// client is idle.
     async fn next_message(&mut self) -> Result<BytesMut, Lost> {
         if let Some(message) = self.wire.message_read()? {
             self.idle = false;
-            self.let_others_run().await;
+            self.yield_if_due().await;
             return Ok(message);
         }
         if !self.wire.may_hold() && !self.wire.try_flush()? {
@@ -166,13 +167,13 @@ impl<'a> Connection<'a> {
         }
         let stops = Arc::clone(&self.stops);
         stops.stop.idle.begin();
-        let message = match self.patience() {
+        let message = match self.client_timeout() {
             _ if self.is_stopping() => Err(Lost::Gone),
             (None, _) => self.wire.message().await,
-            (patience, lost) => tokio::select! {
+            (client_timeout, lost) => tokio::select! {
                 biased;
                 message = self.wire.message() => message,
-                () = expired(patience) => Err(lost()),
+                () = expired(client_timeout) => Err(lost()),
             },
         };
         stops.stop.idle.end();
@@ -184,33 +185,35 @@ impl<'a> Connection<'a> {
         }
     }
 
-    /// Lets other connections of this thread run, if this one has had its turn: messages and rows may come without a break.
-    pub(super) async fn let_others_run(&mut self) {
+    /// Yields to other connections of this thread at the end of the time slice. Messages and rows
+    /// may arrive without a break.
+    pub(super) async fn yield_if_due(&mut self) {
         if self.turn.elapsed() >= TURN {
             tokio::task::yield_now().await;
             self.turn = Instant::now();
         }
     }
 
-    /// Sends to a client that is slow to take it.
+    /// Flushes to a slow client, until a timeout or a shutdown.
     async fn flush_unless_stopping(&mut self) -> Result<(), Lost> {
-        let (patience, lost) = self.patience();
+        let (client_timeout, lost) = self.client_timeout();
         let mut phase = self.stops.phase.clone();
         tokio::select! {
             biased;
             () = reached(&mut phase, Phase::Stopping) => Err(shutting_down()),
             flushed = self.wire.flush() => flushed,
-            () = expired(patience) => Err(lost()),
+            () = expired(client_timeout) => Err(lost()),
         }
     }
 
-    /// Does the server end, or this session? (The server ran when the session began.)
+    /// Whether the server or this session must end. (The server was running when the session began,
+    /// so any change of phase is a shutdown.)
     fn is_stopping(&self) -> bool {
         self.stops.phase.has_changed().unwrap_or(true) || self.stops.stop.is_terminated()
     }
 
-    /// How long the client may take to send the next message, and what it is told then.
-    fn patience(&self) -> (Option<Duration>, fn() -> Lost) {
+    /// Timeout for the next message, and the error when it expires.
+    fn client_timeout(&self) -> (Option<Duration>, fn() -> Lost) {
         let timeouts = self.session.timeouts();
         let in_transaction: fn() -> Lost = || {
             let text = "terminating connection due to idle-in-transaction timeout";
@@ -221,14 +224,14 @@ impl<'a> Connection<'a> {
             Lost::Fatal(Error::new(SqlState::IDLE_SESSION_TIMEOUT, text))
         };
         match self.session.status() {
-            // In the middle of a batch it is for the server to act.
+            // In the middle of a batch the server is not waiting for the client's next statement.
             _ if !self.idle => (None, outside),
             TxnStatus::Idle => (timeouts.idle, outside),
             TxnStatus::InBlock | TxnStatus::Failed => (timeouts.idle_in_transaction, in_transaction),
         }
     }
 
-    /// Does what one message asks for.
+    /// Processes one message.
     async fn answer(&mut self, frame: &[u8]) -> Result<Next, Lost> {
         let tag = frame.first().copied().unwrap_or(0);
         if self.skipping && !matches!(tag, b'S' | b'X') {
@@ -238,10 +241,10 @@ impl<'a> Connection<'a> {
         self.wire.in_batch = false;
         let result = match frontend::parse(frame) {
             Ok(Frontend::Terminate) => return Ok(Next::End),
-            // Reading a long text and its values takes milliseconds.
+            // Parsing a long statement and its parameters takes milliseconds.
             Ok(message) if frame.len() > LONG_MESSAGE_BYTES => computing(pin!(self.dispatch(message))).await,
             Ok(message) => self.dispatch(message).await,
-            // Where this message ends is known, so one bad statement need not cost the connection.
+            // The end of this message is known, so the connection can continue after an error.
             Err(error) => Err(error.into()),
         };
         if let Some(slow) = self.session.slow_statement()
@@ -253,7 +256,8 @@ impl<'a> Connection<'a> {
         match result {
             Ok(()) if self.stops.stop.is_terminated() => Err(shutting_down()),
             Ok(()) => {
-                // A client that wants an answer before the end of the batch says so (Flush); an error it is told at once.
+                // Answers within a batch may wait for its end, unless the client sends Flush;
+                // errors are sent at once.
                 self.wire.in_batch = matches!(tag, b'P' | b'B' | b'D' | b'E' | b'C');
                 Ok(Next::Message)
             }
@@ -272,7 +276,7 @@ impl<'a> Connection<'a> {
         }
     }
 
-    /// The statement that a message is about, for the log.
+    /// The statement that a message refers to, for the log.
     fn text_of<'f>(&self, frame: &'f [u8]) -> Option<Cow<'f, str>> {
         match frontend::parse(frame) {
             Ok(Frontend::Query(sql)) => Some(sql.into()),
@@ -297,7 +301,7 @@ impl<'a> Connection<'a> {
                 Ok(self.end_of_batch().await?)
             }
             Frontend::Flush => Ok(self.wire.flush().await?),
-            // What is left of a COPY that failed.
+            // Rest of a failed COPY.
             Frontend::CopyData(_) | Frontend::CopyDone | Frontend::CopyFail(_) => Ok(()),
             Frontend::Password(_) => Err(unexpected("password message outside authentication").into()),
             Frontend::FunctionCall => Err(Error::unsupported("the function call protocol is not supported").into()),
@@ -305,22 +309,23 @@ impl<'a> Connection<'a> {
         }
     }
 
-    /// Runs all statements of a text; several of them are one transaction unless they say otherwise.
+    /// Executes all statements of a simple query; several are one transaction unless they control
+    /// transactions themselves.
     async fn simple_query(&mut self, sql: &str) -> Result<(), Fault> {
-        // As in PostgreSQL, where a simple query and the unnamed statement share their place.
-        self.named.forget_unnamed();
+        // PostgreSQL-compatible: a simple query replaces the unnamed statement.
+        self.extended.forget_unnamed();
         let mut done = 0;
         if let Some(known) = self.session.recall_text(sql) {
             for statement in &known.statements {
-                // What ran before it may have changed what it means.
+                // An earlier statement of the query may have invalidated the plan.
                 if done > 0 && !self.session.is_still_known(&known, statement) {
                     break;
                 }
                 if known.statements.len() > 1 {
                     self.begin_implicit();
                 }
-                let guard = self.guard();
-                self.run_simple(&statement.prepared, statement.arguments(), guard).await?;
+                let watchdog = self.watchdog();
+                self.run_simple(&statement.prepared, statement.arguments(), watchdog).await?;
                 done += 1;
             }
             if done == known.statements.len() {
@@ -332,7 +337,7 @@ impl<'a> Connection<'a> {
             backend::empty_query_response(&mut self.wire.output);
         }
         for statement in &statements[done..] {
-            // Also after a COMMIT among them.
+            // For each statement: a COMMIT among them ends the transaction.
             if statements.len() > 1 {
                 self.begin_implicit();
             }
@@ -345,27 +350,32 @@ impl<'a> Connection<'a> {
         if self.deallocate(statement.sql()) {
             return Ok(());
         }
-        let guard = self.guard();
+        let watchdog = self.watchdog();
         let prepared = {
             let prepare = pin!(async { Ok(self.session.prepare(statement, &[]).await?) });
-            guard.watch(pin!(computing(prepare))).await?
+            watchdog.watch(pin!(computing(prepare))).await?
         };
         if !prepared.parameters().is_empty() {
             return Err(Error::new(SqlState::UNDEFINED_PARAMETER, "there is no parameter $1").into());
         }
         self.session.remember_stripped(&prepared);
-        self.run_simple(&prepared, Arguments::Values(&[]), guard).await
+        self.run_simple(&prepared, Arguments::Values(&[]), watchdog).await
     }
 
-    async fn run_simple(&mut self, prepared: &Prepared, arguments: Arguments<'_>, guard: Guard) -> Result<(), Fault> {
+    async fn run_simple(
+        &mut self,
+        prepared: &Prepared,
+        arguments: Arguments<'_>,
+        watchdog: Watchdog,
+    ) -> Result<(), Fault> {
         match self.begin_simple(prepared, arguments)? {
             None => Ok(()),
-            Some((begun, before)) => Box::pin(self.finish_simple(prepared, arguments, begun, before, guard)).await,
+            Some((begun, before)) => Box::pin(self.finish_simple(prepared, arguments, begun, before, watchdog)).await,
         }
     }
 
-    /// Runs a statement of a simple query as far as it goes without waiting; nothing is left if that is all.
-    /// Else what came of it, and how long the output was before.
+    /// Starts a statement of a simple query and runs it until it must wait. Returns `None` if it is
+    /// complete; otherwise its state, and the output's length before it.
     fn begin_simple(&mut self, prepared: &Prepared, arguments: Arguments<'_>) -> Result<Option<(Begun, usize)>> {
         Counters::add(&self.context.counters.statements, 1);
         let forms = all_text(prepared);
@@ -382,7 +392,7 @@ impl<'a> Connection<'a> {
             }
             Begun::Done(Executed::Few { batches }) => {
                 describe_rows(&mut self.wire.output, prepared.columns().unwrap_or_default(), &forms);
-                self.send_few(prepared, &batches, &forms, before)?;
+                self.send_small_result(prepared, &batches, &forms, before)?;
                 Ok(None)
             }
             Begun::Done(Executed::Outcome(Outcome::Command { tag })) => {
@@ -393,16 +403,16 @@ impl<'a> Connection<'a> {
         }
     }
 
-    /// What is left of a statement of a simple query.
+    /// Completes a statement of a simple query.
     async fn finish_simple(
         &mut self,
         prepared: &Prepared,
         arguments: Arguments<'_>,
         begun: Begun,
         before: usize,
-        guard: Guard,
+        watchdog: Watchdog,
     ) -> Result<(), Fault> {
-        guard.watch(pin!(self.finish_watched(prepared, arguments, before, begun))).await
+        watchdog.watch(pin!(self.finish_watched(prepared, arguments, before, begun))).await
     }
 
     async fn finish_watched(
@@ -435,8 +445,8 @@ impl<'a> Connection<'a> {
         }
     }
 
-    /// Sends all rows of a short result; if one cannot be sent, the output ends at `before`.
-    pub(super) fn send_few(
+    /// Sends a short result. On an error the output is truncated to `before`.
+    pub(super) fn send_small_result(
         &mut self,
         prepared: &Prepared,
         batches: &[RecordBatch],
@@ -455,8 +465,9 @@ impl<'a> Connection<'a> {
         Ok(())
     }
 
-    /// Executes a statement as far as it goes without waiting, for [`Connection::finish`] to go on; rows of one that is compiled are in the
-    /// output afterwards. If it fails, or is stopped, the output ends at `before`, and what the client is told is the error alone.
+    /// Starts a statement and runs it until it must wait; [`Connection::finish`] continues. A
+    /// compiled statement writes its rows to the output. If it fails or is cancelled, the output is
+    /// truncated to `before`, so that the client gets only the error.
     pub(super) fn begin(
         &mut self,
         prepared: &Prepared,
@@ -472,7 +483,7 @@ impl<'a> Connection<'a> {
         begun
     }
 
-    /// What a statement gave that was begun.
+    /// Completes a statement that was started.
     pub(super) async fn finish(
         &mut self,
         prepared: &Prepared,
@@ -485,22 +496,22 @@ impl<'a> Connection<'a> {
             Begun::Done(executed) => return Ok(executed),
             Begun::Unfinished(unfinished) => unfinished,
         };
-        let mut taken = Taken { output: &mut self.wire.output, before, done: false };
+        let mut taken = OutputRollback { output: &mut self.wire.output, before, done: false };
         let messages = Messages { out: &mut *taken.output, forms };
         let executed = self.session.finish_execute(prepared, arguments, Some(messages), unfinished).await;
         taken.done = executed.is_ok();
         executed
     }
 
-    /// CommandComplete of one without rows.
+    /// Sends CommandComplete for a statement without rows.
     pub(super) fn complete_command(&mut self, tag: &str) {
         if matches!(tag, "DISCARD ALL" | "DEALLOCATE ALL") {
-            self.named.forget_statements();
+            self.extended.forget_statements();
         }
         self.complete(tag);
     }
 
-    /// CommandComplete of a compiled statement, whose rows are in the output if it has any.
+    /// Sends CommandComplete for a compiled statement, whose rows are in the output already.
     pub(super) fn complete_sent(&mut self, prepared: &Prepared, words: &str, rows: u64) {
         if prepared.columns().is_some() {
             Counters::add(&self.context.counters.rows, rows);
@@ -509,7 +520,7 @@ impl<'a> Connection<'a> {
         backend::command_complete_rows(&mut self.wire.output, words, rows);
     }
 
-    /// Answers outcomes without rows.
+    /// Sends the result of a statement without rows.
     pub(super) async fn finish_outcome(&mut self, outcome: Outcome) -> Result<(), Fault> {
         match outcome {
             Outcome::Command { tag } => {
@@ -526,7 +537,7 @@ impl<'a> Connection<'a> {
         }
     }
 
-    /// Sends rows that are messages already; how many.
+    /// Sends rows that are encoded already; returns their number.
     pub(super) async fn send_chunks(&mut self, chunks: &mut Chunks) -> Result<u64, Fault> {
         let mut rows = 0;
         while let Some(chunk) = self.next_or_flush(chunks).await? {
@@ -534,7 +545,7 @@ impl<'a> Connection<'a> {
             self.wire.output.append(&mut chunk.bytes);
             rows += chunk.rows;
             self.wire.flush_if_full().await?;
-            self.let_others_run().await;
+            self.yield_if_due().await;
         }
         Counters::add(&self.context.counters.rows, rows);
         Ok(rows)
@@ -558,13 +569,13 @@ impl<'a> Connection<'a> {
                 running.encoder = None;
             }
             self.wire.flush_if_full().await?;
-            self.let_others_run().await;
+            self.yield_if_due().await;
         }
         Counters::add(&self.context.counters.rows, sent.rows);
         Ok(sent)
     }
 
-    /// CommandComplete of a result; only SELECT and its like count their rows.
+    /// Sends CommandComplete for a result; the tags of SELECT and FETCH have a row count.
     pub(super) fn complete_rows(&mut self, tag: &str, rows: u64) {
         if matches!(tag, "SELECT" | "FETCH") {
             self.send_notices();
@@ -574,7 +585,7 @@ impl<'a> Connection<'a> {
         }
     }
 
-    /// CommandComplete, after what the statement had to say besides.
+    /// Sends notices, then CommandComplete.
     pub(super) fn complete(&mut self, tag: &str) {
         self.send_notices();
         backend::command_complete(&mut self.wire.output, tag);
@@ -587,7 +598,7 @@ impl<'a> Connection<'a> {
         }
     }
 
-    /// Tells the client that its statement failed, and the session.
+    /// Reports an error to the client, and fails the session's transaction.
     fn report(&mut self, error: &Error) {
         Counters::add(&self.context.counters.errors, 1);
         self.session.fail();
@@ -595,7 +606,7 @@ impl<'a> Connection<'a> {
         backend::error(&mut self.wire.output, Severity::Error, error);
     }
 
-    /// Starts the implicit transaction unless there is one, or an explicit one.
+    /// Starts an implicit transaction unless a transaction is open.
     pub(super) fn begin_implicit(&mut self) {
         if self.session.status() == TxnStatus::Idle {
             self.session.begin_implicit();
@@ -603,24 +614,24 @@ impl<'a> Connection<'a> {
         }
     }
 
-    /// The end of a simple query or of an extended batch: the implicit transaction commits (or rolls back, if it failed), and
-    /// the client hears how the session stands.
+    /// Ends a simple query or an extended batch: commits the implicit transaction, or rolls it back
+    /// if it failed, and sends ReadyForQuery.
     pub(super) async fn end_of_batch(&mut self) -> Result<(), Lost> {
         if std::mem::take(&mut self.implicit) {
-            // Nothing stops it here: the client would be told that a commit failed which then happens all the same.
+            // No cancellation here: the client would get an error for a commit that happens anyway.
             if let Err(error) = self.session.end_implicit().await {
                 self.report(&error);
             }
         }
         if self.session.status() == TxnStatus::Idle {
-            // Portals live as long as their transaction.
-            self.named.close_portals();
+            // Portals end with their transaction.
+            self.extended.close_portals();
         }
         self.ready();
         Ok(())
     }
 
-    /// ReadyForQuery, after the settings that changed.
+    /// Sends changed settings, then ReadyForQuery.
     fn ready(&mut self) {
         for (name, value) in self.session.changed_settings() {
             backend::parameter_status(&mut self.wire.output, &name, &value);
@@ -634,9 +645,9 @@ impl<'a> Connection<'a> {
         self.idle = true;
     }
 
-    /// A statement begins; what can stop it.
-    pub(super) fn guard(&self) -> Guard {
-        Guard::new(&self.stops, self.session.timeouts().statement)
+    /// Cancellation guard for a statement that starts now.
+    pub(super) fn watchdog(&self) -> Watchdog {
+        Watchdog::new(&self.stops, self.session.timeouts().statement)
     }
 
     /// The session's time zone.
@@ -654,7 +665,7 @@ fn unexpected(message: &str) -> Error {
     Error::new(SqlState::PROTOCOL_VIOLATION, message)
 }
 
-/// RowDescription.
+/// Appends RowDescription.
 pub(super) fn describe_rows(out: &mut Vec<u8>, columns: &[OutputColumn], forms: &[Form]) {
     let fields = columns.iter().enumerate().map(|(at, column)| Field {
         name: &column.name,

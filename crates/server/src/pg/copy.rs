@@ -10,13 +10,13 @@ use model::{Error, Result, SqlState};
 use query::{Chunk, CopyForm, CopyIn, computing};
 
 use super::connection::Connection;
-use super::guard::Fault;
+use super::statement_watchdog::Fault;
 
-/// The first bytes of binary COPY; flags and the length of an extension follow.
+/// Signature of binary COPY; followed by flags and an extension's length.
 const SIGNATURE: &[u8] = b"PGCOPY\n\xff\r\n\0";
 /// Signature, flags, extension length.
 const BINARY_HEADER_BYTES: usize = 19;
-/// A piece with more is read where others need not wait for it.
+/// Larger pieces are decoded on a thread of their own.
 const LONG_DATA_BYTES: usize = 8 << 10;
 
 fn form(binary: bool) -> Form {
@@ -24,7 +24,8 @@ fn form(binary: bool) -> Form {
 }
 
 impl Connection<'_> {
-    /// Feeds the client's data to `copy`; the next piece is read when the last is taken, so a slow table slows the client.
+    /// Decodes the client's data. The next piece is read after the previous one was processed:
+    /// back-pressure on the client.
     pub(super) async fn copy_in(&mut self, mut copy: CopyIn) -> Result<(), Fault> {
         backend::copy_response(&mut self.wire.output, CopyDirection::In, form(copy.binary()), copy.columns());
         loop {
@@ -35,14 +36,14 @@ impl Connection<'_> {
                 }
                 Frontend::CopyData(bytes) => {
                     copy.data(&mut self.session, bytes).await?;
-                    self.let_others_run().await;
+                    self.yield_if_due().await;
                 }
                 Frontend::CopyDone => break,
                 Frontend::CopyFail(reason) => {
                     let message = format!("COPY from stdin failed: {reason}");
                     return Err(Error::new(SqlState::QUERY_CANCELED, message).into());
                 }
-                // Clients that send Sync right after Execute do not know yet that a COPY began.
+                // Clients that send Sync with Execute do not know yet that a COPY started.
                 Frontend::Sync | Frontend::Flush => (),
                 _ => {
                     let message = format!("message type {:#04x} during COPY from stdin", frame[0]);
@@ -55,7 +56,8 @@ impl Connection<'_> {
         Ok(())
     }
 
-    /// Sends the encoded chunks, each row in its own message, as clients that count rows expect; those of a file as they come.
+    /// Sends encoded rows, one message per row because some clients count rows; file chunks are
+    /// sent unchanged.
     pub(super) async fn copy_out(
         &mut self,
         made_of: CopyForm,
@@ -86,7 +88,7 @@ impl Connection<'_> {
         Ok(())
     }
 
-    /// The next item of a stream; when it is not there yet, what is buffered goes out before waiting.
+    /// Returns the next item of a stream; flushes the output before it waits.
     pub(super) async fn next_or_flush<S: Stream + Unpin>(&mut self, stream: &mut S) -> Result<Option<S::Item>, Fault> {
         match futures::poll!(stream.next()) {
             std::task::Poll::Ready(item) => Ok(item),
@@ -98,12 +100,14 @@ impl Connection<'_> {
     }
 }
 
-/// Bytes of the first row of text or CSV. A line break inside CSV quotes splits a row, which no reader of CSV minds.
+/// Bytes of the first row in text or CSV. Splits a row at a line break inside CSV quotes, which CSV
+/// parsers tolerate.
 fn text_row_len(bytes: &[u8]) -> usize {
     bytes.iter().position(|byte| *byte == b'\n').map_or(bytes.len(), |at| at + 1)
 }
 
-/// Bytes of the first binary row, the file header or trailer counted with it; everything when it does not end here.
+/// Bytes of the first binary row, including the file header or trailer; all bytes if the row is
+/// incomplete.
 fn binary_row_len(bytes: &[u8]) -> usize {
     let start = if bytes.starts_with(SIGNATURE) { BINARY_HEADER_BYTES } else { 0 };
     row_end(bytes, start).unwrap_or(bytes.len())
@@ -124,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_are_told_apart_in_text_and_binary() {
+    fn rows_are_split_in_text_and_binary() {
         assert_eq!(text_row_len(b"1\t2\n3\t4\n"), 4);
         assert_eq!(text_row_len(b"1"), 1);
         let mut bytes = SIGNATURE.to_vec();

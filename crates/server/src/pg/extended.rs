@@ -1,4 +1,4 @@
-//! The extended protocol: prepared statements, portals, row limits.
+//! The extended query protocol: prepared statements, portals, row limits.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -17,24 +17,25 @@ use rustc_hash::FxHashMap;
 
 use super::Counters;
 use super::connection::{Connection, Running, Sent, describe_rows};
-use super::guard::Fault;
+use super::statement_watchdog::Fault;
 
-/// Most statements or portals that one session keeps.
+/// Limit for the prepared statements, and for the portals, of a session.
 const NAMED_MAX: usize = 10_000;
 
-/// Bytes of rows that a portal keeps.
-const LEFT_BYTES_MAX: usize = 256 << 20;
+/// Limit for the rows materialised by a portal.
+const REMAINING_BYTES_MAX: usize = 256 << 20;
 
-/// A statement with its text; the empty text has nothing to prepare.
+/// A prepared statement; `prepared` is `None` for an empty text.
 struct PreparedStatement {
     sql: Arc<str>,
     prepared: Option<Prepared>,
-    /// Its constants, if those of `prepared` are parameters: its text differs from others in these alone.
+    /// If `prepared` comes from the plan cache with literals replaced by parameters: the literals
+    /// of this text.
     constants: Option<Arc<RecalledStatement>>,
 }
 
 impl PreparedStatement {
-    /// Types of the parameters that the client gives.
+    /// Types of the parameters that the client binds.
     fn parameters(&self) -> &[u32] {
         match (&self.prepared, &self.constants) {
             (Some(prepared), None) => prepared.parameters(),
@@ -43,7 +44,7 @@ impl PreparedStatement {
     }
 }
 
-/// A statement with its values.
+/// A portal: a statement with bound parameters.
 struct Portal {
     sql: Arc<str>,
     prepared: Option<Prepared>,
@@ -52,12 +53,12 @@ struct Portal {
     state: PortalState,
 }
 
-/// Values as they were bound.
+/// Bound parameters.
 enum Values {
-    /// For a statement that is compiled.
+    /// For a compiled statement.
     Bound(Bound),
     Others(Vec<Value>),
-    /// Those in the statement's text.
+    /// Literals of the statement's text.
     Constants(Arc<RecalledStatement>),
 }
 
@@ -73,31 +74,31 @@ impl Values {
 
 enum PortalState {
     Bound,
-    /// It waits for something. The output was so long before.
+    /// Started, and waiting. The output's length before it.
     Begun(Box<Begun>, usize),
-    /// Stopped at a row limit.
+    /// Suspended at a row limit.
     Suspended(Box<Running>),
-    /// The same, of a statement that is compiled.
-    Left(Left),
-    /// At its end; rows: it had some, so that executing it again gives no more.
+    /// A compiled statement, suspended at a row limit.
+    Remaining(Remaining),
+    /// Complete. `rows`: it returned rows, so executing it again returns none.
     Done {
         rows: bool,
     },
 }
 
-/// Rows that were not sent yet.
-struct Left {
-    /// DataRow messages.
+/// Remaining rows of a portal.
+struct Remaining {
+    /// Encoded DataRow messages.
     messages: Vec<u8>,
-    /// Of these bytes are sent.
+    /// Bytes of them already sent.
     sent: usize,
-    /// Those that are made while they are taken.
+    /// Rows not computed yet.
     rest: Option<Chunks>,
     tag: String,
 }
 
-impl Left {
-    /// Where the next `rows_max` rows end, and how many there are of them.
+impl Remaining {
+    /// End offset and number of the next rows, at most `rows_max`.
     fn part(&self, rows_max: u64) -> (usize, u64) {
         let (mut end, mut rows) = (self.sent, 0);
         while rows < rows_max
@@ -110,14 +111,14 @@ impl Left {
     }
 }
 
-impl Left {
-    /// Takes all rows at once: what comes between two Executes may change what they show.
-    async fn take_all(&mut self, chunks: &mut Chunks) -> Result<()> {
+impl Remaining {
+    /// Materialises all rows, because statements between two Executes might change them.
+    async fn materialise(&mut self, chunks: &mut Chunks) -> Result<()> {
         while let Some(chunk) = chunks.next().await {
             self.messages.append(&mut chunk?.bytes);
-            if self.messages.len() > LEFT_BYTES_MAX {
-                let text = format!("the result is larger than {} MiB", LEFT_BYTES_MAX >> 20);
-                let hint = "take all of it at once, or commit what was changed before";
+            if self.messages.len() > REMAINING_BYTES_MAX {
+                let text = format!("the result is larger than {} MiB", REMAINING_BYTES_MAX >> 20);
+                let hint = "fetch it without a row limit, or commit the transaction's changes first";
                 return Err(Error::new(SqlState::OUT_OF_MEMORY, text).with_hint(hint));
             }
         }
@@ -125,17 +126,17 @@ impl Left {
     }
 }
 
-/// Prepared statements and portals by name.
+/// Prepared statements and portals of a session.
 #[derive(Default)]
-pub(super) struct Named {
+pub(super) struct ExtendedState {
     statements: FxHashMap<String, PreparedStatement>,
-    /// With names.
+    /// Named portals.
     portals: FxHashMap<String, Portal>,
-    /// The portal without a name, which most are.
+    /// The unnamed portal; most portals are unnamed.
     unnamed: Option<Portal>,
 }
 
-impl Named {
+impl ExtendedState {
     pub(super) fn forget_unnamed(&mut self) {
         self.statements.remove("");
         self.unnamed = None;
@@ -155,7 +156,7 @@ impl Named {
         portal.ok_or_else(|| no_portal(name))
     }
 
-    /// Takes a portal out; its name, if it has one.
+    /// Removes a portal; returns its name unless it is the unnamed one.
     fn take_portal(&mut self, name: &str) -> Result<(Option<String>, Portal)> {
         let taken = match name {
             "" => self.unnamed.take().map(|portal| (None, portal)),
@@ -192,21 +193,22 @@ fn too_many(what: &str) -> Error {
 }
 
 impl Connection<'_> {
-    /// Parse: one statement, typed.
+    /// Parse: prepares one statement.
     pub(super) async fn parse(&mut self, parse: Parse<'_>) -> Result<(), Fault> {
         if parse.name.is_empty() {
-            self.named.statements.remove("");
-        } else if self.named.statements.contains_key(parse.name) {
+            self.extended.statements.remove("");
+        } else if self.extended.statements.contains_key(parse.name) {
             let message = format!("prepared statement \"{}\" already exists", parse.name);
             return Err(Error::new(SqlState::DUPLICATE_PREPARED_STATEMENT, message).into());
-        } else if self.named.statements.len() >= NAMED_MAX {
+        } else if self.extended.statements.len() >= NAMED_MAX {
             return Err(too_many("prepared statements").into());
         }
         let types: Vec<u32> = parse.types().collect();
         let (prepared, constants) = if let Some(known) = self.session.recall(parse.sql, &types) {
             (Some(known), None)
         } else if types.is_empty()
-            // One with a name may be executed when its tables are others; then its constants are to be read anew.
+            // Unnamed only: a named statement may outlive a change of its tables, and its literals
+            // would have to be parsed again.
             && parse.name.is_empty()
             && let Some(known) = self.session.recall_alone(parse.sql)
         {
@@ -215,12 +217,12 @@ impl Connection<'_> {
             (self.prepare(parse.sql, &types).await?, None)
         };
         let statement = PreparedStatement { sql: parse.sql.into(), prepared, constants };
-        self.named.statements.insert(parse.name.to_owned(), statement);
+        self.extended.statements.insert(parse.name.to_owned(), statement);
         backend::parse_complete(&mut self.wire.output);
         Ok(())
     }
 
-    /// A statement that was not there before; nothing for the empty text.
+    /// Prepares a statement that is not in the plan cache; `None` for an empty text.
     async fn prepare(&mut self, sql: &str, types: &[u32]) -> Result<Option<Prepared>, Fault> {
         let statements = self.session.database().parse(sql)?;
         let statement = match statements.as_slice() {
@@ -231,19 +233,19 @@ impl Connection<'_> {
                 return Err(Error::new(SqlState::SYNTAX_ERROR, message).into());
             }
         };
-        let guard = self.guard();
+        let watchdog = self.watchdog();
         let session = &mut self.session;
         let prepared = {
             let prepare = pin!(async { Ok(session.prepare(statement, types).await?) });
-            guard.watch(pin!(computing(prepare))).await?
+            watchdog.watch(pin!(computing(prepare))).await?
         };
         self.session.remember(sql, types, &prepared);
         Ok(Some(prepared))
     }
 
-    /// Bind: a statement and its values become a portal.
+    /// Bind: creates a portal from a statement and parameters.
     pub(super) fn bind(&mut self, bind: Bind<'_>) -> Result<(), Fault> {
-        let statement = self.named.statement(bind.statement)?;
+        let statement = self.extended.statement(bind.statement)?;
         let types = statement.parameters();
         if types.len() != bind.parameter_count() {
             let message = format!(
@@ -255,14 +257,14 @@ impl Connection<'_> {
             return Err(Error::new(SqlState::PROTOCOL_VIOLATION, message).into());
         }
         let current = statement.prepared.as_ref().and_then(|prepared| self.session.current(prepared));
-        let given = current.as_ref().or(statement.prepared.as_ref());
-        let bound = match (&statement.constants, given) {
+        let plan = current.as_ref().or(statement.prepared.as_ref());
+        let bound = match (&statement.constants, plan) {
             (Some(constants), _) => Some(Values::Constants(Arc::clone(constants))),
             (None, Some(prepared)) => self.session.bind(prepared, bind.parameters())?.map(Values::Bound),
             (None, None) => None,
         };
-        let forms = result_forms(&bind, given)?;
-        let (sql, prepared) = (Arc::clone(&statement.sql), given.cloned());
+        let forms = result_forms(&bind, plan)?;
+        let (sql, prepared) = (Arc::clone(&statement.sql), plan.cloned());
         let values = match bound {
             Some(values) => values,
             None => Values::Others(self.values(&bind, prepared.as_ref())?),
@@ -273,7 +275,7 @@ impl Connection<'_> {
         Ok(())
     }
 
-    /// Values for a statement that is not compiled.
+    /// Decodes the parameters of a statement that is not compiled.
     fn values(&mut self, bind: &Bind<'_>, prepared: Option<&Prepared>) -> Result<Vec<Value>> {
         let zone = self.zone();
         let zones = |name: Option<&str>, local: i64| match name {
@@ -292,26 +294,26 @@ impl Connection<'_> {
     }
 
     fn add_portal(&mut self, name: &str, portal: Portal) -> Result<()> {
-        if self.named.portals.contains_key(name) {
+        if self.extended.portals.contains_key(name) {
             return Err(Error::new(SqlState::DUPLICATE_CURSOR, format!("cursor \"{name}\" already exists")));
         }
-        if self.named.portals.len() >= NAMED_MAX {
+        if self.extended.portals.len() >= NAMED_MAX {
             return Err(too_many("portals"));
         }
-        self.named.put_portal((!name.is_empty()).then(|| name.to_owned()), portal);
+        self.extended.put_portal((!name.is_empty()).then(|| name.to_owned()), portal);
         Ok(())
     }
 
-    /// Describe: the types of parameters and columns.
+    /// Describe: parameter types and columns.
     pub(super) fn describe(&mut self, target: Target<'_>) -> Result<(), Fault> {
         let out = &mut self.wire.output;
         match target {
             Target::Statement(name) => {
-                let statement = self.named.statement(name)?;
+                let statement = self.extended.statement(name)?;
                 backend::parameter_description(out, statement.parameters().iter().copied());
                 describe_columns(out, statement.prepared.as_ref(), &[]);
             }
-            Target::Portal(name) => match (self.named.portal(name), self.session.cursor_columns(name)) {
+            Target::Portal(name) => match (self.extended.portal(name), self.session.cursor_columns(name)) {
                 (Ok(portal), _) => describe_columns(out, portal.prepared.as_ref(), &portal.forms),
                 (Err(_), Some(columns)) => describe_rows(out, columns, &[]),
                 (Err(error), None) => return Err(error.into()),
@@ -320,11 +322,11 @@ impl Connection<'_> {
         Ok(())
     }
 
-    /// Close. What does not exist is closed already.
+    /// Close. Closing what does not exist is no error.
     pub(super) fn close(&mut self, target: Target<'_>) {
         match target {
-            Target::Statement(name) => drop(self.named.statements.remove(name)),
-            Target::Portal(name) => match self.named.take_portal(name) {
+            Target::Statement(name) => drop(self.extended.statements.remove(name)),
+            Target::Portal(name) => match self.extended.take_portal(name) {
                 Ok(taken) => drop(taken),
                 Err(_) => self.session.close_cursor(name),
             },
@@ -332,27 +334,28 @@ impl Connection<'_> {
         backend::close_complete(&mut self.wire.output);
     }
 
-    /// Execute: runs a portal, or goes on with it.
+    /// Execute: runs or continues a portal.
     pub(super) async fn execute(&mut self, name: &str, rows_max: u32) -> Result<(), Fault> {
-        // Out of its place while it runs: if it fails or is stopped, it is gone.
-        let (name, mut portal) = self.named.take_portal(name)?;
-        // A statement that is alone in its batch needs no transaction around it; one that must be alone can have none.
+        // The portal is removed while it runs: if it fails or is cancelled, it is closed.
+        let (name, mut portal) = self.extended.take_portal(name)?;
+        // A statement that is alone in its batch needs no implicit transaction; one that cannot run
+        // in a transaction must not get one.
         let stands_alone = portal.prepared.as_ref().is_some_and(Prepared::stands_alone);
         if self.wire.next_tag() != Some(b'S') && !stands_alone {
             self.begin_implicit();
         }
         let in_block = self.session.status() != TxnStatus::Idle;
         let rows_max = if rows_max == 0 { u64::MAX } else { u64::from(rows_max) };
-        let guard = self.guard();
+        let watchdog = self.watchdog();
         if !self.begin_portal(&mut portal, rows_max)? {
-            // Elsewhere in memory: what is waited in is large, and most wait for nothing.
-            Box::pin(guard.watch(pin!(self.run_portal(&mut portal, rows_max)))).await?;
+            // Boxed because the future is large, and most statements never wait.
+            Box::pin(watchdog.watch(pin!(self.run_portal(&mut portal, rows_max)))).await?;
         }
         if in_block && self.session.status() == TxnStatus::Idle && !self.implicit {
-            // It was the COMMIT or ROLLBACK: the portals of its transaction end here.
-            self.named.close_portals();
+            // The statement was COMMIT or ROLLBACK, which closes the transaction's portals.
+            self.extended.close_portals();
         }
-        self.named.put_portal(name, portal);
+        self.extended.put_portal(name, portal);
         Ok(())
     }
 
@@ -360,20 +363,20 @@ impl Connection<'_> {
         match std::mem::replace(&mut portal.state, PortalState::Done { rows: false }) {
             PortalState::Bound => self.start_portal(portal, rows_max, None).await,
             PortalState::Begun(begun, before) => self.start_portal(portal, rows_max, Some((*begun, before))).await,
-            PortalState::Suspended(running) => Box::pin(self.go_on(portal, *running, rows_max)).await,
-            PortalState::Left(left) => Box::pin(self.send_left(portal, left, rows_max)).await,
+            PortalState::Suspended(running) => Box::pin(self.continue_portal(portal, *running, rows_max)).await,
+            PortalState::Remaining(left) => Box::pin(self.send_remaining(portal, left, rows_max)).await,
             PortalState::Done { rows: true } => {
                 portal.state = PortalState::Done { rows: true };
                 self.complete_rows("SELECT", 0);
                 Ok(())
             }
             PortalState::Done { rows: false } => {
-                Err(Error::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, "portal cannot be run any more").into())
+                Err(Error::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, "portal cannot be executed again").into())
             }
         }
     }
 
-    /// Runs a portal that was not run yet, as far as it goes without waiting; true when that is all.
+    /// Starts a new portal and runs it until it must wait; true if it is complete.
     fn begin_portal(&mut self, portal: &mut Portal, rows_max: u64) -> Result<bool, Fault> {
         if !matches!(portal.state, PortalState::Bound) {
             return Ok(false);
@@ -388,7 +391,7 @@ impl Connection<'_> {
             portal.state = PortalState::Done { rows: false };
             return Ok(true);
         }
-        // A portal that may stop between two rows keeps them.
+        // With a row limit the rows must be kept in the portal.
         if rows_max != u64::MAX {
             return Ok(false);
         }
@@ -401,7 +404,7 @@ impl Connection<'_> {
             }
             Begun::Done(Executed::Few { batches }) => {
                 portal.state = PortalState::Done { rows: true };
-                self.send_few(prepared, &batches, &portal.forms, before)?;
+                self.send_small_result(prepared, &batches, &portal.forms, before)?;
                 Ok(true)
             }
             Begun::Done(Executed::Outcome(Outcome::Command { tag })) => {
@@ -423,18 +426,18 @@ impl Connection<'_> {
         begun: Option<(Begun, usize)>,
     ) -> Result<(), Fault> {
         let Some(prepared) = &portal.prepared else { return Err(Error::bug("a portal of nothing").into()) };
-        let mut kept = Vec::new();
+        let mut messages_so_far = Vec::new();
         let executed = if let Some((begun, before)) = begun {
             self.finish(prepared, portal.values.arguments(), &portal.forms, before, begun).await?
         } else {
-            let messages = Messages { out: &mut kept, forms: &portal.forms };
+            let messages = Messages { out: &mut messages_so_far, forms: &portal.forms };
             self.session.execute_into(prepared, portal.values.arguments(), Some(messages)).await?
         };
         match executed.streamed(prepared) {
             Executed::Few { .. } => Err(Error::bug("a short result that was not streamed").into()),
             Executed::Sent { words, rows } if rows_max != u64::MAX && prepared.columns().is_some() => {
-                let left = Left { messages: kept, sent: 0, rest: None, tag: format!("{words} {rows}") };
-                Box::pin(self.send_left(portal, left, rows_max)).await
+                let left = Remaining { messages: messages_so_far, sent: 0, rest: None, tag: format!("{words} {rows}") };
+                Box::pin(self.send_remaining(portal, left, rows_max)).await
             }
             Executed::Stream { mut chunks, .. } if rows_max == u64::MAX => {
                 let rows = Box::pin(self.send_chunks(&mut chunks)).await?;
@@ -443,13 +446,13 @@ impl Connection<'_> {
                 Ok(())
             }
             Executed::Stream { mut chunks, shows_own } => {
-                let mut left = Left { messages: kept, sent: 0, rest: None, tag: "SELECT".to_owned() };
+                let mut left = Remaining { messages: messages_so_far, sent: 0, rest: None, tag: "SELECT".to_owned() };
                 if shows_own {
-                    Box::pin(left.take_all(&mut chunks)).await?;
+                    Box::pin(left.materialise(&mut chunks)).await?;
                 } else {
                     left.rest = Some(chunks);
                 }
-                Box::pin(self.send_left(portal, left, rows_max)).await
+                Box::pin(self.send_remaining(portal, left, rows_max)).await
             }
             Executed::Sent { words, rows } => {
                 portal.state = PortalState::Done { rows: prepared.columns().is_some() };
@@ -459,14 +462,15 @@ impl Connection<'_> {
             Executed::Outcome(Outcome::Rows { columns, batches, tag }) => {
                 check_same(prepared.columns(), &columns)?;
                 let running = Running::new(columns, portal.forms.clone(), batches, tag);
-                Box::pin(self.go_on(portal, running, rows_max)).await
+                Box::pin(self.continue_portal(portal, running, rows_max)).await
             }
             Executed::Outcome(outcome) => Box::pin(self.finish_outcome(outcome)).await,
         }
     }
 
-    /// Sends at most `rows_max` of the rows that are left. Changes with RETURNING are done by now, as in PostgreSQL.
-    async fn send_left(&mut self, portal: &mut Portal, mut left: Left, rows_max: u64) -> Result<(), Fault> {
+    /// Sends at most `rows_max` of the remaining rows. Changes with RETURNING are complete already,
+    /// as in PostgreSQL.
+    async fn send_remaining(&mut self, portal: &mut Portal, mut left: Remaining, rows_max: u64) -> Result<(), Fault> {
         let mut sent = 0;
         loop {
             let (end, rows) = left.part(rows_max - sent);
@@ -486,17 +490,17 @@ impl Connection<'_> {
         Counters::add(&self.context.counters.rows, sent);
         if sent < rows_max {
             portal.state = PortalState::Done { rows: true };
-            // A SELECT counts the rows that this Execute gave.
+            // The tag of a SELECT has the number of rows of this Execute.
             let tag = if left.tag.starts_with("SELECT") { format!("SELECT {sent}") } else { left.tag };
             self.complete(&tag);
         } else {
-            portal.state = PortalState::Left(left);
+            portal.state = PortalState::Remaining(left);
             backend::portal_suspended(&mut self.wire.output);
         }
         Ok(())
     }
 
-    async fn go_on(&mut self, portal: &mut Portal, mut running: Running, rows_max: u64) -> Result<(), Fault> {
+    async fn continue_portal(&mut self, portal: &mut Portal, mut running: Running, rows_max: u64) -> Result<(), Fault> {
         let Sent { rows, all } = self.send_rows(&mut running, rows_max).await?;
         if all {
             portal.state = PortalState::Done { rows: true };
@@ -508,9 +512,10 @@ impl Connection<'_> {
         Ok(())
     }
 
-    /// `DEALLOCATE name` for a statement of the protocol, which only the connection knows; true when it was one.
+    /// Executes `DEALLOCATE name` for a protocol-level prepared statement, which the session does
+    /// not know; true if it exists.
     pub(super) fn deallocate(&mut self, sql: &str) -> bool {
-        let known = deallocated(sql).is_some_and(|name| self.named.statements.remove(&name).is_some());
+        let known = deallocated(sql).is_some_and(|name| self.extended.statements.remove(&name).is_some());
         if known {
             self.complete("DEALLOCATE");
         }
@@ -518,7 +523,7 @@ impl Connection<'_> {
     }
 }
 
-/// The name in `DEALLOCATE [PREPARE] name`, as the client gave it to Parse.
+/// The name in `DEALLOCATE [PREPARE] name`, as passed to Parse.
 fn deallocated(sql: &str) -> Option<String> {
     let mut words = sql.trim().trim_end_matches(';').split_ascii_whitespace();
     words.next().filter(|word| word.eq_ignore_ascii_case("deallocate"))?;
@@ -537,7 +542,7 @@ fn describe_columns(out: &mut Vec<u8>, prepared: Option<&Prepared>, forms: &[For
     }
 }
 
-/// One form per column.
+/// One format per column.
 fn result_forms(bind: &Bind<'_>, prepared: Option<&Prepared>) -> Result<Vec<Form>> {
     let columns = prepared.and_then(Prepared::columns).map_or(0, <[OutputColumn]>::len);
     if !bind.result_forms.fit(columns) {
@@ -548,17 +553,18 @@ fn result_forms(bind: &Bind<'_>, prepared: Option<&Prepared>) -> Result<Vec<Form
     Ok((0..columns).map(|at| bind.result_forms.get(at)).collect())
 }
 
-/// The client reads rows by the description it has; a table that changed since then must not be read that way.
+/// Fails if the result's columns differ from the description that the client has, because a table
+/// was altered.
 fn check_same(described: Option<&[OutputColumn]>, columns: &[OutputColumn]) -> Result<()> {
     let described = described.unwrap_or_default();
     let same = described.len() == columns.len() && described.iter().zip(columns).all(|(a, b)| a.oid == b.oid);
     if same { Ok(()) } else { Err(Error::unsupported("cached plan must not change result type")) }
 }
 
-/// A parameter as `query` takes it.
+/// Converts a parameter.
 ///
 /// # Errors
-/// 0A000 for NaN and infinity as numeric; 22008 for an interval beyond 292 years.
+/// 0A000 for NaN and the infinities as numeric; 22008 for an interval beyond 292 years.
 pub(crate) fn value_of(datum: Datum<'_>) -> Result<Value> {
     Ok(match datum {
         Datum::Null => Value::Null,

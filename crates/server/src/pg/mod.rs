@@ -1,27 +1,29 @@
-//! The PostgreSQL listener: sockets, connections, and the protocol's state machine over a [`query::Session`].
+//! PostgreSQL listener: connections, and the protocol's state machine over a [`query::Session`].
 //!
-//! One task per connection. It reads a message, does what it asks, and buffers the answer; the buffer goes out when it is full,
-//! when the client has to answer, and before every wait for the client.
+//! One task per connection. It reads a message, processes it and buffers the response; the buffer
+//! is flushed when it is full and before every wait for the client.
 //!
-//! - [`serve_pg`] accepts until [`Context::shut_down`]; `startup` brings a connection to its first ReadyForQuery;
-//!   `connection` runs simple queries, `extended` the extended protocol, `copy` both directions of COPY; `rows` writes
-//!   record batches; `guard` stops a statement that is cancelled, too slow, or has lost its client.
+//! - [`serve_pg`] accepts until [`Context::shut_down`]; `startup` handles a connection up to its
+//!   first ReadyForQuery; `connection` runs simple queries, `extended` the extended protocol,
+//!   `copy` both directions of COPY; `rows` encodes record batches; `statement_watchdog` stops a
+//!   statement that is cancelled, times out, or has lost its client.
 //!
 //! Always true:
-//! - A result is never held in memory: rows are encoded as their batches come, and a client that does not read stops them.
-//! - After an error in the extended protocol nothing is done until Sync.
-//! - A statement that is stopped is dropped, and everything it did is rolled back with it.
+//! - Results are streamed: rows are encoded as their batches arrive, and a client that does not
+//!   read stops them.
+//! - After an error in the extended protocol, messages are skipped until Sync.
+//! - A cancelled statement is dropped, and all its effects are rolled back.
 //!
-//! Not here: what the bytes look like (crate `pg`), what statements mean (crate `query`).
+//! Not here: message formats (crate `pg`), SQL (crate `query`).
 
 mod cancel;
 mod connection;
 mod copy;
 mod extended;
-mod guard;
 mod rows;
 mod startup;
 mod statement_log;
+mod statement_watchdog;
 mod wire;
 mod zone;
 
@@ -42,27 +44,28 @@ use self::cancel::{Idle, Registry};
 use self::connection::Connection;
 pub(crate) use self::extended::value_of;
 pub(crate) use self::rows::TextCells;
-use self::startup::Hello;
+use self::startup::StartupOutcome;
 use self::statement_log::StatementLog;
 use self::wire::{Budget, Lost, Wire};
 
-/// Connections beyond the limit that may say what they want: to cancel a statement, mostly. Others are told that it is reached.
+/// Connections above the limit that may send their startup packet, mostly to cancel a statement.
+/// Sessions get 53300.
 const EXTRA_CONNECTIONS: usize = 32;
-/// How long statements that were told to stop may take to do so.
+/// Time that cancelled statements get to stop.
 const KILL_GRACE: Duration = Duration::from_secs(2);
-/// How long a connection that is refused at once may take to read why.
+/// Time that a refused connection gets to read the error.
 const REFUSAL_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// How the listener behaves; the default is right for users.
+/// Configuration of the listener.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Most sessions at a time; one more gets 53300.
+    /// Most concurrent sessions; further ones get 53300.
     pub connections_max: usize,
-    /// Time a connection may take to say who it is.
+    /// Time limit for the startup packet.
     pub startup_timeout: Duration,
-    /// Time that running statements have to finish after [`Context::shut_down`].
+    /// Time that running statements get to finish after [`Context::shut_down`].
     pub shutdown_grace: Duration,
-    /// Memory of messages that have not arrived whole, over all connections; beyond it 53200.
+    /// Memory limit for incomplete messages, over all connections; beyond it 53200.
     pub input_bytes_max: usize,
 }
 
@@ -77,16 +80,16 @@ impl Default for Options {
     }
 }
 
-/// Numbers for metrics, counted since the start.
+/// Metrics of the listener since startup.
 #[derive(Debug, Default)]
 pub struct Counters {
-    /// Connections accepted, whatever became of them.
+    /// Connections accepted, including refused ones.
     pub connections: AtomicU64,
-    /// Sessions open now.
+    /// Open sessions.
     pub sessions: AtomicU64,
     /// Connections refused because all slots were taken.
     pub refused: AtomicU64,
-    /// Statements executed, failed ones included.
+    /// Statements executed, including failed ones.
     pub statements: AtomicU64,
     /// Statements that failed.
     pub errors: AtomicU64,
@@ -100,23 +103,23 @@ impl Counters {
     }
 }
 
-/// How far the shutdown is.
+/// Phase of the shutdown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd)]
 enum Phase {
     Running,
     /// No new connections; idle sessions end, running statements finish.
     Stopping,
-    /// Running statements are stopped.
+    /// Running statements are cancelled.
     Killing,
 }
 
-/// What all connections of a listener share.
+/// State shared by all connections of the listener.
 pub struct Context {
     database: Database,
     options: Options,
     counters: Counters,
     registry: Arc<Registry>,
-    /// Connections, from their first byte on.
+    /// Connection slots, taken with the first byte.
     slots: Arc<Semaphore>,
     extra_slots: Semaphore,
     phase: watch::Sender<Phase>,
@@ -125,7 +128,7 @@ pub struct Context {
 }
 
 impl Context {
-    /// A context over an open database, with its threads for queries.
+    /// Creates the state for an open database.
     #[must_use]
     pub fn new(database: Database, options: Options) -> Arc<Context> {
         Arc::new(Context {
@@ -141,13 +144,14 @@ impl Context {
         })
     }
 
-    /// The numbers so far.
+    /// Metrics of the listener.
     #[must_use]
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
 
-    /// Makes [`serve_pg`] stop accepting, end idle sessions, let running statements finish, and return.
+    /// Makes [`serve_pg`] stop accepting connections, end idle sessions, finish running statements,
+    /// and return.
     pub fn shut_down(&self) {
         self.set_phase(Phase::Stopping);
     }
@@ -165,7 +169,8 @@ impl Context {
     }
 }
 
-/// Serves connections until [`Context::shut_down`], then returns when all have ended or were stopped at the deadline.
+/// Serves connections until [`Context::shut_down`]; returns when all have ended or were aborted at
+/// the deadline.
 pub async fn serve_pg(listener: TcpListener, context: Arc<Context>) {
     let mut phase = context.phase.subscribe();
     let mut connections = JoinSet::new();
@@ -183,13 +188,13 @@ pub async fn serve_pg(listener: TcpListener, context: Arc<Context>) {
     finish(&context, connections).await;
 }
 
-/// Ends when the shutdown has come to `least`, or the context is gone.
+/// Resolves when the shutdown reaches phase `least`, or the context is dropped.
 async fn reached(phase: &mut watch::Receiver<Phase>, least: Phase) {
     // The value is borrowed under a lock that must not be held across an await of the caller.
     drop(phase.wait_for(|phase| *phase >= least).await);
 }
 
-/// Waits for the connections to end, first by themselves, then with their statements stopped.
+/// Waits for the connections to end, first on their own, then with their statements cancelled.
 async fn finish(context: &Context, mut connections: JoinSet<()>) {
     for (phase, grace) in [(Phase::Stopping, context.options.shutdown_grace), (Phase::Killing, KILL_GRACE)] {
         context.set_phase(phase);
@@ -217,12 +222,13 @@ fn report_panic(ended: Result<(), tokio::task::JoinError>) {
     }
 }
 
-/// One connection from its first to its last byte.
+/// Serves one connection.
 async fn serve(stream: TcpStream, context: Arc<Context>, has_room: bool) {
     Counters::add(&context.counters.connections, 1);
     prepare_socket(&stream);
     let mut wire = Wire::new(stream, Arc::clone(&context.input));
-    // Who has not said yet what it wants counts: clients that never do must not use up what there is.
+    // A connection takes a slot before its startup packet: silent clients must not exhaust
+    // resources.
     let slot = if has_room { slot(&context) } else { Err(no_handles(&context)) };
     let extra = if slot.is_err() && has_room { context.extra_slots.try_acquire().ok() } else { None };
     if let Err(error) = &slot
@@ -232,13 +238,14 @@ async fn serve(stream: TcpStream, context: Arc<Context>, has_room: bool) {
         let _ = tokio::time::timeout(REFUSAL_TIMEOUT, wire.close()).await;
         return;
     }
-    let greeting = tokio::time::timeout(context.options.startup_timeout, startup::greet(&mut wire, &context)).await;
+    let greeting =
+        tokio::time::timeout(context.options.startup_timeout, startup::read_startup(&mut wire, &context)).await;
     let end = match greeting {
-        Ok(Ok(Hello::Session { user, settings })) => match slot {
+        Ok(Ok(StartupOutcome::Session { user, settings })) => match slot {
             Ok(_slot) => serve_session(&mut wire, &context, &user, &settings).await,
             Err(error) => Err(Lost::Fatal(error)),
         },
-        Ok(Ok(Hello::Nothing)) => Err(Lost::Gone),
+        Ok(Ok(StartupOutcome::Nothing)) => Err(Lost::Gone),
         Ok(Err(lost)) => Err(lost),
         Err(_) => Err(Lost::Fatal(Error::new(
             SqlState::CONNECTION_FAILURE,
@@ -250,12 +257,12 @@ async fn serve(stream: TcpStream, context: Arc<Context>, has_room: bool) {
         backend::error(&mut wire.output, Severity::Fatal, error);
     }
     if !matches!(end, Err(Lost::Gone)) {
-        // Bounded, because the client may not read.
+        // Bounded: the client may not read.
         let _ = tokio::time::timeout(KILL_GRACE, wire.close()).await;
     }
 }
 
-/// Small answers must not wait for more, and a client whose machine vanished must be noticed.
+/// Small responses must not be delayed, and a vanished client must be detected.
 pub(crate) fn prepare_socket(stream: &TcpStream) {
     let keepalive =
         socket2::TcpKeepalive::new().with_time(Duration::from_secs(60)).with_interval(Duration::from_secs(15));
@@ -282,7 +289,7 @@ async fn serve_session(
         Signal::Cancel => stop.cancel(),
         Signal::Terminate => stop.terminate(),
     });
-    startup::welcome(&mut wire.output, &mut session, registration.key, settings).map_err(Lost::Fatal)?;
+    startup::send_greeting(&mut wire.output, &mut session, registration.key, settings).map_err(Lost::Fatal)?;
     Counters::add(&context.counters.sessions, 1);
     tracing::debug!(user, process = registration.key.process, "session started");
     let mut connection = Connection::new(wire, session, Arc::clone(context), registration);
@@ -303,11 +310,8 @@ fn slot(context: &Context) -> model::Result<OwnedSemaphorePermit> {
 
 fn no_handles(context: &Context) -> Error {
     Counters::add(&context.counters.refused, 1);
-    Error::new(
-        SqlState::TOO_MANY_CONNECTIONS,
-        "sorry, too many clients already: the server has no file handle to spare",
-    )
-    .with_hint("close some, or raise the server's limit of open files (ulimit -n)")
+    Error::new(SqlState::TOO_MANY_CONNECTIONS, "sorry, too many clients already: the server has no free file handle")
+        .with_hint("close some, or raise the server's limit of open files (ulimit -n)")
 }
 
 fn shutting_down() -> Lost {

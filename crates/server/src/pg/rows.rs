@@ -1,7 +1,7 @@
-//! Record batches to DataRow messages.
+//! Encodes record batches as DataRow messages.
 //!
-//! The decision how a column is written (its Arrow type, its PostgreSQL type, text or binary) is made once per column and
-//! batch; per value there is one call through a pointer.
+//! The writer of a column (by Arrow type, PostgreSQL type and format) is chosen once per batch;
+//! each value costs one indirect call.
 
 use std::sync::Arc;
 
@@ -31,12 +31,12 @@ use query::OutputColumn;
 
 use super::zone::Zone;
 
-/// Buffered bytes after which rows go out.
+/// Buffered bytes at which rows are flushed.
 pub(super) const FLUSH_BYTES: usize = 64 << 10;
-/// Largest row we send, as in PostgreSQL.
+/// Largest row, as in PostgreSQL.
 const ROW_BYTES_MAX: usize = 1 << 30;
 
-/// Appends the value of one row, without its length; never called for NULL.
+/// Appends the value of a row, without its length. Not called for NULL.
 type Write = Box<dyn FnMut(&mut Vec<u8>, usize) + Send>;
 
 struct Column {
@@ -58,7 +58,7 @@ impl Column {
     }
 }
 
-/// Writes the rows of one batch.
+/// Encoder of one batch.
 pub(super) struct Encoder {
     columns: Vec<Column>,
     rows: usize,
@@ -66,10 +66,10 @@ pub(super) struct Encoder {
 }
 
 impl Encoder {
-    /// `forms`: text or binary for each column.
+    /// `forms`: format of each column.
     ///
     /// # Errors
-    /// 0A000 when a column has no binary form; XX000 when the batch does not have the columns promised.
+    /// 0A000 if a column has no binary format; XX000 (a bug) if the batch does not match `columns`.
     pub(super) fn new(batch: &RecordBatch, columns: &[OutputColumn], forms: &[Form], zone: &Zone) -> Result<Encoder> {
         if batch.num_columns() != columns.len() || forms.len() != columns.len() {
             return Err(Error::bug(format!(
@@ -87,15 +87,16 @@ impl Encoder {
         Ok(Encoder { columns: writers, rows: batch.num_rows(), next: 0 })
     }
 
-    /// Are all rows written?
+    /// Whether all rows are encoded.
     pub(super) fn is_done(&self) -> bool {
         self.next == self.rows
     }
 
-    /// Appends rows until the batch ends, `rows_max` are written or `out` has [`FLUSH_BYTES`]; returns how many.
+    /// Appends rows until the batch ends, `rows_max` are appended or `out` has [`FLUSH_BYTES`];
+    /// returns their number.
     ///
     /// # Errors
-    /// 54000 for a row that is too long; `out` then ends with the row before.
+    /// 54000 if a row is too long; `out` then ends with the previous row.
     pub(super) fn write(&mut self, out: &mut Vec<u8>, rows_max: u64) -> Result<u64> {
         let first = self.next;
         let last = usize::try_from(rows_max).map_or(self.rows, |max| self.rows.min(first.saturating_add(max)));
@@ -106,10 +107,10 @@ impl Encoder {
         Ok((self.next - first) as u64)
     }
 
-    /// Appends all rows; returns how many.
+    /// Appends all remaining rows; returns their number.
     ///
     /// # Errors
-    /// As [`Encoder::write`].
+    /// See [`Encoder::write`].
     pub(super) fn write_all(&mut self, out: &mut Vec<u8>) -> Result<u64> {
         let first = self.next;
         while self.next < self.rows {
@@ -142,20 +143,21 @@ impl Encoder {
     }
 }
 
-/// The cells of one batch in their text form, for results that do not go out as messages. Moments are told in UTC.
+/// Cells of a batch in text format, for results outside of the PostgreSQL protocol. Timestamps are
+/// in UTC.
 pub(crate) struct TextCells {
     columns: Vec<Column>,
 }
 
 impl TextCells {
     /// # Errors
-    /// XX000 when the batch does not have the columns promised.
+    /// XX000 (a bug) if the batch does not match `columns`.
     pub(crate) fn new(batch: &RecordBatch, columns: &[OutputColumn]) -> Result<TextCells> {
         let forms = vec![Form::Text; columns.len()];
         Encoder::new(batch, columns, &forms, &Zone::utc()).map(|encoder| TextCells { columns: encoder.columns })
     }
 
-    /// Appends a cell; false, and nothing appended, for NULL.
+    /// Appends a cell; false, without appending, for NULL.
     pub(crate) fn write(&mut self, row: usize, column: usize, out: &mut Vec<u8>) -> bool {
         let column = &mut self.columns[column];
         let there = !column.is_null(row);
@@ -166,7 +168,7 @@ impl TextCells {
     }
 }
 
-/// A writer over a typed copy of the array (which shares its buffers).
+/// A writer for a primitive array. The typed copy shares the buffers.
 macro_rules! primitive {
     ($array:expr, $ty:ty, |$out:ident, $value:ident| $write:expr) => {{
         let array = $array.as_primitive::<$ty>().clone();
@@ -177,7 +179,7 @@ macro_rules! primitive {
     }};
 }
 
-/// A writer over any of the array types that give byte slices or strings.
+/// A writer for an array of strings or byte slices.
 macro_rules! slices {
     ($array:expr, $cast:ident $(::<$generic:ty>)?, |$out:ident, $value:ident| $write:expr) => {{
         let array = $array.$cast$(::<$generic>)?().clone();
@@ -188,7 +190,7 @@ macro_rules! slices {
     }};
 }
 
-/// One arm for each time unit, with the value in that unit.
+/// One arm per time unit; `$micros` is the value in microseconds.
 macro_rules! by_unit {
     ($unit:expr, $array:expr, [$s:ty, $ms:ty, $us:ty, $ns:ty], |$out:ident, $micros:ident| $write:expr) => {
         match $unit {
@@ -253,7 +255,7 @@ fn text_writer(array: &ArrayRef, ty: Oid, zone: &Zone) -> Result<Write> {
         }
         DataType::Struct(_) => record_text_writer(array, zone)?,
         DataType::Dictionary(_, _) => dictionary_writer(array, |values| text_writer(values, ty, zone))?,
-        // Types that no function of ours gives; readable, if not PostgreSQL's.
+        // Types that our functions do not return: readable, but not PostgreSQL's format.
         _ => {
             let array = Arc::clone(array);
             Box::new(move |out, row| {
@@ -289,7 +291,7 @@ fn time_writer(array: &ArrayRef, write: impl Fn(&mut Vec<u8>, i64) + Send + 'sta
     )
 }
 
-/// Calls `write` with pg micros.
+/// A writer that passes pg micros to `write`.
 fn timestamp_writer(array: &ArrayRef, mut write: impl FnMut(&mut Vec<u8>, i64) + Send + 'static) -> Write {
     let DataType::Timestamp(unit, _) = array.data_type() else {
         unreachable!("BUG: {} is no timestamp", array.data_type())
@@ -328,7 +330,7 @@ fn interval_writer(array: &ArrayRef, write: impl Fn(&mut Vec<u8>, Interval) + Se
             unit,
             array,
             [DurationSecondType, DurationMillisecondType, DurationMicrosecondType, DurationNanosecondType],
-            // The difference of two timestamps: PostgreSQL gives days and a rest.
+            // The difference of two timestamps: PostgreSQL returns days and time.
             |out, micros| write(
                 out,
                 Interval {
@@ -339,7 +341,7 @@ fn interval_writer(array: &ArrayRef, write: impl Fn(&mut Vec<u8>, Interval) + Se
             )
         ),
         _ => primitive!(array, IntervalMonthDayNanoType, |out, v| {
-            // Towards zero: half an interval keeps its sign.
+            // Truncates towards zero, so that an interval keeps its sign.
             write(out, Interval { months: v.months, days: v.days, micros: v.nanoseconds / 1_000 })
         }),
     }
@@ -353,13 +355,13 @@ where
     primitive!(array, T, |out, v| write(out, v.into(), scale))
 }
 
-/// Decimals wider than an i128 go through their text.
+/// Decimals beyond i128 are converted through text.
 fn wide_decimal_writer(array: &ArrayRef, write: fn(&mut Vec<u8>, &str)) -> Write {
     let array = array.as_primitive::<Decimal256Type>().clone();
     Box::new(move |out, row| write(out, &array.value_as_string(row)))
 }
 
-/// The offsets of each row's elements in the values of a list array, and those values.
+/// Offsets of a list array's rows, and its values.
 fn list_parts(array: &ArrayRef) -> (Vec<usize>, ArrayRef) {
     match array.data_type() {
         DataType::List(_) => {
@@ -378,7 +380,7 @@ fn list_parts(array: &ArrayRef) -> (Vec<usize>, ArrayRef) {
     }
 }
 
-/// The element type of an array type; a list that claims to be no array has elements of any type.
+/// Element type of an array type; 0 if `ty` is not an array.
 fn element_of(ty: Oid) -> Oid {
     Type::by_oid(ty).map_or(0, |ty| ty.element)
 }
@@ -439,7 +441,7 @@ fn dictionary_writer(array: &ArrayRef, writer: impl FnOnce(&ArrayRef) -> Result<
     }
     let write = writer(array.as_any_dictionary().values())?;
     let DataType::Dictionary(key, _) = array.data_type() else {
-        return Err(Error::bug(format!("{} is no dictionary", array.data_type())));
+        return Err(Error::bug(format!("{} is not a dictionary", array.data_type())));
     };
     Ok(match key.as_ref() {
         DataType::Int8 => over::<Int8Type>(array, write),
@@ -479,7 +481,7 @@ fn binary_writer(array: &ArrayRef, ty: Oid, zone: &Zone) -> Result<Write> {
                 text(out, row);
             }) as Write)
         }
-        // Their binary form is their text.
+        // Types whose binary format is their text.
         oid::TEXT
         | oid::VARCHAR
         | oid::BPCHAR
@@ -494,12 +496,12 @@ fn binary_writer(array: &ArrayRef, ty: Oid, zone: &Zone) -> Result<Write> {
         _ => None,
     };
     writer.ok_or_else(|| {
-        Error::unsupported(format!("no binary form of type {} from {}", Type::sql_name(ty), array.data_type()))
-            .with_hint("ask for the text format")
+        Error::unsupported(format!("no binary format of type {} from {}", Type::sql_name(ty), array.data_type()))
+            .with_hint("request the text format")
     })
 }
 
-/// The array if its type passes.
+/// Returns the array if its type passes the test.
 fn is(array: &ArrayRef, test: impl FnOnce(&DataType) -> bool) -> Option<&ArrayRef> {
     test(array.data_type()).then_some(array)
 }
@@ -508,14 +510,14 @@ fn bool_binary(array: &ArrayRef) -> Option<Write> {
     is(array, |ty| *ty == DataType::Boolean).map(|array| slices!(array, as_boolean, |out, v| out.push(u8::from(v))))
 }
 
-/// Integers in the width of their PostgreSQL type; the ones that already have it are copied as they are.
+/// Integers with the width of PostgreSQL type `ty`.
 fn int_binary(array: &ArrayRef, ty: Oid) -> Option<Write> {
     let wide = match ty {
         oid::INT2 => 2,
         oid::INT8 => 8,
         _ => 4,
     };
-    // The planner gave the type its width, so the upper bytes carry nothing but the sign.
+    // The planner has checked the range: the upper bytes are sign extension.
     macro_rules! cut {
         ($arrow:ty) => {
             primitive!(array, $arrow, |out, v| out.extend_from_slice(&i64::from(v).to_be_bytes()[8 - wide..]))
@@ -619,7 +621,7 @@ fn list_binary(array: &ArrayRef, ty: Oid, zone: &Zone) -> Result<Option<Write>> 
         let nulls = range.clone().any(|at| element.is_null(at));
         array_binary_header(out, element_type, range.len(), nulls);
         if vector && !range.is_empty() {
-            // Vectors count from 0: the lower bound is the last word of the header.
+            // Vectors have lower bound 0: the last word of the header.
             let end = out.len();
             out[end - 4..].fill(0);
         }

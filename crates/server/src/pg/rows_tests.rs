@@ -1,4 +1,4 @@
-//! What each Arrow type looks like to a client, in text and binary.
+//! Text and binary format of every Arrow type.
 
 use super::*;
 use arrow_array::builder::{Int32Builder, ListBuilder, StringBuilder};
@@ -20,7 +20,7 @@ fn column(oid: Oid) -> OutputColumn {
     OutputColumn { name: "c".into(), oid, typmod: -1, origin: None }
 }
 
-/// The values of one column as sent; `None` is NULL.
+/// Values of a column as sent; `None` is NULL.
 fn sent(array: ArrayRef, oid: Oid, form: Form, zone: &str) -> Result<Vec<Option<Vec<u8>>>> {
     let zone = Zone::named(zone).unwrap();
     let mut encoder = Encoder::new(&batch(array), &[column(oid)], &[form], &zone)?;
@@ -52,7 +52,7 @@ fn check_binary(array: impl Array + 'static, oid: Oid, expected: &[u8]) {
 }
 
 #[test]
-fn text_forms_follow_postgresql() {
+fn text_formats_follow_postgresql() {
     check_text(BooleanArray::from(vec![Some(true), None, Some(false)]), oid::BOOL, &[Some("t"), None, Some("f")]);
     check_text(Int16Array::from(vec![i16::MIN]), oid::INT2, &[Some("-32768")]);
     check_text(UInt64Array::from(vec![u64::MAX]), oid::NUMERIC, &[Some("18446744073709551615")]);
@@ -104,7 +104,7 @@ fn binary_forms_follow_the_declared_type() {
 }
 
 #[test]
-fn timestamps_are_cut_to_microseconds_and_shown_in_the_session_zone() {
+fn timestamps_are_truncated_to_microseconds_and_formatted_in_the_session_zone() {
     let at = 1_706_695_200_123_456_789;
     let array = || Arc::new(TimestampNanosecondArray::from(vec![at, -1]).with_timezone("UTC")) as ArrayRef;
     let text = |zone: &str, oid: Oid| {
@@ -145,10 +145,10 @@ fn lists_and_records_are_written_with_their_nulls() {
 }
 
 #[test]
-fn a_type_without_binary_form_is_refused_by_name() {
+fn a_type_without_binary_format_is_refused_by_name() {
     let error = sent(Arc::new(StringArray::from(vec!["x"])), oid::INT4, Form::Binary, "UTC").unwrap_err();
     assert_eq!(error.state(), SqlState::FEATURE_NOT_SUPPORTED);
-    assert_eq!(error.message(), "column \"c\": no binary form of type integer from Utf8");
+    assert_eq!(error.message(), "column \"c\": no binary format of type integer from Utf8");
 }
 
 #[test]
@@ -168,7 +168,7 @@ fn a_batch_is_written_in_pieces_by_limit_and_by_size() {
 }
 
 #[test]
-fn a_batch_with_other_columns_than_promised_is_a_bug_and_no_panic() {
+fn a_batch_with_unexpected_columns_is_a_bug_error_and_not_a_panic() {
     let array = Arc::new(Int64Array::from(vec![1])) as ArrayRef;
     let error = Encoder::new(&batch(array), &[], &[], &Zone::utc()).err().unwrap();
     assert_eq!(error.state(), SqlState::INTERNAL_ERROR);

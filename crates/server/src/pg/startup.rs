@@ -1,4 +1,4 @@
-//! From the first byte of a connection to its first ReadyForQuery.
+//! Startup of a connection, up to the first ReadyForQuery.
 
 use std::sync::Arc;
 
@@ -11,35 +11,36 @@ use super::Context;
 use super::cancel::Key;
 use super::wire::{Lost, Wire};
 
-/// What a client asked for.
-pub(super) enum Hello {
-    /// A session for this user with these settings.
+/// Result of the startup packets.
+pub(super) enum StartupOutcome {
+    /// A session for this user, with these settings.
     Session { user: String, settings: Vec<(String, String)> },
-    /// It sent a CancelRequest, or left.
+    /// A CancelRequest, or a disconnect.
     Nothing,
 }
 
-/// Reads startup packets until one asks for a session.
-pub(super) async fn greet(wire: &mut Wire, context: &Arc<Context>) -> Result<Hello, Lost> {
-    // Each kind of encryption may be asked for once; more is not a client.
+/// Reads startup packets until one requests a session.
+pub(super) async fn read_startup(wire: &mut Wire, context: &Arc<Context>) -> Result<StartupOutcome, Lost> {
+    // A client may request each kind of encryption once.
     for _ in 0..3 {
-        let Some(packet) = wire.startup().await? else { return Ok(Hello::Nothing) };
+        let Some(packet) = wire.startup().await? else { return Ok(StartupOutcome::Nothing) };
         match frontend::parse_startup(&packet).map_err(Lost::Fatal)? {
             Startup::Ssl | Startup::GssEnc => wire.refuse_encryption().await?,
             Startup::Cancel { process, secret } => {
                 context.registry.cancel(process, secret);
-                return Ok(Hello::Nothing);
+                return Ok(StartupOutcome::Nothing);
             }
             Startup::Session(session) => {
                 negotiate(wire, &session);
-                return hello(&session).map_err(Lost::Fatal);
+                return session_request(&session).map_err(Lost::Fatal);
             }
         }
     }
-    Err(Lost::Fatal(Error::new(SqlState::PROTOCOL_VIOLATION, "asked for encryption again after it was refused")))
+    Err(Lost::Fatal(Error::new(SqlState::PROTOCOL_VIOLATION, "encryption was requested again after it was refused")))
 }
 
-/// Tells a newer client what we do not know: minor versions above 0 and protocol extensions.
+/// Sends NegotiateProtocolVersion to a client that requests a minor version above 0 or protocol
+/// extensions.
 fn negotiate(wire: &mut Wire, session: &frontend::Session<'_>) {
     let names = session.parameters().map(|(name, _)| name);
     let unknown: Vec<_> = names.filter(|name| name.starts_with("_pq_.")).collect();
@@ -48,7 +49,7 @@ fn negotiate(wire: &mut Wire, session: &frontend::Session<'_>) {
     }
 }
 
-fn hello(session: &frontend::Session<'_>) -> Result<Hello> {
+fn session_request(session: &frontend::Session<'_>) -> Result<StartupOutcome> {
     let (mut user, mut database, mut settings) = ("", "", Vec::new());
     for (name, value) in session.parameters() {
         match name {
@@ -68,12 +69,13 @@ fn hello(session: &frontend::Session<'_>) -> Result<Hello> {
     }
     if !["", "millrace", "postgres", user].contains(&database) {
         return Err(Error::new(SqlState::INVALID_CATALOG_NAME, format!("database \"{database}\" does not exist"))
-            .with_hint("the one database is \"millrace\""));
+            .with_hint("the only database is \"millrace\""));
     }
-    Ok(Hello::Session { user: user.to_owned(), settings })
+    Ok(StartupOutcome::Session { user: user.to_owned(), settings })
 }
 
-/// Reads the `options` of a startup packet: `-c name=value` and `--name=value`, blanks escaped by backslashes.
+/// Parses the `options` of a startup packet: `-c name=value` and `--name=value`, with blanks
+/// escaped by backslashes.
 fn options(text: &str) -> Result<Vec<(String, String)>> {
     let mut settings = Vec::new();
     let mut words = words(text).into_iter();
@@ -91,7 +93,7 @@ fn options(text: &str) -> Result<Vec<(String, String)>> {
     Ok(settings)
 }
 
-/// Splits at blanks; a backslash keeps the next character.
+/// Splits at blanks; a backslash escapes the next character.
 fn words(text: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     let mut chars = text.chars();
@@ -106,11 +108,16 @@ fn words(text: &str) -> Vec<String> {
     words
 }
 
-/// Applies the client's settings and writes everything up to, not including, the first ReadyForQuery.
+/// Applies the client's settings and appends all messages before the first ReadyForQuery.
 ///
 /// # Errors
-/// What the session has against a setting.
-pub(super) fn welcome(out: &mut Vec<u8>, session: &mut Session, key: Key, settings: &[(String, String)]) -> Result<()> {
+/// Errors of the settings.
+pub(super) fn send_greeting(
+    out: &mut Vec<u8>,
+    session: &mut Session,
+    key: Key,
+    settings: &[(String, String)],
+) -> Result<()> {
     for (name, value) in settings {
         session.set(name, value)?;
     }
@@ -118,7 +125,7 @@ pub(super) fn welcome(out: &mut Vec<u8>, session: &mut Session, key: Key, settin
     for (name, value) in session.reported_settings() {
         backend::parameter_status(out, &name, &value);
     }
-    // They have just been told.
+    // Clear the list: all settings were just reported.
     session.changed_settings();
     backend::backend_key_data(out, key.process, key.secret);
     Ok(())
@@ -139,9 +146,9 @@ mod tests {
     fn read(parameters: &[u8]) -> Result<(String, Vec<(String, String)>)> {
         let packet = packet(parameters);
         let Startup::Session(session) = frontend::parse_startup(&packet).unwrap() else { panic!("not a session") };
-        hello(&session).map(|hello| match hello {
-            Hello::Session { user, settings } => (user, settings),
-            Hello::Nothing => panic!("nothing"),
+        session_request(&session).map(|session_request| match session_request {
+            StartupOutcome::Session { user, settings } => (user, settings),
+            StartupOutcome::Nothing => panic!("nothing"),
         })
     }
 

@@ -1,23 +1,24 @@
-//! Which statements the server's log tells of: those that failed, and slow ones.
+//! Logging of failed and slow statements.
 //!
-//! Failures that are ours or the machine's are errors, lacking resources are warnings, mistakes in statements are information. A client
-//! that repeats its mistake must not fill a disk: up to [`LINES_PER_SECOND`] lines are logged, then how many were left out.
+//! Internal and I/O errors are logged as errors, lack of resources as warnings, other failures as
+//! information. To protect the disk from a client that repeats a failing statement, at most
+//! [`LINES_PER_SECOND`] lines are logged, followed by the number of omitted ones.
 
 use std::time::{Duration, Instant};
 
 use model::Error;
 use parking_lot::Mutex;
 
-/// Lines that all sessions log in a second.
+/// Log lines per second, for all sessions together.
 const LINES_PER_SECOND: u32 = 50;
 /// Bytes of a statement that are logged.
 const STATEMENT_BYTES: usize = 1_000;
 
-/// The log of statements of one listener.
+/// Statement log of a listener.
 #[derive(Default)]
 pub(super) struct StatementLog(Mutex<Second>);
 
-/// What was logged in the current second.
+/// Lines logged in the current second.
 #[derive(Default)]
 struct Second {
     began: Option<Instant>,
@@ -26,7 +27,8 @@ struct Second {
 }
 
 impl Second {
-    /// May one more line be logged? Also how many were left out in the last second, if it has just ended.
+    /// Whether another line may be logged, and the number of lines omitted in the previous second
+    /// if a new one starts.
     fn line(&mut self, now: Instant) -> (bool, u64) {
         let mut left_out = 0;
         if self.began.is_none_or(|began| now.duration_since(began) >= Duration::from_secs(1)) {
@@ -54,14 +56,14 @@ impl StatementLog {
         line
     }
 
-    /// A statement of this session failed.
+    /// Logs a failed statement.
     pub(super) fn failed(&self, pid: i32, error: &Error, statement: Option<&str>) {
         let state = error.state();
         let is_ours = matches!(&state.0[..2], "XX" | "58");
         if !is_ours && !self.may_log() {
             return;
         }
-        let statement = shortened(statement.unwrap_or_default());
+        let statement = truncated(statement.unwrap_or_default());
         match &state.0[..2] {
             _ if is_ours => tracing::error!(pid, state = %state, %error, statement, "statement failed"),
             "53" | "57" => tracing::warn!(pid, state = %state, %error, statement, "statement failed"),
@@ -69,17 +71,18 @@ impl StatementLog {
         }
     }
 
-    /// A statement took at least `log_min_duration_statement`, from its message to its last row.
+    /// Logs a statement that took at least `log_min_duration_statement`, from its message to its
+    /// last row.
     pub(super) fn slow(&self, pid: i32, elapsed: Duration, statement: Option<&str>) {
         if self.may_log() {
-            let statement = shortened(statement.unwrap_or_default());
+            let statement = truncated(statement.unwrap_or_default());
             tracing::info!(pid, elapsed_ms = elapsed.as_millis() as u64, statement, "slow statement");
         }
     }
 }
 
-/// The beginning of a statement.
-fn shortened(statement: &str) -> &str {
+/// Truncates a statement for the log.
+fn truncated(statement: &str) -> &str {
     &statement[..statement.floor_char_boundary(STATEMENT_BYTES)]
 }
 
@@ -88,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_second_has_so_many_lines_and_the_next_tells_what_it_left_out() {
+    fn a_second_has_a_line_limit_and_the_next_reports_omitted_lines() {
         let mut second = Second::default();
         let start = Instant::now();
         let logged = (0..80).filter(|_| second.line(start).0).count();
@@ -98,10 +101,10 @@ mod tests {
     }
 
     #[test]
-    fn long_statements_are_cut_between_characters() {
+    fn long_statements_are_truncated_at_a_character_boundary() {
         let statement = "é".repeat(STATEMENT_BYTES);
-        assert_eq!(shortened(&statement).len(), STATEMENT_BYTES);
-        assert_eq!(shortened(&statement[..3 * 2]), "ééé");
-        assert_eq!(shortened(&format!("x{statement}")).len(), STATEMENT_BYTES - 1);
+        assert_eq!(truncated(&statement).len(), STATEMENT_BYTES);
+        assert_eq!(truncated(&statement[..3 * 2]), "ééé");
+        assert_eq!(truncated(&format!("x{statement}")).len(), STATEMENT_BYTES - 1);
     }
 }

@@ -1,7 +1,8 @@
-//! The listener over real sockets: what a client that speaks bytes sees.
+//! Tests of the listener over real sockets, at the level of protocol messages.
 //!
-//! Answers are compared as transcripts, one line a message: `T a:23` RowDescription with type OIDs, `D 1|NULL` DataRow,
-//! `C tag`, `E state message`, `N …`, `Z status`, and the bare letter for messages without content.
+//! Responses are compared as transcripts, one line per message: `T a:23` RowDescription with type
+//! OIDs, `D 1|NULL` DataRow, `C tag`, `E state message`, `N …`, `Z status`, and the bare tag for
+//! messages without content.
 
 use std::net::SocketAddr;
 use std::time::Instant;
@@ -15,7 +16,7 @@ use super::*;
 mod long;
 mod texts;
 
-/// A server over a fresh directory.
+/// A server with a new database.
 struct Server {
     address: SocketAddr,
     context: Arc<Context>,
@@ -47,7 +48,7 @@ impl Server {
         client
     }
 
-    /// A socket on which nothing was said yet.
+    /// Opens a connection without sending anything.
     async fn open(&self) -> Client {
         Client { stream: TcpStream::connect(self.address).await.unwrap(), key: (0, 0) }
     }
@@ -82,7 +83,7 @@ impl Client {
         self.transcript().await
     }
 
-    /// The next message; `None` when the server closed.
+    /// Receives a message; `None` if the server closed the connection.
     async fn receive(&mut self) -> Option<(u8, Vec<u8>)> {
         let mut head = [0; 5];
         tokio::time::timeout(Duration::from_secs(20), self.stream.read_exact(&mut head))
@@ -95,7 +96,7 @@ impl Client {
         Some((head[0], body))
     }
 
-    /// Messages up to ReadyForQuery or the end of the connection.
+    /// Receives messages up to ReadyForQuery or the end of the connection.
     async fn transcript(&mut self) -> Vec<String> {
         let mut lines = Vec::new();
         while let Some((tag, body)) = self.receive().await {
@@ -122,7 +123,7 @@ impl Client {
         assert_eq!(self.query(sql).await, expected, "{sql}");
     }
 
-    /// Sends a CancelRequest for this session over a connection of its own.
+    /// Sends a CancelRequest for this session over a separate connection.
     async fn cancel(server: &Server, (process, secret): (u32, u32)) {
         let mut socket = server.open().await;
         let words = [16u32, 80_877_102, process, secret];
@@ -131,7 +132,7 @@ impl Client {
     }
 }
 
-/// One message as a line of a transcript.
+/// Formats a message as a line of a transcript.
 fn line(tag: u8, body: &[u8]) -> String {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim_end_matches('\0').to_owned();
     let content = match tag {
@@ -193,7 +194,7 @@ async fn with_table(server: &Server) -> Client {
     client
 }
 
-/// Rows `t(i)` for i in 0..n.
+/// Inserts `n` rows into table `m`.
 async fn fill(client: &mut Client, n: usize) {
     let rows: Vec<_> =
         (0..n).map(|i| format!("('2024-01-01'::timestamptz + interval '{i} seconds', 'd', {i}, {i})")).collect();
@@ -201,7 +202,7 @@ async fn fill(client: &mut Client, n: usize) {
     assert_eq!(answer, [&format!("C INSERT 0 {n}"), "Z I"]);
 }
 
-/// Parse and Bind of the unnamed statement with text parameters, into the unnamed portal.
+/// Parse and Bind of the unnamed statement and portal, with text parameters.
 fn bound<'a>(
     parse: &'a mut Vec<u8>,
     bind: &'a mut Vec<u8>,
@@ -228,7 +229,7 @@ const DESCRIBE_PORTAL: (u8, &[u8]) = (b'D', b"P\0");
 const DESCRIBE_STATEMENT: (u8, &[u8]) = (b'D', b"S\0");
 
 #[tokio::test]
-async fn start_up_tells_drivers_what_they_look_for() {
+async fn startup_reports_the_settings_that_drivers_need() {
     let server = Server::start().await;
     let mut client = server.open().await;
     let lines = client.start_up(b"user\0ann\0database\0ann\0application_name\0test\0client_encoding\0UTF8\0").await;
@@ -254,7 +255,7 @@ async fn start_up_tells_drivers_what_they_look_for() {
 }
 
 #[tokio::test]
-async fn encryption_is_refused_by_one_byte_and_the_session_goes_on() {
+async fn encryption_is_refused_by_one_byte_and_the_session_continues() {
     let server = Server::start().await;
     let mut client = server.open().await;
     for code in [80_877_104u32, 80_877_103] {
@@ -265,7 +266,7 @@ async fn encryption_is_refused_by_one_byte_and_the_session_goes_on() {
 }
 
 #[tokio::test]
-async fn bytes_that_are_not_the_protocol_get_an_error_and_the_end() {
+async fn bytes_of_other_protocols_get_an_error_and_a_disconnect() {
     let server = Server::start().await;
     for (bytes, says) in [
         (&b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"[..], "HTTP"),
@@ -283,7 +284,7 @@ async fn bytes_that_are_not_the_protocol_get_an_error_and_the_end() {
 }
 
 #[tokio::test]
-async fn half_a_start_up_is_given_up_after_its_time() {
+async fn an_incomplete_startup_times_out() {
     let server = Server::with(Options { startup_timeout: Duration::from_millis(100), ..Options::default() }).await;
     let mut client = server.open().await;
     client.send_bytes(b"\0\0\0\x40\0\x03").await;
@@ -304,7 +305,7 @@ async fn unknown_database_and_missing_user_are_refused() {
 }
 
 #[tokio::test]
-async fn one_connection_too_many_gets_53300_until_another_leaves() {
+async fn a_connection_above_the_limit_gets_53300_until_a_slot_is_free() {
     let server = Server::with(Options { connections_max: 1, ..Options::default() }).await;
     let mut first = server.connect().await;
     let lines = server.open().await.start_up(b"user\0ann\0").await;
@@ -371,7 +372,7 @@ async fn extended_protocol_describes_binds_and_sends_binary() {
 }
 
 #[tokio::test]
-async fn a_row_limit_suspends_the_portal_and_the_next_execute_goes_on() {
+async fn a_row_limit_suspends_the_portal_and_the_next_execute_continues() {
     let server = Server::start().await;
     let mut client = with_table(&server).await;
     fill(&mut client, 5).await;
@@ -420,7 +421,7 @@ async fn a_pipeline_commits_at_its_sync_and_an_error_undoes_all_of_it() {
 }
 
 #[tokio::test]
-async fn answers_of_a_batch_wait_for_its_end_unless_they_are_asked_for_or_many_or_an_error() {
+async fn responses_of_a_batch_wait_for_its_end_unless_flushed_or_large_or_an_error() {
     let server = Server::start().await;
     let mut client = with_table(&server).await;
     let (mut parse, mut bind) = (Vec::new(), Vec::new());
@@ -446,13 +447,13 @@ async fn answers_of_a_batch_wait_for_its_end_unless_they_are_asked_for_or_many_o
 }
 
 #[tokio::test]
-async fn vacuum_runs_when_its_sync_comes_later_but_not_behind_another_statement() {
+async fn vacuum_runs_if_sync_arrives_later_but_not_after_another_statement() {
     let server = Server::start().await;
     let mut client = with_table(&server).await;
     let (mut p1, mut b1, mut p2, mut b2) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     let vacuum = bound(&mut p1, &mut b1, "VACUUM", &[], false);
     client.send(&[vacuum[0], vacuum[1], EXECUTE_ALL, (b'H', b"")]).await;
-    // Answered before the Sync is there.
+    // Answered before Sync arrives.
     for tag in [b'1', b'2', b'C'] {
         assert_eq!(client.receive().await.map(|(tag, _)| tag), Some(tag));
     }
@@ -478,7 +479,7 @@ async fn begin_in_a_pipeline_opens_a_block_that_outlives_its_sync() {
 }
 
 #[tokio::test]
-async fn statements_and_portals_are_known_by_name_until_closed() {
+async fn statements_and_portals_exist_by_name_until_closed() {
     let server = Server::start().await;
     let mut client = server.connect().await;
     let parse: (u8, &[u8]) = (b'P', b"s1\0SELECT 1 AS a\0\0\0");
@@ -497,7 +498,7 @@ async fn statements_and_portals_are_known_by_name_until_closed() {
 }
 
 #[tokio::test]
-async fn bad_binds_and_bad_messages_cost_one_batch_only() {
+async fn malformed_messages_fail_only_their_batch() {
     let server = Server::start().await;
     let mut client = server.connect().await;
     let parse: (u8, &[u8]) = (b'P', b"\0SELECT $1::int4 AS a\0\0\0");
@@ -527,7 +528,7 @@ async fn bad_binds_and_bad_messages_cost_one_batch_only() {
 }
 
 #[tokio::test]
-async fn copy_in_takes_rows_cut_anywhere() {
+async fn copy_in_accepts_rows_split_anywhere() {
     let server = Server::start().await;
     let mut client = with_table(&server).await;
     client.send(&[(b'Q', b"COPY m FROM STDIN\0")]).await;
@@ -541,7 +542,7 @@ async fn copy_in_takes_rows_cut_anywhere() {
 }
 
 #[tokio::test]
-async fn a_failed_copy_leaves_nothing_and_the_rest_of_it_is_ignored() {
+async fn a_failed_copy_stores_nothing_and_the_rest_of_it_is_ignored() {
     let server = Server::start().await;
     let mut client = with_table(&server).await;
     client.send(&[(b'Q', b"COPY m FROM STDIN\0"), (b'd', b"2024-01-01\td\t1\t1\n"), (b'f', b"no more\0")]).await;
@@ -562,8 +563,9 @@ async fn copy_out_sends_each_row_in_its_own_message() {
     assert_eq!(client.query("COPY (SELECT dev, n FROM m ORDER BY n) TO STDOUT").await, rows);
 }
 
-/// psycopg's `rows()`, rust-postgres' `BinaryCopyOutStream` (connectorx) and ADBC read the first message as header and first row: with the
-/// header in a message of its own they failed ("fields number truncated", "unexpected EOF", "expected 2 bytes but found 0").
+/// psycopg's `rows()`, rust-postgres' `BinaryCopyOutStream` (connectorx) and ADBC expect the header
+/// and the first row in the first message; with the header in a message of its own they failed
+/// ("fields number truncated", "unexpected EOF", "expected 2 bytes but found 0").
 #[tokio::test]
 async fn the_header_of_a_binary_copy_is_in_the_first_rows_message() {
     let server = Server::start().await;
@@ -599,13 +601,13 @@ async fn the_header_of_a_binary_copy_is_in_the_first_rows_message() {
 }
 
 #[tokio::test]
-async fn start_up_takes_time_zones_of_jvms() {
+async fn startup_accepts_time_zones_of_jvms() {
     let server = Server::start().await;
     let mut client = server.open().await;
     let greeting = client.start_up(b"user\0ann\0database\0millrace\0TimeZone\0GMT-08:00\0").await;
     assert!(greeting.contains(&"S TimeZone=GMT-08:00".to_owned()), "{greeting:?}");
-    let shown = client.query("SELECT timestamptz '2024-07-01 00:00Z'").await;
-    assert_eq!(shown[1], "D 2024-07-01 08:00:00+08");
+    let lines = client.query("SELECT timestamptz '2024-07-01 00:00Z'").await;
+    assert_eq!(lines[1], "D 2024-07-01 08:00:00+08");
 }
 
 #[tokio::test]
@@ -614,7 +616,7 @@ async fn cancel_stops_the_running_statement_and_nothing_else() {
     let mut client = with_table(&server).await;
     fill(&mut client, 2_000).await;
     let endless = "SELECT count(a.v + b.v + c.v + d.v) FROM m a, m b, m c, m d";
-    // Finds no row, so that nothing comes out of it before its end.
+    // Returns no row, so nothing is sent before the end.
     let fruitless = "SELECT count(*) FROM m a, m b, m c WHERE a.n + b.n + c.n < -1";
     Client::cancel(&server, client.key).await;
     client.check("SELECT 1 AS a", &["T a:23", "D 1", "C SELECT 1", "Z I"]).await;
@@ -626,7 +628,7 @@ async fn cancel_stops_the_running_statement_and_nothing_else() {
     let lines = client.transcript().await;
     assert!(lines.iter().any(|line| line == "E 57014 canceling statement due to user request"), "{lines:?}");
     assert!(waiting.elapsed() < Duration::from_secs(5), "{:?}", waiting.elapsed());
-    // More often than there are threads: what is stopped must stop computing too.
+    // More often than there are threads: a cancelled statement must stop computing, too.
     for endless in [endless, fruitless, endless, fruitless] {
         client.check("SET statement_timeout = 200", &["C SET", "Z I"]).await;
         let lines = client.query(endless).await;
@@ -664,7 +666,7 @@ async fn shutdown_stops_statements_that_take_longer_than_the_grace() {
 }
 
 #[tokio::test]
-async fn a_client_that_vanishes_leaves_nothing_half_written() {
+async fn a_disconnect_leaves_no_partial_write() {
     let server = Server::start().await;
     let mut client = with_table(&server).await;
     let mut doomed = server.connect().await;
@@ -682,7 +684,7 @@ async fn a_client_that_vanishes_leaves_nothing_half_written() {
 }
 
 #[tokio::test]
-async fn a_statement_beyond_the_limit_is_refused_and_the_session_goes_on() {
+async fn a_statement_beyond_the_limit_is_refused_and_the_session_continues() {
     let server = Server::start().await;
     let mut client = server.connect().await;
     let long = format!("SELECT 1 {}", " ".repeat(model::limits::STATEMENT_BYTES_MAX));
@@ -692,7 +694,7 @@ async fn a_statement_beyond_the_limit_is_refused_and_the_session_goes_on() {
 }
 
 #[tokio::test]
-async fn changed_settings_are_told_to_the_client() {
+async fn changed_settings_are_reported_to_the_client() {
     let server = Server::start().await;
     let mut client = server.connect().await;
     client.check("SET TIME ZONE 'Europe/Berlin'", &["C SET", "S TimeZone=Europe/Berlin", "Z I"]).await;
@@ -701,7 +703,7 @@ async fn changed_settings_are_told_to_the_client() {
 }
 
 #[tokio::test]
-async fn a_large_result_arrives_whole_and_in_order() {
+async fn a_large_result_arrives_completely_and_in_order() {
     let server = Server::start().await;
     let mut client = with_table(&server).await;
     fill(&mut client, 5_000).await;
@@ -713,7 +715,7 @@ async fn a_large_result_arrives_whole_and_in_order() {
 }
 
 #[tokio::test]
-async fn unfinished_messages_take_no_more_than_their_memory_all_together() {
+async fn incomplete_messages_share_a_memory_limit() {
     let server = Server::with(Options { input_bytes_max: 3 << 20, ..Options::default() }).await;
     let mut clients = Vec::new();
     for _ in 0..4 {
@@ -721,7 +723,7 @@ async fn unfinished_messages_take_no_more_than_their_memory_all_together() {
         let mut half = vec![b'Q'];
         half.extend_from_slice(&16_000_000_u32.to_be_bytes());
         half.extend_from_slice(&vec![b' '; 1 << 20]);
-        // The one too many may be gone before all of it is sent.
+        // The last client may be disconnected before all of it is sent.
         let _ = client.stream.write_all(&half).await;
         clients.push(client);
     }

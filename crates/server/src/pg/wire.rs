@@ -1,7 +1,7 @@
-//! The socket with its two buffers.
+//! A connection's socket, with input and output buffers.
 //!
-//! Always true: `output` holds whole messages, of which the first `sent` bytes are gone; so a write can be abandoned at any
-//! await and another message appended.
+//! Always true: `output` has whole messages; its first `sent` bytes are sent. A write can therefore
+//! be abandoned at any await, and another message appended.
 
 use std::io;
 use std::sync::Arc;
@@ -17,21 +17,21 @@ use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 
 use super::rows::FLUSH_BYTES;
 
-/// Room made for each read.
+/// Minimum space for each read.
 const READ_BYTES: usize = 16 << 10;
-/// Answers of a batch are sent before its end when there are so many bytes of them.
+/// Output at which the responses of a batch are flushed before its end.
 const BATCH_BYTES: usize = 8 << 10;
-/// Buffers that grew beyond this are given back when they are empty.
+/// Buffer size to keep; a larger buffer is shrunk when it is empty.
 const KEEP_BYTES: usize = 256 << 10;
 
-/// What a connection may hold of an unfinished message without asking.
+/// Bytes of an incomplete message that a connection may buffer without a reservation.
 const FREE_BYTES: usize = 64 << 10;
 
-/// Memory of the messages that have not arrived whole, over all connections.
+/// Memory budget of incomplete messages, over all connections.
 pub(super) struct Budget {
     used: AtomicUsize,
     max: usize,
-    /// Of everything; what messages take is a part of it.
+    /// The server's memory budget, which includes these messages.
     memory: MemoryBudget,
 }
 
@@ -41,14 +41,14 @@ impl Budget {
     }
 }
 
-/// One connection's part of it.
+/// One connection's reservation.
 struct Share {
     budget: Arc<Budget>,
     held: usize,
 }
 
 impl Share {
-    /// Holds as much as `bytes` need, from now on.
+    /// Adjusts the reservation to `bytes` of input.
     fn hold(&mut self, bytes: usize) -> Result<(), Lost> {
         let wanted = bytes.saturating_sub(FREE_BYTES);
         if wanted <= self.held {
@@ -61,7 +61,7 @@ impl Share {
                 let max = self.budget.max;
                 let error = Error::new(
                     SqlState::OUT_OF_MEMORY,
-                    format!("messages that have not arrived whole take all of their {max} bytes of memory"),
+                    format!("incomplete messages exceed their memory limit of {max} bytes"),
                 );
                 return Err(Lost::Fatal(
                     error.with_hint("try again later, with smaller messages or fewer connections"),
@@ -84,12 +84,12 @@ impl Drop for Share {
     }
 }
 
-/// Why a connection cannot go on.
+/// Reason why a connection ends.
 #[derive(Debug)]
 pub(super) enum Lost {
-    /// The client is gone, or the network.
+    /// The client has disconnected, or the network failed.
     Gone,
-    /// The client must be told, then the connection ends.
+    /// The client gets this error, then the connection ends.
     Fatal(Error),
 }
 
@@ -101,13 +101,13 @@ impl From<io::Error> for Lost {
 
 /// A connection's socket and buffers.
 pub(super) struct Wire {
-    /// Reading through it tells the runtime when there is nothing more for now, without asking the system again.
+    /// Reads tell the runtime when the socket is drained, without another system call.
     reader: OwnedReadHalf,
     writer: Arc<OwnedWriteHalf>,
     input: BytesMut,
     /// Messages to send. Append whole messages only.
     pub(super) output: Vec<u8>,
-    /// More messages of a batch are to come, so that what is in `output` may wait for their answers.
+    /// More messages of a batch will follow, so `output` need not be flushed yet.
     pub(super) in_batch: bool,
     sent: usize,
     share: Share,
@@ -128,12 +128,12 @@ impl Wire {
         }
     }
 
-    /// The socket, to watch while a statement runs.
+    /// The socket, to detect a disconnect while a statement runs.
     pub(super) fn socket(&self) -> Arc<OwnedWriteHalf> {
         Arc::clone(&self.writer)
     }
 
-    /// The next startup packet; `None` when the client left before sending one.
+    /// Returns the next startup packet; `None` if the client disconnects before it.
     pub(super) async fn startup(&mut self) -> Result<Option<BytesMut>, Lost> {
         loop {
             if let Some(length) = frontend::startup_len(&self.input).map_err(Lost::Fatal)? {
@@ -145,9 +145,10 @@ impl Wire {
         }
     }
 
-    /// Answers a request for encryption with its single byte.
+    /// Refuses an encryption request.
     ///
-    /// Bytes that came with the request would have been meant for the encrypted stream, or were put there by someone between.
+    /// Bytes received with the request are refused: they were meant for the encrypted stream, or
+    /// were injected by an attacker.
     pub(super) async fn refuse_encryption(&mut self) -> Result<(), Lost> {
         if !self.input.is_empty() {
             let message = "received unencrypted data after a request for encryption";
@@ -157,14 +158,14 @@ impl Wire {
         self.flush().await
     }
 
-    /// The next message, if all of it has been read already.
+    /// Returns the next message, if it has been received completely.
     pub(super) fn message_read(&mut self) -> Result<Option<BytesMut>, Lost> {
         let length = frontend::frame_len(&self.input).map_err(Lost::Fatal)?;
         Ok(length.map(|length| self.input.split_to(length)))
     }
 
-    /// The next message; before waiting for it, everything buffered is sent, except [in a batch](Wire::in_batch). Can be abandoned at any
-    /// await.
+    /// Returns the next message. Flushes the output before it waits, except [in a
+    /// batch](Wire::in_batch). Cancellation-safe.
     pub(super) async fn message(&mut self) -> Result<BytesMut, Lost> {
         loop {
             if let Some(message) = self.message_read()? {
@@ -179,19 +180,19 @@ impl Wire {
         }
     }
 
-    /// May answers wait for those of the next messages?
+    /// Whether responses may be held back until the next messages are processed.
     pub(super) fn may_hold(&self) -> bool {
         self.in_batch && self.output.len() < BATCH_BYTES
     }
 
-    /// The tag of the next message, if all of it has been read already.
+    /// Tag of the next message, if it has been received completely.
     pub(super) fn next_tag(&self) -> Option<u8> {
         matches!(frontend::frame_len(&self.input), Ok(Some(_))).then(|| self.input[0])
     }
 
-    /// Reads what there is, at least one byte; false at the end of the stream.
+    /// Reads at least one byte; false at the end of the stream.
     async fn read(&mut self) -> Result<bool, Lost> {
-        // A message announced as large gets its room at once, but no more than has a chance to arrive soon.
+        // Reserve space for a large message early, but no more than is likely to arrive soon.
         let missing = frontend::frame_len_hint(&self.input).saturating_sub(self.input.len());
         let room = missing.clamp(READ_BYTES, 1 << 20);
         self.share.hold(self.input.len() + room)?;
@@ -201,7 +202,7 @@ impl Wire {
         Ok(count > 0)
     }
 
-    /// Sends everything buffered. Can be abandoned at any await.
+    /// Sends all output. Cancellation-safe.
     pub(super) async fn flush(&mut self) -> Result<(), Lost> {
         while !self.try_flush()? {
             self.writer.writable().await?;
@@ -209,7 +210,7 @@ impl Wire {
         Ok(())
     }
 
-    /// Sends what is buffered, as far as it goes without waiting; true if that is all.
+    /// Sends output without waiting; true if all is sent.
     pub(super) fn try_flush(&mut self) -> Result<bool, Lost> {
         while self.sent < self.output.len() {
             match self.writer.try_write(&self.output[self.sent..]) {
@@ -227,13 +228,13 @@ impl Wire {
         Ok(true)
     }
 
-    /// Sends if there is enough for a large write.
+    /// Flushes if there is enough output for a large write.
     pub(super) async fn flush_if_full(&mut self) -> Result<(), Lost> {
         if self.output.len() >= FLUSH_BYTES { self.flush().await } else { Ok(()) }
     }
 
-    /// Ends the connection so that the client can still read the last message: closing a socket with unread input would make
-    /// the system discard what we sent.
+    /// Closes the connection gracefully, so that the client can read the last message: closing a
+    /// socket with unread input makes the system discard sent data.
     pub(super) async fn close(&mut self) {
         if self.flush().await.is_err() {
             return;

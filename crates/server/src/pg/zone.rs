@@ -1,15 +1,15 @@
-//! Offsets from UTC of a session's time zone.
+//! UTC offsets of a session's time zone.
 
 use jiff::Timestamp;
 use jiff::tz::{AmbiguousOffset, Offset, TimeZone};
 
-/// A time zone that remembers the offset of the last moment asked for and between which changes it holds.
+/// A time zone with a cache of the last offset and its validity.
 ///
-/// Rows of a result mostly lie in the same half year, so nearly every lookup is two comparisons.
+/// Rows of a result are mostly in the same half year, so nearly every lookup is two comparisons.
 #[derive(Clone, Debug)]
 pub(super) struct Zone {
     zone: TimeZone,
-    /// The offset holds from `since` up to, not including, `until`; seconds since 1970.
+    /// The offset is valid from `since` up to, not including, `until`; seconds since 1970.
     since: i64,
     until: i64,
     offset: i32,
@@ -21,17 +21,17 @@ impl Zone {
         Zone::new(TimeZone::UTC)
     }
 
-    /// A session's zone, by the name that the session has for it.
+    /// Returns a session's zone by name.
     pub(super) fn named(name: &str) -> Option<Zone> {
         query::Zone::new(name).ok().map(|zone| Zone::new(zone.time_zone().clone()))
     }
 
     fn new(zone: TimeZone) -> Zone {
-        // An empty span, so that the first lookup fills it.
+        // Empty validity: the first lookup fills the cache.
         Zone { zone, since: 0, until: 0, offset: 0 }
     }
 
-    /// Seconds east of UTC at a moment in seconds since 1970.
+    /// UTC offset, in seconds east, at a time in seconds since 1970.
     pub(super) fn offset_at(&mut self, seconds: i64) -> i32 {
         if seconds < self.since || seconds >= self.until {
             self.look_up(seconds);
@@ -40,17 +40,17 @@ impl Zone {
     }
 
     fn look_up(&mut self, seconds: i64) {
-        let moment = clamped(seconds);
-        self.offset = self.zone.to_offset(moment).seconds();
-        self.until = self.zone.following(moment).next().map_or(i64::MAX, |change| change.timestamp().as_second());
+        let timestamp = clamped(seconds);
+        self.offset = self.zone.to_offset(timestamp).seconds();
+        self.until = self.zone.following(timestamp).next().map_or(i64::MAX, |change| change.timestamp().as_second());
         let after = clamped(seconds.saturating_add(1));
         self.since = self.zone.preceding(after).next().map_or(i64::MIN, |change| change.timestamp().as_second());
     }
 
-    /// Seconds east of UTC at a local time in seconds since 1970.
+    /// UTC offset, in seconds east, at a local time in seconds since 1970.
     ///
-    /// A local time that a change skips is read with the offset before it, one that comes twice with the offset after it, as
-    /// PostgreSQL does.
+    /// As in PostgreSQL, a skipped local time uses the offset before the change, a repeated one the
+    /// offset after it.
     pub(super) fn offset_at_local(&self, local_seconds: i64) -> i32 {
         let local = Offset::UTC.to_datetime(clamped(local_seconds));
         match self.zone.to_ambiguous_timestamp(local).offset() {
@@ -61,7 +61,7 @@ impl Zone {
     }
 }
 
-/// The nearest moment that the zone database can be asked about.
+/// Clamps to the range of the zone database.
 fn clamped(seconds: i64) -> Timestamp {
     let seconds = seconds.clamp(Timestamp::MIN.as_second(), Timestamp::MAX.as_second());
     Timestamp::from_second(seconds).unwrap_or(Timestamp::UNIX_EPOCH)
@@ -72,9 +72,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn offset_follows_daylight_saving_in_any_order_of_moments() {
+    fn offset_follows_daylight_saving_in_any_order_of_lookups() {
         let mut berlin = Zone::named("Europe/Berlin").unwrap();
-        // 2024-03-31 01:00 UTC and 2024-10-27 01:00 UTC are the changes.
+        // Changes at 2024-03-31 01:00 UTC and 2024-10-27 01:00 UTC.
         for (seconds, offset) in [
             (1_711_846_799, 3_600),
             (1_711_846_800, 7_200),
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn fixed_offsets_are_zones_and_nonsense_is_not() {
+    fn fixed_offsets_are_zones_and_invalid_names_are_not() {
         assert_eq!(Zone::named("-03:30").unwrap().offset_at(0), -12_600);
         assert_eq!(Zone::utc().offset_at(i64::MAX), 0);
         for bad in ["", "+", "+26", "+1:99", "Nowhere/Land", "+-1"] {

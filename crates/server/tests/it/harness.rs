@@ -1,4 +1,4 @@
-//! A running server and a client that can be as rude as a test needs.
+//! A running server, and a client for well-formed and malformed requests.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -11,10 +11,10 @@ use engine::Engine;
 use query::Database;
 use tokio::sync::oneshot;
 
-/// No answer takes longer, however busy the machine is.
+/// Time limit for any response, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A server with its own runtime and folder; dropping it stops it.
+/// A server with its own runtime and directory; stopped on drop.
 pub(crate) struct Running {
     pub(crate) http: SocketAddr,
     pub(crate) engine: Engine,
@@ -36,7 +36,7 @@ pub(crate) fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
 }
 
-/// Starts the HTTP listener with options of the test's choice.
+/// Starts the HTTP listener with modified options.
 pub(crate) fn start_with(change: impl FnOnce(&mut server::http::Options)) -> Running {
     start_in(Arc::new(tempfile::tempdir().unwrap()), change)
 }
@@ -66,7 +66,7 @@ fn start_in(dir: Arc<tempfile::TempDir>, change: impl FnOnce(&mut server::http::
 }
 
 impl Running {
-    /// Stops serving and waits for that.
+    /// Stops the server and waits for it.
     pub(crate) fn stop(&mut self) {
         self.stop.take();
         if let Some(thread) = self.thread.take() {
@@ -74,7 +74,7 @@ impl Running {
         }
     }
 
-    /// Stops, closes the database, and starts again over the same folder.
+    /// Stops the server, closes the database, and starts again over the same directory.
     pub(crate) fn restart(mut self) -> Running {
         self.stop();
         self.engine.close().unwrap();
@@ -95,7 +95,7 @@ impl Running {
         self.connect().request("POST", path, headers, body)
     }
 
-    /// The rows of a statement, each as its CSV line.
+    /// Rows of a statement, as CSV lines.
     pub(crate) fn rows(&self, sql: &str) -> Vec<String> {
         let reply = self.post("/sql?format=csv", &[], sql.as_bytes());
         assert_eq!(reply.status, 200, "{sql}: {}", reply.text());
@@ -112,13 +112,13 @@ impl Drop for Running {
     }
 }
 
-/// An answer.
+/// An HTTP response.
 #[derive(Debug)]
 pub(crate) struct Reply {
     pub(crate) status: u16,
     head: String,
     pub(crate) body: Vec<u8>,
-    /// Did the body come to its end?
+    /// Whether the whole body was received.
     pub(crate) complete: bool,
 }
 
@@ -150,7 +150,7 @@ impl Client {
         Client(stream)
     }
 
-    /// Sends bytes; that the server closed meanwhile is no error.
+    /// Sends bytes; ignores that the server may have closed the connection.
     pub(crate) fn send(&mut self, bytes: &[u8]) {
         let _ = self.0.write_all(bytes);
     }
@@ -166,7 +166,7 @@ impl Client {
         self.reply().expect("an answer")
     }
 
-    /// Reads one answer; `None` when the server closes instead.
+    /// Reads a response; `None` if the server closes the connection instead.
     pub(crate) fn reply(&mut self) -> Option<Reply> {
         let mut head = Vec::new();
         while !head.ends_with(b"\r\n\r\n") {
@@ -208,7 +208,7 @@ impl Client {
         self.0.read_exact(&mut byte).ok().map(|()| byte[0])
     }
 
-    /// Waits for the server to close; what it sent before.
+    /// Reads until the server closes the connection.
     pub(crate) fn rest(&mut self) -> Vec<u8> {
         let mut rest = Vec::new();
         let _ = self.0.read_to_end(&mut rest);

@@ -17,7 +17,7 @@ fn options() -> Options {
 }
 
 #[test]
-fn readiness_follows_the_life_of_the_server_and_metrics_count() {
+fn readiness_follows_the_servers_lifecycle_and_metrics_count() {
     let dir = tempfile::tempdir().unwrap();
     let engine = open(dir.path());
     let runtime = runtime();
@@ -33,7 +33,7 @@ fn readiness_follows_the_life_of_the_server_and_metrics_count() {
     let stopped = async {
         let _ = stopped.await;
     };
-    // Ready before it runs: the first connection waits in the listener's queue, and is not refused.
+    // Ready before it runs: a first connection waits in the listener's queue and is not refused.
     let server = server.ready(&database(&engine), Duration::from_secs(10));
     assert_eq!(get(health, "/ready").status, 200);
     let running = runtime.spawn(server.run(stopped));
@@ -62,7 +62,7 @@ fn readiness_follows_the_life_of_the_server_and_metrics_count() {
     engine.close().unwrap();
 }
 
-/// Every sample has HELP and TYPE before it, and every name begins with ours.
+/// Every sample must be preceded by HELP and TYPE, and every name must have our prefix.
 fn check_exposition(text: &str) {
     let mut announced = std::collections::BTreeSet::new();
     for line in text.lines() {

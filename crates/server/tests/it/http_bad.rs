@@ -1,4 +1,4 @@
-//! Requests that are wrong, too large, too slow or no requests at all: each gets its answer, and nothing of it is stored.
+//! Malformed, oversized and slow requests: each gets the right response, and nothing is stored.
 
 use std::net::Shutdown;
 use std::time::{Duration, Instant};
@@ -7,24 +7,24 @@ use model::limits::HTTP_BODY_BYTES_MAX;
 
 use crate::harness::{Running, gzip, start, start_with};
 
-/// A server that still answers, with nothing in it.
+/// Checks that the server still answers, and that its database is empty.
 fn check_untouched(server: &Running) {
     assert_eq!(server.get("/ping").status, 204);
     assert_eq!(server.post("/sql", &[], b"SELECT * FROM m").json()["sqlstate"], "42P01");
 }
 
 #[test]
-fn wrong_paths_methods_and_parameters_are_told_in_json() {
+fn wrong_paths_methods_and_parameters_are_reported_in_json() {
     let server = start();
     for (method, path, status, word) in [
-        ("POST", "/writ", 404, "there is nothing at /writ"),
-        ("GET", "/", 404, "there is nothing at /"),
-        ("GET", "/write", 405, "GET is not for /write"),
-        ("DELETE", "/sql", 405, "DELETE is not for /sql"),
+        ("POST", "/writ", 404, "no such path: /writ"),
+        ("GET", "/", 404, "no such path: /"),
+        ("GET", "/write", 405, "method GET is not allowed for /write"),
+        ("DELETE", "/sql", 405, "method DELETE is not allowed for /sql"),
         ("POST", "/write?precision=d", 400, "precision is \"d\", expected one of ns"),
         ("POST", "/write?consistency=most", 400, "consistency is \"most\""),
         ("POST", "/write?atomic=perhaps", 400, "atomic is \"perhaps\", expected true or false"),
-        ("POST", "/write?db=information_schema", 400, "belongs to the system"),
+        ("POST", "/write?db=information_schema", 400, "is reserved for the system"),
     ] {
         let reply = server.connect().request(method, path, &[], b"m v=1");
         assert_eq!(reply.status, status, "{method} {path}");
@@ -36,7 +36,7 @@ fn wrong_paths_methods_and_parameters_are_told_in_json() {
 }
 
 #[test]
-fn an_unknown_encoding_is_415_and_a_cut_gzip_stream_400() {
+fn an_unknown_encoding_is_415_and_a_truncated_gzip_stream_400() {
     let server = start();
     let reply = server.post("/write", &[("Content-Encoding", "br")], b"m v=1");
     assert_eq!(reply.status, 415);
@@ -44,7 +44,7 @@ fn an_unknown_encoding_is_415_and_a_cut_gzip_stream_400() {
     for cut in [0, 1, 5, 10, whole.len() / 2, whole.len() - 8, whole.len() - 1] {
         let reply = server.post("/write", &[("Content-Encoding", "gzip")], &whole[..cut]);
         assert_eq!(reply.status, 400, "cut at {cut}");
-        assert!(reply.json()["error"].as_str().unwrap().contains("cut or damaged"), "{}", reply.text());
+        assert!(reply.json()["error"].as_str().unwrap().contains("truncated or damaged"), "{}", reply.text());
     }
     let reply = server.post("/api/v2/write", &[("Content-Encoding", "gzip")], b"m v=1 1");
     assert_eq!((reply.status, &reply.json()["code"]), (400, &"invalid".into()));
@@ -79,7 +79,7 @@ fn a_body_announced_or_sent_too_large_is_413() {
 }
 
 #[test]
-fn lines_that_would_take_too_much_memory_are_413() {
+fn lines_beyond_the_memory_limit_are_413() {
     let server = start_with(|options| options.request_bytes_max = 8 << 20);
     let body: String = (0..20_000).map(|row| format!("m c{}=1 {row}\n", row % 4_000)).collect();
     let reply = server.post("/api/v2/write", &[], body.as_bytes());
@@ -99,13 +99,13 @@ fn bodies_beyond_their_common_limit_are_503_with_retry_after() {
     let mut holder = hold();
     let body = vec![b'#'; 600_000];
     let deadline = Instant::now() + Duration::from_secs(30);
-    // Until the first body has arrived the second fits.
+    // The second body fits until the first has arrived.
     let reply = loop {
         let reply = server.post("/write", &[], &body);
         if reply.status == 503 || Instant::now() > deadline {
             break reply;
         }
-        // Or came first, and the first was refused.
+        // It may also have arrived first, so that the other one was refused.
         holder.0.set_nonblocking(true).unwrap();
         if holder.0.peek(&mut [0]).is_ok() {
             holder = hold();
@@ -115,7 +115,7 @@ fn bodies_beyond_their_common_limit_are_503_with_retry_after() {
     assert_eq!((reply.status, reply.header("retry-after")), (503, Some("1")));
     holder.send(&vec![b'#'; 100_000]);
     assert_eq!(holder.reply().unwrap().status, 204);
-    // The answer goes out a moment before the room of its body is free.
+    // The response is sent slightly before the body's memory is released.
     let status = loop {
         let status = server.post("/write", &[], &body).status;
         if status != 503 || Instant::now() > deadline {
@@ -127,7 +127,7 @@ fn bodies_beyond_their_common_limit_are_503_with_retry_after() {
 }
 
 #[test]
-fn a_client_that_stops_in_its_body_is_408_and_one_that_vanishes_leaves_nothing() {
+fn a_stalled_body_is_408_and_a_disconnect_stores_nothing() {
     let server = start_with(|options| options.body_timeout = Duration::from_millis(300));
     let mut client = server.connect();
     client.send(b"POST /write HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nm v=1 1\n");
@@ -141,7 +141,7 @@ fn a_client_that_stops_in_its_body_is_408_and_one_that_vanishes_leaves_nothing()
 }
 
 #[test]
-fn a_connection_that_says_nothing_or_half_a_head_is_closed() {
+fn a_silent_or_half_open_connection_is_closed() {
     let server = start_with(|options| options.head_timeout = Duration::from_millis(300));
     for start in ["", "POST /wri", "POST /write HTTP/1.1\r\nHost: x\r\n"] {
         let mut client = server.connect();
@@ -151,7 +151,7 @@ fn a_connection_that_says_nothing_or_half_a_head_is_closed() {
         assert!(rest.is_empty() || rest.starts_with("HTTP/1.1 408"), "{start:?}: {rest}");
         assert!(started.elapsed() < Duration::from_secs(30), "{start:?}");
     }
-    // One byte at a time does not win more time.
+    // Sending single bytes does not extend the time limit.
     let mut client = server.connect();
     let started = Instant::now();
     for byte in b"POST /write HTTP/1.1\r\nX: y\r\n".iter().cycle().take(400) {
@@ -200,7 +200,7 @@ fn an_enormous_head_is_refused() {
 }
 
 #[test]
-fn one_connection_too_many_is_503_and_a_freed_place_is_taken() {
+fn a_connection_above_the_limit_is_503_until_a_slot_is_free() {
     let server = start_with(|options| options.connections_max = 2);
     let mut first = server.connect();
     let mut second = server.connect();
@@ -216,7 +216,7 @@ fn one_connection_too_many_is_503_and_a_freed_place_is_taken() {
 }
 
 #[test]
-fn shutdown_lets_a_request_finish_and_takes_no_more() {
+fn shutdown_finishes_a_request_and_accepts_no_more() {
     let mut server = start();
     let mut client = server.connect();
     client.send(b"POST /write HTTP/1.1\r\nHost: x\r\nContent-Length: 16\r\n\r\nm v=1 1\n");

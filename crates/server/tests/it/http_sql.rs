@@ -29,7 +29,7 @@ fn json_has_columns_rows_and_counts_and_keeps_every_digit() {
 }
 
 #[test]
-fn csv_and_ndjson_are_given_when_asked_for() {
+fn csv_and_ndjson_are_returned_on_request() {
     let server = filled();
     let sql = b"SELECT k, s, b, i FROM m ORDER BY k";
     let reply = server.post("/sql?format=csv", &[], sql);
@@ -41,7 +41,7 @@ fn csv_and_ndjson_are_given_when_asked_for() {
 }
 
 #[test]
-fn statements_come_as_text_form_or_json_with_parameters() {
+fn statements_are_accepted_as_text_form_or_json() {
     let server = filled();
     let json = [("Content-Type", "application/json")];
     let body =
@@ -52,11 +52,11 @@ fn statements_come_as_text_form_or_json_with_parameters() {
     let reply = server.post("/sql", &json, br#"{"sql":"SELECT $1::bigint","params":["x"]}"#);
     assert_eq!((reply.status, &reply.json()["sqlstate"]), (400, &"22P02".into()));
     let reply = server.post("/sql", &json, br#"{"sql":"SELECT 1","params":[1]}"#);
-    assert_eq!(reply.json()["error"], "the statement has 0 parameters, and 1 were given");
+    assert_eq!(reply.json()["error"], "the statement has 0 parameters, but 1 were given");
 }
 
 #[test]
-fn commands_give_their_tag() {
+fn commands_return_their_tag() {
     let server = start();
     let sql = b"CREATE TABLE t (time timestamptz NOT NULL, k text, v float8) WITH (store = 'columns', key = 'k')";
     let reply = server.post("/sql", &[], sql);
@@ -68,7 +68,7 @@ fn commands_give_their_tag() {
 }
 
 #[test]
-fn several_statements_are_one_transaction_and_the_last_answers() {
+fn several_statements_are_one_transaction_and_the_last_result_is_returned() {
     let server = start();
     let create = "CREATE TABLE t (time timestamptz NOT NULL, v float8) WITH (store = 'columns')";
     let sql = format!("{create}; INSERT INTO t VALUES ('2026-01-01', 1); SELECT count(*) FROM t");
@@ -116,7 +116,7 @@ fn a_large_result_is_streamed_whole() {
 }
 
 #[test]
-fn an_error_after_the_first_rows_ends_the_answer_with_it() {
+fn an_error_after_the_first_rows_ends_the_response() {
     let server = start();
     let lines: String = (0..50_000).map(|row| format!("big v={row}i {row}\n")).collect();
     assert_eq!(server.post("/write", &[], lines.as_bytes()).status, 204);

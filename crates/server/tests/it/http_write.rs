@@ -3,7 +3,7 @@
 use crate::harness::{Reply, gzip, start};
 
 #[test]
-fn lines_of_both_versions_are_answered_by_sql_and_survive_a_restart() {
+fn lines_of_both_versions_are_visible_in_sql_and_survive_a_restart() {
     let server = start();
     let reply =
         server.post("/write?db=millrace", &[], b"cpu,host=a load=0.5,cores=4i 1000000001\ncpu,host=b load=1.5 2\n");
@@ -35,7 +35,7 @@ fn a_later_line_merges_the_fields_it_names() {
 }
 
 #[test]
-fn every_precision_and_the_time_of_the_server_are_understood() {
+fn every_precision_and_the_server_time_are_supported() {
     let server = start();
     for (precision, table) in
         [("ns", "t1"), ("n", "t2"), ("u", "t3"), ("%C2%B5", "t4"), ("ms", "t5"), ("s", "t6"), ("m", "t7"), ("h", "t8")]
@@ -58,7 +58,7 @@ fn every_precision_and_the_time_of_the_server_are_understood() {
 }
 
 #[test]
-fn bad_lines_are_named_and_the_others_are_stored() {
+fn invalid_lines_are_reported_and_the_others_are_stored() {
     let server = start();
     assert_eq!(server.post("/write", &[], b"m v=1 1").status, 204);
     let lines = b"m v=2 2\nm v=\"text\" 3\nbroken\nm v=4 4\n";
@@ -97,7 +97,7 @@ fn one_request_over_several_tables_and_a_new_schema_is_one_commit() {
 }
 
 #[test]
-fn no_sync_is_async_and_says_so() {
+fn no_sync_is_async_and_reported_in_a_header() {
     let server = start();
     for query in ["no_sync=true", "consistency=any"] {
         let reply = server.post(&format!("/write?{query}"), &[], b"m v=1");
@@ -118,7 +118,7 @@ fn gzip_is_read_and_keep_alive_works() {
 }
 
 #[test]
-fn requests_that_make_the_same_table_at_once_all_succeed() {
+fn concurrent_requests_that_create_one_table_all_succeed() {
     let server = start();
     std::thread::scope(|scope| {
         for writer in 0..8 {
@@ -126,7 +126,7 @@ fn requests_that_make_the_same_table_at_once_all_succeed() {
             scope.spawn(move || {
                 let mut client = server.connect();
                 for row in 0..10 {
-                    // Each request brings a column and a tag of its own into a table that all make.
+                    // Each request adds a column and a tag to a table that all requests create.
                     let line = format!("shared,w={writer},t{writer}=x v=1,c{writer}_{row}=2 {row}");
                     let reply = client.request("POST", "/write?db=fresh", &[], line.as_bytes());
                     assert_eq!(reply.status, 204, "{}", reply.text());
@@ -139,7 +139,7 @@ fn requests_that_make_the_same_table_at_once_all_succeed() {
 }
 
 #[test]
-fn what_clients_ask_before_they_write_is_answered() {
+fn probes_of_writers_are_answered() {
     let server = start();
     for method in ["GET", "HEAD"] {
         let reply = server.connect().request(method, "/ping", &[], b"");
@@ -160,9 +160,9 @@ fn what_clients_ask_before_they_write_is_answered() {
     assert_eq!(server.get("/query?q=SELECT+*+FROM+cpu").status, 400);
 }
 
-/// iot-benchmark and TSBS stop, and influxdb-python raises, when these are refused.
+/// If these are refused, iot-benchmark and TSBS stop, and influxdb-python raises.
 #[test]
-fn statements_that_writers_send_first_are_answered() {
+fn setup_statements_of_writers_are_executed() {
     let server = start();
     let ask =
         |text: &str| server.get(&format!("/query?db=plant&q={}", text.replace(' ', "+").replace('"', "%22"))).json();
@@ -180,9 +180,10 @@ fn statements_that_writers_send_first_are_answered() {
     assert_eq!(server.get("/query").status, 400);
 }
 
-/// iot-benchmark's adapter of InfluxDB 2, influxdb-client's `ready()` and buckets API, and QuestDB's clients got 404.
+/// iot-benchmark's InfluxDB 2 adapter, influxdb-client's `ready()` and buckets API, and QuestDB
+/// clients used to get 404.
 #[test]
-fn buckets_organizations_readiness_and_settings_are_told() {
+fn buckets_organizations_readiness_and_settings_are_served() {
     let server = start();
     let made =
         server.post("/api/v2/buckets", &[], br#"{"orgID":"0000000000000001","name":"plant","retentionRules":[]}"#);
@@ -199,7 +200,7 @@ fn buckets_organizations_readiness_and_settings_are_told() {
 }
 
 #[test]
-fn an_empty_body_stores_nothing_and_is_fine() {
+fn an_empty_body_succeeds_and_stores_nothing() {
     let server = start();
     let commits = server.engine.stats().commits;
     assert_eq!(server.post("/write", &[], b"").status, 204);

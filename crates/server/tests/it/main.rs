@@ -1,4 +1,4 @@
-//! Everything that is seen from outside, over real sockets on free ports and a database in a temporary folder.
+//! End-to-end tests over real sockets on free ports, with databases in temporary directories.
 
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 

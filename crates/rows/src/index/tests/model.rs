@@ -1,15 +1,15 @@
-//! Readers meet splits and unions at every step: programs for a model checker (`sync::tests`).
+//! Readers race with splits and merges: programs for the model checker (`sync::tests`).
 
 use super::*;
 use crate::sync::tests::{check as checked, join, spawn};
 
-/// Every schedule starts with 40 keys in nodes of at most 8, and ends with none in one leaf.
+/// Every schedule starts with 40 keys in nodes of at most 8, and ends with a single empty leaf.
 fn check(program: impl Fn(&Arc<Index>) + Send + Sync + 'static) {
     checked(move || {
         let index = Arc::new(with_node_bytes(128));
         (0..40).for_each(|n| index.insert(&number(n * 10), n * 10, &pin()).unwrap());
         program(&index);
-        assert!(verify(&index) == 1 || idle_leaves(&index) <= index.uniting.lock().len(), "an empty leaf is forgotten");
+        assert!(verify(&index) == 1 || idle_leaves(&index) <= index.merging.lock().len(), "an empty leaf is forgotten");
         let mut rest = Vec::new();
         index.scan(ALL.0, ALL.1, Direction::Forward, &pin(), |key, _| {
             rest.push(key.to_vec());
@@ -39,7 +39,7 @@ fn remove_all(keys: impl Iterator<Item = u64> + Send) -> impl FnOnce(&Index) + S
     move |index| keys.into_iter().for_each(|n| assert_eq!(index.remove(&number(n), &pin()), Some(n)))
 }
 
-/// Scans both ways and asks for keys; those in `stay` must be there.
+/// Scans in both directions and looks up keys; those in `stay` must be found.
 fn read(stay: &'static [u64]) -> impl FnOnce(&Index) + Send {
     move |index| {
         for direction in BOTH {
@@ -59,7 +59,7 @@ fn read(stay: &'static [u64]) -> impl FnOnce(&Index) + Send {
 }
 
 #[test]
-fn model_readers_meet_splits_and_unions() {
+fn model_readers_race_with_splits_and_merges() {
     check(|index| {
         join([
             spawn(index, insert_all(101..106)),
@@ -83,7 +83,7 @@ fn model_two_threads_empty_neighbouring_leaves_while_one_fills_them() {
 }
 
 #[test]
-fn model_one_of_two_inserts_of_a_key_wins_and_a_reader_that_missed_it_is_told() {
+fn model_one_of_two_inserts_wins_and_invalidates_a_noted_absence() {
     check(|index| {
         let threads: Vec<_> = (0..2)
             .map(|thread| {
@@ -101,7 +101,7 @@ fn model_one_of_two_inserts_of_a_key_wins_and_a_reader_that_missed_it_is_told() 
 }
 
 #[test]
-fn model_what_is_inserted_at_the_end_is_found_while_the_end_grows_and_shrinks() {
+fn model_inserts_at_the_end_are_found_while_it_splits_and_merges() {
     check(|index| {
         join([
             spawn(index, insert_all(400..410)),

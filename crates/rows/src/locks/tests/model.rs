@@ -1,4 +1,5 @@
-//! Who locks in whatever order gets it, or is the one victim: programs for a model checker (`sync::tests`).
+//! Lock requests in any order end in a grant or in exactly one victim: programs for the model
+//! checker (`sync::tests`).
 
 use std::sync::{Arc, Mutex};
 
@@ -7,7 +8,7 @@ use shuttle::rand::{Rng, thread_rng};
 use super::*;
 use crate::sync::tests::{check, join, spawn, wait};
 
-/// Locks, and who believes to have which.
+/// The locks, and the modes that transactions believe to hold.
 struct Seen {
     world: World,
     held: Mutex<Vec<(usize, u64, LockMode)>>,
@@ -17,7 +18,7 @@ struct Seen {
 struct Party<'a> {
     seen: &'a Seen,
     txn: u64,
-    /// To be let go of, each once.
+    /// Locks to release, each once.
     locks: Vec<usize>,
 }
 
@@ -38,14 +39,15 @@ impl Party<'_> {
         self.lock_by(at, mode, WaitPolicy::Wait)
     }
 
-    /// Is it held now? Waits for it, and may ask again before.
+    /// Requests a lock and waits for it, possibly repeating the request first; whether it is held
+    /// then.
     fn lock_by(&mut self, at: usize, mode: LockMode, policy: WaitPolicy) -> Result<bool, SqlState> {
-        let ask = || self.seen.world.lock(self.txn, at, mode, policy).map_err(|error| error.state());
-        match ask()? {
+        let request = || self.seen.world.lock(self.txn, at, mode, policy).map_err(|error| error.state());
+        match request()? {
             Request::Skipped => return Ok(false),
             Request::Held { fresh } => assert_eq!(fresh, !self.has(at)),
             Request::Wait(event) => {
-                let again = if thread_rng().gen_range(0..4) == 0 { ask()? } else { Request::Wait(event) };
+                let again = if thread_rng().gen_range(0..4) == 0 { request()? } else { Request::Wait(event) };
                 match again {
                     Request::Wait(event) => wait(&event),
                     other => assert!(matches!(other, Request::Held { fresh: false }), "{other:?}"),
@@ -56,7 +58,7 @@ impl Party<'_> {
         Ok(true)
     }
 
-    /// Asks for a lock and gives up waiting for it: true if it was held before there was a wait.
+    /// Requests a lock but gives up waiting; whether it was granted without a wait.
     fn try_briefly(&mut self, at: usize, mode: LockMode) -> Result<bool, SqlState> {
         let request = self.seen.world.lock(self.txn, at, mode, WaitPolicy::Wait).map_err(|error| error.state())?;
         if let Request::Wait(_) = request {
@@ -104,7 +106,8 @@ fn any_mode() -> LockMode {
     LockMode::ALL[thread_rng().gen_range(0..4)]
 }
 
-/// Runs transactions 1, 2, … each on its thread, and gives what each gave. At the end nothing is locked.
+/// Runs transactions 1, 2, …, each on its thread, and returns their results. At the end no lock is
+/// held.
 fn run<T: Send + 'static>(count: u64, work: impl Fn(&Seen, u64) -> T + Clone + Send + 'static) -> Vec<T> {
     let seen = Seen::new();
     let outcomes = join((1..=count).map(|txn| {
@@ -116,7 +119,7 @@ fn run<T: Send + 'static>(count: u64, work: impl Fn(&Seen, u64) -> T + Clone + S
 }
 
 #[test]
-fn model_everybody_ends_and_nobody_has_what_excludes_another() {
+fn model_all_transactions_end_and_conflicting_locks_are_never_held_together() {
     check(|| {
         run(4, |seen, txn| {
             let mut party = seen.party(txn, &[]);
@@ -142,7 +145,7 @@ fn model_everybody_ends_and_nobody_has_what_excludes_another() {
 }
 
 #[test]
-fn model_who_locks_in_one_order_is_never_in_a_deadlock() {
+fn model_locking_in_one_order_never_deadlocks() {
     check(|| {
         run(4, |seen, txn| {
             let mut party = seen.party(txn, &[]);
@@ -157,14 +160,14 @@ fn model_who_locks_in_one_order_is_never_in_a_deadlock() {
 }
 
 #[test]
-fn model_of_a_cycle_of_two_or_three_one_is_the_victim() {
+fn model_a_cycle_of_two_or_three_has_one_victim() {
     for count in [2, 3] {
         check(move || {
             let seen = Seen::new();
-            // A row and rows, or with a key among them.
+            // Rows only, or a key and rows.
             let lock = move |txn: u64| (txn % count) as usize + usize::from(count == 3);
             for txn in 1..=count {
-                // Whoever ends them is the thread of each.
+                // Each transaction is ended by its thread.
                 std::mem::forget(seen.party(txn, &[(lock(txn), LockMode::Update)]));
             }
             let outcomes = join((1..=count).map(|txn| {
@@ -183,7 +186,7 @@ fn model_of_a_cycle_of_two_or_three_one_is_the_victim() {
 }
 
 #[test]
-fn model_of_two_who_share_a_lock_and_want_it_alone_one_is_the_victim() {
+fn model_two_sharers_that_upgrade_have_one_victim() {
     check(|| {
         for mode in [LockMode::KeyShare, LockMode::Share] {
             let seen = Seen::new();
@@ -203,7 +206,7 @@ fn model_of_two_who_share_a_lock_and_want_it_alone_one_is_the_victim() {
 }
 
 #[test]
-fn model_who_let_go_of_a_lock_is_waited_for_no_longer() {
+fn model_a_released_lock_blocks_no_waiter() {
     check(|| {
         let seen = Seen::new();
         (1..=2).for_each(|txn| std::mem::forget(seen.party(txn, &[(txn as usize, LockMode::Update)])));

@@ -1,4 +1,4 @@
-//! Transactions that meet at every step: programs for a model checker (`sync::tests`).
+//! Transactions with a thread switch at every step: programs for the model checker (`sync::tests`).
 
 mod collected;
 mod serializable;
@@ -12,7 +12,7 @@ use crate::sync::tests::{check, join, spawn, wait};
 
 const ISOLATIONS: [Isolation; 3] = [Isolation::ReadCommitted, Isolation::RepeatableRead, Isolation::Serializable];
 
-/// Runs a statement, and again after each wait, as a session does; an SQLSTATE if it fails.
+/// Runs a statement, and again after each wait, like a session; `Err`: the SQLSTATE.
 fn run(txn: &mut Txn, mut statement: impl FnMut(&mut Txn) -> Result<Put, String>) -> Result<Put, String> {
     let before = txn.savepoint();
     loop {
@@ -27,14 +27,14 @@ fn run(txn: &mut Txn, mut statement: impl FnMut(&mut Txn) -> Result<Put, String>
 }
 
 impl Db {
-    /// With rows of these keys and codes, and the primary index alone.
+    /// A database with these keys and codes, and only the primary index.
     fn with_codes(rows: &[(i32, i32)]) -> Arc<Db> {
         let db = Arc::new(Db::with_secondary(0));
         rows.iter().for_each(|(id, code)| db.put((*id, Some(*code), "")));
         db
     }
 
-    /// `UPDATE t SET code = code + by` of one row.
+    /// `UPDATE t SET code = code + by` for one row.
     fn add(&self, txn: &mut Txn, record: RecordId, by: i32) -> Result<(), String> {
         let guard = &pin();
         let put = run(txn, |txn| {
@@ -53,14 +53,14 @@ impl Db {
         Ok(())
     }
 
-    /// True if the row was put in, false if its key is taken.
+    /// True if the row was inserted, false if its key is taken.
     fn try_insert(&self, txn: &mut Txn, row: Row) -> Result<bool, String> {
         let put =
             run(txn, |txn| txn.insert(&self.table, self.row(row), &pin()).map_err(|error| error.state().to_string()))?;
         Ok(matches!(put, Put::Done(_)))
     }
 
-    /// True if it was there to be deleted.
+    /// True if the row existed and was deleted.
     fn try_delete(&self, txn: &mut Txn, record: RecordId) -> Result<bool, String> {
         let guard = &pin();
         let mut found = true;
@@ -81,12 +81,13 @@ impl Db {
         txn.read(&self.table, record, guard).unwrap().and_then(|row| self.decode(row).1)
     }
 
-    /// The codes of all rows by now, in the order of their keys.
+    /// The current codes of all rows, in key order.
     fn codes(&self) -> Vec<i32> {
         self.rows(&mut self.begin(Isolation::ReadCommitted)).into_iter().filter_map(|row| row.1).collect()
     }
 
-    /// Nobody has locks, nobody waits, and nothing but the rows is left once it was collected.
+    /// Checks that no lock is held or waited for, and that after a collection only the live rows
+    /// are left.
     fn check_idle(&self) {
         assert_eq!((self.store.waiting(), self.store.recent.len()), (0, 0));
         self.store.collect(&Readers::new(Vec::new(), self.now()), usize::MAX).unwrap();
@@ -101,7 +102,7 @@ const B: RecordId = RecordId(1);
 const C: RecordId = RecordId(2);
 
 #[test]
-fn model_of_those_who_change_one_row_all_do_or_those_with_older_snapshots_fail() {
+fn model_concurrent_updates_of_one_row_all_apply_or_fail_by_older_snapshots() {
     for isolation in ISOLATIONS {
         check(move || {
             let db = Db::with_codes(&[(1, 0)]);
@@ -123,7 +124,7 @@ fn model_of_those_who_change_one_row_all_do_or_those_with_older_snapshots_fail()
 }
 
 #[test]
-fn model_of_two_or_three_who_wait_for_each_other_one_is_the_victim() {
+fn model_a_deadlock_of_two_or_three_has_one_victim() {
     for count in [2, 3] {
         check(move || {
             let db = Db::with_codes(&[(1, 0), (2, 0), (3, 0)][..count]);
@@ -147,7 +148,7 @@ fn model_of_two_or_three_who_wait_for_each_other_one_is_the_victim() {
 }
 
 #[test]
-fn model_who_changes_rows_in_one_order_is_nobodys_victim() {
+fn model_updates_in_one_order_never_deadlock() {
     check(|| {
         let db = Db::with_codes(&[(1, 0), (2, 0), (3, 0)]);
         join([[A, B], [B, C], [A, C]].map(|records| {
@@ -162,7 +163,7 @@ fn model_who_changes_rows_in_one_order_is_nobodys_victim() {
     });
 }
 
-/// Locks a row so that nobody changes it, and looks at it twice.
+/// Locks a row against changes and reads it twice.
 fn share(db: &Db, mode: LockMode) {
     let guard = &pin();
     let mut txn = db.begin(Isolation::ReadCommitted);
@@ -179,7 +180,7 @@ fn share(db: &Db, mode: LockMode) {
 }
 
 #[test]
-fn model_a_row_that_is_shared_stays_as_it_is_and_is_shared_by_many() {
+fn model_a_share_locked_row_is_unchanged_and_shared_by_many() {
     check(|| {
         let db = Db::with_codes(&[(1, 0)]);
         join([LockMode::Share, LockMode::Share, LockMode::KeyShare].map(|mode| spawn(&db, move |db| share(db, mode))));
@@ -199,7 +200,7 @@ fn model_a_row_that_is_shared_stays_as_it_is_and_is_shared_by_many() {
 }
 
 #[test]
-fn model_a_snapshot_has_all_of_a_commit_or_nothing() {
+fn model_a_snapshot_has_a_whole_commit_or_none_of_it() {
     check(|| {
         let db = Db::with_codes(&[(1, 100), (2, 100)]);
         let sum = |db: &Db, txn: &mut Txn| {
@@ -210,7 +211,7 @@ fn model_a_snapshot_has_all_of_a_commit_or_nothing() {
         let transfer = |by: i32| {
             move |db: &Db| {
                 let mut txn = db.begin(Isolation::ReadCommitted);
-                // The first changes one row twice.
+                // Transaction 1 changes one row twice.
                 let steps: &[_] = if by == 1 { &[(A, 5), (A, -6), (B, 1)] } else { &[(A, by), (B, -by)] };
                 steps.iter().for_each(|(record, by)| db.add(&mut txn, *record, *by).unwrap());
                 db.commit(txn);
@@ -239,7 +240,7 @@ fn model_a_snapshot_has_all_of_a_commit_or_nothing() {
 }
 
 #[test]
-fn model_what_was_rolled_back_was_never_there() {
+fn model_rolled_back_changes_leave_no_trace() {
     check(|| {
         let db = Db::with_codes(&[(1, 0), (2, 0)]);
         let look = |db: &Db| {
@@ -280,11 +281,11 @@ fn model_what_was_rolled_back_was_never_there() {
     });
 }
 
-/// One statement that gives a unique key to a row.
+/// A statement that assigns a unique key to a row.
 type Give = fn(&Db, &mut Txn) -> Result<bool, String>;
 
 #[test]
-fn model_a_unique_key_is_had_by_one() {
+fn model_a_unique_key_has_one_owner() {
     fn rename(db: &Db, txn: &mut Txn) -> Result<bool, String> {
         let put = run(txn, |txn| db.update(txn, B, (2, Some(7), "")))?;
         Ok(matches!(put, Put::Done(_)))
@@ -309,7 +310,7 @@ fn model_a_unique_key_is_had_by_one() {
                     (commits && given == Ok(false), false)
                 })
             }));
-            // Whoever was told that a key is taken saw one who has it.
+            // A transaction that got a duplicate-key error must have seen the key.
             let (told, has): (Vec<bool>, Vec<bool>) = outcomes.into_iter().unzip();
             assert!(has.contains(&true) || !told.contains(&true), "{told:?}, {has:?}");
             let rows = db.rows(&mut db.begin(Isolation::ReadCommitted));
@@ -323,7 +324,7 @@ fn model_a_unique_key_is_had_by_one() {
 }
 
 #[test]
-fn model_a_key_that_one_deletes_and_another_inserts_is_there_once() {
+fn model_a_key_deleted_and_inserted_concurrently_exists_once() {
     check(|| {
         let db = Arc::new(Db::with_secondary(1));
         db.put((1, Some(1), ""));
@@ -354,7 +355,7 @@ fn model_a_key_that_one_deletes_and_another_inserts_is_there_once() {
 }
 
 #[test]
-fn model_who_writes_does_so_to_the_description_in_force() {
+fn model_writes_use_the_schema_version_in_force() {
     check(|| {
         let db = Db::with_codes(&[(1, 0)]);
         db.table.take_effect();

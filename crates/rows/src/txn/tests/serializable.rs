@@ -1,11 +1,11 @@
-//! What a SERIALIZABLE transaction has read, against what others commit meanwhile.
+//! Read sets of SERIALIZABLE transactions against concurrent commits.
 
 use std::collections::BTreeMap;
 
 use super::*;
 use crate::key;
 
-/// An index of the table of [`Db`], as the transaction has it.
+/// An index of [`Db`]'s table, by position among the secondary indexes.
 fn index(db: &Db, which: Option<usize>) -> &Arc<IndexData> {
     db.table.index(which).unwrap()
 }
@@ -16,7 +16,7 @@ fn key_of(db: &Db, which: Option<usize>, value: &Datum<'_>) -> Vec<u8> {
     out
 }
 
-/// The rows whose keys are from `low` on and before `high`, noted as a query notes them.
+/// The rows with keys from `low` up to, not including, `high`; notes the range like a query.
 fn walk(db: &Db, txn: &mut Txn, which: Option<usize>, low: &Datum<'_>, high: &Datum<'_>) -> Vec<i32> {
     let (low, high) = (key_of(db, which, low), key_of(db, which, high));
     let (from, to) = (Bound::Included(low.as_slice()), Bound::Excluded(high.as_slice()));
@@ -47,14 +47,14 @@ fn all(db: &Db, txn: &mut Txn) -> Vec<i32> {
     rows.map(|row| db.decode(row).0).collect()
 }
 
-/// One thing that a transaction reads.
+/// A read of the transaction.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Read {
     Key(i32),
     Keys(i32, i32),
     Names(&'static str, &'static str),
     All,
-    /// By another thread.
+    /// A full scan by another thread.
     Beside,
 }
 
@@ -76,15 +76,15 @@ impl Read {
     }
 }
 
-/// One thing that somebody else commits.
+/// A commit by another transaction.
 #[derive(Clone, Copy, Debug)]
 enum Write {
     Insert(i32, &'static str),
     Rename(i32, &'static str),
-    /// The row gets another primary key.
+    /// Changes a row's primary key.
     Move(i32, i32),
     Delete(i32),
-    /// The next version of the table.
+    /// Makes the next version of the table.
     Alter,
 }
 
@@ -112,7 +112,7 @@ fn letters() -> Db {
     db
 }
 
-/// What a commit of a transaction with a write of its own comes to.
+/// Result of committing the transaction after a write of its own.
 fn outcome(db: &Db, mut txn: Txn) -> Result<(), String> {
     assert!(matches!(db.insert(&mut txn, (1_000, None, "own")), Put::Done(_)));
     db.try_commit(txn).map(drop).map_err(|error| {
@@ -123,21 +123,21 @@ fn outcome(db: &Db, mut txn: Txn) -> Result<(), String> {
 }
 
 #[test]
-fn what_was_read_and_is_another_now_refuses_the_commit() {
+fn a_changed_read_set_refuses_the_commit() {
     use Read::{All, Beside, Key, Keys, Names};
     use Write::{Alter, Delete, Insert, Move, Rename};
     for (read, writes, conflict) in [
-        // A record: it alone, by whatever way it was read.
-        (Key(1), vec![Rename(1, "x")], Some("that was read was written")),
-        (Key(1), vec![Delete(1)], Some("that was read was written")),
-        (Key(1), vec![Move(1, 9)], Some("that was read was written")),
+        // A record, however it was read.
+        (Key(1), vec![Rename(1, "x")], Some("a row of relation \"t\" that this transaction read")),
+        (Key(1), vec![Delete(1)], Some("a row of relation \"t\" that this transaction read")),
+        (Key(1), vec![Move(1, 9)], Some("a row of relation \"t\" that this transaction read")),
         (Key(1), vec![Rename(2, "x"), Delete(5), Insert(9, "x")], None),
-        // A key that was not there.
+        // An absent key.
         (Key(9), vec![Insert(9, "x")], Some("in a range of index \"t_pkey\"")),
         (Key(9), vec![Move(5, 9)], Some("in a range of index \"t_pkey\"")),
         (Key(9), vec![Insert(9, "x"), Delete(9)], Some("in a range of index \"t_pkey\"")),
         (Key(9), vec![Insert(8, "x"), Insert(10, "x"), Delete(7)], None),
-        // A range of the primary key: phantoms by every way there is, and rows in it.
+        // A range of the primary key: all kinds of phantoms, and rows in the range.
         (Keys(1, 4), vec![Insert(3, "x")], Some("in a range of index \"t_pkey\"")),
         (Keys(1, 4), vec![Insert(3, "x"), Delete(3)], Some("in a range of index \"t_pkey\"")),
         (Keys(1, 4), vec![Move(5, 3)], Some("in a range of index \"t_pkey\"")),
@@ -145,7 +145,7 @@ fn what_was_read_and_is_another_now_refuses_the_commit() {
         (Keys(1, 4), vec![Rename(2, "x")], Some("in a range of index \"t_pkey\"")),
         (Keys(1, 4), vec![Delete(1)], Some("in a range of index \"t_pkey\"")),
         (Keys(1, 4), vec![Insert(4, "x"), Insert(0, "x"), Rename(5, "x"), Delete(7)], None),
-        // A range of another index, to which the number of the record belongs.
+        // A range of a secondary index, whose keys end with the record number.
         (Names("c", "g"), vec![Insert(3, "e")], Some("in a range of index \"t_name\"")),
         (Names("c", "g"), vec![Rename(1, "e")], Some("in a range of index \"t_name\"")),
         (Names("c", "g"), vec![Rename(2, "z")], Some("in a range of index \"t_name\"")),
@@ -153,15 +153,15 @@ fn what_was_read_and_is_another_now_refuses_the_commit() {
         (Names("c", "g"), vec![Delete(5)], Some("in a range of index \"t_name\"")),
         (Names("c", "g"), vec![Rename(1, "a"), Insert(3, "g"), Delete(7), Rename(3, "bzzz")], None),
         (Names("x", "y"), vec![Insert(3, "x")], Some("in a range of index \"t_name\"")),
-        // All of a table, also when another thread reads it.
-        (All, vec![Insert(9, "x")], Some("of which all was read")),
-        (All, vec![Delete(1)], Some("of which all was read")),
-        (Beside, vec![Rename(7, "x")], Some("of which all was read")),
-        // Whatever was read of a table, it is another table now.
-        (Key(1), vec![Alter], Some("was changed as a whole")),
-        (Key(9), vec![Alter], Some("was changed as a whole")),
-        (Keys(3, 4), vec![Alter], Some("was changed as a whole")),
-        (All, vec![Alter], Some("was changed as a whole")),
+        // The whole table, also when another thread reads it.
+        (All, vec![Insert(9, "x")], Some("which this transaction read as a whole")),
+        (All, vec![Delete(1)], Some("which this transaction read as a whole")),
+        (Beside, vec![Rename(7, "x")], Some("which this transaction read as a whole")),
+        // Any read of a table that was altered.
+        (Key(1), vec![Alter], Some("altered or truncated relation \"t\"")),
+        (Key(9), vec![Alter], Some("altered or truncated relation \"t\"")),
+        (Keys(3, 4), vec![Alter], Some("altered or truncated relation \"t\"")),
+        (All, vec![Alter], Some("altered or truncated relation \"t\"")),
     ] {
         for (isolation, expected) in [(Isolation::Serializable, conflict), (Isolation::RepeatableRead, None)] {
             let db = letters();
@@ -179,11 +179,11 @@ fn what_was_read_and_is_another_now_refuses_the_commit() {
     }
 }
 
-/// The bug that this is about: only the record was noted, in which there was no row. When that had been thrown away, the key
-/// came in another one.
-/// What is told of beyond the snapshot must have been so all the time: versions that came and went since stay until it was asked for.
+/// The bug: only the record was noted, and it had no row. After that record was collected, the key
+/// was inserted into another one. What was learnt beyond the snapshot must hold all the time:
+/// versions that came and went since are kept until they are validated.
 #[test]
-fn a_key_that_was_taken_for_a_while_is_noticed_although_nobody_sees_it() {
+fn a_key_inserted_and_deleted_since_the_snapshot_is_detected() {
     let db = letters();
     let mut txn = db.begin(Isolation::Serializable);
     let readers = Readers::new(vec![txn.snapshot()], Lsn(u64::MAX));
@@ -195,7 +195,7 @@ fn a_key_that_was_taken_for_a_while_is_noticed_although_nobody_sees_it() {
 }
 
 #[test]
-fn a_key_that_comes_back_in_another_record_is_noticed() {
+fn a_key_reinserted_in_another_record_is_detected() {
     let db = letters();
     let mut txn = db.begin(Isolation::ReadCommitted);
     let old = db.find(2);
@@ -203,7 +203,7 @@ fn a_key_that_comes_back_in_another_record_is_noticed() {
     db.commit(txn);
     let mut txn = db.begin(Isolation::Serializable);
     assert_eq!(get(&db, &mut txn, 2), None);
-    // Others take the free record.
+    // Other transactions take the free record.
     assert!(db.store.collect(&Readers::since(db.now()), usize::MAX).unwrap() > 0);
     crate::reclaim::VERSIONS.drain();
     Write::Insert(70, "x").commit(&db);
@@ -213,7 +213,7 @@ fn a_key_that_comes_back_in_another_record_is_noticed() {
 }
 
 #[test]
-fn own_changes_are_no_conflict_and_commits_before_the_snapshot_are_none() {
+fn own_changes_and_commits_before_the_snapshot_are_no_conflicts() {
     let db = letters();
     let other = db.begin(Isolation::Serializable);
     Write::Rename(1, "before").commit(&db);
@@ -227,15 +227,15 @@ fn own_changes_are_no_conflict_and_commits_before_the_snapshot_are_none() {
 }
 
 #[test]
-fn what_is_too_much_to_note_counts_as_the_whole_table() {
+fn an_oversized_read_set_counts_as_the_whole_table() {
     let db = letters();
-    let noted = |note: &dyn Fn(&mut Reads, u32)| {
+    let noted = |note: &dyn Fn(&mut ReadSet, u32)| {
         let mut txn = db.begin(Isolation::Serializable);
         let reads = txn.reads.as_mut().unwrap();
         (0..70_000).for_each(|number| note(reads, number));
         txn
     };
-    let range = |reads: &mut Reads, low: i32, high: i32| {
+    let range = |reads: &mut ReadSet, low: i32, high: i32| {
         let (low, high) = (key_of(&db, None, &Datum::Int4(low)), key_of(&db, None, &Datum::Int4(high)));
         reads.note_range(&db.table, index(&db, None), Bound::Included(&low), Bound::Excluded(&high));
     };
@@ -253,9 +253,9 @@ fn what_is_too_much_to_note_counts_as_the_whole_table() {
 }
 
 #[test]
-fn ranges_that_meet_are_one_and_those_apart_stay_apart() {
+fn adjacent_ranges_merge_and_disjoint_ranges_do_not() {
     let db = letters();
-    let mut reads = Reads::default();
+    let mut reads = ReadSet::default();
     reads.begin(&db.store.recent, db.store.next_txn(), Lsn::ZERO);
     for (low, high) in [(1, 2), (6, 7), (2, 3)] {
         let (low, high) = (key_of(&db, None, &Datum::Int4(low)), key_of(&db, None, &Datum::Int4(high)));
@@ -268,7 +268,7 @@ fn ranges_that_meet_are_one_and_those_apart_stay_apart() {
 }
 
 #[test]
-fn what_a_rolled_back_part_has_seen_counts_as_read() {
+fn reads_before_a_rollback_to_savepoint_stay_in_the_read_set() {
     for (what, write, conflicts) in [
         ("insert", Write::Insert(9, "x"), true),
         ("insert", Write::Insert(8, "x"), false),
@@ -285,7 +285,7 @@ fn what_a_rolled_back_part_has_seen_counts_as_read() {
         let guard = &crossbeam_epoch::pin();
         let mut lock = |key: &[u8]| txn.lock_key_row(&db.table, None, key, LockMode::KeyShare, guard).unwrap();
         match what {
-            // As foreign keys look: the row is there and locked, or it is not there.
+            // Foreign key checks: the row exists and is locked, or it is absent.
             "lock" => assert!(matches!(lock(&db.key(1)), Locked::Row { .. })),
             "missing" => assert!(matches!(lock(&db.key(9)), Locked::Gone)),
             "insert" => assert!(matches!(db.insert(&mut txn, (9, None, "own")), Put::Done(_))),
@@ -298,7 +298,7 @@ fn what_a_rolled_back_part_has_seen_counts_as_read() {
 }
 
 #[test]
-fn who_found_a_key_free_is_not_told_that_it_is_taken() {
+fn a_key_seen_as_free_fails_with_40001_and_not_as_a_duplicate() {
     for (looks, isolation, expected) in [
         (true, Isolation::Serializable, Err(SqlState::SERIALIZATION_FAILURE)),
         (false, Isolation::Serializable, Ok(true)),
@@ -317,7 +317,7 @@ fn who_found_a_key_free_is_not_told_that_it_is_taken() {
 }
 
 #[test]
-fn commits_are_remembered_for_as_long_as_somebody_may_ask() {
+fn commits_are_kept_while_a_serializable_transaction_may_need_them() {
     let db = letters();
     let remembered = || db.store.recent.len();
     Write::Rename(1, "a").commit(&db);
@@ -338,7 +338,7 @@ fn commits_are_remembered_for_as_long_as_somebody_may_ask() {
 }
 
 #[test]
-fn who_asks_for_more_than_is_remembered_is_refused() {
+fn a_transaction_older_than_the_kept_commits_is_refused() {
     let db = letters();
     let mut old = db.begin(Isolation::Serializable);
     get(&db, &mut old, 1);
@@ -353,14 +353,14 @@ fn who_asks_for_more_than_is_remembered_is_refused() {
     assert_eq!(db.store.recent.len(), 0);
     let mut new = db.begin(Isolation::Serializable);
     get(&db, &mut new, 1);
-    assert!(outcome(&db, old).unwrap_err().contains("more commits than are remembered"));
+    assert!(outcome(&db, old).unwrap_err().contains("more transactions committed than the server keeps"));
     outcome(&db, new).unwrap();
 }
 
-/// Whatever is read again at the time of the commit and comes out differently was found by the check; and what the check
-/// finds is not everything.
+/// Whenever rereading at commit time gives other results, validation fails; and it does not fail
+/// every time.
 #[test]
-fn what_would_be_read_otherwise_never_gets_through() {
+fn a_commit_whose_reads_changed_never_validates() {
     const NAMES: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
     let (mut refused, mut through) = (0, 0);
     for seed in 0..400u64 {
@@ -413,12 +413,13 @@ fn what_would_be_read_otherwise_never_gets_through() {
     assert!(refused > 100 && through > 100, "{refused} refused, {through} through");
 }
 
-/// Accounts in pairs, of which one may be overdrawn as long as the two together are not; who draws looks at both and changes
-/// one. On several threads, so that transactions begin and check while others commit.
+/// Pairs of accounts: one may be overdrawn as long as their sum is not negative. A withdrawal reads
+/// both and changes one. Several threads, so that transactions start and validate while others
+/// commit.
 #[test]
-fn threads_that_look_at_two_rows_and_change_one_never_break_what_they_look_for() {
+fn write_skew_between_threads_is_prevented() {
     const PAIRS: i32 = 2;
-    /// The amounts are in a unique column.
+    /// The amounts are in a unique column, so offset them.
     const APART: i32 = 1_000_000;
     let db = Db::new();
     (0..2 * PAIRS).for_each(|id| db.put((id, Some(100 + APART * id), "a")));
@@ -439,7 +440,7 @@ fn threads_that_look_at_two_rows_and_change_one_never_break_what_they_look_for()
                     let mut txn = db.begin(Isolation::Serializable);
                     let ((record, own), (_, other)) = (amount(&mut txn, id), amount(&mut txn, id ^ 1));
                     assert!(own + other >= 0, "{own} and {other} are left");
-                    // Others look meanwhile.
+                    // Let other threads read meanwhile.
                     std::thread::sleep(std::time::Duration::from_micros(20));
                     let by = if own + other >= 300 { -300 } else { 100 };
                     if let Ok(Put::Done(_)) = db.update(&mut txn, record, (id, Some(APART * id + own + by), "a"))

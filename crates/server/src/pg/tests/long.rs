@@ -1,8 +1,9 @@
-//! Queries on `rows` tables that take long, or give much: they run beside the socket, and go out while they are made.
+//! Queries on `rows` tables that take long or return many rows: they run off the socket's thread,
+//! and their results are streamed.
 
 use super::*;
 
-/// A table of so many rows; more than a query looks at before it goes on elsewhere.
+/// Rows of the table: more than a query processes before it moves to another thread.
 const ROWS: usize = 60_000;
 
 async fn with_rows(server: &Server) -> Client {
@@ -14,7 +15,7 @@ async fn with_rows(server: &Server) -> Client {
 }
 
 #[tokio::test]
-async fn a_long_result_arrives_whole_and_in_order() {
+async fn a_long_result_arrives_completely_and_in_order() {
     let server = Server::start().await;
     let mut client = with_rows(&server).await;
     let plain = |ids: &mut dyn Iterator<Item = usize>| ids.map(|id| format!("D {id}|p{id}")).collect::<Vec<_>>();
@@ -49,14 +50,14 @@ async fn a_long_result_arrives_whole_and_in_order() {
 }
 
 #[tokio::test]
-async fn a_suspended_query_shows_what_was_there_when_it_began() {
+async fn a_suspended_query_keeps_its_snapshot() {
     let server = Server::start().await;
     let (mut client, mut other) = (with_rows(&server).await, server.connect().await);
     let parse: (u8, &[u8]) = (b'P', b"\0SELECT id, pad FROM t ORDER BY id\0\0\0");
     let bind: (u8, &[u8]) = (b'B', b"p\0\0\0\0\0\0\0\0");
     let two: (u8, &[u8]) = (b'E', b"p\0\0\0\0\x02");
     let all: (u8, &[u8]) = (b'E', b"p\0\0\0\0\0");
-    // Of rows that the transaction itself changed too, as they were then.
+    // With rows changed by the transaction itself: the result shows the earlier state.
     for own in ["SELECT 1 AS a", "UPDATE t SET pad = 'mine' WHERE id = 1"] {
         let mine = if own.starts_with("UPDATE") { "mine" } else { "p1" };
         client.check("BEGIN", &["C BEGIN", "Z T"]).await;
@@ -77,7 +78,7 @@ async fn a_suspended_query_shows_what_was_there_when_it_began() {
 }
 
 #[tokio::test]
-async fn a_long_query_is_stopped_and_holds_up_nobody() {
+async fn a_long_query_can_be_cancelled_and_blocks_no_other_session() {
     let server = Server::start().await;
     let (mut client, mut other) = (with_rows(&server).await, server.connect().await);
     let fruitless = "SELECT count(*) FROM t a, t b WHERE a.id + b.id < 0";
@@ -85,38 +86,38 @@ async fn a_long_query_is_stopped_and_holds_up_nobody() {
     for sql in [fruitless, endless, fruitless, "SELECT a.id FROM t a, t b ORDER BY a.n + b.n"] {
         client.send(&[(b'Q', format!("{sql}\0").as_bytes())]).await;
         tokio::time::sleep(Duration::from_millis(100)).await;
-        // The test runs on one thread: whoever computed on it would hold this up.
+        // The test has one thread, so a query that blocked it would delay this.
         other.check("SELECT id FROM t WHERE id = 7", &["T id:23", "D 7", "C SELECT 1", "Z I"]).await;
         Client::cancel(&server, client.key).await;
         let lines = client.transcript().await;
-        let told = lines.iter().find(|line| line.starts_with('E')).map(String::as_str);
-        // What sorts may have met the limit of its memory before.
+        let error = lines.iter().find(|line| line.starts_with('E')).map(String::as_str);
+        // Sorts may exceed their memory limit first.
         let expected: &[_] = &["E 57014 canceling statement due to user request"];
-        let is_told = told.is_some_and(|told| expected.contains(&told) || told.starts_with("E 53200"));
-        assert!(is_told, "{sql}: {told:?}");
+        let is_expected = error.is_some_and(|error| expected.contains(&error) || error.starts_with("E 53200"));
+        assert!(is_expected, "{sql}: {error:?}");
         client.check("SET statement_timeout = 100", &["C SET", "Z I"]).await;
         let lines = client.query(sql).await;
-        let told = lines.iter().find(|line| line.starts_with('E')).map(String::as_str);
-        let in_time = told.is_some_and(|told| told.contains("statement timeout") || told.starts_with("E 53200"));
-        assert!(in_time, "{sql}: {told:?}");
+        let error = lines.iter().find(|line| line.starts_with('E')).map(String::as_str);
+        let in_time = error.is_some_and(|error| error.contains("statement timeout") || error.starts_with("E 53200"));
+        assert!(in_time, "{sql}: {error:?}");
         client.check("SET statement_timeout = 0", &["C SET", "Z I"]).await;
     }
     client.check("SELECT count(*) FROM t", &["T count:20", "D 60000", "C SELECT 1", "Z I"]).await;
 }
 
 #[tokio::test]
-async fn what_a_query_keeps_is_limited_by_the_memory_of_statements() {
+async fn materialised_rows_are_limited_by_the_statement_memory() {
     let server = Server::start().await;
     let mut client = with_rows(&server).await;
-    // 64 MiB are for all statements.
+    // The limit of 64 MiB is for all statements together.
     for sql in [
         "SELECT a.id, b.pad FROM t a, t b ORDER BY a.n + b.n",
         "SELECT DISTINCT a.id, b.id FROM t a, t b",
         "SELECT a.id, b.id, count(*) FROM t a, t b GROUP BY a.id, b.id",
     ] {
         let lines = client.query(sql).await;
-        let told = lines.iter().find(|line| line.starts_with('E')).map_or("", String::as_str);
-        assert!(told.starts_with("E 53200"), "{sql}: {told}");
+        let error = lines.iter().find(|line| line.starts_with('E')).map_or("", String::as_str);
+        assert!(error.starts_with("E 53200"), "{sql}: {error}");
     }
     let sorted = client.query("SELECT id FROM t ORDER BY n, id DESC LIMIT 1").await;
     assert_eq!(sorted[1], "D 59997");

@@ -1,9 +1,9 @@
-//! Statements that come again: what a session remembers of their texts shows in nothing but speed.
+//! Repeated statements: the plan cache changes nothing but speed.
 
 use super::*;
 
 #[tokio::test]
-async fn texts_that_differ_in_constants_answer_each_its_own() {
+async fn texts_that_differ_in_constants_have_their_own_results() {
     let server = Server::start().await;
     let mut client = server.connect().await;
     client.check("CREATE TABLE t (id bigint PRIMARY KEY, n int, s text)", &["C CREATE TABLE", "Z I"]).await;
@@ -27,11 +27,14 @@ async fn texts_that_differ_in_constants_answer_each_its_own() {
             lines.extend([tag.as_str(), "Z I"]);
             client.check(&format!("SELECT n, s FROM t WHERE id = {constant}"), &lines).await;
         }
-        for (constant, told) in
+        for (constant, expected) in
             [("'x'", "E 22P02 invalid input syntax for type bigint: \"x\""), ("1 / 0", "E 22012 division by zero")]
         {
             let lines = client.query(&format!("SELECT n, s FROM t WHERE id = {constant}")).await;
-            assert!(lines.iter().any(|line| line == told) && lines.last().unwrap() == "Z I", "{constant}: {lines:?}");
+            assert!(
+                lines.iter().any(|line| line == expected) && lines.last().unwrap() == "Z I",
+                "{constant}: {lines:?}"
+            );
         }
         client.check("UPDATE t SET n = n + 1 WHERE id = 1 AND s = 'it''s 1'", &["C UPDATE 1", "Z I"]).await;
         client.check("UPDATE t SET n = n - 1 WHERE id = 1 AND s = 'it''s 1'", &["C UPDATE 1", "Z I"]).await;
@@ -42,7 +45,7 @@ async fn texts_that_differ_in_constants_answer_each_its_own() {
             .check("SELECT id FROM t WHERE n > 25 ORDER BY 1 LIMIT 1", &["T id:20", "D 3", "C SELECT 1", "Z I"])
             .await;
     }
-    // In a transaction that has failed, all are refused.
+    // In a failed transaction all statements are refused.
     client.check("BEGIN", &["C BEGIN", "Z T"]).await;
     assert_eq!(client.query("SELECT 1 / 0").await.last().unwrap(), "Z E");
     let lines = client.query("SELECT n, s FROM t WHERE id = 1").await;
@@ -51,7 +54,7 @@ async fn texts_that_differ_in_constants_answer_each_its_own() {
 }
 
 #[tokio::test]
-async fn a_text_means_what_the_tables_and_settings_of_the_moment_make_it_mean() {
+async fn a_cached_text_follows_changes_of_tables_and_settings() {
     let server = Server::start().await;
     let (mut client, mut other) = (server.connect().await, server.connect().await);
     let (mut parse, mut bind) = (Vec::new(), Vec::new());
@@ -89,13 +92,13 @@ async fn a_text_means_what_the_tables_and_settings_of_the_moment_make_it_mean() 
 }
 
 #[tokio::test]
-async fn constants_of_other_types_are_other_texts() {
+async fn constants_of_other_types_are_planned_separately() {
     let server = Server::start().await;
     let mut client = server.connect().await;
     client.check("CREATE TABLE t (id int PRIMARY KEY, n int)", &["C CREATE TABLE", "Z I"]).await;
     client.check("INSERT INTO t VALUES (1, 7)", &["C INSERT 0 1", "Z I"]).await;
     for (constant, ty, value) in [("2.0", 1700, "3.5000000000000000"), ("2", 23, "3"), ("9999999999", 20, "0")] {
-        // Known by one type before the next comes.
+        // Cached with one type before the next is used.
         for _ in 0..3 {
             let expected = [format!("T ?column?:{ty}"), format!("D {value}"), "C SELECT 1".into(), "Z I".into()];
             assert_eq!(client.query(&format!("SELECT n / {constant} FROM t WHERE id = 1")).await, expected);
@@ -104,7 +107,7 @@ async fn constants_of_other_types_are_other_texts() {
 }
 
 #[tokio::test]
-async fn texts_of_several_statements_are_transactions_each_time() {
+async fn repeated_multi_statement_texts_are_transactions_each_time() {
     let server = Server::start().await;
     let mut client = server.connect().await;
     client.check("CREATE TABLE t (id int PRIMARY KEY, n int)", &["C CREATE TABLE", "Z I"]).await;
@@ -127,7 +130,8 @@ async fn texts_of_several_statements_are_transactions_each_time() {
         ];
         client.check(&text, &expected).await;
     }
-    // One that fails in the middle takes all back; those before it were answered, those after it are not run.
+    // An error in the middle undoes the whole simple query; earlier results were sent, later
+    // statements are not run.
     for id in 5..=8 {
         let text = format!("INSERT INTO t VALUES ({id}, 0); SELECT 1 / (n - 4) FROM t WHERE id = 4; DELETE FROM t");
         let lines = client.query(&text).await;
@@ -135,7 +139,7 @@ async fn texts_of_several_statements_are_transactions_each_time() {
         assert!(lines.iter().any(|line| line == "E 22012 division by zero"), "{lines:?}");
         assert_eq!(lines.last().unwrap(), "Z I");
     }
-    // In a block it fails the block.
+    // In a transaction block the error fails the block.
     for _ in 0..3 {
         client.check("BEGIN; DELETE FROM t WHERE id = 1", &["C BEGIN", "C DELETE 1", "Z T"]).await;
         let lines = client.query("SELECT 1 / (n - 4) FROM t WHERE id = 4; COMMIT").await;
@@ -147,7 +151,7 @@ async fn texts_of_several_statements_are_transactions_each_time() {
 }
 
 #[tokio::test]
-async fn a_text_means_what_its_own_first_statements_leave() {
+async fn a_cached_text_follows_changes_by_its_own_first_statements() {
     let server = Server::start().await;
     let mut client = server.connect().await;
     client.check("CREATE TABLE t (id int PRIMARY KEY, at timestamptz)", &["C CREATE TABLE", "Z I"]).await;
@@ -161,12 +165,12 @@ async fn a_text_means_what_its_own_first_statements_leave() {
         let insert = format!("INSERT INTO t VALUES ({id}, '2024-01-01 00:00')");
         client.check(&insert, &["C INSERT 0 1", "Z T"]).await;
     }
-    // Known by now, but by the zone that ROLLBACK takes back.
+    // Cached by now, but with the time zone that ROLLBACK reverts.
     let text = "ROLLBACK; INSERT INTO t VALUES (4, '2024-01-01 00:00')";
     client.check(text, &["C ROLLBACK", "C INSERT 0 1", "S TimeZone=UTC", "Z I"]).await;
     let expected = ["T at:1184", "D 2024-01-01 00:00:00+00", "C SELECT 1", "Z I"];
     client.check("SELECT at FROM t WHERE id = 4", &expected).await;
-    // The same of a column that goes.
+    // A dropped column behaves the same.
     client.check("BEGIN", &["C BEGIN", "Z T"]).await;
     client.check("ALTER TABLE t ADD COLUMN n int", &["C ALTER TABLE", "Z T"]).await;
     for _ in 0..3 {
@@ -178,7 +182,7 @@ async fn a_text_means_what_its_own_first_statements_leave() {
 }
 
 #[tokio::test]
-async fn rows_of_constants_are_inserted_by_the_statement_of_one_row() {
+async fn multi_row_inserts_of_constants_use_the_single_row_plan() {
     let server = Server::start().await;
     let mut client = server.connect().await;
     client.check("CREATE TABLE t (id int PRIMARY KEY, n int DEFAULT 7, s text)", &["C CREATE TABLE", "Z I"]).await;
@@ -191,8 +195,8 @@ async fn rows_of_constants_are_inserted_by_the_statement_of_one_row() {
     client.check(&rows(4..3_000), &["C INSERT 0 2996", "Z I"]).await;
     let counted = &["T count:20 sum:20 max:25", "D 3000|21000|it\\'s 999", "C SELECT 1", "Z I"];
     client.check("SELECT count(*), sum(n), max(s) FROM t", counted).await;
-    // One row fails: none is inserted, and the client is told where it stands.
-    for (text, told) in [
+    // If one row fails none is inserted, and the error has its position.
+    for (text, expected) in [
         ("INSERT INTO t (id, s) VALUES (5000, 'a'), (7, 'b'), (5001, 'c')", "E 23505"),
         ("INSERT INTO t (id, s) VALUES (5000, 'a'), ('x', 'b')", "E 22P02"),
         ("INSERT INTO t (id, s) VALUES (5000, 'a'), (5000000000, 'b')", "E 22003"),
@@ -205,16 +209,16 @@ async fn rows_of_constants_are_inserted_by_the_statement_of_one_row() {
         ),
     ] {
         let lines = client.query(text).await;
-        assert!(lines[0].starts_with(told) && lines.len() == 2, "{text}: {lines:?}");
+        assert!(lines[0].starts_with(expected) && lines.len() == 2, "{text}: {lines:?}");
     }
     client.check("SELECT count(*), sum(n), max(s) FROM t", counted).await;
-    // ON CONFLICT and RETURNING hold for each row.
+    // ON CONFLICT and RETURNING apply to each row.
     let text = "INSERT INTO t VALUES (1, 2, 'b'), (3000, 3, NULL), (2, 4, 'c') \
                 ON CONFLICT (id) DO UPDATE SET n = t.n + excluded.n WHERE t.id > 1 RETURNING id, n";
     client.check(text, &["T id:23 n:23", "D 3000|3", "D 2|11", "C INSERT 0 2", "Z I"]).await;
     let text = "INSERT INTO t VALUES (1, 2, 'b'), (3001, 3, 'd') ON CONFLICT DO NOTHING";
     client.check(text, &["C INSERT 0 1", "Z I"]).await;
-    // VALUES below ORDER BY, OFFSET or UNION is a query, which takes the long way.
+    // VALUES below ORDER BY, OFFSET or UNION is a query, which takes the general path.
     for text in [
         "INSERT INTO t (id) VALUES (4001), (4002) ORDER BY 1 LIMIT 1",
         "INSERT INTO t (id) VALUES (4003), (4003) UNION VALUES (4003)",

@@ -1,8 +1,8 @@
-//! What is thrown away beside those who may still look.
+//! Garbage collection concurrent with readers.
 
 use super::*;
 
-/// Snapshots that somebody has, as roots are kept by those who read them.
+/// Live snapshots, as the engine keeps database versions that are being read.
 #[derive(Default)]
 struct Snapshots(Mutex<Vec<Lsn>>);
 
@@ -36,12 +36,12 @@ fn with_rows() -> Shared {
 
 fn collect((db, snapshots): &(Arc<Db>, Snapshots)) {
     for _ in 0..3 {
-        // What is locked just now is looked at again and again.
+        // A locked item is examined again and again.
         db.store.collect(&snapshots.readers(db), 4).unwrap();
     }
 }
 
-/// The same rows by all indexes, as often as one looks.
+/// All indexes give the same rows, on every read.
 fn read((db, snapshots): &(Arc<Db>, Snapshots)) {
     let mut txn = snapshots.begin(db);
     let rows = db.rows(&mut txn);
@@ -52,7 +52,7 @@ fn read((db, snapshots): &(Arc<Db>, Snapshots)) {
 }
 
 #[test]
-fn model_what_a_snapshot_shows_stays_while_older_versions_go() {
+fn model_visible_versions_are_kept_while_older_ones_are_collected() {
     check(|| {
         let shared = with_rows();
         let change = |(db, _): &(Arc<Db>, Snapshots)| {
@@ -72,11 +72,12 @@ fn model_what_a_snapshot_shows_stays_while_older_versions_go() {
 }
 
 #[test]
-fn model_a_deleted_row_stays_for_those_who_see_it_and_its_key_is_free_for_others() {
+fn model_a_deleted_row_is_kept_for_its_readers_and_its_key_is_free() {
     check(|| {
         let shared = with_rows();
         let change = |(db, _): &(Arc<Db>, Snapshots)| {
-            // Gone, back, and gone again: what became garbage first is none for who looks between.
+            // Deleted, inserted, deleted again: the first garbage item must not affect a reader in
+            // between.
             for is_there in [true, false, true] {
                 let mut txn = db.begin(Isolation::ReadCommitted);
                 let guard = &pin();
@@ -97,7 +98,7 @@ fn model_a_deleted_row_stays_for_those_who_see_it_and_its_key_is_free_for_others
 }
 
 #[test]
-fn model_of_a_row_that_comes_and_goes_nothing_is_left() {
+fn model_a_row_inserted_and_deleted_leaves_no_garbage() {
     check(|| {
         let shared = with_rows();
         let come_and_go = |(db, _): &(Arc<Db>, Snapshots)| {

@@ -1,9 +1,9 @@
-//! Serializable transactions whose reads and commits meet.
+//! Serializable transactions with concurrent reads and commits.
 
 use super::super::serializable::Read;
 use super::*;
 
-/// Writes, and gives the commit if there was one. Only 40001 and 40P01 may be in its way.
+/// Commits after a write; returns the commit's LSN, if any. Only 40001 and 40P01 may occur.
 fn commit(db: &Db, txn: Txn, written: Result<(), String>) -> Option<Lsn> {
     if let Err(state) = written {
         assert!(["40001", "40P01"].contains(&state.as_str()), "{state}");
@@ -14,7 +14,7 @@ fn commit(db: &Db, txn: Txn, written: Result<(), String>) -> Option<Lsn> {
 }
 
 #[test]
-fn model_of_two_who_read_what_the_other_writes_one_fails() {
+fn model_one_of_two_transactions_with_crossed_reads_and_writes_fails() {
     for before in [true, false] {
         check(move || {
             let db = Db::with_codes(&[(1, 1), (2, 1)]);
@@ -28,7 +28,7 @@ fn model_of_two_who_read_what_the_other_writes_one_fails() {
                     commit(db, txn, written).is_some()
                 })
             }));
-            // One of the two stays as it was, whoever was first.
+            // One of the two rows is unchanged, whichever transaction was first.
             assert_eq!(db.codes().iter().sum::<i32>(), 1);
             assert!(committed.contains(&true), "{committed:?}");
             assert!(!before || committed.contains(&false), "{committed:?}");
@@ -38,7 +38,7 @@ fn model_of_two_who_read_what_the_other_writes_one_fails() {
 }
 
 #[test]
-fn model_a_commit_fails_exactly_when_a_row_came_into_a_range_that_was_read() {
+fn model_a_commit_fails_exactly_when_a_phantom_appeared() {
     for came in [5, 9] {
         check(move || {
             let db = Db::with_codes(&[(1, 1)]);
@@ -68,7 +68,7 @@ fn model_a_commit_fails_exactly_when_a_row_came_into_a_range_that_was_read() {
 }
 
 #[test]
-fn model_of_two_who_find_a_range_empty_one_puts_a_row_there() {
+fn model_one_of_two_inserts_into_a_range_read_as_empty_commits() {
     check(|| {
         let db = Db::with_codes(&[(1, 1)]);
         join([4, 6].map(|id| {
@@ -101,7 +101,7 @@ fn any_read() -> Read {
     }
 }
 
-/// Changes the row of a key, or puts one there.
+/// Updates the row of a key, or inserts it.
 fn any_write(db: &Db, txn: &mut Txn) -> Result<(), String> {
     let (id, name) = (any_id(), ["a", "b", "c", "d"][thread_rng().gen_range(0..4)]);
     let found = txn.get(&db.table, &db.key(id), &pin()).unwrap().map(|(record, _)| record);
@@ -109,7 +109,7 @@ fn any_write(db: &Db, txn: &mut Txn) -> Result<(), String> {
     match thread_rng().gen_range(0..3) {
         0 => db.try_delete(txn, record).map(drop),
         kind => {
-            // The row of another key, if it is not there.
+            // Inserts the row of another key, if it does not exist.
             let id = if kind == 1 { id } else { any_id() };
             match run(txn, |txn| db.update(txn, record, (id, None, name))) {
                 Err(gone) if gone == "Gone" => Ok(()),
@@ -119,10 +119,10 @@ fn any_write(db: &Db, txn: &mut Txn) -> Result<(), String> {
     }
 }
 
-/// Whatever a serializable transaction read would be the same if it ran alone at the moment of its commit, so that the order
-/// of commits is an order in which all of them may have run one after the other.
+/// Every read of a serializable transaction would return the same if it ran alone at its commit, so
+/// the commit order is a serial order.
 #[test]
-fn model_what_a_serializable_transaction_read_is_the_same_at_its_commit() {
+fn model_the_commit_order_is_a_serial_order() {
     check(|| {
         let db = Arc::new(Db::new());
         [(1, None, "a"), (2, None, "c")].into_iter().for_each(|row| db.put(row));

@@ -1,6 +1,6 @@
-//! Assignment against what PostgreSQL 15 does.
+//! Assignment casts, compared with PostgreSQL 15.
 
-use super::assign;
+use super::coerce;
 use super::samples::numeric;
 use model::limits::VALUE_BYTES_MAX;
 use model::{Datum, Interval, Type};
@@ -9,9 +9,9 @@ fn number(text: &str) -> Datum<'static> {
     Datum::Numeric(text.parse().unwrap())
 }
 
-/// What is kept, or SQLSTATE and message.
+/// The cast value, or SQLSTATE and message.
 fn outcome(ty: Type, datum: Datum<'_>) -> String {
-    match assign(ty, datum) {
+    match coerce(ty, datum) {
         Ok(kept) => format!("{kept:?}"),
         Err(error) => format!("{} {}", error.state(), error.message()),
     }
@@ -24,7 +24,7 @@ fn numbers_are_rounded_or_out_of_range() {
         (Type::Int2, Datum::Int4(32_768), "22003 smallint out of range"),
         (Type::Int4, Datum::Int8(-2_147_483_649), "22003 integer out of range"),
         (Type::Int8, Datum::Int2(-5), "Int8(-5)"),
-        // Floats round a half to even, numerics away from zero.
+        // Floats round half to even, numerics half away from zero.
         (Type::Int4, Datum::Float8(2.5), "Int4(2)"),
         (Type::Int4, Datum::Float8(-3.5), "Int4(-4)"),
         (Type::Int4, number("2.5"), "Int4(3)"),
@@ -55,7 +55,7 @@ fn numbers_are_rounded_or_out_of_range() {
 }
 
 #[test]
-fn text_longer_than_its_type_loses_blanks_only() {
+fn overlong_text_loses_trailing_blanks_only() {
     let (varchar, character) = (Type::Varchar(Some(3)), Type::Char(Some(3)));
     for (ty, text, expected) in [
         (varchar, "abc", "Text(\"abc\")"),
@@ -87,11 +87,11 @@ fn values_too_long_for_a_row_are_refused() {
         assert!(outcome(ty, datum).starts_with("54000 "), "{ty}");
     }
     let fits = Datum::Text(&text[1..]);
-    assert_eq!(assign(Type::Text, fits.clone()).unwrap(), fits);
+    assert_eq!(coerce(Type::Text, fits.clone()).unwrap(), fits);
 }
 
 #[test]
-fn dates_and_times_are_cast_where_no_zone_is_needed() {
+fn dates_and_times_are_cast_if_no_zone_is_needed() {
     let day = 86_400_000_000;
     for (ty, datum, expected) in [
         (Type::Date, Datum::Timestamp(-1), "Date(-1)"),
@@ -109,7 +109,7 @@ fn dates_and_times_are_cast_where_no_zone_is_needed() {
 }
 
 #[test]
-fn values_that_are_not_assigned_say_both_types() {
+fn an_impossible_cast_names_both_types() {
     for (ty, datum, expected) in [
         (Type::Int4, Datum::Text("1"), "42804 a value of type text cannot be assigned to a column of type integer"),
         (Type::Bool, Datum::Int4(1), "42804 a value of type integer cannot be assigned to a column of type boolean"),

@@ -1,18 +1,19 @@
-//! The first rows of a batch, row by row. Most commits of devices have no more, and columns of their own would take an
-//! allocation for each value of a row.
+//! Row-wise builder for small batches. Most commits from devices have a few rows; column builders
+//! would cost one allocation per value then.
 
 use engine::{SMALL_BATCH_BYTES_MAX, SmallBatch, SmallBatchBuilder};
 use model::{ColumnId, DataType, Result};
 
-use crate::build::Column;
+use crate::batch_builder::Column;
 
-/// Bytes that a packed value takes beside itself, at most.
-const BYTES_BESIDE: usize = 8;
+/// Upper bound of a packed value's overhead.
+const VALUE_OVERHEAD_BYTES: usize = 8;
 
-/// As many rows as are worth packing. Values are kept as the lowest bits of a word, text and bytes as begin and length.
-pub(crate) struct FewRows {
+/// Up to [`engine::SMALL_BATCH_ROWS_MAX`] rows. A value is the low bits of a word; text and bytes are
+/// offset and length.
+pub(crate) struct RowBuffer {
     fields: Vec<Field>,
-    /// Of one row after the other, as many as there are fields.
+    /// Row-major: one word per field for each row.
     words: Vec<u64>,
     text: Vec<u8>,
 }
@@ -20,18 +21,18 @@ pub(crate) struct FewRows {
 struct Field {
     id: ColumnId,
     ty: DataType,
-    /// A bit for each row that has a value.
+    /// Bit mask of the rows with a value.
     valid: u16,
 }
 
-impl FewRows {
-    /// For rows of these fields, whose places are their positions here.
-    pub(crate) fn new(fields: impl Iterator<Item = (ColumnId, DataType)>) -> FewRows {
+impl RowBuffer {
+    /// A builder for these fields; a field's position here is its number in the other methods.
+    pub(crate) fn new(fields: impl Iterator<Item = (ColumnId, DataType)>) -> RowBuffer {
         let fields = fields.map(|(id, ty)| Field { id, ty, valid: 0 }).collect();
-        FewRows { fields, words: Vec::new(), text: Vec::new() }
+        RowBuffer { fields, words: Vec::new(), text: Vec::new() }
     }
 
-    /// Puts a value, the lowest bits of a word, floats by their bits.
+    /// Writes a value: the low bits of `word`; floats as their IEEE bits.
     #[inline]
     pub(crate) fn put(&mut self, field: usize, row: usize, word: u64) {
         let at = row * self.fields.len();
@@ -42,14 +43,14 @@ impl FewRows {
         self.fields[field].valid |= 1 << row;
     }
 
-    /// Puts text (UTF-8) or bytes.
+    /// Writes text (UTF-8) or bytes.
     pub(crate) fn put_bytes(&mut self, field: usize, row: usize, bytes: &[u8]) {
         let word = (self.text.len() as u64) << 32 | bytes.len() as u64;
         self.text.extend_from_slice(bytes);
         self.put(field, row, word);
     }
 
-    /// Has the row a value there?
+    /// Whether the row has a value in this field.
     pub(crate) fn has(&self, field: usize, row: usize) -> bool {
         self.fields[field].valid & 1 << row != 0
     }
@@ -59,23 +60,23 @@ impl FewRows {
         self.words.len() * 8 + self.text.len()
     }
 
-    /// Are the values too large to be packed?
+    /// Whether the values exceed the limit for a packed batch.
     pub(crate) fn is_large(&self) -> bool {
         self.packed_bytes() > SMALL_BATCH_BYTES_MAX
     }
 
     fn packed_bytes(&self) -> usize {
-        self.words.len() * (8 + BYTES_BESIDE) + self.text.len()
+        self.words.len() * (8 + VALUE_OVERHEAD_BYTES) + self.text.len()
     }
 
-    /// The rows so far, of which there are `rows`; none are left here.
+    /// Returns the `rows` rows as a packed batch and clears the builder.
     ///
     /// # Errors
-    /// XX000 if text is not UTF-8: the caller checks input before it puts it.
+    /// XX000 (a bug) if text is not UTF-8: callers validate their input.
     pub(crate) fn pack(&mut self, rows: usize) -> Result<SmallBatch> {
         let mut packed = SmallBatchBuilder::new(rows, self.fields.len(), self.packed_bytes());
         let mut order: Vec<usize> = (0..self.fields.len()).collect();
-        // Mostly they are in order, which costs one look.
+        // Usually sorted already, which costs one pass.
         order.sort_by_key(|field| self.fields[*field].id);
         for field in order {
             let Field { id, ty, valid } = self.fields[field];
@@ -91,7 +92,7 @@ impl FewRows {
         Ok(packed.finish())
     }
 
-    /// The rows so far as columns, by place; none are left here.
+    /// Returns the rows as columns, in field order, and clears the builder.
     pub(crate) fn spill(&mut self, rows: usize) -> Vec<(ColumnId, Column)> {
         let mut columns: Vec<(ColumnId, Column)> =
             self.fields.iter().map(|field| (field.id, Column::new(field.ty))).collect();

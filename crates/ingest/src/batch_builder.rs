@@ -1,7 +1,7 @@
-//! Columns being filled row by row, and the keys that go with them.
+//! Builders of a batch: columns filled row by row, and interned series keys.
 //!
-//! A value is put at a row number; rows that were skipped are NULL. Rows are cut off again with `truncate` when a line turns out to be
-//! bad after some of its values were put.
+//! A value is written at a row number; skipped rows are NULL. `truncate` removes the rows of a line
+//! that turns out to be invalid.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -13,7 +13,7 @@ use arrow_buffer::{BooleanBufferBuilder, NullBuffer, OffsetBuffer, ScalarBuffer}
 use engine::KeyList;
 use model::{DataType, Error, Result};
 
-/// Values of one column, row numbers `0 .. len`; everything from `len` on is NULL so far.
+/// Values of one column for rows `0 .. len`; later rows are NULL so far.
 pub(crate) struct Column {
     values: Values,
     validity: Validity,
@@ -33,25 +33,25 @@ enum Values {
     Timestamp(Vec<i64>),
 }
 
-/// Which rows hold a value. No bitmap until the first NULL, because most columns have none.
+/// Validity bitmap, allocated at the first NULL: most columns have none.
 #[derive(Default)]
 struct Validity(Option<BooleanBufferBuilder>);
 
-/// Values of varying length, one after the other.
+/// Variable-size values, concatenated.
 #[derive(Default)]
 struct Bytes {
     data: Vec<u8>,
     ends: Vec<i32>,
 }
 
-/// What the vectors of the values have in common.
-trait Dense {
+/// Common operations of the value vectors.
+trait Vector {
     fn len(&self) -> usize;
     fn pad(&mut self, len: usize);
     fn truncate(&mut self, len: usize);
 }
 
-impl<T: Copy + Default> Dense for Vec<T> {
+impl<T: Copy + Default> Vector for Vec<T> {
     fn len(&self) -> usize {
         self.len()
     }
@@ -65,7 +65,7 @@ impl<T: Copy + Default> Dense for Vec<T> {
     }
 }
 
-impl Dense for Bytes {
+impl Vector for Bytes {
     fn len(&self) -> usize {
         self.ends.len()
     }
@@ -87,7 +87,7 @@ impl Bytes {
 }
 
 impl Validity {
-    /// Rows `from .. to` are NULL.
+    /// Appends NULL for rows `from .. to`.
     #[cold]
     fn skip(&mut self, from: usize, to: usize) {
         let bits = self.0.get_or_insert_with(|| {
@@ -115,9 +115,10 @@ impl Validity {
     }
 }
 
-/// Makes `values` exactly `row` long: skipped rows become NULL, a value already at `row` goes (the last of a line wins).
+/// Makes `values` exactly `row` long: skipped rows become NULL; a value already at `row` is
+/// removed, so that the last one of a line wins.
 #[inline]
-fn seek(values: &mut impl Dense, validity: &mut Validity, row: usize) {
+fn seek(values: &mut impl Vector, validity: &mut Validity, row: usize) {
     let len = values.len();
     if len < row {
         validity.skip(len, row);
@@ -131,7 +132,7 @@ fn seek(values: &mut impl Dense, validity: &mut Validity, row: usize) {
 macro_rules! put {
     ($($name:ident($value:ty) = $variant:ident),* $(,)?) => {
         $(
-            /// Puts a value at `row`; false when the column is of another type.
+            /// Writes a value at `row`; false if the column has another type.
             #[inline]
             pub(crate) fn $name(&mut self, row: usize, value: $value) -> bool {
                 let Values::$variant(values) = &mut self.values else { return false };
@@ -144,7 +145,7 @@ macro_rules! put {
     };
 }
 
-/// Runs the same code for whichever vector it is.
+/// Runs the same code for every variant's vector.
 macro_rules! each {
     ($values:expr, $vector:ident => $body:expr) => {
         match $values {
@@ -189,7 +190,7 @@ impl Column {
         put_timestamp(i64) = Timestamp,
     }
 
-    /// Puts text or bytes at `row`. Text must be UTF-8; [`Column::finish`] looks again.
+    /// Writes text or bytes at `row`. Text must be UTF-8; [`Column::finish`] verifies it.
     #[inline]
     pub(crate) fn put_bytes(&mut self, row: usize, value: &[u8]) -> bool {
         let (Values::Text(values) | Values::Bytes(values)) = &mut self.values else { return false };
@@ -200,12 +201,12 @@ impl Column {
         true
     }
 
-    /// Rows up to the last one that has a value.
+    /// Number of rows up to the last value.
     pub(crate) fn len(&self) -> usize {
-        each!(&self.values, vector => Dense::len(vector))
+        each!(&self.values, vector => Vector::len(vector))
     }
 
-    /// Bytes it would take to fill it with NULL up to `row`.
+    /// Bytes needed to pad the column with NULLs up to `row`.
     pub(crate) fn pad_bytes(&self, row: usize) -> usize {
         row.saturating_sub(self.len()) * self.width()
     }
@@ -228,18 +229,19 @@ impl Column {
         data + self.len() * self.width()
     }
 
-    /// Cuts off rows from `len` on.
+    /// Removes the rows from `len` on.
     pub(crate) fn truncate(&mut self, len: usize) {
         if self.len() > len {
-            each!(&mut self.values, vector => Dense::truncate(vector, len));
+            each!(&mut self.values, vector => Vector::truncate(vector, len));
             self.validity.truncate(len);
         }
     }
 
-    /// The column as an array of `rows` values, or `None` if there is no value in it.
+    /// Returns the column as an array of `rows` values; `None` if it has no value.
     ///
     /// # Errors
-    /// XX000 if text is not UTF-8 or the lengths do not add up: the caller checks input before it puts it.
+    /// XX000 (a bug) if text is not UTF-8 or the lengths do not match: callers validate their
+    /// input.
     pub(crate) fn finish(mut self, rows: usize) -> Result<Option<ArrayRef>> {
         if self.len() == 0 {
             return Ok(None);
@@ -283,17 +285,17 @@ fn timestamps(values: Vec<i64>, nulls: Option<NullBuffer>) -> ArrayRef {
     Arc::new(PrimitiveArray::<types::TimestampNanosecondType>::new(values.into(), nulls).with_timezone("UTC"))
 }
 
-/// Distinct series keys in order of first sight.
+/// Distinct series keys, numbered in order of appearance.
 #[derive(Default)]
 pub(crate) struct Keys {
-    /// Seeded hashing: whoever sends the data must not be able to choose colliding keys.
+    /// Randomly seeded, so that a client cannot construct colliding keys.
     numbers: HashMap<Box<[u8]>, u32>,
     list: Vec<u8>,
     ends: Vec<usize>,
 }
 
 impl Keys {
-    /// The number of a key, and whether it is new.
+    /// Returns the number of a key, and whether it is new.
     pub(crate) fn intern(&mut self, key: &[u8]) -> (u32, bool) {
         if let Some(number) = self.numbers.get(key) {
             return (*number, false);
@@ -314,7 +316,7 @@ impl Keys {
         &self.list[start..self.ends[at]]
     }
 
-    /// Takes back the newest key.
+    /// Removes the newest key.
     pub(crate) fn pop(&mut self) {
         if self.ends.pop().is_some() {
             let key = self.list.split_off(self.ends.last().copied().unwrap_or(0));
@@ -327,7 +329,7 @@ impl Keys {
         self.list.len() * 2 + self.ends.len() * 48
     }
 
-    /// The list as the engine takes it.
+    /// The key list for the engine.
     pub(crate) fn finish(&self) -> KeyList {
         let mut list = KeyList::default();
         for number in 0..self.ends.len() as u32 {

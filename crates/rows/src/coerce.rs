@@ -1,43 +1,45 @@
-//! Assignment: what a value becomes when it is put into a column, by PostgreSQL's rules for assignment casts.
+//! Assignment casts: converts a value to a column's type by PostgreSQL's rules for INSERT and
+//! UPDATE.
 //!
-//! Casts that need more than the two types are the SQL layer's, before it comes here: anything to text (how a date is written
-//! depends on the session), text to anything (an unquoted literal has a type by then), and between timestamps with and
-//! without zone.
+//! The SQL layer does the casts that depend on more than the two types before it calls this module:
+//! any type to text (dates depend on the session's DateStyle), text to any type (unquoted literals
+//! already have a type), and timestamp to and from timestamptz.
 
 use model::limits::VALUE_BYTES_MAX;
 use model::{Datum, Error, Numeric, Result, SqlState, Type};
 
-/// Microseconds of a day.
+/// Microseconds per day.
 const DAY_MICROS: i64 = 86_400_000_000;
 
-/// `datum` as a column of type `ty` keeps it. Borrows what `datum` borrows; nothing is allocated for numbers of up to 38
-/// digits, or text.
+/// Casts `datum` to column type `ty`. The result borrows from `datum`. Does not allocate for text,
+/// nor for numbers of up to 38 digits.
 ///
 /// # Errors
-/// 22001 for text too long, 22003 for a number out of range, 22008 for a date out of range, 0A000 for NaN or infinity as an
-/// integer, 54000 for more than [`VALUE_BYTES_MAX`] bytes, 42804 for a value that is not assigned to such a column.
-pub fn assign<'a>(ty: Type, datum: Datum<'a>) -> Result<Datum<'a>> {
+/// 22001: text too long. 22003: number out of range. 22008: date out of range. 0A000: NaN or
+/// infinity to an integer type. 54000: more than [`VALUE_BYTES_MAX`] bytes. 42804: PostgreSQL has
+/// no such assignment cast.
+pub fn coerce<'a>(ty: Type, datum: Datum<'a>) -> Result<Datum<'a>> {
     Ok(match (ty, datum) {
         (_, Datum::Null) => Datum::Null,
         (Type::Bool, Datum::Bool(value)) => Datum::Bool(value),
         (Type::Int2, datum) => Datum::Int2(match datum {
             Datum::Int2(value) => value,
             Datum::Numeric(value) => value.to_i16()?,
-            other => narrow(ty, whole(ty, &other)?)?,
+            other => narrow(ty, to_integer(ty, &other)?)?,
         }),
         (Type::Int4, datum) => Datum::Int4(match datum {
             Datum::Int4(value) => value,
             Datum::Numeric(value) => value.to_i32()?,
-            other => narrow(ty, whole(ty, &other)?)?,
+            other => narrow(ty, to_integer(ty, &other)?)?,
         }),
         (Type::Int8, datum) => Datum::Int8(match datum {
             Datum::Numeric(value) => value.to_i64()?,
-            other => whole(ty, &other)?,
+            other => to_integer(ty, &other)?,
         }),
-        (Type::Float4, datum) => Datum::Float4(single(ty, &datum)?),
-        (Type::Float8, datum) => Datum::Float8(double(ty, &datum)?),
+        (Type::Float4, datum) => Datum::Float4(to_float4(ty, &datum)?),
+        (Type::Float8, datum) => Datum::Float8(to_float8(ty, &datum)?),
         (Type::Numeric(precision), datum) => {
-            let value = numeric(ty, datum)?;
+            let value = to_numeric(ty, datum)?;
             Datum::Numeric(match precision {
                 Some(precision) => value.with_precision(precision)?,
                 None => value,
@@ -48,12 +50,12 @@ pub fn assign<'a>(ty: Type, datum: Datum<'a>) -> Result<Datum<'a>> {
             Datum::Text(text)
         }
         (Type::Varchar(Some(characters)), Datum::Text(text)) => {
-            let text = limited(ty, text, characters)?;
+            let text = truncate_blanks(ty, text, characters)?;
             check_length(text.len())?;
             Datum::Text(text)
         }
         (Type::Char(characters), Datum::Text(text)) => {
-            let text = characters.map_or(Ok(text), |characters| limited(ty, text, characters))?;
+            let text = characters.map_or(Ok(text), |characters| truncate_blanks(ty, text, characters))?;
             let text = text.trim_end_matches(' ');
             check_length(text.len())?;
             Datum::Text(text)
@@ -64,7 +66,7 @@ pub fn assign<'a>(ty: Type, datum: Datum<'a>) -> Result<Datum<'a>> {
         }
         (Type::Uuid, Datum::Uuid(uuid)) => Datum::Uuid(uuid),
         (Type::Timestamptz, Datum::Timestamptz(micros)) => Datum::Timestamptz(micros),
-        (ty, datum) => moment(ty, datum)?,
+        (ty, datum) => datetime(ty, datum)?,
     })
 }
 
@@ -81,8 +83,8 @@ fn narrow<T: TryFrom<i64>>(ty: Type, value: i64) -> Result<T> {
     T::try_from(value).map_err(|_| out_of_range(ty))
 }
 
-/// An integer or a float as an integer; a half is rounded to the even one, as PostgreSQL rounds floats.
-fn whole(ty: Type, datum: &Datum<'_>) -> Result<i64> {
+/// Casts an integer or float to i64. Floats are rounded half to even, like PostgreSQL.
+fn to_integer(ty: Type, datum: &Datum<'_>) -> Result<i64> {
     const END: f64 = 9_223_372_036_854_775_808.0;
     let float = match datum {
         Datum::Int2(value) => return Ok((*value).into()),
@@ -96,19 +98,19 @@ fn whole(ty: Type, datum: &Datum<'_>) -> Result<i64> {
     if (-END..END).contains(&rounded) { Ok(rounded as i64) } else { Err(out_of_range(ty)) }
 }
 
-fn single(ty: Type, datum: &Datum<'_>) -> Result<f32> {
+fn to_float4(ty: Type, datum: &Datum<'_>) -> Result<f32> {
     match datum {
         Datum::Int2(value) => Ok((*value).into()),
         Datum::Int4(value) => Ok(*value as f32),
         Datum::Int8(value) => Ok(*value as f32),
         Datum::Float4(value) => Ok(*value),
-        Datum::Float8(value) => shortened(*value),
+        Datum::Float8(value) => narrow_float(*value),
         Datum::Numeric(value) => value.to_f32(),
         other => Err(mismatch(ty, other)),
     }
 }
 
-fn shortened(value: f64) -> Result<f32> {
+fn narrow_float(value: f64) -> Result<f32> {
     let short = value as f32;
     let lost = |what: &str| Err(Error::new(SqlState::NUMERIC_OUT_OF_RANGE, format!("value out of range: {what}")));
     if short.is_infinite() && value.is_finite() {
@@ -120,7 +122,7 @@ fn shortened(value: f64) -> Result<f32> {
     Ok(short)
 }
 
-fn double(ty: Type, datum: &Datum<'_>) -> Result<f64> {
+fn to_float8(ty: Type, datum: &Datum<'_>) -> Result<f64> {
     match datum {
         Datum::Int2(value) => Ok((*value).into()),
         Datum::Int4(value) => Ok((*value).into()),
@@ -132,7 +134,7 @@ fn double(ty: Type, datum: &Datum<'_>) -> Result<f64> {
     }
 }
 
-fn numeric(ty: Type, datum: Datum<'_>) -> Result<Numeric> {
+fn to_numeric(ty: Type, datum: Datum<'_>) -> Result<Numeric> {
     match datum {
         Datum::Int2(value) => Ok(value.into()),
         Datum::Int4(value) => Ok(value.into()),
@@ -144,8 +146,9 @@ fn numeric(ty: Type, datum: Datum<'_>) -> Result<Numeric> {
     }
 }
 
-/// Cuts blanks beyond the declared length; anything else there is an error.
-fn limited(ty: Type, text: &str, characters: u32) -> Result<&str> {
+/// Truncates trailing blanks beyond the declared length; other characters there are an error
+/// (22001).
+fn truncate_blanks(ty: Type, text: &str, characters: u32) -> Result<&str> {
     let characters = characters as usize;
     if text.len() <= characters {
         return Ok(text);
@@ -166,13 +169,13 @@ fn check_length(bytes: usize) -> Result<()> {
     Err(Error::new(SqlState::PROGRAM_LIMIT_EXCEEDED, text))
 }
 
-/// Dates, times and spans, among which PostgreSQL casts when assigning.
-fn moment<'a>(ty: Type, datum: Datum<'a>) -> Result<Datum<'a>> {
+/// Assignment casts among date, time, timestamp and interval.
+fn datetime<'a>(ty: Type, datum: Datum<'a>) -> Result<Datum<'a>> {
     Ok(match (ty, datum) {
         (Type::Date, Datum::Date(days)) => Datum::Date(days),
         (Type::Date, Datum::Timestamp(micros)) => Datum::Date(date_of(micros)),
         (Type::Time, Datum::Time(micros)) => Datum::Time(micros),
-        // An infinite moment has no time of day.
+        // PostgreSQL casts an infinite timestamp to a NULL time.
         (Type::Time, Datum::Timestamp(i64::MIN | i64::MAX)) => Datum::Null,
         (Type::Time, Datum::Timestamp(micros)) => Datum::Time(micros.rem_euclid(DAY_MICROS)),
         (Type::Time, Datum::Interval(interval)) => Datum::Time(interval.micros.rem_euclid(DAY_MICROS)),
@@ -188,7 +191,7 @@ fn date_of(micros: i64) -> i32 {
     match micros {
         i64::MIN => i32::MIN,
         i64::MAX => i32::MAX,
-        // At most 106,751,992 days either way.
+        // Fits: an i64 of microseconds spans ±106,751,992 days.
         _ => micros.div_euclid(DAY_MICROS) as i32,
     }
 }

@@ -1,7 +1,8 @@
-//! Bytes that calls send are counted against the memory budget.
+//! Accounts for the bytes of incoming messages in the memory budget.
 //!
-//! A message is put together by the library below before anybody here sees it, and may be large. So the bytes of a call's body are followed
-//! on their way there: those of the message that is not whole yet are held, and those of the piece that came last.
+//! The gRPC library assembles a message before this crate sees it, and a message may be large. The
+//! bytes of a call's body are therefore tracked on their way to the library: the incomplete message
+//! and the latest piece are reserved.
 
 use axum::body::Body;
 use engine::{MemoryBudget, Reservation, Work};
@@ -10,8 +11,8 @@ use tonic::Status;
 
 use super::status::status;
 
-/// A call's body, counted.
-pub(super) fn counted(body: tonic::body::Body, memory: &MemoryBudget) -> tonic::body::Body {
+/// Wraps a call's body with accounting.
+pub(super) fn account(body: tonic::body::Body, memory: &MemoryBudget) -> tonic::body::Body {
     let mut message = Message { held: memory.reservation(Work::Requests), head: [0; HEAD_BYTES], read: 0, left: 0 };
     let pieces = Body::new(body).into_data_stream().map(move |piece| {
         let piece = piece.map_err(|error| Status::from_error(Box::new(error)))?;
@@ -21,21 +22,21 @@ pub(super) fn counted(body: tonic::body::Body, memory: &MemoryBudget) -> tonic::
     tonic::body::Body::new(Body::from_stream(pieces))
 }
 
-/// Before each message: a flag, and its length, with the most significant byte first.
+/// Prefix of each message: a flag, and its length, big-endian.
 const HEAD_BYTES: usize = 5;
 
-/// The message that is on its way.
+/// The incomplete message.
 struct Message {
     held: Reservation,
     head: [u8; HEAD_BYTES],
-    /// Bytes read of it, its head's included.
+    /// Bytes read, including the prefix.
     read: u64,
-    /// Bytes of it that are to come, once the head is read.
+    /// Bytes to come, once the prefix is read.
     left: u64,
 }
 
 impl Message {
-    /// Follows a piece of the body.
+    /// Tracks a piece of the body.
     fn pass(&mut self, piece: &[u8]) -> Result<(), Status> {
         self.held.resize(self.read + piece.len() as u64).map_err(|error| status(&error))?;
         let mut rest = piece;
@@ -86,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_are_held_until_their_message_is_whole_however_it_is_cut() {
+    fn bytes_are_reserved_until_their_message_is_complete() {
         let dir = tempfile::tempdir().unwrap();
         let memory = memory(&dir);
         let lengths = [0, 1, 4, 5, 6, 300, 0, 0, 70_000, 2];
@@ -114,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_that_memory_has_no_room_for_is_refused_before_it_is_whole() {
+    fn a_message_beyond_the_memory_budget_is_refused_early() {
         let dir = tempfile::tempdir().unwrap();
         let memory = memory(&dir);
         let mut passed = Message { held: memory.reservation(Work::Requests), head: [0; HEAD_BYTES], read: 0, left: 0 };

@@ -1,4 +1,4 @@
-//! Stops a running statement: on request, at its timeout, at the end of a shutdown, or when its client is gone.
+//! Watches a running statement: cancellation, statement timeout, shutdown, disconnect.
 
 use std::future::Future;
 use std::io;
@@ -18,12 +18,12 @@ use super::cancel::Stop;
 use super::wire::Lost;
 use super::{Phase, reached, shutting_down};
 
-/// Why a statement did not come to its end.
+/// Reason why a statement did not complete.
 #[derive(Debug)]
 pub(super) enum Fault {
-    /// It failed; the session goes on.
+    /// The statement failed; the session continues.
     Statement(Error),
-    /// The connection ends.
+    /// The connection is lost or must end.
     Lost(Lost),
 }
 
@@ -40,40 +40,41 @@ impl From<Lost> for Fault {
 }
 
 /// Everything that can stop the statements of a connection.
-pub(super) struct Stops {
+pub(super) struct StopSignals {
     pub(super) stop: Stop,
     pub(super) phase: watch::Receiver<Phase>,
     pub(super) socket: Arc<OwnedWriteHalf>,
-    /// Set while the statement's commit waits for the log: it happens, and is not reported as stopped.
+    /// Set while a commit waits for the log: it will happen, and must not be reported as cancelled.
     pub(super) decided: Arc<AtomicBool>,
 }
 
-/// The same, for one statement.
-pub(super) struct Guard {
-    stops: Arc<Stops>,
+/// Watches one statement.
+pub(super) struct Watchdog {
+    stops: Arc<StopSignals>,
     until: Option<Instant>,
 }
 
-impl Guard {
-    /// A statement begins.
-    pub(super) fn new(stops: &Arc<Stops>, timeout: Option<Duration>) -> Guard {
+impl Watchdog {
+    /// Starts a statement's timeout.
+    pub(super) fn new(stops: &Arc<StopSignals>, timeout: Option<Duration>) -> Watchdog {
         stops.stop.computing.arm(timeout);
-        Guard { stops: Arc::clone(stops), until: timeout.map(|timeout| Instant::now() + timeout) }
+        Watchdog { stops: Arc::clone(stops), until: timeout.map(|timeout| Instant::now() + timeout) }
     }
 
-    /// Runs `work` to its end, or gives it up when there is a reason to. (By reference, as what is waited in is large to move.)
+    /// Runs `work` until it completes or must be stopped. (Pinned by reference, because the future
+    /// is large to move.)
     pub(super) async fn watch<T>(
         &self,
         mut work: Pin<&mut impl Future<Output = Result<T, Fault>>>,
     ) -> Result<T, Fault> {
-        let Stops { stop, phase, socket, decided } = &*self.stops;
+        let StopSignals { stop, phase, socket, decided } = &*self.stops;
         let stopped = stop.waiting.notified();
-        // Most statements are done at once, and need no watching.
+        // Most statements complete at once and need no watching.
         if let Poll::Ready(result) = futures::poll!(&mut work) {
             return result;
         }
         let canceled = |why: &str| Error::new(SqlState::QUERY_CANCELED, format!("canceling statement due to {why}"));
-        // A request that came while it computed woke nobody.
+        // A request that arrived while the statement computed has notified nobody.
         if stop.is_terminated() && !decided.load(Ordering::Acquire) {
             return Err(shutting_down().into());
         }
@@ -85,26 +86,26 @@ impl Guard {
             biased;
             result = &mut work => return result,
             () = stopped => if stop.is_terminated() { shutting_down().into() } else { canceled("user request").into() },
-            () = passed(self.until) => canceled("statement timeout").into(),
+            () = deadline_reached(self.until) => canceled("statement timeout").into(),
             () = reached(&mut phase, Phase::Killing) => shutting_down().into(),
-            () = gone((**socket).as_ref()) => Lost::Gone.into(),
+            () = disconnected((**socket).as_ref()) => Lost::Gone.into(),
         };
         if decided.load(Ordering::Acquire) {
-            // A right answer a little later beats a wrong one now.
+            // The commit is decided: wait for its result.
             return work.await;
         }
         Err(fault)
     }
 }
 
-async fn passed(until: Option<Instant>) {
+async fn deadline_reached(until: Option<Instant>) {
     match until {
         Some(until) => tokio::time::sleep_until(until).await,
         None => std::future::pending().await,
     }
 }
 
-/// Ends after this time; without one never.
+/// Resolves after the timeout; without one, never.
 pub(super) async fn expired(timeout: Option<Duration>) {
     match timeout {
         Some(timeout) => tokio::time::sleep(timeout).await,
@@ -112,8 +113,8 @@ pub(super) async fn expired(timeout: Option<Duration>) {
     }
 }
 
-/// Ends when the client has closed the connection. Input that waits to be read hides that, and is left alone.
-async fn gone(stream: &TcpStream) {
+/// Resolves when the client has disconnected. Unread input hides that and is not consumed.
+async fn disconnected(stream: &TcpStream) {
     match stream.peek(&mut [0]).await {
         Ok(0) => (),
         Err(error) if error.kind() != io::ErrorKind::Interrupted => (),

@@ -1,4 +1,5 @@
-//! What a transaction sees, and what of that is noted so that its commit can be validated.
+//! Visibility: reads by a snapshot, and what they add to the read set of a serializable
+//! transaction.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -8,57 +9,58 @@ use model::{Lsn, Result};
 
 use super::{Held, Txn, Write};
 use crate::locks::{LockName, TxnId};
-use crate::reads::Elsewhere;
+use crate::read_set::DelegatedReads;
 use crate::record::{Begin, Version};
 use crate::table::{IndexData, RecordId, RowTable};
 
-/// No transaction has this number.
+/// Matches no transaction.
 const NOBODY: TxnId = TxnId(0);
 
-/// What a statement reads, for those who read beside its transaction: other threads, or without any.
+/// A statement's snapshot, for reads outside its transaction: by other threads, or without a
+/// transaction.
 ///
-/// Whoever has one sees to it that versions its snapshot shows are kept.
+/// The owner must make sure that the versions visible to the snapshot are kept.
 #[derive(Clone, Debug)]
 pub struct View {
     txn: TxnId,
     snapshot: Lsn,
-    /// Where a serializable transaction is told what is read for it.
-    noted: Option<Arc<Elsewhere>>,
+    /// Receives the tables read, if the transaction is serializable.
+    noted: Option<Arc<DelegatedReads>>,
 }
 
 impl View {
-    /// Of a commit, without anybody's uncommitted changes.
+    /// A view of the state as of a commit.
     #[must_use]
     pub fn of(snapshot: Lsn) -> View {
         View { txn: NOBODY, snapshot, noted: None }
     }
 
-    /// Tells the transaction that the whole table will be read. To be called before the first [`View::row`]; costs a lock where the
-    /// transaction is serializable, else nothing.
+    /// Notes in the transaction's read set that the whole table is read. Call it before the first
+    /// [`View::row`]. Takes a lock if the transaction is serializable; free otherwise.
     pub fn note_table(&self, table: &Arc<RowTable>) {
         if let Some(noted) = &self.noted {
             noted.note(table);
         }
     }
 
-    /// The row of a record, if there is one. Of a table that was noted.
+    /// Returns the row of a record, if the snapshot shows one. The table must have been noted.
     #[must_use]
     pub fn row<'g>(&self, table: &'g RowTable, record: RecordId, guard: &'g Guard) -> Option<&'g [u8]> {
         table.records.arena.get(record.0)?.seen(self.txn, self.snapshot, guard).and_then(Version::row)
     }
 
-    /// The record with this primary key, and its row. As [`View::row`].
+    /// Returns the record with this primary key, and its row; otherwise like [`View::row`].
     #[must_use]
     pub fn get<'g>(&self, table: &'g RowTable, key: &[u8], guard: &'g Guard) -> Option<(RecordId, &'g [u8])> {
         let record = table.primary.as_ref()?.tree.get(key, guard).map(RecordId)?;
         self.row(table, record, guard).map(|row| (record, row))
     }
 
-    /// The row that an entry of a secondary index leads to, if the snapshot shows one with the entry's key. As [`View::row`]; `key` is
-    /// scratch.
+    /// Returns the row of an entry of a secondary index, if the snapshot shows one with the entry's
+    /// key; otherwise like [`View::row`]. `key` is a scratch buffer.
     ///
     /// # Errors
-    /// XX001 for a row that is damaged.
+    /// XX001 if the row is damaged.
     pub fn row_of_entry<'g>(
         &self,
         table: &'g RowTable,
@@ -73,80 +75,90 @@ impl View {
 }
 
 impl Txn {
-    /// What its present statement reads. If nothing was changed so far, nor is what will be.
+    /// A view of the current statement's snapshot. It shows the transaction's own writes, including
+    /// later ones, only if there are writes already.
     #[must_use]
     pub fn view(&self) -> View {
-        let noted = self.reads.as_ref().map(|reads| reads.elsewhere());
+        let noted = self.reads.as_ref().map(|reads| reads.delegated());
         let txn = if self.is_empty() { NOBODY } else { self.id };
         View { txn, snapshot: self.snapshot, noted }
     }
 
-    /// The row as the snapshot shows it, own changes included.
+    /// Returns the row that the snapshot shows, own writes included.
     ///
     /// # Errors
-    /// XX000 for a record that was never made.
+    /// XX000 (a bug) for a record that does not exist.
     pub fn read<'g>(&mut self, table: &'g RowTable, record: RecordId, guard: &'g Guard) -> Result<Option<&'g [u8]>> {
-        let version = self.see(table, record, guard)?;
+        let version = self.visible_version(table, record, guard)?;
         if let Some(reads) = &mut self.reads
-            && !is_of(version, self.id)
+            && !is_own(version, self.id)
         {
             reads.note_record(table, record);
         }
         Ok(version.and_then(Version::row))
     }
 
-    /// As [`Txn::read`], for who walks an index or a table and says so by [`Txn::note_range`] or [`Txn::note_table`].
+    /// Like [`Txn::read`], for scans that call [`Txn::note_range`] or [`Txn::note_table`]
+    /// themselves.
     ///
     /// # Errors
-    /// As [`Txn::read`].
+    /// See [`Txn::read`].
     pub fn read_walked<'g>(
         &mut self,
         table: &'g RowTable,
         record: RecordId,
         guard: &'g Guard,
     ) -> Result<Option<&'g [u8]>> {
-        Ok(self.see(table, record, guard)?.and_then(Version::row))
+        Ok(self.visible_version(table, record, guard)?.and_then(Version::row))
     }
 
-    fn see<'g>(&mut self, table: &'g RowTable, record: RecordId, guard: &'g Guard) -> Result<Option<&'g Version>> {
+    fn visible_version<'g>(
+        &mut self,
+        table: &'g RowTable,
+        record: RecordId,
+        guard: &'g Guard,
+    ) -> Result<Option<&'g Version>> {
         let Some(slot) = table.records.arena.get(record.0) else { return table.records.nothing(record) };
         let Some(version) = slot.seen(self.id, self.snapshot, guard) else { return Ok(None) };
         self.note_seen(version);
         Ok(Some(version))
     }
 
-    /// Notes that entries of an index were walked, each read by [`Txn::read_walked`] or [`Txn::read_entry`]. To be called for every walk,
-    /// before or after it, as far as it went; costs nothing unless the transaction is serializable.
+    /// Notes a scanned index range whose entries were read by [`Txn::read_walked`] or
+    /// [`Txn::read_entry`]. Call it for every scan, before or after, with the range actually
+    /// covered. Free unless the transaction is serializable.
     pub fn note_range(&mut self, table: &RowTable, index: &Arc<IndexData>, from: Bound<&[u8]>, to: Bound<&[u8]>) {
         if let Some(reads) = &mut self.reads {
             reads.note_range(table, index, from, to);
         }
     }
 
-    /// As [`Txn::note_range`], of all records of a table.
+    /// Like [`Txn::note_range`], for all records of a table.
     pub fn note_table(&mut self, table: &RowTable) {
         if let Some(reads) = &mut self.reads {
             reads.note_table(table);
         }
     }
 
-    /// Notes that somebody was told whether a unique index has a key.
+    /// Notes that the transaction learnt whether a unique index has a key.
     pub(super) fn note_key(&mut self, table: &RowTable, index: &Arc<IndexData>, key: &[u8]) {
         if let Some(reads) = &mut self.reads {
             reads.note_key(table, index, key);
         }
     }
 
-    /// Would everything that was read, as far as commits are known, be read the same by now? Nothing at levels below SERIALIZABLE. To be asked
-    /// before a commit that changes anything: at last when no other commit can come between; before that too, so that little is left to
-    /// look at then. The snapshot must still be held.
+    /// Validates the read set: every read would return the same now, as far as commits are known. A
+    /// no-op below SERIALIZABLE. Call it before the commit of a transaction with writes: finally
+    /// under the commit lock, and once before, to keep that part short. The snapshot must still be
+    /// held.
     ///
     /// # Errors
-    /// 40001 if not, with what it was; XX000.
+    /// 40001 with the conflicting read; XX000.
     ///
     /// # Cost
-    /// For each record that others wrote since the snapshot, or since it was asked last, a search among the records that were read of its
-    /// table; where ranges were read, also a key of each of its versions. No more than the writes of others cost, whatever was read.
+    /// For each record written since the snapshot or the previous call, a binary search in the
+    /// table's read set; with ranges, also a key of each of its versions. Proportional to the
+    /// writes of others, not to the reads.
     pub fn validate(&mut self) -> Result<()> {
         self.reads.as_mut().map_or(Ok(()), |reads| reads.check(&self.store.recent))
     }
@@ -157,10 +169,10 @@ impl Txn {
         }
     }
 
-    /// The record with this primary key, and its row.
+    /// Returns the record with this primary key, and its row.
     ///
     /// # Errors
-    /// As [`Txn::read`].
+    /// See [`Txn::read`].
     pub fn get<'g>(
         &mut self,
         table: &'g RowTable,
@@ -169,25 +181,25 @@ impl Txn {
     ) -> Result<Option<(RecordId, &'g [u8])>> {
         let Some(index) = &table.primary else { return Ok(None) };
         let record = index.tree.get(key, guard).map(RecordId);
-        let version = record.map_or(Ok(None), |record| self.see(table, record, guard))?;
+        let version = record.map_or(Ok(None), |record| self.visible_version(table, record, guard))?;
         let found = record.zip(version.and_then(Version::row));
         if let Some(reads) = &mut self.reads
-            && !is_of(version, self.id)
+            && !is_own(version, self.id)
         {
             match found {
                 Some((record, _)) => reads.note_record(table, record),
-                // When it comes, it may come in another record.
+                // A later insert of the key may use another record, so note the key.
                 None => reads.note_key(table, index, key),
             }
         }
         Ok(found)
     }
 
-    /// The row that an entry of a secondary index leads to, if the snapshot shows one with the entry's key. Who walks the index says so by
-    /// [`Txn::note_range`].
+    /// Returns the row of an entry of a secondary index, if the snapshot shows one with the entry's
+    /// key. The caller notes the scan by [`Txn::note_range`].
     ///
     /// # Errors
-    /// As [`Txn::read`].
+    /// See [`Txn::read`].
     pub fn read_entry<'g>(
         &mut self,
         table: &'g RowTable,
@@ -201,10 +213,10 @@ impl Txn {
     }
 }
 
-/// What of its own changes and locks a serializable transaction has learnt from, and what it tells others.
+/// Read-set entries from writes and locks, and reporting of writes to other transactions.
 impl Txn {
-    /// A serializable transaction is about to be told that a key is taken. If by what it has read the key was free, it learns the real
-    /// reason instead.
+    /// Notes that a key is taken, before the error is returned. If by its read set the transaction
+    /// saw the key as free, fails with 40001, the actual cause, instead.
     pub(super) fn note_taken(
         &mut self,
         table: &RowTable,
@@ -222,7 +234,8 @@ impl Txn {
         Ok(())
     }
 
-    /// That a change went through was seen, though it is taken back: the unique keys of its row were free.
+    /// Notes, before a write is undone, that the unique keys of its row were free: the transaction
+    /// has observed that.
     pub(super) fn note_undone(&mut self, write: &Write, guard: &Guard) -> Result<()> {
         let Some(reads) = &mut self.reads else { return Ok(()) };
         let table = self.tables.get(write.table);
@@ -238,11 +251,11 @@ impl Txn {
         Ok(())
     }
 
-    /// What was seen of a row under its lock counts as read when the lock goes.
+    /// Notes a row seen under its lock, when the lock is released early.
     pub(super) fn note_unlocked(&mut self, held: &Held, guard: &Guard) -> Result<()> {
         if let (Some(reads), LockName::Record { record, .. }, Some(table)) = (&mut self.reads, held.name, held.table) {
             let table = self.tables.get(table);
-            // Nothing was there of a record that was made and taken back.
+            // A record created and undone had no committed row.
             if table.records.record(RecordId(record))?.committed(guard).is_some() {
                 reads.note_record(table, RecordId(record));
             }
@@ -250,10 +263,10 @@ impl Txn {
         Ok(())
     }
 
-    /// Leaves word of what was written for serializable transactions, if there are any.
-    pub(super) fn tell_readers(&self, lsn: Lsn) {
-        let own = self.reads.as_ref().is_some_and(|reads| reads.has_begun());
-        if !self.store.recent.is_wanted(own) {
+    /// Records the writes of this commit for serializable transactions, if there are any.
+    pub(super) fn publish_writes(&self, lsn: Lsn) {
+        let own = self.reads.as_ref().is_some_and(|reads| reads.is_registered());
+        if !self.store.recent.is_needed(own) {
             return;
         }
         let written = self.writes.iter().filter(|write| write.first);
@@ -262,12 +275,12 @@ impl Txn {
     }
 }
 
-/// Did this transaction make the version?
-fn is_of(version: Option<&Version>, txn: TxnId) -> bool {
+/// Whether transaction `txn` made the version.
+fn is_own(version: Option<&Version>, txn: TxnId) -> bool {
     version.is_some_and(|version| version.begin() == Begin::By(txn))
 }
 
-/// Is an entry of a secondary index the one that this row has? `key` is scratch.
+/// Whether `row` has the key of `entry`, an entry of a secondary index. `key` is a scratch buffer.
 fn has_key(table: &RowTable, index: &IndexData, row: &[u8], entry: &[u8], key: &mut Vec<u8>) -> Result<bool> {
     key.clear();
     index.key_of(&table.layout, row, key)?;

@@ -1,4 +1,4 @@
-//! Making tables: new ones, later versions of old ones, and indexes of rows that are there.
+//! Table construction: new tables, altered versions, and index builds over existing rows.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::binary_heap::PeekMut;
@@ -14,20 +14,20 @@ use crate::row::RowLayout;
 use crate::table::{IndexData, RecordId, Records, RowTable};
 use crate::txn::Txn;
 
-/// What was found in a part of a table at recovery.
+/// Recovery result of one part of a table: row count, free record numbers and sorted index entries.
 pub struct Recovered {
-    /// Of the table's description.
+    /// Schema version that the entries were made with.
     version: u32,
     part: u64,
     rows: u64,
-    /// Ascending.
+    /// Free record numbers, ascending.
     free: Vec<u64>,
-    /// Of each index, the primary one first.
+    /// Sorted entries per index, the primary index first.
     entries: Vec<Entries>,
 }
 
 impl Recovered {
-    /// Bytes that it takes until the indexes are made.
+    /// Bytes held until the indexes are built.
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
         let of = |entries: &Entries| entries.keys.capacity() + entries.entries.capacity() * size_of::<Entry>();
@@ -36,18 +36,18 @@ impl Recovered {
 }
 
 impl RowTable {
-    /// A table without rows.
+    /// Creates a table without rows.
     ///
     /// # Errors
-    /// As [`RowLayout::of`].
+    /// See [`RowLayout::of`].
     pub fn new(schema: RowSchemaRef) -> Result<RowTable> {
         RowTable::over(schema, Arc::new(Records::new()))
     }
 
-    /// A table over records, its indexes still empty.
+    /// Creates a table over existing records, with empty indexes.
     ///
     /// # Errors
-    /// As [`RowLayout::of`].
+    /// See [`RowLayout::of`].
     pub fn over(schema: RowSchemaRef, records: Arc<Records>) -> Result<RowTable> {
         let layout = Arc::new(RowLayout::of(&schema)?);
         let index = |def: &RowIndex| Arc::new(IndexData::new(&schema, def));
@@ -56,14 +56,15 @@ impl RowTable {
         Ok(RowTable { layout, records, primary, secondary, schema })
     }
 
-    /// Its next version, over the same records. Indexes that say the same as before are shared; the others are made from the rows that
-    /// count for `txn`, which has the table alone.
+    /// Returns the next version of the table, over the same records. Unchanged indexes are shared;
+    /// the others are built from the newest committed rows and `txn`'s own; `txn` must hold the table lock exclusively.
     ///
     /// # Errors
-    /// 23505 when a key of a new unique index is there twice, `show` writing its values; 54000 for a key that is too long.
+    /// 23505 if a new unique index has a duplicate key; `show` formats the key's values for the
+    /// message. 54000 if a key is too long.
     ///
     /// # Cost
-    /// For a new index a key of each row in memory, and sorting them.
+    /// O(rows × log rows) for each new index; all its keys are in memory at once.
     pub fn altered(&self, schema: RowSchemaRef, txn: &Txn, show: &dyn Fn(&Datum<'_>) -> String) -> Result<RowTable> {
         let mut next = RowTable::over(schema, Arc::clone(&self.records))?;
         let old: Vec<_> = self.primary.iter().chain(&self.secondary).cloned().collect();
@@ -74,7 +75,7 @@ impl RowTable {
             *new = Arc::clone(old);
         }
         for new in &mut next.secondary {
-            // What was the primary one has other entries.
+            // The old primary index is no candidate: its entries have no record number.
             if let Some(old) = self.secondary.iter().find(|old| is_same(old, new)) {
                 *new = Arc::clone(old);
             }
@@ -83,17 +84,18 @@ impl RowTable {
         Ok(next)
     }
 
-    /// Its next version, without rows.
+    /// Returns the next version of the table, with no records (TRUNCATE).
     ///
     /// # Errors
-    /// As [`RowTable::new`].
+    /// See [`RowTable::new`].
     pub fn emptied(&self, schema: RowSchemaRef) -> Result<RowTable> {
         let records = Arc::new(self.records.emptied(schema.version));
         RowTable::over(schema, records)
     }
 
-    /// The parts that are still to be recovered ([`RowTable::recover`]), once the log was read. What of `recovered` holds no longer,
-    /// as the log had changes of the part or of the table, is taken out.
+    /// Returns the parts that [`RowTable::recover`] must still process after log replay. Drops from
+    /// `recovered` the parts that replay made stale: the log changed the part or the table's
+    /// schema.
     #[must_use]
     pub fn unrecovered(&self, recovered: &mut Vec<Recovered>) -> Vec<u64> {
         recovered
@@ -103,17 +105,17 @@ impl RowTable {
         (0..self.records.parts()).filter(|part| !done.contains(part)).filter(is_used).collect()
     }
 
-    /// Recovers a part whose rows were put in, before there are readers: deleted records are cleared, and entries for indexes made. To be
-    /// called for all parts, beside each other or not.
+    /// Recovers one part after its rows were restored and before the table has readers: frees
+    /// deleted records and makes index entries. Call it for every part, from any number of threads.
     ///
     /// # Errors
-    /// XX001 when a row is none.
+    /// XX001 if a row is damaged.
     pub fn recover(&self, part: u64) -> Result<Recovered> {
         let indexes: Vec<_> = self.primary.iter().chain(&self.secondary).collect();
         let (version, mut entries) = (self.schema.version, Vec::new());
         entries.resize_with(indexes.len(), Entries::default);
         let mut recovered = Recovered { version, part, rows: 0, free: Vec::new(), entries };
-        // Rows are looked at once for all indexes while they are in the processor's cache.
+        // Each row is visited once for all indexes, while it is in the CPU cache.
         for run in self.records.arena.runs_in(self.records.part(part)) {
             let guard = &crossbeam_epoch::pin();
             for number in run {
@@ -136,13 +138,13 @@ impl RowTable {
         Ok(recovered)
     }
 
-    /// The table with its indexes, of all its parts; nobody uses it yet.
+    /// Builds the table and its indexes from all parts. The table must not be in use yet.
     ///
     /// # Errors
-    /// XX001 when a key is there twice that may be there once only.
+    /// XX001 if a unique index has a duplicate key.
     pub fn recovered(&self, mut parts: Vec<Recovered>) -> Result<RowTable> {
         parts.sort_by_key(|part| part.part);
-        // Low numbers are used first.
+        // The free list is a stack: push descending, so that low numbers are reused first.
         let free = parts.iter().rev().flat_map(|part| part.free.iter().rev());
         free.for_each(|number| self.records.arena.give_back(*number));
         self.records.set_rows(parts.iter().map(|part| part.rows).sum());
@@ -191,7 +193,7 @@ impl RowTable {
         Ok(())
     }
 
-    /// The entries of one index.
+    /// Builds one index from the records that `me` sees.
     fn tree(
         &self,
         index: &IndexData,
@@ -217,7 +219,7 @@ impl RowTable {
         self.merged(index, is_primary, &[entries], me, show)
     }
 
-    /// An index of entries that are sorted in each part.
+    /// Builds an index by merging the sorted entries of all parts.
     fn merged(
         &self,
         index: &IndexData,
@@ -264,21 +266,22 @@ impl RowTable {
     }
 }
 
-/// Entries for an index.
+/// Entries of one index, before it is built.
 #[derive(Default)]
 struct Entries {
-    /// One after the other, in the order in which they were found.
+    /// All keys, concatenated in the order of insertion.
     keys: Vec<u8>,
     entries: Vec<Entry>,
 }
 
 struct Entry {
-    /// The key's first eight bytes, zeros where it has fewer: most comparisons need no more, and have it at hand.
+    /// First eight bytes of the key, zero-padded. Most comparisons end here and touch no other
+    /// memory.
     prefix: u64,
-    /// Where the key is among all keys.
+    /// Offset of the key in [`Entries::keys`].
     start: usize,
     length: u32,
-    /// No other entry may have the same key.
+    /// The index is unique and the key has no NULL.
     is_unique: bool,
     record: u64,
 }
@@ -331,9 +334,9 @@ fn compare(one: (&[u8], &Entry), other: (&[u8], &Entry)) -> Ordering {
     one.1.prefix.cmp(&other.1.prefix).then_with(|| one.0.cmp(other.0))
 }
 
-/// The entries of several sorted parts in order.
+/// K-way merge of sorted parts.
 struct Merge<'a> {
-    /// The next one of each part that has one.
+    /// Current entry of each part that is not exhausted.
     heads: BinaryHeap<Reverse<Head<'a>>>,
 }
 

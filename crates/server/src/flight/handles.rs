@@ -1,9 +1,9 @@
-//! What clients have open, by handle: statements, results that are there to be fetched, transactions.
+//! Open handles of clients: statements, results to be fetched, transactions.
 //!
 //! Always true:
-//! - A handle that was closed, or forgotten, is unknown: nothing is run by it.
-//! - Transactions and results end with the connection that began them; statements live on until they are closed or idle for too long,
-//!   because clients connect again without saying so.
+//! - A closed or expired handle is unknown: it runs nothing.
+//! - Transactions and results end with their connection. Statements live until they are closed or
+//!   expire, because clients reconnect silently.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,65 +17,65 @@ use query::{Batches, Database, Prepared, Session, Value};
 
 use super::Options;
 
-/// A session that several calls use, one after the other.
+/// A session shared by several calls, one at a time.
 pub(super) type SharedSession = Arc<tokio::sync::Mutex<Session>>;
 
-/// A statement that was planned.
+/// A prepared statement.
 pub(super) struct Statement {
     pub(super) session: SharedSession,
-    /// The transaction it belongs to; without it, each run is one.
+    /// Handle of its transaction; without one, each execution is a transaction.
     pub(super) transaction: Option<Bytes>,
     pub(super) prepared: Prepared,
-    /// Of its result; `None` for statements without one.
+    /// Result schema; `None` for statements without a result.
     pub(super) schema: Option<SchemaRef>,
-    /// Of its parameters.
+    /// Parameter schema.
     pub(super) parameters: SchemaRef,
-    /// For its parameters: one list for each time it is to run.
+    /// Bound parameters: one list per execution.
     pub(super) values: Mutex<Vec<Vec<Value>>>,
 }
 
-/// A result of a statement that was run already.
+/// A result of a statement that has been executed.
 pub(super) struct Rows {
     pub(super) schema: SchemaRef,
     pub(super) batches: Batches,
-    /// The rows may be made while they are fetched.
+    /// Keeps the session alive: rows may be computed while they are fetched.
     pub(super) session: SharedSession,
 }
 
-/// What a ticket stands for.
-pub(super) enum Pending {
-    /// A query, run when it is asked for.
+/// State behind a ticket.
+pub(super) enum TicketState {
+    /// A query, executed when its result is fetched.
     Query(Arc<Statement>),
-    /// What a change gave back.
+    /// Rows returned by a statement with side effects.
     Rows(Rows),
 }
 
-/// One of them.
-enum What {
+/// State behind a handle.
+enum HandleState {
     Statement(Arc<Statement>),
-    Pending(Pending),
+    TicketState(TicketState),
     Transaction(SharedSession),
 }
 
 struct Entry {
-    what: What,
+    what: HandleState,
     connection: u64,
     used: Instant,
 }
 
-/// All of them.
-pub(super) struct Open {
+/// All open handles.
+pub(super) struct OpenHandles {
     entries: Mutex<HashMap<Bytes, Entry>>,
-    /// For its random numbers.
+    /// Source of random handles.
     database: Database,
     entries_max: usize,
     statement_idle: Duration,
     result_idle: Duration,
 }
 
-impl Open {
-    pub(super) fn new(database: &Database, options: &Options) -> Open {
-        Open {
+impl OpenHandles {
+    pub(super) fn new(database: &Database, options: &Options) -> OpenHandles {
+        OpenHandles {
             entries: Mutex::default(),
             database: database.clone(),
             entries_max: options.open_max,
@@ -84,38 +84,38 @@ impl Open {
         }
     }
 
-    /// Keeps a statement; gives its handle.
+    /// Adds a statement and returns its handle.
     ///
     /// # Errors
-    /// 53400 when clients have too much open.
+    /// 53400 if too many handles are open.
     pub(super) fn add_statement(&self, connection: u64, statement: Arc<Statement>) -> Result<Bytes> {
-        self.add(connection, What::Statement(statement))
+        self.add(connection, HandleState::Statement(statement))
     }
 
-    /// Keeps what a ticket stands for, to be taken once.
+    /// Adds the state of a ticket, which can be taken once.
     ///
     /// # Errors
-    /// As [`Open::add_statement`].
-    pub(super) fn add_pending(&self, connection: u64, pending: Pending) -> Result<Bytes> {
-        self.add(connection, What::Pending(pending))
+    /// See [`OpenHandles::add_statement`].
+    pub(super) fn add_pending(&self, connection: u64, pending: TicketState) -> Result<Bytes> {
+        self.add(connection, HandleState::TicketState(pending))
     }
 
-    /// Keeps a transaction.
+    /// Adds a transaction.
     ///
     /// # Errors
-    /// As [`Open::add_statement`].
+    /// See [`OpenHandles::add_statement`].
     pub(super) fn add_transaction(&self, connection: u64, session: SharedSession) -> Result<Bytes> {
-        self.add(connection, What::Transaction(session))
+        self.add(connection, HandleState::Transaction(session))
     }
 
-    fn add(&self, connection: u64, what: What) -> Result<Bytes> {
+    fn add(&self, connection: u64, what: HandleState) -> Result<Bytes> {
         if self.entries.lock().len() >= self.entries_max {
             self.sweep();
         }
         let mut entries = self.entries.lock();
         if entries.len() >= self.entries_max {
             let text = format!("clients have {} statements and results open", self.entries_max);
-            return Err(Error::new(SqlState::CONFIGURATION_LIMIT_EXCEEDED, text).with_hint("close what is not needed"));
+            return Err(Error::new(SqlState::CONFIGURATION_LIMIT_EXCEEDED, text).with_hint("close unused ones"));
         }
         let random = || self.database.engine().env().random().to_le_bytes();
         let handle: Bytes = [random(), random()].concat().into();
@@ -123,19 +123,19 @@ impl Open {
         Ok(handle)
     }
 
-    /// The statement of a handle.
+    /// Looks a statement up by its handle.
     ///
     /// # Errors
-    /// 26000 if there is none; 25P01 if its transaction ended.
+    /// 26000 if it is unknown; 25P01 if its transaction has ended.
     pub(super) fn statement(&self, handle: &Bytes) -> Result<Arc<Statement>> {
         let mut entries = self.entries.lock();
         let statement = match entries.get_mut(handle) {
-            Some(Entry { what: What::Statement(statement), used, .. }) => {
+            Some(Entry { what: HandleState::Statement(statement), used, .. }) => {
                 *used = Instant::now();
                 Arc::clone(statement)
             }
             _ => {
-                let text = "the prepared statement is unknown: it was closed, or not used for long";
+                let text = "unknown prepared statement: it was closed, or expired";
                 return Err(Error::new(SqlState::INVALID_SQL_STATEMENT_NAME, text).with_hint("prepare it again"));
             }
         };
@@ -144,79 +144,79 @@ impl Open {
         Ok(statement)
     }
 
-    /// Takes what a ticket stands for.
+    /// Takes the state of a ticket.
     ///
     /// # Errors
-    /// 34000 if it is unknown or was taken before; 25P01 if its transaction ended.
-    pub(super) fn take_pending(&self, handle: &Bytes) -> Result<Pending> {
+    /// 34000 if it is unknown or was taken; 25P01 if its transaction has ended.
+    pub(super) fn take_pending(&self, handle: &Bytes) -> Result<TicketState> {
         let mut entries = self.entries.lock();
-        let is_pending = entries.get(handle).is_some_and(|entry| matches!(entry.what, What::Pending(_)));
+        let is_pending = entries.get(handle).is_some_and(|entry| matches!(entry.what, HandleState::TicketState(_)));
         let taken = if is_pending { entries.remove(handle) } else { None };
         drop(entries);
-        let Some(Entry { what: What::Pending(pending), .. }) = taken else {
-            let text = "the ticket is unknown: its result was fetched before, or not asked for in time";
+        let Some(Entry { what: HandleState::TicketState(pending), .. }) = taken else {
+            let text = "unknown ticket: its result was fetched already, or expired";
             return Err(Error::new(SqlState::INVALID_CURSOR_NAME, text).with_hint("run the statement again"));
         };
-        if let Pending::Query(statement) = &pending {
+        if let TicketState::Query(statement) = &pending {
             self.check(statement)?;
         }
         Ok(pending)
     }
 
-    /// Is the statement's transaction still there?
+    /// Fails if the statement's transaction has ended.
     fn check(&self, statement: &Statement) -> Result<()> {
         statement.transaction.as_ref().map_or(Ok(()), |handle| self.transaction(handle).map(drop))
     }
 
-    /// The session of a transaction.
+    /// Looks a transaction's session up by its handle.
     ///
     /// # Errors
-    /// 25P01 if there is none.
+    /// 25P01 if it is unknown.
     pub(super) fn transaction(&self, handle: &Bytes) -> Result<SharedSession> {
         match self.entries.lock().get(handle) {
-            Some(Entry { what: What::Transaction(session), .. }) => Ok(Arc::clone(session)),
+            Some(Entry { what: HandleState::Transaction(session), .. }) => Ok(Arc::clone(session)),
             _ => {
-                let text = "the transaction is unknown: it ended, or its connection did";
+                let text = "unknown transaction: it has ended, or its connection has";
                 Err(Error::new(SqlState::NO_ACTIVE_SQL_TRANSACTION, text).with_hint("begin another one"))
             }
         }
     }
 
-    /// Forgets a handle.
+    /// Closes a handle.
     pub(super) fn close(&self, handle: &Bytes) {
-        // Whatever it was is dropped without the lock.
+        // Drop its state after unlocking.
         let closed = self.entries.lock().remove(handle);
         drop(closed);
     }
 
-    /// How many are open.
+    /// Number of open handles.
     pub(super) fn len(&self) -> usize {
         self.entries.lock().len()
     }
 
-    /// Forgets what nobody asked for in a while.
+    /// Closes idle statements and results.
     pub(super) fn sweep(&self) {
-        self.forget(|entry| {
+        self.remove_where(|entry| {
             let idle = entry.used.elapsed();
             match &entry.what {
-                What::Statement(statement) => idle > self.statement_idle && Arc::strong_count(statement) == 1,
-                What::Pending(_) => idle > self.result_idle,
-                What::Transaction(_) => false,
+                HandleState::Statement(statement) => idle > self.statement_idle && Arc::strong_count(statement) == 1,
+                HandleState::TicketState(_) => idle > self.result_idle,
+                HandleState::Transaction(_) => false,
             }
         });
     }
 
-    /// Ends what is bound to a connection.
+    /// Closes the transactions and results of a connection.
     pub(super) fn end_connection(&self, connection: u64) {
-        self.forget(|entry| entry.connection == connection && !matches!(entry.what, What::Statement(_)));
+        self.remove_where(|entry| entry.connection == connection && !matches!(entry.what, HandleState::Statement(_)));
     }
 
-    fn forget(&self, is_over: impl Fn(&Entry) -> bool) {
+    fn remove_where(&self, is_expired: impl Fn(&Entry) -> bool) {
         let mut entries = self.entries.lock();
-        let over: Vec<Bytes> =
-            entries.iter().filter(|(_, entry)| is_over(entry)).map(|(handle, _)| handle.clone()).collect();
-        let gone: Vec<Entry> = over.iter().filter_map(|handle| entries.remove(handle)).collect();
+        let expired: Vec<Bytes> =
+            entries.iter().filter(|(_, entry)| is_expired(entry)).map(|(handle, _)| handle.clone()).collect();
+        let removed: Vec<Entry> = expired.iter().filter_map(|handle| entries.remove(handle)).collect();
         drop(entries);
-        drop(gone);
+        drop(removed);
     }
 }

@@ -1,19 +1,24 @@
-//! What a SERIALIZABLE transaction has read, and what others wrote meanwhile: precision locking as in Neumann, Mühlbauer
-//! and Kemper, "Fast Serializable Multi-Version Concurrency Control for Main-Memory Database Systems", SIGMOD 2015.
+//! Read sets of SERIALIZABLE transactions, and their validation at commit: precision locking, from
+//! Neumann, Mühlbauer and Kemper, "Fast Serializable Multi-Version Concurrency Control for
+//! Main-Memory Database Systems", SIGMOD 2015.
 //!
-//! Such a transaction reads by one snapshot and notes what it reads: records, ranges of index keys, whole tables. Before its
-//! commit it goes through the records that commits after its snapshot wrote. If none of these is one it has read, and none
-//! has, or had at the snapshot, a key in a range it has read, then all its reads would give the same at its commit: it may
-//! as well have run there, alone. So the order of commits is a serial order. (docs/decisions/0008-validated-reads.md)
+//! A SERIALIZABLE transaction reads one snapshot and records its read set: record numbers, index
+//! key ranges, whole tables. Before its commit it checks the records that later commits wrote. If
+//! none is in the read set, and none has, or had at the snapshot, a key in a range of the read set,
+//! all reads would return the same at commit time: the transaction is equivalent to one that ran at
+//! that instant, alone. The commit order is therefore a serial order.
+//! (docs/decisions/0008-validated-reads.md)
 //!
 //! Always true:
-//! - What is noted is at least what was read: several may be noted as one larger thing, nothing is forgotten.
-//! - [`Recent`] has every commit after the oldest snapshot of a living serializable transaction, or says that it has not.
-//! - Versions that such a snapshot shows, and all newer ones, are there until its transaction has ended: whoever holds the
-//!   snapshot sees to that.
+//! - A read set is a superset of what was read: entries may be merged into larger ones, none is
+//!   lost.
+//! - [`RecentCommits`] has every commit after the oldest snapshot of a live serializable
+//!   transaction, or reports that it has not.
+//! - Versions visible to such a snapshot, and all newer ones, are kept until its transaction ends:
+//!   the owner of the snapshot guarantees it.
 //!
-//! We differ from the paper: it keeps predicates over columns, we keep what was walked to answer them. A row that was looked
-//! at and left out counts as read.
+//! Difference to the paper: it stores predicates over columns, this module stores the key ranges
+//! that were scanned. A row that was scanned and filtered out counts as read.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::ops::Bound;
@@ -29,31 +34,33 @@ use crate::row::RowLayout;
 use crate::sync::{AtomicUsize, Mutex};
 use crate::table::{IndexData, RecordId, Records, RowTable};
 
-/// When so many records of one table are noted, and half of them are different ones, the whole table is noted instead.
+/// At this number of noted records of a table, more than half of them distinct, the whole table is
+/// noted instead.
 const RECORDS_NOTED_MAX: usize = 1 << 16;
-/// As many ranges of one index.
+/// Limit for noted ranges of one index, likewise.
 const RANGES_NOTED_MAX: usize = 1 << 12;
-/// Commits are remembered up to so many records; a commit counts as [`COMMIT_RECORDS`] more. 64 MiB.
+/// Size limit of [`RecentCommits`]: one per record written and [`COMMIT_RECORDS`] per commit. About
+/// 64 MiB.
 const RECORDS_REMEMBERED_MAX: usize = 1 << 22;
 const COMMIT_RECORDS: usize = 8;
 
-/// What one transaction has read.
+/// Read set of one transaction.
 #[derive(Default)]
-pub(crate) struct Reads {
-    /// The snapshot, once there is one.
+pub(crate) struct ReadSet {
+    /// The snapshot, once set.
     since: Option<Lsn>,
-    /// Commits up to here wrote nothing of it.
+    /// Commits up to this one are validated.
     checked: Lsn,
-    /// Few, so that looking through them is quick.
-    tables: Vec<TableReads>,
-    elsewhere: Arc<Elsewhere>,
+    /// Few tables, so a linear search is fast.
+    tables: Vec<TableReadSet>,
+    delegated: Arc<DelegatedReads>,
 }
 
-/// Tables that others read as a whole for the transaction, on threads of their own.
+/// Tables that other threads read as a whole on behalf of the transaction.
 #[derive(Debug, Default)]
-pub(crate) struct Elsewhere(Mutex<Vec<Arc<RowTable>>>);
+pub(crate) struct DelegatedReads(Mutex<Vec<Arc<RowTable>>>);
 
-impl Elsewhere {
+impl DelegatedReads {
     pub(crate) fn note(&self, table: &Arc<RowTable>) {
         let mut tables = self.0.lock();
         if !tables.iter().any(|known| Arc::ptr_eq(known, table)) {
@@ -62,33 +69,33 @@ impl Elsewhere {
     }
 }
 
-/// What was read of one table.
-struct TableReads {
+/// Read set of one table.
+struct TableReadSet {
     schema: RowSchemaRef,
     records: Arc<Records>,
-    /// All of it. Then the rest is empty.
-    whole: bool,
-    seen: Numbers,
-    indexes: Vec<IndexReads>,
+    /// The whole table was read; the other fields are empty then.
+    whole_table: bool,
+    seen: RecordNumbers,
+    indexes: Vec<IndexReadSet>,
 }
 
-/// What was read of one index.
-struct IndexReads {
+/// Read set of one index.
+struct IndexReadSet {
     index: Arc<IndexData>,
     layout: Arc<RowLayout>,
     is_primary: bool,
-    ranges: Ranges,
+    ranges: KeyRanges,
 }
 
-/// Numbers of records, the first `sorted` of them in order and each once.
+/// Record numbers; the first `sorted` of them are sorted and distinct.
 #[derive(Default)]
-struct Numbers {
+struct RecordNumbers {
     all: Vec<u64>,
     sorted: usize,
 }
 
-impl Numbers {
-    /// False when they are too many.
+impl RecordNumbers {
+    /// False if there are too many.
     fn add(&mut self, number: u64) -> bool {
         if self.all.last() != Some(&number) {
             self.all.push(number);
@@ -108,28 +115,28 @@ impl Numbers {
         }
     }
 
-    /// To be asked when they are sorted.
+    /// Requires [`RecordNumbers::sort`] first.
     fn has(&self, number: u64) -> bool {
         self.all.binary_search(&number).is_ok()
     }
 }
 
-/// Keys from `low` on and before `high`; without `high` to the end.
-struct Range {
+/// Keys from `low` up to, not including, `high`; unbounded without `high`.
+struct KeyRange {
     low: Box<[u8]>,
     high: Option<Box<[u8]>>,
 }
 
-/// Ranges of keys, the first `sorted` of them in order and apart from each other.
+/// Key ranges; the first `sorted` of them are sorted and disjoint.
 #[derive(Default)]
-struct Ranges {
-    all: Vec<Range>,
+struct KeyRanges {
+    all: Vec<KeyRange>,
     sorted: usize,
 }
 
-impl Ranges {
-    /// False when they are too many.
-    fn add(&mut self, range: Range) -> bool {
+impl KeyRanges {
+    /// False if there are too many.
+    fn add(&mut self, range: KeyRange) -> bool {
         self.all.push(range);
         if self.all.len() < RANGES_NOTED_MAX {
             return true;
@@ -143,11 +150,11 @@ impl Ranges {
             return;
         }
         self.all.sort_unstable_by(|one, other| one.low.cmp(&other.low));
-        let mut apart: Vec<Range> = Vec::with_capacity(self.all.len());
+        let mut apart: Vec<KeyRange> = Vec::with_capacity(self.all.len());
         for range in self.all.drain(..) {
             match apart.last_mut() {
                 Some(last) if last.high.as_ref().is_none_or(|high| *high >= range.low) => {
-                    // Without an end it stays without.
+                    // An unbounded range stays unbounded.
                     last.high = last.high.take().zip(range.high).map(|(one, other)| one.max(other));
                 }
                 _ => apart.push(range),
@@ -157,50 +164,51 @@ impl Ranges {
         self.sorted = self.all.len();
     }
 
-    /// To be asked when they are sorted.
+    /// Requires [`KeyRanges::sort`] first.
     fn has(&self, key: &[u8]) -> bool {
         let after = self.all.partition_point(|range| *range.low <= *key);
         after > 0 && self.all[after - 1].high.as_ref().is_none_or(|high| *key < **high)
     }
 }
 
-/// A bound as the first key that is beyond it.
-fn beyond(key: &[u8]) -> Box<[u8]> {
+/// The smallest key above `key`.
+fn successor(key: &[u8]) -> Box<[u8]> {
     [key, &[0]].concat().into()
 }
 
-impl Reads {
-    /// All commits after the snapshot will be in `recent`. Only the first time counts.
-    pub(crate) fn begin(&mut self, recent: &Recent, txn: TxnId, snapshot: Lsn) {
+impl ReadSet {
+    /// Sets the snapshot: from now on `recent` records all commits after it. Only the first call
+    /// has an effect.
+    pub(crate) fn begin(&mut self, recent: &RecentCommits, txn: TxnId, snapshot: Lsn) {
         if self.since.is_none() {
             (self.since, self.checked) = (Some(snapshot), snapshot);
             recent.enter(txn, snapshot);
         }
     }
 
-    pub(crate) fn end(&self, recent: &Recent, txn: TxnId) {
+    pub(crate) fn end(&self, recent: &RecentCommits, txn: TxnId) {
         if let Some(since) = self.since {
             recent.leave(txn, since);
         }
     }
 
-    pub(crate) fn has_begun(&self) -> bool {
+    pub(crate) fn is_registered(&self) -> bool {
         self.since.is_some()
     }
 
-    pub(crate) fn elsewhere(&self) -> Arc<Elsewhere> {
-        Arc::clone(&self.elsewhere)
+    pub(crate) fn delegated(&self) -> Arc<DelegatedReads> {
+        Arc::clone(&self.delegated)
     }
 
-    fn table(&mut self, table: &RowTable) -> &mut TableReads {
-        // The one that was read last is the likeliest.
+    fn table(&mut self, table: &RowTable) -> &mut TableReadSet {
+        // The table that was read last is the most likely.
         let known = self.tables.iter().rposition(|known| Arc::ptr_eq(&known.records, &table.records));
         let at = known.unwrap_or_else(|| {
-            self.tables.push(TableReads {
+            self.tables.push(TableReadSet {
                 schema: Arc::clone(&table.schema),
                 records: Arc::clone(&table.records),
-                whole: false,
-                seen: Numbers::default(),
+                whole_table: false,
+                seen: RecordNumbers::default(),
                 indexes: Vec::new(),
             });
             self.tables.len() - 1
@@ -214,12 +222,12 @@ impl Reads {
 
     pub(crate) fn note_record(&mut self, table: &RowTable, record: RecordId) {
         let table = self.table(table);
-        if !table.whole && !table.seen.add(record.0) {
+        if !table.whole_table && !table.seen.add(record.0) {
             table.note_all();
         }
     }
 
-    /// Entries of an index: of a secondary one these are keys with the numbers of records behind them.
+    /// Notes entries of an index. Keys of a secondary index include the record number.
     pub(crate) fn note_range(
         &mut self,
         table: &RowTable,
@@ -228,25 +236,25 @@ impl Reads {
         to: Bound<&[u8]>,
     ) {
         let reads = self.table(table);
-        if reads.whole {
+        if reads.whole_table {
             return;
         }
         let low = match from {
             Bound::Included(key) => key.into(),
-            Bound::Excluded(key) => beyond(key),
+            Bound::Excluded(key) => successor(key),
             Bound::Unbounded => Box::default(),
         };
         let high = match to {
-            Bound::Included(key) => Some(beyond(key)),
+            Bound::Included(key) => Some(successor(key)),
             Bound::Excluded(key) => Some(key.into()),
             Bound::Unbounded => None,
         };
-        if !reads.index(table, index).ranges.add(Range { low, high }) {
+        if !reads.index(table, index).ranges.add(KeyRange { low, high }) {
             reads.note_all();
         }
     }
 
-    /// One key of a unique index, whether somebody has it or not.
+    /// Notes a key of a unique index, present or absent.
     pub(crate) fn note_key(&mut self, table: &RowTable, index: &Arc<IndexData>, key: &[u8]) {
         if index.is_primary(table) {
             return self.note_range(table, index, Bound::Included(key), Bound::Included(key));
@@ -255,26 +263,30 @@ impl Reads {
         self.note_range(table, index, Bound::Included(key), Bound::Included(&last));
     }
 
-    /// Has nothing that was read been written by a commit that is known by now? To be asked again under the lock that commits
-    /// are made under; what was found good is not looked at again.
+    /// Validates the read set against all commits known so far. Call it again under the commit
+    /// lock: commits that were validated earlier are skipped.
     ///
     /// # Errors
-    /// 40001 with what it was; XX000.
-    pub(crate) fn check(&mut self, recent: &Recent) -> Result<()> {
+    /// 40001 with the conflicting read; XX000.
+    pub(crate) fn check(&mut self, recent: &RecentCommits) -> Result<()> {
         let Some(since) = self.since else { return Ok(()) };
-        self.settle();
+        self.normalize();
         if self.tables.is_empty() {
             return Ok(());
         }
         for commit in recent.after(self.checked)? {
-            // There may be many commits, and others throw things away meanwhile.
+            // Pin again for each commit: there may be many, and a long pin holds up garbage
+            // collection.
             let guard = &crossbeam_epoch::pin();
             for (table, record) in &commit.records {
                 self.check_record(*table, *record, since, guard)?;
             }
             for table in &commit.altered {
                 if let Some(read) = self.tables.iter().find(|read| read.schema.id == *table) {
-                    return Err(conflict(format!("relation \"{}\" was changed as a whole", read.schema.name.table)));
+                    return Err(conflict(format!(
+                        "another transaction altered or truncated relation \"{}\"",
+                        read.schema.name.table
+                    )));
                 }
             }
             self.checked = commit.lsn;
@@ -282,15 +294,15 @@ impl Reads {
         Ok(())
     }
 
-    /// As [`Reads::check`], for one record that somebody has written since.
+    /// Like [`ReadSet::check`], for one record written since the snapshot.
     pub(crate) fn check_one(&mut self, table: TableId, record: RecordId, guard: &Guard) -> Result<()> {
-        self.settle();
+        self.normalize();
         self.since.map_or(Ok(()), |since| self.check_record(table, record, since, guard))
     }
 
-    fn settle(&mut self) {
-        let elsewhere = std::mem::take(&mut *self.elsewhere.0.lock());
-        elsewhere.iter().for_each(|table| self.note_table(table));
+    fn normalize(&mut self) {
+        let delegated = std::mem::take(&mut *self.delegated.0.lock());
+        delegated.iter().for_each(|table| self.note_table(table));
         for table in &mut self.tables {
             table.seen.sort();
             table.indexes.iter_mut().for_each(|index| index.ranges.sort());
@@ -298,25 +310,25 @@ impl Reads {
     }
 
     fn check_record(&self, table: TableId, record: RecordId, since: Lsn, guard: &Guard) -> Result<()> {
-        // A table that the transaction itself began anew is there twice.
+        // A table that the transaction itself truncated is in the list twice.
         let mut reads = self.tables.iter().filter(|reads| reads.schema.id == table);
         reads.try_for_each(|reads| reads.check(record, since, guard))
     }
 }
 
-impl TableReads {
+impl TableReadSet {
     fn note_all(&mut self) {
-        (self.whole, self.seen, self.indexes) = (true, Numbers::default(), Vec::new());
+        (self.whole_table, self.seen, self.indexes) = (true, RecordNumbers::default(), Vec::new());
     }
 
-    fn index(&mut self, table: &RowTable, index: &Arc<IndexData>) -> &mut IndexReads {
+    fn index(&mut self, table: &RowTable, index: &Arc<IndexData>) -> &mut IndexReadSet {
         let known = self.indexes.iter().position(|known| Arc::ptr_eq(&known.index, index));
         let at = known.unwrap_or_else(|| {
-            self.indexes.push(IndexReads {
+            self.indexes.push(IndexReadSet {
                 index: Arc::clone(index),
                 layout: Arc::clone(&table.layout),
                 is_primary: index.is_primary(table),
-                ranges: Ranges::default(),
+                ranges: KeyRanges::default(),
             });
             self.indexes.len() - 1
         });
@@ -325,20 +337,25 @@ impl TableReads {
 
     fn check(&self, record: RecordId, since: Lsn, guard: &Guard) -> Result<()> {
         let name = &self.schema.name.table;
-        if self.whole {
-            return Err(conflict(format!("a row of relation \"{name}\", of which all was read, was written")));
+        if self.whole_table {
+            return Err(conflict(format!(
+                "another transaction wrote a row of relation \"{name}\", which this transaction read as a whole"
+            )));
         }
         if self.seen.has(record.0) {
-            return Err(conflict(format!("a row of relation \"{name}\" that was read was written")));
+            return Err(conflict(format!(
+                "another transaction wrote a row of relation \"{name}\" that this transaction read"
+            )));
         }
         let Some(slot) = self.records.arena.get(record.0) else { return Ok(()) };
         for index in &self.indexes {
-            // A version may be of a later description of the table than the one that was read by.
+            // The version may have been written under a newer schema than the read.
             let layout = self.records.newest_layout(&index.layout);
             if index.has_any(&layout, slot, record, since, guard)? {
                 let index = &index.index.def.name;
-                let text =
-                    format!("a row of relation \"{name}\" was written in a range of index \"{index}\" that was read");
+                let text = format!(
+                    "another transaction wrote a row of relation \"{name}\" in a range of index \"{index}\" that this transaction read"
+                );
                 return Err(conflict(text));
             }
         }
@@ -346,8 +363,9 @@ impl TableReads {
     }
 }
 
-impl IndexReads {
-    /// Was one of the record's versions, from that of the snapshot on, in a range?
+impl IndexReadSet {
+    /// Whether a version of the record, from the snapshot's one to the newest, has a key in a noted
+    /// range.
     fn has_any(&self, layout: &RowLayout, slot: &Record, record: RecordId, since: Lsn, guard: &Guard) -> Result<bool> {
         let mut key = Vec::new();
         for version in slot.versions(guard) {
@@ -370,60 +388,63 @@ impl IndexReads {
     }
 }
 
-/// 40001, with what was read and is another now.
+/// Error 40001 with the read that conflicts.
 fn conflict(detail: impl Into<String>) -> Error {
     let text = "could not serialize access due to read/write dependencies among transactions";
     Error::new(SqlState::SERIALIZATION_FAILURE, text)
-        .with_detail(format!("Since the transaction's snapshot {}.", detail.into()))
+        .with_detail(format!("Since this transaction's snapshot, {}.", detail.into()))
         .with_hint("The transaction might succeed if retried.")
 }
 
-/// What one commit wrote.
-struct Written {
+/// Writes of one commit.
+struct CommitWrites {
     lsn: Lsn,
     records: Vec<(TableId, RecordId)>,
-    /// Tables whose description it changed, or whose rows it threw away.
+    /// Tables whose schema the commit changed or that it truncated.
     altered: Vec<TableId>,
 }
 
-/// What commits wrote for as long as a serializable transaction lives that may ask.
+/// Writes of recent commits, kept while a live serializable transaction may need them for
+/// validation.
 #[derive(Default)]
-pub(crate) struct Recent {
-    living: AtomicUsize,
+pub(crate) struct RecentCommits {
+    live: AtomicUsize,
     inner: Mutex<Inner>,
 }
 
 #[derive(Default)]
 struct Inner {
-    /// Of living serializable transactions.
+    /// Snapshots of live serializable transactions.
     snapshots: BTreeSet<(Lsn, TxnId)>,
     /// Oldest first.
-    commits: VecDeque<Arc<Written>>,
-    /// Records of them all, and [`COMMIT_RECORDS`] for each.
+    commits: VecDeque<Arc<CommitWrites>>,
+    /// Records in `commits`, plus [`COMMIT_RECORDS`] per commit.
     size: usize,
-    /// Commits up to here were forgotten although somebody may ask.
-    forgotten: Lsn,
+    /// Commits up to this one were evicted for size; an older transaction cannot be validated.
+    evicted_to: Lsn,
 }
 
-impl Recent {
-    /// Does anybody else want to know what a commit writes? It sees every transaction that entered, with its snapshot, under the lock that
-    /// commits are made under. `own`: is whoever commits in here too?
-    pub(crate) fn is_wanted(&self, own: bool) -> bool {
-        self.living.load(Ordering::Relaxed) > usize::from(own)
+impl RecentCommits {
+    /// Whether another serializable transaction needs the writes of a commit; `own` if the
+    /// committing one is registered too. Call it under the commit lock: it sees every transaction
+    /// that registered, with its snapshot, under that lock.
+    pub(crate) fn is_needed(&self, own: bool) -> bool {
+        self.live.load(Ordering::Relaxed) > usize::from(own)
     }
 
-    /// From where on versions are kept as they came one after the other: somebody who lives may have been told of one that came and went,
-    /// and will ask what was written since. Of what was forgotten nobody asks.
+    /// Oldest LSN from which garbage collection must keep every version, even those between
+    /// snapshots: validation compares the keys of all versions since the snapshot. Evicted commits
+    /// are never validated, so their versions are not needed.
     pub(crate) fn kept_from(&self) -> Option<Lsn> {
-        if self.living.load(Ordering::Acquire) == 0 {
+        if self.live.load(Ordering::Acquire) == 0 {
             return None;
         }
         let inner = self.inner.lock();
-        inner.snapshots.first().map(|(oldest, _)| inner.forgotten.max(*oldest))
+        inner.snapshots.first().map(|(oldest, _)| inner.evicted_to.max(*oldest))
     }
 
     fn enter(&self, txn: TxnId, snapshot: Lsn) {
-        self.living.fetch_add(1, Ordering::Relaxed);
+        self.live.fetch_add(1, Ordering::Relaxed);
         self.inner.lock().snapshots.insert((snapshot, txn));
     }
 
@@ -431,26 +452,28 @@ impl Recent {
         let mut inner = self.inner.lock();
         inner.snapshots.remove(&(snapshot, txn));
         let oldest = inner.snapshots.first().map_or(Lsn(u64::MAX), |(lsn, _)| *lsn);
-        let gone = inner.forget(|commit, _| commit.lsn <= oldest);
+        let gone = inner.evict(|commit, _| commit.lsn <= oldest);
         drop(inner);
-        self.living.fetch_sub(1, Ordering::Relaxed);
-        // Their memory goes without the lock.
+        self.live.fetch_sub(1, Ordering::Relaxed);
+        // Free the memory after unlocking.
         drop(gone);
     }
 
-    /// Adds the newest commit. Its versions are committed by now: who finds it here looks at them.
+    /// Adds the newest commit. Its versions must already be committed, because validation reads
+    /// them.
     pub(crate) fn note(&self, lsn: Lsn, records: Vec<(TableId, RecordId)>, altered: Vec<TableId>) {
         let mut inner = self.inner.lock();
         if inner.snapshots.is_empty() {
-            // The last one who wanted to know has ended meanwhile, and would have taken it out.
+            // The last serializable transaction has ended meanwhile, and would have removed this
+            // commit.
             return;
         }
-        let commit = Arc::new(Written { lsn, records, altered });
+        let commit = Arc::new(CommitWrites { lsn, records, altered });
         inner.size += commit.size();
         inner.commits.push_back(commit);
-        let gone = inner.forget(|_, size| size > RECORDS_REMEMBERED_MAX);
+        let gone = inner.evict(|_, size| size > RECORDS_REMEMBERED_MAX);
         if let Some(last) = gone.last() {
-            inner.forgotten = last.lsn;
+            inner.evicted_to = last.lsn;
         }
     }
 
@@ -459,14 +482,14 @@ impl Recent {
         self.inner.lock().commits.len()
     }
 
-    /// The commits after one, oldest first.
+    /// Commits after `lsn`, oldest first.
     ///
     /// # Errors
-    /// 40001 when they are not all known any more.
-    fn after(&self, lsn: Lsn) -> Result<Vec<Arc<Written>>> {
+    /// 40001 if some of them were evicted.
+    fn after(&self, lsn: Lsn) -> Result<Vec<Arc<CommitWrites>>> {
         let inner = self.inner.lock();
-        if lsn < inner.forgotten {
-            return Err(conflict("there were more commits than are remembered"));
+        if lsn < inner.evicted_to {
+            return Err(conflict("more transactions committed than the server keeps for validation"));
         }
         let first = inner.commits.partition_point(|commit| commit.lsn <= lsn);
         Ok(inner.commits.range(first..).cloned().collect())
@@ -474,8 +497,8 @@ impl Recent {
 }
 
 impl Inner {
-    /// Takes the oldest commits out, as long as they, or the size of all, are so.
-    fn forget(&mut self, is_enough: impl Fn(&Written, usize) -> bool) -> Vec<Arc<Written>> {
+    /// Removes the oldest commits while `is_enough(commit, total size)` holds.
+    fn evict(&mut self, is_enough: impl Fn(&CommitWrites, usize) -> bool) -> Vec<Arc<CommitWrites>> {
         let mut gone = Vec::new();
         while self.commits.front().is_some_and(|oldest| is_enough(oldest, self.size)) {
             if let Some(oldest) = self.commits.pop_front() {
@@ -487,7 +510,7 @@ impl Inner {
     }
 }
 
-impl Written {
+impl CommitWrites {
     fn size(&self) -> usize {
         self.records.len() + COMMIT_RECORDS
     }
