@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::options::RunOptions;
 use super::{INTERRUPTED, print_result, stop_at_interrupt, verdict};
-use crate::cluster::{self, Coordinator, Gathered, Identity, Member};
+use crate::cluster::{self, ClusterResults, Coordinator, Identity, Member};
 use crate::config::{Config, Source};
 use crate::error::{Error, Result};
 use crate::result::RunResult;
@@ -18,7 +18,7 @@ pub(super) fn coordinate(workload: &str, options: &RunOptions, config: &Config, 
     let identity = Identity::new(workload, config, options.shared());
     let coordinator = Coordinator::bind(&cluster::address(address), members, &options.cluster_token, identity)?;
     eprintln!("waiting for {members} members at {}", coordinator.address()?);
-    let Gathered { results, missing, notes } = coordinator.run(&INTERRUPTED, &mut |text| eprintln!("{text}"))?;
+    let ClusterResults { results, missing, notes } = coordinator.run(&INTERRUPTED, &mut |text| eprintln!("{text}"))?;
     let mut result = cluster::merge(results)?;
     result.notes.extend(notes);
     if !missing.is_empty() {

@@ -206,7 +206,7 @@ impl Engine {
                     .map_err(|error| Error::setup(format!("client {index}: no thread: {error}")))?;
             }
             shared.ready.wait();
-            let met = self.member.as_ref().map_or(Ok(()), |member| member.meet(&format!("begin {}", plan.name)));
+            let met = self.member.as_ref().map_or(Ok(()), |member| member.wait_at(&format!("begin {}", plan.name)));
             if met.is_err() {
                 // The clients wait to be let go: they end at once.
                 self.stop.store(true, Ordering::Relaxed);

@@ -274,7 +274,7 @@ impl<'a> Run<'a> {
 
     /// Waits for the other tools of the run, if there are any.
     fn meet(&self, point: &str) -> Result<()> {
-        self.order.member.as_ref().map_or(Ok(()), |member| member.meet(point))
+        self.order.member.as_ref().map_or(Ok(()), |member| member.wait_at(point))
     }
 
     /// This tool ends early: the others shall not wait for it.
