@@ -27,7 +27,7 @@ fn flag() -> &'static AtomicBool {
 
 /// Starts a coordinator on a free port; returns its address and the thread that returns its
 /// results.
-fn coordinator(members: u64, stop: &'static AtomicBool) -> (String, std::thread::JoinHandle<Result<Gathered>>) {
+fn coordinator(members: u64, stop: &'static AtomicBool) -> (String, std::thread::JoinHandle<Result<ClusterResults>>) {
     let coordinator = Coordinator::bind("127.0.0.1:0", members, "open sesame", identity()).expect("a free port");
     let coordinator = coordinator.patience(Duration::from_secs(20));
     let address = coordinator.address().expect("bound").to_string();
