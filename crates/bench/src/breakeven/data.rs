@@ -158,7 +158,7 @@ impl Truth {
         for (number, micros, point) in read {
             let found = slot(*micros).filter(|slot| slots.contains(slot) && series.contains(number));
             let Some(slot) = found else {
-                return Err(format!("series {number} at {micros} µs was not asked for"));
+                return Err(format!("series {number} at {micros} µs was not requested"));
             };
             let place = (number - series.start) as usize * slots.len() + slot - slots.start;
             if std::mem::replace(&mut seen[place], true) {
@@ -226,8 +226,8 @@ mod tests {
         assert!(changed(&|read| _ = read.pop()).contains("1 of 96 values"));
         assert!(changed(&|read| read.push(read[0])).contains("twice"));
         assert!(changed(&|read| read[3].2 = SHAPE.point(1, 2 * BLOCK + 3, 0)).contains("written"));
-        assert!(changed(&|read| read[3].0 = 2).contains("not asked for"));
-        assert!(changed(&|read| read[3].1 += 1).contains("not asked for"));
+        assert!(changed(&|read| read[3].0 = 2).contains("not requested"));
+        assert!(changed(&|read| read[3].1 += 1).contains("not requested"));
     }
 
     #[test]

@@ -27,7 +27,7 @@ again. Before each start the files are read without the server, as the baseline 
 Exit codes: 0 done, every answer was right; 1 an answer was wrong (no times are shown); 2 not
 started, for example for lack of disk space; 3 stopped early.";
 
-/// Which pages are evicted from the page cache before a cold start.
+/// Pages to evict from the page cache before a cold start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum DropCache {
     /// The machine's pages if permitted, otherwise the server's files.
@@ -51,7 +51,7 @@ pub(super) struct ColdstartOptions {
     /// Starts of each kind at each size; reports show the median and the range.
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
     repeat: u32,
-    /// How the server is stopped before each start.
+    /// Way of stopping the server before each start.
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Stop::Clean, Stop::Kill])]
     stop: Vec<Stop>,
     /// Whether the server's files are in the page cache at the start.

@@ -43,8 +43,7 @@ pub(crate) struct RunOptions {
     /// Print results only, no progress.
     #[arg(long, short)]
     pub(super) quiet: bool,
-    /// Also print the configuration, IoT-benchmark's matrices and an example statement of each
-    /// kind.
+    /// Print the configuration, IoT-benchmark's matrices and an example statement of each kind too.
     #[arg(long, short)]
     pub(super) verbose: bool,
     /// Repetitions of the whole run; targets take turns.
@@ -69,7 +68,7 @@ pub(crate) struct RunOptions {
     /// Kill the private server (SIGKILL) in the middle of the writes and start it again.
     #[arg(long)]
     kill_server: bool,
-    /// Do not verify anything (VERIFY=false).
+    /// Skip verification (VERIFY=false).
     #[arg(long)]
     no_verify: bool,
     /// Write the results to this file.

@@ -119,13 +119,13 @@ pub(super) struct TpccOptions {
     /// Weights of New-Order, Payment, Order-Status, Delivery, Stock-Level.
     #[arg(long, value_name = "N/N/N/N/N", default_value = "45/43/4/4/4", value_parser = mix)]
     mix: [u32; 5],
-    /// How transactions are drawn from the mix.
+    /// Method of drawing transactions from the mix.
     #[arg(long, value_enum, default_value_t = Draw::Deck)]
     draw: Draw,
     /// Keying and think times.
     #[arg(long, value_enum, default_value_t = ThinkTime::Off)]
     think_time: ThinkTime,
-    /// How the statements of a transaction are sent.
+    /// Way of sending the statements of a transaction.
     #[arg(long, value_enum, default_value_t = Mode::Interactive)]
     mode: Mode,
     /// Isolation level of the transactions.

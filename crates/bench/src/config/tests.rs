@@ -329,7 +329,7 @@ fn every_key_is_read_somewhere_or_listed_as_without_effect() {
     for key in KEYS {
         let field = key.name.to_lowercase();
         let field = if field == "loop" { "loop_" } else { &field };
-        // These are used inside this module only.
+        // Used inside this module only.
         let in_config = ["tag_number", "writes"].contains(&field);
         match check::without_effect(key.name) {
             None => assert!(is_read(field) || in_config, "{} is read nowhere", key.name),

@@ -128,13 +128,13 @@ impl TimestampPrecision {
 }
 
 choices! {
-    /// How rows are put out of time order.
+    /// Method of putting rows out of time order.
     OutOfOrderMode {
         /// A row takes the time of an earlier row and overwrites it; its own slot stays empty.
         Poisson = "POISSON",
         /// The newest rows are written first, then the older ones.
         Batch = "BATCH",
-        /// Not in IoT-benchmark: each time is written once, some rows arrive late.
+        /// Each time is written once, some rows arrive late; not in IoT-benchmark.
         Late = "LATE",
     }
 }
@@ -162,9 +162,9 @@ choices! {
         MySQL = "MySQL",
         /// Files under `data/csv`.
         Csv = "CSV",
-        /// Not in IoT-benchmark: tables of PostgreSQL.
+        /// Tables of PostgreSQL; not in IoT-benchmark.
         PostgreSQL = "PostgreSQL",
-        /// Not in IoT-benchmark: files under `data/parquet`.
+        /// Files under `data/parquet`; not in IoT-benchmark.
         Parquet = "Parquet",
     }
 }
@@ -250,9 +250,9 @@ choices! {
         CnosDB = "CnosDB",
         /// Counts points in and out of time order.
         SelfCheck = "SelfCheck",
-        /// Not in IoT-benchmark: Millrace.
+        /// Millrace; not in IoT-benchmark.
         Millrace = "Millrace",
-        /// Not in IoT-benchmark: PostgreSQL without extensions.
+        /// PostgreSQL without extensions; not in IoT-benchmark.
         PostgreSQL = "PostgreSQL",
     }
 }

@@ -126,7 +126,7 @@ impl<'a> Reader<'a> {
                 open = Some(Batch { fields: range, ..Batch::default() });
                 continue;
             }
-            let batch = open.as_mut().ok_or_else(|| lines.wrong(text, "a line that begins with Sensor"))?;
+            let batch = open.as_mut().ok_or_else(|| lines.wrong(text, "a line that starts with Sensor"))?;
             self.keep(batch.fields.len() as u64)?;
             push_row(text, fields, batch).map_err(|(seen, expected)| lines.wrong(&seen, &expected))?;
             if self.config.is_copy_mode && batch.times.len() as u64 == self.config.batch_size_per_write {

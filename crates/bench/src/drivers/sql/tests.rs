@@ -1,4 +1,4 @@
-//! The statement of each shape of question, word by word.
+//! The exact statement of each query shape.
 
 use proptest::prelude::*;
 
@@ -74,7 +74,7 @@ fn latest(devices: Option<Vec<u32>>) -> Query {
     Query { shape: Shape::Latest, devices, window: None, ..rows() }
 }
 
-/// Statements with their values, and with parameters.
+/// Checks a query's statement with literals and with parameters.
 fn check(dialect: Dialect, layout: fn(&Schema) -> Layout, query: &Query, literal: &str, prepared: &str) {
     let schema = schema(Unit::Millis);
     let sql = Sql::new(&schema, layout(&schema), dialect, false);
@@ -89,7 +89,7 @@ fn two_parts(schema: &Schema) -> Layout {
 const WINDOW: &str = "time >= '2022-10-29 16:00:00+00' AND time < '2022-10-29 16:04:10+00'";
 
 #[test]
-fn rows_are_asked_by_device_time_and_bounds() {
+fn rows_are_selected_by_device_time_and_bounds() {
     let check = |query: &Query, literal: &str, prepared: &str| check(PLAIN, Layout::whole, query, literal, prepared);
     check(
         &rows(),
@@ -131,7 +131,7 @@ fn set_operations_are_over_times_and_fields() {
 }
 
 #[test]
-fn aggregates_are_in_the_words_of_each_product() {
+fn aggregates_use_each_products_dialect() {
     let where_ = "WHERE device = ANY($1) AND time >= $2 AND time < $3";
     for (dialect, query, columns) in [
         (PLAIN, aggregate(Aggregate::Count, false), "count(s_1), count(s_0)"),
@@ -160,7 +160,7 @@ fn aggregates_are_in_the_words_of_each_product() {
 }
 
 #[test]
-fn buckets_are_in_the_words_of_each_product() {
+fn buckets_use_each_products_dialect() {
     let origin = "TIMESTAMPTZ '2022-10-29 16:00:00.005+00'";
     let from = "FROM g_0 WHERE device = ANY($1) AND time >= $2 AND time < $3";
     for (dialect, by_device, function, keys) in [(PLAIN, true, "date_bin", "1, 2"), (RICH, false, "time_bucket", "1")] {
@@ -199,7 +199,7 @@ fn the_newest_row_is_looked_up_in_the_index_or_picked_by_distinct_on() {
 }
 
 #[test]
-fn where_rows_have_gaps_the_newest_one_has_a_value_that_is_asked_for() {
+fn newest_row_of_sparse_rows_has_a_selected_value() {
     let schema = schema(Unit::Millis);
     let sql = Sql::new(&schema, Layout::whole(&schema), RICH, true);
     assert_eq!(
