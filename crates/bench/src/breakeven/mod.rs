@@ -302,7 +302,7 @@ impl<'a> Side<'a> {
         let unknown = || "as configured on the server".to_owned();
         Ok(Subject {
             name: self.place.target.name.clone(),
-            url: self.place.target.shown(),
+            url: self.place.target.display_url(),
             product: self.kind.product().to_owned(),
             version: self.client.version()?,
             durability: server.map_or_else(unknown, |s| format!("{} ({})", s.durability(), s.durability_reason())),

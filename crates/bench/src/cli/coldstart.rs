@@ -160,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_are_gigabytes_that_grow() {
+    fn sizes_are_increasing_gigabytes() {
         assert_eq!(sizes(&[0.05, 1.0]).ok(), Some(vec![50_000_000, 1_000_000_000]));
         for wrong in [&[0.0][..], &[-1.0], &[f64::NAN], &[1e300], &[2.0, 1.0], &[1.0, 1.0]] {
             assert!(sizes(wrong).is_err(), "{wrong:?}");

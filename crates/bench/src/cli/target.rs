@@ -87,7 +87,7 @@ pub(super) fn second(config: &Config, first: &Target) -> Result<(Target, Config)
         return Err(Error::setup(format!(
             "IS_DOUBLE_WRITE=true: ANOTHER_HOST, ANOTHER_PORT and ANOTHER_DB_NAME are the first database \
              ({}, {}): expected a different one",
-            target.shown(),
+            target.display_url(),
             second.db_name
         )));
     }

@@ -107,16 +107,16 @@ fn member_with_other_settings_is_refused_with_the_difference() {
     config.set_text("LOOP=7").expect("known");
     config.set_text("BENCHMARK_INDEX=7").expect("known");
     config.set_text("PORT=1").expect("known");
-    let said = refusal("open sesame", &Identity::new("iot", &config, String::new()));
-    assert!(said.ends_with("refuses this member: LOOP=7, the coordinator has 100"), "{said}");
-    let said = refusal("open sesame", &Identity::new("tsbs", &Config::default(), String::new()));
-    assert!(said.ends_with("workload tsbs, the coordinator has iot"), "{said}");
-    let said = refusal("open sesame", &Identity { version: "9.9.9".to_owned(), ..identity() });
-    assert!(said.contains("version 9.9.9"), "{said}");
+    let refused = refusal("open sesame", &Identity::new("iot", &config, String::new()));
+    assert!(refused.ends_with("refuses this member: LOOP=7, the coordinator has 100"), "{refused}");
+    let refused = refusal("open sesame", &Identity::new("tsbs", &Config::default(), String::new()));
+    assert!(refused.ends_with("workload tsbs, the coordinator has iot"), "{refused}");
+    let refused = refusal("open sesame", &Identity { version: "9.9.9".to_owned(), ..identity() });
+    assert!(refused.contains("version 9.9.9"), "{refused}");
 
     let member = join(&address);
-    let said = refusal("open sesame", &identity());
-    assert!(said.ends_with("all 1 members have joined"), "{said}");
+    let refused = refusal("open sesame", &identity());
+    assert!(refused.ends_with("all 1 members have joined"), "{refused}");
     member.finish(&result_of(&member)).expect("arrived");
     let gathered = gathered.join().expect("no panic").expect("gathered");
     assert_eq!(gathered.notes.iter().filter(|note| note.starts_with("refused 127.0.0.1:")).count(), 5);

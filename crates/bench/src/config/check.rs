@@ -111,7 +111,7 @@ impl Config {
     fn normalise(&mut self) -> Vec<String> {
         let mut warnings = self.notes.clone();
         if !self.runs_proportion() {
-            let given = |key: &str| self.given.contains_key(key);
+            let given = |key: &str| self.sources.contains_key(key);
             let given = [("RUN_SECONDS", given("RUN_SECONDS")), ("QUERY_COUNT", given("QUERY_COUNT"))];
             let ends = [std::mem::take(&mut self.run_seconds) > 0.0, std::mem::take(&mut self.query_count) > 0];
             for ((key, _), _) in given.into_iter().zip(ends).filter(|((_, given), set)| *given && *set) {
@@ -125,7 +125,7 @@ impl Config {
                 ("IS_RECENT_QUERY", &mut self.is_recent_query),
             ];
             for (key, flag) in forced {
-                if std::mem::take(flag) && self.given.contains_key(key) {
+                if std::mem::take(flag) && self.sources.contains_key(key) {
                     warnings.push(format!("{key}=true has no effect in a run without writes"));
                 }
             }
@@ -184,7 +184,7 @@ impl Config {
 impl Findings<'_> {
     /// `KEY=VALUE (source)`, for messages.
     fn with_source(&self, key: &str) -> String {
-        let value = self.config.shown(key).unwrap_or_default();
+        let value = self.config.display_value(key).unwrap_or_default();
         match self.config.source_of(key) {
             Some(source) => format!("{key}={value} ({source})"),
             None => format!("{key}={value} (default)"),
@@ -320,7 +320,7 @@ impl Findings<'_> {
         if c.db_switch.product == Product::IoTDB && c.db_switch.mode != Some(needed) {
             self.refuse(
                 &[KEY, "DB_SWITCH", "IoTDB_DIALECT_MODE"],
-                format!("IoTDB takes several devices by {needed} only"),
+                format!("IoTDB supports several devices per request with {needed} only"),
             );
         }
         if c.is_client_bind && c.devices_per_client().any(|devices| !devices.is_multiple_of(c.device_num_per_write)) {

@@ -53,7 +53,7 @@ macro_rules! keys {
             /// Directory of the configuration file; may contain `function.xml`.
             pub directory: Option<PathBuf>,
             /// Sources of the keys that are not at their defaults.
-            pub(super) given: BTreeMap<&'static str, Source>,
+            pub(super) sources: BTreeMap<&'static str, Source>,
             /// Warnings from loading the keys.
             pub(super) notes: Vec<String>,
         }
@@ -63,7 +63,7 @@ macro_rules! keys {
                 Config {
                     $($($field: default_value($name, $default),)+)+
                     directory: None,
-                    given: BTreeMap::new(),
+                    sources: BTreeMap::new(),
                     notes: Vec::new(),
                 }
             }

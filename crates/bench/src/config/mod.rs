@@ -234,7 +234,7 @@ impl Config {
             let seen = if key.is_secret() { "…" } else { value };
             Error::setup(format!("{source}: {name}={seen}: expected {expected}"))
         })?;
-        self.given.insert(key.name, source);
+        self.sources.insert(key.name, source);
         Ok(())
     }
 
@@ -246,7 +246,8 @@ impl Config {
             }
             Treatment::Renamed(targets) => {
                 self.notes.push(format!("{source}: {name} was removed after 2023: read as {}", targets.join(" and ")));
-                let free = |target: &&&str| self.given.get(**target).is_none_or(|g| g.layer() < source.layer());
+                let free =
+                    |target: &&&str| self.sources.get(**target).is_none_or(|other| other.layer() < source.layer());
                 let free: Vec<_> = targets.iter().filter(free).collect();
                 for target in free {
                     self.set(target, value, source.clone())?;
@@ -265,17 +266,17 @@ impl Config {
 
     /// Source of the key `name`; `None` if it has its default.
     pub fn source_of(&self, name: &str) -> Option<&Source> {
-        self.given.get(name)
+        self.sources.get(name)
     }
 
     /// All keys with their values in file syntax; secrets are masked as `******`.
     pub fn entries(&self) -> impl Iterator<Item = (&'static str, String)> {
-        KEYS.iter().map(|key| (key.name, key.shown(self)))
+        KEYS.iter().map(|key| (key.name, key.display_value(self)))
     }
 
     /// Value of `name` in file syntax, secrets masked; `None` if there is no such key.
-    pub fn shown(&self, name: &str) -> Option<String> {
-        KEYS.iter().find(|key| key.name == name).map(|key| key.shown(self))
+    pub fn display_value(&self, name: &str) -> Option<String> {
+        KEYS.iter().find(|key| key.name == name).map(|key| key.display_value(self))
     }
 
     /// Whether `text` is a spelling of the current value of `name`; `None` if there is no such key.
@@ -318,7 +319,7 @@ impl Key {
     }
 
     /// Value in file syntax; `******` for a secret.
-    pub fn shown(&self, config: &Config) -> String {
+    pub fn display_value(&self, config: &Config) -> String {
         let value = (self.show)(config);
         if self.is_secret() && !value.is_empty() { "******".to_owned() } else { value }
     }

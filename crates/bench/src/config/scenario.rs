@@ -65,7 +65,7 @@ impl Config {
         for (key, value) in settings {
             self.set(key, value, Source::CommandLine)?;
         }
-        self.given.clear();
+        self.sources.clear();
         Ok(())
     }
 }

@@ -53,7 +53,7 @@ fn defaults_are_those_of_the_original() {
     assert_eq!((config.data_client_number, config.batch_size_per_write, config.point_step), (20, 100, 5000));
     assert_eq!((config.query_interval, config.query_lower_value, config.query_seed), (250_000, -5.0, 151_658));
     assert_eq!(config.start_time.as_millisecond(), 1_640_966_400_000);
-    assert_eq!(config.shown("START_TIME").as_deref(), Some("2022-01-01T00:00:00+08:00"));
+    assert_eq!(config.display_value("START_TIME").as_deref(), Some("2022-01-01T00:00:00+08:00"));
     assert_eq!(config.db_switch, DbSwitch::of(Product::IoTDB));
     assert_eq!(config.db_switch.mode, Some(InsertMode::SessionByTablet));
 }
@@ -86,8 +86,8 @@ fn times_have_an_offset_or_the_originals_zone() {
         ("2022-10-29T16:00:00Z", "2022-10-30T00:00:00+08:00"),
         ("2022-1-2T03:04:05.678+08:00", "2022-01-02T03:04:05.678+08:00"),
     ];
-    for (text, shown) in cases {
-        assert_eq!(read(&format!("START_TIME={text}")).unwrap().shown("START_TIME").unwrap(), shown);
+    for (text, normalised) in cases {
+        assert_eq!(read(&format!("START_TIME={text}")).unwrap().display_value("START_TIME").unwrap(), normalised);
     }
 }
 
@@ -156,9 +156,9 @@ fn a_secret_is_never_printed() {
     config.set_text("REST_AUTHORIZATION=Basic hunter2").unwrap();
     assert_eq!(config.password, "hunter2");
     assert!(config.entries().all(|(_, value)| !value.contains("hunter2")));
-    assert_eq!(config.shown("PASSWORD").as_deref(), Some("******"));
-    assert_eq!(config.shown("KEY_STORE_PWD").as_deref(), Some("******"));
-    assert_eq!(config.shown("TRUST_STORE_PWD").as_deref(), Some(""));
+    assert_eq!(config.display_value("PASSWORD").as_deref(), Some("******"));
+    assert_eq!(config.display_value("KEY_STORE_PWD").as_deref(), Some("******"));
+    assert_eq!(config.display_value("TRUST_STORE_PWD").as_deref(), Some(""));
 }
 
 #[test]
@@ -234,7 +234,7 @@ fn contradictions_between_keys_are_refused() {
         ("REMARK=a.b", "no dot"),
         ("DEVICE_NUMBER=9", "at least as many devices as clients"),
         ("TAG_NUMBER=1", "for each tag"),
-        ("DEVICE_NUM_PER_WRITE=2", "IoTDB takes several devices by SESSION_BY_RECORDS only"),
+        ("DEVICE_NUM_PER_WRITE=2", "IoTDB supports several devices per request with SESSION_BY_RECORDS only"),
         ("DEVICE_NUM_PER_WRITE=3\nDB_SWITCH=Millrace", "they own 10 to 10"),
         ("DEVICE_NUM_PER_WRITE=2\nDB_SWITCH=Millrace\nIS_SENSOR_TS_ALIGNMENT=false", "aligned sensors"),
         ("GROUP_NUMBER=101", "no more groups than devices"),
@@ -361,7 +361,7 @@ fn devices_are_split_evenly_and_assigned_by_strategy() {
 }
 
 #[test]
-fn directories_and_files_are_read_with_the_catalogue_beside_them() {
+fn directories_and_files_are_read_with_their_catalogue() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("config.properties"), "LOOP=5\n").unwrap();
     let without = Config::load(Some(dir.path()), &[]).unwrap();
@@ -418,7 +418,7 @@ fn documented_scenarios_pass_their_own_check() {
     for key in
         ["DEVICE_NUMBER", "SENSOR_NUMBER", "GROUP_NUMBER", "POINT_STEP", "START_TIME", "INSERT_DATATYPE_PROPORTION"]
     {
-        assert_eq!(write.shown(key), query.shown(key), "the queries must see the data written: {key}");
+        assert_eq!(write.display_value(key), query.display_value(key), "the queries must see the data written: {key}");
     }
 }
 

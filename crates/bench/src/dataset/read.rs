@@ -38,7 +38,7 @@ pub(crate) struct Reader<'a> {
     schema: &'a Schema,
     dir: PathBuf,
     /// Values read so far, over all devices.
-    kept: AtomicU64,
+    values_read: AtomicU64,
 }
 
 impl<'a> Reader<'a> {
@@ -53,7 +53,7 @@ impl<'a> Reader<'a> {
             check_info(config, &dir.join(INFO))?;
             check_schema(schema, &dir.join(SCHEMA))?;
         }
-        Ok(Reader { config, schema, dir, kept: AtomicU64::new(0) })
+        Ok(Reader { config, schema, dir, values_read: AtomicU64::new(0) })
     }
 
     /// Reserves room for `values` values in memory.
@@ -61,7 +61,7 @@ impl<'a> Reader<'a> {
     /// # Errors
     /// The data set has more than [`VALUES_MAX`] values.
     pub(crate) fn keep(&self, values: u64) -> Result<()> {
-        if self.kept.fetch_add(values, Relaxed) + values <= VALUES_MAX {
+        if self.values_read.fetch_add(values, Relaxed) + values <= VALUES_MAX {
             return Ok(());
         }
         Err(Error::setup(format!(
@@ -175,7 +175,7 @@ fn check_info(config: &Config, path: &Path) -> Result<()> {
             (value == first.to_string(), first.to_string())
         } else {
             let same = config.agrees(key, value).ok_or_else(|| wrong("a key of the configuration"))?;
-            (same, config.shown(key).unwrap_or_default())
+            (same, config.display_value(key).unwrap_or_default())
         };
         if !same {
             return Err(wrong(&format!("{key}={here}, as this run is configured")));
@@ -326,8 +326,8 @@ fn units_of(kind: Kind, cell: &str) -> Option<i64> {
         }
         Kind::Date => days(cell),
         Kind::Text { length } | Kind::String { length } | Kind::Blob { length } => {
-            let bare = cell.strip_prefix('"').and_then(|cell| cell.strip_suffix('"')).unwrap_or(cell);
-            if bare.len() == usize::from(length) { units_of_text(bare.as_bytes()) } else { None }
+            let unquoted = cell.strip_prefix('"').and_then(|cell| cell.strip_suffix('"')).unwrap_or(cell);
+            if unquoted.len() == usize::from(length) { units_of_text(unquoted.as_bytes()) } else { None }
         }
     }
 }

@@ -130,9 +130,9 @@ fn prepare_directory(dir: &Path) -> Result<()> {
     remove(&dir.join(INFO))?;
     for folder in entries.iter().filter(|(_, is_dir)| *is_dir).map(|(name, _)| dir.join(name)) {
         let files: Vec<String> = files_in(&folder)?.into_iter().map(|(name, _)| name).collect();
-        let ours: Vec<&String> = files.iter().filter(|name| file_number(name).is_some()).collect();
-        ours.iter().try_for_each(|name| remove(&folder.join(name)))?;
-        if !ours.is_empty() && ours.len() == files.len() {
+        let batch_files: Vec<&String> = files.iter().filter(|name| file_number(name).is_some()).collect();
+        batch_files.iter().try_for_each(|name| remove(&folder.join(name)))?;
+        if !batch_files.is_empty() && batch_files.len() == files.len() {
             fs::remove_dir(&folder).map_err(cannot(&folder, "it cannot be removed"))?;
         }
     }
@@ -181,7 +181,7 @@ fn schema_text(schema: &Schema) -> String {
 fn info_text(config: &Config) -> String {
     let mut text = format!("{FIRST_DEVICE}={}\n", config.first_device());
     for key in INFO_KEYS {
-        text.push_str(&format!("{key}={}\n", config.shown(key).unwrap_or_default()));
+        text.push_str(&format!("{key}={}\n", config.display_value(key).unwrap_or_default()));
     }
     text
 }

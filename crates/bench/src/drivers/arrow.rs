@@ -187,16 +187,16 @@ mod tests {
     #[test]
     fn every_type_has_its_values_part_after_part() {
         let (schema, batch) = example(Unit::Millis);
-        let made = Tables::new(&schema).record_batch(&batch).unwrap();
-        assert_eq!((made.num_rows(), made.num_columns()), (5, 3 + EVERY_KIND.len()));
-        let times = made["time"].as_primitive::<TimestampNanosecondType>().values();
+        let converted = Tables::new(&schema).record_batch(&batch).unwrap();
+        assert_eq!((converted.num_rows(), converted.num_columns()), (5, 3 + EVERY_KIND.len()));
+        let times = converted["time"].as_primitive::<TimestampNanosecondType>().values();
         assert_eq!(times[..], [1_000, 1_001, 1_002, 0, 1].map(|millis| millis * 1_000_000));
-        let devices: Vec<_> = made["device"].as_string::<i32>().iter().flatten().collect();
+        let devices: Vec<_> = converted["device"].as_string::<i32>().iter().flatten().collect();
         assert_eq!(devices, ["d_1", "d_1", "d_1", "d_0", "d_0"]);
-        let places: Vec<_> = made["place"].as_string::<i32>().iter().flatten().collect();
+        let places: Vec<_> = converted["place"].as_string::<i32>().iter().flatten().collect();
         assert_eq!(places, ["p_1", "p_1", "p_1", "p_0", "p_0"]);
         for (at, kind) in EVERY_KIND.iter().enumerate() {
-            let array = &made[format!("s_{at}").as_str()];
+            let array = &converted[format!("s_{at}").as_str()];
             let units = each(&batch, at, |units| units);
             for (row, units) in units.into_iter().enumerate() {
                 let same = match kind {
@@ -227,10 +227,10 @@ mod tests {
     #[test]
     fn nanosecond_runs_keep_times_and_send_time_fields_as_integers() {
         let (schema, batch) = example(Unit::Nanos);
-        let made = Tables::new(&schema).record_batch(&batch).unwrap();
-        assert_eq!(made["time"].as_primitive::<TimestampNanosecondType>().values()[..3], [1_000, 1_001, 1_002]);
+        let converted = Tables::new(&schema).record_batch(&batch).unwrap();
+        assert_eq!(converted["time"].as_primitive::<TimestampNanosecondType>().values()[..3], [1_000, 1_001, 1_002]);
         let at = EVERY_KIND.iter().position(|kind| *kind == Kind::Timestamp).unwrap();
-        assert_eq!(*made[format!("s_{at}").as_str()].data_type(), DataType::Int64);
+        assert_eq!(*converted[format!("s_{at}").as_str()].data_type(), DataType::Int64);
     }
 
     #[test]

@@ -99,7 +99,7 @@ impl Millrace {
         let synchronous = target.choice("durability", &["sync", "async"])? == "sync";
         let path = path(&target, sparse, schema.unit, synchronous)?;
         let dates_from = if path == Path::Copy { copy::EPOCH_DAYS } else { 0 };
-        let sql = Sql::new(&schema, Layout::whole(&schema), DIALECT, sparse);
+        let sql = Sql::new(&schema, Layout::unsplit(&schema), DIALECT, sparse);
         let answers = Answers::new(&schema, dates_from);
         let lines = Encoder::new(&schema, ALL_TYPED);
         let ingest = Ingest::new(&schema);

@@ -238,7 +238,7 @@ impl Target {
     }
 
     /// The target as a user would type it, without the password.
-    pub(crate) fn shown(&self) -> String {
+    pub(crate) fn display_url(&self) -> String {
         let user = self.user.as_ref().map_or_else(String::new, |user| format!("{user}@"));
         let database = self.database.as_ref().map_or_else(String::new, |database| format!("/{database}"));
         let options: Vec<String> = self.options.iter().map(|(key, value)| format!("{key}={value}")).collect();

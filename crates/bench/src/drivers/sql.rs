@@ -49,7 +49,7 @@ pub(crate) struct Layout {
 
 impl Layout {
     /// A layout without splits.
-    pub(crate) fn whole(schema: &Schema) -> Layout {
+    pub(crate) fn unsplit(schema: &Schema) -> Layout {
         Layout { starts: vec![vec![0]; schema.tables.len()] }
     }
 

@@ -23,7 +23,7 @@ pub(super) struct Verifier {
     on: bool,
     /// Minimum share of checked answers, and minimum number of each kind.
     ratio: f64,
-    least: u64,
+    minimum: u64,
     /// Whether the target acknowledges writes before they are visible.
     pub(super) eventual: bool,
     kinds: Vec<KindCounts>,
@@ -61,7 +61,7 @@ impl Verifier {
         Verifier {
             on: config.verify,
             ratio: if everything { 1.0 } else { config.verify_ratio },
-            least: config.verify_min,
+            minimum: config.verify_min,
             eventual,
             kinds: (0..kinds).map(|_| KindCounts::default()).collect(),
             inner: Mutex::new(Inner { results: vec![[0; 3]; kinds], ..Inner::default() }),
@@ -90,7 +90,7 @@ impl Verifier {
         }
         let expected = of.expected.load(Ordering::Relaxed);
         let left = expected.saturating_sub(answers);
-        let owed = self.least.saturating_sub(of.chosen.load(Ordering::Relaxed));
+        let owed = self.minimum.saturating_sub(of.chosen.load(Ordering::Relaxed));
         // Spreads the checks over the expected answers; if these are unknown or few, the first ones
         // are checked.
         let share = self.ratio.max(1.5 * owed as f64 / (left + 1) as f64);

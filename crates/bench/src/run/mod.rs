@@ -647,7 +647,7 @@ fn target_result(place: &Place, about: &About) -> TargetResult {
     let proof = drivers::DRIVERS.iter().find(|entry| entry.name == target.name).map(|entry| entry.proof.text());
     TargetResult {
         name: target.name.clone(),
-        url: target.shown(),
+        url: target.display_url(),
         product: about.product.to_owned(),
         version: String::new(),
         write_path: about.write_path.clone(),
@@ -668,7 +668,7 @@ pub(crate) fn not_run(order: &Order, target: &Target, error: &Error) -> RunResul
         workload: order.workload.clone(),
         target: TargetResult {
             name: target.name.clone(),
-            url: target.shown(),
+            url: target.display_url(),
             product: target.name.clone(),
             ..Default::default()
         },

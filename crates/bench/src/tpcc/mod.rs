@@ -247,7 +247,7 @@ fn subject(connector: &Connector, place: &Place) -> Result<Subject> {
     };
     Ok(Subject {
         name: connector.target.name.clone(),
-        url: connector.target.shown(),
+        url: connector.target.display_url(),
         product: connector.product.name().to_owned(),
         version,
         durability,

@@ -140,10 +140,10 @@ fn silence_and_trickle_end_by_the_timeout() {
             std::thread::sleep(Duration::from_millis(10));
         }
     });
-    let begun = Instant::now();
+    let start = Instant::now();
     let trickle = http.get("/", Duration::from_millis(100)).expect_err("no complete answer");
     assert_eq!(trickle.class, Class::Timeout, "{trickle}");
-    assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
+    assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
     server.join().expect("server");
 }
 

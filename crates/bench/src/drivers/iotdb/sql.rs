@@ -421,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn set_operations_came_with_a_version() {
+    fn set_operations_depend_on_the_version() {
         for (version, expected) in
             [("2.0.1-beta", false), ("2.0.9", false), ("2.0.10", true), ("2.1", true), ("", false)]
         {
@@ -430,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn intervals_begin_where_the_origin_says() {
+    fn intervals_start_at_multiples_from_the_origin() {
         let start = |window: Range<i64>, origin| whole_buckets(&window, 100, origin).expect("both ends").start;
         assert_eq!(start(1000..2000, 1000), 1000);
         assert_eq!(start(1050..2000, 1000), 1000);

@@ -73,7 +73,7 @@ pub(crate) fn run(settings: &Settings, target: &Target, show: &mut dyn Show) -> 
     if !target.is_private() {
         return Err(Error::setup(format!(
             "--target {}: only a private server is stopped and started; give a name alone",
-            target.shown()
+            target.display_url()
         )));
     }
     let mut bench = Bench::open(settings, product, target, show)?;
