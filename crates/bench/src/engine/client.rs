@@ -479,7 +479,7 @@ impl<'a> Client<'a> {
         }
     }
 
-    /// Replaces a connection whose state is unknown; retries for [`Engine::patience`].
+    /// Replaces a connection whose state is unknown; retries for the engine's `patience`.
     fn reconnect(&mut self) -> Result<()> {
         let since = Instant::now();
         loop {
