@@ -1,27 +1,30 @@
-//! Several tools as one run: a coordinator that measures nothing itself, and members that do, each with its own devices.
+//! Distributed runs: a coordinator, which measures nothing, and members, each of which measures its
+//! own devices.
 //!
-//! Words: a *point* is a place in a run where all members wait for each other, such as `created` or `begin TIME_RANGE`.
-//! A member is *lost* when its connection ends or is silent before its result has come; a member that ends its run early
-//! *leaves*, and is not waited for from then on.
+//! Words: a *point* is a barrier of the run, such as `created` or `begin TIME_RANGE`: members wait
+//! there for each other. A member is *lost* if its connection closes or is silent before it has
+//! sent its result. A member that ends its run early *leaves*: later barriers do not wait for it.
 //!
-//! Always true: members had the coordinator's version, workload and configuration (but for where the target is); no
-//! member passes a point before all members that take part have reached it; a run that a member was lost from is marked.
+//! Always true: all members have the coordinator's version, workload and configuration, except for
+//! the address of the target; no member passes a point before all participating members have
+//! reached it; a run that lost a member is marked in its result.
 //!
-//! Lines of JSON over TCP, no longer than [`LINE_BYTES_MAX`]. Nothing is encrypted: a token keeps strangers out of a
-//! trusted network, not listeners. Steps, between coordinator (C) and member (M):
+//! The protocol is lines of JSON over TCP, each at most [`LINE_BYTES_MAX`] long. Nothing is
+//! encrypted: the token authenticates members in a trusted network and does not protect against
+//! eavesdropping. Messages of coordinator (C) and member (M):
 //!
 //! | who | message | meaning |
 //! |---|---|---|
 //! | M | `hello` | protocol, version, token, workload, configuration |
-//! | C | `welcome` or `refused` | the member's index, or what differs |
+//! | C | `welcome` or `refused` | the member's index, or the difference |
 //! | M | `at` | waits at a point |
-//! | C | `ping`, M `pong` | some round trips, when all wait |
-//! | C | `go` | pass the point so many microseconds after this has come |
-//! | M | `started` | passed it: by this the coordinator sees how far members were apart |
-//! | M | `leave` | meets nobody any more |
-//! | M | `result` or `failed` | ends; C answers `thanks` |
-//! | C | `stop` | end early |
-//! | both | `alive` | every few seconds; 30 s of silence are a loss |
+//! | C | `ping`, M `pong` | round trips, measured when all members wait |
+//! | C | `go` | pass the point `in_us` microseconds after receipt |
+//! | M | `started` | sent on passing the point; the coordinator computes the skew from it |
+//! | M | `leave` | takes part in no later point |
+//! | M | `result` or `failed` | end of the member's run; C answers `thanks` |
+//! | C | `stop` | end the run early |
+//! | both | `alive` | keep-alive every 5 s; a peer that is silent for 30 s is lost |
 
 mod coordinator;
 mod line;
@@ -35,35 +38,38 @@ use serde::{Deserialize, Serialize};
 use crate::config::Config;
 use crate::result::RunResult;
 
-pub(crate) use coordinator::{Coordinator, Gathered};
+pub(crate) use coordinator::{ClusterResults, Coordinator};
 pub(crate) use member::Member;
 pub(crate) use merge::merge;
 
-/// Version of the messages.
+/// Version of the protocol.
 const PROTOCOL: u32 = 1;
-/// Longest message: a result of a day with every kind in every second has about 150 MiB.
+/// Longest message. A result with every operation kind in every second of a day takes about 150
+/// MiB.
 const LINE_BYTES_MAX: usize = 512 << 20;
-/// Longest message of somebody who has not been welcomed.
+/// Longest message before the member is welcomed.
 const HELLO_BYTES_MAX: usize = 256 << 10;
-/// A peer that says nothing for so long is lost.
+/// A peer that is silent for longer is lost.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
-/// Peers say that they are alive this often.
+/// Interval of keep-alive messages.
 const ALIVE_EVERY: Duration = Duration::from_secs(5);
-/// A connection that has not said hello by then is closed.
+/// Deadline for `hello` on a new connection.
 const HELLO_WAIT: Duration = Duration::from_secs(10);
 
-/// Keys in which members may differ: who they are, and where the target is from there.
+/// Keys that may differ between members: the member's index, and the target's address as the member
+/// sees it.
 const OWN_KEYS: [&str; 4] = ["BENCHMARK_CLUSTER", "BENCHMARK_INDEX", "HOST", "PORT"];
 
-/// What the members of a run must share.
+/// Settings that all members of a run must share.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Identity {
-    /// Of this tool.
+    /// Version of this tool.
     pub(crate) version: String,
     pub(crate) workload: String,
     /// Keys and values, without passwords.
     pub(crate) configuration: Vec<(String, String)>,
-    /// Other settings of the run, such as numbers of clients.
+    /// Command-line options that affect the work, such as `--query-clients`; empty if there are
+    /// none.
     pub(crate) order: String,
 }
 
@@ -79,7 +85,8 @@ impl Identity {
         }
     }
 
-    /// What `other` has otherwise, for its user; `None`: nothing.
+    /// Describes the differences of `other` from `self` in an error message; `None` if they are
+    /// equal.
     fn difference(&self, other: &Identity) -> Option<String> {
         if self.version != other.version {
             return Some(format!("version {}, the coordinator has {}", other.version, self.version));
@@ -98,16 +105,16 @@ impl Identity {
         let mut different: Vec<&String> = keys.filter(differ).collect();
         different.sort();
         different.dedup();
-        let say = |key: &&String| {
+        let describe = |key: &&String| {
             let (theirs, ours) = (value_of(&other.configuration, key), value_of(&self.configuration, key));
             format!("{key}={theirs}, the coordinator has {ours}")
         };
-        let said: Vec<String> = different.iter().take(10).map(say).collect();
-        (!said.is_empty()).then(|| said.join("; "))
+        let lines: Vec<String> = different.iter().take(10).map(describe).collect();
+        (!lines.is_empty()).then(|| lines.join("; "))
     }
 }
 
-/// From a member.
+/// Messages of a member.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum FromMember {
@@ -121,7 +128,7 @@ enum FromMember {
     Failed { message: String },
 }
 
-/// From the coordinator.
+/// Messages of the coordinator.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum FromCoordinator {
@@ -134,7 +141,7 @@ enum FromCoordinator {
     Thanks,
 }
 
-/// `ADDR` of the command line with what is missing: loopback unless an address is named.
+/// Completes the `ADDR` of the command line: without a host it is on loopback.
 pub(crate) fn address(text: &str) -> String {
     match text.rsplit_once(':') {
         Some((host, _)) if !host.is_empty() => text.to_owned(),

@@ -1,4 +1,5 @@
-//! A data set in files, in IoT-benchmark's form: what `generateDataMode` writes and the verification modes read.
+//! Data sets in IoT-benchmark's file format: `generateDataMode` writes them, the verification modes
+//! read them.
 //!
 //! | file in `FILE_PATH` | content |
 //! |---|---|
@@ -10,8 +11,8 @@
 //! Times are in the unit of `TIMESTAMP_PRECISION`, texts stand in double quotes, dates are `2022-01-31`. Every line of
 //! values ends with a newline.
 //!
-//! Always true: what is read came from outside, so that every error names file and line, what was seen and what had
-//! been expected; nothing is removed but the files that a data set consists of.
+//! Always true: files are untrusted input, so that every error has file and line, seen and expected
+//! text; only files that belong to a data set are ever removed.
 
 mod read;
 mod write;
@@ -30,10 +31,10 @@ pub(crate) use write::write;
 
 const INFO: &str = "info.txt";
 const SCHEMA: &str = "schema.txt";
-/// First word of the line above a batch.
+/// First word of the header line of a batch.
 const HEADER: &str = "Sensor";
 
-/// The keys in `info.txt`.
+/// Keys in `info.txt`: those that determine the data.
 const INFO_KEYS: [&str; 25] = [
     "LOOP",
     "BIG_BATCH_SIZE",
@@ -61,15 +62,15 @@ const INFO_KEYS: [&str; 25] = [
     "WORKLOAD_BUFFER_SIZE",
     "COMPAT",
 ];
-/// In the original's `info.txt`, and no key: the number of the first device.
+/// Number of the first device; IoT-benchmark writes it to `info.txt` although it is not a key.
 const FIRST_DEVICE: &str = "FIRST_DEVICE_INDEX";
 
-/// Where the data set of a configuration is.
+/// Directory of the configuration's data set: `FILE_PATH`, relative to the report directory.
 pub(crate) fn directory(config: &Config) -> PathBuf {
     crate::report::home().join(&config.file_path)
 }
 
-/// A type's number in `schema.txt`.
+/// Type code in `schema.txt`.
 fn type_number(kind: Kind) -> u8 {
     match kind {
         Kind::Bool => 0,
@@ -85,7 +86,7 @@ fn type_number(kind: Kind) -> u8 {
     }
 }
 
-/// The number of a file of batches by its name.
+/// Number N of a file `BigBatch_N.csv`; `None` for other names.
 fn file_number(name: &str) -> Option<u64> {
     let digits = name.strip_prefix("BigBatch_")?.strip_suffix(".csv")?;
     digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())?
@@ -95,10 +96,11 @@ fn cannot(path: &Path, what: &str) -> impl Fn(std::io::Error) -> Error {
     move |error| Error::setup(format!("{}: {what}: {error}", path.display()))
 }
 
-/// Does `work` for each device, on all processors; calls `meanwhile` about a hundred times a second.
+/// Runs `work` for each device on all processors; results are in the order of the devices. Calls
+/// `meanwhile` about every 10 ms.
 ///
 /// # Errors
-/// The first that `work` has; devices after it are left out.
+/// The first error of `work`; no further devices are started after it.
 pub(crate) fn of_each_device<T: Send>(
     schema: &Schema,
     work: impl Fn(u32) -> Result<T> + Sync,

@@ -198,7 +198,7 @@ impl Case {
         let config = Config::from_text(self.configuration, self.command)?;
         let counts = |name: &str| config.source_of(name).is_some() && !FREE_KEYS.contains(&name);
         let keys = KEYS.iter().filter(|key| counts(key.name));
-        Ok(keys.map(|key| (key.name, key.shown(&config))).collect())
+        Ok(keys.map(|key| (key.name, key.display_value(&config))).collect())
     }
 
     fn only_writes(&self) -> bool {

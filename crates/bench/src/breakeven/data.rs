@@ -1,15 +1,16 @@
-//! Series of quarters of an hour, each value with a flag, and what becomes of them: pure functions of the seed.
+//! Generated series of quarter-hourly values with flags, and their changes: pure functions of the
+//! seed.
 
 use crate::generate;
 
-/// Values of a block: a day of quarters of an hour.
+/// Values per block: one day, every 15 minutes.
 pub(super) const BLOCK: usize = 96;
 /// 2025-01-01 00:00 UTC, in microseconds since 2000.
 const START_MICROS: i64 = 789_004_800_000_000;
-/// A quarter of an hour.
+/// 15 minutes, in microseconds.
 const STEP_MICROS: i64 = 900_000_000;
 
-/// Flags as TSM numbers them.
+/// TSM's flag numbers.
 mod flag {
     pub(super) const MANUALLY_REPLACED: i16 = 5;
     pub(super) const FAULTY: i16 = 7;
@@ -17,30 +18,30 @@ mod flag {
     pub(super) const ESTIMATED: i16 = 21;
 }
 
-/// What a series has at one time.
+/// The value of a series at one time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Point {
     pub(super) value: f64,
     pub(super) flag: i16,
 }
 
-/// One value to be written.
+/// A value to write.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Change {
     pub(super) series: u32,
-    /// Which quarter of an hour, from the beginning on.
+    /// Quarter of an hour since the start, from 0.
     pub(super) slot: usize,
     pub(super) point: Point,
 }
 
-/// A stretch of days of some series, asked for or written at once.
+/// A range of days of a range of series: the extent of one request. Both ranges are half-open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stretch {
     pub(super) series: (u32, u32),
     pub(super) days: (usize, usize),
 }
 
-/// What is stored.
+/// Size and seed of the data.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shape {
     pub(super) seed: u64,
@@ -48,20 +49,20 @@ pub(super) struct Shape {
     pub(super) days: usize,
 }
 
-/// The time of a slot as PostgreSQL sends it.
+/// Time of a slot in PostgreSQL's binary form: microseconds since 2000-01-01 UTC.
 pub(super) fn micros(slot: usize) -> i64 {
     START_MICROS + slot as i64 * STEP_MICROS
 }
 
-/// The slot of a time, if it is one.
+/// Slot of a time; `None` between slots or before the first.
 pub(super) fn slot(micros: i64) -> Option<usize> {
     let since = micros - START_MICROS;
     (since >= 0 && since % STEP_MICROS == 0).then_some((since / STEP_MICROS) as usize)
 }
 
 impl Shape {
-    /// The version `version` of a value: a load of two decimals that follows the day. Another version of it is another
-    /// number, so that none can be taken for the one before.
+    /// Version `version` of a value: a load curve over the day, with two decimals. Consecutive
+    /// versions differ in value, so that a stale read is detected.
     pub(super) fn point(&self, series: u32, slot: usize, version: u16) -> Point {
         let bits = generate::at(self.seed, u64::from(series), slot as u64, u64::from(version));
         let of_day = (slot % BLOCK) as f64 / BLOCK as f64 * std::f64::consts::TAU;
@@ -78,12 +79,12 @@ impl Shape {
         Point { value: hundredths as f64 / 100.0, flag }
     }
 
-    /// How many values of a block are changed.
+    /// Number of changed values in a block, at least 1.
     pub(super) fn changed(share: u32) -> usize {
         (BLOCK * share as usize).div_ceil(100).clamp(1, BLOCK)
     }
 
-    /// Which ones: neighbours, beginning anywhere.
+    /// Slots to change: one run of consecutive slots at a pseudo-random place in the block.
     fn changed_of(&self, series: u32, day: usize, share: u32, pass: u64) -> std::ops::Range<usize> {
         let count = Shape::changed(share);
         let bits = generate::at(self.seed ^ 0xB10C, u64::from(series), day as u64, pass);
@@ -91,7 +92,8 @@ impl Shape {
         first..first + count
     }
 
-    /// All values that a pass writes into a stretch, ordered by series and time.
+    /// All values that a pass writes in a stretch, ordered by series and time. Advances their
+    /// versions.
     pub(super) fn changes(&self, stretch: &Stretch, share: u32, pass: u64, truth: &mut Truth) -> Vec<Change> {
         let mut changes = Vec::new();
         for series in stretch.series.0..stretch.series.1 {
@@ -105,7 +107,7 @@ impl Shape {
         changes
     }
 
-    /// One block at a time, each of another series than the one before.
+    /// Stretches of one block each; neighbours are of different series.
     pub(super) fn blocks(&self) -> Vec<Stretch> {
         let days = 0..self.days;
         days.flat_map(|day| {
@@ -114,20 +116,20 @@ impl Shape {
         .collect()
     }
 
-    /// All series together, so many days at a time.
+    /// Stretches of all series, `days` days each.
     pub(super) fn bulks(&self, days: usize) -> Vec<Stretch> {
         let starts = (0..self.days).step_by(days.max(1));
         starts.map(|day| Stretch { series: (0, self.series), days: (day, (day + days).min(self.days)) }).collect()
     }
 }
 
-/// Which version of each value was written last.
+/// The last written version of each value.
 pub(super) struct Truth {
     versions: Vec<u16>,
 }
 
 impl Truth {
-    /// Everything as it was loaded.
+    /// The state after the load: version 0 everywhere.
     pub(super) fn new(shape: &Shape) -> Truth {
         Truth { versions: vec![0; shape.series as usize * shape.days * BLOCK] }
     }
@@ -142,7 +144,8 @@ impl Truth {
         *version
     }
 
-    /// Compares what was read of a stretch; says what is wrong first.
+    /// Compares the values read for a stretch with the last written ones; describes the first
+    /// difference.
     pub(super) fn check(
         &self,
         shape: &Shape,
@@ -155,7 +158,7 @@ impl Truth {
         for (number, micros, point) in read {
             let found = slot(*micros).filter(|slot| slots.contains(slot) && series.contains(number));
             let Some(slot) = found else {
-                return Err(format!("series {number} at {micros} µs was not asked for"));
+                return Err(format!("series {number} at {micros} µs was not requested"));
             };
             let place = (number - series.start) as usize * slots.len() + slot - slots.start;
             if std::mem::replace(&mut seen[place], true) {
@@ -180,7 +183,7 @@ mod tests {
     const SHAPE: Shape = Shape { seed: 1, series: 3, days: 5 };
 
     #[test]
-    fn a_share_of_a_block_is_so_many_of_its_values_and_never_none() {
+    fn changed_values_match_the_share_and_are_at_least_one() {
         let counts = [1, 25, 50, 75, 100].map(Shape::changed);
         assert_eq!(counts, [1, 24, 48, 72, 96]);
         let mut truth = Truth::new(&SHAPE);
@@ -207,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_twice_old_or_not_asked_for_is_found() {
+    fn missing_duplicate_stale_and_unrequested_values_are_found() {
         let mut truth = Truth::new(&SHAPE);
         let stretch = Stretch { series: (1, 2), days: (2, 3) };
         SHAPE.changes(&stretch, 100, 0, &mut truth);
@@ -223,12 +226,12 @@ mod tests {
         assert!(changed(&|read| _ = read.pop()).contains("1 of 96 values"));
         assert!(changed(&|read| read.push(read[0])).contains("twice"));
         assert!(changed(&|read| read[3].2 = SHAPE.point(1, 2 * BLOCK + 3, 0)).contains("written"));
-        assert!(changed(&|read| read[3].0 = 2).contains("not asked for"));
-        assert!(changed(&|read| read[3].1 += 1).contains("not asked for"));
+        assert!(changed(&|read| read[3].0 = 2).contains("not requested"));
+        assert!(changed(&|read| read[3].1 += 1).contains("not requested"));
     }
 
     #[test]
-    fn the_next_version_is_another_number() {
+    fn consecutive_versions_differ_in_value() {
         for slot in 0..2_000 {
             let (old, new) = (SHAPE.point(0, slot, 4), SHAPE.point(0, slot, 5));
             assert_ne!((old.value * 100.0).round() as i64 % 4, (new.value * 100.0).round() as i64 % 4);

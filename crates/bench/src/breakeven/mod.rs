@@ -1,18 +1,19 @@
-//! Where packing a block begins to pay: TSM's break-even test. Series of quarters of an hour, each value with a flag,
-//! in blocks of a day, of which a share is changed, written and read back; in a compressed table and in one that is
-//! not, of the same product.
+//! The break-even test of TSM: from which share of changed values a compressed table is slower than
+//! an uncompressed one of the same product. The data are series with one value and flag every 15
+//! minutes, in blocks of a day; a share of each block is changed, written and read back.
 //!
-//! A run: a private server for each of the two tables, both loaded with the same values and packed. Then, for each kind of
-//! request and each share, the same changes are written to one and the other, the values are read at once, the server is
-//! asked to write to its files and watched until it is idle, the values are read again, and the table is packed again: so
-//! every step begins with whole packed blocks, and no step depends on how many pieces the ones before have left. The tables
-//! take turns of a few requests, one and the other, the other and the one, so that what else the machine does meets both.
+//! A run starts a private server for each of the two tables, loads both with the same values and
+//! packs them. For each kind of request and each share, it applies the same changes to both tables,
+//! reads the values, waits until the server has written its files and is idle, reads the values
+//! again, and packs the table again. Every step thus starts with fully packed blocks and does not
+//! depend on the pieces that earlier steps left. The tables take turns of a few requests in
+//! alternating order (A B, B A), so that other load on the machine affects both.
 //!
 //! Always true:
-//! - Making requests and checking answers are outside of measured time.
-//! - Every value that is read is compared with what was written last; one that is wrong ends the run, and a run that
-//!   ended so has no throughput: [`report`] leaves it out.
-//! - CPU of writing is counted until the server is at rest, less what it uses without work.
+//! - Requests are built and answers checked outside the measured time.
+//! - Every value read is compared with the last one written. A wrong value ends the run, and
+//!   [`report`] shows no throughput for it.
+//! - The CPU time of writing is counted until the server is idle, minus its idle consumption.
 
 mod data;
 pub(crate) mod report;
@@ -41,16 +42,16 @@ pub(crate) use report::Report;
 use report::{Figure, Loaded, Step};
 use store::{Client, Kind};
 
-/// Longest wait for a server to come to rest.
+/// Longest wait for a server to become idle.
 const REST_MAX: Duration = Duration::from_secs(120);
-/// Requests of a table before it is the other one's turn.
+/// Requests per turn of a table.
 const TURN_REQUESTS: usize = 50;
 
-/// What could be done, or why a step ended before its end.
+/// Result of a step; the error is a wrong value or a failure.
 type Checked<T> = std::result::Result<T, Stop>;
 
 enum Stop {
-    /// What was read is not what was written.
+    /// A value read differs from the last one written.
     Wrong(String),
     Failed(Error),
 }
@@ -61,17 +62,17 @@ impl From<Error> for Stop {
     }
 }
 
-/// What a request holds.
+/// Blocks per request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Requests {
     /// One block: a day of one series.
     Single,
-    /// The blocks of all series for some days.
+    /// The blocks of all series for --bulk-days days.
     Bulk,
 }
 
 impl Requests {
-    /// As reports have it.
+    /// Name in reports.
     fn name(self) -> &'static str {
         match self {
             Requests::Single => "single",
@@ -80,17 +81,17 @@ impl Requests {
     }
 }
 
-/// What to do.
+/// Settings of a run.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) series: u32,
     pub(crate) days: usize,
-    /// Percentages of a block that are changed.
+    /// Percentages of each block's values to change.
     pub(crate) shares: Vec<u32>,
     pub(crate) requests: Vec<Requests>,
     /// Days of one bulk request.
     pub(crate) bulk_days: usize,
-    /// How often everything is written and read by bulk requests in one step: they are few.
+    /// Passes over all data in a step of bulk requests; more than one because a pass has few.
     pub(crate) bulk_passes: u32,
     pub(crate) repeat: u32,
     pub(crate) seed: u64,
@@ -127,37 +128,37 @@ impl Settings {
     }
 }
 
-/// Some requests of a pass over all blocks.
+/// Consecutive requests of one pass over all blocks.
 struct Turn {
     pass: u32,
     requests: Range<usize>,
 }
 
-/// One of the two tables.
+/// One of the two compared tables, with its server.
 struct Side<'a> {
     settings: &'a Settings,
     kind: Kind,
     client: Client,
     truth: Truth,
     tree: Tree,
-    /// Declared last: the server goes after its client.
+    /// Last field: fields drop in order, and the server must stop after its client.
     place: TargetServer,
 }
 
-/// A step's place in the run.
+/// Parameters of a step.
 #[derive(Clone, Copy)]
 struct At {
     requests: Requests,
     share: u32,
     repeat: u32,
-    /// Numbers the passes over all blocks, so that each changes other values.
+    /// Number of the first pass over all blocks; seeds the choice of changed values.
     pass: u64,
 }
 
 /// Runs everything on the two tables of one target.
 ///
 /// # Errors
-/// The run could not begin or go on. A wrong answer is not an error: the report has it.
+/// The run could not start or failed. A wrong value is not an error: it is a finding of the report.
 pub(crate) fn run(settings: &Settings, target: &Target, show: &mut dyn Show) -> Result<Report> {
     target.only(&[])?;
     let kinds = Kind::of(target)?;
@@ -187,27 +188,31 @@ fn measure(settings: &Settings, sides: &mut [Side<'_>], report: &mut Report, sho
             for share in &settings.shares {
                 let at = At { requests: *requests, share: *share, repeat, pass };
                 pass += u64::from(settings.passes(*requests));
-                announce(sides, &at, show);
+                show_step(sides, &at, show);
                 let Some(steps) = report.take(step(&at, sides))? else { return Ok(()) };
                 report.steps.extend(steps);
                 if INTERRUPTED.load(Ordering::Relaxed) {
-                    report.notes.push("stopped by Ctrl-C; what was done until then is checked and shown".to_owned());
+                    report.notes.push("stopped by Ctrl-C; the steps before it are verified and shown".to_owned());
                     return Ok(());
                 }
             }
         }
     }
     for side in sides.iter_mut() {
-        show.stage(&format!("{}, {}: its smallest form", side.kind.product(), side.kind.name()));
+        show.stage(&format!("{}, {}: compacting", side.kind.product(), side.kind.name()));
         let bytes = side.wait().1;
-        report.loaded.iter_mut().filter(|of| of.table == side.kind.name()).for_each(|of| of.smallest_bytes = bytes);
+        report
+            .loaded
+            .iter_mut()
+            .filter(|loaded| loaded.table == side.kind.name())
+            .for_each(|loaded| loaded.smallest_bytes = bytes);
     }
     let at = At { requests: Requests::Bulk, share: 0, repeat: 0, pass };
     report.take(in_turns(&at, sides, Side::read))?;
     Ok(())
 }
 
-fn announce(sides: &[Side<'_>], at: &At, show: &mut dyn Show) {
+fn show_step(sides: &[Side<'_>], at: &At, show: &mut dyn Show) {
     let Some(Side { kind, settings, .. }) = sides.first() else { return };
     let (product, requests, repeat) = (kind.product(), at.requests.name(), at.repeat + 1);
     show.stage(&format!(
@@ -216,7 +221,7 @@ fn announce(sides: &[Side<'_>], at: &At, show: &mut dyn Show) {
     ));
 }
 
-/// Writes, reads, comes to rest, reads, packs: every table, in the order of `sides`.
+/// One step on every table: write, read, wait until idle, read, pack.
 fn step(at: &At, sides: &mut [Side<'_>]) -> Checked<Vec<Step>> {
     let usages = |sides: &mut [Side<'_>]| sides.iter_mut().map(Side::usage).collect::<Vec<Usage>>();
     let start = usages(sides);
@@ -249,7 +254,7 @@ fn step(at: &At, sides: &mut [Side<'_>]) -> Checked<Vec<Step>> {
     Ok(steps)
 }
 
-/// All requests of a step, by turns; a figure of each table.
+/// Runs all requests of a step in turns; returns a figure for each table.
 fn in_turns<'a>(
     at: &At,
     sides: &mut [Side<'a>],
@@ -259,7 +264,7 @@ fn in_turns<'a>(
     let turns = sides.first().map_or_else(Vec::new, |side| side.settings.turns(at.requests));
     for (number, turn) in turns.iter().enumerate() {
         for place in 0..sides.len() {
-            // One and the other, the other and the one.
+            // Alternates the order in each turn: A B, B A.
             let which = (place + number + at.repeat as usize) % sides.len();
             each(&mut sides[which], at, turn, &mut meters[which])?;
         }
@@ -267,7 +272,8 @@ fn in_turns<'a>(
     Ok(meters.into_iter().map(|meter| meter.finish(None)).collect())
 }
 
-/// Asks the servers to write to their files, waits until all are idle; usage of each then, and bytes on disk.
+/// Makes the servers write their files and waits until all are idle. Returns each one's usage and
+/// its bytes on disk.
 fn rest(sides: &mut [Side<'_>]) -> Result<Vec<(Usage, Option<u64>)>> {
     sides.iter_mut().try_for_each(|side| side.client.settle())?;
     let places: Vec<_> = sides.iter().map(|side| (&side.place.pids[..], &side.place.dirs[..])).collect();
@@ -293,18 +299,19 @@ impl<'a> Side<'a> {
 
     fn subject(&mut self) -> Result<Subject> {
         let server = self.place.server.as_ref();
-        let as_set = || "as the server is set".to_owned();
+        let unknown = || "as configured on the server".to_owned();
         Ok(Subject {
             name: self.place.target.name.clone(),
-            url: self.place.target.shown(),
+            url: self.place.target.display_url(),
             product: self.kind.product().to_owned(),
             version: self.client.version()?,
-            durability: server.map_or_else(as_set, |s| format!("{} ({})", s.durability(), s.durability_reason())),
+            durability: server.map_or_else(unknown, |s| format!("{} ({})", s.durability(), s.durability_reason())),
             server_settings: server.map_or_else(Vec::new, |server| server.settings().to_vec()),
         })
     }
 
-    /// Nothing of a server that has both tables: they take turns, so that it is not known what was for which.
+    /// Usage of the server's processes. CPU and I/O are unknown for a server that was not started
+    /// here: it may serve both tables.
     fn usage(&mut self) -> Usage {
         self.tree.scan();
         match self.place.server {
@@ -313,7 +320,7 @@ impl<'a> Side<'a> {
         }
     }
 
-    /// Without what it used though it had nothing to do.
+    /// Usage at the end of the wait, minus the idle consumption during it.
     fn usage_at_rest(&mut self, rest: &Rest) -> Usage {
         let mut usage = self.usage();
         usage.cpu_s = usage.cpu_s.map(|cpu_s| cpu_s - rest.quiet_cpu_s);
@@ -369,7 +376,7 @@ impl<'a> Side<'a> {
         Ok(())
     }
 
-    /// Brings all values into the smallest form there is.
+    /// Rewrites the table in its smallest form.
     fn pack(&mut self) -> Result<Figure> {
         let before = self.usage();
         let began = Instant::now();
@@ -381,12 +388,12 @@ impl<'a> Side<'a> {
     }
 }
 
-/// CPU seconds between two readings.
+/// CPU seconds between two readings; `None` if unknown.
 fn cpu(before: &Usage, after: &Usage) -> Option<f64> {
     after.cpu_s.map(|after| (after - before.cpu_s.unwrap_or(0.0)).max(0.0))
 }
 
-/// Requests of one kind, as they are done.
+/// Accumulates the requests of one figure.
 struct Meter {
     values: u64,
     seconds: f64,
@@ -435,7 +442,7 @@ impl Report {
         }
     }
 
-    /// What came of a step that was not wrong; a finding where it was.
+    /// The value of a step, or `None` after adding its finding to the report.
     fn take<T>(&mut self, outcome: Checked<T>) -> Result<Option<T>> {
         match outcome {
             Ok(value) => Ok(Some(value)),

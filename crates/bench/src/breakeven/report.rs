@@ -1,6 +1,6 @@
-//! What a run found out, as text and JSON; the page with charts is `report::html`'s.
+//! The report of a break-even run, as text and JSON. `report::html` renders the page with charts.
 //!
-//! Always true: no throughput and no latency of a run in which an answer was wrong, in any form.
+//! Always true: no output has throughput or latency of a run with a wrong answer.
 
 use std::fmt::Write;
 
@@ -11,14 +11,14 @@ use crate::report::format::{bytes, milliseconds, percent, short, whole};
 use crate::result::{Latency, Machine};
 use crate::tpcc::report::Subject;
 
-/// Figures of which one is at most so much worse than the other are a tie: less is noise.
+/// Relative difference up to which two figures count as a tie (noise).
 const TIE: f64 = 0.05;
 
-/// Less CPU than this is not told: the clock of processes ticks in hundredths of a second, and a tick more or less is to be
-/// no more than [`TIE`].
+/// Shortest CPU time that is shown. The clock of processes ticks every 10 ms, and one tick must be
+/// at most [`TIE`].
 const CPU_S_MIN: f64 = 0.2;
 
-/// How it went on one target.
+/// Results on one target.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Report {
     pub(crate) tool: String,
@@ -34,26 +34,26 @@ pub(crate) struct Report {
     pub(crate) bulk_passes: u32,
     pub(crate) repeat: u32,
     pub(crate) loaded: Vec<Loaded>,
-    /// In the order in which they were done.
+    /// In chronological order.
     pub(crate) steps: Vec<Step>,
-    /// What was read and is not what was written.
+    /// Values that differ from the last ones written; the first ends the run.
     pub(crate) findings: Vec<String>,
     pub(crate) notes: Vec<String>,
 }
 
-/// A table after it was filled.
+/// A table after the load.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Loaded {
     pub(crate) table: String,
     #[serde(flatten)]
     pub(crate) figure: Figure,
-    /// Of the data directory, all that is in it, at rest.
+    /// Size of the data directory when the server is idle.
     pub(crate) data_bytes: Option<u64>,
-    /// The same at the end of the run, after the server was asked for the smallest form.
+    /// Size of the data directory at the end of the run, after the table was compacted.
     pub(crate) smallest_bytes: Option<u64>,
 }
 
-/// A share of each block changed once by one kind of request, and read.
+/// Figures of one step: a share of each block changed by one kind of request, and read.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Step {
     pub(crate) table: String,
@@ -61,33 +61,33 @@ pub(crate) struct Step {
     /// Percentage of each block that was changed.
     pub(crate) share: u32,
     pub(crate) repeat: u32,
-    /// CPU is counted until the server is at rest.
+    /// CPU is counted until the server is idle.
     pub(crate) write: Figure,
-    /// Reading at once.
+    /// Reads directly after the writes.
     pub(crate) fresh: Figure,
-    /// Reading when the server is at rest.
+    /// Reads when the server is idle.
     pub(crate) read: Figure,
-    /// Bringing all values into the smallest form again.
+    /// Compaction of the whole table.
     #[serde(default)]
     pub(crate) pack: Figure,
-    /// Of the data directory, at rest.
+    /// Size of the data directory when the server is idle.
     pub(crate) data_bytes: Option<u64>,
-    /// By the server's processes, from the first write until it was at rest.
+    /// Bytes that the server's processes wrote, from the first write until they were idle.
     pub(crate) disk_written_bytes: Option<u64>,
 }
 
-/// Requests of one kind.
+/// Sums over requests of one kind.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Figure {
     pub(crate) values: u64,
     pub(crate) requests: u64,
-    /// From sending to the whole answer, all requests together.
+    /// Elapsed time from sending to the complete answer, summed over requests.
     pub(crate) seconds: f64,
     pub(crate) server_cpu_s: Option<f64>,
     pub(crate) latency_ms: Latency,
 }
 
-/// Which figure of a step.
+/// Selects a figure of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     Write,
@@ -129,15 +129,15 @@ pub(crate) struct Summary {
     pub(crate) max_ms: f64,
 }
 
-/// The compressed table beside the other one; above 1 the compressed one is better. Of steps of the same repeat, which ran at
-/// the same time.
+/// Compressed table relative to the other one: above 1 the compressed one is better. Each ratio is
+/// of two steps of the same repeat, which ran at the same time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ratio {
     pub(crate) throughput: Spread,
     pub(crate) cpu: Option<Spread>,
 }
 
-/// A figure of several repeats.
+/// Median and range over repeats.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Spread {
     pub(crate) median: f64,
@@ -159,8 +159,8 @@ impl Spread {
 }
 
 impl Ratio {
-    /// Is the compressed table at least as good, but for noise? By CPU where that is known: it is the steadier figure. Who was
-    /// better in one of the repeats has not lost.
+    /// Whether the compressed table is at least as good, within [`TIE`] or in at least one repeat.
+    /// Compares CPU where it is known, because it varies less.
     pub(crate) fn wins_or_ties(&self) -> bool {
         let ratio = self.cpu.unwrap_or(self.throughput);
         ratio.median >= 1.0 - TIE || ratio.max >= 1.0
@@ -168,12 +168,12 @@ impl Ratio {
 }
 
 impl Report {
-    /// Was every answer right?
+    /// Whether all values read were right.
     pub(crate) fn passed(&self) -> bool {
         self.findings.is_empty()
     }
 
-    /// What may be shown: of a run with a wrong answer, no figures.
+    /// A copy for output: without figures if an answer was wrong.
     pub(crate) fn honest(&self) -> Report {
         let mut report = self.clone();
         if !report.passed() {
@@ -183,7 +183,7 @@ impl Report {
         report
     }
 
-    /// Kinds of requests and shares there are, in the order in which they were done.
+    /// Kinds of requests with their shares, in the order of execution.
     pub(crate) fn kinds(&self) -> Vec<(String, Vec<u32>)> {
         let mut kinds: Vec<(String, Vec<u32>)> = Vec::new();
         for step in &self.steps {
@@ -216,23 +216,24 @@ impl Report {
         })
     }
 
-    /// The two tables beside each other.
+    /// Ratio of the compressed table to the other one.
     pub(crate) fn ratio(&self, requests: &str, share: u32, phase: Phase) -> Option<Ratio> {
         let [compressed, other] = self.tables.as_slice() else { return None };
-        let beside = |own: &Step| {
+        let paired = |own: &Step| {
             let other = self.steps_of(other, requests, share).find(|other| other.repeat == own.repeat)?;
             Some((phase.of(own).clone(), phase.of(other).clone()))
         };
         let pairs: Vec<(Figure, Figure)> =
-            self.steps_of(compressed, requests, share).filter_map(beside).filter(|pair| pair.0.requests > 0).collect();
+            self.steps_of(compressed, requests, share).filter_map(paired).filter(|pair| pair.0.requests > 0).collect();
         let rate = |figure: &Figure| figure.values as f64 / figure.seconds.max(1e-9);
-        let told = |figure: &Figure| figure.server_cpu_s.filter(|cpu_s| *cpu_s >= CPU_S_MIN);
-        let cpu = pairs.iter().map(|(own, other)| Some(told(other)? / told(own)?)).collect::<Option<Vec<f64>>>();
+        let known_cpu = |figure: &Figure| figure.server_cpu_s.filter(|cpu_s| *cpu_s >= CPU_S_MIN);
+        let cpu =
+            pairs.iter().map(|(own, other)| Some(known_cpu(other)? / known_cpu(own)?)).collect::<Option<Vec<f64>>>();
         let throughput = pairs.iter().map(|(own, other)| rate(own) / rate(other)).collect::<Vec<f64>>();
         (!pairs.is_empty()).then(|| Ratio { throughput: Spread::of(throughput), cpu: cpu.map(Spread::of) })
     }
 
-    /// Median of bytes on disk, and of bytes written for each value that was changed.
+    /// Medians of the bytes on disk and of the bytes written per changed value.
     pub(crate) fn bytes(&self, table: &str, requests: &str, share: u32) -> (Option<f64>, Option<f64>) {
         let steps: Vec<&Step> = self.steps_of(table, requests, share).collect();
         let all = |of: &dyn Fn(&Step) -> Option<f64>| {
@@ -242,7 +243,7 @@ impl Report {
         (all(&|step| Some(step.data_bytes? as f64)), all(&each))
     }
 
-    /// For a terminal: no figures where an answer was wrong.
+    /// Text for a terminal; without figures if an answer was wrong.
     pub(crate) fn text(&self) -> String {
         let report = self.honest();
         let mut out = String::new();
@@ -335,7 +336,7 @@ fn median(mut values: Vec<f64>) -> f64 {
 pub(crate) mod tests {
     use super::*;
 
-    /// Two tables of which the compressed one takes half the CPU and twice the time.
+    /// Two tables; the compressed one takes half the CPU and twice the time.
     pub(crate) fn fixture() -> Report {
         let figure = |seconds: f64, cpu_s: f64| Figure {
             values: 1_000,
@@ -366,7 +367,7 @@ pub(crate) mod tests {
         report.target.product = "PostgreSQL".to_owned();
         for share in [1, 100] {
             for repeat in 0..3 {
-                // A disturbance in one of three.
+                // One repeat in three is disturbed.
                 let noise = if repeat == 1 { 10.0 } else { 1.0 };
                 report.steps.push(step("packed", share, repeat, 2.0 * noise, 0.5 * noise));
                 report.steps.push(step("plain<b>", share, repeat, 1.0, 1.0));
@@ -394,16 +395,12 @@ pub(crate) mod tests {
         assert!(fixture().ratio("bulk", 1, Phase::Write).is_none());
         let mut short = fixture();
         short.steps.iter_mut().for_each(|step| step.write.server_cpu_s = Some(0.19));
-        assert_eq!(
-            short.ratio("single", 1, Phase::Write).unwrap().cpu,
-            None,
-            "nineteen ticks of a clock tell too little"
-        );
+        assert_eq!(short.ratio("single", 1, Phase::Write).unwrap().cpu, None, "19 ticks of the clock are too few");
         assert_eq!(fixture().bytes("packed", "single", 1), (Some(4096.0), Some(30.0)));
     }
 
     #[test]
-    fn a_wrong_answer_leaves_no_figure() {
+    fn wrong_answer_hides_all_figures() {
         let text = fixture().text();
         assert!(
             text.contains("values/s")
@@ -419,7 +416,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn medians_are_between_two_where_there_is_no_middle() {
+    fn median_of_an_even_number_is_the_mean_of_the_middle_two() {
         assert_eq!((median(vec![3.0, 1.0, 2.0]), median(vec![4.0, 1.0, 3.0, 2.0])), (2.0, 2.5));
     }
 }

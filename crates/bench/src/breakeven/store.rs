@@ -1,12 +1,12 @@
-//! The tables that are compared, each in the words that are best for its product.
+//! The compared tables, each written and read with its product's fastest statements.
 //!
-//! | table | a row | how some values of a block are changed |
+//! | table | row | change of some values of a block |
 //! |---|---|---|
-//! | Millrace, compressed and uncompressed | a value | COPY of these values: a row replaces the one of its key |
-//! | PostgreSQL, rows | a value | arrays, `INSERT … SELECT unnest(…) ON CONFLICT DO UPDATE` |
-//! | PostgreSQL, blocks | a day: 96 times value and flag, packed | read, changed here, written back, unless all is new |
+//! | Millrace, compressed and uncompressed | one value | COPY of the values; a row replaces the one with its key |
+//! | PostgreSQL, rows | one value | array parameters: `INSERT … SELECT unnest(…) ON CONFLICT DO UPDATE` |
+//! | PostgreSQL, blocks | one day: 96 packed values with flags | read, changed by the client, written back; only written if the whole block is new |
 //!
-//! Always true: a request is one transaction and has been acknowledged when its call returns.
+//! Always true: a request is one transaction, and is acknowledged when its call returns.
 
 use std::time::{Duration, Instant};
 
@@ -16,18 +16,18 @@ use crate::drivers::copy::{HEADER, TRAILER};
 use crate::drivers::pgwire::{Format, Login, Pg, Row, oid, push_array, push_copy};
 use crate::error::{Error, Result};
 
-/// Longest wait for one answer; what settles takes longer.
+/// Longest wait for an answer to a request, and to VACUUM or CHECKPOINT.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(120);
 const SETTLE_TIMEOUT: Duration = Duration::from_secs(3600);
-/// Bytes of a value in a packed block: `double precision`, and the flag.
+/// Bytes of a value in a packed block: a `double precision` and one byte of flag.
 const PACKED: usize = 9;
-/// Of arrays.
+/// Type OIDs of arrays in PostgreSQL's catalog.
 const FLOAT8_ARRAY: u32 = 1022;
 const INT2_ARRAY: u32 = 1005;
 const TIMESTAMPTZ_ARRAY: u32 = 1185;
 const BYTEA_ARRAY: u32 = 1001;
 
-/// What is compared.
+/// Kinds of tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Compressed,
@@ -37,14 +37,12 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// Those of a product: first the compressed one.
+    /// The two kinds of a product, the compressed one first.
     pub(super) fn of(target: &Target) -> Result<[Kind; 2]> {
         match target.name.as_str() {
             "millrace" => Ok([Kind::Compressed, Kind::Uncompressed]),
             "postgres" => Ok([Kind::Blocks, Kind::Rows]),
-            other => Err(Error::setup(format!(
-                "--target {other}: it has no table for this that the tool knows; there are millrace, postgres"
-            ))),
+            other => Err(Error::setup(format!("--target {other}: expected millrace or postgres"))),
         }
     }
 
@@ -55,7 +53,7 @@ impl Kind {
         }
     }
 
-    /// As reports have it.
+    /// Name in reports.
     pub(super) fn name(self) -> &'static str {
         match self {
             Kind::Compressed => "compressed",
@@ -89,7 +87,7 @@ impl Kind {
     }
 }
 
-/// A connection to a table.
+/// A connection, for the statements on one table.
 pub(super) struct Client {
     kind: Kind,
     pg: Pg,
@@ -122,7 +120,7 @@ impl Client {
         Ok(cell.map_or_else(String::new, |cell| String::from_utf8_lossy(cell).into_owned()))
     }
 
-    /// Makes the table anew.
+    /// Drops the table if it exists, and creates it.
     pub(super) fn create(&mut self) -> Result<()> {
         self.drop_table()?;
         self.pg.simple(&self.kind.definition(), ANSWER_TIMEOUT)
@@ -132,8 +130,8 @@ impl Client {
         self.pg.simple(&format!("DROP TABLE IF EXISTS {}", self.kind.table()), ANSWER_TIMEOUT)
     }
 
-    /// Asks for what the server would do behind the scenes sooner or later: PostgreSQL's dead rows go, and everything
-    /// is written to its files. Millrace merges files by itself, where that is due.
+    /// Runs the maintenance that the server would do later: PostgreSQL vacuums, both write a
+    /// checkpoint. Millrace compacts by itself.
     pub(super) fn settle(&mut self) -> Result<()> {
         if self.kind.product() == "PostgreSQL" {
             self.pg.simple(&format!("VACUUM (ANALYZE) {}", self.kind.table()), SETTLE_TIMEOUT)?;
@@ -141,7 +139,7 @@ impl Client {
         self.pg.simple("CHECKPOINT", SETTLE_TIMEOUT)
     }
 
-    /// The form in which it takes least.
+    /// Rewrites the table in its smallest form.
     pub(super) fn compact(&mut self) -> Result<()> {
         self.pg.simple(&format!("VACUUM FULL {}", self.kind.table()), SETTLE_TIMEOUT)?;
         self.pg.simple("CHECKPOINT", SETTLE_TIMEOUT)
@@ -154,7 +152,7 @@ impl Client {
 
     // ---- writing ----
 
-    /// Writes values that are not there yet, whole blocks; returns the time the server took.
+    /// Loads the first version of whole blocks; returns the elapsed time of the requests.
     pub(super) fn load(&mut self, shape: &Shape, stretch: &Stretch) -> Result<Duration> {
         let slots = stretch.days.0 * BLOCK..stretch.days.1 * BLOCK;
         let series = stretch.series.0..stretch.series.1;
@@ -169,7 +167,7 @@ impl Client {
         }
     }
 
-    /// Writes values in the place of older ones, ordered by series and time; returns the time it took.
+    /// Replaces values, ordered by series and time; returns the elapsed time.
     pub(super) fn write(&mut self, stretch: &Stretch, changes: &[Change]) -> Result<Duration> {
         match self.kind {
             Kind::Compressed | Kind::Uncompressed => self.copy(changes),
@@ -235,7 +233,7 @@ impl Client {
         self.run(&sql, &types, count as u64)
     }
 
-    /// Executes a statement whose parameters are the arrays, as one transaction.
+    /// Executes a statement with `self.arrays` as parameters, as one transaction.
     fn run(&mut self, sql: &str, types: &[u32], count: u64) -> Result<Duration> {
         let began = Instant::now();
         let statement = self.pg.prepare(sql, types);
@@ -248,7 +246,8 @@ impl Client {
         Ok(took)
     }
 
-    /// Read, modify, write: all of it is in the measured time, as it is in that of whoever keeps blocks.
+    /// Reads, modifies and writes packed blocks. All of it counts as measured time, because
+    /// applications with packed blocks must do the same.
     fn change_blocks(&mut self, stretch: &Stretch, changes: &[Change]) -> Result<Duration> {
         let began = Instant::now();
         let same = |a: &Change, b: &Change| a.series == b.series && a.slot / BLOCK == b.slot / BLOCK;
@@ -263,7 +262,7 @@ impl Client {
             old.sort_unstable_by_key(|block| (block.0, block.1));
             self.expect(old.len() as u64, blocks.len() as u64)?;
             for (old, block) in old.iter_mut().zip(&blocks) {
-                put(block, &mut old.2)?;
+                put_values(block, &mut old.2)?;
             }
             old
         };
@@ -287,12 +286,15 @@ impl Client {
         if seen == expected {
             return Ok(());
         }
-        Err(Error::protocol(format!("{}: {expected} rows were meant, the server says {seen}", self.kind.table())))
+        Err(Error::protocol(format!(
+            "{}: expected {expected} affected rows, the server reports {seen}",
+            self.kind.table()
+        )))
     }
 
     // ---- reading ----
 
-    /// Reads a stretch; returns the time it took. The answer is then in [`Client::values`].
+    /// Reads a stretch; returns the elapsed time. [`Client::values`] decodes the answer.
     pub(super) fn read(&mut self, stretch: &Stretch) -> Result<Duration> {
         let began = Instant::now();
         self.ask(stretch, "")?;
@@ -324,7 +326,7 @@ impl Client {
         self.pg.finish(ANSWER_TIMEOUT)
     }
 
-    /// Series, time and point of each value of the last answer, in whatever order.
+    /// Series, time and point of each value in the last answer, in any order.
     pub(super) fn values(&self) -> Result<Vec<(u32, i64, Point)>> {
         if self.kind != Kind::Blocks {
             return self.pg.rows(0).map(value_of).collect();
@@ -351,7 +353,7 @@ impl Client {
     }
 }
 
-/// Length and bytes.
+/// Appends a field of a binary row or array: length, then bytes.
 fn field(bytes: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(&(bytes.len() as u32).to_be_bytes());
     out.extend_from_slice(bytes);
@@ -381,8 +383,8 @@ fn packed(block: &[Change]) -> Vec<u8> {
     bytes
 }
 
-/// Puts values into the block they belong to.
-fn put(block: &[Change], bytes: &mut [u8]) -> Result<()> {
+/// Writes values into their packed block.
+fn put_values(block: &[Change], bytes: &mut [u8]) -> Result<()> {
     if bytes.len() != BLOCK * PACKED {
         return Err(Error::protocol(format!("a block of {} bytes", bytes.len())));
     }
@@ -407,7 +409,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_come_out_of_a_packed_block_as_they_went_in() {
+    fn packed_blocks_round_trip() {
         let change = |at: usize| Change {
             series: 1,
             slot: 5 * BLOCK + at,
@@ -416,10 +418,10 @@ mod tests {
         let block: Vec<Change> = (0..BLOCK).map(change).collect();
         let mut bytes = packed(&block);
         let other = Change { point: Point { value: -1.5, flag: 21 }, ..change(7) };
-        put(&[other], &mut bytes).unwrap();
+        put_values(&[other], &mut bytes).unwrap();
         let back: Vec<Point> = bytes.chunks_exact(PACKED).map(unpacked).collect();
         let expected = |at: usize| if at == 7 { other.point } else { change(at).point };
         assert_eq!(back, (0..BLOCK).map(expected).collect::<Vec<Point>>());
-        assert!(put(&[other], &mut bytes[1..]).is_err());
+        assert!(put_values(&[other], &mut bytes[1..]).is_err());
     }
 }

@@ -1,4 +1,4 @@
-//! Both tables of each product, on a server of their own.
+//! Both tables of each product, on a private server.
 
 use super::*;
 use crate::peers::{self, Options, Product};
@@ -38,8 +38,8 @@ fn all<'a>(
     }
 }
 
-/// Loads, changes every share by every kind of request and reads; then a value that was changed by somebody else, and
-/// one that is gone, are found.
+/// Loads, changes every share with every kind of request and reads. Then damages a value and
+/// deletes one, and expects the read to find both.
 fn check(product: Product, damage: &dyn Fn(Kind) -> [String; 2]) {
     let dir = tempfile::tempdir().expect("a folder");
     let server = peers::start(product, dir.path(), Options::default()).unwrap_or_else(|error| panic!("{error}"));
@@ -73,7 +73,7 @@ fn check(product: Product, damage: &dyn Fn(Kind) -> [String; 2]) {
             let finding = read(&mut side, &at).expect_err(statement);
             assert!(finding.contains(expected) && finding.contains(kind.name()), "{finding}");
             if expected == "written" {
-                // All of it again: what was damaged is as it should be.
+                // Rewrites all values, which repairs the damage.
                 write(&mut side, &at);
             }
         }
@@ -110,7 +110,7 @@ fn millrace_keeps_every_value_of_both_tables_and_damage_is_found() {
 }
 
 #[test]
-fn turns_are_all_requests_of_all_passes_a_few_at_a_time() {
+fn turns_cover_all_requests_of_all_passes() {
     let settings = Settings { series: 40, ..settings() };
     let turns = |requests| {
         let turns = settings.turns(requests);

@@ -1,4 +1,4 @@
-//! `millrace bench breakeven`: its options.
+//! Command line of `millrace bench breakeven`.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -13,15 +13,15 @@ use crate::tpcc::report::write_list;
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
-  millrace bench breakeven                              ten series of a year on this database
+  millrace bench breakeven                              ten series of one year on a private Millrace
   millrace bench breakeven --target millrace,postgres --json b.json --html b.html
   millrace bench breakeven --series 2 --days 31 --shares 1,100 --requests bulk
 
-Two private servers of each product are started: one table of each is compressed. PostgreSQL's are a
-row for each value, and a packed block for each day, which is read, changed and written back.
+Starts two private servers of each product, one with a compressed table. PostgreSQL's tables have a row
+per value, or a packed block per day, which is read, changed and written back.
 
-Exit codes: 0 done, every value read was right; 1 one was wrong (no figures are shown); 2 not begun;
-3 stopped before its end.";
+Exit codes: 0 done, every value read was right; 1 a value was wrong (no figures are shown);
+2 not started; 3 stopped early.";
 
 /// Options of `breakeven`.
 #[derive(clap::Args)]
@@ -30,26 +30,27 @@ pub(super) struct BreakevenOptions {
     /// NAME://USER:PASSWORD@HOST:PORT/DATABASE; may be given several times.
     #[arg(long, value_name = "TARGET", default_value = "millrace")]
     target: Vec<String>,
-    /// Series of a value each quarter of an hour.
+    /// Number of series, one value every 15 minutes each.
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     series: u32,
-    /// Days of each: a day is a block of 96 values, 365 are 35,040.
+    /// Days per series; a day is a block of 96 values, 365 days are 35,040.
     #[arg(long, value_name = "N", default_value_t = 365, value_parser = clap::value_parser!(u32).range(1..=3_650))]
     days: u32,
-    /// Percentages of each block that are changed.
+    /// Percentages of each block's values to change.
     #[arg(long, value_name = "%,…", value_delimiter = ',', default_values_t = [1, 25, 50, 75, 100],
         value_parser = clap::value_parser!(u32).range(1..=100))]
     shares: Vec<u32>,
-    /// Single: one block a request; bulk: the blocks of all series for some days.
+    /// Blocks per request: `single` sends one block, `bulk` the blocks of all series for
+    /// --bulk-days days.
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Requests::Single, Requests::Bulk])]
     requests: Vec<Requests>,
-    /// Days of a bulk request.
+    /// Days per bulk request.
     #[arg(long, value_name = "N", default_value_t = 31, value_parser = clap::value_parser!(u32).range(1..=3_650))]
     bulk_days: u32,
-    /// How often each step writes and reads everything by bulk requests.
+    /// Bulk passes per step; each writes and reads all data.
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     bulk_passes: u32,
-    /// How often all steps are done; medians are shown.
+    /// Repetitions of all steps; reports show medians.
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
     repeat: u32,
     /// Seed of the values.
@@ -61,14 +62,14 @@ pub(super) struct BreakevenOptions {
     /// Write a page with charts to this file; it opens without a network.
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// No progress, results only.
+    /// Print results only, no progress.
     #[arg(long, short)]
     quiet: bool,
     #[command(flatten)]
     server: ServerOptions,
 }
 
-/// Most values that are remembered: two bytes each, for each table.
+/// Most values of a run: two bytes of memory each, for each table.
 const VALUES_MAX: u64 = 1 << 30;
 
 impl BreakevenOptions {
@@ -76,7 +77,7 @@ impl BreakevenOptions {
         let values = u64::from(self.series) * u64::from(self.days) * 96;
         if values > VALUES_MAX {
             return Err(Error::setup(format!(
-                "--series {} --days {}: {values} values are more than the {VALUES_MAX} this tool remembers",
+                "--series {} --days {}: {values} values exceed the limit of {VALUES_MAX}",
                 self.series, self.days
             )));
         }
@@ -105,7 +106,7 @@ impl BreakevenOptions {
     }
 }
 
-/// `millrace bench breakeven`.
+/// Runs `millrace bench breakeven`.
 pub(super) fn run(options: &BreakevenOptions) -> Result<ExitCode> {
     let settings = options.settings()?;
     let targets = targets(&options.target)?;

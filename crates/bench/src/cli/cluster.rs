@@ -1,16 +1,16 @@
-//! Several tools as one run, from the command line's side.
+//! Distributed runs: the `--cluster-…` options.
 
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use super::options::RunOptions;
 use super::{INTERRUPTED, print_result, stop_at_interrupt, verdict};
-use crate::cluster::{self, Coordinator, Gathered, Identity, Member};
+use crate::cluster::{self, ClusterResults, Coordinator, Identity, Member};
 use crate::config::{Config, Source};
 use crate::error::{Error, Result};
 use crate::result::RunResult;
 
-/// Waits for the members, lets them run, and reports what they measured as one result.
+/// Runs as the coordinator: waits for the members and reports their measurements as one result.
 pub(super) fn coordinate(workload: &str, options: &RunOptions, config: &Config, address: &str) -> Result<ExitCode> {
     refuse_options(options)?;
     stop_at_interrupt();
@@ -18,7 +18,7 @@ pub(super) fn coordinate(workload: &str, options: &RunOptions, config: &Config, 
     let identity = Identity::new(workload, config, options.shared());
     let coordinator = Coordinator::bind(&cluster::address(address), members, &options.cluster_token, identity)?;
     eprintln!("waiting for {members} members at {}", coordinator.address()?);
-    let Gathered { results, missing, notes } = coordinator.run(&INTERRUPTED, &mut |text| eprintln!("{text}"))?;
+    let ClusterResults { results, missing, notes } = coordinator.run(&INTERRUPTED, &mut |text| eprintln!("{text}"))?;
     let mut result = cluster::merge(results)?;
     result.notes.extend(notes);
     if !missing.is_empty() {
@@ -32,7 +32,7 @@ pub(super) fn coordinate(workload: &str, options: &RunOptions, config: &Config, 
     Ok(verdict(&results))
 }
 
-/// Joins the run that was asked for, and takes the devices that it deals.
+/// Joins a coordinator's run and takes the devices it assigns, if `--cluster-join` is given.
 pub(super) fn join(workload: &str, options: &RunOptions, config: &mut Config) -> Result<Option<Arc<Member>>> {
     let Some(address) = &options.cluster_join else { return Ok(None) };
     refuse_options(options)?;
@@ -40,7 +40,7 @@ pub(super) fn join(workload: &str, options: &RunOptions, config: &mut Config) ->
         [] => {}
         [target] if target.contains("://") || target.starts_with("null") => {}
         [_] => {
-            return Err(Error::setup("--cluster-join: expected a --target that is there already (NAME://HOST:PORT)"));
+            return Err(Error::setup("--cluster-join: expected the --target of a running server (NAME://HOST:PORT)"));
         }
         _ => return Err(Error::setup("--cluster-join: expected one --target")),
     }
@@ -52,7 +52,7 @@ pub(super) fn join(workload: &str, options: &RunOptions, config: &mut Config) ->
     Ok(Some(Arc::new(member)))
 }
 
-/// Hands the result in, if there is a coordinator; the exit code of this tool.
+/// Sends the outcome to the coordinator, if there is one. Returns the exit code of this tool.
 pub(super) fn finish(member: Option<&Member>, outcome: Result<Vec<RunResult>>) -> Result<ExitCode> {
     if let Some(member) = member {
         let nothing = || Error::setup("interrupted before anything was measured");
@@ -61,7 +61,7 @@ pub(super) fn finish(member: Option<&Member>, outcome: Result<Vec<RunResult>>) -
             Err(error) => Err(error.clone()),
         };
         let arrived = member.finish(&handed_in);
-        // Its own failure says more than that the coordinator did not hear of it.
+        // A failure of the run itself takes precedence over a failure to send it.
         return outcome.and_then(|results| arrived.map(|()| verdict(&results)));
     }
     outcome.map(|results| verdict(&results))
@@ -70,11 +70,11 @@ pub(super) fn finish(member: Option<&Member>, outcome: Result<Vec<RunResult>>) -
 fn refuse_options(options: &RunOptions) -> Result {
     match options.not_in_a_cluster() {
         None => Ok(()),
-        Some(option) => Err(Error::setup(format!("{option} has no meaning in a run of several tools"))),
+        Some(option) => Err(Error::setup(format!("{option} is not supported in a distributed run"))),
     }
 }
 
-/// The command line as reports keep it: without the token.
+/// The command line for reports, with the token masked.
 pub(super) fn command_line(arguments: impl Iterator<Item = String>) -> Vec<String> {
     const TOKEN: &str = "--cluster-token";
     let mut secret = false;
@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_token_is_not_kept_with_the_command() {
+    fn token_is_masked_in_the_command_line() {
         let typed = ["bench", "iot", "--cluster-token", "secret", "--cluster-token=secret", "--cluster-join", "h:1"];
         let kept = command_line(typed.into_iter().map(str::to_owned));
         let expected = ["bench", "iot", "--cluster-token", "******", "--cluster-token=******", "--cluster-join", "h:1"];

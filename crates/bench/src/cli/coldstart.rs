@@ -1,4 +1,4 @@
-//! `millrace bench coldstart`: its options.
+//! Command line of `millrace bench coldstart`.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -14,27 +14,27 @@ use crate::tpcc::report::write_list;
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
-  millrace bench coldstart                              1, 2, 4 and 8 GB of rows on this database
+  millrace bench coldstart                              1, 2, 4 and 8 GB of rows on a private Millrace
   millrace bench coldstart --target millrace,postgres --sizes 1,2,4,8 --json c.json --html c.html
-  millrace bench coldstart --sizes 0.5 --stop kill --tail 0.5    half as many come from the log
+  millrace bench coldstart --sizes 0.5 --stop kill --tail 0.5    replays half as many rows from the log
   millrace bench coldstart --sizes 16 --server-dir /mnt/nvme --secondary-index --repeat 5
-  millrace bench coldstart --drop-cache files           leaves the rest of the page cache alone
+  millrace bench coldstart --drop-cache files           keeps other files in the page cache
 
-A private server is started, loaded to each size in turn, stopped (or killed, with commits behind
-the checkpoint), its files are thrown out of the page cache (cold) or read into it (warm), and it
-is started again. Before, the same files are read without it: that is what the disk gives.
+Loads a private server to each size in turn, stops it (or kills it with commits after the last
+checkpoint), evicts its files from the page cache (cold) or reads them into it (warm), and starts it
+again. Before each start the files are read without the server, as the baseline of the disk.
 
 Exit codes: 0 done, every answer was right; 1 an answer was wrong (no times are shown); 2 not
-begun, such as for want of disk space; 3 stopped before its end.";
+started, for example for lack of disk space; 3 stopped early.";
 
-/// What is thrown out of the page cache.
+/// Pages to evict from the page cache before a cold start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum DropCache {
-    /// The machine's where this user may, else the files'.
+    /// The machine's pages if permitted, otherwise the server's files.
     Auto,
-    /// Everything: 3 to /proc/sys/vm/drop_caches, which takes root.
+    /// All pages: writes 3 to /proc/sys/vm/drop_caches, which requires root.
     Machine,
-    /// The server's files.
+    /// Only the pages of the server's files.
     Files,
 }
 
@@ -44,28 +44,30 @@ pub(super) struct ColdstartOptions {
     /// Products: millrace, postgres; a private server of each is started.
     #[arg(long, value_name = "NAME,…", default_value = "millrace")]
     target: Vec<String>,
-    /// Sizes of the table, 10^9 bytes of rows of 200 bytes; the table grows from one to the next.
+    /// Sizes of the table in GB (10^9 bytes), in rows of 200 bytes; the table grows from each size
+    /// to the next.
     #[arg(long, value_name = "GB,…", value_delimiter = ',', default_values_t = [1.0, 2.0, 4.0, 8.0])]
     sizes: Vec<f64>,
-    /// Starts of each kind at each size; the median is shown with the range.
+    /// Starts of each kind at each size; reports show the median and the range.
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
     repeat: u32,
-    /// How the server ends before it is started.
+    /// Way of stopping the server before each start.
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Stop::Clean, Stop::Kill])]
     stop: Vec<Stop>,
-    /// Where its files are when it is started.
+    /// Whether the server's files are in the page cache at the start.
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Cache::Cold, Cache::Warm])]
     cache: Vec<Cache>,
-    /// How files are thrown out of the page cache.
+    /// Method of evicting files from the page cache.
     #[arg(long, value_enum, default_value_t = DropCache::Auto)]
     drop_cache: DropCache,
-    /// Before SIGKILL: rows committed after the last checkpoint, as a share of those that are there.
+    /// With `--stop kill`: rows committed after the last checkpoint, as a fraction of the rows in
+    /// the table.
     #[arg(long, value_name = "SHARE", default_value_t = 0.05)]
     tail: f64,
-    /// An index beside the key.
+    /// Create a secondary index.
     #[arg(long)]
     secondary_index: bool,
-    /// Connections that load; as many as there are processors, twice, if not said.
+    /// Connections of the loader [default: twice the number of processors].
     #[arg(long, value_name = "N")]
     load_connections: Option<usize>,
     /// Seed of the rows.
@@ -77,17 +79,17 @@ pub(super) struct ColdstartOptions {
     /// Write a page with charts to this file; it opens without a network.
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// No progress, results only.
+    /// Print results only, no progress.
     #[arg(long, short)]
     quiet: bool,
     #[command(flatten)]
     server: ServerOptions,
 }
 
-/// Bytes of each size, which must grow.
+/// Converts sizes in GB to bytes; each must be greater than the one before.
 fn sizes(gb: &[f64]) -> Result<Vec<u64>> {
     let wrong = |size: &f64| {
-        Error::setup(format!("--sizes {size}: expected gigabytes (10^9 bytes) above 0, each more than the one before"))
+        Error::setup(format!("--sizes {size}: expected gigabytes (10^9 bytes) above 0, in increasing order"))
     };
     let bytes = |size: &f64| (*size * 1e9 >= 1.0 && *size < 1e9).then_some((*size * 1e9) as u64);
     let sizes: Vec<u64> = gb.iter().map(|size| bytes(size).ok_or_else(|| wrong(size))).collect::<Result<_>>()?;
@@ -133,7 +135,7 @@ impl ColdstartOptions {
     }
 }
 
-/// `millrace bench coldstart`.
+/// Runs `millrace bench coldstart`.
 pub(super) fn run(options: &ColdstartOptions) -> Result<ExitCode> {
     let settings = options.settings()?;
     let targets = targets(&options.target)?;
@@ -158,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_are_gigabytes_that_grow() {
+    fn sizes_are_increasing_gigabytes() {
         assert_eq!(sizes(&[0.05, 1.0]).ok(), Some(vec![50_000_000, 1_000_000_000]));
         for wrong in [&[0.0][..], &[-1.0], &[f64::NAN], &[1e300], &[2.0, 1.0], &[1.0, 1.0]] {
             assert!(sizes(wrong).is_err(), "{wrong:?}");

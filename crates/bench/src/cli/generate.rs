@@ -1,4 +1,5 @@
-//! `BENCHMARK_WORK_MODE=generateDataMode`: a data set in files instead of a run.
+//! `BENCHMARK_WORK_MODE=generateDataMode`: writes a data set to files instead of running a
+//! workload.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -11,10 +12,12 @@ use crate::error::{Error, Result};
 use crate::report::format::whole;
 use crate::{dataset, workload};
 
-/// Writes the data of a workload to `FILE_PATH`. No target takes part.
+/// Writes the data of a workload to `FILE_PATH`. Uses no target.
 pub(super) fn run(name: &str, options: &RunOptions, mut config: Config) -> Result<ExitCode> {
     if options.cluster_listen.is_some() || options.cluster_join.is_some() {
-        return Err(Error::setup("generateDataMode: every tool writes the files of its own BENCHMARK_INDEX by itself"));
+        return Err(Error::setup(
+            "generateDataMode: --cluster-listen and --cluster-join are not supported; run each tool with its own BENCHMARK_INDEX",
+        ));
     }
     for warning in config.check()? {
         eprintln!("warning: {warning}");
@@ -29,7 +32,7 @@ pub(super) fn run(name: &str, options: &RunOptions, mut config: Config) -> Resul
     let [files, points, bytes] = [written.files, written.points, written.bytes].map(whole);
     println!("written: {}: {points} points in {files} files of {bytes} bytes", dir.display());
     if !written.complete {
-        println!("stopped before its end: the data set is not complete and will not be read");
+        println!("stopped early: the data set is incomplete and cannot be used");
         return Ok(ExitCode::from(3));
     }
     Ok(ExitCode::SUCCESS)

@@ -1,7 +1,8 @@
 //! The command line: `millrace bench …`.
 //!
-//! Exit codes: 0 done and verified; 1 verification failed; 2 not begun (command line, configuration, target out of
-//! reach); 3 stopped before its end, what was done is verified; 4 done and verified, but operations failed.
+//! Exit codes: 0 done and verified; 1 verification failed; 2 not started (command line,
+//! configuration, or target unreachable); 3 stopped early, the finished part is verified; 4 done
+//! and verified, but operations failed.
 
 mod breakeven;
 mod cluster;
@@ -32,23 +33,23 @@ use crate::workload;
 use options::RunOptions;
 use progress::Terminal;
 
-/// Measures time-series databases: ours and others, with every kind of answer checked.
+/// Measures time-series databases, Millrace and others, and verifies their answers.
 #[derive(clap::Args)]
 #[command(subcommand_required = true, arg_required_else_help = true)]
 #[command(after_help = "\
 Examples:
-  millrace bench iot                                            this database, canonical workload, private server
-  millrace bench iot --target questdb --target millrace         a private server each, one after the other
-  millrace bench iot --target postgresql://me:pw@host:5432/db   a server that is there already
-  millrace bench iot --config conf/                             an IoT-benchmark configuration, unchanged
-  millrace bench iot --set LOOP=1000 --set DEVICE_NUMBER=50     any of its keys
+  millrace bench iot                                            canonical workload on a private Millrace
+  millrace bench iot --target questdb --target millrace         a private server of each, one after the other
+  millrace bench iot --target postgresql://me:pw@host:5432/db   a running server
+  millrace bench iot --config conf/                             an IoT-benchmark configuration
+  millrace bench iot --set LOOP=1000 --set DEVICE_NUMBER=50     any configuration key
   millrace bench tpcc --target postgres --warehouses 4 --clients 16,64
                                                                 TPC-C's transactions, with its twelve conditions checked
-  millrace bench coldstart --sizes 1,2,4,8                      how long a start takes, by the size of the data
-  millrace bench breakeven --target millrace,postgres          shares of blocks changed, compressed and not
+  millrace bench coldstart --sizes 1,2,4,8                      start time by size of the data
+  millrace bench breakeven --target millrace,postgres          cost of compression by share of changed values
   millrace bench list-targets
 
-Exit codes: 0 done and verified; 1 verification failed; 2 not begun; 3 stopped before its end;
+Exit codes: 0 done and verified; 1 verification failed; 2 not started; 3 stopped early;
 4 done and verified, but operations failed.")]
 pub struct Arguments {
     #[command(subcommand)]
@@ -60,53 +61,58 @@ enum Command {
     /// IoT-benchmark's workload: devices with sensors, writes, queries Q1 to Q12.
     #[command(after_help = options::EXAMPLES)]
     Iot(RunOptions),
-    /// TSBS's cpu-only workload: hosts with ten CPU figures, writes, 15 kinds of questions.
+    /// TSBS's cpu-only workload: hosts with ten CPU metrics, writes, 15 kinds of queries.
     #[command(after_help = options::EXAMPLES_TSBS)]
     Tsbs(RunOptions),
-    /// TPC-C's transactions, data and checks on Millrace, PostgreSQL or MariaDB. Not an audited TPC result.
+    /// TPC-C's transactions, data and checks on Millrace, PostgreSQL or MariaDB. Not an audited TPC
+    /// result.
     #[command(after_help = tpcc::EXAMPLES)]
     Tpcc(tpcc::TpccOptions),
-    /// Small rows by many connections: MogDB MOT's ingestion test.
+    /// Inserts of small rows over many connections: the ingestion test of MogDB's MOT.
     #[command(after_help = tpcc::EXAMPLES_ROWLOAD)]
     Rowload(tpcc::RowloadOptions),
-    /// How long a database on disk takes until it answers, by its size: stopped and killed, cold and warm.
+    /// Measures the start time of a database by its size, after a stop or a kill, with a cold or
+    /// warm page cache.
     #[command(after_help = coldstart::EXAMPLES)]
     Coldstart(coldstart::ColdstartOptions),
-    /// Where compression begins to pay: HAKOM TSM's test, shares of blocks changed and read, compressed and not.
+    /// Measures when compression pays off (HAKOM TSM's test): changes and reads shares of blocks in
+    /// two tables, one of them compressed.
     #[command(after_help = breakeven::EXAMPLES)]
     Breakeven(breakeven::BreakevenOptions),
-    /// Tries numbers of clients and rows a request on one target, and says which is best.
+    /// Tries numbers of clients and rows per request on one target, and reports the best
+    /// combination.
     #[command(after_help = "Example: millrace bench tune --target questdb --clients 1,2,4,8 --rows 100,1000,10000")]
     Tune(TuneOptions),
-    /// Samples this machine and the server that listens on PORT, until Ctrl-C.
+    /// Samples the resources of this machine and of the server that listens on PORT, until Ctrl-C.
     #[command(after_help = MONITOR_HELP)]
     Monitor(MonitorOptions),
-    /// Sets results side by side: ratios with intervals, and whether the runs did the same work.
+    /// Compares results: ratios with confidence intervals, and whether the runs did the same work.
     #[command(after_help = results::COMPARE_HELP)]
     Compare(results::CompareOptions),
-    /// Makes other reports of results that are there already.
+    /// Renders saved results in other formats.
     #[command(after_help = results::REPORT_HELP)]
     Report(results::ReportOptions),
-    /// Lists every target: its write path, and how far its driver is proved.
+    /// Lists the targets with their write paths and the verification status of their drivers.
     ListTargets,
-    /// Puts our figures beside those that others have published, each with whether they can be compared.
+    /// Compares our results with published ones, and states for each whether it is comparable.
     Published(PublishedOptions),
-    /// Lists every key of the configuration with type, default and meaning.
+    /// Lists the configuration keys with type, default and meaning.
     Keys,
 }
 
 #[derive(clap::Args)]
 struct PublishedOptions {
-    /// Results of ours (`--json` of iot, tpcc, rowload, coldstart); without any, every measurement is "not run here".
+    /// Results of this tool (`--json` of iot, tpcc, rowload, coldstart); measurements without one
+    /// are "not run here".
     #[arg(long, value_name = "FILE", num_args = 1..)]
     from: Vec<PathBuf>,
-    /// The page to write.
+    /// Page to write.
     #[arg(long, value_name = "FILE", default_value = "docs/benchmarks/published.md")]
     out: PathBuf,
 }
 
 impl Command {
-    /// Does it talk to anybody but its terminal?
+    /// Whether the command uses sockets, which need SIGPIPE ignored.
     fn has_sockets(&self) -> bool {
         matches!(
             self,
@@ -122,13 +128,13 @@ impl Command {
     }
 }
 
-/// Output that nobody reads any more (`… | head`) ends the program, as it does others.
+/// Lets a closed pipe (`… | head`) end the process, as is usual for command-line tools.
 fn end_quietly_with_a_pipe() {
-    // SAFETY: no handler is installed, the signal gets back what it does by default; no other thread runs yet.
+    // SAFETY: restores the default action, no handler is installed; no other thread is running yet.
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
 }
 
-/// Runs a command; prints; the exit code tells how it went.
+/// Runs a command, prints its output, and returns the exit code.
 pub fn main(arguments: &Arguments) -> ExitCode {
     if !arguments.command.has_sockets() {
         end_quietly_with_a_pipe();
@@ -168,25 +174,25 @@ fn list_targets() {
         println!("{:<16} {}\n{:<16} {}", entry.name, entry.summary, "", entry.proof.text());
     }
     println!(
-        "\nA name alone starts a private server on a temporary directory, where this machine has the product\n\
-         (cargo xtask tools --peers fetches them). NAME://USER:PASSWORD@HOST:PORT/DATABASE?OPTION=VALUE is one that\n\
-         is there already."
+        "\nA name alone starts a private server on a temporary directory, if the product is installed here\n\
+         (cargo xtask tools --peers installs them). NAME://USER:PASSWORD@HOST:PORT/DATABASE?OPTION=VALUE is a\n\
+         running server."
     );
 }
 
-/// What the server monitor understands.
+/// Options of `monitor`.
 #[derive(clap::Args)]
 struct MonitorOptions {
-    /// IoT-benchmark's configuration: its directory, or the file.
+    /// IoT-benchmark's configuration: its directory or file.
     #[arg(long, value_name = "PATH")]
     config: Option<PathBuf>,
-    /// A key of the configuration; `millrace bench keys` lists them.
+    /// Set a configuration key; `millrace bench keys` lists them.
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
 }
 
 const MONITOR_HELP: &str = "\
-Keys: PORT (whose server), MONITOR_INTERVAL (s), NET_DEVICE, IOTDB_DATA_DIR, IOTDB_WAL_DIR, IOTDB_SYSTEM_DIR (sizes),
+Keys: PORT (of the server), MONITOR_INTERVAL (s), NET_DEVICE, IOTDB_DATA_DIR, IOTDB_WAL_DIR, IOTDB_SYSTEM_DIR (sizes),
 TEST_MAX_TIME (ms), TEST_DATA_PERSISTENCE (None, CSV, MySQL, PostgreSQL) and the TEST_DATA_STORE_ keys.
 
 Examples:
@@ -200,7 +206,7 @@ fn monitor(options: &MonitorOptions) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Configuration before its check: that needs to know the target.
+/// The configuration before [`Config::check`], which needs the target.
 fn configuration(options: &RunOptions, workload: &str) -> Result<Config> {
     let mut config = match (&options.config, workload) {
         (None, "iot") => Config::iot_default_run()?,
@@ -209,19 +215,20 @@ fn configuration(options: &RunOptions, workload: &str) -> Result<Config> {
     for (key, value) in options.settings() {
         config.set(key, &value, Source::CommandLine)?;
     }
-    for setting in options.set.iter().filter(|setting| of_one_target(setting).is_none()) {
+    for setting in options.set.iter().filter(|setting| for_one_target(setting).is_none()) {
         config.set_text(setting)?;
     }
     Ok(config)
 }
 
-/// `NAME:KEY=VALUE` is for the target of that name alone.
-fn of_one_target(setting: &str) -> Option<(&str, &str)> {
+/// Splits a setting `NAME:KEY=VALUE`, which applies to the target `NAME` only.
+fn for_one_target(setting: &str) -> Option<(&str, &str)> {
     let key = setting.split('=').next().unwrap_or(setting);
     key.contains(':').then(|| setting.split_once(':')).flatten()
 }
 
-/// Runs a workload on every target, as often as asked for.
+/// Runs a workload on every target, `--repeat` times; as coordinator or member of a distributed run
+/// if requested.
 fn measure(workload: &str, options: &RunOptions) -> Result<ExitCode> {
     let mut config = configuration(options, workload)?;
     if config.benchmark_work_mode == WorkMode::GenerateData {
@@ -235,7 +242,7 @@ fn measure(workload: &str, options: &RunOptions) -> Result<ExitCode> {
     cluster::finish(member.as_deref(), outcome)
 }
 
-/// Runs a workload on every target from this tool alone, which may be a member of several.
+/// Runs a workload on every target from this process.
 fn measure_here(
     workload: &str,
     options: &RunOptions,
@@ -248,7 +255,8 @@ fn measure_here(
     let mut results = Vec::new();
     let mut terminal = Terminal::new(options.quiet, config.log_print_interval);
     for round in 0..options.repeat.max(1) {
-        // Every other round runs backwards, so that a machine that gets slower or faster favours nobody.
+        // Odd rounds run in reverse order, so that a drift of the machine's speed favours no
+        // target.
         let turn: Vec<&Checked> =
             if round % 2 == 0 { targets.iter().collect() } else { targets.iter().rev().collect() };
         for Checked { target, config, warnings } in turn {
@@ -260,7 +268,7 @@ fn measure_here(
             let mut result = match result {
                 Ok(result) => result,
                 Err(error) if targets.len() == 1 => return Err(error.during(&target.name)),
-                // The others are measured nevertheless, and the report says what became of this one.
+                // A failed target does not stop the others; the report includes its error.
                 Err(error) => {
                     eprintln!("error: {}: {error}", target.name);
                     results.push(run::not_run(&order, target, &error));
@@ -269,9 +277,9 @@ fn measure_here(
             };
             result.notes.splice(0..0, warnings.iter().cloned());
             print_result(&result, options.verbose);
-            finish_one(&result, config)?;
+            write_matrices(&result, config)?;
             results.push(result);
-            // Whatever becomes of the targets that follow, which may take hours.
+            // Saved after each target: later targets may take hours or fail.
             options.write(&results)?;
         }
     }
@@ -283,7 +291,7 @@ fn measure_here(
     Ok(results)
 }
 
-/// Tries numbers of clients and rows a request, and says which is best.
+/// Runs `tune`: a write phase for each combination of clients and rows per request.
 fn tune(workload: &str, options: &TuneOptions) -> Result<ExitCode> {
     let base = configuration(&options.run, workload)?;
     let Checked { target, config, .. } = checked_targets(&options.run, &base)?.swap_remove(0);
@@ -327,8 +335,8 @@ fn tune(workload: &str, options: &TuneOptions) -> Result<ExitCode> {
         }
     }
     let throughput = |result: &RunResult| result.phases[0].operations[0].throughput;
-    let right = tried.iter().filter(|(_, _, result)| result.verification.passed || !result.verification.on);
-    if let Some((clients, rows, best)) = right.max_by(|a, b| throughput(&a.2).total_cmp(&throughput(&b.2))) {
+    let verified = tried.iter().filter(|(_, _, result)| result.verification.passed || !result.verification.on);
+    if let Some((clients, rows, best)) = verified.max_by(|a, b| throughput(&a.2).total_cmp(&throughput(&b.2))) {
         println!(
             "best: --set DATA_CLIENT_NUMBER={clients} --set BATCH_SIZE_PER_WRITE={rows} ({} points/s)",
             report::format::whole(throughput(best) as u64)
@@ -340,41 +348,41 @@ fn tune(workload: &str, options: &TuneOptions) -> Result<ExitCode> {
     Ok(verdict(&results))
 }
 
-/// What the search for the best settings understands.
+/// Options of `tune`.
 #[derive(clap::Args)]
 struct TuneOptions {
     #[command(flatten)]
     run: RunOptions,
-    /// Numbers of clients that are tried.
+    /// Numbers of clients to try.
     #[arg(long, value_name = "N,…", value_delimiter = ',', default_values_t = [1, 4, 16])]
     clients: Vec<u64>,
-    /// Rows of a request that are tried.
+    /// Numbers of rows per request to try.
     #[arg(long, value_name = "N,…", value_delimiter = ',', default_values_t = [1, 10, 100, 1000])]
     rows: Vec<u64>,
 }
 
-/// A target with the configuration as it holds for it.
+/// A target with its checked configuration.
 struct Checked {
     target: Target,
     config: Arc<Config>,
     warnings: Vec<String>,
 }
 
-/// The targets of a run; tells each warning once.
+/// The targets of a run with their configurations; prints each warning once.
 fn checked_targets(options: &RunOptions, config: &Config) -> Result<Vec<Checked>> {
-    let mut told: Vec<String> = Vec::new();
+    let mut printed: Vec<String> = Vec::new();
     let mut checked = Vec::new();
     for (target, mut config) in targets(options, config)? {
-        for (name, setting) in options.set.iter().filter_map(|setting| of_one_target(setting)) {
+        for (name, setting) in options.set.iter().filter_map(|setting| for_one_target(setting)) {
             if name == target.name {
                 config.set_text(setting)?;
             }
         }
         let (config, warnings) = target::config_for(&config, &target)?;
         for warning in &warnings {
-            if !told.contains(warning) {
+            if !printed.contains(warning) {
                 eprintln!("warning: {warning}");
-                told.push(warning.clone());
+                printed.push(warning.clone());
             }
         }
         checked.push(Checked { target, config: Arc::new(config), warnings });
@@ -382,7 +390,8 @@ fn checked_targets(options: &RunOptions, config: &Config) -> Result<Vec<Checked>
     Ok(checked)
 }
 
-/// The targets named, or that of the configuration file, or our own; and the second database of a double write.
+/// The targets of the command line, or of the configuration file, or a private Millrace; and the
+/// second database of a double write.
 fn targets(options: &RunOptions, config: &Config) -> Result<Vec<(Target, Config)>> {
     let given = ["DB_SWITCH", "HOST", "PORT"].iter().any(|key| config.source_of(key).is_some());
     let targets: Result<Vec<Target>> = match options.target.as_slice() {
@@ -399,7 +408,7 @@ fn targets(options: &RunOptions, config: &Config) -> Result<Vec<(Target, Config)
     Ok(targets)
 }
 
-fn finish_one(result: &RunResult, config: &Config) -> Result<()> {
+fn write_matrices(result: &RunResult, config: &Config) -> Result<()> {
     if config.csv_output && config.source_of("CSV_OUTPUT").is_some() {
         let path = report::csv_output::write(result, &report::home(), &jiff::Zoned::now())?;
         println!("matrices: {}", path.display());
@@ -407,8 +416,8 @@ fn finish_one(result: &RunResult, config: &Config) -> Result<()> {
     Ok(())
 }
 
-/// The two figures first, then what was measured on, what was verified, and what a reader should know; with `verbose`
-/// everything that IoT-benchmark prints.
+/// Prints a result: the main figures, then the measurements, the verification and the notes.
+/// `verbose` adds everything that IoT-benchmark prints.
 fn print_result(result: &RunResult, verbose: bool) {
     let target = &result.target;
     println!("\n{} {}: {}", target.product, target.version, matrix::work(result));
@@ -431,7 +440,7 @@ fn print_result(result: &RunResult, verbose: bool) {
     for (names, note) in &notes {
         println!("{}: {note}", names.join(", "));
     }
-    for failure in result.failures.iter().filter(|failure| !was_not_asked(failure, &notes)) {
+    for failure in result.failures.iter().filter(|failure| !is_noted_as_unsupported(failure, &notes)) {
         println!("failed: {} x {} ({}): {}", failure.count, failure.operation, failure.class, failure.first);
     }
     for note in &result.notes {
@@ -440,7 +449,7 @@ fn print_result(result: &RunResult, verbose: bool) {
     print_verification(result);
 }
 
-/// Notes of kinds of operations, each once, with the kinds that have it.
+/// Distinct notes of operation kinds, each with the names of its kinds.
 fn kind_notes(result: &RunResult) -> Vec<(Vec<&str>, &str)> {
     let mut notes: Vec<(Vec<&str>, &str)> = Vec::new();
     for operation in result.phases.iter().flat_map(|phase| &phase.operations) {
@@ -455,13 +464,13 @@ fn kind_notes(result: &RunResult) -> Vec<(Vec<&str>, &str)> {
     notes
 }
 
-/// Whether a note says already that the target cannot do this.
-fn was_not_asked(failure: &Failure, notes: &[(Vec<&str>, &str)]) -> bool {
+/// Whether a note already reports that the target does not support this operation.
+fn is_noted_as_unsupported(failure: &Failure, notes: &[(Vec<&str>, &str)]) -> bool {
     let note = format!("not asked: {}", failure.first);
     notes.iter().any(|(names, other)| *other == note && names.contains(&failure.operation.as_str()))
 }
 
-/// One line: whose figures are these?
+/// States whether the client was the bottleneck, and why.
 fn client_bound_line(result: &RunResult) -> String {
     let bound: Vec<&PhaseResult> = result.phases.iter().filter(|phase| phase.client_bound).collect();
     let reason = |phase: Option<&PhaseResult>| phase.map_or_else(String::new, |phase| phase.client_bound_why.clone());
@@ -502,19 +511,19 @@ fn print_figures(result: &RunResult) {
     }
 }
 
-/// A line of the figures; all values begin in one column.
+/// Prints one figure; the values are aligned.
 fn print_figure(name: &str, text: &str) {
     println!("  {name:<31}  {text}");
 }
 
-/// Reports the bytes that the server's processes wrote to disk, for any product, as `/proc` counts them.
+/// Bytes that the server's processes wrote to disk, from `/proc`; `None` if they are unknown.
 fn written_text(server: &ServerResult) -> Option<String> {
     if server.written_bytes == 0 || server.points == 0 {
         return None;
     }
     let written = server.written_bytes as f64;
-    let kept = server.settled_bytes as f64;
-    let factor = if kept > 0.0 { format!(", {:.1} times what is kept", written / kept) } else { String::new() };
+    let stored = server.settled_bytes as f64;
+    let factor = if stored > 0.0 { format!(", {:.1} times the size on disk", written / stored) } else { String::new() };
     let bytes = report::format::whole(server.written_bytes);
     Some(format!("{:.3} ({bytes} bytes{factor})", written / server.points as f64))
 }
@@ -569,7 +578,8 @@ fn verdict(results: &[RunResult]) -> ExitCode {
     }
 }
 
-/// The first Ctrl-C ends the run after the operations in flight; the second ends this process.
+/// The first SIGINT or SIGTERM ends the run after the operations in flight; the second exits the
+/// process.
 fn stop_at_interrupt() {
     extern "C" fn interrupted(_: libc::c_int) {
         if INTERRUPTED.swap(true, Ordering::Relaxed) {
@@ -579,7 +589,7 @@ fn stop_at_interrupt() {
     }
     let handler = interrupted as extern "C" fn(libc::c_int) as libc::sighandler_t;
     for signal in [libc::SIGINT, libc::SIGTERM] {
-        // SAFETY: the handler touches an atomic alone.
+        // SAFETY: the handler only accesses an atomic and calls `_exit`.
         unsafe { libc::signal(signal, handler) };
     }
 }
@@ -590,7 +600,7 @@ mod tests {
     use crate::result::OperationResult;
 
     #[test]
-    fn a_note_of_many_kinds_is_one_line_and_not_repeated_as_a_failure() {
+    fn note_of_several_kinds_is_printed_once_and_not_repeated_as_a_failure() {
         let operation = |name: &str, note: Option<&str>| OperationResult {
             name: name.to_owned(),
             note: note.map(str::to_owned),
@@ -612,13 +622,16 @@ mod tests {
             first: first.to_owned(),
             ..Failure::default()
         };
-        assert!(was_not_asked(&failure("B", "no sets"), &notes));
-        assert!(!was_not_asked(&failure("E", "no sets"), &notes), "another kind");
-        assert!(!was_not_asked(&failure("C", "out of memory"), &notes), "it was asked, and the count is of interest");
+        assert!(is_noted_as_unsupported(&failure("B", "no sets"), &notes));
+        assert!(!is_noted_as_unsupported(&failure("E", "no sets"), &notes), "another kind");
+        assert!(
+            !is_noted_as_unsupported(&failure("C", "out of memory"), &notes),
+            "it was asked, and the count is of interest"
+        );
     }
 
     #[test]
-    fn the_reason_of_a_client_bound_phase_is_its_own() {
+    fn client_bound_line_has_the_reason_of_the_first_bound_phase() {
         let phase = |name: &str, client_bound, why: &str| PhaseResult {
             name: name.to_owned(),
             client_bound,
@@ -633,11 +646,11 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_is_told_over_points_and_over_what_is_kept_if_it_could_be_seen() {
+    fn written_bytes_are_shown_per_point_and_relative_to_the_size_on_disk() {
         let seen =
             ServerResult { points: 1_000, written_bytes: 9_500, settled_bytes: 5_000, ..ServerResult::default() };
         let line = |server: &ServerResult| written_text(server).unwrap_or_default();
-        assert_eq!(line(&seen), "9.500 (9,500 bytes, 1.9 times what is kept)");
+        assert_eq!(line(&seen), "9.500 (9,500 bytes, 1.9 times the size on disk)");
         assert_eq!(line(&ServerResult { settled_bytes: 0, ..seen.clone() }), "9.500 (9,500 bytes)");
         assert_eq!(line(&ServerResult { written_bytes: 0, ..seen.clone() }), "");
         assert_eq!(line(&ServerResult { points: 0, ..seen }), "");

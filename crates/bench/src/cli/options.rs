@@ -1,4 +1,4 @@
-//! Options of a run.
+//! Options of `iot` and `tsbs` runs.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -14,58 +14,61 @@ Examples:
   millrace bench iot
   millrace bench iot --target 'millrace?write=line' --target victoriametrics --repeat 5 --json r.json --html r.html
   millrace bench iot --seconds 10 --set DATA_CLIENT_NUMBER=8 --set BATCH_SIZE_PER_WRITE=1000
-  millrace bench iot --find-rate 20          highest rate of writes whose 99th percentile is below 20 ms
-  millrace bench iot --kill-server           SIGKILL in the middle of the writes; nothing acknowledged may be lost";
+  millrace bench iot --find-rate 20          highest write rate with a 99th percentile below 20 ms
+  millrace bench iot --kill-server           SIGKILL during the writes; no acknowledged write may be lost";
 
 pub(super) const EXAMPLES_TSBS: &str = "\
 Examples:
-  millrace bench tsbs                        100 hosts, three days: 25.9 million points, then each kind 200 times
+  millrace bench tsbs                        100 hosts, three days: 25.9 million points, then 200 queries of each kind
   millrace bench tsbs --set DEVICE_NUMBER=4000 --set DEVICE_NUM_PER_WRITE=1000 --set BATCH_SIZE_PER_WRITE=10 --set LOOP=2592
-                                             the 4,000 hosts of most publications: 1.04 billion points";
+                                             4,000 hosts, as in most publications: 1.04 billion points";
 
-/// What every run understands.
+/// Options common to all runs.
 #[derive(clap::Args, Clone)]
 pub(crate) struct RunOptions {
-    /// Product to measure: NAME (a private server is started) or NAME://HOST:PORT…; may be given several times.
+    /// Target to measure: NAME starts a private server, NAME://HOST:PORT… connects to a running
+    /// one; repeatable.
     #[arg(long, value_name = "TARGET")]
     pub(super) target: Vec<String>,
-    /// IoT-benchmark's configuration: its directory, or the file.
+    /// IoT-benchmark's configuration: its directory or file.
     #[arg(long, value_name = "PATH")]
     pub(super) config: Option<PathBuf>,
-    /// A key of the configuration (`millrace bench keys` lists them); TARGET:KEY=VALUE is for that target alone.
+    /// Set a configuration key (see `millrace bench keys`); TARGET:KEY=VALUE applies to that target
+    /// only.
     #[arg(long, value_name = "KEY=VALUE")]
     pub(super) set: Vec<String>,
-    /// Reproduce the original's quirks where they change what is measured.
+    /// Reproduce IoT-benchmark's quirks, even where they distort the measurement.
     #[arg(long)]
     compat: bool,
-    /// No progress, results only.
+    /// Print results only, no progress.
     #[arg(long, short)]
     pub(super) quiet: bool,
-    /// Print the configuration, IoT-benchmark's matrices and a statement of each kind as well.
+    /// Print the configuration, IoT-benchmark's matrices and an example statement of each kind too.
     #[arg(long, short)]
     pub(super) verbose: bool,
-    /// Run everything so many times, targets taking turns.
+    /// Repetitions of the whole run; targets take turns.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(super) repeat: u32,
-    /// Write for so long (RUN_SECONDS).
+    /// Seconds of the write phase (RUN_SECONDS).
     #[arg(long, value_name = "S")]
     seconds: Option<f64>,
-    /// Requests a second on a fixed schedule (RATE), latencies from the moment each is due.
+    /// Requests per second on a fixed schedule (RATE); latency counts from the scheduled time.
     #[arg(long, value_name = "PER_SECOND")]
     rate: Option<f64>,
-    /// Ask each kind of question so many times after the writes (QUERY_COUNT).
+    /// Queries of each kind after the writes (QUERY_COUNT).
     #[arg(long, value_name = "N")]
     queries: Option<u64>,
-    /// Clients that ask, several numbers one after the other; as many as write if not said.
+    /// Numbers of query clients, one query phase for each [default: as many as write].
     #[arg(long, value_name = "N,…", value_delimiter = ',')]
     query_clients: Vec<usize>,
-    /// Search the highest rate of writes at which the 99th percentile stays below this many milliseconds.
+    /// Search for the highest write rate at which the 99th percentile stays below this many
+    /// milliseconds.
     #[arg(long, value_name = "P99_MS")]
     find_rate: Option<f64>,
     /// Kill the private server (SIGKILL) in the middle of the writes and start it again.
     #[arg(long)]
     kill_server: bool,
-    /// Check nothing (VERIFY=false).
+    /// Skip verification (VERIFY=false).
     #[arg(long)]
     no_verify: bool,
     /// Write the results to this file.
@@ -74,41 +77,43 @@ pub(crate) struct RunOptions {
     /// Write a report with charts to this file; it opens without a network.
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Give private servers a file system of their own of this size (root, in memory): they meet a full disk.
+    /// Put private servers on an in-memory file system of this size, to test a full disk; requires
+    /// root.
     #[arg(long, value_name = "MIB")]
     server_disk: Option<u64>,
-    /// Coordinate a run of several tools here, doing nothing else: PORT on loopback, or ADDRESS:PORT.
+    /// Coordinate a distributed run and measure nothing here: PORT on loopback, or ADDRESS:PORT.
     #[arg(long, value_name = "ADDR", requires = "members", help_heading = "Several tools as one run")]
     pub(super) cluster_listen: Option<String>,
-    /// How many tools take part.
+    /// Number of members of the run.
     #[arg(long, value_name = "N", requires = "cluster_listen", help_heading = "Several tools as one run")]
     pub(super) members: Option<u64>,
-    /// Take part in the run that is coordinated there, with the devices that it deals to this tool.
+    /// Join the run of the coordinator at ADDR, which assigns devices to this tool.
     #[arg(long, value_name = "ADDR", conflicts_with = "cluster_listen", help_heading = "Several tools as one run")]
     pub(super) cluster_join: Option<String>,
-    /// Word that all of them must know; it is not encrypted on the network.
+    /// Shared secret of all members; sent unencrypted.
     #[arg(long, value_name = "TOKEN", env = "MILLRACE_CLUSTER_TOKEN", hide_env_values = true, default_value = "")]
     #[arg(help_heading = "Several tools as one run")]
     pub(super) cluster_token: String,
-    /// Where private servers get their directories.
+    /// Parent directory of private servers' data directories.
     #[arg(long, value_name = "DIR")]
     server_dir: Option<PathBuf>,
-    /// A setting of private servers in the product's own words.
+    /// Set an option of private servers, in the product's own syntax.
     #[arg(long, value_name = "KEY=VALUE")]
     server_set: Vec<String>,
-    /// Memory private servers are told to use.
+    /// Memory limit of private servers.
     #[arg(long, value_name = "MIB")]
     server_memory: Option<u32>,
-    /// Process of a server that was not started here, to measure its CPU; found by its port if on this machine.
+    /// Process ID of a running server, to measure its CPU; found by port if the server is on this
+    /// machine.
     #[arg(long, value_name = "PID")]
     server_pid: Vec<u32>,
-    /// Data directory of a server that was not started here, to measure its size.
+    /// Data directory of a running server, to measure its size.
     #[arg(long, value_name = "DIR")]
     server_data: Vec<PathBuf>,
 }
 
 impl RunOptions {
-    /// Options that stand for keys.
+    /// Settings of options that are shorthands for keys.
     pub(super) fn settings(&self) -> Vec<(&'static str, String)> {
         let mut settings = Vec::new();
         let mut set = |key, value: Option<String>| settings.extend(value.map(|value| (key, value)));
@@ -120,7 +125,7 @@ impl RunOptions {
         settings
     }
 
-    /// Everything else.
+    /// The run's settings that are not in the configuration.
     pub(super) fn order(&self, workload: &str) -> Result<Order> {
         let pair = |text: &String| {
             let pair = text.split_once('=').map(|(key, value)| (key.to_owned(), value.to_owned()));
@@ -144,13 +149,14 @@ impl RunOptions {
         })
     }
 
-    /// Options beside the configuration that all tools of one run must share, as they would be typed.
+    /// Options outside the configuration that all members of a distributed run must share, as
+    /// typed.
     pub(super) fn shared(&self) -> String {
         let clients: Vec<String> = self.query_clients.iter().map(usize::to_string).collect();
         if clients.is_empty() { String::new() } else { format!("--query-clients {}", clients.join(",")) }
     }
 
-    /// An option that has no meaning in a run of several tools.
+    /// Name of a given option that distributed runs do not support.
     pub(super) fn not_in_a_cluster(&self) -> Option<&'static str> {
         let given = [
             ("--repeat", self.repeat > 1),
@@ -160,7 +166,7 @@ impl RunOptions {
         given.iter().find(|(_, given)| *given).map(|(option, _)| *option)
     }
 
-    /// Writes the files asked for.
+    /// Writes the report files that the options request.
     pub(super) fn write(&self, results: &[RunResult]) -> Result<()> {
         let report = report::json::Report::new(results.to_vec());
         if let Some(path) = &self.json {
@@ -172,13 +178,13 @@ impl RunOptions {
         Ok(())
     }
 
-    /// Lists the files that [`RunOptions::write`] has written.
+    /// Prints the paths of the files that [`RunOptions::write`] has written.
     pub(super) fn say_files(&self) {
         say_files([&self.json, &self.html]);
     }
 }
 
-/// Lists files that were asked for and written: the last lines of a command.
+/// Prints the paths of written files.
 pub(super) fn say_files<const FILES: usize>(files: [&Option<PathBuf>; FILES]) {
     files.into_iter().flatten().for_each(|path| say(path));
 }

@@ -1,4 +1,4 @@
-//! How a run goes on, on the terminal: one line that is written over, or a line now and then where it is no terminal.
+//! Progress on stderr: one line that is overwritten on a terminal, otherwise a line per interval.
 
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
@@ -8,12 +8,12 @@ use crate::run::Show;
 
 pub(super) struct Terminal {
     quiet: bool,
-    /// The line can be written over.
+    /// Whether stderr is a terminal, so that the line can be overwritten.
     live: bool,
     interval: Duration,
     last: Option<(Instant, Progress)>,
     last_live: Option<Instant>,
-    /// There is a line to be ended.
+    /// Whether the current line lacks its newline.
     open: bool,
 }
 
@@ -24,7 +24,7 @@ impl Terminal {
         Terminal { quiet, live, interval, last: None, last_live: None, open: false }
     }
 
-    /// Ends the line that is being written over.
+    /// Ends the line that is being overwritten.
     pub(super) fn finish(&mut self) {
         if std::mem::take(&mut self.open) {
             eprintln!();
@@ -80,7 +80,7 @@ impl Show for Terminal {
         };
         let failed = if progress.failed > 0 { format!(", {} FAILED", progress.failed) } else { String::new() };
         self.line(&format!(
-            "{}: {:5.1} %  {} operations/s  {} points/s{failed}  {} gone{left}",
+            "{}: {:5.1} %  {} operations/s  {} points/s{failed}  {} elapsed{left}",
             plan.name,
             progress.share * 100.0,
             short(rate(progress.operations, before.operations)),
@@ -91,7 +91,7 @@ impl Show for Terminal {
     }
 }
 
-/// `12.3 M` and the like.
+/// Formats a rate with a unit prefix, such as `12.34 M`.
 fn short(value: f64) -> String {
     match value {
         v if v >= 1e9 => format!("{:.2} G", v / 1e9),

@@ -1,4 +1,4 @@
-//! What is made of results that are there already: comparisons and other reports.
+//! Commands on saved results: `compare` and `report`.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -12,20 +12,20 @@ use crate::result::RunResult;
 use crate::tpcc::report::side_by_side;
 
 pub(super) const COMPARE_HELP: &str = "\
-The first target of the first file is the base of all ratios. Runs of a file are told apart by target and settings; files with
-a comma between them are repeats of each other. Intervals need 3 runs of each, better 5 (--repeat 5).
+The first target of the first file is the base of all ratios. Runs of a file are grouped by target and settings; files separated
+by a comma are repeats of each other. Intervals need at least 3 runs of each, better 5 (--repeat 5).
 
 Examples:
   millrace bench compare r.json                       the targets of one file
   millrace bench compare old.json new.json --html c.html
   millrace bench compare old1.json,old2.json new.json
 
-Exit codes: 0 comparable; 1 not the same work, durability or machine, or a run failed verification; 2 cannot be read.";
+Exit codes: 0 comparable; 1 different work, durability or machine, or a run failed verification; 2 a file cannot be read.";
 
 /// Options of `compare`.
 #[derive(clap::Args)]
 pub(super) struct CompareOptions {
-    /// Files that `--json` wrote.
+    /// Report files written by `--json`.
     #[arg(required = true, value_name = "REPORT.JSON")]
     reports: Vec<String>,
     /// Write the comparison with charts to this file.
@@ -33,7 +33,7 @@ pub(super) struct CompareOptions {
     html: Option<PathBuf>,
 }
 
-/// `millrace bench compare`.
+/// Runs `millrace bench compare`.
 pub(super) fn compare(options: &CompareOptions) -> Result<ExitCode> {
     let sources = compare::read(&options.reports)?;
     let comparison = Comparison::new(compare::sides(&sources))?;
@@ -45,7 +45,7 @@ pub(super) fn compare(options: &CompareOptions) -> Result<ExitCode> {
     Ok(if comparison.obstacles.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 
-/// Several runs that have just ended, side by side; nothing for one.
+/// Prints a comparison of the runs that have just ended, if there are several.
 pub(super) fn print_side_by_side(results: &[RunResult]) -> Result<()> {
     let source = [Source { name: "this run".to_owned(), runs: results.to_vec() }];
     let sides = compare::sides(&source);
@@ -58,13 +58,13 @@ pub(super) fn print_side_by_side(results: &[RunResult]) -> Result<()> {
 pub(super) const REPORT_HELP: &str = "\
 Examples:
   millrace bench report r.json --html r.html
-  millrace bench report millrace.json postgres.json --html t.html      of tpcc or of coldstart: targets on one page
+  millrace bench report millrace.json postgres.json --html t.html      tpcc or coldstart: targets on one page
   millrace bench report monday.json tuesday.json --hyper week.hyper     for Tableau; needs Python's tableauhyperapi";
 
 /// Options of `report`.
 #[derive(clap::Args)]
 pub(super) struct ReportOptions {
-    /// Files that `--json` wrote; their runs are put together.
+    /// Report files written by `--json`; their runs are combined.
     #[arg(required = true, value_name = "REPORT.JSON")]
     reports: Vec<PathBuf>,
     /// Write a report with charts to this file.
@@ -78,14 +78,16 @@ pub(super) struct ReportOptions {
     python: Option<PathBuf>,
 }
 
-/// `millrace bench report`.
+/// Runs `millrace bench report`.
 pub(super) fn report(options: &ReportOptions) -> Result<ExitCode> {
     let reports = Reports::read(&options.reports)?;
     if options.html.is_none() && options.hyper.is_none() {
         return Err(Error::setup("nothing to write: expected --html FILE or --hyper FILE"));
     }
     if reports.kinds() > 1 {
-        return Err(Error::setup("reports of several kinds: give those of iot and tsbs, of tpcc, or of coldstart"));
+        return Err(Error::setup(
+            "reports of different kinds: expected only iot and tsbs, only tpcc, or only coldstart",
+        ));
     }
     if reports.runs.is_empty() {
         return of_transactions(options, &reports);
@@ -102,10 +104,10 @@ pub(super) fn report(options: &ReportOptions) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Pages of `tpcc` and `coldstart`.
+/// Writes the page of `tpcc` or `coldstart` results.
 fn of_transactions(options: &ReportOptions, reports: &Reports) -> Result<ExitCode> {
     let Some(path) = options.html.as_ref().filter(|_| options.hyper.is_none()) else {
-        return Err(Error::setup("--hyper: only of iot and tsbs"));
+        return Err(Error::setup("--hyper: expected reports of iot or tsbs"));
     };
     if !reports.tpcc.is_empty() {
         print!("{}", side_by_side(&reports.tpcc));
@@ -113,7 +115,7 @@ fn of_transactions(options: &ReportOptions, reports: &Reports) -> Result<ExitCod
     } else if !reports.coldstart.is_empty() {
         html::coldstart::write(&reports.coldstart, path)?;
     } else {
-        return Err(Error::setup("rowload has no page"));
+        return Err(Error::setup("--html: rowload reports have no page"));
     }
     super::options::say(path);
     Ok(ExitCode::SUCCESS)

@@ -1,10 +1,10 @@
-//! The target that an IoT-benchmark configuration names by `DB_SWITCH`, `HOST` and `PORT`.
+//! Targets of IoT-benchmark configurations: `DB_SWITCH`, `HOST` and `PORT`.
 
 use crate::config::{Config, DbSwitch, InsertMode, Product};
 use crate::drivers::Target;
 use crate::error::{Error, Result};
 
-/// Products that both `DB_SWITCH` and `--target` can name.
+/// Products of `DB_SWITCH` that have a driver, with the driver's name in `--target`.
 const PRODUCTS: &[(Product, &str)] = &[
     (Product::IoTDB, "iotdb"),
     (Product::InfluxDB, "influxdb"),
@@ -20,10 +20,11 @@ const PRODUCTS: &[(Product, &str)] = &[
     (Product::PostgreSQL, "postgresql"),
 ];
 
-/// `config` for a run on `target`, checked, and its warnings: `DB_SWITCH` names the product that is really measured, so
-/// that checks hold for it and stores of results carry its name.
+/// Returns `config` checked for a run on `target`, with its warnings. Replaces `DB_SWITCH` by the
+/// measured product, so that its checks apply and result stores are labelled with it.
 ///
 /// # Errors
+/// Contradictions between keys.
 /// Contradictions between keys.
 pub(super) fn config_for(config: &Config, target: &Target) -> Result<(Config, Vec<String>)> {
     let mut config = config.clone();
@@ -35,7 +36,7 @@ pub(super) fn config_for(config: &Config, target: &Target) -> Result<(Config, Ve
     Ok((config, warnings))
 }
 
-/// That target.
+/// The target of `DB_SWITCH`.
 ///
 /// # Errors
 /// There is no driver for the product.
@@ -68,10 +69,10 @@ pub(super) fn of_config(config: &Config) -> Result<Target> {
     Ok(target)
 }
 
-/// The second database of a double write, and the configuration that holds for it.
+/// The second database of a double write, with its configuration.
 ///
 /// # Errors
-/// There is no driver for it, or it is the first.
+/// There is no driver for it, or it is the same database as the first.
 pub(super) fn second(config: &Config, first: &Target) -> Result<(Target, Config)> {
     let mut second = config.clone();
     second.db_switch = config.another_db_switch.clone();
@@ -84,9 +85,9 @@ pub(super) fn second(config: &Config, first: &Target) -> Result<(Target, Config)
     let target = of_config(&second)?;
     if !target.hosts.is_empty() && target.hosts == first.hosts && second.db_name == config.db_name {
         return Err(Error::setup(format!(
-            "IS_DOUBLE_WRITE=true: ANOTHER_HOST, ANOTHER_PORT and ANOTHER_DB_NAME name the first database again \
-             ({}, {}): expected another",
-            target.shown(),
+            "IS_DOUBLE_WRITE=true: ANOTHER_HOST, ANOTHER_PORT and ANOTHER_DB_NAME are the first database \
+             ({}, {}): expected a different one",
+            target.display_url(),
             second.db_name
         )));
     }
@@ -103,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn a_configuration_is_checked_for_the_target_that_is_measured() {
+    fn configuration_is_checked_for_the_measured_target() {
         let asked = config(&["DEVICE_NUM_PER_WRITE=2", "DATA_CLIENT_NUMBER=10"]);
         let (config, _) = config_for(&asked, &Target::parse("questdb").unwrap()).unwrap();
         assert_eq!(config.db_switch.text, "QuestDB");
@@ -112,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn an_insert_mode_of_the_measured_product_stays() {
+    fn insert_mode_of_the_measured_product_is_kept() {
         let asked = config(&["DB_SWITCH=IoTDB-130-SESSION_BY_RECORD"]);
         let (config, _) = config_for(&asked, &Target::parse("iotdb").unwrap()).unwrap();
         assert_eq!(config.db_switch.text, "IoTDB-130-SESSION_BY_RECORD");
@@ -120,10 +121,10 @@ mod tests {
     }
 
     #[test]
-    fn the_second_database_of_a_double_write_is_another_target_with_its_own_settings() {
+    fn second_database_of_a_double_write_has_its_own_target_and_settings() {
         let first = config(&["DB_SWITCH=IoTDB-130-SESSION_BY_TABLET", "ANOTHER_DB_SWITCH=TimescaleDB"]);
         let here = of_config(&first).unwrap();
-        assert!(second(&first, &here).unwrap_err().message.contains("name the first database again"));
+        assert!(second(&first, &here).unwrap_err().message.contains("are the first database"));
         let both = config(&[
             "ANOTHER_DB_SWITCH=TimescaleDB",
             "ANOTHER_HOST=a,b",

@@ -1,4 +1,4 @@
-//! `millrace bench tpcc` and `millrace bench rowload`: their options.
+//! Command lines of `millrace bench tpcc` and `millrace bench rowload`.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -18,47 +18,48 @@ use crate::tpcc::{self, Draw, Isolation, Mode, report, rowload};
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
-  millrace bench tpcc                                                  this database on a private server
+  millrace bench tpcc                                                  a private Millrace
   millrace bench tpcc --target millrace,postgres --warehouses 10 --clients 1,2,...,768 --html t.html
                                                                        the same data, twice as many clients in each run
   millrace bench tpcc --target postgres --target mariadb --mode one-trip --seconds 60
   millrace bench tpcc --target postgresql://me:pw@host:5432/db --warehouses 100 --keep
   millrace bench tpcc --target postgresql://me:pw@host:5432/db --no-load --retry 3 --isolation serializable
   millrace bench tpcc --target postgresql://me:pw@host:5432/db --check-only
-  millrace bench tpcc --target postgres --kill-server                  SIGKILL in mid-run; nothing acknowledged may be lost
+  millrace bench tpcc --target postgres --kill-server                  SIGKILL in mid-run; no acknowledged commit may be lost
   millrace bench tpcc --warehouses 1 --seconds 1.5 --warm-up 0 --kill-server --kills 100
 
-The tables are in the schema (MariaDB: database) tpcc, which is dropped and created anew unless --no-load says otherwise,
-and dropped at the end unless --keep does. Failed transactions are counted by SQLSTATE and, without --retry, not tried
-again. These are not audited TPC results.
+The tables are in the schema (MariaDB: database) tpcc, which is dropped and created again unless --no-load is given,
+and dropped at the end unless --keep is given. Failed transactions are counted by SQLSTATE and, without --retry, not
+retried. These are not audited TPC results.
 
-Exit codes: 0 done, all conditions hold; 1 a condition failed (no throughput is shown); 2 not begun or not possible;
-3 stopped before its end; 4 done and verified, but transactions failed.";
+Exit codes: 0 done, all conditions hold; 1 a condition failed (no throughput is shown); 2 not started or not supported;
+3 stopped early; 4 done and verified, but transactions failed.";
 
 pub(super) const EXAMPLES_ROWLOAD: &str = "\
 Examples:
   millrace bench rowload --target postgres
   millrace bench rowload --target postgres --target mariadb --connections 100 --rows 1000000 --json r.json
 
-The table is in the schema (MariaDB: database) tpcc, which is dropped and created anew.
-Exit codes: 0 done, all rows are there; 1 rows are missing or too many; 2 not begun; 3 stopped before its end; 4 inserts failed.";
+The table is in the schema (MariaDB: database) tpcc, which is dropped and created again.
+Exit codes: 0 done, all rows are there; 1 rows are missing or duplicated; 2 not started; 3 stopped early; 4 inserts failed.";
 
-/// Private servers, and those that are there.
+/// Options of private servers, and of measuring running ones.
 #[derive(clap::Args, Clone)]
 pub(super) struct ServerOptions {
-    /// Where private servers get their directories.
+    /// Parent directory of private servers' data directories.
     #[arg(long, value_name = "DIR")]
     server_dir: Option<PathBuf>,
-    /// A setting of private servers in the product's own words.
+    /// Set an option of private servers, in the product's own syntax.
     #[arg(long, value_name = "KEY=VALUE")]
     server_set: Vec<String>,
-    /// Memory private servers are told to use.
+    /// Memory limit of private servers.
     #[arg(long, value_name = "MIB")]
     server_memory: Option<u32>,
-    /// Process of a server that was not started here, to measure its CPU; found by its port if on this machine.
+    /// Process ID of a running server, to measure its CPU; found by port if the server is on this
+    /// machine.
     #[arg(long, value_name = "PID")]
     server_pid: Vec<u32>,
-    /// Data directory of a server that was not started here, to measure its size.
+    /// Data directory of a running server, to measure its size.
     #[arg(long, value_name = "DIR")]
     server_data: Vec<PathBuf>,
 }
@@ -80,12 +81,12 @@ impl ServerOptions {
     }
 }
 
-/// Keying and thinking.
+/// Keying and think times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum ThinkTime {
-    /// Clients send as soon as they have an answer.
+    /// Clients send the next transaction as soon as they have an answer.
     Off,
-    /// As the standard has it: use ten clients a warehouse.
+    /// Keying and think times of the standard; use ten clients per warehouse.
     Standard,
 }
 
@@ -102,63 +103,63 @@ pub(super) struct TpccOptions {
     /// NAME://USER:PASSWORD@HOST:PORT/DATABASE; may be given several times.
     #[arg(long, value_name = "TARGET", default_value = "millrace")]
     target: Vec<String>,
-    /// Warehouses to load: about 100 MB each.
+    /// Warehouses to load, about 100 MB each.
     #[arg(long, short, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(i32).range(1..=100_000))]
     warehouses: i32,
-    /// Client threads, a connection each; several numbers run one after the other on the same data. `1,2,...,768` doubles
-    /// from 2 on until 768.
+    /// Numbers of client threads, each with a connection; several numbers run one after the other
+    /// on the same data. `1,2,...,768` doubles from 2 up to 768.
     #[arg(long, short, visible_alias = "connections", value_name = "N,…", default_value = "16")]
     clients: String,
-    /// Measured time of each run.
+    /// Measured seconds of each run.
     #[arg(long, value_name = "S", default_value_t = 30.0)]
     seconds: f64,
-    /// Time before it that is not measured.
+    /// Seconds before the measured time.
     #[arg(long, value_name = "S", default_value_t = 5.0)]
     warm_up: f64,
-    /// Shares of New-Order, Payment, Order-Status, Delivery, Stock-Level.
+    /// Weights of New-Order, Payment, Order-Status, Delivery, Stock-Level.
     #[arg(long, value_name = "N/N/N/N/N", default_value = "45/43/4/4/4", value_parser = mix)]
     mix: [u32; 5],
-    /// How transactions are drawn from the mix.
+    /// Method of drawing transactions from the mix.
     #[arg(long, value_enum, default_value_t = Draw::Deck)]
     draw: Draw,
-    /// Keying and thinking.
+    /// Keying and think times.
     #[arg(long, value_enum, default_value_t = ThinkTime::Off)]
     think_time: ThinkTime,
-    /// How a transaction goes over the wire.
+    /// Way of sending the statements of a transaction.
     #[arg(long, value_enum, default_value_t = Mode::Interactive)]
     mode: Mode,
-    /// Isolation of the transactions.
+    /// Isolation level of the transactions.
     #[arg(long, value_enum, default_value_t = Isolation::ReadCommitted)]
     isolation: Isolation,
-    /// Declare the ten foreign keys.
+    /// Declare TPC-C's ten foreign keys.
     #[arg(long, value_enum, default_value_t = Switch::Off)]
     foreign_keys: Switch,
-    /// Try a transaction again so often after a conflict (40001, 40P01); each retry is counted.
+    /// Most retries of a transaction after a conflict (40001, 40P01); retries are counted.
     #[arg(long, value_name = "N", default_value_t = 0)]
     retry: u32,
-    /// Leave the tables there at the end.
+    /// Keep the tables at the end.
     #[arg(long)]
     keep: bool,
-    /// Use the tables that are there.
+    /// Use existing tables.
     #[arg(long)]
     no_load: bool,
-    /// Check the twelve conditions on the tables that are there, and nothing else.
+    /// Only check the twelve conditions on existing tables.
     #[arg(long, conflicts_with_all = ["no_load", "kill_server"])]
     check_only: bool,
-    /// Kill it so often, each time at another moment of a run of its own, and check everything after each; nothing is
-    /// measured then.
+    /// Kill the server this many times, each time at a different moment of a separate run, and
+    /// check everything after each; measures nothing if above 1.
     #[arg(long, value_name = "N", default_value_t = 1, requires = "kill_server", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     kills: u32,
     /// Kill the private server (SIGKILL) in the middle of the measured time and start it again.
     #[arg(long)]
     kill_server: bool,
-    /// Check all conditions after each number of clients, not after the last one alone.
+    /// Check all conditions after each number of clients, not only after the last.
     #[arg(long)]
     check_each: bool,
-    /// Connections that load; as many as there are processors, twice, if not said.
+    /// Connections of the loader [default: twice the number of processors].
     #[arg(long, value_name = "N")]
     load_connections: Option<usize>,
-    /// Seed of data and transactions; --no-load needs the one that the tables were loaded with.
+    /// Seed of data and transactions; --no-load needs the seed that the tables were loaded with.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     /// Write the results to this file.
@@ -167,7 +168,7 @@ pub(super) struct TpccOptions {
     /// Write a page with charts to this file; it opens without a network.
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// No progress, results only.
+    /// Print results only, no progress.
     #[arg(long, short)]
     quiet: bool,
     #[command(flatten)]
@@ -177,19 +178,19 @@ pub(super) struct TpccOptions {
 /// Options of `rowload`.
 #[derive(clap::Args)]
 pub(super) struct RowloadOptions {
-    /// Product, as of `tpcc`; may be given several times.
+    /// Target, as for `tpcc`; may be given several times.
     #[arg(long, value_name = "TARGET", default_value = "millrace")]
     target: Vec<String>,
     /// Connections, a thread each.
     #[arg(long, short, value_name = "N", default_value_t = 500)]
     connections: usize,
-    /// Rows in all, of 200 bytes.
+    /// Total number of rows, 200 bytes each.
     #[arg(long, value_name = "N", default_value_t = 10_000_000)]
     rows: u64,
-    /// Rows of one statement, which is a transaction.
+    /// Rows per INSERT, which is one transaction.
     #[arg(long, value_name = "N", default_value_t = 10)]
     rows_per_insert: usize,
-    /// Leave the table there at the end (a server that is there).
+    /// Keep the table at the end, on a running server.
     #[arg(long)]
     keep: bool,
     /// Seed of the rows.
@@ -198,14 +199,14 @@ pub(super) struct RowloadOptions {
     /// Write the results to this file.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// No progress, results only.
+    /// Print results only, no progress.
     #[arg(long, short)]
     quiet: bool,
     #[command(flatten)]
     server: ServerOptions,
 }
 
-/// `45/43/4/4/4`.
+/// Parses `45/43/4/4/4`.
 fn mix(text: &str) -> std::result::Result<[u32; 5], String> {
     let wrong = || format!("{text:?}: expected five numbers below 10,000, such as 45/43/4/4/4, not all of them 0");
     let numbers: Option<Vec<u32>> = text.split('/').map(|part| part.parse().ok().filter(|n| *n < 10_000)).collect();
@@ -213,11 +214,11 @@ fn mix(text: &str) -> std::result::Result<[u32; 5], String> {
     if mix == [0; 5] { Err(wrong()) } else { Ok(mix) }
 }
 
-/// Seconds that make a duration.
+/// Converts the seconds of `option` to a duration.
 fn duration(option: &str, seconds: f64) -> Result<Duration> {
     let duration =
         Duration::try_from_secs_f64(seconds).ok().filter(|duration| *duration < Duration::from_secs(1 << 30));
-    duration.ok_or_else(|| Error::setup(format!("{option} {seconds}: expected seconds, not negative")))
+    duration.ok_or_else(|| Error::setup(format!("{option} {seconds}: expected 0 to 2^30 seconds")))
 }
 
 impl TpccOptions {
@@ -260,11 +261,11 @@ impl TpccOptions {
     }
 }
 
-/// Most numbers of a list, and the greatest of them.
+/// Longest list of numbers, and the greatest number.
 const NUMBERS_MAX: usize = 1000;
 const NUMBER_MAX: usize = 1_000_000;
 
-/// `1,2,5` or, with what lies between twice as much each time, `1,2,...,768`.
+/// Parses `1,2,5`, or `1,2,...,768`, in which `...` stands for repeated doubling.
 fn numbers(option: &str, text: &str) -> Result<Vec<usize>> {
     let wrong = || {
         Error::setup(format!(
@@ -288,8 +289,8 @@ fn numbers(option: &str, text: &str) -> Result<Vec<usize>> {
     if doubling || numbers.len() > NUMBERS_MAX { Err(wrong()) } else { Ok(numbers) }
 }
 
-/// The targets of a command line: each option one, or several names with commas between them. Addresses have commas of
-/// their own.
+/// Targets of the command line. An option is an address, or one or more names separated by commas
+/// (commas in addresses separate hosts).
 pub(super) fn targets(options: &[String]) -> Result<Vec<Target>> {
     let names = |text: &String| -> Vec<String> {
         if text.contains("://") { vec![text.clone()] } else { text.split(',').map(str::to_owned).collect() }
@@ -297,8 +298,8 @@ pub(super) fn targets(options: &[String]) -> Result<Vec<Target>> {
     options.iter().flat_map(names).map(|text| Target::parse(&text)).collect()
 }
 
-/// Runs `one` on each target, which adds to the reports. A target that fails is told, and the others run nevertheless;
-/// the exit code then.
+/// Runs `one`, which adds to the reports, on each target. The error of a target is printed and does
+/// not stop the others; it is then in the exit code.
 pub(super) fn each_target<R>(
     targets: &[Target],
     mut one: impl FnMut(&Target, &mut Vec<R>) -> Result<()>,
@@ -316,7 +317,7 @@ pub(super) fn each_target<R>(
     (reports, not_run)
 }
 
-/// `millrace bench tpcc`.
+/// Runs `millrace bench tpcc`.
 pub(super) fn run(options: &TpccOptions) -> Result<ExitCode> {
     let settings = options.settings()?;
     let targets = targets(&options.target)?;
@@ -328,7 +329,7 @@ pub(super) fn run(options: &TpccOptions) -> Result<ExitCode> {
         let report = report?;
         print!("{}", report.text());
         reports.push(report);
-        // Whatever becomes of the targets that follow.
+        // Saved after each target: later ones may fail.
         options.write(reports)
     });
     print!("{}", report::side_by_side(&reports));
@@ -341,7 +342,7 @@ pub(super) fn run(options: &TpccOptions) -> Result<ExitCode> {
     Ok(not_run.unwrap_or(verdict))
 }
 
-/// `millrace bench rowload`.
+/// Runs `millrace bench rowload`.
 pub(super) fn rowload(options: &RowloadOptions) -> Result<ExitCode> {
     let settings = rowload::Settings {
         connections: options.connections,
@@ -371,7 +372,7 @@ pub(super) fn rowload(options: &RowloadOptions) -> Result<ExitCode> {
     Ok(verdict(reports.iter().all(rowload::Report::passed), failed))
 }
 
-/// The exit code.
+/// Exit code of a run.
 pub(super) fn verdict(passed: bool, failed: bool) -> ExitCode {
     match (passed, INTERRUPTED.load(Ordering::Relaxed), failed) {
         (false, ..) => ExitCode::from(1),
@@ -412,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn targets_are_named_one_by_one_or_with_commas_and_addresses_keep_theirs() {
+    fn target_names_are_split_at_commas_and_addresses_are_not() {
         let given = ["millrace,postgres".to_owned(), "mariadb://u:p@a:1,b:2/d".to_owned()];
         let named: Vec<String> = targets(&given).unwrap().into_iter().map(|target| target.name).collect();
         assert_eq!(named, ["millrace", "postgres", "mariadb"]);
@@ -420,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn durations_that_are_none_are_refused() {
+    fn invalid_durations_are_refused() {
         assert_eq!(duration("--seconds", 1.5).ok(), Some(Duration::from_millis(1500)));
         for seconds in [-1.0, f64::NAN, f64::INFINITY, 1e300] {
             assert!(duration("--seconds", seconds).is_err(), "{seconds}");

@@ -1,4 +1,4 @@
-//! The coordinator: lets members in, lets them pass points together, gathers their results.
+//! The coordinator: admits members, releases them together at points, gathers their results.
 
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -15,48 +15,48 @@ use super::{
 use crate::error::{Error, Result};
 use crate::result::RunResult;
 
-/// Events that may wait for the coordinator's one thread.
+/// Capacity of the queue of events for the coordinator's thread.
 const EVENTS: usize = 256;
-/// Connections at once that have not been welcomed yet.
-const STRANGERS_MAX: usize = 64;
-/// How often it looks whether it shall stop.
+/// Most connections that have not been welcomed yet.
+const PENDING_MAX: usize = 64;
+/// Longest time between two checks of the stop flag.
 const TICK: Duration = Duration::from_millis(50);
-/// Round trips measured at every point.
+/// Round trips measured per member and point.
 const PINGS: u32 = 5;
-/// A ping that is not answered by then measures nothing.
+/// Longest wait for a pong; later ones are ignored.
 const PING_MAX: Duration = Duration::from_secs(2);
-/// Time from saying go to the moment of going, besides round trips.
+/// Lead time of a `go` message, in addition to four round trips.
 const AHEAD: Duration = Duration::from_millis(20);
 
-/// A place where members come together.
+/// A coordinator that is bound to its address.
 pub(crate) struct Coordinator {
     listener: TcpListener,
     members: u64,
     token: String,
     identity: Identity,
-    /// How long members may take to join.
+    /// Longest time for all members to join.
     patience: Duration,
 }
 
-/// What came of a run.
+/// Results of a distributed run.
 #[derive(Debug)]
-pub(crate) struct Gathered {
-    /// In the order of the members' indices.
+pub(crate) struct ClusterResults {
+    /// In the order of the members' indices, without the missing ones.
     pub(crate) results: Vec<RunResult>,
-    /// Who is missing, and why.
+    /// For each member without a result: which one, and the reason.
     pub(crate) missing: Vec<String>,
-    /// What a reader of the results should know: skew, refusals.
+    /// Notes for the report: the skew at points, refused members.
     pub(crate) notes: Vec<String>,
 }
 
-/// Something that happened on a connection, and when.
+/// An event of one connection.
 struct Event {
     connection: u64,
     at: Instant,
-    what: What,
+    kind: EventKind,
 }
 
-enum What {
+enum EventKind {
     Hello { writer: Arc<Writer>, peer: String, protocol: u32, token: String, identity: Box<Identity> },
     Message(FromMember),
     Lost(Error),
@@ -67,7 +67,7 @@ struct Seat {
     peer: String,
     writer: Arc<Writer>,
     state: State,
-    /// Least of the round trips at the latest point.
+    /// Shortest round trip measured at the latest point.
     round_trip: Duration,
 }
 
@@ -75,7 +75,7 @@ struct Seat {
 enum State {
     Running,
     Waiting(String),
-    /// Runs, but meets nobody any more.
+    /// Still running, but takes part in no later point.
     Left,
     Done(Box<Outcome>),
 }
@@ -93,36 +93,37 @@ impl PartialEq for Outcome {
 }
 
 impl Coordinator {
-    /// Listens on `address` for `members` members that share `identity` and know the token.
+    /// Listens on `address` for `members` members with the same identity and token.
     ///
     /// # Errors
-    /// The address is taken.
+    /// `members` is 0, or the address cannot be bound.
     pub(crate) fn bind(address: &str, members: u64, token: &str, identity: Identity) -> Result<Coordinator> {
         if members == 0 {
-            return Err(Error::setup("a run of several tools needs at least one member"));
+            return Err(Error::setup("--members 0: expected at least one member"));
         }
         let listener = TcpListener::bind(address).map_err(|error| Error::socket(address, &error))?;
         let patience = Duration::from_secs(300);
         Ok(Coordinator { listener, members, token: token.to_owned(), identity, patience })
     }
 
-    /// Gives up on members that have not joined after this long.
+    /// Replaces the default of 300 s for all members to join.
     #[cfg(test)]
     pub(super) fn patience(mut self, patience: Duration) -> Coordinator {
         self.patience = patience;
         self
     }
 
-    /// Where it listens.
+    /// The address that the coordinator listens on.
     pub(crate) fn address(&self) -> Result<SocketAddr> {
         self.listener.local_addr().map_err(|error| Error::socket("coordinator", &error))
     }
 
-    /// Runs until every member has handed in its result or is lost. `stop` ends the run early. `show` hears what happens.
+    /// Runs until every member has sent its result or is lost. `stop` ends the run early; `show`
+    /// receives progress messages.
     ///
     /// # Errors
-    /// Not enough members joined in time, or none handed in a result.
-    pub(crate) fn run(self, stop: &AtomicBool, show: &mut dyn FnMut(&str)) -> Result<Gathered> {
+    /// Not all members joined in time, or no member sent a result.
+    pub(crate) fn run(self, stop: &AtomicBool, show: &mut dyn FnMut(&str)) -> Result<ClusterResults> {
         let (sender, events) = sync_channel(EVENTS);
         let closing = Arc::new(AtomicBool::new(false));
         let listener = self.listener.try_clone().map_err(|error| Error::socket("coordinator", &error))?;
@@ -136,18 +137,18 @@ impl Coordinator {
             skew: Duration::ZERO,
             round_trip: Duration::ZERO,
             points: 0,
-            said_alive: Instant::now(),
+            alive_sent: Instant::now(),
             stopped: false,
         };
-        let outcome = run.join(stop, show).and_then(|()| run.go_on(stop, show));
+        let outcome = run.join(stop, show).and_then(|()| run.run_until_done(stop, show));
         closing.store(true, Ordering::Relaxed);
-        // What the members do not know yet, they learn by the end of their connections.
+        // Members that still wait see the closed connection.
         run.seats.iter().for_each(|seat| seat.writer.close());
-        let gathered = outcome.map(|()| run.gathered());
+        let results = outcome.map(|()| run.take_results());
         drop(run);
-        // A panic there would have been a loss here.
+        // The run is over: a panic of the acceptor thread no longer matters.
         let _ = acceptor.join();
-        gathered?
+        results?
     }
 }
 
@@ -156,16 +157,17 @@ struct Run<'a> {
     events: Receiver<Event>,
     seats: Vec<Seat>,
     notes: Vec<String>,
-    /// Greatest distance between members at a point, and the longest round trip by which that was seen.
+    /// Greatest skew between members at a point, and the longest round trip at any point (the error
+    /// of that skew).
     skew: Duration,
     round_trip: Duration,
     points: u32,
-    said_alive: Instant,
+    alive_sent: Instant,
     stopped: bool,
 }
 
 impl Run<'_> {
-    /// Until all seats are taken.
+    /// Admits members until all seats are taken.
     fn join(&mut self, stop: &AtomicBool, show: &mut dyn FnMut(&str)) -> Result {
         let began = Instant::now();
         while (self.seats.len() as u64) < self.coordinator.members {
@@ -178,32 +180,32 @@ impl Run<'_> {
                 return Err(Error::setup(format!("{have} of {want} members joined within {seconds} s")));
             }
             if let Some(event) = self.next_event(TICK) {
-                self.joining(event, show);
+                self.handle(event, show);
             }
-            self.tell_alive();
+            self.send_alive();
         }
         Ok(())
     }
 
-    fn joining(&mut self, event: Event, show: &mut dyn FnMut(&str)) {
-        let What::Hello { writer, peer, protocol, token, identity } = event.what else {
-            return self.handle(event, show);
+    fn handle(&mut self, event: Event, show: &mut dyn FnMut(&str)) {
+        let EventKind::Hello { writer, peer, protocol, token, identity } = event.kind else {
+            return self.handle_message(event, show);
         };
         let coordinator = self.coordinator;
         let full = self.seats.len() as u64 == coordinator.members;
         let refusal = if protocol != PROTOCOL {
             Some(format!("protocol {protocol}, the coordinator speaks {PROTOCOL}"))
         } else if !same_token(&token, &coordinator.token) {
-            Some("the token is another one".to_owned())
+            Some("the token differs".to_owned())
         } else if full {
-            Some(format!("all {} members are there", coordinator.members))
+            Some(format!("all {} members have joined", coordinator.members))
         } else {
             coordinator.identity.difference(&identity)
         };
         if let Some(why) = refusal {
             show(&format!("refused {peer}: {why}"));
             self.notes.push(format!("refused {peer}: {why}"));
-            // If it does not hear of it, it hears that the connection ends.
+            // If the refusal is not delivered, the member sees the closed connection.
             let _ = writer.send(&FromCoordinator::Refused { why });
             writer.close();
             return;
@@ -217,18 +219,18 @@ impl Run<'_> {
         self.seats.push(Seat { connection, peer, writer, state: State::Running, round_trip: Duration::ZERO });
     }
 
-    /// Until every member is done.
-    fn go_on(&mut self, stop: &AtomicBool, show: &mut dyn FnMut(&str)) -> Result {
+    /// Handles events until every member is done.
+    fn run_until_done(&mut self, stop: &AtomicBool, show: &mut dyn FnMut(&str)) -> Result {
         while self.seats.iter().any(|seat| !seat.is_done()) {
             if stop.load(Ordering::Relaxed) && !self.stopped {
                 self.stopped = true;
-                self.tell_all(&FromCoordinator::Stop { why: "interrupted at the coordinator".to_owned() });
+                self.broadcast(&FromCoordinator::Stop { why: "interrupted at the coordinator".to_owned() });
             }
             if let Some(event) = self.next_event(TICK) {
-                self.joining(event, show);
+                self.handle(event, show);
             }
-            self.tell_alive();
-            self.meet(show);
+            self.send_alive();
+            self.release_if_all_wait(show);
         }
         Ok(())
     }
@@ -237,42 +239,42 @@ impl Run<'_> {
         self.events.recv_timeout(wait).ok()
     }
 
-    fn handle(&mut self, event: Event, show: &mut dyn FnMut(&str)) {
+    fn handle_message(&mut self, event: Event, show: &mut dyn FnMut(&str)) {
         let Some(index) = self.seats.iter().position(|seat| seat.connection == event.connection) else { return };
         let seat = &mut self.seats[index];
         if seat.is_done() {
             return;
         }
         let missing = |why: String| State::Done(Box::new(Outcome::Missing(why)));
-        match event.what {
-            What::Message(FromMember::At { point }) => seat.state = State::Waiting(point),
-            What::Message(FromMember::Leave) => seat.state = State::Left,
-            What::Message(FromMember::Result { result }) => {
-                // If it does not hear of it, its user does.
+        match event.kind {
+            EventKind::Message(FromMember::At { point }) => seat.state = State::Waiting(point),
+            EventKind::Message(FromMember::Leave) => seat.state = State::Left,
+            EventKind::Message(FromMember::Result { result }) => {
+                // If the acknowledgement is not delivered, the member reports it to its user.
                 let _ = seat.writer.send(&FromCoordinator::Thanks);
                 seat.state = State::Done(Box::new(Outcome::Result(result)));
                 show(&format!("member {index}: done"));
             }
-            What::Message(FromMember::Failed { message }) => {
+            EventKind::Message(FromMember::Failed { message }) => {
                 let _ = seat.writer.send(&FromCoordinator::Thanks);
                 show(&format!("member {index} failed: {message}"));
                 seat.state = missing(format!("member {index} ({}) failed: {message}", seat.peer));
             }
-            What::Message(FromMember::Alive | FromMember::Pong { .. } | FromMember::Started { .. }) => {}
-            What::Message(FromMember::Hello { .. }) => {
+            EventKind::Message(FromMember::Alive | FromMember::Pong { .. } | FromMember::Started { .. }) => {}
+            EventKind::Message(FromMember::Hello { .. }) => {
                 seat.state = missing(format!("member {index} ({}) said hello twice", seat.peer));
                 seat.writer.close();
             }
-            What::Lost(error) => {
+            EventKind::Lost(error) => {
                 show(&format!("member {index} is lost: {error}"));
                 seat.state = missing(format!("member {index} ({}) was lost: {error}", seat.peer));
             }
-            What::Hello { .. } => {}
+            EventKind::Hello { .. } => {}
         }
     }
 
-    /// If all who take part wait at one point: lets them pass together.
-    fn meet(&mut self, show: &mut dyn FnMut(&str)) {
+    /// Releases the members when all participating ones wait at the same point.
+    fn release_if_all_wait(&mut self, show: &mut dyn FnMut(&str)) {
         if self.seats.iter().any(|seat| seat.state == State::Running) {
             return;
         }
@@ -285,7 +287,7 @@ impl Run<'_> {
         points.dedup();
         match points.as_slice() {
             [] => {}
-            [point] => self.pass(&point.clone(), show),
+            [point] => self.release(&point.clone(), show),
             _ => {
                 let why = format!("members wait at different points: {}", points.join(", "));
                 show(&why);
@@ -302,15 +304,15 @@ impl Run<'_> {
         }
     }
 
-    fn pass(&mut self, point: &str, show: &mut dyn FnMut(&str)) {
+    fn release(&mut self, point: &str, show: &mut dyn FnMut(&str)) {
         self.measure_round_trips(show);
         let longest = self.waiting().map(|seat| seat.round_trip).max().unwrap_or_default();
-        let moment = Instant::now() + AHEAD + 4 * longest;
+        let start = Instant::now() + AHEAD + 4 * longest;
         for seat in self.waiting() {
-            let until = moment.saturating_duration_since(Instant::now());
+            let until = start.saturating_duration_since(Instant::now());
             // The message takes about half a round trip.
             let in_us = until.saturating_sub(seat.round_trip / 2).as_micros() as u64;
-            // A loss is told by the reader of this connection.
+            // A failed send is reported by the thread that receives from this connection.
             let _ = seat.writer.send(&FromCoordinator::Go { point: point.to_owned(), in_us });
         }
         for seat in &mut self.seats {
@@ -325,7 +327,7 @@ impl Run<'_> {
         self.seats.iter().filter(|seat| matches!(seat.state, State::Waiting(_)))
     }
 
-    /// The least of some round trips to each member that waits.
+    /// Measures the round trip to each waiting member: the shortest of [`PINGS`].
     fn measure_round_trips(&mut self, show: &mut dyn FnMut(&str)) {
         self.seats.iter_mut().for_each(|seat| seat.round_trip = PING_MAX);
         for number in 0..PINGS {
@@ -338,8 +340,8 @@ impl Run<'_> {
             let deadline = Instant::now() + PING_MAX;
             while !sent.is_empty() && Instant::now() < deadline {
                 let Some(event) = self.next_event(TICK) else { continue };
-                match (&event.what, sent.get(&event.connection)) {
-                    (What::Message(FromMember::Pong { number: seen }), Some(began)) if *seen == number => {
+                match (&event.kind, sent.get(&event.connection)) {
+                    (EventKind::Message(FromMember::Pong { number: seen }), Some(began)) if *seen == number => {
                         let took = event.at.saturating_duration_since(*began);
                         sent.remove(&event.connection);
                         let seat = self.seats.iter_mut().find(|seat| seat.connection == event.connection);
@@ -347,17 +349,18 @@ impl Run<'_> {
                             seat.round_trip = seat.round_trip.min(took);
                         }
                     }
-                    (What::Lost(_), _) => {
+                    (EventKind::Lost(_), _) => {
                         sent.remove(&event.connection);
-                        self.joining(event, show);
+                        self.handle(event, show);
                     }
-                    _ => self.joining(event, show),
+                    _ => self.handle(event, show),
                 }
             }
         }
     }
 
-    /// How far apart the members passed the point, as seen from here.
+    /// Computes the skew with which the members passed the point, from the arrival of their
+    /// `started` messages.
     fn observe_start(&mut self, point: &str, longest: Duration, show: &mut dyn FnMut(&str)) {
         let mut expected: Vec<u64> =
             self.seats.iter().filter(|seat| seat.state == State::Running).map(|seat| seat.connection).collect();
@@ -366,16 +369,16 @@ impl Run<'_> {
         while !expected.is_empty() && Instant::now() < deadline {
             let Some(event) = self.next_event(TICK) else { continue };
             let seat = self.seats.iter().find(|seat| seat.connection == event.connection);
-            match (&event.what, seat) {
-                (What::Message(FromMember::Started { point: passed }), Some(seat)) if passed == point => {
+            match (&event.kind, seat) {
+                (EventKind::Message(FromMember::Started { point: passed }), Some(seat)) if passed == point => {
                     starts.extend(event.at.checked_sub(seat.round_trip / 2));
                     expected.retain(|connection| *connection != event.connection);
                 }
-                (What::Lost(_), _) => {
+                (EventKind::Lost(_), _) => {
                     expected.retain(|connection| *connection != event.connection);
-                    self.joining(event, show);
+                    self.handle(event, show);
                 }
-                _ => self.joining(event, show),
+                _ => self.handle(event, show),
             }
         }
         if let (Some(first), Some(last)) = (starts.iter().min(), starts.iter().max()) {
@@ -385,21 +388,21 @@ impl Run<'_> {
         }
     }
 
-    fn tell_alive(&mut self) {
-        if self.said_alive.elapsed() >= ALIVE_EVERY {
-            self.said_alive = Instant::now();
-            self.tell_all(&FromCoordinator::Alive);
+    fn send_alive(&mut self) {
+        if self.alive_sent.elapsed() >= ALIVE_EVERY {
+            self.alive_sent = Instant::now();
+            self.broadcast(&FromCoordinator::Alive);
         }
     }
 
-    fn tell_all(&self, message: &FromCoordinator) {
+    fn broadcast(&self, message: &FromCoordinator) {
         for seat in self.seats.iter().filter(|seat| !seat.is_done()) {
-            // A loss is told by the reader of this connection.
+            // A failed send is reported by the thread that receives from this connection.
             let _ = seat.writer.send(message);
         }
     }
 
-    fn gathered(&mut self) -> Result<Gathered> {
+    fn take_results(&mut self) -> Result<ClusterResults> {
         let (mut results, mut missing) = (Vec::new(), Vec::new());
         for seat in self.seats.drain(..) {
             match seat.state {
@@ -411,7 +414,7 @@ impl Run<'_> {
             }
         }
         if results.is_empty() {
-            return Err(Error::setup(format!("no member handed in a result: {}", missing.join("; "))));
+            return Err(Error::setup(format!("no member sent a result: {}", missing.join("; "))));
         }
         let mut notes = std::mem::take(&mut self.notes);
         if self.points > 0 {
@@ -423,7 +426,7 @@ impl Run<'_> {
                 self.round_trip.as_secs_f64() * 1e3
             ));
         }
-        Ok(Gathered { results, missing, notes })
+        Ok(ClusterResults { results, missing, notes })
     }
 }
 
@@ -433,15 +436,16 @@ impl Seat {
     }
 }
 
-/// Takes the same time for any wrong token of the right length.
+/// Compares without an early exit: the time does not depend on the position of the first wrong
+/// byte.
 fn same_token(seen: &str, expected: &str) -> bool {
     let difference = seen.bytes().zip(expected.bytes()).fold(0, |sum, (a, b)| sum | (a ^ b));
     seen.len() == expected.len() && difference == 0
 }
 
-/// Accepts connections until `closing`, each read by a thread of its own.
+/// Accepts connections until `closing` is set, and starts a thread for each.
 fn accept(listener: &TcpListener, events: &SyncSender<Event>, closing: &AtomicBool) {
-    let strangers = Arc::new(Mutex::new(0usize));
+    let pending = Arc::new(Mutex::new(0usize));
     let mut connection = 0;
     if listener.set_nonblocking(true).is_err() {
         return;
@@ -453,18 +457,18 @@ fn accept(listener: &TcpListener, events: &SyncSender<Event>, closing: &AtomicBo
         };
         connection += 1;
         let counted = {
-            let mut strangers = strangers.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-            let room = *strangers < STRANGERS_MAX;
-            *strangers += usize::from(room);
+            let mut pending = pending.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            let room = *pending < PENDING_MAX;
+            *pending += usize::from(room);
             room
         };
         if !counted || stream.set_nonblocking(false).is_err() {
             continue;
         }
-        let (events, strangers) = (events.clone(), Arc::clone(&strangers));
+        let (events, pending) = (events.clone(), Arc::clone(&pending));
         std::thread::spawn(move || {
             let welcomed = greet(stream, peer, connection, &events);
-            *strangers.lock().unwrap_or_else(std::sync::PoisonError::into_inner) -= 1;
+            *pending.lock().unwrap_or_else(std::sync::PoisonError::into_inner) -= 1;
             if let Some(mut reader) = welcomed {
                 listen(&mut reader, connection, &events);
             }
@@ -472,7 +476,7 @@ fn accept(listener: &TcpListener, events: &SyncSender<Event>, closing: &AtomicBo
     }
 }
 
-/// Reads the hello, and passes it on with the writing half.
+/// Receives the `hello` and queues it with the sending half of the connection.
 fn greet(stream: TcpStream, peer: SocketAddr, connection: u64, events: &SyncSender<Event>) -> Option<Reader> {
     let peer = peer.to_string();
     let (writer, mut reader) = line::split(stream, &peer).ok()?;
@@ -481,19 +485,19 @@ fn greet(stream: TcpStream, peer: SocketAddr, connection: u64, events: &SyncSend
         writer.close();
         return None;
     };
-    let what = What::Hello { writer: Arc::new(writer), peer, protocol, token, identity: Box::new(identity) };
-    events.send(Event { connection, at: Instant::now(), what }).ok()?;
+    let kind = EventKind::Hello { writer: Arc::new(writer), peer, protocol, token, identity: Box::new(identity) };
+    events.send(Event { connection, at: Instant::now(), kind }).ok()?;
     Some(reader)
 }
 
-/// Passes on what a member says, until it is lost.
+/// Queues the member's messages until the connection is lost.
 fn listen(reader: &mut Reader, connection: u64, events: &SyncSender<Event>) {
     loop {
         let message = reader.next(LINE_BYTES_MAX, SILENCE_MAX);
         let at = Instant::now();
         let lost = message.is_err();
-        let what = message.map_or_else(What::Lost, What::Message);
-        if events.send(Event { connection, at, what }).is_err() || lost {
+        let kind = message.map_or_else(EventKind::Lost, EventKind::Message);
+        if events.send(Event { connection, at, kind }).is_err() || lost {
             return;
         }
     }

@@ -1,4 +1,4 @@
-//! Messages as lines of JSON, bounded, over a socket.
+//! Framing: one JSON message per line, of bounded length, over a TCP connection.
 
 use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::net::{Shutdown, TcpStream};
@@ -10,26 +10,26 @@ use serde::de::DeserializeOwned;
 
 use crate::error::{Error, Result};
 
-/// Longest wait for a peer to take what is written to it.
+/// Longest time that a write to the peer may block.
 const WRITE_MAX: Duration = Duration::from_secs(60);
 
-/// The writing half, usable from several threads.
+/// Sending half of a connection; usable from several threads.
 pub(super) struct Writer {
     stream: Mutex<TcpStream>,
-    /// For messages.
+    /// Name of the peer in error messages.
     peer: String,
 }
 
-/// The reading half.
+/// Receiving half of a connection.
 pub(super) struct Reader {
     stream: BufReader<TcpStream>,
     peer: String,
 }
 
-/// Both halves of a connection.
+/// Splits a connection into its two halves. `peer` names the other end in error messages.
 pub(super) fn split(stream: TcpStream, peer: &str) -> Result<(Writer, Reader)> {
     let setup = |error: std::io::Error| Error::socket(peer, &error);
-    // Round trips are measured over it.
+    // Round trips are measured on this connection: Nagle's algorithm would delay them.
     stream.set_nodelay(true).map_err(setup)?;
     stream.set_write_timeout(Some(WRITE_MAX)).map_err(setup)?;
     let reading = stream.try_clone().map_err(setup)?;
@@ -40,25 +40,27 @@ pub(super) fn split(stream: TcpStream, peer: &str) -> Result<(Writer, Reader)> {
 impl Writer {
     pub(super) fn send(&self, message: &impl Serialize) -> Result {
         let mut line = serde_json::to_vec(message)
-            .map_err(|error| Error::protocol(format!("{}: a message cannot be written: {error}", self.peer)))?;
+            .map_err(|error| Error::protocol(format!("{}: cannot encode a message: {error}", self.peer)))?;
         line.push(b'\n');
         let mut stream = self.stream.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         stream.write_all(&line).map_err(|error| Error::socket(&self.peer, &error))
     }
 
-    /// Ends the connection; the reader at the other end of this socket wakes up, too.
+    /// Closes both directions, which also ends a blocked read of the receiving half.
     pub(super) fn close(&self) {
         let stream = self.stream.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        // It may be closed already: there is nothing to be done about that.
+        // The connection may be closed already.
         let _ = stream.shutdown(Shutdown::Both);
     }
 }
 
 impl Reader {
-    /// The next message.
+    /// Receives the next message.
     ///
     /// # Errors
-    /// `Timeout`: nothing came for `silence`. `Connection`: it ended. `Protocol`: longer than `bytes_max`, or not one.
+    /// - `Timeout`: no message within `silence`.
+    /// - `Connection`: the peer closed the connection.
+    /// - `Protocol`: the message is longer than `bytes_max` or is not of type `T`.
     pub(super) fn next<T: DeserializeOwned>(&mut self, bytes_max: usize, silence: Duration) -> Result<T> {
         self.stream.get_ref().set_read_timeout(Some(silence)).map_err(|error| Error::socket(&self.peer, &error))?;
         let mut line = Vec::new();

@@ -1,4 +1,4 @@
-//! A member: joins, meets the others, hands in its result.
+//! A member of a distributed run: joins the coordinator, waits at its points, sends its result.
 
 use std::fmt;
 use std::net::{TcpStream, ToSocketAddrs};
@@ -15,22 +15,22 @@ use super::{
 use crate::error::{Class, Error, Result};
 use crate::result::RunResult;
 
-/// Messages that may wait for the run: it reads them at points only.
+/// Capacity of the inbox. The run reads it at points only.
 const INBOX: usize = 16;
-/// How long the coordinator may take to be there when a member starts first.
+/// Longest time to retry the connection, for members that start before their coordinator.
 const JOIN_MAX: Duration = Duration::from_secs(60);
 
-/// A place in a run of several tools.
+/// This tool's membership in a distributed run.
 pub(crate) struct Member {
     pub(crate) index: u64,
     pub(crate) members: u64,
     writer: Arc<Writer>,
     inbox: Mutex<Receiver<Inbound>>,
-    /// Does it still meet the others?
-    meets: AtomicBool,
+    /// Whether this member still takes part in points.
+    participates: AtomicBool,
 }
 
-/// What the run gets to see of the coordinator's messages.
+/// Messages of the coordinator that the run receives.
 enum Inbound {
     Go { point: String, at: Instant },
     Thanks,
@@ -44,10 +44,11 @@ impl fmt::Debug for Member {
 }
 
 impl Member {
-    /// Joins the coordinator at `address`, trying for a minute. `stop` is set when the coordinator says so.
+    /// Joins the coordinator at `address`; retries the connection for [`JOIN_MAX`]. `stop` is set
+    /// when the coordinator ends the run.
     ///
     /// # Errors
-    /// Nobody answers, or refuses this member and says why.
+    /// The coordinator cannot be reached, or refuses this member; the message has its reason.
     pub(crate) fn join(address: &str, token: &str, identity: &Identity, stop: &'static AtomicBool) -> Result<Member> {
         let stream = connect(address)?;
         let (writer, mut reader) = line::split(stream, &format!("coordinator {address}"))?;
@@ -66,20 +67,21 @@ impl Member {
         std::thread::spawn(move || listen(&mut reader, &answering, &sender, stop));
         let alive = Arc::clone(&writer);
         std::thread::spawn(move || {
-            // Ends with the connection.
+            // The thread ends with the connection.
             while alive.send(&FromMember::Alive).is_ok() {
                 std::thread::sleep(ALIVE_EVERY);
             }
         });
-        Ok(Member { index, members, writer, inbox: Mutex::new(inbox), meets: AtomicBool::new(true) })
+        Ok(Member { index, members, writer, inbox: Mutex::new(inbox), participates: AtomicBool::new(true) })
     }
 
-    /// Waits until all members are at `point`, and then for the moment to pass it. A member that has left passes at once.
+    /// Waits until all members have reached `point` and for the common time to pass it. Returns at
+    /// once after [`Member::leave`].
     ///
     /// # Errors
     /// The coordinator is lost.
-    pub(crate) fn meet(&self, point: &str) -> Result {
-        if !self.meets.load(Ordering::Relaxed) {
+    pub(crate) fn wait_at(&self, point: &str) -> Result {
+        if !self.participates.load(Ordering::Relaxed) {
             return Ok(());
         }
         self.writer.send(&FromMember::At { point: point.to_owned() })?;
@@ -90,20 +92,20 @@ impl Member {
                 }
                 self.writer.send(&FromMember::Started { point: passed })
             }
-            Inbound::Go { point: passed, .. } => {
-                Err(Error::protocol(format!("the coordinator said go at {passed:?}, this member is at {point:?}")))
-            }
+            Inbound::Go { point: passed, .. } => Err(Error::protocol(format!(
+                "the coordinator released point {passed:?}, this member waits at {point:?}"
+            ))),
             Inbound::Thanks => Err(Error::protocol(format!("the coordinator ended the run at {point:?}"))),
             Inbound::Lost(error) => Err(error.during(format_args!("waiting for the other members at {point:?}"))),
         }
     }
 
-    /// Meets the others no more: the run ends early here.
+    /// Takes part in no later point: the run ends early here.
     pub(crate) fn leave(&self) -> Result {
-        if self.meets.swap(false, Ordering::Relaxed) { self.writer.send(&FromMember::Leave) } else { Ok(()) }
+        if self.participates.swap(false, Ordering::Relaxed) { self.writer.send(&FromMember::Leave) } else { Ok(()) }
     }
 
-    /// Hands in how the run went, and waits until that has arrived.
+    /// Sends the result or the error of the run, and waits for the acknowledgement.
     pub(crate) fn finish(&self, outcome: &Result<RunResult>) -> Result {
         self.writer.send(&match outcome {
             Ok(result) => FromMember::Result { result: Box::new(result.clone()) },
@@ -115,9 +117,9 @@ impl Member {
                 Ok(())
             }
             Inbound::Go { point, .. } => {
-                Err(Error::protocol(format!("the coordinator said go at {point:?} at the end")))
+                Err(Error::protocol(format!("the coordinator released point {point:?} after this member had finished")))
             }
-            Inbound::Lost(error) => Err(error.during("handing in the result")),
+            Inbound::Lost(error) => Err(error.during("sending the result")),
         }
     }
 
@@ -147,7 +149,7 @@ fn connect(address: &str) -> Result<TcpStream> {
     }
 }
 
-/// Reads until the connection ends: answers at once what must be answered at once, passes the rest on.
+/// Receives until the connection ends. Answers pings itself; queues the other messages for the run.
 fn listen(reader: &mut Reader, writer: &Writer, inbox: &SyncSender<Inbound>, stop: &AtomicBool) {
     loop {
         let message = reader.next(LINE_BYTES_MAX, SILENCE_MAX);
@@ -165,11 +167,13 @@ fn listen(reader: &mut Reader, writer: &Writer, inbox: &SyncSender<Inbound>, sto
             }
             Ok(FromCoordinator::Thanks) => Inbound::Thanks,
             Ok(FromCoordinator::Alive) => continue,
-            Ok(other) => Inbound::Lost(Error::protocol(format!("the coordinator sent {other:?} in the middle"))),
+            Ok(other) => Inbound::Lost(Error::protocol(format!(
+                "unexpected message of the coordinator during the run: {other:?}"
+            ))),
             Err(error) => Inbound::Lost(error),
         };
         let last = matches!(inbound, Inbound::Lost(_) | Inbound::Thanks);
-        // A full inbox means that the coordinator says what nobody waits for.
+        // A full inbox means that the coordinator sends messages that no point waits for.
         if inbox.try_send(inbound).is_err() || last {
             return;
         }

@@ -1,11 +1,12 @@
-//! One result of several: what one tool would have measured that did all their work.
+//! Merges the members' results into one, as if a single tool had done all the work.
 //!
-//! Members start together, so that seconds since the start mean the same in all of them. Counts add up; latencies are
-//! those of the added histograms. What was kept as quantiles only (single seconds, service times in an open loop) cannot
-//! be added: the greatest of the members' is taken, which no true quantile exceeds.
+//! Members start together, so that seconds since the start mean the same in all of them. Counts are
+//! added. Latencies come from the merged histograms. Quantiles without a histogram (of single
+//! seconds, and of service times in an open loop) cannot be added: the greatest of the members'
+//! quantiles is taken, an upper bound of the true one.
 //!
-//! Members that measured the same target saw the same server: of its processor time and bytes the greatest is taken,
-//! and over several targets the sum.
+//! Members with the same target URL saw the same server: the greatest of their CPU times and byte
+//! counts is taken. These are added over different targets.
 
 use std::collections::BTreeMap;
 
@@ -19,9 +20,10 @@ use crate::result::{
 /// Merges the results of a run's members, in the order of their indices; at least one.
 ///
 /// # Errors
-/// They are not of one run: other phases, other kinds, or histograms that cannot be read.
+/// The results are of different runs (other phases or operation kinds), or a histogram cannot be
+/// decoded.
 pub(crate) fn merge(results: Vec<RunResult>) -> Result<RunResult> {
-    let first = results.first().ok_or_else(|| Error::setup("nothing to merge"))?;
+    let first = results.first().ok_or_else(|| Error::setup("no results to merge"))?;
     let mut merged = first.clone();
     if results.len() == 1 {
         return Ok(merged);
@@ -42,12 +44,12 @@ pub(crate) fn merge(results: Vec<RunResult>) -> Result<RunResult> {
     merged.notes = notes(&results);
     let stops = numbered(&results).filter_map(|(member, run)| run.stopped.as_ref().map(|why| (member, why)));
     merged.stopped = stops.map(|(member, why)| format!("member {member}: {why}")).reduce(|all, one| all + "; " + &one);
-    // Samples of one host and its clock; those of several cannot be added.
+    // Resource samples are of one host and its clock: they cannot be added.
     let sees = |run: &&RunResult| run.resources.iter().any(|sample| sample.server_cpu_s.is_some());
-    let (seer, seen) = numbered(&results).find(|(_, run)| sees(run)).unwrap_or((0, first));
-    merged.resources.clone_from(&seen.resources);
-    merged.machine = seen.machine.clone();
-    merged.notes.push(format!("{} members; machine and samples of resources are member {seer}'s", results.len()));
+    let (sampler, sampled) = numbered(&results).find(|(_, run)| sees(run)).unwrap_or((0, first));
+    merged.resources.clone_from(&sampled.resources);
+    merged.machine = sampled.machine.clone();
+    merged.notes.push(format!("{} members; machine and resource samples are of member {sampler}", results.len()));
     Ok(merged)
 }
 
@@ -69,8 +71,8 @@ fn distinct<'a>(texts: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     seen
 }
 
-/// The greatest of what members saw of the same server, added up over servers.
-fn over_servers<'a>(seen: impl Iterator<Item = (&'a RunResult, f64)>) -> f64 {
+/// Greatest value per server, added over servers.
+fn sum_over_servers<'a>(seen: impl Iterator<Item = (&'a RunResult, f64)>) -> f64 {
     let mut by_server: BTreeMap<&str, f64> = BTreeMap::new();
     for (run, number) in seen {
         let known = by_server.entry(&run.target.url).or_default();
@@ -90,7 +92,7 @@ fn phase(results: &[RunResult], number: usize) -> Result<PhaseResult> {
     let phases = || parts.iter().map(|(_, phase)| *phase);
     let names = distinct(phases().map(|phase| phase.name.as_str()));
     if names.len() > 1 {
-        return Err(Error::protocol(format!("phase {number} has several names: {}", names.join(", "))));
+        return Err(Error::protocol(format!("members disagree on the name of phase {number}: {}", names.join(", "))));
     }
     let mut merged = parts[0].1.clone();
     let busy = || phases().filter(|phase| phase.elapsed_s > 0.0);
@@ -100,14 +102,17 @@ fn phase(results: &[RunResult], number: usize) -> Result<PhaseResult> {
     merged.elapsed_s = greatest(busy().map(|phase| phase.began_s + phase.elapsed_s - merged.began_s));
     merged.client_cpu_s = phases().map(|phase| phase.client_cpu_s).sum();
     let seen = parts.iter().filter_map(|(run, phase)| phase.server_cpu_s.map(|cpu| (*run, cpu)));
-    merged.server_cpu_s = phases().any(|phase| phase.server_cpu_s.is_some()).then(|| over_servers(seen));
+    merged.server_cpu_s = phases().any(|phase| phase.server_cpu_s.is_some()).then(|| sum_over_servers(seen));
     merged.client_bound = phases().any(|phase| phase.client_bound);
     if let Some((member, bound)) = phases().enumerate().find(|(_, phase)| phase.client_bound) {
         merged.client_bound_why = format!("member {member}: {}", bound.client_bound_why);
     }
     let kinds = merged.operations.len();
     if phases().any(|phase| phase.operations.len() != kinds) {
-        return Err(Error::protocol(format!("phase {:?} has several numbers of kinds", merged.name)));
+        return Err(Error::protocol(format!(
+            "members disagree on the number of operation kinds in phase {:?}",
+            merged.name
+        )));
     }
     merged.operations = (0..kinds)
         .map(|kind| {
@@ -144,20 +149,20 @@ fn operation(of: &[&OperationResult], elapsed_s: f64, open_loop: bool) -> Result
     merged.service_ms = if open_loop {
         bound(service)
     } else {
-        // In a closed loop both clocks start with the request.
+        // In a closed loop a request is due when it is sent: latency and service time are equal.
         let (avg, slowest_thread) = (mean(service.map(|(l, n)| (l.avg, n))), merged.service_ms.slowest_thread);
         Latency { avg, slowest_thread, ..merged.latency_ms.clone() }
     };
     Ok(merged)
 }
 
-/// Mean of means, by how many each stands for.
+/// Mean of means, weighted by their counts.
 fn mean(parts: impl Iterator<Item = (f64, u64)>) -> f64 {
     let (sum, count) = parts.fold((0.0, 0), |(sum, count), (mean, n)| (sum + mean * n as f64, count + n));
     if count == 0 { 0.0 } else { sum / count as f64 }
 }
 
-/// Quantiles that no true one exceeds; mean, least and greatest are exact.
+/// Upper bounds of the quantiles; mean, minimum and maximum are exact.
 fn bound<'a>(parts: impl Iterator<Item = (&'a Latency, u64)>) -> Latency {
     let parts: Vec<(&Latency, u64)> = parts.filter(|(_, count)| *count > 0).collect();
     let most = |of: fn(&Latency) -> f64| greatest(parts.iter().map(|(latency, _)| of(latency)));
@@ -198,7 +203,7 @@ fn seconds(results: &[RunResult]) -> Vec<Second> {
 fn server(results: &[RunResult]) -> Option<ServerResult> {
     let parts: Vec<(&RunResult, &ServerResult)> =
         results.iter().filter_map(|run| run.server.as_ref().map(|server| (run, server))).collect();
-    let over = |of: fn(&ServerResult) -> f64| over_servers(parts.iter().map(|(run, server)| (*run, of(server))));
+    let over = |of: fn(&ServerResult) -> f64| sum_over_servers(parts.iter().map(|(run, server)| (*run, of(server))));
     let mut merged = parts.first()?.1.clone();
     merged.write_cpu_s = over(|s| s.write_cpu_s);
     merged.points = parts.iter().map(|(_, server)| server.points).sum();
@@ -262,15 +267,15 @@ fn failures(results: &[RunResult]) -> Vec<Failure> {
     merged
 }
 
-/// What all say, once; what only some say, with who says it.
+/// Notes that all members have, once; other notes with the number of their member.
 fn notes(results: &[RunResult]) -> Vec<String> {
     let mut merged = Vec::new();
     for (member, run) in numbered(results) {
         for note in &run.notes {
             let by_all = results.iter().all(|other| other.notes.contains(note));
-            let said = if by_all { note.clone() } else { format!("member {member}: {note}") };
-            if !merged.contains(&said) {
-                merged.push(said);
+            let line = if by_all { note.clone() } else { format!("member {member}: {note}") };
+            if !merged.contains(&line) {
+                merged.push(line);
             }
         }
     }

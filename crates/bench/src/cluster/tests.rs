@@ -1,4 +1,5 @@
-//! Members start together and end as one result; who does not belong is kept out; who is lost is named.
+//! Distributed runs: members start together, results are merged, strangers are refused, lost
+//! members are reported.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -24,8 +25,9 @@ fn flag() -> &'static AtomicBool {
     Box::leak(Box::new(AtomicBool::new(false)))
 }
 
-/// A coordinator on a free port, running; its address, and how to wait for what it gathered.
-fn coordinator(members: u64, stop: &'static AtomicBool) -> (String, std::thread::JoinHandle<Result<Gathered>>) {
+/// Starts a coordinator on a free port; returns its address and the thread that returns its
+/// results.
+fn coordinator(members: u64, stop: &'static AtomicBool) -> (String, std::thread::JoinHandle<Result<ClusterResults>>) {
     let coordinator = Coordinator::bind("127.0.0.1:0", members, "open sesame", identity()).expect("a free port");
     let coordinator = coordinator.patience(Duration::from_secs(20));
     let address = coordinator.address().expect("bound").to_string();
@@ -53,7 +55,7 @@ fn members_pass_points_together_and_their_results_come_in_order() {
             for (number, point) in ["created", "begin write"].into_iter().enumerate() {
                 std::thread::sleep(Duration::from_millis(delay));
                 arrived[number].fetch_add(1, Ordering::SeqCst);
-                member.meet(point).expect("all come");
+                member.wait_at(point).expect("all come");
                 assert_eq!(arrived[number].load(Ordering::SeqCst), 3, "passed {point} before all had come");
             }
             member.finish(&result_of(&member)).expect("arrived");
@@ -78,7 +80,7 @@ fn members_start_within_milliseconds_of_each_other() {
         let address = address.clone();
         std::thread::spawn(move || {
             let member = join(&address);
-            member.meet("begin").expect("all come");
+            member.wait_at("begin").expect("all come");
             let began = Instant::now();
             member.finish(&result_of(&member)).expect("arrived");
             began
@@ -87,41 +89,41 @@ fn members_start_within_milliseconds_of_each_other() {
     let threads: Vec<_> = (0..4).map(begin).collect();
     let starts: Vec<Instant> = threads.into_iter().map(|thread| thread.join().expect("no panic")).collect();
     let (first, last) = (starts.iter().min().expect("4"), starts.iter().max().expect("4"));
-    // Far above what it takes, because other tests use the machine.
+    // A wide margin: other tests use the machine at the same time.
     assert!(*last - *first < Duration::from_millis(250), "{:?}", *last - *first);
     assert!(gathered.join().expect("no panic").expect("gathered").missing.is_empty());
 }
 
 #[test]
-fn who_differs_is_refused_and_told_in_what() {
+fn member_with_other_settings_is_refused_with_the_difference() {
     let (address, gathered) = coordinator(1, flag());
     let refusal = |token: &str, identity: &Identity| {
         let error = Member::join(&address, token, identity, flag()).expect_err("refused");
         assert_eq!(error.class, Class::Setup);
         error.to_string()
     };
-    assert!(refusal("guess", &identity()).ends_with("the token is another one"));
+    assert!(refusal("guess", &identity()).ends_with("the token differs"));
     let mut config = Config::default();
     config.set_text("LOOP=7").expect("known");
     config.set_text("BENCHMARK_INDEX=7").expect("known");
     config.set_text("PORT=1").expect("known");
-    let said = refusal("open sesame", &Identity::new("iot", &config, String::new()));
-    assert!(said.ends_with("refuses this member: LOOP=7, the coordinator has 100"), "{said}");
-    let said = refusal("open sesame", &Identity::new("tsbs", &Config::default(), String::new()));
-    assert!(said.ends_with("workload tsbs, the coordinator has iot"), "{said}");
-    let said = refusal("open sesame", &Identity { version: "9.9.9".to_owned(), ..identity() });
-    assert!(said.contains("version 9.9.9"), "{said}");
+    let refused = refusal("open sesame", &Identity::new("iot", &config, String::new()));
+    assert!(refused.ends_with("refuses this member: LOOP=7, the coordinator has 100"), "{refused}");
+    let refused = refusal("open sesame", &Identity::new("tsbs", &Config::default(), String::new()));
+    assert!(refused.ends_with("workload tsbs, the coordinator has iot"), "{refused}");
+    let refused = refusal("open sesame", &Identity { version: "9.9.9".to_owned(), ..identity() });
+    assert!(refused.contains("version 9.9.9"), "{refused}");
 
     let member = join(&address);
-    let said = refusal("open sesame", &identity());
-    assert!(said.ends_with("all 1 members are there"), "{said}");
+    let refused = refusal("open sesame", &identity());
+    assert!(refused.ends_with("all 1 members have joined"), "{refused}");
     member.finish(&result_of(&member)).expect("arrived");
     let gathered = gathered.join().expect("no panic").expect("gathered");
     assert_eq!(gathered.notes.iter().filter(|note| note.starts_with("refused 127.0.0.1:")).count(), 5);
 }
 
 #[test]
-fn passwords_do_not_travel() {
+fn passwords_are_not_sent() {
     let mut config = Config::default();
     config.set_text("PASSWORD=hunter2").expect("known");
     let text = serde_json::to_string(&Identity::new("iot", &config, String::new())).expect("json");
@@ -129,20 +131,20 @@ fn passwords_do_not_travel() {
 }
 
 #[test]
-fn a_lost_member_is_named_and_the_others_go_on() {
+fn lost_member_is_reported_and_the_others_continue() {
     let (address, gathered) = coordinator(3, flag());
     let lost = join(&address);
     let others: Vec<_> = (0..2)
         .map(|_| {
             let member = join(&address);
             std::thread::spawn(move || {
-                member.meet("one").expect("all come");
-                member.meet("two").expect("those left come");
+                member.wait_at("one").expect("all come");
+                member.wait_at("two").expect("those left come");
                 member.finish(&result_of(&member)).expect("arrived");
             })
         })
         .collect();
-    lost.meet("one").expect("all come");
+    lost.wait_at("one").expect("all come");
     drop(lost);
     others.into_iter().for_each(|thread| thread.join().expect("no panic"));
     let gathered = gathered.join().expect("no panic").expect("gathered");
@@ -156,10 +158,10 @@ fn a_lost_member_is_named_and_the_others_go_on() {
 fn a_member_that_failed_or_left_is_not_waited_for() {
     let (address, gathered) = coordinator(3, flag());
     let (stays, leaves, fails) = (join(&address), join(&address), join(&address));
-    leaves.leave().expect("told");
+    leaves.leave().expect("sent");
     fails.finish(&Err(crate::error::Error::setup("no disk"))).expect("arrived");
-    leaves.meet("anywhere").expect("passes at once");
-    stays.meet("one").expect("nobody else is waited for");
+    leaves.wait_at("anywhere").expect("passes at once");
+    stays.wait_at("one").expect("nobody else is waited for");
     stays.finish(&result_of(&stays)).expect("arrived");
     leaves.finish(&result_of(&leaves)).expect("arrived");
     let gathered = gathered.join().expect("no panic").expect("gathered");
@@ -168,11 +170,11 @@ fn a_member_that_failed_or_left_is_not_waited_for() {
 }
 
 #[test]
-fn members_at_different_points_are_let_go_with_the_reason() {
+fn members_at_different_points_fail_with_the_reason() {
     let (address, gathered) = coordinator(2, flag());
     let (one, two) = (join(&address), join(&address));
-    let waits = std::thread::spawn(move || one.meet("here").expect_err("the other is elsewhere").to_string());
-    assert!(two.meet("there").is_err());
+    let waits = std::thread::spawn(move || one.wait_at("here").expect_err("the other is elsewhere").to_string());
+    assert!(two.wait_at("there").is_err());
     assert!(waits.join().expect("no panic").contains("waiting for the other members at \"here\""));
     let error = gathered.join().expect("no panic").expect_err("no result").to_string();
     assert!(error.contains("members wait at different points: here, there"), "{error}");
@@ -184,11 +186,11 @@ fn a_stop_at_the_coordinator_stops_the_members() {
     let (address, gathered) = coordinator(1, stop);
     let stopped = flag();
     let member = Member::join(&address, "open sesame", &identity(), stopped).expect("a seat");
-    member.meet("begin").expect("all come");
+    member.wait_at("begin").expect("all come");
     stop.store(true, Ordering::Relaxed);
     let began = Instant::now();
     while !stopped.load(Ordering::Relaxed) {
-        assert!(began.elapsed() < Duration::from_secs(20), "never told");
+        assert!(began.elapsed() < Duration::from_secs(20), "the stop never arrived");
         std::thread::sleep(Duration::from_millis(5));
     }
     member.finish(&result_of(&member)).expect("arrived");
@@ -196,23 +198,23 @@ fn a_stop_at_the_coordinator_stops_the_members() {
 }
 
 #[test]
-fn strangers_are_hung_up_on_and_harm_nobody() {
+fn unauthenticated_connections_are_closed_without_effect() {
     let (address, gathered) = coordinator(1, flag());
-    let hung_up = |bytes: &[u8]| {
+    let closed = |bytes: &[u8]| {
         let mut stream = TcpStream::connect(&address).expect("connected");
         stream.set_read_timeout(Some(Duration::from_secs(20))).expect("set");
-        // The other side may hang up while we still write.
+        // The coordinator may close the connection during the write.
         let _ = stream.write_all(bytes);
         let mut answer = Vec::new();
         let outcome = stream.read_to_end(&mut answer);
         let reset = |error: &std::io::Error| error.kind() == std::io::ErrorKind::ConnectionReset;
-        assert!(outcome.is_ok() || outcome.as_ref().is_err_and(reset), "not hung up on: {outcome:?}");
+        assert!(outcome.is_ok() || outcome.as_ref().is_err_and(reset), "not closed: {outcome:?}");
         assert!(answer.is_empty());
     };
-    hung_up(b"GET / HTTP/1.1\r\n\r\n");
-    hung_up(b"{\"at\":{\"point\":\"begin\"}}\n");
-    hung_up(&vec![b'x'; HELLO_BYTES_MAX + 2]);
-    hung_up(&[b"{\"hello\":".as_slice(), &[b'['; 10_000], b"\n"].concat());
+    closed(b"GET / HTTP/1.1\r\n\r\n");
+    closed(b"{\"at\":{\"point\":\"begin\"}}\n");
+    closed(&vec![b'x'; HELLO_BYTES_MAX + 2]);
+    closed(&[b"{\"hello\":".as_slice(), &[b'['; 10_000], b"\n"].concat());
     let member = join(&address);
     member.finish(&result_of(&member)).expect("arrived");
     assert_eq!(gathered.join().expect("no panic").expect("gathered").results.len(), 1);
@@ -227,7 +229,7 @@ fn too_few_members_end_in_an_error_that_counts_them() {
     let member = join(&address);
     let error = waits.join().expect("no panic").expect_err("too few").to_string();
     assert!(error.starts_with("1 of 2 members joined"), "{error}");
-    assert!(member.meet("begin").is_err(), "the coordinator is gone");
+    assert!(member.wait_at("begin").is_err(), "the coordinator is gone");
 }
 
 #[test]
@@ -239,7 +241,7 @@ fn addresses_are_on_loopback_unless_one_is_named() {
     }
 }
 
-/// One operation as a client would have measured it.
+/// One operation, as measured by a client.
 struct Sample {
     member: usize,
     kind: usize,
@@ -263,7 +265,7 @@ fn samples() -> Vec<Sample> {
     (0..20_000).map(sample).collect()
 }
 
-/// The result of a tool that measured these samples.
+/// The result of a tool that measured `samples`.
 fn recorded<'a>(samples: impl Iterator<Item = &'a Sample> + Clone) -> RunResult {
     let operation = |kind: usize| {
         let of = || samples.clone().filter(move |sample| sample.kind == kind);
@@ -309,7 +311,7 @@ fn recorded<'a>(samples: impl Iterator<Item = &'a Sample> + Clone) -> RunResult 
 }
 
 #[test]
-fn merging_is_recording_into_one() {
+fn merged_results_equal_one_recording_of_all_samples() {
     let samples = samples();
     let members = (0..3).map(|member| recorded(samples.iter().filter(move |sample| sample.member == member)));
     let merged = merge(members.collect()).expect("mergeable");
@@ -353,7 +355,7 @@ fn quantiles_that_cannot_be_added_are_bounded_by_the_greatest() {
 }
 
 #[test]
-fn times_of_a_phase_reach_from_the_first_beginning_to_the_last_end() {
+fn phase_spans_first_start_to_last_end() {
     let run = |began_s: f64, elapsed_s: f64, points: u64| {
         let operations = vec![OperationResult { ok: 1, ok_points: points, ..OperationResult::default() }];
         let phase = PhaseResult { began_s, elapsed_s, operations, ..PhaseResult::default() };
@@ -390,7 +392,7 @@ fn one_server_seen_by_several_members_is_counted_once() {
 }
 
 #[test]
-fn one_failed_verification_fails_the_whole() {
+fn one_failed_verification_fails_the_merged_result() {
     let run = |passed: bool, finding: &str| RunResult {
         verification: Verification {
             on: true,
@@ -429,7 +431,7 @@ fn results_of_different_runs_are_not_merged() {
     assert!(merge(Vec::new()).is_err());
     assert_eq!(merge(vec![named("write")]).expect("itself").phases[0].name, "write");
     let error = merge(vec![named("write"), named("mixed")]).expect_err("other phases").to_string();
-    assert_eq!(error, "phase 0 has several names: write, mixed");
+    assert_eq!(error, "members disagree on the name of phase 0: write, mixed");
     let mut damaged = named("write");
     damaged.phases[0].operations = vec![OperationResult { histogram: "!".to_owned(), ..OperationResult::default() }];
     assert!(merge(vec![damaged.clone(), damaged]).is_err());
@@ -441,12 +443,12 @@ fn results_of_different_runs_are_not_merged() {
 }
 
 #[test]
-fn samples_are_those_of_the_member_that_saw_the_server() {
+fn resource_samples_are_taken_from_the_member_that_saw_the_server() {
     let run = |cpu| RunResult {
         resources: vec![ResourceSample { server_cpu_s: cpu, client_cpu_s: 1.0, ..ResourceSample::default() }],
         ..RunResult::default()
     };
     let merged = merge(vec![run(None), run(Some(3.0))]).expect("mergeable");
     assert_eq!(merged.resources[0].server_cpu_s, Some(3.0));
-    assert!(merged.notes.last().expect("a note").contains("member 1's"));
+    assert!(merged.notes.last().expect("a note").ends_with("of member 1"));
 }

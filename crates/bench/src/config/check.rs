@@ -1,48 +1,49 @@
-//! What no single key can get wrong: contradictions between keys. Some are put right as in the original, some are
-//! worth a warning, some stop the run.
+//! Checks across keys. Contradictions are corrected as in IoT-benchmark, reported as warnings, or
+//! refused.
 
 use super::value::{Dialect, GroupStrategy, InsertMode, OutOfOrderMode, Product, Value, WorkMode};
 use super::{Config, KEYS, Key};
 use crate::error::{Error, Result};
 use crate::java_random::string_hash;
 
-/// Positions in `OPERATION_PROPORTION` of queries that filter by value and therefore need numbers: Q3, Q5, Q6, Q10.
+/// Positions in `OPERATION_PROPORTION` of the queries with a value filter, which need numeric
+/// sensors: Q3, Q5, Q6, Q10.
 const VALUE_FILTER_QUERIES: [usize; 4] = [3, 5, 6, 10];
-/// Position of the set operation query.
+/// Position of the set operation query Q12.
 const SET_QUERY: usize = 12;
-/// Which of the 11 types are numbers: a value filter passes over BOOLEAN, TEXT, STRING and BLOB.
+/// Whether each of the 11 types is numeric: BOOLEAN, TEXT, STRING, BLOB and OBJECT are not.
 const IS_NUMERIC: [bool; 11] = [false, true, true, true, true, false, false, false, true, true, false];
 
-/// Keys that are read for the files' sake, and why nothing comes of them here. A run that sets one is warned.
+/// Keys that are accepted but have no effect, with the reason. A run that changes one is warned.
 pub(super) const WITHOUT_EFFECT: &[(&[&str], &str)] = &[
-    (&["KAFKA_LOCATION", "ZOOKEEPER_LOCATION", "TOPIC_NAME"], "nor has it in the original"),
-    (&["REST_AUTHORIZATION", "REST_PORT"], "IoTDB is spoken to by its native RPC only"),
+    (&["KAFKA_LOCATION", "ZOOKEEPER_LOCATION", "TOPIC_NAME"], "nor in IoT-benchmark"),
+    (&["REST_AUTHORIZATION", "REST_PORT"], "only IoTDB's native RPC is supported"),
     (
         &["TRUST_STORE_PATH", "TRUST_STORE_PWD", "KEY_STORE_PATH", "KEY_STORE_PWD", "SSL_PROTOCOL"],
-        "TLS to IoTDB is not spoken",
+        "TLS to IoTDB is not supported",
     ),
     (&["ENABLE_AUTO_FETCH"], "every client connects to the hosts listed in HOST"),
-    (&["ENABLE_IOTDB_RPC_COMPRESSION"], "tablets travel as they are"),
+    (&["ENABLE_IOTDB_RPC_COMPRESSION"], "tablets are sent uncompressed"),
     (&["IOTDB_SESSION_POOL_SIZE", "HTTP_CLIENT_POOL_SIZE"], "every client has a connection of its own"),
-    (&["TEMPLATE_NAME", "IOTDB_USE_DEBUG_RATIO"], "what it belongs to is not there"),
+    (&["TEMPLATE_NAME", "IOTDB_USE_DEBUG_RATIO"], "its feature is not supported"),
     (
         &["COMPRESSION", "TIMESCALEDB_REPLICATION_FACTOR", "CNOSDB_SHARD_NUMBER", "DOLPHINDB_DEVICE_HASH_BUCKETS"],
         "there is no driver for its product",
     ),
     (&["USE_MEASUREMENT"], "every run is measured"),
-    (&["RESULT_PRECISION"], "latencies are kept with three digits, 0.1 %"),
+    (&["RESULT_PRECISION"], "latencies are recorded with three digits, 0.1 %"),
     (&["OBJECT_QUERY_FULL_CONTENT"], "OBJECT values are BLOBs here, always read whole"),
-    (&["TEST_DATA_MAX_CONNECTION"], "one connection writes many records at a time"),
-    (&["IS_QUIET_MODE"], "TEST_DATA_PERSISTENCE keeps every operation"),
-    (&["RESULT_PRINT_INTERVAL"], "progress is shown all the time, results at the end"),
+    (&["TEST_DATA_MAX_CONNECTION"], "one connection writes many records per request"),
+    (&["IS_QUIET_MODE"], "TEST_DATA_PERSISTENCE records every operation"),
+    (&["RESULT_PRINT_INTERVAL"], "progress is shown continuously, results at the end"),
 ];
 
-/// Why keys have no effect, for the list of keys.
+/// Reason why the key `name` has no effect; `None` if it has one.
 pub(super) fn without_effect(name: &str) -> Option<&'static str> {
     WITHOUT_EFFECT.iter().find(|(keys, _)| keys.contains(&name)).map(|(_, reason)| *reason)
 }
 
-/// Findings of one check.
+/// Accumulates the findings of [`Config::check`].
 struct Findings<'a> {
     config: &'a Config,
     fatal: Vec<String>,
@@ -50,12 +51,12 @@ struct Findings<'a> {
 }
 
 impl Config {
-    /// Puts right what the original puts right, and returns the warnings: those of reading the keys first.
+    /// Corrects what IoT-benchmark corrects, and returns all warnings, those from loading first.
     ///
-    /// Call it when `db_switch` names the product that will really be tested.
+    /// Requires that `db_switch` names the product that is measured.
     ///
     /// # Errors
-    /// All contradictions that make a run impossible, one a line.
+    /// All contradictions that prevent a run, one per line.
     pub fn check(&mut self) -> Result<Vec<String>> {
         let mut warnings = self.normalise();
         let mut findings = Findings { config: self, fatal: Vec::new(), warnings: Vec::new() };
@@ -82,7 +83,7 @@ impl Config {
         self.operation_proportion[0] / self.operation_proportion.iter().sum::<f64>()
     }
 
-    /// Whether the run can write: by its mode, by its proportion, or because it begins with a phase of writes.
+    /// Whether the run writes data, according to its mode and proportion.
     pub fn writes(&self) -> bool {
         match self.benchmark_work_mode {
             WorkMode::GenerateData | WorkMode::VerificationWrite => true,
@@ -91,17 +92,18 @@ impl Config {
         }
     }
 
-    /// Whether the run is what `OPERATION_PROPORTION` and the keys about queries say, and not one thing by its mode.
+    /// Whether the run executes `OPERATION_PROPORTION` and the query keys; other modes execute one
+    /// fixed operation.
     pub fn runs_proportion(&self) -> bool {
         self.benchmark_work_mode == WorkMode::TestWithDefaultPath && !self.is_point_comparison
     }
 
-    /// Whether the data is that of files.
+    /// Whether the data comes from files.
     pub fn reads_files(&self) -> bool {
         matches!(self.benchmark_work_mode, WorkMode::VerificationWrite | WorkMode::VerificationQuery)
     }
 
-    /// The number of this tool's first device: several tools of one run have different ones.
+    /// Number of this tool's first device: members of a distributed run own different devices.
     pub fn first_device(&self) -> u64 {
         if self.benchmark_cluster { self.benchmark_index * self.device_number } else { 0 }
     }
@@ -109,7 +111,7 @@ impl Config {
     fn normalise(&mut self) -> Vec<String> {
         let mut warnings = self.notes.clone();
         if !self.runs_proportion() {
-            let given = |key: &str| self.given.contains_key(key);
+            let given = |key: &str| self.sources.contains_key(key);
             let given = [("RUN_SECONDS", given("RUN_SECONDS")), ("QUERY_COUNT", given("QUERY_COUNT"))];
             let ends = [std::mem::take(&mut self.run_seconds) > 0.0, std::mem::take(&mut self.query_count) > 0];
             for ((key, _), _) in given.into_iter().zip(ends).filter(|((_, given), set)| *given && *set) {
@@ -123,7 +125,7 @@ impl Config {
                 ("IS_RECENT_QUERY", &mut self.is_recent_query),
             ];
             for (key, flag) in forced {
-                if std::mem::take(flag) && self.given.contains_key(key) {
+                if std::mem::take(flag) && self.sources.contains_key(key) {
                     warnings.push(format!("{key}=true has no effect in a run without writes"));
                 }
             }
@@ -134,22 +136,22 @@ impl Config {
         warnings
     }
 
-    /// Whether devices are dealt to tables: IoTDB's table dialect.
+    /// Whether devices are assigned to tables: only in IoTDB's table dialect.
     pub fn uses_tables(&self) -> bool {
         self.db_switch.product == Product::IoTDB && self.iotdb_dialect_mode == Dialect::Table
     }
 
-    /// The table (in the tree dialect: the group) of device `id`.
+    /// Table of device `id`; in the tree dialect, its group.
     pub fn table_of_device(&self, id: u64) -> u64 {
         self.deal(id, self.device_number, self.iotdb_table_number)
     }
 
-    /// The group of table `id`.
+    /// Group of table `id`.
     pub fn group_of_table(&self, id: u64) -> u64 {
         self.deal(id, self.iotdb_table_number, self.group_number)
     }
 
-    /// Deals item `id` of `total` to one of `n` places by `SG_STRATEGY`.
+    /// Assigns item `id` of `total` to one of `n` places by `SG_STRATEGY`.
     fn deal(&self, id: u64, total: u64, n: u64) -> u64 {
         match self.sg_strategy {
             GroupStrategy::Mod => id % n,
@@ -158,19 +160,19 @@ impl Config {
         }
     }
 
-    /// How many devices each client owns, in the order of clients: the first ones get one more.
+    /// Number of devices of each client; the first clients have one more.
     pub fn devices_per_client(&self) -> impl Iterator<Item = u64> {
         let (devices, clients) = (self.device_number, self.data_client_number);
         (0..clients).map(move |client| devices / clients + u64::from(client < devices % clients))
     }
 
-    /// Sensors whose type is a number, for the type proportion of this configuration.
+    /// Number of sensors with a numeric type.
     fn numeric_sensors(&self) -> u64 {
         let total: f64 = self.insert_datatype_proportion.iter().sum();
         let (mut upper, mut below, mut numeric) = (0.0, 0_u64, 0_u64);
         for (share, is_numeric) in self.insert_datatype_proportion.iter().zip(IS_NUMERIC) {
             upper += share / total;
-            // Rounding must not cost the last type its last sensor.
+            // The epsilon keeps rounding from dropping the last sensor of the last type.
             let up_to = ((upper * self.sensor_number as f64 + 1e-9).floor() as u64).min(self.sensor_number);
             numeric += if is_numeric { up_to.saturating_sub(below) } else { 0 };
             below = up_to;
@@ -180,9 +182,9 @@ impl Config {
 }
 
 impl Findings<'_> {
-    /// `KEY=VALUE` and who said so, for messages.
-    fn said(&self, key: &str) -> String {
-        let value = self.config.shown(key).unwrap_or_default();
+    /// `KEY=VALUE (source)`, for messages.
+    fn with_source(&self, key: &str) -> String {
+        let value = self.config.display_value(key).unwrap_or_default();
         match self.config.source_of(key) {
             Some(source) => format!("{key}={value} ({source})"),
             None => format!("{key}={value} (default)"),
@@ -190,13 +192,13 @@ impl Findings<'_> {
     }
 
     fn refuse(&mut self, keys: &[&str], reason: impl std::fmt::Display) {
-        let said = keys.iter().map(|key| self.said(key)).collect::<Vec<_>>().join(", ");
-        self.fatal.push(format!("{said}: {reason}"));
+        let settings = keys.iter().map(|key| self.with_source(key)).collect::<Vec<_>>().join(", ");
+        self.fatal.push(format!("{settings}: {reason}"));
     }
 
     fn warn(&mut self, keys: &[&str], consequence: impl std::fmt::Display) {
-        let said = keys.iter().map(|key| self.said(key)).collect::<Vec<_>>().join(", ");
-        self.warnings.push(format!("{said}: {consequence}"));
+        let settings = keys.iter().map(|key| self.with_source(key)).collect::<Vec<_>>().join(", ");
+        self.warnings.push(format!("{settings}: {consequence}"));
     }
 
     fn modes(&mut self) {
@@ -219,20 +221,20 @@ impl Findings<'_> {
         for (key, _) in compares[..2].iter().filter(|(_, on)| *on) {
             self.warn(
                 &[key],
-                "every answer of each database is compared with the right one: what differs is found, and whose it is",
+                "every answer of each database is compared with the expected one, not with the other database's",
             );
         }
         if c.is_double_write {
             self.warn(
                 &["IS_DOUBLE_WRITE"],
-                "the databases get the same data one after the other, each measured alone: in one client, each would \
-                 wait for the other",
+                "both databases are written one after the other and measured separately: otherwise each would wait \
+                 for the other",
             );
         }
         self.files();
     }
 
-    /// Data sets in files, and copies of them.
+    /// Checks the modes that use files, and copy mode.
     fn files(&mut self) {
         let c = self.config;
         let share =
@@ -240,7 +242,7 @@ impl Findings<'_> {
         if c.is_copy_mode && !c.reads_files() {
             self.refuse(
                 &["IS_COPY_MODE", "BENCHMARK_WORK_MODE"],
-                "copies are made of files: expected verificationWriteMode or verificationQueryMode",
+                "copy mode reads files: expected verificationWriteMode or verificationQueryMode",
             );
         }
         if c.is_add_anomaly && !c.is_copy_mode {
@@ -252,12 +254,12 @@ impl Findings<'_> {
         if c.is_copy_mode && c.compat {
             self.warn(
                 &["IS_COPY_MODE", "COMPAT"],
-                "the last row of each pass has the time of the next one's first, and is overwritten by it",
+                "the last row of each pass has the time of the first row of the next pass, and is overwritten by it",
             );
         }
         if c.reads_files() || c.benchmark_work_mode == WorkMode::GenerateData {
             if share(10..11) {
-                self.refuse(&["INSERT_DATATYPE_PROPORTION"], "OBJECT values have no form in files of a data set");
+                self.refuse(&["INSERT_DATATYPE_PROPORTION"], "OBJECT values cannot be written to data set files");
             }
             if share(5..8) && c.string_length > crate::schema::GIVEN_TEXT_MAX {
                 let reason =
@@ -285,7 +287,7 @@ impl Findings<'_> {
             self.refuse(&["HOST", "PORT"], "expected lists of equal length, a port for each host");
         }
         if c.remark.contains(['.', '/', '`', '"']) {
-            self.refuse(&["REMARK"], "becomes part of names of tables and files: expected no dot, slash or quote");
+            self.refuse(&["REMARK"], "is used in names of tables and files: expected no dot, slash or quote");
         }
     }
 
@@ -318,7 +320,7 @@ impl Findings<'_> {
         if c.db_switch.product == Product::IoTDB && c.db_switch.mode != Some(needed) {
             self.refuse(
                 &[KEY, "DB_SWITCH", "IoTDB_DIALECT_MODE"],
-                format!("IoTDB takes several devices by {needed} only"),
+                format!("IoTDB supports several devices per request with {needed} only"),
             );
         }
         if c.is_client_bind && c.devices_per_client().any(|devices| !devices.is_multiple_of(c.device_num_per_write)) {
@@ -346,19 +348,20 @@ impl Findings<'_> {
         }
         if !c.data_client_number.is_multiple_of(c.group_number) {
             self.refuse(&["DATA_CLIENT_NUMBER", "GROUP_NUMBER"], "expected as many clients in every group");
-        } else if c.is_client_bind && !self.clients_stay_in_their_group() {
+        } else if c.is_client_bind && !self.clients_have_one_group_each() {
             let keys = ["DATA_CLIENT_NUMBER", "GROUP_NUMBER", "DEVICE_NUMBER", "SG_STRATEGY"];
             self.refuse(&keys, "a client would own devices of two groups; a session of the table dialect sees one");
         }
     }
 
-    fn clients_stay_in_their_group(&self) -> bool {
+    fn clients_have_one_group_each(&self) -> bool {
         let c = self.config;
         let mut devices_in_group = vec![0_u64; usize::try_from(c.group_number).unwrap_or(usize::MAX)];
         for device in 0..c.device_number {
             devices_in_group[c.group_of_table(c.table_of_device(device)) as usize] += 1;
         }
-        // Devices are ordered by group and dealt out in runs, so a run must not cross the end of a group.
+        // Devices are ordered by group and assigned to clients in consecutive runs; no run may
+        // cross a group boundary.
         let mut groups = devices_in_group.into_iter().filter(|&devices| devices > 0);
         let mut left = 0;
         c.devices_per_client().all(|devices| {
@@ -380,7 +383,7 @@ impl Findings<'_> {
         if c.query_sensor_num > c.sensor_number && c.writes_or_queries(1..=SET_QUERY) {
             self.refuse(
                 &["QUERY_SENSOR_NUM", "SENSOR_NUMBER"],
-                "a query needs distinct sensors: there are not so many",
+                "a query needs distinct sensors: expected at most SENSOR_NUMBER",
             );
         }
         let numeric = c.numeric_sensors();
@@ -454,7 +457,7 @@ impl Findings<'_> {
             ),
             OutOfOrderMode::Batch if c.run_seconds > 0.0 => self.refuse(
                 &["OUT_OF_ORDER_MODE", "RUN_SECONDS"],
-                "which rows come first depends on their number: expected LOOP instead of RUN_SECONDS",
+                "the order of rows depends on their number: expected LOOP instead of RUN_SECONDS",
             ),
             OutOfOrderMode::Batch | OutOfOrderMode::Late => {}
         }
@@ -463,10 +466,13 @@ impl Findings<'_> {
     fn measurement(&mut self) {
         let c = self.config;
         if c.rate > 0.0 && c.point_rate > 0.0 {
-            self.refuse(&["RATE", "POINT_RATE"], "one rate, please");
+            self.refuse(&["RATE", "POINT_RATE"], "expected only one of the two");
         }
         if (c.rate > 0.0 || c.point_rate > 0.0) && c.op_min_interval != 0 {
-            self.refuse(&["RATE", "POINT_RATE", "OP_MIN_INTERVAL"], "a set rate already spaces the operations");
+            self.refuse(
+                &["RATE", "POINT_RATE", "OP_MIN_INTERVAL"],
+                "a rate already determines the interval between operations",
+            );
         }
         if c.run_seconds > 0.0 && c.warmup >= c.run_seconds {
             self.refuse(&["WARMUP", "RUN_SECONDS"], "nothing would be measured");
@@ -478,13 +484,14 @@ impl Findings<'_> {
             );
         }
         if !c.verify {
-            self.warn(&["VERIFY"], "answers and data are not checked, and the report will say so");
+            self.warn(&["VERIFY"], "answers and data are not checked; the report states this");
         }
     }
 }
 
 impl Config {
-    /// Whether an operation with a position in `positions` of `OPERATION_PROPORTION` will run.
+    /// Whether the run has query phases, or an operation at one of `positions` in
+    /// `OPERATION_PROPORTION`.
     fn writes_or_queries(&self, mut positions: std::ops::RangeInclusive<usize>) -> bool {
         let runs = self.query_count > 0 || positions.any(|position| self.operation_proportion[position] > 0.0);
         runs && self.runs_proportion()
@@ -492,8 +499,8 @@ impl Config {
 }
 
 impl super::DbSwitch {
-    /// What stands for `product` when only the product is known: for IoTDB and DolphinDB the newest version and the
-    /// fastest mode.
+    /// The value for a product without version and mode: for IoTDB and DolphinDB the newest version
+    /// with its fastest interface.
     pub fn of(product: Product) -> Self {
         let newest = Self::all().into_iter().filter(|switch| switch.product == product);
         let mut newest =

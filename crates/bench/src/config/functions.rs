@@ -1,11 +1,12 @@
-//! The catalogue of value generators: `function.xml` of the original, or ours when there is none.
+//! The catalogue of value generators: IoT-benchmark's `function.xml`, or a built-in one of the same
+//! composition.
 
 use std::path::Path;
 
 use super::properties;
 use crate::error::{Error, Result};
 
-/// Course of a generated value over time `t` (in timestamp units), between `min` and `max`.
+/// Curve of a generated value over time `t` (in timestamp units), between `min` and `max`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
     /// Saw-tooth: rises from `min` to `max` in `cycle` units.
@@ -20,7 +21,7 @@ pub enum Shape {
     Constant,
 }
 
-/// What a generated value is cut to before the sensor's own type applies.
+/// Type to which a generated value is converted before the sensor's own type applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Numeric {
     /// 32-bit integer.
@@ -31,24 +32,24 @@ pub enum Numeric {
     Double,
 }
 
-/// One entry of the catalogue.
+/// An entry of the catalogue.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Function {
-    /// Name in the file; not necessarily unique.
+    /// Name in the file; may not be unique.
     pub id: String,
-    /// Course.
+    /// Curve.
     pub shape: Shape,
-    /// Number type.
+    /// Intermediate type of the values.
     pub numeric: Numeric,
-    /// Upper end; at least `min`.
+    /// Maximum; at least `min`.
     pub max: f64,
-    /// Lower end.
+    /// Minimum.
     pub min: f64,
-    /// See [`Shape`]; positive where the shape uses it.
+    /// Period, see [`Shape`]; positive if the shape uses it.
     pub cycle: f64,
 }
 
-/// The entries of the XML file at `path` in file order, and notes about entries left out.
+/// Loads the XML file at `path`: its entries in file order, and notes about skipped ones.
 pub(crate) fn load(path: &Path) -> Result<(Vec<Function>, Vec<String>)> {
     let bytes =
         std::fs::read(path).map_err(|error| Error::setup(format!("{}: cannot be read: {error}", path.display())))?;
@@ -64,7 +65,7 @@ pub(super) fn parse(text: &str) -> At<(Vec<Function>, Vec<String>)> {
         let function = function(element).map_err(|message| (element.line, message))?;
         if function.shape == Shape::Constant && function.min != function.max {
             let Function { id, min, max, .. } = &function;
-            notes.push(format!("function {id:?} is constant but its min {min} is not its max {max}: left out"));
+            notes.push(format!("function {id:?} is constant but min {min} differs from max {max}: skipped"));
         } else {
             functions.push(function);
         }
@@ -127,8 +128,8 @@ impl Element {
     }
 }
 
-/// Every start tag of `text`. Text between tags, comments, declarations and end tags are passed over: the catalogue
-/// says everything in attributes.
+/// Parses the start tags of `text`. Skips everything else: the catalogue has all its data in
+/// attributes.
 fn elements(text: &str) -> At<Vec<Element>> {
     let mut found = Vec::new();
     let mut rest = text;
@@ -181,28 +182,28 @@ fn start_tag(line: usize, text: &str) -> std::result::Result<(Element, &str), St
     }
 }
 
-/// The five named entities; ids are the only place where one could stand.
+/// Replaces XML's five named entities. Only ids can have one.
 fn unescape(text: &str) -> String {
     const ENTITIES: [(&str, &str); 5] =
         [("&lt;", "<"), ("&gt;", ">"), ("&quot;", "\""), ("&apos;", "'"), ("&amp;", "&")];
     ENTITIES.iter().fold(text.to_owned(), |text, (entity, plain)| text.replace(entity, plain))
 }
 
-/// Our own catalogue: as many entries of each shape as the original has, over ranges like those of vehicles and wind
-/// turbines: 9 lines, 6 sines, 9 squares, 86 random, 58 constants.
+/// The built-in catalogue: as many entries of each shape as IoT-benchmark's (9 lines, 6 sines, 9
+/// squares, 86 random, 58 constants), with ranges typical of vehicles and wind turbines.
 pub(crate) fn builtin() -> Vec<Function> {
     let mut all = Vec::with_capacity(168);
     let mut add = |shape, numeric, min: f64, max: f64, cycle| {
         let id = format!("{shape:?}{}", all.len()).to_lowercase();
-        all.push(Function { id, shape, numeric, max: cents(max), min: cents(min), cycle });
+        all.push(Function { id, shape, numeric, max: round_to_cents(max), min: round_to_cents(min), cycle });
     };
-    // Counters that wrap: a narrow band at a high level.
+    // Wrapping counters: a narrow range at a high level.
     for (i, width) in [5.0, 8.0, 12.0, 20.0, 50.0, 100.0, 200.0, 400.0, 800.0].into_iter().enumerate() {
         let min = 6_000.0 + 3_500.0 * i as f64;
         let cycle = [350_000.0, 420_000.0, 1_400_000.0, 3_500_000.0, 7_000_000.0][i % 5];
         add(Shape::Line, Numeric::Double, min, min + width, cycle);
     }
-    // Daily courses seen in half an hour.
+    // Daily cycles, compressed to half an hour.
     for i in 0..6 {
         let shift = 0.05 * f64::from(i);
         add(Shape::Sin, Numeric::Double, 3.3 + shift, 6.6 - shift / 2.0, 1_754.0 + 9.0 * f64::from(i));
@@ -223,7 +224,7 @@ pub(crate) fn builtin() -> Vec<Function> {
         let cycle = [182_000.0, 210_000.0, 320_000.0, 1_120_000.0, 3_360_000.0, 4_200_000.0][i % 6];
         add(Shape::Square, Numeric::Double, min, max, cycle);
     }
-    // Readings with noise: from a grid frequency that hardly moves to pressures, currents and powers.
+    // Noisy readings: from nearly constant grid frequencies to pressures, currents and powers.
     for i in 0..80 {
         let width = 0.07 * 30_000_f64.powf(f64::from(i) / 79.0);
         let centre = [50.0, 20.0, -15.0, 0.0, width / 2.0, 500.0, -width / 2.0][i as usize % 7];
@@ -233,7 +234,7 @@ pub(crate) fn builtin() -> Vec<Function> {
     for (min, max) in [(0.0, 5e4), (49_800.0, 50_550.0), (1.13e7, 1.14e7), (0.0, 1e6), (-2e5, 2e5), (0.0, 9.3e8)] {
         add(Shape::Random, Numeric::Double, min, max, 18_200.0);
     }
-    // Parameters that never change; half of them zero.
+    // Constant parameters; about half are zero.
     for _ in 0..30 {
         add(Shape::Constant, Numeric::Int, 0.0, 0.0, 3_600.0);
     }
@@ -274,7 +275,7 @@ pub(crate) fn builtin() -> Vec<Function> {
     all
 }
 
-fn cents(value: f64) -> f64 {
+fn round_to_cents(value: f64) -> f64 {
     (value * 100.0).round() / 100.0
 }
 
@@ -283,7 +284,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn attributes_are_read_and_comments_passed_over() {
+    fn attributes_are_read_and_comments_skipped() {
         let text = "<?xml version=\"1.0\"?>\n<!-- <function type='no'/> -->\n<functions>\n\
             <function id=\"a&amp;b\" function-type=\"int_mono_k\" max=\"10\" min=\"-1.5\" cycle='350000'></function>\n\
             \t<function id = 'r'\n type='random' min=\"0\" max = \"900\"><baseLine lower=\"1\"/></function>\n\
@@ -306,7 +307,7 @@ mod tests {
             cycle: 1.0,
         };
         assert_eq!(functions, [line, random]);
-        assert_eq!(notes, ["function \"c\" is constant but its min 1 is not its max 2: left out"]);
+        assert_eq!(notes, ["function \"c\" is constant but min 1 differs from max 2: skipped"]);
     }
 
     #[test]
@@ -330,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn the_built_in_catalogue_has_the_originals_number_of_each_shape() {
+    fn built_in_catalogue_has_iot_benchmarks_number_of_each_shape() {
         let all = builtin();
         let count = |shape| all.iter().filter(|function| function.shape == shape).count();
         let counts = [Shape::Line, Shape::Sin, Shape::Square, Shape::Random, Shape::Constant].map(count);

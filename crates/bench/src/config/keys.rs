@@ -1,5 +1,5 @@
-//! The one table of keys: name, type, default, range, origin and meaning. Everything else about a key follows from it:
-//! the field of [`Config`], reading, checking, listing and printing.
+//! The table of keys: name, type, default, range, origin and meaning. Everything else about a key
+//! is derived from it: the field of [`Config`], parsing, checks, lists and output.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -12,30 +12,30 @@ use super::value::{
 };
 use super::{Range, Source};
 
-/// Where a key comes from.
+/// Origin of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// Today's IoT-benchmark has it.
+    /// A key of the current IoT-benchmark.
     Now,
-    /// IoT-benchmark had it in early 2023 and dropped it; we still honour it.
+    /// A key of IoT-benchmark in early 2023, since removed; still supported here.
     Early2023,
-    /// Ours.
+    /// A key of this tool only.
     Ours,
 }
 
-/// One row of the table.
+/// A row of the table.
 pub struct Key {
-    /// As written in a file.
+    /// Name in a configuration file; unique.
     pub name: &'static str,
-    /// Heading under which it is listed.
+    /// Heading in lists of keys.
     pub section: &'static str,
-    /// The default, as a file would have it: today's compiled default of the original where it has the key.
+    /// Default in file syntax: IoT-benchmark's current one, if it has the key.
     pub default: &'static str,
-    /// Bounds of a number.
+    /// Valid range, for numeric types.
     pub range: Range,
-    /// Whose it is.
+    /// Origin of the key.
     pub origin: Origin,
-    /// One line: what it does, with its unit.
+    /// Effect of the key with its unit, in one line.
     pub meaning: &'static str,
     pub(super) empty_is_a_value: bool,
     pub(super) kind: fn() -> String,
@@ -46,15 +46,15 @@ pub struct Key {
 
 macro_rules! keys {
     ($($section:literal { $($name:literal $field:ident : $type:ty = $default:literal, $range:expr, $origin:ident, $meaning:literal;)+ })+) => {
-        /// The whole configuration of a run: one field a key, named like it.
+        /// The configuration of a run: one field per key, named after it.
         #[derive(Clone, Debug)]
         pub struct Config {
             $($(#[doc = $meaning] pub $field: $type,)+)+
-            /// The directory of the file this was read from; `function.xml` is looked for there.
+            /// Directory of the configuration file; may contain `function.xml`.
             pub directory: Option<PathBuf>,
-            /// Keys that somebody set, and where.
-            pub(super) given: BTreeMap<&'static str, Source>,
-            /// What the user should hear about the way the keys were read.
+            /// Sources of the keys that are not at their defaults.
+            pub(super) sources: BTreeMap<&'static str, Source>,
+            /// Warnings from loading the keys.
             pub(super) notes: Vec<String>,
         }
 
@@ -63,13 +63,13 @@ macro_rules! keys {
                 Config {
                     $($($field: default_value($name, $default),)+)+
                     directory: None,
-                    given: BTreeMap::new(),
+                    sources: BTreeMap::new(),
                     notes: Vec::new(),
                 }
             }
         }
 
-        /// Every key, in the order of the documentation.
+        /// All keys, in the order of the documentation.
         pub static KEYS: &[Key] = &[$($(Key {
             name: $name,
             section: $section,
@@ -97,12 +97,12 @@ use Range::{Above, Any, AtLeast, Share, Unit};
 
 keys! {
     "Database under test" {
-        "DB_SWITCH" db_switch: DbSwitch = "IoTDB-200-SESSION_BY_TABLET", Any, Now, "product, its version and the way rows are inserted";
+        "DB_SWITCH" db_switch: DbSwitch = "IoTDB-200-SESSION_BY_TABLET", Any, Now, "product, its version and its write interface";
         "IoTDB_DIALECT_MODE" iotdb_dialect_mode: Dialect = "tree", Any, Now, "data model of IoTDB 2";
         "TABLE_TIME_COLUMN" table_time_column: String = "time", Any, Now, "name of the time column (table dialect)";
-        "IoTDB_TABLE_WRITABLE_VIEW" iotdb_table_writable_view: bool = "false", Any, Now, "create a writable view of each table and use it for everything";
+        "IoTDB_TABLE_WRITABLE_VIEW" iotdb_table_writable_view: bool = "false", Any, Now, "create a writable view of each table and use it for all operations";
         "HOST" host: Vec<String> = "127.0.0.1", Any, Now, "hosts, paired with PORT";
-        "PORT" port: Vec<u16> = "6667", Any, Now, "ports, one a host";
+        "PORT" port: Vec<u16> = "6667", Any, Now, "ports, one per host";
         "USERNAME" username: String = "root", Any, Now, "user on every host";
         "PASSWORD" password: String = "root", Any, Now, "the user's password";
         "DB_NAME" db_name: String = "test", Any, Now, "database, bucket or table that the benchmark may drop and fill";
@@ -118,60 +118,60 @@ keys! {
         "ENABLE_AUTO_FETCH" enable_auto_fetch: bool = "false", Any, Now, "IoTDB sessions refresh their list of nodes";
         "IS_DELETE_DATA" is_delete_data: bool = "true", Any, Now, "drop old data before the run";
         "INIT_WAIT_TIME" init_wait_time: u64 = "1000", Any, Now, "pause after the drop, ms";
-        "KAFKA_LOCATION" kafka_location: String = "127.0.0.1:9092", Any, Now, "once a source of data";
-        "ZOOKEEPER_LOCATION" zookeeper_location: String = "127.0.0.1:2181", Any, Now, "once a source of data";
-        "TOPIC_NAME" topic_name: String = "test-topic", Any, Now, "once a source of data";
+        "KAFKA_LOCATION" kafka_location: String = "127.0.0.1:9092", Any, Now, "formerly a data source";
+        "ZOOKEEPER_LOCATION" zookeeper_location: String = "127.0.0.1:2181", Any, Now, "formerly a data source";
+        "TOPIC_NAME" topic_name: String = "test-topic", Any, Now, "formerly a data source";
     }
     "Run control" {
-        "LOOP" loop_: u64 = "100", Any, Now, "operations per client; 0 registers the schema only";
-        "BENCHMARK_WORK_MODE" benchmark_work_mode: WorkMode = "testWithDefaultPath", Any, Now, "what the run does";
-        "TEST_MAX_TIME" test_max_time: u64 = "0", Any, Now, "longest run without schema registration, ms; 0 = no limit";
+        "LOOP" loop_: u64 = "100", Any, Now, "operations per client; 0 only registers the schema";
+        "BENCHMARK_WORK_MODE" benchmark_work_mode: WorkMode = "testWithDefaultPath", Any, Now, "mode of the run";
+        "TEST_MAX_TIME" test_max_time: u64 = "0", Any, Now, "time limit of the run after schema registration, ms; 0 = no limit";
         "USE_MEASUREMENT" use_measurement: bool = "true", Any, Now, "measure; false prints the configuration only";
         "RESULT_PRECISION" result_precision: f64 = "0.1", Above(0.0), Now, "precision of quantiles, %";
-        "IS_RECORD_CURRENT_REALLY_TIME" is_record_current_really_time: bool = "false", Any, Now, "timestamps are the wall clock when a row is generated";
+        "IS_RECORD_CURRENT_REALLY_TIME" is_record_current_really_time: bool = "false", Any, Now, "timestamps are the wall-clock time at which a row is generated";
         "OPERATION_PROPORTION" operation_proportion: [f64; 13] = "1:0:0:0:0:0:0:0:0:0:0:0:0", Any, Now, "shares of writes and of the queries Q1 to Q12; shorter lists are filled with 0";
         "WRITE_OPERATION_TIMEOUT_MS" write_operation_timeout_ms: u64 = "120000", AtLeast(1.0), Now, "a write that takes longer has failed, ms";
         "READ_OPERATION_TIMEOUT_MS" read_operation_timeout_ms: u64 = "300000", AtLeast(1.0), Now, "a query that takes longer has failed, ms";
         "ENABLE_FIXED_QUERY" enable_fixed_query: bool = "false", Any, Now, "every query of a kind is the same statement";
-        "OP_MIN_INTERVAL" op_min_interval: i64 = "0", AtLeast(-1.0), Now, "least time between the starts of a client's operations, ms; 0 = none, -1 = POINT_STEP";
+        "OP_MIN_INTERVAL" op_min_interval: i64 = "0", AtLeast(-1.0), Now, "minimum time between the starts of a client's operations, ms; 0 = none, -1 = POINT_STEP";
         "OP_MIN_INTERVAL_RANDOM" op_min_interval_random: bool = "false", Any, Now, "draw each interval from 0 to OP_MIN_INTERVAL";
-        "INTERVAL_BETWEEN_WRITE_BATCH" interval_between_write_batch: u64 = "0", Any, Now, "the same between the batches of one write operation, ms";
-        "BENCHMARK_CLUSTER" benchmark_cluster: bool = "false", Any, Now, "this tool is one of several of one run";
-        "BENCHMARK_INDEX" benchmark_index: u64 = "0", Any, Now, "which of them, from 0; it owns the devices from index x DEVICE_NUMBER on";
+        "INTERVAL_BETWEEN_WRITE_BATCH" interval_between_write_batch: u64 = "0", Any, Now, "minimum time between the batches of one write operation, ms";
+        "BENCHMARK_CLUSTER" benchmark_cluster: bool = "false", Any, Now, "this tool is a member of a distributed run";
+        "BENCHMARK_INDEX" benchmark_index: u64 = "0", Any, Now, "index of this member, from 0; its devices start at index x DEVICE_NUMBER";
     }
     "Two databases" {
-        "IS_DOUBLE_WRITE" is_double_write: bool = "false", Any, Now, "run on a second database (ANOTHER_*) as well: a further target of the same run";
+        "IS_DOUBLE_WRITE" is_double_write: bool = "false", Any, Now, "also run on a second database (ANOTHER_*), as another target";
         "ANOTHER_DB_SWITCH" another_db_switch: DbSwitch = "IoTDB-200-SESSION_BY_TABLET", Any, Now, "the second database's DB_SWITCH";
-        "ANOTHER_HOST" another_host: Vec<String> = "127.0.0.1", Any, Now, "its hosts";
-        "ANOTHER_PORT" another_port: Vec<u16> = "6667", Any, Now, "its ports";
-        "ANOTHER_USERNAME" another_username: String = "root", Any, Now, "its user";
-        "ANOTHER_PASSWORD" another_password: String = "root", Any, Now, "its password";
-        "ANOTHER_DB_NAME" another_db_name: String = "test", Any, Now, "its database";
-        "ANOTHER_TOKEN" another_token: String = "token", Any, Now, "its token";
+        "ANOTHER_HOST" another_host: Vec<String> = "127.0.0.1", Any, Now, "hosts of the second database";
+        "ANOTHER_PORT" another_port: Vec<u16> = "6667", Any, Now, "ports of the second database";
+        "ANOTHER_USERNAME" another_username: String = "root", Any, Now, "user of the second database";
+        "ANOTHER_PASSWORD" another_password: String = "root", Any, Now, "password of the second database";
+        "ANOTHER_DB_NAME" another_db_name: String = "test", Any, Now, "DB_NAME of the second database";
+        "ANOTHER_TOKEN" another_token: String = "token", Any, Now, "token of the second database";
         "IS_COMPARISON" is_comparison: bool = "false", Any, Now, "check every answer of every query instead of VERIFY_RATIO of them";
         "IS_POINT_COMPARISON" is_point_comparison: bool = "false", Any, Now, "read all rows back and compare every value, instead of running OPERATION_PROPORTION";
-        "VERIFICATION_STEP_SIZE" verification_step_size: u64 = "10000", AtLeast(1.0), Now, "window of the point comparison, in batches; never more than a million values";
+        "VERIFICATION_STEP_SIZE" verification_step_size: u64 = "10000", AtLeast(1.0), Now, "window of the point comparison, in batches; limited to a million values";
     }
     "Devices, sensors, clients" {
         "DEVICE_NUMBER" device_number: u64 = "6000", AtLeast(1.0), Now, "devices";
         "REAL_INSERT_RATE" real_insert_rate: f64 = "1.0", Share, Now, "share of the devices that are written";
         "SENSOR_NUMBER" sensor_number: u64 = "200", AtLeast(1.0), Now, "sensors per device, the same for every device";
         "IS_SENSOR_TS_ALIGNMENT" is_sensor_ts_alignment: bool = "true", Any, Now, "a row carries all sensors; false: a batch is one sensor of one device";
-        "TS_ALIGNMENT_RATIO" ts_alignment_ratio: f64 = "1.0", Share, Now, "not aligned: probability that a sensor's batch is sent";
-        "IS_CLIENT_BIND" is_client_bind: bool = "true", Any, Now, "each device belongs to one client; false: clients take the next batch of any";
+        "TS_ALIGNMENT_RATIO" ts_alignment_ratio: f64 = "1.0", Share, Now, "if not aligned: probability that a sensor's batch is sent";
+        "IS_CLIENT_BIND" is_client_bind: bool = "true", Any, Now, "each device belongs to one client; false: clients take the next batch of any device";
         "SCHEMA_CLIENT_NUMBER" schema_client_number: u64 = "20", AtLeast(1.0), Now, "clients that register the schema";
         "DATA_CLIENT_NUMBER" data_client_number: u64 = "20", AtLeast(1.0), Now, "clients that write and query";
-        "GROUP_NAME_PREFIX" group_name_prefix: String = "g_", Any, Now, "names of groups: prefix and number from 0";
-        "IoTDB_TABLE_NAME_PREFIX" iotdb_table_name_prefix: String = "table_", Any, Now, "names of tables";
-        "DEVICE_NAME_PREFIX" device_name_prefix: String = "d_", Any, Now, "names of devices";
-        "SENSOR_NAME_PREFIX" sensor_name_prefix: String = "s_", Any, Now, "names of sensors";
-        "TAG_NUMBER" tag_number: u64 = "0", Any, Now, "tags of a device";
-        "TAG_KEY_PREFIX" tag_key_prefix: String = "tag_", Any, Now, "names of tags";
-        "TAG_VALUE_PREFIX" tag_value_prefix: String = "value_", Any, Now, "values of tags: prefix and number";
-        "TAG_VALUE_CARDINALITY" tag_value_cardinality: Vec<u64> = "", Any, Now, "distinct values of each tag, TAG_NUMBER of them";
+        "GROUP_NAME_PREFIX" group_name_prefix: String = "g_", Any, Now, "prefix of group names; followed by a number from 0";
+        "IoTDB_TABLE_NAME_PREFIX" iotdb_table_name_prefix: String = "table_", Any, Now, "prefix of table names";
+        "DEVICE_NAME_PREFIX" device_name_prefix: String = "d_", Any, Now, "prefix of device names";
+        "SENSOR_NAME_PREFIX" sensor_name_prefix: String = "s_", Any, Now, "prefix of sensor names";
+        "TAG_NUMBER" tag_number: u64 = "0", Any, Now, "number of tags per device";
+        "TAG_KEY_PREFIX" tag_key_prefix: String = "tag_", Any, Now, "prefix of tag names";
+        "TAG_VALUE_PREFIX" tag_value_prefix: String = "value_", Any, Now, "prefix of tag values; followed by a number";
+        "TAG_VALUE_CARDINALITY" tag_value_cardinality: Vec<u64> = "", Any, Now, "numbers of distinct values of each tag, TAG_NUMBER of them";
         "GROUP_NUMBER" group_number: u64 = "1", AtLeast(1.0), Now, "databases or storage groups";
         "IoTDB_TABLE_NUMBER" iotdb_table_number: u64 = "1", AtLeast(1.0), Now, "tables (table dialect); in the tree dialect as many as groups";
-        "SG_STRATEGY" sg_strategy: GroupStrategy = "mod", Any, Now, "how devices are dealt to tables and groups";
+        "SG_STRATEGY" sg_strategy: GroupStrategy = "mod", Any, Now, "assignment of devices to tables and groups";
     }
     "Types and shapes of data" {
         "POINT_STEP" point_step: i64 = "5000", AtLeast(1.0), Now, "time between two rows of a device, in units of TIMESTAMP_PRECISION";
@@ -180,7 +180,7 @@ keys! {
         "DOUBLE_LENGTH" double_length: u64 = "2", Any, Now, "decimals of FLOAT and DOUBLE values";
         "OBJECT_LENGTH" object_length: u64 = "1000", AtLeast(1.0), Now, "bytes of OBJECT values";
         "OBJECT_QUERY_FULL_CONTENT" object_query_full_content: bool = "false", Any, Now, "queries read whole OBJECT values";
-        "INSERT_DATATYPE_PROPORTION" insert_datatype_proportion: [f64; 11] = "1:1:1:1:1:1:0:0:0:0:0", Any, Now, "shares of BOOLEAN:INT32:INT64:FLOAT:DOUBLE:TEXT:STRING:BLOB:TIMESTAMP:DATE:OBJECT; the first 6 or 10 will do";
+        "INSERT_DATATYPE_PROPORTION" insert_datatype_proportion: [f64; 11] = "1:1:1:1:1:1:0:0:0:0:0", Any, Now, "shares of BOOLEAN:INT32:INT64:FLOAT:DOUBLE:TEXT:STRING:BLOB:TIMESTAMP:DATE:OBJECT; or only the first 6 or 10";
         "COMPRESSOR" compressor: String = "LZ4", Any, Now, "compression of IoTDB";
         "ENCODING_BOOLEAN" encoding_boolean: String = "RLE", Any, Now, "encoding of IoTDB";
         "ENCODING_INT32" encoding_int32: String = "TS_2DIFF", Any, Now, "encoding of IoTDB";
@@ -192,30 +192,30 @@ keys! {
         "ENCODING_BLOB" encoding_blob: String = "PLAIN", Any, Now, "encoding of IoTDB";
         "ENCODING_TIMESTAMP" encoding_timestamp: String = "TS_2DIFF", Any, Now, "encoding of IoTDB";
         "ENCODING_DATE" encoding_date: String = "TS_2DIFF", Any, Now, "encoding of IoTDB";
-        "LINE_RATIO" line_ratio: f64 = "1.0", AtLeast(0.0), Now, "share of sensors that rise and wrap";
+        "LINE_RATIO" line_ratio: f64 = "1.0", AtLeast(0.0), Now, "share of saw-tooth sensors";
         "SIN_RATIO" sin_ratio: f64 = "1.0", AtLeast(0.0), Now, "share of sine sensors";
         "SQUARE_RATIO" square_ratio: f64 = "1.0", AtLeast(0.0), Now, "share of square-wave sensors";
         "RANDOM_RATIO" random_ratio: f64 = "1.0", AtLeast(0.0), Now, "share of random sensors";
         "CONSTANT_RATIO" constant_ratio: f64 = "1.0", AtLeast(0.0), Now, "share of constant sensors";
-        "DATA_SEED" data_seed: i64 = "666", Any, Now, "seed of everything written";
-        "WORKLOAD_BUFFER_SIZE" workload_buffer_size: u64 = "100", AtLeast(1.0), Now, "values per sensor before they repeat; only with COMPAT, else nothing repeats";
+        "DATA_SEED" data_seed: i64 = "666", Any, Now, "seed of all written data";
+        "WORKLOAD_BUFFER_SIZE" workload_buffer_size: u64 = "100", AtLeast(1.0), Now, "values per sensor before they repeat; only with COMPAT, otherwise values do not repeat";
     }
     "Writes" {
         "BATCH_SIZE_PER_WRITE" batch_size_per_write: u64 = "100", AtLeast(1.0), Now, "rows per device in a batch";
-        "DEVICE_NUM_PER_WRITE" device_num_per_write: u64 = "1", AtLeast(1.0), Now, "devices in a batch; divides the devices of every client";
+        "DEVICE_NUM_PER_WRITE" device_num_per_write: u64 = "1", AtLeast(1.0), Now, "devices in a batch; must divide the number of devices of every client";
         "CREATE_SCHEMA" create_schema: bool = "true", Any, Now, "register the schema before writing";
         "START_TIME" start_time: Timestamp = "2022-01-01T00:00:00+08:00", Any, Now, "time one POINT_STEP before the first row";
-        "IS_COPY_MODE" is_copy_mode: bool = "false", Any, Now, "verification modes: the first batch of each device's files, LOOP times, with its times moved on";
+        "IS_COPY_MODE" is_copy_mode: bool = "false", Any, Now, "verification modes: repeat the first batch of each device's files LOOP times, with shifted times";
         "IS_ADD_ANOMALY" is_add_anomaly: bool = "false", Any, Now, "multiply the numbers in some of the copied rows";
         "ANOMALY_RATE" anomaly_rate: f64 = "0.2", Unit, Now, "share of copied rows with an anomaly";
         "ANOMALY_TIMES" anomaly_times: f64 = "2.0", Any, Now, "factor of an anomaly";
-        "IS_OUT_OF_ORDER" is_out_of_order: bool = "false", Any, Now, "some rows are not in the order of time";
-        "OUT_OF_ORDER_MODE" out_of_order_mode: OutOfOrderMode = "POISSON", Any, Now, "which rows, and how; LATE is ours";
+        "IS_OUT_OF_ORDER" is_out_of_order: bool = "false", Any, Now, "write some rows out of time order";
+        "OUT_OF_ORDER_MODE" out_of_order_mode: OutOfOrderMode = "POISSON", Any, Now, "method; LATE is not in IoT-benchmark";
         "OUT_OF_ORDER_RATIO" out_of_order_ratio: f64 = "0.5", Unit, Now, "share of rows out of order";
-        "IS_REGULAR_FREQUENCY" is_regular_frequency: bool = "true", Any, Now, "rows stand exactly POINT_STEP apart; false adds jitter of less than a step";
+        "IS_REGULAR_FREQUENCY" is_regular_frequency: bool = "true", Any, Now, "rows are exactly POINT_STEP apart; false adds jitter of less than a step";
         "LAMBDA" lambda: f64 = "2200.0", AtLeast(0.0), Now, "POISSON: typical delay, in steps";
         "MAX_K" max_k: u64 = "170000", AtLeast(1.0), Now, "POISSON: greatest delay, in steps";
-        "LATE_DISTRIBUTION" late_distribution: LateDistribution = "exponential", Any, Ours, "LATE: how late a late row is";
+        "LATE_DISTRIBUTION" late_distribution: LateDistribution = "exponential", Any, Ours, "LATE: distribution of the lateness";
         "LATE_MAX" late_max: u64 = "1000", AtLeast(1.0), Ours, "LATE: greatest lateness, in rows of the device";
     }
     "Queries" {
@@ -225,7 +225,7 @@ keys! {
         "QUERY_DEVICE_NUM" query_device_num: u64 = "1", AtLeast(1.0), Now, "distinct devices per query, all of one group or table";
         "QUERY_AGGREGATE_FUN" query_aggregate_fun: String = "count", Any, Now, "aggregate function of Q4 to Q7 and Q11";
         "QUERY_INTERVAL" query_interval: i64 = "250000", AtLeast(0.0), Now, "length of a window, in units of TIMESTAMP_PRECISION";
-        "QUERY_LOWER_VALUE" query_lower_value: f64 = "-5.0", Any, Now, "value filters keep what is greater";
+        "QUERY_LOWER_VALUE" query_lower_value: f64 = "-5.0", Any, Now, "value filters select greater values";
         "GROUP_BY_TIME_UNIT" group_by_time_unit: i64 = "20000", AtLeast(1.0), Now, "width of a bucket, ms";
         "QUERY_SEED" query_seed: i64 = "151658", Any, Now, "seed of the choice of devices and sensors";
         "QUERY_SET_OP_TYPE" query_set_op_type: SetOperator = "union", Any, Now, "operator of Q12";
@@ -238,7 +238,7 @@ keys! {
         "ENABLE_IOTDB_RPC_COMPRESSION" enable_iotdb_rpc_compression: bool = "true", Any, Now, "IoTDB 2.0.6 and later: compressed tablets";
         "IOTDB_SESSION_POOL_SIZE" iotdb_session_pool_size: u64 = "50", AtLeast(1.0), Now, "IoTDB: sessions of a pool";
         "TEMPLATE" template: bool = "false", Any, Now, "IoTDB: register by schema template";
-        "TEMPLATE_NAME" template_name: String = "BenchmarkTemplate", Any, Now, "IoTDB: its name";
+        "TEMPLATE_NAME" template_name: String = "BenchmarkTemplate", Any, Now, "IoTDB: name of the schema template";
         "VECTOR" vector: bool = "true", Any, Now, "IoTDB: aligned series";
         "IOTDB_USE_DEBUG" iotdb_use_debug: bool = "false", Any, Now, "IoTDB: prefix some queries with debug";
         "IOTDB_USE_DEBUG_RATIO" iotdb_use_debug_ratio: f64 = "0.01", Unit, Now, "IoTDB: share of those queries";
@@ -252,11 +252,11 @@ keys! {
         "DOLPHINDB_DEVICE_HASH_BUCKETS" dolphindb_device_hash_buckets: u64 = "8", AtLeast(1.0), Now, "DolphinDB: buckets of devices";
     }
     "Data set in files" {
-        "FILE_PATH" file_path: String = "data/test", Any, Now, "directory of the data set; generateDataMode replaces the one that is there";
+        "FILE_PATH" file_path: String = "data/test", Any, Now, "directory of the data set; generateDataMode replaces an existing one";
         "BIG_BATCH_SIZE" big_batch_size: u64 = "100", AtLeast(1.0), Now, "batches per file";
     }
     "Output" {
-        "TEST_DATA_PERSISTENCE" test_data_persistence: Persistence = "None", Any, Now, "where each operation is recorded; PostgreSQL and Parquet are ours";
+        "TEST_DATA_PERSISTENCE" test_data_persistence: Persistence = "None", Any, Now, "store of the operation records; PostgreSQL and Parquet are not in IoT-benchmark";
         "RECORD_SPLIT" record_split: bool = "true", Any, Now, "start a new table or file after RECORD_SPLIT_MAX_LINE records";
         "RECORD_SPLIT_MAX_LINE" record_split_max_line: u64 = "10000000", AtLeast(1.0), Now, "records per table or file";
         "TEST_DATA_STORE_IP" test_data_store_ip: String = "127.0.0.1", Any, Now, "host of the store";
@@ -275,21 +275,21 @@ keys! {
     }
     "Server monitor" {
         "MONITOR_INTERVAL" monitor_interval: f64 = "0.0", AtLeast(0.0), Early2023, "time between samples, s; 0 = 1 s";
-        "NET_DEVICE" net_device: String = "e", Any, Early2023, "interfaces counted: names that begin so";
+        "NET_DEVICE" net_device: String = "e", Any, Early2023, "prefix of the names of the network interfaces to count";
         "IOTDB_DATA_DIR" iotdb_data_dir: Vec<String> = "", Any, Early2023, "data directories whose size is sampled";
         "IOTDB_WAL_DIR" iotdb_wal_dir: Vec<String> = "", Any, Early2023, "directories of the write-ahead log";
         "IOTDB_SYSTEM_DIR" iotdb_system_dir: Vec<String> = "", Any, Early2023, "system directories";
     }
     "Measurement and verification" {
-        "COMPAT" compat: bool = "false", Any, Ours, "reproduce the original's quirks where they change what is measured";
-        "RUN_SECONDS" run_seconds: f64 = "0.0", AtLeast(0.0), Ours, "write for so long instead of LOOP operations, s; 0 = by LOOP";
-        "QUERY_COUNT" query_count: u64 = "0", Any, Ours, "after the writes, this many queries of each of Q1 to Q12 the target knows; 0 = only OPERATION_PROPORTION";
+        "COMPAT" compat: bool = "false", Any, Ours, "reproduce IoT-benchmark's quirks, even where they distort the measurement";
+        "RUN_SECONDS" run_seconds: f64 = "0.0", AtLeast(0.0), Ours, "write for this time instead of LOOP operations, s; 0 = by LOOP";
+        "QUERY_COUNT" query_count: u64 = "0", Any, Ours, "after the writes, queries of each of Q1 to Q12 that the target supports; 0 = only OPERATION_PROPORTION";
         "RATE" rate: f64 = "0.0", AtLeast(0.0), Ours, "open loop: operations sent per second over all clients; 0 = closed loop";
         "POINT_RATE" point_rate: f64 = "0.0", AtLeast(0.0), Ours, "open loop by points written per second instead of RATE; 0 = off";
-        "WARMUP" warmup: f64 = "0.0", AtLeast(0.0), Ours, "operations begun earlier than this are run and verified, not measured, s";
-        "SETTLE_MAX" settle_max: f64 = "120.0", AtLeast(0.0), Ours, "longest wait after the writes until the bytes on disk stand still, s";
-        "VERIFY" verify: bool = "true", Any, Ours, "check answers against the closed form, and all data after the run";
+        "WARMUP" warmup: f64 = "0.0", AtLeast(0.0), Ours, "operations started earlier than this are run and verified, but not measured, s";
+        "SETTLE_MAX" settle_max: f64 = "120.0", AtLeast(0.0), Ours, "longest wait after the writes until the size on disk is stable, s";
+        "VERIFY" verify: bool = "true", Any, Ours, "check answers against values computed from the seed, and all data after the run";
         "VERIFY_RATIO" verify_ratio: f64 = "0.05", Unit, Ours, "share of each query kind's answers that are checked";
-        "VERIFY_MIN" verify_min: u64 = "200", Any, Ours, "but at least so many of each kind, or all";
+        "VERIFY_MIN" verify_min: u64 = "200", Any, Ours, "minimum number of checked answers of each kind";
     }
 }

@@ -1,12 +1,15 @@
-//! The configuration of a run, in IoT-benchmark's own keys and files, and the few keys that are ours.
+//! The configuration of a run: IoT-benchmark's keys and files, and a few keys of our own.
 //!
-//! Words: a *key* is a row of the table in `keys`; a *layer* is a place that sets keys: first a file, then the
-//! environment, then the command line. A later layer wins; inside a layer the last setting wins.
+//! Words: a *key* is a row of the table in `keys`. A *layer* is a source of settings: the file,
+//! then the environment, then the command line. A later layer overrides an earlier one; within a
+//! layer the last setting counts.
 //!
-//! Always true: a value that came from outside has passed its type and its range; an unknown key is refused, because a
-//! misspelt key measures something else than its author thinks.
+//! Always true: every value from outside has been checked against the type and range of its key;
+//! unknown keys are refused, because a run with a misspelt key measures something else than
+//! intended.
 //!
-//! Not here: what the settings mean for the work (`workload`), connection strings of targets (`drivers`).
+//! Not here: the effect of the keys on the work (`workload`), connection strings of targets
+//! (`drivers`).
 
 mod check;
 mod functions;
@@ -29,22 +32,22 @@ pub use value::{
 
 /// Name of the file in a configuration directory.
 const FILE_NAME: &str = "config.properties";
-/// The one environment variable of the original.
+/// The only environment variable that IoT-benchmark reads.
 const ENVIRONMENT_AUTHORIZATION: &str = "BENCHMARK_REST_AUTHORIZATION";
 
-/// Who set a key.
+/// Source of a setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// A line (from 1) of a file.
+    /// A line of a file, counted from 1.
     File(PathBuf, usize),
-    /// A variable of the environment.
+    /// An environment variable.
     Environment(&'static str),
-    /// `--set`, or an option that stands for one.
+    /// `--set`, or an option that is shorthand for a key.
     CommandLine,
 }
 
 impl Source {
-    /// Files before the environment before the command line.
+    /// Precedence: a higher layer overrides lower ones.
     fn layer(&self) -> u8 {
         match self {
             Source::File(..) => 0,
@@ -64,10 +67,10 @@ impl fmt::Display for Source {
     }
 }
 
-/// Bounds of a number.
+/// Valid range of a numeric key.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Range {
-    /// None beyond the type.
+    /// The range of the type.
     Any,
     /// x or more.
     AtLeast(f64),
@@ -103,41 +106,45 @@ impl fmt::Display for Range {
     }
 }
 
-/// A key that the original no longer has.
+/// A key of earlier IoT-benchmark versions that it has since removed.
 struct Removed {
     name: &'static str,
-    fate: Fate,
+    treatment: Treatment,
 }
 
-enum Fate {
-    /// Its value goes to these keys, unless they are set themselves.
+enum Treatment {
+    /// The value applies to these keys, unless they are set in the same or a higher layer.
     Renamed(&'static [&'static str]),
-    /// `name=value` pairs, the same for all devices: as many tags with one value each.
+    /// `name=value` pairs that are the same for all devices: converted to as many tags with one
+    /// value each.
     ConstantTags,
-    /// Read and forgotten, because of this.
+    /// Accepted without effect, for this reason.
     Ignored(&'static str),
 }
 
 const REMOVED: &[Removed] = &[
-    Removed { name: "CLIENT_NUMBER", fate: Fate::Renamed(&["SCHEMA_CLIENT_NUMBER", "DATA_CLIENT_NUMBER"]) },
-    Removed { name: "OP_INTERVAL", fate: Fate::Renamed(&["OP_MIN_INTERVAL"]) },
-    Removed { name: "TAG_NAME_PREFIX", fate: Fate::Renamed(&["TAG_KEY_PREFIX"]) },
-    Removed { name: "DEVICE_TAGS", fate: Fate::ConstantTags },
-    Removed { name: "IS_ALL_NODES_VISIBLE", fate: Fate::Ignored("every client connects to the hosts listed in HOST") },
-    Removed { name: "DATA_SET", fate: Fate::Ignored("FILE_PATH alone names the data set") },
+    Removed { name: "CLIENT_NUMBER", treatment: Treatment::Renamed(&["SCHEMA_CLIENT_NUMBER", "DATA_CLIENT_NUMBER"]) },
+    Removed { name: "OP_INTERVAL", treatment: Treatment::Renamed(&["OP_MIN_INTERVAL"]) },
+    Removed { name: "TAG_NAME_PREFIX", treatment: Treatment::Renamed(&["TAG_KEY_PREFIX"]) },
+    Removed { name: "DEVICE_TAGS", treatment: Treatment::ConstantTags },
+    Removed {
+        name: "IS_ALL_NODES_VISIBLE",
+        treatment: Treatment::Ignored("every client connects to the hosts listed in HOST"),
+    },
+    Removed { name: "DATA_SET", treatment: Treatment::Ignored("the data set is named by FILE_PATH only") },
 ];
 
 impl Config {
-    /// The configuration of the file `path`, or of `config.properties` if `path` is a directory; then the environment;
-    /// then `settings`, each `KEY=VALUE`. Without a path: the defaults of the original.
+    /// Loads the file `path` (or its `config.properties` if it is a directory), then the
+    /// environment, then `settings`, each `KEY=VALUE`. Without a path: IoT-benchmark's defaults.
     ///
     /// # Errors
-    /// Names file and line (or the setting), the key, what was seen and what had been expected.
+    /// The message has file and line (or the setting), the key, the seen and the expected value.
     pub fn load(path: Option<&Path>, settings: &[String]) -> Result<Config> {
         Self::load_over(&[], path, settings)
     }
 
-    /// As [`Config::load`], over a workload's own defaults: keys that it wants otherwise than the original has them.
+    /// Like [`Config::load`], with a workload's own `defaults` in place of IoT-benchmark's.
     ///
     /// # Errors
     /// As [`Config::load`].
@@ -154,7 +161,7 @@ impl Config {
         Ok(config)
     }
 
-    /// The configuration that `text` gives, as if it stood in a file `name`; no environment.
+    /// Parses `text` as a file of the given name, without the environment.
     ///
     /// # Errors
     /// As [`Config::load`].
@@ -172,7 +179,7 @@ impl Config {
         self.read_text(&properties::decode(&bytes), &file)
     }
 
-    /// The entries of `text`, as if they stood in `file`.
+    /// Applies the entries of `text`; `file` is the source in messages.
     fn read_text(&mut self, text: &str, file: &Path) -> Result {
         let entries = properties::parse(text)
             .map_err(|(line, message)| Error::setup(format!("{}:{line}: {message}", file.display())))?;
@@ -180,7 +187,8 @@ impl Config {
         for entry in entries {
             let source = Source::File(file.to_owned(), entry.line);
             if let Some(earlier) = seen.insert(entry.key.clone(), entry.line) {
-                self.notes.push(format!("{source}: {} again, after line {earlier}: the last one counts", entry.key));
+                self.notes
+                    .push(format!("{source}: {} is set again after line {earlier}: the last value counts", entry.key));
             }
             self.set(&entry.key, &entry.value, source)?;
         }
@@ -194,7 +202,7 @@ impl Config {
         }
     }
 
-    /// `KEY=VALUE` of the command line.
+    /// Applies a `KEY=VALUE` setting of the command line.
     ///
     /// # Errors
     /// As [`Config::load`].
@@ -205,7 +213,7 @@ impl Config {
         self.set(key.trim(), value.trim(), Source::CommandLine)
     }
 
-    /// Sets one key. An empty value of a number or a choice leaves the default, as in the original.
+    /// Sets one key. An empty value keeps the default of a number or choice, as in IoT-benchmark.
     ///
     /// # Errors
     /// As [`Config::load`].
@@ -219,34 +227,36 @@ impl Config {
             return Err(Error::setup(format!("{source}: unknown key {name:?}; the nearest known key is {nearest}")));
         };
         if value.trim().is_empty() && !key.empty_is_a_value {
-            self.notes.push(format!("{source}: {name} is empty: {} stays", (key.show)(self)));
+            self.notes.push(format!("{source}: {name} is empty: the default {} is kept", (key.show)(self)));
             return Ok(());
         }
         key.assign(self, value.trim()).map_err(|expected| {
             let seen = if key.is_secret() { "…" } else { value };
             Error::setup(format!("{source}: {name}={seen}: expected {expected}"))
         })?;
-        self.given.insert(key.name, source);
+        self.sources.insert(key.name, source);
         Ok(())
     }
 
     fn set_removed(&mut self, removed: &Removed, value: &str, source: &Source) -> Result {
         let name = removed.name;
-        match removed.fate {
-            Fate::Ignored(reason) => {
-                self.notes.push(format!("{source}: {name} is of 2023 and has no effect: {reason}"))
+        match removed.treatment {
+            Treatment::Ignored(reason) => {
+                self.notes.push(format!("{source}: {name} was removed after 2023 and has no effect: {reason}"))
             }
-            Fate::Renamed(targets) => {
-                self.notes.push(format!("{source}: {name} is of 2023: read as {}", targets.join(" and ")));
-                let free = |target: &&&str| self.given.get(**target).is_none_or(|g| g.layer() < source.layer());
+            Treatment::Renamed(targets) => {
+                self.notes.push(format!("{source}: {name} was removed after 2023: read as {}", targets.join(" and ")));
+                let free =
+                    |target: &&&str| self.sources.get(**target).is_none_or(|other| other.layer() < source.layer());
                 let free: Vec<_> = targets.iter().filter(free).collect();
                 for target in free {
                     self.set(target, value, source.clone())?;
                 }
             }
-            Fate::ConstantTags => {
+            Treatment::ConstantTags => {
                 let tags = value.split(',').filter(|tag| !tag.trim().is_empty()).count();
-                self.notes.push(format!("{source}: {name} is of 2023: read as {tags} tags with one value each"));
+                self.notes
+                    .push(format!("{source}: {name} was removed after 2023: read as {tags} tags with one value each"));
                 self.set("TAG_NUMBER", &tags.to_string(), source.clone())?;
                 self.set("TAG_VALUE_CARDINALITY", &vec!["1"; tags].join(","), source.clone())?;
             }
@@ -254,33 +264,33 @@ impl Config {
         Ok(())
     }
 
-    /// Who set `name`, if anybody did.
+    /// Source of the key `name`; `None` if it has its default.
     pub fn source_of(&self, name: &str) -> Option<&Source> {
-        self.given.get(name)
+        self.sources.get(name)
     }
 
-    /// Every key with its value as a file would have it, secrets as `******`.
+    /// All keys with their values in file syntax; secrets are masked as `******`.
     pub fn entries(&self) -> impl Iterator<Item = (&'static str, String)> {
-        KEYS.iter().map(|key| (key.name, key.shown(self)))
+        KEYS.iter().map(|key| (key.name, key.display_value(self)))
     }
 
-    /// The value of `name` as a file would have it, if there is such a key.
-    pub fn shown(&self, name: &str) -> Option<String> {
-        KEYS.iter().find(|key| key.name == name).map(|key| key.shown(self))
+    /// Value of `name` in file syntax, secrets masked; `None` if there is no such key.
+    pub fn display_value(&self, name: &str) -> Option<String> {
+        KEYS.iter().find(|key| key.name == name).map(|key| key.display_value(self))
     }
 
-    /// Does `name=text` say what this configuration says, in whatever spelling? `None` if there is no such key.
+    /// Whether `text` is a spelling of the current value of `name`; `None` if there is no such key.
     pub(crate) fn agrees(&self, name: &str, text: &str) -> Option<bool> {
         let key = KEYS.iter().find(|key| key.name == name)?;
         let mut other = self.clone();
         Some(key.assign(&mut other, text).is_ok() && (key.show)(&other) == (key.show)(self))
     }
 
-    /// The catalogue of value generators: `function.xml` beside the configuration file, else the built-in one; and
-    /// notes about entries left out.
+    /// The catalogue of value generators: `function.xml` in the directory of the configuration
+    /// file, otherwise the built-in one. Also returns notes about skipped entries.
     ///
     /// # Errors
-    /// The file is there and cannot be read, or says something that no generator can follow.
+    /// The file exists but cannot be read or has an invalid entry.
     pub fn functions(&self) -> Result<(Vec<Function>, Vec<String>)> {
         let path = self.directory.as_ref().map(|directory| directory.join("function.xml"));
         match path.filter(|path| path.exists()) {
@@ -291,7 +301,8 @@ impl Config {
 }
 
 impl Key {
-    /// Parses `text` and checks the range; says what had been expected.
+    /// Parses `text` and checks its range. The error describes the expected value; `config` is then
+    /// unchanged.
     fn assign(&self, config: &mut Config, text: &str) -> std::result::Result<(), String> {
         let before = config.clone();
         (self.set)(config, text)?;
@@ -302,19 +313,19 @@ impl Key {
         Ok(())
     }
 
-    /// Passwords and tokens are set like other keys and never printed.
+    /// Whether the value is a password or token, which is never printed.
     pub fn is_secret(&self) -> bool {
         ["PASSWORD", "_PWD", "_PW", "TOKEN", "AUTHORIZATION"].iter().any(|ending| self.name.ends_with(ending))
     }
 
-    /// The value in `config` as a file would have it; `******` for a secret.
-    pub fn shown(&self, config: &Config) -> String {
+    /// Value in file syntax; `******` for a secret.
+    pub fn display_value(&self, config: &Config) -> String {
         let value = (self.show)(config);
         if self.is_secret() && !value.is_empty() { "******".to_owned() } else { value }
     }
 }
 
-/// The text of `--help-keys`: every key with type, default and meaning.
+/// Output of `millrace bench keys`: every key with type, default and meaning.
 pub fn help_keys() -> String {
     let mut text = String::new();
     let mut section = "";
@@ -334,28 +345,29 @@ pub fn help_keys() -> String {
     }
     text.push_str("\nOf 2023, accepted with a warning\n");
     for removed in REMOVED {
-        let fate = match removed.fate {
-            Fate::Renamed(targets) => format!("read as {}", targets.join(" and ")),
-            Fate::ConstantTags => "read as TAG_NUMBER tags with one value each".to_owned(),
-            Fate::Ignored(reason) => format!("no effect: {reason}"),
+        let treatment = match removed.treatment {
+            Treatment::Renamed(targets) => format!("read as {}", targets.join(" and ")),
+            Treatment::ConstantTags => "read as TAG_NUMBER tags with one value each".to_owned(),
+            Treatment::Ignored(reason) => format!("no effect: {reason}"),
         };
-        text.push_str(&format!("  {}\n      {fate}\n", removed.name));
+        text.push_str(&format!("  {}\n      {treatment}\n", removed.name));
     }
     text
 }
 
-/// What a list of keys adds to the meaning of a key that has no effect here.
+/// Note for keys without effect, appended to their meaning; otherwise empty.
 fn without_effect_note(key: &Key) -> String {
     check::without_effect(key.name).map_or_else(String::new, |reason| format!(" (no effect here: {reason})"))
 }
 
-/// The candidate with the fewest edits to `text`, letter case aside; one that begins with `text` before others.
+/// The most similar candidate: those that start with `text` first, then by edit distance, ignoring
+/// case.
 fn nearest<'a>(text: &str, candidates: impl Iterator<Item = &'a str>) -> &'a str {
     let distance = |candidate: &&str| (!candidate.starts_with(text), edit_distance(text, candidate));
     candidates.min_by_key(distance).unwrap_or_default()
 }
 
-/// Insertions, deletions and replacements between two texts (Levenshtein).
+/// Levenshtein distance, ignoring ASCII case.
 fn edit_distance(a: &str, b: &str) -> usize {
     let (a, b) = (a.to_ascii_uppercase(), b.to_ascii_uppercase());
     let b: Vec<char> = b.chars().collect();

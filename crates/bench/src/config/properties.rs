@@ -1,10 +1,11 @@
-//! Text of a Java `.properties` file to keys and values, each with its line.
+//! Parser of Java `.properties` files.
 //!
-//! The rules of `java.util.Properties.load` that occur in practice: `#` and `!` open a comment, a key ends at the first
-//! unescaped `=`, `:` or blank, a backslash at the end of a line continues it, `\uXXXX` is a UTF-16 unit. One
-//! difference: blanks at the end of a value are dropped, because in a benchmark's file they are always a slip.
+//! Follows the rules of `java.util.Properties.load` that occur in practice: `#` and `!` start a
+//! comment, a key ends at the first unescaped `=`, `:` or blank, a backslash at the end of a line
+//! continues it, `\uXXXX` is a UTF-16 unit. One difference: trailing blanks of values are removed,
+//! because in a benchmark's file they are always a mistake.
 
-/// One `key = value` and the line (from 1) where it begins.
+/// A `key = value` entry with the line (from 1) where it starts.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(crate) line: usize,
@@ -12,12 +13,12 @@ pub(crate) struct Entry {
     pub(crate) value: String,
 }
 
-/// The entries of `text` in order, or the line and what is wrong there.
+/// Parses the entries of `text` in order. The error has the line and a message.
 pub(crate) fn parse(text: &str) -> Result<Vec<Entry>, (usize, String)> {
     logical_lines(text).into_iter().map(|(line, text)| entry(line, &text).map_err(|message| (line, message))).collect()
 }
 
-/// Bytes of a file as text: UTF-8, or ISO 8859-1 (Java's own default) if they are not.
+/// Decodes a file as UTF-8, or as ISO 8859-1 (Java's default) if it is not valid UTF-8.
 pub(crate) fn decode(bytes: &[u8]) -> String {
     match std::str::from_utf8(bytes) {
         Ok(text) => text.trim_start_matches('\u{feff}').to_owned(),
@@ -27,7 +28,8 @@ pub(crate) fn decode(bytes: &[u8]) -> String {
 
 const BLANKS: [char; 3] = [' ', '\t', '\u{c}'];
 
-/// Natural lines joined where a backslash continues them; blank lines and comments left out.
+/// Joins lines that end with a backslash; drops blank lines and comments. Each has the number of
+/// its first line.
 fn logical_lines(text: &str) -> Vec<(usize, String)> {
     let mut lines: Vec<(usize, String)> = Vec::new();
     let mut continues = false;
@@ -90,7 +92,7 @@ fn unescape(text: &str) -> Result<String, String> {
 fn hex_unit(digits: &str) -> Result<u16, String> {
     let is_hex = digits.len() == 4 && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
     let unit = u16::from_str_radix(digits, 16).ok().filter(|_| is_hex);
-    unit.ok_or_else(|| format!("\\u{digits} is no character: expected four hex digits"))
+    unit.ok_or_else(|| format!("\\u{digits} is not a character: expected four hex digits"))
 }
 
 #[cfg(test)]

@@ -1,10 +1,11 @@
-//! Documented workloads, as settings of keys. The numbers of the default run are here and nowhere else.
+//! Documented workloads as settings. The figures of the default run are only here.
 
 use super::{Config, Source};
 use crate::error::Result;
 
-/// IoT-benchmark's documented example of a write workload (Table 1-4 of its manual): 100 clients and devices, 300
-/// sensors of six types in equal shares, one row a second and a request, on 30 October 2022.
+/// The documented write workload of IoT-benchmark (Table 1-4 of its manual): 100 clients and
+/// devices, 300 sensors of six types in equal shares, one row per second and per request, starting
+/// on 30 October 2022.
 const TABLE_1_4: &[(&str, &str)] = &[
     ("SCHEMA_CLIENT_NUMBER", "100"),
     ("DATA_CLIENT_NUMBER", "100"),
@@ -22,7 +23,7 @@ const TABLE_1_4: &[(&str, &str)] = &[
     ("OPERATION_PROPORTION", "1:0:0:0:0:0:0:0:0:0:0:0:0"),
 ];
 
-/// Its documented example of queries (Table 1-5): two devices, two sensors, windows of 250 s.
+/// The documented query workload (Table 1-5): two devices, two sensors, windows of 250 s.
 const TABLE_1_5: &[(&str, &str)] = &[
     ("QUERY_DEVICE_NUM", "2"),
     ("QUERY_SENSOR_NUM", "2"),
@@ -33,14 +34,14 @@ const TABLE_1_5: &[(&str, &str)] = &[
     ("GROUP_BY_TIME_UNIT", "20000"),
 ];
 
-/// What a run without arguments adds: an end of the writes, and the queries after it.
+/// Additions of the default run: a time limit for writing, and queries after it.
 const DEFAULT_RUN: &[(&str, &str)] = &[("RUN_SECONDS", "60"), ("QUERY_COUNT", "200")];
 
 impl Config {
-    /// The shape of Table 1-4 in full: 2.592 billion points.
+    /// The full workload of Table 1-4: 2.592 billion points.
     ///
     /// # Errors
-    /// Never, unless a key of the list above is misspelt; a test sees to that.
+    /// Only if a key in the lists above is misspelt, which a test excludes.
     pub fn iot_table_1_4() -> Result<Config> {
         let mut config = Config::default();
         config.apply(TABLE_1_4)?;
@@ -48,8 +49,8 @@ impl Config {
         Ok(config)
     }
 
-    /// The run of `millrace bench iot` without arguments: the shape of Table 1-4 for 60 s of writing, then each query
-    /// kind 200 times.
+    /// The default run of `millrace bench iot`: the workload of Table 1-4 with 60 s of writing,
+    /// then 200 queries of each kind.
     ///
     /// # Errors
     /// As [`Config::iot_table_1_4`].
@@ -59,12 +60,12 @@ impl Config {
         Ok(config)
     }
 
-    /// Sets keys as defaults: nobody is recorded as having set them.
+    /// Sets defaults: the keys then count as not set by the user.
     pub(super) fn apply(&mut self, settings: &[(&str, &str)]) -> Result {
         for (key, value) in settings {
             self.set(key, value, Source::CommandLine)?;
         }
-        self.given.clear();
+        self.sources.clear();
         Ok(())
     }
 }

@@ -1,4 +1,4 @@
-//! What the configuration promises, by the texts a user would write.
+//! Tests of the configuration, with texts as users write them.
 
 use std::collections::HashSet;
 
@@ -53,7 +53,7 @@ fn defaults_are_those_of_the_original() {
     assert_eq!((config.data_client_number, config.batch_size_per_write, config.point_step), (20, 100, 5000));
     assert_eq!((config.query_interval, config.query_lower_value, config.query_seed), (250_000, -5.0, 151_658));
     assert_eq!(config.start_time.as_millisecond(), 1_640_966_400_000);
-    assert_eq!(config.shown("START_TIME").as_deref(), Some("2022-01-01T00:00:00+08:00"));
+    assert_eq!(config.display_value("START_TIME").as_deref(), Some("2022-01-01T00:00:00+08:00"));
     assert_eq!(config.db_switch, DbSwitch::of(Product::IoTDB));
     assert_eq!(config.db_switch.mode, Some(InsertMode::SessionByTablet));
 }
@@ -86,8 +86,8 @@ fn times_have_an_offset_or_the_originals_zone() {
         ("2022-10-29T16:00:00Z", "2022-10-30T00:00:00+08:00"),
         ("2022-1-2T03:04:05.678+08:00", "2022-01-02T03:04:05.678+08:00"),
     ];
-    for (text, shown) in cases {
-        assert_eq!(read(&format!("START_TIME={text}")).unwrap().shown("START_TIME").unwrap(), shown);
+    for (text, normalised) in cases {
+        assert_eq!(read(&format!("START_TIME={text}")).unwrap().display_value("START_TIME").unwrap(), normalised);
     }
 }
 
@@ -108,7 +108,7 @@ fn every_documented_db_switch_is_read_in_any_case() {
     assert!(!texts.contains("IoTDB-110-REST") && !texts.contains("IoTDB"));
 }
 
-/// What is refused, and what the message must name: file and line, key, what was seen, what had been expected.
+/// Each message must contain file and line, key, seen and expected value.
 #[test]
 fn errors_name_place_key_seen_and_expected() {
     let cases: &[(&str, &[&str])] = &[
@@ -139,7 +139,7 @@ fn errors_name_place_key_seen_and_expected() {
         ("INSERT_DATATYPE_PROPORTION=1:1", &["11 shares between colons (or 6, 10), not 2"]),
         ("START_TIME=yesterday", &["START_TIME=yesterday: expected a time like"]),
         ("START_TIME=2022-13-01T00:00:00Z", &["expected a time like"]),
-        ("\n\nREMARK=\\u12", &["conf/config.properties:3: \\u12 is no character"]),
+        ("\n\nREMARK=\\u12", &["conf/config.properties:3: \\u12 is not a character"]),
     ];
     for (text, expected) in cases {
         let message = read(text).expect_err(text).to_string();
@@ -156,23 +156,29 @@ fn a_secret_is_never_printed() {
     config.set_text("REST_AUTHORIZATION=Basic hunter2").unwrap();
     assert_eq!(config.password, "hunter2");
     assert!(config.entries().all(|(_, value)| !value.contains("hunter2")));
-    assert_eq!(config.shown("PASSWORD").as_deref(), Some("******"));
-    assert_eq!(config.shown("KEY_STORE_PWD").as_deref(), Some("******"));
-    assert_eq!(config.shown("TRUST_STORE_PWD").as_deref(), Some(""));
+    assert_eq!(config.display_value("PASSWORD").as_deref(), Some("******"));
+    assert_eq!(config.display_value("KEY_STORE_PWD").as_deref(), Some("******"));
+    assert_eq!(config.display_value("TRUST_STORE_PWD").as_deref(), Some(""));
 }
 
 #[test]
 fn an_empty_number_leaves_the_default_and_is_noted() {
     let mut config = read("DATA_CLIENT_NUMBER=\nREMARK=").unwrap();
     assert_eq!(config.data_client_number, 20);
-    assert_eq!(config.check().unwrap(), ["conf/config.properties:1: DATA_CLIENT_NUMBER is empty: 20 stays"]);
+    assert_eq!(
+        config.check().unwrap(),
+        ["conf/config.properties:1: DATA_CLIENT_NUMBER is empty: the default 20 is kept"]
+    );
 }
 
 #[test]
 fn a_repeated_key_counts_last_and_is_noted() {
     let mut config = read("LOOP=1\nLOOP=2").unwrap();
     assert_eq!(config.loop_, 2);
-    assert_eq!(config.check().unwrap(), ["conf/config.properties:2: LOOP again, after line 1: the last one counts"]);
+    assert_eq!(
+        config.check().unwrap(),
+        ["conf/config.properties:2: LOOP is set again after line 1: the last value counts"]
+    );
 }
 
 #[test]
@@ -218,7 +224,7 @@ fn contradictions_between_keys_are_refused() {
     let refused = [
         ("HOST=a,b", "a port for each host"),
         ("IS_COPY_MODE=true", "expected verificationWriteMode or"),
-        ("IS_COPY_MODE=true\nBENCHMARK_WORK_MODE=generateDataMode", "copies are made of files"),
+        ("IS_COPY_MODE=true\nBENCHMARK_WORK_MODE=generateDataMode", "copy mode reads files"),
         ("IS_ADD_ANOMALY=true\nBENCHMARK_WORK_MODE=verificationWriteMode", "expected IS_COPY_MODE=true"),
         ("IS_COMPARISON=true\nVERIFY=false", "nothing would be compared"),
         ("BENCHMARK_WORK_MODE=verificationQueryMode\nVERIFY=false", "nothing would be compared"),
@@ -228,7 +234,7 @@ fn contradictions_between_keys_are_refused() {
         ("REMARK=a.b", "no dot"),
         ("DEVICE_NUMBER=9", "at least as many devices as clients"),
         ("TAG_NUMBER=1", "for each tag"),
-        ("DEVICE_NUM_PER_WRITE=2", "IoTDB takes several devices by SESSION_BY_RECORDS only"),
+        ("DEVICE_NUM_PER_WRITE=2", "IoTDB supports several devices per request with SESSION_BY_RECORDS only"),
         ("DEVICE_NUM_PER_WRITE=3\nDB_SWITCH=Millrace", "they own 10 to 10"),
         ("DEVICE_NUM_PER_WRITE=2\nDB_SWITCH=Millrace\nIS_SENSOR_TS_ALIGNMENT=false", "aligned sensors"),
         ("GROUP_NUMBER=101", "no more groups than devices"),
@@ -239,8 +245,8 @@ fn contradictions_between_keys_are_refused() {
         ("TIMESTAMP_PRECISION=ns\nPOINT_STEP=9000000000000000000", "64 bits"),
         ("OPERATION_PROPORTION=0:1\nGROUP_NUMBER=50\nQUERY_DEVICE_NUM=3", "the smallest has 2"),
         ("OPERATION_PROPORTION=0:1\nALIGN_BY_DEVICE=true", "expected IoTDB-110"),
-        ("RATE=1\nPOINT_RATE=1", "one rate"),
-        ("RATE=1\nOP_MIN_INTERVAL=5", "already spaces"),
+        ("RATE=1\nPOINT_RATE=1", "only one of the two"),
+        ("RATE=1\nOP_MIN_INTERVAL=5", "already determines"),
         ("RUN_SECONDS=5\nWARMUP=5", "nothing would be measured"),
         ("IS_OUT_OF_ORDER=true\nOUT_OF_ORDER_MODE=BATCH\nRUN_SECONDS=5", "expected LOOP"),
         ("IoTDB_DIALECT_MODE=table\nIoTDB_TABLE_NUMBER=3\nGROUP_NUMBER=2", "as many tables in every group"),
@@ -261,7 +267,7 @@ fn contradictions_between_keys_are_refused() {
 }
 
 #[test]
-fn all_contradictions_are_told_at_once_with_their_places() {
+fn all_contradictions_are_reported_at_once_with_their_sources() {
     let message = read("HOST=a,b\nDEVICE_NUMBER=3").unwrap().check().unwrap_err().to_string();
     let lines: Vec<&str> = message.lines().collect();
     assert_eq!(lines.len(), 2, "{message}");
@@ -270,7 +276,7 @@ fn all_contradictions_are_told_at_once_with_their_places() {
 }
 
 #[test]
-fn what_may_mislead_is_warned_of() {
+fn misleading_settings_are_warned_about() {
     let warned = [
         ("VERIFY=false", "not checked"),
         ("RESULT_PRINT_INTERVAL=60", "has no effect: progress is shown"),
@@ -281,7 +287,7 @@ fn what_may_mislead_is_warned_of() {
         ("OPERATION_PROPORTION=0:1\nIS_DELETE_DATA=true", "no effect in a run without writes"),
         ("IS_RECORD_CURRENT_REALLY_TIME=true", "nothing can be verified"),
         ("IS_DOUBLE_WRITE=true", "one after the other"),
-        ("IS_COMPARISON=true", "compared with the right one"),
+        ("IS_COMPARISON=true", "compared with the expected one"),
         ("IS_POINT_COMPARISON=true\nIS_DELETE_DATA=false\nRUN_SECONDS=9", "RUN_SECONDS has no effect"),
         ("BENCHMARK_WORK_MODE=verificationWriteMode\nIS_COPY_MODE=true\nCOMPAT=true", "is overwritten by it"),
         ("BENCHMARK_WORK_MODE=generateDataMode\nSTRING_LENGTH=5", "more than 4 characters are not read back"),
@@ -293,13 +299,13 @@ fn what_may_mislead_is_warned_of() {
 }
 
 #[test]
-fn a_key_without_effect_is_not_warned_of_at_its_default() {
+fn key_without_effect_is_not_warned_about_at_its_default() {
     assert_eq!(read("RESULT_PRINT_INTERVAL=3600\nIS_QUIET_MODE=true").unwrap().check().unwrap(), [] as [&str; 0]);
     let known = |name: &str| KEYS.iter().any(|key| key.name == name);
-    assert!(check::WITHOUT_EFFECT.iter().flat_map(|(keys, _)| *keys).all(|name| known(name)), "a key that is none");
+    assert!(check::WITHOUT_EFFECT.iter().flat_map(|(keys, _)| *keys).all(|name| known(name)), "an unknown key");
 }
 
-/// The text of every source file of the crate but those about keys themselves.
+/// Concatenates the sources of the crate, except this module.
 fn sources(dir: &Path, text: &mut String) {
     for entry in std::fs::read_dir(dir).unwrap() {
         let path = entry.unwrap().path();
@@ -311,7 +317,7 @@ fn sources(dir: &Path, text: &mut String) {
     }
 }
 
-/// A key that nothing reads would be a promise that nobody keeps.
+/// A key that no code reads must be listed as without effect.
 #[test]
 fn every_key_is_read_somewhere_or_listed_as_without_effect() {
     let mut text = String::new();
@@ -323,11 +329,11 @@ fn every_key_is_read_somewhere_or_listed_as_without_effect() {
     for key in KEYS {
         let field = key.name.to_lowercase();
         let field = if field == "loop" { "loop_" } else { &field };
-        // Checks and this module itself give meaning to these.
-        let of_config = ["tag_number", "writes"].contains(&field);
+        // Used inside this module only.
+        let in_config = ["tag_number", "writes"].contains(&field);
         match check::without_effect(key.name) {
-            None => assert!(is_read(field) || of_config, "{} is read nowhere", key.name),
-            // Short names may be those of other things.
+            None => assert!(is_read(field) || in_config, "{} is read nowhere", key.name),
+            // Short names may be fields of other types.
             Some(_) => assert!(!is_read(field) || !field.contains('_'), "{} is read: it has an effect", key.name),
         }
     }
@@ -343,7 +349,7 @@ fn a_run_without_writes_keeps_the_data() {
 }
 
 #[test]
-fn devices_are_split_evenly_and_dealt_by_strategy() {
+fn devices_are_split_evenly_and_assigned_by_strategy() {
     let mut config = read("DEVICE_NUMBER=100\nDATA_CLIENT_NUMBER=8\nGROUP_NUMBER=10\nIoTDB_TABLE_NUMBER=10").unwrap();
     assert_eq!(config.devices_per_client().collect::<Vec<_>>(), [13, 13, 13, 13, 12, 12, 12, 12]);
     let deal = |config: &Config| [0, 9, 10, 42, 99].map(|id| config.table_of_device(id));
@@ -355,7 +361,7 @@ fn devices_are_split_evenly_and_dealt_by_strategy() {
 }
 
 #[test]
-fn directories_and_files_are_read_with_the_catalogue_beside_them() {
+fn directories_and_files_are_read_with_their_catalogue() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("config.properties"), "LOOP=5\n").unwrap();
     let without = Config::load(Some(dir.path()), &[]).unwrap();
@@ -371,7 +377,8 @@ fn directories_and_files_are_read_with_the_catalogue_beside_them() {
     assert!(message.contains("none: configuration cannot be read"), "{message}");
 }
 
-/// The original's arguments, and what each launcher makes of them. `echo` stands for the program.
+/// IoT-benchmark's arguments, and the command line that each launcher script builds from them.
+/// `echo` replaces the program.
 #[test]
 fn launchers_take_the_originals_arguments() {
     let run = |script: &str, home: Option<&str>, arguments: &[&str]| {
@@ -411,11 +418,11 @@ fn documented_scenarios_pass_their_own_check() {
     for key in
         ["DEVICE_NUMBER", "SENSOR_NUMBER", "GROUP_NUMBER", "POINT_STEP", "START_TIME", "INSERT_DATATYPE_PROPORTION"]
     {
-        assert_eq!(write.shown(key), query.shown(key), "the queries must see the data written: {key}");
+        assert_eq!(write.display_value(key), query.display_value(key), "the queries must see the data written: {key}");
     }
 }
 
-/// `MILLRACE_GOLDEN=write` writes the file anew; look at the difference before committing it.
+/// `MILLRACE_GOLDEN=write` rewrites the file; check the difference before committing it.
 #[test]
 fn the_list_of_keys_is_golden() {
     let path = golden("help-keys.txt");
@@ -425,7 +432,7 @@ fn the_list_of_keys_is_golden() {
     assert_eq!(std::fs::read_to_string(&path).unwrap(), help_keys(), "{}", path.display());
 }
 
-/// Every key as a row of the manual's tables.
+/// The manual's tables: one row per key.
 fn manual_tables() -> String {
     let mut text = String::new();
     let mut section = "";
@@ -448,7 +455,7 @@ fn manual_tables() -> String {
     text + "\n"
 }
 
-/// `MILLRACE_GOLDEN=write` writes the tables anew.
+/// `MILLRACE_GOLDEN=write` rewrites the tables.
 #[test]
 fn the_manual_lists_every_key() {
     let path = repository("docs/manual/benchmark-configuration.md");
@@ -460,7 +467,7 @@ fn the_manual_lists_every_key() {
         std::fs::write(&path, &expected).unwrap();
         return;
     }
-    assert!(page == expected, "{} is not what the table of keys says", path.display());
+    assert!(page == expected, "{} differs from the table of keys", path.display());
 }
 
 proptest::proptest! {

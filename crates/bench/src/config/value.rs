@@ -1,25 +1,26 @@
-//! The types a key can have: how each is written in a file, and what else is accepted.
+//! Types of configuration values: their text form in files and the spellings they accept.
 
 use jiff::Timestamp;
 use jiff::tz::{Offset, TimeZone};
 
 /// A type of configuration value. `parse(show(v)) == v`.
 pub(crate) trait Value: Sized {
-    /// Whether an empty text is a value of this type; else an empty value means "not set", as in the original.
+    /// Whether an empty text is a value. If not, an empty setting keeps the default, as in
+    /// IoT-benchmark.
     const EMPTY: bool = false;
-    /// What to write, in a word or as the choices.
+    /// Description for the list of keys: a word, or the choices.
     fn kind() -> String;
-    /// The value, or what had been expected instead.
+    /// Parses a value; the error describes the expected text.
     fn parse(text: &str) -> Result<Self, String>;
-    /// The text of the value, as a file would have it.
+    /// Formats the value in file syntax.
     fn show(&self) -> String;
-    /// The value as a number, where a range can bound it.
+    /// The value as a number, for keys with a range; `None` for other types.
     fn number(&self) -> Option<f64> {
         None
     }
 }
 
-/// Enumerations: each value has one spelling, letter case does not matter.
+/// Defines an enumeration. Each value has one spelling; case and repeated blanks are ignored.
 macro_rules! choices {
     ($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident = $text:literal,)+ }) => {
         $(#[$doc])*
@@ -27,10 +28,10 @@ macro_rules! choices {
         pub enum $name { $($(#[$variant_doc])* $variant,)+ }
 
         impl $name {
-            /// Every value, in the order of the documentation.
+            /// All values, in the order of the documentation.
             pub const ALL: &[Self] = &[$(Self::$variant,)+];
 
-            /// As written in a file.
+            /// Spelling in a configuration file.
             pub fn name(self) -> &'static str {
                 match self { $(Self::$variant => $text,)+ }
             }
@@ -61,17 +62,17 @@ macro_rules! choices {
 }
 
 choices! {
-    /// What a run does.
+    /// Mode of a run.
     WorkMode {
         /// Write and query by `OPERATION_PROPORTION`.
         TestWithDefaultPath = "testWithDefaultPath",
         /// Write the data set to files.
         GenerateData = "generateDataMode",
-        /// Insert the files of a data set.
+        /// Write the data of files to the database.
         VerificationWrite = "verificationWriteMode",
-        /// Query every point of a data set and compare.
+        /// Read every point of a data set back and compare it.
         VerificationQuery = "verificationQueryMode",
-        /// Sample the machine: `millrace bench monitor`.
+        /// Sample the machine's resources; use `millrace bench monitor` instead.
         Server = "serverMODE",
     }
 }
@@ -87,7 +88,7 @@ choices! {
 }
 
 choices! {
-    /// How devices are dealt to tables, and tables to groups.
+    /// Assignment of devices to tables, and of tables to groups.
     GroupStrategy {
         /// `id % n`.
         Mod = "mod",
@@ -127,31 +128,31 @@ impl TimestampPrecision {
 }
 
 choices! {
-    /// Which rows leave their place in the order of time.
+    /// Method of putting rows out of time order.
     OutOfOrderMode {
-        /// A row takes an earlier row's time: it overwrites, and its own slot stays empty.
+        /// A row takes the time of an earlier row and overwrites it; its own slot stays empty.
         Poisson = "POISSON",
-        /// The newest part is written first, then the older part.
+        /// The newest rows are written first, then the older ones.
         Batch = "BATCH",
-        /// Ours: each time is written once, some arrive late.
+        /// Each time is written once, some rows arrive late; not in IoT-benchmark.
         Late = "LATE",
     }
 }
 
 choices! {
-    /// How late a late row is.
+    /// Distribution of the lateness of late rows.
     LateDistribution {
-        /// 1 ..= `LATE_MAX` rows, all alike.
+        /// Uniform over 1 ..= `LATE_MAX` rows.
         Uniform = "uniform",
-        /// Mean of `LATE_MAX` / 10 rows, cut at `LATE_MAX`.
+        /// Exponential with a mean of `LATE_MAX` / 10 rows, cut at `LATE_MAX`.
         Exponential = "exponential",
-        /// Most a little, few very late: shape 1.16 (80:20), cut at `LATE_MAX`.
+        /// Heavy-tailed with shape 1.16 (the 80:20 rule), cut at `LATE_MAX`.
         Pareto = "pareto",
     }
 }
 
 choices! {
-    /// Where each operation is recorded.
+    /// Store of the operation records.
     Persistence {
         /// Nowhere.
         None = "None",
@@ -161,9 +162,9 @@ choices! {
         MySQL = "MySQL",
         /// Files under `data/csv`.
         Csv = "CSV",
-        /// Ours: tables of PostgreSQL.
+        /// Tables of PostgreSQL; not in IoT-benchmark.
         PostgreSQL = "PostgreSQL",
-        /// Ours: files under `data/parquet`.
+        /// Files under `data/parquet`; not in IoT-benchmark.
         Parquet = "Parquet",
     }
 }
@@ -171,11 +172,11 @@ choices! {
 choices! {
     /// Table compression of SQL Server.
     TableCompression {
-        /// None.
+        /// No compression.
         None = "NONE",
-        /// By row.
+        /// Row compression.
         Row = "ROW",
-        /// By page.
+        /// Page compression.
         Page = "PAGE",
     }
 }
@@ -183,33 +184,33 @@ choices! {
 choices! {
     /// Operator of a set operation query (Q12).
     SetOperator {
-        /// Without duplicates.
+        /// Distinct rows of all children.
         Union = "union",
-        /// With duplicates.
+        /// Rows of all children, with duplicates.
         UnionAll = "union all",
-        /// Without duplicates, said aloud.
+        /// Same as [`SetOperator::Union`].
         UnionDistinct = "union distinct",
-        /// Rows in all children.
+        /// Distinct rows that all children have.
         Intersect = "intersect",
-        /// The same, with duplicates.
+        /// Rows that all children have, with duplicates.
         IntersectAll = "intersect all",
-        /// The same, without duplicates.
+        /// Same as [`SetOperator::Intersect`].
         IntersectDistinct = "intersect distinct",
-        /// Rows of the first child only.
+        /// Distinct rows of the first child that no other has.
         Except = "except",
-        /// The same, with duplicates.
+        /// Rows of the first child that no other has, with duplicates.
         ExceptAll = "except all",
-        /// The same, without duplicates.
+        /// Same as [`SetOperator::Except`].
         ExceptDistinct = "except distinct",
     }
 }
 
 choices! {
-    /// A product that `DB_SWITCH` can name.
+    /// Products of `DB_SWITCH`.
     Product {
         /// Apache IoTDB.
         IoTDB = "IoTDB",
-        /// Two IoTDB at once.
+        /// Two IoTDB databases at once.
         DoubleIoTDB = "DoubleIoTDB",
         /// InfluxDB 1.x.
         InfluxDB = "InfluxDB",
@@ -223,9 +224,9 @@ choices! {
         KairosDB = "KairosDB",
         /// TimescaleDB.
         TimescaleDB = "TimescaleDB",
-        /// TimescaleDB, distributed.
+        /// Distributed TimescaleDB.
         TimescaleDBCluster = "TimescaleDB-cluster",
-        /// Accepts everything and does nothing: measures the tool itself.
+        /// No database: discards all operations, to measure this tool itself.
         FakeDB = "FakeDB",
         /// TDengine 2.
         TDengine = "TDengine",
@@ -247,17 +248,17 @@ choices! {
         IginX = "IginX",
         /// CnosDB.
         CnosDB = "CnosDB",
-        /// Counts points in and out of order.
+        /// Counts points in and out of time order.
         SelfCheck = "SelfCheck",
-        /// Ours: Millrace.
+        /// Millrace; not in IoT-benchmark.
         Millrace = "Millrace",
-        /// Ours: PostgreSQL without extension.
+        /// PostgreSQL without extensions; not in IoT-benchmark.
         PostgreSQL = "PostgreSQL",
     }
 }
 
 choices! {
-    /// How rows are handed to the product.
+    /// Write interface of the product.
     InsertMode {
         /// HTTP.
         Rest = "REST",
@@ -279,29 +280,30 @@ choices! {
 /// `DB_SWITCH`: product, version and insert mode in one word.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DbSwitch {
-    /// As `Product` spells it, with version and mode: `IoTDB-200-SESSION_BY_TABLET`.
+    /// Spelling in a file, with version and mode: `IoTDB-200-SESSION_BY_TABLET`.
     pub text: String,
     /// The product.
     pub product: Product,
-    /// Three digits for IoTDB (`200`), one for DolphinDB; else none.
+    /// IoTDB's version as a number of three digits (`200`), DolphinDB's major version; `None` for
+    /// other products.
     pub version: Option<u32>,
-    /// Only IoTDB and DolphinDB have a choice.
+    /// Write interface, for IoTDB and DolphinDB; `None` for other products.
     pub mode: Option<InsertMode>,
 }
 
 impl DbSwitch {
-    fn whole(product: Product) -> Self {
+    fn product_only(product: Product) -> Self {
         DbSwitch { text: product.name().to_owned(), product, version: None, mode: None }
     }
 
     fn with_mode(product: Product, version: u32, mode: InsertMode) -> Self {
-        // 013 keeps its zero.
+        // IoTDB 0.13 is written `013`.
         let digits = if product == Product::IoTDB { 3 } else { 1 };
         let text = format!("{}-{version:0digits$}-{}", product.name(), mode.name());
         DbSwitch { text, product, version: Some(version), mode: Some(mode) }
     }
 
-    /// Every accepted value: today's, and early 2023's IoTDB 0.12 and 0.13.
+    /// All accepted values: IoT-benchmark's current ones, and IoTDB 0.12 and 0.13 of early 2023.
     pub fn all() -> Vec<DbSwitch> {
         use InsertMode::{Jdbc, Mtw, Pta, Rest, SessionByRecord, SessionByRecords, SessionByTablet};
         const SESSIONS: [InsertMode; 4] = [Jdbc, SessionByTablet, SessionByRecord, SessionByRecords];
@@ -314,7 +316,7 @@ impl DbSwitch {
             all.extend([Mtw, Pta].map(|mode| Self::with_mode(Product::DolphinDB, version, mode)));
         }
         let others = Product::ALL.iter().filter(|&&p| p != Product::IoTDB && p != Product::DolphinDB);
-        all.extend(others.map(|&product| Self::whole(product)));
+        all.extend(others.map(|&product| Self::product_only(product)));
         all
     }
 }
@@ -390,7 +392,7 @@ impl Value for f64 {
     }
 
     fn show(&self) -> String {
-        // `{:?}` keeps the ".0" by which the original's files tell a fraction from a count.
+        // `{:?}` keeps ".0", with which IoT-benchmark's files mark fractions.
         format!("{self:?}")
     }
 
@@ -436,7 +438,7 @@ impl<T: Value> Value for Vec<T> {
     }
 }
 
-/// Shares between colons, `N` of them; a list of one of the shorter lengths in `shorter` is filled up with zeros.
+/// Parses `N` shares separated by colons. A list with a length in `shorter` is padded with zeros.
 fn parse_proportion<const N: usize>(text: &str, shorter: &[usize]) -> Result<[f64; N], String> {
     let items: Vec<&str> = text.split(':').map(str::trim).collect();
     if items.len() != N && !shorter.contains(&items.len()) {
@@ -458,7 +460,7 @@ fn show_proportion(shares: &[f64]) -> String {
     shares.iter().map(f64::to_string).collect::<Vec<_>>().join(":")
 }
 
-/// `OPERATION_PROPORTION`: write, then Q1 to Q12. Earlier tools had fewer queries.
+/// `OPERATION_PROPORTION`: write, then Q1 to Q12. Older versions had fewer queries.
 impl Value for [f64; 13] {
     fn kind() -> String {
         "shares write:Q1:…:Q12".to_owned()
@@ -473,7 +475,7 @@ impl Value for [f64; 13] {
     }
 }
 
-/// `INSERT_DATATYPE_PROPORTION`: early 2023 had the first six types, later ten.
+/// `INSERT_DATATYPE_PROPORTION`: older versions had six or ten types.
 impl Value for [f64; 11] {
     fn kind() -> String {
         "shares of 11 types".to_owned()
@@ -488,7 +490,7 @@ impl Value for [f64; 11] {
     }
 }
 
-/// The zone in which the original runs: its launcher forces GMT+8.
+/// The time zone of IoT-benchmark: its launcher forces GMT+8.
 const ORIGINAL_ZONE: Offset = jiff::tz::offset(8);
 
 impl Value for Timestamp {
@@ -512,7 +514,7 @@ impl Value for Timestamp {
     }
 }
 
-/// `2018-9-20T…` with month and day in two digits: old files leave the zero out.
+/// Pads month and day to two digits: old files have `2018-9-20T…`.
 fn pad_date(text: &str) -> Option<String> {
     let (date, rest) = text.split_once(['T', 't', ' '])?;
     let mut parts = date.splitn(3, '-');

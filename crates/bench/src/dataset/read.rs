@@ -12,70 +12,71 @@ use crate::config::{Config, KEYS, OutOfOrderMode};
 use crate::error::{Error, Result};
 use crate::schema::{Field, Kind, Schema, units_of_text};
 
-/// Values of all devices that are kept in memory: 1 GiB.
+/// Most values kept in memory, over all devices: 1 GiB.
 const VALUES_MAX: u64 = 1 << 27;
-/// Of a line of values.
+/// Longest line of a batch file, in bytes.
 const LINE_BYTES_MAX: u64 = 16 << 20;
-/// Of `info.txt` and `schema.txt`.
+/// Largest `info.txt` or `schema.txt`, in bytes.
 const TEXT_BYTES_MAX: u64 = 256 << 20;
-/// Times beyond this could not be moved on.
+/// Greatest absolute time; greater ones could overflow when they are shifted.
 const TIME_MAX: u64 = 1 << 62;
-/// What a message shows of a line.
+/// Longest excerpt of a line in an error message, in characters.
 const SHOWN_CHARACTERS: usize = 60;
 
-/// Rows under one header.
+/// The rows under one header line.
 #[derive(Debug, Default)]
 pub(crate) struct Batch {
     pub(crate) fields: Range<u32>,
     pub(crate) times: Vec<i64>,
-    /// By row: `values[row * fields.len() + column]`.
+    /// Row-major: `values[row * fields.len() + column]`.
     pub(crate) values: Vec<i64>,
 }
 
-/// A data set that fits a configuration.
+/// A data set whose `info.txt` and `schema.txt` agree with the configuration.
 pub(crate) struct Reader<'a> {
     config: &'a Config,
     schema: &'a Schema,
     dir: PathBuf,
-    /// Values kept by now.
-    kept: AtomicU64,
+    /// Values read so far, over all devices.
+    values_read: AtomicU64,
 }
 
 impl<'a> Reader<'a> {
-    /// The data set of `config`. Copies are made of files of any configuration: then only their lines must fit.
+    /// Opens the data set of `config`. In copy mode neither `info.txt` nor `schema.txt` is checked:
+    /// the files may be of another configuration, only their lines must be valid.
     ///
     /// # Errors
-    /// There is none, it was not finished, or it was written by another configuration.
+    /// The data set is missing, incomplete, or was written with another configuration.
     pub(crate) fn open(config: &'a Config, schema: &'a Schema) -> Result<Reader<'a>> {
         let dir = directory(config);
         if !config.is_copy_mode {
             check_info(config, &dir.join(INFO))?;
             check_schema(schema, &dir.join(SCHEMA))?;
         }
-        Ok(Reader { config, schema, dir, kept: AtomicU64::new(0) })
+        Ok(Reader { config, schema, dir, values_read: AtomicU64::new(0) })
     }
 
-    /// Counts values that are about to be kept.
+    /// Reserves room for `values` values in memory.
     ///
     /// # Errors
-    /// They are too many.
+    /// The data set has more than [`VALUES_MAX`] values.
     pub(crate) fn keep(&self, values: u64) -> Result<()> {
-        if self.kept.fetch_add(values, Relaxed) + values <= VALUES_MAX {
+        if self.values_read.fetch_add(values, Relaxed) + values <= VALUES_MAX {
             return Ok(());
         }
         Err(Error::setup(format!(
-            "{}: a data set is kept in memory, and this one has more than {VALUES_MAX} values; a run without files \
-             verifies any amount",
+            "{}: a data set is kept in memory, and this one has more than {VALUES_MAX} values; runs without files \
+             verify any amount",
             self.dir.display()
         )))
     }
 
-    /// Where the files of a device are.
+    /// Directory of a device's files.
     pub(crate) fn folder(&self, device: u32) -> PathBuf {
         self.dir.join(self.schema.device_name(device))
     }
 
-    /// All batches of a device in the order of its files; for copies, the first rows of its first batch.
+    /// All batches of a device in file order; in copy mode, the first rows of the first batch.
     pub(crate) fn device(&self, device: u32) -> Result<Vec<Batch>> {
         let mut batches = Vec::new();
         for path in self.files(device)? {
@@ -87,7 +88,7 @@ impl<'a> Reader<'a> {
         Ok(batches)
     }
 
-    /// The files of a device by number; none if it has no directory.
+    /// The files of a device in the order of their numbers; none if it has no directory.
     fn files(&self, device: u32) -> Result<Vec<PathBuf>> {
         let folder = self.folder(device);
         if !folder.exists() {
@@ -125,7 +126,7 @@ impl<'a> Reader<'a> {
                 open = Some(Batch { fields: range, ..Batch::default() });
                 continue;
             }
-            let batch = open.as_mut().ok_or_else(|| lines.wrong(text, "a line that begins with Sensor"))?;
+            let batch = open.as_mut().ok_or_else(|| lines.wrong(text, "a line that starts with Sensor"))?;
             self.keep(batch.fields.len() as u64)?;
             push_row(text, fields, batch).map_err(|(seen, expected)| lines.wrong(&seen, &expected))?;
             if self.config.is_copy_mode && batch.times.len() as u64 == self.config.batch_size_per_write {
@@ -139,7 +140,8 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Batches are of one size, but for late rows, which come with others.
+    /// Every batch has `BATCH_SIZE_PER_WRITE` rows, except with late rows (they move to other
+    /// batches) and in copy mode.
     fn check_rows(&self, batch: &Batch, lines: &Lines) -> Result<()> {
         let (config, rows) = (self.config, batch.times.len() as u64);
         let late = config.is_out_of_order && config.out_of_order_mode == OutOfOrderMode::Late;
@@ -155,7 +157,7 @@ impl<'a> Reader<'a> {
 fn check_info(config: &Config, path: &Path) -> Result<()> {
     if !path.exists() {
         return Err(Error::setup(format!(
-            "{}: there is no such file, hence no data set, or none that was finished; BENCHMARK_WORK_MODE=\
+            "{}: not found: the data set is missing or incomplete; BENCHMARK_WORK_MODE=\
              generateDataMode writes one",
             path.display()
         )));
@@ -163,7 +165,7 @@ fn check_info(config: &Config, path: &Path) -> Result<()> {
     for (number, line) in short_text(path)?.lines().enumerate() {
         let wrong = |expected: &str| wrong(path, number + 1, line, expected);
         let (key, value) = line.split_once('=').ok_or_else(|| wrong("KEY=VALUE"))?;
-        // The original puts some values between single quotes, and some before one.
+        // IoT-benchmark quotes some values with `'`, and others start with a single one.
         let value = value.trim_matches('\'');
         if KEYS.iter().any(|other| other.name == key && other.section == "Queries") {
             continue;
@@ -173,7 +175,7 @@ fn check_info(config: &Config, path: &Path) -> Result<()> {
             (value == first.to_string(), first.to_string())
         } else {
             let same = config.agrees(key, value).ok_or_else(|| wrong("a key of the configuration"))?;
-            (same, config.shown(key).unwrap_or_default())
+            (same, config.display_value(key).unwrap_or_default())
         };
         if !same {
             return Err(wrong(&format!("{key}={here}, as this run is configured")));
@@ -211,13 +213,13 @@ fn check_schema(schema: &Schema, path: &Path) -> Result<()> {
     }
 }
 
-/// The whole of a file that must be short.
+/// Reads a file of less than [`TEXT_BYTES_MAX`] bytes.
 fn short_text(path: &Path) -> Result<String> {
     let unreadable = cannot(path, "it cannot be read");
     let mut text = String::new();
     let read = File::open(path).map_err(&unreadable)?.take(TEXT_BYTES_MAX).read_to_string(&mut text);
     if read.map_err(&unreadable)? as u64 == TEXT_BYTES_MAX {
-        return Err(Error::setup(format!("{}: it has {TEXT_BYTES_MAX} bytes or more, expected less", path.display())));
+        return Err(Error::setup(format!("{}: expected less than {TEXT_BYTES_MAX} bytes", path.display())));
     }
     Ok(text)
 }
@@ -228,7 +230,7 @@ fn wrong(path: &Path, line: usize, seen: &str, expected: &str) -> Error {
     Error::setup(format!("{}:{line}: seen {short:?}{more}, expected {expected}", path.display()))
 }
 
-/// The lines of a file of any length, one at a time.
+/// Line reader with bounded memory, for files of any size.
 struct Lines {
     path: PathBuf,
     reader: BufReader<File>,
@@ -242,20 +244,20 @@ impl Lines {
         Ok(Lines { path, reader: BufReader::with_capacity(1 << 16, file), number: 0, line: Vec::new() })
     }
 
-    /// Reads the next line; false at the end.
+    /// Reads the next line; returns false at the end of the file.
     fn advance(&mut self) -> Result<bool> {
         self.line.clear();
         self.number += 1;
         let read = self.reader.by_ref().take(LINE_BYTES_MAX).read_until(b'\n', &mut self.line);
         read.map_err(cannot(&self.path, "it cannot be read"))?;
-        // A line without end was cut: even where it looks whole, its last number may lack digits.
+        // The file was cut within this line: its last number may lack digits, even if it parses.
         if self.line.last().is_some_and(|byte| *byte != b'\n') {
             return Err(self.wrong(&String::from_utf8_lossy(&self.line), "a newline at the end of the line"));
         }
         Ok(!self.line.is_empty())
     }
 
-    /// The line without its end.
+    /// The current line without its newline.
     fn text(&self) -> Result<&str> {
         let text = std::str::from_utf8(&self.line);
         let text = text.map_err(|_| self.wrong(&String::from_utf8_lossy(&self.line), "UTF-8"))?;
@@ -267,7 +269,7 @@ impl Lines {
     }
 }
 
-/// The fields that the rest of a header names: a run of a device's.
+/// Fields of the header's names, which must be consecutive fields of the device.
 fn fields_of(names: &str, fields: &[Field]) -> Option<Range<u32>> {
     let names: Vec<&str> = names.strip_prefix(',')?.split(',').collect();
     let first = fields.iter().position(|field| field.name == names[0])?;
@@ -276,7 +278,7 @@ fn fields_of(names: &str, fields: &[Field]) -> Option<Range<u32>> {
     same.then_some(first as u32..(first + names.len()) as u32)
 }
 
-/// Appends a row; else what was seen, and what had been expected.
+/// Appends a row to `batch`. The error has the seen and the expected text.
 fn push_row(text: &str, fields: &[Field], batch: &mut Batch) -> std::result::Result<(), (String, String)> {
     let fields = &fields[batch.fields.start as usize..batch.fields.end as usize];
     let mut cells = text.split(',');
@@ -294,7 +296,7 @@ fn push_row(text: &str, fields: &[Field], batch: &mut Batch) -> std::result::Res
     Ok(())
 }
 
-/// What a value of a type looks like.
+/// Describes the text form of a type, for error messages.
 fn form(kind: Kind) -> String {
     match kind {
         Kind::Bool => "true or false".to_owned(),
@@ -312,7 +314,7 @@ fn form(kind: Kind) -> String {
     }
 }
 
-/// Units of a value as a data set has it.
+/// Parses a value into units; `None` if it is not of the type.
 fn units_of(kind: Kind, cell: &str) -> Option<i64> {
     match kind {
         Kind::Bool if cell.eq_ignore_ascii_case("true") => Some(1),
@@ -324,8 +326,8 @@ fn units_of(kind: Kind, cell: &str) -> Option<i64> {
         }
         Kind::Date => days(cell),
         Kind::Text { length } | Kind::String { length } | Kind::Blob { length } => {
-            let bare = cell.strip_prefix('"').and_then(|cell| cell.strip_suffix('"')).unwrap_or(cell);
-            if bare.len() == usize::from(length) { units_of_text(bare.as_bytes()) } else { None }
+            let unquoted = cell.strip_prefix('"').and_then(|cell| cell.strip_suffix('"')).unwrap_or(cell);
+            if unquoted.len() == usize::from(length) { units_of_text(unquoted.as_bytes()) } else { None }
         }
     }
 }
@@ -335,7 +337,8 @@ fn days(cell: &str) -> Option<i64> {
     Some(i64::from(day.since(jiff::civil::Date::constant(1970, 1, 1)).ok()?.get_days()))
 }
 
-/// `text` × 10^`decimals`, if that is a whole number. Digits are never rounded: answers are compared exactly.
+/// Parses a decimal as `text` × 10^`decimals`; `None` unless that is an integer. Never rounds,
+/// because answers are compared exactly.
 fn decimal(text: &str, decimals: u8) -> Option<i64> {
     let (mantissa, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
     let (sign, magnitude) = mantissa.strip_prefix('-').map_or((1, mantissa), |rest| (-1, rest));

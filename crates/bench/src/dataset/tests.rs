@@ -1,4 +1,4 @@
-//! What is written is golden, and nothing but a data set is ever replaced.
+//! Data sets: the files are golden; only files of a data set are replaced.
 
 use std::fs;
 use std::sync::Arc;
@@ -16,7 +16,8 @@ impl Show for Silent {
     fn progress(&mut self, _plan: &Plan, _progress: &Progress) {}
 }
 
-/// A configuration whose data set is in `dir`: two devices with a sensor of each type, two files each.
+/// A configuration with its data set in `dir`: two devices with a sensor of each type, two files
+/// per device.
 pub(crate) fn config(dir: &Path, settings: &[&str]) -> Arc<Config> {
     let small = [
         "DEVICE_NUMBER=2",
@@ -32,13 +33,13 @@ pub(crate) fn config(dir: &Path, settings: &[&str]) -> Arc<Config> {
     Arc::new(Config::load(None, &settings).expect("valid settings"))
 }
 
-/// Writes the data set of a configuration.
+/// Writes the data set of `config`.
 pub(crate) fn generate(config: &Arc<Config>) -> Result<Written> {
     let workload = (workload::entry("iot")?.open)(config)?;
     write(config, &*workload, &directory(config), &AtomicBool::new(false), &mut Silent)
 }
 
-/// Every file under `dir`, by its path.
+/// Paths and contents of all files under `dir`, sorted.
 fn files(dir: &Path) -> Vec<(String, String)> {
     let mut found = Vec::new();
     let mut folders = vec![dir.to_owned()];
@@ -73,7 +74,7 @@ fn a_small_data_set_is_golden() {
 }
 
 #[test]
-fn a_directory_that_is_no_data_set_is_left_alone() {
+fn directory_without_a_data_set_is_not_changed() {
     let dir = tempfile::tempdir().unwrap();
     let own = [("notes.txt", "mine"), ("schema.txt", "CREATE TABLE t (x INT);\n"), ("d_0/BigBatch_0.csv", "mine too")];
     fs::create_dir(dir.path().join("d_0")).unwrap();
@@ -90,7 +91,7 @@ fn a_directory_that_is_no_data_set_is_left_alone() {
 }
 
 #[test]
-fn of_an_older_data_set_only_its_own_files_are_replaced() {
+fn only_files_of_the_older_data_set_are_replaced() {
     let dir = tempfile::tempdir().unwrap();
     generate(&config(dir.path(), &["DEVICE_NUMBER=3"])).unwrap();
     for (name, folder) in
@@ -110,11 +111,11 @@ fn of_an_older_data_set_only_its_own_files_are_replaced() {
         "schema.txt",
     ];
     assert_eq!(names(dir.path()), expected);
-    assert!(!dir.path().join("d_2").exists(), "an empty directory stayed");
+    assert!(!dir.path().join("d_2").exists(), "an empty directory was not removed");
 }
 
 #[test]
-fn a_data_set_that_was_stopped_is_not_complete_and_can_be_written_anew() {
+fn stopped_data_set_is_incomplete_and_can_be_written_again() {
     let dir = tempfile::tempdir().unwrap();
     let config = config(dir.path(), &[]);
     generate(&config).unwrap();
@@ -122,7 +123,7 @@ fn a_data_set_that_was_stopped_is_not_complete_and_can_be_written_anew() {
     let written = write(&config, &*workload, dir.path(), &AtomicBool::new(true), &mut Silent).unwrap();
     assert!(!written.complete && !names(dir.path()).contains(&INFO.to_owned()));
     let error = Reader::open(&config, workload.schema()).err().expect("refused").message;
-    assert!(error.contains("info.txt: there is no such file"), "{error}");
+    assert!(error.contains("info.txt: not found"), "{error}");
     assert!(generate(&config).unwrap().complete);
 }
 
@@ -139,7 +140,7 @@ fn names_that_would_leave_the_directory_are_refused() {
 }
 
 #[test]
-fn the_number_of_a_file_is_in_its_name() {
+fn file_number_is_parsed_from_its_name() {
     let cases = [("BigBatch_0.csv", Some(0)), ("BigBatch_12.csv", Some(12)), ("BigBatch_.csv", None)];
     let others = ["BigBatch_1.csv.gz", "bigBatch_1.csv", "BigBatch_+1.csv", "BigBatch_99999999999999999999.csv"];
     for (name, number) in cases.into_iter().chain(others.map(|name| (name, None))) {

@@ -15,23 +15,25 @@ use crate::run::Show;
 use crate::schema::{Kind, Schema, text_of};
 use crate::workload::Workload;
 
-/// Bytes of a file that are kept before they are written.
+/// A file's text is written when this many bytes are buffered.
 const BUFFER_BYTES: usize = 1 << 20;
 
-/// What was written.
+/// Totals of a written data set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Written {
     pub(crate) files: u64,
     pub(crate) points: u64,
     pub(crate) bytes: u64,
-    /// False: stopped before its end.
+    /// False if writing was stopped early; then `info.txt` is missing.
     pub(crate) complete: bool,
 }
 
-/// Writes everything that `workload` has to `dir`, in place of a data set that is there.
+/// Writes all data of `workload` to `dir`, replacing an older data set.
 ///
 /// # Errors
-/// `dir` is something else than a data set, a name cannot stand in a file, or the disk does not take it.
+/// - `dir` has files but is not a data set: nothing is removed.
+/// - A device or sensor name cannot be used in a file.
+/// - An I/O error.
 pub(crate) fn write(
     config: &Config,
     workload: &dyn Workload,
@@ -41,7 +43,7 @@ pub(crate) fn write(
 ) -> Result<Written> {
     let schema = workload.schema();
     refuse_names(schema)?;
-    make_room(dir)?;
+    prepare_directory(dir)?;
     show.stage(&format!("writing the data set {}", dir.display()));
     put(&dir.join(SCHEMA), &schema_text(schema))?;
     let total: u64 = (0..schema.devices.len() as u32).map(|device| workload.units(device)).sum();
@@ -66,7 +68,7 @@ pub(crate) fn write(
     Ok(Written { files, points, bytes, complete })
 }
 
-/// What all threads have done.
+/// Totals of all writer threads.
 #[derive(Default)]
 struct Counts {
     batches: AtomicU64,
@@ -88,7 +90,7 @@ impl Counts {
     }
 }
 
-/// Names become words of lines and names of directories.
+/// Refuses names that cannot be a directory or a word of a line.
 fn refuse_names(schema: &Schema) -> Result<()> {
     let devices = (0..schema.devices.len() as u32).map(|device| schema.device_name(device));
     let sensors = schema.tables.iter().flat_map(|table| table.fields.iter().map(|field| field.name.as_str()));
@@ -100,16 +102,16 @@ fn refuse_names(schema: &Schema) -> Result<()> {
     match devices.chain(sensors).find(is_bad) {
         None => Ok(()),
         Some(name) => Err(Error::setup(format!(
-            "a data set cannot have a device or sensor {name:?}: expected a name without blank, comma, quote and \
-             slash that begins with no dot"
+            "a data set cannot have a device or sensor {name:?}: expected a name without blank, comma, quote or \
+             slash, not starting with a dot"
         ))),
     }
 }
 
-/// Makes `dir` an empty place for a data set.
-fn make_room(dir: &Path) -> Result<()> {
+/// Creates `dir`, or removes the files of an older data set from it.
+fn prepare_directory(dir: &Path) -> Result<()> {
     if !dir.exists() {
-        return fs::create_dir_all(dir).map_err(cannot(dir, "the directory cannot be made"));
+        return fs::create_dir_all(dir).map_err(cannot(dir, "cannot create the directory"));
     }
     let entries = files_in(dir)?;
     if entries.is_empty() {
@@ -118,18 +120,19 @@ fn make_room(dir: &Path) -> Result<()> {
     let is_schema = |text: String| text.lines().next().is_some_and(is_schema_line);
     if !fs::read_to_string(dir.join(SCHEMA)).is_ok_and(is_schema) {
         return Err(Error::setup(format!(
-            "FILE_PATH={}: it is not empty and has no {SCHEMA} of a data set: nothing was removed; expected another \
-             directory",
+            "FILE_PATH={}: it is not empty and has no {SCHEMA} of a data set: nothing was removed; expected an empty \
+             directory or an older data set",
             dir.display()
         )));
     }
-    // First of all it is no longer complete; what says that it is a data set stays until it is overwritten.
+    // `info.txt` is removed first: from here on the old data set is incomplete. `schema.txt` stays
+    // until it is overwritten, since it identifies the directory as a data set.
     remove(&dir.join(INFO))?;
     for folder in entries.iter().filter(|(_, is_dir)| *is_dir).map(|(name, _)| dir.join(name)) {
         let files: Vec<String> = files_in(&folder)?.into_iter().map(|(name, _)| name).collect();
-        let ours: Vec<&String> = files.iter().filter(|name| file_number(name).is_some()).collect();
-        ours.iter().try_for_each(|name| remove(&folder.join(name)))?;
-        if !ours.is_empty() && ours.len() == files.len() {
+        let batch_files: Vec<&String> = files.iter().filter(|name| file_number(name).is_some()).collect();
+        batch_files.iter().try_for_each(|name| remove(&folder.join(name)))?;
+        if !batch_files.is_empty() && batch_files.len() == files.len() {
             fs::remove_dir(&folder).map_err(cannot(&folder, "it cannot be removed"))?;
         }
     }
@@ -148,7 +151,7 @@ fn remove(file: &Path) -> Result<()> {
     }
 }
 
-/// Names in a directory, and which are directories themselves (links are not).
+/// Names in a directory, with whether each is a directory itself (a link is not).
 fn files_in(dir: &Path) -> Result<Vec<(String, bool)>> {
     let read = || -> std::io::Result<Vec<(String, bool)>> {
         let named = |entry: std::io::Result<fs::DirEntry>| {
@@ -178,7 +181,7 @@ fn schema_text(schema: &Schema) -> String {
 fn info_text(config: &Config) -> String {
     let mut text = format!("{FIRST_DEVICE}={}\n", config.first_device());
     for key in INFO_KEYS {
-        text.push_str(&format!("{key}={}\n", config.shown(key).unwrap_or_default()));
+        text.push_str(&format!("{key}={}\n", config.display_value(key).unwrap_or_default()));
     }
     text
 }
@@ -188,7 +191,7 @@ struct Writer<'a> {
     workload: &'a dyn Workload,
     device: u32,
     dir: &'a Path,
-    /// Units of a file.
+    /// Batches per file.
     per_file: u64,
     counts: &'a Counts,
     stop: &'a AtomicBool,
@@ -199,7 +202,7 @@ impl Writer<'_> {
         let units = self.workload.units(self.device);
         let folder = self.dir.join(self.workload.schema().device_name(self.device));
         if units > 0 {
-            fs::create_dir_all(&folder).map_err(cannot(&folder, "the directory cannot be made"))?;
+            fs::create_dir_all(&folder).map_err(cannot(&folder, "cannot create the directory"))?;
         }
         for number in 0..units.div_ceil(self.per_file) {
             let first = number * self.per_file;
@@ -209,7 +212,7 @@ impl Writer<'_> {
     }
 
     fn write_file(&self, path: PathBuf, units: std::ops::Range<u64>) -> Result<()> {
-        let mut file = File::create(&path).map_err(cannot(&path, "it cannot be made"))?;
+        let mut file = File::create(&path).map_err(cannot(&path, "cannot create the file"))?;
         let (mut text, mut slots) = (Vec::with_capacity(BUFFER_BYTES), Vec::new());
         for unit in units.clone() {
             if self.stop.load(Relaxed) {
@@ -229,7 +232,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Appends a header and the rows of a unit; nothing for one without rows.
+    /// Appends the header and rows of a unit; nothing for a unit without rows.
     fn push_batch(&self, unit: u64, slots: &[u64], out: &mut Vec<u8>) {
         if slots.is_empty() {
             return;
@@ -258,7 +261,7 @@ impl Writer<'_> {
     }
 }
 
-/// Appends a value as a data set has it.
+/// Appends a value in the format of data sets.
 pub(super) fn push_value(kind: Kind, units: i64, out: &mut Vec<u8>) {
     match kind {
         Kind::Bool => out.extend_from_slice(if units == 0 { b"false" } else { b"true" }),
@@ -268,7 +271,7 @@ pub(super) fn push_value(kind: Kind, units: i64, out: &mut Vec<u8>) {
             out.push(b'"');
         }
         Kind::Date => {
-            // A span has bounds of its own, far beyond the days of any workload.
+            // jiff's spans are limited; the bounds are far beyond the dates of any workload.
             let days = jiff::Span::new().days(units.clamp(-700_000, 2_900_000));
             let day = jiff::civil::Date::constant(1970, 1, 1).saturating_add(days);
             out.extend_from_slice(day.to_string().as_bytes());

@@ -1,8 +1,9 @@
-//! Batches as Arrow record batches: one buffer a column, made in one pass over its values.
+//! Arrow record batches, built in one pass over the values of each column.
 //!
-//! Columns are the time, the tags and the fields, by the names that the schema has. The time is nanoseconds since 1970,
-//! UTC, and so are fields that are times; where the run itself counts nanoseconds those are whole numbers, because
-//! answers come by wires that have microseconds. Dates are whole numbers, days since 1970. Nothing is ever NULL.
+//! Columns are time, tags and fields, named as in the schema. Times are nanoseconds since 1970 UTC.
+//! Fields of type time are too, except in runs with nanoseconds, where they are integers, because
+//! answers come over protocols with microseconds. Dates are integers, days since 1970. There are no
+//! nulls.
 
 use std::sync::Arc;
 
@@ -16,10 +17,10 @@ use arrow_schema::{DataType, Field, Schema as Columns, SchemaRef, TimeUnit};
 use crate::error::{Error, Result};
 use crate::schema::{Batch, Kind, Part, Schema, Table, Unit, text_of};
 
-/// Makes record batches of the batches of one schema.
+/// Builds the record batches of one schema.
 pub(crate) struct Tables {
     schema: Arc<Schema>,
-    /// By table.
+    /// Arrow schema of each table.
     columns: Vec<SchemaRef>,
 }
 
@@ -29,25 +30,26 @@ impl Tables {
         Tables { schema: Arc::clone(schema), columns }
     }
 
-    /// Names and types of a table's columns.
+    /// Arrow schema of a table.
     pub(crate) fn columns(&self, table: u32) -> &SchemaRef {
         &self.columns[table as usize]
     }
 
-    /// The rows of `batch`, which carry all fields of their table, part after part.
+    /// Converts `batch`, which must have all fields of its table. Rows are in the order of the
+    /// parts.
     ///
     /// # Errors
-    /// `Setup` for a time that nanoseconds cannot hold.
+    /// `Setup` if a time overflows 64-bit nanoseconds.
     ///
     /// # Cost
-    /// One allocation and one pass a column, two for texts.
+    /// One allocation and one pass per column, two for texts.
     pub(crate) fn record_batch(&self, batch: &Batch) -> Result<RecordBatch> {
         let table = &self.schema.tables[batch.table as usize];
         let whole = 0..table.fields.len() as u32;
         assert!(batch.fields == whole, "BUG: fields {:?} of rows that have {whole:?}", batch.fields);
         let columns = self.columns(batch.table);
         let mut arrays = Vec::with_capacity(columns.fields().len());
-        arrays.push(moments(self.schema.unit, batch, |part| &part.times)?);
+        arrays.push(timestamps(self.schema.unit, batch, |part| &part.times)?);
         for tag in 0..table.tags.len() {
             arrays.push(self.tag(batch, tag)?);
         }
@@ -71,19 +73,19 @@ impl Tables {
     }
 }
 
-/// What Arrow refuses of what we made.
+/// Error for a record batch of ours that Arrow refuses.
 pub(super) fn bug(error: &arrow_schema::ArrowError) -> Error {
-    Error::setup(format!("BUG: a record batch of ours is refused: {error}"))
+    Error::setup(format!("BUG: a record batch is invalid: {error}"))
 }
 
 fn columns(table: &Table, unit: Unit) -> Columns {
-    let mut fields = vec![Field::new("time", moment(), false)];
+    let mut fields = vec![Field::new("time", timestamp_type(), false)];
     fields.extend(table.tags.iter().map(|tag| Field::new(tag, DataType::Utf8, true)));
     fields.extend(table.fields.iter().map(|field| Field::new(&field.name, data_type(field.kind, unit), true)));
     Columns::new(fields)
 }
 
-fn moment() -> DataType {
+fn timestamp_type() -> DataType {
     DataType::Timestamp(TimeUnit::Nanosecond, Some("UTC".into()))
 }
 
@@ -97,11 +99,11 @@ fn data_type(kind: Kind, unit: Unit) -> DataType {
         Kind::Text { .. } | Kind::String { .. } => DataType::Utf8,
         Kind::Blob { .. } => DataType::Binary,
         Kind::Timestamp if unit == Unit::Nanos => DataType::Int64,
-        Kind::Timestamp => moment(),
+        Kind::Timestamp => timestamp_type(),
     }
 }
 
-/// One field of all rows.
+/// One field of all rows as an array.
 fn values(kind: Kind, unit: Unit, batch: &Batch, at: usize) -> Result<ArrayRef> {
     Ok(match kind {
         Kind::Bool => Arc::new(BooleanArray::from(each(batch, at, |units| units != 0))),
@@ -118,7 +120,7 @@ fn values(kind: Kind, unit: Unit, batch: &Batch, at: usize) -> Result<ArrayRef> 
             Arc::new(BinaryArray::try_new(ends, bytes, None).map_err(|error| bug(&error))?)
         }
         Kind::Timestamp if unit == Unit::Nanos => Arc::new(Int64Array::from(each(batch, at, |units| units))),
-        Kind::Timestamp => moments(unit, batch, |part| part.column(at))?,
+        Kind::Timestamp => timestamps(unit, batch, |part| part.column(at))?,
     })
 }
 
@@ -131,14 +133,15 @@ fn each<T>(batch: &Batch, at: usize, value: impl Fn(i64) -> T) -> Vec<T> {
     values
 }
 
-fn moments<'b>(unit: Unit, batch: &'b Batch, of: impl Fn(&'b Part) -> &'b [i64]) -> Result<ArrayRef> {
+fn timestamps<'b>(unit: Unit, batch: &'b Batch, of: impl Fn(&'b Part) -> &'b [i64]) -> Result<ArrayRef> {
     let mut values = Vec::with_capacity(batch.rows() as usize);
     for time in batch.parts.iter().flat_map(of) {
         let nanos = time.checked_mul(unit.nanos());
-        let beyond = || Error::setup(format!("the time {time} ({unit:?} since 1970) is beyond what nanoseconds hold"));
+        let beyond =
+            || Error::setup(format!("the time {time} ({unit:?} since 1970) is out of range for 64-bit nanoseconds"));
         values.push(nanos.ok_or_else(beyond)?);
     }
-    Ok(Arc::new(TimestampNanosecondArray::from(values).with_data_type(moment())))
+    Ok(Arc::new(TimestampNanosecondArray::from(values).with_data_type(timestamp_type())))
 }
 
 fn texts(batch: &Batch, at: usize, length: u16) -> (OffsetBuffer<i32>, Buffer) {
@@ -160,7 +163,8 @@ mod tests {
     use super::*;
     use crate::schema::{self, Device};
 
-    /// One table of every type with two devices, and rows of both: 3 of the second, then 2 of the first.
+    /// A table with a field of each type and two devices, and rows of both: 3 of the second, then 2
+    /// of the first.
     fn example(unit: Unit) -> (Arc<Schema>, Batch) {
         let field = |(at, kind): (usize, &Kind)| schema::Field { name: format!("s_{at}"), kind: *kind };
         let table = Table {
@@ -183,16 +187,16 @@ mod tests {
     #[test]
     fn every_type_has_its_values_part_after_part() {
         let (schema, batch) = example(Unit::Millis);
-        let made = Tables::new(&schema).record_batch(&batch).unwrap();
-        assert_eq!((made.num_rows(), made.num_columns()), (5, 3 + EVERY_KIND.len()));
-        let times = made["time"].as_primitive::<TimestampNanosecondType>().values();
+        let converted = Tables::new(&schema).record_batch(&batch).unwrap();
+        assert_eq!((converted.num_rows(), converted.num_columns()), (5, 3 + EVERY_KIND.len()));
+        let times = converted["time"].as_primitive::<TimestampNanosecondType>().values();
         assert_eq!(times[..], [1_000, 1_001, 1_002, 0, 1].map(|millis| millis * 1_000_000));
-        let devices: Vec<_> = made["device"].as_string::<i32>().iter().flatten().collect();
+        let devices: Vec<_> = converted["device"].as_string::<i32>().iter().flatten().collect();
         assert_eq!(devices, ["d_1", "d_1", "d_1", "d_0", "d_0"]);
-        let places: Vec<_> = made["place"].as_string::<i32>().iter().flatten().collect();
+        let places: Vec<_> = converted["place"].as_string::<i32>().iter().flatten().collect();
         assert_eq!(places, ["p_1", "p_1", "p_1", "p_0", "p_0"]);
         for (at, kind) in EVERY_KIND.iter().enumerate() {
-            let array = &made[format!("s_{at}").as_str()];
+            let array = &converted[format!("s_{at}").as_str()];
             let units = each(&batch, at, |units| units);
             for (row, units) in units.into_iter().enumerate() {
                 let same = match kind {
@@ -221,12 +225,12 @@ mod tests {
     }
 
     #[test]
-    fn of_a_run_in_nanoseconds_times_stay_what_they_are_and_those_of_fields_are_numbers() {
+    fn nanosecond_runs_keep_times_and_send_time_fields_as_integers() {
         let (schema, batch) = example(Unit::Nanos);
-        let made = Tables::new(&schema).record_batch(&batch).unwrap();
-        assert_eq!(made["time"].as_primitive::<TimestampNanosecondType>().values()[..3], [1_000, 1_001, 1_002]);
+        let converted = Tables::new(&schema).record_batch(&batch).unwrap();
+        assert_eq!(converted["time"].as_primitive::<TimestampNanosecondType>().values()[..3], [1_000, 1_001, 1_002]);
         let at = EVERY_KIND.iter().position(|kind| *kind == Kind::Timestamp).unwrap();
-        assert_eq!(*made[format!("s_{at}").as_str()].data_type(), DataType::Int64);
+        assert_eq!(*converted[format!("s_{at}").as_str()].data_type(), DataType::Int64);
     }
 
     #[test]

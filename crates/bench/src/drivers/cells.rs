@@ -1,4 +1,4 @@
-//! Values of answers: what products print becomes cells of the type that the question calls for, or an error.
+//! Cells of answers: converts printed values to the type that the query implies, or fails.
 
 use std::collections::HashMap;
 
@@ -6,112 +6,112 @@ use crate::error::{Error, Result};
 use crate::query::{Aggregate, Cell, Query, Shape};
 use crate::schema::{Kind, Schema};
 
-/// What a column of an answer must hold.
+/// Expected content of an answer's column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wanted {
+pub(crate) enum CellKind {
     /// A field's value.
     Value(Kind),
-    /// How many there are; none is 0.
+    /// A count; a missing value is 0.
     Count,
     /// A sum or mean.
     Number,
 }
 
-impl Wanted {
-    /// For each field asked for.
-    pub(crate) fn of(schema: &Schema, query: &Query) -> Vec<Wanted> {
+impl CellKind {
+    /// Expected content for each selected field of a query.
+    pub(crate) fn of(schema: &Schema, query: &Query) -> Vec<CellKind> {
         let aggregate = match query.shape {
             Shape::Aggregate { aggregate, .. } | Shape::Buckets { aggregate, .. } => Some(aggregate),
             Shape::Rows | Shape::Latest => None,
         };
         let fields = &schema.tables[query.table as usize].fields;
-        let wanted = |field: &u32| match aggregate {
-            Some(Aggregate::Count) => Wanted::Count,
-            Some(Aggregate::Sum | Aggregate::Avg) => Wanted::Number,
-            _ => Wanted::Value(fields[*field as usize].kind),
+        let expected = |field: &u32| match aggregate {
+            Some(Aggregate::Count) => CellKind::Count,
+            Some(Aggregate::Sum | Aggregate::Avg) => CellKind::Number,
+            _ => CellKind::Value(fields[*field as usize].kind),
         };
-        query.fields.iter().map(wanted).collect()
+        query.fields.iter().map(expected).collect()
     }
 
-    /// From a scalar of JSON as it stands in the text. (Not from a parsed number: the parser's floats may be off by one
-    /// in the last place, and answers are compared exactly.)
+    /// Converts a JSON scalar from its text. (Not from a parsed number: parsed floats may be off in
+    /// the last digit, and answers are compared exactly.)
     pub(crate) fn json(self, scalar: &str) -> Result<Cell> {
         match scalar.as_bytes().first() {
-            Some(b'n') => Ok(self.nothing()),
+            Some(b'n') => Ok(self.missing()),
             Some(b't' | b'f') => self.boolean(scalar == "true", scalar),
             Some(b'"') => {
-                let text: String = serde_json::from_str(scalar).map_err(|_| self.unlike(scalar))?;
+                let text: String = serde_json::from_str(scalar).map_err(|_| self.mismatch(scalar))?;
                 self.text(&text)
             }
             _ => self.number(scalar),
         }
     }
 
-    /// From a value printed without quotes, as CSV has it; empty is nothing.
+    /// Converts an unquoted value, as in CSV; an empty text is null.
     pub(crate) fn plain(self, text: &str) -> Result<Cell> {
         match (self, text) {
-            (_, "") => Ok(self.nothing()),
-            (Wanted::Value(Kind::Bool), "true" | "false") => self.boolean(text == "true", text),
-            (Wanted::Value(Kind::Text { .. } | Kind::String { .. } | Kind::Blob { .. }), _) => self.text(text),
+            (_, "") => Ok(self.missing()),
+            (CellKind::Value(Kind::Bool), "true" | "false") => self.boolean(text == "true", text),
+            (CellKind::Value(Kind::Text { .. } | Kind::String { .. } | Kind::Blob { .. }), _) => self.text(text),
             _ => self.number(text),
         }
     }
 
-    /// From a decimal number.
+    /// Converts a decimal number.
     pub(crate) fn number(self, text: &str) -> Result<Cell> {
-        let float = || text.parse::<f64>().ok().filter(|value| value.is_finite()).ok_or_else(|| self.unlike(text));
+        let float = || text.parse::<f64>().ok().filter(|value| value.is_finite()).ok_or_else(|| self.mismatch(text));
         match self {
-            Wanted::Number | Wanted::Value(Kind::Double { .. }) => Ok(Cell::Float(float()?)),
-            // Many products keep doubles alone: what was written as a 32-bit float is one again when it is read.
-            Wanted::Value(Kind::Float { .. }) => Ok(Cell::Float(f64::from(float()? as f32))),
-            Wanted::Value(Kind::Bool) => match float()? {
+            CellKind::Number | CellKind::Value(Kind::Double { .. }) => Ok(Cell::Float(float()?)),
+            // Many products only have doubles: a 32-bit float is rounded to one again.
+            CellKind::Value(Kind::Float { .. }) => Ok(Cell::Float(f64::from(float()? as f32))),
+            CellKind::Value(Kind::Bool) => match float()? {
                 0.0 => Ok(Cell::Bool(false)),
                 1.0 => Ok(Cell::Bool(true)),
-                _ => Err(self.unlike(text)),
+                _ => Err(self.mismatch(text)),
             },
-            Wanted::Count | Wanted::Value(Kind::Int32 | Kind::Int64 | Kind::Timestamp | Kind::Date) => {
+            CellKind::Count | CellKind::Value(Kind::Int32 | Kind::Int64 | Kind::Timestamp | Kind::Date) => {
                 let whole = |value: f64| value.fract() == 0.0 && value.abs() < 9.0e18;
                 let value = text.parse::<i64>().ok();
                 let value = value.or_else(|| float().ok().filter(|value| whole(*value)).map(|value| value as i64));
-                value.map(Cell::Int).ok_or_else(|| self.unlike(text))
+                value.map(Cell::Int).ok_or_else(|| self.mismatch(text))
             }
-            Wanted::Value(Kind::Text { .. } | Kind::String { .. } | Kind::Blob { .. }) => Err(self.unlike(text)),
+            CellKind::Value(Kind::Text { .. } | Kind::String { .. } | Kind::Blob { .. }) => Err(self.mismatch(text)),
         }
     }
 
-    /// From a text.
+    /// Converts a text.
     pub(crate) fn text(self, text: &str) -> Result<Cell> {
         match self {
-            Wanted::Value(kind) if kind.text_length().is_some() => Ok(Cell::Text(text.as_bytes().to_vec())),
-            // Some products put their numbers in quotes.
+            CellKind::Value(kind) if kind.text_length().is_some() => Ok(Cell::Text(text.as_bytes().to_vec())),
+            // Some products quote numbers.
             _ => self.number(text),
         }
     }
 
     fn boolean(self, value: bool, text: &str) -> Result<Cell> {
-        if self == Wanted::Value(Kind::Bool) { Ok(Cell::Bool(value)) } else { Err(self.unlike(text)) }
+        if self == CellKind::Value(Kind::Bool) { Ok(Cell::Bool(value)) } else { Err(self.mismatch(text)) }
     }
 
-    /// What a missing value stands for.
-    pub(crate) fn nothing(self) -> Cell {
-        if self == Wanted::Count { Cell::Int(0) } else { Cell::Null }
+    /// The cell of a missing value: 0 for counts, otherwise null.
+    pub(crate) fn missing(self) -> Cell {
+        if self == CellKind::Count { Cell::Int(0) } else { Cell::Null }
     }
 
-    fn unlike(self, text: &str) -> Error {
-        Error::protocol(format!("an answer has {text:?} where {self:?} was expected"))
+    fn mismatch(self, text: &str) -> Error {
+        Error::protocol(format!("an answer has {text:?}, expected {self:?}"))
     }
 }
 
-/// A time that an answer has as a whole number.
+/// Parses a time from an integer.
 pub(crate) fn time(scalar: &str) -> Result<i64> {
-    scalar.parse().map_err(|_| Error::protocol(format!("an answer has {scalar:?} where a time was expected")))
+    scalar.parse().map_err(|_| Error::protocol(format!("an answer has {scalar:?}, expected a time")))
 }
 
-/// Devices by table and name.
+/// Index of devices by table and name.
 pub(crate) struct Devices(Vec<HashMap<String, u32>>);
 
 impl Devices {
-    /// Cost: about 50 bytes a device.
+    /// Cost: about 50 bytes per device.
     pub(crate) fn new(schema: &Schema) -> Devices {
         let mut tables = vec![HashMap::new(); schema.tables.len()];
         for (number, device) in schema.devices.iter().enumerate() {
@@ -120,14 +120,14 @@ impl Devices {
         Devices(tables)
     }
 
-    /// The device that an answer about `table` names.
+    /// Finds a device of `table` by name.
     pub(crate) fn find(&self, table: u32, name: &str) -> Result<u32> {
         let found = self.0[table as usize].get(name).copied();
-        found.ok_or_else(|| Error::protocol(format!("an answer names the device {name:?}, which nobody wrote")))
+        found.ok_or_else(|| Error::protocol(format!("an answer has the device {name:?}, which was not written")))
     }
 }
 
-/// The values of a line of CSV, RFC 4180.
+/// Splits a line of CSV (RFC 4180).
 pub(crate) fn csv_fields(line: &str) -> Vec<String> {
     let mut fields = vec![String::new()];
     let mut quoted = false;
@@ -157,35 +157,35 @@ mod tests {
     use super::*;
 
     #[test]
-    fn scalars_become_what_was_asked_for_or_errors() {
-        let int = Wanted::Value(Kind::Int64);
-        let double = Wanted::Value(Kind::Double { decimals: 2 });
-        let float = Wanted::Value(Kind::Float { decimals: 2 });
-        let boolean = Wanted::Value(Kind::Bool);
-        let text = Wanted::Value(Kind::Text { length: 2 });
+    fn scalars_are_converted_to_the_expected_type_or_refused() {
+        let int = CellKind::Value(Kind::Int64);
+        let double = CellKind::Value(Kind::Double { decimals: 2 });
+        let float = CellKind::Value(Kind::Float { decimals: 2 });
+        let boolean = CellKind::Value(Kind::Bool);
+        let text = CellKind::Value(Kind::Text { length: 2 });
         let right = [
             (int, "7", Cell::Int(7)),
             (int, "-7.0", Cell::Int(-7)),
             (int, "9007199254740993", Cell::Int(9_007_199_254_740_993)),
             (int, "1.5e3", Cell::Int(1500)),
             (int, "\"7\"", Cell::Int(7)),
-            (Wanted::Count, "null", Cell::Int(0)),
+            (CellKind::Count, "null", Cell::Int(0)),
             (double, "7", Cell::Float(7.0)),
             (double, "null", Cell::Null),
             (double, "0.1", Cell::Float(0.1)),
             (float, "12.34", Cell::Float(f64::from(12.34f32))),
-            (Wanted::Number, "12.34", Cell::Float(12.34)),
+            (CellKind::Number, "12.34", Cell::Float(12.34)),
             (boolean, "true", Cell::Bool(true)),
             (boolean, "0", Cell::Bool(false)),
             (text, "\"aB\"", Cell::Text(b"aB".to_vec())),
         ];
-        for (wanted, scalar, cell) in right {
-            assert_eq!(wanted.json(scalar).expect(scalar), cell);
+        for (expected, scalar, cell) in right {
+            assert_eq!(expected.json(scalar).expect(scalar), cell);
         }
-        for (wanted, scalar) in
+        for (expected, scalar) in
             [(int, "7.5"), (int, "true"), (boolean, "2"), (text, "7"), (double, "\"x\""), (double, "[1]"), (int, "")]
         {
-            assert!(wanted.json(scalar).is_err(), "{wanted:?} {scalar}");
+            assert!(expected.json(scalar).is_err(), "{expected:?} {scalar}");
         }
     }
 

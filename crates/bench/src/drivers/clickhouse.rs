@@ -1,9 +1,9 @@
-//! ClickHouse as chdb, in a process of its own on this machine.
+//! ClickHouse as chdb, in a separate process on this machine.
 //!
-//! Targets: `clickhouse` (a private process) or `clickhouse://host:port[/database]` (one that runs already; not a
-//! ClickHouse server).
+//! Targets: `clickhouse` (a private process) or `clickhouse://host:port[/database]` (a running one;
+//! not a ClickHouse server).
 //!
-//! chdb takes one statement of a process at a time, so more clients than one wait for each other.
+//! chdb runs one statement at a time per process: concurrent clients wait for each other.
 //!
 //! Sources: ClickHouse's documents: "Selecting an Insert Strategy", "MergeTree", "argMax", "UNION", "OPTIMIZE"; chdb's:
 //! "Python table function".
@@ -14,7 +14,7 @@ use crate::schema::Kind;
 
 pub(crate) const ENTRY: Entry = Entry {
     name: "clickhouse",
-    summary: "ClickHouse (chdb) in a process of its own: Arrow tables in, SQL out",
+    summary: "ClickHouse (chdb) in a separate process: writes Arrow tables, queries SQL",
     proof: Proof::Product("ClickHouse 26.9 (chdb 4.4.0)"),
     open: |opening| Ok(Box::new(InProcess::open(opening, &CLICKHOUSE)?)),
 };
@@ -25,8 +25,8 @@ static CLICKHOUSE: Dialect = Dialect {
         write_path:
             "INSERT SELECT from an Arrow table that is made of the request's bytes, one request a batch, MergeTree"
                 .to_owned(),
-        why: "its documents advise columns in its native form and batches of at least 1,000 rows; within a process, a table \
-              of Arrow is that. Rows come in the order of the sorting key",
+        why: "its documentation recommends columns in its native format and batches of at least 1,000 rows; within a \
+              process, that is an Arrow table. Rows are in the order of the sorting key",
         durability: "in the operating system's cache (fsync_after_insert = 0, the default)".to_owned(),
         durable: false,
         visible_at_once: true,
@@ -43,7 +43,7 @@ static CLICKHOUSE: Dialect = Dialect {
     },
     time_and_tags: ("Int64", "LowCardinality(String)"),
     table: |device, time| format!(" ENGINE = MergeTree ORDER BY ({device}, {time})"),
-    place: "DATABASE",
+    database_keyword: "DATABASE",
     drop: " SYNC",
     modulo: |value, width| format!("positiveModulo({value}, {width})"),
     first_and_last: ("argMin", "argMax"),
@@ -60,7 +60,7 @@ mod tests {
     use crate::schema::Unit;
 
     #[test]
-    fn clickhouse_answers_every_question_as_brute_force_does() {
+    fn clickhouse_answers_every_query_as_brute_force_does() {
         let server = Private::start(Product::ClickHouse);
         let target = server.target("clickhouse", "http");
         for unit in [Unit::Millis, Unit::Nanos] {

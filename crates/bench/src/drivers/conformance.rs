@@ -1,9 +1,10 @@
-//! What every driver must do, as one test: some data of every type is written, every shape of question is asked, and
-//! answers are compared with brute force over what was written.
+//! Conformance test of drivers: writes data of every type, runs every shape of query, and compares
+//! the answers with a brute-force evaluation of the written data.
 //!
-//! A driver's author calls [`check`] against the running product, with what the product lacks in [`Abilities`]. Each
-//! question has a name, such as `buckets/sum/by device`; a question that the driver refuses as `Unsupported` must be
-//! named there, and one that is named there must be refused, so that the list stays true.
+//! A driver's author calls [`check`] against the running product, with the product's limits in
+//! [`Abilities`]. Each query has a name, such as `buckets/sum/by device`. A query that the driver
+//! refuses as `Unsupported` must be listed there, and a listed query must be refused, so that the
+//! list stays accurate.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -17,7 +18,7 @@ use crate::generate;
 use crate::query::{Aggregate, Cell, Filter, Order, Query, Row, Rows, SetOperation, SetOperator, Shape};
 use crate::schema::{Batch, Device, Field, Kind, Part, Schema, Table, Unit, text_of};
 
-/// Every type there is.
+/// All types of fields.
 pub(crate) const EVERY_KIND: &[Kind] = &[
     Kind::Bool,
     Kind::Int32,
@@ -31,57 +32,60 @@ pub(crate) const EVERY_KIND: &[Kind] = &[
     Kind::Date,
 ];
 
-/// What a product can hold and be asked.
+/// Types and queries that a product supports.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Abilities<'a> {
-    /// Types of fields, at least two of them numbers.
+    /// Types of fields, at least two of them numeric.
     pub(crate) kinds: &'a [Kind],
     /// Unit of times.
     pub(crate) unit: Unit,
-    /// Are 32-bit floats kept as such? If not, they are doubles there, and bounds of filters differ in the last digit.
+    /// Whether 32-bit floats are stored as such. If not, they are doubles, and filter bounds differ
+    /// in the last digit.
     pub(crate) float32: bool,
-    /// Can batches carry one field of a row, whose other fields come later or never?
+    /// Whether batches may have one field of a row, with its other fields later or never.
     pub(crate) single_fields: bool,
-    /// Beginnings of the names of questions that it cannot be asked.
+    /// Prefixes of the names of unsupported queries.
     pub(crate) unsupported: &'a [&'a str],
 }
 
-/// A product without limits.
+/// A product that supports everything.
 pub(crate) const ABLE: Abilities<'static> =
     Abilities { kinds: EVERY_KIND, unit: Unit::Millis, float32: true, single_fields: true, unsupported: &[] };
 
-/// Runs everything against a running product; panics with what was wrong.
+/// Runs all scenarios against a running product; panics with the first difference.
 pub(crate) fn check(target: &Target, abilities: &Abilities) {
     check_driver(&super::open, target, abilities).unwrap_or_else(|wrong| panic!("{}: {wrong}", target.name));
 }
 
-/// Writes and reads a table of so many DOUBLE fields; no question is about more than a thousand of them.
+/// Writes and reads a table of `fields` DOUBLE fields; each query selects at most a thousand of
+/// them.
 pub(crate) fn check_wide(target: &Target, fields: u32) {
     let outcome = wide(&super::open, target, fields);
     outcome.unwrap_or_else(|wrong| panic!("{} with {fields} fields: {wrong}", target.name));
 }
 
-/// Longest wait until acknowledged writes can be read, where that is not at once.
+/// Longest wait until acknowledged writes are visible, for products that do not guarantee it at
+/// once.
 const VISIBLE_WITHIN: Duration = Duration::from_secs(60);
 /// 2022-10-30T00:00:00+08:00 in seconds.
 const START_S: i64 = 1_667_059_200;
-/// Slots of a device.
+/// Rows of a device.
 const SLOTS: u64 = 90;
 /// Devices of the first table; the second has two more.
 const DEVICES: u32 = 5;
 
 type Open<'a> = &'a dyn Fn(Opening) -> Result<Box<dyn Driver>>;
-/// What was wrong.
+/// The error describes a difference.
 type Checked<T = ()> = std::result::Result<T, String>;
 
-/// Which rows are written, and how.
+/// Data to write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Scenario {
-    /// Each row once, whole, some of them late.
+    /// Each row once with all fields, some of them late.
     Once,
-    /// Some rows again, with the same values.
+    /// Some rows twice, with the same values.
     Again,
-    /// Field by field.
+    /// One field at a time.
     SingleFields,
 }
 
@@ -98,13 +102,13 @@ fn check_driver(open: Open, target: &Target, abilities: &Abilities) -> Checked {
     Ok(())
 }
 
-/// One scenario under way.
+/// A running scenario.
 struct Run<'a> {
     abilities: &'a Abilities<'a>,
     scenario: Scenario,
     driver: Box<dyn Driver>,
     model: Model,
-    /// Until when an answer may lag behind.
+    /// Deadline until which answers may lack recent writes.
     patience: Instant,
 }
 
@@ -124,13 +128,13 @@ impl<'a> Run<'a> {
     fn all(mut self) -> Checked {
         let about = self.driver.about();
         if [about.product, &about.write_path, about.why, &about.durability].iter().any(|text| text.is_empty()) {
-            return Err(format!("about() leaves something unsaid: {about:?}"));
+            return Err(format!("about() has an empty text: {about:?}"));
         }
         let mut connection = self.connect(0)?;
         let connection = connection.as_mut();
         let version = connection.version().map_err(|error| format!("version: {error}"))?;
         if version.trim().is_empty() {
-            return Err("version() says nothing".to_owned());
+            return Err("version() is empty".to_owned());
         }
         connection.clear().map_err(|error| format!("clear of nothing: {error}"))?;
         self.create()?;
@@ -139,7 +143,7 @@ impl<'a> Run<'a> {
         self.ask(connection)?;
         while connection.is_behind().map_err(|error| format!("is_behind: {error}"))? {
             if Instant::now() >= self.patience {
-                return Err("is_behind: for as long as anybody waits".to_owned());
+                return Err("is_behind: still true at the deadline".to_owned());
             }
             std::thread::sleep(Duration::from_millis(50));
         }
@@ -149,7 +153,7 @@ impl<'a> Run<'a> {
         self.create().map_err(|wrong| format!("after clear: {wrong}"))?;
         self.model.values.clear();
         self.patience = Instant::now() + if about.visible_at_once { Duration::ZERO } else { VISIBLE_WITHIN };
-        let rows = self.questions().swap_remove(0);
+        let rows = self.queries().swap_remove(0);
         self.one(connection, &rows).map_err(|wrong| format!("after clear and create: {wrong}"))?;
         connection.clear().map_err(|error| format!("second clear: {error}"))
     }
@@ -158,7 +162,7 @@ impl<'a> Run<'a> {
         self.driver.connect(client).map_err(|error| format!("connect: {error}"))
     }
 
-    /// From several connections at once, as a run does.
+    /// Creates the tables from several connections concurrently, as a run does.
     fn create(&self) -> Checked {
         let ranges = [0..2, 2..6, 6..DEVICES + 2];
         std::thread::scope(|scope| {
@@ -189,7 +193,7 @@ impl<'a> Run<'a> {
         self.put(connection, None, &[(3, slots(0..80)), (4, slots(5..20))], 1)?;
         self.put(connection, None, &[(DEVICES, slots(0..50))], 1)?;
         self.put(connection, None, &[(DEVICES + 1, slots(0..1))], 1)?;
-        // Late, but before the newest: nothing there yet.
+        // Late rows, before the newest one; none of them exists yet.
         self.put(connection, None, &[(0, slots(30..60))], 1)?;
         if self.scenario == Scenario::Again && self.driver.about().replaces {
             self.put(connection, None, &[(0, slots(20..40))], 2)?;
@@ -203,7 +207,7 @@ impl<'a> Run<'a> {
         for field in 0..fields {
             let only = Some(field..field + 1);
             self.put(connection, only.clone(), &[(0, (0..40).collect())], 1)?;
-            // Rows that miss some of the fields.
+            // Rows that lack some fields.
             let from = u64::from(field) * 3;
             self.put(connection, only.clone(), &[(1, (from..from + 20).collect())], 1)?;
             if self.driver.about().replaces && field % 2 == 0 {
@@ -213,7 +217,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Writes slots of devices of one table, `times` times.
+    /// Writes slots of devices of one table; sends the batch `times` times.
     fn put(
         &mut self,
         connection: &mut dyn Connection,
@@ -231,26 +235,26 @@ impl<'a> Run<'a> {
     }
 
     fn ask(&self, connection: &mut dyn Connection) -> Checked {
-        for question in self.questions() {
-            let outcome = self.one(connection, &question);
-            outcome.map_err(|wrong| format!("question {:?}: {wrong}", question.name))?;
+        for named in self.queries() {
+            let outcome = self.one(connection, &named);
+            outcome.map_err(|wrong| format!("query {:?}: {wrong}", named.name))?;
         }
         Ok(())
     }
 
-    /// Asks once, or until the answer is right where it may lag.
-    fn one(&self, connection: &mut dyn Connection, question: &Question) -> Checked {
+    /// Runs a query, again until the deadline if the answer is wrong.
+    fn one(&self, connection: &mut dyn Connection, named: &NamedQuery) -> Checked {
         loop {
-            match self.once(connection, question) {
+            match self.once(connection, named) {
                 Err(_) if Instant::now() < self.patience => std::thread::sleep(Duration::from_millis(100)),
                 outcome => return outcome,
             }
         }
     }
 
-    fn once(&self, connection: &mut dyn Connection, question: &Question) -> Checked {
-        let query = &question.query;
-        let refusal = self.abilities.unsupported.iter().any(|name| question.name.starts_with(name));
+    fn once(&self, connection: &mut dyn Connection, named: &NamedQuery) -> Checked {
+        let query = &named.query;
+        let refusal = self.abilities.unsupported.iter().any(|name| named.name.starts_with(name));
         let statement = match (connection.statement(query), refusal) {
             (Ok(text), false) if !text.trim().is_empty() => text,
             (Err(error), true) if error.class == Class::Unsupported => return Ok(()),
@@ -266,11 +270,11 @@ impl<'a> Run<'a> {
         compare(query, &self.model.answer(query), answer).map_err(|wrong| context("answer", &wrong))
     }
 
-    fn questions(&self) -> Vec<Question> {
+    fn queries(&self) -> Vec<NamedQuery> {
         if self.scenario == Scenario::SingleFields {
-            single_field_questions(&self.model.schema)
+            single_field_queries(&self.model.schema)
         } else {
-            questions(&self.model.schema, self.abilities)
+            queries(&self.model.schema, self.abilities)
         }
     }
 }
@@ -278,7 +282,7 @@ impl<'a> Run<'a> {
 // ---------------------------------------------------------------------------------------------------------------------
 // Data
 
-/// One table with a field of every type and a further number, and one with a single number.
+/// A table with a field of every type and a further number, and a table with a single number.
 fn schema(abilities: &Abilities) -> Schema {
     let mut kinds = abilities.kinds.to_vec();
     kinds.extend(kinds.iter().rev().find(|kind| kind.is_number()).copied());
@@ -300,14 +304,14 @@ fn schema(abilities: &Abilities) -> Schema {
     }
 }
 
-/// Five seconds apart, but every third is a little late, so that the distance is not regular.
+/// Rows are five seconds apart, but every third is a little late: the distances are irregular.
 fn time(schema: &Schema, slot: u64) -> i64 {
     let seconds = START_S + slot as i64 * 5;
     let late = if slot % 3 == 1 { schema.unit.per_second() / 4 } else { 0 };
     seconds * schema.unit.per_second() + late
 }
 
-/// Device 1 has every second row in common with device 0, so that set operations have something to find.
+/// Device 1 shares every second row with device 0, so that set operations have results.
 fn units(schema: &Schema, device: u32, field: u32, slot: u64) -> i64 {
     let device = if device == 1 && slot.is_multiple_of(2) { 0 } else { device };
     let kind = schema.table_of(device).fields[field as usize].kind;
@@ -325,7 +329,7 @@ fn units(schema: &Schema, device: u32, field: u32, slot: u64) -> i64 {
     }
 }
 
-/// Some slots of devices of one table; all fields or some.
+/// A batch of slots of devices of one table; with all fields or some.
 fn batch(schema: &Schema, fields: Option<Range<u32>>, parts: &[(u32, Vec<u64>)]) -> Batch {
     let table = schema.devices[parts[0].0 as usize].table;
     let fields = fields.unwrap_or(0..schema.tables[table as usize].fields.len() as u32);
@@ -343,16 +347,16 @@ fn batch(schema: &Schema, fields: Option<Range<u32>>, parts: &[(u32, Vec<u64>)])
 // ---------------------------------------------------------------------------------------------------------------------
 // Brute force
 
-/// All that was written.
+/// The written data, with brute-force evaluation of queries.
 struct Model {
     schema: Arc<Schema>,
-    /// As in [`Abilities`].
+    /// See [`Abilities::float32`].
     float32: bool,
     /// Units of each field by device and time.
     values: BTreeMap<(u32, i64), Vec<Option<i64>>>,
 }
 
-/// A row as found: device, time, fields.
+/// A row: device, time, values by field.
 type Found<'a> = (u32, i64, &'a [Option<i64>]);
 
 impl Model {
@@ -440,7 +444,7 @@ impl Model {
         found.iter().map(row).collect()
     }
 
-    /// Set operations by counting how often each row is there.
+    /// Evaluates set operations by counting each distinct row.
     fn set(&self, query: &Query, set: &SetOperation, first: Vec<Found>) -> Vec<Row> {
         let count = |found: &[Found]| {
             let mut counts: BTreeMap<(i64, Vec<Option<i64>>), usize> = BTreeMap::new();
@@ -500,7 +504,7 @@ impl Model {
         groups.into_iter().map(row).collect()
     }
 
-    /// `values` in the order of time.
+    /// Aggregates `values`, which are in time order.
     fn aggregated(&self, kind: Kind, aggregate: Aggregate, values: &[i64]) -> Cell {
         let number = |units: i64| match kind {
             Kind::Float { decimals } if !self.float32 => Kind::Double { decimals }.number(units),
@@ -539,10 +543,10 @@ fn cell(kind: Kind, units: i64) -> Cell {
 
 fn compare(query: &Query, expected: &Rows, mut seen: Rows) -> Checked {
     in_order(query, &seen)?;
-    // Who asks for one device need not be told whose the rows are.
+    // The device may be missing in answers for a single device.
     if let (Some([device]), None) = (query.devices.as_deref(), &query.set) {
-        let told = expected.rows.first().is_some_and(|row| row.device.is_some());
-        seen.rows.iter_mut().filter(|_| told).for_each(|row| row.device = row.device.or(Some(*device)));
+        let has_device = expected.rows.first().is_some_and(|row| row.device.is_some());
+        seen.rows.iter_mut().filter(|_| has_device).for_each(|row| row.device = row.device.or(Some(*device)));
     }
     let (expected, seen) = (canonical(query, expected), canonical(query, &seen));
     for (wanted, got) in expected.iter().zip(&seen) {
@@ -553,7 +557,7 @@ fn compare(query: &Query, expected: &Rows, mut seen: Rows) -> Checked {
     if expected.len() != seen.len() {
         let extra = expected.get(seen.len()).or(seen.get(expected.len()));
         return Err(format!(
-            "expected {} rows, seen {}; the first without a partner is {extra:?}",
+            "expected {} rows, seen {}; the first unmatched row is {extra:?}",
             expected.len(),
             seen.len()
         ));
@@ -561,7 +565,7 @@ fn compare(query: &Query, expected: &Rows, mut seen: Rows) -> Checked {
     Ok(())
 }
 
-/// Over all rows, or within each device.
+/// Checks the time order, over all rows or within each device.
 fn in_order(query: &Query, seen: &Rows) -> Checked {
     let mut last: BTreeMap<Option<u32>, i64> = BTreeMap::new();
     for row in seen.rows.iter().filter(|_| query.order != Order::Any) {
@@ -576,7 +580,7 @@ fn in_order(query: &Query, seen: &Rows) -> Checked {
     Ok(())
 }
 
-/// Sorted, without what may be left out.
+/// Sorts rows and removes those without values, which answers may omit.
 fn canonical(query: &Query, rows: &Rows) -> Vec<Row> {
     let counts = matches!(
         query.shape,
@@ -618,10 +622,10 @@ fn number(cell: &Cell) -> Option<f64> {
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
-// Questions
+// Queries
 
 /// A query with a name.
-struct Question {
+struct NamedQuery {
     name: String,
     query: Query,
 }
@@ -636,7 +640,7 @@ const AGGREGATES: [Aggregate; 7] = [
     Aggregate::Last,
 ];
 
-/// Everything of the first table.
+/// All data of the first table.
 fn everything(schema: &Schema) -> Query {
     Query {
         kind: 1,
@@ -652,20 +656,20 @@ fn everything(schema: &Schema) -> Query {
     }
 }
 
-/// Numbers among the fields of the first table.
+/// Numeric fields of the first table.
 fn numbers(schema: &Schema) -> Vec<u32> {
     let fields = schema.tables[0].fields.iter().enumerate();
     fields.filter(|(_, field)| field.kind.is_number()).map(|(index, _)| index as u32).collect()
 }
 
-fn questions(schema: &Schema, abilities: &Abilities) -> Vec<Question> {
+fn queries(schema: &Schema, abilities: &Abilities) -> Vec<NamedQuery> {
     let mut list = Vec::new();
-    row_questions(schema, &mut list);
-    filter_questions(schema, abilities, &mut list);
-    aggregate_questions(schema, &mut list);
-    bucket_questions(schema, &mut list);
-    set_questions(schema, &mut list);
-    let mut add = |name: &str, query: Query| list.push(Question { name: name.to_owned(), query });
+    row_queries(schema, &mut list);
+    filter_queries(schema, abilities, &mut list);
+    aggregate_queries(schema, &mut list);
+    bucket_queries(schema, &mut list);
+    set_queries(schema, &mut list);
+    let mut add = |name: &str, query: Query| list.push(NamedQuery { name: name.to_owned(), query });
     let latest = Query { shape: Shape::Latest, ..everything(schema) };
     add("latest/all devices", latest.clone());
     add("latest/some devices", Query { devices: Some(vec![4, 0]), fields: vec![numbers(schema)[0]], ..latest.clone() });
@@ -674,11 +678,11 @@ fn questions(schema: &Schema, abilities: &Abilities) -> Vec<Question> {
     list
 }
 
-fn row_questions(schema: &Schema, list: &mut Vec<Question>) {
+fn row_queries(schema: &Schema, list: &mut Vec<NamedQuery>) {
     let at = |slot: u64| time(schema, slot);
     let all = everything(schema);
     let one = Query { devices: Some(vec![0]), window: Some(at(10)..at(40)), ..all.clone() };
-    let mut add = |name: &str, query: Query| list.push(Question { name: format!("rows/{name}"), query });
+    let mut add = |name: &str, query: Query| list.push(NamedQuery { name: format!("rows/{name}"), query });
     add("all", all.clone());
     add("second table", Query { table: 1, fields: vec![0], ..all.clone() });
     add("exact time", Query { window: Some(at(10)..at(10) + 1), ..one.clone() });
@@ -697,23 +701,24 @@ fn row_questions(schema: &Schema, list: &mut Vec<Question>) {
     }
 }
 
-fn filter_questions(schema: &Schema, abilities: &Abilities, list: &mut Vec<Question>) {
+fn filter_queries(schema: &Schema, abilities: &Abilities, list: &mut Vec<NamedQuery>) {
     let numbers = numbers(schema);
     let two = vec![numbers[0], numbers[numbers.len() - 1]];
     let filters: Vec<Filter> = two.iter().map(|field| Filter { field: *field, above: -5.5 }).collect();
     let range = time(schema, 5)..time(schema, 70);
     let both = Query { devices: Some(vec![0, 3]), fields: two, window: Some(range), filters, ..everything(schema) };
-    let mut add = |name: String, query: Query| list.push(Question { name: format!("rows/filter/{name}"), query });
+    let mut add = |name: String, query: Query| list.push(NamedQuery { name: format!("rows/filter/{name}"), query });
     add("range".to_owned(), both.clone());
     add("no range".to_owned(), Query { window: None, ..both.clone() });
     add("descending".to_owned(), Query { order: Order::Descending, ..both.clone() });
-    add("of a field not asked for".to_owned(), Query { fields: vec![0], ..both.clone() });
+    add("of a field that is not selected".to_owned(), Query { fields: vec![0], ..both.clone() });
     for field in numbers {
         let kind = schema.tables[0].fields[field as usize].kind;
         if matches!(kind, Kind::Float { .. }) && !abilities.float32 {
             continue;
         }
-        // The decimal of a value that is there: as a float of 32 bits the value may be above its own decimal.
+        // The decimal of an existing value: as a 32-bit float the value may be greater than its own
+        // decimal.
         let decimal = units(schema, 0, field, 33) as f64 / crate::schema::POWERS[usize::from(kind.decimals())];
         for (name, above) in [("decimal", decimal), ("itself", kind.number(units(schema, 0, field, 33)))] {
             let query = Query { fields: vec![field], filters: vec![Filter { field, above }], ..both.clone() };
@@ -722,10 +727,10 @@ fn filter_questions(schema: &Schema, abilities: &Abilities, list: &mut Vec<Quest
     }
 }
 
-fn aggregate_questions(schema: &Schema, list: &mut Vec<Question>) {
+fn aggregate_queries(schema: &Schema, list: &mut Vec<NamedQuery>) {
     let numbers = numbers(schema);
     let range = time(schema, 5)..time(schema, 66);
-    let mut add = |name: String, query: Query| list.push(Question { name: format!("aggregate/{name}"), query });
+    let mut add = |name: String, query: Query| list.push(NamedQuery { name: format!("aggregate/{name}"), query });
     let shaped =
         |aggregate, by_device| Query { shape: Shape::Aggregate { aggregate, by_device }, ..everything(schema) };
     add("count/every field".to_owned(), shaped(Aggregate::Count, true));
@@ -740,7 +745,7 @@ fn aggregate_questions(schema: &Schema, list: &mut Vec<Question>) {
         };
         let filters: Vec<Filter> = numbers[..1].iter().map(|field| Filter { field: *field, above: -5.0 }).collect();
         add(format!("{name}/by device"), ranged(true, vec![1, 4]));
-        // Of several devices' first or last rows at one time none comes before the other.
+        // Several devices have rows at the same time: their first or last value is ambiguous.
         let devices = if matches!(aggregate, Aggregate::First | Aggregate::Last) { vec![3] } else { vec![3, 1] };
         add(format!("{name}/over all"), ranged(false, devices));
         add(format!("{name}/all devices"), Query { devices: None, window: None, ..ranged(true, Vec::new()) });
@@ -750,11 +755,11 @@ fn aggregate_questions(schema: &Schema, list: &mut Vec<Question>) {
     }
 }
 
-fn bucket_questions(schema: &Schema, list: &mut Vec<Question>) {
+fn bucket_queries(schema: &Schema, list: &mut Vec<NamedQuery>) {
     let numbers = numbers(schema);
     let second = schema.unit.per_second();
     let range = time(schema, 5) + 1..time(schema, 66);
-    let mut add = |name: String, query: Query| list.push(Question { name: format!("buckets/{name}"), query });
+    let mut add = |name: String, query: Query| list.push(NamedQuery { name: format!("buckets/{name}"), query });
     for aggregate in AGGREGATES {
         let name = aggregate.name();
         let shaped = |by_device, devices: Vec<u32>, origin| Query {
@@ -768,7 +773,7 @@ fn bucket_questions(schema: &Schema, list: &mut Vec<Question>) {
         add(format!("{name}/by device"), shaped(true, vec![1, 4], aligned));
         let devices = if matches!(aggregate, Aggregate::First | Aggregate::Last) { vec![3] } else { vec![3, 1] };
         add(format!("{name}/over all"), shaped(false, devices, aligned));
-        // Buckets as a window has them that begins anywhere, and an origin after the window's start.
+        // Buckets that start at any time, and an origin after the start of the window.
         add(format!("{name}/origin"), shaped(true, vec![1, 0], aligned + 7 * second));
         add(format!("{name}/late origin"), shaped(true, vec![1, 0], aligned + 107 * second));
         add(format!("{name}/descending"), Query { order: Order::Descending, ..shaped(true, vec![1], aligned) });
@@ -778,7 +783,7 @@ fn bucket_questions(schema: &Schema, list: &mut Vec<Question>) {
     add("max/no range".to_owned(), hourly);
 }
 
-fn set_questions(schema: &Schema, list: &mut Vec<Question>) {
+fn set_queries(schema: &Schema, list: &mut Vec<NamedQuery>) {
     let numbers = numbers(schema);
     for operator in [SetOperator::Union, SetOperator::Intersect, SetOperator::Except] {
         for all in [false, true] {
@@ -790,15 +795,15 @@ fn set_questions(schema: &Schema, list: &mut Vec<Question>) {
                 ..everything(schema)
             };
             let with = |others| Query { set: Some(SetOperation { operator, all, others }), ..base.clone() };
-            list.push(Question { name: format!("{name}/two"), query: with(vec![vec![1]]) });
+            list.push(NamedQuery { name: format!("{name}/two"), query: with(vec![vec![1]]) });
             let three = Query { devices: Some(vec![0, 3]), ..with(vec![vec![1, 0], vec![0, 2]]) };
-            list.push(Question { name: format!("{name}/three"), query: three });
+            list.push(NamedQuery { name: format!("{name}/three"), query: three });
         }
     }
 }
 
-/// Of device 0 all fields are there, of device 1 each row has some.
-fn single_field_questions(schema: &Schema) -> Vec<Question> {
+/// Device 0 has all fields; each row of device 1 has some.
+fn single_field_queries(schema: &Schema) -> Vec<NamedQuery> {
     let numbers = numbers(schema);
     let all = everything(schema);
     let two = vec![numbers[0], numbers[1]];
@@ -822,7 +827,7 @@ fn single_field_questions(schema: &Schema) -> Vec<Question> {
         ("single fields/latest of gaps", Query { devices: Some(vec![1]), fields: vec![numbers[0]], ..latest }),
     ]
     .into_iter()
-    .map(|(name, query)| Question { name: name.to_owned(), query })
+    .map(|(name, query)| NamedQuery { name: name.to_owned(), query })
     .collect()
 }
 
@@ -865,19 +870,19 @@ fn wide(open: Open, target: &Target, fields: u32) -> Checked {
         asked.push(("aggregate/every field", Query { shape: count.clone(), devices: Some(vec![1, 2]), ..some }));
     }
     for (name, query) in asked {
-        let question = Question { name: name.to_owned(), query };
-        run.one(connection, &question).map_err(|wrong| format!("question {name:?}: {}", shortened(&wrong)))?;
+        let named = NamedQuery { name: name.to_owned(), query };
+        run.one(connection, &named).map_err(|wrong| format!("query {name:?}: {}", shortened(&wrong)))?;
     }
     connection.clear().map_err(|error| format!("clear: {error}"))
 }
 
-/// Statements with thousands of names help nobody.
+/// Shortens statements with thousands of names.
 fn shortened(text: &str) -> String {
     text.chars().take(4_000).collect()
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
-// The check itself, checked
+// Tests of the check itself
 
 mod tests {
     use std::sync::Mutex;
@@ -886,7 +891,7 @@ mod tests {
     use super::*;
     use crate::error::Error;
 
-    /// What is wrong with the driver below.
+    /// Fault of the driver below.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     enum Fault {
         None,
@@ -901,7 +906,7 @@ mod tests {
         RefusesBuckets,
     }
 
-    /// A product made of the brute force above.
+    /// A product implemented by the brute-force model above.
     struct Memory {
         model: Arc<Mutex<Model>>,
         fault: Fault,
@@ -1009,13 +1014,13 @@ mod tests {
     }
 
     #[test]
-    fn a_right_driver_passes() {
+    fn correct_driver_passes() {
         checked(Fault::None, &[]).expect("right");
         checked(Fault::RefusesBuckets, &["buckets/", "single fields/buckets/"]).expect("right, within its limits");
     }
 
     #[test]
-    fn each_fault_of_a_driver_is_found() {
+    fn every_fault_of_a_driver_is_found() {
         for (fault, where_seen) in [
             (Fault::LosesARow, "rows/all"),
             (Fault::DoublesARow, "rows/all"),
@@ -1033,7 +1038,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_that_does_not_exist_is_found() {
+    fn declared_limit_that_does_not_exist_is_found() {
         let wrong = checked(Fault::None, &["latest/one device"]).expect_err("it can be asked");
         assert!(wrong.contains("unsupported is true"), "{wrong}");
     }

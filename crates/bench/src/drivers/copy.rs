@@ -1,4 +1,5 @@
-//! Rows in the binary form of PostgreSQL's `COPY`: the fewest bytes and the least parsing that its wire offers.
+//! Rows in PostgreSQL's binary `COPY` format: the fewest bytes and the least parsing of its
+//! protocol.
 //!
 //! Source: PostgreSQL's manual, chapter "COPY", section "Binary Format".
 
@@ -6,17 +7,17 @@ use std::ops::Range;
 
 use crate::schema::{Batch, Kind, Part, Schema, text_of};
 
-/// Begins a stream: signature, no flags, no extension.
+/// Start of a stream: signature, no flags, no extension.
 pub(crate) const HEADER: &[u8] = b"PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\0";
-/// Ends it.
+/// End of a stream.
 pub(crate) const TRAILER: [u8; 2] = (-1i16).to_be_bytes();
-/// Microseconds from 1970 to PostgreSQL's zero, 2000-01-01.
+/// Microseconds from 1970-01-01 to PostgreSQL's epoch, 2000-01-01.
 pub(crate) const EPOCH_MICROS: i64 = 946_684_800_000_000;
-/// Days from 1970 to 2000.
+/// Days from 1970-01-01 to 2000-01-01.
 pub(crate) const EPOCH_DAYS: i64 = 10_957;
 
-/// Appends the rows of `batch`, without header and trailer: time, the tags in order, and those of the batch's fields
-/// that are in `fields` (by index in the table).
+/// Appends the rows of `batch`, without header and trailer: time, tags in order, then the batch's
+/// fields that are in `fields` (indices in the table).
 pub(crate) fn rows(schema: &Schema, batch: &Batch, fields: Range<u32>, out: &mut Vec<u8>) {
     let table = &schema.tables[batch.table as usize];
     let first = fields.start.max(batch.fields.start);
@@ -42,14 +43,14 @@ pub(crate) fn rows(schema: &Schema, batch: &Batch, fields: Range<u32>, out: &mut
     }
 }
 
-/// A time of the run as PostgreSQL sends it.
+/// Converts a time of the run to PostgreSQL's: microseconds since 2000-01-01.
 pub(crate) fn micros(schema: &Schema, time: i64) -> i64 {
     let nanos = schema.unit.nanos();
     let micros = if nanos >= 1_000 { time * (nanos / 1_000) } else { time.div_euclid(1_000) };
     micros - EPOCH_MICROS
 }
 
-/// Appends the length and the bytes of one value.
+/// Appends length and bytes of one value.
 #[inline]
 pub(crate) fn value(schema: &Schema, kind: Kind, part: &Part, column: usize, row: usize, out: &mut Vec<u8>) {
     let units = part.unit(column, row);
@@ -68,7 +69,7 @@ pub(crate) fn value(schema: &Schema, kind: Kind, part: &Part, column: usize, row
     }
 }
 
-/// Length and value in one copy of constant size.
+/// Appends length and value in one copy of constant size.
 #[inline]
 fn push8(value: i64, out: &mut Vec<u8>) {
     let mut bytes = [0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0, 0];

@@ -1,5 +1,5 @@
-//! Numbers as decimal text, straight into a buffer. Values of a run are whole numbers of units, so a float is printed
-//! from its integer and no digits are computed twice.
+//! Decimal text of numbers, appended to a buffer. The values of a run are integers of decimal
+//! units, so that floats are printed exactly from integers.
 
 use crate::schema::Kind;
 
@@ -7,7 +7,7 @@ const PAIRS: &[u8; 200] =
     b"0001020304050607080910111213141516171819202122232425262728293031323334353637383940414243444546474849\
 5051525354555657585960616263646566676869707172737475767778798081828384858687888990919293949596979899";
 
-/// Appends `n`.
+/// Appends `n` in decimal.
 #[inline]
 pub(crate) fn push_u64(mut n: u64, out: &mut Vec<u8>) {
     let mut digits = [0u8; 20];
@@ -28,7 +28,7 @@ pub(crate) fn push_u64(mut n: u64, out: &mut Vec<u8>) {
     out.extend_from_slice(&digits[at..]);
 }
 
-/// Appends `n`.
+/// Appends `n` in decimal.
 #[inline]
 pub(crate) fn push_i64(n: i64, out: &mut Vec<u8>) {
     if n < 0 {
@@ -46,7 +46,7 @@ pub(crate) fn push_decimal(units: i64, decimals: u8, out: &mut Vec<u8>) {
     let magnitude = units.unsigned_abs();
     match decimals {
         0 => push_u64(magnitude, out),
-        // Two decimals are what nearly every run has: constants divide faster than variables.
+        // Two decimals are the default: a division by a constant is faster.
         2 => {
             push_u64(magnitude / 100, out);
             let pair = (magnitude % 100) as usize * 2;
@@ -67,7 +67,7 @@ pub(crate) fn push_decimal(units: i64, decimals: u8, out: &mut Vec<u8>) {
     }
 }
 
-/// Appends what `units` mean as a number of JSON; booleans as 0 and 1. Not for texts.
+/// Appends the value of `units` as a JSON number; booleans as 0 and 1. Not for texts.
 #[inline]
 pub(crate) fn push_number(kind: Kind, units: i64, out: &mut Vec<u8>) {
     push_decimal(units, kind.decimals(), out);
@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn printed_numbers_are_those_of_the_standard_library() {
+    fn numbers_are_printed_as_by_the_standard_library() {
         for n in [0, 1, 9, 10, 99, 100, 101, 12_345, 999_999, 1_000_000, i64::MAX, i64::MIN, -1, -42, -100] {
             let mut out = Vec::new();
             push_i64(n, &mut out);

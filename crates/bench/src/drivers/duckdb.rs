@@ -1,6 +1,6 @@
-//! DuckDB, in a process of its own on this machine.
+//! DuckDB in a separate process on this machine.
 //!
-//! Targets: `duckdb` (a private process) or `duckdb://host:port[/schema]` (one that runs already).
+//! Targets: `duckdb` (a private process) or `duckdb://host:port[/schema]` (a running one).
 //!
 //! Sources: DuckDB's documents: "Data Ingestion with Python" (Arrow), "Aggregate Functions", "Set Operations",
 //! "Persistence: CHECKPOINT".
@@ -11,7 +11,7 @@ use crate::schema::Kind;
 
 pub(crate) const ENTRY: Entry = Entry {
     name: "duckdb",
-    summary: "DuckDB in a process of its own: Arrow tables in, SQL out",
+    summary: "DuckDB in a separate process: writes Arrow tables, queries SQL",
     proof: Proof::Product("DuckDB 2.0.0"),
     open: |opening| Ok(Box::new(InProcess::open(opening, &DUCKDB)?)),
 };
@@ -20,8 +20,8 @@ static DUCKDB: Dialect = Dialect {
     about: || About {
         product: "DuckDB",
         write_path: "INSERT from an Arrow table that is made of the request's bytes, one request a batch".to_owned(),
-        why: "its documents advise INSERT … SELECT from Arrow, Pandas or files over single INSERTs; of these, Arrow copies \
-              least. Its Appender is for programs in C, Java and others",
+        why: "its documentation recommends INSERT … SELECT from Arrow, Pandas or files over single INSERTs; of these, Arrow \
+              copies least. Its Appender has APIs for C, Java and others only",
         durability: "after fsync of the write-ahead log, each request a transaction".to_owned(),
         durable: true,
         visible_at_once: true,
@@ -38,9 +38,9 @@ static DUCKDB: Dialect = Dialect {
     },
     time_and_tags: ("BIGINT", "VARCHAR"),
     table: |_, _| String::new(),
-    place: "SCHEMA",
+    database_keyword: "SCHEMA",
     drop: " CASCADE",
-    // What is left of its % has the sign of the dividend.
+    // DuckDB's % has the sign of the dividend.
     modulo: |value, width| format!("(({value} % {width} + {width}) % {width})"),
     first_and_last: ("arg_min", "arg_max"),
     days: |column| format!("({column} - DATE '1970-01-01')"),
@@ -56,7 +56,7 @@ mod tests {
     use crate::schema::Unit;
 
     #[test]
-    fn duckdb_answers_every_question_as_brute_force_does() {
+    fn duckdb_answers_every_query_as_brute_force_does() {
         let server = Private::start(Product::DuckDb);
         let target = server.target("duckdb", "http");
         for unit in [Unit::Millis, Unit::Nanos] {

@@ -1,16 +1,17 @@
-//! Bulk ingest by Arrow Flight SQL, synchronous: `CommandStatementIngest` over gRPC's DoPut, as ADBC's `adbc_ingest`.
+//! Synchronous bulk ingestion by Arrow Flight SQL: `CommandStatementIngest` over gRPC's DoPut, as
+//! ADBC's `adbc_ingest` sends it.
 //!
-//! A request is one DoPut: the columns of the table, the record batches, the end. An ingest is a transaction that is
-//! acknowledged at its end and nowhere before, so each batch of the benchmark needs a DoPut of its own; the connection
-//! below stays open.
+//! A request is one DoPut: the table's schema, the record batches, the end of the stream. The
+//! server commits and acknowledges an ingestion at its end only, so that each batch of the
+//! benchmark needs its own DoPut; the connection stays open.
 //!
 //! Always true:
-//! - A request is never sent twice by itself. A connection that the server closed while it was idle is noticed *before*
-//!   a request and made anew; one that fails during a request is dropped.
+//! - A request is never repeated automatically. A connection that the server closed while it was
+//!   idle is noticed *before* a request and replaced; one that fails during a request is dropped.
 //! - A request ends by its time-out.
 //!
-//! Each connection has a runtime of its own that runs on its client's thread, and only while a request is under way.
-//! Messages are encoded before the clock runs, but for gRPC's frame around them, which copies them once.
+//! Each connection has its own runtime, which runs on the client's thread and only during requests.
+//! Messages are encoded before the measurement, except gRPC's framing, which copies them once.
 //!
 //! Source: Arrow's "Flight SQL" and "Arrow Flight RPC"; gRPC over HTTP/2.
 
@@ -38,22 +39,23 @@ use super::socket::connect;
 use crate::error::{Class, Error, Result};
 use crate::schema::{Batch, Schema};
 
-/// For connecting alone.
+/// Time-out of connecting.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// One message is at most about so large: servers bound messages, and what is larger goes in several within its DoPut.
+/// Approximate size limit of a message. Servers limit messages; larger batches are split within
+/// their DoPut.
 const MESSAGE_BYTES_MAX: usize = 16 << 20;
-/// Millrace tells an error's SQLSTATE under this name.
+/// Metadata key with which Millrace sends an error's SQLSTATE.
 const SQLSTATE: &str = "x-millrace-sqlstate";
 
-/// Makes requests that append to the tables of one schema.
+/// Builds requests that append rows to the tables of one schema.
 pub(crate) struct Ingest {
     tables: Tables,
-    /// By table: the first message, which says where to and has the columns.
+    /// First message by table: the target table and its schema.
     heads: Vec<FlightData>,
     options: IpcWriteOptions,
 }
 
-/// What encoding uses again.
+/// Reused buffers of the encoder.
 pub(crate) struct Scratch(IpcWriteContext);
 
 impl Default for Scratch {
@@ -65,7 +67,7 @@ impl Default for Scratch {
 }
 
 impl Ingest {
-    /// For tables of the SQL schema that is called as the database, which must be there.
+    /// Prepares requests for tables in the SQL schema named like the database, which must exist.
     pub(crate) fn new(schema: &Arc<Schema>) -> Ingest {
         let (tables, options) = (Tables::new(schema), IpcWriteOptions::default());
         let head = |(at, table): (u32, &crate::schema::Table)| {
@@ -76,7 +78,8 @@ impl Ingest {
         Ingest { tables, heads, options }
     }
 
-    /// Replaces `request` by the messages of a DoPut with the rows of `batch`, which carry all fields of their table.
+    /// Replaces `request` by the messages of a DoPut with the rows of `batch`, which must have all
+    /// fields of its table.
     ///
     /// # Errors
     /// As [`Tables::record_batch`].
@@ -85,7 +88,7 @@ impl Ingest {
         request.clear();
         request.push(self.heads[batch.table as usize].clone());
         for piece in pieces(&rows) {
-            // There are no dictionaries: tags go as texts.
+            // No dictionaries are used: tags are sent as text.
             let mut none = DictionaryTracker::new(true);
             let encoded = IpcDataGenerator::default().encode(&piece, &mut none, &self.options, &mut scratch.0);
             request.push(encoded.map_err(|error| bug(&error))?.1.into());
@@ -107,14 +110,14 @@ fn descriptor(schema: &str, table: &str) -> FlightDescriptor {
     FlightDescriptor::new_cmd(command.as_any().encode_to_vec())
 }
 
-/// As few parts as are small enough.
+/// Splits `rows` into as few slices as the size limit allows.
 fn pieces(rows: &RecordBatch) -> impl Iterator<Item = RecordBatch> + '_ {
     let count = rows.get_array_memory_size().div_ceil(MESSAGE_BYTES_MAX).max(1);
     let most = rows.num_rows().div_ceil(count).max(1);
     (0..rows.num_rows()).step_by(most).map(move |from| rows.slice(from, most.min(rows.num_rows() - from)))
 }
 
-/// A connection to one server. Connects when first needed and again after it broke.
+/// A connection to one server. Connects on first use, and again after it broke.
 pub(crate) struct Flight {
     address: String,
     network_of: Option<u32>,
@@ -122,12 +125,13 @@ pub(crate) struct Flight {
 }
 
 impl Flight {
-    /// For `address` (`host:port`). Does not connect. `network_of`: see [`connect`].
+    /// Creates a connection to `address` (`host:port`) without opening it. `network_of`: see
+    /// [`connect`].
     pub(crate) fn new(address: String, network_of: Option<u32>) -> Flight {
         Flight { address, network_of, link: None }
     }
 
-    /// Connects now, so that a wrong address is known before the clock runs.
+    /// Connects now, so that a wrong address is found before the measurement.
     pub(crate) fn open(&mut self) -> Result<()> {
         if self.link.is_none() {
             self.link = Some(Link::open(&self.address, self.network_of)?);
@@ -135,13 +139,15 @@ impl Flight {
         Ok(())
     }
 
-    /// Sends one DoPut and waits until the server has committed it; gives the number of rows that it says it wrote.
+    /// Sends one DoPut and waits for its commit. Returns the number of rows that the server
+    /// reports.
     ///
     /// # Cost
-    /// The stream's messages are shared, not copied, up to gRPC's own buffer.
+    /// Messages are shared, not copied, up to gRPC's buffer.
     pub(crate) fn put(&mut self, request: &[FlightData], timeout: Duration) -> Result<u64> {
         self.open()?;
-        // Out of `self` while in use: after a failure whose outcome is unknown, so is the connection's state.
+        // Moved out of `self` during the request: after a failure with unknown outcome, the
+        // connection's state is unknown too.
         let mut link = self.link.take().ok_or_else(|| Error::setup("BUG: not connected"))?;
         let outcome = link.put(request.to_vec(), timeout);
         if !outcome.as_ref().is_err_and(|error| error.class.outcome_unknown()) {
@@ -151,9 +157,9 @@ impl Flight {
     }
 }
 
-/// A channel of gRPC and what runs it.
+/// A gRPC channel with its runtime.
 struct Link {
-    // Before the runtime, whose end takes the connection's tasks with it.
+    // Dropped before the runtime, which owns the connection's tasks.
     client: FlightServiceClient<Channel>,
     runtime: Runtime,
 }
@@ -161,9 +167,10 @@ struct Link {
 impl Link {
     fn open(address: &str, network_of: Option<u32>) -> Result<Link> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build();
-        let runtime = runtime.map_err(|error| Error::setup(format!("cannot make a runtime for Flight: {error}")))?;
-        let wrong =
-            |error: tonic::transport::Error| Error::setup(format!("{address}: no address of gRPC: {}", causes(&error)));
+        let runtime = runtime.map_err(|error| Error::setup(format!("cannot create a runtime for Flight: {error}")))?;
+        let wrong = |error: tonic::transport::Error| {
+            Error::setup(format!("{address}: invalid gRPC address: {}", causes(&error)))
+        };
         let endpoint = Endpoint::from_shared(format!("http://{address}")).map_err(wrong)?;
         let place = address.to_owned();
         let socket = move |_: Uri| std::future::ready(socket(&place, network_of).map(TokioIo::new));
@@ -175,7 +182,8 @@ impl Link {
     fn put(&mut self, request: Vec<FlightData>, timeout: Duration) -> Result<u64> {
         let client = &mut self.client;
         let put = async {
-            // The connection's own task sees first what came while nothing was under way: its end, most of all.
+            // Lets the connection's task run first, to notice a connection that was closed while
+            // idle.
             for _ in 0..2 {
                 tokio::task::yield_now().await;
             }
@@ -187,32 +195,33 @@ impl Link {
             Ok::<_, Status>(last)
         };
         let ended = self.runtime.block_on(async { tokio::time::timeout(timeout, put).await });
-        let told = ended.map_err(|_| Error::new(Class::Timeout, format!("no whole answer within {timeout:?}")))?;
-        rows_of(told.map_err(|status| failed(&status))?)
+        let answer = ended.map_err(|_| Error::new(Class::Timeout, format!("no complete answer within {timeout:?}")))?;
+        rows_of(answer.map_err(|status| failed(&status))?)
     }
 }
 
-/// Connects, on the thread of the runtime, which has nothing else to do.
+/// Connects. Blocks the runtime's thread, which has nothing else to do.
 fn socket(address: &str, network_of: Option<u32>) -> Result<TcpStream> {
     let stream = connect(address, network_of, CONNECT_TIMEOUT)?;
     let ours = stream.set_nonblocking(true).and_then(|()| TcpStream::from_std(stream));
     ours.map_err(|error| Error::socket(address, &error))
 }
 
-/// Rows that the server says it wrote.
-fn rows_of(told: Option<PutResult>) -> Result<u64> {
-    let told = told.ok_or_else(|| Error::protocol("an ingest that ended without a word"))?;
-    let result = DoPutUpdateResult::decode(told.app_metadata);
-    let result = result.map_err(|error| Error::protocol(format!("the result of an ingest: {error}")))?;
-    u64::try_from(result.record_count).map_err(|_| Error::protocol("the server does not say how many rows it wrote"))
+/// Number of written rows in the server's answer.
+fn rows_of(answer: Option<PutResult>) -> Result<u64> {
+    let answer = answer.ok_or_else(|| Error::protocol("an ingestion ended without a result"))?;
+    let result = DoPutUpdateResult::decode(answer.app_metadata);
+    let result = result.map_err(|error| Error::protocol(format!("invalid result of an ingestion: {error}")))?;
+    u64::try_from(result.record_count)
+        .map_err(|_| Error::protocol("the server does not report the number of written rows"))
 }
 
-/// What a status says about the target.
+/// Converts a status to an error with its class.
 fn failed(status: &Status) -> Error {
     let sqlstate = status.metadata().get(SQLSTATE).and_then(|value| value.to_str().ok());
     let class = match (sqlstate, status.code()) {
         (Some(sqlstate), _) => pgwire::class_of(sqlstate),
-        // From below gRPC, not from the server.
+        // An error of the transport, not of the server.
         (None, _) if std::error::Error::source(status).is_some() => Class::Connection,
         (None, Code::Unavailable | Code::Cancelled | Code::Aborted) => Class::Connection,
         (None, Code::DeadlineExceeded) => Class::Timeout,
@@ -224,7 +233,7 @@ fn failed(status: &Status) -> Error {
     Error::new(class, format!("{:?}: {}{below}", status.code(), status.message()))
 }
 
-/// An error and what it comes from: gRPC's own say `transport error` first.
+/// An error with its causes: gRPC's own text is only `transport error`.
 fn causes(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
@@ -243,16 +252,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_status_is_classed_by_its_sqlstate_and_without_one_by_its_code() {
-        let told = |code, sqlstate: &'static str| {
+    fn error_class_is_of_the_sqlstate_or_of_the_code() {
+        let class_of = |code, sqlstate: &'static str| {
             let mut metadata = MetadataMap::new();
             metadata.insert(SQLSTATE, MetadataValue::from_static(sqlstate));
             failed(&Status::with_metadata(code, "why", metadata)).class
         };
-        assert_eq!(told(Code::NotFound, "42P01"), Class::Refused);
-        assert_eq!(told(Code::ResourceExhausted, "53100"), Class::DiskFull);
-        assert_eq!(told(Code::ResourceExhausted, "53200"), Class::Overloaded);
-        assert_eq!(told(Code::Internal, "XX000"), Class::Server);
+        assert_eq!(class_of(Code::NotFound, "42P01"), Class::Refused);
+        assert_eq!(class_of(Code::ResourceExhausted, "53100"), Class::DiskFull);
+        assert_eq!(class_of(Code::ResourceExhausted, "53200"), Class::Overloaded);
+        assert_eq!(class_of(Code::Internal, "XX000"), Class::Server);
         for (code, class) in [
             (Code::InvalidArgument, Class::Refused),
             (Code::OutOfRange, Class::Refused),
@@ -267,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_names_its_table_first_and_is_cut_where_a_message_would_be_too_large() {
+    fn request_starts_with_its_table_and_is_split_at_the_size_limit() {
         let schema = Arc::new(sample_schema().0);
         let ingest = Ingest::new(&schema);
         let (mut scratch, mut request) = (Scratch::default(), Vec::new());
@@ -275,14 +284,14 @@ mod tests {
         assert_eq!(request.len(), 2);
         assert_eq!(request[0].flight_descriptor, Some(descriptor("sample", "g_0")));
         assert!(request[0].data_body.is_empty() && request[1].flight_descriptor.is_none());
-        // Two devices, five columns: about 50 bytes a row.
+        // Two devices with five columns: about 50 bytes per row.
         ingest.encode(&sample_batch(0..300_000), &mut scratch, &mut request).unwrap();
         let bodies: Vec<usize> = request[1..].iter().map(|message| message.data_body.len()).collect();
         assert!(bodies.len() > 1 && bodies.iter().all(|bytes| *bytes < MESSAGE_BYTES_MAX), "{bodies:?}");
     }
 
     #[test]
-    fn who_does_not_answer_is_told_from_who_is_not_there() {
+    fn silent_server_is_a_timeout_and_a_missing_one_a_connection_error() {
         let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = silent.local_addr().unwrap().to_string();
         let mut flight = Flight::new(address.clone(), None);

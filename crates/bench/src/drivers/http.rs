@@ -1,17 +1,20 @@
-//! One keep-alive connection of HTTP/1.1, synchronous.
+//! A synchronous keep-alive connection of HTTP/1.1.
 //!
-//! A client of its own, because what it does is in the timed half of every write: a request is one `writev` of its head
-//! and the caller's buffer, without copying the body, and an answer is read into a buffer that is used again.
+//! Not a general HTTP client, because its work is in the timed part of every write: a request is
+//! one `writev` of the head and the caller's buffer, without copying the body, and the answer is
+//! read into a reused buffer.
 //!
 //! Always true:
-//! - A request is never sent twice by itself: its effect after a broken connection is unknown, and the caller's ledger
-//!   must know. An idle connection that the server closed is noticed *before* a request and made anew.
-//! - What comes from outside is bounded: [`HEAD_BYTES_MAX`], [`BODY_BYTES_MAX`]; malformed bytes are a `Protocol` error,
-//!   after which the connection is dropped.
-//! - A request ends by its time-out, even if the server sends a byte now and then (twice the time-out at worst).
+//! - A request is never repeated automatically: after a broken connection its effect is unknown,
+//!   which the caller's ledger must record. An idle connection that the server has closed is
+//!   noticed *before* a request, and replaced.
+//! - Received data is bounded by [`HEAD_BYTES_MAX`] and [`BODY_BYTES_MAX`]; malformed data is a
+//!   `Protocol` error, after which the connection is dropped.
+//! - A request ends by its time-out even if the server sends a byte now and then (at worst after
+//!   twice the time-out).
 //!
-//! Not here: TLS, compression (bodies are sent and asked for as they are: on one machine it would cost more than the
-//! loopback does), redirects, cookies. Source: RFC 9112.
+//! Not here: TLS, compression (on one machine it would cost more than the loopback), redirects,
+//! cookies. Source: RFC 9112.
 
 use std::io::{ErrorKind, IoSlice, Read, Write};
 use std::net::TcpStream;
@@ -23,22 +26,23 @@ use super::digits::push_u64;
 use super::socket::connect;
 use crate::error::{Class, Error, Result};
 
-/// Longest line, and longest head, that is accepted.
+/// Longest line and longest head.
 const HEAD_BYTES_MAX: usize = 64 << 10;
-/// Longest answer that is accepted.
+/// Longest body of an answer.
 const BODY_BYTES_MAX: usize = 1 << 30;
-/// An answer grows by at most so much before its bytes have come, whatever the length that was announced.
+/// The body's buffer grows by at most this much before its bytes have arrived, whatever length was
+/// announced.
 const BODY_STEP_BYTES: usize = 1 << 20;
-/// Characters of a refusal that are repeated in an error.
+/// Longest excerpt of a server's message in an error, in characters.
 const EXCERPT_CHARS_MAX: usize = 400;
-/// For connecting alone.
+/// Time-out of connecting.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A connection to one server. Connects when first needed and again after it broke.
+/// A connection to one server. Connects on first use, and again after it broke.
 pub(crate) struct Http {
     address: String,
     network_of: Option<u32>,
-    /// Header lines of every request, from `Host` on.
+    /// Header lines of every request, starting with `Host`.
     headers: Vec<u8>,
     link: Option<Link>,
     head: Vec<u8>,
@@ -46,13 +50,14 @@ pub(crate) struct Http {
 }
 
 impl Http {
-    /// For `address` (`host:port`). Does not connect. `network_of`: see [`connect`].
+    /// Creates a connection to `address` (`host:port`) without opening it. `network_of`: see
+    /// [`connect`].
     pub(crate) fn new(address: String, network_of: Option<u32>) -> Http {
         let headers = format!("Host: {address}\r\nUser-Agent: millrace-bench\r\nAccept: */*\r\n").into_bytes();
         Http { address, network_of, headers, link: None, head: Vec::new(), body: Vec::new() }
     }
 
-    /// For client `client` of `target`, with its login if it has one.
+    /// Creates a connection of client `client` to `target`, with the target's login if it has one.
     pub(crate) fn to(target: &Target, client: usize, port: u16) -> Result<Http> {
         let mut http = Http::new(target.address(client, port)?, target.network_of);
         if let Some(user) = &target.user {
@@ -61,7 +66,7 @@ impl Http {
         Ok(http)
     }
 
-    /// Adds a header to every request.
+    /// Adds a header to all requests.
     pub(crate) fn header(&mut self, name: &str, value: &str) -> Result<()> {
         if value.bytes().any(|byte| byte < b' ' || byte == 0x7f) {
             return Err(Error::setup(format!("HTTP header {name}: its value has control characters")));
@@ -70,12 +75,12 @@ impl Http {
         Ok(())
     }
 
-    /// Adds `Authorization: Basic …` to every request.
+    /// Adds `Authorization: Basic …` to all requests.
     pub(crate) fn basic_authorization(&mut self, user: &str, password: &str) -> Result<()> {
         self.header("Authorization", &format!("Basic {}", base64(format!("{user}:{password}").as_bytes())))
     }
 
-    /// Connects now, so that a wrong address is known before the clock runs.
+    /// Connects now, so that a wrong address is found before the measurement.
     pub(crate) fn open(&mut self) -> Result<()> {
         if self.link.is_none() {
             self.link = Some(Link::new(connect(&self.address, self.network_of, CONNECT_TIMEOUT)?));
@@ -83,19 +88,20 @@ impl Http {
         Ok(())
     }
 
-    /// GETs `target` (path and query, encoded). Fails unless the answer is 2xx; its body is in [`Http::body`].
+    /// Sends a GET of `target` (encoded path and query). Fails unless the status is 2xx;
+    /// [`Http::body`] has the answer.
     pub(crate) fn get(&mut self, target: &str, timeout: Duration) -> Result<()> {
         let status = self.exchange("GET", target, "", &[], timeout)?;
         self.accepted("GET", target, status)
     }
 
-    /// POSTs `body`. Fails unless the answer is 2xx; its body is in [`Http::body`].
+    /// Sends a POST of `body`. Fails unless the status is 2xx; [`Http::body`] has the answer.
     pub(crate) fn post(&mut self, target: &str, content_type: &str, body: &[u8], timeout: Duration) -> Result<()> {
         let status = self.exchange("POST", target, content_type, body, timeout)?;
         self.accepted("POST", target, status)
     }
 
-    /// DELETEs `target`. Fails unless the answer is 2xx, or says that nothing is there.
+    /// Sends a DELETE of `target`. Fails unless the status is 2xx or 404.
     pub(crate) fn delete(&mut self, target: &str, timeout: Duration) -> Result<()> {
         match self.exchange("DELETE", target, "", &[], timeout)? {
             404 => Ok(()),
@@ -103,22 +109,22 @@ impl Http {
         }
     }
 
-    /// The last answer's body.
+    /// Body of the last answer.
     pub(crate) fn body(&self) -> &[u8] {
         &self.body
     }
 
-    /// The last answer's body, as text with what is not UTF-8 replaced.
+    /// Body of the last answer as text; invalid UTF-8 is replaced.
     pub(crate) fn text(&self) -> String {
         String::from_utf8_lossy(&self.body).into_owned()
     }
 
-    /// Sends a request and reads its answer to the last byte, whatever its status, which is returned.
+    /// Sends a request, reads the complete answer, and returns its status.
     ///
-    /// - `target`: path and query, without spaces and control characters (see [`push_encoded`]).
+    /// - `target`: path and query without spaces and control characters (see [`push_encoded`]).
     ///
     /// # Cost
-    /// 3 system calls for a small answer (is the connection alive, write, read); no allocation once warm.
+    /// 3 system calls for a small answer (idle check, write, read); no allocation once warm.
     pub(crate) fn exchange(
         &mut self,
         method: &str,
@@ -134,7 +140,8 @@ impl Http {
         self.open()?;
         self.write_head(method, target, content_type, body.len());
         self.body.clear();
-        // Out of `self` while in use: any early return drops the connection, whose state would be unknown.
+        // Moved out of `self` during the exchange: an early return then drops the connection, whose
+        // state is unknown.
         let mut link = self.link.take().ok_or_else(|| Error::setup("BUG: not connected"))?;
         let outcome = link.start(timeout).and_then(|()| link.exchange(method, &self.head, body, &mut self.body));
         let (status, keep) =
@@ -167,15 +174,18 @@ impl Http {
         if (200..300).contains(&status) {
             return Ok(());
         }
-        let said = excerpt(&self.body);
+        let message = excerpt(&self.body);
         let path = target.split('?').next().unwrap_or(target);
-        Err(Error::new(class_of(status, &said), format!("{} {method} {path}: HTTP {status}: {said}", self.address)))
+        Err(Error::new(
+            class_of(status, &message),
+            format!("{} {method} {path}: HTTP {status}: {message}", self.address),
+        ))
     }
 }
 
-/// What a status that is not 2xx says about the target.
+/// Error class of a status that is not 2xx.
 pub(crate) fn class_of(status: u16, message: &str) -> Class {
-    if status == 507 || says_disk_full(message) {
+    if status == 507 || reports_disk_full(message) {
         return Class::DiskFull;
     }
     match status {
@@ -186,22 +196,22 @@ pub(crate) fn class_of(status: u16, message: &str) -> Class {
     }
 }
 
-/// Does a product's message mean that its disk is full?
-pub(crate) fn says_disk_full(message: &str) -> bool {
+/// Whether a product's error message reports a full disk.
+pub(crate) fn reports_disk_full(message: &str) -> bool {
     let message = message.to_ascii_lowercase();
     ["no space left", "disk full", "disk is full", "not enough free disk space"]
         .iter()
         .any(|words| message.contains(words))
 }
 
-/// The beginning of what a server said, for an error: one line, printable.
+/// The start of a server's message, as one printable line for errors.
 pub(crate) fn excerpt(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(&bytes[..bytes.len().min(4 * EXCERPT_CHARS_MAX)]);
     let text = text.trim().chars().take(EXCERPT_CHARS_MAX);
     text.map(|letter| if letter.is_control() { ' ' } else { letter }).collect()
 }
 
-/// Appends `text` so that it can stand in a query string (`key=text`) or a form.
+/// Appends `text` percent-encoded for a query string or a form.
 pub(crate) fn push_encoded(text: &str, out: &mut String) {
     use std::fmt::Write;
     for byte in text.bytes() {
@@ -214,7 +224,7 @@ pub(crate) fn push_encoded(text: &str, out: &mut String) {
     }
 }
 
-/// `key=value&…`, encoded.
+/// Encodes pairs as `key=value&…`.
 pub(crate) fn form(pairs: &[(&str, &str)]) -> String {
     let mut out = String::new();
     for (key, value) in pairs {
@@ -228,7 +238,7 @@ pub(crate) fn form(pairs: &[(&str, &str)]) -> String {
     out
 }
 
-/// The content type of a [`form`].
+/// Content type of a [`form`].
 pub(crate) const FORM: &str = "application/x-www-form-urlencoded";
 
 fn base64(bytes: &[u8]) -> String {
@@ -244,19 +254,19 @@ fn base64(bytes: &[u8]) -> String {
     out
 }
 
-/// A connected socket and what was read from it but not used yet.
+/// A connected socket with its input buffer.
 struct Link {
     stream: TcpStream,
     input: Box<[u8]>,
     start: usize,
     end: usize,
-    /// What the socket's time-outs are set to.
+    /// Current time-out of the socket, to avoid setting it again.
     timeout: Duration,
     deadline: Instant,
 }
 
-/// How an answer's body ends.
-enum Ending {
+/// End of an answer's body.
+enum BodyEnd {
     Length(u64),
     Chunks,
     Close,
@@ -268,7 +278,8 @@ impl Link {
         Link { stream, input, start: 0, end: 0, timeout: Duration::ZERO, deadline: Instant::now() }
     }
 
-    /// Is the connection open and silent? Bytes or an end that nobody asked for mean that the server gave it up.
+    /// Whether the connection is open and has no unread input. Unexpected bytes, or the end of the
+    /// stream, mean that the server has given it up.
     fn is_idle(&self) -> bool {
         let mut byte = 0u8;
         let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT;
@@ -291,7 +302,8 @@ impl Link {
     fn exchange(&mut self, method: &str, head: &[u8], body: &[u8], answer: &mut Vec<u8>) -> Result<(u16, bool)> {
         match self.send(head, body) {
             Ok(()) => self.receive(method, answer),
-            // A server that refuses early answers and closes while we still write: its answer says why.
+            // A server that refuses a request may answer and close before it has read the body: its
+            // answer has the reason.
             Err(error) if error.class == Class::Connection => match self.receive(method, answer) {
                 Ok((status, _)) if status >= 300 => Ok((status, false)),
                 _ => Err(error),
@@ -306,7 +318,7 @@ impl Link {
             let head_left = &head[sent.min(head.len())..];
             let body_left = &body[sent.saturating_sub(head.len())..];
             match self.stream.write_vectored(&[IoSlice::new(head_left), IoSlice::new(body_left)]) {
-                Ok(0) => return Err(Error::new(Class::Connection, "the connection takes no more bytes")),
+                Ok(0) => return Err(Error::new(Class::Connection, "the connection accepts no more bytes")),
                 Ok(count) => sent += count,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => return Err(failed(&error)),
@@ -318,28 +330,29 @@ impl Link {
 
     fn receive(&mut self, method: &str, answer: &mut Vec<u8>) -> Result<(u16, bool)> {
         loop {
-            let (status, keep, ending) = self.answer_head()?;
+            let (status, keep, body_end) = self.answer_head()?;
             if (100..200).contains(&status) && status != 101 {
-                // An interim answer; the real one follows.
+                // An interim answer; the final one follows.
                 continue;
             }
-            match ending {
+            match body_end {
                 _ if method == "HEAD" || status == 204 || status == 304 => {}
-                Ending::Length(length) => self.take(length, answer)?,
-                Ending::Chunks => self.take_chunks(answer)?,
-                Ending::Close => self.take_to_end(answer)?,
+                BodyEnd::Length(length) => self.read_exact(length, answer)?,
+                BodyEnd::Chunks => self.read_chunks(answer)?,
+                BodyEnd::Close => self.read_to_end(answer)?,
             }
-            // Bytes that nobody asked for: the two sides disagree about where an answer ends.
+            // Surplus bytes mean that both sides disagree about the end of the answer: the
+            // connection is dropped.
             return Ok((status, keep && self.start == self.end));
         }
     }
 
-    fn answer_head(&mut self) -> Result<(u16, bool, Ending)> {
+    fn answer_head(&mut self) -> Result<(u16, bool, BodyEnd)> {
         let first = self.line()?;
-        let (status, modern) = status_line(first)
+        let (status, persistent) = status_line(first)
             .ok_or_else(|| Error::protocol(format!("expected a status line of HTTP/1, got {:?}", excerpt(first))))?;
-        let mut keep = modern;
-        let mut ending = Ending::Close;
+        let mut keep = persistent;
+        let mut body_end = BodyEnd::Close;
         let mut bytes = 0;
         loop {
             let line = self.line()?;
@@ -350,13 +363,13 @@ impl Link {
             if bytes > HEAD_BYTES_MAX {
                 return Err(Error::protocol(format!("an answer's head is longer than {HEAD_BYTES_MAX} bytes")));
             }
-            header_line(line, &mut keep, &mut ending)?;
+            header_line(line, &mut keep, &mut body_end)?;
         }
-        keep &= !matches!(ending, Ending::Close) || status == 204 || status == 304;
-        Ok((status, keep, ending))
+        keep &= !matches!(body_end, BodyEnd::Close) || status == 204 || status == 304;
+        Ok((status, keep, body_end))
     }
 
-    /// The next line, without its end.
+    /// The next line without its end.
     fn line(&mut self) -> Result<&[u8]> {
         let mut searched = 0;
         loop {
@@ -375,7 +388,7 @@ impl Link {
         }
     }
 
-    fn take(&mut self, length: u64, answer: &mut Vec<u8>) -> Result<()> {
+    fn read_exact(&mut self, length: u64, answer: &mut Vec<u8>) -> Result<()> {
         let length = usize::try_from(length).unwrap_or(usize::MAX);
         if length > BODY_BYTES_MAX - answer.len() {
             return Err(Error::protocol(format!("an answer is longer than {BODY_BYTES_MAX} bytes")));
@@ -395,7 +408,7 @@ impl Link {
         Ok(())
     }
 
-    fn take_chunks(&mut self, answer: &mut Vec<u8>) -> Result<()> {
+    fn read_chunks(&mut self, answer: &mut Vec<u8>) -> Result<()> {
         loop {
             let line = self.line()?;
             let digits = line.split(|byte| *byte == b';').next().unwrap_or(line).trim_ascii();
@@ -403,11 +416,11 @@ impl Link {
             let size =
                 size.ok_or_else(|| Error::protocol(format!("expected a chunk's length, got {:?}", excerpt(line))))?;
             if size == 0 {
-                // Trailers, then an empty line.
+                // Skips trailers up to the empty line.
                 while !self.line()?.is_empty() {}
                 return Ok(());
             }
-            self.take(size, answer)?;
+            self.read_exact(size, answer)?;
             let end = self.line()?;
             if !end.is_empty() {
                 return Err(Error::protocol(format!("expected the end of a chunk, got {:?}", excerpt(end))));
@@ -415,9 +428,9 @@ impl Link {
         }
     }
 
-    fn take_to_end(&mut self, answer: &mut Vec<u8>) -> Result<()> {
+    fn read_to_end(&mut self, answer: &mut Vec<u8>) -> Result<()> {
         loop {
-            self.take((self.end - self.start) as u64, answer)?;
+            self.read_exact((self.end - self.start) as u64, answer)?;
             if self.fill()? == 0 {
                 return Ok(());
             }
@@ -431,7 +444,7 @@ impl Link {
         }
     }
 
-    /// Reads more into `input`; 0 at the end of the stream.
+    /// Reads more into `input`; returns 0 at the end of the stream.
     fn fill(&mut self) -> Result<usize> {
         self.input.copy_within(self.start..self.end, 0);
         self.end -= self.start;
@@ -468,7 +481,7 @@ impl Link {
         if Instant::now() < self.deadline {
             return Ok(());
         }
-        Err(Error::new(Class::Timeout, format!("no whole answer within {} ms", self.timeout.as_millis())))
+        Err(Error::new(Class::Timeout, format!("no complete answer within {} ms", self.timeout.as_millis())))
     }
 }
 
@@ -483,35 +496,35 @@ fn closed() -> Error {
     Error::new(Class::Connection, "the server closed the connection before its answer was complete")
 }
 
-/// Status, and whether connections persist unless told otherwise (HTTP/1.1).
+/// Parses status, and whether connections persist by default (HTTP/1.1).
 fn status_line(line: &[u8]) -> Option<(u16, bool)> {
     let line = std::str::from_utf8(line.get(..12)?).ok()?;
     let (version, status) = line.split_once(' ')?;
-    let modern = match version {
+    let persistent = match version {
         "HTTP/1.1" => true,
         "HTTP/1.0" => false,
         _ => return None,
     };
     let status = status.parse::<u16>().ok().filter(|status| (100..600).contains(status))?;
-    Some((status, modern))
+    Some((status, persistent))
 }
 
-fn header_line(line: &[u8], keep: &mut bool, ending: &mut Ending) -> Result<()> {
+fn header_line(line: &[u8], keep: &mut bool, body_end: &mut BodyEnd) -> Result<()> {
     let malformed = || Error::protocol(format!("expected a header, got {:?}", excerpt(line)));
     let colon = line.iter().position(|byte| *byte == b':').ok_or_else(malformed)?;
     let (name, value) = (&line[..colon], line[colon + 1..].trim_ascii());
     if name.eq_ignore_ascii_case(b"content-length") {
         let length =
             std::str::from_utf8(value).ok().and_then(|digits| digits.parse::<u64>().ok()).ok_or_else(malformed)?;
-        // Chunks win over a length, RFC 9112 §6.3.
-        if !matches!(ending, Ending::Chunks) {
-            *ending = Ending::Length(length);
+        // Chunked encoding overrides a length, RFC 9112 §6.3.
+        if !matches!(body_end, BodyEnd::Chunks) {
+            *body_end = BodyEnd::Length(length);
         }
     } else if name.eq_ignore_ascii_case(b"transfer-encoding") {
         if !value.eq_ignore_ascii_case(b"chunked") {
             return Err(Error::protocol(format!("transfer coding {:?}: expected chunked", excerpt(value))));
         }
-        *ending = Ending::Chunks;
+        *body_end = BodyEnd::Chunks;
     } else if name.eq_ignore_ascii_case(b"connection") {
         for token in value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii) {
             if token.eq_ignore_ascii_case(b"close") {

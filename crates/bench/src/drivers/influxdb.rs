@@ -2,8 +2,9 @@
 //!
 //! Targets: `influxdb://[user:password@]host[:8086][/database]`. Measurement = table, tags = tags, fields = fields.
 //!
-//! What the original does and this does not: an answer of status 200 that holds an error counts as a failure; `count`
-//! of nothing is 0; rows come with their device, so that they can be checked; a window ends before its end, as asked.
+//! Differences from IoT-benchmark: an error in an answer of status 200 counts as a failure; `count`
+//! of nothing is 0; rows have their device, so that they can be verified; the end of a window is
+//! exclusive, as specified.
 //!
 //! Sources: InfluxDB 1.6 manual, "InfluxDB API reference" (`/write`, `/query`), "InfluxQL reference", "Line protocol
 //! reference", "Optimize writes" of InfluxData's documents.
@@ -17,7 +18,7 @@ use memchr::memmem;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::cells::{Devices, Wanted, time};
+use super::cells::{CellKind, Devices, time};
 use super::http::{FORM, Http, form};
 use super::line::{ALL_TYPED, Encoder};
 use super::{About, Connection, Driver, Entry, Opening, Proof};
@@ -57,8 +58,8 @@ impl Driver for Influx {
             product: "InfluxDB 1.x",
             write_path: "line protocol over HTTP, POST /write, one request a batch, keep-alive, not compressed"
                 .to_owned(),
-            why: "the one acknowledged write path it has; its documents advise batches, the coarsest precision and tags \
-                  sorted by key, all of which are done. Compression would cost the server more than the loopback does",
+            why: "the only acknowledged write path; its documentation recommends batches, the coarsest precision and tags \
+                  sorted by key, all of which apply here. Compression would cost the server more than the loopback",
             durability: "after fsync of the write-ahead log (wal-fsync-delay = 0, the default)".to_owned(),
             durable: true,
             visible_at_once: true,
@@ -70,7 +71,7 @@ impl Driver for Influx {
         let mut http = Http::to(&self.opening.target, client, PORT)?;
         http.open()?;
         let (write_timeout, read_timeout) = super::timeouts(&self.opening.config);
-        // 1.x knows "n" and "u" where 2.x says "ns" and "us".
+        // InfluxDB 1.x has "n" and "u" for 2.x's "ns" and "us".
         let precision = self.lines.precision().trim_end_matches('s');
         let precision = if precision == "m" { "ms" } else { precision };
         Ok(Box::new(InfluxConnection {
@@ -115,7 +116,7 @@ impl Connection for InfluxConnection {
             }
             Ok(())
         })?;
-        version.ok_or_else(|| Error::protocol("SHOW DIAGNOSTICS of InfluxDB tells no version"))
+        version.ok_or_else(|| Error::protocol("SHOW DIAGNOSTICS of InfluxDB has no version"))
     }
 
     fn clear(&mut self) -> Result<()> {
@@ -135,7 +136,7 @@ impl Connection for InfluxConnection {
     fn send(&mut self) -> Result<()> {
         let sent = self.http.post(&self.write_target, "text/plain; charset=utf-8", &self.buffer, self.write_timeout);
         sent.map_err(|mut error| {
-            // Refused in part: the rest was applied.
+            // A partial write: the other lines were applied, so it is not `Refused`.
             if error.message.contains("partial write") {
                 error.class = Class::Server;
             }
@@ -153,15 +154,15 @@ impl Connection for InfluxConnection {
     }
 
     fn answer(&mut self, query: &Query) -> Result<Rows> {
-        let wanted = Wanted::of(&self.schema, query);
+        let wanted = CellKind::of(&self.schema, query);
         let mut rows = Vec::new();
         let tag = &self.schema.tables[query.table as usize].tags[0];
         each_series(self.http.body(), &mut |series| {
-            let whose = match series.tags.as_ref().and_then(|tags| tags.get(tag)) {
+            let series_device = match series.tags.as_ref().and_then(|tags| tags.get(tag)) {
                 Some(name) => Some(self.devices.find(query.table, name)?),
                 None => None,
             };
-            // The device is a tag of the series, or the column behind the time.
+            // The device is a tag of the series, or the column after the time.
             let column = usize::from(series.columns.get(1) == Some(tag));
             if series.columns.len() != 1 + column + wanted.len() {
                 let columns = &series.columns;
@@ -172,10 +173,10 @@ impl Connection for InfluxConnection {
             }
             for values in &series.values {
                 if values.len() != series.columns.len() {
-                    return Err(Error::protocol("an answer's row has not as many values as columns"));
+                    return Err(Error::protocol("a row of an answer has a wrong number of values"));
                 }
                 let device = match column {
-                    0 => whose,
+                    0 => series_device,
                     _ => Some(self.devices.find(query.table, &unquoted(values[1])?)?),
                 };
                 let time =
@@ -190,7 +191,8 @@ impl Connection for InfluxConnection {
 }
 
 impl InfluxConnection {
-    /// Runs a statement; its answer is the connection's body. An error inside an answer of status 200 is an error.
+    /// Runs a statement; the HTTP body has its answer. An error in an answer of status 200 is an
+    /// error.
     fn run(&mut self, statement: &str) -> Result<()> {
         let body = form(&[("q", statement)]);
         self.http.post(&self.query_target, FORM, body.as_bytes(), self.read_timeout)?;
@@ -201,7 +203,7 @@ impl InfluxConnection {
     }
 }
 
-/// One document; an answer is several where it is long.
+/// A JSON document; long answers have several.
 #[derive(Deserialize)]
 struct Document<'a> {
     #[serde(borrow, default)]
@@ -229,7 +231,7 @@ struct Series<'a> {
 fn each_series(body: &[u8], visit: &mut dyn FnMut(&Series) -> Result<()>) -> Result<()> {
     for document in serde_json::Deserializer::from_slice(body).into_iter::<Document>() {
         let document = document
-            .map_err(|error| Error::protocol(format!("an answer of InfluxDB is no JSON of its form: {error}")))?;
+            .map_err(|error| Error::protocol(format!("an answer of InfluxDB is not the expected JSON: {error}")))?;
         let errors = document.results.iter().map(|outcome| &outcome.error).chain([&document.error]);
         if let Some(error) = errors.flatten().next() {
             let class = if error.contains("timeout") { Class::Timeout } else { super::http::class_of(400, error) };
@@ -244,10 +246,10 @@ fn each_series(body: &[u8], visit: &mut dyn FnMut(&Series) -> Result<()>) -> Res
 
 fn unquoted(value: &RawValue) -> Result<String> {
     serde_json::from_str(value.get())
-        .map_err(|_| Error::protocol(format!("an answer has {} where a device was expected", value.get())))
+        .map_err(|_| Error::protocol(format!("an answer has {}, expected a device", value.get())))
 }
 
-/// A question in InfluxQL.
+/// A query in InfluxQL.
 struct Statement<'a> {
     schema: &'a Schema,
     query: &'a Query,
@@ -270,7 +272,7 @@ impl Statement<'_> {
             Shape::Rows if query.limit.is_none() => {
                 format!("SELECT {}{source} GROUP BY {device}{order}", self.fields())
             }
-            // LIMIT is by series where there are several, so that the device must be a column.
+            // With several series LIMIT applies to each, so that the device must be a column.
             Shape::Rows => format!("SELECT {device},{}{source}{order}{}", self.fields(), limit("LIMIT")),
             Shape::Latest => {
                 let newest = " ORDER BY time DESC LIMIT 1";
@@ -320,7 +322,7 @@ impl Statement<'_> {
         all.join(",")
     }
 
-    /// `FROM … WHERE …`.
+    /// ` FROM … WHERE …`.
     fn source(&self) -> String {
         let query = self.query;
         let table = &self.schema.tables[query.table as usize];
@@ -340,7 +342,7 @@ impl Statement<'_> {
         if window.end != i64::MAX {
             conditions.push(format!("time < {}{suffix}", window.end));
         } else if matches!(query.shape, Shape::Buckets { .. }) {
-            // Otherwise GROUP BY time() ends now.
+            // Without an upper bound GROUP BY time() ends at the current time.
             conditions.push(format!("time < {}", i64::MAX - 1));
         }
         let above = |Filter { field, above }: &Filter| format!("{} > {above}", self.field(*field));
@@ -352,7 +354,7 @@ impl Statement<'_> {
         text
     }
 
-    /// Behind a number of the run's units.
+    /// Unit suffix of times and intervals.
     fn suffix(&self) -> &'static str {
         match self.schema.unit {
             Unit::Millis => "ms",
@@ -362,12 +364,12 @@ impl Statement<'_> {
     }
 }
 
-/// A quoted identifier.
+/// Quotes an identifier.
 fn name(text: &str) -> String {
     format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n"))
 }
 
-/// A quoted string.
+/// Quotes a string literal.
 fn string(text: &str) -> String {
     format!("'{}'", text.replace('\\', "\\\\").replace('\'', "\\'").replace('\n', "\\n"))
 }
@@ -383,7 +385,7 @@ mod tests {
     const UNSUPPORTED: &[&str] = &["set/"];
 
     #[test]
-    fn influxdb_answers_every_question_as_brute_force_does() {
+    fn influxdb_answers_every_query_as_brute_force_does() {
         let server = Private::start(Product::InfluxDb);
         let target = server.target("influxdb", "http");
         for unit in [Unit::Millis, Unit::Micros, Unit::Nanos] {
@@ -394,7 +396,7 @@ mod tests {
         limits_hold_over_all_series(&server);
     }
 
-    /// The original takes both for success.
+    /// IoT-benchmark counts both as successes.
     fn errors_in_answers_are_errors(server: &Private) {
         let (driver, _) = server.driver("influxdb", "http");
         let influx = driver.connect(0);

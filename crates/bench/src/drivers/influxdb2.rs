@@ -3,11 +3,12 @@
 //! Targets: `influxdb2://host[:8086][/bucket]`, options `org=` and `token=` (otherwise INFLUXDB_ORG and TOKEN of the
 //! configuration). Measurement = table, tags = tags, fields = fields.
 //!
-//! What the original does and this does not: whole numbers are written with `i`, so that they are kept as such; a
-//! question is one Flux program, not one a device and field reported as one; a failed query is a failure.
+//! Differences from IoT-benchmark: integers are written with `i`, so that they are stored as
+//! integers; a query is one Flux program, not several per device and field that are reported as
+//! one; a failed query is a failure.
 //!
-//! Never run against the product: its programs cannot be had here. Writes are proved against VictoriaMetrics, which
-//! reads `/api/v2/write`; questions are written from the documents.
+//! Never run against the product, which is not available here. Writes are tested with
+//! VictoriaMetrics, which accepts `/api/v2/write`; queries are written from the documentation.
 //!
 //! Sources: InfluxDB OSS v2 API reference (`/api/v2/write`, `/api/v2/query`, `/api/v2/buckets`), "Optimize writes to
 //! InfluxDB", "Annotated CSV", and the reference of Flux's `universe` package.
@@ -18,7 +19,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use super::cells::{Devices, Wanted, csv_fields};
+use super::cells::{CellKind, Devices, csv_fields};
 use super::http::{Http, form};
 use super::line::{ALL_TYPED, Encoder};
 use super::series::{self, Joiner};
@@ -30,12 +31,12 @@ use crate::schema::{Batch, Schema, Unit};
 pub(crate) const ENTRY: Entry = Entry {
     name: "influxdb2",
     summary: "InfluxDB 2.x: line protocol, Flux (org=, token=)",
-    proof: Proof::Peer("VictoriaMetrics 1.79.5 for writes; Flux from its documents"),
+    proof: Proof::Peer("VictoriaMetrics 1.79.5 for writes; Flux from its documentation"),
     open: |opening| Ok(Box::new(Influx2::open(opening)?)),
 };
 
 const PORT: u16 = 8086;
-/// Times that InfluxDB can keep, in nanoseconds: its first, and the one behind its last.
+/// Range of InfluxDB's times in nanoseconds.
 const TIMES: Range<i64> = i64::MIN + 2..i64::MAX - 1;
 
 struct Influx2 {
@@ -65,8 +66,8 @@ impl Driver for Influx2 {
             product: "InfluxDB 2.x",
             write_path: "line protocol over HTTP, POST /api/v2/write, one request a batch, keep-alive, not compressed"
                 .to_owned(),
-            why: "the one write path it has; its documents advise batches, the coarsest precision and tags sorted by key, \
-                  all of which are done. They advise gzip for slow networks; on a fast one it costs both sides more",
+            why: "the only write path; its documentation recommends batches, the coarsest precision and tags sorted by key, \
+                  all of which apply here. It recommends gzip for slow networks; on a fast one it costs both sides more",
             durability: "after fsync of the write-ahead log (storage-wal-fsync-delay = 0, the default)".to_owned(),
             durable: true,
             visible_at_once: true,
@@ -79,12 +80,12 @@ impl Driver for Influx2 {
         http.header("Authorization", &format!("Token {}", self.token))?;
         http.open()?;
         let (write_timeout, read_timeout) = super::timeouts(&self.opening.config);
-        let place =
+        let parameters =
             [("org", self.organisation.as_str()), ("bucket", &self.bucket), ("precision", self.lines.precision())];
         Ok(Box::new(Influx2Connection {
             http,
-            write_target: format!("/api/v2/write?{}", form(&place)),
-            query_target: format!("/api/v2/query?{}", form(&place[..1])),
+            write_target: format!("/api/v2/write?{}", form(&parameters)),
+            query_target: format!("/api/v2/query?{}", form(&parameters[..1])),
             write_timeout,
             read_timeout,
             schema: Arc::clone(&self.opening.schema),
@@ -111,7 +112,7 @@ struct Influx2Connection {
     buffer: Vec<u8>,
 }
 
-/// What the API tells of a bucket or an organisation.
+/// A bucket or an organisation in the API's answers.
 #[derive(Deserialize)]
 struct Named {
     id: String,
@@ -157,7 +158,7 @@ impl Connection for Influx2Connection {
         let bucket = serde_json::json!({"orgID": organisation.id, "name": self.bucket, "retentionRules": []});
         let body = bucket.to_string();
         match self.http.post("/api/v2/buckets", "application/json", body.as_bytes(), self.read_timeout) {
-            // Another connection was first.
+            // Another connection has created it.
             Err(error) if error.class == Class::Refused && error.message.contains("already exists") => Ok(()),
             outcome => outcome,
         }
@@ -172,7 +173,7 @@ impl Connection for Influx2Connection {
     fn send(&mut self) -> Result<()> {
         let sent = self.http.post(&self.write_target, "text/plain; charset=utf-8", &self.buffer, self.write_timeout);
         sent.map_err(|mut error| {
-            // Refused in part: the rest was applied.
+            // A partial write: the other lines were applied, so it is not `Refused`.
             if error.message.contains("partial write") {
                 error.class = Class::Server;
             }
@@ -200,14 +201,14 @@ impl Connection for Influx2Connection {
 impl Influx2Connection {
     fn json<T: serde::de::DeserializeOwned>(&self, what: &str) -> Result<T> {
         serde_json::from_slice(self.http.body())
-            .map_err(|error| Error::protocol(format!("{what}: the answer is no JSON of its form: {error}")))
+            .map_err(|error| Error::protocol(format!("{what}: the answer is not the expected JSON: {error}")))
     }
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
-// Questions
+// Queries
 
-/// A question as one Flux program.
+/// A query as one Flux program.
 struct Program<'a> {
     schema: &'a Schema,
     bucket: &'a str,
@@ -218,7 +219,7 @@ impl Program<'_> {
     fn text(&self) -> Result<String> {
         let query = self.query;
         if query.set.is_some() {
-            return Err(Error::unsupported("Flux has a union of tables alone, no set operations over rows"));
+            return Err(Error::unsupported("Flux has unions of tables only, no set operations on rows"));
         }
         match &query.shape {
             Shape::Rows => Ok(format!("{}{}{}{}", self.source(), ROWS, self.filtered(), self.finish())),
@@ -227,7 +228,7 @@ impl Program<'_> {
             }
             Shape::Latest => Ok(format!("{}{ROWS}{}{NEWEST}{}", self.source(), self.filtered(), self.finish())),
             Shape::Aggregate { by_device: true, .. } if query.limit.is_some() && !self.one_device() => {
-                Err(Error::unsupported("in Flux a limit holds in each device's table, not over their aggregates"))
+                Err(Error::unsupported("in Flux a limit applies to each device's table, not to the aggregates of all"))
             }
             Shape::Aggregate { aggregate, by_device } => {
                 let function = function(*aggregate);
@@ -248,14 +249,14 @@ impl Program<'_> {
                     )
                 };
                 if !query.filters.is_empty() && query.limit.is_some() && query.fields.len() > 1 {
-                    return Err(Error::unsupported("in Flux a limit over buckets of several filtered fields is none"));
+                    return Err(Error::unsupported("Flux cannot limit buckets of several filtered fields"));
                 }
                 Ok(self.each_field(*aggregate, *by_device, &window))
             }
         }
     }
 
-    /// Applies an aggregate to every field. `apply` is given the column, or nothing for `_value`.
+    /// Applies an aggregate to every field. `apply` receives the column, or `None` for `_value`.
     fn each_field(&self, aggregate: Aggregate, by_device: bool, apply: &dyn Fn(Option<&str>) -> String) -> String {
         let device = string(self.tag());
         let in_order = matches!(aggregate, Aggregate::First | Aggregate::Last);
@@ -267,7 +268,8 @@ impl Program<'_> {
             let finish = if in_time { ROWS.to_owned() + &self.finish() } else { String::new() };
             return format!("{}{together}\n  |> {}{finish}", self.source(), apply(None));
         }
-        // Rows must pass as rows, so they are made first, and then each field is a result of its own.
+        // Filters apply to rows, so that rows are built first; then each field is a separate
+        // result.
         let by = if by_device { format!("[{device}]") } else { "[]".to_owned() };
         let mut text =
             format!("data = {}{ROWS}{}\n  |> group(columns: {by}){ordered}\n", self.source(), self.filtered());
@@ -294,7 +296,7 @@ impl Program<'_> {
         self.schema.tables[self.query.table as usize].fields[field as usize].name.clone()
     }
 
-    /// `from` … `filter`: the points of the devices and fields.
+    /// `from` … `filter`: the points of the selected devices and fields.
     fn source(&self) -> String {
         let window = self.query.window.clone().unwrap_or(i64::MIN..i64::MAX);
         let nanos = |time: i64| time.saturating_mul(self.schema.unit.nanos()).clamp(TIMES.start, TIMES.end);
@@ -315,7 +317,7 @@ impl Program<'_> {
         )
     }
 
-    /// Rows that pass.
+    /// Filters on values.
     fn filtered(&self) -> String {
         if self.query.filters.is_empty() {
             return String::new();
@@ -325,7 +327,7 @@ impl Program<'_> {
         format!("\n  |> filter(fn: (r) => {})", all.join(" and "))
     }
 
-    /// Flux compares like with like: whole numbers with the next whole number below.
+    /// Flux compares values of the same type: integers are compared with the next lower integer.
     fn bound(&self, filter: &Filter) -> String {
         let kind = self.schema.tables[self.query.table as usize].fields[filter.field as usize].kind;
         if kind.decimals() == 0
@@ -337,7 +339,7 @@ impl Program<'_> {
         if text.contains('.') { text } else { text + ".0" }
     }
 
-    /// Columns, order and limit.
+    /// Selects columns, order and limit.
     fn finish(&self) -> String {
         let mut names = vec!["_time".to_owned(), self.tag().to_owned()];
         names.extend(self.query.fields.iter().map(|field| self.field(*field)));
@@ -357,7 +359,7 @@ impl Program<'_> {
         text
     }
 
-    /// Behind a number of the run's units.
+    /// Unit suffix of intervals.
     fn suffix(&self) -> &'static str {
         match self.schema.unit {
             Unit::Millis => "ms",
@@ -367,9 +369,9 @@ impl Program<'_> {
     }
 }
 
-/// Makes rows of points.
+/// Joins points into rows.
 const ROWS: &str = "\n  |> pivot(rowKey: [\"_time\"], columnKey: [\"_field\"], valueColumn: \"_value\")";
-/// Of each device.
+/// Selects the newest row of each device.
 const NEWEST: &str = "\n  |> sort(columns: [\"_time\"])\n  |> tail(n: 1)";
 
 fn function(aggregate: Aggregate) -> &'static str {
@@ -398,7 +400,7 @@ struct Reader<'a> {
 impl Reader<'_> {
     fn rows(&self, text: &str) -> Result<Rows> {
         let mut joiner = Joiner::new(self.query);
-        let wanted = Wanted::of(self.schema, self.query);
+        let wanted = CellKind::of(self.schema, self.query);
         let mut header: Option<Vec<String>> = None;
         for line in text.lines() {
             if line.is_empty() {
@@ -419,11 +421,11 @@ impl Reader<'_> {
                 }
             }
         }
-        let missing = wanted.first().map_or(crate::query::Cell::Null, |wanted| wanted.nothing());
+        let missing = wanted.first().map_or(crate::query::Cell::Null, |wanted| wanted.missing());
         Ok(joiner.finish(self.query, &missing))
     }
 
-    fn record(&self, names: &[String], values: &[String], wanted: &[Wanted], joiner: &mut Joiner) -> Result<()> {
+    fn record(&self, names: &[String], values: &[String], wanted: &[CellKind], joiner: &mut Joiner) -> Result<()> {
         let of = |name: &str| names.iter().position(|other| other == name).map(|at| values[at].as_str());
         let table = &self.schema.tables[self.query.table as usize];
         let device = of(&table.tags[0]).filter(|name| !name.is_empty());
@@ -432,7 +434,7 @@ impl Reader<'_> {
             Shape::Aggregate { .. } => None,
             Shape::Buckets { width, origin, .. } => {
                 let time = self.time(of("_time"))?;
-                // The first bucket's start may be cut to the window's.
+                // The start of the first bucket may be cut to the window's.
                 Some(origin + (time - origin).div_euclid(width) * width)
             }
             _ => Some(self.time(of("_time"))?),
@@ -440,7 +442,7 @@ impl Reader<'_> {
         let column = |name: &str| self.query.fields.iter().position(|field| table.fields[*field as usize].name == name);
         if let (Some(field), Some(value)) = (of("_field"), of("_value")) {
             let at = column(field)
-                .ok_or_else(|| Error::protocol(format!("an answer has field {field:?}, not asked for")))?;
+                .ok_or_else(|| Error::protocol(format!("an answer has field {field:?}, which was not selected")))?;
             joiner.put(device, time, at, wanted[at].plain(value)?);
             return Ok(());
         }
@@ -455,20 +457,21 @@ impl Reader<'_> {
     fn time(&self, text: Option<&str>) -> Result<i64> {
         let text = text.ok_or_else(|| Error::protocol("an answer has no column _time"))?;
         let time: jiff::Timestamp =
-            text.parse().map_err(|_| Error::protocol(format!("an answer has {text:?} where a time was expected")))?;
+            text.parse().map_err(|_| Error::protocol(format!("an answer has {text:?}, expected a time")))?;
         let units = time.as_nanosecond().div_euclid(i128::from(self.schema.unit.nanos()));
         i64::try_from(units).map_err(|_| Error::protocol(format!("an answer's time {text} is out of range")))
     }
 }
 
-/// An error that came after the head of an answer: a table of its own with the columns `error` and `reference`.
+/// Finds an error after the start of an answer: a separate table with the columns `error` and
+/// `reference`.
 fn failure_in(body: &[u8]) -> Result<()> {
     let Some(at) = memchr::memmem::find(body, b"error,reference") else { return Ok(()) };
     let text = String::from_utf8_lossy(&body[at..]);
     let message = text.lines().nth(1).unwrap_or_default().to_owned();
     let class =
         if message.contains("timeout") || message.contains("deadline") { Class::Timeout } else { Class::Server };
-    Err(Error::new(class, format!("the query failed while it answered: {message}")))
+    Err(Error::new(class, format!("the query failed after the start of its answer: {message}")))
 }
 
 #[cfg(test)]
@@ -484,9 +487,9 @@ mod tests {
         Program { schema: &schema, bucket: "b", query: &query }.text()
     }
 
-    /// VictoriaMetrics reads `/api/v2/write`; what it then has is asked over its own driver.
+    /// VictoriaMetrics accepts `/api/v2/write`; the rows are read back with its own driver.
     #[test]
-    fn writes_arrive_at_another_reader_of_the_same_protocol() {
+    fn writes_are_accepted_by_another_server_of_the_protocol() {
         let server = Private::start(Product::VictoriaMetrics);
         let (driver, _) = server.driver("influxdb2", "http");
         let mut connection = driver.connect(0).expect("connects");
@@ -507,7 +510,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_are_asked_for_in_one_program_with_an_exact_window() {
+    fn rows_are_selected_by_one_program_with_an_exact_window() {
         let text = program(|query| {
             query.devices = Some(vec![0, 1]);
             query.window = Some(START..START + 5);
@@ -582,7 +585,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_behind_the_first_rows_is_a_failure() {
+    fn error_after_the_first_rows_is_a_failure() {
         let body =
             b"#datatype,string,long\r\n,result,table\r\n,a,0\r\n\r\n#datatype,string,string\r\n,error,reference\r\n\
                      ,Failed to parse query,897\r\n";

@@ -1,9 +1,10 @@
-//! DuckDB and ClickHouse in a process of theirs: references for analytical questions. Columns in, SQL out; the program
-//! in that process and what goes over the wire is described in `peers/products/inprocess.py`.
+//! DuckDB and ClickHouse in a separate process, as references for analytical queries. They receive
+//! columns and SQL; `peers/products/inprocess.py` is the program in that process and describes the
+//! protocol.
 //!
-//! A table has the columns `time` (a whole number of the run's unit), the tags and the fields. Neither engine replaces
-//! rows, and neither can add a field to a row that is there without rewriting it, so batches that carry one field of a
-//! row are refused.
+//! A table has the columns `time` (an integer of the run's unit), the tags and the fields. Neither
+//! engine replaces rows, and neither can add a field to an existing row without rewriting it:
+//! batches with one field of a row are refused.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::cells::{Devices, Wanted, csv_fields, time};
+use super::cells::{CellKind, Devices, csv_fields, time};
 use super::http::Http;
 use super::{About, Connection, Driver, Opening};
 use crate::error::{Error, Result};
@@ -21,28 +22,28 @@ use crate::schema::{Batch, Kind, Part, Schema, Table, text_of};
 const TIME: &str = "time";
 const PORT: u16 = 8990;
 
-/// What differs between the two.
+/// Differences between the two engines.
 pub(crate) struct Dialect {
     pub(crate) about: fn() -> About,
-    /// Of a column.
+    /// SQL type of a field.
     pub(crate) kind: fn(Kind) -> &'static str,
-    /// Of the time's and the tags' columns.
+    /// SQL types of the time column and of the tag columns.
     pub(crate) time_and_tags: (&'static str, &'static str),
-    /// Behind CREATE TABLE, with the device's and the time's quoted names.
+    /// Clause after CREATE TABLE, from the quoted names of device and time.
     pub(crate) table: fn(&str, &str) -> String,
-    /// `DATABASE` or `SCHEMA`.
-    pub(crate) place: &'static str,
-    /// Behind DROP.
+    /// Keyword for a database: `DATABASE` or `SCHEMA`.
+    pub(crate) database_keyword: &'static str,
+    /// Clause after DROP.
     pub(crate) drop: &'static str,
-    /// What is left of a division, never negative.
+    /// Non-negative remainder of a division.
     pub(crate) modulo: fn(&str, i64) -> String,
-    /// The value that belongs to the least and to the greatest time.
+    /// Functions for the value at the least and at the greatest time.
     pub(crate) first_and_last: (&'static str, &'static str),
-    /// A date as days since 1970.
+    /// Converts a date to days since 1970-01-01.
     pub(crate) days: fn(&str) -> String,
-    /// Behind UNION, INTERSECT and EXCEPT where duplicates go.
+    /// Keyword after UNION, INTERSECT and EXCEPT that removes duplicates.
     pub(crate) distinct: &'static str,
-    /// Puts a table into its final form.
+    /// Statement that brings a table into its final form.
     pub(crate) settle: fn(&str) -> String,
 }
 
@@ -103,12 +104,12 @@ impl Connection for InProcessConnection {
 
     fn clear(&mut self) -> Result<()> {
         let dialect = self.names.dialect;
-        self.run(&format!("DROP {} IF EXISTS {}{}", dialect.place, name(&self.names.database), dialect.drop))
+        self.run(&format!("DROP {} IF EXISTS {}{}", dialect.database_keyword, name(&self.names.database), dialect.drop))
     }
 
     fn create(&mut self, _devices: Range<u32>) -> Result<()> {
         let names = Arc::clone(&self.names);
-        self.run(&format!("CREATE {} IF NOT EXISTS {}", names.dialect.place, name(&names.database)))?;
+        self.run(&format!("CREATE {} IF NOT EXISTS {}", names.dialect.database_keyword, name(&names.database)))?;
         names.schema.tables.iter().try_for_each(|table| self.run(&names.create_table(table)))
     }
 
@@ -172,12 +173,12 @@ impl Names {
         format!("CREATE TABLE IF NOT EXISTS {} ({}){behind}", self.qualified(table), columns.join(", "))
     }
 
-    /// A line of JSON, then columns as they are in memory.
+    /// Appends a line of JSON, then the columns in their memory format.
     fn encode(&self, batch: &Batch, out: &mut Vec<u8>) -> Result<()> {
         let table = &self.schema.tables[batch.table as usize];
         if batch.fields.len() != table.fields.len() {
             return Err(Error::unsupported(
-                "rows cannot be completed field by field here: run with --set IS_SENSOR_TS_ALIGNMENT=true",
+                "fields cannot be added to existing rows: run with --set IS_SENSOR_TS_ALIGNMENT=true",
             ));
         }
         let part = |part: &Part| json!([part.times.len(), self.schema.devices[part.device as usize].tags]);
@@ -249,9 +250,13 @@ impl Names {
         };
         let mut text = match &query.shape {
             Shape::Rows if query.set.is_some() => self.set(query),
-            Shape::Rows => format!("SELECT {device}, {time}, {}{source}", columns(&|field| self.shown(query, field))),
+            Shape::Rows => {
+                format!("SELECT {device}, {time}, {}{source}", columns(&|field| self.field_expression(query, field)))
+            }
             Shape::Latest => {
-                let last = |field| format!("{}({}, {time})", self.dialect.first_and_last.1, self.shown(query, field));
+                let last = |field| {
+                    format!("{}({}, {time})", self.dialect.first_and_last.1, self.field_expression(query, field))
+                };
                 format!("SELECT {device}, max({time}), {}{source} GROUP BY {device}", columns(&last))
             }
             Shape::Aggregate { aggregate, by_device } => {
@@ -285,7 +290,7 @@ impl Names {
 
     fn set(&self, query: &Query) -> String {
         let Some(set) = &query.set else { return String::new() };
-        let fields: Vec<String> = query.fields.iter().map(|field| self.shown(query, *field)).collect();
+        let fields: Vec<String> = query.fields.iter().map(|field| self.field_expression(query, *field)).collect();
         let one = |devices: Option<&[u32]>| {
             format!("(SELECT {}, {}{})", name(TIME), fields.join(", "), self.source(query, devices))
         };
@@ -297,7 +302,7 @@ impl Names {
         let between = format!(" {operator} {} ", if set.all { "ALL" } else { self.dialect.distinct });
         let mut children = vec![one(query.devices.as_deref())];
         children.extend(set.others.iter().map(|devices| one(Some(devices))));
-        // Engines differ in which of several operators goes first: from the left, said by brackets.
+        // Brackets evaluate from the left: engines differ in operator precedence.
         let mut text = children.remove(0);
         for (number, child) in children.iter().enumerate() {
             text = if number == 0 { text } else { format!("({text})") } + &between + child;
@@ -309,8 +314,8 @@ impl Names {
         name(&self.table(query).fields[field as usize].name)
     }
 
-    /// A field as a column of the answer.
-    fn shown(&self, query: &Query, field: u32) -> String {
+    /// Expression for a field in the select list.
+    fn field_expression(&self, query: &Query, field: u32) -> String {
         let column = self.column(query, field);
         match self.table(query).fields[field as usize].kind {
             Kind::Date => (self.dialect.days)(&column),
@@ -324,13 +329,13 @@ impl Names {
         match aggregate {
             Aggregate::First => format!("{first}({column}, {})", name(TIME)),
             Aggregate::Last => format!("{last}({column}, {})", name(TIME)),
-            // DuckDB's sums of whole numbers have 128 bits, which would be printed as decimals.
+            // DuckDB's integer sums have 128 bits and would be printed as decimals.
             Aggregate::Sum => format!("CAST(sum({column}) AS DOUBLE)"),
             _ => format!("{}({column})", aggregate.name()),
         }
     }
 
-    /// ` FROM … WHERE …`.
+    /// ` FROM … WHERE …` for the rows of `devices`; `None`: of all.
     fn source(&self, query: &Query, devices: Option<&[u32]>) -> String {
         let table = self.table(query);
         let mut conditions = Vec::new();
@@ -348,7 +353,7 @@ impl Names {
         conditions.extend(query.filters.iter().map(|Filter { field, above }| {
             let column = self.column(query, *field);
             match table.fields[*field as usize].kind {
-                // Compared as 32-bit floats, a bound between two of them would be rounded to one.
+                // Compared as doubles: a comparison of 32-bit floats would round the bound.
                 Kind::Float { .. } => format!("CAST({column} AS DOUBLE) > {above}"),
                 _ => format!("{column} > {above}"),
             }
@@ -358,7 +363,7 @@ impl Names {
     }
 
     fn rows(&self, query: &Query, text: &str) -> Result<Rows> {
-        let wanted = Wanted::of(&self.schema, query);
+        let wanted = CellKind::of(&self.schema, query);
         let by_device = match query.shape {
             Shape::Aggregate { by_device, .. } | Shape::Buckets { by_device, .. } => by_device,
             Shape::Rows | Shape::Latest => query.set.is_none(),
@@ -374,8 +379,8 @@ impl Names {
             }
             let device = if by_device { Some(self.devices.find(query.table, &values[0])?) } else { None };
             let at = if in_time { Some(time(&values[usize::from(by_device)])?) } else { None };
-            let cell = |(wanted, value): (&Wanted, &String)| match value.as_str() {
-                "\\N" => Ok(wanted.nothing()),
+            let cell = |(wanted, value): (&CellKind, &String)| match value.as_str() {
+                "\\N" => Ok(wanted.missing()),
                 value => wanted.plain(value),
             };
             let cells =

@@ -1,18 +1,21 @@
-//! KairosDB: JSON over HTTP. One metric a field, named `TABLE.FIELD`, with the device's tags.
+//! KairosDB: JSON over HTTP. One metric per field, named `TABLE.FIELD`, with the device's tags.
 //!
 //! Targets: `kairosdb://[user:password@]host[:8080]`.
 //!
-//! What it cannot do, and what is done about it:
-//! - Times are milliseconds since 1970. Booleans are written as 0 and 1, texts as its type `string`.
-//! - It has series and no rows: this tool puts samples together while it decodes the answer, which is timed for no
-//!   product. A filter by value is its aggregator `filter`, on each field by its own value; rows are those that every
-//!   filtered field has left. Aggregates over rows that other fields filter are refused.
-//! - Aggregators take samples in ascending order alone (descending, 1.3.0 puts all into one bucket), so their buckets
-//!   are sorted here.
-//! - Buckets begin at multiples of their width where that is whole seconds, or at the window's start; others are refused.
+//! Limits of the product, and how this driver handles them:
+//! - Times are milliseconds since 1970. Booleans are written as 0 and 1, texts with KairosDB's type
+//!   `string`.
+//! - It has series but no rows: samples are joined while the answer is decoded, which is not timed
+//!   for any product. Value filters are KairosDB's aggregator `filter`, applied to each field
+//!   separately; a row is returned if all filtered fields have a sample left. Aggregates over rows
+//!   that other fields filter are refused.
+//! - Aggregators only work on samples in ascending order (in descending order, 1.3.0 puts all into
+//!   one bucket): buckets are sorted here.
+//! - Buckets start at multiples of their width if that is whole seconds, or at the start of the
+//!   window; others are refused.
 //!
-//! Tested against the real program on its H2 store, which proves the protocol; its speed is that of Cassandra, which it
-//! is used with, and cannot be measured here.
+//! Tested against the product on its H2 store, which verifies the protocol. In production it runs
+//! on Cassandra, whose speed cannot be measured here.
 //!
 //! Sources: KairosDB's REST API ("Add Data Points", "Query Metrics", "Aggregators", "Delete Metric").
 
@@ -24,7 +27,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::cells::{Devices, Wanted, time};
+use super::cells::{CellKind, Devices, time};
 use super::digits::{push_i64, push_number};
 use super::http::Http;
 use super::series::{self, Joiner};
@@ -41,7 +44,7 @@ pub(crate) const ENTRY: Entry = Entry {
 };
 
 const PORT: u16 = 8080;
-/// Milliseconds: windows that are open end here, in 2100.
+/// End of unbounded windows, in milliseconds: 2100.
 const LAST: i64 = 4_102_444_800_000;
 
 struct Kairos {
@@ -49,12 +52,12 @@ struct Kairos {
     names: Arc<Names>,
 }
 
-/// What is prepared once.
+/// Encoded names and tags, prepared once for all connections.
 struct Names {
     schema: Arc<Schema>,
-    /// `{"name":"TABLE.FIELD",…"tags":` by table and field.
+    /// `{"name":"TABLE.FIELD",…"tags":`, by table and field.
     heads: Vec<Vec<Box<[u8]>>>,
-    /// `{"device":…},"datapoints":[` by device.
+    /// `{"device":…},"datapoints":[`, by device.
     tags: Vec<Box<[u8]>>,
     devices: Devices,
 }
@@ -63,7 +66,7 @@ impl Kairos {
     fn open(opening: Opening) -> Result<Kairos> {
         opening.target.only(&[])?;
         if opening.schema.unit != Unit::Millis {
-            let advice = "KairosDB keeps times in milliseconds: run with --set TIMESTAMP_PRECISION=ms";
+            let advice = "KairosDB stores times in milliseconds: run with --set TIMESTAMP_PRECISION=ms";
             return Err(Error::unsupported(advice));
         }
         let names = Arc::new(Names::new(&opening.schema));
@@ -71,7 +74,7 @@ impl Kairos {
     }
 }
 
-/// The name of a field's metric.
+/// Name of a field's metric.
 fn metric(schema: &Schema, table: u32, field: u32) -> String {
     let table = &schema.tables[table as usize];
     format!("{}.{}", table.name, table.fields[field as usize].name)
@@ -124,7 +127,7 @@ impl Names {
 fn value(kind: Kind, units: i64, out: &mut Vec<u8>) {
     match kind.text_length() {
         None => push_number(kind, units, out),
-        // Letters and digits only: nothing to escape.
+        // Generated texts are letters and digits: nothing to escape.
         Some(length) => {
             out.push(b'"');
             text_of(units, length, out);
@@ -140,8 +143,8 @@ impl Driver for Kairos {
             write_path: "JSON, POST /api/v1/datapoints, one request a batch with the points of a series together, \
                          keep-alive, not compressed"
                 .to_owned(),
-            why: "its other path, telnet's put, is one line a value and never acknowledged; many points in one request are \
-                  what its documents advise, and gzip only for slow networks",
+            why: "the alternative, telnet's put, has one line per value and no acknowledgement; the documentation recommends \
+                  many points in one request, and gzip only for slow networks",
             durability: "in the queue's mapped file (operating system's cache); the store follows".to_owned(),
             durable: false,
             visible_at_once: false,
@@ -174,9 +177,9 @@ struct KairosConnection {
 impl Connection for KairosConnection {
     fn version(&mut self) -> Result<String> {
         self.http.get("/api/v1/version", self.read_timeout)?;
-        let answer: Value = serde_json::from_slice(self.http.body()).map_err(|error| no_json(&error))?;
+        let answer: Value = serde_json::from_slice(self.http.body()).map_err(|error| invalid_json(&error))?;
         let version = answer["version"].as_str().map(|text| text.trim_start_matches("KairosDB ").to_owned());
-        version.ok_or_else(|| Error::protocol("KairosDB tells no version"))
+        version.ok_or_else(|| Error::protocol("KairosDB reports no version"))
     }
 
     fn clear(&mut self) -> Result<()> {
@@ -192,7 +195,7 @@ impl Connection for KairosConnection {
     }
 
     fn create(&mut self, _devices: Range<u32>) -> Result<()> {
-        // Series are made by writing to them.
+        // The first write creates a series.
         Ok(())
     }
 
@@ -207,11 +210,11 @@ impl Connection for KairosConnection {
     }
 
     fn statement(&self, query: &Query) -> Result<String> {
-        Ok(format!("POST /api/v1/datapoints/query {}", Asking { schema: &self.names.schema, query }.body()?))
+        Ok(format!("POST /api/v1/datapoints/query {}", QueryRequest { schema: &self.names.schema, query }.body()?))
     }
 
     fn query(&mut self, query: &Query) -> Result<()> {
-        let body = Asking { schema: &self.names.schema, query }.body()?.to_string();
+        let body = QueryRequest { schema: &self.names.schema, query }.body()?.to_string();
         self.http.post("/api/v1/datapoints/query", "application/json", body.as_bytes(), self.read_timeout)
     }
 
@@ -220,23 +223,23 @@ impl Connection for KairosConnection {
     }
 }
 
-fn no_json(error: &serde_json::Error) -> Error {
-    Error::protocol(format!("an answer of KairosDB is no JSON of its form: {error}"))
+fn invalid_json(error: &serde_json::Error) -> Error {
+    Error::protocol(format!("an answer of KairosDB is not the expected JSON: {error}"))
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
-// Questions
+// Queries
 
-struct Asking<'a> {
+struct QueryRequest<'a> {
     schema: &'a Schema,
     query: &'a Query,
 }
 
-impl Asking<'_> {
+impl QueryRequest<'_> {
     fn body(&self) -> Result<Value> {
         let query = self.query;
         if query.set.is_some() {
-            return Err(Error::unsupported("KairosDB has no set operations over rows"));
+            return Err(Error::unsupported("KairosDB has no set operations on rows"));
         }
         let metrics = match &query.shape {
             Shape::Latest => self.newest()?,
@@ -252,7 +255,7 @@ impl Asking<'_> {
             }
         };
         let (start, end) = self.window();
-        // Both ends are included.
+        // Both ends are inclusive.
         Ok(json!({"start_absolute": start, "end_absolute": end - 1, "metrics": metrics}))
     }
 
@@ -279,7 +282,7 @@ impl Asking<'_> {
         metric["group_by"] = json!([{"name": "tag", "tags": [self.tag()]}]);
     }
 
-    /// One field's samples that pass its own filters, by device.
+    /// Samples of one field that pass its own filters, by device.
     fn samples(&self, field: u32) -> Value {
         let mut metric = self.metric(field, self.query.devices.as_deref());
         self.by_device(&mut metric);
@@ -292,25 +295,25 @@ impl Asking<'_> {
         metric
     }
 
-    /// Takes out what does not pass.
+    /// Aggregators that remove samples at or below the bounds.
     fn filters(&self, field: u32) -> Vec<Value> {
         let own = self.query.filters.iter().filter(|filter| filter.field == field);
         own.map(|filter| json!({"name": "filter", "filter_op": "lte", "threshold": filter.above})).collect()
     }
 
-    /// The first rows are among the first samples of each of their fields and devices.
+    /// The first rows are among the first samples of each field and device.
     fn limited(&self) -> Result<Vec<Value>> {
         if !self.query.filters.is_empty() {
-            return Err(Error::unsupported("KairosDB's limit comes before its filters"));
+            return Err(Error::unsupported("KairosDB applies limits before filters"));
         }
         let order = if self.query.order == Order::Descending { "desc" } else { "asc" };
         Ok(self.each_series(order, self.query.limit.unwrap_or(1).max(1)))
     }
 
-    /// A limit is by metric, so each device and field is a metric of the question.
+    /// A limit applies to a metric: each device and field is a metric of the query.
     fn newest(&self) -> Result<Vec<Value>> {
         if !self.query.filters.is_empty() || self.query.limit.is_some() {
-            return Err(Error::unsupported("KairosDB's limit comes before its filters, and holds for a metric"));
+            return Err(Error::unsupported("KairosDB applies limits before filters, and to each metric"));
         }
         Ok(self.each_series("desc", 1))
     }
@@ -331,10 +334,10 @@ impl Asking<'_> {
     fn aggregated(&self, aggregator: Value, by_device: bool) -> Result<Vec<Value>> {
         let query = self.query;
         if query.limit.is_some() {
-            return Err(Error::unsupported("KairosDB's limit comes before its aggregators"));
+            return Err(Error::unsupported("KairosDB applies limits before aggregators"));
         }
         if !query.filters.iter().all(|filter| query.fields == [filter.field]) {
-            return Err(Error::unsupported("KairosDB can filter a field by its own values alone"));
+            return Err(Error::unsupported("KairosDB can only filter a field by its own values"));
         }
         let one = |field: &u32| {
             let mut metric = self.metric(*field, query.devices.as_deref());
@@ -349,13 +352,14 @@ impl Asking<'_> {
         Ok(query.fields.iter().map(one).collect())
     }
 
-    /// Buckets of whole seconds begin at their multiples since 1970, those of milliseconds at the window's start.
+    /// Buckets of whole seconds start at multiples of their width since 1970, those of milliseconds
+    /// at the start of the window.
     fn bucket(&self, aggregate: Aggregate, width: i64, origin: i64) -> Result<Value> {
         let (start, _) = self.window();
         let seconds = width % 1000 == 0 && origin.rem_euclid(width) == 0;
         if !seconds && (start - origin).rem_euclid(width) != 0 {
             return Err(Error::unsupported(
-                "KairosDB's buckets begin at multiples of their width in seconds, or at the window's start",
+                "KairosDB's buckets start at multiples of their width in seconds, or at the start of the window",
             ));
         }
         let sampling = match seconds {
@@ -373,11 +377,11 @@ impl Asking<'_> {
 #[derive(Deserialize)]
 struct Answer<'a> {
     #[serde(borrow)]
-    queries: Vec<Asked<'a>>,
+    queries: Vec<QueryAnswer<'a>>,
 }
 
 #[derive(Deserialize)]
-struct Asked<'a> {
+struct QueryAnswer<'a> {
     #[serde(borrow)]
     results: Vec<Series<'a>>,
 }
@@ -398,24 +402,25 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     fn rows(&self, body: &[u8]) -> Result<Rows> {
-        let answer: Answer = serde_json::from_slice(body).map_err(|error| no_json(&error))?;
+        let answer: Answer = serde_json::from_slice(body).map_err(|error| invalid_json(&error))?;
         let query = self.query;
         let schema = &self.names.schema;
         let mut joiner = Joiner::new(query);
-        let asked = Wanted::of(schema, query);
+        let kinds = CellKind::of(schema, query);
         let by_device =
             !matches!(query.shape, Shape::Aggregate { by_device: false, .. } | Shape::Buckets { by_device: false, .. });
         let fields = series::columns(query);
-        for series in answer.queries.iter().flat_map(|asked| &asked.results).filter(|series| !series.values.is_empty())
+        for series in
+            answer.queries.iter().flat_map(|answer| &answer.results).filter(|series| !series.values.is_empty())
         {
             let named = |field: &&u32| metric(schema, query.table, **field) == series.name;
             let field = *fields.iter().find(named).ok_or_else(|| {
-                Error::protocol(format!("an answer has the metric {:?}, which was not asked for", series.name))
+                Error::protocol(format!("an answer has the metric {:?}, which was not selected", series.name))
             })?;
             let device = if by_device { Some(self.device(series)?) } else { None };
             let column = joiner.column(field).unwrap_or(0);
             let kind = schema.tables[query.table as usize].fields[field as usize].kind;
-            let wanted = asked.get(column).copied().unwrap_or(Wanted::Value(kind));
+            let wanted = kinds.get(column).copied().unwrap_or(CellKind::Value(kind));
             for (at, value) in &series.values {
                 let at = time(at.get())?;
                 let at = match query.shape {
@@ -426,7 +431,7 @@ impl Reader<'_> {
                 joiner.put(device, at, column, wanted.json(value.get())?);
             }
         }
-        let missing = asked.first().map_or(Cell::Null, |wanted| wanted.nothing());
+        let missing = kinds.first().map_or(Cell::Null, |wanted| wanted.missing());
         let mut rows = joiner.finish(query, &missing);
         if query.shape == Shape::Latest {
             rows.rows = newest(rows.rows);
@@ -449,7 +454,7 @@ impl Reader<'_> {
     }
 }
 
-/// Fields whose newest value is older than the newest row are not in it.
+/// Selects the newest row of each device; fields whose newest value is older are null in it.
 fn newest(rows: Vec<Row>) -> Vec<Row> {
     let mut newest: std::collections::BTreeMap<Option<u32>, Row> = Default::default();
     for row in rows {
@@ -489,7 +494,7 @@ mod tests {
     ];
 
     #[test]
-    fn kairosdb_answers_every_question_as_brute_force_does() {
+    fn kairosdb_answers_every_query_as_brute_force_does() {
         let server = Private::start(Product::KairosDb);
         let target = server.target("kairosdb", "http");
         conformance::check(&target, &Abilities { float32: false, unsupported: UNSUPPORTED, ..ABLE });
@@ -536,7 +541,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_asked_exactly_is_refused() {
+    fn unsupported_queries_are_refused() {
         let (schema, query) = sample_schema();
         let shape = Shape::Aggregate { aggregate: Aggregate::Sum, by_device: true };
         let filters = vec![Filter { field: 1, above: 0.0 }];
@@ -544,7 +549,7 @@ mod tests {
         let limited = Query { limit: Some(5), filters, ..query.clone() };
         let nth = Query { limit: Some(5), shape, ..query };
         for query in [other, limited, nth] {
-            let refused = Asking { schema: &schema, query: &query }.body().expect_err("refused");
+            let refused = QueryRequest { schema: &schema, query: &query }.body().expect_err("refused");
             assert_eq!(refused.class, Class::Unsupported, "{query:?}");
         }
     }

@@ -1,38 +1,40 @@
-//! Line protocol: `measurement,tag=value field=value time`, as InfluxDB, QuestDB, VictoriaMetrics and Millrace read it.
+//! Line protocol `measurement,tag=value field=value time`, as InfluxDB, QuestDB, VictoriaMetrics
+//! and Millrace accept it.
 
 use std::sync::Arc;
 
 use super::digits::{push_decimal, push_i64};
 use crate::schema::{Batch, Kind, Part, Schema, Unit, text_of};
 
-/// What differs between the readers of line protocol.
+/// Variants of line protocol.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Style {
-    /// What follows a whole number, so that it is stored as one: `i` but where the product has no integers.
+    /// Suffix of integers: `i`, or empty for products without integers.
     pub(crate) integer_suffix: &'static str,
-    /// Multiplies times: 1 where the run's unit is told to the product.
+    /// Factor of times; 1 if the product knows the run's time unit.
     pub(crate) time_factor: i64,
-    /// Floats as the 8 bytes they are, little-endian, after `=` and 16: version 2 of QuestDB's line protocol.
+    /// Whether floats are binary: `=`, 16 and 8 little-endian bytes (QuestDB's line protocol,
+    /// version 2).
     pub(crate) binary_floats: bool,
-    /// Texts as fields; products that have numbers alone leave them out.
+    /// Whether text fields are sent; products with only numbers omit them.
     pub(crate) texts: bool,
 }
 
-/// Every type as itself, times in the run's unit.
+/// All types as they are, times in the run's unit.
 pub(crate) const ALL_TYPED: Style = Style { integer_suffix: "i", time_factor: 1, binary_floats: false, texts: true };
 
-/// Encodes batches of one schema. What repeats is prepared once: names are escaped here and nowhere else.
+/// Encoder of batches of one schema. Repeated parts are prepared once; names are escaped only here.
 pub(crate) struct Encoder {
     style: Style,
-    /// `measurement,tag=value… ` by device.
+    /// `measurement,tag=value… `, by device.
     heads: Vec<Box<[u8]>>,
-    /// `name=` by table and field.
+    /// `name=`, by table and field.
     keys: Vec<Vec<(Box<[u8]>, Kind)>>,
     schema: Arc<Schema>,
 }
 
 impl Encoder {
-    /// For all devices of `schema`. Cost: about 50 bytes a device.
+    /// Prepares the encoder for all devices of `schema`. Cost: about 50 bytes per device.
     pub(crate) fn new(schema: &Arc<Schema>, style: Style) -> Encoder {
         let heads = schema.devices.iter().enumerate().map(|(device, _)| head(schema, device)).collect();
         let keys = schema.tables.iter().map(|table| {
@@ -47,7 +49,7 @@ impl Encoder {
         Encoder { style, heads, keys: keys.collect(), schema: Arc::clone(schema) }
     }
 
-    /// Appends a line a row.
+    /// Appends one line per row.
     pub(crate) fn encode(&self, batch: &Batch, out: &mut Vec<u8>) {
         let keys = &self.keys[batch.table as usize][batch.fields.start as usize..batch.fields.end as usize];
         for part in &batch.parts {
@@ -70,7 +72,7 @@ impl Encoder {
             out.push(b',');
         }
         if out.len() == fields {
-            // A line needs a field.
+            // A line needs at least one field.
             out.truncate(begin);
             return;
         }
@@ -94,7 +96,7 @@ impl Encoder {
                 push_i64(units, out);
                 out.extend_from_slice(self.style.integer_suffix.as_bytes());
             }
-            // Letters and digits only: nothing to escape.
+            // Generated texts are letters and digits: nothing to escape.
             Kind::Text { length } | Kind::String { length } | Kind::Blob { length } => {
                 out.push(b'"');
                 text_of(units, length, out);
@@ -103,7 +105,7 @@ impl Encoder {
         }
     }
 
-    /// InfluxDB's name of the run's unit of time.
+    /// Name of the run's time unit in InfluxDB's `precision` parameter.
     pub(crate) fn precision(&self) -> &'static str {
         match self.schema.unit {
             Unit::Millis => "ms",
@@ -117,7 +119,7 @@ fn head(schema: &Schema, device: usize) -> Box<[u8]> {
     let table = schema.table_of(device as u32);
     let mut head = Vec::new();
     escape(&table.name, b", ", &mut head);
-    // InfluxDB's documents ask for tags in the order of their keys: it would sort them itself otherwise.
+    // InfluxDB's documentation asks for tags sorted by key; otherwise it would sort them itself.
     let mut tags: Vec<(&String, &String)> = table.tags.iter().zip(&schema.devices[device].tags).collect();
     tags.sort();
     for (tag, value) in tags {

@@ -1,22 +1,26 @@
-//! Millrace, over PostgreSQL's wire, line protocol and Arrow Flight SQL.
+//! Millrace, by PostgreSQL's protocol, line protocol or Arrow Flight SQL.
 //!
-//! **Tables.** One for each table of the schema, `store = 'columns'`, in the SQL schema `DB_NAME`, which a run drops and
-//! makes anew. All tags are the key, so that they are kept once a series.
+//! **Tables.** One columns table (`store = 'columns'`) per table of the schema, in the SQL schema
+//! `DB_NAME`, which a run drops and creates. The key is all tags, so that they are stored once per
+//! series.
 //!
-//! **Writing.** `write=copy`, the default: `COPY … (FORMAT binary)`, one statement a table and request; numbers go over
-//! as they are and nothing is parsed from text. `write=line`: `POST /write`, one request a batch; it merges fields of a
-//! row, where COPY replaces the row, and so it is the path of sensors that are not aligned, and of nanoseconds, which
-//! PostgreSQL's wire has not. `write=flight`: bulk ingest by Arrow Flight SQL, one DoPut a batch; it replaces rows as
-//! COPY does, and has nanoseconds. Either way a request is one commit, and questions go over PostgreSQL's wire, which
-//! answers in one round trip where Flight needs two.
+//! **Writing.** `write=copy`, the default: `COPY … (FORMAT binary)`, one statement per table and
+//! request; numbers are sent in binary and nothing is parsed from text. `write=line`: `POST
+//! /write`, one request per batch. It merges the fields of a row, where COPY replaces the row, and
+//! has nanoseconds, which PostgreSQL's protocol does not have: it is the path for sensors that are
+//! not aligned and for nanoseconds. `write=flight`: bulk ingestion by Arrow Flight SQL, one DoPut
+//! per batch; it replaces rows as COPY does, and has nanoseconds. On each path a request is one
+//! commit. Queries use PostgreSQL's protocol, which needs one round trip where Flight needs two.
 //!
-//! There is no type `date`: dates are an `integer`, days since 2000 by COPY (whose form it is), else since 1970. Line
-//! protocol has no bytes and no times as values either: they are `text` and `bigint` there. Flight has both, but times
-//! that are values are `bigint` in a run that counts nanoseconds, because PostgreSQL's wire brings them back.
+//! Columns tables have no type `date`: dates are `integer`, by COPY as days since 2000 (its binary
+//! format), otherwise as days since 1970. Line protocol has no values of type bytes or time: they
+//! are `text` and `bigint`. Flight has both, but time fields are `bigint` in runs with nanoseconds,
+//! because answers come by PostgreSQL's protocol.
 //!
-//! Main address: PostgreSQL's wire (7432). Options: `write=copy|line|flight`, `durability=sync|async`
-//! (`synchronous_commit`, `no_sync`; Flight has no way to say it), `http=HOST:PORT` (line protocol; the same host's
-//! 7480), `flight=HOST:PORT` (the same host's 7470).
+//! Main address: PostgreSQL's protocol (7432). Options: `write=copy|line|flight`,
+//! `durability=sync|async` (`synchronous_commit`, `no_sync`; Flight has no such option),
+//! `http=HOST:PORT` (line protocol; default: port 7480 of the same host), `flight=HOST:PORT`
+//! (default: port 7470 of the same host).
 
 use std::fmt::Write;
 use std::ops::Range;
@@ -42,16 +46,16 @@ pub(crate) const ENTRY: Entry = Entry {
     open: |opening| Ok(Box::new(Millrace::open(opening)?)),
 };
 
-/// For tables, which wait for commits under way.
+/// Time-out of DDL, which waits for running commits.
 const DEFINE_TIMEOUT: Duration = Duration::from_secs(120);
-/// Longest wait for everything to be flushed and merged.
+/// Longest wait for flushing and compacting everything.
 const SETTLE_TIMEOUT: Duration = Duration::from_secs(4 * 3600);
 
 const DIALECT: Dialect = Dialect {
     bucket: "time_bucket",
     first_and_last: true,
     latest_by_index: false,
-    // The protocol counts columns in 16 bits.
+    // The protocol has 16-bit column counts.
     fields_max: 32_000,
     narrow_sums: false,
     nanoseconds: Some("epoch_ns"),
@@ -64,7 +68,7 @@ enum Path {
     Flight,
 }
 
-/// What all connections share.
+/// State shared by all connections.
 struct Shared {
     target: Target,
     schema: Arc<Schema>,
@@ -87,13 +91,15 @@ impl Millrace {
         target.only(&["write", "durability", "http", "flight"])?;
         if ["public", "pg_catalog", "information_schema"].contains(&schema.database.as_str()) {
             let name = &schema.database;
-            return Err(Error::setup(format!("DB_NAME={name}: the run would drop this schema; choose another name")));
+            return Err(Error::setup(format!(
+                "DB_NAME={name}: the run would drop this schema; choose a different name"
+            )));
         }
         let sparse = !config.is_sensor_ts_alignment;
         let synchronous = target.choice("durability", &["sync", "async"])? == "sync";
         let path = path(&target, sparse, schema.unit, synchronous)?;
         let dates_from = if path == Path::Copy { copy::EPOCH_DAYS } else { 0 };
-        let sql = Sql::new(&schema, Layout::whole(&schema), DIALECT, sparse);
+        let sql = Sql::new(&schema, Layout::unsplit(&schema), DIALECT, sparse);
         let answers = Answers::new(&schema, dates_from);
         let lines = Encoder::new(&schema, ALL_TYPED);
         let ingest = Ingest::new(&schema);
@@ -103,21 +109,21 @@ impl Millrace {
     }
 }
 
-/// The way in that was asked for, or, where nobody asked, the one that can carry the data.
+/// The requested write path, or by default one that supports the data.
 fn path(target: &Target, sparse: bool, unit: Unit, synchronous: bool) -> Result<Path> {
     let whole_rows = |path: &str| {
-        Error::unsupported(format!("write={path} replaces whole rows: sensors that are not aligned go by write=line"))
+        Error::unsupported(format!("write={path} replaces whole rows: use write=line for sensors that are not aligned"))
     };
-    let is_asked = target.options.contains_key("write");
+    let is_requested = target.options.contains_key("write");
     match target.choice("write", &["copy", "line", "flight"])? {
-        "copy" if sparse && is_asked => Err(whole_rows("copy")),
-        "copy" if unit == Unit::Nanos && is_asked => {
-            Err(Error::unsupported("write=copy has microseconds: nanoseconds go by write=line or write=flight"))
+        "copy" if sparse && is_requested => Err(whole_rows("copy")),
+        "copy" if unit == Unit::Nanos && is_requested => {
+            Err(Error::unsupported("write=copy has microseconds: use write=line or write=flight for nanoseconds"))
         }
         "copy" if !sparse && unit != Unit::Nanos => Ok(Path::Copy),
         "flight" if sparse => Err(whole_rows("flight")),
         "flight" if !synchronous => Err(Error::unsupported(
-            "write=flight is acknowledged when it is on disk: durability=async goes by write=copy or write=line",
+            "write=flight is acknowledged when it is on disk: use write=copy or write=line for durability=async",
         )),
         "flight" => Ok(Path::Flight),
         _ => Ok(Path::Line),
@@ -130,14 +136,14 @@ impl Driver for Millrace {
         let (path, why) = match shared.path {
             Path::Copy => (
                 "COPY BINARY, one statement a request",
-                "nothing is parsed from text; least server CPU a point of the paths there are",
+                "nothing is parsed from text; lowest server CPU per point of all write paths",
             ),
             Path::Line => {
                 ("line protocol over HTTP, one request a batch", "merges the fields of a row, and has nanoseconds")
             }
             Path::Flight => (
                 "Arrow Flight SQL, bulk ingest: one DoPut a batch",
-                "columns go over as they are stored: nothing is parsed, and no row is taken apart",
+                "columns are sent in their memory format: no parsing and no conversion of rows",
             ),
         };
         About {
@@ -149,7 +155,7 @@ impl Driver for Millrace {
                 false => "before fsync (synchronous_commit = off)".to_owned(),
             },
             durable: shared.synchronous,
-            // At `off` a commit is acknowledged before other sessions see it.
+            // With `off`, a commit is acknowledged before other sessions see it.
             visible_at_once: shared.synchronous,
             replaces: true,
         }
@@ -160,9 +166,9 @@ impl Driver for Millrace {
         let target = &shared.target;
         let address = target.address(client, 7432)?;
         let host = address.rsplit_once(':').map_or(&*address, |(host, _)| host);
-        let beside = |option: &str, port: u16| target.option(option, &format!("{host}:{port}")).to_owned();
-        let mut http = Http::new(beside("http", 7480), target.network_of);
-        let mut flight = Flight::new(beside("flight", 7470), target.network_of);
+        let same_host = |option: &str, port: u16| target.option(option, &format!("{host}:{port}")).to_owned();
+        let mut http = Http::new(same_host("http", 7480), target.network_of);
+        let mut flight = Flight::new(same_host("flight", 7470), target.network_of);
         let login = Login {
             network_of: target.network_of,
             user: target.user.clone().unwrap_or_else(|| "bench".to_owned()),
@@ -190,7 +196,7 @@ impl Driver for Millrace {
         if !shared.synchronous {
             resource.push_str("&no_sync=true");
         }
-        // All lines or none: half of a batch cannot be told from a lost one.
+        // All lines or none: a partly stored batch would look like lost writes.
         resource.push_str("&atomic=true");
         let (buffer, messages) = (Vec::new(), Vec::new());
         let scratch = Scratch::default();
@@ -203,14 +209,14 @@ struct MillraceConnection {
     pg: Pg,
     http: Http,
     flight: Flight,
-    /// Where lines go.
+    /// Path and query of the HTTP endpoint for lines.
     resource: String,
-    /// The request: messages of COPY, or lines.
+    /// Encoded request: COPY messages or lines.
     buffer: Vec<u8>,
-    /// The request by Flight.
+    /// Encoded request of the Flight path.
     messages: Vec<FlightData>,
     scratch: Scratch,
-    /// In the request.
+    /// Number of rows in the request.
     rows: u64,
 }
 
@@ -220,7 +226,8 @@ impl Connection for MillraceConnection {
         let row = self.pg.rows(0).next();
         let text = row.map(|mut row| row.column()).transpose()?.flatten();
         let text = text.map_or("unknown".into(), String::from_utf8_lossy);
-        // `PostgreSQL 15.0 (Millrace 1.2.3 …)`: clients look for the former, we for the latter.
+        // The server reports `PostgreSQL 15.0 (Millrace 1.2.3 …)`; the version wanted here is
+        // Millrace's.
         Ok(text.split_once("Millrace ").map_or(&*text, |(_, version)| version).trim_end_matches(')').to_owned())
     }
 
@@ -264,7 +271,7 @@ impl Connection for MillraceConnection {
         if written == self.rows {
             return Ok(());
         }
-        Err(Error::protocol(format!("{} rows were sent, the server says it wrote {written}", self.rows)))
+        Err(Error::protocol(format!("sent {} rows, the server reports {written} written rows", self.rows)))
     }
 
     fn statement(&self, query: &Query) -> Result<String> {
@@ -272,7 +279,7 @@ impl Connection for MillraceConnection {
     }
 
     fn query(&mut self, query: &Query) -> Result<()> {
-        self.shared.sql.ask(&mut self.pg, query, self.shared.timeouts.1)
+        self.shared.sql.run(&mut self.pg, query, self.shared.timeouts.1)
     }
 
     fn points(&mut self, query: &Query) -> Result<u64> {
@@ -283,28 +290,29 @@ impl Connection for MillraceConnection {
         self.shared.answers.answer(&self.pg, query)
     }
 
-    /// Memory is flushed and files are merged by themselves, but not until something makes it necessary.
+    /// Flushes and compacts everything; the server would only do it when necessary.
     fn settle(&mut self) -> Result<()> {
         self.pg.simple("VACUUM FULL", SETTLE_TIMEOUT)
     }
 }
 
 impl MillraceConnection {
-    /// Runs statements that define something, durably, so that every session sees it when they are done.
+    /// Runs DDL durably, so that afterwards every session sees its effect.
     fn define(&mut self, statements: &[String]) -> Result<()> {
         self.pg.simple("SET synchronous_commit = on", DEFINE_TIMEOUT)?;
         statements.iter().try_for_each(|sql| self.define_one(sql))?;
         if self.shared.synchronous { Ok(()) } else { self.pg.simple("SET synchronous_commit = off", DEFINE_TIMEOUT) }
     }
 
-    /// Others may do the same at the same time: while the first one's commit is on its way to the disk, the others are
-    /// told of a conflict, or that it is there, in spite of IF NOT EXISTS.
+    /// Other connections may run the same DDL concurrently: while the first commit is being
+    /// written, the others get a conflict, or an error that the object exists despite IF NOT
+    /// EXISTS.
     fn define_one(&mut self, sql: &str) -> Result<()> {
         let deadline = Instant::now() + DEFINE_TIMEOUT;
         loop {
             let outcome = self.pg.simple(sql, DEFINE_TIMEOUT);
-            let again = [b"40001", b"42P06", b"42P07"].contains(&self.pg.sqlstate());
-            if outcome.is_ok() || !again || Instant::now() > deadline {
+            let retry = [b"40001", b"42P06", b"42P07"].contains(&self.pg.sqlstate());
+            if outcome.is_ok() || !retry || Instant::now() > deadline {
                 return outcome;
             }
             std::thread::sleep(Duration::from_millis(5));
@@ -313,7 +321,7 @@ impl MillraceConnection {
 }
 
 impl Shared {
-    /// Appends COPY's messages with the rows of a batch.
+    /// Appends the COPY messages of a batch.
     fn copy(&self, batch: &Batch, out: &mut Vec<u8>) {
         let name = identifier(&self.schema.tables[batch.table as usize].name);
         let rows = |out: &mut Vec<u8>| {
@@ -347,7 +355,7 @@ impl Shared {
             (Kind::Double { .. }, _) => "double precision",
             (Kind::Text { .. } | Kind::String { .. }, _) | (Kind::Blob { .. }, Path::Line) => "text",
             (Kind::Blob { .. }, Path::Copy | Path::Flight) => "bytea",
-            // PostgreSQL's wire has microseconds, and answers come by it.
+            // PostgreSQL's protocol, by which answers come, has microseconds.
             (Kind::Timestamp, Path::Flight) if self.schema.unit == Unit::Nanos => "bigint",
             (Kind::Timestamp, Path::Copy | Path::Flight) => "timestamptz",
         }

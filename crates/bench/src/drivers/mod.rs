@@ -1,8 +1,8 @@
-//! Drivers: how each product is written to and asked. One file a product, one line in [`DRIVERS`].
+//! Drivers: how each product is written and queried. One file per product, one line in [`DRIVERS`].
 //!
-//! A driver uses the fastest write path that its product documents, and says which and why in [`About`]: nobody shall
-//! be able to say that a peer was handicapped. Connections are synchronous; each belongs to one client thread. See
-//! docs/manual/benchmark-drivers.md for a guide.
+//! A driver uses the fastest write path that its product documents, and states it with the reason
+//! in [`About`], so that no product is handicapped. Connections are synchronous; each belongs to
+//! one client thread. docs/manual/benchmark-drivers.md has a guide.
 
 mod arrow;
 mod cells;
@@ -45,7 +45,7 @@ use crate::error::{Error, Result};
 use crate::query::{Query, Rows};
 use crate::schema::{Batch, Schema};
 
-/// Every product this tool knows.
+/// All products that this tool supports.
 pub(crate) const DRIVERS: &[Entry] = &[
     null::ENTRY,
     millrace::ENTRY,
@@ -63,31 +63,31 @@ pub(crate) const DRIVERS: &[Entry] = &[
     clickhouse::ENTRY,
 ];
 
-/// A product in the list.
+/// An entry of the list of products.
 pub(crate) struct Entry {
-    /// The scheme of its targets (`NAME://…`); private servers are started by it too.
+    /// Scheme of the product's targets (`NAME://…`), and name of the private server to start.
     pub(crate) name: &'static str,
-    /// Product and write paths in a line, for `--list-targets`.
+    /// Product and write paths in one line, for `list-targets`.
     pub(crate) summary: &'static str,
-    /// How far the driver is proved.
+    /// Level of testing of the driver.
     pub(crate) proof: Proof,
-    /// Makes a driver. Does not connect.
+    /// Creates the driver. Does not connect.
     pub(crate) open: fn(Opening) -> Result<Box<dyn Driver>>,
 }
 
-/// What a driver was tested against.
+/// Level of testing of a driver, from highest to lowest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Proof {
-    /// The real product, of this version.
+    /// The product itself, of this version.
     Product(&'static str),
-    /// Never the product; an independent program that speaks its protocol.
+    /// An independent program that speaks the product's protocol, not the product itself.
     Peer(&'static str),
-    /// Written from the protocol's documents alone.
+    /// Nothing: written from the product's documentation.
     Documents,
 }
 
 impl Proof {
-    /// As reports say it.
+    /// Text in reports.
     pub(crate) fn text(self) -> String {
         match self {
             Proof::Product(version) => format!("tested with {version}"),
@@ -97,117 +97,126 @@ impl Proof {
     }
 }
 
-/// What a driver is made from.
+/// Arguments of a driver's constructor.
 #[derive(Clone)]
 pub(crate) struct Opening {
-    /// Where.
+    /// Address and options of the product.
     pub(crate) target: Target,
-    /// What is written.
+    /// Tables and devices of the workload.
     pub(crate) schema: Arc<Schema>,
-    /// How.
+    /// Configuration of the run.
     pub(crate) config: Arc<Config>,
 }
 
-/// A product at a place: `NAME://user:password@host:port/database?option=value&…`. Several hosts are separated by
-/// commas; drivers that know one address use the first, clients of others are dealt round.
+/// Product and address, `NAME://user:password@host:port/database?option=value&…`. Several hosts are
+/// separated by commas; drivers that use one address take the first, others assign clients to hosts
+/// in turn.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Target {
     pub(crate) name: String,
-    /// `host:port` each; empty for products in this process.
+    /// Entries are `host` or `host:port`. Empty: a private server is started (or the target is
+    /// `null`).
     pub(crate) hosts: Vec<String>,
     pub(crate) user: Option<String>,
     pub(crate) password: Option<String>,
     pub(crate) database: Option<String>,
-    /// The rest: each driver documents its own and refuses others with [`Target::only`].
+    /// Options of the driver, which refuses unknown ones with [`Target::only`].
     pub(crate) options: BTreeMap<String, String>,
-    /// A process whose network namespace the connections live in (a private server that binds every address).
+    /// Process whose network namespace connections enter, if any: a private server that binds all
+    /// addresses has its own.
     pub(crate) network_of: Option<u32>,
 }
 
-/// How a product is used: what a reader needs to judge a figure.
+/// Description of the product's use, for readers of the figures.
 #[derive(Clone, Debug)]
 pub(crate) struct About {
-    /// Product's name for people, such as `QuestDB`.
+    /// Display name of the product, such as `QuestDB`.
     pub product: &'static str,
-    /// The write path, such as `COPY BINARY, one statement a request`.
+    /// The write path, such as `COPY BINARY, one statement per request`.
     pub write_path: String,
-    /// Why this path is the fastest that the product documents.
+    /// Reason why this is the fastest write path that the product documents.
     pub why: &'static str,
-    /// When a write is acknowledged, such as `after fsync (synchronous_commit = on)`.
+    /// State of a write when it is acknowledged, such as `after fsync (synchronous_commit = on)`.
     pub durability: String,
-    /// Is a write on disk when it is acknowledged?
+    /// Whether an acknowledged write is on disk.
     pub durable: bool,
-    /// Can a write be read as soon as it is acknowledged? If not, reads during writing are not held against it, and
-    /// the final checks wait until the counts stand still.
+    /// Whether a write can be read as soon as it is acknowledged. If not, missing rows in reads
+    /// during writes are accepted, and the final checks wait until the counts are stable.
     pub visible_at_once: bool,
-    /// Does writing the same device and time again replace the row?
+    /// Whether a second write of the same device and time replaces the row.
     pub replaces: bool,
 }
 
-/// A product at a place, ready to be connected to.
+/// A product at an address, to which clients connect.
 pub(crate) trait Driver: Send + Sync {
-    /// How the product is used.
+    /// Describes how the product is used.
     fn about(&self) -> About;
 
-    /// A connection for client `client` (from 0). A driver that measures time-outs sets them from the configuration.
+    /// Connects client `client` (from 0), with the time-outs of the configuration.
     fn connect(&self, client: usize) -> Result<Box<dyn Connection>>;
 }
 
-/// One client's connection. Calls come from one thread, one at a time.
+/// The connection of one client. Calls come from one thread.
 ///
-/// Writing has two halves so that this tool's own work is not taken for the target's: `encode` is not timed, `send` is.
+/// A write has two steps: `encode`, which is not timed, and `send`, which is. So the tool's own
+/// work does not count as the target's.
 pub(crate) trait Connection: Send {
-    /// The product's version, as it tells it.
+    /// Version that the product reports.
     fn version(&mut self) -> Result<String>;
 
-    /// Drops what an earlier run left, so that the same schema can be created anew. Nothing there is no error.
+    /// Drops the data of earlier runs, so that the schema can be created. No error if there is
+    /// none.
     fn clear(&mut self) -> Result<()>;
 
-    /// Registers what these devices need. Called by several connections at once with disjoint ranges that cover all
-    /// devices; tables that several ranges share must be created by whoever comes first, without an error for others.
+    /// Creates the tables or series of these devices. Several connections call this concurrently
+    /// with disjoint ranges that cover all devices: creating a shared table that another has
+    /// created already must not fail.
     fn create(&mut self, devices: Range<u32>) -> Result<()>;
 
-    /// Puts `batch` into the form that goes over the wire, into a buffer of the connection that is used again.
-    /// Replaces what an earlier `encode` left there.
+    /// Encodes `batch` for the wire into a reused buffer of the connection. Replaces the result of
+    /// an earlier call.
     fn encode(&mut self, batch: &Batch) -> Result<()>;
 
-    /// Sends what `encode` prepared and waits until it is acknowledged whole. May be called again for the same bytes.
+    /// Sends the encoded batch and waits until all of it is acknowledged. May be called again to
+    /// send the same bytes.
     fn send(&mut self) -> Result<()>;
 
-    /// The statement for a question, as it would be typed. `Unsupported` where the product cannot be asked so.
+    /// The statement of a query, as a user would type it. `Unsupported` if the product does not
+    /// support the query.
     fn statement(&self, query: &Query) -> Result<String>;
 
-    /// Asks, and reads the answer to its last byte, which is kept undecoded for `points` and `answer`.
+    /// Runs a query and reads the answer completely. It is kept undecoded for `points` and
+    /// `answer`.
     fn query(&mut self, query: &Query) -> Result<()>;
 
-    /// Values (not null) in the last answer; not timed.
+    /// Number of non-null values in the last answer; not timed.
     fn points(&mut self, query: &Query) -> Result<u64> {
         Ok(self.answer(query)?.points())
     }
 
-    /// The last answer in the common form; not timed. Must fail rather than guess when it is not what was asked for.
+    /// Decodes the last answer; not timed. Must fail if the answer has unexpected content, rather
+    /// than guess.
     fn answer(&mut self, query: &Query) -> Result<Rows>;
 
-    /// Is something that was acknowledged not to be found by questions yet, though it is on its way? The caller asks again,
-    /// and settles when it is not so any more.
+    /// Whether acknowledged rows are still invisible to queries. The caller polls until it returns
+    /// false.
     fn is_behind(&mut self) -> Result<bool> {
         Ok(false)
     }
 
-    /// Asks the product to put everything into its final form on disk (flush, merge, checkpoint), as far as it lets
-    /// itself be asked; many products do not. Returns when done or at once; the caller then waits until the server is
-    /// idle.
+    /// Makes the product write its final form to disk (flush, compaction, checkpoint), if it has a
+    /// command for that. May return before it is done: the caller waits until the server is idle.
     fn settle(&mut self) -> Result<()> {
         Ok(())
     }
 }
 
 impl Target {
-    /// Reads `NAME`, `NAME?options` (a private server, to be started) or `NAME://…`.
+    /// Parses `NAME` or `NAME?options` (a private server), or `NAME://…` (a running one).
     pub(crate) fn parse(text: &str) -> Result<Target> {
         let (head, options) = text.split_once('?').unwrap_or((text, ""));
         let (name, place) = head.split_once("://").unwrap_or((head, ""));
-        // PostgreSQL's own addresses begin with either.
+        // PostgreSQL's connection URLs start with `postgres` or `postgresql`.
         let name = name.to_ascii_lowercase();
         let name = if name == "postgresql" { "postgres".to_owned() } else { name };
         let mut target = Target { name, ..Target::default() };
@@ -228,8 +237,8 @@ impl Target {
         Ok(target)
     }
 
-    /// As it would be typed, without the password.
-    pub(crate) fn shown(&self) -> String {
+    /// The target as a user would type it, without the password.
+    pub(crate) fn display_url(&self) -> String {
         let user = self.user.as_ref().map_or_else(String::new, |user| format!("{user}@"));
         let database = self.database.as_ref().map_or_else(String::new, |database| format!("/{database}"));
         let options: Vec<String> = self.options.iter().map(|(key, value)| format!("{key}={value}")).collect();
@@ -237,12 +246,12 @@ impl Target {
         format!("{}://{user}{}{database}{options}", self.name, self.hosts.join(","))
     }
 
-    /// Is it to be started here rather than connected to?
+    /// Whether a private server must be started for the target.
     pub(crate) fn is_private(&self) -> bool {
         self.hosts.is_empty() && self.name != "null"
     }
 
-    /// The address for client `client`, with `port` where the target names none.
+    /// Address for client `client`; `port` is the default.
     pub(crate) fn address(&self, client: usize, port: u16) -> Result<String> {
         if self.hosts.is_empty() {
             return Err(Error::setup(format!("target {}: no host; write {}://HOST:PORT", self.name, self.name)));
@@ -252,12 +261,12 @@ impl Target {
         Ok(if has_port { host.clone() } else { format!("{host}:{port}") })
     }
 
-    /// An option's value, or `default`.
+    /// Value of an option, or `default`.
     pub(crate) fn option<'a>(&'a self, key: &str, default: &'a str) -> &'a str {
         self.options.get(key).map_or(default, String::as_str)
     }
 
-    /// One of `choices`, the first being the default.
+    /// Value of an option that must be one of `choices`; the first is the default.
     pub(crate) fn choice(&self, key: &str, choices: &[&'static str]) -> Result<&'static str> {
         let seen = self.option(key, choices[0]);
         choices.iter().copied().find(|choice| *choice == seen).ok_or_else(|| {
@@ -265,12 +274,12 @@ impl Target {
         })
     }
 
-    /// Refuses options that are not in `known`.
+    /// Returns an error for options that are not in `known`.
     pub(crate) fn only(&self, known: &[&str]) -> Result<()> {
         match self.options.keys().find(|key| !known.contains(&key.as_str())) {
             None => Ok(()),
             Some(key) => Err(Error::setup(format!(
-                "target {}: unknown option {key}; known are: {}",
+                "target {}: unknown option {key}: expected one of {}",
                 self.name,
                 if known.is_empty() { "none".to_owned() } else { known.join(", ") }
             ))),
@@ -278,16 +287,16 @@ impl Target {
     }
 }
 
-/// The driver for a target.
+/// Opens the driver of a target.
 pub(crate) fn open(opening: Opening) -> Result<Box<dyn Driver>> {
     let entry = DRIVERS.iter().find(|entry| entry.name == opening.target.name).ok_or_else(|| {
         let names: Vec<&str> = DRIVERS.iter().map(|entry| entry.name).collect();
-        Error::setup(format!("no target {:?}; there are: {}", opening.target.name, names.join(", ")))
+        Error::setup(format!("unknown target {:?}: expected one of {}", opening.target.name, names.join(", ")))
     })?;
     (entry.open)(opening)
 }
 
-/// Time-outs of one operation.
+/// Time-outs of a write and of a query.
 pub(crate) fn timeouts(config: &Config) -> (Duration, Duration) {
     let millis = |value: u64| Duration::from_millis(value.max(1));
     (millis(config.write_operation_timeout_ms), millis(config.read_operation_timeout_ms))

@@ -1,12 +1,13 @@
-//! The client side of MySQL's protocol, as far as it is needed here: log in with a password, run a text, load rows with
-//! `LOAD DATA LOCAL`, run prepared statements. The crates for it bring a hundred others along; this needs SHA-1 and
-//! SHA-256.
+//! Client of MySQL's protocol, as far as it is used here: log-in with a password, text queries,
+//! `LOAD DATA LOCAL`, prepared statements. Existing client crates have about a hundred
+//! dependencies; this one needs only SHA-1 and SHA-256.
 //!
-//! Source: MySQL Internals Manual, "Connection Phase", "Text Protocol" and "Prepared Statements"; MariaDB's is the same
-//! so far.
+//! Source: MySQL Internals Manual, "Connection Phase", "Text Protocol" and "Prepared Statements";
+//! MariaDB's protocol is the same in these parts.
 //!
-//! Packet: length u24, sequence number u8, payload. Rows of executions are kept as PostgreSQL's DataRow messages, so
-//! that one reader does for both ([`Rows`]). Not here: TLS, packets of 16 MiB and more.
+//! Packet: length u24, sequence number u8, payload. Rows of executions are stored as PostgreSQL's
+//! DataRow messages, so that both protocols have the same reader ([`Rows`]). Not here: TLS, packets
+//! of 16 MiB and more.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
@@ -21,42 +22,42 @@ use crate::error::{Class, Error, Result};
 
 const CLIENT_LONG_PASSWORD: u32 = 1;
 const CLIENT_PROTOCOL_41: u32 = 1 << 9;
-/// Files of ours may be loaded: what is asked for is never opened, rows come from memory.
+/// Enables LOAD DATA LOCAL. The requested file is never opened: rows come from memory.
 const CLIENT_LOCAL_FILES: u32 = 1 << 7;
 const CLIENT_TRANSACTIONS: u32 = 1 << 13;
 const CLIENT_SECURE_CONNECTION: u32 = 1 << 15;
-/// Procedures answer with several results, to texts and to prepared statements.
+/// Text queries and prepared statements may have several results (procedures).
 const CLIENT_MULTI_RESULTS: u32 = 1 << 17;
 const CLIENT_PS_MULTI_RESULTS: u32 = 1 << 18;
 const CLIENT_PLUGIN_AUTH: u32 = 1 << 19;
-/// Number of the collation utf8mb4_general_ci.
+/// ID of the collation utf8mb4_general_ci.
 const UTF8MB4: u8 = 45;
-/// A longer packet would need a second one.
+/// Longest payload in one packet.
 const PACKET_BYTES_MAX: usize = (1 << 24) - 2;
 const COM_QUERY: u8 = 3;
 const COM_STMT_PREPARE: u8 = 0x16;
 const COM_STMT_EXECUTE: u8 = 0x17;
-/// In the status of an answer: another one follows.
+/// Status flag: another result follows.
 const MORE_RESULTS: u16 = 8;
-/// First size of the buffer of answers.
+/// Initial size of the answer buffer.
 const INPUT_BYTES: usize = 16 << 10;
-/// Packets of `LOAD DATA LOCAL`.
+/// Size of the packets of `LOAD DATA LOCAL`.
 const LOAD_BYTES: usize = 1 << 20;
 
-/// One cell of an answer; `None` is NULL.
+/// A cell of an answer; `None` is NULL.
 pub(crate) type Cell = Option<String>;
 
-/// A connection. After an error that the server told, [`Client::sqlstate`] is not `00000` and both are in step; after any
-/// other one it must be dropped.
+/// A connection. After an error that the server reported, [`Client::sqlstate`] is not `00000` and
+/// the connection stays usable; after any other error it must be dropped.
 pub(crate) struct Client {
     stream: TcpStream,
     sequence: u8,
     sqlstate: [u8; 5],
-    /// Bytes as they came: up to `seen` they were looked at, up to `filled` they are there.
+    /// Received bytes, valid up to `filled` and parsed up to `consumed`.
     input: Vec<u8>,
     filled: usize,
-    seen: usize,
-    /// Commands that were added and not sent.
+    consumed: usize,
+    /// Commands that are added but not sent.
     out: Vec<u8>,
     pending: Vec<Encoding>,
     /// Rows of the last answers, as DataRow messages.
@@ -64,23 +65,23 @@ pub(crate) struct Client {
     results: Vec<Outcome>,
 }
 
-/// How the rows of an answer are written.
+/// Row format of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Encoding {
     Text,
     Binary,
 }
 
-/// What one statement answered.
+/// Result of one statement.
 struct Outcome {
-    /// Its messages.
+    /// Range of its messages in `rows`.
     rows: Range<usize>,
     count: u64,
     affected: u64,
 }
 
 impl Client {
-    /// Connects and logs in; `timeout` bounds every wait from then on.
+    /// Connects and logs in. `timeout` applies to each read and write.
     pub(crate) fn connect(host: &str, port: u16, user: &str, password: &str, timeout: Duration) -> Result<Client> {
         let failed = |error: &std::io::Error| Error::socket(&format!("{host}:{port}"), error);
         let mut addresses = (host, port).to_socket_addrs().map_err(|error| failed(&error))?;
@@ -97,7 +98,7 @@ impl Client {
             sqlstate: *b"00000",
             input: Vec::new(),
             filled: 0,
-            seen: 0,
+            consumed: 0,
             out: Vec::new(),
             pending: Vec::new(),
             rows: Vec::new(),
@@ -124,7 +125,7 @@ impl Client {
         response.push(UTF8MB4);
         response.extend([0; 23]);
         response.extend(user.bytes().filter(|byte| *byte != 0).chain([0]));
-        // At most 32 bytes: a hash.
+        // A hash of at most 32 bytes.
         response.push(answer.len() as u8);
         response.extend(answer);
         response.extend(plugin.bytes().chain([0]));
@@ -141,38 +142,39 @@ impl Client {
                     let answer = proof(&plugin, password, &nonce)?;
                     self.send(&answer)?;
                 }
-                // caching_sha2_password: 3, the server knew the hash; 4, it wants the password itself.
+                // caching_sha2_password: 3 means that the server knows the hash, 4 that it requires
+                // the password.
                 0x01 if fields.u8()? == 3 => {}
                 0x01 => {
                     return Err(Error::unsupported(format!(
-                        "the server wants the password of user {user:?} over TLS, which is not spoken here: log in once \
-                         with another client, so that the server remembers, or give the user mysql_native_password"
+                        "the server requires the password of user {user:?} over TLS, which is not supported: log in once \
+                         with another client, so that the server caches the hash, or set mysql_native_password for the user"
                     )));
                 }
                 other => {
                     return Err(Error::protocol(format!(
-                        "login: packet begins with {other:#04x}: expected 00, 01, fe or ff"
+                        "log-in: a packet starts with {other:#04x}: expected 00, 01, fe or ff"
                     )));
                 }
             }
         }
     }
 
-    /// SQL state of the last error that the server told; `00000` where the last command succeeded.
+    /// SQLSTATE of the last error that the server reported; `00000` if the last command succeeded.
     pub(crate) fn sqlstate(&self) -> &[u8; 5] {
         &self.sqlstate
     }
 
-    /// Runs one statement and returns its rows; none for statements without an answer.
+    /// Runs one statement and returns its rows; none if it has no result set.
     pub(crate) fn query(&mut self, sql: &str) -> Result<Vec<Vec<Cell>>> {
         let head = self.command(COM_QUERY, sql.as_bytes())?;
         match head.first() {
             Some(0x00) => return Ok(Vec::new()),
-            Some(0xff) => return Err(self.told(&head)),
+            Some(0xff) => return Err(self.record_error(&head)),
             _ => {}
         }
         let columns = Fields(&head).length()?;
-        // The columns' descriptions, then an end marker.
+        // Skips the column descriptions and the end marker.
         for _ in 0..=columns {
             self.next()?;
         }
@@ -181,19 +183,20 @@ impl Client {
             let packet = self.receive()?;
             match packet.first() {
                 Some(0xfe) if packet.len() < 9 => return Ok(rows),
-                Some(0xff) => return Err(self.told(&packet)),
+                Some(0xff) => return Err(self.record_error(&packet)),
                 _ => rows.push(row(&packet, columns)?),
             }
         }
     }
 
-    /// Runs a `LOAD DATA LOCAL INFILE` whose file is `data`, and returns how many rows it wrote.
+    /// Runs a `LOAD DATA LOCAL INFILE` with `data` as the file, and returns the number of written
+    /// rows.
     pub(crate) fn load(&mut self, sql: &str, data: &[u8]) -> Result<u64> {
         let head = self.command(COM_QUERY, sql.as_bytes())?;
         match head.first() {
             Some(0xfb) => {}
-            Some(0xff) => return Err(self.told(&head)),
-            _ => return Err(Error::protocol("LOAD DATA LOCAL: the server does not ask for the file")),
+            Some(0xff) => return Err(self.record_error(&head)),
+            _ => return Err(Error::protocol("LOAD DATA LOCAL: the server does not request the file")),
         }
         for piece in data.chunks(LOAD_BYTES).chain([&[][..]]) {
             self.send(piece)?;
@@ -201,7 +204,7 @@ impl Client {
         let packet = self.receive()?;
         match packet.first() {
             Some(0x00) => Fields(&packet[1..]).length(),
-            Some(0xff) => Err(self.told(&packet)),
+            Some(0xff) => Err(self.record_error(&packet)),
             _ => Err(Error::protocol("LOAD DATA LOCAL: the answer is neither OK nor an error")),
         }
     }
@@ -209,18 +212,18 @@ impl Client {
     // -----------------------------------------------------------------------------------------------------------------
     // Prepared statements
 
-    /// Lets the server parse a statement; `?` stands for a parameter. Returns its number.
+    /// Prepares a statement; `?` is a parameter. Returns its ID.
     pub(crate) fn prepare(&mut self, sql: &str) -> Result<u32> {
         let head = self.command(COM_STMT_PREPARE, sql.as_bytes())?;
         if head.first() == Some(&0xff) {
-            return Err(self.told(&head));
+            return Err(self.record_error(&head));
         }
         let mut fields = Fields(&head);
         fields.u8()?;
         let number = fields.number(4)? as u32;
         let (columns, parameters) = (fields.number(2)?, fields.number(2)?);
         for count in [parameters, columns] {
-            // Descriptions, then an end marker.
+            // Skips the descriptions and the end marker.
             for _ in 0..if count > 0 { count + 1 } else { 0 } {
                 self.next()?;
             }
@@ -228,7 +231,7 @@ impl Client {
         Ok(number)
     }
 
-    /// Begins a request: commands are added, and sent together by [`Client::finish`].
+    /// Starts a request: commands are added, and sent together by [`Client::finish`].
     pub(crate) fn begin(&mut self) {
         self.out.clear();
         self.pending.clear();
@@ -236,7 +239,7 @@ impl Client {
         self.results.clear();
     }
 
-    /// Adds a text.
+    /// Adds a text query.
     pub(crate) fn add_text(&mut self, sql: &str) {
         push_packet(&mut self.out, |out| {
             out.push(COM_QUERY);
@@ -245,18 +248,18 @@ impl Client {
         self.pending.push(Encoding::Text);
     }
 
-    /// Adds an execution of a prepared statement.
+    /// Adds an execution of a prepared statement; `write` appends its parameters.
     pub(crate) fn add(&mut self, statement: u32, write: impl FnOnce(&mut Parameters)) {
         let mut parameters = Parameters { types: Vec::with_capacity(64), values: Vec::with_capacity(256) };
         write(&mut parameters);
         push_packet(&mut self.out, |out| {
             out.push(COM_STMT_EXECUTE);
             out.extend_from_slice(&statement.to_le_bytes());
-            // No cursor; one iteration, as always.
+            // No cursor; one iteration.
             out.extend_from_slice(&[0, 1, 0, 0, 0]);
             let count = parameters.types.len() / 2;
             if count > 0 {
-                // None is null; the types follow.
+                // No NULLs; the types follow.
                 out.extend(std::iter::repeat_n(0, count.div_ceil(8)));
                 out.push(1);
                 out.extend_from_slice(&parameters.types);
@@ -266,50 +269,51 @@ impl Client {
         self.pending.push(Encoding::Binary);
     }
 
-    /// Sends what was added in one write and reads all answers. Unlike PostgreSQL, the server runs the commands behind
-    /// one that fails; the first failure is returned when all were answered.
+    /// Sends the added commands in one write and reads all answers. Unlike PostgreSQL, the server
+    /// runs the commands after a failed one; the first error is returned when all are answered.
     pub(crate) fn finish(&mut self) -> Result<()> {
         self.sqlstate = *b"00000";
-        self.forget_input();
+        self.discard_consumed();
         self.stream.write_all(&self.out).map_err(|error| Error::socket("sending", &error))?;
         let mut first = Ok(());
         let pending = std::mem::take(&mut self.pending);
         for encoding in &pending {
             self.sequence = 1;
-            let told = self.answer(*encoding)?;
-            first = first.and(told.map_or(Ok(()), Err));
+            let reported = self.answer(*encoding)?;
+            first = first.and(reported.map_or(Ok(()), Err));
         }
         self.pending = pending;
         first
     }
 
-    /// Rows of result `n`. The results of several commands, and of one with several, are numbered through.
+    /// Rows of result `n`. Results are numbered over all commands of the request; a command may
+    /// have several.
     pub(crate) fn rows(&self, n: usize) -> Rows<'_> {
         Rows::of(self.results.get(n).map_or(&[][..], |result| &self.rows[result.rows.clone()]))
     }
 
-    /// How many those are.
+    /// Number of rows in result `n`.
     pub(crate) fn row_count(&self, n: usize) -> u64 {
         self.results.get(n).map_or(0, |result| result.count)
     }
 
-    /// Rows that result `n` says were changed.
+    /// Number of rows that result `n` reports as changed.
     pub(crate) fn affected(&self, n: usize) -> u64 {
         self.results.get(n).map_or(0, |result| result.affected)
     }
 
-    /// Reads what one command answers; an error that the server told is `Some`.
+    /// Reads the answer of one command. `Some` is an error that the server reported.
     fn answer(&mut self, encoding: Encoding) -> Result<Option<Error>> {
         loop {
             let head = self.next()?;
-            let begun = self.rows.len();
+            let rows_start = self.rows.len();
             let (count, affected, status) = match self.input[head.clone()].first().copied() {
                 None => return Err(Error::protocol("an empty packet")),
                 Some(0xff) => {
                     let packet = self.input[head].to_vec();
-                    return Ok(Some(self.told(&packet)));
+                    return Ok(Some(self.record_error(&packet)));
                 }
-                Some(0xfb) => return Err(Error::protocol("the server asks for a file that nobody spoke of")),
+                Some(0xfb) => return Err(Error::protocol("the server requests a file without LOAD DATA LOCAL")),
                 Some(0x00) => {
                     let mut fields = Fields(&self.input[head.start + 1..head.end]);
                     let affected = fields.length()?;
@@ -318,17 +322,17 @@ impl Client {
                 }
                 Some(_) => match self.result_rows(head, encoding)? {
                     Ok((count, status)) => (count, 0, status),
-                    Err(told) => return Ok(Some(told)),
+                    Err(reported) => return Ok(Some(reported)),
                 },
             };
-            self.results.push(Outcome { rows: begun..self.rows.len(), count, affected });
+            self.results.push(Outcome { rows: rows_start..self.rows.len(), count, affected });
             if status & MORE_RESULTS == 0 {
                 return Ok(None);
             }
         }
     }
 
-    /// Reads descriptions and rows: how many rows, and the status at their end.
+    /// Reads column descriptions and rows. Returns the number of rows and the final status.
     fn result_rows(
         &mut self,
         head: Range<usize>,
@@ -352,7 +356,7 @@ impl Client {
                 }
                 Some(0xff) => {
                     let packet = bytes.to_vec();
-                    return Ok(Err(self.told(&packet)));
+                    return Ok(Err(self.record_error(&packet)));
                 }
                 _ => push_row(bytes, &types, encoding, &mut self.rows)?,
             }
@@ -360,8 +364,8 @@ impl Client {
         }
     }
 
-    /// Notes the SQL state of an error packet.
-    fn told(&mut self, packet: &[u8]) -> Error {
+    /// Converts an error packet, and records its SQLSTATE.
+    fn record_error(&mut self, packet: &[u8]) -> Error {
         let state = packet.get(4..9).filter(|_| packet.get(3) == Some(&b'#'));
         self.sqlstate = state.and_then(|state| state.try_into().ok()).unwrap_or(*b"HY000");
         server_error(packet)
@@ -374,7 +378,7 @@ impl Client {
     fn command(&mut self, command: u8, text: &[u8]) -> Result<Vec<u8>> {
         self.sequence = 0;
         self.sqlstate = *b"00000";
-        self.forget_input();
+        self.discard_consumed();
         let mut packet = Vec::with_capacity(text.len() + 1);
         packet.push(command);
         packet.extend(text);
@@ -402,16 +406,16 @@ impl Client {
         Ok(self.input[packet].to_vec())
     }
 
-    /// Makes room for the next answer.
-    fn forget_input(&mut self) {
-        self.input.copy_within(self.seen..self.filled, 0);
-        self.filled -= self.seen;
-        self.seen = 0;
+    /// Removes parsed bytes from the input.
+    fn discard_consumed(&mut self) {
+        self.input.copy_within(self.consumed..self.filled, 0);
+        self.filled -= self.consumed;
+        self.consumed = 0;
     }
 
-    /// Where in the input the next packet's payload is.
+    /// Reads the next packet; returns the range of its payload in the input.
     fn next(&mut self) -> Result<Range<usize>> {
-        let begin = self.seen;
+        let begin = self.consumed;
         self.fill(begin + 4)?;
         let head: [u8; 4] = self.input[begin..begin + 4].try_into().unwrap_or_default();
         let length = u32::from_le_bytes([head[0], head[1], head[2], 0]) as usize;
@@ -423,11 +427,12 @@ impl Client {
         }
         self.sequence = self.sequence.wrapping_add(1);
         self.fill(begin + 4 + length)?;
-        self.seen = begin + 4 + length;
-        Ok(begin + 4..self.seen)
+        self.consumed = begin + 4 + length;
+        Ok(begin + 4..self.consumed)
     }
 
-    /// Reads until the input has `end` bytes. It grows twice at a time: a length is a claim, the bytes are its proof.
+    /// Reads until the input has `end` bytes. The buffer doubles as bytes arrive, whatever length
+    /// was announced.
     fn fill(&mut self, end: usize) -> Result<()> {
         while self.filled < end {
             if self.filled == self.input.len() {
@@ -444,7 +449,7 @@ impl Client {
     }
 }
 
-/// Appends a packet that begins a command.
+/// Appends the first packet of a command.
 fn push_packet(out: &mut Vec<u8>, payload: impl FnOnce(&mut Vec<u8>)) {
     let at = out.len();
     out.extend_from_slice(&[0; 4]);
@@ -453,7 +458,7 @@ fn push_packet(out: &mut Vec<u8>, payload: impl FnOnce(&mut Vec<u8>)) {
     out[at..at + 3].copy_from_slice(&length[..3]);
 }
 
-/// Values of an execution.
+/// Parameters of an execution.
 pub(crate) struct Parameters {
     types: Vec<u8>,
     values: Vec<u8>,
@@ -466,13 +471,13 @@ impl Parameters {
         self.values.extend_from_slice(&value.to_le_bytes());
     }
 
-    /// `varchar` and the like.
+    /// `varchar` and similar types.
     pub(crate) fn text(&mut self, value: &str) {
         self.types.extend_from_slice(&[kind::VAR_STRING, 0]);
         self.string(value.as_bytes());
     }
 
-    /// `decimal`, as its digits.
+    /// `decimal`, from its digits.
     pub(crate) fn decimal(&mut self, digits: &str) {
         self.types.extend_from_slice(&[kind::NEWDECIMAL, 0]);
         self.string(digits.as_bytes());
@@ -490,7 +495,7 @@ impl Parameters {
     }
 }
 
-/// Types of columns, as the protocol numbers them.
+/// Type codes of columns.
 mod kind {
     pub(super) const TINY: u8 = 1;
     pub(super) const SHORT: u8 = 2;
@@ -508,7 +513,7 @@ mod kind {
     pub(super) const VAR_STRING: u8 = 0xfd;
 }
 
-/// The type in a column's description: behind six texts and a length, collation and width.
+/// Type in a column description: after six strings, a length, collation and width.
 fn column_type(packet: &[u8]) -> Result<u8> {
     let mut fields = Fields(packet);
     for _ in 0..6 {
@@ -518,7 +523,8 @@ fn column_type(packet: &[u8]) -> Result<u8> {
     fields.u8()
 }
 
-/// Appends a row as a DataRow message: integers big-endian where they came binary, all else as it came.
+/// Appends a row as a DataRow message. Binary integers become big-endian; other values are
+/// unchanged.
 fn push_row(packet: &[u8], types: &[u8], encoding: Encoding, out: &mut Vec<u8>) -> Result<()> {
     let at = out.len();
     out.extend_from_slice(b"D\0\0\0\0");
@@ -532,7 +538,7 @@ fn push_row(packet: &[u8], types: &[u8], encoding: Encoding, out: &mut Vec<u8>) 
         }
     };
     for (n, kind) in types.iter().enumerate() {
-        // The first two bits are not in use.
+        // The first two bits of the null bitmap are unused.
         let null = match encoding {
             Encoding::Text => fields.0.first() == Some(&0xfb),
             Encoding::Binary => nulls[(n + 2) / 8] >> ((n + 2) % 8) & 1 == 1,
@@ -560,7 +566,7 @@ fn push_row(packet: &[u8], types: &[u8], encoding: Encoding, out: &mut Vec<u8>) 
     Ok(())
 }
 
-/// What the server says first.
+/// The server's first packet.
 struct Greeting {
     nonce: Vec<u8>,
     plugin: String,
@@ -577,7 +583,7 @@ impl Greeting {
         fields.text_until_nul()?;
         fields.bytes(4)?;
         let mut nonce = fields.bytes(8)?.to_vec();
-        // A zero, half of the capabilities, collation, status, the other half.
+        // Skips a zero, half of the capabilities, collation, status, the other half.
         fields.bytes(1 + 2 + 1 + 2 + 2)?;
         let nonce_length = usize::from(fields.u8()?);
         fields.bytes(10)?;
@@ -588,7 +594,7 @@ impl Greeting {
     }
 }
 
-/// Shows knowledge of the password without sending it; nothing for an empty one.
+/// Proof of the password for the log-in; empty for an empty password.
 fn proof(plugin: &str, password: &str, nonce: &[u8]) -> Result<Vec<u8>> {
     if password.is_empty() {
         return Ok(Vec::new());
@@ -606,18 +612,19 @@ fn proof(plugin: &str, password: &str, nonce: &[u8]) -> Result<Vec<u8>> {
             Ok(xor(&once, &Sha256::digest([&twice, nonce].concat())))
         }
         other => Err(Error::unsupported(format!(
-            "the server asks for login by {other:?}: expected mysql_native_password or caching_sha2_password"
+            "the server requires log-in by {other:?}: expected mysql_native_password or caching_sha2_password"
         ))),
     }
 }
 
-/// `ff`, code u16, `#`, SQL state (5), message.
+/// Parses `ff`, code u16, `#`, SQLSTATE (5), message.
 fn server_error(packet: &[u8]) -> Error {
     let code = packet.get(1..3).map_or(0, |code| u16::from_le_bytes([code[0], code[1]]));
     let rest = packet.get(3..).unwrap_or_default();
     let message = if rest.first() == Some(&b'#') { rest.get(6..).unwrap_or_default() } else { rest };
     let class = match code {
-        // Nothing was applied: a full table space or disk, too many connections, a server that ends.
+        // In these cases nothing was applied: full table space or disk, too many connections,
+        // server shutdown.
         1021 | 1114 => Class::DiskFull,
         1040 | 1203 => Class::Overloaded,
         1053 => Class::Connection,
@@ -640,7 +647,7 @@ fn row(packet: &[u8], columns: u64) -> Result<Vec<Cell>> {
     Ok(cells)
 }
 
-/// The rest of a packet, read from its front.
+/// The unread rest of a packet.
 struct Fields<'a>(&'a [u8]);
 
 impl<'a> Fields<'a> {
@@ -656,20 +663,20 @@ impl<'a> Fields<'a> {
         Ok(self.bytes(1)?[0])
     }
 
-    /// A little-endian number of `size` bytes, at most 8.
+    /// A little-endian integer of `size` bytes, at most 8.
     fn number(&mut self, size: usize) -> Result<u64> {
         let mut bytes = [0; 8];
         bytes[..size].copy_from_slice(self.bytes(size)?);
         Ok(u64::from_le_bytes(bytes))
     }
 
-    /// A text behind its length.
+    /// A length-prefixed string.
     fn string(&mut self) -> Result<&'a [u8]> {
         let length = usize::try_from(self.length()?).unwrap_or(usize::MAX);
         self.bytes(length)
     }
 
-    /// A value of a type in binary form.
+    /// A value in binary format.
     fn binary(&mut self, kind: u8) -> Result<&'a [u8]> {
         match kind {
             kind::TINY => self.bytes(1),
@@ -686,20 +693,20 @@ impl<'a> Fields<'a> {
 
     fn text_until_nul(&mut self) -> Result<String> {
         let end = self.0.iter().position(|byte| *byte == 0);
-        let end = end.ok_or_else(|| Error::protocol("text without its closing zero".to_owned()))?;
+        let end = end.ok_or_else(|| Error::protocol("string without its terminating zero".to_owned()))?;
         let text = String::from_utf8_lossy(self.bytes(end)?).into_owned();
         self.bytes(1)?;
         Ok(text)
     }
 
-    /// A number of 1, 3, 4 or 9 bytes.
+    /// A length-encoded integer of 1, 3, 4 or 9 bytes.
     fn length(&mut self) -> Result<u64> {
         let size = match self.u8()? {
             small @ 0..=0xfa => return Ok(u64::from(small)),
             0xfc => 2,
             0xfd => 3,
             0xfe => 8,
-            other => return Err(Error::protocol(format!("length begins with {other:#04x}"))),
+            other => return Err(Error::protocol(format!("a length starts with {other:#04x}"))),
         };
         self.number(size)
     }
@@ -713,7 +720,7 @@ mod tests {
         bytes.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
-    /// Expected values by Python's hashlib, from the formulas of the manual.
+    /// Expected values computed with Python's hashlib from the manual's formulas.
     #[test]
     fn proofs_are_those_of_the_manual() {
         let nonce: Vec<u8> = (1..=20).collect();
@@ -727,7 +734,7 @@ mod tests {
 
     #[test]
     fn binary_rows_become_data_rows() {
-        // Columns: INT 7, NULL, VARCHAR "ab"; the second is null: bit 3 of the first byte.
+        // Columns: INT 7, NULL, VARCHAR "ab"; the null of the second is bit 3 of the first byte.
         let packet = [0x00, 0b0000_1000, 7, 0, 0, 0, 2, b'a', b'b'];
         let mut out = Vec::new();
         push_row(&packet, &[kind::LONG, kind::LONG, kind::VAR_STRING], Encoding::Binary, &mut out).unwrap();

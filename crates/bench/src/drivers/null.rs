@@ -1,6 +1,7 @@
-//! The target that does nothing: what is left is this tool, so its rate is the ceiling of every other figure.
+//! A target that does nothing: its rate is that of this tool, the upper bound of every other
+//! figure.
 //!
-//! `null` takes the batch as it was generated, `null?encode=line` and `null?encode=copy` also put it into those forms.
+//! `null` drops generated batches; `null?encode=line` and `null?encode=copy` encode them first.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -13,7 +14,7 @@ use crate::schema::{Batch, Schema};
 
 pub(crate) const ENTRY: Entry = Entry {
     name: "null",
-    summary: "nothing: measures this tool alone (encode=none|line|copy)",
+    summary: "no target: measures only this tool (encode=none|line|copy)",
     proof: Proof::Product("this tool"),
     open: |opening| Ok(Box::new(Null::open(opening)?)),
 };
@@ -38,7 +39,7 @@ impl Driver for Null {
         About {
             product: "nothing",
             write_path: format!("generated, encoded ({}), dropped", self.encode),
-            why: "the rate of this tool alone",
+            why: "the rate of this tool only",
             durability: "none".to_owned(),
             durable: false,
             visible_at_once: false,

@@ -1,22 +1,27 @@
-//! OpenTSDB 2.x: JSON over HTTP. One metric a field, named `TABLE.FIELD`, with the device's tags.
+//! OpenTSDB 2.x: JSON over HTTP. One metric per field, named `TABLE.FIELD`, with the device's tags.
 //!
 //! Targets: `opentsdb://host[:4242]`, option `sync=off|on`.
 //!
-//! What it cannot do, and what is done about it:
-//! - Times are milliseconds. It keeps numbers alone: texts are refused, booleans are written as 0 and 1.
-//! - It has series and no rows, no filter by value, no order and no limit: samples are put together, filtered and
-//!   sorted by this tool while it decodes the answer, which is timed for no product.
-//! - Buckets begin at multiples of their width since 1970, and the first and last are not cut: other windows are refused.
-//! - Over several devices it has count, sum, min and max (`zimsum`, `mimmin`, `mimmax`, which do not interpolate).
-//! - The newest value comes from `/api/query/last`, which needs `tsd.core.meta.enable_tsuid_tracking` or the like.
+//! Limits of the product, and how this driver handles them:
+//! - Times are milliseconds. Only numbers are stored: texts are refused, booleans are written as 0
+//!   and 1.
+//! - It has series but no rows, and no value filters, order or limits: samples are joined, filtered
+//!   and sorted while the answer is decoded, which is not timed for any product.
+//! - Buckets start at multiples of their width since 1970, and the window does not cut the first
+//!   and last: other windows are refused.
+//! - Over several devices it has count, sum, min and max (`zimsum`, `mimmin`, `mimmax`, which do
+//!   not interpolate).
+//! - The newest values come from `/api/query/last`, which needs
+//!   `tsd.core.meta.enable_tsuid_tracking` or a similar setting.
 //! - `clear` deletes by `/api/query` with `delete`, which needs `tsd.http.query.allow_delete = true`.
 //! - Requests of more than 4 KiB need `tsd.http.request.enable_chunked = true` and `tsd.http.request.max_chunk` above
 //!   the size of a batch.
 //!
-//! Never run against the product: it needs an HBase, and never started here. Writes are proved against VictoriaMetrics,
-//! which reads `/api/put`; questions are written from the documents.
+//! Never run against the product: it needs HBase, and was never started here. Writes are tested
+//! with VictoriaMetrics, which accepts `/api/put`; queries are written from the documentation.
 //!
-//! Sources: OpenTSDB 2.4's documents: "/api/put", "/api/query", "/api/query/last", "Downsampling", "Aggregators".
+//! Sources: OpenTSDB 2.4's documentation: "/api/put", "/api/query", "/api/query/last",
+//! "Downsampling", "Aggregators".
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -27,7 +32,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::cells::{Devices, Wanted, time};
+use super::cells::{CellKind, Devices, time};
 use super::digits::{push_i64, push_number};
 use super::http::Http;
 use super::series::{self, Joiner};
@@ -39,14 +44,14 @@ use crate::schema::{Batch, Schema, Unit};
 pub(crate) const ENTRY: Entry = Entry {
     name: "opentsdb",
     summary: "OpenTSDB 2.x: JSON over HTTP (sync=off|on)",
-    proof: Proof::Peer("VictoriaMetrics 1.79.5 for writes; questions from its documents"),
+    proof: Proof::Peer("VictoriaMetrics 1.79.5 for writes; queries from its documentation"),
     open: |opening| Ok(Box::new(OpenTsdb::open(opening)?)),
 };
 
 const PORT: u16 = 4242;
-/// Milliseconds: windows that are open begin here, for 0 means "not given".
+/// Start of unbounded windows, in milliseconds: 0 means "not given".
 const FIRST: i64 = 1;
-/// Milliseconds: windows that are open end here, in 2100.
+/// End of unbounded windows, in milliseconds: 2100.
 const LAST: i64 = 4_102_444_800_000;
 
 struct OpenTsdb {
@@ -55,12 +60,12 @@ struct OpenTsdb {
     names: Arc<Names>,
 }
 
-/// What is prepared once.
+/// Encoded names and tags, prepared once for all connections.
 struct Names {
     schema: Arc<Schema>,
-    /// `{"metric":"TABLE.FIELD","timestamp":` by table and field.
+    /// `{"metric":"TABLE.FIELD","timestamp":`, by table and field.
     heads: Vec<Vec<Box<[u8]>>>,
-    /// `,"tags":{…}},` by device.
+    /// `,"tags":{…}},`, by device.
     tags: Vec<Box<[u8]>>,
     devices: Devices,
 }
@@ -71,13 +76,13 @@ impl OpenTsdb {
         let sync = opening.target.choice("sync", &["off", "on"])?;
         let schema = &opening.schema;
         if schema.unit != Unit::Millis {
-            let advice = "OpenTSDB keeps times in milliseconds: run with --set TIMESTAMP_PRECISION=ms";
+            let advice = "OpenTSDB stores times in milliseconds: run with --set TIMESTAMP_PRECISION=ms";
             return Err(Error::unsupported(advice));
         }
         let fields = schema.tables.iter().flat_map(|table| &table.fields);
         if let Some(field) = fields.into_iter().find(|field| field.kind.text_length().is_some()) {
             return Err(Error::unsupported(format!(
-                "OpenTSDB keeps numbers alone, and field {} is a text: run with --set \
+                "OpenTSDB stores only numbers, and field {} is a text: run with --set \
                  INSERT_DATATYPE_PROPORTION=1:1:1:1:1:0:0:0:0:0:0",
                 field.name
             )));
@@ -87,7 +92,7 @@ impl OpenTsdb {
     }
 }
 
-/// The name of a field's metric.
+/// Name of a field's metric.
 fn metric(schema: &Schema, table: u32, field: u32) -> String {
     let table = &schema.tables[table as usize];
     format!("{}.{}", table.name, table.fields[field as usize].name)
@@ -142,8 +147,8 @@ impl Driver for OpenTsdb {
         About {
             product: "OpenTSDB 2.x",
             write_path: format!("JSON, POST /api/put{waits}, one request a batch, keep-alive, not compressed"),
-            why: "telnet's put is never acknowledged; without `summary` and `details` the answer to a good request is empty, \
-                  which its documents call the fastest",
+            why: "telnet's put is never acknowledged; without `summary` and `details` the answer to a valid request is empty, \
+                  which its documentation calls the fastest",
             durability: durability.to_owned(),
             durable: false,
             visible_at_once: false,
@@ -178,8 +183,8 @@ struct OpenTsdbConnection {
 impl Connection for OpenTsdbConnection {
     fn version(&mut self) -> Result<String> {
         self.http.get("/api/version", self.read_timeout)?;
-        let answer: Value = serde_json::from_slice(self.http.body()).map_err(|error| no_json(&error))?;
-        answer["version"].as_str().map(str::to_owned).ok_or_else(|| Error::protocol("OpenTSDB tells no version"))
+        let answer: Value = serde_json::from_slice(self.http.body()).map_err(|error| invalid_json(&error))?;
+        answer["version"].as_str().map(str::to_owned).ok_or_else(|| Error::protocol("OpenTSDB reports no version"))
     }
 
     fn clear(&mut self) -> Result<()> {
@@ -199,7 +204,7 @@ impl Connection for OpenTsdbConnection {
     }
 
     fn create(&mut self, _devices: Range<u32>) -> Result<()> {
-        // Metrics are made by writing to them (tsd.core.auto_create_metrics).
+        // The first write creates a metric (tsd.core.auto_create_metrics).
         Ok(())
     }
 
@@ -212,7 +217,7 @@ impl Connection for OpenTsdbConnection {
     fn send(&mut self) -> Result<()> {
         let sent = self.http.post(self.put, "application/json", &self.buffer, self.write_timeout);
         sent.map_err(|mut error| {
-            // It stores what is good of a request and refuses the rest.
+            // Valid points of the request are stored, the others refused.
             if error.class == Class::Refused && error.message.contains("data points had errors") {
                 error.class = Class::Server;
             }
@@ -221,12 +226,12 @@ impl Connection for OpenTsdbConnection {
     }
 
     fn statement(&self, query: &Query) -> Result<String> {
-        let (path, body) = Asking { schema: &self.names.schema, query }.request()?;
+        let (path, body) = QueryRequest { schema: &self.names.schema, query }.request()?;
         Ok(format!("POST {path} {body}"))
     }
 
     fn query(&mut self, query: &Query) -> Result<()> {
-        let (path, body) = Asking { schema: &self.names.schema, query }.request()?;
+        let (path, body) = QueryRequest { schema: &self.names.schema, query }.request()?;
         self.http.post(path, "application/json", body.to_string().as_bytes(), self.read_timeout)
     }
 
@@ -239,20 +244,20 @@ impl Connection for OpenTsdbConnection {
     }
 }
 
-fn no_json(error: &serde_json::Error) -> Error {
-    Error::protocol(format!("an answer of OpenTSDB is no JSON of its form: {error}"))
+fn invalid_json(error: &serde_json::Error) -> Error {
+    Error::protocol(format!("an answer of OpenTSDB is not the expected JSON: {error}"))
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
-// Questions
+// Queries
 
-struct Asking<'a> {
+struct QueryRequest<'a> {
     schema: &'a Schema,
     query: &'a Query,
 }
 
-impl Asking<'_> {
-    /// Path and body.
+impl QueryRequest<'_> {
+    /// Path and body of the request.
     fn request(&self) -> Result<(&'static str, Value)> {
         let query = self.query;
         if query.set.is_some() || query.limit.is_some() {
@@ -271,14 +276,14 @@ impl Asking<'_> {
             Shape::Buckets { aggregate, width, origin, by_device } => {
                 if [*origin, start, end].iter().any(|time| time % width != 0) {
                     return Err(Error::unsupported(
-                        "OpenTSDB's buckets begin at multiples of their width since 1970 and are not cut by the window: \
+                        "OpenTSDB's buckets start at multiples of their width since 1970 and are not cut by the window: \
                          START_TIME and QUERY_INTERVAL must be multiples of GROUP_BY_TIME_UNIT",
                     ));
                 }
                 self.downsampled(*aggregate, *by_device, &format!("{width}ms-{}", aggregate.name()))?
             }
         };
-        // Both ends are included.
+        // Both ends are inclusive.
         Ok((
             "/api/query?arrays=true",
             json!({"start": start, "end": end - 1, "msResolution": true, "queries": queries}),
@@ -316,7 +321,7 @@ impl Asking<'_> {
             Aggregate::Max => "mimmax",
             Aggregate::Avg | Aggregate::First | Aggregate::Last => {
                 let name = aggregate.name();
-                return Err(Error::unsupported(format!("OpenTSDB has no {name} of several series together")));
+                return Err(Error::unsupported(format!("OpenTSDB has no {name} over several series")));
             }
         };
         let one = |field: &u32| {
@@ -329,7 +334,7 @@ impl Asking<'_> {
 
     fn newest(&self) -> Result<(&'static str, Value)> {
         if self.query.window.is_some() {
-            return Err(Error::unsupported("OpenTSDB's last value is that of all times"));
+            return Err(Error::unsupported("OpenTSDB's last value is not limited to a window"));
         }
         let mut queries = Vec::new();
         for device in series::devices(self.schema, self.query) {
@@ -369,28 +374,28 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     fn rows(&self, body: &[u8]) -> Result<Rows> {
-        let answer: Vec<Series> = serde_json::from_slice(body).map_err(|error| no_json(&error))?;
+        let answer: Vec<Series> = serde_json::from_slice(body).map_err(|error| invalid_json(&error))?;
         let query = self.query;
         let mut joiner = Joiner::new(query);
-        let asked = Wanted::of(&self.names.schema, query);
+        let kinds = CellKind::of(&self.names.schema, query);
         let by_device =
             !matches!(query.shape, Shape::Aggregate { by_device: false, .. } | Shape::Buckets { by_device: false, .. });
         for series in &answer {
             let (column, kind) = self.column(&series.metric)?;
-            let wanted = asked.get(column).copied().unwrap_or(kind);
+            let wanted = kinds.get(column).copied().unwrap_or(kind);
             let device = if by_device { Some(self.device(&series.tags)?) } else { None };
             for (at, value) in &series.dps {
                 let at = if matches!(query.shape, Shape::Aggregate { .. }) { None } else { Some(time(at.get())?) };
                 joiner.put(device, at, column, wanted.json(value.get())?);
             }
         }
-        let missing = asked.first().map_or(Cell::Null, |wanted| wanted.nothing());
+        let missing = kinds.first().map_or(Cell::Null, |wanted| wanted.missing());
         Ok(joiner.finish(query, &missing))
     }
 
-    /// Fields whose newest value is older than the newest row are not in it.
+    /// Decodes the newest row of each device; fields whose newest value is older are null in it.
     fn newest(&self, body: &[u8]) -> Result<Rows> {
-        let answer: Vec<Newest> = serde_json::from_slice(body).map_err(|error| no_json(&error))?;
+        let answer: Vec<Newest> = serde_json::from_slice(body).map_err(|error| invalid_json(&error))?;
         let mut rows: std::collections::BTreeMap<u32, Row> = Default::default();
         for value in &answer {
             let (column, wanted) = self.column(&value.metric)?;
@@ -407,15 +412,15 @@ impl Reader<'_> {
         Ok(Rows { rows: rows.into_values().collect() })
     }
 
-    /// Column of a metric, and what its samples are.
-    fn column(&self, name: &str) -> Result<(usize, Wanted)> {
+    /// Column of a metric, and the kind of its samples.
+    fn column(&self, name: &str) -> Result<(usize, CellKind)> {
         let schema = &self.names.schema;
         let fields = series::columns(self.query);
         let found = fields.iter().position(|field| metric(schema, self.query.table, *field) == name);
         let column = found
-            .ok_or_else(|| Error::protocol(format!("an answer has the metric {name:?}, which was not asked for")))?;
+            .ok_or_else(|| Error::protocol(format!("an answer has the metric {name:?}, which was not selected")))?;
         let kind = schema.tables[self.query.table as usize].fields[fields[column] as usize].kind;
-        Ok((column, Wanted::Value(kind)))
+        Ok((column, CellKind::Value(kind)))
     }
 
     fn device(&self, tags: &HashMap<String, String>) -> Result<u32> {
@@ -435,12 +440,12 @@ mod tests {
     fn body(change: impl FnOnce(&mut Query)) -> Result<Value> {
         let (schema, mut query) = sample_schema();
         change(&mut query);
-        Asking { schema: &schema, query: &query }.request().map(|(_, body)| body)
+        QueryRequest { schema: &schema, query: &query }.request().map(|(_, body)| body)
     }
 
-    /// VictoriaMetrics reads `/api/put`, and exports what it then has.
+    /// VictoriaMetrics accepts `/api/put`; its export returns the stored points.
     #[test]
-    fn writes_arrive_at_another_reader_of_the_same_protocol() {
+    fn writes_are_accepted_by_another_server_of_the_protocol() {
         let server = Private::start(Product::VictoriaMetrics);
         let (driver, _) = server.driver("opentsdb", "opentsdb_http");
         let mut connection = driver.connect(0).expect("connects");
@@ -476,7 +481,7 @@ mod tests {
     }
 
     #[test]
-    fn questions_are_exactly_this_json() {
+    fn queries_are_exactly_this_json() {
         let raw = body(|query| {
             query.devices = Some(vec![0, 1]);
             query.filters = vec![Filter { field: 1, above: 0.5 }];
@@ -487,7 +492,7 @@ mod tests {
         let part = |metric: &str| json!({"metric": metric, "aggregator": "none", "filters": [filter]});
         let expected = json!({"start": START, "end": START, "msResolution": true,
             "queries": [part("g_0.s_0"), part("g_0.s_1")]});
-        assert_eq!(raw.expect("can be asked"), expected);
+        assert_eq!(raw.expect("can be kinds"), expected);
         let sums = body(|query| {
             query.devices = None;
             query.fields = vec![1];
@@ -498,11 +503,11 @@ mod tests {
         let part =
             json!({"metric": "g_0.s_1", "aggregator": "zimsum", "filters": [filter], "downsample": "20000ms-sum"});
         let expected = json!({"start": START, "end": START + 39_999, "msResolution": true, "queries": [part]});
-        assert_eq!(sums.expect("can be asked"), expected);
+        assert_eq!(sums.expect("can be kinds"), expected);
     }
 
     #[test]
-    fn what_cannot_be_asked_exactly_is_refused() {
+    fn unsupported_queries_are_refused() {
         let uncut = Shape::Buckets { aggregate: Aggregate::Sum, width: 20_000, origin: START + 1, by_device: true };
         let mean = Shape::Aggregate { aggregate: Aggregate::Avg, by_device: false };
         let refused = [

@@ -1,18 +1,21 @@
-//! One connection of PostgreSQL's protocol, version 3.0, synchronous.
+//! A synchronous connection of PostgreSQL's protocol, version 3.0.
 //!
-//! A client of its own, because what it does is in the timed half of every operation: a request is one `write` from a
-//! buffer that is used again, an answer is read into another one and stays there as it came; rows are counted while the
-//! end of the answer is looked for, and decoded only when somebody asks. No allocation once warm.
+//! Not a general client library, because its work is in the timed part of every operation: a
+//! request is one `write` from a reused buffer, and the answer is read into another one and stays
+//! there undecoded. Rows are counted while the answer is scanned for its end, and decoded only on
+//! demand. No allocation once warm.
 //!
 //! Always true:
-//! - A request is never sent twice by itself. A connection that broke is made anew by the *next* request, which parses
-//!   its statements again.
-//! - After an error that the server reports, the connection is in step with it; after any other error it is dropped.
-//! - What comes from outside is bounded by [`ANSWER_BYTES_MAX`]; malformed bytes are a `Protocol` error.
-//! - A request ends by its time-out (twice that at worst), and the server is then asked to cancel it.
+//! - A request is never repeated automatically. A broken connection is replaced by the *next*
+//!   request, which parses its statements again.
+//! - After an error that the server reports, the connection stays usable; after any other error it
+//!   is dropped.
+//! - Received data is bounded by [`ANSWER_BYTES_MAX`]; malformed data is a `Protocol` error.
+//! - A request ends by its time-out (at worst after twice the time-out), and the server is then
+//!   asked to cancel it.
 //!
-//! Not here: TLS, COPY TO, notifications, SQL ([`super::sql`]). Source: PostgreSQL's manual, chapter "Frontend/Backend
-//! Protocol"; passwords by crate `postgres-protocol`.
+//! Not here: TLS, COPY TO, notifications, SQL ([`super::sql`]). Source: PostgreSQL's manual,
+//! chapter "Frontend/Backend Protocol". The crate `postgres-protocol` computes password messages.
 
 use std::collections::HashMap;
 use std::io::{ErrorKind, Read, Write};
@@ -28,18 +31,18 @@ use super::digits::push_u64;
 use super::socket::connect;
 use crate::error::{Class, Error, Result};
 
-/// Longest answer that is accepted.
+/// Longest answer.
 const ANSWER_BYTES_MAX: usize = 1 << 30;
-/// First size of the buffer of answers, and the least free space a read is given.
+/// Initial size of the answer buffer; a quarter of it is the minimum free space for a read.
 const INPUT_BYTES: usize = 64 << 10;
-/// Prepared statements that a connection keeps; the oldest is closed for a new one.
+/// Most prepared statements of a connection; the oldest is closed for a new one.
 const STATEMENTS_MAX: usize = 1_000;
-/// Longest message of COPY's data: a server keeps it until it is whole.
+/// Longest CopyData message: servers buffer complete messages.
 const COPY_BYTES_MAX: usize = 1 << 20;
-/// For connecting, logging in, and asking to cancel.
+/// Time-out of connecting, logging in and cancelling.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Type numbers of PostgreSQL (`pg_type.oid`).
+/// PostgreSQL's type OIDs (`pg_type.oid`).
 pub(crate) mod oid {
     pub(crate) const BOOL: u32 = 16;
     pub(crate) const BYTEA: u32 = 17;
@@ -59,7 +62,7 @@ pub(crate) mod oid {
     pub(crate) const TEXT_ARRAY: u32 = 1009;
 }
 
-/// Where to connect and as whom.
+/// Address and login of a connection.
 #[derive(Clone, Debug)]
 pub(crate) struct Login {
     pub(crate) address: String,
@@ -67,25 +70,25 @@ pub(crate) struct Login {
     pub(crate) user: String,
     pub(crate) password: Option<String>,
     pub(crate) database: String,
-    /// Further parameters of the start-up message.
+    /// Additional parameters of the startup message.
     pub(crate) parameters: Vec<(String, String)>,
 }
 
-/// A connection to one server. Connects when first needed and again after it broke.
+/// A connection to one server. Connects on first use, and again after it broke.
 pub(crate) struct Pg {
     login: Login,
     link: Option<Link>,
-    /// Messages of the request that is being made.
+    /// Messages of the request under construction.
     out: Vec<u8>,
-    /// The answer as it came, and maybe what the server said unasked after it.
+    /// The undecoded answer, possibly followed by asynchronous messages.
     input: Vec<u8>,
     filled: usize,
-    /// End of the messages that were looked at.
-    seen: usize,
+    /// End of the parsed messages in `input`.
+    consumed: usize,
     outcomes: Vec<Outcome>,
     statements: HashMap<u64, Prepared>,
     by_text: HashMap<Arc<str>, u64>,
-    statement_next: u64,
+    next_statement: u64,
     /// Statements that the request binds, in order; and those of them that it parses.
     bound: Vec<u64>,
     parsed: Vec<u64>,
@@ -95,29 +98,29 @@ pub(crate) struct Pg {
 
 struct Link {
     stream: TcpStream,
-    /// What the socket's time-outs are set to.
+    /// Current time-out of the socket, to avoid setting it again.
     timeout: Duration,
     deadline: Instant,
-    /// Process and secret, with which a second connection may cancel.
+    /// Process ID and secret key for a cancel request.
     key: Option<[u8; 8]>,
 }
 
-/// A statement of a connection: see [`Pg::prepare`].
+/// A prepared statement of a connection: see [`Pg::prepare`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Statement(u64);
 
 struct Prepared {
     text: Arc<str>,
     parameters: Box<[u32]>,
-    /// Its name at the server, with the closing zero.
+    /// Name on the server, with the terminating zero.
     name: Box<[u8]>,
-    /// Does the server know it? Until then each request that binds it parses it first.
+    /// Whether the server has parsed it. Until then, each request that binds it parses it first.
     known: bool,
-    /// Types of the columns it answers with.
+    /// Types of its result columns.
     columns: Arc<[u32]>,
 }
 
-/// Form of values in an answer.
+/// Format of result values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Format {
     #[cfg(test)]
@@ -125,11 +128,11 @@ pub(crate) enum Format {
     Binary,
 }
 
-/// What one statement of a request answered.
+/// Result of one statement of a request.
 #[derive(Clone, Debug)]
 struct Outcome {
     statement: Option<u64>,
-    /// Its messages in the input.
+    /// Range of its messages in the input.
     messages: Range<usize>,
     rows: u64,
     affected: u64,
@@ -138,17 +141,17 @@ struct Outcome {
 /// SQLSTATE of success.
 const NO_ERROR: [u8; 5] = *b"00000";
 
-/// How a request ends, and what it may meet.
+/// End of a request's answer, and whether it has COPY data.
 #[derive(Clone, Copy)]
 struct Expected {
-    /// ReadyForQuery messages.
+    /// Number of ReadyForQuery messages.
     ready: usize,
-    /// Does it bring its own data for COPY?
+    /// Whether the request includes data for COPY.
     copies: bool,
 }
 
 impl Pg {
-    /// Does not connect.
+    /// Creates a connection without opening it.
     pub(crate) fn new(login: Login) -> Pg {
         Pg {
             login,
@@ -156,11 +159,11 @@ impl Pg {
             out: Vec::new(),
             input: Vec::new(),
             filled: 0,
-            seen: 0,
+            consumed: 0,
             outcomes: Vec::new(),
             statements: HashMap::new(),
             by_text: HashMap::new(),
-            statement_next: 0,
+            next_statement: 0,
             bound: Vec::new(),
             parsed: Vec::new(),
             sqlstate: NO_ERROR,
@@ -168,7 +171,7 @@ impl Pg {
         }
     }
 
-    /// Connects now, so that a wrong address is known before the clock runs.
+    /// Connects now, so that a wrong address is found before the measurement.
     pub(crate) fn open(&mut self) -> Result<()> {
         if self.link.is_none() {
             let address = self.login.address.clone();
@@ -177,17 +180,17 @@ impl Pg {
         Ok(())
     }
 
-    /// Is it connected, as far as it knows?
+    /// Whether it is connected, as far as known without I/O.
     pub(crate) fn is_open(&self) -> bool {
         self.link.is_some()
     }
 
-    /// What the server said about itself at log-in or since, such as `server_version`.
+    /// A setting that the server reported at log-in or later, such as `server_version`.
     pub(crate) fn setting(&self, name: &str) -> Option<&str> {
         self.settings.iter().rev().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
-    /// The last request's SQLSTATE: `00000` where it succeeded, or failed without one.
+    /// SQLSTATE of the last request: `00000` if it succeeded, or failed without one.
     pub(crate) fn sqlstate(&self) -> &[u8; 5] {
         &self.sqlstate
     }
@@ -195,7 +198,7 @@ impl Pg {
     // -----------------------------------------------------------------------------------------------------------------
     // Simple queries and COPY
 
-    /// Runs one or several statements as one text.
+    /// Runs one or several statements as one simple query.
     pub(crate) fn simple(&mut self, sql: &str, timeout: Duration) -> Result<()> {
         self.begin()?;
         push_query(sql, &mut self.out);
@@ -205,7 +208,8 @@ impl Pg {
         outcome
     }
 
-    /// Sends messages made by [`push_query`] and [`push_copy`] in one write, and reads `queries` answers.
+    /// Sends messages of [`push_query`] and [`push_copy`] in one write, and reads `queries`
+    /// answers.
     pub(crate) fn send(&mut self, messages: &[u8], queries: usize, timeout: Duration) -> Result<()> {
         self.begin()?;
         self.exchange(messages, Expected { ready: queries, copies: true }, timeout)
@@ -214,14 +218,14 @@ impl Pg {
     // -----------------------------------------------------------------------------------------------------------------
     // Prepared statements
 
-    /// The statement of a text with parameters of these types (0: the server finds out). The server parses it once,
-    /// with the first request that binds it; the same text is the same statement.
+    /// Registers a statement with parameters of these types (0: inferred by the server). The server
+    /// parses it once, with the first request that binds it. The same text is the same statement.
     pub(crate) fn prepare(&mut self, text: &str, parameters: &[u32]) -> Statement {
         if let Some(number) = self.by_text.get(text) {
             return Statement(*number);
         }
-        let number = self.statement_next;
-        self.statement_next += 1;
+        let number = self.next_statement;
+        self.next_statement += 1;
         let mut name = vec![b's'];
         push_u64(number, &mut name);
         name.push(0);
@@ -238,7 +242,7 @@ impl Pg {
         Statement(number)
     }
 
-    /// Begins a request of bound statements: see [`Pg::bind`] and [`Pg::finish`].
+    /// Starts a request of bound statements: see [`Pg::bind`] and [`Pg::finish`].
     pub(crate) fn begin(&mut self) -> Result<()> {
         self.open()?;
         self.out.clear();
@@ -246,14 +250,14 @@ impl Pg {
         self.parsed.clear();
         self.outcomes.clear();
         self.sqlstate = NO_ERROR;
-        // What the server said unasked since the last answer comes before the next one.
-        self.input.copy_within(self.seen..self.filled, 0);
-        self.filled -= self.seen;
-        self.seen = 0;
+        // Asynchronous messages since the last answer stay, before the next one.
+        self.input.copy_within(self.consumed..self.filled, 0);
+        self.filled -= self.consumed;
+        self.consumed = 0;
         Ok(())
     }
 
-    /// Adds an execution to the request. All parameters are written in binary form, in order.
+    /// Adds an execution to the request. `write` appends all parameters in order, in binary format.
     pub(crate) fn bind(&mut self, statement: Statement, format: Format, write: impl FnOnce(&mut Parameters)) {
         let Statement(number) = statement;
         self.parse_if_new(number);
@@ -271,13 +275,14 @@ impl Pg {
             out[count_at..count_at + 2].copy_from_slice(&count.to_be_bytes());
             out.extend_from_slice(&[0, 1, 0, u8::from(format == Format::Binary)]);
         });
-        // Execute the unnamed portal, all rows.
+        // Execute: the unnamed portal, all rows.
         out.extend_from_slice(b"E\0\0\0\x09\0\0\0\0\0");
         self.bound.push(number);
     }
 
-    /// Sends what was bound since [`Pg::begin`] in one write and reads all answers. The executions are one transaction,
-    /// unless they begin and end their own; after one fails the others are not tried.
+    /// Sends the executions since [`Pg::begin`] in one write and reads all answers. They are one
+    /// transaction, unless they contain transaction commands; after a failed one the others are
+    /// skipped.
     pub(crate) fn finish(&mut self, timeout: Duration) -> Result<()> {
         self.out.extend_from_slice(b"S\0\0\0\x04");
         let out = std::mem::take(&mut self.out);
@@ -307,7 +312,7 @@ impl Pg {
         self.close_oldest(number);
     }
 
-    /// Makes room at the server for statement `number`.
+    /// Closes the oldest idle statement if there are too many; statement `number` is kept.
     fn close_oldest(&mut self, number: u64) {
         if self.statements.len() <= STATEMENTS_MAX {
             return;
@@ -326,29 +331,29 @@ impl Pg {
     // -----------------------------------------------------------------------------------------------------------------
     // Answers
 
-    /// Statements that the last request's answer covers; fewer than were sent where one failed.
+    /// Number of results in the last answer; less than the number of statements if one failed.
     #[cfg(test)]
     pub(crate) fn results(&self) -> usize {
         self.outcomes.len()
     }
 
-    /// Rows that result `n` has.
+    /// Number of rows in result `n`.
     pub(crate) fn row_count(&self, n: usize) -> u64 {
         self.outcomes.get(n).map_or(0, |outcome| outcome.rows)
     }
 
-    /// Rows that statement `n` says it wrote or found.
+    /// Number of rows that statement `n` reports as written or found.
     pub(crate) fn affected(&self, n: usize) -> u64 {
         self.outcomes.get(n).map_or(0, |outcome| outcome.affected)
     }
 
-    /// The rows of result `n` as they came.
+    /// The undecoded rows of result `n`.
     pub(crate) fn rows(&self, n: usize) -> Rows<'_> {
         let messages = self.outcomes.get(n).map_or(0..0, |outcome| outcome.messages.clone());
         Rows { messages: self.input.get(messages).unwrap_or_default() }
     }
 
-    /// Types of the columns of result `n`.
+    /// Types of the columns in result `n`.
     pub(crate) fn columns(&self, n: usize) -> Result<Arc<[u32]>> {
         let outcome = self.outcomes.get(n).ok_or_else(|| Error::protocol(format!("the answer has no result {n}")))?;
         if let Some(prepared) = outcome.statement.and_then(|number| self.statements.get(&number)) {
@@ -360,44 +365,46 @@ impl Pg {
     }
 
     fn exchange(&mut self, messages: &[u8], expected: Expected, timeout: Duration) -> Result<()> {
-        // Out of `self` while in use: any early return drops the connection, whose state would be unknown.
+        // Moved out of `self` during the exchange: an early return then drops the connection, whose
+        // state is unknown.
         let mut link = self.link.take().ok_or_else(|| Error::setup("BUG: not connected"))?;
         let sent = link.start(timeout).and_then(|()| link.send(messages));
         let outcome = match sent {
             Ok(()) => self.receive(&mut link, expected),
-            // A server that gives up says why before it closes.
+            // A server that closes the connection may have sent an error first.
             Err(error) if error.class == Class::Connection => match self.receive(&mut link, expected) {
-                Err(told) if self.sqlstate != NO_ERROR => Err(told),
+                Err(server_error) if self.sqlstate != NO_ERROR => Err(server_error),
                 _ => Err(error),
             },
             Err(error) => Err(error),
         };
-        let told = outcome.inspect_err(|error| {
+        let server_error = outcome.inspect_err(|error| {
             if error.class == Class::Timeout {
                 link.cancel(&self.login);
             }
             self.statements.values_mut().for_each(|prepared| prepared.known = false);
         });
-        let error = match told {
-            Ok(told) => {
+        let error = match server_error {
+            Ok(server_error) => {
                 self.link = Some(link);
-                told
+                server_error
             }
             Err(error) => Some(error),
         };
         error.map_or(Ok(()), |error| Err(error.during(&self.login.address)))
     }
 
-    /// Reads to the last ReadyForQuery. Returns the first error that the server told, after which both are in step.
+    /// Reads up to the last ReadyForQuery. Returns the first error that the server reported; the
+    /// connection stays usable.
     fn receive(&mut self, link: &mut Link, expected: Expected) -> Result<Option<Error>> {
-        let mut told: Option<Error> = None;
+        let mut server_error: Option<Error> = None;
         let (mut ready, mut rows, mut described) = (0, 0, 0);
-        let mut begun = 0;
+        let mut result_start = 0;
         while ready < expected.ready {
             let (tag, body) = match self.next(link) {
                 Ok(message) => message,
-                // It said why, and closed.
-                Err(error) => return Err(told.filter(|_| error.class == Class::Connection).unwrap_or(error)),
+                // The server sent an error and closed the connection.
+                Err(error) => return Err(server_error.filter(|_| error.class == Class::Connection).unwrap_or(error)),
             };
             match tag {
                 b'D' => rows += 1,
@@ -420,57 +427,57 @@ impl Pg {
                 b'C' | b'I' | b's' => {
                     let affected = if tag == b'C' { affected(&self.input[body]) } else { 0 };
                     let statement = self.bound.get(self.outcomes.len()).copied();
-                    self.outcomes.push(Outcome { statement, messages: begun..self.seen, rows, affected });
-                    (begun, rows) = (self.seen, 0);
+                    self.outcomes.push(Outcome { statement, messages: result_start..self.consumed, rows, affected });
+                    (result_start, rows) = (self.consumed, 0);
                 }
-                b'S' => self.learn(body),
+                b'S' => self.record_setting(body),
                 b'G' if expected.copies => {}
-                // Nobody has data for it; without an answer the server would wait for ever.
+                // Without data for this COPY, the client must answer CopyFail, or the server would
+                // wait forever.
                 b'G' => link.send(b"f\0\0\0\x0cno data\0")?,
                 b'E' => {
-                    let error = self.told(body);
-                    told.get_or_insert(error);
+                    let error = self.error_response(body);
+                    server_error.get_or_insert(error);
                 }
                 b'Z' => ready += 1,
                 _ => {
-                    return Err(Error::protocol(format!(
-                        "a message of type {:?} is not expected here",
-                        char::from(tag)
-                    )));
+                    return Err(Error::protocol(format!("unexpected message of type {:?}", char::from(tag))));
                 }
             }
         }
-        Ok(told)
+        Ok(server_error)
     }
 
-    /// The next message: its type, and where in the input its body is.
+    /// Reads the next message: its type, and the range of its body in the input.
     #[inline]
     fn next(&mut self, link: &mut Link) -> Result<(u8, Range<usize>)> {
-        let begin = self.seen;
+        let begin = self.consumed;
         if self.filled < begin + 5 {
             self.fill(link, begin + 5)?;
         }
         let head: [u8; 5] = self.input[begin..begin + 5].try_into().unwrap_or_default();
         let length = u32::from_be_bytes([head[1], head[2], head[3], head[4]]) as usize;
         if length < 4 {
-            return Err(Error::protocol(format!("a message says it has {length} bytes; the least is 4")));
+            return Err(Error::protocol(format!("a message has length {length}, expected at least 4")));
         }
         let end = begin + 1 + length;
         if self.filled < end {
             self.fill(link, end)?;
         }
-        self.seen = end;
+        self.consumed = end;
         Ok((head[0], begin + 5..end))
     }
 
     /// Reads until the input has `end` bytes.
     fn fill(&mut self, link: &mut Link, end: usize) -> Result<()> {
         if end > ANSWER_BYTES_MAX {
-            return Err(Error::protocol(format!("an answer of {end} bytes or more; accepted are {ANSWER_BYTES_MAX}")));
+            return Err(Error::protocol(format!(
+                "an answer has {end} bytes or more, expected at most {ANSWER_BYTES_MAX}"
+            )));
         }
         while self.filled < end {
             if self.input.len() < self.filled + INPUT_BYTES / 4 {
-                // Twice as much each time, whatever length was announced.
+                // Doubled each time, whatever length was announced.
                 self.input.resize((self.input.len() * 2).max(INPUT_BYTES), 0);
             }
             self.filled += link.read(&mut self.input[self.filled..])?;
@@ -478,8 +485,8 @@ impl Pg {
         Ok(())
     }
 
-    /// A ParameterStatus.
-    fn learn(&mut self, body: Range<usize>) {
+    /// Records a ParameterStatus message.
+    fn record_setting(&mut self, body: Range<usize>) {
         let mut texts =
             self.input[body].split(|byte| *byte == 0).map(|text| String::from_utf8_lossy(text).into_owned());
         if let (Some(name), Some(value)) = (texts.next(), texts.next()) {
@@ -488,8 +495,8 @@ impl Pg {
         }
     }
 
-    /// An ErrorResponse.
-    fn told(&mut self, body: Range<usize>) -> Error {
+    /// Converts an ErrorResponse, and records its SQLSTATE.
+    fn error_response(&mut self, body: Range<usize>) -> Error {
         let (mut severity, mut sqlstate, mut text) = (String::new(), String::new(), String::new());
         for field in self.input[body].split(|byte| *byte == 0) {
             let Some((tag, value)) = field.split_first() else { continue };
@@ -515,7 +522,7 @@ impl Pg {
     // Logging in
 
     fn log_in(&mut self) -> Result<()> {
-        (self.filled, self.seen, self.sqlstate) = (0, 0, NO_ERROR);
+        (self.filled, self.consumed, self.sqlstate) = (0, 0, NO_ERROR);
         let stream = connect(&self.login.address, self.login.network_of, CONNECT_TIMEOUT)?;
         let mut link = Link { stream, timeout: Duration::ZERO, deadline: Instant::now(), key: None };
         link.start(CONNECT_TIMEOUT)?;
@@ -526,13 +533,13 @@ impl Pg {
             let (tag, body) = self.next(&mut link)?;
             match tag {
                 b'R' => self.authenticate(&mut link, &mut scram, body)?,
-                b'S' => self.learn(body),
+                b'S' => self.record_setting(body),
                 b'K' => link.key = self.input[body].try_into().ok(),
                 b'N' => {}
-                b'E' => return Err(self.told(body)),
+                b'E' => return Err(self.error_response(body)),
                 b'Z' => break,
                 _ => {
-                    return Err(Error::protocol(format!("log-in: message of type {:?} not expected", char::from(tag))));
+                    return Err(Error::protocol(format!("log-in: unexpected message of type {:?}", char::from(tag))));
                 }
             }
         }
@@ -545,8 +552,8 @@ impl Pg {
         out.extend_from_slice(&[0, 3, 0, 0]);
         let login = &self.login;
         let fixed = [("user", login.user.as_str()), ("database", &login.database), ("client_encoding", "UTF8")];
-        let further = login.parameters.iter().map(|(name, value)| (name.as_str(), value.as_str()));
-        for (name, value) in fixed.into_iter().chain(further) {
+        let additional = login.parameters.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        for (name, value) in fixed.into_iter().chain(additional) {
             for text in [name, value] {
                 out.extend_from_slice(text.as_bytes());
                 out.push(0);
@@ -558,7 +565,7 @@ impl Pg {
         out
     }
 
-    /// Answers one step of the server's question who we are.
+    /// Answers one authentication message of the server.
     fn authenticate(&mut self, link: &mut Link, scram: &mut Option<ScramSha256>, body: Range<usize>) -> Result<()> {
         let body = &self.input[body];
         let (kind, rest) =
@@ -566,19 +573,20 @@ impl Pg {
         let refused = |error: std::io::Error| Error::new(Class::Refused, format!("SCRAM: {error}"));
         let password = || {
             let password = self.login.password.as_deref();
-            password.ok_or_else(|| Error::setup("the server wants a password: NAME://USER:PASSWORD@HOST:PORT"))
+            password
+                .ok_or_else(|| Error::setup("the server requires a password: expected NAME://USER:PASSWORD@HOST:PORT"))
         };
         match (kind, scram.as_mut()) {
             ([0, 0, 0, 0], _) => Ok(()),
             ([0, 0, 0, 3], _) => link.send(&password_message(password()?.as_bytes(), true)),
             ([0, 0, 0, 5], _) => {
-                let salt = rest.try_into().map_err(|_| Error::protocol("an md5 salt is not of 4 bytes"))?;
+                let salt = rest.try_into().map_err(|_| Error::protocol("an md5 salt does not have 4 bytes"))?;
                 let hash = md5_hash(self.login.user.as_bytes(), password()?.as_bytes(), salt);
                 link.send(&password_message(hash.as_bytes(), true))
             }
             ([0, 0, 0, 10], _) => {
                 if !rest.split(|byte| *byte == 0).any(|name| name == SCRAM_SHA_256.as_bytes()) {
-                    return Err(Error::setup("the server offers no SCRAM-SHA-256"));
+                    return Err(Error::setup("the server does not offer SCRAM-SHA-256"));
                 }
                 let exchange = ScramSha256::new(password()?.as_bytes(), ChannelBinding::unsupported());
                 let mut first = SCRAM_SHA_256.as_bytes().to_vec();
@@ -593,7 +601,7 @@ impl Pg {
                 link.send(&password_message(exchange.message(), false))
             }
             ([0, 0, 0, 12], Some(exchange)) => exchange.finish(rest).map_err(refused),
-            _ => Err(Error::setup(format!("the server wants an authentication that is not known here: {kind:?}"))),
+            _ => Err(Error::setup(format!("the server requires an unsupported authentication method: {kind:?}"))),
         }
     }
 }
@@ -612,7 +620,7 @@ impl Link {
     fn send(&mut self, mut bytes: &[u8]) -> Result<()> {
         while !bytes.is_empty() {
             match self.stream.write(bytes) {
-                Ok(0) => return Err(Error::new(Class::Connection, "the connection takes no more bytes")),
+                Ok(0) => return Err(Error::new(Class::Connection, "the connection accepts no more bytes")),
                 Ok(count) => bytes = &bytes[count..],
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => return Err(failed(&error)),
@@ -638,18 +646,18 @@ impl Link {
 
     fn check_deadline(&self) -> Result<()> {
         if Instant::now() > self.deadline {
-            return Err(Error::new(Class::Timeout, format!("no whole answer within {:?}", self.timeout)));
+            return Err(Error::new(Class::Timeout, format!("no complete answer within {:?}", self.timeout)));
         }
         Ok(())
     }
 
-    /// Asks the server, over a connection of its own, to end what this one is waiting for. Without an answer.
+    /// Sends a cancel request over a separate connection. Ignores its outcome.
     fn cancel(&self, login: &Login) {
         let Some(key) = self.key else { return };
         if let Ok(mut stream) = connect(&login.address, login.network_of, CONNECT_TIMEOUT) {
             let mut request = vec![0, 0, 0, 16, 0x04, 0xd2, 0x16, 0x2e];
             request.extend_from_slice(&key);
-            // Nothing depends on its success: the connection whose statement it is is given up anyway.
+            // The connection with the cancelled statement is dropped in any case.
             let _ = stream.write_all(&request);
         }
     }
@@ -670,13 +678,13 @@ fn password_message(body: &[u8], closed: bool) -> Vec<u8> {
     out
 }
 
-/// What a SQLSTATE says about the target. Source: PostgreSQL's manual, appendix "PostgreSQL Error Codes".
+/// Error class of a SQLSTATE. Source: PostgreSQL's manual, appendix "PostgreSQL Error Codes".
 pub(super) fn class_of(sqlstate: &str) -> Class {
     match sqlstate {
         "53100" => Class::DiskFull,
         "57P03" => Class::Overloaded,
         "57014" => Class::Timeout,
-        // The outcome of a commit is not known.
+        // The outcome of the commit is unknown.
         "40003" => Class::Server,
         _ => match sqlstate.get(..2).unwrap_or_default() {
             "53" => Class::Overloaded,
@@ -690,9 +698,9 @@ pub(super) fn class_of(sqlstate: &str) -> Class {
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
-// Making messages
+// Building messages
 
-/// Appends a message with what `body` appends.
+/// Appends a message; `body` appends its content.
 #[inline]
 fn message(out: &mut Vec<u8>, tag: u8, body: impl FnOnce(&mut Vec<u8>)) {
     out.push(tag);
@@ -711,8 +719,8 @@ pub(crate) fn push_query(sql: &str, out: &mut Vec<u8>) {
     });
 }
 
-/// Appends `COPY … FROM STDIN` with its data, for [`Pg::send`]. It goes out without waiting for the server's word: one
-/// that refuses the statement ignores the data (manual, "COPY Operations").
+/// Appends `COPY … FROM STDIN` with its data, for [`Pg::send`]. The data is sent without waiting
+/// for CopyInResponse: a server that refuses the statement ignores it (manual, "COPY Operations").
 pub(crate) fn push_copy(sql: &str, data: impl FnOnce(&mut Vec<u8>), out: &mut Vec<u8>) {
     push_query(sql, out);
     let at = out.len();
@@ -724,7 +732,7 @@ pub(crate) fn push_copy(sql: &str, data: impl FnOnce(&mut Vec<u8>), out: &mut Ve
     out.extend_from_slice(b"c\0\0\0\x04");
 }
 
-/// Values of a Bind message, in binary form.
+/// Parameters of a Bind message, in binary format.
 pub(crate) struct Parameters<'a> {
     out: &'a mut Vec<u8>,
     count: u16,
@@ -753,7 +761,7 @@ impl Parameters<'_> {
         self.count += 1;
     }
 
-    /// `numeric` of two decimals, as hundredths.
+    /// `numeric` with two decimals, from hundredths.
     pub(crate) fn hundredths(&mut self, value: i64) {
         let mut groups = [0_i16; 6];
         let mut count = 0;
@@ -770,7 +778,7 @@ impl Parameters<'_> {
             groups[count] = fraction;
             count += 1;
         }
-        // Digits, place of the first one, sign, decimals shown; then the digits to the base of 10,000.
+        // Number of digits, weight of the first, sign, display scale; then the base-10,000 digits.
         let sign: i16 = if value < 0 { 0x4000 } else { 0 };
         self.out.extend_from_slice(&(8 + 2 * count as u32).to_be_bytes());
         for word in [count as i16, weight, sign, 2].iter().chain(&groups[..count]) {
@@ -779,7 +787,7 @@ impl Parameters<'_> {
         self.count += 1;
     }
 
-    /// `bigint`, or a time as microseconds since 2000.
+    /// `bigint`, or a time as microseconds since 2000-01-01.
     pub(crate) fn int8(&mut self, value: i64) {
         self.value(&value.to_be_bytes());
     }
@@ -789,12 +797,12 @@ impl Parameters<'_> {
         self.value(&value.to_be_bytes());
     }
 
-    /// `text` and the like.
+    /// `text` and similar types.
     pub(crate) fn text(&mut self, value: &str) {
         self.value(value.as_bytes());
     }
 
-    /// `count` values that are there already, each with its length in front.
+    /// Appends `count` encoded values, each with its length in front.
     pub(crate) fn encoded(&mut self, values: &[u8], count: u16) {
         self.out.extend_from_slice(values);
         self.count += count;
@@ -812,8 +820,8 @@ impl Parameters<'_> {
     }
 }
 
-/// Appends an array of one dimension as the value of a parameter. Its `count` elements, of type `element`, are appended
-/// by `values`, each with its length in front.
+/// Appends a one-dimensional array as the value of a parameter. `values` appends its `count`
+/// elements of type `element`, each with its length in front.
 pub(crate) fn push_array(element: u32, count: usize, out: &mut Vec<u8>, values: impl FnOnce(&mut Vec<u8>)) {
     let at = out.len();
     out.extend_from_slice(&[0; 4]);
@@ -832,7 +840,7 @@ pub(crate) fn push_array(element: u32, count: usize, out: &mut Vec<u8>, values: 
 // ---------------------------------------------------------------------------------------------------------------------
 // Reading answers
 
-/// Whole messages, one after another.
+/// Iterator over complete messages.
 struct Messages<'a> {
     bytes: &'a [u8],
 }
@@ -850,13 +858,13 @@ impl<'a> Iterator for Messages<'a> {
     }
 }
 
-/// Rows of a result, one after another.
+/// Iterator over the rows of a result.
 pub(crate) struct Rows<'a> {
     messages: &'a [u8],
 }
 
 impl<'a> Rows<'a> {
-    /// Of messages that somebody else made.
+    /// Iterates over the rows in `messages`.
     pub(crate) fn of(messages: &'a [u8]) -> Rows<'a> {
         Rows { messages }
     }
@@ -870,19 +878,19 @@ impl<'a> Iterator for Rows<'a> {
         let mut messages = Messages { bytes: self.messages };
         let row = messages.find(|(tag, _)| *tag == b'D');
         self.messages = messages.bytes;
-        // Without a count, which is the protocol's first thing, it has no columns.
+        // A row without the leading column count has no columns.
         row.map(|(_, body)| Row { bytes: body.get(2..).unwrap_or_default() })
     }
 }
 
-/// The columns of a row that were not taken yet.
+/// The remaining columns of a row.
 #[derive(Clone, Copy)]
 pub(crate) struct Row<'a> {
     bytes: &'a [u8],
 }
 
 impl<'a> Row<'a> {
-    /// The next column: `None` where it is null.
+    /// The next column; `None` if it is null.
     #[inline]
     pub(crate) fn column(&mut self) -> Result<Option<&'a [u8]>> {
         let missing = || Error::protocol("a row ends before its columns do");
@@ -897,13 +905,13 @@ impl<'a> Row<'a> {
         Ok(Some(value))
     }
 
-    /// Were all columns taken?
+    /// Whether all columns have been read.
     pub(crate) fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
 }
 
-/// Types of a RowDescription.
+/// Parses the column types of a RowDescription.
 fn column_types(body: &[u8]) -> Result<Arc<[u32]>> {
     let truncated = || Error::protocol("a truncated description of columns");
     let (count, mut rest) = body.split_at_checked(2).ok_or_else(truncated)?;
@@ -918,7 +926,7 @@ fn column_types(body: &[u8]) -> Result<Arc<[u32]>> {
     Ok(Arc::from(types))
 }
 
-/// The number at the end of a command tag, such as `COPY 100`.
+/// The row count at the end of a command tag, such as `COPY 100`.
 fn affected(tag: &[u8]) -> u64 {
     let tag = tag.strip_suffix(b"\0").unwrap_or(tag);
     let digits = tag.rsplit(|byte| *byte == b' ').next().unwrap_or_default();

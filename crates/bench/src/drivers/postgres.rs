@@ -1,20 +1,23 @@
-//! PostgreSQL, and TimescaleDB on it.
+//! PostgreSQL, and TimescaleDB on top of it.
 //!
-//! **Tables.** One for each table of the schema: `time timestamptz`, the tags and the fields, `PRIMARY KEY (device,
-//! time)`. The one index serves every question (a device's range, its newest row) and says what a duplicate is; device
-//! before time, because all questions but those over all devices name the device. Texts compare by bytes (`COLLATE "C"`),
-//! which is what a name needs and costs least. Tables are ordinary, logged ones. More than 800 fields, or rows near a
-//! page, are cut into `NAME_p0`, `NAME_p1` … with the same key: a table has at most 1,600 columns, a row one page of
-//! 8 KiB. Everything is in the SQL schema `DB_NAME`, which a run drops and makes anew.
+//! **Tables.** One per table of the schema: `time timestamptz`, the tags and the fields, `PRIMARY
+//! KEY (device, time)`. This one index serves every query (a device's range, its newest row) and
+//! defines duplicates. The device is first, because all queries except those over all devices
+//! select by device. Texts have `COLLATE "C"`, the cheapest comparison. Tables are logged. Tables
+//! with more than 800 fields, or with rows near the page size, are split into `NAME_p0`, `NAME_p1`
+//! … with the same key: a table has at most 1,600 columns, and a row at most one page of 8 KiB. All
+//! tables are in the SQL schema `DB_NAME`, which a run drops and creates.
 //!
-//! **Writing.** `write=copy`, the default: `COPY … (FORMAT binary)`, one statement a table and request, which the manual
-//! calls the fastest way to load rows ("Populating a Database"). Where the configuration writes a row again (POISSON) or
-//! field by field (sensors not aligned), plain COPY would fail at the key; then, and with `write=insert`, a request is one
-//! prepared `INSERT … SELECT FROM unnest(array of each column) ON CONFLICT DO UPDATE`, which both products' makers
-//! recommend over lists of VALUES.
+//! **Writing.** `write=copy`, the default: `COPY … (FORMAT binary)`, one statement per table and
+//! request, which the manual calls the fastest way to load rows ("Populating a Database"). If the
+//! configuration rewrites rows (POISSON) or writes field by field (sensors not aligned), COPY would
+//! violate the key. In these cases, and with `write=insert`, a request is one prepared `INSERT …
+//! SELECT FROM unnest(array of each column) ON CONFLICT DO UPDATE`, which both products recommend
+//! over lists of VALUES.
 //!
-//! **TimescaleDB.** The same, with `create_hypertable` (chunks of 7 days, the default), no second index, and compression
-//! by device (`compress=off` leaves it out): `settle` compresses all chunks, as a policy would after a while.
+//! **TimescaleDB.** The same with `create_hypertable` (chunks of 7 days, the default), no second
+//! index, and compression by device (`compress=off` disables it): `settle` compresses all chunks,
+//! as a policy would do later.
 //!
 //! Options: `write=copy|insert`, `durability=sync|async` (`synchronous_commit`), `compress=on|off` (TimescaleDB).
 
@@ -46,20 +49,21 @@ pub(crate) const TIMESCALEDB: Entry = Entry {
     open: |opening| Ok(Box::new(Postgres::open(opening, true)?)),
 };
 
-/// Fields of one table: half of what PostgreSQL allows, as doubles they fill most of a page.
+/// Most fields per table: half of PostgreSQL's limit. As doubles they fill most of a page.
 const FIELDS_MAX: u32 = 800;
-/// Bytes of fields in one row: a page less its header, the row's, the key and the bits for nulls.
+/// Most bytes of fields per row: a page minus its header, the row header, the key and the null
+/// bitmap.
 const ROW_BYTES_MAX: usize = 7_400;
-/// Whoever creates or drops tables holds this lock.
+/// Lock of connections that create or drop tables.
 const LOCK: &str = "SELECT pg_advisory_xact_lock(7432001)";
-/// For vacuuming and compressing everything.
+/// Time-out of vacuuming and compressing everything.
 const SETTLE_TIMEOUT: Duration = Duration::from_secs(4 * 3600);
 
 const DIALECT: Dialect = Dialect {
     bucket: "date_bin",
     first_and_last: false,
     latest_by_index: true,
-    // "target lists can have at most 1664 entries"; device and time come before.
+    // Limit: "target lists can have at most 1664 entries", including device and time.
     fields_max: 1_660,
     narrow_sums: true,
     nanoseconds: None,
@@ -73,7 +77,7 @@ enum Path {
     Insert,
 }
 
-/// What all connections share.
+/// State shared by all connections.
 struct Shared {
     target: Target,
     schema: Arc<Schema>,
@@ -81,11 +85,11 @@ struct Shared {
     sql: Sql,
     answers: Answers,
     path: Path,
-    /// Does the configuration write rows again, or field by field?
+    /// Whether the configuration rewrites rows or writes field by field.
     replaces: bool,
     hypertables: bool,
     compress: bool,
-    /// `synchronous_commit`.
+    /// Value of `synchronous_commit`.
     commit: &'static str,
     timeouts: (Duration, Duration),
 }
@@ -99,15 +103,19 @@ impl Postgres {
         let Opening { target, schema, config } = opening;
         target.only(if hypertables { &["write", "durability", "compress"] } else { &["write", "durability"] })?;
         if schema.unit == Unit::Nanos {
-            return Err(Error::unsupported("PostgreSQL's times have microseconds; TIMESTAMP_PRECISION is ns"));
+            return Err(Error::unsupported(
+                "PostgreSQL's times have microseconds: expected TIMESTAMP_PRECISION ms or us",
+            ));
         }
         if ["public", "pg_catalog", "information_schema"].contains(&schema.database.as_str()) {
             let name = &schema.database;
-            return Err(Error::setup(format!("DB_NAME={name}: the run would drop this schema; choose another name")));
+            return Err(Error::setup(format!(
+                "DB_NAME={name}: the run would drop this schema; choose a different name"
+            )));
         }
         let sparse = !config.is_sensor_ts_alignment;
-        let again = config.is_out_of_order && config.out_of_order_mode == OutOfOrderMode::Poisson;
-        let replaces = sparse || again;
+        let rewrites = config.is_out_of_order && config.out_of_order_mode == OutOfOrderMode::Poisson;
+        let replaces = sparse || rewrites;
         let path = match target.choice("write", &["copy", "insert"])? {
             "copy" if !replaces => Path::Copy,
             _ => Path::Insert,
@@ -125,7 +133,7 @@ impl Postgres {
     }
 }
 
-/// About what a value takes in a row; long texts move out of it and leave a pointer.
+/// Estimated bytes of a value in a row; long texts are moved out of line, leaving a pointer.
 fn stored_bytes(kind: Kind) -> usize {
     match kind {
         Kind::Bool => 1,
@@ -200,19 +208,19 @@ impl Driver for Postgres {
     }
 }
 
-/// What `encode` prepared.
+/// The encoded request.
 #[derive(Default)]
 struct Request {
-    /// COPY: whole messages. INSERT: the values of all statements, one after another.
+    /// COPY: complete messages. INSERT: the parameters of all statements, one after the other.
     bytes: Vec<u8>,
-    /// COPY: simple queries in it.
+    /// COPY: number of simple queries in `bytes`.
     queries: usize,
-    /// INSERT: text, values and where these end in the bytes.
+    /// INSERT: text, number of parameters, and their end in `bytes`.
     statements: Vec<(String, u16, usize)>,
-    /// Rows that each statement must say it wrote, by number of its result.
+    /// Expected row counts, by the number of the statement's result.
     rows: Vec<(usize, u64)>,
-    /// Rows that count, as part and row: all, or the last of each device and time.
-    kept: Vec<(usize, usize)>,
+    /// Rows to write, as part and row: all, or the last of each device and time.
+    selected: Vec<(usize, usize)>,
 }
 
 struct PostgresConnection {
@@ -243,7 +251,7 @@ impl Connection for PostgresConnection {
     fn create(&mut self, devices: Range<u32>) -> Result<()> {
         let shared = Arc::clone(&self.shared);
         if shared.hypertables {
-            self.need_extension()?;
+            self.require_extension()?;
         }
         let mut tables: Vec<u32> = devices.map(|device| shared.schema.devices[device as usize].table).collect();
         tables.sort_unstable();
@@ -290,7 +298,7 @@ impl Connection for PostgresConnection {
         for (result, rows) in &request.rows {
             let written = self.pg.affected(*result);
             if written != *rows {
-                return Err(Error::protocol(format!("{rows} rows were sent, the server says it wrote {written}")));
+                return Err(Error::protocol(format!("sent {rows} rows, the server reports {written} written rows")));
             }
         }
         Ok(())
@@ -301,7 +309,7 @@ impl Connection for PostgresConnection {
     }
 
     fn query(&mut self, query: &Query) -> Result<()> {
-        self.shared.sql.ask(&mut self.pg, query, self.shared.timeouts.1)
+        self.shared.sql.run(&mut self.pg, query, self.shared.timeouts.1)
     }
 
     fn points(&mut self, query: &Query) -> Result<u64> {
@@ -324,7 +332,7 @@ impl Connection for PostgresConnection {
             self.pg.simple(&format!("VACUUM ANALYZE {name}"), SETTLE_TIMEOUT)?;
         }
         match self.pg.simple("CHECKPOINT", SETTLE_TIMEOUT) {
-            // It is for superusers; the others' checkpoint comes by itself.
+            // Only superusers may run it; otherwise the next automatic checkpoint has to do.
             Err(_) if self.pg.sqlstate() == b"42501" => Ok(()),
             outcome => outcome,
         }
@@ -335,27 +343,27 @@ impl PostgresConnection {
     fn simple(&mut self, sql: &str) -> Result<()> {
         let outcome = self.pg.simple(sql, self.shared.timeouts.0.max(Duration::from_secs(60)));
         if outcome.is_err() && sql.starts_with("BEGIN") {
-            // The error that matters is the first one.
+            // The first error is the one to report.
             let _ = self.pg.simple("ROLLBACK", self.shared.timeouts.0);
         }
         outcome
     }
 
-    fn need_extension(&mut self) -> Result<()> {
+    fn require_extension(&mut self) -> Result<()> {
         self.simple("SELECT to_regproc('create_hypertable') IS NOT NULL")?;
-        let there = self.pg.rows(0).next().map(|mut row| row.column()).transpose()?.flatten();
-        if there == Some(b"t") {
+        let present = self.pg.rows(0).next().map(|mut row| row.column()).transpose()?.flatten();
+        if present == Some(b"t") {
             return Ok(());
         }
         let created = self.simple(&format!("BEGIN; {LOCK}; CREATE EXTENSION IF NOT EXISTS timescaledb; COMMIT"));
         created.map_err(|error| {
-            Error::setup(format!("this server has no TimescaleDB ({error}); as PostgreSQL it is postgres://…"))
+            Error::setup(format!("this server has no TimescaleDB ({error}); use postgres://… for PostgreSQL"))
         })
     }
 }
 
 impl Shared {
-    /// All tables of the product: table of the schema, and part.
+    /// All tables of the product, as table of the schema and part.
     fn tables(&self) -> Vec<(usize, usize)> {
         let tables = 0..self.schema.tables.len();
         tables.flat_map(|table| (0..self.layout.parts(table)).map(move |part| (table, part))).collect()
@@ -392,7 +400,7 @@ impl Shared {
         }
     }
 
-    /// One COPY for each part, as one transaction where there are several.
+    /// Encodes a COPY per part, in one transaction if there are several.
     fn encode_copy(&self, batch: &Batch, request: &mut Request) {
         let table = batch.table as usize;
         let parts = self.layout.parts(table);
@@ -417,10 +425,10 @@ impl Shared {
         }
     }
 
-    /// One INSERT for each part that the batch has fields of.
+    /// Encodes an INSERT per part of which the batch has fields.
     fn encode_insert(&self, batch: &Batch, request: &mut Request) {
         let table = batch.table as usize;
-        self.keep(batch, &mut request.kept);
+        self.select_rows(batch, &mut request.selected);
         for part in 0..self.layout.parts(table) {
             let all = self.layout.fields(&self.schema, table, part);
             let fields = all.start.max(batch.fields.start)..all.end.min(batch.fields.end);
@@ -429,7 +437,7 @@ impl Shared {
             }
             let values = self.arrays(batch, fields.clone(), request);
             let text = self.insert(table, part, fields);
-            request.rows.push((request.statements.len(), request.kept.len() as u64));
+            request.rows.push((request.statements.len(), request.selected.len() as u64));
             request.statements.push((text, values, request.bytes.len()));
         }
     }
@@ -458,19 +466,19 @@ impl Shared {
         sql
     }
 
-    /// Appends time, tags and fields, an array each; returns how many.
+    /// Appends an array for time, each tag and each field; returns their number.
     fn arrays(&self, batch: &Batch, fields: Range<u32>, request: &mut Request) -> u16 {
-        let Request { bytes, kept, .. } = request;
+        let Request { bytes, selected, .. } = request;
         let definition = &self.schema.tables[batch.table as usize];
-        push_array(oid::TIMESTAMPTZ, kept.len(), bytes, |out| {
-            for (part, row) in kept.iter() {
+        push_array(oid::TIMESTAMPTZ, selected.len(), bytes, |out| {
+            for (part, row) in selected.iter() {
                 out.extend_from_slice(&8u32.to_be_bytes());
                 out.extend_from_slice(&copy::micros(&self.schema, batch.parts[*part].times[*row]).to_be_bytes());
             }
         });
         for tag in 0..definition.tags.len() {
-            push_array(oid::TEXT, kept.len(), bytes, |out| {
-                for (part, _) in kept.iter() {
+            push_array(oid::TEXT, selected.len(), bytes, |out| {
+                for (part, _) in selected.iter() {
                     let text = &self.schema.devices[batch.parts[*part].device as usize].tags[tag];
                     out.extend_from_slice(&(text.len() as u32).to_be_bytes());
                     out.extend_from_slice(text.as_bytes());
@@ -480,8 +488,8 @@ impl Shared {
         for field in fields.clone() {
             let kind = definition.fields[field as usize].kind;
             let column = (field - batch.fields.start) as usize;
-            push_array(element(kind), kept.len(), bytes, |out| {
-                for (part, row) in kept.iter() {
+            push_array(element(kind), selected.len(), bytes, |out| {
+                for (part, row) in selected.iter() {
                     copy::value(&self.schema, kind, &batch.parts[*part], column, *row, out);
                 }
             });
@@ -491,22 +499,23 @@ impl Shared {
 }
 
 impl Shared {
-    /// All rows, or the last of each device and time: one statement may not change a row twice.
-    fn keep(&self, batch: &Batch, kept: &mut Vec<(usize, usize)>) {
-        kept.clear();
+    /// Selects all rows, or the last of each device and time: one statement may not update a row
+    /// twice.
+    fn select_rows(&self, batch: &Batch, selected: &mut Vec<(usize, usize)>) {
+        selected.clear();
         let parts = batch.parts.iter().enumerate();
-        kept.extend(parts.flat_map(|(index, part)| (0..part.times.len()).map(move |row| (index, row))));
+        selected.extend(parts.flat_map(|(index, part)| (0..part.times.len()).map(move |row| (index, row))));
         if !self.replaces {
             return;
         }
-        let mut seen = HashSet::with_capacity(kept.len());
-        kept.reverse();
-        kept.retain(|(part, row)| seen.insert((batch.parts[*part].device, batch.parts[*part].times[*row])));
-        kept.reverse();
+        let mut seen = HashSet::with_capacity(selected.len());
+        selected.reverse();
+        selected.retain(|(part, row)| seen.insert((batch.parts[*part].device, batch.parts[*part].times[*row])));
+        selected.reverse();
     }
 }
 
-/// Type of an array's elements that [`copy::value`] appends.
+/// Element type of arrays of values that [`copy::value`] appends.
 fn element(kind: Kind) -> u32 {
     match kind {
         Kind::Bool => oid::BOOL,

@@ -1,30 +1,36 @@
 //! QuestDB 9.
 //!
-//! **Tables.** One for each table of the schema, called `DB_NAME_TABLE`, with a row for each device and time, WAL, and
-//! `SYMBOL`s for the tags, with room for all devices. Not one for each device: each table has its own log, writer and
-//! memory for each column ("Optimize disk and memory usage with many tables"), and questions about several devices would
-//! need a UNION. Partitions by rows a day, as "Schema design" says: MONTH below 100,000, DAY to 10 million, HOUR above
-//! (`partition=…` sets it). No index on the device (`index=on` makes one): see the measured figures below. `DEDUP UPSERT
-//! KEYS(time, device)` only where the configuration writes rows again, because it costs at every apply.
+//! **Tables.** One WAL table per table of the schema, named `DB_NAME_TABLE`, with a row for each
+//! device and time. Tags are `SYMBOL`s with capacity for all devices. Not one table per device:
+//! each table has its own log, writer and memory for each column ("Optimize disk and memory usage
+//! with many tables"), and queries over several devices would need a UNION. Partitions depend on
+//! the rows per day, as "Schema design" advises: MONTH below 100,000, DAY up to 10 million, HOUR
+//! above (`partition=…` overrides it). No index on the device (`index=on` creates one). `DEDUP
+//! UPSERT KEYS(time, device)` only if the configuration rewrites rows, because it has a cost each
+//! time the log is applied.
 //!
-//! **Writing.** `write=line`, the default: line protocol over HTTP, which its manual prefers ("Ingestion"), acknowledged
-//! and all or nothing, in version 2, whose floats are binary. (Its columnar wire protocol needs version 10.)
-//! `write=tcp` is the same over port 9009: no acknowledgement, errors are in the server's log only. Rows can be read after
-//! the log was applied, not at once.
+//! **Writing.** `write=line`, the default: line protocol over HTTP, which the manual prefers
+//! ("Ingestion"). It is acknowledged and atomic; version 2 has binary floats. (Its columnar
+//! protocol needs version 10.) `write=tcp` is line protocol over port 9009: not acknowledged,
+//! errors are only in the server's log. Rows can be read after the log has been applied, not at
+//! once.
 //!
-//! **Asking.** Over PostgreSQL's wire with parameters, as a plan is compiled once a text then: with values in the text
-//! the same range of rows took 2.5 ms instead of 0.3. Buckets are `timestamp_floor(width, time, origin)`: it has the plan
-//! of `SAMPLE BY`, whose `FROM` does not go with keys, without its sort.
+//! **Queries.** Over PostgreSQL's protocol with parameters, so that a plan is compiled once per
+//! text: with literals, the same range of rows took 2.5 ms instead of 0.3. Buckets are
+//! `timestamp_floor(width, time, origin)`, which has the plan of `SAMPLE BY` without its sort (and
+//! `SAMPLE BY … FROM` does not support keys).
 //!
-//! **Sensors that are not aligned** are rows with one field each: a row is not merged with one that is there. Questions
-//! about rows put them together by `last_not_null`. BOOLEAN has no null, so such fields cannot be told from false.
+//! **Sensors that are not aligned** are rows with one field each, because a row is not merged with
+//! an existing one. Queries for rows merge them by `last_not_null`. BOOLEAN has no null, so that a
+//! missing value would look like false.
 //!
-//! There is no type for days, and line protocol has no bytes: dates are `INT` (days since 1970), times as values `LONG`
-//! (the run's unit), bytes `VARCHAR`.
+//! Dates are `INT` (days since 1970), time fields `LONG` (the run's unit), and bytes `VARCHAR`:
+//! QuestDB has no date type, and line protocol no bytes.
 //!
-//! Main address: PostgreSQL's wire (8812). Options: `write=line|tcp`, `http=HOST:PORT` (the same host's 9000),
-//! `ilp=HOST:PORT` (9009), `partition=auto|hour|day|week|month|year`, `index=off|on`, `commit=nosync|sync` (what the
-//! server's `cairo.commit.mode` is: a run refuses to name another).
+//! Main address: PostgreSQL's protocol (8812). Options: `write=line|tcp`, `http=HOST:PORT`
+//! (default: port 9000 of the same host), `ilp=HOST:PORT` (9009),
+//! `partition=auto|hour|day|week|month|year`, `index=off|on`, `commit=nosync|sync` (must equal the
+//! server's `cairo.commit.mode`).
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -36,7 +42,7 @@ use std::time::Duration;
 use super::http::Http;
 use super::line::{ALL_TYPED, Encoder, Style};
 use super::pgwire::{Login, Pg};
-use super::sql::{Answers, Parameter, Text, all_of, any_of_them, identifier, micros, order, quoted};
+use super::sql::{Answers, Parameter, Statement, any_not_null, identifier, micros, order, quoted, where_all};
 use super::{About, Connection, Driver, Entry, Opening, Proof, Target, socket, timeouts};
 use crate::config::OutOfOrderMode;
 use crate::error::{Class, Error, Result};
@@ -50,10 +56,10 @@ pub(crate) const ENTRY: Entry = Entry {
     open: |opening| Ok(Box::new(QuestDb::open(opening)?)),
 };
 
-/// For tables, and for the question whether the log was applied.
+/// Time-out of DDL and of queries on the log's state.
 const DEFINE_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Buckets are counted from here at the earliest: 1653 in microseconds, far before that in milliseconds.
+/// Earliest origin of buckets: 1653 in microseconds, far before that in milliseconds.
 const EARLIEST: i64 = -10_000_000_000_000_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,22 +68,22 @@ enum Path {
     Tcp,
 }
 
-/// What all connections share.
+/// State shared by all connections.
 struct Shared {
     target: Target,
-    /// With the names that tables have there.
+    /// The schema with the product's table names.
     schema: Arc<Schema>,
     answers: Answers,
     lines: Encoder,
     path: Path,
-    /// Rows are replaced.
+    /// Whether a second write of a row replaces it.
     dedup: bool,
-    /// Rows carry one field each.
+    /// Whether each row has only one field.
     sparse: bool,
     index: bool,
-    /// By table.
+    /// Partition unit of each table.
     partitions: Vec<&'static str>,
-    /// The server's `cairo.commit.mode`, as it was declared.
+    /// The server's `cairo.commit.mode`, as declared by the target.
     commit: &'static str,
     timeouts: (Duration, Duration),
 }
@@ -91,11 +97,13 @@ impl QuestDb {
         let Opening { target, schema, config } = opening;
         target.only(&["write", "http", "ilp", "partition", "index", "commit"])?;
         if schema.unit == Unit::Nanos {
-            return Err(Error::unsupported("QuestDB's wire for questions has microseconds; TIMESTAMP_PRECISION is ns"));
+            return Err(Error::unsupported(
+                "queries to QuestDB have microseconds: expected TIMESTAMP_PRECISION ms or us",
+            ));
         }
         let sparse = !config.is_sensor_ts_alignment;
-        let again = config.is_out_of_order && config.out_of_order_mode == OutOfOrderMode::Poisson;
-        if sparse && again {
+        let rewrites = config.is_out_of_order && config.out_of_order_mode == OutOfOrderMode::Poisson;
+        if sparse && rewrites {
             return Err(Error::unsupported(
                 "QuestDB replaces whole rows only: POISSON with sensors that are not aligned would keep both versions",
             ));
@@ -121,14 +129,14 @@ impl QuestDb {
         let time_factor = if path == Path::Tcp { nanos } else { 1 };
         let lines = Encoder::new(&schema, Style { binary_floats: true, time_factor, ..ALL_TYPED });
         let (answers, timeouts) = (Answers::new(&schema, 0), timeouts(&config));
-        let dedup = again;
+        let dedup = rewrites;
         let shared =
             Shared { target, schema, answers, lines, path, dedup, sparse, index, partitions, commit, timeouts };
         Ok(QuestDb { shared: Arc::new(shared) })
     }
 }
 
-/// Source: QuestDB's manual, "Schema design", table of partitions by rows a day.
+/// Partition unit by rows per day. Source: QuestDB's manual, "Schema design".
 fn partition_for(schema: &Schema, table: usize, point_step: i64) -> &'static str {
     let devices = schema.devices.iter().filter(|device| device.table as usize == table).count() as i128;
     let day = 86_400 * i128::from(schema.unit.per_second());
@@ -160,7 +168,7 @@ impl Driver for QuestDb {
             ),
             Path::Tcp => (
                 "line protocol over TCP, version 2 (binary floats), not acknowledged",
-                "no answer to wait for; QuestDB's manual keeps it for legacy workloads",
+                "no answer to wait for; QuestDB's manual recommends it for legacy workloads only",
             ),
         };
         let durability = match (shared.path, shared.commit) {
@@ -183,9 +191,9 @@ impl Driver for QuestDb {
         let shared = Arc::clone(&self.shared);
         let target = &shared.target;
         let address = target.address(client, 8812)?;
-        let beside = |port: u16| format!("{}:{port}", address.rsplit_once(':').map_or(&*address, |(host, _)| host));
-        let mut http = Http::new(target.option("http", &beside(9000)).to_owned(), target.network_of);
-        let ilp = target.option("ilp", &beside(9009)).to_owned();
+        let same_host = |port: u16| format!("{}:{port}", address.rsplit_once(':').map_or(&*address, |(host, _)| host));
+        let mut http = Http::new(target.option("http", &same_host(9000)).to_owned(), target.network_of);
+        let ilp = target.option("ilp", &same_host(9009)).to_owned();
         if shared.path == Path::Line {
             http.open()?;
         }
@@ -207,18 +215,18 @@ struct QuestDbConnection {
     shared: Arc<Shared>,
     pg: Pg,
     http: Http,
-    /// Where `stream` goes.
+    /// Address of `stream`.
     ilp: String,
     stream: Option<TcpStream>,
-    /// Where lines go.
+    /// Path and query of the HTTP endpoint for lines.
     resource: String,
     buffer: Vec<u8>,
 }
 
 impl Connection for QuestDbConnection {
     fn version(&mut self) -> Result<String> {
-        // `Build Information: QuestDB 9.3.4, JDK …`
-        let text = self.ask_one("SELECT build()")?.unwrap_or_default();
+        // The answer is `Build Information: QuestDB 9.3.4, JDK …`.
+        let text = self.query_one("SELECT build()")?.unwrap_or_default();
         let version = text.split_once("QuestDB ").map_or(text.as_str(), |(_, rest)| rest);
         Ok(version.split(',').next().unwrap_or(version).to_owned())
     }
@@ -250,7 +258,7 @@ impl Connection for QuestDbConnection {
         let timeout = self.shared.timeouts.0;
         match self.shared.path {
             Path::Line => self.http.post(&self.resource, "text/plain", &self.buffer, timeout),
-            Path::Tcp => self.send_unanswered(timeout),
+            Path::Tcp => self.send_unacknowledged(timeout),
         }
     }
 
@@ -259,7 +267,7 @@ impl Connection for QuestDbConnection {
     }
 
     fn query(&mut self, query: &Query) -> Result<()> {
-        self.shared.text(query, false)?.ask(&mut self.pg, self.shared.timeouts.1)
+        self.shared.text(query, false)?.run(&mut self.pg, self.shared.timeouts.1)
     }
 
     fn points(&mut self, query: &Query) -> Result<u64> {
@@ -270,20 +278,21 @@ impl Connection for QuestDbConnection {
         self.shared.answers.answer(&self.pg, query)
     }
 
-    /// Are there rows in the logs of tables that were not applied? A suspended table stays behind until somebody resumes it.
+    /// Whether the logs of tables have rows that were not applied yet. An error if a table is
+    /// suspended: it stays behind until it is resumed.
     fn is_behind(&mut self) -> Result<bool> {
         let names: Vec<String> = self.shared.schema.tables.iter().map(|table| quoted(&table.name)).collect();
-        let of_ours = format!("FROM wal_tables() WHERE name IN ({})", names.join(", "));
+        let from_own_tables = format!("FROM wal_tables() WHERE name IN ({})", names.join(", "));
         let suspended =
-            format!("SELECT concat(name, ': ', errorTag, ': ', errorMessage) {of_ours} AND suspended LIMIT 1");
-        if let Some(why) = self.ask_one(&suspended)? {
-            return Err(Error::new(Class::Server, format!("the log of a table is not applied any more: {why}")));
+            format!("SELECT concat(name, ': ', errorTag, ': ', errorMessage) {from_own_tables} AND suspended LIMIT 1");
+        if let Some(why) = self.query_one(&suspended)? {
+            return Err(Error::new(Class::Server, format!("the log of a table is no longer applied: {why}")));
         }
-        let behind = format!("SELECT count() {of_ours} AND writerTxn <> sequencerTxn");
-        Ok(self.ask_one(&behind)?.as_deref() != Some("0"))
+        let behind = format!("SELECT count() {from_own_tables} AND writerTxn <> sequencerTxn");
+        Ok(self.query_one(&behind)?.as_deref() != Some("0"))
     }
 
-    /// Joins what late rows split off partitions.
+    /// Merges the partitions that late rows have split.
     fn settle(&mut self) -> Result<()> {
         let shared = Arc::clone(&self.shared);
         let squash =
@@ -293,12 +302,12 @@ impl Connection for QuestDbConnection {
 }
 
 impl QuestDbConnection {
-    /// Durability must not be said wrongly. 9.3 answers this question with a ClassCastException now and then, when it is
-    /// asked again.
+    /// Checks the declared durability. QuestDB 9.3 sometimes answers the repeated query with a
+    /// ClassCastException, hence the retries.
     fn check_commit_mode(&mut self) -> Result<()> {
         let sql = "SELECT value FROM (SHOW PARAMETERS) WHERE property_path = 'cairo.commit.mode'";
         let failed = |answer: &Result<Option<String>>| matches!(answer, Err(error) if error.class == Class::Server);
-        let answer = (0..20).map(|_| self.ask_one(sql)).find(|answer| !failed(answer));
+        let answer = (0..20).map(|_| self.query_one(sql)).find(|answer| !failed(answer));
         let (seen, declared) = (answer.transpose()?.flatten().unwrap_or_default(), self.shared.commit);
         if seen == declared {
             return Ok(());
@@ -306,14 +315,14 @@ impl QuestDbConnection {
         Err(Error::setup(format!("the server's cairo.commit.mode is {seen:?}, the target says commit={declared}")))
     }
 
-    /// The first column of the first row, as text.
-    fn ask_one(&mut self, sql: &str) -> Result<Option<String>> {
+    /// First column of the first row, as text.
+    fn query_one(&mut self, sql: &str) -> Result<Option<String>> {
         self.pg.simple(sql, DEFINE_TIMEOUT)?;
         let value = self.pg.rows(0).next().map(|mut row| row.column()).transpose()?.flatten();
         Ok(value.map(|value| String::from_utf8_lossy(value).into_owned()))
     }
 
-    fn send_unanswered(&mut self, timeout: Duration) -> Result<()> {
+    fn send_unacknowledged(&mut self, timeout: Duration) -> Result<()> {
         let broken = |error: &std::io::Error| Error::socket("line protocol over TCP", error);
         if self.stream.is_none() {
             let stream = socket::connect(&self.ilp, self.shared.target.network_of, Duration::from_secs(10))?;
@@ -332,7 +341,8 @@ impl Shared {
     fn definition(&self, table: usize) -> String {
         let definition = &self.schema.tables[table];
         let devices = self.schema.devices.iter().filter(|device| device.table as usize == table).count();
-        // The capacity is for distinct values; more than that still works, slower.
+        // The capacity is the number of distinct values; beyond it the table still works, but
+        // slower.
         let capacity = devices.next_power_of_two().max(128);
         let mut sql = format!("CREATE TABLE IF NOT EXISTS {} (", identifier(&definition.name));
         for (index, tag) in definition.tags.iter().enumerate() {
@@ -353,8 +363,8 @@ impl Shared {
     // -----------------------------------------------------------------------------------------------------------------
     // Statements
 
-    fn text<'q>(&self, query: &'q Query, literal: bool) -> Result<Text<'q>> {
-        let mut text = Text::new(&self.schema, literal);
+    fn text<'q>(&self, query: &'q Query, literal: bool) -> Result<Statement<'q>> {
+        let mut text = Statement::new(&self.schema, literal);
         let device = identifier(&self.schema.tables[query.table as usize].tags[0]);
         let devices = query.devices.as_deref();
         let names = self.names(query);
@@ -388,7 +398,7 @@ impl Shared {
         Ok(text)
     }
 
-    fn set<'q>(&self, query: &'q Query, names: &str, text: &mut Text<'q>) -> Result<()> {
+    fn set<'q>(&self, query: &'q Query, names: &str, text: &mut Statement<'q>) -> Result<()> {
         let Some(set) = &query.set else { return Ok(()) };
         let others = set.others.iter().map(|other| Some(&other[..]));
         for (index, devices) in std::iter::once(query.devices.as_deref()).chain(others).enumerate() {
@@ -416,9 +426,9 @@ impl Shared {
             let Field { name, kind } = self.field(query, *field);
             let name = identifier(name);
             match aggregate {
-                // It is never null, and so `count` does not know it.
+                // BOOLEAN is never null, and `count` does not support it.
                 Aggregate::Count if *kind == Kind::Bool => "count()".to_owned(),
-                // The sum of floats of 32 bits is one, too.
+                // `sum` of 32-bit floats is a 32-bit float.
                 Aggregate::Sum if matches!(kind, Kind::Float { .. }) => format!("sum({name}::double)"),
                 Aggregate::First | Aggregate::Last if self.sparse => format!("{}_not_null({name})", aggregate.name()),
                 _ => format!("{}({name})", aggregate.name()),
@@ -427,7 +437,8 @@ impl Shared {
         query.fields.iter().map(column).collect::<Vec<_>>().join(", ")
     }
 
-    /// Times before the origin would all be in its bucket, so it is moved back to a bucket that begins before them all.
+    /// Times before the origin would all be in its bucket: moves the origin back to a bucket before
+    /// all times.
     fn bucket(&self, query: &Query, width: i64, origin: i64) -> Result<String> {
         let start = query.window.as_ref().map_or(0, |window| window.start).clamp(EARLIEST, 0);
         let origin = start - (start - origin % width).rem_euclid(width);
@@ -440,8 +451,8 @@ impl Shared {
         Ok(format!("timestamp_floor('{width}', time, {})", self.time_literal(origin)))
     }
 
-    /// ` FROM … WHERE …` for the rows of some devices.
-    fn source<'q>(&self, query: &'q Query, devices: Option<&'q [u32]>, text: &mut Text<'q>) -> Result<String> {
+    /// ` FROM … WHERE …` for the rows of `devices`; `None`: of all.
+    fn source<'q>(&self, query: &'q Query, devices: Option<&'q [u32]>, text: &mut Statement<'q>) -> Result<String> {
         let table = &self.schema.tables[query.table as usize];
         let (device, name) = (identifier(&table.tags[0]), identifier(&table.name));
         let mut conditions = Vec::new();
@@ -457,29 +468,29 @@ impl Shared {
         for filter in &query.filters {
             let field = self.field(query, filter.field);
             let bound = text.parameter(Parameter::Number(filter.above));
-            // A number in the text would be compared with a 32-bit float as one; a parameter is not.
+            // A literal would be compared as a 32-bit float; a parameter is not.
             let wide = if text.literal && matches!(field.kind, Kind::Float { .. }) { "::double" } else { "" };
             filters.push(format!("{} > {bound}{wide}", identifier(&field.name)));
         }
         let whole_rows = matches!(query.shape, Shape::Rows | Shape::Latest) || !query.filters.is_empty();
         if !self.sparse || !whole_rows {
             conditions.append(&mut filters);
-            return Ok(format!(" FROM {name}{}", all_of(&conditions)));
+            return Ok(format!(" FROM {name}{}", where_all(&conditions)));
         }
         let mut fields: Vec<u32> = query.fields.iter().copied().chain(query.filters.iter().map(|f| f.field)).collect();
         fields.sort_unstable();
         fields.dedup();
         if query.shape == Shape::Latest {
-            filters.push(any_of_them(&self.names(query)));
+            filters.push(any_not_null(&self.names(query)));
         }
         let merged = fields.iter().map(|field| identifier(&self.field(query, *field).name));
         let merged: Vec<String> = merged.map(|name| format!("last_not_null({name}) AS {name}")).collect();
-        let (merged, inner) = (merged.join(", "), all_of(&conditions));
+        let (merged, inner) = (merged.join(", "), where_all(&conditions));
         let rows = format!("(SELECT {device}, time, {merged} FROM {name}{inner} ORDER BY time) TIMESTAMP(time)");
-        Ok(format!(" FROM ({rows}){}", all_of(&filters)))
+        Ok(format!(" FROM ({rows}){}", where_all(&filters)))
     }
 
-    fn window(&self, query: &Query, text: &mut Text, conditions: &mut Vec<String>) -> Result<()> {
+    fn window(&self, query: &Query, text: &mut Statement, conditions: &mut Vec<String>) -> Result<()> {
         let Some(window) = &query.window else { return Ok(()) };
         let mut compare = |operator: &str, time: i64| -> Result<()> {
             let time = if text.literal {

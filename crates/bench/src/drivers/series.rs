@@ -1,44 +1,45 @@
-//! Rows out of single series, for products that keep one series a device and field and answer series by series.
+//! Joins single series into rows, for products that have one series per device and field.
 
 use std::collections::BTreeMap;
 
 use crate::query::{Cell, Order, Query, Row, Rows, Shape};
 use crate::schema::Schema;
 
-/// Puts samples together that have the same device and time.
+/// Joins samples with the same device and time into rows.
 pub(crate) struct Joiner {
-    /// Fields asked for, then those that only filters need.
+    /// Selected fields, then those needed for filters only.
     fields: Vec<u32>,
-    asked: usize,
-    /// By device, time, and how often that device and time were there before: a sample that a product gives twice
-    /// makes a second row, so that duplicates are seen.
+    selected: usize,
+    /// Key: device, time, and number of earlier duplicates. A duplicate sample makes a second row,
+    /// so that verification finds it.
     rows: BTreeMap<(Option<u32>, Option<i64>, u32), Vec<Cell>>,
 }
 
 impl Joiner {
     pub(crate) fn new(query: &Query) -> Joiner {
-        Joiner { fields: columns(query), asked: query.fields.len(), rows: BTreeMap::new() }
+        Joiner { fields: columns(query), selected: query.fields.len(), rows: BTreeMap::new() }
     }
 
-    /// Which column a field is.
+    /// Column of a field.
     pub(crate) fn column(&self, field: u32) -> Option<usize> {
         self.fields.iter().position(|other| *other == field)
     }
 
-    /// Adds a sample of the field of `column`.
+    /// Adds a sample of the field in `column`.
     pub(crate) fn put(&mut self, device: Option<u32>, time: Option<i64>, column: usize, cell: Cell) {
-        let mut again = 0;
+        let mut duplicates = 0;
         loop {
-            let row = self.rows.entry((device, time, again)).or_insert_with(|| vec![Cell::Null; self.fields.len()]);
+            let row =
+                self.rows.entry((device, time, duplicates)).or_insert_with(|| vec![Cell::Null; self.fields.len()]);
             if row[column] == Cell::Null {
                 row[column] = cell;
                 return;
             }
-            again += 1;
+            duplicates += 1;
         }
     }
 
-    /// Rows in the order that was asked for; of raw rows, those that pass the filters.
+    /// Returns the rows in the query's order; raw rows only if they pass the filters.
     pub(crate) fn finish(self, query: &Query, missing: &Cell) -> Rows {
         let filters = if query.shape == Shape::Rows { query.filters.as_slice() } else { &[] };
         let filters: Vec<(usize, f64)> =
@@ -55,7 +56,7 @@ impl Joiner {
             if !passes(&cells) {
                 continue;
             }
-            cells.truncate(self.asked);
+            cells.truncate(self.selected);
             cells.iter_mut().filter(|cell| **cell == Cell::Null).for_each(|cell| *cell = missing.clone());
             rows.push(Row { device, time, cells });
         }
@@ -68,7 +69,7 @@ impl Joiner {
     }
 }
 
-/// Fields asked for, then those that only filters need.
+/// Selected fields, then those needed for filters only.
 pub(crate) fn columns(query: &Query) -> Vec<u32> {
     let mut fields = query.fields.clone();
     for filter in &query.filters {
@@ -79,7 +80,7 @@ pub(crate) fn columns(query: &Query) -> Vec<u32> {
     fields
 }
 
-/// The devices asked for.
+/// The devices of a query.
 pub(crate) fn devices(schema: &Schema, query: &Query) -> Vec<u32> {
     let all =
         || (0..schema.devices.len() as u32).filter(|device| schema.devices[*device as usize].table == query.table);

@@ -1,4 +1,5 @@
-//! TCP connections, also into the network namespace of a private server that binds every address.
+//! TCP connections, optionally in the network namespace of a private server that binds all
+//! addresses.
 
 use std::fs::File;
 use std::net::{TcpStream, ToSocketAddrs};
@@ -7,11 +8,11 @@ use std::time::Duration;
 
 use crate::error::{Class, Error, Result};
 
-/// Connects to `address` (`host:port`), without Nagle's delay.
+/// Connects to `address` (`host:port`), without Nagle's algorithm.
 ///
-/// - `network_of`: a process whose network namespace the socket shall live in; `None`: ours. Needs the right to enter it
-///   (root, or to have made it).
-/// - `timeout`: for each of the addresses that the host's name has.
+/// - `network_of`: a process whose network namespace the socket is created in; `None`: the own one.
+///   Requires permission to enter it (root, or being its creator).
+/// - `timeout`: applies to each address of the host name.
 pub(crate) fn connect(address: &str, network_of: Option<u32>, timeout: Duration) -> Result<TcpStream> {
     let stream = match network_of {
         None => connect_here(address, timeout),
@@ -35,8 +36,8 @@ fn connect_here(address: &str, timeout: Duration) -> Result<TcpStream> {
     Err(last)
 }
 
-/// A socket stays in the namespace it was made in, so a thread that enters it, connects and ends is enough: the rest of
-/// this process stays where it is.
+/// Connects in a thread that enters the namespace and ends. A socket stays in the namespace it was
+/// created in; the other threads of this process are not affected.
 fn connect_within(address: &str, process: u32, timeout: Duration) -> Result<TcpStream> {
     let entered = std::thread::scope(|scope| {
         let inside = scope.spawn(|| {
@@ -48,12 +49,13 @@ fn connect_within(address: &str, process: u32, timeout: Duration) -> Result<TcpS
     entered.unwrap_or_else(|_| Err(Error::setup(format!("{address}: the connecting thread panicked"))))
 }
 
-/// Moves the calling thread into the network namespace of `process`.
+/// Moves the calling thread to the network namespace of `process`.
 fn enter_network(process: u32) -> Result<()> {
     let path = format!("/proc/{process}/ns/net");
     let failed = |error: std::io::Error| Error::setup(format!("{path}: cannot enter that network: {error}"));
     let namespace = File::open(&path).map_err(failed)?;
-    // SAFETY: the descriptor is open during the call; setns changes the calling thread's namespace and no memory.
+    // SAFETY: the descriptor is open during the call; setns changes the calling thread's namespace
+    // and no memory.
     match unsafe { libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWNET) } {
         0 => Ok(()),
         _ => Err(failed(std::io::Error::last_os_error())),
@@ -79,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn a_network_that_is_gone_is_named() {
+    fn missing_namespace_is_reported() {
         let error = connect("127.0.0.1:1", Some(u32::MAX), TIMEOUT).expect_err("no such process");
         assert_eq!(error.class, Class::Setup);
         assert!(error.message.contains("/proc/4294967295/ns/net"), "{error}");

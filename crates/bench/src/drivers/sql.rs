@@ -1,11 +1,12 @@
-//! Questions as SQL of PostgreSQL's family; answers of its wire are read by [`answers`].
+//! Queries as SQL of PostgreSQL's dialects; [`answers`] decodes the results.
 //!
-//! A table has the columns `time`, the tags (the first is the device) and the fields. Where a product cannot hold all
-//! fields in one table, [`Layout`] cuts it into parts `NAME_p0`, `NAME_p1` … with the same time and tags.
+//! A table has the columns `time`, the tags (the first is the device) and the fields. If a product
+//! cannot hold all fields in one table, [`Layout`] splits it into parts `NAME_p0`, `NAME_p1` … with
+//! the same time and tags.
 //!
-//! Columns of an answer are always: device, time or bucket, fields; what the question does not give is left out.
-//! Statements go out prepared, with devices, times and bounds as parameters, so that the server parses and plans each
-//! text once; [`Sql::statement`] shows the same text with the values in it.
+//! The columns of an answer are device, time or bucket, and fields, as far as the query has them.
+//! Statements are prepared, with devices, times and bounds as parameters, so that the server parses
+//! and plans each text once; [`Sql::statement`] shows the text with its values.
 
 mod answers;
 
@@ -21,37 +22,39 @@ use crate::error::{Error, Result};
 use crate::query::{Aggregate, Filter, Order, Query, Shape};
 use crate::schema::{Field, Kind, Schema, Table, Unit};
 
-/// How a product's SQL differs from the others'.
+/// Differences between the SQL dialects of products.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Dialect {
-    /// `time_bucket(width, time, origin)` by its name in the product.
+    /// Name of the function `time_bucket(width, time, origin)`.
     pub(crate) bucket: &'static str,
-    /// Are there aggregates `first(value, time)` and `last(value, time)`?
+    /// Whether there are aggregates `first(value, time)` and `last(value, time)`.
     pub(crate) first_and_last: bool,
-    /// Is the newest row of a device found fastest by going to it in the index, once for each device?
+    /// Whether a device's newest row is found fastest by one index lookup per device.
     pub(crate) latest_by_index: bool,
-    /// Does `sum` of 32-bit floats add them as such, and so lose digits?
+    /// Whether `sum` adds 32-bit floats without widening them, which loses digits.
     pub(crate) narrow_sums: bool,
-    /// Most fields of an answer.
+    /// Most fields in an answer.
     pub(crate) fields_max: usize,
-    /// A function that gives a time as nanoseconds since 1970; without it, times have microseconds.
+    /// Function that converts a time to nanoseconds since 1970; without one, times have
+    /// microseconds.
     pub(crate) nanoseconds: Option<&'static str>,
 }
 
-/// Which table of the product holds which fields.
+/// Assignment of fields to the product's tables.
 #[derive(Clone, Debug)]
 pub(crate) struct Layout {
-    /// By table of the schema: the first field of each part.
+    /// First field of each part, by table of the schema.
     starts: Vec<Vec<u32>>,
 }
 
 impl Layout {
-    /// Every table in one piece.
-    pub(crate) fn whole(schema: &Schema) -> Layout {
+    /// A layout without splits.
+    pub(crate) fn unsplit(schema: &Schema) -> Layout {
         Layout { starts: vec![vec![0]; schema.tables.len()] }
     }
 
-    /// A part holds at most `fields` fields, and `bytes` bytes by the estimate of `size`.
+    /// Splits tables into parts of at most `fields` fields, and of at most `bytes` bytes as
+    /// estimated by `size`.
     pub(crate) fn split(schema: &Schema, fields: u32, bytes: usize, size: fn(Kind) -> usize) -> Layout {
         let cut = |table: &Table| {
             let (mut starts, mut held) = (vec![0], 0);
@@ -68,18 +71,18 @@ impl Layout {
         Layout { starts: schema.tables.iter().map(cut).collect() }
     }
 
-    /// Parts of a table.
+    /// Number of parts of a table.
     pub(crate) fn parts(&self, table: usize) -> usize {
         self.starts[table].len()
     }
 
-    /// Fields of a part.
+    /// Fields of a part of a table.
     pub(crate) fn fields(&self, schema: &Schema, table: usize, part: usize) -> std::ops::Range<u32> {
         let starts = &self.starts[table];
         starts[part]..starts.get(part + 1).copied().unwrap_or(schema.tables[table].fields.len() as u32)
     }
 
-    /// The name of a part, quoted where it must be.
+    /// Name of a part, quoted if necessary.
     pub(crate) fn name(&self, schema: &Schema, table: usize, part: usize) -> String {
         let name = &schema.tables[table].name;
         if self.parts(table) == 1 { identifier(name) } else { identifier(&format!("{name}_p{part}")) }
@@ -90,52 +93,54 @@ impl Layout {
     }
 }
 
-/// A name as SQL wants it: as it is where it is a plain word, else in quotes.
+/// Quotes an identifier unless it is a plain lower-case word.
 pub(crate) fn identifier(name: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
     let first = name.as_bytes().first().is_some_and(|byte| byte.is_ascii_lowercase() || *byte == b'_');
     if first && name.bytes().all(plain) { name.to_owned() } else { format!("\"{}\"", name.replace('"', "\"\"")) }
 }
 
-/// A text as SQL wants it.
+/// Quotes a string literal.
 pub(crate) fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))
 }
 
-/// Asks questions of one schema.
+/// Builds and runs the queries on one schema.
 pub(crate) struct Sql {
     schema: Arc<Schema>,
     layout: Layout,
     dialect: Dialect,
-    /// Can a row miss some of its fields?
+    /// Whether rows may lack some of their fields.
     sparse: bool,
 }
 
 impl Sql {
-    /// `sparse`: can a row miss some of its fields?
+    /// `sparse`: whether rows may lack some of their fields.
     pub(crate) fn new(schema: &Arc<Schema>, layout: Layout, dialect: Dialect, sparse: bool) -> Sql {
         Sql { schema: Arc::clone(schema), layout, dialect, sparse }
     }
 
-    /// The statement with its values in it.
+    /// The statement of a query, with its values as literals.
     pub(crate) fn statement(&self, query: &Query) -> Result<String> {
         Ok(self.text(query, true)?.sql)
     }
 
-    /// Sends the statement with its values as parameters, and reads the answer in binary form.
-    pub(crate) fn ask(&self, pg: &mut Pg, query: &Query, timeout: Duration) -> Result<()> {
-        self.text(query, false)?.ask(pg, timeout)
+    /// Runs a query with its values as parameters, in binary format.
+    pub(crate) fn run(&self, pg: &mut Pg, query: &Query, timeout: Duration) -> Result<()> {
+        self.text(query, false)?.run(pg, timeout)
     }
 
     // -----------------------------------------------------------------------------------------------------------------
     // Statements
 
-    fn text<'q>(&self, query: &'q Query, literal: bool) -> Result<Text<'q>> {
+    fn text<'q>(&self, query: &'q Query, literal: bool) -> Result<Statement<'q>> {
         if query.fields.len() > self.dialect.fields_max {
-            let (asked, most) = (query.fields.len(), self.dialect.fields_max);
-            return Err(Error::unsupported(format!("{asked} fields in one answer; the product has at most {most}")));
+            let (selected, most) = (query.fields.len(), self.dialect.fields_max);
+            return Err(Error::unsupported(format!(
+                "{selected} fields in one answer: the product supports at most {most}"
+            )));
         }
-        let mut text = Text::new(&self.schema, literal);
+        let mut text = Statement::new(&self.schema, literal);
         match (&query.shape, &query.set) {
             (Shape::Rows, None) => self.rows(query, &mut text)?,
             (Shape::Rows, Some(_)) => self.set(query, &mut text)?,
@@ -170,30 +175,36 @@ impl Sql {
         names.join(", ")
     }
 
-    /// A time as a column of the answer.
-    fn shown(&self, time: &str) -> String {
+    /// Expression for a time in the select list.
+    fn time_expression(&self, time: &str) -> String {
         match self.dialect.nanoseconds.filter(|_| self.schema.unit == Unit::Nanos) {
             Some(function) => format!("{function}({time})"),
             None => time.to_owned(),
         }
     }
 
-    fn rows<'q>(&self, query: &'q Query, text: &mut Text<'q>) -> Result<()> {
-        _ = write!(text.sql, "SELECT {}, {}, {}", self.device_column(query), self.shown("time"), self.names(query));
+    fn rows<'q>(&self, query: &'q Query, text: &mut Statement<'q>) -> Result<()> {
+        _ = write!(
+            text.sql,
+            "SELECT {}, {}, {}",
+            self.device_column(query),
+            self.time_expression("time"),
+            self.names(query)
+        );
         let source = self.source(query, query.devices.as_deref(), text)?;
         text.sql.push_str(&source);
         order(query, "time", text);
         Ok(())
     }
 
-    fn set<'q>(&self, query: &'q Query, text: &mut Text<'q>) -> Result<()> {
+    fn set<'q>(&self, query: &'q Query, text: &mut Statement<'q>) -> Result<()> {
         let Some(set) = &query.set else { return Ok(()) };
         let children = std::iter::once(query.devices.as_deref()).chain(set.others.iter().map(|other| Some(&other[..])));
         for (index, devices) in children.enumerate() {
             if index > 0 {
                 _ = write!(text.sql, " {}{} ", set.operator.name(), if set.all { " ALL" } else { "" });
             }
-            _ = write!(text.sql, "(SELECT {}, {}", self.shown("time"), self.names(query));
+            _ = write!(text.sql, "(SELECT {}, {}", self.time_expression("time"), self.names(query));
             let source = self.source(query, devices, text)?;
             text.sql.push_str(&source);
             text.sql.push(')');
@@ -202,9 +213,9 @@ impl Sql {
         Ok(())
     }
 
-    fn latest<'q>(&self, query: &'q Query, text: &mut Text<'q>) -> Result<()> {
+    fn latest<'q>(&self, query: &'q Query, text: &mut Statement<'q>) -> Result<()> {
         let device = self.device_column(query);
-        let (time, names) = (self.shown("time"), self.names(query));
+        let (time, names) = (self.time_expression("time"), self.names(query));
         if let Some([_]) = query.devices.as_deref() {
             _ = write!(text.sql, "SELECT {device}, {time}, {names}");
             let source = self.source(query, query.devices.as_deref(), text)?;
@@ -212,11 +223,11 @@ impl Sql {
         } else if self.dialect.latest_by_index {
             let list = text.parameter(Parameter::Devices(query.devices.as_deref(), query.table));
             let devices = if text.literal { format!("ARRAY[{list}]") } else { list };
-            let only = Condition::Equals(format!("newest_of.{device}"));
+            let only = DeviceCondition::Equals(format!("newest_of.{device}"));
             _ = write!(
                 text.sql,
                 "SELECT newest_of.{device}, {}, {names} FROM unnest({devices}) AS",
-                self.shown("newest.time")
+                self.time_expression("newest.time")
             );
             let source = self.source_where(query, &only, text)?;
             _ = write!(
@@ -237,7 +248,7 @@ impl Sql {
         aggregate: Aggregate,
         by_device: bool,
         buckets: Option<(i64, i64)>,
-        text: &mut Text<'q>,
+        text: &mut Statement<'q>,
     ) -> Result<()> {
         let mut keys: Vec<(String, &str)> = Vec::new();
         let device = self.device_column(query);
@@ -245,7 +256,7 @@ impl Sql {
             keys.push((device.clone(), &device));
         }
         if let Some((width, origin)) = buckets {
-            keys.push((self.shown(&self.bucket(width, origin)?), "bucket"));
+            keys.push((self.time_expression(&self.bucket(width, origin)?), "bucket"));
         }
         let group = match keys.len() {
             0 => "",
@@ -268,7 +279,7 @@ impl Sql {
         Ok(())
     }
 
-    /// Each part is grouped by itself, and only the few results are joined.
+    /// Aggregates each part separately and joins the few results.
     fn grouped_parts<'q>(
         &self,
         query: &'q Query,
@@ -276,7 +287,7 @@ impl Sql {
         keys: &[(String, &str)],
         group: &str,
         parts: &[usize],
-        text: &mut Text<'q>,
+        text: &mut Statement<'q>,
     ) -> Result<()> {
         let aliases: Vec<&str> = keys.iter().map(|(_, alias)| *alias).collect();
         let mut columns: Vec<String> = aliases.iter().map(|alias| (*alias).to_owned()).collect();
@@ -334,7 +345,7 @@ impl Sql {
     // -----------------------------------------------------------------------------------------------------------------
     // FROM and WHERE
 
-    /// Parts that hold what is asked for and filtered by.
+    /// Parts with selected or filtered fields.
     fn parts_of(&self, query: &Query) -> Vec<usize> {
         let fields = query.fields.iter().copied().chain(query.filters.iter().map(|filter| filter.field));
         let mut parts: Vec<usize> = fields.map(|field| self.layout.part_of(query.table as usize, field)).collect();
@@ -343,7 +354,7 @@ impl Sql {
         parts
     }
 
-    /// Fields of a part that are asked for or filtered by.
+    /// Fields of a part that are selected or filtered.
     fn fields_in(&self, query: &Query, part: usize) -> Vec<u32> {
         let fields = query.fields.iter().copied().chain(query.filters.iter().map(|filter| filter.field));
         let mut fields: Vec<u32> =
@@ -353,17 +364,22 @@ impl Sql {
         fields
     }
 
-    /// ` FROM … WHERE …` for the rows of some devices.
-    fn source<'q>(&self, query: &'q Query, devices: Option<&'q [u32]>, text: &mut Text<'q>) -> Result<String> {
+    /// ` FROM … WHERE …` for the rows of `devices`; `None`: of all.
+    fn source<'q>(&self, query: &'q Query, devices: Option<&'q [u32]>, text: &mut Statement<'q>) -> Result<String> {
         let condition = match devices {
-            None => Condition::Any,
-            Some([device]) => Condition::Equals(text.parameter(Parameter::Device(*device))),
-            Some(devices) => Condition::OneOf(text.parameter(Parameter::Devices(Some(devices), query.table))),
+            None => DeviceCondition::Any,
+            Some([device]) => DeviceCondition::Equals(text.parameter(Parameter::Device(*device))),
+            Some(devices) => DeviceCondition::OneOf(text.parameter(Parameter::Devices(Some(devices), query.table))),
         };
         self.source_where(query, &condition, text)
     }
 
-    fn source_where<'q>(&self, query: &'q Query, condition: &Condition, text: &mut Text<'q>) -> Result<String> {
+    fn source_where<'q>(
+        &self,
+        query: &'q Query,
+        condition: &DeviceCondition,
+        text: &mut Statement<'q>,
+    ) -> Result<String> {
         let device = self.device_column(query);
         let (table, parts) = (query.table as usize, self.parts_of(query));
         let mut within = self.conditions(query, condition, text)?;
@@ -373,13 +389,14 @@ impl Sql {
             filters.push(format!("{} > {bound}", identifier(&self.field(query, *field).name)));
         }
         if self.sparse && query.shape == Shape::Latest {
-            filters.push(any_of_them(&self.names(query)));
+            filters.push(any_not_null(&self.names(query)));
         }
         if let [part] = parts[..] {
             within.append(&mut filters);
-            return Ok(format!(" FROM {}{}", self.layout.name(&self.schema, table, part), all_of(&within)));
+            return Ok(format!(" FROM {}{}", self.layout.name(&self.schema, table, part), where_all(&within)));
         }
-        // What a row of a part lacks is not filtered out by the others.
+        // If rows may lack fields, a row that is missing in one part must not remove the others'
+        // values.
         let join = if self.sparse { "FULL JOIN" } else { "JOIN" };
         let mut from = String::from(" FROM ");
         for (index, part) in parts.iter().enumerate() {
@@ -389,33 +406,38 @@ impl Sql {
             if index > 0 {
                 _ = write!(from, " {join} ");
             }
-            _ = write!(from, "(SELECT {device}, time, {} FROM {name}{}) AS p{part}", names.join(", "), all_of(&within));
+            _ = write!(
+                from,
+                "(SELECT {device}, time, {} FROM {name}{}) AS p{part}",
+                names.join(", "),
+                where_all(&within)
+            );
             if index > 0 {
                 _ = write!(from, " USING ({device}, time)");
             }
         }
-        Ok(from + &all_of(&filters))
+        Ok(from + &where_all(&filters))
     }
 
-    /// ` WHERE …` for the rows of some devices, without filters.
-    fn within<'q>(&self, query: &'q Query, devices: Option<&'q [u32]>, text: &mut Text<'q>) -> Result<String> {
+    /// ` WHERE …` for the rows of `devices`, without value filters.
+    fn within<'q>(&self, query: &'q Query, devices: Option<&'q [u32]>, text: &mut Statement<'q>) -> Result<String> {
         let condition = match devices {
-            None => Condition::Any,
-            Some([device]) => Condition::Equals(text.parameter(Parameter::Device(*device))),
-            Some(devices) => Condition::OneOf(text.parameter(Parameter::Devices(Some(devices), query.table))),
+            None => DeviceCondition::Any,
+            Some([device]) => DeviceCondition::Equals(text.parameter(Parameter::Device(*device))),
+            Some(devices) => DeviceCondition::OneOf(text.parameter(Parameter::Devices(Some(devices), query.table))),
         };
-        Ok(all_of(&self.conditions(query, &condition, text)?))
+        Ok(where_all(&self.conditions(query, &condition, text)?))
     }
 
-    /// Device and time.
-    fn conditions(&self, query: &Query, condition: &Condition, text: &mut Text) -> Result<Vec<String>> {
+    /// Conditions on device and time.
+    fn conditions(&self, query: &Query, condition: &DeviceCondition, text: &mut Statement) -> Result<Vec<String>> {
         let device = self.device_column(query);
         let mut all = Vec::new();
         match condition {
-            Condition::Any => {}
-            Condition::Equals(value) => all.push(format!("{device} = {value}")),
-            Condition::OneOf(list) if text.literal => all.push(format!("{device} IN ({list})")),
-            Condition::OneOf(list) => all.push(format!("{device} = ANY({list})")),
+            DeviceCondition::Any => {}
+            DeviceCondition::Equals(value) => all.push(format!("{device} = {value}")),
+            DeviceCondition::OneOf(list) if text.literal => all.push(format!("{device} IN ({list})")),
+            DeviceCondition::OneOf(list) => all.push(format!("{device} = ANY({list})")),
         }
         let Some(window) = &query.window else { return Ok(all) };
         let mut compare = |operator: &str, time: i64| -> Result<()> {
@@ -452,41 +474,41 @@ impl Sql {
     }
 }
 
-/// Whose rows.
-enum Condition {
+/// Selects rows by device.
+enum DeviceCondition {
     Any,
     Equals(String),
     OneOf(String),
 }
 
-/// A statement that is being made.
-pub(crate) struct Text<'q> {
+/// A statement under construction.
+pub(crate) struct Statement<'q> {
     pub(crate) sql: String,
     parameters: Vec<Parameter<'q>>,
-    /// Values instead of parameters.
+    /// Whether values are literals instead of parameters.
     pub(crate) literal: bool,
     schema: Arc<Schema>,
 }
 
-/// A value of a statement.
+/// A parameter of a statement.
 pub(crate) enum Parameter<'q> {
-    /// A device's name.
+    /// Name of a device.
     Device(u32),
-    /// Names of devices; `None`: of all in a table.
+    /// Names of devices; `None`: all of the table.
     Devices(Option<&'q [u32]>, u32),
-    /// Microseconds since 2000.
+    /// Microseconds since 2000-01-01.
     Time(i64),
     Number(f64),
 }
 
-impl<'q> Text<'q> {
-    /// Nothing yet. `literal`: with values instead of parameters.
-    pub(crate) fn new(schema: &Arc<Schema>, literal: bool) -> Text<'q> {
-        Text { sql: String::new(), parameters: Vec::new(), literal, schema: Arc::clone(schema) }
+impl<'q> Statement<'q> {
+    /// An empty statement. `literal`: whether values are literals instead of parameters.
+    pub(crate) fn new(schema: &Arc<Schema>, literal: bool) -> Statement<'q> {
+        Statement { sql: String::new(), parameters: Vec::new(), literal, schema: Arc::clone(schema) }
     }
 
-    /// Sends it prepared, with its values, and reads the answer in binary form.
-    pub(crate) fn ask(&self, pg: &mut Pg, timeout: Duration) -> Result<()> {
+    /// Runs the prepared statement with its parameters, in binary format.
+    pub(crate) fn run(&self, pg: &mut Pg, timeout: Duration) -> Result<()> {
         let types: Vec<u32> = self.parameters.iter().map(Parameter::kind).collect();
         let statement = pg.prepare(&self.sql, &types);
         pg.begin()?;
@@ -496,7 +518,7 @@ impl<'q> Text<'q> {
         pg.finish(timeout)
     }
 
-    /// The value, or `$n`. Lists of values are without brackets.
+    /// The literal, or `$n`. Lists have no brackets.
     pub(crate) fn parameter(&mut self, parameter: Parameter<'q>) -> String {
         if !self.literal {
             self.parameters.push(parameter);
@@ -543,7 +565,7 @@ impl Parameter<'_> {
     }
 }
 
-pub(crate) fn order(query: &Query, by: &str, text: &mut Text) {
+pub(crate) fn order(query: &Query, by: &str, text: &mut Statement) {
     match query.order {
         Order::Any => {}
         Order::Ascending => _ = write!(text.sql, " ORDER BY {by}"),
@@ -551,20 +573,20 @@ pub(crate) fn order(query: &Query, by: &str, text: &mut Text) {
     }
 }
 
-/// The newest row is one that has a value of a field that is asked for.
-pub(crate) fn any_of_them(names: &str) -> String {
+/// Requires a value of at least one selected field: a row without one is not the newest.
+pub(crate) fn any_not_null(names: &str) -> String {
     let present: Vec<String> = names.split(", ").map(|name| format!("{name} IS NOT NULL")).collect();
     if let [one] = &present[..] { one.clone() } else { format!("({})", present.join(" OR ")) }
 }
 
-pub(crate) fn all_of(conditions: &[String]) -> String {
+pub(crate) fn where_all(conditions: &[String]) -> String {
     if conditions.is_empty() { String::new() } else { format!(" WHERE {}", conditions.join(" AND ")) }
 }
 
-/// A time of the run as PostgreSQL sends it.
+/// Converts a time of the run to PostgreSQL's: microseconds since 2000-01-01.
 pub(crate) fn micros(schema: &Schema, time: i64) -> Result<i64> {
     let micros = time.checked_mul(schema.unit.nanos() / 1_000).and_then(|micros| micros.checked_sub(EPOCH_MICROS));
-    micros.ok_or_else(|| Error::unsupported(format!("the time {time} is beyond what microseconds reach")))
+    micros.ok_or_else(|| Error::unsupported(format!("the time {time} is out of range for 64-bit microseconds")))
 }
 
 #[cfg(test)]

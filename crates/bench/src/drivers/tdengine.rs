@@ -1,16 +1,19 @@
-//! TDengine 3: SQL over taosAdapter's REST. A super table for each table, a sub table for each device.
+//! TDengine 3: SQL over taosAdapter's REST interface. One super table per table, one subtable per
+//! device.
 //!
-//! Targets: `tdengine://[user:password@]host[:6041][/database]`; user `root`, password `taosdata` unless given.
+//! Targets: `tdengine://[user:password@]host[:6041][/database]`; defaults: user `root`, password
+//! `taosdata`.
 //!
-//! Its documents call parameter binding the fastest way to write, which needs its native library or the library's
-//! WebSocket protocol. Of what needs neither, INSERT of many rows and tables in one statement is what they advise (line
-//! protocol is translated into the same and has to check the schema first). So a figure is a lower bound of the product's.
-//! A statement may have 1 MiB (`maxSQLLength`), so a batch may be several statements, one after the other.
+//! TDengine's documentation calls parameter binding the fastest write path, which needs the native
+//! library or its WebSocket protocol. Without these it recommends INSERTs of many rows and tables
+//! in one statement (line protocol is converted to them, after a check of the schema). Measured
+//! figures are therefore lower bounds of the product's. A statement is limited to 1 MiB
+//! (`maxSQLLength`): a batch may be several statements.
 //!
-//! Never run against the product: its programs cannot be had here. Everything is written from the documents.
+//! Never run against the product, which is not available here: written from the documentation.
 //!
-//! Sources: TDengine 3's documents: "REST API", "Data Querying", "Time-Series Extensions", "Database" (options),
-//! "Data Writing", "Names & Limits", "Error Codes".
+//! Sources: TDengine 3's documentation: "REST API", "Data Querying", "Time-Series Extensions",
+//! "Database" (options), "Data Writing", "Names & Limits", "Error Codes".
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -19,9 +22,9 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::cells::{Devices, Wanted};
+use super::cells::{CellKind, Devices};
 use super::digits::{push_decimal, push_i64};
-use super::http::{Http, says_disk_full};
+use super::http::{Http, reports_disk_full};
 use super::{About, Connection, Driver, Entry, Opening, Proof};
 use crate::error::{Class, Error, Result};
 use crate::query::{Aggregate, Cell, Filter, Order, Query, Row, Rows, SetOperator, Shape};
@@ -35,9 +38,9 @@ pub(crate) const ENTRY: Entry = Entry {
 };
 
 const PORT: u16 = 6041;
-/// A statement ends at the first row beyond this; the product takes 1,048,576.
+/// A statement ends before the row that exceeds this size; the limit of the product is 1,048,576.
 const STATEMENT_BYTES: usize = 1_000_000;
-/// Days that data is kept: that of a benchmark may be of any year, and older is refused.
+/// Retention in days. A benchmark's data may be of any year, and TDengine refuses older rows.
 const KEEP_DAYS: u32 = 36_500;
 
 struct Tdengine {
@@ -47,7 +50,7 @@ struct Tdengine {
     replica: u64,
 }
 
-/// What is prepared once.
+/// Names and devices, prepared once for all connections.
 struct Names {
     schema: Arc<Schema>,
     database: String,
@@ -65,13 +68,13 @@ impl Tdengine {
                 table.fields.iter().map(|field| &field.name).chain(&table.tags).find(|name| *name == TIME)
             {
                 return Err(Error::unsupported(format!(
-                    "TDengine's times are in column {TIME}, which is a name: {name}"
+                    "column name {name:?} is reserved for TDengine's time column {TIME}"
                 )));
             }
         }
         let config = &opening.config;
         let wal_level = config.tdengine_wal_level;
-        // Its default is that of a cluster; on one node more than one copy is refused.
+        // The key's default is for a cluster; a single node refuses more than one replica.
         let replica = config.source_of("TDENGINE_REPLICA").map_or(1, |_| config.tdengine_replica);
         Ok(Tdengine { names: Arc::new(names), opening, wal_level, replica })
     }
@@ -86,8 +89,8 @@ impl Driver for Tdengine {
         About {
             product: "TDengine 3",
             write_path: "SQL over REST: INSERT of many rows and sub tables, statements of up to 1 MB".to_owned(),
-            why: "what its documents advise where neither its native library nor its WebSocket client is linked; they call \
-                  parameter binding over those faster, so a figure is a lower bound",
+            why: "recommended by its documentation without its native library and WebSocket client; it calls \
+                  parameter binding with these faster: figures are lower bounds",
             durability,
             durable: false,
             visible_at_once: true,
@@ -127,7 +130,7 @@ fn precision(unit: Unit) -> &'static str {
     }
 }
 
-/// The column of times.
+/// Name of the time column.
 const TIME: &str = "ts";
 
 struct TdengineConnection {
@@ -137,7 +140,7 @@ struct TdengineConnection {
     names: Arc<Names>,
     options: String,
     buffer: Vec<u8>,
-    /// Where in `buffer` the statements are.
+    /// Ranges of the statements in `buffer`.
     statements: Vec<Range<usize>>,
 }
 
@@ -147,7 +150,7 @@ impl Connection for TdengineConnection {
         let answer = parse(self.http.body())?;
         let text =
             answer.data.first().and_then(|row| row.first()).and_then(|value| serde_json::from_str(value.get()).ok());
-        text.ok_or_else(|| Error::protocol("SELECT SERVER_VERSION() of TDengine gives no text"))
+        text.ok_or_else(|| Error::protocol("SELECT SERVER_VERSION() of TDengine returns no text"))
     }
 
     fn clear(&mut self) -> Result<()> {
@@ -215,7 +218,7 @@ impl Names {
         format!("{}.{}", name(&self.database), name(table))
     }
 
-    /// Unique although devices of two tables may have one name.
+    /// Includes the table's name, because devices of two tables may have the same name.
     fn sub_table(&self, device: u32) -> String {
         let table = &self.schema.table_of(device).name;
         self.qualified(&format!("{table}_{}", self.schema.device_name(device)))
@@ -228,7 +231,7 @@ impl Names {
         let of_table = || self.schema.devices.iter().filter(|device| device.table == table);
         let tag = |(index, tag): (usize, &String)| {
             let length = of_table().filter_map(|device| device.tags.get(index)).map(String::len).max().unwrap_or(0);
-            // As long as the longest, and room for those of another run.
+            // Room for the longest value, and for those of other runs.
             format!("{} VARCHAR({})", name(tag), length.max(32))
         };
         let tags: Vec<String> = definition.tags.iter().enumerate().map(tag).collect();
@@ -258,14 +261,15 @@ impl Names {
         statements
     }
 
-    /// `INSERT INTO sub_table (columns) VALUES (…)(…) sub_table …`, cut into statements where they become too long.
+    /// Encodes `INSERT INTO sub_table (columns) VALUES (…)(…) sub_table …`, split into several
+    /// statements if too long.
     fn insert(&self, batch: &Batch, out: &mut Vec<u8>, statements: &mut Vec<Range<usize>>) {
         let fields =
             &self.schema.tables[batch.table as usize].fields[batch.fields.start as usize..batch.fields.end as usize];
         let names: Vec<String> = fields.iter().map(|field| name(&field.name)).collect();
         let all = fields.len() == self.schema.tables[batch.table as usize].fields.len();
         let columns = if all { String::new() } else { format!(" ({},{})", name(TIME), names.join(",")) };
-        let mut begun = out.len();
+        let mut start_of_statement = out.len();
         let mut rows = 0;
         out.extend_from_slice(b"INSERT INTO");
         for part in &batch.parts {
@@ -276,11 +280,11 @@ impl Names {
                     out.extend_from_slice(head.as_bytes());
                 }
                 push_row(fields, part, row, *time, out);
-                if out.len() - begun > STATEMENT_BYTES && rows > 0 {
-                    // This row went over: it begins the next statement.
+                if out.len() - start_of_statement > STATEMENT_BYTES && rows > 0 {
+                    // This row exceeds the limit: it starts the next statement.
                     let moved = out.split_off(start);
-                    statements.push(begun..out.len());
-                    begun = out.len();
+                    statements.push(start_of_statement..out.len());
+                    start_of_statement = out.len();
                     rows = 0;
                     out.extend_from_slice(b"INSERT INTO");
                     if row > 0 {
@@ -292,7 +296,7 @@ impl Names {
             }
         }
         if rows > 0 {
-            statements.push(begun..out.len());
+            statements.push(start_of_statement..out.len());
         }
     }
 }
@@ -310,7 +314,7 @@ fn push_row(fields: &[Field], part: &Part, row: usize, time: i64, out: &mut Vec<
 fn value(kind: Kind, units: i64, out: &mut Vec<u8>) {
     match kind {
         Kind::Bool => out.extend_from_slice(if units == 0 { b"false" } else { b"true" }),
-        // Letters and digits only: nothing to escape.
+        // Generated texts are letters and digits: nothing to escape.
         Kind::Text { length } | Kind::String { length } | Kind::Blob { length } => {
             out.push(b'\'');
             text_of(units, length, out);
@@ -328,12 +332,12 @@ fn sql_type(kind: Kind) -> String {
         Kind::Float { .. } => "FLOAT".to_owned(),
         Kind::Double { .. } => "DOUBLE".to_owned(),
         Kind::Timestamp => "TIMESTAMP".to_owned(),
-        // Its VARBINARY comes back in hexadecimal, and these are letters and digits.
+        // VARBINARY is returned in hexadecimal, and generated values are letters and digits.
         Kind::Text { length } | Kind::String { length } | Kind::Blob { length } => format!("VARCHAR({length})"),
     }
 }
 
-/// A quoted identifier; a point may not be in one.
+/// Quotes an identifier, which must not contain a dot.
 fn name(text: &str) -> String {
     format!("`{}`", text.replace(['`', '.'], "_"))
 }
@@ -343,7 +347,7 @@ fn string(text: &str) -> String {
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
-// Questions
+// Queries
 
 struct Statement<'a> {
     names: &'a Names,
@@ -384,7 +388,7 @@ impl Statement<'_> {
             Shape::Buckets { aggregate, width, origin, by_device } => {
                 let suffix = self.suffix();
                 if width.saturating_mul(self.names.schema.unit.nanos()) < 10_000_000 {
-                    return Err(Error::unsupported("TDengine's INTERVAL is 10 ms at least"));
+                    return Err(Error::unsupported("TDengine's INTERVAL must be at least 10 ms"));
                 }
                 let window = format!("INTERVAL({width}{suffix},{}{suffix})", origin.rem_euclid(*width));
                 let aggregates = self.aggregates(*aggregate);
@@ -409,7 +413,7 @@ impl Statement<'_> {
                 }
             }
         };
-        // LIMIT is for each partition, SLIMIT for their number.
+        // LIMIT applies to each partition, SLIMIT to their number.
         Ok(text + &query.limit.map_or(String::new(), |limit| format!(" SLIMIT {limit}")))
     }
 
@@ -455,7 +459,7 @@ impl Statement<'_> {
         all.join(",")
     }
 
-    /// `FROM … WHERE …`.
+    /// ` FROM … WHERE …` for the rows of `devices`; `None`: of all.
     fn source(&self, devices: Option<&[u32]>) -> String {
         let schema = &self.names.schema;
         let mut conditions = Vec::new();
@@ -479,7 +483,7 @@ impl Statement<'_> {
         }
     }
 
-    /// Behind a number of the run's units.
+    /// Unit suffix of intervals.
     fn suffix(&self) -> &'static str {
         match self.names.schema.unit {
             Unit::Millis => "a",
@@ -502,10 +506,11 @@ struct Answer<'a> {
 
 fn parse(body: &[u8]) -> Result<Answer<'_>> {
     serde_json::from_slice(body)
-        .map_err(|error| Error::protocol(format!("an answer of TDengine is no JSON of its form: {error}")))
+        .map_err(|error| Error::protocol(format!("an answer of TDengine is not the expected JSON: {error}")))
 }
 
-/// An answer of status 200 may hold an error. Codes of its parser begin at 0x2600: nothing was applied then.
+/// Checks for an error in an answer of status 200. Codes from 0x2600 are of the parser: nothing was
+/// applied.
 fn checked(body: &[u8], writing: bool) -> Result<()> {
     if body.starts_with(b"{\"code\":0,") {
         return Ok(());
@@ -514,21 +519,21 @@ fn checked(body: &[u8], writing: bool) -> Result<()> {
     if answer.code == 0 {
         return Ok(());
     }
-    let said = answer.desc.unwrap_or_default();
+    let message = answer.desc.unwrap_or_default();
     let refused = (0x2600..0x2700).contains(&(answer.code & 0xffff)) || !writing;
     let class = match refused {
-        _ if says_disk_full(&said) || said.contains("No enough disk") => Class::DiskFull,
+        _ if reports_disk_full(&message) || message.contains("No enough disk") => Class::DiskFull,
         true => Class::Refused,
-        // A statement for several tables is not applied as one.
+        // A statement for several tables is not atomic.
         false => Class::Server,
     };
-    Err(Error::new(class, format!("TDengine: error {:#06x}: {said}", answer.code)))
+    Err(Error::new(class, format!("TDengine: error {:#06x}: {message}", answer.code)))
 }
 
 impl Names {
     fn rows(&self, query: &Query, body: &[u8]) -> Result<Rows> {
         let answer = parse(body)?;
-        let wanted = Wanted::of(&self.schema, query);
+        let kinds = CellKind::of(&self.schema, query);
         let by_device = match query.shape {
             Shape::Aggregate { by_device, .. } | Shape::Buckets { by_device, .. } => by_device,
             Shape::Rows | Shape::Latest => query.set.is_none(),
@@ -536,7 +541,7 @@ impl Names {
         let in_time = !matches!(query.shape, Shape::Aggregate { .. });
         let mut rows = Vec::with_capacity(answer.data.len());
         for values in &answer.data {
-            let expected = usize::from(by_device) + usize::from(in_time) + wanted.len();
+            let expected = usize::from(by_device) + usize::from(in_time) + kinds.len();
             if values.len() != expected {
                 let seen = values.len();
                 return Err(Error::protocol(format!("an answer's row has {seen} values, expected {expected}")));
@@ -546,20 +551,20 @@ impl Names {
                 false => None,
             };
             let time = if in_time { Some(self.time(values[usize::from(by_device)].get())?) } else { None };
-            let cell = |(wanted, value): (&Wanted, &&RawValue)| match wanted {
-                // Times as fields are printed as the row's own are.
-                Wanted::Value(Kind::Timestamp) if value.get() != "null" => self.time(value.get()).map(Cell::Int),
-                _ => wanted.json(value.get()),
+            let cell = |(kind, value): (&CellKind, &&RawValue)| match kind {
+                // Time fields have the format of the row's time.
+                CellKind::Value(Kind::Timestamp) if value.get() != "null" => self.time(value.get()).map(Cell::Int),
+                _ => kind.json(value.get()),
             };
-            let cells = wanted.iter().zip(&values[expected - wanted.len()..]).map(cell);
+            let cells = kinds.iter().zip(&values[expected - kinds.len()..]).map(cell);
             rows.push(Row { device, time, cells: cells.collect::<Result<_>>()? });
         }
         Ok(Rows { rows })
     }
 
-    /// From RFC 3339 in quotes.
+    /// Parses a quoted RFC 3339 time.
     fn time(&self, scalar: &str) -> Result<i64> {
-        let wrong = || Error::protocol(format!("an answer has {scalar} where a time was expected"));
+        let wrong = || Error::protocol(format!("an answer has {scalar}, expected a time"));
         let time: jiff::Timestamp = text(scalar)?.parse().map_err(|_| wrong())?;
         let units = time.as_nanosecond().div_euclid(i128::from(self.schema.unit.nanos()));
         i64::try_from(units).map_err(|_| wrong())
@@ -567,8 +572,7 @@ impl Names {
 }
 
 fn text(scalar: &str) -> Result<String> {
-    serde_json::from_str(scalar)
-        .map_err(|_| Error::protocol(format!("an answer has {scalar} where a text was expected")))
+    serde_json::from_str(scalar).map_err(|_| Error::protocol(format!("an answer has {scalar}, expected a text")))
 }
 
 #[cfg(test)]
@@ -592,7 +596,7 @@ mod tests {
         Statement { names: &names(), query: &query }.text()
     }
 
-    /// A server that answers as the documents say; what it was sent is returned in order.
+    /// A server with the given answers; returns the received statements in order.
     fn serve(answers: Vec<&'static str>) -> (Target, std::thread::JoinHandle<Vec<String>>) {
         let listener = TcpListener::bind("127.0.0.1:0").expect("port");
         let target =
@@ -623,7 +627,7 @@ mod tests {
     const DONE: &str = r#"{"code":0,"column_meta":[["affected_rows","INT",4]],"data":[[0]],"rows":1}"#;
 
     #[test]
-    fn tables_rows_and_errors_go_over_rest_as_documented() {
+    fn requests_and_errors_follow_the_rest_documentation() {
         let (target, server) = serve(vec![
             r#"{"code":0,"column_meta":[["server_version()","VARCHAR",7]],"data":[["3.3.6.0"]],"rows":1}"#,
             DONE,
@@ -635,7 +639,7 @@ mod tests {
         ]);
         let (driver, _) = driver_for(target);
         let mut connection = driver.connect(0).expect("connects");
-        assert_eq!(connection.version().expect("told"), "3.3.6.0");
+        assert_eq!(connection.version().expect("version"), "3.3.6.0");
         connection.create(0..2).expect("created");
         connection.encode(&sample_batch(1..3)).expect("encoded");
         connection.send().expect("accepted");
@@ -656,7 +660,7 @@ mod tests {
     }
 
     #[test]
-    fn long_batches_are_cut_between_rows() {
+    fn long_batches_are_split_between_rows() {
         let names = names();
         let (mut out, mut statements) = (Vec::new(), Vec::new());
         let mut batch = sample_batch(0..30_000);
@@ -680,7 +684,7 @@ mod tests {
     }
 
     #[test]
-    fn questions_are_exactly_this_sql() {
+    fn queries_are_exactly_this_sql() {
         let window = format!("`ts` >= {START} AND `ts` < {}", START + 1);
         let rows = statement(|query| {
             query.devices = Some(vec![0, 1]);

@@ -1,4 +1,5 @@
-//! For tests of drivers against running products: a private server, a small schema with data, a question.
+//! Helpers for driver tests against running products: a private server, a small schema with data, a
+//! query.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -9,7 +10,7 @@ use crate::peers::{Options, Product, Server, start};
 use crate::query::{Order, Query, Rows, Shape};
 use crate::schema::{Batch, Device, Field, Kind, Part, Schema, Table, Unit};
 
-/// A product that runs until this is dropped.
+/// A private server, stopped on drop.
 pub(crate) struct Private {
     pub(crate) server: Server,
     _dir: tempfile::TempDir,
@@ -31,23 +32,23 @@ impl Private {
         target
     }
 
-    /// A driver for [`sample_schema`].
+    /// Opens a driver for [`sample_schema`].
     pub(crate) fn driver(&self, driver: &str, port: &str) -> (Box<dyn Driver>, Arc<Schema>) {
         driver_for(self.target(driver, port))
     }
 }
 
-/// A driver for [`sample_schema`].
+/// Opens a driver for [`sample_schema`].
 pub(crate) fn driver_for(target: Target) -> (Box<dyn Driver>, Arc<Schema>) {
     let schema = Arc::new(sample_schema().0);
     let opening = Opening { target, schema: Arc::clone(&schema), config: Arc::new(Config::default()) };
     (super::open(opening).expect("opens"), schema)
 }
 
-/// Start of the sample's data, milliseconds; a multiple of a minute.
+/// Time of the first row, in milliseconds; a multiple of a minute.
 pub(crate) const START: i64 = 1_667_059_200_000;
 
-/// Two devices with an INT64 and a DOUBLE each; and a question for the first row of the first device.
+/// Two devices with an INT64 and a DOUBLE field, and a query for the first row of the first device.
 pub(crate) fn sample_schema() -> (Schema, Query) {
     let field = |name: &str, kind| Field { name: name.to_owned(), kind };
     let table = Table {
@@ -78,7 +79,8 @@ pub(crate) fn sample_schema() -> (Schema, Query) {
     (schema, query)
 }
 
-/// Rows one second apart of both devices: s_0 = number, s_1 = number + 0.25 and negative for the second device.
+/// Rows of both devices, one second apart: s_0 = number, s_1 = number + 0.25; negated for the
+/// second device.
 pub(crate) fn sample_batch(rows: Range<i64>) -> Batch {
     let part = |device: u32| {
         let sign = if device == 0 { 1 } else { -1 };

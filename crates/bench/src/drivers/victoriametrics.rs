@@ -1,19 +1,25 @@
-//! VictoriaMetrics: Prometheus remote write in, MetricsQL and raw exports out. One series a device and field.
+//! VictoriaMetrics: writes by Prometheus remote write, queries by MetricsQL and raw exports. One
+//! series per device and field.
 //!
-//! Targets: `victoriametrics://host[:8428]`, option `write=remote|line`. A series is named `TABLE_FIELD`, as its own
-//! reader of line protocol names it, and has the tags as labels; `write=line` makes the same series.
+//! Targets: `victoriametrics://host[:8428]`, option `write=remote|line`. A series is named
+//! `TABLE_FIELD`, as VictoriaMetrics names those of line protocol, and has the tags as labels;
+//! `write=line` creates the same series.
 //!
-//! What it cannot do, and what is done about it:
-//! - It keeps numbers alone, with milliseconds: other schemas are refused. Booleans are written as 0 and 1.
-//! - A sample written twice is kept twice (unless the server runs with `-dedup.minScrapeInterval`), so nothing is
-//!   replaced.
-//! - It has no filter by value, no order and no rows: raw samples are exported by series, and this tool puts them
-//!   together, filters and sorts them while it decodes the answer, which is timed for no product.
-//! - A range `[d]` at time t is (t - d, t]. Windows are [start, end) of whole milliseconds, so t = end - 1 ms makes them
-//!   exact. Times are sent half a millisecond late, because the server cuts fractions of a float off.
+//! Limits of the product, and how this driver handles them:
+//! - It stores only numbers with times in milliseconds: other schemas are refused. Booleans are
+//!   written as 0 and 1.
+//! - A sample that is written twice is stored twice (unless the server runs with
+//!   `-dedup.minScrapeInterval`): nothing is replaced.
+//! - It has no value filters for raw samples, no order and no rows: raw samples are exported by
+//!   series, then joined, filtered and sorted while the answer is decoded, which is not timed for
+//!   any product.
+//! - A range `[d]` at time t is (t - d, t]. Windows are [start, end) in whole milliseconds, so that
+//!   t = end - 1 ms is exact. Times are sent half a millisecond late, because the server truncates
+//!   fractions of floats.
 //!
-//! Queries ask with `nocache=1`: otherwise the server moves the ends of a range query to round times, and answers
-//! repeated questions from memory. It has to run with `-search.latencyOffset=0s`, or it hides the newest 30 seconds.
+//! Queries have `nocache=1`: otherwise the server rounds the ends of range queries, and answers
+//! repeated queries from its cache. It must run with `-search.latencyOffset=0s`, or it hides the
+//! newest 30 seconds.
 //!
 //! Sources: the manual of VictoriaMetrics 1.79 ("How to import time series data", "How to export data in JSON line
 //! format", "How to delete time series", "Forced merge", "MetricsQL"); remote write: the Prometheus Remote-Write 1.0
@@ -27,7 +33,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::cells::{Devices, Wanted, time};
+use super::cells::{CellKind, Devices, time};
 use super::http::{FORM, Http, form};
 use super::line::{Encoder, Style};
 use super::series::{self, Joiner};
@@ -44,13 +50,14 @@ pub(crate) const ENTRY: Entry = Entry {
 };
 
 const PORT: u16 = 8428;
-/// Milliseconds: windows that are open begin here. Ranges that reach to 1970 itself give no answer.
+/// Start of unbounded windows, in milliseconds. Ranges that reach back to 1970 return nothing.
 const FIRST: i64 = 86_400_000;
-/// Milliseconds: windows that are open end here, in 2100; later times are refused by the server.
+/// End of unbounded windows, in milliseconds: 2100; the server refuses later times.
 const LAST: i64 = 4_102_444_800_000;
-/// A range query gives at most so many values a series (`-search.maxPointsPerTimeseries`).
+/// Most values per series in a range query (`-search.maxPointsPerTimeseries`).
 const BUCKETS_MAX: i64 = 30_000;
-/// A request of remote write is ended at the first series beyond this size; the server takes 32 MiB.
+/// A remote write request ends before the series that exceeds this size; the server's limit is 32
+/// MiB.
 const REQUEST_BYTES: usize = 8 << 20;
 
 struct Victoria {
@@ -59,15 +66,15 @@ struct Victoria {
     names: Arc<Names>,
 }
 
-/// What is prepared once.
+/// Encoded labels and names, prepared once for all connections.
 struct Names {
     schema: Arc<Schema>,
     lines: Option<Encoder>,
-    /// Labels but the name, by device, as remote write has them.
+    /// Encoded labels except the name, by device.
     labels: Vec<Box<[u8]>>,
-    /// The label of the name, by table and field.
+    /// Encoded name labels, by table and field.
     series: Vec<Vec<Box<[u8]>>>,
-    /// Table and field by the name of the series.
+    /// Table and field by series name.
     fields: HashMap<String, (u32, u32)>,
     devices: Devices,
 }
@@ -79,13 +86,13 @@ impl Victoria {
         let schema = &opening.schema;
         if schema.unit != Unit::Millis {
             return Err(Error::unsupported(
-                "VictoriaMetrics keeps times in milliseconds: run with --set TIMESTAMP_PRECISION=ms",
+                "VictoriaMetrics stores times in milliseconds: run with --set TIMESTAMP_PRECISION=ms",
             ));
         }
         let fields = schema.tables.iter().flat_map(|table| &table.fields);
         if let Some(field) = fields.into_iter().find(|field| field.kind.text_length().is_some()) {
             return Err(Error::unsupported(format!(
-                "VictoriaMetrics keeps numbers alone, and field {} is a text: run with --set \
+                "VictoriaMetrics stores only numbers, and field {} is a text: run with --set \
                  INSERT_DATATYPE_PROPORTION=1:1:1:1:1:0:0:0:0:0:0",
                 field.name
             )));
@@ -97,7 +104,7 @@ impl Victoria {
 
 impl Names {
     fn new(schema: &Arc<Schema>, with_lines: bool) -> Names {
-        // Numbers without `i`: the server reads them faster, and keeps no types.
+        // Integers without `i`: the server parses them faster, and has no types.
         let style = Style { integer_suffix: "", time_factor: 1, binary_floats: false, texts: false };
         let mut fields = HashMap::new();
         let mut series = Vec::new();
@@ -137,8 +144,8 @@ impl Driver for Victoria {
         About {
             product: "VictoriaMetrics",
             write_path: write_path.to_owned(),
-            why: "its documents call no path but /import/native the fastest, and its format a private one; so all were \
-                  measured, 6 million values in batches of 100 rows, million values a server-CPU-second with 20 and 300 \
+            why: "its documentation calls /import/native the fastest, but its format private; therefore all were \
+                  measured, 6 million values in batches of 100 rows, million values per server-CPU-second with 20 and 300 \
                   fields: remote write 2.4 and 2.7, native 2.3 and 2.1, JSON lines 2.2 and 1.8, line protocol 2.0 and \
                   1.5, CSV 1.8 (20 fields)",
             durability: "in the server's memory; it has no log, and writes parts to disk within seconds".to_owned(),
@@ -171,7 +178,7 @@ struct VictoriaConnection {
     read_timeout: Duration,
     names: Arc<Names>,
     buffer: Vec<u8>,
-    /// Where in `buffer` the requests of remote write are.
+    /// Ranges of the remote write requests in `buffer`.
     requests: Vec<Range<usize>>,
     samples: Samples,
 }
@@ -185,7 +192,7 @@ impl Connection for VictoriaConnection {
             let value = line.split_once(&format!("{name}=\""))?.1.split('"').next()?;
             Some(value.to_owned()).filter(|value| !value.is_empty())
         };
-        // Debian's build says nothing there.
+        // Debian's build has no version there.
         Ok(label("short_version")
             .or_else(|| label(" version"))
             .unwrap_or_else(|| "unknown (it does not say)".to_owned()))
@@ -202,7 +209,7 @@ impl Connection for VictoriaConnection {
     }
 
     fn create(&mut self, _devices: Range<u32>) -> Result<()> {
-        // Series are made by writing to them.
+        // The first write creates a series.
         Ok(())
     }
 
@@ -212,7 +219,7 @@ impl Connection for VictoriaConnection {
         let times = batch.parts.iter().flat_map(|part| &part.times);
         if let Some(time) = times.into_iter().find(|time| !(FIRST..LAST).contains(*time)) {
             return Err(Error::unsupported(format!(
-                "VictoriaMetrics cannot keep time {time}: expected milliseconds in {FIRST}..{LAST}"
+                "VictoriaMetrics cannot store time {time}: expected milliseconds in {FIRST}..{LAST}"
             )));
         }
         match &self.names.lines {
@@ -255,7 +262,7 @@ impl Connection for VictoriaConnection {
 
     fn settle(&mut self) -> Result<()> {
         self.http.get("/internal/force_flush", self.read_timeout)?;
-        // Returns at once and merges on; the caller waits until the server is idle.
+        // Returns at once while the merge continues; the caller waits until the server is idle.
         self.http.get("/internal/force_merge", self.read_timeout)
     }
 }
@@ -266,14 +273,14 @@ impl Connection for VictoriaConnection {
 // WriteRequest { repeated TimeSeries timeseries = 1 }, TimeSeries { repeated Label labels = 1, repeated Sample samples =
 // 2 }, Label { string name = 1, value = 2 }, Sample { double value = 1, int64 timestamp = 2 }; as Snappy's block format.
 
-/// Room before a request for Snappy's length and the tag of its one literal.
+/// Reserved bytes before a request, for Snappy's length and the tag of its only literal.
 const SNAPPY_HEAD_BYTES: usize = 5 + 5;
 
-/// The samples of one series with their times and no values: the same for all fields of a device.
+/// The samples of one series with times, but without values: the same for all fields of a device.
 #[derive(Default)]
 struct Samples {
     bytes: Vec<u8>,
-    /// Where values belong.
+    /// Offsets of the values.
     values: Vec<usize>,
 }
 
@@ -299,14 +306,14 @@ fn remote_write(
     requests: &mut Vec<Range<usize>>,
 ) {
     let fields = &names.schema.tables[batch.table as usize].fields;
-    let mut begun = begin_request(out);
+    let mut start = begin_request(out);
     for part in &batch.parts {
         samples.prepare(&part.times);
         let labels = &names.labels[part.device as usize];
         for (column, field) in batch.fields.clone().enumerate() {
-            if out.len() - begun > REQUEST_BYTES {
-                requests.push(end_request(begun, out));
-                begun = begin_request(out);
+            if out.len() - start > REQUEST_BYTES {
+                requests.push(end_request(start, out));
+                start = begin_request(out);
             }
             let name = &names.series[batch.table as usize][field as usize];
             out.push(1 << 3 | 2);
@@ -316,13 +323,13 @@ fn remote_write(
             push_samples(samples, fields[field as usize].kind, part, column, out);
         }
     }
-    requests.push(end_request(begun, out));
+    requests.push(end_request(start, out));
 }
 
 fn push_samples(samples: &Samples, kind: Kind, part: &Part, column: usize, out: &mut Vec<u8>) {
     let from = out.len();
     out.extend_from_slice(&samples.bytes);
-    // The decimal, not its 32-bit float: that is what text of the same value would be read as.
+    // Sends the decimal value, not its 32-bit float, as text formats do.
     let kind = if let Kind::Float { decimals } = kind { Kind::Double { decimals } } else { kind };
     for (at, units) in samples.values.iter().zip(part.column(column)) {
         out[from + at..from + at + 8].copy_from_slice(&kind.number(*units).to_le_bytes());
@@ -330,22 +337,23 @@ fn push_samples(samples: &Samples, kind: Kind, part: &Part, column: usize, out: 
 }
 
 fn begin_request(out: &mut Vec<u8>) -> usize {
-    let begun = out.len();
-    out.resize(begun + SNAPPY_HEAD_BYTES, 0);
-    begun
+    let start = out.len();
+    out.resize(start + SNAPPY_HEAD_BYTES, 0);
+    start
 }
 
-/// Puts Snappy's length and one literal's tag right before the bytes; what remains of the room is left out.
-fn end_request(begun: usize, out: &mut [u8]) -> Range<usize> {
-    let length = out.len() - begun - SNAPPY_HEAD_BYTES;
+/// Writes Snappy's length and the literal's tag directly before the bytes; returns the range
+/// without the unused reserve.
+fn end_request(start: usize, out: &mut [u8]) -> Range<usize> {
+    let length = out.len() - start - SNAPPY_HEAD_BYTES;
     let mut head = Vec::with_capacity(SNAPPY_HEAD_BYTES);
     varint(length as u64, &mut head);
     if length > 0 {
-        // A literal whose length less one follows in four bytes.
+        // A literal with its length minus one in the next four bytes.
         head.push(63 << 2);
         head.extend_from_slice(&(length as u32 - 1).to_le_bytes());
     }
-    let start = begun + SNAPPY_HEAD_BYTES - head.len();
+    let start = start + SNAPPY_HEAD_BYTES - head.len();
     out[start..start + head.len()].copy_from_slice(&head);
     start..out.len()
 }
@@ -372,9 +380,9 @@ fn varint(mut value: u64, out: &mut Vec<u8>) {
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
-// Questions
+// Queries
 
-/// A question as it is posted.
+/// Path and form of a query.
 struct Request {
     path: &'static str,
     pairs: Vec<(&'static str, String)>,
@@ -382,23 +390,23 @@ struct Request {
 
 impl Request {
     fn of(schema: &Schema, query: &Query) -> Result<Request> {
-        Asking { schema, query }.request()
+        QueryRequest { schema, query }.request()
     }
 }
 
-struct Asking<'a> {
+struct QueryRequest<'a> {
     schema: &'a Schema,
     query: &'a Query,
 }
 
-impl Asking<'_> {
+impl QueryRequest<'_> {
     fn request(&self) -> Result<Request> {
         let query = self.query;
         if query.set.is_some() {
-            return Err(Error::unsupported("MetricsQL has no set operations over rows"));
+            return Err(Error::unsupported("MetricsQL has no set operations on rows"));
         }
         if query.limit.is_some() {
-            return Err(Error::unsupported("VictoriaMetrics has no limit of rows"));
+            return Err(Error::unsupported("VictoriaMetrics cannot limit rows"));
         }
         let (start, end) = self.window();
         match &query.shape {
@@ -422,7 +430,7 @@ impl Asking<'_> {
         }
     }
 
-    /// First and last millisecond but one.
+    /// Start and end (exclusive) of the query's window, clamped to the supported range.
     fn window(&self) -> (i64, i64) {
         let window = self.query.window.clone().unwrap_or(i64::MIN..i64::MAX);
         let start = window.start.clamp(FIRST, LAST);
@@ -431,12 +439,12 @@ impl Asking<'_> {
 
     fn export(&self, start: i64, end: i64) -> Request {
         let selector = self.selector(&series::columns(self.query));
-        // Ends are both included. The end before the start finds nothing.
+        // Both ends are inclusive; an end before the start finds nothing.
         let pairs = vec![("match[]", selector), ("start", seconds(start)), ("end", seconds(end - 1))];
         Request { path: "/api/v1/export", pairs }
     }
 
-    /// The series of some fields of the devices.
+    /// Selector of the series of some fields of the query's devices.
     fn selector(&self, fields: &[u32]) -> String {
         let table = &self.schema.tables[self.query.table as usize];
         let name = |field: &u32| format!("{}_{}", table.name, table.fields[*field as usize].name);
@@ -444,7 +452,8 @@ impl Asking<'_> {
         let alone = !self.schema.tables.iter().any(|other| other.name.starts_with(&prefix));
         let all = fields.len() == table.fields.len() && fields.len() > 1 && alone;
         let mut text = match all {
-            // A query may have 16 KiB (`-search.maxQueryLen`), and tables have thousands of fields.
+            // Queries are limited to 16 KiB (`-search.maxQueryLen`), and tables may have thousands
+            // of fields.
             true => format!("{{__name__=~{}", string(&format!("{}.+", escaped(&prefix)))),
             false => format!("{{__name__{}", matches(&fields.iter().map(name).collect::<Vec<_>>())),
         };
@@ -452,14 +461,14 @@ impl Asking<'_> {
             let names: Vec<String> = devices.iter().map(|device| self.schema.device_name(*device).to_owned()).collect();
             text.push_str(&format!(",{}{}", table.tags[0], matches(&names)));
         } else {
-            // Other programs' series of that name have no device.
+            // Excludes series of other programs with that name, which have no device.
             text.push_str(&format!(",{}!=\"\"", table.tags[0]));
         }
         text.push('}');
         text
     }
 
-    /// An aggregate of every field over a range such as `[5000ms]`.
+    /// An aggregate of each field over a range such as `[5000ms]`.
     fn aggregated(&self, aggregate: Aggregate, by_device: bool, range: &str) -> Result<String> {
         let samples = format!("{}{range}", self.selector(&self.query.fields));
         let over_time = |function: &str| format!("{function}_over_time({samples}) keep_metric_names");
@@ -467,7 +476,7 @@ impl Asking<'_> {
             None => over_time(aggregate.name()),
             Some(above) => match aggregate {
                 Aggregate::Count => format!("count_gt_over_time({samples}, {above}) keep_metric_names"),
-                // The greatest of those above a bound is the greatest of all, if that is above it.
+                // The greatest value above a bound is the greatest of all, if that is above it.
                 Aggregate::Max => format!("(max_over_time({samples}) keep_metric_names) > {above}"),
                 _ => return Err(no_filter(aggregate.name())),
             },
@@ -482,15 +491,12 @@ impl Asking<'_> {
             Aggregate::Max => format!("max({each}) by (__name__)"),
             Aggregate::Avg => self.mean_over_devices(range),
             Aggregate::First | Aggregate::Last => {
-                return Err(Error::unsupported(format!(
-                    "MetricsQL has no {} of several series together",
-                    aggregate.name()
-                )));
+                return Err(Error::unsupported(format!("MetricsQL has no {} over several series", aggregate.name())));
             }
         })
     }
 
-    /// A division drops the names, so each field's has to be set again.
+    /// A division drops the names, so that each field's name is set again.
     fn mean_over_devices(&self, range: &str) -> String {
         let one = |field: &u32| {
             let table = &self.schema.tables[self.query.table as usize];
@@ -502,7 +508,7 @@ impl Asking<'_> {
         if all.len() == 1 { all.join("") } else { format!("union({})", all.join(", ")) }
     }
 
-    /// The bound that every field asked for must pass on its own, if any.
+    /// The lower bound of the only field, if any; other filters are unsupported.
     fn filter(&self) -> Result<Option<f64>> {
         let query = self.query;
         match (query.filters.as_slice(), query.fields.as_slice()) {
@@ -512,8 +518,8 @@ impl Asking<'_> {
         }
     }
 
-    /// A range query: at t the function covers (t - width, t], which is a bucket if t is its last millisecond. Buckets
-    /// that the window cuts get a shorter range of their own.
+    /// A range query: at t the function covers (t - width, t], which is a bucket if t is its last
+    /// millisecond. Buckets that the window cuts get shorter ranges.
     fn buckets(
         &self,
         aggregate: Aggregate,
@@ -527,7 +533,7 @@ impl Asking<'_> {
         let (first, last) = (bucket(start), bucket(end.max(start + 1) - 1));
         if (last - first) / width >= BUCKETS_MAX {
             return Err(Error::unsupported(format!(
-                "VictoriaMetrics gives at most {BUCKETS_MAX} buckets, and the window has {}",
+                "VictoriaMetrics returns at most {BUCKETS_MAX} buckets, and the window has {}",
                 (last - first) / width + 1
             )));
         }
@@ -558,7 +564,8 @@ impl Asking<'_> {
             let text = over(last, end, at(last))?;
             parts.push(format!("(({text}) if on() (time() > {}))", seconds(last)));
         }
-        // Told apart by a label: `or` takes series that differ in their names alone for one.
+        // A label distinguishes the parts: `or` treats series that differ only in their names as
+        // equal.
         let part = |(number, text): (usize, &String)| format!("label_set({text}, \"part\", \"{number}\")");
         let text = match parts.as_slice() {
             [one] => one.clone(),
@@ -577,22 +584,22 @@ impl Asking<'_> {
 
 fn no_filter(what: &str) -> Error {
     Error::unsupported(format!(
-        "MetricsQL cannot filter raw samples by value for {what}; it can for count and max of one field by its own value"
+        "MetricsQL cannot filter raw samples by value for {what}, only for count and max of one field by its own value"
     ))
 }
 
-/// The function's value at the last millisecond of a window that ends before `end`.
+/// Evaluates a function at the last millisecond of a window that ends before `end`.
 fn instant(text: String, end: i64) -> Request {
     let pairs = vec![("query", text), ("time", seconds(end - 1)), ("nocache", "1".to_owned())];
     Request { path: "/api/v1/query", pairs }
 }
 
-/// Milliseconds as seconds, half a millisecond late: see above.
+/// Milliseconds as seconds, half a millisecond late: see the module's documentation.
 fn seconds(millis: i64) -> String {
     format!("{}.{:03}5", millis.div_euclid(1000), millis.rem_euclid(1000))
 }
 
-/// `="a"` or `=~"a|b"`.
+/// Matcher `="a"` or `=~"a|b"`.
 fn matches(values: &[String]) -> String {
     if let [value] = values {
         return format!("={}", string(value));
@@ -601,7 +608,7 @@ fn matches(values: &[String]) -> String {
     format!("=~{}", string(&escaped.join("|")))
 }
 
-/// A text that stands for itself in a regular expression.
+/// Escapes a text for a regular expression.
 fn escaped(text: &str) -> String {
     let mut out = String::new();
     for letter in text.chars() {
@@ -620,7 +627,7 @@ fn string(text: &str) -> String {
 // ---------------------------------------------------------------------------------------------------------------------
 // Answers
 
-/// A line of an export.
+/// A series in an export, one line each.
 #[derive(Deserialize)]
 struct Exported<'a> {
     metric: HashMap<String, String>,
@@ -644,7 +651,7 @@ struct Data<'a> {
     result: Vec<Series<'a>>,
 }
 
-/// One value of an instant query, or several of a range query.
+/// The value of an instant query, or the values of a range query.
 #[derive(Deserialize)]
 struct Series<'a> {
     metric: HashMap<String, String>,
@@ -664,11 +671,11 @@ impl Reader<'_> {
         let mut joiner = Joiner::new(self.query);
         let fields = &self.names.schema.tables[self.query.table as usize].fields;
         for line in body.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
-            let series: Exported = serde_json::from_slice(line).map_err(|error| no_json(&error))?;
-            let (device, column) = self.place(&series.metric, &joiner)?;
-            let wanted = Wanted::Value(fields[self.field_of(&series.metric)? as usize].kind);
+            let series: Exported = serde_json::from_slice(line).map_err(|error| invalid_json(&error))?;
+            let (device, column) = self.locate(&series.metric, &joiner)?;
+            let wanted = CellKind::Value(fields[self.field_of(&series.metric)? as usize].kind);
             if series.values.len() != series.timestamps.len() {
-                return Err(Error::protocol("an export has not as many values as timestamps"));
+                return Err(Error::protocol("an export has different numbers of values and timestamps"));
             }
             for (value, at) in series.values.iter().zip(&series.timestamps) {
                 joiner.put(device, Some(time(at.get())?), column, wanted.json(value.get())?);
@@ -678,21 +685,21 @@ impl Reader<'_> {
     }
 
     fn values(&self, body: &[u8]) -> Result<Rows> {
-        let answer: Answer = serde_json::from_slice(body).map_err(|error| no_json(&error))?;
+        let answer: Answer = serde_json::from_slice(body).map_err(|error| invalid_json(&error))?;
         if answer.is_partial {
-            return Err(Error::protocol("the answer says that it is partial"));
+            return Err(Error::protocol("the answer is marked as partial"));
         }
         if self.query.shape == Shape::Latest {
             return self.latest(&answer.data.result);
         }
         let mut joiner = Joiner::new(self.query);
-        let wanted = Wanted::of(&self.names.schema, self.query);
+        let wanted = CellKind::of(&self.names.schema, self.query);
         let by_device = matches!(
             self.query.shape,
             Shape::Aggregate { by_device: true, .. } | Shape::Buckets { by_device: true, .. }
         );
         for series in &answer.data.result {
-            let (device, column) = self.place(&series.metric, &joiner)?;
+            let (device, column) = self.locate(&series.metric, &joiner)?;
             for (at, value) in series.value.iter().chain(&series.values) {
                 let at = match self.query.shape {
                     Shape::Buckets { width, .. } => Some(millis(at.get())? - (width - 1)),
@@ -701,16 +708,17 @@ impl Reader<'_> {
                 joiner.put(device.filter(|_| by_device), at, column, wanted[column].json(value.get())?);
             }
         }
-        Ok(joiner.finish(self.query, &wanted[0].nothing()))
+        Ok(joiner.finish(self.query, &wanted[0].missing()))
     }
 
-    /// Values, and the times they are of. Fields whose newest value is older than the newest row are not in it.
+    /// Decodes newest values and their times. Fields whose newest value is older than the newest
+    /// row are null in it.
     fn latest(&self, result: &[Series]) -> Result<Rows> {
-        let wanted = Wanted::of(&self.names.schema, self.query);
+        let wanted = CellKind::of(&self.names.schema, self.query);
         let joiner = Joiner::new(self.query);
         let mut devices: std::collections::BTreeMap<u32, Vec<(Option<i64>, Cell)>> = Default::default();
         for series in result {
-            let (device, column) = self.place(&series.metric, &joiner)?;
+            let (device, column) = self.locate(&series.metric, &joiner)?;
             let device = device.ok_or_else(|| Error::protocol("an answer's series has no device"))?;
             let value = series.value.ok_or_else(|| Error::protocol("an answer's series has no value"))?.1.get();
             let row = devices.entry(device).or_insert_with(|| vec![(None, Cell::Null); wanted.len()]);
@@ -731,29 +739,29 @@ impl Reader<'_> {
         let name = metric.get("__name__").map_or("", String::as_str);
         match self.names.fields.get(name) {
             Some((table, field)) if *table == self.query.table => Ok(*field),
-            _ => Err(Error::protocol(format!("an answer has a series {name:?}, which was not asked for"))),
+            _ => Err(Error::protocol(format!("an answer has a series {name:?}, which was not selected"))),
         }
     }
 
-    fn place(&self, metric: &HashMap<String, String>, joiner: &Joiner) -> Result<(Option<u32>, usize)> {
+    fn locate(&self, metric: &HashMap<String, String>, joiner: &Joiner) -> Result<(Option<u32>, usize)> {
         let field = self.field_of(metric)?;
         let column = joiner.column(field);
         let column =
-            column.ok_or_else(|| Error::protocol(format!("an answer has field {field}, which was not asked for")))?;
+            column.ok_or_else(|| Error::protocol(format!("an answer has field {field}, which was not selected")))?;
         let tag = &self.names.schema.tables[self.query.table as usize].tags[0];
         let device = metric.get(tag).map(|name| self.names.devices.find(self.query.table, name)).transpose()?;
         Ok((device, column))
     }
 }
 
-fn no_json(error: &serde_json::Error) -> Error {
-    Error::protocol(format!("an answer of VictoriaMetrics is no JSON of its form: {error}"))
+fn invalid_json(error: &serde_json::Error) -> Error {
+    Error::protocol(format!("an answer of VictoriaMetrics is not the expected JSON: {error}"))
 }
 
-/// Seconds with up to three decimals.
+/// Parses seconds with up to three decimals.
 fn millis(seconds: &str) -> Result<i64> {
     let value = seconds.parse::<f64>().ok().filter(|value| value.abs() < 1e12);
-    let value = value.ok_or_else(|| Error::protocol(format!("an answer has {seconds:?} where a time was expected")))?;
+    let value = value.ok_or_else(|| Error::protocol(format!("an answer has {seconds:?}, expected a time")))?;
     Ok((value * 1000.0).round() as i64)
 }
 
@@ -788,7 +796,8 @@ mod tests {
         "single fields/buckets/sum",
     ];
 
-    // The server remembers for ten seconds that a series was not there, which is what these two take.
+    // The server caches for ten seconds that a series does not exist, which accounts for the
+    // duration of these two tests.
     #[test]
     fn remote_write_is_answered_as_brute_force_does() {
         check("remote");
@@ -813,7 +822,7 @@ mod tests {
     }
 
     #[test]
-    fn what_it_cannot_keep_is_refused_with_a_way_out() {
+    fn unsupported_schemas_are_refused_with_a_solution() {
         let (mut schema, _) = sample_schema();
         schema.unit = Unit::Nanos;
         let error = open(schema).map(|_| ()).expect_err("nanoseconds");
@@ -863,14 +872,14 @@ mod tests {
     }
 
     #[test]
-    fn patterns_stand_for_themselves() {
+    fn patterns_are_escaped() {
         assert_eq!(matches(&["a.b".to_owned()]), "=\"a.b\"");
         assert_eq!(matches(&["a.b".to_owned(), "c|\"".to_owned()]), "=~\"a\\\\.b|c\\\\|\\\\\\\"\"");
         assert_eq!(seconds(1_640_966_405_001), "1640966405.0015");
     }
 
     #[test]
-    fn answers_of_another_form_are_protocol_errors() {
+    fn malformed_answers_are_protocol_errors() {
         let (schema, query) = sample_schema();
         let names = Names::new(&Arc::new(schema), false);
         let reader = Reader { names: &names, query: &query };

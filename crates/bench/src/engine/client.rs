@@ -1,4 +1,4 @@
-//! One client: a thread with a connection.
+//! A client: a thread with its own connection.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -13,41 +13,41 @@ use crate::report::store;
 use crate::result::OperationRecord;
 use crate::schema::{Batch, Part};
 
-/// Samples are handed over in lots of this many, or after this long.
-const LOT: usize = 256;
-const LOT_AGE: Duration = Duration::from_millis(100);
-/// A client whose operations all fail gives up after so many in a row.
+/// Samples are passed to the recorder when there are this many, or after this time.
+const SAMPLES_MAX: usize = 256;
+const SAMPLES_AGE_MAX: Duration = Duration::from_millis(100);
+/// Consecutive failed operations after which a client gives up.
 const FAILURES_IN_A_ROW_MAX: u32 = 1_000;
-/// Between two rows whose way to being seen is measured.
+/// Interval between rows that the visibility probe looks for.
 const PROBE_INTERVAL: Duration = Duration::from_millis(500);
-/// Stream of the draws of operations.
+/// Pseudo-random streams: choice of operations, and intervals between them.
 const MIX: u64 = u64::MAX - 16;
 const PACE: u64 = u64::MAX - 17;
 
-/// Connects, waits for the others, works until the phase ends.
+/// Connects, waits at the barrier for the other clients, and works until the phase ends.
 pub(super) fn run(phase: &Phase<'_>, index: usize) {
     let connection = phase.engine.enter().and_then(|()| phase.engine.driver.connect(index));
     phase.ready.wait();
     phase.ready.wait();
     let begin = lock(&phase.begin).unwrap_or(phase.engine.start);
-    let _end = AtEnd(phase);
+    let _end = CountOnDrop(phase);
     match connection {
-        Err(error) => lock(&phase.trouble).push(error.during(format_args!("client {index} connects"))),
+        Err(error) => lock(&phase.errors).push(error.during(format_args!("client {index} connects"))),
         Ok(connection) => {
             phase.connected.fetch_add(1, Ordering::Relaxed);
             let mut client = Client::new(phase, index, connection, begin);
             if let Err(error) = client.work() {
-                lock(&phase.trouble).push(error.during(format_args!("client {index}")));
+                lock(&phase.errors).push(error.during(format_args!("client {index}")));
             }
             client.finish();
         }
     }
 }
 
-/// Counts a client as ended however it ends: the phase waits for all of them, and a panic must not make it wait for ever.
-struct AtEnd<'a>(&'a Phase<'a>);
+/// Counts a client as ended on drop, even after a panic: the phase waits for all clients.
+struct CountOnDrop<'a>(&'a Phase<'a>);
 
-impl Drop for AtEnd<'_> {
+impl Drop for CountOnDrop<'_> {
     fn drop(&mut self) {
         self.0.done.fetch_add(1, Ordering::Release);
     }
@@ -59,29 +59,29 @@ struct Client<'a> {
     connection: Box<dyn Connection>,
     begin: Instant,
     samples: Vec<Sample>,
-    handed_over: Instant,
+    flushed: Instant,
     sums: Vec<Duration>,
-    /// Questions asked of each kind.
-    asked: Vec<u64>,
-    /// The question to be asked next, where each is asked once.
+    /// Queries sent of each kind.
+    sent: Vec<u64>,
+    /// Number of the next query in [`End::Once`].
     turn: u64,
-    /// Requests sent, of whatever kind.
+    /// Requests sent, of all kinds.
     requests: u64,
     failures_in_a_row: u32,
     batch: Batch,
     slots: Vec<u64>,
-    /// Units of the batch being written.
+    /// Device and unit of each part of the current batch.
     units: Vec<(u32, u64)>,
     java: JavaRandom,
     records: Option<store::ClientRecorder>,
-    /// When the last row was handed to the probe.
+    /// Time at which the probe last received a row.
     probed: Instant,
 }
 
-/// Clients at this point of a loop may go on or not.
+/// Whether the client continues with its loops.
 #[derive(PartialEq)]
-enum Go {
-    On,
+enum Next {
+    Continue,
     Stop,
 }
 
@@ -93,10 +93,10 @@ impl<'a> Client<'a> {
             index,
             connection,
             begin,
-            samples: Vec::with_capacity(LOT),
-            handed_over: begin,
+            samples: Vec::with_capacity(SAMPLES_MAX),
+            flushed: begin,
             sums: vec![Duration::ZERO; kinds],
-            asked: vec![0; kinds],
+            sent: vec![0; kinds],
             turn: 0,
             requests: 0,
             failures_in_a_row: 0,
@@ -111,13 +111,13 @@ impl<'a> Client<'a> {
 
     fn work(&mut self) -> Result<()> {
         let mut done = 0;
-        while self.may_go_on(done) {
+        while self.take_loop(done) {
             let began = Instant::now();
             let kind = self.draw(done);
             let go = if kind == 0 { self.write_pass()? } else { self.ask(kind)? };
             done += 1;
             self.phase.loops.fetch_add(1, Ordering::Relaxed);
-            if go == Go::Stop || self.failures_in_a_row >= FAILURES_IN_A_ROW_MAX {
+            if go == Next::Stop || self.failures_in_a_row >= FAILURES_IN_A_ROW_MAX {
                 break;
             }
             self.pace(began, done);
@@ -125,7 +125,7 @@ impl<'a> Client<'a> {
         Ok(())
     }
 
-    fn may_go_on(&mut self, done: u64) -> bool {
+    fn take_loop(&mut self, done: u64) -> bool {
         if self.stopped() {
             return false;
         }
@@ -149,11 +149,11 @@ impl<'a> Client<'a> {
         over || self.phase.engine.stop.load(Ordering::Relaxed)
     }
 
-    /// Which kind the next loop is.
+    /// Draws the kind of the next loop from the mix.
     fn draw(&mut self, done: u64) -> usize {
         let mix = &self.phase.plan.mix;
-        let mut weighty = mix.iter().enumerate().filter(|(_, weight)| **weight > 0.0);
-        if let (Some((only, _)), None) = (weighty.next(), weighty.next()) {
+        let mut weighted = mix.iter().enumerate().filter(|(_, weight)| **weight > 0.0);
+        if let (Some((only, _)), None) = (weighted.next(), weighted.next()) {
             return only;
         }
         let config = &self.phase.engine.config;
@@ -173,12 +173,12 @@ impl<'a> Client<'a> {
         mix.iter().rposition(|weight| *weight > 0.0).unwrap_or(0)
     }
 
-    /// Between two loops: `OP_MIN_INTERVAL`.
+    /// Waits `OP_MIN_INTERVAL` after the start of the loop.
     fn pace(&self, began: Instant, done: u64) {
         let config = &self.phase.engine.config;
         let millis = match config.op_min_interval {
             0 => return,
-            // −1: as long as a step of the data.
+            // -1: the interval is POINT_STEP.
             -1 => config.point_step as f64 * 1e3 / self.phase.engine.workload.schema().unit.per_second() as f64,
             millis => millis as f64,
         };
@@ -199,7 +199,7 @@ impl<'a> Client<'a> {
         }
     }
 
-    /// When the next request is due, if the phase has a schedule.
+    /// Scheduled time of the next request; `None` in a closed loop.
     fn due(&mut self) -> Option<Instant> {
         let number = self.requests;
         self.requests += 1;
@@ -208,8 +208,8 @@ impl<'a> Client<'a> {
         (plan.rate > 0.0).then(|| self.begin + Duration::from_secs_f64(turn / plan.rate))
     }
 
-    /// One batch for every device of this client.
-    fn write_pass(&mut self) -> Result<Go> {
+    /// Writes one batch for each device of this client.
+    fn write_pass(&mut self) -> Result<Next> {
         let engine = self.phase.engine;
         let share = engine.share(self.index, self.phase.plan.clients);
         let per_write = (engine.config.device_num_per_write as usize).max(1);
@@ -219,7 +219,7 @@ impl<'a> Client<'a> {
         let mut at = 0;
         let mut wrote = false;
         while at < share.len() {
-            // A request is about one table.
+            // A request is for one table.
             let table = engine.workload.schema().devices[share[at] as usize].table;
             let same = |device: &&u32| engine.workload.schema().devices[**device as usize].table == table;
             let count = share[at..].iter().take(per_write).take_while(same).count();
@@ -227,7 +227,7 @@ impl<'a> Client<'a> {
             at += count;
             for _ in 0..engine.workload.units_per_pass() {
                 if self.stopped() || self.failures_in_a_row >= FAILURES_IN_A_ROW_MAX {
-                    return Ok(Go::Stop);
+                    return Ok(Next::Stop);
                 }
                 self.units.clear();
                 for device in devices {
@@ -240,19 +240,19 @@ impl<'a> Client<'a> {
                 self.write()?;
             }
         }
-        // Nothing is left to be written.
-        Ok(if wrote { Go::On } else { Go::Stop })
+        // If no device had a unit left, the client has written all its data.
+        Ok(if wrote { Next::Continue } else { Next::Stop })
     }
 
-    /// As many batches as the share of this client has devices, but whichever come next of all.
-    fn write_unbound(&mut self, batches: usize, per_write: usize) -> Result<Go> {
+    /// Writes as many batches as a bound client would, but takes the next ones of all devices.
+    fn write_unbound(&mut self, batches: usize, per_write: usize) -> Result<Next> {
         let engine = self.phase.engine;
         let per_pass = engine.workload.units_per_pass();
         let devices = engine.order.len() as u64;
         let mut wrote = false;
         for _ in 0..batches.div_ceil(per_write) as u64 * per_pass {
             if self.stopped() || self.failures_in_a_row >= FAILURES_IN_A_ROW_MAX {
-                return Ok(Go::Stop);
+                return Ok(Next::Stop);
             }
             let first = engine.cursor.fetch_add(per_write as u64, Ordering::Relaxed);
             self.units.clear();
@@ -266,13 +266,13 @@ impl<'a> Client<'a> {
             let mut all = std::mem::take(&mut self.units);
             wrote |= !all.is_empty();
             while let Some((device, _)) = all.first() {
-                let of = table(*device);
-                let end = all.iter().position(|(device, _)| table(*device) != of).unwrap_or(all.len());
+                let first = table(*device);
+                let end = all.iter().position(|(device, _)| table(*device) != first).unwrap_or(all.len());
                 self.units = all.drain(..end).collect();
                 self.write()?;
             }
         }
-        Ok(if wrote { Go::On } else { Go::Stop })
+        Ok(if wrote { Next::Continue } else { Next::Stop })
     }
 
     /// Generates, encodes and sends `self.units` as one request.
@@ -289,7 +289,7 @@ impl<'a> Client<'a> {
         let encoded = self.connection.encode(&self.batch);
         let ledger = &self.phase.engine.ledger;
         self.units.iter().for_each(|(device, unit)| ledger.sent(*device, *unit));
-        // The original takes its own encoding for the target's latency.
+        // IoT-benchmark includes its encoding in the target's latency.
         let began = if compat { before_encoding } else { Instant::now() };
         let outcome = encoded.and_then(|()| self.connection.send());
         let ended = Instant::now();
@@ -304,7 +304,7 @@ impl<'a> Client<'a> {
             self.probe(ended);
         }
         self.record(0, due, began, ended, points, &outcome);
-        self.after(0, outcome)?;
+        self.handle_outcome(0, outcome)?;
         let pause = self.phase.engine.config.interval_between_write_batch;
         if pause > 0 {
             self.sleep_until(began + Duration::from_millis(pause));
@@ -312,7 +312,7 @@ impl<'a> Client<'a> {
         Ok(())
     }
 
-    /// Now and then, a row for the probe.
+    /// Passes an acknowledged row to the probe, at most every [`PROBE_INTERVAL`].
     fn probe(&mut self, acknowledged: Instant) {
         if self.index != 0 || acknowledged - self.probed < PROBE_INTERVAL || self.batch.fields.start != 0 {
             return;
@@ -320,12 +320,12 @@ impl<'a> Client<'a> {
         self.probed = acknowledged;
         let row = self.batch.parts.first().and_then(|part| Some((part.device, *part.times.last()?)));
         if let (Some((device, time)), Some(sender)) = (row, &*lock(&self.phase.engine.fresh)) {
-            // The probe is still busy with an earlier row: then not this one.
+            // If the probe is still busy with an earlier row, this one is dropped.
             let _ = sender.try_send(Fresh { device, table: self.batch.table, time, acknowledged });
         }
     }
 
-    /// Fills the batch from `self.units`; false if there is nothing in it.
+    /// Fills the batch from `self.units`; returns false if it is empty.
     fn generate(&mut self) -> bool {
         let engine = self.phase.engine;
         let workload = &*engine.workload;
@@ -356,29 +356,29 @@ impl<'a> Client<'a> {
         used > 0
     }
 
-    /// Asks one question of a kind.
-    fn ask(&mut self, kind: usize) -> Result<Go> {
+    /// Sends one query of a kind, and checks the answer if it is selected.
+    fn ask(&mut self, kind: usize) -> Result<Next> {
         let engine = self.phase.engine;
         let newest = Some(engine.newest[self.index].load(Ordering::Relaxed)).filter(|newest| *newest > i64::MIN);
         let query = match self.phase.plan.end {
             End::Once(_) => engine.workload.query(kind, 0, self.turn, None)?,
-            _ => engine.workload.query(kind, self.index, self.asked[kind], newest)?,
+            _ => engine.workload.query(kind, self.index, self.sent[kind], newest)?,
         };
-        self.asked[kind] += 1;
+        self.sent[kind] += 1;
         let statement = match self.connection.statement(&query) {
             Ok(statement) => statement,
             Err(error) => {
                 self.phase.recorder.failure(kind, error.class, &error.message);
-                return Ok(Go::Stop);
+                return Ok(Next::Stop);
             }
         };
-        self.keep_example(kind, &statement);
+        self.record_example(kind, &statement);
         let due = self.due();
         if let Some(due) = due {
             self.sleep_until(due);
         }
         let quiet = !self.phase.plan.writes();
-        // Set operations ask for devices of several lists: then all are noted.
+        // Set operations have several lists of devices: then all devices are noted.
         let devices = query.devices.as_deref().filter(|_| query.set.is_none());
         let before = engine.ledger.before(devices, quiet, engine.verifier.eventual);
         let began = Instant::now();
@@ -386,14 +386,14 @@ impl<'a> Client<'a> {
         let ended = Instant::now();
         let mut points = 0;
         if outcome.is_ok() {
-            let entropy = at(engine.config.query_seed as u64, kind as u64, self.index as u64, self.asked[kind]);
-            // Chosen by the clock as well: the target cannot foresee it.
-            if engine.verifier.chooses(kind, entropy ^ (ended - began).as_nanos() as u64) {
+            let entropy = at(engine.config.query_seed as u64, kind as u64, self.index as u64, self.sent[kind]);
+            // The measured time makes the selection unpredictable for the target.
+            if engine.verifier.selects(kind, entropy ^ (ended - began).as_nanos() as u64) {
                 match self.connection.answer(&query) {
                     Ok(rows) => {
                         points = rows.points();
-                        let asked = (query, before);
-                        engine.verifier.take(&*engine.workload, &engine.ledger, asked, rows, statement);
+                        let sent = (query, before);
+                        engine.verifier.check_or_defer(&*engine.workload, &engine.ledger, sent, rows, statement);
                     }
                     Err(error) => engine.verifier.undecodable(&*engine.workload, kind, &error.message),
                 }
@@ -402,12 +402,12 @@ impl<'a> Client<'a> {
             }
         }
         self.record(kind, due, began, ended, points, &outcome);
-        self.after(kind, outcome)?;
-        Ok(Go::On)
+        self.handle_outcome(kind, outcome)?;
+        Ok(Next::Continue)
     }
 
-    fn keep_example(&self, kind: usize, statement: &str) {
-        if self.index == 0 && self.asked[kind] == 1 {
+    fn record_example(&self, kind: usize, statement: &str) {
+        if self.index == 0 && self.sent[kind] == 1 {
             lock(&self.phase.engine.examples)[kind].get_or_insert_with(|| statement.to_owned());
         }
     }
@@ -435,14 +435,14 @@ impl<'a> Client<'a> {
             self.sums[kind] += sample.latency;
         }
         self.samples.push(sample);
-        if self.samples.len() >= LOT || ended - self.handed_over > LOT_AGE {
+        if self.samples.len() >= SAMPLES_MAX || ended - self.flushed > SAMPLES_AGE_MAX {
             self.phase.recorder.take(&mut self.samples);
-            self.handed_over = ended;
+            self.flushed = ended;
         }
-        self.keep_record(&sample, outcome);
+        self.record_operation(&sample, outcome);
     }
 
-    fn keep_record(&mut self, sample: &Sample, outcome: &Result<()>) {
+    fn record_operation(&mut self, sample: &Sample, outcome: &Result<()>) {
         let Some(records) = &mut self.records else { return };
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
         let points = |wanted: bool| if sample.ok == wanted { sample.points } else { 0 };
@@ -459,8 +459,9 @@ impl<'a> Client<'a> {
         records.record(record);
     }
 
-    /// What a failure means for the rest.
-    fn after(&mut self, kind: usize, outcome: Result<()>) -> Result<()> {
+    /// Handles the outcome of an operation: counts failures, reconnects or waits. An error ends the
+    /// client.
+    fn handle_outcome(&mut self, kind: usize, outcome: Result<()>) -> Result<()> {
         let Err(error) = outcome else {
             self.failures_in_a_row = 0;
             return Ok(());
@@ -478,7 +479,7 @@ impl<'a> Client<'a> {
         }
     }
 
-    /// A connection whose state is unknown is given up for a new one.
+    /// Replaces a connection whose state is unknown; retries for the engine's `patience`.
     fn reconnect(&mut self) -> Result<()> {
         let since = Instant::now();
         loop {
@@ -488,7 +489,7 @@ impl<'a> Client<'a> {
                     return Ok(());
                 }
                 Err(error) if since.elapsed() >= self.phase.engine.patience || self.stopped() => {
-                    return Err(Error::new(Class::Connection, error.message).during("connects again"));
+                    return Err(Error::new(Class::Connection, error.message).during("reconnecting"));
                 }
                 Err(_) => std::thread::sleep(Duration::from_millis(50)),
             }

@@ -1,31 +1,32 @@
-//! Latency histograms: how they are made and summed up.
+//! Latency histograms: construction and quantiles.
 //!
-//! Nanoseconds from 1 to an hour at three digits (HdrHistogram), so that no percentile is off by more than 0.1 %.
+//! Values are 1 ns to 1 h with three significant digits (HdrHistogram): the error of a percentile
+//! is at most 0.1 %.
 
 use hdrhistogram::Histogram;
 
 use crate::result::Latency;
 
-/// Longest latency that is told apart; longer ones count as this.
+/// Greatest recorded value, 1 h; longer latencies count as this.
 const NANOS_MAX: u64 = 3_600_000_000_000;
 
-/// An empty histogram.
+/// An empty histogram with three significant digits.
 pub(crate) fn empty() -> Histogram<u64> {
-    of_digits(3)
+    with_digits(3)
 }
 
-/// An empty histogram for one second: two digits, a tenth of the memory.
+/// An empty histogram with two significant digits, which takes a tenth of the memory.
 pub(super) fn coarse() -> Histogram<u64> {
-    of_digits(2)
+    with_digits(2)
 }
 
-fn of_digits(digits: u8) -> Histogram<u64> {
-    // The bounds are constants that the library accepts.
+fn with_digits(digits: u8) -> Histogram<u64> {
+    // The bounds are valid constants.
     #[allow(clippy::unwrap_used)]
     Histogram::new_with_bounds(1, NANOS_MAX, digits).unwrap()
 }
 
-/// Quantiles in milliseconds. `slowest_thread` is left 0: a histogram does not know it.
+/// Quantiles in milliseconds. `slowest_thread` is 0: a histogram does not have it.
 pub(crate) fn latency(histogram: &Histogram<u64>) -> Latency {
     if histogram.is_empty() {
         return Latency::default();

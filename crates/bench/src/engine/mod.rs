@@ -1,11 +1,12 @@
-//! The clients: threads that write and ask, paced or as fast as the target lets them, and what they measure.
+//! Load generator: client threads that write and query, on a schedule or as fast as the target
+//! allows, and record latencies.
 //!
-//! Words: a *phase* is a time in which a number of clients do one mix of operations; a *loop* is one draw from the mix;
-//! a write loop writes one batch for every device of its client, as in the original.
+//! Words: in a *phase* a number of clients run one mix of operations. A *loop* is one draw from the
+//! mix. A write loop writes one batch for each device of its client, as in IoT-benchmark.
 //!
-//! Always true: encoding, decoding and checking are outside the measured time; a write is in the ledger before its
-//! first byte leaves; latency in an open loop counts from the moment the operation was due, not from when it could be
-//! sent.
+//! Always true: encoding, decoding and checking are outside the measured time; a write is in the
+//! ledger before its first byte is sent; in an open loop, latency counts from the scheduled time,
+//! not from the time of sending.
 
 mod client;
 pub(crate) mod histogram;
@@ -30,30 +31,30 @@ use crate::workload::Workload;
 use recorder::Recorder;
 use verifier::Verifier;
 
-/// When a phase ends, besides by the stop flag.
+/// End of a phase, unless the stop flag ends it earlier.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum End {
-    /// After so many loops of each client.
+    /// After this many loops of each client.
     Loops(u64),
-    /// After so many operations of all clients.
+    /// After this many operations of all clients.
     Operations(u64),
-    /// After so many questions of all clients: the workload's own, each asked by whichever client comes to it.
+    /// After this many queries, the workload's own list: each is sent once, by any client.
     Once(u64),
-    /// After so long.
+    /// After this time.
     Clock(Duration),
 }
 
-/// What a phase does.
+/// Work of a phase.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub(crate) name: String,
     pub(crate) clients: usize,
-    /// Weight of each kind of operation.
+    /// Weight of each operation kind; kind 0 is writing.
     pub(crate) mix: Vec<f64>,
     pub(crate) end: End,
-    /// Requests per second of all clients; 0: closed loop.
+    /// Requests per second over all clients; 0: closed loop.
     pub(crate) rate: f64,
-    /// Operations begun earlier are not measured.
+    /// Operations started earlier are not measured.
     pub(crate) warmup: Duration,
 }
 
@@ -63,46 +64,46 @@ impl Plan {
     }
 }
 
-/// A run's state that outlives its phases.
+/// State of a run across its phases.
 pub(crate) struct Engine {
     config: Arc<Config>,
     workload: Arc<dyn Workload>,
     driver: Arc<dyn Driver>,
     pub(crate) ledger: Ledger,
     pub(crate) start: Instant,
-    /// Devices in the order in which they are dealt to clients.
+    /// Devices in the order in which they are assigned to clients.
     order: Vec<u32>,
-    /// Next unit of each device.
+    /// Next unit of each device, for clients bound to devices.
     next: Vec<AtomicU64>,
-    /// Next share of all devices, where clients are not bound to devices.
+    /// Next position over the units of all devices, for clients not bound to devices.
     cursor: AtomicU64,
-    /// Newest acknowledged time of each client; `i64::MIN`: none.
+    /// Newest acknowledged timestamp of each client; `i64::MIN`: none.
     newest: Vec<AtomicI64>,
-    /// Set by Ctrl-C and by time limits: clients end after the operation they are in.
+    /// Set by Ctrl-C and by time limits: clients end after the current operation.
     pub(crate) stop: Arc<AtomicBool>,
     verifier: Verifier,
-    /// Where every operation is recorded, if anywhere.
+    /// Store of the operation records, if configured.
     records: Option<store::Recorder>,
-    /// Just-acknowledged rows, for the probe of how soon they are seen.
+    /// Sends acknowledged rows to the visibility probe.
     fresh: Mutex<Option<SyncSender<Fresh>>>,
-    /// Where the target's addresses are meant.
+    /// Network namespace in which the target's addresses are valid.
     pub(crate) network: Option<Network>,
-    /// One statement of each kind, as it was sent.
+    /// An example statement of each kind.
     pub(crate) examples: Mutex<Vec<Option<String>>>,
-    /// While the server is being restarted on purpose, clients keep trying to connect for so long.
+    /// Time for which clients retry to connect; long during a planned restart of the server.
     pub(crate) patience: Duration,
-    /// This tool's place in a run of several: phases begin together.
+    /// Membership in a distributed run, whose members start phases together.
     pub(crate) member: Option<Arc<Member>>,
 }
 
-/// What a phase found.
+/// Results of a phase.
 pub(crate) struct Outcome {
     pub(crate) phase: PhaseResult,
     pub(crate) seconds: Vec<Second>,
     pub(crate) failures: Vec<Failure>,
 }
 
-/// A row that was just acknowledged.
+/// A row that has just been acknowledged.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fresh {
     pub(crate) device: u32,
@@ -111,13 +112,13 @@ pub(crate) struct Fresh {
     pub(crate) acknowledged: Instant,
 }
 
-/// Progress of a phase, for whoever shows it.
+/// Progress of a phase, for display.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Progress {
     pub(crate) operations: u64,
     pub(crate) points: u64,
     pub(crate) failed: u64,
-    /// 0 ..= 1.
+    /// Finished part of the phase, 0 ..= 1.
     pub(crate) share: f64,
     pub(crate) elapsed: Duration,
 }
@@ -154,30 +155,30 @@ impl Engine {
         }
     }
 
-    /// Moves the calling thread to where the target can be reached.
+    /// Moves the calling thread to the network namespace in which the target can be reached.
     pub(crate) fn enter(&self) -> Result<()> {
         self.network.as_ref().map_or(Ok(()), Network::enter)
     }
 
-    /// From now on just-acknowledged rows go to `sender`, as long as it takes them.
+    /// Starts to send acknowledged rows to `sender`; rows are dropped while it is full.
     pub(crate) fn probe_with(&self, sender: SyncSender<Fresh>) {
         *lock(&self.fresh) = Some(sender);
     }
 
-    /// No rows any more: the other end sees the end.
+    /// Stops sending rows, which closes the probe's channel.
     pub(crate) fn end_of_probes(&self) {
         *lock(&self.fresh) = None;
     }
 
-    /// The recorder, for its end.
+    /// Takes the store of operation records, to close it.
     pub(crate) fn take_records(&mut self) -> Option<store::Recorder> {
         self.records.take()
     }
 
-    /// Runs one phase to its end. `number`: its place in the run. `show`: called about five times a second.
+    /// Runs one phase. `number` is its index in the run; `show` is called every 10 to 100 ms.
     ///
     /// # Errors
-    /// No client could connect, or a question cannot be made from the configuration.
+    /// No client could connect, or a query cannot be built from the configuration.
     pub(crate) fn run(&self, plan: &Plan, number: u32, show: &mut dyn FnMut(&Progress)) -> Result<Outcome> {
         let recorder = Recorder::new(self.start, number);
         self.verifier.expect(plan);
@@ -193,7 +194,7 @@ impl Engine {
                 _ => u64::MAX,
             }),
             loops: AtomicU64::new(0),
-            trouble: Mutex::new(Vec::new()),
+            errors: Mutex::new(Vec::new()),
             connected: AtomicU64::new(0),
         };
         let cpu = std::thread::scope(|scope| {
@@ -206,26 +207,27 @@ impl Engine {
                     .map_err(|error| Error::setup(format!("client {index}: no thread: {error}")))?;
             }
             shared.ready.wait();
-            let met = self.member.as_ref().map_or(Ok(()), |member| member.meet(&format!("begin {}", plan.name)));
-            if met.is_err() {
-                // The clients wait to be let go: they end at once.
+            let synchronized =
+                self.member.as_ref().map_or(Ok(()), |member| member.wait_at(&format!("begin {}", plan.name)));
+            if synchronized.is_err() {
+                // The clients still wait at the barrier; they stop as soon as it opens.
                 self.stop.store(true, Ordering::Relaxed);
             }
             let cpu = proc::own_cpu_s();
             *lock(&shared.begin) = Some(Instant::now());
             shared.ready.wait();
             shared.watch(show);
-            met.map(|()| proc::own_cpu_s() - cpu)
+            synchronized.map(|()| proc::own_cpu_s() - cpu)
         })?;
-        let trouble = shared.trouble.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let errors = shared.errors.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
         if shared.connected.into_inner() == 0 {
-            return Err(trouble
+            return Err(errors
                 .into_iter()
                 .next()
                 .unwrap_or_else(|| Error::setup("no client could connect".to_owned())));
         }
         let began = lock(&shared.begin).unwrap_or(self.start);
-        if let Some(fatal) = trouble.into_iter().find(|error| error.class == crate::error::Class::Setup) {
+        if let Some(fatal) = errors.into_iter().find(|error| error.class == crate::error::Class::Setup) {
             return Err(fatal);
         }
         Ok(self.outcome(plan, recorder, began, cpu))
@@ -256,7 +258,8 @@ impl Engine {
         }
     }
 
-    /// Whose figure is it? Clients that mostly wait for the target measure the target.
+    /// Whether the clients were the bottleneck, and why: they were if they waited little for the
+    /// target or used most of the processors.
     fn client_bound(&self, plan: &Plan, recorded: &recorder::Recorded, cpu_s: f64) -> (bool, String) {
         let elapsed = recorded.elapsed.as_secs_f64();
         if elapsed <= 0.0 {
@@ -270,22 +273,24 @@ impl Engine {
             waiting * 100.0,
             used * 100.0
         );
-        // An open loop is meant to wait; there the schedule kept or missed says it.
+        // In an open loop clients also wait for their schedule, so that only the processors count.
         ((plan.rate == 0.0 && waiting < 0.3) || used > 0.7, why)
     }
 
-    /// Checks what was kept for later, and tells what was found by now.
+    /// Checks the deferred answers. Returns the checks by kind, the findings and the CPU seconds of
+    /// checking.
     pub(crate) fn verified(&self) -> (Vec<Checked>, Vec<String>, f64) {
         self.verifier.results(&*self.workload, &self.ledger)
     }
 
-    /// Loops of a client until everything the workload has is written.
+    /// Loops of a client until all data of the workload is written.
     pub(crate) fn passes(&self) -> u64 {
         let per_pass = self.workload.units_per_pass();
         self.order.iter().map(|device| self.workload.units(*device).div_ceil(per_pass)).max().unwrap_or(0)
     }
 
-    /// Devices of one client out of `clients`: a run of the order, the first clients having one more.
+    /// Devices of client `index` of `clients`: a consecutive part of the order; the first clients
+    /// have one more.
     fn share(&self, index: usize, clients: usize) -> &[u32] {
         let (quotient, rest) = (self.order.len() / clients, self.order.len() % clients);
         let start = index * quotient + index.min(rest);
@@ -293,21 +298,21 @@ impl Engine {
     }
 }
 
-/// What the threads of a phase share.
+/// State shared by the threads of a phase.
 struct Phase<'a> {
     engine: &'a Engine,
     plan: &'a Plan,
     recorder: &'a Recorder,
-    /// Twice: all connected; go.
+    /// Used twice: when all clients are connected, and at the start of the phase.
     ready: Barrier,
     begin: Mutex<Option<Instant>>,
-    /// Clients that ended.
+    /// Clients that have ended.
     done: AtomicU64,
-    /// Operations left to be taken.
+    /// Operations that no client has taken yet.
     share_left: AtomicU64,
-    /// Loops done by all clients.
+    /// Finished loops of all clients.
     loops: AtomicU64,
-    trouble: Mutex<Vec<Error>>,
+    errors: Mutex<Vec<Error>>,
     connected: AtomicU64,
 }
 

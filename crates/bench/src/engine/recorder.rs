@@ -1,4 +1,4 @@
-//! Where clients leave what they measured: one lock, taken once for many samples.
+//! Collects the clients' samples. Its lock is taken once for many samples.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -16,24 +16,24 @@ use crate::workload::OperationKind;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sample {
     pub(crate) kind: usize,
-    /// When it ended.
+    /// End of the operation.
     pub(crate) ended: Instant,
-    /// From the intended moment of sending.
+    /// From the scheduled time of sending to the end.
     pub(crate) latency: Duration,
-    /// From the actual moment of sending.
+    /// From the actual time of sending to the end.
     pub(crate) service: Duration,
     pub(crate) points: u64,
     pub(crate) ok: bool,
-    /// Begun during warm-up: not measured.
+    /// Started during warm-up: not measured.
     pub(crate) warmup: bool,
 }
 
-/// Of one phase.
+/// Recorder of one phase.
 pub(crate) struct Recorder {
     run_start: Instant,
     phase: u32,
     inner: Mutex<Inner>,
-    /// Operations and points so far, for progress.
+    /// Operations, written or read points, and failures so far, for progress.
     pub(crate) operations: AtomicU64,
     pub(crate) points: AtomicU64,
     pub(crate) failed: AtomicU64,
@@ -42,7 +42,7 @@ pub(crate) struct Recorder {
 #[derive(Default)]
 struct Inner {
     kinds: BTreeMap<usize, KindStats>,
-    /// Seconds that may still get samples.
+    /// Seconds that may still receive samples, by second and kind.
     open: BTreeMap<(u32, usize), OpenSecond>,
     seconds: Vec<Second>,
     failures: BTreeMap<(usize, Class), (u64, String)>,
@@ -69,7 +69,7 @@ struct OpenSecond {
     latency: Histogram<u64>,
 }
 
-/// Seconds that stay open for samples that come late.
+/// Seconds for which a second stays open, because clients pass their samples late.
 const OPEN_SECONDS: u32 = 3;
 
 impl Default for KindStats {
@@ -103,7 +103,7 @@ impl Recorder {
         self.inner.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    /// Takes over and empties `samples`.
+    /// Adds `samples` and empties the vector.
     pub(crate) fn take(&self, samples: &mut Vec<Sample>) {
         let points: u64 = samples.iter().filter(|sample| sample.ok).map(|sample| sample.points).sum();
         self.operations.fetch_add(samples.len() as u64, Ordering::Relaxed);
@@ -120,7 +120,7 @@ impl Recorder {
         inner.failures.entry((kind, class)).or_insert_with(|| (0, message.to_owned())).0 += 1;
     }
 
-    /// The sum of one client's latencies of each kind, at its end.
+    /// Adds the sums of one client's latencies by kind, when it ends.
     pub(crate) fn client_sums(&self, sums: &[Duration]) {
         let mut inner = self.lock();
         for (kind, sum) in sums.iter().enumerate().filter(|(_, sum)| !sum.is_zero()) {
@@ -129,7 +129,7 @@ impl Recorder {
         }
     }
 
-    /// Sums everything up.
+    /// Computes the results of the phase.
     pub(crate) fn finish(self, kinds: &[OperationKind]) -> Recorded {
         let mut inner = self.inner.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
         inner.close_before(u32::MAX, self.phase);
@@ -154,9 +154,9 @@ impl Recorder {
     }
 }
 
-/// What a phase left.
+/// Measurements of a phase.
 pub(crate) struct Recorded {
-    /// First request to last response.
+    /// From the first request to the last response.
     pub(crate) elapsed: Duration,
     pub(crate) operations: Vec<OperationResult>,
     pub(crate) failures: Vec<Failure>,
@@ -229,7 +229,7 @@ impl KindStats {
         let mut latency_ms = histogram::latency(&self.latency);
         latency_ms.slowest_thread = self.slowest_client.as_secs_f64() * 1e3;
         if self.ok > 0 {
-            // The histogram's mean is of its buckets' middles; the sum is exact.
+            // The histogram's mean uses the middles of its buckets; the sum is exact.
             latency_ms.avg = self.sum.as_secs_f64() * 1e3 / self.ok as f64;
         }
         let seconds = elapsed.as_secs_f64();

@@ -1,4 +1,5 @@
-//! Which answers are checked, and when: chosen after they came, so that nothing could be done differently for them.
+//! Selects answers and checks them. The selection happens after an answer has arrived, so that the
+//! target cannot treat selected queries differently.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,25 +14,25 @@ use crate::query::{Query, Rows};
 use crate::result::Checked;
 use crate::workload::Workload;
 
-/// Values in answers that may wait for the end of their phase; beyond, they are checked at once.
-const WAITING_POINTS_MAX: u64 = 4 << 20;
-/// Findings that are kept in full.
+/// Most values in deferred answers; further answers are checked at once.
+const DEFERRED_POINTS_MAX: u64 = 4 << 20;
+/// Most findings with full text.
 const FINDINGS_MAX: usize = 50;
 
 pub(super) struct Verifier {
     on: bool,
-    /// Least share of answers checked, and least number of each kind.
+    /// Minimum share of checked answers, and minimum number of each kind.
     ratio: f64,
-    least: u64,
-    /// The target may show a write later than it acknowledges it.
+    minimum: u64,
+    /// Whether the target acknowledges writes before they are visible.
     pub(super) eventual: bool,
-    kinds: Vec<OfKind>,
+    kinds: Vec<KindCounts>,
     inner: Mutex<Inner>,
 }
 
 #[derive(Default)]
-struct OfKind {
-    /// Answers that will come, as far as is known.
+struct KindCounts {
+    /// Expected number of answers, as far as known.
     expected: AtomicU64,
     answers: AtomicU64,
     chosen: AtomicU64,
@@ -39,14 +40,14 @@ struct OfKind {
 
 #[derive(Default)]
 struct Inner {
-    waiting: Vec<Waiting>,
+    deferred: Vec<Deferred>,
     points: u64,
     results: Vec<[u64; 3]>,
     findings: Vec<String>,
     cpu_s: f64,
 }
 
-struct Waiting {
+struct Deferred {
     query: Query,
     answer: Rows,
     before: Before,
@@ -60,14 +61,14 @@ impl Verifier {
         Verifier {
             on: config.verify,
             ratio: if everything { 1.0 } else { config.verify_ratio },
-            least: config.verify_min,
+            minimum: config.verify_min,
             eventual,
-            kinds: (0..kinds).map(|_| OfKind::default()).collect(),
+            kinds: (0..kinds).map(|_| KindCounts::default()).collect(),
             inner: Mutex::new(Inner { results: vec![[0; 3]; kinds], ..Inner::default() }),
         }
     }
 
-    /// How many answers of each kind a phase will bring, as far as its plan says.
+    /// Adds the number of answers that a phase will have, if its plan determines it.
     pub(super) fn expect(&self, plan: &Plan) {
         let sum: f64 = plan.mix.iter().sum();
         let all = match plan.end {
@@ -80,8 +81,8 @@ impl Verifier {
         }
     }
 
-    /// Is the answer that just came to be checked?
-    pub(super) fn chooses(&self, kind: usize, entropy: u64) -> bool {
+    /// Whether to check the answer that has just arrived.
+    pub(super) fn selects(&self, kind: usize, entropy: u64) -> bool {
         let of = &self.kinds[kind];
         let answers = of.answers.fetch_add(1, Ordering::Relaxed) + 1;
         if !self.on {
@@ -89,16 +90,17 @@ impl Verifier {
         }
         let expected = of.expected.load(Ordering::Relaxed);
         let left = expected.saturating_sub(answers);
-        let owed = self.least.saturating_sub(of.chosen.load(Ordering::Relaxed));
-        // Spread over what is expected; where that is not known or is few, the first ones.
+        let owed = self.minimum.saturating_sub(of.chosen.load(Ordering::Relaxed));
+        // Spreads the checks over the expected answers; if these are unknown or few, the first ones
+        // are checked.
         let share = self.ratio.max(1.5 * owed as f64 / (left + 1) as f64);
         let chosen = share >= 1.0 || unit_interval(mix(entropy)) < share;
         of.chosen.fetch_add(u64::from(chosen), Ordering::Relaxed);
         chosen
     }
 
-    /// Keeps an answer for later, or checks it now if too much is kept.
-    pub(super) fn take(
+    /// Defers an answer until the end of the phase, or checks it now if too many are deferred.
+    pub(super) fn check_or_defer(
         &self,
         workload: &dyn Workload,
         ledger: &Ledger,
@@ -107,25 +109,25 @@ impl Verifier {
         statement: String,
     ) {
         let points = answer.points() + 1;
-        let waiting = Waiting { query, answer, before, statement };
+        let deferred = Deferred { query, answer, before, statement };
         let mut inner = lock(&self.inner);
-        // While somebody writes, what an answer may show changes: it is checked at once.
-        if waiting.before.is_quiet() && inner.points + points <= WAITING_POINTS_MAX {
+        // During writes the expected answer changes: the answer is checked at once.
+        if deferred.before.is_quiet() && inner.points + points <= DEFERRED_POINTS_MAX {
             inner.points += points;
-            inner.waiting.push(waiting);
+            inner.deferred.push(deferred);
             return;
         }
         drop(inner);
-        self.check(workload, ledger, &waiting);
+        self.check(workload, ledger, &deferred);
     }
 
-    fn check(&self, workload: &dyn Workload, ledger: &Ledger, waiting: &Waiting) {
+    fn check(&self, workload: &dyn Workload, ledger: &Ledger, deferred: &Deferred) {
         let cpu = proc::thread_cpu_s();
-        let verdict = oracle::check(workload, &waiting.query, &waiting.answer, &ledger.view(&waiting.before));
+        let verdict = oracle::check(workload, &deferred.query, &deferred.answer, &ledger.view(&deferred.before));
         let cpu = proc::thread_cpu_s() - cpu;
         let mut inner = lock(&self.inner);
         inner.cpu_s += cpu;
-        let kind = waiting.query.kind;
+        let kind = deferred.query.kind;
         inner.results[kind][0] += 1;
         match verdict {
             Verdict::Right => {}
@@ -134,30 +136,30 @@ impl Verifier {
                 inner.results[kind][1] += 1;
                 let name = workload.kinds()[kind].name;
                 if inner.findings.len() < FINDINGS_MAX {
-                    inner.findings.push(format!("{name}: {problem}; asked: {}", waiting.statement));
+                    inner.findings.push(format!("{name}: {problem}; query: {}", deferred.statement));
                 }
             }
         }
     }
 
-    /// An answer that could not be decoded is a finding.
+    /// Records an answer that could not be decoded, as a finding.
     pub(super) fn undecodable(&self, workload: &dyn Workload, kind: usize, message: &str) {
         let mut inner = lock(&self.inner);
         inner.results[kind][0] += 1;
         inner.results[kind][1] += 1;
         if inner.findings.len() < FINDINGS_MAX {
-            inner.findings.push(format!("{}: the answer cannot be read: {message}", workload.kinds()[kind].name));
+            inner.findings.push(format!("{}: the answer cannot be decoded: {message}", workload.kinds()[kind].name));
         }
     }
 
-    /// Checks what waits; results by kind, findings, CPU seconds.
+    /// Checks deferred answers. Returns results by kind, findings and CPU seconds.
     pub(super) fn results(&self, workload: &dyn Workload, ledger: &Ledger) -> (Vec<Checked>, Vec<String>, f64) {
-        let waiting = {
+        let deferred = {
             let mut inner = lock(&self.inner);
             inner.points = 0;
-            std::mem::take(&mut inner.waiting)
+            std::mem::take(&mut inner.deferred)
         };
-        waiting.iter().for_each(|waiting| self.check(workload, ledger, waiting));
+        deferred.iter().for_each(|deferred| self.check(workload, ledger, deferred));
         let inner = lock(&self.inner);
         let kinds = workload.kinds().iter().zip(&inner.results).zip(&self.kinds);
         let checked = kinds

@@ -292,7 +292,7 @@ impl<'a> Run<'a> {
 
     /// Waits for the other members of the run, if there are any.
     fn meet(&self, point: &str) -> Result<()> {
-        self.order.member.as_ref().map_or(Ok(()), |member| member.meet(point))
+        self.order.member.as_ref().map_or(Ok(()), |member| member.wait_at(point))
     }
 
     /// Leaves the run, so that the other members do not wait for this one.
@@ -671,7 +671,7 @@ fn target_result(target_server: &TargetServer, about: &About) -> TargetResult {
     let proof = drivers::DRIVERS.iter().find(|entry| entry.name == target.name).map(|entry| entry.proof.text());
     TargetResult {
         name: target.name.clone(),
-        url: target.shown(),
+        url: target.display_url(),
         product: about.product.to_owned(),
         version: String::new(),
         write_path: about.write_path.clone(),
@@ -692,7 +692,7 @@ pub(crate) fn not_run(order: &Order, target: &Target, error: &Error) -> RunResul
         workload: order.workload.clone(),
         target: TargetResult {
             name: target.name.clone(),
-            url: target.shown(),
+            url: target.display_url(),
             product: target.name.clone(),
             ..Default::default()
         },

@@ -256,7 +256,7 @@ fn subject(connector: &Connector, target_server: &TargetServer) -> Result<Subjec
     };
     Ok(Subject {
         name: connector.target.name.clone(),
-        url: connector.target.shown(),
+        url: connector.target.display_url(),
         product: connector.product.name().to_owned(),
         version,
         durability,

@@ -221,7 +221,7 @@ fn refuse_other_shapes(config: &Config) -> Result {
     ];
     match fixed.iter().find(|(_, holds, _)| !holds) {
         None => Ok(()),
-        Some((key, _, value)) => Err(expected(key, config.shown(key).unwrap_or_default(), value)),
+        Some((key, _, value)) => Err(expected(key, config.display_value(key).unwrap_or_default(), value)),
     }
 }
 

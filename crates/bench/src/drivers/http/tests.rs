@@ -1,4 +1,4 @@
-//! Against a server of a few lines that sends what it is told to.
+//! Tests against a scripted server.
 
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
@@ -10,7 +10,8 @@ use super::*;
 
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Serves one connection after the other: for each a list of answers, one a request; then closes. Returns the requests.
+/// Serves one connection after the other: each with a list of answers, one per request, then closes
+/// it. Returns the requests.
 fn serve(connections: Vec<Vec<Vec<u8>>>) -> (Http, JoinHandle<Vec<Vec<u8>>>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("port");
     let address = listener.local_addr().expect("address").to_string();
@@ -92,10 +93,10 @@ fn answers_end_by_length_by_chunks_or_by_close() {
 }
 
 #[test]
-fn a_connection_closed_while_idle_is_made_anew_and_nothing_is_sent_twice() {
+fn connection_closed_while_idle_is_replaced_and_nothing_is_sent_twice() {
     let (mut http, server) = serve(vec![vec![ok("1")], vec![ok("2")]]);
     http.get("/first", TIMEOUT).expect("accepted");
-    // The server closes after its only answer; wait until that is here.
+    // Waits until the server's close after its only answer has arrived.
     while http.link.as_ref().is_some_and(Link::is_idle) {
         std::thread::yield_now();
     }
@@ -139,15 +140,15 @@ fn silence_and_trickle_end_by_the_timeout() {
             std::thread::sleep(Duration::from_millis(10));
         }
     });
-    let begun = Instant::now();
-    let trickle = http.get("/", Duration::from_millis(100)).expect_err("no whole answer");
+    let start = Instant::now();
+    let trickle = http.get("/", Duration::from_millis(100)).expect_err("no complete answer");
     assert_eq!(trickle.class, Class::Timeout, "{trickle}");
-    assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
+    assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
     server.join().expect("server");
 }
 
 #[test]
-fn a_refusal_before_the_body_was_read_is_still_told() {
+fn refusal_before_the_body_was_read_is_still_reported() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("port");
     let mut http = Http::new(listener.local_addr().expect("address").to_string(), None);
     let server = std::thread::spawn(move || {
@@ -158,7 +159,7 @@ fn a_refusal_before_the_body_was_read_is_still_told() {
         let answer = b"HTTP/1.1 413 Payload Too Large\r\nContent-Length: 3\r\nConnection: close\r\n\r\nbig";
         reader.get_mut().write_all(answer).expect("sent");
         reader.get_ref().shutdown(std::net::Shutdown::Write).expect("ended");
-        // Read on, as servers linger, so that the answer is not lost to a reset.
+        // Keeps reading (lingering close), so that a reset does not discard the answer.
         std::io::copy(&mut reader, &mut std::io::sink()).ok();
     });
     let error = http.post("/", "", &vec![0; 3_000_000], TIMEOUT).expect_err("too large");
@@ -169,7 +170,7 @@ fn a_refusal_before_the_body_was_read_is_still_told() {
 }
 
 #[test]
-fn statuses_are_classed_by_what_they_say_about_the_target() {
+fn statuses_have_the_error_class_of_their_meaning() {
     let cases = [
         (400, "bad line", Class::Refused),
         (401, "", Class::Refused),
@@ -207,7 +208,7 @@ fn endless_and_wrong_answers_are_protocol_errors() {
         let error = http.get("/", TIMEOUT).expect_err("malformed");
         assert_eq!(error.class, Class::Protocol, "{error}");
         drop(http);
-        // The server may have been cut off while it sent.
+        // The client may have closed the connection during the answer.
         drop(server.join());
     }
 }

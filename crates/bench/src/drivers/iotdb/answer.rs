@@ -1,7 +1,7 @@
-//! Answers in the common form.
+//! Decoder of IoTDB's answers.
 //!
-//! Strict: a column that was not asked for, a path of no device, or a type that does not fit is an error, so that a
-//! wrong guess here is never taken for a wrong answer of the server.
+//! Strict: an unexpected column, an unknown path, or a mismatched type is an error, so that a wrong
+//! assumption here is never reported as a wrong answer of the server.
 
 use std::collections::HashMap;
 
@@ -14,8 +14,8 @@ use super::types::DataType;
 use crate::error::{Error, Result};
 use crate::query::{Aggregate, Cell, Order, Query, Row, Rows, Shape};
 
-/// The rows of the answers to the pieces of a question.
-pub(crate) fn whole(sql: &Sql<'_>, dialect: Dialect, query: &Query, pieces: &[(Query, Answer)]) -> Result<Rows> {
+/// Merges the rows of the pieces of a query.
+pub(crate) fn merge_pieces(sql: &Sql<'_>, dialect: Dialect, query: &Query, pieces: &[(Query, Answer)]) -> Result<Rows> {
     let mut rows = Vec::new();
     let mut places: HashMap<(Option<u32>, Option<i64>), usize> = HashMap::new();
     let divided = pieces.iter().any(|(piece, _)| piece.fields.len() < query.fields.len());
@@ -35,7 +35,7 @@ pub(crate) fn whole(sql: &Sql<'_>, dialect: Dialect, query: &Query, pieces: &[(Q
         }
     }
     if divided {
-        // A row that only a later piece has a value of came late.
+        // Rows that only later pieces have were appended at the end.
         rows.sort_by_key(|row: &Row| (row.device, row.time));
         if query.order == Order::Descending {
             rows.reverse();
@@ -55,7 +55,8 @@ fn piece_rows(sql: &Sql<'_>, dialect: Dialect, query: &Query, answer: &Answer) -
             Form::Last => last(sql, query, answer, &mut rows)?,
         },
     }
-    // IoTDB's tree dialect aggregates also where there is nothing: a row with counts of 0 or without values.
+    // IoTDB's tree dialect also returns aggregates of no rows: a row with counts of 0 or without
+    // values.
     if matches!(query.shape, Shape::Aggregate { .. }) {
         let counts = matches!(query.shape, Shape::Aggregate { aggregate: Aggregate::Count, .. });
         let nothing = |cell: &Cell| *cell == Cell::Null || counts && *cell == Cell::Int(0);
@@ -68,7 +69,8 @@ fn wrong(what: impl std::fmt::Display) -> Error {
     Error::protocol(format!("IoTDB's answer: {what}"))
 }
 
-/// Time and device first, then the fields, by position: the names of the columns of expressions are the server's.
+/// Decodes time, device, then fields, by position: the server chooses the column names of
+/// expressions.
 fn table(sql: &Sql<'_>, query: &Query, answer: &Answer, rows: &mut Vec<Row>) -> Result {
     let (with_time, with_device) = keys(query);
     let expected = usize::from(with_time) + usize::from(with_device) + query.fields.len();
@@ -87,7 +89,7 @@ fn table(sql: &Sql<'_>, query: &Query, answer: &Answer, rows: &mut Vec<Row>) -> 
     Ok(())
 }
 
-/// The time of a row in the tree dialect, where the question wants one.
+/// Time of a row in the tree dialect, if the query has times.
 fn row_time(answer: &Answer, block: &Block, at: usize, wanted: bool) -> Result<Option<i64>> {
     if wanted && !answer.has_times {
         return Err(wrong("rows without times"));
@@ -105,19 +107,20 @@ fn expect_columns(answer: &Answer, expected: usize) -> Result {
 fn time_of(raw: Raw<'_>) -> Result<i64> {
     match raw {
         Raw::Int64(time) => Ok(time),
-        other => Err(wrong(format!("{other:?} where a time was expected"))),
+        other => Err(wrong(format!("{other:?}, expected a time"))),
     }
 }
 
 fn device_of(sql: &Sql<'_>, query: &Query, raw: Raw<'_>, tree: bool) -> Result<u32> {
-    let Raw::Bytes(name) = raw else { return Err(wrong(format!("{raw:?} where a device was expected"))) };
+    let Raw::Bytes(name) = raw else { return Err(wrong(format!("{raw:?}, expected a device"))) };
     let name = String::from_utf8_lossy(name);
     let known =
         if tree { sql.names.device(query.table, &unquoted(&name)) } else { sql.names.device(query.table, &name) };
-    known.ok_or_else(|| wrong(format!("device {name:?}, which the table has not")))
+    known.ok_or_else(|| wrong(format!("device {name:?}, which is not in the table")))
 }
 
-/// Columns `path.field` or `function(path.field)`, in any order; one that is missing is a series nobody has written.
+/// Decodes columns `path.field` or `function(path.field)`, in any order. A missing column is a
+/// series without data.
 fn wide(sql: &Sql<'_>, query: &Query, answer: &Answer, rows: &mut Vec<Row>) -> Result {
     let (with_time, with_device) = keys(query);
     let devices = query.devices.clone().unwrap_or_default();
@@ -136,7 +139,7 @@ fn wide(sql: &Sql<'_>, query: &Query, answer: &Answer, rows: &mut Vec<Row>) -> R
     for column in &answer.columns {
         let place = places
             .get(&unquoted(&column.name))
-            .ok_or_else(|| wrong(format!("column {:?}, not asked for", column.name)))?;
+            .ok_or_else(|| wrong(format!("column {:?}, which was not selected", column.name)))?;
         columns[place.0][place.1] = Some(column);
     }
     let sparse = matches!(query.shape, Shape::Rows);
@@ -159,7 +162,7 @@ fn wide(sql: &Sql<'_>, query: &Query, answer: &Answer, rows: &mut Vec<Row>) -> R
     Ok(())
 }
 
-/// Columns `Device`, then the expressions as they were asked for.
+/// Decodes the column `Device`, then the expressions in the query's order.
 fn by_device(sql: &Sql<'_>, query: &Query, answer: &Answer, rows: &mut Vec<Row>) -> Result {
     let (with_time, _) = keys(query);
     if answer.columns.is_empty() {
@@ -194,7 +197,8 @@ fn cells(answer: &Answer, block: &Block, first: usize, at: usize) -> Result<Vec<
     columns.map(|column| cell(block.columns[column.source].cell(at), column.kind)).collect()
 }
 
-/// Columns `function(pattern.field)`; the server repeats one for every device that it stands for.
+/// Decodes columns `function(pattern.field)`; the server repeats one for every device of the
+/// pattern.
 fn level(sql: &Sql<'_>, query: &Query, answer: &Answer, rows: &mut Vec<Row>) -> Result {
     let (with_time, _) = keys(query);
     let mut sources = Vec::new();
@@ -221,9 +225,9 @@ fn level(sql: &Sql<'_>, query: &Query, answer: &Answer, rows: &mut Vec<Row>) -> 
     Ok(())
 }
 
-/// A row a series: its newest value. The newest row of a device is that of the newest of them; a field whose newest value
-/// is older has none in it. The types are those of the schema: for a DATE the server says INT32 when it answers from its
-/// cache.
+/// Decodes newest values, one row per series. A device's newest row has the time of its newest
+/// value; fields with older values are null in it. Types come from the schema: for DATE the server
+/// reports INT32 if it answers from its cache.
 fn last(sql: &Sql<'_>, query: &Query, answer: &Answer, rows: &mut Vec<Row>) -> Result {
     expect_columns(answer, 3)?;
     expect_names(answer, ["Timeseries", "Value", "DataType"].map(str::to_owned).into_iter())?;
@@ -245,10 +249,11 @@ fn last(sql: &Sql<'_>, query: &Query, answer: &Answer, rows: &mut Vec<Row>) -> R
                     Raw::Bytes(bytes) => String::from_utf8_lossy(bytes).into_owned(),
                     _ => String::new(),
                 });
-            let place =
-                places.get(&unquoted(&series)).ok_or_else(|| wrong(format!("series {series:?}, not asked for")))?;
+            let place = places
+                .get(&unquoted(&series))
+                .ok_or_else(|| wrong(format!("series {series:?}, which was not selected")))?;
             let kind = fields[query.fields[place.1] as usize].kind;
-            newest[place.0][place.1] = Some((time, spelled(&value, data_type(kind))?));
+            newest[place.0][place.1] = Some((time, parse_text(&value, data_type(kind))?));
         }
     }
     for (device, fields) in devices.iter().zip(newest) {
@@ -280,37 +285,38 @@ fn cell(raw: Raw<'_>, kind: DataType) -> Result<Cell> {
     })
 }
 
-/// A value as the LAST query spells it; bytes that are no UTF-8 have been lost on the way.
-fn spelled(text: &str, kind: DataType) -> Result<Cell> {
-    let unreadable = || wrong(format!("{text:?} as a {}", kind.name()));
-    let whole = || text.parse().map(Cell::Int).map_err(|_| unreadable());
+/// Parses a value in the text format of LAST queries, which do not preserve bytes that are not
+/// UTF-8.
+fn parse_text(text: &str, kind: DataType) -> Result<Cell> {
+    let invalid = || wrong(format!("{text:?} is not a {}", kind.name()));
+    let merge_pieces = || text.parse().map(Cell::Int).map_err(|_| invalid());
     match kind {
-        DataType::Boolean => text.parse().map(Cell::Bool).map_err(|_| unreadable()),
-        DataType::Int32 | DataType::Int64 | DataType::Timestamp => whole(),
-        DataType::Float => text.parse().map(|value: f32| Cell::Float(f64::from(value))).map_err(|_| unreadable()),
-        DataType::Double => text.parse().map(Cell::Float).map_err(|_| unreadable()),
+        DataType::Boolean => text.parse().map(Cell::Bool).map_err(|_| invalid()),
+        DataType::Int32 | DataType::Int64 | DataType::Timestamp => merge_pieces(),
+        DataType::Float => text.parse().map(|value: f32| Cell::Float(f64::from(value))).map_err(|_| invalid()),
+        DataType::Double => text.parse().map(Cell::Float).map_err(|_| invalid()),
         DataType::Text | DataType::String | DataType::Blob => Ok(Cell::Text(text.as_bytes().to_vec())),
-        // With hyphens or, from the cache, as a number.
+        // With hyphens or, from the cache, as an integer.
         DataType::Date => {
             let digits: String = text.chars().filter(|letter| *letter != '-').collect();
-            Ok(Cell::Int(days_of(digits.parse().map_err(|_| unreadable())?)?))
+            Ok(Cell::Int(days_of(digits.parse().map_err(|_| invalid())?)?))
         }
     }
 }
 
-/// Days since 1970 of a date as IoTDB writes it.
+/// Days since 1970-01-01 of a date in IoTDB's format.
 fn days_of(date: i32) -> Result<i64> {
-    let unreadable = || wrong(format!("{date} as a DATE"));
-    let part = |number: i32| i8::try_from(number).map_err(|_| unreadable());
-    let year = i16::try_from(date / 10_000).map_err(|_| unreadable())?;
-    let day = jiff::civil::Date::new(year, part(date / 100 % 100)?, part(date % 100)?).map_err(|_| unreadable())?;
-    let days = day.since(jiff::civil::Date::constant(1970, 1, 1)).map_err(|_| unreadable())?;
+    let invalid = || wrong(format!("{date} is not a DATE"));
+    let part = |number: i32| i8::try_from(number).map_err(|_| invalid());
+    let year = i16::try_from(date / 10_000).map_err(|_| invalid())?;
+    let day = jiff::civil::Date::new(year, part(date / 100 % 100)?, part(date % 100)?).map_err(|_| invalid())?;
+    let days = day.since(jiff::civil::Date::constant(1970, 1, 1)).map_err(|_| invalid())?;
     Ok(i64::from(days.get_days()))
 }
 
-/// A day as IoTDB writes it; days outside of the years that it knows are those of its last or first.
+/// Converts days since 1970-01-01 to IoTDB's format, clamped to the years that it supports.
 pub(crate) fn date_of(days: i64) -> i32 {
-    // Civil from days: eras of 400 years that begin on 1 March.
+    // Civil date from days: eras of 400 years that start on 1 March.
     let days = days.clamp(-354_285, 2_932_896) + 719_468;
     let (era, of_era) = (days.div_euclid(146_097), days.rem_euclid(146_097));
     let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
@@ -337,14 +343,14 @@ mod tests {
     }
 
     #[test]
-    fn values_that_the_last_query_spells_are_read() {
-        assert_eq!(spelled("0x00", DataType::Blob).expect("as it is"), Cell::Text(b"0x00".to_vec()));
-        assert_eq!(spelled("2024-01-02", DataType::Date).expect("date"), Cell::Int(19_724));
-        assert_eq!(spelled("20240102", DataType::Date).expect("date"), Cell::Int(19_724));
-        assert_eq!(spelled("1.1", DataType::Float).expect("float"), Cell::Float(f64::from(1.1f32)));
-        assert_eq!(spelled("true", DataType::Boolean).expect("bool"), Cell::Bool(true));
+    fn text_values_of_last_queries_are_parsed() {
+        assert_eq!(parse_text("0x00", DataType::Blob).expect("as it is"), Cell::Text(b"0x00".to_vec()));
+        assert_eq!(parse_text("2024-01-02", DataType::Date).expect("date"), Cell::Int(19_724));
+        assert_eq!(parse_text("20240102", DataType::Date).expect("date"), Cell::Int(19_724));
+        assert_eq!(parse_text("1.1", DataType::Float).expect("float"), Cell::Float(f64::from(1.1f32)));
+        assert_eq!(parse_text("true", DataType::Boolean).expect("bool"), Cell::Bool(true));
         for (text, kind) in [("", DataType::Int32), ("yes", DataType::Boolean), ("2024", DataType::Date)] {
-            assert!(spelled(text, kind).is_err(), "{text} {kind:?}");
+            assert!(parse_text(text, kind).is_err(), "{text} {kind:?}");
         }
     }
 }

@@ -1,8 +1,9 @@
-"""Reads and writes IoTDB with its own Python client, for the tests of ours.
+"""Reads and writes IoTDB with its own Python client, to check our client against it.
 
-Arguments: address, "binary" or "compact", "tree" or "table", "read" or "write", and a statement or what to write to (a
-device, or DATABASE.TABLE). Rows go over standard input and output, one a line, tab between: time, then each column as
-`-` (null), `t`, `f`, a whole number, the bits of a double in hex, or `x` and bytes in hex.
+Arguments: address, "binary" or "compact", "tree" or "table", "read" or "write", and a statement or
+the target of the write (a device, or DATABASE.TABLE). Rows are lines on standard input and output,
+separated by tabs: time, then each column as `-` (null), `t`, `f`, an integer, the bits of a double
+in hex, or `x` and bytes in hex.
 """
 
 import struct
@@ -18,7 +19,7 @@ TYPES.append(Type.DATE)
 WHOLE = (Type.INT32, Type.INT64, Type.TIMESTAMP)
 
 
-def shown(field):
+def to_text(field):
     if field.is_null():
         return "-"
     kind = field.get_data_type()
@@ -31,7 +32,7 @@ def shown(field):
     return str(int(field.value))
 
 
-def value(text, kind):
+def from_text(text, kind):
     if text == "-":
         return None
     if kind == Type.BOOLEAN:
@@ -52,14 +53,14 @@ def read(session, statement, in_table):
     while answer.has_next():
         row = answer.next()
         time = [] if in_table else [str(row.get_timestamp())]
-        print("\t".join(time + [shown(field) for field in row.get_fields()]))
+        print("\t".join(time + [to_text(field) for field in row.get_fields()]))
 
 
 def write(session, target, in_table):
     names = [f"s_{number}" for number in range(len(TYPES))]
     lines = [line.rstrip("\n").split("\t") for line in sys.stdin]
     times = [int(line[0]) for line in lines]
-    rows = [[value(text, kind) for text, kind in zip(line[1:], TYPES)] for line in lines]
+    rows = [[from_text(text, kind) for text, kind in zip(line[1:], TYPES)] for line in lines]
     if in_table:
         categories = [ColumnType.FIELD] * len(TYPES) + [ColumnType.TAG]
         rows = [row + ["theirs"] for row in rows]

@@ -1,18 +1,21 @@
 //! Apache IoTDB over its native RPC (Thrift), in its tree and its table dialect.
 //!
-//! Options of a target: `dialect=tree|table`, `write=tablet|record|records`, `rpc=binary|compact`; where one is absent,
-//! `IoTDB_DIALECT_MODE`, the mode in `DB_SWITCH` and `ENABLE_THRIFT_COMPRESSION` of the configuration decide.
+//! Target options: `dialect=tree|table`, `write=tablet|record|records`, `rpc=binary|compact`.
+//! Defaults come from the configuration: `IoTDB_DIALECT_MODE`, the mode in `DB_SWITCH`, and
+//! `ENABLE_THRIFT_COMPRESSION`.
 //!
-//! Why tablets: IoTDB documents `insertTablet` as its fastest way in. Values travel column by column, big-endian and
-//! without tags, so that neither side looks at a single value before the memtable; with aligned series, whose times are
-//! stored once a device. Records repeat the names of all sensors and a byte of type with each row; they are here because
-//! the original measures them.
+//! Why tablets: IoTDB documents `insertTablet` as its fastest write path. Values are sent column by
+//! column, big-endian and without per-value tags, so that neither side inspects a value before the
+//! memtable; with aligned series, times are stored once per device. Records repeat the sensor names
+//! and a type byte with each row; they are here because IoT-benchmark measures them.
 //!
-//! Tree: `root.DB.GROUP.DEVICE`, a database a group. Table: database `DB_GROUP`, a table with the tags as `TAG` columns
-//! and the sensors as `FIELD` columns. Encodings and compressor of the configuration apply to the tree dialect; SQL of the
-//! table dialect (2.0) has no place for them.
+//! Tree dialect: `root.DB.GROUP.DEVICE`, one database per group. Table dialect: database
+//! `DB_GROUP`, one table with the tags as `TAG` columns and the sensors as `FIELD` columns. The
+//! configured encodings and compressor apply to the tree dialect only; SQL of the table dialect
+//! (2.0) has no syntax for them.
 //!
-//! A session that broke is opened anew by the next call; what was encoded is sent with the new session's number.
+//! A broken session is replaced by the next call; encoded requests are then sent with the new
+//! session's ID.
 
 mod answer;
 mod names;
@@ -44,7 +47,7 @@ use sql::Sql;
 use types::{DataType, compressor_code, encoding_code};
 use write::{Method, Writes};
 
-// For the store of operations that is IoTDB.
+// Used by the IoTDB store of operation records.
 pub(crate) use names::{literal, node};
 pub(crate) use rpc::{Dialect as SessionDialect, Options as SessionOptions, Session};
 pub(crate) use thrift::Protocol;
@@ -58,24 +61,24 @@ pub(crate) const ENTRY: Entry = Entry {
 
 /// Port of the native RPC.
 const PORT: u16 = 6667;
-/// Connecting, opening a session, and closing one.
+/// Time-outs of connecting and opening a session, and of closing one.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
-/// Rows of one reply to a query; what IoTDB's own clients ask for.
+/// Rows per reply of a query, as in IoTDB's own clients.
 const FETCH_ROWS: i32 = 5000;
-/// A server that cannot create something yet is asked so often, so far apart.
+/// Attempts to create a database or table, and the pause between them.
 const CREATE_ATTEMPTS: u32 = 5;
 const CREATE_PAUSE: Duration = Duration::from_millis(500);
-/// "Exists already": a database; a table. "Does not exist": a path; a database.
+/// Status codes: "database exists", "table exists", and "path (or database) does not exist".
 const DATABASE_EXISTS: [i32; 2] = [501, 506];
 const TABLE_EXISTS: [i32; 1] = [551];
-const NOT_THERE: [i32; 2] = [508, 500];
+const NOT_FOUND: [i32; 2] = [508, 500];
 
 struct Iotdb {
     shared: Arc<Shared>,
 }
 
-/// What all connections know.
+/// State shared by all connections.
 struct Shared {
     schema: Arc<Schema>,
     names: Names,
@@ -87,10 +90,10 @@ struct Shared {
     protocol: Protocol,
     aligned: bool,
     align_by_device: bool,
-    /// Rows may lack fields.
+    /// Whether rows may lack fields.
     sparse: bool,
     compressor: i32,
-    /// By data type, in the order of [`encoding_of`].
+    /// Encoding of each data type, in the order of [`encoding_of`].
     encodings: [i32; 10],
     write_limit: Duration,
     read_limit: Duration,
@@ -100,7 +103,7 @@ impl Shared {
     fn new(opening: Opening) -> Result<Shared> {
         let Opening { target, schema, config } = opening;
         target.only(&["dialect", "write", "rpc"])?;
-        refuse_unknown_ways(&config)?;
+        refuse_unsupported_keys(&config)?;
         let dialect = match (target.options.get("dialect"), config.iotdb_dialect_mode) {
             (None, ConfigDialect::Table) => Dialect::Table,
             _ if target.choice("dialect", &["tree", "table"])? == "table" => Dialect::Table,
@@ -108,7 +111,7 @@ impl Shared {
         };
         let method = method(&target, &config)?;
         if dialect == Dialect::Table && method != Method::Tablet {
-            return Err(Error::setup("IoTDB's table dialect is written by tablets only: write=tablet".to_owned()));
+            return Err(Error::setup("IoTDB's table dialect supports tablets only: expected write=tablet".to_owned()));
         }
         let compact = match target.options.get("rpc") {
             None => config.enable_thrift_compression,
@@ -161,17 +164,17 @@ impl Shared {
     }
 }
 
-/// Keys that ask for what this driver cannot do are an error rather than another measurement.
-fn refuse_unknown_ways(config: &Config) -> Result {
-    let asked = [
+/// Refuses keys for unsupported features, which would otherwise change what is measured.
+fn refuse_unsupported_keys(config: &Config) -> Result {
+    let requested = [
         ("USE_SSL", config.use_ssl),
         ("TEMPLATE", config.template),
         ("IoTDB_TABLE_WRITABLE_VIEW", config.iotdb_table_writable_view),
         ("IOTDB_USE_DEBUG", config.iotdb_use_debug),
         ("TABLE_TIME_COLUMN", config.table_time_column != "time"),
     ];
-    match asked.iter().find(|(_, asked)| *asked) {
-        Some((key, _)) => Err(Error::setup(format!("{key}: the IoTDB driver does not have it; remove the key"))),
+    match requested.iter().find(|(_, requested)| *requested) {
+        Some((key, _)) => Err(Error::setup(format!("{key}: not supported by the IoTDB driver; remove the key"))),
         None => Ok(()),
     }
 }
@@ -183,7 +186,7 @@ fn method(target: &Target, config: &Config) -> Result<Method> {
         Some(InsertMode::SessionByRecords) => "records",
         Some(mode @ (InsertMode::Jdbc | InsertMode::Rest)) => {
             return Err(Error::setup(format!(
-                "DB_SWITCH={}: the IoTDB driver speaks the native RPC, not {}; use IoTDB-200-SESSION_BY_TABLET",
+                "DB_SWITCH={}: the IoTDB driver supports the native RPC, not {}; use IoTDB-200-SESSION_BY_TABLET",
                 config.db_switch.text,
                 mode.name()
             )));
@@ -221,7 +224,7 @@ fn encodings(config: &Config) -> Result<[i32; 10]> {
     Ok(codes)
 }
 
-/// The place of a type in [`encodings`].
+/// Index of a type in [`encodings`].
 fn encoding_of(kind: DataType) -> usize {
     match kind {
         DataType::Boolean => 0,
@@ -237,7 +240,7 @@ fn encoding_of(kind: DataType) -> usize {
     }
 }
 
-/// IoTDB's type for a field.
+/// IoTDB's type of a field.
 fn data_type(kind: Kind) -> DataType {
     match kind {
         Kind::Bool => DataType::Boolean,
@@ -266,7 +269,7 @@ impl Driver for Iotdb {
         About {
             product: "Apache IoTDB",
             write_path: format!("native RPC ({rpc} Thrift), {}, {dialect}{series}", shared.method.text()),
-            why: "IoTDB documents tablets as its fastest way in: columns without tags, times once a device",
+            why: "IoTDB documents tablets as its fastest write path: columns without per-value tags, times once per device",
             durability: "after the row is in the memtable and handed to the log, which is synced every second \
                          (wal_mode=ASYNC, the default)"
                 .to_owned(),
@@ -295,16 +298,16 @@ struct IotdbConnection {
     shared: Arc<Shared>,
     client: usize,
     session: Option<Session>,
-    /// The table whose database the session uses (table dialect).
+    /// Table whose database is in use (table dialect).
     database: Option<u32>,
     writes: Writes,
-    /// What was asked last, in pieces where it was asked so, and what came.
+    /// The last query, divided into pieces if necessary, with its answers.
     answers: Vec<(Query, Answer)>,
     set_operations: bool,
 }
 
 impl IotdbConnection {
-    /// The session; a new one if the last is lost.
+    /// The current session, or a new one if it is broken.
     fn session(&mut self) -> Result<&mut Session> {
         if self.session.as_ref().is_none_or(|session| session.broken().is_some()) {
             self.session = None;
@@ -320,8 +323,8 @@ impl IotdbConnection {
         Sql { schema, names, align_by_device, sparse, set_operations: self.set_operations }
     }
 
-    /// What the version can, and the unit of times: they go over the wire as numbers, by which server and run have to
-    /// mean the same.
+    /// Checks the server's time unit, which must be the run's because times are sent as integers,
+    /// and its support of set operations.
     fn check_server(&mut self) -> Result {
         let expected = match self.shared.schema.unit {
             Unit::Millis => "ms",
@@ -334,7 +337,7 @@ impl IotdbConnection {
             return Ok(());
         }
         Err(Error::setup(format!(
-            "IoTDB keeps times in {precision}, the run has TIMESTAMP_PRECISION={expected}; set one to the other \
+            "IoTDB stores times in {precision}, the run has TIMESTAMP_PRECISION={expected}; make them equal \
              (timestamp_precision in iotdb-system.properties, before the server's first start)"
         )))
     }
@@ -344,8 +347,9 @@ impl IotdbConnection {
         self.session()?.execute(statement, limit, allowed)
     }
 
-    /// For what may be done twice: a new database's regions are there a moment after it, and until then the server fails.
-    fn persistently(&mut self, mut step: impl FnMut(&mut Session) -> Result) -> Result {
+    /// Retries an idempotent step while the server fails: a new database's regions are available a
+    /// moment after its creation.
+    fn with_retries(&mut self, mut step: impl FnMut(&mut Session) -> Result) -> Result {
         for _ in 1..CREATE_ATTEMPTS {
             match self.session().and_then(&mut step) {
                 Err(error) if matches!(error.class, Class::Server | Class::Overloaded) => {
@@ -385,7 +389,7 @@ impl IotdbConnection {
                     compressor: shared.compressor,
                 })
                 .collect();
-            self.persistently(|session| match shared.aligned {
+            self.with_retries(|session| match shared.aligned {
                 true => session.create_aligned_timeseries(path, &series, shared.write_limit),
                 false => session.create_multi_timeseries(&series, shared.write_limit),
             })?;
@@ -414,12 +418,13 @@ impl IotdbConnection {
             let columns: Vec<String> = tags.chain(fields).collect();
             let table = identifier(&what.name);
             let statement = format!("CREATE TABLE IF NOT EXISTS {database}.{table} ({})", columns.join(", "));
-            self.persistently(|session| session.execute(&statement, shared.write_limit, &TABLE_EXISTS))?;
+            self.with_retries(|session| session.execute(&statement, shared.write_limit, &TABLE_EXISTS))?;
         }
         Ok(())
     }
 
-    /// Tablets of the table dialect name a table of the database in use.
+    /// Selects the database, because tablets of the table dialect name tables in the current
+    /// database.
     fn use_database(&mut self) -> Result {
         let (Dialect::Table, Some(table)) = (self.shared.dialect, self.writes.table()) else { return Ok(()) };
         let shared = Arc::clone(&self.shared);
@@ -443,8 +448,8 @@ impl Connection for IotdbConnection {
         for table in shared.databases(0..shared.schema.tables.len() as u32) {
             let name = &shared.names.databases[table as usize];
             match shared.dialect {
-                Dialect::Tree => self.execute(&format!("DROP DATABASE {name}"), &NOT_THERE)?,
-                Dialect::Table => self.execute(&format!("DROP DATABASE IF EXISTS {}", identifier(name)), &NOT_THERE)?,
+                Dialect::Tree => self.execute(&format!("DROP DATABASE {name}"), &NOT_FOUND)?,
+                Dialect::Table => self.execute(&format!("DROP DATABASE IF EXISTS {}", identifier(name)), &NOT_FOUND)?,
             }
         }
         self.database = None;
@@ -497,9 +502,9 @@ impl Connection for IotdbConnection {
 
     fn answer(&mut self, query: &Query) -> Result<Rows> {
         if self.answers.is_empty() {
-            return Err(Error::setup("no question has been answered"));
+            return Err(Error::setup("no query has been answered"));
         }
-        answer::whole(&self.sql(), self.shared.dialect, query, &self.answers)
+        answer::merge_pieces(&self.sql(), self.shared.dialect, query, &self.answers)
     }
 
     fn settle(&mut self) -> Result {
@@ -510,7 +515,7 @@ impl Connection for IotdbConnection {
 impl Drop for IotdbConnection {
     fn drop(&mut self) {
         if let Some(session) = self.session.take().filter(|session| session.broken().is_none()) {
-            // The server forgets it anyway when the socket closes.
+            // The server also ends the session when the socket closes.
             let _ = session.close(CLOSE_TIMEOUT);
         }
     }

@@ -1,28 +1,28 @@
-//! What tables, devices and fields are called in either dialect, and how names and texts are quoted.
+//! Names of tables, devices and fields in both dialects, and their quoting.
 
 use std::collections::HashMap;
 
 use crate::error::{Error, Result};
 use crate::schema::Schema;
 
-/// Names of a schema in one dialect, made once.
+/// Names of a schema in one dialect, built once.
 #[derive(Debug)]
 pub(crate) struct Names {
-    /// By table: the database. Tree: `root.test.g_0`; table: `test_g_0`.
+    /// Database of each table. Tree: `root.test.g_0`; table: `test_g_0`.
     pub(crate) databases: Vec<String>,
-    /// By table: what its devices' paths begin with; in the table dialect the table's name.
+    /// Prefix of the device paths of each table; in the table dialect, its name.
     pub(crate) targets: Vec<String>,
-    /// By device: its path in the tree dialect, its name in the table dialect.
+    /// Path of each device; in the table dialect, its name.
     pub(crate) devices: Vec<String>,
-    /// By table and name (or unquoted path): the number of the device.
+    /// Device numbers, by table and name (or unquoted path).
     numbers: Vec<HashMap<String, u32>>,
-    /// By table and field: its name, quoted where that is needed.
+    /// Name of each field by table, quoted if necessary.
     pub(crate) fields: Vec<Vec<String>>,
 }
 
 impl Names {
-    /// Paths `root.DATABASE.GROUP.[TABLE.][TAG.…]DEVICE`, as the original has them; the table only where several share a
-    /// group, which the original does not have.
+    /// Paths `root.DATABASE.GROUP.[TABLE.][TAG.…]DEVICE`, as in IoT-benchmark. The table is
+    /// included only if several tables share a group, which IoT-benchmark does not have.
     pub(crate) fn of_tree(schema: &Schema) -> Names {
         let database = |group: &str| format!("root.{}.{}", node(&schema.database), node(group));
         let shared = |group: &str| schema.tables.iter().filter(|table| table.group == group).count() > 1;
@@ -33,7 +33,7 @@ impl Names {
         let targets: Vec<String> = schema.tables.iter().map(target).collect();
         let path = |device: &crate::schema::Device| {
             let mut path = targets[device.table as usize].clone();
-            // The first tag names the device and stands last.
+            // The first tag is the device, which is the last node.
             for tag in device.tags[1..].iter().chain(&device.tags[..1]) {
                 path.push('.');
                 path.push_str(&node(tag));
@@ -49,11 +49,12 @@ impl Names {
     /// Databases `DATABASE_GROUP`.
     ///
     /// # Errors
-    /// A table that no write request can name: the server takes its name for a path, but keeps the quotes of one.
+    /// A table name that write requests cannot refer to: the server parses it as a path, but keeps
+    /// the quotes.
     pub(crate) fn of_tables(schema: &Schema) -> Result<Names> {
         if let Some(table) = schema.tables.iter().find(|table| !is_plain(&table.name)) {
             return Err(Error::setup(format!(
-                "IoTDB's table dialect: table {:?} cannot be written to; expected a letter and then letters, digits and _",
+                "IoTDB's table dialect: table {:?} cannot be written; expected a letter, then letters, digits and _",
                 table.name
             )));
         }
@@ -75,12 +76,12 @@ impl Names {
         self
     }
 
-    /// The device that an answer about `table` names, in the tree dialect by its path without quotes.
+    /// Number of a device of `table` by its name, or by its unquoted path in the tree dialect.
     pub(crate) fn device(&self, table: u32, name: &str) -> Option<u32> {
         self.numbers[table as usize].get(name).copied()
     }
 
-    /// The devices of a table, in order.
+    /// The devices of a table in ascending order.
     pub(crate) fn devices_of(&self, table: u32) -> Vec<u32> {
         let mut devices: Vec<u32> = self.numbers[table as usize].values().copied().collect();
         devices.sort_unstable();
@@ -98,14 +99,14 @@ fn is_plain(name: &str) -> bool {
         && letters.all(|letter| letter.is_ascii_alphanumeric() || letter == b'_')
 }
 
-/// A node of a path.
+/// Quotes a node of a path if necessary.
 pub(crate) fn node(name: &str) -> String {
     let reserved = ["root", "time", "timestamp"].iter().any(|word| name.eq_ignore_ascii_case(word));
     if is_plain(name) && !reserved { name.to_owned() } else { format!("`{}`", name.replace('`', "``")) }
 }
 
-/// A path, or an expression with one, without its quotes: the server leaves out of its answers those it does not need. Dots
-/// between nodes become a letter that none has, so that one in a node stays one.
+/// Removes the quotes of a path or an expression, because the server omits unnecessary ones in its
+/// answers. Dots between nodes become U+0001, which distinguishes them from dots in nodes.
 pub(crate) fn unquoted(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let (mut quoted, mut letters) = (false, text.chars().peekable());
@@ -120,13 +121,13 @@ pub(crate) fn unquoted(text: &str) -> String {
     out
 }
 
-/// A name in the table dialect: quoted if it might be a word of SQL, which those with a digit are not.
+/// Quotes a name in the table dialect if it might be an SQL keyword; names with a digit are not.
 pub(crate) fn identifier(name: &str) -> String {
     let no_word = name == "device" || name.bytes().any(|letter| letter.is_ascii_digit());
     if is_plain(name) && no_word { name.to_owned() } else { format!("\"{}\"", name.replace('"', "\"\"")) }
 }
 
-/// A text in the table dialect.
+/// Quotes a text in the table dialect.
 pub(crate) fn literal(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))
 }
@@ -136,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quoted_nodes_read_as_what_they_stand_for() {
+    fn quoted_nodes_are_unquoted_to_their_names() {
         let path = |name: &str| format!("root.{}.s", node(name));
         for name in ["d_0", "a.b", "`", "a``b", "1", "eu-west-1", "(x)"] {
             assert_eq!(unquoted(&path(name)), format!("root\u{1}{name}\u{1}s"));

@@ -1,12 +1,13 @@
-//! IoTDB's native RPC: a session over one connection, its calls, and the answers of queries.
+//! IoTDB's native RPC: a session on one connection, its calls, and query answers.
 //!
-//! Synchronous and lean: a call is one write and, mostly, one read; a write request is encoded elsewhere (`tablet`) and
-//! sent from the caller's buffer. Each call has a time limit, and waits for its own reply before it returns.
+//! Synchronous: a call is one write and usually one read. Write requests are encoded elsewhere
+//! (`tablet`) and sent from the caller's buffer. Each call has a time-out and waits for its own
+//! reply.
 //!
 //! Always true:
-//! - after an I/O error, a time-out or a reply that does not follow the protocol the session is *broken*: nobody knows
-//!   which reply would come next, so that every later call fails; the caller opens a new one;
-//! - a status that is not a success is an error with the server's number and text.
+//! - after an I/O error, a time-out or a malformed reply the session is *broken*, because the next
+//!   reply is unknown: every later call fails, and the caller opens a new session;
+//! - a status other than success is an error with the server's code and text.
 //!
 //! Source: the interface definition `client.thrift` of Apache IoTDB 2.0 (`IClientRPCService`).
 
@@ -22,23 +23,23 @@ use super::types::DataType;
 use crate::drivers::socket::connect;
 use crate::error::{Class, Error, Result};
 
-/// `IOTDB_SERVICE_PROTOCOL_V3`, the protocol of every version since 1.0.
+/// `IOTDB_SERVICE_PROTOCOL_V3`, used by all versions since 1.0.
 const PROTOCOL_V3: i32 = 2;
-/// Success, and success with the advice to write to another node next time.
+/// Success, and success with the advice to write to a different node next time.
 const SUCCESS: i32 = 200;
 const REDIRECTION_RECOMMEND: i32 = 400;
-/// Several statements, each with a status of its own.
+/// Several statements, each with its own status.
 const MULTIPLE_ERROR: i32 = 302;
-/// A series, or any path, that is to be created exists.
+/// The series or path exists already.
 const SERIES_EXISTS: [i32; 2] = [503, 506];
-/// Largest reply accepted; the server's own limit of a frame.
+/// Largest reply: the server's own limit of a frame.
 const REPLY_BYTES_MAX: usize = 512 << 20;
-/// Room that a connection keeps for replies; a reply of more grows it as its bytes arrive.
+/// Initial size of the reply buffer; it grows as bytes arrive.
 const REPLY_BYTES_AT_FIRST: usize = 64 << 10;
-/// Failed parts of a batch that an error names.
+/// Most failed parts of a batch in an error message.
 const PARTS_SHOWN: usize = 3;
 
-/// Which of IoTDB's two data models a session speaks.
+/// IoTDB's two data models.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Dialect {
     /// Series at paths `root.db.device.sensor`.
@@ -47,10 +48,10 @@ pub(crate) enum Dialect {
     Table,
 }
 
-/// How a session is opened.
+/// Options of a session.
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
-    /// `host:port`.
+    /// Address `host:port`.
     pub(crate) address: String,
     /// See [`connect`].
     pub(crate) network_of: Option<u32>,
@@ -59,14 +60,14 @@ pub(crate) struct Options {
     pub(crate) dialect: Dialect,
     pub(crate) protocol: Protocol,
     pub(crate) connect_timeout: Duration,
-    /// Rows that the server sends at most in one reply.
+    /// Most rows in one reply.
     pub(crate) fetch_rows: i32,
 }
 
-/// Bytes from outside, read.
+/// Result of parsing received bytes.
 type Wire<T> = std::result::Result<T, Malformed>;
 
-/// A status as the server sends it: number, text, and those of the parts of a batch.
+/// A status: code, text, and the statuses of a batch's parts.
 #[derive(Debug, Clone, Default, PartialEq)]
 struct Status {
     code: i32,
@@ -80,7 +81,7 @@ impl Status {
         good(self.code) || self.code == MULTIPLE_ERROR && self.parts.iter().all(|part| good(part.0))
     }
 
-    /// 1 code, 2 message, 3 parts.
+    /// Fields: 1 code, 2 message, 3 parts.
     fn read(reader: &mut Reader<'_>) -> Wire<Status> {
         let mut status = Status::default();
         reader.fields(|reader, id, kind| status.field(reader, id, kind))?;
@@ -97,7 +98,7 @@ impl Status {
         Ok(true)
     }
 
-    /// Parts have no parts.
+    /// A part's status, which has no parts itself.
     fn read_part(reader: &mut Reader<'_>) -> Wire<(i32, String)> {
         let (mut code, mut message) = (0, String::new());
         reader.fields(|reader, id, kind| {
@@ -111,7 +112,7 @@ impl Status {
         Ok((code, message))
     }
 
-    /// Takes some failures for successes, of the parts as well.
+    /// Treats the `allowed` codes as success, in the parts too.
     fn allow(mut self, allowed: &[i32]) -> Status {
         let codes = std::iter::once(&mut self.code).chain(self.parts.iter_mut().map(|part| &mut part.0));
         codes.filter(|code| allowed.contains(code)).for_each(|code| *code = SUCCESS);
@@ -131,10 +132,10 @@ impl Status {
                 message.push_str(&format!("; {code}: {text}"));
             }
         }
-        // The number of what went wrong says more than "several things did".
+        // The code of the failed part says more than MULTIPLE_ERROR.
         let code = failed.first().map_or(self.code, |part| part.0);
         let class = match classify(code, &message) {
-            // What the other parts wrote stays written.
+            // The other parts have been written, so it is not `Refused`.
             _ if !failed.is_empty() && failed.len() < self.parts.len() => Class::Server,
             class => class,
         };
@@ -142,16 +143,16 @@ impl Status {
     }
 }
 
-/// What a status number says about the request. Numbers: `TSStatusCode` of IoTDB 2.0.1.
+/// Error class of a status code. Source: `TSStatusCode` of IoTDB 2.0.1.
 fn classify(code: i32, message: &str) -> Class {
     match code {
-        // 600 is "read-only", which the server becomes when its disk is full, and for other reasons.
+        // 600 is "read-only", for example because the disk is full.
         611 => Class::DiskFull,
         600 if message.to_ascii_lowercase().contains("disk") => Class::DiskFull,
-        // Not ready, write rejected, memory, queries at once, quotas.
+        // Overload: not ready, write rejected, memory, concurrent queries, quotas.
         602 | 606 | 709 | 717 | 719 | 1701..=1708 => Class::Overloaded,
         712 | 720 => Class::Timeout,
-        // 507 is a write of which some columns failed: the others are written.
+        // 507: some columns of a write failed, the others are written.
         507 => Class::Server,
         205 | 300 | 303 | 500..=600 | 607 | 612..=616 | 700..=707 | 750..=752 | 800..=819 => Class::Refused,
         _ => Class::Server,
@@ -166,16 +167,16 @@ pub(crate) struct Session {
     fetch_rows: i32,
     id: i64,
     statement: i64,
-    /// Small requests are built here.
+    /// Buffer for small requests.
     request: Vec<u8>,
     reply: Vec<u8>,
-    /// The read limit that the socket has now: setting it anew for each call would be a system call each.
+    /// Current read time-out of the socket, to avoid a system call per request.
     socket_limit: Option<Duration>,
     broken: Option<String>,
 }
 
 impl Session {
-    /// Connects and opens a session. The limit of connecting is also that of opening.
+    /// Connects and opens a session; the connect time-out applies to both.
     pub(crate) fn open(options: &Options) -> Result<Session> {
         let mut session = Session {
             stream: connect(&options.address, options.network_of, options.connect_timeout)?,
@@ -194,23 +195,23 @@ impl Session {
         Ok(session)
     }
 
-    /// The number that requests carry.
+    /// Session ID in requests.
     pub(crate) fn id(&self) -> i64 {
         self.id
     }
 
-    /// Why the session can no longer be used, if so.
+    /// Reason why the session is broken, if it is.
     pub(crate) fn broken(&self) -> Option<&str> {
         self.broken.as_deref()
     }
 
-    /// Ends the session at the server; the connection closes in any case.
+    /// Ends the session on the server; the connection is closed in any case.
     pub(crate) fn close(mut self, limit: Duration) -> Result {
         let id = self.id;
         self.status_call("closeSession", limit, &[], |writer| writer.i64_field(1, id))
     }
 
-    /// Runs a statement that has no rows as its answer. Statuses in `allowed` are no errors.
+    /// Runs a statement without result rows. Codes in `allowed` are not errors.
     pub(crate) fn execute(&mut self, statement: &str, limit: Duration, allowed: &[i32]) -> Result {
         let (id, statement_id) = (self.id, self.statement);
         let mut status = Status::default();
@@ -235,7 +236,7 @@ impl Session {
         status.allow(allowed).check(statement)
     }
 
-    /// Asks, and reads the answer to its last byte; its blocks stay undecoded.
+    /// Runs a query and reads the complete answer; its blocks stay undecoded.
     pub(crate) fn query(&mut self, statement: &str, limit: Duration) -> Result<Answer> {
         let (id, statement_id, fetch_rows) = (self.id, self.statement, self.fetch_rows);
         let mut reply = QueryReply::default();
@@ -261,7 +262,7 @@ impl Session {
         Ok(answer)
     }
 
-    /// Appends further blocks; returns whether there are still more.
+    /// Fetches more blocks; returns whether there are still more.
     fn fetch(&mut self, statement: &str, answer: &mut Answer, limit: Duration) -> Result<bool> {
         let (id, statement_id, fetch_rows, query) = (self.id, self.statement, self.fetch_rows, answer.query);
         let mut reply = QueryReply::default();
@@ -280,7 +281,7 @@ impl Session {
             }),
             |reader, id, kind| match (id, kind) {
                 (1, Kind::Struct) => reply.field(reader, 1, kind),
-                // The same blocks and the same flag as in the first reply, under other numbers.
+                // Blocks and flag as in the first reply, with different field numbers.
                 (6, Kind::List) => reply.field(reader, 13, kind),
                 (7, Kind::Bool) => reply.field(reader, 14, kind),
                 _ => Ok(false),
@@ -293,7 +294,7 @@ impl Session {
         Ok(more)
     }
 
-    /// Creates the aligned series of a device: name, type, encoding and compressor of each.
+    /// Creates the aligned series of a device. Existing ones are not an error.
     pub(crate) fn create_aligned_timeseries(&mut self, device: &str, series: &[Series<'_>], limit: Duration) -> Result {
         let id = self.id;
         self.status_call("createAlignedTimeseries", limit, &SERIES_EXISTS, |writer| {
@@ -303,19 +304,20 @@ impl Session {
         })
     }
 
-    /// Creates series that are not aligned; the names are whole paths. Those that are there already are no error.
+    /// Creates series that are not aligned; names are complete paths. Existing ones are not an
+    /// error.
     pub(crate) fn create_multi_timeseries(&mut self, series: &[Series<'_>], limit: Duration) -> Result {
         let id = self.id;
         self.status_call("createMultiTimeseries", limit, &SERIES_EXISTS, |writer| {
             writer.i64_field(1, id);
-            // One field earlier than in the other request: there is no device.
+            // Field numbers are one lower than in the other request, which has a device.
             writer.list_field(2, Kind::Bytes, series.len());
             series.iter().for_each(|series| writer.bytes(series.name.as_bytes()));
             series_numbers(writer, 3, series);
         })
     }
 
-    /// Sends the frames of write requests one after the other, each after the reply to the one before.
+    /// Sends the frames of write requests one by one, each after the reply to the previous.
     pub(crate) fn send(&mut self, method: &str, frames: &[u8], limit: Duration) -> Result {
         let mut rest = frames;
         while let Some((length, _)) = rest.split_first_chunk::<4>() {
@@ -339,7 +341,7 @@ impl Session {
             limit,
             request(|writer| {
                 writer.i32_field(1, PROTOCOL_V3);
-                // Times in statements are numbers, so that the zone changes nothing; the server wants one.
+                // The zone is required but unused: times in statements are integers.
                 writer.bytes_field(2, b"UTC");
                 writer.bytes_field(3, options.user.as_bytes());
                 writer.bytes_field(4, options.password.as_bytes());
@@ -358,19 +360,19 @@ impl Session {
         status.check(&doing)?;
         match (version, session) {
             (Some(PROTOCOL_V3), Some(session)) => Ok(session),
-            (Some(PROTOCOL_V3), None) => Err(self.malformed(&doing, "no session number".to_string())),
+            (Some(PROTOCOL_V3), None) => Err(self.malformed(&doing, "no session ID".to_string())),
             (version, _) => Err(self.malformed(&doing, format!("protocol {version:?}, expected {PROTOCOL_V3}"))),
         }
     }
 
-    /// Version of the server, and the unit of its times: `ms`, `us` or `ns`.
+    /// Version of the server and its time unit: `ms`, `us` or `ns`.
     pub(crate) fn properties(&mut self, limit: Duration) -> Result<(String, String)> {
         let mut frame = Vec::new();
         let start = begin_frame(&mut frame);
         Writer::call(&mut frame, self.protocol, "getProperties").stop();
         close_frame(&mut frame, start);
         let (mut version, mut unit) = (String::new(), String::new());
-        self.exchange("getProperties", "asking for version and precision", &frame, limit, |reader, id, kind| {
+        self.exchange("getProperties", "requesting version and precision", &frame, limit, |reader, id, kind| {
             match (id, kind) {
                 (1, Kind::Bytes) => version = reader.text()?,
                 (3, Kind::Bytes) => unit = reader.text()?,
@@ -390,7 +392,7 @@ impl Session {
         writer.i64_field(1, id);
         writer.stop();
         close_frame(&mut frame, start);
-        let doing = "asking for a statement number";
+        let doing = "requesting a statement ID";
         let mut statement = None;
         let outcome =
             self.exchange_raw("requestStatementId", doing, &frame, limit, |reader, id, kind| match (id, kind) {
@@ -402,10 +404,10 @@ impl Session {
             });
         self.request = frame;
         outcome?;
-        statement.ok_or_else(|| self.malformed(doing, "no number".to_string()))
+        statement.ok_or_else(|| self.malformed(doing, "no statement ID".to_string()))
     }
 
-    /// A call whose result is a status and nothing else.
+    /// Runs a call whose result is only a status.
     fn status_call(
         &mut self,
         method: &str,
@@ -418,7 +420,7 @@ impl Session {
         status.allow(allowed).check(method)
     }
 
-    /// Builds a request and exchanges it for its result, of which `each` reads the fields.
+    /// Builds and sends a request; `each` reads the fields of its result.
     fn call(
         &mut self,
         method: &str,
@@ -435,7 +437,7 @@ impl Session {
         outcome
     }
 
-    /// As `exchange_raw`, for the result that is a struct: field 0 of the reply.
+    /// Like `exchange_raw`, for a result struct in field 0 of the reply.
     fn exchange(
         &mut self,
         method: &str,
@@ -465,7 +467,7 @@ impl Session {
         each: impl FnMut(&mut Reader<'_>, i16, Kind) -> Wire<bool>,
     ) -> Result {
         if let Some(why) = &self.broken {
-            return Err(Error::new(Class::Connection, format!("{doing}: the session is lost: {why}")));
+            return Err(Error::new(Class::Connection, format!("{doing}: the session is broken: {why}")));
         }
         let length = self.round_trip(frame, limit).map_err(|error| self.lost(doing, limit, &error))?;
         let read = Reader::reply(&self.reply[..length], self.protocol, method).and_then(|(mut reader, outcome)| {
@@ -483,7 +485,8 @@ impl Session {
         }
     }
 
-    /// Sends a frame and reads one into `reply`, without its length; returns how long it is.
+    /// Sends a frame and reads the reply's frame into `reply`, without its length field; returns
+    /// its length.
     fn round_trip(&mut self, frame: &[u8], limit: Duration) -> std::io::Result<usize> {
         let deadline = Instant::now() + limit;
         if self.socket_limit != Some(limit) {
@@ -545,7 +548,7 @@ impl Session {
     }
 }
 
-/// A series to create.
+/// Definition of a series.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Series<'a> {
     pub(crate) name: &'a str,
@@ -569,21 +572,21 @@ fn series_numbers(writer: &mut Writer<'_>, first: i16, series: &[Series<'_>]) {
     }
 }
 
-/// A query's answer.
+/// Answer of a query.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) columns: Vec<AnswerColumn>,
-    /// Whether the times of the blocks mean anything.
+    /// Whether the blocks have times.
     pub(crate) has_times: bool,
-    /// As the server sent them; see [`Answer::decoded`].
+    /// Undecoded blocks; see [`Answer::decoded`].
     blocks: Vec<Vec<u8>>,
     query: i64,
-    /// Replies it took beyond the first.
+    /// Number of additional replies.
     pub(crate) fetches: u32,
 }
 
 impl Answer {
-    /// The blocks, decoded one by one.
+    /// Decodes the blocks one by one.
     pub(crate) fn decoded(&self) -> impl Iterator<Item = Result<Block>> {
         self.blocks.iter().map(|bytes| {
             let malformed = |what: String| Error::protocol(format!("a block of IoTDB's answer: {what}"));
@@ -601,7 +604,7 @@ impl Answer {
 pub(crate) struct AnswerColumn {
     pub(crate) name: String,
     pub(crate) kind: DataType,
-    /// Which column of each block; several may share one.
+    /// Index of the column in each block; several may share one.
     pub(crate) source: usize,
 }
 
@@ -611,7 +614,7 @@ impl AnswerColumn {
     }
 }
 
-/// The reply to a query; field numbers of `TSExecuteStatementResp`.
+/// Reply to a query; field numbers of `TSExecuteStatementResp`.
 #[derive(Default)]
 pub(super) struct QueryReply {
     status: Status,
@@ -644,28 +647,31 @@ impl QueryReply {
 
     pub(super) fn into_answer(self) -> std::result::Result<Answer, String> {
         if self.names.len() != self.kinds.len() {
-            return Err(format!("{} names and {} types of columns", self.names.len(), self.kinds.len()));
+            return Err(format!("{} column names and {} column types", self.names.len(), self.kinds.len()));
         }
         let mut columns = Vec::with_capacity(self.names.len());
         for (index, (name, kind)) in self.names.iter().zip(&self.kinds).enumerate() {
-            let kind = DataType::of_name(kind).ok_or_else(|| format!("column {name:?} of unknown type {kind:?}"))?;
+            let kind = DataType::of_name(kind).ok_or_else(|| format!("column {name:?} has unknown type {kind:?}"))?;
             columns.push(AnswerColumn { name: name.clone(), kind, source: self.source(index, name)? });
         }
         Ok(Answer { columns, has_times: !self.ignore_times, blocks: self.blocks, query: self.query, fetches: 0 })
     }
 
-    /// Newer servers say it by the column's index, older ones by its name, and for some answers neither: then in order.
+    /// Index of a column in the blocks: newer servers map it by index, older ones by name; without
+    /// a map the order is the same.
     fn source(&self, index: usize, name: &str) -> std::result::Result<usize, String> {
         let source = match &self.by_index {
             Some(sources) => sources.get(index).copied(),
             None if self.by_name.is_empty() => i32::try_from(index).ok(),
             None => self.by_name.get(name).copied(),
         };
-        source.and_then(|source| usize::try_from(source).ok()).ok_or_else(|| format!("no place for column {name:?}"))
+        source
+            .and_then(|source| usize::try_from(source).ok())
+            .ok_or_else(|| format!("no block column for column {name:?}"))
     }
 }
 
-/// A `map<string, i32>`.
+/// Reads a `map<string, i32>`.
 fn name_map(reader: &mut Reader<'_>) -> Wire<HashMap<String, i32>> {
     let (key, value, count) = reader.map()?;
     if count > 0 && (key, value) != (Kind::Bytes, Kind::I32) {
@@ -674,7 +680,7 @@ fn name_map(reader: &mut Reader<'_>) -> Wire<HashMap<String, i32>> {
     (0..count).map(|_| Ok((reader.text()?, reader.i32()?))).collect()
 }
 
-/// A frame around a request struct.
+/// Writes the frame of a request struct.
 fn request(fill: impl FnOnce(&mut Writer<'_>)) -> impl FnOnce(&mut Vec<u8>, Protocol, &str) {
     move |out, protocol, method| {
         let start = begin_frame(out);
@@ -689,14 +695,15 @@ fn frame_length(reply: &[u8]) -> std::io::Result<usize> {
     length.copy_from_slice(&reply[..4]);
     let length = u32::from_be_bytes(length) as usize;
     if length > REPLY_BYTES_MAX {
-        // What a server of another kind, or of TLS, says first reads as a wild length.
-        let text = format!("a reply of {length} bytes, at most {REPLY_BYTES_MAX} expected: is this IoTDB's RPC port?");
+        // The first bytes of other or TLS servers look like a huge length.
+        let text = format!("a reply of {length} bytes, expected at most {REPLY_BYTES_MAX}: is this IoTDB's RPC port?");
         return Err(std::io::Error::new(ErrorKind::InvalidData, text));
     }
     Ok(length)
 }
 
-/// A limit as the server takes it; it stops a query itself when the client would have given up.
+/// Time limit in milliseconds, with which the server itself stops a query when the client would
+/// time out.
 fn millis(limit: Duration) -> i64 {
     i64::try_from(limit.as_millis()).unwrap_or(i64::MAX).max(1)
 }

@@ -1,4 +1,4 @@
-//! The RPC client against a real IoTDB: what is written is read back, in both dialects.
+//! The RPC client with a private IoTDB: written data is read back, in both dialects.
 
 use std::io::Write;
 use std::iter;
@@ -21,7 +21,7 @@ use crate::schema::{Batch, Device, Field, Kind, Part, Schema, Table, Unit};
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Where the server is, and which encoding it speaks: one or the other, by its configuration.
+/// Address of the server, and its configured RPC protocol.
 #[derive(Clone)]
 struct Place {
     address: String,
@@ -54,17 +54,17 @@ impl Place {
     }
 }
 
-/// What is proved on a running server, by name.
+/// A test on a running server, with its name.
 type Check = (&'static str, fn(&Place));
 
-/// Starting the server takes longer than the checks, so that they share one.
+/// Tests share a server, because it takes longer to start than they run.
 fn run(settings: &[(&str, &str)], protocol: Protocol, checks: &[Check]) {
     let dir = tempfile::tempdir().unwrap();
     let settings = settings.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect();
     let options = peers::Options { settings, memory_mib: Some(3072), ..peers::Options::default() };
     let server = peers::start(peers::Product::IoTDb, dir.path(), options).unwrap();
     let place = Place { address: server.address("rpc").unwrap(), network_of: server.network_of(), protocol };
-    // It listens a moment before it answers.
+    // The server listens a moment before it answers.
     let patience = Instant::now() + LIMIT;
     while Session::open(&place.options(Dialect::Tree)).is_err() && Instant::now() < patience {
         std::thread::sleep(Duration::from_millis(200));
@@ -112,7 +112,8 @@ fn real_server_in_the_compact_encoding() {
     run(&[("dn_rpc_thrift_compression_enable", "true")], Protocol::Compact, checks);
 }
 
-/// A database of a test's own, as long as the test runs: each takes the server 16 MiB outside its heap.
+/// A database of one test, dropped at its end: each takes 16 MiB of the server's memory outside its
+/// heap.
 struct Database {
     place: Place,
     name: String,
@@ -142,7 +143,7 @@ fn tree(place: &Place, name: &str) -> (Session, Database) {
     (session, database)
 }
 
-/// Every type, with a value, another value, and how a null among them reads.
+/// Every type, with a value, a second value, and the text of a null.
 const COLUMNS: [(&str, DataType); 10] = [
     ("s_0", DataType::Boolean),
     ("s_1", DataType::Int32),
@@ -157,8 +158,8 @@ const COLUMNS: [(&str, DataType); 10] = [
 ];
 const TEXTS: [&str; 4] = ["", "zwei", "naïve ‘quote’", "a,b\n\tc\\"];
 
-/// The value of a column and row, by a rule that both sides of a test know; every third is null, on another beat in
-/// each column, if `nulls`.
+/// Value of a column and row, computed by writer and checker alike; with `nulls`, every third value
+/// is null, at a different offset in each column.
 fn value(column: usize, row: usize, nulls: bool) -> Cell<'static> {
     if nulls && (row + column) % 3 == 1 {
         return Cell::Null;
@@ -222,7 +223,8 @@ fn text(cell: Cell<'_>) -> String {
     }
 }
 
-/// Runs a query; rows as texts, the time first if the answer has one, columns as the answer orders them.
+/// Runs a query. Returns rows as texts, the time first if the answer has times, then the columns in
+/// the answer's order.
 fn rows(session: &mut Session, statement: &str) -> Vec<String> {
     let answer = session.query(statement, LIMIT).unwrap();
     let mut rows = Vec::new();
@@ -242,7 +244,8 @@ fn select_all(device: &str) -> String {
     format!("select {} from {device}", names.join(", "))
 }
 
-/// What `select_all` has to answer. A row of nulls alone does not exist, which the rule of nulls excludes.
+/// Expected answer of `select_all`. Rows with only nulls do not exist; the rule of nulls avoids
+/// them.
 fn expected(times: impl Iterator<Item = i64>, nulls: bool) -> Vec<String> {
     times
         .enumerate()
@@ -402,7 +405,7 @@ fn refusals_of_the_server(place: &Place) {
     assert_eq!(syntax.class, Class::Refused, "{syntax}");
     assert!(syntax.to_string().contains("no viable alternative at input 'select garbage'"), "{syntax}");
     create(&mut session, &device, true); // again: no error
-    // A column whose type is not that of its series.
+    // A column with a type different from its series.
     let shape = Layout::of_device(place.protocol, &[("s_1", DataType::Text)], true);
     let mut frame = Vec::new();
     let mut tablet = shape.tablet(&mut frame, session.id(), &device, 1);
@@ -417,12 +420,12 @@ fn refusals_of_the_server(place: &Place) {
     assert!(refused.class == Class::Refused && refused.to_string().contains("status 801"), "{refused}");
 }
 
-/// What the tree dialect cannot be asked.
+/// Queries that the tree dialect does not support.
 const TREE_UNSUPPORTED: &[&str] = &["set/", "buckets/max/no range", "single fields/buckets/"];
 
 fn tree_dialect_conforms(place: &Place) {
     let abilities = Abilities { unsupported: TREE_UNSUPPORTED, ..ABLE };
-    // Each way of writing once, on one of the two servers.
+    // Each write method once, on one of the two servers.
     let ways: &[&str] = if place.protocol == Protocol::Binary { &["tablet", "records"] } else { &["record"] };
     for write in ways {
         conformance::check(&place.target(&format!("write={write}")), &abilities);
@@ -430,7 +433,7 @@ fn tree_dialect_conforms(place: &Place) {
 }
 
 fn table_dialect_conforms(place: &Place) {
-    // Set operations came with 2.0.10.
+    // The server lacks set operations, which came with 2.0.10.
     conformance::check(&place.target("dialect=table"), &Abilities { unsupported: &["set/"], ..ABLE });
 }
 
@@ -440,7 +443,8 @@ fn wide_devices_and_tables(place: &Place) {
     }
 }
 
-/// The other encoding is answered by nothing at all, or by a closed connection: an error, not a hang.
+/// With the wrong protocol the server does not answer or closes the connection: an error, not a
+/// hang.
 fn wrong_encoding(place: &Place) {
     let other = if place.protocol == Protocol::Binary { Protocol::Compact } else { Protocol::Binary };
     let limit = Duration::from_secs(3);
@@ -449,7 +453,7 @@ fn wrong_encoding(place: &Place) {
     assert!(matches!(error.class, Class::Timeout | Class::Connection | Class::Protocol), "{error}");
 }
 
-/// Runs IoTDB's own client on the server's network; rows are lines, see the script.
+/// Runs IoTDB's own client in the server's network; rows are lines, see the script.
 fn their_client(place: &Place, dialect: &str, what: &str, argument: &str, rows: &[String]) -> Vec<String> {
     let encoding = if place.protocol == Protocol::Binary { "binary" } else { "compact" };
     let mut command = match place.network_of {
@@ -469,7 +473,7 @@ fn their_client(place: &Place, dialect: &str, what: &str, argument: &str, rows: 
     String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect()
 }
 
-/// A value as the script writes it.
+/// A value in the script's format.
 fn their_text(cell: Cell<'_>) -> String {
     let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
     match cell {
@@ -524,7 +528,8 @@ fn independent_client(place: &Place) {
     assert_eq!(rows(&mut session, &select("theirs")), expected(times(ROWS), true));
 }
 
-/// A schema of one table with unusual names: as they come from tags of other workloads, and as bad as they may be.
+/// A schema of one table with unusual names: from tags of other workloads, and with special
+/// characters.
 fn odd_schema(table: &str) -> Schema {
     let odd = ["eu-west-1", "15.10", "1", "a b", "`quoted`", "it's \"x\"", "naïve", "select", "root"];
     let fields =
@@ -545,7 +550,7 @@ fn driver(place: &Place, options: &str, schema: &Arc<Schema>) -> Box<dyn Driver>
     drivers::open(Opening { target, schema, config: Arc::new(Config::default()) }).unwrap()
 }
 
-/// Rows of every device: value = 100 · device + field, and one more each row.
+/// Rows of every device: value = 100 · device + field + row.
 fn odd_batch(schema: &Schema, devices: &[u32]) -> Batch {
     let fields = schema.tables[0].fields.len() as i64;
     let part = |device: &u32| Part {
@@ -577,7 +582,7 @@ fn odd_names(place: &Place) {
         schema: Arc::new(odd_schema("g-0")),
         config: Arc::new(Config::default()),
     };
-    assert!(drivers::open(refused).err().unwrap().to_string().contains("\"g-0\" cannot be written to"));
+    assert!(drivers::open(refused).err().unwrap().to_string().contains("\"g-0\" cannot be written"));
     let schema = Arc::new(odd_schema("table_0"));
     let count = schema.devices.len() as u32;
     for options in ["dialect=tree", "dialect=tree&write=records", "dialect=tree&write=record", "dialect=table"] {
@@ -610,7 +615,7 @@ fn odd_names(place: &Place) {
     }
 }
 
-/// Between `encode` and `send` a query runs into its limit, which leaves a session that nobody can use.
+/// A query times out between `encode` and `send`, which breaks the session.
 fn lost_session_is_replaced(place: &Place) {
     let schema = Arc::new(odd_schema("table_0"));
     let whole = everything(&schema);

@@ -1,11 +1,12 @@
-//! Questions in the words of either dialect.
+//! Queries in both dialects.
 //!
-//! Tree. A `SELECT` over several devices answers one wide row a time, with a column for each device and field, as the
-//! original asks. Where that would mean something else, because a filter would have to hold for all devices at once or a
-//! limit would count wide rows, `ALIGN BY DEVICE` makes the rows those of each device. Aggregates over several devices
-//! together are `GROUP BY LEVEL`.
+//! Tree dialect. A `SELECT` over several devices returns one wide row per time, with a column for
+//! each device and field, as IoT-benchmark queries it. If a filter or limit would apply to these
+//! wide rows instead of each device's, `ALIGN BY DEVICE` returns rows per device. Aggregates over
+//! several devices use `GROUP BY LEVEL`.
 //!
-//! Table. SQL with `device` as a column, `date_bin` for intervals, `last_by` for the newest row.
+//! Table dialect. SQL with `device` as a column, `date_bin` for intervals, and `last_by` for the
+//! newest row.
 
 use std::ops::Range;
 
@@ -15,10 +16,10 @@ use crate::error::{Error, Result};
 use crate::query::{Aggregate, Filter, Order, Query, Shape};
 use crate::schema::{Kind, Schema, Unit};
 
-/// Columns of a statement; more are divided among several.
+/// Most columns of a statement; more are divided among several statements.
 const COLUMNS_MAX: usize = 500;
 
-/// Do the rows of an answer have a time, and a device?
+/// Whether the rows of an answer have a time, and a device.
 pub(crate) fn keys(query: &Query) -> (bool, bool) {
     match query.shape {
         Shape::Rows => (true, query.set.is_none()),
@@ -28,33 +29,33 @@ pub(crate) fn keys(query: &Query) -> (bool, bool) {
     }
 }
 
-/// How the rows of an answer in the tree dialect are arranged.
+/// Row format of an answer in the tree dialect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
-    /// A row a time, a column a device and field.
+    /// One row per time, one column per device and field.
     Wide,
-    /// A row a device and time, a column a field, after the device's.
+    /// One row per device and time: the device's column, then one column per field.
     ByDevice,
-    /// Over all devices: a row a time, a column a field.
+    /// Aggregated over devices: one row per time, one column per field.
     Level,
-    /// A row a series: time, path, value as text, type.
+    /// One row per series: time, path, value as text, type.
     Last,
 }
 
-/// Writes statements of one schema.
+/// Builds the statements of one schema.
 #[derive(Clone, Copy)]
 pub(crate) struct Sql<'a> {
     pub(crate) schema: &'a Schema,
     pub(crate) names: &'a Names,
     /// `ALIGN_BY_DEVICE` of the configuration.
     pub(crate) align_by_device: bool,
-    /// Rows may lack fields.
+    /// Whether rows may lack fields.
     pub(crate) sparse: bool,
     /// Whether the server has set operations in its table dialect.
     pub(crate) set_operations: bool,
 }
 
-/// Whether a server of this version has set operations, in its table dialect.
+/// Whether a server of this version has set operations in its table dialect (since 2.0.10).
 pub(crate) fn has_set_operations(version: &str) -> bool {
     let mut parts = version.split(|letter: char| !letter.is_ascii_digit()).map(|part| part.parse().unwrap_or(0u32));
     let mut next = || parts.next().unwrap_or(0);
@@ -62,15 +63,16 @@ pub(crate) fn has_set_operations(version: &str) -> bool {
 }
 
 impl Sql<'_> {
-    /// The questions that are asked for one, in the words of [`Sql::statement`]: itself, but where it is about so many
-    /// columns that the server's memory for queries would not do (128 KiB each), pieces of it. All pieces of some
-    /// devices come before those of the next.
+    /// Divides a query into pieces that the server can run: with too many columns its query memory
+    /// (128 KiB each) would be exhausted. All pieces of some devices come before those of the next.
+    /// Most queries are one piece.
     pub(crate) fn pieces(&self, dialect: Dialect, query: &Query) -> Vec<Query> {
         let divisible = query.set.is_none() && query.limit.is_none() && keys(query).1 && query.shape != Shape::Latest;
         if !divisible {
             return vec![query.clone()];
         }
-        // By their paths: the server takes seconds to find thousands of series behind a wildcard.
+        // Selects devices by path: with a wildcard the server takes seconds to find thousands of
+        // series.
         let devices = query.devices.clone().unwrap_or_else(|| self.names.devices_of(query.table));
         let devices_each = match dialect {
             Dialect::Tree => (COLUMNS_MAX / query.fields.len().min(COLUMNS_MAX)).max(1),
@@ -86,10 +88,10 @@ impl Sql<'_> {
         pieces
     }
 
-    /// The statement for a question.
+    /// The statement of a query.
     pub(crate) fn statement(&self, dialect: Dialect, query: &Query) -> Result<String> {
         if query.fields.is_empty() {
-            return Err(Error::unsupported("a question about no field"));
+            return Err(Error::unsupported("a query without fields"));
         }
         match dialect {
             Dialect::Tree => self.tree(query),
@@ -97,18 +99,18 @@ impl Sql<'_> {
         }
     }
 
-    /// The form of an answer in the tree dialect.
+    /// Row format of the answer in the tree dialect.
     pub(crate) fn form(&self, query: &Query) -> Result<Form> {
         if query.set.is_some() {
-            return Err(Error::unsupported("IoTDB's tree dialect has no set operations; its table dialect has"));
+            return Err(Error::unsupported("IoTDB's tree dialect has no set operations; use dialect=table"));
         }
-        // Of all devices, each with its own columns, would be as many columns.
+        // For all devices, wide rows would have a column for each device and field.
         let several = query.devices.as_ref().is_none_or(|devices| devices.len() > 1);
         let all = query.devices.is_none();
         let filtered = !query.filters.is_empty();
         let by_device = match query.shape {
             Shape::Latest if filtered => {
-                return Err(Error::unsupported("IoTDB's LAST query takes no filter on values"));
+                return Err(Error::unsupported("IoTDB's LAST query has no filters on values"));
             }
             Shape::Latest => return Ok(Form::Last),
             Shape::Rows => true,
@@ -117,8 +119,8 @@ impl Sql<'_> {
         Ok(match (several, by_device) {
             (true, false) if filtered => {
                 return Err(Error::unsupported(
-                    "in IoTDB's tree dialect a filter of an aggregate over several devices holds for all of them at \
-                     once, not for each row; its table dialect can be asked so",
+                    "in IoTDB's tree dialect a filter of an aggregate over several devices applies to all of them at \
+                     once, not to each row; use dialect=table",
                 ));
             }
             (true, false) => Form::Level,
@@ -140,7 +142,8 @@ impl Sql<'_> {
         if let Shape::Buckets { width, origin, .. } = query.shape {
             let whole = whole_buckets(&window, width, origin)?;
             group = format!("([{}, {}), {})", whole.start, whole.end, self.duration(width));
-            // The intervals themselves end the window; they begin it only if it begins with one.
+            // The intervals define the end of the window, and its start only if it is the start of
+            // an interval.
             window = if whole.start < window.start { window.start..i64::MAX } else { i64::MIN..i64::MAX };
         }
         let field = |filter: &Filter| self.names.fields[query.table as usize][filter.field as usize].clone();
@@ -154,7 +157,8 @@ impl Sql<'_> {
         }
         if form != Form::Last && !matches!(query.shape, Shape::Aggregate { .. }) {
             sql.push_str(match (query.order, form, query.limit) {
-                // Within each device is enough and spares a merge, unless the newest of all are asked for.
+                // The order within each device suffices and avoids a merge, unless a limit selects
+                // the newest of all.
                 (Order::Descending, Form::ByDevice, None) => " ORDER BY DEVICE, TIME DESC",
                 (Order::Descending, ..) => " ORDER BY TIME DESC",
                 (Order::Ascending, Form::ByDevice, _) => " ORDER BY TIME",
@@ -170,7 +174,7 @@ impl Sql<'_> {
         Ok(sql)
     }
 
-    /// Fields, or functions of them; as the heads of the answer's columns name them when aligned by device.
+    /// Fields, or functions of them, as the column names of an answer aligned by device.
     pub(crate) fn expressions(&self, query: &Query) -> impl Iterator<Item = String> {
         let function = tree_function(query);
         let fields = &self.names.fields[query.table as usize];
@@ -191,7 +195,7 @@ impl Sql<'_> {
         }
     }
 
-    /// The level of the last node that all devices of a table have in common; `root` is level 0.
+    /// Level of the last path node that all devices of a table share; `root` is level 0.
     fn level(&self, table: u32) -> usize {
         let own = self.names.targets[table as usize].len() > self.names.databases[table as usize].len();
         if own { 3 } else { 2 }
@@ -219,7 +223,8 @@ impl Sql<'_> {
         let (mut columns, mut groups) = (Vec::new(), Vec::new());
         let functions = |aggregate: Aggregate| {
             let function = move |field: &u32| match (aggregate, &query.shape, table.fields[*field as usize].kind) {
-                // Grouped by a hash table, max() of floats that are all negative is null in 2.0.1; max_by() is right.
+                // In 2.0.1, max() over hash groups of negative floats returns null; max_by() is
+                // right.
                 (Aggregate::Max, Shape::Buckets { .. }, Kind::Float { .. } | Kind::Double { .. }) => {
                     let name = &names[*field as usize];
                     format!("max_by({name}, {name})")
@@ -259,7 +264,7 @@ impl Sql<'_> {
             conditions.push(format!("({})", devices.iter().map(one).collect::<Vec<_>>().join(" OR ")));
         }
         if query.shape == Shape::Latest && self.sparse {
-            // The newest row with one of the fields that are asked for, not of any.
+            // The newest row with at least one of the selected fields.
             let one = |field: &u32| format!("{} IS NOT NULL", names[*field as usize]);
             conditions.push(format!("({})", query.fields.iter().map(one).collect::<Vec<_>>().join(" OR ")));
         }
@@ -280,7 +285,8 @@ impl Sql<'_> {
         match query.order {
             Order::Any => {}
             Order::Ascending => sql.push_str(&format!(" ORDER BY {time}")),
-            // As the original asks, and how the rows lie; the newest of all only where they are asked for.
+            // The order of IoT-benchmark and of the storage; a global order only for limits and set
+            // operations.
             Order::Descending if by_device && query.limit.is_none() && query.set.is_none() => {
                 sql.push_str(&format!(" ORDER BY {device}, {time} DESC"));
             }
@@ -325,7 +331,7 @@ impl Sql<'_> {
     }
 }
 
-/// The function of the tree dialect, if any.
+/// The aggregate function in the tree dialect, if any.
 fn tree_function(query: &Query) -> Option<&'static str> {
     match query.shape {
         Shape::Rows | Shape::Latest => None,
@@ -348,29 +354,32 @@ fn push_where(sql: &mut String, conditions: Vec<String>) {
     }
 }
 
-/// The window from the start of the interval that it begins in. IoTDB's tree dialect counts its intervals from the start
-/// that is given, and must be given both ends.
+/// Extends the window to the start of its first interval. The tree dialect counts intervals from
+/// the start of the window, and requires both ends.
 fn whole_buckets(window: &Range<i64>, width: i64, origin: i64) -> Result<Range<i64>> {
     if window.start == i64::MIN || window.end == i64::MAX {
         return Err(Error::unsupported(
-            "IoTDB's tree dialect groups by intervals of time only in a window with both ends; its table dialect does \
-             without",
+            "IoTDB's tree dialect groups by time intervals only in a window with both ends; use \
+             dialect=table",
         ));
     }
     let offset = (i128::from(window.start) - i128::from(origin)).rem_euclid(i128::from(width)) as i64;
-    let start =
-        window.start.checked_sub(offset).ok_or_else(|| Error::unsupported("a window at the end of all times"))?;
+    let start = window
+        .start
+        .checked_sub(offset)
+        .ok_or_else(|| Error::unsupported("a window at the limit of the time range"))?;
     Ok(start..window.end)
 }
 
-/// `> bound`, with a bound of the column's own type: IoTDB refuses `-5.0` for a column of integers, and compares a FLOAT
-/// with the bound rounded to a FLOAT.
+/// Condition `> bound` with a bound of the column's type: IoTDB refuses `-5.0` for integer columns,
+/// and rounds the bound to a FLOAT for FLOAT columns.
 fn above(kind: Kind, bound: f64) -> Result<String> {
     Ok(match kind {
         Kind::Int32 => whole_above(bound, i64::from(i32::MIN), i64::from(i32::MAX)),
         Kind::Int64 => whole_above(bound, i64::MIN, i64::MAX),
         Kind::Float { .. } => {
-            // The greatest FLOAT that is not above the bound: what is greater than one is greater than the other.
+            // The greatest FLOAT that is not above the bound: exactly the FLOATs above it are above
+            // the bound.
             let nearest = bound as f32;
             let below = if f64::from(nearest) > bound { nearest.next_down() } else { nearest };
             format!("> {below:?}")
@@ -403,7 +412,7 @@ mod tests {
             (Kind::Double { decimals }, -5.0, "> -5.0"),
             (Kind::Double { decimals }, 0.1, "> 0.1"),
             (Kind::Float { decimals }, -5.0, "> -5.0"),
-            // 0.1 as a FLOAT is more than 0.1: it must pass the filter.
+            // 0.1 as a FLOAT is greater than 0.1: it must pass the filter.
             (Kind::Float { decimals }, 0.1, "> 0.099999994"),
         ] {
             assert_eq!(above(kind, bound).expect("a number"), expected);
@@ -412,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn set_operations_came_with_a_version() {
+    fn set_operations_depend_on_the_version() {
         for (version, expected) in
             [("2.0.1-beta", false), ("2.0.9", false), ("2.0.10", true), ("2.1", true), ("", false)]
         {
@@ -421,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn intervals_begin_where_the_origin_says() {
+    fn intervals_start_at_multiples_from_the_origin() {
         let start = |window: Range<i64>, origin| whole_buckets(&window, 100, origin).expect("both ends").start;
         assert_eq!(start(1000..2000, 1000), 1000);
         assert_eq!(start(1050..2000, 1000), 1000);

@@ -1,40 +1,42 @@
-//! Write requests of IoTDB, encoded straight into the buffer that will be sent.
+//! IoTDB's write requests, encoded directly into the send buffer.
 //!
-//! A *tablet* is what IoTDB calls its fastest unit of writing: rows of one device (or, in the table dialect, of one table)
-//! column by column. Its values are one binary: each column's values in turn, big-endian and without any header of their
-//! own, then, only if any value is null, one byte per column whether it has nulls and a bitmap of those that have
-//! (`rows / 8 + 1` bytes, the first row lowest, 1 for null). A null has a place among the values too; its content is ignored.
+//! A *tablet* is IoTDB's unit of fast writing: rows of one device (or, in the table dialect, of one
+//! table) in columns. The values are one binary: the values of each column, big-endian and without
+//! headers; then, only if there are nulls, for each column a byte whether it has nulls, followed if
+//! so by a bitmap (`rows / 8 + 1` bytes, first row in the lowest bit, 1 for null). A null has a
+//! place among the values; its content is ignored.
 //!
-//! A *record* is one row: for each column that is not null its name, a byte of type and the value.
+//! A *record* is one row: for each non-null column its name, a type byte and the value.
 //!
-//! The fields of a request are written in an order that puts what is filled in by the caller last; Thrift lets fields come
-//! in any order. Names and types are encoded once, in a [`Layout`], and copied into every request.
+//! The fields that the caller fills in are written last; Thrift allows any order. Names and types
+//! are encoded once, in a [`Layout`], and copied into each request.
 //!
-//! The session's number comes first and has a fixed width, so that it can be changed afterwards ([`restamp`]).
+//! The session ID is first and has a fixed width, so that it can be replaced later ([`restamp`]).
 //!
-//! Cost of a tablet: one pass over the values, no allocation once the buffer has grown; two for each column with nulls.
+//! Cost of a tablet: one pass over the values, two for columns with nulls; no allocation once the
+//! buffer has grown.
 
 use super::thrift::{Kind, Open, Protocol, Writer, close_bytes};
 use super::tsblock::Cell;
 use super::types::{Category, DataType};
 
-/// The columns of a device or table as every request repeats them, encoded once.
+/// Encoded columns of a device or table, as requests repeat them.
 #[derive(Debug, Clone)]
 pub(crate) struct Layout {
     protocol: Protocol,
     kinds: Vec<DataType>,
-    /// `list<string>` of names, `list<i32>` of types.
+    /// `list<string>` of names.
     names: Vec<u8>,
-    /// Where each name ends in it; the first begins where the list's header ends.
+    /// Ends of the names in it; the first element is the end of the list header.
     name_ends: Vec<usize>,
     types: Vec<u8>,
-    /// `list<byte>` of categories: the table dialect only.
+    /// `list<byte>` of categories; only in the table dialect.
     categories: Option<Vec<u8>>,
     aligned: bool,
 }
 
 impl Layout {
-    /// Columns of a device of the tree dialect; `aligned` as its series were created.
+    /// Columns of a device in the tree dialect. `aligned` must be as its series were created.
     pub(crate) fn of_device(protocol: Protocol, columns: &[(&str, DataType)], aligned: bool) -> Layout {
         let (mut names, mut types, mut name_ends) = (Vec::new(), Vec::new(), Vec::new());
         let mut writer = Writer::resume(&mut names, protocol, 0);
@@ -58,7 +60,7 @@ impl Layout {
         }
     }
 
-    /// Columns of a table, in the order in which their values will come.
+    /// Columns of a table, in the order of their values.
     pub(crate) fn of_table(protocol: Protocol, columns: &[(&str, DataType, Category)]) -> Layout {
         let plain: Vec<(&str, DataType)> = columns.iter().map(|(name, kind, _)| (*name, *kind)).collect();
         let mut categories = Vec::new();
@@ -68,9 +70,11 @@ impl Layout {
         Layout { categories: Some(categories), ..Layout::of_device(protocol, &plain, false) }
     }
 
-    /// Starts a tablet of `rows` rows at the end of `out`. `target` is the path of the device or the name of the table.
+    /// Starts a tablet of `rows` rows at the end of `out`. `target` is the path of the device or
+    /// the name of the table.
     ///
-    /// The times and then every column must follow, each with `rows` values; `finish` completes the frame.
+    /// The caller appends the times, then each column, each with `rows` values; `finish` completes
+    /// the frame.
     pub(crate) fn tablet<'a>(&'a self, out: &'a mut Vec<u8>, session: i64, target: &str, rows: usize) -> Tablet<'a> {
         let start = begin_frame(out);
         let mut writer = Writer::request(out, self.protocol, "insertTablet");
@@ -87,13 +91,13 @@ impl Layout {
             writer.field(10, Kind::List);
             writer.out.extend(categories);
         }
-        // The values are field 4; the times come first because they are known first.
+        // The values are field 4, but the times are known first.
         writer.field(5, Kind::Bytes);
         writer.length(8 * rows);
         Tablet { columns: Columns::new(out, self, rows), start, values: None }
     }
 
-    /// Starts a request of one tablet for each of `targets`, all of `rows` rows.
+    /// Starts a request with one tablet for each of `targets`, each of `rows` rows.
     pub(crate) fn tablets<'a>(
         &'a self,
         out: &'a mut Vec<u8>,
@@ -124,7 +128,7 @@ impl Layout {
         Tablets { out, layout: self, start, rows, next_times: first_times + times_step - 8 * rows, times_step }
     }
 
-    /// A request of the one row of `target` at `time`; at least one cell must not be null.
+    /// Encodes a request with one row of `target`; at least one cell must not be null.
     pub(crate) fn record<'a>(
         &self,
         out: &mut Vec<u8>,
@@ -146,7 +150,7 @@ impl Layout {
         end_frame(out, start);
     }
 
-    /// A request of many rows, each with its device and time: `rows` gives the cells of each.
+    /// Encodes a request with many rows, each with its device and time in `keys`.
     pub(crate) fn records<'a, Row: Iterator<Item = Cell<'a>> + Clone>(
         &self,
         out: &mut Vec<u8>,
@@ -163,7 +167,7 @@ impl Layout {
         end_frame(out, start);
     }
 
-    /// As `records`, when all are of one device; `times` must not decrease.
+    /// Like `records`, for rows of one device; `times` must not decrease.
     pub(crate) fn records_of_one_device<'a, Row: Iterator<Item = Cell<'a>> + Clone>(
         &self,
         out: &mut Vec<u8>,
@@ -180,7 +184,8 @@ impl Layout {
         end_frame(out, start);
     }
 
-    /// Fields 3 to 6 of both requests of many rows: names of each row, values of each, times, alignment.
+    /// Writes fields 3 to 6 of both requests with many rows: names and values of each row, times,
+    /// alignment.
     fn many_rows<'a, Row: Iterator<Item = Cell<'a>> + Clone>(
         &self,
         writer: &mut Writer<'_>,
@@ -202,7 +207,7 @@ impl Layout {
         writer.bool_field(6, self.aligned);
     }
 
-    /// The names of the cells that are not null: a record has no other way to say that one is.
+    /// Writes the names of the non-null cells: records represent nulls by omission.
     fn row_names<'a>(&self, writer: &mut Writer<'_>, row: impl Iterator<Item = Cell<'a>> + Clone) {
         let present = row.clone().filter(|cell| *cell != Cell::Null).count();
         if present == self.kinds.len() {
@@ -244,7 +249,7 @@ impl Layout {
     }
 }
 
-/// One tablet on its way into a buffer.
+/// A tablet under construction.
 pub(crate) struct Tablet<'a> {
     columns: Columns<'a>,
     start: usize,
@@ -252,7 +257,7 @@ pub(crate) struct Tablet<'a> {
 }
 
 impl<'a> Tablet<'a> {
-    /// The times of all rows, and then the columns to fill.
+    /// Writes the times of all rows; returns the columns to fill.
     pub(crate) fn times(&mut self, times: impl ExactSizeIterator<Item = i64>) -> &mut Columns<'a> {
         assert!(
             self.values.is_none() && times.len() == self.columns.rows,
@@ -275,19 +280,19 @@ impl<'a> Tablet<'a> {
     }
 }
 
-/// Several tablets on their way into a buffer, in the order of their targets.
+/// Several tablets under construction, in the order of their targets.
 pub(crate) struct Tablets<'a> {
     out: &'a mut Vec<u8>,
     layout: &'a Layout,
     start: usize,
     rows: usize,
-    /// Where the times of the next tablet belong, and how far it is from one to the next.
+    /// Position of the next tablet's times, and the distance between two tablets' times.
     next_times: usize,
     times_step: usize,
 }
 
 impl Tablets<'_> {
-    /// The next tablet; `fill` writes all its columns.
+    /// Writes the next tablet; `fill` writes all its columns.
     pub(crate) fn tablet(&mut self, times: impl ExactSizeIterator<Item = i64>, fill: impl FnOnce(&mut Columns<'_>)) {
         assert!(times.len() == self.rows, "BUG: times of a tablet not for all rows");
         let places = self.out[self.next_times..self.next_times + 8 * self.rows].chunks_exact_mut(8);
@@ -306,15 +311,15 @@ impl Tablets<'_> {
     }
 }
 
-/// The values of a tablet: column by column, each in one piece or several.
+/// Values of a tablet, column by column, each in one or several pieces.
 pub(crate) struct Columns<'a> {
     out: &'a mut Vec<u8>,
     layout: &'a Layout,
     rows: usize,
-    /// The column that is being filled, and how many of its rows are.
+    /// Current column, and number of its rows that are filled.
     column: usize,
     filled: usize,
-    /// Bitmaps of the columns that have nulls.
+    /// Bitmaps of the columns with nulls.
     nulls: Vec<(usize, Vec<u8>)>,
 }
 
@@ -348,7 +353,7 @@ impl<'a> Columns<'a> {
         self.piece(&[DataType::Double], values.map(f64::to_be_bytes));
     }
 
-    /// Values of a TEXT, STRING or BLOB column: `append` appends each one's bytes.
+    /// Values of a TEXT, STRING or BLOB column: `append` appends the bytes of each.
     pub(crate) fn bytes<T>(&mut self, values: impl ExactSizeIterator<Item = T>, append: impl Fn(T, &mut Vec<u8>)) {
         self.advance(&[DataType::Text, DataType::String, DataType::Blob], values.len());
         for value in values {
@@ -360,8 +365,11 @@ impl<'a> Columns<'a> {
         }
     }
 
-    /// Says that a value, whatever is written in its place, is null.
-    #[cfg_attr(not(test), expect(dead_code, reason = "no workload has nulls so far; the form is known and tested"))]
+    /// Marks a value as null; its bytes are ignored.
+    #[cfg_attr(
+        not(test),
+        expect(dead_code, reason = "no workload has nulls yet; the format is implemented and tested")
+    )]
     pub(crate) fn null(&mut self, column: usize, row: usize) {
         assert!(column < self.layout.kinds.len() && row < self.rows, "BUG: a null outside the tablet");
         if self.nulls.last().is_none_or(|(last, _)| *last != column) {
@@ -388,7 +396,7 @@ impl<'a> Columns<'a> {
         }
     }
 
-    /// The bitmaps, if there is any null.
+    /// Writes the bitmaps if there are nulls.
     fn end(&mut self) {
         let columns = self.layout.kinds.len();
         assert!(self.column == columns, "BUG: {} of {columns} columns filled", self.column);
@@ -408,15 +416,15 @@ impl<'a> Columns<'a> {
     }
 }
 
-/// Makes room first, so that the loop over the values has no check of capacity in it and runs on vectors.
+/// Resizes first, so that the loop over the values has no capacity checks and is vectorised.
 fn append<const N: usize>(out: &mut Vec<u8>, values: impl ExactSizeIterator<Item = [u8; N]>) {
     let at = out.len();
     out.resize(at + N * values.len(), 0);
     out[at..].chunks_exact_mut(N).zip(values).for_each(|(place, value)| place.copy_from_slice(&value));
 }
 
-/// Puts another session's number into every frame of requests to `method`, so that what was encoded for a session that
-/// is lost can be sent again.
+/// Replaces the session ID in all frames of requests to `method`, so that encoded requests can be
+/// sent again after a session is lost.
 pub(crate) fn restamp(frames: &mut [u8], protocol: Protocol, method: &str, session: i64) {
     let mut head = Vec::new();
     begin_frame(&mut head);
@@ -431,14 +439,14 @@ pub(crate) fn restamp(frames: &mut [u8], protocol: Protocol, method: &str, sessi
     }
 }
 
-/// Leaves room for the length of a frame.
+/// Reserves the length of a frame.
 pub(crate) fn begin_frame(out: &mut Vec<u8>) -> usize {
     let start = out.len();
     out.extend([0; 4]);
     start
 }
 
-/// Ends request, arguments and frame.
+/// Ends the request struct, the argument struct and the frame.
 pub(crate) fn end_frame(out: &mut Vec<u8>, start: usize) {
     out.extend([0, 0]);
     close_frame(out, start);

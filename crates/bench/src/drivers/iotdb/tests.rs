@@ -1,4 +1,5 @@
-//! The bytes of IoTDB's RPC: what is sent is exact, what comes from outside never panics, a lost reply breaks the session.
+//! Bytes of IoTDB's RPC: requests are exact, malformed replies never panic, a lost reply breaks the
+//! session.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -19,8 +20,9 @@ fn unhex(text: &str) -> Vec<u8> {
     (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16).unwrap()).collect()
 }
 
-/// Answer of IoTDB 2.0.1-beta in the tree dialect: a row of values, one null but for the DATE, one null in the DATE. The
-/// columns are INT32, INT64, BOOLEAN, DATE, BLOB, TIMESTAMP, TEXT, STRING, FLOAT, DOUBLE.
+/// Answer of IoTDB 2.0.1-beta in the tree dialect: a row of values, a row of nulls except the DATE,
+/// and a null DATE. Columns are INT32, INT64, BOOLEAN, DATE, BLOB, TIMESTAMP, TEXT, STRING, FLOAT,
+/// DOUBLE.
 const TREE_BLOCK: &str = concat!(
     "0000000a01020001050205050304",
     "00000003",
@@ -41,7 +43,8 @@ const TREE_BLOCK: &str = concat!(
     "01404004000000000000c004000000000000",
 );
 
-/// Answer in the table dialect: no times of its own, a time column, an INT32 that is never null, a DOUBLE, the device.
+/// Answer in the table dialect: no block times, a time column, an INT32 without nulls, a DOUBLE,
+/// the device.
 const TABLE_BLOCK: &str = concat!(
     "0000000402010405",
     "00000003",
@@ -106,17 +109,17 @@ fn every_truncation_of_a_block_is_refused() {
 }
 
 #[test]
-fn wild_counts_in_a_block_are_refused_without_their_memory() {
+fn excessive_counts_in_a_block_are_refused_without_allocation() {
     let cases = [
         ("ffffffff", "a negative length"),
         ("7fffffff", "the bytes end too early"),
-        // No column, but 2^31 rows, whose times are not there.
+        // No column, but 2^31 rows without their times.
         ("000000007fffffff0200", "the bytes end too early"),
         ("000000007fffffff0201", "the bytes end too early"),
-        // A text column of as many rows.
+        // A text column with as many rows.
         ("00000001057fffffff04030200000000000000000000", "the bytes end too early"),
-        // One value for all rows inside one value for all rows.
-        ("00000000000000010404", "an encoding that does not fit the type of its column"),
+        // A repeated value inside a repeated value.
+        ("00000000000000010404", "an encoding that does not match the type of its column"),
         ("0000000106000000000202000000", "a column of an unknown type"),
     ];
     for (text, what) in cases {
@@ -124,7 +127,7 @@ fn wild_counts_in_a_block_are_refused_without_their_memory() {
     }
 }
 
-/// A request of every kind of field, read back as if it were a reply.
+/// A request with fields of every kind, read back as a reply.
 fn message(protocol: Protocol) -> Vec<u8> {
     let mut out = Vec::new();
     let mut writer = Writer::call(&mut out, protocol, "method");
@@ -142,10 +145,10 @@ fn message(protocol: Protocol) -> Vec<u8> {
     writer.out.extend([7; 300]);
     writer.end_bytes(open);
     writer.bytes(b"");
-    // Lower than the field before.
+    // Lower than the previous field's number.
     writer.i32_field(5, 5);
     writer.stop();
-    // A call becomes a reply.
+    // Turns the call into a reply.
     if protocol == Protocol::Binary {
         out[3] = 2
     } else {
@@ -226,7 +229,7 @@ fn query_reply(bytes: &[u8], protocol: Protocol) -> bool {
     read.is_ok() && reply.into_answer().is_ok()
 }
 
-/// A whole reply to a query, with status, names, types and two blocks.
+/// A complete reply to a query, with status, names, types and two blocks.
 fn whole_query_reply(protocol: Protocol) -> Vec<u8> {
     let mut out = Vec::new();
     let mut writer = Writer::call(&mut out, protocol, "executeQueryStatementV2");
@@ -271,7 +274,7 @@ fn every_truncation_of_a_query_reply_is_refused() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
-    /// Whatever a byte is changed into: an answer or an error.
+    /// Any changed byte leads to an answer or an error.
     #[test]
     fn changed_bytes_never_panic(at in 0usize..400, byte: u8, second in 0usize..400, other: u8) {
         for protocol in BOTH {
@@ -337,7 +340,7 @@ fn tablet_bytes_are_exactly_these() {
 }
 
 #[test]
-fn compact_tablet_says_the_same_in_fewer_bytes() {
+fn compact_tablet_has_the_same_content_in_fewer_bytes() {
     let columns: Vec<(String, DataType)> = (0..20).map(|at| (format!("s_{at}"), DataType::Double)).collect();
     let columns: Vec<(&str, DataType)> = columns.iter().map(|(name, kind)| (name.as_str(), *kind)).collect();
     let length = BOTH.map(|protocol| {
@@ -354,7 +357,7 @@ fn compact_tablet_says_the_same_in_fewer_bytes() {
 }
 
 #[test]
-fn request_encoded_for_one_session_is_the_same_for_another_but_for_its_number() {
+fn restamped_request_differs_only_in_the_session_id() {
     for protocol in BOTH {
         let shape = Layout::of_device(protocol, &[("a", DataType::Int32)], true);
         let frames = |session: i64| {
@@ -374,14 +377,14 @@ fn request_encoded_for_one_session_is_the_same_for_another_but_for_its_number() 
 
 #[test]
 #[should_panic(expected = "BUG: values of")]
-fn tablet_of_the_wrong_type_is_our_mistake() {
+fn tablet_with_values_of_the_wrong_type_panics() {
     let shape = Layout::of_device(Protocol::Binary, &[("a", DataType::Boolean)], true);
     shape.tablet(&mut Vec::new(), 1, "root.d", 1).times([1].into_iter()).int32s([1].into_iter());
 }
 
 #[test]
 #[should_panic(expected = "BUG: 0 of 1 columns filled")]
-fn tablet_with_a_column_not_full_is_our_mistake() {
+fn tablet_with_an_incomplete_column_panics() {
     let shape = Layout::of_table(Protocol::Binary, &[("a", DataType::Boolean, Category::Field)]);
     let mut out = Vec::new();
     let mut tablet = shape.tablet(&mut out, 1, "root.d", 2);
@@ -398,7 +401,7 @@ fn encodings_and_compressors_are_found_by_name_or_the_error_lists_them() {
     assert!(error.contains("\"LZ5\"") && error.contains("SNAPPY") && error.contains("ZSTD"), "{error}");
 }
 
-/// A server that answers the two calls of opening and then does as `then` says with each later request.
+/// A server that answers the two calls of opening a session, then handles each request with `then`.
 fn fake_server(then: impl Fn(&mut TcpStream, &[u8]) + Send + 'static) -> SocketAddr {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let address = listener.local_addr().unwrap();
@@ -480,7 +483,7 @@ fn silence_is_a_timeout_and_breaks_the_session() {
 }
 
 #[test]
-fn a_reply_that_trickles_ends_at_the_limit_too() {
+fn slow_reply_ends_at_the_time_out() {
     let address = fake_server(|stream, _| {
         stream.write_all(&[0, 0, 1, 0]).unwrap();
         while stream.write_all(&[0]).is_ok() {
@@ -495,13 +498,13 @@ fn a_reply_that_trickles_ends_at_the_limit_too() {
 }
 
 #[test]
-fn replies_that_break_the_protocol_are_errors_that_say_how() {
+fn malformed_replies_are_errors_with_the_reason() {
     type Then = fn(&mut TcpStream, &[u8]);
     let cases: [(Then, &str); 6] = [
         (|stream, _| stream.shutdown(std::net::Shutdown::Both).unwrap(), "the server closed the connection"),
         (|stream, _| stream.write_all(b"HTTP/1.1 400").unwrap(), "is this IoTDB's RPC port?"),
         (|stream, _| stream.write_all(&[0, 0, 0, 1, 0x80, 1]).unwrap(), "more bytes than the reply announced"),
-        (|stream, _| reply(stream, "insertTablet", |_| {}), "the reply is to another call"),
+        (|stream, _| reply(stream, "insertTablet", |_| {}), "the reply is to a different call"),
         (|stream, _| reply(stream, "executeUpdateStatement", |_| {}), "a reply without a result"),
         (|stream, _| stream.write_all(&[0, 0, 0, 2, 0x82, 0x21]).unwrap(), "the bytes end too early"),
     ];
@@ -514,7 +517,7 @@ fn replies_that_break_the_protocol_are_errors_that_say_how() {
 }
 
 #[test]
-fn refusals_carry_number_and_text_and_leave_the_session_usable() {
+fn refusals_have_code_and_text_and_leave_the_session_usable() {
     let address = fake_server(|stream, request| {
         let text = if request.ends_with(b"\0\0") { "no such thing" } else { "" };
         reply(stream, "executeUpdateStatement", |writer| {
@@ -533,7 +536,7 @@ fn refusals_carry_number_and_text_and_leave_the_session_usable() {
 }
 
 #[test]
-fn failed_parts_of_a_batch_are_counted_and_shown() {
+fn failed_parts_of_a_batch_are_counted_and_listed() {
     let address = fake_server(|stream, _| {
         reply(stream, "insertTablets", |writer| {
             writer.field(0, Kind::Struct);
@@ -556,11 +559,11 @@ fn failed_parts_of_a_batch_are_counted_and_shown() {
     tablets.finish();
     let error = session.send("insertTablets", &frame, LIMIT).unwrap_err();
     assert_eq!(error.to_string(), "insertTablets: IoTDB status 611: 1 of 3 parts failed; 611: disk full");
-    assert_eq!(error.class, Class::Server, "the other parts are written: nobody may take it for nothing");
+    assert_eq!(error.class, Class::Server, "the other parts are written, so it is not a refusal");
 }
 
 #[test]
-fn nobody_listening_is_said_with_the_address() {
+fn connection_errors_have_the_address() {
     let address = {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         listener.local_addr().unwrap()

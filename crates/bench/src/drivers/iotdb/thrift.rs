@@ -1,31 +1,32 @@
-//! Thrift's two wire encodings, as much of them as IoTDB's native RPC uses.
+//! Thrift's two protocols, as far as IoTDB's native RPC uses them.
 //!
-//! A message is a frame: four bytes of length, big-endian, then the message header (version, name of the method,
-//! sequence number) and one struct that holds the arguments or the result. A server speaks either the binary or the
-//! compact encoding, by its configuration; the client has to know which.
+//! A message is a frame: four bytes of length, big-endian, then the message header (version, method
+//! name, sequence number) and one struct with the arguments or the result. A server uses either the
+//! binary or the compact protocol, by its configuration, and the client must use the same.
 //!
 //! Always true:
-//! - the [`Reader`] never panics and never allocates for a length that the bytes do not back;
-//! - a field of an unknown number or another type than expected is skipped, as Thrift demands.
+//! - the [`Reader`] never panics and never allocates for a length without the bytes for it;
+//! - a field with an unknown number or an unexpected type is skipped, as Thrift requires.
 //!
-//! Not here: which methods and fields IoTDB has (`rpc`, `tablet`).
-//! Source: "Thrift Binary protocol encoding" and "Thrift Compact protocol encoding" of the Apache Thrift project.
+//! Not here: IoTDB's methods and fields (`rpc`, `tablet`). Source: "Thrift Binary protocol
+//! encoding" and "Thrift Compact protocol encoding" of the Apache Thrift project.
 
-/// Structs inside structs that [`Reader::skip`] follows; IoTDB's answers nest three deep.
+/// Deepest nesting of structs in [`Reader::skip`]; IoTDB's answers have three levels.
 const NESTING_MAX: u32 = 16;
-/// Bytes of a varint that is written before its value is known: five hold any 32-bit length.
+/// Bytes of a varint that is reserved before its value is known: five hold any 32-bit length.
 const PADDED_VARINT_BYTES: usize = 5;
 
-/// Which of the two encodings a connection uses.
+/// Protocol of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Protocol {
     /// Fixed width, big-endian: IoTDB's default.
     Binary,
-    /// Varints and deltas: `dn_rpc_thrift_compression_enable` of the server, "RPC compaction" of its clients.
+    /// Varints and deltas: the server's `dn_rpc_thrift_compression_enable`, "RPC compaction" in its
+    /// clients.
     Compact,
 }
 
-/// The type of a field or an element.
+/// Type of a field or element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Bool,
@@ -34,7 +35,7 @@ pub(crate) enum Kind {
     I32,
     I64,
     Double,
-    /// A string or binary: the same on the wire.
+    /// A string or binary, which are encoded alike.
     Bytes,
     Struct,
     Map,
@@ -42,7 +43,8 @@ pub(crate) enum Kind {
     List,
 }
 
-/// Kind, its number in the binary encoding, its number in the compact encoding (where `true` has one more: 1).
+/// Kind, its code in the binary protocol, its code in the compact one (where `true` has another:
+/// 1).
 const KINDS: [(Kind, u8, u8); 11] = [
     (Kind::Bool, 2, 2),
     (Kind::Byte, 3, 3),
@@ -70,32 +72,32 @@ impl Kind {
     }
 }
 
-/// What the two encodings say of the kind of a message.
+/// Message types, the same in both protocols.
 const CALL: u8 = 1;
 const REPLY: u8 = 2;
 const EXCEPTION: u8 = 3;
 
-/// Appends to a request: fields in any order, each once.
+/// Writes the fields of a request, in any order, each once.
 ///
-/// The caller keeps the promise that what follows `field` is a value of that kind.
+/// The caller must write a value of the announced kind after `field`.
 pub(crate) struct Writer<'a> {
     pub(crate) out: &'a mut Vec<u8>,
     protocol: Protocol,
-    /// Number of the field before, from which the compact encoding counts.
+    /// Number of the previous field, for the compact protocol's deltas.
     last: i16,
 }
 
-/// A length to be filled in by [`Writer::end_bytes`].
+/// Position of a length that [`Writer::end_bytes`] fills in.
 #[must_use]
 pub(crate) struct Open(usize);
 
 impl<'a> Writer<'a> {
-    /// Goes on in a struct whose last field was `last`; 0 at its start.
+    /// Continues a struct after its field `last`; 0 at its start.
     pub(crate) fn resume(out: &'a mut Vec<u8>, protocol: Protocol, last: i16) -> Writer<'a> {
         Writer { out, protocol, last }
     }
 
-    /// The header of a call; fields of the argument struct follow.
+    /// Writes the header of a call; the fields of the argument struct follow.
     pub(crate) fn call(out: &'a mut Vec<u8>, protocol: Protocol, method: &str) -> Writer<'a> {
         let mut writer = Writer::resume(out, protocol, 0);
         match protocol {
@@ -113,7 +115,8 @@ impl<'a> Writer<'a> {
         writer
     }
 
-    /// Nearly every method of IoTDB takes one struct as its only argument: opens it.
+    /// Starts a call with one struct as its only argument, like most of IoTDB's methods, and opens
+    /// the struct.
     pub(crate) fn request(out: &'a mut Vec<u8>, protocol: Protocol, method: &str) -> Writer<'a> {
         let mut writer = Writer::call(out, protocol, method);
         writer.field(1, Kind::Struct);
@@ -165,7 +168,7 @@ impl<'a> Writer<'a> {
         self.i64(value);
     }
 
-    /// As `i64_field`, but as wide for every value.
+    /// Like `i64_field`, but of the same width for every value.
     pub(crate) fn fixed_i64_field(&mut self, id: i16, value: i64) {
         self.field(id, Kind::I64);
         self.fixed_i64(value);
@@ -193,7 +196,7 @@ impl<'a> Writer<'a> {
         self.list(of, count);
     }
 
-    /// A `map<string, string>`.
+    /// Writes a `map<string, string>`.
     pub(crate) fn map_field(&mut self, id: i16, entries: &[(&str, &str)]) {
         self.field(id, Kind::Map);
         let kind = Kind::Bytes.number(self.protocol);
@@ -234,7 +237,7 @@ impl<'a> Writer<'a> {
         self.out.extend(value);
     }
 
-    /// The length of a binary whose `length` bytes the caller appends next.
+    /// Writes the length of a binary; the caller appends its bytes.
     pub(crate) fn length(&mut self, length: usize) {
         match self.protocol {
             Protocol::Binary => self.out.extend((length as u32).to_be_bytes()),
@@ -257,7 +260,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Opens a binary whose length is not known yet.
+    /// Starts a binary of unknown length.
     pub(crate) fn begin_bytes(&mut self) -> Open {
         let at = self.out.len();
         let placeholder = if self.protocol == Protocol::Binary { 4 } else { PADDED_VARINT_BYTES };
@@ -283,12 +286,12 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// Every call waits for its reply before the next is sent, so that one number does for all; and requests can be encoded
-/// before it is known when they will go.
+/// Constant, because a call is only sent after the reply to the previous one; so requests can be
+/// encoded in advance.
 const SEQUENCE: u32 = 1;
 
-/// Fills in the length of a binary opened by [`Writer::begin_bytes`]. The compact encoding allows a varint to be longer
-/// than it need be; without that the bytes would have to be moved once the length is known.
+/// Fills in the length of a binary started by [`Writer::begin_bytes`]. The compact protocol allows
+/// padded varints; otherwise the bytes would have to be moved.
 pub(crate) fn close_bytes(out: &mut [u8], protocol: Protocol, Open(at): Open) {
     match protocol {
         Protocol::Binary => {
@@ -309,10 +312,10 @@ fn zigzag(value: i64) -> u64 {
     (value << 1 ^ value >> 63) as u64
 }
 
-/// Bytes from outside that do not follow the format.
+/// Received bytes that violate the format.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Malformed {
-    /// Offset of the byte at which reading stopped.
+    /// Offset of the byte at which parsing stopped.
     pub(crate) at: usize,
     pub(crate) what: &'static str,
 }
@@ -323,7 +326,7 @@ impl std::fmt::Display for Malformed {
     }
 }
 
-/// A position in bytes from outside.
+/// A position in received bytes.
 #[derive(Clone, Copy)]
 pub(crate) struct Cursor<'a> {
     pub(crate) bytes: &'a [u8],
@@ -358,23 +361,23 @@ impl<'a> Cursor<'a> {
         Ok(self.array::<1>()?[0])
     }
 
-    /// A 32-bit length or count that is not negative.
+    /// Reads a 32-bit length or count, which must not be negative.
     pub(crate) fn count(&mut self) -> Result<usize, Malformed> {
         let count = i32::from_be_bytes(self.array()?);
         usize::try_from(count).map_err(|_| self.error("a negative length"))
     }
 }
 
-/// Reads a reply.
+/// Reader of a reply.
 pub(crate) struct Reader<'a> {
     pub(crate) cursor: Cursor<'a>,
     protocol: Protocol,
     last: i16,
-    /// The compact encoding keeps the value of a boolean field in its header.
+    /// Value of a boolean field, which the compact protocol has in the field header.
     flag: bool,
 }
 
-/// How a call ended: with a result to read, or with an exception of the Thrift layer.
+/// Whether a reply has a result, or an exception of the Thrift layer.
 pub(crate) enum Outcome {
     Result,
     Exception(String),
@@ -397,7 +400,7 @@ impl<'a> Reader<'a> {
             _ => return Err(reader.cursor.error("neither a reply nor an exception")),
         }
         if name != method.as_bytes() {
-            return Err(reader.cursor.error("the reply is to another call"));
+            return Err(reader.cursor.error("the reply is to a different call"));
         }
         Ok((reader, Outcome::Result))
     }
@@ -405,7 +408,7 @@ impl<'a> Reader<'a> {
     fn binary_header(&mut self) -> Result<(u8, &'a [u8]), Malformed> {
         let [version, one, _, kind] = self.cursor.array()?;
         if (version, one) != (0x80, 1) {
-            return Err(self.cursor.error("not a message of Thrift's binary encoding, version 1"));
+            return Err(self.cursor.error("not a message of Thrift's binary protocol, version 1"));
         }
         let name = self.bytes()?;
         let _sequence: [u8; 4] = self.cursor.array()?;
@@ -415,13 +418,13 @@ impl<'a> Reader<'a> {
     fn compact_header(&mut self) -> Result<(u8, &'a [u8]), Malformed> {
         let [protocol, kind] = self.cursor.array()?;
         if (protocol, kind & 0x1f) != (0x82, 1) {
-            return Err(self.cursor.error("not a message of Thrift's compact encoding, version 1"));
+            return Err(self.cursor.error("not a message of Thrift's compact protocol, version 1"));
         }
         let _sequence = self.varint()?;
         Ok((kind >> 5, self.bytes()?))
     }
 
-    /// An exception of the Thrift layer: 1 text, 2 number.
+    /// Reads an exception of the Thrift layer: field 1 is the text, 2 the code.
     fn exception(&mut self) -> Result<String, Malformed> {
         let mut text = String::new();
         self.fields(|reader, id, kind| {
@@ -434,7 +437,8 @@ impl<'a> Reader<'a> {
         Ok(text)
     }
 
-    /// Calls `each` for every field of a struct; where it returns false it has read nothing, and the field is skipped.
+    /// Calls `each` for every field of a struct. If it returns false, it must not have read
+    /// anything, and the field is skipped.
     pub(crate) fn fields(
         &mut self,
         mut each: impl FnMut(&mut Self, i16, Kind) -> Result<bool, Malformed>,
@@ -470,7 +474,7 @@ impl<'a> Reader<'a> {
         Ok(Some((id, kind)))
     }
 
-    /// The value of a boolean field (not of an element).
+    /// Reads the value of a boolean field (not of an element).
     pub(crate) fn bool(&mut self) -> Result<bool, Malformed> {
         match self.protocol {
             Protocol::Binary => Ok(self.cursor.byte()? != 0),
@@ -504,11 +508,14 @@ impl<'a> Reader<'a> {
     fn length(&mut self) -> Result<usize, Malformed> {
         match self.protocol {
             Protocol::Binary => self.cursor.count(),
-            Protocol::Compact => usize::try_from(self.varint()?).map_err(|_| self.cursor.error("a wild length")),
+            Protocol::Compact => {
+                usize::try_from(self.varint()?).map_err(|_| self.cursor.error("an implausible length"))
+            }
         }
     }
 
-    /// Kind and count of a list; each element is at least a byte, so that a count is never wilder than the bytes.
+    /// Reads kind and count of a list. An element takes at least a byte, so that the count is
+    /// bounded by the remaining bytes.
     pub(crate) fn list(&mut self) -> Result<(Kind, usize), Malformed> {
         let (number, count) = match self.protocol {
             Protocol::Binary => (self.cursor.byte()?, self.cursor.count()?),
@@ -518,11 +525,11 @@ impl<'a> Reader<'a> {
                 (first & 0x0f, count)
             }
         };
-        self.backed(count)?;
+        self.check_count(count)?;
         Ok((Kind::of(number, self.protocol).ok_or(self.cursor.error("a list of an unknown type"))?, count))
     }
 
-    /// Kinds and count of a map.
+    /// Reads kinds and count of a map.
     pub(crate) fn map(&mut self) -> Result<(Kind, Kind, usize), Malformed> {
         let (key, value, count) = match self.protocol {
             Protocol::Binary => (self.cursor.byte()?, self.cursor.byte()?, self.cursor.count()?),
@@ -534,19 +541,20 @@ impl<'a> Reader<'a> {
                 }
             },
         };
-        self.backed(count)?;
+        self.check_count(count)?;
         let kind = |number| Kind::of(number, self.protocol).ok_or(self.cursor.error("a map of an unknown type"));
         Ok((kind(key)?, kind(value)?, count))
     }
 
-    fn backed(&self, count: usize) -> Result<(), Malformed> {
+    fn check_count(&self, count: usize) -> Result<(), Malformed> {
         if count > self.cursor.remaining() {
             return Err(self.cursor.error("more elements than bytes"));
         }
         Ok(())
     }
 
-    /// A list of `of`, each read by `each`; an error if it is of something else.
+    /// Reads a list of kind `of`, each element with `each`; an error if the list is of another
+    /// kind.
     pub(crate) fn each<T>(
         &mut self,
         of: Kind,
@@ -556,7 +564,7 @@ impl<'a> Reader<'a> {
         if kind != of && count > 0 {
             return Err(self.cursor.error("a list of another type"));
         }
-        // The claim may be wilder than what follows: grow as elements really come.
+        // The announced count may be too large: memory grows as elements arrive.
         let mut elements = Vec::with_capacity(count.min(1024));
         for _ in 0..count {
             elements.push(each(self)?);
@@ -601,7 +609,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// As a field, save that a boolean has a byte of its own in the compact encoding too.
+    /// Like a field, except that booleans take a byte in the compact protocol too.
     fn skip_element(&mut self, kind: Kind, depth: u32) -> Result<(), Malformed> {
         if kind == Kind::Bool { self.cursor.byte().map(drop) } else { self.skip(kind, depth + 1) }
     }

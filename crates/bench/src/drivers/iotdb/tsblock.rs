@@ -1,42 +1,45 @@
-//! TsBlock: the columns in which IoTDB answers a query.
+//! TsBlock: the column format of IoTDB's answers.
 //!
-//! All numbers big-endian.
+//! All integers are big-endian.
 //!
 //! | size | field |
 //! |---:|---|
 //! | 4 | c, number of value columns |
-//! | c | type of each, by its number in `types` |
-//! | 4 | n, rows |
-//! | 1 + c | encoding of the time column, then of each value column |
+//! | c | type codes, see `types` |
+//! | 4 | n, number of rows |
+//! | 1 + c | encodings of the time column and of each value column |
 //! | … | the time column, then each value column |
 //!
-//! A column: one byte whether it may have nulls; if so a bit per row, the first row highest, 1 for null; then the values:
-//! encoding 0 a bit per row (BOOLEAN), 1 four bytes (INT32, FLOAT, DATE), 2 eight bytes (INT64, DOUBLE, TIMESTAMP),
-//! 3 a length and bytes (TEXT, STRING, BLOB), in 1 to 3 only of rows that are not null.
-//! Encoding 4 is one value for all rows: the encoding of the value, then a column of one row.
+//! A column is one byte whether it may have nulls; if so, a bit per row, first row in the highest
+//! bit, 1 for null; then the values. Encoding 0 has a bit per row (BOOLEAN), 1 four bytes (INT32,
+//! FLOAT, DATE), 2 eight bytes (INT64, DOUBLE, TIMESTAMP), 3 length and bytes (TEXT, STRING, BLOB);
+//! 1 to 3 only for rows that are not null. Encoding 4 is one value for all rows: the encoding of
+//! the value, then a column of one row.
 //!
-//! Always true: memory is bounded by the bytes given, 64 times at most (a null takes a bit here and a value there).
+//! Always true: memory is at most 64 times the given bytes (a null is a bit here and a value in
+//! memory).
 
 use super::thrift::{Cursor, Malformed};
 use super::types::DataType;
 
-/// One block of an answer.
+/// A block of an answer.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Block {
     pub(crate) rows: usize,
-    /// Times of the rows in the tree dialect; the table dialect has zeros here and the time in a column like any other.
+    /// Times of the rows in the tree dialect; zeros in the table dialect, where time is an ordinary
+    /// column.
     pub(crate) times: Column,
     pub(crate) columns: Vec<Column>,
 }
 
-/// One column of a block.
+/// A column of a block.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Column {
     pub(crate) kind: DataType,
     values: Values,
-    /// True for null; none if no row is.
+    /// True for null; `None` if there are no nulls.
     nulls: Option<Vec<bool>>,
-    /// The first row stands for all.
+    /// Whether the first row is the value of all rows.
     repeated: bool,
 }
 
@@ -47,14 +50,14 @@ enum Values {
     Four(Vec<u32>),
     /// 8 bytes: INT64, TIMESTAMP, and the bits of a DOUBLE.
     Eight(Vec<u64>),
-    /// Where each value starts and, at the end, where the last one stops.
+    /// Start of each value, and end of the last.
     Bytes {
         starts: Vec<usize>,
         bytes: Vec<u8>,
     },
 }
 
-/// One value.
+/// A value.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Cell<'a> {
     Null,
@@ -70,7 +73,7 @@ pub(crate) enum Cell<'a> {
 }
 
 impl Column {
-    /// The value of a row of the block; null beyond the last.
+    /// Value of a row; null beyond the last row.
     pub(crate) fn cell(&self, row: usize) -> Cell<'_> {
         let row = if self.repeated { 0 } else { row };
         if self.nulls.as_ref().is_some_and(|nulls| nulls.get(row).copied().unwrap_or(true)) {
@@ -125,7 +128,7 @@ fn column(cursor: &mut Cursor<'_>, kind: DataType, encoding: u8, rows: usize) ->
 
 fn plain(cursor: &mut Cursor<'_>, kind: DataType, encoding: u8, rows: usize) -> Result<Column, Malformed> {
     if encoding != expected_encoding(kind) {
-        return Err(cursor.error("an encoding that does not fit the type of its column"));
+        return Err(cursor.error("an encoding that does not match the type of its column"));
     }
     let nulls = if cursor.byte()? == 0 { None } else { Some(bits(cursor, rows)?) };
     let values = match encoding {
@@ -171,7 +174,7 @@ fn numbers<const N: usize, T: Default + Copy>(
 }
 
 fn byte_strings(cursor: &mut Cursor<'_>, nulls: Option<&[bool]>, rows: usize) -> Result<Values, Malformed> {
-    // Each value has four bytes of length, so that a wild number of rows stops at the first missing one.
+    // Each value has a length of four bytes: an excessive row count stops at the first missing one.
     let mut starts = Vec::with_capacity(rows.min(cursor.remaining()) + 1);
     let mut bytes = Vec::new();
     starts.push(0);

@@ -1,8 +1,8 @@
-//! IoTDB's names and numbers of data types, encodings, compressors and column categories.
+//! IoTDB's names and codes of data types, encodings, compressors and column categories.
 //!
-//! The numbers are those of the TsFile format, which the RPC uses as they are.
+//! The codes are those of the TsFile format, which the RPC uses too.
 
-/// The type of a series or a column.
+/// Type of a series or column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum DataType {
@@ -13,7 +13,7 @@ pub(crate) enum DataType {
     Double = 4,
     Text = 5,
     Timestamp = 8,
-    /// A day, on the wire the number 10000·year + 100·month + day.
+    /// A date, sent as the integer 10000·year + 100·month + day.
     Date = 9,
     Blob = 10,
     String = 11,
@@ -33,7 +33,7 @@ const DATA_TYPES: [(DataType, &str); 10] = [
 ];
 
 impl DataType {
-    /// The name that SQL and answers use.
+    /// Name in SQL and in answers.
     pub(crate) fn name(self) -> &'static str {
         DATA_TYPES.iter().find(|entry| entry.0 == self).map_or("", |entry| entry.1)
     }
@@ -42,7 +42,7 @@ impl DataType {
         DATA_TYPES.iter().find(|entry| entry.1 == name).map(|entry| entry.0)
     }
 
-    /// The type that answers carry it as: they know only six.
+    /// Type in which answers encode it: they have only six.
     pub(crate) fn physical(self) -> DataType {
         match self {
             DataType::Date => DataType::Int32,
@@ -57,7 +57,7 @@ impl DataType {
     }
 }
 
-/// Name and number of every encoding that a configuration may ask for.
+/// Name and code of each encoding that a configuration may select.
 const ENCODINGS: [(&str, i32); 12] = [
     ("PLAIN", 0),
     ("DICTIONARY", 1),
@@ -73,16 +73,16 @@ const ENCODINGS: [(&str, i32); 12] = [
     ("RLBE", 13),
 ];
 
-/// Name and number of every compressor.
+/// Name and code of each compressor.
 const COMPRESSORS: [(&str, i32); 7] =
     [("UNCOMPRESSED", 0), ("SNAPPY", 1), ("GZIP", 2), ("LZO", 3), ("LZ4", 7), ("ZSTD", 8), ("LZMA2", 9)];
 
-/// The number of an encoding; the error names those that exist.
+/// Code of an encoding; the error lists all names.
 pub(crate) fn encoding_code(name: &str) -> Result<i32, String> {
     lookup("encoding", &ENCODINGS, name)
 }
 
-/// The number of a compressor; the error names those that exist.
+/// Code of a compressor; the error lists all names.
 pub(crate) fn compressor_code(name: &str) -> Result<i32, String> {
     lookup("compressor", &COMPRESSORS, name)
 }
@@ -91,15 +91,15 @@ fn lookup(what: &str, table: &[(&str, i32)], name: &str) -> Result<i32, String> 
     let found = table.iter().find(|entry| entry.0.eq_ignore_ascii_case(name));
     found.map(|entry| entry.1).ok_or_else(|| {
         let known: Vec<&str> = table.iter().map(|entry| entry.0).collect();
-        format!("IoTDB has no {what} {name:?}; it has {}", known.join(", "))
+        format!("IoTDB has no {what} {name:?}: expected one of {}", known.join(", "))
     })
 }
 
-/// What a column of a table is for.
+/// Role of a column of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Category {
-    /// Names the device, together with the other tags.
+    /// Identifies the device, together with the other tags.
     Tag = 0,
     /// A measured value.
     Field = 1,

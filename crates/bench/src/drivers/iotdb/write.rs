@@ -1,4 +1,4 @@
-//! Batches as write requests, ready to be sent.
+//! Encodes batches as write requests.
 
 use std::collections::HashMap;
 
@@ -11,14 +11,15 @@ use super::types::{Category, DataType};
 use super::{Shared, data_type};
 use crate::schema::{Batch, Field, Kind, POWERS, Part, text_of};
 
-/// The way rows are inserted.
+/// Write method.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Method {
-    /// Rows column by column: `insertTablet`, and `insertTablets` for several devices in a batch.
+    /// Columns of rows: `insertTablet`, and `insertTablets` for several devices in a batch.
     Tablet,
-    /// A request a row: `insertRecord`.
+    /// One request per row: `insertRecord`.
     Record,
-    /// A request a batch, but row by row: `insertRecords`, and `insertRecordsOfOneDevice` where it is of one.
+    /// One request per batch, row by row: `insertRecords`, and `insertRecordsOfOneDevice` for a
+    /// single device.
     Records,
 }
 
@@ -32,30 +33,30 @@ impl Method {
     }
 }
 
-/// What `encode` prepares and `send` sends.
+/// The encoded requests of a batch.
 #[derive(Default)]
 pub(crate) struct Writes {
-    /// Frames one after the other, all of one method of the RPC.
+    /// Consecutive frames, all of one RPC method.
     frames: Vec<u8>,
     method: &'static str,
-    /// The session whose number they carry.
+    /// Session ID in the frames.
     session: i64,
     table: Option<u32>,
-    /// By table and fields: columns as requests repeat them. Sensors that are not aligned make one a field.
+    /// Encoded columns by table and field range. Sensors that are not aligned have one per field.
     layouts: HashMap<(u32, u32, u32), Layout>,
-    /// Rows in the order of time, where they came in another.
+    /// Rows sorted by time, if the batch is not.
     sorted: Vec<Part>,
     /// Texts of a batch of records: column by column, row by row.
     texts: Vec<u8>,
 }
 
 impl Writes {
-    /// The table of what is prepared.
+    /// Table of the encoded batch.
     pub(crate) fn table(&self) -> Option<u32> {
         self.table
     }
 
-    /// Method and frames, with the number of the session that will send them.
+    /// Method and frames, with the ID of the session that sends them.
     pub(crate) fn for_session(&mut self, protocol: Protocol, session: i64) -> (&'static str, &[u8]) {
         if self.session != session {
             restamp(&mut self.frames, protocol, self.method, session);
@@ -64,7 +65,7 @@ impl Writes {
         (self.method, &self.frames)
     }
 
-    /// Encodes a batch in place of the one before, for whichever session was last.
+    /// Encodes a batch, replacing the previous one, with the last session's ID.
     pub(crate) fn encode(&mut self, shared: &Shared, batch: &Batch) {
         self.frames.clear();
         self.table = Some(batch.table);
@@ -93,7 +94,7 @@ fn layout(shared: &Shared, batch: &Batch) -> Layout {
                 names.iter().zip(columns).map(|(name, field)| (name.as_str(), data_type(field.kind))).collect();
             Layout::of_device(shared.protocol, &columns, shared.aligned)
         }
-        // Names in a request are plain in this dialect.
+        // Requests have unquoted names in this dialect.
         Dialect::Table => {
             let tags = table.tags.iter().map(|tag| (tag.as_str(), DataType::String, Category::Tag));
             let fields = columns.iter().map(|field| (field.name.as_str(), data_type(field.kind), Category::Field));
@@ -102,7 +103,7 @@ fn layout(shared: &Shared, batch: &Batch) -> Layout {
     }
 }
 
-/// The parts with their rows in the order of time, which IoTDB's own clients see to before they send.
+/// Sorts the rows of the parts by time, as IoTDB's own clients do before sending.
 fn in_order<'a>(parts: &'a [Part], sorted: &'a mut Vec<Part>) -> &'a [Part] {
     if parts.iter().all(|part| part.times.is_sorted()) {
         return parts;
@@ -122,7 +123,7 @@ fn in_order<'a>(parts: &'a [Part], sorted: &'a mut Vec<Part>) -> &'a [Part] {
     sorted
 }
 
-/// One batch on its way into the buffer.
+/// A batch that is being encoded.
 struct Request<'a> {
     shared: &'a Shared,
     layout: &'a Layout,
@@ -164,7 +165,7 @@ impl Request<'_> {
         "insertTablet"
     }
 
-    /// One tablet of all devices: their names are a column.
+    /// Encodes one tablet of all devices, with their names as a column.
     fn table_tablet(&mut self, table: &str, parts: &[Part]) -> &'static str {
         let rows = parts.iter().map(|part| part.times.len()).sum();
         let mut tablet = self.layout.tablet(self.out, self.session, table, rows);
@@ -193,7 +194,7 @@ impl Request<'_> {
     fn record_each(&mut self, parts: &[Part], texts: &mut Vec<u8>) -> &'static str {
         for part in parts {
             texts.clear();
-            spell(self.fields, part, texts);
+            append_texts(self.fields, part, texts);
             for (row, time) in part.times.iter().enumerate() {
                 let path = &self.shared.names.devices[part.device as usize];
                 self.layout.record(self.out, self.session, path, *time, cells(self.fields, part, row, texts, 0));
@@ -208,7 +209,7 @@ impl Request<'_> {
             .iter()
             .map(|part| {
                 let start = texts.len();
-                spell(self.fields, part, texts);
+                append_texts(self.fields, part, texts);
                 start
             })
             .collect();
@@ -232,7 +233,7 @@ impl Request<'_> {
     }
 }
 
-/// One column of a tablet.
+/// Writes one column of a tablet.
 fn fill(columns: &mut Columns<'_>, kind: Kind, units: &[i64]) {
     let units = units.iter().copied();
     match kind {
@@ -254,8 +255,8 @@ fn fill(columns: &mut Columns<'_>, kind: Kind, units: &[i64]) {
     }
 }
 
-/// Appends the texts of a part: column by column, row by row, without any lengths.
-fn spell(fields: &[Field], part: &Part, out: &mut Vec<u8>) {
+/// Appends the texts of a part: column by column, row by row, without lengths.
+fn append_texts(fields: &[Field], part: &Part, out: &mut Vec<u8>) {
     for (index, field) in fields.iter().enumerate() {
         if let Some(length) = field.kind.text_length() {
             part.column(index).iter().for_each(|unit| text_of(*unit, length, out));
@@ -263,7 +264,7 @@ fn spell(fields: &[Field], part: &Part, out: &mut Vec<u8>) {
     }
 }
 
-/// One row of a part, whose texts begin at `start` of `texts`.
+/// Cells of one row of a part, whose texts start at `start` in `texts`.
 fn cells<'a>(
     fields: &'a [Field],
     part: &'a Part,

@@ -1,4 +1,4 @@
-//! Rows and types of Millrace, and whole conversations with the real server.
+//! Rows and types of Millrace; complete sessions with a private server.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ fn target(server: &Server, options: &str) -> Target {
 }
 
 #[test]
-fn a_path_that_cannot_carry_the_data_is_refused_by_name() {
+fn write_path_that_does_not_support_the_data_is_refused() {
     let refused = |options: &str, unit: Unit, is_aligned: bool| {
         let schema = Arc::new(crate::schema::Schema { unit, ..sample_schema().0 });
         let mut config = Config::default();
@@ -41,12 +41,12 @@ fn a_path_that_cannot_carry_the_data_is_refused_by_name() {
             Unit::Millis,
             true,
             Class::Setup,
-            "unknown option fligth; known are: write, durability, http",
+            "unknown option fligth: expected one of write, durability, http",
         ),
         ("write=flight&durability=async", Unit::Millis, true, Class::Unsupported, "acknowledged when it is on disk"),
-        ("write=flight", Unit::Millis, false, Class::Unsupported, "sensors that are not aligned go by write=line"),
-        ("write=copy", Unit::Millis, false, Class::Unsupported, "sensors that are not aligned go by write=line"),
-        ("write=copy", Unit::Nanos, true, Class::Unsupported, "nanoseconds go by write=line or write=flight"),
+        ("write=flight", Unit::Millis, false, Class::Unsupported, "use write=line for sensors that are not aligned"),
+        ("write=copy", Unit::Millis, false, Class::Unsupported, "use write=line for sensors that are not aligned"),
+        ("write=copy", Unit::Nanos, true, Class::Unsupported, "use write=line or write=flight for nanoseconds"),
     ] {
         let error = refused(options, unit, is_aligned);
         assert_eq!(error.class, class, "{error}");
@@ -55,21 +55,21 @@ fn a_path_that_cannot_carry_the_data_is_refused_by_name() {
 }
 
 #[test]
-fn a_real_server_answers_every_question_about_what_copy_wrote() {
+fn every_query_is_right_after_copy() {
     let (_dir, server) = millrace();
     check(&target(&server, ""), &ABLE);
     check(&target(&server, "durability=async"), &Abilities { single_fields: false, ..ABLE });
 }
 
 #[test]
-fn a_real_server_answers_every_question_about_what_line_protocol_wrote() {
+fn every_query_is_right_after_line_protocol() {
     let (_dir, server) = millrace();
     check(&target(&server, "write=line"), &ABLE);
     check(&target(&server, "durability=async"), &Abilities { unit: Unit::Nanos, ..ABLE });
 }
 
 #[test]
-fn a_real_server_answers_every_question_about_what_flight_wrote() {
+fn every_query_is_right_after_flight() {
     let (_dir, server) = millrace();
     let able = Abilities { single_fields: false, ..ABLE };
     check(&target(&server, "write=flight"), &able);
@@ -77,9 +77,9 @@ fn a_real_server_answers_every_question_about_what_flight_wrote() {
     check(&target(&server, "write=flight"), &Abilities { unit: Unit::Nanos, ..able });
 }
 
-/// What the server refuses leaves the connection as it was; one that broke while nobody used it is made anew.
+/// A refused request leaves the connection usable; a connection that broke while idle is replaced.
 #[test]
-fn an_ingest_goes_on_after_a_refusal_and_after_a_restart_of_the_server() {
+fn ingestion_continues_after_a_refusal_and_after_a_server_restart() {
     let (_dir, mut server) = millrace();
     let (driver, _) = driver_for(target(&server, "write=flight"));
     let mut connection = driver.connect(0).expect("connects");
@@ -105,7 +105,7 @@ fn an_ingest_goes_on_after_a_refusal_and_after_a_restart_of_the_server() {
 }
 
 #[test]
-fn a_real_server_has_tables_of_three_thousand_fields() {
+fn tables_of_three_thousand_fields_work() {
     let (_dir, server) = millrace();
     check_wide(&target(&server, ""), 3_000);
     check_wide(&target(&server, "write=line"), 3_000);

@@ -1,4 +1,4 @@
-//! Messages, errors and answers, from bytes and with a real server.
+//! Messages, errors and answers, from bytes and from a private server.
 
 use std::net::TcpListener;
 
@@ -28,7 +28,7 @@ fn postgres() -> (tempfile::TempDir, Server) {
     (dir, server)
 }
 
-/// Columns of a row as text; `-` for null.
+/// Columns of a row as text, `-` for null.
 fn texts(row: Row) -> Vec<String> {
     let mut row = row;
     let mut texts = Vec::new();
@@ -44,11 +44,11 @@ fn all_texts(pg: &Pg, result: usize) -> Vec<Vec<String>> {
 }
 
 #[test]
-fn a_real_server_understands_texts_parameters_pipelines_and_copies() {
+fn texts_parameters_pipelines_and_copies_work_on_a_private_server() {
     let (_dir, server) = postgres();
     let mut pg = Pg::new(login(&server.address("pg").expect("port")));
     pg.open().expect("connects");
-    assert!(pg.setting("server_version").expect("told").starts_with("15"), "{:?}", pg.setting("server_version"));
+    assert!(pg.setting("server_version").expect("reported").starts_with("15"), "{:?}", pg.setting("server_version"));
     texts_of_several_statements(&mut pg);
     parameters_of_every_type(&mut pg);
     pipelines(&mut pg);
@@ -143,7 +143,7 @@ fn pipelines(pg: &mut Pg) {
     assert_eq!(all_texts(pg, 0), [["3"]], "the failed request was one transaction");
 }
 
-/// Rows (time, device, value) as COPY sends them.
+/// Rows (time, device, value) in binary COPY format.
 fn copy_rows(values: &[i64], out: &mut Vec<u8>) {
     out.extend_from_slice(copy::HEADER);
     for value in values {
@@ -202,7 +202,7 @@ fn more_statements_than_are_kept(pg: &mut Pg) {
 }
 
 #[test]
-fn after_a_time_out_or_a_crash_the_next_request_has_a_new_connection_with_the_same_statements() {
+fn next_request_after_a_time_out_or_crash_reconnects_and_parses_again() {
     let (_dir, mut server) = postgres();
     let mut pg = Pg::new(login(&server.address("pg").expect("port")));
     let statement = pg.prepare("SELECT $1 + 1", &[oid::INT8]);
@@ -267,9 +267,9 @@ fn every_kind_of_password_is_accepted_and_a_wrong_one_refused() {
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
-// A server that says anything
+// A server that sends arbitrary bytes
 
-/// Accepts every log-in and then answers the first request with `answer`, and closes.
+/// Accepts every log-in, answers the first request with `answer`, and closes the connection.
 fn scripted(answer: Vec<u8>) -> Login {
     let listener = TcpListener::bind("127.0.0.1:0").expect("port");
     let login = login(&listener.local_addr().expect("address").to_string());
@@ -291,12 +291,12 @@ fn answered(answer: &[u8]) -> (Result<()>, Pg) {
 }
 
 #[test]
-fn bytes_that_do_not_follow_the_protocol_are_an_error_and_no_panic() {
+fn malformed_bytes_are_an_error_and_do_not_panic() {
     let cases: &[(&[u8], Class, &str)] = &[
         (b"", Class::Connection, "closed"),
         (b"D\0\0", Class::Connection, "closed"),
-        (b"Z\0\0\0\x03", Class::Protocol, "3 bytes"),
-        (b"D\xff\xff\xff\xff", Class::Protocol, "accepted are"),
+        (b"Z\0\0\0\x03", Class::Protocol, "length 3"),
+        (b"D\xff\xff\xff\xff", Class::Protocol, "expected at most"),
         (b"?\0\0\0\x04", Class::Protocol, "'?'"),
         (b"E\0\0\0\x04", Class::Server, "SQLSTATE"),
         (b"E\0\0\0\x1aSFATAL\0C57P03\0Mwait\0\0\0\0\0", Class::Overloaded, "FATAL: wait (SQLSTATE 57P03)"),
@@ -322,7 +322,7 @@ fn rows_that_end_too_early_are_an_error_where_they_are_read() {
 }
 
 #[test]
-fn errors_are_classed_by_what_they_say_about_the_target() {
+fn errors_have_the_class_of_their_sqlstate() {
     for (sqlstate, class) in [
         ("53100", Class::DiskFull),
         ("53200", Class::Overloaded),

@@ -1,4 +1,4 @@
-//! Statements and layouts, and the real server.
+//! Statements and layouts, also against a private server.
 
 use super::*;
 use crate::drivers::conformance::{ABLE, check, check_wide};
@@ -16,21 +16,21 @@ fn target(server: &Server, name: &str, options: &str) -> Target {
 }
 
 #[test]
-fn a_real_server_answers_every_question_about_what_was_written() {
+fn every_query_is_right_on_a_private_server() {
     let (_dir, server) = postgres();
     check(&target(&server, "postgres", ""), &ABLE);
     check(&target(&server, "postgres", "write=insert&durability=async"), &ABLE);
 }
 
 #[test]
-fn a_real_server_has_three_thousand_fields_in_parts() {
+fn tables_of_three_thousand_fields_are_split_into_parts() {
     let (_dir, server) = postgres();
     check_wide(&target(&server, "postgres", ""), 3_000);
     check_wide(&target(&server, "postgres", "write=insert"), 3_000);
 }
 
-/// What the driver uses of TimescaleDB, imitated: it shows that the statements are right and in order, not how the
-/// product does what they say.
+/// Imitation of the TimescaleDB functions that the driver uses: it shows that the statements are
+/// valid and in order, not how the product executes them.
 const IMITATION: &str = "
     CREATE TABLE hypertables (name text PRIMARY KEY, dimension text);
     CREATE FUNCTION by_range(name, interval) RETURNS text LANGUAGE sql AS 'SELECT $1 || '' by '' || $2';
@@ -50,7 +50,7 @@ const IMITATION: &str = "
     CREATE AGGREGATE last(anyelement, timestamptz) (sfunc = later, stype = pick, finalfunc = picked, finalfunc_extra);";
 
 #[test]
-fn statements_for_timescaledb_are_right_where_its_functions_are_imitated() {
+fn timescaledb_statements_run_with_imitated_functions() {
     let (_dir, server) = postgres();
     let without = Postgres::open(opening(target(&server, "timescaledb", "")), true).expect("opens");
     let error = without.connect(0).expect("connects").create(0..1).expect_err("no extension");
@@ -102,7 +102,7 @@ fn definitions_are_exactly_these() {
 }
 
 #[test]
-fn a_table_that_is_too_wide_for_a_page_is_cut_by_the_bytes_of_its_rows() {
+fn table_too_wide_for_a_page_is_split_by_row_bytes() {
     let mut opening = opening(Target::parse("postgres://h").expect("target"));
     let schema = Arc::make_mut(&mut opening.schema);
     let fields = |count: usize, kind: Kind| vec![crate::schema::Field { name: "f".to_owned(), kind }; count];

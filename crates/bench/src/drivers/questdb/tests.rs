@@ -1,4 +1,4 @@
-//! QuestDB: what goes over the wire, and the real server.
+//! QuestDB: exact statements and requests, and sessions with a private server.
 
 use super::*;
 use crate::drivers::conformance::{ABLE, Abilities, EVERY_KIND, check, check_wide};
@@ -17,13 +17,13 @@ fn target(server: &Server, options: &str) -> Target {
     Target::parse(&text).expect("target")
 }
 
-/// BOOLEAN has no null.
+/// All types except BOOLEAN, which has no null.
 fn without_booleans() -> Vec<Kind> {
     EVERY_KIND.iter().copied().filter(|kind| *kind != Kind::Bool).collect()
 }
 
 #[test]
-fn a_real_server_answers_every_question_about_what_line_protocol_wrote() {
+fn every_query_is_right_after_line_protocol() {
     let (_dir, server) = questdb(0);
     check(&target(&server, ""), &Abilities { single_fields: false, ..ABLE });
     let kinds = without_booleans();
@@ -31,13 +31,13 @@ fn a_real_server_answers_every_question_about_what_line_protocol_wrote() {
 }
 
 #[test]
-fn a_real_server_answers_every_question_about_what_was_sent_over_tcp() {
+fn every_query_is_right_after_tcp() {
     let (_dir, server) = questdb(0);
     check(&target(&server, "write=tcp"), &Abilities { single_fields: false, ..ABLE });
 }
 
 #[test]
-fn a_real_server_has_tables_of_three_thousand_fields() {
+fn tables_of_three_thousand_fields_work() {
     let (_dir, server) = questdb(3_000);
     check_wide(&target(&server, ""), 3_000);
     let error = QuestDb::open(opening(target(&server, "commit=sync"), Unit::Millis)).expect("opens");
@@ -89,7 +89,7 @@ fn definitions_are_exactly_these() {
 }
 
 #[test]
-fn what_cannot_be_stored_is_refused_with_the_reason() {
+fn unsupported_data_is_refused_with_the_reason() {
     let target = || Target::parse("questdb://h").expect("target");
     let mut sparse = opening(target(), Unit::Millis);
     Arc::make_mut(&mut sparse.config).is_sensor_ts_alignment = false;

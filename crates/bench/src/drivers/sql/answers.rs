@@ -1,5 +1,5 @@
-//! Answers of PostgreSQL's wire in the common form. Columns are: device, time or bucket, fields; what the question does
-//! not give is left out.
+//! Decoder of answers in PostgreSQL's protocol. Columns are device, time or bucket, and fields, as
+//! far as the query has them.
 
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -11,17 +11,17 @@ use crate::error::{Error, Result};
 use crate::query::{Aggregate, Cell, Query, Row, Rows, Shape};
 use crate::schema::{Kind, Schema, Unit};
 
-/// Decodes answers to questions about one schema.
+/// Decodes answers to queries on one schema.
 pub(crate) struct Answers {
     schema: Arc<Schema>,
-    /// By name.
+    /// Devices by name; several tables may have the same name.
     devices: HashMap<Box<[u8]>, Vec<u32>>,
-    /// What a date's number counts from, in days since 1970, where dates are stored as numbers.
+    /// Epoch of dates that are stored as integers, in days since 1970.
     dates_from: i64,
 }
 
 impl Answers {
-    /// `dates_from`: what a date's number counts from, in days since 1970, where dates are stored as numbers.
+    /// - `dates_from`: epoch of dates that are stored as integers, in days since 1970.
     pub(crate) fn new(schema: &Arc<Schema>, dates_from: i64) -> Answers {
         let mut devices: HashMap<Box<[u8]>, Vec<u32>> = HashMap::new();
         for device in 0..schema.devices.len() as u32 {
@@ -30,7 +30,7 @@ impl Answers {
         Answers { schema: Arc::clone(schema), devices, dates_from }
     }
 
-    /// Columns of an answer before the fields: is there a device, is there a time?
+    /// Whether an answer has columns for device and time, before the fields.
     fn head(query: &Query) -> (bool, bool) {
         match query.shape {
             Shape::Rows => (query.set.is_none(), true),
@@ -40,7 +40,7 @@ impl Answers {
         }
     }
 
-    /// Values (not null) in the last answer.
+    /// Number of non-null values in the last answer.
     pub(crate) fn points(&self, pg: &Pg, query: &Query) -> Result<u64> {
         let (device, time) = Answers::head(query);
         let mut points = 0;
@@ -55,7 +55,7 @@ impl Answers {
         Ok(points)
     }
 
-    /// The last answer in the common form.
+    /// Decodes the last answer.
     pub(crate) fn answer(&self, pg: &Pg, query: &Query) -> Result<Rows> {
         let types = pg.columns(0)?;
         let (has_device, has_time) = Answers::head(query);
@@ -103,10 +103,13 @@ impl Answers {
         }
     }
 
-    /// From microseconds since 2000 to the run's unit.
+    /// Converts microseconds since 2000-01-01 to the run's unit.
     fn units_of_micros(&self, micros: i64) -> Result<i64> {
         let wrong = || {
-            Error::protocol(format!("the time {micros} µs since 2000 is not one of the run's {:?}", self.schema.unit))
+            Error::protocol(format!(
+                "the time {micros} µs since 2000 is not a multiple of the run's unit {:?}",
+                self.schema.unit
+            ))
         };
         let micros = micros.checked_add(EPOCH_MICROS).ok_or_else(wrong)?;
         let nanos = self.schema.unit.nanos();
@@ -133,7 +136,7 @@ impl Answers {
             oid::TIMESTAMPTZ | oid::TIMESTAMP => Cell::Int(self.units_of_micros(i64::from_be_bytes(sized(value)?))?),
             oid::DATE => Cell::Int(i64::from(i32::from_be_bytes(sized(value)?)) + EPOCH_DAYS),
             oid::TEXT | oid::VARCHAR | oid::BPCHAR | oid::BYTEA => Cell::Text(value.to_vec()),
-            _ => return Err(Error::protocol(format!("a value of type {column}, which is not decoded here"))),
+            _ => return Err(Error::protocol(format!("a value of unsupported type {column}"))),
         })
     }
 
@@ -147,9 +150,10 @@ fn sized<const N: usize>(value: &[u8]) -> Result<[u8; N]> {
     value.try_into().map_err(|_| Error::protocol(format!("a value of {} bytes, expected {N}", value.len())))
 }
 
-/// A `numeric` in binary form: groups of four decimal digits. Whole where it has no decimals.
+/// Decodes a binary `numeric`: groups of four decimal digits. An integer if it has no decimals.
 ///
-/// Source: PostgreSQL's `numeric_send`: counts of groups, weight of the first, sign, digits to show, groups.
+/// Source: PostgreSQL's `numeric_send`: number of groups, weight of the first, sign, display scale,
+/// groups.
 pub(super) fn numeric(value: &[u8]) -> Result<Cell> {
     let truncated = || Error::protocol("a truncated numeric value");
     let (head, groups) = value.split_at_checked(8).ok_or_else(truncated)?;
@@ -173,9 +177,9 @@ pub(super) fn numeric(value: &[u8]) -> Result<Cell> {
             return Ok(Cell::Int(whole));
         }
     }
-    // The library's conversion rounds once, where a sum of groups would round with each.
+    // Parsing the text rounds once; summing groups would round with each.
     let mut text = String::from(if negative { "-0." } else { "0." });
     (0..count).for_each(|index| _ = write!(text, "{:04}", group(index)));
     _ = write!(text, "e{}", (weight + 1) * 4);
-    text.parse().map(Cell::Float).map_err(|_| Error::protocol(format!("a numeric value that cannot be read: {text}")))
+    text.parse().map(Cell::Float).map_err(|_| Error::protocol(format!("a numeric value cannot be parsed: {text}")))
 }

@@ -1,4 +1,4 @@
-//! The statement of each shape of question, word by word.
+//! The exact statement of each query shape.
 
 use proptest::prelude::*;
 
@@ -74,7 +74,7 @@ fn latest(devices: Option<Vec<u32>>) -> Query {
     Query { shape: Shape::Latest, devices, window: None, ..rows() }
 }
 
-/// Statements with their values, and with parameters.
+/// Checks a query's statement with literals and with parameters.
 fn check(dialect: Dialect, layout: fn(&Schema) -> Layout, query: &Query, literal: &str, prepared: &str) {
     let schema = schema(Unit::Millis);
     let sql = Sql::new(&schema, layout(&schema), dialect, false);
@@ -89,8 +89,8 @@ fn two_parts(schema: &Schema) -> Layout {
 const WINDOW: &str = "time >= '2022-10-29 16:00:00+00' AND time < '2022-10-29 16:04:10+00'";
 
 #[test]
-fn rows_are_asked_by_device_time_and_bounds() {
-    let check = |query: &Query, literal: &str, prepared: &str| check(PLAIN, Layout::whole, query, literal, prepared);
+fn rows_are_selected_by_device_time_and_bounds() {
+    let check = |query: &Query, literal: &str, prepared: &str| check(PLAIN, Layout::unsplit, query, literal, prepared);
     check(
         &rows(),
         &format!("SELECT device, time, s_1, s_0 FROM g_0 WHERE device IN ('d_0', 'd_1') AND {WINDOW}"),
@@ -122,7 +122,7 @@ fn set_operations_are_over_times_and_fields() {
     let child = |device: &str| format!("(SELECT time, s_1, s_0 FROM g_0 WHERE device = '{device}' AND {WINDOW})");
     check(
         PLAIN,
-        Layout::whole,
+        Layout::unsplit,
         &Query { devices: Some(vec![0]), set, ..rows() },
         &format!("{} EXCEPT ALL {}", child("d_0"), child("d_1")),
         "(SELECT time, s_1, s_0 FROM g_0 WHERE device = $1 AND time >= $2 AND time < $3) EXCEPT ALL \
@@ -131,7 +131,7 @@ fn set_operations_are_over_times_and_fields() {
 }
 
 #[test]
-fn aggregates_are_in_the_words_of_each_product() {
+fn aggregates_use_each_products_dialect() {
     let where_ = "WHERE device = ANY($1) AND time >= $2 AND time < $3";
     for (dialect, query, columns) in [
         (PLAIN, aggregate(Aggregate::Count, false), "count(s_1), count(s_0)"),
@@ -147,11 +147,11 @@ fn aggregates_are_in_the_words_of_each_product() {
         let group = if columns.starts_with("device") { " GROUP BY 1" } else { "" };
         let expected = format!("SELECT {columns} FROM g_0 {where_}{group}");
         let schema = schema(Unit::Millis);
-        let sql = Sql::new(&schema, Layout::whole(&schema), dialect, false);
+        let sql = Sql::new(&schema, Layout::unsplit(&schema), dialect, false);
         assert_eq!(sql.text(&query, false).expect("can be asked").sql, expected);
     }
     let schema = schema(Unit::Millis);
-    let sparse = Sql::new(&schema, Layout::whole(&schema), PLAIN, true);
+    let sparse = Sql::new(&schema, Layout::unsplit(&schema), PLAIN, true);
     let text = sparse.statement(&aggregate(Aggregate::Last, false)).expect("can be asked");
     assert!(
         text.starts_with("SELECT (array_agg(s_1 ORDER BY time DESC) FILTER (WHERE s_1 IS NOT NULL))[1], "),
@@ -160,12 +160,12 @@ fn aggregates_are_in_the_words_of_each_product() {
 }
 
 #[test]
-fn buckets_are_in_the_words_of_each_product() {
+fn buckets_use_each_products_dialect() {
     let origin = "TIMESTAMPTZ '2022-10-29 16:00:00.005+00'";
     let from = "FROM g_0 WHERE device = ANY($1) AND time >= $2 AND time < $3";
     for (dialect, by_device, function, keys) in [(PLAIN, true, "date_bin", "1, 2"), (RICH, false, "time_bucket", "1")] {
         let schema = schema(Unit::Millis);
-        let sql = Sql::new(&schema, Layout::whole(&schema), dialect, false);
+        let sql = Sql::new(&schema, Layout::unsplit(&schema), dialect, false);
         let device = if by_device { "device, " } else { "" };
         let order = if by_device { "2" } else { "1" };
         let query = Query { order: Order::Descending, ..buckets(by_device) };
@@ -181,7 +181,7 @@ fn buckets_are_in_the_words_of_each_product() {
 fn the_newest_row_is_looked_up_in_the_index_or_picked_by_distinct_on() {
     check(
         PLAIN,
-        Layout::whole,
+        Layout::unsplit,
         &latest(Some(vec![0])),
         "SELECT device, time, s_1, s_0 FROM g_0 WHERE device = 'd_0' ORDER BY time DESC LIMIT 1",
         "SELECT device, time, s_1, s_0 FROM g_0 WHERE device = $1 ORDER BY time DESC LIMIT 1",
@@ -193,15 +193,15 @@ fn the_newest_row_is_looked_up_in_the_index_or_picked_by_distinct_on() {
              newest"
         )
     };
-    check(PLAIN, Layout::whole, &latest(None), &newest("ARRAY['d_0', 'd_1', 'it''s']"), &newest("$1"));
+    check(PLAIN, Layout::unsplit, &latest(None), &newest("ARRAY['d_0', 'd_1', 'it''s']"), &newest("$1"));
     let text = "SELECT DISTINCT ON (device) device, time, s_1, s_0 FROM g_0 ORDER BY device, time DESC";
-    check(RICH, Layout::whole, &latest(None), text, text);
+    check(RICH, Layout::unsplit, &latest(None), text, text);
 }
 
 #[test]
-fn where_rows_have_gaps_the_newest_one_has_a_value_that_is_asked_for() {
+fn newest_row_of_sparse_rows_has_a_selected_value() {
     let schema = schema(Unit::Millis);
-    let sql = Sql::new(&schema, Layout::whole(&schema), RICH, true);
+    let sql = Sql::new(&schema, Layout::unsplit(&schema), RICH, true);
     assert_eq!(
         sql.statement(&latest(None)).expect("can be asked"),
         "SELECT DISTINCT ON (device) device, time, s_1, s_0 FROM g_0 WHERE (s_1 IS NOT NULL OR s_0 IS NOT NULL) \
@@ -248,7 +248,7 @@ fn fields_of_several_parts_are_joined_and_grouped_ones_only_after_grouping() {
 #[test]
 fn times_have_as_many_digits_as_the_unit() {
     let schema = schema(Unit::Nanos);
-    let sql = Sql::new(&schema, Layout::whole(&schema), PLAIN, false);
+    let sql = Sql::new(&schema, Layout::unsplit(&schema), PLAIN, false);
     let window = Some(1_667_059_200_000_000_001..1_667_059_200_000_000_002);
     let query = Query { devices: Some(vec![0]), window, ..rows() };
     let expected = "SELECT device, epoch_ns(time), s_1, s_0 FROM g_0 WHERE device = $1 AND time = \

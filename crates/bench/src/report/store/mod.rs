@@ -119,7 +119,7 @@ impl Run<'_> {
             "POINT_STEP",
             "DB_SWITCH",
         ];
-        let value = |key: &str| self.config.shown(key).unwrap_or_default();
+        let value = |key: &str| self.config.display_value(key).unwrap_or_default();
         let mut items = vec![
             ("MODE".to_owned(), mode.to_owned()),
             ("ServerIP".to_owned(), value("HOST")),

@@ -76,7 +76,7 @@ pub(crate) fn run(settings: &Settings, target: &Target, show: &mut dyn Show) -> 
     if !target.is_private() {
         return Err(Error::setup(format!(
             "--target {}: only a private server can be stopped and started; give only a product's name",
-            target.shown()
+            target.display_url()
         )));
     }
     let mut bench = Bench::open(settings, product, target, show)?;
