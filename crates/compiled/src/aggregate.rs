@@ -9,7 +9,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use crate::exec::World;
 use crate::expr::{Expr, Frame, Operator, arithmetic};
 use crate::plan::Order;
-use crate::tail::in_order;
+use crate::sort_limit::in_order;
 use crate::types::is_text;
 
 /// One aggregate of a statement.

@@ -11,7 +11,7 @@ use sqlparser::ast;
 
 use crate::array::{Array, ParamType};
 use crate::cast::{self, Context, Zone};
-use crate::derived::Derived;
+use crate::derived_tables::Derived;
 use crate::expr::{Comparison, Expr, Function, Layout, Operator, Value};
 use crate::scope::Tables;
 use crate::subquery;

@@ -12,17 +12,17 @@ use rustc_hash::FxHashSet;
 use sqlparser::ast;
 
 use crate::bind::{Bind, Binder, Refusal, Source, Typed, folded};
-use crate::derived::Derived;
+use crate::constraints::{TARGET, Writer, assigned, default_of};
+use crate::derived_tables::Derived;
 use crate::exec::{self, Flow, Held, Lock, Run, World};
 use crate::expr::{Expr, Frame};
-use crate::foreign::{Changed, Does, Foreign};
+use crate::foreign_keys::{Changed, Does, Foreign};
 use crate::from::{self, WHERE};
 use crate::plan::{self, Step};
 use crate::scope::{self, Scope, Tables};
 use crate::select::{self, Output, Select, projection};
+use crate::sort_limit::Emit;
 use crate::subquery::Subquery;
-use crate::tail::Emit;
-use crate::write::{TARGET, Writer, assigned, default_of};
 
 pub use load::{Incoming, Load, Loaded, Refused};
 
@@ -195,7 +195,7 @@ enum Overriding {
     User,
 }
 
-/// As `define::prepared` has the parser say it, which does not know the words.
+/// As `ddl::prepared` has the parser say it, which does not know the words.
 fn overriding(insert: &ast::Insert) -> Overriding {
     match (insert.overwrite, insert.has_table_keyword) {
         (true, _) => Overriding::System,

@@ -14,11 +14,11 @@ use rows::{Direction, IndexData, LockMode, Locked, RecordId, RowTable, Txn, View
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::array::Array;
-use crate::derived::Derived;
+use crate::derived_tables::Derived;
 use crate::expr::{Expr, Frame};
-use crate::fit;
-use crate::number::Numbers;
+use crate::key_cast;
 use crate::plan::{Access, End, KeyTest, Range, Step, Tested, Which};
+use crate::sequences::Numbers;
 use crate::statement::Session;
 use crate::subquery::{Answer, Subquery};
 
@@ -698,7 +698,7 @@ fn points_of<'a>(
         let prefix = bytes.len();
         let values = run.world().answer(of, given, &run.frame, |answer| answer.values.clone())?;
         for value in values {
-            let value = to.map_or(value.clone(), |to| fit::equal(&value, to));
+            let value = to.map_or(value.clone(), |to| key_cast::equal(&value, to));
             if value.is_null() {
                 continue;
             }
@@ -970,9 +970,9 @@ fn end<'b, 'a>(
 ) -> Result<Option<Bound<&'b [u8]>>> {
     let found = match (bound, column) {
         (Some(bound), Some(column)) => match fitted(bound, column.ty, high, run)? {
-            fit::End::Nothing => return Ok(None),
-            fit::End::Open => None,
-            fit::End::At(value, inclusive) => Some((column, value, inclusive)),
+            key_cast::End::Nothing => return Ok(None),
+            key_cast::End::Open => None,
+            key_cast::End::At(value, inclusive) => Some((column, value, inclusive)),
         },
         _ => None,
     };
@@ -1006,12 +1006,12 @@ fn end<'b, 'a>(
 }
 
 /// An end of a range of a column of type `to`.
-fn fitted<'a>(bound: &'a End, to: Type, high: bool, run: &Run<'a>) -> Result<fit::End<'a>> {
+fn fitted<'a>(bound: &'a End, to: Type, high: bool, run: &Run<'a>) -> Result<key_cast::End<'a>> {
     let value: Datum<'a> = bound.value.eval(&run.frame)?;
     Ok(match value {
-        Datum::Null => fit::End::Nothing,
-        value if bound.fit => fit::end(&value, to, (high, bound.inclusive), run.world().session.zone),
-        value => fit::End::At(value, bound.inclusive),
+        Datum::Null => key_cast::End::Nothing,
+        value if bound.fit => key_cast::end(&value, to, (high, bound.inclusive), run.world().session.zone),
+        value => key_cast::End::At(value, bound.inclusive),
     })
 }
 
@@ -1094,9 +1094,9 @@ impl KeyTestBytes {
                 for ((end, at), high) in [low, high].into_iter().zip(&mut ends).zip([false, true]) {
                     let Some(end) = end else { continue };
                     match fitted(end, column.ty, high, run)? {
-                        fit::End::Nothing => return Ok(KeyTestBytes::Nothing),
-                        fit::End::Open => {}
-                        fit::End::At(value, inclusive) => *at = Some((bytes(&value)?, inclusive)),
+                        key_cast::End::Nothing => return Ok(KeyTestBytes::Nothing),
+                        key_cast::End::Open => {}
+                        key_cast::End::At(value, inclusive) => *at = Some((bytes(&value)?, inclusive)),
                     }
                 }
                 let [low, high] = ends;

@@ -11,9 +11,9 @@ use model::{Datum, Error, Numeric, Result, SqlState, Type};
 use rows::row::RowLayout;
 
 use crate::cast;
+use crate::datetime::{self, Part};
 use crate::exec::World;
-use crate::moment::{self, Part};
-use crate::number::Number;
+use crate::sequences::Number;
 
 /// A value that owns its bytes.
 #[derive(Clone, Debug, PartialEq)]
@@ -475,7 +475,7 @@ impl Expr {
             Expr::Given(at) => frame.given.get(*at).cloned().unwrap_or_default(),
             Expr::Number(number, of) => number.eval(of, frame)?,
             Expr::Made(at) => frame.made.get(*at).cloned().unwrap_or_default(),
-            Expr::Fitting { what, to } => crate::fit::equal(&what.eval(frame)?, *to),
+            Expr::Fitting { what, to } => crate::key_cast::equal(&what.eval(frame)?, *to),
             Expr::Like { what, escape, not, any_case } => match (what[0].eval(frame)?, what[1].eval(frame)?) {
                 (Datum::Text(text), Datum::Text(pattern)) => {
                     Datum::Bool(like(text, pattern, *escape, *any_case)? != *not)
@@ -548,8 +548,8 @@ impl Expr {
             Expr::Shift { what, back } => match (what[0].eval(frame)?, what[1].eval(frame)?) {
                 (Datum::Null, _) | (_, Datum::Null) => Datum::Null,
                 (moment, Datum::Interval(by)) => {
-                    let by = if *back { moment::negated(by)? } else { by };
-                    moment::shifted(&moment, by, frame.world.session.zone)?
+                    let by = if *back { datetime::negated(by)? } else { by };
+                    datetime::shifted(&moment, by, frame.world.session.zone)?
                 }
                 (left, right) => {
                     return Err(Error::bug(format!("{} after {}", right.type_name(), left.type_name())));
@@ -685,11 +685,12 @@ pub(crate) fn arithmetic<'a>(operator: Operator, left: Datum<'a>, right: Datum<'
         (Datum::Timestamp(left), Datum::Timestamp(right)) | (Datum::Timestamptz(left), Datum::Timestamptz(right))
             if operator == Operator::Subtract =>
         {
-            Datum::Interval(moment::between(right, left)?)
+            Datum::Interval(datetime::between(right, left)?)
         }
-        (Datum::Interval(left), Datum::Interval(right)) => {
-            Datum::Interval(moment::sum(left, if operator == Operator::Add { right } else { moment::negated(right)? })?)
-        }
+        (Datum::Interval(left), Datum::Interval(right)) => Datum::Interval(datetime::sum(
+            left,
+            if operator == Operator::Add { right } else { datetime::negated(right)? },
+        )?),
         (Datum::Date(left), Datum::Int4(right)) => {
             let days = if operator == Operator::Add { left.checked_add(right) } else { left.checked_sub(right) };
             Datum::Date(days.ok_or_else(|| Error::new(SqlState::DATETIME_OVERFLOW, "date out of range"))?)

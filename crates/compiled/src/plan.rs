@@ -12,7 +12,7 @@ use rows::RowTable;
 
 use crate::bind::{Source, all_of, any_of};
 use crate::expr::{Comparison, Expr};
-use crate::fit::{self, Behind};
+use crate::key_cast::{self, Behind};
 
 /// One table of a join, and how its rows are found.
 #[derive(Clone, Debug)]
@@ -132,7 +132,7 @@ pub(crate) struct End {
     pub(crate) value: Expr,
     /// Does the value belong to the range?
     pub(crate) inclusive: bool,
-    /// Is it of another type than the column, and to be made one of that ([`fit::end`])?
+    /// Is it of another type than the column, and to be made one of that ([`key_cast::end`])?
     pub(crate) fit: bool,
 }
 
@@ -754,7 +754,7 @@ fn column_behind(expr: &Expr, source: &Source, wanted: usize) -> Option<Behind> 
         return Some(Behind::Itself);
     }
     let Expr::Cast { what, to, .. } = expr else { return None };
-    if is_field(what, source, wanted) { fit::behind(source.schema().columns[wanted].ty, *to) } else { None }
+    if is_field(what, source, wanted) { key_cast::behind(source.schema().columns[wanted].ty, *to) } else { None }
 }
 
 /// What a column of a type must be to be equal to a value that it is compared with.

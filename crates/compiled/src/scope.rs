@@ -8,10 +8,10 @@ use sqlparser::ast;
 
 use crate::aggregate::{Aggregate, Kind};
 use crate::bind::{Around, Bind, Binder, Refusal, Source, Subquery, Typed, folded};
-use crate::calls::function_name;
 use crate::cast::Context;
-use crate::derived::{self, Rows};
+use crate::derived_tables::{self, Rows};
 use crate::expr::Expr;
+use crate::functions::function_name;
 use crate::select::{self, Output, Select};
 use crate::subquery::{self, Wanted};
 
@@ -220,7 +220,7 @@ pub(crate) fn source(binder: &mut Binder, factor: &ast::TableFactor, tables: &dy
                 return Err(Error::new(SqlState::SYNTAX_ERROR, "subquery in FROM must have an alias").into());
             };
             let (made, given) = binder.inside(!lateral, |binder| query(binder, subquery, tables))?;
-            derived::source(binder, made, given, Some(alias))
+            derived_tables::source(binder, made, given, Some(alias))
         }
         _ => Err(Refusal::Other),
     }
@@ -250,7 +250,7 @@ pub(crate) fn with(binder: &mut Binder, with: &ast::With, tables: &dyn Tables) -
         if !given.is_empty() {
             return Err(Refusal::Other);
         }
-        let source = derived::source(binder, made, given, Some(&one.alias))?;
+        let source = derived_tables::source(binder, made, given, Some(&one.alias))?;
         binder.common.push(source);
     }
     Ok(())

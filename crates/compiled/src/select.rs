@@ -9,13 +9,13 @@ use sqlparser::ast;
 
 use crate::aggregate::{Aggregate, Groups, Kind};
 use crate::bind::{Bind, Binder, DEPTH_MAX, Refusal, Source, Typed, folded};
-use crate::derived;
+use crate::derived_tables;
 use crate::exec::{self, Each, Flow, Lock, Run, World};
 use crate::expr::Expr;
 use crate::from::{From, WHERE, bind_from, joined};
 use crate::plan::{self, Access, Joined, Order, Outer, Step};
 use crate::scope::{self, Scope, Tables};
-use crate::tail::{Emit, Tail};
+use crate::sort_limit::{Emit, Tail};
 
 /// Stands before the table in `FOR SHARE OF …` and `FOR UPDATE OF …` where the statement says `FOR KEY SHARE` and `FOR NO KEY UPDATE`,
 /// for which the parser has no words. Without a table's name it is all tables.
@@ -118,9 +118,9 @@ fn over_rows(binder: &mut Binder, query: &ast::Query, tables: &dyn Tables) -> Bi
         let what = if matches!(&*query.body, ast::SetExpr::Values(_)) { "VALUES" } else { "UNION/INTERSECT/EXCEPT" };
         return Err(Error::unsupported(format!("FOR UPDATE is not allowed with {what}")).into());
     }
-    let (made, given) = binder.inside(false, |binder| derived::bind(binder, &query.body, tables))?;
+    let (made, given) = binder.inside(false, |binder| derived_tables::bind(binder, &query.body, tables))?;
     let columns = made.1.clone();
-    let source = derived::source(binder, made, given, None)?;
+    let source = derived_tables::source(binder, made, given, None)?;
     let output: Vec<Expr> = (0..columns.len()).map(|at| source.field(at).expr).collect();
     binder.sources.push(source);
     let mut scope = Scope::new(tables);

@@ -14,14 +14,14 @@ use sqlparser::ast::{self, Visit};
 use crate::array::{Array, ParamType};
 use crate::bind::{Bind, Binder, Refusal, folded};
 use crate::cast::Zone;
-use crate::derived::Derived;
+use crate::derived_tables::Derived;
 use crate::dml::{self, Change, Insert};
 use crate::exec::{Part, Parts, Place, Reads, World};
-use crate::number::{self, Numbers};
 use crate::scope::{self, Tables};
 use crate::select::{self, Output, Select};
+use crate::sequences::{self, Numbers};
+use crate::sort_limit::Emit;
 use crate::subquery::{Subquery, Wanted};
-use crate::tail::Emit;
 
 /// A statement, ready to run for as long as the tables it was compiled for are the ones.
 pub struct Compiled {
@@ -251,7 +251,7 @@ pub fn counts(sql: &ast::Statement) -> bool {
     let asks = |expr: &ast::Expr| {
         let ast::Expr::Function(call) = expr else { return false };
         let name = call.name.0.last().and_then(|part| part.as_ident());
-        name.is_some_and(|name| number::is_of_sequence(&folded(name)))
+        name.is_some_and(|name| sequences::is_of_sequence(&folded(name)))
     };
     let found =
         ast::visit_expressions(sql, |expr| if asks(expr) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) });

@@ -18,16 +18,16 @@ use super::{
 };
 use crate::bind::{Bind, Binder, Refusal, Source, Typed, folded};
 use crate::cast;
-use crate::derived::Derived;
+use crate::constraints::{TARGET, assigned};
+use crate::derived_tables::Derived;
 use crate::exec::{Parts, Reads, Run, World};
 use crate::expr::Expr;
-use crate::foreign::{Changed, Does, Foreign};
+use crate::foreign_keys::{Changed, Does, Foreign};
 use crate::scope::{self, Scope, Tables};
 use crate::select::Output;
+use crate::sort_limit::Emit;
 use crate::statement::Session;
 use crate::subquery::Subquery;
-use crate::tail::Emit;
-use crate::write::{TARGET, assigned};
 
 /// An INSERT of rows that come from outside.
 pub struct Load {

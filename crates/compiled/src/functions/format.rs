@@ -5,7 +5,7 @@ use std::str::Chars;
 
 use model::{Datum, Error, Result, SqlState, limits};
 
-use crate::define::quoted;
+use crate::ddl::quoted;
 use crate::expr::{Expr, Frame};
 
 /// The first argument is the text; NULL if that is.

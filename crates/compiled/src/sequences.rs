@@ -7,7 +7,7 @@ use sqlparser::ast;
 
 use crate::bind::{Around, Bind, Binder, Refusal, Typed, folded};
 use crate::cast::Context;
-use crate::define::quoted;
+use crate::ddl::quoted;
 use crate::expr::{Expr, Frame, Value};
 use crate::scope::Tables;
 
@@ -152,7 +152,7 @@ fn sequence(of: &ast::Expr, around: &dyn Around) -> Bind<SequenceRef> {
     let tables = around.tables().ok_or(Refusal::Other)?;
     if let ast::Expr::Function(call) = of
         && let Some([table, column]) = arguments(call).as_deref()
-        && crate::calls::function_name(&call.name).is_some_and(|name| name == "pg_get_serial_sequence")
+        && crate::functions::function_name(&call.name).is_some_and(|name| name == "pg_get_serial_sequence")
     {
         let found = serial_sequence(table, column, around)?;
         return found.ok_or_else(|| Error::unsupported("a column without a sequence gives no number").into());

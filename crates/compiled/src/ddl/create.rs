@@ -3,8 +3,8 @@
 use model::{Error, Result, SqlState};
 use sqlparser::ast;
 
-use super::constraint::{Wanted, refuse_deferred, refuse_nulls_not_distinct};
 use super::draft::Draft;
+use super::table_constraints::{Wanted, refuse_deferred, refuse_nulls_not_distinct};
 use super::{Catalog, Definition, Notice, is_taken, names};
 use crate::bind::folded;
 use crate::statement::Session;

@@ -5,7 +5,7 @@ use model::{
 };
 use sqlparser::ast;
 
-use super::{Catalog, Change, Definition, Notice, Object, formula, is_taken, names, types};
+use super::{Catalog, Change, Definition, Notice, Object, expressions, is_taken, names, types};
 
 /// CREATE SEQUENCE or ALTER SEQUENCE, as it is written.
 #[derive(Clone, Debug, PartialEq)]
@@ -169,7 +169,7 @@ fn alter(
 
 /// Defaults say a sequence's name.
 fn renamed_defaults(old: &TableName, new: &TableName, catalog: &dyn Catalog) -> Vec<Change> {
-    let (old, new) = (formula::next_value(old, catalog), formula::next_value(new, catalog));
+    let (old, new) = (expressions::next_value(old, catalog), expressions::next_value(new, catalog));
     let mut changes = Vec::new();
     for table in catalog.tables() {
         if table.columns.iter().any(|column| column.default.as_ref() == Some(&old)) {

@@ -17,10 +17,10 @@ use rows::{Direction, IndexData, Isolation, LockMode, Locked, Put, RecordId, Row
 
 use crate::bind::{Bind, Binder, Refusal};
 use crate::cast::text_of;
+use crate::constraints::{Writer, default_of};
 use crate::exec::Run;
 use crate::expr::Expr;
 use crate::scope::Scope;
-use crate::write::{Writer, default_of};
 
 /// The keys that a statement has to look at.
 #[derive(Default)]

@@ -3,35 +3,35 @@
 //!
 //! - [`define`], [`define_sequence`]: a statement against a [`Catalog`]; its [`Definition`] is carried out without knowing SQL.
 //! - [`prepared`], [`sequence`]: what the parser does not read, as tokens.
-//! - `draft`, `column`, `constraint`: a description while it changes; `create`, `alter`, `index`, `drop`, `sequence`: statements.
-//! - `formula`: CHECK and DEFAULT; `types`: types of columns; `names`: names that nobody gave; `work`: what rows go through.
+//! - `draft`, `column`, `table_constraints`: a description while it changes; `create`, `alter`, `index`, `drop`, `sequence`: statements.
+//! - `expressions`: CHECK and DEFAULT; `types`: types of columns; `names`: names that nobody gave; `table_work`: what rows go through.
 //!
 //! Always true: nothing here does I/O or changes anything: a statement that fails has left no trace but numbers that nobody has. Errors,
 //! notices and names that nobody gave are PostgreSQL's.
 
 mod alter;
 mod column;
-mod constraint;
 mod create;
 mod draft;
 mod drop;
-mod formula;
+mod expressions;
 mod index;
 mod names;
 mod sequence;
+mod table_constraints;
+mod table_work;
 #[cfg(test)]
 mod tests;
-mod text;
+mod token_rewrite;
 mod types;
-mod work;
 
 use model::{Error, Result, RowSchema, RowSchemaRef, SequenceRef, SequenceSpec, SqlState, TableId, TableName};
 use sqlparser::ast;
 
 pub(crate) use names::quoted;
 pub use sequence::{SequenceAction, SequenceStatement};
-pub use text::{prepared, sequence};
-pub use work::{Condition, Rewrite, Work};
+pub use table_work::{Condition, Rewrite, Work};
+pub use token_rewrite::{prepared, sequence};
 
 use crate::statement::Session;
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Writes what PostgreSQL 15 answers to the statements in definitions.txt, for define/tests.rs:
+# Writes what PostgreSQL 15 answers to the statements in definitions.txt, for ddl/tests.rs:
 #
 #   PGHOST=… PGDATABASE=… ./definitions.sh < definitions.txt > new.txt && mv new.txt definitions.txt
 #

@@ -6,7 +6,7 @@ use sqlparser::ast;
 
 use super::Notice;
 use super::draft::Draft;
-use super::{Object, drop, formula, indexes, is_taken, names, types};
+use super::{Object, drop, expressions, indexes, is_taken, names, types};
 use crate::types::{bare, is_text};
 
 /// PostgreSQL's most columns of an index.
@@ -149,9 +149,9 @@ impl Draft<'_> {
     }
 
     fn add_check(&mut self, name: Option<String>, condition: &ast::Expr) -> Result<()> {
-        formula::condition(condition, &self.table()?)?;
+        expressions::condition(condition, &self.table()?)?;
         let table = &self.next.name.table;
-        let condition = formula::canonical(condition, table).to_string();
+        let condition = expressions::canonical(condition, table).to_string();
         let name = match name {
             Some(name) if self.old.is_none() && self.next.checks.iter().any(|check| check.name == name) => {
                 let text = format!("check constraint \"{name}\" already exists");
@@ -162,7 +162,7 @@ impl Draft<'_> {
                 name
             }
             None => {
-                let columns = formula::columns(&condition, &self.next)?;
+                let columns = expressions::columns(&condition, &self.next)?;
                 let only = if let [only] = columns.as_slice() { Some(self.name_of(*only)) } else { None };
                 names::made(table, only, "check", &|name| self.is_constraint(name))
             }

@@ -7,8 +7,8 @@ use model::{Datum, Error, Result, RowColumn, RowSchema, RowSchemaRef, SequenceSp
 use rows::RowTable;
 use rows::row::{ColumnLayout, RowLayout};
 
-use super::work::{Condition, Field, Rewrite, Work};
-use super::{Catalog, Change, Definition, Notice, Object, constraints, formula, indexes, is_taken};
+use super::table_work::{Condition, Field, Rewrite, Work};
+use super::{Catalog, Change, Definition, Notice, Object, constraints, expressions, indexes, is_taken};
 use crate::expr::{Expr, Layout, Value};
 use crate::statement::Session;
 
@@ -113,7 +113,7 @@ impl<'c> Draft<'c> {
         let built = indexes(&self.next).filter(|index| rewritten || self.built.contains(&index.id));
         work.extend(built.cloned().map(Work::Build));
         let checks = self.next.checks.iter().filter(|check| self.checked.contains(&check.name));
-        let table = formula::bare_table(&self.next)?;
+        let table = expressions::bare_table(&self.next)?;
         for check in checks {
             work.push(Work::Check(Condition::new(&check.name, &check.condition, &table)?));
         }
@@ -124,7 +124,7 @@ impl<'c> Draft<'c> {
 
     /// Rows are written anew: columns with values of their own get those, all others keep theirs.
     fn rewrite(&mut self, old: &RowSchemaRef) -> Result<Rewrite> {
-        let from = formula::bare_table(old)?;
+        let from = expressions::bare_table(old)?;
         let mut fields = Vec::with_capacity(self.next.columns.len());
         for (at, column) in self.next.columns.iter_mut().enumerate() {
             let field = match self.filled.remove(&at) {
@@ -146,7 +146,7 @@ impl<'c> Draft<'c> {
 
     /// The table as it is by now, for binding.
     pub(super) fn table(&self) -> Result<Arc<RowTable>> {
-        formula::bare_table(&self.next)
+        expressions::bare_table(&self.next)
     }
 
     /// The position of a column.

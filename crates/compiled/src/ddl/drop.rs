@@ -6,7 +6,7 @@ use model::{Error, Result, RowSchema, RowSchemaRef, SequenceOwner, SequenceSpec,
 use sqlparser::ast;
 
 use super::draft::Draft;
-use super::{Catalog, Change, Definition, Notice, formula, is_taken, names};
+use super::{Catalog, Change, Definition, Notice, expressions, is_taken, names};
 use crate::statement::Session;
 
 /// What messages call several things that are to be dropped.
@@ -69,7 +69,7 @@ impl Release<'_> {
     /// Defaults that are values of a sequence, but for those of some tables.
     fn defaults(&mut self, sequence: &SequenceSpec, but: &[TableId]) {
         let needed = format!("sequence {}", names::shown(&sequence.name, self.catalog));
-        let value = formula::next_value(&sequence.name, self.catalog);
+        let value = expressions::next_value(&sequence.name, self.catalog);
         for table in self.catalog.tables().iter().filter(|table| !but.contains(&table.id)) {
             let shown = names::shown(&table.name, self.catalog);
             for (at, column) in table.shown().filter(|(_, column)| column.default.as_ref() == Some(&value)) {

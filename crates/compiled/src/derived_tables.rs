@@ -20,7 +20,7 @@ use crate::exec::{Flow, Run, World};
 use crate::expr::{Expr, Value};
 use crate::scope::{Scope, Tables};
 use crate::select::{self, Output, Select};
-use crate::tail::Emit;
+use crate::sort_limit::Emit;
 use crate::types::{bare, union};
 
 /// A table that a query makes.

@@ -9,10 +9,10 @@ use model::{
 use rows::row::alone;
 use sqlparser::ast;
 
-use super::constraint::{Wanted, check_types, refuse_deferred, refuse_nulls_not_distinct};
 use super::draft::Draft;
-use super::formula::{self, Default};
-use super::work::Field;
+use super::expressions::{self, Default};
+use super::table_constraints::{Wanted, check_types, refuse_deferred, refuse_nulls_not_distinct};
+use super::table_work::Field;
 use super::{Change, Object, indexes, names, sequence, types};
 use crate::expr::{Expr, Value};
 use crate::types::{assignable, is_text};
@@ -74,7 +74,7 @@ impl Draft<'_> {
             Default::Value(value) => {
                 let ty = self.next.columns[at].ty;
                 if self.old.is_some() {
-                    let missing = formula::value(&value, ty, self.session, |value| alone(ty, &value))??;
+                    let missing = expressions::value(&value, ty, self.session, |value| alone(ty, &value))??;
                     // It is there in every row.
                     if missing.is_some() {
                         self.required.retain(|column| *column != at);
@@ -89,11 +89,11 @@ impl Draft<'_> {
     /// A column's default from now on.
     pub(super) fn set_default(&mut self, at: usize, expr: &ast::Expr) -> Result<Default> {
         let column = &mut self.next.columns[at];
-        let default = formula::default(expr, &column.name, column.ty, self.catalog)?;
+        let default = expressions::default(expr, &column.name, column.ty, self.catalog)?;
         column.default = match &default {
-            Default::Next(sequence) => Some(formula::next_value(&sequence.name, self.catalog)),
+            Default::Next(sequence) => Some(expressions::next_value(&sequence.name, self.catalog)),
             Default::Value(Expr::Value(Value::Plain(Datum::Null))) => None,
-            Default::Value(_) => Some(formula::canonical(expr, "").to_string()),
+            Default::Value(_) => Some(expressions::canonical(expr, "").to_string()),
         };
         Ok(default)
     }
@@ -182,7 +182,7 @@ impl Draft<'_> {
         let mut sequence = SequenceSpec::new(self.catalog.next_id(Object::Sequence), name, options)?;
         sequence.owner = Some(SequenceOwner { table: self.next.id, column: at });
         let id = sequence.id;
-        self.next.columns[at].default = Some(formula::next_value(&sequence.name, self.catalog));
+        self.next.columns[at].default = Some(expressions::next_value(&sequence.name, self.catalog));
         self.sequences.push(sequence);
         Ok(id)
     }
@@ -239,9 +239,9 @@ impl Draft<'_> {
     /// What a column's values become.
     fn converted(&self, at: usize, ty: Type, using: Option<&ast::Expr>) -> Result<Expr> {
         let (column, old) = (&self.next.columns[at], self.old.as_deref());
-        let table = formula::bare_table(old.unwrap_or(&self.next))?;
+        let table = expressions::bare_table(old.unwrap_or(&self.next))?;
         if let Some(using) = using {
-            return formula::transformed(using, &table, &column.name, ty);
+            return expressions::transformed(using, &table, &column.name, ty);
         }
         if !assignable(column.ty, ty) {
             let name = &column.name;
@@ -250,7 +250,7 @@ impl Draft<'_> {
             return Err(Error::new(SqlState::DATATYPE_MISMATCH, text).with_hint(hint));
         }
         let itself = ast::Expr::Identifier(ast::Ident::with_quote('"', &column.name));
-        formula::transformed(&itself, &table, &column.name, ty)
+        expressions::transformed(&itself, &table, &column.name, ty)
     }
 
     /// A default of the old type must be one of the new one; whether its text is shows when it is bound again.
@@ -262,7 +262,7 @@ impl Draft<'_> {
                 format!("default for column \"{}\" cannot be cast automatically to type {}", column.name, column.ty);
             return Err(Error::new(SqlState::DATATYPE_MISMATCH, text));
         }
-        formula::default(&formula::parsed(sql)?, &column.name, column.ty, self.catalog).map(|_| ())
+        expressions::default(&expressions::parsed(sql)?, &column.name, column.ty, self.catalog).map(|_| ())
     }
 
     /// What is about a column must be able to be about its new type.
@@ -274,8 +274,8 @@ impl Draft<'_> {
         }
         let table = self.table()?;
         for check in &self.next.checks {
-            if formula::columns(&check.condition, &self.next)?.contains(&at) {
-                formula::condition(&formula::parsed(&check.condition)?, &table)?;
+            if expressions::columns(&check.condition, &self.next)?.contains(&at) {
+                expressions::condition(&expressions::parsed(&check.condition)?, &table)?;
                 if rewritten {
                     self.checked.push(check.name.clone());
                 }
@@ -357,7 +357,7 @@ impl Draft<'_> {
         self.next.secondary.retain(|index| !index.columns.contains(&at));
         let mut kept = Vec::new();
         for check in std::mem::take(&mut self.next.checks) {
-            if !formula::columns(&check.condition, &self.next)?.contains(&at) {
+            if !expressions::columns(&check.condition, &self.next)?.contains(&at) {
                 kept.push(check);
             }
         }
@@ -376,7 +376,7 @@ impl Draft<'_> {
         let old = std::mem::replace(&mut self.next.columns[at].name, new);
         let new = &self.next.columns[at].name;
         for check in &mut self.next.checks {
-            check.condition = formula::renamed(&check.condition, &old, new)?;
+            check.condition = expressions::renamed(&check.condition, &old, new)?;
         }
         Ok(())
     }

@@ -8,7 +8,7 @@ use model::{Datum, Error, Result, RowForeignKey, RowIndex, RowSchema, SqlState, 
 use rows::RowTable;
 use rows::row::RowLayout;
 
-use super::formula;
+use super::expressions;
 use crate::exec::{Parts, Reads, World};
 use crate::expr::Expr;
 use crate::statement::Session;
@@ -78,7 +78,7 @@ pub struct Condition {
 impl Condition {
     /// The check called `name`, whose SQL this is, on a table with this description.
     pub(super) fn new(name: &str, sql: &str, table: &Arc<RowTable>) -> Result<Condition> {
-        Ok(Condition { name: name.to_owned(), condition: formula::condition(&formula::parsed(sql)?, table)? })
+        Ok(Condition { name: name.to_owned(), condition: expressions::condition(&expressions::parsed(sql)?, table)? })
     }
 
     /// The constraint's name.
@@ -95,7 +95,7 @@ impl Condition {
         let (arena, guard) = (Bump::new(), crossbeam_epoch::pin());
         let world = World::new(&[], &arena, &guard, session, Parts::default(), Reads::Nothing);
         let slot = [Cell::new(Some(row))];
-        let frame = formula::frame(&slot, &world);
+        let frame = expressions::frame(&slot, &world);
         Ok(self.condition.eval(&frame)? != Datum::Bool(false))
     }
 }
@@ -132,7 +132,7 @@ impl Rewrite {
         let (arena, guard) = (Bump::new(), crossbeam_epoch::pin());
         let world = World::new(&[], &arena, &guard, session, Parts::default(), Reads::Nothing);
         let slot = [Cell::new(Some(old))];
-        let frame = formula::frame(&slot, &world);
+        let frame = expressions::frame(&slot, &world);
         let mut values = Vec::with_capacity(self.fields.len());
         for (ty, field) in &self.fields {
             let value = match field {

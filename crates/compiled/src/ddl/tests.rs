@@ -184,7 +184,7 @@ impl Db {
         }
         let mut constraints = Vec::new();
         for check in &table.checks {
-            let columns = formula::columns(&check.condition, table).unwrap();
+            let columns = expressions::columns(&check.condition, table).unwrap();
             let mut columns: Vec<_> = columns.iter().map(|at| table.columns[*at].name.clone()).collect();
             columns.sort();
             constraints
@@ -269,11 +269,11 @@ fn check(schema: &RowSchema) {
     assert!(schema.primary.iter().all(|key| key.columns.iter().all(|column| schema.columns[*column].not_null)));
     RowLayout::of(schema).unwrap();
     // What is kept as SQL is bound again by every statement.
-    let table = formula::bare_table(schema).unwrap();
+    let table = expressions::bare_table(schema).unwrap();
     for check in &schema.checks {
-        let parsed = formula::parsed(&check.condition).unwrap();
-        formula::condition(&parsed, &table).unwrap();
-        assert_eq!(formula::canonical(&parsed, &schema.name.table).to_string(), check.condition);
+        let parsed = expressions::parsed(&check.condition).unwrap();
+        expressions::condition(&parsed, &table).unwrap();
+        assert_eq!(expressions::canonical(&parsed, &schema.name.table).to_string(), check.condition);
     }
 }
 
@@ -697,7 +697,7 @@ fn statements_understand_what_descriptions_hold() {
         db.tables.borrow_mut().clear();
         db.sequences.borrow_mut().clear();
     }
-    let tables = Bare(before.iter().map(|table| formula::bare_table(table).unwrap()).collect());
+    let tables = Bare(before.iter().map(|table| expressions::bare_table(table).unwrap()).collect());
     assert!(tables.0.len() > 50, "{}", tables.0.len());
     for table in &tables.0 {
         let one = Bare(vec![Arc::clone(table)]);

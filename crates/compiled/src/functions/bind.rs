@@ -6,9 +6,9 @@ use sqlparser::ast;
 use crate::aggregate::Kind;
 use crate::bind::{Around, Bind, Binder, Refusal, Typed, folded, padded};
 use crate::cast::Context;
+use crate::datetime::Part;
 use crate::expr::{Expr, Function, Value};
-use crate::moment::Part;
-use crate::number;
+use crate::sequences;
 use crate::types::{bare, common_number, comparable, is_text, rank};
 
 impl Binder {
@@ -20,7 +20,7 @@ impl Binder {
         if Kind::named(&name).is_some() {
             return around.aggregate(self, call);
         }
-        if let Some(number) = number::bind(self, &name, call, around)? {
+        if let Some(number) = sequences::bind(self, &name, call, around)? {
             return Ok(number);
         }
         let given = match &call.args {

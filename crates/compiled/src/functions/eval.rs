@@ -1,14 +1,11 @@
 //! Functions by name.
 
-mod format;
-
-pub use format::formatted;
-
 use model::{Datum, Error, Numeric, Result, SqlState};
 
+use super::format;
+use crate::datetime;
 use crate::exec::World;
 use crate::expr::{Expr, Frame, Function, Operator, arithmetic, compare};
-use crate::moment;
 
 /// Evaluates a function. All but `NULLIF`, `num_nulls` and those like `concat` give NULL for NULL.
 pub(crate) fn call<'a>(function: Function, of: &'a [Expr], frame: &Frame<'a>) -> Result<Datum<'a>> {
@@ -97,10 +94,10 @@ pub(crate) fn call<'a>(function: Function, of: &'a [Expr], frame: &Frame<'a>) ->
         }
         (Function::StartsWith, Datum::Text(text), Datum::Text(with), _) => Datum::Bool(text.starts_with(with)),
         (Function::OctetLength, Datum::Text(text), ..) => Datum::Int4(text.len() as i32),
-        (Function::Times, Datum::Interval(value), Datum::Float8(by), _) => Datum::Interval(moment::times(value, by)?),
-        (Function::Over, Datum::Interval(value), Datum::Float8(by), _) => Datum::Interval(moment::over(value, by)?),
+        (Function::Times, Datum::Interval(value), Datum::Float8(by), _) => Datum::Interval(datetime::times(value, by)?),
+        (Function::Over, Datum::Interval(value), Datum::Float8(by), _) => Datum::Interval(datetime::over(value, by)?),
         (Function::DateTrunc, Datum::Text(field), value, _) => {
-            moment::truncated(field, &value, frame.world.session.zone)?
+            datetime::truncated(field, &value, frame.world.session.zone)?
         }
         (Function::Part(part), value, ..) => Datum::Numeric(part.of(&value, frame.world.session.zone)?),
         (Function::Mod, first, second, _) => arithmetic(Operator::Modulo, first, second)?,
