@@ -1,7 +1,8 @@
-//! The `millrace` binary: one program for the server, its clients and its tools.
+//! The `millrace` binary: server, clients and tools in one program.
 //!
-//! Each command is a module with one `run`; this file parses the command line, chooses, and turns an error into text on
-//! stderr and an exit code: 0 done, 1 failed, 2 not begun (command line or configuration wrong, server out of reach).
+//! Each command is a module with a function `run`. This file parses the command line, dispatches, and turns an
+//! error into a message on stderr and an exit code: 0 success, 1 failure, 2 not started (invalid command line or
+//! configuration, server unreachable).
 
 mod config;
 mod connect;
@@ -25,11 +26,12 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use config::{Given, Shared};
 use failure::Failure;
 
-/// Allocation is on every hot path and the system's allocator returns memory late; the budget is kept with this one.
+/// Allocation is on every hot path, and the system's allocator returns memory late; the memory budget is calibrated
+/// with this one.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Version, commit with its date where the build knew it, and profile.
+/// Version, commit and its date if known at build time, and profile.
 const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (", env!("MILLRACE_BUILD"), ")");
 
 /// A database for what machines say and do: time series, events, and the transactions around them.
@@ -73,7 +75,7 @@ struct VersionArguments {}
 #[derive(clap::Args)]
 #[command(after_help = "Example: millrace completions bash > /etc/bash_completion.d/millrace")]
 struct CompletionArguments {
-    /// Which shell.
+    /// The shell.
     shell: clap_complete::Shell,
 }
 
@@ -83,7 +85,7 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => error.exit(),
     };
-    // A benchmark's exit code says more than done or not.
+    // A benchmark has exit codes of its own.
     if let Command::Bench(arguments) = &cli.command {
         return bench::cli::main(arguments);
     }
@@ -100,7 +102,7 @@ fn print(bytes: &[u8]) -> Result<(), Failure> {
     say::piped(bytes).map_err(|error| Failure::new(format!("cannot write to standard output: {error}")))
 }
 
-/// Environment variables that begin like ours and are none: misspelt settings, most likely.
+/// Environment variables with our prefix that are no settings; most likely misspelt.
 fn unknown_variables(names: impl Iterator<Item = String>) -> Vec<String> {
     let mut cli = Cli::command();
     cli.build();
@@ -130,7 +132,7 @@ fn run(cli: Cli, matches: &clap::ArgMatches) -> Result<(), Failure> {
         Command::Check(_) => inspect::check(&given),
         Command::Version(_) => print(format!("millrace {VERSION}\n").as_bytes()),
         Command::Completions(arguments) => {
-            // Into memory first: clap panics where standard output ends early.
+            // Rendered to memory first: clap panics if standard output is closed.
             let mut script = Vec::new();
             clap_complete::generate(arguments.shell, &mut Cli::command(), "millrace", &mut script);
             print(&script)

@@ -1,20 +1,20 @@
-//! What the demo asks. Every statement runs as it stands in `millrace sql` or psql on the same directory.
+//! The demo's queries. Each runs unchanged in `millrace sql` or psql on the same directory.
 
-/// A question and how it is put.
+/// A question and its query.
 pub(super) struct Question {
     pub(super) title: &'static str,
-    /// Zone that times are shown in.
+    /// Time zone of the output.
     pub(super) zone: &'static str,
-    /// What is done before; empty for most.
+    /// Statement to run before; usually empty.
     pub(super) before: &'static str,
     pub(super) sql: &'static str,
-    /// Column that is drawn as a line of bars, and its unit.
+    /// Column to draw as a line of bars, and its unit.
     pub(super) chart: Option<(&'static str, &'static str)>,
-    /// What to see in the answer.
+    /// Remark about the result.
     pub(super) remark: Option<&'static str>,
 }
 
-/// All of them, in order.
+/// All questions, in order.
 pub(super) const ALL: &[Question] = &[
     Question {
         title: "1. Daily means: a week of Beijing air, by local days",

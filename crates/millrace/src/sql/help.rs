@@ -38,7 +38,7 @@ functions; Ctrl-R searches the history; Ctrl-C forgets what is pending or cancel
 ~/.millracerc run when the shell starts.
 ";
 
-/// What `help` prints.
+/// Text of `help`.
 pub(super) const HELP: &str = "\
 Type SQL and end it with a semicolon:  SELECT * FROM weather LIMIT 5;
   \\?             the shell's commands
@@ -47,7 +47,7 @@ Type SQL and end it with a semicolon:  SELECT * FROM weather LIMIT 5;
   \\q             leave
 ";
 
-/// Statements and their syntax, as far as Millrace has it.
+/// Syntax of the supported statements.
 const SYNTAX: &[(&str, &str)] = &[
     ("ALTER TABLE", "\
 ALTER TABLE table ADD COLUMN column type [constraint …]
@@ -101,7 +101,7 @@ pub(super) fn statements() -> impl Iterator<Item = &'static str> {
     SYNTAX.iter().map(|(name, _)| *name)
 }
 
-/// Syntax of the statements whose names begin with `wanted`; a list of all names for an empty one.
+/// Syntax of the statements whose names start with `wanted`; a list of all names if it is empty.
 pub(super) fn syntax(wanted: &str) -> String {
     let wanted = wanted.trim().trim_end_matches(';').to_uppercase();
     if wanted.is_empty() {

@@ -236,7 +236,7 @@ fn settings_that_are_hardly_meant_are_warned_of() {
     let mut server = Server::start_with(&data, |command| {
         command.env("MILLRACE_MEMRY", "1GiB").args(["--memory", "100000GiB"]);
     });
-    server.wait_for("no such setting: the environment variable is ignored");
+    server.wait_for("unknown setting: the environment variable is ignored");
     let log = server.log_text();
     assert!(log.contains("MILLRACE_MEMRY"), "{log}");
     assert!(log.contains("--memory is more than this machine or container has"), "{log}");

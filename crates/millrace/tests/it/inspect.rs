@@ -110,8 +110,8 @@ fn inspect_says_what_is_not_there() {
     make(&dir);
     let cases: [(&[&str], &str); 5] = [
         (&["inspect", "segments", "--table", "nope"], "there is no table \"nope\""),
-        (&["inspect", "segment", "ffff"], "names no segment ffff"),
-        (&["inspect", "segment", "weather"], "neither a segment's number nor its file"),
+        (&["inspect", "segment", "ffff"], "has no segment ffff"),
+        (&["inspect", "segment", "weather"], "neither a segment number nor a segment file"),
         (&["inspect", "segment", "1", "--block", "99"], "there"),
         (&["inspect", "manifest", "--data", "/nowhere"], "MANIFEST"),
     ];
