@@ -52,7 +52,7 @@ fn main() -> Result<(), Failure> {
     }
 }
 
-/// A running server of ours.
+/// A running server.
 struct Server {
     child: Child,
     pg: String,
@@ -108,7 +108,7 @@ impl Server {
         line.split_whitespace().nth(1).and_then(|kib| kib.parse::<u64>().ok()).unwrap_or(0) * 1024
     }
 
-    /// SIGTERM, and the CPU up to the exit.
+    /// Sends SIGTERM; returns the processor time up to the exit.
     fn stop(mut self) -> Result<f64, Failure> {
         let pid = self.child.id().to_string();
         Command::new("kill").args(["-TERM", &pid]).status()?;
@@ -156,7 +156,7 @@ fn fresh_dir(name: &str) -> Result<PathBuf, Failure> {
     Ok(dir)
 }
 
-/// Two-decimal random walks: value of field `field` of row number `row` of a device, from a counter alone.
+/// Random walks with two decimals: value of field `field` in row `row` of a device, computed from a counter.
 fn value(device: u64, field: u64, row: u64) -> f64 {
     let mut hash = (device << 40) ^ (field << 32) ^ (row / 16);
     hash = (hash ^ (hash >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
@@ -165,7 +165,7 @@ fn value(device: u64, field: u64, row: u64) -> f64 {
     (base + ((row * 7 + field * 3) % 100) as f64) / 100.0
 }
 
-/// Rows `from .. from + 1000` of a connection's device-by-device stream.
+/// Rows `from .. from + 1000` of a connection's stream, device by device.
 fn row_of(request: u64, at: usize) -> (u64, u64) {
     let number = request * ROWS_PER_REQUEST as u64 + at as u64;
     (number % DEVICES, number / DEVICES)
@@ -189,7 +189,7 @@ fn line_body(request: u64) -> String {
     body
 }
 
-/// One keep-alive HTTP connection.
+/// A persistent HTTP connection.
 struct Http {
     reader: BufReader<TcpStream>,
     host: String,
@@ -234,12 +234,13 @@ const CREATE: &str = "CREATE TABLE IF NOT EXISTS cpu (time timestamptz NOT NULL,
     f0 float8, f1 float8, f2 float8, f3 float8, f4 float8, f5 float8, f6 float8, f7 float8, f8 float8, f9 float8) \
     WITH (store = 'columns', key = 'dev')";
 
-/// Writes `requests` requests through one path.
+/// Writes `requests` requests by one path.
 fn ingest(runtime: &tokio::runtime::Runtime, path: &str, sync: bool, requests: u64) -> Result<(), Failure> {
     let dir = fresh_dir("ingest")?;
     let server = Server::start(&dir, &[])?;
     let next = AtomicU64::new(0);
-    // Line bodies are made before the clock starts: formatting them costs the client more than the server needs to take them.
+    // Bodies are prepared before the clock starts: formatting them costs the client more than ingesting costs the
+    // server.
     let bodies: Vec<String> = if path == "line" { (0..requests).map(line_body).collect() } else { Vec::new() };
     let started = Instant::now();
     let client_cpu = cpu_seconds(std::process::id());
@@ -477,7 +478,7 @@ fn select(runtime: &tokio::runtime::Runtime) -> Result<(), Failure> {
     Ok(())
 }
 
-/// How long a start takes after kill -9 with 1 GB of log to replay.
+/// Duration of a start after kill -9 with 1 GB of log to replay.
 fn recovery(runtime: &tokio::runtime::Runtime) -> Result<(), Failure> {
     let dir = fresh_dir("recovery")?;
     let server = Server::start(&dir, &["--memory", "16GiB"])?;
@@ -503,7 +504,7 @@ fn recovery(runtime: &tokio::runtime::Runtime) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Line protocol, one-row commits and grouped selects together under a small budget.
+/// Line protocol, one-row commits and grouped selects together under a small memory budget.
 fn mixed(runtime: &tokio::runtime::Runtime, minutes: u64) -> Result<(), Failure> {
     let dir = fresh_dir("mixed")?;
     let server = Server::start(&dir, &["--memory", "1GiB"])?;

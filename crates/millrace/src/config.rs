@@ -218,7 +218,8 @@ impl Given {
             return Ok(bytes);
         }
         let least = size::show(COMPACTION_RATE_MIN);
-        let text = format!("--compaction-rate: {text} is too small: the minimum is {least} per second, or 0 for no limit");
+        let text =
+            format!("--compaction-rate: {text} is too small: the minimum is {least} per second, or 0 for no limit");
         Err(Failure::usage(text))
     }
 

@@ -45,7 +45,8 @@ fn config(url: Option<&str>, address: &str) -> Result<Config, Failure> {
 }
 
 fn by_address(address: &str) -> Result<Config, Failure> {
-    let wrong = || Failure::usage(format!("--pg: invalid address {address:?}: expected HOST:PORT, such as 127.0.0.1:7432"));
+    let wrong =
+        || Failure::usage(format!("--pg: invalid address {address:?}: expected HOST:PORT, such as 127.0.0.1:7432"));
     let (host, port) = address.rsplit_once(':').ok_or_else(wrong)?;
     let port: u16 = port.parse().map_err(|_| wrong())?;
     let mut config = Config::new();

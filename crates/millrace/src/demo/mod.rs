@@ -100,8 +100,11 @@ fn prepare(dir: &Path) -> Result<(), Failure> {
     let is_demo = dir.join(MARKER).exists() && names.iter().all(|name| OURS.iter().any(|ours| name == *ours));
     let is_empty = names.is_empty();
     if !is_demo && !is_empty {
-        return Err(Failure::usage(format!("{} is not empty and not a demo directory; nothing was changed", dir.display()))
-            .with_hint("give another directory: --data DIR"));
+        return Err(Failure::usage(format!(
+            "{} is not empty and not a demo directory; nothing was changed",
+            dir.display()
+        ))
+        .with_hint("give another directory: --data DIR"));
     }
     if is_demo {
         refuse_if_open(dir)?;

@@ -77,7 +77,7 @@ pub(super) trait Out: Write {
 /// A result column.
 pub(super) struct Head {
     pub(super) name: String,
-    /// `None` if the types were not requested from the server.
+    /// Column type; `None` if types were not requested from the server.
     pub(super) ty: Option<Type>,
 }
 

@@ -70,9 +70,8 @@ pub(super) async fn run(session: &mut Session, splitter: &mut Splitter, line: &s
         "\\l" | "\\l+" | "\\list" => describe::databases(session).await?,
         "\\conninfo" | "\\c" | "\\connect" => {
             if !argument.is_empty() {
-                return Err(
-                    Failure::new("the shell has only one connection").with_hint("start another: millrace sql --url URL")
-                );
+                return Err(Failure::new("the shell has only one connection")
+                    .with_hint("start another: millrace sql --url URL"));
             }
             describe::connection(session).await?;
         }

@@ -9,7 +9,7 @@ fn run(arguments: &[&str], input: &str) -> Output {
     let mut command = millrace();
     command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
-    // It may end without reading, which is not what is tested.
+    // The command may exit without reading its input.
     let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
     child.wait_with_output().unwrap()
 }

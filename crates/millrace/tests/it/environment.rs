@@ -1,4 +1,4 @@
-//! What the server does where its surroundings misbehave: directories, signals, output, file handles, settings.
+//! The server in a hostile environment: directories, signals, output, file handles, settings.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -13,7 +13,7 @@ use tokio_postgres::NoTls;
 use crate::http::{request, write};
 use crate::server::{Server, folder, millrace};
 
-/// `serve` on any ports.
+/// `serve` on free ports.
 fn serve(data: &Path) -> Command {
     let mut command = millrace();
     command.arg("serve").arg("--data").arg(data);
@@ -44,7 +44,7 @@ fn tree(dir: &Path) -> BTreeMap<PathBuf, Option<Vec<u8>>> {
     found
 }
 
-/// The bug: `serve` removed `DIR/tmp` and the files in `DIR/data` of whatever directory it was given.
+/// Bug: `serve` removed `DIR/tmp` and files in `DIR/data` of any directory it was given.
 #[test]
 fn a_directory_that_is_not_a_database_is_refused_and_left_byte_for_byte() {
     for files in [
@@ -89,7 +89,7 @@ fn signals_that_ask_for_nothing_do_not_end_the_server_and_sigquit_does_at_once()
     server.stop();
 }
 
-/// The bug: statements that computed on the threads that serve kept the server from ending at all.
+/// Bug: statements that computed on the serving threads kept the server from ending.
 #[test]
 fn whatever_runs_the_server_ends_after_the_grace_and_has_flushed() {
     let (_folder, data) = folder();
@@ -119,7 +119,7 @@ fn whatever_runs_the_server_ends_after_the_grace_and_has_flushed() {
     server.signal(libc::SIGTERM);
     let started = Instant::now();
     assert_eq!(server.ended().code(), Some(0), "{}", server.log_text());
-    // The grace, the second one, and a flush; and this machine may be busy.
+    // The grace period, the second one, and a flush; the machine may be busy.
     assert!(started.elapsed() < Duration::from_secs(20), "{:?}: {}", started.elapsed(), server.log_text());
     for statement in running {
         assert!(runtime.block_on(statement).unwrap().is_err(), "it was cancelled");
@@ -129,7 +129,7 @@ fn whatever_runs_the_server_ends_after_the_grace_and_has_flushed() {
     server.stop();
 }
 
-/// The bug: a full disk under standard output or standard error ended the server with a panic.
+/// Bug: a full disk under stdout or stderr ended the server with a panic.
 #[test]
 fn output_that_nobody_can_write_to_does_not_end_the_server() {
     let (_folder, data) = folder();
@@ -150,7 +150,7 @@ fn output_that_nobody_can_write_to_does_not_end_the_server() {
     assert_eq!(child.wait().unwrap().code(), Some(0));
 }
 
-/// The bug: `millrace completions fish | head` ended with a backtrace.
+/// Bug: `millrace completions fish | head` ended with a backtrace.
 #[test]
 fn a_reader_that_has_enough_is_no_error() {
     for arguments in [&["completions", "bash"][..], &["version"]] {
@@ -162,7 +162,7 @@ fn a_reader_that_has_enough_is_no_error() {
     }
 }
 
-/// Reads what a connection is told before it says anything.
+/// Reads the error that the server sends before the client sends anything.
 fn told(stream: &mut TcpStream) -> String {
     stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     let mut bytes = Vec::new();
@@ -170,8 +170,8 @@ fn told(stream: &mut TcpStream) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// The bug: connections that had not said who they are were not counted, and used up all file handles; then the log failed for
-/// good.
+/// Bug: connections without a startup message were not counted and used up all file handles; then the log failed
+/// permanently.
 #[test]
 fn half_open_connections_count_and_leave_file_handles_to_the_engine() {
     let (_folder, data) = folder();
@@ -186,7 +186,7 @@ fn half_open_connections_count_and_leave_file_handles_to_the_engine() {
         Ok::<_, tokio_postgres::Error>(client)
     };
     let started = Instant::now();
-    // They are accepted in order, and one by one.
+    // Connections are accepted one by one, in order.
     let error = loop {
         match connect() {
             Err(error) => break error,
@@ -204,7 +204,7 @@ fn half_open_connections_count_and_leave_file_handles_to_the_engine() {
     runtime.block_on(client.simple_query("SELECT 1")).unwrap();
     server.stop();
 
-    // A process with few handles: clients get all but those that the engine needs.
+    // With few file handles, clients get all except those that the engine needs.
     let script = "ulimit -n 128 && exec \"$@\"";
     let mut command = Command::new("sh");
     let (_folder, data) = folder();
@@ -247,7 +247,7 @@ fn settings_that_are_hardly_meant_are_warned_of() {
 fn a_directory_that_may_not_be_written_to_is_refused_naming_the_user() {
     // SAFETY: geteuid(2) takes nothing and cannot fail.
     if unsafe { libc::geteuid() } == 0 {
-        // Root may write anywhere.
+        // Root may write to any directory.
         return;
     }
     let (folder, _) = folder();

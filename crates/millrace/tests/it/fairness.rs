@@ -14,16 +14,16 @@ use tokio_postgres::{Client, NoTls};
 use crate::http::{request, write};
 use crate::server::{Server, folder};
 
-/// How long the long statements may run.
+/// Statement timeout of the long statements.
 const STATEMENT_TIMEOUT: Duration = Duration::from_secs(20);
-/// How long an answer to anybody else may take, on a machine with other work.
+/// Maximum response time of other sessions, on a busy machine.
 const ANSWER_MAX: Duration = Duration::from_secs(3);
-/// Sessions with a long statement: more than there are threads that serve sockets.
+/// Sessions with a long statement: more than there are serving threads.
 const LONG_SESSIONS: usize = 6;
-/// How often everything is asked while they run.
+/// Rounds of short requests while the long statements run.
 const ROUNDS: usize = 4;
 
-/// What is named and done by every long session, `$N` being its number.
+/// The long statements with their names; `$N` is the session's number.
 const LONG: &[(&str, &str)] = &[
     ("update", "UPDATE t SET v = v + (SELECT count(*) FROM u x WHERE x.v < t.v) * 0 WHERE id % 6 = $N"),
     ("delete", "DELETE FROM t WHERE id % 6 = $N AND (SELECT count(*) FROM u x WHERE x.v < t.v) < 0"),
@@ -45,7 +45,7 @@ fn runtime() -> tokio::runtime::Runtime {
 async fn connect(url: &str) -> Client {
     let (client, connection) = tokio_postgres::connect(url, NoTls).await.unwrap();
     tokio::spawn(async move {
-        // Ends when the client is dropped, or was terminated.
+        // Ends when the client is dropped or the session terminated.
         let _ = connection.await;
     });
     client
@@ -67,7 +67,7 @@ async fn serve(dir: &Path) -> Arc<Server> {
     Arc::new(server)
 }
 
-/// Asks everything once; each answer has its own limit.
+/// One round of short requests; each has its own limit.
 async fn others_are_answered(server: &Arc<Server>, open: &Client, while_running: &str) {
     let begun = Instant::now();
     let answered = |what: &str, since: Instant| {
@@ -188,7 +188,7 @@ fn sessions_are_cancelled_and_terminated_by_others() {
             let goes_on = client.batch_execute("SELECT 1").await.is_ok();
             assert_eq!(goes_on, signal == "pg_cancel_backend");
         }
-        // An idle session ends too; a number of nobody is no error.
+        // Terminating an idle session works; an unknown process number is no error.
         let idle = connect(&server.url()).await;
         let pid: i32 = idle.query_one("SELECT pg_backend_pid()", &[]).await.unwrap().get(0);
         let row =

@@ -1,10 +1,10 @@
-//! The manual's page of functions: every example gives what the page says.
+//! The manual's page about functions: every example returns the documented result.
 
 use crate::server::{Server, folder};
 
 const PAGE: &str = include_str!("../../../../docs/manual/functions.md");
 
-/// Cells of a row of a table; `&#124;` is a bar.
+/// Cells of a table row; `&#124;` is an escaped bar.
 fn cells(line: &str) -> Option<Vec<String>> {
     let line = line.strip_prefix("| ")?.strip_suffix(" |")?;
     Some(line.split(" | ").map(|cell| cell.trim().replace("&#124;", "|")).collect())

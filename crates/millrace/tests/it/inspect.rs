@@ -135,7 +135,7 @@ fn check_is_content_with_what_is_whole_and_finds_a_changed_byte_in_every_kind_of
     for path in kinds {
         let good = std::fs::read(&path).unwrap();
         let mut bad = good.clone();
-        // Not at the very end: a torn tail of the log is no damage. Nor in the manifest's mark, without which it can be read.
+        // A byte in the middle: a torn tail of the log is not damage, and the manifest can be read without its mark.
         bad[50] ^= 0x10;
         std::fs::write(&path, &bad).unwrap();
         let (code, text) = run(&dir, &["check"]);
