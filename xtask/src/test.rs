@@ -11,16 +11,17 @@ use std::time::Instant;
 use crate::run::{cargo, nothing_left, show};
 use crate::{Result, model, tidy, tools};
 
-/// Crates that must not need DataFusion to be tested.
+/// Crates that must be testable without DataFusion.
 const BELOW_QUERY: &[&str] = &["model", "env", "wal", "columns", "rows", "compiled", "engine", "ingest", "pg", "sim"];
 const FROM_QUERY: &[&str] = &["query", "server", "millrace", "xtask"];
-/// Measures our program and its peers from outside. The program is the one that cargo builds for the tests of `millrace`:
-/// a `cargo build` of its own would choose other features of dependencies and compile them all again.
+/// Measures our program and its peers from outside. The program is the one that cargo builds for the tests of
+/// `millrace`: a separate `cargo build` would select other features of dependencies and rebuild them all.
 const BENCH: &[&str] = &["bench"];
-/// Of each kind for each program of `model`: seconds.
+/// Schedules of each kind for each program of `model`; takes seconds.
 const SCHEDULES: u64 = 500;
 
-/// Tidy, the crates below `query`, the models of threads, then the rest with its real clients and peers. The lines are summed up at the end.
+/// Tidy, the crates below `query`, the thread models, then the rest with real clients and peers. Ends with a
+/// summary.
 pub(crate) fn run(arguments: &[String]) -> Result {
     nothing_left(arguments)?;
     let started = Instant::now();
@@ -66,14 +67,14 @@ struct Summary {
     broken: Vec<String>,
 }
 
-/// Runs one `cargo test`, printing the closing line of each test program, and all of a program that did not pass.
+/// Runs one `cargo test`. Prints the result line of each test program, and the whole output of one that failed.
 fn run_tests(command: &mut Command, summary: &mut Summary) -> Result {
     let shown = show(command);
     let (reader, writer) = std::io::pipe().map_err(|error| format!("pipe: {error}"))?;
     let second = writer.try_clone().map_err(|error| format!("pipe: {error}"))?;
     let mut child =
         command.stdout(writer).stderr(second).spawn().map_err(|error| format!("cannot start `{shown}`: {error}"))?;
-    // The command keeps its ends of the pipe open until it gets others, and we would wait for the end for ever.
+    // The command's own ends of the pipe must be replaced, or reading would never end.
     command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
     let before = summary.failed;
     let mut program = Program::default();
@@ -85,7 +86,7 @@ fn run_tests(command: &mut Command, summary: &mut Summary) -> Result {
     if status.success() {
         return Ok(());
     }
-    // Not even the closing line came: it does not compile, or a test program was killed.
+    // No result line at all: it does not compile, or a test program was killed.
     if summary.failed == before {
         program.dump();
         summary.broken.push(format!("`{shown}` ({status})"));
@@ -115,7 +116,7 @@ impl Program {
             }
             self.lines.clear();
         } else if text.starts_with("Compiling ") {
-            // A cold build takes minutes; show that it moves without showing every crate.
+            // A cold build takes minutes; shows progress without listing every crate.
             self.progress += 1;
             if self.progress.is_multiple_of(50) {
                 println!("  … {} crates compiled, now{}", self.progress, text.trim_start_matches("Compiling"));
@@ -139,7 +140,7 @@ impl Program {
 
     fn dump(&self) {
         for line in &self.lines {
-            // What passed is not news.
+            // Lines of passed tests are not kept.
             if !(line.starts_with("test ") && line.ends_with("... ok")) {
                 println!("{line}");
             }
@@ -161,7 +162,7 @@ fn short_name(running: &str) -> String {
 mod tests {
     use super::*;
 
-    /// The bug: a new crate's tests ran for whoever thought of it, and nowhere else. The fix: they must be in a stage.
+    /// Bug: tests of a new crate ran in no stage. Fix: every crate must be in one.
     #[test]
     fn every_crate_is_in_a_stage() {
         let folder = crate::run::root().join("crates");

@@ -31,7 +31,7 @@ selects over HTTP, then SIGTERM; the time until exit counts as server CPU.
 
 Example: cargo xtask bench-compare HEAD~1 HEAD --pairs 7";
 
-/// Compares and prints one line per figure.
+/// Compares and prints one line for each figure.
 pub(crate) fn run(arguments: &[String]) -> Result {
     let mut arguments = arguments.to_vec();
     if arguments.is_empty() || arguments.iter().any(|argument| argument == "--help") {
@@ -55,7 +55,7 @@ pub(crate) fn run(arguments: &[String]) -> Result {
     Ok(())
 }
 
-/// Runs A B, then B A, then A B …: a drift of the machine favours neither.
+/// Runs A B, then B A, then A B …, so that drift of the machine favours neither.
 fn paired_runs(binaries: &[PathBuf; 2], pairs: u64, size: Size) -> Result<Vec<[Figures; 2]>> {
     let mut done = Vec::new();
     for pair in 0..pairs {
@@ -77,7 +77,7 @@ fn report(pairs: &[[Figures; 2]]) {
     }
 }
 
-/// `what` as a binary: itself if it is a file, else the revision, built.
+/// The binary `what`: a file, or a revision, which is built.
 fn binary(what: &str) -> Result<PathBuf> {
     let path = Path::new(what);
     if path.is_file() {
@@ -89,7 +89,7 @@ fn binary(what: &str) -> Result<PathBuf> {
     build(commit.trim())
 }
 
-/// Builds a commit once; the binary is kept under its name.
+/// Builds a commit once; the binary is cached under its hash.
 fn build(commit: &str) -> Result<PathBuf> {
     let folder = target_dir().join("bench-compare");
     let kept = folder.join(format!("millrace-{commit}"));

@@ -15,10 +15,10 @@ use std::process::Command;
 use crate::Result;
 use crate::run::{output, root};
 
-/// Something that breaks a rule.
+/// A violation of a rule.
 pub(crate) struct Finding {
     path: String,
-    /// From 1; 0 when it is the whole file.
+    /// Line from 1; 0 for the whole file.
     line: usize,
     problem: String,
 }
@@ -38,17 +38,17 @@ impl fmt::Display for Finding {
     }
 }
 
-/// A file git knows, or would know once added.
+/// A file that git tracks or would add.
 struct SourceFile {
-    /// From the root, with `/`.
+    /// Path from the root, with `/`.
     path: String,
     full: PathBuf,
-    /// `None` when it is not UTF-8.
+    /// Content; `None` if it is not UTF-8.
     text: Option<String>,
     bytes: u64,
 }
 
-/// Checks everything and prints what it found.
+/// Checks everything and prints the findings.
 pub(crate) fn run() -> Result {
     let files = files(&root())?;
     let mut findings = deps::check()?;
@@ -72,7 +72,7 @@ fn files(root: &Path) -> Result<Vec<SourceFile>> {
     let mut files = Vec::new();
     for path in listed.lines() {
         let full = root.join(path);
-        // Deleted but not yet committed, or a symbolic link.
+        // Deleted but not committed, or a symbolic link.
         let Ok(metadata) = std::fs::symlink_metadata(&full) else { continue };
         if !metadata.is_file() {
             continue;
