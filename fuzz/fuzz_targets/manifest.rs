@@ -8,7 +8,7 @@ use libfuzzer_sys::fuzz_target;
 /// Offset of the base.
 const HEADER_BYTES: usize = 36;
 
-/// A file with this base, this edit if not empty, and an empty mark.
+/// A manifest file with this base, this edit unless it is empty, and an unset mark.
 fn file(base: &[u8], edit: &[u8]) -> Vec<u8> {
     let length = (base.len() as u64).to_le_bytes();
     let mut crc = crc32c::crc32c_append(crc32c::crc32c(&length), base);

@@ -63,7 +63,7 @@ fn same(ty: Type, form: Form, datum: &Datum<'_>, arena: &bumpalo::Bump) {
     assert_eq!(shown(ty, datum), shown(ty, &again), "{ty:?} {form:?} {}", written.escape_ascii());
 }
 
-/// char(n) is written with its padding, which is not significant.
+/// The value for comparison. char(n) is written with its padding, which is not significant.
 fn shown(ty: Type, datum: &Datum<'_>) -> String {
     match (ty, datum) {
         (Type::Char(_), Datum::Text(text)) => text.trim_end_matches(' ').to_owned(),

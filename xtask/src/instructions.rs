@@ -1,8 +1,8 @@
-//! `bench-instructions`: does a kernel take more instructions than it did?
+//! `bench-instructions`: detects kernels that execute more instructions than before.
 //!
-//! Callgrind counts the instructions of each kernel, which a busy machine does not change; what is reported is the
-//! ratio to a stored baseline. It says nothing of caches, branches or the disk: `bench-compare` measures time. The
-//! kernels are examples of their crates (`counted.rs` is their side of it).
+//! Callgrind counts the instructions of each kernel, independently of the load of the machine; the ratio to a
+//! stored baseline is reported. Counts say nothing about caches, branches or the disk: `bench-compare` measures
+//! time. The kernels are examples of their crates (with `counted.rs`).
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -16,11 +16,11 @@ cargo xtask bench-instructions [--save] [NAME]
 
 Builds the kernels of `columns`, `ingest` and `wal` (release), runs each once under callgrind, and prints instructions a
 value, those of the baseline, and the ratio. A ratio over 1.03 is marked, and the command fails. Counts depend on the
-compiler and on what callgrind's processor can do: with another compiler or processor than the baseline's, ratios are
-shown and nothing fails.
+compiler and on the features of callgrind's processor: if these differ from the baseline's, ratios are shown but nothing
+fails.
 
   NAME      only kernels whose names contain it
-  --save    makes what was counted the baseline, xtask/baselines/instructions.txt (all kernels)
+  --save    saves the counts as the baseline, xtask/baselines/instructions.txt (all kernels)
 
 Needs valgrind.";
 
@@ -175,11 +175,14 @@ impl Counted {
     fn from_text(text: &str) -> Result<Counted> {
         let mut counted = Counted::default();
         for line in text.lines().filter(|line| !line.starts_with('#')) {
-            match line.split_once('\t').ok_or_else(|| format!("{line:?} is no kernel and its count"))? {
+            match line
+                .split_once('\t')
+                .ok_or_else(|| format!("invalid line {line:?}: expected a kernel and its count"))?
+            {
                 ("rustc", rustc) => counted.rustc = rustc.to_owned(),
                 ("cpu", cpu) => counted.cpu = cpu.to_owned(),
                 (name, count) => {
-                    let count = count.parse().map_err(|_| format!("{count:?} is no count"))?;
+                    let count = count.parse().map_err(|_| format!("invalid count {count:?}"))?;
                     counted.kernels.insert(name.to_owned(), count);
                 }
             }
@@ -202,11 +205,11 @@ mod tests {
         let saved = counted("rustc 1", &[("wal: append", 12.125), ("columns: encode a, b", 0.5)]);
         assert_eq!(Counted::from_text(&saved.to_text()).as_ref(), Ok(&saved));
         assert_eq!(Counted::from_text("wal: append").unwrap_err(), "\"wal: append\" is no kernel and its count");
-        assert_eq!(Counted::from_text("wal: append\tmany").unwrap_err(), "\"many\" is no count");
+        assert_eq!(Counted::from_text("wal: append\tmany").unwrap_err(), "invalid count \"many\"");
     }
 
     #[test]
-    fn only_what_grew_by_more_than_the_bound_under_the_same_compiler_fails() {
+    fn only_growth_above_the_limit_with_the_same_compiler_fails() {
         let baseline = counted("rustc 1", &[("a", 100.0), ("b", 100.0)]);
         assert_eq!(report(&counted("rustc 1", &[("a", 102.9), ("b", 50.0), ("new", 9.0)]), &baseline), 0);
         assert_eq!(report(&counted("rustc 1", &[("a", 103.1), ("b", 110.0)]), &baseline), 2);

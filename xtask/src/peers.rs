@@ -1,10 +1,10 @@
-//! The databases that `millrace bench` measures against, fetched into folders of their own.
+//! Fetches the databases that `millrace bench` measures against, each into its own folder.
 //!
-//! A folder `peers/NAME-VERSION` is complete once it is there: it is filled under another name and then renamed. The
-//! one exception is Python's environment, which cannot be moved; a file in it, written last, says that it is complete
-//! and with which packages. Nothing is installed on the machine except the programs that fetch (a JDK, Maven).
+//! A folder `peers/NAME-VERSION` is complete if it exists: it is filled under another name and then renamed. The
+//! exception is the Python environment, which cannot be moved; a file written last marks it as complete and lists
+//! its packages. Nothing is installed on the machine except the tools for fetching (a JDK, Maven).
 //!
-//! Not here: how the products are started. That is `bench::peers`, which looks for the names listed in [`PEERS`].
+//! Not here: starting the products. That is `bench::peers`, which looks for the names listed in [`PEERS`].
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -100,7 +100,7 @@ pub(crate) fn fetch() -> Result<PathBuf> {
         }
         println!("tools: fetching {name}");
         fetch_one(peer, &home).map_err(|error| {
-            format!("{name}: {error}\nwhat was fetched before it is kept; to go on: cargo xtask tools --peers")
+            format!("{name}: {error}\npeers fetched before are kept; to continue: cargo xtask tools --peers")
         })?;
     }
     println!("tools: peers in {} ({:.1} s)", folder.display(), started.elapsed().as_secs_f64());
@@ -187,7 +187,7 @@ fn debian(packages: &[&str], version: &str, to: &Path) -> Result {
         let file = package_file(to, package)?;
         let found = output(Command::new("dpkg-deb").arg("--field").arg(&file).arg("Version"))?;
         if Some(package) == packages.first() && !upstream(found.trim()).starts_with(version) {
-            return Err(format!("this machine's {package} is {}, and {version} is wanted (Debian 12's)", found.trim()));
+            return Err(format!("package {package} has version {} here; expected {version} (Debian 12)", found.trim()));
         }
         passes(Command::new("dpkg-deb").arg("--extract").arg(&file).arg(to))?;
         std::fs::remove_file(&file).map_err(|error| format!("{}: {error}", file.display()))?;

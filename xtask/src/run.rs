@@ -92,7 +92,7 @@ pub(crate) fn take_number(arguments: &mut Vec<String>, name: &str) -> Result<Opt
 /// Error if arguments are left over.
 pub(crate) fn nothing_left(arguments: &[String]) -> Result {
     match arguments.first() {
-        Some(argument) => Err(format!("do not know what to do with {argument:?}; `cargo xtask` lists the commands")),
+        Some(argument) => Err(format!("unexpected argument {argument:?}; `cargo xtask` lists the commands")),
         None => Ok(()),
     }
 }

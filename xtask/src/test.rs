@@ -1,8 +1,8 @@
-//! `test`: what CI runs, in an order that fails early.
+//! `test`: the tests of CI, in an order that fails early.
 //!
-//! Crates below `query` come first: they build without DataFusion, so a mistake in them shows within a minute. `bench`
-//! comes last, because it measures the program that the stage before it builds. Output is a line per test program; only
-//! a program that fails is shown whole.
+//! Crates below `query` come first: they build without DataFusion, so their errors show within a minute. `bench`
+//! comes last, because it measures the program built by the stage before it. Output is one line for each test
+//! program; the output of a failed program is shown in full.
 
 use std::io::{BufRead, BufReader};
 use std::process::Command;

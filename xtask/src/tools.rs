@@ -1,8 +1,8 @@
-//! Programs the end-to-end tests drive: PostgreSQL's server and psql, Python with psycopg, SQLAlchemy, Django, DuckDB, pyarrow
-//! and ADBC, a JDK with pgjdbc, sysbench, and go-tpc.
+//! Tools of the end-to-end tests: PostgreSQL's server and psql, Python with psycopg, SQLAlchemy, Django, DuckDB,
+//! pyarrow and ADBC, a JDK with pgjdbc, sysbench, and go-tpc.
 //!
-//! They are real clients, so nothing stands in for them: where one is missing and may be installed, it is; where it may
-//! not, the command to type is the error. The databases that the benchmark measures against are in `peers`.
+//! Missing tools are installed where that is allowed; otherwise the error contains the command to install them. The
+//! databases for benchmarks are in `peers`.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -60,7 +60,7 @@ pub(crate) fn run(arguments: &[String]) -> Result {
     match arguments {
         [] => fetch().map(|_| ()),
         [option] if option == "--peers" => fetch_all().map(|_| ()),
-        _ => Err(format!("do not know what to do with {arguments:?}; expected nothing or --peers")),
+        _ => Err(format!("unexpected arguments {arguments:?}: expected none or --peers")),
     }
 }
 

@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! cargo build --release && cargo run --release --example load -- line sync     (also: copy, insert; async)
-//! cargo run --release --example load -- commits      p50/p99 of one-row commits, alone and beside a bulk load
+//! cargo run --release --example load -- commits      p50/p99 of one-row commits, alone and next to a bulk load
 //! cargo run --release --example load -- select       median and p99 of a single-key one-hour select
 //! cargo run --release --example load -- recovery     kill -9 after 1 GB of log, then the start-up line
 //! cargo run --release --example load -- mixed 60     minutes of mixed load under --memory 1GiB; resident size every minute
@@ -403,15 +403,15 @@ async fn one_row_commits(client: &Client, seconds: u64) -> Result<Vec<Duration>,
         let (time, name, fields) = row_values(row, 0);
         let mut values: Vec<&(dyn tokio_postgres::types::ToSql + Sync)> = vec![&time, &name];
         values.extend(fields.iter().map(|field| field as &(dyn tokio_postgres::types::ToSql + Sync)));
-        let begun = Instant::now();
+        let start = Instant::now();
         client.execute(&statement, &values).await?;
-        latencies.push(begun.elapsed());
+        latencies.push(start.elapsed());
         row += 1;
     }
     Ok(latencies)
 }
 
-/// One-row commits at `sync`, alone and beside line protocol at full speed over four connections.
+/// One-row commits at `sync`, alone and next to line protocol at full speed over four connections.
 fn commits(runtime: &tokio::runtime::Runtime) -> Result<(), Failure> {
     let dir = fresh_dir("commits")?;
     let server = Server::start(&dir, &[])?;
@@ -427,10 +427,13 @@ fn commits(runtime: &tokio::runtime::Runtime) -> Result<(), Failure> {
         }
         let latencies = runtime.block_on(one_row_commits(&client, 20));
         stop.store(true, Ordering::Relaxed);
-        print_latencies("one-row commits beside a bulk load", latencies?);
+        print_latencies("one-row commits next to a bulk load", latencies?);
         Ok(())
     })?;
-    println!("the bulk load wrote {:.2} M points/s meanwhile", sent.load(Ordering::Relaxed) as f64 / 100.0 / 20.0);
+    println!(
+        "the bulk load wrote {:.2} M points/s at the same time",
+        sent.load(Ordering::Relaxed) as f64 / 100.0 / 20.0
+    );
     server.stop()?;
     std::fs::remove_dir_all(&dir)?;
     Ok(())
@@ -460,11 +463,11 @@ fn select(runtime: &tokio::runtime::Runtime) -> Result<(), Failure> {
         let mut latencies = Vec::new();
         for round in 0..500u64 {
             let from = std::time::UNIX_EPOCH + Duration::from_nanos(time_of((round * 37) % 6_000).cast_unsigned());
-            let begun = Instant::now();
+            let started = Instant::now();
             let rows = client
                 .query(&statement, &[&format!("d{}", round % DEVICES), &from, &(from + Duration::from_secs(3_600))])
                 .await?;
-            latencies.push(begun.elapsed());
+            latencies.push(started.elapsed());
             if rows.len() != 3_600 {
                 return Err(format!("{} rows, 3600 expected", rows.len()).into());
             }
@@ -492,12 +495,12 @@ fn recovery(runtime: &tokio::runtime::Runtime) -> Result<(), Failure> {
     }
     server.kill()?;
     println!("{} log bytes on disk after {at} requests", log_bytes()?);
-    let begun = Instant::now();
+    let started = Instant::now();
     let server = Server::start(&dir, &["--memory", "16GiB"])?;
     let rows: i64 = runtime.block_on(async {
         Ok::<_, Failure>(server.client().await?.query_one("SELECT count(*) FROM cpu", &[]).await?.get(0))
     })?;
-    println!("counted {rows} rows {:.2} s after the start; the server said:", begun.elapsed().as_secs_f64());
+    println!("counted {rows} rows {:.2} s after the start; the server said:", started.elapsed().as_secs_f64());
     println!("{}", server.log.lock().expect("the log"));
     server.stop()?;
     std::fs::remove_dir_all(&dir)?;
@@ -516,7 +519,7 @@ fn mixed(runtime: &tokio::runtime::Runtime, minutes: u64) -> Result<(), Failure>
     std::thread::scope(|scope| -> Result<(), Failure> {
         scope.spawn(|| {
             let Ok(mut http) = Http::connect(&server.http) else { return };
-            let begun = Instant::now();
+            let started = Instant::now();
             while !stop.load(Ordering::Relaxed) {
                 let request = sent.fetch_add(1, Ordering::Relaxed);
                 if let Err(error) = http.post("/api/v2/write", line_body(request).as_bytes()) {
@@ -524,7 +527,7 @@ fn mixed(runtime: &tokio::runtime::Runtime, minutes: u64) -> Result<(), Failure>
                     return;
                 }
                 let due = Duration::from_millis(request * 50);
-                std::thread::sleep(due.saturating_sub(begun.elapsed()));
+                std::thread::sleep(due.saturating_sub(started.elapsed()));
             }
         });
         let watcher = scope.spawn(|| {

@@ -311,11 +311,11 @@ mod tests {
     fn wrong_settings_are_refused_naming_flag_and_value() {
         let refused = |file: &str| given(Shared::default(), file).settings().err().map(|failure| failure.text());
         let cases = [
-            ("pg = \"7432\"", "--pg \"7432\""),
-            ("memory = \"1MiB\"", "--memory 1MiB"),
+            ("pg = \"7432\"", "--pg: invalid address \"7432\""),
+            ("memory = \"1MiB\"", "--memory: 1MiB"),
             ("memory = \"much\"", "\"much\""),
-            ("max-connections = 0", "--max-connections 0"),
-            ("compaction-rate = \"64\"", "--compaction-rate 64"),
+            ("max-connections = 0", "--max-connections: invalid value 0"),
+            ("compaction-rate = \"64\"", "--compaction-rate: 64"),
             ("compaction-rate = \"fast\"", "\"fast\""),
             ("log-level = \"loud\"", "\"loud\""),
         ];
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_nobody_knows_is_refused_by_name() {
+    fn an_unknown_key_is_refused_by_name() {
         let error = toml::from_str::<File>("memmory = \"1GiB\"").unwrap_err().to_string();
         assert!(error.contains("memmory") && error.contains("memory"), "{error}");
     }

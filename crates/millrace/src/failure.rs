@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 
-use crate::say;
+use crate::stdio;
 
 /// The error that ended a command.
 pub(crate) struct Failure {
@@ -23,7 +23,7 @@ impl Failure {
     }
 
     /// The error was already reported; only the exit code remains.
-    pub(crate) fn told() -> Failure {
+    pub(crate) fn already_reported() -> Failure {
         Failure { code: 1, message: String::new(), hint: None }
     }
 
@@ -52,10 +52,10 @@ impl Failure {
     /// Prints message and hint to stderr.
     pub(crate) fn print(&self) {
         if !self.message.is_empty() {
-            say::err(&format!("ERROR:  {}", self.message));
+            stdio::err(&format!("ERROR:  {}", self.message));
         }
         if let Some(hint) = &self.hint {
-            say::err(&format!("HINT:   {hint}"));
+            stdio::err(&format!("HINT:   {hint}"));
         }
     }
 

@@ -51,7 +51,7 @@ Examples:
   millrace check
   millrace check --data /var/lib/millrace
 
-Exit codes: 0 all is well, 1 something is wrong, 2 the directory cannot be read.")]
+Exit codes: 0 no damage, 1 damage found, 2 the directory cannot be read.")]
 pub(crate) struct CheckArguments {}
 
 #[derive(clap::Subcommand)]
@@ -129,11 +129,11 @@ pub(crate) fn check(given: &Given) -> Result<(), Failure> {
     }
     let checked = format!("{} files, {}", size::group(report.files), size::show(report.bytes));
     if report.findings.is_empty() {
-        println!("{}: all is well ({checked})", directory.dir.display());
+        println!("{}: no damage found ({checked})", directory.dir.display());
         return Ok(());
     }
     let count = report.findings.len();
-    Err(Failure::new(format!("{}: {count} of what was checked is damaged ({checked})", directory.dir.display()))
+    Err(Failure::new(format!("{}: {count} damaged ({checked})", directory.dir.display()))
         .with_hint("keep a copy of the directory; files not named above are intact"))
 }
 

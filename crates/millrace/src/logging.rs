@@ -5,7 +5,7 @@ use std::io::{self, IsTerminal};
 use tracing_subscriber::EnvFilter;
 
 use crate::config::LogFormat;
-use crate::say::LogWriter;
+use crate::stdio::LogWriter;
 
 /// Starts logging messages from `level` up; from other crates only warnings and errors.
 pub(crate) fn start(level: &str, format: LogFormat) {

@@ -11,11 +11,11 @@ mod embedded;
 mod failure;
 mod inspect;
 mod logging;
-mod say;
 mod serve;
 mod signals;
 mod size;
 mod sql;
+mod stdio;
 mod table;
 mod write;
 
@@ -39,13 +39,13 @@ const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (", env!("MILLRACE_BU
 #[command(name = "millrace", version = VERSION, max_term_width = 100, subcommand_required = true, arg_required_else_help = true)]
 #[command(after_help = "\
 Examples:
-  millrace demo                                    load real data, ask it questions, see the answers
+  millrace demo                                    load real data and run example queries
   millrace serve                                   serve ./millrace-data on this machine
-  millrace sql -c \"SELECT count(*) FROM weather\"   ask a running server
+  millrace sql -c \"SELECT count(*) FROM weather\"   query a running server
   millrace write --file data.csv --table t --create --key device
 
 Every shared flag has an environment variable (MILLRACE_DATA, …) and a key in the file of --config.
-What is stated last in this list wins: default, file, environment, flag.")]
+Each of these overrides those before it: default, file, environment, flag.")]
 struct Cli {
     #[command(flatten)]
     shared: Shared,
@@ -99,7 +99,7 @@ fn main() -> ExitCode {
 }
 
 fn print(bytes: &[u8]) -> Result<(), Failure> {
-    say::piped(bytes).map_err(|error| Failure::new(format!("cannot write to standard output: {error}")))
+    stdio::piped(bytes).map_err(|error| Failure::new(format!("cannot write to standard output: {error}")))
 }
 
 /// Environment variables with our prefix that are no settings; most likely misspelt.
@@ -145,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn variables_that_begin_like_ours_and_are_no_settings_are_found() {
+    fn unknown_variables_with_our_prefix_are_found() {
         let names = ["MILLRACE_MEMRY", "MILLRACE_MEMORY", "MILLRACE_URL", "MILLRACE_GRACE", "MILLRACE_TEST_X", "MEMRY"];
         assert_eq!(unknown_variables(names.map(str::to_owned).into_iter()), ["MILLRACE_MEMRY"]);
     }

@@ -19,9 +19,9 @@ use server::Server;
 use crate::config::{Given, LogFormat, Settings};
 use crate::failure::Failure;
 use crate::logging;
-use crate::say;
 use crate::signals::Stop;
 use crate::size;
+use crate::stdio;
 
 /// Divisor of the memory left after memtables and caches that queries get.
 const QUERY_MEMORY_SHARE: u64 = 2;
@@ -35,9 +35,9 @@ Examples:
   millrace serve --config /etc/millrace.toml --log-format json
   MILLRACE_PG=127.0.0.1:5432 millrace serve
 
-Ends with exit code 0 after SIGTERM or Ctrl-C: running statements may finish for --grace seconds and
-are cancelled then, and memtables are flushed. A second signal ends it at once. Without
-authentication, which this version does not have, only loopback addresses are served.")]
+Exits with code 0 after SIGTERM or Ctrl-C: running statements may finish for --grace seconds and
+are then cancelled, and memtables are flushed. A second signal exits at once. Only loopback addresses
+are served, because this version has no authentication.")]
 pub(crate) struct Arguments {}
 
 /// Serves until SIGTERM or Ctrl-C.
@@ -211,7 +211,7 @@ fn announce(settings: &Settings, addresses: [Option<SocketAddr>; 4], recovery: &
         "serving"
     );
     if settings.log_format == LogFormat::Text {
-        say::out(&banner(settings, recovery, [pg, http, flight, health]));
+        stdio::out(&banner(settings, recovery, [pg, http, flight, health]));
     }
 }
 

@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_are_read_as_people_write_them() {
+    fn sizes_are_parsed_with_units() {
         let good = [("512MiB", 512 << 20), ("2 GiB", 2 << 30), ("1GB", 1_000_000_000), ("1.5k", 1536), ("7", 7)];
         for (text, bytes) in good {
             assert_eq!(parse(text), Ok(bytes), "{text}");

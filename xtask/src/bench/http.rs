@@ -33,7 +33,7 @@ impl Client {
     fn reply(&mut self) -> std::io::Result<(u16, Vec<u8>)> {
         let status = self.line()?;
         let code = status.split(' ').nth(1).and_then(|code| code.parse().ok());
-        let code = code.ok_or_else(|| std::io::Error::other(format!("{status:?} is no status line")))?;
+        let code = code.ok_or_else(|| std::io::Error::other(format!("invalid status line {status:?}")))?;
         let (mut bytes, mut chunked) = (0_usize, false);
         loop {
             let line = self.line()?.to_ascii_lowercase();

@@ -1,8 +1,8 @@
-//! `bench-compare`: is B faster than A? Paired runs, ratios with their confidence interval.
+//! `bench-compare`: whether B is faster than A. Paired runs, ratios with their confidence interval.
 //!
-//! A figure from one run on a shared machine says little. Runs alternate A B B A …, each with a fresh directory, and
-//! what is reported is the ratio within pairs, so that what slows both for a minute cancels out. Server CPU per unit of
-//! work is taken from the kernel, up to the server's exit, so that work put off to flush or compaction counts too.
+//! A figure from one run on a shared machine says little. Runs alternate A B B A …, each with a fresh directory,
+//! and ratios are taken within pairs, so that slow phases of the machine cancel out. Server CPU per unit of work is
+//! read from the kernel after the server's exit, so that deferred flushes and compactions count too.
 
 mod http;
 mod server;

@@ -39,7 +39,7 @@ impl Server {
         let started = Instant::now();
         while started.elapsed() < Duration::from_secs(60) {
             if let Ok(Some(status)) = self.child.try_wait() {
-                return Err(format!("the server ended at once with {status}"));
+                return Err(format!("the server exited during startup with {status}"));
             }
             let reply = Client::connect(health).and_then(|mut client| client.send("GET", "/ready", b""));
             if matches!(reply, Ok((200, _))) {
@@ -61,7 +61,7 @@ impl Server {
         passes(Command::new("kill").args(["-TERM", &self.child.id().to_string()]))?;
         let status = self.child.wait().map_err(|error| format!("waiting for the server: {error}"))?;
         if !status.success() {
-            return Err(format!("the server ended with {status} after SIGTERM"));
+            return Err(format!("the server exited with {status} after SIGTERM"));
         }
         // The kernel adds up the times of exited children. This includes `kill`, whose share is negligible.
         Ok(stat_seconds("/proc/self/stat", 16)? - before)
@@ -86,7 +86,7 @@ fn stat_seconds(path: &str, first: usize) -> Result<f64> {
     let ticks = |field: usize| fields.get(field - 3).and_then(|text| text.parse::<f64>().ok());
     match (ticks(first), ticks(first + 1)) {
         (Some(user), Some(system)) => Ok((user + system) / TICKS_PER_SECOND),
-        _ => Err(format!("{path} is not as proc(5) says")),
+        _ => Err(format!("{path} does not have the format of proc(5)")),
     }
 }
 

@@ -56,8 +56,9 @@ pub(super) fn check() -> Result<Vec<Finding>> {
 fn check_ours(graph: &Graph, name: &str, id: &str, findings: &mut Vec<Finding>) {
     let manifest = graph.manifest(name);
     let Some((_, allowed)) = OURS.iter().find(|(ours, _)| *ours == name) else {
-        let problem =
-            format!("crate `{name}` is not in the list of xtask/src/tidy/deps.rs: say there what it may name");
+        let problem = format!(
+            "crate `{name}` is not in the list of xtask/src/tidy/deps.rs: add it with its allowed dependencies"
+        );
         findings.push(Finding::new(&manifest, 0, problem));
         return;
     };

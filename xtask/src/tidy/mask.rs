@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn test_items_are_blanked_and_what_follows_is_not() {
+    fn test_items_are_blanked_and_following_code_is_not() {
         let source = "use a;\n#[cfg(test)]\nmod tests { fn f() { std::fs } }\nfn g() {}\n#[cfg(test)]\nmod t;\nuse b;";
         let left = without_tests(source);
         assert!(!left.contains("std::fs") && left.contains("fn g()") && left.contains("use b"));

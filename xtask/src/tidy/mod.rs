@@ -1,7 +1,7 @@
-//! `tidy`: the rules of the house, checked by a program so that nobody has to remember them.
+//! `tidy`: checks the project's rules.
 //!
-//! Three sources of truth: `cargo metadata` says who depends on whom (`deps`), the sources say who names what
-//! (`source`), and texts must be what they claim (`text`). A finding names file, line, the rule and its reason.
+//! There are three kinds: dependencies between crates, from `cargo metadata` (`deps`); names that only some files
+//! may use (`source`); rules about texts (`text`). A finding contains file, line, rule and reason.
 
 mod deps;
 mod mask;
@@ -59,10 +59,10 @@ pub(crate) fn run() -> Result {
     }
     match findings.len() {
         0 => {
-            println!("tidy: {} files, nothing to mend", files.len());
+            println!("tidy: {} files, no findings", files.len());
             Ok(())
         }
-        count => Err(format!("tidy: {count} to mend")),
+        count => Err(format!("tidy: {count} findings")),
     }
 }
 

@@ -143,7 +143,7 @@ fn check_file(path: &str, text: &str, findings: &mut Vec<Finding>) {
         }
     }
     if path.contains("/src/") && !text.trim_start().starts_with("//!") {
-        findings.push(Finding::new(path, 1, "does not open with `//!`: say what this module is and what always holds"));
+        findings.push(Finding::new(path, 1, "does not start with `//!`: describe the module and its invariants"));
     }
 }
 

@@ -60,7 +60,7 @@ fn check_lines(path: &str, text: &str, length: bool, findings: &mut Vec<Finding>
             findings.push(Finding::new(path, number + 1, "ends in white space"));
         }
         if let Some(found) = absolute.iter().find(|absolute| names_path(line, absolute)) {
-            findings.push(Finding::new(path, number + 1, format!("names {found}…, which is somebody's machine")));
+            findings.push(Finding::new(path, number + 1, format!("contains {found}…, a path of one machine")));
         }
     }
     if !text.is_empty() && !text.ends_with('\n') {

@@ -86,7 +86,7 @@ FROM sensors GROUP BY device ORDER BY mean_power DESC LIMIT 5",
         remark: None,
     },
     Question {
-        title: "7. Orders beside their readings: one transaction writes both, one statement joins both",
+        title: "7. Orders with their readings: one transaction writes both, one statement joins both",
         zone: "UTC",
         before: "\
 CREATE TABLE work_order (
@@ -105,6 +105,6 @@ SELECT o.id, o.device, o.what, s.temperature, s.temperature > o.limit_celsius AS
 FROM work_order o ASOF JOIN sensors s ON s.device = o.device AND s.time <= o.placed
 ORDER BY o.id",
         chart: None,
-        remark: Some("An ordinary CREATE TABLE makes a rows table, in memory and durable: see the manual's rows.md."),
+        remark: Some("An ordinary CREATE TABLE creates a rows table, in memory and durable: see the manual's rows.md."),
     },
 ];

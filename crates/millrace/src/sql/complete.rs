@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn tab_offers_what_may_stand_there() {
+    fn tab_offers_valid_completions() {
         for (pending, typed, expected) in [
             ("", "sel", vec!["select"]),
             ("", "SEL", vec!["SELECT"]),

@@ -411,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn options_of_a_table_are_shown_in_units_of_people() {
+    fn options_of_a_table_are_shown_in_readable_units() {
         let options =
             Options::read("store=columns|time=at|key=site,device|partition=86400 s|retention=5400 s|history=on");
         assert_eq!(options.keys, ["site", "device"]);

@@ -392,7 +392,7 @@ mod tests {
         &[[Some("1"), Some("-Infinity"), Some("a \"b\", c")], [None, Some("2.50"), Some("")]];
 
     #[test]
-    fn csv_tells_null_from_the_empty_text() {
+    fn csv_distinguishes_null_from_empty_text() {
         assert_eq!(written(Format::Csv, ROWS), "n,v,s\n1,-Infinity,\"a \"\"b\"\", c\"\n,2.50,\"\"\n");
     }
 
@@ -408,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_tells_null_from_the_empty_text_and_ends_with_the_number_of_rows() {
+    fn a_table_distinguishes_null_from_empty_text_and_ends_with_the_row_count() {
         assert!(written(Format::Table, &ROWS[..1]).ends_with("(1 row)\n\n"));
         let text = written(Format::Table, ROWS);
         assert!(text.contains(" NULL │      2.50 │\n"), "{text}");

@@ -361,7 +361,7 @@ async fn copy(session: &mut Session, argument: &str) -> Result<(), Failure> {
         Err(Trouble::Server(error)) => {
             session.note_failure(&error);
             print_error(&sql, &error);
-            Err(Failure::told())
+            Err(Failure::already_reported())
         }
         Err(Trouble::Output(error)) => Err(open(error)),
     }

@@ -35,7 +35,7 @@ Examples:
   millrace sql --data ./millrace-demo -c 'SELECT count(*) FROM air'   opens the directory itself
   millrace sql --url postgres://me@127.0.0.1:7432/millrace -c 'SELECT 1'
 
-Exit codes: 0 all done, 1 a statement failed (those after it were not run), 2 nothing was begun.")]
+Exit codes: 0 all done, 1 a statement failed (those after it were not run), 2 nothing was started.")]
 pub(crate) struct Arguments {
     /// Statements to run; may be given several times.
     #[arg(short = 'c', long = "command", value_name = "SQL")]

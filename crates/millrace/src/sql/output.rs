@@ -150,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_command_reads_the_result_and_is_waited_for() {
+    fn a_result_is_piped_to_a_command() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("out");
         let mut out = Output::open(&format!("|cat > {}", file.display())).map_err(|failure| failure.text()).unwrap();

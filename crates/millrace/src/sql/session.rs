@@ -101,9 +101,11 @@ impl Session {
             Ok(()) => {}
             Err(Trouble::Server(error)) => {
                 print_error(&sql, &error);
-                return Err(Failure::told());
+                return Err(Failure::already_reported());
             }
-            Err(Trouble::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => return Err(Failure::told()),
+            Err(Trouble::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
+                return Err(Failure::already_reported());
+            }
             Err(Trouble::Output(error)) => return Err(Failure::new(error)),
         }
         if self.timing {
@@ -169,7 +171,7 @@ impl Session {
                     let columns = columns.iter().enumerate();
                     let head =
                         columns.map(|(at, column)| Head { name: column.name().to_owned(), ty: ty(at) }).collect();
-                    Writer::new(&self.look, head, out).map(|begun| writer = Some(begun))
+                    Writer::new(&self.look, head, out).map(|new| writer = Some(new))
                 }
                 SimpleQueryMessage::Row(row) => match &mut writer {
                     Some(writer) => writer.row((0..row.len()).map(|at| row.get(at)), out),
@@ -232,7 +234,7 @@ impl Session {
     pub(super) async fn ask(&self, sql: &str) -> Result<Vec<Vec<Option<String>>>, Failure> {
         let messages = self.client.simple_query(sql).await.map_err(|error| {
             print_error(sql, &error);
-            Failure::told()
+            Failure::already_reported()
         })?;
         let rows = messages.iter().filter_map(|message| match message {
             SimpleQueryMessage::Row(row) => Some((0..row.len()).map(|at| row.get(at).map(str::to_owned)).collect()),
@@ -440,14 +442,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_caret_stands_under_the_character_the_server_means() {
+    fn the_caret_marks_the_position_of_the_error() {
         assert_eq!(pointer("SELECT x", 8), "LINE 1: SELECT x\n               ^\n");
         assert_eq!(pointer("SELECT 'µ',\n  y\nFROM t", 15), "LINE 2:   y\n          ^\n");
         assert_eq!(pointer("SELECT", 99), "");
     }
 
     #[test]
-    fn copy_and_results_are_told_from_other_statements() {
+    fn copy_and_queries_are_distinguished_from_other_statements() {
         assert!(matches!(copy_direction("copy t (a, b) FROM stdin WITH (format csv)"), Some(Copy::FromStdin)));
         assert!(matches!(copy_direction("/* x */ COPY (SELECT 1) TO STDOUT"), Some(Copy::ToStdout)));
         assert!(copy_direction("SELECT 'copy from stdin'").is_none());

@@ -235,7 +235,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_of_other_shells_are_understood_alone_on_a_line() {
+    fn commands_of_other_shells_are_recognised() {
         for (line, word) in [
             ("help", Some(Word::Help)),
             ("HELP;", Some(Word::Help)),

@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn semicolons_split_only_where_sql_means_them() {
+    fn semicolons_inside_quotes_and_comments_do_not_split() {
         let cases: [(&str, &[&str]); 14] = [
             ("SELECT 1 \\gx", &["command \\gx", "SELECT 1"]),
             ("SELECT 1; \\d t\nSELECT '\\d'", &["SELECT 1", "command \\d t", "SELECT '\\d'"]),
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn a_statement_over_several_lines_says_what_it_waits_for() {
+    fn the_prompt_shows_the_open_construct_of_a_statement() {
         let mut splitter = Splitter::default();
         assert!(splitter.push("SELECT 'a").is_empty());
         assert_eq!(splitter.waiting_for(), "'");

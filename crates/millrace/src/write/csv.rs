@@ -46,7 +46,7 @@ async fn load_async(given: &Given, arguments: &Arguments, source: &mut Source) -
     let client = connect(arguments.url.as_deref(), given.pg()).await?.client;
     if let Some(zone) = &arguments.timezone {
         let set = format!("SET TimeZone = '{}'", zone.replace('\'', "''"));
-        client.batch_execute(&set).await.map_err(|error| told(error).context("--timezone"))?;
+        client.batch_execute(&set).await.map_err(|error| server_error(error).context("--timezone"))?;
     }
     let existing = described(&client, table).await?;
     let plan = plan(&names, &waiting, delimiter, arguments, existing.as_ref())?;
@@ -117,7 +117,7 @@ async fn described(client: &Client, table: &str) -> Result<Option<Target>, Failu
          WHERE c.relname = '{}' AND c.relkind = 'r' AND {schema}",
         literal(name)
     );
-    let messages = client.simple_query(&sql).await.map_err(told)?;
+    let messages = client.simple_query(&sql).await.map_err(server_error)?;
     let row = messages.iter().find_map(|message| match message {
         SimpleQueryMessage::Row(row) => Some(row),
         _ => None,
@@ -169,8 +169,8 @@ fn say_local_times(plan: &Plan, target: &Target, sample: &[Row], delimiter: u8) 
     let local =
         sent.filter_map(|row| infer::fields(&row, delimiter).into_iter().nth(at)).find(|value| times::is_local(value));
     if let Some(value) = local {
-        eprintln!("NOTICE:  times of column {time:?} such as {value:?} have no offset: they are taken as UTC");
-        eprintln!("HINT:    --timezone Europe/Berlin (or another zone) takes them as local times");
+        eprintln!("NOTICE:  times of column {time:?} such as {value:?} have no offset: they are read as UTC");
+        eprintln!("HINT:    --timezone Europe/Berlin (or another zone) reads them as local times");
     }
 }
 
@@ -273,7 +273,7 @@ fn plan(
             Some((name.clone(), values[0].clone(), unit, epoch))
         });
         if let Some((name, value, unit, epoch)) = found {
-            eprintln!("NOTICE:  column {name:?}: numbers such as {value} are taken as times (--time-format {unit})");
+            eprintln!("NOTICE:  column {name:?}: numbers such as {value} are read as times (--time-format {unit})");
             (wanted, format) = (vec![name], epoch);
         }
     }
@@ -358,7 +358,7 @@ impl Batch<'_, '_> {
 /// left.
 async fn copy_batch(client: &Client, statement: &str, limit: u64, batch: &mut Batch<'_, '_>) -> Result<u64, Failure> {
     let Some(first) = batch.next()? else { return Ok(0) };
-    let sink = client.copy_in::<_, Bytes>(statement).await.map_err(told)?;
+    let sink = client.copy_in::<_, Bytes>(statement).await.map_err(server_error)?;
     futures::pin_mut!(sink);
     let (mut chunk, mut count) = (first, 1);
     while count < limit
@@ -367,11 +367,11 @@ async fn copy_batch(client: &Client, statement: &str, limit: u64, batch: &mut Ba
         chunk.extend_from_slice(&row);
         count += 1;
         if chunk.len() >= CHUNK_BYTES {
-            sink.send(Bytes::from(std::mem::take(&mut chunk))).await.map_err(told)?;
+            sink.send(Bytes::from(std::mem::take(&mut chunk))).await.map_err(server_error)?;
         }
     }
-    sink.send(Bytes::from(chunk)).await.map_err(told)?;
-    sink.finish().await.map_err(told)?;
+    sink.send(Bytes::from(chunk)).await.map_err(server_error)?;
+    sink.finish().await.map_err(server_error)?;
     Ok(count)
 }
 
@@ -396,7 +396,10 @@ async fn create(
         refuse_hidden_times(plan, &sent, delimiter)?;
     }
     let sql = infer::create_table(table, &columns, &arguments.key, time.as_deref())?;
-    client.batch_execute(&sql).await.map_err(|error| told(error).with_hint(format!("the statement was: {sql}")))?;
+    client
+        .batch_execute(&sql)
+        .await
+        .map_err(|error| server_error(error).with_hint(format!("the statement was: {sql}")))?;
     println!("{sql};\n");
     if time.is_none() {
         println!("No column holds times: this is a rows table, in memory and durable.\n");
@@ -452,7 +455,7 @@ fn no_time(time: &str, plan: &Plan, sent: &[Vec<u8>], delimiter: u8) -> Failure 
 
 /// Refuses to create a table without time if a column holds times in another format.
 fn refuse_hidden_times(plan: &Plan, sent: &[Vec<u8>], delimiter: u8) -> Result<(), Failure> {
-    let hint = "--no-time makes a rows table of the file as it is";
+    let hint = "--no-time creates a rows table with the columns unchanged";
     let is = |word: &str| plan.names.iter().position(|name| name.eq_ignore_ascii_case(word));
     if let (Some(year), Some(month), Some(day)) = (is("year"), is("month"), is("day")) {
         let more = ["hour", "minute", "second"].into_iter().map_while(is);
@@ -506,7 +509,7 @@ fn file_line(text: &str, lines: &[(u64, u64)]) -> String {
     format!("{}{}{}", &text[..at], in_file.saturating_sub(last - line), &text[at + digits..])
 }
 
-fn told(error: tokio_postgres::Error) -> Failure {
+fn server_error(error: tokio_postgres::Error) -> Failure {
     let Some(db) = error.as_db_error() else { return Failure::new(innermost(&error)) };
     let place = db.where_().or(db.detail()).map(|place| format!(" ({place})")).unwrap_or_default();
     let failure = Failure::new(format!("{}{place} (SQLSTATE {})", db.message(), db.code().code()));
@@ -537,7 +540,7 @@ fn header_names(header: &[u8], delimiter: u8) -> Result<Vec<String>, Failure> {
             false => name,
         };
         if names.contains(&name) {
-            return Err(Failure::new(format!("column {} of the header, {name:?}, is named twice", at + 1)));
+            return Err(Failure::new(format!("column {} of the header, {name:?}, occurs twice", at + 1)));
         }
         names.push(name);
     }
@@ -615,7 +618,7 @@ mod tests {
     }
 
     #[test]
-    fn gzip_is_told_by_its_first_bytes() {
+    fn gzip_is_detected_by_its_first_bytes() {
         let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
         packed.write_all(b"a\n1\n").unwrap();
         assert_eq!(rows(&packed.finish().unwrap()).unwrap(), ["a\n", "1\n"]);
@@ -629,7 +632,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_is_sent_with_its_time_first_and_its_other_fields_as_they_are() {
+    fn a_converted_row_has_its_time_first_and_its_other_fields_unchanged() {
         let names = |text: &str| text.split(',').map(str::to_owned).collect::<Vec<_>>();
         let plan = Plan {
             names: names("time,v,s"),

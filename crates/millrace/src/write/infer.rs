@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_inferred_is_said() {
+    fn failed_inference_is_reported() {
         assert!(statement("a,t\n1,2026-01-01\n", &["x"]).unwrap_err().contains("no column \"x\""));
         assert!(statement("a,t\n1\n", &[]).unwrap_err().contains("row 1 has 1 fields"));
     }

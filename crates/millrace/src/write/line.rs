@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn a_schema_name_cannot_change_the_address() {
+    fn a_schema_name_is_escaped_in_the_url() {
         assert_eq!(percent("a&b c/é"), "a%26b%20c%2F%C3%A9");
     }
 

@@ -30,8 +30,8 @@ Examples:
   zcat old.lp.gz | millrace write --file - --format lp
 
 CSV needs a header line; its names are the table's columns, in any order. With --create the
-table is made if it does not exist, and the statement is printed: types from the rows of the file, the
-time from --time or from the column that holds times. A file without times makes a rows table.")]
+table is created if it does not exist, and the statement is printed: types are inferred from the rows, the
+time column from --time or the first column with times. Without times a rows table is created.")]
 pub(crate) struct Arguments {
     /// File to load, gzip or plain; `-` is standard input.
     #[arg(long, short = 'f', value_name = "FILE")]

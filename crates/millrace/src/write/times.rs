@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn times_become_what_copy_reads() {
+    fn times_are_converted_for_copy() {
         for (format, columns, fields, expected) in [
             (None, "t", "2026-01-31 12:00", "2026-01-31 12:00"),
             (None, "date,time", "2026-01-31,12:00", "2026-01-31 12:00"),

@@ -69,7 +69,7 @@ fn a_directory_that_is_not_a_database_is_refused_and_left_byte_for_byte() {
 }
 
 #[test]
-fn signals_that_ask_for_nothing_do_not_end_the_server_and_sigquit_does_at_once() {
+fn other_signals_do_not_end_the_server_and_sigquit_does_at_once() {
     let (_folder, data) = folder();
     let mut server = Server::start(&data);
     assert_eq!(write(&server.http, "m v=1 1000\n").unwrap().0, 204);
@@ -91,7 +91,7 @@ fn signals_that_ask_for_nothing_do_not_end_the_server_and_sigquit_does_at_once()
 
 /// Bug: statements that computed on the serving threads kept the server from ending.
 #[test]
-fn whatever_runs_the_server_ends_after_the_grace_and_has_flushed() {
+fn the_server_ends_after_the_grace_period_and_has_flushed() {
     let (_folder, data) = folder();
     let mut server = Server::start_with(&data, |command| {
         command.args(["--grace", "1"]);
@@ -131,7 +131,7 @@ fn whatever_runs_the_server_ends_after_the_grace_and_has_flushed() {
 
 /// Bug: a full disk under stdout or stderr ended the server with a panic.
 #[test]
-fn output_that_nobody_can_write_to_does_not_end_the_server() {
+fn failing_output_does_not_end_the_server() {
     let (_folder, data) = folder();
     let free = || TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
     let full = || std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
@@ -152,7 +152,7 @@ fn output_that_nobody_can_write_to_does_not_end_the_server() {
 
 /// Bug: `millrace completions fish | head` ended with a backtrace.
 #[test]
-fn a_reader_that_has_enough_is_no_error() {
+fn a_closed_pipe_is_not_an_error() {
     for arguments in [&["completions", "bash"][..], &["version"]] {
         let mut child = millrace().args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         drop(child.stdout.take());
@@ -163,7 +163,7 @@ fn a_reader_that_has_enough_is_no_error() {
 }
 
 /// Reads the error that the server sends before the client sends anything.
-fn told(stream: &mut TcpStream) -> String {
+fn first_error(stream: &mut TcpStream) -> String {
     stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     let mut bytes = Vec::new();
     let _ = stream.read_to_end(&mut bytes);
@@ -216,7 +216,7 @@ fn half_open_connections_count_and_leave_file_handles_to_the_engine() {
     let (client, connection) = runtime.block_on(tokio_postgres::connect(&server.url(), NoTls)).unwrap();
     runtime.spawn(connection);
     let mut idle: Vec<TcpStream> = (0..200).filter_map(|_| TcpStream::connect(&server.pg).ok()).collect();
-    let refused = told(idle.last_mut().unwrap());
+    let refused = first_error(idle.last_mut().unwrap());
     assert!(refused.contains("53300") && refused.contains("file handle"), "{refused:?}");
     for n in 0..20 {
         let insert = format!("INSERT INTO m (time, v) VALUES ('2026-01-01', {n})");
@@ -231,7 +231,7 @@ fn half_open_connections_count_and_leave_file_handles_to_the_engine() {
 }
 
 #[test]
-fn settings_that_are_hardly_meant_are_warned_of() {
+fn probably_unintended_settings_are_warned_of() {
     let (_folder, data) = folder();
     let mut server = Server::start_with(&data, |command| {
         command.env("MILLRACE_MEMRY", "1GiB").args(["--memory", "100000GiB"]);

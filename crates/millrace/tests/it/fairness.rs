@@ -69,30 +69,30 @@ async fn serve(dir: &Path) -> Arc<Server> {
 
 /// One round of short requests; each has its own limit.
 async fn others_are_answered(server: &Arc<Server>, open: &Client, while_running: &str) {
-    let begun = Instant::now();
+    let started = Instant::now();
     let answered = |what: &str, since: Instant| {
         let elapsed = since.elapsed();
         assert!(elapsed < ANSWER_MAX, "{what} was answered after {elapsed:?} while others ran: {while_running}");
     };
     open.simple_query("SELECT 1").await.unwrap();
-    answered("SELECT 1", begun);
-    let begun = Instant::now();
+    answered("SELECT 1", started);
+    let started = Instant::now();
     connect(&server.url()).await.simple_query("SELECT 1").await.unwrap();
-    answered("a new session", begun);
+    answered("a new session", started);
     for (name, method, health, path, body, status) in [
         ("/ready", "GET", true, "/ready", "", 200),
         ("/metrics", "GET", true, "/metrics", "", 200),
         ("a write", "POST", false, "/write", "other,k=a v=1", 204),
         ("/sql", "GET", false, "/sql?q=SELECT%201", "", 200),
     ] {
-        let begun = Instant::now();
+        let started = Instant::now();
         let server = Arc::clone(server);
         let asked = tokio::task::spawn_blocking(move || {
             let address = if health { &server.health } else { &server.http };
             if path == "/write" { write(address, body) } else { request(address, method, path, body.as_bytes()) }
         });
         assert_eq!(asked.await.unwrap().unwrap().0, status, "{name} while others ran: {while_running}");
-        answered(name, begun);
+        answered(name, started);
     }
 }
 
@@ -117,7 +117,7 @@ fn others_are_answered_while_long_statements_run_and_these_can_be_cancelled() {
             for _ in 0..ROUNDS {
                 others_are_answered(&server, &open, name).await;
             }
-            let begun = Instant::now();
+            let started = Instant::now();
             for cancel in cancels {
                 cancel.cancel_query(NoTls).await.unwrap();
             }
@@ -126,7 +126,7 @@ fn others_are_answered_while_long_statements_run_and_these_can_be_cancelled() {
                 let code = ended.unwrap().err().and_then(|error| error.code().cloned());
                 canceled += usize::from(code.is_some_and(|code| code.code() == "57014"));
             }
-            let elapsed = begun.elapsed();
+            let elapsed = started.elapsed();
             assert!(elapsed < ANSWER_MAX, "{name}: statements ended {elapsed:?} after they were cancelled");
             assert!(canceled > 0, "{name}: no statement ran long enough to be cancelled");
         }
@@ -194,9 +194,9 @@ fn sessions_are_cancelled_and_terminated_by_others() {
         let row =
             admin.query_one(&format!("SELECT pg_terminate_backend({pid}), pg_cancel_backend(-5)"), &[]).await.unwrap();
         assert_eq!((row.get::<_, bool>(0), row.get::<_, bool>(1)), (true, false));
-        let begun = Instant::now();
+        let started = Instant::now();
         while idle.batch_execute("SELECT 1").await.is_ok() {
-            assert!(begun.elapsed() < ANSWER_MAX);
+            assert!(started.elapsed() < ANSWER_MAX);
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     });

@@ -62,7 +62,7 @@ fn write_in_the_end(server: &Server, body: &str) {
 }
 
 #[test]
-fn writes_are_refused_while_it_is_full_and_go_on_when_space_returns() {
+fn writes_are_refused_while_the_disk_is_full_and_resume_afterwards() {
     let (folder, _) = folder();
     let mount = folder.path().join("disk");
     std::fs::create_dir(&mount).unwrap();

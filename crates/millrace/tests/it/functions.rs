@@ -11,7 +11,7 @@ fn cells(line: &str) -> Option<Vec<String>> {
 }
 
 #[test]
-fn every_example_of_the_manual_gives_what_it_says() {
+fn every_example_of_the_manual_gives_the_documented_result() {
     let (_folder, data) = folder();
     let server = Server::start(&data);
     let (mut from, mut checked, mut wrong) = (String::new(), 0, Vec::new());

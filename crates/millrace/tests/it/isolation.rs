@@ -84,7 +84,7 @@ const SETTLES: Duration = Duration::from_millis(700);
 const AT_A_TIME: usize = 8;
 
 #[test]
-fn scripts_say_what_postgresql_does() {
+fn scripts_match_postgresql() {
     let postgres = Postgres::start_with("-c deadlock_timeout=100ms -c max_connections=200");
     let bless = std::env::var_os("MILLRACE_BLESS").is_some();
     let failures = run(Product::Postgres, &postgres.url(), bless, |_, _| None);
@@ -92,7 +92,7 @@ fn scripts_say_what_postgresql_does() {
 }
 
 #[test]
-fn millrace_does_what_the_scripts_say() {
+fn millrace_matches_the_scripts() {
     let (_folder, data) = folder();
     let server = Server::start(&data);
     let differs = |case: &Case, level: Level| {

@@ -59,9 +59,9 @@ impl Watched {
         let (is_over, slowest) = (Arc::clone(&over), Arc::clone(&worst));
         let asking = tokio::spawn(async move {
             while !is_over.load(Ordering::Relaxed) {
-                let begun = Instant::now();
+                let started = Instant::now();
                 client.simple_query("SELECT 1").await.unwrap();
-                slowest.fetch_max(begun.elapsed().as_micros() as u64, Ordering::Relaxed);
+                slowest.fetch_max(started.elapsed().as_micros() as u64, Ordering::Relaxed);
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
         });
@@ -113,7 +113,7 @@ const ROWS: &str = "CREATE TABLE t (id int PRIMARY KEY, v text); \
     INSERT INTO t SELECT g, 'text of row ' || g FROM generate_series(1, 100000) g;";
 
 #[test]
-fn rows_of_a_query_put_into_a_table_are_not_gathered_first() {
+fn insert_select_does_not_buffer_its_rows() {
     for (what, sql) in [
         (
             "CREATE TABLE AS",
@@ -138,7 +138,7 @@ fn rows_of_a_query_put_into_a_table_are_not_gathered_first() {
 }
 
 #[test]
-fn results_that_nobody_reads_are_bounded() {
+fn unread_results_are_bounded() {
     for (what, clients, sql) in [
         ("40 stuck clients, wide rows", 40, "SELECT g, repeat('x', 8000) FROM generate_series(1, 10000000) g"),
         ("200 stuck clients", 200, "SELECT g, g::text || ' is a number' FROM generate_series(1, 10000000) g"),
@@ -227,16 +227,16 @@ fn functions_that_grow_text_are_bounded_and_stopped() {
             let client = connect(&watched.server).await;
             client.batch_execute(ROWS).await.unwrap();
             client.batch_execute("SET statement_timeout = '10s'").await.unwrap();
-            let begun = Instant::now();
+            let started = Instant::now();
             if let Err(error) = client.batch_execute(sql).await {
                 let code = error.code().map(|code| code.code().to_owned()).unwrap_or_default();
                 let stopped = ["53200", "54000", "57014", "42883", "0A000"].contains(&code.as_str());
-                println!("{code} after {:?}: {sql}", begun.elapsed());
+                println!("{code} after {:?}: {sql}", started.elapsed());
                 assert!(stopped, "{sql}: {error:?}");
             } else {
-                println!("done after {:?}: {sql}", begun.elapsed());
+                println!("done after {:?}: {sql}", started.elapsed());
             }
-            let elapsed = begun.elapsed();
+            let elapsed = started.elapsed();
             assert!(elapsed < Duration::from_secs(10) + STOP_MAX, "{sql}: {elapsed:?} with a time-out of 10 s");
             watched.end(sql).await;
         }

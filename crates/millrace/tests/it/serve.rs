@@ -24,7 +24,7 @@ fn stderr(output: &Output) -> String {
 }
 
 #[test]
-fn what_was_written_is_there_after_a_clean_stop_and_says_so() {
+fn rows_survive_a_clean_shutdown() {
     let (_folder, data) = folder();
     let server = Server::start(&data);
     assert_eq!(write(&server.http, "m,k=a v=1.5 1000\nm,k=b v=2 2000\n").unwrap().0, 204);

@@ -7,7 +7,7 @@ use super::{printed, python, tool};
 use crate::server::{Server, folder};
 
 #[test]
-fn adbc_and_pyarrow_query_ingest_and_break_off() {
+fn adbc_and_pyarrow_query_ingest_and_cancel() {
     python("flight");
 }
 
@@ -30,7 +30,7 @@ fn the_examples_of_the_manual_run() {
 }
 
 #[test]
-fn what_flight_did_is_in_the_metrics() {
+fn flight_is_in_the_metrics() {
     let (_folder, data) = folder();
     let server = Server::start(&data);
     let program = "import sys, pyarrow, adbc_driver_flightsql.dbapi as flight_sql\n\

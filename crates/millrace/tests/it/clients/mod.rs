@@ -83,7 +83,7 @@ fn psql_describes_tables_and_copies_files() {
 }
 
 #[test]
-fn psql_shows_the_place_of_an_error_and_goes_on_after_it() {
+fn psql_shows_the_position_of_an_error_and_continues() {
     let (_folder, data) = folder();
     let server = Server::start(&data);
     let output = psql(&server, &["-v", "ON_ERROR_STOP=0", "-c", "SELECT x FROM nowhere", "-c", "SELECT 41 + 1 AS n"]);
@@ -182,7 +182,7 @@ fn pgjdbc_connects_prepares_fetches_and_reads_metadata() {
 }
 
 #[test]
-fn pgjdbc_does_to_rows_what_it_does_to_postgresqls() {
+fn pgjdbc_behaves_on_rows_tables_as_on_postgresql() {
     java("JdbcRows", "rows over pgjdbc: all passed");
 }
 
