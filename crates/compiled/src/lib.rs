@@ -1,16 +1,18 @@
-//! Compiled statements: SQL over `rows` tables, bound once to typed expressions and a fixed way of finding rows, and then
-//! run in microseconds.
+//! SQL over `rows` tables without DataFusion: a statement is bound once to typed expressions and a fixed access
+//! path, and then runs in microseconds.
 //!
-//! - [`compile`], [`run`]: the whole of it; [`Load`]: rows from outside.
-//! - `dialect`: PostgreSQL's lexical rules and precedence for the parser.
+//! - [`compile`], [`run`]: the entry points; [`Load`]: rows from outside (COPY, INSERT … SELECT).
+//! - `dialect`: PostgreSQL's lexical rules and operator precedence for the parser.
 //! - `bind`, `scope`, `types`, `array`: name resolution and types, by PostgreSQL's rules.
 //! - `expr`, `cast`, `functions`, `datetime`, `sequences`, `aggregate`: evaluation.
 //! - `plan`, `key_cast`, `exec`: access paths, join order, nested loops.
-//! - `select`, `from`, `sort_limit`, `subquery`, `derived_tables`, `dml`, `constraints`, `foreign_keys`: statements.
-//! - `ddl`: definitions.
+//! - `select`, `from`, `sort_limit`, `subquery`, `derived_tables`, `dml`, `constraints`, `foreign_keys`:
+//!   statements.
+//! - `ddl`: definition statements.
 //!
-//! Always true: nothing here waits or does I/O; a statement that must wait says so and is run again. Nothing here takes a
-//! savepoint: whoever runs a statement undoes it when it fails or waits.
+//! Always true: nothing here waits or does I/O. A statement that must wait for a lock returns the event to wait
+//! for, and its caller runs it again. Nothing here takes a savepoint: the caller undoes a statement that fails or
+//! waits.
 
 mod aggregate;
 mod array;
