@@ -1,26 +1,26 @@
-//! The kernels' side of `cargo xtask bench-instructions`, a module of each program that it runs.
+//! Support for `cargo xtask bench-instructions`, included by each kernel program.
 //!
-//! A program runs its kernels one after the other and prints a line for each. Callgrind counts only what happens within
-//! [`counted_kernel`] and writes down a count at each return from it: the nth count is the nth line's.
+//! A program runs its kernels in order and prints a line for each. Callgrind counts only inside [`counted_kernel`]
+//! and dumps a count at each return from it: the nth count belongs to the nth line.
 
 use std::hint::black_box;
 
-/// Programs are given a part of a name and run the kernels whose names contain it; all without.
+/// Selects kernels: those whose name contains the program's argument; all without an argument.
 pub(crate) struct Kernels {
     wanted: String,
 }
 
 impl Kernels {
-    /// By the program's arguments. Says first what the processor can do, on which counts depend. (Callgrind's is not the
+    /// Reads the arguments and prints the processor's features, on which counts depend. (Callgrind's are not the
     /// machine's.)
     pub(crate) fn from_arguments() -> Kernels {
         println!("cpu\t{}", processor());
         Kernels { wanted: std::env::args().nth(1).unwrap_or_default() }
     }
 
-    /// Runs `work` twice and has the second time counted, when memory is warm and what is loaded at first use is loaded.
+    /// Runs `work` twice and counts the second run, when memory is warm and lazily loaded code is loaded.
     ///
-    /// - `values`: how many of what the count is to be divided by one run works on.
+    /// - `values`: number of values processed by one run; the count is divided by it.
     pub(crate) fn run(&self, name: &str, values: usize, mut work: impl FnMut()) {
         if !name.contains(&self.wanted) {
             return;
@@ -31,14 +31,14 @@ impl Kernels {
     }
 }
 
-/// What callgrind knows by its name. The statement after the call keeps that from becoming a jump.
+/// Callgrind finds this function by name. The statement after the call prevents a tail call.
 #[inline(never)]
 fn counted_kernel(work: &mut dyn FnMut()) {
     black_box(work)();
     black_box(());
 }
 
-/// Those features that our code asks for.
+/// Processor features that our code checks for.
 fn processor() -> String {
     #[cfg(target_arch = "x86_64")]
     {

@@ -1,5 +1,5 @@
-//! Tells the program which commit it was built from: `MILLRACE_COMMIT` where a package sets it, else what git says, else
-//! nothing (a source archive has no history). Uses no network.
+//! Embeds the commit in the binary: `MILLRACE_COMMIT` if a package sets it, else from git, else nothing (a source
+//! archive has no history). Uses no network.
 
 use std::path::Path;
 use std::process::Command;
@@ -8,13 +8,13 @@ fn main() {
     println!("cargo:rerun-if-changed=build.rs");
     println!("cargo:rerun-if-env-changed=MILLRACE_COMMIT");
     let profile = std::env::var("PROFILE").unwrap_or_default();
-    // A development build would be made again at every commit.
+    // Only in release builds: a development build would be rebuilt at every commit.
     let commit = std::env::var("MILLRACE_COMMIT").ok().or_else(|| if profile == "release" { commit() } else { None });
     let commit = commit.map(|commit| format!("{commit}, ")).unwrap_or_default();
     println!("cargo:rustc-env=MILLRACE_BUILD={commit}{profile}");
 }
 
-/// Abbreviated hash and date of the commit, of this repository and not of one that a source archive lies in.
+/// Abbreviated hash and date of the commit of this repository, not of one that contains an unpacked source archive.
 fn commit() -> Option<String> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).parent()?.parent()?;
     if !folder.join(".git").exists() {

@@ -1,4 +1,4 @@
-//! A COPY stream in each format, cut into pieces at two places. However it is cut, the outcome is the same.
+//! A COPY stream in each format, split at two positions. The outcome must not depend on the positions.
 #![no_main]
 
 use std::sync::Arc;
@@ -26,7 +26,7 @@ fuzz_target!(|bytes: &[u8]| {
     assert_eq!(whole, pieces);
 });
 
-/// Rows in all batches, or the error.
+/// Number of rows in all batches, or the error.
 fn decode(table: &TableRef, options: &Options, pieces: &[&[u8]]) -> Result<u64, String> {
     let columns: Vec<ColumnId> = table.columns.iter().map(|column| column.id).collect();
     let zones = Box::new(|name: Option<&str>, _: i64| name.is_none_or(|name| name == "UTC").then_some(0));

@@ -1,4 +1,5 @@
-//! An encoded column of a block: what decodes has the rows asked for, and survives another round.
+//! An encoded column of a block: if it decodes, it has the requested rows, and encodes and decodes again to the
+//! same values.
 #![no_main]
 
 use columns::encoding::{decode, decode_coded, decode_part, describe, encode};

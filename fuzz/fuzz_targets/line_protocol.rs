@@ -1,4 +1,4 @@
-//! A body of line protocol. Every line is either refused or becomes a row, and no value comes from nowhere.
+//! A body of line protocol. Every line is either refused or becomes a row, and every value occurs in the input.
 #![no_main]
 
 use engine::Catalog;

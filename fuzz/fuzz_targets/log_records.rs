@@ -1,6 +1,6 @@
-//! Payloads of log records, by opening a database whose log holds them in sound frames: payloads made up whole, or those of
-//! a real database with some bytes changed. It opens or says why not; what it then holds, it still holds after a flush,
-//! compaction and another start.
+//! Payloads of log records, replayed by opening a database whose log holds them in valid frames: payloads from the
+//! fuzzer, or those of a real database with some bytes changed. The database opens or returns an error; its rows
+//! survive a flush, a compaction and a restart.
 #![no_main]
 
 use std::collections::BTreeMap;
@@ -19,7 +19,7 @@ use model::{ColumnId, ColumnRole, DataType, KeyValue, Lsn, Result, TableName, Ta
 use wal::{Appended, Space, Wal, WalOptions};
 
 const DIR: &str = "/d";
-/// Files grow up to twice what the log prepares ahead.
+/// Log files grow up to twice the preallocated size.
 const LOG_FILE_BYTES: u64 = 9 << 20;
 
 fuzz_target!(|bytes: &[u8]| {
@@ -39,7 +39,7 @@ fuzz_target!(|bytes: &[u8]| {
     assert_eq!(rows(&open(&env).expect("it did open")).expect("rows"), before);
 });
 
-/// Each payload after its length in two bytes.
+/// Payloads, each after its length in two bytes.
 fn made_up(mut bytes: &[u8]) -> Vec<Vec<u8>> {
     let mut payloads = Vec::new();
     while let Some((length, rest)) = bytes.split_at_checked(2) {
@@ -50,7 +50,7 @@ fn made_up(mut bytes: &[u8]) -> Vec<Vec<u8>> {
     payloads
 }
 
-/// Four bytes of `changes` are a record, a place in it, and what is there from now on.
+/// Real payloads with changes. Each change is four bytes: record, offset, new value.
 fn changed(changes: &[u8]) -> Vec<Vec<u8>> {
     let mut payloads = GOOD.clone();
     for change in changes.chunks_exact(4) {
@@ -79,7 +79,7 @@ fn write_log(env: &SimEnv, payloads: &[Vec<u8>]) -> Result<()> {
     wal.close(&|_| {})
 }
 
-/// How many rows each table has.
+/// Number of rows of each table.
 fn rows(engine: &Engine) -> Result<BTreeMap<String, usize>> {
     let snapshot = engine.snapshot(Lsn::ZERO);
     let mut counts = BTreeMap::new();
@@ -139,7 +139,7 @@ fn write_good(engine: &Engine) -> Result<()> {
     txn.create_table(&spec("gone"))?;
     txn.create_schema("s")?;
     engine.finish(txn.commit(Durability::Sync))?;
-    // The last one is compressed.
+    // The last record is compressed.
     for (round, rows) in [(0, 6), (1, 6), (2, 6), (3, 400)] {
         let mut txn = begin();
         txn.write(table, batch(round, rows))?;

@@ -1,14 +1,14 @@
-//! A manifest: a base and an edit. Their checksums are repaired, or nothing behind them is read. What decodes must encode to
-//! the same manifest.
+//! A manifest with a base and an edit. Their checksums are repaired, because nothing after a wrong one is read. If
+//! it decodes, it must encode to the same manifest.
 #![no_main]
 
 use engine::Manifest;
 use libfuzzer_sys::fuzz_target;
 
-/// Bytes before the base.
+/// Offset of the base.
 const HEADER_BYTES: usize = 36;
 
-/// A file of this base and this edit, if there is one, with a mark that says nothing.
+/// A manifest file with this base, this edit unless it is empty, and an unset mark.
 fn file(base: &[u8], edit: &[u8]) -> Vec<u8> {
     let length = (base.len() as u64).to_le_bytes();
     let mut crc = crc32c::crc32c_append(crc32c::crc32c(&length), base);
@@ -28,7 +28,7 @@ fn file(base: &[u8], edit: &[u8]) -> Vec<u8> {
 }
 
 fuzz_target!(|bytes: &[u8]| {
-    // The first byte says where the base ends.
+    // The first byte determines the length of the base.
     let at = bytes.len() * bytes.first().copied().map_or(0, usize::from) / 256;
     let (base, edit) = bytes.split_at(at);
     let good = Manifest::default().encode();

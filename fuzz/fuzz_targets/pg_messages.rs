@@ -1,6 +1,6 @@
-//! A connection's bytes: the startup packet, then messages until the bytes end or are refused.
+//! The bytes of a connection: the startup packet, then messages until the bytes end or are refused.
 //!
-//! Beyond not panicking: what was accepted must be readable to its end, and no message may claim bytes past its frame.
+//! An accepted message must be readable to its end, and must not read beyond its frame.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

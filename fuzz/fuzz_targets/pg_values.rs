@@ -1,4 +1,4 @@
-//! Parameter values of every type, in both forms.
+//! Parameter values of every type, in text and binary format.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -10,17 +10,17 @@ fuzz_target!(|bytes: &[u8]| {
     let types = Type::all().count();
     let Some(ty) = Type::all().nth(usize::from(*choice) % types) else { return };
     let form = if form & 1 == 0 { Form::Text } else { Form::Binary };
-    // What the zone's offset is does not matter here; that it may be unknown does.
+    // The offset is irrelevant; unknown zones must be covered.
     let zones = |name: Option<&str>, _: i64| name.is_none_or(|name| name.len() % 2 == 0).then_some(3_600);
     if let Ok(datum) = pg::decode(ty.oid, form, value, &zones) {
         same_as_text(&datum, ty.oid);
     }
 });
 
-/// What was read, written as text and read again is the same.
+/// Checks that a value written as text is read as the same value.
 fn same_as_text(datum: &Datum<'_>, ty: Oid) {
     let mut text = Vec::new();
-    // Text of the relatives of `oid` may be a name, so it stays text.
+    // The text of regclass and similar types may be a name, so integers are read as bigint.
     let ty = if matches!(datum, Datum::Int8(_)) { oid::INT8 } else { ty };
     match datum {
         Datum::Bool(value) => value::bool_text(&mut text, *value),

@@ -1,5 +1,5 @@
-//! Rows of `rows` tables as the log and the files have them: bytes that are no row are an error, and what is one is the same after it was
-//! taken apart and put together again.
+//! Encoded rows of `rows` tables, as in the log and in files: malformed bytes are an error; a valid row is
+//! unchanged after decoding and encoding.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -39,7 +39,7 @@ fuzz_target!(|bytes: &[u8]| {
     }
     let values: Vec<Datum<'_>> = fields.into_iter().map(|field| field.expect("it was checked")).collect();
     let mut again = Vec::new();
-    // A row may lack fields at its end, and so be NULL where it must not be.
+    // A row may lack its last fields, which makes NOT NULL columns NULL.
     if layout.encode(&values, &mut again).is_ok() {
         layout.check(&again).expect("what we write is a row");
         for (at, value) in values.iter().enumerate() {

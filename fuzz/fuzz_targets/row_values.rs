@@ -1,4 +1,4 @@
-//! Values of `rows` tables as clients send them, in both forms: what is read, written and read again is the same.
+//! Values of `rows` tables in text and binary format: a value that was read, written and read again is unchanged.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -31,7 +31,7 @@ fuzz_target!(|bytes: &[u8]| {
     let [choice, form, value @ ..] = bytes else { return };
     let ty = TYPES[usize::from(*choice) % TYPES.len()];
     let form = if form & 1 == 0 { Form::Text } else { Form::Binary };
-    // Arrays are no values of columns, and only read.
+    // Columns cannot have array types; arrays are only read.
     let array = match form {
         Form::Binary => compiled::array_of_binary(value, ty),
         Form::Text => pg::row_value::read_text(value).and_then(|text| compiled::array_of_text(text, ty, &Utc)),
@@ -39,7 +39,7 @@ fuzz_target!(|bytes: &[u8]| {
     drop(array);
     let arena = bumpalo::Bump::new();
     let Ok(datum) = read(ty, form, value, &arena) else { return };
-    // As a column takes it, or refuses it.
+    // Assignment may refuse the value.
     if let Ok(assigned) = rows::coerce(ty, datum.clone()) {
         for form in [Form::Text, Form::Binary] {
             same(ty, form, &assigned, &arena);
@@ -55,7 +55,7 @@ fn read<'a>(ty: Type, form: Form, bytes: &'a [u8], arena: &'a bumpalo::Bump) -> 
     }
 }
 
-/// NaN is equal to nothing, so that texts are compared.
+/// Compared as text, because NaN equals nothing.
 fn same(ty: Type, form: Form, datum: &Datum<'_>, arena: &bumpalo::Bump) {
     let mut written = Vec::new();
     pg::row_value::write(&mut written, datum, ty, form, &mut |_| 0);
@@ -63,7 +63,7 @@ fn same(ty: Type, form: Form, datum: &Datum<'_>, arena: &bumpalo::Bump) {
     assert_eq!(shown(ty, datum), shown(ty, &again), "{ty:?} {form:?} {}", written.escape_ascii());
 }
 
-/// Blanks at the end of char(n) say nothing: it is written with all it has room for.
+/// The value for comparison. char(n) is written with its padding, which is not significant.
 fn shown(ty: Type, datum: &Datum<'_>) -> String {
     match (ty, datum) {
         (Type::Char(_), Datum::Text(text)) => text.trim_end_matches(' ').to_owned(),
@@ -71,7 +71,7 @@ fn shown(ty: Type, datum: &Datum<'_>) -> String {
     }
 }
 
-/// The zone of the session.
+/// The session's time zone.
 struct Utc;
 
 impl compiled::Zone for Utc {

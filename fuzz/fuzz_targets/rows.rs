@@ -1,4 +1,5 @@
-//! Rows as the log keeps them: what decodes must encode and decode to the same, compressed or not.
+//! Row batches as stored in the log: if one decodes, it must encode and decode to the same rows, with and without
+//! compression.
 #![no_main]
 
 use arrow_array::Array;
@@ -13,7 +14,7 @@ fuzz_target!(|bytes: &[u8]| {
     for encoded in [raw, compressed] {
         let again = Rows::decode(&encoded).expect("what we encode decodes");
         assert_eq!((&rows.series, &rows.times, &rows.ops), (&again.series, &again.times, &again.ops));
-        // A column that is not there is one of NULL.
+        // A missing column equals a column of NULLs.
         let present = |rows: &Rows| {
             let columns = rows.columns();
             format!("{:?}", columns.iter().filter(|(_, values)| values.null_count() < values.len()).collect::<Vec<_>>())

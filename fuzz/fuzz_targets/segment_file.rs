@@ -1,5 +1,5 @@
-//! A segment file: any bytes at all; a good one with some bytes changed, which must then be found out; or one whose
-//! checksums were repaired after the change (layout: docs/format/segment.md), so that what lies behind them is read.
+//! A segment file: arbitrary bytes; a valid file with changed bytes, which must be detected; or the same with
+//! repaired checksums (layout: docs/format/segment.md), so that the changed parts are read.
 #![no_main]
 
 use std::ops::Range;
@@ -35,7 +35,7 @@ fuzz_target!(|bytes: &[u8]| {
     assert_eq!(findings == 0, file == *good, "changed bytes were not found out, or good ones were suspected");
 });
 
-/// Three bytes of `changes` are a place and what is there from now on.
+/// A valid file with changes. Each change is three bytes: offset and new value.
 fn changed(good: &[u8], changes: &[u8]) -> Vec<u8> {
     let mut file = good.to_vec();
     for change in changes.chunks_exact(3) {
@@ -45,13 +45,13 @@ fn changed(good: &[u8], changes: &[u8]) -> Vec<u8> {
     file
 }
 
-/// A checksum: what it covers, and where it is.
+/// A checksum: the range it covers, and its offset.
 struct Sum {
     of: Range<usize>,
     at: usize,
 }
 
-/// The sums of the good file, inner ones first. The file has few bytes, so its directories are found by trying.
+/// The checksums of the valid file, inner ones first. The file is small, so its directories are found by search.
 static SUMS: LazyLock<Vec<Sum>> = LazyLock::new(|| {
     let (file, _) = &*GOOD;
     let trailer = file.len() - 48;

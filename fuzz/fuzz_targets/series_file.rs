@@ -1,4 +1,4 @@
-//! A series file, and the part of the manifest that names it.
+//! A series file, and its entry in the manifest.
 #![no_main]
 
 use std::path::Path;
@@ -39,7 +39,8 @@ fn series_file(bytes: &[u8], to: u32) {
     assert!(read.is_err() || index.len() == to);
 }
 
-/// A good header and a good checksum of the first section (layout: docs/format/series.md), or nothing behind them is read.
+/// Repairs the header and the checksum of the first section (layout: docs/format/series.md), because nothing after
+/// a wrong one is read.
 fn repair(bytes: &mut [u8], to: u32) {
     if bytes.len() < 24 + 16 {
         return;

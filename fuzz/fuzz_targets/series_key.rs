@@ -1,4 +1,4 @@
-//! Bytes of a series key: what decodes must encode to bytes that mean the same, or one series would have two names.
+//! An encoded series key: if it decodes, it must encode to equivalent bytes, or one series would have two keys.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,5 +1,5 @@
-//! A log file's bytes. Every other input gets its checksums repaired (layout: docs/format/wal.md), or the first one would
-//! end nearly all of them.
+//! A log file. In every other input checksums are repaired (layout: docs/format/wal.md), because reading ends at
+//! the first wrong one.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -28,7 +28,7 @@ fn repair(file: &mut [u8]) {
     file[36..40].fill(0);
     let crc = crc32c::crc32c(&file[..60]);
     file[60..64].copy_from_slice(&crc.to_le_bytes());
-    // Identity, term, file number.
+    // Identity, term and file number.
     let seed = crc32c::crc32c(&[&file[16..24], &file[40..48], &file[24..32]].concat());
     let mut lsn = u64_at(file, 32);
     let mut at = HEADER;

@@ -1,9 +1,9 @@
-//! `check`: everything about the sources that needs no test run.
+//! `check`: all checks of the sources that run no tests.
 
 use crate::run::{cargo, in_path, passes};
 use crate::{Result, tidy};
 
-/// Formatting, clippy, tidy, rustdoc, and licences where cargo-deny is installed.
+/// Formatting, clippy, tidy, rustdoc, and licences if cargo-deny is installed.
 pub(crate) fn run() -> Result {
     passes(&mut cargo(&["fmt", "--all", "--check"]))?;
     tidy::run()?;

@@ -1,4 +1,4 @@
-//! `fuzz`: every decoder that reads bytes from outside, fed with what a fuzzer thinks of.
+//! `fuzz`: fuzzes every decoder of bytes from outside.
 
 use std::process::Command;
 
@@ -14,7 +14,7 @@ was found to be of interest is kept in fuzz/corpus, and the next run starts from
 
 Targets: the files of fuzz/fuzz_targets, each of which says what it feeds and what must hold.";
 
-/// Runs all targets for `--seconds` in all (at least 2 each), or the named one for all of them.
+/// Runs all targets for `--seconds` in total (at least 2 each), or the named target for all of it.
 pub(crate) fn run(arguments: &[String]) -> Result {
     let mut arguments = arguments.to_vec();
     if arguments.iter().any(|argument| argument == "--help" || argument == "-h") {
@@ -47,7 +47,7 @@ pub(crate) fn run(arguments: &[String]) -> Result {
     Ok(())
 }
 
-/// Runs a fuzzer and gives its log, which is long and of interest only when it found something.
+/// Runs a fuzzer; returns its log, which is only needed after a failure.
 fn logged(command: &mut Command) -> Result<String> {
     let output = command.output().map_err(|error| format!("cannot start `{}`: {error}", show(command)))?;
     let log = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -62,12 +62,12 @@ fn list() -> Result<Vec<String>> {
     Ok(output(&mut cargo_fuzz(&["list"]))?.lines().map(str::to_owned).collect())
 }
 
-/// The fuzzer needs a nightly compiler; the workspace's pin is overridden for it alone.
+/// The fuzzer needs a nightly compiler; overrides the workspace's toolchain for it alone.
 fn cargo_fuzz(arguments: &[&str]) -> Command {
     let mut command = Command::new("cargo");
     let (subcommand, rest) = arguments.split_at(1);
     command.arg("+nightly").arg("fuzz").args(subcommand).args(["--fuzz-dir", "fuzz"]).args(rest);
-    // Set by the `cargo xtask` we run under, and it would win over `+nightly`.
+    // Set by `cargo xtask`, and would take precedence over `+nightly`.
     command.env_remove("RUSTUP_TOOLCHAIN").env_remove("CARGO");
     command.current_dir(root()).env("CARGO_TARGET_DIR", target_dir().join("fuzz"));
     command

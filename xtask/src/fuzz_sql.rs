@@ -1,4 +1,4 @@
-//! `fuzz-sql`: random queries against PostgreSQL for as long as wanted.
+//! `fuzz-sql`: random queries against PostgreSQL for a given time.
 
 use crate::Result;
 use crate::run::{cargo, nothing_left, passes, take_number};

@@ -1,8 +1,8 @@
-//! `bench-instructions`: does a kernel take more instructions than it did?
+//! `bench-instructions`: detects kernels that execute more instructions than before.
 //!
-//! Callgrind counts the instructions of each kernel, which a busy machine does not change; what is reported is the
-//! ratio to a stored baseline. It says nothing of caches, branches or the disk: `bench-compare` measures time. The
-//! kernels are examples of their crates (`counted.rs` is their side of it).
+//! Callgrind counts the instructions of each kernel, independently of the load of the machine; the ratio to a
+//! stored baseline is reported. Counts say nothing about caches, branches or the disk: `bench-compare` measures
+//! time. The kernels are examples of their crates (with `counted.rs`).
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -16,24 +16,24 @@ cargo xtask bench-instructions [--save] [NAME]
 
 Builds the kernels of `columns`, `ingest` and `wal` (release), runs each once under callgrind, and prints instructions a
 value, those of the baseline, and the ratio. A ratio over 1.03 is marked, and the command fails. Counts depend on the
-compiler and on what callgrind's processor can do: with another compiler or processor than the baseline's, ratios are
-shown and nothing fails.
+compiler and on the features of callgrind's processor: if these differ from the baseline's, ratios are shown but nothing
+fails.
 
   NAME      only kernels whose names contain it
-  --save    makes what was counted the baseline, xtask/baselines/instructions.txt (all kernels)
+  --save    saves the counts as the baseline, xtask/baselines/instructions.txt (all kernels)
 
 Needs valgrind.";
 
-/// Package and example.
+/// Package and example program.
 const PROGRAMS: [(&str, &str); 3] =
     [("columns", "columns_kernels"), ("ingest", "ingest_kernels"), ("wal", "wal_kernels")];
-/// More than this many times the baseline fails. Two runs of one build differ by a hundredth where maps are seeded at
-/// random, else by less than a thousandth.
+/// A kernel fails above this ratio to the baseline. Two runs of one build differ by 1 % where maps are seeded at
+/// random, else by less than 0.1 %.
 const RATIO_MAX: f64 = 1.03;
-/// Instructions a value.
+/// Instructions per value.
 type Counts = BTreeMap<String, f64>;
 
-/// Kernels counted, and on what.
+/// Counts of kernels, and the processor they are for.
 #[derive(Debug, Default, PartialEq)]
 struct Counted {
     rustc: String,
@@ -41,7 +41,7 @@ struct Counted {
     kernels: Counts,
 }
 
-/// Counts, compares, and saves if asked.
+/// Counts, compares, and saves a new baseline if requested.
 pub(crate) fn run(arguments: &[String]) -> Result {
     let mut arguments = arguments.to_vec();
     if arguments.iter().any(|argument| argument == "--help") {
@@ -76,7 +76,7 @@ fn baseline_path() -> PathBuf {
     root().join("xtask/baselines/instructions.txt")
 }
 
-/// Nothing when there is no such file yet.
+/// Empty if there is no file yet.
 fn read_baseline() -> Result<Counted> {
     let path = baseline_path();
     match std::fs::read_to_string(&path) {
@@ -102,7 +102,7 @@ fn count_program(package: &str, example: &str, wanted: &str, counted: &mut Count
     std::fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     let dumps = folder.join(example);
     let mut command = Command::new("valgrind");
-    // The whole name: of two patterns callgrind minds one only.
+    // The full name: callgrind uses only one of several patterns.
     let function = format!("{example}::counted::counted_kernel");
     command.args(["--tool=callgrind", "--quiet"]);
     command.args([format!("--toggle-collect={function}"), format!("--dump-after={function}")]);
@@ -110,12 +110,12 @@ fn count_program(package: &str, example: &str, wanted: &str, counted: &mut Count
     command.arg(target_dir().join("release/examples").join(example)).arg(wanted);
     let printed = output(&mut command);
     let counts = printed.and_then(|printed| add_counts(&printed, package, &dumps, counted));
-    // What is left of it is small and in the folder for such things.
+    // Best effort: a leftover is small and lies in the folder for temporary files.
     let _ = std::fs::remove_dir_all(&folder);
     counts
 }
 
-/// The nth kernel that was printed has the nth count that was dumped.
+/// Assigns the nth dumped count to the nth printed kernel.
 fn add_counts(printed: &str, package: &str, dumps: &Path, counted: &mut Counted) -> Result {
     let mut number = 0;
     for line in printed.lines() {
@@ -134,12 +134,12 @@ fn add_counts(printed: &str, package: &str, dumps: &Path, counted: &mut Counted)
     Ok(())
 }
 
-/// The instructions that a dump of callgrind has in all.
+/// Total instructions in a callgrind dump.
 fn total(dump: &str) -> Option<f64> {
     dump.lines().find_map(|line| line.strip_prefix("totals: ")).and_then(|count| count.trim().parse().ok())
 }
 
-/// Prints the table; how many kernels became worse by what counts.
+/// Prints the table; returns the number of kernels above the limit.
 fn report(now: &Counted, baseline: &Counted) -> usize {
     let comparable = now.rustc == baseline.rustc && now.cpu == baseline.cpu;
     println!("{}, callgrind's processor {}", now.rustc, now.cpu);
@@ -162,7 +162,7 @@ fn report(now: &Counted, baseline: &Counted) -> usize {
 }
 
 impl Counted {
-    /// Sorted, a line a kernel, so that a change of the baseline reads well in a diff.
+    /// Sorted, one kernel a line, for readable diffs of the baseline.
     fn to_text(&self) -> String {
         let mut text = String::from("# Instructions a value: cargo xtask bench-instructions --save\n");
         text.push_str(&format!("rustc\t{}\ncpu\t{}\n", self.rustc, self.cpu));
@@ -175,11 +175,14 @@ impl Counted {
     fn from_text(text: &str) -> Result<Counted> {
         let mut counted = Counted::default();
         for line in text.lines().filter(|line| !line.starts_with('#')) {
-            match line.split_once('\t').ok_or_else(|| format!("{line:?} is no kernel and its count"))? {
+            match line
+                .split_once('\t')
+                .ok_or_else(|| format!("invalid line {line:?}: expected a kernel and its count"))?
+            {
                 ("rustc", rustc) => counted.rustc = rustc.to_owned(),
                 ("cpu", cpu) => counted.cpu = cpu.to_owned(),
                 (name, count) => {
-                    let count = count.parse().map_err(|_| format!("{count:?} is no count"))?;
+                    let count = count.parse().map_err(|_| format!("invalid count {count:?}"))?;
                     counted.kernels.insert(name.to_owned(), count);
                 }
             }
@@ -202,11 +205,11 @@ mod tests {
         let saved = counted("rustc 1", &[("wal: append", 12.125), ("columns: encode a, b", 0.5)]);
         assert_eq!(Counted::from_text(&saved.to_text()).as_ref(), Ok(&saved));
         assert_eq!(Counted::from_text("wal: append").unwrap_err(), "\"wal: append\" is no kernel and its count");
-        assert_eq!(Counted::from_text("wal: append\tmany").unwrap_err(), "\"many\" is no count");
+        assert_eq!(Counted::from_text("wal: append\tmany").unwrap_err(), "invalid count \"many\"");
     }
 
     #[test]
-    fn only_what_grew_by_more_than_the_bound_under_the_same_compiler_fails() {
+    fn only_growth_above_the_limit_with_the_same_compiler_fails() {
         let baseline = counted("rustc 1", &[("a", 100.0), ("b", 100.0)]);
         assert_eq!(report(&counted("rustc 1", &[("a", 102.9), ("b", 50.0), ("new", 9.0)]), &baseline), 0);
         assert_eq!(report(&counted("rustc 1", &[("a", 103.1), ("b", 110.0)]), &baseline), 2);

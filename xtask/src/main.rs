@@ -21,7 +21,7 @@ mod tools;
 
 use std::process::ExitCode;
 
-/// What went wrong, as one text for the person at the terminal.
+/// The error is a message for the terminal.
 type Result<T = ()> = std::result::Result<T, String>;
 
 const USAGE: &str = "\

@@ -1,14 +1,15 @@
-//! `model`: small programs of threads, whose every meeting a model checker chooses (`crates/rows/src/sync/tests.rs`).
+//! `model`: small multi-threaded programs, whose interleavings a model checker explores
+//! (`crates/rows/src/sync/tests.rs`).
 
 use std::process::Command;
 
 use crate::Result;
 use crate::run::{cargo, nothing_left, passes, take_number, target_dir};
 
-/// Schedules of each kind when they are asked for by themselves: about a minute.
+/// Default number of schedules of each kind; takes about a minute.
 const SCHEDULES: u64 = 10_000;
 
-/// Runs every program under `--schedules` schedules of each of the two kinds.
+/// Runs every program under `--schedules` schedules of both kinds.
 pub(crate) fn run(arguments: &[String]) -> Result {
     let mut arguments = arguments.to_vec();
     let schedules = take_number(&mut arguments, "--schedules")?.unwrap_or(SCHEDULES);
@@ -18,8 +19,8 @@ pub(crate) fn run(arguments: &[String]) -> Result {
     Ok(())
 }
 
-/// `cargo test` of the programs alone, with the model checker's locks and atomics in place of the real ones. They are built
-/// beside everything else: with other flags, all that they depend on would be built again each time.
+/// `cargo test` for these programs alone, with the model checker's locks and atomics in place of the real ones.
+/// They have their own target directory: their flags would otherwise rebuild all dependencies each time.
 pub(crate) fn command(schedules: u64) -> Command {
     let flags = [std::env::var("RUSTFLAGS").unwrap_or_default(), "--cfg shuttle".to_owned()].join(" ");
     let mut command = cargo(&["test", "--locked", "--package", "rows", "--lib", "model"]);

@@ -1,10 +1,10 @@
-//! The databases that `millrace bench` measures against, fetched into folders of their own.
+//! Fetches the databases that `millrace bench` measures against, each into its own folder.
 //!
-//! A folder `peers/NAME-VERSION` is complete once it is there: it is filled under another name and then renamed. The
-//! one exception is Python's environment, which cannot be moved; a file in it, written last, says that it is complete
-//! and with which packages. Nothing is installed on the machine except the programs that fetch (a JDK, Maven).
+//! A folder `peers/NAME-VERSION` is complete if it exists: it is filled under another name and then renamed. The
+//! exception is the Python environment, which cannot be moved; a file written last marks it as complete and lists
+//! its packages. Nothing is installed on the machine except the tools for fetching (a JDK, Maven).
 //!
-//! Not here: how the products are started. That is `bench::peers`, which looks for the names listed in [`PEERS`].
+//! Not here: starting the products. That is `bench::peers`, which looks for the names listed in [`PEERS`].
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use crate::Result;
 use crate::run::{cache_dir, in_path, output, passes};
 use crate::tools::install;
 
-/// One product: the folder is `NAME-VERSION`. Versions are fixed; docs/manual/benchmark-peers.md says why these.
+/// A product; its folder is `NAME-VERSION`. Versions are pinned; docs/manual/benchmark-peers.md gives the reasons.
 struct Peer {
     name: &'static str,
     version: &'static str,
@@ -23,9 +23,9 @@ struct Peer {
 }
 
 enum Source {
-    /// Artifacts with all that they need at run time, into `lib/`.
+    /// Maven artifacts with all run-time dependencies, into `lib/`.
     Maven(&'static [&'static str]),
-    /// Debian packages, unpacked. The first is the product itself, and its version must be the peer's.
+    /// Debian packages, unpacked. The first is the product itself and must have the peer's version.
     Debian(&'static [&'static str]),
     /// Packages in a Python environment.
     Python(&'static [&'static str]),
@@ -44,7 +44,7 @@ const PEERS: &[Peer] = &[
     Peer {
         name: "kairosdb",
         version: "1.3.0-1",
-        // The last two are needed at run time and missing from the first's list.
+        // The last two are needed at run time and missing from the first one's dependencies.
         source: Source::Maven(&[
             "org.kairosdb:kairosdb:1.3.0-1",
             "com.sun.jersey.contribs:jersey-guice:1.19.4",
@@ -56,7 +56,7 @@ const PEERS: &[Peer] = &[
     Peer {
         name: "mariadb",
         version: "10.11",
-        // The server, then its client, then the two libraries that are not on every machine.
+        // Server, client, and two libraries that not every machine has.
         source: Source::Debian(&["mariadb-server-core", "mariadb-client-core", "libaio1", "liburing2"]),
     },
     Peer {
@@ -72,24 +72,24 @@ const PEERS: &[Peer] = &[
     },
 ];
 
-/// Says in a Python environment that it is complete.
+/// File that marks a Python environment as complete.
 const COMPLETE: &str = "millrace-complete";
 
-/// What lies only in Central is asked of Central only. Old artifacts name repositories that no longer answer, and
-/// Maven would wait for each. A mirror in the user's own settings comes before this one.
+/// Artifacts that exist only in Central are requested from Central only. Old artifacts name repositories that no
+/// longer respond, and Maven would wait for each. A mirror in the user's settings takes precedence.
 const MAVEN_SETTINGS: &str = "\
 <settings><mirrors><mirror>
   <id>central-only</id><mirrorOf>*,!central</mirrorOf><url>http://0.0.0.0/</url><blocked>true</blocked>
 </mirror></mirrors></settings>
 ";
 
-/// Fetches the peers that are not there yet and returns the folder of all.
+/// Fetches missing peers; returns the folder of all peers.
 pub(crate) fn fetch() -> Result<PathBuf> {
     let started = Instant::now();
     let folder = cache_dir().join("tools/peers");
     let context = |error: std::io::Error| format!("{}: {error}", folder.display());
     std::fs::create_dir_all(&folder).map_err(context)?;
-    // Two clones may fetch at the same time; the second waits and then finds everything.
+    // Two clones may fetch at the same time; the second waits and then finds everything present.
     let lock = File::create(folder.join(".lock")).map_err(context)?;
     lock.lock().map_err(context)?;
     for peer in PEERS {
@@ -100,7 +100,7 @@ pub(crate) fn fetch() -> Result<PathBuf> {
         }
         println!("tools: fetching {name}");
         fetch_one(peer, &home).map_err(|error| {
-            format!("{name}: {error}\nwhat was fetched before it is kept; to go on: cargo xtask tools --peers")
+            format!("{name}: {error}\npeers fetched before are kept; to continue: cargo xtask tools --peers")
         })?;
     }
     println!("tools: peers in {} ({:.1} s)", folder.display(), started.elapsed().as_secs_f64());
@@ -134,7 +134,7 @@ fn fetch_one(peer: &Peer, home: &Path) -> Result {
     std::fs::rename(&partial, home).map_err(|error| at(home, error))
 }
 
-/// Lets Maven work out what the artifacts need, by a project that consists of nothing else.
+/// Resolves the dependencies of artifacts by a Maven project that contains nothing else.
 fn maven(artifacts: &[&str], to: &Path) -> Result {
     if !in_path("java") {
         install(&["default-jdk-headless"])?;
@@ -147,7 +147,7 @@ fn maven(artifacts: &[&str], to: &Path) -> Result {
     for (path, text) in [(&pom, project(artifacts)?), (&settings, MAVEN_SETTINGS.to_owned())] {
         std::fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))?;
     }
-    // As *global* settings: the user's own, with a mirror or a proxy, stay in force.
+    // Passed as *global* settings, so that the user's settings (mirror, proxy) still apply.
     let mut command = Command::new("mvn");
     command.args(["--quiet", "--batch-mode", "-Dstyle.color=never", "--global-settings"]).arg(&settings);
     command.arg("--file").arg(&pom).args(["dependency:copy-dependencies", "-DincludeScope=runtime"]);
@@ -179,7 +179,7 @@ fn debian(packages: &[&str], version: &str, to: &Path) -> Result {
     let mut download = Command::new("apt-get");
     download.args(["download", "-qq"]).args(packages).current_dir(to);
     if output(&mut download).is_err() {
-        // The package lists may be missing or too old to know the files.
+        // Package lists may be missing or out of date.
         output(Command::new("apt-get").args(["update", "-qq"]))?;
         output(&mut download)?;
     }
@@ -187,7 +187,7 @@ fn debian(packages: &[&str], version: &str, to: &Path) -> Result {
         let file = package_file(to, package)?;
         let found = output(Command::new("dpkg-deb").arg("--field").arg(&file).arg("Version"))?;
         if Some(package) == packages.first() && !upstream(found.trim()).starts_with(version) {
-            return Err(format!("this machine's {package} is {}, and {version} is wanted (Debian 12's)", found.trim()));
+            return Err(format!("package {package} has version {} here; expected {version} (Debian 12)", found.trim()));
         }
         passes(Command::new("dpkg-deb").arg("--extract").arg(&file).arg(to))?;
         std::fs::remove_file(&file).map_err(|error| format!("{}: {error}", file.display()))?;

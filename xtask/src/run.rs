@@ -1,17 +1,17 @@
-//! Running other programs, and where things are.
+//! Running other programs; well-known paths.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::Result;
 
-/// The repository's root.
+/// Root of the repository.
 pub(crate) fn root() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     here.parent().unwrap_or(here).to_owned()
 }
 
-/// Where build products go: outside the clone, so that `git clean` and a second clone cost no rebuild.
+/// Cargo's target directory: outside the clone, so that `git clean` and a second clone need no rebuild.
 pub(crate) fn target_dir() -> PathBuf {
     match std::env::var_os("CARGO_TARGET_DIR") {
         Some(dir) => PathBuf::from(dir),
@@ -19,7 +19,7 @@ pub(crate) fn target_dir() -> PathBuf {
     }
 }
 
-/// Where fetched tools and build products are kept.
+/// Directory for fetched tools and build products.
 pub(crate) fn cache_dir() -> PathBuf {
     let base = match (std::env::var_os("XDG_CACHE_HOME"), std::env::var_os("HOME")) {
         (Some(cache), _) => PathBuf::from(cache),
@@ -29,21 +29,21 @@ pub(crate) fn cache_dir() -> PathBuf {
     base.join("millrace")
 }
 
-/// `cargo` with arguments, in the root, into our target directory.
+/// A `cargo` command in the root with our target directory.
 pub(crate) fn cargo(arguments: &[&str]) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(arguments).current_dir(root()).env("CARGO_TARGET_DIR", target_dir());
     command
 }
 
-/// Runs a command with its output going to ours.
+/// Runs a command with inherited output.
 pub(crate) fn passes(command: &mut Command) -> Result {
     let shown = show(command);
     let status = command.status().map_err(|error| format!("cannot start `{shown}`: {error}"))?;
     if status.success() { Ok(()) } else { Err(format!("`{shown}` ended with {status}")) }
 }
 
-/// Runs a command and gives what it printed.
+/// Runs a command; returns its standard output.
 pub(crate) fn output(command: &mut Command) -> Result<String> {
     let shown = show(command);
     let output = command.output().map_err(|error| format!("cannot start `{shown}`: {error}"))?;
@@ -54,13 +54,13 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// Is there such a program in `PATH`?
+/// Whether `PATH` contains the program.
 pub(crate) fn in_path(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
 }
 
-/// A command as one would type it.
+/// A command as text.
 pub(crate) fn show(command: &Command) -> String {
     let mut shown = command.get_program().to_string_lossy().into_owned();
     for argument in command.get_args() {
@@ -70,7 +70,7 @@ pub(crate) fn show(command: &Command) -> String {
     shown
 }
 
-/// Takes `--name VALUE` or `--name=VALUE` out of `arguments`.
+/// Removes `--name VALUE` or `--name=VALUE` from `arguments`.
 pub(crate) fn take_option(arguments: &mut Vec<String>, name: &str) -> Result<Option<String>> {
     let prefix = format!("{name}=");
     let Some(at) = arguments.iter().position(|argument| argument == name || argument.starts_with(&prefix)) else {
@@ -83,16 +83,16 @@ pub(crate) fn take_option(arguments: &mut Vec<String>, name: &str) -> Result<Opt
     if at < arguments.len() { Ok(Some(arguments.remove(at))) } else { Err(format!("{name} needs a value")) }
 }
 
-/// Takes `--name N` out of `arguments`.
+/// Removes `--name N` from `arguments`.
 pub(crate) fn take_number(arguments: &mut Vec<String>, name: &str) -> Result<Option<u64>> {
     let Some(value) = take_option(arguments, name)? else { return Ok(None) };
     value.parse().map(Some).map_err(|_| format!("{name} {value:?} is not a whole number"))
 }
 
-/// Refuses what no option took.
+/// Error if arguments are left over.
 pub(crate) fn nothing_left(arguments: &[String]) -> Result {
     match arguments.first() {
-        Some(argument) => Err(format!("do not know what to do with {argument:?}; `cargo xtask` lists the commands")),
+        Some(argument) => Err(format!("unexpected argument {argument:?}; `cargo xtask` lists the commands")),
         None => Ok(()),
     }
 }

@@ -1,9 +1,9 @@
-//! `sim`: the simulation for as long as wanted.
+//! `sim`: runs the simulation for a given time.
 
 use crate::Result;
 use crate::run::{cargo, nothing_left, passes, take_number};
 
-/// Builds the simulation optimised, with assertions on, and runs it for `--minutes`, from `--seed` if given.
+/// Builds the simulation with optimisation and assertions, and runs it for `--minutes`, from `--seed` if given.
 pub(crate) fn run(arguments: &[String]) -> Result {
     let mut arguments = arguments.to_vec();
     let minutes = take_number(&mut arguments, "--minutes")?.unwrap_or(5);
@@ -14,7 +14,7 @@ pub(crate) fn run(arguments: &[String]) -> Result {
     if let Some(seed) = seed {
         command.args(["--seed", &seed.to_string()]);
     }
-    // Optimised arithmetic must not hide an overflow that the database would meet.
+    // Without it, optimised arithmetic would not detect overflows.
     command.env("CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS", "true");
     passes(&mut command)
 }

@@ -1,8 +1,8 @@
-//! `test`: what CI runs, in an order that fails early.
+//! `test`: the tests of CI, in an order that fails early.
 //!
-//! Crates below `query` come first: they build without DataFusion, so a mistake in them shows within a minute. `bench`
-//! comes last, because it measures the program that the stage before it builds. Output is a line per test program; only
-//! a program that fails is shown whole.
+//! Crates below `query` come first: they build without DataFusion, so their errors show within a minute. `bench`
+//! comes last, because it measures the program built by the stage before it. Output is one line for each test
+//! program; the output of a failed program is shown in full.
 
 use std::io::{BufRead, BufReader};
 use std::process::Command;
@@ -11,17 +11,18 @@ use std::time::Instant;
 use crate::run::{cargo, nothing_left, show};
 use crate::{Result, model, tidy, tools};
 
-/// Crates that must not need DataFusion to be tested.
+/// Crates that must be testable without DataFusion.
 const BELOW_QUERY: &[&str] =
     &["model", "catalog", "env", "wal", "columns", "rows", "compiled", "engine", "ingest", "pg", "sim"];
 const FROM_QUERY: &[&str] = &["query", "server", "millrace", "xtask"];
-/// Measures our program and its peers from outside. The program is the one that cargo builds for the tests of `millrace`:
-/// a `cargo build` of its own would choose other features of dependencies and compile them all again.
+/// Measures our program and its peers from outside. The program is the one that cargo builds for the tests of
+/// `millrace`: a separate `cargo build` would select other features of dependencies and rebuild them all.
 const BENCH: &[&str] = &["bench"];
-/// Of each kind for each program of `model`: seconds.
+/// Schedules of each kind for each program of `model`; takes seconds.
 const SCHEDULES: u64 = 500;
 
-/// Tidy, the crates below `query`, the models of threads, then the rest with its real clients and peers. The lines are summed up at the end.
+/// Tidy, the crates below `query`, the thread models, then the rest with real clients and peers. Ends with a
+/// summary.
 pub(crate) fn run(arguments: &[String]) -> Result {
     nothing_left(arguments)?;
     let started = Instant::now();
@@ -67,14 +68,14 @@ struct Summary {
     broken: Vec<String>,
 }
 
-/// Runs one `cargo test`, printing the closing line of each test program, and all of a program that did not pass.
+/// Runs one `cargo test`. Prints the result line of each test program, and the whole output of one that failed.
 fn run_tests(command: &mut Command, summary: &mut Summary) -> Result {
     let shown = show(command);
     let (reader, writer) = std::io::pipe().map_err(|error| format!("pipe: {error}"))?;
     let second = writer.try_clone().map_err(|error| format!("pipe: {error}"))?;
     let mut child =
         command.stdout(writer).stderr(second).spawn().map_err(|error| format!("cannot start `{shown}`: {error}"))?;
-    // The command keeps its ends of the pipe open until it gets others, and we would wait for the end for ever.
+    // The command's own ends of the pipe must be replaced, or reading would never end.
     command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
     let before = summary.failed;
     let mut program = Program::default();
@@ -86,7 +87,7 @@ fn run_tests(command: &mut Command, summary: &mut Summary) -> Result {
     if status.success() {
         return Ok(());
     }
-    // Not even the closing line came: it does not compile, or a test program was killed.
+    // No result line at all: it does not compile, or a test program was killed.
     if summary.failed == before {
         program.dump();
         summary.broken.push(format!("`{shown}` ({status})"));
@@ -116,7 +117,7 @@ impl Program {
             }
             self.lines.clear();
         } else if text.starts_with("Compiling ") {
-            // A cold build takes minutes; show that it moves without showing every crate.
+            // A cold build takes minutes; shows progress without listing every crate.
             self.progress += 1;
             if self.progress.is_multiple_of(50) {
                 println!("  … {} crates compiled, now{}", self.progress, text.trim_start_matches("Compiling"));
@@ -140,7 +141,7 @@ impl Program {
 
     fn dump(&self) {
         for line in &self.lines {
-            // What passed is not news.
+            // Lines of passed tests are not kept.
             if !(line.starts_with("test ") && line.ends_with("... ok")) {
                 println!("{line}");
             }
@@ -162,7 +163,7 @@ fn short_name(running: &str) -> String {
 mod tests {
     use super::*;
 
-    /// The bug: a new crate's tests ran for whoever thought of it, and nowhere else. The fix: they must be in a stage.
+    /// Bug: tests of a new crate ran in no stage. Fix: every crate must be in one.
     #[test]
     fn every_crate_is_in_a_stage() {
         let folder = crate::run::root().join("crates");

@@ -1,8 +1,8 @@
-//! Programs the end-to-end tests drive: PostgreSQL's server and psql, Python with psycopg, SQLAlchemy, Django, DuckDB, pyarrow
-//! and ADBC, a JDK with pgjdbc, sysbench, and go-tpc.
+//! Tools of the end-to-end tests: PostgreSQL's server and psql, Python with psycopg, SQLAlchemy, Django, DuckDB,
+//! pyarrow and ADBC, a JDK with pgjdbc, sysbench, and go-tpc.
 //!
-//! They are real clients, so nothing stands in for them: where one is missing and may be installed, it is; where it may
-//! not, the command to type is the error. The databases that the benchmark measures against are in `peers`.
+//! Missing tools are installed where that is allowed; otherwise the error contains the command to install them. The
+//! databases for benchmarks are in `peers`.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,39 +10,39 @@ use std::process::Command;
 use crate::run::{cache_dir, in_path, output, passes, target_dir};
 use crate::{Result, peers};
 
-/// Versions are fixed so that a run today and one next year test the same clients.
+/// Pinned versions, so that the same clients are tested every time.
 const PYTHON: [&str; 8] = [
     "psycopg[binary]==3.2.3",
     "SQLAlchemy==2.0.36",
     "Django==5.1.3",
     "duckdb==2.0.0",
-    // Without it DuckDB gives no moments.
+    // Required by DuckDB for timestamptz values.
     "pytz==2026.6",
     "pyarrow==26.0.1",
     "adbc-driver-manager==1.13.0",
     "adbc-driver-flightsql==1.13.0",
 ];
-/// What a Python has that has all of them.
+/// Imports that must succeed in a complete Python environment.
 const IMPORTS: &str = "import psycopg, sqlalchemy, django, duckdb, pytz, pyarrow.flight, adbc_driver_flightsql.dbapi";
 const PGJDBC: &str = "42.7.4";
 const GO_TPC: &str = "1.0.12";
 
-/// Where the tests find the tools; given to them as environment variables.
+/// Paths of the tools; passed to tests as environment variables.
 pub(crate) struct Tools {
     /// A Python with psycopg, SQLAlchemy, Django, DuckDB, pyarrow and ADBC.
     pub(crate) python: PathBuf,
-    /// The JDBC driver.
+    /// JDBC driver.
     pub(crate) pgjdbc: PathBuf,
     /// Folder with `initdb`, `postgres`, `pg_ctl`.
     pub(crate) postgres: PathBuf,
-    /// TPC-C over Go's driver.
+    /// go-tpc: TPC-C with Go's driver.
     pub(crate) go_tpc: PathBuf,
-    /// Folder of the benchmark's peers, when they were asked for.
+    /// Folder of the benchmark's peers, if requested.
     pub(crate) peers: Option<PathBuf>,
 }
 
 impl Tools {
-    /// Tells a test run where they are.
+    /// Adds the paths to a command's environment.
     pub(crate) fn tell<'a>(&self, command: &'a mut Command) -> &'a mut Command {
         command
             .env("MILLRACE_TEST_PYTHON", &self.python)
@@ -50,7 +50,7 @@ impl Tools {
             .env("MILLRACE_TEST_POSTGRES", &self.postgres)
             .env("MILLRACE_TEST_GO_TPC", &self.go_tpc)
             .envs(self.peers.as_ref().map(|folder| ("MILLRACE_TEST_PEERS", folder)))
-            // What the benchmark's tests start as our server: the program that was built to be tested.
+            // The server binary for the benchmark's tests: the one built for the other tests.
             .env("MILLRACE_SERVER_BINARY", target_dir().join("debug/millrace"))
     }
 }
@@ -60,16 +60,16 @@ pub(crate) fn run(arguments: &[String]) -> Result {
     match arguments {
         [] => fetch().map(|_| ()),
         [option] if option == "--peers" => fetch_all().map(|_| ()),
-        _ => Err(format!("do not know what to do with {arguments:?}; expected nothing or --peers")),
+        _ => Err(format!("unexpected arguments {arguments:?}: expected none or --peers")),
     }
 }
 
-/// Finds or fetches all of them, and the benchmark's peers.
+/// Finds or fetches all tools and the benchmark's peers.
 pub(crate) fn fetch_all() -> Result<Tools> {
     Ok(Tools { peers: Some(peers::fetch()?), ..fetch()? })
 }
 
-/// Finds or fetches what the end-to-end tests need.
+/// Finds or fetches the tools for end-to-end tests.
 pub(crate) fn fetch() -> Result<Tools> {
     let folder = cache_dir().join("tools");
     std::fs::create_dir_all(&folder).map_err(|error| format!("cannot make {}: {error}", folder.display()))?;
@@ -85,7 +85,8 @@ pub(crate) fn fetch() -> Result<Tools> {
     Ok(tools)
 }
 
-/// Debian keeps server programs out of PATH, in a folder per major version; 15 is the one we compare answers with.
+/// Debian keeps server programs outside PATH, in a folder for each major version; answers are compared with version
+/// 15.
 pub(crate) fn postgres() -> Result<PathBuf> {
     let folder = PathBuf::from("/usr/lib/postgresql/15/bin");
     if folder.join("initdb").is_file() && in_path("psql") {
@@ -127,7 +128,7 @@ fn pgjdbc(folder: &Path) -> Result<PathBuf> {
     if jar.is_file() { Ok(jar) } else { Err(format!("maven did not put the driver at {}", jar.display())) }
 }
 
-/// Built in a module of its own: `go install` would ask for more than the version that is wanted.
+/// Built in a separate module: `go install` would fetch more than the pinned version.
 fn go_tpc(folder: &Path) -> Result<PathBuf> {
     let program = folder.join(format!("go-tpc-{GO_TPC}"));
     if program.is_file() {
@@ -148,7 +149,7 @@ fn go_tpc(folder: &Path) -> Result<PathBuf> {
     Ok(program)
 }
 
-/// Installs Debian packages where we are root, and says how where we are not.
+/// Installs Debian packages if run as root, else returns an error with the command.
 pub(crate) fn install(packages: &[&str]) -> Result {
     let by_hand = format!("install it: sudo apt-get install -y {}", packages.join(" "));
     if !in_path("apt-get") || output(Command::new("id").arg("-u"))?.trim() != "0" {
@@ -160,7 +161,7 @@ pub(crate) fn install(packages: &[&str]) -> Result {
     if output(&mut install).is_ok() {
         return Ok(());
     }
-    // The package lists may be too old to know the files.
+    // Package lists may be out of date.
     output(Command::new("apt-get").args(["update", "-qq"]))?;
     output(&mut install).map(|_| ()).map_err(|error| format!("{error}; {by_hand}"))
 }

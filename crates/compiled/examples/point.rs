@@ -1,4 +1,5 @@
-//! What compiled statements cost: nanoseconds of processor time a run, one thread, no log. Each run is a transaction of its own.
+//! Cost of compiled statements: nanoseconds of processor time for each run, on one thread, without a log. Each run
+//! is its own transaction.
 //!
 //! `cargo run --release -p compiled --example point`
 
@@ -13,7 +14,7 @@ use sqlparser::ast::Statement;
 use sqlparser::dialect::PostgreSqlDialect;
 use sqlparser::parser::Parser;
 
-/// The allocator of the binary.
+/// The same allocator as in the server.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -35,7 +36,7 @@ impl Zone for Utc {
     }
 }
 
-/// TPC-C's stock, with one of its ten texts.
+/// TPC-C's stock table, with one of its ten text columns.
 struct Stock {
     table: Arc<RowTable>,
     store: Arc<Store>,
@@ -102,13 +103,13 @@ fn parsed(sql: &str) -> Result<Statement> {
     parsed.pop().ok_or_else(|| Error::bug("no statement"))
 }
 
-/// Nanoseconds that this thread was on a processor: others on the machine do not count.
+/// Processor time of this thread in nanoseconds; independent of other processes.
 fn spent() -> Result<u64> {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").map_err(|error| Error::bug(error.to_string()))?;
     text.split(' ').next().and_then(|nanos| nanos.parse().ok()).ok_or_else(|| Error::bug("no number"))
 }
 
-/// Does something many times, and says what each took.
+/// Repeats a function and prints the time for each call.
 fn measure(name: &str, mut each: impl FnMut(u32) -> Result<()>) -> Result<()> {
     let before = spent()?;
     for at in 0..RUNS {
@@ -133,7 +134,7 @@ impl Stock {
         compile(&parsed(sql)?, self, &[])?.ok_or_else(|| Error::unsupported(sql))
     }
 
-    /// One run in a transaction of its own, which is committed if it writes.
+    /// Runs a statement in its own transaction; commits if it writes.
     fn run(&mut self, statement: &Compiled, params: &[Datum<'_>], writes: bool) -> Result<u64> {
         let guard = &crossbeam_epoch::pin();
         let mut txn = self.store.begin(Isolation::ReadCommitted);
@@ -155,7 +156,7 @@ impl Stock {
         Ok(rows)
     }
 
-    /// A row, far from the one before it.
+    /// A pseudo-random item number, far from the previous one.
     fn item(&self, at: u32) -> Datum<'static> {
         Datum::Int4((u64::from(at) * 7_919 % u64::from(self.rows - 10)) as i32)
     }

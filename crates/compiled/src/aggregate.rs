@@ -1,4 +1,4 @@
-//! Aggregates, and the groups they are over.
+//! Aggregate functions and GROUP BY.
 
 use std::cmp::Ordering;
 
@@ -6,26 +6,26 @@ use model::{Datum, Error, Numeric, Result, SqlState, Type};
 use rows::key::{self, KeyColumn};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::exec::World;
+use crate::exec::ExecContext;
 use crate::expr::{Expr, Frame, Operator, arithmetic};
 use crate::plan::Order;
-use crate::tail::in_order;
+use crate::sort_limit::in_order;
 use crate::types::is_text;
 
-/// One aggregate of a statement.
+/// One aggregate call of a statement.
 #[derive(Clone, Debug)]
 pub(crate) struct Aggregate {
     pub(crate) kind: Kind,
-    /// Nothing for `count(*)`.
+    /// The argument; `None` for `count(*)`.
     pub(crate) of: Option<Expr>,
-    /// The type of `of`.
+    /// The argument's type.
     pub(crate) ty: Type,
     pub(crate) distinct: bool,
-    /// What stands between the values of `string_agg`.
+    /// Delimiter of `string_agg`.
     pub(crate) between: Option<Expr>,
-    /// ORDER BY within it.
+    /// ORDER BY inside the call.
     pub(crate) order: Vec<Order>,
-    /// Only rows that hold this count.
+    /// FILTER: rows for which this is not true are ignored.
     pub(crate) filter: Option<Expr>,
 }
 
@@ -45,7 +45,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    pub(crate) fn named(name: &str) -> Option<Kind> {
+    pub(crate) fn from_name(name: &str) -> Option<Kind> {
         Some(match name {
             "count" => Kind::Count,
             "sum" => Kind::Sum,
@@ -59,7 +59,7 @@ impl Kind {
         })
     }
 
-    /// What it gives over values of a type; `None` where there is no such aggregate.
+    /// The result type for an argument of type `of`; `None` if there is no such aggregate.
     pub(crate) fn result(self, of: Type) -> Option<Type> {
         Some(match (self, of) {
             (Kind::Count, _) => Type::Int8,
@@ -79,33 +79,33 @@ impl Kind {
     }
 }
 
-/// What an aggregate has seen of one group.
+/// Running state of one aggregate in one group.
 struct State<'a> {
-    /// Values that are not NULL.
+    /// Rows with a non-NULL argument.
     count: i64,
-    /// Sum of integers: fewer than 2^64 of them fit.
+    /// Sum of integers. `i128` cannot overflow for fewer than 2^64 rows.
     whole: i128,
-    /// Sum of other numbers; the least or greatest of all.
+    /// Sum of other numbers, or the current minimum or maximum.
     value: Datum<'a>,
-    /// Keys of the values seen, for DISTINCT.
+    /// Encoded values already counted, for DISTINCT.
     seen: FxHashSet<Vec<u8>>,
-    /// Texts that are to be joined.
+    /// Input of `string_agg`.
     texts: Vec<Joined<'a>>,
 }
 
-/// One text that is to be joined: by what it is sorted, what stands before it, and itself.
+/// One input of `string_agg`: its sort keys, the delimiter before it, and the text.
 struct Joined<'a> {
     keys: Vec<Datum<'a>>,
     before: &'a str,
     text: &'a str,
 }
 
-/// Groups by key, in the order of their first rows.
+/// Hash aggregation. Groups are returned in the order of their first rows.
 pub(crate) struct Groups<'a> {
     by: &'a [Expr],
     columns: Vec<KeyColumn>,
     aggregates: &'a [Aggregate],
-    /// Columns that have one value in each group; groups are not told apart by them.
+    /// Columns functionally dependent on the grouping columns; evaluated once for each group.
     dependent: &'a [Expr],
     places: FxHashMap<Vec<u8>, usize>,
     groups: Vec<Group<'a>>,
@@ -113,14 +113,14 @@ pub(crate) struct Groups<'a> {
 }
 
 struct Group<'a> {
-    /// What it is told apart by.
+    /// Values of the grouping columns.
     values: Vec<Datum<'a>>,
     states: Vec<State<'a>>,
     dependent: Vec<Datum<'a>>,
 }
 
 impl<'a> Groups<'a> {
-    /// Without GROUP BY, there is one group even if there are no rows.
+    /// Without GROUP BY there is exactly one group, even for no rows.
     pub(crate) fn new(
         by: &'a [Expr],
         types: &[Type],
@@ -148,7 +148,7 @@ impl<'a> Groups<'a> {
         self.groups.len() - 1
     }
 
-    /// Counts the row of the moment in.
+    /// Adds the current row to its group.
     pub(crate) fn row(&mut self, frame: &Frame<'a>) -> Result<()> {
         let at = self.place(frame)?;
         for (aggregate, state) in self.aggregates.iter().zip(&mut self.groups[at].states) {
@@ -157,7 +157,7 @@ impl<'a> Groups<'a> {
         Ok(())
     }
 
-    /// Has every aggregate seen a value?
+    /// Whether every aggregate has at least one non-NULL input.
     pub(crate) fn has_values(&self) -> bool {
         self.groups.iter().all(|group| group.states.iter().all(|state| state.count > 0))
     }
@@ -177,20 +177,18 @@ impl<'a> Groups<'a> {
         let dependent = self.dependent.iter().map(|one| one.eval(frame)).collect::<Result<_>>()?;
         let states = self.aggregates.len() * size_of::<State<'_>>();
         let values_bytes = (self.by.len() + self.dependent.len()) * size_of::<Datum<'_>>();
-        frame
-            .world
-            .keep(self.key.len() + states + values_bytes + size_of::<Group<'_>>() + size_of::<(Vec<u8>, usize)>());
+        frame.ctx.keep(self.key.len() + states + values_bytes + size_of::<Group<'_>>() + size_of::<(Vec<u8>, usize)>());
         let at = self.add(values, dependent);
         self.places.insert(self.key.clone(), at);
         Ok(at)
     }
 
-    /// Each group: its columns, then its aggregates, then the columns that depend on it.
-    pub(crate) fn results(self, world: &'a World<'a>) -> impl Iterator<Item = Result<Vec<Datum<'a>>>> {
+    /// One row for each group: grouping columns, then aggregates, then dependent columns.
+    pub(crate) fn results(self, ctx: &'a ExecContext<'a>) -> impl Iterator<Item = Result<Vec<Datum<'a>>>> {
         let aggregates = self.aggregates;
         self.groups.into_iter().map(move |Group { mut values, states, dependent }| {
             for (aggregate, state) in aggregates.iter().zip(states) {
-                values.push(state.result(aggregate, world)?);
+                values.push(state.result(aggregate, ctx)?);
             }
             values.extend(dependent);
             Ok(values)
@@ -198,7 +196,7 @@ impl<'a> Groups<'a> {
     }
 }
 
-/// A column of keys by which values are told apart, NULL among them.
+/// The key column by which GROUP BY and DISTINCT compare values; NULL is a value of its own.
 pub(crate) fn nullable(ty: Type) -> KeyColumn {
     KeyColumn { ty, nullable: true, descending: false }
 }
@@ -227,7 +225,7 @@ impl<'a> State<'a> {
             if !self.seen.insert(key.clone()) {
                 return Ok(());
             }
-            frame.world.keep(key.len() + size_of::<Vec<u8>>());
+            frame.ctx.keep(key.len() + size_of::<Vec<u8>>());
         }
         self.count += 1;
         match aggregate.kind {
@@ -235,7 +233,7 @@ impl<'a> State<'a> {
             Kind::Sum | Kind::Avg => self.add(aggregate, value)?,
             Kind::Min => self.keep(value, Ordering::Less),
             Kind::Max => self.keep(value, Ordering::Greater),
-            // false is less than true.
+            // `bool_and` is the minimum: false sorts before true.
             Kind::And => self.keep(value, Ordering::Less),
             Kind::Or => self.keep(value, Ordering::Greater),
             Kind::Join => {
@@ -243,7 +241,7 @@ impl<'a> State<'a> {
                 let before = aggregate.between.as_ref().map(|between| between.eval(frame)).transpose()?;
                 let before = if let Some(Datum::Text(before)) = before { before } else { "" };
                 let Datum::Text(text) = value else { return Err(Error::bug("string_agg of something else")) };
-                frame.world.keep(size_of::<Joined<'_>>() + aggregate.order.len() * size_of::<Datum<'_>>());
+                frame.ctx.keep(size_of::<Joined<'_>>() + aggregate.order.len() * size_of::<Datum<'_>>());
                 self.texts.push(Joined { keys, before, text });
             }
         }
@@ -261,7 +259,7 @@ impl<'a> State<'a> {
             Datum::Int2(value) => return self.add_whole(value.into()),
             Datum::Int4(value) => return self.add_whole(value.into()),
             Datum::Int8(value) => return self.add_whole(value.into()),
-            // The mean of reals is kept in double precision.
+            // PostgreSQL averages `real` in double precision.
             Datum::Float4(value) if aggregate.kind == Kind::Avg => Datum::Float8(value.into()),
             value => value,
         };
@@ -277,12 +275,12 @@ impl<'a> State<'a> {
         Ok(())
     }
 
-    /// Texts one after the other; what stands before the first is left out.
-    fn text(mut self, aggregate: &Aggregate, world: &World<'a>) -> Result<Datum<'a>> {
+    /// Concatenates the inputs in order; the first delimiter is left out.
+    fn text(mut self, aggregate: &Aggregate, ctx: &ExecContext<'a>) -> Result<Datum<'a>> {
         self.texts.sort_by(|a, b| in_order(&aggregate.order, &a.keys, &b.keys));
         let bytes = self.texts.iter().map(|one| one.before.len() + one.text.len()).sum();
-        world.room(bytes)?;
-        let mut all = bumpalo::collections::String::with_capacity_in(bytes, world.arena);
+        ctx.room(bytes)?;
+        let mut all = bumpalo::collections::String::with_capacity_in(bytes, ctx.arena);
         for (at, one) in self.texts.iter().enumerate() {
             if at > 0 {
                 all.push_str(one.before);
@@ -292,7 +290,7 @@ impl<'a> State<'a> {
         Ok(Datum::Text(all.into_bump_str()))
     }
 
-    fn result(self, aggregate: &Aggregate, world: &World<'a>) -> Result<Datum<'a>> {
+    fn result(self, aggregate: &Aggregate, ctx: &ExecContext<'a>) -> Result<Datum<'a>> {
         if aggregate.kind == Kind::Count {
             return Ok(Datum::Int8(self.count));
         }
@@ -300,7 +298,7 @@ impl<'a> State<'a> {
             return Ok(Datum::Null);
         }
         match (aggregate.kind, aggregate.ty) {
-            (Kind::Join, _) => self.text(aggregate, world),
+            (Kind::Join, _) => self.text(aggregate, ctx),
             (Kind::Sum, Type::Int2 | Type::Int4) => i64::try_from(self.whole)
                 .map(Datum::Int8)
                 .map_err(|_| Error::new(SqlState::NUMERIC_OUT_OF_RANGE, "bigint out of range")),

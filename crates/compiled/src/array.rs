@@ -1,7 +1,7 @@
-//! Arrays, of which `rows` tables have no columns, but which statements compare values with: `= ANY ($1)`, `> ALL ('{1,2}')`.
+//! Array values in comparisons: `= ANY ($1)`, `> ALL ('{1,2}')`. Columns of `rows` tables cannot have array types.
 //!
-//! What is written out becomes a list of expressions. A parameter is one value, kept as PostgreSQL's binary form of an array; its
-//! elements are read once for each run of a statement, sorted, and then found as those of a subquery are.
+//! An array literal becomes a list of expressions. An array parameter is kept in PostgreSQL's binary form; its
+//! elements are decoded and sorted once for each run, and are then searched like the result of a subquery.
 
 use bumpalo::Bump;
 use model::{Datum, Error, Result, SqlState, Type};
@@ -9,24 +9,24 @@ use pg::Form;
 use pg::array::{array_binary_header, parse_array_binary, parse_array_text};
 use sqlparser::ast;
 
-use crate::bind::{Around, Bind, Binder, Refusal, Subquery, Typed, all_of, any_of, comparison};
+use crate::bind::{Bind, Binder, ExprScope, Refusal, Subquery, Typed, all_of, any_of, comparison};
 use crate::cast::{self, Context, Zone};
 use crate::expr::{Comparison, Expr, Value};
-use crate::subquery::Answer;
-use crate::types::{bare, comparable, data_type};
+use crate::subquery::SubqueryResult;
+use crate::types::{base_type, comparable, data_type};
 
 /// The type of a parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ParamType {
-    /// One value.
+    /// A scalar.
     Plain(Type),
-    /// An array with elements of this type. Its value is [`Datum::Bytes`] that one of [`array_of_text`], [`array_of_binary`] and
-    /// [`array_of`] made.
+    /// An array with elements of this type. The value is a [`Datum::Bytes`] made by [`array_of_text`],
+    /// [`array_of_binary`] or [`array_of`].
     Array(Type),
 }
 
 impl ParamType {
-    /// The type with this number in `pg_type`, if there are columns of it or of its elements.
+    /// The type with this OID in `pg_type`; `None` if neither it nor its element type is a column type.
     #[must_use]
     pub fn from_oid(oid: u32) -> Option<ParamType> {
         if let Some(ty) = Type::from_oid(oid, -1) {
@@ -36,7 +36,7 @@ impl ParamType {
         Type::from_oid(array.element, -1).map(ParamType::Array)
     }
 
-    /// The type's number in `pg_type`.
+    /// The OID in `pg_type`.
     #[must_use]
     pub fn oid(self) -> u32 {
         match self {
@@ -46,10 +46,10 @@ impl ParamType {
     }
 }
 
-/// Reads an array from its text form.
+/// Parses the text form of an array, `{1,2,NULL}`.
 ///
 /// # Errors
-/// 22P02 for what is no array, or has something that is no such element; 0A000 for an array of arrays.
+/// 22P02 for malformed text or a malformed element; 0A000 for a nested array.
 pub fn array_of_text(text: &str, element: Type, zone: &dyn Zone) -> Result<Vec<u8>> {
     let arena = Bump::new();
     let read = |one: Option<_>| {
@@ -59,10 +59,10 @@ pub fn array_of_text(text: &str, element: Type, zone: &dyn Zone) -> Result<Vec<u
     Ok(array_of(element, &values))
 }
 
-/// Reads an array from its binary form.
+/// Checks the binary form of an array and copies it.
 ///
 /// # Errors
-/// 22P03 for what is no array; 42804 for one of other elements; 0A000 for an array of arrays.
+/// 22P03 for malformed bytes; 42804 for another element type; 0A000 for a nested array.
 pub fn array_of_binary(bytes: &[u8], element: Type) -> Result<Vec<u8>> {
     let (sent, values) = parse_array_binary(bytes)?;
     if sent != element.oid() {
@@ -74,7 +74,7 @@ pub fn array_of_binary(bytes: &[u8], element: Type) -> Result<Vec<u8>> {
     Ok(bytes.to_vec())
 }
 
-/// An array of these values.
+/// Encodes values as an array.
 #[must_use]
 pub fn array_of(element: Type, values: &[Datum<'_>]) -> Vec<u8> {
     let mut out = Vec::new();
@@ -84,40 +84,40 @@ pub fn array_of(element: Type, values: &[Datum<'_>]) -> Vec<u8> {
             out.extend_from_slice(&(-1_i32).to_be_bytes());
             continue;
         }
-        // Binary forms of moments do not depend on the zone.
+        // The binary form of a timestamp does not depend on the time zone.
         pg::backend::value(&mut out, |out| pg::row_value::write(out, value, element, Form::Binary, &mut |_| 0));
     }
     out
 }
 
-/// An array parameter as an expression uses it.
+/// A use of an array parameter in an expression.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Array {
-    /// From 0.
+    /// Parameter number, from 0.
     param: usize,
-    /// Its elements' type, and the one in which they are compared.
+    /// `from`: the element type; `to`: the type in which elements are compared.
     from: Type,
     to: Type,
 }
 
 impl Array {
-    /// Its elements; `None` if it is NULL.
+    /// The elements, sorted; `None` if the array is NULL.
     pub(crate) fn read<'a>(
         &self,
         params: &'a [Datum<'a>],
         zone: &dyn Zone,
         arena: &'a Bump,
-    ) -> Result<Option<Answer<'a>>> {
+    ) -> Result<Option<SubqueryResult<'a>>> {
         let bytes = match params.get(self.param) {
             Some(Datum::Bytes(bytes)) => bytes,
             None | Some(Datum::Null) => return Ok(None),
             Some(other) => return Err(Error::bug(format!("{} as an array", other.type_name()))),
         };
         let (_, elements) = parse_array_binary(bytes)?;
-        let mut answer = Answer::default();
+        let mut answer = SubqueryResult::default();
         for element in elements {
             let value = element.map_or(Ok(Datum::Null), |bytes| pg::row_value::read_binary(self.from, bytes))?;
-            // Also of the same type: blanks at the end of char are not kept anywhere.
+            // The cast is needed even from a type to itself: it removes trailing blanks of char(n).
             answer.push(cast::cast(value, self.to, Context::Explicit, zone, arena)?);
         }
         answer.sort();
@@ -125,71 +125,71 @@ impl Array {
     }
 }
 
-/// The right side of ANY or ALL.
+/// The right-hand side of ANY or ALL.
 enum Right {
-    /// Elements that are written out.
+    /// Array literal.
     Listed(Vec<Typed>),
-    /// A parameter, from 0, and the type of its elements if something says that.
+    /// Array parameter: its number, from 0, and the element type if it is known.
     Param(usize, Option<Type>),
 }
 
 impl Binder {
-    /// `= ANY (…)`, `> ALL (…)`: of a subquery or an array.
+    /// `= ANY (…)`, `> ALL (…)` over a subquery or an array.
     pub(crate) fn quantified(
         &mut self,
         what: &ast::Expr,
         op: &ast::BinaryOperator,
         of: &ast::Expr,
         all: bool,
-        around: &mut dyn Around,
+        scope: &mut dyn ExprScope,
     ) -> Bind<Typed> {
-        let Some(comparison) = comparison(op) else { return Err(Refusal::Other) };
+        let Some(comparison) = comparison(op) else { return Err(Refusal::Unsupported) };
         if let ast::Expr::Nested(inner) = of {
-            return self.quantified(what, op, inner, all, around);
+            return self.quantified(what, op, inner, all, scope);
         }
-        let what = self.expr(what, around)?;
+        let what = self.expr(what, scope)?;
         if let ast::Expr::Subquery(query) = of {
             let kind = match comparison {
                 Comparison::Equal if !all => Subquery::In { what, not: false },
                 Comparison::NotEqual if all => Subquery::In { what, not: true },
                 _ => Subquery::Compared { what, comparison, all },
             };
-            return around.subquery(self, query, kind);
+            return scope.subquery(self, query, kind);
         }
-        match self.right(of, what.ty, around)? {
+        match self.right(of, what.ty, scope)? {
             Right::Listed(list) => self.compared_with_list(what, (comparison, op), list, all),
             Right::Param(param, element) => self.compared_with_array(what, (comparison, op), (param, element), all),
         }
     }
 
-    /// An array, among whose elements a value of type `what` is looked for.
-    fn right(&mut self, of: &ast::Expr, what: Option<Type>, around: &mut dyn Around) -> Bind<Right> {
+    /// Binds the array on the right; `what` is the type of the value on the left.
+    fn right(&mut self, of: &ast::Expr, what: Option<Type>, scope: &mut dyn ExprScope) -> Bind<Right> {
         match of {
             ast::Expr::Array(array) => {
-                let elements = array.elem.iter().map(|one| self.expr(one, around)).collect::<Bind<Vec<_>>>()?;
+                let elements = array.elem.iter().map(|one| self.expr(one, scope)).collect::<Bind<Vec<_>>>()?;
                 if elements.is_empty() {
-                    return Err(Refusal::Other);
+                    return Err(Refusal::Unsupported);
                 }
                 let (elements, ty) = self.one_type(elements, "ARRAY")?;
                 Ok(Right::Listed(elements.into_iter().map(|one| Typed::new(one, ty)).collect()))
             }
             ast::Expr::Cast { kind: ast::CastKind::Cast | ast::CastKind::DoubleColon, expr, data_type: to, .. } => {
                 let ast::DataType::Array(ast::ArrayElemTypeDef::SquareBracket(element, _)) = to else {
-                    return Err(Refusal::Other);
+                    return Err(Refusal::Unsupported);
                 };
                 let element = data_type(element)?;
                 if let ast::Expr::Array(array) = &**expr {
                     let mut list = Vec::with_capacity(array.elem.len());
                     for one in &array.elem {
-                        let one = self.expr(one, around)?;
+                        let one = self.expr(one, scope)?;
                         list.push(self.cast(one, element, Context::Explicit)?);
                     }
                     return Ok(Right::Listed(list));
                 }
-                match (&**expr, self.right(expr, Some(element), around)?) {
+                match (&**expr, self.right(expr, Some(element), scope)?) {
                     (_, Right::Param(param, None)) => Ok(Right::Param(param, Some(element))),
                     (ast::Expr::Value(_), listed @ Right::Listed(_)) => Ok(listed),
-                    _ => Err(Refusal::Other),
+                    _ => Err(Refusal::Unsupported),
                 }
             }
             ast::Expr::Value(value) => match &value.value {
@@ -210,9 +210,9 @@ impl Binder {
                     }
                 }
                 ast::Value::Number(..) | ast::Value::Boolean(_) => Err(no_array()),
-                _ => Err(Refusal::Other),
+                _ => Err(Refusal::Unsupported),
             },
-            _ => Err(Refusal::Other),
+            _ => Err(Refusal::Unsupported),
         }
     }
 
@@ -227,8 +227,8 @@ impl Binder {
             if let (Some(left), Some(right)) = (what.ty, list.first().and_then(|one| one.ty))
                 && comparable(left, right).is_none()
             {
-                // For the error.
-                self.meeting(what.clone(), list[0].clone(), &op.to_string())?;
+                // The types are not comparable: this returns PostgreSQL's error.
+                self.with_common_type(what.clone(), list[0].clone(), &op.to_string())?;
             }
             return self.among(what, list, all);
         }
@@ -251,14 +251,14 @@ impl Binder {
     ) -> Bind<Typed> {
         let from = element.unwrap_or_else(|| what.ty.map_or(Type::Text, element_for));
         if pg::types::Type::array_of(from.oid()).is_none() {
-            return Err(Refusal::Other);
+            return Err(Refusal::Unsupported);
         }
-        // Elements meet the value as any two values do.
-        let one = Typed::new(Expr::Value(Value::Plain(Datum::Null)), bare(from));
-        let ([what, _], to) = self.meeting(what, one, &op.to_string())?;
-        self.params[param] = Some(ParamType::Array(bare(from)));
+        // Elements are compared in the common type of both sides.
+        let one = Typed::new(Expr::Value(Value::Plain(Datum::Null)), base_type(from));
+        let ([what, _], to) = self.with_common_type(what, one, &op.to_string())?;
+        self.params[param] = Some(ParamType::Array(base_type(from)));
         let what = Box::new(what);
-        self.arrays.push(Array { param, from: bare(from), to });
+        self.arrays.push(Array { param, from: base_type(from), to });
         let array = self.arrays.len() - 1;
         let expr = match by {
             Comparison::Equal if !all => Expr::InArray { what, array, not: false },
@@ -269,9 +269,9 @@ impl Binder {
     }
 }
 
-/// What elements are if nothing but the value on the left says so.
+/// Default element type: that of the value on the left.
 fn element_for(ty: Type) -> Type {
-    if matches!(ty, Type::Varchar(_)) { Type::Text } else { bare(ty) }
+    if matches!(ty, Type::Varchar(_)) { Type::Text } else { base_type(ty) }
 }
 
 fn no_array() -> Refusal {

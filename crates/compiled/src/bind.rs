@@ -1,7 +1,8 @@
-//! From parsed SQL to typed expressions: names are looked up, types inferred as PostgreSQL infers them, casts put where it
-//! would put them.
+//! Binder: from parsed SQL to typed expressions. Resolves names, infers types as PostgreSQL does, and inserts its
+//! implicit casts.
 //!
-//! What this tier does not do is [`Refusal::Other`], and goes to the second tier; what nobody could do is an error.
+//! A construct that this crate does not run is [`Refusal::Unsupported`], and DataFusion gets the statement; a
+//! construct that is wrong is an error.
 
 use std::sync::Arc;
 
@@ -11,20 +12,20 @@ use sqlparser::ast;
 
 use crate::array::{Array, ParamType};
 use crate::cast::{self, Context, Zone};
-use crate::derived::Derived;
+use crate::derived_tables::Derived;
 use crate::expr::{Comparison, Expr, Function, Layout, Operator, Value};
 use crate::scope::Tables;
 use crate::subquery;
 use crate::types::{
-    assignable, bare, category, common_number, comparable, data_type, is_moment, is_text, rank, same_bytes, union,
+    assignable, base_type, category, common_number, comparable, data_type, is_moment, is_text, rank, same_bytes, union,
 };
 
-/// Why a statement is not compiled.
+/// The reason for not compiling a statement.
 #[derive(Debug)]
 pub(crate) enum Refusal {
-    /// Another tier may do it.
-    Other,
-    /// It is wrong.
+    /// DataFusion may run it.
+    Unsupported,
+    /// The statement is invalid.
     Error(Error),
 }
 
@@ -36,30 +37,30 @@ impl From<Error> for Refusal {
     }
 }
 
-/// A table of the statement, in its slot.
+/// A table of FROM, in its slot.
 #[derive(Clone)]
 pub(crate) struct Source {
-    /// What the statement calls it.
+    /// Table name or alias.
     pub(crate) name: String,
     pub(crate) slot: usize,
     pub(crate) table: Arc<RowTable>,
-    /// The query that makes it, if one does.
-    pub(crate) made: Option<Made>,
-    /// Columns that are meant only with the table's name: those that USING has from the other table.
+    /// Set for a derived table.
+    pub(crate) derived: Option<DerivedRef>,
+    /// Columns that need a qualified name: USING merged them into the other table's columns.
     pub(crate) hidden: Vec<usize>,
 }
 
-/// A table that a query makes: which, and what the query around it gives it.
+/// Reference to a derived table: its number, and the outer values that its query takes.
 #[derive(Clone, Debug)]
-pub(crate) struct Made {
+pub(crate) struct DerivedRef {
     pub(crate) of: usize,
     pub(crate) given: Vec<Expr>,
 }
 
 impl Source {
-    /// A table that is stored.
+    /// A stored table.
     pub(crate) fn stored(name: String, slot: usize, table: Arc<RowTable>) -> Source {
-        Source { name, slot, table, made: None, hidden: Vec::new() }
+        Source { name, slot, table, derived: None, hidden: Vec::new() }
     }
 
     pub(crate) fn schema(&self) -> &RowSchema {
@@ -72,7 +73,7 @@ impl Source {
     }
 }
 
-/// An expression and its type, which a bare string, NULL or a parameter does not have yet.
+/// An expression and its type. A string literal, NULL or an untyped parameter has no type yet.
 #[derive(Clone, Debug)]
 pub(crate) struct Typed {
     pub(crate) expr: Expr,
@@ -85,23 +86,23 @@ impl Typed {
     }
 }
 
-/// What the binder asks of the statement around an expression.
-pub(crate) trait Around {
-    /// An aggregate function, where there can be one.
+/// Constructs whose meaning depends on the clause or statement around an expression.
+pub(crate) trait ExprScope {
+    /// Binds an aggregate call, or refuses it where aggregates are not allowed.
     fn aggregate(&mut self, binder: &mut Binder, call: &ast::Function) -> Bind<Typed>;
-    /// A subquery: a value, EXISTS, or the right side of IN, ANY or ALL.
+    /// Binds a subquery: a scalar, EXISTS, or the right-hand side of IN, ANY or ALL.
     fn subquery(&mut self, binder: &mut Binder, query: &ast::Query, kind: Subquery) -> Bind<Typed>;
-    /// Where tables and sequences are looked up; nothing where none can be named.
+    /// Catalog for tables and sequences; `None` where an expression cannot name any.
     fn tables(&self) -> Option<&dyn Tables> {
         None
     }
-    /// Where names without a schema are looked for first.
+    /// Schema searched first for unqualified names.
     fn schema(&self) -> Option<&str> {
         None
     }
 }
 
-/// What a subquery is there for.
+/// The construct that a subquery is part of.
 pub(crate) enum Subquery {
     Scalar,
     Exists { not: bool },
@@ -110,7 +111,7 @@ pub(crate) enum Subquery {
     Compared { what: Typed, comparison: Comparison, all: bool },
 }
 
-/// Casts done while binding are not of moments, so no zone has a say in them.
+/// Time zone for constant casts. Casts that depend on the zone are never done while binding.
 struct NoZone;
 
 impl Zone for NoZone {
@@ -123,87 +124,89 @@ impl Zone for NoZone {
     }
 
     fn parse(&self, _: &str) -> Result<i64> {
-        Err(Error::bug("a moment was read while binding"))
+        Err(Error::bug("a timestamptz was parsed while binding"))
     }
 }
 
 /// Binds the expressions of one statement.
 #[derive(Default)]
 pub(crate) struct Binder {
-    /// By number; `None` while nothing said what it is.
+    /// Types by parameter number; `None` until the type is known.
     pub(crate) params: Vec<Option<ParamType>>,
-    /// The tables of the query at hand.
+    /// Tables of the query being bound.
     pub(crate) sources: Vec<Source>,
-    /// What the query around it gives it, as expressions there.
+    /// Outer values that the query being bound takes, as expressions of the enclosing query.
     pub(crate) given: Vec<Expr>,
-    /// The queries around the one at hand, outermost first.
+    /// The enclosing queries, outermost first.
     pub(crate) outer: Vec<Level>,
-    /// How many expressions the one at hand is in.
+    /// Nesting depth of the current expression.
     pub(crate) depth: u32,
-    /// The queries in expressions found so far.
+    /// Subqueries in expressions, by number.
     pub(crate) subqueries: Vec<subquery::Subquery>,
-    /// The tables that queries make.
+    /// Derived tables, by number.
     pub(crate) derived: Vec<Derived>,
-    /// Common tables in sight, outermost first: what WITH calls them, and which of `derived` they are.
+    /// Common table expressions in scope, outermost first.
     pub(crate) common: Vec<Source>,
-    /// How many tables are hashed.
+    /// Number of hash tables in the plan.
     pub(crate) hashed: usize,
-    /// The array parameters that expressions use.
+    /// Array parameters used in expressions, by number.
     pub(crate) arrays: Vec<Array>,
-    /// Does it take or set numbers of sequences?
+    /// Whether the statement changes a sequence.
     pub(crate) counts: bool,
-    /// Is any expression a time of day, a moment or an interval?
+    /// Whether any expression has type time, timestamp, timestamptz or interval.
     pub(crate) moments: bool,
-    /// Is it an INSERT, UPDATE or DELETE?
+    /// Whether the statement is an INSERT, UPDATE or DELETE.
     pub(crate) writes: bool,
 }
 
-/// A query while one within it is bound.
+/// State of an enclosing query while a nested one is bound.
 pub(crate) struct Level {
     sources: Vec<Source>,
     given: Vec<Expr>,
-    /// Are its tables out of sight?
+    /// Whether the nested query cannot reference this level's tables.
     hidden: bool,
 }
 
-/// Expressions deeper than this are left to the other tier, which is ready for them: here each level takes of the thread's stack.
+/// Deeper expressions are left to DataFusion: each level here uses stack of the thread.
 pub(crate) const DEPTH_MAX: u32 = 256;
 
 impl Binder {
-    /// An expression of whatever type it has.
-    pub(crate) fn expr(&mut self, expr: &ast::Expr, around: &mut dyn Around) -> Bind<Typed> {
+    /// Binds an expression of any type.
+    pub(crate) fn expr(&mut self, expr: &ast::Expr, scope: &mut dyn ExprScope) -> Bind<Typed> {
         if self.depth == DEPTH_MAX {
-            return Err(Refusal::Other);
+            return Err(Refusal::Unsupported);
         }
         self.depth += 1;
-        let bound = self.any(expr, around);
+        let bound = self.any(expr, scope);
         self.depth -= 1;
         self.moments |= matches!(&bound, Ok(Typed { ty: Some(ty), .. }) if is_moment(*ty));
         bound
     }
 
-    fn any(&mut self, expr: &ast::Expr, around: &mut dyn Around) -> Bind<Typed> {
+    fn any(&mut self, expr: &ast::Expr, scope: &mut dyn ExprScope) -> Bind<Typed> {
         use ast::Expr as E;
         match expr {
-            E::Nested(inner) => self.expr(inner, around),
+            E::Nested(inner) => self.expr(inner, scope),
             E::Identifier(name) => self.column(None, name),
             E::CompoundIdentifier(parts) => match parts.as_slice() {
                 [table, column] => self.column(Some(table), column),
-                _ => Err(Refusal::Other),
+                _ => Err(Refusal::Unsupported),
             },
             E::Value(value) => self.value(&value.value),
             E::TypedString(string) => {
                 let to = self.data_type(&string.data_type)?;
-                let ast::Value::SingleQuotedString(text) = &string.value.value else { return Err(Refusal::Other) };
+                let ast::Value::SingleQuotedString(text) = &string.value.value else {
+                    return Err(Refusal::Unsupported);
+                };
                 self.literal(text, to)
             }
             E::Interval(interval) => {
-                let E::Value(value) = &*interval.value else { return Err(Refusal::Other) };
+                let E::Value(value) = &*interval.value else { return Err(Refusal::Unsupported) };
                 match &value.value {
                     ast::Value::SingleQuotedString(text) if interval.leading_field.is_none() => {
                         self.literal(text, Type::Interval)
                     }
-                    _ => Err(Refusal::Other),
+                    _ => Err(Refusal::Unsupported),
                 }
             }
             E::Cast {
@@ -214,74 +217,74 @@ impl Binder {
                 format: None,
             } => {
                 let to = self.data_type(to)?;
-                let what = self.expr(expr, around)?;
+                let what = self.expr(expr, scope)?;
                 self.cast(what, to, Context::Explicit)
             }
-            E::IsNull(of) => self.is_null(of, false, around),
-            E::IsNotNull(of) => self.is_null(of, true, around),
-            E::IsTrue(of) => self.is_bool(of, true, false, around),
-            E::IsNotTrue(of) => self.is_bool(of, true, true, around),
-            E::IsFalse(of) => self.is_bool(of, false, false, around),
-            E::IsNotFalse(of) => self.is_bool(of, false, true, around),
-            E::IsDistinctFrom(left, right) => self.is_distinct(left, right, false, around),
-            E::IsNotDistinctFrom(left, right) => self.is_distinct(left, right, true, around),
-            E::UnaryOp { op, expr } => self.unary(*op, expr, around),
-            E::BinaryOp { left, op, right } => self.binary(left, op, right, around),
-            E::Between { expr, negated, low, high } => self.between(expr, low, high, *negated, around),
-            E::InList { expr, list, negated } => self.in_list(expr, list, *negated, around),
+            E::IsNull(of) => self.is_null(of, false, scope),
+            E::IsNotNull(of) => self.is_null(of, true, scope),
+            E::IsTrue(of) => self.is_bool(of, true, false, scope),
+            E::IsNotTrue(of) => self.is_bool(of, true, true, scope),
+            E::IsFalse(of) => self.is_bool(of, false, false, scope),
+            E::IsNotFalse(of) => self.is_bool(of, false, true, scope),
+            E::IsDistinctFrom(left, right) => self.is_distinct(left, right, false, scope),
+            E::IsNotDistinctFrom(left, right) => self.is_distinct(left, right, true, scope),
+            E::UnaryOp { op, expr } => self.unary(*op, expr, scope),
+            E::BinaryOp { left, op, right } => self.binary(left, op, right, scope),
+            E::Between { expr, negated, low, high } => self.between(expr, low, high, *negated, scope),
+            E::InList { expr, list, negated } => self.in_list(expr, list, *negated, scope),
             E::InSubquery { expr, subquery, negated } => {
                 if let E::Tuple(parts) = &**expr {
-                    let what = parts.iter().map(|part| self.expr(part, around)).collect::<Bind<_>>()?;
-                    return around.subquery(self, subquery, Subquery::InRows { what, not: *negated });
+                    let what = parts.iter().map(|part| self.expr(part, scope)).collect::<Bind<_>>()?;
+                    return scope.subquery(self, subquery, Subquery::InRows { what, not: *negated });
                 }
-                let what = self.expr(expr, around)?;
-                around.subquery(self, subquery, Subquery::In { what, not: *negated })
+                let what = self.expr(expr, scope)?;
+                scope.subquery(self, subquery, Subquery::In { what, not: *negated })
             }
-            E::AnyOp { left, compare_op, right, .. } => self.quantified(left, compare_op, right, false, around),
-            E::AllOp { left, compare_op, right } => self.quantified(left, compare_op, right, true, around),
-            E::Exists { subquery, negated } => around.subquery(self, subquery, Subquery::Exists { not: *negated }),
-            E::Subquery(query) => around.subquery(self, query, Subquery::Scalar),
+            E::AnyOp { left, compare_op, right, .. } => self.quantified(left, compare_op, right, false, scope),
+            E::AllOp { left, compare_op, right } => self.quantified(left, compare_op, right, true, scope),
+            E::Exists { subquery, negated } => scope.subquery(self, subquery, Subquery::Exists { not: *negated }),
+            E::Subquery(query) => scope.subquery(self, query, Subquery::Scalar),
             E::Like { negated, any: false, expr, pattern, escape_char } => {
-                self.like(expr, pattern, escape_char.as_ref(), *negated, false, around)
+                self.like(expr, pattern, escape_char.as_ref(), *negated, false, scope)
             }
             E::ILike { negated, any: false, expr, pattern, escape_char } => {
-                self.like(expr, pattern, escape_char.as_ref(), *negated, true, around)
+                self.like(expr, pattern, escape_char.as_ref(), *negated, true, scope)
             }
             E::Case { operand, conditions, else_result, .. } => {
-                self.case(operand.as_deref(), conditions, else_result.as_deref(), around)
+                self.case(operand.as_deref(), conditions, else_result.as_deref(), scope)
             }
-            E::Function(call) => self.function(call, around),
+            E::Function(call) => self.function(call, scope),
             E::Ceil { expr, field: ast::CeilFloorKind::DateTimeField(ast::DateTimeField::NoDateTime) } => {
-                let of = self.expr(expr, around)?;
+                let of = self.expr(expr, scope)?;
                 self.call("ceil", vec![of])
             }
             E::Floor { expr, field: ast::CeilFloorKind::DateTimeField(ast::DateTimeField::NoDateTime) } => {
-                let of = self.expr(expr, around)?;
+                let of = self.expr(expr, scope)?;
                 self.call("floor", vec![of])
             }
             E::Substring { expr, substring_from, substring_for, .. } => {
-                let mut given = vec![self.expr(expr, around)?];
+                let mut given = vec![self.expr(expr, scope)?];
                 match substring_from {
-                    Some(from) => given.push(self.expr(from, around)?),
+                    Some(from) => given.push(self.expr(from, scope)?),
                     None => given.push(Typed::new(int(1), Type::Int4)),
                 }
                 if let Some(count) = substring_for {
-                    given.push(self.expr(count, around)?);
+                    given.push(self.expr(count, scope)?);
                 }
                 self.call("substring", given)
             }
             E::Position { expr, r#in } => {
-                let given = vec![self.expr(r#in, around)?, self.expr(expr, around)?];
+                let given = vec![self.expr(r#in, scope)?, self.expr(expr, scope)?];
                 self.call("strpos", given)
             }
             E::Extract { field, expr, .. } => {
-                let of = self.expr(expr, around)?;
+                let of = self.expr(expr, scope)?;
                 self.part(&field.to_string(), of)
             }
             E::Trim { trim_where, trim_what, expr, trim_characters: None } => {
-                let mut given = vec![self.expr(expr, around)?];
+                let mut given = vec![self.expr(expr, scope)?];
                 if let Some(what) = trim_what {
-                    given.push(self.expr(what, around)?);
+                    given.push(self.expr(what, scope)?);
                 }
                 self.call(
                     match trim_where {
@@ -292,14 +295,15 @@ impl Binder {
                     given,
                 )
             }
-            _ => Err(Refusal::Other),
+            _ => Err(Refusal::Unsupported),
         }
     }
 
-    /// An expression that must be true or false; `of` is what PostgreSQL calls it the argument of.
-    pub(crate) fn condition(&mut self, expr: &ast::Expr, of: &str, around: &mut dyn Around) -> Bind<Expr> {
-        let bound = self.expr(expr, around)?;
-        let bound = self.settle(bound, Type::Bool)?;
+    /// Binds a boolean expression. `of` names the clause for the error text: "argument of WHERE must be type
+    /// boolean".
+    pub(crate) fn condition(&mut self, expr: &ast::Expr, of: &str, scope: &mut dyn ExprScope) -> Bind<Expr> {
+        let bound = self.expr(expr, scope)?;
+        let bound = self.resolve_unknown(bound, Type::Bool)?;
         match bound.ty {
             Some(Type::Bool) => Ok(bound.expr),
             ty => Err(Error::new(
@@ -310,7 +314,8 @@ impl Binder {
         }
     }
 
-    /// Binds a query inside the one at hand, whose tables it sees unless they are `hidden`; also what that gives it.
+    /// Binds a nested query; returns also the outer values it takes. With `hidden` it cannot reference tables of
+    /// the current query.
     pub(crate) fn inside<T>(
         &mut self,
         hidden: bool,
@@ -326,13 +331,13 @@ impl Binder {
         Ok((bound?, given))
     }
 
-    /// Is there a query around the one at hand, whose tables it sees?
+    /// Whether there is an enclosing query whose tables can be referenced.
     pub(crate) fn is_inside(&self) -> bool {
         self.outer.iter().any(|level| !level.hidden && !level.sources.is_empty())
     }
 
-    /// The type that a cast names. Columns keep `jsonb` as `json`, so a statement that writes casts to `json`; a query does not, because
-    /// its result would be described as `json`.
+    /// The type that a cast names. Columns store `jsonb` as `json`, so a statement that writes casts to `json`. A
+    /// query must not: its result would be described as `json`.
     fn data_type(&self, ty: &ast::DataType) -> Bind<Type> {
         match ty {
             ast::DataType::JSONB if self.writes => Ok(Type::Json),
@@ -340,10 +345,10 @@ impl Binder {
         }
     }
 
-    /// A column of the query at hand, or of the nearest around it that has one of the name.
+    /// Resolves a column: in the current query, then in the enclosing ones, innermost first.
     fn column(&mut self, table: Option<&ast::Ident>, name: &ast::Ident) -> Bind<Typed> {
-        let wanted = folded(name);
-        let table = table.map(folded);
+        let wanted = fold_ident(name);
+        let table = table.map(fold_ident);
         if let Some(found) = column_of(&self.sources, table.as_deref(), &wanted)? {
             return Ok(found);
         }
@@ -362,7 +367,8 @@ impl Binder {
         .into())
     }
 
-    /// A value of a query around the one at hand, given on by each between.
+    /// Passes a value of an enclosing query inwards, level by level. Returns the expression that reads it in the
+    /// current query.
     fn handed_in(&mut self, level: usize, mut value: Typed) -> Typed {
         for inner in level + 1..=self.outer.len() {
             let given = match self.outer.get_mut(inner) {
@@ -374,7 +380,7 @@ impl Binder {
                 given.push(value.expr);
                 given.len() - 1
             });
-            value.expr = Expr::Given(at);
+            value.expr = Expr::OuterValue(at);
         }
         value
     }
@@ -390,24 +396,24 @@ impl Binder {
             ast::Value::Placeholder(_) => match self.placeholder(value)? {
                 (at, None) => Typed { expr: Expr::Param(at), ty: None },
                 (at, Some(ParamType::Plain(ty))) => Typed::new(param(at, ty), ty),
-                (_, Some(ParamType::Array(_))) => return Err(Refusal::Other),
+                (_, Some(ParamType::Array(_))) => return Err(Refusal::Unsupported),
             },
-            _ => return Err(Refusal::Other),
+            _ => return Err(Refusal::Unsupported),
         })
     }
 
-    /// Which parameter it is, from 0, and its type as far as that is known.
+    /// Parameter number, from 0, and its type if it is known.
     pub(crate) fn placeholder(&mut self, value: &ast::Value) -> Bind<(usize, Option<ParamType>)> {
-        let ast::Value::Placeholder(name) = value else { return Err(Refusal::Other) };
+        let ast::Value::Placeholder(name) = value else { return Err(Refusal::Unsupported) };
         let number = name.strip_prefix('$').and_then(|number| number.parse::<usize>().ok());
-        let at = number.and_then(|number| number.checked_sub(1)).ok_or(Refusal::Other)?;
+        let at = number.and_then(|number| number.checked_sub(1)).ok_or(Refusal::Unsupported)?;
         if self.params.len() <= at {
             self.params.resize(at + 1, None);
         }
         Ok((at, self.params[at]))
     }
 
-    /// A string as a value of a type, read now where that does not depend on the session.
+    /// A string literal of type `to`. It is parsed now unless the value depends on the session's time zone.
     pub(crate) fn literal(&self, text: &str, to: Type) -> Bind<Typed> {
         let arena = bumpalo::Bump::new();
         if to == Type::Timestamptz {
@@ -418,33 +424,33 @@ impl Binder {
         Ok(Typed::new(Expr::Value(Value::of(&value)), to))
     }
 
-    /// Gives a type to what has none; leaves all else as it is.
-    pub(crate) fn settle(&mut self, bound: Typed, ty: Type) -> Bind<Typed> {
+    /// Gives type `ty` to an expression of unknown type; leaves others as they are.
+    pub(crate) fn resolve_unknown(&mut self, bound: Typed, ty: Type) -> Bind<Typed> {
         if bound.ty.is_some() {
             return Ok(bound);
         }
         match bound.expr {
             Expr::Param(at) => {
-                // What stands in parentheses is not part of a parameter's type.
-                let ty = bare(ty);
+                // A parameter's type has no modifier.
+                let ty = base_type(ty);
                 match self.params[at] {
                     None => self.params[at] = Some(ParamType::Plain(ty)),
-                    Some(ParamType::Array(_)) => return Err(Refusal::Other),
-                    // Another use of it said so already.
+                    Some(ParamType::Array(_)) => return Err(Refusal::Unsupported),
+                    // Another use of the parameter fixed its type.
                     Some(ParamType::Plain(known)) => {
                         return self.cast(Typed::new(param(at, known), known), ty, Context::Explicit);
                     }
                 }
                 Ok(Typed::new(param(at, ty), ty))
             }
-            Expr::Value(Value::Text(text)) => self.literal(&text, bare(ty)),
+            Expr::Value(Value::Text(text)) => self.literal(&text, base_type(ty)),
             expr => Ok(Typed::new(expr, ty)),
         }
     }
 
-    /// As a column takes it.
+    /// Assignment cast to a column's type. Error 42804 if there is none.
     pub(crate) fn assigned(&mut self, bound: Typed, ty: Type, column: &str) -> Bind<Expr> {
-        let bound = self.settle(bound, ty)?;
+        let bound = self.resolve_unknown(bound, ty)?;
         let from = bound.ty.unwrap_or(ty);
         if !assignable(from, ty) {
             return Err(Error::new(
@@ -462,7 +468,7 @@ impl Binder {
     }
 
     pub(crate) fn cast(&mut self, what: Typed, to: Type, by: Context) -> Bind<Typed> {
-        let what = self.settle(what, to)?;
+        let what = self.resolve_unknown(what, to)?;
         let from = what.ty.unwrap_or(to);
         if same_bytes(from, to) {
             return Ok(Typed::new(what.expr, to));
@@ -474,7 +480,7 @@ impl Binder {
             )
             .into());
         }
-        // A value that is known now is cast now, unless the session has a say in it.
+        // Constants are cast now, unless the result depends on the time zone.
         if let Expr::Value(value) = &what.expr
             && from != Type::Timestamptz
             && to != Type::Timestamptz
@@ -486,47 +492,53 @@ impl Binder {
         Ok(Typed::new(Expr::Cast { what: Box::new(what.expr), to, by }, to))
     }
 
-    fn is_null(&mut self, of: &ast::Expr, not: bool, around: &mut dyn Around) -> Bind<Typed> {
-        let of = self.expr(of, around)?;
-        let of = self.settle(of, Type::Text)?;
+    fn is_null(&mut self, of: &ast::Expr, not: bool, scope: &mut dyn ExprScope) -> Bind<Typed> {
+        let of = self.expr(of, scope)?;
+        let of = self.resolve_unknown(of, Type::Text)?;
         Ok(Typed::new(Expr::IsNull { of: Box::new(of.expr), not }, Type::Bool))
     }
 
-    fn is_bool(&mut self, of: &ast::Expr, value: bool, not: bool, around: &mut dyn Around) -> Bind<Typed> {
+    fn is_bool(&mut self, of: &ast::Expr, value: bool, not: bool, scope: &mut dyn ExprScope) -> Bind<Typed> {
         let name = format!("IS {}{}", if not { "NOT " } else { "" }, if value { "TRUE" } else { "FALSE" });
-        let of = self.condition(of, &name, around)?;
+        let of = self.condition(of, &name, scope)?;
         let value = Expr::Value(Value::Plain(Datum::Bool(value)));
         Ok(Typed::new(Expr::IsDistinct { from: Box::new([of, value]), not: !not }, Type::Bool))
     }
 
-    fn is_distinct(&mut self, left: &ast::Expr, right: &ast::Expr, not: bool, around: &mut dyn Around) -> Bind<Typed> {
-        let (left, right) = (self.expr(left, around)?, self.expr(right, around)?);
+    fn is_distinct(
+        &mut self,
+        left: &ast::Expr,
+        right: &ast::Expr,
+        not: bool,
+        scope: &mut dyn ExprScope,
+    ) -> Bind<Typed> {
+        let (left, right) = (self.expr(left, scope)?, self.expr(right, scope)?);
         let sides = self.same_type(left, right, "=")?;
         Ok(Typed::new(Expr::IsDistinct { from: Box::new(sides), not }, Type::Bool))
     }
 
-    fn unary(&mut self, op: ast::UnaryOperator, of: &ast::Expr, around: &mut dyn Around) -> Bind<Typed> {
+    fn unary(&mut self, op: ast::UnaryOperator, of: &ast::Expr, scope: &mut dyn ExprScope) -> Bind<Typed> {
         match op {
             ast::UnaryOperator::Not => {
-                Ok(Typed::new(Expr::Not(Box::new(self.condition(of, "NOT", around)?)), Type::Bool))
+                Ok(Typed::new(Expr::Not(Box::new(self.condition(of, "NOT", scope)?)), Type::Bool))
             }
             ast::UnaryOperator::Minus => {
-                // The sign is not part of the literal: -2147483648 is a bigint.
+                // The literal's type ignores the sign, as in PostgreSQL: -2147483648 is a bigint.
                 if let ast::Expr::Value(value) = of
                     && let ast::Value::Number(text, _) = &value.value
                 {
                     let Typed { expr, ty } = number(text)?;
-                    let Expr::Value(value) = expr else { return Err(Refusal::Other) };
+                    let Expr::Value(value) = expr else { return Err(Refusal::Unsupported) };
                     let value = Value::of(&crate::expr::negate(value.datum())?);
                     return Ok(Typed { expr: Expr::Value(value), ty });
                 }
-                let of = self.expr(of, around)?;
-                let of = self.settle(of, Type::Float8)?;
-                let ty = of.ty.filter(|ty| rank(*ty).is_some()).ok_or(Refusal::Other)?;
-                Ok(Typed::new(Expr::Negate(Box::new(of.expr)), bare(ty)))
+                let of = self.expr(of, scope)?;
+                let of = self.resolve_unknown(of, Type::Float8)?;
+                let ty = of.ty.filter(|ty| rank(*ty).is_some()).ok_or(Refusal::Unsupported)?;
+                Ok(Typed::new(Expr::Negate(Box::new(of.expr)), base_type(ty)))
             }
-            ast::UnaryOperator::Plus => self.expr(of, around),
-            _ => Err(Refusal::Other),
+            ast::UnaryOperator::Plus => self.expr(of, scope),
+            _ => Err(Refusal::Unsupported),
         }
     }
 
@@ -535,21 +547,21 @@ impl Binder {
         left: &ast::Expr,
         op: &ast::BinaryOperator,
         right: &ast::Expr,
-        around: &mut dyn Around,
+        scope: &mut dyn ExprScope,
     ) -> Bind<Typed> {
         use ast::BinaryOperator as B;
         match op {
             B::And | B::Or => {
                 let name = if *op == B::And { "AND" } else { "OR" };
-                let sides = Box::new([self.condition(left, name, around)?, self.condition(right, name, around)?]);
+                let sides = Box::new([self.condition(left, name, scope)?, self.condition(right, name, scope)?]);
                 return Ok(Typed::new(if *op == B::And { Expr::And(sides) } else { Expr::Or(sides) }, Type::Bool));
             }
             _ => {}
         }
         if let (Some(comparison), ast::Expr::Tuple(left), ast::Expr::Tuple(right)) = (comparison(op), left, right) {
-            return self.compare_rows(comparison, left, right, around);
+            return self.compare_rows(comparison, left, right, scope);
         }
-        let (left, right) = (self.expr(left, around)?, self.expr(right, around)?);
+        let (left, right) = (self.expr(left, scope)?, self.expr(right, scope)?);
         if let Some(comparison) = comparison(op) {
             let sides = self.same_type(left, right, &op.to_string())?;
             return Ok(Typed::new(Expr::Compare(comparison, Box::new(sides)), Type::Bool));
@@ -561,36 +573,36 @@ impl Binder {
             B::Divide => self.arithmetic(Operator::Divide, left, right),
             B::Modulo => self.arithmetic(Operator::Modulo, left, right),
             B::StringConcat => self.concat(left, right),
-            _ => Err(Refusal::Other),
+            _ => Err(Refusal::Unsupported),
         }
     }
 
-    /// `(a, b) = (c, d)`, `(a, b) < (c, d)`: by the first columns that are not equal.
+    /// Row comparison, `(a, b) = (c, d)` or `(a, b) < (c, d)`: decided by the first columns that differ.
     fn compare_rows(
         &mut self,
         comparison: Comparison,
         left: &[ast::Expr],
         right: &[ast::Expr],
-        around: &mut dyn Around,
+        scope: &mut dyn ExprScope,
     ) -> Bind<Typed> {
         if left.len() != right.len() || left.is_empty() {
-            return Err(Refusal::Other);
+            return Err(Refusal::Unsupported);
         }
         let (mut sides, operator) = (Vec::with_capacity(left.len()), if comparison.is_order() { "<" } else { "=" });
         for (left, right) in left.iter().zip(right) {
-            let (left, right) = (self.expr(left, around)?, self.expr(right, around)?);
+            let (left, right) = (self.expr(left, scope)?, self.expr(right, scope)?);
             sides.push(self.same_type(left, right, operator)?);
         }
         let compare = |by: Comparison, sides: &[Expr; 2]| Expr::Compare(by, Box::new(sides.clone()));
         let mut sides = sides.iter().rev();
-        let last = sides.next().ok_or(Refusal::Other)?;
+        let last = sides.next().ok_or(Refusal::Unsupported)?;
         let all = sides.fold(compare(comparison, last), |rest, one| match comparison {
             Comparison::Equal => Expr::And(Box::new([compare(Comparison::Equal, one), rest])),
             Comparison::NotEqual => Expr::Or(Box::new([compare(Comparison::NotEqual, one), rest])),
             _ => {
                 let equal = Expr::And(Box::new([compare(Comparison::Equal, one), rest]));
                 let decided = Expr::Or(Box::new([compare(comparison.strict(), one), equal]));
-                // What follows from it anyway leads to a range of an index.
+                // This redundant condition on the first column allows an index range scan.
                 Expr::And(Box::new([compare(comparison.lax(), one), decided]))
             }
         });
@@ -639,17 +651,17 @@ impl Binder {
         }
         let ty = match (left.ty, right.ty) {
             (Some(left), Some(right)) => common_number(left, right),
-            (Some(known), None) | (None, Some(known)) => rank(known).map(|_| bare(known)),
+            (Some(known), None) | (None, Some(known)) => rank(known).map(|_| base_type(known)),
             (None, None) => None,
         };
         let ty = ty.filter(|ty| operator != Operator::Modulo || !matches!(ty, Type::Float4 | Type::Float8));
-        let ty = ty.ok_or(Refusal::Other)?;
+        let ty = ty.ok_or(Refusal::Unsupported)?;
         let left = self.cast(left, ty, Context::Explicit)?.expr;
         let right = self.cast(right, ty, Context::Explicit)?.expr;
         Ok(Typed::new(Expr::Arithmetic(operator, Box::new([left, right])), ty))
     }
 
-    /// A moment and an interval; a date is its midnight.
+    /// Timestamp plus or minus interval; a date is taken as its midnight.
     fn shift(&mut self, moment: Typed, by: Typed, back: bool) -> Bind<Typed> {
         let ty = if moment.ty == Some(Type::Timestamptz) { Type::Timestamptz } else { Type::Timestamp };
         let moment = self.cast(moment, ty, Context::Explicit)?;
@@ -658,37 +670,37 @@ impl Binder {
 
     fn concat(&mut self, left: Typed, right: Typed) -> Bind<Typed> {
         if left.ty == Some(Type::Bytes) || right.ty == Some(Type::Bytes) {
-            let left = self.settle(left, Type::Bytes)?;
-            let right = self.settle(right, Type::Bytes)?;
+            let left = self.resolve_unknown(left, Type::Bytes)?;
+            let right = self.resolve_unknown(right, Type::Bytes)?;
             return match (left.ty, right.ty) {
                 (Some(Type::Bytes), Some(Type::Bytes)) => {
                     Ok(Typed::new(Expr::Concat(Box::new([left.expr, right.expr])), Type::Bytes))
                 }
-                _ => Err(Refusal::Other),
+                _ => Err(Refusal::Unsupported),
             };
         }
-        // One of them must be text for `||` to be this one.
+        // `||` is text concatenation only if at least one side is text.
         if !left.ty.is_none_or(is_text) && !right.ty.is_none_or(is_text) {
-            return Err(Refusal::Other);
+            return Err(Refusal::Unsupported);
         }
         let left = self.cast(left, Type::Text, Context::Explicit)?.expr;
         let right = self.cast(right, Type::Text, Context::Explicit)?.expr;
         Ok(Typed::new(Expr::Concat(Box::new([left, right])), Type::Text))
     }
 
-    /// Both as the type in which they are compared.
+    /// Casts both sides to the type in which they are compared.
     pub(crate) fn same_type(&mut self, left: Typed, right: Typed, operator: &str) -> Bind<[Expr; 2]> {
-        let (sides, _) = self.meeting(left, right, operator)?;
+        let (sides, _) = self.with_common_type(left, right, operator)?;
         Ok(sides)
     }
 
-    /// The same, and that type.
-    pub(crate) fn meeting(&mut self, left: Typed, right: Typed, operator: &str) -> Bind<([Expr; 2], Type)> {
+    /// Like [`Binder::same_type`], and returns the type.
+    pub(crate) fn with_common_type(&mut self, left: Typed, right: Typed, operator: &str) -> Bind<([Expr; 2], Type)> {
         let ty = match (left.ty, right.ty) {
             (Some(left), Some(right)) => comparable(left, right),
-            // varchar has no operators of its own.
+            // varchar has no operators of its own; PostgreSQL uses those of text.
             (Some(Type::Varchar(_)), None) | (None, Some(Type::Varchar(_)) | None) => Some(Type::Text),
-            (Some(known), None) | (None, Some(known)) => Some(bare(known)),
+            (Some(known), None) | (None, Some(known)) => Some(base_type(known)),
         };
         let ty = ty.filter(|ty| ty.is_ordered()).ok_or_else(|| {
             let text = format!("operator does not exist: {} {operator} {}", name_of(left.ty), name_of(right.ty));
@@ -706,10 +718,10 @@ impl Binder {
         low: &ast::Expr,
         high: &ast::Expr,
         not: bool,
-        around: &mut dyn Around,
+        scope: &mut dyn ExprScope,
     ) -> Bind<Typed> {
-        let what = self.expr(what, around)?;
-        let (low, high) = (self.expr(low, around)?, self.expr(high, around)?);
+        let what = self.expr(what, scope)?;
+        let (low, high) = (self.expr(low, scope)?, self.expr(high, scope)?);
         let low = self.same_type(what.clone(), low, ">=")?;
         let high = self.same_type(what, high, "<=")?;
         let both = Expr::And(Box::new([
@@ -719,34 +731,34 @@ impl Binder {
         Ok(Typed::new(if not { Expr::Not(Box::new(both)) } else { both }, Type::Bool))
     }
 
-    fn in_list(&mut self, what: &ast::Expr, list: &[ast::Expr], not: bool, around: &mut dyn Around) -> Bind<Typed> {
+    fn in_list(&mut self, what: &ast::Expr, list: &[ast::Expr], not: bool, scope: &mut dyn ExprScope) -> Bind<Typed> {
         if let ast::Expr::Tuple(left) = what {
             let mut rows = Vec::with_capacity(list.len());
             for one in list {
-                let ast::Expr::Tuple(right) = one else { return Err(Refusal::Other) };
-                rows.push(self.compare_rows(Comparison::Equal, left, right, around)?.expr);
+                let ast::Expr::Tuple(right) = one else { return Err(Refusal::Unsupported) };
+                rows.push(self.compare_rows(Comparison::Equal, left, right, scope)?.expr);
             }
-            let any = any_of(rows).ok_or(Refusal::Other)?;
+            let any = any_of(rows).ok_or(Refusal::Unsupported)?;
             return Ok(Typed::new(if not { Expr::Not(Box::new(any)) } else { any }, Type::Bool));
         }
-        let what = self.expr(what, around)?;
-        let list = list.iter().map(|one| self.expr(one, around)).collect::<Bind<Vec<_>>>()?;
+        let what = self.expr(what, scope)?;
+        let list = list.iter().map(|one| self.expr(one, scope)).collect::<Bind<Vec<_>>>()?;
         self.among(what, list, not)
     }
 
-    /// `IN` of expressions.
+    /// `IN` with a list of expressions.
     pub(crate) fn among(&mut self, what: Typed, list: Vec<Typed>, not: bool) -> Bind<Typed> {
-        // PostgreSQL looks for one type for all of them.
+        // PostgreSQL selects one common type for the whole list.
         let mut ty = what.ty;
         for one in list.iter().filter_map(|one| one.ty) {
             ty = Some(match ty {
                 None => one,
-                Some(ty) => comparable(ty, one).ok_or(Refusal::Other)?,
+                Some(ty) => comparable(ty, one).ok_or(Refusal::Unsupported)?,
             });
         }
-        let ty = bare(ty.unwrap_or(Type::Text));
+        let ty = base_type(ty.unwrap_or(Type::Text));
         if !ty.is_ordered() {
-            return Err(Refusal::Other);
+            return Err(Refusal::Unsupported);
         }
         let what = Box::new(self.cast(what, ty, Context::Explicit)?.expr);
         let list =
@@ -761,7 +773,7 @@ impl Binder {
         escape: Option<&ast::ValueWithSpan>,
         not: bool,
         any_case: bool,
-        around: &mut dyn Around,
+        scope: &mut dyn ExprScope,
     ) -> Bind<Typed> {
         let escape = match escape.map(|escape| &escape.value) {
             None => Some('\\'),
@@ -775,10 +787,10 @@ impl Binder {
                     }
                 }
             }
-            Some(_) => return Err(Refusal::Other),
+            Some(_) => return Err(Refusal::Unsupported),
         };
-        let what = self.expr(what, around)?;
-        let pattern = self.expr(pattern, around)?;
+        let what = self.expr(what, scope)?;
+        let pattern = self.expr(pattern, scope)?;
         let what = match what.ty {
             Some(Type::Char(_)) => padded(what)?,
             _ => self.text(what)?,
@@ -788,8 +800,8 @@ impl Binder {
     }
 
     pub(crate) fn text(&mut self, bound: Typed) -> Bind<Expr> {
-        let bound = self.settle(bound, Type::Text)?;
-        if bound.ty.is_some_and(is_text) { Ok(bound.expr) } else { Err(Refusal::Other) }
+        let bound = self.resolve_unknown(bound, Type::Text)?;
+        if bound.ty.is_some_and(is_text) { Ok(bound.expr) } else { Err(Refusal::Unsupported) }
     }
 
     fn case(
@@ -797,36 +809,37 @@ impl Binder {
         operand: Option<&ast::Expr>,
         conditions: &[ast::CaseWhen],
         otherwise: Option<&ast::Expr>,
-        around: &mut dyn Around,
+        scope: &mut dyn ExprScope,
     ) -> Bind<Typed> {
-        let operand = operand.map(|operand| self.expr(operand, around)).transpose()?;
+        let operand = operand.map(|operand| self.expr(operand, scope)).transpose()?;
         let mut whens = Vec::with_capacity(conditions.len());
         let mut results = Vec::with_capacity(conditions.len() + 1);
         for one in conditions {
             whens.push(match &operand {
-                None => self.condition(&one.condition, "CASE/WHEN", around)?,
+                None => self.condition(&one.condition, "CASE/WHEN", scope)?,
                 Some(operand) => {
-                    let value = self.expr(&one.condition, around)?;
+                    let value = self.expr(&one.condition, scope)?;
                     Expr::Compare(Comparison::Equal, Box::new(self.same_type(operand.clone(), value, "=")?))
                 }
             });
-            results.push(self.expr(&one.result, around)?);
+            results.push(self.expr(&one.result, scope)?);
         }
         if let Some(otherwise) = otherwise {
-            results.push(self.expr(otherwise, around)?);
+            results.push(self.expr(otherwise, scope)?);
         }
-        // What ELSE gives is the first that is asked for its type.
+        // PostgreSQL considers the ELSE result first when it selects the type.
         if otherwise.is_some() {
             results.rotate_right(1);
         }
         let (mut results, ty) = self.one_type(results, "CASE")?;
-        // Without ELSE it is NULL.
-        let ty = if otherwise.is_some() || matches!(ty, Type::Char(_)) { ty } else { bare(ty) };
+        // A missing ELSE is NULL, which has no type modifier.
+        let ty = if otherwise.is_some() || matches!(ty, Type::Char(_)) { ty } else { base_type(ty) };
         let otherwise = otherwise.map(|_| Box::new(results.remove(0)));
         Ok(Typed::new(Expr::Case { whens: whens.into_iter().zip(results).collect(), otherwise }, ty))
     }
 
-    /// All as one type, which the first decides where it can: that of CASE, COALESCE and their kin, one of which `of` is.
+    /// Casts all to their common type, by the rules for CASE, COALESCE and UNION. `of` names the construct for the
+    /// error text.
     pub(crate) fn one_type(&mut self, all: Vec<Typed>, of: &str) -> Bind<(Vec<Expr>, Type)> {
         let mut ty: Option<Type> = None;
         for one in all.iter().filter_map(|one| one.ty) {
@@ -837,19 +850,19 @@ impl Binder {
                     let text = format!("{of} types {} and {} cannot be matched", ty.sql_name(), one.sql_name());
                     return Err(Error::new(SqlState::DATATYPE_MISMATCH, text).into());
                 }
-                Some(ty) => union(ty, one).ok_or(Refusal::Other)?,
+                Some(ty) => union(ty, one).ok_or(Refusal::Unsupported)?,
             });
         }
-        // What stands in parentheses stays if all have it. (Beside NULL, char(n) may keep its blanks.)
+        // The type modifier is kept if all agree on it. (Next to NULL, char(n) may keep its padding.)
         let is_null = |one: &Typed| matches!(one.expr, Expr::Value(Value::Plain(Datum::Null)));
         let keeps = |one: &Typed, ty| one.ty == Some(ty) || matches!(ty, Type::Char(_)) && is_null(one);
         let ty = match ty {
             Some(ty) if all.iter().all(|one| keeps(one, ty)) => ty,
-            other => bare(other.unwrap_or(Type::Text)),
+            other => base_type(other.unwrap_or(Type::Text)),
         };
-        // Some of these would be shown with blanks at their ends, others not.
+        // The result would be padded for some branches and not for others: leave it to DataFusion.
         if ty == Type::Char(None) && all.iter().any(|one| matches!(one.ty, Some(Type::Char(Some(_))))) {
-            return Err(Refusal::Other);
+            return Err(Refusal::Unsupported);
         }
         let all =
             all.into_iter().map(|one| Ok(self.cast(one, ty, Context::Explicit)?.expr)).collect::<Bind<Vec<_>>>()?;
@@ -857,7 +870,7 @@ impl Binder {
     }
 }
 
-/// The column of this name among tables, if one has it.
+/// Finds a column by name among tables. Error 42702 if several have it.
 pub(crate) fn column_of(sources: &[Source], table: Option<&str>, wanted: &str) -> Bind<Option<Typed>> {
     let mut found: Option<Typed> = None;
     let mut named = sources.iter().filter(|source| table.is_none_or(|table| table == source.name)).peekable();
@@ -882,7 +895,7 @@ pub(crate) fn column_of(sources: &[Source], table: Option<&str>, wanted: &str) -
     }
 }
 
-/// A parameter. Of char, blanks at its end are not kept anywhere, and so must not be compared.
+/// A parameter. For char(n) a cast removes trailing blanks, which are not significant and never stored.
 fn param(at: usize, ty: Type) -> Expr {
     match ty {
         Type::Char(_) => Expr::Cast { what: Box::new(Expr::Param(at)), to: ty, by: Context::Explicit },
@@ -890,9 +903,9 @@ fn param(at: usize, ty: Type) -> Expr {
     }
 }
 
-/// The text of a char(n) where blanks at its end count, which are kept nowhere.
+/// A char(n) value padded to its length; blanks at its end are not stored.
 pub(crate) fn padded(of: Typed) -> Bind<Expr> {
-    let Some(Type::Char(Some(length))) = of.ty else { return Err(Refusal::Other) };
+    let Some(Type::Char(Some(length))) = of.ty else { return Err(Refusal::Unsupported) };
     Ok(Expr::Call(Function::PadEnd, vec![of.expr, int(i32::try_from(length).unwrap_or(i32::MAX))]))
 }
 
@@ -900,7 +913,7 @@ fn int(value: i32) -> Expr {
     Expr::Value(Value::Plain(Datum::Int4(value)))
 }
 
-/// A number as PostgreSQL types it: the smallest of integer, bigint and numeric that holds it.
+/// A numeric literal: the smallest of integer, bigint and numeric that holds it.
 fn number(text: &str) -> Result<Typed> {
     if let Ok(value) = text.parse::<i32>() {
         return Ok(Typed::new(int(value), Type::Int4));
@@ -912,12 +925,12 @@ fn number(text: &str) -> Result<Typed> {
     Ok(Typed::new(Expr::Value(Value::Plain(Datum::Numeric(value))), Type::Numeric(None)))
 }
 
-/// A name as SQL folds it.
-pub(crate) fn folded(name: &ast::Ident) -> String {
+/// An identifier after case folding: unquoted names become lower case.
+pub(crate) fn fold_ident(name: &ast::Ident) -> String {
     if name.quote_style.is_some() { name.value.clone() } else { name.value.to_ascii_lowercase() }
 }
 
-/// One of them holds. Long lists do not make deep trees.
+/// Disjunction as a balanced tree, so that long lists do not nest deeply. `None` if empty.
 pub(crate) fn any_of(mut all: Vec<Expr>) -> Option<Expr> {
     let rest = all.split_off(all.len().div_ceil(2));
     if rest.is_empty() {
@@ -926,7 +939,7 @@ pub(crate) fn any_of(mut all: Vec<Expr>) -> Option<Expr> {
     Some(Expr::Or(Box::new([any_of(all)?, any_of(rest)?])))
 }
 
-/// All of them hold.
+/// Conjunction as a balanced tree. `None` if empty.
 pub(crate) fn all_of(mut all: Vec<Expr>) -> Option<Expr> {
     let rest = all.split_off(all.len().div_ceil(2));
     if rest.is_empty() {

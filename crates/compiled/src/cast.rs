@@ -3,29 +3,29 @@
 use bumpalo::Bump;
 use model::{Datum, Result, Type};
 
-/// Why a value is cast.
+/// The context of a cast.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Context {
-    /// `CAST`, `::`, or put there by the binder: what does not fit `varchar(n)` is cut.
+    /// `CAST`, `::`, or inserted by the binder: text too long for `varchar(n)` is truncated.
     Explicit,
-    /// Put into a column: what does not fit is refused.
+    /// Assignment to a column: a value that does not fit is an error.
     Assignment,
 }
 
-/// The session's time zone, which decides what a moment is called.
+/// The session's time zone: converts between UTC and local time. Times are in microseconds since 1970.
 pub trait Zone {
-    /// Microseconds that clocks there show at a moment.
+    /// Local time at an instant (UTC).
     fn local(&self, micros: i64) -> i64;
-    /// The moment at which clocks there show this; the earlier of two.
+    /// The instant at which local clocks show `local`; the earlier one if there are two.
     fn moment(&self, local: i64) -> i64;
-    /// Reads a moment; text without a zone is of this one.
+    /// Parses a timestamptz; text without a zone is local time.
     ///
     /// # Errors
     /// 22007, 22008.
     fn parse(&self, text: &str) -> Result<i64>;
 }
 
-/// Is there such a cast at all, and does this tier do it?
+/// Whether this crate implements the cast.
 pub(crate) fn exists(from: Type, to: Type) -> bool {
     use Type::{
         Bool, Bytes, Char, Date, Float4, Float8, Int2, Int4, Int8, Interval, Json, Numeric, Text, Time, Timestamp,
@@ -44,7 +44,7 @@ pub(crate) fn exists(from: Type, to: Type) -> bool {
     }
 }
 
-/// A value as another type. `exists` has said yes.
+/// Casts a value. Precondition: [`exists`] is true for the types.
 pub(crate) fn cast<'a>(value: Datum<'a>, to: Type, by: Context, zone: &dyn Zone, arena: &'a Bump) -> Result<Datum<'a>> {
     match (value, to) {
         (Datum::Null, _) => Ok(Datum::Null),
@@ -71,18 +71,18 @@ pub(crate) fn cast<'a>(value: Datum<'a>, to: Type, by: Context, zone: &dyn Zone,
     }
 }
 
-/// The moment at which clocks show this; the infinities stay where they are.
+/// Local time to UTC; infinities are unchanged.
 fn moment(local: i64, zone: &dyn Zone) -> i64 {
     if [i64::MIN, i64::MAX].contains(&local) { local } else { zone.moment(local) }
 }
 
-/// The first n characters.
+/// Truncates text to n characters for `varchar(n)` and `char(n)`.
 fn cut(text: &str, to: Type) -> &str {
     let (Type::Varchar(Some(characters)) | Type::Char(Some(characters))) = to else { return text };
     text.char_indices().nth(characters as usize).map_or(text, |(end, _)| &text[..end])
 }
 
-/// Reads text as a type, as a cast from text does but for the limits that `varchar(n)` and `numeric(p, s)` set.
+/// Parses text as a type, like a cast from text but without the limits of `varchar(n)` and `numeric(p, s)`.
 ///
 /// # Errors
 /// 22P02 and others of class 22.
@@ -107,7 +107,7 @@ pub fn parse<'a>(text: &str, to: Type, zone: &dyn Zone, arena: &'a Bump) -> Resu
         Type::Timestamp => Datum::Timestamp(pg::time::parse_timestamp_micros(text)?),
         Type::Timestamptz => Datum::Timestamptz(zone.parse(text)?),
         Type::Interval => Datum::Interval(pg::time::parse_interval(text)?),
-        // Blanks at its end do not count.
+        // Trailing blanks of char(n) are not significant.
         Type::Char(_) => Datum::Text(arena.alloc_str(text.trim_end_matches(' '))),
         Type::Json => {
             pg::json::check(text)?;
@@ -122,7 +122,7 @@ fn is_infinity(text: &str) -> bool {
     text.len() - name.len() <= 1 && name.eq_ignore_ascii_case("infinity")
 }
 
-/// A value as text, as PostgreSQL writes it.
+/// The text form of a value, as PostgreSQL's output functions write it.
 pub(crate) fn text_of(value: &Datum<'_>, zone: &dyn Zone) -> String {
     let mut out = Vec::new();
     match value {
@@ -146,16 +146,16 @@ pub(crate) fn text_of(value: &Datum<'_>, zone: &dyn Zone) -> String {
         }
         Datum::Interval(interval) => pg::time::interval_text(&mut out, *interval),
     }
-    // All of these write UTF-8.
+    // All of the functions above write UTF-8.
     String::from_utf8(out).unwrap_or_default()
 }
 
-/// The wire counts from 2000, values from 1970; the infinities stay where they are, at the ends.
+/// Days since 1970 to days since 2000, as the wire protocol counts; infinities (the extreme values) are unchanged.
 fn days_from_2000(days: i32) -> i32 {
     if [i32::MIN, i32::MAX].contains(&days) { days } else { days.saturating_sub(pg::time::EPOCH_DAYS) }
 }
 
-/// As [`days_from_2000`].
+/// Like [`days_from_2000`], for microseconds.
 fn micros_from_2000(micros: i64) -> i64 {
     if [i64::MIN, i64::MAX].contains(&micros) { micros } else { micros.saturating_sub(pg::time::EPOCH_MICROS) }
 }

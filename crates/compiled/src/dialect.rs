@@ -12,30 +12,30 @@ use sqlparser::keywords::Keyword;
 use sqlparser::parser::{Parser, ParserError};
 use sqlparser::tokenizer::{Location, Span, Token, TokenWithSpan, Tokenizer, TokenizerError, Whitespace};
 
-/// The dialect.
+/// PostgreSQL's dialect for the parser.
 #[derive(Debug)]
 pub struct PostgreSql;
 
 const BASE: PostgreSqlDialect = PostgreSqlDialect {};
 
-/// A parser of these tokens.
+/// A parser over tokens.
 #[must_use]
 pub fn parser(tokens: Vec<TokenWithSpan>) -> Parser<'static> {
     Parser::new(&PostgreSql).with_tokens_with_locations(tokens)
 }
 
-/// A parser of this text.
+/// Tokenizes a text; returns a parser over the tokens.
 ///
 /// # Errors
-/// The text is not made of tokens.
+/// As [`tokenize`].
 pub fn parser_of(sql: &str) -> Result<Parser<'static>, ParserError> {
     Ok(parser(tokenize(sql)?))
 }
 
-/// The tokens of a text.
+/// Tokenizes a text.
 ///
 /// # Errors
-/// Unterminated strings and comments, characters of no token.
+/// Unterminated strings and comments; characters that start no token.
 pub fn tokenize(sql: &str) -> Result<Vec<TokenWithSpan>, TokenizerError> {
     let mut tokens = Tokenizer::new(&PostgreSql, sql).tokenize_with_location()?;
     let is_wrong = |token: &TokenWithSpan| matches!(&token.token, Token::CustomBinaryOperator(op) if signs(op) > 0);
@@ -46,10 +46,10 @@ pub fn tokenize(sql: &str) -> Result<Vec<TokenWithSpan>, TokenizerError> {
     Ok(tokens)
 }
 
-/// Characters without which an operator of several characters does not end in a sign.
+/// PostgreSQL's rule: an operator of several characters may end in `+` or `-` only if it contains one of these.
 const SPECIAL: &[char] = &['~', '!', '@', '#', '%', '^', '&', '|', '`', '?'];
 
-/// Signs at the end of what the tokenizer took for an operator that belong to the operand: `>-5` is `> -5`.
+/// Number of trailing signs that belong to the operand: `>-5` is `>` and `-5`.
 fn signs(op: &str) -> usize {
     if op.contains(SPECIAL) {
         return 0;
@@ -90,7 +90,7 @@ fn split(token: TokenWithSpan) -> Vec<TokenWithSpan> {
     all
 }
 
-/// Strings with nothing but blanks and a line's end between them are one.
+/// Joins string literals that are separated only by white space with a line break, as SQL requires.
 fn join_strings(tokens: &mut Vec<TokenWithSpan>) {
     let is_string = |token: &TokenWithSpan| matches!(token.token, Token::SingleQuotedString(_));
     let mut at = 0;
@@ -119,7 +119,8 @@ fn join_strings(tokens: &mut Vec<TokenWithSpan>) {
     }
 }
 
-/// Is the token an operator that has no rank of its own in PostgreSQL's grammar? The base dialect ranks these among comparisons.
+/// Whether the token is an operator of PostgreSQL's level "any other operator". The base dialect ranks these with
+/// comparisons.
 fn is_other_operator(token: &Token) -> bool {
     match token {
         Token::Tilde
@@ -137,7 +138,7 @@ fn is_other_operator(token: &Token) -> bool {
     }
 }
 
-/// `x ISNULL` and `x NOTNULL`: is it the first, or the second?
+/// `Some(true)` for ISNULL, `Some(false)` for NOTNULL.
 fn null_test(token: &Token) -> Option<bool> {
     let Token::Word(word) = token else { return None };
     if word.quote_style.is_some() || word.value.len() > "notnull".len() {
@@ -149,7 +150,7 @@ fn null_test(token: &Token) -> Option<bool> {
     word.value.eq_ignore_ascii_case("notnull").then_some(false)
 }
 
-/// Methods that answer as the base dialect does.
+/// Delegates to the base dialect.
 macro_rules! as_base {
     ($($name:ident),* $(,)?) => {
         $(fn $name(&self) -> bool {
@@ -160,7 +161,7 @@ macro_rules! as_base {
 
 impl Dialect for PostgreSql {
     fn dialect(&self) -> TypeId {
-        // The parser asks for it by type.
+        // The parser compares this to select PostgreSQL's behaviour.
         TypeId::of::<PostgreSqlDialect>()
     }
 
@@ -205,7 +206,7 @@ impl Dialect for PostgreSql {
 
     fn parse_prefix(&self, parser: &mut Parser<'_>) -> Option<Result<Expr, ParserError>> {
         let op = match &parser.peek_token_ref().token {
-            // The base tries to read a type first.
+            // The base dialect would try to read a type first.
             Token::Number(..) | Token::Placeholder(_) | Token::SingleQuotedString(_) => {
                 return Some(parser.parse_value().map(Expr::Value));
             }
@@ -219,7 +220,7 @@ impl Dialect for PostgreSql {
             _ => return None,
         };
         parser.advance_token();
-        // A sign binds tighter than any binary operator; other prefix operators take sums.
+        // A unary sign binds tighter than any binary operator; other prefix operators take sums.
         let rank = match op {
             UnaryOperator::Minus | UnaryOperator::Plus => SIGN,
             _ => BASE.prec_value(Precedence::PgOther),
@@ -243,7 +244,7 @@ impl Dialect for PostgreSql {
             return None;
         }
         (0..words + 2).for_each(|_| parser.advance_token());
-        // The base reads anything here, AND and OR among it.
+        // The base dialect reads any expression here, including AND and OR.
         let right = match parser.parse_subexpr(BASE.prec_value(Precedence::Is)) {
             Ok(right) => Box::new(right),
             Err(error) => return Some(Err(error)),
@@ -286,7 +287,7 @@ impl Dialect for PostgreSql {
     }
 }
 
-/// The rank of a unary sign: above COLLATE, below `[ ]`.
+/// Precedence of a unary sign: above COLLATE, below `[ ]`.
 const SIGN: u8 = 125;
 
 #[cfg(test)]
@@ -300,7 +301,7 @@ mod tests {
         expr
     }
 
-    /// The tree with a pair of parentheses around each operator's expression.
+    /// The expression as text with parentheses around every operator.
     fn grouped(expr: &Expr) -> String {
         match expr {
             Expr::Nested(inner) => grouped(inner),
@@ -385,7 +386,7 @@ mod tests {
         assert_eq!(places[..4], expected[..4].iter().map(|(a, b, c)| ((*a).to_owned(), *b, *c)).collect::<Vec<_>>());
     }
 
-    /// Levels of PostgreSQL's grammar, lowest first, with how operands are put together.
+    /// Precedence levels of PostgreSQL's grammar, lowest first, with sample operators.
     const LEVELS: [&[&str]; 9] = [
         &["OR"],
         &["AND"],
@@ -398,7 +399,7 @@ mod tests {
         &["^"],
     ];
 
-    /// A random expression of at least this level: without parentheses where none are needed, and with all of them.
+    /// A random expression of at least this precedence: without redundant parentheses, and fully parenthesised.
     fn random(seed: &mut u64, level: usize, depth: u32) -> (String, String) {
         let mut below = |end: u64| {
             *seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -418,18 +419,18 @@ mod tests {
             return (format!("{bare} ISNULL"), format!("({full} IS NULL)"));
         }
         if pick == 3 && level <= 1 {
-            // NOT binds looser than IS, tighter than AND.
+            // NOT binds looser than IS and tighter than AND.
             let (bare, full) = random(seed, 2, depth - 1);
             return (format!("NOT {bare}"), format!("(NOT {full})"));
         }
         let at = level + below((LEVELS.len() - level.min(LEVELS.len())).max(1) as u64) as usize;
         let Some(level) = LEVELS.get(at) else { return ("d".to_owned(), "d".to_owned()) };
         let op = level[below(level.len() as u64) as usize];
-        // Comparisons, IS and LIKE do not chain; the others go from left to right.
+        // Comparisons, IS and LIKE are not associative; the others are left-associative.
         let chains = !(2..=4).contains(&at);
         let (left, left_full) = random(seed, if chains { at } else { at + 1 }, depth - 1);
         let (right, right_full) = random(seed, at + 1, depth - 1);
-        // `NOT a OR b` begins with NOT, which takes what binds tighter.
+        // In `NOT a OR b`, NOT takes only `a`.
         (format!("{left} {op} {right}"), format!("({left_full} {op} {right_full})"))
     }
 

@@ -1,5 +1,5 @@
-//! INSERT, UPDATE and DELETE: rows are found first, then locked and looked at again, then changed, so that a statement never
-//! meets its own changes.
+//! INSERT, UPDATE and DELETE. Rows are found first, then locked and rechecked, then changed, so that a statement
+//! never sees its own changes.
 
 mod load;
 
@@ -11,48 +11,49 @@ use rows::{Isolation, LockMode, Locked, Put, RecordId, RowTable, WaitPolicy};
 use rustc_hash::FxHashSet;
 use sqlparser::ast;
 
-use crate::bind::{Bind, Binder, Refusal, Source, Typed, folded};
-use crate::derived::Derived;
-use crate::exec::{self, Flow, Held, Lock, Run, World};
+use crate::bind::{Bind, Binder, Refusal, Source, Typed, fold_ident};
+use crate::constraints::{TARGET, Writer, assigned, default_of};
+use crate::derived_tables::Derived;
+use crate::exec::{self, ExecContext, Flow, Lock, Run, SavedRow};
 use crate::expr::{Expr, Frame};
-use crate::foreign::{Changed, Does, Foreign};
+use crate::foreign_keys::{ChangeKind, Changed, ForeignKeys};
 use crate::from::{self, WHERE};
 use crate::plan::{self, Step};
 use crate::scope::{self, Scope, Tables};
 use crate::select::{self, Output, Select, projection};
+use crate::sort_limit::Emit;
 use crate::subquery::Subquery;
-use crate::tail::Emit;
-use crate::write::{TARGET, Writer, assigned, default_of};
 
 pub use load::{Incoming, Load, Loaded, Refused};
 
-/// In INSERT: the row that was to be inserted.
+/// Slot of `excluded`, the row proposed for insertion, in ON CONFLICT.
 const EXCLUDED: usize = 1;
 
-/// What every change of a table needs.
+/// State common to INSERT, UPDATE and DELETE.
 struct Target {
     writer: Writer,
     returning: Vec<Expr>,
-    foreign: Foreign,
+    foreign: ForeignKeys,
 }
 
-/// An INSERT, ready to run.
+/// A bound INSERT.
 pub(crate) struct Insert {
     target: Target,
     tables: Vec<Arc<RowTable>>,
     rows: Rows,
-    /// Are values made for all rows before the first is inserted? Queries among them do not see any of those then.
+    /// Whether VALUES are evaluated for all rows before the first insert: subqueries in them must not see inserted
+    /// rows.
     made_first: bool,
     conflict: Conflict,
     pub(crate) columns: Vec<Output>,
 }
 
-/// Where inserted rows come from; a value for each column of the table.
+/// The source of inserted rows; each list has one expression for each column of the table.
 enum Rows {
     Values(Vec<Vec<Expr>>),
     Select(Box<Select>, Vec<Expr>),
-    /// From outside, a part at a time.
-    Given(Vec<Expr>),
+    /// Rows passed in by [`Load`]; the expressions read them.
+    External(Vec<Expr>),
 }
 
 enum Conflict {
@@ -61,26 +62,25 @@ enum Conflict {
     Update { arbiter: Arbiter, set: Vec<(usize, Expr)>, condition: Option<Expr> },
 }
 
-/// Which index's conflicts are not errors: the primary one, or a secondary one by position.
+/// The index whose conflicts ON CONFLICT handles: `None` for the primary key, else a secondary index by position.
 enum Arbiter {
     Any,
     Index(Option<usize>),
 }
 
-/// An UPDATE or DELETE, ready to run.
+/// A bound UPDATE or DELETE.
 pub(crate) struct Change {
     target: Target,
     tables: Vec<Arc<RowTable>>,
     steps: Vec<Step>,
     conditions: Vec<Expr>,
-    /// The columns that are set, in their order; nothing for DELETE.
+    /// SET: column positions, ascending, and values; `None` for DELETE.
     set: Option<Vec<(usize, Expr)>>,
-    /// Are values made for all rows before the first is changed? Queries among them do not see any of that then.
+    /// Whether SET is evaluated for all rows before the first change: subqueries in it must not see changed rows.
     made_first: bool,
     pub(crate) columns: Vec<Output>,
 }
 
-/// Binds an INSERT.
 pub(crate) fn insert(binder: &mut Binder, insert: &ast::Insert, tables: &dyn Tables) -> Bind<Insert> {
     let unusual = insert.or.is_some()
         || insert.ignore
@@ -92,45 +92,45 @@ pub(crate) fn insert(binder: &mut Binder, insert: &ast::Insert, tables: &dyn Tab
         || insert.priority.is_some()
         || insert.insert_alias.is_some()
         || insert.multi_table_insert_type.is_some();
-    let ast::TableObject::TableName(name) = &insert.table else { return Err(Refusal::Other) };
+    let ast::TableObject::TableName(name) = &insert.table else { return Err(Refusal::Unsupported) };
     if unusual {
-        return Err(Refusal::Other);
+        return Err(Refusal::Unsupported);
     }
     let table = scope::named(name, tables)?;
     let mut scope = Scope::new(tables);
     let columns = target_columns(&table, &insert.columns)?;
     scope.clause = "VALUES";
-    let given = Given { table: &table, columns: &columns, overriding: overriding(insert) };
+    let given = InsertColumns { table: &table, columns: &columns, overriding: overriding(insert) };
     let rows = inserted_rows(binder, insert, given, &mut scope)?;
     let queries = binder.subqueries.len();
-    let called = insert.table_alias.as_ref().map(|alias| folded(&alias.alias));
+    let called = insert.table_alias.as_ref().map(|alias| fold_ident(&alias.alias));
     let name = called.unwrap_or_else(|| table.schema.name.table.clone());
     binder.sources = vec![Source::stored(name, TARGET, Arc::clone(&table))];
     let conflict = conflict(binder, insert, &table, &mut scope)?;
-    let mut foreign = Foreign::default();
-    foreign.add(binder, &table, Does::Insert, &mut scope)?;
+    let mut foreign = ForeignKeys::default();
+    foreign.add(binder, &table, ChangeKind::Insert, &mut scope)?;
     if let Conflict::Update { set, .. } = &conflict {
-        foreign.add(binder, &table, Does::Update(set), &mut scope)?;
+        foreign.add(binder, &table, ChangeKind::Update(set), &mut scope)?;
     }
-    let returning = Returning { items: insert.returning.as_deref(), star: None };
+    let returning = ReturningClause { items: insert.returning.as_deref(), star: None };
     let (target, columns) = target(binder, table, returning, foreign, &mut scope)?;
     check_late(&binder.subqueries[queries..], &binder.derived, &target)?;
     let tables = vec![Arc::clone(&target.writer.table), Arc::clone(&target.writer.table)];
     Ok(Insert { target, tables, rows, made_first: queries > 0, conflict, columns })
 }
 
-/// RETURNING, and what a star in it means if that is not every column.
-struct Returning<'s> {
+/// RETURNING, and the columns of `*` if they are not all columns.
+struct ReturningClause<'s> {
     items: Option<&'s [ast::SelectItem]>,
     star: Option<&'s [(usize, usize)]>,
 }
 
-/// CHECK and RETURNING. `binder` has the target as its first source.
+/// Binds CHECK constraints and RETURNING. Precondition: the target is the binder's first source.
 fn target(
     binder: &mut Binder,
     table: Arc<RowTable>,
-    returning: Returning<'_>,
-    foreign: Foreign,
+    returning: ReturningClause<'_>,
+    foreign: ForeignKeys,
     scope: &mut Scope<'_>,
 ) -> Bind<(Target, Vec<Output>)> {
     let (returning, columns) = match returning.items {
@@ -144,8 +144,8 @@ fn target(
     Ok((Target { writer: Writer::new(table, scope)?, returning, foreign }, columns))
 }
 
-/// Refuses queries that are run between changes and would see those made already: nothing of a statement's own is seen by
-/// it.
+/// Refuses subqueries that run between changes and read a changed table: they would see this statement's own
+/// changes.
 fn check_late(queries: &[Subquery], derived: &[Derived], target: &Target) -> Result<()> {
     let mut selects: Vec<&Select> = queries.iter().map(|one| &one.select).collect();
     if selects.iter().any(|select| select.reads_derived()) {
@@ -159,7 +159,7 @@ fn check_late(queries: &[Subquery], derived: &[Derived], target: &Target) -> Res
     Err(Error::unsupported(text))
 }
 
-/// Positions of the columns that an INSERT names, or of all.
+/// Positions of the columns that an INSERT names; all columns if it names none.
 fn target_columns(table: &RowTable, names: &[ast::ObjectName]) -> Bind<Vec<usize>> {
     if names.is_empty() {
         return Ok(table.schema.shown().map(|(at, _)| at).collect());
@@ -177,25 +177,25 @@ fn target_columns(table: &RowTable, names: &[ast::ObjectName]) -> Bind<Vec<usize
 }
 
 fn target_column(table: &RowTable, name: &ast::ObjectName) -> Bind<usize> {
-    let [ast::ObjectNamePart::Identifier(name)] = name.0.as_slice() else { return Err(Refusal::Other) };
-    let name = folded(name);
+    let [ast::ObjectNamePart::Identifier(name)] = name.0.as_slice() else { return Err(Refusal::Unsupported) };
+    let name = fold_ident(name);
     table.schema.column(&name).ok_or_else(|| {
         let text = format!("column \"{name}\" of relation \"{}\" does not exist", table.schema.name.table);
         Error::new(SqlState::UNDEFINED_COLUMN, text).into()
     })
 }
 
-/// What an INSERT says about values for identity columns.
+/// OVERRIDING clause of an INSERT.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Overriding {
     Nothing,
-    /// They are taken.
+    /// `OVERRIDING SYSTEM VALUE`: the given values of identity columns are used.
     System,
-    /// They are not: the sequence gives others.
+    /// `OVERRIDING USER VALUE`: they are ignored, and the sequence gives the values.
     User,
 }
 
-/// As `define::prepared` has the parser say it, which does not know the words.
+/// The parser does not know OVERRIDING; `ddl::prepared` encodes it in these flags.
 fn overriding(insert: &ast::Insert) -> Overriding {
     match (insert.overwrite, insert.has_table_keyword) {
         (true, _) => Overriding::System,
@@ -204,25 +204,25 @@ fn overriding(insert: &ast::Insert) -> Overriding {
     }
 }
 
-/// Which columns an INSERT gives values.
+/// Target columns of an INSERT.
 #[derive(Clone, Copy)]
-struct Given<'s> {
+struct InsertColumns<'s> {
     table: &'s RowTable,
     columns: &'s [usize],
     overriding: Overriding,
 }
 
-impl Given<'_> {
+impl InsertColumns<'_> {
     fn identity(self, column: usize) -> Option<Identity> {
         self.table.schema.columns[column].identity
     }
 
-    /// Does the sequence of an identity column give its value although the statement has one?
+    /// Whether the column is an identity column whose given value OVERRIDING USER VALUE ignores.
     fn is_ignored(self, column: usize) -> bool {
         self.overriding == Overriding::User && self.identity(column).is_some()
     }
 
-    /// May a column get a value that is none of its sequence's?
+    /// Error 428C9 if the column is GENERATED ALWAYS and there is no OVERRIDING.
     fn check(self, column: usize) -> Result<()> {
         if self.identity(column) != Some(Identity::Always) || self.overriding != Overriding::Nothing {
             return Ok(());
@@ -238,21 +238,26 @@ fn always(column: &str, text: String) -> Error {
     Error::new(SqlState::GENERATED_ALWAYS, text).with_detail(detail)
 }
 
-fn inserted_rows(binder: &mut Binder, insert: &ast::Insert, given: Given<'_>, scope: &mut Scope<'_>) -> Bind<Rows> {
-    let Given { table, columns, .. } = given;
+fn inserted_rows(
+    binder: &mut Binder,
+    insert: &ast::Insert,
+    given: InsertColumns<'_>,
+    scope: &mut Scope<'_>,
+) -> Bind<Rows> {
+    let InsertColumns { table, columns, .. } = given;
     let Some(query) = &insert.source else {
         return Ok(Rows::Values(vec![complete(binder, table, &[], Vec::new(), scope)?]));
     };
     let named = !insert.columns.is_empty();
     let values = match &*query.body {
-        ast::SetExpr::Values(values) if query.with.is_none() && select::is_bare(query) => values,
+        ast::SetExpr::Values(values) if query.with.is_none() && select::is_plain_query(query) => values,
         _ => {
             let select = select::bind(binder, query, scope.tables)?;
             binder.sources.clear();
             check_count(select.columns.len(), columns.len(), named)?;
             let mut made = Vec::with_capacity(select.columns.len());
             for ((at, output), column) in select.columns.iter().enumerate().zip(columns) {
-                let value = assigned(binder, Typed::new(Expr::Made(at), output.ty), table, *column)?;
+                let value = assigned(binder, Typed::new(Expr::Computed(at), output.ty), table, *column)?;
                 made.push(if given.is_ignored(*column) {
                     default_of(binder, table, *column, scope)?
                 } else {
@@ -292,7 +297,7 @@ fn check_count(values: usize, columns: usize, named: bool) -> Result<()> {
     Ok(())
 }
 
-/// A value for a column: an expression, or DEFAULT.
+/// Binds a value for a column: an expression or DEFAULT.
 fn new_value(
     binder: &mut Binder,
     expr: &ast::Expr,
@@ -307,13 +312,13 @@ fn new_value(
     assigned(binder, bound, table, column)
 }
 
-/// `DEFAULT`, which the parser takes for a name.
+/// Whether it is `DEFAULT`, which the parser reads as an identifier.
 fn is_default(expr: &ast::Expr) -> bool {
     matches!(expr, ast::Expr::Identifier(name)
         if name.quote_style.is_none() && name.value.eq_ignore_ascii_case("default"))
 }
 
-/// A value for every column of the table, given those of some.
+/// Adds defaults: one expression for every column of the table.
 fn complete(
     binder: &mut Binder,
     table: &RowTable,
@@ -332,12 +337,12 @@ fn complete(
     complete.collect()
 }
 
-/// ON CONFLICT. `binder` has the target as its only source, and has it again afterwards.
+/// Binds ON CONFLICT. The target is the binder's only source, before and after.
 fn conflict(binder: &mut Binder, insert: &ast::Insert, table: &Arc<RowTable>, scope: &mut Scope<'_>) -> Bind<Conflict> {
     let on = match &insert.on {
         None => return Ok(Conflict::Error),
         Some(ast::OnInsert::OnConflict(on)) => on,
-        Some(_) => return Err(Refusal::Other),
+        Some(_) => return Err(Refusal::Unsupported),
     };
     let arbiter = match &on.conflict_target {
         None => Arbiter::Any,
@@ -346,8 +351,8 @@ fn conflict(binder: &mut Binder, insert: &ast::Insert, table: &Arc<RowTable>, sc
             arbiter(table, &columns.collect::<Bind<Vec<_>>>()?)?
         }
         Some(ast::ConflictTarget::OnConstraint(name)) => {
-            let [ast::ObjectNamePart::Identifier(name)] = name.0.as_slice() else { return Err(Refusal::Other) };
-            let name = folded(name);
+            let [ast::ObjectNamePart::Identifier(name)] = name.0.as_slice() else { return Err(Refusal::Unsupported) };
+            let name = fold_ident(name);
             let found = uniques(table).find(|(_, def)| def.constraint && def.name == name);
             let (at, _) = found.ok_or_else(|| {
                 let text = format!("constraint \"{name}\" for table \"{}\" does not exist", table.schema.name.table);
@@ -369,7 +374,7 @@ fn conflict(binder: &mut Binder, insert: &ast::Insert, table: &Arc<RowTable>, sc
     Ok(Conflict::Update { arbiter, set, condition })
 }
 
-/// The unique indexes: the primary one, and others by position.
+/// Unique indexes: `None` for the primary key, secondary ones by position.
 fn uniques(table: &RowTable) -> impl Iterator<Item = (Option<usize>, &RowIndex)> {
     let primary = table.primary.iter().map(|index| (None, index.def()));
     let secondary = table.secondary.iter().enumerate().map(|(at, index)| (Some(at), index.def()));
@@ -386,7 +391,7 @@ fn arbiter(table: &RowTable, columns: &[usize]) -> Result<Arbiter> {
     })
 }
 
-/// SET: the columns, in their order, and what they are set to.
+/// Binds SET: column positions, ascending, and values.
 fn assignments(
     binder: &mut Binder,
     list: &[ast::Assignment],
@@ -413,18 +418,17 @@ fn assignments(
             (ast::AssignmentTarget::Tuple(names), ast::Expr::Tuple(values)) if names.len() == values.len() => {
                 names.iter().zip(values).try_for_each(|(name, value)| one(name, value))?;
             }
-            _ => return Err(Refusal::Other),
+            _ => return Err(Refusal::Unsupported),
         }
     }
     Ok(set.into_iter().enumerate().filter_map(|(column, value)| Some((column, value?))).collect())
 }
 
-/// Binds an UPDATE.
 pub(crate) fn update(binder: &mut Binder, update: &ast::Update, tables: &dyn Tables) -> Bind<Change> {
     let from = match &update.from {
         None => &[],
         Some(ast::UpdateTableFromKind::AfterSet(from)) => from.as_slice(),
-        Some(ast::UpdateTableFromKind::BeforeSet(_)) => return Err(Refusal::Other),
+        Some(ast::UpdateTableFromKind::BeforeSet(_)) => return Err(Refusal::Unsupported),
     };
     let unusual = update.output.is_some()
         || update.or.is_some()
@@ -432,23 +436,22 @@ pub(crate) fn update(binder: &mut Binder, update: &ast::Update, tables: &dyn Tab
         || update.limit.is_some()
         || !update.table.joins.is_empty();
     if unusual {
-        return Err(Refusal::Other);
+        return Err(Refusal::Unsupported);
     }
     let set = Some(update.assignments.as_slice());
     change(binder, &update.table, from, update.selection.as_ref(), set, update.returning.as_deref(), tables)
 }
 
-/// Binds a DELETE.
 pub(crate) fn delete(binder: &mut Binder, delete: &ast::Delete, tables: &dyn Tables) -> Bind<Change> {
-    let ast::FromTable::WithFromKeyword(from) = &delete.from else { return Err(Refusal::Other) };
-    let [target] = from.as_slice() else { return Err(Refusal::Other) };
+    let ast::FromTable::WithFromKeyword(from) = &delete.from else { return Err(Refusal::Unsupported) };
+    let [target] = from.as_slice() else { return Err(Refusal::Unsupported) };
     let unusual = !delete.tables.is_empty()
         || delete.output.is_some()
         || !delete.order_by.is_empty()
         || delete.limit.is_some()
         || !target.joins.is_empty();
     if unusual {
-        return Err(Refusal::Other);
+        return Err(Refusal::Unsupported);
     }
     let using = delete.using.as_deref().unwrap_or_default();
     change(binder, target, using, delete.selection.as_ref(), None, delete.returning.as_deref(), tables)
@@ -473,9 +476,9 @@ fn change(
     scope.clause = "UPDATE";
     let set = set.map(|set| assignments(binder, set, &changed, &mut scope)).transpose()?;
     let queries = binder.subqueries.len();
-    let mut foreign = Foreign::default();
-    foreign.add(binder, &changed, set.as_deref().map_or(Does::Delete, Does::Update), &mut scope)?;
-    let returning = Returning { items: returning, star: Some(&from.star) };
+    let mut foreign = ForeignKeys::default();
+    foreign.add(binder, &changed, set.as_deref().map_or(ChangeKind::Delete, ChangeKind::Update), &mut scope)?;
+    let returning = ReturningClause { items: returning, star: Some(&from.star) };
     let (target, columns) = target(binder, changed, returning, foreign, &mut scope)?;
     check_late(&binder.subqueries[queries..], &binder.derived, &target)?;
     let joined = from::joined(&binder.sources, &from);
@@ -485,10 +488,10 @@ fn change(
     Ok(Change { target, tables, steps, conditions, set, made_first: queries > 0, columns })
 }
 
-/// What an INSERT has done so far.
+/// Changes made by an INSERT so far.
 #[derive(Default)]
 struct Done<'a> {
-    /// Records that it may not come to a second time.
+    /// Records that DO UPDATE must not change a second time.
     touched: FxHashSet<RecordId>,
     changed: Vec<Changed<'a>>,
 }
@@ -506,9 +509,9 @@ impl Change {
         &self.steps
     }
 
-    /// Runs it; says how many rows it changed.
-    pub(crate) fn run<'a>(&'a self, world: &'a World<'a>, emit: Emit<'_, 'a>) -> Result<u64> {
-        let mut run = Run::new(&self.tables, world, Vec::new());
+    /// Returns the number of changed rows.
+    pub(crate) fn run<'a>(&'a self, ctx: &'a ExecContext<'a>, emit: Emit<'_, 'a>) -> Result<u64> {
+        let mut run = Run::new(&self.tables, ctx, Vec::new());
         let found = self.find(&mut run)?;
         let found = self.lock(found, &mut run)?;
         let count = found.len() as u64;
@@ -516,14 +519,14 @@ impl Change {
         let mut made = Vec::new();
         if let (Some(set), true) = (&self.set, self.made_first) {
             for one in &found {
-                run.put_back(*one);
+                run.restore_row(*one);
                 made.push(Target::changes(set, &run)?);
             }
         }
         let mut made = made.into_iter();
         for one in found {
-            world.change()?;
-            run.put_back(one);
+            ctx.change()?;
+            run.restore_row(one);
             let record = run.records[TARGET].get();
             match &self.set {
                 Some(set) => {
@@ -538,30 +541,30 @@ impl Change {
         Ok(count)
     }
 
-    fn find<'a>(&'a self, run: &mut Run<'a>) -> Result<Vec<Held<'a>>> {
+    fn find<'a>(&'a self, run: &mut Run<'a>) -> Result<Vec<SavedRow<'a>>> {
         let mut found = Vec::new();
         let mut seen = FxHashSet::default();
         let _: Flow = exec::joined(&self.steps, run, &mut |run| {
-            // A row that is joined more than once is changed once.
+            // A row that several joined rows contain is changed once.
             if self.tables.len() == 1 || seen.insert(run.records[TARGET].get()) {
-                found.push(run.held());
+                found.push(run.save_row());
             }
             Ok(ControlFlow::Continue(()))
         })?;
         Ok(found)
     }
 
-    /// Locks all rows before the first is changed: a statement that waits has less to undo.
-    fn lock<'a>(&'a self, found: Vec<Held<'a>>, run: &mut Run<'a>) -> Result<Vec<Held<'a>>> {
+    /// Locks all rows before the first change, so that a statement that must wait has less to undo.
+    fn lock<'a>(&'a self, found: Vec<SavedRow<'a>>, run: &mut Run<'a>) -> Result<Vec<SavedRow<'a>>> {
         let mode = if self.set.is_some() { LockMode::NoKeyUpdate } else { LockMode::Update };
         let lock = Lock { mode, policy: WaitPolicy::Wait };
         let mut locked = Vec::with_capacity(found.len());
         for one in found {
-            run.put_back(one);
+            run.restore_row(one);
             let before = run.slot(TARGET).get();
             if exec::lock(&[(TARGET, lock)], &self.conditions, run)? {
                 let same = run.slot(TARGET).get().map(<[u8]>::as_ptr) == before.map(<[u8]>::as_ptr);
-                locked.push(if same { one } else { run.held() });
+                locked.push(if same { one } else { run.save_row() });
             }
         }
         Ok(locked)
@@ -572,20 +575,20 @@ impl Change {
             changed.push(Changed { record, old: run.slot(TARGET).get(), new: None });
         }
         let waits = run.txn(|txn| txn.delete(&self.target.writer.table, record, run.guard()))?;
-        waits.map_or(Ok(()), |event| Err(run.world().wait(event)))
+        waits.map_or(Ok(()), |event| Err(run.ctx().wait(event)))
     }
 }
 
 impl Insert {
-    /// The query whose rows it inserts.
+    /// The SELECT whose rows it inserts, if any.
     pub(crate) fn query(&self) -> Option<&Select> {
         match &self.rows {
-            Rows::Values(_) | Rows::Given(_) => None,
+            Rows::Values(_) | Rows::External(_) => None,
             Rows::Select(select, _) => Some(select),
         }
     }
 
-    /// Can it insert one row for each of several rows of parameters?
+    /// Whether one run can insert several rows of parameters.
     pub(crate) fn takes_rows(&self) -> bool {
         matches!(&self.rows, Rows::Values(rows) if rows.len() == 1) && !self.made_first
     }
@@ -598,16 +601,16 @@ impl Insert {
         self.query().is_some_and(Select::reads_whole_tables)
     }
 
-    /// Runs it; says how many rows came of it.
-    pub(crate) fn run<'a>(&'a self, world: &'a World<'a>, emit: Emit<'_, 'a>) -> Result<u64> {
+    /// Returns the number of rows inserted or updated.
+    pub(crate) fn run<'a>(&'a self, ctx: &'a ExecContext<'a>, emit: Emit<'_, 'a>) -> Result<u64> {
         let mut selected = Vec::new();
         if let Rows::Select(select, _) = &self.rows {
-            select.run(world, Vec::new(), &mut |row| {
+            select.run(ctx, Vec::new(), &mut |row| {
                 selected.push(row.to_vec());
                 Ok(ControlFlow::Continue(()))
             })?;
         }
-        let mut run = Run::new(&self.tables, world, Vec::new());
+        let mut run = Run::new(&self.tables, ctx, Vec::new());
         let (mut count, mut done) = (0, Done::default());
         let values = |values: &'a [Expr], run: &Run<'a>| -> Result<Vec<Datum<'a>>> {
             values.iter().map(|value| value.eval(&run.frame)).collect()
@@ -620,7 +623,7 @@ impl Insert {
             Ok(())
         };
         match &self.rows {
-            Rows::Given(_) => return Err(Error::bug("an INSERT without its rows")),
+            Rows::External(_) => return Err(Error::bug("an INSERT of external rows run without them")),
             Rows::Values(rows) if self.made_first => {
                 let rows = rows.iter().map(|row| values(row, &run)).collect::<Result<Vec<_>>>()?;
                 rows.iter().try_for_each(|row| one(row, &mut run))?;
@@ -630,13 +633,13 @@ impl Insert {
                     let row = values(row, &run)?;
                     one(&row, &mut run)?;
                 }
-                if !world.next_row_of_params() {
+                if !ctx.next_row_of_params() {
                     break;
                 }
             },
             Rows::Select(_, exprs) => {
                 for row in selected {
-                    run.frame.made = row;
+                    run.frame.computed = row;
                     let row = values(exprs, &run)?;
                     one(&row, &mut run)?;
                 }
@@ -646,15 +649,15 @@ impl Insert {
         Ok(count)
     }
 
-    /// Inserts one row, or does what ON CONFLICT says; false if nothing came of it.
+    /// Inserts one row or applies ON CONFLICT; returns false if no row was inserted or updated.
     fn row<'a>(&'a self, values: &[Datum<'a>], run: &mut Run<'a>, done: &mut Done<'a>) -> Result<bool> {
         let Target { writer, foreign, .. } = &self.target;
         let row = writer.make(values, run)?;
-        run.world().change()?;
+        run.ctx().change()?;
         loop {
             let put = run.txn(|txn| txn.insert(&writer.table, row.into(), run.guard()))?;
             let (index, record) = match self.decided(put, row, run)? {
-                Put::Wait(event) => return Err(run.world().wait(event)),
+                Put::Wait(event) => return Err(run.ctx().wait(event)),
                 Put::Done(record) => {
                     if matches!(self.conflict, Conflict::Update { .. }) {
                         done.touched.insert(record);
@@ -678,8 +681,8 @@ impl Insert {
                     let lock = run.txn(|txn| txn.lock_row(&writer.table, record, mode, policy, run.guard()))?;
                     let old = match lock {
                         Locked::Row { row, .. } => row,
-                        Locked::Wait(event) => return Err(run.world().wait(event)),
-                        // Deleted meanwhile: the key is free.
+                        Locked::Wait(event) => return Err(run.ctx().wait(event)),
+                        // Deleted in the meantime: the key is free.
                         Locked::Gone | Locked::Skipped => continue,
                     };
                     run.slot(TARGET).set(Some(old));
@@ -716,7 +719,8 @@ impl Insert {
         }
     }
 
-    /// Nothing is done because of a row that the snapshot shows. From REPEATABLE READ on, another reason would be a look past the snapshot.
+    /// DO NOTHING is allowed if the snapshot shows the conflicting row. From REPEATABLE READ on, skipping for a row
+    /// that the snapshot does not show is error 40001, as in PostgreSQL.
     fn is_seen(&self, record: RecordId, run: &Run<'_>) -> Result<()> {
         let table = &self.target.writer.table;
         if run.txn(|txn| {
@@ -745,17 +749,17 @@ fn twice() -> Error {
 }
 
 impl Target {
-    /// The tables whose rows it changes.
+    /// Tables whose rows the statement changes, including those changed by foreign key actions.
     fn written(&self) -> impl Iterator<Item = &Arc<RowTable>> {
         std::iter::once(&self.writer.table).chain(self.foreign.written())
     }
 
-    /// What becomes of the row in slot `TARGET`: some columns and their values.
+    /// Evaluates SET for the row in slot `TARGET`.
     fn changes<'a>(set: &'a [(usize, Expr)], run: &Run<'a>) -> Result<Vec<(usize, Datum<'a>)>> {
         set.iter().map(|(column, value)| Ok((*column, value.eval(&run.frame)?))).collect()
     }
 
-    /// Changes the row in slot `TARGET`, whose record is locked.
+    /// Updates the row in slot `TARGET`. Precondition: its record is locked.
     fn update<'a>(
         &'a self,
         changes: &[(usize, Datum<'a>)],
@@ -764,7 +768,7 @@ impl Target {
         changed: &mut Vec<Changed<'a>>,
     ) -> Result<()> {
         let table = &self.writer.table;
-        let old = run.slot(TARGET).get().ok_or_else(|| Error::bug("a row that is updated is not there"))?;
+        let old = run.slot(TARGET).get().ok_or_else(|| Error::bug("an updated row does not exist"))?;
         let row = self.writer.change(old, changes, run)?;
         if !self.foreign.is_empty() {
             changed.push(Changed { record, old: Some(old), new: Some(row) });
@@ -772,12 +776,12 @@ impl Target {
         let put = run.txn(|txn| txn.update(table, record, row.into(), run.guard()))?;
         match put {
             Put::Done(_) => Ok(()),
-            Put::Wait(event) => Err(run.world().wait(event)),
+            Put::Wait(event) => Err(run.ctx().wait(event)),
             Put::Duplicate { index, .. } => Err(self.writer.duplicate(index, &self.writer.values(row)?, &run.frame)),
         }
     }
 
-    /// RETURNING.
+    /// Evaluates RETURNING and emits the row.
     fn give_back<'a>(&'a self, frame: &Frame<'a>, emit: Emit<'_, 'a>) -> Result<()> {
         if self.returning.is_empty() {
             return Ok(());

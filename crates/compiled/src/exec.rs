@@ -1,4 +1,5 @@
-//! Running a plan: nested loops that hand each joined row on as soon as it is there.
+//! Executor: nested loops over the steps of a plan. Each joined row is passed on at once; nothing is materialised
+//! except hash tables and derived tables.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::cmp::Ordering;
@@ -14,110 +15,111 @@ use rows::{Direction, IndexData, LockMode, Locked, RecordId, RowTable, Txn, View
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::array::Array;
-use crate::derived::Derived;
+use crate::derived_tables::Derived;
 use crate::expr::{Expr, Frame};
-use crate::fit;
-use crate::number::Numbers;
-use crate::plan::{Access, End, KeyTest, Range, Step, Tested, Which};
+use crate::key_cast;
+use crate::plan::{Access, IndexRef, KeyCondition, KeyTest, Range, RangeEnd, Step};
+use crate::sequences::Numbers;
 use crate::statement::Session;
-use crate::subquery::{Answer, Subquery};
+use crate::subquery::{Subquery, SubqueryResult};
 
-fn formula_that_reads() -> Error {
-    Error::bug("a formula that reads tables")
+fn expression_that_reads() -> Error {
+    Error::bug("an expression without tables reads one")
 }
 
-/// Whether to go on: a break means that there are rows enough.
+/// `Break` ends the scan: no more rows are needed.
 pub(crate) type Flow = ControlFlow<()>;
 
-/// So many rows are looked at between two questions whether to go on.
+/// Rows read between two calls of the session's cancellation check.
 const ROWS_PER_CHECK: u32 = 1_024;
 
-/// So many bytes of values are made between two questions whether to go on.
+/// Bytes allocated between two calls of the session's cancellation check.
 const BYTES_PER_CHECK: usize = 1 << 20;
 
-/// Rows that could be looked at in the time in which one is changed.
+/// Cost of changing a row, in units of one row read.
 const LOOKS_PER_CHANGE: u32 = 32;
 
-/// So often that is asked in one part of a query: what is under the guard is let go some milliseconds later at most.
+/// Cancellation checks in one slice of a query. Bounds the time an epoch guard is held to some milliseconds.
 const QUESTIONS_PER_PART: u32 = 32;
 
-/// What all queries of one run of a statement share.
-pub(crate) struct World<'a> {
+/// Execution context: state shared by all queries of one run of a statement.
+pub(crate) struct ExecContext<'a> {
     params: Cell<&'a [Datum<'a>]>,
-    /// Values for the same parameters again, of an INSERT of further rows.
+    /// Parameters of the remaining rows of a batched INSERT.
     further: Cell<&'a [Datum<'a>]>,
-    /// For values that are made.
+    /// Memory for computed values; freed when the run ends.
     pub(crate) arena: &'a Bump,
     pub(crate) guard: &'a Guard,
     pub(crate) session: Session<'a>,
-    /// The queries within the statement, by number.
+    /// Subqueries in expressions, by number.
     subqueries: &'a [Subquery],
-    /// What those of them gave that stand alone.
-    answers: Vec<OnceCell<Answer<'a>>>,
-    /// The tables that queries make.
+    /// Results of uncorrelated subqueries; filled on first use.
+    answers: Vec<OnceCell<SubqueryResult<'a>>>,
+    /// Derived tables, by number.
     derived: &'a [Derived],
-    /// Rows of those that stand alone.
-    made: Vec<Cell<Option<&'a [&'a [u8]]>>>,
-    /// Tables by columns that no index has.
+    /// Rows of uncorrelated derived tables; filled on first use.
+    derived_rows: Vec<Cell<Option<&'a [&'a [u8]]>>>,
+    /// Hash tables, by number; built on first use.
     hashed: Vec<OnceCell<Hashed<'a>>>,
-    /// The array parameters that expressions use, and what they have; `None` for NULL.
+    /// `arrays`: array parameters; `elements`: their decoded elements, `None` if the array is NULL.
     arrays: &'a [Array],
-    elements: Vec<OnceCell<Option<Answer<'a>>>>,
-    source: Reads<'a>,
+    elements: Vec<OnceCell<Option<SubqueryResult<'a>>>>,
+    source: ReadSource<'a>,
     waits: RefCell<Option<Event>>,
-    /// Rows that may be looked at before the next question.
+    /// Rows until the next cancellation check.
     left: Cell<u32>,
-    /// Bytes kept outside the arena.
+    /// Bytes allocated outside the arena.
     kept: Cell<usize>,
-    /// Bytes with which it was asked last whether to go on.
+    /// Total bytes at the last cancellation check.
     asked: Cell<usize>,
-    /// Nothing where the whole is run at once.
-    part: Option<Part>,
+    /// The current slice; `None` if the query runs in one piece.
+    part: Option<Slice>,
 }
 
-/// What is read.
-pub(crate) enum Reads<'a> {
-    /// Nothing: only formulas are evaluated.
+/// The source of rows.
+pub(crate) enum ReadSource<'a> {
+    /// No rows: only expressions are evaluated.
     Nothing,
-    /// A subquery reads in the midst of an expression, so that it is borrowed for single calls.
+    /// The running transaction. A `RefCell`, because a subquery reads while an expression is evaluated; each borrow
+    /// is one call.
     Txn(RefCell<&'a mut Txn>),
-    /// What a transaction reads, beside it; the scratch is for keys.
+    /// A transaction's snapshot, read from another thread; the buffer is for keys.
     View(View, RefCell<Vec<u8>>),
 }
 
-impl<'a> Reads<'a> {
-    pub(crate) fn of(txn: &'a mut Txn) -> Reads<'a> {
-        Reads::Txn(RefCell::new(txn))
+impl<'a> ReadSource<'a> {
+    pub(crate) fn of(txn: &'a mut Txn) -> ReadSource<'a> {
+        ReadSource::Txn(RefCell::new(txn))
     }
 }
 
-/// Where a query that is run by parts goes on.
+/// Position at which the next slice of a query starts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum ResumePoint {
     #[default]
     Start,
-    /// At this record of the first table.
+    /// This record of the first table.
     Record(u64),
-    /// Behind this entry of the first table's index.
+    /// The entry after this one in the first table's index.
     Entry(Box<[u8]>),
     End,
 }
 
-/// The part of a query that is run now.
-pub(crate) struct Part {
-    /// Where it goes on; taken by the walk over the first table.
-    from: Cell<Option<Place>>,
-    /// Where that walk stopped.
-    stopped: Cell<Option<Place>>,
-    /// Is it to stop behind the first table's row of the moment?
+/// The slice of a query that runs now.
+pub(crate) struct Slice {
+    /// Start; taken by the scan of the first table.
+    from: Cell<Option<ResumePoint>>,
+    /// Position at which that scan stopped.
+    stopped: Cell<Option<ResumePoint>>,
+    /// Whether to stop after the first table's current row.
     enough: Cell<bool>,
-    /// Questions that may be asked before it is enough.
+    /// Cancellation checks left in this slice.
     questions: Cell<u32>,
 }
 
-impl Part {
-    pub(crate) fn at(place: Place) -> Part {
-        Part {
+impl Slice {
+    pub(crate) fn at(place: ResumePoint) -> Slice {
+        Slice {
             from: Cell::new(Some(place)),
             stopped: Cell::new(None),
             enough: Cell::new(false),
@@ -129,32 +131,32 @@ impl Part {
         self.enough.set(true);
     }
 
-    /// Where it stopped.
-    pub(crate) fn stopped(&self) -> Place {
-        self.stopped.take().unwrap_or(Place::End)
+    /// Start of the next slice.
+    pub(crate) fn stopped(&self) -> ResumePoint {
+        self.stopped.take().unwrap_or(ResumePoint::End)
     }
 }
 
-/// The queries within a statement.
+/// Plans nested in a statement.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Parts<'a> {
+pub(crate) struct SubPlans<'a> {
     pub(crate) subqueries: &'a [Subquery],
     pub(crate) derived: &'a [Derived],
-    /// How many tables are hashed.
+    /// Number of hash tables.
     pub(crate) hashed: usize,
     pub(crate) arrays: &'a [Array],
 }
 
-impl<'a> World<'a> {
+impl<'a> ExecContext<'a> {
     pub(crate) fn new(
         params: &'a [Datum<'a>],
         arena: &'a Bump,
         guard: &'a Guard,
         session: Session<'a>,
-        parts: Parts<'a>,
-        source: Reads<'a>,
-    ) -> World<'a> {
-        World {
+        parts: SubPlans<'a>,
+        source: ReadSource<'a>,
+    ) -> ExecContext<'a> {
+        ExecContext {
             params: Cell::new(params),
             further: Cell::new(&[]),
             arena,
@@ -163,7 +165,7 @@ impl<'a> World<'a> {
             subqueries: parts.subqueries,
             answers: parts.subqueries.iter().map(|_| OnceCell::new()).collect(),
             derived: parts.derived,
-            made: parts.derived.iter().map(|_| Cell::new(None)).collect(),
+            derived_rows: parts.derived.iter().map(|_| Cell::new(None)).collect(),
             hashed: (0..parts.hashed).map(|_| OnceCell::new()).collect(),
             arrays: parts.arrays,
             elements: parts.arrays.iter().map(|_| OnceCell::new()).collect(),
@@ -176,20 +178,20 @@ impl<'a> World<'a> {
         }
     }
 
-    /// The same, for an INSERT of one row that is run for several rows of parameters; `width`: the parameters of a row.
-    pub(crate) fn with_rows_of(self, width: usize) -> World<'a> {
+    /// For a batched INSERT: splits the parameters into rows of `width`.
+    pub(crate) fn with_rows_of(self, width: usize) -> ExecContext<'a> {
         let (first, further) = self.params().split_at(width);
         self.params.set(first);
         self.further.set(further);
         self
     }
 
-    /// Values of the statement's parameters, `$1` first.
+    /// The parameters of the current row, `$1` first.
     pub(crate) fn params(&self) -> &'a [Datum<'a>] {
         self.params.get()
     }
 
-    /// Goes on to the parameters of the next row, if there is one.
+    /// Advances a batched INSERT to its next row of parameters; false after the last.
     pub(crate) fn next_row_of_params(&self) -> bool {
         let (next, further) = self.further.get().split_at(self.params().len().min(self.further.get().len()));
         if next.is_empty() {
@@ -200,55 +202,55 @@ impl<'a> World<'a> {
         true
     }
 
-    /// The same, for a part of a query.
-    pub(crate) fn with_part(mut self, part: Part) -> World<'a> {
+    /// Limits the run to one slice.
+    pub(crate) fn with_slice(mut self, part: Slice) -> ExecContext<'a> {
         self.part = Some(part);
         self
     }
 
-    /// Where the walk over the first table begins; that is the first walk that asks.
-    fn take_place(&self) -> Option<Place> {
+    /// Start of the first table's scan. The first scan takes it; later ones get `None`.
+    fn take_resume_point(&self) -> Option<ResumePoint> {
         self.part.as_ref().and_then(|part| part.from.take())
     }
 
-    /// Is it enough for this part? Then the next one goes on at `next`.
-    fn stops(&self, next: impl FnOnce() -> Place) -> bool {
+    /// Whether the slice ends here; if so, `next` is where the next one starts.
+    fn stops(&self, next: impl FnOnce() -> ResumePoint) -> bool {
         let Some(part) = self.part.as_ref().filter(|part| part.enough.get()) else { return false };
         part.stopped.set(Some(next()));
         true
     }
 
-    pub(crate) fn part(&self) -> Option<&Part> {
+    pub(crate) fn part(&self) -> Option<&Slice> {
         self.part.as_ref()
     }
 
-    /// Asks the transaction for more than rows.
+    /// Calls the transaction for more than reading rows.
     pub(crate) fn txn<T>(&self, ask: impl FnOnce(&mut Txn) -> Result<T>) -> Result<T> {
         match &self.source {
-            Reads::Txn(txn) => ask(&mut txn.borrow_mut()),
-            Reads::Nothing | Reads::View(..) => Err(Error::bug("a transaction is asked where there is none")),
+            ReadSource::Txn(txn) => ask(&mut txn.borrow_mut()),
+            ReadSource::Nothing | ReadSource::View(..) => Err(Error::bug("a transaction is used where there is none")),
         }
     }
 
-    /// As [`Txn::read_walked`].
+    /// See [`Txn::read_walked`].
     fn read(&self, table: &'a RowTable, record: RecordId) -> Result<Option<&'a [u8]>> {
         match &self.source {
-            Reads::Txn(txn) => txn.borrow_mut().read_walked(table, record, self.guard),
-            Reads::View(view, _) => Ok(view.row(table, record, self.guard)),
-            Reads::Nothing => Err(formula_that_reads()),
+            ReadSource::Txn(txn) => txn.borrow_mut().read_walked(table, record, self.guard),
+            ReadSource::View(view, _) => Ok(view.row(table, record, self.guard)),
+            ReadSource::Nothing => Err(expression_that_reads()),
         }
     }
 
-    /// As [`Txn::get`].
+    /// See [`Txn::get`].
     fn get(&self, table: &'a RowTable, key: &[u8]) -> Result<Option<Found<'a>>> {
         match &self.source {
-            Reads::Txn(txn) => txn.borrow_mut().get(table, key, self.guard),
-            Reads::View(view, _) => Ok(view.get(table, key, self.guard)),
-            Reads::Nothing => Err(formula_that_reads()),
+            ReadSource::Txn(txn) => txn.borrow_mut().get(table, key, self.guard),
+            ReadSource::View(view, _) => Ok(view.get(table, key, self.guard)),
+            ReadSource::Nothing => Err(expression_that_reads()),
         }
     }
 
-    /// As [`Txn::read_entry`].
+    /// See [`Txn::read_entry`].
     fn read_entry(
         &self,
         table: &'a RowTable,
@@ -257,49 +259,49 @@ impl<'a> World<'a> {
         record: RecordId,
     ) -> Result<Option<&'a [u8]>> {
         match &self.source {
-            Reads::Txn(txn) => txn.borrow_mut().read_entry(table, index, entry, record, self.guard),
-            Reads::View(view, key) => {
+            ReadSource::Txn(txn) => txn.borrow_mut().read_entry(table, index, entry, record, self.guard),
+            ReadSource::View(view, key) => {
                 view.row_of_entry(table, index, (entry, record), &mut key.borrow_mut(), self.guard)
             }
-            Reads::Nothing => Err(formula_that_reads()),
+            ReadSource::Nothing => Err(expression_that_reads()),
         }
     }
 
-    /// All records of a table are about to be read. Of what is read beside the transaction it was told before.
+    /// Adds a full scan of the table to the transaction's read set. For a [`View`] the caller has done so before.
     pub(crate) fn note_table(&self, table: &RowTable) {
-        if let Reads::Txn(txn) = &self.source {
+        if let ReadSource::Txn(txn) = &self.source {
             txn.borrow_mut().note_table(table);
         }
     }
 
-    /// Entries of an index between these bounds are read.
+    /// Adds a range of an index to the transaction's read set.
     pub(crate) fn note_range(&self, table: &RowTable, index: &Arc<IndexData>, from: Bound<&[u8]>, to: Bound<&[u8]>) {
-        if let Reads::Txn(txn) = &self.source {
+        if let ReadSource::Txn(txn) = &self.source {
             txn.borrow_mut().note_range(table, index, from, to);
         }
     }
 
     pub(crate) fn numbers(&self) -> Result<&'a dyn Numbers> {
-        self.session.numbers.ok_or_else(|| Error::unsupported("a value that is other each time is not supported here"))
+        self.session.numbers.ok_or_else(|| Error::unsupported("volatile functions are not supported here"))
     }
 
-    /// The error by which a statement ends that must wait; nobody sees it, because [`World::waits`] says for what.
+    /// Ends the statement with an error that callers replace by [`crate::Ran::Wait`] for this event.
     pub(crate) fn wait(&self, event: Event) -> Error {
         *self.waits.borrow_mut() = Some(event);
         Error::new(SqlState::LOCK_NOT_AVAILABLE, "the statement waits")
     }
 
-    /// What the statement waits for, if that is why it ended.
+    /// The event to wait for, if the run ended by [`ExecContext::wait`].
     pub(crate) fn waits(&self) -> Option<Event> {
         self.waits.borrow_mut().take()
     }
 
-    /// Counts a row that is looked at.
+    /// Counts a row read. Runs the cancellation check when it is due.
     pub(crate) fn look(&self) -> Result<()> {
         self.look_for(1)
     }
 
-    /// Counts a row that is changed.
+    /// Counts a row change, which costs like [`LOOKS_PER_CHANGE`] reads.
     pub(crate) fn change(&self) -> Result<()> {
         self.look_for(LOOKS_PER_CHANGE)
     }
@@ -318,10 +320,10 @@ impl<'a> World<'a> {
         Ok(())
     }
 
-    /// A value of so many bytes is about to be made in the arena.
+    /// Called before a value of `bytes` is allocated in the arena. Runs the cancellation check once for each MiB.
     ///
     /// # Errors
-    /// 54000 if no value may be so large; what the question whether to go on gives, which is asked with each MiB.
+    /// 54000 above `COMPUTED_BYTES_MAX`; the error of the cancellation check.
     pub(crate) fn room(&self, bytes: usize) -> Result<()> {
         if bytes > limits::COMPUTED_BYTES_MAX {
             return Err(Error::new(SqlState::PROGRAM_LIMIT_EXCEEDED, "requested length too large").with_hint(format!(
@@ -337,13 +339,13 @@ impl<'a> World<'a> {
         (self.session.check)(all)
     }
 
-    /// Counts bytes that the statement keeps outside the arena.
+    /// Counts memory allocated outside the arena.
     pub(crate) fn keep(&self, bytes: usize) {
         self.kept.set(self.kept.get() + bytes);
     }
 
-    /// The elements of an array parameter; `None` if it is NULL. They are read when they are first asked for.
-    pub(crate) fn array(&'a self, of: usize) -> Result<Option<&'a Answer<'a>>> {
+    /// The elements of an array parameter, decoded on first use; `None` if it is NULL.
+    pub(crate) fn array(&'a self, of: usize) -> Result<Option<&'a SubqueryResult<'a>>> {
         if let Some(elements) = self.elements[of].get() {
             return Ok(elements.as_ref());
         }
@@ -351,13 +353,14 @@ impl<'a> World<'a> {
         Ok(self.elements[of].get_or_init(|| elements).as_ref())
     }
 
-    /// What a subquery gives, as `read` has it. One that takes nothing from the query around it is run once.
-    pub(crate) fn answer<T>(
+    /// Applies `read` to the result of a subquery. An uncorrelated one (`given` is empty) runs once; a correlated
+    /// one runs on each call.
+    pub(crate) fn subquery_result<T>(
         &'a self,
         of: usize,
         given: &'a [Expr],
         frame: &Frame<'a>,
-        read: impl FnOnce(&Answer<'a>) -> T,
+        read: impl FnOnce(&SubqueryResult<'a>) -> T,
     ) -> Result<T> {
         let subquery = &self.subqueries[of];
         if !given.is_empty() {
@@ -368,99 +371,100 @@ impl<'a> World<'a> {
             let answer = subquery.run(self, Vec::new())?;
             return Ok(read(self.answers[of].get_or_init(|| answer)));
         }
-        self.answers[of].get().map(read).ok_or_else(|| Error::bug("an answer is lost"))
+        self.answers[of].get().map(read).ok_or_else(|| Error::bug("a subquery's result is missing"))
     }
 }
 
-impl<'a> World<'a> {
-    /// The rows that a query makes. One that takes nothing from the query around it is run once.
-    fn made(&'a self, of: usize, given: &'a [Expr], frame: &Frame<'a>) -> Result<&'a [&'a [u8]]> {
+impl<'a> ExecContext<'a> {
+    /// The rows of a derived table. An uncorrelated one (`given` is empty) runs once; a correlated one runs on each
+    /// call.
+    fn derived_rows(&'a self, of: usize, given: &'a [Expr], frame: &Frame<'a>) -> Result<&'a [&'a [u8]]> {
         if !given.is_empty() {
             let given = given.iter().map(|one| one.eval(frame)).collect::<Result<_>>()?;
             return self.derived[of].make(self, given);
         }
-        if let Some(rows) = self.made[of].get() {
+        if let Some(rows) = self.derived_rows[of].get() {
             return Ok(rows);
         }
         let rows = self.derived[of].make(self, Vec::new())?;
-        self.made[of].set(Some(rows));
+        self.derived_rows[of].set(Some(rows));
         Ok(rows)
     }
 }
 
-/// One run of one query.
+/// One run of one query: its current row in each slot.
 pub(crate) struct Run<'a> {
     pub(crate) frame: Frame<'a>,
-    /// Which record each slot's row is of.
+    /// Record number of each slot's row.
     pub(crate) records: &'a [Cell<RecordId>],
-    /// By slot.
+    /// Tables by slot.
     pub(crate) tables: &'a [Arc<RowTable>],
-    /// For keys; those in use are not here.
+    /// Free buffers for keys.
     buffers: Vec<Vec<u8>>,
-    /// Rows of right sides of outer joins that fitted one before, by slot and place in memory.
+    /// Right-side rows of RIGHT and FULL joins that had a match: slot and address.
     matched: FxHashSet<(usize, usize)>,
 }
 
-/// The rows of a joined row, and which records they are of.
+/// The rows and record numbers of all slots.
 #[derive(Clone, Copy)]
-pub(crate) struct Held<'a> {
+pub(crate) struct SavedRow<'a> {
     rows: &'a [Option<&'a [u8]>],
     records: &'a [RecordId],
 }
 
-/// FOR UPDATE and its kin: how strongly, and what if somebody else has the row.
+/// Row lock of FOR UPDATE and its variants: strength, and behaviour if the row is locked.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Lock {
     pub(crate) mode: LockMode,
     pub(crate) policy: WaitPolicy,
 }
 
-/// What is done with each joined row.
+/// Callback for each joined row.
 pub(crate) type Each<'f, 'a> = &'f mut dyn FnMut(&mut Run<'a>) -> Result<Flow>;
 
 impl<'a> Run<'a> {
-    /// With no rows yet; `given` is what the query around it gives.
-    pub(crate) fn new(tables: &'a [Arc<RowTable>], world: &'a World<'a>, given: Vec<Datum<'a>>) -> Run<'a> {
-        let rows = world.arena.alloc_slice_fill_with(tables.len(), |_| Cell::new(None));
+    /// A run with empty slots; `given` are the outer values.
+    pub(crate) fn new(tables: &'a [Arc<RowTable>], ctx: &'a ExecContext<'a>, given: Vec<Datum<'a>>) -> Run<'a> {
+        let rows = ctx.arena.alloc_slice_fill_with(tables.len(), |_| Cell::new(None));
         Run {
-            frame: Frame { rows, world, given, made: Vec::new(), element: Datum::Null },
-            records: world.arena.alloc_slice_fill_with(tables.len(), |_| Cell::new(RecordId(0))),
+            frame: Frame { rows, ctx, outer_values: given, computed: Vec::new(), element: Datum::Null },
+            records: ctx.arena.alloc_slice_fill_with(tables.len(), |_| Cell::new(RecordId(0))),
             tables,
             buffers: Vec::new(),
             matched: FxHashSet::default(),
         }
     }
 
-    pub(crate) fn world(&self) -> &'a World<'a> {
-        self.frame.world
+    pub(crate) fn ctx(&self) -> &'a ExecContext<'a> {
+        self.frame.ctx
     }
 
     pub(crate) fn guard(&self) -> &'a Guard {
-        self.frame.world.guard
+        self.frame.ctx.guard
     }
 
     pub(crate) fn txn<T>(&self, ask: impl FnOnce(&mut Txn) -> Result<T>) -> Result<T> {
-        self.frame.world.txn(ask)
+        self.frame.ctx.txn(ask)
     }
 
-    /// What every slot holds.
-    pub(crate) fn held(&self) -> Held<'a> {
-        let arena = self.frame.world.arena;
+    /// Copies the state of all slots.
+    pub(crate) fn save_row(&self) -> SavedRow<'a> {
+        let arena = self.frame.ctx.arena;
         let rows = arena.alloc_slice_fill_iter(self.frame.rows.iter().map(Cell::get));
-        Held { rows, records: arena.alloc_slice_fill_iter(self.records.iter().map(Cell::get)) }
+        SavedRow { rows, records: arena.alloc_slice_fill_iter(self.records.iter().map(Cell::get)) }
     }
 
-    /// Has every slot hold again what it held.
-    pub(crate) fn put_back(&self, held: Held<'a>) {
-        self.frame.rows.iter().zip(held.rows).for_each(|(slot, row)| slot.set(*row));
-        self.records.iter().zip(held.records).for_each(|(slot, record)| slot.set(*record));
+    /// Restores a state copied by [`Run::save_row`].
+    pub(crate) fn restore_row(&self, saved: SavedRow<'a>) {
+        self.frame.rows.iter().zip(saved.rows).for_each(|(slot, row)| slot.set(*row));
+        self.records.iter().zip(saved.records).for_each(|(slot, record)| slot.set(*record));
     }
 
     fn look(&self) -> Result<()> {
-        self.frame.world.look()
+        self.frame.ctx.look()
     }
 
-    /// What tells the row in a slot from others of its table.
+    /// Identifies the row in a slot: rows have unique addresses.
     fn place(&self, slot: usize) -> (usize, usize) {
         (slot, self.slot(slot).get().map_or(0, |row| row.as_ptr().addr()))
     }
@@ -476,10 +480,10 @@ impl<'a> Run<'a> {
     }
 }
 
-/// Runs all steps of a query.
+/// Runs all steps of a plan.
 pub(crate) fn joined<'a>(steps: &'a [Step], run: &mut Run<'a>, each: Each<'_, 'a>) -> Result<Flow> {
     let mut flow = join(steps, run, each)?;
-    // Rows that fitted none before come when those are through; they go on to later tables, and may fit rows there.
+    // Right-side rows without a match come last. They are joined with later tables and may have matches there.
     for (at, step) in steps.iter().enumerate().filter(|(_, step)| step.outer.all_right()) {
         if flow.is_break() {
             break;
@@ -495,7 +499,7 @@ pub(crate) fn joined<'a>(steps: &'a [Step], run: &mut Run<'a>, each: Each<'_, 'a
     Ok(flow)
 }
 
-/// Runs these steps over the rows that the slots hold.
+/// Runs the remaining steps for the rows in the slots.
 fn join<'a>(steps: &'a [Step], run: &mut Run<'a>, each: Each<'_, 'a>) -> Result<Flow> {
     let Some((step, rest)) = steps.split_first() else { return each(run) };
     let mut found = false;
@@ -528,16 +532,18 @@ fn onwards<'a>(step: &'a Step, rest: &'a [Step], run: &mut Run<'a>, each: Each<'
     join(rest, run, each)
 }
 
-/// Every visible row that the access finds, in its slot.
+/// Puts every visible row of the access path into its slot and calls `each`.
 fn candidates<'a>(step: &'a Step, access: &'a Access, run: &mut Run<'a>, each: Each<'_, 'a>) -> Result<Flow> {
     let table = &run.tables[step.slot];
     match access {
         Access::Points(keys) => points(table, step.slot, keys, run, each),
-        Access::PointsOf { before, of, given, to } => points_of(table, step.slot, before, (*of, given, *to), run, each),
+        Access::SubqueryPoints { before, of, given, to } => {
+            subquery_points(table, step.slot, before, (*of, given, *to), run, each)
+        }
         Access::Range(part) => range(table, step.slot, part, run, each),
-        Access::Beginnings { index, keys, tests } => beginnings(table, step.slot, (*index, tests), keys, run, each),
-        Access::EachOf { index, key, array, tests } => {
-            each_of(table, step.slot, (*index, key, tests), *array, run, each)
+        Access::Prefixes { index, keys, tests } => prefixes(table, step.slot, (*index, tests), keys, run, each),
+        Access::ArrayPrefixes { index, key, array, tests } => {
+            array_prefixes(table, step.slot, (*index, key, tests), *array, run, each)
         }
         Access::Ranges(parts) => ranges(table, step.slot, parts, run, each),
         Access::Hashed { of, by, keys, filter, from, .. } => {
@@ -548,8 +554,8 @@ fn candidates<'a>(step: &'a Step, access: &'a Access, run: &mut Run<'a>, each: E
             run.buffers.push(bytes);
             among(found.map_or(&[], Vec::as_slice), step.slot, run, each)
         }
-        Access::Made { of, given } => {
-            let rows = run.world().made(*of, given, &run.frame)?;
+        Access::Derived { of, given } => {
+            let rows = run.ctx().derived_rows(*of, given, &run.frame)?;
             for row in rows {
                 run.look()?;
                 run.slot(step.slot).set(Some(row));
@@ -564,7 +570,8 @@ fn candidates<'a>(step: &'a Step, access: &'a Access, run: &mut Run<'a>, each: E
     }
 }
 
-/// The rows that an access finds, by what expressions over each give, found once for the statement. Nothing is equal to NULL.
+/// The hash table of a step, built on first use: rows of access path `from` that pass `filter`, by the values of
+/// `by`. Rows with a NULL key are left out, because NULL equals nothing.
 fn hashed<'a>(
     step: &'a Step,
     of: usize,
@@ -572,8 +579,8 @@ fn hashed<'a>(
     from: &'a Access,
     run: &mut Run<'a>,
 ) -> Result<&'a Hashed<'a>> {
-    let made = &run.world().hashed[of];
-    if let Some(hashed) = made.get() {
+    let built = &run.ctx().hashed[of];
+    if let Some(hashed) = built.get() {
         return Ok(hashed);
     }
     let mut hashed = Hashed::default();
@@ -594,11 +601,11 @@ fn hashed<'a>(
                 Some(rows) => rows.push(found),
                 None => drop(hashed.insert(key.as_slice().into(), vec![found])),
             }
-            run.world().keep(taken);
+            run.ctx().keep(taken);
         }
         Ok(ControlFlow::Continue(()))
     })?;
-    Ok(made.get_or_init(|| hashed))
+    Ok(built.get_or_init(|| hashed))
 }
 
 fn among<'a>(rows: &'a [Found<'a>], slot: usize, run: &mut Run<'a>, each: Each<'_, 'a>) -> Result<Flow> {
@@ -611,13 +618,14 @@ fn among<'a>(rows: &'a [Found<'a>], slot: usize, run: &mut Run<'a>, each: Each<'
     Ok(ControlFlow::Continue(()))
 }
 
-/// A row, and which record it is of.
+/// Record number and row.
 type Found<'a> = (RecordId, &'a [u8]);
 
-/// Rows by values that no index has.
+/// Rows by encoded key.
 type Hashed<'a> = FxHashMap<Box<[u8]>, Vec<Found<'a>>>;
 
-/// Appends the key of these values; false if one is NULL. Values that are compared have one type, so that equal ones have equal keys.
+/// Appends the encoded key; false if a value is NULL. Both sides of a comparison have the same type, so equal
+/// values have equal keys.
 fn hash_key<'a>(parts: &'a [Expr], frame: &Frame<'a>, out: &mut Vec<u8>) -> Result<bool> {
     for part in parts {
         let value = part.eval(frame)?;
@@ -644,8 +652,9 @@ fn hash_key<'a>(parts: &'a [Expr], frame: &Frame<'a>, out: &mut Vec<u8>) -> Resu
     Ok(true)
 }
 
-/// Appends what a key has that is equal to a value. Text beside char(n) is not without the blanks at its end: no key has those.
-fn push_sought(out: &mut Vec<u8>, column: &KeyColumn, value: &Datum<'_>) -> Result<()> {
+/// Appends the encoding of a value to look up. For char(n) trailing blanks are kept: text with them equals no
+/// stored key.
+fn push_key_value(out: &mut Vec<u8>, column: &KeyColumn, value: &Datum<'_>) -> Result<()> {
     match column.ty {
         Type::Char(_) => key::push(out, &KeyColumn { ty: Type::Text, ..*column }, value),
         _ => key::push(out, column, value),
@@ -656,7 +665,7 @@ fn primary(table: &RowTable) -> Result<&IndexData> {
     table.primary.as_deref().ok_or_else(|| Error::bug("a table without primary key is looked up by it"))
 }
 
-/// The rows with these whole primary keys.
+/// Rows by full primary keys.
 fn points<'a>(
     table: &'a Arc<RowTable>,
     slot: usize,
@@ -665,13 +674,13 @@ fn points<'a>(
     each: Each<'_, 'a>,
 ) -> Result<Flow> {
     let primary = primary(table)?;
-    // A key that stands in a list twice is one row.
+    // A key listed twice gives one row.
     let mut seen = FxHashSet::default();
     for parts in keys {
         let mut bytes = run.buffer();
         let is_known = encode(parts, primary, run, &mut bytes)?;
         let is_new = is_known && (keys.len() == 1 || seen.insert(bytes.clone()));
-        let found = if is_new { run.world().get(table, &bytes)? } else { None };
+        let found = if is_new { run.ctx().get(table, &bytes)? } else { None };
         run.buffers.push(bytes);
         let flow = point(slot, found, run, each)?;
         if flow.is_break() {
@@ -681,8 +690,8 @@ fn points<'a>(
     Ok(ControlFlow::Continue(()))
 }
 
-/// The rows whose primary key ends with something that a subquery gave.
-fn points_of<'a>(
+/// Rows by primary keys whose last column is a value of a subquery.
+fn subquery_points<'a>(
     table: &'a Arc<RowTable>,
     slot: usize,
     before: &'a [Expr],
@@ -696,15 +705,15 @@ fn points_of<'a>(
     let mut flow = ControlFlow::Continue(());
     if encode(before, primary, run, &mut bytes)? {
         let prefix = bytes.len();
-        let values = run.world().answer(of, given, &run.frame, |answer| answer.values.clone())?;
+        let values = run.ctx().subquery_result(of, given, &run.frame, |answer| answer.values.clone())?;
         for value in values {
-            let value = to.map_or(value.clone(), |to| fit::equal(&value, to));
+            let value = to.map_or(value.clone(), |to| key_cast::equal(&value, to));
             if value.is_null() {
                 continue;
             }
             bytes.truncate(prefix);
-            push_sought(&mut bytes, last, &value)?;
-            let found = run.world().get(table, &bytes)?;
+            push_key_value(&mut bytes, last, &value)?;
+            let found = run.ctx().get(table, &bytes)?;
             flow = point(slot, found, run, each)?;
             if flow.is_break() {
                 break;
@@ -724,12 +733,12 @@ fn point<'a>(slot: usize, found: Option<(RecordId, &'a [u8])>, run: &mut Run<'a>
 }
 
 fn all<'a>(table: &'a Arc<RowTable>, slot: usize, run: &mut Run<'a>, each: Each<'_, 'a>) -> Result<Flow> {
-    run.world().note_table(table);
-    let place = run.world().take_place();
-    let first = if let Some(Place::Record(next)) = place { next } else { 0 };
+    run.ctx().note_table(table);
+    let place = run.ctx().take_resume_point();
+    let first = if let Some(ResumePoint::Record(next)) = place { next } else { 0 };
     for record in first..table.records.bound() {
         run.look()?;
-        if let Some(row) = run.world().read(table, RecordId(record))? {
+        if let Some(row) = run.ctx().read(table, RecordId(record))? {
             run.slot(slot).set(Some(row));
             run.records[slot].set(RecordId(record));
             let flow = each(run)?;
@@ -737,31 +746,31 @@ fn all<'a>(table: &'a Arc<RowTable>, slot: usize, run: &mut Run<'a>, each: Each<
                 return Ok(flow);
             }
         }
-        if place.is_some() && run.world().stops(|| Place::Record(record + 1)) {
+        if place.is_some() && run.ctx().stops(|| ResumePoint::Record(record + 1)) {
             return Ok(ControlFlow::Break(()));
         }
     }
     Ok(ControlFlow::Continue(()))
 }
 
-/// Appends the beginning of a key; false if a part is NULL, to which nothing is equal.
+/// Encodes a key prefix; false if a value is NULL, which no key equals.
 fn encode<'a>(parts: &'a [Expr], index: &IndexData, run: &Run<'a>, out: &mut Vec<u8>) -> Result<bool> {
     for (part, column) in parts.iter().zip(index.keys()) {
         let value = part.eval(&run.frame)?;
         if value.is_null() {
             return Ok(false);
         }
-        push_sought(out, column, &value)?;
+        push_key_value(out, column, &value)?;
     }
     Ok(true)
 }
 
-fn index_of(table: &RowTable, which: Which) -> Result<&Arc<IndexData>> {
+fn index_of(table: &RowTable, which: IndexRef) -> Result<&Arc<IndexData>> {
     let index = match which {
-        Which::Primary => table.primary.as_ref(),
-        Which::Secondary(at) => table.secondary.get(at),
+        IndexRef::Primary => table.primary.as_ref(),
+        IndexRef::Secondary(at) => table.secondary.get(at),
     };
-    index.ok_or_else(|| Error::bug("an index that the plan names is not there"))
+    index.ok_or_else(|| Error::bug("an index of the plan does not exist"))
 }
 
 fn range<'a>(
@@ -788,7 +797,7 @@ fn range<'a>(
     Ok(flow)
 }
 
-/// The rows of several parts of one index, each once, in its order.
+/// Rows in several ranges of one index, each row once, in index order.
 fn ranges<'a>(
     table: &'a Arc<RowTable>,
     slot: usize,
@@ -817,7 +826,7 @@ fn ranges<'a>(
     let mut at = 0;
     while let Some((low, mut high)) = ends.get(at).cloned() {
         at += 1;
-        // What overlaps or touches is one part.
+        // Merge ranges that overlap or touch.
         while let Some((next, end)) = ends.get(at)
             && high.as_ref().is_none_or(|high| next <= high)
         {
@@ -837,11 +846,11 @@ fn ranges<'a>(
     Ok(ControlFlow::Continue(()))
 }
 
-/// The rows whose keys begin with one of these.
-fn beginnings<'a>(
+/// Rows by several key prefixes.
+fn prefixes<'a>(
     table: &'a Arc<RowTable>,
     slot: usize,
-    (which, tests): (Which, &'a [KeyTest]),
+    (which, tests): (IndexRef, &'a [KeyTest]),
     keys: &'a [Vec<Expr>],
     run: &mut Run<'a>,
     each: Each<'_, 'a>,
@@ -864,25 +873,25 @@ fn beginnings<'a>(
     Ok(ControlFlow::Continue(()))
 }
 
-/// The rows whose keys begin with one of these, which have an element of an array among them.
-fn each_of<'a>(
+/// Rows by key prefixes that contain one element of an array each.
+fn array_prefixes<'a>(
     table: &'a Arc<RowTable>,
     slot: usize,
-    (which, key, tests): (Which, &'a [Expr], &'a [KeyTest]),
+    (which, key, tests): (IndexRef, &'a [Expr], &'a [KeyTest]),
     array: usize,
     run: &mut Run<'a>,
     each: Each<'_, 'a>,
 ) -> Result<Flow> {
     let index = index_of(table, which)?;
-    let is_point = which == Which::Primary && key.len() == index.keys().len();
-    let elements = run.world().array(array)?.map_or(&[][..], |elements| &elements.values);
+    let is_point = which == IndexRef::Primary && key.len() == index.keys().len();
+    let elements = run.ctx().array(array)?.map_or(&[][..], |elements| &elements.values);
     for element in elements {
         run.frame.element = element.clone();
         let (mut low, mut high) = (run.buffer(), run.buffer());
         let mut flow = ControlFlow::Continue(());
         if encode(key, index, run, &mut low)? {
             if is_point {
-                let found = run.world().get(table, &low)?;
+                let found = run.ctx().get(table, &low)?;
                 flow = point(slot, found, run, each)?;
             } else {
                 high.extend_from_slice(&low);
@@ -899,30 +908,30 @@ fn each_of<'a>(
     Ok(ControlFlow::Continue(()))
 }
 
-/// The rows between two keys of an index.
+/// Scans an index between two keys. Also adds the range to the read set, up to the last entry read.
 fn between<'a>(
     table: &'a Arc<RowTable>,
     slot: usize,
-    (which, tests): (Which, &'a [KeyTest]),
+    (which, tests): (IndexRef, &'a [KeyTest]),
     (from, to, direction): (Bound<&[u8]>, Bound<&[u8]>, Direction),
     run: &mut Run<'a>,
     each: Each<'_, 'a>,
 ) -> Result<Flow> {
     let index = index_of(table, which)?;
     let tests = KeyTests::new(tests, index, run)?;
-    let place = run.world().take_place();
+    let place = run.ctx().take_resume_point();
     let (from, to) = match (&place, direction) {
-        (Some(Place::Entry(last)), Direction::Forward) => (Bound::Excluded(&**last), to),
-        (Some(Place::Entry(last)), Direction::Backward) => (from, Bound::Excluded(&**last)),
+        (Some(ResumePoint::Entry(last)), Direction::Forward) => (Bound::Excluded(&**last), to),
+        (Some(ResumePoint::Entry(last)), Direction::Backward) => (from, Bound::Excluded(&**last)),
         _ => (from, to),
     };
-    let (world, guard) = (run.world(), run.guard());
+    let (ctx, guard) = (run.ctx(), run.guard());
     let mut one = |entry: &[u8], record| {
         run.look()?;
         let row = match which {
             _ if !tests.hold(entry) => None,
-            Which::Primary => run.world().read(table, record)?,
-            Which::Secondary(_) => run.world().read_entry(table, index, entry, record)?,
+            IndexRef::Primary => run.ctx().read(table, record)?,
+            IndexRef::Secondary(_) => run.ctx().read_entry(table, index, entry, record)?,
         };
         #[cfg(test)]
         tests::FETCHED.set(tests::FETCHED.get() + u32::from(row.is_some()));
@@ -934,7 +943,7 @@ fn between<'a>(
                 return Ok(flow);
             }
         }
-        let stops = place.is_some() && run.world().stops(|| Place::Entry(entry.into()));
+        let stops = place.is_some() && run.ctx().stops(|| ResumePoint::Entry(entry.into()));
         Ok(if stops { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
     };
     let mut ended = Ok(ControlFlow::Continue(()));
@@ -944,35 +953,35 @@ fn between<'a>(
         if matches!(ended, Ok(ControlFlow::Continue(()))) {
             return ControlFlow::Continue(());
         }
-        // What comes after was not looked at.
+        // Entries beyond this one were not read.
         let (from, to) = match direction {
             Direction::Forward => (from, Bound::Included(entry)),
             Direction::Backward => (Bound::Included(entry), to),
         };
-        world.note_range(table, index, from, to);
+        ctx.note_range(table, index, from, to);
         noted = true;
         ControlFlow::Break(())
     });
     if !noted {
-        world.note_range(table, index, from, to);
+        ctx.note_range(table, index, from, to);
     }
     ended
 }
 
-/// One end of a range: `None` if nothing can be in it. `bytes` holds the equal part; afterwards a low end is these bytes, included,
-/// and a high end these bytes, excluded, or nothing.
+/// One bound of a range scan; `None` if the range is empty. `bytes` holds the encoded equality prefix and is
+/// extended. A low bound is inclusive, a high bound is exclusive or absent.
 fn end<'b, 'a>(
-    bound: Option<&'a End>,
+    bound: Option<&'a RangeEnd>,
     column: Option<&KeyColumn>,
     run: &Run<'a>,
     bytes: &'b mut Vec<u8>,
     high: bool,
 ) -> Result<Option<Bound<&'b [u8]>>> {
     let found = match (bound, column) {
-        (Some(bound), Some(column)) => match fitted(bound, column.ty, high, run)? {
-            fit::End::Nothing => return Ok(None),
-            fit::End::Open => None,
-            fit::End::At(value, inclusive) => Some((column, value, inclusive)),
+        (Some(bound), Some(column)) => match key_range_end(bound, column.ty, high, run)? {
+            key_cast::End::Nothing => return Ok(None),
+            key_cast::End::Open => None,
+            key_cast::End::At(value, inclusive) => Some((column, value, inclusive)),
         },
         _ => None,
     };
@@ -980,11 +989,11 @@ fn end<'b, 'a>(
         if !high {
             return Ok(Some(if bytes.is_empty() { Bound::Unbounded } else { Bound::Included(bytes) }));
         }
-        // Whatever begins with the equal part. (NULLs are among it where nothing else bounds the column.)
+        // Every key with the equality prefix. (This includes NULLs if the next column has no bound.)
         return Ok(Some(if key::prefix_end(bytes) { Bound::Excluded(bytes) } else { Bound::Unbounded }));
     };
-    push_sought(bytes, column, &value)?;
-    // Longer keys begin with this value: they belong to it.
+    push_key_value(bytes, column, &value)?;
+    // Longer keys with this value as prefix count as equal to it.
     Ok(Some(match (high, inclusive) {
         (false, true) => Bound::Included(bytes),
         (true, false) => Bound::Excluded(bytes),
@@ -1005,28 +1014,28 @@ fn end<'b, 'a>(
     }))
 }
 
-/// An end of a range of a column of type `to`.
-fn fitted<'a>(bound: &'a End, to: Type, high: bool, run: &Run<'a>) -> Result<fit::End<'a>> {
+/// Evaluates a range bound and converts it to the column's type.
+fn key_range_end<'a>(bound: &'a RangeEnd, to: Type, high: bool, run: &Run<'a>) -> Result<key_cast::End<'a>> {
     let value: Datum<'a> = bound.value.eval(&run.frame)?;
     Ok(match value {
-        Datum::Null => fit::End::Nothing,
-        value if bound.fit => fit::end(&value, to, (high, bound.inclusive), run.world().session.zone),
-        value => fit::End::At(value, bound.inclusive),
+        Datum::Null => key_cast::End::Nothing,
+        value if bound.fit => key_cast::end(&value, to, (high, bound.inclusive), run.ctx().session.zone),
+        value => key_cast::End::At(value, bound.inclusive),
     })
 }
 
-/// Tests of an index's keys, with values for one walk over it.
+/// Filters on index columns, evaluated for one scan.
 struct KeyTests<'i> {
     index: &'i IndexData,
-    /// By column of the index, ascending.
+    /// Index column and filter, by ascending column.
     tests: Vec<(usize, KeyTestBytes)>,
 }
 
-/// A test with the bytes that keys have of its values.
+/// A filter with its values encoded like keys.
 enum KeyTestBytes {
-    /// In order.
+    /// Sorted.
     OneOf(Vec<Vec<u8>>),
-    /// From here on, and up to there; whether the ends belong to it.
+    /// Bounds; the flag says whether the bound is inclusive.
     Between(Option<(Vec<u8>, bool)>, Option<(Vec<u8>, bool)>),
     Nothing,
 }
@@ -1041,7 +1050,7 @@ impl<'i> KeyTests<'i> {
         Ok(KeyTests { index, tests: all })
     }
 
-    /// May an entry's row hold what is tested?
+    /// Whether an entry passes. True if the entry cannot be decoded: the row itself is tested as well.
     fn hold(&self, entry: &[u8]) -> bool {
         if self.tests.is_empty() {
             return true;
@@ -1063,15 +1072,15 @@ impl<'i> KeyTests<'i> {
 }
 
 impl KeyTestBytes {
-    fn new<'a>(test: &'a Tested, column: &KeyColumn, run: &mut Run<'a>) -> Result<KeyTestBytes> {
+    fn new<'a>(test: &'a KeyCondition, column: &KeyColumn, run: &mut Run<'a>) -> Result<KeyTestBytes> {
         let bytes = |value: &Datum<'a>| -> Result<Vec<u8>> {
             let mut bytes = Vec::with_capacity(16);
-            push_sought(&mut bytes, column, value)?;
+            push_key_value(&mut bytes, column, value)?;
             Ok(bytes)
         };
         let mut list = Vec::new();
         match test {
-            Tested::OneOf(values) => {
+            KeyCondition::OneOf(values) => {
                 for value in values {
                     let value = value.eval(&run.frame)?;
                     if !value.is_null() {
@@ -1079,8 +1088,8 @@ impl KeyTestBytes {
                     }
                 }
             }
-            Tested::ElementOf(array, element) => {
-                let elements = run.world().array(*array)?.map_or(&[][..], |elements| &elements.values);
+            KeyCondition::ElementOf(array, element) => {
+                let elements = run.ctx().array(*array)?.map_or(&[][..], |elements| &elements.values);
                 for one in elements {
                     run.frame.element = one.clone();
                     let value = element.eval(&run.frame)?;
@@ -1089,14 +1098,14 @@ impl KeyTestBytes {
                     }
                 }
             }
-            Tested::Between(low, high) => {
+            KeyCondition::Between(low, high) => {
                 let mut ends = [None, None];
                 for ((end, at), high) in [low, high].into_iter().zip(&mut ends).zip([false, true]) {
                     let Some(end) = end else { continue };
-                    match fitted(end, column.ty, high, run)? {
-                        fit::End::Nothing => return Ok(KeyTestBytes::Nothing),
-                        fit::End::Open => {}
-                        fit::End::At(value, inclusive) => *at = Some((bytes(&value)?, inclusive)),
+                    match key_range_end(end, column.ty, high, run)? {
+                        key_cast::End::Nothing => return Ok(KeyTestBytes::Nothing),
+                        key_cast::End::Open => {}
+                        key_cast::End::At(value, inclusive) => *at = Some((bytes(&value)?, inclusive)),
                     }
                 }
                 let [low, high] = ends;
@@ -1132,13 +1141,13 @@ impl KeyTestBytes {
 #[cfg(test)]
 pub(crate) mod tests {
     thread_local! {
-        /// Rows that walks over indexes read.
+        /// Rows fetched by index scans.
         pub(crate) static FETCHED: std::cell::Cell<u32> = const { std::cell::Cell::new(0) };
     }
 }
 
-/// Locks the rows in these slots, and looks again at the conditions where one has changed. False: the joined row is
-/// out.
+/// Locks the rows in these slots. If one has changed since it was read, evaluates the conditions again. Returns
+/// false if the joined row no longer qualifies.
 pub(crate) fn lock<'a>(locks: &[(usize, Lock)], conditions: &'a [Expr], run: &mut Run<'a>) -> Result<bool> {
     let mut again = false;
     for (slot, lock) in locks {
@@ -1146,7 +1155,7 @@ pub(crate) fn lock<'a>(locks: &[(usize, Lock)], conditions: &'a [Expr], run: &mu
             continue;
         }
         let record = run.records[*slot].get();
-        run.world().change()?;
+        run.ctx().change()?;
         let locked = run.txn(|txn| txn.lock_row(&run.tables[*slot], record, lock.mode, lock.policy, run.guard()))?;
         match locked {
             Locked::Row { row, changed } => {
@@ -1154,7 +1163,7 @@ pub(crate) fn lock<'a>(locks: &[(usize, Lock)], conditions: &'a [Expr], run: &mu
                 again |= changed;
             }
             Locked::Gone | Locked::Skipped => return Ok(false),
-            Locked::Wait(event) => return Err(run.world().wait(event)),
+            Locked::Wait(event) => return Err(run.ctx().wait(event)),
         }
     }
     if again {

@@ -1,7 +1,8 @@
-//! Expressions that know their types: evaluated over the rows of the moment, without allocating where nothing is made.
+//! Typed expressions and their evaluation. Evaluation allocates only for computed text and bytes, in the run's
+//! arena.
 //!
-//! The binder has put casts where PostgreSQL would, so that both sides of an operator are of one type; what meets here in
-//! any other pair is its mistake (XX000).
+//! The binder has inserted casts, so both sides of an operator have the same type; any other combination is a bug
+//! of the binder (XX000).
 
 use std::cell::Cell;
 use std::cmp::Ordering;
@@ -11,14 +12,14 @@ use model::{Datum, Error, Numeric, Result, SqlState, Type};
 use rows::row::RowLayout;
 
 use crate::cast;
-use crate::exec::World;
-use crate::moment::{self, Part};
-use crate::number::Number;
+use crate::datetime::{self, DateField};
+use crate::exec::ExecContext;
+use crate::sequences::SessionFunction;
 
 /// A value that owns its bytes.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Value {
-    /// Anything but these two.
+    /// Any type except text and bytes.
     Plain(Datum<'static>),
     Text(Box<str>),
     Bytes(Box<[u8]>),
@@ -42,7 +43,7 @@ impl Value {
     }
 }
 
-/// A datum that borrows nothing.
+/// Copies a datum that owns its value. Text and bytes become NULL; callers handle them.
 fn plain_of(datum: &Datum<'_>) -> Datum<'static> {
     match datum {
         Datum::Null | Datum::Text(_) | Datum::Bytes(_) => Datum::Null,
@@ -62,7 +63,7 @@ fn plain_of(datum: &Datum<'_>) -> Datum<'static> {
     }
 }
 
-/// How fields are found in rows of a table: the same if it is the same table's.
+/// The row layout of a table; equal only if it is the same one.
 #[derive(Clone, Debug)]
 pub(crate) struct Layout(pub(crate) Arc<RowLayout>);
 
@@ -72,11 +73,11 @@ impl PartialEq for Layout {
     }
 }
 
-/// An expression.
+/// A bound expression. Where a boolean operand is NULL, the result follows three-valued logic.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Expr {
     Value(Value),
-    /// `$n`, from 0.
+    /// `$n`; the number is n - 1.
     Param(usize),
     /// A column of the row in a slot.
     Field {
@@ -84,12 +85,12 @@ pub(crate) enum Expr {
         column: usize,
         layout: Layout,
     },
-    /// A moment and an interval, added or subtracted.
+    /// Timestamp plus or minus interval.
     Shift {
         what: Box<[Expr; 2]>,
         back: bool,
     },
-    /// `now()` and its kin: the transaction's start.
+    /// `now()`, `current_timestamp`: start of the transaction.
     Now,
     Arithmetic(Operator, Box<[Expr; 2]>),
     Compare(Comparison, Box<[Expr; 2]>),
@@ -132,21 +133,21 @@ pub(crate) enum Expr {
         by: cast::Context,
     },
     Call(Function, Vec<Expr>),
-    /// What the query around this one gives it.
-    Given(usize),
-    /// What a subquery gives: one value or none, or whether there are rows. It is given values of the query it stands in.
+    /// A value passed in from the enclosing query, by position.
+    OuterValue(usize),
+    /// Result of a scalar subquery or EXISTS. `given`: outer values for a correlated one.
     Result {
         of: usize,
         given: Vec<Expr>,
     },
-    /// Is a value among those that a subquery gives?
+    /// `what IN (subquery)`.
     InResult {
         what: Box<Expr>,
         of: usize,
         given: Vec<Expr>,
         not: bool,
     },
-    /// Is a row among those that a subquery gives?
+    /// `(a, b) IN (subquery)`.
     InRows {
         what: Vec<Expr>,
         types: Vec<Type>,
@@ -154,7 +155,7 @@ pub(crate) enum Expr {
         given: Vec<Expr>,
         not: bool,
     },
-    /// Does a comparison with one of what a subquery gives hold, or with all?
+    /// `what < ANY (subquery)`, `what < ALL (subquery)`.
     ComparedResult {
         what: Box<Expr>,
         comparison: Comparison,
@@ -162,33 +163,33 @@ pub(crate) enum Expr {
         given: Vec<Expr>,
         all: bool,
     },
-    /// Is a value among the elements of an array parameter?
+    /// `what = ANY (array parameter)`.
     InArray {
         what: Box<Expr>,
         array: usize,
         not: bool,
     },
-    /// Does a comparison with one element of an array parameter hold, or with all?
+    /// `what < ANY (array parameter)`, `what < ALL (array parameter)`.
     ComparedArray {
         what: Box<Expr>,
         comparison: Comparison,
         array: usize,
         all: bool,
     },
-    /// The element of an array parameter by which rows are looked for.
+    /// The array element that an index scan currently looks up.
     Element,
-    /// A number of a sequence, or a random one.
-    Number(Number, Vec<Expr>),
-    /// A column of a group, or an aggregate.
-    Made(usize),
-    /// A value as the type of a key column that is cast to meet it; NULL, to which no key is equal, where there is none.
-    Fitting {
+    /// A function of the session's state: sequences and random numbers.
+    SessionCall(SessionFunction, Vec<Expr>),
+    /// A value computed below: a grouping column, an aggregate, or a column of an INSERT's source.
+    Computed(usize),
+    /// A value converted to the type of a key column; NULL if no value of that type equals it.
+    ToKeyType {
         what: Box<Expr>,
         to: Type,
     },
 }
 
-/// A walk over an expression, once to see and once to change.
+/// Generates a pre-order traversal, shared or mutable.
 macro_rules! walk {
     ($(#[$doc:meta])* $name:ident, $iter:ident $(, $mut:tt)?) => {
         $(#[$doc])*
@@ -198,10 +199,10 @@ macro_rules! walk {
                 Expr::Value(_)
                 | Expr::Param(_)
                 | Expr::Field { .. }
-                | Expr::Given(_)
+                | Expr::OuterValue(_)
                 | Expr::Element
                 | Expr::Now
-                | Expr::Made(_) => {}
+                | Expr::Computed(_) => {}
                 Expr::Arithmetic(_, sides)
                 | Expr::Compare(_, sides)
                 | Expr::And(sides)
@@ -216,7 +217,7 @@ macro_rules! walk {
                 | Expr::Cast { what: of, .. }
                 | Expr::InArray { what: of, .. }
                 | Expr::ComparedArray { what: of, .. }
-                | Expr::Fitting { what: of, .. } => of.$name(each),
+                | Expr::ToKeyType { what: of, .. } => of.$name(each),
                 Expr::InList { what, list: more, .. }
                 | Expr::InResult { what, given: more, .. }
                 | Expr::ComparedResult { what, given: more, .. } => {
@@ -238,7 +239,7 @@ macro_rules! walk {
                 Expr::Coalesce(of)
                 | Expr::Extreme { of, .. }
                 | Expr::Call(_, of)
-                | Expr::Number(_, of)
+                | Expr::SessionCall(_, of)
                 | Expr::Result { given: of, .. } => of.$iter().for_each(|one| one.$name(each)),
             }
         }
@@ -266,7 +267,7 @@ pub(crate) enum Comparison {
     GreaterEqual,
 }
 
-/// Functions that are told apart by more than their name already.
+/// Functions and function-like operators, by their resolved meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Function {
     Abs,
@@ -303,11 +304,11 @@ pub(crate) enum Function {
     Initcap,
     StartsWith,
     OctetLength,
-    /// Of any number of texts, NULLs left out.
+    /// `concat`: joins any number of texts, ignoring NULLs.
     Concat,
-    /// The same, the first between the others.
+    /// `concat_ws`: like `concat`; the first argument is the separator.
     ConcatWith,
-    /// The first with the others in the places that it marks.
+    /// `format`.
     Format,
     /// `num_nulls`, `num_nonnulls`
     Nulls,
@@ -317,20 +318,20 @@ pub(crate) enum Function {
     Times,
     Over,
     DateTrunc,
-    /// `extract`
-    Part(Part),
+    /// `extract`, `date_part`.
+    DatePart(DateField),
 }
 
-/// What an expression is evaluated over. Rows change while it lives; what was evaluated does not.
+/// Inputs of an evaluation. The row slots change during a query; values already computed stay valid.
 pub(crate) struct Frame<'a> {
-    /// The row of each table of the query; `None` where an outer join found none.
+    /// Current row by slot; `None` is a NULL row of an outer join.
     pub(crate) rows: &'a [Cell<Option<&'a [u8]>>],
-    pub(crate) world: &'a World<'a>,
-    /// What the query around it gives.
-    pub(crate) given: Vec<Datum<'a>>,
-    /// The group of the moment.
-    pub(crate) made: Vec<Datum<'a>>,
-    /// The element of an array by which rows are looked for.
+    pub(crate) ctx: &'a ExecContext<'a>,
+    /// Values from the enclosing query, for [`Expr::OuterValue`].
+    pub(crate) outer_values: Vec<Datum<'a>>,
+    /// Values for [`Expr::Computed`].
+    pub(crate) computed: Vec<Datum<'a>>,
+    /// Value for [`Expr::Element`].
     pub(crate) element: Datum<'a>,
 }
 
@@ -346,12 +347,12 @@ impl Comparison {
         }
     }
 
-    /// Is it more than equal or not?
+    /// Whether it is one of `< <= > >=`.
     pub(crate) fn is_order(self) -> bool {
         !matches!(self, Comparison::Equal | Comparison::NotEqual)
     }
 
-    /// The same without what is equal.
+    /// `<` for `<=`, `>` for `>=`.
     pub(crate) fn strict(self) -> Comparison {
         match self {
             Comparison::LessEqual => Comparison::Less,
@@ -360,7 +361,7 @@ impl Comparison {
         }
     }
 
-    /// The same with what is equal.
+    /// `<=` for `<`, `>=` for `>`.
     pub(crate) fn lax(self) -> Comparison {
         match self {
             Comparison::Less => Comparison::LessEqual,
@@ -369,7 +370,7 @@ impl Comparison {
         }
     }
 
-    /// The same with its sides exchanged.
+    /// The comparison with its sides exchanged.
     pub(crate) fn mirrored(self) -> Comparison {
         match self {
             Comparison::Less => Comparison::Greater,
@@ -382,19 +383,19 @@ impl Comparison {
 }
 
 impl Expr {
-    /// Its value over the rows of the moment.
+    /// Evaluates the expression.
     ///
     /// # Errors
-    /// What PostgreSQL's operators and functions give: 22003, 22012, 22P02 and others of class 22.
+    /// Those of PostgreSQL's operators and functions: 22003, 22012, 22P02 and others of class 22.
     pub(crate) fn eval<'a>(&'a self, frame: &Frame<'a>) -> Result<Datum<'a>> {
         Ok(match self {
             Expr::Value(value) => value.datum(),
-            Expr::Param(at) => frame.world.params().get(*at).cloned().unwrap_or_default(),
+            Expr::Param(at) => frame.ctx.params().get(*at).cloned().unwrap_or_default(),
             Expr::Field { slot, column, layout } => match frame.rows[*slot].get() {
                 Some(row) => layout.0.field(row, *column)?,
                 None => Datum::Null,
             },
-            Expr::Now => Datum::Timestamptz(frame.world.session.now),
+            Expr::Now => Datum::Timestamptz(frame.ctx.session.now),
             Expr::Arithmetic(operator, sides) => {
                 let (left, right) = (sides[0].eval(frame)?, sides[1].eval(frame)?);
                 if left.is_null() || right.is_null() {
@@ -442,17 +443,17 @@ impl Expr {
             }
             Expr::InResult { what, of, given, not } => {
                 let what = what.eval(frame)?;
-                let found = frame.world.answer(*of, given, frame, |answer| answer.among(&what))?;
+                let found = frame.ctx.subquery_result(*of, given, frame, |answer| answer.among(&what))?;
                 found.map_or(Datum::Null, |found| Datum::Bool(found != *not))
             }
             Expr::InArray { what, array, not } => {
                 let what = what.eval(frame)?;
-                let found = frame.world.array(*array)?.and_then(|answer| answer.among(&what));
+                let found = frame.ctx.array(*array)?.and_then(|answer| answer.among(&what));
                 found.map_or(Datum::Null, |found| Datum::Bool(found != *not))
             }
             Expr::ComparedArray { what, comparison, array, all } => {
                 let what = what.eval(frame)?;
-                let held = match frame.world.array(*array)? {
+                let held = match frame.ctx.array(*array)? {
                     Some(answer) => answer.compared(&what, *comparison, *all)?,
                     None => None,
                 };
@@ -461,21 +462,22 @@ impl Expr {
             Expr::Element => frame.element.clone(),
             Expr::InRows { what, types, of, given, not } => {
                 let what = what.iter().map(|one| one.eval(frame)).collect::<Result<Vec<_>>>()?;
-                let found = frame.world.answer(*of, given, frame, |answer| answer.has_row(&what, types))??;
+                let found = frame.ctx.subquery_result(*of, given, frame, |answer| answer.has_row(&what, types))??;
                 found.map_or(Datum::Null, |found| Datum::Bool(found != *not))
             }
             Expr::ComparedResult { what, comparison, of, given, all } => {
                 let what = what.eval(frame)?;
-                let held = frame.world.answer(*of, given, frame, |answer| answer.compared(&what, *comparison, *all))?;
+                let held =
+                    frame.ctx.subquery_result(*of, given, frame, |answer| answer.compared(&what, *comparison, *all))?;
                 held?.map_or(Datum::Null, Datum::Bool)
             }
-            Expr::Result { of, given } => {
-                frame.world.answer(*of, given, frame, |answer| answer.values.first().cloned().unwrap_or_default())?
-            }
-            Expr::Given(at) => frame.given.get(*at).cloned().unwrap_or_default(),
-            Expr::Number(number, of) => number.eval(of, frame)?,
-            Expr::Made(at) => frame.made.get(*at).cloned().unwrap_or_default(),
-            Expr::Fitting { what, to } => crate::fit::equal(&what.eval(frame)?, *to),
+            Expr::Result { of, given } => frame
+                .ctx
+                .subquery_result(*of, given, frame, |answer| answer.values.first().cloned().unwrap_or_default())?,
+            Expr::OuterValue(at) => frame.outer_values.get(*at).cloned().unwrap_or_default(),
+            Expr::SessionCall(number, of) => number.eval(of, frame)?,
+            Expr::Computed(at) => frame.computed.get(*at).cloned().unwrap_or_default(),
+            Expr::ToKeyType { what, to } => crate::key_cast::equal(&what.eval(frame)?, *to),
             Expr::Like { what, escape, not, any_case } => match (what[0].eval(frame)?, what[1].eval(frame)?) {
                 (Datum::Text(text), Datum::Text(pattern)) => {
                     Datum::Bool(like(text, pattern, *escape, *any_case)? != *not)
@@ -524,17 +526,17 @@ impl Expr {
             }
             Expr::Concat(sides) => match (sides[0].eval(frame)?, sides[1].eval(frame)?) {
                 (Datum::Text(left), Datum::Text(right)) => {
-                    frame.world.room(left.len() + right.len())?;
+                    frame.ctx.room(left.len() + right.len())?;
                     let mut text =
-                        bumpalo::collections::String::with_capacity_in(left.len() + right.len(), frame.world.arena);
+                        bumpalo::collections::String::with_capacity_in(left.len() + right.len(), frame.ctx.arena);
                     text.push_str(left);
                     text.push_str(right);
                     Datum::Text(text.into_bump_str())
                 }
                 (Datum::Bytes(left), Datum::Bytes(right)) => {
-                    frame.world.room(left.len() + right.len())?;
+                    frame.ctx.room(left.len() + right.len())?;
                     let mut bytes =
-                        bumpalo::collections::Vec::with_capacity_in(left.len() + right.len(), frame.world.arena);
+                        bumpalo::collections::Vec::with_capacity_in(left.len() + right.len(), frame.ctx.arena);
                     bytes.extend_from_slice(left);
                     bytes.extend_from_slice(right);
                     Datum::Bytes(bytes.into_bump_slice())
@@ -542,14 +544,14 @@ impl Expr {
                 _ => Datum::Null,
             },
             Expr::Cast { what, to, by } => {
-                cast::cast(what.eval(frame)?, *to, *by, frame.world.session.zone, frame.world.arena)?
+                cast::cast(what.eval(frame)?, *to, *by, frame.ctx.session.zone, frame.ctx.arena)?
             }
             Expr::Call(function, of) => crate::functions::call(*function, of, frame)?,
             Expr::Shift { what, back } => match (what[0].eval(frame)?, what[1].eval(frame)?) {
                 (Datum::Null, _) | (_, Datum::Null) => Datum::Null,
                 (moment, Datum::Interval(by)) => {
-                    let by = if *back { moment::negated(by)? } else { by };
-                    moment::shifted(&moment, by, frame.world.session.zone)?
+                    let by = if *back { datetime::negated(by)? } else { by };
+                    datetime::shifted(&moment, by, frame.ctx.session.zone)?
                 }
                 (left, right) => {
                     return Err(Error::bug(format!("{} after {}", right.type_name(), left.type_name())));
@@ -559,45 +561,44 @@ impl Expr {
     }
 
     walk!(
-        /// Shows it and all its parts to `each`, outermost first.
+        /// Calls `each` with the expression and all subexpressions, outermost first.
         visit, iter
     );
     walk!(
-        /// Lets `each` change it and all its parts, outermost first.
+        /// Calls `each` with the expression and all subexpressions, mutably, outermost first.
         change, iter_mut, mut
     );
 
-    /// Is it the same column of the same row, or the same of what is given?
+    /// Whether both read the same column of the same slot, or the same outer value.
     pub(crate) fn is_same_column(&self, other: &Expr) -> bool {
         match (self, other) {
             (Expr::Field { slot, column, .. }, Expr::Field { slot: other, column: one, .. }) => {
                 (slot, column) == (other, one)
             }
-            (Expr::Given(at), Expr::Given(other)) => at == other,
+            (Expr::OuterValue(at), Expr::OuterValue(other)) => at == other,
             _ => false,
         }
     }
 
-    /// May it give something else the next time it is evaluated over the same rows, or does it leave a trace? Then it is evaluated
-    /// where it stands, once for each row.
+    /// Whether it contains a volatile function, which must be evaluated exactly once for each row.
     pub(crate) fn is_volatile(&self) -> bool {
         let mut found = false;
         self.visit(&mut |part| found |= part.is_volatile_itself());
         found
     }
 
-    /// Is it so whatever its parts are?
+    /// Whether the root of the expression is volatile, whatever its operands are.
     pub(crate) fn is_volatile_itself(&self) -> bool {
-        matches!(self, Expr::Number(..))
+        matches!(self, Expr::SessionCall(..))
     }
 
-    /// Is it true? NULL is not.
+    /// Evaluates a condition; NULL counts as false.
     pub(crate) fn holds<'a>(&'a self, frame: &Frame<'a>) -> Result<bool> {
         Ok(matches!(self.eval(frame)?, Datum::Bool(true)))
     }
 }
 
-/// The order of two values of one type; `None` if one is NULL.
+/// Orders two values of one type; `None` if one is NULL.
 pub(crate) fn compare(left: &Datum<'_>, right: &Datum<'_>) -> Result<Option<Ordering>> {
     if left.is_null() || right.is_null() {
         return Ok(None);
@@ -607,7 +608,7 @@ pub(crate) fn compare(left: &Datum<'_>, right: &Datum<'_>) -> Result<Option<Orde
         .ok_or_else(|| Error::bug(format!("{} compared with {}", left.type_name(), right.type_name())))
 }
 
-/// `IN`: true if one is equal, else NULL if one is NULL.
+/// `IN`: true if an element is equal, else NULL if an operand is NULL.
 fn among<'a>(what: &Datum<'a>, list: impl Iterator<Item = Result<Datum<'a>>>, not: bool) -> Result<Datum<'a>> {
     let mut unknown = what.is_null();
     let mut empty = true;
@@ -641,7 +642,7 @@ macro_rules! integers {
             Operator::Subtract => left.checked_sub(right),
             Operator::Multiply => left.checked_mul(right),
             Operator::Divide => left.checked_div(right),
-            // The least number modulo -1 is 0, whatever the machine says.
+            // The minimum modulo -1 is 0, although the division overflows.
             Operator::Modulo => Some(left.checked_rem(right).unwrap_or(0)),
         };
         value.ok_or_else(|| out_of_range($name))?
@@ -670,7 +671,7 @@ macro_rules! floats {
     }};
 }
 
-/// Two values that are not NULL, of types that the binder lets meet.
+/// Precondition: no operand is NULL, and the binder has made the types agree.
 pub(crate) fn arithmetic<'a>(operator: Operator, left: Datum<'a>, right: Datum<'a>) -> Result<Datum<'a>> {
     Ok(match (left, right) {
         (Datum::Int2(left), Datum::Int2(right)) => Datum::Int2(integers!(operator, left, right, "smallint")),
@@ -685,11 +686,12 @@ pub(crate) fn arithmetic<'a>(operator: Operator, left: Datum<'a>, right: Datum<'
         (Datum::Timestamp(left), Datum::Timestamp(right)) | (Datum::Timestamptz(left), Datum::Timestamptz(right))
             if operator == Operator::Subtract =>
         {
-            Datum::Interval(moment::between(right, left)?)
+            Datum::Interval(datetime::between(right, left)?)
         }
-        (Datum::Interval(left), Datum::Interval(right)) => {
-            Datum::Interval(moment::sum(left, if operator == Operator::Add { right } else { moment::negated(right)? })?)
-        }
+        (Datum::Interval(left), Datum::Interval(right)) => Datum::Interval(datetime::sum(
+            left,
+            if operator == Operator::Add { right } else { datetime::negated(right)? },
+        )?),
         (Datum::Date(left), Datum::Int4(right)) => {
             let days = if operator == Operator::Add { left.checked_add(right) } else { left.checked_sub(right) };
             Datum::Date(days.ok_or_else(|| Error::new(SqlState::DATETIME_OVERFLOW, "date out of range"))?)
@@ -723,7 +725,7 @@ pub(crate) fn negate(value: Datum<'_>) -> Result<Datum<'_>> {
     })
 }
 
-/// SQL's LIKE. A `%` is tried at every place, longest text last; patterns are short.
+/// LIKE by backtracking to the last `%`; patterns are short.
 pub(crate) fn like(text: &str, pattern: &str, escape: Option<char>, any_case: bool) -> Result<bool> {
     if any_case {
         return like(&text.to_lowercase(), &pattern.to_lowercase(), escape, false);
@@ -739,7 +741,7 @@ pub(crate) fn like(text: &str, pattern: &str, escape: Option<char>, any_case: bo
         });
     }
     let text: Vec<char> = text.chars().collect();
-    // Where the last `%` stands, and how much text it has taken: on a mismatch it takes one more.
+    // Position of the last `%` and the text it has consumed; on a mismatch it consumes one more character.
     let (mut at, mut part, mut last) = (0, 0, None);
     while at < text.len() {
         match parts.get(part) {
@@ -747,7 +749,7 @@ pub(crate) fn like(text: &str, pattern: &str, escape: Option<char>, any_case: bo
                 last = Some((part, at));
                 part += 1;
             }
-            // PostgreSQL finds this only if it gets there.
+            // PostgreSQL reports this only if matching reaches it.
             Some(Piece::Nothing) => {
                 let text = "LIKE pattern must not end with escape character";
                 return Err(Error::new(SqlState::INVALID_ESCAPE_SEQUENCE, text));
@@ -770,6 +772,6 @@ enum Piece {
     Any,
     One,
     Char(char),
-    /// An escape character without anything to escape.
+    /// An escape character at the end of the pattern.
     Nothing,
 }

@@ -1,29 +1,30 @@
-//! FROM: tables, how they are joined, and what a star means.
+//! FROM: tables, joins and the columns of `*`.
 
 use model::{Error, SqlState};
 use sqlparser::ast;
 
-use crate::bind::{Bind, Binder, Refusal, Source, column_of, folded};
+use crate::bind::{Bind, Binder, Refusal, Source, column_of, fold_ident};
 use crate::expr::{Comparison, Expr};
 use crate::plan::{Joined, Outer};
 use crate::scope::{self, Scope};
 
-/// Tables and conditions of FROM.
+/// Bound FROM clause.
 #[derive(Default)]
 pub(crate) struct From {
-    /// By slot: how each is joined to those before it.
+    /// Join type of each slot.
     pub(crate) joins: Vec<Outer>,
-    /// Each with the slot behind which it stands: it is asked before outer joins to later ones.
+    /// Conditions, each with the last slot of the clause it stands in: it is evaluated before outer joins to later
+    /// slots.
     pub(crate) conditions: Vec<(usize, Expr)>,
-    /// What a star means: slots and columns.
+    /// Columns of `*`: slot and column.
     pub(crate) star: Vec<(usize, usize)>,
 }
 
-/// Where conditions of WHERE stand.
+/// Slot of WHERE conditions: after all joins.
 pub(crate) const WHERE: usize = usize::MAX;
 
 impl From {
-    /// Can a table's row be missing from a joined row?
+    /// Whether an outer join can leave this slot without a row.
     pub(crate) fn is_optional(&self, slot: usize) -> bool {
         let full = self.joins[slot + 1..].iter().any(|join| join.all_right());
         full || !matches!(self.joins[slot], Outer::None | Outer::Right(_))
@@ -38,7 +39,7 @@ pub(crate) fn bind_from(binder: &mut Binder, from: &[ast::TableWithJoins], scope
         let stars = bound.star.len() - binder.sources[first].schema().shown().count();
         for join in &one.joins {
             if join.global {
-                return Err(Refusal::Other);
+                return Err(Refusal::Unsupported);
             }
             add_join(binder, join, (first, stars), &mut bound, scope)?;
         }
@@ -46,13 +47,13 @@ pub(crate) fn bind_from(binder: &mut Binder, from: &[ast::TableWithJoins], scope
     Ok(bound)
 }
 
-/// The tables of FROM as the planner takes them.
+/// The tables of FROM in the planner's form.
 pub(crate) fn joined<'s>(sources: &'s [Source], from: &From) -> Vec<Joined<'s>> {
     sources.iter().zip(&from.joins).map(|(source, outer)| Joined { source, outer: outer.clone() }).collect()
 }
 
 impl From {
-    /// Adds a condition, cut at AND, behind a slot.
+    /// Splits a condition at AND and adds the parts.
     pub(crate) fn cut(&mut self, slot: usize, condition: Expr) {
         let mut parts = Vec::new();
         scope::cut(condition, &mut parts);
@@ -72,10 +73,11 @@ fn add(binder: &mut Binder, factor: &ast::TableFactor, bound: &mut From, scope: 
     Ok(())
 }
 
-/// Makes an outer join of what it is on.
+/// Constructor of an outer join from its ON conditions.
 type OuterOn = fn(Vec<Expr>) -> Outer;
 
-/// `first` is the first table of the join, a condition seeing none before it, and where its columns begin in the star.
+/// `first`: the leftmost table of the join, whose ON cannot reference earlier tables, and the position in `*` of
+/// its first column.
 fn add_join(
     binder: &mut Binder,
     join: &ast::Join,
@@ -91,20 +93,20 @@ fn add_join(
         J::Right(constraint) | J::RightOuter(constraint) => (constraint, Some(Outer::Right)),
         J::FullOuter(constraint) => (constraint, Some(Outer::Full)),
         J::CrossJoin(ast::JoinConstraint::None) => return Ok(()),
-        _ => return Err(Refusal::Other),
+        _ => return Err(Refusal::Unsupported),
     };
     let slot = binder.sources.len() - 1;
-    // All rows of the right side come, once, and not once for each row of a table before the join.
+    // A RIGHT or FULL join must return each right-side row once, not once for each row of an earlier table.
     let all_right = outer.is_some_and(|outer| outer(Vec::new()).all_right());
     if all_right && first.0 > 0 {
-        return Err(Refusal::Other);
+        return Err(Refusal::Unsupported);
     }
     let outside: Vec<_> = binder.sources.drain(..first.0).collect();
     let clause = std::mem::replace(&mut scope.clause, "JOIN conditions");
     let condition = match constraint {
         ast::JoinConstraint::On(on) => binder.condition(on, "JOIN/ON", scope),
         ast::JoinConstraint::Using(names) if !all_right => using(binder, names, first.1, bound),
-        _ => Err(Refusal::Other),
+        _ => Err(Refusal::Unsupported),
     };
     scope.clause = clause;
     binder.sources.splice(..0, outside);
@@ -118,13 +120,13 @@ fn add_join(
     Ok(())
 }
 
-/// `USING (a, b)`: equal in the table last added and in one before it; the star has them once, and first.
+/// `USING (a, b)`: equality with the newly added table; `*` has these columns once, and first.
 fn using(binder: &mut Binder, names: &[ast::ObjectName], star: usize, bound: &mut From) -> Bind<Expr> {
-    let Some(mut right) = binder.sources.pop() else { return Err(Refusal::Other) };
+    let Some(mut right) = binder.sources.pop() else { return Err(Refusal::Unsupported) };
     let (mut all, mut merged) = (None, Vec::new());
     for name in names {
-        let [ast::ObjectNamePart::Identifier(name)] = name.0.as_slice() else { return Err(Refusal::Other) };
-        let name = folded(name);
+        let [ast::ObjectNamePart::Identifier(name)] = name.0.as_slice() else { return Err(Refusal::Unsupported) };
+        let name = fold_ident(name);
         let missing = |side: &str| {
             let text = format!("column \"{name}\" specified in USING clause does not exist in {side} table");
             Error::new(SqlState::UNDEFINED_COLUMN, text)
@@ -148,5 +150,5 @@ fn using(binder: &mut Binder, names: &[ast::ObjectName], star: usize, bound: &mu
     bound.star.extend(merged);
     bound.star.extend(rest);
     binder.sources.push(right);
-    all.ok_or(Refusal::Other)
+    all.ok_or(Refusal::Unsupported)
 }

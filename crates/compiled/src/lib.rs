@@ -1,54 +1,56 @@
-//! Compiled statements: SQL over `rows` tables, bound once to typed expressions and a fixed way of finding rows, and then
-//! run in microseconds.
+//! SQL over `rows` tables without DataFusion: a statement is bound once to typed expressions and a fixed access
+//! path, and then runs in microseconds.
 //!
-//! - [`compile`], [`run`]: the whole of it; [`Load`]: rows from outside.
-//! - `dialect`: PostgreSQL's lexical rules and precedence for the parser.
-//! - `bind`, `calls`, `array`, `types`, `scope`: names and types, by PostgreSQL's rules.
-//! - `expr`, `cast`, `functions`, `moment`, `number`, `aggregate`: evaluation.
-//! - `plan`, `fit`, `exec`: which rows, in which order; nested loops.
-//! - `select`, `from`, `tail`, `subquery`, `derived`, `dml`, `write`, `foreign`: statements.
+//! - [`compile`], [`run`]: the entry points; [`Load`]: rows from outside (COPY, INSERT … SELECT).
+//! - `dialect`: PostgreSQL's lexical rules and operator precedence for the parser.
+//! - `bind`, `scope`, `types`, `array`: name resolution and types, by PostgreSQL's rules.
+//! - `expr`, `cast`, `functions`, `datetime`, `sequences`, `aggregate`: evaluation.
+//! - `plan`, `key_cast`, `exec`: access paths, join order, nested loops.
+//! - `select`, `from`, `sort_limit`, `subquery`, `derived_tables`, `dml`, `constraints`, `foreign_keys`:
+//!   statements.
+//! - `ddl`: definition statements.
 //!
-//! Always true: nothing here waits or does I/O; a statement that must wait says so and is run again. Nothing here takes a
-//! savepoint: whoever runs a statement undoes it when it fails or waits.
+//! Always true: nothing here waits or does I/O. A statement that must wait for a lock returns the event to wait
+//! for, and its caller runs it again. Nothing here takes a savepoint: the caller undoes a statement that fails or
+//! waits.
 
 mod aggregate;
 mod array;
 mod bind;
-mod calls;
 mod cast;
-mod define;
-mod derived;
+mod constraints;
+mod datetime;
+mod ddl;
+mod derived_tables;
 mod dialect;
 mod dml;
 mod exec;
 mod expr;
-mod fit;
-mod foreign;
+mod foreign_keys;
 mod from;
 mod functions;
-mod moment;
-mod number;
+mod key_cast;
 mod plan;
 mod scope;
 mod select;
+mod sequences;
+mod sort_limit;
 mod statement;
 mod subquery;
-mod tail;
 #[cfg(test)]
 mod tests;
 mod types;
-mod write;
 
 pub use array::{ParamType, array_of, array_of_binary, array_of_text};
 pub use cast::{Zone, parse};
-pub use define::{
+pub use ddl::{
     Catalog, Change, Condition, Definition, Notice, Object, Rewrite, SequenceAction, SequenceStatement, Work, define,
     define_sequence, prepared, sequence,
 };
 pub use dialect::{PostgreSql, parser, parser_of, tokenize};
 pub use dml::{Incoming, Load, Loaded, Refused};
 pub use functions::formatted;
-pub use number::Numbers;
 pub use scope::Tables;
 pub use select::{Output, WEAKER_LOCK};
+pub use sequences::Numbers;
 pub use statement::{Compiled, Ran, Reading, Session, compile, counts, names_no_table, run};

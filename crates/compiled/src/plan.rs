@@ -1,9 +1,10 @@
-//! Which rows a statement looks at, in which order, by which index.
+//! Planner: join order and access paths.
 //!
-//! Conditions are cut at AND. Tables are joined by nested loops: next comes the one that the rows so far lead to by the
-//! shortest way: whole keys, the beginning of a key, anything. Every condition is checked as soon as the rows it needs are
-//! there, but for those that say what a key is equal to: a row is found by its key only if it has it. (When a row turns out to
-//! have changed before it was locked, its statement checks all conditions anew.)
+//! Conditions are split at AND. Tables are joined by nested loops; the next table is always the one with the
+//! cheapest access path given the tables already joined: full key, key prefix, scan. A condition is evaluated as
+//! soon as the rows it needs are available. Equalities used for a key lookup are not evaluated again: every row
+//! found by the key satisfies them. (If a row changed before it was locked, the statement evaluates all conditions
+//! again.)
 
 use std::fmt;
 
@@ -12,36 +13,36 @@ use rows::RowTable;
 
 use crate::bind::{Source, all_of, any_of};
 use crate::expr::{Comparison, Expr};
-use crate::fit::{self, Behind};
+use crate::key_cast::{self, ColumnCast};
 
-/// One table of a join, and how its rows are found.
+/// One table of a join and its access path.
 #[derive(Clone, Debug)]
 pub(crate) struct Step {
     pub(crate) slot: usize,
     pub(crate) access: Access,
-    /// What must hold for a row once it is there.
+    /// Conditions evaluated for each row found.
     pub(crate) filter: Vec<Expr>,
-    /// How it is joined to the tables before it.
+    /// Join type.
     pub(crate) outer: Outer,
-    /// How all its rows are found, for those that no row before fits.
+    /// Access path to all rows of the table, for a right or full join's rows without a match.
     pub(crate) whole: Access,
 }
 
-/// An outer join, and on what; `None` for an inner one, whose conditions are among the others.
+/// Join type and ON conditions of an outer join. The conditions of an inner join are with those of WHERE.
 #[derive(Clone, Debug, Default)]
 pub(crate) enum Outer {
     #[default]
     None,
-    /// Where no row holds this, one of NULLs goes on.
+    /// A left row without a match is joined with NULLs.
     Left(Vec<Expr>),
-    /// Rows that this holds with no row before come last, with NULLs for those before.
+    /// Right rows without a match come last, joined with NULLs.
     Right(Vec<Expr>),
-    /// Both.
+    /// Both of the above.
     Full(Vec<Expr>),
 }
 
 impl Outer {
-    /// What rows are joined on.
+    /// ON conditions.
     pub(crate) fn on(&self) -> &[Expr] {
         match self {
             Outer::None => &[],
@@ -49,12 +50,12 @@ impl Outer {
         }
     }
 
-    /// Do all rows come of the tables before?
+    /// Whether left rows without a match are kept.
     pub(crate) fn all_left(&self) -> bool {
         matches!(self, Outer::Left(_) | Outer::Full(_))
     }
 
-    /// Do all rows come of this table?
+    /// Whether right rows without a match are kept.
     pub(crate) fn all_right(&self) -> bool {
         matches!(self, Outer::Right(_) | Outer::Full(_))
     }
@@ -64,124 +65,126 @@ impl Outer {
     }
 }
 
-/// Which index: the primary, or a secondary one by position.
+/// An index: the primary key, or a secondary index by position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Which {
+pub(crate) enum IndexRef {
     Primary,
     Secondary(usize),
 }
 
-/// How rows of a table are found.
+/// An access path.
 #[derive(Clone, Debug)]
 pub(crate) enum Access {
-    /// By whole primary keys.
+    /// By full primary keys.
     Points(Vec<Vec<Expr>>),
-    /// By the primary key's last column, which is among what a subquery gave, after it was made this type if it has another.
-    PointsOf { before: Vec<Expr>, of: usize, given: Vec<Expr>, to: Option<Type> },
-    /// By the beginning of an index, in its order.
+    /// By full primary keys whose last column takes each value of a subquery, cast to type `to` if given; `before`
+    /// are the other columns.
+    SubqueryPoints { before: Vec<Expr>, of: usize, given: Vec<Expr>, to: Option<Type> },
+    /// By a key prefix and bounds of one index, in index order.
     Range(Range),
-    /// By several beginnings of one index, in the order of a list.
-    Beginnings { index: Which, keys: Vec<Vec<Expr>>, tests: Vec<KeyTest> },
-    /// By the beginning of an index, or a whole primary key, that has each element of an array parameter in it.
-    EachOf { index: Which, key: Vec<Expr>, array: usize, tests: Vec<KeyTest> },
-    /// By several parts of one index, which may overlap.
+    /// By several key prefixes of one index, in list order.
+    Prefixes { index: IndexRef, keys: Vec<Vec<Expr>>, tests: Vec<KeyTest> },
+    /// By a key prefix, or a full primary key, for each element of an array parameter ([`Expr::Element`]).
+    ArrayPrefixes { index: IndexRef, key: Vec<Expr>, array: usize, tests: Vec<KeyTest> },
+    /// By several ranges of one index, which may overlap.
     Ranges(Vec<Range>),
-    /// By expressions of no index: a table of these is made, once for the statement, which has this number, of the rows that `from`
-    /// finds. `columns` are those of them that are columns, the first ones.
-    /// Only rows that `filter` holds for are in it.
+    /// By hash table number `of`, built once for each run from the rows of `from` that pass `filter`. The key is
+    /// `by` when it is built and `keys` when it is probed; `columns`: those of `by` that are plain columns, which
+    /// come first.
     Hashed { of: usize, columns: Vec<usize>, by: Vec<Expr>, keys: Vec<Expr>, filter: Vec<Expr>, from: Box<Access> },
-    /// Those that a query makes.
-    Made { of: usize, given: Vec<Expr> },
-    /// All of them.
+    /// The rows of a derived table.
+    Derived { of: usize, given: Vec<Expr> },
+    /// A full scan.
     All,
 }
 
 impl Access {
-    /// Does it find all rows?
+    /// Whether it reads the whole table.
     pub(crate) fn is_whole(&self) -> bool {
         match self {
             Access::All => true,
             Access::Hashed { from, .. } => from.is_whole(),
             Access::Range(range) => range.equal.is_empty() && range.low.is_none() && range.high.is_none(),
             Access::Points(_)
-            | Access::PointsOf { .. }
-            | Access::Beginnings { .. }
+            | Access::SubqueryPoints { .. }
+            | Access::Prefixes { .. }
             | Access::Ranges(_)
-            | Access::EachOf { .. }
-            | Access::Made { .. } => false,
+            | Access::ArrayPrefixes { .. }
+            | Access::Derived { .. } => false,
         }
     }
 }
 
-/// A part of an index.
+/// A range of one index.
 #[derive(Clone, Debug)]
 pub(crate) struct Range {
-    pub(crate) index: Which,
-    /// The first columns.
+    pub(crate) index: IndexRef,
+    /// Equality prefix: values of the first columns.
     pub(crate) equal: Vec<Expr>,
-    /// The next one.
-    pub(crate) low: Option<End>,
-    pub(crate) high: Option<End>,
+    /// Bounds of the next column.
+    pub(crate) low: Option<RangeEnd>,
+    pub(crate) high: Option<RangeEnd>,
     pub(crate) backwards: bool,
     pub(crate) tests: Vec<KeyTest>,
 }
 
-/// An end of a range of a column.
+/// A bound of a range.
 #[derive(Clone, Debug)]
-pub(crate) struct End {
+pub(crate) struct RangeEnd {
     pub(crate) value: Expr,
-    /// Does the value belong to the range?
+    /// Whether the bound itself belongs to the range.
     pub(crate) inclusive: bool,
-    /// Is it of another type than the column, and to be made one of that ([`fit::end`])?
+    /// Whether the value has another type than the column and must be converted ([`key_cast::end`]).
     pub(crate) fit: bool,
 }
 
-/// A condition on a later column of an index: tested on its keys before their rows are read. The rows are tested as well.
+/// A filter on a later column of an index, evaluated on index entries before rows are fetched. The condition is
+/// evaluated on the row as well.
 #[derive(Clone, Debug)]
 pub(crate) struct KeyTest {
-    /// Which column of the index.
+    /// Position of the column in the index.
     pub(crate) at: usize,
-    pub(crate) what: Tested,
+    pub(crate) what: KeyCondition,
 }
 
-/// The condition on one column of a key.
+/// The condition of a [`KeyTest`].
 #[derive(Clone, Debug)]
-pub(crate) enum Tested {
-    /// One of these.
+pub(crate) enum KeyCondition {
+    /// Equal to one of these values.
     OneOf(Vec<Expr>),
-    /// An element of an array, each of which the expression makes one of the column's type.
+    /// Equal to an element of the array with this number; the expression converts the element to the column's type.
     ElementOf(usize, Expr),
-    /// Between these.
-    Between(Option<End>, Option<End>),
+    /// Between these bounds.
+    Between(Option<RangeEnd>, Option<RangeEnd>),
 }
 
-/// What ORDER BY asks of one column.
+/// One sort key of ORDER BY.
 #[derive(Clone, Debug)]
 pub(crate) struct Order {
     pub(crate) by: Expr,
-    /// The column of the result that it is, if it is one.
+    /// Position in the select list if it is an output column.
     pub(crate) output: Option<usize>,
     pub(crate) descending: bool,
     pub(crate) nulls_first: bool,
 }
 
-/// A table that is to be joined.
+/// A table to be joined.
 pub(crate) struct Joined<'s> {
     pub(crate) source: &'s Source,
     pub(crate) outer: Outer,
 }
 
-/// Puts the tables in order; also says whether rows come in the order asked for.
+/// Chooses join order and access paths. Also returns whether rows come in the order `order`.
 ///
-/// - `conditions`: each with the slot behind which it stands, as [`crate::from::From`] has it.
-/// - `hashed`: how many tables the statement makes of columns without index.
+/// - `conditions`: each with the last slot of its clause, see [`crate::from::From`].
+/// - `hashed`: number of hash tables in the statement so far.
 pub(crate) fn steps(
     joined: &[Joined<'_>],
     mut conditions: Vec<(usize, Expr)>,
     order: &[Order],
     hashed: &mut usize,
 ) -> (Vec<Step>, bool) {
-    // Rows without a match come when those before are through: what is asked of both must wait for them.
+    // Right rows without a match come after the others, so a condition on both sides must wait for the join.
     let rights: Vec<usize> = joined.iter().filter(|one| one.outer.all_right()).map(|one| one.source.slot).collect();
     let may_ask = |slot: usize, stands: usize| !rights.iter().any(|right| slot < *right && *right <= stands);
     conditions.extend(implied(joined, &conditions));
@@ -190,14 +193,14 @@ pub(crate) fn steps(
     let mut steps: Vec<Step> = Vec::with_capacity(joined.len());
     let mut ordered = order.is_empty();
     while !left.is_empty() {
-        // Are rows looked for more than once?
+        // Whether this table is accessed more than once.
         let again = !steps.iter().all(|step| matches!(&step.access, Access::Points(keys) if keys.len() == 1));
-        // Rows of the largest table that is gone through before, for each of whose rows others are looked for.
+        // Size of the largest table scanned so far: this table is accessed once for each of its rows.
         let is_whole = |step: &&Step| matches!(step.access, Access::Hashed { .. }) || step.access.is_whole();
         let rows = |step: &Step| joined.iter().find(|one| one.source.slot == step.slot).map(|one| rows_of(one.source));
         let around = steps.iter().filter(is_whole).filter_map(rows).max();
         let again = (again, around);
-        // An outer join waits for all tables before it.
+        // An outer join must come after all tables before it in FROM.
         let allowed = left.iter().take_while(|at| joined[**at].outer.is_inner()).count().max(1);
         let first = steps.is_empty();
         let choice = left[..allowed].iter().enumerate().filter_map(|(place, at)| {
@@ -207,14 +210,14 @@ pub(crate) fn steps(
             let found = access(one.source, &usable, &bound, if first { order } else { &[] }, again)?;
             Some((found.cost, place, found))
         });
-        // The order of FROM decides between equals.
+        // Ties are decided by the order of FROM.
         let Some((_, place, mut found)) = choice.min_by_key(|(cost, place, _)| (*cost, *place)) else { break };
         let one = &joined[left.remove(place)];
         if let Access::Hashed { of, .. } = &mut found.access {
             *of = *hashed;
             *hashed += 1;
         }
-        // Rows of the first table stay in order, however many others follow each.
+        // Rows of the first table stay in order, however many rows they are joined with.
         if first && !order.is_empty() {
             ordered = found.ordered && rights.is_empty();
         }
@@ -230,13 +233,13 @@ pub(crate) fn steps(
             });
         }
         bound.push(slot);
-        // WHERE is asked after an outer join, of NULLs as well.
+        // WHERE is evaluated after an outer join, for its NULL rows too.
         let (now, later): (Vec<_>, Vec<_>) = conditions
             .into_iter()
             .partition(|(stands, condition)| may_ask(slot, *stands) && needs_only(condition, &bound));
         conditions = later;
         let now = now.into_iter().map(|(_, condition)| condition);
-        // What is asked of the table alone is asked once for each row, before an expression is evaluated that it may guard.
+        // Conditions on this table alone come first: they may guard others against errors.
         let (own, filter) = now.partition(|condition| {
             one.outer.is_inner() && !changes(condition, false) && needs_only(condition, &[slot])
         });
@@ -256,7 +259,8 @@ pub(crate) fn steps(
     (steps, ordered)
 }
 
-/// What alternatives over several tables say of each of them: of `a.x = 1 AND b.y = 2 OR a.x = 3 AND b.y = 4` that `a.x = 1 OR a.x = 3`.
+/// Derives conditions on single tables from an OR over several: from `a.x = 1 AND b.y = 2 OR a.x = 3 AND b.y = 4`
+/// follows `a.x = 1 OR a.x = 3`.
 fn implied(joined: &[Joined<'_>], conditions: &[(usize, Expr)]) -> Vec<(usize, Expr)> {
     let mut found = Vec::new();
     if joined.len() < 2 {
@@ -289,20 +293,20 @@ fn has_field(expr: &Expr) -> bool {
     found
 }
 
-/// How all rows of a table are found.
+/// Access path to all rows of a table.
 fn whole(source: &Source) -> Access {
-    match &source.made {
+    match &source.derived {
         None => Access::All,
-        Some(made) => Access::Made { of: made.of, given: made.given.clone() },
+        Some(derived) => Access::Derived { of: derived.of, given: derived.given.clone() },
     }
 }
 
-/// Positions of the conditions that hold for every row found this way: one for each column that the key has from it.
+/// Positions of the equalities that every row of this access path satisfies, one for each key column used.
 fn answered(source: &Source, access: &Access, conditions: &[&Expr], bound: &[usize]) -> Vec<usize> {
     let columns = match access {
-        Access::Points(keys) if keys.len() == 1 => columns_of(&source.table, Which::Primary),
+        Access::Points(keys) if keys.len() == 1 => columns_of(&source.table, IndexRef::Primary),
         Access::Range(range) => &columns_of(&source.table, range.index)[..range.equal.len()],
-        // By expressions rows are found too; these are asked again.
+        // Expressions in `by` are not included: their conditions are evaluated again.
         Access::Hashed { columns, .. } => columns,
         _ => return Vec::new(),
     };
@@ -310,19 +314,20 @@ fn answered(source: &Source, access: &Access, conditions: &[&Expr], bound: &[usi
     columns.iter().filter_map(first).collect()
 }
 
-/// What a unique key costs that is known as a whole.
+/// Cost of a lookup by a full unique key.
 const ONE_ROW: u32 = 3;
 
 struct Found {
     access: Access,
-    /// Less is better.
+    /// Relative; lower is better.
     cost: u32,
     ordered: bool,
 }
 
-/// The best way to a table's rows, given those in `bound`; nothing if it is made of others.
+/// The best access path given the joined tables `bound`; `None` if the table is a lateral derived table whose outer
+/// values are not bound yet.
 ///
-/// - `again`: are rows looked for more than once, and for each row of a whole table, which has so many?
+/// - `again`: whether the table is accessed more than once; if so, for each row of how large a table.
 fn access(
     source: &Source,
     conditions: &[&Expr],
@@ -330,7 +335,7 @@ fn access(
     order: &[Order],
     again: (bool, Option<u64>),
 ) -> Option<Found> {
-    if source.made.as_ref().is_some_and(|made| !made.given.iter().all(|one| needs_only(one, bound))) {
+    if source.derived.as_ref().is_some_and(|derived| !derived.given.iter().all(|one| needs_only(one, bound))) {
         return None;
     }
     let mut best = stored(source, conditions, bound, order);
@@ -340,11 +345,11 @@ fn access(
     Some(hashed(source, &best, conditions, bound, again).unwrap_or(best))
 }
 
-/// By equal columns that no index has, if rows are looked for more than once, and the best way would be through the same rows
-/// each time. Not where they come in order: who asked for that may need the first only.
+/// A hash table on columns without an index, if the table is accessed repeatedly and the best path would scan the
+/// same rows each time. Never replaces an ordered path: with LIMIT only its first rows may be needed.
 ///
-/// - `again`: do rows in `bound` come more than once? What a query around this one gives does.
-/// - `around`: rows of a whole table among those in `bound`.
+/// - `again`: whether rows of `bound` come more than once; outer values of a correlated query do.
+/// - `around`: size of the largest table scanned among `bound`.
 fn hashed(
     source: &Source,
     best: &Found,
@@ -358,13 +363,15 @@ fn hashed(
     };
     let (same, cost) = match &best.access {
         Access::All => (true, 900),
-        Access::Made { given, .. } => (given.is_empty(), 200),
+        Access::Derived { given, .. } => (given.is_empty(), 200),
         Access::Range(range) => (best.cost > ONE_ROW && !best.ordered && fixed_range(range), best.cost),
-        Access::Beginnings { keys, .. } => (keys.iter().all(|key| fixed(key)), best.cost),
+        Access::Prefixes { keys, .. } => (keys.iter().all(|key| fixed(key)), best.cost),
         Access::Ranges(ranges) => (ranges.iter().all(fixed_range), best.cost),
-        Access::Points(_) | Access::PointsOf { .. } | Access::EachOf { .. } | Access::Hashed { .. } => (false, 0),
+        Access::Points(_) | Access::SubqueryPoints { .. } | Access::ArrayPrefixes { .. } | Access::Hashed { .. } => {
+            (false, 0)
+        }
     };
-    // The beginning of a key leads to much of the table when several of its columns are open.
+    // A key prefix with several columns left open may match much of the table.
     let is_broad = |range: &Range| {
         let columns = columns_of(&source.table, range.index);
         let is_known = |column: &usize| equal_to(source, *column, conditions, bound).is_some();
@@ -384,7 +391,7 @@ fn hashed(
         by.push(one.clone());
         keys.push(key.clone());
     }
-    // What was found by a test of keys before may be found by the hashed key now.
+    // Conditions that were key filters before may now be part of the hash key.
     let from = Box::new(match broad {
         true => whole(source),
         false => without_tests(&best.access, |expr| changes(expr, true)),
@@ -394,22 +401,23 @@ fn hashed(
     changes.then_some(Found { access, cost, ordered: false })
 }
 
-/// For one row of what is around it, so many rows of a table may be put into a hash table rather than be looked for by the beginning of
-/// a key: about as many as are read for it then.
+/// Rows of the table that may be hashed for each row of the outer table, instead of being looked up by a key
+/// prefix; about the number of rows such a lookup reads.
 const BROAD_ROWS: u64 = 50;
 
-/// About how many rows a table has; nothing is known of one that a query makes.
+/// Estimated number of rows; unknown (0) for derived tables.
 fn rows_of(source: &Source) -> u64 {
     source.table.records.bound()
 }
 
-/// An expression over the table's columns alone, which is not one of them, and what it is equal to, known from rows in `bound`.
+/// An equality of an expression over columns of this table with a value known from `bound`; plain columns are
+/// excluded.
 fn expression_equal<'e>(source: &Source, condition: &'e Expr, bound: &[usize]) -> Option<(&'e Expr, &'e Expr)> {
     let Expr::Compare(Comparison::Equal, sides) = condition else { return None };
     let [left, right] = &**sides;
     [(left, right), (right, left)].into_iter().find(|(one, other)| {
         let is_column = matches!(one, Expr::Field { .. }) || cast_column(one).is_some_and(|at| exact(source, at, one));
-        // What is given stays the same while the table is made, but not the next time.
+        // Outer values are constant while the table is built, but change between runs of the subquery.
         !is_column
             && has_field(one)
             && !changes(one, false)
@@ -418,38 +426,40 @@ fn expression_equal<'e>(source: &Source, condition: &'e Expr, bound: &[usize]) -
     })
 }
 
-/// Is it the cast of a column by which the column itself is looked up?
+/// Whether it is a cast of the column for which the column's own index can be used.
 fn exact(source: &Source, column: usize, expr: &Expr) -> bool {
-    column_behind(expr, source, column) == Some(Behind::Exact)
+    column_cast_of(expr, source, column) == Some(ColumnCast::Exact)
 }
 
-/// The column that is cast.
+/// The column under a cast.
 fn cast_column(expr: &Expr) -> Option<usize> {
     let Expr::Cast { what, .. } = expr else { return None };
     if let Expr::Field { column, .. } = &**what { Some(*column) } else { None }
 }
 
-/// An access without the tests of keys that need more than is fixed: it is made once for the statement.
+/// Removes key filters that depend on changing values: the hash table is built once for each run.
 fn without_tests(access: &Access, changes: impl Fn(&Expr) -> bool) -> Access {
     let mut access = access.clone();
     let keep = |test: &KeyTest| match &test.what {
-        Tested::OneOf(list) => !list.iter().any(&changes),
-        Tested::ElementOf(..) => true,
-        Tested::Between(low, high) => !low.iter().chain(high).any(|end| changes(&end.value)),
+        KeyCondition::OneOf(list) => !list.iter().any(&changes),
+        KeyCondition::ElementOf(..) => true,
+        KeyCondition::Between(low, high) => !low.iter().chain(high).any(|end| changes(&end.value)),
     };
     match &mut access {
         Access::Range(range) => range.tests.retain(keep),
         Access::Ranges(ranges) => ranges.iter_mut().for_each(|range| range.tests.retain(keep)),
-        Access::Beginnings { tests, .. } | Access::EachOf { tests, .. } => tests.retain(keep),
+        Access::Prefixes { tests, .. } | Access::ArrayPrefixes { tests, .. } => tests.retain(keep),
         _ => {}
     }
     access
 }
 
-/// May an expression have another value the next time that rows are looked for?
+/// Whether a value may change between lookups. `fields`: count columns of other tables as changing.
 fn changes(expr: &Expr, fields: bool) -> bool {
     let mut changes = false;
-    expr.visit(&mut |part| changes |= matches!(part, Expr::Given(_)) || fields && matches!(part, Expr::Field { .. }));
+    expr.visit(&mut |part| {
+        changes |= matches!(part, Expr::OuterValue(_)) || fields && matches!(part, Expr::Field { .. })
+    });
     changes
 }
 
@@ -460,34 +470,33 @@ fn stored(source: &Source, conditions: &[&Expr], bound: &[usize], order: &[Order
         let ordered = one && order.iter().all(|order| needs_only(&order.by, &[source.slot]));
         return Found { access: Access::Points(points), cost: u32::from(!one), ordered };
     }
-    if let Some(access) = points_of(source, conditions, bound) {
+    if let Some(access) = subquery_points(source, conditions, bound) {
         return Found { access, cost: 2, ordered: false };
     }
-    let whole = columns_of(table, Which::Primary);
-    if let Some((key, array)) = each_of(source, whole, conditions, bound).filter(|(key, _)| key.len() == whole.len()) {
-        let access = Access::EachOf { index: Which::Primary, key, array, tests: Vec::new() };
+    let whole = columns_of(table, IndexRef::Primary);
+    if let Some((key, array)) =
+        array_prefixes(source, whole, conditions, bound).filter(|(key, _)| key.len() == whole.len())
+    {
+        let access = Access::ArrayPrefixes { index: IndexRef::Primary, key, array, tests: Vec::new() };
         return Found { access, cost: 2, ordered: false };
     }
     let mut best = Found { access: Access::All, cost: 1_000, ordered: false };
-    let primary = table.primary.as_ref().map(|_| Which::Primary);
-    for which in primary.into_iter().chain((0..table.secondary.len()).map(Which::Secondary)) {
+    let primary = table.primary.as_ref().map(|_| IndexRef::Primary);
+    for which in primary.into_iter().chain((0..table.secondary.len()).map(IndexRef::Secondary)) {
         let columns = columns_of(table, which);
-        let lists = [beginnings(source, columns, conditions, bound), rows_in(source, columns, conditions, bound)];
+        let lists = [prefixes(source, columns, conditions, bound), rows_in(source, columns, conditions, bound)];
         for keys in lists.into_iter().flatten() {
-            // Each is as good as a range of as many columns, but there are several.
+            // One more than a range with as many columns, because there are several lookups.
             let cost = 1 + cost_of(keys[0].len(), columns.len());
             if cost < best.cost {
-                best = Found {
-                    access: Access::Beginnings { index: which, keys, tests: Vec::new() },
-                    cost,
-                    ordered: false,
-                };
+                best =
+                    Found { access: Access::Prefixes { index: which, keys, tests: Vec::new() }, cost, ordered: false };
             }
         }
-        if let Some((key, array)) = each_of(source, columns, conditions, bound) {
+        if let Some((key, array)) = array_prefixes(source, columns, conditions, bound) {
             let cost = 1 + cost_of(key.len(), columns.len());
             if cost < best.cost {
-                let access = Access::EachOf { index: which, key, array, tests: Vec::new() };
+                let access = Access::ArrayPrefixes { index: which, key, array, tests: Vec::new() };
                 best = Found { access, cost, ordered: false };
             }
         }
@@ -519,44 +528,44 @@ fn stored(source: &Source, conditions: &[&Expr], bound: &[usize], order: &[Order
             best = Found { access: Access::Range(range), cost, ordered };
         }
     }
-    // How many columns of the index are known already.
+    // Number of index columns that the access path already uses.
     let (index, known) = match &best.access {
         Access::Range(range) => {
             let ends = usize::from(range.low.is_some() || range.high.is_some());
             (range.index, range.equal.len() + ends)
         }
         Access::Ranges(ranges) => (ranges[0].index, ranges[0].equal.len()),
-        Access::Beginnings { index, keys, .. } => (*index, keys.iter().map(Vec::len).min().unwrap_or(0)),
-        Access::EachOf { index, key, .. } => (*index, key.len()),
+        Access::Prefixes { index, keys, .. } => (*index, keys.iter().map(Vec::len).min().unwrap_or(0)),
+        Access::ArrayPrefixes { index, key, .. } => (*index, key.len()),
         _ => return best,
     };
     let found = key_tests(source, index, known, conditions, bound);
     match &mut best.access {
         Access::Range(range) => range.tests = found,
         Access::Ranges(ranges) => ranges.iter_mut().for_each(|range| range.tests.clone_from(&found)),
-        Access::Beginnings { tests, .. } | Access::EachOf { tests, .. } => *tests = found,
+        Access::Prefixes { tests, .. } | Access::ArrayPrefixes { tests, .. } => *tests = found,
         _ => {}
     }
     best
 }
 
-/// What the conditions say of the columns of an index from the one at `known` on.
-fn key_tests(source: &Source, which: Which, known: usize, conditions: &[&Expr], bound: &[usize]) -> Vec<KeyTest> {
+/// Filters on the index columns from position `known`.
+fn key_tests(source: &Source, which: IndexRef, known: usize, conditions: &[&Expr], bound: &[usize]) -> Vec<KeyTest> {
     let mut tests = Vec::new();
     for (at, column) in columns_of(&source.table, which).iter().enumerate().skip(known) {
         let ty = source.schema().columns[*column].ty;
         let what = if let Some(value) = equal_to(source, *column, conditions, bound) {
-            Tested::OneOf(vec![value])
-        } else if let Some((behind, list)) = list_of(source, *column, conditions, bound) {
-            Tested::OneOf(list.iter().filter_map(|one| sought(behind, one.clone(), ty)).collect())
-        } else if let Some((behind, array)) = array_of(source, *column, conditions)
-            && let Some(element) = sought(behind, Expr::Element, ty)
+            KeyCondition::OneOf(vec![value])
+        } else if let Some((cast, list)) = list_of(source, *column, conditions, bound) {
+            KeyCondition::OneOf(list.iter().filter_map(|one| key_value(cast, one.clone(), ty)).collect())
+        } else if let Some((cast, array)) = array_of(source, *column, conditions)
+            && let Some(element) = key_value(cast, Expr::Element, ty)
         {
-            Tested::ElementOf(array, element)
+            KeyCondition::ElementOf(array, element)
         } else {
             match bounds_of(source, *column, conditions, bound) {
                 (None, None) => continue,
-                (low, high) => Tested::Between(low, high),
+                (low, high) => KeyCondition::Between(low, high),
             }
         };
         tests.push(KeyTest { at, what });
@@ -564,29 +573,29 @@ fn key_tests(source: &Source, which: Which, known: usize, conditions: &[&Expr], 
     tests
 }
 
-/// What it costs to go by this many known columns of an index that has `all`. Nothing is known of values: more columns are better, and of
-/// as many those that are a whole key.
+/// Cost of a lookup by the first `known` of `all` index columns. There are no statistics: more columns are better,
+/// and a full key is better than a prefix of the same length.
 fn cost_of(known: usize, all: usize) -> u32 {
     100 - 10 * (known.min(8) as u32) - if known == all { 4 } else { 0 }
 }
 
-fn unique(table: &RowTable, which: Which) -> bool {
+fn unique(table: &RowTable, which: IndexRef) -> bool {
     match which {
-        Which::Primary => true,
-        Which::Secondary(at) => table.secondary[at].def().unique,
+        IndexRef::Primary => true,
+        IndexRef::Secondary(at) => table.secondary[at].def().unique,
     }
 }
 
-fn columns_of(table: &RowTable, which: Which) -> &[usize] {
+fn columns_of(table: &RowTable, which: IndexRef) -> &[usize] {
     match which {
-        Which::Primary => table.primary.as_ref().map_or(&[], |index| &index.def().columns),
-        Which::Secondary(at) => &table.secondary[at].def().columns,
+        IndexRef::Primary => table.primary.as_ref().map_or(&[], |index| &index.def().columns),
+        IndexRef::Secondary(at) => &table.secondary[at].def().columns,
     }
 }
 
-/// Whole primary keys, if the conditions give them: one, or those of one IN list.
+/// Full primary keys: one from equalities, or one for each element of an IN list.
 fn points(source: &Source, conditions: &[&Expr], bound: &[usize]) -> Option<Vec<Vec<Expr>>> {
-    let columns = columns_of(&source.table, Which::Primary);
+    let columns = columns_of(&source.table, IndexRef::Primary);
     if columns.is_empty() {
         return None;
     }
@@ -599,65 +608,70 @@ fn points(source: &Source, conditions: &[&Expr], bound: &[usize]) -> Option<Vec<
     }
     let mut open = equal.iter().enumerate().filter(|(_, one)| one.is_none());
     let (at, None) = (open.next()?.0, open.next()) else { return None };
-    let (behind, list) = list_of(source, columns[at], conditions, bound)?;
+    let (cast, list) = list_of(source, columns[at], conditions, bound)?;
     let ty = source.schema().columns[columns[at]].ty;
-    let key = |one: &Expr| equal.iter().map(|part| part.clone().or_else(|| sought(behind, one.clone(), ty))).collect();
+    let key = |one: &Expr| equal.iter().map(|part| part.clone().or_else(|| key_value(cast, one.clone(), ty))).collect();
     list.iter().map(key).collect()
 }
 
-/// The first columns of an index, if the conditions give several values for one of them: those of one IN list.
-fn beginnings(source: &Source, columns: &[usize], conditions: &[&Expr], bound: &[usize]) -> Option<Vec<Vec<Expr>>> {
+/// Key prefixes, one for each element of an IN list on one of the columns.
+fn prefixes(source: &Source, columns: &[usize], conditions: &[&Expr], bound: &[usize]) -> Option<Vec<Vec<Expr>>> {
     let known = |column: &usize| equal_to(source, *column, conditions, bound);
     let before: Vec<Expr> = columns.iter().map_while(known).collect();
     let listed = *columns.get(before.len())?;
-    let (behind, list) = list_of(source, listed, conditions, bound)?;
+    let (cast, list) = list_of(source, listed, conditions, bound)?;
     let after: Vec<Expr> = columns[before.len() + 1..].iter().map_while(known).collect();
     let ty = source.schema().columns[listed].ty;
     let key = |one: &Expr| {
-        let one = sought(behind, one.clone(), ty)?;
+        let one = key_value(cast, one.clone(), ty)?;
         Some(before.iter().cloned().chain([one]).chain(after.iter().cloned()).collect())
     };
     let keys: Vec<_> = list.iter().map(key).collect::<Option<_>>()?;
     (!keys.is_empty()).then_some(keys)
 }
 
-/// The values of a column in an IN list, and how it is compared with them.
+/// The IN list of a column, and how the column is cast for the comparison.
 fn list_of<'e>(
     source: &Source,
     column: usize,
     conditions: &[&'e Expr],
     bound: &[usize],
-) -> Option<(Behind, &'e [Expr])> {
+) -> Option<(ColumnCast, &'e [Expr])> {
     conditions.iter().find_map(|condition| match condition {
         Expr::InList { what, list, not: false } if list.iter().all(|one| needs_only(one, bound)) => {
-            let behind = column_behind(what, source, column).filter(|behind| *behind != Behind::Near)?;
-            Some((behind, list.as_slice()))
+            let cast = column_cast_of(what, source, column).filter(|cast| *cast != ColumnCast::Monotonic)?;
+            Some((cast, list.as_slice()))
         }
         _ => None,
     })
 }
 
-/// The array parameter that must have a column among its elements, and how it is compared with them.
-fn array_of(source: &Source, column: usize, conditions: &[&Expr]) -> Option<(Behind, usize)> {
+/// The array parameter in `column = ANY (…)`, and how the column is cast for the comparison.
+fn array_of(source: &Source, column: usize, conditions: &[&Expr]) -> Option<(ColumnCast, usize)> {
     conditions.iter().find_map(|condition| match condition {
-        Expr::InArray { what, array, not: false } => Some((column_behind(what, source, column)?, *array)),
+        Expr::InArray { what, array, not: false } => Some((column_cast_of(what, source, column)?, *array)),
         _ => None,
     })
 }
 
-/// The first columns of an index, if one of them is among the elements of an array parameter and the others are known; and which array.
-fn each_of(source: &Source, columns: &[usize], conditions: &[&Expr], bound: &[usize]) -> Option<(Vec<Expr>, usize)> {
+/// A key prefix with one column from `= ANY (array parameter)`; returns also the array's number.
+fn array_prefixes(
+    source: &Source,
+    columns: &[usize],
+    conditions: &[&Expr],
+    bound: &[usize],
+) -> Option<(Vec<Expr>, usize)> {
     let known = |column: &usize| equal_to(source, *column, conditions, bound);
     let mut key: Vec<Expr> = columns.iter().map_while(known).collect();
     let listed = *columns.get(key.len())?;
-    let (behind, array) = array_of(source, listed, conditions)?;
-    key.push(sought(behind, Expr::Element, source.schema().columns[listed].ty)?);
+    let (cast, array) = array_of(source, listed, conditions)?;
+    key.push(key_value(cast, Expr::Element, source.schema().columns[listed].ty)?);
     key.extend(columns[key.len()..].iter().map_while(known));
     Some((key, array))
 }
 
-/// The first columns of an index by `(a, b) IN ((1, 2), (3, 4))`, which the binder made ANDs under ORs of; other columns may be given
-/// beside it. All have as many columns as the least of them, so that two are the same or have no row in common.
+/// Key prefixes from `(a, b) IN ((1, 2), (3, 4))`, which the binder turned into ANDs under ORs, and from equalities
+/// next to it. All have the length of the shortest, so two of them are equal or disjoint.
 fn rows_in(source: &Source, columns: &[usize], conditions: &[&Expr], bound: &[usize]) -> Option<Vec<Vec<Expr>>> {
     conditions.iter().find_map(|condition| {
         let mut rows = Vec::new();
@@ -680,10 +694,10 @@ fn rows_in(source: &Source, columns: &[usize], conditions: &[&Expr], bound: &[us
     })
 }
 
-/// Parts of an index by `k BETWEEN 1 AND 2 OR k > 5`, its columns before `k` being known.
+/// Ranges of an index from `k BETWEEN 1 AND 2 OR k > 5`, with equalities on the columns before `k`.
 fn ranges(
     source: &Source,
-    index: Which,
+    index: IndexRef,
     columns: &[usize],
     conditions: &[&Expr],
     bound: &[usize],
@@ -698,7 +712,7 @@ fn ranges(
             conjuncts(part, &mut all);
             let (low, high) = match equal_to(source, next, &all, bound) {
                 Some(value) => {
-                    let end = End { value, inclusive: true, fit: false };
+                    let end = RangeEnd { value, inclusive: true, fit: false };
                     (Some(end.clone()), Some(end))
                 }
                 None => bounds_of(source, next, &all, bound),
@@ -717,7 +731,7 @@ fn alternatives<'e>(condition: &'e Expr, out: &mut Vec<&'e Expr>) {
     }
 }
 
-/// Cuts a condition at AND.
+/// Splits a condition at AND.
 pub(crate) fn conjuncts<'e>(condition: &'e Expr, out: &mut Vec<&'e Expr>) {
     match condition {
         Expr::And(sides) => sides.iter().for_each(|side| conjuncts(side, out)),
@@ -725,20 +739,20 @@ pub(crate) fn conjuncts<'e>(condition: &'e Expr, out: &mut Vec<&'e Expr>) {
     }
 }
 
-/// A primary key whose last column is among what a subquery gave, the others being known.
-fn points_of(source: &Source, conditions: &[&Expr], bound: &[usize]) -> Option<Access> {
-    let (last, before) = columns_of(&source.table, Which::Primary).split_last()?;
-    // The known ones need not stand first in the key: they are put where they belong when it is made.
+/// A primary key whose last column is compared by `IN (subquery)`, with equalities on the others.
+fn subquery_points(source: &Source, conditions: &[&Expr], bound: &[usize]) -> Option<Access> {
+    let (last, before) = columns_of(&source.table, IndexRef::Primary).split_last()?;
+    // All columns but the last are known, in key order.
     let before: Vec<Expr> =
         before.iter().map(|column| equal_to(source, *column, conditions, bound)).collect::<Option<_>>()?;
     conditions.iter().find_map(|condition| match condition {
         Expr::InResult { what, of, given, not: false } if given.iter().all(|one| needs_only(one, bound)) => {
-            let to = match column_behind(what, source, *last)? {
-                Behind::Itself => None,
-                Behind::Exact => Some(source.schema().columns[*last].ty),
-                Behind::Near => return None,
+            let to = match column_cast_of(what, source, *last)? {
+                ColumnCast::Identity => None,
+                ColumnCast::Exact => Some(source.schema().columns[*last].ty),
+                ColumnCast::Monotonic => return None,
             };
-            Some(Access::PointsOf { before: before.clone(), of: *of, given: given.clone(), to })
+            Some(Access::SubqueryPoints { before: before.clone(), of: *of, given: given.clone(), to })
         }
         _ => None,
     })
@@ -748,68 +762,73 @@ fn is_field(expr: &Expr, source: &Source, wanted: usize) -> bool {
     matches!(expr, Expr::Field { slot, column, .. } if *slot == source.slot && *column == wanted)
 }
 
-/// How a column of `source` stands in an expression that is it, or casts it to a type that keeps its order.
-fn column_behind(expr: &Expr, source: &Source, wanted: usize) -> Option<Behind> {
+/// The cast that an expression applies to a column of `source`; `None` if it is not that column, or the cast prevents index use.
+fn column_cast_of(expr: &Expr, source: &Source, wanted: usize) -> Option<ColumnCast> {
     if is_field(expr, source, wanted) {
-        return Some(Behind::Itself);
+        return Some(ColumnCast::Identity);
     }
     let Expr::Cast { what, to, .. } = expr else { return None };
-    if is_field(what, source, wanted) { fit::behind(source.schema().columns[wanted].ty, *to) } else { None }
+    if is_field(what, source, wanted) { key_cast::column_cast(source.schema().columns[wanted].ty, *to) } else { None }
 }
 
-/// What a column of a type must be to be equal to a value that it is compared with.
-fn sought(behind: Behind, value: Expr, to: Type) -> Option<Expr> {
-    match behind {
-        Behind::Itself => Some(value),
-        Behind::Exact => Some(Expr::Fitting { what: Box::new(value), to }),
-        Behind::Near => None,
+/// Converts a value to a key column's type; `None` if no single key value corresponds to it.
+fn key_value(cast: ColumnCast, value: Expr, to: Type) -> Option<Expr> {
+    match cast {
+        ColumnCast::Identity => Some(value),
+        ColumnCast::Exact => Some(Expr::ToKeyType { what: Box::new(value), to }),
+        ColumnCast::Monotonic => None,
     }
 }
 
-/// What a column must be equal to, if that is known from rows in `bound`.
+/// The value that an equality gives a column, if it is known from `bound`.
 fn equal_to(source: &Source, column: usize, conditions: &[&Expr], bound: &[usize]) -> Option<Expr> {
     let ty = source.schema().columns[column].ty;
     conditions.iter().find_map(|condition| {
         let Expr::Compare(Comparison::Equal, sides) = condition else { return None };
         let [left, right] = &**sides;
         [(left, right), (right, left)].into_iter().find_map(|(one, other)| {
-            let behind = column_behind(one, source, column)?;
-            if needs_only(other, bound) { sought(behind, other.clone(), ty) } else { None }
+            let cast = column_cast_of(one, source, column)?;
+            if needs_only(other, bound) { key_value(cast, other.clone(), ty) } else { None }
         })
     })
 }
 
-/// A comparison of a column with something that is known, the column being on the left.
+/// A comparison of the column with a known value, normalised to have the column on the left.
 fn compared<'e>(
     condition: &'e Expr,
     source: &Source,
     column: usize,
     bound: &[usize],
-) -> Option<(Comparison, &'e Expr, Behind)> {
+) -> Option<(Comparison, &'e Expr, ColumnCast)> {
     let Expr::Compare(comparison, sides) = condition else { return None };
     let [left, right] = &**sides;
-    let known = |one: &Expr, other: &Expr| column_behind(one, source, column).filter(|_| needs_only(other, bound));
-    if let Some(behind) = known(left, right) {
-        return Some((*comparison, right, behind));
+    let known = |one: &Expr, other: &Expr| column_cast_of(one, source, column).filter(|_| needs_only(other, bound));
+    if let Some(cast) = known(left, right) {
+        return Some((*comparison, right, cast));
     }
-    known(right, left).map(|behind| (comparison.mirrored(), left, behind))
+    known(right, left).map(|cast| (comparison.mirrored(), left, cast))
 }
 
-/// The least and the greatest value that a column can have.
-fn bounds_of(source: &Source, column: usize, conditions: &[&Expr], bound: &[usize]) -> (Option<End>, Option<End>) {
+/// Lower and upper bound of a column.
+fn bounds_of(
+    source: &Source,
+    column: usize,
+    conditions: &[&Expr],
+    bound: &[usize],
+) -> (Option<RangeEnd>, Option<RangeEnd>) {
     let (mut low, mut high) = (None, None);
     let mut parts = Vec::new();
     conditions.iter().for_each(|condition| conjuncts(condition, &mut parts));
     for condition in parts {
-        let Some((comparison, other, behind)) = compared(condition, source, column, bound) else { continue };
-        let end = |inclusive| Some(End { value: other.clone(), inclusive, fit: behind != Behind::Itself });
+        let Some((comparison, other, cast)) = compared(condition, source, column, bound) else { continue };
+        let end = |inclusive| Some(RangeEnd { value: other.clone(), inclusive, fit: cast != ColumnCast::Identity });
         match comparison {
             Comparison::Greater if low.is_none() => low = end(false),
             Comparison::GreaterEqual if low.is_none() => low = end(true),
             Comparison::Less if high.is_none() => high = end(false),
             Comparison::LessEqual if high.is_none() => high = end(true),
-            // Of a near value no one value of the column is known, but between which it must be.
-            Comparison::Equal if behind == Behind::Near => {
+            // For a monotonic cast, equality gives a range instead of one key.
+            Comparison::Equal if cast == ColumnCast::Monotonic => {
                 low = low.or_else(|| end(true));
                 high = high.or_else(|| end(true));
             }
@@ -819,17 +838,17 @@ fn bounds_of(source: &Source, column: usize, conditions: &[&Expr], bound: &[usiz
     (low, high)
 }
 
-/// Do rows come in the order asked for by an index whose columns from here on are `rest`, those in `fixed` having one value? And must it be
-/// read backwards?
+/// Whether an index scan returns the order `order`, and whether it must be backwards. `fixed`: columns with a
+/// single value; `rest`: the index columns after them.
 fn in_order(source: &Source, rest: &[usize], fixed: &[usize], order: &[Order]) -> (bool, bool) {
     let mut rest = rest.iter();
     let mut backwards = None;
     for one in order {
-        // A column that has one value only orders nothing.
+        // A column with a single value does not affect the order.
         if fixed.iter().any(|column| is_field(&one.by, source, *column)) {
             continue;
         }
-        // NULLs stand last in an index.
+        // Indexes store NULLs last.
         let fits = one.nulls_first == one.descending && *backwards.get_or_insert(one.descending) == one.descending;
         if !fits || !rest.next().is_some_and(|column| is_field(&one.by, source, *column)) {
             return (false, false);
@@ -838,7 +857,7 @@ fn in_order(source: &Source, rest: &[usize], fixed: &[usize], order: &[Order]) -
     (!order.is_empty(), backwards.unwrap_or(false))
 }
 
-/// Can an expression be evaluated with rows in these slots only, and as often as wanted?
+/// Whether an expression needs no rows but those of `slots` and may be evaluated any number of times.
 pub(crate) fn needs_only(expr: &Expr, slots: &[usize]) -> bool {
     let mut enough = true;
     expr.visit(&mut |part| {
@@ -854,19 +873,19 @@ impl fmt::Display for Access {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let tests = match self {
             Access::Points(keys) => return write!(f, "points {}", keys.len()),
-            Access::PointsOf { .. } => return f.write_str("points of a subquery"),
+            Access::SubqueryPoints { .. } => return f.write_str("points of a subquery"),
             Access::Hashed { by, .. } => return write!(f, "hashed {}", by.len()),
-            Access::Made { .. } => return f.write_str("made"),
+            Access::Derived { .. } => return f.write_str("made"),
             Access::All => return f.write_str("all"),
             Access::Range(range) => {
                 write!(f, "range {}{}", range.equal.len(), if range.backwards { " backwards" } else { "" })?;
                 &range.tests
             }
-            Access::Beginnings { keys, tests, .. } => {
+            Access::Prefixes { keys, tests, .. } => {
                 write!(f, "{} ranges {}", keys.len(), keys[0].len())?;
                 tests
             }
-            Access::EachOf { key, tests, .. } => {
+            Access::ArrayPrefixes { key, tests, .. } => {
                 write!(f, "ranges {} of an array", key.len())?;
                 tests
             }

@@ -1,4 +1,4 @@
-//! What a statement's expressions are bound among: its tables, its subqueries, its aggregates.
+//! Name scope of a query: its catalog, subqueries and aggregates.
 
 use std::sync::Arc;
 
@@ -7,40 +7,40 @@ use rows::RowTable;
 use sqlparser::ast;
 
 use crate::aggregate::{Aggregate, Kind};
-use crate::bind::{Around, Bind, Binder, Refusal, Source, Subquery, Typed, folded};
-use crate::calls::function_name;
+use crate::bind::{Bind, Binder, ExprScope, Refusal, Source, Subquery, Typed, fold_ident};
 use crate::cast::Context;
-use crate::derived::{self, Rows};
+use crate::derived_tables::{self, Rows};
 use crate::expr::Expr;
+use crate::functions::function_name;
 use crate::select::{self, Output, Select};
-use crate::subquery::{self, Wanted};
+use crate::subquery::{self, ResultKind};
 
-/// Where tables are looked up.
+/// Catalog lookups for statements.
 pub trait Tables {
-    /// The table that a statement names, as names are folded; without a schema it is in the search path. `None` if it is not a `rows`
-    /// table.
+    /// A `rows` table by case-folded name; without a schema it is looked up in the search path. `None` if it does
+    /// not exist or is not a `rows` table.
     fn table(&self, schema: Option<&str>, name: &str) -> Option<Arc<RowTable>>;
 
-    /// The sequence that a statement names, as [`Tables::table`] finds tables.
+    /// A sequence by name, with the same rules.
     fn sequence(&self, schema: Option<&str>, name: &str) -> Option<SequenceRef>;
 
-    /// The table with this number, which a foreign key refers to.
+    /// A table by id, for foreign keys.
     fn by_id(&self, id: TableId) -> Option<Arc<RowTable>>;
 
-    /// The tables with foreign keys that refer to this one.
+    /// Tables with a foreign key that references this one.
     fn referring(&self, id: TableId) -> Vec<Arc<RowTable>>;
 }
 
-/// Around the expressions of one query.
+/// Scope of the expressions of one query.
 pub(crate) struct Scope<'t> {
     pub(crate) tables: &'t dyn Tables,
-    /// Where aggregates can be: those found so far.
+    /// Aggregates found so far; `None` where aggregates are not allowed.
     pub(crate) aggregates: Option<Vec<Aggregate>>,
-    /// How many columns of groups stand before the aggregates.
+    /// Number of grouping columns: aggregates follow them in [`Expr::Computed`].
     pub(crate) grouped: usize,
-    /// What an aggregate would be in, where there can be none.
+    /// Name of the clause, for the error about an aggregate in it.
     pub(crate) clause: &'static str,
-    /// Where names without a schema are looked for first: in a default, that of its table.
+    /// Schema searched first for unqualified names: in a DEFAULT, that of its table.
     pub(crate) schema: Option<String>,
 }
 
@@ -50,16 +50,16 @@ impl<'t> Scope<'t> {
     }
 }
 
-/// Where the argument of an aggregate is bound.
+/// Clause name while an aggregate's argument is bound.
 const NESTED: &str = "aggregate function calls cannot be nested";
 
-impl Around for Scope<'_> {
+impl ExprScope for Scope<'_> {
     fn aggregate(&mut self, binder: &mut Binder, call: &ast::Function) -> Bind<Typed> {
-        // While its argument is bound there is no place for another.
+        // Taken while an aggregate's argument is bound.
         let Some(mut found) = self.aggregates.take() else {
-            // It may be one of the query around this one.
+            // It may belong to the enclosing query, which is not supported here.
             if self.clause != NESTED && binder.is_inside() {
-                return Err(Refusal::Other);
+                return Err(Refusal::Unsupported);
             }
             let text = match self.clause {
                 NESTED => NESTED.to_owned(),
@@ -72,7 +72,7 @@ impl Around for Scope<'_> {
         self.clause = clause;
         let result = bound.map(|(aggregate, ty)| {
             found.push(aggregate);
-            Typed::new(Expr::Made(self.grouped + found.len() - 1), ty)
+            Typed::new(Expr::Computed(self.grouped + found.len() - 1), ty)
         });
         self.aggregates = Some(found);
         result
@@ -82,16 +82,16 @@ impl Around for Scope<'_> {
         let (mut select, given) = binder.inside(false, |binder| select::bind(binder, query, self.tables))?;
         match kind {
             Subquery::Exists { not } => {
-                let found = Expr::Result { of: add(binder, Wanted::Existence, select), given };
+                let found = Expr::Result { of: add(binder, ResultKind::Existence, select), given };
                 Ok(Typed::new(if not { Expr::Not(Box::new(found)) } else { found }, Type::Bool))
             }
             Subquery::Scalar => {
                 let ty = only_column(&select, "subquery must return only one column")?;
-                Ok(Typed::new(Expr::Result { of: add(binder, Wanted::Value, select), given }, ty))
+                Ok(Typed::new(Expr::Result { of: add(binder, ResultKind::Value, select), given }, ty))
             }
             Subquery::In { what, not } => {
-                let what = one_of(binder, what, &mut select, "=")?;
-                let of = add(binder, Wanted::Set, select);
+                let what = match_only_column(binder, what, &mut select, "=")?;
+                let of = add(binder, ResultKind::Set, select);
                 Ok(Typed::new(Expr::InResult { what: Box::new(what), of, given, not }, Type::Bool))
             }
             Subquery::InRows { what, not } => {
@@ -102,16 +102,16 @@ impl Around for Scope<'_> {
                 }
                 let (mut whats, mut types) = (Vec::new(), Vec::new());
                 for (at, what) in what.into_iter().enumerate() {
-                    let (what, ty) = met(binder, what, &mut select, at, "=")?;
+                    let (what, ty) = match_column(binder, what, &mut select, at, "=")?;
                     whats.push(what);
                     types.push(ty);
                 }
-                let of = add(binder, Wanted::Rows, select);
+                let of = add(binder, ResultKind::Rows, select);
                 Ok(Typed::new(Expr::InRows { what: whats, types, of, given, not }, Type::Bool))
             }
             Subquery::Compared { what, comparison, all } => {
-                let what = Box::new(one_of(binder, what, &mut select, "<")?);
-                let of = add(binder, Wanted::Set, select);
+                let what = Box::new(match_only_column(binder, what, &mut select, "<")?);
+                let of = add(binder, ResultKind::Set, select);
                 Ok(Typed::new(Expr::ComparedResult { what, comparison, of, given, all }, Type::Bool))
             }
         }
@@ -126,21 +126,27 @@ impl Around for Scope<'_> {
     }
 }
 
-fn add(binder: &mut Binder, kind: Wanted, select: Select) -> usize {
+fn add(binder: &mut Binder, kind: ResultKind, select: Select) -> usize {
     binder.subqueries.push(subquery::Subquery { kind, select });
     binder.subqueries.len() - 1
 }
 
-/// What is compared with the only column of a query; both become of one type.
-fn one_of(binder: &mut Binder, what: Typed, select: &mut Select, operator: &str) -> Bind<Expr> {
+/// Casts a value and the single column of a subquery to their common type.
+fn match_only_column(binder: &mut Binder, what: Typed, select: &mut Select, operator: &str) -> Bind<Expr> {
     only_column(select, "subquery has too many columns")?;
-    met(binder, what, select, 0, operator).map(|(what, _)| what)
+    match_column(binder, what, select, 0, operator).map(|(what, _)| what)
 }
 
-/// What is compared with a column of a query; both become of one type.
-fn met(binder: &mut Binder, what: Typed, select: &mut Select, at: usize, operator: &str) -> Bind<(Expr, Type)> {
+/// Casts a value and a column of a subquery to their common type.
+fn match_column(
+    binder: &mut Binder,
+    what: Typed,
+    select: &mut Select,
+    at: usize,
+    operator: &str,
+) -> Bind<(Expr, Type)> {
     let column = Typed::new(select.output[at].clone(), select.columns[at].ty);
-    let ([what, column], ty) = binder.meeting(what, column, operator)?;
+    let ([what, column], ty) = binder.with_common_type(what, column, operator)?;
     select.output[at] = column;
     select.columns[at].ty = ty;
     Ok((what, ty))
@@ -154,14 +160,14 @@ fn only_column(select: &Select, otherwise: &str) -> Result<Type> {
 }
 
 fn aggregate(binder: &mut Binder, call: &ast::Function, scope: &mut Scope<'_>) -> Bind<(Aggregate, Type)> {
-    let kind = function_name(&call.name).and_then(|name| Kind::named(&name)).ok_or(Refusal::Other)?;
-    let ast::FunctionArguments::List(list) = &call.args else { return Err(Refusal::Other) };
+    let kind = function_name(&call.name).and_then(|name| Kind::from_name(&name)).ok_or(Refusal::Unsupported)?;
+    let ast::FunctionArguments::List(list) = &call.args else { return Err(Refusal::Unsupported) };
     let filter = call.filter.as_ref().map(|filter| binder.condition(filter, "FILTER", scope)).transpose()?;
     let distinct = list.duplicate_treatment == Some(ast::DuplicateTreatment::Distinct);
     let order = match list.clauses.as_slice() {
         [] => Vec::new(),
         [ast::FunctionArgumentClause::OrderBy(order)] if !distinct => select::ordering(binder, order, scope)?,
-        _ => return Err(Refusal::Other),
+        _ => return Err(Refusal::Unsupported),
     };
     let mut made = Aggregate { kind, of: None, ty: Type::Bool, distinct: false, between: None, order, filter };
     let of = match list.args.as_slice() {
@@ -175,20 +181,20 @@ fn aggregate(binder: &mut Binder, call: &ast::Function, scope: &mut Scope<'_>) -
             made.between = Some(binder.text(between)?);
             Some(of)
         }
-        _ => return Err(Refusal::Other),
+        _ => return Err(Refusal::Unsupported),
     };
     let Some(of) = of else { return Ok((made, Type::Int8)) };
     let of = binder.expr(of, scope)?;
-    let of = binder.settle(of, if matches!(kind, Kind::And | Kind::Or) { Type::Bool } else { Type::Text })?;
+    let of = binder.resolve_unknown(of, if matches!(kind, Kind::And | Kind::Or) { Type::Bool } else { Type::Text })?;
     let ty = of.ty.unwrap_or(Type::Text);
-    let result = kind.result(ty).ok_or(Refusal::Other)?;
+    let result = kind.result(ty).ok_or(Refusal::Unsupported)?;
     if distinct && !ty.is_ordered() {
-        return Err(Refusal::Other);
+        return Err(Refusal::Unsupported);
     }
     Ok((Aggregate { of: Some(of.expr), ty, distinct, ..made }, result))
 }
 
-/// A table of FROM, and what the statement calls it.
+/// Binds a table of FROM.
 pub(crate) fn source(binder: &mut Binder, factor: &ast::TableFactor, tables: &dyn Tables) -> Bind<Source> {
     let slot = binder.sources.len();
     match factor {
@@ -203,11 +209,11 @@ pub(crate) fn source(binder: &mut Binder, factor: &ast::TableFactor, tables: &dy
             ..
         } => {
             if alias.as_ref().is_some_and(|alias| !alias.columns.is_empty() || alias.at.is_some()) {
-                return Err(Refusal::Other);
+                return Err(Refusal::Unsupported);
             }
-            let alias = alias.as_ref().map(|alias| folded(&alias.name));
+            let alias = alias.as_ref().map(|alias| fold_ident(&alias.name));
             if let [ast::ObjectNamePart::Identifier(name)] = name.0.as_slice() {
-                let name = folded(name);
+                let name = fold_ident(name);
                 if let Some(common) = binder.common.iter().rev().find(|common| common.name == name) {
                     return Ok(Source { name: alias.unwrap_or(name), slot, ..common.clone() });
                 }
@@ -220,58 +226,58 @@ pub(crate) fn source(binder: &mut Binder, factor: &ast::TableFactor, tables: &dy
                 return Err(Error::new(SqlState::SYNTAX_ERROR, "subquery in FROM must have an alias").into());
             };
             let (made, given) = binder.inside(!lateral, |binder| query(binder, subquery, tables))?;
-            derived::source(binder, made, given, Some(alias))
+            derived_tables::source(binder, made, given, Some(alias))
         }
-        _ => Err(Refusal::Other),
+        _ => Err(Refusal::Unsupported),
     }
 }
 
-/// A query as a table: where its rows come from, and their columns.
+/// Binds the query of a derived table.
 fn query(binder: &mut Binder, query: &ast::Query, tables: &dyn Tables) -> Bind<(Rows, Vec<Output>)> {
     let select = select::bind(binder, query, tables)?;
     let columns = select.columns.clone();
     Ok((Rows::Select(Box::new(select)), columns))
 }
 
-/// Has the tables of WITH in sight.
+/// Adds the common table expressions of a WITH clause to the scope.
 pub(crate) fn with(binder: &mut Binder, with: &ast::With, tables: &dyn Tables) -> Bind<()> {
     let first = binder.common.len();
     for one in &with.cte_tables {
         if one.from.is_some() {
-            return Err(Refusal::Other);
+            return Err(Refusal::Unsupported);
         }
-        let name = folded(&one.alias.name);
+        let name = fold_ident(&one.alias.name);
         if binder.common[first..].iter().any(|other| other.name == name) {
             let text = format!("WITH query name \"{name}\" specified more than once");
             return Err(Error::new(SqlState::DUPLICATE_ALIAS, text).into());
         }
         let (made, given) = binder.inside(false, |binder| query(binder, &one.query, tables))?;
-        // It is made once, whoever names it.
+        // A common table expression is evaluated once, so it cannot be correlated.
         if !given.is_empty() {
-            return Err(Refusal::Other);
+            return Err(Refusal::Unsupported);
         }
-        let source = derived::source(binder, made, given, Some(&one.alias))?;
+        let source = derived_tables::source(binder, made, given, Some(&one.alias))?;
         binder.common.push(source);
     }
     Ok(())
 }
 
-/// The table of this name. One that is not here may be another tier's.
+/// Looks up a table; unknown names are left to DataFusion, which has the other stores.
 pub(crate) fn named(name: &ast::ObjectName, tables: &dyn Tables) -> Bind<Arc<RowTable>> {
     let mut parts = Vec::with_capacity(2);
     for part in &name.0 {
-        let ast::ObjectNamePart::Identifier(part) = part else { return Err(Refusal::Other) };
-        parts.push(folded(part));
+        let ast::ObjectNamePart::Identifier(part) = part else { return Err(Refusal::Unsupported) };
+        parts.push(fold_ident(part));
     }
     let table = match parts.as_slice() {
         [table] => tables.table(None, table),
         [schema, table] => tables.table(Some(schema), table),
         _ => None,
     };
-    table.ok_or(Refusal::Other)
+    table.ok_or(Refusal::Unsupported)
 }
 
-/// A condition cut at AND, added to others.
+/// Splits a condition at AND into `out`.
 pub(crate) fn cut(condition: Expr, out: &mut Vec<Expr>) {
     match condition {
         Expr::And(sides) => sides.into_iter().for_each(|side| cut(side, out)),
@@ -279,7 +285,7 @@ pub(crate) fn cut(condition: Expr, out: &mut Vec<Expr>) {
     }
 }
 
-/// LIMIT and OFFSET: a bigint.
+/// Binds LIMIT or OFFSET, cast to bigint.
 pub(crate) fn count(binder: &mut Binder, expr: &ast::Expr, scope: &mut Scope<'_>) -> Bind<Expr> {
     let bound = binder.expr(expr, scope)?;
     Ok(binder.cast(bound, Type::Int8, Context::Explicit)?.expr)

@@ -1,4 +1,4 @@
-//! SELECT: bound once, run often.
+//! SELECT: binding and execution.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -8,53 +8,55 @@ use rows::{LockMode, RowTable, WaitPolicy};
 use sqlparser::ast;
 
 use crate::aggregate::{Aggregate, Groups, Kind};
-use crate::bind::{Bind, Binder, DEPTH_MAX, Refusal, Source, Typed, folded};
-use crate::derived;
-use crate::exec::{self, Each, Flow, Lock, Run, World};
+use crate::bind::{Bind, Binder, DEPTH_MAX, Refusal, Source, Typed, fold_ident};
+use crate::derived_tables;
+use crate::exec::{self, Each, ExecContext, Flow, Lock, Run};
 use crate::expr::Expr;
 use crate::from::{From, WHERE, bind_from, joined};
 use crate::plan::{self, Access, Joined, Order, Outer, Step};
 use crate::scope::{self, Scope, Tables};
-use crate::tail::{Emit, Tail};
+use crate::sort_limit::{Emit, SortLimit};
 
-/// Stands before the table in `FOR SHARE OF …` and `FOR UPDATE OF …` where the statement says `FOR KEY SHARE` and `FOR NO KEY UPDATE`,
-/// for which the parser has no words. Without a table's name it is all tables.
+/// Qualifier that marks `FOR KEY SHARE` and `FOR NO KEY UPDATE`, which the parser does not know: they are written
+/// as `FOR SHARE OF` and `FOR UPDATE OF` with this word before the table's name. An empty table name stands for all
+/// tables.
 pub const WEAKER_LOCK: &str = "weaker lock";
 
-/// One column of a result.
+/// An output column.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Output {
-    /// As PostgreSQL would name it.
+    /// Column name by PostgreSQL's rules.
     pub name: String,
-    /// Its type.
+    /// Data type.
     pub ty: Type,
-    /// The table and the column whose values these are, unchanged.
+    /// The table and column it is read from unchanged, if any.
     pub origin: Option<(TableId, usize)>,
 }
 
-/// A SELECT, ready to run.
+/// A bound SELECT.
 pub(crate) struct Select {
-    /// By slot.
+    /// Tables by slot.
     pub(crate) tables: Vec<Arc<RowTable>>,
     pub(crate) steps: Vec<Step>,
-    /// All conditions of WHERE and inner joins, looked at again where a row has changed.
+    /// Conditions of WHERE and inner joins, evaluated again for rows that changed before they were locked.
     pub(crate) conditions: Vec<Expr>,
     groups: Option<Grouping>,
     pub(crate) output: Vec<Expr>,
     pub(crate) columns: Vec<Output>,
-    /// Columns that are bare strings or NULL, and text only because nothing says otherwise.
+    /// Columns that are untyped literals, typed text by default.
     pub(crate) untyped: Vec<usize>,
     pub(crate) distinct: bool,
-    /// DISTINCT ON: of rows that are the same in so many of the first of `order`, the first stays.
+    /// DISTINCT ON: number of leading sort keys by which rows count as equal; 0 without it.
     pub(crate) distinct_on: usize,
     pub(crate) order: Vec<Order>,
-    /// Rows come in that order already.
+    /// Whether rows come in that order, so no sort is needed.
     pub(crate) ordered: bool,
     pub(crate) limit: Option<Expr>,
     pub(crate) offset: Option<Expr>,
-    /// By slot.
+    /// Row locks: slot and lock.
     pub(crate) locks: Vec<(usize, Lock)>,
-    /// Rows of the result are made after sorting: of rows that are locked then, or where numbers go by the order.
+    /// Whether output is computed after sorting: for rows locked then, and for volatile functions, which must run
+    /// in output order.
     pub(crate) made_last: bool,
 }
 
@@ -63,18 +65,18 @@ struct Grouping {
     by: Vec<Expr>,
     types: Vec<Type>,
     aggregates: Vec<Aggregate>,
-    /// Columns that have one value in each group, because its table's key is grouped by.
+    /// Columns functionally dependent on a grouped primary key.
     dependent: Vec<Expr>,
     having: Option<Expr>,
-    /// Rows come so that the first with a value decides: `min` or `max` of what an index is in order of.
+    /// Whether the first non-NULL value is the result: `min` or `max` of a column in index order.
     first_is_enough: bool,
 }
 
-/// Binds a query. A name in one without tables may be a function of the other tier's.
+/// Binds a query. An unknown name in a query without FROM is left to DataFusion, which may know it as a function.
 pub(crate) fn bind(binder: &mut Binder, query: &ast::Query, tables: &dyn Tables) -> Bind<Select> {
     let (known, depth) = (binder.common.len(), binder.depth);
     if depth >= DEPTH_MAX {
-        return Err(Refusal::Other);
+        return Err(Refusal::Unsupported);
     }
     binder.depth += 1;
     let bound = match &query.with {
@@ -91,7 +93,7 @@ fn body(binder: &mut Binder, query: &ast::Query, tables: &dyn Tables) -> Bind<Se
     check_usual(query)?;
     let select = match &*query.body {
         ast::SetExpr::Select(select) => select,
-        ast::SetExpr::Query(inner) if is_bare(query) => return bind(binder, inner, tables),
+        ast::SetExpr::Query(inner) if is_plain_query(query) => return bind(binder, inner, tables),
         ast::SetExpr::Insert(_) | ast::SetExpr::Update(_) | ast::SetExpr::Delete(_) => {
             let error = Error::unsupported("INSERT, UPDATE and DELETE in WITH are not supported on rows tables");
             return Err(error.with_hint("run them one after the other, in a transaction").into());
@@ -101,26 +103,26 @@ fn body(binder: &mut Binder, query: &ast::Query, tables: &dyn Tables) -> Bind<Se
     check_usual_select(select)?;
     bind_select(binder, query, select, tables).map_err(|refusal| match refusal {
         Refusal::Error(error) if select.from.is_empty() && error.state() == SqlState::UNDEFINED_COLUMN => {
-            Refusal::Other
+            Refusal::Unsupported
         }
         other => other,
     })
 }
 
-/// Has a query nothing but its body, and perhaps WITH?
-pub(crate) fn is_bare(query: &ast::Query) -> bool {
+/// Whether the query has no clauses besides its body and WITH.
+pub(crate) fn is_plain_query(query: &ast::Query) -> bool {
     query.order_by.is_none() && query.limit_clause.is_none() && query.fetch.is_none() && query.locks.is_empty()
 }
 
-/// UNION and its kin, and VALUES: a SELECT over what they make.
+/// UNION, INTERSECT, EXCEPT or VALUES: a SELECT over a derived table.
 fn over_rows(binder: &mut Binder, query: &ast::Query, tables: &dyn Tables) -> Bind<Select> {
     if !query.locks.is_empty() {
         let what = if matches!(&*query.body, ast::SetExpr::Values(_)) { "VALUES" } else { "UNION/INTERSECT/EXCEPT" };
         return Err(Error::unsupported(format!("FOR UPDATE is not allowed with {what}")).into());
     }
-    let (made, given) = binder.inside(false, |binder| derived::bind(binder, &query.body, tables))?;
+    let (made, given) = binder.inside(false, |binder| derived_tables::bind(binder, &query.body, tables))?;
     let columns = made.1.clone();
-    let source = derived::source(binder, made, given, None)?;
+    let source = derived_tables::source(binder, made, given, None)?;
     let output: Vec<Expr> = (0..columns.len()).map(|at| source.field(at).expr).collect();
     binder.sources.push(source);
     let mut scope = Scope::new(tables);
@@ -169,7 +171,7 @@ fn bind_select(binder: &mut Binder, query: &ast::Query, select: &ast::Select, ta
         Some(ast::Distinct::On(on)) => (false, Some(on)),
     };
     if distinct && columns.iter().any(|column| !column.ty.is_ordered()) {
-        return Err(Refusal::Other);
+        return Err(Refusal::Unsupported);
     }
     let mut order = order_by(binder, query, &select.projection, &output, &columns, distinct, &mut scope)?;
     let distinct_on = match on {
@@ -225,7 +227,7 @@ fn bind_select(binder: &mut Binder, query: &ast::Query, select: &ast::Select, ta
     })
 }
 
-/// The order in which the first row with a value is what the only aggregate gives.
+/// The order in which the first non-NULL value is the result of the only aggregate.
 fn extreme(aggregates: &[Aggregate]) -> Option<Order> {
     let [Aggregate { kind, of: Some(by @ Expr::Field { .. }), filter: None, .. }] = aggregates else { return None };
     let descending = match kind {
@@ -236,16 +238,16 @@ fn extreme(aggregates: &[Aggregate]) -> Option<Order> {
     Some(Order { by: by.clone(), output: None, descending, nulls_first: descending })
 }
 
-/// Refuses what only other databases have.
+/// Refuses syntax of other SQL dialects.
 fn check_usual(query: &ast::Query) -> Bind<()> {
     let usual = query.for_clause.is_none()
         && query.settings.is_none()
         && query.format_clause.is_none()
         && query.pipe_operators.is_empty();
-    if usual { Ok(()) } else { Err(Refusal::Other) }
+    if usual { Ok(()) } else { Err(Refusal::Unsupported) }
 }
 
-/// Refuses what only other databases have, and what is another tier's.
+/// Refuses syntax of other SQL dialects, and clauses left to DataFusion.
 fn check_usual_select(select: &ast::Select) -> Bind<()> {
     let usual = select.top.is_none()
         && select.exclude.is_none()
@@ -260,26 +262,26 @@ fn check_usual_select(select: &ast::Select) -> Bind<()> {
         && select.qualify.is_none()
         && select.value_table_mode.is_none()
         && select.select_modifiers.is_none();
-    if usual { Ok(()) } else { Err(Refusal::Other) }
+    if usual { Ok(()) } else { Err(Refusal::Unsupported) }
 }
 
-/// What to group by.
+/// Binds GROUP BY. Positions and output names are resolved.
 fn group_by(binder: &mut Binder, select: &ast::Select, scope: &mut Scope<'_>) -> Bind<Vec<(Expr, Type)>> {
-    let ast::GroupByExpr::Expressions(list, with) = &select.group_by else { return Err(Refusal::Other) };
+    let ast::GroupByExpr::Expressions(list, with) = &select.group_by else { return Err(Refusal::Unsupported) };
     if !with.is_empty() {
-        return Err(Refusal::Other);
+        return Err(Refusal::Unsupported);
     }
     let mut by = Vec::with_capacity(list.len());
     for one in list {
         let one = match position(one)? {
             Some(at) => match select.projection.get(at) {
                 Some(ast::SelectItem::UnnamedExpr(expr) | ast::SelectItem::ExprWithAlias { expr, .. }) => expr,
-                _ => return Err(Refusal::Other),
+                _ => return Err(Refusal::Unsupported),
             },
             None => one,
         };
         let bound = match binder.expr(one, scope) {
-            // What no table has may be what the SELECT list calls something.
+            // No input column has the name: try output column names.
             Err(Refusal::Error(error)) if error.state() == SqlState::UNDEFINED_COLUMN => {
                 let Some(meant) = called(one, &select.projection) else { return Err(error.into()) };
                 binder.expr(meant, scope)?
@@ -288,47 +290,47 @@ fn group_by(binder: &mut Binder, select: &ast::Select, scope: &mut Scope<'_>) ->
         };
         match (bound.expr, bound.ty) {
             (expr, Some(ty)) if ty.is_ordered() && !expr.is_volatile() => by.push((expr, ty)),
-            _ => return Err(Refusal::Other),
+            _ => return Err(Refusal::Unsupported),
         }
     }
     Ok(by)
 }
 
-/// The expression that a SELECT list gives this name to.
+/// The output expression with this alias.
 fn called<'s>(name: &ast::Expr, items: &'s [ast::SelectItem]) -> Option<&'s ast::Expr> {
     let ast::Expr::Identifier(name) = name else { return None };
     items.iter().find_map(|item| match item {
-        ast::SelectItem::ExprWithAlias { expr, alias } if folded(alias) == folded(name) => Some(expr),
+        ast::SelectItem::ExprWithAlias { expr, alias } if fold_ident(alias) == fold_ident(name) => Some(expr),
         _ => None,
     })
 }
 
-/// Puts what a group has for what rows have.
+/// Replaces grouped expressions by references to group values.
 struct Regroup<'s> {
     by: &'s [(Expr, Type)],
-    /// Where columns that depend on the group begin among what it has.
+    /// Position of the first dependent column among a group's values.
     first: usize,
     dependent: Vec<Expr>,
 }
 
 impl Regroup<'_> {
-    /// A column that a group has not one value of is left to the other tier to refuse.
+    /// An ungrouped column is left to DataFusion, which reports the error.
     fn expr(&mut self, expr: &mut Expr, sources: &[Source]) -> Bind<()> {
         let mut ungrouped = false;
         expr.change(&mut |part| {
             if let Some(at) = self.by.iter().position(|(one, _)| one == part) {
-                *part = Expr::Made(at);
+                *part = Expr::Computed(at);
             } else if let Expr::Field { slot, .. } = part {
                 match self.depends(*slot, sources) {
-                    true => *part = Expr::Made(self.first + self.place(part)),
+                    true => *part = Expr::Computed(self.first + self.place(part)),
                     false => ungrouped = true,
                 }
             }
         });
-        if ungrouped { Err(Refusal::Other) } else { Ok(()) }
+        if ungrouped { Err(Refusal::Unsupported) } else { Ok(()) }
     }
 
-    /// Is a whole primary key among what is grouped by?
+    /// Whether the grouping columns contain the table's primary key.
     fn depends(&self, slot: usize, sources: &[Source]) -> bool {
         let Some(key) = sources.get(slot).and_then(|source| source.table.primary.as_ref()) else { return false };
         key.def().columns.iter().all(|wanted| {
@@ -347,14 +349,14 @@ impl Regroup<'_> {
     }
 }
 
-/// ORDER BY within an aggregate.
+/// Binds ORDER BY inside an aggregate.
 pub(crate) fn ordering(binder: &mut Binder, list: &[ast::OrderByExpr], scope: &mut Scope<'_>) -> Bind<Vec<Order>> {
     let mut orders = Vec::with_capacity(list.len());
     for one in list {
         let bound = binder.expr(&one.expr, scope)?;
-        let bound = binder.settle(bound, Type::Text)?;
+        let bound = binder.resolve_unknown(bound, Type::Text)?;
         if one.with_fill.is_some() || !bound.ty.is_some_and(Type::is_ordered) {
-            return Err(Refusal::Other);
+            return Err(Refusal::Unsupported);
         }
         orders.push(ordered(one, bound.expr, None));
     }
@@ -366,7 +368,7 @@ fn ordered(one: &ast::OrderByExpr, by: Expr, output: Option<usize>) -> Order {
     Order { by, output, descending, nulls_first: one.options.nulls_first.unwrap_or(descending) }
 }
 
-/// The columns of a SELECT list or RETURNING.
+/// Binds a select list or RETURNING: expressions, output columns, and positions of untyped literals.
 pub(crate) fn projection(
     binder: &mut Binder,
     items: &[ast::SelectItem],
@@ -381,12 +383,12 @@ pub(crate) fn projection(
         };
         let (expr, name) = match item {
             ast::SelectItem::UnnamedExpr(expr) => (expr, output_name(expr)),
-            ast::SelectItem::ExprWithAlias { expr, alias } => (expr, folded(alias)),
+            ast::SelectItem::ExprWithAlias { expr, alias } => (expr, fold_ident(alias)),
             ast::SelectItem::Wildcard(options) if is_plain(options) && !binder.sources.is_empty() => {
                 let every = binder.sources.iter().flat_map(|one| one.schema().shown().map(|(at, _)| (one.slot, at)));
                 let all = star.map_or_else(|| every.collect(), <[_]>::to_vec);
                 for (slot, at) in all {
-                    let Some(source) = binder.sources.get(slot) else { return Err(Refusal::Other) };
+                    let Some(source) = binder.sources.get(slot) else { return Err(Refusal::Unsupported) };
                     push(source.field(at), source.schema().columns[at].name.clone());
                 }
                 continue;
@@ -394,19 +396,21 @@ pub(crate) fn projection(
             ast::SelectItem::QualifiedWildcard(ast::SelectItemQualifiedWildcardKind::ObjectName(name), options)
                 if is_plain(options) =>
             {
-                let [ast::ObjectNamePart::Identifier(name)] = name.0.as_slice() else { return Err(Refusal::Other) };
-                let name = folded(name);
-                let source = binder.sources.iter().find(|source| source.name == name).ok_or(Refusal::Other)?;
+                let [ast::ObjectNamePart::Identifier(name)] = name.0.as_slice() else {
+                    return Err(Refusal::Unsupported);
+                };
+                let name = fold_ident(name);
+                let source = binder.sources.iter().find(|source| source.name == name).ok_or(Refusal::Unsupported)?;
                 source.schema().shown().for_each(|(at, column)| push(source.field(at), column.name.clone()));
                 continue;
             }
-            _ => return Err(Refusal::Other),
+            _ => return Err(Refusal::Unsupported),
         };
         let bound = binder.expr(expr, scope)?;
         if bound.ty.is_none() && matches!(bound.expr, Expr::Value(_)) {
             untyped.push(exprs.len());
         }
-        let settled = binder.settle(bound, Type::Text)?;
+        let settled = binder.resolve_unknown(bound, Type::Text)?;
         exprs.push(settled.expr);
         columns.push(Output { name, ty: settled.ty.unwrap_or(Type::Text), origin: None });
     }
@@ -414,10 +418,10 @@ pub(crate) fn projection(
     Ok((exprs, columns, untyped))
 }
 
-/// The column of a table that an expression is.
+/// The table column that an expression reads directly.
 fn origin(binder: &Binder, expr: &Expr) -> Option<(TableId, usize)> {
     let Expr::Field { slot, column, .. } = expr else { return None };
-    let source = binder.sources.get(*slot).filter(|source| source.made.is_none())?;
+    let source = binder.sources.get(*slot).filter(|source| source.derived.is_none())?;
     Some((source.table.id(), *column))
 }
 
@@ -430,7 +434,7 @@ fn is_plain(options: &ast::WildcardAdditionalOptions) -> bool {
         && options.opt_alias.is_none()
 }
 
-/// What PostgreSQL calls a column without an alias.
+/// Default column name by PostgreSQL's rules.
 fn output_name(expr: &ast::Expr) -> String {
     name_of(expr).unwrap_or_else(|| "?column?".into())
 }
@@ -438,11 +442,11 @@ fn output_name(expr: &ast::Expr) -> String {
 fn name_of(expr: &ast::Expr) -> Option<String> {
     use ast::Expr as E;
     Some(match expr {
-        E::Identifier(name) => folded(name),
-        E::CompoundIdentifier(parts) => folded(parts.last()?),
+        E::Identifier(name) => fold_ident(name),
+        E::CompoundIdentifier(parts) => fold_ident(parts.last()?),
         E::Nested(inner) => return name_of(inner),
         E::Function(call) => match call.name.0.last()? {
-            ast::ObjectNamePart::Identifier(name) => folded(name),
+            ast::ObjectNamePart::Identifier(name) => fold_ident(name),
             ast::ObjectNamePart::Function(_) => return None,
         },
         E::Cast { expr, data_type, .. } => match name_of(expr) {
@@ -466,7 +470,7 @@ fn name_of(expr: &ast::Expr) -> Option<String> {
             let ast::SetExpr::Select(select) = &*query.body else { return None };
             match select.projection.first()? {
                 ast::SelectItem::UnnamedExpr(expr) => return name_of(expr),
-                ast::SelectItem::ExprWithAlias { alias, .. } => folded(alias),
+                ast::SelectItem::ExprWithAlias { alias, .. } => fold_ident(alias),
                 _ => return None,
             }
         }
@@ -474,7 +478,7 @@ fn name_of(expr: &ast::Expr) -> Option<String> {
     })
 }
 
-/// A type by the name it has in `pg_type`.
+/// The type's name in `pg_type`.
 fn type_name(ty: &ast::DataType) -> Option<String> {
     if *ty == ast::DataType::JSONB {
         return Some("jsonb".into());
@@ -496,12 +500,12 @@ fn type_name(ty: &ast::DataType) -> Option<String> {
     Some(name.into())
 }
 
-/// `2` as the second column, counted from 0.
+/// A position in ORDER BY or GROUP BY, converted to count from 0.
 fn position(expr: &ast::Expr) -> Bind<Option<usize>> {
     let ast::Expr::Value(value) = expr else { return Ok(None) };
-    let ast::Value::Number(text, _) = &value.value else { return Err(Refusal::Other) };
+    let ast::Value::Number(text, _) = &value.value else { return Err(Refusal::Unsupported) };
     let at = text.parse::<usize>().ok().and_then(|number| number.checked_sub(1));
-    at.map(Some).ok_or(Refusal::Other)
+    at.map(Some).ok_or(Refusal::Unsupported)
 }
 
 fn order_by(
@@ -514,46 +518,46 @@ fn order_by(
     scope: &mut Scope<'_>,
 ) -> Bind<Vec<Order>> {
     let Some(order) = &query.order_by else { return Ok(Vec::new()) };
-    let ast::OrderByKind::Expressions(list) = &order.kind else { return Err(Refusal::Other) };
+    let ast::OrderByKind::Expressions(list) = &order.kind else { return Err(Refusal::Unsupported) };
     let mut orders = Vec::with_capacity(list.len());
     for one in list {
         if one.with_fill.is_some() {
-            return Err(Refusal::Other);
+            return Err(Refusal::Unsupported);
         }
-        let (by, made) = sorted_by(binder, &one.expr, (items, output, columns), scope)?;
-        if distinct && made.is_none() {
+        let (by, column) = sorted_by(binder, &one.expr, (items, output, columns), scope)?;
+        if distinct && column.is_none() {
             let text = "for SELECT DISTINCT, ORDER BY expressions must appear in select list";
             return Err(Error::new(SqlState::INVALID_COLUMN_REFERENCE, text).into());
         }
-        orders.push(ordered(one, by, made));
+        orders.push(ordered(one, by, column));
     }
     Ok(orders)
 }
 
-/// A SELECT list: as it is written, and as it is bound.
+/// A select list: parsed, bound, and its output columns.
 type Listed<'l> = (&'l [ast::SelectItem], &'l [Expr], &'l [Output]);
 
-/// What ORDER BY and DISTINCT ON name: a column of the result, by its position then, or an expression.
+/// Binds a sort key of ORDER BY or DISTINCT ON: an output column, with its position, or an expression.
 fn sorted_by(
     binder: &mut Binder,
     expr: &ast::Expr,
     (items, output, columns): Listed<'_>,
     scope: &mut Scope<'_>,
 ) -> Bind<(Expr, Option<usize>)> {
-    let made = output_column(expr, items, columns)?;
-    let (by, ty) = match made {
+    let column = output_column(expr, items, columns)?;
+    let (by, ty) = match column {
         Some(at) => (output[at].clone(), columns[at].ty),
         None => {
             let bound = binder.expr(expr, scope)?;
-            let bound = binder.settle(bound, Type::Text)?;
+            let bound = binder.resolve_unknown(bound, Type::Text)?;
             (bound.expr, bound.ty.unwrap_or(Type::Text))
         }
     };
-    if ty.is_ordered() { Ok((by, made)) } else { Err(Refusal::Other) }
+    if ty.is_ordered() { Ok((by, column)) } else { Err(Refusal::Unsupported) }
 }
 
-/// DISTINCT ON: puts what it names first in the order of rows, where ORDER BY must have it already as far as it goes; how many there
-/// are.
+/// Makes the expressions of DISTINCT ON the leading sort keys; returns their number. Error 42P10 if ORDER BY starts
+/// with others.
 fn put_first(
     binder: &mut Binder,
     on: &[ast::Expr],
@@ -581,7 +585,7 @@ fn put_first(
     Ok(order.iter().take_while(|one| named.iter().any(|(by, _)| *by == one.by)).count())
 }
 
-/// The column of the result that ORDER BY means: by its number, its name, or what it is.
+/// The output column that a sort key names: by position, name or equal expression.
 fn output_column(expr: &ast::Expr, items: &[ast::SelectItem], columns: &[Output]) -> Bind<Option<usize>> {
     if let Some(at) = position(expr)? {
         if at < columns.len() {
@@ -591,15 +595,15 @@ fn output_column(expr: &ast::Expr, items: &[ast::SelectItem], columns: &[Output]
         return Err(Error::new(SqlState::INVALID_COLUMN_REFERENCE, text).into());
     }
     if let ast::Expr::Identifier(name) = expr {
-        let name = folded(name);
+        let name = fold_ident(name);
         let mut named = columns.iter().enumerate().filter(|(_, column)| column.name == name);
         match (named.next(), named.next()) {
             (Some((at, _)), None) => return Ok(Some(at)),
-            (Some(_), Some(_)) => return Err(Refusal::Other),
+            (Some(_), Some(_)) => return Err(Refusal::Unsupported),
             (None, _) => {}
         }
     }
-    // Items and columns match one to one unless there is a star.
+    // Items correspond to columns only if there is no star.
     let same = items.iter().position(|item| match item {
         ast::SelectItem::UnnamedExpr(one) | ast::SelectItem::ExprWithAlias { expr: one, .. } => one == expr,
         _ => false,
@@ -615,12 +619,12 @@ fn limits(binder: &mut Binder, query: &ast::Query, scope: &mut Scope<'_>) -> Bin
             limit = some.as_ref();
             offset = skip.as_ref().map(|skip| &skip.value);
         }
-        Some(_) => return Err(Refusal::Other),
+        Some(_) => return Err(Refusal::Unsupported),
     }
     if let Some(fetch) = &query.fetch {
         match &fetch.quantity {
             Some(quantity) if !fetch.with_ties && !fetch.percent && limit.is_none() => limit = Some(quantity),
-            _ => return Err(Refusal::Other),
+            _ => return Err(Refusal::Unsupported),
         }
     }
     let limit = limit.map(|limit| scope::count(binder, limit, scope)).transpose()?;
@@ -628,7 +632,7 @@ fn limits(binder: &mut Binder, query: &ast::Query, scope: &mut Scope<'_>) -> Bin
     Ok((limit, offset))
 }
 
-/// The tables whose rows are locked, and how; each once.
+/// Row locks by slot; several clauses for one table are combined.
 fn locking(binder: &Binder, query: &ast::Query, from: &From) -> Bind<Vec<(usize, Lock)>> {
     let mut locks: Vec<(usize, Lock)> = Vec::new();
     for clause in &query.locks {
@@ -639,7 +643,7 @@ fn locking(binder: &Binder, query: &ast::Query, from: &From) -> Bind<Vec<(usize,
         }
         for slot in slots {
             match locks.iter_mut().find(|(other, _)| *other == slot) {
-                // Of several clauses the stronger mode counts, and the one that waits less.
+                // The strongest mode and the least waiting of several clauses apply.
                 Some((_, other)) => {
                     other.mode = other.mode.max(lock.mode);
                     other.policy = match (other.policy, lock.policy) {
@@ -664,7 +668,7 @@ fn lock_clause(binder: &Binder, clause: &ast::LockClause) -> Bind<(Lock, Vec<usi
         {
             (true, Some(name).filter(|name| !name.value.is_empty()))
         }
-        Some(_) => return Err(Refusal::Other),
+        Some(_) => return Err(Refusal::Unsupported),
     };
     let (mode, called) = match clause.lock_type {
         ast::LockType::Share if weaker => (LockMode::KeyShare, "KEY SHARE"),
@@ -677,21 +681,21 @@ fn lock_clause(binder: &Binder, clause: &ast::LockClause) -> Bind<(Lock, Vec<usi
         Some(ast::NonBlock::Nowait) => WaitPolicy::NoWait,
         Some(ast::NonBlock::SkipLocked) => WaitPolicy::Skip,
     };
-    let is_stored = |source: &&Source| source.made.is_none();
+    let is_stored = |source: &&Source| source.derived.is_none();
     let slots = match of {
-        // What a query makes is locked there, if it says so.
+        // Rows of a derived table are locked by its own query, if that has FOR UPDATE.
         None if binder.sources.iter().all(|source| is_stored(&source)) => (0..binder.sources.len()).collect(),
         None => {
             let text = "FOR UPDATE over a subquery in FROM is not supported";
             return Err(Error::unsupported(text).with_hint("name the tables to lock: FOR UPDATE OF name").into());
         }
         Some(name) => {
-            let name = folded(name);
+            let name = fold_ident(name);
             let Some(source) = binder.sources.iter().find(|source| source.name == name) else {
                 let text = format!("relation \"{name}\" in FOR {called} clause not found in FROM clause");
                 return Err(Error::new(SqlState::UNDEFINED_TABLE, text).into());
             };
-            vec![Some(source).filter(is_stored).ok_or(Refusal::Other)?.slot]
+            vec![Some(source).filter(is_stored).ok_or(Refusal::Unsupported)?.slot]
         }
     };
     Ok((Lock { mode, policy }, slots))
@@ -702,19 +706,19 @@ impl Select {
         !self.locks.is_empty()
     }
 
-    /// The tables whose rows it locks.
+    /// Tables whose rows it locks.
     pub(crate) fn locked(&self) -> impl Iterator<Item = &Arc<RowTable>> {
         self.locks.iter().map(|(slot, _)| &self.tables[*slot])
     }
 
-    /// Does it read this table?
+    /// Whether it reads this table.
     pub(crate) fn reads(&self, table: TableId) -> bool {
         self.tables.iter().any(|other| other.id() == table)
     }
 
-    /// Does it read what another query makes?
+    /// Whether it reads a derived table.
     pub(crate) fn reads_derived(&self) -> bool {
-        self.steps.iter().any(|step| matches!(step.whole, Access::Made { .. }))
+        self.steps.iter().any(|step| matches!(step.whole, Access::Derived { .. }))
     }
 
     pub(crate) fn reads_whole_tables(&self) -> bool {
@@ -724,7 +728,7 @@ impl Select {
         rest.iter().any(|step| step.access.is_whole())
     }
 
-    /// Can it stop behind a row of its first table, and go on there later? Nothing is kept of rows that went, then.
+    /// Whether it can stop after any row of the first table and resume there: no state is kept across rows.
     pub(crate) fn goes_by_parts(&self) -> bool {
         let whole = self.groups.is_none()
             && self.ordered
@@ -740,10 +744,15 @@ impl Select {
         &self.steps
     }
 
-    /// Runs it with what the query around it gives; says how many rows it gave.
-    pub(crate) fn run<'a>(&'a self, world: &'a World<'a>, given: Vec<Datum<'a>>, emit: Emit<'_, 'a>) -> Result<u64> {
-        let mut run = Run::new(&self.tables, world, given);
-        let mut tail = Tail::new(self, &run)?;
+    /// Runs it with the outer values `given`; returns the number of rows emitted.
+    pub(crate) fn run<'a>(
+        &'a self,
+        ctx: &'a ExecContext<'a>,
+        given: Vec<Datum<'a>>,
+        emit: Emit<'_, 'a>,
+    ) -> Result<u64> {
+        let mut run = Run::new(&self.tables, ctx, given);
+        let mut tail = SortLimit::new(self, &run)?;
         if tail.left == 0 {
             return Ok(0);
         }
@@ -757,7 +766,7 @@ impl Select {
         Ok(tail.emitted)
     }
 
-    /// Without tables there is one row, and no step that has the conditions.
+    /// Without FROM there is one row and no step to evaluate the conditions.
     fn join<'a>(&'a self, run: &mut Run<'a>, each: Each<'_, 'a>) -> Result<Flow> {
         if self.steps.is_empty() {
             for condition in &self.conditions {
@@ -773,7 +782,7 @@ impl Select {
         &'a self,
         grouping: &'a Grouping,
         run: &mut Run<'a>,
-        tail: &mut Tail<'a>,
+        tail: &mut SortLimit<'a>,
         emit: Emit<'_, 'a>,
     ) -> Result<Flow> {
         let mut groups = Groups::new(&grouping.by, &grouping.types, &grouping.aggregates, &grouping.dependent);
@@ -782,8 +791,8 @@ impl Select {
             let enough = grouping.first_is_enough && groups.has_values();
             Ok(if enough { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
         })?;
-        for group in groups.results(run.world()) {
-            run.frame.made = group?;
+        for group in groups.results(run.ctx()) {
+            run.frame.computed = group?;
             if let Some(having) = &grouping.having
                 && !having.holds(&run.frame)?
             {

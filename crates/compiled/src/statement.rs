@@ -1,4 +1,4 @@
-//! A statement: compiled once, run often.
+//! Statements: compilation and execution.
 
 use std::cell::RefCell;
 use std::ops::ControlFlow;
@@ -12,32 +12,32 @@ use rows::{RowTable, Txn, View};
 use sqlparser::ast::{self, Visit};
 
 use crate::array::{Array, ParamType};
-use crate::bind::{Bind, Binder, Refusal, folded};
+use crate::bind::{Bind, Binder, Refusal, fold_ident};
 use crate::cast::Zone;
-use crate::derived::Derived;
+use crate::derived_tables::Derived;
 use crate::dml::{self, Change, Insert};
-use crate::exec::{Part, Parts, Place, Reads, World};
-use crate::number::{self, Numbers};
+use crate::exec::{ExecContext, ReadSource, ResumePoint, Slice, SubPlans};
 use crate::scope::{self, Tables};
 use crate::select::{self, Output, Select};
-use crate::subquery::{Subquery, Wanted};
-use crate::tail::Emit;
+use crate::sequences::{self, Numbers};
+use crate::sort_limit::Emit;
+use crate::subquery::{ResultKind, Subquery};
 
-/// A statement, ready to run for as long as the tables it was compiled for are the ones.
+/// A compiled statement. Valid as long as its tables keep the versions it was compiled for.
 pub struct Compiled {
     params: Vec<ParamType>,
     work: Work,
-    /// The queries in its expressions, by number.
+    /// Subqueries in expressions, by number.
     subqueries: Vec<Subquery>,
-    /// The tables that queries make, by number.
+    /// Derived tables, by number.
     derived: Vec<Derived>,
-    /// How many tables are hashed.
+    /// Number of hash tables in the plan.
     hashed: usize,
-    /// The array parameters that expressions use.
+    /// Array parameters used in expressions, by number.
     arrays: Vec<Array>,
-    /// Does it take or set numbers of sequences?
+    /// Whether it changes a sequence.
     counts: bool,
-    /// Is any expression a time of day, a moment or an interval?
+    /// Whether any expression has type time, timestamp, timestamptz or interval.
     moments: bool,
 }
 
@@ -47,30 +47,30 @@ enum Work {
     Change(Change),
 }
 
-/// What of a session statements can see.
+/// Session state that expressions can read.
 #[derive(Clone, Copy)]
 pub struct Session<'s> {
-    /// Asked now and then, about once in a thousand rows looked at, with the bytes that the statement has for itself by then: an
-    /// error ends the statement.
+    /// Cancellation check, called about once for each thousand rows read, with the bytes the statement has
+    /// allocated. An error ends the statement.
     pub check: &'s dyn Fn(usize) -> Result<()>,
-    /// When the transaction began: microseconds since 1970 UTC.
+    /// Start of the transaction, in microseconds since 1970 UTC.
     pub now: i64,
-    /// Its time zone.
+    /// Time zone of the session.
     pub zone: &'s dyn Zone,
-    /// Numbers of sequences and random ones; nothing where only formulas are evaluated that are the same each time.
+    /// Sequences and random numbers; `None` where only immutable expressions are allowed.
     pub numbers: Option<&'s dyn Numbers>,
 }
 
-/// How a run ended.
+/// Outcome of a run.
 #[derive(Debug)]
 pub enum Ran {
-    /// With so many rows given, or changed.
+    /// The statement is complete.
     Done {
-        /// As the command tag says.
+        /// Number of rows returned or changed, as in the command tag.
         rows: u64,
     },
-    /// Undo it ([`Txn::undo_to`] a savepoint taken before it), wait, and run it again with the same snapshot. Rows that the
-    /// sink was given do not count.
+    /// The statement must wait for this event. Undo it ([`Txn::undo_to`] the savepoint taken before it), wait, and
+    /// run it again with the same snapshot; rows already passed to the sink are void.
     Wait(Event),
 }
 
@@ -81,23 +81,23 @@ impl Compiled {
         &self.params
     }
 
-    /// Does it neither change nor lock rows, nor take numbers of sequences?
+    /// Whether it changes no rows, locks none and changes no sequence.
     #[must_use]
     pub fn is_read_only(&self) -> bool {
         matches!(&self.work, Work::Select(_)) && !self.queries().any(Select::locks) && !self.counts
     }
 
-    /// Has it to do with times of day, moments or intervals? Here these have microseconds; a tier with nanoseconds may answer something
-    /// else.
+    /// Whether it computes with times or intervals. Precision is microseconds here; DataFusion computes with
+    /// nanoseconds and may give another result.
     #[must_use]
     pub fn has_moments(&self) -> bool {
         self.moments
     }
 
-    /// Does it look at every row of a table, as far as can be told before it runs? Then a tier made for that may be better.
+    /// Whether the plan contains a full table scan. If so, DataFusion may be faster.
     #[must_use]
     pub fn reads_whole_tables(&self) -> bool {
-        let within = |one: &Subquery| one.kind != Wanted::Existence && one.select.reads_whole_tables();
+        let within = |one: &Subquery| one.kind != ResultKind::Existence && one.select.reads_whole_tables();
         self.subqueries.iter().any(within)
             || self.derived.iter().any(|one| one.rows.reads_whole_tables())
             || match &self.work {
@@ -107,7 +107,7 @@ impl Compiled {
             }
     }
 
-    /// Are its rows made one after the other, without any of them being kept? Then [`Reading`] can stop between two of them.
+    /// Whether rows are streamed without any state between them, so that [`Reading`] can stop after any row.
     #[must_use]
     pub fn goes_by_parts(&self) -> bool {
         let Work::Select(select) = &self.work else { return false };
@@ -115,13 +115,13 @@ impl Compiled {
         self.is_read_only() && alone && select.goes_by_parts()
     }
 
-    fn parts(&self) -> Parts<'_> {
+    fn parts(&self) -> SubPlans<'_> {
         let Compiled { subqueries, derived, hashed, arrays, .. } = self;
-        Parts { subqueries, derived, hashed: *hashed, arrays }
+        SubPlans { subqueries, derived, hashed: *hashed, arrays }
     }
 
-    /// True for an INSERT of one row of VALUES: given the parameters of several rows, one after the other, [`run`] inserts one for each,
-    /// as if all of them stood in its VALUES.
+    /// Whether it is an INSERT of one VALUES row with parameters. Given the parameters of several rows, [`run`]
+    /// inserts one row for each, as one statement.
     #[must_use]
     pub fn takes_rows(&self) -> bool {
         matches!(&self.work, Work::Insert(insert) if insert.takes_rows()) && !self.params.is_empty()
@@ -139,8 +139,8 @@ impl Compiled {
         Ok(())
     }
 
-    /// Tables whose rows it changes or locks, not counting those that foreign keys only look at. Whoever runs it enters them first
-    /// ([`Txn::enter`]), and compiles it anew if one has changed meanwhile.
+    /// Tables whose rows it changes or locks, except those only read by foreign key checks. Before a run, the
+    /// caller must enter them ([`Txn::enter`]) and compile again if one has a new version.
     pub fn entered(&self) -> impl Iterator<Item = &Arc<RowTable>> {
         let (insert, change) = match &self.work {
             Work::Select(_) => (None, None),
@@ -151,12 +151,12 @@ impl Compiled {
         self.queries().flat_map(Select::locked).chain(written).chain(change.into_iter().flat_map(Change::written))
     }
 
-    /// Tables that its queries read, some more than once.
+    /// Tables that its queries read, with repetitions.
     pub fn tables_read(&self) -> impl Iterator<Item = &Arc<RowTable>> {
         self.queries().flat_map(|query| &query.tables)
     }
 
-    /// The queries that it is, and has within.
+    /// All SELECTs it consists of.
     pub(crate) fn queries(&self) -> impl Iterator<Item = &Select> {
         let own = match &self.work {
             Work::Select(select) => Some(select),
@@ -168,7 +168,7 @@ impl Compiled {
         own.into_iter().chain(self.subqueries.iter().map(|one| &one.select)).chain(derived)
     }
 
-    /// How the rows of each table are found, in the order in which tables are joined; for tests and EXPLAIN.
+    /// The access paths in join order, as text, for EXPLAIN and tests.
     #[must_use]
     pub fn plan(&self) -> String {
         let steps = match &self.work {
@@ -179,7 +179,7 @@ impl Compiled {
         steps.iter().map(|step| step.access.to_string()).collect::<Vec<_>>().join(", ")
     }
 
-    /// Columns of the rows it gives; none if it gives none.
+    /// Output columns; empty if it returns no rows.
     #[must_use]
     pub fn columns(&self) -> &[Output] {
         match &self.work {
@@ -190,17 +190,17 @@ impl Compiled {
     }
 }
 
-/// Compiles a statement; `None` if that is another tier's business.
+/// Compiles a statement; `None` if it must run elsewhere.
 ///
-/// - `declared`: types of parameters as far as the client said; those of the others are inferred.
+/// - `declared`: parameter types declared by the client; the others are inferred.
 ///
 /// # Errors
-/// As PostgreSQL's, with its SQLSTATEs: 42703, 42883, 42804, 42P18, 22P02 and others.
+/// PostgreSQL's, with its SQLSTATEs: 42703, 42883, 42804, 42P18, 22P02 and others.
 pub fn compile(sql: &ast::Statement, tables: &dyn Tables, declared: &[Option<ParamType>]) -> Result<Option<Compiled>> {
     let mut binder = Binder { params: declared.to_vec(), ..Binder::default() };
     let work = match work(&mut binder, sql, tables) {
         Ok(work) => work,
-        Err(Refusal::Other) => return Ok(None),
+        Err(Refusal::Unsupported) => return Ok(None),
         Err(Refusal::Error(error)) => return Err(error),
     };
     let params = std::mem::take(&mut binder.params);
@@ -223,18 +223,18 @@ fn work(binder: &mut Binder, sql: &ast::Statement, tables: &dyn Tables) -> Bind<
                 if let Some(with) = &query.with {
                     scope::with(binder, with, tables)?;
                 }
-                if select::is_bare(query) { work(binder, changes, tables) } else { Err(Refusal::Other) }
+                if select::is_plain_query(query) { work(binder, changes, tables) } else { Err(Refusal::Unsupported) }
             }
             _ => select::bind(binder, query, tables).map(Work::Select),
         },
         ast::Statement::Insert(insert) => dml::insert(binder, insert, tables).map(Work::Insert),
         ast::Statement::Update(update) => dml::update(binder, update, tables).map(Work::Change),
         ast::Statement::Delete(delete) => dml::delete(binder, delete, tables).map(Work::Change),
-        _ => Err(Refusal::Other),
+        _ => Err(Refusal::Unsupported),
     }
 }
 
-/// Is it an INSERT, UPDATE or DELETE, with or without WITH before it?
+/// Whether it is an INSERT, UPDATE or DELETE, possibly with WITH before it.
 fn writes(sql: &ast::Statement) -> bool {
     match sql {
         ast::Statement::Insert(_) | ast::Statement::Update(_) | ast::Statement::Delete(_) => true,
@@ -245,20 +245,20 @@ fn writes(sql: &ast::Statement) -> bool {
     }
 }
 
-/// Does a statement ask for numbers of sequences? Then it is for [`compile`], whatever tables it names.
+/// Whether a statement calls a sequence function. Such a statement is for [`compile`], whatever tables it names.
 #[must_use]
 pub fn counts(sql: &ast::Statement) -> bool {
     let asks = |expr: &ast::Expr| {
         let ast::Expr::Function(call) = expr else { return false };
         let name = call.name.0.last().and_then(|part| part.as_ident());
-        name.is_some_and(|name| number::is_of_sequence(&folded(name)))
+        name.is_some_and(|name| sequences::is_of_sequence(&fold_ident(name)))
     };
     let found =
         ast::visit_expressions(sql, |expr| if asks(expr) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) });
     found.is_break()
 }
 
-/// Is it a query that names no table but those of its own WITH? Then [`compile`] needs none.
+/// Whether a query names no tables except its own common table expressions; then [`compile`] needs no catalog.
 #[must_use]
 pub fn names_no_table(sql: &ast::Statement) -> bool {
     let ast::Statement::Query(query) = sql else { return false };
@@ -267,7 +267,7 @@ pub fn names_no_table(sql: &ast::Statement) -> bool {
     named.relations.iter().all(|name| named.common.contains(name))
 }
 
-/// What a query calls tables, and its common ones; a name of several parts is none of these.
+/// Unqualified table names and common table expressions of a query; a qualified name is `None`.
 #[derive(Default)]
 struct Named {
     relations: Vec<Option<String>>,
@@ -279,34 +279,35 @@ impl ast::Visitor for Named {
 
     fn pre_visit_query(&mut self, query: &ast::Query) -> ControlFlow<()> {
         let tables = query.with.iter().flat_map(|with| &with.cte_tables);
-        self.common.extend(tables.map(|one| Some(folded(&one.alias.name))));
+        self.common.extend(tables.map(|one| Some(fold_ident(&one.alias.name))));
         ControlFlow::Continue(())
     }
 
     fn pre_visit_relation(&mut self, name: &ast::ObjectName) -> ControlFlow<()> {
         self.relations.push(match name.0.as_slice() {
-            [ast::ObjectNamePart::Identifier(name)] => Some(folded(name)),
+            [ast::ObjectNamePart::Identifier(name)] => Some(fold_ident(name)),
             _ => None,
         });
         ControlFlow::Continue(())
     }
 }
 
-/// Runs a statement once. Around it, whoever runs it
+/// Runs a statement once. The caller
 ///
 /// - sets the transaction's snapshot and takes a savepoint before;
-/// - on [`Ran::Wait`] goes back to the savepoint with [`Txn::undo_to`], drops `guard`, forgets the rows that `sink` took, waits for the
-///   event, and runs it again with the same snapshot: locks that it has are kept, so that it gets further each time;
-/// - on an error goes back to the savepoint too; then the transaction has failed.
+/// - on [`Ran::Wait`]: returns to the savepoint with [`Txn::undo_to`], drops `guard`, discards the rows that `sink`
+///   received, waits for the event, and runs the statement again with the same snapshot. Locks are kept, so each
+///   run makes progress;
+/// - on an error: returns to the savepoint; the transaction has failed.
 ///
 /// Arguments:
-/// - `params`: NULL, or of the types of [`Compiled::params`]; of several rows if the statement [takes such](Compiled::takes_rows).
-/// - `guard`: kept for this call at least; rows are borrowed under it.
-/// - `sink`: takes each row of the result, values in the order and of the types of [`Compiled::columns`], char(n) without the blanks at
-///   its end; its errors end the run.
+/// - `params`: NULL, or of the types of [`Compiled::params`]; of several rows if [`Compiled::takes_rows`].
+/// - `guard`: epoch guard under which rows are borrowed.
+/// - `sink`: receives each result row, with the types of [`Compiled::columns`]; char(n) without padding. Its errors
+///   end the run.
 ///
 /// # Errors
-/// As PostgreSQL's; then what the statement did is still to be undone.
+/// PostgreSQL's. The statement's changes are still to be undone.
 pub fn run(
     compiled: &Compiled,
     txn: &mut Txn,
@@ -317,42 +318,42 @@ pub fn run(
 ) -> Result<Ran> {
     compiled.check_params(params)?;
     let arena = Bump::new();
-    let world = World::new(params, &arena, guard, session, compiled.parts(), Reads::of(txn));
-    let world = world.with_rows_of(compiled.params.len());
+    let ctx = ExecContext::new(params, &arena, guard, session, compiled.parts(), ReadSource::of(txn));
+    let ctx = ctx.with_rows_of(compiled.params.len());
     let emit: Emit<'_, '_> = &mut |row| sink(row).map(ControlFlow::Continue);
     let ran = match &compiled.work {
-        Work::Select(select) => select.run(&world, Vec::new(), emit),
-        Work::Insert(insert) => insert.run(&world, emit),
-        Work::Change(change) => change.run(&world, emit),
+        Work::Select(select) => select.run(&ctx, Vec::new(), emit),
+        Work::Insert(insert) => insert.run(&ctx, emit),
+        Work::Change(change) => change.run(&ctx, emit),
     };
-    match (ran, world.waits()) {
+    match (ran, ctx.waits()) {
         (Ok(rows), _) => Ok(Ran::Done { rows }),
         (Err(_), Some(event)) => Ok(Ran::Wait(event)),
         (Err(error), None) => Err(error),
     }
 }
 
-/// A query that only reads, run beside its transaction: on another thread, and by parts where that can be.
+/// A read-only query that runs outside its transaction, on another thread and, where possible, in slices.
 #[derive(Debug, Default)]
-pub struct Reading(Place);
+pub struct Reading(ResumePoint);
 
 impl Reading {
-    /// Is the query at its end?
+    /// Whether the query is complete.
     #[must_use]
     pub fn is_done(&self) -> bool {
-        self.0 == Place::End
+        self.0 == ResumePoint::End
     }
 
-    /// Runs the next part of a query, some milliseconds of it if it can be cut; else all of it.
+    /// Runs the next slice: some milliseconds, or the whole query if it cannot be sliced.
     ///
-    /// - `compiled`: the same each time, and [read only](Compiled::is_read_only).
-    /// - `view`: the same each time; whoever has it sees to it that what it shows is kept, and tells it of the
-    ///   [tables](Compiled::tables_read) first.
-    /// - `guard`: kept for this call alone, so that what others let go meanwhile can be freed between two parts.
-    /// - `sink`: as [`run`]'s; it breaks when it has enough for now, which is heeded soon, if the query can be cut.
+    /// - `compiled`: the same on each call, and [read only](Compiled::is_read_only).
+    /// - `view`: the same on each call. Its owner must keep its snapshot alive and add the
+    ///   [tables](Compiled::tables_read) to the read set before the first call.
+    /// - `guard`: held for this call only, so that garbage can be freed between slices.
+    /// - `sink`: like that of [`run`]; `Break` asks for the slice to end soon, if the query can be sliced.
     ///
     /// # Errors
-    /// As PostgreSQL's; XX000 for a statement that does more than reading.
+    /// PostgreSQL's; XX000 for a statement that is not read only.
     pub fn part(
         &mut self,
         compiled: &Compiled,
@@ -364,23 +365,23 @@ impl Reading {
     ) -> Result<()> {
         compiled.check_params(params)?;
         let (Work::Select(select), true) = (&compiled.work, compiled.is_read_only()) else {
-            return Err(Error::bug("a statement that is read, but writes"));
+            return Err(Error::bug("a statement that is not read only"));
         };
         let arena = Bump::new();
-        let source = Reads::View(view.clone(), RefCell::default());
-        let mut world = World::new(params, &arena, guard, session, compiled.parts(), source);
-        let place = std::mem::replace(&mut self.0, Place::End);
+        let source = ReadSource::View(view.clone(), RefCell::default());
+        let mut ctx = ExecContext::new(params, &arena, guard, session, compiled.parts(), source);
+        let place = std::mem::replace(&mut self.0, ResumePoint::End);
         if compiled.goes_by_parts() {
-            world = world.with_part(Part::at(place));
+            ctx = ctx.with_slice(Slice::at(place));
         }
         let emit: Emit<'_, '_> = &mut |row| {
-            if let (ControlFlow::Break(()), Some(part)) = (sink(row)?, world.part()) {
+            if let (ControlFlow::Break(()), Some(part)) = (sink(row)?, ctx.part()) {
                 part.stop_soon();
             }
             Ok(ControlFlow::Continue(()))
         };
-        select.run(&world, Vec::new(), emit)?;
-        if let Some(part) = world.part() {
+        select.run(&ctx, Vec::new(), emit)?;
+        if let Some(part) = ctx.part() {
             self.0 = part.stopped();
         }
         Ok(())

@@ -1,7 +1,7 @@
-//! Queries within a statement: what they give, and when they are run.
+//! Subqueries in expressions.
 //!
-//! A query that names columns of the one around it is *given* their values each time; one that does not stands alone, and is run
-//! once for the whole statement, when it is first asked.
+//! A correlated subquery runs again for each evaluation, with the outer values it references. An uncorrelated one
+//! runs once for each run of the statement, on first use.
 
 use std::cmp::Ordering;
 use std::ops::ControlFlow;
@@ -10,41 +10,41 @@ use model::{Datum, Error, Result, SqlState, Type};
 use rows::key::{self, KeyColumn};
 use rustc_hash::FxHashSet;
 
-use crate::exec::World;
+use crate::exec::ExecContext;
 use crate::expr::{Comparison, compare};
 use crate::select::Select;
 
-/// A query in an expression.
+/// A subquery in an expression.
 pub(crate) struct Subquery {
-    pub(crate) kind: Wanted,
+    pub(crate) kind: ResultKind,
     pub(crate) select: Select,
 }
 
-/// What is wanted of a subquery.
+/// The kind of result a subquery produces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wanted {
+pub(crate) enum ResultKind {
     Value,
     Existence,
     Set,
-    /// Of rows of several columns.
+    /// Rows of several columns, for `(a, b) IN (…)`.
     Rows,
 }
 
-/// What a subquery gave.
+/// The result of a subquery.
 #[derive(Debug, Default)]
-pub(crate) struct Answer<'a> {
-    /// Its only value; of the right side of IN all, in order, each once.
+pub(crate) struct SubqueryResult<'a> {
+    /// The single value; for IN all values, sorted and distinct.
     pub(crate) values: Vec<Datum<'a>>,
-    /// Was NULL among them? It is not in `values` then.
+    /// Whether NULL was among the values; NULLs are not in `values`.
     has_null: bool,
-    /// Rows of several columns without NULL, as keys.
+    /// Rows of several columns without NULLs, encoded as keys.
     keys: FxHashSet<Vec<u8>>,
-    /// All of them.
+    /// Rows of several columns.
     rows: Vec<Vec<Datum<'a>>>,
 }
 
-impl<'a> Answer<'a> {
-    /// Adds a value; [`Answer::sort`] ends it.
+impl<'a> SubqueryResult<'a> {
+    /// Adds a value. Call [`SubqueryResult::sort`] after the last one.
     pub(crate) fn push(&mut self, value: Datum<'a>) {
         match value {
             Datum::Null => self.has_null = true,
@@ -52,15 +52,15 @@ impl<'a> Answer<'a> {
         }
     }
 
-    /// Has the values in order, each once.
+    /// Sorts the values and removes duplicates.
     pub(crate) fn sort(&mut self) {
         self.values.sort_by(|a, b| a.compare(b).unwrap_or(Ordering::Equal));
         self.values.dedup_by(|a, b| a.compare(b) == Some(Ordering::Equal));
     }
 }
 
-impl Answer<'_> {
-    /// What `IN` says of a value.
+impl SubqueryResult<'_> {
+    /// `what IN (values)`; `None` is NULL.
     pub(crate) fn among(&self, what: &Datum<'_>) -> Option<bool> {
         if self.values.is_empty() && !self.has_null {
             return Some(false);
@@ -73,8 +73,8 @@ impl Answer<'_> {
     }
 }
 
-impl Answer<'_> {
-    /// What `ANY` or `ALL` says of a comparison with each.
+impl SubqueryResult<'_> {
+    /// `what < ANY (values)` or, with `all`, `what < ALL (values)`; `None` is NULL.
     pub(crate) fn compared(&self, what: &Datum<'_>, comparison: Comparison, all: bool) -> Result<Option<bool>> {
         let mut unknown = self.has_null;
         for value in &self.values {
@@ -88,8 +88,8 @@ impl Answer<'_> {
     }
 }
 
-impl Answer<'_> {
-    /// What `IN` says of a row; `types` are those of its columns.
+impl SubqueryResult<'_> {
+    /// `row IN (rows)`; `None` is NULL. `types`: column types.
     pub(crate) fn has_row(&self, what: &[Datum<'_>], types: &[Type]) -> Result<Option<bool>> {
         let is_whole = !what.iter().any(Datum::is_null);
         if is_whole && self.keys.contains(&key_of(what, types)?) {
@@ -98,7 +98,7 @@ impl Answer<'_> {
         if is_whole && self.keys.len() == self.rows.len() {
             return Ok(Some(false));
         }
-        // It is unknown of a row that differs in no column but may.
+        // NULL if a row differs in no column that is known on both sides.
         let may_be = |row: &Vec<Datum<'_>>| {
             let mut both = row.iter().zip(what);
             both.all(|(one, other)| one.is_null() || other.is_null() || one.compare(other).is_some_and(Ordering::is_eq))
@@ -116,42 +116,42 @@ fn key_of(row: &[Datum<'_>], types: &[Type]) -> Result<Vec<u8>> {
 }
 
 impl Subquery {
-    /// Runs it with what the query around it gives.
-    pub(crate) fn run<'a>(&'a self, world: &'a World<'a>, given: Vec<Datum<'a>>) -> Result<Answer<'a>> {
-        let mut answer = Answer::default();
+    /// Runs it with the outer values `given`.
+    pub(crate) fn run<'a>(&'a self, ctx: &'a ExecContext<'a>, given: Vec<Datum<'a>>) -> Result<SubqueryResult<'a>> {
+        let mut answer = SubqueryResult::default();
         let types: Vec<Type> = match self.kind {
-            Wanted::Rows => self.select.columns.iter().map(|column| column.ty).collect(),
+            ResultKind::Rows => self.select.columns.iter().map(|column| column.ty).collect(),
             _ => Vec::new(),
         };
         let (mut rows, stands_alone) = (0, given.is_empty());
-        self.select.run(world, given, &mut |row| {
+        self.select.run(ctx, given, &mut |row| {
             rows += 1;
-            // Of one that is run for each row around it, only the last answer is there.
+            // A correlated result is dropped before the next one is computed, so its memory is not counted.
             if stands_alone {
-                world.keep(row.len() * size_of::<Datum<'_>>());
+                ctx.keep(row.len() * size_of::<Datum<'_>>());
             }
             match self.kind {
-                Wanted::Existence => return Ok(ControlFlow::Break(())),
-                Wanted::Rows if row.iter().any(Datum::is_null) => answer.rows.push(row.to_vec()),
-                // Each once: nothing but NULL is left to be found among them.
-                Wanted::Rows => {
+                ResultKind::Existence => return Ok(ControlFlow::Break(())),
+                ResultKind::Rows if row.iter().any(Datum::is_null) => answer.rows.push(row.to_vec()),
+                // Duplicates are dropped; only rows with NULLs need a comparison column by column.
+                ResultKind::Rows => {
                     if answer.keys.insert(key_of(row, &types)?) {
                         answer.rows.push(row.to_vec());
                     }
                 }
-                Wanted::Value if rows > 1 => {
+                ResultKind::Value if rows > 1 => {
                     let text = "more than one row returned by a subquery used as an expression";
                     return Err(Error::new(SqlState::CARDINALITY_VIOLATION, text));
                 }
-                Wanted::Value => answer.values.extend(row.first().cloned()),
-                Wanted::Set => answer.push(row.first().cloned().unwrap_or_default()),
+                ResultKind::Value => answer.values.extend(row.first().cloned()),
+                ResultKind::Set => answer.push(row.first().cloned().unwrap_or_default()),
             }
             Ok(ControlFlow::Continue(()))
         })?;
         match self.kind {
-            Wanted::Existence => answer.values.push(Datum::Bool(rows > 0)),
-            Wanted::Value | Wanted::Rows => {}
-            Wanted::Set => answer.sort(),
+            ResultKind::Existence => answer.values.push(Datum::Bool(rows > 0)),
+            ResultKind::Value | ResultKind::Rows => {}
+            ResultKind::Set => answer.sort(),
         }
         Ok(answer)
     }

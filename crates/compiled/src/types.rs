@@ -1,11 +1,11 @@
-//! Types by PostgreSQL's rules: what a statement names them, and in which type two of them meet.
+//! Type rules of PostgreSQL: type names, common types, assignment casts.
 
 use model::{CHARACTERS_MAX, Precision, Result, Type};
 use sqlparser::ast;
 
 use crate::bind::{Bind, Refusal};
 
-/// The type that a statement names, if it is one that columns of `rows` tables have.
+/// The type that a statement names; refused if columns of `rows` tables cannot have it.
 pub(crate) fn data_type(ty: &ast::DataType) -> Bind<Type> {
     use ast::DataType as D;
     Ok(match ty {
@@ -28,7 +28,7 @@ pub(crate) fn data_type(ty: &ast::DataType) -> Bind<Type> {
         D::Timestamp(None, ast::TimezoneInfo::None | ast::TimezoneInfo::WithoutTimeZone) => Type::Timestamp,
         D::Timestamp(None, ast::TimezoneInfo::WithTimeZone | ast::TimezoneInfo::Tz) => Type::Timestamptz,
         D::Interval { fields: None, precision: None } => Type::Interval,
-        _ => return Err(Refusal::Other),
+        _ => return Err(Refusal::Unsupported),
     })
 }
 
@@ -49,14 +49,14 @@ fn characters(length: &Option<ast::CharacterLength>) -> Bind<Option<u32>> {
         None => Ok(None),
         Some(ast::CharacterLength::IntegerLength { length, unit: None }) => match u32::try_from(*length) {
             Ok(length @ 1..=CHARACTERS_MAX) => Ok(Some(length)),
-            _ => Err(Refusal::Other),
+            _ => Err(Refusal::Unsupported),
         },
-        Some(_) => Err(Refusal::Other),
+        Some(_) => Err(Refusal::Unsupported),
     }
 }
 
-/// The type without what stands in parentheses.
-pub(crate) fn bare(ty: Type) -> Type {
+/// The type without its modifier.
+pub(crate) fn base_type(ty: Type) -> Type {
     match ty {
         Type::Numeric(_) => Type::Numeric(None),
         Type::Varchar(_) => Type::Varchar(None),
@@ -69,17 +69,18 @@ pub(crate) fn is_text(ty: Type) -> bool {
     matches!(ty, Type::Text | Type::Varchar(_) | Type::Char(_))
 }
 
-/// Is it a type of which `columns` tables have nanoseconds?
+/// Whether it is a type that `columns` tables store in nanoseconds.
 pub(crate) fn is_moment(ty: Type) -> bool {
     matches!(ty, Type::Time | Type::Timestamp | Type::Timestamptz | Type::Interval)
 }
 
-/// Is every value of one type one of the other as it is? Such a cast does nothing, and an index is found behind it.
+/// Whether every value of one type is a value of the other, unchanged. Such a cast does nothing, so an index on the
+/// column can be used.
 pub(crate) fn same_bytes(from: Type, to: Type) -> bool {
-    from == to || bare(from) == to || is_text(from) && matches!(to, Type::Text | Type::Varchar(None))
+    from == to || base_type(from) == to || is_text(from) && matches!(to, Type::Text | Type::Varchar(None))
 }
 
-/// Numbers by how much they hold.
+/// Numeric types by increasing preference in mixed operations; `None` for other types.
 pub(crate) fn rank(ty: Type) -> Option<u8> {
     Some(match ty {
         Type::Int2 => 1,
@@ -92,22 +93,22 @@ pub(crate) fn rank(ty: Type) -> Option<u8> {
     })
 }
 
-/// The type in which two numbers meet.
+/// The common type of two numbers in arithmetic and comparisons.
 pub(crate) fn common_number(left: Type, right: Type) -> Option<Type> {
-    let (left, right) = (bare(left), bare(right));
+    let (left, right) = (base_type(left), base_type(right));
     let (low, high) = if rank(left)? <= rank(right)? { (left, right) } else { (right, left) };
-    // real meets anything but itself in double precision, which PostgreSQL prefers.
+    // PostgreSQL prefers double precision for real with any other numeric type.
     Some(if high == Type::Float4 && low != Type::Float4 { Type::Float8 } else { high })
 }
 
-/// The type in which two types are compared.
+/// The type in which two types are compared; `None` if they are not comparable.
 pub(crate) fn comparable(left: Type, right: Type) -> Option<Type> {
-    let (left, right) = (bare(left), bare(right));
+    let (left, right) = (base_type(left), base_type(right));
     if left == right {
         return Some(if matches!(left, Type::Varchar(_)) { Type::Text } else { left });
     }
     match (left, right) {
-        // Here blanks at the end do not count; against text they do.
+        // Trailing blanks are not significant in these comparisons; compared with text they are.
         (Type::Char(_), Type::Varchar(_)) | (Type::Varchar(_), Type::Char(_)) => Some(Type::Char(None)),
         (left, right) if is_text(left) && is_text(right) => Some(Type::Text),
         (Type::Date, Type::Timestamp) | (Type::Timestamp, Type::Date) => Some(Type::Timestamp),
@@ -118,10 +119,10 @@ pub(crate) fn comparable(left: Type, right: Type) -> Option<Type> {
     }
 }
 
-/// The type of a CASE with branches of two types, the earlier one on the left; `None` where neither becomes the other by itself.
+/// The common type for CASE and UNION, `left` being the earlier branch; `None` if there is no implicit cast.
 pub(crate) fn union(left: Type, right: Type) -> Option<Type> {
-    let (left, right) = (bare(left), bare(right));
-    // Each kind of text becomes any other: the first stays.
+    let (left, right) = (base_type(left), base_type(right));
+    // All kinds of text convert to each other, so the first is kept.
     if left == right || is_text(left) && is_text(right) {
         return Some(left);
     }
@@ -135,7 +136,7 @@ pub(crate) fn union(left: Type, right: Type) -> Option<Type> {
     }
 }
 
-/// Types of different categories never meet.
+/// PostgreSQL's type category: there is no common type across categories.
 pub(crate) fn category(ty: Type) -> char {
     match ty {
         Type::Bool => 'B',
@@ -147,9 +148,9 @@ pub(crate) fn category(ty: Type) -> char {
     }
 }
 
-/// Does PostgreSQL put a value of one type into a column of another without being told to?
+/// Whether PostgreSQL has an assignment cast from one type to the other.
 pub(crate) fn assignable(from: Type, to: Type) -> bool {
-    let (from, to) = (bare(from), bare(to));
+    let (from, to) = (base_type(from), base_type(to));
     if from == to || rank(from).is_some() && rank(to).is_some() || is_text(to) {
         return true;
     }

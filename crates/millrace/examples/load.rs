@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! cargo build --release && cargo run --release --example load -- line sync     (also: copy, insert; async)
-//! cargo run --release --example load -- commits      p50/p99 of one-row commits, alone and beside a bulk load
+//! cargo run --release --example load -- commits      p50/p99 of one-row commits, alone and next to a bulk load
 //! cargo run --release --example load -- select       median and p99 of a single-key one-hour select
 //! cargo run --release --example load -- recovery     kill -9 after 1 GB of log, then the start-up line
 //! cargo run --release --example load -- mixed 60     minutes of mixed load under --memory 1GiB; resident size every minute
@@ -52,7 +52,7 @@ fn main() -> Result<(), Failure> {
     }
 }
 
-/// A running server of ours.
+/// A running server.
 struct Server {
     child: Child,
     pg: String,
@@ -108,7 +108,7 @@ impl Server {
         line.split_whitespace().nth(1).and_then(|kib| kib.parse::<u64>().ok()).unwrap_or(0) * 1024
     }
 
-    /// SIGTERM, and the CPU up to the exit.
+    /// Sends SIGTERM; returns the processor time up to the exit.
     fn stop(mut self) -> Result<f64, Failure> {
         let pid = self.child.id().to_string();
         Command::new("kill").args(["-TERM", &pid]).status()?;
@@ -156,7 +156,7 @@ fn fresh_dir(name: &str) -> Result<PathBuf, Failure> {
     Ok(dir)
 }
 
-/// Two-decimal random walks: value of field `field` of row number `row` of a device, from a counter alone.
+/// Random walks with two decimals: value of field `field` in row `row` of a device, computed from a counter.
 fn value(device: u64, field: u64, row: u64) -> f64 {
     let mut hash = (device << 40) ^ (field << 32) ^ (row / 16);
     hash = (hash ^ (hash >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
@@ -165,7 +165,7 @@ fn value(device: u64, field: u64, row: u64) -> f64 {
     (base + ((row * 7 + field * 3) % 100) as f64) / 100.0
 }
 
-/// Rows `from .. from + 1000` of a connection's device-by-device stream.
+/// Rows `from .. from + 1000` of a connection's stream, device by device.
 fn row_of(request: u64, at: usize) -> (u64, u64) {
     let number = request * ROWS_PER_REQUEST as u64 + at as u64;
     (number % DEVICES, number / DEVICES)
@@ -189,7 +189,7 @@ fn line_body(request: u64) -> String {
     body
 }
 
-/// One keep-alive HTTP connection.
+/// A persistent HTTP connection.
 struct Http {
     reader: BufReader<TcpStream>,
     host: String,
@@ -234,12 +234,13 @@ const CREATE: &str = "CREATE TABLE IF NOT EXISTS cpu (time timestamptz NOT NULL,
     f0 float8, f1 float8, f2 float8, f3 float8, f4 float8, f5 float8, f6 float8, f7 float8, f8 float8, f9 float8) \
     WITH (store = 'columns', key = 'dev')";
 
-/// Writes `requests` requests through one path.
+/// Writes `requests` requests by one path.
 fn ingest(runtime: &tokio::runtime::Runtime, path: &str, sync: bool, requests: u64) -> Result<(), Failure> {
     let dir = fresh_dir("ingest")?;
     let server = Server::start(&dir, &[])?;
     let next = AtomicU64::new(0);
-    // Line bodies are made before the clock starts: formatting them costs the client more than the server needs to take them.
+    // Bodies are prepared before the clock starts: formatting them costs the client more than ingesting costs the
+    // server.
     let bodies: Vec<String> = if path == "line" { (0..requests).map(line_body).collect() } else { Vec::new() };
     let started = Instant::now();
     let client_cpu = cpu_seconds(std::process::id());
@@ -402,15 +403,15 @@ async fn one_row_commits(client: &Client, seconds: u64) -> Result<Vec<Duration>,
         let (time, name, fields) = row_values(row, 0);
         let mut values: Vec<&(dyn tokio_postgres::types::ToSql + Sync)> = vec![&time, &name];
         values.extend(fields.iter().map(|field| field as &(dyn tokio_postgres::types::ToSql + Sync)));
-        let begun = Instant::now();
+        let start = Instant::now();
         client.execute(&statement, &values).await?;
-        latencies.push(begun.elapsed());
+        latencies.push(start.elapsed());
         row += 1;
     }
     Ok(latencies)
 }
 
-/// One-row commits at `sync`, alone and beside line protocol at full speed over four connections.
+/// One-row commits at `sync`, alone and next to line protocol at full speed over four connections.
 fn commits(runtime: &tokio::runtime::Runtime) -> Result<(), Failure> {
     let dir = fresh_dir("commits")?;
     let server = Server::start(&dir, &[])?;
@@ -426,10 +427,13 @@ fn commits(runtime: &tokio::runtime::Runtime) -> Result<(), Failure> {
         }
         let latencies = runtime.block_on(one_row_commits(&client, 20));
         stop.store(true, Ordering::Relaxed);
-        print_latencies("one-row commits beside a bulk load", latencies?);
+        print_latencies("one-row commits next to a bulk load", latencies?);
         Ok(())
     })?;
-    println!("the bulk load wrote {:.2} M points/s meanwhile", sent.load(Ordering::Relaxed) as f64 / 100.0 / 20.0);
+    println!(
+        "the bulk load wrote {:.2} M points/s at the same time",
+        sent.load(Ordering::Relaxed) as f64 / 100.0 / 20.0
+    );
     server.stop()?;
     std::fs::remove_dir_all(&dir)?;
     Ok(())
@@ -459,11 +463,11 @@ fn select(runtime: &tokio::runtime::Runtime) -> Result<(), Failure> {
         let mut latencies = Vec::new();
         for round in 0..500u64 {
             let from = std::time::UNIX_EPOCH + Duration::from_nanos(time_of((round * 37) % 6_000).cast_unsigned());
-            let begun = Instant::now();
+            let started = Instant::now();
             let rows = client
                 .query(&statement, &[&format!("d{}", round % DEVICES), &from, &(from + Duration::from_secs(3_600))])
                 .await?;
-            latencies.push(begun.elapsed());
+            latencies.push(started.elapsed());
             if rows.len() != 3_600 {
                 return Err(format!("{} rows, 3600 expected", rows.len()).into());
             }
@@ -477,7 +481,7 @@ fn select(runtime: &tokio::runtime::Runtime) -> Result<(), Failure> {
     Ok(())
 }
 
-/// How long a start takes after kill -9 with 1 GB of log to replay.
+/// Duration of a start after kill -9 with 1 GB of log to replay.
 fn recovery(runtime: &tokio::runtime::Runtime) -> Result<(), Failure> {
     let dir = fresh_dir("recovery")?;
     let server = Server::start(&dir, &["--memory", "16GiB"])?;
@@ -491,19 +495,19 @@ fn recovery(runtime: &tokio::runtime::Runtime) -> Result<(), Failure> {
     }
     server.kill()?;
     println!("{} log bytes on disk after {at} requests", log_bytes()?);
-    let begun = Instant::now();
+    let started = Instant::now();
     let server = Server::start(&dir, &["--memory", "16GiB"])?;
     let rows: i64 = runtime.block_on(async {
         Ok::<_, Failure>(server.client().await?.query_one("SELECT count(*) FROM cpu", &[]).await?.get(0))
     })?;
-    println!("counted {rows} rows {:.2} s after the start; the server said:", begun.elapsed().as_secs_f64());
+    println!("counted {rows} rows {:.2} s after the start; the server said:", started.elapsed().as_secs_f64());
     println!("{}", server.log.lock().expect("the log"));
     server.stop()?;
     std::fs::remove_dir_all(&dir)?;
     Ok(())
 }
 
-/// Line protocol, one-row commits and grouped selects together under a small budget.
+/// Line protocol, one-row commits and grouped selects together under a small memory budget.
 fn mixed(runtime: &tokio::runtime::Runtime, minutes: u64) -> Result<(), Failure> {
     let dir = fresh_dir("mixed")?;
     let server = Server::start(&dir, &["--memory", "1GiB"])?;
@@ -515,7 +519,7 @@ fn mixed(runtime: &tokio::runtime::Runtime, minutes: u64) -> Result<(), Failure>
     std::thread::scope(|scope| -> Result<(), Failure> {
         scope.spawn(|| {
             let Ok(mut http) = Http::connect(&server.http) else { return };
-            let begun = Instant::now();
+            let started = Instant::now();
             while !stop.load(Ordering::Relaxed) {
                 let request = sent.fetch_add(1, Ordering::Relaxed);
                 if let Err(error) = http.post("/api/v2/write", line_body(request).as_bytes()) {
@@ -523,7 +527,7 @@ fn mixed(runtime: &tokio::runtime::Runtime, minutes: u64) -> Result<(), Failure>
                     return;
                 }
                 let due = Duration::from_millis(request * 50);
-                std::thread::sleep(due.saturating_sub(begun.elapsed()));
+                std::thread::sleep(due.saturating_sub(started.elapsed()));
             }
         });
         let watcher = scope.spawn(|| {

@@ -1,7 +1,7 @@
-//! Settings every command shares: flags, then environment, then the file of `--config`, then defaults.
+//! Settings shared by all commands: flags, then environment, then the file of `--config`, then defaults.
 //!
-//! Clap merges flag and environment; [`Given`] adds the file; [`Given::settings`] adds defaults. A key the file states and
-//! we do not know is an error: a misspelt setting that is silently ignored is found at the worst time.
+//! Clap merges flags and environment; [`Given`] adds the file; [`Given::settings`] adds defaults. An unknown key in
+//! the file is an error: a misspelt setting must not be ignored silently.
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
@@ -13,22 +13,21 @@ use serde::Deserialize;
 use crate::failure::Failure;
 use crate::size;
 
-/// Where the PostgreSQL protocol is served, unless stated.
+/// Default address of the PostgreSQL protocol.
 pub(crate) const PG_DEFAULT: &str = "127.0.0.1:7432";
-/// Where HTTP is served, unless stated.
+/// Default address of HTTP.
 pub(crate) const HTTP_DEFAULT: &str = "127.0.0.1:7480";
-/// Where Arrow Flight SQL is served, unless stated.
+/// Default address of Arrow Flight SQL.
 pub(crate) const FLIGHT_DEFAULT: &str = "127.0.0.1:7470";
-/// Where health and metrics are served, unless stated.
+/// Default address of health and metrics.
 pub(crate) const HEALTH_DEFAULT: &str = "127.0.0.1:7490";
-/// The directory of `serve`, unless stated.
+/// Default directory of `serve`.
 pub(crate) const DATA_DEFAULT: &str = "./millrace-data";
-/// Less than this and the smallest memtable, cache and query do not fit together.
+/// Minimum memory budget in bytes: the smallest memtable, cache and query together.
 const MEMORY_MIN: u64 = 64 << 20;
-/// Running statements may take so many seconds after SIGTERM, unless stated: with what follows, `docker stop` is content, which
-/// kills after ten.
+/// Default grace period after SIGTERM. `docker stop` kills after ten seconds; flushing must fit in the rest.
 const GRACE_SECONDS: u64 = 5;
-/// Whoever sets less has most likely forgotten the unit.
+/// Minimum compaction rate in bytes per second; a lower value most likely lacks its unit.
 const COMPACTION_RATE_MIN: u64 = 1 << 20;
 
 /// Flags of every command.
@@ -62,40 +61,40 @@ pub(crate) struct Shared {
     /// Least severe messages to log: error, warn, info, debug or trace [default: info].
     #[arg(long, global = true, value_name = "LEVEL", env = "MILLRACE_LOG_LEVEL")]
     pub(crate) log_level: Option<String>,
-    /// How log messages look: text or json [default: text].
+    /// Format of log messages: text or json [default: text].
     #[arg(long, global = true, value_name = "FORMAT", env = "MILLRACE_LOG_FORMAT")]
     pub(crate) log_format: Option<LogFormat>,
     /// Compress rows of time series in the write-ahead log [default: on].
     #[arg(long, global = true, value_name = "SWITCH", env = "MILLRACE_LOG_COMPRESSION")]
     pub(crate) log_compression: Option<Switch>,
-    /// Most client connections at a time [default: 1000].
+    /// Maximum number of client connections [default: 1000].
     #[arg(long, global = true, value_name = "N", env = "MILLRACE_MAX_CONNECTIONS")]
     pub(crate) max_connections: Option<usize>,
-    /// What compactions may read and write in a second, like 64MiB; 0 is no limit [default: 0].
+    /// Compaction I/O (reads and writes) per second, like 64MiB; 0 is no limit [default: 0].
     #[arg(long, global = true, value_name = "SIZE", env = "MILLRACE_COMPACTION_RATE")]
     pub(crate) compaction_rate: Option<String>,
-    /// Seconds that running statements may take to finish after SIGTERM [default: 5].
+    /// Seconds that running statements get to finish after SIGTERM [default: 5].
     #[arg(long, global = true, value_name = "SECONDS", env = "MILLRACE_GRACE")]
     pub(crate) grace: Option<u64>,
 }
 
-/// How log messages look.
+/// Format of log messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum LogFormat {
-    /// For people.
+    /// Human-readable text.
     Text,
-    /// For programs: one object a line.
+    /// One JSON object a line.
     Json,
 }
 
-/// Something that is done or not.
+/// A setting that is on or off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Switch {
-    /// Done.
+    /// Enabled.
     On,
-    /// Not.
+    /// Disabled.
     Off,
 }
 
@@ -118,14 +117,14 @@ struct File {
     grace: Option<u64>,
 }
 
-/// What was stated, wherever.
+/// Settings from flags, environment and file, without defaults.
 #[derive(Clone, Debug)]
 pub(crate) struct Given {
     shared: Shared,
     data_by_flag: bool,
 }
 
-/// What a server runs with.
+/// Complete settings of a server.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) data: PathBuf,
@@ -134,15 +133,15 @@ pub(crate) struct Settings {
     pub(crate) flight: SocketAddr,
     pub(crate) health: SocketAddr,
     pub(crate) memory_bytes: u64,
-    /// Where SQL may read and write files.
+    /// Folder for files that SQL may read and write.
     pub(crate) files: Option<PathBuf>,
     pub(crate) log_level: String,
     pub(crate) log_format: LogFormat,
     pub(crate) log_compression: bool,
     pub(crate) max_connections: usize,
-    /// Bytes a second; 0 = no limit.
+    /// Bytes per second; 0 = no limit.
     pub(crate) compaction_rate: u64,
-    /// How long running statements may take to finish after SIGTERM.
+    /// Grace period for running statements after SIGTERM.
     pub(crate) grace: Duration,
 }
 
@@ -157,17 +156,17 @@ impl Given {
         Ok(Given { shared: merge(shared, file), data_by_flag })
     }
 
-    /// The directory, if it was stated by a flag: client commands then open it instead of asking a server.
+    /// The directory given by a flag: a client command then opens it itself instead of connecting to a server.
     pub(crate) fn data_flag(&self) -> Option<&Path> {
         self.shared.data.as_deref().filter(|_| self.data_by_flag)
     }
 
-    /// The directory, if it was stated anywhere.
+    /// The directory from flag, environment or file.
     pub(crate) fn data(&self) -> Option<&Path> {
         self.shared.data.as_deref()
     }
 
-    /// Where SQL may read and write files, if that was stated.
+    /// Folder for files that SQL may read and write.
     pub(crate) fn files(&self) -> Option<PathBuf> {
         self.shared.files.clone()
     }
@@ -182,7 +181,7 @@ impl Given {
         self.shared.http.as_deref().unwrap_or(HTTP_DEFAULT)
     }
 
-    /// Everything a server needs, defaults filled in.
+    /// Complete settings of a server.
     pub(crate) fn settings(&self) -> Result<Settings, Failure> {
         let shared = &self.shared;
         Ok(Settings {
@@ -202,14 +201,14 @@ impl Given {
         })
     }
 
-    /// The memory budget.
+    /// Memory budget in bytes.
     pub(crate) fn memory_bytes(&self) -> Result<u64, Failure> {
         let Some(text) = &self.shared.memory else { return Ok(size::default_memory().max(MEMORY_MIN)) };
         let bytes = size::parse(text).map_err(|error| Failure::usage(format!("--memory: {error}")))?;
         if bytes >= MEMORY_MIN {
             return Ok(bytes);
         }
-        Err(Failure::usage(format!("--memory {text} is too little: the least is {}", size::show(MEMORY_MIN))))
+        Err(Failure::usage(format!("--memory: {text} is too small: the minimum is {}", size::show(MEMORY_MIN))))
     }
 
     fn compaction_rate(&self) -> Result<u64, Failure> {
@@ -219,19 +218,20 @@ impl Given {
             return Ok(bytes);
         }
         let least = size::show(COMPACTION_RATE_MIN);
-        let text = format!("--compaction-rate {text} is too little: the least is {least} a second, and 0 is no limit");
+        let text =
+            format!("--compaction-rate: {text} is too small: the minimum is {least} per second, or 0 for no limit");
         Err(Failure::usage(text))
     }
 
     fn max_connections(&self) -> Result<usize, Failure> {
         match self.shared.max_connections.unwrap_or(model::limits::CONNECTIONS_DEFAULT) {
-            0 => Err(Failure::usage("--max-connections 0 would let nobody in; the least is 1")),
+            0 => Err(Failure::usage("--max-connections: invalid value 0: the minimum is 1")),
             count => Ok(count),
         }
     }
 }
 
-/// Global flags are seen by the command they were given to.
+/// The matches of the innermost subcommand, which has global flags too.
 fn innermost(matches: &clap::ArgMatches) -> &clap::ArgMatches {
     matches.subcommand().map_or(matches, |(_, sub)| innermost(sub))
 }
@@ -263,7 +263,8 @@ fn merge(shared: Shared, file: File) -> Shared {
 
 fn address(flag: &str, text: &str) -> Result<SocketAddr, Failure> {
     let wrong = |why: String| {
-        Failure::usage(format!("{flag} {text:?} is no address: {why}")).with_hint("write it like 127.0.0.1:7432")
+        Failure::usage(format!("{flag}: invalid address {text:?}: {why}"))
+            .with_hint("expected HOST:PORT, such as 127.0.0.1:7432")
     };
     let mut found = text.to_socket_addrs().map_err(|error| wrong(error.to_string()))?;
     found.next().ok_or_else(|| wrong("the name has no address".to_owned()))
@@ -275,7 +276,7 @@ fn log_level(text: &str) -> Result<String, Failure> {
     if known.contains(&level.as_str()) {
         return Ok(level);
     }
-    Err(Failure::usage(format!("--log-level {text:?} is none of {}", known.join(", "))))
+    Err(Failure::usage(format!("--log-level: invalid level {text:?}: expected one of {}", known.join(", "))))
 }
 
 #[cfg(test)]
@@ -310,11 +311,11 @@ mod tests {
     fn wrong_settings_are_refused_naming_flag_and_value() {
         let refused = |file: &str| given(Shared::default(), file).settings().err().map(|failure| failure.text());
         let cases = [
-            ("pg = \"7432\"", "--pg \"7432\""),
-            ("memory = \"1MiB\"", "--memory 1MiB"),
+            ("pg = \"7432\"", "--pg: invalid address \"7432\""),
+            ("memory = \"1MiB\"", "--memory: 1MiB"),
             ("memory = \"much\"", "\"much\""),
-            ("max-connections = 0", "--max-connections 0"),
-            ("compaction-rate = \"64\"", "--compaction-rate 64"),
+            ("max-connections = 0", "--max-connections: invalid value 0"),
+            ("compaction-rate = \"64\"", "--compaction-rate: 64"),
             ("compaction-rate = \"fast\"", "\"fast\""),
             ("log-level = \"loud\"", "\"loud\""),
         ];
@@ -325,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_nobody_knows_is_refused_by_name() {
+    fn an_unknown_key_is_refused_by_name() {
         let error = toml::from_str::<File>("memmory = \"1GiB\"").unwrap_err().to_string();
         assert!(error.contains("memmory") && error.contains("memory"), "{error}");
     }

@@ -9,7 +9,7 @@ use tokio_postgres::{AsyncMessage, Client, Config, NoTls};
 
 use crate::failure::Failure;
 
-/// A client and the notices the server sends beside its answers.
+/// A client and the notices it receives.
 pub(crate) struct Connected {
     pub(crate) client: Client,
     pub(crate) notices: UnboundedReceiver<DbError>,
@@ -24,7 +24,7 @@ pub(crate) async fn connect(url: Option<&str>, address: &str) -> Result<Connecte
     tokio::spawn(async move {
         while let Some(Ok(message)) = poll_fn(|context| connection.poll_message(context)).await {
             if let AsyncMessage::Notice(notice) = message {
-                // Nobody listens any more when the command is about to end.
+                // The receiver is gone when the command is about to end.
                 let _ = sender.send(notice);
             }
         }
@@ -45,7 +45,8 @@ fn config(url: Option<&str>, address: &str) -> Result<Config, Failure> {
 }
 
 fn by_address(address: &str) -> Result<Config, Failure> {
-    let wrong = || Failure::usage(format!("--pg {address:?} is no address; write it like 127.0.0.1:7432"));
+    let wrong =
+        || Failure::usage(format!("--pg: invalid address {address:?}: expected HOST:PORT, such as 127.0.0.1:7432"));
     let (host, port) = address.rsplit_once(':').ok_or_else(wrong)?;
     let port: u16 = port.parse().map_err(|_| wrong())?;
     let mut config = Config::new();
@@ -59,10 +60,10 @@ fn refused(shown: &str, error: &tokio_postgres::Error) -> Failure {
         None => innermost(error),
     };
     Failure::usage(format!("cannot connect to {shown}: {why}"))
-        .with_hint("is `millrace serve` running there? --pg ADDR or --url says where to look")
+        .with_hint("check that `millrace serve` is running there, or give its address with --pg or --url")
 }
 
-/// The cause at the bottom says most: "Connection refused", not "error connecting to server".
+/// Text of the root cause, such as "Connection refused"; the outer errors say less.
 pub(crate) fn innermost(error: &dyn std::error::Error) -> String {
     let mut error = error;
     while let Some(source) = error.source() {

@@ -1,7 +1,8 @@
-//! A directory opened by a client command itself, for `sql --data DIR`: no server needs to run, and none may.
+//! A database opened by a client command itself, for `sql --data DIR`. No server is needed, and none may have the
+//! directory open.
 //!
-//! The command then talks to it by the same protocol as to any server, over a loopback port that only it knows of, so that
-//! there is one way statements run and results look.
+//! The command starts a server on a loopback port and connects to it, so statements and results take the same path
+//! as with any server.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -14,8 +15,8 @@ use tokio::sync::oneshot;
 use crate::failure::Failure;
 use crate::serve;
 
-/// Opens `dir`, which must hold a database (a mistyped name is not to become a new one), does `work` with the address it is
-/// served at, flushes and closes.
+/// Opens `dir`, which must contain a database (a mistyped name must not create one), calls `work` with the server's
+/// address, flushes and closes.
 pub(crate) async fn with_database(
     dir: &Path,
     memory_bytes: u64,
@@ -24,7 +25,7 @@ pub(crate) async fn with_database(
 ) -> Result<(), Failure> {
     if !dir.join("MANIFEST").exists() {
         return Err(Failure::usage(format!("--data {} holds no database", dir.display()))
-            .with_hint("`millrace serve --data DIR` makes one"));
+            .with_hint("`millrace serve --data DIR` creates one"));
     }
     let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     let options = server::Options { pg: Some(any), http: None, flight: None, health: None, max_connections: 4 };
@@ -34,7 +35,7 @@ pub(crate) async fn with_database(
     let (engine, _) = serve::open(dir, options).await?;
     let database = Database::new(engine.clone(), serve::query_options(memory_bytes, files))?;
     let (stop, stopped) = oneshot::channel::<()>();
-    // The sender going away is a reason to stop too.
+    // The server stops when the sender is dropped, too.
     let serving = server.ready(&database, Duration::from_secs(1)).run(async { drop(stopped.await) });
     let working = async {
         let result = work(&address).await;

@@ -1,10 +1,10 @@
-//! How a command fails: what is printed, and the exit code.
+//! Errors of commands: message, hint and exit code.
 
 use std::fmt::Display;
 
-use crate::say;
+use crate::stdio;
 
-/// Why a command ended before it was done.
+/// The error that ended a command.
 pub(crate) struct Failure {
     code: u8,
     message: String,
@@ -17,29 +17,29 @@ impl Failure {
         Failure { code: 1, message: message.to_string(), hint: None }
     }
 
-    /// The command line or configuration is wrong: nothing was begun (exit code 2).
+    /// The command line or configuration is wrong; nothing was started (exit code 2).
     pub(crate) fn usage(message: impl Display) -> Failure {
         Failure { code: 2, message: message.to_string(), hint: None }
     }
 
-    /// Something was told already; only the exit code is left to give.
-    pub(crate) fn told() -> Failure {
+    /// The error was already reported; only the exit code remains.
+    pub(crate) fn already_reported() -> Failure {
         Failure { code: 1, message: String::new(), hint: None }
     }
 
-    /// Adds what to do.
+    /// Adds a hint.
     pub(crate) fn with_hint(mut self, hint: impl Display) -> Failure {
         self.hint = Some(hint.to_string());
         self
     }
 
-    /// Puts where it happened before the message.
+    /// Puts the place before the message.
     pub(crate) fn context(mut self, place: impl Display) -> Failure {
         self.message = format!("{place}: {}", self.message);
         self
     }
 
-    /// Changes the message.
+    /// Replaces the message.
     pub(crate) fn map(mut self, change: impl FnOnce(&str) -> String) -> Failure {
         self.message = change(&self.message);
         self
@@ -49,13 +49,13 @@ impl Failure {
         self.code
     }
 
-    /// To stderr, in the form every command uses.
+    /// Prints message and hint to stderr.
     pub(crate) fn print(&self) {
         if !self.message.is_empty() {
-            say::err(&format!("ERROR:  {}", self.message));
+            stdio::err(&format!("ERROR:  {}", self.message));
         }
         if let Some(hint) = &self.hint {
-            say::err(&format!("HINT:   {hint}"));
+            stdio::err(&format!("HINT:   {hint}"));
         }
     }
 

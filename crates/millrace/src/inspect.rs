@@ -1,7 +1,7 @@
-//! `millrace inspect` and `millrace check`: what the files of a directory say, and whether all of it is whole.
+//! `millrace inspect` and `millrace check`: contents and integrity of a directory's files.
 //!
-//! Both read only and take no lock, so they work beside a server and on a directory that will not open. Beside a running server
-//! the end of the log is a moving target: what is under way there looks like a torn tail.
+//! Both only read and take no lock, so they work next to a running server and on a directory that does not open.
+//! Next to a running server the last log record may look like a torn tail.
 
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ use crate::failure::Failure;
 use crate::size;
 use crate::table::{Align, draw};
 
-/// Shows what the files of a directory say: the log, the manifest, segments.
+/// Shows the contents of a directory's files: the log, the manifest, segments.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -31,42 +31,42 @@ Examples:
 pub(crate) struct InspectArguments {
     #[command(subcommand)]
     what: What,
-    /// How it is printed.
+    /// Output format.
     #[arg(long, global = true, value_enum, default_value = "table")]
     format: Format,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Format {
-    /// For reading.
+    /// Aligned text.
     Table,
-    /// An array of objects; of the log an object a line.
+    /// An array of objects; for the log one object a line.
     Json,
 }
 
-/// Verifies every checksum of a directory and says what is wrong where.
+/// Verifies every checksum of a directory and reports what is wrong and where.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
   millrace check
   millrace check --data /var/lib/millrace
 
-Exit codes: 0 all is well, 1 something is wrong, 2 the directory cannot be read.")]
+Exit codes: 0 no damage, 1 damage found, 2 the directory cannot be read.")]
 pub(crate) struct CheckArguments {}
 
 #[derive(clap::Subcommand)]
 enum What {
-    /// Records of the log, in words.
+    /// Records of the log, described.
     #[command(after_help = "Example: millrace inspect log --from 1000 --limit 20")]
     Log {
         /// First record to show.
         #[arg(long, value_name = "LSN", default_value_t = 1)]
         from: u64,
-        /// Most records to show.
+        /// Maximum number of records to show.
         #[arg(long, value_name = "N", default_value_t = u64::MAX, hide_default_value = true)]
         limit: u64,
     },
-    /// Tables, and where the log goes on.
+    /// Tables, and the log position after the last flush.
     #[command(after_help = "Example: millrace inspect manifest")]
     Manifest,
     /// Segments of all tables, or of one.
@@ -76,10 +76,10 @@ enum What {
         #[arg(long, value_name = "NAME")]
         table: Option<String>,
     },
-    /// One segment: its blocks, or a block's or a column's details.
+    /// One segment: its blocks, or details of a block or a column.
     #[command(after_help = "Example: millrace inspect segment 2a --column temp")]
     Segment {
-        /// Its number in hexadecimal, or its file.
+        /// Segment number in hexadecimal, or path of the segment file.
         file: PathBuf,
         /// Show how each column of this block is encoded.
         #[arg(long, value_name = "N", conflicts_with = "column")]
@@ -90,7 +90,6 @@ enum What {
     },
 }
 
-/// Shows what was asked for.
 pub(crate) fn run(given: &Given, arguments: &InspectArguments) -> Result<(), Failure> {
     let directory = Directory::of(given, arguments.format);
     let mut out = BufWriter::new(io::stdout().lock());
@@ -103,7 +102,7 @@ pub(crate) fn run(given: &Given, arguments: &InspectArguments) -> Result<(), Fai
         What::Segment { file, .. } => directory.blocks(file, &mut out),
     };
     shown.and_then(|()| Ok(out.flush()?)).or_else(|failure| match failure {
-        // Whoever reads has seen enough.
+        // The reader of the pipe has closed it.
         Shown::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         Shown::Output(error) => Err(Failure::new(error)),
         Shown::Failed(failure) => Err(failure),
@@ -130,15 +129,15 @@ pub(crate) fn check(given: &Given) -> Result<(), Failure> {
     }
     let checked = format!("{} files, {}", size::group(report.files), size::show(report.bytes));
     if report.findings.is_empty() {
-        println!("{}: all is well ({checked})", directory.dir.display());
+        println!("{}: no damage found ({checked})", directory.dir.display());
         return Ok(());
     }
     let count = report.findings.len();
-    Err(Failure::new(format!("{}: {count} of what was checked is damaged ({checked})", directory.dir.display()))
-        .with_hint("keep a copy of the directory as it is; what is not named above is intact"))
+    Err(Failure::new(format!("{}: {count} damaged ({checked})", directory.dir.display()))
+        .with_hint("keep a copy of the directory; files not named above are intact"))
 }
 
-/// Why showing ended early.
+/// The reason why output ended early.
 enum Shown {
     Failed(Failure),
     Output(io::Error),
@@ -162,7 +161,7 @@ struct Directory {
     format: Format,
 }
 
-/// A value of a table.
+/// A cell of the output.
 enum Cell {
     Nothing,
     Text(String),
@@ -195,7 +194,7 @@ impl Directory {
         Directory { env: Arc::new(RealEnv::new()), dir, format }
     }
 
-    /// Prints rows under titles; a title that ends in `>` stands to the right.
+    /// Prints rows under titles; a title that ends in `>` makes its column right-aligned.
     fn table(&self, titles: &[&str], rows: Vec<Vec<Cell>>, out: &mut impl Write) -> Result<(), Shown> {
         match self.format {
             Format::Table => {
@@ -408,12 +407,12 @@ impl Directory {
         self.table(&["block>", "NULLs>", "min>", "max>", "sum>", "first>", "last>", "bytes>"], rows, out)
     }
 
-    /// The segment that `file` names by number or path, and its table.
+    /// The segment with this number or path, and its table.
     fn open(&self, file: &Path) -> Result<(TableRef, engine::Segment), Shown> {
         let name = file.file_stem().unwrap_or_default().to_string_lossy();
         let digits = name.strip_prefix("segment-").unwrap_or(&name);
         let number = u64::from_str_radix(digits, 16).map_err(|_| {
-            Shown::Failed(Failure::usage(format!("{} is neither a segment's number nor its file", file.display())))
+            Shown::Failed(Failure::usage(format!("{} is neither a segment number nor a segment file", file.display())))
         })?;
         let manifest = self.read_manifest()?;
         for (id, files) in &manifest.files {
@@ -424,7 +423,7 @@ impl Directory {
             }
         }
         Err(Shown::Failed(
-            Failure::usage(format!("the manifest of {} names no segment {number:x}", self.dir.display()))
+            Failure::usage(format!("the manifest of {} has no segment {number:x}", self.dir.display()))
                 .with_hint("`millrace inspect segments` lists them"),
         ))
     }
@@ -438,13 +437,13 @@ fn maybe(value: Option<&impl ToString>) -> Cell {
     value.map_or(Cell::Nothing, |value| Cell::Text(value.to_string()))
 }
 
-/// A row as an object whose names are the titles.
+/// A row as a JSON object with the titles as names.
 fn object(titles: &[&str], row: Vec<Cell>) -> Value {
     let names = titles.iter().map(|title| title.trim_end_matches('>').replace(' ', "_"));
     Value::Object(names.zip(row.into_iter().map(Cell::json)).collect())
 }
 
-/// Titles; those that end in `>` stand to the right.
+/// Titles with alignment; one that ends in `>` is right-aligned.
 fn head(titles: &[&str]) -> Vec<(String, Align)> {
     let one = |title: &&str| match title.strip_suffix('>') {
         Some(title) => (title.to_owned(), Align::Right),

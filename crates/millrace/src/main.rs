@@ -1,7 +1,8 @@
-//! The `millrace` binary: one program for the server, its clients and its tools.
+//! The `millrace` binary: server, clients and tools in one program.
 //!
-//! Each command is a module with one `run`; this file parses the command line, chooses, and turns an error into text on
-//! stderr and an exit code: 0 done, 1 failed, 2 not begun (command line or configuration wrong, server out of reach).
+//! Each command is a module with a function `run`. This file parses the command line, dispatches, and turns an
+//! error into a message on stderr and an exit code: 0 success, 1 failure, 2 not started (invalid command line or
+//! configuration, server unreachable).
 
 mod config;
 mod connect;
@@ -10,11 +11,11 @@ mod embedded;
 mod failure;
 mod inspect;
 mod logging;
-mod say;
 mod serve;
 mod signals;
 mod size;
 mod sql;
+mod stdio;
 mod table;
 mod write;
 
@@ -25,11 +26,12 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use config::{Given, Shared};
 use failure::Failure;
 
-/// Allocation is on every hot path and the system's allocator returns memory late; the budget is kept with this one.
+/// Allocation is on every hot path, and the system's allocator returns memory late; the memory budget is calibrated
+/// with this one.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Version, commit with its date where the build knew it, and profile.
+/// Version, commit and its date if known at build time, and profile.
 const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (", env!("MILLRACE_BUILD"), ")");
 
 /// A database for what machines say and do: time series, events, and the transactions around them.
@@ -37,13 +39,13 @@ const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (", env!("MILLRACE_BU
 #[command(name = "millrace", version = VERSION, max_term_width = 100, subcommand_required = true, arg_required_else_help = true)]
 #[command(after_help = "\
 Examples:
-  millrace demo                                    load real data, ask it questions, see the answers
+  millrace demo                                    load real data and run example queries
   millrace serve                                   serve ./millrace-data on this machine
-  millrace sql -c \"SELECT count(*) FROM weather\"   ask a running server
+  millrace sql -c \"SELECT count(*) FROM weather\"   query a running server
   millrace write --file data.csv --table t --create --key device
 
 Every shared flag has an environment variable (MILLRACE_DATA, …) and a key in the file of --config.
-What is stated last in this list wins: default, file, environment, flag.")]
+Each of these overrides those before it: default, file, environment, flag.")]
 struct Cli {
     #[command(flatten)]
     shared: Shared,
@@ -73,7 +75,7 @@ struct VersionArguments {}
 #[derive(clap::Args)]
 #[command(after_help = "Example: millrace completions bash > /etc/bash_completion.d/millrace")]
 struct CompletionArguments {
-    /// Which shell.
+    /// The shell.
     shell: clap_complete::Shell,
 }
 
@@ -83,7 +85,7 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => error.exit(),
     };
-    // A benchmark's exit code says more than done or not.
+    // A benchmark has exit codes of its own.
     if let Command::Bench(arguments) = &cli.command {
         return bench::cli::main(arguments);
     }
@@ -97,10 +99,10 @@ fn main() -> ExitCode {
 }
 
 fn print(bytes: &[u8]) -> Result<(), Failure> {
-    say::piped(bytes).map_err(|error| Failure::new(format!("cannot write to standard output: {error}")))
+    stdio::piped(bytes).map_err(|error| Failure::new(format!("cannot write to standard output: {error}")))
 }
 
-/// Environment variables that begin like ours and are none: misspelt settings, most likely.
+/// Environment variables with our prefix that are no settings; most likely misspelt.
 fn unknown_variables(names: impl Iterator<Item = String>) -> Vec<String> {
     let mut cli = Cli::command();
     cli.build();
@@ -130,7 +132,7 @@ fn run(cli: Cli, matches: &clap::ArgMatches) -> Result<(), Failure> {
         Command::Check(_) => inspect::check(&given),
         Command::Version(_) => print(format!("millrace {VERSION}\n").as_bytes()),
         Command::Completions(arguments) => {
-            // Into memory first: clap panics where standard output ends early.
+            // Rendered to memory first: clap panics if standard output is closed.
             let mut script = Vec::new();
             clap_complete::generate(arguments.shell, &mut Cli::command(), "millrace", &mut script);
             print(&script)
@@ -143,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn variables_that_begin_like_ours_and_are_no_settings_are_found() {
+    fn unknown_variables_with_our_prefix_are_found() {
         let names = ["MILLRACE_MEMRY", "MILLRACE_MEMORY", "MILLRACE_URL", "MILLRACE_GRACE", "MILLRACE_TEST_X", "MEMRY"];
         assert_eq!(unknown_variables(names.map(str::to_owned).into_iter()), ["MILLRACE_MEMRY"]);
     }

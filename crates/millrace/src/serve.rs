@@ -1,8 +1,8 @@
-//! `millrace serve`: a server in the foreground, from opening to a clean end.
+//! `millrace serve`: a server in the foreground, from startup to a clean shutdown.
 //!
-//! Order matters. Addresses are bound first: a second start fails at once and touches nothing. Then the directory is opened and
-//! recovered, then clients are let in. At the end no one is let in, statements finish, memtables are flushed, and the log
-//! gets its durable mark. A second signal ends it at once, which loses nothing that was acknowledged (`signals`).
+//! Order matters. Addresses are bound first: a second server fails at once and changes nothing. Then the directory is opened and
+//! recovered, then clients are accepted. On shutdown no more clients are accepted, statements finish, memtables are
+//! flushed, and the log gets its durable mark. A second signal exits at once, without losing acknowledged data (`signals`).
 
 use std::fs;
 use std::net::SocketAddr;
@@ -19,11 +19,11 @@ use server::Server;
 use crate::config::{Given, LogFormat, Settings};
 use crate::failure::Failure;
 use crate::logging;
-use crate::say;
 use crate::signals::Stop;
 use crate::size;
+use crate::stdio;
 
-/// What is left of the budget for queries when memtables and caches have theirs: one in this many.
+/// Divisor of the memory left after memtables and caches that queries get.
 const QUERY_MEMORY_SHARE: u64 = 2;
 
 /// Serves a directory on this machine until SIGTERM or Ctrl-C.
@@ -35,12 +35,12 @@ Examples:
   millrace serve --config /etc/millrace.toml --log-format json
   MILLRACE_PG=127.0.0.1:5432 millrace serve
 
-Ends with exit code 0 after SIGTERM or Ctrl-C: running statements may finish for --grace seconds and
-are cancelled then, and memtables are flushed. A second signal ends it at once. Without
-authentication, which this version does not have, only loopback addresses are served.")]
+Exits with code 0 after SIGTERM or Ctrl-C: running statements may finish for --grace seconds and
+are then cancelled, and memtables are flushed. A second signal exits at once. Only loopback addresses
+are served, because this version has no authentication.")]
 pub(crate) struct Arguments {}
 
-/// Serves until told to stop.
+/// Serves until SIGTERM or Ctrl-C.
 pub(crate) fn run(given: &Given, unknown_variables: &[String]) -> Result<(), Failure> {
     let settings = given.settings()?;
     logging::start(&settings.log_level, settings.log_format);
@@ -50,15 +50,15 @@ pub(crate) fn run(given: &Given, unknown_variables: &[String]) -> Result<(), Fai
     let runtime = server::runtime(settings.max_connections);
     let runtime = runtime.map_err(|error| Failure::new(format!("cannot start: {error}")))?;
     let served = runtime.block_on(serve(&settings));
-    // Statements that compute on threads of their own and were not done by now are nobody's any more.
+    // No wait for statements that still compute on other threads: nobody needs their results.
     runtime.shutdown_background();
     served
 }
 
-/// Settings that are possible and hardly meant.
+/// Logs warnings about settings that are valid but probably unintended.
 fn warn_of(settings: &Settings, unknown_variables: &[String]) {
     for name in unknown_variables {
-        tracing::warn!(variable = %name, "no such setting: the environment variable is ignored");
+        tracing::warn!(variable = %name, "unknown setting: the environment variable is ignored");
     }
     if let Some(machine) = size::machine_memory().filter(|machine| settings.memory_bytes > *machine) {
         let (memory, machine) = (size::show(settings.memory_bytes), size::show(machine));
@@ -83,17 +83,17 @@ async fn serve(settings: &Settings) -> Result<(), Failure> {
     let database = Database::new(engine.clone(), query_options(settings.memory_bytes, settings.files.clone()))?;
     let addresses = [server.pg(), server.http(), server.flight(), server.health()];
     let server = server.ready(&database, settings.grace);
-    // Said when it is true: whoever waits for these lines is served at once.
+    // Printed when it is true: a client that waits for these lines can connect at once.
     announce(settings, addresses, &recovery);
     server.run(stop.clone().wait()).await;
     if !stop.may_close() {
-        // The thread of signals was first, and ends the process.
+        // The signal thread is already ending the process.
         std::future::pending::<()>().await;
     }
     close(engine).await
 }
 
-/// Passwords do not exist yet: whoever reaches the port may do everything.
+/// Without passwords, everyone who reaches the port has all privileges.
 fn refuse_beyond_loopback(settings: &Settings) -> Result<(), Failure> {
     let listeners = [
         ("--pg", settings.pg),
@@ -112,14 +112,14 @@ fn refuse_beyond_loopback(settings: &Settings) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Opens a directory and says what was recovered.
+/// Opens a directory and logs what was recovered.
 pub(crate) async fn open(dir: &Path, options: engine::Options) -> Result<(Engine, Recovery), Failure> {
     tracing::info!(data = %dir.display(), "opening");
     let (dir, place) = (dir.to_owned(), dir.to_owned());
     let opened = blocking(move || Engine::open(Arc::new(RealEnv::new()), &dir, options)).await?;
     opened.map_err(|error| match error.state() {
         model::SqlState::LOCK_NOT_AVAILABLE if error.hint().is_none() => {
-            Failure::from(error.with_hint("another process serves it: stop that one, or give another --data"))
+            Failure::from(error.with_hint("another process has it open: stop that process, or give another --data"))
         }
         model::SqlState::IO_ERROR if error.hint().is_none() => {
             let hint = not_writable(&place, error.message());
@@ -133,7 +133,7 @@ pub(crate) async fn open(dir: &Path, options: engine::Options) -> Result<(Engine
     })
 }
 
-/// What to do about a directory that this process may not write to, if that is what is wrong.
+/// A hint if the directory is not writable by this process.
 fn not_writable(dir: &Path, message: &str) -> Option<String> {
     if message.contains("Read-only file system") {
         return Some(format!("the file system of {} is mounted read-only", dir.display()));
@@ -148,7 +148,7 @@ fn not_writable(dir: &Path, message: &str) -> Option<String> {
         found.and_then(|fields| fields.first().map(|name| format!("{name} ({uid})"))).unwrap_or_else(|| uid.to_string())
     };
     let me = fs::metadata("/proc/self").map_or_else(|_| "this one".to_owned(), |process| name(process.uid()));
-    // Where it does not exist yet, what is above it counts.
+    // If it does not exist yet, its nearest existing parent counts.
     let there = dir.ancestors().find(|dir| dir.exists()).unwrap_or(dir);
     let (there, owner) =
         (there.display(), fs::metadata(there).map_or_else(|_| "another".to_owned(), |there| name(there.uid())));
@@ -157,7 +157,7 @@ fn not_writable(dir: &Path, message: &str) -> Option<String> {
     ))
 }
 
-/// The SQL runtime's part of a memory budget, and its folder of files.
+/// Query options: the share of the memory budget, and the folder for files.
 pub(crate) fn query_options(memory_bytes: u64, files: Option<PathBuf>) -> query::Options {
     let threads = std::thread::available_parallelism().map_or(2, usize::from);
     query::Options { memory_bytes: memory_bytes / QUERY_MEMORY_SHARE, threads, files }
@@ -169,22 +169,22 @@ pub(crate) async fn close(engine: Engine) -> Result<(), Failure> {
     tracing::info!("flushing");
     let closed = blocking(move || engine.flush().and_then(|()| engine.close())).await?;
     if let Err(error) = closed {
-        // The log has all of it; the next start reads it from there.
+        // The log has the data; the next start replays it.
         tracing::error!(%error, "not flushed");
         return Err(
-            Failure::from(error).with_hint("what was acknowledged is in the log, and is recovered at the next start")
+            Failure::from(error).with_hint("acknowledged changes are in the log and are recovered at the next start")
         );
     }
     tracing::info!(elapsed_ms = started.elapsed().as_millis() as u64, "stopped");
     Ok(())
 }
 
-/// Runs what waits for disks on a thread of its own.
+/// Runs blocking work on another thread.
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Failure> {
     tokio::task::spawn_blocking(work).await.map_err(|error| Failure::new(format!("BUG: {error}")))
 }
 
-/// Says what was found and where clients may come: in the log, and for people on standard output.
+/// Announces addresses and recovery, in the log and on stdout.
 fn announce(settings: &Settings, addresses: [Option<SocketAddr>; 4], recovery: &Recovery) {
     let elapsed_ms = recovery.elapsed_ns / 1_000_000;
     tracing::info!(
@@ -201,7 +201,7 @@ fn announce(settings: &Settings, addresses: [Option<SocketAddr>; 4], recovery: &
         elapsed_ms,
         "recovered"
     );
-    // All four were asked for, so all four are bound.
+    // All four addresses are configured, so all are bound.
     let [Some(pg), Some(http), Some(flight), Some(health)] = addresses else { return };
     tracing::info!(
         %pg, %http, %flight, %health,
@@ -211,7 +211,7 @@ fn announce(settings: &Settings, addresses: [Option<SocketAddr>; 4], recovery: &
         "serving"
     );
     if settings.log_format == LogFormat::Text {
-        say::out(&banner(settings, recovery, [pg, http, flight, health]));
+        stdio::out(&banner(settings, recovery, [pg, http, flight, health]));
     }
 }
 

@@ -1,10 +1,10 @@
-//! Signals, on a thread of their own: the server may be asked to end however busy its other threads are.
+//! Signal handling on a separate thread, so that shutdown works however busy the other threads are.
 //!
 //! | signal | effect |
 //! |---|---|
-//! | SIGTERM, SIGINT | a clean end; the second one ends the process at once |
-//! | SIGQUIT | ends the process at once |
-//! | SIGHUP | a clean end where the server runs in a terminal, which was closed; ignored elsewhere, and under nohup |
+//! | SIGTERM, SIGINT | clean shutdown; the second one exits at once |
+//! | SIGQUIT | exits at once |
+//! | SIGHUP | clean shutdown if the server runs in a terminal, which was closed; ignored otherwise and under nohup |
 //! | SIGUSR1, SIGUSR2 | ignored |
 
 use std::fs;
@@ -19,10 +19,10 @@ use tokio::sync::watch;
 
 use crate::failure::Failure;
 
-/// How long after the grace connections and statements may take to end, before the process ends without them.
+/// Time after the grace period for connections and statements to end, before the process exits without them.
 const SECOND_GRACE: Duration = Duration::from_secs(3);
 
-/// What the thread of signals and the server share.
+/// State shared by the signal thread and the server.
 #[derive(Clone)]
 pub(crate) struct Stop {
     asked: watch::Receiver<bool>,
@@ -31,17 +31,17 @@ pub(crate) struct Stop {
 
 #[derive(Default)]
 struct Shared {
-    /// What is closed if the server does not come to it.
+    /// The engine to close if the server does not.
     engine: OnceLock<Engine>,
-    /// Does somebody close it already?
+    /// Whether it is already being closed.
     is_closing: AtomicBool,
 }
 
 impl Stop {
-    /// Starts the thread: from here on signals are ours. What runs when an end is asked for gets `grace` to finish.
+    /// Starts the signal thread. After a shutdown request, running work gets `grace` to finish.
     pub(crate) fn listen(grace: Duration) -> Result<Stop, Failure> {
-        let cannot = |error: io::Error| Failure::new(format!("cannot listen to signals: {error}"));
-        // Asked before we listen, which changes it.
+        let cannot = |error: io::Error| Failure::new(format!("cannot install signal handlers: {error}"));
+        // Read before our handler is installed, which changes it.
         let hangup_ends = !is_hangup_ignored() && (io::stdin().is_terminal() || io::stderr().is_terminal());
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(cannot)?;
         let signals = {
@@ -56,27 +56,27 @@ impl Stop {
         Ok(stop)
     }
 
-    /// Says what is to be closed when the server is too busy to do it.
+    /// Registers the engine to close if the server is too busy to do it.
     pub(crate) fn opened(&self, engine: &Engine) {
         let _ = self.shared.engine.set(engine.clone());
     }
 
-    /// Until an end is asked for.
+    /// Waits for a shutdown request.
     pub(crate) async fn wait(mut self) {
         let _ = self.asked.wait_for(|asked| *asked).await;
     }
 
-    /// Whether the caller is to close the database: the first who asks is.
+    /// Whether the caller must close the engine: true for the first caller.
     pub(crate) fn may_close(&self) -> bool {
         !self.shared.is_closing.swap(true, Ordering::SeqCst)
     }
 }
 
-/// Waits for the signal to end, and then sees to it that the process ends.
+/// Waits for a shutdown signal, then makes sure that the process ends.
 async fn watch_signals(mut signals: Signals, ask: watch::Sender<bool>, shared: Arc<Shared>, grace: Duration) {
     let name = signals.next_end().await;
     let grace_s = grace.as_secs();
-    tracing::info!(signal = name, grace_s, "stopping: no new statements begin, running ones may finish");
+    tracing::info!(signal = name, grace_s, "stopping: no new statements are accepted, running ones may finish");
     ask.send_replace(true);
     let stuck = async {
         tokio::time::sleep(grace + SECOND_GRACE).await;
@@ -91,7 +91,7 @@ async fn watch_signals(mut signals: Signals, ask: watch::Sender<bool>, shared: A
     std::process::exit(1);
 }
 
-/// Closes the database and ends the process, on a thread of its own, unless the server has begun to do that.
+/// Closes the engine and exits, on another thread, unless the server has started to do so.
 fn end_without_the_server(shared: &Shared) {
     if shared.is_closing.swap(true, Ordering::SeqCst) {
         tracing::info!("still flushing");
@@ -99,13 +99,13 @@ fn end_without_the_server(shared: &Shared) {
     }
     let engine = shared.engine.get().cloned();
     match &engine {
-        Some(_) => tracing::warn!("statements that compute did not end when cancelled; the server ends without them"),
-        None => tracing::warn!("the directory was still being opened; the next start begins anew"),
+        Some(_) => tracing::warn!("some statements did not stop when cancelled; exiting without them"),
+        None => tracing::warn!("the directory was still being opened; the next start repeats the recovery"),
     }
     let end = move || {
         let closed = engine.map_or(Ok(()), |engine| engine.flush().and_then(|()| engine.close()));
         if let Err(error) = &closed {
-            tracing::error!(%error, "not flushed; the log has what was acknowledged, and is recovered at the next start");
+            tracing::error!(%error, "not flushed; acknowledged changes are in the log and are recovered at the next start");
         }
         std::process::exit(i32::from(closed.is_err()));
     };
@@ -135,7 +135,7 @@ impl Signals {
         })
     }
 
-    /// The name of the next signal that asks for an end.
+    /// Waits for the next shutdown signal; returns its name.
     async fn next_end(&mut self) -> &'static str {
         loop {
             let [user1, user2] = &mut self.user;
@@ -161,7 +161,7 @@ impl Signals {
     }
 }
 
-/// Whether whoever started this process had it ignore SIGHUP, as nohup does.
+/// Whether the parent process had SIGHUP ignored, as nohup does.
 fn is_hangup_ignored() -> bool {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

@@ -1,19 +1,20 @@
-//! Sizes of memory: how people write them, and how much this machine or container gives.
+//! Memory sizes: parsing and formatting, and the memory of the container or host.
 
 use std::fs;
 use std::path::Path;
 
-/// What the default is taken of when the machine does not say how much it has.
+/// Assumed memory of a host that does not report it.
 const UNKNOWN_HOST_BYTES: u64 = 4 << 30;
 
-/// Below this budget huge pages cost more memory than they save time.
+/// Below this budget, huge pages waste more memory than they save time.
 const HUGE_PAGES_FROM: u64 = 1 << 30;
 
-/// Has the kernel back this process with pages of 4 KiB, if its budget is small. A page of 2 MiB is resident as a whole for whatever part of
-/// it is used: with 200 results that nobody reads that was a quarter of the resident memory.
+/// Disables huge pages for small budgets. A page of 2 MiB is resident as a whole even if a small part of it is
+/// used: with 200 unread results that was a quarter of resident memory.
 pub(crate) fn keep_pages_small(memory_bytes: u64) {
     if memory_bytes < HUGE_PAGES_FROM {
-        // SAFETY: the call takes numbers, and decides how memory is backed that is touched later. Where it fails nothing changes.
+        // SAFETY: the call takes no pointers; it affects only how memory touched later is backed. On failure
+        // nothing changes.
         #[cfg(target_os = "linux")]
         unsafe {
             libc::prctl(libc::PR_SET_THP_DISABLE, 1, 0, 0, 0);
@@ -21,7 +22,7 @@ pub(crate) fn keep_pages_small(memory_bytes: u64) {
     }
 }
 
-/// Reads `512MiB`, `2GiB`, `1.5GB`, `1048576`: binary units are powers of 1024, decimal ones of 1000.
+/// Parses `512MiB`, `2GiB`, `1.5GB`, `1048576`: binary units are powers of 1024, decimal ones of 1000.
 pub(crate) fn parse(text: &str) -> Result<u64, String> {
     let text = text.trim();
     let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
@@ -48,7 +49,7 @@ fn unit_bytes(unit: &str) -> Option<f64> {
     })
 }
 
-/// `bytes` for people: `1.5 GiB`.
+/// A size in bytes as `1.5 GiB`.
 pub(crate) fn show(bytes: u64) -> String {
     let mut value = bytes as f64;
     for unit in ["B", "KiB", "MiB", "GiB"] {
@@ -60,7 +61,7 @@ pub(crate) fn show(bytes: u64) -> String {
     format!("{value:.1} TiB")
 }
 
-/// `value` with a comma between groups of three digits.
+/// Digits in groups of three: `1,048,576`.
 pub(crate) fn group(value: u64) -> String {
     let digits = value.to_string();
     let mut grouped = String::with_capacity(digits.len() + digits.len() / 3);
@@ -78,12 +79,12 @@ pub(crate) fn count(number: u64, thing: &str) -> String {
     format!("{} {thing}{}", group(number), if number == 1 { "" } else { "s" })
 }
 
-/// Half of what the container or the host has.
+/// Half of the memory of the container or host.
 pub(crate) fn default_memory() -> u64 {
     machine_memory().unwrap_or(UNKNOWN_HOST_BYTES) / 2
 }
 
-/// What the container or the host has, if that is known.
+/// Memory of the container or host in bytes, if known.
 pub(crate) fn machine_memory() -> Option<u64> {
     let host = host_bytes();
     container_bytes().into_iter().chain(host).min()
@@ -95,7 +96,7 @@ fn host_bytes() -> Option<u64> {
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// The tightest limit from our control group up to the root, of version 2 or 1.
+/// The lowest limit of the cgroup and its parents, version 2 or 1.
 fn container_bytes() -> Option<u64> {
     let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
     let limits = groups.lines().filter_map(|line| {
@@ -122,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_are_read_as_people_write_them() {
+    fn sizes_are_parsed_with_units() {
         let good = [("512MiB", 512 << 20), ("2 GiB", 2 << 30), ("1GB", 1_000_000_000), ("1.5k", 1536), ("7", 7)];
         for (text, bytes) in good {
             assert_eq!(parse(text), Ok(bytes), "{text}");

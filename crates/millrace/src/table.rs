@@ -1,8 +1,8 @@
-//! Tables in a terminal: columns that line up, numbers to the right.
+//! Aligned tables for terminals; numbers are right-aligned.
 
 use unicode_width::UnicodeWidthStr;
 
-/// Which side a column's text stands on.
+/// Alignment of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Align {
     /// Text.
@@ -11,7 +11,7 @@ pub(crate) enum Align {
     Right,
 }
 
-/// Draws rows under a head, each line indented. `None` is NULL, shown as nothing, as in psql.
+/// Formats rows under a head, each line indented. `None` is NULL, shown as empty, as in psql.
 pub(crate) fn draw(head: &[(String, Align)], rows: &[Vec<Option<String>>], indent: &str) -> String {
     let grid = Grid::new(head, rows, "");
     let mut out = String::new();
@@ -22,11 +22,11 @@ pub(crate) fn draw(head: &[(String, Align)], rows: &[Vec<Option<String>>], inden
     out
 }
 
-/// Columns of fixed widths: the head and the widest cell of some rows. Later rows may be wider; their cells stick out.
+/// Column widths from the head and some rows. Cells of later rows may be wider and overflow.
 pub(crate) struct Grid {
     columns: Vec<(String, Align)>,
     widths: Vec<usize>,
-    /// Text of a NULL.
+    /// Text for NULL.
     null: String,
 }
 
@@ -42,7 +42,7 @@ impl Grid {
         Grid { columns: head.to_vec(), widths, null: null.to_owned() }
     }
 
-    /// Terminal columns of a line, without indentation.
+    /// Width of a line in terminal columns, without indentation.
     pub(crate) fn width(&self) -> usize {
         self.widths.iter().map(|width| width + 3).sum::<usize>().saturating_sub(1)
     }
@@ -59,7 +59,7 @@ impl Grid {
         out.push('\n');
     }
 
-    /// One row. A cell with line breaks takes several lines; the other cells stay empty below their first.
+    /// One row. A cell with line breaks takes several lines; the other cells are empty below their first line.
     pub(crate) fn row(&self, out: &mut String, indent: &str, row: &[Option<String>]) {
         let cells: Vec<Vec<&str>> =
             row.iter().map(|cell| cell.as_deref().unwrap_or(&self.null).split('\n').collect()).collect();
@@ -86,7 +86,7 @@ impl Grid {
     }
 }
 
-/// Terminal columns of the widest line of `text`.
+/// Width of the widest line of `text` in terminal columns.
 pub(crate) fn widest_line(text: &str) -> usize {
     text.split('\n').map(UnicodeWidthStr::width).max().unwrap_or(0)
 }

@@ -1,4 +1,4 @@
-//! The HTTP a benchmark client needs: one connection, requests one after the other.
+//! Minimal HTTP client: one connection, one request at a time.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use crate::Result;
 
-/// A connection that stays open between requests.
+/// A persistent connection.
 pub(super) struct Client {
     reader: BufReader<TcpStream>,
     host: String,
 }
 
 impl Client {
-    /// Connects to `host`, a name or number with port.
+    /// Connects to `host`, a name or address with port.
     pub(super) fn connect(host: &str) -> Result<Client> {
         let stream = TcpStream::connect(host).map_err(|error| format!("connect {host}: {error}"))?;
         let set = stream.set_nodelay(true).and_then(|()| stream.set_read_timeout(Some(Duration::from_secs(120))));
@@ -21,7 +21,7 @@ impl Client {
         Ok(Client { reader: BufReader::new(stream), host: host.to_owned() })
     }
 
-    /// Sends a request and gives the reply's status and body.
+    /// Sends a request; returns status and body of the reply.
     pub(super) fn send(&mut self, method: &str, target: &str, body: &[u8]) -> Result<(u16, Vec<u8>)> {
         let head =
             format!("{method} {target} HTTP/1.1\r\nHost: {}\r\nContent-Length: {}\r\n\r\n", self.host, body.len());
@@ -33,7 +33,7 @@ impl Client {
     fn reply(&mut self) -> std::io::Result<(u16, Vec<u8>)> {
         let status = self.line()?;
         let code = status.split(' ').nth(1).and_then(|code| code.parse().ok());
-        let code = code.ok_or_else(|| std::io::Error::other(format!("{status:?} is no status line")))?;
+        let code = code.ok_or_else(|| std::io::Error::other(format!("invalid status line {status:?}")))?;
         let (mut bytes, mut chunked) = (0_usize, false);
         loop {
             let line = self.line()?.to_ascii_lowercase();

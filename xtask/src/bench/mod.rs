@@ -1,8 +1,8 @@
-//! `bench-compare`: is B faster than A? Paired runs, ratios with their confidence interval.
+//! `bench-compare`: whether B is faster than A. Paired runs, ratios with their confidence interval.
 //!
-//! A figure from one run on a shared machine says little. Runs alternate A B B A …, each with a fresh directory, and
-//! what is reported is the ratio within pairs, so that what slows both for a minute cancels out. Server CPU per unit of
-//! work is taken from the kernel, up to the server's exit, so that work put off to flush or compaction counts too.
+//! A figure from one run on a shared machine says little. Runs alternate A B B A …, each with a fresh directory,
+//! and ratios are taken within pairs, so that slow phases of the machine cancel out. Server CPU per unit of work is
+//! read from the kernel after the server's exit, so that deferred flushes and compactions count too.
 
 mod http;
 mod server;
@@ -31,7 +31,7 @@ selects over HTTP, then SIGTERM; the time until exit counts as server CPU.
 
 Example: cargo xtask bench-compare HEAD~1 HEAD --pairs 7";
 
-/// Compares and prints one line per figure.
+/// Compares and prints one line for each figure.
 pub(crate) fn run(arguments: &[String]) -> Result {
     let mut arguments = arguments.to_vec();
     if arguments.is_empty() || arguments.iter().any(|argument| argument == "--help") {
@@ -55,7 +55,7 @@ pub(crate) fn run(arguments: &[String]) -> Result {
     Ok(())
 }
 
-/// Runs A B, then B A, then A B …: a drift of the machine favours neither.
+/// Runs A B, then B A, then A B …, so that drift of the machine favours neither.
 fn paired_runs(binaries: &[PathBuf; 2], pairs: u64, size: Size) -> Result<Vec<[Figures; 2]>> {
     let mut done = Vec::new();
     for pair in 0..pairs {
@@ -77,7 +77,7 @@ fn report(pairs: &[[Figures; 2]]) {
     }
 }
 
-/// `what` as a binary: itself if it is a file, else the revision, built.
+/// The binary `what`: a file, or a revision, which is built.
 fn binary(what: &str) -> Result<PathBuf> {
     let path = Path::new(what);
     if path.is_file() {
@@ -89,7 +89,7 @@ fn binary(what: &str) -> Result<PathBuf> {
     build(commit.trim())
 }
 
-/// Builds a commit once; the binary is kept under its name.
+/// Builds a commit once; the binary is cached under its hash.
 fn build(commit: &str) -> Result<PathBuf> {
     let folder = target_dir().join("bench-compare");
     let kept = folder.join(format!("millrace-{commit}"));

@@ -1,4 +1,4 @@
-//! A server under test: started in a fresh directory on free ports, stopped by its process number.
+//! A server under test: started in a fresh directory on free ports, stopped by signal.
 
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use super::http::Client;
 use crate::Result;
 use crate::run::passes;
 
-/// Kernel clock ticks a second: a constant of Linux' interface on all machines we run on.
+/// Kernel clock ticks per second: constant in Linux' interface on all supported machines.
 const TICKS_PER_SECOND: f64 = 100.0;
 
 /// A running `millrace serve`.
@@ -26,7 +26,7 @@ impl Server {
         let (pg, http, health) = (address()?, address()?, address()?);
         let mut command = Command::new(binary);
         command.arg("serve").arg("--data").arg(&dir).args(["--pg", &pg, "--http", &http, "--health", &health]);
-        // By environment: a program from before there was Flight knows no flag for it.
+        // By environment variable: older binaries do not know the flag.
         command.env("MILLRACE_FLIGHT", "127.0.0.1:0");
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let child = command.spawn().map_err(|error| format!("{}: {error}", binary.display()))?;
@@ -39,7 +39,7 @@ impl Server {
         let started = Instant::now();
         while started.elapsed() < Duration::from_secs(60) {
             if let Ok(Some(status)) = self.child.try_wait() {
-                return Err(format!("the server ended at once with {status}"));
+                return Err(format!("the server exited during startup with {status}"));
             }
             let reply = Client::connect(health).and_then(|mut client| client.send("GET", "/ready", b""));
             if matches!(reply, Ok((200, _))) {
@@ -50,42 +50,43 @@ impl Server {
         Err(format!("http://{health}/ready did not answer 200 within 60 s"))
     }
 
-    /// CPU seconds so far.
+    /// Processor time in seconds so far.
     pub(super) fn cpu(&self) -> Result<f64> {
         stat_seconds(&format!("/proc/{}/stat", self.child.id()), 14)
     }
 
-    /// Stops it cleanly; gives the CPU seconds of its whole life, the last flush included.
+    /// Stops it cleanly; returns its total processor time in seconds, including the last flush.
     pub(super) fn stop(mut self) -> Result<f64> {
         let before = stat_seconds("/proc/self/stat", 16)?;
         passes(Command::new("kill").args(["-TERM", &self.child.id().to_string()]))?;
         let status = self.child.wait().map_err(|error| format!("waiting for the server: {error}"))?;
         if !status.success() {
-            return Err(format!("the server ended with {status} after SIGTERM"));
+            return Err(format!("the server exited with {status} after SIGTERM"));
         }
-        // Of finished children the kernel keeps the sum. `kill` is among them, with next to nothing.
+        // The kernel adds up the times of exited children. This includes `kill`, whose share is negligible.
         Ok(stat_seconds("/proc/self/stat", 16)? - before)
     }
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Both fail when it has ended already, which is the usual case.
+        // Both fail if it has already exited, which is usual.
         let _ = self.child.kill();
         let _ = self.child.wait();
         let _ = std::fs::remove_dir_all(&self.dir);
     }
 }
 
-/// User plus system time from a `stat` file: fields `first` and the next, counted from 1 as in proc(5).
+/// User plus system time in seconds from a `stat` file: fields `first` and `first + 1`, counted from 1 as in
+/// proc(5).
 fn stat_seconds(path: &str, first: usize) -> Result<f64> {
     let text = std::fs::read_to_string(path).map_err(|error| format!("{path}: {error}"))?;
-    // The name in parentheses may hold spaces; what follows it is field 3.
+    // The name in parentheses may contain spaces; field 3 follows it.
     let fields: Vec<&str> = text.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
     let ticks = |field: usize| fields.get(field - 3).and_then(|text| text.parse::<f64>().ok());
     match (ticks(first), ticks(first + 1)) {
         (Some(user), Some(system)) => Ok((user + system) / TICKS_PER_SECOND),
-        _ => Err(format!("{path} is not as proc(5) says")),
+        _ => Err(format!("{path} does not have the format of proc(5)")),
     }
 }
 

@@ -1,21 +1,22 @@
-//! A mean ratio and how sure it is.
+//! Mean of ratios with its confidence interval.
 
 use std::fmt;
 
-/// Two-sided 95 % points of Student's t for 1, 2, … degrees of freedom.
+/// Two-sided 95 % quantiles of Student's t for 1, 2, … degrees of freedom.
 const T_95: [f64; 20] = [
     12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131, 2.120,
     2.110, 2.101, 2.093, 2.086,
 ];
 
-/// The geometric mean of ratios and its 95 % interval.
+/// Geometric mean of ratios and its 95 % confidence interval.
 pub(super) struct Ratio {
     mean: f64,
     interval: Option<(f64, f64)>,
 }
 
 impl Ratio {
-    /// By Student's t over logarithms: a ratio and its inverse must be equally far from 1. No interval below 3 values.
+    /// Student's t over logarithms, so that a ratio and its inverse are equally far from 1. No interval below 3
+    /// values.
     pub(super) fn of(ratios: &[f64]) -> Ratio {
         let logs: Vec<f64> = ratios.iter().map(|ratio| ratio.ln()).collect();
         let count = logs.len() as f64;

@@ -1,4 +1,4 @@
-//! One run: a fixed amount of writing and reading, the same for every binary.
+//! One run: a fixed amount of writes and reads, the same for every binary.
 
 use std::fmt;
 use std::fmt::Write as _;
@@ -13,11 +13,11 @@ use crate::Result;
 const ROWS_PER_REQUEST: u64 = 1_000;
 const FIELDS: u64 = 10;
 const DEVICES: u64 = 100;
-/// 2026-01-01T00:00:00Z; a request is the next second of ten readings of every device.
+/// 2026-01-01T00:00:00Z; a request contains one second: ten readings of every device.
 const START_NS: u64 = 1_767_225_600_000_000_000;
 const STEP_NS: u64 = 100_000_000;
 
-/// How much to do.
+/// Size of a run.
 #[derive(Clone, Copy)]
 pub(super) struct Size {
     pub(super) requests: u64,
@@ -25,7 +25,7 @@ pub(super) struct Size {
     pub(super) queries: u64,
 }
 
-/// What a run measured.
+/// Measurements of a run.
 pub(super) struct Figures {
     points_per_second: f64,
     cpu_per_million_points: f64,
@@ -33,7 +33,7 @@ pub(super) struct Figures {
     select_cpu_ms: f64,
 }
 
-/// A figure's name, whether more or less of it is better, and where it is.
+/// Name of a figure, whether higher or lower is better, and its getter.
 type Figure = (&'static str, &'static str, fn(&Figures) -> f64);
 
 impl Figures {
@@ -70,7 +70,7 @@ pub(super) fn run(binary: &Path, size: Size) -> Result<Figures> {
         points_per_second: points / written,
         cpu_per_million_points: (total_cpu - select_cpu) / points * 1e6,
         select_ms,
-        // The kernel counts in 10 ms; less than one tick is "under one tick", not nothing.
+        // The kernel counts in units of 10 ms; less than one tick is reported as one tick, not as 0.
         select_cpu_ms: (select_cpu * 1e3).max(10.0) / size.queries as f64,
     })
 }
@@ -100,7 +100,7 @@ fn writer(host: &str, next: &AtomicU64, requests: u64) -> Result {
     }
 }
 
-/// Readings of all devices for one second. Two-decimal random walks: what sensors look like to a compressor.
+/// Readings of all devices for one second: random walks with two decimals, which compress like sensor data.
 fn fill(body: &mut String, request: u64) {
     body.clear();
     let mut noise = request.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
@@ -120,7 +120,7 @@ fn fill(body: &mut String, request: u64) {
     }
 }
 
-/// Alternates a one-series count and a grouped aggregate, and checks that they see what was written. Median in ms.
+/// Alternates a count over one series and a grouped aggregate, and checks the results. Returns the median in ms.
 fn read_all(host: &str, size: Size) -> Result<f64> {
     let mut client = Client::connect(host)?;
     let rows = size.requests * ROWS_PER_REQUEST / DEVICES;

@@ -1,4 +1,4 @@
-//! Who may depend on whom, by `cargo metadata`.
+//! Allowed dependencies between crates, checked with `cargo metadata`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +8,7 @@ use super::Finding;
 use crate::Result;
 use crate::run::{cargo, output};
 
-/// Every crate of ours and what of ours it may name. A crate that is not here fails the check: a new one is a decision.
+/// Our crates and those of ours that each may depend on. A new crate must be added here: that is a decision.
 const OURS: &[(&str, &[&str])] = &[
     ("model", &[]),
     ("env", &["model"]),
@@ -28,20 +28,20 @@ const OURS: &[(&str, &[&str])] = &[
     ("xtask", &[]),
 ];
 
-/// Crates of others that only some of ours may reach, directly or through others.
+/// Third-party crates that only some of ours may depend on, directly or indirectly.
 const THEIRS: &[(&str, &[&str], &str)] = &[
     ("datafusion", &["query", "server", "millrace"], "crates below `query` are built and tested without it"),
     ("tokio", &["query", "server", "millrace", "bench"], "engine calls are synchronous"),
-    // `bench` by way of Arrow Flight's crate, whose client and server are one.
+    // `bench` depends on it through the Arrow Flight crate, which contains client and server.
     ("axum", &["server", "millrace", "bench"], "HTTP is the server's"),
     ("rand", &["query", "server", "millrace", "bench"], "randomness comes from `env`, or a simulation does not replay"),
 ];
 
-/// Crates of others that only these may name in their manifest.
+/// Third-party crates that only these manifests may name.
 const NAMED: &[(&str, &[&str])] = &[("datafusion", &["query"]), ("axum", &["server"]), ("arrow-array", &ARROW)];
 const ARROW: [&str; 8] = ["columns", "engine", "ingest", "query", "server", "millrace", "sim", "bench"];
 
-/// All dependency rules.
+/// Checks all dependency rules.
 pub(super) fn check() -> Result<Vec<Finding>> {
     let text = output(&mut cargo(&["metadata", "--format-version=1", "--locked", "--quiet"]))?;
     let metadata: Value = serde_json::from_str(&text).map_err(|error| format!("cargo metadata: {error}"))?;
@@ -57,8 +57,9 @@ pub(super) fn check() -> Result<Vec<Finding>> {
 fn check_ours(graph: &Graph, name: &str, id: &str, findings: &mut Vec<Finding>) {
     let manifest = graph.manifest(name);
     let Some((_, allowed)) = OURS.iter().find(|(ours, _)| *ours == name) else {
-        let problem =
-            format!("crate `{name}` is not in the list of xtask/src/tidy/deps.rs: say there what it may name");
+        let problem = format!(
+            "crate `{name}` is not in the list of xtask/src/tidy/deps.rs: add it with its allowed dependencies"
+        );
         findings.push(Finding::new(&manifest, 0, problem));
         return;
     };
@@ -86,9 +87,9 @@ fn check_theirs(graph: &Graph, name: &str, id: &str, findings: &mut Vec<Finding>
     }
 }
 
-/// Packages and their ordinary dependencies; those for tests and build scripts are nobody's architecture.
+/// Packages and their normal dependencies; dev and build dependencies are not restricted.
 struct Graph {
-    /// Ours: name to id.
+    /// Our packages: id by name.
     members: BTreeMap<String, String>,
     names: BTreeMap<String, String>,
     edges: BTreeMap<String, Vec<String>>,
@@ -132,7 +133,7 @@ impl Graph {
     }
 }
 
-/// The package a dependency stands for, if it is needed outside of tests and build scripts.
+/// The package id of a normal dependency.
 fn ordinary(dependency: &Value) -> Option<String> {
     let kinds = array(&dependency["dep_kinds"]);
     kinds.iter().any(|kind| kind["kind"].is_null()).then(|| text(&dependency["pkg"]))

@@ -1,6 +1,7 @@
-//! Rust source with comments, string contents and test items blanked, line for line, so that words can be searched for.
+//! Blanks comments, string contents and test items in Rust source, keeping line numbers, so that words can be
+//! searched for.
 
-/// Blanks comments and the contents of string and character literals. Line breaks stay where they are.
+/// Blanks comments and the contents of string and character literals; line breaks are kept.
 pub(super) fn code(source: &str) -> String {
     let bytes = source.as_bytes();
     let mut out = bytes.to_vec();
@@ -25,7 +26,7 @@ pub(super) fn code(source: &str) -> String {
     String::from_utf8_lossy(&out).into_owned()
 }
 
-/// Blanks items under `#[cfg(test)]` in already masked `code`.
+/// Blanks items under `#[cfg(test)]` in masked `code`.
 pub(super) fn without_tests(code: &str) -> String {
     let mut out = code.as_bytes().to_vec();
     let mut from = 0;
@@ -38,7 +39,7 @@ pub(super) fn without_tests(code: &str) -> String {
     String::from_utf8_lossy(&out).into_owned()
 }
 
-/// The end of the item that starts after `at`: its closing brace, or the semicolon if that comes first.
+/// End of the item that starts after `at`: its closing brace or semicolon.
 fn item_end(code: &[u8], at: usize) -> usize {
     let mut depth = 0_usize;
     for (offset, &byte) in code[at..].iter().enumerate() {
@@ -90,7 +91,7 @@ fn quoted_end(bytes: &[u8], mut at: usize, quote: u8) -> usize {
     bytes.len()
 }
 
-/// `r"…"`, `r#"…"#`, `br"…"`, `b"…"`, `c"…"`: its end, if there is one at `at`.
+/// End of a raw, byte or C string literal that starts at `at`, if there is one.
 fn raw_string(bytes: &[u8], at: usize) -> Option<usize> {
     let rest = &bytes[at..];
     let prefix = rest.iter().take(2).take_while(|byte| matches!(byte, b'r' | b'b' | b'c')).count();
@@ -108,7 +109,7 @@ fn raw_string(bytes: &[u8], at: usize) -> Option<usize> {
     Some(end.map_or(bytes.len(), |offset| body + offset + close.len()))
 }
 
-/// A character literal's end; a lifetime's tick is one byte.
+/// End of a character literal; for a lifetime only its tick.
 fn char_end(bytes: &[u8], at: usize) -> usize {
     match bytes.get(at + 1) {
         Some(b'\\') => quoted_end(bytes, at + 1, b'\''),
@@ -150,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn test_items_are_blanked_and_what_follows_is_not() {
+    fn test_items_are_blanked_and_following_code_is_not() {
         let source = "use a;\n#[cfg(test)]\nmod tests { fn f() { std::fs } }\nfn g() {}\n#[cfg(test)]\nmod t;\nuse b;";
         let left = without_tests(source);
         assert!(!left.contains("std::fs") && left.contains("fn g()") && left.contains("use b"));

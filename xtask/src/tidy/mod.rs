@@ -1,7 +1,7 @@
-//! `tidy`: the rules of the house, checked by a program so that nobody has to remember them.
+//! `tidy`: checks the project's rules.
 //!
-//! Three sources of truth: `cargo metadata` says who depends on whom (`deps`), the sources say who names what
-//! (`source`), and texts must be what they claim (`text`). A finding names file, line, the rule and its reason.
+//! There are three kinds: dependencies between crates, from `cargo metadata` (`deps`); names that only some files
+//! may use (`source`); rules about texts (`text`). A finding contains file, line, rule and reason.
 
 mod deps;
 mod mask;
@@ -15,10 +15,10 @@ use std::process::Command;
 use crate::Result;
 use crate::run::{output, root};
 
-/// Something that breaks a rule.
+/// A violation of a rule.
 pub(crate) struct Finding {
     path: String,
-    /// From 1; 0 when it is the whole file.
+    /// Line from 1; 0 for the whole file.
     line: usize,
     problem: String,
 }
@@ -38,17 +38,17 @@ impl fmt::Display for Finding {
     }
 }
 
-/// A file git knows, or would know once added.
+/// A file that git tracks or would add.
 struct SourceFile {
-    /// From the root, with `/`.
+    /// Path from the root, with `/`.
     path: String,
     full: PathBuf,
-    /// `None` when it is not UTF-8.
+    /// Content; `None` if it is not UTF-8.
     text: Option<String>,
     bytes: u64,
 }
 
-/// Checks everything and prints what it found.
+/// Checks everything and prints the findings.
 pub(crate) fn run() -> Result {
     let files = files(&root())?;
     let mut findings = deps::check()?;
@@ -59,10 +59,10 @@ pub(crate) fn run() -> Result {
     }
     match findings.len() {
         0 => {
-            println!("tidy: {} files, nothing to mend", files.len());
+            println!("tidy: {} files, no findings", files.len());
             Ok(())
         }
-        count => Err(format!("tidy: {count} to mend")),
+        count => Err(format!("tidy: {count} findings")),
     }
 }
 
@@ -72,7 +72,7 @@ fn files(root: &Path) -> Result<Vec<SourceFile>> {
     let mut files = Vec::new();
     for path in listed.lines() {
         let full = root.join(path);
-        // Deleted but not yet committed, or a symbolic link.
+        // Deleted but not committed, or a symbolic link.
         let Ok(metadata) = std::fs::symlink_metadata(&full) else { continue };
         if !metadata.is_file() {
             continue;

@@ -1,12 +1,12 @@
-//! Who may name what: words searched for in code, comments and strings left out.
+//! Restricted words: names that only some files may use, searched for outside comments and strings.
 
 use super::{Finding, SourceFile, mask};
 
-/// Words that must not stand in some files.
+/// Words that are not allowed in some files.
 struct Ban {
-    /// Files it holds for.
+    /// Whether the rule applies to a file.
     applies: fn(&str) -> bool,
-    /// Tests too?
+    /// Whether it applies to tests too.
     in_tests: bool,
     words: &'static [&'static str],
     reason: &'static str,
@@ -109,7 +109,7 @@ fn in_crates(path: &str, crates: &[&str]) -> bool {
     crates.contains(&name) && file.ends_with(".rs")
 }
 
-/// Test files by their place; tests inside a file are found by their attribute.
+/// Recognises test files by path; tests inside other files are recognised by their attribute.
 fn is_test_file(path: &str) -> bool {
     path.contains("/tests/")
         || path.ends_with("/tests.rs")
@@ -118,7 +118,7 @@ fn is_test_file(path: &str) -> bool {
         || path.starts_with("crates/sim/")
 }
 
-/// All rules about words.
+/// Checks all rules about words.
 pub(super) fn check(files: &[SourceFile]) -> Vec<Finding> {
     let mut findings = Vec::new();
     for file in files.iter().filter(|file| file.path.ends_with(".rs")) {
@@ -143,11 +143,12 @@ fn check_file(path: &str, text: &str, findings: &mut Vec<Finding>) {
         }
     }
     if path.contains("/src/") && !text.trim_start().starts_with("//!") {
-        findings.push(Finding::new(path, 1, "does not open with `//!`: say what this module is and what always holds"));
+        findings.push(Finding::new(path, 1, "does not start with `//!`: describe the module and its invariants"));
     }
 }
 
-/// Is `word` in `line`, not as a part of a longer name? Lists in braces count: `std::{fs, thread}` names both.
+/// Whether `line` contains `word`, not as part of a longer name. Lists in braces count: `std::{fs, thread}`
+/// contains both.
 fn has_word(line: &str, word: &str) -> bool {
     if plain_word(line, word) {
         return true;

@@ -1,19 +1,19 @@
-//! Texts: line lengths, links, the manual against the code, what must not be in a repository.
+//! Text rules: line lengths, links, the manual against the code, forbidden content.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use super::{Finding, SourceFile};
 
-/// rustfmt keeps code at 120; comments and tables may be wider where breaking them would not help the reader.
+/// rustfmt limits code to 120; comments and tables may be wider where a break would not help the reader.
 const LINE_CHARS_MAX: usize = 240;
-/// Larger files belong elsewhere, except measurements and such under `data`.
+/// Larger files do not belong in the repository, except data under `data`.
 const FILE_BYTES_MAX: u64 = 1 << 20;
-/// The one place that states limits, and the manual's page about them.
+/// The source file with all limits, and the manual's page about them.
 const LIMITS_SOURCE: &str = "crates/model/src/limits.rs";
 const LIMITS_PAGE: &str = "docs/manual/limits.md";
 
-/// All rules about texts.
+/// Checks all rules about texts.
 pub(super) fn check(files: &[SourceFile]) -> Vec<Finding> {
     let mut findings = Vec::new();
     for file in files {
@@ -45,7 +45,7 @@ pub(super) fn check(files: &[SourceFile]) -> Vec<Finding> {
 }
 
 fn check_lines(path: &str, text: &str, length: bool, findings: &mut Vec<Finding>) {
-    // In two pieces, or this file would find itself.
+    // Split in two, because this file is checked too.
     let absolute = [concat!("/", "work/"), concat!("/", "root/"), concat!("/", "home/")];
     for (number, line) in text.lines().enumerate() {
         let chars = line.chars().count();
@@ -60,7 +60,7 @@ fn check_lines(path: &str, text: &str, length: bool, findings: &mut Vec<Finding>
             findings.push(Finding::new(path, number + 1, "ends in white space"));
         }
         if let Some(found) = absolute.iter().find(|absolute| names_path(line, absolute)) {
-            findings.push(Finding::new(path, number + 1, format!("names {found}…, which is somebody's machine")));
+            findings.push(Finding::new(path, number + 1, format!("contains {found}…, a path of one machine")));
         }
     }
     if !text.is_empty() && !text.ends_with('\n') {
@@ -128,13 +128,13 @@ fn check_link(from: &Path, own_text: &str, target: &str) -> Result<(), String> {
     if found { Ok(()) } else { Err(format!("links to {target}, but there is no such heading")) }
 }
 
-/// The address a heading gets on the usual forges.
+/// The anchor of a heading on common forges.
 fn anchor(heading: &str) -> String {
     let kept = heading.trim_start_matches('#').trim().to_lowercase();
     kept.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_')).collect::<String>().replace(' ', "-")
 }
 
-/// The manual's page must name every limit with the value it has.
+/// The manual's page must list every limit with its value.
 fn check_limits(files: &[SourceFile], findings: &mut Vec<Finding>) {
     let text_of = |path: &str| files.iter().find(|file| file.path == path).and_then(|file| file.text.as_deref());
     let Some(source) = text_of(LIMITS_SOURCE) else {
@@ -161,7 +161,7 @@ fn check_limits(files: &[SourceFile], findings: &mut Vec<Finding>) {
     }
 }
 
-/// Rows of the form ``| … | `NAME` | 1,234 |``: name and number.
+/// Name and number of table rows like ``| … | `NAME` | 1,234 |``.
 fn table(page: &str) -> BTreeMap<&str, u64> {
     let mut rows = BTreeMap::new();
     for line in page.lines().filter(|line| line.starts_with('|')) {
@@ -181,7 +181,7 @@ fn constants(source: &str) -> BTreeMap<String, u64> {
     source.lines().filter_map(constant).collect()
 }
 
-/// `pub const NAME: T = EXPRESSION;` with numbers, `<<`, `*`.
+/// Name and value of `pub const NAME: T = EXPRESSION;` with numbers, `<<`, `*`.
 fn constant(line: &str) -> Option<(String, u64)> {
     let (name, rest) = line.strip_prefix("pub const ")?.split_once(':')?;
     let expression = rest.split_once('=')?.1.trim().trim_end_matches(';');
@@ -198,7 +198,7 @@ fn value(expression: &str) -> Option<u64> {
     expression.trim().replace('_', "").parse().ok()
 }
 
-/// One licence for all, said once; a header in some files would say that the others are different.
+/// One licence for all files, stated once; a header in some files would suggest that others differ.
 fn check_licence(files: &[SourceFile], findings: &mut Vec<Finding>) {
     for needed in ["LICENSE", "NOTICE"] {
         if !files.iter().any(|file| file.path == needed) {

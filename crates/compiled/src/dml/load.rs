@@ -1,5 +1,6 @@
-//! Rows that come from outside, value by value: COPY, and INSERT of what another tier read. They go in as those of an INSERT
-//! of ours do; those of COPY in parts, because a statement that brings millions of rows is not to hold them all.
+//! Bulk inserts of rows produced outside this crate: COPY, and INSERT … SELECT whose SELECT ran elsewhere. Rows
+//! pass through the same steps as in an INSERT. COPY loads them in batches, because a statement may bring millions
+//! of rows.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -13,69 +14,69 @@ use rows::{RecordId, RowTable, Txn};
 use sqlparser::ast;
 
 use super::{
-    Conflict, Done, Given, Insert, Returning, Rows, check_count, check_late, complete, conflict, overriding, target,
-    target_columns,
+    Conflict, Done, Insert, InsertColumns, ReturningClause, Rows, check_count, check_late, complete, conflict,
+    overriding, target, target_columns,
 };
-use crate::bind::{Bind, Binder, Refusal, Source, Typed, folded};
+use crate::bind::{Bind, Binder, Refusal, Source, Typed, fold_ident};
 use crate::cast;
-use crate::derived::Derived;
-use crate::exec::{Parts, Reads, Run, World};
+use crate::constraints::{TARGET, assigned};
+use crate::derived_tables::Derived;
+use crate::exec::{ExecContext, ReadSource, Run, SubPlans};
 use crate::expr::Expr;
-use crate::foreign::{Changed, Does, Foreign};
+use crate::foreign_keys::{ChangeKind, Changed, ForeignKeys};
 use crate::scope::{self, Scope, Tables};
 use crate::select::Output;
+use crate::sort_limit::Emit;
 use crate::statement::Session;
 use crate::subquery::Subquery;
-use crate::tail::Emit;
-use crate::write::{TARGET, assigned};
 
-/// An INSERT of rows that come from outside.
+/// A bound INSERT of rows from outside.
 pub struct Load {
     insert: Insert,
-    /// Of the values of a row.
+    /// Input types, by position in the row.
     types: Vec<Type>,
     subqueries: Vec<Subquery>,
     derived: Vec<Derived>,
-    /// How many tables are hashed.
+    /// Number of hash tables in the plan.
     hashed: usize,
 }
 
-/// Rows as they came.
+/// A batch of input rows.
 pub trait Incoming {
-    /// How many.
+    /// Number of rows.
     fn rows(&self) -> usize;
-    /// How the values of a position are written.
+    /// Wire format of all values at this position.
     fn form(&self, field: usize) -> Form;
-    /// A value, by row and position; `None` for NULL.
+    /// The value at a row and position; `None` for NULL.
     fn field(&self, row: usize, field: usize) -> Option<&[u8]>;
 }
 
-/// What became of rows.
+/// Result of loading a batch.
 #[derive(Debug)]
 pub enum Loaded {
-    /// They are in.
+    /// The batch is loaded.
     All {
-        /// So many were inserted or changed.
+        /// Number of rows inserted or updated.
         rows: u64,
-        /// Those that refer to rows which are not there, so far: they may come. For [`Load::finish`].
+        /// New rows whose referenced row does not exist yet; later batches may insert it. For [`Load::finish`].
         dangling: Vec<(RecordId, Box<[u8]>)>,
     },
-    /// Undo them, wait, and load them again, as after [`crate::Ran::Wait`].
+    /// Undo the batch, wait for the event, and load it again, as after [`crate::Ran::Wait`].
     Wait(Event),
 }
 
-/// Why rows are not in.
+/// The error that ended a batch, and its position.
 #[derive(Debug)]
 pub struct Refused {
-    /// What is wrong.
+    /// The error.
     pub error: Error,
-    /// With which row.
+    /// Row in the batch, from 0.
     pub row: usize,
-    /// With which of its values, if it is one.
+    /// Position in the row if the error concerns one value.
     pub field: Option<usize>,
 }
 
-/// The row and value of the moment.
+/// Current position, for [`Refused`].
 #[derive(Default)]
 struct At {
     row: Cell<usize>,
@@ -83,45 +84,46 @@ struct At {
 }
 
 impl Load {
-    /// For values of these columns of a table, by position; the others get their defaults.
+    /// Binds a COPY into these columns, given by position; other columns get their defaults.
     ///
     /// # Errors
-    /// 0A000 for a default, CHECK or foreign key that compiled statements do not do.
+    /// 0A000 for a default, CHECK or foreign key that this crate does not support.
     pub fn new(table: &Arc<RowTable>, columns: &[usize], tables: &dyn Tables) -> Result<Load> {
         bind_columns(table, columns, tables).map_err(|refusal| refused(refusal, "COPY into a table"))
     }
 
-    /// For the rows of an INSERT's source, which has columns of these types; `None`: literals, which have the type of what they are put
-    /// into.
+    /// Binds an INSERT. `source` has the column types of its SELECT; `None` is a literal of unknown type, which
+    /// takes the type of the target column.
     ///
     /// # Errors
-    /// As those of [`crate::compile`]; 0A000 for what compiled statements do not do.
+    /// As [`crate::compile`]; 0A000 for what this crate does not support.
     pub fn of(insert: &ast::Insert, source: &[Option<Type>], tables: &dyn Tables) -> Result<Load> {
         bind_insert(insert, source, tables).map_err(|refusal| refused(refusal, "INSERT into a table"))
     }
 
-    /// The table they go to.
+    /// The target table.
     #[must_use]
     pub fn table(&self) -> &Arc<RowTable> {
         &self.insert.target.writer.table
     }
 
-    /// Columns of the rows it gives back; none if it gives none.
+    /// Columns of RETURNING; empty without it.
     #[must_use]
     pub fn columns(&self) -> &[Output] {
         &self.insert.columns
     }
 
-    /// Types of the values of a row.
+    /// Input types, by position in the row.
     #[must_use]
     pub fn types(&self) -> &[Type] {
         &self.types
     }
 
-    /// Puts rows in. Whoever calls does around it what is done around [`crate::run`]; `sink` takes what RETURNING gives.
+    /// Loads one batch. The caller takes savepoints and waits as for [`crate::run`]; `sink` takes the rows of
+    /// RETURNING.
     ///
     /// # Errors
-    /// As those of INSERT.
+    /// As INSERT, with the position of the row.
     pub fn run(
         &self,
         txn: &mut Txn,
@@ -131,42 +133,42 @@ impl Load {
         sink: &mut dyn FnMut(&[Datum<'_>]) -> Result<()>,
     ) -> std::result::Result<Loaded, Refused> {
         let arena = Bump::new();
-        let world = World::new(&[], &arena, guard, session, self.parts(), Reads::of(txn));
+        let ctx = ExecContext::new(&[], &arena, guard, session, self.parts(), ReadSource::of(txn));
         let at = At::default();
         let emit: Emit<'_, '_> = &mut |row| sink(row).map(std::ops::ControlFlow::Continue);
-        let loaded = self.rows(&world, incoming, &at, emit);
-        match (loaded, world.waits()) {
+        let loaded = self.rows(&ctx, incoming, &at, emit);
+        match (loaded, ctx.waits()) {
             (Ok((rows, dangling)), _) => Ok(Loaded::All { rows, dangling }),
             (Err(_), Some(event)) => Ok(Loaded::Wait(event)),
             (Err(error), None) => Err(Refused { error, row: at.row.get(), field: at.field.get() }),
         }
     }
 
-    fn parts(&self) -> Parts<'_> {
-        Parts { subqueries: &self.subqueries, derived: &self.derived, hashed: self.hashed, arrays: &[] }
+    fn parts(&self) -> SubPlans<'_> {
+        SubPlans { subqueries: &self.subqueries, derived: &self.derived, hashed: self.hashed, arrays: &[] }
     }
 
     fn rows<'a>(
         &'a self,
-        world: &'a World<'a>,
+        ctx: &'a ExecContext<'a>,
         incoming: &'a dyn Incoming,
         at: &At,
         emit: Emit<'_, 'a>,
     ) -> Result<(u64, Vec<(RecordId, Box<[u8]>)>)> {
-        let Rows::Given(values) = &self.insert.rows else { return Err(Error::bug("a load of rows that are there")) };
-        let mut run = Run::new(&self.insert.tables, world, Vec::new());
+        let Rows::External(values) = &self.insert.rows else { return Err(Error::bug("a load without external rows")) };
+        let mut run = Run::new(&self.insert.tables, ctx, Vec::new());
         let (mut count, mut done) = (0, Done::default());
         for row in 0..incoming.rows() {
-            world.look()?;
+            ctx.look()?;
             at.row.set(row);
-            run.frame.made.clear();
+            run.frame.computed.clear();
             for (field, ty) in self.types.iter().enumerate() {
                 at.field.set(Some(field));
                 let value = match incoming.field(row, field) {
                     None => Datum::Null,
-                    Some(bytes) => read(*ty, incoming.form(field), bytes, world)?,
+                    Some(bytes) => read(*ty, incoming.form(field), bytes, ctx)?,
                 };
-                run.frame.made.push(value);
+                run.frame.computed.push(value);
             }
             at.field.set(None);
             let values = values.iter().map(|value| value.eval(&run.frame)).collect::<Result<Vec<_>>>()?;
@@ -182,10 +184,11 @@ impl Load {
         Ok((count, kept.collect()))
     }
 
-    /// Looks again at rows that referred to none, now that all are in.
+    /// Checks the foreign keys of `dangling` rows again after the last batch. `Ok(Err(event))`: wait, then call
+    /// again.
     ///
     /// # Errors
-    /// 23503 for one that still does.
+    /// 23503 for a row whose referenced row does not exist.
     pub fn finish(
         &self,
         txn: &mut Txn,
@@ -194,14 +197,14 @@ impl Load {
         guard: &Guard,
     ) -> Result<std::result::Result<(), Event>> {
         let arena = Bump::new();
-        let world = World::new(&[], &arena, guard, session, self.parts(), Reads::of(txn));
-        let mut run = Run::new(&self.insert.tables, &world, Vec::new());
+        let ctx = ExecContext::new(&[], &arena, guard, session, self.parts(), ReadSource::of(txn));
+        let mut run = Run::new(&self.insert.tables, &ctx, Vec::new());
         let new = |(record, row): &'_ (RecordId, Box<[u8]>)| {
-            let row: &[u8] = world.arena.alloc_slice_copy(row);
+            let row: &[u8] = ctx.arena.alloc_slice_copy(row);
             Changed { record: *record, old: None, new: Some(row) }
         };
         let looked = self.insert.target.foreign.follow(dangling.iter().map(new).collect(), &mut run);
-        match (looked, world.waits()) {
+        match (looked, ctx.waits()) {
             (Ok(()), _) => Ok(Ok(())),
             (Err(_), Some(event)) => Ok(Err(event)),
             (Err(error), None) => Err(error),
@@ -212,20 +215,20 @@ impl Load {
 fn refused(refusal: Refusal, what: &str) -> Error {
     match refusal {
         Refusal::Error(error) => error,
-        Refusal::Other => Error::unsupported(format!("{what} with such a default or constraint is not supported")),
+        Refusal::Unsupported => Error::unsupported(format!("{what} with this default or constraint is not supported")),
     }
 }
 
 fn bind_columns(table: &Arc<RowTable>, columns: &[usize], tables: &dyn Tables) -> Bind<Load> {
     let (mut binder, mut scope) = (Binder::default(), Scope::new(tables));
-    let given = (0..columns.len()).map(Expr::Made).collect();
-    let rows = Rows::Given(complete(&mut binder, table, columns, given, &mut scope)?);
+    let given = (0..columns.len()).map(Expr::Computed).collect();
+    let rows = Rows::External(complete(&mut binder, table, columns, given, &mut scope)?);
     let name = table.schema.name.table.clone();
     binder.sources = vec![Source::stored(name, TARGET, Arc::clone(table))];
-    let mut foreign = Foreign::default();
-    foreign.add(&mut binder, table, Does::Insert, &mut scope)?;
+    let mut foreign = ForeignKeys::default();
+    foreign.add(&mut binder, table, ChangeKind::Insert, &mut scope)?;
     let (target, columns_back) =
-        target(&mut binder, Arc::clone(table), Returning { items: None, star: None }, foreign, &mut scope)?;
+        target(&mut binder, Arc::clone(table), ReturningClause { items: None, star: None }, foreign, &mut scope)?;
     let tables = vec![Arc::clone(table), Arc::clone(table)];
     let made_first = false;
     let insert = Insert { target, tables, rows, made_first, conflict: Conflict::Error, columns: columns_back };
@@ -235,12 +238,12 @@ fn bind_columns(table: &Arc<RowTable>, columns: &[usize], tables: &dyn Tables) -
 }
 
 fn bind_insert(insert: &ast::Insert, source: &[Option<Type>], tables: &dyn Tables) -> Bind<Load> {
-    let ast::TableObject::TableName(name) = &insert.table else { return Err(Refusal::Other) };
+    let ast::TableObject::TableName(name) = &insert.table else { return Err(Refusal::Unsupported) };
     let table = scope::named(name, tables)?;
     let (mut binder, mut scope) = (Binder::default(), Scope::new(tables));
     let columns = target_columns(&table, &insert.columns)?;
     check_count(source.len(), columns.len(), !insert.columns.is_empty())?;
-    let given = Given { table: &table, columns: &columns, overriding: overriding(insert) };
+    let given = InsertColumns { table: &table, columns: &columns, overriding: overriding(insert) };
     let (mut types, mut taken, mut values) = (Vec::new(), Vec::new(), Vec::new());
     for (at, (ty, column)) in source.iter().zip(&columns).enumerate() {
         let own = table.schema.columns[*column].ty;
@@ -250,24 +253,24 @@ fn bind_insert(insert: &ast::Insert, source: &[Option<Type>], tables: &dyn Table
         }
         given.check(*column)?;
         taken.push(*column);
-        values.push(assigned(&mut binder, Typed::new(Expr::Made(at), ty.unwrap_or(own)), &table, *column)?);
+        values.push(assigned(&mut binder, Typed::new(Expr::Computed(at), ty.unwrap_or(own)), &table, *column)?);
     }
-    let rows = Rows::Given(complete(&mut binder, &table, &taken, values, &mut scope)?);
-    let called = insert.table_alias.as_ref().map(|alias| folded(&alias.alias));
+    let rows = Rows::External(complete(&mut binder, &table, &taken, values, &mut scope)?);
+    let called = insert.table_alias.as_ref().map(|alias| fold_ident(&alias.alias));
     let name = called.unwrap_or_else(|| table.schema.name.table.clone());
     binder.sources = vec![Source::stored(name, TARGET, Arc::clone(&table))];
     let conflict = conflict(&mut binder, insert, &table, &mut scope)?;
-    let mut foreign = Foreign::default();
-    foreign.add(&mut binder, &table, Does::Insert, &mut scope)?;
+    let mut foreign = ForeignKeys::default();
+    foreign.add(&mut binder, &table, ChangeKind::Insert, &mut scope)?;
     if let Conflict::Update { set, .. } = &conflict {
-        foreign.add(&mut binder, &table, Does::Update(set), &mut scope)?;
+        foreign.add(&mut binder, &table, ChangeKind::Update(set), &mut scope)?;
     }
     let tables = vec![Arc::clone(&table), Arc::clone(&table)];
-    let returning = Returning { items: insert.returning.as_deref(), star: None };
+    let returning = ReturningClause { items: insert.returning.as_deref(), star: None };
     let (target, columns) = target(&mut binder, table, returning, foreign, &mut scope)?;
     if !binder.params.is_empty() {
-        // They would have to come with the rows.
-        return Err(Refusal::Other);
+        // Parameters are not passed with the rows.
+        return Err(Refusal::Unsupported);
     }
     check_late(&binder.subqueries, &binder.derived, &target)?;
     let insert = Insert { target, tables, rows, made_first: false, conflict, columns };
@@ -275,14 +278,14 @@ fn bind_insert(insert: &ast::Insert, source: &[Option<Type>], tables: &dyn Table
     Ok(Load { insert, types, subqueries, derived, hashed })
 }
 
-/// A value of its type.
-fn read<'a>(ty: Type, form: Form, bytes: &'a [u8], world: &'a World<'a>) -> Result<Datum<'a>> {
+/// Decodes a value and converts it to the column type.
+fn read<'a>(ty: Type, form: Form, bytes: &'a [u8], ctx: &'a ExecContext<'a>) -> Result<Datum<'a>> {
     if form == Form::Binary {
         return rows::coerce(ty, pg::row_value::read_binary(ty, bytes)?);
     }
     let text = pg::row_value::read_text(bytes)?;
     match ty {
         Type::Text | Type::Varchar(_) | Type::Char(_) => rows::coerce(ty, Datum::Text(text)),
-        ty => rows::coerce(ty, cast::parse(text, ty, world.session.zone, world.arena)?),
+        ty => rows::coerce(ty, cast::parse(text, ty, ctx.session.zone, ctx.arena)?),
     }
 }

@@ -1,14 +1,14 @@
-//! `format`: a text with values in the places that it marks.
+//! PostgreSQL's `format`.
 
 use std::iter::Peekable;
 use std::str::Chars;
 
 use model::{Datum, Error, Result, SqlState, limits};
 
-use crate::define::quoted;
+use crate::ddl::quoted;
 use crate::expr::{Expr, Frame};
 
-/// The first argument is the text; NULL if that is.
+/// Evaluates `format`; NULL if the format string is.
 pub(super) fn format<'a>(of: &'a [Expr], frame: &Frame<'a>) -> Result<Datum<'a>> {
     let mut values = Vec::with_capacity(of.len());
     for one in of {
@@ -19,14 +19,15 @@ pub(super) fn format<'a>(of: &'a [Expr], frame: &Frame<'a>) -> Result<Datum<'a>>
     }
     let Some((Some(text), values)) = values.split_first() else { return Ok(Datum::Null) };
     let out = formatted(text, values)?;
-    frame.world.room(out.len())?;
-    Ok(Datum::Text(frame.world.arena.alloc_str(&out)))
+    frame.ctx.room(out.len())?;
+    Ok(Datum::Text(frame.ctx.arena.alloc_str(&out)))
 }
 
-/// `format`: a text with values in the places that it marks by `%s`, `%I` and `%L`.
+/// PostgreSQL's `format` with `%s`, `%I` and `%L`.
 ///
 /// # Errors
-/// 22023 for a mark that is none, or of no value; 22004 for NULL as a name; 54000 for what becomes too long.
+/// 22023 for a malformed specifier or a missing argument; 22004 for NULL with `%I`; 54000 for a result that is too
+/// long.
 pub fn formatted(text: &str, values: &[Option<&str>]) -> Result<String> {
     let mut out = String::with_capacity(text.len());
     let mut next = 0;
@@ -63,7 +64,7 @@ pub fn formatted(text: &str, values: &[Option<&str>]) -> Result<String> {
         if out.len().saturating_add(missing).saturating_add(value.len()) > limits::COMPUTED_BYTES_MAX {
             return Err(Error::new(SqlState::PROGRAM_LIMIT_EXCEEDED, "requested length too large"));
         }
-        // A negative width is that of a value on the left.
+        // A negative width means left-justified.
         let left = mark.left || width < 0;
         let blanks = std::iter::repeat_n(' ', missing);
         if left {
@@ -77,7 +78,7 @@ pub fn formatted(text: &str, values: &[Option<&str>]) -> Result<String> {
     Ok(out)
 }
 
-/// The value at a position, from 1 on, or the next one.
+/// The argument at a position from 1, or the next one.
 fn argument<'v>(values: &[Option<&'v str>], position: Option<usize>, next: &mut usize) -> Result<Option<&'v str>> {
     let at = match position {
         Some(0) => {
@@ -96,7 +97,7 @@ fn too_wide() -> Error {
     Error::new(SqlState::NUMERIC_OUT_OF_RANGE, "number is out of range")
 }
 
-/// A text as SQL has it: with its quotes and backslashes doubled.
+/// Quotes a text as an SQL literal.
 fn literal(text: &str) -> String {
     let quotes = text.replace('\'', "''");
     if text.contains('\\') {
@@ -108,11 +109,11 @@ fn literal(text: &str) -> String {
 
 enum Width {
     Fixed(i32),
-    /// An argument gives it.
+    /// `*`: the width is an argument, at this position or the next one.
     Given(Option<usize>),
 }
 
-/// A mark of `format`: the part behind a `%`.
+/// A format specifier: the part after `%`.
 struct Mark {
     position: Option<usize>,
     left: bool,
@@ -121,7 +122,7 @@ struct Mark {
 }
 
 impl Mark {
-    /// `[n$][-][width]type`
+    /// Parses `[n$][-][width]type`.
     fn read(chars: &mut Peekable<Chars<'_>>) -> Result<Mark> {
         let mut position = None;
         let mut width = Width::Fixed(0);

@@ -1,16 +1,16 @@
-//! Values compared with arrays, as PostgreSQL 15 answers it.
+//! Comparisons with arrays; expected results from PostgreSQL 15.
 
 use super::{Db, East, parse};
 use crate::{ParamType, array_of, array_of_binary, array_of_text, compile};
 use model::{Datum, Error, Result, Type};
 
-/// Runs a statement with arrays in their text form, or NULL; its rows, one after the other.
+/// Runs a statement with array parameters in text form, or NULL; returns its rows, joined.
 fn run(db: &Db, sql: &str, arrays: &[&str]) -> Result<String> {
     let compiled = db.compile(sql)?;
     let bytes = compiled.params().iter().zip(arrays).map(|(ty, text)| match ty {
         ParamType::Array(of) if *text != "NULL" => array_of_text(text, *of, &East).map(Some),
         ParamType::Array(_) => Ok(None),
-        ParamType::Plain(ty) => Err(Error::bug(format!("{ty} is no array"))),
+        ParamType::Plain(ty) => Err(Error::bug(format!("{ty} is not an array"))),
     });
     let bytes = bytes.collect::<Result<Vec<_>>>()?;
     let params: Vec<Datum<'_>> = bytes.iter().map(|one| one.as_deref().map_or(Datum::Null, Datum::Bytes)).collect();
@@ -37,7 +37,7 @@ fn an_array_parameter_is_looked_up_by_keys() {
         ("SELECT id FROM t WHERE id = ANY($1)", &["{3,1,1,NULL,9}"][..], "ranges 1 of an array", "1 3"),
         ("SELECT id FROM t WHERE id = ANY($1)", &["{}"], "ranges 1 of an array", ""),
         ("SELECT id FROM t WHERE id = ANY($1)", &["NULL"], "ranges 1 of an array", ""),
-        // What no int can be is no key.
+        // An element out of range for integer is not looked up.
         ("SELECT id FROM t WHERE id = ANY($1::bigint[])", &["{3000000000,2}"], "ranges 1 of an array", "2"),
         ("SELECT id FROM t WHERE kind = ANY($1) AND at = 2 AND id > 0", &["{2,1}"], "ranges 2 of an array", "2 4"),
         ("SELECT id FROM t WHERE kind = 1 AND at = ANY($1)", &["{2,7}"], "ranges 2 of an array", "2"),
@@ -69,7 +69,7 @@ fn an_array_parameter_is_looked_up_by_keys() {
 }
 
 #[test]
-fn arrays_that_are_written_out_are_lists() {
+fn array_literals_are_lists() {
     let db = things();
     for (sql, plan, rows) in [
         ("SELECT id FROM t WHERE id = ANY('{2,1}')", "points 2", "2 1"),
@@ -124,7 +124,7 @@ fn types_of_array_parameters_are_inferred() {
 }
 
 #[test]
-fn arrays_come_in_text_and_in_binary() {
+fn arrays_are_read_from_text_and_binary() {
     let values = [Datum::Int4(-1), Datum::Null, Datum::Int4(7)];
     let made = array_of(Type::Int4, &values);
     assert_eq!(array_of_text("{-1, NULL ,7}", Type::Int4, &East).unwrap(), made);

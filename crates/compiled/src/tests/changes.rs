@@ -25,7 +25,7 @@ fn accounts() -> Db {
 }
 
 #[test]
-fn inserts_take_defaults_and_give_back() {
+fn inserts_use_defaults_and_returning() {
     accounts().check(&[
         ("INSERT INTO t (id) VALUES (4) RETURNING *", "4|none|null|0.00|null"),
         ("INSERT INTO t VALUES (5, DEFAULT, 'e', DEFAULT, 'x'), (6, 'f', 'f', 1.005, NULL) RETURNING id, balance + 1 AS more", "5|1.00\n6|2.01"),
@@ -33,7 +33,7 @@ fn inserts_take_defaults_and_give_back() {
         ("INSERT INTO t (name, id) SELECT name || '2', id + 10 FROM t WHERE id < 3 RETURNING id, name", "11|ann2\n12|bob2"),
         ("SELECT count(*) FROM t", "8"),
         ("INSERT INTO t (id, note) VALUES (7, now()) RETURNING note", "2026-11-21 13:00:00+01"),
-        // Its own rows are not among those it reads.
+        // INSERT … SELECT does not read the rows it inserts.
         ("INSERT INTO t (id) SELECT id + 100 FROM t WHERE id >= 1 AND id < 4 RETURNING id", "101\n102\n103"),
     ]);
 }
@@ -61,7 +61,7 @@ fn updates_find_rows_by_index_and_change_them_once() {
     assert_eq!(db.try_sql("UPDATE t SET balance = 5", &[]).unwrap().1, 3);
 }
 
-/// A key that grows with every change must not be met again by the statement that changed it.
+/// A statement must not see a row again that it moved forward in the index it scans.
 #[test]
 fn an_update_of_its_own_index_ends() {
     let db = Db::new();
@@ -72,7 +72,7 @@ fn an_update_of_its_own_index_ends() {
 }
 
 #[test]
-fn deletes_give_back_what_was_there() {
+fn deletes_return_the_deleted_rows() {
     let db = accounts();
     db.check(&[
         ("DELETE FROM t WHERE (id, name) IN ((1, 'ann'), (2, 'ann')) RETURNING id, name", "1|ann"),
@@ -85,7 +85,7 @@ fn deletes_give_back_what_was_there() {
 }
 
 #[test]
-fn violations_are_told_as_postgresql_tells_them() {
+fn violations_are_reported_as_in_postgresql() {
     let db = accounts();
     for (sql, expected) in [
         (
@@ -125,7 +125,7 @@ fn violations_are_told_as_postgresql_tells_them() {
     ] {
         assert_eq!(db.error(sql), expected, "{sql}");
     }
-    // Programs look at the names, not at the text.
+    // Programs read the fields for table, column and constraint, not the message.
     for (sql, expected) in [
         ("INSERT INTO t (id, code) VALUES (9, 'a')", Part::Constraint("t_code_key".into())),
         ("INSERT INTO t (id, name) VALUES (9, NULL)", Part::Column("name".into())),
@@ -135,7 +135,7 @@ fn violations_are_told_as_postgresql_tells_them() {
         let about = error.subject().map(|subject| (subject.table.table.as_str(), &subject.part));
         assert_eq!(about, Some(("t", &expected)), "{sql}");
     }
-    // A statement that failed half way has done nothing.
+    // A statement that fails after its first row changes nothing.
     assert!(db.error("INSERT INTO t (id) VALUES (50), (51), (1)").starts_with("23505"));
     db.check(&[
         ("SELECT id FROM t ORDER BY id", "1\n2\n3"),
@@ -172,7 +172,7 @@ fn conflicts_do_nothing_or_update() {
 }
 
 #[test]
-fn a_second_writer_waits_and_then_looks_again() {
+fn a_second_writer_waits_and_rechecks_the_row() {
     let db = accounts();
     let mut first = db.begin(Isolation::ReadCommitted);
     let mut second = db.begin(Isolation::ReadCommitted);
@@ -188,7 +188,7 @@ fn a_second_writer_waits_and_then_looks_again() {
 }
 
 #[test]
-fn a_second_writer_leaves_a_row_that_no_longer_fits() {
+fn a_second_writer_skips_a_row_that_no_longer_matches() {
     let db = accounts();
     let mut first = db.begin(Isolation::ReadCommitted);
     let mut second = db.begin(Isolation::ReadCommitted);
@@ -203,7 +203,7 @@ fn a_second_writer_leaves_a_row_that_no_longer_fits() {
 }
 
 #[test]
-fn a_statement_that_waits_has_changed_nothing() {
+fn a_waiting_statement_has_no_effect() {
     let db = accounts();
     let mut first = db.begin(Isolation::ReadCommitted);
     let mut second = db.begin(Isolation::ReadCommitted);
@@ -215,7 +215,8 @@ fn a_statement_that_waits_has_changed_nothing() {
     assert!(matches!(db.run(&mut second, sql, &[]).unwrap(), Outcome::Rows(_, 2)));
 }
 
-/// Parents, children by an index of other integers, and employees with their boss among them.
+/// Parents; children with an index on wider integer types; employees that reference their manager in the same
+/// table.
 fn family() -> Db {
     let db = Db::new();
     db.create("parent", &["a int", "b int", "code text"], &["primary a, b", "unique code"]);
@@ -233,7 +234,7 @@ fn family() -> Db {
 }
 
 #[test]
-fn a_row_refers_to_one_that_is_there() {
+fn a_referenced_row_must_exist() {
     let db = family();
     let missing = "23503 insert or update on table \"child\" violates foreign key constraint \"child_fkey\"";
     assert_eq!(
@@ -251,13 +252,13 @@ fn a_row_refers_to_one_that_is_there() {
     assert!(db.error("UPDATE tag SET code = 'q'").starts_with("23503"));
     db.sql("UPDATE child SET a = NULL WHERE id = 3");
     db.sql("UPDATE child SET id = 30 WHERE id = 3");
-    // A row may refer to one that comes later in the statement, or to itself.
+    // A row may reference a later row of the statement, or itself.
     db.sql("INSERT INTO staff VALUES (2, 1), (1, 1)");
     assert!(db.error("INSERT INTO staff VALUES (3, 4)").starts_with("23503"));
 }
 
 #[test]
-fn a_row_that_is_referred_to_stays() {
+fn a_referenced_row_is_not_deleted() {
     let db = family();
     let kept = "23503 update or delete on table \"parent\" violates foreign key constraint";
     assert_eq!(
@@ -280,12 +281,12 @@ fn a_row_that_is_referred_to_stays() {
 }
 
 #[test]
-fn a_parent_is_not_deleted_while_a_child_comes() {
+fn a_parent_is_not_deleted_while_a_child_is_inserted() {
     let db = family();
     let mut deleting = db.begin(Isolation::ReadCommitted);
     let mut first = db.begin(Isolation::ReadCommitted);
     db.run(&mut first, "INSERT INTO child VALUES (9, 2, 1)", &[]).unwrap();
-    // Changes that leave the key alone do not wait for it.
+    // Updates of other columns than the key do not wait for it.
     let update = "UPDATE parent SET code = 'z' WHERE a = 2 AND b = 1";
     let mut other = db.begin(Isolation::ReadCommitted);
     assert!(matches!(db.run(&mut other, update, &[]).unwrap(), Outcome::Rows(_, 1)));
@@ -294,13 +295,13 @@ fn a_parent_is_not_deleted_while_a_child_comes() {
     assert!(matches!(db.run(&mut deleting, delete, &[]).unwrap(), Outcome::Wait(_)));
     db.sql("DELETE FROM tag");
     db.commit(first);
-    // The child is newer than the snapshot, and counts.
+    // The child was committed after the snapshot, and is checked nevertheless.
     assert_eq!(state(db.run(&mut deleting, delete, &[])), SqlState::FOREIGN_KEY_VIOLATION);
 }
 
-/// A statement that waits for a number is run again; one that gave numbers for nothing has not given them back.
+/// A statement that waits in `nextval` is run again; values already taken are not returned to the sequence.
 #[test]
-fn a_statement_waits_for_numbers() {
+fn nextval_waits_and_the_statement_runs_again() {
     let db = Db::new();
     db.ddl("CREATE TABLE n (id serial PRIMARY KEY, a int UNIQUE)");
     let event = env::Event::new();
@@ -317,7 +318,7 @@ fn a_statement_waits_for_numbers() {
 }
 
 #[test]
-fn statements_that_count_are_not_read_only() {
+fn statements_with_nextval_are_not_read_only() {
     let db = Db::new();
     db.ddl("CREATE SEQUENCE s");
     for (sql, read_only) in [

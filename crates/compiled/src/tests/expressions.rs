@@ -1,4 +1,4 @@
-//! Answers that PostgreSQL gives, and the types it gives them.
+//! Expressions: results and types of PostgreSQL.
 
 use super::{Db, NOW};
 use crate::ParamType;
@@ -47,7 +47,7 @@ fn literals_have_the_types_of_postgresql() {
 }
 
 #[test]
-fn numbers_of_different_types_meet_where_postgresql_has_them_meet() {
+fn mixed_numbers_have_postgresqls_common_type() {
     check(&[
         "1 + 1 => integer: 2",
         "1 + 2147483648 => bigint: 2147483649",
@@ -173,7 +173,7 @@ fn like_has_two_wildcards_and_an_escape() {
         "'abc' NOT LIKE 'a%' => boolean: false",
         "NULL LIKE 'a' => boolean: null",
     ]);
-    // Of char(n), blanks at its end count on the left and not on the right.
+    // Padding of char(n) counts in the value and not in the pattern.
     check(&[
         "'ab'::char(5) LIKE 'ab' => boolean: false",
         "'ab'::char(5) LIKE 'ab%' => boolean: true",
@@ -205,7 +205,7 @@ fn case_takes_the_first_that_holds() {
 }
 
 #[test]
-fn the_first_of_texts_decides_which_kind_they_become() {
+fn the_first_text_type_wins_in_case_and_coalesce() {
     let (v, w, t) = ("'v'::varchar(5)", "'w'::varchar(9)", "'t'::text");
     let (dt, ts, tz) = ("NULL::date", "NULL::timestamp", "NULL::timestamptz");
     let is = |sql: String, expected: &str| {
@@ -233,7 +233,7 @@ fn the_first_of_texts_decides_which_kind_they_become() {
     ] {
         is(format!("coalesce({left}, {right})"), expected);
         is(format!("greatest({left}, {right})"), expected);
-        // In CASE the first is what ELSE gives.
+        // The type of CASE considers the ELSE result first.
         is(format!("CASE WHEN true THEN {right} ELSE {left} END"), expected);
         is(format!("u.x FROM (SELECT {left} AS x UNION ALL SELECT {right}) u"), expected);
     }
@@ -355,7 +355,7 @@ fn types_of_parameters_are_inferred() {
 }
 
 #[test]
-fn queries_without_tables_are_known_and_so_are_those_with_moments() {
+fn queries_without_tables_and_with_datetimes_are_recognised() {
     let db = Db::new();
     for (sql, is_one, has_moments) in [
         ("SELECT 1.5::numeric + 2.25", true, false),

@@ -1,8 +1,8 @@
-//! Statements and the answers of PostgreSQL 15 to them: the files `golden*.txt`. A statement ends with `;`, its answer with an
-//! empty line. Each file begins with nothing.
+//! Statements with the answers of PostgreSQL 15, in `golden*.txt`. A statement ends with `;`, its answer with an
+//! empty line. Each file starts with an empty database.
 //!
-//! To ask PostgreSQL again, after statements were added: `PGHOST=… PGUSER=… cargo test -p compiled -- --ignored ask`, with `psql` in
-//! the path and a database that may be written to; its schema `public` is dropped. `GOLDEN=path` names another file of that form.
+//! To ask PostgreSQL again after adding statements: `PGHOST=… PGUSER=… cargo test -p compiled -- --ignored ask`,
+//! with `psql` in the path and a database whose schema `public` may be dropped. `GOLDEN=path` selects another file.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -63,7 +63,7 @@ fn cases(text: &str) -> Vec<Case> {
     cases
 }
 
-/// As psql writes it: rows, and then what was done.
+/// Output in psql's format: rows, then the command tag.
 fn answer(db: &Db, sql: &str) -> String {
     let parsed = parse(sql.trim_end_matches(';'));
     let changes = match &parsed {
@@ -99,7 +99,7 @@ fn failed(error: &Error) -> String {
     format!("ERROR:  {}: {}{detail}", error.state(), error.message())
 }
 
-/// A line of an answer: one that is empty would end it.
+/// A line of an answer; an empty line would end the answer.
 fn line(text: String) -> String {
     if text.is_empty() { "\"\"".into() } else { text }
 }
@@ -111,7 +111,7 @@ fn ran(db: &Db, sql: &str) -> Result<(Vec<String>, u64)> {
     })
 }
 
-/// Rows in no order asked for come in any.
+/// Rows without ORDER BY are compared as a set.
 fn comparable(sql: &str, answer: &str) -> Vec<String> {
     let mut lines: Vec<String> = answer.lines().map(str::to_owned).collect();
     if !sql.to_ascii_lowercase().contains("order by") && !answer.starts_with("ERROR") {

@@ -1,4 +1,4 @@
-//! Statements of several transactions at a time: who waits, who looks again, who fails.
+//! Concurrent transactions: waits, rechecks, conflicts.
 
 use std::collections::BTreeMap;
 
@@ -15,8 +15,8 @@ fn numbers() -> Db {
     db
 }
 
-/// What became of a statement, in a word.
-fn told(db: &Db, txn: &mut Txn, sql: &str) -> String {
+/// The outcome of a statement in one word or SQLSTATE.
+fn outcome(db: &Db, txn: &mut Txn, sql: &str) -> String {
     match db.run(txn, sql, &[]) {
         Ok(Outcome::Rows(rows, count)) if rows.is_empty() => format!("{count} rows"),
         Ok(Outcome::Rows(rows, _)) => rows.join(", "),
@@ -25,27 +25,27 @@ fn told(db: &Db, txn: &mut Txn, sql: &str) -> String {
     }
 }
 
-/// One transaction does something; while it is open another one does something else, which waits; then the first commits,
-/// or does not, and the other runs its statement again.
+/// The second transaction's statement waits for the first; the first commits or rolls back, and the second runs its
+/// statement again.
 #[test]
-fn who_waited_looks_again_at_the_newest_row() {
+fn a_waiting_statement_rechecks_the_newest_row() {
     for (first, second, committed, undone) in [
-        // Arithmetic is on the newest row.
+        // Expressions use the newest row.
         ("UPDATE n SET v = v + 1 WHERE id = 1", "UPDATE n SET v = v * 2 WHERE id = 1 RETURNING v", "22", "20"),
-        // A row that no longer fits is left alone.
+        // A row that no longer matches is skipped.
         ("UPDATE n SET tag = 'z' WHERE id = 1", "UPDATE n SET v = 0 WHERE id = 1 AND tag = 'a'", "0 rows", "1 rows"),
         ("UPDATE n SET v = 99 WHERE id = 1", "DELETE FROM n WHERE v = 10", "0 rows", "1 rows"),
         ("DELETE FROM n WHERE id = 1", "UPDATE n SET v = 0 WHERE id = 1", "0 rows", "1 rows"),
         ("DELETE FROM n WHERE id = 1", "SELECT id FROM n WHERE tag = 'a' ORDER BY id LIMIT 1 FOR UPDATE", "2", "1"),
         ("UPDATE n SET v = 5 WHERE id = 3", "SELECT v FROM n WHERE id = 3 FOR SHARE", "5", "30"),
-        // A row that was not found does not become found: the snapshot decides what is looked at.
+        // A row that did not match the snapshot is not found, even if it matches now.
         (
             "UPDATE n SET tag = 'a' WHERE id IN (2, 3)",
             "UPDATE n SET v = 0 WHERE tag = 'a' RETURNING id",
             "1, 2",
             "1, 2",
         ),
-        // Keys are those of the newest rows.
+        // Unique keys are checked against the newest rows.
         ("INSERT INTO n VALUES (4, 0, 'x')", "INSERT INTO n VALUES (4, 1, 'y')", "23505", "1 rows"),
         ("DELETE FROM n WHERE id = 1", "INSERT INTO n VALUES (1, 1, 'y')", "1 rows", "23505"),
         (
@@ -70,22 +70,22 @@ fn who_waited_looks_again_at_the_newest_row() {
         for commits in [true, false] {
             let db = numbers();
             let (mut one, mut two) = (db.begin(Isolation::ReadCommitted), db.begin(Isolation::ReadCommitted));
-            assert!(!told(&db, &mut one, first).contains("waits"), "{first}");
-            assert_eq!(told(&db, &mut two, second), "waits", "{first}; {second}");
+            assert!(!outcome(&db, &mut one, first).contains("waits"), "{first}");
+            assert_eq!(outcome(&db, &mut two, second), "waits", "{first}; {second}");
             if commits {
                 db.commit(one)
             } else {
                 drop(one)
             }
             let expected = if commits { committed } else { undone };
-            assert_eq!(told(&db, &mut two, second), expected, "{first}; {second}; commits: {commits}");
+            assert_eq!(outcome(&db, &mut two, second), expected, "{first}; {second}; commits: {commits}");
             drop(two);
             assert_eq!(db.store.waiting(), 0);
         }
     }
 }
 
-/// The same without a wait: the first has committed after the snapshot of the second.
+/// No wait: the first transaction commits after the second's snapshot.
 #[test]
 fn repeatable_read_refuses_what_changed_since_its_snapshot() {
     for (first, second, expected) in [
@@ -110,27 +110,27 @@ fn repeatable_read_refuses_what_changed_since_its_snapshot() {
         let mut two = db.begin(Isolation::RepeatableRead);
         let mut three = db.begin(Isolation::Serializable);
         db.sql(first);
-        assert_eq!(told(&db, &mut two, second), expected, "{first}; {second}");
+        assert_eq!(outcome(&db, &mut two, second), expected, "{first}; {second}");
         drop(two);
-        assert_eq!(told(&db, &mut three, second), expected, "{first}; {second}, serializable");
+        assert_eq!(outcome(&db, &mut three, second), expected, "{first}; {second}, serializable");
     }
 }
 
-/// What a statement has looked at, by each way of finding rows that there is; a row that it may leave out was looked at too.
+/// One case for each access path. A row skipped by a filter is in the read set too.
 #[test]
-fn serializable_refuses_a_commit_when_a_statement_would_find_something_else_by_now() {
+fn serializable_refuses_a_commit_after_a_read_write_conflict() {
     let family = "CREATE TABLE p (id integer PRIMARY KEY, x integer); CREATE TABLE c (id integer PRIMARY KEY, p integer REFERENCES p);
         CREATE TABLE i (id integer PRIMARY KEY, p integer REFERENCES p); CREATE INDEX i_p ON i (p)";
     for (statement, write, conflicts) in [
         ("SELECT 1", "DELETE FROM n", false),
-        // Whole keys.
+        // Full keys.
         ("SELECT v FROM n WHERE id = 1", "UPDATE n SET v = 0 WHERE id = 1", true),
         ("SELECT v FROM n WHERE id = 1", "UPDATE n SET v = 0 WHERE id = 2", false),
         ("SELECT v FROM n WHERE id = 7", "INSERT INTO n VALUES (7, 0, 'x')", true),
         ("SELECT v FROM n WHERE id = 7", "INSERT INTO n VALUES (8, 0, 'x')", false),
         ("SELECT v FROM n WHERE id IN (1, 7)", "INSERT INTO n VALUES (7, 0, 'x')", true),
         ("SELECT v FROM n WHERE id IN (1, 7)", "DELETE FROM n WHERE id = 2", false),
-        // Ranges of the primary key, with limits.
+        // Ranges of the primary key.
         ("SELECT sum(v) FROM n WHERE id BETWEEN 1 AND 2", "DELETE FROM n WHERE id = 2", true),
         ("SELECT sum(v) FROM n WHERE id BETWEEN 1 AND 2", "UPDATE n SET id = 0 WHERE id = 3", false),
         ("SELECT sum(v) FROM n WHERE id > 2", "INSERT INTO n VALUES (9, 0, 'x')", true),
@@ -138,32 +138,32 @@ fn serializable_refuses_a_commit_when_a_statement_would_find_something_else_by_n
         ("SELECT v FROM n WHERE id > 0 ORDER BY id LIMIT 1", "UPDATE n SET v = 0 WHERE id = 2", false),
         ("SELECT v FROM n WHERE id > 1 ORDER BY id DESC LIMIT 1", "INSERT INTO n VALUES (4, 0, 'x')", true),
         ("SELECT v FROM n WHERE id > 1 ORDER BY id DESC LIMIT 1", "DELETE FROM n WHERE id = 2", false),
-        // Ranges and beginnings of another index.
+        // Ranges and prefixes of a secondary index.
         ("SELECT id FROM n WHERE v > 15 AND v < 25", "UPDATE n SET v = 22 WHERE id = 1", true),
         ("SELECT id FROM n WHERE v > 15 AND v < 25", "UPDATE n SET v = 40 WHERE id = 2", true),
         ("SELECT id FROM n WHERE v > 15 AND v < 25", "UPDATE n SET v = 26 WHERE id = 3", false),
         ("SELECT id FROM n WHERE v = 25", "INSERT INTO n VALUES (4, 25, 'x')", true),
         ("SELECT id FROM n WHERE v IN (10, 30)", "UPDATE n SET v = 30 WHERE id = 2", true),
         ("SELECT id FROM n WHERE v IN (10, 30)", "UPDATE n SET v = 21 WHERE id = 2", false),
-        // Whole tables.
+        // Full scans.
         ("SELECT count(*) FROM n WHERE tag = 'a'", "INSERT INTO n VALUES (4, 0, 'x')", true),
         (
             "SELECT count(*) FROM n one JOIN n two ON one.tag = two.tag WHERE one.id = 1",
             "DELETE FROM n WHERE id = 3",
             true,
         ),
-        // Queries within.
+        // Subqueries.
         ("SELECT id FROM n WHERE id = (SELECT max(id) FROM n WHERE v > 25)", "UPDATE n SET v = 26 WHERE id = 1", true),
         ("SELECT id FROM n WHERE id = (SELECT max(id) FROM n WHERE v > 25)", "UPDATE n SET v = 24 WHERE id = 1", false),
         ("SELECT x.v FROM (SELECT v FROM n WHERE id < 3) x", "INSERT INTO n VALUES (0, 0, 'x')", true),
-        // What changes rows has found them before.
+        // Rows changed by UPDATE and DELETE were read first.
         ("UPDATE n SET v = v WHERE tag = 'b'", "INSERT INTO n VALUES (4, 0, 'b')", true),
         ("DELETE FROM n WHERE id = 7", "INSERT INTO n VALUES (7, 0, 'x')", true),
         ("UPDATE n SET v = v + 1 WHERE id = 1", "UPDATE n SET v = 0 WHERE id = 2", false),
         ("INSERT INTO n VALUES (1, 0, 'y') ON CONFLICT DO NOTHING", "UPDATE n SET v = 0 WHERE id = 1", true),
         ("INSERT INTO n VALUES (1, 0, 'y') ON CONFLICT DO NOTHING", "UPDATE n SET v = 0 WHERE id = 2", false),
         ("INSERT INTO n VALUES (1, 0, 'y')", "DELETE FROM n WHERE id = 1", true),
-        // Foreign keys: a parent that is locked may change, one that is missing may not come; no child came or went.
+        // Foreign keys: other columns of a locked parent may change; a missing parent or child must not appear.
         ("INSERT INTO c VALUES (9, 1)", "UPDATE p SET x = 1 WHERE id = 1", false),
         ("INSERT INTO c VALUES (9, 7)", "INSERT INTO p VALUES (7, 0)", true),
         ("INSERT INTO c VALUES (9, 7)", "INSERT INTO p VALUES (8, 0)", false),
@@ -175,18 +175,18 @@ fn serializable_refuses_a_commit_when_a_statement_would_find_something_else_by_n
         db.sql("INSERT INTO p VALUES (1, 0), (2, 0), (3, 0)");
         db.sql("INSERT INTO i VALUES (1, 1), (2, 2)");
         let mut txn = db.begin(Isolation::Serializable);
-        told(&db, &mut txn, statement);
+        outcome(&db, &mut txn, statement);
         db.sql(write);
-        assert_eq!(told(&db, &mut txn, "INSERT INTO n VALUES (99, 0, 'own')"), "1 rows");
+        assert_eq!(outcome(&db, &mut txn, "INSERT INTO n VALUES (99, 0, 'own')"), "1 rows");
         let validated = txn.validate().map_err(|error| error.state());
         let expected = if conflicts { Err(SqlState::SERIALIZATION_FAILURE) } else { Ok(()) };
         assert_eq!(validated, expected, "{statement}; {write}");
     }
 }
 
-/// What a snapshot that stays shows of a row that others refer to is not what counts, but it says which error it is.
+/// Foreign keys are checked against the newest rows; the snapshot decides only between 23503 and 40001.
 #[test]
-fn repeatable_read_is_told_when_the_row_referred_to_went_after_its_snapshot() {
+fn repeatable_read_fails_if_a_referenced_row_was_deleted_after_its_snapshot() {
     for (first, second, expected) in [
         ("DELETE FROM p WHERE id = 1", "INSERT INTO c VALUES (1, 1)", "40001"),
         ("UPDATE p SET id = 20 WHERE id = 1", "INSERT INTO c VALUES (1, 1)", "40001"),
@@ -203,19 +203,19 @@ fn repeatable_read_is_told_when_the_row_referred_to_went_after_its_snapshot() {
         db.sql("INSERT INTO c VALUES (9, 2)");
         let mut two = db.begin(Isolation::RepeatableRead);
         db.sql(first);
-        assert_eq!(told(&db, &mut two, second), expected, "{first}; {second}");
+        assert_eq!(outcome(&db, &mut two, second), expected, "{first}; {second}");
     }
-    // Its own changes are no others'.
+    // A transaction's own changes are not conflicts.
     let db = Db::new();
     db.ddl("CREATE TABLE p (id int PRIMARY KEY); CREATE TABLE c (p int REFERENCES p)");
     db.sql("INSERT INTO p VALUES (1)");
     let mut own = db.begin(Isolation::RepeatableRead);
-    assert_eq!(told(&db, &mut own, "DELETE FROM p WHERE id = 1"), "1 rows");
-    assert_eq!(told(&db, &mut own, "INSERT INTO c VALUES (1)"), "23503");
+    assert_eq!(outcome(&db, &mut own, "DELETE FROM p WHERE id = 1"), "1 rows");
+    assert_eq!(outcome(&db, &mut own, "INSERT INTO c VALUES (1)"), "23503");
 }
 
 #[test]
-fn locks_of_rows_agree_as_postgresqls_do() {
+fn row_locks_conflict_as_in_postgresql() {
     let (share, update) = ("SELECT v FROM n WHERE id = 1 FOR SHARE", "SELECT v FROM n WHERE id = 1 FOR UPDATE");
     let (change, delete) = ("UPDATE n SET v = 0 WHERE id = 1", "DELETE FROM n WHERE id = 1");
     for (first, second, expected) in [
@@ -231,24 +231,25 @@ fn locks_of_rows_agree_as_postgresqls_do() {
     ] {
         let db = numbers();
         let (mut one, mut two) = (db.begin(Isolation::ReadCommitted), db.begin(Isolation::ReadCommitted));
-        told(&db, &mut one, first);
-        assert_eq!(told(&db, &mut two, second), expected, "{first}; {second}");
+        outcome(&db, &mut one, first);
+        assert_eq!(outcome(&db, &mut two, second), expected, "{first}; {second}");
     }
 }
 
 #[test]
-fn who_closes_a_circle_is_told_of_the_deadlock() {
+fn the_transaction_that_closes_a_cycle_gets_the_deadlock_error() {
     let db = numbers();
     let (mut one, mut two) = (db.begin(Isolation::ReadCommitted), db.begin(Isolation::ReadCommitted));
-    told(&db, &mut one, "UPDATE n SET v = 0 WHERE id = 1");
-    told(&db, &mut two, "UPDATE n SET v = 0 WHERE id = 2");
-    assert_eq!(told(&db, &mut one, "UPDATE n SET v = 0 WHERE id = 2"), "waits");
-    assert_eq!(told(&db, &mut two, "UPDATE n SET v = 0 WHERE id = 1"), SqlState::DEADLOCK_DETECTED.to_string());
+    outcome(&db, &mut one, "UPDATE n SET v = 0 WHERE id = 1");
+    outcome(&db, &mut two, "UPDATE n SET v = 0 WHERE id = 2");
+    assert_eq!(outcome(&db, &mut one, "UPDATE n SET v = 0 WHERE id = 2"), "waits");
+    assert_eq!(outcome(&db, &mut two, "UPDATE n SET v = 0 WHERE id = 1"), SqlState::DEADLOCK_DETECTED.to_string());
     drop(two);
-    assert_eq!(told(&db, &mut one, "UPDATE n SET v = 0 WHERE id = 2"), "1 rows");
+    assert_eq!(outcome(&db, &mut one, "UPDATE n SET v = 0 WHERE id = 2"), "1 rows");
 }
 
-/// Four transactions at a time, of both levels, one row a statement, against maps: what each sees, who waits, who fails.
+/// Four concurrent transactions of both isolation levels, one row for each statement, compared with a model: values
+/// read, waits, errors.
 #[test]
 fn random_histories_equal_a_map() {
     for seed in 0..60 {
@@ -263,7 +264,7 @@ struct History {
     random: Random,
     seed: u64,
     committed: Map,
-    /// When a key was last changed.
+    /// Commit number of a key's last change.
     changed: BTreeMap<i32, u64>,
     open: Vec<Open>,
 }
@@ -272,9 +273,9 @@ struct Open {
     txn: Txn,
     isolation: Isolation,
     began: u64,
-    /// What was committed when it began.
+    /// Snapshot: committed values at the start.
     snapshot: Map,
-    /// Its own changes; a deleted row is nothing.
+    /// The transaction's own changes; `None` is a deleted row.
     own: BTreeMap<i32, Option<i32>>,
 }
 
@@ -329,7 +330,7 @@ impl History {
         }
     }
 
-    /// Does something to one row; who must wait or fails gives up.
+    /// Runs one statement on one row; rolls back if it must wait or fails.
     fn statement(&mut self, at: usize) {
         let (key, value) = (self.random.number(), self.random.number());
         let (kind, others) = (self.random.below(3), self.others(at, key));
@@ -347,7 +348,7 @@ impl History {
         };
         let newest = one.own.get(&key).copied().unwrap_or(self.committed.get(&key).copied());
         let expected = match (kind, others) {
-            // Somebody is about to make it or to take it away.
+            // Another transaction inserts or deletes the row.
             (0, Some(change)) if change.is_none() || newest.is_none() => "waits",
             (0, _) if newest.is_some() => "23505",
             (0, _) => "1 rows",
@@ -356,7 +357,7 @@ impl History {
             _ if is_stale => "40001",
             _ => "1 rows",
         };
-        assert_eq!(told(&self.db, &mut one.txn, &sql), expected, "seed {}: {sql} in {at}", self.seed);
+        assert_eq!(outcome(&self.db, &mut one.txn, &sql), expected, "seed {}: {sql} in {at}", self.seed);
         match expected {
             "1 rows" => {
                 one.own.insert(key, after);
@@ -366,7 +367,7 @@ impl History {
         }
     }
 
-    /// What another transaction has done to a row.
+    /// The uncommitted change that another transaction made to a row.
     fn others(&self, at: usize, key: i32) -> Option<Option<i32>> {
         let others = self.open.iter().enumerate().filter(|(other, _)| *other != at);
         others.filter_map(|(_, other)| other.own.get(&key)).next().copied()
@@ -386,7 +387,7 @@ impl History {
     }
 }
 
-/// What an action changes is locked as if the statement had named it.
+/// Rows changed by an action are locked like rows named in the statement.
 #[test]
 fn actions_of_foreign_keys_wait_for_the_rows_they_change() {
     let db = Db::new();
@@ -401,7 +402,7 @@ fn actions_of_foreign_keys_wait_for_the_rows_they_change() {
         assert!(matches!(db.run(&mut first, "UPDATE c SET note = 'x' WHERE id = 10", &[]), Ok(Outcome::Rows(_, 1))));
         let mut second = db.begin(Isolation::ReadCommitted);
         assert!(matches!(db.run(&mut second, sql, &[]), Ok(Outcome::Wait(_))), "{sql}");
-        // Moved to another parent, it is none of the second's business.
+        // The row references another parent now, so the second transaction does not need it.
         assert!(matches!(db.run(&mut first, "UPDATE c SET p = 2 WHERE id = 10", &[]), Ok(Outcome::Rows(_, 1))));
         db.commit(first);
         assert!(matches!(db.run(&mut second, sql, &[]), Ok(Outcome::Rows(_, 1))), "{sql}");

@@ -1,4 +1,4 @@
-//! Rows from outside.
+//! Bulk loads.
 
 use model::SqlState;
 use pg::Form;
@@ -69,9 +69,9 @@ fn loaded_rows_are_those_of_an_insert() {
     }
 }
 
-/// As in PostgreSQL, which looks at foreign keys when the statement ends.
+/// Foreign keys are checked at the end of the statement, as in PostgreSQL.
 #[test]
-fn loaded_rows_may_refer_to_rows_that_come_later() {
+fn loaded_rows_may_reference_later_rows() {
     let db = Db::new();
     db.create("tree", &["id int", "parent int"], &["primary id", "references parent to tree(id)"]);
     let mut txn = db.begin(Isolation::ReadCommitted);

@@ -1,9 +1,10 @@
-//! Rows are found by an index exactly where a scan of all rows finds them, whatever types meet, and no more are read than must be.
+//! Index lookups return the same rows as full scans for all combinations of types, and read no rows that the key
+//! excludes.
 
 use super::Db;
 use crate::exec::tests::FETCHED;
 
-/// A column's type, values to store, and values of each type that it is compared with.
+/// A column's types, values to store, and values of each type to compare with.
 type Family = (&'static [&'static str], &'static [&'static str], &'static [(&'static str, &'static [&'static str])]);
 
 const INTEGERS: Family = (
@@ -70,7 +71,7 @@ const MOMENTS: Family = (
 );
 
 #[test]
-fn an_index_finds_what_a_scan_finds_whatever_types_meet() {
+fn an_index_finds_what_a_scan_finds_for_all_types() {
     let mut count = 0;
     for (columns, stored, compared) in [INTEGERS, WIDE, FLOATS, NUMERICS, TEXTS, MOMENTS] {
         for column in columns {
@@ -116,7 +117,7 @@ fn an_index_finds_what_a_scan_finds_whatever_types_meet() {
                     check(&format!("k = {value} AND k >= {other}"));
                 }
             }
-            // Both ends of other types.
+            // Range bounds of two other types.
             for ((one, first), (two, second)) in compared.iter().zip(compared.iter().skip(1)) {
                 let (low, high) = (cast(first[0], one), cast(second[second.len() - 1], two));
                 check(&format!("k BETWEEN {low} AND {high}"));
@@ -175,7 +176,7 @@ fn later_columns_of_an_index_are_tested_before_rows_are_read() {
         assert_eq!(db.compile(&sql).unwrap().plan(), plan, "{sql}");
         FETCHED.set(0);
         let found = db.sql(&sql);
-        // A query is run twice here, the second time by parts.
+        // Each query runs twice here, the second time in slices.
         assert!(FETCHED.get() as usize <= 2 * found.len(), "{} rows read for {sql}", FETCHED.get());
         // Without the index.
         let scanned =
@@ -185,7 +186,7 @@ fn later_columns_of_an_index_are_tested_before_rows_are_read() {
 }
 
 #[test]
-fn an_expression_that_is_equal_to_another_table_is_hashed() {
+fn a_join_on_an_expression_uses_a_hash_table() {
     let db = Db::new();
     db.create("s", &["k int not null", "name text"], &["primary k"]);
     db.create("t", &["x int", "y int"], &[]);
@@ -200,7 +201,7 @@ fn an_expression_that_is_equal_to_another_table_is_hashed() {
         ("SELECT count(*) FROM t, s WHERE mod(x * y, 50) = k", "all, points 1", "400"),
         ("SELECT count(*) FROM s JOIN t ON x + y = k + 100 AND y = 3", "all, hashed 2", "4"),
         ("SELECT count(*) FROM s LEFT JOIN t ON x * 2 = k", "all, hashed 1", "50"),
-        // What is asked of a table alone guards the expression.
+        // A condition on one table guards an expression over both.
         ("SELECT count(*) FROM s, t WHERE y <> 0 AND 12 / y = k", "all, hashed 1", "370"),
         ("SELECT count(*) FROM s WHERE EXISTS (SELECT 1 FROM t WHERE x / 10 = s.k)", "all", "40"),
     ] {
@@ -209,7 +210,7 @@ fn an_expression_that_is_equal_to_another_table_is_hashed() {
     }
 }
 
-/// The seventh and the 21st query of CH-benCHmark, which were nested scans of whole tables.
+/// Queries 7 and 21 of CH-benCHmark, which once scanned whole tables in a nested loop.
 #[test]
 fn queries_of_ch_benchmark_scan_each_table_once() {
     let db = Db::new();
@@ -254,7 +255,7 @@ fn queries_of_ch_benchmark_scan_each_table_once() {
         AND su_nationkey = n_nationkey AND n_name = 'Germany'
         GROUP BY su_name ORDER BY numwait DESC, su_name";
     assert_eq!(db.compile(last).unwrap().plan(), "all, points 1, hashed 1, hashed 2, points 1");
-    // Alternatives of two tables say something of each.
+    // An OR over two tables implies conditions on each of them.
     db.sql("INSERT INTO supplier VALUES (0, 's', 1), (1, 's', 2), (2, 's', 3)");
     db.sql("INSERT INTO nation VALUES (1, 'Germany'), (2, 'France'), (65, 'Cambodia')");
     db.sql("INSERT INTO stock VALUES (1, 0), (1, 1), (1, 2)");

@@ -1,4 +1,4 @@
-//! Statements against a small database in memory: expected rows as text.
+//! Statements on a small in-memory database; expected rows as text.
 
 mod arrays;
 mod changes;
@@ -27,7 +27,7 @@ use crate::{
     Catalog, Change, Compiled, Numbers, Object, Ran, Reading, Session, Tables, compile, define, prepared, run,
 };
 
-/// Clocks one hour ahead of UTC, all year.
+/// Time zone one hour ahead of UTC, all year.
 struct East;
 
 const HOUR_MICROS: i64 = 3_600_000_000;
@@ -57,18 +57,18 @@ struct Db {
     store: Arc<Store>,
     tables: RefCell<Vec<Arc<RowTable>>>,
     counters: RefCell<Vec<Counter>>,
-    /// The sequence of which a number was taken last.
+    /// The sequence used last.
     last: Cell<Option<u32>>,
     last_id: Cell<u32>,
     newest: Cell<u64>,
-    /// How often statements may ask whether to go on; then they may not.
+    /// Cancellation checks that statements may make before one fails.
     questions: Cell<u32>,
-    /// What the log is busy with: sequences wait for it.
+    /// If set, sequences wait for this event, as for the log.
     busy: RefCell<Option<Event>>,
     randoms: Cell<u64>,
 }
 
-/// A sequence as one session counts.
+/// A sequence with one session's state.
 struct Counter {
     spec: SequenceRef,
     last: i64,
@@ -187,7 +187,7 @@ impl Numbers for Db {
     }
 }
 
-/// What became of a statement.
+/// The outcome of a statement.
 enum Outcome {
     Rows(Vec<String>, u64),
     Wait(Event),
@@ -202,7 +202,7 @@ impl Outcome {
     }
 }
 
-/// As a session reads it.
+/// Parses a statement with the token rewrites of a session.
 fn parse(sql: &str) -> ast::Statement {
     let mut tokens = crate::tokenize(sql).unwrap();
     prepared(&mut tokens).unwrap_or_else(|error| panic!("{sql}: {error}"));
@@ -238,7 +238,7 @@ impl Db {
         }
     }
 
-    /// Makes a table. Columns as in CREATE TABLE; then its indexes and checks, each by its kind: `primary a, b`, `unique a`,
+    /// Creates a table. Columns as in CREATE TABLE; then indexes and constraints: `primary a, b`, `unique a`,
     /// `index a, b`, `check a > 0`, `references a to table(b)`.
     fn create(&self, name: &str, columns: &[&str], more: &[&str]) {
         let mut parts: Vec<String> = columns.iter().map(|column| (*column).into()).collect();
@@ -260,7 +260,7 @@ impl Db {
         self.ddl(&format!("CREATE TABLE {name} ({});{}", parts.join(", "), indexes.join(";")));
     }
 
-    /// Definitions by SQL, of tables that have no rows yet.
+    /// Runs definition statements on tables without rows.
     fn ddl(&self, sql: &str) {
         for sql in sql.split(';').filter(|sql| !sql.trim().is_empty()) {
             self.define(&parse(sql)).unwrap_or_else(|error| panic!("{sql}: {error:?}"));
@@ -312,7 +312,7 @@ impl Db {
         Ok(())
     }
 
-    /// Runs a statement as a session would, once; what it did is undone where it fails or waits.
+    /// Runs a statement once, like a session: its changes are undone if it fails or waits.
     fn run(&self, txn: &mut Txn, sql: &str, params: &[Datum<'_>]) -> Result<Outcome> {
         self.run_shown(txn, sql, params, shown)
     }
@@ -353,7 +353,7 @@ impl Db {
         }
     }
 
-    /// The rows of a query that is read beside its transaction, and stops wherever it can.
+    /// Rows of a query run outside its transaction, in slices as short as possible.
     fn read_by_parts(
         &self,
         txn: &Txn,
@@ -387,7 +387,7 @@ impl Db {
         parts
     }
 
-    /// The most bytes that a query said it keeps.
+    /// The maximum memory that a query reports to the cancellation check.
     fn most_kept(&self, sql: &str) -> usize {
         let compiled = self.compile(sql).unwrap();
         let mut txn = self.begin(Isolation::ReadCommitted);
@@ -401,7 +401,7 @@ impl Db {
         most.get()
     }
 
-    /// In a transaction of its own.
+    /// Runs a statement in its own transaction.
     fn try_sql(&self, sql: &str, params: &[Datum<'_>]) -> Result<(Vec<String>, u64)> {
         self.try_shown(sql, params, shown)
     }
@@ -436,7 +436,7 @@ impl Db {
         }
     }
 
-    /// Each statement, and its rows: one a line, values between bars.
+    /// Pairs of a statement and its rows: one on each line, values separated by bars.
     fn check(&self, cases: &[(&str, &str)]) {
         for (sql, expected) in cases {
             let expected: Vec<&str> = expected.lines().collect();
@@ -445,7 +445,7 @@ impl Db {
     }
 }
 
-/// A value as a client sees it in text, of a type that it must have.
+/// A value in PostgreSQL's text form. Panics if it has not the type `ty`.
 fn shown(value: &Datum<'_>, ty: Type) -> String {
     if value.is_null() {
         return "null".into();

@@ -1,4 +1,4 @@
-//! The statements of TPC-C's kits, of pgbench and of sysbench: all are compiled, and find their rows by keys.
+//! Statements of TPC-C implementations, pgbench and sysbench: all are compiled and use keys.
 
 use model::{Datum, Type};
 use rows::Isolation;
@@ -58,7 +58,7 @@ fn tpcc() -> Db {
     db
 }
 
-/// Compiles each statement, and compares how it finds its rows.
+/// Compiles each statement and compares its access paths.
 fn check_plans(db: &Db, cases: &[(&str, &str)]) {
     for (sql, plan) in cases {
         let compiled = db.compile(sql).unwrap_or_else(|error| panic!("{sql}: {error:?}"));
@@ -125,7 +125,7 @@ fn our_own_tpcc_finds_rows_by_keys() {
     );
 }
 
-/// Shapes that other kits have beyond ours.
+/// Query shapes that only other TPC-C implementations use.
 #[test]
 fn other_kits_of_tpcc_find_rows_by_keys() {
     check_plans(
@@ -234,7 +234,7 @@ fn parameters_get_the_types_that_postgresql_infers() {
         let types: Vec<&str> = compiled.params().iter().map(sql_name).collect();
         assert_eq!(types.join(", "), expected, "{sql}");
     }
-    // What a client declares counts: doubles against numeric columns, as JDBC sends them.
+    // Declared parameter types are kept: JDBC sends doubles for numeric columns.
     let sql = super::parse("UPDATE warehouse SET w_ytd = w_ytd + $1 WHERE w_id = $2");
     let compiled = crate::compile(&sql, &db, &[Some(ParamType::Plain(Type::Float8))]).unwrap().unwrap();
     assert_eq!(compiled.params(), [Type::Float8, Type::Int4].map(ParamType::Plain));
@@ -247,9 +247,9 @@ fn sql_name(ty: &ParamType) -> &'static str {
     }
 }
 
-/// One of each transaction, statement by statement.
+/// Each TPC-C transaction once, statement by statement.
 #[test]
-fn the_transactions_of_tpcc_do_what_they_are_to_do() {
+fn tpcc_transactions_have_their_specified_effects() {
     let db = tpcc();
     let mut txn = db.begin(Isolation::ReadCommitted);
     let mut check = |sql: &str, params: &[Datum<'_>], expected: &str| {
@@ -293,7 +293,7 @@ fn the_transactions_of_tpcc_do_what_they_are_to_do() {
         "4|12.50",
     );
     check("SELECT 1 / count(*) FROM item WHERE i_id = 2", &[], "1");
-    // Payment, of the customer in the middle of those with a name.
+    // Payment by last name: the customer in the middle.
     check("UPDATE warehouse SET w_ytd = w_ytd + $1 WHERE w_id = $2", &[money("12.34"), int(1)], "1 rows");
     check("SELECT w_ytd FROM warehouse WHERE w_id = 1", &[], "300012.34");
     let all = "FROM customer WHERE c_w_id = 1 AND c_d_id = 1 AND c_last = 'BAR'";

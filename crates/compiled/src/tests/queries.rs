@@ -1,4 +1,4 @@
-//! SELECT over tables: ways to rows, joins, groups, order, locks.
+//! SELECT over tables: access paths, joins, grouping, order, locks.
 
 use model::{Datum, SqlState};
 use rows::Isolation;
@@ -68,7 +68,7 @@ fn prefixes_of_keys_come_in_their_order() {
 }
 
 #[test]
-fn plans_of_keys_read_no_more_than_they_must() {
+fn key_lookups_read_only_matching_rows() {
     let db = shop();
     for (sql, plan) in [
         ("SELECT 1 FROM customer WHERE w = 1 AND d = 1 AND id = 2", "points 1"),
@@ -83,7 +83,7 @@ fn plans_of_keys_read_no_more_than_they_must() {
         ("SELECT 1 FROM loose WHERE a = 1", "all"),
         ("SELECT 1 FROM customer WHERE w = 1 AND d = 1 AND (id BETWEEN 1 AND 2 OR id = 4 OR id > 7)", "3 ranges 2"),
         ("SELECT 1 FROM customer WHERE w = 1 AND (d BETWEEN 1 AND 2 OR last = 'BAR')", "range 1"),
-        // The same part of an index, time and again, is gone through once.
+        // Repeated scans of the same index range become one hash table.
         (
             "SELECT 1 FROM orders o JOIN customer c ON c.w = 1 AND c.id = o.carrier WHERE o.customer = 1",
             "range 1, hashed 2",
@@ -99,9 +99,9 @@ fn plans_of_keys_read_no_more_than_they_must() {
     }
 }
 
-/// Those that overlap, touch, are empty or NULL give each row once.
+/// Ranges that overlap, touch, are empty or have NULL bounds.
 #[test]
-fn several_parts_of_an_index_give_each_row_once() {
+fn several_index_ranges_return_each_row_once() {
     let db = Db::new();
     db.create("t", &["a int", "k int"], &["primary a", "index k"]);
     db.sql("INSERT INTO t VALUES (1, 10), (2, 20), (3, 30), (4, 40), (5, NULL), (6, 20), (7, -5)");
@@ -120,10 +120,10 @@ fn several_parts_of_an_index_give_each_row_once() {
     assert_eq!(db.compile("SELECT a FROM t WHERE k < 1 OR k > 2 AND k < 9").unwrap().plan(), "2 ranges 0");
 }
 
-/// The bug: a condition that an index answers in part had its part of the index gone through for every row around it, 30,000
-/// times 30,000 rows for go-tpc's tenth check. The fix: that part is hashed.
+/// Bug: a correlated subquery whose condition used only part of an index scanned that range for each outer row,
+/// 30,000 times 30,000 rows in go-tpc's tenth check. Fix: the range is hashed once.
 #[test]
-fn subqueries_over_the_same_part_of_an_index_are_hashed() {
+fn subqueries_over_the_same_index_range_are_hashed() {
     let db = Db::new();
     db.create("payer", &["w int", "id int"], &["primary w, id"]);
     db.create("payment", &["w int", "payer int", "amount int"], &["index w"]);
@@ -137,14 +137,14 @@ fn subqueries_over_the_same_part_of_an_index_are_hashed() {
         steps.collect::<Vec<_>>().join(", ")
     };
     assert_eq!(plan(sql), "range 1, hashed 2");
-    // Who asks for an order may want the first row only.
+    // A query with ORDER BY may need only the first row, so it keeps the ordered path.
     let first = "SELECT (SELECT amount FROM payment WHERE payment.w = 1 AND payer = id ORDER BY w LIMIT 1) FROM payer WHERE w = 1";
     assert_eq!(plan(first), "range 1, range 1");
 }
 
-/// Drivers that write to a result ask the catalog for the key of the table it came from.
+/// Drivers with updatable results look up the key of a column's table.
 #[test]
-fn columns_of_results_know_where_they_come_from() {
+fn result_columns_have_their_table_and_column() {
     let db = shop();
     for (sql, expected) in [
         (
@@ -253,7 +253,7 @@ fn subqueries_are_answered() {
     )]);
 }
 
-/// How TPC-C asks for the stock that runs low, over what was ordered last.
+/// The shape of TPC-C's stock-level query.
 #[test]
 fn stock_level_is_a_range_and_then_points() {
     let db = Db::new();
@@ -298,7 +298,7 @@ fn a_locked_row_is_waited_for_skipped_or_refused() {
     let Outcome::Wait(event) = db.run(&mut second, sql, &[]).unwrap() else { panic!("it does not wait") };
     db.commit(first);
     assert!(event.is_set());
-    // The row is another customer's by now: the next one is taken instead.
+    // The row belongs to another customer now; the next one is taken instead.
     assert_eq!(db.run(&mut second, sql, &[]).unwrap().rows(), ["11"]);
 }
 
@@ -329,10 +329,10 @@ fn parameters_are_looked_up_in_wider_and_narrower_keys() {
     assert_eq!(names, ["w", "count", "?column?", "l"]);
 }
 
-/// Ends of an index, and the first rows of an order, are found without a look at the others; a statement that looks at many
-/// asks whether to go on.
+/// `min`, `max` and ORDER BY … LIMIT read only the first rows of an index. A statement that reads many rows calls
+/// the cancellation check.
 #[test]
-fn what_an_index_is_in_order_of_is_not_searched() {
+fn min_max_and_limit_use_the_order_of_an_index() {
     let db = Db::new();
     db.ddl("CREATE TABLE big (a integer, b integer, c integer, PRIMARY KEY (a, b)); CREATE INDEX big_c ON big (c)");
     let rows: Vec<String> = (0..3_000).map(|b| format!("({}, {b}, {})", b % 2, b / 2)).collect();
@@ -356,7 +356,7 @@ fn what_an_index_is_in_order_of_is_not_searched() {
     db.check(&[("SELECT count(*) FROM big WHERE c = 0", "2")]);
 }
 
-/// Of rows to be sorted only the first ones are kept.
+/// Top-N sort: only the first rows are buffered.
 #[test]
 fn the_first_of_many_sorted_rows_are_those_of_all() {
     let db = Db::new();
@@ -371,12 +371,12 @@ fn the_first_of_many_sorted_rows_are_those_of_all() {
             assert_eq!(found, expected, "{order} LIMIT {limit} OFFSET {offset}");
         }
     }
-    // Of equal rows those found first.
+    // Equal rows keep the order in which they were found.
     assert_eq!(db.sql("SELECT id FROM s WHERE id < 300 ORDER BY v * 0 LIMIT 2"), ["0", "1"]);
 }
 
 #[test]
-fn statements_say_what_they_will_look_at() {
+fn full_scans_are_recognised_before_a_run() {
     let db = shop();
     for (sql, whole) in [
         ("SELECT id FROM orders WHERE id = 1", false),
@@ -406,9 +406,9 @@ fn statements_say_what_they_will_look_at() {
     assert!(!db.compile("SELECT id FROM orders FOR SHARE").unwrap().is_read_only());
 }
 
-/// What is not done here is said when it is compiled, and nothing else is.
+/// Unsupported statements are recognised at compile time, and no others are refused.
 #[test]
-fn the_other_tier_gets_what_is_not_done_here() {
+fn unsupported_statements_are_left_to_datafusion() {
     let db = shop();
     for sql in [
         "SELECT id, row_number() OVER (ORDER BY id) FROM orders",
@@ -440,7 +440,7 @@ fn the_other_tier_gets_what_is_not_done_here() {
     assert_eq!(db.sql(&sql), ["3"]);
 }
 
-/// Sessions on several threads share statements.
+/// Compiled statements are shared by sessions on several threads.
 #[test]
 fn statements_can_be_shared_by_threads() {
     fn shared<T: Send + Sync>(_: &T) {}
@@ -448,7 +448,7 @@ fn statements_can_be_shared_by_threads() {
 }
 
 #[test]
-fn a_query_that_keeps_nothing_stops_behind_any_row_of_its_first_table() {
+fn a_streaming_query_stops_after_any_row_of_its_first_table() {
     let db = shop();
     let txn = db.begin(Isolation::ReadCommitted);
     for (sql, expected) in [
@@ -462,7 +462,7 @@ fn a_query_that_keeps_nothing_stops_behind_any_row_of_its_first_table() {
             "1|10 1|11/2|12/3|13/",
         ),
         ("SELECT id FROM orders WHERE customer = NULL", ""),
-        // These need all of it before the first row, or know when it is enough.
+        // Queries that must read everything before the first row, or that have a LIMIT.
         ("SELECT id FROM orders ORDER BY amount", "10 11 12 20 13"),
         ("SELECT count(*) FROM orders", "5"),
         ("SELECT DISTINCT last FROM customer ORDER BY last", "BAR FOO"),
@@ -478,18 +478,18 @@ fn a_query_that_keeps_nothing_stops_behind_any_row_of_its_first_table() {
 }
 
 #[test]
-fn a_query_without_a_break_stops_by_itself_after_many_rows() {
+fn a_slice_ends_after_a_number_of_rows() {
     let db = shop();
     db.sql("INSERT INTO loose SELECT a.id, 'many' FROM orders a, orders b, orders c, orders d, orders e, orders f, orders g");
     let txn = db.begin(Isolation::ReadCommitted);
     let compiled = db.compile("SELECT a FROM loose WHERE a = -1").unwrap();
     let parts = db.parts(&txn, &compiled, &[], super::shown);
-    // 78,130 rows, at most 32,768 of them in a part.
+    // 78,130 rows, at most 32,768 in a slice.
     assert_eq!(parts.len(), 3);
 }
 
 #[test]
-fn what_a_query_keeps_is_told_while_it_grows() {
+fn memory_of_a_query_is_reported_while_it_grows() {
     let db = shop();
     db.sql("INSERT INTO loose SELECT a.id * 1000 + b.id * 10 + c.id, c.id::text FROM orders a, orders b, orders c, orders d, orders e");
     for (sql, least) in [

@@ -1,11 +1,11 @@
-//! Random statements against the same done by hand over all rows, without an index.
+//! Random statements compared with the same operations on a plain list of rows.
 
 use super::Db;
 
 /// a, b, c, d
 type Row = (i32, i16, Option<String>, Option<i32>);
 
-/// Numbers that look random, the same for the same seed.
+/// Pseudo-random numbers from a seed.
 pub(super) struct Random(pub(super) u64);
 
 impl Random {
@@ -23,10 +23,10 @@ impl Random {
     }
 }
 
-/// What SET does, as SQL and by hand.
+/// An assignment of SET, as SQL and as a function.
 type Assignment = (String, Box<dyn Fn(&mut Row)>);
 
-/// A condition as SQL, and by hand: true, false or unknown.
+/// A condition, as SQL and as a function with three-valued logic.
 type Condition = (String, Box<dyn Fn(&Row) -> Option<bool>>);
 
 fn comparison(random: &mut Random) -> Condition {
@@ -106,7 +106,7 @@ fn check_select(db: &Db, rows: &[Row], random: &mut Random) {
     let (sql, holds) = condition(random, 3);
     let mut expected: Vec<&Row> = rows.iter().filter(|row| holds(row) == Some(true)).collect();
     let (order, backwards) = (random.below(3), random.below(2) == 1);
-    // Every order ends with the key, so that it is one.
+    // Each order ends with the key, so it is total.
     let by = ["a, b", "d, a, b", "c, a, b"][order as usize];
     let after = |null: bool| u8::from(null);
     expected.sort_by_key(|row| match order {
@@ -151,7 +151,7 @@ fn check_update(db: &Db, rows: &mut [Row], random: &mut Random) {
 }
 
 #[test]
-fn random_statements_answer_as_a_look_at_all_rows_does() {
+fn random_statements_equal_a_model() {
     for seed in 0..20 {
         let mut random = Random(seed);
         let db = Db::new();

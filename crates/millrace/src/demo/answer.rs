@@ -1,4 +1,4 @@
-//! A result as text for the demo's tables.
+//! A query result as text for the demo's tables.
 
 use arrow_array::types::TimestampNanosecondType;
 use arrow_array::{Array, PrimitiveArray, RecordBatch};
@@ -12,13 +12,13 @@ use query::{Outcome, Session};
 use crate::failure::Failure;
 use crate::table::Align;
 
-/// Head and rows of a result.
+/// Column titles and rows of a result.
 pub(super) struct Answer {
     pub(super) head: Vec<(String, Align)>,
     pub(super) rows: Vec<Vec<Option<String>>>,
 }
 
-/// Runs one SELECT to its end; its times are shown in `zone`.
+/// Runs one SELECT; times are formatted in `zone`.
 pub(super) async fn run(session: &mut Session, sql: &str, zone: &TimeZone) -> Result<Answer, Failure> {
     let statement = query::parse(sql)?.into_iter().next();
     let statement = statement.ok_or_else(|| Failure::new("BUG: the demo asks nothing"))?;
@@ -56,7 +56,7 @@ fn push_rows(batch: &RecordBatch, zone: &TimeZone, rows: &mut Vec<Vec<Option<Str
     Ok(())
 }
 
-/// A time in `zone` with its offset, as psql shows it; `None`: the column holds no times.
+/// A time in `zone` with its offset, in psql's format; `None` if the column does not hold times.
 fn time(column: &dyn Array, row: usize, zone: &TimeZone) -> Option<String> {
     let DataType::Timestamp(_, Some(_)) = column.data_type() else { return None };
     let times: &PrimitiveArray<TimestampNanosecondType> = column.as_any().downcast_ref()?;

@@ -1,4 +1,4 @@
-//! Device data made up on the spot: two-decimal random walks, what sensors look like, through the engine's own interface.
+//! Generated device data: random walks with two decimals, like sensor readings, written through the engine's API.
 
 use std::io::IsTerminal;
 use std::sync::Arc;
@@ -20,17 +20,17 @@ vibration float8, power float8, voltage float8, current float8, speed float8, to
 WITH (store = 'columns', key = 'device')";
 const FIELDS: [&str; 10] =
     ["temperature", "humidity", "pressure", "vibration", "power", "voltage", "current", "speed", "torque", "noise"];
-/// Where each field's walk starts, in hundredths.
+/// Initial value of each field, in hundredths.
 const STARTS: [i64; 10] = [2_000, 5_000, 101_300, 200, 30_000, 23_000, 130, 150_000, 4_500, 6_000];
-/// The beginning of a row as CSV, and its line break.
+/// Bytes of a CSV row besides its values.
 const TIME_AND_DEVICE_BYTES: u64 = "2026-01-01T00:00:00Z,device-000\n".len() as u64;
 const DEVICES: u64 = 100;
 const ROWS_PER_COMMIT: u64 = 50_000;
-/// 2026-01-01T00:00:00Z, and a reading every second.
+/// 2026-01-01T00:00:00Z; one reading every second.
 const START_NS: i64 = 1_767_225_600_000_000_000;
 const STEP_NS: i64 = 1_000_000_000;
 
-/// Makes the table and writes `rows` rows, committed durably batch by batch.
+/// Creates the table and writes `rows` rows; each batch is committed durably.
 pub(super) async fn generate(session: &mut Session, engine: &Engine, rows: u64) -> Result<Loaded, Failure> {
     command(session, CREATE).await?;
     let name = TableName::public("sensors");
@@ -67,7 +67,7 @@ pub(super) async fn generate(session: &mut Session, engine: &Engine, rows: u64) 
     })
 }
 
-/// A value in hundredths as `,-1.25`.
+/// Length in bytes of a value as `,-1.25`.
 fn csv_bytes(hundredths: i64) -> u64 {
     let whole = (hundredths.unsigned_abs() / 100).checked_ilog10().unwrap_or(0) + 1;
     u64::from(whole) + ",.25".len() as u64 + u64::from(hundredths < 0)
@@ -82,12 +82,12 @@ fn bar(rows: u64) -> ProgressBar {
     ProgressBar::new(rows).with_style(style)
 }
 
-/// The present value of every field of every device.
+/// Current value of each field of each device.
 struct Walks {
     values: Vec<[i64; 10]>,
-    /// Rows made so far.
+    /// Rows generated so far.
     made: u64,
-    /// Bytes of all rows as CSV: `2026-01-01T00:00:00Z,device-000,20.00,…`.
+    /// Size of these rows as CSV: `2026-01-01T00:00:00Z,device-000,20.00,…`.
     csv_bytes: u64,
     noise: u64,
 }
@@ -98,7 +98,7 @@ impl Walks {
         Walks { values: (0..DEVICES).map(start).collect(), made: 0, csv_bytes: 0, noise: 0x9e37_79b9_7f4a_7c15 }
     }
 
-    /// The next rows: a reading of each device, then the next second.
+    /// The next rows: one reading for each device, then the next second.
     fn batch(&mut self, fields: &[ColumnId], rows: u64) -> Batch {
         let mut keys = KeyList::new();
         let ids: Vec<u32> = (0..DEVICES)
@@ -124,7 +124,7 @@ impl Walks {
         Batch::new(keys, Rows::new(series, times, Ops::All(Op::Replace), columns))
     }
 
-    /// A step for each field: none most of the time, else up to 0.15 either way.
+    /// A step for each field: usually 0, else up to ±0.15.
     fn steps(&mut self) -> [i64; 10] {
         self.noise ^= self.noise << 13;
         self.noise ^= self.noise >> 7;

@@ -1,4 +1,4 @@
-//! The measurements that come with the binary, by COPY.
+//! Loads the data sets included in the binary, by COPY.
 
 use std::time::Instant;
 
@@ -10,7 +10,7 @@ use crate::size;
 
 const BEIJING: &str = include_str!("../../assets/data/beijing_pm25.csv");
 const NEW_YORK: &str = include_str!("../../assets/data/nyc_weather_2013.csv");
-/// As much as a client would send at once.
+/// Size of a piece of COPY data.
 const CHUNK_BYTES: usize = 256 << 10;
 
 struct Source {
@@ -18,7 +18,7 @@ struct Source {
     what: &'static str,
     create: &'static str,
     file: &'static str,
-    /// A line of the file as a line for COPY.
+    /// Converts a line of the file to a line for COPY.
     convert: fn(&[&str]) -> Option<String>,
 }
 
@@ -43,7 +43,7 @@ const SOURCES: [Source; 2] = [
     },
 ];
 
-/// Makes and fills both tables.
+/// Creates and fills both tables.
 pub(super) async fn measurements(session: &mut Session) -> Result<Vec<Loaded>, Failure> {
     let mut loaded = Vec::new();
     for source in &SOURCES {
@@ -58,7 +58,7 @@ pub(super) async fn measurements(session: &mut Session) -> Result<Vec<Loaded>, F
     Ok(loaded)
 }
 
-/// Copies a file in; how many rows, and how many values that are not missing.
+/// Copies a file in; returns its rows and its values that are not missing.
 async fn copy(session: &mut Session, source: &Source) -> Result<(u64, u64), Failure> {
     let sql = format!("COPY {} FROM STDIN WITH (FORMAT csv, NULL 'NA')", source.table);
     let statement = query::parse(&sql)?.into_iter().next();
@@ -73,7 +73,7 @@ async fn copy(session: &mut Session, source: &Source) -> Result<(u64, u64), Fail
         let line = (source.convert)(&fields);
         let line = line.ok_or_else(|| Failure::new(format!("BUG: {} has {} fields", source.table, fields.len())))?;
         rows += 1;
-        // Time and key name the row; what is measured counts.
+        // Time and key are not counted as values.
         points += line.split(',').skip(2).filter(|value| *value != "NA").count() as u64;
         chunk.push_str(&line);
         chunk.push('\n');
@@ -87,14 +87,14 @@ async fn copy(session: &mut Session, source: &Source) -> Result<(u64, u64), Fail
     Ok((rows, points))
 }
 
-/// No,year,month,day,hour,pm2.5,DEWP,TEMP,PRES,cbwd,Iws,Is,Ir; local time, which has no summer time.
+/// Columns: No,year,month,day,hour,pm2.5,DEWP,TEMP,PRES,cbwd,Iws,Is,Ir; local time without daylight saving.
 fn air(fields: &[&str]) -> Option<String> {
     let &[_, year, month, day, hour, ref measured @ ..] = fields else { return None };
     let time = format!("{year}-{month:0>2}-{day:0>2} {hour:0>2}:00:00+08");
     (measured.len() == 8).then(|| format!("{time},Beijing,{}", measured.join(",")))
 }
 
-/// origin,year,month,day,hour,temp, … ,visib,time_hour; the last is UTC.
+/// Columns: origin,year,month,day,hour,temp, … ,visib,time_hour; the last is UTC.
 fn weather(fields: &[&str]) -> Option<String> {
     let &[airport, _, _, _, _, ref measured @ .., time] = fields else { return None };
     (measured.len() == 9).then(|| format!("{time},{airport},{}", measured.join(",")))

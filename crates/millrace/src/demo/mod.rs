@@ -1,7 +1,7 @@
-//! `millrace demo`: what Millrace is, in one command and a minute.
+//! `millrace demo`: Millrace in one command and one minute.
 //!
-//! An embedded database in a directory of its own is filled with real measurements and generated device data, asked a
-//! handful of questions, and left behind to be served. The queries are those a reader would type; each is shown.
+//! Creates an embedded database in its own directory, loads real measurements and generated device data, runs some
+//! queries, and leaves the directory to be served. Each query is printed.
 
 mod answer;
 mod devices;
@@ -26,9 +26,9 @@ use crate::size;
 use crate::table::{Align, draw};
 
 const DATA_DEFAULT: &str = "./millrace-demo";
-/// All that a demo's directory holds.
+/// All file names that a demo directory may contain.
 const OURS: [&str; 7] = [MARKER, "MANIFEST", "MANIFEST.tmp", "LOCK", "data", "log", "tmp"];
-/// Says that a directory is ours to load anew.
+/// File that marks a directory as a demo, which may be deleted and loaded again.
 const MARKER: &str = "MILLRACE-DEMO";
 
 /// Loads real measurements into a fresh directory, asks questions, shows the answers.
@@ -46,7 +46,6 @@ pub(crate) struct Arguments {
     rows: u64,
 }
 
-/// Loads, asks, tells.
 pub(crate) fn run(given: &Given, arguments: &Arguments) -> Result<(), Failure> {
     let dir = given.data().map_or_else(|| PathBuf::from(DATA_DEFAULT), Path::to_owned);
     prepare(&dir)?;
@@ -81,28 +80,31 @@ async fn run_async(dir: &Path, memory_bytes: u64, rows: u64) -> Result<(), Failu
     Ok(())
 }
 
-/// A table the demo made.
+/// A table created by the demo.
 struct Loaded {
     table: &'static str,
     what: &'static str,
     rows: u64,
-    /// Values that are there: missing ones are no points.
+    /// Values in the table; missing ones are not counted.
     points: u64,
     /// Size of the rows as CSV.
     csv_bytes: u64,
     elapsed: Duration,
 }
 
-/// Makes the directory anew, unless it holds something that is not a demo.
+/// Deletes and creates the directory. Refuses a directory that contains other files.
 fn prepare(dir: &Path) -> Result<(), Failure> {
     let failed = |what: &str, error: io::Error| Failure::new(format!("cannot {what} {}: {error}", dir.display()));
     let names: Vec<_> = fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.file_name()).collect();
-    // What somebody put there since is not a demo's.
+    // Any other file was added by somebody else.
     let is_demo = dir.join(MARKER).exists() && names.iter().all(|name| OURS.iter().any(|ours| name == *ours));
     let is_empty = names.is_empty();
     if !is_demo && !is_empty {
-        return Err(Failure::usage(format!("{} is not empty and not a demo's; nothing was touched", dir.display()))
-            .with_hint("give another directory: --data DIR"));
+        return Err(Failure::usage(format!(
+            "{} is not empty and not a demo directory; nothing was changed",
+            dir.display()
+        ))
+        .with_hint("give another directory: --data DIR"));
     }
     if is_demo {
         refuse_if_open(dir)?;
@@ -113,12 +115,12 @@ fn prepare(dir: &Path) -> Result<(), Failure> {
         .map_err(|error| failed("write to", error))
 }
 
-/// A directory that is being served must not be taken away under the server.
+/// Refuses a directory that a server has open.
 fn refuse_if_open(dir: &Path) -> Result<(), Failure> {
     match Engine::open(Arc::new(RealEnv::new()), dir, engine::Options::default()) {
         Ok((engine, _)) => Ok(engine.close()?),
         Err(error) if error.state() == model::SqlState::LOCK_NOT_AVAILABLE => Err(Failure::from(error)),
-        // Whatever else is wrong with an old demo goes away with it.
+        // Any other error is in the old demo, which is deleted.
         Err(_) => Ok(()),
     }
 }
@@ -131,7 +133,7 @@ fn settle(engine: &Engine) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What each table takes on disk.
+/// Size of each table on disk.
 fn sizes(engine: &Engine, tables: &[Loaded]) -> Result<String, Failure> {
     let snapshot = engine.snapshot(model::Lsn::ZERO);
     let mut rows = Vec::new();
@@ -165,7 +167,7 @@ fn sizes(engine: &Engine, tables: &[Loaded]) -> Result<String, Failure> {
     Ok(draw(&head.map(|(title, align)| (title.to_owned(), align)), &rows, "  "))
 }
 
-/// Bold (`1`) or dim (`2`) on a terminal, and plain elsewhere.
+/// Bold (`1`) or dim (`2`) on a terminal; plain elsewhere.
 fn styled(style: &str, text: &str) -> String {
     let plain = !std::io::stdout().is_terminal() || std::env::var_os("NO_COLOR").is_some();
     if plain { text.to_owned() } else { format!("\x1b[{style}m{text}\x1b[0m") }
@@ -202,7 +204,7 @@ async fn ask(session: &mut Session, question: &questions::Question) -> Result<()
     Ok(())
 }
 
-/// A column as a line of bars, from the least value to the greatest.
+/// A column as a line of bars, scaled from its minimum to its maximum.
 fn chart(answer: &answer::Answer, column: &str, unit: &str) -> Option<String> {
     const BARS: [&str; 8] = ["▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"];
     let at = answer.head.iter().position(|(name, _)| name == column)?;
@@ -212,7 +214,7 @@ fn chart(answer: &answer::Answer, column: &str, unit: &str) -> Option<String> {
     Some(format!("{column}  {}  {least} to {most} {unit}", values.iter().map(bar).collect::<Vec<_>>().join(" ")))
 }
 
-/// Runs a statement that has no result.
+/// Runs a statement without a result.
 async fn command(session: &mut Session, sql: &str) -> Result<(), Failure> {
     for statement in query::parse(sql)? {
         let prepared = session.prepare(&statement, &[]).await?;
@@ -226,7 +228,7 @@ async fn command(session: &mut Session, sql: &str) -> Result<(), Failure> {
 
 fn farewell(dir: &Path) {
     let program = program();
-    // Absolute, so that the command works in a terminal that is somewhere else.
+    // Absolute, so that the command works in any directory.
     let dir = fs::canonicalize(dir).unwrap_or_else(|_| dir.to_owned());
     let dir = dir.display();
     println!(
@@ -240,7 +242,7 @@ fn farewell(dir: &Path) {
     );
 }
 
-/// How this program is called from a terminal: by its name where that finds it, else by its path.
+/// The command to start this program: its name if the shell finds it, else its path.
 fn program() -> String {
     let Ok(path) = std::env::current_exe() else { return "millrace".to_owned() };
     let folders = std::env::var_os("PATH").unwrap_or_default();

@@ -1,20 +1,20 @@
-//! What the demo asks. Every statement runs as it stands in `millrace sql` or psql on the same directory.
+//! The demo's queries. Each runs unchanged in `millrace sql` or psql on the same directory.
 
-/// A question and how it is put.
+/// A question and its query.
 pub(super) struct Question {
     pub(super) title: &'static str,
-    /// Zone that times are shown in.
+    /// Time zone of the output.
     pub(super) zone: &'static str,
-    /// What is done before; empty for most.
+    /// Statement to run before; usually empty.
     pub(super) before: &'static str,
     pub(super) sql: &'static str,
-    /// Column that is drawn as a line of bars, and its unit.
+    /// Column to draw as a line of bars, and its unit.
     pub(super) chart: Option<(&'static str, &'static str)>,
-    /// What to see in the answer.
+    /// Remark about the result.
     pub(super) remark: Option<&'static str>,
 }
 
-/// All of them, in order.
+/// All questions, in order.
 pub(super) const ALL: &[Question] = &[
     Question {
         title: "1. Daily means: a week of Beijing air, by local days",
@@ -86,7 +86,7 @@ FROM sensors GROUP BY device ORDER BY mean_power DESC LIMIT 5",
         remark: None,
     },
     Question {
-        title: "7. Orders beside their readings: one transaction writes both, one statement joins both",
+        title: "7. Orders with their readings: one transaction writes both, one statement joins both",
         zone: "UTC",
         before: "\
 CREATE TABLE work_order (
@@ -105,6 +105,6 @@ SELECT o.id, o.device, o.what, s.temperature, s.temperature > o.limit_celsius AS
 FROM work_order o ASOF JOIN sensors s ON s.device = o.device AND s.time <= o.placed
 ORDER BY o.id",
         chart: None,
-        remark: Some("An ordinary CREATE TABLE makes a rows table, in memory and durable: see the manual's rows.md."),
+        remark: Some("An ordinary CREATE TABLE creates a rows table, in memory and durable: see the manual's rows.md."),
     },
 ];

@@ -1,4 +1,4 @@
-//! Completion by Tab: commands, keywords, functions, tables, columns, files.
+//! Tab completion: commands, keywords, functions, tables, columns, files.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -17,11 +17,11 @@ use super::describe;
 use super::help;
 use super::meta;
 
-/// Names are read again when they are older than this.
+/// Maximum age of cached names.
 const NAMES_AGE_MAX: Duration = Duration::from_secs(3);
-/// The longest that a Tab waits for the server.
+/// Maximum time that a Tab waits for the server.
 const NAMES_WAIT_MAX: Duration = Duration::from_millis(700);
-/// Columns that are read; a database may have millions.
+/// Maximum number of columns to read; a database may have millions.
 const COLUMNS_MAX: usize = 20_000;
 
 const KEYWORDS: &str = "\
@@ -32,7 +32,7 @@ PARTITION PRIMARY READ REFERENCES RETURNING RIGHT ROLLBACK SAVEPOINT SCHEMA SELE
 TABLE THEN TIME TIMESTAMPTZ TO TRANSACTION TRUE TRUNCATE UNION UNIQUE UPDATE USING VALUES WHEN WHERE WINDOW WITH ZONE \
 BIGINT BOOLEAN BYTEA DATE DOUBLE FLOAT8 INT INTEGER JSON NUMERIC PRECISION REAL SMALLINT TEXT TIMESTAMP UUID VARCHAR";
 
-/// Options of commands that have a fixed set.
+/// Options of commands with a fixed set.
 const OPTIONS: &[(&str, &[&str])] = &[
     ("\\x", &["on", "off", "auto"]),
     ("\\timing", &["on", "off"]),
@@ -40,7 +40,7 @@ const OPTIONS: &[(&str, &[&str])] = &[
     ("\\pset", &["null", "pager", "rows", "format", "expanded"]),
 ];
 
-/// What there is in the database.
+/// Names in the database.
 #[derive(Clone, Default)]
 struct Names {
     /// Schema, table, column.
@@ -50,9 +50,9 @@ struct Names {
 /// Completes what the user types.
 pub(super) struct Assistant {
     client: Arc<Client>,
-    /// No transaction is open.
+    /// Whether no transaction is open.
     idle: Arc<AtomicBool>,
-    /// Lines of the statement before the one that is typed.
+    /// Earlier lines of the statement being typed.
     pub(super) pending: String,
     names: RefCell<(Names, Option<Instant>)>,
     files: FilenameCompleter,
@@ -63,7 +63,7 @@ impl Assistant {
         Assistant { client, idle, pending: String::new(), names: RefCell::default(), files: FilenameCompleter::new() }
     }
 
-    /// The database's names, read when a Tab asks for them. Not inside a transaction: the query would be part of it.
+    /// The database's names, refreshed on Tab; not inside a transaction, because the query would be part of it.
     fn names(&self) -> Names {
         let mut cached = self.names.borrow_mut();
         let (names, read_at) = &mut *cached;
@@ -122,7 +122,7 @@ impl Highlighter for Assistant {}
 impl Validator for Assistant {}
 impl Helper for Assistant {}
 
-/// Is a file's name expected at the end of `typed`?
+/// Whether a file name is expected at the end of `typed`.
 fn takes_file(typed: &str) -> bool {
     let Some((command, argument)) = typed.trim_start().split_once(char::is_whitespace) else { return false };
     let words: Vec<&str> = argument.split_whitespace().collect();
@@ -137,7 +137,7 @@ fn takes_file(typed: &str) -> bool {
     }
 }
 
-/// Commands and their options, for which no names are needed.
+/// Commands and their options, which need no names.
 fn fixed(typed: &str) -> Option<(usize, Vec<String>)> {
     let start = typed.len() - typed.trim_start().len();
     let command = &typed[start..];
@@ -168,7 +168,7 @@ fn word_start(typed: &str) -> usize {
     typed.rfind(|c| !is_word(c)).map_or(0, |at| at + typed[at..].chars().next().map_or(1, char::len_utf8))
 }
 
-/// Names that continue the word at the end of `typed`, and where that word begins.
+/// Names that complete the last word of `typed`, and the position of that word.
 fn candidates(pending: &str, typed: &str, names: &Names) -> (usize, Vec<String>) {
     let start = word_start(typed);
     let word = &typed[start..];
@@ -201,7 +201,7 @@ fn candidates(pending: &str, typed: &str, names: &Names) -> (usize, Vec<String>)
     if wants_table {
         return (start, found.into_iter().collect());
     }
-    // Tables are also named later, but a statement's columns come first; after `SELECT` every column is possible.
+    // Columns of the tables that the statement mentions come first; right after `SELECT` all columns are possible.
     let mentioned: Vec<&str> = names
         .columns
         .iter()
@@ -223,7 +223,7 @@ fn candidates(pending: &str, typed: &str, names: &Names) -> (usize, Vec<String>)
     (start, found.into_iter().collect())
 }
 
-/// The table that `name` stands for: itself, or the one before its alias.
+/// The table that `name` denotes: itself, or the table with this alias.
 fn table_of(name: &str, words: &[String], names: &Names) -> Option<String> {
     let is_table = |name: &str| names.columns.iter().find(|(_, table, _)| table.to_lowercase() == name);
     if let Some((_, table, _)) = is_table(name) {
@@ -241,7 +241,7 @@ fn table_of(name: &str, words: &[String], names: &Names) -> Option<String> {
     is_table(plain.trim_matches('"')).map(|(_, table, _)| table.clone())
 }
 
-/// A name as SQL needs it.
+/// A name quoted for SQL where necessary.
 fn quoted(name: &str) -> String {
     let plain = name.starts_with(|c: char| c.is_ascii_lowercase() || c == '_')
         && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn tab_offers_what_may_stand_there() {
+    fn tab_offers_valid_completions() {
         for (pending, typed, expected) in [
             ("", "sel", vec!["select"]),
             ("", "SEL", vec!["SELECT"]),

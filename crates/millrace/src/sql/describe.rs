@@ -1,4 +1,4 @@
-//! `\d` and its kin: what the catalog says, in the words of Millrace.
+//! `\d` and the other catalog commands.
 
 use std::fmt::Write;
 
@@ -6,7 +6,7 @@ use super::session::Session;
 use crate::failure::Failure;
 
 const OWN_SCHEMAS: &str = "n.nspname NOT IN ('pg_catalog', 'information_schema')";
-/// The store of a table by its access method.
+/// A table's store, by its access method.
 const STORE: &str = "CASE am.amname WHEN 'heap' THEN 'rows' ELSE am.amname END";
 const RELATIONS: &str = "\
 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
@@ -14,7 +14,7 @@ LEFT JOIN pg_catalog.pg_am am ON am.oid = c.relam";
 
 type Cells = Vec<Option<String>>;
 
-/// A list: `\d`, `\dt`, `\di`, `\ds`, `\dn`, `\df`, `\du`, `\l`. `false`: there is no such command.
+/// Lists: `\d`, `\dt`, `\di`, `\ds`, `\dn`, `\df`, `\du`, `\l`. Returns false for an unknown command.
 pub(super) async fn list(session: &Session, what: &str, pattern: &str, more: bool) -> Result<bool, Failure> {
     let matching = |column: &str| condition(pattern, column);
     match what {
@@ -35,7 +35,7 @@ pub(super) async fn list(session: &Session, what: &str, pattern: &str, more: boo
             session.show(titles, &rows)?;
             if rows.is_empty() && pattern.is_empty() && what.is_empty() {
                 println!(
-                    "No tables yet. `\\h CREATE TABLE` shows how to make one; `millrace write --create` loads a file."
+                    "No tables yet. `\\h CREATE TABLE` shows how to create one; `millrace write --create` loads a file."
                 );
             }
         }
@@ -76,13 +76,11 @@ pub(super) async fn list(session: &Session, what: &str, pattern: &str, more: boo
     Ok(true)
 }
 
-/// `\l`.
 pub(super) async fn databases(session: &Session) -> Result<(), Failure> {
     let sql = "SELECT datname, pg_size_pretty(pg_database_size(oid)) FROM pg_catalog.pg_database ORDER BY 1";
     session.show(&["name", "size"], &session.ask(sql).await?)
 }
 
-/// `\conninfo`.
 pub(super) async fn connection(session: &Session) -> Result<(), Failure> {
     let sql = "SELECT current_database(), current_user, version(), current_setting('TimeZone')";
     let rows = session.ask(sql).await?;
@@ -91,7 +89,6 @@ pub(super) async fn connection(session: &Session) -> Result<(), Failure> {
     Ok(())
 }
 
-/// `\d NAME`.
 pub(super) async fn relation(session: &Session, name: &str) -> Result<(), Failure> {
     if name.contains(['*', '?']) {
         return list(session, "", name, false).await.map(|_| ());
@@ -108,7 +105,7 @@ pub(super) async fn relation(session: &Session, name: &str) -> Result<(), Failur
     );
     let found = session.ask(&sql).await?;
     let Some(row) = found.first() else {
-        return Err(Failure::new(format!("there is no table {name:?}")).with_hint("\\d lists what there is"));
+        return Err(Failure::new(format!("there is no table {name:?}")).with_hint("\\d lists all relations"));
     };
     let cell = |at: usize| row.get(at).and_then(|cell| cell.as_deref()).unwrap_or_default();
     let (oid, options) = (cell(0), Options::read(cell(5)));
@@ -157,7 +154,7 @@ async fn columns(session: &Session, oid: &str, options: &Options) -> Result<(), 
     session.show(&["column", "type", "nullable", last], &rows.collect::<Vec<_>>())
 }
 
-/// Options of a `columns` table, as `reloptions` has them.
+/// Options of a `columns` table, from `reloptions`.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Options {
     time: Option<String>,
@@ -168,7 +165,7 @@ struct Options {
 }
 
 impl Options {
-    /// Reads `name=value` joined by bars.
+    /// Parses `name=value` pairs separated by bars.
     fn read(text: &str) -> Options {
         let mut options = Options::default();
         for (name, value) in text.split('|').filter_map(|option| option.split_once('=')) {
@@ -199,7 +196,7 @@ fn duration(text: &str) -> String {
     text.to_owned()
 }
 
-/// What a table is, line by line.
+/// Properties of a table, one a line.
 fn facts(out: &mut String, store: &str, options: &Options, bytes: u64) {
     let size = crate::size::show(bytes);
     if store == "columns" {
@@ -262,10 +259,10 @@ fn text(rows: &[Cells], row: usize, column: usize) -> &str {
     rows.get(row).and_then(|row| row.get(column)?.as_deref()).unwrap_or_default()
 }
 
-/// The manual's page of functions.
+/// The manual's page about functions.
 const FUNCTIONS: &str = include_str!("../../../../docs/manual/functions.md");
 
-/// Functions of the manual: how each is called, and what it gives.
+/// The functions in the manual: signature and description.
 fn documented() -> impl Iterator<Item = (String, String)> {
     FUNCTIONS.lines().filter_map(|line| {
         let mut cells = line.strip_prefix("| `")?.split(" | ");
@@ -274,7 +271,7 @@ fn documented() -> impl Iterator<Item = (String, String)> {
     })
 }
 
-/// Names of the functions in a text such as `sum(x), avg(x)`.
+/// Function names in a text such as `sum(x), avg(x)`.
 fn names_in(calls: &str) -> impl Iterator<Item = &str> {
     calls.match_indices('(').filter_map(|(at, _)| {
         let start = calls[..at].rfind(|c: char| !c.is_ascii_alphanumeric() && c != '_').map_or(0, |before| before + 1);
@@ -299,7 +296,7 @@ fn functions(session: &Session, pattern: &str) -> Result<(), Failure> {
     session.show(&["function", "what it gives"], &rows)
 }
 
-/// Does `name` match a pattern of `*` and `?`?
+/// Whether `name` matches a pattern with `*` and `?`.
 fn is_like(name: &str, pattern: &str) -> bool {
     match pattern.chars().next() {
         None => name.is_empty(),
@@ -346,7 +343,7 @@ fn relation_row(row: Cells, with_type: bool, more: bool) -> Cells {
     cells.into_iter().map(Some).collect()
 }
 
-/// ` AND column …` for a pattern with `*` and `?`, as psql reads them; nothing for an empty pattern.
+/// ` AND column …` for a pattern with `*` and `?`, as in psql; empty for an empty pattern.
 fn condition(pattern: &str, column: &str) -> String {
     if pattern.is_empty() {
         return String::new();
@@ -360,7 +357,7 @@ fn condition(pattern: &str, column: &str) -> String {
     format!("{schema} AND {column} LIKE {}", like(&name))
 }
 
-/// Schema and name; unquoted ones are lower case, as in SQL.
+/// Schema and name; unquoted ones are folded to lower case.
 fn split_name(name: &str) -> (Option<String>, String) {
     let mut parts = vec![String::new()];
     let mut quoted = false;
@@ -380,7 +377,7 @@ fn split_name(name: &str) -> (Option<String>, String) {
     (parts.pop(), name)
 }
 
-/// A text as SQL writes it.
+/// A text as an SQL literal.
 pub(super) fn literal(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))
 }
@@ -414,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn options_of_a_table_are_shown_in_units_of_people() {
+    fn options_of_a_table_are_shown_in_readable_units() {
         let options =
             Options::read("store=columns|time=at|key=site,device|partition=86400 s|retention=5400 s|history=on");
         assert_eq!(options.keys, ["site", "device"]);

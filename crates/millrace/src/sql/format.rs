@@ -1,7 +1,7 @@
-//! Results as a table, one value a line, CSV, JSON, a JSON object a line, or Markdown.
+//! Results as a table, one value a line, CSV, JSON, one JSON object a line, or Markdown.
 //!
-//! No format keeps a whole result. A table's widths are those of its first [`MEASURED_ROWS_MAX`] rows; later rows are
-//! drawn in them as they come.
+//! No format buffers a whole result. Column widths of a table come from its first [`MEASURED_ROWS_MAX`] rows; later
+//! rows use the same widths.
 
 use std::collections::VecDeque;
 use std::io::{self, Write};
@@ -13,15 +13,15 @@ use unicode_width::UnicodeWidthStr;
 use crate::size;
 use crate::table::{Align, Grid, widest_line};
 
-/// Rows that a table's widths are taken from.
+/// Rows buffered to measure column widths.
 const MEASURED_ROWS_MAX: usize = 10_000;
-/// Bytes of values that are kept for measuring, whatever the number of rows.
+/// Bytes buffered to measure column widths.
 const MEASURED_BYTES_MAX: usize = 8 << 20;
 
-/// How results look.
+/// Output format of results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum Format {
-    /// Lined-up columns, for reading.
+    /// Aligned columns.
     Table,
     /// RFC 4180 with a header; NULL is empty, the empty text is "".
     Csv,
@@ -33,23 +33,23 @@ pub(super) enum Format {
     Markdown,
 }
 
-/// Whether each row is shown as a list of its values.
+/// Whether rows are shown as lists of values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Expanded {
     Off,
     On,
-    /// When the table is wider than the screen.
+    /// If the table is wider than the screen.
     Auto,
 }
 
-/// How a result is shown.
+/// Formatting options.
 #[derive(Clone, Debug)]
 pub(super) struct Look {
     pub(super) format: Format,
     pub(super) expanded: Expanded,
-    /// Text of a NULL in tables.
+    /// Text for NULL in tables.
     pub(super) null: String,
-    /// Rows of a table that are shown on a screen without pager; `None` shows all.
+    /// Rows of a table shown on a screen without a pager; `None` shows all.
     pub(super) rows_shown_max: Option<usize>,
 }
 
@@ -66,18 +66,18 @@ pub(super) struct Screen {
     pub(super) lines: usize,
 }
 
-/// Where a result is written.
+/// Destination of a result.
 pub(super) trait Out: Write {
-    /// The terminal that the result is shown on; `None` for a file, a pipe or a command.
+    /// The terminal it is shown on; `None` for a file, a pipe or a command.
     fn screen(&self) -> Option<Screen>;
-    /// Puts a pager between the result and the screen. `false`: there is none.
+    /// Starts a pager; false if there is none.
     fn page(&mut self) -> bool;
 }
 
-/// A column of a result.
+/// A result column.
 pub(super) struct Head {
     pub(super) name: String,
-    /// `None` when the server was not asked.
+    /// Column type; `None` if types were not requested from the server.
     pub(super) ty: Option<Type>,
 }
 
@@ -89,20 +89,20 @@ pub(super) struct Writer {
     table: Table,
 }
 
-/// State of a result in a format for reading.
+/// State of a table.
 enum Table {
-    /// The first rows, kept until the widths are known.
+    /// The first rows are buffered to measure widths.
     Measuring { kept: Vec<Vec<Option<String>>>, bytes: usize },
-    /// Every row is drawn.
+    /// Rows are written as they arrive.
     Drawing(Grid),
-    /// The first rows are drawn; of the others the last are kept.
+    /// The first rows are written; of the others only the last are kept.
     Shortened { grid: Grid, tail: VecDeque<Vec<Option<String>>>, tail_max: usize },
     /// One value a line.
     Listing { name_width: usize },
 }
 
 impl Writer {
-    /// Begins a result.
+    /// Starts a result.
     pub(super) fn new(look: &Look, head: Vec<Head>, out: &mut impl Out) -> io::Result<Writer> {
         match look.format {
             Format::Csv => csv_line(out, head.iter().map(|column| Some(column.name.as_str())))?,
@@ -113,7 +113,7 @@ impl Writer {
         Ok(Writer { look: look.clone(), head, rows: 0, table: Table::Measuring { kept: Vec::new(), bytes: 0 } })
     }
 
-    /// Adds a row, values as the server's text.
+    /// Adds a row of values in the server's text form.
     pub(super) fn row<'a>(
         &mut self,
         values: impl Iterator<Item = Option<&'a str>>,
@@ -158,8 +158,7 @@ impl Writer {
         }
     }
 
-    /// Chooses how the table is shown, now that its widths are known, and writes the rows kept so far. `whole`: these are
-    /// all there are.
+    /// Chooses the layout once widths are known and writes the buffered rows. `whole`: there are no further rows.
     fn draw(&mut self, whole: bool, out: &mut impl Out) -> io::Result<()> {
         let taken = std::mem::replace(&mut self.table, Table::Listing { name_width: 0 });
         let Table::Measuring { kept, .. } = taken else {
@@ -252,7 +251,7 @@ fn listing(head: &[Head]) -> Table {
     Table::Listing { name_width: head.iter().map(|column| column.name.width()).max().unwrap_or(0) }
 }
 
-/// A row as a list of its values, under a line with its number.
+/// A row as a list of values, under a line with its number.
 fn list(
     head: &[Head],
     name_width: usize,
@@ -305,7 +304,7 @@ fn align(ty: Option<&Type>) -> Align {
     if ty.is_some_and(is_number) { Align::Right } else { Align::Left }
 }
 
-/// A value as JSON. Numbers keep all their digits; NaN and infinities, which JSON lacks, become text.
+/// A value as JSON. Numbers keep all digits; NaN and infinities, which JSON lacks, become strings.
 fn json(ty: Option<&Type>, value: Option<&str>) -> String {
     let Some(text) = value else { return "null".to_owned() };
     match ty {
@@ -340,7 +339,7 @@ fn csv_line<'a>(out: &mut impl Write, values: impl Iterator<Item = Option<&'a st
 mod tests {
     use super::*;
 
-    /// What a result writes to; a screen if it has a size.
+    /// A destination; `screen` makes it a terminal.
     struct Page {
         text: Vec<u8>,
         screen: Option<Screen>,
@@ -393,7 +392,7 @@ mod tests {
         &[[Some("1"), Some("-Infinity"), Some("a \"b\", c")], [None, Some("2.50"), Some("")]];
 
     #[test]
-    fn csv_tells_null_from_the_empty_text() {
+    fn csv_distinguishes_null_from_empty_text() {
         assert_eq!(written(Format::Csv, ROWS), "n,v,s\n1,-Infinity,\"a \"\"b\"\", c\"\n,2.50,\"\"\n");
     }
 
@@ -409,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_tells_null_from_the_empty_text_and_ends_with_the_number_of_rows() {
+    fn a_table_distinguishes_null_from_empty_text_and_ends_with_the_row_count() {
         assert!(written(Format::Table, &ROWS[..1]).ends_with("(1 row)\n\n"));
         let text = written(Format::Table, ROWS);
         assert!(text.contains(" NULL │      2.50 │\n"), "{text}");

@@ -2,7 +2,7 @@
 
 /// The backslash commands.
 pub(super) const COMMANDS: &str = "\
-Tables and what else there is
+Catalog
   \\d                        tables, views and sequences
   \\d TABLE                  columns, store, key, time column, partition, retention, indexes, constraints
   \\dt[+] [PATTERN]          tables with store and size; + adds key, time column, partition and retention
@@ -12,33 +12,33 @@ Tables and what else there is
 
 Results
   \\x [on|off|auto]          one value a line; auto: when the table is wider than the screen
-  \\g [FILE or |COMMAND]     run what is pending, or the last statement again; result to a file or command
+  \\g [FILE or |COMMAND]     run the pending or the last statement; result to a file or command
   \\gx                       the same, one value a line
   \\format [FORMAT]          table, csv, json, ndjson or markdown
-  \\pset null TEXT           how NULL is shown
+  \\pset null TEXT           text for NULL
   \\pset pager on|off|CMD    show results larger than the screen with a pager (PAGER, less)
-  \\pset rows N|all          rows of a long table that are shown when there is no pager
+  \\pset rows N|all          rows of a long table to show without a pager
   \\o [FILE or |COMMAND]     send results to a file or command; without one, to the screen again
-  \\timing [on|off]          how long each statement takes
-  \\watch [SECONDS]          run the last statement again and again, until Ctrl-C
+  \\timing [on|off]          print the duration of each statement
+  \\watch [SECONDS]          repeat the last statement until Ctrl-C
 
 Statements
   \\?   \\h [STATEMENT]       this list; syntax of a statement
-  \\p \\r                     print or forget what is pending
-  \\e [FILE]                 edit what is pending, the last statement or a file in EDITOR, then run it
+  \\p \\r                     print or discard the pending statement
+  \\e [FILE]                 edit the pending or last statement, or a file, in EDITOR and run it
   \\i FILE                   run statements from a file
   \\copy T FROM 'FILE'       load a file (COPY's options after it); \\copy T TO 'FILE' writes one
   \\set [NAME VALUE]         set a variable: :NAME, :'NAME' (a text) and :\"NAME\" (a name) stand for it
-  \\unset NAME   \\echo TEXT  forget a variable; print a text
-  \\! [COMMAND]              run a command of the system
-  \\q                        leave; so do exit, quit and Ctrl-D
+  \\unset NAME   \\echo TEXT  remove a variable; print a text
+  \\! [COMMAND]              run a system command
+  \\q                        quit; so do exit, quit and Ctrl-D
 
 A statement ends with a semicolon and may have several lines. Tab completes commands, keywords, tables, columns and
-functions; Ctrl-R searches the history; Ctrl-C forgets what is pending or cancels what runs. Commands in
+functions; Ctrl-R searches the history; Ctrl-C discards the pending statement or cancels the running one. Commands in
 ~/.millracerc run when the shell starts.
 ";
 
-/// What `help` prints.
+/// Text of `help`.
 pub(super) const HELP: &str = "\
 Type SQL and end it with a semicolon:  SELECT * FROM weather LIMIT 5;
   \\?             the shell's commands
@@ -47,7 +47,7 @@ Type SQL and end it with a semicolon:  SELECT * FROM weather LIMIT 5;
   \\q             leave
 ";
 
-/// Statements and their syntax, as far as Millrace has it.
+/// Syntax of the supported statements.
 const SYNTAX: &[(&str, &str)] = &[
     ("ALTER TABLE", "\
 ALTER TABLE table ADD COLUMN column type [constraint …]
@@ -101,7 +101,7 @@ pub(super) fn statements() -> impl Iterator<Item = &'static str> {
     SYNTAX.iter().map(|(name, _)| *name)
 }
 
-/// Syntax of the statements whose names begin with `wanted`; a list of all names for an empty one.
+/// Syntax of the statements whose names start with `wanted`; a list of all names if it is empty.
 pub(super) fn syntax(wanted: &str) -> String {
     let wanted = wanted.trim().trim_end_matches(';').to_uppercase();
     if wanted.is_empty() {
@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn syntax_is_found_by_the_beginning_of_a_statement() {
+    fn syntax_is_found_by_the_prefix_of_a_statement() {
         assert!(syntax("insert;").contains("ON CONFLICT"));
         assert!(syntax("create").contains("CREATE INDEX") && syntax("create").contains("store = 'columns'"));
         assert!(syntax("").contains("SAVEPOINT") && syntax("nope").contains("No syntax"));

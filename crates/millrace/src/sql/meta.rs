@@ -1,4 +1,4 @@
-//! Backslash commands, after psql's.
+//! Backslash commands, modelled on psql's.
 
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Write};
@@ -15,14 +15,14 @@ use super::session::{Session, Trouble, print_error};
 use super::split::{Piece, Splitter};
 use crate::failure::Failure;
 
-/// What to do after a command.
+/// The action after a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
     Go,
     Quit,
 }
 
-/// Commands, for completion.
+/// All commands, for completion.
 pub(super) const NAMES: &[&str] = &[
     "\\!",
     "\\?",
@@ -56,7 +56,7 @@ pub(super) const NAMES: &[&str] = &[
     "\\x",
 ];
 
-/// Runs one backslash command. `splitter` holds what is pending.
+/// Runs one backslash command. `splitter` holds the pending statement.
 pub(super) async fn run(session: &mut Session, splitter: &mut Splitter, line: &str) -> Result<Next, Failure> {
     let (command, argument) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
     let (command, argument) = match command {
@@ -70,9 +70,8 @@ pub(super) async fn run(session: &mut Session, splitter: &mut Splitter, line: &s
         "\\l" | "\\l+" | "\\list" => describe::databases(session).await?,
         "\\conninfo" | "\\c" | "\\connect" => {
             if !argument.is_empty() {
-                return Err(
-                    Failure::new("one shell has one connection").with_hint("start another: millrace sql --url URL")
-                );
+                return Err(Failure::new("the shell has only one connection")
+                    .with_hint("start another: millrace sql --url URL"));
             }
             describe::connection(session).await?;
         }
@@ -158,7 +157,7 @@ fn format(session: &mut Session, argument: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// psql's names of what Millrace has, and `rows`.
+/// `\pset`: psql's options that apply here, and `rows`.
 fn pset(session: &mut Session, argument: &str) -> Result<(), Failure> {
     let (name, value) = argument.split_once(char::is_whitespace).unwrap_or((argument, ""));
     let value = value.trim();
@@ -229,7 +228,7 @@ fn redirect(session: &mut Session, target: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The statement that `\g` and its kin mean: what is pending, else the last one.
+/// The statement for `\g` and similar commands: the pending one, else the last one.
 fn pending_or_last(session: &Session, splitter: &mut Splitter) -> Result<String, Failure> {
     splitter
         .finish()
@@ -281,7 +280,7 @@ async fn watch(session: &mut Session, splitter: &mut Splitter, argument: &str) -
     result
 }
 
-/// Lets the user edit a file that begins with the pending or last statement, and runs what it holds then.
+/// Opens an editor with the pending or last statement, then runs the edited text.
 async fn edit(session: &mut Session, splitter: &mut Splitter, path: &str) -> Result<(), Failure> {
     let failed = |error: std::io::Error| Failure::new(format!("\\e: {error}"));
     let own = std::env::temp_dir().join(format!("millrace-{}.sql", std::process::id()));
@@ -338,13 +337,13 @@ fn shell_command(command: &str) -> Result<(), Failure> {
     }
 }
 
-/// An argument without the quotes around it.
+/// An argument without surrounding quotes.
 fn unquoted(text: &str) -> &str {
     let quoted = |quote: char| text.strip_prefix(quote).and_then(|rest| rest.strip_suffix(quote));
     quoted('\'').or_else(|| quoted('"')).unwrap_or(text)
 }
 
-/// `T FROM 'file' …` becomes `COPY T FROM STDIN …`, fed from the file; `TO` likewise.
+/// `\copy`: `T FROM 'file' …` becomes `COPY T FROM STDIN …` with the file as input; `TO` likewise.
 async fn copy(session: &mut Session, argument: &str) -> Result<(), Failure> {
     let (sql, path, into) = parse_copy(argument)
         .ok_or_else(|| Failure::new("write it like: \\copy table FROM 'file' WITH (FORMAT csv, HEADER)"))?;
@@ -362,18 +361,18 @@ async fn copy(session: &mut Session, argument: &str) -> Result<(), Failure> {
         Err(Trouble::Server(error)) => {
             session.note_failure(&error);
             print_error(&sql, &error);
-            Err(Failure::told())
+            Err(Failure::already_reported())
         }
         Err(Trouble::Output(error)) => Err(open(error)),
     }
 }
 
-/// The statement to send, the file, and whether data goes in.
+/// The statement to send, the file, and whether it is an import.
 fn parse_copy(argument: &str) -> Option<(String, String, bool)> {
     let lower = argument.to_ascii_lowercase();
     let from = lower.find(" from ").map(|at| (at, at + 6, true));
     let to = lower.rfind(" to ").map(|at| (at, at + 4, false));
-    // `(SELECT … FROM t) TO 'f'` has both; its file follows TO.
+    // In `(SELECT … FROM t) TO 'f'` the file follows TO.
     let (end, start, into) = if argument.starts_with('(') { to? } else { from.or(to)? };
     let rest = argument.get(start..)?.trim_start();
     let (path, options) = match rest.strip_prefix('\'') {

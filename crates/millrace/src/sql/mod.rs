@@ -1,7 +1,7 @@
-//! `millrace sql`: statements to a server, answers to a terminal or a file.
+//! `millrace sql`: sends statements to a server and prints the results.
 //!
-//! Statements are split here, not by the server, so that each is timed and reported by itself and a failure says which
-//! one it was. The text of values is the server's; only JSON and the side a column stands on need its types.
+//! Statements are split here, not by the server, so that each is timed and reported separately, and an error names
+//! the statement that failed. Values are printed as the server's text; only JSON and alignment need their types.
 
 mod complete;
 mod describe;
@@ -35,7 +35,7 @@ Examples:
   millrace sql --data ./millrace-demo -c 'SELECT count(*) FROM air'   opens the directory itself
   millrace sql --url postgres://me@127.0.0.1:7432/millrace -c 'SELECT 1'
 
-Exit codes: 0 all done, 1 a statement failed (those after it were not run), 2 nothing was begun.")]
+Exit codes: 0 all done, 1 a statement failed (those after it were not run), 2 nothing was started.")]
 pub(crate) struct Arguments {
     /// Statements to run; may be given several times.
     #[arg(short = 'c', long = "command", value_name = "SQL")]
@@ -43,13 +43,13 @@ pub(crate) struct Arguments {
     /// File with statements to run; `-` is standard input.
     #[arg(short = 'f', long, value_name = "FILE")]
     file: Option<PathBuf>,
-    /// How results look.
+    /// Output format of results.
     #[arg(long, value_enum, default_value = "table")]
     format: format::Format,
-    /// Where the server is, as a connection string; instead of --pg.
+    /// Connection string of the server, instead of --pg.
     #[arg(long, value_name = "URL", env = "MILLRACE_URL")]
     url: Option<String>,
-    /// Print how long each statement took.
+    /// Print the duration of each statement.
     #[arg(long)]
     timing: bool,
     /// Show one value a line, as `\\x` does.
@@ -58,7 +58,7 @@ pub(crate) struct Arguments {
     /// Set a variable: `:NAME` in a statement stands for it.
     #[arg(short = 'v', long = "set", value_name = "NAME=VALUE", value_parser = variable)]
     variables: Vec<(String, String)>,
-    /// Text of a NULL in tables.
+    /// Text for NULL in tables.
     #[arg(long, value_name = "TEXT", default_value = "NULL")]
     null: String,
     /// Show results larger than the screen without a pager.
@@ -66,7 +66,6 @@ pub(crate) struct Arguments {
     no_pager: bool,
 }
 
-/// Connects and runs what was asked for.
 pub(crate) fn run(given: &Given, arguments: &Arguments) -> Result<(), Failure> {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().thread_stack_size(query::STACK_BYTES).enable_all().build();
@@ -106,8 +105,8 @@ async fn run_at(address: &str, arguments: &Arguments) -> Result<(), Failure> {
     session.close()
 }
 
-/// Runs statements and backslash commands one after the other, up to the first that fails. `copy_stdin`: may COPY read
-/// our standard input? Not when the statements themselves come from there.
+/// Runs statements and backslash commands in order, up to the first failure. `copy_stdin`: whether COPY may read
+/// our stdin, which is not the case if the statements come from there.
 async fn run_text(session: &mut Session, text: &str, copy_stdin: bool) -> Result<meta::Next, Failure> {
     session.copy_stdin = copy_stdin;
     let mut splitter = Splitter::default();

@@ -1,4 +1,4 @@
-//! Where results are written: the screen, a pager, a file or a command.
+//! Destinations of results: the screen, a pager, a file or a command.
 
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};
@@ -8,22 +8,22 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use super::format::{Out, Screen};
 use crate::failure::Failure;
 
-/// The pager that is used when `PAGER` names none: lines are cut, not wrapped; a short result ends it at once.
+/// Default pager: long lines are chopped, not wrapped; it exits at once if the result fits on the screen.
 const PAGER_DEFAULT: &str = "less -S -F -R -X";
 
-/// Sizes of a terminal that does not tell its own.
+/// Assumed size of a terminal that does not report it.
 const SCREEN_DEFAULT: Screen = Screen { columns: 80, lines: 24 };
 
-/// A place that results are written to.
+/// A destination of results.
 pub(super) enum Output {
-    /// Standard output. `pager`: the command to use when a result is larger than the screen.
+    /// Standard output. `pager`: command for results larger than the screen.
     Stdout {
         out: BufWriter<io::Stdout>,
         screen: Option<Screen>,
         pager: Option<String>,
     },
     File(BufWriter<File>),
-    /// Standard input of a command; a pager is one.
+    /// Standard input of a command or a pager.
     Command {
         input: BufWriter<ChildStdin>,
         child: Child,
@@ -31,13 +31,13 @@ pub(super) enum Output {
 }
 
 impl Output {
-    /// Standard output, which is a screen if it is a terminal.
+    /// Standard output; a screen if it is a terminal.
     pub(super) fn stdout(pager: Option<&str>) -> Output {
         let screen = io::stdout().is_terminal().then(screen_size);
         Output::Stdout { out: BufWriter::new(io::stdout()), screen, pager: pager.map(str::to_owned) }
     }
 
-    /// A file, or a command when `target` begins with `|`.
+    /// A file, or a command if `target` starts with `|`.
     pub(super) fn open(target: &str) -> Result<Output, Failure> {
         match target.strip_prefix('|') {
             Some(command) => {
@@ -51,12 +51,12 @@ impl Output {
         }
     }
 
-    /// Is this a command that may stop reading before the result ends?
+    /// Whether it is a command, which may stop reading early.
     pub(super) fn is_command(&self) -> bool {
         matches!(self, Output::Command { .. })
     }
 
-    /// Writes what is left and waits for a command to end.
+    /// Flushes, and waits for a command to exit.
     pub(super) fn close(self) -> io::Result<()> {
         match self {
             Output::Stdout { mut out, .. } => out.flush(),
@@ -112,11 +112,11 @@ impl Out for Output {
     }
 }
 
-/// The pager's command: that of `PAGER`, else `less` where it is installed.
+/// The command in `PAGER`, else `less` if it is installed.
 pub(super) fn default_pager() -> Option<String> {
     match std::env::var("MILLRACE_PAGER").or_else(|_| std::env::var("PAGER")) {
         Ok(pager) if pager.trim().is_empty() => None,
-        // Without its options `less` wraps lines, and a wide table cannot be read.
+        // Without these options `less` wraps lines, and a wide table is unreadable.
         Ok(pager) if pager.trim() == "less" && std::env::var_os("LESS").is_none() => Some(PAGER_DEFAULT.to_owned()),
         Ok(pager) => Some(pager),
         Err(_) => is_installed("less").then(|| PAGER_DEFAULT.to_owned()),
@@ -134,10 +134,10 @@ fn spawn(command: &str) -> io::Result<Output> {
     Ok(Output::Command { input: BufWriter::new(input), child })
 }
 
-/// Size of the terminal at standard output.
+/// Size of the terminal at stdout.
 pub(super) fn screen_size() -> Screen {
     let mut size = libc::winsize { ws_row: 0, ws_col: 0, ws_xpixel: 0, ws_ypixel: 0 };
-    // SAFETY: TIOCGWINSZ writes one `winsize` to the pointer, which is valid for it and lives through the call.
+    // SAFETY: TIOCGWINSZ writes one `winsize` to the pointer, which is valid during the call.
     let result = unsafe { libc::ioctl(libc::STDOUT_FILENO, libc::TIOCGWINSZ, &raw mut size) };
     if result != 0 || size.ws_col == 0 || size.ws_row == 0 {
         return SCREEN_DEFAULT;
@@ -150,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_command_reads_the_result_and_is_waited_for() {
+    fn a_result_is_piped_to_a_command() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("out");
         let mut out = Output::open(&format!("|cat > {}", file.display())).map_err(|failure| failure.text()).unwrap();

@@ -1,4 +1,4 @@
-//! Running one statement and printing its result.
+//! Runs one statement and prints its result.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
@@ -18,10 +18,10 @@ use super::split::interpolate;
 use crate::connect::{Connected, innermost};
 use crate::failure::Failure;
 
-/// A piece of COPY data on its way to the server.
+/// Size of a piece of COPY data.
 const COPY_CHUNK_BYTES: usize = 256 << 10;
 
-/// State of the connection's transaction, as its statements and their errors tell.
+/// State of the connection's transaction, derived from statements and errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Transaction {
     None,
@@ -29,21 +29,21 @@ pub(super) enum Transaction {
     Failed,
 }
 
-/// A connection and how its results are shown.
+/// A connection with its output options.
 pub(super) struct Session {
     pub(super) client: Arc<Client>,
     notices: UnboundedReceiver<DbError>,
     pub(super) look: Look,
     pub(super) timing: bool,
-    /// May `COPY … FROM STDIN` read our standard input?
+    /// Whether `COPY … FROM STDIN` may read our stdin.
     pub(super) copy_stdin: bool,
-    /// Command that shows results larger than the screen.
+    /// Pager command for results larger than the screen.
     pub(super) pager: Option<String>,
-    /// Where `\o` sends results.
+    /// Destination set by `\o`.
     pub(super) output: Option<Output>,
     pub(super) variables: BTreeMap<String, String>,
     pub(super) transaction: Transaction,
-    /// No transaction is open: the catalog may be read without being part of one.
+    /// Whether no transaction is open, so that completion may query the catalog.
     pub(super) idle: Arc<AtomicBool>,
     /// The last statement, for `\g`, `\watch` and `\e`.
     pub(super) last: Option<String>,
@@ -66,12 +66,12 @@ impl Session {
         }
     }
 
-    /// Runs one statement. Ctrl-C cancels it on the server, whose answer then says so.
+    /// Runs one statement. Ctrl-C cancels it on the server, which then reports the cancellation.
     pub(super) async fn run(&mut self, sql: &str) -> Result<(), Failure> {
         self.run_to(sql, None).await
     }
 
-    /// Runs one statement, its result to the file or command `to` instead of where results go.
+    /// Runs one statement; its result is written to the file or command `to` if given.
     pub(super) async fn run_to(&mut self, sql: &str, to: Option<&str>) -> Result<(), Failure> {
         self.last = Some(sql.to_owned());
         let sql = interpolate(sql, &self.variables);
@@ -92,7 +92,7 @@ impl Session {
             flushed
         } else {
             let is_command = out.is_command();
-            // A pager that was left early is no failure.
+            // A pager closed early is not an error.
             out.close().or_else(|error| if is_command { Ok(()) } else { Err(error) })
         };
         self.print_notices();
@@ -101,9 +101,11 @@ impl Session {
             Ok(()) => {}
             Err(Trouble::Server(error)) => {
                 print_error(&sql, &error);
-                return Err(Failure::told());
+                return Err(Failure::already_reported());
             }
-            Err(Trouble::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => return Err(Failure::told()),
+            Err(Trouble::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
+                return Err(Failure::already_reported());
+            }
             Err(Trouble::Output(error)) => return Err(Failure::new(error)),
         }
         if self.timing {
@@ -120,7 +122,7 @@ impl Session {
             tokio::select! {
                 result = &mut work => return result,
                 Ok(()) = tokio::signal::ctrl_c() => {
-                    // Best effort: when the server cannot be reached, the statement's own error says so.
+                    // Best effort: if the server is unreachable, the statement's own error reports it.
                     let _ = cancel.cancel_query(NoTls).await;
                 }
             }
@@ -136,12 +138,12 @@ impl Session {
         self.idle.store(self.transaction == Transaction::None, Ordering::Relaxed);
     }
 
-    /// Writes what `\o` has not written yet.
+    /// Flushes the destination of `\o`.
     pub(super) fn close(self) -> Result<(), Failure> {
         self.output.map_or(Ok(()), |out| out.close().map_err(|error| Failure::new(format!("\\o: {error}"))))
     }
 
-    /// Notes that a command of the shell failed on the server.
+    /// Updates the transaction's state after an error of a query of the shell.
     pub(super) fn note_failure(&mut self, error: &Error) {
         self.transaction = transaction_after(self.transaction, "", Some(error.code()), false);
     }
@@ -169,7 +171,7 @@ impl Session {
                     let columns = columns.iter().enumerate();
                     let head =
                         columns.map(|(at, column)| Head { name: column.name().to_owned(), ty: ty(at) }).collect();
-                    Writer::new(&self.look, head, out).map(|begun| writer = Some(begun))
+                    Writer::new(&self.look, head, out).map(|new| writer = Some(new))
                 }
                 SimpleQueryMessage::Row(row) => match &mut writer {
                     Some(writer) => writer.row((0..row.len()).map(|at| row.get(at)), out),
@@ -183,7 +185,7 @@ impl Session {
                 _ => Ok(()),
             };
             match written {
-                // The pager was left: the rest of the result is not wanted.
+                // The pager was closed: the rest of the result is not needed.
                 Err(error) if error.kind() == io::ErrorKind::BrokenPipe && out.is_command() => {
                     let _ = self.client.cancel_token().cancel_query(NoTls).await;
                     while let Ok(Some(_)) = messages.try_next().await {}
@@ -196,9 +198,9 @@ impl Session {
         Ok(())
     }
 
-    /// Types of the result's columns. Simple protocol's answers do not carry them to us, so the statement is described
-    /// first where it has a result and the format needs types. A failure is left to the statement itself, except in a
-    /// transaction: the failed description has ended it, and the statement would only be told that.
+    /// Types of the result's columns. The simple protocol does not give them to us, so the statement is described
+    /// first if it has a result and the format needs types. An error is left to the statement itself, except in a
+    /// transaction: the failed describe has aborted it, and the statement would only report that.
     async fn types(&self, sql: &str) -> Result<Option<Vec<tokio_postgres::types::Type>>, Error> {
         if self.look.format == Format::Csv || self.transaction == Transaction::Failed || !has_result(sql) {
             return Ok(None);
@@ -210,7 +212,7 @@ impl Session {
         }
     }
 
-    /// Shows a result that the shell made itself, as results are shown.
+    /// Prints a result made by the shell itself.
     pub(super) fn show(&self, titles: &[&str], rows: &[Vec<Option<String>>]) -> Result<(), Failure> {
         let mut out = Output::stdout(self.pager.as_deref());
         let head = titles.iter().map(|title| Head { name: (*title).to_owned(), ty: None }).collect();
@@ -228,11 +230,11 @@ impl Session {
         })
     }
 
-    /// Rows of a query of the shell's own, as text.
+    /// Runs a query of the shell itself; returns its rows as text.
     pub(super) async fn ask(&self, sql: &str) -> Result<Vec<Vec<Option<String>>>, Failure> {
         let messages = self.client.simple_query(sql).await.map_err(|error| {
             print_error(sql, &error);
-            Failure::told()
+            Failure::already_reported()
         })?;
         let rows = messages.iter().filter_map(|message| match message {
             SimpleQueryMessage::Row(row) => Some((0..row.len()).map(|at| row.get(at).map(str::to_owned)).collect()),
@@ -241,7 +243,7 @@ impl Session {
         Ok(rows.collect())
     }
 
-    /// Feeds `from` to a COPY statement.
+    /// Sends `from` as the input of a COPY statement.
     pub(super) async fn copy_in(&self, sql: &str, from: &mut impl Read) -> Result<(), Trouble> {
         let sink = self.client.copy_in::<_, Bytes>(sql).await?;
         pin_mut!(sink);
@@ -261,7 +263,7 @@ impl Session {
         Ok(())
     }
 
-    /// Writes what a COPY statement gives to `to`.
+    /// Writes the output of a COPY statement to `to`.
     pub(super) async fn copy_out(&self, sql: &str, to: &mut impl Write) -> Result<(), Trouble> {
         let chunks = self.client.copy_out(sql).await?;
         pin_mut!(chunks);
@@ -272,7 +274,7 @@ impl Session {
         Ok(())
     }
 
-    /// Prints what the server said beside its answers.
+    /// Prints notices from the server.
     pub(super) fn print_notices(&mut self) {
         while let Ok(notice) = self.notices.try_recv() {
             eprintln!("{}:  {}", notice.severity(), notice.message());
@@ -285,7 +287,7 @@ impl Session {
     }
 }
 
-/// The transaction's state after `sql`, which was `done` or failed with an SQLSTATE of the server.
+/// Transaction state after `sql`, which succeeded (`done`) or failed with an SQLSTATE of the server.
 fn transaction_after(before: Transaction, sql: &str, failed: Option<Option<&SqlState>>, done: bool) -> Transaction {
     let words: Vec<String> = words(sql).take(6).collect();
     let has = |word: &str| words.iter().any(|found| found == word);
@@ -296,7 +298,7 @@ fn transaction_after(before: Transaction, sql: &str, failed: Option<Option<&SqlS
     };
     match failed {
         Some(Some(state)) if *state == SqlState::IN_FAILED_SQL_TRANSACTION => Transaction::Failed,
-        // A COMMIT that fails has ended its transaction.
+        // A failed COMMIT ends the transaction.
         Some(_) if ends => Transaction::None,
         Some(_) if before == Transaction::None => Transaction::None,
         Some(_) => Transaction::Failed,
@@ -310,11 +312,11 @@ fn transaction_after(before: Transaction, sql: &str, failed: Option<Option<&SqlS
     }
 }
 
-/// What can go wrong with a statement.
+/// Errors of a statement.
 pub(super) enum Trouble {
-    /// The server said no, or went away.
+    /// The server reported an error or closed the connection.
     Server(Error),
-    /// Our own input or output failed.
+    /// Local input or output failed.
     Output(io::Error),
 }
 
@@ -359,7 +361,7 @@ fn has_result(sql: &str) -> bool {
     ) || sql.starts_with('(')
 }
 
-/// The words of a statement in lower case, comments left out.
+/// Words of a statement in lower case, without comments.
 fn words(sql: &str) -> impl Iterator<Item = String> {
     let mut text = String::with_capacity(sql.len());
     let mut rest = sql;
@@ -379,7 +381,7 @@ fn words(sql: &str) -> impl Iterator<Item = String> {
     text.split_whitespace().map(str::to_lowercase).collect::<Vec<_>>().into_iter()
 }
 
-/// What a statement without a result did, in the words of the protocol's command tags.
+/// Message after a statement without a result: its command tag.
 fn tag(sql: &str, rows: u64, before: Transaction) -> String {
     let mut words = words(sql);
     let first = words.next().unwrap_or_default().to_uppercase();
@@ -387,7 +389,7 @@ fn tag(sql: &str, rows: u64, before: Transaction) -> String {
         "INSERT" => format!("INSERT 0 {rows}"),
         "DELETE" | "UPDATE" | "COPY" => format!("{first} {rows}"),
         "CREATE" | "DROP" | "ALTER" => format!("{first} {}", words.next().unwrap_or_default().to_uppercase()),
-        // A failed transaction cannot be committed; the server rolls it back.
+        // COMMIT in a failed transaction is a rollback.
         "COMMIT" | "END" if before == Transaction::Failed => "ROLLBACK".to_owned(),
         "START" => "START TRANSACTION".to_owned(),
         "END" => "COMMIT".to_owned(),
@@ -396,7 +398,7 @@ fn tag(sql: &str, rows: u64, before: Transaction) -> String {
     }
 }
 
-/// The server's error, with a mark under the place in the statement it is about.
+/// Prints a server error with a caret under the position in the statement.
 pub(super) fn print_error(sql: &str, error: &Error) {
     let Some(error) = error.as_db_error() else {
         eprintln!("ERROR:  {}", innermost(error));
@@ -414,7 +416,7 @@ pub(super) fn print_error(sql: &str, error: &Error) {
     eprintln!("SQLSTATE:  {}", error.code().code());
 }
 
-/// The line of `sql` that holds character `position` (from 1), and a caret under it.
+/// The line of `sql` with character `position` (from 1), and a caret under it.
 fn pointer(sql: &str, position: usize) -> String {
     let mut start = 0;
     for (number, line) in sql.split('\n').enumerate() {
@@ -430,7 +432,7 @@ fn pointer(sql: &str, position: usize) -> String {
     String::new()
 }
 
-/// A duration as psql shows it.
+/// A duration in psql's format.
 pub(super) fn show_time(elapsed: Duration) -> String {
     format!("{:.3} ms", elapsed.as_secs_f64() * 1e3)
 }
@@ -440,14 +442,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_caret_stands_under_the_character_the_server_means() {
+    fn the_caret_marks_the_position_of_the_error() {
         assert_eq!(pointer("SELECT x", 8), "LINE 1: SELECT x\n               ^\n");
         assert_eq!(pointer("SELECT 'µ',\n  y\nFROM t", 15), "LINE 2:   y\n          ^\n");
         assert_eq!(pointer("SELECT", 99), "");
     }
 
     #[test]
-    fn copy_and_results_are_told_from_other_statements() {
+    fn copy_and_queries_are_distinguished_from_other_statements() {
         assert!(matches!(copy_direction("copy t (a, b) FROM stdin WITH (format csv)"), Some(Copy::FromStdin)));
         assert!(matches!(copy_direction("/* x */ COPY (SELECT 1) TO STDOUT"), Some(Copy::ToStdout)));
         assert!(copy_direction("SELECT 'copy from stdin'").is_none());

@@ -1,4 +1,4 @@
-//! The interactive shell: lines with history and completion, statements over several of them.
+//! Interactive shell: line editing with history and completion, multi-line statements.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,12 +14,12 @@ use super::session::{Session, Transaction};
 use super::split::{Piece, Splitter};
 use crate::failure::Failure;
 
-/// Statements and commands that the history keeps.
+/// Maximum number of history entries.
 const HISTORY_ENTRIES_MAX: usize = 10_000;
 
 type Lines = Editor<Assistant, FileHistory>;
 
-/// Reads and runs until `\q` or the end of input. A failed statement is reported and the shell goes on.
+/// Reads and runs statements until `\q` or end of input. A failed statement is reported, and the shell continues.
 pub(super) async fn run(session: &mut Session) -> Result<(), Failure> {
     println!("millrace {}; \"help\" for help, \\q to leave", crate::VERSION);
     run_startup_file(session).await;
@@ -30,13 +30,13 @@ pub(super) async fn run(session: &mut Session) -> Result<(), Failure> {
     editor.set_helper(Some(Assistant::new(Arc::clone(&session.client), Arc::clone(&session.idle))));
     let mut history = History { path: history_file(), entry: String::new() };
     if let Some(path) = &history.path {
-        // There is none the first time.
+        // It does not exist at the first start.
         let _ = editor.load_history(path);
     }
     read_lines(session, &mut editor, &mut history).await
 }
 
-/// Runs `~/.millracerc`; an error there is reported and keeps nobody out.
+/// Runs `~/.millracerc`; an error in it is reported and does not end the shell.
 async fn run_startup_file(session: &mut Session) {
     let path = std::env::var_os("MILLRACERC").map(PathBuf::from);
     let path = path.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".millracerc")));
@@ -67,7 +67,7 @@ async fn read_lines(session: &mut Session, editor: &mut Lines, history: &mut His
             }
             Err(error) => return Err(Failure::new(error)),
         };
-        // A pasted text and one from the history have several lines.
+        // Pasted text and history entries may have several lines.
         let mut failed = false;
         for line in text.lines() {
             match run_line(session, &mut splitter, line, |complete| history.line(editor, complete, line)).await {
@@ -117,7 +117,7 @@ async fn run_line(
         }
     }
     let pieces = splitter.push(line);
-    // Before it runs: a terminal that closes meanwhile loses nothing.
+    // Saved before the statement runs, so that closing the terminal loses nothing.
     let runs =
         |piece: &Piece| matches!(piece, Piece::Command(text) if text.starts_with("\\g") || text.starts_with("\\w"));
     keep(splitter.is_empty() || pieces.last().is_some_and(runs));
@@ -137,7 +137,7 @@ async fn run_line(
     Ok(Next::Go)
 }
 
-/// What people type into a shell before they know it, alone on a line.
+/// Words that newcomers type alone on a line, such as `help` and `exit`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Word {
     Help,
@@ -175,19 +175,19 @@ fn run_word(splitter: &Splitter, word: Word) -> Next {
 
 fn say_discarded(splitter: &Splitter) {
     if !splitter.is_empty() {
-        println!("Not run, its semicolon was missing: {}", splitter.pending());
+        println!("Not run, because its semicolon was missing: {}", splitter.pending());
     }
 }
 
-/// The history's file, and the lines of the statement that is being typed: a statement is one entry.
+/// History file and the lines of the current statement; a statement is one entry.
 struct History {
     path: Option<PathBuf>,
     entry: String,
 }
 
 impl History {
-    /// Takes a line; with the statement's last one (`complete`), the entry is added and written to the file. Writing
-    /// appends, so that two shells do not overwrite each other's entries.
+    /// Adds a line. With the last line of a statement (`complete`) the entry is appended to the file, so that two
+    /// shells do not overwrite each other's entries.
     fn line(&mut self, editor: &mut Lines, complete: bool, line: &str) {
         let is_command = line.trim_start().starts_with('\\') || Word::of(line).is_some();
         let entry = match (is_command, complete) {
@@ -219,7 +219,7 @@ impl History {
     }
 }
 
-/// `$XDG_STATE_HOME/millrace/sql_history`, its folder made.
+/// `$XDG_STATE_HOME/millrace/sql_history`; creates the folder.
 fn history_file() -> Option<PathBuf> {
     let state = match std::env::var_os("XDG_STATE_HOME") {
         Some(state) => PathBuf::from(state),
@@ -235,7 +235,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_of_other_shells_are_understood_alone_on_a_line() {
+    fn commands_of_other_shells_are_recognised() {
         for (line, word) in [
             ("help", Some(Word::Help)),
             ("HELP;", Some(Word::Help)),

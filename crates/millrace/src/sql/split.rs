@@ -1,14 +1,14 @@
-//! Text into statements and backslash commands, at semicolons and backslashes that are not inside quotes, dollar quotes or
-//! comments; and variables in a statement.
+//! Splits text into statements and backslash commands, at semicolons and backslashes outside quotes, dollar quotes
+//! and comments; substitutes variables.
 
 use std::collections::BTreeMap;
 
-/// What a line completes.
+/// A complete statement or command.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Piece {
     /// A statement, without its semicolon.
     Statement(String),
-    /// A backslash command, to the end of its line. What the line has before it is still pending.
+    /// A backslash command, up to the end of its line. Text before it on the line stays pending.
     Command(String),
 }
 
@@ -17,7 +17,7 @@ pub(super) enum Piece {
 pub(super) struct Splitter {
     pending: String,
     state: State,
-    /// Is there more than white space and comments?
+    /// Whether there is more than white space and comments.
     has_text: bool,
 }
 
@@ -25,23 +25,23 @@ pub(super) struct Splitter {
 enum State {
     #[default]
     Plain,
-    /// `'…'`; with backslash escapes if it began with `E`.
+    /// `'…'`; `escapes`: with backslash escapes, after `E`.
     Quote { escapes: bool },
     /// `"…"`
     Name,
     /// `$tag$ … $tag$`
     Dollar(String),
-    /// `/* … */`, nested this deep.
+    /// `/* … */` at this nesting depth.
     Comment(u32),
 }
 
 impl Splitter {
-    /// Is there nothing waiting for its semicolon?
+    /// Whether no statement is pending.
     pub(super) fn is_empty(&self) -> bool {
         !self.has_text && self.state == State::Plain
     }
 
-    /// What the prompt shows between the lines of a statement: which end is missing.
+    /// The prompt's mark for the construct that is not closed yet.
     pub(super) fn waiting_for(&self) -> &'static str {
         match self.state {
             State::Plain => "-",
@@ -52,17 +52,17 @@ impl Splitter {
         }
     }
 
-    /// Is the end of the text inside quotes or a comment?
+    /// Whether the text ends inside quotes or a comment.
     pub(super) fn is_inside(&self) -> bool {
         self.state != State::Plain
     }
 
-    /// What waits for its semicolon.
+    /// The incomplete statement.
     pub(super) fn pending(&self) -> &str {
         self.pending.trim()
     }
 
-    /// Adds a line and gives what it completes.
+    /// Adds a line; returns what it completes.
     pub(super) fn push(&mut self, line: &str) -> Vec<Piece> {
         let mut done = Vec::new();
         let mut rest = line;
@@ -84,14 +84,14 @@ impl Splitter {
         done
     }
 
-    /// Takes what is pending; a last statement needs no semicolon.
+    /// Takes the pending statement; the last one needs no semicolon.
     pub(super) fn finish(&mut self) -> Option<String> {
         let text = self.take();
         self.clear();
         text
     }
 
-    /// Forgets what is pending.
+    /// Discards the pending statement.
     pub(super) fn clear(&mut self) {
         *self = Splitter::default();
     }
@@ -102,13 +102,14 @@ impl Splitter {
         has_text.then(|| text.trim().to_owned())
     }
 
-    /// Moves over what `rest` begins with; how many bytes that is, or 0 at the semicolon that ends the statement.
+    /// Advances over the first construct of `rest`; returns its length in bytes, or 0 at the semicolon that ends
+    /// the statement.
     fn step(&mut self, c: char, rest: &str) -> usize {
         match self.state.clone() {
             State::Plain => return self.plain(c, rest),
             State::Quote { escapes } => match c {
                 '\\' if escapes => return 1 + rest[1..].chars().next().map_or(0, char::len_utf8),
-                // A doubled quote closes and opens again, which comes to the same.
+                // A doubled quote closes and reopens the literal.
                 '\'' => self.state = State::Plain,
                 _ => {}
             },
@@ -156,15 +157,15 @@ impl Splitter {
         c.len_utf8()
     }
 
-    /// Was the last thing an `E` standing alone?
+    /// Whether the text ends with a separate `E`, which starts an escape string.
     fn follows_escape_mark(&self) -> bool {
         let mut before = self.pending.chars().rev();
         matches!(before.next(), Some('e' | 'E')) && !before.next().is_some_and(|c| c.is_alphanumeric() || c == '_')
     }
 }
 
-/// `sql` with `:name`, `:'name'` and `:"name"` replaced by the variable's text, that text as a literal and as a name.
-/// Names that are no variable are left as they are, as psql does: `a[1:n]` and `::int` are SQL.
+/// Replaces `:name`, `:'name'` and `:"name"` by the variable's value, as text, literal and identifier. Unknown
+/// names are left unchanged, as in psql: `a[1:n]` and `::int` are SQL.
 pub(super) fn interpolate(sql: &str, variables: &BTreeMap<String, String>) -> String {
     if variables.is_empty() || !sql.contains(':') {
         return sql.to_owned();
@@ -193,7 +194,7 @@ pub(super) fn interpolate(sql: &str, variables: &BTreeMap<String, String>) -> St
     out
 }
 
-/// The variable that `rest` names at its beginning, as it stands in SQL, and the bytes of its mention.
+/// The substitution for the variable at the start of `rest`, and the length of its reference.
 fn variable(rest: &str, variables: &BTreeMap<String, String>) -> Option<(String, usize)> {
     let quote = rest[1..].chars().next().filter(|c| matches!(c, '\'' | '"'));
     let start = 1 + usize::from(quote.is_some());
@@ -236,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn semicolons_split_only_where_sql_means_them() {
+    fn semicolons_inside_quotes_and_comments_do_not_split() {
         let cases: [(&str, &[&str]); 14] = [
             ("SELECT 1 \\gx", &["command \\gx", "SELECT 1"]),
             ("SELECT 1; \\d t\nSELECT '\\d'", &["SELECT 1", "command \\d t", "SELECT '\\d'"]),
@@ -259,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn a_statement_over_several_lines_says_what_it_waits_for() {
+    fn the_prompt_shows_the_open_construct_of_a_statement() {
         let mut splitter = Splitter::default();
         assert!(splitter.push("SELECT 'a").is_empty());
         assert_eq!(splitter.waiting_for(), "'");

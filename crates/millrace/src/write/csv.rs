@@ -1,5 +1,5 @@
-//! CSV by COPY: the header names the columns. Rows are sent as they are, unless their times have to be converted or columns
-//! left out.
+//! Loads CSV by COPY. The header names the columns. Rows are sent unchanged unless times must be converted or
+//! columns skipped.
 
 use bytes::Bytes;
 use futures::SinkExt;
@@ -15,13 +15,13 @@ use crate::failure::Failure;
 use crate::size;
 
 const CHUNK_BYTES: usize = 256 << 10;
-/// Rows that are looked at before anything is sent.
+/// Rows sampled before sending starts.
 const SAMPLE_ROWS: usize = 10_000;
-/// Bytes of a file that types are inferred from: one that is larger is not read twice to its end.
+/// Types are inferred from all rows of files up to this size; larger files are not read twice.
 const INFERRED_BYTES_MAX: u64 = 1 << 30;
-/// Values that the form of times is told from.
+/// Values used to detect the format of times.
 const TIMES_LOOKED_AT: usize = 50;
-/// How long counting a table's rows may take; a larger table is not counted.
+/// Statement timeout for counting a table's rows; a larger table is not counted.
 const COUNT_TIMEOUT: &str = "10s";
 
 /// Loads all of `source`.
@@ -46,14 +46,14 @@ async fn load_async(given: &Given, arguments: &Arguments, source: &mut Source) -
     let client = connect(arguments.url.as_deref(), given.pg()).await?.client;
     if let Some(zone) = &arguments.timezone {
         let set = format!("SET TimeZone = '{}'", zone.replace('\'', "''"));
-        client.batch_execute(&set).await.map_err(|error| told(error).context("--timezone"))?;
+        client.batch_execute(&set).await.map_err(|error| server_error(error).context("--timezone"))?;
     }
     let existing = described(&client, table).await?;
     let plan = plan(&names, &waiting, delimiter, arguments, existing.as_ref())?;
     let target = match (existing, arguments.create) {
         (Some(existing), _) => existing,
         (None, true) => create(&client, table, &plan, &waiting, delimiter, arguments).await?,
-        // COPY says that there is no such table.
+        // COPY reports the missing table.
         (None, false) => Target::default(),
     };
     if arguments.timezone.is_none() {
@@ -87,19 +87,19 @@ async fn load_async(given: &Given, arguments: &Arguments, source: &mut Source) -
     Ok(loaded)
 }
 
-/// What the server says of the table.
+/// The target table, from the server's catalog.
 #[derive(Debug, Default)]
 struct Target {
     store: String,
     time: Option<String>,
     key: String,
     has_retention: bool,
-    /// Made by this command: it was empty.
+    /// Created by this command, so it was empty.
     is_new: bool,
 }
 
 impl Target {
-    /// Does a row replace one with the same key and time?
+    /// Whether a row replaces an existing one with the same key and time.
     fn is_keyed(&self) -> bool {
         self.store == "columns" && !self.key.is_empty()
     }
@@ -117,7 +117,7 @@ async fn described(client: &Client, table: &str) -> Result<Option<Target>, Failu
          WHERE c.relname = '{}' AND c.relkind = 'r' AND {schema}",
         literal(name)
     );
-    let messages = client.simple_query(&sql).await.map_err(told)?;
+    let messages = client.simple_query(&sql).await.map_err(server_error)?;
     let row = messages.iter().find_map(|message| match message {
         SimpleQueryMessage::Row(row) => Some(row),
         _ => None,
@@ -135,7 +135,7 @@ async fn described(client: &Client, table: &str) -> Result<Option<Target>, Failu
     Ok(Some(target))
 }
 
-/// Rows of the table, unless counting takes too long.
+/// Number of rows in the table; `None` if counting takes too long.
 async fn count(client: &Client, table: &str) -> Option<u64> {
     client.batch_execute(&format!("SET statement_timeout = '{COUNT_TIMEOUT}'")).await.ok()?;
     let counted = client.simple_query(&format!("SELECT count(*) FROM {}", infer::table_name(table))).await;
@@ -146,7 +146,7 @@ async fn count(client: &Client, table: &str) -> Option<u64> {
     })
 }
 
-/// Says how many rows took the place of others; nothing if all of them are in addition to those before.
+/// A sentence about replaced rows; `None` if no rows were replaced.
 fn replaced(target: &Target, read: u64, before: u64, after: u64) -> Option<String> {
     let kept = after.saturating_sub(before);
     let missing = read.checked_sub(kept).filter(|missing| *missing > 0)?;
@@ -161,7 +161,7 @@ fn replaced(target: &Target, read: u64, before: u64, after: u64) -> Option<Strin
     ))
 }
 
-/// A notice when times without an offset are taken as UTC.
+/// Prints a notice if times without an offset are read as UTC.
 fn say_local_times(plan: &Plan, target: &Target, sample: &[Row], delimiter: u8) {
     let Some(time) = plan.time_name.as_ref().or(target.time.as_ref()) else { return };
     let Some(at) = plan.names.iter().position(|name| name == time) else { return };
@@ -169,35 +169,35 @@ fn say_local_times(plan: &Plan, target: &Target, sample: &[Row], delimiter: u8) 
     let local =
         sent.filter_map(|row| infer::fields(&row, delimiter).into_iter().nth(at)).find(|value| times::is_local(value));
     if let Some(value) = local {
-        eprintln!("NOTICE:  times of column {time:?} such as {value:?} have no offset: they are taken as UTC");
-        eprintln!("HINT:    --timezone Europe/Berlin (or another zone) takes them as local times");
+        eprintln!("NOTICE:  times of column {time:?} such as {value:?} have no offset: they are read as UTC");
+        eprintln!("HINT:    --timezone Europe/Berlin (or another zone) reads them as local times");
     }
 }
 
-/// What is sent of each row.
+/// The conversion of each row.
 #[derive(Debug)]
 struct Plan {
-    /// Columns of the table, in the order they are sent.
+    /// Target columns in the order sent.
     names: Vec<String>,
-    /// The time's column, if it is known.
+    /// The time column, if known.
     time_name: Option<String>,
-    /// Fields that make the time, and how. `None`: they are sent as they are.
+    /// Fields that form the time, and their format; `None` if times are sent unchanged.
     time: Option<(Vec<usize>, TimeFormat)>,
-    /// Fields that are sent, in order; those of a converted time are not among them.
+    /// Fields sent, in order, without those of a converted time.
     fields: Vec<usize>,
-    /// Text of a missing value.
+    /// Text for a missing value.
     null: String,
-    /// The number of fields in the header.
+    /// Number of fields in the header.
     width: usize,
 }
 
 impl Plan {
-    /// Are rows sent as they are?
+    /// Whether rows are sent unchanged.
     fn is_plain(&self) -> bool {
         self.time.is_none() && self.fields.len() == self.width
     }
 
-    /// The row as it is sent.
+    /// Converts a row for COPY.
     fn send(&self, row: &Row, delimiter: u8) -> Result<Vec<u8>, Failure> {
         if self.is_plain() {
             return Ok(row.bytes.clone());
@@ -260,7 +260,7 @@ fn plan(
         values.filter(|value| !value.is_empty() && *value != arguments.null).take(TIMES_LOOKED_AT).collect()
     };
     let mut format = TimeFormat::read(arguments.time_format.as_deref(), &wanted)?;
-    // Numbers in a column that is named like a time, where the server expects one.
+    // Numbers in a column named like a time, for which the server expects a timestamp.
     let may_be_time = |name: &String| match (existing, wanted.is_empty()) {
         (Some(existing), true) => existing.time.as_ref() == Some(name),
         (_, true) => times::is_named_like_time(name),
@@ -273,13 +273,13 @@ fn plan(
             Some((name.clone(), values[0].clone(), unit, epoch))
         });
         if let Some((name, value, unit, epoch)) = found {
-            eprintln!("NOTICE:  column {name:?}: numbers such as {value} are taken as times (--time-format {unit})");
+            eprintln!("NOTICE:  column {name:?}: numbers such as {value} are read as times (--time-format {unit})");
             (wanted, format) = (vec![name], epoch);
         }
     }
     let from: Vec<usize> = wanted.iter().map(|name| index("--time", name)).collect::<Result<_, _>>()?;
     if from.is_empty() && arguments.time_format.is_some() {
-        return Err(Failure::usage("--time-format: which column? Name it with --time"));
+        return Err(Failure::usage("--time-format needs a column: name it with --time"));
     }
     let is_converted = from.len() > 1 || (from.len() == 1 && format != TimeFormat::Plain);
     let is_sent = |at: &usize| !skipped.contains(at) && !(is_converted && from.contains(at));
@@ -308,7 +308,7 @@ fn plan(
     })
 }
 
-/// The bytes of each field, quotes and all.
+/// Raw bytes of each field, including quotes.
 fn raw_fields(row: &[u8], delimiter: u8) -> Vec<&[u8]> {
     let row = row.strip_suffix(b"\n").unwrap_or(row);
     let row = row.strip_suffix(b"\r").unwrap_or(row);
@@ -327,13 +327,13 @@ fn raw_fields(row: &[u8], delimiter: u8) -> Vec<&[u8]> {
     fields
 }
 
-/// Rows of a batch, on their way.
+/// The batch being sent.
 struct Batch<'a, 'b> {
     waiting: &'a mut std::vec::IntoIter<Row>,
     rows: &'a mut Rows<'b>,
     plan: &'a Plan,
     delimiter: u8,
-    /// Of each row sent: its last line in the batch, and in the file.
+    /// For each row sent: its last line in the batch and in the file.
     lines: &'a mut Vec<(u64, u64)>,
 }
 
@@ -354,10 +354,11 @@ impl Batch<'_, '_> {
     }
 }
 
-/// Sends at most `limit` rows as one COPY, which is one commit; how many there were. Starts nothing when none are left.
+/// Sends up to `limit` rows in one COPY, which is one commit; returns their number. Sends nothing if no rows are
+/// left.
 async fn copy_batch(client: &Client, statement: &str, limit: u64, batch: &mut Batch<'_, '_>) -> Result<u64, Failure> {
     let Some(first) = batch.next()? else { return Ok(0) };
-    let sink = client.copy_in::<_, Bytes>(statement).await.map_err(told)?;
+    let sink = client.copy_in::<_, Bytes>(statement).await.map_err(server_error)?;
     futures::pin_mut!(sink);
     let (mut chunk, mut count) = (first, 1);
     while count < limit
@@ -366,15 +367,15 @@ async fn copy_batch(client: &Client, statement: &str, limit: u64, batch: &mut Ba
         chunk.extend_from_slice(&row);
         count += 1;
         if chunk.len() >= CHUNK_BYTES {
-            sink.send(Bytes::from(std::mem::take(&mut chunk))).await.map_err(told)?;
+            sink.send(Bytes::from(std::mem::take(&mut chunk))).await.map_err(server_error)?;
         }
     }
-    sink.send(Bytes::from(chunk)).await.map_err(told)?;
-    sink.finish().await.map_err(told)?;
+    sink.send(Bytes::from(chunk)).await.map_err(server_error)?;
+    sink.finish().await.map_err(server_error)?;
     Ok(count)
 }
 
-/// Makes the table and prints the statement that did.
+/// Creates the table and prints the statement.
 async fn create(
     client: &Client,
     table: &str,
@@ -395,7 +396,10 @@ async fn create(
         refuse_hidden_times(plan, &sent, delimiter)?;
     }
     let sql = infer::create_table(table, &columns, &arguments.key, time.as_deref())?;
-    client.batch_execute(&sql).await.map_err(|error| told(error).with_hint(format!("the statement was: {sql}")))?;
+    client
+        .batch_execute(&sql)
+        .await
+        .map_err(|error| server_error(error).with_hint(format!("the statement was: {sql}")))?;
     println!("{sql};\n");
     if time.is_none() {
         println!("No column holds times: this is a rows table, in memory and durable.\n");
@@ -405,7 +409,7 @@ async fn create(
     Ok(Target { store: store.to_owned(), time, key, has_retention: false, is_new: true })
 }
 
-/// Types by all rows of a file, which is read once more for that; of standard input by the first rows.
+/// Infers types from all rows of a file, reading it a second time; from the first rows for stdin.
 fn inferred(
     plan: &Plan,
     sent: &[Vec<u8>],
@@ -428,13 +432,13 @@ fn inferred(
     Ok(inference.columns())
 }
 
-/// The first values of a column that is sent.
+/// Sampled values of one column.
 fn sent_values(sent: &[Vec<u8>], at: usize, delimiter: u8, null: &str) -> Vec<String> {
     let values = sent.iter().filter_map(|row| infer::fields(row, delimiter).into_iter().nth(at));
     values.filter(|value| !value.is_empty() && value != null).take(TIMES_LOOKED_AT).collect()
 }
 
-/// `--time` names a column that holds no times.
+/// Error: the column of `--time` does not hold times.
 fn no_time(time: &str, plan: &Plan, sent: &[Vec<u8>], delimiter: u8) -> Failure {
     let at = plan.names.iter().position(|name| name == time).unwrap_or(0);
     let values = sent_values(sent, at, delimiter, &plan.null);
@@ -449,9 +453,9 @@ fn no_time(time: &str, plan: &Plan, sent: &[Vec<u8>], delimiter: u8) -> Failure 
     }
 }
 
-/// A file without a column of times, but with one that another format would read, is no table without time.
+/// Refuses to create a table without time if a column holds times in another format.
 fn refuse_hidden_times(plan: &Plan, sent: &[Vec<u8>], delimiter: u8) -> Result<(), Failure> {
-    let hint = "--no-time makes a rows table of the file as it is";
+    let hint = "--no-time creates a rows table with the columns unchanged";
     let is = |word: &str| plan.names.iter().position(|name| name.eq_ignore_ascii_case(word));
     if let (Some(year), Some(month), Some(day)) = (is("year"), is("month"), is("day")) {
         let more = ["hour", "minute", "second"].into_iter().map_while(is);
@@ -483,7 +487,7 @@ fn copy_statement(table: &str, names: &[String], arguments: &Arguments) -> Strin
     )
 }
 
-/// The server counts lines from the start of the batch; people count from the start of the file.
+/// Converts line numbers of an error from the batch to the file.
 fn failed_at(failure: Failure, lines: &[(u64, u64)], loaded: &Loaded, arguments: &Arguments) -> Failure {
     let kept = match loaded.rows {
         0 => "nothing was loaded".to_owned(),
@@ -492,7 +496,7 @@ fn failed_at(failure: Failure, lines: &[(u64, u64)], loaded: &Loaded, arguments:
     failure.map(|text| file_line(text, lines)).context(format!("{}; {kept}", arguments.file.display()))
 }
 
-/// `text` with the line of the batch in `COPY t, line 3` replaced by that of the file.
+/// Replaces the line in `COPY t, line 3` by that of the file.
 fn file_line(text: &str, lines: &[(u64, u64)]) -> String {
     const MARK: &str = ", line ";
     let Some(at) = text.rfind("COPY ").and_then(|copy| Some(copy + text[copy..].find(MARK)? + MARK.len())) else {
@@ -505,7 +509,7 @@ fn file_line(text: &str, lines: &[(u64, u64)]) -> String {
     format!("{}{}{}", &text[..at], in_file.saturating_sub(last - line), &text[at + digits..])
 }
 
-fn told(error: tokio_postgres::Error) -> Failure {
+fn server_error(error: tokio_postgres::Error) -> Failure {
     let Some(db) = error.as_db_error() else { return Failure::new(innermost(&error)) };
     let place = db.where_().or(db.detail()).map(|place| format!(" ({place})")).unwrap_or_default();
     let failure = Failure::new(format!("{}{place} (SQLSTATE {})", db.message(), db.code().code()));
@@ -519,11 +523,11 @@ fn delimiter(text: &str) -> Result<u8, Failure> {
     match text.as_bytes() {
         [byte] if byte.is_ascii() && !matches!(byte, b'"' | b'\n' | b'\r') => Ok(*byte),
         _ if text == "\\t" => Ok(b'\t'),
-        _ => Err(Failure::usage(format!("--delimiter {text:?} is not one plain character"))),
+        _ => Err(Failure::usage(format!("--delimiter: invalid delimiter {text:?}: expected one ASCII character"))),
     }
 }
 
-/// Names of the header; a column without one, as the index of a data frame has none, is named by its position.
+/// Column names; an unnamed column, such as the index of a data frame, is named by its position.
 fn header_names(header: &[u8], delimiter: u8) -> Result<Vec<String>, Failure> {
     let mut names: Vec<String> = Vec::new();
     for (at, name) in infer::fields(header, delimiter).into_iter().enumerate() {
@@ -536,7 +540,7 @@ fn header_names(header: &[u8], delimiter: u8) -> Result<Vec<String>, Failure> {
             false => name,
         };
         if names.contains(&name) {
-            return Err(Failure::new(format!("column {} of the header, {name:?}, is named twice", at + 1)));
+            return Err(Failure::new(format!("column {} of the header, {name:?}, occurs twice", at + 1)));
         }
         names.push(name);
     }
@@ -546,16 +550,16 @@ fn header_names(header: &[u8], delimiter: u8) -> Result<Vec<String>, Failure> {
 /// A row of the file.
 #[derive(Debug)]
 struct Row {
-    /// Its bytes with the line break.
+    /// Bytes including the line break.
     bytes: Vec<u8>,
-    /// The number of its last line in the file.
+    /// Number of its last line in the file.
     line: u64,
 }
 
-/// Rows of a CSV file: a line, or several where a quoted field holds line breaks.
+/// Reads rows: a line, or several if a quoted field contains line breaks.
 struct Rows<'a> {
     source: &'a mut Source,
-    /// The first row may begin with a byte-order mark, which is no part of a name.
+    /// Whether a byte-order mark may follow, which is not part of a name.
     at_start: bool,
 }
 
@@ -564,14 +568,14 @@ impl<'a> Rows<'a> {
         Rows { source, at_start: true }
     }
 
-    /// The next row with its line break, empty lines passed over.
+    /// The next row with its line break; skips empty lines.
     fn next(&mut self) -> Result<Option<Row>, Failure> {
         let mut row = Vec::new();
         while self.source.line(&mut row)? {
             if std::mem::take(&mut self.at_start) && row.starts_with(b"\xef\xbb\xbf") {
                 row.drain(..3);
             }
-            // A quote inside a quoted field is doubled, so an odd number means that the field goes on.
+            // A quote inside a quoted field is doubled, so an odd number means that the field continues.
             if row.iter().filter(|&&byte| byte == b'"').count() % 2 == 1 {
                 continue;
             }
@@ -614,7 +618,7 @@ mod tests {
     }
 
     #[test]
-    fn gzip_is_told_by_its_first_bytes() {
+    fn gzip_is_detected_by_its_first_bytes() {
         let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
         packed.write_all(b"a\n1\n").unwrap();
         assert_eq!(rows(&packed.finish().unwrap()).unwrap(), ["a\n", "1\n"]);
@@ -628,7 +632,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_is_sent_with_its_time_first_and_its_other_fields_as_they_are() {
+    fn a_converted_row_has_its_time_first_and_its_other_fields_unchanged() {
         let names = |text: &str| text.split(',').map(str::to_owned).collect::<Vec<_>>();
         let plan = Plan {
             names: names("time,v,s"),

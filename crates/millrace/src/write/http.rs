@@ -1,4 +1,4 @@
-//! The HTTP a writer needs: one connection, one request after the other.
+//! Minimal HTTP client: one connection, one request at a time.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -8,18 +8,18 @@ use std::time::Duration;
 pub(super) struct Reply {
     pub(super) status: u16,
     pub(super) body: String,
-    /// Seconds, from `Retry-After`.
+    /// `Retry-After` in seconds.
     pub(super) retry_after: Option<u64>,
 }
 
-/// A connection that stays open between requests.
+/// A persistent connection.
 pub(super) struct Client {
     host: String,
     reader: BufReader<TcpStream>,
 }
 
 impl Client {
-    /// Connects to `host`, a name or number with port.
+    /// Connects to `host`, a name or address with port.
     pub(super) fn connect(host: &str) -> io::Result<Client> {
         let stream = TcpStream::connect(host)?;
         stream.set_nodelay(true)?;

@@ -1,20 +1,20 @@
-//! What table a CSV file would make: types from its first rows, the time, the key.
+//! Schema inference for a CSV file: column types, time column, key.
 
 use csv_core::{ReadFieldResult, Reader, ReaderBuilder};
 
 use super::times::{is_named_like_time, looks_like_time};
 use crate::failure::Failure;
 
-/// A column as `--create` makes it.
+/// A column for `--create`.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Column {
     name: String,
     ty: Type,
-    /// The first value, and its row, that made text of a column of numbers, times or truth values.
+    /// Row and value that first required text in a column of numbers, times or booleans.
     became_text: Option<(u64, String)>,
 }
 
-/// From the narrowest to the widest; a column's type is the narrowest that all its values fit.
+/// From the narrowest to the widest; a column gets the narrowest type that holds all its values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Type {
     Bool,
@@ -48,7 +48,7 @@ impl Type {
     }
 }
 
-/// Types of columns, narrowed row by row.
+/// Column types, widened row by row.
 pub(super) struct Inference {
     names: Vec<String>,
     delimiter: u8,
@@ -60,7 +60,7 @@ pub(super) struct Inference {
 }
 
 impl Inference {
-    /// Begins with columns of these names, of which nothing is known.
+    /// Starts with untyped columns of these names.
     pub(super) fn new(names: &[String], delimiter: u8, null: &str) -> Inference {
         Inference {
             names: names.to_vec(),
@@ -73,10 +73,10 @@ impl Inference {
         }
     }
 
-    /// Looks at a row.
+    /// Adds a row.
     ///
     /// # Errors
-    /// It has another number of fields than the header.
+    /// The number of fields differs from the header.
     pub(super) fn add(&mut self, row: &[u8]) -> Result<(), Failure> {
         self.rows += 1;
         let fields = fields(row, self.delimiter);
@@ -99,7 +99,7 @@ impl Inference {
         Ok(())
     }
 
-    /// The columns by all rows so far; one without a value is text.
+    /// The columns after all rows; one without values is text.
     pub(super) fn columns(self) -> Vec<Column> {
         let types = self.fitting.iter().zip(&self.seen).map(|(fitting, seen)| match seen {
             true => fitting.first().copied().unwrap_or(Type::Text),
@@ -111,7 +111,7 @@ impl Inference {
     }
 }
 
-/// Columns of these names, typed by rows.
+/// Infers column types from rows.
 #[cfg(test)]
 fn columns(names: &[String], rows: &[Vec<u8>], delimiter: u8, null: &str) -> Result<Vec<Column>, Failure> {
     let mut inference = Inference::new(names, delimiter, null);
@@ -119,18 +119,18 @@ fn columns(names: &[String], rows: &[Vec<u8>], delimiter: u8, null: &str) -> Res
     Ok(inference.columns())
 }
 
-/// The column that is named like a time and holds times, else the first that holds times.
+/// The time column: one named like a time, else the first that holds times.
 pub(super) fn time_column(columns: &[Column]) -> Option<&str> {
     let times = || columns.iter().filter(|column| column.ty == Type::Time).map(|column| column.name.as_str());
     times().find(|name| is_named_like_time(name)).or_else(|| times().next())
 }
 
-/// Does this column hold times the server reads?
+/// Whether the column holds times that the server can read.
 pub(super) fn holds_times(columns: &[Column], name: &str) -> bool {
     columns.iter().any(|column| column.name == name && column.ty == Type::Time)
 }
 
-/// The statement that makes the table, a line a column: a `columns` table if there is a time, else a `rows` table.
+/// CREATE TABLE, one column a line: a `columns` table if there is a time, else a `rows` table.
 pub(super) fn create_table(
     table: &str,
     columns: &[Column],
@@ -145,7 +145,7 @@ pub(super) fn create_table(
     }
     let define = |column: &Column| {
         let not_null = if time == Some(column.name.as_str()) { " NOT NULL" } else { "" };
-        // Numbers of devices and the like are names, not quantities; only floats cannot be keys.
+        // Device numbers and the like may be keys; only floats cannot.
         let ty = if key.contains(&column.name) && column.ty == Type::Float { Type::Text } else { column.ty };
         format!("{} {}{not_null}", quote(&column.name), ty.sql())
     };
@@ -174,7 +174,7 @@ pub(super) fn create_table(
     Ok(format!("CREATE TABLE {} (\n{}){options}", table_name(table), lines.concat()))
 }
 
-/// Why a column is text, as a comment of SQL.
+/// An SQL comment with the reason for the type text.
 fn comment(column: &Column) -> String {
     match &column.became_text {
         Some((row, value)) => {
@@ -200,14 +200,14 @@ pub(super) fn fields(row: &[u8], delimiter: u8) -> Vec<String> {
                     return fields;
                 }
             }
-            // The buffer is as long as the row, so it cannot be full; input that ends is told by an empty read.
+            // The buffer is as long as the row, so it cannot be full; an empty read marks the end of input.
             ReadFieldResult::InputEmpty if !rest.is_empty() => {}
             _ => return fields,
         }
     }
 }
 
-/// A name as SQL takes it whatever is in it.
+/// A quoted identifier.
 pub(super) fn quote(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_inferred_is_said() {
+    fn failed_inference_is_reported() {
         assert!(statement("a,t\n1,2026-01-01\n", &["x"]).unwrap_err().contains("no column \"x\""));
         assert!(statement("a,t\n1\n", &[]).unwrap_err().contains("row 1 has 1 fields"));
     }

@@ -1,4 +1,4 @@
-//! Line protocol by HTTP, in batches of lines.
+//! Loads line protocol by HTTP, in batches of lines.
 
 use std::collections::BTreeMap;
 use std::thread;
@@ -11,17 +11,17 @@ use crate::config::Given;
 use crate::failure::Failure;
 use crate::size;
 
-/// A request holds no more than this, whatever `--batch` says: well below what the server takes.
+/// Maximum size of a request in bytes, whatever `--batch` is; far below the server's limit.
 const BODY_BYTES_MAX: usize = 8 << 20;
-/// How often a request is tried while the server says "later".
+/// Maximum number of tries while the server is busy.
 const TRIES_MAX: u32 = 10;
-/// Refused lines that are named.
+/// Maximum number of refused lines to list.
 const REFUSED_SHOWN_MAX: usize = 5;
-/// Tables that are named with their rows.
+/// Maximum number of tables to list with their row counts.
 const TABLES_SHOWN_MAX: usize = 8;
-/// Tables that are counted: a file may have a name of its own on each line.
+/// Maximum number of tables to count: each line may have another table.
 const TABLES_COUNTED_MAX: usize = 10_000;
-/// Times that are expected of people's data, in seconds: 1980 to 2100.
+/// Plausible timestamps in seconds since 1970: 1980 to 2100.
 const LIKELY_SECONDS: std::ops::Range<i128> = 315_532_800..4_102_444_800;
 
 /// Loads all of `source`.
@@ -29,7 +29,7 @@ pub(super) fn load(given: &Given, arguments: &Arguments, source: &mut Source) ->
     let host = given.http();
     let mut client = Client::connect(host).map_err(|error| {
         Failure::usage(format!("cannot connect to http://{host}: {error}"))
-            .with_hint("is `millrace serve` running there? --http ADDR says where to look")
+            .with_hint("check that `millrace serve` is running there, or give its address with --http")
     })?;
     let precision = arguments.precision.as_deref().unwrap_or("ns");
     let target = format!("/write?precision={precision}&db={}", percent(&arguments.schema));
@@ -58,7 +58,7 @@ pub(super) fn load(given: &Given, arguments: &Arguments, source: &mut Source) ->
     }
 }
 
-/// Counts rows by table: a line begins with its table's name, in which a backslash precedes commas and spaces.
+/// Counts rows by table: a line starts with the table name, in which commas and spaces are escaped by backslashes.
 fn count_tables(body: &[u8], tables: &mut BTreeMap<String, u64>) {
     for line in body.split(|&byte| byte == b'\n').map(<[u8]>::trim_ascii_start) {
         if line.is_empty() || line.starts_with(b"#") {
@@ -97,7 +97,8 @@ fn table_list(tables: &BTreeMap<String, u64>) -> String {
     }
 }
 
-/// Timestamps of seconds that are taken as nanoseconds all become times of 1970, which is seldom meant and hard to undo.
+/// Refuses timestamps in seconds read as nanoseconds: all would be in 1970, which is rarely intended and hard to
+/// undo.
 fn refuse_wrong_precision(body: &[u8]) -> Result<(), Failure> {
     let lines = body.split(|&byte| byte == b'\n').map(<[u8]>::trim_ascii);
     let lines = lines.filter(|line| !line.is_empty() && !line.starts_with(b"#")).take(1_000);
@@ -120,13 +121,13 @@ fn refuse_wrong_precision(body: &[u8]) -> Result<(), Failure> {
         return Ok(());
     };
     Err(Failure::usage(format!(
-        "timestamps such as {} look like {name}; as nanoseconds they are times of 1970",
+        "timestamps such as {} look like {name}; as nanoseconds they would be in 1970",
         times[0]
     ))
     .with_hint(format!("--precision {unit}, or --precision ns to load them as nanoseconds; nothing was loaded")))
 }
 
-/// Lines of one request, and how many of them hold a point.
+/// Reads the lines of one request; returns their number and the number of points.
 fn fill(source: &mut Source, body: &mut Vec<u8>, batch: u64) -> Result<(u64, u64), Failure> {
     let (mut lines, mut rows) = (0, 0);
     while rows < batch && body.len() < BODY_BYTES_MAX {
@@ -143,7 +144,7 @@ fn fill(source: &mut Source, body: &mut Vec<u8>, batch: u64) -> Result<(u64, u64
     Ok((lines, rows))
 }
 
-/// Sends until the server does not say "later". Repeating is safe: the same points take their own place.
+/// Sends a request and repeats it while the server is busy. Repeating is safe: the same points replace themselves.
 fn send(client: &mut Client, target: &str, body: &[u8]) -> Result<Reply, Failure> {
     for _ in 1..TRIES_MAX {
         let reply = client.post(target, body).map_err(|error| Failure::new(format!("writing: {error}")))?;
@@ -155,7 +156,7 @@ fn send(client: &mut Client, target: &str, body: &[u8]) -> Result<Reply, Failure
     client.post(target, body).map_err(|error| Failure::new(format!("writing: {error}")))
 }
 
-/// Lines the server refused, by their numbers in the file; the other lines of the request are in.
+/// Error about refused lines, with their numbers in the file; the other lines of the request were stored.
 fn refused(reply: &Reply, first_line: u64, lines: u64, loaded: &Loaded) -> Failure {
     let body: serde_json::Value = serde_json::from_str(&reply.body).unwrap_or_default();
     let said = body["error"].as_str().unwrap_or(reply.body.trim());
@@ -174,7 +175,7 @@ fn refused(reply: &Reply, first_line: u64, lines: u64, loaded: &Loaded) -> Failu
     });
     let more = bad.len().saturating_sub(REFUSED_SHOWN_MAX);
     let more = if more > 0 { format!("\n        and {more} more") } else { String::new() };
-    Failure::new(format!("{place}: some were refused ({}):{}{more}", reply.status, shown.collect::<String>()))
+    Failure::new(format!("{place}: some lines were refused ({}):{}{more}", reply.status, shown.collect::<String>()))
         .with_hint(format!("the other lines of this batch were stored, and {before}; fix the file and load it again"))
 }
 
@@ -216,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn a_schema_name_cannot_change_the_address() {
+    fn a_schema_name_is_escaped_in_the_url() {
         assert_eq!(percent("a&b c/é"), "a%26b%20c%2F%C3%A9");
     }
 

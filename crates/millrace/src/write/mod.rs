@@ -1,7 +1,7 @@
-//! `millrace write`: a file into a running server, with a progress bar.
+//! `millrace write`: loads a file into a running server, with a progress bar.
 //!
-//! CSV goes by COPY, line protocol by HTTP, both in batches that commit one by one: a file larger than the server's
-//! memory loads, and when something is wrong the message says which lines are in.
+//! CSV is sent by COPY, line protocol by HTTP, both in batches with a commit each: a file larger than the server's
+//! memory can be loaded, and an error says which lines were stored.
 
 mod csv;
 mod http;
@@ -30,40 +30,40 @@ Examples:
   zcat old.lp.gz | millrace write --file - --format lp
 
 CSV needs a header line; its names are the table's columns, in any order. With --create the
-table is made if it does not exist, and the statement is printed: types from the rows of the file, the
-time from --time or from the column that holds times. A file without times makes a rows table.")]
+table is created if it does not exist, and the statement is printed: types are inferred from the rows, the
+time column from --time or the first column with times. Without times a rows table is created.")]
 pub(crate) struct Arguments {
     /// File to load, gzip or plain; `-` is standard input.
     #[arg(long, short = 'f', value_name = "FILE")]
     file: PathBuf,
-    /// What the file holds; told by its name unless stated.
+    /// Format of the file [default: by the file's name].
     #[arg(long, value_enum)]
     format: Option<Format>,
     /// Table to load CSV into, `schema.table` or `table`.
     #[arg(long, short = 't', value_name = "TABLE")]
     table: Option<String>,
-    /// Make the table if it does not exist (CSV; line protocol always does).
+    /// Create the table if it does not exist (line protocol always does).
     #[arg(long)]
     create: bool,
     /// With --create: the columns that name a series, separated by commas; the primary key of a table without time.
     #[arg(long, value_name = "COLUMNS", value_delimiter = ',', requires = "create")]
     key: Vec<String>,
-    /// The column that holds the time, or several that do together: year,month,day,hour or date,clock.
+    /// The time column, or several columns that form the time: year,month,day,hour or date,clock.
     #[arg(long, value_name = "COLUMNS", value_delimiter = ',')]
     time: Vec<String>,
-    /// How times are written: a pattern of strptime such as '%d.%m.%Y %H:%M', or s, ms, us, ns for numbers since 1970.
+    /// Format of times: a strptime pattern such as '%d.%m.%Y %H:%M', or s, ms, us, ns for numbers since 1970.
     #[arg(long, value_name = "FORMAT")]
     time_format: Option<String>,
-    /// Zone of times without an offset, for example Europe/Berlin [default: UTC].
+    /// Time zone of times without an offset, for example Europe/Berlin [default: UTC].
     #[arg(long, value_name = "ZONE")]
     timezone: Option<String>,
-    /// With --create: make a rows table, without time.
+    /// With --create: create a rows table, without time.
     #[arg(long, requires = "create", conflicts_with_all = ["time", "time_format"])]
     no_time: bool,
-    /// CSV columns that are not loaded, separated by commas.
+    /// CSV columns to skip, separated by commas.
     #[arg(long, value_name = "COLUMNS", value_delimiter = ',')]
     skip: Vec<String>,
-    /// CSV text that stands for a missing value, in addition to the empty one.
+    /// CSV text for a missing value, in addition to the empty one.
     #[arg(long, value_name = "TEXT", default_value = "")]
     null: String,
     /// CSV field separator.
@@ -78,7 +78,7 @@ pub(crate) struct Arguments {
     /// Rows per commit.
     #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..))]
     batch: u64,
-    /// Where the server is, as a connection string; instead of --pg (CSV).
+    /// Connection string of the server, instead of --pg (CSV).
     #[arg(long, value_name = "URL", env = "MILLRACE_URL")]
     url: Option<String>,
     /// No progress bar.
@@ -94,14 +94,14 @@ enum Format {
     Lp,
 }
 
-/// What was loaded.
+/// Totals of a load.
 #[derive(Default)]
 struct Loaded {
     rows: u64,
     batches: u64,
     /// The table, or tables with their rows.
     into: String,
-    /// How many rows took the place of others, in words; `None` if none did or it is not known.
+    /// A sentence about replaced rows; `None` if there were none or the number is unknown.
     replaced: Option<String>,
 }
 
@@ -140,7 +140,7 @@ fn format(arguments: &Arguments) -> Result<Format, Failure> {
     match name.rsplit('.').next() {
         Some("csv") => Ok(Format::Csv),
         Some("lp" | "line" | "influx") => Ok(Format::Lp),
-        _ => Err(Failure::usage(format!("cannot tell what {} holds", arguments.file.display()))
-            .with_hint("say it: --format csv or --format lp")),
+        _ => Err(Failure::usage(format!("cannot detect the format of {}", arguments.file.display()))
+            .with_hint("give the format: --format csv or --format lp")),
     }
 }

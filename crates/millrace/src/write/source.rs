@@ -1,4 +1,4 @@
-//! The file being loaded: plain or gzip, its progress shown on a terminal.
+//! The input file, plain or gzip, with a progress bar on a terminal.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, IsTerminal, Read};
@@ -12,19 +12,19 @@ use crate::size;
 
 const BUFFER_BYTES: usize = 256 << 10;
 
-/// Lines of a file, counted.
+/// Reads lines and counts them.
 pub(super) struct Source {
     reader: Box<dyn BufRead>,
     bar: ProgressBar,
-    /// Plain bytes handed out.
+    /// Uncompressed bytes read.
     bytes: u64,
-    /// Lines handed out.
+    /// Lines read.
     lines: u64,
 }
 
 impl Source {
-    /// Opens `path`; gzip is told by its first bytes. The bar moves with bytes of the file, so that it ends where the
-    /// file does whatever the compression; it is drawn only on a terminal.
+    /// Opens `path`; gzip is detected by its first bytes. The bar counts bytes of the file itself, compressed or
+    /// not, so that it ends at 100 %; it is drawn only on a terminal.
     pub(super) fn open(path: &Path, quiet: bool) -> Result<Source, Failure> {
         let failed = |error| Failure::usage(format!("cannot read {}: {error}", path.display()));
         let (input, length): (Box<dyn Read>, Option<u64>) = if path.as_os_str() == "-" {
@@ -45,7 +45,7 @@ impl Source {
         Ok(Source { reader, bar, bytes: 0, lines: 0 })
     }
 
-    /// Appends the next line with its line break to `out`; `false` at the end.
+    /// Appends the next line with its line break to `out`; false at the end.
     pub(super) fn line(&mut self, out: &mut Vec<u8>) -> Result<bool, Failure> {
         let read = self.reader.read_until(b'\n', out);
         let bytes = read.map_err(|error| Failure::new(format!("cannot read the file: {error}")))?;
@@ -54,22 +54,22 @@ impl Source {
         Ok(bytes > 0)
     }
 
-    /// Lines handed out so far: the number of the last one in the file.
+    /// Lines read so far: the number of the last line in the file.
     pub(super) fn lines(&self) -> u64 {
         self.lines
     }
 
-    /// Plain bytes handed out so far.
+    /// Uncompressed bytes read so far.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Shows how many rows are in.
+    /// Shows the number of rows loaded.
     pub(super) fn show_rows(&self, rows: u64) {
         self.bar.set_message(format!("{} rows", size::group(rows)));
     }
 
-    /// Takes the bar away.
+    /// Removes the bar.
     pub(super) fn finish(&self) {
         self.bar.finish_and_clear();
     }

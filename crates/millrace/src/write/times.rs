@@ -1,4 +1,4 @@
-//! Times of a CSV file: in which columns they are, how they are written, and what COPY receives.
+//! Times in a CSV file: their columns, format, and conversion for COPY.
 
 use jiff::civil::Time;
 use jiff::fmt::strtime;
@@ -6,26 +6,26 @@ use jiff::{Timestamp, ToSpan};
 
 use crate::failure::Failure;
 
-/// How the file writes its times.
+/// Format of the file's times.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum TimeFormat {
-    /// As the server reads them: `2026-01-31 12:00:00`, with a zone or without.
+    /// Text that the server reads: `2026-01-31 12:00:00`, with or without a zone.
     Plain,
-    /// A number since 1970 of units of so many nanoseconds.
+    /// A number since 1970, in units of this many nanoseconds.
     Epoch(i128),
-    /// Year, month, day, hour, minute and second in columns of their own.
+    /// Year, month, day, hour, minute and second in separate columns.
     Parts,
-    /// By a pattern of `strptime`.
+    /// A `strptime` pattern.
     Pattern(String),
 }
 
-/// Names and lengths of the units of numbers.
+/// Unit names and their length in nanoseconds.
 const UNITS: [(&str, i128); 4] = [("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1_000), ("ns", 1)];
 
-/// Numbers between these seconds since 1970 are taken as times where a column's name says so: 1990 to 2100.
+/// Plausible times in seconds since 1970 for a column named like a time: 1990 to 2100.
 const LIKELY_SECONDS: std::ops::Range<i128> = 631_152_000..4_102_444_800;
 
-/// Patterns that are suggested when they read the first rows.
+/// Patterns to suggest if they match the first rows.
 const SUGGESTED: [&str; 14] = [
     "%d.%m.%Y %H:%M:%S",
     "%d.%m.%Y %H:%M",
@@ -43,7 +43,7 @@ const SUGGESTED: [&str; 14] = [
     "%Y%m%d",
 ];
 
-/// Names of columns that hold a part of a time, from the longest unit on.
+/// Column names for parts of a time, from the largest unit.
 const PARTS: [&[&str]; 6] = [
     &["year", "yr", "yyyy"],
     &["month", "mon", "mm", "mo"],
@@ -54,7 +54,7 @@ const PARTS: [&[&str]; 6] = [
 ];
 
 impl TimeFormat {
-    /// Reads `--time-format`. `columns`: those of `--time`.
+    /// Parses `--time-format`. `columns`: those of `--time`.
     pub(super) fn read(text: Option<&str>, columns: &[String]) -> Result<TimeFormat, Failure> {
         match text {
             None if columns.len() > 1 && are_parts(columns) => Ok(TimeFormat::Parts),
@@ -68,7 +68,7 @@ impl TimeFormat {
         }
     }
 
-    /// A time as COPY reads it, from the fields of the time's columns. `None`: it is missing.
+    /// Converts the fields of the time columns for COPY; `None` if the time is missing.
     pub(super) fn convert(&self, fields: &[String]) -> Result<Option<String>, String> {
         if fields.iter().all(|field| field.trim().is_empty()) {
             return Ok(None);
@@ -83,7 +83,7 @@ impl TimeFormat {
     }
 }
 
-/// Are these a year, a month and so on, in this order?
+/// Whether the columns are a year, a month and so on, in this order.
 fn are_parts(columns: &[String]) -> bool {
     columns.len() <= PARTS.len()
         && columns.iter().zip(PARTS).all(|(column, names)| names.contains(&column.to_lowercase().as_str()))
@@ -106,12 +106,12 @@ fn epoch(text: &str, length: i128) -> Result<String, String> {
     Ok(time.to_string())
 }
 
-/// Year, month and the rest as `2010-01-02 03:00:00`; the server checks their ranges.
+/// Year, month and the rest as `2010-01-02 03:00:00`; the server checks ranges.
 fn parts(fields: &[String]) -> Result<String, String> {
     let number = |at: usize, default: &str| {
         let text = fields.get(at).map_or(default, |field| field.trim());
         let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
-        // A column with missing values has whole numbers as 3.0 in files of pandas.
+        // pandas writes whole numbers as 3.0 in a column with missing values.
         let fraction = fraction.trim_end_matches('0');
         let value: u32 = whole.parse().map_err(|_| format!("{text:?} is not a whole number"))?;
         match (fraction.is_empty(), at) {
@@ -124,11 +124,11 @@ fn parts(fields: &[String]) -> Result<String, String> {
     Ok(format!("{year:0>4}-{month}-{day} {}:{}:{}", number(3, "0")?, number(4, "0")?, number(5, "0")?))
 }
 
-/// A text by a pattern: with an offset in UTC, without one as a local time.
+/// Converts text by a pattern: to UTC if it has an offset, else to local time.
 fn by_pattern(pattern: &str, text: &str) -> Result<String, String> {
     let parsed = match strtime::parse(pattern, text) {
         Ok(parsed) => parsed,
-        // Hour 24 is midnight at the end of the day, as weather files and PostgreSQL have it.
+        // Hour 24 is midnight at the end of the day, in weather files and in PostgreSQL.
         Err(error) => {
             let midnight = text.contains("24:00").then(|| text.replacen("24:00", "00:00", 1));
             let parsed = midnight.and_then(|text| strtime::parse(pattern, text).ok()?.to_datetime().ok());
@@ -147,7 +147,7 @@ fn by_pattern(pattern: &str, text: &str) -> Result<String, String> {
     local.map(|local| local.to_string()).map_err(|error| format!("{text:?} by {pattern:?}: {error}"))
 }
 
-/// Does `value` look like a time the server reads: `2013-01-01`, with a time of day and a zone or without?
+/// Whether the server can read `value` as a time: `2013-01-01`, optionally with time of day and zone.
 pub(super) fn looks_like_time(value: &str) -> bool {
     let bytes = value.as_bytes();
     let digits =
@@ -158,19 +158,19 @@ pub(super) fn looks_like_time(value: &str) -> bool {
     date && (bytes.len() == 10 || clock)
 }
 
-/// Is this a time without an offset, of which the zone is not known?
+/// Whether it is a time without an offset.
 pub(super) fn is_local(value: &str) -> bool {
     let clock = value.get(10..).unwrap_or_default();
     looks_like_time(value) && !clock.ends_with(['Z', 'z']) && !clock.contains(['+', '-'])
 }
 
-/// Is the column named like a time?
+/// Whether the column is named like a time.
 pub(super) fn is_named_like_time(name: &str) -> bool {
     let name = name.to_lowercase();
     matches!(name.as_str(), "time" | "timestamp" | "ts" | "datetime" | "date" | "epoch" | "unixtime" | "date_time")
 }
 
-/// The unit that makes all these numbers times of our days.
+/// The unit for which all these numbers are plausible times.
 pub(super) fn likely_unit<'a>(values: impl Iterator<Item = &'a str> + Clone) -> Option<(&'static str, TimeFormat)> {
     values.clone().next()?;
     let (name, length) = UNITS.into_iter().find(|(_, length)| {
@@ -182,7 +182,7 @@ pub(super) fn likely_unit<'a>(values: impl Iterator<Item = &'a str> + Clone) -> 
     Some((name, TimeFormat::Epoch(length)))
 }
 
-/// Patterns that read all these texts, for a hint.
+/// Patterns that match all these texts, for a hint.
 pub(super) fn fitting_patterns(values: &[String]) -> Vec<&'static str> {
     let fits =
         |pattern: &&str| !values.is_empty() && values.iter().all(|value| by_pattern(pattern, value.trim()).is_ok());
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn times_become_what_copy_reads() {
+    fn times_are_converted_for_copy() {
         for (format, columns, fields, expected) in [
             (None, "t", "2026-01-31 12:00", "2026-01-31 12:00"),
             (None, "date,time", "2026-01-31,12:00", "2026-01-31 12:00"),

@@ -9,7 +9,7 @@ fn run(arguments: &[&str], input: &str) -> Output {
     let mut command = millrace();
     command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
-    // It may end without reading, which is not what is tested.
+    // The command may exit without reading its input.
     let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
     child.wait_with_output().unwrap()
 }
@@ -19,7 +19,7 @@ fn text(bytes: &[u8]) -> String {
 }
 
 #[test]
-fn write_makes_the_table_loads_the_file_and_says_how_much() {
+fn write_creates_the_table_and_reports_totals() {
     let (folder, data) = folder();
     let server = Server::start(&data);
     let file = folder.path().join("readings.csv");
@@ -41,7 +41,7 @@ fn write_makes_the_table_loads_the_file_and_says_how_much() {
 }
 
 #[test]
-fn write_says_where_a_bad_value_is_and_what_is_in() {
+fn write_reports_the_line_of_a_bad_value_and_the_stored_rows() {
     let (folder, data) = folder();
     let server = Server::start(&data);
     server.sql("CREATE TABLE r (time timestamptz NOT NULL, v float8) WITH (store = 'columns')");
@@ -126,7 +126,7 @@ fn sql_lists_tables_and_copies_both_ways() {
 }
 
 #[test]
-fn sql_opens_a_directory_itself_but_makes_none_and_takes_none_away() {
+fn sql_opens_an_existing_directory_that_no_server_has_open() {
     let (_folder, data) = folder();
     let dir = data.to_str().unwrap();
     let output = run(&["sql", "--data", dir, "-c", "SELECT 1"], "");
@@ -218,12 +218,12 @@ fn write_reads_times_of_every_form() {
 }
 
 #[test]
-fn write_says_what_it_takes_for_granted_and_what_it_cannot_know() {
+fn write_reports_assumptions_and_missing_information() {
     let (folder, data) = folder();
     let server = Server::start(&data);
     let load = |name: &str, content: &str, arguments: &[&str]| load(&server, folder.path(), name, content, arguments);
     let cases: [(&str, &[&str], &str); 6] = [
-        ("t,v\n2026-01-01 00:00:00,1\n", &["--create"], "taken as UTC"),
+        ("t,v\n2026-01-01 00:00:00,1\n", &["--create"], "read as UTC"),
         ("v,year,month,day\n1,2026,1,1\n", &["--create"], "--time year,month,day"),
         ("ts,v\n31.01.2026 12:30,1\n", &["--create"], "--time ts --time-format '%d.%m.%Y %H:%M'"),
         ("No,v\nx,1\n", &["--create", "--time", "No"], "column \"No\" does not hold times"),

@@ -1,7 +1,7 @@
-//! kill -9 under load: what was acknowledged is there, what was one commit is whole, whatever the moment.
+//! kill -9 under load: acknowledged rows survive, and commits are atomic, at any moment.
 //!
-//! Each writer writes rows numbered 0, 1, 2 … and notes in a ledger how far it was acknowledged. After each kill the server is started
-//! again and the ledger is checked. `MILLRACE_CRASH_ROUNDS` makes it long.
+//! Each writer writes rows numbered 0, 1, 2 … and records in a ledger which were acknowledged. After each kill the
+//! server is restarted and checked against the ledger. `MILLRACE_CRASH_ROUNDS` sets the number of rounds.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ const SQL_WRITERS: usize = 2;
 /// Rows of one line-protocol request: one commit.
 const LINES: u64 = 50;
 
-/// How far each writer was acknowledged: all rows below this number are promised.
+/// For each writer: all rows below this number were acknowledged.
 #[derive(Default)]
 struct Ledger {
     lines: [AtomicU64; LINE_WRITERS],
@@ -61,7 +61,7 @@ fn prepare(data: &Path) {
     server.stop();
 }
 
-/// Writes until the kill, which comes after a time that differs from round to round.
+/// Writes until the kill, whose time differs from round to round.
 fn load_and_kill(server: Server, ledger: &Ledger, round: u64) {
     let stop = AtomicBool::new(false);
     let (http, url) = (server.http.clone(), server.url());
@@ -73,7 +73,7 @@ fn load_and_kill(server: Server, ledger: &Ledger, round: u64) {
         for (writer, acknowledged) in ledger.sql.iter().enumerate() {
             scope.spawn(move || write_sql(url, writer, acknowledged, rolled_back, stop));
         }
-        // Long enough for work, short enough to hit start-up, first commits, flush.
+        // Long enough for work, short enough to hit startup, first commits and flush.
         thread::sleep(Duration::from_millis(200 + round * 397 % 1_500));
         server.kill();
         stop.store(true, Ordering::Relaxed);
@@ -86,14 +86,14 @@ fn write_lines(http: &str, writer: usize, acknowledged: &AtomicU64, stop: &Atomi
         let lines: String = (from..from + LINES).map(|n| format!("lines,w={writer} n={n}i {}\n", n + 1)).collect();
         match http::write(http, &lines) {
             Ok((204, _)) => acknowledged.store(from + LINES, Ordering::Relaxed),
-            // Killed in the middle: the rows are there or not, all or none; they will be written again.
+            // Killed during the request: its rows exist all or not at all, and will be written again.
             Err(_) => return,
             Ok((status, body)) => panic!("write answered {status}: {body}"),
         }
     }
 }
 
-/// Transactions over two tables; every third is rolled back and must leave no trace.
+/// Transactions over two tables; every third is rolled back and must leave no rows.
 fn write_sql(url: &str, writer: usize, acknowledged: &AtomicU64, rolled_back: &AtomicU64, stop: &AtomicBool) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
@@ -110,7 +110,7 @@ fn write_sql(url: &str, writer: usize, acknowledged: &AtomicU64, rolled_back: &A
             }
             match transaction(&mut client, writer, n.cast_signed(), true).await {
                 Ok(()) => acknowledged.store(n + 1, Ordering::Relaxed),
-                // Killed in the middle.
+                // Killed during the transaction.
                 Err(error) if error.is_closed() || is_io(&error) => return,
                 Err(error) => panic!("transaction: {error:?}"),
             }
@@ -136,7 +136,7 @@ async fn transaction(
     if commit { transaction.commit().await } else { transaction.rollback().await }
 }
 
-/// Everything promised is there; of what was under way, whole commits or nothing.
+/// All acknowledged rows exist; of unacknowledged ones, only whole commits.
 fn verify(server: &Server, ledger: &Ledger, round: u64) {
     for (writer, acknowledged) in ledger.lines.iter().enumerate() {
         let promised = acknowledged.load(Ordering::Relaxed);
@@ -162,7 +162,7 @@ fn verify(server: &Server, ledger: &Ledger, round: u64) {
             a == promised || a == promised + 1,
             "round {round}, SQL writer {writer}: {promised} rows were acknowledged, {a} are there"
         );
-        // What was under way and came through is acknowledged by being seen.
+        // Unacknowledged rows that were read count as acknowledged from now on.
         acknowledged.store(a, Ordering::Relaxed);
     }
 }

@@ -1,4 +1,4 @@
-//! `millrace demo`: the first thing anybody runs.
+//! `millrace demo`, end to end.
 
 use crate::server::{Server, folder, millrace};
 
@@ -14,7 +14,7 @@ fn it_loads_asks_answers_and_leaves_a_directory_that_can_be_served() {
             "26,115",
             "20,000",
             "B/point",
-            // Midnight in Beijing, and a week of days.
+            // Midnight in Beijing; a week of days.
             "2013-01-08 00:00+08",
             "pm25  ",
             "as CSV",
@@ -22,19 +22,19 @@ fn it_loads_asks_answers_and_leaves_a_directory_that_can_be_served() {
             // The worst hour of five years, and the one day of 23 hours.
             "994",
             "2013-03-10 00:00-05 │    23",
-            // The first hour of the gap: nothing measured, the last value carried on.
+            // The first hour of a gap without measurements: the last value is carried forward.
             "2013-10-26 00:00",
-            // The reading that came with the order, and the one before it.
+            // The reading at the time of the order, and the one before it.
             "new bearing │        91.5 │ true",
             "inspection",
-            // Its own path: nothing says that `millrace` is in the PATH.
+            // The binary's path, because `millrace` may not be in PATH.
             concat!(env!("CARGO_BIN_EXE_millrace"), " serve --data"),
         ] {
             assert!(out.contains(expected), "{run}: no {expected:?} in\n{out}");
         }
         for line in out.lines() {
             assert!(!line.contains('\x1b'), "this is no terminal: {line:?}");
-            // A path may be longer.
+            // A long path may make the line longer.
             let is_path = line.contains(" serve --data");
             assert!(is_path || line.chars().count() <= 110, "{} columns: {line}", line.chars().count());
         }

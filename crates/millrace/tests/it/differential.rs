@@ -1,8 +1,8 @@
-//! The same statements against Millrace and PostgreSQL: same text of every value, same SQLSTATE of every error.
+//! Differential tests of Millrace and PostgreSQL: same text of every value, same SQLSTATE of every error.
 //!
-//! The statements are lines of `data/differential.sql` and, of `rows` tables, `data/rows.sql`. In the latter, texts of
-//! errors count as well, and questions are asked a second time by the extended protocol, where types and binary values
-//! must be the same; what stands after `/*with*/` are values for `$1 | $2 …`.
+//! The statements are lines of `data/differential.sql` and, for `rows` tables, `data/rows.sql`. For the latter,
+//! error texts are compared too, and queries run a second time by the extended protocol, where types and binary
+//! values must be equal; the text after `/*with*/` are values for `$1 | $2 …`.
 
 use std::error::Error;
 
@@ -15,20 +15,20 @@ use crate::server::{Server, folder};
 
 const STATEMENTS: &str = include_str!("data/differential.sql");
 const ROWS_STATEMENTS: &str = include_str!("data/rows.sql");
-/// What stands for the store's clause in the file: PostgreSQL has none.
+/// Marks the store's clause; removed for PostgreSQL.
 const STORE: &str = "/*columns*/";
-/// Starts a statement that is answered otherwise, and says why.
+/// Marks a statement with a different answer, followed by the reason.
 const DIFFERS: &str = "/*differs: ";
-/// Starts a statement of which the text of the error may be another one, and says why.
+/// Marks a statement whose error text may differ, followed by the reason.
 const SAYS: &str = "/*says: ";
-/// Before the values of parameters.
+/// Precedes parameter values.
 const WITH: &str = "/*with*/";
 
 #[test]
 fn answers_and_errors_are_those_of_postgresql() {
     check(STATEMENTS, async |client: &Client, sql: &str| {
         let answer = answer(client, sql).await;
-        // Of errors only the code: columns tables say more of what went wrong.
+        // Only error codes are compared: columns tables report more detail.
         answer
             .split_once(": ")
             .filter(|_| answer.starts_with("error "))
@@ -90,16 +90,16 @@ async fn compare(
     differences
 }
 
-/// A statement as Millrace takes it, and as PostgreSQL does.
+/// The statement for Millrace and for PostgreSQL.
 pub(crate) fn for_both(line: &str) -> [String; 2] {
     match line.split_once(STORE) {
-        // `WITH (…)` for us; PostgreSQL takes the primary key that says the same.
+        // Our `WITH (…)` corresponds to a primary key in PostgreSQL.
         Some((create, with)) => [format!("{create}) {with}"), format!("{create}{})", primary_key(with))],
         None => [line.to_owned(), line.to_owned()],
     }
 }
 
-/// Without the excuse.
+/// The statement without its markers.
 fn statement(line: &str) -> &str {
     let excused = line.starts_with(DIFFERS) || line.starts_with(SAYS);
     line.split_once("*/").filter(|_| excused).map_or(line, |(_, sql)| sql.trim())
@@ -116,7 +116,7 @@ pub(crate) async fn connect(url: &str) -> Client {
     client
 }
 
-/// `WITH (store = 'columns', key = 'a, b')` as PostgreSQL says it.
+/// The primary key in PostgreSQL for `WITH (store = 'columns', key = 'a, b')`.
 fn primary_key(with: &str) -> String {
     let key = with.split("key = '").nth(1).and_then(|rest| rest.split('\'').next());
     key.map_or_else(String::new, |key| format!(", UNIQUE NULLS NOT DISTINCT ({key}, time)"))
@@ -151,7 +151,7 @@ fn refused(error: &tokio_postgres::Error) -> String {
     )
 }
 
-/// By the extended protocol: types of parameters and columns, and all values as bytes; or the error.
+/// By the extended protocol: parameter and column types, and all values in binary; or the error.
 pub(crate) async fn extended(client: &Client, sql: &str, values: &[Option<&str>]) -> String {
     match extended_or_error(client, sql, values).await {
         Ok(answer) => answer,
@@ -184,7 +184,7 @@ async fn extended_or_error(
     Ok(lines.join(" / "))
 }
 
-/// A value as text, whatever the type of the parameter.
+/// A value sent as text for any parameter type.
 #[derive(Debug)]
 struct Text<'a>(Option<&'a str>);
 
@@ -206,7 +206,7 @@ impl ToSql for Text<'_> {
     to_sql_checked!();
 }
 
-/// The bytes of a value, whatever its type.
+/// A value received as bytes for any type.
 struct Bytes(String);
 
 impl<'a> FromSql<'a> for Bytes {

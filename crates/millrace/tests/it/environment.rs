@@ -1,4 +1,4 @@
-//! What the server does where its surroundings misbehave: directories, signals, output, file handles, settings.
+//! The server in a hostile environment: directories, signals, output, file handles, settings.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -13,7 +13,7 @@ use tokio_postgres::NoTls;
 use crate::http::{request, write};
 use crate::server::{Server, folder, millrace};
 
-/// `serve` on any ports.
+/// `serve` on free ports.
 fn serve(data: &Path) -> Command {
     let mut command = millrace();
     command.arg("serve").arg("--data").arg(data);
@@ -44,7 +44,7 @@ fn tree(dir: &Path) -> BTreeMap<PathBuf, Option<Vec<u8>>> {
     found
 }
 
-/// The bug: `serve` removed `DIR/tmp` and the files in `DIR/data` of whatever directory it was given.
+/// Bug: `serve` removed `DIR/tmp` and files in `DIR/data` of any directory it was given.
 #[test]
 fn a_directory_that_is_not_a_database_is_refused_and_left_byte_for_byte() {
     for files in [
@@ -69,7 +69,7 @@ fn a_directory_that_is_not_a_database_is_refused_and_left_byte_for_byte() {
 }
 
 #[test]
-fn signals_that_ask_for_nothing_do_not_end_the_server_and_sigquit_does_at_once() {
+fn other_signals_do_not_end_the_server_and_sigquit_does_at_once() {
     let (_folder, data) = folder();
     let mut server = Server::start(&data);
     assert_eq!(write(&server.http, "m v=1 1000\n").unwrap().0, 204);
@@ -89,9 +89,9 @@ fn signals_that_ask_for_nothing_do_not_end_the_server_and_sigquit_does_at_once()
     server.stop();
 }
 
-/// The bug: statements that computed on the threads that serve kept the server from ending at all.
+/// Bug: statements that computed on the serving threads kept the server from ending.
 #[test]
-fn whatever_runs_the_server_ends_after_the_grace_and_has_flushed() {
+fn the_server_ends_after_the_grace_period_and_has_flushed() {
     let (_folder, data) = folder();
     let mut server = Server::start_with(&data, |command| {
         command.args(["--grace", "1"]);
@@ -119,7 +119,7 @@ fn whatever_runs_the_server_ends_after_the_grace_and_has_flushed() {
     server.signal(libc::SIGTERM);
     let started = Instant::now();
     assert_eq!(server.ended().code(), Some(0), "{}", server.log_text());
-    // The grace, the second one, and a flush; and this machine may be busy.
+    // The grace period, the second one, and a flush; the machine may be busy.
     assert!(started.elapsed() < Duration::from_secs(20), "{:?}: {}", started.elapsed(), server.log_text());
     for statement in running {
         assert!(runtime.block_on(statement).unwrap().is_err(), "it was cancelled");
@@ -129,9 +129,9 @@ fn whatever_runs_the_server_ends_after_the_grace_and_has_flushed() {
     server.stop();
 }
 
-/// The bug: a full disk under standard output or standard error ended the server with a panic.
+/// Bug: a full disk under stdout or stderr ended the server with a panic.
 #[test]
-fn output_that_nobody_can_write_to_does_not_end_the_server() {
+fn failing_output_does_not_end_the_server() {
     let (_folder, data) = folder();
     let free = || TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
     let full = || std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
@@ -150,9 +150,9 @@ fn output_that_nobody_can_write_to_does_not_end_the_server() {
     assert_eq!(child.wait().unwrap().code(), Some(0));
 }
 
-/// The bug: `millrace completions fish | head` ended with a backtrace.
+/// Bug: `millrace completions fish | head` ended with a backtrace.
 #[test]
-fn a_reader_that_has_enough_is_no_error() {
+fn a_closed_pipe_is_not_an_error() {
     for arguments in [&["completions", "bash"][..], &["version"]] {
         let mut child = millrace().args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         drop(child.stdout.take());
@@ -162,16 +162,16 @@ fn a_reader_that_has_enough_is_no_error() {
     }
 }
 
-/// Reads what a connection is told before it says anything.
-fn told(stream: &mut TcpStream) -> String {
+/// Reads the error that the server sends before the client sends anything.
+fn first_error(stream: &mut TcpStream) -> String {
     stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     let mut bytes = Vec::new();
     let _ = stream.read_to_end(&mut bytes);
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// The bug: connections that had not said who they are were not counted, and used up all file handles; then the log failed for
-/// good.
+/// Bug: connections without a startup message were not counted and used up all file handles; then the log failed
+/// permanently.
 #[test]
 fn half_open_connections_count_and_leave_file_handles_to_the_engine() {
     let (_folder, data) = folder();
@@ -186,7 +186,7 @@ fn half_open_connections_count_and_leave_file_handles_to_the_engine() {
         Ok::<_, tokio_postgres::Error>(client)
     };
     let started = Instant::now();
-    // They are accepted in order, and one by one.
+    // Connections are accepted one by one, in order.
     let error = loop {
         match connect() {
             Err(error) => break error,
@@ -204,7 +204,7 @@ fn half_open_connections_count_and_leave_file_handles_to_the_engine() {
     runtime.block_on(client.simple_query("SELECT 1")).unwrap();
     server.stop();
 
-    // A process with few handles: clients get all but those that the engine needs.
+    // With few file handles, clients get all except those that the engine needs.
     let script = "ulimit -n 128 && exec \"$@\"";
     let mut command = Command::new("sh");
     let (_folder, data) = folder();
@@ -216,7 +216,7 @@ fn half_open_connections_count_and_leave_file_handles_to_the_engine() {
     let (client, connection) = runtime.block_on(tokio_postgres::connect(&server.url(), NoTls)).unwrap();
     runtime.spawn(connection);
     let mut idle: Vec<TcpStream> = (0..200).filter_map(|_| TcpStream::connect(&server.pg).ok()).collect();
-    let refused = told(idle.last_mut().unwrap());
+    let refused = first_error(idle.last_mut().unwrap());
     assert!(refused.contains("53300") && refused.contains("file handle"), "{refused:?}");
     for n in 0..20 {
         let insert = format!("INSERT INTO m (time, v) VALUES ('2026-01-01', {n})");
@@ -231,12 +231,12 @@ fn half_open_connections_count_and_leave_file_handles_to_the_engine() {
 }
 
 #[test]
-fn settings_that_are_hardly_meant_are_warned_of() {
+fn probably_unintended_settings_are_warned_of() {
     let (_folder, data) = folder();
     let mut server = Server::start_with(&data, |command| {
         command.env("MILLRACE_MEMRY", "1GiB").args(["--memory", "100000GiB"]);
     });
-    server.wait_for("no such setting: the environment variable is ignored");
+    server.wait_for("unknown setting: the environment variable is ignored");
     let log = server.log_text();
     assert!(log.contains("MILLRACE_MEMRY"), "{log}");
     assert!(log.contains("--memory is more than this machine or container has"), "{log}");
@@ -247,7 +247,7 @@ fn settings_that_are_hardly_meant_are_warned_of() {
 fn a_directory_that_may_not_be_written_to_is_refused_naming_the_user() {
     // SAFETY: geteuid(2) takes nothing and cannot fail.
     if unsafe { libc::geteuid() } == 0 {
-        // Root may write anywhere.
+        // Root may write to any directory.
         return;
     }
     let (folder, _) = folder();

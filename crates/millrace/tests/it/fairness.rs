@@ -14,16 +14,16 @@ use tokio_postgres::{Client, NoTls};
 use crate::http::{request, write};
 use crate::server::{Server, folder};
 
-/// How long the long statements may run.
+/// Statement timeout of the long statements.
 const STATEMENT_TIMEOUT: Duration = Duration::from_secs(20);
-/// How long an answer to anybody else may take, on a machine with other work.
+/// Maximum response time of other sessions, on a busy machine.
 const ANSWER_MAX: Duration = Duration::from_secs(3);
-/// Sessions with a long statement: more than there are threads that serve sockets.
+/// Sessions with a long statement: more than there are serving threads.
 const LONG_SESSIONS: usize = 6;
-/// How often everything is asked while they run.
+/// Rounds of short requests while the long statements run.
 const ROUNDS: usize = 4;
 
-/// What is named and done by every long session, `$N` being its number.
+/// The long statements with their names; `$N` is the session's number.
 const LONG: &[(&str, &str)] = &[
     ("update", "UPDATE t SET v = v + (SELECT count(*) FROM u x WHERE x.v < t.v) * 0 WHERE id % 6 = $N"),
     ("delete", "DELETE FROM t WHERE id % 6 = $N AND (SELECT count(*) FROM u x WHERE x.v < t.v) < 0"),
@@ -45,7 +45,7 @@ fn runtime() -> tokio::runtime::Runtime {
 async fn connect(url: &str) -> Client {
     let (client, connection) = tokio_postgres::connect(url, NoTls).await.unwrap();
     tokio::spawn(async move {
-        // Ends when the client is dropped, or was terminated.
+        // Ends when the client is dropped or the session terminated.
         let _ = connection.await;
     });
     client
@@ -67,32 +67,32 @@ async fn serve(dir: &Path) -> Arc<Server> {
     Arc::new(server)
 }
 
-/// Asks everything once; each answer has its own limit.
+/// One round of short requests; each has its own limit.
 async fn others_are_answered(server: &Arc<Server>, open: &Client, while_running: &str) {
-    let begun = Instant::now();
+    let started = Instant::now();
     let answered = |what: &str, since: Instant| {
         let elapsed = since.elapsed();
         assert!(elapsed < ANSWER_MAX, "{what} was answered after {elapsed:?} while others ran: {while_running}");
     };
     open.simple_query("SELECT 1").await.unwrap();
-    answered("SELECT 1", begun);
-    let begun = Instant::now();
+    answered("SELECT 1", started);
+    let started = Instant::now();
     connect(&server.url()).await.simple_query("SELECT 1").await.unwrap();
-    answered("a new session", begun);
+    answered("a new session", started);
     for (name, method, health, path, body, status) in [
         ("/ready", "GET", true, "/ready", "", 200),
         ("/metrics", "GET", true, "/metrics", "", 200),
         ("a write", "POST", false, "/write", "other,k=a v=1", 204),
         ("/sql", "GET", false, "/sql?q=SELECT%201", "", 200),
     ] {
-        let begun = Instant::now();
+        let started = Instant::now();
         let server = Arc::clone(server);
         let asked = tokio::task::spawn_blocking(move || {
             let address = if health { &server.health } else { &server.http };
             if path == "/write" { write(address, body) } else { request(address, method, path, body.as_bytes()) }
         });
         assert_eq!(asked.await.unwrap().unwrap().0, status, "{name} while others ran: {while_running}");
-        answered(name, begun);
+        answered(name, started);
     }
 }
 
@@ -117,7 +117,7 @@ fn others_are_answered_while_long_statements_run_and_these_can_be_cancelled() {
             for _ in 0..ROUNDS {
                 others_are_answered(&server, &open, name).await;
             }
-            let begun = Instant::now();
+            let started = Instant::now();
             for cancel in cancels {
                 cancel.cancel_query(NoTls).await.unwrap();
             }
@@ -126,7 +126,7 @@ fn others_are_answered_while_long_statements_run_and_these_can_be_cancelled() {
                 let code = ended.unwrap().err().and_then(|error| error.code().cloned());
                 canceled += usize::from(code.is_some_and(|code| code.code() == "57014"));
             }
-            let elapsed = begun.elapsed();
+            let elapsed = started.elapsed();
             assert!(elapsed < ANSWER_MAX, "{name}: statements ended {elapsed:?} after they were cancelled");
             assert!(canceled > 0, "{name}: no statement ran long enough to be cancelled");
         }
@@ -188,15 +188,15 @@ fn sessions_are_cancelled_and_terminated_by_others() {
             let goes_on = client.batch_execute("SELECT 1").await.is_ok();
             assert_eq!(goes_on, signal == "pg_cancel_backend");
         }
-        // An idle session ends too; a number of nobody is no error.
+        // Terminating an idle session works; an unknown process number is no error.
         let idle = connect(&server.url()).await;
         let pid: i32 = idle.query_one("SELECT pg_backend_pid()", &[]).await.unwrap().get(0);
         let row =
             admin.query_one(&format!("SELECT pg_terminate_backend({pid}), pg_cancel_backend(-5)"), &[]).await.unwrap();
         assert_eq!((row.get::<_, bool>(0), row.get::<_, bool>(1)), (true, false));
-        let begun = Instant::now();
+        let started = Instant::now();
         while idle.batch_execute("SELECT 1").await.is_ok() {
-            assert!(begun.elapsed() < ANSWER_MAX);
+            assert!(started.elapsed() < ANSWER_MAX);
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     });

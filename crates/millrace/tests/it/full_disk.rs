@@ -1,7 +1,7 @@
-//! A disk that fills up under a running server, and empties again.
+//! A disk that fills up under a running server, and is emptied again.
 //!
-//! The disk is a small file system in memory, mounted where only this server sees it. A file beside the data takes space
-//! away; it is reached and removed through the server's own root folder in /proc.
+//! The disk is a small tmpfs, mounted where only this server sees it. A ballast file takes space away; the test
+//! reaches it through the server's root folder in /proc.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -9,12 +9,12 @@ use std::process::Command;
 use crate::http::{request, write};
 use crate::server::{Server, folder, millrace};
 
-/// Room for two log files and a little more, once the file beside the data is there.
+/// Room for two log files and a little more, besides the ballast file.
 const DISK: &str = "256m";
-/// Taken by the file beside the data.
+/// Size of the ballast file.
 const BALLAST_MIB: u32 = 80;
 
-/// Starts a server whose data is on a file system of `DISK` bytes.
+/// Starts a server on a file system of `DISK` bytes.
 fn on_small_disk(mount: &std::path::Path) -> Server {
     let script = format!(
         "mount -t tmpfs -o size={DISK} tmpfs \"$1\" && head -c {BALLAST_MIB}M /dev/zero > \"$1/ballast\" && shift && exec \"$@\""
@@ -31,7 +31,7 @@ fn on_small_disk(mount: &std::path::Path) -> Server {
     Server::spawn(command)
 }
 
-/// Rows of a kilobyte, which segments hold in a few bytes (`dull`) or in half a kilobyte.
+/// Rows of a kilobyte. `dull`: compressible to a few bytes in a segment; otherwise to half a kilobyte.
 fn lines(from: u64, count: u64, dull: bool) -> String {
     let noise = |n: u64| {
         let digits = (0..56).map(|word| format!("{:016x}", mixed(n * 56 + word)));
@@ -40,14 +40,14 @@ fn lines(from: u64, count: u64, dull: bool) -> String {
     (from..from + count).map(|n| format!("m,k=a s=\"{}\",n={n}i {n}\n", noise(n))).collect()
 }
 
-/// The finalizer of `SplitMix64`: digits that no codec makes smaller.
+/// The finalizer of `SplitMix64`: incompressible digits.
 fn mixed(n: u64) -> u64 {
     let n = (n ^ (n >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let n = (n ^ (n >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     n ^ (n >> 31)
 }
 
-/// Writes, again and again while the disk is full.
+/// Writes, retrying while the disk is full.
 fn write_in_the_end(server: &Server, body: &str) {
     let mut last = (0, String::new());
     for _ in 0..200 {
@@ -62,19 +62,20 @@ fn write_in_the_end(server: &Server, body: &str) {
 }
 
 #[test]
-fn writes_are_refused_while_it_is_full_and_go_on_when_space_returns() {
+fn writes_are_refused_while_the_disk_is_full_and_resume_afterwards() {
     let (folder, _) = folder();
     let mount = folder.path().join("disk");
     std::fs::create_dir(&mount).unwrap();
     let server = on_small_disk(&mount);
     let mut acknowledged = 0;
-    // Twice the disk, as the log has it: a log that finds no room is flushed, and gives its files back.
+    // Twice the size of the disk in log records: when the log finds no room, memtables are flushed and log files
+    // freed.
     while acknowledged < 512_000 {
         write_in_the_end(&server, &lines(acknowledged, 4_000, true));
         acknowledged += 4_000;
     }
     let mut refusal = (0, String::new());
-    // Large requests first; what they leave is filled up by small ones.
+    // Large requests first; small ones fill the remaining space.
     for count in [500, 1] {
         refusal = loop {
             match write(&server.http, &lines(acknowledged, count, false)).unwrap() {
@@ -86,7 +87,7 @@ fn writes_are_refused_while_it_is_full_and_go_on_when_space_returns() {
     }
     assert_eq!(refusal.0, 503, "{}", refusal.1);
 
-    // Reads go on, and so does the process.
+    // Reads continue to work, and the process keeps running.
     let count = || server.sql("SELECT count(*) AS n FROM m").lines().nth(1).and_then(|n| n.parse::<u64>().ok());
     assert_eq!(count(), Some(acknowledged));
     assert_eq!(request(&server.health, "GET", "/health", b"").unwrap().0, 200);
@@ -95,7 +96,7 @@ fn writes_are_refused_while_it_is_full_and_go_on_when_space_returns() {
     let refused = String::from_utf8_lossy(&insert.output().unwrap().stderr).into_owned();
     assert!(refused.contains("53100"), "{refused}");
 
-    // Space returns, and with it writing; nothing acknowledged was lost on the way.
+    // After space is freed, writes work again, and no acknowledged row is lost.
     let ballast = PathBuf::from(format!("/proc/{}/root{}/ballast", server.pid(), mount.display()));
     std::fs::remove_file(&ballast).unwrap();
     write_in_the_end(&server, &lines(acknowledged, 500, false));

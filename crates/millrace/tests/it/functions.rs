@@ -1,17 +1,17 @@
-//! The manual's page of functions: every example gives what the page says.
+//! The manual's page about functions: every example returns the documented result.
 
 use crate::server::{Server, folder};
 
 const PAGE: &str = include_str!("../../../../docs/manual/functions.md");
 
-/// Cells of a row of a table; `&#124;` is a bar.
+/// Cells of a table row; `&#124;` is an escaped bar.
 fn cells(line: &str) -> Option<Vec<String>> {
     let line = line.strip_prefix("| ")?.strip_suffix(" |")?;
     Some(line.split(" | ").map(|cell| cell.trim().replace("&#124;", "|")).collect())
 }
 
 #[test]
-fn every_example_of_the_manual_gives_what_it_says() {
+fn every_example_of_the_manual_gives_the_documented_result() {
     let (_folder, data) = folder();
     let server = Server::start(&data);
     let (mut from, mut checked, mut wrong) = (String::new(), 0, Vec::new());

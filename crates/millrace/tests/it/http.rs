@@ -1,4 +1,4 @@
-//! One HTTP request, by hand: tests see the bytes a client sees.
+//! Raw HTTP requests, so that tests see the exact bytes.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

@@ -95,7 +95,7 @@ fn inspect_prints_json_and_the_files_of_rows_tables() {
 }
 
 #[test]
-fn check_says_that_a_copy_of_a_running_server_is_none_of_a_clean_stop() {
+fn check_reports_a_directory_that_was_not_stopped_cleanly() {
     let (_folder, dir) = folder();
     let server = crate::server::Server::start(&dir);
     server.sql("CREATE TABLE machine (id int PRIMARY KEY); INSERT INTO machine VALUES (1), (2)");
@@ -105,13 +105,13 @@ fn check_says_that_a_copy_of_a_running_server_is_none_of_a_clean_stop() {
 }
 
 #[test]
-fn inspect_says_what_is_not_there() {
+fn inspect_reports_missing_objects() {
     let (_folder, dir) = folder();
     make(&dir);
     let cases: [(&[&str], &str); 5] = [
         (&["inspect", "segments", "--table", "nope"], "there is no table \"nope\""),
-        (&["inspect", "segment", "ffff"], "names no segment ffff"),
-        (&["inspect", "segment", "weather"], "neither a segment's number nor its file"),
+        (&["inspect", "segment", "ffff"], "has no segment ffff"),
+        (&["inspect", "segment", "weather"], "neither a segment number nor a segment file"),
         (&["inspect", "segment", "1", "--block", "99"], "there"),
         (&["inspect", "manifest", "--data", "/nowhere"], "MANIFEST"),
     ];
@@ -123,19 +123,19 @@ fn inspect_says_what_is_not_there() {
 }
 
 #[test]
-fn check_is_content_with_what_is_whole_and_finds_a_changed_byte_in_every_kind_of_file() {
+fn check_passes_on_intact_files_and_finds_a_changed_byte_in_every_kind() {
     let (_folder, dir) = folder();
     make(&dir);
     let (code, text) = run(&dir, &["check"]);
     assert_eq!(code, Some(0), "{text}");
-    assert!(text.contains("all is well"), "{text}");
+    assert!(text.contains("no damage found"), "{text}");
     let data = dir.join("data");
     let log = files(&dir.join("log"), "log");
     let kinds = [dir.join("MANIFEST"), files(&data, "seg")[0].clone(), files(&data, "ser")[0].clone(), log[0].clone()];
     for path in kinds {
         let good = std::fs::read(&path).unwrap();
         let mut bad = good.clone();
-        // Not at the very end: a torn tail of the log is no damage. Nor in the manifest's mark, without which it can be read.
+        // A byte in the middle: a torn tail of the log is not damage, and the manifest can be read without its mark.
         bad[50] ^= 0x10;
         std::fs::write(&path, &bad).unwrap();
         let (code, text) = run(&dir, &["check"]);

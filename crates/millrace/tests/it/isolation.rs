@@ -1,24 +1,24 @@
-//! What sessions see of each other, and who waits for whom: scripts of interleaved statements, the same for PostgreSQL
-//! and for Millrace.
+//! Isolation tests: scripts of interleaved statements in several sessions, with the same outcomes on PostgreSQL and
+//! Millrace.
 //!
 //! The scripts are `data/isolation/*.txt`. A line is one of
 //!
 //! ```text
 //! # comment
-//! case what it is about
+//! case description
 //! levels rc rr ser           read committed, repeatable read, serializable; without this line: rc rr
-//! setup SQL                  before the sessions begin; `/*columns*/` as in differential.rs
-//! a SQL                      session a runs it; BEGIN begins at the level at hand
-//! a ...                      session a's statement, which waits, must come to an end now
-//! a sleep 200ms              nothing happens for so long
-//!   1|10, 2|20               indented: the outcome of the step above, where that is more than `ok`
-//!   waits                    … it has not ended, and goes on waiting while others take their steps
-//!   b: 1 row                 … what a statement of session b came to, which this step let go on
+//! setup SQL                  before the sessions start; `/*columns*/` as in differential.rs
+//! a SQL                      session a runs it; BEGIN uses the current level
+//! a ...                      session a's waiting statement must end now
+//! a sleep 200ms              pause
+//!   1|10, 2|20               indented: the outcome of the step above, unless it is `ok`
+//!   waits                    … it waits while other sessions run their steps
+//!   b: 1 row                 … the outcome of a waiting statement of session b that this step unblocked
 //!   rr| 40001 could not …    … at this level only
 //! ```
 //!
-//! Each case runs in a schema of its own, some at a time. `MILLRACE_BLESS=1` writes the outcomes anew, from PostgreSQL.
-//! `MILLRACE_ISOLATION` names a part of the cases to run.
+//! Each case runs in its own schema; several run concurrently. `MILLRACE_BLESS=1` rewrites the outcomes from PostgreSQL.
+//! `MILLRACE_ISOLATION` selects cases by a part of their names.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -34,7 +34,7 @@ use crate::differential::for_both;
 use crate::postgres::Postgres;
 use crate::server::{Server, folder};
 
-/// What is not as in PostgreSQL: case and level (`*`: each), why. An entry whose case comes out right fails the test.
+/// Cases that differ from PostgreSQL: case, level (`*`: all), reason. An entry whose case passes fails the test.
 const DIFFERS: &[(&str, &str, &str)] = &[
     (
         "a table that others write is waited for, and what they wrote is seen",
@@ -74,17 +74,17 @@ const DIFFERS: &[(&str, &str, &str)] = &[
     ("two make the same table", "rc", "nobody waits for a name: the second is told at its commit"),
 ];
 
-/// A statement that waits for another one has not ended after so long; nor later, but for that we cannot wait.
+/// A statement that has not ended after this time counts as waiting.
 const WAITS: Duration = Duration::from_millis(250);
-/// A statement that has nothing to wait for has ended by then, however busy the machine is.
+/// A statement that does not wait must end within this time, even on a busy machine.
 const ENDS: Duration = Duration::from_secs(10);
-/// While outcomes are found out, whatever ends at all ends within this time.
+/// While outcomes are recorded, a statement that ends at all ends within this time.
 const SETTLES: Duration = Duration::from_millis(700);
-/// So many cases run at a time: most of the time is waiting to see that somebody waits.
+/// Cases run concurrently: most of the time is spent confirming that a statement waits.
 const AT_A_TIME: usize = 8;
 
 #[test]
-fn scripts_say_what_postgresql_does() {
+fn scripts_match_postgresql() {
     let postgres = Postgres::start_with("-c deadlock_timeout=100ms -c max_connections=200");
     let bless = std::env::var_os("MILLRACE_BLESS").is_some();
     let failures = run(Product::Postgres, &postgres.url(), bless, |_, _| None);
@@ -92,7 +92,7 @@ fn scripts_say_what_postgresql_does() {
 }
 
 #[test]
-fn millrace_does_what_the_scripts_say() {
+fn millrace_matches_the_scripts() {
     let (_folder, data) = folder();
     let server = Server::start(&data);
     let differs = |case: &Case, level: Level| {
@@ -106,8 +106,8 @@ fn millrace_does_what_the_scripts_say() {
     server.stop();
 }
 
-/// Runs all cases of all scripts at all their levels, and gives what did not come out as written. `differs` says of a
-/// case why it does not.
+/// Runs all cases of all scripts at all their levels; returns those with a different outcome. `differs`: the reason
+/// if a difference is expected.
 fn run(
     product: Product,
     url: &str,
@@ -159,7 +159,7 @@ fn scripts() -> Vec<PathBuf> {
     scripts
 }
 
-/// Which of the two, in the order of [`for_both`].
+/// The product under test, in the order of [`for_both`].
 #[derive(Clone, Copy)]
 enum Product {
     Millrace,
@@ -191,7 +191,7 @@ struct Script {
 
 struct Case {
     name: String,
-    /// Of the script, from 0.
+    /// Line in the script, from 0.
     line: usize,
     levels: Vec<Level>,
     setup: Vec<String>,
@@ -202,7 +202,7 @@ struct Step {
     session: char,
     sql: String,
     line: usize,
-    /// As written: at which level, or each, and what.
+    /// Expected outcomes, for all levels or one.
     outcomes: Vec<(Option<Level>, String)>,
 }
 
@@ -261,7 +261,7 @@ fn outcome(line: &str) -> (Option<Level>, String) {
     (None, line.to_owned())
 }
 
-/// What each step came to, up to the first that was not as written.
+/// Outcomes of the steps, up to the first unexpected one.
 struct Transcript {
     steps: Vec<Vec<String>>,
     differs: bool,
@@ -285,7 +285,7 @@ impl Transcript {
     }
 }
 
-/// The script with what was seen in place of what was written.
+/// The script with expected outcomes replaced by observed ones.
 fn blessed(text: &str, script: &Script, seen: &BTreeMap<(usize, Level), Transcript>) -> String {
     let mut outcomes: BTreeMap<usize, String> = BTreeMap::new();
     for case in &script.cases {
@@ -303,7 +303,7 @@ fn blessed(text: &str, script: &Script, seen: &BTreeMap<(usize, Level), Transcri
     blessed
 }
 
-/// The lines of a step: what is the same at all levels once, else by level.
+/// The outcome lines of a step: once if all levels agree, else by level.
 fn merged(of: &[(Level, &Vec<String>)]) -> String {
     let mut lines = String::new();
     if of.iter().all(|(_, outcomes)| *outcomes == of[0].1) {
@@ -311,7 +311,7 @@ fn merged(of: &[(Level, &Vec<String>)]) -> String {
         return lines;
     }
     for (level, outcomes) in of {
-        // What is empty must be said where other levels say more.
+        // An empty outcome must be written if other levels have one.
         let ok = [String::from("ok")];
         let outcomes = if outcomes.is_empty() { &ok[..] } else { outcomes };
         outcomes.iter().for_each(|outcome| _ = writeln!(lines, "  {}| {outcome}", level.short()));
@@ -319,10 +319,10 @@ fn merged(of: &[(Level, &Vec<String>)]) -> String {
     lines
 }
 
-/// A client, and the statement it waits for.
+/// A client and its running statement.
 struct Session {
     client: Arc<Client>,
-    /// Why the connection ended.
+    /// The reason why the connection ended.
     ended: Arc<Mutex<Option<String>>>,
     pid: i32,
     pending: Option<JoinHandle<String>>,
@@ -347,8 +347,8 @@ impl Session {
         self.pending = Some(tokio::spawn(async move { answer(&client, &ended, &sql).await }));
     }
 
-    /// Comes back when the server has the statement in hand, as `other` sees it: on a busy machine those that wait must not come there
-    /// in another order than they were sent.
+    /// Returns when the server has received the statement, as seen by `other`: statements must queue in the order
+    /// in which they were sent, even on a busy machine.
     async fn arrived(&self, other: &Client) {
         let sql = format!("SELECT 1 FROM pg_stat_activity WHERE pid = {} AND state = 'active'", self.pid);
         let began = Instant::now();
@@ -357,11 +357,11 @@ impl Session {
             assert!(began.elapsed() < ENDS, "a statement did not reach the server");
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
-        // It is being planned, perhaps.
+        // The statement may still be in planning.
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 
-    /// What the statement came to, if it ends within this time.
+    /// The statement's outcome if it ends within this time.
     async fn end(&mut self, within: Duration) -> Option<String> {
         let pending = self.pending.as_mut()?;
         let answer = tokio::time::timeout(within, pending).await.ok()?.unwrap();
@@ -374,7 +374,7 @@ async fn answer(client: &Client, ended: &Mutex<Option<String>>, sql: &str) -> St
     let messages = match client.simple_query(sql).await {
         Ok(messages) => messages,
         Err(error) if error.is_closed() => {
-            // The task that holds the connection says so a moment later.
+            // The connection's task reports the reason a moment later.
             tokio::time::sleep(Duration::from_millis(50)).await;
             let why = ended.lock().unwrap().clone();
             return format!("closed: {}", why.unwrap_or_default());
@@ -406,8 +406,7 @@ fn changes_rows(sql: &str) -> bool {
     ["INSERT", "UPDATE", "DELETE"].iter().any(|verb| sql.starts_with(verb))
 }
 
-/// Code and text; of 40001 the code alone, as whether a row is said to be deleted or updated depends on
-/// the statement.
+/// SQLSTATE and text; only the SQLSTATE for 40001, whose text says deleted or updated depending on the statement.
 fn shown(error: &tokio_postgres::Error) -> String {
     let Some(error) = error.as_db_error() else { return error.to_string() };
     match error.code().code() {
@@ -416,7 +415,7 @@ fn shown(error: &tokio_postgres::Error) -> String {
     }
 }
 
-/// Runs a case. Which outcomes are written says what to wait for; with `discover` there is only the time to tell.
+/// Runs a case. Expected outcomes say which statements must wait; with `discover` this is decided by time only.
 async fn run_case(product: Product, url: &str, case: &Case, level: Level, discover: bool) -> Transcript {
     let schema = format!("case_{}_{}_{}", case.line, level.short(), name_hash(&case.name));
     let mut transcript = Transcript { steps: Vec::new(), differs: false };
@@ -450,7 +449,7 @@ async fn run_case(product: Product, url: &str, case: &Case, level: Level, discov
     transcript
 }
 
-/// Schemas of several scripts do not meet.
+/// Schemas of different scripts have different names.
 fn name_hash(name: &str) -> u32 {
     name.bytes().fold(17, |hash: u32, byte| hash.wrapping_mul(31).wrapping_add(byte.into()))
 }

@@ -1,7 +1,7 @@
-//! End to end: the real binary, started on free ports, driven by real clients, stopped by its process number.
+//! End-to-end tests: the real binary, on free ports, with real clients, stopped by signals.
 //!
-//! What these need beside Rust (PostgreSQL 15, psycopg, pgjdbc) `cargo xtask tools` fetches; a test that misses one
-//! fails and says so, because a client that is not tested does not work.
+//! The clients (PostgreSQL 15, psycopg, pgjdbc and others) are installed by `cargo xtask tools`. A test without its
+//! client fails instead of being skipped, because a client that is not tested does not work.
 
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 

@@ -1,5 +1,5 @@
-//! `--memory` is a limit: whatever clients do, the server's resident memory stays within 1.2 times it plus 256 MiB, what does not fit is
-//! refused with 53200, 53400 or 54000, and others are answered meanwhile.
+//! `--memory` is a limit: resident memory stays below 1.2 times the budget plus 256 MiB under any load; requests
+//! that do not fit fail with 53200, 53400 or 54000, and other clients are served in the meantime.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -13,9 +13,9 @@ use crate::server::{Server, folder};
 
 /// Kibibytes: 1.2 times 256 MiB, and 256 MiB.
 const RESIDENT_KIB_MAX: u64 = (256 * 12 / 10 + 256) << 10;
-/// How long `SELECT 1` may take meanwhile, on a machine with other work.
+/// Maximum duration of `SELECT 1` during the load, on a busy machine.
 const ANSWER_MAX: Duration = Duration::from_secs(3);
-/// How long a statement may go on after its time-out, likewise.
+/// Maximum time that a statement may continue after its timeout, on a busy machine.
 const STOP_MAX: Duration = Duration::from_secs(5);
 
 fn runtime() -> tokio::runtime::Runtime {
@@ -31,18 +31,18 @@ async fn connect(server: &Server) -> Client {
     client
 }
 
-/// The largest resident memory that a process had, in KiB.
+/// Peak resident memory of a process in KiB.
 fn peak_kib(process: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
     line.trim().trim_end_matches(" kB").parse().unwrap()
 }
 
-/// A server with 256 MiB and somebody who asks `SELECT 1` all the time.
+/// A server with 256 MiB, and a client that runs `SELECT 1` continuously.
 struct Watched {
     server: Arc<Server>,
     over: Arc<AtomicBool>,
-    /// Microseconds of the slowest answer.
+    /// Longest response time in microseconds.
     worst: Arc<AtomicU64>,
     asking: tokio::task::JoinHandle<()>,
     _folder: tempfile::TempDir,
@@ -59,9 +59,9 @@ impl Watched {
         let (is_over, slowest) = (Arc::clone(&over), Arc::clone(&worst));
         let asking = tokio::spawn(async move {
             while !is_over.load(Ordering::Relaxed) {
-                let begun = Instant::now();
+                let started = Instant::now();
                 client.simple_query("SELECT 1").await.unwrap();
-                slowest.fetch_max(begun.elapsed().as_micros() as u64, Ordering::Relaxed);
+                slowest.fetch_max(started.elapsed().as_micros() as u64, Ordering::Relaxed);
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
         });
@@ -78,7 +78,7 @@ impl Watched {
     }
 }
 
-/// Runs a statement that may be refused for its size, and for nothing else.
+/// Runs a statement; it may fail only because of its size.
 async fn run(client: &Client, sql: &str) {
     if let Err(error) = client.batch_execute(sql).await {
         let code = error.code().map(|code| code.code().to_owned()).unwrap_or_default();
@@ -87,7 +87,7 @@ async fn run(client: &Client, sql: &str) {
     }
 }
 
-/// A client that has sent a query, and reads nothing of its result.
+/// A client that sends a query and does not read the result.
 fn stuck(server: &Server, sql: &str) -> TcpStream {
     let mut socket = TcpStream::connect(&server.pg).unwrap();
     let parameters = b"user\0millrace\0database\0millrace\0\0";
@@ -113,7 +113,7 @@ const ROWS: &str = "CREATE TABLE t (id int PRIMARY KEY, v text); \
     INSERT INTO t SELECT g, 'text of row ' || g FROM generate_series(1, 100000) g;";
 
 #[test]
-fn rows_of_a_query_put_into_a_table_are_not_gathered_first() {
+fn insert_select_does_not_buffer_its_rows() {
     for (what, sql) in [
         (
             "CREATE TABLE AS",
@@ -138,7 +138,7 @@ fn rows_of_a_query_put_into_a_table_are_not_gathered_first() {
 }
 
 #[test]
-fn results_that_nobody_reads_are_bounded() {
+fn unread_results_are_bounded() {
     for (what, clients, sql) in [
         ("40 stuck clients, wide rows", 40, "SELECT g, repeat('x', 8000) FROM generate_series(1, 10000000) g"),
         ("200 stuck clients", 200, "SELECT g, g::text || ' is a number' FROM generate_series(1, 10000000) g"),
@@ -227,16 +227,16 @@ fn functions_that_grow_text_are_bounded_and_stopped() {
             let client = connect(&watched.server).await;
             client.batch_execute(ROWS).await.unwrap();
             client.batch_execute("SET statement_timeout = '10s'").await.unwrap();
-            let begun = Instant::now();
+            let started = Instant::now();
             if let Err(error) = client.batch_execute(sql).await {
                 let code = error.code().map(|code| code.code().to_owned()).unwrap_or_default();
                 let stopped = ["53200", "54000", "57014", "42883", "0A000"].contains(&code.as_str());
-                println!("{code} after {:?}: {sql}", begun.elapsed());
+                println!("{code} after {:?}: {sql}", started.elapsed());
                 assert!(stopped, "{sql}: {error:?}");
             } else {
-                println!("done after {:?}: {sql}", begun.elapsed());
+                println!("done after {:?}: {sql}", started.elapsed());
             }
-            let elapsed = begun.elapsed();
+            let elapsed = started.elapsed();
             assert!(elapsed < Duration::from_secs(10) + STOP_MAX, "{sql}: {elapsed:?} with a time-out of 10 s");
             watched.end(sql).await;
         }
@@ -273,7 +273,7 @@ fn large_requests_and_transactions_share_the_budget() {
         let watched = Watched::start().await;
         let client = connect(&watched.server).await;
         client.batch_execute("CREATE TABLE v (id int, t text)").await.unwrap();
-        // A row that is no constants takes the long way, with a tree of the whole text.
+        // A row with an expression takes the slow path, which parses the whole text.
         run(&client, &format!("INSERT INTO v VALUES (1 + 1, ''), {}", rows.join(","))).await;
         watched.end("an INSERT of 50,000 rows of expressions in one text").await;
     });

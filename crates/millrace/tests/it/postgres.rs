@@ -1,9 +1,9 @@
-//! A private PostgreSQL 15, for comparing answers.
+//! A private PostgreSQL 15 for differential tests.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// A running PostgreSQL in a folder of its own; stopped when dropped.
+/// A running PostgreSQL in its own folder; stopped when dropped.
 pub(crate) struct Postgres {
     folder: tempfile::TempDir,
     bin: PathBuf,
@@ -11,12 +11,12 @@ pub(crate) struct Postgres {
 }
 
 impl Postgres {
-    /// Makes a cluster and starts it on a free port of loopback.
+    /// Creates a cluster and starts it on a free loopback port.
     pub(crate) fn start() -> Postgres {
         Postgres::start_with("")
     }
 
-    /// As [`Postgres::start`], with more options of the server.
+    /// Like [`Postgres::start`], with further server options.
     pub(crate) fn start_with(more: &str) -> Postgres {
         let bin = std::env::var_os("MILLRACE_TEST_POSTGRES")
             .map_or_else(|| PathBuf::from("/usr/lib/postgresql/15/bin"), PathBuf::from);
@@ -53,7 +53,7 @@ impl Postgres {
         self.folder.path()
     }
 
-    /// PostgreSQL refuses to run as root, so there it runs as the user its package made.
+    /// PostgreSQL refuses to run as root, so root runs it as the user of its package.
     fn command(&self, program: &str, arguments: &[&str]) -> Command {
         let program = self.bin.join(program);
         let mut command = if is_root() {
@@ -73,7 +73,7 @@ impl Drop for Postgres {
         let data = self.path().join("data");
         let mut stop =
             self.command("pg_ctl", &["-D", data.to_str().unwrap_or_default(), "-m", "immediate", "-w", "stop"]);
-        // The test is over; there is nobody to tell.
+        // The test is over; an error has no effect.
         let _ = stop.output();
     }
 }
@@ -83,7 +83,7 @@ fn is_root() -> bool {
     unsafe { libc::geteuid() == 0 }
 }
 
-/// The server that pg_ctl leaves behind would keep a pipe open for ever, so output goes nowhere; its log is in the folder.
+/// The server started by pg_ctl would keep a pipe open, so output is discarded; its log is in the folder.
 fn run(command: &mut Command) {
     let status = command.stdout(Stdio::null()).stderr(Stdio::null()).status();
     let status = status.unwrap_or_else(|error| panic!("cannot start {command:?}: {error}"));

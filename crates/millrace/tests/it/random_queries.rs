@@ -1,8 +1,9 @@
-//! Random queries over tables of both stores against Millrace and PostgreSQL: joins of every kind, subqueries anywhere, set operations,
-//! windows, groups, and conditions of changes, over columns of one name, with NULLs, NaN and zeros of both signs.
+//! Random queries over tables of both stores on Millrace and PostgreSQL: all joins, subqueries, set operations,
+//! windows, grouping, and conditions of UPDATE and DELETE, over columns with equal names, with NULLs, NaN and zeros
+//! of both signs.
 //!
-//! The same queries each time, unless `MILLRACE_RANDOM_SEED` says others (`now`: new ones); `MILLRACE_RANDOM_SECONDS` makes it long, with
-//! further seeds. `cargo xtask fuzz-sql` sets both.
+//! The queries are the same each time, unless `MILLRACE_RANDOM_SEED` sets another seed (`now`: a new one); with
+//! `MILLRACE_RANDOM_SECONDS` it runs longer, with further seeds. `cargo xtask fuzz-sql` sets both.
 
 mod generate;
 
@@ -18,11 +19,11 @@ use crate::random_rows::sorted;
 use crate::server::{Server, folder};
 
 const SEED: u64 = 1;
-/// Rows are made anew after so many queries.
+/// Queries before the tables are filled again.
 const QUERIES_PER_SEED: u64 = 400;
-/// Seeds of the short form: a few seconds' worth.
+/// Seeds of the short run, which takes a few seconds.
 const SEEDS: u64 = 3;
-/// Queries that were answered otherwise, after which it is time to look at them.
+/// Differences after which the run stops.
 const DIFFERENCES_MAX: usize = 20;
 
 #[test]
@@ -40,7 +41,7 @@ fn random_queries_over_both_stores_are_answered_as_by_postgresql() {
     server.stop();
 }
 
-/// The queries that were answered otherwise.
+/// The queries with different answers.
 async fn compare(first: u64, patience: Option<Duration>, ours: &str, theirs: &str) -> Vec<String> {
     let (ours, theirs) = (connect(ours).await, connect(theirs).await);
     for sql in generate::TABLES {
@@ -52,7 +53,7 @@ async fn compare(first: u64, patience: Option<Duration>, ours: &str, theirs: &st
     let goes_on = |seed: u64| patience.map_or(seed < first + SEEDS, |patience| started.elapsed() < patience);
     let mut differences = Vec::new();
     let (mut asked, mut seed) = (0, first);
-    // Statements that Millrace does not do, by what it says.
+    // Unsupported statements by error text.
     let mut refused: BTreeMap<String, u64> = BTreeMap::new();
     while goes_on(seed) {
         println!("MILLRACE_RANDOM_SEED={seed}");
@@ -91,7 +92,7 @@ async fn compare(first: u64, patience: Option<Duration>, ours: &str, theirs: &st
     differences
 }
 
-/// An error that says what is not done yet: the second comes of DataFusion's plans for NOT IN, and loses no rows.
+/// Whether an error reports an unsupported feature. The second text comes from DataFusion's plans for NOT IN.
 fn is_refused(answer: &str) -> bool {
     answer.starts_with("error 0A000") || answer.contains("null_aware anti join")
 }

@@ -1,6 +1,7 @@
-//! Random statements on `rows` tables, one after the other against Millrace and PostgreSQL: answers must be alike.
+//! Random statements on `rows` tables, run on Millrace and PostgreSQL in parallel: answers must be equal.
 //!
-//! The same statements each time, unless `MILLRACE_RANDOM_SEED` says others (`now`: new ones); `MILLRACE_RANDOM_STATEMENTS` makes it long.
+//! The statements are the same each time, unless `MILLRACE_RANDOM_SEED` sets another seed (`now`: a new one);
+//! `MILLRACE_RANDOM_STATEMENTS` sets their number.
 
 pub(crate) mod generate;
 
@@ -12,18 +13,18 @@ use crate::postgres::Postgres;
 use crate::server::{Server, folder};
 
 const SEED: u64 = 11;
-/// A few seconds' worth.
+/// Takes a few seconds.
 const STATEMENTS: u64 = 5_000;
-/// Questions that were answered otherwise, after which it is time to look at them.
+/// Differences after which the run stops.
 const DIFFERENCES_MAX: usize = 10;
-/// How many statements before a difference are shown.
+/// Number of statements printed before a difference.
 const BEFORE: usize = 12;
 
 #[test]
 fn random_statements_on_rows_tables_are_answered_as_by_postgresql() {
     let number = |name| std::env::var(name).ok().and_then(|text| text.parse().ok());
     let is_new = std::env::var("MILLRACE_RANDOM_SEED").is_ok_and(|seed| seed == "now");
-    // What is found by chance is mended in its own time: no change is to be held up by it.
+    // The default seed is fixed: a difference found by chance must not block an unrelated change.
     let seed = if is_new { now() } else { number("MILLRACE_RANDOM_SEED").unwrap_or(SEED) };
     let statements = number("MILLRACE_RANDOM_STATEMENTS").unwrap_or(STATEMENTS);
     println!("MILLRACE_RANDOM_SEED={seed}");
@@ -66,14 +67,14 @@ async fn compare(seed: u64, statements: u64, ours: &str, theirs: &str) -> Vec<St
                 "{before};\n-- number {number}:\n{}\n  millrace:   {seen}\n  postgresql: {expected}\n",
                 question.sql
             ));
-            // After a change that was not the same nothing is.
+            // After a change with different results all further answers differ.
             if question.changes || differences.len() == DIFFERENCES_MAX {
                 return differences;
             }
         }
         asked.push(question.sql);
     }
-    // Statements that are refused prove little; values and keys are drawn so that most are not.
+    // Refused statements test little; values and keys are drawn so that most succeed.
     assert!(refused * 2 < statements, "{refused} of {statements} statements were refused");
     differences
 }
@@ -92,7 +93,7 @@ fn same(question: &Question, seen: &str, expected: &str) -> bool {
         return true;
     }
     match (code(seen), code(expected)) {
-        // Which of several wrong rows is met first is nobody's promise.
+        // If several rows are invalid, either may be reported first.
         (Some(seen), Some(expected)) => seen == expected || question.any_error,
         (None, None) => !question.ordered && sorted(seen) == sorted(expected),
         _ => false,

@@ -1,4 +1,4 @@
-//! `millrace serve`: start, refusals, stop.
+//! `millrace serve`: startup, refusals, shutdown.
 
 use std::net::TcpListener;
 use std::process::Output;
@@ -7,10 +7,10 @@ use std::time::Duration;
 use crate::http::{request, write};
 use crate::server::{Server, folder, millrace};
 
-/// Runs `serve` where it must refuse.
+/// Runs `serve`, which must refuse to start.
 fn refused(change: impl FnOnce(&mut std::process::Command)) -> Output {
     let mut command = millrace();
-    // By environment, so that a flag of the test wins.
+    // Set by environment, so that a flag of the test takes precedence.
     for name in ["MILLRACE_PG", "MILLRACE_HTTP", "MILLRACE_FLIGHT", "MILLRACE_HEALTH"] {
         command.env(name, "127.0.0.1:0");
     }
@@ -24,7 +24,7 @@ fn stderr(output: &Output) -> String {
 }
 
 #[test]
-fn what_was_written_is_there_after_a_clean_stop_and_says_so() {
+fn rows_survive_a_clean_shutdown() {
     let (_folder, data) = folder();
     let server = Server::start(&data);
     assert_eq!(write(&server.http, "m,k=a v=1.5 1000\nm,k=b v=2 2000\n").unwrap().0, 204);
@@ -112,7 +112,7 @@ fn a_busy_session_finishes_its_statement_before_the_server_ends() {
         tokio_postgres::SimpleQueryMessage::Row(row) => row.get(0),
         _ => None,
     });
-    // Of x 2,857 are divisible by 7, of y 1,000: all pairs with either.
+    // In x 2,857 values are divisible by 7, in y 1,000: all pairs with at least one.
     assert_eq!(counted, Some((2_857 * 7_000 + 17_143 * 1_000).to_string().as_str()));
     assert!(server.ended().success());
 }

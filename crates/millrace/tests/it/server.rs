@@ -1,4 +1,4 @@
-//! A Millrace server for a test.
+//! A Millrace server process for tests.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-/// How long a server may take to start or stop before the test gives up on it.
+/// Maximum time for a server to start or stop.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The binary under test.
 pub(crate) fn millrace() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_millrace"));
-    // Settings of whoever runs the tests are none of theirs.
+    // Settings from the developer's environment must not affect tests.
     for name in [
         "DATA",
         "PG",
@@ -40,7 +40,7 @@ pub(crate) struct Server {
     pub(crate) http: String,
     pub(crate) flight: String,
     pub(crate) health: String,
-    /// What it logged so far, one JSON object a line.
+    /// Log messages so far, one JSON object a line.
     log: Arc<Mutex<Vec<String>>>,
 }
 
@@ -50,7 +50,7 @@ impl Server {
         Server::start_with(dir, |_| {})
     }
 
-    /// As [`Server::start`], the command changed by `change` first.
+    /// Like [`Server::start`], with a modified command.
     pub(crate) fn start_with(dir: &Path, change: impl FnOnce(&mut Command)) -> Server {
         let mut command = millrace();
         command.arg("serve").arg("--data").arg(dir);
@@ -91,7 +91,7 @@ impl Server {
         server
     }
 
-    /// The fields of the first log message `message`, waited for.
+    /// Waits for the first log message `message`; returns its fields.
     pub(crate) fn wait_for(&mut self, message: &str) -> Value {
         let started = Instant::now();
         loop {
@@ -106,19 +106,19 @@ impl Server {
         }
     }
 
-    /// The fields of the first log message `message`, if it was logged.
+    /// Fields of the first log message `message`, if there is one.
     pub(crate) fn logged(&self, message: &str) -> Option<Value> {
         let log = self.log.lock().unwrap();
         let events = log.iter().filter_map(|line| serde_json::from_str::<Value>(line).ok());
         events.map(|event| event["fields"].clone()).find(|fields| fields["message"] == message)
     }
 
-    /// All it logged.
+    /// The whole log.
     pub(crate) fn log_text(&self) -> String {
         self.log.lock().unwrap().join("\n")
     }
 
-    /// Its process number.
+    /// Process id.
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
@@ -130,13 +130,13 @@ impl Server {
         assert_eq!(result, 0, "kill: {}", std::io::Error::last_os_error());
     }
 
-    /// SIGTERM, and how it ended.
+    /// Sends SIGTERM; returns the exit status.
     pub(crate) fn terminate(&mut self) -> ExitStatus {
         self.signal(libc::SIGTERM);
         self.ended()
     }
 
-    /// Waits for its end.
+    /// Waits for the process to exit.
     pub(crate) fn ended(&mut self) -> ExitStatus {
         let started = Instant::now();
         loop {
@@ -148,13 +148,13 @@ impl Server {
         }
     }
 
-    /// SIGTERM; a clean end is the only good one.
+    /// Sends SIGTERM; panics unless the shutdown is clean.
     pub(crate) fn stop(mut self) {
         let status = self.terminate();
         assert!(status.success(), "SIGTERM ended it with {status}:\n{}", self.log_text());
     }
 
-    /// SIGKILL: no last words.
+    /// Sends SIGKILL.
     pub(crate) fn kill(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
@@ -170,7 +170,7 @@ impl Server {
         self.pg.rsplit_once(':').unwrap()
     }
 
-    /// Runs statements by `millrace sql` and gives what it printed as CSV.
+    /// Runs statements with `millrace sql`; returns the output as CSV.
     pub(crate) fn sql(&self, sql: &str) -> String {
         let output = millrace().args(["sql", "--format", "csv", "--pg", &self.pg, "-c", sql]).output().unwrap();
         let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
@@ -181,13 +181,13 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Both fail when it has ended already.
+        // Both fail if the process has already exited.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// A folder that is removed at the end of the test.
+/// A temporary folder, removed at the end of the test.
 pub(crate) fn folder() -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("data");

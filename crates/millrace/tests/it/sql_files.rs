@@ -1,4 +1,4 @@
-//! The files of `tests/sql` over the wire, by tokio-postgres; the tests of crate `query` run them in process.
+//! The files of `tests/sql` over the wire with tokio-postgres; the tests of crate `query` run them in process.
 
 use futures::{SinkExt, StreamExt};
 use tokio_postgres::{Client, NoTls, SimpleQueryMessage};
@@ -30,7 +30,7 @@ impl Wire {
         }
     }
 
-    /// Rows by the simple protocol, their types by the extended one.
+    /// Rows by the simple protocol, types by the extended one.
     async fn query(&self, sql: &str) -> Result<Output, tokio_postgres::Error> {
         let mut rows = None;
         let mut output = Output::Done(0);
@@ -48,7 +48,7 @@ impl Wire {
             }
         }
         if let Output::Rows(kinds, _) = &mut output {
-            // Of several statements the last one's rows count.
+            // Several statements: the rows of the last one count.
             let last = sql.rsplit(';').next().unwrap_or(sql);
             let prepared = self.0.prepare(last).await?;
             *kinds = prepared.columns().iter().map(|column| kind(column.type_().oid())).collect();

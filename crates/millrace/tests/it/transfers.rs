@@ -1,7 +1,8 @@
-//! kill -9 while money moves: accounts and moves are `rows` tables, and each move leaves a point in a `columns` table,
-//! in the same transaction. What was acknowledged is there, once and whole, and no money came or went.
+//! kill -9 during money transfers: accounts and transfers are in `rows` tables, and each transfer adds a point to a
+//! `columns` table in the same transaction. Acknowledged transfers exist exactly once and completely, and the total
+//! is constant.
 //!
-//! `MILLRACE_CRASH_ROUNDS` makes it long.
+//! `MILLRACE_CRASH_ROUNDS` sets the number of rounds.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -15,19 +16,19 @@ use crate::server::{Server, folder};
 
 const ROUNDS: u64 = 5;
 const CLIENTS: usize = 4;
-/// Few, so that clients wait for each other, and now and then in a circle.
+/// Few, so that clients wait for each other and sometimes deadlock.
 const ACCOUNTS: u64 = 8;
 const BALANCE: i64 = 1_000;
 
-/// What became of one transfer.
+/// Outcome of a transfer.
 enum Moved {
     Acknowledged,
     RolledBack,
-    /// The server is gone; the transfer is there or not.
+    /// The server was killed; the transfer may have been committed.
     Unknown,
 }
 
-/// How far each client was acknowledged: all its moves below this number are promised.
+/// For each client: all transfers below this number were acknowledged.
 type Ledger = [AtomicU64; CLIENTS];
 
 #[test]
@@ -45,7 +46,7 @@ fn transfers_survive_kill_9_whole_and_once() {
     let server = Server::start(&data);
     verify(&server, &ledger, rounds);
     server.stop();
-    // What a clean end wrote is read by another start.
+    // Files written by a clean shutdown are read by the next start.
     let server = Server::start(&data);
     verify(&server, &ledger, rounds);
     server.stop();
@@ -70,7 +71,7 @@ fn prepare(data: &Path) {
     server.stop();
 }
 
-/// Moves money until the kill, which comes after a time that differs from round to round.
+/// Transfers money until the kill, whose time differs from round to round.
 fn move_and_kill(server: Server, ledger: &Ledger, deadlocks: &AtomicU64, round: u64) {
     let stop = AtomicBool::new(false);
     let url = server.url();
@@ -125,7 +126,7 @@ async fn transfer(client: &mut Client, number: usize, n: u64, random: &mut u64, 
             deadlocks.fetch_add(1, Ordering::Relaxed);
             Moved::RolledBack
         }
-        // Killed in the middle.
+        // Killed during the transaction.
         Err(error) if error.as_db_error().is_none() => Moved::Unknown,
         Err(error) => panic!("transfer: {error:?}"),
     }
@@ -149,7 +150,7 @@ async fn run_transfer(
     if commit { transaction.commit().await } else { transaction.rollback().await }
 }
 
-/// Everything promised is there; of what was under way, whole transfers or nothing.
+/// All acknowledged transfers exist; of unacknowledged ones, only complete transfers.
 fn verify(server: &Server, ledger: &Ledger, round: u64) {
     let money = ACCOUNTS.cast_signed() * BALANCE;
     assert_eq!(numbers(server, "SELECT sum(balance), count(*) FROM account"), [money, ACCOUNTS.cast_signed()]);
@@ -166,7 +167,7 @@ fn verify(server: &Server, ledger: &Ledger, round: u64) {
             moves == promised || moves == promised + 1,
             "round {round}, client {client}: {promised} moves were acknowledged, {moves} are there"
         );
-        // What was under way and came through is acknowledged by being seen.
+        // Unacknowledged transfers that were read count as acknowledged from now on.
         acknowledged.store(moves.cast_unsigned(), Ordering::Relaxed);
     }
     for account in 0..ACCOUNTS {

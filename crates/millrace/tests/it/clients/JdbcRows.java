@@ -1,6 +1,6 @@
-// What pgjdbc does for programs, over tables of rows: java -cp postgresql.jar JdbcRows.java jdbc:postgresql://host:port/database
+// Features of pgjdbc on rows tables: java -cp postgresql.jar JdbcRows.java jdbc:postgresql://host:port/database
 //
-// Every expectation here was PostgreSQL 15's answer.
+// All expected results are PostgreSQL 15's.
 
 import java.io.ByteArrayOutputStream;
 import java.io.StringReader;
@@ -55,7 +55,7 @@ public class JdbcRows {
         }
     }
 
-    /** All rows, values as text with a blank between them. */
+    /** All rows as text, values separated by blanks. */
     static List<String> rows(ResultSet result) throws SQLException {
         List<String> rows = new ArrayList<>();
         while (result.next()) {
@@ -104,7 +104,7 @@ public class JdbcRows {
                         + "d date, tm time, ts timestamp, tz timestamptz)");
     }
 
-    // The same values by text and by binary parameters and results.
+    // The same values with text and with binary parameters and results.
     static void typesGoBothWays() throws Exception {
         for (String options : new String[] {"?prepareThreshold=0", "?prepareThreshold=-1", "?preferQueryMode=simple"}) {
             try (Connection connection = connect(options)) {
@@ -141,7 +141,7 @@ public class JdbcRows {
                 statement.setNull(at + 1, types[at]);
             }
             check(statement.executeUpdate(), 1, "inserted");
-            // Doubles and strings into whatever takes them, times of java.sql.
+            // Doubles and strings into all types that accept them; java.sql's times.
             statement.setNull(1, Types.NULL);
             statement.setInt(2, 7);
             statement.setLong(3, 8);
@@ -284,7 +284,7 @@ public class JdbcRows {
         check(query(connection, "SELECT id FROM owner WHERE id >= 100"), List.of(), "all");
         connection.commit();
         connection.setAutoCommit(true);
-        // The driver sets savepoints by itself.
+        // The driver sets savepoints automatically.
         try (Connection saving = connect("?autosave=always")) {
             saving.setAutoCommit(false);
             execute(saving, "INSERT INTO owner (id, name) VALUES (100, 'saved')");
@@ -296,7 +296,7 @@ public class JdbcRows {
         }
     }
 
-    // With a fetch size results come in pieces, while the same transaction writes to what it reads.
+    // With a fetch size results arrive in pieces, while the same transaction writes to the table.
     static void cursors(Connection connection) throws SQLException {
         connection.setAutoCommit(false);
         String sql = "SELECT owner_id, n, price FROM item WHERE n >= ? ORDER BY n DESC";
@@ -332,7 +332,7 @@ public class JdbcRows {
         }
     }
 
-    // The driver finds the key in the catalog, and makes statements of what is done to rows.
+    // Updatable results: the driver finds the key in the catalog and generates statements.
     static void updatableResults(Connection connection) throws SQLException {
         try (Statement statement = connection.createStatement(ResultSet.TYPE_FORWARD_ONLY, ResultSet.CONCUR_UPDATABLE)) {
             ResultSet row = statement.executeQuery("SELECT owner_id, n, code, price FROM item WHERE owner_id = 1 AND n < 9 ORDER BY n");
@@ -427,7 +427,7 @@ public class JdbcRows {
             check(statement.getMoreResults(), false, "a count");
             check(statement.getUpdateCount(), 1, "deleted");
         }
-        // JDBC's own words for dates, functions and joins.
+        // JDBC escape syntax for dates, functions and joins.
         String escaped = "SELECT {fn ucase(name)}, {d '2026-01-02'} < {ts '2026-01-02 03:04:05'} FROM {oj owner LEFT OUTER JOIN item "
                 + "ON owner_id = id AND n = 0} WHERE id = 1";
         check(query(connection, escaped), List.of("ANN t"), "escapes");
@@ -442,13 +442,13 @@ public class JdbcRows {
         check(copy.copyOut("COPY (SELECT n, code, price FROM item WHERE n >= 7000 ORDER BY n) TO STDOUT WITH (FORMAT csv)", out), 2L, "rows");
         check(out.toString(StandardCharsets.UTF_8), "7000,\"a,b   \",1.5000\n7001,,\n", "what was copied");
         fails("23503", () -> copy.copyIn("COPY item (owner_id, n) FROM STDIN", new StringReader("3\t7002\n77\t7003\n")));
-        // In any order: rows take the places of rows that are gone.
+        // In any order: new rows may reuse the records of deleted rows.
         List<String> deleted = new ArrayList<>(query(connection, "DELETE FROM item WHERE n >= 7000 RETURNING n"));
         deleted.sort(null);
         check(deleted, List.of("7000", "7001"), "all or nothing");
     }
 
-    /** Named columns of a result of the catalog. */
+    /** Some columns of a catalog result. */
     static List<String> pick(ResultSet result, String... names) throws SQLException {
         List<String> rows = new ArrayList<>();
         while (result.next()) {

@@ -1,10 +1,10 @@
-// TPC-C's transactions over pgjdbc, written the way JDBC kits of that kind speak: tables first and keys afterwards, one
-// round trip a statement, batches, autocommit off, doubles against numeric columns, nothing tried again.
+// TPC-C's transactions over pgjdbc, in the style of JDBC benchmark kits: tables first and keys afterwards, one round
+// trip a statement, batches, autocommit off, doubles for numeric columns, no retries.
 //
 // java -cp postgresql.jar JdbcTpcc.java jdbc:postgresql://host:port/database
 //
-// The data are a fiftieth of the specification's, so that clients meet each other. Afterwards the consistency conditions
-// of its clause 3.3.2 must hold, and what was acknowledged must be there.
+// The data are a fiftieth of the specification's, for more conflicts. Afterwards the consistency conditions of its
+// clause 3.3.2 must hold, and acknowledged transactions must be present.
 
 import java.io.StringReader;
 import java.sql.BatchUpdateException;
@@ -32,7 +32,7 @@ public class JdbcTpcc {
     static final int ITEMS = 200;
     static final int CLIENTS = 6;
     static final int TRANSACTIONS = 100;
-    /** The syllables that the specification makes last names of; only some of their combinations are met here. */
+    /** The specification's syllables for last names; only some combinations occur here. */
     static final String[] SYLLABLES = {"BAR", "OUGHT", "ABLE", "PRI", "PRES", "ESE", "ANTI", "CALLY", "ATION", "EING"};
 
     static void check(Object seen, Object expected, String what) {
@@ -247,7 +247,7 @@ public class JdbcTpcc {
         }
     }
 
-    // Keys, indexes and foreign keys over tables that are full; a sequence that goes on where the rows end.
+    // Keys, indexes and foreign keys on loaded tables; a sequence that starts after the last row.
     static void addKeys(Connection connection) throws SQLException {
         execute(connection,
                 "alter table warehouse add constraint warehouse_pkey primary key (w_id)",
@@ -283,7 +283,7 @@ public class JdbcTpcc {
                 "vacuum analyze");
     }
 
-    /** What became of all clients' transactions. */
+    /** Outcomes of all clients' transactions. */
     static final AtomicInteger orders = new AtomicInteger();
     static final AtomicInteger rolledBack = new AtomicInteger();
     static final AtomicInteger payments = new AtomicInteger();
@@ -371,7 +371,7 @@ public class JdbcTpcc {
             return bound;
         }
 
-        /** The first row, which must be there; the others are not read. */
+        /** The first row, which must exist; the others are not read. */
         ResultSet row(int statement, Object... values) throws SQLException {
             ResultSet rows = bind(statement, values).executeQuery();
             check(rows.next(), true, TEXTS[statement]);
@@ -396,7 +396,7 @@ public class JdbcTpcc {
             int customer = 1 + random.nextInt(CUSTOMERS);
             int count = 5 + random.nextInt(11);
             boolean wrong = random.nextInt(20) == 0;
-            // Sorted, so that two orders never wait for each other's stock.
+            // Sorted, so that two orders never deadlock on stock.
             int[] items = random.ints(1, ITEMS + 1).distinct().limit(count).sorted().toArray();
             Timestamp now = new Timestamp(System.currentTimeMillis());
             int order = row(0, warehouse, district).getInt("d_next_o_id");
@@ -410,7 +410,7 @@ public class JdbcTpcc {
                 ResultSet item = bind(5, id).executeQuery();
                 if (!item.next()) {
                     check(id, ITEMS + 100, "an item that is not there");
-                    // Some kits send what they have gathered before they give the order up.
+                    // Some kits send the gathered batch before they roll the order back.
                     statements[7].executeBatch();
                     statements[8].executeBatch();
                     connection.rollback();
@@ -438,7 +438,7 @@ public class JdbcTpcc {
             bind(8, order, district, warehouse, line, id, supply, quantity, price * quantity, place).addBatch();
         }
 
-        /** A customer by number or, mostly, by last name: the one in the middle. */
+        /** A customer by number or, usually, by last name: the one in the middle. */
         int customer(int warehouse, int district) throws SQLException {
             if (random.nextInt(100) < 40) {
                 return 1 + random.nextInt(CUSTOMERS);
@@ -501,7 +501,7 @@ public class JdbcTpcc {
             connection.rollback();
         }
 
-        /** The oldest waiting order of each district. Who finds it gone looks again. */
+        /** The oldest new order of each district; repeats if another client has taken it. */
         void delivery() throws SQLException {
             int warehouse = warehouse();
             int carrier = 1 + random.nextInt(10);
@@ -580,7 +580,7 @@ public class JdbcTpcc {
         }
     }
 
-    // Each statement gives what contradicts a condition of clause 3.3.2.
+    // Each statement returns violations of a condition of clause 3.3.2.
     static final String[] CONDITIONS = {
         "select w_id, w_ytd, sum(d_ytd) from warehouse join district on d_w_id = w_id group by w_id, w_ytd "
                 + "having w_ytd <> sum(d_ytd)",
@@ -608,7 +608,7 @@ public class JdbcTpcc {
         "select c_w_id, c_d_id, c_id from customer where c_balance + c_ytd_payment <> (select coalesce(sum(ol_amount), 0) "
                 + "from oorder join order_line on ol_w_id = o_w_id and ol_d_id = o_d_id and ol_o_id = o_id "
                 + "where ol_delivery_d is not null and o_w_id = c_w_id and o_d_id = c_d_id and o_c_id = c_id)",
-        // No row refers to one that is not there.
+        // Foreign keys hold.
         "select h_c_id from history left join customer on c_w_id = h_c_w_id and c_d_id = h_c_d_id and c_id = h_c_id "
                 + "where c_id is null",
     };

@@ -1,4 +1,4 @@
-//! What the catalog says of `rows` tables is what PostgreSQL 15 says: the same definitions, the same questions, the same answers.
+//! The catalog of `rows` tables equals PostgreSQL 15's: the same definitions, queries and answers.
 
 use std::process::Command;
 
@@ -8,7 +8,8 @@ use crate::server::{Server, folder};
 
 const DEFINITIONS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/data/catalog.sql");
 
-/// What people and programs ask. Nothing here shows numbers of objects, or sizes, which are each server's own.
+/// Catalog queries of people and programs. Their results contain no OIDs and no sizes, which differ between
+/// servers.
 const QUESTIONS: [&str; 34] = [
     "\\d",
     "\\dt",

@@ -99,7 +99,7 @@ def migrate(name):
     NonInteractiveMigrationQuestioner.ask_rename = lambda *_: True
     call_command("makemigrations", "shop", name=name, interactive=False, verbosity=0)
     call_command("migrate", interactive=False, verbosity=0)
-    # Nothing is left to migrate, as far as Django can tell.
+    # Django finds no pending migration.
     call_command("makemigrations", "shop", check=True, dry_run=True, verbosity=0)
 
 
@@ -145,7 +145,7 @@ def first():
         book.blurb = "changed"
     check(Book.objects.bulk_update(changed, ["blurb"]), len(changed), "bulk_update")
 
-    # Cursors of the server: outside a transaction they are held, inside they are not.
+    # Server-side cursors: WITH HOLD outside a transaction, without it inside.
     check(sum(book.pages for book in Book.objects.order_by("pk").iterator(chunk_size=30)), 199 * 100, "iterator")
     with transaction.atomic():
         titles = Book.objects.order_by("-pages").values_list("title", flat=True).iterator(chunk_size=50)
@@ -185,7 +185,7 @@ def first():
     check(Book.objects.count(), 200, "books left")
     check(Author.objects.filter(books=None).order_by("name").values_list("name", flat=True)[0], "Cyd", "left join")
 
-    # The applications that come with Django.
+    # The applications included in Django.
     user = User.objects.create_user("ann", "ann@example.org", "secret")
     group = Group.objects.create(name="readers")
     group.permissions.add(*Permission.objects.filter(content_type__app_label="shop"))
@@ -241,7 +241,7 @@ def second():
                  "author = models.ForeignKey(", "unique_together = (('author', 'headline'),)", "rating = models.SmallIntegerField()"]:
         check(line in out.getvalue(), True, f"inspectdb has no {line!r}:\n{out.getvalue()}")
 
-    # Back to the first models, and forth again.
+    # Migrates back to the first models and forward again.
     Book.objects.filter(pages=None).delete()
     call_command("migrate", "shop", "0001", interactive=False, verbosity=0)
     call_command("migrate", interactive=False, verbosity=0)

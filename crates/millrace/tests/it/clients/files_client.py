@@ -30,7 +30,7 @@ def path(name):
 
 
 def plain(value):
-    """One form for what the two drivers give for the same value."""
+    """The common form of a value that the two drivers return differently."""
     if isinstance(value, decimal.Decimal):
         return int(value) if value == value.to_integral_value() else float(value)
     if isinstance(value, float):
@@ -49,7 +49,7 @@ def rows(result):
 with psycopg.connect(url, autocommit=True) as us:
     us.execute("SET TimeZone = 'UTC'")
 
-    # What we write, others read: all types, the ends of their ranges, NULLs, nanoseconds.
+    # Files written by the server are read by others: all types, extreme values, NULLs, nanoseconds.
     us.execute(
         "CREATE TABLE wide (time timestamptz NOT NULL, k text, b boolean, i2 smallint, i4 integer, i8 bigint,"
         " u numeric(20), f4 real, f8 double precision, t text, y bytea) WITH (store = 'columns', key = 'k')"
@@ -83,7 +83,7 @@ with psycopg.connect(url, autocommit=True) as us:
         check([column[0].as_py() for column in read.columns[1:]], first[1:], "first row of Arrow")
         check(read["time"].cast(pa.int64())[0].as_py(), first[0], "nanoseconds of Arrow")
 
-    # What others write, we read: DuckDB's types and codecs, in row groups of 2,048 rows.
+    # Files written by others are read by the server: DuckDB's types and codecs, in row groups of 2,048 rows.
     made = (
         "SELECT (CASE WHEN n % 11 = 0 THEN NULL ELSE 'k' || n % 7 END) AS k,"
         " TIMESTAMPTZ '2024-01-01 00:00:00+00' + INTERVAL 1 SECOND * n AS tz,"
@@ -119,7 +119,7 @@ with psycopg.connect(url, autocommit=True) as us:
                 f"COPY made TO '{path('made.parquet')}'"
                 f" (FORMAT parquet, COMPRESSION {codec}, ROW_GROUP_SIZE 2048, PARQUET_VERSION {version})"
             )
-            # Both answer over the same file.
+            # Both query the same file.
             for question in questions if codec == "snappy" else questions[:2]:
                 ours = rows(us.execute(question.replace("made", "read_parquet('made.parquet')", 1)
                                        if "JOIN" not in question
@@ -129,7 +129,7 @@ with psycopg.connect(url, autocommit=True) as us:
         "EXPLAIN SELECT k FROM read_parquet('made.parquet') WHERE i4 > 4990").fetchall())
     check("row groups=5 pruned=4" in plan, True, plan)
 
-    # And into tables of both stores.
+    # Loads into tables of both stores.
     us.execute(
         "CREATE TABLE series (tz timestamptz NOT NULL, k text, i4 int, f8 float8, u8 numeric(20), b boolean, y bytea)"
         " WITH (store = 'columns', key = 'k', time = 'tz')"
@@ -144,7 +144,7 @@ with psycopg.connect(url, autocommit=True) as us:
             f"rows of {table}",
         )
 
-    # By the client's connection, with pyarrow's types: dictionaries, large texts, lists of them, old timestamps.
+    # Over the client's connection, with pyarrow's types: dictionaries, large texts, lists of them, old timestamps.
     table = pa.table({
         "time": pa.array([1, 2, 3], pa.timestamp("us", tz="Europe/Berlin")),
         "k": pa.array(["a", "b", "a"]).dictionary_encode(),

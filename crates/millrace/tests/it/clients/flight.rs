@@ -1,4 +1,4 @@
-//! Arrow Flight SQL by its real clients: ADBC's driver, and pyarrow's Flight client underneath; and the manual's examples.
+//! Arrow Flight SQL with its real clients: the ADBC driver, pyarrow's Flight client, and the manual's examples.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -7,11 +7,11 @@ use super::{printed, python, tool};
 use crate::server::{Server, folder};
 
 #[test]
-fn adbc_and_pyarrow_query_ingest_and_break_off() {
+fn adbc_and_pyarrow_query_ingest_and_cancel() {
     python("flight");
 }
 
-/// What the manual shows in Python is one program, from top to bottom.
+/// The manual's Python examples, run as one program from top to bottom.
 #[test]
 fn the_examples_of_the_manual_run() {
     let page = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/manual/flight.md");
@@ -30,7 +30,7 @@ fn the_examples_of_the_manual_run() {
 }
 
 #[test]
-fn what_flight_did_is_in_the_metrics() {
+fn flight_is_in_the_metrics() {
     let (_folder, data) = folder();
     let server = Server::start(&data);
     let program = "import sys, pyarrow, adbc_driver_flightsql.dbapi as flight_sql\n\

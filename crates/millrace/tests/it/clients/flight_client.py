@@ -28,7 +28,7 @@ def same(seen, expected, what=""):
 
 
 def refused(run, *parts):
-    """Runs what must fail, and looks for parts of its error."""
+    """Runs a call that must fail; checks parts of its error."""
     try:
         run()
     except Exception as error:
@@ -84,7 +84,7 @@ def queries():
     same(rows_of("SELECT $1 + 1 AS n, $2::text AS t", [41, "x"])[0][1], "x")
     same(table_of("SELECT 1 AS n WHERE false").num_rows, 0)
     same(table_of("SHOW timezone").num_rows, 1)
-    # Every row of a result that is far larger than what is in memory at a time.
+    # A result far larger than the memory it may use.
     with connect(autocommit=True) as connection, connection.cursor() as cursor:
         cursor.execute("SELECT n, n * 2 AS twice FROM generate_series(1, 1000000) AS g(n)")
         rows, total, batches = 0, 0, 0
@@ -122,7 +122,7 @@ def types_of_columns_tables():
     same(back.schema.names, data.schema.names)
     same(back.schema.types, data.schema.types)
     assert back.equals(data), (back, data)
-    # Times to the nanosecond, by the wire that has only microseconds too.
+    # Nanosecond timestamps, also over the PostgreSQL protocol, which has microseconds only.
     with psycopg.connect(POSTGRES) as connection:
         seen = connection.execute("SELECT epoch_ns(time) FROM every_type ORDER BY 1").fetchall()
         same(seen, [(at(0, 1),), (at(1, 999_999_999),)])
@@ -162,7 +162,7 @@ def types_of_rows_tables():
     expected = data.to_pylist()[0] | {"free": "3.10", "i": pyarrow.MonthDayNano([0, 0, 5 * 3600 * 10**9])}
     same(back[0], expected)
     same(set(list(back[1].values())[1:]), {None})
-    # As by any other wire.
+    # The same as over the other protocols.
     with psycopg.connect(POSTGRES) as connection:
         sql = "SELECT n, free, h, w, i, u::text, v FROM every_row WHERE id = 1"
         seen = connection.execute(sql).fetchone()
@@ -173,19 +173,19 @@ def types_of_rows_tables():
 
 def ingest_into_columns_tables():
     same(ingest("made", readings(range(10), "a", 1.0), "create"), 10)
-    # A category is the key, and what was named time is the time: the same key and time is the same row.
+    # The category column is the key, and the column named as time is the time: equal key and time replace a row.
     same(ingest("made", readings(range(5, 15), "a", 2.0), "append"), 10)
     same(rows_of("SELECT count(*), sum(value) FROM made"), [(15, 25.0)])
     same(ingest("made", readings(range(3), "b", 3.0), "create_append"), 3)
     same(rows_of("SELECT device, count(*) FROM made GROUP BY device ORDER BY device"), [("a", 15), ("b", 3)])
-    # Columns by name, in any order; those that are not there are NULL.
+    # Columns are matched by name, in any order; missing ones are NULL.
     some = pyarrow.table({"device": ["c"], "time": moments([at(0)])})
     same(ingest("made", some, "append"), 1)
     same(rows_of("SELECT value FROM made WHERE device = 'c'"), [(None,)])
     same(ingest("made", readings(range(2), "z", 9.0), "replace"), 2)
     same(rows_of("SELECT count(*), max(device) FROM made"), [(2, "z")])
     same(ingest("only_made", readings(range(2), "z", 9.0), "create_append"), 2)
-    # A schema says more, where a table is to be otherwise.
+    # Schema metadata selects other table options.
     stated = pyarrow.table(
         {"at": moments([at(0), at(0)], None), "site": ["x", "y"], "note": ["one", "two"], "other": moments([at(1)] * 2)}
     ).replace_schema_metadata({"millrace.time": "at", "millrace.key": "site"})
@@ -246,7 +246,7 @@ def errors():
     refused(lambda: ingest("made", far, "append"), "22008", '"time"')
     decimals = pyarrow.table({"time": moments([at(0)]), "d": pyarrow.array([decimal.Decimal("1.5")])})
     refused(lambda: ingest("decimals", decimals, "create"), "0A000", '"d"', "rows")
-    # A bad batch after good ones: nothing of them stays.
+    # A bad batch after good ones: none of them is stored.
     execute("CREATE TABLE few (time timestamptz NOT NULL, n smallint) WITH (store = 'columns')")
     schema = pyarrow.schema([("time", pyarrow.timestamp("ns", "UTC")), ("n", pyarrow.int64())])
     batches = [pyarrow.record_batch([moments([at(n)]), pyarrow.array([n])], schema=schema) for n in (1, 2, 70_000)]
@@ -272,7 +272,7 @@ def cursors_and_transactions():
             same(cursor.fetchone(), (1, "x", decimal.Decimal("10.00")))
             same(cursor.fetchmany(1), [(2, "y", decimal.Decimal("20.50"))])
             same(cursor.fetchall(), [(3, None, None)])
-            # Nobody else sees it before the commit, and after a rollback nobody at all.
+            # Other sessions see it only after the commit, and not after a rollback.
             same(rows_of("SELECT count(*) FROM accounts"), [(0,)])
             connection.commit()
             same(rows_of("SELECT count(*) FROM accounts"), [(3,)])
@@ -280,7 +280,7 @@ def cursors_and_transactions():
             same(cursor.rowcount, 2)
             connection.rollback()
             same(rows_of("SELECT balance FROM accounts WHERE id = 1"), [(decimal.Decimal("10.00"),)])
-            # A failed statement fails its transaction.
+            # A failed statement aborts its transaction.
             refused(lambda: cursor.execute("INSERT INTO accounts VALUES (1, 'z', 0)"), "23505")
             refused(lambda: cursor.execute("INSERT INTO accounts VALUES (4, 'z', 0)"), "25P02")
             connection.rollback()
@@ -289,14 +289,14 @@ def cursors_and_transactions():
                 same(other.fetchall(), [(9, "r")])
             connection.commit()
     same(rows_of("SELECT owner FROM accounts WHERE id = 9"), [("r",)])
-    # A prepared statement is planned once, and run with other values.
+    # A prepared statement is planned once and executed with several values.
     with connect(autocommit=True) as connection, connection.cursor() as cursor:
         cursor.adbc_prepare("SELECT owner FROM accounts WHERE id = $1")
         for number, owner in [(1, "x"), (2, "y"), (9, "r")]:
             cursor.execute("SELECT owner FROM accounts WHERE id = $1", [number])
             same(cursor.fetchall(), [(owner,)])
         refused(lambda: cursor.execute("SELECT owner FROM accounts WHERE id = $1", ["x"]), "22P02", "$1")
-    # A connection that is lost takes its transaction, and its locks, with it.
+    # A lost connection rolls back its transaction and releases its locks.
     lost = connect()
     lost.cursor().execute("UPDATE accounts SET owner = 'lost' WHERE id = 1")
     lost.close()
@@ -356,11 +356,11 @@ def beneath_the_driver():
     for bad in [b"", b"\xff\xff", command("CommandStatementQuery", b"\x0a\xff"), command("Nonsense", b"")]:
         refused(lambda: client.get_flight_info(pyarrow.flight.FlightDescriptor.for_command(bad)))
         refused(lambda: client.do_get(pyarrow.flight.Ticket(bad)).read_all())
-    # What is changed is changed when the call is answered, whether or not its rows are asked for.
+    # Changes are complete when the call returns, whether or not the rows are fetched.
     made = command("CommandStatementQuery", field(1, "CREATE TABLE by_flight (id int PRIMARY KEY)"))
     same(client.get_flight_info(pyarrow.flight.FlightDescriptor.for_command(made)).endpoints, [])
     same(rows_of("SELECT count(*) FROM by_flight"), [(0,)])
-    # Options of an ingest that drivers have no place for.
+    # Options of an ingest that drivers do not expose.
     data = pyarrow.table({"time": moments([at(0)]), "name": ["n"]})
     create = field(1, field(1, 1) + field(2, 1)) + field(2, "by_options")
     for pair in [("store", "columns"), ("key", "name")]:
@@ -376,7 +376,7 @@ def beneath_the_driver():
 
 
 def clients_that_are_no_more():
-    """A process that ends in the middle of an ingest leaves nothing of it."""
+    """A process that exits in the middle of an ingest stores nothing."""
     append = command("CommandStatementIngest", field(1, field(1, 2) + field(2, 2)) + field(2, "by_options"))
     program = f"""
 import os, pyarrow, pyarrow.flight
@@ -415,7 +415,7 @@ def dropped_streams():
     soon("it runs", lambda: running("endless") == 1)
     reader.cancel()
     soon("a cancelled stream ends its statement", lambda: running("endless") == 0)
-    # So does a client that is no more, and a statement without a first row.
+    # The same for a client that has gone, and a statement that has not returned a row.
     connection = connect(autocommit=True)
     cursor = connection.cursor()
     cursor.execute("SELECT count(*) AS endless FROM generate_series(1, 100000) AS a(n), generate_series(1, 1000000) AS b(n) WHERE a.n * b.n % 7 = 9")

@@ -1,5 +1,5 @@
-//! Real clients, without special settings: psql, psycopg 3, SQLAlchemy, Django, pgjdbc, tokio-postgres; and in `oltp` those that
-//! measure transactions. ADBC and pyarrow come by Flight (`flight`).
+//! Real clients with default settings: psql, psycopg 3, SQLAlchemy, Django, pgjdbc, tokio-postgres; in `oltp`
+//! transaction benchmarks, in `flight` ADBC and pyarrow.
 
 mod catalog;
 mod flight;
@@ -14,7 +14,7 @@ use tokio_postgres::{IsolationLevel, NoTls};
 
 use crate::server::{Server, folder};
 
-/// A tool of `cargo xtask tools`: where it said, or where it puts it.
+/// Path of a tool installed by `cargo xtask tools`: from the environment variable, else its default place.
 fn tool(variable: &str, default: &str) -> PathBuf {
     let found = std::env::var_os(variable).map(PathBuf::from).unwrap_or_else(|| {
         let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
@@ -75,7 +75,7 @@ fn psql_describes_tables_and_copies_files() {
         }
     }
     assert_eq!(std::fs::read_to_string(&back).unwrap(), std::fs::read_to_string(&file).unwrap());
-    // With FETCH_COUNT psql declares a cursor.
+    // With FETCH_COUNT psql uses a cursor.
     let output = psql(&server, &["-v", "FETCH_COUNT=7", "-Atc", "SELECT n FROM generate_series(2 * 5, 29) AS g(n)"]);
     let expected: String = (10..30).map(|n| format!("{n}\n")).collect();
     assert_eq!(String::from_utf8_lossy(&output.stdout), expected, "{}", printed(&output));
@@ -83,7 +83,7 @@ fn psql_describes_tables_and_copies_files() {
 }
 
 #[test]
-fn psql_shows_the_place_of_an_error_and_goes_on_after_it() {
+fn psql_shows_the_position_of_an_error_and_continues() {
     let (_folder, data) = folder();
     let server = Server::start(&data);
     let output = psql(&server, &["-v", "ON_ERROR_STOP=0", "-c", "SELECT x FROM nowhere", "-c", "SELECT 41 + 1 AS n"]);
@@ -94,7 +94,7 @@ fn psql_shows_the_place_of_an_error_and_goes_on_after_it() {
     server.stop();
 }
 
-/// Runs a program in Python that says so when it is through.
+/// Runs a Python program that prints a closing line on success.
 fn python(script: &str) {
     let (_folder, data) = folder();
     let server = Server::start(&data);
@@ -161,13 +161,13 @@ fn psql_redirects_a_table_into_a_parquet_file_and_back() {
     server.stop();
 }
 
-/// Runs a program in Java that says so when it is through.
+/// Runs a Java program that prints a closing line on success.
 fn java(class: &str, closing: &str) {
     let (_folder, data) = folder();
     let server = Server::start(&data);
     let driver = tool("MILLRACE_TEST_PGJDBC", "postgresql-42.7.4.jar");
     let program = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/it/clients").join(format!("{class}.java"));
-    // A source file given to `java` is compiled in memory.
+    // `java` compiles a source file in memory.
     let mut java = Command::new("java");
     java.arg("-cp").arg(driver).arg(program).arg(format!("jdbc:postgresql://{}/millrace", server.pg));
     let output = java.output().unwrap_or_else(|error| panic!("java: {error}; fetch it: cargo xtask tools"));
@@ -182,7 +182,7 @@ fn pgjdbc_connects_prepares_fetches_and_reads_metadata() {
 }
 
 #[test]
-fn pgjdbc_does_to_rows_what_it_does_to_postgresqls() {
+fn pgjdbc_behaves_on_rows_tables_as_on_postgresql() {
     java("JdbcRows", "rows over pgjdbc: all passed");
 }
 
@@ -225,7 +225,7 @@ async fn prepared_statements(client: &mut tokio_postgres::Client) {
     let rows = client.query(&select, &[&"a", &8_i64]).await.unwrap();
     let rows: Vec<_> = rows.iter().map(|row| (row.get(0), row.get(1), row.get(2))).collect();
     assert_eq!(rows, [(8_i64, Some(2.0), false), (9, None::<f64>, true)]);
-    // A portal read in pieces.
+    // A portal read in several pieces.
     let transaction = client.transaction().await.unwrap();
     let portal = transaction.bind("SELECT count FROM readings ORDER BY count", &[]).await.unwrap();
     let mut pieces = Vec::new();
@@ -270,7 +270,7 @@ async fn copy_binary(client: &tokio_postgres::Client) {
     let row = row.await.unwrap();
     assert_eq!((row.get::<_, i64>(0), row.get::<_, f64>(1)), (1_000, 499_500.0));
     assert_eq!(row.get::<_, std::time::SystemTime>(2), std::time::UNIX_EPOCH + std::time::Duration::from_micros(999));
-    // A COPY that is broken off leaves nothing.
+    // An aborted COPY stores nothing.
     let sink = client.copy_in::<_, bytes::Bytes>("COPY readings (time, device) FROM STDIN").await.unwrap();
     futures::pin_mut!(sink);
     sink.send(bytes::Bytes::from("2026-01-01\tbroken\n")).await.unwrap();

@@ -1,8 +1,7 @@
-//! Programs that measure transactions: go-tpc over Go's driver, sysbench over libpq, the latter with its own scripts and one of
-//! ours.
+//! Transaction benchmarks: go-tpc with Go's driver, sysbench with libpq, with its own scripts and one of ours.
 //!
-//! They run for a moment here; what is tested is that they run unmodified, meet no error that PostgreSQL would not give them,
-//! and leave the tables as they must be.
+//! Each runs for a moment. The test checks that they run unmodified, get no error that PostgreSQL would not give,
+//! and leave consistent tables.
 
 use std::path::PathBuf;
 use std::process::{Command, Output};
@@ -10,7 +9,7 @@ use std::process::{Command, Output};
 use super::{printed, tool};
 use crate::server::{Server, folder};
 
-/// One of go-tpc's commands.
+/// Runs a go-tpc command.
 fn go_tpc(server: &Server, arguments: &[&str]) -> String {
     let (host, port) = server.pg_host_port();
     let mut command = Command::new(tool("MILLRACE_TEST_GO_TPC", "go-tpc-1.0.12"));
@@ -22,7 +21,7 @@ fn go_tpc(server: &Server, arguments: &[&str]) -> String {
     text
 }
 
-/// It ends well when transactions or conditions failed, too.
+/// go-tpc exits with 0 even if transactions or consistency checks failed.
 fn without_failures(what: &str, text: &str) {
     let failed = text.lines().find(|line| line.contains("failed") || line.contains("_ERR"));
     assert_eq!(failed, None, "{what}: {text}");
@@ -45,9 +44,9 @@ fn go_tpc_runs_and_finds_its_twelve_conditions_true() {
             assert!(run.contains(kind), "no {kind} in {run}");
         }
     }
-    // Snapshots: what PostgreSQL aborts is aborted, and nothing else.
+    // REPEATABLE READ: only conflicts that PostgreSQL also aborts are aborted.
     let run = go_tpc(&server, &["run", "--threads", "8", "--time", "2s", "--isolation", "4", "--ignore-error"]);
-    // A failure takes several lines where its statement does.
+    // A failure is reported in several lines if its statement has several.
     let mut failures = run.split("execute run failed").skip(1);
     assert!(failures.all(|failure| failure.contains("could not serialize access due to concurrent ")), "{run}");
     without_failures("check after the runs", &go_tpc(&server, &["check"]));
@@ -62,7 +61,7 @@ fn sysbench(server: &Server, arguments: &[&str]) -> Output {
     command.output().unwrap_or_else(|error| panic!("sysbench: {error}; fetch it: cargo xtask tools"))
 }
 
-/// What it printed; it must end well.
+/// Runs sysbench, which must succeed; returns its output.
 fn sysbench_passes(server: &Server, arguments: &[&str]) -> String {
     let output = sysbench(server, arguments);
     let text = printed(&output);
@@ -71,7 +70,7 @@ fn sysbench_passes(server: &Server, arguments: &[&str]) -> String {
     text
 }
 
-/// A number after a label, of sysbench's report.
+/// The number after a label in sysbench's report.
 fn counted(text: &str, label: &str) -> u64 {
     let line = text.lines().find_map(|line| line.trim().strip_prefix(label));
     let number = line.and_then(|line| line.split_whitespace().next()).and_then(|number| number.parse().ok());
@@ -102,7 +101,7 @@ fn sysbenchs_own_scripts_run_prepared_and_simple() {
             assert_eq!(counted(&text, "transactions:"), 50, "{script}, {mode}: {text}");
         }
     }
-    // Rows are deleted and put in again by the same transaction.
+    // Each transaction deletes rows and inserts them again.
     assert!(rows().ends_with("\n4000\n"), "{}", rows());
     for mode in ["auto", "disable"] {
         run("oltp_insert", &["--time=0", "--events=100", &format!("--db-ps-mode={mode}"), "run"]);
@@ -118,7 +117,7 @@ fn sysbenchs_own_scripts_run_prepared_and_simple() {
     server.stop();
 }
 
-/// Literals in the text, REPEATABLE READ, and every conflict tried again: our own script, `orders.lua`.
+/// Our script `orders.lua`: literals in the text, REPEATABLE READ, every conflict retried.
 #[test]
 fn orders_over_the_simple_protocol_survive_their_conflicts() {
     let (_folder, data) = folder();

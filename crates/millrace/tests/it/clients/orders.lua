@@ -1,10 +1,10 @@
 -- Orders by sysbench over libpq's simple protocol: values inlined in the text, REPEATABLE READ, and whatever conflicts
--- (40001, 40P01, 23505) rolled back by sysbench's driver and begun anew as another event.
+-- (40001, 40P01, 23505) rolled back by sysbench's driver and repeated as another event.
 --
 --   sysbench orders.lua --db-driver=pgsql … prepare | run | check | cleanup
 --
--- Our own small model of TPC-C: two sets of tables, few districts, so that transactions meet. What `check` finds wrong is an
--- error with the statement that found it.
+-- A small model of TPC-C: two sets of tables, few districts, for conflicts between transactions. A violation found by
+-- `check` is an error that names the statement.
 
 sysbench.cmdline.options = {
     sets = {"Sets of tables, numbered", 2},
@@ -39,7 +39,7 @@ local function create(con, set)
     con:query(("CREATE TABLE history%d (district SMALLINT, customer INT, at TIMESTAMP, amount DECIMAL(6,2), note VARCHAR(24))"):format(set))
 end
 
--- Rows by sysbench's bulk inserts.
+-- Loads rows with sysbench's bulk inserts.
 local function fill(con, text, rows)
     con:bulk_insert_init(text)
     for _, row in ipairs(rows) do
@@ -52,7 +52,7 @@ local function load(con, set)
     local opt = sysbench.opt
     local districts, customers, payments, items, stock = {}, {}, {}, {}, {}
     for district = 1, opt.districts do
-        -- The sum is of payments that follow.
+        -- The sum of the payments below.
         table.insert(districts, ("(%d, 'D%d', %f, %f, 1)"):format(district, district, opt.customers * 10.0, district / 100))
         for id = 1, opt.customers do
             local credit = id % 10 == 0 and "BC" or "GC"
@@ -98,7 +98,7 @@ local function cleanup()
     end
 end
 
--- What each condition finds must be nothing.
+-- Each condition must return no rows.
 local CONDITIONS = {
     "SELECT sum(ytd) FROM district%d HAVING sum(ytd) <> (SELECT sum(amount) FROM history%d)",
     "SELECT id FROM district%d d WHERE next_order - 1 <> (SELECT max(id) FROM orders%d o WHERE o.district = d.id)",
@@ -156,7 +156,7 @@ local function new_order(set, district)
         set, district, order, customer, lines))
     con:query(("INSERT INTO waiting%d (district, id) VALUES (%d, %d)"):format(set, district, order))
     for number = 1, lines do
-        -- Not sorted: orders wait for each other's stock in circles now and then.
+        -- Not sorted: orders sometimes deadlock on stock.
         local item, quantity = random(1, opt.items), random(1, 10)
         local price = con:query_row(("SELECT price, name FROM item%d WHERE id = %d"):format(set, item))
         local left, _, place = con:query_row(("SELECT quantity, ytd, place FROM stock%d WHERE item = %d FOR UPDATE"):format(set, item))
@@ -165,7 +165,7 @@ local function new_order(set, district)
         con:query(([[INSERT INTO line%d (district, id, number, item, quantity, amount, place)
             VALUES (%d, %d, %d, %d, %d, %f, '%s')]]):format(set, district, order, number, item, quantity, quantity * price, place))
     end
-    -- One in fifty changes his mind.
+    -- One order in fifty is rolled back.
     con:query(random(1, 50) == 1 and "ROLLBACK" or "COMMIT")
 end
 

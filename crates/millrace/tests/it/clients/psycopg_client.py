@@ -40,7 +40,7 @@ with psycopg.connect(url, autocommit=True) as connection:
         ]
         check(cursor.fetchall(), expected, f"rows, binary={binary}")
 
-    # Run often enough that psycopg prepares it.
+    # Run often enough for psycopg to prepare it.
     for n in range(8):
         row = connection.execute("SELECT %s::int + 1 AS n", (n,)).fetchone()
         check(row, (n + 1,), "prepared")
@@ -64,7 +64,7 @@ with psycopg.connect(url, autocommit=True) as connection:
         copy.set_types(["int4", "text"])
         check(list(copy.rows()), [(n, "é") for n in range(5)], "copied out")
 
-    # A transaction that fails leaves nothing, and says so until it ends.
+    # A failed transaction changes nothing, and refuses statements until it ends.
     try:
         with connection.transaction():
             connection.execute("INSERT INTO py (time, device) VALUES (now(), 'gone')")
@@ -74,7 +74,7 @@ with psycopg.connect(url, autocommit=True) as connection:
         pass
     check(connection.execute("SELECT count(*) FROM py WHERE device = 'gone'").fetchone(), (0,), "rolled back")
 
-    # Cursors of the server.
+    # Server-side cursors.
     for binary in (False, True):
         with connection.transaction(), connection.cursor("among", binary=binary) as cursor:
             cursor.itersize = 7
@@ -82,7 +82,7 @@ with psycopg.connect(url, autocommit=True) as connection:
             check([column.name for column in cursor.description], ["n", "device", "v"], "names of a cursor")
             check(cursor.fetchone(), (0, "copied\t\\x", None), f"one, binary={binary}")
             check([row[0] for row in cursor], list(range(1, 30)), f"rows of a cursor, binary={binary}")
-    # Of many rows, to the end and beyond it; the same FETCH of cursors with other columns, prepared meanwhile.
+    # Many rows, up to and beyond the end; a prepared FETCH over cursors with different columns.
     connection.execute("CREATE TABLE IF NOT EXISTS many (id int PRIMARY KEY, note text)")
     connection.execute("INSERT INTO many SELECT n, 'note ' || n FROM generate_series(1, 60000) AS g(n)")
     for columns in ("id", "note, id", "id, id + 1") * 3:
@@ -96,7 +96,7 @@ with psycopg.connect(url, autocommit=True) as connection:
     with connection.transaction():
         connection.execute("DECLARE counted CURSOR FOR SELECT max(id) FROM many GROUP BY id % 20000")
         check([connection.execute("MOVE ALL counted").statusmessage for _ in range(3)], ["MOVE 20000", "MOVE 0", "MOVE 0"], "moved")
-    # What was stopped in the middle says so, and goes on with no other rows.
+    # A cursor cancelled in the middle reports it and returns no further rows.
     connection.execute("BEGIN")
     connection.execute("DECLARE stopped CURSOR FOR SELECT a.id FROM many a, many b WHERE a.id + b.id > 0")
     connection.execute("FETCH 3 FROM stopped").fetchall()

@@ -51,7 +51,7 @@ class Item(Base):
 
 engine = sa.create_engine(url)
 Base.metadata.create_all(engine)
-# What exists is found by asking the catalog.
+# Existing tables are found in the catalog.
 Base.metadata.create_all(engine)
 
 with orm.Session(engine) as session:
@@ -96,7 +96,7 @@ with orm.Session(engine) as session:
     query = sa.select(Owner.name).where(~sa.exists().where(Item.owner_id == Owner.id), Owner.name < "c").order_by(Owner.name)
     check(session.scalars(query).first(), "bob", "not exists")
 
-# Changes, conflicts, and what the database refuses.
+# Changes, conflicts and constraint violations.
 with orm.Session(engine) as session:
     ann = session.scalars(sa.select(Owner).where(Owner.name == "ann").with_for_update()).one()
     ann.rate += 1
@@ -120,7 +120,7 @@ with orm.Session(engine) as session:
             sys.exit(f"{wrong} was taken")
         except exc.IntegrityError as error:
             check(type(error.orig).__name__, expected, "refused")
-    # A savepoint takes back what came after it, and nothing else.
+    # Rollback to a savepoint undoes only later changes.
     ann.active = False
     session.flush()
     nested = session.begin_nested()
@@ -139,7 +139,7 @@ with orm.Session(engine) as session:
     session.commit()
     check(session.scalar(sa.select(sa.func.count()).select_from(Item)), 499, "ON DELETE CASCADE")
 
-# Cursors of the server.
+# Server-side cursors.
 with orm.Session(engine) as session:
     codes = session.scalars(sa.select(Item.code).order_by(Item.id).execution_options(yield_per=50))
     check(len(list(codes)), 499, "yield_per")
@@ -162,7 +162,7 @@ except exc.DataError:
 with engine.connect().execution_options(isolation_level="REPEATABLE READ") as connection:
     check(connection.scalar(sa.select(sa.func.count()).where(Owner.name == "lost")), 0, "rolled back")
 
-# What inspection says.
+# Inspection of the catalog.
 inspector = sa.inspect(engine)
 check(sorted(inspector.get_table_names()), ["item", "owner"], "tables")
 check(inspector.get_pk_constraint("item")["constrained_columns"], ["id"], "primary key")
@@ -191,7 +191,7 @@ check([column.name for column in reflected.tables["item"].columns],
 with engine.connect() as connection:
     check(connection.scalar(sa.select(sa.func.count()).select_from(reflected.tables["item"])), 499, "read as reflected")
 
-# A table that was reflected is made again as it was.
+# A reflected table is created again, unchanged.
 Base.metadata.drop_all(engine)
 check(sa.inspect(engine).get_table_names(), [], "dropped")
 reflected.create_all(engine)

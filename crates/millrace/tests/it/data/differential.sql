@@ -1,6 +1,6 @@
 -- One statement a line, run in this order on one connection of each server; rows, column names and SQLSTATEs must be
--- the same. `/*columns*/` stands before what only Millrace takes. No ORDER BY, no order: every SELECT of rows has one.
--- A statement after `/*differs: why*/` must be answered otherwise; the manual lists these.
+-- the same. `/*columns*/` precedes clauses that only Millrace accepts. Every SELECT of several rows has ORDER BY.
+-- A statement after `/*differs: why*/` must have a different answer; the manual lists these.
 CREATE TABLE m (time timestamptz NOT NULL, dev text, site int, v float8, n bigint, s smallint, ok boolean, note text /*columns*/ WITH (store = 'columns', key = 'dev, site')
 CREATE TABLE e (time timestamptz NOT NULL, level int, message text, raw bytea /*columns*/ WITH (store = 'columns')
 CREATE TABLE m (time timestamptz NOT NULL /*columns*/ WITH (store = 'columns')

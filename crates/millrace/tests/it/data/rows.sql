@@ -1,5 +1,5 @@
 -- Statements on rows tables, one a line, run in this order on one connection of each server. Rows, names and types of
--- columns, binary values, SQLSTATEs and texts of errors must be the same; how a line is written: differential.rs.
+-- columns, binary values, SQLSTATEs and texts of errors must be the same. Syntax of a line: differential.rs.
 -- ---------- tables
 CREATE TABLE types (id int PRIMARY KEY, s smallint, i integer, b bigint, n numeric, p numeric(8,2), r real, d double precision, t text, v varchar(5), c char(4), k boolean)
 CREATE TABLE times (id int PRIMARY KEY, d date, t time, ts timestamp, tz timestamptz, i interval, u uuid, x bytea, j json)
@@ -192,7 +192,7 @@ INSERT INTO pair (a, b) SELECT 100 + x, 'gen' FROM generate_series(1, 3) AS g(x)
 INSERT INTO pair (a, b) VALUES (111, 'gen'), (112, 'gen')
 SELECT a, b, count(*) FROM nokey GROUP BY a, b ORDER BY a, b
 SELECT count(*) FROM pair WHERE b = 'gen'
--- ---------- questions
+-- ---------- queries
 SELECT a, sum(value) AS total, count(*), avg(value), min(b), max(note) FROM pair GROUP BY a ORDER BY a
 SELECT count(DISTINCT a), sum(DISTINCT a) FROM nokey
 SELECT a, count(*) FROM pair GROUP BY a HAVING count(*) > 1 ORDER BY 2 DESC, 1
@@ -386,7 +386,7 @@ ALTER TABLE couple ADD FOREIGN KEY (a) REFERENCES parent (id)
 ALTER TABLE child DROP CONSTRAINT child_parent_fkey
 DELETE FROM parent WHERE id = 1
 ALTER TABLE child ADD CONSTRAINT back FOREIGN KEY (parent) REFERENCES parent (id) ON DELETE CASCADE
--- ---------- foreign keys that act
+-- ---------- foreign key actions
 CREATE TABLE boss (id int PRIMARY KEY)
 CREATE TABLE worker (id int PRIMARY KEY, boss int REFERENCES boss ON DELETE CASCADE ON UPDATE CASCADE, helper int DEFAULT 1 REFERENCES boss ON DELETE SET NULL ON UPDATE SET DEFAULT)
 INSERT INTO boss VALUES (1), (2), (3)
@@ -401,7 +401,7 @@ INSERT INTO tree VALUES (5, 6), (6, 5)
 INSERT INTO tree VALUES (7, 8)
 DELETE FROM tree WHERE id = 1
 SELECT * FROM tree ORDER BY id
--- ---------- the end of things
+-- ---------- TRUNCATE and DROP
 TRUNCATE nokey
 CREATE TABLE top (id int PRIMARY KEY)
 CREATE TABLE middle (id serial PRIMARY KEY, top int REFERENCES top)

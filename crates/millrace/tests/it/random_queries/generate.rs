@@ -1,12 +1,13 @@
-//! What is asked: queries over tables of both stores whose columns are called alike, made of a seed, whose answer does not depend on
-//! the order in which rows are found.
+//! Generates queries from a seed, over tables of both stores with equal column names. Their results do not depend
+//! on the order in which rows are found.
 //!
-//! So: whoever limits rows orders by all that is shown; sums are of numbers that add up exactly; nothing that may fail for one row and be
-//! skipped for another is computed; a float is shown with 0 added, as either zero may stand for both.
+//! Therefore LIMIT comes with ORDER BY over all output columns; sums are over exactly representable numbers; no
+//! expression may fail for one row and be skipped for another; floats are output with 0 added, because either zero
+//! may represent both.
 
 use crate::random_rows::generate::Random;
 
-/// Of both products, before the first query.
+/// Tables for both products.
 pub(super) const TABLES: &[&str] = &[
     "CREATE TABLE ra (id int PRIMARY KEY, x int, y int, f float8, s text, k boolean)",
     "CREATE TABLE rb (id int PRIMARY KEY, x int, y int, f float8, s text, k boolean)",
@@ -20,19 +21,19 @@ const NAMES: [&str; 4] = ["ra", "rb", "ca", "cb"];
 const INTS: [&str; 3] = ["id", "x", "y"];
 const COMPARISONS: [&str; 6] = ["=", "<>", "<", "<=", ">", ">="];
 
-/// A query or a change.
+/// A query, UPDATE or DELETE.
 pub(super) struct Question {
     pub(super) sql: String,
-    /// Are its rows in an order that it asks for?
+    /// Whether ORDER BY determines the order of rows.
     pub(super) ordered: bool,
-    /// Is it to be undone?
+    /// Whether it must be rolled back.
     pub(super) changes: bool,
 }
 
-/// Makes queries.
+/// Generator of queries.
 pub(super) struct Generator {
     random: Random,
-    /// Tables that have got a name in the statement at hand.
+    /// Number of table aliases used in the current statement.
     named: usize,
 }
 
@@ -41,7 +42,7 @@ impl Generator {
         Generator { random: Random::new(seed), named: 0 }
     }
 
-    /// Rows of all tables.
+    /// INSERT statements for all tables.
     pub(super) fn rows(&mut self) -> Vec<String> {
         let mut statements = Vec::new();
         for name in NAMES {
@@ -60,7 +61,7 @@ impl Generator {
         statements
     }
 
-    /// The next query.
+    /// The next statement.
     pub(super) fn next(&mut self) -> Question {
         self.named = 0;
         let (sql, ordered, changes) = match self.random.below(16) {
@@ -81,7 +82,7 @@ impl Generator {
         format!("t{}", self.named)
     }
 
-    /// FROM, and the names of the tables in it.
+    /// A FROM clause, and the aliases in it.
     fn from(&mut self, depth: usize) -> (String, Vec<String>) {
         if depth > 0 && self.random.below(3) > 0 {
             let (left, mut names) = self.from(depth - 1);
@@ -90,7 +91,7 @@ impl Generator {
             let column = self.random.of(&INTS);
             let mut on = format!("{}.{} = {}.{column}", self.one_of(&names), self.random.of(&INTS), more[0]);
             names.extend(more);
-            // PostgreSQL joins fully on equalities alone.
+            // PostgreSQL supports FULL JOIN only on equalities.
             if join != "FULL JOIN" && self.random.one_in(3) {
                 on = format!("{on} AND {}", self.condition(&names, 1, 0));
             }
@@ -103,7 +104,7 @@ impl Generator {
         (format!("{} AS {name}", self.random.of(&NAMES)), vec![name])
     }
 
-    /// A query whose columns are those of a table.
+    /// A query with the columns of a table.
     fn whole(&mut self, depth: usize) -> String {
         let (from, names) = self.from(depth.min(1));
         let columns = ["id", "x", "y", "f", "s", "k"].map(|column| format!("{}.{column}", self.one_of(&names)));
@@ -132,7 +133,7 @@ impl Generator {
         format!("{}.f", self.one_of(names))
     }
 
-    /// A condition; `subqueries`: how deep they may be.
+    /// A condition; `subqueries`: maximum nesting of subqueries.
     fn condition(&mut self, names: &[String], depth: usize, subqueries: usize) -> String {
         if depth > 0 && self.random.below(3) > 0 {
             let one = self.condition(names, depth - 1, subqueries);
@@ -168,7 +169,7 @@ impl Generator {
         }
     }
 
-    /// A condition by a subquery, which may speak of the rows around it.
+    /// A condition with a subquery, which may be correlated.
     fn subquery_condition(&mut self, outer: &[String], subqueries: usize) -> String {
         let depth = self.random_depth();
         let (from, names) = self.from(depth);
@@ -274,7 +275,7 @@ impl Generator {
         )
     }
 
-    /// Windows below a limit, and the first rows of each partition.
+    /// Window functions under a LIMIT, and the first rows of each partition.
     fn limited_windows(&mut self) -> String {
         let table = self.random.of(&NAMES);
         let name = vec![table.to_owned()];
@@ -335,7 +336,7 @@ impl Generator {
         )
     }
 
-    /// Ranks do not depend on the order of equal rows.
+    /// Rank functions, whose results do not depend on the order of equal rows.
     fn ranks(&mut self, from: &str, names: &[String], condition: &str, partition: &str) -> String {
         let ids: Vec<String> = names.iter().map(|name| format!("{name}.id")).collect();
         let call = self.random.of(&["rank()", "dense_rank()", "count(*)"]);
@@ -343,7 +344,7 @@ impl Generator {
         format!("SELECT {}, {call} OVER ({partition}ORDER BY {by}) FROM {from} WHERE {condition}", ids.join(", "))
     }
 
-    /// Subqueries that are values.
+    /// Scalar subqueries.
     fn values_of_subqueries(&mut self) -> String {
         let (from, names) = self.from(1);
         let condition = self.condition(&names, 1, 0);

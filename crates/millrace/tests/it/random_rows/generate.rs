@@ -1,11 +1,12 @@
-//! What is asked: statements made of a seed, whose answer does not depend on the order in which rows are found.
+//! Generates statements from a seed whose results do not depend on the order in which rows are found.
 //!
-//! So: whoever asks for rows in order asks for all of it; sums are of numbers that add up exactly; keys are changed one
-//! row at a time; nothing that may fail for one row and be skipped for another stands in a condition.
+//! Therefore queries with ORDER BY order by everything; sums are over exactly representable numbers; keys are
+//! changed one row at a time; no condition contains an expression that may fail for one row and be skipped for
+//! another.
 
 use std::fmt::Write as _;
 
-/// Of both products, before the first statement.
+/// Tables for both products.
 pub(super) const TABLES: &[&str] = &[
     "CREATE TABLE t (id int PRIMARY KEY, i int, b bigint, n numeric(8,2), d double precision, s text, v varchar(6), \
      k boolean, day date, at timestamptz, CHECK (i < 60), UNIQUE (s, i))",
@@ -16,7 +17,7 @@ pub(super) const TABLES: &[&str] = &[
     "CREATE TABLE w (g int, s text, i int, r int REFERENCES t (id) ON DELETE SET NULL)",
 ];
 
-/// A type as far as expressions are concerned.
+/// Type class of an expression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Int,
@@ -80,22 +81,22 @@ const W: Table = Table {
     key: &["g", "s", "i", "r"],
 };
 
-/// A statement and how its answers are compared.
+/// A statement and how to compare its answers.
 pub(super) struct Question {
     pub(super) sql: String,
-    /// For `$1 …`.
+    /// Parameter values.
     pub(super) values: Vec<Option<String>>,
-    /// By the extended protocol.
+    /// Whether to use the extended protocol.
     pub(super) extended: bool,
-    /// Rows or the transaction.
+    /// Whether it changes rows or the transaction's state.
     pub(super) changes: bool,
-    /// Are its rows in an order that it asks for?
+    /// Whether ORDER BY determines the order of rows.
     pub(super) ordered: bool,
-    /// Can several rows be wrong, each otherwise?
+    /// Whether several rows may fail with different errors.
     pub(super) any_error: bool,
 }
 
-/// Numbers that look random, the same for the same seed.
+/// Pseudo-random numbers from a seed.
 pub(crate) struct Random(u64);
 
 impl Random {
@@ -117,10 +118,10 @@ impl Random {
     }
 }
 
-/// What names an expression may use.
+/// Names that an expression may use.
 #[derive(Clone, Copy)]
 struct Names<'a> {
-    /// Table and what it is called.
+    /// Tables with their aliases.
     tables: &'a [(&'a Table, &'a str)],
 }
 
@@ -128,7 +129,7 @@ impl Names<'_> {
     fn of(&self, kind: Kind) -> Vec<String> {
         let columns = self.tables.iter().flat_map(|(table, called)| table.columns.iter().map(move |c| (called, c)));
         let shown = |(called, column): (&&str, &(&str, Kind))| match column.0 {
-            // Which of varchar and text an expression of both is, is not looked at here.
+            // Avoids the question whether an expression over varchar and text is varchar or text.
             "v" => format!("{called}.v::text"),
             name => format!("{called}.{name}"),
         };
@@ -136,12 +137,12 @@ impl Names<'_> {
     }
 }
 
-/// Makes statements.
+/// Generator of statements.
 pub(super) struct Generator {
     random: Random,
     in_block: bool,
     savepoints: usize,
-    /// Values of `$1 …` of the statement at hand, if it may have such.
+    /// Parameter values of the current statement; `None` if it cannot have parameters.
     values: Option<Vec<Option<String>>>,
 }
 
@@ -150,7 +151,7 @@ impl Generator {
         Generator { random: Random(seed), in_block: false, savepoints: 0, values: None }
     }
 
-    /// Takes note of what PostgreSQL answered.
+    /// Updates the transaction state after a statement.
     pub(super) fn note(&mut self, question: &Question, _answer: &str) {
         match question.sql.split(' ').next() {
             Some("BEGIN") => self.in_block = true,
@@ -298,7 +299,7 @@ impl Generator {
             sql.push_str(" FROM t WHERE u.ref = t.id AND ");
             sql.push_str(&self.expr(Kind::Bool, names, condition_depth));
         } else if table.name == "t" && columns.iter().any(|column| ["s", "i"].contains(&column.0)) {
-            // Whether keys of several rows pass through each other depends on which comes first.
+            // Whether updates of several keys conflict depends on the order of rows.
             let _ = write!(sql, " WHERE t.id = {}", self.key());
         } else if self.random.one_in(6) && table.name == "t" {
             let (key, id) = (self.key(), self.key());
@@ -385,7 +386,7 @@ impl Generator {
         (sql, true)
     }
 
-    /// Locks change nothing for who is alone, and go the ways of changes.
+    /// Without concurrency row locks change no results, but the statements run like changes.
     fn select_locked(&mut self) -> (String, bool) {
         let table = self.random.of(&[&T, &U]);
         let condition = self.condition(table, 2);
@@ -395,7 +396,7 @@ impl Generator {
         (format!("SELECT * FROM {} WHERE {condition} ORDER BY {key} FOR {mode}", table.name), true)
     }
 
-    /// Queries within queries.
+    /// Nested queries.
     fn select_nested(&mut self) -> (String, bool) {
         if self.random.one_in(8) {
             let number = self.literal(Kind::Int);
@@ -446,7 +447,7 @@ impl Generator {
         let table = self.random.of(&[&T, &U, &W]);
         let names = Names { tables: &[(table, table.name)] };
         let number = self.random.of(&[Kind::Int, Kind::Big, Kind::Numeric, Kind::Float]);
-        // Of numerics that are equal, 0 and 0.00, either may be the least.
+        // If numerics such as 0 and 0.00 are equal, either may be the minimum.
         let other = self.random.of(&[Kind::Int, Kind::Big, Kind::Float]);
         let (sum, most) = (self.expr(number, names, 1), self.expr(other, names, 1));
         let text = self.expr(Kind::Text, names, 1);
@@ -492,7 +493,7 @@ impl Generator {
         (format!("SELECT DISTINCT {value} AS x FROM t WHERE {condition} ORDER BY 1"), true)
     }
 
-    /// A condition on a table: an expression, or one on the key, which an index answers.
+    /// A condition on a table: an expression, or a key condition that uses an index.
     fn condition(&mut self, table: &Table, depth: usize) -> String {
         let names = Names { tables: &[(table, table.name)] };
         let first = format!("{}.{}", table.name, table.columns[0].0);
@@ -517,7 +518,7 @@ impl Generator {
         self.given(Some(key), Kind::Int)
     }
 
-    /// A value as a literal, or as a parameter.
+    /// A value as a literal or a parameter.
     fn given(&mut self, text: Option<String>, kind: Kind) -> String {
         let as_parameter = self.values.is_some() && self.random.one_in(3);
         if let Some(values) = self.values.as_mut().filter(|_| as_parameter) {
@@ -543,7 +544,7 @@ impl Generator {
             Kind::Int => (random.below(62)).to_string(),
             Kind::Big => random.of(&["0", "7", "5000000000", "12", "9007199254740993"]).to_owned(),
             Kind::Numeric => random.of(&["0", "1.5", "2.25", "1000", "0.05", "33.333"]).to_owned(),
-            // Without 0 there is no -0.
+            // Excludes 0, and thereby -0.
             Kind::Float => random.of(&["1.5", "2.25", "1024", "0.125"]).to_owned(),
             Kind::Text => random.of(&["", "a", "b", "ab", "B", "xyz", "é"]).to_owned(),
             Kind::Bool => random.of(&["true", "false"]).to_owned(),
@@ -589,7 +590,7 @@ impl Generator {
         }
     }
 
-    /// What there is for every type.
+    /// Expressions available for every type.
     fn choice(&mut self, kind: Kind, names: Names<'_>, depth: usize) -> String {
         let (one, other) = (self.expr(kind, names, depth), self.expr(kind, names, depth));
         match self.random.below(3) {

@@ -1,4 +1,4 @@
-//! Keys, indexes, checks and foreign keys of a draft.
+//! Constraints and indexes of a table: PRIMARY KEY, UNIQUE, CHECK, FOREIGN KEY.
 
 use model::{Error, Referential, Result, RowCheck, RowForeignKey, RowIndex, RowSchema, SqlState, Type};
 use rows::SECONDARY_INDEXES_MAX;
@@ -6,20 +6,20 @@ use sqlparser::ast;
 
 use super::Notice;
 use super::draft::Draft;
-use super::{Object, drop, formula, indexes, is_taken, names, types};
-use crate::types::{bare, is_text};
+use super::{Object, drop, expressions, indexes, is_taken, names, types};
+use crate::types::{base_type, is_text};
 
-/// PostgreSQL's most columns of an index.
+/// Maximum columns of an index, as in PostgreSQL.
 const INDEX_COLUMNS_MAX: usize = 32;
 
-/// A constraint that a statement asks for, put in when all columns are there.
-pub(super) enum Wanted<'s> {
+/// A constraint to add after all columns.
+pub(super) enum NewConstraint<'s> {
     Key { name: Option<String>, columns: Vec<String>, primary: bool },
     Check { name: Option<String>, condition: &'s ast::Expr },
     Foreign { name: Option<String>, columns: Vec<String>, key: &'s ast::ForeignKeyConstraint },
 }
 
-/// A key whose columns are known.
+/// PRIMARY KEY or UNIQUE with resolved columns.
 pub(super) struct Key {
     name: Option<String>,
     columns: Vec<usize>,
@@ -27,19 +27,19 @@ pub(super) struct Key {
 }
 
 impl Draft<'_> {
-    /// Puts in all that is wanted, in PostgreSQL's order: which decides the names that nobody gave.
-    pub(super) fn add_all(&mut self, wanted: Vec<Wanted<'_>>) -> Result<()> {
+    /// Adds the constraints in PostgreSQL's order, which determines generated names.
+    pub(super) fn add_all(&mut self, new_constraints: Vec<NewConstraint<'_>>) -> Result<()> {
         let mut keys: Vec<Key> = Vec::new();
         let (mut checks, mut foreign) = (Vec::new(), Vec::new());
-        for one in wanted {
+        for one in new_constraints {
             match one {
-                Wanted::Key { name, columns, primary } => keys.push(self.key(name, &columns, primary, &keys)?),
-                Wanted::Check { name, condition } => checks.push((name, condition)),
-                Wanted::Foreign { name, columns, key } => foreign.push((name, columns, key)),
+                NewConstraint::Key { name, columns, primary } => keys.push(self.key(name, &columns, primary, &keys)?),
+                NewConstraint::Check { name, condition } => checks.push((name, condition)),
+                NewConstraint::Foreign { name, columns, key } => foreign.push((name, columns, key)),
             }
         }
         keys.sort_by_key(|key| !key.primary);
-        // A table has its keys after its checks when it is made, and before them when it is altered.
+        // CREATE TABLE adds keys after checks, ALTER TABLE before them.
         if self.old.is_none() {
             for (name, condition) in checks.drain(..) {
                 self.add_check(name, condition)?;
@@ -57,7 +57,7 @@ impl Draft<'_> {
         Ok(())
     }
 
-    /// A key with its columns looked up, given those that are wanted besides.
+    /// Resolves the columns of a key; `others` are keys of the same statement.
     fn key(&self, name: Option<String>, columns: &[String], primary: bool, others: &[Key]) -> Result<Key> {
         if primary && (self.next.primary.is_some() || others.iter().any(|key| key.primary)) {
             let text = format!("multiple primary keys for table \"{}\" are not allowed", self.next.name.table);
@@ -66,7 +66,7 @@ impl Draft<'_> {
         let mut positions = Vec::with_capacity(columns.len());
         for column in columns {
             let at = self.next.column(column).ok_or_else(|| {
-                // A primary key that is added refuses NULLs first.
+                // ADD PRIMARY KEY first sets the columns NOT NULL, so the error differs.
                 if primary && self.old.is_some() {
                     return super::no_column(column, &self.next.name.table);
                 }
@@ -99,18 +99,18 @@ impl Draft<'_> {
             None => {
                 let columns = (!key.primary).then(|| names::of_columns(&self.names(&key.columns)));
                 let taken = |name: &str| self.is_relation(name) || self.is_constraint(name);
-                names::made(&self.next.name.table, columns.as_deref(), label, &taken)
+                names::generated(&self.next.name.table, columns.as_deref(), label, &taken)
             }
         };
         let index = self.new_index(name, key.columns, true, true)?;
         self.add_index(index, key.primary)
     }
 
-    /// Puts an index in that is no constraint.
+    /// Adds an index that is not a constraint.
     pub(super) fn add_plain(&mut self, name: Option<String>, columns: Vec<usize>, unique: bool) -> Result<()> {
         let name = name.unwrap_or_else(|| {
             let columns = names::of_columns(&self.names(&columns));
-            names::made(&self.next.name.table, Some(&columns), "idx", &|name| self.is_relation(name))
+            names::generated(&self.next.name.table, Some(&columns), "idx", &|name| self.is_relation(name))
         });
         let index = self.new_index(name, columns, unique, false)?;
         self.add_index(index, false)
@@ -139,7 +139,7 @@ impl Draft<'_> {
         }
         if self.next.secondary.len() == SECONDARY_INDEXES_MAX {
             let text = format!(
-                "table \"{}\" has {SECONDARY_INDEXES_MAX} indexes besides its primary key, which is the limit",
+                "table \"{}\" has {SECONDARY_INDEXES_MAX} secondary indexes, which is the limit",
                 self.next.name.table
             );
             return Err(Error::new(SqlState::PROGRAM_LIMIT_EXCEEDED, text));
@@ -149,9 +149,9 @@ impl Draft<'_> {
     }
 
     fn add_check(&mut self, name: Option<String>, condition: &ast::Expr) -> Result<()> {
-        formula::condition(condition, &self.table()?)?;
+        expressions::condition(condition, &self.table()?)?;
         let table = &self.next.name.table;
-        let condition = formula::canonical(condition, table).to_string();
+        let condition = expressions::canonical(condition, table).to_string();
         let name = match name {
             Some(name) if self.old.is_none() && self.next.checks.iter().any(|check| check.name == name) => {
                 let text = format!("check constraint \"{name}\" already exists");
@@ -162,9 +162,9 @@ impl Draft<'_> {
                 name
             }
             None => {
-                let columns = formula::columns(&condition, &self.next)?;
+                let columns = expressions::columns(&condition, &self.next)?;
                 let only = if let [only] = columns.as_slice() { Some(self.name_of(*only)) } else { None };
-                names::made(table, only, "check", &|name| self.is_constraint(name))
+                names::generated(table, only, "check", &|name| self.is_constraint(name))
             }
         };
         self.checked.push(name.clone());
@@ -172,15 +172,15 @@ impl Draft<'_> {
         Ok(())
     }
 
-    /// A foreign key that could wait for the transaction's end is looked at when each statement ends: programs that make theirs so
-    /// seldom rely on it.
+    /// A deferrable foreign key is accepted with a notice and checked at the end of each statement: few programs
+    /// that declare one depend on deferral.
     fn note_deferred(&mut self, characteristics: Option<ast::ConstraintCharacteristics>) -> Result<()> {
         let mut says = characteristics;
         if let Some(says) = &mut says
             && (says.deferrable.take() == Some(true) || says.initially == Some(ast::DeferrableInitial::Deferred))
         {
             says.initially = None;
-            let text = "DEFERRABLE is ignored: foreign keys are looked at when a statement ends";
+            let text = "DEFERRABLE is ignored: foreign keys are checked at the end of each statement";
             self.notices.push(Notice::new(text));
         }
         refuse_deferred(says)
@@ -227,7 +227,7 @@ impl Draft<'_> {
             }
             None => {
                 let columns = names::of_columns(columns);
-                names::made(&self.next.name.table, Some(&columns), "fkey", &|name| self.is_constraint(name))
+                names::generated(&self.next.name.table, Some(&columns), "fkey", &|name| self.is_constraint(name))
             }
         };
         let (on_delete, on_update) = (action(key.on_delete), action(key.on_update));
@@ -238,7 +238,7 @@ impl Draft<'_> {
         Ok(())
     }
 
-    /// The table that a foreign key refers to, which may be this one.
+    /// The referenced table, which may be this one.
     fn parent(&self, written: &ast::ObjectName) -> Result<RowSchema> {
         let name = names::relation(written, self.catalog)?;
         if name == self.next.name {
@@ -254,11 +254,11 @@ impl Draft<'_> {
         }
     }
 
-    /// Drops a constraint; false if there is none of this name.
+    /// Drops a constraint; false if it does not exist.
     pub(super) fn drop_constraint(&mut self, name: &str, cascade: bool) -> Result<bool> {
         let key = indexes(&self.next).find(|index| index.constraint && index.name == name).cloned();
         if let Some(key) = key {
-            let table = names::shown(&self.next.name, self.catalog);
+            let table = names::display_name(&self.next.name, self.catalog);
             self.drop_key(&key, &format!("constraint {name} on table {table}"), cascade)?;
             return Ok(true);
         }
@@ -268,7 +268,7 @@ impl Draft<'_> {
         Ok(self.next.checks.len() + self.next.foreign_keys.len() < before)
     }
 
-    /// Drops an index, and with CASCADE the foreign keys that refer to its key. `what` is what messages call it.
+    /// Drops an index and, with CASCADE, foreign keys that reference its key. `what` names it in messages.
     pub(super) fn drop_key(&mut self, index: &RowIndex, what: &str, cascade: bool) -> Result<()> {
         let without = {
             let mut schema = self.next.clone();
@@ -285,7 +285,8 @@ impl Draft<'_> {
         Ok(())
     }
 
-    /// Drops the foreign keys to this table that need what goes away, which `what` describes; without CASCADE, that is an error.
+    /// Drops foreign keys that reference this table and need the dropped object `what`; without CASCADE error
+    /// 2BP01.
     pub(super) fn drop_referring(
         &mut self,
         what: &str,
@@ -311,7 +312,7 @@ impl Draft<'_> {
             if gone.is_empty() {
                 continue;
             }
-            let shown = names::shown(&table.name, self.catalog);
+            let shown = names::display_name(&table.name, self.catalog);
             dependents.extend(gone.iter().map(|key| format!("constraint {key} on table {shown}")));
             if table.id == own {
                 self.next.foreign_keys.retain(|key| !gone.contains(&key.name));
@@ -330,14 +331,14 @@ impl Draft<'_> {
     }
 }
 
-/// A table without some of its foreign keys.
+/// A table without these foreign keys.
 fn without_keys(table: &RowSchema, gone: &[String]) -> RowSchema {
     let mut next = RowSchema { version: table.version + 1, ..table.clone() };
     next.foreign_keys.retain(|key| !gone.contains(&key.name));
     next
 }
 
-/// Keys over the same columns are one, the primary one if it is among them; the first name counts. Source: PostgreSQL's
+/// Merges keys over the same columns; a primary key wins, and the first given name is kept. Source: PostgreSQL's
 /// `transformIndexConstraints`.
 fn distinct(keys: Vec<Key>) -> Vec<Key> {
     let mut kept: Vec<Key> = Vec::with_capacity(keys.len());
@@ -350,7 +351,7 @@ fn distinct(keys: Vec<Key>) -> Vec<Key> {
     kept
 }
 
-/// Is there a key of exactly these columns?
+/// Whether there is a unique key of exactly these columns.
 fn has_key(table: &RowSchema, columns: &[usize]) -> bool {
     let same = |index: &RowIndex| {
         index.columns.len() == columns.len() && index.columns.iter().all(|column| columns.contains(column))
@@ -358,7 +359,7 @@ fn has_key(table: &RowSchema, columns: &[usize]) -> bool {
     indexes(table).any(|index| index.unique && same(index))
 }
 
-/// Positions of a foreign key's columns, on either side.
+/// Resolves the columns of a foreign key, on either side.
 fn referring(columns: &[String], table: &RowSchema) -> Result<Vec<usize>> {
     let at = |column: &String| {
         table.column(column).ok_or_else(|| {
@@ -369,7 +370,7 @@ fn referring(columns: &[String], table: &RowSchema) -> Result<Vec<usize>> {
     columns.iter().map(at).collect()
 }
 
-/// Refuses a foreign key whose columns cannot be compared with those they refer to.
+/// Refuses a foreign key whose column types are not comparable.
 pub(super) fn check_types(key: &RowForeignKey, child: &RowSchema, parent: &RowSchema) -> Result<()> {
     for (own, referred) in key.columns.iter().zip(&key.referred) {
         let (own, referred) = (&child.columns[*own], &parent.columns[*referred]);
@@ -402,15 +403,16 @@ pub(super) fn check_types(key: &RowForeignKey, child: &RowSchema, parent: &RowSc
 
 enum Refers {
     Yes,
-    /// PostgreSQL would, by comparing across types.
+    /// PostgreSQL allows it, by a comparison across types.
     NotHere,
     No,
 }
 
-/// Can a column of one type refer to one of another? PostgreSQL asks for an equality of the key's index, or an implicit cast to its type.
+/// Whether a column of one type can reference one of the other. PostgreSQL requires an equality operator of the
+/// key's index, or an implicit cast to its type.
 fn refers(own: Type, referred: Type) -> Refers {
     use Type::{Date, Float4, Float8, Int2, Int4, Int8, Numeric, Timestamp, Timestamptz};
-    let (own, referred) = (bare(own), bare(referred));
+    let (own, referred) = (base_type(own), base_type(referred));
     if own == referred || is_text(own) && is_text(referred) {
         return Refers::Yes;
     }
@@ -432,12 +434,12 @@ fn action(action: Option<ast::ReferentialAction>) -> Referential {
     }
 }
 
-/// Constraints are looked at when a statement ends, and cannot wait for the transaction's end.
+/// Constraints are checked at the end of each statement; deferral is not supported.
 pub(super) fn refuse_deferred(characteristics: Option<ast::ConstraintCharacteristics>) -> Result<()> {
     let Some(says) = characteristics else { return Ok(()) };
     if says.deferrable == Some(true) || says.initially == Some(ast::DeferrableInitial::Deferred) {
         return Err(Error::unsupported("deferrable constraints are not supported on rows tables")
-            .with_hint("constraints are looked at when a statement ends: leave DEFERRABLE out"));
+            .with_hint("leave DEFERRABLE out: constraints are checked at the end of each statement"));
     }
     if says.enforced == Some(false) {
         return Err(Error::unsupported("constraints that are NOT ENFORCED are not supported on rows tables"));

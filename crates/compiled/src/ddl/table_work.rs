@@ -1,4 +1,4 @@
-//! What a table's rows go through before its next description counts.
+//! Work on existing rows before a new table version takes effect.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -8,32 +8,33 @@ use model::{Datum, Error, Result, RowForeignKey, RowIndex, RowSchema, SqlState, 
 use rows::RowTable;
 use rows::row::RowLayout;
 
-use super::formula;
-use crate::exec::{Parts, Reads, World};
+use super::expressions;
+use crate::exec::{ExecContext, ReadSource, SubPlans};
 use crate::expr::Expr;
 use crate::statement::Session;
 
-/// One thing to be done with all rows of a table.
+/// One piece of work on all rows of a table.
 pub enum Work {
-    /// Every row is written anew; it has all columns of the next description then. Indexes are built anew after it, as `Build` says.
+    /// Rewrite every row to have all columns of the next version. The indexes are rebuilt after it, by further
+    /// `Build` items.
     Rewrite(Rewrite),
-    /// No row is NULL in the column at this position of the next description; if one is, [`Work::violated`].
+    /// Check the column at this position of the next version for NULLs; on failure [`Work::violated`].
     NotNull(usize),
-    /// The index is built from all rows, the primary one too. If a key is there twice in a unique one: 23505.
+    /// Build an index from all rows; 23505 for a duplicate key in a unique one.
     Build(RowIndex),
-    /// Every row passes a CHECK; if one does not, [`Work::violated`].
+    /// Validate a CHECK constraint; on failure [`Work::violated`].
     Check(Condition),
-    /// Every row has the row it refers to; if one has not: 23503.
+    /// Validate a foreign key; 23503 on failure.
     ForeignKey(RowForeignKey),
 }
 
 impl Work {
-    /// What to say when a row of a table does not have what this asks for.
+    /// The error for a row that fails this check.
     #[must_use]
     pub fn violated(&self, table: &RowSchema) -> Error {
         let name = &table.name.table;
         match self {
-            Work::Rewrite(_) => Error::bug("a row was written anew, and then it was wrong"),
+            Work::Rewrite(_) => Error::bug("a rewrite cannot be violated"),
             Work::NotNull(column) => {
                 let column = table.columns.get(*column).map_or("", |column| column.name.as_str());
                 let text = format!("column \"{column}\" of relation \"{name}\" contains null values");
@@ -69,16 +70,16 @@ impl std::fmt::Debug for Work {
     }
 }
 
-/// A CHECK, ready to be asked about rows of a table's next description.
+/// A CHECK condition bound to the next version of a table.
 pub struct Condition {
     name: String,
     condition: Expr,
 }
 
 impl Condition {
-    /// The check called `name`, whose SQL this is, on a table with this description.
+    /// Binds the condition `sql` of the constraint `name`.
     pub(super) fn new(name: &str, sql: &str, table: &Arc<RowTable>) -> Result<Condition> {
-        Ok(Condition { name: name.to_owned(), condition: formula::condition(&formula::parsed(sql)?, table)? })
+        Ok(Condition { name: name.to_owned(), condition: expressions::condition(&expressions::parsed(sql)?, table)? })
     }
 
     /// The constraint's name.
@@ -87,41 +88,41 @@ impl Condition {
         &self.name
     }
 
-    /// Does a row pass? What is NULL does.
+    /// Whether a row passes; NULL passes.
     ///
     /// # Errors
-    /// What evaluating gives: class 22; XX001 for bytes that are no row.
+    /// Those of evaluation, class 22; XX001 for malformed row bytes.
     pub fn holds(&self, row: &[u8], session: Session<'_>) -> Result<bool> {
         let (arena, guard) = (Bump::new(), crossbeam_epoch::pin());
-        let world = World::new(&[], &arena, &guard, session, Parts::default(), Reads::Nothing);
+        let ctx = ExecContext::new(&[], &arena, &guard, session, SubPlans::default(), ReadSource::Nothing);
         let slot = [Cell::new(Some(row))];
-        let frame = formula::frame(&slot, &world);
+        let frame = expressions::frame(&slot, &ctx);
         Ok(self.condition.eval(&frame)? != Datum::Bool(false))
     }
 }
 
-/// How rows of a table are written anew: a value for each column of the next description.
+/// A row rewrite: a value for each column of the next version.
 pub struct Rewrite {
     pub(super) layout: RowLayout,
-    /// One a column; what it gives is assigned to the type.
+    /// Column types and sources; values are cast by assignment.
     pub(super) fields: Vec<(Type, Field)>,
 }
 
-/// Where a value of a row written anew comes from.
+/// The source of a column's value in a rewrite.
 pub(super) enum Field {
-    /// From the old row, or from no row.
+    /// An expression over the old row.
     Expr(Expr),
-    /// The next value of the sequence with this number.
+    /// `nextval` of the sequence with this id.
     Next(u32),
 }
 
 impl Rewrite {
-    /// Appends what a row becomes.
+    /// Computes the new version of a row and appends it.
     ///
-    /// - `next`: gives the next value of the sequence with this number; it may be one that the same definition makes.
+    /// - `next`: gives the next value of a sequence by id; the same definition may create the sequence.
     ///
     /// # Errors
-    /// What casts give: class 22, 54000 for a row too large; XX001 for bytes that are no row.
+    /// Those of casts, class 22; 54000 for a row that is too large; XX001 for malformed row bytes.
     pub fn row(
         &self,
         old: &[u8],
@@ -130,9 +131,9 @@ impl Rewrite {
         out: &mut Vec<u8>,
     ) -> Result<()> {
         let (arena, guard) = (Bump::new(), crossbeam_epoch::pin());
-        let world = World::new(&[], &arena, &guard, session, Parts::default(), Reads::Nothing);
+        let ctx = ExecContext::new(&[], &arena, &guard, session, SubPlans::default(), ReadSource::Nothing);
         let slot = [Cell::new(Some(old))];
-        let frame = formula::frame(&slot, &world);
+        let frame = expressions::frame(&slot, &ctx);
         let mut values = Vec::with_capacity(self.fields.len());
         for (ty, field) in &self.fields {
             let value = match field {

@@ -1,25 +1,25 @@
-//! Types of columns as statements name them.
+//! Column types in definition statements.
 
 use model::{CHARACTERS_MAX, Error, Precision, Result, SqlState, Type};
 use sqlparser::ast;
 
 use super::Notice;
-use crate::bind::folded;
+use crate::bind::fold_ident;
 
-/// A column's type, and whether it comes with a sequence (`serial`).
+/// A declared type. `is_serial`: the column gets a sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Declared {
     pub(super) ty: Type,
     pub(super) is_serial: bool,
 }
 
-/// Fractions of a second that are kept; PostgreSQL's most.
+/// Maximum fractional digits of seconds, as in PostgreSQL.
 const SECOND_DIGITS: u64 = 6;
 
-/// The type that a statement declares.
+/// Resolves a declared type.
 ///
 /// # Errors
-/// 42704 for none, 22023 for what cannot stand in its parentheses, 0A000 for one that `rows` tables do not have.
+/// 42704 for an unknown type; 22023 for an invalid modifier; 0A000 for a type that `rows` tables do not support.
 pub(super) fn declared(ty: &ast::DataType, notices: &mut Vec<Notice>) -> Result<Declared> {
     use ast::DataType as D;
     let plain = |ty| Ok(Declared { ty, is_serial: false });
@@ -43,7 +43,8 @@ pub(super) fn declared(ty: &ast::DataType, notices: &mut Vec<Notice>) -> Result<
         D::Uuid => plain(Type::Uuid),
         D::JSON => plain(Type::Json),
         D::JSONB => {
-            let text = "type jsonb is kept as json: its text stays as it is written, and has no order and no operators";
+            let text =
+                "type jsonb is stored as json: its text is stored unchanged, and has no ordering and no operators";
             notices.push(Notice::new(text));
             plain(Type::Json)
         }
@@ -68,7 +69,7 @@ pub(super) fn declared(ty: &ast::DataType, notices: &mut Vec<Notice>) -> Result<
             ("money" | "cidr" | "inet" | "macaddr" | "xml" | "point" | "oid" | "name" | "bit" | "regclass", _) => {
                 Err(unsupported(ty))
             }
-            _ => Err(Error::new(SqlState::UNDEFINED_OBJECT, format!("type \"{}\" does not exist", shown(name)))),
+            _ => Err(Error::new(SqlState::UNDEFINED_OBJECT, format!("type \"{}\" does not exist", type_name(name)))),
         },
         D::Datetime(_) | D::Double(_) | D::TinyInt(_) | D::MediumInt(_) | D::Blob(_) | D::Clob(_) | D::String(_) => {
             let name = ty.to_string().to_ascii_lowercase();
@@ -86,9 +87,9 @@ fn unsupported(ty: &ast::DataType) -> Error {
     )
 }
 
-/// The last part of a type's name: those in `pg_catalog` go by it.
+/// The name of a custom type that is unqualified or in `pg_catalog`; else empty.
 fn custom(name: &ast::ObjectName) -> String {
-    let parts: Vec<String> = name.0.iter().filter_map(|part| part.as_ident()).map(folded).collect();
+    let parts: Vec<String> = name.0.iter().filter_map(|part| part.as_ident()).map(fold_ident).collect();
     match parts.as_slice() {
         [name] => name.clone(),
         [schema, name] if schema == "pg_catalog" => name.clone(),
@@ -96,8 +97,8 @@ fn custom(name: &ast::ObjectName) -> String {
     }
 }
 
-fn shown(name: &ast::ObjectName) -> String {
-    let parts = name.0.iter().filter_map(|part| part.as_ident()).map(folded);
+fn type_name(name: &ast::ObjectName) -> String {
+    let parts = name.0.iter().filter_map(|part| part.as_ident()).map(fold_ident);
     parts.collect::<Vec<_>>().join(".")
 }
 
@@ -105,7 +106,7 @@ fn invalid(text: impl Into<String>) -> Error {
     Error::new(SqlState::INVALID_PARAMETER_VALUE, text)
 }
 
-/// `float(n)`: n bits.
+/// `float(n)`: n is the number of mantissa bits.
 fn float(bits: u64) -> Result<Type> {
     match bits {
         0 => Err(invalid("precision for type float must be at least 1 bit")),
@@ -150,15 +151,15 @@ fn full(digits: Option<u64>, name: &str) -> Result<()> {
     }
 }
 
-/// A type as SQL's tree, written as PostgreSQL writes it.
+/// A type as a syntax tree that prints PostgreSQL's name.
 pub(super) fn written(ty: Type) -> ast::DataType {
     ast::DataType::Custom(ast::ObjectName::from(vec![ast::Ident::new(ty.to_string())]), Vec::new())
 }
 
-/// Refuses a type that has no order where an index needs one.
+/// Error for a type without an order, which cannot be indexed.
 ///
 /// # Errors
-/// 42704, as PostgreSQL says it of json.
+/// 42704, as PostgreSQL for json.
 pub(super) fn check_ordered(ty: Type) -> Result<()> {
     if ty.is_ordered() {
         return Ok(());

@@ -1,21 +1,21 @@
-//! Names: those that statements say, and those that nobody gave.
+//! Names in definition statements: resolved, checked, quoted and generated.
 
 use model::limits::NAME_BYTES_MAX;
 use model::{Error, Result, SqlState, TableName};
 use sqlparser::ast;
 
 use super::Catalog;
-use crate::bind::folded;
+use crate::bind::fold_ident;
 
-/// PostgreSQL's names have at most so many bytes; ours may have more, but those it makes up are the same here.
-const MADE_BYTES_MAX: usize = 63;
+/// Length of generated names in bytes, as in PostgreSQL. Names given by users may be longer.
+const GENERATED_BYTES_MAX: usize = 63;
 
-/// The name of a table, index or sequence that a statement names.
+/// Resolves the name of a table, index or sequence.
 ///
 /// # Errors
-/// 0A000 for another database; 42602 for a name too long.
+/// 0A000 for another database; 42602 for a name that is too long.
 pub(super) fn relation(name: &ast::ObjectName, catalog: &dyn Catalog) -> Result<TableName> {
-    let parts: Vec<String> = name.0.iter().filter_map(|part| part.as_ident()).map(folded).collect();
+    let parts: Vec<String> = name.0.iter().filter_map(|part| part.as_ident()).map(fold_ident).collect();
     let name = match parts.as_slice() {
         [table] => TableName { schema: catalog.current_schema(), table: table.clone() },
         [schema, table] | [_, schema, table] => TableName { schema: schema.clone(), table: table.clone() },
@@ -25,10 +25,10 @@ pub(super) fn relation(name: &ast::ObjectName, catalog: &dyn Catalog) -> Result<
     Ok(name)
 }
 
-/// The same for something new: its schema is there.
+/// Like [`relation`], for a new object.
 ///
 /// # Errors
-/// 3F000 besides.
+/// Also 3F000 if the schema does not exist.
 pub(super) fn new_relation(name: &ast::ObjectName, catalog: &dyn Catalog) -> Result<TableName> {
     let name = relation(name, catalog)?;
     if catalog.is_schema(&name.schema) {
@@ -40,9 +40,9 @@ pub(super) fn new_relation(name: &ast::ObjectName, catalog: &dyn Catalog) -> Res
 /// The name of a column or constraint.
 ///
 /// # Errors
-/// 42602 for a name too long.
+/// 42602 for a name that is too long.
 pub(super) fn plain(name: &ast::Ident) -> Result<String> {
-    let name = folded(name);
+    let name = fold_ident(name);
     check(&name)?;
     Ok(name)
 }
@@ -59,20 +59,20 @@ fn check(name: &str) -> Result<()> {
     Ok(())
 }
 
-/// A name as messages show it: with its schema only if the statement said one.
+/// A name for messages: qualified only if the statement qualified it.
 pub(super) fn as_written(name: &TableName, written: &ast::ObjectName) -> String {
     if written.0.len() > 1 { format!("{}.{}", name.schema, name.table) } else { name.table.clone() }
 }
 
-/// A name as messages about others show it: with its schema unless that is the current one.
-pub(super) fn shown(name: &TableName, catalog: &dyn Catalog) -> String {
+/// A name for messages: qualified unless it is in the current schema.
+pub(super) fn display_name(name: &TableName, catalog: &dyn Catalog) -> String {
     if name.schema == catalog.current_schema() {
         return quoted(&name.table);
     }
     format!("{}.{}", quoted(&name.schema), quoted(&name.table))
 }
 
-/// A name as SQL writes it: quoted if it would be read as something else.
+/// Quotes an identifier if SQL would read it as something else.
 pub(crate) fn quoted(name: &str) -> String {
     let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_' || c == '$';
     let begins = name.starts_with(|c: char| c.is_ascii_lowercase() || c == '_');
@@ -82,7 +82,7 @@ pub(crate) fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
-/// Is a name read as a word of SQL where a column could stand?
+/// Whether a name is a keyword where a column may stand.
 fn is_word(name: &str) -> bool {
     use sqlparser::keywords::{ALL_KEYWORDS, ALL_KEYWORDS_INDEX, Keyword, RESERVED_FOR_IDENTIFIER};
     let Ok(at) = ALL_KEYWORDS.binary_search(&name.to_ascii_uppercase().as_str()) else { return false };
@@ -127,8 +127,9 @@ fn is_word(name: &str) -> bool {
     RESERVED_FOR_IDENTIFIER.contains(&keyword) || more.contains(&keyword)
 }
 
-/// A name that nobody gave: `table_columns_label`, with a number where that is taken. Source: PostgreSQL's `ChooseRelationName`.
-pub(super) fn made(table: &str, columns: Option<&str>, label: &str, is_taken: &dyn Fn(&str) -> bool) -> String {
+/// Generates a name: `table_columns_label`, with a number if that is taken. Source: PostgreSQL's
+/// `ChooseRelationName`.
+pub(super) fn generated(table: &str, columns: Option<&str>, label: &str, is_taken: &dyn Fn(&str) -> bool) -> String {
     let mut name = joined(table, columns, label);
     let mut number = 0_u32;
     while is_taken(&name) {
@@ -138,9 +139,10 @@ pub(super) fn made(table: &str, columns: Option<&str>, label: &str, is_taken: &d
     name
 }
 
-/// The parts with `_` between them; the longer of the first two is cut until all fit. Source: PostgreSQL's `makeObjectName`.
+/// Joins the parts with `_`; the longer of the first two is truncated until all fit. Source: PostgreSQL's
+/// `makeObjectName`.
 fn joined(table: &str, columns: Option<&str>, label: &str) -> String {
-    let room = MADE_BYTES_MAX.saturating_sub(label.len() + 1 + usize::from(columns.is_some()));
+    let room = GENERATED_BYTES_MAX.saturating_sub(label.len() + 1 + usize::from(columns.is_some()));
     let (mut first, mut second) = (table.len(), columns.map_or(0, str::len));
     while first + second > room {
         if first > second {
@@ -156,7 +158,8 @@ fn joined(table: &str, columns: Option<&str>, label: &str) -> String {
     }
 }
 
-/// Columns as a made name has them. Source: PostgreSQL's `ChooseIndexNameAddition`, which also numbers a column that comes again.
+/// The column part of a generated name; repeated columns are numbered. Source: PostgreSQL's
+/// `ChooseIndexNameAddition`.
 pub(super) fn of_columns(columns: &[String]) -> String {
     let mut distinct: Vec<String> = Vec::with_capacity(columns.len());
     for column in columns {
@@ -174,7 +177,7 @@ pub(super) fn of_columns(columns: &[String]) -> String {
             joined.push('_');
         }
         joined.push_str(&column);
-        if joined.len() > MADE_BYTES_MAX {
+        if joined.len() > GENERATED_BYTES_MAX {
             break;
         }
     }

@@ -8,9 +8,9 @@ use super::{Catalog, Definition, Notice, constraints, create, is_taken, names, t
 use crate::statement::Session;
 
 const TAG: &str = "ALTER TABLE";
-const NO_OWNERS: &str = "OWNER TO is ignored: all users may do everything";
+const NO_OWNERS: &str = "OWNER TO is ignored: every user has all privileges";
 
-/// When a statement has several actions, all of one kind come before those of the next. Source: PostgreSQL's `AlterTablePass`.
+/// Execution order of the actions of one statement. Source: PostgreSQL's `AlterTablePass`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Pass {
     Drop,
@@ -21,7 +21,7 @@ enum Pass {
     Other,
 }
 
-/// What ALTER TABLE comes to; `None` for a table of another store.
+/// Plans an ALTER TABLE; `None` for a table of the other store.
 pub(super) fn alter(
     alter: &ast::AlterTable,
     catalog: &dyn Catalog,
@@ -46,11 +46,11 @@ pub(super) fn alter(
     let renames =
         |action: &&A| matches!(action, A::RenameColumn { .. } | A::RenameTable { .. } | A::RenameConstraint { .. });
     if actions.len() > 1 && actions.iter().any(renames) {
-        let text = "RENAME cannot stand with other actions in one ALTER TABLE";
+        let text = "RENAME cannot be combined with other actions in one ALTER TABLE";
         return Err(Error::new(SqlState::SYNTAX_ERROR, text));
     }
     actions.sort_by_key(|action| pass(action));
-    let mut wanted = Vec::new();
+    let mut new_constraints = Vec::new();
     for action in actions {
         match action {
             A::AddColumn { if_not_exists, column_def, column_position: None, .. } => {
@@ -61,21 +61,23 @@ pub(super) fn alter(
                     draft.notices.push(Notice::new(text));
                     continue;
                 }
-                draft.add_column(column_def, &mut wanted)?;
+                draft.add_column(column_def, &mut new_constraints)?;
             }
-            A::AddConstraint { constraint, not_valid: false } => wanted.push(create::wanted(constraint)?),
+            A::AddConstraint { constraint, not_valid: false } => {
+                new_constraints.push(create::new_constraint(constraint)?)
+            }
             A::AddConstraint { .. } => {
                 return Err(Error::unsupported("NOT VALID is not supported on rows tables")
-                    .with_hint("leave it out: all rows are looked at"));
+                    .with_hint("leave NOT VALID out: existing rows are always checked"));
             }
             action => act(&mut draft, action)?,
         }
     }
-    draft.add_all(wanted)?;
+    draft.add_all(new_constraints)?;
     draft.finish(TAG).map(Some)
 }
 
-/// An index or a sequence: PostgreSQL alters them by this statement too. Dumps say whose they are.
+/// ALTER TABLE on an index or sequence: only OWNER TO, which dumps contain, is accepted.
 fn of_another_kind(alter: &ast::AlterTable, name: &str) -> Result<Definition> {
     if alter.operations.iter().all(|action| matches!(action, A::OwnerTo { .. })) {
         return Ok(Definition { notices: vec![Notice::new(NO_OWNERS)], ..Definition::new(TAG) });
@@ -96,7 +98,7 @@ fn pass(action: &A) -> Pass {
     }
 }
 
-/// Any action but adding, which waits for its constraints.
+/// Applies any action except adding columns and constraints.
 fn act(draft: &mut Draft<'_>, action: &A) -> Result<()> {
     let cascades = |behavior: &Option<ast::DropBehavior>| *behavior == Some(ast::DropBehavior::Cascade);
     match action {
@@ -247,7 +249,7 @@ fn rename_constraint(draft: &mut Draft<'_>, old: &str, new: String) -> Result<()
 fn set_options(draft: &mut Draft<'_>, options: &[ast::SqlOption]) -> Result<()> {
     for option in options {
         let name = match option {
-            ast::SqlOption::KeyValue { key, .. } | ast::SqlOption::Ident(key) => crate::bind::folded(key),
+            ast::SqlOption::KeyValue { key, .. } | ast::SqlOption::Ident(key) => crate::bind::fold_ident(key),
             other => other.to_string(),
         };
         if !create::is_ignored(&name) {

@@ -1,23 +1,24 @@
-//! Moments and intervals as PostgreSQL counts them: added up (months first, to the last day of a month at most, then days, then the
-//! rest), taken apart, and cut.
+//! Date and time arithmetic by PostgreSQL's rules: timestamp ± interval (months first, clamped to the last day of
+//! the month, then days, then microseconds), `extract`, `date_trunc`, interval arithmetic.
 
 use model::{Datum, Error, Interval, Numeric, Result, SqlState, Type};
 
 use crate::cast::Zone;
 
-/// Microseconds of a day.
+/// Microseconds in a day.
 const DAY: i64 = 86_400_000_000;
-/// Of an hour.
+/// Microseconds in an hour.
 const HOUR: i64 = 3_600_000_000;
-/// Of a minute.
+/// Microseconds in a minute.
 const MINUTE: i64 = 60_000_000;
-/// Of a second.
+/// Microseconds in a second.
 const SECOND: i64 = 1_000_000;
 
-/// A timestamp, with or without zone, and an interval after it. Days are those of the zone, however long.
+/// Timestamp plus interval. For timestamptz, months and days are added in local time, so a day may have 23 or 25
+/// hours.
 pub(crate) fn shifted(moment: &Datum<'_>, by: Interval, zone: &dyn Zone) -> Result<Datum<'static>> {
     match moment {
-        // The infinities stay where they are.
+        // Infinities are unchanged.
         Datum::Timestamp(end @ (i64::MIN | i64::MAX)) => Ok(Datum::Timestamp(*end)),
         Datum::Timestamptz(end @ (i64::MIN | i64::MAX)) => Ok(Datum::Timestamptz(*end)),
         Datum::Timestamp(micros) => Ok(Datum::Timestamp(later(days_later(*micros, by)?, by.micros)?)),
@@ -30,7 +31,7 @@ pub(crate) fn shifted(moment: &Datum<'_>, by: Interval, zone: &dyn Zone) -> Resu
     }
 }
 
-/// The part of the interval that is counted in a calendar.
+/// Adds the months and days of an interval.
 fn days_later(micros: i64, by: Interval) -> Result<i64> {
     let (mut days, time) = (micros.div_euclid(DAY), micros.rem_euclid(DAY));
     if by.months != 0 {
@@ -51,13 +52,13 @@ fn out_of_range() -> Error {
     Error::new(SqlState::DATETIME_OVERFLOW, "timestamp out of range")
 }
 
-/// From one timestamp to another: days of 24 hours, and the rest.
+/// Interval between two timestamps, in days of 24 hours and microseconds.
 pub(crate) fn between(from: i64, to: i64) -> Result<Interval> {
     let micros = to.checked_sub(from).ok_or_else(interval_out_of_range)?;
     Ok(Interval { months: 0, days: (micros / DAY) as i32, micros: micros % DAY })
 }
 
-/// Each part by itself.
+/// Adds field by field.
 pub(crate) fn sum(left: Interval, right: Interval) -> Result<Interval> {
     let parts = (|| {
         Some(Interval {
@@ -69,7 +70,7 @@ pub(crate) fn sum(left: Interval, right: Interval) -> Result<Interval> {
     parts.ok_or_else(interval_out_of_range)
 }
 
-/// The other way round.
+/// Negates field by field.
 pub(crate) fn negated(of: Interval) -> Result<Interval> {
     let parts = (|| {
         Some(Interval {
@@ -85,9 +86,9 @@ fn interval_out_of_range() -> Error {
     Error::new(SqlState::DATETIME_OVERFLOW, "interval out of range")
 }
 
-/// A part of a moment or interval.
+/// A field of `extract` and `date_trunc`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Part {
+pub(crate) enum DateField {
     Microseconds,
     Milliseconds,
     Second,
@@ -108,34 +109,34 @@ pub(crate) enum Part {
     Isoyear,
 }
 
-impl Part {
-    pub(crate) fn named(name: &str) -> Option<Part> {
+impl DateField {
+    pub(crate) fn from_name(name: &str) -> Option<DateField> {
         Some(match name {
-            "microsecond" | "microseconds" => Part::Microseconds,
-            "millisecond" | "milliseconds" => Part::Milliseconds,
-            "second" | "seconds" => Part::Second,
-            "minute" | "minutes" => Part::Minute,
-            "hour" | "hours" => Part::Hour,
-            "day" | "days" => Part::Day,
-            "week" | "weeks" => Part::Week,
-            "month" | "months" => Part::Month,
-            "quarter" => Part::Quarter,
-            "year" | "years" => Part::Year,
-            "decade" | "decades" => Part::Decade,
-            "century" | "centuries" => Part::Century,
-            "millennium" | "millenniums" | "millennia" => Part::Millennium,
-            "epoch" => Part::Epoch,
-            "dow" => Part::Dow,
-            "isodow" => Part::Isodow,
-            "doy" => Part::Doy,
-            "isoyear" => Part::Isoyear,
+            "microsecond" | "microseconds" => DateField::Microseconds,
+            "millisecond" | "milliseconds" => DateField::Milliseconds,
+            "second" | "seconds" => DateField::Second,
+            "minute" | "minutes" => DateField::Minute,
+            "hour" | "hours" => DateField::Hour,
+            "day" | "days" => DateField::Day,
+            "week" | "weeks" => DateField::Week,
+            "month" | "months" => DateField::Month,
+            "quarter" => DateField::Quarter,
+            "year" | "years" => DateField::Year,
+            "decade" | "decades" => DateField::Decade,
+            "century" | "centuries" => DateField::Century,
+            "millennium" | "millenniums" | "millennia" => DateField::Millennium,
+            "epoch" => DateField::Epoch,
+            "dow" => DateField::Dow,
+            "isodow" => DateField::Isodow,
+            "doy" => DateField::Doy,
+            "isoyear" => DateField::Isoyear,
             _ => return None,
         })
     }
 
-    /// Has a type such a part?
+    /// Whether `extract` accepts the field for a type.
     pub(crate) fn is_of(self, ty: Type) -> bool {
-        use Part::{Dow, Doy, Epoch, Hour, Isodow, Isoyear, Microseconds, Milliseconds, Minute, Second, Week};
+        use DateField::{Dow, Doy, Epoch, Hour, Isodow, Isoyear, Microseconds, Milliseconds, Minute, Second, Week};
         let of_time = matches!(self, Microseconds | Milliseconds | Second | Minute | Hour);
         match ty {
             Type::Time => of_time || self == Epoch,
@@ -145,16 +146,16 @@ impl Part {
         }
     }
 
-    /// This part of a value.
+    /// `extract(field from value)`.
     pub(crate) fn of(self, value: &Datum<'_>, zone: &dyn Zone) -> Result<Numeric> {
         match value {
             Datum::Date(end @ (i32::MIN | i32::MAX)) => endless(*end > 0),
             Datum::Timestamp(end @ (i64::MIN | i64::MAX)) | Datum::Timestamptz(end @ (i64::MIN | i64::MAX)) => {
                 endless(*end > 0)
             }
-            Datum::Date(days) if self == Part::Epoch => Ok(Numeric::from(i64::from(*days) * 86_400)),
+            Datum::Date(days) if self == DateField::Epoch => Ok(Numeric::from(i64::from(*days) * 86_400)),
             Datum::Date(days) => Ok(self.of_local(i64::from(*days) * DAY)),
-            Datum::Timestamptz(micros) if self == Part::Epoch => Ok(decimal(*micros, 6)),
+            Datum::Timestamptz(micros) if self == DateField::Epoch => Ok(decimal(*micros, 6)),
             Datum::Timestamp(local) => Ok(self.of_local(*local)),
             Datum::Timestamptz(micros) => Ok(self.of_local(zone.local(*micros))),
             Datum::Time(micros) => Ok(self.of_local(*micros)),
@@ -168,29 +169,33 @@ impl Part {
         let (year, month, day) = pg::time::date_of_days(days);
         let (month, day) = (i64::from(month), i64::from(day));
         let whole = match self {
-            Part::Microseconds | Part::Milliseconds | Part::Second | Part::Minute | Part::Hour => {
+            DateField::Microseconds
+            | DateField::Milliseconds
+            | DateField::Second
+            | DateField::Minute
+            | DateField::Hour => {
                 return self.of_time(time);
             }
-            Part::Epoch => return decimal(local, 6),
-            Part::Day => day,
-            Part::Month => month,
-            Part::Quarter => (month - 1) / 3 + 1,
-            // There is no year 0.
-            Part::Year => {
+            DateField::Epoch => return decimal(local, 6),
+            DateField::Day => day,
+            DateField::Month => month,
+            DateField::Quarter => (month - 1) / 3 + 1,
+            // PostgreSQL has no year 0: year 0 of the calendar functions is 1 BC.
+            DateField::Year => {
                 if year > 0 {
                     year
                 } else {
                     year - 1
                 }
             }
-            Part::Decade => year.div_euclid(10),
-            Part::Century => span(year, 100),
-            Part::Millennium => span(year, 1_000),
-            Part::Dow => (days + 4).rem_euclid(7),
-            Part::Isodow => (days + 3).rem_euclid(7) + 1,
-            Part::Doy => days - pg::time::days_of_date(year, 1, 1) + 1,
-            Part::Week => (days - iso_year(days).1) / 7 + 1,
-            Part::Isoyear => match iso_year(days).0 {
+            DateField::Decade => year.div_euclid(10),
+            DateField::Century => span(year, 100),
+            DateField::Millennium => span(year, 1_000),
+            DateField::Dow => (days + 4).rem_euclid(7),
+            DateField::Isodow => (days + 3).rem_euclid(7) + 1,
+            DateField::Doy => days - pg::time::days_of_date(year, 1, 1) + 1,
+            DateField::Week => (days - iso_year(days).1) / 7 + 1,
+            DateField::Isoyear => match iso_year(days).0 {
                 year @ 1.. => year,
                 year => year - 1,
             },
@@ -200,10 +205,10 @@ impl Part {
 
     fn of_time(self, time: i64) -> Numeric {
         match self {
-            Part::Hour => Numeric::from(time / HOUR),
-            Part::Minute => Numeric::from(time % HOUR / MINUTE),
-            Part::Second => decimal(time % MINUTE, 6),
-            Part::Milliseconds => decimal(time % MINUTE, 3),
+            DateField::Hour => Numeric::from(time / HOUR),
+            DateField::Minute => Numeric::from(time % HOUR / MINUTE),
+            DateField::Second => decimal(time % MINUTE, 6),
+            DateField::Milliseconds => decimal(time % MINUTE, 3),
             _ => Numeric::from(time % MINUTE),
         }
     }
@@ -212,16 +217,16 @@ impl Part {
         let (months, days) = (i64::from(months), i64::from(days));
         let year = months / 12;
         let whole = match self {
-            Part::Day => days,
-            Part::Month => months % 12,
-            Part::Quarter => months % 12 / 3 + 1,
-            Part::Year => year,
-            Part::Decade => year / 10,
-            Part::Century => year / 100,
-            Part::Millennium => year / 1_000,
-            Part::Hour => micros / HOUR,
-            Part::Epoch => {
-                // A year has 365.25 days, a month 30.
+            DateField::Day => days,
+            DateField::Month => months % 12,
+            DateField::Quarter => months % 12 / 3 + 1,
+            DateField::Year => year,
+            DateField::Decade => year / 10,
+            DateField::Century => year / 100,
+            DateField::Millennium => year / 1_000,
+            DateField::Hour => micros / HOUR,
+            DateField::Epoch => {
+                // PostgreSQL counts a year as 365.25 days and a month as 30 days.
                 let quarters = i128::from(year) * 1_461 + i128::from(months % 12) * 120 + i128::from(days) * 4;
                 return Numeric::new(quarters * i128::from(DAY / 4) + i128::from(micros), 6);
             }
@@ -231,7 +236,7 @@ impl Part {
     }
 }
 
-/// A number of units of 10^-6, shown with so many digits.
+/// `micros` · 10^-6 with `scale` decimal digits.
 fn decimal(micros: i64, scale: u32) -> Numeric {
     Numeric::new(micros.into(), scale)
 }
@@ -240,12 +245,12 @@ fn endless(up: bool) -> Result<Numeric> {
     if up { "Infinity" } else { "-Infinity" }.parse()
 }
 
-/// Which century or millennium a year is in; the first begins with the year 1.
+/// Number of the century or millennium of a year; the first starts with year 1.
 fn span(year: i64, years: i64) -> i64 {
     if year > 0 { (year + years - 1) / years } else { -((years - year) / years) }
 }
 
-/// The year of a day by ISO 8601, and the Monday that it begins with.
+/// ISO 8601 year of a day, and the day number of its first Monday.
 fn iso_year(days: i64) -> (i64, i64) {
     let thursday = days - (days + 3).rem_euclid(7) + 3;
     let (year, ..) = pg::time::date_of_days(thursday);
@@ -253,7 +258,7 @@ fn iso_year(days: i64) -> (i64, i64) {
     (year, fourth - (fourth + 3).rem_euclid(7))
 }
 
-/// `date_trunc`
+/// `date_trunc(field, value)`.
 pub(crate) fn truncated(field: &str, value: &Datum<'_>, zone: &dyn Zone) -> Result<Datum<'static>> {
     let is_zoned = matches!(value, Datum::Timestamptz(_));
     let ty = if is_zoned { Type::Timestamptz } else { Type::Timestamp }.sql_name();
@@ -262,7 +267,7 @@ pub(crate) fn truncated(field: &str, value: &Datum<'_>, zone: &dyn Zone) -> Resu
         let text = format!("unit \"{name}\" not recognized for type {ty}");
         Error::new(SqlState::INVALID_PARAMETER_VALUE, text)
     };
-    let part = Part::named(&name).ok_or_else(unknown)?;
+    let part = DateField::from_name(&name).ok_or_else(unknown)?;
     match value {
         Datum::Timestamp(end @ (i64::MIN | i64::MAX)) => Ok(Datum::Timestamp(*end)),
         Datum::Timestamptz(end @ (i64::MIN | i64::MAX)) => Ok(Datum::Timestamptz(*end)),
@@ -270,45 +275,52 @@ pub(crate) fn truncated(field: &str, value: &Datum<'_>, zone: &dyn Zone) -> Resu
         Datum::Timestamptz(micros) => {
             let local = zone.local(*micros);
             let begin = cut(part, local).ok_or_else(unknown)?;
-            let within =
-                matches!(part, Part::Microseconds | Part::Milliseconds | Part::Second | Part::Minute | Part::Hour);
-            // An hour that is there twice stays the one it is.
+            let within = matches!(
+                part,
+                DateField::Microseconds
+                    | DateField::Milliseconds
+                    | DateField::Second
+                    | DateField::Minute
+                    | DateField::Hour
+            );
+            // Units up to an hour are truncated without a round trip through local time: an hour repeated when
+            // clocks change stays the same one.
             Ok(Datum::Timestamptz(if within { micros - (local - begin) } else { zone.moment(begin) }))
         }
         other => Err(Error::bug(format!("date_trunc of {}", other.type_name()))),
     }
 }
 
-/// Where the part of a clock's time begins; nothing for parts that are no stretch of time.
-fn cut(part: Part, local: i64) -> Option<i64> {
+/// Start of the unit that contains a local time; `None` for fields that are not units (epoch, day of week).
+fn cut(part: DateField, local: i64) -> Option<i64> {
     let days = local.div_euclid(DAY);
     let (year, month, _) = pg::time::date_of_days(days);
     let month = i64::from(month);
     let of = |year: i64, month: i64| pg::time::days_of_date(year, month as u32, 1) * DAY;
     Some(match part {
-        Part::Microseconds => local,
-        Part::Milliseconds => local - local.rem_euclid(1_000),
-        Part::Second => local - local.rem_euclid(SECOND),
-        Part::Minute => local - local.rem_euclid(MINUTE),
-        Part::Hour => local - local.rem_euclid(HOUR),
-        Part::Day => days * DAY,
-        Part::Week => (days - (days + 3).rem_euclid(7)) * DAY,
-        Part::Month => of(year, month),
-        Part::Quarter => of(year, (month - 1) / 3 * 3 + 1),
-        Part::Year => of(year, 1),
-        Part::Decade => of(year.div_euclid(10) * 10, 1),
-        Part::Century => of((year - 1).div_euclid(100) * 100 + 1, 1),
-        Part::Millennium => of((year - 1).div_euclid(1_000) * 1_000 + 1, 1),
-        Part::Epoch | Part::Dow | Part::Isodow | Part::Doy | Part::Isoyear => return None,
+        DateField::Microseconds => local,
+        DateField::Milliseconds => local - local.rem_euclid(1_000),
+        DateField::Second => local - local.rem_euclid(SECOND),
+        DateField::Minute => local - local.rem_euclid(MINUTE),
+        DateField::Hour => local - local.rem_euclid(HOUR),
+        DateField::Day => days * DAY,
+        DateField::Week => (days - (days + 3).rem_euclid(7)) * DAY,
+        DateField::Month => of(year, month),
+        DateField::Quarter => of(year, (month - 1) / 3 * 3 + 1),
+        DateField::Year => of(year, 1),
+        DateField::Decade => of(year.div_euclid(10) * 10, 1),
+        DateField::Century => of((year - 1).div_euclid(100) * 100 + 1, 1),
+        DateField::Millennium => of((year - 1).div_euclid(1_000) * 1_000 + 1, 1),
+        DateField::Epoch | DateField::Dow | DateField::Isodow | DateField::Doy | DateField::Isoyear => return None,
     })
 }
 
-/// So many times an interval: what is left of months becomes days, and what is left of days the rest.
+/// `interval * by`: fractions of months carry over to days, fractions of days to microseconds.
 pub(crate) fn times(of: Interval, by: f64) -> Result<Interval> {
     scaled(of, |part| part * by)
 }
 
-/// An interval in so many parts.
+/// `interval / by`, with the same carries.
 pub(crate) fn over(of: Interval, by: f64) -> Result<Interval> {
     if by == 0.0 {
         return Err(Error::new(SqlState::DIVISION_BY_ZERO, "division by zero"));
@@ -322,7 +334,7 @@ fn scaled(of: Interval, scale: impl Fn(f64) -> f64) -> Result<Interval> {
         if value.is_nan() || value < least || value > greatest { Err(interval_out_of_range()) } else { Ok(value) }
     };
     let int = |value: f64| whole(value, i32::MIN.into(), i32::MAX.into()).map(|value| value as i32);
-    // As PostgreSQL rounds what a float makes inexact: to microseconds.
+    // PostgreSQL rounds intermediate results to microseconds.
     let rounded = |value: f64| (value * 1e6).round_ties_even() / 1e6;
     let (month, day) = (scale(of.months.into()), scale(of.days.into()));
     let (months, mut days) = (int(month)?, int(day)?);
@@ -335,7 +347,7 @@ fn scaled(of: Interval, scale: impl Fn(f64) -> f64) -> Result<Interval> {
     }
     days = days.checked_add(rest_days as i32).ok_or_else(interval_out_of_range)?;
     let micros = (scale(of.micros as f64) + seconds * 1e6).round_ties_even();
-    // The greatest i64 is no double: what reaches it is too much.
+    // `i64::MAX` is not exact as f64; 1023 below it is the largest safe value.
     let micros = whole(micros, i64::MIN as f64, (i64::MAX - 1_023) as f64)? as i64;
     Ok(Interval { months, days, micros })
 }

@@ -1,5 +1,6 @@
-//! CHECK and DEFAULT: expressions that a table's description keeps as SQL, in one way of writing: names folded and without the
-//! table's, types as PostgreSQL calls them. What is kept has been bound, so that statements can bind it again.
+//! CHECK and DEFAULT expressions. A table description stores them as SQL in canonical form: names folded and
+//! unqualified, types by PostgreSQL's names. A stored expression has been bound once, so statements can bind it
+//! again.
 
 use std::cell::Cell;
 use std::ops::ControlFlow;
@@ -11,19 +12,19 @@ use rows::row::RowLayout;
 use rows::{Records, RowTable};
 use sqlparser::ast::{self, VisitMut, VisitorMut};
 
-use super::names::{quoted, shown};
+use super::names::{display_name, quoted};
 use super::{Catalog, types};
-use crate::bind::{Around, Bind, Binder, Refusal, Source, Subquery, Typed, folded};
-use crate::exec::{Parts, Reads, World};
+use crate::bind::{Bind, Binder, ExprScope, Refusal, Source, Subquery, Typed, fold_ident};
+use crate::exec::{ExecContext, ReadSource, SubPlans};
 use crate::expr::{Expr, Frame};
 use crate::statement::Session;
-use crate::types::{assignable, bare};
+use crate::types::{assignable, base_type};
 
-/// The slot of the row that a formula is about.
+/// Slot of the row that an expression reads.
 const ROW: usize = 0;
 
-/// A table without rows, for binding against its description.
-pub(super) fn bare_table(schema: &RowSchema) -> Result<Arc<RowTable>> {
+/// An empty table with this description, for binding.
+pub(super) fn empty_table(schema: &RowSchema) -> Result<Arc<RowTable>> {
     Ok(Arc::new(RowTable {
         layout: Arc::new(RowLayout::of(schema)?),
         records: Arc::new(Records::new()),
@@ -33,25 +34,25 @@ pub(super) fn bare_table(schema: &RowSchema) -> Result<Arc<RowTable>> {
     }))
 }
 
-/// Where a formula stands, which says what cannot be in it.
+/// The clause of an expression; decides which constructs it refuses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum ExprKind {
     Check,
     Default,
     Using,
 }
 
-impl Place {
+impl ExprKind {
     fn name(self) -> &'static str {
         match self {
-            Place::Check => "check constraint",
-            Place::Default => "DEFAULT expression",
-            Place::Using => "transform expression",
+            ExprKind::Check => "check constraint",
+            ExprKind::Default => "DEFAULT expression",
+            ExprKind::Using => "transform expression",
         }
     }
 }
 
-impl Around for Place {
+impl ExprScope for ExprKind {
     fn aggregate(&mut self, _: &mut Binder, _: &ast::Function) -> Bind<Typed> {
         let text = format!("aggregate functions are not allowed in {}s", self.name());
         Err(Error::new(SqlState::GROUPING_ERROR, text).into())
@@ -62,32 +63,32 @@ impl Around for Place {
     }
 }
 
-/// Binds an expression over a row of `table`, or over nothing.
-fn bound(expr: &ast::Expr, table: Option<&Arc<RowTable>>, mut place: Place) -> Result<(Binder, Typed)> {
+/// Binds an expression over a row of `table`, or over no row.
+fn bound(expr: &ast::Expr, table: Option<&Arc<RowTable>>, mut kind: ExprKind) -> Result<(Binder, Typed)> {
     let source = |table: &Arc<RowTable>| Source::stored(table.schema.name.table.clone(), ROW, Arc::clone(table));
     let mut binder = Binder { sources: table.map(source).into_iter().collect(), ..Binder::default() };
-    let typed = binder.expr(expr, &mut place).map_err(|refusal| refused(refusal, expr, place))?;
+    let typed = binder.expr(expr, &mut kind).map_err(|refusal| refused(refusal, expr, kind))?;
     if binder.params.is_empty() {
         return Ok((binder, typed));
     }
     Err(Error::new(SqlState::UNDEFINED_PARAMETER, "there is no parameter $1"))
 }
 
-fn refused(refusal: Refusal, expr: &ast::Expr, place: Place) -> Error {
+fn refused(refusal: Refusal, expr: &ast::Expr, kind: ExprKind) -> Error {
     match refusal {
         Refusal::Error(error) => error,
-        Refusal::Other => Error::unsupported(format!("{} {expr} is not supported on rows tables", place.name()))
-            .with_hint("only operators and functions that rows tables compile can be in it"),
+        Refusal::Unsupported => Error::unsupported(format!("{} {expr} is not supported on rows tables", kind.name()))
+            .with_hint("use only operators and functions that rows tables support"),
     }
 }
 
-/// The condition of a CHECK, bound to a table.
+/// Binds a CHECK condition.
 ///
 /// # Errors
-/// 42804 when it is no condition; what binding gives.
+/// 42804 if it is not boolean; errors of the binder.
 pub(super) fn condition(expr: &ast::Expr, table: &Arc<RowTable>) -> Result<Expr> {
-    let (mut binder, typed) = bound(expr, Some(table), Place::Check)?;
-    let typed = binder.settle(typed, Type::Bool).map_err(|refusal| refused(refusal, expr, Place::Check))?;
+    let (mut binder, typed) = bound(expr, Some(table), ExprKind::Check)?;
+    let typed = binder.resolve_unknown(typed, Type::Bool).map_err(|refusal| refused(refusal, expr, ExprKind::Check))?;
     match typed.ty {
         Some(Type::Bool) => Ok(typed.expr),
         ty => {
@@ -98,37 +99,37 @@ pub(super) fn condition(expr: &ast::Expr, table: &Arc<RowTable>) -> Result<Expr>
     }
 }
 
-/// What a column takes from an expression when its type changes.
+/// Binds the USING expression of a type change.
 ///
 /// # Errors
-/// 42804 when its type is not assigned to the column's.
+/// 42804 if there is no assignment cast to the column's type.
 pub(super) fn transformed(expr: &ast::Expr, table: &Arc<RowTable>, column: &str, ty: Type) -> Result<Expr> {
-    let (mut binder, typed) = bound(expr, Some(table), Place::Using)?;
+    let (mut binder, typed) = bound(expr, Some(table), ExprKind::Using)?;
     if typed.ty.is_some_and(|from| !assignable(from, ty)) {
         let text = format!("result of USING clause for column \"{column}\" cannot be cast automatically to type {ty}");
         let error = Error::new(SqlState::DATATYPE_MISMATCH, text);
         return Err(error.with_hint("You might need to add an explicit cast."));
     }
-    binder.assigned(typed, ty, column).map_err(|refusal| refused(refusal, expr, Place::Using))
+    binder.assigned(typed, ty, column).map_err(|refusal| refused(refusal, expr, ExprKind::Using))
 }
 
-/// What a column without a value gets.
+/// A bound DEFAULT.
 #[derive(Clone, Debug)]
 pub(super) enum Default {
-    /// The same for all rows of a statement.
+    /// Constant within a statement.
     Value(Expr),
-    /// The next of a sequence.
+    /// `nextval` of a sequence.
     Next(SequenceRef),
 }
 
-/// A DEFAULT, bound to its column.
+/// Binds a DEFAULT.
 ///
 /// # Errors
-/// 0A000 for columns and subqueries in it, 42804 for a value of the wrong type; what binding gives.
+/// 0A000 for column references and subqueries; 42804 for a wrong type; errors of the binder.
 pub(super) fn default(expr: &ast::Expr, column: &str, ty: Type, catalog: &dyn Catalog) -> Result<Default> {
     if let Some(name) = sequence_of(expr, catalog) {
         let sequence = catalog.sequence(&name).ok_or_else(|| {
-            let text = format!("relation \"{}\" does not exist", shown(&name, catalog));
+            let text = format!("relation \"{}\" does not exist", display_name(&name, catalog));
             Error::new(SqlState::UNDEFINED_TABLE, text)
         })?;
         check_assigned(Type::Int8, column, ty)?;
@@ -137,12 +138,13 @@ pub(super) fn default(expr: &ast::Expr, column: &str, ty: Type, catalog: &dyn Ca
     if names_column(expr) {
         return Err(Error::unsupported("cannot use column reference in DEFAULT expression"));
     }
-    let (mut binder, typed) = bound(expr, None, Place::Default)?;
+    let (mut binder, typed) = bound(expr, None, ExprKind::Default)?;
     if let Some(from) = typed.ty {
         check_assigned(from, column, ty)?;
     }
-    // Whether it fits what stands in parentheses shows when a row gets it.
-    let expr = binder.assigned(typed, bare(ty), column).map_err(|refusal| refused(refusal, expr, Place::Default))?;
+    // The type modifier is checked when a row gets the value.
+    let expr =
+        binder.assigned(typed, base_type(ty), column).map_err(|refusal| refused(refusal, expr, ExprKind::Default))?;
     Ok(Default::Value(expr))
 }
 
@@ -159,44 +161,44 @@ fn check_assigned(from: Type, column: &str, ty: Type) -> Result<()> {
     Err(error.with_hint("You will need to rewrite or cast the expression."))
 }
 
-/// The value of a bound expression over no row, as a column of type `ty` keeps it.
+/// Evaluates an expression without a row and converts it to type `ty`.
 ///
 /// # Errors
-/// What evaluating gives: class 22.
+/// Those of evaluation, class 22.
 pub(super) fn value<T>(expr: &Expr, ty: Type, session: Session<'_>, then: impl FnOnce(Datum<'_>) -> T) -> Result<T> {
     let (arena, guard) = (Bump::new(), crossbeam_epoch::pin());
-    let world = World::new(&[], &arena, &guard, session, Parts::default(), Reads::Nothing);
-    let frame = frame(&[], &world);
+    let ctx = ExecContext::new(&[], &arena, &guard, session, SubPlans::default(), ReadSource::Nothing);
+    let frame = frame(&[], &ctx);
     Ok(then(rows::coerce(ty, expr.eval(&frame)?)?))
 }
 
-/// What expressions over one row are evaluated in, or over none.
-pub(super) fn frame<'a>(row: &'a [Cell<Option<&'a [u8]>>], world: &'a World<'a>) -> Frame<'a> {
-    Frame { rows: row, world, given: Vec::new(), made: Vec::new(), element: Datum::Null }
+/// A frame for expressions over one row or none.
+pub(super) fn frame<'a>(row: &'a [Cell<Option<&'a [u8]>>], ctx: &'a ExecContext<'a>) -> Frame<'a> {
+    Frame { rows: row, ctx, outer_values: Vec::new(), computed: Vec::new(), element: Datum::Null }
 }
 
-/// SQL that a description holds.
+/// Parses an expression stored in a table description.
 ///
 /// # Errors
-/// XX001: it was written by [`canonical`].
+/// XX001, because [`canonical`] wrote it.
 pub(super) fn parsed(sql: &str) -> Result<ast::Expr> {
     let parsed = crate::dialect::parser_of(sql).and_then(|mut parser| parser.parse_expr());
     parsed.map_err(|error| Error::corrupt(format!("expression {sql:?} of a table: {error}")))
 }
 
-/// An expression as descriptions hold it, among columns of the table called `table`.
+/// Canonical form of an expression over columns of `table`.
 pub(super) fn canonical(expr: &ast::Expr, table: &str) -> ast::Expr {
     let mut expr = expr.clone();
     rewrite(&mut expr, &mut |expr| match expr {
-        ast::Expr::Identifier(name) => *name = ident(&folded(name)),
+        ast::Expr::Identifier(name) => *name = ident(&fold_ident(name)),
         ast::Expr::CompoundIdentifier(parts) => match parts.as_slice() {
-            [first, column] if folded(first) == table => *expr = ast::Expr::Identifier(ident(&folded(column))),
+            [first, column] if fold_ident(first) == table => *expr = ast::Expr::Identifier(ident(&fold_ident(column))),
             _ => {}
         },
         ast::Expr::Function(call) => {
             for part in &mut call.name.0 {
                 if let ast::ObjectNamePart::Identifier(name) = part {
-                    *name = ident(&folded(name));
+                    *name = ident(&fold_ident(name));
                 }
             }
         }
@@ -210,20 +212,20 @@ pub(super) fn canonical(expr: &ast::Expr, table: &str) -> ast::Expr {
     expr
 }
 
-/// What a description holds after a column has got another name.
+/// Renames a column in a stored expression.
 ///
 /// # Errors
 /// As [`parsed`].
 pub(super) fn renamed(sql: &str, old: &str, new: &str) -> Result<String> {
     let mut expr = parsed(sql)?;
     rewrite(&mut expr, &mut |expr| match expr {
-        ast::Expr::Identifier(name) if folded(name) == old => *name = ident(new),
+        ast::Expr::Identifier(name) if fold_ident(name) == old => *name = ident(new),
         _ => {}
     });
     Ok(expr.to_string())
 }
 
-/// Positions of the columns that a description's condition is about, each once.
+/// Positions of the columns in a stored condition, each once.
 ///
 /// # Errors
 /// As [`parsed`].
@@ -231,7 +233,7 @@ pub(super) fn columns(sql: &str, schema: &RowSchema) -> Result<Vec<usize>> {
     let mut found = Vec::new();
     rewrite(&mut parsed(sql)?, &mut |expr| {
         if let ast::Expr::Identifier(name) = expr
-            && let Some(at) = schema.column(&folded(name))
+            && let Some(at) = schema.column(&fold_ident(name))
             && !found.contains(&at)
         {
             found.push(at);
@@ -240,12 +242,12 @@ pub(super) fn columns(sql: &str, schema: &RowSchema) -> Result<Vec<usize>> {
     Ok(found)
 }
 
-/// `nextval('sequence')`, as a default holds it.
+/// Canonical DEFAULT of a serial column: `nextval('sequence'::regclass)`.
 pub(super) fn next_value(name: &TableName, catalog: &dyn Catalog) -> String {
-    format!("nextval('{}'::regclass)", shown(name, catalog).replace('\'', "''"))
+    format!("nextval('{}'::regclass)", display_name(name, catalog).replace('\'', "''"))
 }
 
-/// The sequence whose next value an expression is, if that is all it is.
+/// The sequence, if the expression is just a `nextval` call.
 pub(super) fn sequence_of(expr: &ast::Expr, catalog: &dyn Catalog) -> Option<TableName> {
     match expr {
         ast::Expr::Nested(inner) => sequence_of(inner, catalog),
@@ -253,13 +255,13 @@ pub(super) fn sequence_of(expr: &ast::Expr, catalog: &dyn Catalog) -> Option<Tab
             let [.., ast::ObjectNamePart::Identifier(name)] = call.name.0.as_slice() else { return None };
             let ast::FunctionArguments::List(list) = &call.args else { return None };
             let [ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(of))] = list.args.as_slice() else { return None };
-            if folded(name) == "nextval" { named_by(of, catalog) } else { None }
+            if fold_ident(name) == "nextval" { named_by(of, catalog) } else { None }
         }
         _ => None,
     }
 }
 
-/// The sequence that a string names.
+/// The sequence named by a string literal.
 fn named_by(expr: &ast::Expr, catalog: &dyn Catalog) -> Option<TableName> {
     match expr {
         ast::Expr::Cast { expr, .. } | ast::Expr::Nested(expr) => named_by(expr, catalog),
@@ -272,12 +274,12 @@ fn named_by(expr: &ast::Expr, catalog: &dyn Catalog) -> Option<TableName> {
     }
 }
 
-/// An identifier that is printed as it must be.
+/// An identifier, quoted where necessary.
 fn ident(name: &str) -> ast::Ident {
     if quoted(name).starts_with('"') { ast::Ident::with_quote('"', name) } else { ast::Ident::new(name) }
 }
 
-/// Is a column named anywhere outside subqueries?
+/// Whether there is a column reference outside subqueries.
 fn names_column(expr: &ast::Expr) -> bool {
     let mut found = false;
     rewrite(&mut expr.clone(), &mut |expr| {
@@ -286,7 +288,8 @@ fn names_column(expr: &ast::Expr) -> bool {
     found
 }
 
-/// Goes through an expression, inner ones first; subqueries are left alone, as no formula can have them.
+/// Calls `each` for all subexpressions, innermost first. Subqueries are skipped: such expressions cannot contain
+/// them.
 fn rewrite(expr: &mut ast::Expr, each: &mut dyn FnMut(&mut ast::Expr)) {
     struct Each<'e> {
         each: &'e mut dyn FnMut(&mut ast::Expr),

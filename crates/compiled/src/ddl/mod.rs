@@ -1,104 +1,108 @@
-//! Definition statements for `rows` tables: from parsed SQL to the next descriptions of tables and sequences, and what must be
-//! done with rows before those count.
+//! Definition statements for `rows` tables: from parsed SQL to new versions of tables and sequences, and the work
+//! on existing rows before they take effect.
 //!
-//! - [`define`], [`define_sequence`]: a statement against a [`Catalog`]; its [`Definition`] is carried out without knowing SQL.
-//! - [`prepared`], [`sequence`]: what the parser does not read, as tokens.
-//! - `draft`, `column`, `constraint`: a description while it changes; `create`, `alter`, `index`, `drop`, `sequence`: statements.
-//! - `formula`: CHECK and DEFAULT; `types`: types of columns; `names`: names that nobody gave; `work`: what rows go through.
+//! - [`define`], [`define_sequence`]: plan a statement against a [`Catalog`]; the resulting [`Definition`] is
+//!   applied without knowledge of SQL.
+//! - [`prepared`], [`sequence`]: syntax that the parser does not support.
+//! - `draft`, `column`, `table_constraints`: a table description while it changes; `create`, `alter`, `index`,
+//!   `drop`, `sequence`: statements.
+//! - `expressions`: CHECK and DEFAULT; `types`: column types; `names`: name resolution and generated names;
+//!   `table_work`: work on existing rows.
 //!
-//! Always true: nothing here does I/O or changes anything: a statement that fails has left no trace but numbers that nobody has. Errors,
-//! notices and names that nobody gave are PostgreSQL's.
+//! Always true: nothing here does I/O or changes anything. A statement that fails leaves no trace except unused
+//! ids. Errors, notices and generated names are PostgreSQL's.
 
 mod alter;
 mod column;
-mod constraint;
 mod create;
 mod draft;
 mod drop;
-mod formula;
+mod expressions;
 mod index;
 mod names;
 mod sequence;
+mod table_constraints;
+mod table_work;
 #[cfg(test)]
 mod tests;
-mod text;
+mod token_rewrite;
 mod types;
-mod work;
 
 use model::{Error, Result, RowSchema, RowSchemaRef, SequenceRef, SequenceSpec, SqlState, TableId, TableName};
 use sqlparser::ast;
 
 pub(crate) use names::quoted;
 pub use sequence::{SequenceAction, SequenceStatement};
-pub use text::{prepared, sequence};
-pub use work::{Condition, Rewrite, Work};
+pub use table_work::{Condition, Rewrite, Work};
+pub use token_rewrite::{prepared, sequence};
 
 use crate::statement::Session;
 
-/// What there is, as definitions see it: one moment of the catalog, the transaction's own changes included.
+/// The catalog as definition statements see it: a snapshot that includes the transaction's own changes.
 ///
-/// What is provided looks at all tables; a catalog with an index of its own may do better.
+/// The provided methods scan all tables; a catalog with its own indexes may override them.
 pub trait Catalog {
-    /// The schema where names without one are.
+    /// Schema for unqualified names.
     fn current_schema(&self) -> String;
 
-    /// Is there a schema of this name?
+    /// Whether the schema exists.
     fn is_schema(&self, name: &str) -> bool;
 
-    /// The `rows` table of this name.
+    /// A `rows` table by name.
     fn table(&self, name: &TableName) -> Option<RowSchemaRef>;
 
     /// All `rows` tables.
     fn tables(&self) -> Vec<RowSchemaRef>;
 
-    /// The sequence of this name.
+    /// A sequence by name.
     fn sequence(&self, name: &TableName) -> Option<SequenceRef>;
 
     /// All sequences.
     fn sequences(&self) -> Vec<SequenceRef>;
 
-    /// Has anything of another kind this name: a `columns` table, a view? `rows` tables, their indexes and sequences need not be told.
+    /// Whether an object outside this crate has the name: a `columns` table or a view. `rows` tables, their indexes
+    /// and sequences are not included.
     fn is_other(&self, name: &TableName) -> bool;
 
-    /// A number that nothing of this kind has or had.
+    /// An id never used before for this kind of object.
     fn next_id(&self, of: Object) -> u32;
 
-    /// The `rows` table with this number.
+    /// A `rows` table by id.
     fn by_id(&self, id: TableId) -> Option<RowSchemaRef> {
         self.tables().into_iter().find(|table| table.id == id)
     }
 
-    /// The table that has an index of this name.
+    /// The table that has an index with this name.
     fn index(&self, name: &TableName) -> Option<RowSchemaRef> {
         let has = |table: &RowSchemaRef| table.name.schema == name.schema && has_index(table, &name.table);
         self.tables().into_iter().find(has)
     }
 
-    /// Is a constraint in a schema called this?
+    /// Whether the schema has a constraint with this name.
     fn is_constraint(&self, schema: &str, name: &str) -> bool {
         self.tables().iter().any(|table| table.name.schema == schema && constraints(table).any(|one| one == name))
     }
 }
 
-/// What has numbers of its own.
+/// Kinds of objects with ids of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Object {
-    /// Of all stores.
+    /// Tables of all stores.
     Table,
-    /// Primary keys among them.
+    /// Indexes, including primary keys.
     Index,
     /// Sequences.
     Sequence,
 }
 
-/// What a statement comes to.
+/// The planned effect of a definition statement.
 #[derive(Debug)]
 pub struct Definition {
-    /// What the client is told that was done.
+    /// Command tag for the client.
     pub tag: &'static str,
-    /// To be carried out in order, all or none; nothing where IF EXISTS or IF NOT EXISTS says so.
+    /// Changes to apply in order, all or none; empty if IF EXISTS or IF NOT EXISTS skipped the statement.
     pub changes: Vec<Change>,
-    /// To be told to the client, in order.
+    /// Notices for the client, in order.
     pub notices: Vec<Notice>,
 }
 
@@ -108,39 +112,39 @@ impl Definition {
     }
 }
 
-/// One step of carrying a statement out.
+/// One catalog change.
 #[derive(Debug)]
 pub enum Change {
-    /// A new table.
+    /// Create a table.
     Create(RowSchema),
-    /// A table's next description. Indexes whose numbers it has no longer go away.
+    /// Replace a table's description. Indexes whose ids are no longer in it are dropped.
     Alter {
-        /// What the table becomes.
+        /// The new description.
         next: RowSchema,
-        /// What must be done before, in order, with the rows of the newest commit and the transaction's own.
+        /// Work to do first, in order, on the newest committed rows and the transaction's own.
         work: Vec<Work>,
     },
-    /// A table goes away, with its indexes.
+    /// Drop a table with its indexes.
     Drop(TableId),
-    /// A new sequence, at its start.
+    /// Create a sequence at its start value.
     CreateSequence(SequenceSpec),
-    /// A sequence's next description.
+    /// Replace a sequence's description.
     AlterSequence {
-        /// What it becomes; if nothing of it is restarted, its value must still pass [`SequenceSpec::check_restart`].
+        /// The new description. Without `restart`, the current value must pass [`SequenceSpec::check_restart`].
         next: SequenceSpec,
-        /// The value it gives next.
+        /// The next value.
         restart: Option<i64>,
     },
-    /// A sequence goes away.
+    /// Drop a sequence by id.
     DropSequence(u32),
 }
 
-/// What a client is told besides.
+/// A notice to the client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Notice {
     /// One sentence without a full stop.
     pub message: String,
-    /// More of it, in lines.
+    /// Further lines.
     pub detail: Option<String>,
 }
 
@@ -150,12 +154,12 @@ impl Notice {
     }
 }
 
-/// What a statement comes to; `None` if it is none about `rows` tables and sequences.
+/// Plans a definition statement; `None` if it does not concern `rows` tables or sequences.
 ///
-/// - `session`: for values of defaults that rows get at once.
+/// - `session`: for defaults that existing rows get.
 ///
 /// # Errors
-/// As PostgreSQL's, with its SQLSTATEs; 0A000 for what `rows` tables do not have.
+/// PostgreSQL's, with its SQLSTATEs; 0A000 for features that `rows` tables lack.
 pub fn define(sql: &ast::Statement, catalog: &dyn Catalog, session: Session<'_>) -> Result<Option<Definition>> {
     match sql {
         ast::Statement::CreateTable(create) => create::create(create, catalog, session),
@@ -173,15 +177,15 @@ pub fn define(sql: &ast::Statement, catalog: &dyn Catalog, session: Session<'_>)
     }
 }
 
-/// What CREATE SEQUENCE or ALTER SEQUENCE comes to.
+/// Plans a CREATE SEQUENCE or ALTER SEQUENCE.
 ///
 /// # Errors
-/// As PostgreSQL's: 42P07, 42P01, 42704, 22023 and others.
+/// PostgreSQL's: 42P07, 42P01, 42704, 22023 and others.
 pub fn define_sequence(statement: &SequenceStatement, catalog: &dyn Catalog) -> Result<Definition> {
     sequence::define(statement, catalog)
 }
 
-/// All indexes of a table, the primary one first.
+/// All indexes of a table, the primary key first.
 fn indexes(table: &RowSchema) -> impl Iterator<Item = &model::RowIndex> {
     table.primary.iter().chain(&table.secondary)
 }
@@ -197,7 +201,7 @@ fn constraints(table: &RowSchema) -> impl Iterator<Item = &str> {
     keys.chain(checks).chain(table.foreign_keys.iter().map(|key| key.name.as_str()))
 }
 
-/// Is there anything called this?
+/// Whether any relation has this name.
 fn is_taken(catalog: &dyn Catalog, name: &TableName) -> bool {
     catalog.table(name).is_some()
         || catalog.index(name).is_some()

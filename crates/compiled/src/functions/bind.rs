@@ -1,41 +1,41 @@
-//! Calls of functions: which one is meant, as what it takes its arguments, and what it gives.
+//! Function calls: overload resolution, argument casts and result types.
 
 use model::{Datum, Error, Type};
 use sqlparser::ast;
 
 use crate::aggregate::Kind;
-use crate::bind::{Around, Bind, Binder, Refusal, Typed, folded, padded};
+use crate::bind::{Bind, Binder, ExprScope, Refusal, Typed, fold_ident, padded};
 use crate::cast::Context;
+use crate::datetime::DateField;
 use crate::expr::{Expr, Function, Value};
-use crate::moment::Part;
-use crate::number;
-use crate::types::{bare, common_number, comparable, is_text, rank};
+use crate::sequences;
+use crate::types::{base_type, common_number, comparable, is_text, rank};
 
 impl Binder {
-    pub(crate) fn function(&mut self, call: &ast::Function, around: &mut dyn Around) -> Bind<Typed> {
-        let name = function_name(&call.name).ok_or(Refusal::Other)?;
+    pub(crate) fn function(&mut self, call: &ast::Function, scope: &mut dyn ExprScope) -> Bind<Typed> {
+        let name = function_name(&call.name).ok_or(Refusal::Unsupported)?;
         if call.over.is_some() || !call.within_group.is_empty() || call.null_treatment.is_some() {
-            return Err(Refusal::Other);
+            return Err(Refusal::Unsupported);
         }
-        if Kind::named(&name).is_some() {
-            return around.aggregate(self, call);
+        if Kind::from_name(&name).is_some() {
+            return scope.aggregate(self, call);
         }
-        if let Some(number) = number::bind(self, &name, call, around)? {
+        if let Some(number) = sequences::bind(self, &name, call, scope)? {
             return Ok(number);
         }
         let given = match &call.args {
             ast::FunctionArguments::None => Vec::new(),
-            ast::FunctionArguments::Subquery(_) => return Err(Refusal::Other),
+            ast::FunctionArguments::Subquery(_) => return Err(Refusal::Unsupported),
             ast::FunctionArguments::List(list) => {
                 if list.duplicate_treatment.is_some() || !list.clauses.is_empty() {
-                    return Err(Refusal::Other);
+                    return Err(Refusal::Unsupported);
                 }
                 let mut given = Vec::with_capacity(list.args.len());
                 for arg in &list.args {
                     let ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(arg)) = arg else {
-                        return Err(Refusal::Other);
+                        return Err(Refusal::Unsupported);
                     };
-                    given.push(self.expr(arg, around)?);
+                    given.push(self.expr(arg, scope)?);
                 }
                 given
             }
@@ -43,22 +43,22 @@ impl Binder {
         self.call(&name, given)
     }
 
-    /// `extract(field from of)`
+    /// `extract(field FROM of)`.
     pub(crate) fn part(&mut self, field: &str, of: Typed) -> Bind<Typed> {
-        let ty = of.ty.ok_or(Refusal::Other)?;
+        let ty = of.ty.ok_or(Refusal::Unsupported)?;
         let is_moment = matches!(ty, Type::Date | Type::Time | Type::Timestamp | Type::Timestamptz | Type::Interval);
         let field = field.to_ascii_lowercase();
         let field = field.trim_matches(['\'', '"']);
-        let part = Part::named(field).filter(|_| is_moment).ok_or(Refusal::Other)?;
+        let part = DateField::from_name(field).filter(|_| is_moment).ok_or(Refusal::Unsupported)?;
         if !part.is_of(ty) {
             let text = format!("unit \"{field}\" not supported for type {}", ty.sql_name());
             return Err(Error::unsupported(text).into());
         }
-        Ok(Typed::new(Expr::Call(Function::Part(part), vec![of.expr]), Type::Numeric(None)))
+        Ok(Typed::new(Expr::Call(Function::DatePart(part), vec![of.expr]), Type::Numeric(None)))
     }
 
-    /// What `concat` makes of a value: what a client sees.
-    fn shown(&mut self, of: Typed) -> Bind<Expr> {
+    /// Casts to the text that `concat` and `format` use: boolean as `t` and `f`, char(n) with its padding.
+    fn display_text(&mut self, of: Typed) -> Bind<Expr> {
         match of.ty {
             Some(Type::Char(_)) => padded(of),
             Some(Type::Bool) => {
@@ -77,13 +77,15 @@ impl Binder {
         }
         match (name, given.len()) {
             ("num_nulls" | "num_nonnulls", 1..) => {
-                let of =
-                    given.into_iter().map(|one| Ok(self.settle(one, Type::Text)?.expr)).collect::<Bind<Vec<_>>>()?;
+                let of = given
+                    .into_iter()
+                    .map(|one| Ok(self.resolve_unknown(one, Type::Text)?.expr))
+                    .collect::<Bind<Vec<_>>>()?;
                 let function = if name == "num_nulls" { Function::Nulls } else { Function::NotNulls };
                 return Ok(Typed::new(Expr::Call(function, of), Type::Int4));
             }
             ("format", 1..) => {
-                let of = given.into_iter().map(|one| self.shown(one)).collect::<Bind<Vec<_>>>()?;
+                let of = given.into_iter().map(|one| self.display_text(one)).collect::<Bind<Vec<_>>>()?;
                 return Ok(Typed::new(Expr::Call(Function::Format, of), Type::Text));
             }
             ("width_bucket", 4) => {
@@ -93,24 +95,24 @@ impl Binder {
                 let of = given.into_iter().zip(types).map(|(one, ty)| Ok(self.cast(one, ty, Context::Explicit)?.expr));
                 return Ok(Typed::new(Expr::Call(Function::WidthBucket, of.collect::<Bind<_>>()?), Type::Int4));
             }
-            // By a pattern, which is another tier's.
+            // The form with a pattern is left to DataFusion.
             ("substring", 2) if given[1].ty.is_none_or(is_text) && !matches!(given[1].expr, Expr::Param(_)) => {
-                return Err(Refusal::Other);
+                return Err(Refusal::Unsupported);
             }
             ("concat", 1..) | ("concat_ws", 2..) => {
                 let function = if name == "concat" { Function::Concat } else { Function::ConcatWith };
-                let of = given.into_iter().map(|one| self.shown(one)).collect::<Bind<Vec<_>>>()?;
+                let of = given.into_iter().map(|one| self.display_text(one)).collect::<Bind<Vec<_>>>()?;
                 return Ok(Typed::new(Expr::Call(function, of), Type::Text));
             }
             ("date_part", 2) => {
-                let of = given.pop().ok_or(Refusal::Other)?;
+                let of = given.pop().ok_or(Refusal::Unsupported)?;
                 let Some(Typed { expr: Expr::Value(Value::Text(field)), .. }) = given.pop() else {
-                    return Err(Refusal::Other);
+                    return Err(Refusal::Unsupported);
                 };
                 let part = self.part(&field, of)?;
                 return self.cast(part, Type::Float8, Context::Explicit);
             }
-            // Of char(n), blanks at its end are among its bytes.
+            // Bytes of char(n) include its padding.
             ("octet_length", 1) if matches!(given[0].ty, Some(Type::Char(_))) => {
                 let of = given.into_iter().map(padded).collect::<Bind<Vec<_>>>()?;
                 return Ok(Typed::new(Expr::Call(Function::OctetLength, of), Type::Int4));
@@ -137,23 +139,25 @@ impl Binder {
                 return Ok(Typed::new(Expr::Extreme { of, greatest: name == "greatest" }, ty));
             }
             ("nullif", 2) => {
-                let right = given.pop().ok_or(Refusal::Other)?;
-                let left = given.pop().ok_or(Refusal::Other)?;
+                let right = given.pop().ok_or(Refusal::Unsupported)?;
+                let left = given.pop().ok_or(Refusal::Unsupported)?;
                 let ty = match (left.ty, right.ty) {
-                    // varchar has no operators of its own.
+                    // varchar has no operators of its own; PostgreSQL uses those of text.
                     (Some(Type::Varchar(_)), None) => Type::Text,
                     (Some(Type::Varchar(_)), Some(right)) if !matches!(right, Type::Char(_)) => Type::Text,
                     (Some(left @ Type::Char(_)), Some(Type::Varchar(_))) => left,
-                    (Some(left), Some(right)) if bare(left) != bare(right) => comparable(left, right).unwrap_or(left),
+                    (Some(left), Some(right)) if base_type(left) != base_type(right) => {
+                        comparable(left, right).unwrap_or(left)
+                    }
                     (Some(left), _) => left,
-                    (None, right) => bare(right.unwrap_or(Type::Text)),
+                    (None, right) => base_type(right.unwrap_or(Type::Text)),
                 };
                 let sides = self.same_type(left, right, "=")?;
                 return Ok(Typed::new(Expr::Call(Function::Nullif, sides.into()), ty));
             }
             _ => {}
         }
-        let (function, types, result) = self.signature(name, &given).ok_or(Refusal::Other)?;
+        let (function, types, result) = self.signature(name, &given).ok_or(Refusal::Unsupported)?;
         let mut of = Vec::with_capacity(given.len());
         for (one, ty) in given.into_iter().zip(types) {
             of.push(self.cast(one, ty, Context::Explicit)?.expr);
@@ -161,9 +165,9 @@ impl Binder {
         Ok(Typed::new(Expr::Call(function, of), result))
     }
 
-    /// Which function it is, as what it takes its arguments, and what it gives.
+    /// Resolves a call: the function, its argument types and its result type.
     fn signature(&self, name: &str, given: &[Typed]) -> Option<(Function, Vec<Type>, Type)> {
-        let first = given.first().map(|one| one.ty.map(bare));
+        let first = given.first().map(|one| one.ty.map(base_type));
         let text = |function, more: &[Type], result| {
             let mut types = vec![Type::Text];
             types.extend_from_slice(more);
@@ -171,7 +175,7 @@ impl Binder {
         };
         let number = |function, more: &[Type]| {
             let ty = first.flatten().unwrap_or(Type::Float8);
-            // Of the integers only `abs` and `mod` know more than double precision.
+            // Integers: only `abs` and `mod` have integer versions; the others take double precision.
             let ty = match ty {
                 Type::Int2 | Type::Int4 | Type::Int8 | Type::Float4 if function != Function::Abs => Type::Float8,
                 ty => ty,
@@ -185,7 +189,7 @@ impl Binder {
             ("lower", 1) => text(Function::Lower, &[], Type::Text),
             ("upper", 1) => text(Function::Upper, &[], Type::Text),
             ("length" | "char_length" | "character_length", 1) => {
-                // Of char(n), blanks at the end do not count, which is what is kept.
+                // Trailing blanks of char(n) do not count; they are not stored.
                 text(Function::Length, &[], Type::Int4)
             }
             ("btrim", 1) => text(Function::Trim, &[], Type::Text),
@@ -254,20 +258,20 @@ impl Binder {
     }
 }
 
-/// The name of a function, if it is one of PostgreSQL's own.
+/// The function's name if it is unqualified or in `pg_catalog`.
 pub(crate) fn function_name(name: &ast::ObjectName) -> Option<String> {
     match name.0.as_slice() {
-        [ast::ObjectNamePart::Identifier(name)] => Some(folded(name)),
+        [ast::ObjectNamePart::Identifier(name)] => Some(fold_ident(name)),
         [ast::ObjectNamePart::Identifier(schema), ast::ObjectNamePart::Identifier(name)]
-            if folded(schema) == "pg_catalog" =>
+            if fold_ident(schema) == "pg_catalog" =>
         {
-            Some(folded(name))
+            Some(fold_ident(name))
         }
         _ => None,
     }
 }
 
-/// The type of this name in `pg_type`, as which a call of one argument casts it.
+/// The type with this name in `pg_type`: a call with one argument is a cast, `int4('1')`.
 fn named_type(name: &str) -> Option<Type> {
     Some(match name {
         "bool" => Type::Bool,

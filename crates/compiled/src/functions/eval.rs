@@ -1,21 +1,19 @@
-//! Functions by name.
-
-mod format;
-
-pub use format::formatted;
+//! Evaluation of scalar functions.
 
 use model::{Datum, Error, Numeric, Result, SqlState};
 
-use crate::exec::World;
+use super::format;
+use crate::datetime;
+use crate::exec::ExecContext;
 use crate::expr::{Expr, Frame, Function, Operator, arithmetic, compare};
-use crate::moment;
 
-/// Evaluates a function. All but `NULLIF`, `num_nulls` and those like `concat` give NULL for NULL.
+/// Evaluates a function. All are strict (NULL for a NULL argument) except `nullif`, `num_nulls`, `num_nonnulls`,
+/// `concat`, `concat_ws` and `format`.
 pub(crate) fn call<'a>(function: Function, of: &'a [Expr], frame: &Frame<'a>) -> Result<Datum<'a>> {
     if matches!(function, Function::Concat | Function::ConcatWith) {
         return concat(of, function == Function::ConcatWith, frame);
     }
-    let arena = frame.world.arena;
+    let arena = frame.ctx.arena;
     match function {
         Function::Format => return format::format(of, frame),
         Function::Nulls | Function::NotNulls => {
@@ -43,11 +41,11 @@ pub(crate) fn call<'a>(function: Function, of: &'a [Expr], frame: &Frame<'a>) ->
     }
     Ok(match (function, first, second, third) {
         (Function::Lower, Datum::Text(text), ..) => {
-            frame.world.room(text.len())?;
+            frame.ctx.room(text.len())?;
             Datum::Text(arena.alloc_str(&text.to_lowercase()))
         }
         (Function::Upper, Datum::Text(text), ..) => {
-            frame.world.room(text.len())?;
+            frame.ctx.room(text.len())?;
             Datum::Text(arena.alloc_str(&text.to_uppercase()))
         }
         (Function::Length, Datum::Text(text), ..) => Datum::Int4(text.chars().count() as i32),
@@ -74,16 +72,16 @@ pub(crate) fn call<'a>(function: Function, of: &'a [Expr], frame: &Frame<'a>) ->
         }
         (Function::Position, Datum::Text(text), Datum::Text(part), _) => Datum::Int4(position(text, part)),
         (Function::Replace, Datum::Text(text), Datum::Text(from), Datum::Text(to)) => {
-            Datum::Text(replaced(text, from, to, frame.world)?)
+            Datum::Text(replaced(text, from, to, frame.ctx)?)
         }
         (Function::PadStart | Function::PadEnd, Datum::Text(text), Datum::Int4(length), fill) => {
-            Datum::Text(arena.alloc_str(&padded(text, length, &fill, function == Function::PadStart, frame.world)?))
+            Datum::Text(arena.alloc_str(&padded(text, length, &fill, function == Function::PadStart, frame.ctx)?))
         }
         (Function::Repeat, Datum::Text(text), Datum::Int4(count), _) => {
-            Datum::Text(arena.alloc_str(&text.repeat(times(text, count, frame.world)?)))
+            Datum::Text(arena.alloc_str(&text.repeat(times(text, count, frame.ctx)?)))
         }
         (Function::Reverse, Datum::Text(text), ..) => {
-            frame.world.room(text.len())?;
+            frame.ctx.room(text.len())?;
             Datum::Text(arena.alloc_str(&text.chars().rev().collect::<String>()))
         }
         (Function::SplitPart, Datum::Text(text), Datum::Text(by), Datum::Int4(number)) => {
@@ -92,17 +90,17 @@ pub(crate) fn call<'a>(function: Function, of: &'a [Expr], frame: &Frame<'a>) ->
         (Function::Ascii, Datum::Text(text), ..) => Datum::Int4(text.chars().next().map_or(0, |one| one as i32)),
         (Function::Chr, Datum::Int4(code), ..) => Datum::Text(arena.alloc_str(&character(code)?)),
         (Function::Initcap, Datum::Text(text), ..) => {
-            frame.world.room(text.len())?;
+            frame.ctx.room(text.len())?;
             Datum::Text(arena.alloc_str(&initcap(text)))
         }
         (Function::StartsWith, Datum::Text(text), Datum::Text(with), _) => Datum::Bool(text.starts_with(with)),
         (Function::OctetLength, Datum::Text(text), ..) => Datum::Int4(text.len() as i32),
-        (Function::Times, Datum::Interval(value), Datum::Float8(by), _) => Datum::Interval(moment::times(value, by)?),
-        (Function::Over, Datum::Interval(value), Datum::Float8(by), _) => Datum::Interval(moment::over(value, by)?),
+        (Function::Times, Datum::Interval(value), Datum::Float8(by), _) => Datum::Interval(datetime::times(value, by)?),
+        (Function::Over, Datum::Interval(value), Datum::Float8(by), _) => Datum::Interval(datetime::over(value, by)?),
         (Function::DateTrunc, Datum::Text(field), value, _) => {
-            moment::truncated(field, &value, frame.world.session.zone)?
+            datetime::truncated(field, &value, frame.ctx.session.zone)?
         }
-        (Function::Part(part), value, ..) => Datum::Numeric(part.of(&value, frame.world.session.zone)?),
+        (Function::DatePart(part), value, ..) => Datum::Numeric(part.of(&value, frame.ctx.session.zone)?),
         (Function::Mod, first, second, _) => arithmetic(Operator::Modulo, first, second)?,
         (Function::Power, Datum::Float8(value), Datum::Float8(by), _) => power(value, by)?,
         (function, Datum::Float8(value), ..) => Datum::Float8(float(function, value)?),
@@ -115,7 +113,7 @@ pub(crate) fn call<'a>(function: Function, of: &'a [Expr], frame: &Frame<'a>) ->
     })
 }
 
-/// Which of so many equal parts between two ends a value is in, from 1 on; 0 is before the first, and one more behind the last.
+/// Bucket of a value in an equi-width histogram, from 1; 0 below the first bucket, `count + 1` above the last.
 fn width_bucket<'a>(of: &'a [Expr], frame: &Frame<'a>) -> Result<Datum<'a>> {
     let invalid = |text: &str| Error::new(SqlState("2201G"), text);
     let mut given: [Datum<'a>; 4] = Default::default();
@@ -156,7 +154,7 @@ fn width_bucket<'a>(of: &'a [Expr], frame: &Frame<'a>) -> Result<Datum<'a>> {
         false if below.is_le() => beyond?,
         _ => match (value, low, high) {
             (Datum::Float8(value), Datum::Float8(low), Datum::Float8(high)) => {
-                // Halves, so that no difference overflows.
+                // Halved, so that differences do not overflow.
                 let part = (value / 2.0 - low / 2.0) / (high / 2.0 - low / 2.0);
                 ((part * f64::from(count)) as i32).min(count - 1) + 1
             }
@@ -170,9 +168,10 @@ fn width_bucket<'a>(of: &'a [Expr], frame: &Frame<'a>) -> Result<Datum<'a>> {
     Ok(Datum::Int4(bucket))
 }
 
-/// Texts one after the other, NULLs left out; the first between the others if it is a separator, and NULL if that is.
+/// Joins texts, ignoring NULLs. With `separated` the first argument is the separator; the result is NULL if that
+/// is.
 fn concat<'a>(of: &'a [Expr], separated: bool, frame: &Frame<'a>) -> Result<Datum<'a>> {
-    let mut all = bumpalo::collections::String::new_in(frame.world.arena);
+    let mut all = bumpalo::collections::String::new_in(frame.ctx.arena);
     let (between, of) = match of.split_first() {
         Some((between, rest)) if separated => match between.eval(frame)? {
             Datum::Text(between) => (between, rest),
@@ -183,7 +182,7 @@ fn concat<'a>(of: &'a [Expr], separated: bool, frame: &Frame<'a>) -> Result<Datu
     let mut is_first = true;
     for one in of {
         if let Datum::Text(text) = one.eval(frame)? {
-            frame.world.room(all.len() + between.len() + text.len())?;
+            frame.ctx.room(all.len() + between.len() + text.len())?;
             if !std::mem::take(&mut is_first) {
                 all.push_str(between);
             }
@@ -193,27 +192,27 @@ fn concat<'a>(of: &'a [Expr], separated: bool, frame: &Frame<'a>) -> Result<Datu
     Ok(Datum::Text(all.into_bump_str()))
 }
 
-/// Where a part begins, in characters from 1 on; 0 if nowhere.
+/// Position of `part` in characters, from 1; 0 if it does not occur.
 fn position(text: &str, part: &str) -> i32 {
     text.find(part).map_or(0, |at| text[..at].chars().count() as i32 + 1)
 }
 
-/// The text with each `from` replaced; its size is found before it is made.
-fn replaced<'a>(text: &'a str, from: &str, to: &str, world: &World<'a>) -> Result<&'a str> {
+/// `replace`. The result's size is checked before it is allocated.
+fn replaced<'a>(text: &'a str, from: &str, to: &str, ctx: &ExecContext<'a>) -> Result<&'a str> {
     if from.is_empty() {
         return Ok(text);
     }
     if to.len() > from.len() {
         let found = text.matches(from).count();
-        world.room(text.len().saturating_add(found.saturating_mul(to.len() - from.len())))?;
+        ctx.room(text.len().saturating_add(found.saturating_mul(to.len() - from.len())))?;
     } else {
-        world.room(text.len())?;
+        ctx.room(text.len())?;
     }
-    Ok(world.arena.alloc_str(&text.replace(from, to)))
+    Ok(ctx.arena.alloc_str(&text.replace(from, to)))
 }
 
-/// So many characters, cut or filled up.
-fn padded(text: &str, length: i32, fill: &Datum<'_>, before: bool, world: &World<'_>) -> Result<String> {
+/// `lpad`, `rpad`: pads or truncates to `length` characters.
+fn padded(text: &str, length: i32, fill: &Datum<'_>, before: bool, ctx: &ExecContext<'_>) -> Result<String> {
     let fill = if let Datum::Text(fill) = fill { fill } else { " " };
     let length = usize::try_from(length).unwrap_or(0);
     let missing = length.saturating_sub(text.chars().count());
@@ -221,24 +220,24 @@ fn padded(text: &str, length: i32, fill: &Datum<'_>, before: bool, world: &World
         return Ok(text.chars().take(length).collect());
     }
     let widest = fill.chars().map(char::len_utf8).max().unwrap_or(1);
-    world.room(text.len().saturating_add(missing.saturating_mul(widest)))?;
+    ctx.room(text.len().saturating_add(missing.saturating_mul(widest)))?;
     let fill = fill.chars().cycle().take(missing);
     Ok(if before { fill.chain(text.chars()).collect() } else { text.chars().chain(fill).collect() })
 }
 
-fn times(text: &str, count: i32, world: &World<'_>) -> Result<usize> {
+fn times(text: &str, count: i32, ctx: &ExecContext<'_>) -> Result<usize> {
     let count = usize::try_from(count).unwrap_or(0);
-    world.room(text.len().saturating_mul(count))?;
+    ctx.room(text.len().saturating_mul(count))?;
     Ok(count)
 }
 
-/// A field of a text, counted from 1, or from its end if negative.
+/// `split_part`: fields count from 1, or from the end if negative.
 fn split_part<'a>(text: &'a str, by: &str, number: i32) -> Result<&'a str> {
     if number == 0 {
         return Err(Error::new(SqlState::INVALID_PARAMETER_VALUE, "field position must not be zero"));
     }
     let at = number.unsigned_abs() as usize - 1;
-    // Nothing separates nothing.
+    // An empty delimiter splits nothing.
     let found = match (by.is_empty(), number > 0) {
         (true, _) => (at == 0).then_some(text),
         (false, true) => text.split(by).nth(at),
@@ -259,7 +258,7 @@ fn character(code: i32) -> Result<String> {
     }
 }
 
-/// The first letter of each word large, the others small.
+/// `initcap`: the first letter of each word in upper case, the others in lower case.
 fn initcap(text: &str) -> String {
     let mut inside = false;
     let mut all = String::with_capacity(text.len());
@@ -295,24 +294,24 @@ fn checked<T>(value: Option<T>, ty: &str) -> Result<T> {
     value.ok_or_else(|| Error::new(SqlState::NUMERIC_OUT_OF_RANGE, format!("{ty} out of range")))
 }
 
-/// The characters to trim: blanks unless said otherwise.
+/// Predicate for the characters to trim; blanks by default.
 fn in_set<'s>(set: &'s Datum<'_>) -> impl Fn(char) -> bool + Copy + use<'s> {
     let set = if let Datum::Text(set) = set { set } else { " " };
     move |one| set.contains(one)
 }
 
-/// How many characters `left` and `right` keep: a negative count leaves out as many.
+/// Characters that `left` and `right` keep; a negative count drops that many.
 fn kept(text: &str, count: i32) -> i64 {
     if count >= 0 { i64::from(count) } else { (text.chars().count() as i64 + i64::from(count)).max(0) }
 }
 
-/// Where character number `count` begins.
+/// Byte offset of character number `count`.
 fn nth(text: &str, count: i64) -> usize {
     let count = usize::try_from(count).unwrap_or(0);
     text.char_indices().nth(count).map_or(text.len(), |(at, _)| at)
 }
 
-/// Characters from `start` (the first is 1), which may lie before the text.
+/// `substring`: `start` counts from 1 and may lie before the text.
 fn part(text: &str, start: i64, count: Option<i64>) -> &str {
     let end = count.map_or(i64::MAX, |count| start.saturating_add(count)).max(1);
     let (from, to) = (nth(text, start.max(1) - 1), nth(text, end - 1));

@@ -1,77 +1,79 @@
-//! Numbers of sequences, and random ones, as expressions ask for them.
+//! Sequence functions and random numbers.
 
 use env::Event;
 use model::{Datum, Error, Result, SequenceRef, SqlState, Type};
 use rows::RowTable;
 use sqlparser::ast;
 
-use crate::bind::{Around, Bind, Binder, Refusal, Typed, folded};
+use crate::bind::{Bind, Binder, ExprScope, Refusal, Typed, fold_ident};
 use crate::cast::Context;
-use crate::define::quoted;
+use crate::ddl::quoted;
 use crate::expr::{Expr, Frame, Value};
 use crate::scope::Tables;
 
-/// What a statement takes from its session that is other each time: numbers of sequences, and random ones.
+/// Session state behind volatile functions: sequences and random numbers.
 ///
-/// Numbers of sequences that were taken stay taken, whatever becomes of the statement. They are not to be shown before what reserved
-/// them is durable: whoever answers the client sees to that.
+/// Sequence values that were taken stay taken, whatever happens to the statement. The caller must not send them to
+/// a client before their reservation is durable.
 pub trait Numbers {
-    /// The next number of the sequence with this id; from now on it is its current one in this session, and the last of all.
+    /// `nextval`. `Ok(Err(event))`: wait, then run the statement again.
     ///
     /// # Errors
-    /// 2200H at its end; 42P01.
+    /// 2200H at the end of the sequence; 42P01.
     fn next(&self, sequence: u32) -> Result<std::result::Result<i64, Event>>;
 
-    /// The number that this session had last of a sequence, if it had one.
+    /// `currval`: the last value this session took from the sequence.
     fn current(&self, sequence: u32) -> Option<i64>;
 
-    /// The number that this session had last of any sequence, if it had one.
+    /// `lastval`: the last value this session took from any sequence.
     fn last(&self) -> Option<i64>;
 
-    /// Has a sequence go on after a number, or, unless `is_called`, with it.
+    /// `setval`: the next value follows `number`, or is `number` unless `is_called`.
     ///
     /// # Errors
-    /// 22003 for a number beyond its bounds; 42P01.
+    /// 22003 for a number beyond the sequence's bounds; 42P01.
     fn set(&self, sequence: u32, number: i64, is_called: bool) -> Result<std::result::Result<(), Event>>;
 
-    /// A random number, all as likely.
+    /// A uniformly distributed random number.
     fn random(&self) -> u64;
 }
 
-/// What is asked.
+/// A function of session state.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Number {
+pub(crate) enum SessionFunction {
     /// `nextval`
     Next(SequenceRef),
     /// `currval`
     Current(SequenceRef),
     /// `lastval`
     Last,
-    /// `setval`, of a number and perhaps whether it was called.
+    /// `setval`; arguments: the value, and optionally `is_called`.
     Set(SequenceRef),
-    /// `random`: from 0 on, below 1.
+    /// `random`: in [0, 1).
     Random,
     /// `gen_random_uuid`
     Uuid,
 }
 
-impl Number {
-    /// Does it change a sequence?
+impl SessionFunction {
+    /// Whether it changes a sequence.
     pub(crate) fn writes(&self) -> bool {
-        matches!(self, Number::Next(_) | Number::Set(_))
+        matches!(self, SessionFunction::Next(_) | SessionFunction::Set(_))
     }
 
     pub(crate) fn eval<'a>(&self, of: &'a [Expr], frame: &Frame<'a>) -> Result<Datum<'a>> {
-        let numbers = frame.world.numbers()?;
+        let numbers = frame.ctx.numbers()?;
         let number = match self {
-            Number::Next(sequence) => numbers.next(sequence.id)?.map_err(|event| frame.world.wait(event))?,
-            Number::Current(sequence) => numbers
+            SessionFunction::Next(sequence) => numbers.next(sequence.id)?.map_err(|event| frame.ctx.wait(event))?,
+            SessionFunction::Current(sequence) => numbers
                 .current(sequence.id)
                 .ok_or_else(|| not_yet(&format!("currval of sequence \"{}\"", sequence.name.table)))?,
-            Number::Random => return Ok(Datum::Float8((numbers.random() >> 11) as f64 / (1_u64 << 53) as f64)),
-            Number::Uuid => return Ok(Datum::Uuid(uuid(numbers.random(), numbers.random()))),
-            Number::Last => numbers.last().ok_or_else(|| not_yet("lastval"))?,
-            Number::Set(sequence) => {
+            SessionFunction::Random => {
+                return Ok(Datum::Float8((numbers.random() >> 11) as f64 / (1_u64 << 53) as f64));
+            }
+            SessionFunction::Uuid => return Ok(Datum::Uuid(uuid(numbers.random(), numbers.random()))),
+            SessionFunction::Last => numbers.last().ok_or_else(|| not_yet("lastval"))?,
+            SessionFunction::Set(sequence) => {
                 let (number, called) = (of.first(), of.get(1));
                 let Some(Datum::Int8(number)) = number.map(|number| number.eval(frame)).transpose()? else {
                     return Ok(Datum::Null);
@@ -81,7 +83,7 @@ impl Number {
                     Some(Datum::Bool(called)) => called,
                     Some(_) => return Ok(Datum::Null),
                 };
-                numbers.set(sequence.id, number, is_called)?.map_err(|event| frame.world.wait(event))?;
+                numbers.set(sequence.id, number, is_called)?.map_err(|event| frame.ctx.wait(event))?;
                 number
             }
         };
@@ -89,7 +91,7 @@ impl Number {
     }
 }
 
-/// A UUID of version 4.
+/// A random UUID, version 4.
 fn uuid(high: u64, low: u64) -> [u8; 16] {
     let mut bytes = [0; 16];
     bytes[..8].copy_from_slice(&high.to_be_bytes());
@@ -103,28 +105,34 @@ fn not_yet(what: &str) -> Error {
     Error::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, format!("{what} is not yet defined in this session"))
 }
 
-/// Does this function ask for a sequence?
+/// Whether the function takes a sequence.
 pub(crate) fn is_of_sequence(name: &str) -> bool {
     ["nextval", "currval", "lastval", "setval", "pg_get_serial_sequence"].contains(&name)
 }
 
-/// Binds a call of one of these functions; `None` for others.
+/// Binds a call of one of these functions; `None` for other functions.
 pub(crate) fn bind(
     binder: &mut Binder,
     name: &str,
     call: &ast::Function,
-    around: &mut dyn Around,
+    scope: &mut dyn ExprScope,
 ) -> Bind<Option<Typed>> {
     let Some(args) = arguments(call) else { return Ok(None) };
     let (number, more) = match (name, args.as_slice()) {
-        ("random", []) => return Ok(Some(Typed::new(Expr::Number(Number::Random, Vec::new()), Type::Float8))),
-        ("gen_random_uuid", []) => return Ok(Some(Typed::new(Expr::Number(Number::Uuid, Vec::new()), Type::Uuid))),
-        ("lastval", []) => (Number::Last, &[][..]),
-        ("nextval", [of]) => (Number::Next(sequence(of, around)?), &[][..]),
-        ("currval", [of]) => (Number::Current(sequence(of, around)?), &[][..]),
-        ("setval", [of, more @ ..]) if (1..=2).contains(&more.len()) => (Number::Set(sequence(of, around)?), more),
+        ("random", []) => {
+            return Ok(Some(Typed::new(Expr::SessionCall(SessionFunction::Random, Vec::new()), Type::Float8)));
+        }
+        ("gen_random_uuid", []) => {
+            return Ok(Some(Typed::new(Expr::SessionCall(SessionFunction::Uuid, Vec::new()), Type::Uuid)));
+        }
+        ("lastval", []) => (SessionFunction::Last, &[][..]),
+        ("nextval", [of]) => (SessionFunction::Next(sequence(of, scope)?), &[][..]),
+        ("currval", [of]) => (SessionFunction::Current(sequence(of, scope)?), &[][..]),
+        ("setval", [of, more @ ..]) if (1..=2).contains(&more.len()) => {
+            (SessionFunction::Set(sequence(of, scope)?), more)
+        }
         ("pg_get_serial_sequence", [table, column]) => {
-            let name = serial_sequence(table, column, around)?.map(|sequence| shown(&sequence));
+            let name = serial_sequence(table, column, scope)?.map(|sequence| display_name(&sequence));
             let value = name.map_or(Value::Plain(Datum::Null), |name| Value::Text(name.into()));
             return Ok(Some(Typed::new(Expr::Value(value), Type::Text)));
         }
@@ -134,10 +142,10 @@ pub(crate) fn bind(
     let types = [Type::Int8, Type::Bool];
     let mut of = Vec::with_capacity(more.len());
     for (one, ty) in more.iter().zip(types) {
-        let bound = binder.expr(one, around)?;
+        let bound = binder.expr(one, scope)?;
         of.push(binder.cast(bound, ty, Context::Explicit)?.expr);
     }
-    Ok(Some(Typed::new(Expr::Number(number, of), Type::Int8)))
+    Ok(Some(Typed::new(Expr::SessionCall(number, of), Type::Int8)))
 }
 
 fn arguments(call: &ast::Function) -> Option<Vec<&ast::Expr>> {
@@ -147,22 +155,22 @@ fn arguments(call: &ast::Function) -> Option<Vec<&ast::Expr>> {
     list.args.iter().map(expr).collect()
 }
 
-/// The sequence that an argument names.
-fn sequence(of: &ast::Expr, around: &dyn Around) -> Bind<SequenceRef> {
-    let tables = around.tables().ok_or(Refusal::Other)?;
+/// The sequence named by an argument.
+fn sequence(of: &ast::Expr, scope: &dyn ExprScope) -> Bind<SequenceRef> {
+    let tables = scope.tables().ok_or(Refusal::Unsupported)?;
     if let ast::Expr::Function(call) = of
         && let Some([table, column]) = arguments(call).as_deref()
-        && crate::calls::function_name(&call.name).is_some_and(|name| name == "pg_get_serial_sequence")
+        && crate::functions::function_name(&call.name).is_some_and(|name| name == "pg_get_serial_sequence")
     {
-        let found = serial_sequence(table, column, around)?;
-        return found.ok_or_else(|| Error::unsupported("a column without a sequence gives no number").into());
+        let found = serial_sequence(table, column, scope)?;
+        return found.ok_or_else(|| Error::unsupported("the column has no sequence").into());
     }
     let text = text(of).ok_or_else(|| {
-        Error::unsupported("a sequence whose name is not written out is not supported")
-            .with_hint("write its name as a string, as in nextval('orders_id_seq')")
+        Error::unsupported("the name of a sequence must be a string literal")
+            .with_hint("write the name as in nextval('orders_id_seq')")
     })?;
     let (schema, name) = named(text)?;
-    let nearest = around.schema().filter(|_| schema.is_none()).and_then(|near| tables.sequence(Some(near), &name));
+    let nearest = scope.schema().filter(|_| schema.is_none()).and_then(|near| tables.sequence(Some(near), &name));
     if let Some(found) = nearest.or_else(|| tables.sequence(schema.as_deref(), &name)) {
         return Ok(found);
     }
@@ -178,7 +186,7 @@ fn no_relation(schema: Option<&str>, name: &str) -> Error {
     Error::new(SqlState::UNDEFINED_TABLE, format!("relation \"{schema}{name}\" does not exist"))
 }
 
-/// A string that is written out, whatever it is cast to.
+/// A string literal, possibly under casts.
 fn text(expr: &ast::Expr) -> Option<&str> {
     match expr {
         ast::Expr::Nested(inner) => text(inner),
@@ -191,11 +199,11 @@ fn text(expr: &ast::Expr) -> Option<&str> {
     }
 }
 
-/// The schema and the name that a string holds as SQL would.
+/// Parses a qualified name in a string literal.
 fn named(text: &str) -> Result<(Option<String>, String)> {
     let name = crate::dialect::parser_of(text).and_then(|mut parser| parser.parse_object_name(false));
     let parts: Option<Vec<String>> =
-        name.ok().and_then(|name| name.0.iter().map(|part| part.as_ident().map(folded)).collect());
+        name.ok().and_then(|name| name.0.iter().map(|part| part.as_ident().map(fold_ident)).collect());
     match parts.as_deref() {
         Some([name]) => Ok((None, name.clone())),
         Some([.., schema, name]) => Ok((Some(schema.clone()), name.clone())),
@@ -203,10 +211,10 @@ fn named(text: &str) -> Result<(Option<String>, String)> {
     }
 }
 
-/// The sequence that goes with a column, both named by strings: the table's as SQL has it, the column's as it is.
-fn serial_sequence(table: &ast::Expr, column: &ast::Expr, around: &dyn Around) -> Bind<Option<SequenceRef>> {
-    let tables = around.tables().ok_or(Refusal::Other)?;
-    let (table, column) = (text(table).ok_or(Refusal::Other)?, text(column).ok_or(Refusal::Other)?);
+/// `pg_get_serial_sequence(table, column)`: the table is parsed as an identifier, the column is taken literally.
+fn serial_sequence(table: &ast::Expr, column: &ast::Expr, scope: &dyn ExprScope) -> Bind<Option<SequenceRef>> {
+    let tables = scope.tables().ok_or(Refusal::Unsupported)?;
+    let (table, column) = (text(table).ok_or(Refusal::Unsupported)?, text(column).ok_or(Refusal::Unsupported)?);
     let (schema, name) = named(table)?;
     let table = tables.table(schema.as_deref(), &name).ok_or_else(|| no_relation(schema.as_deref(), &name))?;
     let at = table.schema.column(column).ok_or_else(|| {
@@ -216,7 +224,7 @@ fn serial_sequence(table: &ast::Expr, column: &ast::Expr, around: &dyn Around) -
     Ok(of_column(&table, at, tables))
 }
 
-/// The sequence of a column, by its default.
+/// The sequence owned by a column, found through its default.
 fn of_column(table: &RowTable, column: usize, tables: &dyn Tables) -> Option<SequenceRef> {
     let default = table.schema.columns[column].default.as_ref()?;
     let parsed = crate::dialect::parser_of(default).and_then(|mut parser| parser.parse_expr());
@@ -227,7 +235,7 @@ fn of_column(table: &RowTable, column: usize, tables: &dyn Tables) -> Option<Seq
     (owner.table == table.id() && owner.column == column).then_some(found)
 }
 
-/// `schema.name`, quoted where that is needed.
-fn shown(sequence: &SequenceRef) -> String {
+/// `schema.name`, quoted where necessary.
+fn display_name(sequence: &SequenceRef) -> String {
     format!("{}.{}", quoted(&sequence.name.schema), quoted(&sequence.name.table))
 }

@@ -1,4 +1,4 @@
-//! What lies between joined rows, or groups, and the result.
+//! DISTINCT, ORDER BY, OFFSET and LIMIT: from joined or grouped rows to the result.
 
 use std::cmp::Ordering;
 use std::ops::ControlFlow;
@@ -8,42 +8,42 @@ use rows::key;
 use rustc_hash::FxHashSet;
 
 use crate::aggregate::nullable;
-use crate::exec::{self, Flow, Held, Run};
+use crate::exec::{self, Flow, Run, SavedRow};
 use crate::expr::Expr;
 use crate::plan::Order;
 use crate::select::Select;
 
-/// Where rows of a result go.
+/// Callback for result rows.
 pub(crate) type Emit<'f, 'a> = &'f mut dyn FnMut(&[Datum<'a>]) -> Result<Flow>;
 
-/// What lies between joined rows, or groups, and the result: DISTINCT, ORDER BY, LIMIT.
-pub(crate) struct Tail<'a> {
+/// State of DISTINCT, ORDER BY, OFFSET and LIMIT for one run.
+pub(crate) struct SortLimit<'a> {
     select: &'a Select,
     skip: i64,
     pub(crate) left: i64,
     seen: FxHashSet<Vec<u8>>,
-    /// By which the row before was told apart, for DISTINCT ON.
+    /// DISTINCT ON: sort keys of the previous row.
     before: Option<Vec<Datum<'a>>>,
-    kept: Vec<Kept<'a>>,
-    /// For so many of them memory is counted.
+    kept: Vec<SortRow<'a>>,
+    /// Number of buffered rows whose memory has been counted.
     counted: usize,
-    /// So many sorted rows are enough.
+    /// OFFSET + LIMIT: the number of sorted rows needed.
     most: usize,
-    /// Are the first `most` of those kept sorted, and better than all that went?
+    /// Whether the first `most` buffered rows are sorted and precede all discarded rows.
     cut: bool,
     row: bumpalo::collections::Vec<'a, Datum<'a>>,
     pub(crate) emitted: u64,
 }
 
-/// A row that waits to be sorted: its result, or the rows it is made of if they are locked only then.
-struct Kept<'a> {
+/// A buffered row: its output, or the input rows if output is computed after locking.
+struct SortRow<'a> {
     keys: Vec<Datum<'a>>,
-    made: Vec<Datum<'a>>,
-    held: Option<Held<'a>>,
+    computed: Vec<Datum<'a>>,
+    saved: Option<SavedRow<'a>>,
 }
 
-impl<'a> Tail<'a> {
-    pub(crate) fn new(select: &'a Select, run: &Run<'a>) -> Result<Tail<'a>> {
+impl<'a> SortLimit<'a> {
+    pub(crate) fn new(select: &'a Select, run: &Run<'a>) -> Result<SortLimit<'a>> {
         let number = |expr: &'a Option<Expr>, state, what: &str| {
             let Some(expr) = expr else { return Ok(None) };
             match expr.eval(&run.frame)? {
@@ -54,13 +54,13 @@ impl<'a> Tail<'a> {
         };
         let left = number(&select.limit, SqlState::INVALID_ROW_COUNT_IN_LIMIT, "LIMIT")?.unwrap_or(i64::MAX);
         let skip = number(&select.offset, SqlState::INVALID_ROW_COUNT_IN_OFFSET, "OFFSET")?.unwrap_or(0);
-        // Of rows that are locked after sorting, some may turn out not to be there. (And they are kept elsewhere.)
+        // Rows locked after sorting may be gone, so the number needed is not known in advance.
         let most = if select.made_last || select.distinct_on > 0 {
             usize::MAX
         } else {
             usize::try_from(skip.saturating_add(left)).unwrap_or(usize::MAX)
         };
-        Ok(Tail {
+        Ok(SortLimit {
             select,
             left,
             skip,
@@ -70,16 +70,16 @@ impl<'a> Tail<'a> {
             counted: 0,
             most,
             cut: false,
-            row: bumpalo::collections::Vec::with_capacity_in(select.output.len(), run.frame.world.arena),
+            row: bumpalo::collections::Vec::with_capacity_in(select.output.len(), run.frame.ctx.arena),
             emitted: 0,
         })
     }
 
-    /// Takes a joined row, which is locked first, unless the order of rows decides which ones are.
+    /// Takes a joined row. It is locked now, unless the sort decides which rows are locked.
     pub(crate) fn joined(&mut self, run: &mut Run<'a>, emit: Emit<'_, 'a>) -> Result<Flow> {
         if self.select.made_last && !self.select.ordered {
             let keys = self.keys(run)?;
-            self.push(run, Kept { keys, made: Vec::new(), held: Some(run.held()) });
+            self.push(run, SortRow { keys, computed: Vec::new(), saved: Some(run.save_row()) });
             return Ok(ControlFlow::Continue(()));
         }
         if exec::lock(&self.select.locks, &self.select.conditions, run)? {
@@ -93,7 +93,7 @@ impl<'a> Tail<'a> {
         self.select.order.iter().map(|one| one.by.eval(&run.frame)).collect()
     }
 
-    /// The keys of a row that is made: what it has already is not evaluated again.
+    /// Sort keys of the current output row; output columns are not evaluated again.
     fn keys_of_made(&self, run: &Run<'a>) -> Result<Vec<Datum<'a>>> {
         let key = |one: &'a Order| match one.output {
             Some(at) => Ok(self.row[at].clone()),
@@ -102,9 +102,9 @@ impl<'a> Tail<'a> {
         self.select.order.iter().map(key).collect()
     }
 
-    /// Takes the row that the frame makes.
+    /// Takes the row in the frame.
     pub(crate) fn row(&mut self, run: &mut Run<'a>, emit: Emit<'_, 'a>) -> Result<Flow> {
-        // PostgreSQL too makes rows that are skipped, and finds their errors.
+        // Rows skipped by OFFSET are evaluated too, as in PostgreSQL, so their errors are reported.
         self.make(run)?;
         if self.select.distinct && !self.is_new(run)? {
             return Ok(ControlFlow::Continue(()));
@@ -123,16 +123,16 @@ impl<'a> Tail<'a> {
         Ok(ControlFlow::Continue(()))
     }
 
-    fn push(&mut self, run: &Run<'a>, one: Kept<'a>) {
+    fn push(&mut self, run: &Run<'a>, one: SortRow<'a>) {
         if self.kept.len() == self.counted {
             self.counted += 1;
-            let values = one.keys.len() + one.made.len();
-            run.world().keep(size_of::<Kept<'_>>() + values * size_of::<Datum<'_>>());
+            let values = one.keys.len() + one.computed.len();
+            run.ctx().keep(size_of::<SortRow<'_>>() + values * size_of::<Datum<'_>>());
         }
         self.kept.push(one);
     }
 
-    /// Is a row, which comes in order, the first of those that DISTINCT ON takes for the same?
+    /// DISTINCT ON: whether a row is the first of its group; rows come in order.
     fn is_first(&mut self, keys: Vec<Datum<'a>>) -> bool {
         let told = &self.select.order[..self.select.distinct_on];
         let same = self.before.as_ref().is_some_and(|before| in_order(told, before, &keys).is_eq());
@@ -142,14 +142,14 @@ impl<'a> Tail<'a> {
         !same
     }
 
-    /// Keeps the row that was made, if it can be among the first `most`. Of equal rows the earlier one stays.
+    /// Buffers the current row if it can be among the first `most`. Of equal rows the earlier one is kept.
     fn keep(&mut self, run: &Run<'a>, keys: Vec<Datum<'a>>) {
         let order = &self.select.order;
         if self.cut && in_order(order, &keys, &self.kept[self.most - 1].keys).is_ge() {
             return;
         }
-        let made = self.row.to_vec();
-        self.push(run, Kept { keys, made, held: None });
+        let computed = self.row.to_vec();
+        self.push(run, SortRow { keys, computed, saved: None });
         if self.kept.len() >= self.most.saturating_mul(2) {
             self.kept.sort_by(|a, b| in_order(order, &a.keys, &b.keys));
             self.kept.truncate(self.most);
@@ -173,7 +173,7 @@ impl<'a> Tail<'a> {
         let taken = bytes.len() + size_of::<Vec<u8>>();
         let is_new = self.seen.insert(bytes);
         if is_new {
-            run.world().keep(taken);
+            run.ctx().keep(taken);
         }
         Ok(is_new)
     }
@@ -189,7 +189,7 @@ impl<'a> Tail<'a> {
         Ok(if flow.is_continue() && self.left == 0 { ControlFlow::Break(()) } else { flow })
     }
 
-    /// Sorts what was kept, and hands it on.
+    /// Sorts the buffered rows and emits them.
     pub(crate) fn end(&mut self, run: &mut Run<'a>, emit: Emit<'_, 'a>) -> Result<Flow> {
         let mut kept = std::mem::take(&mut self.kept);
         kept.sort_by(|a, b| in_order(&self.select.order, &a.keys, &b.keys));
@@ -197,9 +197,9 @@ impl<'a> Tail<'a> {
             if self.select.distinct_on > 0 && !self.is_first(one.keys) {
                 continue;
             }
-            match one.held {
-                Some(held) => {
-                    run.put_back(held);
+            match one.saved {
+                Some(saved) => {
+                    run.restore_row(saved);
                     if !exec::lock(&self.select.locks, &self.select.conditions, run)? {
                         continue;
                     }
@@ -207,7 +207,7 @@ impl<'a> Tail<'a> {
                 }
                 None => {
                     self.row.clear();
-                    self.row.extend(one.made);
+                    self.row.extend(one.computed);
                 }
             }
             let flow = self.emit(emit)?;

@@ -3,15 +3,15 @@
 use model::{Error, Result, SqlState};
 use sqlparser::ast;
 
-use super::constraint::{Wanted, refuse_deferred, refuse_nulls_not_distinct};
 use super::draft::Draft;
+use super::table_constraints::{NewConstraint, refuse_deferred, refuse_nulls_not_distinct};
 use super::{Catalog, Definition, Notice, is_taken, names};
-use crate::bind::folded;
+use crate::bind::fold_ident;
 use crate::statement::Session;
 
 const TAG: &str = "CREATE TABLE";
 
-/// Options that tell other products how to lay a table out on disk; those of PostgreSQL, and those of MogDB and openGauss.
+/// Storage options of PostgreSQL, MogDB and openGauss, ignored with a notice.
 const IGNORED: [&str; 11] = [
     "fillfactor",
     "toast_tuple_target",
@@ -25,10 +25,10 @@ const IGNORED: [&str; 11] = [
     "hasuids",
     "version",
 ];
-/// Those come in families.
+/// Prefixes of further ignored options.
 const IGNORED_FAMILIES: [&str; 3] = ["autovacuum_", "vacuum_", "toast."];
 
-/// What CREATE TABLE comes to; `None` for a table of another store.
+/// Plans a CREATE TABLE; `None` for a table of the other store.
 pub(super) fn create(
     create: &ast::CreateTable,
     catalog: &dyn Catalog,
@@ -48,35 +48,35 @@ pub(super) fn create(
     }
     let mut draft = Draft::new(name, catalog, session);
     draft.notices = with_options(create)?;
-    let mut wanted = Vec::new();
+    let mut new_constraints = Vec::new();
     for column in &create.columns {
-        draft.add_column(column, &mut wanted)?;
+        draft.add_column(column, &mut new_constraints)?;
     }
     for constraint in &create.constraints {
-        wanted.push(self::wanted(constraint)?);
+        new_constraints.push(new_constraint(constraint)?);
     }
-    draft.add_all(wanted)?;
+    draft.add_all(new_constraints)?;
     draft.finish(TAG).map(Some)
 }
 
-/// A constraint of a table, as a statement writes it.
-pub(super) fn wanted(constraint: &ast::TableConstraint) -> Result<Wanted<'_>> {
+/// Converts a table constraint of the syntax tree.
+pub(super) fn new_constraint(constraint: &ast::TableConstraint) -> Result<NewConstraint<'_>> {
     use ast::TableConstraint as T;
     let given = |name: &Option<ast::Ident>| name.as_ref().map(names::plain).transpose();
     match constraint {
         T::PrimaryKey(key) => {
             refuse_deferred(key.characteristics)?;
-            Ok(Wanted::Key { name: given(&key.name)?, columns: key_columns(&key.columns)?, primary: true })
+            Ok(NewConstraint::Key { name: given(&key.name)?, columns: key_columns(&key.columns)?, primary: true })
         }
         T::Unique(key) => {
             refuse_deferred(key.characteristics)?;
             refuse_nulls_not_distinct(key.nulls_distinct)?;
-            Ok(Wanted::Key { name: given(&key.name)?, columns: key_columns(&key.columns)?, primary: false })
+            Ok(NewConstraint::Key { name: given(&key.name)?, columns: key_columns(&key.columns)?, primary: false })
         }
-        T::Check(check) => Ok(Wanted::Check { name: given(&check.name)?, condition: &check.expr }),
+        T::Check(check) => Ok(NewConstraint::Check { name: given(&check.name)?, condition: &check.expr }),
         T::ForeignKey(key) => {
             let columns = key.columns.iter().map(names::plain).collect::<Result<_>>()?;
-            Ok(Wanted::Foreign { name: given(&key.name)?, columns, key })
+            Ok(NewConstraint::Foreign { name: given(&key.name)?, columns, key })
         }
         T::PrimaryKeyUsingIndex(_) | T::UniqueUsingIndex(_) => {
             Err(Error::unsupported("USING INDEX is not supported on rows tables")
@@ -107,11 +107,11 @@ fn is_of_other_store(create: &ast::CreateTable) -> bool {
     )
 }
 
-/// An option's name, and its value as text.
+/// Name and value of an option.
 fn named(option: &ast::SqlOption) -> Option<(String, Option<String>)> {
     match option {
-        ast::SqlOption::KeyValue { key, value } => Some((folded(key), Some(text(value)))),
-        ast::SqlOption::Ident(key) => Some((folded(key), None)),
+        ast::SqlOption::KeyValue { key, value } => Some((fold_ident(key), Some(text(value)))),
+        ast::SqlOption::Ident(key) => Some((fold_ident(key), None)),
         _ => None,
     }
 }
@@ -122,12 +122,12 @@ fn text(value: &ast::Expr) -> String {
             ast::Value::SingleQuotedString(text) => text.clone(),
             other => other.to_string(),
         },
-        ast::Expr::Identifier(name) => folded(name),
+        ast::Expr::Identifier(name) => fold_ident(name),
         other => other.to_string(),
     }
 }
 
-/// What is said about the options that nothing is done about.
+/// Evaluates the WITH options; returns notices about ignored ones.
 fn with_options(create: &ast::CreateTable) -> Result<Vec<Notice>> {
     let mut notices = Vec::new();
     for option in options(create) {
@@ -142,7 +142,7 @@ fn with_options(create: &ast::CreateTable) -> Result<Vec<Notice>> {
                     "orientation = {} is not supported",
                     value.unwrap_or_default()
                 ))
-                .with_hint("WITH (store = 'columns') makes a columns table"));
+                .with_hint("WITH (store = 'columns') creates a columns table"));
             }
             (name, _) if is_ignored(name) => notices.push(ignored(name)),
             _ => {
@@ -154,7 +154,7 @@ fn with_options(create: &ast::CreateTable) -> Result<Vec<Notice>> {
     Ok(notices)
 }
 
-/// Is an option known, and about what rows tables do not have?
+/// Whether the option is ignored with a notice.
 pub(super) fn is_ignored(name: &str) -> bool {
     IGNORED.contains(&name) || IGNORED_FAMILIES.iter().any(|family| name.starts_with(family))
 }

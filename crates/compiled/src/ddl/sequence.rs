@@ -5,34 +5,34 @@ use model::{
 };
 use sqlparser::ast;
 
-use super::{Catalog, Change, Definition, Notice, Object, formula, is_taken, names, types};
+use super::{Catalog, Change, Definition, Notice, Object, expressions, is_taken, names, types};
 
-/// CREATE SEQUENCE or ALTER SEQUENCE, as it is written.
+/// A parsed CREATE SEQUENCE or ALTER SEQUENCE.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SequenceStatement {
-    /// Which of them.
+    /// CREATE or ALTER, with its clauses.
     pub action: SequenceAction,
-    /// The sequence.
+    /// Name of the sequence.
     pub name: ast::ObjectName,
-    /// What it says about values.
+    /// Options such as INCREMENT and CACHE.
     pub options: SequenceOptions,
     /// `OWNED BY table.column`; an empty name for `OWNED BY NONE`.
     pub owner: Option<ast::ObjectName>,
 }
 
-/// What is done with a sequence.
+/// The kind of sequence statement.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SequenceAction {
-    /// It is made.
+    /// CREATE SEQUENCE.
     Create {
         /// `IF NOT EXISTS`
         if_not_exists: bool,
     },
-    /// It becomes another.
+    /// ALTER SEQUENCE.
     Alter {
         /// `IF EXISTS`
         if_exists: bool,
-        /// `RESTART`, to a value or to its start.
+        /// `RESTART`, with or without a value.
         restart: Option<Option<i64>>,
         /// `RENAME TO`
         rename: Option<ast::Ident>,
@@ -40,7 +40,7 @@ pub enum SequenceAction {
 }
 
 impl SequenceStatement {
-    /// What the parser made of CREATE SEQUENCE.
+    /// Converts the parser's CREATE SEQUENCE.
     pub(super) fn of(sql: &ast::Statement) -> Result<SequenceStatement> {
         let ast::Statement::CreateSequence { temporary, if_not_exists, name, data_type, sequence_options, owned_by } =
             sql
@@ -52,7 +52,7 @@ impl SequenceStatement {
         }
         let mut options = options(sequence_options)?;
         options.ty = data_type.as_ref().map(|ty| Ok(types::declared(ty, &mut Vec::new())?.ty)).transpose()?;
-        // The parser has this name for NONE.
+        // The parser represents NONE as this name.
         let owner =
             owned_by.clone().map(|owner| if owner.to_string() == "NONE" { ast::ObjectName(Vec::new()) } else { owner });
         let action = SequenceAction::Create { if_not_exists: *if_not_exists };
@@ -60,7 +60,7 @@ impl SequenceStatement {
     }
 }
 
-/// What the parser made of a sequence's options.
+/// Converts the parser's sequence options.
 pub(super) fn options(given: &[ast::SequenceOptions]) -> Result<SequenceOptions> {
     let mut options = SequenceOptions::default();
     let bound = |value: &Option<ast::Expr>| match value {
@@ -74,7 +74,7 @@ pub(super) fn options(given: &[ast::SequenceOptions]) -> Result<SequenceOptions>
             ast::SequenceOptions::MaxValue(value) => options.max = Some(bound(value)?),
             ast::SequenceOptions::StartWith(value, _) => options.start = Some(number(value)?),
             ast::SequenceOptions::Cache(value) => options.cache = Some(number(value)?),
-            // The parser has true for NO CYCLE.
+            // The parser's flag is true for NO CYCLE.
             ast::SequenceOptions::Cycle(not) => options.cycle = Some(!not),
         }
     }
@@ -90,7 +90,7 @@ pub(super) fn out_of_range(text: &str) -> Error {
     Error::new(SqlState::NUMERIC_OUT_OF_RANGE, format!("value \"{text}\" is out of range for type bigint"))
 }
 
-/// The type of a sequence, by its name in a statement.
+/// The type after AS.
 pub(super) fn type_named(name: &str) -> Result<Type> {
     match name {
         "smallint" | "int2" => Ok(Type::Int2),
@@ -167,9 +167,9 @@ fn alter(
     Ok(definition)
 }
 
-/// Defaults say a sequence's name.
+/// Changes defaults to the sequence's new name.
 fn renamed_defaults(old: &TableName, new: &TableName, catalog: &dyn Catalog) -> Vec<Change> {
-    let (old, new) = (formula::next_value(old, catalog), formula::next_value(new, catalog));
+    let (old, new) = (expressions::next_value(old, catalog), expressions::next_value(new, catalog));
     let mut changes = Vec::new();
     for table in catalog.tables() {
         if table.columns.iter().any(|column| column.default.as_ref() == Some(&old)) {
@@ -192,7 +192,7 @@ fn refuse_identity(sequence: &SequenceSpec, catalog: &dyn Catalog) -> Result<()>
     Err(Error::unsupported("cannot change ownership of identity sequence").with_detail(detail))
 }
 
-/// The column that OWNED BY names; none for NONE.
+/// Resolves OWNED BY; `None` for NONE.
 fn owner(written: &ast::ObjectName, sequence: &TableName, catalog: &dyn Catalog) -> Result<Option<SequenceOwner>> {
     let parts: Vec<&ast::Ident> = written.0.iter().filter_map(|part| part.as_ident()).collect();
     let (column, table) = match parts.as_slice() {

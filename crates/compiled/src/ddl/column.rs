@@ -1,4 +1,4 @@
-//! Columns of a draft: put in, taken out, changed.
+//! Column changes: add, drop, rename, type, default, identity.
 
 use std::sync::Arc;
 
@@ -9,15 +9,15 @@ use model::{
 use rows::row::alone;
 use sqlparser::ast;
 
-use super::constraint::{Wanted, check_types, refuse_deferred, refuse_nulls_not_distinct};
 use super::draft::Draft;
-use super::formula::{self, Default};
-use super::work::Field;
+use super::expressions::{self, Default};
+use super::table_constraints::{NewConstraint, check_types, refuse_deferred, refuse_nulls_not_distinct};
+use super::table_work::Field;
 use super::{Change, Object, indexes, names, sequence, types};
 use crate::expr::{Expr, Value};
 use crate::types::{assignable, is_text};
 
-/// Names of columns that every table of PostgreSQL has.
+/// System columns of every PostgreSQL table.
 const SYSTEM_COLUMNS: [&str; 6] = ["tableoid", "cmax", "xmax", "cmin", "xmin", "ctid"];
 
 impl Draft<'_> {
@@ -26,12 +26,16 @@ impl Draft<'_> {
         Error::new(SqlState::SYNTAX_ERROR, text)
     }
 
-    /// Puts a column in; its constraints are wanted.
-    pub(super) fn add_column<'s>(&mut self, def: &'s ast::ColumnDef, wanted: &mut Vec<Wanted<'s>>) -> Result<()> {
+    /// Adds a column; its constraints are appended to `new_constraints`.
+    pub(super) fn add_column<'s>(
+        &mut self,
+        def: &'s ast::ColumnDef,
+        new_constraints: &mut Vec<NewConstraint<'s>>,
+    ) -> Result<()> {
         let name = names::plain(&def.name)?;
         let declared = types::declared(&def.data_type, &mut self.notices)?;
         let mut column = RowColumn::new(&name, declared.ty);
-        let said = self.options(&mut column, def, declared.is_serial, wanted)?;
+        let values_from = self.options(&mut column, def, declared.is_serial, new_constraints)?;
         if SYSTEM_COLUMNS.contains(&name.as_str()) {
             let text = format!("column name \"{name}\" conflicts with a system column name");
             return Err(Error::new(SqlState::DUPLICATE_COLUMN, text));
@@ -52,20 +56,20 @@ impl Draft<'_> {
             self.required.push(at);
         }
         self.next.columns.push(column);
-        match said {
-            Said::Nothing => Ok(()),
-            Said::Default(expr) => self.new_default(at, expr),
-            Said::Sequence(options) => {
+        match values_from {
+            ValueSource::Nothing => Ok(()),
+            ValueSource::Default(expr) => self.new_default(at, expr),
+            ValueSource::Sequence(options) => {
                 let sequence = self.own_sequence(at, &options)?;
                 self.filled.insert(at, Field::Next(sequence));
-                // It is there in every row.
+                // Every row gets a value.
                 self.required.retain(|column| *column != at);
                 Ok(())
             }
         }
     }
 
-    /// A new column's default, which rows that are there get as well.
+    /// Sets the default of a new column; existing rows get it too.
     fn new_default(&mut self, at: usize, expr: &ast::Expr) -> Result<()> {
         match self.set_default(at, expr)? {
             Default::Next(sequence) => {
@@ -74,8 +78,8 @@ impl Draft<'_> {
             Default::Value(value) => {
                 let ty = self.next.columns[at].ty;
                 if self.old.is_some() {
-                    let missing = formula::value(&value, ty, self.session, |value| alone(ty, &value))??;
-                    // It is there in every row.
+                    let missing = expressions::value(&value, ty, self.session, |value| alone(ty, &value))??;
+                    // Every row gets a value.
                     if missing.is_some() {
                         self.required.retain(|column| *column != at);
                     }
@@ -86,26 +90,26 @@ impl Draft<'_> {
         Ok(())
     }
 
-    /// A column's default from now on.
+    /// Sets a column's default.
     pub(super) fn set_default(&mut self, at: usize, expr: &ast::Expr) -> Result<Default> {
         let column = &mut self.next.columns[at];
-        let default = formula::default(expr, &column.name, column.ty, self.catalog)?;
+        let default = expressions::default(expr, &column.name, column.ty, self.catalog)?;
         column.default = match &default {
-            Default::Next(sequence) => Some(formula::next_value(&sequence.name, self.catalog)),
+            Default::Next(sequence) => Some(expressions::next_value(&sequence.name, self.catalog)),
             Default::Value(Expr::Value(Value::Plain(Datum::Null))) => None,
-            Default::Value(_) => Some(formula::canonical(expr, "").to_string()),
+            Default::Value(_) => Some(expressions::canonical(expr, "").to_string()),
         };
         Ok(default)
     }
 
-    /// What a column's declaration says after its type.
+    /// Evaluates the options after the type in a column definition.
     fn options<'s>(
         &mut self,
         column: &mut RowColumn,
         def: &'s ast::ColumnDef,
         is_serial: bool,
-        wanted: &mut Vec<Wanted<'s>>,
-    ) -> Result<Said<'s>> {
+        new_constraints: &mut Vec<NewConstraint<'s>>,
+    ) -> Result<ValueSource<'s>> {
         let name = &column.name;
         let mut null: Option<bool> = is_serial.then_some(false);
         let mut default = None;
@@ -141,18 +145,18 @@ impl Draft<'_> {
                 }
                 ast::ColumnOption::PrimaryKey(key) => {
                     refuse_deferred(key.characteristics)?;
-                    wanted.push(Wanted::Key { name: constraint, columns: columns(), primary: true });
+                    new_constraints.push(NewConstraint::Key { name: constraint, columns: columns(), primary: true });
                 }
                 ast::ColumnOption::Unique(key) => {
                     refuse_deferred(key.characteristics)?;
                     refuse_nulls_not_distinct(key.nulls_distinct)?;
-                    wanted.push(Wanted::Key { name: constraint, columns: columns(), primary: false });
+                    new_constraints.push(NewConstraint::Key { name: constraint, columns: columns(), primary: false });
                 }
                 ast::ColumnOption::Check(check) => {
-                    wanted.push(Wanted::Check { name: constraint, condition: &check.expr });
+                    new_constraints.push(NewConstraint::Check { name: constraint, condition: &check.expr });
                 }
                 ast::ColumnOption::ForeignKey(key) => {
-                    wanted.push(Wanted::Foreign { name: constraint, columns: columns(), key });
+                    new_constraints.push(NewConstraint::Foreign { name: constraint, columns: columns(), key });
                 }
                 ast::ColumnOption::Collation(collation) => check_collation(collation, column.ty)?,
                 other => {
@@ -166,28 +170,27 @@ impl Draft<'_> {
         }
         column.not_null = null == Some(false);
         Ok(match (default, options) {
-            (_, Some(options)) => Said::Sequence(options),
-            (Some(default), None) => Said::Default(default),
-            (None, None) => Said::Nothing,
+            (_, Some(options)) => ValueSource::Sequence(options),
+            (Some(default), None) => ValueSource::Default(default),
+            (None, None) => ValueSource::Nothing,
         })
     }
 
-    /// Makes the sequence of a serial or identity column; its number.
+    /// Creates the sequence of a serial or identity column; returns its id.
     pub(super) fn own_sequence(&mut self, at: usize, options: &SequenceOptions) -> Result<u32> {
         let schema = self.next.name.schema.clone();
         let column = &self.next.columns[at];
         let taken = |name: &str| self.is_relation(name);
-        let table = names::made(&self.next.name.table, Some(&column.name), "seq", &taken);
+        let table = names::generated(&self.next.name.table, Some(&column.name), "seq", &taken);
         let name = TableName { schema, table };
         let mut sequence = SequenceSpec::new(self.catalog.next_id(Object::Sequence), name, options)?;
         sequence.owner = Some(SequenceOwner { table: self.next.id, column: at });
         let id = sequence.id;
-        self.next.columns[at].default = Some(formula::next_value(&sequence.name, self.catalog));
+        self.next.columns[at].default = Some(expressions::next_value(&sequence.name, self.catalog));
         self.sequences.push(sequence);
         Ok(id)
     }
 
-    /// NULL is refused from now on.
     pub(super) fn set_not_null(&mut self, at: usize) {
         if !self.next.columns[at].not_null {
             self.next.columns[at].not_null = true;
@@ -196,7 +199,6 @@ impl Draft<'_> {
         }
     }
 
-    /// NULL is taken from now on.
     pub(super) fn drop_not_null(&mut self, at: usize) {
         if self.next.columns[at].not_null {
             self.next.columns[at].not_null = false;
@@ -204,7 +206,8 @@ impl Draft<'_> {
         }
     }
 
-    /// Keys of columns that can be NULL are other bytes (`rows::key`), so indexes over the column are built anew, with other numbers.
+    /// Nullable columns have another key encoding (`rows::key`), so indexes on the column are rebuilt, with new
+    /// ids.
     fn rebuild(&mut self, at: usize) {
         let indexes = self.next.primary.iter_mut().chain(&mut self.next.secondary);
         for index in indexes.filter(|index| index.columns.contains(&at)) {
@@ -215,7 +218,7 @@ impl Draft<'_> {
         }
     }
 
-    /// Gives a column another type. `using` is what rows get, instead of what they have.
+    /// Changes a column's type. `using` computes the new values; without it they are cast.
     pub(super) fn set_type(&mut self, at: usize, ty: Type, using: Option<&ast::Expr>) -> Result<()> {
         let old = self.next.columns[at].ty;
         let name = self.next.columns[at].name.clone();
@@ -225,7 +228,7 @@ impl Draft<'_> {
         if using.is_some() || !is_kept(old, ty) {
             let field = self.converted(at, ty, using)?;
             self.filled.insert(at, Field::Expr(field));
-            // It is of the old type, and no row will lack the column any more.
+            // It has the old type, and after the rewrite no row lacks the column.
             self.next.columns[at].missing = None;
         }
         if self.next.columns[at].identity.is_some() {
@@ -236,12 +239,12 @@ impl Draft<'_> {
         self.check_users(at, old)
     }
 
-    /// What a column's values become.
+    /// The expression that computes a column's new values.
     fn converted(&self, at: usize, ty: Type, using: Option<&ast::Expr>) -> Result<Expr> {
         let (column, old) = (&self.next.columns[at], self.old.as_deref());
-        let table = formula::bare_table(old.unwrap_or(&self.next))?;
+        let table = expressions::empty_table(old.unwrap_or(&self.next))?;
         if let Some(using) = using {
-            return formula::transformed(using, &table, &column.name, ty);
+            return expressions::transformed(using, &table, &column.name, ty);
         }
         if !assignable(column.ty, ty) {
             let name = &column.name;
@@ -250,10 +253,10 @@ impl Draft<'_> {
             return Err(Error::new(SqlState::DATATYPE_MISMATCH, text).with_hint(hint));
         }
         let itself = ast::Expr::Identifier(ast::Ident::with_quote('"', &column.name));
-        formula::transformed(&itself, &table, &column.name, ty)
+        expressions::transformed(&itself, &table, &column.name, ty)
     }
 
-    /// A default of the old type must be one of the new one; whether its text is shows when it is bound again.
+    /// Error 42804 if the default cannot be cast to the new type. Binding it again checks its value.
     fn check_default(&self, at: usize, old: Type) -> Result<()> {
         let column = &self.next.columns[at];
         let (Some(sql), None) = (&column.default, column.identity) else { return Ok(()) };
@@ -262,10 +265,10 @@ impl Draft<'_> {
                 format!("default for column \"{}\" cannot be cast automatically to type {}", column.name, column.ty);
             return Err(Error::new(SqlState::DATATYPE_MISMATCH, text));
         }
-        formula::default(&formula::parsed(sql)?, &column.name, column.ty, self.catalog).map(|_| ())
+        expressions::default(&expressions::parsed(sql)?, &column.name, column.ty, self.catalog).map(|_| ())
     }
 
-    /// What is about a column must be able to be about its new type.
+    /// Checks indexes, constraints and foreign keys of the column against its new type.
     fn check_users(&mut self, at: usize, old: Type) -> Result<()> {
         let ty = self.next.columns[at].ty;
         let rewritten = self.filled.contains_key(&at);
@@ -274,8 +277,8 @@ impl Draft<'_> {
         }
         let table = self.table()?;
         for check in &self.next.checks {
-            if formula::columns(&check.condition, &self.next)?.contains(&at) {
-                formula::condition(&formula::parsed(&check.condition)?, &table)?;
+            if expressions::columns(&check.condition, &self.next)?.contains(&at) {
+                expressions::condition(&expressions::parsed(&check.condition)?, &table)?;
                 if rewritten {
                     self.checked.push(check.name.clone());
                 }
@@ -349,15 +352,16 @@ impl Draft<'_> {
         self.own_sequence(at, &options).map(|_| ())
     }
 
-    /// Takes a column out, with all that is only about it and others of this table.
+    /// Drops a column with its indexes, constraints and sequence.
     pub(super) fn drop_column(&mut self, at: usize, cascade: bool) -> Result<()> {
-        let what = format!("column {} of table {}", self.name_of(at), names::shown(&self.next.name, self.catalog));
+        let what =
+            format!("column {} of table {}", self.name_of(at), names::display_name(&self.next.name, self.catalog));
         self.drop_referring(&what, &what, cascade, &|_, key| key.referred.contains(&at))?;
         self.next.primary.take_if(|index| index.columns.contains(&at));
         self.next.secondary.retain(|index| !index.columns.contains(&at));
         let mut kept = Vec::new();
         for check in std::mem::take(&mut self.next.checks) {
-            if !formula::columns(&check.condition, &self.next)?.contains(&at) {
+            if !expressions::columns(&check.condition, &self.next)?.contains(&at) {
                 kept.push(check);
             }
         }
@@ -371,19 +375,19 @@ impl Draft<'_> {
         Ok(())
     }
 
-    /// Gives a column another name, in checks too.
+    /// Renames a column, in CHECK constraints too.
     pub(super) fn rename_column(&mut self, at: usize, new: String) -> Result<()> {
         let old = std::mem::replace(&mut self.next.columns[at].name, new);
         let new = &self.next.columns[at].name;
         for check in &mut self.next.checks {
-            check.condition = formula::renamed(&check.condition, &old, new)?;
+            check.condition = expressions::renamed(&check.condition, &old, new)?;
         }
         Ok(())
     }
 }
 
-/// What a column's declaration says about values.
-enum Said<'s> {
+/// Default value of a new column.
+enum ValueSource<'s> {
     Nothing,
     Default(&'s ast::Expr),
     Sequence(SequenceOptions),
@@ -408,7 +412,7 @@ fn identity_options(ty: Type, given: Option<&[ast::SequenceOptions]>) -> Result<
     Ok(options)
 }
 
-/// Is every value of one type one of the other as it is, kept in the same way?
+/// Whether every value of one type is a value of the other with the same encoding, so no rewrite is needed.
 fn is_kept(from: Type, to: Type) -> bool {
     if !rows::row::is_same_form(from, to) {
         return false;
@@ -424,7 +428,7 @@ fn is_kept(from: Type, to: Type) -> bool {
     }
 }
 
-/// Text is ordered by its bytes, whatever the collation is called.
+/// Accepts only collations that order text by its bytes.
 fn check_collation(collation: &ast::ObjectName, ty: Type) -> Result<()> {
     if !is_text(ty) {
         let text = format!("collations are not supported by type {}", ty.sql_name());
@@ -435,5 +439,5 @@ fn check_collation(collation: &ast::ObjectName, ty: Type) -> Result<()> {
         return Ok(());
     }
     Err(Error::unsupported(format!("collation {collation} is not supported on rows tables"))
-        .with_hint("text is ordered by its bytes, as COLLATE \"C\" has it"))
+        .with_hint("text is ordered by its bytes, as with COLLATE \"C\""))
 }

@@ -1,4 +1,4 @@
-//! A table's description while a statement changes it, and what rows have to go through, collected on the way.
+//! A table description while a statement changes it, together with the work on its rows.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,33 +7,33 @@ use model::{Datum, Error, Result, RowColumn, RowSchema, RowSchemaRef, SequenceSp
 use rows::RowTable;
 use rows::row::{ColumnLayout, RowLayout};
 
-use super::work::{Condition, Field, Rewrite, Work};
-use super::{Catalog, Change, Definition, Notice, Object, constraints, formula, indexes, is_taken};
+use super::table_work::{Condition, Field, Rewrite, Work};
+use super::{Catalog, Change, Definition, Notice, Object, constraints, expressions, indexes, is_taken};
 use crate::expr::{Expr, Layout, Value};
 use crate::statement::Session;
 
-/// One table's next description.
+/// The next version of one table.
 pub(super) struct Draft<'c> {
     pub(super) catalog: &'c dyn Catalog,
     pub(super) session: Session<'c>,
     pub(super) next: RowSchema,
-    /// What it was; `None` for a new table.
+    /// The version before; `None` for a new table.
     pub(super) old: Option<RowSchemaRef>,
-    /// Other tables that change with it.
+    /// Other tables changed by the statement.
     pub(super) others: BTreeMap<TableId, RowSchema>,
-    /// What is to be done with sequences before the table, and after it.
+    /// Sequence changes to apply before and after the table's.
     pub(super) before: Vec<Change>,
     pub(super) after: Vec<Change>,
-    /// Sequences that this statement makes.
+    /// Sequences that the statement creates.
     pub(super) sequences: Vec<SequenceSpec>,
     pub(super) notices: Vec<Notice>,
-    /// Columns that get values of their own in rows that are there.
+    /// Columns whose existing rows get new values, with their source.
     pub(super) filled: BTreeMap<usize, Field>,
-    /// Columns that must not be NULL in rows that are there.
+    /// Columns whose existing rows must be checked for NULL.
     pub(super) required: Vec<usize>,
-    /// Indexes to be built, by number.
+    /// Ids of indexes to build.
     pub(super) built: Vec<u32>,
-    /// Checks and foreign keys to be looked at, by name.
+    /// Names of CHECK and foreign key constraints to validate.
     pub(super) checked: Vec<String>,
 }
 
@@ -53,7 +53,7 @@ impl<'c> Draft<'c> {
         Draft::from(next, None, catalog, session)
     }
 
-    /// A table that is there.
+    /// An existing table.
     pub(super) fn of(old: &RowSchemaRef, catalog: &'c dyn Catalog, session: Session<'c>) -> Draft<'c> {
         let next = RowSchema { version: old.version + 1, ..RowSchema::clone(old) };
         Draft::from(next, Some(Arc::clone(old)), catalog, session)
@@ -77,7 +77,7 @@ impl<'c> Draft<'c> {
         }
     }
 
-    /// What the statement comes to.
+    /// Completes the draft.
     pub(super) fn finish(mut self, tag: &'static str) -> Result<Definition> {
         let work = self.work()?;
         let mut changes = self.before;
@@ -96,7 +96,7 @@ impl<'c> Draft<'c> {
         Ok(Definition { tag, changes, notices: self.notices })
     }
 
-    /// What rows that are there go through.
+    /// Work on existing rows.
     fn work(&mut self) -> Result<Vec<Work>> {
         let Some(old) = self.old.clone() else { return Ok(Vec::new()) };
         let mut work = Vec::new();
@@ -113,7 +113,7 @@ impl<'c> Draft<'c> {
         let built = indexes(&self.next).filter(|index| rewritten || self.built.contains(&index.id));
         work.extend(built.cloned().map(Work::Build));
         let checks = self.next.checks.iter().filter(|check| self.checked.contains(&check.name));
-        let table = formula::bare_table(&self.next)?;
+        let table = expressions::empty_table(&self.next)?;
         for check in checks {
             work.push(Work::Check(Condition::new(&check.name, &check.condition, &table)?));
         }
@@ -122,9 +122,9 @@ impl<'c> Draft<'c> {
         Ok(work)
     }
 
-    /// Rows are written anew: columns with values of their own get those, all others keep theirs.
+    /// Rewrites all rows: columns in `filled` get new values, the others keep theirs.
     fn rewrite(&mut self, old: &RowSchemaRef) -> Result<Rewrite> {
-        let from = formula::bare_table(old)?;
+        let from = expressions::empty_table(old)?;
         let mut fields = Vec::with_capacity(self.next.columns.len());
         for (at, column) in self.next.columns.iter_mut().enumerate() {
             let field = match self.filled.remove(&at) {
@@ -136,30 +136,30 @@ impl<'c> Draft<'c> {
                 None => Field::Expr(added(column)?),
             };
             fields.push((column.ty, field));
-            // No row lacks it any more.
+            // After the rewrite no row lacks the column.
             column.missing = None;
         }
-        // Whether NULLs are refused is looked at afterwards, when it can be said in words.
+        // NOT NULL is checked after the rewrite, with a proper error.
         let columns: Vec<_> = self.next.columns.iter().map(|column| ColumnLayout::new(column.ty, false)).collect();
         Ok(Rewrite { layout: RowLayout::new(&columns)?, fields })
     }
 
-    /// The table as it is by now, for binding.
+    /// The current state as a table, for binding.
     pub(super) fn table(&self) -> Result<Arc<RowTable>> {
-        formula::bare_table(&self.next)
+        expressions::empty_table(&self.next)
     }
 
-    /// The position of a column.
+    /// Position of a column; 42703 if it does not exist.
     pub(super) fn column(&self, name: &str) -> Result<usize> {
         self.next.column(name).ok_or_else(|| super::no_column(name, &self.next.name.table))
     }
 
-    /// A column's name in messages.
+    /// The column's name, for messages.
     pub(super) fn name_of(&self, column: usize) -> &str {
         &self.next.columns[column].name
     }
 
-    /// Is there anything called this in the table's schema, by now?
+    /// Whether a relation with this name exists in the table's schema, given the changes so far.
     pub(super) fn is_relation(&self, name: &str) -> bool {
         let own = name == self.next.name.table || super::has_index(&self.next, name);
         if own || self.sequences.iter().any(|sequence| sequence.name.table == name) {
@@ -169,7 +169,7 @@ impl<'c> Draft<'c> {
         !gone && is_taken(self.catalog, &TableName { schema: self.next.name.schema.clone(), table: name.to_owned() })
     }
 
-    /// Is a constraint of the table's schema called this, by now?
+    /// Whether a constraint with this name exists in the table's schema, given the changes so far.
     pub(super) fn is_constraint(&self, name: &str) -> bool {
         if constraints(&self.next).any(|one| one == name) {
             return true;
@@ -178,12 +178,12 @@ impl<'c> Draft<'c> {
         !gone && self.catalog.is_constraint(&self.next.name.schema, name)
     }
 
-    /// Refuses a relation's name that is taken.
+    /// 42P07 if the relation name is taken.
     pub(super) fn check_relation(&self, name: &str) -> Result<()> {
         if self.is_relation(name) { Err(super::exists_already(name)) } else { Ok(()) }
     }
 
-    /// Refuses a constraint's name that the table has already.
+    /// 42710 if the table has a constraint with this name.
     pub(super) fn check_constraint(&self, name: &str) -> Result<()> {
         if constraints(&self.next).all(|one| one != name) {
             return Ok(());
@@ -197,7 +197,7 @@ fn null() -> Expr {
     Expr::Value(Value::Plain(Datum::Null))
 }
 
-/// What a column has that was added without values of its own.
+/// The value of a column added without a rewrite, for rows that lack it.
 fn added(column: &RowColumn) -> Result<Expr> {
     let Some(missing) = &column.missing else { return Ok(null()) };
     let layout = RowLayout::new(&[ColumnLayout::new(column.ty, false)])?;

@@ -1,4 +1,4 @@
-//! Definitions against what PostgreSQL 15 answered (`testdata/definitions.txt`), and what is ours.
+//! Definition statements: PostgreSQL 15's answers (`testdata/definitions.txt`), and cases of our own.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use sqlparser::tokenizer::TokenWithSpan;
 use super::*;
 use crate::cast::{Zone, text_of};
 
-/// Clocks of Greenwich.
+/// Time zone UTC.
 struct Utc;
 
 impl Zone for Utc {
@@ -33,7 +33,7 @@ impl Zone for Utc {
 
 const SESSION: Session<'static> = Session { check: &|_| Ok(()), now: 1_795_262_400_000_000, zone: &Utc, numbers: None };
 
-/// A catalog that does what definitions say, without rows.
+/// A catalog without rows that applies definitions.
 #[derive(Default)]
 struct Db {
     tables: RefCell<Vec<RowSchemaRef>>,
@@ -80,7 +80,7 @@ fn tokens(sql: &str) -> Vec<TokenWithSpan> {
     crate::tokenize(sql).unwrap()
 }
 
-/// A statement as the session reads it.
+/// Parses and plans a statement, like a session.
 fn defined(sql: &str, db: &Db) -> Result<Option<Definition>> {
     let mut tokens = tokens(sql);
     let notices = prepared(&mut tokens)?;
@@ -126,7 +126,7 @@ impl Db {
         Vec::new()
     }
 
-    /// A statement's notices and error, in lines, and what rows go through.
+    /// The notices and error of a statement, line by line, and its work on rows.
     fn run(&self, sql: &str) -> (Vec<String>, Vec<String>) {
         let mut lines = Vec::new();
         let mut work = Vec::new();
@@ -154,7 +154,7 @@ impl Db {
         assert_eq!(self.run(sql).0, [""; 0], "{sql}");
     }
 
-    /// What there is, as the golden file has it.
+    /// The catalog in the format of the golden file.
     fn state(&self) -> Vec<String> {
         let mut tables = self.tables();
         tables.sort_by(|a, b| a.name.table.cmp(&b.name.table));
@@ -184,7 +184,7 @@ impl Db {
         }
         let mut constraints = Vec::new();
         for check in &table.checks {
-            let columns = formula::columns(&check.condition, table).unwrap();
+            let columns = expressions::columns(&check.condition, table).unwrap();
             let mut columns: Vec<_> = columns.iter().map(|at| table.columns[*at].name.clone()).collect();
             columns.sort();
             constraints
@@ -228,7 +228,7 @@ impl Db {
 }
 
 fn details(detail: Option<&str>, lines: &mut Vec<String>) {
-    // PostgreSQL tells them in the order in which it met them.
+    // PostgreSQL lists dependents in the order in which it finds them.
     let mut details: Vec<String> =
         detail.iter().flat_map(|detail| detail.lines()).map(|line| format!("detail {line}")).collect();
     details.sort();
@@ -259,7 +259,7 @@ fn letter(action: Referential) -> char {
     }
 }
 
-/// What is always true of a description.
+/// Invariants of a table description.
 fn check(schema: &RowSchema) {
     let shown: Vec<&str> = schema.shown().map(|(_, column)| column.name.as_str()).collect();
     assert!(shown.iter().enumerate().all(|(at, name)| !shown[..at].contains(name)), "{shown:?}");
@@ -268,19 +268,19 @@ fn check(schema: &RowSchema) {
     assert!(schema.foreign_keys.iter().all(|key| key.columns.iter().all(is_there)));
     assert!(schema.primary.iter().all(|key| key.columns.iter().all(|column| schema.columns[*column].not_null)));
     RowLayout::of(schema).unwrap();
-    // What is kept as SQL is bound again by every statement.
-    let table = formula::bare_table(schema).unwrap();
+    // Every statement binds the stored SQL again.
+    let table = expressions::empty_table(schema).unwrap();
     for check in &schema.checks {
-        let parsed = formula::parsed(&check.condition).unwrap();
-        formula::condition(&parsed, &table).unwrap();
-        assert_eq!(formula::canonical(&parsed, &schema.name.table).to_string(), check.condition);
+        let parsed = expressions::parsed(&check.condition).unwrap();
+        expressions::condition(&parsed, &table).unwrap();
+        assert_eq!(expressions::canonical(&parsed, &schema.name.table).to_string(), check.condition);
     }
 }
 
-/// One heading of the golden file.
+/// A section of the golden file.
 struct Scenario {
     title: &'static str,
-    /// Each with the lines that follow it.
+    /// Statements with the lines after each.
     statements: Vec<(&'static str, Vec<&'static str>)>,
     state: Vec<&'static str>,
 }
@@ -303,7 +303,7 @@ fn scenarios() -> Vec<Scenario> {
     all
 }
 
-/// Are these the lines? Details may come in any order; where the parser refuses a statement, its words are its own.
+/// Compares answers. DETAIL lines may differ in order, and so may the parser's syntax errors in text.
 fn are_same(got: &[String], expected: &[&str]) -> bool {
     let mut expected = expected.to_vec();
     let is_detail = |line: &&str| line.starts_with("detail");
@@ -335,9 +335,9 @@ fn definitions_are_postgresqls() {
     assert!(wrong.is_empty(), "{}\n{} wrong", wrong.join("\n"), wrong.len());
 }
 
-/// Each with statements before it, and what rows go through then.
+/// Cases: statements before, the statement, and the expected work on rows.
 #[test]
-fn rows_go_through_what_a_change_asks_for_and_no_more() {
+fn a_change_does_only_the_necessary_work_on_rows() {
     let table = "create table t (a int primary key, b varchar(5), c numeric(5,2), d int)";
     let index = "create index i on t (b)";
     let cases: [(&[&str], &str, &[&str]); 26] = [
@@ -352,7 +352,7 @@ fn rows_go_through_what_a_change_asks_for_and_no_more() {
         (&[table], "alter table t drop column b", &[]),
         (&[table, index], "alter table t drop column b", &[]),
         (&[table], "alter table t alter b set not null", &["not null 1"]),
-        // Keys of columns that may be NULL are other bytes.
+        // Nullable columns have another key encoding.
         (&[table, index], "alter table t alter b set not null", &["not null 1", "build i"]),
         (&[table, index, "alter table t alter b set not null"], "alter table t alter b drop not null", &["build i"]),
         (&[table], "alter table t alter a set not null", &[]),
@@ -381,7 +381,7 @@ fn rows_go_through_what_a_change_asks_for_and_no_more() {
     }
 }
 
-/// The only table's changes, by what the statement does to it.
+/// The changes that a statement makes to the only table.
 fn altered(db: &Db, sql: &str) -> (RowSchema, Vec<Work>) {
     for change in defined(sql, db).unwrap().unwrap().changes {
         if let Change::Alter { next, work } = change {
@@ -417,13 +417,13 @@ fn rows_from_before_a_column_was_added_have_its_default_of_then() {
 }
 
 #[test]
-fn rows_are_written_anew_with_casts_and_numbers_of_sequences() {
+fn rows_are_rewritten_with_casts_and_sequence_values() {
     let db = Db::default();
     db.ok("create table t (a int, b text, c int)");
     db.ok("alter table t add d text default 'old', drop column c");
     let old = db.tables()[0].clone();
     let rows = [row(&old, &[Datum::Int4(1), Datum::Text("17"), Datum::Null, Datum::Text("new")]), {
-        // From before d was added.
+        // A row from before d was added.
         let before = Db::default();
         before.ok("create table t (a int, b text, c int)");
         row(&before.tables()[0], &[Datum::Int4(2), Datum::Null, Datum::Int4(9)])
@@ -449,10 +449,11 @@ fn rows_are_written_anew_with_casts_and_numbers_of_sequences() {
     assert_eq!(error.message(), "invalid input syntax for type integer: \"x\"");
 }
 
-/// The value of a default that older rows lack was kept in the old type when its column got another one: the next description
-/// could not be laid out ("row has 7 bytes, expected at least 11"). Rows that are written anew lack nothing.
+/// Bug: the default that stands for a missing column kept its old type when the column's type changed, and the next
+/// description could not be laid out ("row has 7 bytes, expected at least 11"). Fix: rewritten rows have all
+/// columns.
 #[test]
-fn rows_written_anew_lack_no_column_that_was_added_before() {
+fn rewritten_rows_have_columns_added_before() {
     for (old, new, expected) in [
         ("int default 5", "bigint", "5"),
         ("int default 5", "text", "5"),
@@ -477,7 +478,7 @@ fn rows_written_anew_lack_no_column_that_was_added_before() {
 }
 
 #[test]
-fn what_rows_do_not_pass_is_told_as_postgresql_tells_it() {
+fn violations_by_existing_rows_are_reported_as_in_postgresql() {
     let db = Db::default();
     db.ok("create table t (a int, b int)");
     let sql = "alter table t add check (a > b), alter a set not null, add unique (b), add constraint f foreign key (a) references t (b)";
@@ -499,7 +500,7 @@ fn what_rows_do_not_pass_is_told_as_postgresql_tells_it() {
 }
 
 #[test]
-fn expressions_are_kept_in_one_way_of_writing() {
+fn expressions_are_stored_in_canonical_form() {
     let db = Db::default();
     db.ok("create sequence s");
     let cases = [
@@ -543,7 +544,7 @@ fn defaults_follow_the_names_of_sequences() {
 }
 
 #[test]
-fn what_rows_tables_do_not_have_is_named() {
+fn unsupported_features_are_named_in_the_error() {
     let db = Db::default();
     db.ok("create table t (a int, b text, c json)");
     let cases = [
@@ -569,7 +570,7 @@ fn what_rows_tables_do_not_have_is_named() {
         ),
         ("create table x (a text check (a ~ 'x'))", "check constraint a ~ 'x' is not supported on rows tables"),
         ("create table x (a text default version())", "DEFAULT expression version() is not supported on rows tables"),
-        ("alter table t add r float8 default random()", "a value that is other each time is not supported here"),
+        ("alter table t add r float8 default random()", "volatile functions are not supported here"),
         ("create index on t ((a + 1))", "an index over the expression (a + 1) is not supported on rows tables"),
         ("create index on t (lower(b))", "an index over the expression lower(b) is not supported on rows tables"),
         ("create index on t (a) where a > 0", "a partial index (WHERE) is not supported on rows tables"),
@@ -590,8 +591,8 @@ fn what_rows_tables_do_not_have_is_named() {
 }
 
 #[test]
-fn an_index_may_descend_and_says_when_it_does_not_give_the_order_that_was_asked_for() {
-    let mixed = ["notice the index is ascending in all columns: an ORDER BY in mixed directions sorts"];
+fn an_index_with_mixed_directions_gives_a_notice() {
+    let mixed = ["notice the index is ascending in all columns: ORDER BY in mixed directions needs a sort"];
     let cases: [(&str, &[&str]); 7] = [
         ("a desc", &[]),
         ("a desc nulls first, b desc", &[]),
@@ -610,7 +611,7 @@ fn an_index_may_descend_and_says_when_it_does_not_give_the_order_that_was_asked_
 }
 
 #[test]
-fn forms_of_other_products_are_taken_with_a_notice() {
+fn syntax_of_other_products_is_accepted_with_a_notice() {
     let foreign = "notice a foreign table of mot_server is a rows table here: in memory and durable";
     let cases: [(&str, &[&str]); 14] = [
         ("create foreign table t (a int primary key, b varchar(10) not null) server mot_server", &[foreign]),
@@ -618,7 +619,7 @@ fn forms_of_other_products_are_taken_with_a_notice() {
         ("CREATE FOREIGN TABLE v (server int) SERVER mot_server OPTIONS (x 'y')", &[foreign]),
         (
             "create foreign table w (a int) server other",
-            &["error 42704 server \"other\" does not exist", "hint foreign tables are those of mot_server"],
+            &["error 42704 server \"other\" does not exist", "hint the only foreign server is mot_server"],
         ),
         ("alter foreign table t add c int", &[]),
         ("drop foreign table if exists t, u, v", &[]),
@@ -640,7 +641,9 @@ fn forms_of_other_products_are_taken_with_a_notice() {
         ),
         (
             "create table w (a jsonb)",
-            &["notice type jsonb is kept as json: its text stays as it is written, and has no order and no operators"],
+            &[
+                "notice type jsonb is stored as json: its text is stored unchanged, and has no ordering and no operators",
+            ],
         ),
         (
             "create table x (a int generated always as identity (start 5 no cycle maxvalue 9 increment 2 no minvalue cache 3))",
@@ -660,7 +663,7 @@ fn forms_of_other_products_are_taken_with_a_notice() {
     assert_eq!(db.line(&sequence), "= sequence x_a_seq: integer start 5 increment 2 min 1 max 9 cache 3 owned by x.a");
 }
 
-/// Tables for statements about rows.
+/// A catalog for statements about rows.
 struct Bare(Vec<Arc<RowTable>>);
 
 impl crate::Tables for Bare {
@@ -682,13 +685,13 @@ impl crate::Tables for Bare {
 }
 
 #[test]
-fn statements_understand_what_descriptions_hold() {
+fn stored_expressions_can_be_bound_again() {
     let db = Db::default();
     let mut before = Vec::new();
     for Scenario { statements, .. } in scenarios() {
         statements.iter().for_each(|(sql, _)| drop(db.run(sql)));
         for table in db.tables() {
-            // The next value of a sequence is not an expression yet.
+            // A sequence's `nextval` is not a plain expression.
             let is_sequence = |sql: &String| sql.starts_with("nextval");
             if !table.columns.iter().any(|column| column.default.as_ref().is_some_and(is_sequence)) {
                 before.push(table);
@@ -697,14 +700,14 @@ fn statements_understand_what_descriptions_hold() {
         db.tables.borrow_mut().clear();
         db.sequences.borrow_mut().clear();
     }
-    let tables = Bare(before.iter().map(|table| formula::bare_table(table).unwrap()).collect());
+    let tables = Bare(before.iter().map(|table| expressions::empty_table(table).unwrap()).collect());
     assert!(tables.0.len() > 50, "{}", tables.0.len());
     for table in &tables.0 {
         let one = Bare(vec![Arc::clone(table)]);
         let sql = format!("insert into {} default values", names::quoted(&table.schema.name.table));
         let parsed = crate::parser_of(&sql).unwrap().parse_statement().unwrap();
         let compiled = crate::compile(&parsed, &one, &[]);
-        // Defaults too long for their columns are told when they are used, as are foreign keys to tables that went away.
+        // A default too long for its column fails when it is used, and so does a foreign key to a dropped table.
         let state = compiled.as_ref().err().map(Error::state);
         let late = [None, Some(SqlState::STRING_TOO_LONG), Some(SqlState::NUMERIC_OUT_OF_RANGE)].contains(&state);
         assert!(late, "{sql}: {state:?} {:?}", table.schema);
@@ -713,9 +716,9 @@ fn statements_understand_what_descriptions_hold() {
     }
 }
 
-/// As `pg_dump` writes a schema.
+/// A schema in the form that `pg_dump` writes.
 #[test]
-fn dumps_are_taken() {
+fn pg_dump_schemas_are_accepted() {
     let db = Db::default();
     let dump = [
         "CREATE TABLE public.t (a integer NOT NULL, b character varying(20) DEFAULT 'x'::character varying, c timestamp with time zone DEFAULT now() NOT NULL, \
@@ -754,7 +757,7 @@ fn dumps_are_taken() {
 }
 
 #[test]
-fn what_changes_nothing_is_no_change() {
+fn statements_without_effect_make_no_change() {
     let db = Db::default();
     db.ok("create table t (a int not null, b int)");
     for sql in [
@@ -767,7 +770,7 @@ fn what_changes_nothing_is_no_change() {
 }
 
 #[test]
-fn what_is_of_another_store_or_no_definition_is_left_alone() {
+fn other_stores_and_statements_are_left_alone() {
     let db = Db::default();
     for sql in [
         "create table c (time timestamptz) with (store = 'columns')",

@@ -1,4 +1,4 @@
-//! DROP TABLE, DROP INDEX and DROP SEQUENCE, and what stands against them.
+//! DROP TABLE, DROP INDEX, DROP SEQUENCE and their dependencies.
 
 use std::collections::BTreeMap;
 
@@ -6,13 +6,13 @@ use model::{Error, Result, RowSchema, RowSchemaRef, SequenceOwner, SequenceSpec,
 use sqlparser::ast;
 
 use super::draft::Draft;
-use super::{Catalog, Change, Definition, Notice, formula, is_taken, names};
+use super::{Catalog, Change, Definition, Notice, expressions, is_taken, names};
 use crate::statement::Session;
 
-/// What messages call several things that are to be dropped.
+/// PostgreSQL's term for several objects in dependency messages.
 const SEVERAL: &str = "desired object(s)";
 
-/// Something else needs what is to be dropped: each with what it needs of it.
+/// Error 2BP01. `dependents`: pairs of a dependent object and the object it depends on.
 pub(super) fn depended<'d>(what: &str, dependents: impl Iterator<Item = (&'d str, &'d str)>) -> Error {
     let lines = dependents.map(|(dependent, needed)| format!("{dependent} depends on {needed}"));
     let detail = lines.collect::<Vec<_>>().join("\n");
@@ -23,7 +23,7 @@ pub(super) fn depended<'d>(what: &str, dependents: impl Iterator<Item = (&'d str
         .with_hint("Use DROP ... CASCADE to drop the dependent objects too.")
 }
 
-/// What is told about what goes away besides; there is some.
+/// NOTICE text for the objects that CASCADE also drops; `dependents` is not empty.
 pub(super) fn cascades(dependents: &[String]) -> Notice {
     if let [only] = dependents {
         return Notice::new(format!("drop cascades to {only}"));
@@ -33,18 +33,18 @@ pub(super) fn cascades(dependents: &[String]) -> Notice {
     Notice { message, detail: Some(lines.join("\n")) }
 }
 
-/// What of other tables goes away with something.
-struct Release<'c> {
+/// Objects of other tables that depend on a dropped object.
+struct DependentObjects<'c> {
     catalog: &'c dyn Catalog,
-    /// The other tables without it.
+    /// The other tables, without the dependent objects.
     others: BTreeMap<TableId, RowSchema>,
-    /// What it is, and what it needs.
+    /// Pairs of a dependent object and the object it depends on.
     dependents: Vec<(String, String)>,
 }
 
-impl Release<'_> {
-    fn new(catalog: &dyn Catalog) -> Release<'_> {
-        Release { catalog, others: BTreeMap::new(), dependents: Vec::new() }
+impl DependentObjects<'_> {
+    fn new(catalog: &dyn Catalog) -> DependentObjects<'_> {
+        DependentObjects { catalog, others: BTreeMap::new(), dependents: Vec::new() }
     }
 
     fn other(&mut self, table: &RowSchema) -> &mut RowSchema {
@@ -52,26 +52,26 @@ impl Release<'_> {
         self.others.entry(table.id).or_insert_with(changed)
     }
 
-    /// Foreign keys to tables that go away.
+    /// Collects foreign keys that reference dropped tables.
     fn keys(&mut self, gone: &[RowSchemaRef]) {
         let is_gone = |id: TableId| gone.iter().any(|table| table.id == id);
         for table in self.catalog.tables().iter().filter(|table| !is_gone(table.id)) {
-            let shown = names::shown(&table.name, self.catalog);
+            let shown = names::display_name(&table.name, self.catalog);
             for key in &table.foreign_keys {
                 let Some(parent) = gone.iter().find(|parent| parent.id == key.table) else { continue };
-                let needed = format!("table {}", names::shown(&parent.name, self.catalog));
+                let needed = format!("table {}", names::display_name(&parent.name, self.catalog));
                 self.dependents.push((format!("constraint {} on table {shown}", key.name), needed));
                 self.other(table).foreign_keys.retain(|other| other.name != key.name);
             }
         }
     }
 
-    /// Defaults that are values of a sequence, but for those of some tables.
+    /// Collects defaults that use a sequence, except in the tables `but`.
     fn defaults(&mut self, sequence: &SequenceSpec, but: &[TableId]) {
-        let needed = format!("sequence {}", names::shown(&sequence.name, self.catalog));
-        let value = formula::next_value(&sequence.name, self.catalog);
+        let needed = format!("sequence {}", names::display_name(&sequence.name, self.catalog));
+        let value = expressions::next_value(&sequence.name, self.catalog);
         for table in self.catalog.tables().iter().filter(|table| !but.contains(&table.id)) {
-            let shown = names::shown(&table.name, self.catalog);
+            let shown = names::display_name(&table.name, self.catalog);
             for (at, column) in table.shown().filter(|(_, column)| column.default.as_ref() == Some(&value)) {
                 let what = format!("default value for column {} of table {shown}", column.name);
                 self.dependents.push((what, needed.clone()));
@@ -80,8 +80,8 @@ impl Release<'_> {
         }
     }
 
-    /// Says what goes away; without CASCADE nothing may.
-    fn settle(self, what: &str, cascade: bool, definition: &mut Definition) -> Result<()> {
+    /// Adds the dropped dependents to the definition; without CASCADE error 2BP01.
+    fn apply(self, what: &str, cascade: bool, definition: &mut Definition) -> Result<()> {
         if self.dependents.is_empty() {
             return Ok(());
         }
@@ -95,15 +95,15 @@ impl Release<'_> {
     }
 }
 
-/// What messages call that which goes away.
+/// The dropped objects, for messages.
 fn called(kind: &str, names: &[&TableName], catalog: &dyn Catalog) -> String {
     match names {
-        [only] => format!("{kind} {}", names::shown(only, catalog)),
+        [only] => format!("{kind} {}", names::display_name(only, catalog)),
         _ => SEVERAL.to_owned(),
     }
 }
 
-/// What DROP TABLE comes to; `None` if a table is of another store.
+/// Plans a DROP TABLE; `None` if a table belongs to the other store.
 pub(super) fn tables(
     written: &[ast::ObjectName],
     if_exists: bool,
@@ -129,17 +129,17 @@ pub(super) fn tables(
     let owned = |owner: SequenceOwner| ids.contains(&owner.table);
     let sequences = catalog.sequences().into_iter().filter(|sequence| sequence.owner.is_some_and(owned));
     let sequences: Vec<_> = sequences.collect();
-    let mut release = Release::new(catalog);
-    release.keys(&gone);
-    sequences.iter().for_each(|sequence| release.defaults(sequence, &ids));
+    let mut dependents = DependentObjects::new(catalog);
+    dependents.keys(&gone);
+    sequences.iter().for_each(|sequence| dependents.defaults(sequence, &ids));
     let names: Vec<&TableName> = gone.iter().map(|table| &table.name).collect();
-    release.settle(&called("table", &names, catalog), cascade, &mut definition)?;
+    dependents.apply(&called("table", &names, catalog), cascade, &mut definition)?;
     definition.changes.extend(ids.iter().map(|id| Change::Drop(*id)));
     definition.changes.extend(sequences.iter().map(|sequence| Change::DropSequence(sequence.id)));
     Ok(Some(definition))
 }
 
-/// What DROP INDEX comes to; `None` if an index is of another store.
+/// Plans a DROP INDEX; `None` if an index belongs to the other store.
 pub(super) fn indexes(
     written: &[ast::ObjectName],
     if_exists: bool,
@@ -179,11 +179,12 @@ pub(super) fn indexes(
 
 fn drop_index(draft: &mut Draft<'_>, name: &TableName, cascade: bool, catalog: &dyn Catalog) -> Result<()> {
     let index = super::indexes(&draft.next).find(|index| index.name == name.table).cloned();
-    // Named twice.
+    // The statement named it twice.
     let Some(index) = index else { return Ok(()) };
-    let what = format!("index {}", names::shown(name, catalog));
+    let what = format!("index {}", names::display_name(name, catalog));
     if index.constraint {
-        let constraint = format!("constraint {} on table {}", index.name, names::shown(&draft.next.name, catalog));
+        let constraint =
+            format!("constraint {} on table {}", index.name, names::display_name(&draft.next.name, catalog));
         let text = format!("cannot drop {what} because {constraint} requires it");
         return Err(Error::new(SqlState::DEPENDENT_OBJECTS_STILL_EXIST, text)
             .with_hint(format!("You can drop {constraint} instead.")));
@@ -191,7 +192,7 @@ fn drop_index(draft: &mut Draft<'_>, name: &TableName, cascade: bool, catalog: &
     draft.drop_key(&index, &what, cascade)
 }
 
-/// What DROP SEQUENCE comes to.
+/// Plans a DROP SEQUENCE.
 pub(super) fn sequences(
     written: &[ast::ObjectName],
     if_exists: bool,
@@ -211,18 +212,18 @@ pub(super) fn sequences(
             }
         }
     }
-    let mut release = Release::new(catalog);
+    let mut dependents = DependentObjects::new(catalog);
     for sequence in &gone {
         refuse_identity(sequence, catalog)?;
-        release.defaults(sequence, &[]);
+        dependents.defaults(sequence, &[]);
     }
     let names: Vec<&TableName> = gone.iter().map(|sequence| &sequence.name).collect();
-    release.settle(&called("sequence", &names, catalog), cascade, &mut definition)?;
+    dependents.apply(&called("sequence", &names, catalog), cascade, &mut definition)?;
     definition.changes.extend(gone.iter().map(|sequence| Change::DropSequence(sequence.id)));
     Ok(definition)
 }
 
-/// The sequence of an identity column goes away with it only.
+/// The sequence of an identity column can only be dropped with the column.
 fn refuse_identity(sequence: &SequenceSpec, catalog: &dyn Catalog) -> Result<()> {
     let Some(owner) = sequence.owner else { return Ok(()) };
     let Some(table) = catalog.by_id(owner.table) else { return Ok(()) };
@@ -230,12 +231,13 @@ fn refuse_identity(sequence: &SequenceSpec, catalog: &dyn Catalog) -> Result<()>
     if column.identity.is_none() {
         return Ok(());
     }
-    let column = format!("column {} of table {}", column.name, names::shown(&table.name, catalog));
-    let text = format!("cannot drop sequence {} because {column} requires it", names::shown(&sequence.name, catalog));
+    let column = format!("column {} of table {}", column.name, names::display_name(&table.name, catalog));
+    let text =
+        format!("cannot drop sequence {} because {column} requires it", names::display_name(&sequence.name, catalog));
     Err(Error::new(SqlState::DEPENDENT_OBJECTS_STILL_EXIST, text).with_hint(format!("You can drop {column} instead.")))
 }
 
-/// The name is that of something else.
+/// Error 42809 with a hint to the right DROP statement.
 fn not_a(kind: &str, name: &TableName, catalog: &dyn Catalog) -> Error {
     let article = if kind == "index" { "an" } else { "a" };
     let instead = if catalog.table(name).is_some() || catalog.is_other(name) {
@@ -249,7 +251,7 @@ fn not_a(kind: &str, name: &TableName, catalog: &dyn Catalog) -> Error {
     Error::new(SqlState::WRONG_OBJECT_TYPE, text).with_hint(format!("Use DROP {instead}."))
 }
 
-/// What is to be dropped is not there: an error, or a notice.
+/// The object does not exist: an error or, with IF EXISTS, a notice.
 fn missing(state: SqlState, text: String, if_exists: bool, definition: &mut Definition) -> Result<()> {
     if !if_exists {
         return Err(Error::new(state, text));

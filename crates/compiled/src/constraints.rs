@@ -1,4 +1,5 @@
-//! Rows as they are written: what every one must keep to, and what is said when it does not.
+//! Row constraints of INSERT and UPDATE: NOT NULL, CHECK, defaults, and the errors for violations and duplicate
+//! keys.
 
 use std::sync::Arc;
 
@@ -12,13 +13,13 @@ use crate::exec::Run;
 use crate::expr::{Expr, Frame, Value};
 use crate::scope::Scope;
 
-/// The slot of the row that is written.
+/// Slot of the row being written.
 pub(crate) const TARGET: usize = 0;
 
-/// What makes rows of a table.
+/// Encodes and checks rows of one table.
 pub(crate) struct Writer {
     pub(crate) table: Arc<RowTable>,
-    /// Of the row in slot `TARGET`.
+    /// CHECK constraints, bound to the row in slot `TARGET`: name and condition.
     checks: Vec<(String, Expr)>,
 }
 
@@ -33,7 +34,7 @@ impl Writer {
         Ok(Writer { table, checks })
     }
 
-    /// A row of these values, checked, in slot `TARGET`.
+    /// Encodes a row, stores it in slot `TARGET` and checks its constraints.
     pub(crate) fn make<'a>(&'a self, values: &[Datum<'a>], run: &Run<'a>) -> Result<&'a [u8]> {
         let columns = &self.table.schema.columns;
         if let Some((column, _)) =
@@ -46,7 +47,7 @@ impl Writer {
         self.checked(&bytes, run)
     }
 
-    /// The row `old` with other values in some columns, checked, in slot `TARGET`.
+    /// Like [`Writer::make`]: row `old` with new values in some columns.
     pub(crate) fn change<'a>(
         &'a self,
         old: &'a [u8],
@@ -65,7 +66,7 @@ impl Writer {
         self.checked(&bytes, run)
     }
 
-    /// The values of a row.
+    /// Decodes all columns of a row.
     pub(crate) fn values<'a>(&'a self, row: &'a [u8]) -> Result<Vec<Datum<'a>>> {
         (0..self.table.layout.columns()).map(|column| self.table.layout.field(row, column)).collect()
     }
@@ -79,12 +80,12 @@ impl Writer {
         error.with_detail(self.failing(values, &run.frame))
     }
 
-    /// Puts a row into slot `TARGET` and checks it.
+    /// Copies a row to the arena, sets slot `TARGET` to it, and evaluates the CHECK constraints.
     fn checked<'a>(&'a self, bytes: &[u8], run: &Run<'a>) -> Result<&'a [u8]> {
-        let row: &'a [u8] = run.world().arena.alloc_slice_copy(bytes);
+        let row: &'a [u8] = run.ctx().arena.alloc_slice_copy(bytes);
         run.slot(TARGET).set(Some(row));
         for (name, check) in &self.checks {
-            // NULL passes.
+            // A CHECK passes if it is NULL.
             if check.eval(&run.frame)? == Datum::Bool(false) {
                 let text = format!(
                     "new row for relation \"{}\" violates check constraint \"{name}\"",
@@ -98,7 +99,7 @@ impl Writer {
         Ok(row)
     }
 
-    /// A unique index has the key of these values already.
+    /// Error 23505. `index`: a secondary index by position; `None` for the primary key.
     pub(crate) fn duplicate(&self, index: Option<usize>, values: &[Datum<'_>], frame: &Frame<'_>) -> Error {
         let def = match index {
             None => self.table.primary.as_deref(),
@@ -122,24 +123,24 @@ impl Writer {
         if value.is_null() {
             return "null".into();
         }
-        let text = text_of(value, frame.world.session.zone);
+        let text = text_of(value, frame.ctx.session.zone);
         let ty: Type = self.table.schema.columns[column].ty;
         format!("{text}{}", " ".repeat(ty.padding(&text)))
     }
 }
 
-/// SQL that a table's description holds: a condition or a default.
+/// Parses a CHECK condition or DEFAULT from a table's description.
 fn parsed(sql: &str) -> Bind<ast::Expr> {
-    crate::dialect::parser_of(sql).and_then(|mut parser| parser.parse_expr()).map_err(|_| Refusal::Other)
+    crate::dialect::parser_of(sql).and_then(|mut parser| parser.parse_expr()).map_err(|_| Refusal::Unsupported)
 }
 
-/// A value as a column takes it.
+/// Casts an expression to a column's type, as assignment does.
 pub(crate) fn assigned(binder: &mut Binder, bound: Typed, table: &RowTable, column: usize) -> Bind<Expr> {
     let column = &table.schema.columns[column];
     binder.assigned(bound, column.ty, &column.name)
 }
 
-/// What a column without a value gets.
+/// Binds a column's DEFAULT; NULL if it has none.
 pub(crate) fn default_of(binder: &mut Binder, table: &RowTable, column: usize, scope: &mut Scope<'_>) -> Bind<Expr> {
     match &table.schema.columns[column].default {
         None => Ok(Expr::Value(Value::Plain(Datum::Null))),

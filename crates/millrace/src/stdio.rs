@@ -1,27 +1,27 @@
-//! Writing to standard output and standard error where that may fail: on a full disk, to a closed pipe or terminal. The macros of
-//! the standard library panic then, and a server must not end because nobody can read what it says.
+//! Output to stdout and stderr that may fail: full disk, closed pipe or terminal. The macros of the standard
+//! library panic then, and a server must not end because its output cannot be written.
 
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Lines of the log that could not be written since the last that could.
+/// Log lines lost since the last one that was written.
 static LOST: AtomicU64 = AtomicU64::new(0);
 
-/// Writes text to standard output. What cannot be written is left out.
+/// Writes text to stdout; ignores errors.
 pub(crate) fn out(text: &str) {
     let mut out = io::stdout().lock();
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
 }
 
-/// Writes a line to standard error. What cannot be written is left out.
+/// Writes a line to stderr; ignores errors.
 pub(crate) fn err(line: &str) {
     let _ = writeln!(io::stderr().lock(), "{line}");
 }
 
-/// Writes bytes to standard output for a program behind a pipe: it may have read enough.
+/// Writes bytes to stdout. A closed pipe is not an error: its reader has read enough.
 ///
 /// # Errors
-/// Any other reason why they cannot be written.
+/// Any other I/O error.
 pub(crate) fn piped(bytes: &[u8]) -> io::Result<()> {
     let mut out = io::stdout().lock();
     match out.write_all(bytes).and_then(|()| out.flush()) {
@@ -30,8 +30,8 @@ pub(crate) fn piped(bytes: &[u8]) -> io::Result<()> {
     }
 }
 
-/// Where messages of the log go: standard error, or nowhere. It never fails; when lines can be written again, the first of them is
-/// preceded by how many were lost.
+/// Writer of log messages to stderr or nowhere. It never fails; after lost lines, the next line that can be written
+/// is preceded by their number.
 pub(crate) struct LogWriter<W>(pub(crate) W);
 
 impl<W: Write> Write for LogWriter<W> {
@@ -50,7 +50,7 @@ impl<W: Write> Write for LogWriter<W> {
     }
 }
 
-/// Says how many lines were lost, in the form of the line that follows.
+/// The message about lost lines, in the format (text or JSON) of the line that follows.
 fn lost_line(next: &[u8], lost: u64) -> String {
     if next.starts_with(b"{") {
         let fields = serde_json::json!({ "message": "lines of the log could not be written", "lost": lost });
@@ -63,7 +63,7 @@ fn lost_line(next: &[u8], lost: u64) -> String {
 mod tests {
     use super::*;
 
-    /// Takes lines while it has room.
+    /// A writer with limited room.
     struct Full<'a> {
         is_full: bool,
         lines: &'a mut Vec<u8>,

@@ -1,41 +1,41 @@
-//! Values beside an indexed column of another type: `integer BETWEEN $1::bigint AND …`, `date = timestamp`.
+//! Comparisons of an indexed column with a value of another type: `int_column BETWEEN $1::bigint AND …`,
+//! `date_column = timestamp`.
 //!
-//! The binder casts the column to the type in which both meet, so the index is of other values than those compared. A value is
-//! *fitted* to the column: for `=` the one value of the column that is equal to it, for a range the part of the index that has
-//! all values that may hold. That part may have a few more: whoever reads it still asks the condition of each row.
+//! The binder casts the column to the common type, but the index holds values of the column's type. This module
+//! converts the value instead: for `=` to the one equal value of the column's type; for a range to bounds that
+//! contain all matches. The bounds may include a few more rows, so the condition is also evaluated for each row.
 
 use model::{Datum, Numeric, Type};
 
 use crate::cast::Zone;
 
-/// How a column stands in a comparison.
+/// The cast that a comparison applies to an indexed column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Behind {
-    /// As it is.
-    Itself,
-    /// Cast to a type in which different values stay different.
+pub(crate) enum ColumnCast {
+    /// No cast.
+    Identity,
+    /// To a type in which distinct values stay distinct.
     Exact,
-    /// Cast to a type whose order is that of the column; several values may become one, or the session's zone has a say.
-    Near,
+    /// To a type that preserves order, but may map several values to one, or depends on the session's time zone.
+    Monotonic,
 }
 
-/// How a column of one type stands in a comparison that casts it to another; `None` where an index is of no use.
-pub(crate) fn behind(column: Type, to: Type) -> Option<Behind> {
+/// Classifies a cast; `None` if an index cannot be used.
+pub(crate) fn column_cast(column: Type, to: Type) -> Option<ColumnCast> {
     match (column, to) {
         (Type::Int2, Type::Int4 | Type::Int8)
         | (Type::Int4, Type::Int8)
         | (Type::Int2 | Type::Int4 | Type::Int8, Type::Numeric(None))
         | (Type::Int2 | Type::Int4 | Type::Float4, Type::Float8)
-        | (Type::Date, Type::Timestamp) => Some(Behind::Exact),
-        (Type::Int8, Type::Float8) | (Type::Date | Type::Timestamp, Type::Timestamptz) => Some(Behind::Near),
+        | (Type::Date, Type::Timestamp) => Some(ColumnCast::Exact),
+        (Type::Int8, Type::Float8) | (Type::Date | Type::Timestamp, Type::Timestamptz) => Some(ColumnCast::Monotonic),
         _ => None,
     }
 }
 
 const DAY: i64 = 86_400_000_000;
 
-/// The value of type `to` that is equal to this one, for types of which one is [`Behind::Exact`] the other; NULL, to which no key is
-/// equal, if there is none.
+/// The value of type `to` equal to `value`, for [`ColumnCast::Exact`]; NULL, which no key equals, if there is none.
 pub(crate) fn equal(value: &Datum<'_>, to: Type) -> Datum<'static> {
     let whole = match value {
         Datum::Int2(value) => Some(i128::from(*value)),
@@ -47,7 +47,7 @@ pub(crate) fn equal(value: &Datum<'_>, to: Type) -> Datum<'static> {
             let same = f64::from(near) == *value || near.is_nan();
             return if same { Datum::Float4(near) } else { Datum::Null };
         }
-        // Beyond 2^53 these types have no values.
+        // Only smallint and integer are cast exactly to double precision: larger values equal none of the column's.
         Datum::Float8(value) => (value.fract() == 0.0 && value.abs() < 1e15).then_some(*value as i128),
         Datum::Timestamp(micros) => {
             return match days(*micros) {
@@ -66,31 +66,31 @@ pub(crate) fn equal(value: &Datum<'_>, to: Type) -> Datum<'static> {
     }
 }
 
-/// The day of a timestamp, and whether it is the day's midnight; the infinities are days too.
+/// Day of a timestamp, and whether it is midnight; infinities map to infinite dates.
 fn days(micros: i64) -> (i32, bool) {
     match micros {
         i64::MIN => (i32::MIN, true),
         i64::MAX => (i32::MAX, true),
-        // The days of all timestamps are dates.
+        // Every timestamp's day is in the range of date.
         micros => (micros.div_euclid(DAY) as i32, micros.rem_euclid(DAY) == 0),
     }
 }
 
-/// One end of a range of a column.
+/// A bound of a range, in the column's type.
 #[derive(Debug, PartialEq)]
 pub(crate) enum End<'a> {
-    /// Nothing is in the range.
+    /// The range is empty.
     Nothing,
-    /// The column is not bounded there.
+    /// No bound.
     Open,
-    /// By this value of the column's type, which belongs to the range if so said.
+    /// Bound and whether it is inclusive.
     At(Datum<'a>, bool),
 }
 
-/// The end of a range of a column of type `to`, given the value that the cast column is compared with, which is not NULL.
+/// Converts a range bound to the column's type `to`. Precondition: `value` is not NULL.
 ///
-/// - `high`: is it the upper end?
-/// - `inclusive`: does the value belong to the range?
+/// - `high`: upper bound.
+/// - `inclusive`: whether the bound belongs to the range.
 pub(crate) fn end(value: &Datum<'_>, to: Type, (high, inclusive): (bool, bool), zone: &dyn Zone) -> End<'static> {
     match value {
         Datum::Int2(value) => whole(i128::from(*value), to, high, inclusive),
@@ -98,16 +98,16 @@ pub(crate) fn end(value: &Datum<'_>, to: Type, (high, inclusive): (bool, bool), 
         Datum::Int8(value) => whole(i128::from(*value), to, high, inclusive),
         Datum::Numeric(value) => match rounded(value, high) {
             Some(value) => whole(value, to, high, true),
-            // NaN is above all numbers.
+            // NaN sorts above all numbers.
             None => beyond(value.signum() >= 0, high),
         },
-        // The nearest: nothing of the column lies between it and the value.
+        // The nearest value: no value of the column lies between.
         Datum::Float8(value) if to == Type::Float4 => End::At(Datum::Float4(*value as f32), true),
         Datum::Float8(value) if value.is_nan() => beyond(true, high),
         Datum::Float8(value) => {
-            // So far apart are the doubles up to 2^63, and so much is a bigint changed by the cast.
+            // Spacing of doubles up to 2^63: the cast of a bigint changes it by at most this.
             let slack = if value.abs() >= 9e15 { 2_048 } else { 0 };
-            // Where it is beyond i128 it is also beyond the column's type: the cast to i128 saturates.
+            // The cast to i128 saturates, and saturated values are out of the column's range anyway.
             let value = if high { value.ceil() as i128 } else { value.floor() as i128 };
             whole(if high { value.saturating_add(slack) } else { value.saturating_sub(slack) }, to, high, true)
         }
@@ -118,7 +118,7 @@ pub(crate) fn end(value: &Datum<'_>, to: Type, (high, inclusive): (bool, bool), 
             let local = zone.local(*micros);
             let back: i64 = if high { 1 } else { -1 };
             match to {
-                // A zone may leave out a day.
+                // A time zone may skip a day.
                 Type::Date => End::At(Datum::Date(days(local).0.saturating_add(back as i32)), true),
                 _ => End::At(Datum::Timestamp(local.saturating_add(back * slack_of(*micros, zone))), true),
             }
@@ -135,9 +135,9 @@ fn greatest(to: Type) -> Datum<'static> {
     if to == Type::Date { Datum::Date(i32::MAX) } else { Datum::Timestamp(i64::MAX) }
 }
 
-/// By how much the order of local times and that of moments may differ around a moment: not at all, unless clocks change then.
+/// By how much the order of local times may deviate from that of instants: 0 unless clocks change near `micros`.
 fn slack_of(micros: i64, zone: &dyn Zone) -> i64 {
-    // No zone was ever changed by more than a day.
+    // No zone has changed its offset by more than a day.
     const AROUND: i64 = 25 * 3_600_000_000;
     let offset = |at: i64| zone.local(at).saturating_sub(at);
     let here = offset(micros);
@@ -145,13 +145,13 @@ fn slack_of(micros: i64, zone: &dyn Zone) -> i64 {
     if same { 0 } else { AROUND }
 }
 
-/// The integer not above a number, or not below it for an upper end; `None` for NaN, the infinities, and what no integer type holds.
+/// Rounds down, or up for an upper bound. `None` for NaN, infinities and numbers beyond i128.
 fn rounded(value: &Numeric, up: bool) -> Option<i128> {
     let whole = if up { value.ceil() } else { value.floor() };
     whole.ok()?.unscaled(0)
 }
 
-/// An end beyond all values of the column.
+/// A bound outside the column's range: no bound, or an empty range.
 fn beyond(above: bool, high: bool) -> End<'static> {
     if above == high { End::Open } else { End::Nothing }
 }

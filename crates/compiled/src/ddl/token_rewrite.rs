@@ -1,4 +1,4 @@
-//! What the parser does not read: definition statements as tokens, before it sees them.
+//! Syntax that the parser does not support, rewritten at the token level.
 
 use model::{Error, Result, SequenceBound, SequenceOptions, SqlState};
 use sqlparser::ast;
@@ -7,20 +7,20 @@ use sqlparser::tokenizer::{Token, TokenWithSpan};
 use super::Notice;
 use super::sequence::{self, SequenceAction, SequenceStatement};
 
-/// The server that MOT's and MogDB's foreign tables name.
+/// Name of the foreign server of MOT and MogDB.
 const SERVER: &str = "mot_server";
 
-/// Turns the tokens of one statement into such as the parser reads, where PostgreSQL, or MOT, knows more than it does; other statements
-/// stay as they are.
+/// Rewrites the tokens of one statement to syntax that the parser supports; other statements are unchanged.
 ///
-/// - `CREATE`, `ALTER` and `DROP FOREIGN TABLE`, with `SERVER mot_server` and `OPTIONS (…)`: without these words.
-/// - `UNLOGGED`, `TABLESPACE name`, `USING INDEX TABLESPACE name`, `WITHOUT OIDS`: without them.
-/// - `OVERRIDING SYSTEM VALUE`, `OVERRIDING USER VALUE`: as `dml::overriding` finds them.
-/// - `FOR UPDATE OF a, b`: as `FOR UPDATE OF a FOR UPDATE OF b`; the parser knows one table a clause.
-/// - Options of identity columns: in the order that the parser expects, without `SEQUENCE NAME name`.
+/// - `CREATE`, `ALTER` and `DROP FOREIGN TABLE` with `SERVER mot_server` and `OPTIONS (…)`: these words are
+///   removed.
+/// - `UNLOGGED`, `TABLESPACE name`, `USING INDEX TABLESPACE name`, `WITHOUT OIDS`: removed.
+/// - `OVERRIDING SYSTEM VALUE`, `OVERRIDING USER VALUE`: encoded for `dml::overriding`.
+/// - `FOR UPDATE OF a, b`: becomes `FOR UPDATE OF a FOR UPDATE OF b`; the parser takes one table in each clause.
+/// - Options of identity columns: put in the parser's order, without `SEQUENCE NAME name`.
 ///
 /// # Errors
-/// 42704 for another server.
+/// 42704 for another foreign server.
 pub fn prepared(tokens: &mut Vec<TokenWithSpan>) -> Result<Vec<Notice>> {
     let mut notices = Vec::new();
     spread_locks(tokens);
@@ -54,10 +54,10 @@ pub fn prepared(tokens: &mut Vec<TokenWithSpan>) -> Result<Vec<Notice>> {
     Ok(notices)
 }
 
-/// CREATE SEQUENCE and ALTER SEQUENCE, whose options have any order; `None` for other statements.
+/// Parses CREATE SEQUENCE and ALTER SEQUENCE with options in any order; `None` for other statements.
 ///
 /// # Errors
-/// 42601 for what is no such statement; 22003, 22023 for its values.
+/// 42601 for a syntax error; 22003, 22023 for option values.
 pub fn sequence(tokens: &[TokenWithSpan]) -> Result<Option<SequenceStatement>> {
     let mut cursor = Cursor::new(tokens);
     let is_create = if cursor.take("create") {
@@ -96,7 +96,7 @@ pub fn sequence(tokens: &[TokenWithSpan]) -> Result<Option<SequenceStatement>> {
     Ok(Some(SequenceStatement { action, name, options: read.options, owner: read.owner }))
 }
 
-/// What stands after a sequence's name.
+/// Options after a sequence's name.
 #[derive(Default)]
 struct Options {
     options: SequenceOptions,
@@ -168,18 +168,18 @@ fn is_word(token: &Token, word: &str) -> bool {
     matches!(token, Token::Word(found) if found.quote_style.is_none() && found.value.eq_ignore_ascii_case(word))
 }
 
-/// Places of the first tokens that are not blank.
+/// Positions of the first four significant tokens.
 fn heads(tokens: &[TokenWithSpan]) -> Vec<usize> {
     (0..tokens.len()).filter(|at| !is_blank(&tokens[*at].token)).take(4).collect()
 }
 
-/// The place of the token after the blanks from `at` on.
+/// Position of the next significant token, from `at`.
 fn next(tokens: &[TokenWithSpan], at: usize) -> Option<usize> {
     (at..tokens.len()).find(|at| !is_blank(&tokens[*at].token))
 }
 
-/// `OVERRIDING SYSTEM VALUE` becomes `INSERT OVERWRITE INTO`, and `OVERRIDING USER VALUE` becomes `INSERT INTO TABLE`: what the parser
-/// knows of others, and PostgreSQL does not.
+/// Encodes `OVERRIDING SYSTEM VALUE` as `INSERT OVERWRITE INTO` and `OVERRIDING USER VALUE` as `INSERT INTO TABLE`:
+/// the parser knows these from other dialects, and PostgreSQL has neither.
 fn override_values(tokens: &mut Vec<TokenWithSpan>) -> Result<()> {
     let word = |tokens: &[TokenWithSpan], at: usize, word: &str| {
         next(tokens, at).filter(|at| is_word(&tokens[*at].token, word))
@@ -214,7 +214,8 @@ fn override_values(tokens: &mut Vec<TokenWithSpan>) -> Result<()> {
     Ok(())
 }
 
-/// `FOR UPDATE OF a, b NOWAIT` becomes `FOR UPDATE OF a NOWAIT FOR UPDATE OF b NOWAIT`, and so do its kin.
+/// `FOR UPDATE OF a, b NOWAIT` becomes `FOR UPDATE OF a NOWAIT FOR UPDATE OF b NOWAIT`; likewise for the other lock
+/// modes.
 fn spread_locks(tokens: &mut Vec<TokenWithSpan>) {
     let word = |tokens: &[TokenWithSpan], at: usize, names: &[&str]| {
         next(tokens, at).filter(|at| names.iter().any(|name| is_word(&tokens[*at].token, name)))
@@ -231,7 +232,7 @@ fn spread_locks(tokens: &mut Vec<TokenWithSpan>) {
             next(tokens, word(tokens, mode + 1, &["of"])? + 1)
         };
         let Some(first) = first() else { continue };
-        // The mark of a weaker lock stands before the first name, and counts for all.
+        // The marker of a weaker lock precedes the first name and applies to all.
         let marked = is(tokens, first + 1, &Token::Period).and_then(|period| next(tokens, period + 1));
         let again = tokens[start..marked.unwrap_or(first)].to_vec();
         let mut commas = Vec::new();
@@ -254,7 +255,7 @@ fn spread_locks(tokens: &mut Vec<TokenWithSpan>) {
     }
 }
 
-/// Cuts `SERVER name [OPTIONS (…)]` off the end.
+/// Removes `SERVER name [OPTIONS (…)]` at the end.
 fn without_server(tokens: &mut Vec<TokenWithSpan>) -> Result<()> {
     let mut depth = 0_usize;
     for at in 0..tokens.len() {
@@ -269,7 +270,7 @@ fn without_server(tokens: &mut Vec<TokenWithSpan>) -> Result<()> {
                     return Ok(());
                 }
                 return Err(Error::new(SqlState::UNDEFINED_OBJECT, format!("server \"{name}\" does not exist"))
-                    .with_hint(format!("foreign tables are those of {SERVER}")));
+                    .with_hint(format!("the only foreign server is {SERVER}")));
             }
             _ => {}
         }
@@ -277,8 +278,8 @@ fn without_server(tokens: &mut Vec<TokenWithSpan>) -> Result<()> {
     Ok(())
 }
 
-/// Takes out where on disk a new table or index is to be: behind its parentheses, or behind a key within them.
-/// `of_keys`: only those of the indexes of keys.
+/// Removes TABLESPACE clauses after the parentheses, or after a key inside them. `of_keys`: only those of key
+/// indexes.
 fn without_places(tokens: &mut Vec<TokenWithSpan>, notices: &mut Vec<Notice>, of_keys: bool) {
     let (mut at, mut depth) = (0, 0_usize);
     while at < tokens.len() {
@@ -286,7 +287,7 @@ fn without_places(tokens: &mut Vec<TokenWithSpan>, notices: &mut Vec<Notice>, of
         let here = |name: &str| is_word(&tokens[at].token, name).then_some(at);
         let of_key =
             here("using").and_then(|using| word(using + 1, "index")).and_then(|index| word(index + 1, "tablespace"));
-        // Elsewhere it may be the name of a column.
+        // Elsewhere the word may be a column name.
         let outside = depth == 0 && !of_keys;
         let place = of_key.or(here("tablespace").filter(|_| outside)).and_then(|place| next(tokens, place + 1));
         let oids = here("without").filter(|_| outside).and_then(|without| word(without + 1, "oids"));
@@ -307,7 +308,7 @@ fn without_places(tokens: &mut Vec<TokenWithSpan>, notices: &mut Vec<Notice>, of
     }
 }
 
-/// Puts options behind IDENTITY in the order in which the parser expects them, and takes the sequence's name out, as dumps give it.
+/// Puts the options of IDENTITY in the parser's order and removes SEQUENCE NAME, which dumps contain.
 fn order_identities(tokens: &mut Vec<TokenWithSpan>, notices: &mut Vec<Notice>) {
     let mut at = 0;
     while at < tokens.len() {
@@ -325,7 +326,7 @@ fn order_identities(tokens: &mut Vec<TokenWithSpan>, notices: &mut Vec<Notice>) 
 fn in_order(tokens: &[TokenWithSpan], notices: &mut Vec<Notice>) -> Vec<TokenWithSpan> {
     const NAME: &str = "sequence";
     const ORDER: [&str; 7] = [NAME, "increment", "minvalue", "maxvalue", "start", "cache", "cycle"];
-    // Each option, blanks after it included, and its place; NO belongs to the word behind it.
+    // Each option with the white space after it, and its rank; NO belongs to the next word.
     let mut groups: Vec<(usize, Vec<TokenWithSpan>)> = Vec::new();
     let mut negated = false;
     for token in tokens {
@@ -345,13 +346,13 @@ fn in_order(tokens: &[TokenWithSpan], notices: &mut Vec<Notice>) -> Vec<TokenWit
     groups.sort_by_key(|(place, _)| *place);
     let is_name = |(place, _): &(usize, Vec<TokenWithSpan>)| ORDER.get(*place) == Some(&NAME);
     if groups.iter().any(is_name) {
-        notices.push(Notice::new("SEQUENCE NAME is ignored: the sequence is called by its table and column"));
+        notices.push(Notice::new("SEQUENCE NAME is ignored: the sequence is named after its table and column"));
         groups.retain(|group| !is_name(group));
     }
     groups.into_iter().flat_map(|(_, group)| group).collect()
 }
 
-/// Reads tokens one after the other.
+/// Reads significant tokens in order.
 struct Cursor<'t> {
     tokens: Vec<&'t Token>,
     at: usize,

@@ -1,7 +1,7 @@
-//! Tables that queries make: subqueries in FROM, common tables, VALUES, UNION and its kin.
+//! Derived tables: subqueries in FROM, common table expressions, VALUES, UNION, INTERSECT and EXCEPT.
 //!
-//! Their rows are written as those of tables are, so that expressions find columns in both alike. A query that is given
-//! nothing by the one around it is run once for the whole statement, when it is first asked.
+//! Their rows are encoded like rows of stored tables, so that expressions read both alike. An uncorrelated query
+//! runs once for each run of the statement, on first use.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -14,34 +14,34 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use sqlparser::ast;
 
 use crate::aggregate::nullable;
-use crate::bind::{Bind, Binder, DEPTH_MAX, Made, Refusal, Source, Typed, folded};
+use crate::bind::{Bind, Binder, DEPTH_MAX, DerivedRef, Refusal, Source, Typed, fold_ident};
 use crate::cast::Context;
-use crate::exec::{Flow, Run, World};
+use crate::exec::{ExecContext, Flow, Run};
 use crate::expr::{Expr, Value};
 use crate::scope::{Scope, Tables};
 use crate::select::{self, Output, Select};
-use crate::tail::Emit;
-use crate::types::{bare, union};
+use crate::sort_limit::Emit;
+use crate::types::{base_type, union};
 
-/// A table that a query makes.
+/// A derived table.
 pub(crate) struct Derived {
     pub(crate) rows: Rows,
     layout: Arc<RowLayout>,
 }
 
-/// Where its rows come from.
+/// The source of its rows.
 pub(crate) enum Rows {
     Select(Box<Select>),
     Values(Vec<Vec<Expr>>),
     Set(Box<Set>),
 }
 
-/// UNION, INTERSECT or EXCEPT.
+/// UNION, INTERSECT or EXCEPT, with or without ALL.
 pub(crate) struct Set {
     kind: Kind,
     all: bool,
     sides: [Rows; 2],
-    /// By which rows are told apart.
+    /// Key columns for duplicate elimination.
     columns: Vec<KeyColumn>,
 }
 
@@ -63,26 +63,26 @@ impl Kind {
 }
 
 impl Derived {
-    /// Its rows, as bytes.
-    pub(crate) fn make<'a>(&'a self, world: &'a World<'a>, given: Vec<Datum<'a>>) -> Result<&'a [&'a [u8]]> {
+    /// Runs the query; returns its rows, encoded, in the arena.
+    pub(crate) fn make<'a>(&'a self, ctx: &'a ExecContext<'a>, given: Vec<Datum<'a>>) -> Result<&'a [&'a [u8]]> {
         let (mut made, mut bytes) = (Vec::new(), Vec::new());
-        self.rows.run(world, &given, &mut |row| {
-            world.look()?;
+        self.rows.run(ctx, &given, &mut |row| {
+            ctx.look()?;
             bytes.clear();
             self.layout.encode(row, &mut bytes)?;
-            made.push(&*world.arena.alloc_slice_copy(&bytes));
+            made.push(&*ctx.arena.alloc_slice_copy(&bytes));
             Ok(ControlFlow::Continue(()))
         })?;
-        Ok(world.arena.alloc_slice_copy(&made))
+        Ok(ctx.arena.alloc_slice_copy(&made))
     }
 }
 
 impl Rows {
-    fn run<'a>(&'a self, world: &'a World<'a>, given: &[Datum<'a>], emit: Emit<'_, 'a>) -> Result<()> {
+    fn run<'a>(&'a self, ctx: &'a ExecContext<'a>, given: &[Datum<'a>], emit: Emit<'_, 'a>) -> Result<()> {
         match self {
-            Rows::Select(select) => select.run(world, given.to_vec(), emit).map(drop),
+            Rows::Select(select) => select.run(ctx, given.to_vec(), emit).map(drop),
             Rows::Values(rows) => {
-                let run = Run::new(&[], world, given.to_vec());
+                let run = Run::new(&[], ctx, given.to_vec());
                 for row in rows {
                     let row = row.iter().map(|one| one.eval(&run.frame)).collect::<Result<Vec<_>>>()?;
                     if emit(&row)?.is_break() {
@@ -91,11 +91,11 @@ impl Rows {
                 }
                 Ok(())
             }
-            Rows::Set(set) => set.run(world, given, emit),
+            Rows::Set(set) => set.run(ctx, given, emit),
         }
     }
 
-    /// Does it look at every row of a table?
+    /// Whether it scans a whole table.
     pub(crate) fn reads_whole_tables(&self) -> bool {
         match self {
             Rows::Select(select) => select.reads_whole_tables(),
@@ -104,7 +104,7 @@ impl Rows {
         }
     }
 
-    /// The queries that it has.
+    /// Appends the SELECTs it consists of.
     pub(crate) fn selects<'s>(&'s self, out: &mut Vec<&'s Select>) {
         match self {
             Rows::Select(select) => out.push(select),
@@ -115,7 +115,7 @@ impl Rows {
 }
 
 impl Set {
-    fn run<'a>(&'a self, world: &'a World<'a>, given: &[Datum<'a>], emit: Emit<'_, 'a>) -> Result<()> {
+    fn run<'a>(&'a self, ctx: &'a ExecContext<'a>, given: &[Datum<'a>], emit: Emit<'_, 'a>) -> Result<()> {
         let [left, right] = &self.sides;
         if self.kind == Kind::Union {
             let mut seen = FxHashSet::default();
@@ -124,22 +124,22 @@ impl Set {
                     return emit(row);
                 }
                 let key = self.key(row)?;
-                world.keep(key.len() + size_of::<Vec<u8>>());
+                ctx.keep(key.len() + size_of::<Vec<u8>>());
                 if seen.insert(key) { emit(row) } else { Ok(ControlFlow::Continue(())) }
             };
-            left.run(world, given, &mut each)?;
-            return right.run(world, given, &mut each);
+            left.run(ctx, given, &mut each)?;
+            return right.run(ctx, given, &mut each);
         }
-        // How often each row is on the right, less how often it was met on the left.
+        // For each row: its count on the right side, less the matches on the left.
         let mut counts: FxHashMap<Vec<u8>, u64> = FxHashMap::default();
-        right.run(world, given, &mut |row| {
+        right.run(ctx, given, &mut |row| {
             let key = self.key(row)?;
-            world.keep(key.len() + size_of::<(Vec<u8>, u64)>());
+            ctx.keep(key.len() + size_of::<(Vec<u8>, u64)>());
             *counts.entry(key).or_default() += 1;
             Ok(ControlFlow::Continue(()))
         })?;
         let mut seen = FxHashSet::default();
-        left.run(world, given, &mut |row| {
+        left.run(ctx, given, &mut |row| {
             let key = self.key(row)?;
             let count = counts.get_mut(&key).filter(|count| **count > 0);
             let found = count.is_some();
@@ -162,13 +162,13 @@ impl Set {
     }
 }
 
-/// A column while its query is bound: bare strings and NULL have no type yet.
+/// A column while the query is bound; string literals and NULL have no type yet.
 struct Column {
     name: String,
     ty: Option<Type>,
 }
 
-/// Binds the body of a query that is more than a SELECT.
+/// Binds a query body other than a plain SELECT.
 pub(crate) fn bind(binder: &mut Binder, body: &ast::SetExpr, tables: &dyn Tables) -> Bind<(Rows, Vec<Output>)> {
     let (mut rows, mut columns) = parts(binder, body, tables)?;
     for (at, column) in columns.iter_mut().enumerate() {
@@ -190,7 +190,7 @@ fn parts(binder: &mut Binder, body: &ast::SetExpr, tables: &dyn Tables) -> Bind<
         ast::SetExpr::SetOperation { op, set_quantifier, left, right } => {
             return set(binder, (*op, *set_quantifier), left, right, tables);
         }
-        _ => return Err(Refusal::Other),
+        _ => return Err(Refusal::Unsupported),
     };
     binder.sources.clear();
     let column = |(at, column): (usize, &Output)| Column {
@@ -201,7 +201,7 @@ fn parts(binder: &mut Binder, body: &ast::SetExpr, tables: &dyn Tables) -> Bind<
     Ok((Rows::Select(Box::new(select)), columns))
 }
 
-/// A query that has nothing but its body.
+/// A query with this body and no other clauses.
 fn query_of(body: ast::SetExpr) -> ast::Query {
     ast::Query {
         with: None,
@@ -246,16 +246,16 @@ fn set(
         ast::SetOperator::Union => Kind::Union,
         ast::SetOperator::Intersect => Kind::Intersect,
         ast::SetOperator::Except => Kind::Except,
-        ast::SetOperator::Minus => return Err(Refusal::Other),
+        ast::SetOperator::Minus => return Err(Refusal::Unsupported),
     };
     let all = match quantifier {
         ast::SetQuantifier::All => true,
         ast::SetQuantifier::Distinct | ast::SetQuantifier::None => false,
-        _ => return Err(Refusal::Other),
+        _ => return Err(Refusal::Unsupported),
     };
-    // Each level takes of the thread's stack, here and when it is run.
+    // Each level uses stack of the thread, here and at run time.
     if binder.depth >= DEPTH_MAX {
-        return Err(Refusal::Other);
+        return Err(Refusal::Unsupported);
     }
     binder.depth += 1;
     let (mut left, mut columns) = parts(binder, left, tables)?;
@@ -274,10 +274,10 @@ fn set(
                 let text = format!("{name} types {one} and {other} cannot be matched");
                 Error::new(SqlState::DATATYPE_MISMATCH, text)
             })?),
-            // Rows are told apart by what they are.
+            // Duplicate elimination needs a type.
             (None, None) if !all => Some(Type::Text),
-            (Some(one), None) => Some(beside(one, &right, at)),
-            (None, Some(other)) => Some(beside(other, &left, at)),
+            (Some(one), None) => Some(type_next_to_unknown(one, &right, at)),
+            (None, Some(other)) => Some(type_next_to_unknown(other, &left, at)),
             (None, None) => None,
         };
         if let Some(ty) = ty {
@@ -294,12 +294,12 @@ fn set(
     Ok((Rows::Set(Box::new(Set { kind, all, sides: [left, right], columns: keys })), columns))
 }
 
-/// The type of a column whose other side has none: without what stands in parentheses. (Beside NULL, char(n) may keep its blanks.)
-fn beside(ty: Type, other: &Rows, at: usize) -> Type {
-    if matches!(ty, Type::Char(_)) && is_null(other, at) { ty } else { bare(ty) }
+/// Column type where the other side has none: without modifier. (Next to NULL, char(n) may keep its padding.)
+fn type_next_to_unknown(ty: Type, other: &Rows, at: usize) -> Type {
+    if matches!(ty, Type::Char(_)) && is_null(other, at) { ty } else { base_type(ty) }
 }
 
-/// Is a column NULL in all rows, as they are written?
+/// Whether a column is a NULL literal in all rows.
 fn is_null(rows: &Rows, at: usize) -> bool {
     let is = |expr: &Expr| matches!(expr, Expr::Value(Value::Plain(Datum::Null)));
     match rows {
@@ -309,14 +309,14 @@ fn is_null(rows: &Rows, at: usize) -> bool {
     }
 }
 
-/// Has a column of all rows become of another type.
+/// Casts a column of all rows to another type.
 fn become_type(binder: &mut Binder, rows: &mut Rows, at: usize, from: Option<Type>, to: Type) -> Bind<()> {
     if from == Some(to) {
         return Ok(());
     }
-    // Some of these would be shown with blanks at their ends, others not.
+    // Values would be padded on one side and not on the other: leave it to DataFusion.
     if matches!((from, to), (Some(Type::Char(Some(_))), Type::Char(None))) {
-        return Err(Refusal::Other);
+        return Err(Refusal::Unsupported);
     }
     let mut cast = |expr: &mut Expr| -> Bind<()> {
         let what = Typed { expr: std::mem::replace(expr, Expr::Now), ty: from };
@@ -336,14 +336,14 @@ fn become_type(binder: &mut Binder, rows: &mut Rows, at: usize, from: Option<Typ
     }
 }
 
-/// A table for what a query makes, as the statement calls it.
+/// A source for a derived table, with the name and column names of its alias.
 pub(crate) fn source(
     binder: &mut Binder,
     (rows, columns): (Rows, Vec<Output>),
     given: Vec<Expr>,
     alias: Option<&ast::TableAlias>,
 ) -> Bind<Source> {
-    let name = alias.map(|alias| folded(&alias.name)).unwrap_or_default();
+    let name = alias.map(|alias| fold_ident(&alias.name)).unwrap_or_default();
     let mut own: Vec<RowColumn> = columns.into_iter().map(|one| RowColumn::new(one.name, one.ty)).collect();
     let called = alias.map_or(&[][..], |alias| &alias.columns);
     if called.len() > own.len() {
@@ -351,7 +351,7 @@ pub(crate) fn source(
         let text = format!("table \"{name}\" has {there} columns available but {named} columns specified");
         return Err(Error::new(SqlState::INVALID_COLUMN_REFERENCE, text).into());
     }
-    own.iter_mut().zip(called).for_each(|(column, name)| column.name = folded(&name.name));
+    own.iter_mut().zip(called).for_each(|(column, name)| column.name = fold_ident(&name.name));
     let schema = RowSchema {
         id: TableId(0),
         name: TableName { schema: String::new(), table: name.clone() },
@@ -371,6 +371,6 @@ pub(crate) fn source(
         schema: Arc::new(schema),
     };
     binder.derived.push(Derived { rows, layout });
-    let made = Made { of: binder.derived.len() - 1, given };
-    Ok(Source { name, slot: binder.sources.len(), table: Arc::new(table), made: Some(made), hidden: Vec::new() })
+    let derived = DerivedRef { of: binder.derived.len() - 1, given };
+    Ok(Source { name, slot: binder.sources.len(), table: Arc::new(table), derived: Some(derived), hidden: Vec::new() })
 }

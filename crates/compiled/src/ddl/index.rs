@@ -7,7 +7,7 @@ use super::draft::Draft;
 use super::{Catalog, Definition, Notice, create, is_taken, names};
 use crate::statement::Session;
 
-/// What CREATE INDEX comes to; `None` for an index of a table of another store.
+/// Plans a CREATE INDEX; `None` for a table of the other store.
 pub(super) fn create(
     create: &ast::CreateIndex,
     catalog: &dyn Catalog,
@@ -38,22 +38,23 @@ pub(super) fn create(
         columns.push(self::column(column, &draft)?);
     }
     if !is_one_direction(create) {
-        let text = "the index is ascending in all columns: an ORDER BY in mixed directions sorts";
+        let text = "the index is ascending in all columns: ORDER BY in mixed directions needs a sort";
         draft.notices.push(Notice::new(text.to_owned()));
     }
     draft.add_plain(name, columns, create.unique)?;
     draft.finish("CREATE INDEX").map(Some)
 }
 
-/// Are all columns in ascending order, or all in its reverse, in which the same index is read backwards?
+/// Whether all columns have one direction, so that an index scan returns rows in the declared order, forwards or
+/// backwards.
 ///
-/// Any other order changes no answer either, but such an index does not give rows in it.
+/// Any other direction does not affect results, but queries in that order must sort.
 fn is_one_direction(create: &ast::CreateIndex) -> bool {
     let all = |descending: bool| {
         let is = |column: &ast::IndexColumn| {
             let options = &column.column.options;
             let descends = options.asc == Some(false);
-            // NULLs are greater than all values, so they come first where values descend.
+            // NULLs sort above all values, so they come first in descending order.
             descends == descending && options.nulls_first.unwrap_or(descends) == descends
         };
         create.columns.iter().all(is)
@@ -61,7 +62,7 @@ fn is_one_direction(create: &ast::CreateIndex) -> bool {
     all(false) || all(true)
 }
 
-/// An index is in its table's schema, so its name says none.
+/// The index's name; it must be unqualified, because an index is in its table's schema.
 fn own_name(name: &ast::ObjectName) -> Result<String> {
     match name.0.as_slice() {
         [ast::ObjectNamePart::Identifier(name)] => names::plain(name),
@@ -108,7 +109,7 @@ fn options(create: &ast::CreateIndex, draft: &mut Draft<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The position of an index's column, which is a plain one. Its direction is not kept.
+/// Position of an index column; expressions are refused, and the direction is not stored.
 fn column(column: &ast::IndexColumn, draft: &Draft<'_>) -> Result<usize> {
     let ast::Expr::Identifier(name) = &column.column.expr else {
         return Err(Error::unsupported(format!(
@@ -116,7 +117,7 @@ fn column(column: &ast::IndexColumn, draft: &Draft<'_>) -> Result<usize> {
             column.column.expr
         )));
     };
-    // Text is ordered by its bytes here, which is what these classes ask for.
+    // All of these operator classes order text by its bytes, as this store does.
     let is_bytewise = |class: &ast::ObjectName| {
         let class = class.to_string().to_lowercase();
         ["text_ops", "varchar_ops", "bpchar_ops", "text_pattern_ops", "varchar_pattern_ops", "bpchar_pattern_ops"]
@@ -132,7 +133,7 @@ fn column(column: &ast::IndexColumn, draft: &Draft<'_>) -> Result<usize> {
         .ok_or_else(|| Error::new(SqlState::UNDEFINED_COLUMN, format!("column \"{name}\" does not exist")))
 }
 
-/// What ALTER INDEX … RENAME TO comes to; `None` if the name is that of something of another store.
+/// Plans ALTER INDEX … RENAME TO; `None` if the name belongs to the other store.
 pub(super) fn alter(
     name: &ast::ObjectName,
     operation: &ast::AlterIndexOperation,

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Writes what PostgreSQL 15 answers to the statements in definitions.txt, for define/tests.rs:
+# Writes PostgreSQL 15's answers to the statements in definitions.txt, for ddl/tests.rs:
 #
 #   PGHOST=… PGDATABASE=… ./definitions.sh < definitions.txt > new.txt && mv new.txt definitions.txt
 #
-# A line of `#` begins again with nothing; `> ` is a statement; the lines below it are notices and the error; those of `=` are what there is
-# at the end. All but the first two kinds are written by this script. The database's schema public is dropped.
+# A line with `#` starts a section with an empty schema; `> ` is a statement, followed by its notices and error; lines with `=` are the
+# catalog at the end. This script writes all but the first two kinds. The database's schema public is dropped.
 set -euo pipefail
 
 answer() {

@@ -1,12 +1,12 @@
-//! Foreign keys: every row has the row it refers to. They are looked at when a statement has changed all it changes, as
-//! PostgreSQL does it, and as of the newest commits, whatever the snapshot shows.
+//! Foreign keys: checks and actions (CASCADE, SET NULL, SET DEFAULT). They run at the end of the statement, as in
+//! PostgreSQL, and read the newest committed rows whatever the snapshot shows.
 //!
-//! The row referred to is locked `KeyShare`, so that it stays until the transaction ends; deleting it, or changing its key,
-//! takes `Update`, so that nobody comes to refer to it meanwhile.
+//! The referenced row is locked `KeyShare` until the transaction ends. Deleting it or changing its key takes
+//! `Update`, so no new reference appears in the meantime.
 //!
-//! Changes are looked at in the order of their making. What an action (CASCADE, SET NULL, SET DEFAULT) changes joins the end of
-//! that line, as PostgreSQL queues its triggers, so that chains and circles of them need no stack. They end: a row is deleted once,
-//! and a key that is changed to what it is changes nothing.
+//! Changes are processed in order. Rows changed by an action join the end of the queue, as PostgreSQL queues its
+//! triggers, so chains and cycles of actions need no stack. The queue ends: a row is deleted only once, and setting
+//! a key to its old value queues nothing.
 
 use std::collections::VecDeque;
 use std::ops::{Bound, ControlFlow};
@@ -17,140 +17,141 @@ use rows::{Direction, IndexData, Isolation, LockMode, Locked, Put, RecordId, Row
 
 use crate::bind::{Bind, Binder, Refusal};
 use crate::cast::text_of;
+use crate::constraints::{Writer, default_of};
 use crate::exec::Run;
 use crate::expr::Expr;
 use crate::scope::Scope;
-use crate::write::{Writer, default_of};
 
-/// The keys that a statement has to look at.
+/// The foreign keys that a statement must check.
 #[derive(Default)]
-pub(crate) struct Foreign {
-    /// The statement's table first; then those that actions come to, each once.
+pub(crate) struct ForeignKeys {
+    /// The statement's table first, then every table that actions can change.
     tables: Vec<Node>,
 }
 
-/// One table, and its keys.
+/// The foreign keys of one table.
 #[derive(Default)]
 struct Node {
-    /// Of this table to others.
+    /// Keys from this table to others.
     own: Vec<Reference>,
-    /// Of others to this table.
-    others: Vec<Incoming>,
-    /// For rows that an action changes; the statement's own it changes itself.
+    /// Keys from other tables to this one.
+    others: Vec<ReferencingKey>,
+    /// Encodes rows changed by an action; `None` for the statement's own table.
     writer: Option<Writer>,
 }
 
-/// One foreign key, with both tables.
+/// A foreign key and its two tables.
 struct Reference {
     def: RowForeignKey,
     child: Arc<RowTable>,
     parent: Arc<RowTable>,
-    /// The parent's index over the columns referred to: the primary one, or a secondary one by position.
+    /// The parent's unique index over the referenced columns: `None` for the primary key, else a secondary index by
+    /// position.
     index: Option<usize>,
 }
 
-/// A key by which rows of another table refer to a table's.
-struct Incoming {
+/// A foreign key that references the table, and its action.
+struct ReferencingKey {
     reference: Reference,
-    /// The other table, if an action may change it.
+    /// Position of the child in `tables` if an action can change it.
     child: Option<usize>,
-    /// What SET DEFAULT gives the referring columns.
+    /// Values of SET DEFAULT for the referencing columns.
     defaults: Vec<Expr>,
 }
 
-/// A row of a statement's table before and after; nothing where there was none, or is none.
+/// A changed row: `old` is `None` for an insert, `new` is `None` for a delete.
 pub(crate) struct Changed<'a> {
     pub(crate) record: RecordId,
     pub(crate) old: Option<&'a [u8]>,
     pub(crate) new: Option<&'a [u8]>,
 }
 
-/// What a statement does to rows of a table.
+/// The kind of change a statement makes to a table.
 #[derive(Clone, Copy)]
-pub(crate) enum Does<'s> {
+pub(crate) enum ChangeKind<'s> {
     Insert,
-    /// Some columns get new values.
+    /// Only these columns.
     Update(&'s [(usize, Expr)]),
     Delete,
-    /// Any of it.
+    /// Any change: the table is reached by actions.
     All,
 }
 
-impl Does<'_> {
+impl ChangeKind<'_> {
     fn touches(self, columns: &[usize]) -> bool {
         match self {
-            Does::Insert | Does::Delete | Does::All => true,
-            Does::Update(set) => set.iter().any(|(column, _)| columns.contains(column)),
+            ChangeKind::Insert | ChangeKind::Delete | ChangeKind::All => true,
+            ChangeKind::Update(set) => set.iter().any(|(column, _)| columns.contains(column)),
         }
     }
 
-    /// May it come to an action other than refusing?
+    /// Whether the change can trigger CASCADE, SET NULL or SET DEFAULT.
     fn acts(self, def: &RowForeignKey) -> bool {
         let acts = |action| !matches!(action, Referential::NoAction | Referential::Restrict);
         match self {
-            Does::Insert => false,
-            Does::Update(_) => acts(def.on_update),
-            Does::Delete => acts(def.on_delete),
-            Does::All => acts(def.on_update) || acts(def.on_delete),
+            ChangeKind::Insert => false,
+            ChangeKind::Update(_) => acts(def.on_update),
+            ChangeKind::Delete => acts(def.on_delete),
+            ChangeKind::All => acts(def.on_update) || acts(def.on_delete),
         }
     }
 }
 
-impl Foreign {
-    /// Adds what a statement has to look at that does this to its table.
+impl ForeignKeys {
+    /// Adds the foreign keys that this kind of change to `table` can violate or trigger.
     pub(crate) fn add(
         &mut self,
         binder: &mut Binder,
         table: &Arc<RowTable>,
-        does: Does<'_>,
+        change: ChangeKind<'_>,
         scope: &mut Scope<'_>,
     ) -> Bind<()> {
         let mut known = Vec::new();
         if self.tables.is_empty() {
             self.tables.push(Node::default());
         }
-        self.fill(0, binder, table, does, &mut known, scope)
+        self.fill(0, binder, table, change, &mut known, scope)
     }
 
-    /// `known` says which tables that actions come to are there already.
+    /// `known`: tables that actions reach, with their positions.
     fn fill(
         &mut self,
         at: usize,
         binder: &mut Binder,
         table: &Arc<RowTable>,
-        does: Does<'_>,
+        change: ChangeKind<'_>,
         known: &mut Vec<(TableId, usize)>,
         scope: &mut Scope<'_>,
     ) -> Bind<()> {
-        if !matches!(does, Does::Delete) {
-            for def in table.schema.foreign_keys.iter().filter(|def| does.touches(&def.columns)) {
+        if !matches!(change, ChangeKind::Delete) {
+            for def in table.schema.foreign_keys.iter().filter(|def| change.touches(&def.columns)) {
                 let is_own = def.table == table.id();
                 let parent = if is_own { Some(Arc::clone(table)) } else { scope.tables.by_id(def.table) };
-                self.tables[at].own.push(Reference::new(def, Arc::clone(table), parent.ok_or(Refusal::Other)?)?);
+                self.tables[at].own.push(Reference::new(def, Arc::clone(table), parent.ok_or(Refusal::Unsupported)?)?);
             }
         }
-        if matches!(does, Does::Insert) {
+        if matches!(change, ChangeKind::Insert) {
             return Ok(());
         }
         for child in scope.tables.referring(table.id()) {
             for def in child.schema.foreign_keys.iter().filter(|def| def.table == table.id()) {
-                if !does.touches(&def.referred) {
+                if !change.touches(&def.referred) {
                     continue;
                 }
                 let reference = Reference::new(def, Arc::clone(&child), Arc::clone(table))?;
-                let mut incoming = Incoming { reference, child: None, defaults: Vec::new() };
-                if does.acts(def) {
-                    incoming.child = Some(self.node(binder, &child, known, scope)?);
+                let mut referencing = ReferencingKey { reference, child: None, defaults: Vec::new() };
+                if change.acts(def) {
+                    referencing.child = Some(self.node(binder, &child, known, scope)?);
                     let defaults = def.columns.iter().map(|column| default_of(binder, &child, *column, scope));
-                    incoming.defaults = defaults.collect::<Bind<_>>()?;
+                    referencing.defaults = defaults.collect::<Bind<_>>()?;
                 }
-                self.tables[at].others.push(incoming);
+                self.tables[at].others.push(referencing);
             }
         }
         Ok(())
     }
 
-    /// The table that an action comes to.
+    /// Adds a table that actions can change; returns its position.
     fn node(
         &mut self,
         binder: &mut Binder,
@@ -165,11 +166,11 @@ impl Foreign {
         known.push((table.id(), at));
         let writer = Some(Writer::new(Arc::clone(table), scope)?);
         self.tables.push(Node { writer, ..Node::default() });
-        self.fill(at, binder, table, Does::All, known, scope)?;
+        self.fill(at, binder, table, ChangeKind::All, known, scope)?;
         Ok(at)
     }
 
-    /// The tables whose rows actions change.
+    /// Tables that actions can change.
     pub(crate) fn written(&self) -> impl Iterator<Item = &Arc<RowTable>> {
         self.tables.iter().filter_map(|node| node.writer.as_ref()).map(|writer| &writer.table)
     }
@@ -178,15 +179,15 @@ impl Foreign {
         self.tables.iter().all(|node| node.own.is_empty() && node.others.is_empty())
     }
 
-    /// Looks at what has changed, and does what follows from it.
+    /// Checks all changes and runs the actions they trigger.
     pub(crate) fn follow<'a>(&'a self, changed: Vec<Changed<'a>>, run: &mut Run<'a>) -> Result<()> {
         let mut queue: VecDeque<(usize, Changed<'a>)> = changed.into_iter().map(|one| (0, one)).collect();
         while let Some((at, change)) = queue.pop_front() {
-            run.world().look()?;
+            run.ctx().look()?;
             let Some(node) = self.tables.get(at) else { continue };
             if let Some(old) = change.old {
-                for incoming in &node.others {
-                    self.parent_changed(incoming, old, change.new, run, &mut queue)?;
+                for referencing in &node.others {
+                    self.parent_changed(referencing, old, change.new, run, &mut queue)?;
                 }
             }
             if let Some(new) = change.new {
@@ -198,16 +199,16 @@ impl Foreign {
         Ok(())
     }
 
-    /// A row that others may refer to went away, or changed.
+    /// Handles the delete or key change of a row that others may reference.
     fn parent_changed<'a>(
         &'a self,
-        incoming: &'a Incoming,
+        referencing: &'a ReferencingKey,
         old: &'a [u8],
         new: Option<&'a [u8]>,
         run: &mut Run<'a>,
         queue: &mut VecDeque<(usize, Changed<'a>)>,
     ) -> Result<()> {
-        let Incoming { reference, child, .. } = incoming;
+        let ReferencingKey { reference, child, .. } = referencing;
         let def = &reference.def;
         let values = fields(&reference.parent, old, &def.referred)?;
         let new = new.map(|new| fields(&reference.parent, new, &def.referred)).transpose()?;
@@ -220,24 +221,24 @@ impl Foreign {
             return reference.refuse(&values, action, run);
         };
         for record in reference.children(&values, run)? {
-            let change = self.act(incoming, node, action, record, (&values, new.as_deref()), run)?;
+            let change = self.act(referencing, node, action, record, (&values, new.as_deref()), run)?;
             queue.extend(change.map(|change| (node, change)));
         }
-        // Who has the default already refers to the row that is gone.
+        // Rows that already hold the default values reference the removed row.
         if action == Referential::SetDefault { reference.refuse(&values, Referential::NoAction, run) } else { Ok(()) }
     }
 
-    /// What becomes of a row that referred to one which went away, or changed; nothing if it does so no more.
+    /// Applies an action to one referencing row. `None` if it no longer references the old key.
     fn act<'a>(
         &'a self,
-        incoming: &'a Incoming,
+        referencing: &'a ReferencingKey,
         node: usize,
         action: Referential,
         record: RecordId,
         (old_key, new_key): (&[Datum<'a>], Option<&[Datum<'a>]>),
         run: &mut Run<'a>,
     ) -> Result<Option<Changed<'a>>> {
-        let Incoming { reference, defaults, .. } = incoming;
+        let ReferencingKey { reference, defaults, .. } = referencing;
         let (table, guard) = (&reference.child, run.guard());
         let deletes = action == Referential::Cascade && new_key.is_none();
         let mode = if deletes { LockMode::Update } else { LockMode::NoKeyUpdate };
@@ -245,7 +246,7 @@ impl Foreign {
         let row = match locked {
             Locked::Row { row, .. } => row,
             Locked::Gone | Locked::Skipped => return Ok(None),
-            Locked::Wait(event) => return Err(run.world().wait(event)),
+            Locked::Wait(event) => return Err(run.ctx().wait(event)),
         };
         if !reference.is_child(Some(row), old_key)? {
             return Ok(None);
@@ -253,12 +254,12 @@ impl Foreign {
         if deletes {
             let waits = run.txn(|txn| txn.delete(table, record, guard))?;
             return match waits {
-                Some(event) => Err(run.world().wait(event)),
+                Some(event) => Err(run.ctx().wait(event)),
                 None => Ok(Some(Changed { record, old: Some(row), new: None })),
             };
         }
         let writer = self.tables.get(node).and_then(|node| node.writer.as_ref());
-        let writer = writer.ok_or_else(|| Error::bug("an action on a table that is not written"))?;
+        let writer = writer.ok_or_else(|| Error::bug("a foreign key action on a table without a writer"))?;
         let all: Vec<usize> = (0..table.schema.columns.len()).collect();
         let mut values = fields(table, row, &all)?;
         for (at, column) in reference.def.columns.iter().enumerate() {
@@ -272,14 +273,14 @@ impl Foreign {
         let put = run.txn(|txn| txn.update(table, record, new.into(), guard))?;
         match put {
             Put::Done(_) => Ok(Some(Changed { record, old: Some(row), new: Some(new) })),
-            Put::Wait(event) => Err(run.world().wait(event)),
+            Put::Wait(event) => Err(run.ctx().wait(event)),
             Put::Duplicate { index, .. } => Err(writer.duplicate(index, &values, &run.frame)),
         }
     }
 }
 
-impl Foreign {
-    /// Of new rows those that refer to rows which are not there.
+impl ForeignKeys {
+    /// Filters out the new rows whose referenced row exists.
     pub(crate) fn dangling<'a>(&'a self, changed: Vec<Changed<'a>>, run: &mut Run<'a>) -> Result<Vec<Changed<'a>>> {
         let mut found = Vec::new();
         for change in changed {
@@ -305,7 +306,7 @@ impl Reference {
         let index = if parent.primary.as_ref().is_some_and(over) {
             None
         } else {
-            Some(parent.secondary.iter().position(over).ok_or(Refusal::Other)?)
+            Some(parent.secondary.iter().position(over).ok_or(Refusal::Unsupported)?)
         };
         Ok(Reference { def: def.clone(), child, parent, index })
     }
@@ -315,10 +316,11 @@ impl Reference {
             None => self.parent.primary.as_ref(),
             Some(at) => self.parent.secondary.get(at),
         };
-        index.map(|index| &**index).ok_or_else(|| Error::bug("the index that a foreign key refers to is not there"))
+        index.map(|index| &**index).ok_or_else(|| Error::bug("the index referenced by a foreign key does not exist"))
     }
 
-    /// The parent's key for values in the order of the foreign key; `None` where one is NULL or nothing the parent can have.
+    /// Encodes the parent's key, given values in the foreign key's order. `None` if one is NULL or out of range for
+    /// the parent's column.
     fn key(&self, values: &[Datum<'_>]) -> Result<Option<Vec<u8>>> {
         let index = self.index()?;
         let mut bytes = Vec::new();
@@ -333,7 +335,7 @@ impl Reference {
         Ok(Some(bytes))
     }
 
-    /// Is there the row that a new or changed row refers to? It is locked.
+    /// Error 23503 if the referenced row of a new or changed row does not exist; else locks it.
     fn check<'a>(&'a self, change: &Changed<'a>, new: &'a [u8], run: &mut Run<'a>) -> Result<()> {
         let values = fields(&self.child, new, &self.def.columns)?;
         if values.iter().any(Datum::is_null) {
@@ -344,7 +346,7 @@ impl Reference {
         {
             return Ok(());
         }
-        // What was changed again, or deleted, is looked at there.
+        // The row was changed again or deleted; that change is checked instead.
         if run.txn(|txn| txn.newest(&self.child, change.record, run.guard()))? != Some(new) {
             return Ok(());
         }
@@ -357,7 +359,7 @@ impl Reference {
         };
         match found {
             Locked::Row { .. } => Ok(()),
-            Locked::Wait(event) => Err(run.world().wait(event)),
+            Locked::Wait(event) => Err(run.ctx().wait(event)),
             Locked::Gone | Locked::Skipped => {
                 if let Some(key) = &key {
                     self.check_snapshot(key, run)?;
@@ -366,14 +368,14 @@ impl Reference {
                     "insert or update on table \"{}\" violates foreign key constraint \"{}\"",
                     self.child.schema.name.table, self.def.name
                 );
-                let key = shown(&self.child, &self.def.columns, &values, run);
+                let key = key_text(&self.child, &self.def.columns, &values, run);
                 let detail = format!("Key {key} is not present in table \"{}\".", self.parent.schema.name.table);
                 Err(self.violated(text, detail))
             }
         }
     }
 
-    /// An error if the row referred to, which is not there, is there for a snapshot that stays: the transaction may find it if it is run
+    /// Error 40001 if the snapshot still shows the referenced row: the transaction may succeed when it is run
     /// again.
     fn check_snapshot(&self, key: &[u8], run: &Run<'_>) -> Result<()> {
         let (parent, guard) = (&self.parent, run.guard());
@@ -387,10 +389,10 @@ impl Reference {
         Err(Error::new(SqlState::SERIALIZATION_FAILURE, text).with_hint("run the transaction again"))
     }
 
-    /// An error if somebody refers to a row that went away or changed.
+    /// Error 23503 if a row still references the removed key.
     fn refuse<'a>(&'a self, values: &[Datum<'a>], action: Referential, run: &mut Run<'a>) -> Result<()> {
         let Some(key) = self.key(values)? else { return Ok(()) };
-        // The key may be there again, which is good enough for NO ACTION.
+        // NO ACTION is satisfied if the key exists again.
         if action != Referential::Restrict && run.txn(|txn| txn.has_key(&self.parent, self.index, &key, run.guard()))? {
             return Ok(());
         }
@@ -401,7 +403,7 @@ impl Reference {
             "update or delete on table \"{}\" violates foreign key constraint \"{}\" on table \"{}\"",
             self.parent.schema.name.table, self.def.name, self.child.schema.name.table
         );
-        let key = shown(&self.parent, &self.def.referred, values, run);
+        let key = key_text(&self.parent, &self.def.referred, values, run);
         let detail = format!("Key {key} is still referenced from table \"{}\".", self.child.schema.name.table);
         Err(self.violated(text, detail))
     }
@@ -411,13 +413,14 @@ impl Reference {
         error.about_constraint(&self.child.schema.name, &self.def.name)
     }
 
-    /// The children with these values. By an index that begins with their columns, if there is one.
+    /// Records of the rows that reference these values. Uses an index whose first columns are the referencing
+    /// columns, if there is one.
     fn children<'a>(&'a self, values: &[Datum<'a>], run: &mut Run<'a>) -> Result<Vec<RecordId>> {
-        let (world, guard) = (run.world(), run.guard());
+        let (ctx, guard) = (run.ctx(), run.guard());
         let mut found = Vec::new();
         let mut look = |record| {
-            world.look()?;
-            let row = world.txn(|txn| txn.newest(&self.child, record, guard))?;
+            ctx.look()?;
+            let row = ctx.txn(|txn| txn.newest(&self.child, record, guard))?;
             if self.is_child(row, values)? {
                 found.push(record);
             }
@@ -430,7 +433,7 @@ impl Reference {
             first.is_some_and(|first| first.iter().all(|column| columns.contains(column)))
         });
         let Some(index) = index else {
-            world.note_table(&self.child);
+            ctx.note_table(&self.child);
             self.child.records.all().try_for_each(look)?;
             return Ok(found);
         };
@@ -438,14 +441,14 @@ impl Reference {
         for (column, part) in index.def().columns.iter().zip(index.keys()).take(columns.len()) {
             let at = columns.iter().position(|other| other == column);
             let value = at.and_then(|at| values.get(at)).cloned().unwrap_or_default();
-            // What a child's column cannot hold no child has.
+            // A value out of range for the child's column is in no child row.
             let Ok(value) = rows::coerce(part.ty, value) else { return Ok(found) };
             key::push(&mut low, part, &value)?;
         }
         let mut high = low.clone();
         let to = if key::prefix_end(&mut high) { Bound::Excluded(high.as_slice()) } else { Bound::Unbounded };
         let mut ended = Ok(());
-        world.note_range(&self.child, index, Bound::Included(&low), to);
+        ctx.note_range(&self.child, index, Bound::Included(&low), to);
         index.scan(Bound::Included(&low), to, Direction::Forward, guard, |_, record| {
             ended = look(record);
             if ended.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
@@ -472,14 +475,13 @@ fn fields<'a>(table: &'a RowTable, row: &'a [u8], columns: &[usize]) -> Result<V
     columns.iter().map(|column| table.layout.field(row, *column)).collect()
 }
 
-/// Are keys the same?
 fn same(left: &[Datum<'_>], right: &[Datum<'_>]) -> bool {
     left.iter().zip(right).all(|(left, right)| left.compare(right).is_some_and(std::cmp::Ordering::is_eq))
 }
 
-/// `(a, b)=(1, 2)`
-fn shown(table: &RowTable, columns: &[usize], values: &[Datum<'_>], run: &Run<'_>) -> String {
+/// The key in an error's detail: `(a, b)=(1, 2)`.
+fn key_text(table: &RowTable, columns: &[usize], values: &[Datum<'_>], run: &Run<'_>) -> String {
     let names: Vec<&str> = columns.iter().map(|at| table.schema.columns[*at].name.as_str()).collect();
-    let values: Vec<String> = values.iter().map(|value| text_of(value, run.world().session.zone)).collect();
+    let values: Vec<String> = values.iter().map(|value| text_of(value, run.ctx().session.zone)).collect();
     format!("({})=({})", names.join(", "), values.join(", "))
 }
