@@ -9,7 +9,7 @@ use std::sync::Arc;
 use compiled::{Compiled, Ran, Session, Tables, Zone, compile, run};
 use model::{Datum, Error, Lsn, Result, RowColumn, RowIndex, RowSchema, SequenceRef, TableId, TableName, Type};
 use rows::row::{ColumnLayout, RowLayout};
-use rows::{IndexData, Isolation, Records, RowTable, Store};
+use rows::{IndexData, Isolation, Readers, Records, RowTable, Store};
 use sqlparser::ast::Statement;
 use sqlparser::dialect::PostgreSqlDialect;
 use sqlparser::parser::Parser;
@@ -150,7 +150,7 @@ impl Stock {
             txn.prepare(guard)?;
             txn.commit(Lsn(self.newest), guard);
             if self.newest.is_multiple_of(1_000) {
-                self.store.collect(Lsn(self.newest), 2_000)?;
+                self.store.collect(&Readers::since(Lsn(self.newest)), 2_000)?;
             }
         }
         Ok(rows)
