@@ -3,21 +3,21 @@
 use crate::tables::Catalog;
 use crate::types::{STRING, TypeId, TypeKind};
 
-/// Where a cast stands, from what PostgreSQL does by itself to what was written.
+/// Contexts of casts, from those that PostgreSQL adds by itself to those that are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum CastContext {
-    /// In an expression.
+    /// An expression.
     Implicit,
-    /// Of a value to a column that it is stored in.
+    /// A value that a column stores.
     Assignment,
-    /// Written as a cast.
+    /// A written cast.
     Explicit,
 }
 
-/// How a value of one type becomes one of another.
+/// Conversion of a value of one type to another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Cast {
-    /// The same value, called otherwise.
+    /// No conversion: both types have the same bytes.
     Relabel,
     /// By a function of one argument, or more: the type modifier, and whether the cast is explicit.
     Function(u32),
@@ -28,7 +28,7 @@ pub enum Cast {
 }
 
 impl Catalog {
-    /// How a value of type `from` becomes one of type `to` in `context`; `None` if it does not.
+    /// Conversion from type `from` to type `to` in `context`; `None` if there is none.
     #[must_use]
     pub fn cast(&self, from: TypeId, to: TypeId, context: CastContext) -> Option<Cast> {
         let (from, to) = (self.base_type(from), self.base_type(to));
@@ -47,7 +47,7 @@ impl Catalog {
                 _ => Cast::Relabel,
             });
         }
-        // These two are subscripted as arrays and cast as types of their own.
+        // Both vectors are subscripted as arrays and cast as types of their own.
         let is_vector = matches!(to, TypeId::INT2VECTOR | TypeId::OIDVECTOR);
         if let (Some(from), Some(to), false) = (self.element_of(from), self.element_of(to), is_vector) {
             return self.cast(from, to, context).map(|cast| Cast::Elements(Box::new(cast)));

@@ -15,7 +15,7 @@ const RANGES: [(TypeId, TypeId); 6] = [
     (TypeId(3926), TypeId::INT8),
 ];
 
-/// What the arguments say about the polymorphic parameters.
+/// Facts about the polymorphic parameters that the arguments give.
 #[derive(Default)]
 struct Found {
     element: Option<TypeId>,

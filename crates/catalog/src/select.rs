@@ -10,12 +10,12 @@ pub(crate) struct Candidate<T> {
     pub(crate) parameters: Vec<TypeId>,
 }
 
-/// Why no candidate was chosen.
+/// Reason that no candidate was chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Failure {
-    /// None takes these arguments.
+    /// No candidate takes these arguments.
     None,
-    /// Several take them equally well.
+    /// Several candidates take them equally well.
     Ambiguous,
 }
 

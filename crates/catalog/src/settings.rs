@@ -14,7 +14,7 @@ pub struct SettingRow {
     pub name: &'static str,
     /// Values that it takes.
     pub kind: SettingKind,
-    /// Who may change it, and when.
+    /// Users who may change it, and the time.
     pub context: SettingContext,
     /// Value of a new session, as SHOW prints it.
     pub default: String,
@@ -38,7 +38,7 @@ pub enum SettingKind {
     Text,
 }
 
-/// Who may change a setting, and when.
+/// Users who may change a setting, and the time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SettingContext {
     /// Nobody: a fact of the server.
@@ -56,7 +56,7 @@ pub enum SettingContext {
 /// The unit that numbers without one are in.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Unit {
-    /// As `pg_settings` prints it.
+    /// Name in `pg_settings`.
     pub name: &'static str,
     /// Larger and smaller units of its kind with the number of base units in each, largest first.
     steps: &'static [(&'static str, f64)],

@@ -49,9 +49,9 @@ pub enum FunctionKind {
 /// `aggkind`
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Aggregate {
-    /// Of all arguments.
+    /// Aggregate of all arguments.
     Normal,
-    /// Of the values behind WITHIN GROUP, with so many direct arguments.
+    /// Aggregate of the values behind WITHIN GROUP, with this number of direct arguments.
     OrderedSet(usize),
     /// The rank that the direct arguments would have among the values behind WITHIN GROUP.
     HypotheticalSet(usize),
@@ -60,11 +60,11 @@ pub enum Aggregate {
 /// `provolatile`
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Volatility {
-    /// The same result for the same arguments, always.
+    /// Equal arguments always give equal results.
     Immutable,
-    /// The same within a statement.
+    /// Equal arguments give equal results within a statement.
     Stable,
-    /// Another at each call.
+    /// Each call may give another result.
     Volatile,
 }
 

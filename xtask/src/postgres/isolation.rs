@@ -43,7 +43,7 @@ impl Server for Postgres {
     }
 }
 
-/// How one permutation went in both servers.
+/// Traces of one permutation in both servers.
 pub(super) struct Permutation {
     pub(super) outcome: Outcome,
     pub(super) steps: String,

@@ -3,14 +3,14 @@
 use super::text;
 use super::wire::{Answer, Part};
 
-/// How Millrace's answer to a statement relates to PostgreSQL's.
+/// Relation of Millrace's answer to PostgreSQL's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Outcome {
     /// Rows, names, types and tags, or the SQLSTATE of the error.
     Identical,
     /// Millrace refuses what PostgreSQL runs, or refuses it for another reason: the feature is missing.
     Unsupported,
-    /// As [`Outcome::Unsupported`], or other rows, because an earlier statement was refused.
+    /// Refusal or other rows that follow from the refusal of an earlier statement.
     Follows,
     /// The rows are equal; names or types of columns, or the command tag, are not.
     Described,

@@ -49,7 +49,7 @@ impl Postgres {
         Client::connect(&format!("127.0.0.1:{}", self.port), "postgres", database)
     }
 
-    /// Its address for libpq.
+    /// Connection string for libpq.
     pub(crate) fn conninfo(&self) -> String {
         format!("host=127.0.0.1 port={} user=postgres dbname=postgres", self.port)
     }

@@ -1,4 +1,4 @@
-//! What the text of a statement says about objects, by its words: enough to know what a refusal leaves missing.
+//! Objects that a statement names, by its words: enough to know what a refusal leaves missing.
 
 /// Words in lower case: identifiers and keywords; quoted names lose their quotes.
 pub(super) fn words(text: &str) -> impl Iterator<Item = String> + '_ {

@@ -1,10 +1,11 @@
 //! `tidy`: checks the project's rules.
 //!
-//! There are three kinds: dependencies between crates, from `cargo metadata` (`deps`); names that only some files
-//! may use (`source`); rules about texts (`text`). A finding contains file, line, rule and reason.
+//! There are four kinds: dependencies between crates, from `cargo metadata` (`deps`); names that only some files
+//! may use (`source`); rules about texts (`text`); comments that name their subject (`prose`). A finding contains file, line, rule and reason.
 
 mod deps;
 mod mask;
+mod prose;
 mod source;
 mod text;
 
@@ -54,6 +55,7 @@ pub(crate) fn run() -> Result {
     let mut findings = deps::check()?;
     findings.extend(source::check(&files));
     findings.extend(text::check(&files));
+    findings.extend(prose::check(&files));
     for finding in &findings {
         println!("{finding}");
     }
