@@ -77,7 +77,7 @@ fn write_skew_on_two_rows_refuses_the_second_commit() {
         assert_eq!(refused(&engine, one), None);
         let detail = refused(&engine, two);
         assert_eq!(detail.is_some(), expected, "{isolation:?}: {detail:?}");
-        assert!(detail.is_none_or(|detail| detail.contains("relation \"t\" that was read")));
+        assert!(detail.is_none_or(|detail| detail.contains("relation \"t\" that this transaction read")));
     }
 }
 
