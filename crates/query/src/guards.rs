@@ -18,8 +18,8 @@ use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::filter::{FilterExec, FilterExecBuilder};
 
-/// The physical optimizer rule that orders the conditions of filters. It runs after all other rules, which would not
-/// recognise the CASE.
+/// The physical optimizer rule that orders the conditions of filters. It runs last, because other rules inspect
+/// conditions.
 #[derive(Debug)]
 pub(crate) struct Guards;
 
