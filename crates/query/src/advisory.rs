@@ -1,12 +1,14 @@
-//! Advisory locks: `SELECT pg_advisory_lock(17)` and its like, by which migration tools and schedulers keep each other out.
+//! Advisory locks: `SELECT pg_advisory_lock(17)` and its variants, which migration tools and schedulers use for mutual
+//! exclusion.
 //!
-//! The call is a statement, not a function within a query: only so does a wait hold no thread, and end with a cancel.
+//! The call is a statement, not a scalar function of a query. A waiting statement holds no thread and can be cancelled.
 //!
 //! Always true:
-//! - A key has holders whose modes agree, and a queue in the order of arrival. Whoever asks anew waits behind the queue.
-//! - A session waits for one key at a time; whoever would close a circle of waiting sessions gets 40P01 at once. Circles over row locks
-//!   are not seen here: `lock_timeout` ends those.
-//! - What a session holds ends with it; what it holds for its transaction ends with that.
+//! - The holders of a key have compatible modes. Waiters queue in order of arrival; a new request waits behind the
+//!   queue.
+//! - A session waits for one key at a time. A request that would close a cycle of waiting sessions fails with 40P01 at
+//!   once. Cycles that include row locks are not detected here; `lock_timeout` ends those.
+//! - Session-level locks are released when the session ends, transaction-level locks when the transaction ends.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -29,24 +31,24 @@ use crate::session::{Outcome, Prepared, Session};
 use crate::statement::{Command, Statement, parse};
 use crate::types::{OutputColumn, Value};
 
-/// Keys that are locked or waited for at a time, in the whole database.
+/// Most keys that may be locked or waited for at a time, in the whole database.
 const ADVISORY_LOCKS_MAX: usize = 100_000;
 
-/// What is locked: a number, or a pair of them. The two do not meet.
+/// The key of a lock. Keys of one number and keys of two numbers are separate key spaces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Key {
-    /// One number.
+    /// A `bigint` key.
     One(i64),
-    /// Two.
+    /// A key of two `integer`s.
     Pair(i32, i32),
 }
 
-/// Whether others may hold the lock too.
+/// Whether other sessions may hold the lock at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Mode {
-    /// Others may share it.
+    /// Compatible with other shared locks.
     Shared,
-    /// Nobody else may.
+    /// Compatible with no other lock.
     Exclusive,
 }
 
@@ -67,13 +69,13 @@ impl Mode {
 /// A row of `pg_locks`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shown {
-    /// What is locked.
+    /// The key of the lock.
     pub key: Key,
-    /// The session.
+    /// The process id of the session.
     pub pid: i32,
-    /// How.
+    /// The mode held or requested.
     pub mode: Mode,
-    /// Whether it is held, and not waited for.
+    /// True if the session holds the lock, false if it waits for it.
     pub granted: bool,
 }
 
@@ -84,13 +86,13 @@ pub(crate) struct Locks(Arc<Mutex<State>>);
 #[derive(Default)]
 struct State {
     locks: HashMap<Key, Lock>,
-    /// What each waiting session waits for.
+    /// The key that each waiting session waits for, by process id.
     waiting: HashMap<i32, Key>,
 }
 
 #[derive(Default)]
 struct Lock {
-    /// How often each session holds it in each mode.
+    /// Number of holds per session and mode.
     holders: BTreeMap<(i32, Mode), u32>,
     queue: VecDeque<Waiter>,
 }
@@ -102,12 +104,12 @@ struct Waiter {
 }
 
 impl Lock {
-    /// Whether another session's hold conflicts.
+    /// Whether another session holds the lock in a conflicting mode.
     fn is_held_against(&self, pid: i32, mode: Mode) -> bool {
         self.holders.keys().any(|(holder, held)| *holder != pid && held.conflicts(mode))
     }
 
-    /// Whether a new request must wait: for holders, or for those who asked before.
+    /// Whether a new request must wait: for holders, or for earlier conflicting requests in the queue.
     fn must_wait(&self, pid: i32, mode: Mode) -> bool {
         if self.holders.contains_key(&(pid, mode)) {
             return false;
@@ -121,7 +123,8 @@ impl Lock {
 }
 
 impl State {
-    /// Gives a key to those at the head of its queue who can have it.
+    /// Grants a key to the waiters at the head of its queue that no longer conflict. Returns their events, to be set
+    /// without the mutex held.
     fn grant(&mut self, key: Key) -> Vec<Event> {
         let mut granted = Vec::new();
         let Some(lock) = self.locks.get_mut(&key) else { return granted };
@@ -140,7 +143,7 @@ impl State {
         granted
     }
 
-    /// Whether `pid` would wait for itself if it waited for `key`.
+    /// Whether session `pid` would deadlock if it waited for `key`: follows the waits-for graph back to `pid`.
     fn is_circle(&self, pid: i32, key: Key, mode: Mode) -> bool {
         let mut seen = HashSet::new();
         let mut next = vec![(pid, key, mode)];
@@ -166,7 +169,7 @@ impl State {
     }
 }
 
-/// A request for a lock.
+/// The answer to a request for a lock.
 enum Asked {
     Granted,
     Wait(Event),
@@ -215,7 +218,7 @@ impl Locks {
         granted.iter().for_each(Event::set);
     }
 
-    /// Takes a request back, granted meanwhile or not.
+    /// Withdraws a request: releases the lock if it was granted meanwhile.
     fn give_up(&self, pid: i32, key: Key, mode: Mode, event: &Event) {
         if event.is_set() {
             return self.release(pid, key, mode);
@@ -227,7 +230,7 @@ impl Locks {
                 lock.queue.remove(at)
             });
             if found.is_none() {
-                // Granted between the look at the event and the lock.
+                // The lock was granted after the event was read and before the mutex was taken.
                 drop(state);
                 return self.release(pid, key, mode);
             }
@@ -237,7 +240,7 @@ impl Locks {
         granted.iter().for_each(Event::set);
     }
 
-    /// All locks that are held or waited for.
+    /// All locks that are held or waited for, as rows of `pg_locks`.
     pub(crate) fn list(&self) -> Vec<Shown> {
         let state = self.0.lock();
         let mut shown = Vec::new();
@@ -256,7 +259,7 @@ pub(crate) struct Held {
     locks: Locks,
     pid: i32,
     session: BTreeMap<(Key, Mode), u32>,
-    /// With the number of savepoints that there were, in this order.
+    /// Transaction-level locks in order of acquisition, each with the number of savepoints at that time.
     transaction: Vec<(Key, Mode, usize)>,
 }
 
@@ -265,19 +268,19 @@ impl Held {
         Held { locks, pid, session: BTreeMap::new(), transaction: Vec::new() }
     }
 
-    /// Releases what the transaction took while it had `savepoints` savepoints or more.
+    /// Releases the locks that the transaction took while it had `savepoints` savepoints or more.
     pub(crate) fn end_transaction(&mut self, savepoints: usize) {
         while let Some((key, mode, _)) = self.transaction.pop_if(|(.., taken)| *taken >= savepoints) {
             self.locks.release(self.pid, key, mode);
         }
     }
 
-    /// The transaction has so many savepoints now: what was taken since belongs to the last of them.
+    /// Assigns the locks taken since to the enclosing savepoint after RELEASE left `savepoints` savepoints.
     pub(crate) fn release_savepoint(&mut self, savepoints: usize) {
         self.transaction.iter_mut().for_each(|(.., taken)| *taken = savepoints.min(*taken));
     }
 
-    /// Releases all that is held for the session.
+    /// Releases all session-level locks.
     pub(crate) fn unlock_all(&mut self) {
         for ((key, mode), count) in std::mem::take(&mut self.session) {
             (0..count).for_each(|_| self.locks.release(self.pid, key, mode));
@@ -302,7 +305,7 @@ impl Drop for Held {
     }
 }
 
-/// Takes the request back unless it was granted and kept.
+/// A request in the queue. Dropping it withdraws the request unless `kept` was set after the grant.
 struct Waiting<'a> {
     locks: &'a Locks,
     pid: i32,
@@ -320,7 +323,7 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// What a function does.
+/// The operation of a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Act {
     Lock { mode: Mode, waits: bool, transaction: bool },
@@ -347,16 +350,16 @@ impl Act {
         })
     }
 
-    /// Whether it says if it succeeded.
+    /// Whether the function returns a boolean (success) rather than void.
     fn answers(self) -> bool {
         matches!(self, Act::Lock { waits: false, .. } | Act::Unlock(_))
     }
 }
 
-/// A statement of nothing but calls of these functions.
+/// A statement that consists only of calls of advisory lock functions.
 pub(crate) struct Calls {
     calls: Vec<Call>,
-    /// Computes the arguments of all of them; `None` where there is none.
+    /// The query that computes the arguments of all calls; `None` if no call has arguments.
     arguments: Option<Prepared>,
 }
 
@@ -367,10 +370,10 @@ struct Call {
 }
 
 impl Calls {
-    /// The calls that a statement is made of, planned.
+    /// Plans the calls of a statement; `None` if the statement has anything other than such calls.
     ///
     /// # Errors
-    /// What planning the arguments meets; 42883 for a wrong number of them.
+    /// Those of planning the arguments; 42883 for a wrong number of arguments.
     pub(crate) fn plan(
         session: &mut Session,
         statement: &Statement,
@@ -417,10 +420,10 @@ impl Calls {
         self.calls.iter().map(column).collect()
     }
 
-    /// Runs the calls in their order.
+    /// Runs the calls in order.
     ///
     /// # Errors
-    /// 40P01; 55P03 after `lock_timeout`; what computing an argument meets.
+    /// 40P01 for a deadlock; 55P03 after `lock_timeout`; errors of computing an argument.
     pub(crate) async fn execute(&self, session: &mut Session, values: &[Value]) -> Result<Outcome> {
         let mut numbers = match &self.arguments {
             Some(arguments) => numbers(session, arguments, values).await?.into_iter(),
@@ -436,7 +439,7 @@ impl Calls {
                     let part = |number: i64| i32::try_from(number).map_err(Error::bug);
                     call.run(session, Some(Key::Pair(part(*first)?, part(*second)?))).await?
                 }
-                // A lock by NULL is none.
+                // The functions are strict: a NULL argument takes no lock.
                 _ => None,
             };
             let array: ArrayRef = if call.act.answers() {
@@ -448,7 +451,7 @@ impl Calls {
             arrays.push(array);
         }
         if session.block.is_none() {
-            // A transaction of its own, which ends here.
+            // A single-statement transaction ends here.
             session.advisory.end_transaction(0);
         }
         let batch = RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays).map_err(Error::bug)?;
@@ -495,7 +498,7 @@ impl Call {
     }
 }
 
-/// The one row that the arguments are.
+/// Runs the query of the arguments and returns its only row.
 async fn numbers(session: &mut Session, arguments: &Prepared, values: &[Value]) -> Result<Vec<Option<i64>>> {
     let Outcome::Rows { mut batches, .. } = Box::pin(session.execute(arguments, values)).await? else {
         return Err(Error::bug("arguments of advisory locks without a row"));
@@ -568,7 +571,7 @@ mod tests {
     const A: Key = Key::One(1);
     const B: Key = Key::Pair(0, 1);
 
-    /// What asking gives: `t` granted, `f` not, `w` waits, or the SQLSTATE.
+    /// Requests a lock. `t`: granted, `f`: refused, `w`: waits, else the SQLSTATE.
     fn ask(locks: &Locks, pid: i32, key: Key, mode: Mode, waits: bool) -> (&'static str, Option<Event>) {
         match locks.ask(pid, key, mode, waits) {
             Ok(None) => ("f", None),

@@ -1,7 +1,7 @@
-//! The arrow types of a result, known before it is there, and batches made to keep to them.
+//! The Arrow schema of a result before the statement runs, and the conversion of result batches to that schema.
 //!
-//! Who announces a schema (Flight) must send exactly that. Plans know their columns' types, but what they make may come in another
-//! array of the same values, as a view or with a dictionary.
+//! Flight sends the schema first, and every batch must match it exactly. A plan has column types, but its operators may
+//! produce another array of the same values, such as a view or a dictionary.
 
 use std::sync::Arc;
 
@@ -17,8 +17,8 @@ use crate::statement::Command;
 use crate::types::{OutputColumn, arrow_of_oid};
 
 impl Prepared {
-    /// The columns of the result in arrow's types; `None` for statements without one. Times with zone are in the session's zone,
-    /// `numeric` without a scale of its own is text where its digits are not bounded.
+    /// The result columns as an Arrow schema; `None` for statements without a result. A `timestamptz` has the session's
+    /// time zone. A `numeric` without a declared scale is text if its number of digits is unbounded.
     #[must_use]
     pub fn arrow_schema(&self, session: &Session) -> Option<SchemaRef> {
         let columns = self.columns()?;
@@ -33,7 +33,7 @@ impl Prepared {
         Some(Arc::new(Schema::new(fields.collect::<Vec<_>>())))
     }
 
-    /// The arrow types of `$1 ..`, as far as a type is known.
+    /// The Arrow types of `$1 ..`; text for a parameter without a known type.
     #[must_use]
     pub fn arrow_parameters(&self, session: &Session) -> SchemaRef {
         let zone = session.time_zone();
@@ -43,7 +43,7 @@ impl Prepared {
         Arc::new(Schema::new(self.parameters().iter().enumerate().map(field).collect::<Vec<_>>()))
     }
 
-    /// Does it give rows and change nothing? Then it may be run when they are asked for, and again.
+    /// Whether the statement returns rows and writes nothing. Such a statement may run lazily, and more than once.
     #[must_use]
     pub fn only_reads(&self) -> bool {
         match &self.0.plan {
@@ -56,7 +56,7 @@ impl Prepared {
     }
 }
 
-/// The type of a column of a statement that is neither planned nor compiled.
+/// The Arrow type of a column of a statement that neither DataFusion nor the row executor runs.
 fn type_of(column: &OutputColumn, zone: &str) -> Arrow {
     match Type::from_oid(column.oid, column.typmod) {
         Some(ty) => arrow_of(carried(ty), zone),
@@ -64,7 +64,7 @@ fn type_of(column: &OutputColumn, zone: &str) -> Arrow {
     }
 }
 
-/// The same values without a dictionary or views, at every depth.
+/// The type without dictionaries, run ends and views, at every level of nesting.
 fn plain(ty: &Arrow) -> Arrow {
     match ty {
         Arrow::Dictionary(_, values) => plain(values),
@@ -78,10 +78,10 @@ fn plain(ty: &Arrow) -> Arrow {
     }
 }
 
-/// A batch of a result with the columns that were announced for it.
+/// Converts a batch of a result to the announced schema.
 ///
 /// # Errors
-/// 22003, 22008 for a value that the announced type cannot hold; XX000 for a batch of other columns.
+/// 22003, 22008 for a value that the announced type cannot hold; XX000 for a batch with another number of columns.
 pub fn conform(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
     if batch.num_columns() != schema.fields().len() {
         let text = format!("{} columns where {} were announced", batch.num_columns(), schema.fields().len());

@@ -1,6 +1,7 @@
-//! Integer arithmetic that fails where PostgreSQL's does: overflow is 22003 and never wraps; dividing a float by zero is 22012.
+//! Arithmetic with PostgreSQL's errors: integer overflow is 22003 and never wraps; division of a float by zero is
+//! 22012.
 //!
-//! The planner's own operators wrap silently, also when they fold constants, so the operators are replaced while the query is planned.
+//! DataFusion's operators wrap silently, even in constant folding, so they are replaced while the query is planned.
 
 use std::fmt;
 use std::sync::Arc;
@@ -25,7 +26,7 @@ use model::{Error, Numeric, SqlState};
 use crate::errors::external;
 use crate::types::{out_of_range, sql_name};
 
-/// Replaces `+ - * / %` of numbers.
+/// Replaces the numeric operators `+ - * / %` with [`Checked`].
 #[derive(Debug)]
 pub(crate) struct Arithmetic;
 
@@ -71,7 +72,7 @@ impl ExprPlanner for Arithmetic {
         let (Ok(left_ty), Ok(right_ty)) = types else {
             return Ok(PlannerResult::Original(RawBinaryExpr { op: raw.op, left, right }));
         };
-        // The planner's own keeps four digits more than the dividend has.
+        // DataFusion's own quotient has only four digits more than the dividend.
         let is_quotient = op == Op::Divide && digits(&left_ty).is_some() && digits(&right_ty).is_some();
         let quotient = Arrow::Decimal128(DIGITS_MAX, QUOTIENT_SCALE);
         match result_type(op, &left_ty, &right_ty).or(is_quotient.then_some(quotient)) {
@@ -84,7 +85,7 @@ impl ExprPlanner for Arithmetic {
     }
 }
 
-/// An integer literal is an `integer` where it fits.
+/// Types an integer literal as `integer` if it fits.
 fn demote(expr: Expr) -> Expr {
     match &expr {
         Expr::Literal(ScalarValue::Int64(Some(value)), metadata) => match i32::try_from(*value) {
@@ -95,7 +96,7 @@ fn demote(expr: Expr) -> Expr {
     }
 }
 
-/// Gives a parameter without a type that of its neighbour, if the neighbour is a number.
+/// Gives an untyped parameter the type of the other operand if that is numeric.
 fn typed_alike(left: Expr, right: Expr, schema: &DFSchema) -> (Expr, Expr) {
     let number = |expr: &Expr| expr.get_type(schema).ok().filter(Arrow::is_numeric);
     match (&left, &right) {
@@ -116,7 +117,7 @@ fn placeholder(id: &str, ty: Arrow) -> Expr {
     Expr::Placeholder(Placeholder::new_with_field(id.to_owned(), Some(field)))
 }
 
-/// The type both sides are brought to, where we compute ourselves.
+/// The common type of both operands; `None` if DataFusion's own operator is kept.
 fn result_type(op: Op, left: &Arrow, right: &Arrow) -> Option<Arrow> {
     let rank = |ty: &Arrow| match ty {
         Arrow::Int16 => Some(1),
@@ -135,13 +136,13 @@ fn result_type(op: Op, left: &Arrow, right: &Arrow) -> Option<Arrow> {
     Some(if single { Arrow::Float32 } else { Arrow::Float64 })
 }
 
-/// Digits after the point of a quotient of numerics, as PostgreSQL has of quotients from 1 to 9999.
+/// Digits after the decimal point of a `numeric` quotient, as PostgreSQL has for quotients from 1 to 9999.
 const QUOTIENT_SCALE: i8 = 16;
-/// Most digits of a numeric here.
+/// Maximum precision of a `numeric` in DataFusion.
 const DIGITS_MAX: u8 = 38;
 
-/// One operator. Mostly over one type; a side that was an integer when the statement was planned may turn out to be a numeric
-/// (`sum(bigint)` is one), and then all is computed in numerics.
+/// A checked binary operator. The operands usually have the planned type. An operand planned as an integer may turn out
+/// to be a `numeric` (`sum(bigint)` is one); then the operation is computed in `numeric`.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Checked {
     op: Op,
@@ -154,7 +155,7 @@ impl Checked {
         Checked { op, signature: Signature::user_defined(Volatility::Immutable), ty }
     }
 
-    /// What sides of these types are brought to, and the type of the result.
+    /// The types that the operands are cast to, and the type of the result.
     fn types(&self, left: &Arrow, right: &Arrow) -> ([Arrow; 2], Arrow) {
         if let Some(ty) = result_type(self.op, left, right) {
             return ([ty.clone(), ty.clone()], ty);
@@ -205,7 +206,7 @@ impl Checked {
     }
 }
 
-/// Float division gives infinity for a zero divisor; PostgreSQL refuses it.
+/// PostgreSQL refuses float division by zero, where Arrow returns infinity.
 fn refuse_zero(divisor: &dyn Array) -> Result<()> {
     let zero = match divisor.data_type() {
         Arrow::Float32 => has_zero::<Float32Type>(divisor),
@@ -289,7 +290,7 @@ fn array(array: &ArrayRef, ty: &Arrow) -> Result<ArrayRef> {
     if array.data_type() == ty { Ok(Arc::clone(array)) } else { Ok(cast(array, ty)?) }
 }
 
-/// Digits in all, and those after the point, of a numeric that holds every value of a type.
+/// Precision and scale of a `numeric` that holds every value of a type.
 fn digits(ty: &Arrow) -> Option<(u8, i8)> {
     Some(match ty {
         Arrow::Int16 => (5, 0),
@@ -301,7 +302,7 @@ fn digits(ty: &Arrow) -> Option<(u8, i8)> {
 }
 
 impl Op {
-    /// Digits of a result: those that arrow's kernels give it.
+    /// Precision and scale of a result: the ones that Arrow's kernels use.
     fn digits(self, (a, a_scale): (u8, i8), (b, b_scale): (u8, i8)) -> (u8, i8) {
         let scale = a_scale.max(b_scale);
         let whole = |precision: u8, scale: i8| i16::from(precision) - i16::from(scale);
@@ -316,7 +317,7 @@ impl Op {
     }
 }
 
-/// Numerics divided as PostgreSQL divides them.
+/// Division of `numeric` values, rounded as in PostgreSQL.
 fn quotients(left: &dyn Datum, right: &dyn Datum) -> Result<ArrayRef> {
     let side = |datum: &dyn Datum| -> Result<(Decimal128Array, bool)> {
         let (array, is_constant) = datum.get();

@@ -1,11 +1,13 @@
-//! `ASOF JOIN`: each row of the left table beside the row of the right one that is nearest in time, on one side of it.
+//! `ASOF JOIN`: joins each row of the left table with the right row nearest in time, in one direction.
 //!
-//! Two spellings are taken, each with the meaning it has where it comes from:
-//! - `a ASOF JOIN b MATCH_CONDITION (a.t >= b.t) ON a.k = b.k` (Snowflake): every row of `a` stays.
-//! - `a ASOF [LEFT] JOIN b ON a.k = b.k AND a.t >= b.t` (DuckDB): without LEFT, rows of `a` that have no such row go.
+//! Two syntaxes are accepted, each with the meaning of its origin:
+//! - `a ASOF JOIN b MATCH_CONDITION (a.t >= b.t) ON a.k = b.k` (Snowflake): a left join; every row of `a` is returned.
+//! - `a ASOF [LEFT] JOIN b ON a.k = b.k AND a.t >= b.t` (DuckDB): without LEFT an inner join; rows of `a` without a
+//!   match are dropped.
 //!
-//! The parser knows the first only, so the second is made one with a mark for a condition. Then both become ordinary joins whose condition
-//! has the comparison of times under a function, by which [`crate::functions`] knows them again in the plan.
+//! The parser accepts only the first syntax, so the second is rewritten to it with a marker string as its condition.
+//! Then both become ordinary joins with the comparison of times wrapped in a function call, which [`crate::functions`]
+//! recognises in the plan.
 
 use std::ops::ControlFlow;
 
@@ -20,11 +22,11 @@ use model::{Error, Result, SqlState};
 use crate::functions::NEAREST;
 use crate::statement::{is_blank, is_word};
 
-/// Stand for the condition of the second spelling.
+/// Marker strings for the MATCH_CONDITION of the DuckDB syntax.
 const INNER: &str = "asof inner";
 const LEFT: &str = "asof left";
 
-/// Gives joins of the second spelling a condition that the parser takes.
+/// Rewrites joins in the DuckDB syntax to the Snowflake syntax that the parser accepts.
 pub(crate) fn prepare(tokens: &mut Vec<TokenWithSpan>) {
     let has = |word: &str| tokens.iter().any(|token| is_word(token, word));
     if !has("asof") || !has("join") {
@@ -61,7 +63,8 @@ pub(crate) fn prepare(tokens: &mut Vec<TokenWithSpan>) {
     }
 }
 
-/// Where the ON or USING of the join stands whose table begins at `at`; `None` if it has a condition for times already.
+/// The token of the ON or USING clause of the join whose table begins at `at`; `None` if the join has a
+/// MATCH_CONDITION.
 fn condition(tokens: &[TokenWithSpan], at: usize) -> Option<usize> {
     let mut depth = 0_usize;
     for (at, token) in tokens.iter().enumerate().skip(at) {
@@ -79,10 +82,10 @@ fn condition(tokens: &[TokenWithSpan], at: usize) -> Option<usize> {
     None
 }
 
-/// Makes ordinary joins of them.
+/// Rewrites ASOF joins to ordinary joins.
 ///
 /// # Errors
-/// 42601 for a condition without one comparison of times; 0A000 for USING.
+/// 42601 for a condition without exactly one comparison of times; 0A000 for USING.
 pub(crate) fn rewrite(statement: &mut ast::Statement) -> Result<()> {
     match statement.visit(&mut Rewriter) {
         ControlFlow::Break(error) => Err(error),
@@ -149,7 +152,7 @@ fn conjuncts(on: &Expr) -> Vec<Expr> {
     }
 }
 
-/// Takes the only comparison out.
+/// Removes the only inequality from the conjuncts and returns it.
 fn of_times(conjuncts: &mut Vec<Expr>) -> Result<Expr> {
     let at = conjuncts.iter().position(is_of_times).ok_or_else(no_comparison)?;
     let time = conjuncts.remove(at);
@@ -161,7 +164,7 @@ fn is_of_times(expr: &Expr) -> bool {
     matches!(expr, Expr::BinaryOp { op: O::GtEq | O::Gt | O::LtEq | O::Lt, .. })
 }
 
-/// The comparison under the function.
+/// Wraps the comparison in the marker function.
 fn nearest(time: Expr) -> Expr {
     Expr::Function(ast::Function {
         name: ObjectName::from(vec![Ident::new(NEAREST)]),

@@ -1,4 +1,5 @@
-//! Rows from values, one by one, into the columns of a batch. The path of prepared INSERT: no DataFusion, no intermediate row.
+//! Builds a batch from single values, row by row. This is the path of prepared INSERT: it uses neither DataFusion nor
+//! an intermediate row.
 
 use std::sync::Arc;
 
@@ -19,7 +20,7 @@ use crate::zone::Zone;
 pub(crate) struct RowBuilder<'a> {
     table: &'a TableRef,
     zone: &'a Zone,
-    /// For each key column in order: the value's place in a row.
+    /// For each key column in order: the position of its value in a row.
     key_places: Vec<(Option<usize>, &'a Column)>,
     time_place: Option<usize>,
     fields: Fields<'a>,
@@ -31,10 +32,10 @@ pub(crate) struct RowBuilder<'a> {
 }
 
 impl<'a> RowBuilder<'a> {
-    /// `targets`: positions in the table's columns of the values of a row, in order.
+    /// `targets`: for each value of a row in order, the position of its column in the table.
     ///
     /// # Errors
-    /// 23502 when a column that must have a value is not among them.
+    /// 23502 if a NOT NULL column is not among the targets.
     pub(crate) fn new(table: &'a TableRef, targets: &[usize], zone: &'a Zone, rows: usize) -> Result<RowBuilder<'a>> {
         let mut places = vec![None; table.columns.len()];
         targets.iter().enumerate().for_each(|(place, target)| places[*target] = Some(place));
@@ -72,7 +73,7 @@ impl<'a> RowBuilder<'a> {
         Ok(builder)
     }
 
-    /// Adds a row; `value` gives the value at a place.
+    /// Appends a row; `value` returns the value at a position of the row.
     pub(crate) fn push<'v>(&mut self, value: &impl Fn(usize) -> &'v Value) -> Result<()> {
         self.push_key(value)?;
         let time = self.table.time_column();
@@ -120,7 +121,7 @@ impl<'a> RowBuilder<'a> {
             }
         }
         key::finish(&mut self.key, 0, nulls);
-        // Rows of one device usually come together.
+        // Consecutive rows usually belong to one series.
         match self.series.last() {
             Some(last) if self.key == self.last_key => self.series.push(*last),
             _ => {
@@ -131,7 +132,7 @@ impl<'a> RowBuilder<'a> {
         Ok(())
     }
 
-    /// The batch; its rows do `op`.
+    /// Returns the batch; every row has the operation `op`.
     ///
     /// # Errors
     /// XX000 only.
@@ -159,12 +160,14 @@ impl<'a> RowBuilder<'a> {
     }
 }
 
-/// Values of a statement whose rows are packed at once: together they must stay far below [`SMALL_BATCH_BYTES_MAX`].
+/// Most values of a statement whose rows are packed directly: together they must stay far below
+/// [`SMALL_BATCH_BYTES_MAX`].
 const FEW_VALUES_MAX: usize = 8 << 10;
 
-/// The fields of the rows so far.
+/// The field values collected so far.
 enum Fields<'a> {
-    /// Of as many rows as are kept packed: place in a row and column of each field, their values row by row, and the texts among them.
+    /// For a small batch, which is stored packed: position in the row and column of each field, the values row by row,
+    /// and the bytes of their texts.
     Few {
         columns: Vec<(usize, &'a Column)>,
         cells: Vec<FewCell>,
@@ -173,13 +176,13 @@ enum Fields<'a> {
     Many(Vec<(usize, &'a Column, FieldBuilder)>),
 }
 
-/// A value of one of few rows.
+/// A field value of a small batch.
 #[derive(Clone, Copy)]
 enum FewCell {
     Null,
-    /// The bits of a value of fixed width.
+    /// The bits of a fixed-width value.
     Word(u64),
-    /// From where to where in the texts.
+    /// The range of the value's bytes in `texts`.
     Text(usize, usize),
 }
 
@@ -239,7 +242,7 @@ fn packed(rows: usize, columns: &[(usize, &Column)], cells: &[FewCell], texts: &
     Ok(builder.finish())
 }
 
-/// 23502
+/// The 23502 error.
 pub(crate) fn null_error(table: &Table, column: &Column) -> Error {
     Error::new(
         SqlState::NOT_NULL_VIOLATION,
@@ -298,7 +301,7 @@ fn push_key_value(out: &mut Vec<u8>, column: &Column, value: &Value, zone: &Zone
     Ok(())
 }
 
-/// One field's values so far.
+/// The values of one field.
 enum FieldBuilder {
     Bool(BooleanBuilder),
     Int16(Int16Builder),
@@ -405,7 +408,7 @@ fn narrow<T: TryFrom<i64>>(column: &Column, value: i64) -> Result<T> {
     T::try_from(value).map_err(|_| out_of_range(column.ty.sql_name()))
 }
 
-/// An integer, numbers with a fraction rounded as PostgreSQL rounds them: floats to even, decimals away from zero.
+/// Converts to an integer. Fractions are rounded as in PostgreSQL: floats half to even, decimals half away from zero.
 fn integer(column: &Column, value: &Value) -> Result<i64> {
     let name = column.ty.sql_name();
     match value {
@@ -441,7 +444,7 @@ pub(crate) fn round_decimal(value: i128, scale: i8) -> i128 {
         return value.saturating_mul(unit);
     }
     let (whole, rest) = (value / unit, value % unit);
-    // Not twice the rest, which may not fit.
+    // Twice the remainder may overflow, so the remainder is compared with the difference.
     if rest.unsigned_abs() >= unit.unsigned_abs() - rest.unsigned_abs() { whole + value.signum() } else { whole }
 }
 
@@ -474,7 +477,7 @@ fn double(column: &Column, value: &Value) -> Result<f64> {
     }
 }
 
-/// Through text, because only that rounds once.
+/// Converts through text: integer-to-float and division would round twice.
 fn decimal_to_float(value: i128, scale: u8) -> Result<f64> {
     if scale == 0 && value.unsigned_abs() < 1 << 53 {
         return Ok(value as f64);
@@ -524,7 +527,7 @@ fn too_far() -> Error {
     Error::new(SqlState::DATETIME_OVERFLOW, "timestamp out of range: it must lie within 1677-09-21 .. 2262-04-11")
 }
 
-/// PostgreSQL casts anything to text when it is assigned.
+/// PostgreSQL casts any type to text on assignment.
 fn text_of(column: &Column, value: &Value, zone: &Zone) -> Result<String> {
     let mut out = Vec::new();
     match value {
@@ -567,7 +570,7 @@ mod tests {
         }
     }
 
-    /// The same of few rows: what the last one has, as it is kept.
+    /// Stores values in a small batch and returns the last one as stored, or the error.
     fn put_few(ty: DataType, values: &[Value]) -> String {
         let zone = Zone::new("UTC").unwrap();
         let (column, mut texts) = (column(ty), Vec::new());

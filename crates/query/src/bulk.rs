@@ -1,10 +1,12 @@
-//! Bulk ingest: record batches straight into a table of either store, which may be made for them.
+//! Bulk ingest: writes Arrow record batches directly into a table of either store, which it can create.
 //!
 //! Always true:
-//! - Columns are matched by name; one that the table has and the batches do not is NULL or has its default.
-//! - A value is never changed to fit: what its column's type cannot hold is an error, and nothing of the ingest stays.
+//! - Columns are matched by name. A table column that the batches lack is NULL or has its default.
+//! - Values are never altered to fit. A value that the column type cannot hold is an error, and the whole ingest is
+//!   rolled back.
 //!
-//! Not here: reading record batches (`server`), rows of `rows` tables (`rows/bulk`), the definition of new tables (`bulk/define`).
+//! Not here: reading record batches (`server`), rows of `rows` tables (`rows/bulk`), the definition of new tables
+//! (`bulk/define`).
 
 mod define;
 
@@ -24,41 +26,41 @@ use crate::rows::{BulkRows, Named};
 use crate::session::Session;
 use crate::types::timestamptz;
 
-/// Rows of one batch are written so many at a time.
+/// Rows of a batch that are written in one piece.
 const PART_ROWS: usize = 64 << 10;
 
-/// What to do where there is no such table.
+/// The action if the table does not exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IfMissing {
-    /// 42P01
+    /// Fail with 42P01.
     Fail,
-    /// Make one for the columns of the batches.
+    /// Create the table from the schema of the batches.
     Create,
 }
 
-/// What to do where there is such a table.
+/// The action if the table exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IfThere {
-    /// 42P07
+    /// Fail with 42P07.
     Fail,
-    /// Add to it.
+    /// Append to it.
     Append,
-    /// Drop it, and make another one.
+    /// Drop it and create it again.
     Replace,
 }
 
-/// Where record batches are to go.
+/// The target table of a bulk ingest.
 #[derive(Clone, Debug)]
 pub struct BulkTarget {
-    /// `None`: the first of `search_path` that has the table, or exists.
+    /// The schema. `None`: the first of `search_path` that has the table, else the first that exists.
     pub schema: Option<String>,
-    /// Its name, exactly.
+    /// The exact name, without case folding.
     pub table: String,
     /// See [`IfMissing`].
     pub if_missing: IfMissing,
     /// See [`IfThere`].
     pub if_there: IfThere,
-    /// How a new table is to be: `store`, `time`, `key`, `partition`.
+    /// Options of a new table: `store`, `time`, `key`, `partition`.
     pub options: BTreeMap<String, String>,
 }
 
@@ -74,7 +76,7 @@ enum To {
     Rows(BulkRows),
 }
 
-/// Batches on their way to a `columns` table.
+/// An ingest into a `columns` table.
 struct BulkColumns {
     table: TableRef,
     /// For each column of the batches, its position in the table.
@@ -82,11 +84,12 @@ struct BulkColumns {
 }
 
 impl Session {
-    /// Starts an ingest of batches with these columns, in the transaction, or in one of its own. An error fails it.
+    /// Starts an ingest of batches with these columns, in the open transaction or in one of its own. An error fails the
+    /// transaction.
     ///
     /// # Errors
-    /// 42P01, 42P07 by what the target says; 42703 for a column that the table does not have, 42804 for one of a type that does not
-    /// fit; what CREATE TABLE gives; 25006 in a read-only transaction.
+    /// 42P01, 42P07 as the target says; 42703 for a column that the table does not have, 42804 for a type that does not
+    /// fit; those of CREATE TABLE; 25006 in a read-only transaction.
     pub async fn bulk(&mut self, target: &BulkTarget, schema: &Schema) -> Result<BulkIn> {
         self.begin_implicit();
         let started = start(self, target, schema).await;
@@ -98,11 +101,11 @@ impl Session {
 }
 
 impl BulkIn {
-    /// Adds the rows of a batch. An error fails the transaction.
+    /// Appends the rows of a batch. An error fails the transaction.
     ///
     /// # Errors
-    /// 22003, 22008 for a value that does not fit, 23502, 23505 and others of INSERT; 53200 when the rows outgrow the transaction's
-    /// memory.
+    /// 22003, 22008 for a value that does not fit, 23502, 23505 and others of INSERT; 53200 if the rows exceed the
+    /// transaction's memory.
     pub async fn batch(&mut self, session: &mut Session, batch: &RecordBatch) -> Result<()> {
         let result = match &mut self.to {
             To::Columns(columns) => columns.batch(session, batch),
@@ -115,10 +118,10 @@ impl BulkIn {
         result
     }
 
-    /// The end: commits unless in a block. Gives the number of rows.
+    /// Ends the ingest; commits unless in a transaction block. Returns the number of rows.
     ///
     /// # Errors
-    /// 23503 for rows that refer to none; those of a commit.
+    /// 23503 for rows that violate a foreign key; those of COMMIT.
     pub async fn done(self, session: &mut Session) -> Result<u64> {
         if let To::Rows(rows) = self.to
             && let Err(error) = rows.finish(session).await
@@ -133,7 +136,7 @@ impl BulkIn {
 
 async fn start(session: &mut Session, target: &BulkTarget, schema: &Schema) -> Result<BulkIn> {
     session.check_not_failed()?;
-    // Before anything else, so that a table that was never to be written is not made.
+    // Checked first, so that a read-only transaction creates no table.
     session.writer()?;
     if let Some(twice) = first_twice(schema) {
         let text = format!("column \"{twice}\" specified more than once");
@@ -183,10 +186,10 @@ fn is_there(session: &mut Session, name: &ObjectName) -> bool {
     rows || find_table(&context, name).is_ok()
 }
 
-/// Runs a statement of ours within the transaction.
+/// Runs a generated statement in the transaction.
 async fn run(session: &mut Session, sql: &str) -> Result<()> {
     for statement in crate::statement::parse(sql)? {
-        // Its text is ours: no place in it is told.
+        // The text is generated, so errors carry no position in it.
         let prepared = session.plan_statement(&statement.without_place(), &[])?;
         Box::pin(session.execute(&prepared, &[])).await?;
     }
@@ -197,7 +200,7 @@ impl BulkColumns {
     fn new(table: TableRef, schema: &Schema) -> Result<BulkColumns> {
         let mut places = Vec::with_capacity(schema.fields().len());
         for field in schema.fields() {
-            // Most send columns in the table's order, and a table may have thousands.
+            // Most clients send columns in the table's order, and a table may have thousands.
             let next = places.last().map_or(0, |at| at + 1);
             let is_next = table.columns.get(next).is_some_and(|column| column.name == *field.name());
             let at = if is_next { next } else { column_at(&table, field.name())? };
@@ -230,8 +233,8 @@ impl BulkColumns {
         Ok(())
     }
 
-    /// Arrays of a message share its memory, and what is kept of it keeps all of it. True where the fields, which are kept, are less
-    /// than half.
+    /// Arrays of one message share its buffers, so keeping a few of them keeps the whole message in memory. True if the
+    /// fields, which are kept, take less than half of the bytes.
     fn keeps_little_of(&self, batch: &RecordBatch) -> bool {
         let (mut all, mut kept) = (0, 0);
         for (at, array) in self.places.iter().zip(batch.columns()) {
@@ -260,7 +263,7 @@ fn copied(array: &ArrayRef) -> Result<ArrayRef> {
     Ok(make_array(copy.freeze()))
 }
 
-/// May values of one type be put into a column of another?
+/// Checks that values of one type may be stored in a column of another type.
 ///
 /// # Errors
 /// 42804 naming the column and both types.
@@ -273,7 +276,7 @@ pub(crate) fn check(column: &str, from: &Arrow, to: &Arrow, shown: &str) -> Resu
         .with_hint("cast the column before sending it; numbers, and times, are converted among each other only"))
 }
 
-/// Only where each value stays what it is, or is refused.
+/// Whether each value either keeps its meaning or is refused on conversion.
 fn fits(from: &Arrow, to: &Arrow) -> bool {
     let number = |ty: &Arrow| ty.is_integer() || ty.is_floating() || ty.is_decimal();
     let text = |ty: &Arrow| matches!(ty, Arrow::Utf8 | Arrow::LargeUtf8 | Arrow::Utf8View);
@@ -282,7 +285,7 @@ fn fits(from: &Arrow, to: &Arrow) -> bool {
         (Arrow::Null, _) => true,
         (Arrow::Dictionary(_, values), to) => fits(values, to),
         (Arrow::RunEndEncoded(_, values), to) => fits(values.data_type(), to),
-        // Digits after the point would be lost.
+        // Digits after the decimal point would be lost.
         (from, to) if from.is_floating() && to.is_integer() => false,
         (from, to) if number(from) && number(to) => true,
         (from, to) if text(from) && text(to) => true,
@@ -295,7 +298,7 @@ fn fits(from: &Arrow, to: &Arrow) -> bool {
     }
 }
 
-/// An array as one of its column's type; the same array if it is one.
+/// Casts an array to the column's type; returns the same array if it has the type.
 ///
 /// # Errors
 /// 22003 or 22008 naming the column, for a value that the type cannot hold.
@@ -303,7 +306,7 @@ pub(crate) fn converted(column: &str, array: &ArrayRef, to: &Arrow, zone: &str) 
     if array.data_type() == to {
         return Ok(Arc::clone(array));
     }
-    // The type is the same but for the name of the zone, which says how moments are shown.
+    // The types differ only in the time zone, which affects display and not the values.
     if let (Arrow::Timestamp(unit, Some(_)), Arrow::Timestamp(wanted, Some(_))) = (array.data_type(), to)
         && unit == wanted
     {

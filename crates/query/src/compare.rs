@@ -1,5 +1,6 @@
-//! Comparisons of a number with a constant, without the copies that the planner's operators make of floats. They mean the same: NaN is
-//! above all else, or below where its sign bit is set, and zeros of both signs are equal.
+//! Comparisons of a numeric column with a constant, without the copies that DataFusion's operators make of float
+//! arrays. The semantics are DataFusion's: NaN is above all other values (below them if its sign bit is set), and zeros
+//! of both signs are equal.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{ArrowPrimitiveType, Float32Type, Float64Type, Int16Type, Int32Type, Int64Type};
@@ -9,7 +10,7 @@ use datafusion::arrow::buffer::{BooleanBuffer, Buffer};
 use datafusion::logical_expr::{Expr, Operator};
 use datafusion::scalar::ScalarValue;
 
-/// Column, comparison, constant.
+/// `column operator constant`.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Comparison {
     operator: Operator,
@@ -17,7 +18,7 @@ pub(crate) struct Comparison {
 }
 
 impl Comparison {
-    /// The one that an expression is, if it is one of these: `column < 5`, `5 > column`.
+    /// Recognises `column < 5` and `5 > column`; `None` for other expressions.
     pub(crate) fn of(expr: &Expr) -> Option<Comparison> {
         let Expr::BinaryExpr(both) = expr else { return None };
         let (operator, constant) = match (both.left.as_ref(), both.right.as_ref()) {
@@ -37,12 +38,12 @@ impl Comparison {
         (is_number && is_comparison).then(|| Comparison { operator, constant: constant.clone() })
     }
 
-    /// Are the constant's type and this the same?
+    /// Whether the constant has this type.
     pub(crate) fn is_of(&self, ty: &DataType) -> bool {
         self.constant.data_type() == *ty
     }
 
-    /// Which values pass, NULL not; `None` where they are not of the constant's type.
+    /// The rows that pass, without NULLs; `None` if the array is not of the constant's type.
     pub(crate) fn passing(&self, array: &ArrayRef) -> Option<BooleanBuffer> {
         let passing = match &self.constant {
             ScalarValue::Int16(Some(value)) => self.of_values::<Int16Type>(array, *value),
@@ -77,11 +78,11 @@ impl Comparison {
     }
 }
 
-/// Numbers, each of which has its place among all of its type.
+/// Numbers with a total order, given by an integer key.
 trait Ordered {
     type Place: Ord + Copy;
 
-    /// Equal for equal ones, smaller for smaller ones.
+    /// The key: equal for equal numbers, smaller for smaller ones.
     fn place(self) -> Self::Place;
 }
 
@@ -98,7 +99,7 @@ macro_rules! ordered {
             type Place = $bits;
 
             fn place(self) -> $bits {
-                // A sum is no negative zero.
+                // Adding zero turns -0.0 into 0.0.
                 let bits = (self + 0.0).to_bits().cast_signed();
                 bits ^ ((bits >> (<$bits>::BITS - 1)).cast_unsigned() >> 1).cast_signed()
             }
@@ -108,7 +109,8 @@ macro_rules! ordered {
 
 ordered!(i16, i32, i64; f32 as i32, f64 as i64);
 
-/// A bit for each value. Bytes first, eight of them to one of bits then: that needs no instructions that old processors lack.
+/// A bit for each value. The loop produces one byte per value and then packs eight bytes into eight bits, which
+/// vectorises without instructions that old processors lack.
 pub(crate) fn mask<T: Copy>(values: &[T], passes: impl Fn(T) -> bool) -> BooleanBuffer {
     const GATHER: u64 = 0x0102_0408_1020_4080;
     let mut bits = Vec::with_capacity(values.len().div_ceil(8));

@@ -1,16 +1,19 @@
-//! Long computations on threads that serve sockets: the thread hands its sockets to another one first.
+//! Long computations on the runtime's worker threads, which also serve sockets: the thread first hands its other tasks
+//! to another thread.
 //!
-//! A statement that takes microseconds runs on the thread that read its message; moving it would cost more than running it. A statement
-//! that may take longer runs inside [`compute`] or [`computing`]. Both first have the runtime continue its other tasks on another
-//! thread (`tokio::task::block_in_place`), so that other sessions, cancellation and health checks never wait for it.
+//! A statement that takes microseconds runs on the thread that read its message; moving it would cost more than running
+//! it. A statement that may take longer runs inside [`compute`] or [`computing`]. Both first make the runtime continue
+//! its other tasks on another thread (`tokio::task::block_in_place`), so that other sessions, cancellation and health
+//! checks never wait for it.
 //!
-//! Cost: about 15 µs of CPU for each outermost call. Calls within a call cost nothing.
+//! Cost: about 15 µs of CPU for each outermost call. Nested calls cost nothing.
 //!
 //! Always true:
-//! - No more threads compute than sessions run statements; the runtime needs that many blocking threads and some more.
+//! - At most one thread computes per session with a running statement; the runtime needs that many blocking threads and
+//!   some spare ones.
 //! - Outside a multi-threaded runtime the work runs in place.
-//! - tokio's budget of tasks does not count there: a loop over what is always ready must look at the session's stop flag, or yield.
-//!   DataFusion's operators, which rely on that budget, run elsewhere (`produce`).
+//! - tokio's cooperative budget does not apply inside `compute`: a loop over sources that are always ready must check
+//!   the session's stop flag, or yield. DataFusion's operators, which rely on that budget, run elsewhere (`produce`).
 
 use std::cell::Cell;
 use std::future::Future;
@@ -23,7 +26,7 @@ thread_local! {
     static COMPUTING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Does the caller run inside [`compute`]? Then it may take its time.
+/// Whether the caller runs inside [`compute`], and so may block its thread.
 pub(crate) fn is_computing() -> bool {
     COMPUTING.get()
 }
@@ -48,7 +51,7 @@ impl Drop for Reset {
     }
 }
 
-/// Polls `work` inside [`compute`], each time.
+/// Wraps a future so that each poll runs inside [`compute`].
 pub fn computing<F: Future + Unpin>(work: F) -> Computing<F> {
     Computing(work)
 }
@@ -72,7 +75,7 @@ mod tests {
 
     use super::*;
 
-    /// A task of the same, only worker thread answers while another task computes.
+    /// Checks that another task of the single worker thread answers while `long` computes.
     fn answers_meanwhile(long: impl FnOnce(&mut dyn FnMut()) + Send + 'static) {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let (ask, asked) = tokio::sync::oneshot::channel::<()>();

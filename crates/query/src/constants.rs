@@ -1,9 +1,11 @@
-//! Text constants read as values of the type that they are compared with, and numerics beside floats, as PostgreSQL does it.
+//! Types text constants by the operand that they are compared with, and casts `numeric` operands next to floats to
+//! float, as PostgreSQL does.
 //!
-//! `time >= '2024-07-15 14:00'` compares a timestamp with a text that has no type yet; PostgreSQL reads it as a timestamp of the
-//! session's zone, in any of its spellings. The planner would do so later, but knows few spellings, takes the text `'\x00ff'` for the
-//! bytes beside it, and compares numbers with texts as texts. So such constants become values here, when the query is analyzed; casts of
-//! text columns to timestamps and bytes get a function that reads the same way.
+//! `time >= '2024-07-15 14:00'` compares a timestamp with an untyped text; PostgreSQL reads it as a timestamp in the
+//! session's zone, in any of its formats. DataFusion would coerce it later, but accepts few formats, takes the text
+//! `'\x00ff'` for the bytes themselves, and compares numbers with texts as texts. Therefore the analyzer turns such
+//! constants into typed values here; casts of text columns to timestamps and bytes become a function that uses the same
+//! parser.
 
 use std::sync::Arc;
 
@@ -29,7 +31,7 @@ use crate::errors::external;
 use crate::types::oid_of;
 use crate::zone::Zone;
 
-/// Reads text constants, when a query is analyzed.
+/// The analyzer rule that types text constants.
 #[derive(Debug)]
 pub(crate) struct TextConstants;
 
@@ -78,15 +80,16 @@ impl FunctionRewrite for TextConstants {
             }
             Expr::Cast(cast) if is_moment(cast.field.data_type()) => read_cast(cast, schema, zone),
             Expr::Cast(cast) if *cast.field.data_type() == Arrow::Binary => read_bytes(cast, schema),
-            // Whether it was changed or not: nobody asks again.
+            // Reported as changed even if it was not: the analyzer ignores the flag.
             other => Ok(Transformed::yes(other)),
         }
     }
 }
 
-/// A list that the planner does not take for a set of constants: it joins lists beside each other as such, so that
-/// `x NOT IN (1, NULL) OR x NOT IN (2)`, and `x NOT IN (y) OR x NOT IN (z)`, would be true. NULL stands beside the list, and a list with
-/// columns in a function. A chain of comparisons would do too, but the planner takes the square of their number for it.
+/// Hides an IN list from DataFusion's optimizer, which merges IN lists of one column as sets of constants and so makes
+/// `x NOT IN (1, NULL) OR x NOT IN (2)` and `x NOT IN (y) OR x NOT IN (z)` true. A NULL is moved out of the list, and a
+/// list with columns is wrapped in a function. A chain of comparisons would also be correct, but planning it takes time
+/// quadratic in its length.
 fn no_set(list: InList, has_null: bool) -> Expr {
     let (negated, is_empty) = (list.negated, list.list.is_empty());
     let has_columns = list.list.iter().any(Expr::any_column_refs);
@@ -101,7 +104,7 @@ fn no_set(list: InList, has_null: bool) -> Expr {
     }
 }
 
-/// Gives the boolean that it is given.
+/// The identity function on booleans. It keeps the optimizer from merging its argument.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Alone(Signature);
 
@@ -130,8 +133,8 @@ impl ScalarUDFImpl for Alone {
     }
 }
 
-/// Reads text constants beside booleans while a query is planned: in a select list the planner asks for the type of a comparison before the
-/// query is analyzed, and knows none for `flag = 't'`.
+/// Types text constants compared with booleans during planning: for a select list DataFusion needs the type of a
+/// comparison before the analyzer runs, and has none for `flag = 't'`.
 #[derive(Debug)]
 pub(crate) struct BesideBooleans;
 
@@ -152,7 +155,8 @@ impl ExprPlanner for BesideBooleans {
     }
 }
 
-/// A numeric beside a float becomes a float, as in PostgreSQL. The planner does it the other way round, and few floats fit a decimal.
+/// Casts a `numeric` next to a float to float, as in PostgreSQL. DataFusion casts the float to a decimal, and few
+/// floats fit a decimal.
 fn floats_beside_decimals(mut expr: Expr, schema: &DFSchema) -> Expr {
     match &mut expr {
         Expr::BinaryExpr(BinaryExpr { left, op, right }) if compares(*op) => float_all(vec![left, right], schema),
@@ -174,7 +178,7 @@ fn floats_beside_decimals(mut expr: Expr, schema: &DFSchema) -> Expr {
     expr
 }
 
-/// Makes the decimals among them floats, if there is a float among them.
+/// Casts the decimals to float if any of the expressions is a float.
 fn float_all(all: Vec<&mut Expr>, schema: &DFSchema) {
     let types: Vec<Option<Arrow>> = all.iter().map(|expr| expr.get_type(schema).ok()).collect();
     if !types.iter().flatten().any(Arrow::is_floating) {
@@ -187,7 +191,7 @@ fn float_all(all: Vec<&mut Expr>, schema: &DFSchema) {
     }
 }
 
-/// A constant is changed at once: blocks are pruned by constants of the column's type.
+/// Folds a constant at once: block pruning needs a constant of the column's type.
 fn as_float(expr: Expr) -> Expr {
     if let Expr::Literal(value, metadata) = &expr
         && let Ok(float @ ScalarValue::Float64(_)) = value.cast_to(&Arrow::Float64)
@@ -206,7 +210,8 @@ fn is_moment(ty: &Arrow) -> bool {
     matches!(ty, Arrow::Timestamp(TimeUnit::Nanosecond, _))
 }
 
-/// A list of floats is looked up by their bits: a zero in it brings the other zero along, and NaN that of the other sign.
+/// Adds the bit patterns of equal floats to an IN list, which is looked up by bits: zero adds the zero of the other
+/// sign, NaN the NaN of the other sign.
 pub(crate) fn add_equals(list: &mut Vec<Expr>, ty: &Arrow) {
     if !ty.is_floating() {
         return;
@@ -231,21 +236,21 @@ pub(crate) fn add_equals(list: &mut Vec<Expr>, ty: &Arrow) {
     }
 }
 
-/// Functions whose arguments are all of one type.
+/// Whether all arguments of the function have one type.
 fn takes_one_type(name: &str) -> bool {
     ["coalesce", "greatest", "least", "nullif"].contains(&name)
 }
 
-/// What a text constant beside it is read as.
+/// The type that a text constant next to an expression takes.
 #[derive(Clone, Debug)]
 enum Kind {
     Of(Arrow),
-    /// Text, with the canonical form of a `uuid`.
+    /// Text in the canonical form of a `uuid`.
     Uuid,
 }
 
 impl Kind {
-    /// `None` for text, and types whose constants the planner reads.
+    /// Returns `None` for text, and for types whose constants DataFusion parses itself.
     fn of(expr: &Expr, schema: &DFSchema) -> Option<Kind> {
         let ty = expr.get_type(schema).ok()?;
         let is_read = match &ty {
@@ -261,7 +266,7 @@ impl Kind {
     }
 }
 
-/// Is it a column of type `uuid`, or does it choose among such?
+/// Whether it is a `uuid` column, or a function or CASE that returns one.
 fn is_uuid(expr: &Expr, schema: &DFSchema) -> bool {
     match expr {
         Expr::Column(column) => {
@@ -278,7 +283,7 @@ fn is_uuid(expr: &Expr, schema: &DFSchema) -> bool {
     }
 }
 
-/// `CASE b WHEN '…'`, and results of which one has a type.
+/// Types the constants of `CASE b WHEN '…'`, and the results of a CASE of which one result has a type.
 fn read_case(case: &mut Case, schema: &DFSchema, zone: &str) -> Result<()> {
     let read = |expr: &mut Expr, kind: Option<&Kind>| -> Result<()> {
         *expr = read_beside(std::mem::take(expr), kind, zone)?;
@@ -297,7 +302,7 @@ fn read_case(case: &mut Case, schema: &DFSchema, zone: &str) -> Result<()> {
     Ok(())
 }
 
-/// A text constant beside something of a type is of that type.
+/// Converts a text constant to the type of the other operand.
 fn read_beside(expr: Expr, kind: Option<&Kind>, zone: &str) -> Result<Expr> {
     let (Expr::Literal(ScalarValue::Utf8(Some(text)), metadata), Some(kind)) = (&expr, kind) else { return Ok(expr) };
     let ty = match kind {
@@ -310,7 +315,7 @@ fn read_beside(expr: Expr, kind: Option<&Kind>, zone: &str) -> Result<Expr> {
         }
     };
     let value = match (read(text, ty, zone), ty) {
-        // A bound that no row can reach is as good as the last one that a row can.
+        // A bound outside the range of timestamps is clamped to the range: no row lies beyond it.
         (Err(_), Arrow::Timestamp(_, own)) if year(text).is_some_and(|year| !(1677..=2262).contains(&year)) => {
             let bound = if year(text) > Some(2262) { i64::MAX } else { i64::MIN };
             ScalarValue::TimestampNanosecond(Some(bound), own.clone())
@@ -320,7 +325,7 @@ fn read_beside(expr: Expr, kind: Option<&Kind>, zone: &str) -> Result<Expr> {
     Ok(Expr::Literal(value, metadata.clone()))
 }
 
-/// The year of `9999-12-31`.
+/// The year of a date such as `9999-12-31`.
 fn year(text: &str) -> Option<u32> {
     let (year, rest) = text.trim().split_once('-')?;
     let date = year.len() == 4
@@ -329,7 +334,7 @@ fn year(text: &str) -> Option<u32> {
     if date { year.parse().ok() } else { None }
 }
 
-/// A text as a value of a type, by PostgreSQL's rules for that type's input.
+/// Parses a text by PostgreSQL's input rules for a type.
 fn read(text: &str, ty: &Arrow, zone: &str) -> Result<ScalarValue> {
     let int = |oid| pg::value::parse_int(oid, text);
     let value = match ty {
@@ -338,7 +343,7 @@ fn read(text: &str, ty: &Arrow, zone: &str) -> Result<ScalarValue> {
         }
         Arrow::Boolean => pg::value::parse_bool(text).map(|value| ScalarValue::Boolean(Some(value))),
         Arrow::Binary => pg::value::parse_bytea(text).map(|value| ScalarValue::Binary(Some(value))),
-        // Within range, says the parser.
+        // The parser has checked the range.
         Arrow::Int16 => int(oid::INT2).map(|value| ScalarValue::Int16(i16::try_from(value).ok())),
         Arrow::Int32 => int(oid::INT4).map(|value| ScalarValue::Int32(i32::try_from(value).ok())),
         Arrow::Int64 => int(oid::INT8).map(|value| ScalarValue::Int64(Some(value))),
@@ -354,7 +359,7 @@ fn read(text: &str, ty: &Arrow, zone: &str) -> Result<ScalarValue> {
     value.map_err(external)
 }
 
-/// NaN, infinities and numbers of more than 38 digits stay texts, which the planner refuses.
+/// NaN, infinities and numbers of more than 38 digits remain texts, which DataFusion rejects.
 fn numeric(text: &str, ty: &Arrow) -> model::Result<ScalarValue> {
     Ok(match pg::numeric::decimal128(&text.parse()?)? {
         Some((value, 0)) if *ty == Arrow::UInt64 && u64::try_from(value).is_ok() => {
@@ -365,7 +370,7 @@ fn numeric(text: &str, ty: &Arrow) -> model::Result<ScalarValue> {
     })
 }
 
-/// Nanoseconds since 1970: of a moment if the type has a zone, else of the wall's clock.
+/// Nanoseconds since 1970: UTC if the type has a zone, else local time.
 fn moment(text: &str, own: Option<&str>, zone: &str) -> Result<i64> {
     let value = match own {
         Some(_) => Zone::new(zone).and_then(|zone| zone.parse_timestamptz(text)),
@@ -386,7 +391,7 @@ fn read_cast(cast: Cast, schema: &DFSchema, zone: &str) -> Result<Transformed<Ex
     Ok(Transformed::yes(Expr::ScalarFunction(ScalarFunction::new_udf(Arc::new(function), vec![*cast.expr]))))
 }
 
-/// `'\x00ff'::bytea`; the planner would take the text for the bytes.
+/// `'\x00ff'::bytea`; DataFusion would take the text for the bytes themselves.
 fn read_bytes(cast: Cast, schema: &DFSchema) -> Result<Transformed<Expr>> {
     if let Expr::Literal(ScalarValue::Utf8(Some(text)), metadata) = cast.expr.as_ref() {
         return Ok(Transformed::yes(Expr::Literal(read(text, &Arrow::Binary, "UTC")?, metadata.clone())));
@@ -398,7 +403,7 @@ fn read_bytes(cast: Cast, schema: &DFSchema) -> Result<Transformed<Expr>> {
     Ok(Transformed::yes(Expr::ScalarFunction(ScalarFunction::new_udf(Arc::new(function), vec![*cast.expr]))))
 }
 
-/// Texts as PostgreSQL's input of `bytea` reads them.
+/// Parses texts by the input rules of `bytea`.
 pub(crate) fn bytes_of_texts(texts: &ArrayRef) -> Result<ArrayRef> {
     let texts = datafusion::arrow::compute::cast(texts, &Arrow::Utf8)?;
     let read = |text: Option<&str>| text.map(pg::value::parse_bytea).transpose().map_err(external);
@@ -406,7 +411,7 @@ pub(crate) fn bytes_of_texts(texts: &ArrayRef) -> Result<ArrayRef> {
     Ok(Arc::new(values.iter().map(Option::as_deref).collect::<BinaryArray>()))
 }
 
-/// `text::timestamptz`, `text::timestamp` and `text::bytea` for texts that are no constants.
+/// `text::timestamptz`, `text::timestamp` and `text::bytea` for texts that are not constants.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct ReadText {
     ty: Arrow,

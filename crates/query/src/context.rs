@@ -1,4 +1,4 @@
-//! What one statement is planned against: a snapshot, the session's settings, the transaction's time.
+//! The environment that a statement is planned and run in: a snapshot, the session's settings, the transaction's time.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,47 +14,47 @@ use crate::functions::OpenCursor;
 use crate::sessions::Sessions;
 use crate::settings::Settings;
 
-/// The database clients connect to.
+/// The name of the only database.
 pub(crate) const DATABASE: &str = "millrace";
 
-/// What one statement sees. Shared by everything that plans or runs it.
+/// The environment of one statement. Shared by everything that plans or runs it.
 #[derive(Clone)]
 pub(crate) struct StatementContext {
     /// For the clock and statistics.
     pub(crate) engine: Engine,
-    /// Own uncommitted writes and DDL included.
+    /// Includes the transaction's own uncommitted writes and DDL.
     pub(crate) snapshot: Snapshot,
-    /// Has its transaction written nothing?
+    /// Whether the transaction has written nothing.
     pub(crate) is_committed: bool,
-    /// What is read of `rows` tables; `None` for statements that name none.
+    /// The view of `rows` tables; `None` for statements that name none.
     pub(crate) rows_view: Option<View>,
-    /// As they are when the statement starts.
+    /// The settings at the start of the statement.
     pub(crate) settings: Arc<Settings>,
-    /// Shown by `current_user`.
+    /// Returned by `current_user`.
     pub(crate) user: Arc<str>,
-    /// `now()`: when the transaction began, nanoseconds since 1970 UTC.
+    /// `now()`: start of the transaction, nanoseconds since 1970 UTC.
     pub(crate) now_ns: i64,
     /// `pg_backend_pid()`.
     pub(crate) backend_pid: i32,
-    /// For what is asked of it seldom.
+    /// For rarely needed information.
     pub(crate) database: Database,
-    /// The session's cursors, if it has any.
+    /// The session's open cursors, if any.
     pub(crate) cursors: Option<Arc<[OpenCursor]>>,
-    /// Everybody who is connected.
+    /// All connected sessions.
     pub(crate) sessions: Sessions,
-    /// SETs that functions of the statement ask for (`set_config`), carried out before the session's next statement.
+    /// Settings changed by `set_config` in the statement, applied before the session's next statement.
     pub(crate) pending: Pending,
-    /// Where statements may name files, if anywhere.
+    /// The directory in which statements may name files; `None` if files are not allowed.
     pub(crate) files: Option<Arc<FileRoot>>,
-    /// What a running COPY FROM reads.
+    /// The input of a running COPY FROM.
     pub(crate) input: Option<Arc<Source>>,
 }
 
-/// Name, value, and whether only for the transaction.
+/// Name, value, and whether the change is local to the transaction.
 pub(crate) type Pending = Arc<Mutex<Vec<(String, String, bool)>>>;
 
 impl StatementContext {
-    /// The name of the table that `table` means without a schema: the first of `search_path` that has one.
+    /// Resolves an unqualified table name: the first schema of `search_path` that has the table.
     pub(crate) fn resolve(&self, table: &str) -> Option<TableName> {
         self.settings.search_path().into_iter().map(|schema| TableName { schema, table: table.to_owned() }).find(
             |name| {
@@ -64,7 +64,8 @@ impl StatementContext {
         )
     }
 
-    /// The columns table whose name is nearest to `name`, for hints: with its schema unless the search path finds it.
+    /// The `columns` table with the most similar name, for hints. The result has the schema unless the search path
+    /// finds the table.
     pub(crate) fn nearest_table(&self, name: &str) -> Option<String> {
         let catalog = self.snapshot.catalog();
         let near = crate::errors::nearest(name, catalog.tables().map(|table| table.name.table.as_str()))?;
@@ -75,10 +76,10 @@ impl StatementContext {
         Some(format!("{}.{near}", found.name.schema))
     }
 
-    /// The folder in which statements may name files.
+    /// The directory in which statements may name files.
     ///
     /// # Errors
-    /// 42501 if there is none.
+    /// 42501 if the server was started without one.
     pub(crate) fn files(&self) -> Result<&Arc<FileRoot>> {
         self.files.as_ref().ok_or_else(|| {
             let text = "this server reads and writes no files for its clients";
@@ -87,7 +88,7 @@ impl StatementContext {
         })
     }
 
-    /// The schema new tables go to: the first of `search_path` that exists.
+    /// The schema of new tables: the first of `search_path` that exists.
     pub(crate) fn current_schema(&self) -> Option<String> {
         self.settings.search_path().into_iter().find(|schema| self.snapshot.catalog().has_schema(schema))
     }
@@ -99,8 +100,8 @@ impl fmt::Debug for StatementContext {
     }
 }
 
-/// Where a scan that is being planned finds its statement. An extension of DataFusion's configuration; empty between statements, so
-/// that an idle session holds no snapshot.
+/// Passes the statement's environment to the scans that are being planned. An extension of DataFusion's configuration;
+/// empty between statements, so that an idle session holds no snapshot.
 #[derive(Default)]
 pub(crate) struct Slot(Mutex<Option<Arc<StatementContext>>>);
 

@@ -1,5 +1,5 @@
-//! COPY: its own small parser, because the general one knows only part of the options; text, CSV and binary are read by `ingest` and
-//! written here, Parquet and Arrow by `files`.
+//! COPY. It has its own small parser, because sqlparser knows only part of the options. `ingest` reads text, CSV and
+//! binary, which this module writes; `files` reads and writes Parquet and Arrow.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -25,16 +25,16 @@ use crate::statement::{Statement, Text, is_word};
 
 pub use crate::copy_in::CopyIn;
 
-/// Rows are handed out in pieces of about this size.
+/// Approximate size of a chunk of COPY data, in bytes.
 pub(crate) const CHUNK_BYTES: usize = 64 << 10;
-/// What a binary COPY begins with.
+/// Signature, flags and header extension of a binary COPY.
 const BINARY_HEADER: &[u8] = b"PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\0";
 
-/// A part of a result in the form in which it goes out: of COPY, or DataRow messages.
+/// Encoded rows of a result: COPY data, or DataRow messages.
 pub struct Chunk {
     /// Whole encoded rows.
     pub bytes: Vec<u8>,
-    /// How many.
+    /// Number of rows in `bytes`.
     pub rows: u64,
 }
 
@@ -53,15 +53,15 @@ enum Source {
     Query(Box<ast::Statement>),
 }
 
-/// Where the data comes from, or goes to.
+/// The source of COPY FROM or the destination of COPY TO.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Place {
     Client,
-    /// A file of the server.
+    /// A path on the server.
     File(String),
 }
 
-/// PostgreSQL's three formats, and those of files.
+/// The data formats: PostgreSQL's three, and the file formats.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Format {
     #[default]
@@ -70,7 +70,7 @@ pub(crate) enum Format {
     Binary,
     Parquet,
     Arrow,
-    /// Arrow that can be read before all of it is there.
+    /// Arrow IPC stream, which can be read incrementally.
     ArrowStream,
 }
 
@@ -87,7 +87,7 @@ impl Format {
         })
     }
 
-    /// What a file is whose format was not stated.
+    /// The format of a file when FORMAT is not stated, from the extension of its name.
     fn of_path(path: &str) -> Format {
         match path.rsplit_once('.').map(|(_, end)| end) {
             Some("parquet") => Format::Parquet,
@@ -97,7 +97,7 @@ impl Format {
         }
     }
 
-    /// The kind of file, if the data is a whole file.
+    /// The kind of file; `None` for PostgreSQL's row formats.
     pub(crate) fn kind(self) -> Option<Kind> {
         match self {
             Format::Text | Format::Csv | Format::Binary => None,
@@ -107,14 +107,14 @@ impl Format {
     }
 }
 
-/// What the data of a COPY is made of.
+/// The framing of COPY data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CopyForm {
     /// Lines.
     Text,
     /// PostgreSQL's binary rows.
     Binary,
-    /// A file, that is cut anywhere.
+    /// A whole file, in chunks with arbitrary boundaries.
     File,
 }
 
@@ -128,18 +128,18 @@ impl CopyForm {
     }
 }
 
-/// The first line.
+/// The header line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Header {
     #[default]
     None,
-    /// Names of the columns.
+    /// The column names.
     Names,
-    /// Names that must be those of the columns.
+    /// Column names, which must match the target columns.
     Match,
 }
 
-/// What WITH (…) said; `None` is the format's own default.
+/// The options in WITH (…); `None` means the format's default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Options {
     pub(crate) format: Format,
@@ -152,13 +152,13 @@ pub(crate) struct Options {
     pub(crate) force_not_null: Forced,
     pub(crate) force_null: Forced,
     pub(crate) compression: Option<Compression>,
-    /// Rows of a row group of Parquet.
+    /// Rows per Parquet row group.
     pub(crate) row_group_size: Option<usize>,
-    /// Was the format said?
+    /// Whether FORMAT was stated.
     stated: bool,
 }
 
-/// Columns an option names.
+/// The columns that an option such as FORCE_QUOTE names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Forced {
     #[default]
@@ -184,7 +184,7 @@ impl Options {
         self.escape.unwrap_or(self.quote())
     }
 
-    /// What PostgreSQL refuses.
+    /// Refuses combinations of options that PostgreSQL refuses.
     fn check(&self, from: bool) -> Result<()> {
         let bad = |state: SqlState, text: &str| Err(Error::new(state, text.to_owned()));
         let csv_only = [
@@ -253,7 +253,7 @@ impl Options {
 }
 
 impl Options {
-    /// What makes no sense for a file.
+    /// Refuses options that do not apply to Parquet and Arrow files.
     fn check_file(&self, from: bool) -> Result<()> {
         let bare = Options {
             format: self.format,
@@ -280,7 +280,7 @@ impl Options {
         }
     }
 
-    /// How a file is written.
+    /// The settings of the file writer.
     pub(crate) fn writing(&self) -> Writing {
         match self.format {
             Format::Arrow | Format::ArrowStream => Writing::Arrow {
@@ -301,7 +301,7 @@ impl CopyStatement {
     }
 }
 
-/// The tokens that matter, and where we are.
+/// A position in the statement's tokens, without whitespace.
 struct Cursor<'a, 'b> {
     tokens: Vec<&'a TokenWithSpan>,
     at: usize,
@@ -311,7 +311,7 @@ struct Cursor<'a, 'b> {
 /// Parses a COPY from its tokens.
 ///
 /// # Errors
-/// 42601 with position; 0A000 for files and programs; what [`Options::check`] refuses.
+/// 42601 with position; 0A000 for programs; those of [`Options::check`].
 pub(crate) fn parse(tokens: &[TokenWithSpan], text: &Text<'_>) -> Result<CopyStatement> {
     let kept = tokens.iter().filter(|token| !matches!(token.token, Token::Whitespace(_)));
     let mut cursor = Cursor { tokens: kept.collect(), at: 1, text };
@@ -359,7 +359,7 @@ impl Cursor<'_, '_> {
         found
     }
 
-    /// The next token, if it is an unquoted word, in lower case.
+    /// Consumes a token and returns it in lower case if it is an unquoted word.
     fn word(&mut self) -> Option<String> {
         let word = match self.peek() {
             Some(Token::Word(word)) if word.quote_style.is_none() => Some(word.value.to_lowercase()),
@@ -512,7 +512,7 @@ impl Cursor<'_, '_> {
         Ok(())
     }
 
-    /// A number of rows, from 1.
+    /// A positive number of rows.
     fn rows(&mut self) -> Result<usize> {
         let value = self.value()?;
         value.parse().ok().filter(|rows| *rows > 0).ok_or_else(|| {
@@ -526,7 +526,7 @@ impl Cursor<'_, '_> {
         self.tokens.get(at).map_or(1, |token| self.text.at(token.span.start).1 + 1)
     }
 
-    /// The form before PostgreSQL 9: words in a row.
+    /// The options in the syntax before PostgreSQL 9: words without parentheses.
     fn legacy(&mut self, options: &mut Options) -> Result<()> {
         while self.at < self.tokens.len() {
             match self.word().as_deref() {
@@ -588,7 +588,7 @@ impl Cursor<'_, '_> {
             .with_hint("only UTF8 is"))
     }
 
-    /// An optional boolean.
+    /// An optional boolean; true if omitted.
     fn flag(&mut self) -> bool {
         match self.peek() {
             Some(Token::Comma | Token::RParen) | None => true,
@@ -617,7 +617,7 @@ impl Cursor<'_, '_> {
     }
 }
 
-/// Starts a COPY; one from or to a file runs to its end.
+/// Starts a COPY. A COPY with a file of the server runs to its end.
 pub(crate) async fn execute(session: &mut Session, statement: &Statement, copy: &CopyStatement) -> Result<Outcome> {
     let located = |error| locate(error, &statement.0);
     let Place::File(path) = &copy.place else {
@@ -647,7 +647,7 @@ pub(crate) async fn execute(session: &mut Session, statement: &Statement, copy: 
     }
 }
 
-/// What goes out is seen by others while it does.
+/// Counts the chunks of a COPY TO in its progress, which other sessions can see.
 fn counted(outcome: Outcome, progress: Arc<CopyProgress>, copying: Copying) -> Outcome {
     let Outcome::CopyOut { form, columns, chunks } = outcome else { return outcome };
     let chunks = chunks.inspect(move |chunk| {
@@ -659,7 +659,7 @@ fn counted(outcome: Outcome, progress: Arc<CopyProgress>, copying: Copying) -> O
     Outcome::CopyOut { form, columns, chunks: Box::pin(chunks) }
 }
 
-/// Starts one whose data comes in pieces.
+/// Starts a COPY FROM STDIN.
 async fn start_in(session: &mut Session, statement: &Statement, copy: &CopyStatement) -> Result<CopyIn> {
     let located = |error| locate(error, &statement.0);
     let Source::Table(name, columns) = &copy.source else {
@@ -679,7 +679,7 @@ async fn start_in(session: &mut Session, statement: &Statement, copy: &CopyState
     copy_in::start(session, table, &columns, &copy.options)
 }
 
-/// Positions of the named columns; all when none is named.
+/// Positions of the named columns in the table; all columns if no name is given.
 fn positions(table: &TableRef, names: &[String]) -> Result<Vec<usize>> {
     if names.is_empty() {
         return Ok((0..table.columns.len()).collect());
@@ -741,7 +741,7 @@ async fn out(session: &mut Session, statement: &Statement, copy: &CopyStatement)
     Ok(Outcome::CopyOut { form: CopyForm::of(copy.options.format), columns: columns.len(), chunks })
 }
 
-/// `SELECT columns FROM table`
+/// Builds `SELECT columns FROM table`.
 fn select(session: &mut Session, name: &ast::ObjectName, columns: &[String]) -> Result<ast::Statement> {
     let context = session.context();
     if let Ok(table) = find_table(&context, name) {
@@ -757,7 +757,7 @@ fn select(session: &mut Session, name: &ast::ObjectName, columns: &[String]) -> 
     }
 }
 
-/// Parts of a result as they come.
+/// A stream of encoded chunks of a result.
 pub type Chunks = Pin<Box<dyn Stream<Item = Result<Chunk>> + Send>>;
 
 fn chunks(encoder: Encoder, writer: Writer, batches: crate::session::Batches) -> Chunks {
@@ -772,10 +772,10 @@ fn chunks(encoder: Encoder, writer: Writer, batches: crate::session::Batches) ->
     whole(head, Box::pin(rows), tail)
 }
 
-/// Rows between what the format has before and after them.
+/// Adds the format's header and trailer to the rows.
 ///
-/// The header is in the first row's message, or in the trailer's where there is no row, as PostgreSQL sends it: clients read the
-/// first message as one that has both (psycopg's `rows()`, rust-postgres' `BinaryCopyOutStream`, ADBC).
+/// As in PostgreSQL, the header is in the message of the first row, or in the trailer's message if there is no row:
+/// clients expect both in the first message (psycopg's `rows()`, rust-postgres' `BinaryCopyOutStream`, ADBC).
 pub(crate) fn whole(head: Vec<u8>, rows: Chunks, tail: Vec<u8>) -> Chunks {
     let end = Chunk { bytes: tail, rows: 0 };
     let mut head = head;
@@ -790,7 +790,7 @@ pub(crate) fn whole(head: Vec<u8>, rows: Chunks, tail: Vec<u8>) -> Chunks {
     Box::pin(chunks.filter(|chunk| futures::future::ready(!chunk.as_ref().is_ok_and(|chunk| chunk.bytes.is_empty()))))
 }
 
-/// Writes rows for COPY TO.
+/// Encodes rows for COPY TO.
 pub(crate) struct Writer {
     names: Vec<String>,
     options: Options,
@@ -798,7 +798,7 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    /// For columns of these names.
+    /// A writer for columns with these names.
     pub(crate) fn new(names: Vec<String>, options: Options) -> Writer {
         let forced = |name: &String| match &options.force_quote {
             Forced::None => false,
@@ -809,7 +809,7 @@ impl Writer {
         Writer { names, force, options }
     }
 
-    /// What stands before the rows.
+    /// The data before the rows: the binary signature or the header line.
     pub(crate) fn head(&self) -> Vec<u8> {
         let mut out = Vec::new();
         if self.options.format == Format::Binary {
@@ -826,12 +826,13 @@ impl Writer {
         out
     }
 
-    /// What stands after them.
+    /// The data after the rows: the trailer of the binary format.
     pub(crate) fn tail(&self) -> Vec<u8> {
         if self.options.format == Format::Binary { (-1_i16).to_be_bytes().to_vec() } else { Vec::new() }
     }
 
-    /// Appends a row. `cell` appends the value of a column in a form; false, and nothing, for NULL.
+    /// Appends a row. `cell` appends the value of a column in the given form; it returns false and appends nothing for
+    /// NULL.
     pub(crate) fn row(
         &self,
         out: &mut Vec<u8>,
@@ -910,7 +911,7 @@ impl Writer {
     }
 }
 
-/// Backslash escapes of the text format.
+/// Escapes a value with backslashes, as in the text format.
 fn put_text(cell: &[u8], delimiter: u8, out: &mut Vec<u8>) {
     for byte in cell {
         let letter = match byte {
@@ -934,7 +935,7 @@ fn put_text(cell: &[u8], delimiter: u8, out: &mut Vec<u8>) {
 fn put_csv(cell: &[u8], force: bool, only: bool, options: &Options, out: &mut Vec<u8>) {
     let (quote, escape) = (options.quote(), options.escape());
     let special = |byte: &u8| *byte == options.delimiter() || *byte == quote || matches!(byte, b'\n' | b'\r');
-    // A lone \. would end the data for old readers.
+    // Older readers take an unquoted line `\.` as the end of the data.
     let quoted = force || cell == options.null().as_bytes() || cell.iter().any(special) || (only && cell == b"\\.");
     if !quoted {
         out.extend_from_slice(cell);

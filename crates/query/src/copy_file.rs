@@ -1,8 +1,8 @@
-//! COPY from and to files: those of the server, and those that a client sends or is sent whole.
+//! COPY with files: files of the server, and whole files transferred by the client.
 //!
 //! Always true:
-//! - COPY TO leaves a whole file, or none: what was there before stays until then.
-//! - COPY FROM of Parquet and Arrow is an INSERT of what the file's columns of the same names hold, in one transaction.
+//! - COPY TO replaces the file atomically: until it succeeds, the previous file is kept.
+//! - COPY FROM of Parquet and Arrow is an INSERT … SELECT from the file, matched by column name, in one transaction.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -20,28 +20,28 @@ use crate::session::{Outcome, Plan, Prepared, PreparedStatement, Session};
 use crate::sessions::CopyProgress;
 use crate::statement::{Command, Statement, parse};
 
-/// Bytes of a file that are read at once.
+/// Bytes of a file per read.
 const READ_BYTES: usize = 256 << 10;
 
-/// A file that a COPY TO is to fill.
+/// The output file of a COPY TO.
 pub(crate) struct Target {
     output: Output,
     file: std::fs::File,
 }
 
-/// Begins a file of the server.
+/// Creates the output file on the server.
 ///
 /// # Errors
-/// 42501 where there may be none; 58P01, 58030.
+/// 42501 if files are not allowed there; 58P01, 58030.
 pub(crate) fn create(session: &mut Session, path: &str) -> Result<Target> {
     let (output, file) = root(session)?.create(path)?;
     Ok(Target { output, file })
 }
 
-/// The files of the server that a COPY FROM is to read.
+/// Finds the input files of a COPY FROM on the server.
 ///
 /// # Errors
-/// 42501 where none may be read; 58P01.
+/// 42501 if files are not allowed there; 58P01.
 pub(crate) fn find(session: &mut Session, path: &str) -> Result<Vec<Found>> {
     root(session)?.inputs(path)
 }
@@ -50,10 +50,10 @@ fn root(session: &mut Session) -> Result<Arc<FileRoot>> {
     session.context().files().cloned()
 }
 
-/// Takes all of a COPY TO STDOUT into a file.
+/// Writes the output of a COPY TO into a file.
 ///
 /// # Errors
-/// Those of the query; 53100 and 58030 for the file. Then it is not there.
+/// Those of the query; 53100 and 58030 for the file. On error the destination is unchanged.
 pub(crate) async fn store(target: Target, outcome: Outcome, progress: &CopyProgress) -> Result<Outcome> {
     let Outcome::CopyOut { mut chunks, .. } = outcome else { return Err(Error::bug("a COPY that gives nothing")) };
     let Target { output, file } = target;
@@ -71,7 +71,7 @@ pub(crate) async fn store(target: Target, outcome: Outcome, progress: &CopyProgr
     Ok(Outcome::command(format!("COPY {rows}")))
 }
 
-/// Gives all of a file to a COPY FROM STDIN.
+/// Reads a file as the input of a COPY FROM.
 ///
 /// # Errors
 /// Those of the COPY; 58030 for the file.
@@ -89,19 +89,19 @@ pub(crate) async fn feed(session: &mut Session, found: Vec<Found>, mut copy: Cop
             break;
         }
         copy.data(session, &bytes[..count]).await?;
-        // Other sessions run between two pieces, and whoever cancels is heard.
+        // Lets other sessions run between two chunks, and lets a cancellation take effect.
         tokio::task::yield_now().await;
     }
     copy.done(session).await.map(Outcome::command)
 }
 
-/// The result of a query as the pieces of a file.
+/// Encodes the result of a query as the chunks of a file.
 ///
 /// # Errors
-/// Those of planning; 42701, 0A000 for columns that files cannot have.
+/// Those of planning; 42701, 0A000 for columns that the file format cannot have.
 pub(crate) async fn encoded(session: &mut Session, query: Statement, writing: Writing) -> Result<Outcome> {
     let Command::Sql(sql) = &query.0.command else { return Err(Error::bug("a query that is no SQL")) };
-    // Always by the tier that makes arrays.
+    // Always planned by DataFusion, which produces Arrow arrays.
     let plan = crate::query::plan(session, &query, sql, &[])?;
     let prepared = Prepared(Arc::new(PreparedStatement {
         statement: query.clone(),
@@ -117,10 +117,10 @@ pub(crate) async fn encoded(session: &mut Session, query: Statement, writing: Wr
     Ok(Outcome::CopyOut { form: CopyForm::File, columns: columns.len(), chunks })
 }
 
-/// Puts the rows of files of the server into a table of either store.
+/// Inserts the rows of files of the server into a table of either store.
 ///
 /// # Errors
-/// What the files and INSERT meet.
+/// Those of the files and of INSERT.
 pub(crate) async fn load(
     session: &mut Session,
     found: Vec<Found>,
@@ -140,7 +140,7 @@ async fn open(session: &Session, found: Vec<Found>, kind: Kind) -> Result<Arc<So
     blocking(move || Source::open(found, kind, &zone)).await.map(Arc::new)
 }
 
-/// How many rows there were.
+/// Inserts the rows of the source; returns their number.
 async fn insert(session: &mut Session, source: Arc<Source>, name: &ObjectName, columns: &[String]) -> Result<u64> {
     for column in columns {
         if source.schema.index_of(column).is_err() {
@@ -184,12 +184,12 @@ async fn run(session: &mut Session, insert: &Statement) -> Result<u64> {
     .ok_or_else(|| Error::bug("an INSERT without a count"))
 }
 
-/// Runs what waits for a disk on a thread for that.
+/// Runs disk I/O on a blocking thread.
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
     tokio::task::spawn_blocking(work).await.map_err(Error::bug)?
 }
 
-/// A file that a client sends: it is kept until all of it is there, because its end says where its columns are.
+/// A file sent by a client, spooled to disk until it is complete: its metadata is at its end.
 pub(crate) struct Spool {
     name: ObjectName,
     columns: Vec<String>,
@@ -198,18 +198,18 @@ pub(crate) struct Spool {
     path: Temporary,
 }
 
-/// Goes with whoever holds it.
+/// A temporary file, deleted when dropped.
 struct Temporary(PathBuf);
 
 impl Drop for Temporary {
     fn drop(&mut self) {
-        // The folder is emptied at the next start.
+        // A file that remains is deleted at the next start.
         let _ = std::fs::remove_file(&self.0);
     }
 }
 
 impl Spool {
-    /// In the folder of spilled data.
+    /// Creates the spool file in the directory of spilled data.
     ///
     /// # Errors
     /// 53100, 58030.
@@ -226,7 +226,7 @@ impl Spool {
         self.file.write_all(bytes).await.map_err(|error| spool_failed(&error))
     }
 
-    /// The end of it: the rows go into the table. Gives how many they are.
+    /// Inserts the rows of the complete file into the table; returns their number.
     pub(crate) async fn finish(&mut self, session: &mut Session, progress: &CopyProgress) -> Result<u64> {
         self.file.flush().await.map_err(|error| spool_failed(&error))?;
         let found = Found { shown: "STDIN".to_owned(), path: self.path.0.clone() };

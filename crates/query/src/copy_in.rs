@@ -1,4 +1,4 @@
-//! COPY FROM STDIN: bytes as they come, decoded by `ingest`, written into the session's transaction.
+//! COPY FROM STDIN: `ingest` decodes the bytes as they arrive, and the rows are written into the session's transaction.
 
 use std::sync::Arc;
 
@@ -20,11 +20,11 @@ pub struct CopyIn {
     _copying: Copying,
 }
 
-/// The store that its rows go to.
+/// The destination of the rows.
 enum To {
     Columns(Batches),
     Rows(Box<Loading>),
-    /// Into either, once it is whole.
+    /// A table of either store, loaded once the file is complete.
     File(Box<Spool>),
 }
 
@@ -34,7 +34,7 @@ struct Batches {
     batches: Vec<engine::Batch>,
 }
 
-/// Starts one into a `columns` table. The session is in a block already.
+/// Starts a COPY into a `columns` table. The session must already be in a transaction.
 pub(crate) fn start(session: &Session, table: TableRef, columns: &[usize], options: &Options) -> Result<CopyIn> {
     let ids: Vec<ColumnId> = columns.iter().map(|at| table.columns[*at].id).collect();
     let place = |name: &str| column_at(&table, name).map(|at| columns.iter().position(|column| *column == at));
@@ -45,14 +45,14 @@ pub(crate) fn start(session: &Session, table: TableRef, columns: &[usize], optio
     Ok(CopyIn::new(session, To::Columns(Batches { decoder, table: id, batches: Vec::new() })))
 }
 
-/// Starts one of a whole file into a table of either store.
+/// Starts a COPY of a whole file into a table of either store.
 pub(crate) async fn start_file(
     session: &mut Session,
     name: &ObjectName,
     columns: &[String],
     kind: Kind,
 ) -> Result<CopyIn> {
-    // Better now than after all of it was sent.
+    // Checked now, so that errors appear before the client sends the file.
     let context = session.context();
     if (Named { snapshot: &context.snapshot, settings: &context.settings }).find(name).is_none() {
         let table = find_table(&context, name)?;
@@ -63,7 +63,7 @@ pub(crate) async fn start_file(
     Ok(CopyIn::new(session, To::File(Box::new(spool))))
 }
 
-/// Starts one into a `rows` table; `None` if it is none.
+/// Starts a COPY into a `rows` table; `None` if the table is not a `rows` table.
 pub(crate) async fn start_rows(
     session: &mut Session,
     name: &ObjectName,
@@ -74,7 +74,7 @@ pub(crate) async fn start_rows(
     Ok(loading.map(|loading| CopyIn::new(session, To::Rows(Box::new(loading)))))
 }
 
-/// What `ingest` is to know. `place`: where in the column list a column of the table is, if it is there.
+/// Converts the options for `ingest`. `place`: position of a table column in the column list, if it is listed.
 pub(crate) fn decoder_options(
     options: &Options,
     width: usize,
@@ -121,12 +121,12 @@ impl CopyIn {
         CopyIn { to, progress, _copying: copying }
     }
 
-    /// How far it is, for others to see.
+    /// The progress, which other sessions can see.
     pub(crate) fn progress(&self) -> &CopyProgress {
         &self.progress
     }
 
-    /// Is it a binary format?
+    /// Whether the data is binary.
     #[must_use]
     pub fn binary(&self) -> bool {
         match &self.to {
@@ -136,7 +136,7 @@ impl CopyIn {
         }
     }
 
-    /// How many columns a row has; 0 for a file, which says it itself.
+    /// Number of columns; 0 for a file, which has its own schema.
     #[must_use]
     pub fn columns(&self) -> usize {
         match &self.to {
@@ -146,10 +146,11 @@ impl CopyIn {
         }
     }
 
-    /// Decodes a piece of the stream, cut anywhere. An error fails the block.
+    /// Decodes a chunk of the stream; chunks may end anywhere. An error fails the transaction.
     ///
     /// # Errors
-    /// 22P02, 22P04 and others naming line and column; what INSERT meets; 53200 when the rows outgrow the transaction's memory.
+    /// 22P02, 22P04 and others naming line and column; those of INSERT; 53200 if the rows exceed the transaction's
+    /// memory.
     pub async fn data(&mut self, session: &mut Session, bytes: &[u8]) -> Result<()> {
         let result = match &mut self.to {
             To::Columns(batches) => batches.data(session, bytes),
@@ -163,7 +164,7 @@ impl CopyIn {
         result
     }
 
-    /// Rows so far.
+    /// Rows decoded so far; 0 for a file.
     fn rows(&self) -> u64 {
         match &self.to {
             To::Columns(batches) => batches.decoder.rows(),
@@ -172,10 +173,10 @@ impl CopyIn {
         }
     }
 
-    /// The end: commits unless in a block; gives the tag "COPY n".
+    /// Ends the COPY; commits unless in a transaction block. Returns the tag "COPY n".
     ///
     /// # Errors
-    /// As [`CopyIn::data`], and those of a commit.
+    /// Those of [`CopyIn::data`] and of COMMIT.
     pub async fn done(mut self, session: &mut Session) -> Result<String> {
         let result = match &mut self.to {
             To::Columns(batches) => batches.finish(session),
@@ -201,7 +202,7 @@ impl Batches {
         self.write(session)
     }
 
-    /// Gives how many rows there were.
+    /// Writes the remaining rows; returns the number of all rows.
     fn finish(&mut self, session: &mut Session) -> Result<u64> {
         self.decoder.finish(&mut self.batches)?;
         self.write(session)?;

@@ -1,4 +1,4 @@
-//! CREATE TABLE … AS: a table with the columns of a query, filled by it, in either store.
+//! CREATE TABLE … AS: creates a table from the result of a query, in either store.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::rows::Arguments;
 use crate::session::{Outcome, Session};
 use crate::statement::{Command, Parsed, Statement, is_blank, is_word, parse};
 
-/// `(a, b) AS`, names without types, become columns of a type that [`execute`] passes over: the parser wants one.
+/// Adds a dummy type to each name in `(a, b) AS`: the parser requires one, and [`execute`] ignores it.
 pub(crate) fn prepare(tokens: &mut Vec<TokenWithSpan>) {
     if !is_word(&tokens[0], "create") {
         return;
@@ -48,10 +48,10 @@ pub(crate) fn prepare(tokens: &mut Vec<TokenWithSpan>) {
     }
 }
 
-/// Runs it: the table is made, and then filled by INSERT.
+/// Creates the table and fills it by INSERT.
 ///
 /// # Errors
-/// Those of the query, of making the table, and of INSERT; 42601 for more names than columns.
+/// Those of the query, of CREATE TABLE and of INSERT; 42601 for more names than columns.
 pub(crate) async fn execute(
     session: &mut Session,
     parsed: &Parsed,
@@ -64,7 +64,7 @@ pub(crate) async fn execute(
     if crate::rows::define(session, parsed, &made).await?.is_none() {
         crate::ddl::execute(session, parsed, &made)?;
     }
-    // IF NOT EXISTS, and it does.
+    // IF NOT EXISTS, and the table exists.
     if Arc::ptr_eq(&before, session.newest().catalog()) {
         return Ok(Outcome::command("CREATE TABLE AS"));
     }
@@ -77,7 +77,7 @@ pub(crate) async fn execute(
     Ok(Outcome::command(tag.replacen("INSERT 0", "SELECT", 1)))
 }
 
-/// The columns of the query as those of a table, by the names that are given.
+/// The columns of the query as column definitions, with the given names.
 fn columns(
     session: &mut Session,
     parsed: &Parsed,
@@ -111,7 +111,7 @@ fn columns(
     }
 }
 
-/// A statement of a text that is ours: no place in it is told.
+/// A generated statement; its errors carry no position.
 fn statement(sql: &str) -> Result<Statement> {
     let statement = parse(sql)?.into_iter().next().ok_or_else(|| Error::bug("no statement"))?;
     Ok(statement.without_place())

@@ -1,9 +1,11 @@
 //! Cursors: DECLARE, FETCH, MOVE and CLOSE.
 //!
-//! A cursor sees the snapshot of the moment in which it was declared. Its rows are made while they are fetched, and forgotten; kept, all of
-//! them from the beginning, are those of a cursor that scrolls, of one that outlives its transaction, of one that locks them, of one
-//! that shows what its transaction has changed so far, which the next change would change under it, and of whoever comes when many
-//! others pass theirs.
+//! A cursor reads the snapshot at its DECLARE. Rows are produced on FETCH and discarded. DECLARE materialises the rows
+//! of:
+//! - SCROLL and WITH HOLD cursors;
+//! - cursors that lock rows;
+//! - cursors in a transaction that has written, because its next write would change the rows;
+//! - any further cursor while `PASSING_MAX` cursors of the database stream their rows.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -26,12 +28,12 @@ use crate::session::{Batches, Outcome, Plan, Prepared, Session};
 use crate::statement::{Statement, Text, is_blank, is_word};
 use crate::types::{OutputColumn, Value};
 
-/// Bytes of rows that one cursor keeps.
+/// Maximum bytes of rows that one cursor materialises.
 const KEPT_BYTES_MAX: usize = 256 << 20;
-/// Cursors that a session may have at a time.
+/// Maximum number of open cursors of a session.
 const CURSORS_MAX: usize = 10_000;
 
-/// A statement about a cursor.
+/// A cursor statement.
 pub(crate) enum CursorStatement {
     Declare {
         name: String,
@@ -44,28 +46,29 @@ pub(crate) enum CursorStatement {
         direction: Direction,
         only_move: bool,
     },
-    /// All of them, if it has no name.
+    /// CLOSE; `None` closes all cursors.
     Close(Option<String>),
 }
 
-/// Where FETCH goes, and how far.
+/// The direction and distance of a FETCH.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Direction {
-    /// So many rows on; back, if negative; the row where the cursor is, if none.
+    /// Up to this number of rows forward, backward if negative; 0 fetches the current row again.
     Forward(i64),
-    /// To the row of this number; from the end, if negative.
+    /// The row with this number, from 1; negative numbers count from the end.
     Absolute(i64),
-    /// To the row so many further on.
+    /// The row at this distance from the current one.
     Relative(i64),
 }
 
-/// As many as there are.
+/// The count of FETCH ALL.
 const ALL: i64 = i64::MAX;
 
-/// Reads the statement if it is one of these. `of_query` makes a statement of the tokens of the query in DECLARE.
+/// Parses a cursor statement; `None` for other statements. `of_query` builds a statement from the tokens of the query
+/// in DECLARE.
 ///
 /// # Errors
-/// 42601 at what does not belong there; those of the query.
+/// 42601 at an unexpected token; those of the query.
 pub(crate) fn parse(
     tokens: &[TokenWithSpan],
     text: &Text<'_>,
@@ -123,9 +126,9 @@ fn declaration(
     Ok(CursorStatement::Declare { name, scroll, hold, query: of_query(&words.tokens[words.at..])? })
 }
 
-/// What stands before the name of the cursor; NEXT if nothing does.
+/// The direction before the name of the cursor; NEXT if it is omitted.
 fn direction(words: &mut Words<'_>) -> Result<Direction> {
-    // A cursor may have such a name.
+    // The last word is the cursor's name, even if it is a direction.
     if words.is_last() {
         return Ok(Direction::Forward(1));
     }
@@ -151,7 +154,7 @@ fn direction(words: &mut Words<'_>) -> Result<Direction> {
     })
 }
 
-/// The tokens of a statement, those that are not blank in turn.
+/// Reads the tokens of a statement, skipping whitespace and comments.
 struct Words<'a> {
     tokens: &'a [TokenWithSpan],
     text: &'a Text<'a>,
@@ -176,7 +179,7 @@ impl<'a> Words<'a> {
         if self.take(word) { Ok(()) } else { Err(self.unexpected()) }
     }
 
-    /// Is there one more, and then nothing?
+    /// Whether the next token is the last one.
     fn is_last(&mut self) -> bool {
         self.peek().is_some() && self.tokens[self.at + 1..].iter().all(is_blank)
     }
@@ -242,9 +245,9 @@ struct Cursor {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Life {
-    /// Until the transaction ends, or is rolled back to where it had fewer savepoints than these.
+    /// Until the transaction ends, or is rolled back to where it had fewer savepoints.
     Transaction { savepoints: usize },
-    /// Likewise, but it stays if the transaction commits.
+    /// Like `Transaction`, but the cursor survives COMMIT.
     Hold { savepoints: usize },
     /// Until it is closed.
     Session,
@@ -253,17 +256,17 @@ enum Life {
 enum Rows {
     Passing(Arc<Mutex<Passing>>),
     Kept(Kept),
-    /// Where the cursor is, is not known.
+    /// The position is unknown after an error.
     Failed,
 }
 
 impl Cursors {
-    /// What rows of a cursor are, if it is there.
+    /// The result columns of a cursor, if it exists.
     pub(crate) fn columns(&self, name: &str) -> Option<&[OutputColumn]> {
         self.0.get(name).map(|cursor| cursor.columns.as_slice())
     }
 
-    /// What `pg_cursors` says; `None` where there is none.
+    /// The rows of `pg_cursors`; `None` if no cursor is open.
     pub(crate) fn listed(&self) -> Option<Arc<[OpenCursor]>> {
         (!self.0.is_empty()).then(|| self.0.values().map(|cursor| cursor.shown.clone()).collect())
     }
@@ -272,7 +275,7 @@ impl Cursors {
         self.0.remove(name).is_some()
     }
 
-    /// A FETCH of it failed, or was stopped: where it is, is not known any more.
+    /// Marks a cursor whose FETCH failed or was cancelled: its position is unknown from then on.
     pub(crate) fn fail(&mut self, name: &str) {
         if let Some(cursor) = self.0.get_mut(name) {
             cursor.rows = Rows::Failed;
@@ -283,7 +286,7 @@ impl Cursors {
         self.0.clear();
     }
 
-    /// The transaction ended.
+    /// Closes the cursors that do not survive the end of the transaction.
     pub(crate) fn end_transaction(&mut self, committed: bool) {
         self.0.retain(|_, cursor| {
             if committed && matches!(cursor.life, Life::Hold { .. }) {
@@ -293,7 +296,7 @@ impl Cursors {
         });
     }
 
-    /// The transaction was rolled back to a savepoint that has so many before it.
+    /// Closes the cursors that were declared after the savepoint: rollback left `left` savepoints.
     pub(crate) fn roll_back_to(&mut self, left: usize) {
         self.0.retain(|_, cursor| match cursor.life {
             Life::Transaction { savepoints } | Life::Hold { savepoints } => savepoints <= left,
@@ -301,7 +304,7 @@ impl Cursors {
         });
     }
 
-    /// Of the savepoints so many are left; what was done since the others is now part of what was done before.
+    /// Assigns cursors to the enclosing savepoint after RELEASE left `left` savepoints.
     pub(crate) fn release(&mut self, left: usize) {
         for cursor in self.0.values_mut() {
             if let Life::Transaction { savepoints } | Life::Hold { savepoints } = &mut cursor.life {
@@ -349,7 +352,7 @@ pub(crate) async fn execute(session: &mut Session, statement: &CursorStatement) 
     }
 }
 
-/// Runs DECLARE: `query` is the cursor's, as planned.
+/// Runs DECLARE. `query` is the planned query of the cursor.
 pub(crate) async fn declare(
     session: &mut Session,
     (statement, sql): (&CursorStatement, &str),
@@ -444,7 +447,8 @@ async fn counted(mut batches: Batches) -> Result<u64> {
     Ok(rows)
 }
 
-/// Computes where the threads of sockets are not held up by it; dropping it stops it.
+/// Runs work in a task of its own, so that it does not block the threads that serve sockets. Dropping the future
+/// cancels the task.
 async fn elsewhere<T: Send + 'static>(work: impl Future<Output = Result<T>> + Send + 'static) -> Result<T> {
     let mut task = tokio::task::JoinSet::new();
     task.spawn(work);
@@ -456,14 +460,14 @@ fn failed(name: &str) -> Error {
     Error::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, format!("portal \"{name}\" cannot be run"))
 }
 
-/// Rows that are made as they are fetched.
+/// A cursor that produces its rows on FETCH.
 struct Passing {
     batches: Fuse<Batches>,
-    /// What is left of a batch.
+    /// The rest of the batch that the last FETCH read.
     begun: Option<RecordBatch>,
-    /// Rows that were fetched or passed over.
+    /// Rows that were fetched or skipped.
     gone: u64,
-    /// Not all rows that a FETCH asked for were taken.
+    /// Whether the client has not yet taken all rows of the last FETCH.
     busy: bool,
     _room: OwnedSemaphorePermit,
 }
@@ -473,10 +477,10 @@ impl Passing {
         Passing { batches: batches.fuse(), begun: None, gone: 0, busy: false, _room: room }
     }
 
-    /// How many rows a FETCH passes over, and how many it then gives.
+    /// The number of rows that a FETCH skips, and the number that it returns.
     fn way(&self, name: &str, direction: Direction) -> Result<(u64, u64)> {
         if self.busy {
-            // A portal with a row limit has the rest.
+            // A portal with a row limit still has to return rows.
             return Err(failed(name));
         }
         let here = i64::try_from(self.gone).unwrap_or(i64::MAX);
@@ -484,13 +488,13 @@ impl Passing {
             Direction::Forward(count) if count > 0 => (0, count.unsigned_abs()),
             Direction::Relative(count) if count > 0 => (count.unsigned_abs() - 1, 1),
             Direction::Absolute(row) if row > here => ((row - here).unsigned_abs() - 1, 1),
-            // Before the first row nothing has to be gone back for.
+            // Before the first row, moving back has no effect.
             Direction::Forward(_) | Direction::Relative(_) | Direction::Absolute(0) if self.gone == 0 => (0, 0),
             _ => return Err(only_forward()),
         })
     }
 
-    /// The next rows, at most so many.
+    /// The next rows, at most `rows_max`.
     fn rows(passing: &Arc<Mutex<Passing>>, rows_max: u64) -> Batches {
         let state = (Arc::clone(passing), rows_max);
         Box::pin(futures::stream::try_unfold(state, |(passing, left)| async move {
@@ -531,10 +535,10 @@ fn only_forward() -> Error {
         .with_hint("Declare it with SCROLL option to enable backward scan.")
 }
 
-/// Rows of a cursor that keeps them.
+/// The result of a FETCH from a materialised cursor.
 struct Fetched {
     numbers: Range<usize>,
-    /// The last one first.
+    /// Whether the rows are returned in reverse order.
     back: bool,
 }
 
@@ -550,19 +554,21 @@ fn turned_round(batch: &RecordBatch) -> Result<RecordBatch> {
     datafusion::arrow::compute::take_record_batch(batch, &indices).map_err(Error::bug)
 }
 
-/// All rows of a cursor.
+/// All rows of a materialised cursor.
 struct Kept {
     batches: Vec<RecordBatch>,
     rows: usize,
-    /// The number of the row where it is, from 1; 0 before the first, one more than there are after the last.
+    /// Number of the current row, from 1; 0 before the first row, `rows + 1` after the last one.
     at: usize,
     scroll: bool,
     _held: MemoryReservation,
 }
 
 impl Kept {
+    /// Materialises the rows.
+    ///
     /// # Errors
-    /// 53200 where there is not enough memory.
+    /// 53200 if they exceed the memory budget or [`KEPT_BYTES_MAX`].
     async fn of(batches: Batches, held: MemoryReservation, scroll: bool) -> Result<Kept> {
         let (batches, held) = elsewhere(Kept::gather(batches, held)).await?;
         let rows = batches.iter().map(RecordBatch::num_rows).sum();
@@ -584,7 +590,7 @@ impl Kept {
         Ok((gathered, held))
     }
 
-    /// Goes where a FETCH goes; the rows that it gives.
+    /// Moves the cursor; returns the numbers of the rows to return.
     fn fetch(&mut self, direction: Direction) -> Result<Fetched> {
         let end = self.rows + 1;
         let on = |from: usize, by: i64| from.saturating_add_signed(isize::try_from(by).unwrap_or(isize::MAX)).min(end);
@@ -593,7 +599,7 @@ impl Kept {
             Direction::Absolute(row) if row >= 0 => on(0, row),
             Direction::Absolute(row) => on(end, row),
         };
-        // The same row again is a way back as well.
+        // Fetching the current row again counts as moving back.
         let is_back = to < self.at || to == self.at && (1..end).contains(&to);
         if is_back && !self.scroll {
             return Err(only_forward());
@@ -608,7 +614,7 @@ impl Kept {
         Ok(Fetched { numbers, back: matches!(direction, Direction::Forward(by) if by < 0) })
     }
 
-    /// These rows, in the order in which they are given: going back, a batch is turned round when it is asked for.
+    /// The rows in the order of the FETCH; a batch is reversed only when it is read.
     fn rows(&self, fetched: &Fetched) -> impl Iterator<Item = Result<RecordBatch>> + Send + use<> {
         let mut slices = self.slices(fetched.numbers.clone());
         let back = fetched.back;
@@ -618,7 +624,7 @@ impl Kept {
         slices.into_iter().map(move |batch| if back { turned_round(&batch) } else { Ok(batch) })
     }
 
-    /// The rows with these numbers.
+    /// The rows with these numbers, in ascending order.
     fn slices(&self, wanted: Range<usize>) -> Vec<RecordBatch> {
         let mut slices = Vec::new();
         let mut first = 1;

@@ -1,4 +1,4 @@
-//! The SQL runtime: one memory budget, one spill folder, one set of functions for all sessions.
+//! The SQL runtime: one memory budget, one spill directory and one set of functions for all sessions.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -25,15 +25,15 @@ use crate::session::Session;
 use crate::sessions::Sessions;
 use crate::summary::AskScans;
 
-/// How much the SQL runtime may use.
+/// Limits of the SQL runtime.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Most bytes for sorts, joins and aggregates of all statements together, within what the engine's memory budget has for them; beyond
-    /// it they spill to `Engine::spill_dir`, then fail with 53200.
+    /// Maximum bytes for sorts, joins and aggregates of all statements together, within the engine's memory budget.
+    /// Beyond it they spill to `Engine::spill_dir`, then fail with 53200.
     pub memory_bytes: u64,
     /// Partitions of one statement.
     pub threads: usize,
-    /// The folder in which statements may read and write files; `None`: nowhere.
+    /// The directory in which statements may read and write files; `None` forbids files.
     pub files: Option<PathBuf>,
 }
 
@@ -43,7 +43,7 @@ pub struct Database(Arc<Inner>);
 
 struct Inner {
     engine: Engine,
-    /// What sessions start from.
+    /// The initial DataFusion state of sessions.
     state: SessionState,
     next_pid: AtomicI32,
     sessions: Sessions,
@@ -51,23 +51,24 @@ struct Inner {
     started_ns: i64,
     files: Option<Arc<FileRoot>>,
     producer: Producer,
-    /// For cursors whose rows are made while they are fetched: each may hold a thread.
+    /// Permits for cursors that produce rows on FETCH: each may hold a thread.
     passing: Arc<Semaphore>,
-    /// For queries that hold a thread while their clients take rows.
+    /// Permits for queries that hold a thread while their clients take rows.
     readers: Arc<Semaphore>,
 }
 
-/// Threads that produce results, for each partition of a statement: one that does not yield leaves others some.
+/// Threads that produce results, for each partition of a statement. More than one, so that other statements progress
+/// next to an operator that does not yield.
 const THREADS_PER_PARTITION: usize = 2;
 
-/// Cursors whose rows are made while they are fetched. The rows of further ones are made when they are declared.
+/// Maximum number of cursors that produce rows on FETCH. Further cursors materialise their rows at DECLARE.
 const PASSING_MAX: usize = 64;
 
 impl Database {
-    /// Sets up memory, spill folder and functions.
+    /// Sets up memory, spill directory and functions.
     ///
     /// # Errors
-    /// 58030 when the spill folder or that of files cannot be used.
+    /// 58030 if the spill directory or the directory of files cannot be used.
     pub fn new(engine: Engine, options: Options) -> Result<Database> {
         let pool = Pool::new(engine.memory().clone(), options.memory_bytes);
         let disk = DiskManagerBuilder::default().with_mode(DiskManagerMode::Directories(vec![engine.spill_dir()]));
@@ -80,9 +81,10 @@ impl Database {
         crate::hooks::register(&context);
         let planner = Arc::new(crate::functions::Planner);
         let mut rules = PhysicalOptimizer::new().rules;
-        // They move conditions and filters of joins and sorts by the names of columns, and both sides of a join may have a column
-        // of one name: rows were lost (`tests/sql/read/conditions_of_joins_hold_for_their_own_side.slt`). What can be moved safely was moved in the logical plan,
-        // and no scan of ours takes filters any later.
+        // The filter push-down rules map conditions of joins and sorts by column name, but both sides of a join may
+        // have a column of the same name: rows were lost
+        // (`tests/sql/read/conditions_of_joins_hold_for_their_own_side.slt`). The logical optimizer has already pushed
+        // down what is safe, and our scans accept no filters later.
         rules.retain(|rule| !rule.name().starts_with("FilterPushdown"));
         rules.insert(0, Arc::new(AskScans));
         rules.push(Arc::new(crate::guards::Guards));
@@ -105,35 +107,37 @@ impl Database {
         Ok(Database(Arc::new(inner)))
     }
 
-    /// The engine below.
+    /// The storage engine.
     #[must_use]
     pub fn engine(&self) -> &Engine {
         &self.0.engine
     }
 
-    /// As [`crate::parse`], of a text that a client sent: a long one counts in the memory budget while its statements are there.
+    /// Parses a text that a client sent, as [`crate::parse`] does. A long text is charged to the memory budget while
+    /// its statements exist.
     ///
     /// # Errors
-    /// As [`crate::parse`]; 53200 when there is no room for it.
+    /// Those of [`crate::parse`]; 53200 if the budget has no room for the text.
     pub fn parse(&self, sql: &str) -> Result<Vec<crate::Statement>> {
         crate::statement::parse_within(sql, self.0.engine.memory())
     }
 
-    /// A new session with default settings. `user` is shown by `current_user`.
+    /// Opens a session with default settings. `user` is the value of `current_user`.
     #[must_use]
     pub fn session(&self, user: &str) -> Session {
         Session::new(self.clone(), user, self.0.next_pid.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// Waits (without holding a thread) until a commit is through.
+    /// Waits for a commit without holding a thread.
     ///
     /// # Errors
-    /// As [`Committing::poll`].
+    /// Those of [`Committing::poll`].
     pub async fn finish(&self, committing: Committing) -> Result<Lsn> {
         self.finish_telling(committing, &AtomicBool::new(false)).await
     }
 
-    /// The same; sets `decided` when there is no way back, so that nobody gives up waiting from then on.
+    /// Like [`Database::finish`]; sets `decided` once the commit can no longer be aborted, so that the waiter must not
+    /// give up from then on.
     pub(crate) async fn finish_telling(&self, mut committing: Committing, decided: &AtomicBool) -> Result<Lsn> {
         loop {
             match committing.poll()? {
@@ -146,22 +150,22 @@ impl Database {
         }
     }
 
-    /// Room for one more cursor whose rows are made while they are fetched, if there is any.
+    /// A permit for one more cursor that produces rows on FETCH, if one is left.
     pub(crate) fn passing(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.0.passing).try_acquire_owned().ok()
     }
 
-    /// Room for queries that hold a thread while their clients take rows.
+    /// Permits for queries that hold a thread while their clients take rows.
     pub(crate) fn readers(&self) -> &Arc<Semaphore> {
         &self.0.readers
     }
 
-    /// Where statements may name files, if anywhere.
+    /// The directory in which statements may name files; `None` if files are not allowed.
     pub(crate) fn files(&self) -> Option<&Arc<FileRoot>> {
         self.0.files.as_ref()
     }
 
-    /// The threads on which results are produced.
+    /// The threads that produce results.
     pub(crate) fn producer(&self) -> &Producer {
         &self.0.producer
     }
@@ -170,12 +174,12 @@ impl Database {
         &self.0.sessions
     }
 
-    /// Advisory locks of all sessions.
+    /// The advisory locks of all sessions.
     pub(crate) fn advisory(&self) -> &Locks {
         &self.0.advisory
     }
 
-    /// When it was opened, nanoseconds since 1970 UTC.
+    /// Time of opening, nanoseconds since 1970 UTC.
     #[must_use]
     pub fn started_ns(&self) -> i64 {
         self.0.started_ns
@@ -186,26 +190,26 @@ impl Database {
     }
 }
 
-/// Waits for an event without holding a thread. Whoever gives up waiting leaves it as it is.
+/// Waits for an event without holding a thread. Dropping the future does not affect the event.
 pub(crate) async fn when_set(event: &Event) {
     let (set, ready) = tokio::sync::oneshot::channel();
     event.on_set(move || {
-        // The waiter may be gone: its client cancelled.
+        // The waiter may be gone, for example after a cancellation.
         let _ = set.send(());
     });
     let _ = ready.await;
 }
 
-/// Below this budget batches are short.
+/// Memory budget in bytes below which batches are short.
 const SHORT_BATCHES_BELOW: u64 = 1 << 30;
 
-/// Rows of a batch. A statement holds several batches between its operators, which no budget counts: where memory is small they are
-/// short, so that hundreds of results that nobody reads fit.
+/// Rows per batch. A statement holds several batches between its operators, which no budget counts. With little memory
+/// the batches are short, so that hundreds of unread results fit.
 fn batch_rows(memory_bytes: u64) -> usize {
     if memory_bytes < SHORT_BATCHES_BELOW { crate::provider::BATCH_ROWS / 4 } else { crate::provider::BATCH_ROWS }
 }
 
-/// `memory_bytes`: the budget of everything.
+/// The DataFusion configuration. `memory_bytes`: the budget of the whole server.
 fn config(options: &Options, memory_bytes: u64) -> SessionConfig {
     let mut config = SessionConfig::new()
         .with_target_partitions(options.threads.max(1))
@@ -216,7 +220,7 @@ fn config(options: &Options, memory_bytes: u64) -> SessionConfig {
     settings.execution.time_zone = Some("UTC".to_owned());
     settings.execution.spill_compression = SpillCompression::Uncompressed;
     settings.execution.collect_statistics = false;
-    // It compares what fields say beyond their types (which PostgreSQL type they are), which a UNION of others knows of one side alone.
+    // The check compares field metadata too (the PostgreSQL types of columns), which a UNION takes from one side only.
     settings.execution.skip_physical_aggregate_schema_check = true;
     settings.sql_parser.map_string_types_to_utf8view = false;
     settings.explain.show_schema = false;

@@ -1,4 +1,4 @@
-//! CREATE, ALTER, DROP and TRUNCATE.
+//! CREATE, ALTER, DROP and TRUNCATE of schemas and `columns` tables.
 
 use std::sync::Arc;
 
@@ -16,10 +16,10 @@ use crate::rewrite::folded;
 use crate::session::{Outcome, Session};
 use crate::statement::Parsed;
 
-/// What a columns table can hold, for messages.
+/// Types that a `columns` table can store, for messages.
 const TYPES: &str = "boolean, smallint, integer, bigint, numeric(20), real, double precision, text, bytea, timestamptz";
 
-/// Runs a statement about the catalog, or says that it is not supported.
+/// Runs a DDL statement, or fails with 0A000 if it is not supported.
 pub(crate) fn execute(session: &mut Session, parsed: &Parsed, sql: &Statement) -> Result<Outcome> {
     let result = match sql {
         Statement::CreateTable(create) => create_table(session, create),
@@ -41,7 +41,7 @@ pub(crate) fn execute(session: &mut Session, parsed: &Parsed, sql: &Statement) -
                  changes single columns",
             ))
         }
-        // Nothing was ever listened to.
+        // LISTEN is not supported, so nothing is listened to.
         Statement::UNLISTEN { .. } => Ok(Outcome::command("UNLISTEN")),
         Statement::DropFunction(ast::DropFunction { if_exists, func_desc, .. }) => {
             let names = func_desc.iter().map(|function| function.name.to_string());
@@ -59,26 +59,26 @@ pub(crate) fn execute(session: &mut Session, parsed: &Parsed, sql: &Statement) -
             let names = names.iter().map(folded);
             drop_nothing(session, "EXTENSION", "extension", *if_exists, names, SqlState::UNDEFINED_OBJECT)
         }
-        // Statistics are not the user's business here; tools send this unasked.
+        // Statistics need no ANALYZE; tools send it unasked.
         Statement::Analyze(_) => Ok(Outcome::command("ANALYZE")),
         other => Err(Error::unsupported(format!("{} is not supported", words(&parsed.sql, other)))),
     };
     result.map_err(|error| locate(error, parsed))
 }
 
-/// The first words of a statement, to name it by.
+/// The first words of a statement, which name it in messages.
 fn words(sql: &str, _statement: &Statement) -> String {
     let words = sql.split_whitespace().take_while(|word| word.chars().all(|c| c.is_ascii_alphabetic()));
     let kind: Vec<String> = words
         .map(str::to_ascii_uppercase)
-        // CREATE OR REPLACE VIEW is as much CREATE VIEW as CREATE VIEW is.
+        // Names CREATE OR REPLACE VIEW as CREATE VIEW.
         .filter(|word| !["OR", "REPLACE", "TEMP", "TEMPORARY", "RECURSIVE", "CONSTRAINT"].contains(&word.as_str()))
         .take(2)
         .collect();
     if kind.is_empty() { "this statement".to_owned() } else { kind.join(" ") }
 }
 
-/// Where a new object of this name goes.
+/// The qualified name of a new object.
 fn new_name(context: &StatementContext, name: &ObjectName) -> Result<TableName> {
     let parts: Vec<String> = name.0.iter().filter_map(|part| part.as_ident()).map(folded).collect();
     let (schema, table) = match parts.as_slice() {
@@ -127,12 +127,12 @@ fn refuse_kinds(create: &CreateTable) -> Result<()> {
         .with_hint("create a columns table WITH (store = 'columns', …) and fill it by INSERT"))
 }
 
-/// What WITH said.
+/// The options in WITH (…).
 #[derive(Default)]
 struct Options {
     key: Option<Vec<String>>,
     time: Option<String>,
-    /// As it was written: what it may be is known with the type of the time.
+    /// The text as written: its meaning depends on the type of the time column.
     partition: Option<String>,
     table: TableOptions,
 }
@@ -206,10 +206,10 @@ fn column_spec(def: &ColumnDef, role: ColumnRole) -> Result<ColumnSpec> {
     Ok(ColumnSpec { ty: data_type(&name, &def.data_type)?, name, nullable, role })
 }
 
-/// The stored type of an SQL type.
+/// The stored type of a SQL type.
 ///
 /// # Errors
-/// 0A000 naming what there is.
+/// 0A000 naming the supported types.
 fn data_type(column: &str, ty: &ast::DataType) -> Result<DataType> {
     use ast::DataType as Sql;
     let custom = match ty {
@@ -264,7 +264,7 @@ fn with_options(create: &CreateTable) -> Result<Options> {
     for option in list {
         let (name, value) = named_option(option)?;
         match name.as_str() {
-            // What is no columns table does not come here, unless its store is none of ours.
+            // Only `columns` tables and tables with an unknown store reach this match.
             "store" if value == "columns" => {}
             "store" => {
                 return Err(Error::unsupported(format!("store = '{value}' is not supported"))
@@ -296,7 +296,7 @@ fn unrecognized(name: &str) -> Error {
     Error::new(SqlState::INVALID_PARAMETER_VALUE, format!("unrecognized parameter \"{name}\""))
 }
 
-/// Sets an option that a table may change as long as it lives; false for others.
+/// Sets an option that ALTER TABLE can change; false for other options.
 fn set_option(options: &mut TableOptions, name: &str, value: &str) -> Result<bool> {
     match name {
         "retention" => options.retention_ns = Some(length("retention", value)?),
@@ -340,13 +340,13 @@ fn switch(name: &str, text: &str) -> Result<bool> {
     }
 }
 
-/// Are times whole numbers?
+/// Whether the time column is a `bigint`.
 fn is_counted(create: &CreateTable, time: &str) -> bool {
     let def = create.columns.iter().find(|def| folded(&def.name) == time);
     def.is_some_and(|def| data_type(time, &def.data_type).ok() == Some(DataType::Int64))
 }
 
-/// The length of a partition where times are numbers.
+/// The partition length in units of a `bigint` time column.
 fn steps(text: &str) -> Result<i64> {
     text.trim().parse().ok().filter(|steps| *steps > 0).ok_or_else(|| {
         Error::new(SqlState::INVALID_PARAMETER_VALUE, format!("partition = '{text}': not a positive whole number"))
@@ -361,7 +361,7 @@ fn unknown_partition(time: &str) -> Error {
         )
 }
 
-/// Nanoseconds of an interval that an option states.
+/// An interval option in nanoseconds.
 fn length(option: &str, text: &str) -> Result<i64> {
     let interval = pg::time::parse_interval(text)?;
     let bad = |why: &str| {
@@ -377,7 +377,7 @@ fn length(option: &str, text: &str) -> Result<i64> {
     if ns > 0 { Ok(ns) } else { Err(bad("not positive")) }
 }
 
-/// The time column: the one named, else one called `time`, else the only timestamptz.
+/// The time column: the one named in WITH, else the one called `time`, else the only `timestamptz` column.
 fn time_column(create: &CreateTable, named: Option<&str>) -> Result<String> {
     let name = &create.name;
     if let Some(named) = named {
@@ -407,7 +407,7 @@ fn moments(create: &CreateTable) -> Vec<String> {
     create.columns.iter().filter(is_moment).map(|def| folded(&def.name)).collect()
 }
 
-/// The columns of a PRIMARY KEY, if there is one.
+/// The columns of the PRIMARY KEY, if there is one.
 fn primary_key(create: &CreateTable) -> Result<Option<Vec<String>>> {
     let mut primary = None;
     for def in &create.columns {
@@ -433,7 +433,8 @@ fn primary_key(create: &CreateTable) -> Result<Option<Vec<String>>> {
     Ok(primary)
 }
 
-/// Rows are sorted by key and time, in which they are read in both directions: an index on these is there already.
+/// Accepts an index on key and time columns without building one: rows are sorted by key and time, and scans run in
+/// both directions.
 fn create_index(session: &mut Session, create: &ast::CreateIndex) -> Result<Outcome> {
     let context = session.context();
     let table = find_table(&context, &create.table_name)?;
@@ -520,7 +521,7 @@ fn alter_table(session: &mut Session, alter: &ast::AlterTable) -> Result<Outcome
     Ok(Outcome::command("ALTER TABLE"))
 }
 
-/// What `ALTER TABLE … SET (…)` says. `retention = 'none'` ends it: `RESET` is not in the parser's grammar.
+/// Applies `ALTER TABLE … SET (…)`. `retention = 'none'` turns retention off, because sqlparser has no `RESET`.
 fn set_options(options: &mut TableOptions, list: &[SqlOption]) -> Result<()> {
     for option in list {
         let (name, value) = named_option(option)?;
@@ -557,7 +558,7 @@ fn drop_objects(
     Ok(Outcome::command(format!("DROP {kind}")))
 }
 
-/// There are no views: it is a table, or not there.
+/// Drops a view. There are no views, so the name is either a table or does not exist.
 fn drop_view(session: &mut Session, kind: ObjectType, name: &ObjectName, if_exists: bool) -> Result<()> {
     let context = session.context();
     let shown = name.0.iter().filter_map(|part| part.as_ident()).map(folded).collect::<Vec<_>>().join(".");
@@ -570,7 +571,7 @@ fn drop_view(session: &mut Session, kind: ObjectType, name: &ObjectName, if_exis
     drop_nothing(session, "VIEW", &what, if_exists, std::iter::once(shown), SqlState::UNDEFINED_TABLE).map(drop)
 }
 
-/// Drops what there is none of here.
+/// Drops an object of a kind that does not exist in this database: an error, or a notice with IF EXISTS.
 fn drop_nothing(
     session: &mut Session,
     tag: &str,

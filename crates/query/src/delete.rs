@@ -1,4 +1,4 @@
-//! DELETE by key and time range: a tombstone, not a rewrite. TRUNCATE is the one without a WHERE.
+//! DELETE by key and time range: writes a tombstone, rewrites nothing. TRUNCATE is a DELETE without a WHERE.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::session::{Outcome, PreparedStatement, Session};
 use crate::statement::{Parsed, Statement};
 use crate::types::{Value, arrow_of_oid, oid_of_arrow, scalar};
 
-/// What a DELETE hides.
+/// The rows that a DELETE removes.
 pub(crate) struct Target {
     pub(crate) table: TableRef,
     view: TableView,
@@ -28,7 +28,7 @@ pub(crate) struct Target {
     nothing: bool,
 }
 
-/// Types of its parameters, by OID.
+/// OIDs of the parameter types.
 pub(crate) fn parameters(
     session: &mut Session,
     statement: &Statement,
@@ -67,7 +67,7 @@ fn table_of(context: &StatementContext, delete: &Delete) -> Result<TableRef> {
     }
 }
 
-/// `SELECT time FROM t WHERE …`, whose optimized form tells what the predicate comes to.
+/// Builds `SELECT time FROM t WHERE …`, whose optimized plan shows the series and times that the predicate selects.
 fn as_query(table: &TableRef, delete: &Delete) -> ast::Statement {
     let (FromTable::WithFromKeyword(from) | FromTable::WithoutKeyword(from)) = delete.from.clone();
     let time = ast::Ident::with_quote('"', &table.time_column().name);
@@ -111,10 +111,10 @@ fn as_query(table: &TableRef, delete: &Delete) -> ast::Statement {
     }))
 }
 
-/// Works out what a DELETE hides.
+/// Determines the series and the time range that a DELETE removes.
 ///
 /// # Errors
-/// 0A000 for a predicate that is more than key columns and one time range.
+/// 0A000 for a predicate that is not a condition on key columns and one time range.
 pub(crate) fn target(
     session: &mut Session,
     parsed: &Parsed,
@@ -182,7 +182,7 @@ fn target_in(
 }
 
 impl Target {
-    /// Rows it hides that are there now.
+    /// Number of visible rows that the DELETE removes.
     fn count(&self) -> Result<u64> {
         let request = ScanRequest {
             columns: Vec::new(),
@@ -219,7 +219,7 @@ pub(crate) async fn execute(
     Ok(Outcome::command(format!("DELETE {rows}")))
 }
 
-/// Hides the rows and tells how many there were. Counting reads, so it runs on a blocking thread.
+/// Deletes the rows and returns their number. Counting scans the table, so it runs on a blocking thread.
 async fn hide(session: &mut Session, target: Target) -> Result<u64> {
     session.writer()?;
     if target.is_empty() {

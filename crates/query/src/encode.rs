@@ -1,7 +1,8 @@
-//! Result cells in PostgreSQL's text and binary forms, for DataRow, COPY TO and the shell.
+//! Encodes result values in PostgreSQL's text and binary formats, for DataRow, COPY TO and the shell.
 //!
-//! What a cell looks like depends on the column's OID and on the array that carries it: an `oid` may come as int64, a `numeric(20)` as
-//! uint64. An [`Encoder`] knows the columns; [`Rows`] has looked at one batch's arrays, so that a cell costs one match.
+//! The encoding of a value depends on the column's OID and on the type of its array: an `oid` may be stored as int64, a
+//! `numeric(20)` as uint64. An [`Encoder`] is built for the columns of a result; [`Rows`] resolves the array types of
+//! one batch, so that each value costs one match.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
@@ -20,24 +21,24 @@ use pg::types::oid;
 use crate::types::{NUMERIC_SCALE, OutputColumn, oid_of};
 use crate::zone::Zone;
 
-/// Days from 1970-01-01 to 2000-01-01, where PostgreSQL's binary dates begin.
+/// Days from 1970-01-01 to 2000-01-01, the epoch of PostgreSQL's binary dates.
 const PG_EPOCH_DAYS: i32 = 10_957;
 
-/// What carries a `numeric` without a scale.
+/// The Arrow type of a `numeric` without a declared scale.
 const UNSCALED: Arrow = Arrow::Decimal128(38, NUMERIC_SCALE);
 
-/// Knows the columns of a result.
+/// Encodes the batches of a result.
 #[derive(Clone, Debug)]
 pub struct Encoder {
     shown: Vec<Shown>,
     zone: Zone,
 }
 
-/// How a column is shown.
+/// Properties of a column that determine its encoding.
 #[derive(Clone, Copy, Debug)]
 struct Shown {
     oid: u32,
-    /// Characters of a `char(n)`, which has blanks up to them; 0 for other types.
+    /// The length of a `char(n)`, to which values are padded with blanks; 0 for other types.
     characters: usize,
 }
 
@@ -60,10 +61,10 @@ impl Encoder {
         Ok(Encoder { shown: columns.iter().map(Shown::of).collect(), zone: Zone::new(zone)? })
     }
 
-    /// Looks at a batch of the result.
+    /// Prepares a batch of the result.
     ///
     /// # Errors
-    /// XX000 when the batch is not of these columns or holds a type that has no PostgreSQL form.
+    /// XX000 if the batch does not have these columns, or has a type without a PostgreSQL encoding.
     pub fn batch<'a>(&'a self, batch: &'a RecordBatch) -> Result<Rows<'a>> {
         if batch.num_columns() != self.shown.len() {
             return Err(Error::bug(format!(
@@ -77,19 +78,19 @@ impl Encoder {
     }
 }
 
-/// One batch, ready to be read cell by cell.
+/// One batch, ready to be encoded value by value.
 pub struct Rows<'a> {
     columns: Vec<Column<'a>>,
     zone: &'a Zone,
 }
 
 impl Rows<'_> {
-    /// Appends the text form of a cell; `false` (and nothing appended) for NULL.
+    /// Appends the text format of a value; returns `false` and appends nothing for NULL.
     pub fn text(&self, row: usize, column: usize, out: &mut Vec<u8>) -> Result<bool> {
         self.columns[column].text(row, self.zone, out)
     }
 
-    /// Appends the binary form of a cell, without its length; `false` (and nothing appended) for NULL.
+    /// Appends the binary format of a value, without its length; returns `false` and appends nothing for NULL.
     pub fn binary(&self, row: usize, column: usize, out: &mut Vec<u8>) -> Result<bool> {
         self.columns[column].binary(row, self.zone, out)
     }
@@ -102,7 +103,7 @@ struct Column<'a> {
     cell: Cell<'a>,
 }
 
-/// How a cell is read.
+/// Reads the values of an array.
 enum Cell<'a> {
     Null,
     Bool(&'a arrow_array::BooleanArray),
@@ -115,7 +116,7 @@ enum Cell<'a> {
     Decimal256(&'a Decimal256Array),
     Text(Box<dyn Fn(usize) -> &'a str + 'a>),
     Bytes(Box<dyn Fn(usize) -> &'a [u8] + 'a>),
-    /// Nanoseconds since 1970.
+    /// Nanoseconds since 1970; true if the type has a time zone.
     Moment(Box<dyn Fn(usize) -> i64 + 'a>, bool),
     /// Days since 1970.
     Date(Box<dyn Fn(usize) -> i64 + 'a>),
@@ -123,7 +124,7 @@ enum Cell<'a> {
     Time(Box<dyn Fn(usize) -> i64 + 'a>),
     Interval(Box<dyn Fn(usize) -> Interval + 'a>),
     List(Box<dyn Fn(usize) -> ArrayRef + 'a>, u32),
-    /// Whatever it is, as arrow shows it.
+    /// Any other type, in Arrow's display format.
     Shown,
 }
 
@@ -222,7 +223,7 @@ impl<'a> Column<'a> {
         Ok(true)
     }
 
-    /// An integer in as many bytes as its type has.
+    /// An integer with the width of its PostgreSQL type.
     fn int_binary(&self, value: i64, out: &mut Vec<u8>) {
         match pg::types::Type::len_of(self.oid) {
             1 => out.push(value as u8),
@@ -233,7 +234,7 @@ impl<'a> Column<'a> {
         }
     }
 
-    /// Text is its own binary form, except where the OID says that it stands for something else.
+    /// The binary format of text is the text itself, except for types that are stored as text, such as `uuid`.
     fn text_binary(&self, value: &str, out: &mut Vec<u8>) -> Result<()> {
         match self.oid {
             oid::UUID => out.extend_from_slice(&pg::value::parse_uuid(value)?),
@@ -246,7 +247,7 @@ impl<'a> Column<'a> {
         Ok(())
     }
 
-    /// A `numeric` without a scale has no zeros at its end: which of them were written is not known.
+    /// Removes trailing zeros from a `numeric` without a declared scale: the scale of the original value is not stored.
     fn decimal(&self, mut value: i128, mut scale: i8) -> (i128, i8) {
         if *self.array.data_type() == UNSCALED {
             while scale > 0 && value % 10 == 0 {
@@ -436,7 +437,7 @@ fn intervals<'a>(array: &'a dyn Array, unit: IntervalUnit) -> Box<dyn Fn(usize) 
     }
 }
 
-/// The difference of two timestamps: PostgreSQL gives days and a rest.
+/// Differences of timestamps as intervals. As in PostgreSQL, they have days and a remainder, and no months.
 fn durations<'a>(array: &'a dyn Array, unit: TimeUnit) -> Box<dyn Fn(usize) -> Interval + 'a> {
     let micros = match unit {
         TimeUnit::Second => scaled::<DurationSecondType>(array, 1_000_000),

@@ -1,4 +1,5 @@
-//! What DataFusion and arrow say, as PostgreSQL would say it: an SQLSTATE, a sentence without the machinery's name, a position.
+//! Translates errors of DataFusion and Arrow to PostgreSQL's: an SQLSTATE, a message without names of the
+//! implementation, a position.
 
 use arrow_schema::ArrowError;
 use datafusion::common::SchemaError;
@@ -7,16 +8,16 @@ use model::{Error, Result, SqlState};
 
 use crate::statement::{NO_PLACE, Parsed, lower_first};
 
-/// Our error inside theirs.
+/// Wraps our error in DataFusion's.
 pub(crate) fn external(error: Error) -> DataFusionError {
     DataFusionError::External(Box::new(error))
 }
 
-/// Turns their results into ours.
+/// Converts results of DataFusion into ours.
 pub(crate) trait OrError<T> {
-    /// With no statement to find positions in.
+    /// Converts without a position.
     fn or_error(self) -> Result<T>;
-    /// Looks for the position of what the message names.
+    /// Converts, and locates in the statement the name that the message quotes.
     fn or_error_in(self, parsed: &Parsed) -> Result<T>;
 }
 
@@ -30,7 +31,7 @@ impl<T> OrError<T> for std::result::Result<T, DataFusionError> {
     }
 }
 
-/// Adds the position of the first name the message quotes, if it occurs in the statement.
+/// Adds the position of the name that the message quotes, if it occurs in the statement.
 pub(crate) fn locate(error: Error, parsed: &Parsed) -> Error {
     let names_something = matches!(
         error.state(),
@@ -52,7 +53,8 @@ pub(crate) fn locate(error: Error, parsed: &Parsed) -> Error {
     }
 }
 
-/// What stands in the last pair of quotes, else before a parenthesis ("function f(integer) does not exist").
+/// The text in quotes, without its qualifier; or the name before the parenthesis ("function f(integer) does not
+/// exist").
 fn quoted(message: &str) -> Option<String> {
     if let Some(rest) = message.strip_prefix("function ") {
         return rest.split('(').next().map(str::to_owned);
@@ -63,7 +65,7 @@ fn quoted(message: &str) -> Option<String> {
     Some(name.rsplit("\".\"").next().unwrap_or(&name).to_owned())
 }
 
-/// Characters before the first occurrence of `name` as a whole word.
+/// The number of characters before the first occurrence of `name` as a whole word.
 fn find_name(sql: &str, name: &str) -> Option<u32> {
     if name.is_empty() {
         return None;
@@ -79,7 +81,7 @@ fn find_name(sql: &str, name: &str) -> Option<u32> {
     })
 }
 
-/// Their error as ours.
+/// Converts an error of DataFusion.
 pub(crate) fn convert(error: &DataFusionError) -> Error {
     match error {
         DataFusionError::External(inner) => match external_error(inner.as_ref()) {
@@ -134,7 +136,7 @@ fn clean(message: &str) -> String {
     message.trim_end_matches('.').replace("DataFusion", "the planner")
 }
 
-/// 53200, which comes only after spilling did not help.
+/// 53200. Operators that can spill report it only after spilling did not help.
 fn exhausted(message: &str) -> Error {
     let what =
         message.split(" for ").nth(1).and_then(|rest| rest.split(['[', ' ', '\n']).next()).unwrap_or("the query");
@@ -226,7 +228,7 @@ fn is_integer(text: &str) -> bool {
 fn single_quoted(message: &str) -> &str {
     let start = message.find('\'').map_or(0, |at| at + 1);
     let end = message.rfind('\'').filter(|end| *end >= start).unwrap_or(message.len());
-    // "Error parsing timestamp from 'x': error parsing date" and the like quote more than once.
+    // Some messages quote more than one text, such as "Error parsing timestamp from 'x': error parsing date".
     message[start..end].split("': ").next().unwrap_or("").split("' to ").next().unwrap_or("")
 }
 
@@ -275,13 +277,13 @@ fn schema(error: &SchemaError) -> Error {
     }
 }
 
-/// The name among `names` that `name` was probably meant to be.
+/// The most similar of `names`, if it differs from `name` by at most 1 to 3 edits, depending on its length.
 pub(crate) fn nearest<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let limit = (name.chars().count() / 2).clamp(1, 3);
     names.map(|other| (distance(name, other), other)).filter(|(far, _)| *far <= limit).min().map(|(_, other)| other)
 }
 
-/// Edits between two names, case ignored.
+/// Levenshtein distance of two names, ignoring case.
 fn distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.to_lowercase().chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();
@@ -304,7 +306,7 @@ fn plan(message: &str) -> Error {
         let name = rest.split('\'').next().unwrap_or("").to_owned();
         let error = Error::new(SqlState::UNDEFINED_FUNCTION, format!("function {name}() does not exist"));
         let near = rest.split("Did you mean '").nth(1).and_then(|near| near.split('\'').next());
-        // What the planner found nearest may be nothing like it.
+        // DataFusion's suggestion may have little in common with the name.
         return match near.and_then(|near| nearest(&name, std::iter::once(near))) {
             Some(near) => error.with_hint(format!("perhaps you meant {near}")),
             None => error.with_hint(
@@ -312,7 +314,7 @@ fn plan(message: &str) -> Error {
             ),
         };
     }
-    // What a function of our own says of its arguments, in the planner's wrapping.
+    // Unwraps an error of one of our own functions about its arguments.
     if let Some((_, own)) = message.split_once("user-defined coercion failed with: External error: ") {
         let own = own.split(". No function matches").next().unwrap_or(own);
         return Error::new(SqlState::UNDEFINED_FUNCTION, own)

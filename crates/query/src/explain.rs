@@ -1,4 +1,4 @@
-//! EXPLAIN and EXPLAIN ANALYZE: the physical plan as text, with what the store pruned.
+//! EXPLAIN and EXPLAIN ANALYZE: the physical plan as text, with the store's pruning.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::session::{Outcome, Plan, Prepared, Session};
 use crate::statement::Statement;
 use crate::types::{OutputColumn, Value};
 
-/// What EXPLAIN gives.
+/// The result column of EXPLAIN.
 pub(crate) fn columns() -> Vec<OutputColumn> {
     vec![OutputColumn { name: "QUERY PLAN".to_owned(), oid: oid::TEXT, typmod: -1, origin: None }]
 }
@@ -132,7 +132,8 @@ async fn query(session: &mut Session, prepared: &Prepared, values: &[Value], ana
     Ok(text)
 }
 
-/// What a series statement is, and did; nothing for others, and where it left all to the planner.
+/// Describes the plan of a time series query, and with ANALYZE runs it. `None` if the query has no such plan or its
+/// execution fell back to DataFusion.
 async fn series(
     session: &mut Session,
     prepared: &Prepared,
@@ -188,7 +189,7 @@ fn milliseconds(ns: u64) -> String {
     format!("{}.{:03}", ns / 1_000_000, ns / 1_000 % 1_000)
 }
 
-/// Runs a statement that is compiled or changes data, for ANALYZE.
+/// Runs a statement of the row executor, or one that writes, for ANALYZE.
 async fn run(session: &mut Session, inner: &Prepared, values: &[Value]) -> Result<String> {
     match Box::pin(session.execute(inner, values)).await? {
         Outcome::Command { tag } => Ok(format!("Done: {tag}")),

@@ -1,13 +1,14 @@
-//! Floats as PostgreSQL has them: their text, their numerics, and what is equal where they are keys.
+//! PostgreSQL's semantics of floats in DataFusion plans: casts to text and `numeric`, and equality of keys.
 //!
-//! Casts: DataFusion writes `1e15` as `1000000000000000.0`, and multiplies by a power of ten to make a decimal, which makes digits up.
-//! PostgreSQL's text is the shortest that reads back, and its numeric has 15 digits (6 of `real`).
+//! Casts: DataFusion writes `1e15` as `1000000000000000.0`, and multiplies by a power of ten to make a decimal, which
+//! invents digits. PostgreSQL's text is the shortest that parses to the same value, and its `numeric` has 15 digits (6
+//! for `real`).
 //!
-//! Keys: zeros of both signs are equal, and so are all NaNs, which are greater than all else. Comparisons, GROUP BY and joins of
-//! DataFusion know that; sorts, windows, DISTINCT within aggregates and lists of constants compare bits. There floats
-//! go through [`Canonical`].
+//! Keys: zeros of both signs are equal, and so are all NaNs, which are greater than all other values. DataFusion's
+//! comparisons, GROUP BY and joins behave so; its sorts, windows, DISTINCT within aggregates and IN lists of constants
+//! compare bits. There floats are wrapped in [`Canonical`].
 //!
-//! All of it is put in after types are coerced, which adds casts of its own (`f || ''`).
+//! The rule runs after type coercion, which adds casts of its own (`f || ''`).
 
 use std::sync::Arc;
 
@@ -34,7 +35,7 @@ use model::{Numeric, SqlState};
 use crate::errors::external;
 use crate::types::out_of_range;
 
-/// Puts casts and keys of ours in.
+/// The analyzer rule that replaces casts and wraps keys.
 #[derive(Debug)]
 pub(crate) struct Floats;
 
@@ -83,7 +84,7 @@ fn expression(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
             let made = if matches!(to, Arrow::Decimal128(..)) { to.clone() } else { Arrow::Utf8 };
             let is_other = made != *to;
             let call = ScalarUDF::from(Written::new(made)).call(vec![*inner]);
-            // The field may say more than the type: which PostgreSQL type it is.
+            // The field's metadata may carry more than the type: the PostgreSQL type.
             let has_more = !field.metadata().is_empty();
             Ok(Transformed::yes(if is_other || has_more {
                 Expr::Cast(Cast { expr: Box::new(call), field })
@@ -124,7 +125,7 @@ fn make_canonical(expr: &mut Expr, schema: &DFSchema) -> bool {
     true
 }
 
-/// The float that a key was made of; any other expression as it is.
+/// Unwraps a float key; returns any other expression unchanged.
 pub(crate) fn without_key(expr: &Expr) -> &Expr {
     match expr {
         Expr::ScalarFunction(call) if call.func.name() == Canonical::NAME => call.args.first().unwrap_or(expr),
@@ -132,7 +133,8 @@ pub(crate) fn without_key(expr: &Expr) -> &Expr {
     }
 }
 
-/// A list with a zero has both zeros, and one with a NaN, or what is no constant, is compared item by item.
+/// Rewrites an IN list of floats. Constants with a zero get both zeros. A list with a NaN, or with an item that is not
+/// constant, becomes a chain of comparisons.
 fn in_list(InList { expr, mut list, negated }: InList, schema: &DFSchema) -> Result<Transformed<Expr>> {
     if !expr.get_type(schema).is_ok_and(|ty| ty.is_floating()) {
         return Ok(Transformed::no(Expr::InList(InList { expr, list, negated })));
@@ -158,7 +160,8 @@ fn in_list(InList { expr, mut list, negated }: InList, schema: &DFSchema) -> Res
     Ok(Transformed::yes(if negated { Expr::Not(Box::new(any)) } else { any }))
 }
 
-/// Adds the zero of the other sign to a list of constants that has one of them: lists are looked up by bits.
+/// Adds the zero of the other sign to a list of constants with one of the zeros: IN lists are looked up by bits.
+/// Returns whether the list changed.
 fn add_other_zero(list: &mut Vec<Expr>) -> bool {
     let zero = |item: &Expr| match item {
         Expr::Literal(ScalarValue::Float64(Some(value)), metadata) if *value == 0.0 => {
@@ -176,7 +179,7 @@ fn add_other_zero(list: &mut Vec<Expr>) -> bool {
     changed
 }
 
-/// A constant, also one that is cast.
+/// The value of a constant, possibly cast or negated.
 fn constant(expr: &Expr) -> Option<Expr> {
     match expr {
         Expr::Literal(..) => Some(expr.clone()),
@@ -196,7 +199,7 @@ fn constant(expr: &Expr) -> Option<Expr> {
     }
 }
 
-/// Floats of which those that are equal have the same bits.
+/// Maps equal floats to equal bits.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Canonical {
     signature: Signature,
@@ -230,7 +233,7 @@ impl ScalarUDFImpl for Canonical {
     }
 }
 
-/// Floats of which those that are equal have the same bits; other arrays as they are.
+/// Maps equal floats to equal bits; returns arrays of other types unchanged.
 pub(crate) fn canonical(array: &ArrayRef) -> ArrayRef {
     match array.data_type() {
         Arrow::Float32 => {
@@ -245,7 +248,7 @@ pub(crate) fn canonical(array: &ArrayRef) -> ArrayRef {
     }
 }
 
-/// Casts of floats to text and numeric, and of bytes to text.
+/// Casts of floats to text and `numeric`, and of bytes to text.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Written {
     to: Arrow,
@@ -279,7 +282,7 @@ impl ScalarUDFImpl for Written {
     }
 }
 
-/// What a function makes of its only argument, which may be a constant.
+/// Applies a function to its only argument, an array or a constant.
 fn of_one(arguments: &ScalarFunctionArgs, make: impl Fn(&ArrayRef) -> Result<ArrayRef>) -> Result<ColumnarValue> {
     match arguments.args.as_slice() {
         [ColumnarValue::Array(array)] => Ok(ColumnarValue::Array(make(array)?)),

@@ -1,7 +1,9 @@
-//! Conditions that guard others: `id <> 3 AND 10 / (id - 3) > 1` computes the quotient where the first condition holds only.
+//! Evaluation order of conditions: `id <> 3 AND 10 / (id - 3) > 1` computes the quotient only for rows that pass the
+//! first condition.
 //!
-//! DataFusion computes a condition for the whole batch unless those before it let few rows pass. Conditions that may fail (a division, a
-//! cast of text) are put behind those that cannot, as branches of a CASE, which are computed for the rows that come to them.
+//! DataFusion evaluates a condition on the whole batch unless the conditions before it let few rows pass. This rule
+//! moves conditions that may fail (a division, a cast of text) behind those that cannot, into the branches of a CASE,
+//! which are evaluated only for the rows that reach them.
 
 use std::sync::Arc;
 
@@ -16,7 +18,8 @@ use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::filter::{FilterExec, FilterExecBuilder};
 
-/// Orders the conditions of filters. The last rule but the checks: others read conditions.
+/// The physical optimizer rule that orders the conditions of filters. It runs last, because other rules inspect
+/// conditions.
 #[derive(Debug)]
 pub(crate) struct Guards;
 
@@ -44,7 +47,7 @@ impl PhysicalOptimizerRule for Guards {
     }
 }
 
-/// The condition with guards, if it needs any. NULL and false are the same here.
+/// The guarded condition; `None` if no part of it can fail. NULL and false are equivalent here.
 pub(crate) fn guarded(predicate: &Arc<dyn PhysicalExpr>, schema: &Schema) -> Result<Option<Arc<dyn PhysicalExpr>>> {
     if !may_fail(predicate, schema)? {
         return Ok(None);
@@ -60,7 +63,7 @@ pub(crate) fn guarded(predicate: &Arc<dyn PhysicalExpr>, schema: &Schema) -> Res
     if !safe.is_empty() {
         unsafe_.insert(0, conjunction(safe));
     }
-    // From the last one on: each is computed where all before it hold.
+    // From the last condition backward: each one is evaluated only where all earlier ones hold.
     let Some(mut all) = unsafe_.pop() else { return Ok(None) };
     while let Some(guard) = unsafe_.pop() {
         all = case(None, vec![(guard, all)], Some(lit(false)))?;
@@ -68,7 +71,7 @@ pub(crate) fn guarded(predicate: &Arc<dyn PhysicalExpr>, schema: &Schema) -> Res
     Ok(Some(all))
 }
 
-/// AND and OR within a condition: the right side is computed where the left one does not decide.
+/// AND and OR within a condition: the right side is evaluated only where the left side does not decide.
 fn within(expr: &Arc<dyn PhysicalExpr>, schema: &Schema) -> Result<Arc<dyn PhysicalExpr>> {
     let rewritten = Arc::clone(expr).transform_up(|part| {
         let Some(both) = part.downcast_ref::<BinaryExpr>() else { return Ok(Transformed::no(part)) };
@@ -88,7 +91,7 @@ fn within(expr: &Arc<dyn PhysicalExpr>, schema: &Schema) -> Result<Arc<dyn Physi
     Ok(rewritten.data)
 }
 
-/// Functions and operators that fail for some values of their types, and are common in conditions.
+/// Common functions and operators that fail for some values of their argument types.
 const FAILING: [&str; 9] = ["/", "%", "sqrt", "ln", "log", "log2", "log10", "power", "pow"];
 
 pub(crate) fn may_fail(expr: &Arc<dyn PhysicalExpr>, schema: &Schema) -> Result<bool> {

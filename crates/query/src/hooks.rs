@@ -1,4 +1,5 @@
-//! Where functions and catalog tables of our own enter planning. One place, so that the planner need not know who provides what.
+//! The points where our functions and catalog tables enter planning. They are in one place, so that the planning code
+//! does not depend on their providers.
 
 use std::sync::Arc;
 
@@ -12,24 +13,24 @@ use crate::context::{DATABASE, StatementContext};
 use crate::functions::{self, Activity, RowTableSize, ServerFacts, Setting, StatementFacts};
 use crate::pg_catalog;
 
-/// Adds functions that know nothing of the session, once per database.
+/// Registers functions that do not depend on the session, once per database.
 pub(crate) fn register(session: &SessionContext) {
     functions::register(session);
 }
 
-/// Changes the parsed statement once its output columns have their names.
+/// Rewrites the parsed statement after its output columns are named.
 pub(crate) fn rewrite(statement: &mut Statement) {
     pg_catalog::rewrite(statement);
 }
 
-/// Changes the logical plan, before it is optimized.
+/// Rewrites the logical plan before optimization.
 pub(crate) fn rewrite_plan(plan: LogicalPlan) -> datafusion::error::Result<LogicalPlan> {
     let plan = crate::recursion::rewrite_plan(crate::set_operations::rewrite_plan(plan)?)?;
     let plan = crate::subqueries::rewrite_plan(plan)?;
     functions::rewrite_plan(plan)
 }
 
-/// A system table: of `pg_catalog` or `information_schema`, as the statement sees it.
+/// A table of `pg_catalog` or `information_schema`, as visible to the statement.
 pub(crate) fn table(context: &Arc<StatementContext>, schema: &str, name: &str) -> Option<Arc<dyn TableProvider>> {
     pg_catalog::relation(schema, name, || facts(context))
 }
@@ -39,7 +40,7 @@ pub(crate) fn function(context: &Arc<StatementContext>, name: &str) -> Option<Ar
     pg_catalog::scalar_function(name, || facts(context))
 }
 
-/// A function in FROM.
+/// A table function.
 pub(crate) fn table_function(
     context: &Arc<StatementContext>,
     name: &str,
@@ -59,7 +60,7 @@ fn facts(context: &Arc<StatementContext>) -> Arc<StatementFacts> {
     })
 }
 
-/// A running server.
+/// Server information from the environment of the running statement.
 struct Live(Arc<StatementContext>);
 
 impl ServerFacts for Live {

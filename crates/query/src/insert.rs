@@ -1,4 +1,5 @@
-//! INSERT. Rows of literals and parameters go straight into columns; anything else is computed by DataFusion first.
+//! INSERT into `columns` tables. Rows of literals and parameters are written directly into column builders; DataFusion
+//! computes all other sources.
 
 use std::sync::Arc;
 
@@ -28,10 +29,10 @@ use crate::session::{Outcome, Plan, Prepared, PreparedStatement, Session};
 use crate::statement::{Command, Statement};
 use crate::types::{Value, sql_name, timestamptz};
 
-/// An INSERT worked out against one version of its table.
+/// An INSERT planned against one version of its table.
 pub(crate) struct InsertPlan {
     table: TableRef,
-    /// Positions in the table's columns, one for each value of a row.
+    /// For each value of a row, the position of its column in the table.
     targets: Vec<usize>,
     source: Source,
     op: Op,
@@ -39,30 +40,30 @@ pub(crate) struct InsertPlan {
 }
 
 impl InsertPlan {
-    /// Does it write few rows, given these parameters?
+    /// Whether it writes at most [`SHORT_ROWS`] rows with these parameters.
     pub(crate) fn is_short(&self, values: &[Value]) -> bool {
         matches!(&self.source, Source::Rows(rows) if rows.len() * self.repeats(values) <= SHORT_ROWS)
     }
 
-    /// Does it insert one row for each of several rows of parameters, if it is given such?
+    /// Whether it can run as a batch: one execution inserts a row for each set of parameters.
     pub(crate) fn takes_rows(&self) -> bool {
         matches!(&self.source, Source::Rows(rows) if rows.len() == 1) && !self.parameters.is_empty()
     }
 
-    /// Rows of parameters among these values.
+    /// Number of parameter sets in these values.
     fn repeats(&self, values: &[Value]) -> usize {
         if self.takes_rows() { (values.len() / self.parameters.len()).max(1) } else { 1 }
     }
 }
 
-/// Rows that are inserted where others wait meanwhile: less than a millisecond.
+/// Most rows inserted without leaving the thread that serves sockets: less than a millisecond of work.
 const SHORT_ROWS: usize = 100;
 
-/// Where the rows come from.
+/// The source of the rows.
 enum Source {
-    /// Values one by one.
+    /// Single values.
     Rows(Vec<Vec<Cell>>),
-    /// A query, the VALUES with expressions included.
+    /// A query, including VALUES with expressions.
     Query(Prepared),
 }
 
@@ -76,18 +77,19 @@ enum Cell {
 }
 
 impl InsertPlan {
-    /// Are its rows nothing but literals, parameters and `now()`?
+    /// Whether the rows consist of literals, parameters and `now()` only.
     pub(crate) fn is_direct(&self) -> bool {
         matches!(self.source, Source::Rows(_))
     }
 
-    /// Does it put rows into the same columns as another?
+    /// Whether it writes the same columns of the same table version as another INSERT.
     pub(crate) fn is_like(&self, other: &InsertPlan) -> bool {
         let same = |one: &InsertPlan| (one.table.id, one.table.version, one.is_direct());
         same(self) == same(other) && self.targets == other.targets
     }
 
-    /// Does the statement that it was made of name the same table by now, and is that unchanged?
+    /// Whether the plan is still valid: the statement's name still means this table, and the table has not been
+    /// altered.
     pub(crate) fn holds(&self, context: &StatementContext, statement: &Statement) -> bool {
         let Command::Sql(ast::Statement::Insert(insert)) = &statement.0.command else { return false };
         let found = target_table(context, insert);
@@ -95,7 +97,7 @@ impl InsertPlan {
     }
 }
 
-/// Finds table, columns and values.
+/// Plans an INSERT: resolves table, columns and values.
 pub(crate) fn plan(
     session: &mut Session,
     statement: &Statement,
@@ -131,7 +133,7 @@ pub(crate) fn plan(
     planned_query(session, statement, insert, query, table, targets, op, &parameters)
 }
 
-/// A parameter that stands alone as a value of a column has that column's type.
+/// Gives an untyped parameter that is a whole value the type of its column.
 fn type_bare_parameters(table: &Table, targets: &[usize], query: &ast::Query, parameters: &mut [u32]) {
     let mut assign = |target: &usize, expr: &Expr| {
         if let Some(oid @ 0) = parameters::number(expr).and_then(|number| parameters.get_mut(number - 1)) {
@@ -195,7 +197,7 @@ fn planned_query(
     Ok(InsertPlan { table, targets, source: Source::Query(Prepared(Arc::new(prepared))), op, parameters })
 }
 
-/// Values are of their column's type, each for itself; DEFAULT is NULL, because columns have no other default.
+/// Casts each value to its column's type. DEFAULT becomes NULL, because columns of these tables have no defaults.
 fn type_values(table: &Table, targets: &[usize], query: &mut ast::Query) {
     let SetExpr::Values(values) = query.body.as_mut() else { return };
     for row in &mut values.rows {
@@ -215,7 +217,7 @@ fn type_values(table: &Table, targets: &[usize], query: &mut ast::Query) {
     }
 }
 
-/// A stored type as the parser would give it.
+/// The parser's type for a stored type.
 fn sql_type(ty: DataType) -> ast::DataType {
     match ty {
         DataType::Bool => ast::DataType::Boolean,
@@ -252,10 +254,10 @@ fn target_table(context: &StatementContext, insert: &Insert) -> Result<TableRef>
     }
 }
 
-/// The stored table of a name, as the statement sees it.
+/// Resolves the name of a `columns` table in the statement's snapshot.
 ///
 /// # Errors
-/// 42P01; 42809 for a table of the system.
+/// 42P01 if it does not exist; 42501 for a system catalog.
 pub(crate) fn find_table(context: &StatementContext, name: &ObjectName) -> Result<TableRef> {
     let parts: Vec<String> = name.0.iter().filter_map(|part| part.as_ident()).map(folded).collect();
     let found = match parts.as_slice() {
@@ -277,7 +279,7 @@ pub(crate) fn find_table(context: &StatementContext, name: &ObjectName) -> Resul
     })
 }
 
-/// Positions of the named columns, all of them when none is named.
+/// Positions of the named columns; all columns if no name is given.
 fn target_columns(table: &Table, names: &[ObjectName]) -> Result<Vec<usize>> {
     if names.is_empty() {
         return Ok((0..table.columns.len()).collect());
@@ -294,7 +296,7 @@ fn target_columns(table: &Table, names: &[ObjectName]) -> Result<Vec<usize>> {
     Ok(targets)
 }
 
-/// A column's position, or 42703 with the nearest name.
+/// The position of a column; 42703 with the most similar name as a hint.
 pub(crate) fn column_at(table: &Table, name: &str) -> Result<usize> {
     table.columns.iter().position(|column| column.name == name).ok_or_else(|| {
         let error = Error::new(
@@ -317,7 +319,7 @@ fn count_error(more: bool) -> Error {
     Error::new(SqlState::SYNTAX_ERROR, message)
 }
 
-/// All rows must be of one width, and with a column list of exactly its.
+/// Checks that all rows have the same number of values, and exactly the number of the column list if there is one.
 fn check_widths<'a>(
     table: &Table,
     names: &[ObjectName],
@@ -338,7 +340,7 @@ fn check_widths<'a>(
     Ok(())
 }
 
-/// The rows as cells, if every one is a literal, a parameter or `now()`. Parameters without a type get their column's.
+/// The rows as cells, if every value is a literal, a parameter or `now()`. Untyped parameters get their column's type.
 fn simple_rows<'a>(
     table: &Table,
     targets: &[usize],
@@ -389,8 +391,8 @@ fn simple_cell(expr: &Expr) -> Option<Cell> {
             }
             _ => return None,
         },
-        // A text with the type spelt out is read as that type: only where the column's type says the same would this be exact, and
-        // for timestamptz it is what every dump writes.
+        // A typed literal must be parsed as its own type, which is exact here only for a column of that type.
+        // `timestamptz` is accepted because dumps write it.
         Expr::TypedString(typed) if is_timestamptz(&typed.data_type) => match &typed.value.value {
             Literal::SingleQuotedString(text) => Cell::Value(Value::Text(text.clone())),
             _ => return None,
@@ -434,7 +436,7 @@ fn number(text: &str, negative: bool) -> Option<Value> {
     Some(Value::Numeric(value, scale))
 }
 
-/// What the rows do to rows that are there.
+/// The operation for rows that conflict with existing rows.
 fn conflict_op(table: &Table, on: Option<&OnInsert>) -> Result<Op> {
     match on {
         None => Ok(Op::Replace),
@@ -449,7 +451,7 @@ fn conflict_op(table: &Table, on: Option<&OnInsert>) -> Result<Op> {
     }
 }
 
-/// The target must name the key columns and the time, which is what is unique here.
+/// Checks that the conflict target consists of the key columns and the time, the only unique columns.
 fn check_target(table: &Table, conflict: &OnConflict) -> Result<()> {
     let unique: Vec<&str> =
         table.key_columns().chain([table.time_column()]).map(|column| column.name.as_str()).collect();
@@ -533,11 +535,11 @@ pub(crate) async fn execute(
 }
 
 fn outcome(rows: usize) -> Outcome {
-    // The commonest, without formatting.
+    // The most frequent tag needs no formatting.
     if rows == 1 { Outcome::command("INSERT 0 1") } else { Outcome::command(format!("INSERT 0 {rows}")) }
 }
 
-/// Runs an INSERT of values, all of it, on the spot; `None` if it needs more than that.
+/// Runs a short INSERT of values to its end; `None` if it must run asynchronously.
 pub(crate) fn at_once(session: &mut Session, plan: &InsertPlan, values: &[Value]) -> Result<Option<Outcome>> {
     let Source::Rows(rows) = &plan.source else { return Ok(None) };
     if !plan.is_short(values) {
@@ -550,7 +552,7 @@ pub(crate) fn at_once(session: &mut Session, plan: &InsertPlan, values: &[Value]
     insert_rows(session, plan, rows, values).map(|count| Some(outcome(count)))
 }
 
-/// The table changed since the statement was prepared: work it out again.
+/// Plans the statement again, because the table was altered since it was prepared, and runs it.
 async fn execute_anew(session: &mut Session, prepared: &Prepared, values: &[Value]) -> Result<Outcome> {
     let statement = &prepared.0.statement;
     let Command::Sql(ast::Statement::Insert(insert)) = &statement.0.command else {
@@ -599,7 +601,7 @@ async fn insert_query(session: &mut Session, plan: &InsertPlan, query: &Prepared
     let ready = crate::query::ready(session, query, query_plan, values).await?;
     let mut batches = ready.stream(Arc::clone(&query.0.statement.0))?;
     let mut count = 0;
-    // The rows read are those of before the statement: the snapshot was taken above.
+    // The query reads the snapshot taken before the first write, so it does not see the inserted rows.
     while let Some(batch) = batches.next().await {
         let batch = batch?;
         count += batch.num_rows();
@@ -611,7 +613,7 @@ async fn insert_query(session: &mut Session, plan: &InsertPlan, query: &Prepared
     Ok(count)
 }
 
-/// A query's rows as rows of the table.
+/// Converts a query's batch to a batch of the table.
 fn to_batch(plan: &InsertPlan, batch: &RecordBatch, zone: &str) -> Result<Batch> {
     let table = &plan.table;
     let mut arrays: Vec<Option<ArrayRef>> = vec![None; table.columns.len()];
@@ -621,10 +623,11 @@ fn to_batch(plan: &InsertPlan, batch: &RecordBatch, zone: &str) -> Result<Batch>
     batch_of(table, &plan.op, &arrays, batch.num_rows())
 }
 
-/// Rows of a table from arrays of its columns' types, in its order; `None` is NULL in every row. Arrays of fields are kept as they are.
+/// Builds a batch from arrays of the table's column types, in the table's order; `None` is a column of NULLs. Arrays of
+/// fields are kept without a copy.
 ///
 /// # Errors
-/// 23502 for NULL where the table refuses it.
+/// 23502 for NULL in a NOT NULL column.
 pub(crate) fn batch_of(table: &Table, op: &Op, arrays: &[Option<ArrayRef>], rows: usize) -> Result<Batch> {
     for (column, array) in table.columns.iter().zip(arrays) {
         if !column.nullable && array.as_ref().is_none_or(|array| array.null_count() > 0) {
@@ -646,7 +649,7 @@ pub(crate) fn batch_of(table: &Table, op: &Op, arrays: &[Option<ArrayRef>], rows
     Ok(Batch::new(keys, Rows::new(series, times, Ops::All(op.clone()), fields)))
 }
 
-/// PostgreSQL's assignment: numbers among each other, anything to text, texts that are literals to anything.
+/// PostgreSQL's assignment casts: between numeric types, from any type to text, and from text literals to any type.
 fn assign(column: &model::Column, array: &ArrayRef, zone: &str) -> Result<ArrayRef> {
     let (from, to) = (array.data_type(), arrow_type(column.ty));
     let fits = *from == to
@@ -670,7 +673,7 @@ fn assign(column: &model::Column, array: &ArrayRef, zone: &str) -> Result<ArrayR
     }
     let rounds = to.is_integer() && (from.is_floating() || matches!(from, Arrow::Decimal128(..)));
     let array = if rounds { rounded(array).or_error()? } else { Arc::clone(array) };
-    // A time of day on the wall is one in the session's zone.
+    // A timestamp without time zone is in the session's zone.
     let local = matches!(to, Arrow::Timestamp(..)) && !matches!(from, Arrow::Timestamp(_, Some(_)));
     let array = if local { checked_cast(&array, &timestamptz(zone))? } else { array };
     if to == Arrow::Binary && array.data_type().is_string() {
@@ -711,7 +714,7 @@ fn keys_of(table: &Table, arrays: &[Option<ArrayRef>], rows: usize) -> Result<(K
             }
         }
         key::finish(&mut bytes, 0, nulls);
-        // Rows of one key often follow each other, and need not be looked up.
+        // Consecutive rows often have the same key, which then needs no lookup.
         match series.last() {
             Some(same) if bytes == before => series.push(*same),
             _ => series.push(keys.intern(&bytes)),
@@ -736,7 +739,7 @@ fn push_cell(out: &mut Vec<u8>, ty: DataType, array: &ArrayRef, row: usize) -> R
     Ok(())
 }
 
-/// For EXPLAIN: the query below, if there is one, and what stands above it.
+/// For EXPLAIN: the line of the INSERT, and its query if it has one.
 pub(crate) fn describe(plan: &InsertPlan) -> (String, Option<&Prepared>) {
     let head = format!("Insert: table={}, on conflict={:?}", plan.table.name, plan.op);
     match &plan.source {

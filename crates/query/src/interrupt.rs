@@ -1,7 +1,8 @@
-//! A query whose result nobody wants any more stops computing.
+//! Cancellation of joins whose result was dropped.
 //!
-//! Dropping a result stops whatever looks up now and then. Scans do; joins may multiply for hours in between. So a join hands the
-//! thread back every few batches, and the condition of a join, which it asks for every batch it looks at, fails once the result is gone.
+//! Dropping a result stops operators that yield regularly. Scans do; a join may run for hours between two yields.
+//! Therefore joins are made to yield every few batches, and the condition of a join, evaluated for every input batch,
+//! fails once the result is dropped.
 
 use std::any::Any;
 use std::fmt;
@@ -26,12 +27,12 @@ use model::{Error, SqlState};
 
 use crate::errors::external;
 
-/// Set when the result of one execution is dropped.
+/// The cancellation flag of one execution, set when its result is dropped.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Interrupt(Arc<AtomicBool>);
 
 impl Interrupt {
-    /// The same plan, which looks up.
+    /// Makes the joins of a plan check for cancellation.
     pub(crate) fn watch(&self, plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
         plan.transform_up(|node| self.watch_node(node)).map(|watched| watched.data)
     }
@@ -61,13 +62,13 @@ impl Interrupt {
         JoinFilter::new(watched, filter.column_indices().to_vec(), Arc::clone(filter.schema()))
     }
 
-    /// The same stream; dropping it interrupts.
+    /// Ties the flag to a result stream: dropping the stream cancels the query.
     pub(crate) fn held_by<S>(self, stream: S) -> Held<S> {
         Held { stream: Box::pin(stream), interrupt: self }
     }
 }
 
-/// A result that interrupts its query when it is dropped.
+/// A result stream that cancels its query when it is dropped.
 pub(crate) struct Held<S> {
     stream: Pin<Box<S>>,
     interrupt: Interrupt,
@@ -87,7 +88,7 @@ impl<S> Drop for Held<S> {
     }
 }
 
-/// The condition of a join.
+/// A join condition that fails after cancellation.
 #[derive(Debug)]
 struct Watched {
     inner: Arc<dyn PhysicalExpr>,
@@ -121,7 +122,7 @@ impl PhysicalExpr for Watched {
 
     fn evaluate(&self, batch: &RecordBatch) -> Result<ColumnarValue> {
         if self.interrupt.0.load(Ordering::Relaxed) {
-            // Nobody reads it.
+            // Nobody receives this error.
             return Err(external(Error::new(SqlState::QUERY_CANCELED, "canceling statement: its result was dropped")));
         }
         self.inner.evaluate(batch)

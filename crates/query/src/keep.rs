@@ -1,5 +1,6 @@
-//! A condition on rows as the store is given it: it sees the columns that the condition names, and reads the others only of blocks
-//! with rows that pass. Of text that is stored as a dictionary it sees each value once.
+//! A predicate evaluated during the scan: the scan reads the predicate's columns first, and the other columns only of
+//! blocks with rows that pass (late materialisation). A predicate on dictionary-encoded text is evaluated once per
+//! dictionary entry.
 
 use std::sync::Arc;
 
@@ -21,32 +22,32 @@ use crate::errors::OrError;
 use crate::guards;
 use crate::provider::{Predicate, is_sure, relabel};
 
-/// A condition.
+/// A scan predicate.
 pub(crate) struct Keep {
-    /// The columns that it names.
+    /// The columns of the predicate.
     early: Vec<ColumnId>,
-    /// What it says of one text column alone, as far as that cannot fail: entries of dictionaries may be of rows that nobody wants.
+    /// Conjuncts on one text column that cannot fail: a dictionary may have entries of rows outside the scan.
     of_text: Vec<Test>,
-    /// What it compares of numbers with constants: positions of columns.
+    /// Comparisons of numeric columns with constants, by position of the column.
     compared: Vec<(usize, Comparison)>,
-    /// All else.
+    /// All other conjuncts.
     rest: Option<Test>,
 }
 
-/// A predicate over some of the columns that are read early.
+/// A predicate over some of the predicate's columns.
 struct Test {
     positions: Vec<usize>,
     schema: SchemaRef,
     passes: Predicate,
-    /// Does it fail for some values? Then it is asked of rows only that pass all else.
+    /// Whether it fails for some values. Then it is evaluated only on rows that pass all other tests.
     may_fail: bool,
 }
 
 impl Keep {
-    /// `None` if the condition names another column than these, or cannot be made.
+    /// Returns `None` if the condition refers to other columns than these, or cannot be compiled.
     ///
-    /// - `columns`, `schema`: what it may name.
-    /// - `make`: a predicate over a schema.
+    /// - `columns`, `schema`: the available columns.
+    /// - `make`: compiles a predicate over a schema.
     pub(crate) fn new(
         condition: &Expr,
         columns: &[ColumnId],
@@ -76,7 +77,7 @@ impl Keep {
         Some(Keep { early, of_text, compared, rest })
     }
 
-    /// Which rows of the columns that are read early pass.
+    /// The rows of a batch of the predicate's columns that pass.
     fn mask(&self, batch: &RecordBatch) -> Result<BooleanArray> {
         let mut mask = BooleanBuffer::new_set(batch.num_rows());
         for test in &self.of_text {
@@ -97,7 +98,7 @@ impl Keep {
     }
 }
 
-/// Where the columns are that an expression names.
+/// Positions of the columns that an expression refers to.
 fn positions(expr: &Expr, schema: &SchemaRef) -> Option<Vec<usize>> {
     let names = expr.column_refs();
     let positions: Option<Vec<usize>> = names.iter().map(|column| schema.index_of(&column.name).ok()).collect();
@@ -117,7 +118,7 @@ impl Test {
         Some(Test { positions, schema, passes, may_fail })
     }
 
-    /// As [`Test::passing`], of the rows of a mask; the others do not pass.
+    /// Evaluates only the rows of a mask; the other rows do not pass.
     fn passing_among(&self, arrays: Vec<ArrayRef>, mask: &BooleanBuffer) -> Result<BooleanBuffer> {
         let chosen = BooleanArray::new(mask.clone(), None);
         let arrays = arrays.iter().map(|array| filter(array, &chosen)).collect::<std::result::Result<Vec<_>, _>>();
@@ -127,7 +128,7 @@ impl Test {
         Ok(BooleanBuffer::from(all))
     }
 
-    /// Which rows of these columns pass; where it is not known they do not.
+    /// The rows that pass; NULL does not pass.
     fn passing(&self, arrays: Vec<ArrayRef>, rows: usize) -> Result<BooleanBuffer> {
         let arrays = arrays.into_iter().zip(self.schema.fields());
         let arrays = arrays.map(|(array, field)| relabel(array, field.data_type())).collect();
@@ -142,7 +143,7 @@ impl Test {
         })
     }
 
-    /// Which values of the one column pass.
+    /// The values of the only column that pass.
     fn of_text(&self, array: &ArrayRef) -> Result<BooleanBuffer> {
         let rows = array.len();
         let Some(coded) = array.as_any_dictionary_opt() else { return self.passing(vec![Arc::clone(array)], rows) };
@@ -167,17 +168,17 @@ impl Test {
     }
 }
 
-/// A scan of the rows that pass.
+/// A scan with an optional predicate.
 pub(crate) struct Kept<'a> {
     scan: Scan,
     keep: Option<&'a Keep>,
 }
 
 impl<'a> Kept<'a> {
-    /// - `request`: without `limit`, if rows are to pass a condition.
+    /// - `request`: has no `limit` if there is a predicate.
     ///
     /// # Errors
-    /// As [`TableView::scan`].
+    /// Those of [`TableView::scan`].
     pub(crate) fn new(view: &TableView, request: ScanRequest, keep: Option<&'a Keep>) -> Result<Kept<'a>> {
         let scan = match keep {
             Some(keep) => view.scan_late(request, &keep.early)?,
@@ -186,15 +187,15 @@ impl<'a> Kept<'a> {
         Ok(Kept { scan, keep })
     }
 
-    /// All rows of a scan that was begun otherwise.
+    /// All rows of a scan that was started elsewhere.
     pub(crate) fn all(scan: Scan) -> Kept<'a> {
         Kept { scan, keep: None }
     }
 
-    /// The next rows, perhaps none though more may come; `None` at the end.
+    /// The next rows; an empty batch is possible before the end. `None` at the end.
     ///
     /// # Errors
-    /// Those of reading and of the condition; the scan has ended then.
+    /// Those of reading and of the predicate; the scan ends with the error.
     pub(crate) fn next(&mut self) -> Result<Option<Scanned>> {
         match self.keep {
             Some(keep) => self.scan.next_filtered(&mut |batch| keep.mask(batch)),

@@ -1,7 +1,8 @@
-//! Which series a WHERE chooses by its conditions on key columns.
+//! Selects series by the conditions of a WHERE clause on key columns.
 //!
-//! A whole key is looked up; values of some key columns lead to the [lists](columns::SeriesIndex::having) of series that have them;
-//! whatever else is said of keys is computed for those, or for all where nothing leads to fewer.
+//! A complete key is looked up. Values of some key columns are looked up in the [inverted
+//! index](columns::SeriesIndex::having) of series. All other conditions are evaluated on the keys of the remaining
+//! series, or of all series if there was no look-up.
 
 use std::sync::Arc;
 
@@ -18,10 +19,10 @@ use model::{Column, DataType, Error, KeyValue, Result, TableRef, key};
 use crate::errors::OrError;
 use crate::provider::{predicate, relabel};
 
-/// Series whose keys are looked at together.
+/// Keys evaluated per batch.
 const KEYS_PER_STEP: usize = 8_192;
 
-/// The series whose keys satisfy all `filters`, sorted.
+/// The series whose keys satisfy all `filters`, in ascending order.
 pub(crate) fn series_of(table: &TableRef, schema: &SchemaRef, view: &TableView, filters: &[Expr]) -> Result<Vec<u32>> {
     let mut conditions = Vec::new();
     let mut rest = Vec::new();
@@ -41,7 +42,7 @@ pub(crate) fn series_of(table: &TableRef, schema: &SchemaRef, view: &TableView, 
     if rest.is_empty() { Ok(found) } else { among(table, schema, view, found.into_iter(), &rest) }
 }
 
-/// Takes a filter apart: values that key columns must have, and what is said beyond that.
+/// Splits a filter into equality conditions on key columns and other conditions.
 fn sort(table: &TableRef, filter: &Expr, conditions: &mut Vec<OneOf>, rest: &mut Vec<Expr>) {
     if let Expr::BinaryExpr(BinaryExpr { left, op: Operator::And, right }) = filter {
         sort(table, left, conditions, rest);
@@ -82,7 +83,7 @@ fn one_of(table: &TableRef, filter: &Expr) -> Option<OneOf> {
                 return None;
             }
             let items = list.value(0);
-            // A NULL in it is equal to nothing.
+            // A NULL in the array is equal to nothing.
             let there = (0..items.len()).filter(|at| items.is_valid(*at));
             let value = |at: usize| key_value(key.ty, &ScalarValue::try_from_array(&items, at).ok()?);
             Some(OneOf { column, values: there.map(value).collect::<Option<_>>()? })
@@ -91,13 +92,13 @@ fn one_of(table: &TableRef, filter: &Expr) -> Option<OneOf> {
     }
 }
 
-/// Which of the key columns an expression is.
+/// The key column that an expression refers to, with its position.
 fn key_column<'a>(table: &'a TableRef, expr: &Expr) -> Option<(usize, &'a Column)> {
     let Expr::Column(column) = expr else { return None };
     table.key_columns().enumerate().find(|(_, key)| key.name == column.name)
 }
 
-/// Canonical bytes of the keys that are named whole: one value for each key column, or values of the only one.
+/// Canonical bytes of complete keys: one value for each key column, or any number of values of a single key column.
 fn keys_of(table: &TableRef, conditions: &[OneOf]) -> Option<Vec<Vec<u8>>> {
     let columns = table.key_columns().count();
     match conditions {
@@ -119,7 +120,7 @@ fn keys_of(table: &TableRef, conditions: &[OneOf]) -> Option<Vec<Vec<u8>>> {
     }
 }
 
-/// Those of `series` (ascending) that pass all filters.
+/// The members of `series` (ascending) whose keys pass all filters.
 fn among(
     table: &TableRef,
     schema: &SchemaRef,
@@ -134,7 +135,8 @@ fn among(
         .map_err(Error::bug)?;
     let keys = Arc::new(Schema::new(fields));
     match matching(&keys, view, series.clone(), filters) {
-        // It may be the key of a series without rows that fails. The filter stands above the scan as well, and looks at rows.
+        // The failing key may belong to a series without rows in the result. The filter is also applied to rows above
+        // the scan, so conditions that may fail are skipped here.
         Err(_) if filters.iter().any(may_fail) => {
             let sure: Vec<Expr> = filters.iter().filter(|filter| !may_fail(filter)).cloned().collect();
             if sure.is_empty() { Ok(series.collect()) } else { matching(&keys, view, series, &sure) }
@@ -164,7 +166,7 @@ fn matching(
     Ok(found)
 }
 
-/// Is there anything in it that some values make fail, such as a cast?
+/// Whether an expression may fail for some values, as a cast may.
 pub(crate) fn may_fail(filter: &Expr) -> bool {
     use datafusion::common::tree_node::TreeNode;
     let fails = |expr: &Expr| {

@@ -1,13 +1,14 @@
-//! SQL: sessions and statements over the engine, DataFusion for what is not compiled.
+//! SQL: sessions and statements over the engine; DataFusion runs the statements that the row executor does not.
 //!
-//! Words: a [`Database`] is an engine with a SQL runtime; a [`Session`] is one client's settings and transaction; a [`Prepared`] is a
-//! parsed, typed statement; an [`Outcome`] is what executing it gave.
+//! Terms: a [`Database`] is an engine with a SQL runtime; a [`Session`] is one client's settings and transaction; a
+//! [`Prepared`] is a parsed and typed statement; an [`Outcome`] is the result of executing it.
 //!
 //! Always true:
-//! - One statement reads one snapshot, own writes included.
-//! - A failed statement outside a transaction block changes nothing; inside, the block accepts only ROLLBACK.
-//! - No engine lock is held across an await; waits are parked on `env::Event`.
-//! - Nothing a client is told names DataFusion: its errors are translated in one place (`errors`).
+//! - One statement reads one snapshot, including its transaction's own writes.
+//! - A failed statement outside a transaction block changes nothing. After a failure in a block, the block accepts only
+//!   ROLLBACK.
+//! - No engine lock is held across an await; tasks wait on `env::Event`.
+//! - No message to a client names DataFusion: `errors` translates all of its errors.
 
 mod advisory;
 mod announced;
@@ -77,7 +78,8 @@ mod type_planner;
 mod types;
 mod zone;
 
-/// Stack for threads that plan or run statements: the deepest tree that a statement may have fits (address space, not memory).
+/// Stack size for threads that plan or run statements, enough for the deepest permitted expression tree. It is address
+/// space, not resident memory.
 pub const STACK_BYTES: usize = 32 << 20;
 
 pub use announced::conform;

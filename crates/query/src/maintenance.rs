@@ -1,5 +1,5 @@
-//! CHECKPOINT, VACUUM and LOCK TABLE: work that the database does behind the scenes, done now and waited for. REINDEX, CLUSTER and
-//! COMMENT, which change nothing here and say so.
+//! CHECKPOINT, VACUUM and LOCK TABLE: background work done synchronously, and explicit locks. REINDEX, CLUSTER and
+//! COMMENT have no effect and send a NOTICE that says so.
 
 use std::sync::Arc;
 
@@ -16,27 +16,27 @@ use crate::rows::Named;
 use crate::session::{Outcome, Session};
 use crate::statement::{Text, is_word};
 
-/// A statement that changes where rows are, but none of them.
+/// A maintenance statement. None of them changes the contents of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Maintenance {
-    /// Everything in memory goes into segments, and the log is cut.
+    /// Flushes all memtables to segments and truncates the log.
     Checkpoint,
-    /// With `full`, the same, and then all segments get their final form. Without it nothing is done: tools send that
-    /// unasked.
+    /// With `full`: flushes, and then compacts all segments to their final form. Without `full`: no effect; tools send
+    /// it unasked.
     Vacuum { full: bool, tables: Vec<ObjectName> },
-    /// SET CONSTRAINTS: they are immediate as they are.
+    /// SET CONSTRAINTS: constraints are always immediate.
     Constraints { deferred: bool },
-    /// ALTER TABLE … SET (timescaledb…): how TimescaleDB is to compress, which happens here anyway.
+    /// ALTER TABLE … SET (timescaledb…): TimescaleDB's compression settings. Tables are compressed anyway.
     Compress { table: ObjectName },
-    /// REINDEX, CLUSTER: indexes and rows have their order at all times. `tables` are those that it names.
+    /// REINDEX, CLUSTER: indexes and rows are always in order. `tables`: the tables named.
     Reorder { tag: &'static str, tables: Vec<ObjectName> },
-    /// COMMENT ON: comments are not stored. `table`: the one that it names, or whose column it names.
+    /// COMMENT ON: comments are not stored. `table`: the table named, or the table of the column named.
     Comment { table: Option<ObjectName> },
     /// LOCK TABLE.
     Lock { tables: Vec<ObjectName>, mode: LockMode, nowait: bool },
 }
 
-/// Lock strength of LOCK TABLE: PostgreSQL's eight modes fall into these three.
+/// Lock strength of LOCK TABLE: PostgreSQL's eight modes are mapped to three.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LockMode {
     /// ACCESS SHARE, the lock of a reader.
@@ -47,9 +47,9 @@ pub(crate) enum LockMode {
     Alone,
 }
 
-/// Words that may stand between VACUUM and the tables.
+/// The words allowed between VACUUM and the tables.
 const WORDS: &[&str] = &["full", "freeze", "verbose", "analyze"];
-/// Options in parentheses, each with or without a value. Only the first makes a difference here.
+/// The options allowed in parentheses, each with an optional value. Only FULL has an effect.
 const OPTIONS: &[&str] = &[
     "full",
     "freeze",
@@ -67,10 +67,10 @@ const OPTIONS: &[&str] = &[
     "buffer_usage_limit",
 ];
 
-/// Reads the statement if it is one of these.
+/// Parses a maintenance statement; `None` for other statements.
 ///
 /// # Errors
-/// 42601 at what does not belong there.
+/// 42601 at an unexpected token.
 pub(crate) fn parse(tokens: &[TokenWithSpan], text: &Text<'_>) -> Result<Option<Maintenance>> {
     if let Some(found) = constraints(tokens).or_else(|| compress(tokens)) {
         return Ok(Some(found));
@@ -132,9 +132,9 @@ fn compress(tokens: &[TokenWithSpan]) -> Option<Maintenance> {
     (parser.peek_token_ref().token == Token::EOF).then_some(Maintenance::Compress { table })
 }
 
-/// Why VACUUM cannot be read.
+/// The reason why a statement cannot be parsed.
 enum Refused {
-    /// The next token does not belong there.
+    /// The next token is unexpected.
     Token,
     Option(Error),
 }
@@ -159,7 +159,7 @@ fn vacuum(parser: &mut Parser<'_>) -> std::result::Result<Maintenance, Refused> 
     Ok(Maintenance::Vacuum { full, tables })
 }
 
-/// The next token, if it is this word.
+/// Consumes the next token if it is this word.
 fn take(parser: &mut Parser<'_>, word: &str) -> bool {
     let found = is_word(parser.peek_token_ref(), word);
     if found {
@@ -168,14 +168,14 @@ fn take(parser: &mut Parser<'_>, word: &str) -> bool {
     found
 }
 
-/// Options in parentheses, whatever they are.
+/// Skips options in parentheses.
 fn skip_options(parser: &mut Parser<'_>) {
     if parser.consume_token(&Token::LParen) {
         while !matches!(parser.next_token().token, Token::RParen | Token::EOF) {}
     }
 }
 
-/// What follows `REINDEX`: an index names no table.
+/// Parses the rest of `REINDEX`. `REINDEX INDEX` names no table.
 fn reindex(parser: &mut Parser<'_>) -> std::result::Result<Maintenance, Refused> {
     skip_options(parser);
     let of_table = take(parser, "table");
@@ -187,7 +187,7 @@ fn reindex(parser: &mut Parser<'_>) -> std::result::Result<Maintenance, Refused>
     Ok(Maintenance::Reorder { tag: "REINDEX", tables: if of_table { names } else { Vec::new() } })
 }
 
-/// What follows `CLUSTER`.
+/// Parses the rest of `CLUSTER`.
 fn cluster(parser: &mut Parser<'_>) -> std::result::Result<Maintenance, Refused> {
     skip_options(parser);
     take(parser, "verbose");
@@ -201,7 +201,7 @@ fn cluster(parser: &mut Parser<'_>) -> std::result::Result<Maintenance, Refused>
     Ok(Maintenance::Reorder { tag: "CLUSTER", tables })
 }
 
-/// What follows `COMMENT`.
+/// Parses the rest of `COMMENT`.
 fn comment(parser: &mut Parser<'_>) -> std::result::Result<Maintenance, Refused> {
     if !take(parser, "on") {
         return Err(Refused::Token);
@@ -229,12 +229,12 @@ fn comment(parser: &mut Parser<'_>) -> std::result::Result<Maintenance, Refused>
     Ok(Maintenance::Comment { table })
 }
 
-/// Whether tables are there, in either store.
+/// Checks that the tables exist, in either store.
 ///
 /// # Errors
 /// 42P01.
 fn check_tables<'a>(session: &mut Session, tables: impl IntoIterator<Item = &'a ObjectName>) -> Result<()> {
-    // Not kept while waiting: a snapshot keeps what it sees, files and memory.
+    // Dropped before any wait: a snapshot keeps files and memory alive.
     let context = session.context();
     let named = Named { snapshot: &context.snapshot, settings: &context.settings };
     let columns = tables.into_iter().filter(|table| named.find(table).is_none());
@@ -252,7 +252,7 @@ fn is_system(context: &Arc<StatementContext>, name: &ObjectName) -> bool {
     crate::hooks::table(context, schema, table).is_some()
 }
 
-/// PostgreSQL's modes of LOCK TABLE, the longer of two that begin alike first.
+/// PostgreSQL's modes of LOCK TABLE. Of two modes with a common prefix the longer one comes first.
 const LOCK_MODES: &[(&[&str], LockMode)] = &[
     (&["access", "share"], LockMode::AccessShare),
     (&["row", "share"], LockMode::Shared),
@@ -264,7 +264,7 @@ const LOCK_MODES: &[(&[&str], LockMode)] = &[
     (&["access", "exclusive"], LockMode::Alone),
 ];
 
-/// What follows `LOCK`.
+/// Parses the rest of `LOCK`.
 fn lock(parser: &mut Parser<'_>) -> std::result::Result<Maintenance, Refused> {
     let take = |parser: &mut Parser<'_>, words: &[&str]| {
         let found = words.iter().enumerate().all(|(at, word)| is_word(parser.peek_nth_token_ref(at), word));
@@ -286,7 +286,7 @@ fn lock(parser: &mut Parser<'_>) -> std::result::Result<Maintenance, Refused> {
     Ok(Maintenance::Lock { tables, mode, nowait })
 }
 
-/// Names with commas between them.
+/// A comma-separated list of names.
 fn table_names(parser: &mut Parser<'_>) -> std::result::Result<Vec<ObjectName>, Refused> {
     let mut tables = Vec::new();
     loop {
@@ -302,7 +302,7 @@ fn table_names(parser: &mut Parser<'_>) -> std::result::Result<Vec<ObjectName>, 
     }
 }
 
-/// One option in parentheses: what FULL is set to, if it is that one.
+/// Parses one option in parentheses; returns the value if the option is FULL.
 fn option(parser: &mut Parser<'_>) -> std::result::Result<Option<bool>, Refused> {
     let Token::Word(name) = &parser.peek_token_ref().token else { return Err(Refused::Token) };
     let name = name.value.to_ascii_lowercase();
@@ -328,9 +328,11 @@ fn option(parser: &mut Parser<'_>) -> std::result::Result<Option<bool>, Refused>
     }
 }
 
+/// Runs a maintenance statement.
+///
 /// # Errors
-/// Why the flush or a compaction failed, what was there being kept; 42P01 for a table that does not exist; 25001 for
-/// VACUUM within a block.
+/// The error of the flush or compaction, whose inputs are kept; 42P01 for a table that does not exist; 25001 for VACUUM
+/// in a transaction block.
 pub(crate) async fn execute(session: &mut Session, maintenance: &Maintenance) -> Result<Outcome> {
     let database = session.database().clone();
     let engine = database.engine();
@@ -369,7 +371,7 @@ pub(crate) async fn execute(session: &mut Session, maintenance: &Maintenance) ->
                 let message = "VACUUM cannot run inside a transaction block";
                 return Err(Error::new(SqlState::ACTIVE_SQL_TRANSACTION, message));
             }
-            // vacuumdb names the relations of the system catalogs too, which are not stored.
+            // vacuumdb also names system catalogs, which are not stored.
             let stored: Vec<&ObjectName> = {
                 let context = session.context();
                 tables.iter().filter(|table| !is_system(&context, table)).collect()

@@ -1,5 +1,5 @@
-//! The memory of statements and results: DataFusion's pool as a client of the database's budget, and results cut so that little of them is
-//! in flight.
+//! Memory accounting of statements and results: DataFusion's memory pool as a consumer of the database's budget, and
+//! back-pressure on results, which are cut into small pieces.
 
 use std::fmt;
 
@@ -18,28 +18,28 @@ use tokio::sync::mpsc::error::TrySendError;
 use crate::errors::external;
 use crate::session::Batches;
 
-/// Bytes of rows that are handed on at a time. Smaller results are not counted.
+/// Bytes of rows passed on at a time. Smaller results are not charged to the budget.
 pub(crate) const RESULT_BYTES: usize = 256 << 10;
-/// What a result that waits for its client takes at least: its plan, its state, buffers.
+/// Minimum charge for a long result that waits for its client: plan, operator state, buffers.
 const OPEN_RESULT_BYTES: u64 = 128 << 10;
-/// More rows are likely to follow a batch of so many.
+/// A batch with at least this many rows is probably followed by more.
 const LONG_ROWS: usize = 1_024;
 
-/// DataFusion's memory: what the budget has for statements. Operators that can spill have equal parts of it.
+/// DataFusion's memory pool over the budget's share for statements. Spillable operators have equal shares.
 pub(crate) struct Pool {
     budget: MemoryBudget,
-    /// No more than this, whatever the budget has.
+    /// Upper limit in bytes, even if the budget allows more.
     most: u64,
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
-    /// Operators that can spill.
+    /// Number of spillable operators.
     spillers: u64,
-    /// Bytes that they hold.
+    /// Bytes held by spillable operators.
     spillable: u64,
-    /// Bytes that others hold.
+    /// Bytes held by other operators.
     fixed: u64,
 }
 
@@ -106,7 +106,8 @@ impl MemoryPool for Pool {
         let (size, held) = (self.size(), reservation.size() as u64);
         let can_spill = reservation.consumer().can_spill();
         let own = if can_spill {
-            // One part is left for whoever comes next: what an operator has it gives back only when it asks for more.
+            // One share is reserved for the next operator: an operator spills only when it asks for more memory, so the
+            // memory that it holds cannot be reclaimed at once.
             let parts = if state.spillers > 1 { state.spillers + 1 } else { 1 };
             size.saturating_sub(state.fixed) / parts
         } else {
@@ -138,11 +139,11 @@ impl MemoryPool for Pool {
     }
 }
 
-/// Hands on a batch from a thread that reads a table; false if nobody wants any more. The thread waits for whoever takes the batches, if few
-/// others do.
+/// Passes on a batch from a thread that scans a table; false if the receiver is gone. If the channel is full, the
+/// thread blocks.
 ///
 /// # Errors
-/// 53400 where [`SCANS_WAITING_MAX`] threads wait already, so that there are always threads for others.
+/// 53400 if [`SCANS_WAITING_MAX`] threads are blocked already, so that the runtime always has free blocking threads.
 pub(crate) fn handed_on(out: &Sender<DfResult<RecordBatch>>, batch: DfResult<RecordBatch>) -> DfResult<bool> {
     let batch = match out.try_send(batch) {
         Ok(()) => return Ok(true),
@@ -157,11 +158,11 @@ pub(crate) fn handed_on(out: &Sender<DfResult<RecordBatch>>, batch: DfResult<Rec
     Ok(out.blocking_send(batch).is_ok())
 }
 
-/// Threads that may wait for clients of tables' scans. The runtime has 512 for all that blocks.
+/// Maximum number of scan threads blocked by slow clients. The runtime has 512 blocking threads.
 const SCANS_WAITING_MAX: usize = 400;
 static SCANS_WAITING: Semaphore = Semaphore::const_new(SCANS_WAITING_MAX);
 
-/// Bytes of the values of a batch: of its rows alone, where it shares memory with others.
+/// Bytes of the values of a batch: only of its own rows if it shares buffers with other batches.
 pub(crate) fn batch_bytes(batch: &RecordBatch) -> usize {
     let bytes = |array: &arrow_array::ArrayRef| {
         let bytes = array.to_data().get_slice_memory_size();
@@ -170,8 +171,8 @@ pub(crate) fn batch_bytes(batch: &RecordBatch) -> usize {
     batch.columns().iter().map(bytes).sum()
 }
 
-/// The same rows in pieces of about [`RESULT_BYTES`]. A batch that is being handed on is counted as memory of results, unless it is all of
-/// a short result; from the stream comes 53200 where the results that are open hold all of their memory.
+/// Cuts the batches into pieces of about [`RESULT_BYTES`] and charges the current batch to the budget of results,
+/// unless the result is short. The stream fails with 53200 if the open results have used up their budget.
 pub(crate) fn counted(batches: Batches, budget: &MemoryBudget) -> Batches {
     let held = budget.reservation(Work::Results);
     let cutting = Cutting { batches, held, batch: None, next: 0, rows: 0 };
@@ -183,18 +184,18 @@ pub(crate) fn counted(batches: Batches, budget: &MemoryBudget) -> Batches {
 struct Cutting {
     batches: Batches,
     held: Reservation,
-    /// What is left of it is handed on next.
+    /// The batch of which a part is still to be passed on.
     batch: Option<RecordBatch>,
-    /// Its first row that is left.
+    /// The first remaining row of `batch`.
     next: usize,
-    /// Rows of a piece.
+    /// Rows per piece.
     rows: usize,
 }
 
 impl Cutting {
     async fn next(&mut self) -> Result<Option<RecordBatch>> {
         if self.batch.is_none() {
-            // Whoever took the last piece is done with it.
+            // The consumer asks for more, so it has finished with the last piece.
             self.held.shrink_to(0);
             let Some(batch) = self.batches.next().await.transpose()? else { return Ok(None) };
             let bytes = batch_bytes(&batch);

@@ -1,4 +1,4 @@
-//! Tests of the memory of statements: what is reserved, refused and given back.
+//! Tests of the memory accounting of statements: what is reserved, refused and released.
 
 use std::sync::Arc;
 

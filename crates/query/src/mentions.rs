@@ -1,7 +1,8 @@
-//! What a statement names: all that the planner has to see of a table with thousands of columns.
+//! Column pruning by name: collects the names in a statement, so that planning sees only these columns of a table with
+//! thousands of columns.
 //!
-//! Always true: a column that the statement can mean is among its mentions. There may be others: a word is counted
-//! whatever it stands for.
+//! Always true: every column that the statement may refer to is in the set. The set may have more names, because every
+//! word of the text is added, whatever its role.
 
 use std::ops::ControlFlow;
 
@@ -12,18 +13,18 @@ use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::Token;
 use rustc_hash::FxHashSet;
 
-/// Columns that a statement may mean.
+/// The columns that a statement may refer to.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Mentions {
-    /// All that there are: it has a `*`, or something else that stands for columns without their names.
+    /// All columns: the statement has a `*`, or another construct that refers to columns without naming them.
     All,
-    /// These, and not all need be columns.
+    /// At most these names; not all of them are columns.
     Named(FxHashSet<String>),
 }
 
 impl Mentions {
-    /// Of a statement that is written in `sql`, or is part of what is written there, or was made from it with no name
-    /// added but perhaps a `*`.
+    /// Collects the names of a statement. `sql` contains the text of the statement, or the text from which it was
+    /// derived without any new name except `*`.
     pub(crate) fn of(sql: &str, statement: &Statement) -> Mentions {
         if statement.visit(&mut Unnamed).is_break() {
             return Mentions::All;
@@ -56,7 +57,7 @@ fn stands_for_columns(keyword: Keyword) -> bool {
     matches!(keyword, Keyword::NATURAL | Keyword::TABLE | Keyword::PIVOT | Keyword::UNPIVOT | Keyword::COLUMNS)
 }
 
-/// Breaks at what stands for columns by another way than their names or a keyword.
+/// Breaks at a construct that refers to columns without naming them; [`stands_for_columns`] covers keywords.
 struct Unnamed;
 
 impl Visitor for Unnamed {
@@ -68,7 +69,7 @@ impl Visitor for Unnamed {
         break_if(select.projection.iter().any(is_wildcard))
     }
 
-    /// `t(a, b)` names columns by their position.
+    /// `t(a, b)` refers to columns by position.
     fn pre_visit_table_factor(&mut self, factor: &TableFactor) -> ControlFlow<()> {
         match factor {
             TableFactor::Table { alias, .. }
@@ -87,7 +88,7 @@ impl Visitor for Unnamed {
         break_if(match expr {
             Expr::Wildcard(_) | Expr::QualifiedWildcard(..) => true,
             Expr::Function(function) => match &function.args {
-                // `count(*)` counts rows, `count(t.*)` those with a value.
+                // `count(*)` counts rows and needs no column; `count(t.*)` counts rows that are not NULL.
                 FunctionArguments::List(list) => list
                     .args
                     .iter()

@@ -1,4 +1,4 @@
-//! PREPARE, EXECUTE and DEALLOCATE as SQL.
+//! SQL's prepared statements: PREPARE, EXECUTE and DEALLOCATE.
 
 use datafusion::sql::sqlparser::ast::{self, Expr, ObjectName};
 use model::{Error, Result, SqlState};
@@ -49,20 +49,20 @@ async fn prepare(
     drop(tables);
     session.keep(state);
     let (statement, oids) = (Statement::of(inner.clone(), parsed.sql.clone(), parsed.offset), oids?);
-    // Errors in the statement belong to PREPARE, not to its first EXECUTE.
+    // Errors in the statement are reported by PREPARE, not by the first EXECUTE.
     session.prepare(&statement, &oids).await?;
     session.named.insert(name.to_owned(), (statement, oids));
     Ok(Outcome::command("PREPARE"))
 }
 
-/// The statement that an EXECUTE runs, planned anew: what it names may have changed.
+/// Plans the statement of an EXECUTE again, because the tables that it names may have changed.
 pub(crate) fn inner(session: &mut Session, name: Option<&ObjectName>) -> Result<Prepared> {
     let name = key(name);
     let (statement, types) = session.named.get(&name).cloned().ok_or_else(|| unknown(&name))?;
     session.plan_statement(&statement, &types)
 }
 
-/// Runs EXECUTE, of a statement that [`inner`] gave.
+/// Runs EXECUTE with the statement that [`inner`] returned.
 pub(crate) async fn execute(
     session: &mut Session,
     prepared: &Prepared,
@@ -84,7 +84,7 @@ pub(crate) async fn execute(
     session.execute_into(prepared, Arguments::Bound(&bound), messages).await
 }
 
-/// The arguments' values, for parameters of these types: constants as they are, expressions evaluated.
+/// The values of the arguments for parameters of these types: constants are taken directly, expressions are evaluated.
 async fn values(session: &mut Session, arguments: &[Expr], types: &[u32]) -> Result<Vec<Value>> {
     let constants: Vec<Result<Value>> = arguments.iter().map(constant).collect();
     let open = constants.iter().zip(arguments.iter().zip(types)).filter(|(value, _)| value.is_err());
@@ -99,7 +99,7 @@ async fn values(session: &mut Session, arguments: &[Expr], types: &[u32]) -> Res
     constants.into_iter().map(|value| value.or_else(|error| evaluated.next().ok_or(error))).collect()
 }
 
-/// An argument's value, if it is a constant: its text is read as the parameter's type.
+/// The value of a constant argument; a text is later parsed as the parameter's type.
 fn constant(argument: &Expr) -> Result<Value> {
     use datafusion::sql::sqlparser::ast::{UnaryOperator, Value as Literal};
     Ok(match argument {

@@ -1,13 +1,14 @@
-//! The table that is made for batches with some columns.
+//! The definition of a table created by a bulk ingest.
 //!
-//! | what        | stated by                              | else                                                                  |
-//! |-------------|----------------------------------------|-----------------------------------------------------------------------|
-//! | store       | option or metadata `millrace.store`    | `columns` if there is a time, else `rows`                             |
-//! | time        | option or metadata `millrace.time`     | the timestamp column named `time`, else the only timestamp column     |
-//! | key         | option or metadata `millrace.key`      | in `columns` the dictionary columns, in `rows` none                   |
+//! | property  | stated by                            | default                                                           |
+//! |-----------|--------------------------------------|-------------------------------------------------------------------|
+//! | store     | option or metadata `millrace.store`  | `columns` if there is a time, else `rows`                         |
+//! | time      | option or metadata `millrace.time`   | the timestamp column named `time`, else the only timestamp column |
+//! | key       | option or metadata `millrace.key`    | in `columns` the dictionary columns, in `rows` none               |
 //!
-//! Metadata is that of the schema: what every client can send, also where it has no place for options. Dictionaries are what data
-//! frames make of categories, names of devices above all; plain text may be anything, and a key of messages would be one series a row.
+//! The metadata is that of the Arrow schema: every client can send it, even one whose API has no options. Data frames
+//! encode categories, above all names of devices, as dictionaries. Plain text columns are no default key: they may hold
+//! log messages, which would make one series per row.
 
 use std::collections::BTreeMap;
 
@@ -15,23 +16,23 @@ use arrow_schema::{DataType as Arrow, Field, Schema, TimeUnit};
 use datafusion::sql::sqlparser::ast::ObjectName;
 use model::{Error, Result, SqlState};
 
-/// The options there are; `partition` is that of CREATE TABLE.
+/// Names of the supported options; `partition` is that of CREATE TABLE.
 const OPTIONS: [&str; 4] = ["store", "time", "key", "partition"];
-/// What they are called in a schema's metadata, before the name.
+/// Prefix of the option names in schema metadata.
 const METADATA: &str = "millrace.";
 
-/// Which store, and what of it the columns are.
+/// The store of the new table and the roles of its columns.
 struct Shape<'a> {
     is_columns: bool,
     time: Option<&'a str>,
     key: Vec<&'a str>,
 }
 
-/// CREATE TABLE for batches of these columns.
+/// The CREATE TABLE statement for batches with these columns.
 ///
 /// # Errors
-/// 22023 for an option that is none, or of a value it cannot have; 42703 for a column that is not there; 0A000 for a type that no
-/// column has.
+/// 22023 for an unknown option or an invalid value; 42703 for a column that does not exist; 0A000 for a type without a
+/// SQL type.
 pub(super) fn sql(name: &ObjectName, schema: &Schema, options: &BTreeMap<String, String>) -> Result<String> {
     let stated = stated(schema, options)?;
     let shape = shape(schema, &stated)?;
@@ -69,7 +70,7 @@ fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
-/// What the client said; options count before metadata.
+/// The options that the client stated; options override metadata.
 fn stated<'a>(schema: &'a Schema, options: &'a BTreeMap<String, String>) -> Result<BTreeMap<&'a str, &'a str>> {
     let metadata = schema.metadata().iter();
     let metadata = metadata.filter_map(|(name, value)| Some((name.strip_prefix(METADATA)?, value.as_str())));
