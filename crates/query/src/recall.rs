@@ -624,7 +624,7 @@ enum FirstRow {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Insert {
-    /// Not an INSERT, or after its rows.
+    /// Outside of INSERT, or after its rows.
     No,
     Head,
     /// After VALUES.

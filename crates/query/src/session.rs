@@ -220,7 +220,7 @@ pub struct Unfinished {
 
 #[expect(clippy::large_enum_variant, reason = "there is one for a statement that waits")]
 enum Stage {
-    /// Not started.
+    /// Before execution.
     Start,
     Rows(rows::Unfinished),
     /// The statement's own transaction must be committed.
