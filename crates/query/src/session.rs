@@ -617,7 +617,7 @@ impl Session {
             (Plan::Rows(_), Stage::Start) | (_, Stage::Rows(_)) => {
                 return Err(Error::bug("a statement begun as another"));
             }
-            // Rare statements have boxed futures: whoever awaits this future moves the memory of its largest
+            // Rare statements have boxed futures, because the size of this future is that of its largest
             // branch.
             (Plan::Feed(plan), _) => {
                 computing(Box::pin(crate::rows::feed(self, prepared, plan, arguments.values()?))).await?

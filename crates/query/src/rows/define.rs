@@ -103,7 +103,7 @@ async fn carried_out(
         let waits = carry_out(session, &definition, &clocks);
         match waits {
             Ok(None) => {}
-            // Keep the lock request that this transaction waits for.
+            // Keep the locks and the place in the lock queue during the wait.
             Ok(Some(_)) => session.writer()?.undo_to(&savepoint)?,
             Err(_) => session.writer()?.roll_back_to(&savepoint)?,
         }

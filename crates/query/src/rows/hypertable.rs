@@ -1,5 +1,6 @@
-//! TimescaleDB's functions: `create_hypertable` turns an empty `rows` table into a `columns` table; other
-//! common functions raise a notice that they are unnecessary or not supported.
+//! TimescaleDB's functions: `create_hypertable` turns an empty `rows` table into a `columns` table, and
+//! retention policies set its table options. Other common functions raise a notice or warning that they have
+//! no effect.
 //!
 //! Like `pg_sleep`, each is a statement of its own: a function that changes the catalog cannot run within a
 //! query.
@@ -139,7 +140,7 @@ impl Call {
                 set_policy(session, name, &given)?;
                 match name {
                     "set_chunk_time_interval" | "remove_retention_policy" => vec![text("")],
-                    // Number of a job; it does not exist.
+                    // Job number; no such job exists.
                     _ => vec![Arc::new(Int32Array::from(vec![1_000]))],
                 }
             }
@@ -458,7 +459,8 @@ fn key(table: &RowTable, time: usize) -> Result<Option<Vec<String>>> {
     Ok(found.map(|columns| columns.into_iter().map(|column| schema.columns[column].name.clone()).collect()))
 }
 
-/// Sets the retention in the table's options; raises notices for policies that have no effect.
+/// Sets or removes the retention in the table's options; raises a notice or warning for functions without
+/// effect.
 fn set_policy(session: &mut Session, name: &str, given: &Given<'_>) -> Result<()> {
     let relation = given.relation()?;
     let table = find_table(&session.context(), &relation)?;
