@@ -1,4 +1,4 @@
-//! Results that are not made by a query.
+//! Results that no query produces, such as the rows of SHOW.
 
 use std::sync::Arc;
 

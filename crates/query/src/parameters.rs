@@ -1,4 +1,4 @@
-//! What can be told of `$n` before planning: how many there are, and types that the statement writes next to them.
+//! Parameters (`$n`) before planning: their count, and the types that the statement itself gives them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
@@ -30,7 +30,7 @@ impl Visitor for Highest {
     }
 }
 
-/// The n of an expression that is just `$n`.
+/// The n of an expression that consists of `$n` alone.
 pub(crate) fn number(expr: &Expr) -> Option<usize> {
     match expr {
         Expr::Value(value) => match &value.value {
@@ -42,7 +42,7 @@ pub(crate) fn number(expr: &Expr) -> Option<usize> {
     }
 }
 
-/// Types the statement itself gives: `$1::int`, `LIMIT $2`. By number, from 1.
+/// Types that the statement itself gives, by parameter number from 1: `$1::int`, `LIMIT $2`.
 pub(crate) fn written(statement: &ast::Statement) -> BTreeMap<usize, ast::DataType> {
     let mut visitor = Written(BTreeMap::new());
     let _ = statement.visit(&mut visitor);
@@ -60,7 +60,7 @@ impl Written {
 }
 
 impl Written {
-    /// Arguments of functions that take only one type there in PostgreSQL, but several in the planner.
+    /// Adds the types of arguments that have a single type in PostgreSQL but several in DataFusion.
     fn arguments(&mut self, function: &ast::Function) {
         let double = ast::DataType::DoublePrecision;
         let interval = ast::DataType::Interval { fields: None, precision: None };
@@ -105,10 +105,10 @@ impl Visitor for Written {
     }
 }
 
-/// The statement with `x = $1` in the place of `x = ANY ($1)` and of `x = ALL ($1)`, and the numbers of these parameters.
+/// Replaces `x = ANY ($1)` and `x = ALL ($1)` by `x = $1`, and returns the numbers of these parameters.
 ///
-/// The planner gives a parameter the type of what it is compared with; of an array that is the type of an element.
-/// `open`: does the n-th lack a type? Others stay as they are.
+/// DataFusion infers a parameter's type from the other operand of its comparison. For an array that is the
+/// element type. `open` returns whether parameter n has no type yet; parameters with a type are not changed.
 pub(crate) fn by_element(
     mut statement: ast::Statement,
     open: impl Fn(usize) -> bool,
@@ -139,9 +139,11 @@ impl<F: Fn(usize) -> bool> VisitorMut for Elements<F> {
     }
 }
 
-/// The statement without the parameters declared `void` among the arguments of its functions; `None` if there are none.
+/// Removes the parameters declared `void` from the arguments of function calls. Returns `None` if there are
+/// none.
 ///
-/// pgjdbc sends `{? = call f(?)}` as `f($1, $2)` and declares the result `$1` as `void`. PostgreSQL leaves it out too.
+/// pgjdbc sends `{? = call f(?)}` as `f($1, $2)` and declares the result `$1` as `void`. PostgreSQL removes
+/// it too.
 pub(crate) fn without_void(statement: &Statement, declared: &[u32]) -> Option<Statement> {
     if !declared.contains(&oid::VOID) {
         return None;
@@ -158,14 +160,14 @@ pub(crate) fn without_void(statement: &Statement, declared: &[u32]) -> Option<St
         sql: parsed.sql.clone(),
         offset: parsed.offset,
         command: Command::Sql(sql),
-        // Clients bind a value for each parameter, also for those left out.
+        // Clients bind a value for every parameter, including the removed ones.
         parameters: parsed.parameters,
         notices: parsed.notices.clone(),
         held: parsed.held.clone(),
     })))
 }
 
-/// Takes parameters declared `void` from calls.
+/// Removes parameters declared `void` from function calls.
 struct Results<'a> {
     declared: &'a [u32],
     found: bool,

@@ -1,10 +1,11 @@
-//! `FROM t FOR SYSTEM_TIME AS OF moment [[AS] alias]`: a `columns` table with history as it was.
+//! Time travel: `FROM t FOR SYSTEM_TIME AS OF moment [[AS] alias]` reads an earlier version of a `columns`
+//! table that keeps history.
 //!
-//! The parser knows these words in other dialects only. So they leave the statement before it is parsed, and the table's
-//! name says the moment, behind a mark; who looks up tables finds it there. The table keeps its name as an alias, unless
-//! it has another.
+//! The parser knows this clause in other dialects only. The clause is therefore removed before parsing, and
+//! its moment is encoded in the table's name between two mark characters; the table lookup decodes it. The
+//! table's own name becomes its alias unless the statement gives one.
 //!
-//! A moment is a time, or `now()` less or plus an interval of fixed length.
+//! A moment is a time, or `now()` plus or minus an interval of fixed length.
 
 use datafusion::sql::sqlparser::ast::{self, BinaryOperator, Expr, Value as Literal};
 use datafusion::sql::sqlparser::keywords::Keyword;
@@ -15,23 +16,24 @@ use model::{Error, Result, SqlState, TableId};
 use crate::context::StatementContext;
 use crate::statement::{is_blank, is_word};
 
-/// Before and behind the moment, in the name of a table.
+/// Delimits the moment in a table name: one mark before it and one after it.
 const MARK: char = '\u{2}';
-/// What a moment begins with, in such a name: a time as text, nanoseconds after `now()`, something else.
+/// First character of an encoded moment: `t` a time as text, `n` nanoseconds after `now()`, `x` any other
+/// expression.
 const TIME: char = 't';
 const NOW: char = 'n';
 const OTHER: char = 'x';
 
-/// When a table is to be shown as of.
+/// Point in time at which a table is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Moment {
     /// Nanoseconds since 1970 UTC.
     At(i64),
-    /// So many nanoseconds after the transaction began.
+    /// Nanoseconds after the start of the transaction.
     AfterNow(i64),
 }
 
-/// Moves moments into the names of their tables.
+/// Encodes each FOR SYSTEM_TIME clause in the name of its table.
 pub(crate) fn prepare(tokens: &mut Vec<TokenWithSpan>) {
     if !tokens.iter().any(|token| is_word(token, "system_time")) {
         return;
@@ -52,7 +54,7 @@ pub(crate) fn prepare(tokens: &mut Vec<TokenWithSpan>) {
     }
 }
 
-/// The moment of a clause that begins at `at`, and where it ends.
+/// Parses a clause at `at`. Returns its moment and the position after it.
 fn clause(tokens: &[TokenWithSpan], at: usize) -> Option<(Expr, usize)> {
     let words = ["for", "system_time", "as", "of"];
     let is = |(place, word): (usize, &&str)| tokens.get(at + place).is_some_and(|token| is_word(token, word));
@@ -95,7 +97,7 @@ fn written(moment: &Expr) -> String {
     }
 }
 
-/// The text of a time that is written out.
+/// Text of a time literal.
 fn time_text(moment: &Expr) -> Option<&str> {
     match moment {
         Expr::Nested(inner) => time_text(inner),
@@ -128,7 +130,7 @@ fn after_now(moment: &Expr) -> Option<i64> {
     }
 }
 
-/// Nanoseconds of an interval, if it has a fixed length.
+/// Nanoseconds of an interval of fixed length; `None` for other intervals.
 fn length(interval: &Expr) -> Option<i64> {
     let (text, unit) = match interval {
         Expr::Interval(interval) => {
@@ -147,10 +149,10 @@ fn length(interval: &Expr) -> Option<i64> {
     days.checked_add(read.micros)?.checked_mul(1_000)
 }
 
-/// The moment that the name of a table says, and the table's own name; `None` where it says none.
+/// Decodes a table name: the moment and the table's own name, or `None` for a name without a moment.
 ///
 /// # Errors
-/// 22007 and 22008 for a time that cannot be read, 0A000 for what is no time.
+/// 22007 and 22008 for a time that cannot be read, 0A000 for any other expression.
 pub(crate) fn read<'a>(name: &'a str, context: &StatementContext) -> Result<Option<(Moment, &'a str)>> {
     let Some((moment, table)) = name.strip_prefix(MARK).and_then(|rest| rest.split_once(MARK)) else {
         return Ok(None);
@@ -169,10 +171,10 @@ pub(crate) fn read<'a>(name: &'a str, context: &StatementContext) -> Result<Opti
     Ok(Some((moment, table)))
 }
 
-/// The table as it was then.
+/// Returns the table's view at the given moment.
 ///
 /// # Errors
-/// 55000 when it keeps no history; 22023 when that begins later, naming when.
+/// 55000 if the table keeps no history; 22023 if its history starts later, with that time in the message.
 pub(crate) fn view(context: &StatementContext, table: TableId, moment: Moment) -> Result<TableView> {
     let time = match moment {
         Moment::At(time) => time,

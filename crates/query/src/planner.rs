@@ -1,4 +1,5 @@
-//! From a parsed query to a typed logical plan: tables by snapshot, functions, parameters, output columns.
+//! Binds a parsed query to a typed logical plan: tables of the snapshot, functions, parameters, output
+//! columns.
 
 use std::cell::{Cell, OnceCell};
 use std::collections::{BTreeSet, HashMap};
@@ -33,20 +34,20 @@ use crate::types::{self, OutputColumn};
 
 /// A typed query.
 pub(crate) struct Planned {
-    /// Not yet optimized; parameters still in it.
+    /// Before optimization and parameter substitution.
     pub(crate) plan: LogicalPlan,
-    /// As clients see them.
+    /// Output columns with PostgreSQL's names and types.
     pub(crate) columns: Vec<OutputColumn>,
     /// Arrow types of `$1 ..`.
     pub(crate) parameters: Vec<Arrow>,
-    /// Depends on nothing but catalog and settings, so it may be kept for the next execution.
+    /// The plan depends only on the catalog and the settings, so later executions may reuse it.
     pub(crate) reusable: bool,
 }
 
 /// Plans a query.
 ///
-/// - `declared`: types of `$1 ..` that are known; may be shorter than there are parameters.
-/// - `given`: their values, once they are known. Arguments of table functions must be.
+/// - `declared`: known types of `$1 ..`; may be shorter than the number of parameters.
+/// - `given`: values of the parameters, once known. Arguments of table functions need values.
 pub(crate) fn plan(
     state: &SessionState,
     context: &Arc<StatementContext>,
@@ -78,8 +79,8 @@ pub(crate) fn plan(
 
 /// The declared types, and those of parameters that the statement casts to `oid` or `oid[]`; `hooks::rewrite` replaces these casts.
 ///
-/// asyncpg looks types up by `$1::oid[]`. That parameter was described as `bigint[]`, a type that asyncpg has to look up too, and so on
-/// without end.
+/// asyncpg looks types up with `$1::oid[]`. If that parameter were described as `bigint[]`, asyncpg would
+/// have to look that type up too, in an endless recursion.
 fn with_oids(parsed: &Parsed, statement: &ast::Statement, declared: &[Option<Arrow>]) -> Vec<Option<Arrow>> {
     let mut types = declared.to_vec();
     if parsed.parameters == 0 {
@@ -118,7 +119,8 @@ fn known_types(
     Ok(types)
 }
 
-/// Types the plan gives its parameters; what it cannot tell is text. `arrays` stand in the plan as one of their elements.
+/// Fills missing types with those that the plan infers, or with text. The plan contains the parameters in
+/// `arrays` as array elements.
 fn infer(plan: &LogicalPlan, arrays: &BTreeSet<usize>, types: &mut [Option<Arrow>]) -> Result<()> {
     let inferred = plan.get_parameter_types().map_err(|error| convert(&error))?;
     for (number, slot) in (1..).zip(types) {
@@ -131,7 +133,7 @@ fn infer(plan: &LogicalPlan, arrays: &BTreeSet<usize>, types: &mut [Option<Arrow
     Ok(())
 }
 
-/// The output columns, after the coercions that change types.
+/// Output columns after type coercion.
 fn output(state: &SessionState, plan: &LogicalPlan) -> DfResult<Vec<OutputColumn>> {
     let analyzed = state.analyzer().execute_and_check(plan.clone(), state.config_options(), |_, _| {})?;
     let column = |field: &FieldRef| OutputColumn {
@@ -141,23 +143,24 @@ fn output(state: &SessionState, plan: &LogicalPlan) -> DfResult<Vec<OutputColumn
     Ok(analyzed.schema().fields().iter().map(column).collect())
 }
 
-/// What the planner may ask: tables of the statement's snapshot, functions of the runtime and of the session.
+/// Implements DataFusion's [`ContextProvider`]: tables of the statement's snapshot, functions of the runtime
+/// and of the session.
 pub(crate) struct Tables<'a> {
     state: &'a SessionState,
     context: &'a Arc<StatementContext>,
     planners: Vec<Arc<dyn ExprPlanner>>,
-    /// Did the plan take something that belongs to this very statement?
+    /// The plan uses something that is valid for this execution only, so it cannot be reused.
     bound: Cell<bool>,
-    /// Values of parameters; none before the statement is executed.
+    /// Values of parameters; empty before execution.
     given: &'a [ScalarValue],
-    /// What is planned, if it is more than a type.
+    /// The statement being planned; `None` when only a type is resolved.
     statement: Option<(&'a Parsed, &'a ast::Statement)>,
-    /// Of the statement, once there was a wide table.
+    /// Columns named by the statement; computed when it first uses a wide table.
     mentions: OnceCell<Mentions>,
 }
 
-/// Tables with more columns than this show the planner what the statement names, because it goes through all columns
-/// that it is shown, several times: with 3,000 of them it took 10 ms.
+/// A table with more columns than this exposes only the columns that the statement names. DataFusion iterates
+/// several times over all columns of a table's schema: 3,000 columns took 10 ms.
 const NARROW: usize = 64;
 
 impl<'a> Tables<'a> {
@@ -181,14 +184,15 @@ impl<'a> Tables<'a> {
         SqlToRel::new_with_options(self, parser_options())
     }
 
-    /// Is there a table that does not show all its columns?
+    /// Whether a table hides some of its columns.
     fn is_narrow(&self) -> bool {
         matches!(self.mentions.get(), Some(Mentions::Named(_)))
     }
 
     fn plan_or_show_all(&mut self, statement: &ast::Statement, types: &[Option<Arrow>]) -> DfResult<LogicalPlan> {
         match self.plan(statement, types) {
-            // A message may speak of columns that the statement does not name.
+            // An error message may mention columns that the statement does not name, so plan with all
+            // columns.
             Err(_) if self.is_narrow() => {
                 self.mentions = OnceCell::from(Mentions::All);
                 self.plan(statement, types)
@@ -197,7 +201,7 @@ impl<'a> Tables<'a> {
         }
     }
 
-    /// The logical plan of a query whose parameters have these types.
+    /// Logical plan of a query with parameters of the given types.
     pub(crate) fn plan(&self, statement: &ast::Statement, types: &[Option<Arrow>]) -> DfResult<LogicalPlan> {
         let mut context = PlannerContext::new().with_prepare_param_data_types(fields(types));
         self.converter().sql_statement_to_plan_with_context(statement.clone(), &mut context)
@@ -241,7 +245,7 @@ impl<'a> Tables<'a> {
         }
     }
 
-    /// A table as it was.
+    /// A table at an earlier moment.
     fn past(&self, schema: Option<&str>, table: &str, moment: Moment) -> Result<Arc<dyn TableSource>> {
         let found = match schema {
             Some(schema) => Some(TableName { schema: schema.to_owned(), table: table.to_owned() }),
@@ -285,7 +289,7 @@ impl<'a> Tables<'a> {
     }
 
     fn system(&self, schema: &str, table: &str) -> Option<Arc<dyn TableSource>> {
-        // The last one has what only rewritten statements name.
+        // The schema `()` contains functions that only rewritten statements name.
         if !["pg_catalog", "information_schema", "()"].contains(&schema) {
             return None;
         }
@@ -304,7 +308,7 @@ impl<'a> Tables<'a> {
     }
 }
 
-/// Fields of parameters for the planner.
+/// Parameter types as the fields that DataFusion expects.
 fn fields(types: &[Option<Arrow>]) -> Vec<Option<FieldRef>> {
     let field = |ty: &Option<Arrow>| ty.as_ref().map(|ty| Arc::new(Field::new("", ty.clone(), true)));
     types.iter().map(field).collect()
@@ -322,7 +326,7 @@ fn parser_options() -> ParserOptions {
     }
 }
 
-/// `pg_catalog.f` and `f` are the same function.
+/// Removes the schema: `pg_catalog.f` and `f` are the same function.
 fn bare(name: &str) -> &str {
     name.strip_prefix("pg_catalog.").unwrap_or(name)
 }
@@ -370,7 +374,8 @@ impl ContextProvider for Tables<'_> {
 
     fn get_function_meta(&self, name: &str) -> Option<Arc<ScalarUDF>> {
         let name = bare(name);
-        // They depend on the session's zone only, with which the plan is kept.
+        // Calendar functions depend only on the session's time zone, and a kept plan is valid for one set of
+        // settings.
         if let Some(function) = crate::functions::dates::function(name, &self.context.settings.time_zone()) {
             return Some(function);
         }
@@ -379,7 +384,7 @@ impl ContextProvider for Tables<'_> {
             return Some(function);
         }
         let name = match name {
-            // The planner's own now() takes the statement's time, which is set to the transaction's.
+            // DataFusion's now() returns the statement's time, which is set to the transaction's.
             "transaction_timestamp" | "statement_timestamp" | "clock_timestamp" | "localtimestamp" => "now",
             name => name,
         };
@@ -423,7 +428,7 @@ impl ContextProvider for Tables<'_> {
     }
 }
 
-/// A value of a type from which rows can be counted.
+/// A placeholder value whose type can be an argument of a row-generating function.
 fn any_value(ty: Option<&Arrow>) -> ScalarValue {
     match ty {
         Some(Arrow::Timestamp(TimeUnit::Nanosecond, zone)) => ScalarValue::TimestampNanosecond(Some(0), zone.clone()),
@@ -438,7 +443,7 @@ fn names<T>(functions: &HashMap<String, T>) -> Vec<String> {
 }
 
 impl Tables<'_> {
-    /// Arguments of a table function as values, which is what such functions want.
+    /// Evaluates arguments of a table function to constants, which table functions require.
     fn simplified(&self, arguments: Vec<Expr>) -> Result<Vec<Expr>, DataFusionError> {
         use datafusion::logical_expr::simplify::SimplifyContext;
         use datafusion::optimizer::simplify_expressions::ExprSimplifier;
@@ -451,7 +456,7 @@ impl Tables<'_> {
         let simple = |argument: Expr| {
             let argument = simplifier.coerce(self.with_given(argument)?, &schema)?;
             Ok(match simplifier.simplify(argument)? {
-                // Such functions know a NULL without a type only.
+                // Table functions accept only an untyped NULL.
                 Expr::Literal(value, metadata) if value.is_null() => Expr::Literal(ScalarValue::Null, metadata),
                 simple => simple,
             })
@@ -459,8 +464,8 @@ impl Tables<'_> {
         arguments.into_iter().map(simple).collect()
     }
 
-    /// Replaces parameters by their values, or by any value of their type before the statement is executed. The plan then holds for this
-    /// execution alone.
+    /// Replaces parameters by their values, or before execution by any value of their type. The plan is then
+    /// valid for this execution only.
     fn with_given(&self, argument: Expr) -> Result<Expr, DataFusionError> {
         use datafusion::common::tree_node::{Transformed, TreeNode};
         let replaced = argument.transform(|part| {
@@ -470,7 +475,7 @@ impl Tables<'_> {
             let number = parameter.id.trim_start_matches('$').parse::<usize>().unwrap_or(0);
             let value = number.checked_sub(1).and_then(|at| self.given.get(at)).cloned();
             let value = match value {
-                // The client declared no type for this parameter; the functions here take integers.
+                // The client declared no type for this parameter; the table functions here take integers.
                 Some(ScalarValue::Utf8(Some(text))) => match text.trim().parse::<i64>() {
                     Ok(number) => ScalarValue::Int64(Some(number)),
                     Err(_) => ScalarValue::Utf8(Some(text)),

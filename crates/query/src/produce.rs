@@ -1,7 +1,8 @@
-//! Results are produced on threads of their own, so that computing never delays a socket.
+//! Produces results on a separate thread pool, so that computation never delays a socket.
 //!
-//! A query may compute for long between two batches. On the threads that serve sockets it would delay every other client, its own
-//! cancellation included; here it only delays other queries. DataFusion's operators yield to each other on these threads.
+//! A query may compute for a long time between two batches. On the threads that serve sockets it would delay
+//! every other client and its own cancellation; on this pool it delays only other queries. DataFusion's
+//! operators yield to each other here.
 
 use std::time::Duration;
 
@@ -14,14 +15,15 @@ use tokio::task::JoinSet;
 
 use crate::session::Batches;
 
-/// Batches that are taken without a break.
+/// Batches received before the receiver yields to other tasks.
 const BATCHES_PER_TURN: u64 = 8;
 
-/// The threads on which results are produced.
+/// Thread pool that produces results.
 pub(crate) struct Producer(Option<Runtime>);
 
 impl Producer {
-    /// Starts the threads. Where the system gives none, results are produced where they are asked for.
+    /// Starts the threads. If the operating system cannot start them, results are produced on the calling
+    /// thread.
     pub(crate) fn new(threads: usize) -> Producer {
         let runtime = Builder::new_multi_thread()
             .worker_threads(threads.max(1))
@@ -32,12 +34,14 @@ impl Producer {
         Producer(runtime.inspect_err(|error| tracing::warn!(%error, "cannot start the query threads")).ok())
     }
 
-    /// Has tasks that the caller spawns run there, until the guard is dropped: parts of a query start when it is executed.
+    /// Makes tasks that the caller spawns run on the pool until the guard is dropped: execution of a plan
+    /// spawns tasks.
     pub(crate) fn enter(&self) -> Option<EnterGuard<'_>> {
         self.0.as_ref().map(Runtime::enter)
     }
 
-    /// The same rows, produced there. At most two batches are made before they are asked for; dropping the result stops it.
+    /// Produces the same batches on the pool. At most two batches are produced ahead; dropping the result
+    /// cancels production.
     pub(crate) fn run(&self, batches: Batches) -> Batches {
         match &self.0 {
             Some(runtime) => produced(batches, runtime.handle()),
@@ -48,7 +52,8 @@ impl Producer {
 
 impl Drop for Producer {
     fn drop(&mut self) {
-        // Waiting for threads is not allowed where sessions are dropped, and nobody wants any more what they compute.
+        // Blocking on threads is not allowed where sessions are dropped, and the results are no longer
+        // needed.
         if let Some(runtime) = self.0.take() {
             runtime.shutdown_timeout(Duration::ZERO);
         }
@@ -73,17 +78,17 @@ fn produced(mut batches: Batches, on: &Handle) -> Batches {
     }))
 }
 
-/// A result where its batches are taken; dropping it stops the production.
+/// Receiving side of a result; dropping it cancels production.
 struct Taken {
     receiver: mpsc::Receiver<Result<RecordBatch>>,
     task: JoinSet<()>,
-    /// Taken so far.
+    /// Batches received so far.
     batches: u64,
 }
 
 impl Taken {
     async fn next(&mut self) -> Option<Result<RecordBatch>> {
-        // A loop over batches that are always there must be cancellable as well.
+        // A loop over batches that are always ready must be cancellable too.
         self.batches += 1;
         if self.batches.is_multiple_of(BATCHES_PER_TURN) {
             tokio::task::yield_now().await;
@@ -91,7 +96,7 @@ impl Taken {
         if let Some(batch) = self.receiver.recv().await {
             return Some(batch);
         }
-        // The end, unless it came by a panic: then rows are missing.
+        // The end of the result, unless the producer panicked: then rows are missing.
         match self.task.join_next().await {
             Some(Err(error)) => Some(Err(Error::bug(format!("a query stopped: {error}")))),
             _ => None,

@@ -1,9 +1,11 @@
-//! A stored table as DataFusion scans it: projection, key predicates, time range, block ranges and limit go down to the store.
+//! DataFusion's table provider for a `columns` table: pushes projection, key predicates, time range, block
+//! ranges and limit down to the store.
 //!
 //! Always true:
-//! - A predicate is taken away from DataFusion (`Exact`) only if it speaks of key columns alone or compares the time with a constant.
-//! - A provider holds a table's definition, not its rows: the rows are those of the statement's snapshot, asked for when the scan is
-//!   planned. So a logical plan can be kept across executions.
+//! - A predicate is pushed down as `Exact`, so that DataFusion does not evaluate it again, only if it
+//!   contains only key columns or compares the time with a constant.
+//! - A provider holds a table's definition, not its rows: the scan takes the statement's snapshot when it is
+//!   planned. A logical plan can therefore be reused across executions.
 
 use std::fmt;
 use std::sync::Arc;
@@ -31,27 +33,27 @@ use crate::past::Moment;
 use crate::scan::ColumnsScan;
 use crate::types::arrow_of;
 
-/// Rows of a batch from the store.
+/// Rows per batch read from the store.
 pub(crate) const BATCH_ROWS: usize = 8_192;
 
-/// A stored table.
+/// A `columns` table.
 pub(crate) struct ColumnsTable {
     table: TableRef,
-    /// Positions in the table of the columns that are shown, ascending; keys and the time are among them.
+    /// Positions in the table of the visible columns, ascending; they include the keys and the time.
     shown: Vec<usize>,
-    /// Of the columns that are shown.
+    /// Schema of the visible columns.
     schema: SchemaRef,
-    /// As of when; `None`: as the statement sees it.
+    /// Moment of time travel; `None`: the statement's snapshot.
     moment: Option<Moment>,
 }
 
 impl ColumnsTable {
-    /// `zone`: the session's, for the type of timestamps.
+    /// All columns are visible. `zone` is the session's time zone, for the type of timestamps.
     pub(crate) fn new(table: TableRef, zone: &str) -> ColumnsTable {
         ColumnsTable::with(table, zone, |_| true)
     }
 
-    /// Shows the keys, the time, and the fields that `is_named` wants.
+    /// Makes the keys, the time, and the fields for which `is_named` returns true visible.
     pub(crate) fn with(table: TableRef, zone: &str, is_named: impl Fn(&str) -> bool) -> ColumnsTable {
         let is_shown = |at: &usize| {
             let column = &table.columns[*at];
@@ -66,24 +68,24 @@ impl ColumnsTable {
         ColumnsTable { table, shown, schema, moment: None }
     }
 
-    /// The same as it was at `moment`.
+    /// Sets the moment of time travel.
     pub(crate) fn as_of(self, moment: Moment) -> ColumnsTable {
         ColumnsTable { moment: Some(moment), ..self }
     }
 }
 
 impl ColumnsTable {
-    /// Its definition.
+    /// Definition of the table.
     pub(crate) fn table(&self) -> &TableRef {
         &self.table
     }
 
-    /// Is it the table as it once was?
+    /// Whether this is a time travel read.
     pub(crate) fn is_of_the_past(&self) -> bool {
         self.moment.is_some()
     }
 
-    /// What the planner is shown.
+    /// Schema of the visible columns.
     pub(crate) fn arrow_schema(&self) -> &SchemaRef {
         &self.schema
     }
@@ -150,7 +152,7 @@ impl TableProvider for ColumnsTable {
             ranges: selection.ranges,
             batch_rows: BATCH_ROWS,
             limit: limit.map(|limit| limit as u64),
-            // Whose rows are looked at first looks at text as it is stored.
+            // With a scan predicate, text is filtered in its dictionary encoding.
             coded: keep.is_some(),
             columns_only: false,
         };
@@ -161,13 +163,13 @@ impl TableProvider for ColumnsTable {
     }
 }
 
-/// Does it say the same of a row whenever it is asked, and never fail?
+/// Whether the predicate is deterministic and cannot fail.
 pub(crate) fn is_sure(filter: &Expr) -> bool {
     !filter.is_volatile() && !has_subquery(filter) && !may_fail(filter)
 }
 
-/// What rows are looked at for before all their columns are read: the conditions that cannot fail. All of them stand above the scan
-/// as well.
+/// Scan predicate: the conditions that cannot fail. The scan evaluates it before it reads the remaining
+/// columns. DataFusion evaluates the conditions again above the scan.
 fn keep(rest: Vec<Expr>, columns: &[ColumnId], schema: &SchemaRef) -> Option<Arc<Keep>> {
     let condition = rest.into_iter().filter(is_sure).reduce(Expr::and)?;
     let make = |condition: &Expr, schema: DFSchema| {
@@ -176,26 +178,26 @@ fn keep(rest: Vec<Expr>, columns: &[ColumnId], schema: &SchemaRef) -> Option<Arc
     Keep::new(&condition, columns, schema, make).map(Arc::new)
 }
 
-/// What a conjunct of a WHERE says about a table.
+/// Classification of one conjunct of a WHERE.
 enum Part {
-    /// Only about key columns.
+    /// Contains only key columns.
     Keys,
-    /// A range of times, exactly.
+    /// Exactly a range of times.
     Time(TimeRange),
     /// A bound on a field.
     Field(ColumnRange),
-    /// Something the store cannot use.
+    /// The store cannot use it.
     Other,
 }
 
-/// The rows a list of conjuncts selects, as far as the store can tell.
+/// The part of a conjunction that the store can evaluate.
 pub(crate) struct Selection {
     pub(crate) times: TimeRange,
     pub(crate) series: SeriesFilter,
     pub(crate) ranges: Vec<ColumnRange>,
-    /// Do the three say all that the conjuncts say?
+    /// Whether times, series and ranges together are equivalent to the conjunction.
     pub(crate) exact: bool,
-    /// Conjuncts that rows are still to be checked against.
+    /// Conjuncts that must still be evaluated for each row.
     pub(crate) rest: Vec<Expr>,
 }
 
@@ -246,7 +248,7 @@ fn part(table: &TableRef, filter: &Expr) -> Part {
     field_range(table, filter).map_or(Part::Other, Part::Field)
 }
 
-/// Does it name key columns and nothing else, and give the same answer every time?
+/// Whether the predicate contains only key columns and is deterministic.
 fn is_about_keys(table: &TableRef, filter: &Expr) -> bool {
     let columns = filter.column_refs();
     !columns.is_empty()
@@ -274,7 +276,7 @@ fn role(table: &TableRef, column: &Column) -> Option<ColumnRole> {
     table.column(&column.name).map(|column| column.role)
 }
 
-/// `column op constant`, whichever side the column is on.
+/// `column op constant`, with the column on either side.
 fn comparison(filter: &Expr) -> Option<(&Column, Operator, &ScalarValue)> {
     let Expr::BinaryExpr(BinaryExpr { left, op, right }) = filter else {
         return None;
@@ -286,7 +288,7 @@ fn comparison(filter: &Expr) -> Option<(&Column, Operator, &ScalarValue)> {
     }
 }
 
-/// The times a conjunct allows, if it speaks of nothing else.
+/// Time range of a conjunct that contains only the time column.
 fn time_range(table: &TableRef, filter: &Expr) -> Option<TimeRange> {
     match filter {
         Expr::BinaryExpr(BinaryExpr { left, op: Operator::And, right }) => {
@@ -324,7 +326,7 @@ fn range_of(op: Operator, at: i64) -> Option<TimeRange> {
     })
 }
 
-/// A constant of the type of the table's times, as the store counts them.
+/// A constant of the time column's type, in the unit of the store.
 fn time_of(table: &TableRef, value: &ScalarValue) -> Option<i64> {
     match (table.time_column().ty, value) {
         (DataType::Timestamp, ScalarValue::TimestampNanosecond(Some(value), _))
@@ -333,7 +335,7 @@ fn time_of(table: &TableRef, value: &ScalarValue) -> Option<i64> {
     }
 }
 
-/// A bound on a field, for skipping blocks.
+/// Bound on a field, for skipping blocks by their statistics.
 fn field_range(table: &TableRef, filter: &Expr) -> Option<ColumnRange> {
     let (column, op, value) = comparison(filter)?;
     let column = table.column(&column.name).filter(|column| column.role == ColumnRole::Field)?;
@@ -341,7 +343,8 @@ fn field_range(table: &TableRef, filter: &Expr) -> Option<ColumnRange> {
     let (min, max) = match op {
         Operator::Eq => (Some(value.clone()), Some(value)),
         Operator::Lt | Operator::LtEq => (None, Some(value)),
-        // Statistics leave NaN out, and NaN is greater than all; such blocks must not be skipped.
+        // Statistics ignore NaN, and NaN is greater than every other value, so these blocks must not be
+        // skipped.
         Operator::Gt | Operator::GtEq if !is_float(column.ty) => (Some(value), None),
         _ => return None,
     };
@@ -372,11 +375,11 @@ fn stat_value(ty: DataType, value: &ScalarValue) -> Option<StatValue> {
 
 pub(crate) type Predicate = Arc<dyn datafusion::physical_expr::PhysicalExpr>;
 
-/// All of the filters as one expression over columns of a schema.
+/// Conjunction of all filters as one physical expression over the schema's columns.
 pub(crate) fn predicate(schema: &SchemaRef, filters: &[Expr]) -> Result<Predicate> {
     use datafusion::common::tree_node::{Transformed, TreeNode};
     let all = filters.iter().cloned().reduce(Expr::and).ok_or_else(|| Error::bug("no predicate"))?;
-    // The filters may qualify columns by an alias that the bare schema does not have.
+    // The filters may qualify columns by an alias that the schema does not have.
     let all = all
         .transform(|expr| match expr {
             Expr::Column(column) => Ok(Transformed::yes(Expr::Column(Column::new_unqualified(column.name)))),
@@ -389,7 +392,8 @@ pub(crate) fn predicate(schema: &SchemaRef, filters: &[Expr]) -> Result<Predicat
     datafusion::physical_expr::create_physical_expr(&all, &schema, &ExecutionProps::new(), &planning).or_error()
 }
 
-/// A stored array with the session's zone in its type, and values for keys into a dictionary; anything else as it is.
+/// Changes a stored array to the type `ty`: decodes a dictionary and sets the session's time zone. Other
+/// arrays are returned unchanged.
 pub(crate) fn relabel(array: arrow_array::ArrayRef, ty: &Arrow) -> arrow_array::ArrayRef {
     match (array.data_type(), ty) {
         (Arrow::Dictionary(..), ty) if !matches!(ty, Arrow::Dictionary(..)) => {

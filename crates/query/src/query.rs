@@ -1,4 +1,4 @@
-//! SELECT, VALUES, WITH: planned once, executed many times.
+//! Planning and execution of SELECT, VALUES and WITH; a plan is reused by later executions.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -30,25 +30,25 @@ use crate::settings::Settings;
 use crate::statement::{Command, Parsed, Statement};
 use crate::types::{OutputColumn, Value, arrow_of_oid, oid_of_arrow, scalar};
 
-/// A planned query and what it was planned against.
+/// A planned query, with the catalog and settings it was planned with.
 pub(crate) struct QueryPlan {
-    /// `None` for a plan that belongs to its statement (of catalog tables): it would keep the snapshot, and memory with it. Also for series
-    /// statements that were not planned.
+    /// Absent if the plan is valid for one execution only (queries of catalog tables): it would keep a
+    /// snapshot, and memory with it. Also absent for series statements that DataFusion did not plan.
     plan: Option<LogicalPlan>,
     pub(crate) columns: Vec<OutputColumn>,
-    /// OIDs
+    /// OIDs of the parameters.
     pub(crate) parameters: Vec<u32>,
     types: Vec<Arrow>,
-    /// Of its columns.
+    /// Arrow types of the columns.
     pub(crate) fields: Vec<Arrow>,
-    /// The plan holds while these two are the same; `None`: never.
+    /// The plan is valid while catalog and settings are these; `None`: it is never reused.
     valid: Option<(Arc<Catalog>, Arc<Settings>)>,
-    /// What it is as a series statement, if it is one.
+    /// The plan of a series statement; `None` for other queries.
     pub(crate) series: Option<Arc<Shape>>,
 }
 
 impl QueryPlan {
-    /// Which of its columns are NULL whatever comes; unknown for queries of the catalog.
+    /// Whether each column is always NULL; false for queries that have no logical plan.
     pub(crate) fn nulls(&self) -> Vec<bool> {
         let is_null = |field: &datafusion::arrow::datatypes::FieldRef| *field.data_type() == Arrow::Null;
         match &self.plan {
@@ -76,7 +76,8 @@ pub(crate) fn plan(
     planned.map(|planned| QueryPlan { plan: planned.plan.filter(|_| planned.valid.is_some()), ..planned })
 }
 
-/// A series statement that needs no planner: its logical plan is made when it turns out to be long.
+/// Plans a series statement directly from its syntax tree. A logical plan is made only if the statement turns
+/// out to be long.
 fn directly(
     state: &SessionState,
     context: &StatementContext,
@@ -103,7 +104,7 @@ fn directly(
     })
 }
 
-/// What a query sees: the newest commit if it names a `rows` table.
+/// Snapshot of a query: the newest commit if the query names a `rows` table.
 fn context(session: &mut Session, sql: &ast::Statement) -> Arc<StatementContext> {
     if crate::rows::names_any(session, sql) { session.context_of_newest() } else { session.context() }
 }
@@ -131,7 +132,7 @@ fn plan_in(
     Ok(QueryPlan { plan: Some(plan), columns, parameters: oids.collect(), types: parameters, fields, valid, series })
 }
 
-/// What the planner would take and answer wrongly.
+/// Rejects syntax that DataFusion accepts but evaluates wrongly.
 fn refuse(sql: &ast::Statement) -> Result<()> {
     if let ast::Statement::Query(query) = sql
         && !query.locks.is_empty()
@@ -165,7 +166,7 @@ impl Visitor for Refuser {
 }
 
 impl QueryPlan {
-    /// Is it what planning it now would give?
+    /// Whether planning again would give the same plan.
     pub(crate) fn holds(&self, context: &StatementContext) -> bool {
         self.valid.as_ref().is_some_and(|(catalog, settings)| {
             Arc::ptr_eq(catalog, context.snapshot.catalog()) && Arc::ptr_eq(settings, &context.settings)
@@ -195,13 +196,13 @@ pub(crate) struct Ready {
 }
 
 impl Ready {
-    /// Starts it, for a client: its rows come in small pieces, which are counted as memory of results.
+    /// Starts the query for a client: batches are small and counted against the memory of results.
     fn result(self, parsed: Arc<Parsed>) -> Result<Batches> {
         let memory = self.database.engine().memory().clone();
         self.produced(parsed, |batches| counted(batches, &memory))
     }
 
-    /// Starts it. Its rows are produced on threads of their own.
+    /// Starts the query on the query thread pool.
     pub(crate) fn stream(self, parsed: Arc<Parsed>) -> Result<Batches> {
         self.produced(parsed, |batches| batches)
     }
@@ -216,13 +217,13 @@ impl Ready {
     }
 }
 
-/// A stream of batches with errors of ours, which know their place in the statement.
+/// Converts errors of a stream and adds their position in the statement.
 pub(crate) fn located(batches: SendableRecordBatchStream, parsed: &Arc<Parsed>) -> Batches {
     let parsed = Arc::clone(parsed);
     Box::pin(batches.map(move |batch| batch.map_err(|error| locate(convert(&error), &parsed))))
 }
 
-/// Optimizes a prepared query and makes its physical plan, against the session's newest snapshot.
+/// Optimizes a prepared query and makes its physical plan, with the session's newest snapshot.
 pub(crate) async fn ready(
     session: &mut Session,
     prepared: &Prepared,
@@ -256,7 +257,7 @@ async fn ready_in(
         plan
     } else {
         let Command::Sql(sql) = &parsed.command else { return Err(Error::bug("a query that is no SQL")) };
-        // Of a statement that was not planned the parameters are settled all the same.
+        // A statement without a logical plan has all its parameter types already.
         let declared = if plan.plan.is_none() { &plan.parameters } else { &prepared.0.declared };
         let given = plan.scalars(values, &context.settings.time_zone())?;
         fresh = plan_in(state, context, parsed, sql, declared, &given)?;
@@ -279,13 +280,13 @@ async fn ready_in(
     })
 }
 
-/// Optimizes and makes the physical plan.
+/// Optimizes a logical plan and makes its physical plan.
 pub(crate) async fn physical(state: &SessionState, plan: &LogicalPlan) -> Result<Arc<dyn ExecutionPlan>> {
     let optimized = state.optimize(plan).or_error()?;
     state.query_planner().create_physical_plan(&optimized, state).await.or_error()
 }
 
-/// What running operators may ask of the session: memory, spill files, settings. Functions are in the plan already.
+/// Context of running operators: memory, spill files and settings. Functions are in the plan already.
 pub(crate) fn task(state: &SessionState) -> Arc<TaskContext> {
     let none = (Default::default(), Default::default(), Default::default(), Default::default());
     let id = state.session_id().to_owned();
@@ -294,12 +295,13 @@ pub(crate) fn task(state: &SessionState) -> Arc<TaskContext> {
     Arc::new(TaskContext::new(None, id, config, none.0, none.1, none.2, none.3, runtime))
 }
 
-/// Rows of a result that are sent at once, where they are made.
+/// Maximum number of rows of a result that is returned at once, without a stream.
 const FEW_ROWS: usize = 2_000;
-/// The same in bytes of memory; a column of a block may be shared by several results.
+/// Maximum size of such a result in bytes of memory; a column of a block may be shared by several results.
 const FEW_BYTES: usize = 4 << 20;
 
-/// Runs a query at once, if it is a series statement, and not a long one. `few`: may a short result be given as it is?
+/// Runs a query synchronously if it is a series statement and not a long one. `few`: the caller accepts a
+/// short result without a stream.
 pub(crate) fn at_once(
     session: &mut Session,
     prepared: &Prepared,
@@ -314,7 +316,7 @@ pub(crate) fn at_once(
     Ok(Some(if is_few { executed } else { executed.streamed(prepared) }))
 }
 
-/// A series statement whose plan still holds, with the values of its parameters.
+/// A series statement with a valid plan and the values of its parameters.
 struct Bound<'a> {
     shape: &'a Arc<Shape>,
     context: Arc<StatementContext>,
@@ -333,7 +335,7 @@ fn bound_series<'a>(session: &mut Session, prepared: &'a Prepared, values: &[Val
     Ok(Some(Bound { shape, context, values }))
 }
 
-/// Runs a series statement whose plan still holds; nothing for others, and long ones.
+/// Runs a series statement with a valid plan. Returns `None` for other statements and for long ones.
 pub(crate) fn run_series(session: &mut Session, prepared: &Prepared, values: &[Value]) -> Result<Option<series::Ran>> {
     let Some(Bound { shape, context, values }) = bound_series(session, prepared, values)? else { return Ok(None) };
     let state = session.state(&context);
@@ -342,7 +344,7 @@ pub(crate) fn run_series(session: &mut Session, prepared: &Prepared, values: &[V
     ran.map_err(|error| locate(error, &prepared.0.statement.0))
 }
 
-/// Set when nobody waits for a result any more.
+/// Sets its flag when it is dropped, to cancel the computation of a result that nobody awaits.
 #[derive(Default)]
 struct Over(Arc<AtomicBool>);
 
@@ -352,13 +354,14 @@ impl Drop for Over {
     }
 }
 
-/// What a series statement gives that is too long to be run at once.
+/// Result of a series statement that is too long to run synchronously.
 pub(crate) enum Long {
     Ran(series::Ran),
     Streamed(series::Streamed),
 }
 
-/// Runs a series statement that is too long to be run at once, if it is one of aggregates or of rows in any order, on threads of its own.
+/// Runs a series statement that is too long to run synchronously on separate threads. Returns `None` if it is
+/// neither an aggregation that can be split nor a stream of rows in any order.
 pub(crate) async fn run_long(session: &mut Session, prepared: &Prepared, values: &[Value]) -> Result<Option<Long>> {
     let Some(Bound { shape, context, values }) = bound_series(session, prepared, values)? else { return Ok(None) };
     if !shape.is_splittable() && !shape.is_streamable() {

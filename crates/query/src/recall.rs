@@ -1,17 +1,20 @@
-//! The plan cache of a session: compiled statements, series statements and INSERTs of values are found again by their text, without parsing
-//! or planning them.
+//! Plan cache of a session. It finds plans of compiled statements, series statements and `INSERT … VALUES` by
+//! their SQL text, without parsing or planning.
 //!
-//! A text without parameters has its constants in it, and in the simple protocol may be of several statements, so each is *stripped* first:
-//! constants that are operands become parameters of the types they have as constants, and what is left is looked up. Constants on which a
-//! plan could depend stay: those of ORDER BY, GROUP BY and LIMIT, of calls, types and patterns. A stripped text is planned with the types of
-//! the constants, and counts if that gives the same columns and, of a query, the same way to the rows.
+//! Texts without parameters contain constants, and a text of the simple protocol may contain several
+//! statements. Each statement is therefore *stripped*: constants that are operands become parameters with the
+//! types of the constants, and the remaining text is the cache key. Constants that a plan may depend on are
+//! kept in the key: those of ORDER BY, GROUP BY, LIMIT, function calls, types and patterns. A stripped text
+//! is planned with the types of its constants, and cached only if it has the same columns and, for a query,
+//! the same access path as the original.
 //!
-//! A constant that is alone a value of `INSERT … VALUES` gets its column's type, whatever it is written as: rows of one client differ in
-//! signs, NULLs and digits, and one text stands for all of them. What its column's type does not read (`1.5` for an `integer`) takes the
-//! long way.
+//! A constant that alone is a value of `INSERT … VALUES` gets its column's type, whatever its literal: rows
+//! of one client differ in signs, NULLs and digits, and one key matches all of them. A constant that the
+//! column's type cannot read (`1.5` for an `integer`) is parsed and planned normally.
 //!
-//! Rows of VALUES that are nothing but constants are one row, said again and again: the statement of the first row is what is looked up, and
-//! it is run with the parameters of all rows. A text of several rows is therefore found when it comes first; loads are made of such.
+//! Rows of VALUES that contain only constants are treated as repetitions of the first row: the statement with
+//! one row is the key, and it runs with the parameters of all rows. A multi-row text is therefore found at
+//! its first use; bulk loads consist of such texts.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -28,66 +31,67 @@ use crate::settings::Settings;
 use crate::statement::{Command, Statement};
 use crate::types::Value;
 
-/// Texts that a session keeps. When there are more, those go that came once; when that is not enough, all.
+/// Maximum number of keys per session. Above it, keys seen once are evicted; if that is not enough, all are.
 const TEXTS_MAX: usize = 256;
-/// Longer statements are not kept, nor those with more constants, nor texts in which there are such: they are not sent again and again.
+/// Longer statements are not cached, nor statements with more constants, nor texts that contain such
+/// statements: they are rarely repeated.
 const STATEMENT_BYTES_MAX: usize = 4 << 10;
 const CONSTANTS_MAX: usize = 128;
-/// Texts of more statements are not looked at.
+/// Texts of more statements are not looked up.
 const STATEMENTS_MAX: usize = 1 << 10;
-/// Bytes that a constant of many rows takes until its row is inserted, but for its text: as it is found, as it is read, and as it is given
-/// to the statement.
+/// Bytes that a constant of a multi-row text takes until its row is inserted, in addition to its text: as a
+/// token, as a parsed value and as a parameter.
 const BYTES_PER_CONSTANT: u64 = 144;
-/// Copies of the bytes of many rows: one as they are read, one as they are put together.
+/// Copies of the text of many rows: one when the constants are parsed, one when the rows are encoded.
 const COPIES: u64 = 2;
-/// The memory of many rows is counted in pieces of so many bytes; less is not counted.
+/// Memory of many rows is reserved in steps of this many bytes; a smaller remainder is not counted.
 const COUNTED_BYTES: u64 = 64 << 10;
 
-/// What a session remembers of texts.
+/// Cached statements of a session.
 #[derive(Default)]
 pub(crate) struct Texts {
-    /// Of Parse, with the types that the client declared last.
+    /// By the whole text of a Parse message, with the parameter types that the client declared last.
     whole: FxHashMap<Box<str>, (Box<[u32]>, Prepared)>,
-    /// Without parameters.
+    /// By stripped text, for texts without parameters.
     stripped: FxHashMap<Box<str>, Known>,
 }
 
 enum Known {
-    /// It came once. Most texts do.
+    /// The text was seen once. Most texts are not repeated.
     Once,
-    /// It does not mean the same without its constants.
+    /// The stripped text does not have the same meaning.
     Never,
     Planned(Prepared),
 }
 
-/// A text of the simple protocol, found again.
+/// A text of the simple protocol that was found in the cache.
 pub struct Recalled {
-    /// Its statements; at least one.
+    /// Statements of the text; at least one.
     pub statements: Vec<RecalledStatement>,
-    /// By which the constants were read.
+    /// Settings with which the constants were parsed.
     settings: Arc<Settings>,
 }
 
-/// A statement of such a text.
+/// A cached statement of a text.
 pub struct RecalledStatement {
-    /// The statement, with parameters in the places of constants.
+    /// The statement, with parameters in place of its constants.
     pub prepared: Prepared,
     constants: Constants,
-    /// Memory of the constants, if there are many rows.
+    /// Memory reserved for the constants of many rows.
     _held: Reservation,
 }
 
 enum Constants {
-    /// It takes no values, as BEGIN.
+    /// No values, as for BEGIN.
     None,
-    /// Of a statement that is compiled.
+    /// Values of a compiled statement.
     Bound(Bound),
-    /// Of a series statement, or of an INSERT into a `columns` table.
+    /// Values of a series statement, or of an INSERT into a `columns` table.
     Values(Vec<Value>),
 }
 
 impl RecalledStatement {
-    /// What to execute it with.
+    /// The arguments for execution.
     #[must_use]
     pub fn arguments(&self) -> Arguments<'_> {
         match &self.constants {
@@ -99,7 +103,8 @@ impl RecalledStatement {
 }
 
 impl Session {
-    /// The statement that a text is, if it was [remembered](Session::remember), and nothing changed since that it depends on.
+    /// Looks up the statement of a Parse message that was [cached](Session::remember). Returns `None` if its
+    /// plan is no longer valid.
     pub fn recall(&mut self, text: &str, types: &[u32]) -> Option<Prepared> {
         let (declared, prepared) = self.texts.whole.get(text)?;
         if **declared != *types {
@@ -113,14 +118,14 @@ impl Session {
         None
     }
 
-    /// As [`Session::recall_text`], of a text that is one statement.
+    /// Like [`Session::recall_text`], for a text of exactly one statement.
     pub fn recall_alone(&mut self, text: &str) -> Option<RecalledStatement> {
         let [statement]: [RecalledStatement; 1] = self.recall_text(text)?.statements.try_into().ok()?;
         Some(statement)
     }
 
-    /// Remembers the statement of a Parse, if it is compiled or a series statement; without parameters as
-    /// [`Session::remember_stripped`] does.
+    /// Caches the statement of a Parse message, if it is compiled or a series statement; without parameters
+    /// it is cached like [`Session::remember_stripped`] does.
     pub fn remember(&mut self, text: &str, types: &[u32], prepared: &Prepared) {
         if types.is_empty() && prepared.parameters().is_empty() && self.remember_stripped(prepared) {
             return;
@@ -133,8 +138,9 @@ impl Session {
         }
     }
 
-    /// As [`Session::recall`], of a text of the simple protocol: its statements, if every one of them is known
-    /// ([`Session::remember_stripped`]). Before each but the first, ask whether it [still is](Session::is_still_known).
+    /// Looks up a text of the simple protocol: returns its statements if all of them are cached
+    /// ([`Session::remember_stripped`]). Before running each statement but the first, check
+    /// [`Session::is_still_known`].
     pub fn recall_text(&mut self, text: &str) -> Option<Recalled> {
         if self.status() == TxnStatus::Failed {
             return None;
@@ -142,7 +148,7 @@ impl Session {
         let (mut recalled, mut newest, mut at) = (Vec::new(), None, 0);
         loop {
             let mut held = self.database().engine().memory().reservation(Work::Statements);
-            // Without room for them the long way is taken, which says so.
+            // If memory is exhausted, the text is parsed normally, which reports the error.
             let Some(stripped) = Stripped::next(text, &mut at, &mut |bytes| held.grow(bytes).ok())? else { break };
             if recalled.len() == STATEMENTS_MAX {
                 return None;
@@ -162,7 +168,8 @@ impl Session {
                         return None;
                     }
                     let constants = stripped.constants.iter().map(|constant| (Form::Text, constant.bytes()));
-                    // What cannot be read is an error with its place, which only the whole text has.
+                    // A constant that cannot be read is an error with a position, which only the original
+                    // text has.
                     Constants::Bound(plan.bind(constants, &self.settings).ok()?)
                 }
                 Plan::Query(_) | Plan::Insert(_) => {
@@ -181,7 +188,7 @@ impl Session {
         (!recalled.is_empty()).then_some(Recalled { statements: recalled, settings })
     }
 
-    /// The statement of the first of several rows of constants, which came together.
+    /// Plans a text of several rows of constants that is not cached, as the statement of its first row.
     fn planned_rows(&mut self, stripped: &Stripped<'_>) -> Option<Prepared> {
         self.settle();
         if self.status() == TxnStatus::Failed {
@@ -204,14 +211,16 @@ impl Session {
         self.texts.stripped.insert(stripped.key.as_str().into(), known);
     }
 
-    /// Does a statement of a text still mean the same? Those before it, or others while they waited, may have changed settings and tables.
+    /// Whether a cached statement of a text is still valid: earlier statements of the text, or other sessions
+    /// in the meantime, may have changed settings and tables.
     pub fn is_still_known(&mut self, text: &Recalled, statement: &RecalledStatement) -> bool {
         let control = is_control(&statement.prepared.0.statement);
         control || Arc::ptr_eq(&self.settings, &text.settings) && self.is_in_force(&statement.prepared, &mut None)
     }
 
-    /// Notes that a statement came in a text without parameters; when it came before, but for its constants, it will be found by
-    /// [`Session::recall_text`]. True if it has constants, and may be found without them.
+    /// Records a statement without parameters. At its second occurrence, ignoring constants, it is cached for
+    /// [`Session::recall_text`]. Returns true if the statement has constants and may be found by its stripped
+    /// text.
     pub fn remember_stripped(&mut self, prepared: &Prepared) -> bool {
         if !is_kept(prepared) {
             return false;
@@ -234,12 +243,12 @@ impl Session {
         may_be_found
     }
 
-    /// A stripped text as a statement; `floats`: numerics are floats.
+    /// Plans a stripped text; `floats`: numeric constants become float parameters.
     fn plan_stripped(&mut self, stripped: &Stripped<'_>, floats: bool) -> Option<Prepared> {
         let statements = crate::statement::parse(stripped.text()).ok()?;
         let [statement]: [Statement; 1] = statements.try_into().ok()?;
         let types = stripped.constants[..stripped.width()].iter().map(|constant| match constant.ty {
-            // It gets the type of its column.
+            // The constant gets the type of its column.
             _ if constant.is_value => 0,
             oid::NUMERIC if floats => oid::FLOAT8,
             ty => ty,
@@ -249,9 +258,10 @@ impl Session {
         stripped.fits(prepared.parameters()).then_some(prepared)
     }
 
-    /// A stripped text as a statement, if it is the same as the whole one.
+    /// Plans a stripped text. Returns `None` if its plan differs from that of the original text.
     fn planned(&mut self, stripped: &Stripped<'_>, whole: &Prepared) -> Option<Prepared> {
-        // Beside floats, which is where a series statement has them, numerics are floats.
+        // Numeric constants become floats when they are operands of floats, which is where series statements
+        // have them.
         let prepared = self.plan_stripped(stripped, matches!(whole.0.plan, Plan::Query(_)))?;
         let is_same = match (&prepared.0.plan, &whole.0.plan) {
             (Plan::Rows(plan), Plan::Rows(way)) => plan.describe() == way.describe(),
@@ -263,7 +273,7 @@ impl Session {
             }
             (Plan::Insert(plan), Plan::Insert(way)) => {
                 let constants = || stripped.constants.iter();
-                // A constant that its column's type does not read now is not read later either.
+                // A constant that the column's type cannot read now cannot be read later either.
                 let is_read = |(constant, oid): (&Constant<'_>, &u32)| value(*oid, constant, &self.settings).is_some();
                 plan.is_like(way)
                     && constants().all(|constant| constant.is_value)
@@ -274,7 +284,7 @@ impl Session {
         (is_same && prepared.0.columns == whole.0.columns).then_some(prepared)
     }
 
-    /// Is a statement's plan what it would be if it were made now? `newest` is what was found at the first question of several.
+    /// Whether the plan of a statement is still valid. `newest` caches the snapshot across several calls.
     fn is_in_force(&mut self, prepared: &Prepared, newest: &mut Option<Snapshot>) -> bool {
         if self.status() == TxnStatus::Failed {
             return false;
@@ -286,7 +296,7 @@ impl Session {
         }
         let Plan::Rows(plan) = &prepared.0.plan else { return is_control(&prepared.0.statement) };
         if !plan.names_tables() {
-            // Nor is a transaction to be bound to the newest commit for it.
+            // A statement without tables must not bind the transaction to the newest commit either.
             return true;
         }
         let newest = newest.get_or_insert_with(|| self.newest());
@@ -301,7 +311,7 @@ fn is_kept(prepared: &Prepared) -> bool {
 
 const NUMBERS: [u32; 6] = [oid::INT2, oid::INT4, oid::INT8, oid::FLOAT4, oid::FLOAT8, oid::NUMERIC];
 
-/// Is its plan worth keeping: of a statement that is compiled, or a series statement?
+/// Whether the statement is compiled or a series statement, so that its plan is worth caching.
 fn is_planned(prepared: &Prepared) -> bool {
     match &prepared.0.plan {
         Plan::Rows(_) => true,
@@ -310,7 +320,8 @@ fn is_planned(prepared: &Prepared) -> bool {
     }
 }
 
-/// A constant as a value of a parameter's type, read as it would be read in its place; `None` for what is not read here, or cannot be.
+/// Parses a constant as a value of a parameter's type, with the rules of a literal in its place. Returns
+/// `None` for types that are not handled here and for unreadable text.
 fn value(oid: u32, constant: &Constant<'_>, settings: &Settings) -> Option<Value> {
     let Some(text) = constant.text.as_deref() else { return Some(Value::Null) };
     Some(match oid {
@@ -326,7 +337,8 @@ fn value(oid: u32, constant: &Constant<'_>, settings: &Settings) -> Option<Value
     })
 }
 
-/// Does it begin or end a transaction? Savepoints have names, often a new one each time.
+/// Whether the statement starts or ends a transaction. Savepoints are excluded: their names often differ each
+/// time.
 fn is_control(statement: &Statement) -> bool {
     matches!(
         &statement.0.command,
@@ -338,29 +350,30 @@ fn is_control(statement: &Statement) -> bool {
     )
 }
 
-/// Asks for room for so many bytes.
+/// Reserves memory; `None` if there is not enough.
 type Hold<'h> = &'h mut dyn FnMut(u64) -> Option<()>;
 
 /// A statement's text without its constants.
 struct Stripped<'a> {
-    /// The text, with `$1` and so on in their places, and a letter for the type of each: one that is found by other types means
-    /// something else. The text neither begins nor ends with a blank.
+    /// The text with `$1` and so on in place of the constants, followed by a letter for the type of each: a
+    /// text with other constant types has another meaning. The text has no leading or trailing blanks.
     key: String,
-    /// Bytes of the text.
+    /// Length of the text in bytes.
     text_bytes: usize,
-    /// Those of further rows follow those of the first.
+    /// Constants of all rows, in order.
     constants: Vec<Constant<'a>>,
-    /// Rows of VALUES behind the first, which are not in the text: as many constants, and nothing else.
+    /// Number of rows of VALUES after the first. They are not in the text, and each has as many constants as
+    /// the first.
     further_rows: usize,
 }
 
-/// A constant that was taken out of a text.
+/// A constant that was removed from a text.
 struct Constant<'a> {
-    /// The OID of its type; 0 for a string and for NULL, whose type depends on their place.
+    /// OID of the type; 0 for a string and for NULL, whose type depends on the context.
     ty: u32,
-    /// `None` is NULL, which goes only as a value.
+    /// NULL is `None`; it is removed only where it is a value of VALUES.
     text: Option<Cow<'a, str>>,
-    /// Is it, alone, a value of `INSERT … VALUES`?
+    /// Whether the constant alone is a value of `INSERT … VALUES`.
     is_value: bool,
 }
 
@@ -369,7 +382,8 @@ impl Constant<'_> {
         self.text.as_deref().map(str::as_bytes)
     }
 
-    /// Is it read as a parameter's type by what it is written as? A number is one of a number's column only.
+    /// Whether a literal of this kind may be read as the parameter's type. Numbers are accepted for numeric
+    /// types only.
     fn fits(&self, oid: u32) -> bool {
         !self.is_value
             || match self.ty {
@@ -381,9 +395,10 @@ impl Constant<'_> {
 }
 
 impl<'a> Stripped<'a> {
-    /// The statement at `at` of a text, and moves it behind; `Some(None)` at the text's end, `None` for what is not understood here.
+    /// Strips the statement at position `at`, and advances `at` past it. Returns `Some(None)` at the end of
+    /// the text, and `None` for syntax that is not handled here.
     ///
-    /// - `hold`: told of bytes that many rows take; `None` if there is no room.
+    /// - `hold`: reserves the bytes that many rows take; returns `None` if there is not enough memory.
     fn next(sql: &'a str, at: &mut usize, hold: Hold<'_>) -> Option<Option<Stripped<'a>>> {
         let blank = |byte: &u8| byte.is_ascii_whitespace() || *byte == b';';
         *at += sql.as_bytes()[*at..].iter().take_while(|byte| blank(byte)).count();
@@ -397,9 +412,9 @@ impl<'a> Stripped<'a> {
             constants: Vec::with_capacity(16),
             further_rows: 0,
         };
-        // What stays is copied in pieces as long as can be.
+        // Text between constants is copied in pieces that are as long as possible.
         let mut copied = *at;
-        // Bytes of further rows, which do not count.
+        // Bytes of further rows, which do not count towards the limit.
         let mut skipped = 0;
         loop {
             let begin = lexer.at;
@@ -415,7 +430,7 @@ impl<'a> Stripped<'a> {
                     }
                 }
                 Token::Stays => {}
-                // The statement is run once for each row, so it can have no constants but those of the rows.
+                // The statement runs once per row, so it cannot have constants outside the rows.
                 Token::Goes(_) if stripped.further_rows > 0 => return None,
                 Token::Goes(constant) => {
                     stripped.constants.push(constant);
@@ -446,12 +461,13 @@ impl<'a> Stripped<'a> {
         Some(Some(stripped))
     }
 
-    /// Constants of one row, or of a statement without rows.
+    /// Number of constants of one row, or of a statement without rows.
     fn width(&self) -> usize {
         self.constants.len() / (1 + self.further_rows)
     }
 
-    /// Takes the rows behind the first, if each of them is as many constants; else the lexer stays where it is. `None` if there is no room.
+    /// Consumes the rows after the first, if all have as many constants; otherwise resets the lexer. Returns
+    /// `None` if there is not enough memory.
     fn take_rows(&mut self, lexer: &mut Lexer<'a>, hold: Hold<'_>) -> Option<bool> {
         let (width, first) = (self.constants.len(), lexer.clone());
         let mut uncounted = 0;
@@ -472,7 +488,7 @@ impl<'a> Stripped<'a> {
         Some(self.further_rows > 0)
     }
 
-    /// Takes a comma and a row behind it.
+    /// Consumes a comma and the row after it.
     fn take_row(&mut self, lexer: &mut Lexer<'a>, width: usize) -> Option<()> {
         lexer.take(b',')?;
         lexer.take(b'(')?;
@@ -489,14 +505,14 @@ impl<'a> Stripped<'a> {
         &self.key[..self.text_bytes]
     }
 
-    /// Are all constants written as parameters of these types may be?
+    /// Whether the literals of all constants are acceptable for parameters of these types.
     fn fits(&self, parameters: &[u32]) -> bool {
         self.constants.len() == parameters.len() * (1 + self.further_rows)
             && self.constants.iter().zip(parameters.iter().cycle()).all(|(constant, oid)| constant.fits(*oid))
     }
 }
 
-/// Is the row at the end of a text without constants nothing but places for such?
+/// Whether the row at the end of a stripped text contains only parameters.
 fn is_of_constants(text: &str) -> bool {
     let row = text.rfind('(').map_or("", |at| &text[at + 1..text.len() - 1]);
     row.split(',').all(|value| {
@@ -520,18 +536,18 @@ fn push_number(out: &mut String, number: usize) {
 enum Token<'a> {
     Stays,
     Goes(Constant<'a>),
-    /// The end of the statement.
+    /// End of the statement.
     End,
 }
 
-/// What a byte is to the lexer.
+/// Lexical class of a byte.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Class {
     Blank,
-    /// Of words; with a digit it does not begin one.
+    /// Part of a word. A digit is too, but cannot start a word.
     Letter,
     Digit,
-    /// In words only.
+    /// Part of a word, except its start.
     Dollar,
     Other,
 }
@@ -556,26 +572,26 @@ fn class(byte: u8) -> Class {
     CLASSES[usize::from(byte)]
 }
 
-/// What stands before a constant decides whether it is an operand.
+/// Kind of the token before a constant; decides whether the constant is an operand.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Before {
-    /// An operator, or a word that takes an operand.
+    /// An operator, or a keyword that takes an operand.
     Operand,
-    /// The beginning of a list of operands, or a comma in it.
+    /// The start of a list of operands, or a comma in it.
     List,
     Other,
 }
 
-/// What is known between two parentheses.
+/// Context between two parentheses.
 #[derive(Clone, Copy, Default)]
 struct Inside {
     /// A comma is followed by an operand.
     is_list: bool,
-    /// Constants stay from here on.
+    /// Constants from here on are kept in the text.
     keeps: bool,
 }
 
-/// Most parentheses inside each other.
+/// Maximum nesting of parentheses.
 const DEPTH_MAX: usize = 32;
 
 #[derive(Clone)]
@@ -584,21 +600,21 @@ struct Lexer<'a> {
     at: usize,
     before: Before,
     inside: Inside,
-    /// Of each open parenthesis: what was known before it.
+    /// Context outside each open parenthesis.
     outside: Vec<Inside>,
-    /// Is it a statement whose constants go at all? Known after its first word.
+    /// Whether constants of this kind of statement are stripped; known after the first word.
     strips: Option<bool>,
-    /// The last token was a point: a word is a name then, whatever it is.
+    /// The last token was a dot: the next word is an identifier, even if it is a keyword.
     after_point: bool,
-    /// The last token was a parenthesis or comma before a value.
+    /// The last token was a parenthesis or comma that precedes a value.
     begins_value: bool,
-    /// Is it an INSERT, and where in it are we?
+    /// Position within an INSERT.
     insert: Insert,
-    /// Was the last token the parenthesis behind the first row of VALUES?
+    /// Position within the first row of VALUES.
     first_row: FirstRow,
 }
 
-/// How much there has been of the first row of VALUES.
+/// Progress in the first row of VALUES.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum FirstRow {
     Begins,
@@ -608,10 +624,10 @@ enum FirstRow {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Insert {
-    /// It is none, or its rows are over.
+    /// Outside of INSERT, or after its rows.
     No,
     Head,
-    /// Behind its VALUES.
+    /// After VALUES.
     Rows,
 }
 
@@ -636,19 +652,19 @@ impl<'a> Lexer<'a> {
         self.at += rest.iter().take_while(|byte| class(**byte) == Class::Blank).count();
     }
 
-    /// The byte behind blanks.
+    /// Next byte that is not a blank.
     fn next_byte(&self) -> Option<u8> {
         self.sql.as_bytes()[self.at..].iter().find(|byte| class(**byte) != Class::Blank).copied()
     }
 
-    /// Takes a comma or parenthesis, if it follows.
+    /// Consumes this comma or parenthesis if it is the next token.
     fn take(&mut self, byte: u8) -> Option<()> {
         self.skip_blanks();
         let follows = self.sql.as_bytes().get(self.at) == Some(&byte);
         if follows { self.token().map(|_| ()) } else { None }
     }
 
-    /// The next token; `None` for what is not understood.
+    /// Reads the next token; `None` for syntax that is not handled here.
     fn token(&mut self) -> Option<Token<'a>> {
         let rest = &self.sql.as_bytes()[self.at..];
         let Some(first) = rest.first() else { return Some(Token::End) };
@@ -682,7 +698,7 @@ impl<'a> Lexer<'a> {
                 1
             }
             b')' => {
-                // `), (` between rows of VALUES.
+                // The separator `), (` between rows of VALUES.
                 self.before = if self.inside.is_list { Before::List } else { Before::Other };
                 self.inside = self.outside.pop()?;
                 if self.insert == Insert::Rows && self.outside.is_empty() && self.first_row == FirstRow::Begins {
@@ -711,7 +727,7 @@ impl<'a> Lexer<'a> {
                 self.after_point = true;
                 1
             }
-            // Parameters, arrays, further operators.
+            // Parameters, arrays and other operators.
             _ => return None,
         };
         Some(self.stays(length))
@@ -750,7 +766,7 @@ impl<'a> Lexer<'a> {
         Some(self.stays(length))
     }
 
-    /// Are so many bytes, alone, a value of `INSERT … VALUES`?
+    /// Whether the next `length` bytes alone are a value of `INSERT … VALUES`.
     fn is_value(&self, begins_value: bool, length: usize) -> bool {
         let rest = &self.sql.as_bytes()[self.at + length..];
         let follows = || rest.iter().find(|byte| class(**byte) != Class::Blank);
@@ -774,7 +790,7 @@ impl<'a> Lexer<'a> {
         self.strips.get_or_insert(changes || lower == b"select");
         self.insert = match (&*lower, self.insert, self.outside.is_empty()) {
             (b"values", Insert::Head, true) => Insert::Rows,
-            // ON CONFLICT, RETURNING, or SELECT in the place of VALUES.
+            // ON CONFLICT, RETURNING, or SELECT in place of VALUES.
             (b"on" | b"returning" | b"select" | b"with", _, true) => Insert::No,
             (_, insert, _) => insert,
         };
@@ -787,7 +803,7 @@ impl<'a> Lexer<'a> {
             b"and" | b"or" | b"not" | b"between" | b"where" | b"in" | b"values" | b"on" | b"having" => {
                 self.before = Before::Operand;
             }
-            // DISTINCT ON too.
+            // DISTINCT is included because of DISTINCT ON.
             b"distinct" | b"order" | b"group" | b"limit" | b"offset" | b"fetch" | b"like" | b"ilike" | b"similar"
             | b"partition" => {
                 self.inside.keeps = true;
@@ -796,13 +812,13 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    /// Does a constant go here?
+    /// Whether a constant at this position is stripped.
     fn goes(&mut self) -> bool {
         let is_operand = std::mem::replace(&mut self.before, Before::Other) != Before::Other;
         is_operand && !self.inside.keeps && self.strips == Some(true)
     }
 
-    /// Is a sign followed by a number, and that by nothing else before the next value?
+    /// Whether a sign is followed by a number that ends the value.
     fn is_signed_value(&self) -> bool {
         let rest = &self.sql.as_bytes()[self.at + 1..];
         let length =
@@ -811,7 +827,7 @@ impl<'a> Lexer<'a> {
         length > 0 && matches!(rest.get(length + blanks), Some(b',' | b')'))
     }
 
-    /// A number, with its sign if it begins with one.
+    /// Reads a number, including a leading sign.
     fn number(&mut self, begins_value: bool) -> Option<Token<'a>> {
         let rest = &self.sql[self.at..];
         let sign = usize::from(rest.starts_with('-'));
@@ -825,13 +841,13 @@ impl<'a> Lexer<'a> {
             return Some(self.stays(length));
         }
         self.at += length;
-        // The sign is not part of what decides the type.
+        // The sign does not affect the type.
         let ty = match text[sign..].parse::<i64>() {
             Ok(value) if i32::try_from(value).is_ok() => oid::INT4,
             Ok(_) => oid::INT8,
             Err(_) => oid::NUMERIC,
         };
-        // `-0.0` is a numeric, which has no zero of that sign.
+        // `-0.0` is a numeric, which has no negative zero.
         let is_zero = text.bytes().take_while(|byte| !is_exponent(*byte)).all(|byte| !matches!(byte, b'1'..=b'9'));
         let text = if is_zero { &text[sign..] } else { text };
         Some(Token::Goes(Constant { ty, text: Some(Cow::Borrowed(text)), is_value }))
@@ -858,7 +874,7 @@ impl<'a> Lexer<'a> {
     }
 }
 
-/// Type and text of a word that is a constant.
+/// Type and text of a keyword that is a constant.
 fn constant_word(word: &str) -> Option<(u32, Option<&str>)> {
     if word.eq_ignore_ascii_case("null") {
         return Some((0, None));
@@ -867,7 +883,7 @@ fn constant_word(word: &str) -> Option<(u32, Option<&str>)> {
     is_bool.then_some((oid::BOOL, Some(word)))
 }
 
-/// Bytes of a number: digits, letters and points, and behind an `e` a sign.
+/// Length of a number in bytes: digits, letters and dots, and a sign after an `e`.
 fn number_length(rest: &[u8]) -> usize {
     let is_part = |byte: &&u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_');
     let length = rest.iter().take_while(is_part).count();
@@ -883,7 +899,7 @@ fn is_exponent(byte: u8) -> bool {
     matches!(byte, b'e' | b'E')
 }
 
-/// Is it a number as everybody writes it: digits with at most one point, and with an exponent, if one may be?
+/// Whether this is a plain number: digits with at most one dot, and an exponent if `may_have_exponent`.
 fn is_plain(text: &str, may_have_exponent: bool) -> bool {
     let bytes = text.as_bytes();
     let mantissa = bytes.iter().position(|byte| is_exponent(*byte)).unwrap_or(bytes.len());
@@ -896,14 +912,14 @@ fn is_plain(text: &str, may_have_exponent: bool) -> bool {
     dots <= 1 && digits > 0 && dots + digits == mantissa && is_exponent_plain
 }
 
-/// Bytes of the longest word that is looked at.
+/// Length in bytes of the longest keyword that the lexer checks.
 const WORD_MAX: usize = 9;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Each statement, and its constants with their types.
+    /// Formats each statement with its constants and their types.
     fn stripped(sql: &str) -> String {
         let (mut at, mut all) = (0, Vec::new());
         loop {

@@ -1,8 +1,9 @@
 //! `WITH RECURSIVE` whose terms differ in field metadata.
 //!
-//! Field metadata says which PostgreSQL type a column has ([`crate::types::OID_KEY`]). A column of type `oid` has it; a CASE and a NULL
-//! have none. DataFusion refuses a recursive term whose metadata differ from those of the non-recursive term. PostgreSQL takes the types
-//! of the result from the non-recursive term, and so does this rewrite.
+//! Field metadata contain the PostgreSQL type of a column ([`crate::types::OID_KEY`]). A column of type `oid`
+//! has such metadata; a CASE and a NULL have none. DataFusion refuses a recursive term whose metadata differ
+//! from those of the non-recursive term. PostgreSQL takes the types of the result from the non-recursive
+//! term, and so does this rewrite.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -18,7 +19,8 @@ use model::Error;
 
 use crate::errors::external;
 
-/// Gives the columns of recursive terms the metadata of the non-recursive terms. Call it on the plan as it comes from SQL.
+/// Gives the columns of recursive terms the metadata of the non-recursive terms. Call it on the plan before
+/// analysis.
 pub(crate) fn rewrite_plan(plan: LogicalPlan) -> Result<LogicalPlan> {
     let rewritten = plan.transform_up_with_subqueries(|node| match node {
         LogicalPlan::RecursiveQuery(query) if differs(&query) => Ok(Transformed::yes(labelled(query)?)),
@@ -51,7 +53,8 @@ fn labelled(query: RecursiveQuery) -> Result<LogicalPlan> {
     Ok(LogicalPlan::RecursiveQuery(query))
 }
 
-/// Returns its argument, as a field with these metadata. An alias with metadata would not do: the physical plan drops them.
+/// Returns its argument with these field metadata. An alias with metadata would not do: the physical plan
+/// drops them.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Label {
     metadata: BTreeMap<String, String>,

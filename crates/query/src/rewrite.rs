@@ -1,13 +1,15 @@
-//! Changes to the parsed tree before planning, so that what comes out is named and typed as PostgreSQL does it.
+//! Rewrites the syntax tree before planning, so that output columns get PostgreSQL's names and types.
 //!
-//! - Every unnamed item of a SELECT gets PostgreSQL's name (`count`, `?column?`). Where two items share a name, the later ones get a
-//!   private alias, because the planner wants unique names; [`display_name`] gives the real one back.
-//! - An alias of the outermost SELECT that ORDER BY also uses as a table's column (`SELECT t.a::text … ORDER BY t.a`) is private too,
-//!   because the planner would find the column's name twice.
-//! - A number with an exponent is a float: the planner takes it for a decimal, and few of those fit.
-//! - Ranks and row numbers, and lengths of arrays and places in them, are integers (the planner counts without signs).
-//! - `= ANY ('{a,b}')` is a list of constants, which have the type of what they are compared with.
-//! - Integer literals that stand alone become `integer` (the planner reads them as `bigint`).
+//! - Every unnamed item of a SELECT gets PostgreSQL's name (`count`, `?column?`). If two items share a name,
+//!   the later ones get a private alias, because DataFusion requires unique names; [`display_name`] restores
+//!   the original name.
+//! - An alias of the outermost SELECT that ORDER BY also uses as a table's column (`SELECT t.a::text … ORDER
+//!   BY t.a`) becomes private too, because DataFusion would find the column's name ambiguous.
+//! - A number with an exponent becomes a float: DataFusion reads it as a decimal, and few such numbers fit.
+//! - Ranks, row numbers, array lengths and array positions become signed integers (DataFusion's are
+//!   unsigned).
+//! - `= ANY ('{a,b}')` becomes an IN list of constants, which get the type of the left operand.
+//! - Integer literals that stand alone become `integer` (DataFusion reads them as `bigint`).
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -19,10 +21,10 @@ use datafusion::sql::sqlparser::ast::{
     VisitorMut,
 };
 
-/// Starts a private alias; then the item's number, a colon, and the name to show.
+/// First character of a private alias; the item's number, a colon and the display name follow.
 const PRIVATE: char = '\u{1}';
 
-/// The name to show for an output column called `name` by the planner.
+/// Display name of the output column that DataFusion calls `name`.
 pub(crate) fn display_name(name: &str) -> &str {
     match name.strip_prefix(PRIVATE) {
         Some(rest) => rest.split_once(':').map_or(rest, |(_, shown)| shown),
@@ -30,7 +32,7 @@ pub(crate) fn display_name(name: &str) -> &str {
     }
 }
 
-/// Applies all changes.
+/// Applies all rewrites.
 pub(crate) fn rewrite(statement: &mut ast::Statement) {
     let _ = statement.visit(&mut Rewriter);
     if let ast::Statement::Query(query) = statement {
@@ -38,7 +40,7 @@ pub(crate) fn rewrite(statement: &mut ast::Statement) {
     }
 }
 
-/// Hides aliases that would make the columns of ORDER BY ambiguous.
+/// Makes aliases private that would make columns of ORDER BY ambiguous.
 fn keep_order_apart(query: &mut Query) {
     let (SetExpr::Select(select), Some(order)) = (query.body.as_mut(), &mut query.order_by) else { return };
     let ast::OrderByKind::Expressions(order) = &mut order.kind else { return };
@@ -61,7 +63,7 @@ fn keep_order_apart(query: &mut Query) {
     }
 }
 
-/// The last parts of names such as `t.a`.
+/// Collects the column part of qualified names such as `t.a`.
 #[derive(Default)]
 struct QualifiedColumns(BTreeSet<String>);
 
@@ -78,7 +80,7 @@ impl VisitorMut for QualifiedColumns {
     }
 }
 
-/// `FETCH FIRST n ROWS ONLY` is `LIMIT n`.
+/// Rewrites `FETCH FIRST n ROWS ONLY` to `LIMIT n`.
 fn limit_of_fetch(query: &mut Query) {
     let Some(fetch) = query.fetch.take_if(|fetch| !fetch.with_ties && !fetch.percent) else { return };
     let one = || Expr::Value(Value::Number("1".to_owned(), false).into());
@@ -172,7 +174,7 @@ impl VisitorMut for Rewriter {
     }
 }
 
-/// The items of an array that is a text: `'{a,b}'`.
+/// Elements of an array literal: `'{a,b}'`.
 fn items_of(array: &Expr) -> Option<Vec<Expr>> {
     let text = match array {
         Expr::Nested(inner) => return items_of(inner),
@@ -189,8 +191,8 @@ fn items_of(array: &Expr) -> Option<Vec<Expr>> {
     Some(pg::array::parse_array_text(text).ok()?.into_iter().map(item).collect())
 }
 
-/// `= ANY` and `<> ALL` of a list: the items have the type of what they are compared with, which the planner does not find out for
-/// an array.
+/// Rewrites `= ANY` and `<> ALL` of an array literal to an IN list: its items get the type of the left
+/// operand, which DataFusion does not infer for an array.
 fn among(expr: &mut Expr, list: Vec<Expr>) {
     let (left, negated) = match std::mem::replace(expr, Expr::Value(Value::Null.into())) {
         Expr::AnyOp { left, .. } => (left, false),
@@ -207,7 +209,7 @@ fn among(expr: &mut Expr, list: Vec<Expr>) {
     };
 }
 
-/// A call of a type's name, which casts its only argument: `date('2024-01-01')`.
+/// A type name called as a function, which casts its only argument: `date('2024-01-01')`.
 fn cast_by_name(function: &ast::Function) -> Option<(&Expr, DataType)> {
     use ast::{ExactNumberInfo, TimezoneInfo};
     let FunctionArguments::List(list) = &function.args else { return None };
@@ -254,7 +256,7 @@ fn call(name: &str, arguments: Vec<Expr>) -> Expr {
     })
 }
 
-/// The type of a window function that counts rows.
+/// Result type of a window function that numbers rows.
 fn rank_type(name: &ast::ObjectName) -> Option<DataType> {
     Some(match name.to_string().to_ascii_lowercase().as_str() {
         "row_number" | "rank" | "dense_rank" => DataType::BigInt(None),
@@ -263,7 +265,7 @@ fn rank_type(name: &ast::ObjectName) -> Option<DataType> {
     })
 }
 
-/// The type of a function that counts or numbers what is in an array.
+/// Result type of an array function that returns a count or a position.
 fn count_type(name: &ast::ObjectName) -> Option<DataType> {
     let counts = ["cardinality", "array_length", "array_ndims", "array_position"];
     let name = name.to_string();
@@ -290,7 +292,7 @@ fn demote_values(body: &mut SetExpr) {
     }
 }
 
-/// Makes a lone integer literal an `integer` where it fits.
+/// Casts a lone integer literal to `integer` if it fits.
 fn demote(expr: &mut Expr) {
     if is_int4(expr) {
         let inner = std::mem::replace(expr, Expr::Value(Value::Null.into()));
@@ -326,12 +328,13 @@ fn name_items(select: &mut Select) {
             SelectItem::UnnamedExpr(expr) => {
                 let plain = matches!(expr, Expr::Identifier(_) | Expr::CompoundIdentifier(_));
                 let name = name_of(expr).unwrap_or_else(|| "?column?".to_owned());
-                // What `*` stands for is not known here, but it is nothing of the catalog's where another table is meant.
+                // The columns of `*` are unknown here, but a qualified column of a catalog relation that is
+                // not starred is not one of them.
                 let wild = wild && !(plain && is_of_catalog(expr, &from, &starred));
                 let first =
                     if plain { seen.insert(name.clone()) && !wild } else { taken.insert(name.clone()) && !wild };
                 demote(expr);
-                // A plain column keeps its own qualified name, which later clauses may use.
+                // A plain column keeps its qualified name, which later clauses may use.
                 if plain && first {
                     continue;
                 }
@@ -352,7 +355,7 @@ fn name_items(select: &mut Select) {
     select.from = from;
 }
 
-/// The table of `t.*`; the empty name for `*`, which is all.
+/// The table of `t.*`; an empty name for `*`, which includes all tables.
 fn starred(item: &SelectItem) -> Option<String> {
     match item {
         SelectItem::QualifiedWildcard(kind, _) => Some(kind.to_string().trim_end_matches(".*").to_owned()),
@@ -361,7 +364,7 @@ fn starred(item: &SelectItem) -> Option<String> {
     }
 }
 
-/// Is it a column, named with its table, of a relation of the catalog that is not `starred`?
+/// Whether the expression is a qualified column of a catalog relation that is not in `starred`.
 fn is_of_catalog(expr: &Expr, from: &[TableWithJoins], starred: &BTreeSet<String>) -> bool {
     let Expr::CompoundIdentifier(names) = expr else { return false };
     let [table, _] = names.as_slice() else { return false };
@@ -393,7 +396,7 @@ fn explicit_name(item: &SelectItem) -> Option<String> {
     }
 }
 
-/// An identifier as SQL reads it: unquoted ones in lower case.
+/// An identifier in SQL's case folding: lower case unless quoted.
 pub(crate) fn folded(ident: &Ident) -> String {
     if ident.quote_style.is_some() { ident.value.clone() } else { ident.value.to_lowercase() }
 }
@@ -447,7 +450,7 @@ fn subquery_name(query: &Query) -> Option<String> {
     }
 }
 
-/// The internal name of a type, which an unnamed cast of a literal gets.
+/// PostgreSQL's internal name of a type, which names the column of an unaliased cast of a literal.
 fn type_name(ty: &DataType) -> Option<String> {
     Some(
         match ty {

@@ -1,5 +1,6 @@
-//! Casts of numbers to integers, and `round`, round as PostgreSQL rounds: floats to the nearest even, decimals away from zero.
-//! And `sum` of integers does not wrap, and window functions of floats keep nothing of rows that left their frame.
+//! Rounds casts of numbers to integers, and `round`, as PostgreSQL does: floats to the nearest even, decimals
+//! away from zero. Also makes `sum` of `bigint` a numeric that cannot overflow, and computes window
+//! aggregates of floats without residues of rows that left the frame.
 
 use std::sync::Arc;
 
@@ -22,10 +23,10 @@ use datafusion::scalar::ScalarValue;
 use crate::errors::external;
 use crate::functions::moving::moving;
 
-/// Largest number of digits a decimal of 128 bits holds.
+/// Maximum number of digits of a 128-bit decimal.
 const DIGITS_MAX: u8 = 38;
 
-/// Puts the rounding into casts, when a query is analyzed.
+/// Function rewrite that adds the rounding to casts during analysis.
 #[derive(Debug)]
 pub(crate) struct RoundingCasts;
 
@@ -82,7 +83,8 @@ impl FunctionRewrite for RoundingCasts {
     }
 }
 
-/// `sum` of eight-byte integers is a numeric; the planner's wraps around.
+/// Widens the argument of `sum` of eight-byte integers to a numeric, as in PostgreSQL; DataFusion's sum wraps
+/// around.
 fn widen(args: &mut [Expr], schema: &DFSchema) -> bool {
     let [arg] = args else { return false };
     let digits = match arg.get_type(schema) {
@@ -95,20 +97,22 @@ fn widen(args: &mut [Expr], schema: &DFSchema) -> bool {
     true
 }
 
-/// Shorter integers, whose sums cannot leave eight bytes, are brought to eight by the planner.
+/// Whether this is a shorter integer that DataFusion cast to eight bytes; sums of such values fit in eight
+/// bytes.
 fn is_widened(arg: &Expr, schema: &DFSchema) -> bool {
     let shorter = |ty: Arrow| matches!(ty, Arrow::Int8 | Arrow::Int16 | Arrow::Int32);
     matches!(arg, Expr::Cast(cast) if cast.expr.get_type(schema).is_ok_and(shorter))
 }
 
-/// `round(x)` rounds halves of floats to even, and halves of decimals away from zero, as the planner does with both.
+/// Whether the call is `round` of a float, which rounds halves to even. Decimals round halves away from zero;
+/// DataFusion does so for both.
 fn is_round_of_float(call: &ScalarFunction, schema: &DFSchema) -> bool {
     matches!(call.args.as_slice(), [one] if one.get_type(schema).is_ok_and(|ty| ty.is_floating()))
         && call.func.name() == "round"
 }
 
-/// The digits of `round(numeric, 2)`, if they are a constant. The planner's own changes the type of its result while it plans: it
-/// looks for a literal, which is a cast between two steps.
+/// The constant second argument of `round(numeric, 2)`. DataFusion's own function changes its result type
+/// during planning: it looks for a literal, which is temporarily a cast.
 fn digits_of_round(call: &ScalarFunction, schema: &DFSchema) -> Option<i8> {
     let [value, digits] = call.args.as_slice() else { return None };
     let Arrow::Decimal128(_, scale) = value.get_type(schema).ok()? else { return None };
@@ -127,7 +131,7 @@ fn digits_of_round(call: &ScalarFunction, schema: &DFSchema) -> Option<i8> {
 /// `round(numeric, n)`.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct RoundTo {
-    /// After the point; fewer than none: zeros before it. No more than the argument has.
+    /// Digits after the point; negative: zeros before the point. At most the scale of the argument.
     digits: i8,
     signature: Signature,
 }
@@ -138,7 +142,7 @@ impl RoundTo {
     }
 }
 
-/// 99 becomes 100.
+/// Precision with one more digit for the carry: 99 rounds to 100.
 fn carried(precision: u8) -> u8 {
     precision.saturating_add(1).min(DIGITS_MAX)
 }
@@ -177,12 +181,12 @@ impl ScalarUDFImpl for RoundTo {
     }
 }
 
-/// A plan may be analyzed twice.
+/// Whether the cast is already rounded: a plan may be analyzed twice.
 fn is_rounding(expr: &Expr) -> bool {
     matches!(expr, Expr::ScalarFunction(function) if function.func.name() == Round::NAME)
 }
 
-/// The rounding itself.
+/// Rounds a float or decimal to a whole number.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Round {
     signature: Signature,
@@ -226,7 +230,7 @@ impl ScalarUDFImpl for Round {
     }
 }
 
-/// Floats and decimals as whole numbers.
+/// Rounds floats and decimals to whole numbers.
 pub(crate) fn rounded(array: &ArrayRef) -> Result<ArrayRef> {
     Ok(match array.data_type() {
         Arrow::Float32 => Arc::new(array.as_primitive::<Float32Type>().unary::<_, Float32Type>(f32::round_ties_even)),

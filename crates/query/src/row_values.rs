@@ -1,8 +1,8 @@
-//! Comparisons of rows, `(a, b) < (1, 2)`, as comparisons of their values.
+//! Rewrites comparisons of rows, `(a, b) < (1, 2)`, to comparisons of their values.
 //!
-//! DataFusion compares rows as values of their own, of which NULLs are equal and smaller than all else. SQL says what a comparison
-//! of rows means by comparisons of their values, NULLs and all; so it is written out, before planning. It also lets the store see bounds:
-//! `(time, id) > (t, i)` has `time >= t` in it.
+//! DataFusion compares rows as single values in which NULLs are equal and sort first. SQL defines row
+//! comparison by the comparison of the fields, including NULLs, and this rewrite expands it so before
+//! planning. The store can also extract bounds from the result: `(time, id) > (t, i)` implies `time >= t`.
 
 use std::ops::ControlFlow;
 
@@ -10,7 +10,7 @@ use datafusion::sql::sqlparser::ast::{self, BinaryOperator, Expr, FunctionArg, F
 use datafusion::sql::sqlparser::ast::{VisitMut, VisitorMut};
 use model::{Error, Result, SqlState};
 
-/// Writes the comparisons out.
+/// Expands all row comparisons of a statement.
 ///
 /// # Errors
 /// 42601 for rows of different lengths.
@@ -52,7 +52,7 @@ fn written_out(expr: &Expr) -> Result<Option<Expr>> {
             let is_negated = matches!(expr, Expr::IsNotDistinctFrom(..));
             any.map(|any| if is_negated { not(any) } else { any })
         }
-        // Not each other's opposite: a row with some NULLs is neither.
+        // IS NULL and IS NOT NULL are not complements: neither is true for a row with some NULLs.
         Expr::IsNull(inner) => values(inner)
             .and_then(|all| all_of(all.into_iter().map(|one| Expr::IsNull(Box::new(one))), BinaryOperator::And)),
         Expr::IsNotNull(inner) => values(inner)
@@ -78,7 +78,7 @@ fn written_out(expr: &Expr) -> Result<Option<Expr>> {
     })
 }
 
-/// The values of a row: `(a, b)` or `ROW(a, b)`.
+/// Fields of a row: `(a, b)` or `ROW(a, b)`.
 fn values(expr: &Expr) -> Option<Vec<Expr>> {
     match expr {
         Expr::Tuple(values) => Some(values.clone()),
@@ -102,7 +102,7 @@ fn same_length(left: &[Expr], right: &[Expr]) -> Result<()> {
     Err(Error::new(SqlState::SYNTAX_ERROR, "unequal number of entries in row expressions"))
 }
 
-/// The comparison of two rows; `None` for other operators and for rows without values.
+/// Expands the comparison of two rows; `None` for other operators and for empty rows.
 fn compared(left: &[Expr], op: &BinaryOperator, right: &[Expr]) -> Result<Option<Expr>> {
     use BinaryOperator::{And, Eq, Gt, GtEq, Lt, LtEq, NotEq, Or};
     if !matches!(op, Eq | NotEq | Lt | LtEq | Gt | GtEq) {
@@ -116,14 +116,14 @@ fn compared(left: &[Expr], op: &BinaryOperator, right: &[Expr]) -> Result<Option
         _ => {
             let strict = if matches!(op, Lt | LtEq) { Lt } else { Gt };
             let loose = if matches!(op, Lt | LtEq) { LtEq } else { GtEq };
-            // The first values that differ, or one of which is NULL, decide.
+            // The first pair of fields that differ, or that contain a NULL, decides.
             pairs.rev().fold(None, |rest: Option<Expr>, (a, b)| {
                 Some(match rest {
                     None => binary(a.clone(), op.clone(), b.clone()),
                     Some(rest) => {
                         let equal = binary(binary(a.clone(), Eq, b.clone()), And, rest);
                         let decided = binary(binary(a.clone(), strict.clone(), b.clone()), Or, equal);
-                        // Says nothing new, but it is a bound that the store understands.
+                        // Redundant, but a bound that the store can use.
                         binary(binary(a.clone(), loose.clone(), b.clone()), And, decided)
                     }
                 })
@@ -159,7 +159,7 @@ mod tests {
         }
     }
 
-    /// F3: NULLs were equal, and smaller than all else, in comparisons of rows.
+    /// NULLs in row comparisons were equal, and smaller than every other value (F3).
     #[test]
     fn comparisons_of_rows_become_comparisons_of_their_values() {
         for (condition, expected) in [

@@ -1,5 +1,6 @@
-//! The plan node that reads a stored table. The store's scan blocks, so it runs on a blocking thread and hands batches over a short
-//! channel; when the reader goes away, the next hand-over fails and the scan ends.
+//! Physical plan node that scans a `columns` table. The store's scan blocks, so it runs on a blocking thread
+//! and sends batches through a bounded channel; when the reader is dropped, the next send fails and the scan
+//! ends.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -30,29 +31,29 @@ use crate::memory::handed_on;
 use crate::provider::relabel;
 use crate::summary::Summary;
 
-/// Batches that wait between the store and the query.
+/// Batches buffered between the store and the query.
 const BATCHES_AHEAD: usize = 2;
-/// Rows below which a scan is not worth splitting among threads.
+/// A scan of fewer rows is not split among threads.
 const SPLIT_ROWS_MIN: u64 = 200_000;
 
-/// Reads a table.
+/// Scan of a `columns` table.
 pub(crate) struct ColumnsScan {
     table: TableRef,
     schema: SchemaRef,
     view: TableView,
-    /// The whole.
+    /// The request before splitting.
     request: ScanRequest,
-    /// What of its rows is wanted, as far as the store can be told.
+    /// Predicate evaluated during the scan, if any.
     keep: Option<Arc<Keep>>,
-    /// Its parts, one a partition.
+    /// Requests of the partitions, one each.
     requests: Vec<ScanRequest>,
-    /// Rows the table holds, all versions counted.
+    /// Rows of the table, counting all versions.
     rows_max: u64,
-    /// Does the view show what is committed, and nothing else?
+    /// The view contains only committed rows.
     is_committed: bool,
-    /// May what is known without reading be the answer?
+    /// Whether exact statistics are requested ([`ColumnsScan::ask`]).
     is_asked: AtomicBool,
-    /// That, once it was asked for and if it is exact.
+    /// Exact statistics, computed once; `None` inside if there are none.
     known: OnceLock<Option<Arc<Statistics>>>,
     properties: Arc<PlanProperties>,
     metrics: ExecutionPlanMetricsSet,
@@ -93,12 +94,12 @@ impl ColumnsScan {
         })
     }
 
-    /// From now on its statistics are exact where they can be.
+    /// Requests exact statistics from now on, where they are available.
     pub(crate) fn ask(&self) {
         self.is_asked.store(true, Ordering::Relaxed);
     }
 
-    /// What is known exactly.
+    /// Exact statistics, if available.
     fn known(&self) -> Option<Arc<Statistics>> {
         if self.keep.is_some() || !self.is_committed || !self.is_asked.load(Ordering::Relaxed) {
             return None;
@@ -110,11 +111,11 @@ impl ColumnsScan {
                 columns.zip(self.schema.fields()).map(|(column, field)| (column, field.data_type())).collect();
             summary.statistics(&columns).map(Arc::new).map(Some)
         };
-        // What cannot be read here is an error of the scan that then follows.
+        // A read error here is reported by the scan, which then follows.
         self.known.get_or_init(|| known().unwrap_or_default()).clone()
     }
 
-    /// Segments of the table, and how many of them the request cannot touch.
+    /// Number of segments of the table, and how many of them the request prunes.
     fn segments(&self) -> (usize, usize) {
         let segments = &self.view.state().segments;
         let touched = |meta: &columns::SegmentMeta| {
@@ -157,7 +158,7 @@ fn rows_max(view: &TableView) -> u64 {
     segments + entries
 }
 
-/// Cuts a large scan into parts for several threads.
+/// Splits a large scan into requests for several threads.
 fn split(view: &TableView, request: &ScanRequest, rows: u64, partitions: usize) -> Result<Vec<ScanRequest>> {
     if rows < SPLIT_ROWS_MIN || request.limit.is_some() || partitions < 2 {
         return Ok(vec![request.clone()]);
@@ -166,7 +167,7 @@ fn split(view: &TableView, request: &ScanRequest, rows: u64, partitions: usize) 
     Ok(if parts.is_empty() { vec![request.clone()] } else { parts })
 }
 
-/// Rows of one series come in order of time.
+/// Rows of a single series are sorted by time.
 fn equivalences(table: &TableRef, schema: &SchemaRef, ordered: bool) -> EquivalenceProperties {
     let time = &table.time_column().name;
     match schema.index_of(time) {
@@ -269,7 +270,7 @@ impl ExecutionPlan for ColumnsScan {
                 let found = batch.as_ref().map_or(1, RecordBatch::num_rows);
                 sent += found;
                 let failed = batch.is_err();
-                // Nobody reads any more: an error of sending says so too.
+                // A failed send too means that there is no reader any more.
                 let is_over = if found == 0 { out.is_closed() } else { !handed_on(&out, batch)? };
                 if is_over || failed {
                     break;
@@ -305,7 +306,7 @@ fn with_schema(batch: RecordBatch, schema: &SchemaRef) -> DfResult<RecordBatch> 
     Ok(RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options)?)
 }
 
-/// Where a scan's numbers go, for EXPLAIN ANALYZE.
+/// Metrics of a scan partition, for EXPLAIN ANALYZE.
 struct Report {
     baseline: BaselineMetrics,
     metrics: ExecutionPlanMetricsSet,

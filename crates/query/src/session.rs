@@ -1,8 +1,10 @@
-//! One client: settings, transaction, and the road of a statement from text to outcome.
+//! A client session: settings, transaction, and the execution of statements from text to outcome.
 //!
 //! Always true:
-//! - Every statement that writes runs inside a block; outside of the client's own, one that ends with the statement.
-//! - A block is implicit (ours) or explicit (the client began it). An error drops an implicit block and fails an explicit one.
+//! - Every statement that writes runs inside a transaction block; without a block of the client, in one that
+//!   ends with the statement.
+//! - A block is implicit (started by the session) or explicit (started by the client). An error drops an
+//!   implicit block and fails an explicit one.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -39,10 +41,10 @@ use crate::statement::{Command, Parsed, Statement};
 use crate::stop::StopFlag;
 use crate::types::{OutputColumn, Value};
 
-/// Rows as they come.
+/// Stream of record batches.
 pub type Batches = Pin<Box<dyn Stream<Item = Result<RecordBatch>> + Send>>;
 
-/// Where a session stands.
+/// Transaction status of a session, as in ReadyForQuery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TxnStatus {
     /// 'I'
@@ -53,7 +55,7 @@ pub enum TxnStatus {
     Failed,
 }
 
-/// What executing a statement gave.
+/// Result of executing a statement.
 #[expect(
     clippy::large_enum_variant,
     reason = "there is one for a statement, and a box would cost an allocation for each"
@@ -61,27 +63,27 @@ pub enum TxnStatus {
 pub enum Outcome {
     /// A result; the command tag is `tag` and, for SELECT, the number of rows.
     Rows {
-        /// As announced when the statement was prepared.
+        /// Columns announced when the statement was prepared.
         columns: Vec<OutputColumn>,
-        /// Produced as they are polled; dropping the stream stops the work.
+        /// Rows, produced when the stream is polled; dropping the stream cancels the query.
         batches: Batches,
-        /// "SELECT", "SHOW", "EXPLAIN", or the whole tag of a change with RETURNING.
+        /// "SELECT", "SHOW", "EXPLAIN", or the complete tag of a data change with RETURNING.
         tag: Cow<'static, str>,
     },
     /// A finished command with its tag ("INSERT 0 3", "CREATE TABLE", "BEGIN" …).
     Command {
-        /// The tag.
+        /// Complete command tag.
         tag: String,
     },
-    /// `COPY … FROM STDIN`: feed it.
+    /// `COPY … FROM STDIN`, which expects data.
     CopyIn(Box<CopyIn>),
-    /// `COPY … TO STDOUT`: encoded chunks. The tag is "COPY n" with the count of rows.
+    /// `COPY … TO STDOUT`: encoded chunks. The tag is "COPY n" with the number of rows.
     CopyOut {
-        /// What the chunks are made of.
+        /// Format of the chunks.
         form: CopyForm,
-        /// How many columns a row has.
+        /// Number of columns per row.
         columns: usize,
-        /// Encoded rows; a chunk holds whole ones.
+        /// Encoded rows; a chunk contains only complete rows.
         chunks: Pin<Box<dyn Stream<Item = Result<Chunk>> + Send>>,
     },
     /// The empty statement.
@@ -94,20 +96,20 @@ impl Outcome {
     }
 }
 
-/// A parsed and typed statement. Valid as long as the catalog suits it; [`Session::execute`] plans again when it changed.
+/// A parsed and typed statement. [`Session::execute`] plans it again if the catalog has changed.
 #[derive(Clone)]
 pub struct Prepared(pub(crate) Arc<PreparedStatement>);
 
 pub(crate) struct PreparedStatement {
     pub(crate) statement: Statement,
-    /// As the client declared them.
+    /// Types that the client declared.
     pub(crate) declared: Vec<u32>,
     pub(crate) parameters: Vec<u32>,
     pub(crate) columns: Option<Vec<OutputColumn>>,
     pub(crate) plan: Plan,
 }
 
-/// What was worked out when the statement was prepared.
+/// Plan made when the statement was prepared.
 #[expect(
     clippy::large_enum_variant,
     reason = "there is one for a statement, and a box would cost an allocation for each"
@@ -116,18 +118,18 @@ pub(crate) enum Plan {
     Query(QueryPlan),
     Insert(Box<InsertPlan>),
     Rows(Box<RowsPlan>),
-    /// EXECUTE of this.
+    /// EXECUTE of this statement.
     Execute(Prepared),
-    /// DECLARE of a cursor for this.
+    /// DECLARE of a cursor for this query.
     Declare(Prepared),
     Feed(Box<FeedPlan>),
     Advisory(Box<Calls>),
-    /// Worked out when it is executed.
+    /// Planned when it is executed.
     Other,
 }
 
 impl Plan {
-    /// Does it insert one row for each of several rows of parameters, if it is given such?
+    /// Whether the plan accepts several rows of parameters and inserts one row for each.
     pub(crate) fn takes_rows(&self) -> bool {
         match self {
             Plan::Rows(plan) => plan.takes_rows(),
@@ -138,7 +140,7 @@ impl Plan {
 }
 
 impl Prepared {
-    /// Can it be executed with so many values?
+    /// Whether the statement accepts this many values.
     fn takes(&self, values: usize) -> bool {
         match values.checked_rem(self.0.parameters.len()) {
             Some(0) if self.0.plan.takes_rows() => values > 0,
@@ -158,13 +160,14 @@ impl Prepared {
         self.0.columns.as_deref()
     }
 
-    /// The statement it was made of.
+    /// The statement before planning.
     #[must_use]
     pub fn statement(&self) -> &Statement {
         &self.0.statement
     }
 
-    /// Does it run to its end at once, and give its rows as messages ([`Session::execute_into`])?
+    /// Whether the statement runs on the row executor, which runs it synchronously and returns its rows as
+    /// messages ([`Session::execute_into`]).
     #[must_use]
     pub fn is_compiled(&self) -> bool {
         match &self.0.plan {
@@ -174,7 +177,8 @@ impl Prepared {
         }
     }
 
-    /// Is it refused inside a transaction? Then none may be begun around it for what could follow.
+    /// Whether the statement must not run inside a transaction. No implicit transaction may be started around
+    /// it either.
     #[must_use]
     pub fn stands_alone(&self) -> bool {
         matches!(self.0.statement.0.command, Command::Maintenance(Maintenance::Vacuum { .. }))
@@ -182,7 +186,7 @@ impl Prepared {
 }
 
 impl Executed {
-    /// The statement counts as running until the last row was taken.
+    /// Counts the statement as running until its last row is fetched.
     fn holding(self, running: Running) -> Executed {
         match self {
             Executed::Outcome(Outcome::Rows { columns, batches, tag }) => {
@@ -198,28 +202,28 @@ impl Executed {
     }
 }
 
-/// What [`Session::begin_execute`] came to.
+/// Result of [`Session::begin_execute`].
 pub enum Begun {
-    /// All of it is done.
+    /// The statement is complete.
     Done(Executed),
-    /// [`Session::finish_execute`] goes on.
+    /// [`Session::finish_execute`] must complete the statement.
     Unfinished(Unfinished),
 }
 
-/// A statement that has to wait, or is none that runs without asking.
+/// A statement that must wait, or that cannot run synchronously.
 pub struct Unfinished {
     running: Running,
-    /// It has a transaction of its own.
+    /// The statement has a transaction of its own.
     alone: bool,
     stage: Stage,
 }
 
 #[expect(clippy::large_enum_variant, reason = "there is one for a statement that waits")]
 enum Stage {
-    /// Nothing was done yet.
+    /// Before execution.
     Start,
     Rows(rows::Unfinished),
-    /// Its own transaction is to be committed.
+    /// The statement's own transaction must be committed.
     Commit(Executed),
 }
 
@@ -229,73 +233,73 @@ pub struct Session {
     pub(crate) user: Arc<str>,
     pub(crate) pid: i32,
     pub(crate) settings: Arc<Settings>,
-    /// What the client was told of the settings it is told about, and the settings they were taken from.
+    /// Settings last reported to the client, and the session settings from which they were taken.
     told: (BTreeMap<String, String>, Arc<Settings>),
-    /// The session's own last commit.
+    /// LSN of the session's last commit.
     pub(crate) seen: Lsn,
     pub(crate) block: Option<Block>,
-    /// The numbers it had of sequences.
+    /// Last values of sequences, for `currval` and `lastval`.
     pub(crate) had: engine::SessionSequences,
     pub(crate) notices: Vec<Error>,
-    /// SQL-level PREPARE.
+    /// Statements of SQL-level PREPARE.
     pub(crate) named: BTreeMap<String, (Statement, Vec<u32>)>,
     pub(crate) cursors: Cursors,
     pub(crate) advisory: Held,
-    /// The cursor of the last statement, if that was a FETCH, and whether all its rows were taken.
+    /// The cursor of the last statement, if that was a FETCH, and whether all its rows were fetched.
     pub(crate) fetching: Option<(String, Arc<AtomicBool>)>,
-    /// DataFusion's side; made at the first statement that needs it.
+    /// DataFusion's session state; created by the first statement that needs it.
     state: Option<SessionState>,
-    /// How scans find the statement's snapshot while they are planned.
+    /// Gives scans the statement's snapshot while they are planned.
     slot: Arc<Slot>,
-    /// What `set_config` asked for.
+    /// Settings requested by `set_config`, applied after the statement.
     pending: Pending,
-    /// What a running COPY FROM reads.
+    /// Source of a running COPY FROM.
     pub(crate) input: Option<Arc<Source>>,
-    /// What other sessions see of it.
+    /// Entry of this session in the registry that other sessions see.
     pub(crate) entered: Entered,
-    /// A commit waits for the log, and happens.
+    /// A commit is waiting for the log and can no longer be rolled back.
     decided: Arc<AtomicBool>,
-    /// Statements that it had before.
+    /// Plan cache.
     pub(crate) texts: Texts,
-    /// Looked at by statements that compute on the caller's thread.
+    /// Cancellation flag of statements that compute on the caller's thread.
     pub(crate) stop: Arc<StopFlag>,
 }
 
-/// A transaction of the session.
+/// A transaction block.
 pub(crate) struct Block {
-    /// Begun at the first statement that reads or writes.
+    /// Started by the first statement that reads or writes.
     pub(crate) txn: Option<Txn>,
     pub(crate) isolation: Isolation,
     pub(crate) read_only: bool,
     pub(crate) failed: bool,
     pub(crate) implicit: bool,
-    /// Belongs to one statement that is still running (COPY FROM STDIN).
+    /// The block belongs to a single statement that is still running (COPY FROM STDIN).
     pub(crate) single: bool,
     /// `now()`
     pub(crate) started_ns: i64,
-    /// The settings that ROLLBACK brings back.
+    /// Settings that ROLLBACK restores.
     before: Arc<Settings>,
-    /// The settings that COMMIT leaves: without SET LOCAL.
+    /// Settings that COMMIT keeps, without SET LOCAL.
     pub(crate) after: Arc<Settings>,
-    /// Outermost first.
+    /// Savepoints, outermost first.
     pub(crate) savepoints: Vec<Mark>,
 }
 
-/// Where ROLLBACK TO goes back to.
+/// A savepoint.
 pub(crate) struct Mark {
     pub(crate) name: String,
-    /// `None`: nothing had been read or written.
+    /// Absent if nothing had been read or written.
     place: Option<engine::Savepoint>,
     settings: Arc<Settings>,
     after: Arc<Settings>,
 }
 
 impl Block {
-    /// Takes back what was changed since the last savepoint, or everything if there is none.
+    /// Rolls back to the last savepoint, or everything if there is none.
     fn undo_to_mark(&mut self) -> Result<()> {
         match (self.savepoints.last().map(|mark| mark.place.as_ref()), &mut self.txn) {
             (Some(Some(place)), Some(txn)) => txn.roll_back_to(place),
-            // The snapshot came after the savepoint, and stays.
+            // The snapshot was taken after the savepoint and is kept.
             (Some(None), Some(txn)) if self.isolation != Isolation::ReadCommitted => {
                 txn.roll_back_to(&engine::Savepoint::default())
             }
@@ -306,7 +310,7 @@ impl Block {
         }
     }
 
-    /// Does taking back what was changed take milliseconds?
+    /// Whether rolling back takes milliseconds.
     fn is_large(&self) -> bool {
         self.txn.as_ref().is_some_and(Txn::is_large)
     }
@@ -315,7 +319,7 @@ impl Block {
 impl Session {
     pub(crate) fn new(database: Database, user: &str, pid: i32) -> Session {
         let mut settings = Settings::default();
-        // The name cannot be refused.
+        // Any name is a valid value.
         let _ = settings.set("session_authorization", user);
         let spill = database.engine().spill_dir();
         settings.fix("data_directory", &spill.parent().unwrap_or(&spill).to_string_lossy());
@@ -352,31 +356,32 @@ impl Session {
         }
     }
 
-    /// By which a statement is stopped that computes on the caller's thread, where dropping its future is not possible. Other waits
-    /// end by dropping it.
+    /// Flag that cancels a statement which computes on the caller's thread, where dropping its future is not
+    /// possible. Other waits end when their future is dropped.
     #[must_use]
     pub fn stop_flag(&self) -> Arc<StopFlag> {
         Arc::clone(&self.stop)
     }
 
-    /// Has `pg_cancel_backend` and `pg_terminate_backend` of other sessions call `on_signal`. Without it both cancel what computes.
+    /// Sets the handler of `pg_cancel_backend` and `pg_terminate_backend` in other sessions. Without it both
+    /// only cancel computations.
     pub fn on_signal(&self, on_signal: impl Fn(Signal) + Send + Sync + 'static) {
         self.entered.on_signal(Box::new(on_signal));
     }
 
-    /// The text of the statement that runs, or ran last.
+    /// Text of the running statement, or of the last one.
     #[must_use]
     pub fn statement_text(&self) -> Option<String> {
         self.entered.statement_text()
     }
 
-    /// Statements that take at least this long are logged; `None`: none is.
+    /// Duration from which statements are logged; `None`: no statement is logged.
     #[must_use]
     pub fn slow_statement(&self) -> Option<Duration> {
         self.settings.slow_statement()
     }
 
-    /// The database it talks to.
+    /// Database of the session.
     #[must_use]
     pub fn database(&self) -> &Database {
         &self.database
@@ -388,13 +393,14 @@ impl Session {
         self.pid
     }
 
-    /// Set while a commit waits for the log and can no longer fail to happen: a statement stopped now would be reported wrongly.
+    /// Set while a commit waits for the log and can no longer be rolled back: cancelling the statement now
+    /// would report a wrong outcome.
     #[must_use]
     pub fn commit_decided(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.decided)
     }
 
-    /// Where the session stands. An implicit transaction counts as none.
+    /// Transaction status. An implicit transaction counts as idle.
     #[must_use]
     pub fn status(&self) -> TxnStatus {
         match &self.block {
@@ -404,10 +410,10 @@ impl Session {
         }
     }
 
-    /// Types a statement. `types`: OIDs the client declared, 0 = infer. An error fails the block.
+    /// Plans a statement. `types`: OIDs the client declared, 0 = infer. An error fails the block.
     ///
     /// # Errors
-    /// What PostgreSQL's parse analysis gives: 42P01, 42703, 42883 …; 25P02 in a failed block.
+    /// Errors of PostgreSQL's parse analysis: 42P01, 42703, 42883 …; 25P02 in a failed block.
     pub async fn prepare(&mut self, statement: &Statement, types: &[u32]) -> Result<Prepared> {
         self.settle();
         self.check_block(statement)?;
@@ -418,13 +424,14 @@ impl Session {
         result
     }
 
-    /// What the rows of an open cursor are (DECLARE): it is a portal with that name.
+    /// Columns of an open cursor (DECLARE), which is also a portal with that name.
     #[must_use]
     pub fn cursor_columns(&self, name: &str) -> Option<&[OutputColumn]> {
         self.cursors.columns(name)
     }
 
-    /// A statement as it is to be bound: a FETCH gives what its cursor has by now, which may be another one than when it was prepared.
+    /// The statement to bind: a FETCH gets the current columns of its cursor, which may be another one than
+    /// when it was prepared. Returns `None` if nothing changed.
     #[must_use]
     pub fn current(&mut self, prepared: &Prepared) -> Option<Prepared> {
         let Command::Cursor(cursor) = &prepared.0.statement.0.command else { return None };
@@ -436,16 +443,17 @@ impl Session {
         self.plan_statement(&prepared.0.statement, &[]).ok()
     }
 
-    /// Closes a cursor, if there is one with that name.
+    /// Closes the cursor with this name, if any.
     pub fn close_cursor(&mut self, name: &str) {
         self.cursors.close(name);
     }
 
-    /// Executes. Rows of a SELECT are produced as the stream is polled and see the snapshot of this call. An error in a block fails the
-    /// block (also one that comes later from the stream: report it with [`Session::fail`]).
+    /// Executes a statement. Rows of a SELECT are produced when the stream is polled and see the snapshot of
+    /// this call. An error in a block fails the block; report a later error of the stream with
+    /// [`Session::fail`].
     ///
     /// # Errors
-    /// Whatever the statement meets, with an SQLSTATE.
+    /// Any error of the statement, with an SQLSTATE.
     pub async fn execute(&mut self, prepared: &Prepared, values: &[Value]) -> Result<Outcome> {
         match self.execute_into(prepared, Arguments::Values(values), None).await? {
             Executed::Outcome(outcome) => Ok(outcome),
@@ -455,11 +463,11 @@ impl Session {
         }
     }
 
-    /// Values for a compiled statement as a client sent them, in either form; `None` if the statement is not compiled, and wants
-    /// [`Value`]s.
+    /// Reads the values of a compiled statement as the client sent them, in text or binary format; `None` if
+    /// the statement is not compiled and takes [`Value`]s.
     ///
     /// # Errors
-    /// What reading a value meets: class 22, with the parameter's number.
+    /// Class 22 for a value that cannot be read, with the number of its parameter.
     pub fn bind<'a>(
         &self,
         prepared: &Prepared,
@@ -471,11 +479,11 @@ impl Session {
         }
     }
 
-    /// As [`Session::execute`], but rows of statements that are compiled go to `messages` at once, all of them, if there are any. After
-    /// an error take off what was appended there.
+    /// Like [`Session::execute`], but a compiled statement appends all its rows to `messages`, if given.
+    /// After an error, remove what it appended.
     ///
     /// # Errors
-    /// As [`Session::execute`].
+    /// Those of [`Session::execute`].
     pub async fn execute_into(
         &mut self,
         prepared: &Prepared,
@@ -488,8 +496,8 @@ impl Session {
         }
     }
 
-    /// Executes as far as it goes without waiting, which for most statements that are compiled is to their end; otherwise
-    /// [`Session::finish_execute`] has to follow.
+    /// Executes a statement as far as possible without waiting. Most compiled statements run to completion;
+    /// otherwise [`Session::finish_execute`] must follow.
     ///
     /// # Errors
     /// As [`Session::execute_into`].
@@ -536,7 +544,7 @@ impl Session {
         }
     }
 
-    /// What it gave, or where it stands.
+    /// Returns the result, or the stage at which the statement must wait.
     fn begin_run(
         &mut self,
         prepared: &Prepared,
@@ -552,7 +560,7 @@ impl Session {
             }
             if let Plan::Insert(plan) = &prepared.0.plan {
                 let begun = crate::insert::at_once(self, plan, arguments.values()?)?.map(Executed::Outcome);
-                // An INSERT of its own is to be committed.
+                // An INSERT with a transaction of its own must be committed.
                 return Ok(begun
                     .ok_or(Stage::Start)
                     .and_then(|done| if alone { Err(Stage::Commit(done)) } else { Ok(done) }));
@@ -573,7 +581,7 @@ impl Session {
         Ok(Ok(executed))
     }
 
-    /// Goes on with what [`Session::begin_execute`] began, given the same things.
+    /// Continues a statement that [`Session::begin_execute`] started, with the same arguments.
     ///
     /// # Errors
     /// As [`Session::execute_into`].
@@ -609,7 +617,8 @@ impl Session {
             (Plan::Rows(_), Stage::Start) | (_, Stage::Rows(_)) => {
                 return Err(Error::bug("a statement begun as another"));
             }
-            // What runs seldom is elsewhere in memory: whoever waits for a statement moves what it may be waiting in.
+            // Rare statements have boxed futures, because the size of this future is that of its largest
+            // branch.
             (Plan::Feed(plan), _) => {
                 computing(Box::pin(crate::rows::feed(self, prepared, plan, arguments.values()?))).await?
             }
@@ -769,7 +778,7 @@ impl Session {
             ast::Statement::ShowVariable { variable } => {
                 Ok((Vec::new(), Some(crate::set::show_columns(variable)), Plan::Other))
             }
-            // Its parameters are those of the statement inside.
+            // The parameters of PREPARE belong to the inner statement.
             ast::Statement::Prepare { .. } => Ok((Vec::new(), None, Plan::Other)),
             _ if statement.0.parameters > 0 => {
                 Err(Error::new(SqlState::UNDEFINED_PARAMETER, "there is no parameter $1")
@@ -800,7 +809,7 @@ impl Session {
         if statement.ends_transaction() { Ok(()) } else { self.check_not_failed() }
     }
 
-    /// In a block that failed nothing goes on.
+    /// Refuses statements in a failed block.
     pub(crate) fn check_not_failed(&self) -> Result<()> {
         if self.status() != TxnStatus::Failed {
             return Ok(());
@@ -811,7 +820,8 @@ impl Session {
         ))
     }
 
-    /// Ends what the statement before left: the block of a COPY that was neither finished nor failed, SETs by `set_config`.
+    /// Cleans up after the previous statement: the block of a COPY that neither finished nor failed, and
+    /// settings of `set_config`.
     pub(crate) fn settle(&mut self) {
         if self.block.as_ref().is_some_and(|block| block.single) {
             self.fail();
@@ -819,25 +829,26 @@ impl Session {
         self.fetching = None;
         self.input = None;
         if self.block.is_none() {
-            // Left by a commit that nobody waited for to its end.
+            // Left over from a commit whose future was dropped.
             self.advisory.end_transaction(0);
         }
         self.assign_pending();
     }
 
-    /// Carries out what `set_config` asked for.
+    /// Applies the settings requested by `set_config`.
     fn assign_pending(&mut self) {
         let pending = std::mem::take(&mut *self.pending.lock());
         for (name, value, local) in pending {
-            // What is local to a statement's own transaction ended with it.
+            // A local setting ended with the statement's own transaction.
             if !local || self.block.is_some() {
-                // The function has tried it already.
+                // The function has validated the value already.
                 let _ = crate::set::assign(self, &name, &value, local);
             }
         }
     }
 
-    /// Marks the block as failed after an error met outside `execute` (in a stream, in COPY data). An implicit one is rolled back.
+    /// Marks the block as failed after an error outside `execute` (in a stream, in COPY data). An implicit
+    /// block is rolled back.
     pub fn fail(&mut self) {
         self.pending.lock().clear();
         if let Some((name, ended)) = self.fetching.take()
@@ -850,7 +861,7 @@ impl Session {
             Some(block) => {
                 block.failed = true;
                 self.advisory.end_transaction(block.savepoints.len());
-                // Its locks are let go now, and not only when the client says ROLLBACK.
+                // Release its locks now, not only when the client sends ROLLBACK.
                 let undone = if block.is_large() { compute(|| block.undo_to_mark()) } else { block.undo_to_mark() };
                 if undone.is_err() {
                     block.txn = None;
@@ -861,8 +872,8 @@ impl Session {
         }
     }
 
-    /// Begins the implicit transaction of a multi-statement simple query: all its statements commit together unless they say
-    /// otherwise. Does nothing inside a block.
+    /// Starts the implicit transaction of a multi-statement simple query: all its statements commit together
+    /// unless they control the transaction themselves. Does nothing inside a block.
     pub fn begin_implicit(&mut self) {
         if self.block.is_none() {
             let isolation = self.settings.isolation();
@@ -873,7 +884,7 @@ impl Session {
     /// Commits the implicit transaction, if there still is one.
     ///
     /// # Errors
-    /// Those of a commit; the transaction is then rolled back or, for 58030, its outcome unknown.
+    /// Those of a commit; the transaction is then rolled back or, for 58030, its outcome is unknown.
     pub async fn end_implicit(&mut self) -> Result<()> {
         match &self.block {
             Some(block) if block.implicit => self.commit().await,
@@ -881,7 +892,7 @@ impl Session {
         }
     }
 
-    /// Ends the block of a COPY that ran by itself.
+    /// Commits the block of a COPY that ran outside a transaction.
     pub(crate) async fn end_single(&mut self) -> Result<()> {
         match &self.block {
             Some(block) if block.single => self.commit().await,
@@ -917,7 +928,7 @@ impl Session {
         }
     }
 
-    /// Takes back what the block did since its savepoint number `at`, which stays; those after it go.
+    /// Rolls back to savepoint number `at`, which is kept; later savepoints are removed.
     pub(crate) fn roll_back_to(&mut self, at: usize) -> Result<()> {
         let Some(block) = &mut self.block else { return Ok(()) };
         block.savepoints.truncate(at + 1);
@@ -932,7 +943,7 @@ impl Session {
         Ok(())
     }
 
-    /// Ends the block if nothing was changed in it; false if it has to be committed.
+    /// Ends the block if it has no changes; returns false if it must be committed.
     pub(crate) fn end_unchanged(&mut self) -> bool {
         let Some(block) = &self.block else { return true };
         if block.txn.as_ref().is_some_and(|txn| !txn.is_empty()) {
@@ -940,7 +951,7 @@ impl Session {
         }
         let after = Arc::clone(&block.after);
         self.keep_settings(&after);
-        // In its place, as it is large.
+        // Assigned in place, because the block is large.
         self.block = None;
         self.advisory.end_transaction(0);
         self.cursors.end_transaction(true);
@@ -957,7 +968,7 @@ impl Session {
         let durability = self.settings.durability();
         let before = block.before;
         if let Some(txn) = block.txn.filter(|txn| !txn.is_empty()) {
-            // Settings go back should the commit fail; a dropped future leaves them as they are.
+            // Settings are restored if the commit fails; a dropped future leaves them unchanged.
             let database = self.database.clone();
             let is_large = txn.is_large();
             let work = Box::pin(database.finish_telling(txn.commit(durability), &self.decided));
@@ -979,9 +990,9 @@ impl Session {
         Ok(())
     }
 
-    /// The settings that COMMIT leaves.
+    /// Applies the settings that COMMIT keeps.
     fn keep_settings(&mut self, after: &Arc<Settings>) {
-        // The same settings keep the same address, by which kept plans know that they still hold.
+        // Equal settings keep their address: cached plans compare it to check that they are valid.
         if !Arc::ptr_eq(&self.settings, after) && *self.settings != **after {
             self.settings = Arc::clone(after);
         }
@@ -996,12 +1007,12 @@ impl Session {
         }
     }
 
-    /// Rolls back whatever is open (connection lost).
+    /// Rolls back any open transaction (connection lost).
     pub fn reset(&mut self) {
         self.roll_back();
     }
 
-    /// The transaction of the block, begun now if it was not yet.
+    /// The transaction of the block; started now if necessary.
     ///
     /// # Errors
     /// 25006 in a read-only transaction.
@@ -1019,7 +1030,8 @@ impl Session {
     pub(crate) fn txn(&mut self) -> Option<&mut Txn> {
         let (engine, seen) = (self.database.engine(), self.seen);
         let block = self.block.as_mut()?;
-        // A snapshot is where all transactions up to some commit have run, and no other: who only reads needs no more.
+        // A snapshot is a state after all transactions up to some commit, and no others: read-only
+        // transactions need no more.
         let isolation = match block.isolation {
             Isolation::Serializable if block.read_only => Isolation::RepeatableRead,
             isolation => isolation,
@@ -1027,7 +1039,7 @@ impl Session {
         Some(block.txn.get_or_insert_with(|| engine.begin(isolation, seen)))
     }
 
-    /// `now()`: when the transaction began, nanoseconds since 1970 UTC.
+    /// `now()`: start of the transaction in nanoseconds since 1970 UTC.
     pub(crate) fn now_ns(&self) -> i64 {
         match &self.block {
             Some(block) => block.started_ns,
@@ -1035,7 +1047,7 @@ impl Session {
         }
     }
 
-    /// What the next statement sees if it names `rows` tables.
+    /// Snapshot of the next statement if it names `rows` tables.
     pub(crate) fn newest(&mut self) -> Snapshot {
         match self.txn() {
             Some(txn) => txn.snapshot_newest(),
@@ -1043,10 +1055,10 @@ impl Session {
         }
     }
 
-    /// What the next statement sees.
+    /// Context of the next statement.
     pub(crate) fn context(&mut self) -> Arc<StatementContext> {
         let snapshot = match self.txn() {
-            // It reads the newest commit whatever its statements name.
+            // A serializable transaction reads the newest commit, whatever tables its statements name.
             Some(txn) if txn.isolation() == Isolation::Serializable => return self.context_of_newest(),
             Some(txn) => txn.snapshot(),
             None => self.database.engine().snapshot(self.seen),
@@ -1054,8 +1066,8 @@ impl Session {
         self.context_of(snapshot, None)
     }
 
-    /// What the next statement sees if it names `rows` tables and is planned by DataFusion. Who shows its rows waits until the
-    /// snapshot is durable.
+    /// Context of the next statement if it names `rows` tables and is planned by DataFusion. Wait until the
+    /// snapshot is durable before returning its rows.
     pub(crate) fn context_of_newest(&mut self) -> Arc<StatementContext> {
         let snapshot = self.newest();
         let view = match self.txn() {
@@ -1085,12 +1097,13 @@ impl Session {
         })
     }
 
-    /// Has the block seen or changed anything yet?
+    /// Whether the block has neither read nor changed anything.
     pub(crate) fn is_fresh(&self) -> bool {
         self.block.as_ref().is_none_or(|block| block.txn.is_none())
     }
 
-    /// DataFusion's state for one statement: its time, zone and tables. Give it back with [`Session::keep`].
+    /// DataFusion's session state for one statement: its time, zone and tables. Return it with
+    /// [`Session::keep`].
     pub(crate) fn state(&mut self, context: &Arc<StatementContext>) -> SessionState {
         let mut state = self.state.take().unwrap_or_else(|| {
             let mut state = self.database.state().clone();
@@ -1113,13 +1126,13 @@ impl Session {
         self.state = Some(state);
     }
 
-    /// How long a statement may take, and the client to send one.
+    /// Timeouts of statements and of idle clients.
     #[must_use]
     pub fn timeouts(&self) -> Timeouts {
         self.settings.timeouts()
     }
 
-    /// A setting as SHOW gives it, e.g. `timezone`, `application_name`.
+    /// A setting as SHOW returns it, for example `timezone`, `application_name`.
     #[must_use]
     pub fn setting(&self, name: &str) -> Option<String> {
         let block = self.block.as_ref();
@@ -1142,13 +1155,13 @@ impl Session {
         }
     }
 
-    /// The name of the time zone; the same address for as long as no setting changes.
+    /// Name of the time zone; its address is constant as long as no setting changes.
     #[must_use]
     pub fn time_zone(&self) -> Arc<str> {
         self.settings.time_zone()
     }
 
-    /// SET, for start-up parameters.
+    /// Sets a start-up parameter.
     ///
     /// # Errors
     /// 42704, 22023.
@@ -1159,7 +1172,8 @@ impl Session {
         Ok(())
     }
 
-    /// Settings that changed since the last call and must be told to the client (ParameterStatus), with their values.
+    /// Settings that changed since the last call and must be reported to the client (ParameterStatus), with
+    /// their values.
     pub fn changed_settings(&mut self) -> BTreeMap<String, String> {
         self.assign_pending();
         if Arc::ptr_eq(&self.settings, &self.told.1) {
@@ -1172,13 +1186,13 @@ impl Session {
         changed
     }
 
-    /// All settings a client is told of at start-up (ParameterStatus).
+    /// All settings that are reported to a client at start-up (ParameterStatus).
     #[must_use]
     pub fn reported_settings(&self) -> BTreeMap<String, String> {
         self.settings.reported()
     }
 
-    /// Notices raised since the last call. SQLSTATE 00000 is a NOTICE, any other a WARNING.
+    /// Notices raised since the last call. SQLSTATE 00000 is a NOTICE, any other is a WARNING.
     pub fn notices(&mut self) -> Vec<Error> {
         std::mem::take(&mut self.notices)
     }
@@ -1192,7 +1206,7 @@ impl Session {
     }
 }
 
-/// Does the statement compute little by itself? (A commit takes care of itself.)
+/// Whether the statement needs little computation, excluding its commit.
 fn is_short(prepared: &Prepared, arguments: Arguments<'_>) -> bool {
     use ast::Statement as Sql;
     match (&prepared.0.plan, &prepared.0.statement.0.command) {
@@ -1205,13 +1219,13 @@ fn is_short(prepared: &Prepared, arguments: Arguments<'_>) -> bool {
     }
 }
 
-/// Does a statement change data or catalog, so that it needs a transaction?
+/// Whether the statement changes data or the catalog, so that it needs a transaction.
 fn writes(parsed: &Parsed) -> bool {
     let sql = match &parsed.command {
         Command::Copy(copy) => return copy.is_from(),
         Command::Maintenance(_) => return false,
         Command::Sequence(_) => return true,
-        // It outlives a transaction of its own.
+        // A cursor WITH HOLD outlives its transaction.
         Command::Cursor(cursor) => return matches!(**cursor, CursorStatement::Declare { hold: true, .. }),
         Command::Sql(sql) => sql,
     };

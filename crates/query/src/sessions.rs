@@ -1,6 +1,6 @@
-//! Who is connected and what runs, for `pg_stat_activity`.
+//! Registry of connected sessions and their statements, for `pg_stat_activity`.
 //!
-//! A statement runs from its start until its last row was taken: a result's stream holds a [`Running`].
+//! A statement is running until its last row has been fetched: the stream of a result holds a [`Running`].
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -15,26 +15,26 @@ use crate::settings::Settings;
 use crate::statement::Statement;
 use crate::stop::StopFlag;
 
-/// All sessions of a database, by number. Cloning shares it.
+/// All sessions of a database, by PID. Clones share the registry.
 #[derive(Clone, Default)]
 pub(crate) struct Sessions(Arc<Mutex<BTreeMap<i32, Arc<Presence>>>>);
 
-/// What others see of a session.
+/// A session as other sessions see it.
 struct Presence {
     user: Arc<str>,
     started_ns: i64,
     now: Mutex<Now>,
     copy: Mutex<Option<Arc<CopyProgress>>>,
-    /// Stops its statement while it computes.
+    /// Cancels the session's statement while it computes.
     stop: Arc<StopFlag>,
-    /// Does what is asked of the session, if whoever serves it can do more than `stop`.
+    /// Handler of signals to this session; set if the server can do more than `stop`.
     on_signal: OnceLock<OnSignal>,
 }
 
-/// Does what others ask of a session.
+/// Handler of signals that other sessions send to a session.
 pub(crate) type OnSignal = Box<dyn Fn(Signal) + Send + Sync>;
 
-/// How far a COPY is, for `pg_stat_progress_copy`.
+/// Progress of a COPY, for `pg_stat_progress_copy`.
 #[derive(Default)]
 pub(crate) struct CopyProgress {
     from: bool,
@@ -43,7 +43,7 @@ pub(crate) struct CopyProgress {
     counts: Mutex<Counts>,
 }
 
-/// Bytes and rows; who reads a source is asked how far it is.
+/// Bytes and rows so far; shared with the reader of a source, which updates them.
 #[derive(Clone, Default)]
 struct Counts {
     bytes: Arc<AtomicU64>,
@@ -51,48 +51,48 @@ struct Counts {
 }
 
 impl CopyProgress {
-    /// Of a COPY TO.
+    /// Progress of a COPY TO.
     pub(crate) fn writing() -> CopyProgress {
         CopyProgress::default()
     }
 
-    /// Of a COPY FROM whose data comes in pieces.
+    /// Progress of a COPY FROM whose data arrives in pieces.
     pub(crate) fn taking() -> CopyProgress {
         CopyProgress { from: true, ..CopyProgress::default() }
     }
 
-    /// Of a COPY FROM that reads files.
+    /// Progress of a COPY FROM that reads files.
     pub(crate) fn reading(source: &Source) -> CopyProgress {
         let progress = CopyProgress::taking();
         progress.follow(source);
         progress
     }
 
-    /// Of files of the server.
+    /// Marks the COPY as one that uses server files.
     pub(crate) fn in_file(self) -> CopyProgress {
         CopyProgress { in_file: AtomicBool::new(true), ..self }
     }
 
-    /// It is a file of the server, of so many bytes.
+    /// Marks the COPY as one that uses a server file of `bytes` bytes.
     pub(crate) fn of_file(&self, bytes: u64) {
         self.in_file.store(true, Ordering::Relaxed);
         self.bytes_total.store(bytes, Ordering::Relaxed);
     }
 
-    /// From now on it is as far as the reading of this.
+    /// Reports the progress of `source` from now on.
     pub(crate) fn follow(&self, source: &Source) {
         self.bytes_total.store(source.bytes(), Ordering::Relaxed);
         *self.counts.lock() = Counts { bytes: Arc::clone(&source.bytes_read), rows: Arc::clone(&source.rows_read) };
     }
 
-    /// So much more was written.
+    /// Adds written bytes and rows.
     pub(crate) fn add(&self, bytes: u64, rows: u64) {
         let counts = self.counts.lock();
         counts.bytes.fetch_add(bytes, Ordering::Relaxed);
         counts.rows.fetch_add(rows, Ordering::Relaxed);
     }
 
-    /// So many more bytes were taken, which makes so many rows in all.
+    /// Adds received bytes, and sets the total number of rows.
     pub(crate) fn taken(&self, bytes: u64, rows: u64) {
         let counts = self.counts.lock();
         counts.bytes.fetch_add(bytes, Ordering::Relaxed);
@@ -112,7 +112,7 @@ impl CopyProgress {
     }
 }
 
-/// A COPY that others see until this is dropped.
+/// Shows a COPY to other sessions until it is dropped.
 pub(crate) struct Copying(Arc<Presence>);
 
 impl Drop for Copying {
@@ -122,10 +122,10 @@ impl Drop for Copying {
 }
 
 struct Now {
-    /// For `application_name`, which is seldom asked for.
+    /// Holds `application_name`, which is seldom read.
     settings: Arc<Settings>,
     statement: Option<Statement>,
-    /// Statements and results that are not finished.
+    /// Number of unfinished statements and results.
     running: usize,
     block: TxnStatus,
     transaction_ns: Option<i64>,
@@ -145,7 +145,7 @@ impl Now {
 }
 
 impl Sessions {
-    /// Enters a session; it leaves when the result is dropped.
+    /// Registers a session; dropping the result removes it.
     pub(crate) fn enter(&self, pid: i32, user: &Arc<str>, now_ns: i64, stop: Arc<StopFlag>) -> Entered {
         let now = Now {
             settings: Arc::default(),
@@ -168,7 +168,7 @@ impl Sessions {
         Entered { sessions: self.clone(), pid, presence }
     }
 
-    /// Signals a session; false if there is none with this number.
+    /// Signals a session; false if there is none with this PID.
     pub(crate) fn signal(&self, pid: i32, signal: Signal) -> bool {
         let Some(presence) = self.0.lock().get(&pid).map(Arc::clone) else { return false };
         match presence.on_signal.get() {
@@ -178,7 +178,7 @@ impl Sessions {
         true
     }
 
-    /// Everyone, by number.
+    /// All sessions, ordered by PID.
     pub(crate) fn list(&self) -> Vec<Activity> {
         let sessions: Vec<(i32, Arc<Presence>)> =
             self.0.lock().iter().map(|(pid, presence)| (*pid, Arc::clone(presence))).collect();
@@ -210,23 +210,23 @@ pub(crate) struct Entered {
 }
 
 impl Entered {
-    /// The list it is in.
+    /// The registry that contains this entry.
     pub(crate) fn sessions(&self) -> &Sessions {
         &self.sessions
     }
 
-    /// Has others' signals go to `on_signal`.
+    /// Sets the handler of signals from other sessions.
     pub(crate) fn on_signal(&self, on_signal: OnSignal) {
-        // Only its listener sets it, once.
+        // Only the session's connection sets it, once.
         let _ = self.presence.on_signal.set(on_signal);
     }
 
-    /// The text of the statement that runs, or ran last.
+    /// Text of the running statement, or of the last one.
     pub(crate) fn statement_text(&self) -> Option<String> {
         self.presence.now.lock().statement.as_ref().map(|statement| statement.sql().to_owned())
     }
 
-    /// A statement begins.
+    /// Records the start of a statement.
     pub(crate) fn begin(&self, statement: &Statement, settings: &Arc<Settings>, now_ns: i64) -> Running {
         let mut now = self.presence.now.lock();
         if !Arc::ptr_eq(&now.settings, settings) {
@@ -239,13 +239,13 @@ impl Entered {
         Running(Some(Arc::clone(&self.presence)))
     }
 
-    /// A COPY runs.
+    /// Records a COPY until the result is dropped.
     pub(crate) fn copying(&self, progress: Arc<CopyProgress>) -> Copying {
         *self.presence.copy.lock() = Some(progress);
         Copying(Arc::clone(&self.presence))
     }
 
-    /// Where the session stands after a statement.
+    /// Records the transaction status after a statement.
     pub(crate) fn set_block(&self, block: TxnStatus, transaction_ns: Option<i64>) {
         let mut now = self.presence.now.lock();
         now.block = block;
@@ -259,11 +259,11 @@ impl Drop for Entered {
     }
 }
 
-/// A statement or a result that is not finished.
+/// An unfinished statement or result.
 pub(crate) struct Running(Option<Arc<Presence>>);
 
 impl Running {
-    /// It is finished, and this is where the session stands.
+    /// Records the end, and the transaction status after it.
     pub(crate) fn end(mut self, block: TxnStatus, transaction_ns: Option<i64>) {
         if let Some(presence) = self.0.take() {
             let mut now = presence.now.lock();

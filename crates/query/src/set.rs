@@ -94,7 +94,7 @@ pub(crate) fn assign(session: &mut Session, name: &str, value: &str, local: bool
     change(session, local, |settings| settings.set(name, value))
 }
 
-/// Changes the settings in force and, unless `local`, those that a COMMIT leaves.
+/// Changes the current settings and, unless `local`, the settings that COMMIT keeps.
 fn change(session: &mut Session, local: bool, change: impl Fn(&mut Settings) -> Result<()>) -> Result<()> {
     match &mut session.block {
         None if local => {
@@ -107,12 +107,12 @@ fn change(session: &mut Session, local: bool, change: impl Fn(&mut Settings) -> 
     change(Arc::make_mut(&mut session.settings))
 }
 
-/// A setting's name as written, parts joined by points.
+/// Name of a setting as written, with its parts joined by dots.
 fn dotted(name: &ObjectName) -> String {
     name.0.iter().filter_map(|part| part.as_ident()).map(folded).collect::<Vec<_>>().join(".")
 }
 
-/// The text of a value list; `None` for DEFAULT.
+/// Text of a value list; `None` for DEFAULT.
 fn value_of(values: &[Expr]) -> Result<Option<String>> {
     if let [Expr::Identifier(ident)] = values
         && ident.quote_style.is_none()
@@ -143,7 +143,7 @@ fn text_of(value: &Expr) -> Result<String> {
     })
 }
 
-/// RESET one or ALL.
+/// Executes RESET of one setting or ALL.
 pub(crate) fn reset(session: &mut Session, reset: &Reset) -> Result<Outcome> {
     match reset {
         Reset::ALL => change(session, false, |settings| {
@@ -158,7 +158,6 @@ pub(crate) fn reset(session: &mut Session, reset: &Reset) -> Result<Outcome> {
     Ok(Outcome::command("RESET"))
 }
 
-/// DISCARD.
 pub(crate) fn discard(session: &mut Session, what: &DiscardObject) -> Result<Outcome> {
     if matches!(what, DiscardObject::ALL | DiscardObject::SEQUENCES) {
         session.had = engine::SessionSequences::default();
@@ -176,7 +175,7 @@ pub(crate) fn discard(session: &mut Session, what: &DiscardObject) -> Result<Out
     Ok(Outcome::command("DISCARD ALL"))
 }
 
-/// The name SHOW was asked for.
+/// Name of the setting that SHOW reads.
 fn shown(variable: &[Ident]) -> String {
     let words: Vec<String> = variable.iter().map(folded).collect();
     match words.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
@@ -191,7 +190,7 @@ fn text_column(name: &str) -> OutputColumn {
     OutputColumn { name: name.to_owned(), oid: oid::TEXT, typmod: -1, origin: None }
 }
 
-/// What SHOW gives.
+/// Result columns of SHOW.
 pub(crate) fn show_columns(variable: &[Ident]) -> Vec<OutputColumn> {
     let name = shown(variable);
     if name == "all" {
@@ -201,7 +200,7 @@ pub(crate) fn show_columns(variable: &[Ident]) -> Vec<OutputColumn> {
     vec![text_column(&known.unwrap_or(name))]
 }
 
-/// SHOW one or ALL.
+/// Executes SHOW of one setting or ALL.
 pub(crate) fn show(session: &mut Session, variable: &[Ident]) -> Result<Outcome> {
     let name = shown(variable);
     let columns = show_columns(variable);

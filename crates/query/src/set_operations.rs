@@ -1,8 +1,9 @@
-//! `EXCEPT ALL` and `INTERSECT ALL` that count.
+//! `EXCEPT ALL` and `INTERSECT ALL` with SQL's row counts.
 //!
-//! DataFusion plans both as joins of whole rows, which keep every row of the left side or none: of three equal rows less one it leaves
-//! none, where SQL leaves two. Here the equal rows of each side are numbered first, and the numbers are part of what is joined:
-//! the first of the left side meets the first of the right one, and so on.
+//! DataFusion plans both as semi and anti joins over all columns, which keep every row of the left side or
+//! none: three equal rows minus one give none, where SQL gives two. This rewrite numbers the equal rows of
+//! each side and adds the number to the join keys: the first of the left side matches the first of the right
+//! side, and so on.
 
 use std::sync::Arc;
 
@@ -12,10 +13,10 @@ use datafusion::error::Result;
 use datafusion::functions_window::expr_fn::row_number;
 use datafusion::logical_expr::{Expr, ExprFunctionExt, Join, LogicalPlan, LogicalPlanBuilder};
 
-/// Qualifies the right side, whose columns may be called as those of the left one.
+/// Qualifies the right side, whose column names may equal those of the left side.
 const RIGHT: &str = "\u{1}right";
 
-/// Numbers the rows of what `EXCEPT ALL` and `INTERSECT ALL` join. To be called on the plan as it comes from SQL.
+/// Numbers the input rows of `EXCEPT ALL` and `INTERSECT ALL`. Call it on the plan before analysis.
 pub(crate) fn rewrite_plan(plan: LogicalPlan) -> Result<LogicalPlan> {
     let rewritten = plan.transform_up_with_subqueries(|node| match node {
         LogicalPlan::Join(join) if counts(&join) => Ok(Transformed::yes(numbered(join)?)),
@@ -24,8 +25,8 @@ pub(crate) fn rewrite_plan(plan: LogicalPlan) -> Result<LogicalPlan> {
     Ok(rewritten.data)
 }
 
-/// Before optimization only set operations join whole rows with NULLs that are equal. Those without ALL join distinct rows, which need
-/// no numbers.
+/// Before optimization, only set operations join on all columns with NULLs that are equal. Those without ALL
+/// join distinct rows, which need no numbers.
 fn counts(join: &Join) -> bool {
     matches!(join.join_type, JoinType::LeftSemi | JoinType::LeftAnti)
         && join.null_equality == NullEquality::NullEqualsNull

@@ -1,9 +1,10 @@
 //! Settings of a session: SET, SHOW and RESET.
 //!
-//! Names, types and limits are PostgreSQL's, of crate `catalog`; this file has the defaults that differ, the settings that
-//! only Millrace has, and those whose values have rules of their own. A setting that changes nothing here (`work_mem`,
-//! `enable_hashjoin` …) is checked, kept and shown like the others, because drivers and scripts set it and read it back. A
-//! name with a dot is the user's own; any other unknown name is refused with 42704.
+//! Names, types and limits are PostgreSQL's, from crate `catalog`; this file has the defaults that differ,
+//! the settings that only Millrace has, and those whose values have rules of their own. A setting without
+//! effect here (`work_mem`, `enable_hashjoin` …) is checked, kept and shown like the others, because drivers
+//! and scripts set it and read it back. A name with a dot is a user-defined setting; any other unknown name
+//! is refused with 42704.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
@@ -14,26 +15,26 @@ use model::{Error, Result, SqlState};
 
 use crate::zone::Zone;
 
-/// Rules for values that a type alone does not say.
+/// Rules for values beyond the setting's type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Rule {
-    /// The setting's type, and PostgreSQL's context.
+    /// Checked by type and by PostgreSQL's context.
     Typed,
-    /// A fact of this server.
+    /// Read-only property of this server.
     Fixed,
-    /// One of some words, of which those of PostgreSQL that change nothing here are no part.
+    /// One of these words; words of PostgreSQL that have no effect here are excluded.
     OneOf(&'static [&'static str]),
-    /// A name of UTF-8.
+    /// A name of the encoding UTF-8.
     Encoding,
     /// An output style and an order of day, month and year.
     DateStyle,
-    /// A time zone's name or offset.
+    /// Name or offset of a time zone.
     TimeZone,
-    /// The store of tables that name none: `columns`, or `heap`, as PostgreSQL's catalog calls that of rows.
+    /// Default store of new tables: `columns`, or `heap` for `rows`, as in PostgreSQL's catalog.
     Store,
 }
 
-/// A setting of PostgreSQL with another default or rule, or one of our own.
+/// A setting of PostgreSQL with another default or rule, or a setting of Millrace only.
 struct Own {
     /// Name as ParameterStatus spells it.
     name: &'static str,
@@ -51,7 +52,7 @@ const fn reported(name: &'static str, default: &'static str, rule: Rule) -> Own 
     Own { name, default, rule, is_reported: true }
 }
 
-/// PostgreSQL's version whose behaviour we follow, as drivers parse it.
+/// PostgreSQL version whose behaviour Millrace follows, in the format that drivers parse.
 pub(crate) const SERVER_VERSION: &str = crate::pg_catalog::SERVER_VERSION;
 
 #[rustfmt::skip]
@@ -101,8 +102,8 @@ struct Known {
     is_reported: bool,
 }
 
-/// Settings by name in lower case: ours, and those of PostgreSQL that a session can change. The others say how a server of
-/// PostgreSQL is configured, and are no facts here.
+/// Settings by name in lower case: Millrace's own, and those of PostgreSQL that a session can change. The
+/// others describe the configuration of a PostgreSQL server and do not apply here.
 fn known() -> &'static BTreeMap<String, Known> {
     static KNOWN: LazyLock<BTreeMap<String, Known>> = LazyLock::new(|| {
         let theirs = catalog::settings().filter(|row| row.context == SettingContext::Session);
@@ -117,12 +118,12 @@ fn known() -> &'static BTreeMap<String, Known> {
     &KNOWN
 }
 
-/// The facts of a setting that `pg_settings` lists: PostgreSQL's, or those of one of ours.
+/// The row of a setting in `pg_settings`.
 pub(crate) fn facts(name: &str) -> Option<&'static SettingRow> {
     find(name).map(|known| &known.row)
 }
 
-/// The row of a setting that PostgreSQL 15 does not list: one of ours, or one of a later version.
+/// Row of a setting that PostgreSQL 15 does not list: one of Millrace, or of a later version.
 fn own_row(name: &'static str) -> SettingRow {
     let kind = match name {
         "enable_series" => SettingKind::Bool,
@@ -136,14 +137,14 @@ fn statement_timeout() -> SettingRow {
     catalog::setting("statement_timeout").cloned().expect("BUG: PostgreSQL has statement_timeout")
 }
 
-/// The settings of one session at one moment.
+/// Settings of a session at one time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Settings {
-    /// What differs from the default, by canonical name.
+    /// Values that differ from the default, by canonical name.
     changed: BTreeMap<String, String>,
-    /// Values that the client sent when it connected, to which RESET goes back.
+    /// Values that the client sent at connection start; RESET restores them.
     start: BTreeMap<String, String>,
-    /// What every statement asks for, worked out when a setting changes.
+    /// Values that every statement reads, derived when a setting changes.
     derived: Derived,
 }
 
@@ -161,14 +162,14 @@ struct Derived {
     timeouts: Timeouts,
 }
 
-/// What a client is given so much time for; `None`: as much as it takes.
+/// Timeouts; `None`: no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Timeouts {
-    /// `statement_timeout`: for a statement to end.
+    /// `statement_timeout`: time for a statement to end.
     pub statement: Option<Duration>,
-    /// `idle_session_timeout`: for the next statement to come.
+    /// `idle_session_timeout`: time until the next statement outside a transaction.
     pub idle: Option<Duration>,
-    /// `idle_in_transaction_session_timeout`: for the next statement of a transaction to come.
+    /// `idle_in_transaction_session_timeout`: time until the next statement of a transaction.
     pub idle_in_transaction: Option<Duration>,
 }
 
@@ -198,14 +199,14 @@ impl Settings {
         find(name).map(|known| known.row.default.clone())
     }
 
-    /// Sets a value, checked and in its canonical form.
+    /// Checks a value and sets it in canonical form.
     ///
     /// # Errors
     /// 42704 for an unknown name, 22023 for a bad value, 55P02 for a setting that cannot change.
     pub(crate) fn set(&mut self, name: &str, value: &str) -> Result<()> {
         let value = match find(name) {
             Some(known) => known.check(value)?,
-            // A dotted name is the user's own variable, as in PostgreSQL.
+            // A dotted name is a user-defined setting, as in PostgreSQL.
             None if name.contains('.') => value.to_owned(),
             None => match catalog::setting(name) {
                 Some(theirs) => return theirs.check_change(),
@@ -217,12 +218,12 @@ impl Settings {
         Ok(())
     }
 
-    /// The values in force become those that RESET goes back to: the client has sent what it starts with.
+    /// Makes the current values the ones that RESET restores: the client has sent its start-up parameters.
     pub(crate) fn start(&mut self) {
         self.start.clone_from(&self.changed);
     }
 
-    /// Back to the value of the session's start.
+    /// Resets a setting to its value at the start of the session.
     pub(crate) fn reset(&mut self, name: &str) -> Result<()> {
         if find(name).is_none() && !name.contains('.') {
             return Err(unknown(name));
@@ -236,19 +237,19 @@ impl Settings {
         Ok(())
     }
 
-    /// Back to the values of the session's start.
+    /// Resets all settings to their values at the start of the session.
     pub(crate) fn reset_all(&mut self) {
         self.changed.retain(|name, _| ["session_authorization", "data_directory"].contains(&name.as_str()));
         self.changed.extend(self.start.clone());
         self.derive();
     }
 
-    /// Sets what no statement may set.
+    /// Sets a value that no statement may set.
     pub(crate) fn fix(&mut self, name: &str, value: &str) {
         self.changed.insert(canonical(name), value.to_owned());
     }
 
-    /// Whether tables that name no store are `columns` tables.
+    /// Whether CREATE TABLE without a store creates a `columns` table.
     pub(crate) fn makes_columns_tables(&self) -> bool {
         self.changed.get("default_table_access_method").is_some_and(|store| store == "columns")
     }
@@ -263,7 +264,7 @@ impl Settings {
         let zone = self.get("timezone").and_then(|value| Zone::setting(&value));
         let zone = zone.map_or_else(|| "UTC".to_owned(), |(_, name)| name);
         self.derived = Derived {
-            // Checked when it was set.
+            // The value was checked when it was set.
             zone: Zone::new(&zone).unwrap_or_else(|_| Zone::utc()),
             zone_name: zone.into(),
             search_path: schemas.collect(),
@@ -290,12 +291,12 @@ impl Settings {
         };
     }
 
-    /// The schemas of `search_path` in order, `"$user"` and `pg_catalog` left out.
+    /// Schemas of `search_path` in order, without `"$user"` and `pg_catalog`.
     pub(crate) fn search_path(&self) -> Vec<String> {
         self.derived.search_path.to_vec()
     }
 
-    /// `default_transaction_isolation`: the level of transactions that name none.
+    /// `default_transaction_isolation`: isolation level of transactions that specify none.
     pub(crate) fn isolation(&self) -> engine::Isolation {
         self.derived.isolation
     }
@@ -305,58 +306,57 @@ impl Settings {
         self.derived.read_only
     }
 
-    /// `enable_series`: may queries run as series statements?
+    /// `enable_series`: whether queries may run as series statements.
     pub(crate) fn enables_series(&self) -> bool {
         !matches!(self.changed.get("enable_series").map(String::as_str), Some("off"))
     }
 
-    /// `log_min_duration_statement`; `None`: no statement is slow.
+    /// `log_min_duration_statement`; `None`: no statement is logged.
     pub(crate) fn slow_statement(&self) -> Option<Duration> {
         self.derived.slow_statement
     }
 
-    /// `lock_timeout`; `None`: wait for as long as it takes.
+    /// `lock_timeout`; `None`: no limit.
     pub(crate) fn lock_timeout(&self) -> Option<Duration> {
         self.derived.lock_timeout
     }
 
-    /// Times that the server looks after.
+    /// Timeouts that the server enforces.
     pub(crate) fn timeouts(&self) -> Timeouts {
         self.derived.timeouts
     }
 
-    /// The time zone's name, as DataFusion knows it.
+    /// Name of the time zone, in the form that DataFusion accepts.
     pub(crate) fn time_zone(&self) -> Arc<str> {
         Arc::clone(&self.derived.zone_name)
     }
 
-    /// The time zone.
     pub(crate) fn zone(&self) -> &Zone {
         &self.derived.zone
     }
 
-    /// Does a commit wait for the disk?
+    /// Whether a commit waits for the disk.
     pub(crate) fn durability(&self) -> engine::Durability {
         self.derived.durability
     }
 
-    /// Settings whose changes clients receive (ParameterStatus), with their values.
+    /// Settings whose changes are reported to clients (ParameterStatus), with their values.
     pub(crate) fn reported(&self) -> BTreeMap<String, String> {
         let reported = known().values().filter(|known| known.is_reported);
         reported.map(|known| (known.row.name.to_owned(), self.get(known.row.name).unwrap_or_default())).collect()
     }
 
-    /// The value to which RESET goes back.
+    /// Value that RESET restores.
     fn reset_value(&self, name: &str) -> Option<String> {
         let started = self.start.get(&canonical(name)).cloned();
         started.or_else(|| find(name).map(|known| known.row.default.clone()))
     }
 
-    /// The rows of `pg_settings`, by name.
+    /// Rows of `pg_settings`, by name.
     pub(crate) fn rows(&self) -> Vec<crate::functions::Setting> {
         let row = |(name, value): (String, String)| crate::functions::Setting {
             boot_value: match find(&name) {
-                // The directory is the server's, and no session's.
+                // The directory belongs to the server, not to a session.
                 Some(known) if name != "data_directory" => known.row.default.clone(),
                 _ => value.clone(),
             },
@@ -367,7 +367,7 @@ impl Settings {
         self.all().into_iter().map(row).collect()
     }
 
-    /// Every setting with its value, by name (`SHOW ALL`).
+    /// All settings with their values, by name (`SHOW ALL`).
     pub(crate) fn all(&self) -> BTreeMap<String, String> {
         let mut all: BTreeMap<String, String> =
             known().values().map(|known| (known.row.name.to_owned(), known.row.default.clone())).collect();
@@ -396,11 +396,11 @@ fn invalid(known: &Known, value: &str) -> Error {
 }
 
 impl Known {
-    /// The form in which SHOW prints `value`.
+    /// Checks `value` and returns the form in which SHOW prints it.
     fn check(&self, value: &str) -> Result<String> {
         match self.rule {
             Rule::Typed => self.row.check_change().and_then(|()| self.row.check(value)),
-            // Drivers set some of these to what they are.
+            // Drivers set some of these to their current value.
             Rule::Fixed if value.eq_ignore_ascii_case(&self.row.default) => Ok(self.row.default.clone()),
             Rule::Fixed => {
                 let text = format!("parameter \"{}\" cannot be changed", self.row.name);
@@ -455,7 +455,7 @@ fn check_time_zone(known: &Known, value: &str) -> Result<String> {
     Zone::setting(value).map(|(shown, _)| shown).ok_or_else(|| invalid(known, value).with_hint(hint))
 }
 
-/// The names of a comma-separated list, quoted ones unquoted, others folded to lower case.
+/// Names of a comma-separated list: quoted ones unquoted, others folded to lower case.
 fn split_names(text: &str) -> Vec<String> {
     let mut names = Vec::new();
     let mut rest = text.trim();
@@ -476,7 +476,7 @@ fn split_names(text: &str) -> Vec<String> {
     names
 }
 
-/// The time of a setting in milliseconds as SHOW prints it; `None` for zero and less, which mean "none".
+/// Duration of a setting in milliseconds as SHOW prints it; `None` for zero and less, which mean no limit.
 fn duration(name: &str, shown: &str) -> Option<Duration> {
     milliseconds(name, shown).filter(|count| *count > 0).map(Duration::from_millis)
 }

@@ -1,5 +1,5 @@
-//! `SELECT pg_sleep(seconds)`, which other databases' scripts wait by. It is a statement here, not a function: only so does it hold no
-//! thread, and is stopped at once.
+//! `SELECT pg_sleep(seconds)`, which scripts use to wait. It is implemented as a statement instead of a
+//! function, so that it occupies no thread and can be cancelled immediately.
 
 use std::time::Duration;
 
@@ -13,10 +13,10 @@ use crate::rewrite::folded;
 use crate::session::Outcome;
 use crate::types::{OutputColumn, Value};
 
-/// A statement that sleeps and does nothing else.
+/// A statement that consists only of a call of `pg_sleep`.
 pub(crate) struct Sleep {
     seconds: Seconds,
-    /// What its column is called.
+    /// Name of the result column.
     name: String,
 }
 
@@ -27,7 +27,7 @@ enum Seconds {
 }
 
 impl Sleep {
-    /// `SELECT pg_sleep(1)` or `SELECT * FROM pg_sleep(1)`.
+    /// Recognises `SELECT pg_sleep(1)` and `SELECT * FROM pg_sleep(1)`.
     pub(crate) fn of(sql: &ast::Statement) -> Option<Sleep> {
         let ast::Statement::Query(query) = sql else { return None };
         let SetExpr::Select(select) = &*query.body else { return None };
@@ -43,7 +43,7 @@ impl Sleep {
         vec![OutputColumn { name: self.name.clone(), oid: oid::VOID, typmod: -1, origin: None }]
     }
 
-    /// Types of its parameters, of which the client declared some.
+    /// Parameter types; `declared` are those of the client.
     pub(crate) fn parameters(&self, declared: &[u32]) -> Vec<u32> {
         match (&self.seconds, declared.first()) {
             (Seconds::Known(_), _) => Vec::new(),
@@ -69,7 +69,7 @@ impl Sleep {
     }
 }
 
-/// The arguments of `pg_sleep`, and what its column is called.
+/// Arguments of `pg_sleep` and the name of its result column.
 fn called(select: &Select) -> Option<(&[FunctionArg], String)> {
     match (select.projection.as_slice(), select.from.as_slice()) {
         ([SelectItem::UnnamedExpr(Expr::Function(function))], []) => {

@@ -1,8 +1,9 @@
-//! Expressions that may make much of little are computed for few rows at a time.
+//! Evaluates expressions whose values may be much larger than their inputs on few rows at a time.
 //!
-//! What a batch's rows come to is known only when they are computed, and a batch may have 8,192 of them. A projection therefore begins with
-//! one row and takes as many as give about [`SLICE_BYTES`] from then on; other operators get their input in short batches where they compute
-//! such expressions. The values are the same; only batches are shorter. Cancellation acts between two slices.
+//! The size of the results is known only after evaluation, and a batch may have 8,192 rows. A projection
+//! therefore starts with one row and then takes as many as give about [`SLICE_BYTES`]; other operators that
+//! evaluate such expressions get short input batches. The values are the same; only batches are shorter.
+//! Cancellation takes effect between two slices.
 
 use std::any::Any;
 use std::fmt;
@@ -25,18 +26,18 @@ use futures::StreamExt;
 use crate::functions::{is_growing, is_too_large};
 use crate::memory::batch_bytes;
 
-/// Bytes that a slice of a projection is to have, about.
+/// Target size of a projection's output slice in bytes.
 const SLICE_BYTES: usize = 1 << 20;
-/// A slice has at most so many times the rows of the one before.
+/// Maximum growth of the number of rows from one slice to the next.
 const GROWTH: usize = 16;
-/// Rows of the batches that other operators get.
+/// Rows per input batch of other operators.
 const INPUT_ROWS: usize = 256;
-/// Bytes that a constant is to take in such a batch.
+/// Maximum bytes that the copies of a constant take in such a batch.
 const INPUT_BYTES: usize = 16 << 20;
-/// Constants beyond this are large, as they are repeated for each row.
+/// Larger constants count as large, because they are repeated for each row.
 const CONSTANT_BYTES: usize = 2 << 10;
 
-/// The same node, slicing, if it computes what may be large.
+/// Wraps the node with slicing, if its expressions may produce large values.
 pub(crate) fn sliced(node: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn ExecutionPlan>>> {
     let mut growth = Growth::default();
     node.apply_expressions(&mut |expr| {
@@ -63,12 +64,12 @@ pub(crate) fn sliced(node: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn Exe
     Arc::clone(node).with_new_children(children).map(Some)
 }
 
-/// What expressions may make of their rows.
+/// Growth of values that a node's expressions may cause.
 #[derive(Default)]
 struct Growth {
-    /// Functions that make much of little are among them.
+    /// Contains functions whose results may be much larger than their arguments.
     functions: bool,
-    /// Of the largest constant.
+    /// Size of the largest constant.
     constant_bytes: usize,
 }
 
@@ -100,11 +101,11 @@ fn constant_bytes(value: &ScalarValue) -> usize {
     }
 }
 
-/// A projection that computes few rows at a time, or an input that is handed on so.
+/// A projection that is evaluated on few rows at a time, or an input that is passed on in short batches.
 struct SlicedExec {
     input: Arc<dyn ExecutionPlan>,
     projection: Option<Arc<ProjectionExec>>,
-    /// Of the first slice.
+    /// Rows of the first slice.
     rows: usize,
     properties: Arc<PlanProperties>,
 }
@@ -198,9 +199,9 @@ impl ExecutionPlan for SlicedExec {
 struct Slicing {
     input: SendableRecordBatchStream,
     projector: Option<Projector>,
-    /// Rows that are still to be handed on.
+    /// Rows that have not been passed on.
     batch: Option<RecordBatch>,
-    /// Rows of the next slice.
+    /// Number of rows of the next slice.
     rows: usize,
 }
 

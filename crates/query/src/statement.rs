@@ -1,7 +1,8 @@
-//! From text to statements: tokens, split at semicolons, parsed one by one, every error with its position.
+//! Splits SQL text into statements and parses them: tokens, split at semicolons, parsed one by one; every
+//! error has a position.
 //!
-//! Always true: no text makes the parser recurse deeper than [`DEPTH_MAX`] or build a tree deeper than [`CHAIN_MAX`], so neither
-//! planning nor dropping it can exhaust a stack.
+//! Always true: no text makes the parser recurse deeper than [`DEPTH_MAX`] or build a tree deeper than
+//! [`CHAIN_MAX`], so neither planning nor dropping the tree can exhaust the stack.
 
 use std::sync::Arc;
 
@@ -17,71 +18,75 @@ use crate::copy::CopyStatement;
 use crate::cursor::CursorStatement;
 use crate::maintenance::Maintenance;
 
-/// Deepest nesting of parentheses, subqueries and the like.
+/// Maximum nesting of parentheses, subqueries and the like.
 const DEPTH_MAX: usize = 100;
-/// Most function calls inside each other: the parser reads the first argument of each twice, in case it is a name.
+/// Maximum nesting of function calls: the parser reads the first argument of each twice, in case it is a
+/// name.
 const CALLS_MAX: usize = 16;
-/// The parser enters some of its functions twice or three times for one level.
+/// Recursion limit of the parser, which enters some of its functions two or three times per level.
 const PARSER_DEPTH_MAX: usize = 3 * DEPTH_MAX;
-/// Most operators in a row (`1 + 1 + 1 …`, `a OR b OR c …`): each makes the tree one deeper.
+/// Maximum length of a chain of operators (`1 + 1 + 1 …`, `a OR b OR c …`): each makes the tree one level
+/// deeper.
 const CHAIN_MAX: usize = 1_000;
-/// Most operators of arithmetic in a row: typing them costs the cube of their number, as each is typed with all before it.
+/// Maximum length of a chain of arithmetic operators: type inference takes cubic time, because each operator
+/// is typed together with all before it.
 const ARITHMETIC_MAX: usize = 100;
 
-/// In the place of an offset: positions are not told.
+/// Value of `offset` for statements whose errors have no position.
 pub(crate) const NO_PLACE: u32 = u32::MAX;
 
 /// A parsed statement, not yet typed. Cloning is cheap.
 #[derive(Clone)]
 pub struct Statement(pub(crate) Arc<Parsed>);
 
-/// What a statement is.
+/// A parsed statement.
 pub(crate) struct Parsed {
-    /// Its text, without the semicolon.
+    /// Text of the statement, without the semicolon.
     pub(crate) sql: String,
-    /// Characters of the whole text before it: positions are told within that; or [`NO_PLACE`].
+    /// Number of characters before the statement in the whole text, which error positions refer to; or
+    /// [`NO_PLACE`].
     pub(crate) offset: u32,
     pub(crate) command: Command,
     /// The highest `$n`.
     pub(crate) parameters: usize,
-    /// What is said about words that were passed over.
+    /// Notices about clauses that were ignored.
     pub(crate) notices: Vec<Notice>,
-    /// The memory that a long text has reserved; `None` for a short one.
+    /// Memory reserved for a long text; `None` for a short one.
     pub(crate) held: Option<Arc<Reservation>>,
 }
 
-/// Who understands the statement.
+/// Kind of statement, by the parser that handles it.
 #[expect(
     clippy::large_enum_variant,
     reason = "there is one for a statement, and a box would cost an allocation for each"
 )]
 pub(crate) enum Command {
-    /// The parser's tree.
+    /// Syntax tree of the SQL parser.
     Sql(ast::Statement),
-    /// COPY, whose options the parser knows only in part.
+    /// COPY, whose options the SQL parser supports only in part.
     Copy(CopyStatement),
-    /// CHECKPOINT and VACUUM, which the parser does not know, or only in part.
+    /// CHECKPOINT and VACUUM, which the SQL parser does not support, or only in part.
     Maintenance(Maintenance),
-    /// DECLARE, FETCH, MOVE and CLOSE, which the parser knows only in part.
+    /// DECLARE, FETCH, MOVE and CLOSE, which the SQL parser supports only in part.
     Cursor(Box<CursorStatement>),
-    /// CREATE and ALTER SEQUENCE, whose options the parser wants in one order.
+    /// CREATE and ALTER SEQUENCE, whose options the SQL parser accepts in one order only.
     Sequence(SequenceStatement),
 }
 
 impl Statement {
-    /// The text it came from, without the semicolon.
+    /// Text of the statement, without the semicolon.
     #[must_use]
     pub fn sql(&self) -> &str {
         &self.0.sql
     }
 
-    /// Does it end or leave a failed block (COMMIT, ROLLBACK)? These alone run in one.
+    /// Whether the statement is COMMIT or ROLLBACK; only these run in a failed block.
     #[must_use]
     pub fn ends_transaction(&self) -> bool {
         matches!(&self.0.command, Command::Sql(ast::Statement::Commit { .. } | ast::Statement::Rollback { .. }))
     }
 
-    /// The same of which no place is told in errors: its text is not the one that the client sent.
+    /// Removes the error positions: the statement's text differs from what the client sent.
     pub(crate) fn without_place(mut self) -> Statement {
         if let Some(parsed) = Arc::get_mut(&mut self.0) {
             parsed.offset = NO_PLACE;
@@ -96,7 +101,7 @@ impl Statement {
     }
 }
 
-/// Splits and parses a text of any number of statements (none gives an empty list).
+/// Splits and parses a text of any number of statements (an empty text gives an empty list).
 ///
 /// # Errors
 /// 42601 with the position in characters; 54000 for a text that is too long, 54001 for one that nests too deeply.
@@ -104,10 +109,11 @@ pub fn parse(sql: &str) -> Result<Vec<Statement>> {
     parse_held(sql, None)
 }
 
-/// As [`parse`], of a text that a client sent: a long one is counted while its statements are there.
+/// Like [`parse`], for a text that a client sent: memory of a long one is reserved while its statements
+/// exist.
 ///
 /// # Errors
-/// As [`parse`]; 53200 when memory has no room for its tree.
+/// Those of [`parse`]; 53200 if there is not enough memory for the tree.
 pub(crate) fn parse_within(sql: &str, memory: &MemoryBudget) -> Result<Vec<Statement>> {
     if sql.len() < COUNTED_BYTES_MIN {
         return parse(sql);
@@ -117,13 +123,14 @@ pub(crate) fn parse_within(sql: &str, memory: &MemoryBudget) -> Result<Vec<State
     parse_held(sql, Some(Arc::new(held)))
 }
 
-/// Shorter texts are not counted: as many as there are sessions take little.
+/// Shorter texts are not counted: even one per session takes little memory.
 const COUNTED_BYTES_MIN: usize = 64 << 10;
-/// Bytes reserved for each comma and parenthesis of a text. The tree of short constants takes more at its peak: an INSERT of 100,000 rows
-/// `(1, 'text of row 1')` reserved 89 MB, and the server peaked at 480 MiB with `--memory 256MiB`, which admits one such at a time.
+/// Bytes reserved for each comma and parenthesis of a text. The tree of short constants takes more at its
+/// peak: an INSERT of 100,000 rows `(1, 'text of row 1')` reserved 89 MB, and the server peaked at 480 MiB
+/// with `--memory 256MiB`, which admits one such statement at a time.
 const BYTES_PER_MARK: u64 = 200;
 
-/// Bytes that a text takes while it is parsed, planned and run, about.
+/// Estimated bytes that a text takes while it is parsed, planned and run.
 fn tree_bytes(sql: &str) -> u64 {
     let marks = sql.bytes().filter(|byte| matches!(byte, b',' | b'(' | b')')).count();
     3 * sql.len() as u64 + BYTES_PER_MARK * marks as u64
@@ -145,7 +152,7 @@ fn parse_held(sql: &str, held: Option<Arc<Reservation>>) -> Result<Vec<Statement
     Ok(statements)
 }
 
-/// The statement that these tokens of a text are, if they are not all blank.
+/// Parses the tokens of one statement; `None` if all are blank.
 fn statement_of(
     tokens: &[TokenWithSpan],
     text: &Text<'_>,
@@ -187,7 +194,7 @@ fn parse_one(tokens: &[TokenWithSpan], text: &Text<'_>) -> Result<(Command, Vec<
     if let Some(cursor) = crate::cursor::parse(tokens, text, |query| query_of(query, text))? {
         return Ok((Command::Cursor(Box::new(cursor)), Vec::new()));
     }
-    // What the parser has no word for. It would say that no statement begins so.
+    // The parser does not know these statements and would report a syntax error.
     let unknown = ["do", "refresh", "reassign", "security", "import", "notify", "listen"];
     if let Some(word) = unknown.iter().find(|word| is_word(&tokens[0], word)) {
         return Err(Error::unsupported(format!("{} is not supported", word.to_uppercase())));
@@ -210,7 +217,7 @@ fn parse_one(tokens: &[TokenWithSpan], text: &Text<'_>) -> Result<(Command, Vec<
     }
 }
 
-/// The query that a cursor is declared for.
+/// Parses the query of a cursor declaration.
 fn query_of(tokens: &[TokenWithSpan], text: &Text<'_>) -> Result<Statement> {
     let statement = statement_of(tokens, text, None)?
         .filter(|statement| matches!(&statement.0.command, Command::Sql(ast::Statement::Query(_))));
@@ -221,7 +228,7 @@ fn query_of(tokens: &[TokenWithSpan], text: &Text<'_>) -> Result<Statement> {
     })
 }
 
-/// The tokens as the parser wants them, where it knows less than PostgreSQL.
+/// Rewrites the tokens of PostgreSQL syntax that the parser does not support.
 fn prepared(tokens: &[TokenWithSpan]) -> Vec<TokenWithSpan> {
     let mut tokens = tokens.to_vec();
     if is_word(&tokens[0], "abort") {
@@ -237,8 +244,8 @@ fn prepared(tokens: &[TokenWithSpan]) -> Vec<TokenWithSpan> {
     tokens
 }
 
-/// `FOR NO KEY UPDATE` and `FOR KEY SHARE`, which the parser does not know, are to it the stronger modes, of tables with a mark
-/// before their names.
+/// Rewrites `FOR NO KEY UPDATE` and `FOR KEY SHARE`, which the parser does not support, to the stronger lock
+/// modes, with a mark before the table names.
 fn weaker_locks(tokens: &mut Vec<TokenWithSpan>) {
     let has = |word: &str| tokens.iter().any(|token| is_word(token, word));
     if !has("key") || !has("for") {
@@ -277,7 +284,8 @@ pub(crate) fn is_blank(token: &TokenWithSpan) -> bool {
     matches!(token.token, Token::Whitespace(_))
 }
 
-/// `CREATE EXTENSION … CASCADE`, where the parser has no word after the name: there is nothing that could come along.
+/// Removes CASCADE from `CREATE EXTENSION … CASCADE`, which the parser does not accept there: extensions have
+/// no dependencies here.
 fn extension_alone(tokens: &mut Vec<TokenWithSpan>) {
     let words: Vec<usize> = (0..tokens.len()).filter(|at| !is_blank(&tokens[*at])).collect();
     let is = |at: Option<&usize>, word: &str| at.is_some_and(|at| is_word(&tokens[*at], word));
@@ -286,7 +294,7 @@ fn extension_alone(tokens: &mut Vec<TokenWithSpan>) {
     }
 }
 
-/// `RESET TIME ZONE` is `RESET TimeZone` in two words.
+/// Rewrites `RESET TIME ZONE` to `RESET TimeZone`.
 fn reset_time_zone(tokens: &mut Vec<TokenWithSpan>) {
     let words: Vec<usize> =
         (0..tokens.len()).filter(|at| !matches!(tokens[*at].token, Token::Whitespace(_))).take(4).collect();
@@ -301,7 +309,7 @@ fn reset_time_zone(tokens: &mut Vec<TokenWithSpan>) {
     }
 }
 
-/// Is the token this word, in any case and unquoted?
+/// Whether the token is this unquoted word, in any case.
 pub(crate) fn is_word(token: &TokenWithSpan, word: &str) -> bool {
     matches!(&token.token, Token::Word(found) if found.quote_style.is_none() && found.value.eq_ignore_ascii_case(word))
 }
@@ -325,7 +333,7 @@ pub(crate) fn parameter_number(name: &str) -> Result<usize> {
     }
 }
 
-/// Refuses what would make a tree too deep, before there is a tree.
+/// Refuses statements whose tree would be too deep, before the tree is built.
 fn check_depth(tokens: &[TokenWithSpan], offset: u32) -> Result<()> {
     let mut levels = vec![Chain::default()];
     let mut after_name = false;
@@ -350,13 +358,13 @@ fn check_depth(tokens: &[TokenWithSpan], offset: u32) -> Result<()> {
     Ok(())
 }
 
-/// Operators in a row, between two parentheses or commas.
+/// Chain of operators between two parentheses or commas.
 #[derive(Default)]
 struct Chain {
-    /// They are the arguments of a function.
+    /// The chain is in the arguments of a function.
     is_call: bool,
     operators: usize,
-    /// Those of arithmetic since the last AND or OR.
+    /// Arithmetic operators since the last AND or OR.
     arithmetic: usize,
 }
 
@@ -378,7 +386,8 @@ impl Chain {
     }
 }
 
-/// May a parenthesis after it begin the arguments of a function? Words that never name one do not count.
+/// Whether a parenthesis after this token may start the arguments of a function. Keywords that are never
+/// function names are excluded.
 fn is_name(token: &Token) -> bool {
     use Keyword as K;
     let Token::Word(word) = token else { return false };
@@ -423,7 +432,7 @@ fn is_name(token: &Token) -> bool {
     word.quote_style.is_some() || !never.contains(&word.keyword)
 }
 
-/// Operators and the words that chain.
+/// Whether the token is an operator or a keyword that extends a chain.
 fn deepens(token: &Token) -> bool {
     match token {
         Token::Word(word) => {
@@ -468,11 +477,11 @@ fn too_complex() -> Error {
     .with_hint("write long alternatives as `x IN (…)` or join a VALUES list")
 }
 
-/// A text with the means to find places in it.
+/// A text with a line index, to locate positions in it.
 pub(crate) struct Text<'a> {
     sql: &'a str,
     ascii: bool,
-    /// Byte and character at which each line starts.
+    /// Byte and character offset of each line start.
     lines: Vec<(usize, u32)>,
 }
 
@@ -489,7 +498,7 @@ impl<'a> Text<'a> {
         Text { sql, ascii, lines }
     }
 
-    /// Byte and character (both from 0) of a place.
+    /// Byte and character offset (both from 0) of a location.
     pub(crate) fn at(&self, place: Location) -> (usize, u32) {
         let line = usize::try_from(place.line.saturating_sub(1)).unwrap_or(usize::MAX).min(self.lines.len() - 1);
         let (byte, character) = self.lines[line];
@@ -532,7 +541,6 @@ impl<'a> Text<'a> {
         }
     }
 
-    /// "syntax error at or near …".
     pub(crate) fn unexpected(&self, token: &Token, place: Location) -> Error {
         let near = match token {
             Token::EOF => "syntax error at end of input".to_owned(),
@@ -542,7 +550,7 @@ impl<'a> Text<'a> {
     }
 }
 
-/// Takes " at Line: 1, Column: 8" off the end.
+/// Splits " at Line: 1, Column: 8" from the end of a message.
 fn split_place(message: &str) -> (&str, Option<Location>) {
     let Some((head, tail)) = message.rsplit_once(" at Line: ") else {
         return (message, None);
@@ -559,7 +567,7 @@ fn short(text: &str) -> String {
 
 pub(crate) fn lower_first(text: &str) -> String {
     let mut characters = text.chars();
-    // A word in capitals is SQL.
+    // A word in capitals is an SQL keyword.
     if text.chars().nth(1).is_some_and(char::is_uppercase) {
         return text.to_owned();
     }

@@ -1,4 +1,4 @@
-//! How a statement is stopped that computes without a break: it asks now and then.
+//! Cancellation flag of statements that compute without yielding; they poll it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,10 +8,11 @@ use std::time::Duration;
 use env::Env;
 use model::{Error, Result, SqlState};
 
-/// What whoever serves a session tells the statement that runs in it.
+/// Cancellation request and deadline of the statement that runs in a session; set by the connection, polled
+/// by the statement.
 pub struct StopFlag {
     canceled: AtomicBool,
-    /// When the statement has taken too long, by [`Env::monotonic_ns`]; the largest number for never.
+    /// Deadline of the statement, by [`Env::monotonic_ns`]; `u64::MAX`: none.
     until: AtomicU64,
     env: Arc<dyn Env>,
 }
@@ -23,13 +24,13 @@ impl fmt::Debug for StopFlag {
 }
 
 impl StopFlag {
-    /// No statement is to stop.
+    /// A flag without a cancellation request or deadline.
     #[must_use]
     pub fn new(env: Arc<dyn Env>) -> StopFlag {
         StopFlag { canceled: AtomicBool::new(false), until: AtomicU64::new(u64::MAX), env }
     }
 
-    /// A statement begins, and may take this long. What was said before is for none.
+    /// Starts a statement with this timeout, and clears an earlier cancellation request.
     pub fn arm(&self, timeout: Option<Duration>) {
         let after = |timeout: Duration| u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
         let until = timeout.map_or(u64::MAX, |timeout| self.env.monotonic_ns().saturating_add(after(timeout)));
@@ -37,19 +38,21 @@ impl StopFlag {
         self.canceled.store(false, Ordering::Relaxed);
     }
 
-    /// The statement is to stop.
+    /// Requests cancellation of the running statement.
     pub fn cancel(&self) {
         self.canceled.store(true, Ordering::Relaxed);
     }
 
-    /// Was the statement told to stop?
+    /// Whether cancellation of the statement was requested.
     #[must_use]
     pub fn is_canceled(&self) -> bool {
         self.canceled.load(Ordering::Relaxed)
     }
 
+    /// Checks for cancellation and timeout.
+    ///
     /// # Errors
-    /// 57014 if the statement is to stop.
+    /// 57014 if the statement is to be cancelled.
     pub(crate) fn check(&self) -> Result<()> {
         let canceled =
             |why: &str| Err(Error::new(SqlState::QUERY_CANCELED, format!("canceling statement due to {why}")));

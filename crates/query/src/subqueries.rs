@@ -1,8 +1,8 @@
-//! `IN (SELECT …)` and `EXISTS` where DataFusion would answer wrongly, or not at all.
+//! Rewrites `IN (SELECT …)` and `EXISTS` where DataFusion would return wrong results or an error.
 //!
-//! DataFusion makes joins of subqueries that are whole conditions of a WHERE. Within a larger expression it makes a column of a join
-//! that says whether there is an equal row, which is never NULL: `NOT (x IN (…) AND …)` and `(x IN (…)) IS NULL` need the third value.
-//! There `x IN (SELECT y …)` becomes
+//! DataFusion plans subqueries that are whole conditions of a WHERE as joins. Within a larger expression it
+//! plans a mark join, whose mark column is never NULL: `NOT (x IN (…) AND …)` and `(x IN (…)) IS NULL` need
+//! three-valued logic. In such expressions `x IN (SELECT y …)` becomes
 //!
 //! ```text
 //! CASE WHEN EXISTS (SELECT … WHERE y = x) THEN true
@@ -11,14 +11,15 @@
 //!      ELSE false END
 //! ```
 //!
-//! Outside of a WHERE, where there are no such joins, an EXISTS is a count that is not zero.
+//! Outside of a WHERE, where DataFusion plans no such joins, EXISTS becomes a count compared with zero.
 //!
-//! Conditions that name outer rows become conditions of those joins, where DataFusion knows the subquery's columns by their names alone:
-//! of `SELECT t3.id FROM t3 JOIN t4 … WHERE t4.id < outer.y` it would compare `t3.id`. So such conditions get columns of their own, whose
-//! names nothing else has.
+//! Conditions on outer rows become join conditions, in which DataFusion identifies the subquery's columns by
+//! unqualified name: in `SELECT t3.id FROM t3 JOIN t4 … WHERE t4.id < outer.y` it would compare `t3.id`. The
+//! rewrite therefore gives such columns unique names.
 //!
-//! Further forms that DataFusion does not take apart: a value that a condition of a join asks of one side's rows is a column of that side,
-//! made before the join; and the first row of several (`LIMIT 1`) is an aggregate, `first_value`.
+//! DataFusion cannot decorrelate two further forms. A scalar subquery in a join condition that refers to one
+//! side becomes a column of that side, computed before the join. The first of several rows (`LIMIT 1`)
+//! becomes the aggregate `first_value`.
 
 use std::sync::Arc;
 
@@ -36,7 +37,7 @@ use datafusion::logical_expr::{
 };
 use datafusion::scalar::ScalarValue;
 
-/// Rewrites the subqueries of a plan as it comes from SQL.
+/// Rewrites the subqueries of a plan before analysis.
 pub(crate) fn rewrite_plan(plan: LogicalPlan) -> Result<LogicalPlan> {
     let mut names = 0;
     let rewritten =
@@ -55,7 +56,7 @@ pub(crate) fn rewrite_plan(plan: LogicalPlan) -> Result<LogicalPlan> {
     Ok(rewritten.data)
 }
 
-/// Makes values that a join's condition asks of the rows of one side columns of that side.
+/// Moves scalar subqueries of a join condition that refer to one side into a projection of that side.
 fn sides(node: LogicalPlan, names: &mut usize) -> Result<Transformed<LogicalPlan>> {
     let LogicalPlan::Join(mut join) = node else { return Ok(Transformed::no(node)) };
     let Some(filter) = join.filter.take() else { return Ok(Transformed::no(LogicalPlan::Join(join))) };
@@ -97,7 +98,7 @@ fn sides(node: LogicalPlan, names: &mut usize) -> Result<Transformed<LogicalPlan
     Ok(Transformed::yes(LogicalPlanBuilder::from(joined).project(columns)?.build()?))
 }
 
-/// Makes the first row that a subquery asks for, where it refers to outer rows, an aggregate.
+/// Replaces LIMIT 1 in correlated scalar subqueries by an aggregate.
 fn first_rows(node: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     node.map_expressions(|expr| {
         expr.transform_up(|part| {
@@ -113,14 +114,15 @@ fn first_rows(node: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     })
 }
 
-/// `SELECT x … [ORDER BY …] LIMIT 1` as an aggregate: without rows it gives NULL, as the subquery does.
+/// Rewrites `SELECT x … [ORDER BY …] LIMIT 1` to an aggregate: without rows it returns NULL, as the subquery
+/// does.
 fn first_row(plan: &LogicalPlan) -> Result<Option<LogicalPlan>> {
     let LogicalPlan::Limit(limit) = plan else { return Ok(None) };
     let is_first = matches!(limit.get_skip_type()?, SkipType::Literal(0))
         && matches!(limit.get_fetch_type()?, FetchType::Literal(Some(1..)));
     let is_aggregate = |plan: &LogicalPlan| matches!(plan, LogicalPlan::Aggregate(made) if made.group_expr.is_empty());
     let (value, under) = match limit.input.as_ref() {
-        // That is one row anyway.
+        // An aggregate without GROUP BY always returns one row.
         LogicalPlan::Projection(made) if is_first && is_aggregate(&made.input) => {
             return Ok(Some(limit.input.as_ref().clone()));
         }
@@ -146,9 +148,9 @@ fn first_row(plan: &LogicalPlan) -> Result<Option<LogicalPlan>> {
     Ok(Some(LogicalPlanBuilder::from(input.clone()).aggregate(Vec::<Expr>::new(), vec![first])?.build()?))
 }
 
-/// Gives the columns that conditions on outer rows name names of their own.
+/// Gives unique names to the columns of conditions on outer rows.
 fn named_apart(filter: Filter, names: &mut usize) -> Result<Transformed<LogicalPlan>> {
-    // HAVING: its columns are the aggregate's, which have their own.
+    // The columns of HAVING are those of the aggregate, whose names are unique.
     if matches!(filter.input.as_ref(), LogicalPlan::Aggregate(_)) {
         return Ok(Transformed::no(LogicalPlan::Filter(filter)));
     }
@@ -183,7 +185,7 @@ fn named_apart(filter: Filter, names: &mut usize) -> Result<Transformed<LogicalP
     Ok(Transformed::yes(wide.project(columns().collect::<Vec<_>>())?.build()?))
 }
 
-/// Beginning of the names of such columns, which no column of a table has.
+/// Prefix of these unique names; no column of a table has it.
 const OWN_NAME: &str = "\u{1}outer";
 
 fn has_inner_plan(expr: &Expr) -> bool {
@@ -206,7 +208,7 @@ fn conditions(filter: Filter) -> Result<Transformed<LogicalPlan>> {
     Ok(Transformed::yes(LogicalPlan::Filter(Filter::try_new(predicate, filter.input)?)))
 }
 
-/// A whole condition: false and NULL are the same.
+/// Rewrites a whole condition, for which false and NULL are equivalent.
 fn condition(expr: Expr, schema: &DFSchema) -> Result<Expr> {
     match expr {
         Expr::Exists(_) | Expr::InSubquery(InSubquery { negated: false, .. }) => Ok(expr),
@@ -226,7 +228,7 @@ fn condition(expr: Expr, schema: &DFSchema) -> Result<Expr> {
     }
 }
 
-/// One side of an OR, or of an AND below one.
+/// Rewrites one side of an OR, or of an AND below one.
 fn part(expr: Expr, schema: &DFSchema) -> Result<Expr> {
     match expr {
         Expr::Exists(_) | Expr::InSubquery(InSubquery { negated: false, .. }) => Ok(expr),
@@ -235,12 +237,12 @@ fn part(expr: Expr, schema: &DFSchema) -> Result<Expr> {
     }
 }
 
-/// DataFusion joins by the one column of a NOT IN, and knows NULLs there.
+/// Whether DataFusion plans NOT IN as an anti join on its one column, which handles NULLs correctly.
 fn is_joined(within: &InSubquery) -> bool {
     within.subquery.outer_ref_columns.is_empty() && !within.expr.column_refs().is_empty()
 }
 
-/// Expressions that make values.
+/// Rewrites subqueries in nodes that compute values.
 fn values(node: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     let mut has_some = false;
     node.apply_expressions(|expr| {
@@ -263,7 +265,7 @@ fn values(node: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Place {
-    /// Within a WHERE or HAVING.
+    /// In a WHERE or HAVING.
     Condition,
     Value,
 }
@@ -284,7 +286,7 @@ fn expanded(expr: Expr, schema: &DFSchema, place: Place) -> Result<Expr> {
     Ok(rewritten.data)
 }
 
-/// `x IN (SELECT y …)` with all three values; `None` to leave it as it is.
+/// Expands `x IN (SELECT y …)` with three-valued logic; `None` to leave it unchanged.
 fn membership(within: &InSubquery, schema: &DFSchema, place: Place) -> Result<Option<Expr>> {
     let InSubquery { expr: sought, subquery, negated } = within;
     let plan = subquery.subquery.as_ref();
@@ -321,8 +323,8 @@ fn negate(expr: Expr, negated: bool) -> Expr {
     if negated { Expr::Not(Box::new(expr)) } else { expr }
 }
 
-/// An expression over the outer rows, as it is written within a subquery, and the references it has. `None` for one that refers
-/// further out, or has subqueries of its own.
+/// Rewrites an expression over the outer rows for use within a subquery, and returns its outer references.
+/// `None` if it refers further out or contains subqueries.
 fn from_inside(expr: &Expr, schema: &DFSchema) -> Result<Option<(Expr, Vec<Expr>)>> {
     let is_strange = |part: &Expr| {
         Ok(matches!(
@@ -350,7 +352,7 @@ fn from_inside(expr: &Expr, schema: &DFSchema) -> Result<Option<(Expr, Vec<Expr>
     Ok(Some((outer.data, references)))
 }
 
-/// Has a subquery rows?
+/// Expression for whether a subquery returns rows.
 fn not_empty(plan: LogicalPlan, outer_ref_columns: Vec<Expr>, place: Place) -> Result<Expr> {
     let subquery =
         |plan, outer_ref_columns| Subquery { subquery: Arc::new(plan), outer_ref_columns, spans: Spans::new() };
@@ -358,7 +360,7 @@ fn not_empty(plan: LogicalPlan, outer_ref_columns: Vec<Expr>, place: Place) -> R
         return Ok(Expr::Exists(Exists { subquery: subquery(plan, outer_ref_columns), negated: false }));
     }
     let builder = LogicalPlanBuilder::from(plan);
-    // One row is enough, if it is the same for all outer rows.
+    // One row is enough, if the subquery is uncorrelated.
     let builder = if outer_ref_columns.is_empty() { builder.limit(0, Some(1))? } else { builder };
     let count = builder.aggregate(Vec::<Expr>::new(), vec![count_all()])?.build()?;
     Ok(Expr::ScalarSubquery(subquery(count, outer_ref_columns)).gt(lit(0_i64)))

@@ -1,8 +1,8 @@
-//! What is known of the rows of a scan without reading them: all of it exactly, or nothing.
+//! Exact statistics of a scan from block statistics, without reading rows; either complete or absent.
 //!
-//! The statistics of a block are those of its rows where each of its rows stands for itself and is asked for: the block is wholly inside
-//! the times and series that are read, no delete reaches it, and nothing else holds rows of its keys at its times. Rows in memory have
-//! no statistics; one that is asked for spoils it.
+//! The statistics of a block are exact if the scan returns each of its rows: the block is completely inside
+//! the scanned times and series, no delete applies to it, and no other block or memtable has versions of its
+//! rows. Rows in memory have no statistics, so a scan that includes any has none either.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -23,7 +23,8 @@ use model::{Column, ColumnRole, Result, TimeRange};
 
 use crate::scan::ColumnsScan;
 
-/// Asks scans for what they know of their rows where that alone may be the answer. Everywhere else it would be read for nothing.
+/// Requests exact statistics from scans below aggregates that may be answered from statistics alone. Other
+/// plans would compute them for nothing.
 #[derive(Debug)]
 pub(crate) struct AskScans;
 
@@ -54,18 +55,18 @@ fn ask(plan: &Arc<dyn ExecutionPlan>, is_asked: bool) {
             let is_known = |name: &str| matches!(name, "count" | "min" | "max");
             aggregate.group_expr().is_empty() && aggregate.aggr_expr().iter().all(|expr| is_known(expr.fun().name()))
         }
-        // Neither of these changes which rows there are.
+        // Nodes that do not change the set of rows.
         None => is_asked && matches!(plan.name(), "ProjectionExec" | "CoalescePartitionsExec" | "RepartitionExec"),
     };
     plan.children().into_iter().for_each(|child| ask(child, asks));
 }
 
-/// Comparisons of blocks with each other after which it is given up.
+/// Maximum number of block comparisons before the search for exact statistics is given up.
 const COMPARISONS_MAX: usize = 1_000_000;
-/// Longer bounds of text were cut.
+/// Longer text bounds are truncated.
 const TEXT_EXACT_BYTES: usize = 31;
 
-/// Blocks that are read whole.
+/// Blocks that the scan reads completely.
 pub(crate) struct Summary {
     blocks: Vec<(Arc<Segment>, Vec<usize>)>,
     rows: u64,
@@ -73,13 +74,13 @@ pub(crate) struct Summary {
 }
 
 impl Summary {
-    /// Of what a request reads; `None` if its rows would have to be looked at.
+    /// Statistics of a request; `None` if its rows must be read.
     ///
     /// # Errors
-    /// Those of reading block indexes.
+    /// Errors of reading block indexes.
     ///
     /// # Cost
-    /// Goes through the moments of rows in memory, and the index of blocks that the scan goes through as well.
+    /// Iterates over the rows in memory, and over the same block index as the scan.
     pub(crate) fn of(view: &TableView, request: &ScanRequest) -> Result<Option<Summary>> {
         if !request.ranges.is_empty() || request.limit.is_some() || reads_memory(view, request) {
             return Ok(None);
@@ -112,7 +113,7 @@ impl Summary {
         Ok(())
     }
 
-    /// Does each key have one row at each moment?
+    /// Whether each key has at most one row per time.
     fn is_without_versions(&self) -> Result<bool> {
         for (segment, _) in &self.blocks {
             if !segment.settled()? {
@@ -124,7 +125,7 @@ impl Summary {
         let mut left = COMPARISONS_MAX;
         let mut from = 0;
         while from < by_time.len() {
-            // Segments of other times have no rows of the same moments.
+            // Segments with disjoint time ranges have no rows with equal times.
             let mut last = by_time[from].0.meta().times.last;
             let mut to = from + 1;
             while to < by_time.len() && by_time[to].0.meta().times.start <= last {
@@ -139,12 +140,12 @@ impl Summary {
         Ok(true)
     }
 
-    /// For the planner: number of rows, and what is asked of columns.
+    /// Row count and column statistics in DataFusion's format.
     ///
-    /// - `columns`: those that come out, with the types in which they do.
+    /// - `columns`: output columns with their output types.
     ///
     /// # Errors
-    /// Those of reading statistics.
+    /// Errors of reading statistics.
     pub(crate) fn statistics(&self, columns: &[(&Column, &Arrow)]) -> Result<Statistics> {
         let column_statistics = columns.iter().map(|(column, ty)| self.column(column, ty)).collect::<Result<_>>()?;
         let num_rows = Precision::Exact(usize::try_from(self.rows).unwrap_or(usize::MAX));
@@ -192,11 +193,11 @@ impl Summary {
     }
 }
 
-/// What is known of a field.
+/// Merged statistics of a field.
 struct Extent {
     nulls: u64,
     range: Option<(StatValue, StatValue)>,
-    /// Are the bounds values that there are, and the outermost?
+    /// Whether the bounds are existing values and the exact minimum and maximum.
     is_sure: bool,
 }
 
@@ -218,7 +219,7 @@ impl Extent {
     }
 }
 
-/// Floats compare equal where they are not the same (0 and -0), and texts may have been cut.
+/// Whether the bound is exact. Distinct floats may compare equal (0 and -0), and texts may be truncated.
 fn is_exact(value: &StatValue) -> bool {
     match value {
         StatValue::Int(_) | StatValue::UInt(_) => true,
@@ -227,7 +228,7 @@ fn is_exact(value: &StatValue) -> bool {
     }
 }
 
-/// As a value of the type in which the column comes out.
+/// Converts a bound to the output type of the column.
 fn scalar(value: StatValue, ty: &Arrow) -> ScalarValue {
     match (ty, value) {
         (Arrow::Boolean, StatValue::Int(value)) => ScalarValue::Boolean(Some(value != 0)),
@@ -242,12 +243,12 @@ fn scalar(value: StatValue, ty: &Arrow) -> ScalarValue {
         (Arrow::Float64, StatValue::Float(value)) => ScalarValue::Float64(Some(value)),
         (Arrow::Utf8, StatValue::Bytes(bytes)) => ScalarValue::Utf8(String::from_utf8(bytes).ok()),
         (Arrow::Binary, StatValue::Bytes(bytes)) => ScalarValue::Binary(Some(bytes)),
-        // No value: nothing is then answered from it.
+        // NULL is not used as a bound, so no query is answered from it.
         _ => ScalarValue::Null,
     }
 }
 
-/// Is a row in memory asked for?
+/// Whether the request includes a row in memory.
 fn reads_memory(view: &TableView, request: &ScanRequest) -> bool {
     view.state().entries.iter().any(|entry| match entry {
         Entry::Rows { rows, .. } => {
@@ -258,7 +259,8 @@ fn reads_memory(view: &TableView, request: &ScanRequest) -> bool {
     })
 }
 
-/// The blocks of a segment that are asked for; `None` if one of them is so only in part, or a delete reaches it.
+/// Blocks of a segment that the request includes; `None` if it includes one only in part, or a delete applies
+/// to one.
 fn whole_blocks(view: &TableView, request: &ScanRequest, segment: &Segment) -> Result<Option<Vec<usize>>> {
     let deletes = view.deletes_over(segment);
     let mut blocks = Vec::new();
@@ -298,7 +300,7 @@ fn all_in(series: &SeriesFilter, (first, last): (u32, u32)) -> bool {
     }
 }
 
-/// Have no two blocks of different segments keys and moments in common?
+/// Whether no two blocks of different segments overlap in both series and times.
 fn are_apart(segments: &[&(Arc<Segment>, Vec<usize>)], left: &mut usize) -> Result<bool> {
     let metas = segments.iter().map(|(segment, _)| segment.blocks()).collect::<Result<Vec<_>>>()?;
     let mut all: Vec<(usize, &BlockMeta)> = Vec::new();

@@ -1,4 +1,5 @@
-//! Forms of PostgreSQL, and of other databases' shells, that the parser does not know, as ones that it does: on tokens, before it.
+//! Token rewrites, before parsing, of syntax of PostgreSQL and of other databases' shells that the parser
+//! does not support.
 //!
 //! | written                                      | becomes                                          |
 //! |----------------------------------------------|--------------------------------------------------|
@@ -22,20 +23,20 @@ use crate::context::DATABASE;
 use crate::rewrite::folded;
 use crate::statement::{is_blank, is_word};
 
-/// Tables of SHOW TABLES: those that somebody made.
+/// Query of SHOW TABLES: all tables outside the system schemas.
 const TABLES: &str = "SELECT n.nspname AS schema, c.relname AS name, \
     CASE a.amname WHEN 'heap' THEN 'rows' ELSE a.amname END AS store \
     FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
     JOIN pg_catalog.pg_am a ON a.oid = c.relam \
     WHERE c.relkind = 'r' AND n.nspname NOT IN ('pg_catalog', 'information_schema') ORDER BY 1, 2";
-/// Columns of DESCRIBE; the table's name, as text, stands between the two parts.
+/// Query of DESCRIBE; the table's name, as a string literal, is inserted between the two parts.
 const COLUMNS: [&str; 2] = [
     "SELECT a.attname AS column, pg_catalog.format_type(a.atttypid, a.atttypmod) AS type, NOT a.attnotnull AS nullable \
      FROM pg_catalog.pg_attribute a WHERE a.attnum > 0 AND NOT a.attisdropped AND a.attrelid = ",
     "::regclass ORDER BY a.attnum",
 ];
 
-/// Changes the tokens of one statement.
+/// Rewrites the tokens of one statement.
 pub(crate) fn prepare(tokens: &mut Vec<TokenWithSpan>) {
     listing(tokens);
     table_command(tokens);
@@ -50,12 +51,12 @@ fn word(value: &str) -> Token {
     Token::make_word(value, None)
 }
 
-/// The places of the tokens that are no blanks, up to `count`.
+/// Positions of the first `count` tokens that are not blank.
 fn heads(tokens: &[TokenWithSpan], count: usize) -> Vec<usize> {
     (0..tokens.len()).filter(|at| !is_blank(&tokens[*at]) && tokens[*at].token != Token::EOF).take(count).collect()
 }
 
-/// SHOW TABLES, DESCRIBE, DESC, SHOW COLUMNS FROM.
+/// Rewrites SHOW TABLES, DESCRIBE, DESC and SHOW COLUMNS FROM.
 fn listing(tokens: &mut Vec<TokenWithSpan>) {
     if !["show", "describe", "desc"].iter().any(|word| is_word(&tokens[0], word)) {
         return;
@@ -73,7 +74,7 @@ fn listing(tokens: &mut Vec<TokenWithSpan>) {
     };
     let text = match name_from.map(|from| heads.get(from..).unwrap_or_default()) {
         None => TABLES.to_owned(),
-        // A name: words with points between them.
+        // A name: words separated by dots.
         Some(name) if !name.is_empty() && name.len() <= 5 => {
             let mut written = String::new();
             for (at, token) in name.iter().map(|at| &tokens[*at].token).enumerate() {
@@ -91,7 +92,7 @@ fn listing(tokens: &mut Vec<TokenWithSpan>) {
     *tokens = query.into_iter().map(|token| TokenWithSpan { token, span }).collect();
 }
 
-/// `TABLE t` at the start.
+/// Rewrites `TABLE t` at the start of a statement.
 fn table_command(tokens: &mut Vec<TokenWithSpan>) {
     if !is_word(&tokens[0], "table") {
         return;
@@ -101,7 +102,7 @@ fn table_command(tokens: &mut Vec<TokenWithSpan>) {
     tokens.splice(0..1, select);
 }
 
-/// `OPERATOR(schema.op)` is `op`.
+/// Rewrites `OPERATOR(schema.op)` to `op`.
 fn plain_operators(tokens: &mut Vec<TokenWithSpan>) {
     let mut at = 0;
     while at < tokens.len() {
@@ -122,7 +123,7 @@ fn plain_operators(tokens: &mut Vec<TokenWithSpan>) {
     }
 }
 
-/// `USING method` of CREATE TABLE, before WITH or in its place.
+/// Moves `USING method` of CREATE TABLE into the WITH clause.
 fn access_method(tokens: &mut Vec<TokenWithSpan>) {
     if !is_word(&tokens[0], "create") || !heads(tokens, 4).iter().any(|at| is_word(&tokens[*at], "table")) {
         return;
@@ -143,7 +144,7 @@ fn access_method(tokens: &mut Vec<TokenWithSpan>) {
     let Some(using) = found else { return };
     let rest: Vec<usize> = (using + 1..tokens.len()).filter(|at| !is_blank(&tokens[*at])).take(3).collect();
     let Some((at, Token::Word(method))) = rest.first().map(|at| (*at, &tokens[*at].token)) else { return };
-    // PostgreSQL's only method is what `rows` is called in its catalog.
+    // PostgreSQL's only method, `heap`, is the catalog's name for `rows`.
     let method = method.value.to_lowercase();
     let store = Token::SingleQuotedString(if method == "heap" { "rows".to_owned() } else { method });
     let span = tokens[using].span;
@@ -162,8 +163,9 @@ fn access_method(tokens: &mut Vec<TokenWithSpan>) {
     tokens.splice(using..=end, with);
 }
 
-/// `[NOT] DEFERRABLE` of BEGIN, START TRANSACTION, SET TRANSACTION and SET SESSION CHARACTERISTICS, with one comma next to it. It only
-/// tells PostgreSQL whether a transaction waits for a safe snapshot, and no transaction waits for one here.
+/// Removes `[NOT] DEFERRABLE` from BEGIN, START TRANSACTION, SET TRANSACTION and SET SESSION CHARACTERISTICS,
+/// with one adjacent comma. The clause only controls whether a transaction waits for a safe snapshot in
+/// PostgreSQL, and no transaction does so here.
 fn deferrable_transactions(tokens: &mut Vec<TokenWithSpan>) {
     const STARTS: [&[&str]; 4] = [
         &["begin"],
@@ -188,7 +190,7 @@ fn deferrable_transactions(tokens: &mut Vec<TokenWithSpan>) {
         let not = before(at).filter(|at| is_word(&tokens[*at], "not"));
         let (mut start, mut end) = (not.unwrap_or(at), at);
         let comma = |at: &usize| tokens[*at].token == Token::Comma;
-        // A comma at either end stays, for its error.
+        // A leading or trailing comma is kept, so that the parser reports it.
         if let Some(comma) = after(end).filter(comma)
             && after(comma).is_some()
         {
@@ -202,7 +204,7 @@ fn deferrable_transactions(tokens: &mut Vec<TokenWithSpan>) {
     }
 }
 
-/// `INSERT INTO t (WITH … SELECT …)` without the parentheses: the parser expects a column list there.
+/// Removes the parentheses from `INSERT INTO t (WITH … SELECT …)`: the parser expects a column list there.
 fn inserted_query(tokens: &mut [TokenWithSpan]) {
     if !["insert", "with", "explain", "prepare"].iter().any(|word| is_word(&tokens[0], word)) {
         return;
@@ -236,7 +238,7 @@ fn inserted_query(tokens: &mut [TokenWithSpan]) {
         depth == 0
     });
     let Some(close) = close else { return };
-    // In front of UNION, ORDER BY and LIMIT the parentheses have a meaning.
+    // Before UNION, ORDER BY and LIMIT the parentheses are significant.
     let after = (close + 1..tokens.len()).map(|at| &tokens[at]).find(|token| !is_blank(token));
     let is_last = after.is_none_or(|token| {
         matches!(token.token, Token::EOF | Token::RParen) || is_word(token, "returning") || is_word(token, "on")
@@ -247,14 +249,14 @@ fn inserted_query(tokens: &mut [TokenWithSpan]) {
     }
 }
 
-/// Functions that are called without parentheses, which the parser takes for columns.
+/// Adds parentheses to functions that are called without them, which the parser would read as columns.
 fn keyword_functions(tokens: &mut Vec<TokenWithSpan>) {
     const NAMES: [&str; 2] = ["current_schema", "current_role"];
     let is_named = |token: &TokenWithSpan| NAMES.iter().any(|name| is_word(token, name));
     if !tokens.iter().any(is_named) {
         return;
     }
-    // Elsewhere such a word is a role, or the name of a setting.
+    // In these statements the word is a role, or the name of a setting.
     if ["set", "show", "reset", "grant", "revoke", "alter", "create", "drop"]
         .iter()
         .any(|word| is_word(&tokens[0], word))
@@ -284,12 +286,12 @@ fn keyword_functions(tokens: &mut Vec<TokenWithSpan>) {
     }
 }
 
-/// Takes the database from names of tables that have three parts.
+/// Removes the database from three-part table names.
 ///
 /// # Errors
 /// 0A000 for another database.
 pub(crate) fn without_database(tokens: &[TokenWithSpan], statement: &mut ast::Statement) -> Result<()> {
-    // Nearly no statement has such a name, and looking at the tree costs more than looking at the tokens.
+    // Three-part names are rare, and scanning the tokens costs less than visiting the tree.
     let is_part = |token: Option<&TokenWithSpan>| token.is_some_and(|token| matches!(token.token, Token::Word(_)));
     let is_period = |token: Option<&TokenWithSpan>| token.is_some_and(|token| token.token == Token::Period);
     let is_long = |at: usize| {
@@ -305,7 +307,7 @@ pub(crate) fn without_database(tokens: &[TokenWithSpan], statement: &mut ast::St
     }
 }
 
-/// The name without its database.
+/// Removes the database from a three-part name.
 ///
 /// # Errors
 /// 0A000 for another database.

@@ -1,5 +1,5 @@
-//! Which store a new table goes to: WITH (store = …), USING …, else `default_table_access_method`; and a notice where a table of times
-//! becomes one of rows because nobody said otherwise.
+//! Chooses the store of a new table: WITH (store = …), USING …, otherwise `default_table_access_method`.
+//! Raises a notice if a time series table becomes a `rows` table by default.
 
 use std::borrow::Cow;
 
@@ -11,7 +11,7 @@ use model::{Error, SqlState};
 use crate::rewrite::folded;
 use crate::session::Session;
 
-/// CREATE TABLE with the store that the session's settings name, if it names none.
+/// CREATE TABLE with the default store of the session, if it specifies none.
 pub(crate) fn with_default<'a>(session: &Session, create: &'a CreateTable) -> Cow<'a, CreateTable> {
     if !session.settings.makes_columns_tables() || names_store(create) || create.temporary {
         return Cow::Borrowed(create);
@@ -33,7 +33,8 @@ fn names_store(create: &CreateTable) -> bool {
     options.iter().any(|option| matches!(option, SqlOption::KeyValue { key, .. } if folded(key) == "store"))
 }
 
-/// Says of a new table of rows that it looks like one of times, and how to have it in the other store.
+/// Raises a notice that a new `rows` table looks like a time series, and how to create it in the `columns`
+/// store.
 pub(crate) fn tell(session: &mut Session, create: &CreateTable) {
     let is_there = |notice: &Error| notice.message().ends_with("already exists, skipping");
     if names_store(create) || session.notices.last().is_some_and(is_there) {
@@ -49,7 +50,7 @@ pub(crate) fn tell(session: &mut Session, create: &CreateTable) {
     session.notices.push(Error::new(SqlState("00000"), text).with_hint(hint));
 }
 
-/// The column by whose time rows are likely kept: a timestamptz one, and in the primary key if there is one.
+/// The likely time column of a time series: a timestamptz column, in the primary key if there is one.
 fn time_of(create: &CreateTable) -> Option<String> {
     let mut key: Option<Vec<String>> = None;
     for constraint in &create.constraints {

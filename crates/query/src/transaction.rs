@@ -1,4 +1,4 @@
-//! BEGIN, COMMIT, ROLLBACK and what they say of isolation.
+//! BEGIN, COMMIT, ROLLBACK, savepoints, and transaction modes.
 
 use datafusion::sql::sqlparser::ast::{Statement, TransactionAccessMode, TransactionIsolationLevel, TransactionMode};
 use engine::Isolation;
@@ -7,13 +7,13 @@ use model::{Error, Result, SqlState};
 use crate::rewrite::folded;
 use crate::session::{Block, Outcome, Session, TxnStatus};
 
-/// Savepoints that a transaction may have at a time.
+/// Maximum number of savepoints in a transaction.
 const SAVEPOINTS_MAX: usize = 10_000;
 
-/// Runs a transaction command, if it is one that waits for nothing.
+/// Runs a transaction command, if it can run without waiting.
 ///
 /// # Errors
-/// What PostgreSQL says where the command does not fit.
+/// PostgreSQL's errors for a command that is invalid in the current state.
 pub(crate) fn at_once(session: &mut Session, sql: &Statement) -> Result<Option<Outcome>> {
     match sql {
         Statement::StartTransaction { modes, begin, .. } => start(session, modes, *begin),
@@ -62,7 +62,7 @@ fn in_block<'a>(session: &'a mut Session, command: &str) -> Result<&'a mut Block
     })
 }
 
-/// The last of the savepoints with a name.
+/// Position of the last savepoint with this name.
 fn position(block: &Block, name: &str) -> Result<usize> {
     block.savepoints.iter().rposition(|mark| mark.name == name).ok_or_else(|| {
         let text = format!("savepoint \"{name}\" does not exist");
@@ -90,10 +90,11 @@ fn start(session: &mut Session, modes: &[TransactionMode], begin: bool) -> Resul
     Ok(Outcome::command(tag))
 }
 
-/// What SET TRANSACTION and BEGIN say of the running block.
+/// Applies the modes of SET TRANSACTION and BEGIN to the current block.
 ///
 /// # Errors
-/// 25001 for a level after the first statement, and for READ WRITE after one that was READ ONLY.
+/// 25001 for an isolation level after the first statement, and for READ WRITE after a first statement that
+/// was READ ONLY.
 pub(crate) fn set_modes(session: &mut Session, modes: &[TransactionMode]) -> Result<()> {
     let fresh = session.is_fresh();
     for mode in modes {
@@ -117,7 +118,7 @@ pub(crate) fn set_modes(session: &mut Session, modes: &[TransactionMode]) -> Res
             }
             TransactionMode::AccessMode(mode) => {
                 if let Some(block) = &mut session.block {
-                    // What a transaction reads that will not write is not noted.
+                    // Reads of a read-only transaction are not recorded for conflict detection.
                     if !fresh && block.read_only && *mode == TransactionAccessMode::ReadWrite {
                         return Err(Error::new(
                             SqlState::ACTIVE_SQL_TRANSACTION,
@@ -132,7 +133,7 @@ pub(crate) fn set_modes(session: &mut Session, modes: &[TransactionMode]) -> Res
     Ok(())
 }
 
-/// The isolation we give for a level; the weakest one PostgreSQL strengthens too.
+/// Isolation level that Millrace uses for a level; READ UNCOMMITTED is READ COMMITTED, as in PostgreSQL.
 fn isolation(level: TransactionIsolationLevel) -> Isolation {
     match level {
         TransactionIsolationLevel::ReadUncommitted | TransactionIsolationLevel::ReadCommitted => {

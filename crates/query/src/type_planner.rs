@@ -1,4 +1,4 @@
-//! SQL type names that the planner does not know, or knows otherwise than PostgreSQL.
+//! SQL type names that DataFusion does not support, or maps to other types than PostgreSQL.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use pg::types::oid;
 
 use crate::types::{NUMERIC_SCALE, OID_KEY, timestamptz};
 
-/// PostgreSQL's types for the planner.
+/// Resolves PostgreSQL's type names for DataFusion.
 #[derive(Debug)]
 pub(crate) struct Types {
     /// The session's time zone.

@@ -1,4 +1,4 @@
-//! Types and values on their way between clients (PostgreSQL OIDs), DataFusion (arrow) and tables.
+//! Conversion of types and values between clients (PostgreSQL OIDs), DataFusion (Arrow) and tables.
 
 use std::sync::Arc;
 
@@ -7,13 +7,13 @@ use datafusion::scalar::ScalarValue;
 use model::{DataType, Error, Result, SqlState};
 use pg::types::oid;
 
-/// A field with this metadata is shown with that OID, whatever carries the value.
+/// Metadata key of a field's PostgreSQL type OID, which overrides the OID of its Arrow type.
 pub(crate) const OID_KEY: &str = "pg:oid";
-/// A field with this metadata is shown with that type modifier.
+/// Metadata key of a field's type modifier.
 pub(crate) const TYPMOD_KEY: &str = "pg:typmod";
-/// `numeric(20)`: 20 digits before the point, none after.
+/// Type modifier of `numeric(20)`: 20 digits before the point, none after.
 const UINT64_TYPMOD: i32 = (20 << 16) + 4;
-/// Digits after the point that a `numeric` without a scale keeps.
+/// Digits after the point that a `numeric` without a scale has in Arrow.
 pub(crate) const NUMERIC_SCALE: i8 = 10;
 
 /// A parameter or cell value.
@@ -35,7 +35,7 @@ pub enum Value {
     Float64(f64),
     /// `numeric`: unscaled value and scale.
     Numeric(i128, u8),
-    /// `text` and its kin.
+    /// `text` and related types.
     Text(String),
     /// `bytea`
     Bytes(Vec<u8>),
@@ -55,20 +55,20 @@ pub enum Value {
     Array(Vec<Value>),
 }
 
-/// One column of a result, as clients see it.
+/// A column of a result as clients see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutputColumn {
-    /// As PostgreSQL would name it.
+    /// Name that PostgreSQL would give it.
     pub name: String,
     /// PostgreSQL type OID (see crate `pg`).
     pub oid: u32,
-    /// -1 when none.
+    /// Type modifier; -1 for none.
     pub typmod: i32,
-    /// The numbers, in the catalog, of the table and the column whose values these are, if that is known.
+    /// Catalog numbers of the table and column that the values come from, if known.
     pub origin: Option<(u32, i16)>,
 }
 
-/// The OID clients see for a column.
+/// PostgreSQL type OID of a field.
 pub(crate) fn oid_of(field: &Field) -> u32 {
     match field.metadata().get(OID_KEY).and_then(|text| text.parse().ok()) {
         Some(oid) => oid,
@@ -76,13 +76,13 @@ pub(crate) fn oid_of(field: &Field) -> u32 {
     }
 }
 
-/// The OID of an arrow type; `text` for what PostgreSQL has no type for.
+/// PostgreSQL type OID of an Arrow type; `text` for types that PostgreSQL does not have.
 pub(crate) fn oid_of_arrow(ty: &Arrow) -> u32 {
     match ty {
         Arrow::Boolean => oid::BOOL,
         Arrow::Int8 | Arrow::UInt8 | Arrow::Int16 => oid::INT2,
         Arrow::UInt16 | Arrow::Int32 => oid::INT4,
-        // Only catalog columns are of this type.
+        // Only catalog columns have this type.
         Arrow::UInt32 => oid::OID,
         Arrow::Int64 => oid::INT8,
         Arrow::UInt64 | Arrow::Decimal32(..) | Arrow::Decimal64(..) | Arrow::Decimal128(..) | Arrow::Decimal256(..) => {
@@ -105,18 +105,18 @@ pub(crate) fn oid_of_arrow(ty: &Arrow) -> u32 {
     }
 }
 
-/// The type modifier clients see for a column.
+/// PostgreSQL type modifier of a field.
 pub(crate) fn typmod_of(field: &Field) -> i32 {
     let written = field.metadata().get(TYPMOD_KEY).and_then(|text| text.parse().ok());
     written.unwrap_or(if *field.data_type() == Arrow::UInt64 { UINT64_TYPMOD } else { -1 })
 }
 
-/// The column as clients see it.
+/// The output column of a field.
 pub(crate) fn output_column(field: &Field) -> OutputColumn {
     OutputColumn { name: field.name().clone(), oid: oid_of(field), typmod: typmod_of(field), origin: None }
 }
 
-/// The arrow type that carries a parameter of type `oid`; `None` for 0 and types we do not know.
+/// Arrow type of a parameter with type `oid`; `None` for 0 and unknown types.
 pub(crate) fn arrow_of_oid(oid: u32, zone: &str) -> Option<Arrow> {
     Some(match oid {
         oid::BOOL => Arrow::Boolean,
@@ -144,17 +144,17 @@ pub(crate) fn arrow_of_oid(oid: u32, zone: &str) -> Option<Arrow> {
     })
 }
 
-/// The type of arrays with such elements.
+/// Arrow type of arrays with this element type.
 pub(crate) fn array_of(element: Arrow) -> Arrow {
     Arrow::List(Arc::new(Field::new_list_field(element, true)))
 }
 
-/// `timestamptz` within statements: its zone is the session's, so that calendar functions follow it.
+/// Arrow type of `timestamptz` in statements, with the session's time zone, which calendar functions use.
 pub(crate) fn timestamptz(zone: &str) -> Arrow {
     Arrow::Timestamp(TimeUnit::Nanosecond, Some(zone.into()))
 }
 
-/// The arrow type of a stored column within statements.
+/// Arrow type of a stored column in statements.
 pub(crate) fn arrow_of(ty: DataType, zone: &str) -> Arrow {
     match ty {
         DataType::Timestamp => timestamptz(zone),
@@ -162,7 +162,7 @@ pub(crate) fn arrow_of(ty: DataType, zone: &str) -> Arrow {
     }
 }
 
-/// A parameter's value as DataFusion takes it; `ty` is what its type was inferred or declared to be.
+/// Converts a parameter's value for DataFusion; `ty` is the declared or inferred type.
 pub(crate) fn scalar(value: &Value, ty: &Arrow, zone: &str) -> Result<ScalarValue> {
     Ok(match value {
         Value::Null => ScalarValue::try_new_null(ty).unwrap_or(ScalarValue::Null),
@@ -173,7 +173,7 @@ pub(crate) fn scalar(value: &Value, ty: &Arrow, zone: &str) -> Result<ScalarValu
         Value::Float32(value) => ScalarValue::Float32(Some(*value)),
         Value::Float64(value) => ScalarValue::Float64(Some(*value)),
         Value::Numeric(value, scale) => numeric(*value, *scale, ty)?,
-        // A text of EXECUTE has the type of its parameter.
+        // A string of EXECUTE has the type of its parameter.
         Value::Text(value) if *ty == Arrow::Binary => ScalarValue::Binary(Some(pg::value::parse_bytea(value)?)),
         Value::Text(value) => ScalarValue::Utf8(Some(value.clone())),
         Value::Bytes(value) => ScalarValue::Binary(Some(value.clone())),
@@ -212,12 +212,12 @@ fn numeric(value: i128, scale: u8, ty: &Arrow) -> Result<ScalarValue> {
     Ok(ScalarValue::Decimal128(Some(value), 38, scale.cast_signed()))
 }
 
-/// 22003 for a type.
+/// Error 22003 for the type.
 pub(crate) fn out_of_range(ty: &str) -> Error {
     Error::new(SqlState::NUMERIC_OUT_OF_RANGE, format!("{ty} out of range"))
 }
 
-/// What PostgreSQL calls an arrow type, for messages.
+/// PostgreSQL's name of an Arrow type, for messages.
 pub(crate) fn sql_name(ty: &Arrow) -> String {
     match ty {
         Arrow::Null => "unknown".to_owned(),

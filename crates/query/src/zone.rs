@@ -1,4 +1,4 @@
-//! Time zones: the one reader of their names, and reading and writing timestamps in them.
+//! Time zones: parsing of zone names, and conversion of timestamps between a zone and UTC.
 //!
 //! | who names a zone                                | function          | `+02`, `UTC-2`                      |
 //! |-------------------------------------------------|-------------------|-------------------------------------|
@@ -9,7 +9,7 @@
 use jiff::tz::{Offset, TimeZone};
 use model::{Error, Result, SqlState};
 
-/// A time zone by the name the settings keep: IANA, `UTC` or an offset such as `+02:00`.
+/// A time zone by its name in settings: IANA, `UTC` or an offset such as `+02:00`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Zone(TimeZone);
 
@@ -17,26 +17,27 @@ pub struct Zone(TimeZone);
 pub type Offsets = dyn Fn(Option<&str>, i64) -> Option<i32> + Send + Sync;
 
 impl Zone {
-    /// UTC.
+    /// The zone UTC.
     #[must_use]
     pub fn utc() -> Zone {
         Zone(TimeZone::UTC)
     }
 
-    /// The zone by the name that settings and Arrow types have: IANA, or an offset such as `+02:00`, east of Greenwich.
+    /// Parses the name of a zone in settings and Arrow types: IANA, or an offset such as `+02:00`, east of
+    /// Greenwich.
     ///
     /// # Errors
-    /// 22023 when there is none.
+    /// 22023 for an unknown zone.
     pub fn new(name: &str) -> Result<Zone> {
         let zone = if is_utc_name(name) { Some(TimeZone::UTC) } else { east(name).or_else(|| by_iana_name(name)) };
         zone.map(Zone).ok_or_else(|| unknown(name))
     }
 
-    /// The zone that a user names in a statement, as PostgreSQL reads it: an abbreviation, an IANA name, or POSIX text such as
-    /// `GMT-8`, which is east of Greenwich.
+    /// Parses the name of a zone in a statement, with PostgreSQL's rules: an abbreviation, an IANA name, or
+    /// POSIX text such as `GMT-8`, which is east of Greenwich.
     ///
     /// # Errors
-    /// 22023 when there is none.
+    /// 22023 for an unknown zone.
     pub fn read(name: &str) -> Result<Zone> {
         let name = name.trim();
         let abbreviation = |(_, offset): &(&str, i32)| fixed(*offset);
@@ -44,8 +45,9 @@ impl Zone {
         known.or_else(|| by_iana_name(name)).or_else(|| posix(name)).map(Zone).ok_or_else(|| unknown(name))
     }
 
-    /// A value of the setting `TimeZone`: what SHOW says, and the name for [`Zone::new`]. A number is hours east of Greenwich; `None`
-    /// when there is no such zone, or none that Arrow could name (POSIX text with daylight saving).
+    /// Parses a value of the setting `TimeZone`. Returns the value that SHOW prints, and the name for
+    /// [`Zone::new`]. A number is hours east of Greenwich. Returns `None` for an unknown zone, and for one
+    /// without an Arrow name (POSIX text with daylight saving).
     #[must_use]
     pub fn setting(value: &str) -> Option<(String, String)> {
         if is_utc_name(value) {
@@ -63,7 +65,8 @@ impl Zone {
         offset_name(-west).filter(|_| rule.is_empty()).map(|name| (value.to_owned(), name))
     }
 
-    /// As [`Zone::setting`], of seconds east of Greenwich: `<+02>-02`, as PostgreSQL shows it.
+    /// Like [`Zone::setting`], for an offset in seconds east of Greenwich; SHOW prints `<+02>-02`, as in
+    /// PostgreSQL.
     #[must_use]
     pub fn setting_of_offset(seconds: i32) -> Option<(String, String)> {
         let name = offset_name(seconds)?;
@@ -72,13 +75,14 @@ impl Zone {
         Some((format!("<{short}>{opposite}{}", &short[1..]), name))
     }
 
-    /// The zone as the library of zones has it.
+    /// The zone as a `jiff` time zone.
     #[must_use]
     pub fn time_zone(&self) -> &TimeZone {
         &self.0
     }
 
-    /// For `ingest`, which asks for offsets: of a named zone or (`None`) of this one, at a local time in seconds since 1970.
+    /// Offset lookup for `ingest`: of a named zone or (`None`) of this one, at a local time in seconds since
+    /// 1970.
     #[must_use]
     pub fn lookup(&self) -> Box<Offsets> {
         let own = self.0.clone();
@@ -92,12 +96,12 @@ impl Zone {
         self.0 == TimeZone::UTC
     }
 
-    /// What a clock on the wall shows at a moment, as nanoseconds since 1970 without zone.
+    /// Local time at a UTC time, both in nanoseconds since 1970.
     pub(crate) fn local_of(&self, ns: i64) -> Option<i64> {
         ns.checked_add(i64::from(self.offset_at(ns)) * 1_000_000_000)
     }
 
-    /// The zone's short name at a moment, such as CEST.
+    /// Abbreviation of the zone at a UTC time in nanoseconds, such as CEST.
     pub(crate) fn abbreviation_at(&self, ns: i64) -> String {
         match jiff::Timestamp::from_second(ns.div_euclid(1_000_000_000)) {
             Ok(moment) => self.0.to_offset_info(moment).abbreviation().to_owned(),
@@ -105,13 +109,13 @@ impl Zone {
         }
     }
 
-    /// Seconds east of UTC at a moment (nanoseconds since 1970 UTC).
+    /// Seconds east of UTC at a UTC time in nanoseconds since 1970.
     #[must_use]
     pub fn offset_at(&self, ns: i64) -> i32 {
         self.offset_at_second(ns.div_euclid(1_000_000_000))
     }
 
-    /// Seconds east of UTC at a moment in seconds since 1970 UTC.
+    /// Seconds east of UTC at a UTC time in seconds since 1970.
     pub(crate) fn offset_at_second(&self, seconds: i64) -> i32 {
         jiff::Timestamp::from_second(seconds).map_or(0, |moment| self.0.to_offset(moment).seconds())
     }
@@ -122,7 +126,7 @@ impl Zone {
         offset_of_local(&self.0, local_seconds)
     }
 
-    /// Reads a `timestamptz`; a text without zone is in this one.
+    /// Parses a `timestamptz`; a text without a zone is local time in this zone.
     ///
     /// # Errors
     /// 22007, 22008, 22023.
@@ -130,7 +134,7 @@ impl Zone {
         pg::time::parse_timestamptz(text, &|name, local| self.offset_of(name, local))
     }
 
-    /// As [`Zone::parse_timestamptz`], but to microseconds since 1970, rounded.
+    /// Like [`Zone::parse_timestamptz`], but returns microseconds since 1970, rounded.
     ///
     /// # Errors
     /// 22007, 22008, 22023.
@@ -145,7 +149,7 @@ impl Zone {
         }
     }
 
-    /// A moment of a clock on the wall in this zone (nanoseconds since 1970 without zone), as nanoseconds since 1970 UTC.
+    /// UTC time of a local time in this zone, both in nanoseconds since 1970.
     #[must_use]
     pub fn moment_of_local(&self, local_ns: i64) -> Option<i64> {
         let offset = offset_of_local(&self.0, local_ns.div_euclid(1_000_000_000));
@@ -153,7 +157,7 @@ impl Zone {
     }
 }
 
-/// The folder in which many systems keep zones without leap seconds, which are all that there are here.
+/// Directory in which many systems keep zones without leap seconds; all zones here are without them.
 const POSIX_FOLDER: &str = "posix/";
 
 fn unknown(name: &str) -> Error {
@@ -177,32 +181,33 @@ fn fixed(seconds: i32) -> Option<TimeZone> {
     Offset::from_seconds(seconds).ok().map(TimeZone::fixed)
 }
 
-/// `+02`, `-03:30`: east of Greenwich.
+/// Parses `+02`, `-03:30`: east of Greenwich.
 fn east(name: &str) -> Option<TimeZone> {
     let (seconds, rest) = offset(name).filter(|_| name.starts_with(['+', '-']))?;
     fixed(seconds).filter(|_| rest.is_empty())
 }
 
-/// `+02:00`; `None` for what has seconds, which Arrow has no name for.
+/// Formats an offset as `+02:00`; `None` for an offset with seconds, which Arrow cannot represent.
 fn offset_name(seconds: i32) -> Option<String> {
     let (sign, minutes) = (if seconds < 0 { '-' } else { '+' }, seconds.abs() / 60);
     let is_named = seconds % 60 == 0 && minutes < 24 * 60;
     is_named.then(|| format!("{sign}{:02}:{:02}", minutes / 60, minutes % 60))
 }
 
-/// POSIX text: an abbreviation (letters, or anything in angle brackets, or nothing), then hours *west* of Greenwich, then, with
-/// daylight saving, a second abbreviation and its rule, which is that of the United States unless given.
+/// Parses POSIX text: an abbreviation (letters, or anything in angle brackets, or nothing), then hours *west*
+/// of Greenwich, then, with daylight saving, a second abbreviation and its rule, which defaults to that of
+/// the United States.
 fn posix(text: &str) -> Option<TimeZone> {
     let (west, rest) = posix_offset(text)?;
     if rest.is_empty() {
-        // The library keeps the abbreviation, of which it wants three letters.
+        // The library keeps the abbreviation, and requires at least three letters.
         return TimeZone::posix(text).ok().or_else(|| fixed(-west));
     }
     let rule = if rest.contains(',') { "" } else { ",M3.2.0,M11.1.0" };
     TimeZone::posix(&format!("{text}{rule}")).ok()
 }
 
-/// Seconds west of Greenwich of POSIX text, and what it says of daylight saving.
+/// Seconds west of Greenwich of POSIX text, and the rest, which describes daylight saving.
 fn posix_offset(text: &str) -> Option<(i32, &str)> {
     let after_name = match text.strip_prefix('<') {
         Some(rest) => &rest[rest.find('>')? + 1..],
@@ -211,7 +216,7 @@ fn posix_offset(text: &str) -> Option<(i32, &str)> {
     offset(after_name)
 }
 
-/// Seconds of `[+-]hh[:mm[:ss]]`, and the text after it.
+/// Parses `[+-]hh[:mm[:ss]]` to seconds; returns the text after it too.
 fn offset(text: &str) -> Option<(i32, &str)> {
     let (sign, mut rest) = match text.as_bytes().first()? {
         b'-' => (-1, &text[1..]),
@@ -231,7 +236,7 @@ fn offset(text: &str) -> Option<(i32, &str)> {
     Some((sign * seconds, rest))
 }
 
-/// PostgreSQL's default abbreviations that always had one offset, in seconds east of Greenwich.
+/// PostgreSQL's default abbreviations with a constant offset, in seconds east of Greenwich.
 #[rustfmt::skip]
 pub(crate) const ABBREVIATIONS: &[(&str, i32)] = &[
     ("ACDT", 37800), ("ACSST", 37800), ("ACST", 34200), ("ACT", -18000), ("ACWST", 31500), ("ADT", -10800),
@@ -259,7 +264,7 @@ pub(crate) const ABBREVIATIONS: &[(&str, i32)] = &[
     ("YEKST", 21600), ("Z", 0), ("ZULU", 0),
 ];
 
-/// The offset that holds at a local time. In a gap or fold the earlier offset, as PostgreSQL does.
+/// Offset at a local time. In a gap this is the offset before it, as in PostgreSQL.
 fn offset_of_local(zone: &TimeZone, local_seconds: i64) -> i32 {
     let Ok(as_utc) = jiff::Timestamp::from_second(local_seconds) else {
         return 0;
@@ -268,7 +273,7 @@ fn offset_of_local(zone: &TimeZone, local_seconds: i64) -> i32 {
     match zone.to_ambiguous_timestamp(local).offset() {
         jiff::tz::AmbiguousOffset::Unambiguous { offset } => offset.seconds(),
         jiff::tz::AmbiguousOffset::Gap { before, .. } => before.seconds(),
-        // PostgreSQL reads the hour that occurs twice as standard time, its second occurrence.
+        // PostgreSQL reads the repeated hour as standard time, its second occurrence.
         jiff::tz::AmbiguousOffset::Fold { after, .. } => after.seconds(),
     }
 }
@@ -302,7 +307,8 @@ mod tests {
         assert_eq!(Zone::new("-03:30").unwrap().offset_at(0), -12_600);
     }
 
-    /// JVMs send their zone at start-up: `-Duser.timezone=GMT+8` as `GMT-08:00`, which was refused. Values are PostgreSQL 15's.
+    /// JVMs send their zone at start-up: `-Duser.timezone=GMT+8` as `GMT-08:00`, which was refused. The
+    /// values are PostgreSQL 15's.
     #[test]
     fn names_of_zones_are_read_as_postgresql_reads_them() {
         let hours = |hours: f64| Some((hours * 3_600.0) as i32);

@@ -1,7 +1,8 @@
-//! Values of `rows` tables as arrow arrays, for DataFusion.
+//! Conversion of values of `rows` tables to Arrow arrays, for DataFusion.
 //!
-//! Arrow's types are narrower in places: moments are nanoseconds there (1677 to 2262), and a `numeric` without scale keeps
-//! [`NUMERIC_SCALE`] digits after the point. A value that does not fit is an error (22008, 22003), never another value.
+//! Some Arrow types have a smaller range: timestamps are nanoseconds there (1677 to 2262), and a `numeric`
+//! without scale keeps [`NUMERIC_SCALE`] digits after the point. A value that does not fit is an error
+//! (22008, 22003), never another value.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,22 +20,22 @@ use model::{Datum, Error, Numeric, Result, RowColumn, SqlState, Type};
 
 use crate::types::{NUMERIC_SCALE, OID_KEY, TYPMOD_KEY, timestamptz};
 
-/// Most digits of arrow's decimals that are used.
+/// Maximum number of digits of Arrow's 128-bit decimals.
 const DIGITS_MAX: u16 = 38;
 
-/// A column as DataFusion sees it.
+/// Arrow field of a column.
 pub(crate) fn field(column: &RowColumn, zone: &str) -> Field {
     let field = Field::new(&column.name, arrow_of(column.ty, zone), !column.not_null);
-    // Several types share arrow's text.
+    // Several SQL types map to Arrow's Utf8.
     let mut metadata = HashMap::from([(OID_KEY.to_owned(), column.ty.oid().to_string())]);
     if matches!(column.ty, Type::Char(_)) {
-        // By which its blanks come back when it is shown.
+        // The length of the type, to pad values with blanks on output.
         metadata.insert(TYPMOD_KEY.to_owned(), column.ty.typmod().to_string());
     }
     field.with_metadata(metadata)
 }
 
-/// The arrow type that carries a type's values.
+/// Arrow type that represents a type's values.
 pub(crate) fn arrow_of(ty: Type, zone: &str) -> Arrow {
     match ty {
         Type::Bool => Arrow::Boolean,
@@ -61,7 +62,7 @@ fn scale(precision: Option<Precision>) -> i8 {
     }
 }
 
-/// Collects the values of one column.
+/// Builds the Arrow array of one column.
 pub(crate) enum Builder {
     Bool(BooleanBuilder),
     Int2(Int16Builder),
@@ -79,7 +80,7 @@ pub(crate) enum Builder {
 }
 
 impl Builder {
-    /// For values of a type, of which there will be about `rows`.
+    /// Builder for values of a type, with capacity for `rows` values.
     pub(crate) fn new(ty: Type, zone: &str, rows: usize) -> Builder {
         let arrow = arrow_of(ty, zone);
         match ty {
@@ -105,10 +106,10 @@ impl Builder {
         }
     }
 
-    /// Adds a value of its type.
+    /// Appends a value of the builder's type.
     ///
     /// # Errors
-    /// 22003, 22008 for what arrow's type does not hold; XX000 for a value of another type.
+    /// 22003, 22008 for a value out of the Arrow type's range; XX000 for a value of another type.
     pub(crate) fn push(&mut self, datum: &Datum<'_>) -> Result<()> {
         match (self, datum) {
             (builder, Datum::Null) => builder.push_null(),
@@ -167,7 +168,7 @@ impl Builder {
         }
     }
 
-    /// The array of what was added; the builder begins anew.
+    /// Returns the array of the appended values and resets the builder.
     pub(crate) fn finish(&mut self) -> ArrayRef {
         match self {
             Builder::Bool(builder) => Arc::new(builder.finish()),
@@ -187,7 +188,7 @@ impl Builder {
     }
 }
 
-/// A number as a decimal of a fixed scale, exactly.
+/// Converts a number exactly to a decimal of a fixed scale.
 fn decimal(value: &Numeric, scale: i8) -> Result<i128> {
     let refused = || {
         let text = format!("numeric value {value} does not fit {DIGITS_MAX} digits, {scale} of them after the point");

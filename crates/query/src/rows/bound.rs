@@ -1,4 +1,4 @@
-//! Parameters of a compiled statement as a client bound them: exact, in the types that the statement wants, in one buffer.
+//! Bound parameters of a compiled statement: exact values of the statement's types, in one buffer.
 
 use std::ops::Range;
 
@@ -20,13 +20,13 @@ pub struct Bound {
 #[derive(Clone, Debug)]
 enum Slot {
     Plain(Datum<'static>),
-    /// In `bytes`, UTF-8.
+    /// UTF-8 text in `bytes`.
     Text(Range<usize>),
     Bytes(Range<usize>),
 }
 
 impl Bound {
-    /// Reads the next value; `None` is NULL.
+    /// Parses and appends the next value; `None` is NULL.
     pub(super) fn push(&mut self, ty: ParamType, form: Form, bytes: Option<&[u8]>, clocks: &Clocks) -> Result<()> {
         let arena = Bump::new();
         let slot = match (bytes, ty) {
@@ -47,7 +47,8 @@ impl Bound {
         Ok(())
     }
 
-    /// Takes what EXECUTE gives: strings are read as the types wanted, other constants assigned to them.
+    /// Binds the constants of EXECUTE: strings are parsed as the parameter type, other constants are
+    /// converted by assignment.
     pub(super) fn of_constants(values: &[Value], types: &[ParamType], clocks: &Clocks) -> Result<Bound> {
         let mut bound = Bound::default();
         for (value, ty) in values.iter().zip(types) {
@@ -89,7 +90,7 @@ impl Bound {
         from..self.bytes.len()
     }
 
-    /// How many values there are.
+    /// Number of values.
     pub(super) fn len(&self) -> usize {
         self.values.len()
     }

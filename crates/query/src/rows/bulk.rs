@@ -1,4 +1,5 @@
-//! Record batches into `rows` tables: their values in the forms of COPY, and from there as COPY goes, some thousand rows at a time.
+//! Inserts record batches into `rows` tables: encodes values in COPY formats and loads them like COPY, some
+//! thousand rows at a time.
 
 use std::sync::Arc;
 
@@ -21,29 +22,30 @@ use crate::encode::Encoder;
 use crate::session::Session;
 use crate::types::OutputColumn;
 
-/// Rows that are put in at once.
+/// Rows inserted at once.
 const PART_ROWS: usize = 4096;
 
 /// A running ingest into a `rows` table.
 pub(crate) struct BulkRows {
     load: Load,
-    /// What the columns of a batch are made before their values are read; `None`: they stay what they are.
+    /// Type to which each column of a batch is cast before its values are encoded; `None`: no cast.
     types: Vec<Option<Arrow>>,
     names: Vec<String>,
     forms: Vec<Form>,
     encoder: Encoder,
     clocks: Clocks,
-    /// Rows that refer to rows which have not come so far.
+    /// Rows whose foreign key has no referenced row yet.
     dangling: Vec<(RecordId, Box<[u8]>)>,
-    /// Rows put in so far.
+    /// Rows inserted so far.
     rows: usize,
 }
 
 impl BulkRows {
-    /// Starts one; `None` if the name is none of a `rows` table's. The table stays as it is until the transaction ends.
+    /// Starts an ingest; `None` if the name does not name a `rows` table. The table cannot be altered until
+    /// the transaction ends.
     ///
     /// # Errors
-    /// 42703 for a column that it does not have, 42804 for one of a type that does not fit.
+    /// 42703 for an unknown column, 42804 for a column type that cannot be assigned.
     pub(crate) async fn start(session: &mut Session, name: &ObjectName, schema: &Schema) -> Result<Option<BulkRows>> {
         let Some(table) = entered(session, name).await? else { return Ok(None) };
         let names: Vec<String> = schema.fields().iter().map(|field| field.name().clone()).collect();
@@ -72,7 +74,7 @@ impl BulkRows {
         Ok(Some(BulkRows { load, types, names, forms, encoder, clocks, dangling: Vec::new(), rows: 0 }))
     }
 
-    /// Adds the rows of a batch.
+    /// Inserts the rows of a batch.
     pub(crate) async fn batch(&mut self, session: &mut Session, batch: &RecordBatch) -> Result<()> {
         let zone = session.time_zone();
         let batch = self.converted(batch, &zone)?;
@@ -86,7 +88,7 @@ impl BulkRows {
         Ok(())
     }
 
-    /// The end.
+    /// Ends the ingest and checks the outstanding foreign keys.
     pub(crate) async fn finish(self, session: &mut Session) -> Result<()> {
         settled(session, &self.load, &self.clocks, &self.dangling).await?;
         session.end_rows_statement();
@@ -124,12 +126,12 @@ impl BulkRows {
                 Loaded::Wait(event) => wait(&event, session.settings.lock_timeout()).await?,
             }
         }
-        // Nothing of the past is kept while the client thinks.
+        // Old row versions are not retained while the client is idle.
         session.end_rows_statement();
         Ok(())
     }
 
-    /// Says which row it was, counted from 1, and which column.
+    /// Adds the row number, counted from 1, and the column to an error.
     fn placed(&self, Refused { error, row, field }: Refused) -> model::Error {
         let row = self.rows + row + 1;
         let place = match field.and_then(|field| self.names.get(field)) {
@@ -140,8 +142,8 @@ impl BulkRows {
     }
 }
 
-/// The arrow type that a column's values are brought to, and the form in which the table reads them; `None` for numbers of any size,
-/// which are read from their digits.
+/// Arrow type to which a column is cast, and the format in which the table reads it; `None` for numerics,
+/// which are read as text.
 fn carrier(ty: Type, zone: &str) -> (Option<Arrow>, Form) {
     match ty {
         Type::Numeric(_) => (None, Form::Text),
@@ -150,7 +152,7 @@ fn carrier(ty: Type, zone: &str) -> (Option<Arrow>, Form) {
     }
 }
 
-/// Values without a dictionary around them.
+/// Decodes a dictionary array.
 fn plain(name: &str, array: &ArrayRef, zone: &str) -> Result<ArrayRef> {
     match array.data_type() {
         Arrow::Dictionary(_, values) => converted(name, array, values, zone),

@@ -1,5 +1,5 @@
-//! CREATE, ALTER, DROP and TRUNCATE of `rows` tables, their indexes and sequences: what `compiled` says they come to is carried
-//! out in the session's transaction, all or nothing.
+//! CREATE, ALTER, DROP and TRUNCATE of `rows` tables, their indexes and sequences: executes the changes that
+//! `compiled` plans, atomically in the session's transaction.
 
 use std::sync::Arc;
 
@@ -20,10 +20,10 @@ use crate::session::{Outcome, Session};
 use crate::settings::Settings;
 use crate::statement::{Command, Parsed};
 
-/// Rows looked at before memory that others let go meanwhile may be freed.
+/// Rows visited per epoch guard, so that memory that other threads retire can be freed in between.
 const RECORDS_PER_GUARD: u64 = 1_024;
 
-/// Runs a statement that defines something of `rows` tables; `None` if it is none.
+/// Runs a DDL statement on `rows` tables; `None` if the statement is another one.
 pub(crate) async fn define(session: &mut Session, parsed: &Parsed, sql: &ast::Statement) -> Result<Option<Outcome>> {
     if let ast::Statement::Truncate(truncate) = sql {
         return truncated(session, parsed, truncate).await;
@@ -33,7 +33,7 @@ pub(crate) async fn define(session: &mut Session, parsed: &Parsed, sql: &ast::St
             let schema = name.0.last().and_then(|part| part.as_ident()).map(folded).unwrap_or_default();
             empty(session, parsed, &schema, *cascade).await?;
         }
-        // What else is in it, and the schema itself, are not ours.
+        // DataFusion's DDL drops the schema itself and its other objects.
         return Ok(None);
     }
     let what = |session: &mut Session, clocks: &Clocks| {
@@ -47,7 +47,7 @@ pub(crate) async fn define(session: &mut Session, parsed: &Parsed, sql: &ast::St
 /// Drops the `rows` tables and the sequences of a schema that is about to be dropped.
 ///
 /// # Errors
-/// 2BP01 if there are any and they are not to go with it.
+/// 2BP01 if there are any and `cascade` is false.
 async fn empty(session: &mut Session, parsed: &Parsed, schema: &str, cascade: bool) -> Result<()> {
     let snapshot = session.newest();
     let catalog = snapshot.catalog();
@@ -103,7 +103,7 @@ async fn carried_out(
         let waits = carry_out(session, &definition, &clocks);
         match waits {
             Ok(None) => {}
-            // What is waited for must not be let go of.
+            // Keep the locks and the place in the lock queue during the wait.
             Ok(Some(_)) => session.writer()?.undo_to(&savepoint)?,
             Err(_) => session.writer()?.roll_back_to(&savepoint)?,
         }
@@ -117,7 +117,7 @@ async fn carried_out(
     }
 }
 
-/// TRUNCATE, if the tables it names are `rows` tables.
+/// Runs TRUNCATE, if the tables it names are `rows` tables.
 async fn truncated(session: &mut Session, parsed: &Parsed, truncate: &ast::Truncate) -> Result<Option<Outcome>> {
     let snapshot = session.newest();
     let settings = Arc::clone(&session.settings);
@@ -130,7 +130,7 @@ async fn truncated(session: &mut Session, parsed: &Parsed, truncate: &ast::Trunc
     let ids: Vec<TableId> = tables.iter().map(|table| table.id()).collect();
     let savepoint = session.writer()?.savepoint();
     for table in &tables {
-        // Tables that are emptied together may refer to each other.
+        // Tables truncated together may reference each other.
         let refers = |other: &&RowSchemaRef| {
             !ids.contains(&other.id) && other.foreign_keys.iter().any(|key| key.table == table.id())
         };
@@ -169,7 +169,7 @@ async fn truncated(session: &mut Session, parsed: &Parsed, truncate: &ast::Trunc
     Ok(Some(Outcome::command("TRUNCATE TABLE")))
 }
 
-/// Adds the tables that refer to any of `tables`, and those that refer to these.
+/// Adds all tables that reference any of `tables`, directly or indirectly.
 fn with_referring(tables: &mut Vec<Arc<RowTable>>, snapshot: &Snapshot, session: &mut Session) {
     let mut at = 0;
     while let Some(id) = tables.get(at).map(|table| table.id()) {
@@ -201,7 +201,7 @@ fn with_relations<T>(session: &mut Session, ask: impl FnOnce(&Relations<'_>) -> 
     ask(&Relations { snapshot: &snapshot, settings: &settings, numbers: &|| engine.next_number() })
 }
 
-/// What there is, as definitions ask for it.
+/// Catalog lookups for DDL.
 struct Relations<'a> {
     snapshot: &'a Snapshot,
     settings: &'a Settings,
@@ -248,7 +248,7 @@ impl compiled::Catalog for Relations<'_> {
     }
 }
 
-/// Gives what to wait for; then everything is to be undone, and done again after it.
+/// Executes the changes. Returns an event to wait for; the caller must then undo the changes, wait and retry.
 fn carry_out(session: &mut Session, definition: &Definition, clocks: &Clocks) -> Result<Option<Event>> {
     for change in &definition.changes {
         let waits = match change {
@@ -320,7 +320,8 @@ fn twice(table: &RowTable, index: Option<usize>) -> Error {
     Error::new(SqlState::UNIQUE_VIOLATION, text).about_constraint(&table.schema.name, name)
 }
 
-/// All rows of a table as a definition wants them; what to wait for, if others are writing to it.
+/// Rewrites all rows of a table for a DDL statement; returns an event to wait for if other transactions are
+/// writing to it.
 fn rewritten(
     session: &mut Session,
     id: TableId,
@@ -357,7 +358,7 @@ fn rewritten(
     Ok(Ok(all))
 }
 
-/// Looks whether all rows are as a new constraint wants them.
+/// Checks that all rows satisfy a new constraint.
 fn check(session: &mut Session, table: &Arc<RowTable>, work: &Work, clocks: &Clocks) -> Result<()> {
     let now = session.now_ns().div_euclid(1_000);
     let given = compiled::Session { check: &|_| Ok(()), now, zone: clocks, numbers: None };
@@ -377,7 +378,7 @@ fn check(session: &mut Session, table: &Arc<RowTable>, work: &Work, clocks: &Clo
     }
 }
 
-/// Has a row the row it refers to, or does it refer to none?
+/// Whether the row referenced by a foreign key exists, or the key is NULL.
 fn has_referred(
     txn: &::rows::Txn,
     guard: &crossbeam_epoch::Guard,
@@ -424,7 +425,7 @@ fn every(
     Ok(())
 }
 
-/// A value in an error's detail.
+/// Formats a value for an error's detail.
 fn shown(datum: &Datum<'_>) -> String {
     let mut out = Vec::new();
     let ty = model::Type::Text;

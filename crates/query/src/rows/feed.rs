@@ -1,7 +1,9 @@
-//! INSERT into a `rows` table of what DataFusion reads: of `columns` tables, functions, whatever else is not compiled.
+//! INSERT … SELECT into a `rows` table from a query that DataFusion runs: on `columns` tables, functions, and
+//! everything that is not compiled.
 //!
-//! Rows are put in as they are read, some thousand at a time, where what is read cannot meet them. Elsewhere all of them are read before
-//! the first is put in, so that the statement does not meet its own; meanwhile they are counted as memory of statements.
+//! Rows are inserted as they are read, some thousand at a time, if the query cannot see them. Otherwise all
+//! rows are read before the first is inserted, so that the statement does not read its own rows; their memory
+//! is counted as memory of statements.
 
 use std::sync::Arc;
 
@@ -30,27 +32,27 @@ use crate::types::{OutputColumn, Value};
 pub(crate) struct FeedPlan {
     insert: ast::Insert,
     source: Prepared,
-    /// Of the source's columns; `None`: literals, which have the type of what they are put into.
+    /// Types of the source's columns; `None`: literals, which take the type of the target column.
     types: Vec<Option<Type>>,
-    /// OIDs
+    /// OIDs of the parameters.
     pub(crate) parameters: Vec<u32>,
-    /// `None` without RETURNING.
+    /// Columns of RETURNING; `None` without it.
     pub(crate) columns: Option<Vec<OutputColumn>>,
 }
 
-/// Rows that are put in at a time, about.
+/// Approximate number of rows inserted at once.
 const PART_ROWS: usize = 1_024;
-/// The same in bytes.
+/// Approximate bytes inserted at once.
 const PART_BYTES: usize = 1 << 20;
 
 impl FeedPlan {
-    /// What is read.
+    /// Source query.
     pub(crate) fn source(&self) -> &Prepared {
         &self.source
     }
 
-    /// Would rows that are put in be read by the same statement? A source sees its snapshot, and what its transaction has changed, also
-    /// later, if that had changed anything before.
+    /// Whether the statement could read rows that it inserts. A source sees its snapshot and its
+    /// transaction's own changes, including later ones if there were any when it started.
     fn meets_its_own(&self, session: &mut Session, named: &Named<'_>, load: &Load) -> Result<bool> {
         if session.rows_txn()?.is_empty() {
             return Ok(false);
@@ -60,10 +62,10 @@ impl FeedPlan {
     }
 }
 
-/// Plans one; `None` if it is none, or has no source.
+/// Plans an INSERT; `None` for one that is compiled or has no source.
 ///
 /// # Errors
-/// As PostgreSQL's parse analysis.
+/// Errors of PostgreSQL's parse analysis.
 pub(crate) fn plan_feed(
     session: &mut Session,
     statement: &Statement,
@@ -97,7 +99,7 @@ pub(crate) fn plan_feed(
     Ok(Some(FeedPlan { insert: insert.clone(), source, types, parameters, columns }))
 }
 
-/// `of_file`: texts are read as what they are put into, as those of COPY are.
+/// Types of the source's columns. `of_file`: texts are read as the type of the target column, as in COPY.
 fn source_types(query: &ast::Query, plan: &QueryPlan, of_file: bool) -> Result<Vec<Option<Type>>> {
     let literals = match &*query.body {
         SetExpr::Select(select) if select.projection.len() == plan.columns.len() => {
@@ -117,7 +119,7 @@ fn source_types(query: &ast::Query, plan: &QueryPlan, of_file: bool) -> Result<V
     plan.columns.iter().zip(plan.nulls()).zip(literals).map(of).collect()
 }
 
-/// A literal in quotes, or NULL.
+/// Whether the item is a quoted literal or NULL.
 fn is_literal(item: &ast::SelectItem) -> bool {
     let (ast::SelectItem::UnnamedExpr(ast::Expr::Value(value))
     | ast::SelectItem::ExprWithAlias { expr: ast::Expr::Value(value), .. }) = item
@@ -134,7 +136,7 @@ fn type_of(oid: u32) -> Option<Type> {
     }
 }
 
-/// Runs one inside the session's transaction.
+/// Runs the INSERT inside the session's transaction.
 pub(crate) async fn feed(
     session: &mut Session,
     prepared: &Prepared,
@@ -155,7 +157,7 @@ pub(crate) async fn feed(
     let named = Named { snapshot: &snapshot, settings: &settings };
     let load = Load::of(&plan.insert, &plan.types, &named);
     let load = load.map_err(|error| locate(error, parsed))?;
-    // Two rows of one statement that are the same to ON CONFLICT are found among those put in at once.
+    // ON CONFLICT detects duplicates only among rows that are inserted at once.
     let at_once = plan.columns.is_some() || plan.insert.on.is_some() || plan.meets_its_own(session, &named, &load)?;
     drop(snapshot);
     let types: Vec<Type> = load.columns().iter().map(|column| column.ty).collect();
@@ -166,7 +168,7 @@ pub(crate) async fn feed(
         let part = put(session, &load, &read, &types, &mut rows).await.map_err(|error| locate(error, parsed))?;
         count += part.0;
         dangling.extend(part.1);
-        // Others run between two parts.
+        // Yield to other tasks between two parts.
         tokio::task::yield_now().await;
     }
     let clocks = Clocks(session.settings.zone().clone());
@@ -178,7 +180,8 @@ pub(crate) async fn feed(
     executed(rows, plan.columns.as_deref(), Verb::Insert, count)
 }
 
-/// Puts rows in; how many were inserted or changed, and those that refer to rows which are not there so far.
+/// Inserts rows. Returns the number inserted or updated, and the rows whose foreign key has no referenced row
+/// yet.
 async fn put(
     session: &mut Session,
     load: &Load,
@@ -202,25 +205,25 @@ async fn put(
     }
 }
 
-/// The rows of a source, in binary form.
+/// Rows of a source, encoded.
 #[derive(Default)]
 pub(super) struct Read {
     bytes: Vec<u8>,
-    /// Where each value ends in `bytes`, and whether there is one.
+    /// End of each value in `bytes`, and whether it is not NULL.
     ends: Vec<(usize, bool)>,
-    /// Text or binary, for each column.
+    /// Text or binary format, by column.
     forms: Vec<Form>,
     rows: usize,
-    /// Its memory, where it is counted.
+    /// Reserved memory, if it is counted.
     held: Option<Reservation>,
 }
 
-/// What an INSERT reads.
+/// Running source query of an INSERT.
 struct Source {
     batches: Batches,
     encoder: Encoder,
     forms: Vec<Form>,
-    /// What is left of a batch.
+    /// Remaining rows of the last batch.
     batch: Option<RecordBatch>,
     ended: bool,
 }
@@ -231,15 +234,15 @@ impl Source {
         let ready = crate::query::ready(session, &plan.source, query, values).await?;
         let encoder = Encoder::new(&ready.columns.clone(), &session.settings.time_zone())?;
         let batches = ready.stream(Arc::clone(&plan.source.0.statement.0))?;
-        // Literals are read as what they are put into.
+        // Literals are parsed as the type of the target column.
         let form = |ty: &Option<Type>| if ty.is_some() { Form::Binary } else { Form::Text };
         Ok(Source { batches, encoder, forms: plan.types.iter().map(form).collect(), batch: None, ended: false })
     }
 
-    /// The next rows, about so many; `None` at the end.
+    /// Reads about `rows_max` rows; `None` at the end.
     ///
     /// # Errors
-    /// Those of the query; 53200 when there is no memory for them.
+    /// Errors of the query; 53200 if there is not enough memory for the rows.
     async fn rows(&mut self, session: &Session, rows_max: usize) -> Result<Option<Read>> {
         let mut read = Read::new(self.forms.clone());
         read.held = Some(session.database.engine().memory().reservation(Work::Statements));
@@ -263,12 +266,12 @@ impl Source {
 }
 
 impl Read {
-    /// Without rows so far, whose values are in these forms.
+    /// No rows; their values will be in these formats.
     pub(super) fn new(forms: Vec<Form>) -> Read {
         Read { forms, ..Read::default() }
     }
 
-    /// Adds the rows of a batch.
+    /// Appends the rows of a batch.
     pub(super) fn add(&mut self, encoder: &Encoder, batch: &RecordBatch) -> Result<()> {
         let cells = encoder.batch(batch)?;
         for row in 0..batch.num_rows() {

@@ -1,7 +1,9 @@
-//! What TimescaleDB's clients call: `create_hypertable` turns an empty `rows` table into a `columns` table; the rest of what they
-//! commonly ask for is said to be needless, or not to be there.
+//! TimescaleDB's functions: `create_hypertable` turns an empty `rows` table into a `columns` table, and
+//! retention policies set its table options. Other common functions raise a notice or warning that they have
+//! no effect.
 //!
-//! A statement of its own, as `pg_sleep`: a function that changes the catalog has no place within a query.
+//! Like `pg_sleep`, each is a statement of its own: a function that changes the catalog cannot run within a
+//! query.
 
 use std::sync::Arc;
 
@@ -23,7 +25,7 @@ use crate::session::{Outcome, Session};
 use crate::statement::{Command, Parsed, parse};
 use crate::types::OutputColumn;
 
-/// Positional arguments of `create_hypertable`, where the second is the name of a column.
+/// Positional arguments of `create_hypertable` if the second is a column name.
 const BY_NAME: &[&str] = &[
     "relation",
     "time_column_name",
@@ -37,24 +39,24 @@ const BY_NAME: &[&str] = &[
     "partitioning_func",
     "migrate_data",
 ];
-/// The same, where it is a dimension, `by_range(…)`.
+/// Positional arguments if the second is a dimension, `by_range(…)`.
 const BY_DIMENSION: &[&str] = &["relation", "dimension", "create_default_indexes", "if_not_exists", "migrate_data"];
-/// Days of a month, as TimescaleDB counts them in widths of chunks.
+/// Days per month in chunk intervals, as in TimescaleDB.
 const CHUNK_MONTH_DAYS: i64 = 30;
-/// … and where nothing may go too early.
+/// Days per month in retention intervals, so that no row is dropped too early.
 const LONGEST_MONTH_DAYS: i64 = 31;
 
-/// A call of one of TimescaleDB's functions that stands alone in a statement.
+/// A call of a TimescaleDB function that is a whole statement.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Call {
     name: String,
     arguments: Vec<(Option<String>, Expr)>,
-    /// `SELECT * FROM f(…)`, and not `SELECT f(…)`.
+    /// `SELECT * FROM f(…)` instead of `SELECT f(…)`.
     spread: bool,
 }
 
 impl Call {
-    /// The call that a statement is, if it is one.
+    /// Recognises a statement that consists of such a call.
     pub(crate) fn of(sql: &ast::Statement) -> Option<Call> {
         let ast::Statement::Query(query) = sql else { return None };
         let SetExpr::Select(select) = &*query.body else { return None };
@@ -103,7 +105,7 @@ impl Call {
         Some(Call { name, arguments, spread })
     }
 
-    /// Does the second argument say how the table is cut?
+    /// Whether the second argument is a dimension.
     fn has_dimension(&self) -> bool {
         self.arguments.iter().any(|(_, value)| matches!(value, Expr::Function(function) if is_by_range(function)))
     }
@@ -120,7 +122,7 @@ impl Call {
                 column("table_name", oid::NAME),
                 column("created", oid::BOOL),
             ],
-            // A record has a binary form that nobody reads.
+            // The binary format of a record is not needed.
             "create_hypertable" => vec![column("create_hypertable", oid::TEXT)],
             "set_chunk_time_interval" | "remove_retention_policy" => vec![column(&self.name, oid::VOID)],
             name => vec![column(name, oid::INT4)],
@@ -138,7 +140,7 @@ impl Call {
                 set_policy(session, name, &given)?;
                 match name {
                     "set_chunk_time_interval" | "remove_retention_policy" => vec![text("")],
-                    // The number of a job that there is none of.
+                    // Job number; no such job exists.
                     _ => vec![Arc::new(Int32Array::from(vec![1_000]))],
                 }
             }
@@ -169,7 +171,7 @@ fn is_by_range(function: &Function) -> bool {
     function.name.0.last().and_then(|part| part.as_ident()).map(folded).is_some_and(|name| name == "by_range")
 }
 
-/// Arguments by their names.
+/// Arguments by name.
 #[derive(Default)]
 struct Given<'a>(Vec<(String, &'a Expr)>);
 
@@ -239,14 +241,14 @@ impl<'a> Given<'a> {
         }
     }
 
-    /// The table that is meant.
+    /// Name of the table argument.
     fn relation(&self) -> Result<ObjectName> {
         let text = self.text("relation")?.ok_or_else(|| constant("relation"))?;
         let name = compiled::parser_of(text).and_then(|mut parser| parser.parse_object_name(false));
         name.map_err(|_| Error::new(SqlState::INVALID_NAME, format!("invalid name syntax: \"{text}\"")))
     }
 
-    /// The width of a chunk as an option of a table whose times are whole numbers.
+    /// Chunk interval as a table option, for an integer time column.
     fn steps(&self) -> Result<String> {
         match self.value("chunk_time_interval") {
             Some(Expr::Value(value)) => match &value.value {
@@ -259,7 +261,7 @@ impl<'a> Given<'a> {
         }
     }
 
-    /// The width of a chunk as an option of a table whose times are moments; `None`: what that has by itself.
+    /// Chunk interval as a table option, for a timestamp time column; `None`: the default.
     fn partition(&self) -> Result<Option<String>> {
         let span = self.span("chunk_time_interval")?;
         Ok(span.map(|Span { months, days, micros }| {
@@ -267,7 +269,7 @@ impl<'a> Given<'a> {
         }))
     }
 
-    /// Nanoseconds after which rows may go: not before they are as old as the interval can be.
+    /// Retention in nanoseconds: at least the longest duration that the interval may have.
     fn drop_after(&self) -> Result<i64> {
         let Span { months, days, micros } = self.span("drop_after")?.ok_or_else(|| constant("drop_after"))?;
         let days = days + months * LONGEST_MONTH_DAYS;
@@ -276,7 +278,7 @@ impl<'a> Given<'a> {
         ns.ok_or_else(|| constant("drop_after"))
     }
 
-    /// An interval; `None` where there is none. Whole numbers are microseconds, as of a time that is a moment.
+    /// An interval argument; `None` if it is missing or NULL. Integers are microseconds, as for timestamps.
     fn span(&self, name: &str) -> Result<Option<Span>> {
         let text = match self.value(name) {
             None => return Ok(None),
@@ -301,7 +303,6 @@ impl<'a> Given<'a> {
     }
 }
 
-/// An interval by its parts.
 struct Span {
     months: i64,
     days: i64,
@@ -314,7 +315,7 @@ fn unknown_steps(text: &str) -> Error {
     )
 }
 
-/// Without casts.
+/// The expression without casts and parentheses.
 fn inner(value: &Expr) -> &Expr {
     match value {
         Expr::Cast { expr, .. } => inner(expr),
@@ -328,7 +329,7 @@ fn constant(name: &str) -> Error {
     Error::new(SqlState::INVALID_PARAMETER_VALUE, text)
 }
 
-/// What `create_hypertable` gives.
+/// Result of `create_hypertable`.
 struct Made {
     id: u32,
     schema: String,
@@ -337,7 +338,7 @@ struct Made {
 }
 
 impl Made {
-    /// In columns, or as the text of a record.
+    /// The result as columns, or as the text of a record.
     fn row(&self, spread: bool, has_dimension: bool) -> Vec<ArrayRef> {
         let created = if self.created { "t" } else { "f" };
         let id: ArrayRef = Arc::new(Int32Array::from(vec![i32::try_from(self.id).unwrap_or(i32::MAX)]));
@@ -365,7 +366,7 @@ async fn create(session: &mut Session, parsed: &Parsed, given: &Given<'_>) -> Re
         let (schema, name) = (table.name.schema.clone(), table.name.table.clone());
         return Ok(Made { id: table.id.0, schema, table: name, created: false });
     }
-    // Nobody writes to it from now on.
+    // Block other writers from now on.
     super::lock_tables(session, std::slice::from_ref(&name), crate::maintenance::LockMode::Alone, false).await?;
     let context = session.context_of_newest();
     let named = Named { snapshot: &context.snapshot, settings: &context.settings };
@@ -397,7 +398,7 @@ async fn create(session: &mut Session, parsed: &Parsed, given: &Given<'_>) -> Re
     Ok(Made { id, schema, table: name, created: true })
 }
 
-/// Columns and options of the `columns` table that a `rows` table becomes.
+/// Columns and options of the `columns` table that replaces the `rows` table.
 fn definition(table: &RowTable, given: &Given<'_>) -> Result<String> {
     let schema = &table.schema;
     let time = given.text("time_column_name")?.ok_or_else(|| constant("time_column_name"))?;
@@ -423,7 +424,7 @@ fn definition(table: &RowTable, given: &Given<'_>) -> Result<String> {
             let text = format!("column \"{}\" has a default, and columns of hypertables have none here", column.name);
             return Err(Error::unsupported(text));
         }
-        // Its text is what is stored.
+        // JSON is stored as its text.
         let ty = if column.ty == Type::Json { "text".to_owned() } else { column.ty.to_string() };
         let not_null = if column.not_null || place == at { " NOT NULL" } else { "" };
         columns.push(format!("{} {ty}{not_null}", quoted(&column.name)));
@@ -436,7 +437,7 @@ fn definition(table: &RowTable, given: &Given<'_>) -> Result<String> {
     Ok(format!("({}) WITH ({})", columns.join(", "), options.join(", ")))
 }
 
-/// What besides the time tells rows apart; `None`: nothing does.
+/// Key columns that identify a row in addition to the time; `None` if there are none.
 fn key(table: &RowTable, time: usize) -> Result<Option<Vec<String>>> {
     let schema = &table.schema;
     let mut found: Option<Vec<usize>> = None;
@@ -458,7 +459,8 @@ fn key(table: &RowTable, time: usize) -> Result<Option<Vec<String>>> {
     Ok(found.map(|columns| columns.into_iter().map(|column| schema.columns[column].name.clone()).collect()))
 }
 
-/// Sets what a table's options say as well, and says what does not happen.
+/// Sets or removes the retention in the table's options; raises a notice or warning for functions without
+/// effect.
 fn set_policy(session: &mut Session, name: &str, given: &Given<'_>) -> Result<()> {
     let relation = given.relation()?;
     let table = find_table(&session.context(), &relation)?;
@@ -482,12 +484,12 @@ fn set_policy(session: &mut Session, name: &str, given: &Given<'_>) -> Result<()
     Ok(())
 }
 
-/// Is it `CREATE EXTENSION timescaledb`?
+/// Whether the statement is `CREATE EXTENSION timescaledb`.
 pub(crate) fn is_timescale(sql: &ast::Statement) -> bool {
     matches!(sql, ast::Statement::CreateExtension(extension) if folded(&extension.name) == "timescaledb")
 }
 
-/// Makes nothing, and says so.
+/// Creates nothing and raises a notice that the functions are built in.
 pub(crate) fn extension(session: &mut Session) -> Outcome {
     session.notice("what there is of \"timescaledb\" is built in: create_hypertable, time_bucket, first, last");
     Outcome::command("CREATE EXTENSION")

@@ -1,6 +1,7 @@
-//! COPY FROM STDIN into `rows` tables: lines become rows as INSERT makes them, some thousand at a time.
+//! COPY FROM STDIN into `rows` tables: inserts the lines as rows, some thousand at a time.
 //!
-//! Always true: what is held of the stream is bounded; rows whose statement must wait are taken out, and put in again after it.
+//! Always true: buffered input is bounded; rows of a part that must wait are removed, and inserted again
+//! after the wait.
 
 use std::sync::Arc;
 
@@ -18,7 +19,7 @@ use crate::copy::Options;
 use crate::copy_in::decoder_options;
 use crate::session::Session;
 
-/// Bytes of rows that are put in at once.
+/// Bytes of rows inserted at once.
 const PART_BYTES: usize = 64 << 10;
 
 /// A running COPY FROM STDIN into a `rows` table.
@@ -27,12 +28,13 @@ pub(crate) struct Loading {
     load: Load,
     binary: bool,
     clocks: Clocks,
-    /// Rows that refer to rows which have not come so far.
+    /// Rows whose foreign key has no referenced row yet.
     dangling: Vec<(RecordId, Box<[u8]>)>,
 }
 
 impl Loading {
-    /// Starts one; `None` if the name is none of a `rows` table's. The table stays as it is until the transaction ends.
+    /// Starts a COPY; `None` if the name does not name a `rows` table. The table cannot be altered until the
+    /// transaction ends.
     pub(crate) async fn start(
         session: &mut Session,
         name: &ObjectName,
@@ -61,12 +63,12 @@ impl Loading {
         self.decoder.columns()
     }
 
-    /// Rows so far.
+    /// Number of rows so far.
     pub(crate) fn count(&self) -> u64 {
         self.decoder.count()
     }
 
-    /// Takes a piece of the stream, cut anywhere.
+    /// Accepts a piece of the stream, cut at any byte.
     pub(crate) async fn data(&mut self, session: &mut Session, bytes: &[u8]) -> Result<()> {
         for piece in bytes.chunks(PART_BYTES) {
             self.decoder.push(piece)?;
@@ -77,7 +79,7 @@ impl Loading {
         Ok(())
     }
 
-    /// The end; gives how many rows there were.
+    /// Ends the COPY; returns the number of rows.
     pub(crate) async fn finish(&mut self, session: &mut Session) -> Result<u64> {
         self.decoder.finish()?;
         self.put(session).await?;
@@ -86,7 +88,7 @@ impl Loading {
         Ok(self.decoder.count())
     }
 
-    /// Puts the rows that are there into the table.
+    /// Inserts the buffered rows into the table.
     async fn put(&mut self, session: &mut Session) -> Result<()> {
         while !self.decoder.rows().is_empty() {
             match self.attempt(session)? {
@@ -97,12 +99,12 @@ impl Loading {
                 Loaded::Wait(event) => wait(&event, session.settings.lock_timeout()).await?,
             }
         }
-        // Nothing of the past is kept while the client thinks.
+        // Old row versions are not retained while the client is idle.
         session.end_rows_statement();
         Ok(())
     }
 
-    /// Once. If it has to wait, or fails, nothing of it stays.
+    /// Makes one attempt. If it must wait or fails, it leaves no changes.
     fn attempt(&mut self, session: &mut Session) -> Result<Loaded> {
         session.newest();
         let (load, rows) = (&self.load, &*self.decoder.rows());
@@ -114,7 +116,7 @@ impl Loading {
     }
 }
 
-/// Looks again at rows that referred to none, now that all are in.
+/// Checks the rows without a referenced row again, now that all rows are inserted.
 pub(super) async fn settled(
     session: &mut Session,
     load: &Load,
@@ -137,7 +139,7 @@ pub(super) async fn settled(
     Ok(())
 }
 
-/// Rows as the stream had them.
+/// Decoded rows of the stream.
 struct Cut<'a>(&'a Tuples);
 
 impl Incoming for Cut<'_> {
@@ -154,7 +156,8 @@ impl Incoming for Cut<'_> {
     }
 }
 
-/// Says where a row stood, as PostgreSQL does: with its text where the row itself is wrong, and without where other rows are in its way.
+/// Adds the position of a row to an error, as PostgreSQL does: with the text of the line if the row itself is
+/// invalid, without it if other rows conflict.
 fn placed(Refused { error, row, field }: Refused, rows: &Tuples) -> Error {
     let place = match field {
         Some(field) => rows.place_of_field(row, field),
@@ -166,7 +169,7 @@ fn placed(Refused { error, row, field }: Refused, rows: &Tuples) -> Error {
     error.with_place(place)
 }
 
-/// The table of this name, which nobody alters from now on.
+/// Looks up the table and locks it against ALTER.
 pub(super) async fn entered(session: &mut Session, name: &ObjectName) -> Result<Option<Arc<RowTable>>> {
     let context = session.context();
     if (Named { snapshot: &context.snapshot, settings: &context.settings }).find(name).is_none() {
@@ -180,7 +183,7 @@ pub(super) async fn entered(session: &mut Session, name: &ObjectName) -> Result<
         match session.writer()?.rows().enter(&table, Access::Shared)? {
             Entered::In => return Ok(Some(table)),
             Entered::Wait(event) => wait(&event, settings.lock_timeout()).await?,
-            // Under REPEATABLE READ the snapshot stays, and with it the table that is no more.
+            // Under REPEATABLE READ the snapshot is fixed, and with it the old version of the table.
             Entered::Changed => {
                 let text = format!("relation {} was changed or dropped by another transaction", table.schema.name);
                 return Err(Error::new(SqlState::SERIALIZATION_FAILURE, text).with_hint("run the transaction again"));
@@ -189,7 +192,7 @@ pub(super) async fn entered(session: &mut Session, name: &ObjectName) -> Result<
     }
 }
 
-/// Positions of the named columns; all when none is named.
+/// Positions of the named columns; of all columns if `names` is empty.
 pub(super) fn positions(table: &RowTable, names: &[String]) -> Result<Vec<usize>> {
     if names.is_empty() {
         return Ok(table.schema.shown().map(|(at, _)| at).collect());

@@ -1,4 +1,4 @@
-//! LOCK TABLE: who writes, locks rows or alters a table holds a lock on it, which can be asked for by itself.
+//! LOCK TABLE: acquires explicitly the table locks that writers, row lockers and DDL take.
 
 use std::sync::Arc;
 
@@ -11,11 +11,11 @@ use super::run::wait;
 use crate::maintenance::LockMode;
 use crate::session::Session;
 
-/// Locks tables in the order in which they are named, to the end of the transaction.
+/// Locks tables in the order in which they are named, until the end of the transaction.
 ///
 /// # Errors
-/// 25P01 outside a transaction; 42P01; 0A000 for a `columns` table unless the mode is ACCESS SHARE; 55P03 where somebody is in the way
-/// for longer than `lock_timeout`, or at all with `nowait`; 40P01.
+/// 25P01 outside a transaction; 42P01; 0A000 for a `columns` table unless the mode is ACCESS SHARE; 55P03 for
+/// a conflicting lock after `lock_timeout`, or at once with `nowait`; 40P01.
 pub(crate) async fn lock_tables(
     session: &mut Session,
     names: &[ObjectName],
@@ -32,10 +32,11 @@ pub(crate) async fn lock_tables(
     };
     let patience = session.settings.lock_timeout();
     for name in names {
-        // Again if it is another version of the table by now.
+        // Repeat if the table has been altered in the meantime.
         loop {
             let Some(table) = find(session, name)? else {
-                // Readers of a columns table take no lock. pg_dump locks every table that it dumps in this mode.
+                // Readers of a `columns` table take no lock. pg_dump locks every table that it dumps in this
+                // mode.
                 if mode == LockMode::AccessShare {
                     break;
                 }
@@ -56,7 +57,7 @@ pub(crate) async fn lock_tables(
     Ok(())
 }
 
-/// The `rows` table that a name means; `None` for a `columns` table.
+/// Finds the `rows` table of this name; `None` for a `columns` table.
 ///
 /// # Errors
 /// 42P01.

@@ -1,8 +1,10 @@
-//! Statements on `rows` tables: compiled where they can be, else planned by DataFusion over scans of the tables.
+//! Statements on `rows` tables: on the row executor if `compiled` supports them, otherwise on DataFusion with
+//! scans of the tables.
 //!
-//! A compiled statement runs to its end on the thread that asked for it, in microseconds. Where it must wait for another
-//! transaction it is undone, the session waits without holding a thread, and it is run again with the snapshot it had.
-//! A query that turns out to be long is begun again on a thread of its own (`reading`), and its rows go out while they are made.
+//! A compiled statement runs to completion on the calling thread, in microseconds. If it must wait for
+//! another transaction it is undone, the session waits without occupying a thread, and the statement runs
+//! again with the same snapshot. A query that turns out to be long is restarted on a separate thread
+//! (`reading`), and its rows are sent while they are produced.
 
 pub(crate) mod arrow;
 mod bound;
@@ -47,28 +49,28 @@ pub use run::{Arguments, Executed, Messages};
 pub(crate) use run::{Begun, Unfinished, begin, carried, evaluated, execute, finish, until_durable, wait};
 pub(crate) use unload::{unload, unload_query};
 
-/// A compiled statement and what it was compiled against.
+/// A compiled statement, with the catalog and settings it was compiled with.
 pub(crate) struct RowsPlan {
     compiled: Compiled,
-    /// OIDs
+    /// OIDs of the parameters.
     pub(crate) parameters: Vec<u32>,
-    /// `None` for a statement without a result.
+    /// Absent for a statement without a result.
     pub(crate) columns: Option<Vec<OutputColumn>>,
     types: Vec<Type>,
     pub(crate) verb: Verb,
-    /// Nothing if it names no table: then it always holds.
+    /// Conditions of validity; `None` if the statement names no table: then the plan is always valid.
     valid: Option<Valid>,
-    /// A change that turned out to be long when it ran last: the next run starts where it may take its time.
+    /// Whether the last run of this change was long: the next run starts where long computation is allowed.
     pub(super) was_long: AtomicBool,
 }
 
-/// A plan holds while these are the same.
+/// A plan is valid while catalog and settings are these.
 struct Valid {
     catalog: Arc<Catalog>,
     settings: Arc<Settings>,
 }
 
-/// What a command tag begins with.
+/// Data command of a statement; the first word of its command tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verb {
     Select,
@@ -88,7 +90,7 @@ impl Verb {
         })
     }
 
-    /// What stands in the command tag before the number of rows.
+    /// Command tag up to the number of rows.
     fn words(self) -> &'static str {
         match self {
             Verb::Select => "SELECT",
@@ -98,13 +100,13 @@ impl Verb {
         }
     }
 
-    /// The command tag.
+    /// Complete command tag.
     fn tag(self, rows: u64) -> String {
         format!("{} {rows}", self.words())
     }
 }
 
-/// The change that a query with WITH before it is.
+/// The INSERT, UPDATE or DELETE after a WITH clause.
 fn written_by(query: &ast::Query) -> Option<&ast::Statement> {
     match &*query.body {
         ast::SetExpr::Insert(sql) | ast::SetExpr::Update(sql) | ast::SetExpr::Delete(sql) => Some(sql),
@@ -113,12 +115,12 @@ fn written_by(query: &ast::Query) -> Option<&ast::Statement> {
 }
 
 impl RowsPlan {
-    /// The types of its columns.
+    /// Types of the result columns.
     pub(crate) fn types(&self) -> &[Type] {
         &self.types
     }
 
-    /// What EXPLAIN says: how the rows of each table are found, outermost first.
+    /// Lines of EXPLAIN: the access path of each table, outermost first.
     pub(crate) fn describe(&self) -> Vec<String> {
         let mut lines = vec![format!("Compiled {:?}", self.verb)];
         let steps = self.compiled.plan();
@@ -126,13 +128,13 @@ impl RowsPlan {
         lines
     }
 
-    /// Does it insert one row for each of several rows of parameters, if it is given such?
+    /// Whether the plan accepts several rows of parameters and inserts one row for each.
     pub(crate) fn takes_rows(&self) -> bool {
         self.compiled.takes_rows()
     }
 
-    /// Reads the values that a client bound, in the types of the parameters; more values than these are further rows of an INSERT that
-    /// [takes them](RowsPlan::takes_rows).
+    /// Parses the values that a client bound, as the types of the parameters. Additional values are further
+    /// rows of an INSERT that [accepts them](RowsPlan::takes_rows).
     pub(crate) fn bind<'a>(
         &self,
         given: impl Iterator<Item = (pg::Form, Option<&'a [u8]>)>,
@@ -147,17 +149,17 @@ impl RowsPlan {
         Ok(bound)
     }
 
-    /// Its parameters, as EXECUTE gives them.
+    /// Binds the parameter values of EXECUTE.
     pub(crate) fn constants(&self, session: &Session, values: &[Value]) -> Result<Bound> {
         Bound::of_constants(values, self.compiled.params(), &zone::Clocks(session.settings.zone().clone()))
     }
 
-    /// Does it change nothing, and lock nothing?
+    /// Whether the statement neither changes data nor locks rows.
     pub(crate) fn is_read_only(&self) -> bool {
         self.compiled.is_read_only()
     }
 
-    /// Does it read or change tables?
+    /// Whether the statement reads or changes tables.
     pub(crate) fn names_tables(&self) -> bool {
         self.valid.is_some()
     }
@@ -169,10 +171,11 @@ impl RowsPlan {
     }
 }
 
-/// Plans a statement on `rows` tables, or a query on no tables; `None` if it names others, or is none that is compiled.
+/// Plans a statement on `rows` tables, or a query without tables; `None` if it names other tables or cannot
+/// be compiled.
 ///
 /// # Errors
-/// As PostgreSQL's parse analysis; 0A000 for a change of a `rows` table that is not compiled.
+/// Errors of PostgreSQL's parse analysis; 0A000 for a change of a `rows` table that cannot be compiled.
 pub(crate) fn plan(
     session: &mut Session,
     statement: &Statement,
@@ -181,18 +184,18 @@ pub(crate) fn plan(
 ) -> Result<Option<RowsPlan>> {
     let Some(verb) = Verb::of(sql) else { return Ok(None) };
     let on_tables = names_any(session, sql);
-    // Types that only the other tier has, of a query that it could do as well.
+    // Parameter types that only DataFusion supports, in a query that either executor could run.
     let is_foreign = |oid: &u32| ![0, pg::types::oid::UNKNOWN].contains(oid) && ParamType::from_oid(*oid).is_none();
     if !on_tables && (!compiled::names_no_table(sql) || declared.iter().any(is_foreign)) {
         return Ok(None);
     }
     let settings = Arc::clone(&session.settings);
-    // As in `names_any`: without tables there is no need to be bound to the newest commit.
+    // Without tables the transaction must not be bound to the newest commit, as in `names_any`.
     let snapshot = if on_tables { session.newest() } else { session.context().snapshot.clone() };
     let tables = Named { snapshot: &snapshot, settings: &settings };
     let types: Vec<Option<ParamType>> = declared.iter().map(|oid| ParamType::from_oid(*oid)).collect();
     let compiled = compiled::compile(sql, &tables, &types).map_err(|error| locate(error, &statement.0))?;
-    // Moments have nanoseconds in the other tier.
+    // Timestamps have nanosecond precision in DataFusion.
     let compiled = compiled.filter(|compiled| on_tables || !compiled.has_moments());
     let Some(compiled) = compiled else {
         if verb == Verb::Select
@@ -215,9 +218,10 @@ pub(crate) fn plan(
     }))
 }
 
-/// Does a statement name a `rows` table, or ask for numbers of sequences?
+/// Whether a statement names a `rows` table or calls sequence functions.
 ///
-/// The newest commit is not looked at: under REPEATABLE READ a transaction on `columns` tables alone would be bound to it.
+/// The lookup does not use the newest commit: under REPEATABLE READ it would bind a transaction on `columns`
+/// tables to it.
 pub(crate) fn names_any(session: &mut Session, sql: &ast::Statement) -> bool {
     let context = session.context();
     Named { snapshot: &context.snapshot, settings: &context.settings }.any_in(sql) || compiled::counts(sql)
@@ -228,7 +232,7 @@ fn columns(compiled: &Compiled, verb: Verb) -> Option<Vec<OutputColumn>> {
     (verb == Verb::Select || !columns.is_empty()).then_some(columns)
 }
 
-/// A column of a compiled statement's result as clients see it.
+/// Output column of a compiled statement.
 fn output_column(column: &compiled::Output) -> OutputColumn {
     let number =
         |(table, at): (TableId, usize)| Some((crate::pg_catalog::table_oid(table), i16::try_from(at + 1).ok()?));
@@ -240,14 +244,14 @@ fn output_column(column: &compiled::Output) -> OutputColumn {
     }
 }
 
-/// The `rows` tables of a snapshot, by name as a session resolves it.
+/// The `rows` tables of a snapshot, by names resolved with the session's settings.
 pub(crate) struct Named<'a> {
     pub(crate) snapshot: &'a Snapshot,
     pub(crate) settings: &'a Settings,
 }
 
 impl Named<'_> {
-    /// The `rows` table that a name in a statement means.
+    /// The `rows` table that a name refers to.
     pub(crate) fn find(&self, name: &ObjectName) -> Option<Arc<RowTable>> {
         let parts: Vec<String> = name.0.iter().filter_map(|part| part.as_ident()).map(folded).collect();
         match parts.as_slice() {
@@ -270,9 +274,9 @@ impl Named<'_> {
         self.snapshot.row_table(name).ok().cloned()
     }
 
-    /// Does a statement name one?
+    /// Whether a statement names a `rows` table.
     pub(crate) fn any_in(&self, sql: &ast::Statement) -> bool {
-        // Without one in the whole database there is no need to look.
+        // Without `rows` tables in the database there is no need to visit the statement.
         if self.snapshot.catalog().row_tables().next().is_none() {
             return false;
         }
@@ -283,7 +287,7 @@ impl Named<'_> {
         found.is_break()
     }
 
-    /// Does a statement name this table?
+    /// Whether a statement names this table.
     fn names(&self, sql: &ast::Statement, table: TableId) -> bool {
         let found = ast::visit_relations(sql, |name| match self.find(name) {
             Some(found) if found.id() == table => ControlFlow::Break(()),
@@ -292,7 +296,7 @@ impl Named<'_> {
         found.is_break()
     }
 
-    /// Is the table that a statement changes one?
+    /// Whether the statement's target is a `rows` table.
     fn changes(&self, sql: &ast::Statement) -> bool {
         match sql {
             ast::Statement::Query(query) => written_by(query).is_some_and(|sql| self.changes(sql)),

@@ -1,9 +1,11 @@
-//! Long queries that are compiled: on threads apart from those of sockets, rows going out while they are made.
+//! Long compiled queries, which run on separate threads and send rows while they are produced.
 //!
 //! Always true:
-//! - A query that keeps nothing between two rows holds no thread, and nothing of what it reads, while its client does not take rows.
-//! - Others wait on their threads, [`READERS_WAITING_MAX`] of them at a time; what further ones make is kept, counted as memory of results.
-//! - A result that waits for its client is counted, too, so that there is an end to them; one that fits its first piece is not.
+//! - A streaming query occupies no thread, and pins nothing that it reads, while its client fetches no rows.
+//! - Other queries block on their threads, at most [`READERS_WAITING_MAX`] at a time; the output of further
+//!   ones is buffered and counted as memory of results.
+//! - A result that waits for its client is counted too, which bounds their number; a result that fits in its
+//!   first piece is not.
 
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
@@ -33,14 +35,15 @@ use crate::errors::locate;
 use crate::memory::batch_bytes;
 use crate::session::{Outcome, Plan, Prepared, Session};
 
-/// Pieces of a result that wait to be taken.
+/// Capacity of the channel of result pieces.
 const PIECES_MAX: usize = 1;
-/// What a result takes that waits for its client: its pieces, its plan, and the output that its client has not taken.
+/// Memory counted for a result that waits for its client: pieces, plan, and unsent output.
 const OPEN_BYTES: u64 = 3 * CHUNK_BYTES as u64;
-/// Queries that hold a thread while their clients take rows.
+/// Maximum number of queries that block a thread while their clients fetch rows.
 pub(crate) const READERS_WAITING_MAX: usize = 32;
 
-/// Begins a query, by the plan that it was prepared with, or a fresh one. Rows are messages in these forms, or batches.
+/// Starts a query with its prepared plan or the plan `fresh`. Rows are messages in these formats, or batches
+/// if `forms` is `None`.
 pub(super) async fn start(
     session: &mut Session,
     prepared: &Prepared,
@@ -57,7 +60,7 @@ pub(super) async fn start(
         fresh = Some(Box::new(planned_anew(session, prepared, plan)?));
     };
     let shows_own = !session.rows_txn()?.is_empty();
-    // What is shown must not be taken back by a crash.
+    // Rows must be durable before they are returned: a crash must not revoke them.
     until_durable(session, context.snapshot.lsn()).await?;
     let plan = plan_of(prepared, fresh.as_deref())?;
     let (types, columns) = (plan.types.clone(), plan.columns.clone().unwrap_or_default());
@@ -95,17 +98,17 @@ fn plan_of<'a>(prepared: &'a Prepared, fresh: Option<&'a RowsPlan>) -> Result<&'
     }
 }
 
-/// Makes pieces of rows.
+/// Assembles rows into pieces of the result.
 trait Maker: Send + 'static {
     type Piece: Send + 'static;
 
-    /// Bytes of a piece.
+    /// Size of a piece in bytes.
     fn bytes(piece: &Self::Piece) -> usize;
 
-    /// Takes a row; a piece, when there are rows enough.
+    /// Adds a row; returns a piece when there are enough rows.
     fn row(&mut self, row: &[Datum<'_>]) -> Result<Option<Self::Piece>>;
 
-    /// The rows that are in no piece yet.
+    /// Returns the remaining rows.
     fn rest(&mut self) -> Result<Option<Self::Piece>>;
 }
 
@@ -125,7 +128,7 @@ impl Maker for BatchMaker {
     }
 }
 
-/// Makes messages of rows.
+/// Assembles rows into DataRow messages.
 struct ChunkMaker {
     clocks: Clocks,
     types: Vec<Type>,
@@ -162,40 +165,41 @@ impl Maker for ChunkMaker {
     }
 }
 
-/// A query as it is read.
+/// State of a running query.
 struct Reader {
     prepared: Prepared,
     fresh: Option<Box<RowsPlan>>,
     arguments: OwnArguments,
-    /// Keeps the versions of rows.
+    /// Pins the row versions of the snapshot.
     context: Arc<StatementContext>,
     view: View,
     clocks: Clocks,
-    /// Whose memory it takes.
+    /// Database whose memory budget is charged.
     database: Database,
     reading: Reading,
-    /// Nobody wants more rows.
+    /// Set when the result was dropped.
     unwanted: Arc<AtomicBool>,
 }
 
-/// A query between two of its parts, and the rows that are in no piece yet.
+/// A query between two slices, and its rows that are not in a piece yet.
 struct Job<M> {
     reader: Reader,
     maker: M,
 }
 
-/// What a thread leaves behind when it goes back.
+/// State that a thread returns when it ends.
 struct Left<M: Maker> {
-    /// Pieces that found no room, in order.
+    /// Pieces that were not sent, in order.
     pieces: VecDeque<M::Piece>,
-    /// Their bytes.
+    /// Memory reserved for these pieces.
     held: Reservation,
-    /// The query, unless it is at its end.
+    /// The query, unless it has ended.
     next: Option<Box<Job<M>>>,
 }
 
 impl<M: Maker> Job<M> {
-    /// On a thread: pieces of rows, until there is no room for more if the query can stop there, and else all of them.
+    /// Runs on a separate thread. Produces pieces until the channel is full if the query can be interrupted
+    /// there, otherwise to its end.
     fn run(mut self: Box<Self>, sender: &Sender<Result<M::Piece>>) -> Result<Left<M>> {
         let reader = &mut self.reader;
         let cuttable = plan_of(&reader.prepared, reader.fresh.as_deref())?.compiled.goes_by_parts();
@@ -210,7 +214,8 @@ impl<M: Maker> Job<M> {
                 Ok(if full { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
             })?;
             if cuttable && !left.pieces.is_empty() {
-                // Nothing of what was read is held by now: the thread is free until somebody wants more.
+                // Nothing that was read is pinned here, so the thread is released until more rows are
+                // fetched.
                 left.next = Some(self);
                 return Ok(left);
             }
@@ -223,8 +228,9 @@ impl<M: Maker> Job<M> {
 }
 
 impl<M: Maker> Left<M> {
-    /// Hands a piece on; true when the query is to stop, if it can. One that cannot, or not yet, waits for room where few others do, and
-    /// else keeps what it makes, as far as there is memory for it.
+    /// Sends a piece; returns true if the query should stop when it can. A query that cannot stop, or not
+    /// yet, blocks until there is room if a slot is free; otherwise it buffers its output within the memory
+    /// budget.
     fn put(
         &mut self,
         piece: M::Piece,
@@ -242,7 +248,7 @@ impl<M: Maker> Left<M> {
             piece
         };
         self.held.resize(self.held.bytes().max(OPEN_BYTES))?;
-        // One is part of what a waiting result is counted for.
+        // One piece is included in the memory counted for a waiting result.
         if stops && self.pieces.is_empty() {
             self.pieces.push_back(piece);
             return Ok(true);
@@ -261,7 +267,7 @@ impl<M: Maker> Left<M> {
 }
 
 impl Reader {
-    /// The rows, as threads make them from now on.
+    /// Stream of pieces, produced on separate threads.
     fn rows<M: Maker>(self, maker: M) -> impl Stream<Item = Result<M::Piece>> + Send {
         futures::stream::unfold(Running::start(self, maker), |mut running| async move {
             let piece = running.next().await?;
@@ -284,16 +290,16 @@ impl Reader {
     }
 }
 
-/// Nobody is told.
+/// Error of a dropped result; no client sees it.
 fn canceled() -> Error {
     Error::new(SqlState::QUERY_CANCELED, "the result is not wanted any more")
 }
 
-/// A part of a query on its thread: its pieces as they come, and what it leaves.
+/// A slice of a query on its thread: its pieces, and the state that it returns.
 struct Running<M: Maker> {
     pieces: Receiver<Result<M::Piece>>,
     thread: Option<JoinHandle<Result<Left<M>>>>,
-    /// What the last thread left.
+    /// State returned by the last thread.
     left: Option<Left<M>>,
     unwanted: Arc<AtomicBool>,
 }
@@ -314,7 +320,7 @@ impl<M: Maker> Running<M> {
                 match thread.await {
                     Ok(Ok(left)) => self.left = Some(left),
                     Ok(Err(error)) => return Some(Err(error)),
-                    // Rows are missing.
+                    // The thread panicked: rows are missing.
                     Err(ended) => return Some(Err(Error::bug(format!("a query stopped: {ended}")))),
                 }
             }
@@ -325,7 +331,7 @@ impl<M: Maker> Running<M> {
                 left.held.shrink_to(held.max(OPEN_BYTES));
             }
             if left.pieces.is_empty() {
-                // The next part is made while this piece is sent.
+                // The next slice runs while this piece is sent.
                 if let Some(job) = self.left.take().and_then(|left| left.next) {
                     let (pieces, thread) = started(job);
                     (self.pieces, self.thread) = (pieces, Some(thread));
@@ -338,7 +344,7 @@ impl<M: Maker> Running<M> {
     }
 }
 
-/// Runs a part of a query on a thread. Its channel closes when the thread has gone back.
+/// Runs a slice of a query on a thread. The channel closes when the thread ends.
 #[expect(clippy::type_complexity, reason = "two things taken apart at once")]
 fn started<M: Maker>(job: Box<Job<M>>) -> (Receiver<Result<M::Piece>>, JoinHandle<Result<Left<M>>>) {
     let (sender, pieces) = tokio::sync::mpsc::channel(PIECES_MAX);
@@ -351,7 +357,7 @@ impl<M: Maker> Drop for Running<M> {
     }
 }
 
-/// Random numbers alone: a query that only reads asks for no others.
+/// Random numbers only: a read-only query uses no sequences.
 struct Random<'a>(&'a StatementContext);
 
 impl compiled::Numbers for Random<'_> {

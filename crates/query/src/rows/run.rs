@@ -1,4 +1,4 @@
-//! Running a compiled statement: values in, the statement again for as long as it must wait, rows out.
+//! Execution of compiled statements: bind values, retry while the statement must wait, return rows.
 
 use std::cell::{Cell, OnceCell};
 use std::sync::Arc;
@@ -33,24 +33,24 @@ use crate::session::{Outcome, Prepared, Session};
 use crate::statement::Command;
 use crate::types::{OutputColumn, Value};
 
-/// Where the rows of a compiled statement go as they come: DataRow messages.
+/// Output of a compiled statement as DataRow messages.
 pub struct Messages<'a> {
-    /// Rows are appended here. What a failed statement left is to be taken off.
+    /// Rows are appended here. After an error the caller must remove what was appended.
     pub out: &'a mut Vec<u8>,
-    /// Text or binary, for each column.
+    /// Text or binary format, by column.
     pub forms: &'a [Form],
 }
 
-/// Values for a statement's parameters.
+/// Values of a statement's parameters.
 #[derive(Clone, Copy)]
 pub enum Arguments<'a> {
     /// For any statement.
     Values(&'a [Value]),
-    /// For one that is compiled; see [`Session::bind`].
+    /// For a compiled statement; see [`Session::bind`].
     Bound(&'a Bound),
 }
 
-/// The same, of one's own.
+/// Owned [`Arguments`].
 pub(super) enum OwnArguments {
     Values(Vec<Value>),
     Bound(Bound),
@@ -80,7 +80,7 @@ impl<'a> Arguments<'a> {
         }
     }
 
-    /// For statements that are not compiled.
+    /// Arguments of a statement that is not compiled.
     pub(crate) fn values(self) -> Result<&'a [Value]> {
         match self {
             Arguments::Values(values) => Ok(values),
@@ -101,41 +101,42 @@ impl<'a> Arguments<'a> {
                     ParamType::Plain(ty) => ::rows::coerce(*ty, datum?),
                     ParamType::Array(_) => datum,
                 };
-                // An INSERT may be given several rows of parameters.
+                // An INSERT may receive several rows of parameters.
                 bound.iter().zip(types.iter().cycle()).map(one).collect()
             }
         }
     }
 }
 
-/// What executing a statement gave.
+/// Result of executing a statement.
 #[expect(clippy::large_enum_variant, reason = "there is one for a statement")]
 pub enum Executed {
-    /// As [`Session::execute`] gives it.
+    /// The result of [`Session::execute`].
     Outcome(Outcome),
-    /// All rows, if it has any, are in the messages. The command tag is the words and the number.
+    /// All rows, if any, are in the messages. The command tag consists of the words and the number.
     Sent {
-        /// What the command tag begins with.
+        /// Start of the command tag.
         words: &'static str,
-        /// Rows that it gave or changed.
+        /// Number of rows returned or changed.
         rows: u64,
     },
-    /// All rows of a SELECT, and they are few.
+    /// All rows of a SELECT with a short result.
     Few {
-        /// Of the columns announced when the statement was prepared.
+        /// Batches with the columns announced when the statement was prepared.
         batches: Vec<RecordBatch>,
     },
-    /// Rows of a SELECT that are too many to be made at once: they are made while the stream is polled, and see the snapshot of this call.
+    /// Rows of a long SELECT: they are produced when the stream is polled, and see the snapshot of this call.
     Stream {
-        /// The rows, as messages.
+        /// Rows as messages.
         chunks: Chunks,
-        /// Do they show what the transaction itself has changed so far? Then all of them are to be taken before its next statement.
+        /// Whether the rows include changes of the transaction itself. The caller must then fetch all of them
+        /// before its next statement.
         shows_own: bool,
     },
 }
 
 impl Executed {
-    /// The same, a short result as any other.
+    /// Converts a short result to a stream.
     #[must_use]
     pub fn streamed(self, prepared: &Prepared) -> Executed {
         let Executed::Few { batches } = self else { return self };
@@ -145,36 +146,36 @@ impl Executed {
     }
 }
 
-/// What [`begin`] came to.
+/// Result of [`begin`].
 pub(crate) enum Begun {
     Done(Executed),
-    /// To be finished with [`finish`].
+    /// To be completed with [`finish`].
     Unfinished(Unfinished),
 }
 
-/// A compiled statement that has to wait, and for what.
+/// A compiled statement that must wait, and the reason.
 pub(crate) struct Unfinished {
-    /// The plan made anew, if the one of the statement holds no longer.
+    /// The new plan, if the statement's plan was no longer valid.
     fresh: Option<Box<RowsPlan>>,
     stage: Stage,
 }
 
 #[expect(clippy::large_enum_variant, reason = "there is one for a statement that waits")]
 enum Stage {
-    /// For whoever alters a table that it changes or locks.
+    /// Waits for DDL on a table that the statement changes or locks.
     Enters(Event),
-    /// For another transaction; it was undone.
+    /// Waits for another transaction; the statement was undone.
     Waits(Event),
-    /// A query that turned out to be long: it goes on as a [`reading`]; it was undone.
+    /// The query turned out to be long and continues as a [`reading`]; it was undone.
     Long,
-    /// A change that turned out to be long: it runs again where it holds up nobody; it was undone.
+    /// The change turned out to be long and runs again where it delays no other session; it was undone.
     LongChange,
-    /// What it shows is not durable yet.
+    /// The result depends on a commit that is not durable yet.
     Shows(Executed, Lsn),
 }
 
-/// Runs a compiled statement inside the session's transaction, as far as it goes without waiting. Rows go to `messages` if there are any,
-/// and else into batches.
+/// Runs a compiled statement inside the session's transaction, as far as possible without waiting. Rows are
+/// appended to `messages` if given, otherwise collected in batches.
 pub(crate) fn begin(
     session: &mut Session,
     prepared: &Prepared,
@@ -208,7 +209,7 @@ fn enter_and_run(
     }
 }
 
-/// Goes on with what [`begin`] began, given the same things.
+/// Continues a statement that [`begin`] started, with the same arguments.
 pub(crate) async fn finish(
     session: &mut Session,
     prepared: &Prepared,
@@ -248,7 +249,7 @@ pub(crate) async fn finish(
     }
 }
 
-/// Runs a compiled statement to its end.
+/// Runs a compiled statement to completion.
 pub(crate) async fn execute(
     session: &mut Session,
     prepared: &Prepared,
@@ -262,7 +263,7 @@ pub(crate) async fn execute(
     }
 }
 
-/// Runs a statement whose tables are entered.
+/// Runs a statement whose tables are locked against DDL.
 fn run(
     session: &mut Session,
     prepared: &Prepared,
@@ -287,7 +288,7 @@ fn run(
         Ok(Ran::Done { rows: count }) => {
             let seen = session.end_rows_statement();
             let executed = executed(rows, plan.columns.as_deref(), plan.verb, count)?;
-            // What is shown must not be taken back by a crash.
+            // Rows must be durable before they are returned: a crash must not revoke them.
             if plan.columns.is_none() || is_durable(session, seen)? {
                 return Ok(Begun::Done(executed));
             }
@@ -306,7 +307,7 @@ fn run(
     Ok(Begun::Unfinished(Unfinished { fresh, stage }))
 }
 
-/// What a statement gave that put out rows of these columns.
+/// Result of a statement with these output columns.
 pub(super) fn executed(rows: Rows<'_>, columns: Option<&[OutputColumn]>, verb: Verb, count: u64) -> Result<Executed> {
     Ok(match (rows, columns) {
         (Rows::Messages { .. }, _) => Executed::Sent { words: verb.words(), rows: count },
@@ -324,8 +325,8 @@ pub(super) fn executed(rows: Rows<'_>, columns: Option<&[OutputColumn]>, verb: V
     })
 }
 
-/// Enters the tables that a statement changes or locks, so that none is altered under it; the plan made anew, if the one given holds
-/// no longer. If that has to wait, for what.
+/// Locks the tables that a statement changes or locks against DDL. Plans the statement again if its plan is
+/// no longer valid. Returns an event if it must wait.
 fn enter(
     session: &mut Session,
     prepared: &Prepared,
@@ -333,7 +334,8 @@ fn enter(
     fresh: &mut Option<Box<RowsPlan>>,
 ) -> Result<Option<Event>> {
     if !given.names_tables() {
-        // It reads nothing: under REPEATABLE READ the transaction is not to be bound to a commit that a crash could take back.
+        // The statement reads nothing: under REPEATABLE READ the transaction must not be bound to a commit
+        // that a crash could revoke.
         let _: Option<engine::Snapshot> = session.txn().map(engine::Txn::snapshot);
         return Ok(None);
     }
@@ -348,7 +350,7 @@ fn enter(
             match session.rows_txn()?.enter(table, Access::Shared)? {
                 Entered::In => {}
                 Entered::Wait(event) => return Ok(Some(event)),
-                // A transaction that stays with the snapshot it has is told by the change itself, as an error.
+                // In a transaction with a fixed snapshot, the change itself reports the conflict as an error.
                 Entered::Changed if plan.holds(&session.newest(), &session.settings) => {}
                 Entered::Changed => continue 'anew,
             }
@@ -357,11 +359,11 @@ fn enter(
     }
 }
 
-/// The catalog or the settings changed since the statement was planned.
+/// Plans a statement again because the catalog or the settings have changed.
 pub(super) fn planned_anew(session: &mut Session, prepared: &Prepared, old: &RowsPlan) -> Result<RowsPlan> {
     let statement = &prepared.0.statement;
     let Command::Sql(sql) = &statement.0.command else { return Err(Error::bug("a compiled statement that is no SQL")) };
-    // What was dropped a moment ago may still be there for those who plan at the last durable commit.
+    // A table that was just dropped may still exist in the last durable commit, where DataFusion plans.
     let snapshot = session.newest();
     if let Some(gone) = old.compiled.entered().find(|table| snapshot.row_table(&table.schema.name).is_err()) {
         let text = format!("relation \"{}\" does not exist", gone.schema.name.table);
@@ -369,7 +371,8 @@ pub(super) fn planned_anew(session: &mut Session, prepared: &Prepared, old: &Row
     }
     let fresh = super::plan(session, statement, sql, &prepared.0.declared)?;
     if fresh.is_none() {
-        // Its table is gone, or is another one now; most likely that is the error.
+        // The table was dropped, or belongs to the other store now; planning most likely reports that as the
+        // error.
         session.plan_statement(statement, &prepared.0.declared)?;
     }
     fresh
@@ -377,10 +380,11 @@ pub(super) fn planned_anew(session: &mut Session, prepared: &Prepared, old: &Row
         .ok_or_else(|| Error::unsupported("cached plan must not change result type"))
 }
 
-/// Values of expressions over no table, as texts of the types with these numbers in `pg_type`; `None` if they are not compiled.
+/// Evaluates expressions without tables, and returns text values of the types with these OIDs; `None` if they
+/// cannot be compiled.
 ///
 /// # Errors
-/// What binding and evaluating them gives.
+/// Errors of binding and evaluation.
 pub(crate) async fn evaluated(
     session: &mut Session,
     exprs: &[&ast::Expr],
@@ -395,7 +399,7 @@ pub(crate) async fn evaluated(
     let Some(Command::Sql(sql)) = parsed.first().map(|parsed| &parsed.0.command) else { return Ok(None) };
     let alone = session.block.is_none();
     session.begin_implicit();
-    // As for a query without tables.
+    // Same snapshot as for a query without tables.
     let snapshot = session.context().snapshot.clone();
     let settings = Arc::clone(&session.settings);
     let compiled = compiled::compile(sql, &super::Named { snapshot: &snapshot, settings: &settings }, &[])?;
@@ -427,12 +431,12 @@ pub(crate) async fn evaluated(
     Ok(Some(values))
 }
 
-/// How much a statement has done, and whether it may go on for as long as it takes.
+/// Amount of work of a statement, and its limit.
 struct Effort {
-    /// It gives up when it turns out to be long.
+    /// Whether the statement gives up when it turns out to be long.
     limited: bool,
     given_up: Cell<bool>,
-    /// Thousands of rows that it looked at.
+    /// Visited rows, in thousands.
     questions: Cell<u32>,
 }
 
@@ -445,20 +449,21 @@ impl Effort {
         self.questions.get() > LONG_QUESTIONS
     }
 
-    /// The error by which a statement ends that gives up; nobody sees it.
+    /// Ends a statement that gives up with an error, which no client sees.
     fn give_up(&self) -> Result<()> {
         self.given_up.set(true);
         Err(Error::bug("a long statement that was not run again"))
     }
 
-    /// About a thousand more rows were looked at.
+    /// Records that about a thousand more rows were visited.
     fn question(&self) -> Result<()> {
         self.questions.set(self.questions.get().saturating_add(1));
         if self.limited && self.is_long() { self.give_up() } else { Ok(()) }
     }
 }
 
-/// Runs the statement once. If it has to wait, or fails, nothing of it stays. It fails too if it is long and `effort` is limited.
+/// Makes one attempt. If it must wait or fails, it leaves no changes. It also fails if it is long and
+/// `effort` is limited.
 fn attempt(
     session: &mut Session,
     plan: &RowsPlan,
@@ -483,7 +488,8 @@ fn attempt(
     })?
 }
 
-/// Runs something in the session's transaction. Unless it is done then, nothing of it stays.
+/// Runs a closure in the session's transaction. Unless `is_done` returns true for its result, its changes are
+/// undone.
 pub(super) fn within<T>(
     session: &mut Session,
     clocks: &Clocks,
@@ -510,10 +516,10 @@ pub(super) fn within<T>(
     Ok(ran)
 }
 
-/// What a statement keeps for itself, as part of the memory of all statements.
+/// Memory of a statement, charged to the memory of all statements.
 pub(super) struct Memory<'a> {
     database: &'a Database,
-    /// Made when there is anything to speak of.
+    /// Reservation, made when the statement uses enough memory to be counted.
     held: OnceCell<MemoryReservation>,
 }
 
@@ -522,10 +528,10 @@ impl<'a> Memory<'a> {
         Memory { database, held: OnceCell::new() }
     }
 
-    /// The statement has so many bytes by now.
+    /// Sets the memory that the statement uses.
     ///
     /// # Errors
-    /// 53200 if there is not that much.
+    /// 53200 if there is not enough memory.
     pub(super) fn hold(&self, bytes: usize) -> Result<()> {
         if bytes < COUNTED_BYTES_MIN && self.held.get().is_none() {
             return Ok(());
@@ -536,10 +542,10 @@ impl<'a> Memory<'a> {
     }
 }
 
-/// A statement's memory is counted from here on.
+/// Memory of a statement is counted from this many bytes.
 const COUNTED_BYTES_MIN: usize = 1 << 20;
 
-/// What statements take from the session that is other each time.
+/// Values that differ at each call: sequence numbers and random numbers.
 struct Numbers<'a> {
     of_sequences: engine::SequenceAccess<'a>,
     env: &'a Arc<dyn env::Env>,
@@ -567,7 +573,7 @@ impl compiled::Numbers for Numbers<'_> {
     }
 }
 
-/// Waits for a lock, as long as `lock_timeout` allows.
+/// Waits for a lock, up to `lock_timeout`.
 pub(crate) async fn wait(event: &Event, patience: Option<Duration>) -> Result<()> {
     let Some(patience) = patience else {
         when_set(event).await;
@@ -578,12 +584,12 @@ pub(crate) async fn wait(event: &Event, patience: Option<Duration>) -> Result<()
         .map_err(|_| Error::new(SqlState::LOCK_NOT_AVAILABLE, "canceling statement due to lock timeout"))
 }
 
-/// Is a commit on disk, if the session's commits are to be?
+/// Whether a commit is durable, if the session's commits must be.
 fn is_durable(session: &Session, lsn: Lsn) -> Result<bool> {
     Ok(session.settings.durability() != Durability::Sync || session.database.engine().when_durable(lsn)?.is_none())
 }
 
-/// Waits until a commit is on disk, if the session's commits are to be.
+/// Waits until a commit is durable, if the session's commits must be.
 pub(crate) async fn until_durable(session: &Session, lsn: Lsn) -> Result<()> {
     if session.settings.durability() != Durability::Sync {
         return Ok(());
@@ -594,11 +600,11 @@ pub(crate) async fn until_durable(session: &Session, lsn: Lsn) -> Result<()> {
     Ok(())
 }
 
-/// Bytes of the rows that a change gives back, which are made as a whole before any of them is sent.
+/// Maximum bytes of the rows that a change returns, all of which are produced before any is sent.
 const RESULT_BYTES_MAX: usize = 256 << 20;
-/// A query with more in its result goes on where it does not hold up others. (Some milliseconds of work.)
+/// Result size above which a query is moved to a separate thread (some milliseconds of work).
 const LONG_BYTES: usize = 1 << 20;
-/// The same for one that looked at more than so many thousand rows.
+/// Visited rows, in thousands, above which a query is moved to a separate thread.
 const LONG_QUESTIONS: u32 = 16;
 
 fn too_large() -> Error {
@@ -606,7 +612,7 @@ fn too_large() -> Error {
         .with_hint("change fewer rows at once, or do without RETURNING")
 }
 
-/// Rows on their way out.
+/// Output rows of a statement.
 pub(super) enum Rows<'a> {
     Messages { start: usize, messages: Messages<'a> },
     Batches { batches: Vec<RecordBatch>, bytes: usize, maker: BatchMaker },
@@ -639,7 +645,7 @@ impl Rows<'_> {
         }
     }
 
-    /// The statement is run again.
+    /// Removes the rows before the statement runs again.
     pub(super) fn clear(&mut self) {
         match self {
             Rows::Messages { start, messages } => messages.out.truncate(*start),
@@ -670,12 +676,12 @@ pub(super) fn write_row(
     out.finish();
 }
 
-/// Makes batches of rows.
+/// Assembles rows into record batches.
 pub(super) struct BatchMaker {
     builders: Vec<Builder>,
     schema: SchemaRef,
     pending: usize,
-    /// Of their values, about.
+    /// Approximate bytes of the pending values.
     bytes: usize,
 }
 
@@ -688,7 +694,7 @@ impl BatchMaker {
         BatchMaker { builders, schema: Arc::new(Schema::new(fields)), pending: 0, bytes: 0 }
     }
 
-    /// Takes a row; a batch, when there are enough of them.
+    /// Adds a row; returns a batch when there are enough rows.
     pub(super) fn row(&mut self, row: &[Datum<'_>]) -> Result<Option<RecordBatch>> {
         for (builder, datum) in self.builders.iter_mut().zip(row) {
             builder.push(datum)?;
@@ -702,7 +708,7 @@ impl BatchMaker {
         if self.pending < BATCH_ROWS && self.bytes < RESULT_BYTES { Ok(None) } else { self.rest() }
     }
 
-    /// The rows that are in no batch yet.
+    /// Returns the remaining rows.
     pub(super) fn rest(&mut self) -> Result<Option<RecordBatch>> {
         let rows = std::mem::take(&mut self.pending);
         self.bytes = 0;
@@ -720,15 +726,16 @@ impl BatchMaker {
     }
 }
 
-/// The type whose arrow type carries a column: numbers without a scale of their own come as text, which keeps each one's.
+/// Type whose Arrow type represents a column: a `numeric` without scale becomes text, which keeps the scale
+/// of each value.
 pub(crate) fn carried(ty: Type) -> Type {
     if ty == Type::Numeric(None) { Type::Text } else { ty }
 }
 
-/// A parameter as the statement takes it; an array is made in `arena`.
+/// Converts a parameter value; an array is allocated in `arena`.
 ///
 /// # Errors
-/// As [`datum`].
+/// Those of [`datum`].
 pub(super) fn argument<'a>(value: &'a Value, ty: ParamType, arena: &'a Bump) -> Result<Datum<'a>> {
     match (ty, value) {
         (ParamType::Plain(ty), value) => datum(value, ty),
@@ -743,10 +750,10 @@ pub(super) fn argument<'a>(value: &'a Value, ty: ParamType, arena: &'a Bump) -> 
     }
 }
 
-/// A parameter of one value as the statement takes it.
+/// Converts a single parameter value.
 ///
 /// # Errors
-/// 22003 and its like where the value does not fit the type; 42804 for one of another type.
+/// 22003 and similar if the value is out of the type's range; 42804 for a value of another type.
 pub(super) fn datum<'a>(value: &'a Value, ty: Type) -> Result<Datum<'a>> {
     let datum = match value {
         Value::Null => Datum::Null,
@@ -777,7 +784,7 @@ fn micros(ns: i64) -> i64 {
 }
 
 impl Session {
-    /// Ends a statement on `rows` tables; gives the newest commit of which it saw something.
+    /// Ends a statement on `rows` tables; returns the newest commit that it has read from.
     pub(super) fn end_rows_statement(&mut self) -> Lsn {
         let Some(txn) = self.block.as_mut().and_then(|block| block.txn.as_mut()) else { return Lsn::ZERO };
         let seen = txn.rows().newest_seen();

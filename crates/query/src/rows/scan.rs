@@ -1,7 +1,8 @@
-//! A `rows` table as DataFusion reads it: all rows that the statement's snapshot shows, in the order of their records.
+//! DataFusion's table provider and scan of a `rows` table: all rows that are visible in the statement's
+//! snapshot, in record order.
 //!
-//! The memory of the rows is pinned for one batch at a time; the versions that the snapshot shows stay for as long as the
-//! statement's context is held.
+//! Memory of the rows is pinned for one batch at a time; the visible row versions are kept as long as the
+//! statement's context.
 
 use std::fmt;
 use std::ops::Range;
@@ -26,24 +27,24 @@ use crate::context::{Slot, StatementContext};
 use crate::errors::external;
 use crate::provider::BATCH_ROWS;
 
-/// A batch ends at so many bytes of rows.
+/// A batch ends when its rows reach this many bytes.
 const BATCH_BYTES: usize = 1 << 20;
-/// Records below which a scan is not worth splitting among threads.
+/// A scan of fewer records is not split among threads.
 const SPLIT_RECORDS_MIN: u64 = 100_000;
 
 /// A `rows` table.
 pub(crate) struct RowsTable {
     table: RowSchemaRef,
     schema: SchemaRef,
-    /// Positions in the table of the columns that are shown.
+    /// Positions of the visible columns in the table.
     shown: Arc<[usize]>,
     zone: Arc<str>,
-    /// By which GROUP BY of a key stands for all columns.
+    /// Primary key, so that GROUP BY of the key may select any column.
     constraints: Constraints,
 }
 
 impl RowsTable {
-    /// `zone`: the session's, for the type of timestamps.
+    /// `zone`: the session's time zone, for the type of timestamps.
     pub(crate) fn new(table: RowSchemaRef, zone: Arc<str>) -> RowsTable {
         let (shown, fields): (Vec<_>, Vec<_>) = table.shown().map(|(at, column)| (at, field(column, &zone))).unzip();
         let place = |at: &usize| shown.iter().position(|shown| shown == at);
@@ -113,20 +114,20 @@ impl TableProvider for RowsTable {
     }
 }
 
-/// What `char(n)` is compared as: without the blanks at its end.
+/// Compares `char(n)` as text, without trailing blanks.
 fn unpadded(ty: Type) -> Type {
     if matches!(ty, Type::Char(_)) { Type::Text } else { ty }
 }
 
-/// About equal parts of all records, one at least.
+/// Splits all records into ranges of about equal size; at least one.
 fn split(records: u64, parts: usize) -> Vec<Range<u64>> {
     let parts = (records / SPLIT_RECORDS_MIN).clamp(1, parts.max(1) as u64);
     (0..parts).map(|part| records * part / parts..records * (part + 1) / parts).collect()
 }
 
-/// A part of a table's records.
+/// A range of a table's records.
 struct Part {
-    /// Keeps the versions of rows.
+    /// Pins the row versions of the snapshot.
     context: Arc<StatementContext>,
     view: View,
     table: Arc<RowTable>,
@@ -180,7 +181,7 @@ struct Reader {
 }
 
 impl Reader {
-    /// The next rows; `None` at the end.
+    /// Reads the next rows; `None` at the end.
     fn next(&mut self) -> Result<Option<RecordBatch>> {
         let columns = &self.table.schema.columns;
         let mut builders: Vec<Builder> =

@@ -1,4 +1,4 @@
-//! COPY TO STDOUT from `rows` tables: values go out as they are, without a detour through other types.
+//! COPY TO STDOUT from `rows` tables: writes values directly, without conversion to Arrow.
 
 use std::sync::Arc;
 
@@ -16,10 +16,10 @@ use crate::context::StatementContext;
 use crate::copy::{CHUNK_BYTES, Chunk, Chunks, CopyForm, Format, Options, Writer, whole};
 use crate::session::{Outcome, Prepared, Session};
 
-/// Records looked at before memory that others let go meanwhile may be freed.
+/// Records visited per epoch guard, so that memory that other threads retire can be freed in between.
 const RECORDS_PER_GUARD: u64 = 1_024;
 
-/// `COPY table TO STDOUT`; `None` if it is no `rows` table.
+/// Runs `COPY table TO STDOUT`; `None` if the table is not a `rows` table.
 pub(crate) async fn unload(
     session: &mut Session,
     name: &ObjectName,
@@ -36,7 +36,7 @@ pub(crate) async fn unload(
     let view = context.rows_view.clone().ok_or_else(|| Error::bug("a scan of rows without their snapshot"))?;
     view.note_table(&table);
     let columns = positions(&table, columns)?;
-    // What is shown must not be taken back by a crash.
+    // Rows must be durable before they are returned: a crash must not revoke them.
     until_durable(session, context.snapshot.lsn()).await?;
     let names = columns.iter().map(|at| table.schema.columns[*at].name.clone()).collect();
     let writer = Writer::new(names, options.clone());
@@ -49,16 +49,16 @@ pub(crate) async fn unload(
         if chunk.is_err() {
             reader.next = u64::MAX;
         }
-        // Others run between two chunks.
+        // Yield to other tasks between two chunks.
         tokio::task::yield_now().await;
         Some((chunk, reader))
     });
     Ok(Some(Outcome::CopyOut { form, columns: width, chunks: whole(head, Box::pin(rows), tail) }))
 }
 
-/// Reads a table in the order of its records.
+/// Reads a table in record order.
 struct Reader {
-    /// Keeps the versions of rows.
+    /// Pins the row versions of the snapshot.
     _context: Arc<StatementContext>,
     view: View,
     table: Arc<RowTable>,
@@ -69,7 +69,7 @@ struct Reader {
 }
 
 impl Reader {
-    /// The next rows; `None` at the end.
+    /// Reads the next rows; `None` at the end.
     fn chunk(&mut self) -> Result<Option<Chunk>> {
         let mut chunk = Chunk { bytes: Vec::with_capacity(CHUNK_BYTES), rows: 0 };
         let bound = self.table.records.bound();
@@ -102,7 +102,7 @@ impl Reader {
     }
 }
 
-/// `COPY (query) TO STDOUT` of a compiled query.
+/// Runs `COPY (query) TO STDOUT` of a compiled query.
 pub(crate) async fn unload_query(
     session: &mut Session,
     prepared: &Prepared,
@@ -133,7 +133,7 @@ pub(crate) async fn unload_query(
     Ok(Outcome::CopyOut { form: CopyForm::of(options.format), columns: width, chunks })
 }
 
-/// Rows of DataRow messages as COPY has them.
+/// Converts DataRow messages to the COPY format.
 fn pieces_of(writer: &Writer, messages: &[u8]) -> Result<Vec<Chunk>> {
     let (mut at, mut pieces) = (0, Vec::new());
     while let Some(piece) = chunk_of(writer, messages, &mut at)? {
@@ -142,7 +142,8 @@ fn pieces_of(writer: &Writer, messages: &[u8]) -> Result<Vec<Chunk>> {
     Ok(pieces)
 }
 
-/// The next rows of DataRow messages: a tag, the message's length, the number of values, and each value behind its length.
+/// Converts the next DataRow messages. Each consists of a tag, the message's length, the number of values,
+/// and each value after its length.
 fn chunk_of(writer: &Writer, messages: &[u8], at: &mut usize) -> Result<Option<Chunk>> {
     let number = |at: usize| {
         let bytes = messages.get(at..).and_then(|rest| rest.first_chunk::<4>());

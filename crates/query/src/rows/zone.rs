@@ -1,10 +1,10 @@
-//! The session's time zone as compiled statements ask for it.
+//! The session's time zone for compiled statements.
 
 use model::Result;
 
 use crate::zone::Zone;
 
-/// Moments in microseconds, with the infinities at the ends.
+/// Times in microseconds; the smallest and largest values are -infinity and infinity.
 #[derive(Clone)]
 pub(super) struct Clocks(pub(super) Zone);
 
@@ -36,7 +36,7 @@ impl compiled::Zone for Clocks {
 }
 
 impl Clocks {
-    /// Seconds east of UTC at a moment in seconds since 1970.
+    /// Seconds east of UTC at a UTC time in seconds since 1970.
     pub(super) fn offset_at(&self, seconds: i64) -> i32 {
         self.0.offset_at_second(seconds)
     }
