@@ -1,7 +1,7 @@
 //! Physical operator of `ASOF JOIN`: a merge of both sides, sorted by keys and time.
 //!
-//! It remembers one row of the right side: the last one that is not after the current left row. Memory is bounded by
-//! one batch of the left side and the right side's batches that it matches.
+//! It remembers one row of the right side: the last one that is not after the current left row. It buffers one batch of
+//! the left side, and the batches of the right side that are read while that batch is joined.
 
 use std::fmt;
 use std::sync::Arc;
