@@ -1,10 +1,11 @@
-//! OIDs of catalog objects. They are fixed for the lifetime of an object, so clients may cache them.
+//! OIDs of catalog objects. They are fixed for the lifetime of an object, so clients may cache them. Tables, indexes
+//! and sequences draw their ids from one range.
 //!
 //! | from            | objects                                                                             |
 //! |----------------:|-------------------------------------------------------------------------------------|
 //! | 1 .. 16,383     | PostgreSQL's objects: its OIDs where clients know them, otherwise own ones from 10,000 |
 //! | 16,384 + 8 × id | table `id`: + 0 table, + 1 row type, + 2 array of the row type, + 3 index, + 4 constraint; |
-//! |                 | index `id` of a `rows` table: + 3, its constraint: + 4; sequence `id`: + 0. Tables, indexes and sequences share no id. |
+//! |                 | index `id` of a `rows` table: + 3, its constraint: + 4; sequence `id`: + 0           |
 //! | 2^30 + hash     | a schema other than `public`: engine schemas have no id                              |
 //! | 2^31 + hash     | a CHECK, FOREIGN KEY or default of a `rows` table, which have names but no ids       |
 

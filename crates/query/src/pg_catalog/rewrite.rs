@@ -943,7 +943,8 @@ pub(super) fn conjuncts(expr: Expr, out: &mut Vec<Expr>) {
     }
 }
 
-/// Whether it has at least one column, all of its columns are qualified and of other tables than `own`, and it has no subqueries.
+/// Whether it has at least one column, all of its columns are qualified and of tables other than `own`, and it has no
+/// subqueries.
 pub(super) fn is_outer(expr: &Expr, own: &[String]) -> bool {
     let (mut outer, mut inner) = (false, false);
     let _: ControlFlow<()> = ast::visit_expressions(expr, |expr| {
