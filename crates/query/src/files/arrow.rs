@@ -1,4 +1,5 @@
-//! Arrow's IPC: its two forms told apart, and the lengths in it looked at before its reader makes room for what they claim.
+//! Arrow IPC: distinguishes the file format from the stream format, and validates lengths before a reader allocates
+//! memory for them.
 
 use std::io::BufReader;
 
@@ -10,30 +11,30 @@ use parquet::file::reader::{ChunkReader, Length};
 use super::chunk::{Cursor, Shared};
 use super::read::{Layout, Raw};
 
-/// What a file begins and ends with; a stream does not.
+/// First and last bytes of an Arrow file; a stream lacks them.
 const MAGIC: &[u8] = b"ARROW1";
-/// Magic and padding.
+/// Bytes of the magic and its padding.
 const FILE_HEAD_BYTES: u64 = 8;
-/// The length of the footer, and the magic.
+/// Bytes of the footer's length and the magic.
 const FILE_TAIL_BYTES: u64 = 10;
-/// Before the length of a message, since version 0.15.
+/// Precedes the length of a message since version 0.15.
 const CONTINUATION: [u8; 4] = [0xff; 4];
-/// Most bytes that a compressed buffer may become.
+/// Maximum decompressed bytes of a buffer.
 const BUFFER_BYTES_MAX: i64 = 1 << 31;
 
-/// A file or stream, opened.
+/// An opened file or stream.
 pub(super) struct ArrowReader {
     pub(super) layout: Layout,
     pub(super) schema: SchemaRef,
     pub(super) batches: Raw,
 }
 
-/// Opens it.
+/// Opens a file or a stream.
 ///
-/// - `places`: the columns wanted, ascending; `None`: all.
+/// - `places`: positions of the columns to read, ascending; `None` for all.
 ///
 /// # Errors
-/// For what is neither form. Panics are possible where it contradicts itself.
+/// If it is in neither format. May panic on inconsistent contents.
 pub(super) fn open(shared: &Shared, places: Option<Vec<usize>>) -> Result<ArrowReader, ArrowError> {
     let cursor: BufReader<Cursor> = BufReader::new(shared.cursor());
     if is_file(shared)? {
@@ -46,13 +47,13 @@ pub(super) fn open(shared: &Shared, places: Option<Vec<usize>>) -> Result<ArrowR
     Ok(ArrowReader { layout: Layout::ArrowStream, schema, batches: Box::new(reader) })
 }
 
-/// Are all messages where it says, and in it?
+/// Checks that all messages and compressed buffers lie within the file and have plausible lengths.
 ///
 /// # Errors
-/// For the first that is not.
+/// For the first that does not.
 ///
 /// # Cost
-/// Reads the heads of all messages, and not their bodies.
+/// Reads the heads of all messages, and of their bodies only the lengths of compressed buffers.
 pub(super) fn check(shared: &Shared) -> Result<(), ArrowError> {
     if is_file(shared)? { check_file(shared) } else { check_stream(shared) }
 }
@@ -98,7 +99,7 @@ fn check_file(shared: &Shared) -> Result<(), ArrowError> {
 
 fn check_stream(shared: &Shared) -> Result<(), ArrowError> {
     let mut at = 0;
-    // The mark of the end may be left out.
+    // The end marker is optional.
     while at < shared.len() {
         match check_message(shared, at)? {
             Some(next) => at = next,
@@ -108,7 +109,7 @@ fn check_stream(shared: &Shared) -> Result<(), ArrowError> {
     if at == 0 { Err(wrong("its beginning")) } else { Ok(()) }
 }
 
-/// Where the next message is; `None` at the mark of the end.
+/// Offset of the next message; `None` at the end marker.
 fn check_message(shared: &Shared, mut at: u64) -> Result<Option<u64>, ArrowError> {
     let mut word = bytes(shared, at, 4)?;
     at += 4;
@@ -130,7 +131,7 @@ fn check_message(shared: &Shared, mut at: u64) -> Result<Option<u64>, ArrowError
     Ok(Some(next))
 }
 
-/// A compressed buffer says how long it will be.
+/// Checks the decompressed lengths that compressed buffers declare.
 fn check_buffers(shared: &Shared, message: &Message<'_>, body: u64, end: u64) -> Result<(), ArrowError> {
     let dictionary = message.header_as_dictionary_batch().and_then(|dictionary| dictionary.data());
     let Some(batch) = message.header_as_record_batch().or(dictionary) else { return Ok(()) };

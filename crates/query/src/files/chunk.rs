@@ -1,4 +1,4 @@
-//! A file as the Parquet reader wants it: places are read by their offset, so that threads may share it.
+//! A file for the Parquet reader, read by offset, so that threads can share it.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read, Seek, SeekFrom};
@@ -10,10 +10,10 @@ use bytes::Bytes;
 use parquet::errors::{ParquetError, Result};
 use parquet::file::reader::{ChunkReader, Length};
 
-/// Read ahead of a page's header.
+/// Read-ahead for page headers.
 const BUFFER_BYTES: usize = 16 << 10;
 
-/// An open file, of a known length, whose bytes are counted as they are read.
+/// An open file of known length; counts the bytes read.
 #[derive(Clone)]
 pub(super) struct Shared {
     file: Arc<File>,
@@ -26,7 +26,7 @@ impl Shared {
         Shared { file: Arc::new(file), len, read }
     }
 
-    /// All of it, from the start.
+    /// Cursor at the start of the file.
     pub(super) fn cursor(&self) -> Cursor {
         Cursor { shared: self.clone(), at: 0 }
     }
@@ -46,7 +46,7 @@ impl ChunkReader for Shared {
     }
 
     fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes> {
-        // A length that a damaged file claims is not to be made room for.
+        // Rejects a length from a damaged file before memory is allocated for it.
         if start.checked_add(length as u64).is_none_or(|end| end > self.len) {
             return Err(ParquetError::EOF(format!("bytes {start} to {length} further are not in the file")));
         }
@@ -57,7 +57,7 @@ impl ChunkReader for Shared {
     }
 }
 
-/// A place in a file.
+/// Read position in a file.
 pub(super) struct Cursor {
     shared: Shared,
     at: u64,

@@ -1,12 +1,12 @@
-//! Files that statements read and write: Parquet and Arrow, of COPY, `read_parquet` and `read_arrow`.
+//! Parquet and Arrow files read and written by COPY, `read_parquet` and `read_arrow`.
 //!
-//! Words: a [`Source`] is one or more files of one kind with the columns that statements see; a [`FileRoot`] is the one folder of the
-//! server in which statements may name files.
+//! Words: a [`Source`] is one or more files of one format, with the columns that statements see; a [`FileRoot`] is
+//! the only directory of the server whose files statements may name.
 //!
 //! Always true:
-//! - A statement opens a file only through a [`FileRoot`], or one that its own client just sent.
-//! - A file is not believed: what it says of itself is checked, and a reader that panics over it gives an error.
-//! - Values go through unchanged, or not at all: a value that its new type does not hold is an error.
+//! - A statement opens a file only through a [`FileRoot`], except a file that its own client has just sent.
+//! - File contents are untrusted: lengths and offsets are validated, and a panic of a reader is reported as an error.
+//! - Values are converted without loss: a value that does not fit its new type is an error.
 
 mod arrow;
 mod chunk;
@@ -30,12 +30,12 @@ pub(crate) const INSUFFICIENT_PRIVILEGE: SqlState = SqlState("42501");
 /// "undefined_file"
 pub(crate) const UNDEFINED_FILE: SqlState = SqlState("58P01");
 
-/// What a file is.
+/// Format of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Apache Parquet.
     Parquet,
-    /// Arrow's IPC, as a file or as a stream.
+    /// Arrow IPC, in the file or the stream format.
     Arrow,
 }
 
@@ -48,7 +48,7 @@ impl fmt::Display for Kind {
     }
 }
 
-/// A file that cannot be read as what it should be (22P04).
+/// Error for a file that is not valid in its format (22P04).
 fn damaged(kind: Kind, name: &str, why: impl fmt::Display) -> Error {
     let text = format!("file \"{name}\" cannot be read as {kind}: {why}");
     Error::new(SqlState::BAD_COPY_FILE_FORMAT, text)

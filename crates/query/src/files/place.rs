@@ -1,8 +1,8 @@
-//! Where the files of statements are: under one folder of the server, and nowhere else.
+//! Paths of files in statements: confined to one directory of the server.
 //!
-//! Whoever may run statements may read and replace what is in that folder. A path is relative to it, or begins with it; `..` is
-//! refused, and so is what leads outside by a symbolic link. (A link that somebody on the machine puts there between the look and the
-//! opening is not seen: who may write to the folder is trusted that far.)
+//! A user who may run statements may read and replace every file in that directory. A path is relative to it, or
+//! starts with it; `..` and symbolic links that lead outside are rejected. (A link that another process creates
+//! between the check and the opening is not detected: writers to the directory are trusted that far.)
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -13,12 +13,12 @@ use model::{Error, Result, SqlState};
 
 use super::{INSUFFICIENT_PRIVILEGE, UNDEFINED_FILE};
 
-/// Most files that one pattern may name.
+/// Maximum number of files that one pattern may match.
 const FILES_MAX: usize = 10_000;
-/// Most folders inside each other that `**` looks into.
+/// Maximum depth of directories that `**` descends.
 const DEPTH_MAX: usize = 32;
 
-/// The folder, as it was named and as it is.
+/// The directory: absolute path as configured, and canonical path.
 #[derive(Clone, Debug)]
 pub(crate) struct FileRoot {
     named: PathBuf,
@@ -28,17 +28,17 @@ pub(crate) struct FileRoot {
 /// A file that a statement may read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Found {
-    /// As it is called in messages.
+    /// Name in messages, relative to the directory.
     pub(crate) shown: String,
-    /// Where it is, without links.
+    /// Canonical path.
     pub(crate) path: PathBuf,
 }
 
 impl FileRoot {
-    /// Statements may use the files in `dir`, which are not those of the database, in `database`.
+    /// `dir`: the directory for files; `database`: the database's directory. Neither may contain the other.
     ///
     /// # Errors
-    /// 58030 if it is no folder that can be looked into; 22023 if one of the two is in the other.
+    /// 58030 if one of them cannot be read as a directory; 22023 if one contains the other.
     pub(crate) fn new(dir: &Path, database: &Path) -> Result<FileRoot> {
         let failed = |error: io::Error| Error::io(format_args!("folder of files {}", dir.display()), &error);
         let named = std::path::absolute(dir).map_err(failed)?;
@@ -53,11 +53,11 @@ impl FileRoot {
         Ok(FileRoot { named, real })
     }
 
-    /// The files that a path or a pattern names, by name, at least one. `*`, `?` and `[a-z]` stand for parts of a name, `**` for any
-    /// number of folders; neither for names that begin with a dot.
+    /// Files that match a path or a pattern, sorted by path, at least one. `*`, `?` and `[a-z]` match within a name,
+    /// `**` any number of directories; none of them matches a name that begins with a dot.
     ///
     /// # Errors
-    /// 42501 outside of the folder; 58P01 if there is none; 54000 if there are too many.
+    /// 42501 for a path outside of the directory; 58P01 if no file matches; 54000 if too many match.
     pub(crate) fn inputs(&self, pattern: &str) -> Result<Vec<Found>> {
         let parts = self.parts(pattern)?;
         let mut walk = Walk { found: Vec::new() };
@@ -85,10 +85,10 @@ impl FileRoot {
         if path.starts_with(&self.real) { Ok(Found { shown, path }) } else { Err(outside(&shown)) }
     }
 
-    /// Begins a file that takes its name, and the place of what had it, once it is whole.
+    /// Starts a temporary file that replaces `path` once it is complete.
     ///
     /// # Errors
-    /// 42501 outside of the folder; 58P01 without the folder that it is to be in; 58030.
+    /// 42501 for a path outside of the directory; 58P01 if the parent directory does not exist; 58030.
     pub(crate) fn create(&self, path: &str) -> Result<(Output, File)> {
         let parts = self.parts(path)?;
         let Some((name, folders)) = parts.split_last() else { return Err(outside(path)) };
@@ -109,7 +109,7 @@ impl FileRoot {
         Ok((Output { shown: path.to_owned(), temporary, whole, kept: false }, file))
     }
 
-    /// The parts of a path below the folder.
+    /// Components of a path relative to the directory.
     fn parts<'a>(&self, text: &'a str) -> Result<Vec<&'a str>> {
         let path = Path::new(text);
         let inside = match path.is_absolute() {
@@ -141,7 +141,7 @@ fn unwritable(path: &str, error: &io::Error) -> Error {
     io_error(format!("could not open file \"{path}\" for writing"), error)
 }
 
-/// As PostgreSQL says it; what is not about names is 58030 or 53100.
+/// PostgreSQL's message for a missing file or missing permission; otherwise 58030 or 53100.
 fn io_error(what: String, error: &io::Error) -> Error {
     match error.kind() {
         io::ErrorKind::NotFound => Error::new(UNDEFINED_FILE, format!("{what}: No such file or directory")),
@@ -150,7 +150,7 @@ fn io_error(what: String, error: &io::Error) -> Error {
     }
 }
 
-/// A file on its way. Dropping it leaves nothing behind.
+/// A file being written. Dropping it removes the temporary file.
 pub(crate) struct Output {
     shown: String,
     temporary: PathBuf,
@@ -159,10 +159,10 @@ pub(crate) struct Output {
 }
 
 impl Output {
-    /// Makes it durable, and only then visible by its name. Waits for the disk.
+    /// Makes the file durable, then renames it into place. Waits for the disk.
     ///
     /// # Errors
-    /// 58030, 53100; then there is no such file, or still the one before.
+    /// 58030, 53100. The previous file, if any, is kept unless the rename has already been done.
     pub(crate) fn finish(mut self, file: &File) -> Result<()> {
         let moved = || {
             file.sync_all()?;
@@ -175,7 +175,7 @@ impl Output {
         result
     }
 
-    /// What a write to it that failed is called.
+    /// Error of a failed write.
     pub(crate) fn failed(&self, error: &io::Error) -> Error {
         io_error(format!("could not write file \"{}\"", self.shown), error)
     }
@@ -184,13 +184,13 @@ impl Output {
 impl Drop for Output {
     fn drop(&mut self) {
         if !self.kept {
-            // It may have been moved before the failure.
+            // After a rename there is no temporary file to remove.
             let _ = fs::remove_file(&self.temporary);
         }
     }
 }
 
-/// Looks for the files of a pattern.
+/// Directory walk that collects the files matching a pattern.
 struct Walk {
     found: Vec<PathBuf>,
 }
@@ -205,7 +205,7 @@ impl Walk {
             self.enter(folder, rest, depth)?;
             for entry in fs::read_dir(folder)? {
                 let entry = entry?;
-                // Links could lead back.
+                // Symbolic links are skipped, as they could form a cycle.
                 if entry.file_type()?.is_dir() && !is_hidden(&entry) {
                     self.enter(&entry.path(), parts, depth + 1)?;
                 }
@@ -230,7 +230,7 @@ impl Walk {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             Err(error) => return Err(error),
         };
-        // Not what would wait for a writer (a pipe), or has no end.
+        // Regular files only: a pipe would block, and a device may be endless.
         if rest.is_empty() && is.is_file() {
             self.found.push(path.to_owned());
         } else if !rest.is_empty() && is.is_dir() {
@@ -248,7 +248,7 @@ fn is_pattern(part: &str) -> bool {
     part.contains(['*', '?', '['])
 }
 
-/// Does a name fit a pattern? Where a star took too little, it takes one more.
+/// Whether a name matches a pattern. On a mismatch the last star is extended by one character.
 fn matches(pattern: &str, name: &str) -> bool {
     let pattern: Vec<char> = pattern.chars().collect();
     let name: Vec<char> = name.chars().collect();
@@ -271,7 +271,7 @@ fn matches(pattern: &str, name: &str) -> bool {
     pattern[at..].iter().all(|letter| *letter == '*')
 }
 
-/// How much of a pattern stands for one letter, if it does.
+/// Length of the pattern's first element if it matches the character.
 fn fits(pattern: &[char], letter: char) -> Option<usize> {
     match pattern.first()? {
         '?' => Some(1),

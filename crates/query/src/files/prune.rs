@@ -1,4 +1,4 @@
-//! Row groups that cannot hold a row which is asked for, by the statistics in the file.
+//! Prunes Parquet row groups by the statistics in the file.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use parquet::file::metadata::RowGroupMetaData;
 use super::read::{Input, Layout, Source, converted};
 use crate::errors::OrError;
 
-/// The row groups of a file that may hold a row for which `predicate` is true.
+/// Row groups of a file that may hold a row for which `predicate` is true.
 pub(super) fn row_groups(source: &Source, input: &Input, predicate: Option<&PruningPredicate>) -> Result<Vec<usize>> {
     let Layout::Parquet(metadata) = &input.layout else { return Ok(Vec::new()) };
     let all = 0..metadata.metadata().num_row_groups();
@@ -24,7 +24,7 @@ pub(super) fn row_groups(source: &Source, input: &Input, predicate: Option<&Prun
     Ok(all.zip(kept).filter_map(|(group, kept)| kept.then_some(group)).collect())
 }
 
-/// What a file says of its row groups, in the types of the source.
+/// Row-group statistics of a file, converted to the source's types.
 struct FileStatistics<'a> {
     schema: &'a SchemaRef,
     input: &'a Input,
@@ -44,7 +44,7 @@ impl FileStatistics<'_> {
         self.schema.index_of(&column.name).ok()?;
         let parquet_schema = self.metadata.parquet_schema();
         let converter = StatisticsConverter::try_new(&column.name, &self.input.schema, parquet_schema).ok()?;
-        // A writer that did not count NULLs has not said that there are none.
+        // A missing count of NULLs does not mean that there are none.
         read(&converter.with_missing_null_counts_as_zero(false)).ok()
     }
 

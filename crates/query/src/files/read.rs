@@ -1,4 +1,4 @@
-//! Reads files: what columns they have, and their rows in the types that statements know.
+//! Reads the schema of files, and their rows in the types that SQL has.
 
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
@@ -21,10 +21,10 @@ use super::{Found, Kind, UNDEFINED_FILE, damaged};
 use crate::errors::OrError;
 use crate::types::{sql_name, timestamptz};
 
-/// Files that are read as one table, with the columns of the first.
+/// Files that are read as one table, with the columns of the first file.
 pub(crate) struct Source {
     pub(crate) kind: Kind,
-    /// As statements see it.
+    /// Schema that statements see.
     pub(crate) schema: SchemaRef,
     pub(super) inputs: Vec<Input>,
     /// Bytes read so far.
@@ -33,25 +33,25 @@ pub(crate) struct Source {
     pub(crate) rows_read: Arc<AtomicU64>,
 }
 
-/// One of the files.
+/// One file of a source.
 pub(super) struct Input {
     found: Found,
     stamp: Stamp,
     pub(super) layout: Layout,
-    /// The file's own columns.
+    /// Columns of the file, in the file's types.
     pub(super) schema: SchemaRef,
-    /// Where in it each column of the source is.
+    /// Position in the file of each column of the source.
     pub(super) places: Vec<usize>,
 }
 
-/// How its rows are found.
+/// Format of the file, with the metadata of a Parquet file.
 pub(super) enum Layout {
     Parquet(ArrowReaderMetadata),
     ArrowFile,
     ArrowStream,
 }
 
-/// Changes when a file does.
+/// Identifies the version of a file: differs when the file has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stamp {
     len: u64,
@@ -59,7 +59,7 @@ struct Stamp {
     changed: (i64, i64),
 }
 
-/// Rows of one file: of these row groups, or all of them where there are none.
+/// Rows of one file: those of the row groups; all rows of an Arrow file, whose list is empty.
 #[derive(Clone, Debug)]
 pub(super) struct Part {
     pub(super) input: usize,
@@ -67,16 +67,16 @@ pub(super) struct Part {
 }
 
 impl Source {
-    /// Looks into the files.
+    /// Opens the files and reads their schemas.
     ///
-    /// - `zone`: the session's, for the type of timestamps.
+    /// - `zone`: time zone of the session, for the type of timestamps.
     ///
     /// # Errors
-    /// 58P01 for a file that has gone; 22P04 for one of another kind, or damaged; 42703, 42804 for one whose columns are not those
-    /// of the first.
+    /// 58P01 for a missing file; 22P04 for a file of another format, or a damaged one; 42703, 42804 for a file whose
+    /// columns differ from those of the first.
     ///
     /// # Cost
-    /// Reads the end of each Parquet file, and the beginning of each Arrow file.
+    /// Reads the footer of each Parquet file, and the message heads of each Arrow file.
     pub(crate) fn open(found: Vec<Found>, kind: Kind, zone: &str) -> Result<Source> {
         let bytes_read = Arc::default();
         let mut inputs = Vec::with_capacity(found.len());
@@ -94,12 +94,12 @@ impl Source {
         Ok(Source { kind, schema, inputs, bytes_read, rows_read: Arc::default() })
     }
 
-    /// Bytes of all files.
+    /// Total size of the files in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         self.inputs.iter().map(|input| input.stamp.len).sum()
     }
 
-    /// Rows of all files, where they say it without being read.
+    /// Number of rows of all files; `None` unless the metadata of all files has it.
     pub(super) fn rows(&self) -> Option<u64> {
         let rows = |input: &Input| match &input.layout {
             Layout::Parquet(metadata) => u64::try_from(metadata.metadata().file_metadata().num_rows()).ok(),
@@ -108,10 +108,10 @@ impl Source {
         self.inputs.iter().map(rows).sum()
     }
 
-    /// The rows of a part, in the order of the file.
+    /// Rows of a part, in file order.
     ///
-    /// - `columns`: those wanted, by their places in the source's schema; `schema` is made of them.
-    /// - `limit`: no more rows than that are made.
+    /// - `columns`: positions in the source's schema; `schema` is their schema.
+    /// - `limit`: maximum number of rows that Parquet files yield.
     pub(super) fn rows_of(
         &self,
         part: &Part,
@@ -145,7 +145,7 @@ impl Source {
     }
 }
 
-/// Batches as a file has them.
+/// Batches in the file's types.
 pub(super) type Raw = Box<dyn Iterator<Item = Result<RecordBatch, ArrowError>>>;
 
 impl Input {
@@ -169,7 +169,7 @@ impl Input {
         Ok(Input { found, stamp, layout, schema, places: Vec::new() })
     }
 
-    /// The file's batches, with the columns at `places` (ascending).
+    /// Batches of the file, with the columns at `places` (ascending).
     fn batches(&self, part: &Part, places: &[usize], limit: Option<usize>, read: &Arc<AtomicU64>) -> Result<Raw> {
         let (file, stamp) = open(&self.found)?;
         let name = &self.found.shown;
@@ -210,13 +210,13 @@ fn open(found: &Found) -> Result<(File, Stamp)> {
     })
 }
 
-/// A reader is not to take the server along if it is wrong about a file.
+/// Turns a panic of a file reader into an error.
 fn guarded<T>(kind: Kind, name: &str, work: impl FnOnce() -> Result<T>) -> Result<T> {
     catch_unwind(AssertUnwindSafe(work))
         .unwrap_or_else(|_| Err(damaged(kind, name, "it is damaged in a way that its reader does not expect")))
 }
 
-/// What an error says, without the names of those who passed it on.
+/// Error text without the prefixes of its wrappers.
 fn reason(error: &ArrowError) -> String {
     match error {
         ArrowError::ParquetError(text) | ArrowError::IpcError(text) | ArrowError::InvalidArgumentError(text) => {
@@ -243,7 +243,7 @@ fn check_names(input: &Input, fields: &[Field]) -> Result<()> {
     }
 }
 
-/// Where a file has the columns of the first.
+/// Positions in a file of the source's columns.
 fn places(input: &Input, schema: &Schema, zone: &str) -> Result<Vec<usize>> {
     let name = &input.found.shown;
     let place = |field: &Arc<Field>| {
@@ -263,12 +263,12 @@ fn places(input: &Input, schema: &Schema, zone: &str) -> Result<Vec<usize>> {
     schema.fields().iter().map(place).collect()
 }
 
-/// The type in which statements see a file's values: one that has all of them, and that clients can be told of.
+/// SQL type of a file's values: wide enough for all of them and known to clients.
 fn shown_type(ty: &Arrow, zone: &str) -> Arrow {
     match ty {
         Arrow::Int8 | Arrow::UInt8 => Arrow::Int16,
         Arrow::UInt16 => Arrow::Int32,
-        // Here it would be an OID.
+        // UInt32 would be taken for an OID.
         Arrow::UInt32 => Arrow::Int64,
         Arrow::Float16 => Arrow::Float32,
         Arrow::Decimal32(digits, scale) | Arrow::Decimal64(digits, scale) => Arrow::Decimal128(*digits, *scale),
@@ -286,7 +286,7 @@ fn shown_type(ty: &Arrow, zone: &str) -> Arrow {
     }
 }
 
-/// A file's batch with the columns that are wanted, in their types.
+/// Reorders a file's batch and converts its columns to `schema`.
 fn shaped(batch: &RecordBatch, order: &[usize], schema: &SchemaRef, name: &str) -> Result<RecordBatch> {
     let column = |(place, field): (&usize, &Arc<Field>)| {
         let array = batch.columns().get(*place).ok_or_else(|| Error::bug("a column that was not read"))?;
@@ -298,10 +298,10 @@ fn shaped(batch: &RecordBatch, order: &[usize], schema: &SchemaRef, name: &str) 
     RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options).map_err(Error::bug)
 }
 
-/// The same values in another type.
+/// Converts values to another type.
 ///
 /// # Errors
-/// 22008, 22003 for a value that the type does not have; 22021 for a text with a zero byte.
+/// 22008, 22003 for a value out of the type's range; 22021 for a text with a zero byte.
 pub(super) fn converted(array: &ArrayRef, to: &Arrow) -> Result<ArrayRef> {
     let array = if array.data_type() == to {
         Arc::clone(array)

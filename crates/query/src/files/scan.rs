@@ -1,4 +1,4 @@
-//! Files as a table: `read_parquet`, `read_arrow`, and what COPY reads.
+//! Files as a table of DataFusion: `read_parquet`, `read_arrow`, and the input of COPY.
 
 use std::fmt;
 use std::sync::Arc;
@@ -30,19 +30,19 @@ use crate::context::StatementContext;
 use crate::errors::{OrError, external};
 use crate::provider::{has_subquery, predicate};
 
-/// The table function that stands for what a COPY reads. Not a name that anybody would give.
+/// Internal table function that stands for the input of a COPY.
 pub(crate) const SOURCE: &str = "millrace_source_of_copy";
-/// Batches that wait between the file and the query.
+/// Batches buffered between the reader and the query.
 const BATCHES_AHEAD: usize = 2;
-/// Rows below which files are not worth splitting among threads.
+/// Minimum number of rows for which files are split among threads.
 const SPLIT_ROWS_MIN: u64 = 200_000;
 
 /// Files as a table.
 pub(crate) struct FilesTable(Arc<Source>);
 
 impl FilesTable {
-    /// What makes the table that a function in FROM stands for, of its name and its arguments, which are simplified, so that what is
-    /// constant is a literal; `None` if it is none of these functions.
+    /// Constructor for the table function of this name; `None` if there is no such function. The constructor receives
+    /// the function's name and its simplified arguments, in which constants are literals.
     pub(crate) fn function(name: &str) -> Option<Function> {
         match name {
             "read_parquet" => Some(|context, name, arguments| of_paths(context, name, arguments, Kind::Parquet)),
@@ -56,7 +56,7 @@ impl FilesTable {
     }
 }
 
-/// Makes the table of a function.
+/// Creates the table of a function call.
 type Function = fn(&StatementContext, &str, &[Expr]) -> Result<Arc<dyn TableProvider>>;
 
 fn of_paths(context: &StatementContext, name: &str, arguments: &[Expr], kind: Kind) -> Result<Arc<dyn TableProvider>> {
@@ -64,7 +64,7 @@ fn of_paths(context: &StatementContext, name: &str, arguments: &[Expr], kind: Ki
     Ok(Arc::new(FilesTable(Arc::new(source))))
 }
 
-/// The files that the arguments name: texts, or an array of them.
+/// Files that the arguments name: texts, or an array of them.
 fn named(context: &StatementContext, name: &str, arguments: &[Expr]) -> Result<Vec<Found>> {
     let mut patterns = Vec::new();
     for argument in arguments {
@@ -145,7 +145,7 @@ impl TableProvider for FilesTable {
     }
 }
 
-/// What of the filters can be told of whole row groups. All of them are looked at in the rows as well.
+/// Pruning predicate for row groups. Filters are inexact: DataFusion evaluates them on the rows as well.
 fn pruning(schema: &SchemaRef, filters: &[Expr]) -> Option<PruningPredicate> {
     if filters.is_empty() {
         return None;
@@ -155,7 +155,7 @@ fn pruning(schema: &SchemaRef, filters: &[Expr]) -> Option<PruningPredicate> {
     pruning.ok().filter(|pruning| !pruning.always_true())
 }
 
-/// What is to be read, in parts for threads.
+/// The work of a scan, split into partitions.
 struct Parts {
     list: Vec<Vec<Part>>,
     row_groups: usize,
@@ -188,7 +188,7 @@ impl Parts {
             let partition = (before * partitions / rows.max(1)).min(partitions - 1) as usize;
             before += count;
             match list[partition].last_mut() {
-                // Row groups behind each other are read by one reader.
+                // Adjacent row groups share one reader.
                 Some(last) if last.input == part.input => last.row_groups.extend(part.row_groups),
                 _ => list[partition].push(part),
             }
@@ -197,7 +197,7 @@ impl Parts {
     }
 }
 
-/// Reads files.
+/// Physical plan that scans files.
 struct FilesScan {
     source: Arc<Source>,
     columns: Vec<usize>,
@@ -312,7 +312,7 @@ impl ExecutionPlan for FilesScan {
                         baseline.record_output(batch.num_rows());
                     }
                     let is_last = batch.is_err() || left == 0;
-                    // An error here means that nobody reads any more.
+                    // A send error means that the receiver is gone.
                     if out.blocking_send(batch).is_err() || is_last {
                         return Ok(());
                     }
@@ -328,7 +328,7 @@ impl ExecutionPlan for FilesScan {
         Some(self.metrics.clone_inner())
     }
 
-    /// Of all rows, unless there is a condition: then of at most so many.
+    /// Exact number of rows without filters, otherwise an upper bound.
     fn partition_statistics(&self, partition: Option<usize>) -> DfResult<Arc<Statistics>> {
         let rows = match partition {
             None => self.source.rows(),
@@ -340,7 +340,7 @@ impl ExecutionPlan for FilesScan {
             Some(rows) => Precision::Exact(rows),
             None => Precision::Absent,
         };
-        // Of columns nothing: a file's bounds need not be values that it has.
+        // No column statistics: a file's bounds need not be values that occur in it.
         let column_statistics = vec![ColumnStatistics::new_unknown(); self.schema.fields().len()];
         Ok(Arc::new(Statistics { num_rows, total_byte_size: Precision::Absent, column_statistics }))
     }

@@ -1,7 +1,7 @@
-//! Writes a result as a file, in pieces, on a thread of its own.
+//! Writes a result as a file in chunks, on a thread of its own.
 //!
-//! Memory is bounded: two batches that wait, the row group that is being made ([`ROW_GROUP_ROWS`] rows, [`ROW_GROUP_BYTES`]), and a
-//! few pieces of it.
+//! Memory is bounded: two batches in the queue, the row group being written ([`ROW_GROUP_ROWS`] rows,
+//! [`ROW_GROUP_BYTES`]), and a few chunks of output.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -25,28 +25,28 @@ use crate::copy::{CHUNK_BYTES, Chunk, Chunks};
 use crate::session::Batches;
 use crate::types::{OutputColumn, sql_name};
 
-/// Rows of a row group, unless stated: as many as DuckDB's have, whose threads read a row group each.
+/// Default number of rows in a row group: DuckDB's value, whose threads read one row group each.
 const ROW_GROUP_ROWS: usize = 122_880;
-/// Most bytes of a row group while it is made.
+/// Maximum bytes of a row group being written.
 const ROW_GROUP_BYTES: usize = 64 << 20;
-/// Pieces that wait for whoever takes them.
+/// Chunks buffered for the consumer.
 const CHUNKS_AHEAD: usize = 4;
 
-/// How a file is written.
+/// Output format and its options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Writing {
     Parquet {
         compression: Compression,
         row_group_rows: Option<usize>,
     },
-    /// Arrow's IPC file, which is also Feather's second version; or a stream.
+    /// Arrow IPC: the file format, also known as Feather version 2, or the stream format.
     Arrow {
         compression: Compression,
         stream: bool,
     },
 }
 
-/// How its pages are compressed.
+/// Compression of pages or buffers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Compression {
     None,
@@ -79,20 +79,20 @@ impl Compression {
     }
 }
 
-/// What is sent to the thread that encodes.
+/// Message to the encoder thread.
 enum Step {
     Batch(RecordBatch),
     Failed(Error),
-    /// There are no more. Without it, whoever makes the batches is gone.
+    /// End of the result. A channel that closes without it means that the producer failed.
     End,
 }
 
-/// The result as pieces of a file. Dropping them stops the query.
+/// Encodes a result as chunks of a file. Dropping the stream cancels the query.
 ///
-/// - `schema`: of the batches; `columns`: as they are to be named.
+/// - `schema`: schema of the batches; `columns`: names of the file's columns.
 ///
 /// # Errors
-/// 42701 for two columns of one name; 0A000 for a type that files do not have.
+/// 42701 for duplicate column names; 0A000 for a type that files do not support.
 pub(crate) fn chunks(batches: Batches, schema: &Schema, columns: &[OutputColumn], writing: Writing) -> Result<Chunks> {
     let schema = stored(schema, columns)?;
     let (to_encoder, steps) = mpsc::channel(2);
@@ -102,7 +102,7 @@ pub(crate) fn chunks(batches: Batches, schema: &Schema, columns: &[OutputColumn]
     tasks.spawn_blocking(move || {
         let outlet = Outlet { buffer: Vec::with_capacity(CHUNK_BYTES), to: to_taker.clone() };
         if let Err(error) = encode(steps, &schema, writing, outlet) {
-            // Nobody is there any more, or is told.
+            // A send error means that the consumer is gone.
             let _ = to_taker.blocking_send(Err(error));
         }
     });
@@ -110,7 +110,7 @@ pub(crate) fn chunks(batches: Batches, schema: &Schema, columns: &[OutputColumn]
         if let Some(piece) = ready!(pieces.poll_recv(context)) {
             return Poll::Ready(Some(piece));
         }
-        // The end, unless it came by a panic: then something is missing.
+        // The end of the file, unless a task panicked: then the file is incomplete.
         loop {
             match ready!(tasks.poll_join_next(context)) {
                 Some(Ok(())) => {}
@@ -135,7 +135,7 @@ async fn produce(mut batches: Batches, to: mpsc::Sender<Step>) {
     }
 }
 
-/// Takes what a writer writes, and passes it on in pieces.
+/// Collects the writer's output and sends it on in chunks.
 struct Outlet {
     buffer: Vec<u8>,
     to: mpsc::Sender<Result<Chunk>>,
@@ -163,7 +163,7 @@ impl Write for Outlet {
     }
 }
 
-/// A file being written.
+/// File writer of each format.
 enum Encoder {
     Parquet(Box<ArrowWriter<Outlet>>),
     File(Box<FileWriter<Outlet>>),
@@ -224,7 +224,7 @@ fn encode(mut steps: mpsc::Receiver<Step>, schema: &SchemaRef, writing: Writing,
             }
             Some(Step::Failed(error)) => return Err(error),
             Some(Step::End) => break,
-            // A file that lacks rows is not to look whole.
+            // An incomplete file must not look complete.
             None => return Err(Error::bug("a query stopped")),
         }
     }
@@ -238,7 +238,7 @@ fn properties(schema: &Schema, compression: Compression, row_group_rows: Option<
         .set_max_row_group_row_count(Some(row_group_rows.unwrap_or(ROW_GROUP_ROWS)))
         .set_max_row_group_bytes(Some(ROW_GROUP_BYTES));
     for field in schema.fields().iter().filter(|field| matches!(field.data_type(), Arrow::Timestamp(..))) {
-        // Times follow each other: their differences are small, and no dictionary is.
+        // Timestamps are mostly ascending: deltas are small, while a dictionary would have an entry for each value.
         let path = ColumnPath::from(field.name().as_str());
         properties = properties
             .set_column_dictionary_enabled(path.clone(), false)
@@ -247,7 +247,7 @@ fn properties(schema: &Schema, compression: Compression, row_group_rows: Option<
     properties.build()
 }
 
-/// The columns of the file.
+/// Schema of the file.
 fn stored(schema: &Schema, columns: &[OutputColumn]) -> Result<SchemaRef> {
     let mut fields: Vec<Field> = Vec::with_capacity(columns.len());
     let mut names = rustc_hash::FxHashSet::default();
@@ -271,13 +271,13 @@ fn stored(schema: &Schema, columns: &[OutputColumn]) -> Result<SchemaRef> {
     Ok(Arc::new(Schema::new(fields)))
 }
 
-/// The type of a file's column; `None` for what other readers would take for something else.
+/// Type of a file's column; `None` for types that other readers would misinterpret.
 fn stored_type(ty: &Arrow) -> Option<Arrow> {
     Some(match ty {
         Arrow::Interval(_) | Arrow::Duration(_) | Arrow::Union(..) | Arrow::Map(..) | Arrow::RunEndEncoded(..) => {
             return None;
         }
-        // The same moments, whatever zone the session shows them in.
+        // Stored in UTC, whatever the session's time zone.
         Arrow::Timestamp(unit, Some(_)) => Arrow::Timestamp(*unit, Some("UTC".into())),
         Arrow::Null | Arrow::Utf8View | Arrow::LargeUtf8 => Arrow::Utf8,
         Arrow::BinaryView | Arrow::LargeBinary => Arrow::Binary,

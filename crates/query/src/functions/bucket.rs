@@ -1,22 +1,22 @@
-//! Time buckets: where the bucket of a moment starts, and where the next one does.
+//! Time buckets: the start of a time's bucket, and the start of the next bucket.
 //!
-//! Words: a *width* is an interval of months, days and nanoseconds; the *grid* is the sequence of local times at which
-//! buckets would start if clocks never changed; a *start* is the moment at which a bucket really starts.
+//! Words: a *width* is an interval of months, days and nanoseconds; the *grid* is the sequence of local times at
+//! which buckets would start if clocks never changed; a *start* is the time at which a bucket really starts.
 //!
 //! Always true, in every zone and across every change of its offset:
-//! - `start(t) <= t < next(start(t))`, and `start(start(t)) == start(t)`: every moment is in exactly one bucket.
-//! - `start` never goes back as `t` goes forward; the bucket after `s` starts at `next(s)`: no gap, no overlap.
+//! - `start(t) <= t < next(start(t))`, and `start(start(t)) == start(t)`: every time is in exactly one bucket.
+//! - `start` is non-decreasing in `t`; the bucket after `s` starts at `next(s)`: no gap, no overlap.
 //!
 //! Without a zone the grid is in UTC, a day has 24 hours and a bucket is a plain division. With a zone:
 //! - A width of a day or more (and every width in months): a bucket starts when the local clock first shows the grid
-//!   point. Days then last 23, 24 or 25 hours. A grid point that the clock skips is the moment of the skip.
-//! - A shorter width: a bucket starts *whenever* the local clock shows a grid point, so the repeated hour of autumn has
-//!   buckets of its own, and at a skip over a grid point. Buckets keep to the wall clock (06:00, 12:00, 18:00 all year)
-//!   and only the one that holds the change is longer or shorter. TimescaleDB maps both repeated hours to one bucket
-//!   that starts after the first of them; then a bucket would not contain its own rows.
+//!   point. Days then last 23, 24 or 25 hours. A grid point that the clock skips is the time of the skip.
+//! - A shorter width: a bucket starts *whenever* the local clock shows a grid point, so the repeated hour of autumn
+//!   has buckets of its own, and at a skip over a grid point. Buckets follow the wall clock (06:00, 12:00, 18:00 all
+//!   year) and only the bucket that holds the change is longer or shorter. TimescaleDB maps both repeated hours to
+//!   one bucket that starts after the first of them; such a bucket does not contain all of its rows.
 //!
-//! The default origin is TimescaleDB's: Monday 2000-01-03 00:00 for widths without months, 2000-01-01 with. In widths of
-//! months only year and month of the origin count.
+//! The default origin is TimescaleDB's: Monday 2000-01-03 00:00 for widths without months, 2000-01-01 with months.
+//! For widths in months only the year and month of the origin are used.
 
 use jiff::civil::Date;
 use jiff::tz::{AmbiguousOffset, TimeZone};
@@ -25,46 +25,46 @@ use model::{Error, Result, SqlState};
 
 const NS_PER_SECOND: i128 = 1_000_000_000;
 const NS_PER_DAY: i64 = 86_400_000_000_000;
-/// 2000-01-03T00:00:00, a Monday, so that buckets of a week start on Mondays.
+/// 2000-01-03T00:00:00, a Monday, so that weekly buckets start on Mondays.
 const ORIGIN_NS: i64 = 946_857_600 * 1_000_000_000;
-/// January 2000, counted in months from year 0.
+/// January 2000, in months since year 0.
 const ORIGIN_MONTH: i64 = 2000 * 12;
 
-/// An interval, as PostgreSQL has it: three parts that do not convert into each other.
+/// An interval as in PostgreSQL: three parts that do not convert into each other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Interval {
-    /// Months, years included.
+    /// Months, including years.
     pub months: i32,
-    /// Days, weeks included.
+    /// Days, including weeks.
     pub days: i32,
-    /// Anything shorter.
+    /// Parts shorter than a day.
     pub nanoseconds: i64,
 }
 
-/// One way of cutting time into buckets.
+/// A division of time into buckets.
 #[derive(Clone, Debug)]
 pub struct Buckets {
     grid: Grid,
     zone: Option<TimeZone>,
 }
 
-/// Local times, in nanoseconds since 1970 by the local clock.
+/// Grid points, in nanoseconds of local time since 1970.
 #[derive(Clone, Copy, Debug)]
 enum Grid {
     /// Every `width`; `phase` is the first point at or after 1970, in `0 .. width`.
     Fixed { width: i64, phase: i64 },
-    /// The first of every `months`th month from month `origin`, `shift` nanoseconds later.
+    /// First day of every `months`th month, counted from month `origin`, shifted by `shift` nanoseconds.
     Months { months: i64, origin: i64, shift: i64 },
 }
 
 impl Buckets {
-    /// - `width`: positive; months do not go together with days or shorter parts.
+    /// - `width`: positive; months cannot be combined with days or shorter parts.
     /// - `zone`: an IANA name; `None` is UTC.
-    /// - `origin`: a moment at which some bucket starts.
-    /// - `offset`: shifts all buckets; months only with a width in months.
+    /// - `origin`: a time at which some bucket starts.
+    /// - `offset`: shifts all buckets; months only if the width is in months.
     ///
     /// # Errors
-    /// 22023 naming the argument that is wrong.
+    /// 22023 naming the invalid argument.
     pub fn new(width: Interval, zone: Option<&str>, origin: Option<i64>, offset: Interval) -> Result<Buckets> {
         let zone = zone.map(time_zone).transpose()?.filter(|zone| *zone != TimeZone::UTC);
         let local_origin = match (&zone, origin) {
@@ -80,10 +80,10 @@ impl Buckets {
         Ok(Buckets { grid, zone })
     }
 
-    /// Where the bucket of `time` starts.
+    /// Start of the bucket that contains `time`.
     ///
     /// # Errors
-    /// 22008 when that is outside 1677-09-21 .. 2262-04-11.
+    /// 22008 if the start is outside 1677-09-21 .. 2262-04-11.
     pub fn start(&self, time: i64) -> Result<i64> {
         match (&self.zone, self.grid) {
             (None, Grid::Fixed { width, phase }) => fixed_start(time, width, phase),
@@ -93,10 +93,10 @@ impl Buckets {
         }
     }
 
-    /// Where the bucket after the one that starts at `start` starts.
+    /// Start of the bucket after the one that starts at `start`.
     ///
     /// # Errors
-    /// 22008 when that is outside 1677-09-21 .. 2262-04-11.
+    /// 22008 if it is outside 1677-09-21 .. 2262-04-11.
     pub fn next(&self, start: i64) -> Result<i64> {
         match (&self.zone, self.grid) {
             (None, grid) => narrow(grid.after(grid.floor(i128::from(start))?)?),
@@ -105,7 +105,8 @@ impl Buckets {
         }
     }
 
-    /// A width below a day: the latest moment at or before `time` that shows a grid point or skips one.
+    /// Bucket start for a width below a day: the latest time at or before `time` that shows a grid point or skips
+    /// one.
     fn clock_start(&self, zone: &TimeZone, time: i64) -> Result<i64> {
         let mut time = i128::from(time);
         loop {
@@ -136,7 +137,7 @@ impl Buckets {
         }
     }
 
-    /// Does a bucket start at this change of the offset: the clock then shows a grid point, or skipped one?
+    /// Whether a bucket starts at this change of the offset: the clock then shows a grid point, or has skipped one.
     fn starts_at_change(&self, zone: &TimeZone, change: i128) -> Result<bool> {
         let before = change + offset_at(zone, change - 1)?;
         let after = change + offset_at(zone, change)?;
@@ -146,7 +147,7 @@ impl Buckets {
 }
 
 impl Grid {
-    /// The last grid point at or before `local`.
+    /// Last grid point at or before `local`.
     fn floor(self, local: i128) -> Result<i128> {
         match self {
             Grid::Fixed { width, phase } => {
@@ -160,7 +161,7 @@ impl Grid {
         }
     }
 
-    /// The grid point after `point`.
+    /// Grid point after `point`.
     fn after(self, point: i128) -> Result<i128> {
         match self {
             Grid::Fixed { width, .. } => Ok(point + i128::from(width)),
@@ -168,7 +169,7 @@ impl Grid {
         }
     }
 
-    /// The grid point before `point`.
+    /// Grid point before `point`.
     fn before(self, point: i128) -> Result<i128> {
         match self {
             Grid::Fixed { width, .. } => Ok(point - i128::from(width)),
@@ -177,7 +178,7 @@ impl Grid {
     }
 }
 
-/// The plain division; kept apart because it is asked for every row.
+/// Plain division, kept separate because it runs once per row.
 fn fixed_start(time: i64, width: i64, phase: i64) -> Result<i64> {
     let mut rest = time.rem_euclid(width) - phase;
     if rest < 0 {
@@ -186,7 +187,8 @@ fn fixed_start(time: i64, width: i64, phase: i64) -> Result<i64> {
     time.checked_sub(rest).ok_or_else(out_of_range)
 }
 
-/// A width of a day or more. The local floor is right but for the hours around a change near a grid point.
+/// Bucket start for a width of a day or more. The floor of local time is right except within hours of a change near a
+/// grid point.
 fn calendar_start(zone: &TimeZone, grid: Grid, time: i64) -> Result<i64> {
     let time = i128::from(time);
     let mut point = grid.floor(time + offset_at(zone, time)?)?;
@@ -205,14 +207,14 @@ fn calendar_start(zone: &TimeZone, grid: Grid, time: i64) -> Result<i64> {
 fn calendar_next(zone: &TimeZone, grid: Grid, start: i64) -> Result<i64> {
     let start = i128::from(start);
     let mut point = grid.floor(start + offset_at(zone, start)?)?;
-    // A skipped whole day gives two grid points one moment; both are passed.
+    // A skipped whole day maps two grid points to one time; both are passed.
     while first_moment(zone, point)? <= start {
         point = grid.after(point)?;
     }
     narrow(first_moment(zone, point)?)
 }
 
-/// When the clock first shows `local`, or skips it.
+/// First time at which the clock shows `local` or skips it.
 fn first_moment(zone: &TimeZone, local: i128) -> Result<i128> {
     let seconds = local.div_euclid(NS_PER_SECOND);
     let date_time = date_time_of(local)?;
@@ -236,10 +238,10 @@ fn local(zone: &TimeZone, time: i64) -> Result<i128> {
     Ok(i128::from(time) + offset_at(zone, i128::from(time))?)
 }
 
-/// The latest change of the offset in `(from, to]`.
+/// Latest change of the offset in `(from, to]`.
 fn change_in(zone: &TimeZone, from: i128, to: i128) -> Result<Option<i128>> {
     let mut changes = zone.preceding(instant(to + 1)?).map(|change| change.timestamp().as_nanosecond());
-    // A zone's table also lists changes of name or rule that leave the offset as it is.
+    // A zone's table also lists changes of name or rule that do not change the offset.
     loop {
         match changes.next() {
             Some(change) if change > from => {
@@ -252,7 +254,7 @@ fn change_in(zone: &TimeZone, from: i128, to: i128) -> Result<Option<i128>> {
     }
 }
 
-/// The first change of the offset after `time`.
+/// First change of the offset after `time`.
 fn change_after(zone: &TimeZone, time: i128) -> Result<Option<i128>> {
     for change in zone.following(instant(time)?) {
         let change = change.timestamp().as_nanosecond();
@@ -285,10 +287,10 @@ fn month_point(month: i64, shift: i64) -> Result<i128> {
     Ok(start.as_nanosecond() + i128::from(shift))
 }
 
-/// The zone of this IANA name.
+/// Looks up a time zone by IANA name.
 ///
 /// # Errors
-/// 22023 when there is none.
+/// 22023 for an unknown name.
 pub fn time_zone(name: &str) -> Result<TimeZone> {
     if name.eq_ignore_ascii_case("utc") || name.eq_ignore_ascii_case("z") {
         return Ok(TimeZone::UTC);
@@ -296,10 +298,10 @@ pub fn time_zone(name: &str) -> Result<TimeZone> {
     TimeZone::get(name).map_err(|_| invalid(format!("time zone \"{name}\" is not known")))
 }
 
-/// `time` moved by `interval` on the local clock of `zone`: months and days by the calendar, the rest in elapsed time.
+/// Adds `interval` to `time` on the local clock of `zone`: months and days by the calendar, the rest as elapsed time.
 ///
 /// # Errors
-/// 22008 when the result is out of range.
+/// 22008 if the result is out of range.
 pub fn add(time: i64, interval: Interval, zone: &TimeZone) -> Result<i64> {
     let span = i64::from(interval.months).months().days(i64::from(interval.days)).nanoseconds(interval.nanoseconds);
     let moved = instant(i128::from(time))?.to_zoned(zone.clone()).checked_add(span).map_err(|_| out_of_range())?;
@@ -326,7 +328,7 @@ fn month_grid(width: Interval, origin: Option<i64>, offset: Interval, shift: i64
     Ok(Grid::Months { months: i64::from(width.months), origin: origin + i64::from(offset.months), shift })
 }
 
-/// Days as 24 hours, and the rest.
+/// Days as 24 hours, plus the nanoseconds.
 fn fixed_part(interval: Interval) -> Result<i64> {
     let days = i128::from(interval.days) * i128::from(NS_PER_DAY);
     narrow(days + i128::from(interval.nanoseconds))

@@ -28,7 +28,7 @@ fn check(buckets: &Buckets, time: &str, expected: &str) {
     assert_eq!(buckets.start(ns(time)).unwrap(), ns(expected), "bucket of {time}, expected {expected}");
 }
 
-/// The hours each bucket of `[from, to)` lasts.
+/// Lengths in hours of the buckets in `[from, to)`.
 fn lengths(buckets: &Buckets, from: &str, to: &str) -> Vec<f64> {
     let (mut start, to) = (buckets.start(ns(from)).unwrap(), ns(to));
     let mut lengths = Vec::new();
@@ -107,7 +107,7 @@ fn midnight_that_is_skipped_or_repeated_starts_one_day() {
     assert_eq!(lengths(&havana, "2026-03-07T12:00:00Z", "2026-03-09T12:00:00Z"), [24.0, 23.0, 24.0]);
     assert_eq!(lengths(&havana, "2026-10-31T12:00:00Z", "2026-11-02T12:00:00Z"), [24.0, 25.0, 24.0]);
     let apia = in_zone(days(1), "Pacific/Apia");
-    // 29 and 31 December, 1 and 2 January: the 30th was left out.
+    // 29 and 31 December, 1 and 2 January: Samoa skipped the 30th.
     assert_eq!(lengths(&apia, "2011-12-29T12:00:00Z", "2012-01-01T12:00:00Z"), [24.0; 4]);
     assert_eq!(apia.next(ns("2011-12-29T10:00:00Z")).unwrap(), ns("2011-12-30T10:00:00Z"));
     assert_eq!(apia.start(ns("2011-12-31T09:59:59Z")).unwrap(), ns("2011-12-30T10:00:00Z"));
@@ -136,7 +136,7 @@ fn buckets_outside_the_range_are_refused_with_22008() {
     }
 }
 
-/// A small random generator (splitmix64), so that a failure is found again by its case number.
+/// Small pseudo-random generator (splitmix64), so that a failure can be reproduced by its case number.
 struct Random(u64);
 
 impl Random {
@@ -167,7 +167,7 @@ impl Random {
         (told, Buckets::new(width, zone, origin, Interval::default()).unwrap())
     }
 
-    /// Two of three are within three hours of a change of some zone's offset.
+    /// Two of three times are within three hours of a change of some zone's offset.
     fn time(&mut self) -> i64 {
         match self.below(3) {
             0 => ns("1900-01-01T00:00:00Z") + self.below(6_300_000_000) * 1_000_000_000,

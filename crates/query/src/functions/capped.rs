@@ -1,9 +1,9 @@
-//! Functions whose result may be much larger than what they are given, within a bound: a short statement could ask for more memory than
-//! there is, and what functions return is counted only once it is there.
+//! Size limit for functions whose result may be much larger than their arguments: a short statement could request
+//! more memory than there is, and memory of results is accounted for only after they exist.
 //!
-//! The size is found before anything is made: exactly where that is cheap, and else from above first. A constant counts once for each row,
-//! because functions repeat it for all rows of a batch. A projection that meets the bound with several rows tries again with fewer
-//! (`slices`).
+//! The size is computed before the function runs: exactly where that is cheap, otherwise an upper bound first. A
+//! constant argument counts once per row, because functions expand it to all rows of a batch. A projection that
+//! exceeds the limit with several rows is retried with fewer (`slices`).
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int64Type, IntervalMonthDayNanoType};
@@ -19,23 +19,23 @@ use model::{Error, SqlState, limits};
 
 use super::external;
 
-/// Most bytes of one column of one batch, and so of one value.
+/// Maximum bytes of one column of one batch, and so of one value.
 const BATCH_BYTES_MAX: u64 = limits::COMPUTED_BYTES_MAX as u64;
-/// What a value without text counts.
+/// Assumed bytes of a value that is not text.
 const PLAIN_BYTES: u64 = 16;
 
-/// How large a result is.
+/// Formula for the size of a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Size {
-    /// `repeat`: the text so many times over.
+    /// `repeat`: the text times the count.
     Repeat,
-    /// `lpad`, `rpad`: so many characters.
+    /// `lpad`, `rpad`: the requested number of characters.
     Pad,
     Replace,
     RegexpReplace,
-    /// All that is given; `concat` and functions that make arrays.
+    /// Sum of the arguments; `concat` and functions that build arrays.
     Sum,
-    /// `array_to_string`: all elements, and what is put between them.
+    /// `array_to_string`: all elements and the separators.
     Joined,
     /// `array_repeat`
     ArrayRepeat,
@@ -45,7 +45,7 @@ enum Size {
     Range,
 }
 
-/// All of them.
+/// Functions of DataFusion, wrapped with the size limit.
 pub(super) fn functions() -> Vec<ScalarUDF> {
     use datafusion::functions::{regex, string, unicode};
     use datafusion::functions_nested as nested;
@@ -68,7 +68,7 @@ pub(super) fn functions() -> Vec<ScalarUDF> {
     all.into_iter().map(|(size, inner)| ScalarUDF::from(Capped { inner: inner.as_ref().clone(), size })).collect()
 }
 
-/// May a function's result be much larger than what it is given?
+/// Whether a function's result may be much larger than its arguments.
 pub(crate) fn is_growing(name: &str) -> bool {
     const NAMES: &[&str] = &[
         "array_append",
@@ -113,13 +113,13 @@ struct Capped {
     size: Size,
 }
 
-/// Is it the error of a result that is too large for one batch, so that fewer rows may fit?
+/// Whether the error says that a result is too large for one batch, so that fewer rows may fit.
 pub(crate) fn is_too_large(error: &datafusion::error::DataFusionError) -> bool {
     let datafusion::error::DataFusionError::External(error) = error.find_root() else { return false };
     error.downcast_ref::<Error>().is_some_and(|error| error.state() == SqlState::PROGRAM_LIMIT_EXCEEDED)
 }
 
-/// An argument: one value for each row, or one for all of them.
+/// An argument: one value per row, or a constant.
 struct Given {
     array: ArrayRef,
     constant: bool,
@@ -137,7 +137,7 @@ impl Given {
         if self.constant { 0 } else { row }
     }
 
-    /// Bytes of each value, its array's length of them.
+    /// Bytes of each element of `array`.
     fn bytes(&self) -> Vec<u64> {
         let array = &self.array;
         let of = |row: usize, length: usize| if array.is_null(row) { 0 } else { length as u64 };
@@ -171,13 +171,13 @@ impl Given {
     }
 }
 
-/// A number of things; less than none is none.
+/// A count; negative numbers and NULL count as 0.
 fn count(numbers: &Int64Array, row: usize) -> u64 {
     if numbers.is_null(row) { 0 } else { u64::try_from(numbers.value(row)).unwrap_or(0) }
 }
 
 impl Size {
-    /// Bytes of the result for so many rows.
+    /// Bytes of the result for `rows` rows.
     fn of(self, args: &[ColumnarValue], rows: usize) -> Result<u64> {
         let given: Vec<Given> = args.iter().map(Given::new).collect::<Result<_>>()?;
         let all_constant = given.iter().all(|given| given.constant);
@@ -200,7 +200,7 @@ impl Size {
                 sum(&|row| count(&length_of, length.at(row)).saturating_mul(4))
             }
             (Size::Replace, [text, from, _]) => {
-                // As if every character were replaced.
+                // Upper bound: every character is replaced.
                 let most = |row: usize| (bytes(0, row) / bytes(1, row).max(1) + 1).saturating_mul(bytes(2, row).max(1));
                 let most = sum(&|row| bytes(0, row).saturating_add(most(row)));
                 if most <= BATCH_BYTES_MAX {
@@ -218,7 +218,7 @@ impl Size {
                 sum(&|row| bytes(0, row).saturating_add(found(row).saturating_mul(bytes(2, row))))
             }
             (Size::RegexpReplace, [text, pattern, _, flags @ ..]) => {
-                // Groups that are put in again are parts of the text.
+                // Groups inserted by references are parts of the text.
                 let again = |row: usize| bytes(0, row).saturating_mul(1 + bytes(2, row) / 2);
                 let most = |row: usize| (bytes(0, row) + 1).saturating_mul(bytes(2, row)).saturating_add(again(row));
                 let most = sum(&most);
@@ -256,7 +256,7 @@ impl Size {
     }
 }
 
-/// How many matches each row has: all of them with the flag g, and else at most one.
+/// Number of matches in each row: all with the flag g, otherwise at most one.
 fn matches(text: &Given, pattern: &Given, flags: Option<&Given>, rows: usize) -> Result<Int64Array> {
     let spread = |given: &Given| -> Result<ArrayRef> {
         let texts = given.texts()?;
@@ -282,7 +282,7 @@ fn matches(text: &Given, pattern: &Given, flags: Option<&Given>, rows: usize) ->
     Ok((0..rows).map(of).collect())
 }
 
-/// How many groups each replacement puts in again.
+/// Number of group references in each replacement.
 fn references(replacement: &Given) -> Result<Vec<u64>> {
     let texts = replacement.texts()?;
     let texts = texts.as_string::<i32>();
@@ -297,7 +297,7 @@ fn elements(lists: &ArrayRef, row: usize) -> u64 {
     }
 }
 
-/// Steps of each range.
+/// Number of steps of each range.
 fn steps(given: &[Given], rows: usize) -> Result<Vec<u64>> {
     let ns = |given: &Given| -> Result<Int64Array> {
         match given.array.data_type() {

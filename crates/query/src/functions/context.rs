@@ -1,4 +1,4 @@
-//! What a catalog function or table may know of the statement it serves.
+//! Session and statement facts for catalog functions and tables.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use engine::Catalog;
 use model::{Error, Result, SqlState, TableId};
 
-/// User, database, settings and catalog of one statement; the catalog is the one of the statement's snapshot.
+/// User, database, settings and catalog of one statement. The catalog is that of the statement's snapshot.
 #[derive(Clone)]
 pub struct StatementFacts {
     /// Schemas and tables of the snapshot.
@@ -17,24 +17,24 @@ pub struct StatementFacts {
     pub database: String,
     /// `pg_backend_pid()`.
     pub backend_pid: i32,
-    /// Schemas searched for an unqualified name, `pg_catalog` not among them.
+    /// Schemas searched for an unqualified name, without `pg_catalog`.
     pub search_path: Vec<String>,
-    /// What is asked for seldom.
+    /// Server facts, collected on demand.
     pub server: Arc<dyn ServerFacts>,
 }
 
-/// What is asked for seldom and would be wasteful to collect for every statement. Everything has a default, so that an
-/// embedded use without sessions needs nothing.
+/// Facts that few statements need and that are too costly to collect for each. Every method has a default, so that an
+/// embedded use without sessions implements none.
 pub trait ServerFacts: Send + Sync {
-    /// A setting as SHOW gives it; `None` if there is no such setting.
+    /// Value of a setting as SHOW prints it; `None` for an unknown setting.
     fn setting(&self, name: &str) -> Option<String> {
         self.settings().into_iter().find(|setting| setting.name.eq_ignore_ascii_case(name)).map(|setting| setting.value)
     }
 
-    /// SET (or SET LOCAL): gives the value as SHOW would.
+    /// SET (or SET LOCAL). Returns the value as SHOW prints it.
     ///
     /// # Errors
-    /// 42704 for an unknown setting, 22023 for a bad value.
+    /// 42704 for an unknown setting, 22023 for an invalid value.
     fn set(&self, name: &str, _value: &str, _local: bool) -> Result<String> {
         Err(Error::new(SqlState::FEATURE_NOT_SUPPORTED, format!("set_config(\"{name}\") is not supported here"))
             .with_hint(format!("use SET {name} = …")))
@@ -50,7 +50,7 @@ pub trait ServerFacts: Send + Sync {
         Vec::new()
     }
 
-    /// Signals the session with this number; false if there is none.
+    /// Signals the session with this PID; false if there is none.
     fn signal(&self, _pid: i32, _signal: Signal) -> bool {
         false
     }
@@ -60,17 +60,17 @@ pub trait ServerFacts: Send + Sync {
         None
     }
 
-    /// How large a `rows` table is, if known.
+    /// Size of a `rows` table, if known.
     fn row_table(&self, _table: TableId) -> Option<RowTableSize> {
         None
     }
 
-    /// The number that a sequence handed out last, if it did.
+    /// Last number that a sequence handed out, if any.
     fn last_value(&self, _sequence: u32) -> Option<i64> {
         None
     }
 
-    /// Advisory locks that are held or waited for, for `pg_locks`.
+    /// Advisory locks held or waited for, for `pg_locks`.
     fn locks(&self) -> Vec<crate::advisory::Shown> {
         Vec::new()
     }
@@ -80,7 +80,7 @@ pub trait ServerFacts: Send + Sync {
         Vec::new()
     }
 
-    /// Commits that wrote since the server started, if known.
+    /// Commits that wrote, since the server started, if known.
     fn commits(&self) -> Option<i64> {
         None
     }
@@ -90,34 +90,34 @@ pub trait ServerFacts: Send + Sync {
         0
     }
 
-    /// When the server started, nanoseconds since 1970.
+    /// Start time of the server, nanoseconds since 1970.
     fn started_ns(&self) -> i64 {
         0
     }
 
-    /// The newest LSN, shown as the transaction number.
+    /// Newest LSN, shown as the transaction number.
     fn lsn(&self) -> u64 {
         0
     }
 }
 
-/// What one session asks of another.
+/// Request of one session to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signal {
-    /// Cancel the statement that runs, if one does.
+    /// Cancel the running statement, if any.
     Cancel,
     /// End the session.
     Terminate,
 }
 
-/// How large a `rows` table is.
+/// Size of a `rows` table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RowTableSize {
     /// Rows as of the newest commit.
     pub rows: i64,
     /// Bytes of memory, indexes included.
     pub bytes: i64,
-    /// Of these bytes those of each index, by its number.
+    /// Bytes of each index, by its number; included in `bytes`.
     pub indexes: Vec<(u32, i64)>,
 }
 
@@ -128,7 +128,7 @@ impl RowTableSize {
         self.indexes.iter().map(|(_, bytes)| bytes).sum()
     }
 
-    /// Bytes of one.
+    /// Bytes of one index; `None` for an unknown number.
     #[must_use]
     pub fn index(&self, number: u32) -> Option<i64> {
         self.indexes.iter().find(|(own, _)| *own == number).map(|(_, bytes)| *bytes)
@@ -142,16 +142,16 @@ pub struct Setting {
     pub name: String,
     /// Value, as SHOW prints it.
     pub value: String,
-    /// Default.
+    /// Default value.
     pub boot_value: String,
-    /// Value to which RESET goes back.
+    /// Value after RESET.
     pub reset_value: String,
 }
 
 /// One row of `pg_cursors`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OpenCursor {
-    /// Its name.
+    /// Name of the cursor.
     pub name: String,
     /// The statement that declared it.
     pub statement: String,
@@ -159,60 +159,60 @@ pub struct OpenCursor {
     pub holdable: bool,
     /// SCROLL.
     pub scrollable: bool,
-    /// When it was declared, nanoseconds since 1970.
+    /// Time of DECLARE, nanoseconds since 1970.
     pub created_ns: i64,
 }
 
 /// One row of `pg_stat_activity`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Activity {
-    /// The session's number.
+    /// Process ID of the session, a number unique in the server.
     pub pid: i32,
-    /// Its user.
+    /// User of the session.
     pub user: String,
     /// `application_name`.
     pub application: String,
     /// `active`, `idle`, `idle in transaction`.
     pub state: String,
-    /// The statement running, or the last one.
+    /// Running statement, or the last one.
     pub query: String,
     /// Client address, if by TCP.
     pub client: Option<String>,
-    /// When the session began, nanoseconds since 1970.
+    /// Start of the session, nanoseconds since 1970.
     pub started_ns: i64,
-    /// When its transaction began, if it is in one.
+    /// Start of the transaction, nanoseconds since 1970; `None` outside of a transaction.
     pub transaction_ns: Option<i64>,
-    /// When the statement began.
+    /// Start of the statement, nanoseconds since 1970.
     pub statement_ns: Option<i64>,
-    /// When `state` changed last.
+    /// Last change of `state`, nanoseconds since 1970.
     pub changed_ns: i64,
-    /// How far its COPY is, if one runs.
+    /// Progress of a running COPY.
     pub copy: Option<CopyActivity>,
 }
 
 /// One row of `pg_stat_progress_copy`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CopyActivity {
-    /// COPY FROM, and not COPY TO.
+    /// COPY FROM rather than COPY TO.
     pub from: bool,
-    /// Of a file of the server, and not of the client.
+    /// Copies a file of the server rather than the client's stream.
     pub in_file: bool,
-    /// Bytes so far.
+    /// Bytes processed.
     pub bytes: i64,
-    /// Bytes in all, if that is known; else 0.
+    /// Total bytes, 0 if unknown.
     pub bytes_total: i64,
-    /// Rows so far.
+    /// Rows processed.
     pub rows: i64,
 }
 
-/// Only the defaults.
+/// [`ServerFacts`] with all defaults.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoServer;
 
 impl ServerFacts for NoServer {}
 
 impl StatementFacts {
-    /// Facts for `catalog` without a session: user and database `millrace`.
+    /// Facts without a session: user and database `millrace`.
     #[must_use]
     pub fn bare(catalog: Arc<Catalog>) -> StatementFacts {
         StatementFacts {

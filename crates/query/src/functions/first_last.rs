@@ -1,7 +1,7 @@
 //! `first(value, time)` and `last(value, time)`: the value of the row with the smallest or greatest time.
 //!
-//! As in TimescaleDB rows without a time do not count, and a NULL value does: the last value may be NULL. Of rows with
-//! equal times the one met first wins, so that the answer depends on the order of rows only where times are equal.
+//! As in TimescaleDB, rows without a time are ignored and NULL values are not: the last value may be NULL. Among rows
+//! with equal times the first one processed wins, so the result depends on the order of rows only for equal times.
 
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ enum End {
 }
 
 impl End {
-    /// Does a row at `time` replace the one at `best`?
+    /// Whether a row at `time` replaces the one at `best`.
     fn beats(self, time: i64, best: i64) -> bool {
         match self {
             End::First => time < best,
@@ -108,17 +108,17 @@ impl AggregateUDFImpl for Extreme {
     }
 }
 
-/// The best row of every group so far. Values are kept as scalars: each batch costs one for every group it improves,
-/// and rows that come in order of time improve a group once a batch (`first`: once at all).
+/// Best row of each group so far. Values are kept as scalars: a batch creates one for each group that it improves.
+/// Rows sorted by time improve a group once per batch (`first`: only once).
 #[derive(Debug)]
 struct Groups {
     end: End,
     null: ScalarValue,
     values: Vec<ScalarValue>,
     times: Vec<Option<i64>>,
-    /// Row of the present batch that holds a group's best, or `NO_ROW`; empty between batches.
+    /// Row of the current batch that is a group's best, or `NO_ROW`; empty between batches.
     rows: Vec<u32>,
-    /// Bytes behind the values, beyond the vector.
+    /// Heap bytes of the values, not counting the vector.
     value_bytes: usize,
 }
 
@@ -159,7 +159,7 @@ impl Groups {
     }
 
     fn set(&mut self, group: usize, mut value: ScalarValue) {
-        // A nested value is a slice of its batch; without this the whole batch would stay in memory.
+        // A nested value is a slice of its batch; without compaction it would keep the whole batch in memory.
         value.compact();
         self.value_bytes = self.value_bytes.saturating_sub(heap_bytes(&self.values[group])) + heap_bytes(&value);
         self.values[group] = value;
@@ -235,7 +235,7 @@ impl GroupsAccumulator for Groups {
     }
 }
 
-/// The same without groups: one group, number 0.
+/// Aggregation without GROUP BY: one group, number 0.
 impl Accumulator for Groups {
     fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
         self.update(&values[0], &nanoseconds(&values[1])?, |_| Some(0), 1)

@@ -1,7 +1,7 @@
-//! Values for buckets that have none: carried on from the bucket before (`locf`), or on the straight line between the two nearest
-//! buckets that have one (`interpolate`).
+//! Values for buckets without rows: last observation carried forward (`locf`) or linear interpolation between the two
+//! nearest values (`interpolate`).
 //!
-//! Always true: positions on the line are the moments at which buckets start, so a day of 23 hours is a shorter way; a value is
+//! Always true: positions on the line are the start times of buckets, so a day of 23 hours is shorter; a value is
 //! never taken from another group.
 
 use arrow_array::builder::PrimitiveBuilder;
@@ -16,28 +16,28 @@ use std::sync::Arc;
 use super::external;
 use super::gap_fill_exec::Source;
 
-/// What a column shows in a bucket without a value.
+/// Method that fills a column in buckets without a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Method {
-    /// The value of the bucket before; ahead of the first that of the column `before`.
+    /// Last observation carried forward; before the first one, the value of column `before`.
     Carry {
-        /// A NULL that rows gave is replaced too, and not carried.
+        /// Replace NULLs of rows too, rather than carry them.
         nulls_are_gaps: bool,
         before: Option<usize>,
     },
-    /// The point on the line between the nearest values; a NULL that rows gave is replaced too. The columns `before` and `after`
-    /// have a record (time, value) each, for where there is no such bucket on that side.
+    /// Linear interpolation between the nearest values; NULLs of rows are replaced too. Columns `before` and `after`
+    /// hold records (time, value) for use where no such value exists on that side.
     Line { before: Option<usize>, after: Option<usize> },
 }
 
-/// A column with its method.
+/// A column and its fill method.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Filled {
     pub(super) column: usize,
     pub(super) method: Method,
 }
 
-/// Rows on their way through: sorted by group and bucket, the times of the buckets, and the number of each row's group.
+/// Rows being filled: sorted by group and bucket, with the bucket column and the group number of each row.
 pub(super) struct Work<'a> {
     pub(super) batch: &'a RecordBatch,
     pub(super) time: usize,
@@ -51,22 +51,22 @@ impl Work<'_> {
     }
 }
 
-/// The newest row with a value.
+/// Newest row with a value.
 #[derive(Clone, Copy, Debug)]
 struct Known {
     row: usize,
     time: i64,
 }
 
-/// One column between batches.
+/// State of one filled column across batches.
 #[derive(Debug)]
 pub(super) struct Filling {
     filled: Filled,
     group: u32,
     last: Option<Known>,
-    /// By row: the first row at or after it in its group that has a value. Only for lines.
+    /// By row: the first row at or after it in its group that has a value. Used for interpolation only.
     next: Vec<Option<u32>>,
-    /// A line has seen no value since `begin`.
+    /// Whether no value has arrived since `begin`.
     awaits: bool,
 }
 
@@ -79,7 +79,7 @@ impl Filling {
         self.filled.column
     }
 
-    /// Notes what a batch brings; false while a line needs more rows to go on.
+    /// Notes whether a batch has values; returns false while interpolation needs more rows.
     pub(super) fn sees(&mut self, batch: &RecordBatch) -> bool {
         let column = batch.column(self.filled.column);
         self.awaits &= column.null_count() == column.len();
@@ -90,7 +90,7 @@ impl Filling {
         matches!(self.filled.method, Method::Line { .. })
     }
 
-    /// The value that row 0 of the next work is to have in this column, so that the newest one is not lost with its row.
+    /// Value for row 0 of the next work, so that the newest value survives its row.
     pub(super) fn keep(&mut self, work: &RecordBatch) -> ArrayRef {
         let column = work.column(self.filled.column);
         match &mut self.last {
@@ -103,8 +103,9 @@ impl Filling {
         }
     }
 
-    /// Starts on new work, whose row 0 is of the group that was last, if `goes_on`. Returns how many rows can be shown: those
-    /// whose right-hand neighbours are all known. `group_start` is the first row of the last group; `ended` says it is complete.
+    /// Starts on new work, whose row 0 belongs to the previous last group if `goes_on`. Returns the number of rows
+    /// that can be output: those whose next value is known. `group_start` is the first row of the last group; `ended`
+    /// says that it is complete.
     pub(super) fn begin(&mut self, work: &Work<'_>, goes_on: bool, group_start: usize, ended: bool) -> Result<usize> {
         self.group = 0;
         self.awaits = true;
@@ -133,7 +134,7 @@ impl Filling {
         Ok(ready)
     }
 
-    /// The column for `sources`, which go on where those of the call before ended.
+    /// Fills the column for `sources`, which follow those of the previous call.
     pub(super) fn values(&mut self, work: &Work<'_>, sources: &[Source]) -> Result<ArrayRef> {
         match self.filled.method {
             Method::Carry { nulls_are_gaps, before } => self.carried(work, sources, nulls_are_gaps, before),
@@ -258,15 +259,15 @@ impl<'a, T: ArrowPrimitiveType> Records<'a, T> {
     }
 }
 
-/// Numbers between which there is a straight line.
+/// Numbers that can be interpolated linearly.
 trait Linear: Copy {
-    /// The point after `part` of the `whole` way to `to`; 0 < `part` < `whole`.
+    /// Point at `part` of `whole` on the way to `to`; 0 < `part` < `whole`.
     fn toward(self, to: Self, part: u64, whole: u64) -> Self;
 }
 
 impl Linear for f64 {
     fn toward(self, to: f64, part: u64, whole: u64) -> f64 {
-        // A level line is level, and exact.
+        // A constant line is exact.
         if self == to {
             return self;
         }
@@ -274,7 +275,7 @@ impl Linear for f64 {
         if point.is_finite() {
             return point;
         }
-        // Products that are too large, or ends that are infinite.
+        // Overflowing products or infinite ends.
         let share = part as f64 / whole as f64;
         self * (1.0 - share) + to * share
     }
@@ -292,7 +293,7 @@ impl Linear for i64 {
         let way = u128::from(self.abs_diff(to)) * u128::from(part);
         let (steps, rest) = (way / u128::from(whole), way % u128::from(whole));
         let steps = i128::try_from(steps).unwrap_or(i128::MAX);
-        // The whole number at or below the point, and how far above it the point is, in parts of `whole`.
+        // Largest integer at or below the point, and the point's distance above it in units of `1 / whole`.
         let (below, above) = if self <= to {
             (i128::from(self) + steps, rest)
         } else if rest == 0 {
@@ -300,13 +301,13 @@ impl Linear for i64 {
         } else {
             (i128::from(self) - steps - 1, u128::from(whole) - rest)
         };
-        // Halves away from zero, as PostgreSQL rounds numeric.
+        // Rounds halves away from zero, as PostgreSQL does for numeric.
         let up = match (above * 2).cmp(&u128::from(whole)) {
             std::cmp::Ordering::Less => false,
             std::cmp::Ordering::Equal => below >= 0,
             std::cmp::Ordering::Greater => true,
         };
-        // Between two of them, so it is one.
+        // The result lies between the two values, so it fits.
         i64::try_from(below + i128::from(up)).unwrap_or(to)
     }
 }

@@ -1,12 +1,13 @@
-//! `time_bucket_gapfill(width, time [, zone] [, start, finish])`: groups for buckets without rows.
+//! `time_bucket_gapfill(width, time [, zone] [, start, finish])`: grouping that also returns buckets without rows.
 //!
-//! A query that groups by `time_bucket_gapfill` is planned as if it grouped by `time_bucket`; then a [`GapFill`] node above the
-//! aggregate (and above HAVING) adds, for every combination of the other group columns, a row for each missing bucket of
-//! `[start, finish)`. Its columns are NULL but for those under `locf` and `interpolate`; see [`super::gap_values`].
+//! A query that groups by `time_bucket_gapfill` is planned as if it grouped by `time_bucket`; then a [`GapFill`] node
+//! above the aggregate (and above HAVING) adds, for each combination of the other group columns, a row for each
+//! missing bucket of `[start, finish)`. Its columns are NULL except those filled by `locf` and `interpolate`; see
+//! [`super::gap_values`].
 //!
-//! Bounds come from the arguments, else from WHERE: comparisons of the same time column with what is constant, joined by AND.
-//! Buckets are those of [`super::bucket`], so filling across a change of clocks adds exactly the buckets that rows would have.
-//! Rows outside the bounds pass unchanged. Where there are no rows at all there is no group to fill.
+//! Bounds come from the arguments, otherwise from WHERE: comparisons of the same time column with constants, joined
+//! by AND. Buckets are those of [`super::bucket`], so filling across a clock change adds exactly the buckets that
+//! rows would have. Rows outside the bounds pass unchanged. Without any rows there is no group to fill.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -35,7 +36,7 @@ use super::{external, gap_values};
 
 const GAPFILL: &str = "time_bucket_gapfill";
 
-/// The function as SQL sees it.
+/// Function definition for name resolution.
 pub(super) fn function() -> ScalarUDF {
     ScalarUDF::new_from_impl(Marker { signature: Signature::new(TypeSignature::UserDefined, Volatility::Immutable) })
 }
@@ -62,7 +63,7 @@ impl ScalarUDFImpl for Marker {
         }
         let bounds = types.len().saturating_sub(2) / 2 * 2;
         let zoned = types.len().saturating_sub(2) % 2 == 1;
-        // Start and finish are times as an origin is, which the fourth argument of time_bucket is.
+        // Start and finish are coerced like an origin, the fourth argument of `time_bucket`.
         let head = if zoned { 3 } else { 2 };
         let mut coerced = coerce(GAPFILL, &types[..head.min(types.len())])?;
         for bound in types.iter().skip(head).take(bounds) {
@@ -83,11 +84,11 @@ impl ScalarUDFImpl for Marker {
     }
 }
 
-/// Puts the nodes in. Call it on the plan as it comes from SQL, before analysis and optimization.
+/// Inserts the nodes into a logical plan that comes from SQL, before analysis and optimization.
 ///
 /// # Errors
-/// 22023 when bounds are missing or an argument is wrong; 42803 for `locf` and `interpolate` elsewhere than above a gap fill;
-/// 0A000 for grouping sets.
+/// 22023 when bounds are missing or an argument is invalid; 42803 for `locf` and `interpolate` that are not directly
+/// above a gap fill; 0A000 for grouping sets.
 pub(super) fn rewrite_plan(plan: LogicalPlan) -> Result<LogicalPlan> {
     let rewritten = plan.transform_up_with_subqueries(|node| match node {
         LogicalPlan::Aggregate(aggregate) => above_aggregate(aggregate),
@@ -118,7 +119,7 @@ fn above_aggregate(aggregate: Aggregate) -> Result<Transformed<LogicalPlan>> {
     Ok(Transformed::yes(node.into_plan()))
 }
 
-/// HAVING belongs below: it judges groups, not gaps.
+/// Moves HAVING below the node: it filters groups, not gaps.
 fn having(filter: Filter) -> Result<Transformed<LogicalPlan>> {
     let Some(fill) = GapFill::of(&filter.input) else { return Ok(Transformed::no(LogicalPlan::Filter(filter))) };
     let below = LogicalPlan::Filter(Filter::try_new(filter.predicate, Arc::new(fill.input.clone()))?);
@@ -133,7 +134,7 @@ fn gapfill_call(expr: &Expr) -> Option<&ScalarFunction> {
     }
 }
 
-/// What a bound says.
+/// Kind of a parameter of the gap fill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Bound {
     Width,
@@ -148,7 +149,7 @@ enum Bound {
     UpTo,
 }
 
-/// Width, zone and bounds, as expressions that are constant once the statement runs.
+/// Width, zone and bounds, as expressions that are constant at run time.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Bounds(Vec<(Bound, Expr)>);
 
@@ -199,7 +200,7 @@ impl Bounds {
         ))
     }
 
-    /// The buckets, and the first and last moment to fill.
+    /// Buckets, and the start (inclusive) and finish (exclusive) of the range to fill.
     fn values(&self, session: &SessionState) -> Result<(Buckets, i64, i64)> {
         let mut width = None;
         let mut zone = None;
@@ -248,7 +249,7 @@ fn constant(expr: &Expr, session: &SessionState) -> Result<ScalarValue> {
     ScalarValue::try_from_array(&value.into_array(1)?, 0)
 }
 
-/// What the filters below say of `time`.
+/// Bounds on `time` from the filters below.
 fn constraints(time: &Expr, below: &LogicalPlan) -> Vec<(Bound, Expr)> {
     let Expr::Column(time) = time else { return Vec::new() };
     let mut found = Vec::new();
@@ -259,7 +260,7 @@ fn constraints(time: &Expr, below: &LogicalPlan) -> Vec<(Bound, Expr)> {
                 conjuncts(time, &filter.predicate, &mut found);
                 plan = &filter.input;
             }
-            // A derived table that passes the column on under its name.
+            // A derived table that passes the column through under its name.
             LogicalPlan::SubqueryAlias(alias) => plan = &alias.input,
             LogicalPlan::Projection(projection) if passes(projection, &time.name) => plan = &projection.input,
             _ => return found,
@@ -311,7 +312,7 @@ fn bound_of(op: Operator) -> Option<Bound> {
     }
 }
 
-/// Which columns are what.
+/// Roles of the columns.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Shape {
     pub(super) time: usize,
@@ -319,7 +320,7 @@ pub(super) struct Shape {
     pub(super) filled: Vec<Filled>,
 }
 
-/// The logical node. Columns are those of its input, all nullable.
+/// Logical node. It has the columns of its input, all nullable.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct GapFill {
     pub(super) input: LogicalPlan,
@@ -388,7 +389,7 @@ impl UserDefinedLogicalNodeCore for GapFill {
     }
 }
 
-/// Plans gap fills.
+/// Physical planner for gap fills.
 #[derive(Debug)]
 pub(super) struct Planner;
 

@@ -1,4 +1,4 @@
-//! The operator that adds the missing buckets. Input sorted by keys and bucket in one partition; output likewise.
+//! Physical operator that adds the missing buckets. Input and output are one partition sorted by keys and bucket.
 
 use std::fmt;
 use std::sync::Arc;
@@ -28,26 +28,26 @@ use super::bucket::Buckets;
 use super::external;
 use super::gap_columns::{Filled, Filling, Work};
 
-/// Rows of one output batch, at most.
+/// Maximum number of rows in an output batch.
 const BATCH_ROWS_MAX: usize = 8_192;
 
-/// What to fill.
+/// Parameters of the operator.
 #[derive(Clone, Debug)]
 pub(super) struct Fill {
     pub(super) buckets: Buckets,
-    /// First moment to fill.
+    /// Start of the range to fill, inclusive.
     pub(super) start: i64,
-    /// The moment filling ends before.
+    /// End of the range to fill, exclusive.
     pub(super) finish: i64,
-    /// The bucket's column.
+    /// Position of the bucket column.
     pub(super) time: usize,
-    /// The other group columns.
+    /// Positions of the other group columns.
     pub(super) keys: Vec<usize>,
-    /// Columns that show a value in gaps.
+    /// Columns that are filled in gaps.
     pub(super) filled: Vec<Filled>,
 }
 
-/// The operator.
+/// The physical operator.
 #[derive(Debug)]
 pub(super) struct GapFillExec {
     input: Arc<dyn ExecutionPlan>,
@@ -69,7 +69,7 @@ impl GapFillExec {
     }
 }
 
-/// Keys, then the bucket.
+/// Sort order: keys, then the bucket.
 fn order(schema: &SchemaRef, fill: &Fill) -> Vec<PhysicalSortExpr> {
     let columns = fill.keys.iter().chain(std::iter::once(&fill.time));
     columns
@@ -150,44 +150,44 @@ impl ExecutionPlan for GapFillExec {
     }
 }
 
-/// Where a row of the output comes from.
+/// Origin of an output row.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Source {
     /// A row of `work`.
     Row(u32),
-    /// A bucket between; its group is that of this row.
+    /// A missing bucket; this row has its group.
     Gap(u32, i64),
 }
 
-/// The state between batches. `work` begins with the row put out last, if there was one, so that a group may go on over the
-/// border; in its filled columns that row has the newest value there is.
+/// State between batches. `work` starts with the last row output, if any, so that a group may span batches; its
+/// filled columns hold the newest values.
 ///
-/// A line needs to know the next value on its right: rows behind the last known one wait, and so do whole batches without any.
+/// Interpolation needs the next value: rows after the last value wait, and so do whole batches without values.
 struct Filler {
     fill: Arc<Fill>,
     schema: SchemaRef,
     converter: Option<RowConverter>,
     work: RecordBatch,
-    /// The number of each row's group, from 0 in every work.
+    /// Group number of each row, starting at 0 in every `work`.
     groups: Vec<u32>,
     columns: Vec<Filling>,
-    /// Batches after `work`, all of the group that its last row or their first is of.
+    /// Batches after `work`, buffered until a value or another group arrives.
     waiting: Vec<RecordBatch>,
-    /// The group of the newest row.
+    /// Group of the newest row.
     newest: Option<OwnedRow>,
-    /// Next row of `work` to look at.
+    /// Next row of `work` to process.
     at: usize,
-    /// Rows of `work` that can be looked at.
+    /// Number of rows of `work` that can be processed.
     ready: usize,
-    /// The bucket expected next in the present group; `None` before the first group and past the last bucket.
+    /// Next expected bucket of the current group; `None` before the first group and after the last bucket.
     expected: Option<i64>,
-    /// The row of `work` whose group was begun last, so that a full batch does not begin it twice.
+    /// Row of `work` at which the current group was started, so that a full output batch does not start it twice.
     begun: Option<usize>,
-    /// No input will come.
+    /// Whether the input has ended.
     ended: bool,
-    /// All is put out.
+    /// Whether all output has been produced.
     finished: bool,
-    /// The memory of `work` and `waiting`.
+    /// Memory reservation for `work` and `waiting`.
     held: MemoryReservation,
 }
 
@@ -218,7 +218,7 @@ impl Filler {
     }
 
     fn input(&mut self, batch: &RecordBatch) -> Result<()> {
-        // The input's columns may be declared NOT NULL; the output's are not.
+        // Input columns may be declared NOT NULL; output columns are nullable.
         let batch = RecordBatch::try_new(Arc::clone(&self.schema), batch.columns().to_vec())?;
         if batch.num_rows() == 0 {
             return Ok(());
@@ -238,7 +238,7 @@ impl Filler {
         self.proceed()
     }
 
-    /// Is the last row of `batch`, which becomes the newest, of another group than the newest so far?
+    /// Whether the last row of `batch`, now the newest, belongs to another group than the previous newest row.
     fn changes_group(&mut self, batch: &RecordBatch) -> Result<bool> {
         let Some(converter) = &self.converter else { return Ok(false) };
         let last = batch.num_rows() - 1;
@@ -247,7 +247,7 @@ impl Filler {
         Ok(self.newest.replace(key.clone()).is_none_or(|before| before != key))
     }
 
-    /// Makes the rows not looked at and those that waited the new work.
+    /// Builds new work from the unprocessed rows and the waiting batches.
     fn proceed(&mut self) -> Result<()> {
         let kept = self.at.min(1);
         let mut parts = Vec::with_capacity(self.waiting.len() + 2);
@@ -288,7 +288,7 @@ impl Filler {
         Ok(groups)
     }
 
-    /// The next rows, if what is known suffices for any.
+    /// Next output batch; `None` if more input is needed.
     fn output(&mut self) -> Result<Option<RecordBatch>> {
         let mut sources = Vec::new();
         while sources.len() < BATCH_ROWS_MAX && self.at < self.ready {
@@ -299,7 +299,7 @@ impl Filler {
                 self.expected = Some(self.fill.buckets.start(self.fill.start).map_err(external)?);
                 self.begun = Some(self.at);
             }
-            // A row without a time sorts behind all gaps.
+            // A row without a time sorts after all gaps.
             let time = self.time(self.at);
             if !self.gaps(self.at, time.unwrap_or(i64::MAX), &mut sources)? {
                 break;
@@ -316,7 +316,7 @@ impl Filler {
         if sources.is_empty() { Ok(None) } else { self.build(&sources).map(Some) }
     }
 
-    /// Gaps before `end`, with the group of `row`; false when the batch is full before all are there.
+    /// Adds the gaps before `end`, in the group of `row`; false if the output batch is full first.
     fn gaps(&mut self, row: usize, end: i64, sources: &mut Vec<Source>) -> Result<bool> {
         while let Some(bucket) = self.expected.filter(|bucket| *bucket < end.min(self.fill.finish)) {
             if sources.len() >= BATCH_ROWS_MAX {
@@ -328,7 +328,7 @@ impl Filler {
         Ok(true)
     }
 
-    /// A row for the bucket `time` is there.
+    /// Advances the expected bucket past the row at `time`.
     fn pass(&mut self, time: i64) {
         if self.expected.is_some_and(|expected| expected <= time) {
             self.expected = self.fill.buckets.next(time).ok();
@@ -359,7 +359,7 @@ impl Filler {
     }
 }
 
-/// What the rows take; a batch may be a small part of larger arrays.
+/// Bytes of the rows; a batch may be a slice of larger arrays.
 fn bytes(batch: &RecordBatch) -> usize {
     batch.columns().iter().map(|column| column.to_data().get_slice_memory_size().unwrap_or(0)).sum()
 }

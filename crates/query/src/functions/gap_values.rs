@@ -1,9 +1,9 @@
-//! `locf(value [, prev [, treat_null_as_missing]])` and `interpolate(value [, prev [, next]])`: what a column shows in the gaps of
-//! a gap-filled query.
+//! `locf(value [, prev [, treat_null_as_missing]])` and `interpolate(value [, prev [, next]])`: values of columns in
+//! the gaps of a gap-filled query.
 //!
-//! A call is taken out of the select list: its arguments become columns below the [`GapFill`] node, which puts the values of
-//! [`super::gap_columns`] in, and the call becomes that column. `prev` and `next` may be queries; a record `(time, value)` is a
-//! struct of two fields.
+//! A call is removed from the select list: its arguments become columns below the [`GapFill`] node, which fills them
+//! ([`super::gap_columns`]), and the call is replaced by the filled column. `prev` and `next` may be queries; a
+//! record `(time, value)` is a struct of two fields.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ use super::gap_fill::{GapFill, Shape, is_null};
 const LOCF: &str = "locf";
 const INTERPOLATE: &str = "interpolate";
 
-/// The functions as SQL sees them.
+/// Function definitions for name resolution.
 pub(super) fn functions() -> [ScalarUDF; 2] {
     [LOCF, INTERPOLATE].map(|name| {
         let signature = Signature::new(TypeSignature::UserDefined, Volatility::Immutable);
@@ -32,7 +32,7 @@ pub(super) fn functions() -> [ScalarUDF; 2] {
     })
 }
 
-/// Always replaced before it would be evaluated.
+/// Placeholder that is replaced before evaluation.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Marker {
     name: &'static str,
@@ -76,8 +76,8 @@ fn misplaced(name: &str) -> datafusion::common::DataFusionError {
     external(Error::new(SqlState::GROUPING_ERROR, message))
 }
 
-/// The type `name` gives back for a value of type `ty`: lines go through what TimescaleDB draws them through, and `numeric` as
-/// float8, into which PostgreSQL would turn it there.
+/// Result type for a value of type `ty`: interpolation supports TimescaleDB's types, and `numeric` becomes float8, as
+/// PostgreSQL would cast it there.
 fn value_type(name: &str, ty: &DataType) -> Option<DataType> {
     use DataType::{Float16, Float32, Float64, Int8, Int16, Int32, Int64, UInt8, UInt16, UInt32};
     match ty {
@@ -87,16 +87,16 @@ fn value_type(name: &str, ty: &DataType) -> Option<DataType> {
         UInt16 => Some(Int32),
         UInt32 => Some(Int64),
         Float16 => Some(Float32),
-        // The first is what numeric(20) is in columns tables.
+        // UInt64 is numeric(20) in `columns` tables.
         ty if *ty == DataType::UInt64 || ty.is_decimal() || ty.is_null() => Some(Float64),
         _ => None,
     }
 }
 
-/// Takes the calls out of a select list.
+/// Replaces the calls in a select list.
 ///
 /// # Errors
-/// 42803 without a gap fill below; 22023 for an argument of a wrong kind; 42883 for one of a wrong type.
+/// 42803 without a gap fill below; 22023 for an invalid argument; 42883 for one of the wrong type.
 pub(super) fn fill_columns(projection: Projection) -> Result<Transformed<LogicalPlan>> {
     let mut calls: Vec<ScalarFunction> = Vec::new();
     for expr in &projection.expr {
@@ -126,10 +126,10 @@ fn is_call(call: &ScalarFunction) -> bool {
     [LOCF, INTERPOLATE].contains(&call.func.name())
 }
 
-/// The columns below the gap fill.
+/// Columns below the gap fill.
 struct Below<'a> {
     schema: &'a DFSchemaRef,
-    /// The bucket's column.
+    /// Position of the bucket column.
     time: usize,
     columns: Vec<Expr>,
     added: usize,
@@ -163,7 +163,7 @@ impl Below<'_> {
         Ok(self.columns.len() - 1)
     }
 
-    /// A record (time, value), its parts as the bucket and the column have them.
+    /// Adds a record (time, value), cast to the types of the bucket and of the filled column.
     fn add_record(&mut self, record: &Expr, value: &DataType) -> Result<usize> {
         let time = self.schema.field(self.time).data_type();
         let wrong = |message: &str| external(Error::new(SqlState::INVALID_PARAMETER_VALUE, message.to_owned()));
@@ -188,7 +188,7 @@ fn yes_or_no(expr: &Expr) -> Result<bool> {
     }
 }
 
-/// `expr` with columns in the places of the calls, under its old name.
+/// Replaces calls in `expr` by columns and keeps the expression's name.
 fn without_calls(expr: &Expr, calls: &[ScalarFunction], names: &[String]) -> Result<Expr> {
     let name = expr.schema_name().to_string();
     let replaced = expr.clone().transform_down(|part| match &part {

@@ -1,4 +1,4 @@
-//! `format`, `num_nulls` and `width_bucket`, which the planner lacks.
+//! `format`, `num_nulls`, `num_nonnulls` and `width_bucket`, which DataFusion lacks.
 
 use std::sync::Arc;
 
@@ -16,7 +16,6 @@ use model::{Error, SqlState};
 
 use super::external;
 
-/// All of them.
 pub(super) fn functions() -> Vec<ScalarUDF> {
     [General::Format, General::Nulls, General::NotNulls, General::WidthBucket]
         .map(|which| ScalarUDF::from(Function { which, signature: which.signature() }))
@@ -144,7 +143,7 @@ fn bucket(value: f64, low: f64, high: f64, count: i32) -> model::Result<i32> {
     if behind {
         return beyond();
     }
-    // Halves, so that no difference overflows.
+    // Halves the operands, so that no difference overflows.
     let part = (value / 2.0 - low / 2.0) / (high / 2.0 - low / 2.0);
     Ok(((part * f64::from(count)) as i32).min(count - 1) + 1)
 }

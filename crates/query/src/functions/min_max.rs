@@ -1,7 +1,7 @@
 //! `min` and `max` that order floats as PostgreSQL does: `-Infinity` first, `NaN` last.
 //!
-//! The planner's own start a group at the largest finite number and skip NaN, so that a group of nothing but `Infinity` would answer
-//! a number nobody wrote. Other types go to them.
+//! DataFusion's own start a group at the largest finite number and skip NaN, so that a group of only `Infinity` would
+//! return a number that no row has. Other types use DataFusion's functions.
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ enum End {
 }
 
 impl End {
-    /// Does `new` replace `best`? NaN is above all, whatever its sign.
+    /// Whether `new` replaces `best`. NaN is greater than all numbers, whatever its sign.
     fn beats<T: PartialOrd + Copy>(self, new: T, best: T) -> bool {
         let nan = |value: T| value.partial_cmp(&value).is_none();
         match self {
@@ -39,7 +39,7 @@ impl End {
         }
     }
 
-    /// What every value beats or equals.
+    /// Initial value, which every value replaces or equals.
     fn start(self) -> f64 {
         match self {
             End::Least => f64::NAN,
@@ -142,7 +142,7 @@ fn replace<T: PartialOrd + Copy>(end: End, best: &mut T, new: T) {
     }
 }
 
-/// Without groups.
+/// Aggregation without GROUP BY.
 #[derive(Debug)]
 struct One {
     end: End,
@@ -150,7 +150,7 @@ struct One {
 }
 
 impl One {
-    /// The extreme of what was best and a batch.
+    /// Extreme of `best` and a batch.
     fn of<T: ArrowPrimitiveType<Native: PartialOrd>>(
         &self,
         best: Option<T::Native>,

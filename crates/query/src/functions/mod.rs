@@ -1,8 +1,8 @@
-//! The SQL functions DataFusion lacks, or has with other results: time buckets and gap fill, `first`/`last`, PostgreSQL's of dates
-//! and intervals.
+//! SQL functions that DataFusion lacks or implements with other results: time buckets and gap filling,
+//! `first`/`last`, PostgreSQL's date and interval functions.
 //!
-//! Functions here know nothing of the session and are registered once; those that do are in `pg_catalog`. Errors carry an
-//! SQLSTATE: they are `model::Error` inside `DataFusionError::External`.
+//! These functions do not depend on the session and are registered once; functions that do are in `pg_catalog`.
+//! Errors carry an SQLSTATE: they are `model::Error` inside `DataFusionError::External`.
 
 pub mod bucket;
 mod capped;
@@ -33,7 +33,7 @@ pub use context::{
 use datafusion::common::DataFusionError;
 use datafusion::prelude::SessionContext;
 
-/// Adds every function of this module.
+/// Registers all functions of this module that depend on neither session nor statement.
 pub fn register(session: &SessionContext) {
     for function in time_bucket::functions() {
         session.register_udf(function);
@@ -56,7 +56,7 @@ pub fn register(session: &SessionContext) {
     session.register_udaf(bool_and.as_ref().clone().with_aliases(["every"]));
 }
 
-/// A `model::Error` on its way through DataFusion.
+/// Wraps a `model::Error` for DataFusion.
 pub(crate) fn external(error: model::Error) -> DataFusionError {
     DataFusionError::External(Box::new(error))
 }

@@ -1,11 +1,12 @@
-//! Aggregates of floats over moving window frames, without an inverse: a value that left the frame leaves no trace.
+//! Aggregates of floats over moving window frames that do not subtract rows which leave the frame.
 //!
-//! DataFusion subtracts what leaves a frame, and `1e20`, an infinity or NaN cannot be subtracted from a float: every later row of
-//! the partition would be wrong. PostgreSQL aggregates each frame anew. Here the frame is a queue of two stacks: of the older rows
-//! every suffix has its state, of the newer ones their whole has. A row enters and leaves at a constant cost, amortised, and the
-//! state of the frame is that of one suffix combined with that of the newer rows.
+//! DataFusion subtracts them, and `1e20`, an infinity or NaN cannot be subtracted from a float: every later row of
+//! the partition would be wrong. PostgreSQL recomputes each frame. Here the frame is a two-stack queue: the older
+//! rows have a state for each suffix, the newer rows one state in total. Adding and removing a row costs amortised
+//! constant time, and the state of the frame combines that of the longest suffix with that of the newer rows.
 //!
-//! Frames of up to [`IN_ORDER_MAX`] rows are aggregated in order, which gives PostgreSQL's digits to the last one.
+//! Frames of up to [`IN_ORDER_MAX`] rows are aggregated in order for each row, which gives exactly PostgreSQL's
+//! digits.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -24,15 +25,16 @@ use model::{Error, SqlState};
 
 use super::external;
 
-/// Rows of a frame that are aggregated one after the other, for each row anew.
+/// Maximum number of rows of a frame that is recomputed for each row.
 const IN_ORDER_MAX: usize = 64;
 
-/// The aggregate to use as a window function in place of `inner`, if it is one of floats.
+/// Window function that replaces `inner`, if it aggregates floats.
 ///
-/// `arguments`: their types, as written.
+/// `arguments`: argument types before coercion.
 pub(crate) fn moving(inner: &Arc<AggregateUDF>, arguments: &[DataType]) -> Option<Arc<AggregateUDF>> {
     let kind = Kind::of(inner.name())?;
-    // Sums of integers and decimals are exact, and so is what is subtracted from them. All else is computed in floats.
+    // Sums of integers and decimals are exact, and so is subtraction from them. All other aggregates are computed in
+    // floats.
     let is_ours = |ty: &DataType| match kind {
         Kind::Sum => ty.is_floating(),
         Kind::Average => ty.is_floating() || ty.is_integer(),
@@ -44,7 +46,7 @@ pub(crate) fn moving(inner: &Arc<AggregateUDF>, arguments: &[DataType]) -> Optio
     Some(Arc::new(AggregateUDF::new_from_impl(Moving { kind, inner: AggregateUDF::clone(inner) })))
 }
 
-/// The aggregates.
+/// Supported aggregates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Kind {
     Sum,
@@ -92,7 +94,7 @@ impl Kind {
         })
     }
 
-    /// The aggregate of a state, by PostgreSQL's rules (`float.c`).
+    /// Result for a state, by PostgreSQL's rules (`float.c`).
     fn result(self, state: &State) -> Option<f64> {
         let State { n, sum_x, sum_y, xx, yy, xy, .. } = *state;
         match self {
@@ -115,7 +117,7 @@ impl Kind {
             Kind::SumYy => yy,
             Kind::SumXy => xy,
             Kind::Count => n,
-            // A vertical line has no slope; a horizontal one has, but no correlation.
+            // A vertical line has no slope. A horizontal line has a slope but no correlation.
             _ if xx == 0.0 => return None,
             Kind::Correlation if yy == 0.0 => return None,
             Kind::Correlation => xy / (xx * yy).sqrt(),
@@ -126,14 +128,14 @@ impl Kind {
         })
     }
 
-    /// One argument, or Y and X?
+    /// Whether it has two arguments, Y and X.
     fn is_of_pairs(self) -> bool {
         use Kind::{Average, Deviation, DeviationOfSample, Sum, Variance, VarianceOfSample};
         !matches!(self, Sum | Average | Variance | VarianceOfSample | Deviation | DeviationOfSample)
     }
 }
 
-/// Count, sums, and sums of squared distances from the averages (Youngs and Cramer), of a run of rows.
+/// Count, sums, and sums of squared deviations from the mean (Youngs and Cramer), of consecutive rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct State {
     n: f64,
@@ -142,7 +144,7 @@ struct State {
     xx: f64,
     yy: f64,
     xy: f64,
-    /// Was one of the values an infinity or NaN?
+    /// Whether a value was an infinity or NaN.
     has_special: bool,
 }
 
@@ -162,7 +164,7 @@ impl State {
         self.spoil();
     }
 
-    /// Squares of infinities are no number.
+    /// Squared deviations of infinities are NaN.
     fn spoil(&mut self) {
         if self.has_special {
             let of = |sum: f64, squares: f64| if sum.is_finite() { squares } else { f64::NAN };
@@ -171,7 +173,7 @@ impl State {
         }
     }
 
-    /// The state of the rows of both.
+    /// State of the rows of both.
     fn with(&self, other: &State) -> State {
         if self.n == 0.0 {
             return *other;
@@ -204,19 +206,19 @@ impl State {
     }
 }
 
-/// The rows of a frame, oldest first.
+/// Rows of a frame, oldest first.
 #[derive(Debug)]
 struct Frame {
     kind: Kind,
-    /// What the result becomes.
+    /// Result type.
     ty: DataType,
-    /// `None`: a row with a NULL, which counts for nothing.
+    /// X and Y of each row; `None` for a row with a NULL, which is ignored.
     rows: VecDeque<Option<(f64, f64)>>,
-    /// Of the older rows, the states of all suffixes; the whole is last.
+    /// States of all suffixes of the older rows; the longest suffix is last.
     older: Vec<State>,
-    /// The state of the rows that are not among the older ones.
+    /// State of the rows after the older ones.
     newer: State,
-    /// States that were combined or added to, for tests.
+    /// State updates and combinations, counted for tests.
     steps: u64,
 }
 
@@ -257,7 +259,7 @@ impl Frame {
         state
     }
 
-    /// X and Y of the rows of a batch; of single arguments Y is zero.
+    /// X and Y for each row of a batch; Y is zero for aggregates of one argument.
     fn pairs(&self, values: &[ArrayRef]) -> Result<Vec<Option<(f64, f64)>>> {
         let floats = |array: &ArrayRef| cast(array, &DataType::Float64);
         Ok(match values {
@@ -316,7 +318,7 @@ impl Accumulator for Frame {
     }
 }
 
-/// An aggregate of DataFusion's with frames of ours.
+/// A DataFusion aggregate that uses [`Frame`] for window frames.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Moving {
     kind: Kind,
@@ -399,7 +401,7 @@ mod tests {
 
     use super::*;
 
-    /// The results of frames of so many rows that end at each row.
+    /// Results of frames of `width` rows that end at each row, and the number of steps.
     fn slide(kind: Kind, values: &[f64], width: usize) -> (Vec<Option<f64>>, u64) {
         let mut frame = Frame::new(kind, DataType::Float64);
         let array = |at: usize| -> Vec<ArrayRef> {
@@ -420,7 +422,8 @@ mod tests {
         (results, frame.steps)
     }
 
-    /// F18: `avg(v) OVER (ROWS BETWEEN n PRECEDING AND CURRENT ROW)` answered 0, or NaN, for every row after an outlier.
+    /// Regression F18: `avg(v) OVER (ROWS BETWEEN n PRECEDING AND CURRENT ROW)` returned 0 or NaN for every row after
+    /// an outlier.
     #[test]
     fn a_value_that_left_the_frame_leaves_no_trace() {
         for width in [1, 3, 64, 65, 100, 1000] {
@@ -466,7 +469,7 @@ mod tests {
         }
     }
 
-    /// A frame of ten times the rows costs a row no more.
+    /// Cost per row does not depend on the size of the frame.
     #[test]
     fn work_does_not_grow_with_the_frame() {
         let values: Vec<f64> = (0..50_000).map(f64::from).collect();

@@ -1,4 +1,4 @@
-//! The plan of `ASOF JOIN`: a node for joins whose condition has the function [`NEAREST`].
+//! Planning of `ASOF JOIN`: a node for joins whose condition calls the function [`NEAREST`].
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -23,10 +23,10 @@ use model::{Error, SqlState};
 use super::external;
 use super::nearest_exec::{Matching, NearestExec};
 
-/// Marks the comparison of times. No name that anybody types.
+/// Marks the time comparison of an ASOF JOIN. Internal name, not meant for SQL.
 pub(crate) const NEAREST: &str = "millrace_nearest";
 
-/// The function as SQL sees it.
+/// Function definition for name resolution.
 pub(super) fn function() -> ScalarUDF {
     ScalarUDF::new_from_impl(Marker(Signature::any(1, Volatility::Immutable)))
 }
@@ -52,10 +52,10 @@ impl ScalarUDFImpl for Marker {
     }
 }
 
-/// Puts the nodes in. Call it on the plan as it comes from SQL, before analysis and optimization.
+/// Inserts the nodes into a logical plan that comes from SQL, before analysis and optimization.
 ///
 /// # Errors
-/// 42601 for a condition that is more than equalities of both sides and one comparison.
+/// 42601 for a condition other than equalities between both sides and one comparison.
 pub(super) fn rewrite_plan(plan: LogicalPlan) -> Result<LogicalPlan> {
     let rewritten = plan.transform_up_with_subqueries(|node| match node {
         LogicalPlan::Join(join) => nearest(join),
@@ -87,7 +87,7 @@ fn marked(expr: &Expr) -> Option<&Expr> {
     }
 }
 
-/// Conditions on the left side alone hold before the join as they do after it. The optimizer cannot know that.
+/// Pushes conditions on the left side below the join. The optimizer cannot know that this is allowed.
 fn below(filter: Filter) -> Result<Transformed<LogicalPlan>> {
     let Some(node) = Nearest::of(&filter.input) else { return Ok(Transformed::no(LogicalPlan::Filter(filter))) };
     let is_left = |one: &Expr| {
@@ -113,16 +113,16 @@ fn has_subquery(expr: &Expr) -> bool {
     expr.exists(is_one).unwrap_or(true)
 }
 
-/// The logical node. Columns are those of the left side, then those of the right.
+/// Logical node. It has the columns of the left side, then those of the right side.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Nearest {
     left: LogicalPlan,
     right: LogicalPlan,
-    /// Each an equality of something on the left and something on the right.
+    /// Equalities between an expression of the left side and one of the right side.
     equal: Vec<Expr>,
-    /// A comparison of a time on the left and one on the right.
+    /// Comparison of a time of the left side with one of the right side.
     time: Expr,
-    /// Do rows of the left side stay that match none?
+    /// Left join: rows of the left side without a match are kept.
     keeps_left: bool,
     schema: DFSchemaRef,
 }
@@ -150,7 +150,7 @@ impl Nearest {
         LogicalPlan::Extension(Extension { node: Arc::new(self) })
     }
 
-    /// A comparison with the left side's part on its left.
+    /// Sides of a comparison, the left table's expression first.
     fn sides<'e>(&self, expr: &'e Expr) -> Option<(&'e Expr, Operator, &'e Expr)> {
         let Expr::BinaryExpr(BinaryExpr { left, op, right }) = expr else { return None };
         let is_of = |expr: &Expr, side: &LogicalPlan| {
@@ -232,13 +232,13 @@ impl UserDefinedLogicalNodeCore for Nearest {
         let (Some(time), Ok([left, right])) = (exprs.pop(), <[LogicalPlan; 2]>::try_from(inputs)) else {
             return Err(external(Error::bug("an ASOF JOIN without its two sides")));
         };
-        // The optimizer keeps the names of what it changes by aliases.
+        // The optimizer adds aliases to preserve the names of expressions that it changes.
         let equal = exprs.into_iter().map(Expr::unalias).collect();
         Nearest::new(left, right, equal, time.unalias(), self.keeps_left)
     }
 }
 
-/// Plans the nodes.
+/// Physical planner for the nodes.
 #[derive(Debug)]
 pub(super) struct Planner;
 
@@ -265,7 +265,7 @@ impl ExtensionPlanner for Planner {
         }
         let (of_left, op, of_right) = node.sides(&node.time).ok_or_else(bug)?;
         by.push((physical(of_left, &node.left)?, physical(of_right, &node.right)?));
-        // Of later rows the first is wanted: backwards in time it is the last before.
+        // For later rows the first match is needed: in descending time order it is the last one before.
         let backwards = matches!(op, Operator::LtEq | Operator::Lt);
         let matching = Matching {
             by,

@@ -1,7 +1,7 @@
-//! The operator of `ASOF JOIN`: both sides sorted by keys and time, walked through side by side.
+//! Physical operator of `ASOF JOIN`: a merge of both sides, sorted by keys and time.
 //!
-//! Of the right side one row is remembered: the last that does not come after the left row of the moment. Its memory is that of a batch of
-//! each side.
+//! It remembers one row of the right side: the last one that is not after the current left row. It buffers one batch of
+//! the left side, and the batches of the right side that are read while that batch is joined.
 
 use std::fmt;
 use std::sync::Arc;
@@ -26,16 +26,16 @@ use futures::{StreamExt, TryStreamExt};
 
 use super::external;
 
-/// Which rows belong together.
+/// Join condition.
 #[derive(Clone, Debug)]
 pub(super) struct Matching {
-    /// What is equal on both sides, and, last, the times.
+    /// Pairs of expressions for the keys and, last, the times.
     pub(super) by: Vec<(Arc<dyn PhysicalExpr>, Arc<dyn PhysicalExpr>)>,
-    /// The order of times in which the row that is wanted comes last.
+    /// Sort order of times in which the wanted row comes last.
     pub(super) order: SortOptions,
-    /// Is a row of the same time none?
+    /// Whether rows with equal times do not match.
     pub(super) strict: bool,
-    /// Do rows of the left side stay that match none?
+    /// Left join: rows of the left side without a match are kept.
     pub(super) keeps_left: bool,
 }
 
@@ -55,7 +55,7 @@ impl Matching {
     }
 }
 
-/// The operator.
+/// The physical operator.
 #[derive(Debug)]
 pub(super) struct NearestExec {
     left: Arc<dyn ExecutionPlan>,
@@ -157,11 +157,11 @@ impl ExecutionPlan for NearestExec {
     }
 }
 
-/// Keys and times of a batch, as bytes that are compared as bytes.
+/// Keys and times of a batch, encoded as comparable bytes.
 struct Keyed {
     keys: Option<Rows>,
     times: Rows,
-    /// Rows without NULL in any of them; others match nothing.
+    /// Rows without NULL in keys and time; others match nothing.
     valid: Option<NullBuffer>,
 }
 
@@ -175,32 +175,32 @@ impl Keyed {
     }
 }
 
-/// The batch of the right side that is looked at.
+/// Current batch of the right side.
 struct Right {
-    /// Its number among those seen.
+    /// Position in `Walk::seen`.
     batch: usize,
     keyed: Keyed,
     rows: usize,
-    /// The first row not looked at yet.
+    /// Next row to process.
     at: usize,
 }
 
-/// The last row of the right side that was passed.
+/// Last row of the right side that was passed.
 struct Passed {
     key: Vec<u8>,
-    /// The batch, by its number among those seen, and the row.
+    /// Position of the batch in `Walk::seen`, and the row.
     place: (usize, usize),
 }
 
-/// The walk through both sides.
+/// State of the merge.
 struct Walk {
     matching: Arc<Matching>,
     schema: SchemaRef,
-    /// `None` where nothing need be equal.
+    /// Converter of the keys; `None` for a join without equalities.
     keys: Option<RowConverter>,
     times: RowConverter,
     input: SendableRecordBatchStream,
-    /// Batches of the right side that rows of the present batch of the left may be joined with.
+    /// Batches of the right side that may match rows of the current left batch.
     seen: Vec<RecordBatch>,
     right: Option<Right>,
     passed: Option<Passed>,
@@ -255,7 +255,7 @@ impl Walk {
         self.joined(left, rows, &places)
     }
 
-    /// Lets go of the batches of the right side that no row can be joined with any more.
+    /// Drops batches of the right side that no further row can match.
     fn forget(&mut self) {
         let seen = std::mem::take(&mut self.seen);
         for batch in
@@ -268,7 +268,7 @@ impl Walk {
         }
     }
 
-    /// Passes the rows of the right side that do not come after a row of the left side.
+    /// Passes all rows of the right side that are not after a row of the left side.
     async fn pass(&mut self, left: &Keyed, row: usize) -> Result<()> {
         let (key, time) = (left.key(row), left.times.row(row));
         loop {
@@ -293,7 +293,7 @@ impl Walk {
         }
     }
 
-    /// Takes the next batch of the right side; false at its end.
+    /// Reads the next batch of the right side; false at its end.
     async fn advance(&mut self) -> Result<bool> {
         let Some(batch) = self.input.next().await.transpose()? else { return Ok(false) };
         let (keyed, rows) = (self.keyed(&batch, false)?, batch.num_rows());
@@ -302,7 +302,7 @@ impl Walk {
         Ok(true)
     }
 
-    /// The rows of a batch of the left side with what they were joined with.
+    /// Output rows for a batch of the left side and its matches.
     fn joined(&self, left: &RecordBatch, rows: Vec<u32>, places: &[Option<(usize, usize)>]) -> Result<RecordBatch> {
         let options = RecordBatchOptions::new().with_row_count(Some(rows.len()));
         let mut columns: Vec<ArrayRef> = if rows.len() == left.num_rows() {
@@ -311,7 +311,7 @@ impl Walk {
             let rows = UInt32Array::from(rows);
             left.columns().iter().map(|column| take(column, &rows, None)).collect::<std::result::Result<_, _>>()?
         };
-        // The first source is one row of NULL.
+        // Source 0 is a row of NULLs.
         let places: Vec<(usize, usize)> =
             places.iter().map(|place| place.map_or((0, 0), |(batch, row)| (batch + 1, row))).collect();
         let fields = self.schema.fields().iter().skip(left.num_columns());

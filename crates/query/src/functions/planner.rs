@@ -1,4 +1,4 @@
-//! Plans with nodes of our own: where they are put in, and how they are planned.
+//! Planning of Millrace's own plan nodes (gap fill, ASOF JOIN).
 
 use std::sync::Arc;
 
@@ -11,16 +11,16 @@ use datafusion::physical_planner::{DefaultPhysicalPlanner, PhysicalPlanner};
 
 use super::{gap_fill, nearest};
 
-/// Puts the nodes in. Call it on the plan as it comes from SQL, before analysis and optimization.
+/// Inserts the nodes into a logical plan that comes from SQL, before analysis and optimization.
 ///
 /// # Errors
-/// 22023 when the bounds of a gap fill are missing; 42803 for `locf` and `interpolate` elsewhere than above one; 0A000 for grouping
-/// sets; 42601 for an `ASOF JOIN` whose condition is none.
+/// 22023 when the bounds of a gap fill are missing; 42803 for `locf` and `interpolate` that are not directly above a
+/// gap fill; 0A000 for grouping sets; 42601 for an `ASOF JOIN` with an invalid condition.
 pub fn rewrite_plan(plan: LogicalPlan) -> Result<LogicalPlan> {
     nearest::rewrite_plan(gap_fill::rewrite_plan(plan)?)
 }
 
-/// Plans what DataFusion plans, and our own nodes.
+/// Physical planner for DataFusion's nodes and Millrace's own.
 #[derive(Debug)]
 pub struct Planner;
 

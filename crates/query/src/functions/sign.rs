@@ -1,4 +1,4 @@
-//! `sign`, of which DataFusion's says that NaN is neither above nor below zero: in PostgreSQL it is NaN.
+//! `sign` that returns NaN for NaN, as PostgreSQL does; DataFusion's does not.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use arrow_schema::DataType;
 use datafusion::common::{Result, ScalarValue};
 use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature};
 
-/// `sign`, also called `signum`.
+/// `sign`, alias of `signum`.
 pub(super) fn function() -> ScalarUDF {
     let inner = datafusion::functions::math::signum().as_ref().clone();
     ScalarUDF::from(Sign { inner }).with_aliases(["sign"])

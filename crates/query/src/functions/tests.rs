@@ -1,4 +1,4 @@
-//! The functions through SQL, on a bare `SessionContext`.
+//! SQL tests of the functions, on a plain `SessionContext`.
 
 use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
 use datafusion::prelude::{SessionConfig, SessionContext};
@@ -13,12 +13,12 @@ use super::*;
 
 mod gaps;
 
-/// A session with our functions and the table `p (dev, time, v)`.
+/// A session with Millrace's functions and the table `p (dev, time, v)`.
 async fn session() -> SessionContext {
     session_of_batches(8_192).await
 }
 
-/// The same, with so many rows in a batch at most.
+/// Same session with a maximum batch size.
 async fn session_of_batches(rows: usize) -> SessionContext {
     let mut config = SessionConfig::new().with_target_partitions(2).with_batch_size(rows);
     config.options_mut().sql_parser.dialect = datafusion::config::Dialect::PostgreSQL;
@@ -41,14 +41,14 @@ async fn run(session: &SessionContext, sql: &str) -> Result<Vec<RecordBatch>> {
     session.execute_logical_plan(rewrite_plan(plan)?).await?.collect().await
 }
 
-/// The SQLSTATE that `sql` fails with.
+/// SQLSTATE of the error of `sql`.
 async fn state_of(sql: &str) -> model::SqlState {
     let error = run(&session().await, sql).await.unwrap_err();
     let DataFusionError::External(error) = error.find_root() else { panic!("{sql}: {error}") };
     error.downcast_ref::<model::Error>().unwrap().state()
 }
 
-/// The rows of `sql`, cells joined by `|`, NULL as `-`.
+/// Rows of `sql`, cells joined by `|`, NULL as `-`.
 async fn rows(session: &SessionContext, sql: &str) -> Vec<String> {
     let batches = run(session, sql).await.unwrap_or_else(|e| panic!("{sql}: {e}"));
     let options = FormatOptions::default().with_null("-");

@@ -1,7 +1,7 @@
 //! `time_bucket(width, time [, origin] | [, zone [, origin [, offset]]] | [, offset])` and `epoch_ns(time)`.
 //!
-//! Argument order as in TimescaleDB; where buckets start is told in [`super::bucket`]. `time_bucket(integer, integer
-//! [, offset])` is the form for tables whose time is a number.
+//! The argument order is TimescaleDB's; [`super::bucket`] defines the buckets. `time_bucket(integer, integer [,
+//! offset])` is for tables with an integer time column.
 
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ pub(super) fn functions() -> Vec<ScalarUDF> {
     ]
 }
 
-/// See the module.
+/// `time_bucket`; see the module's documentation.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct TimeBucket {
     signature: Signature,
@@ -66,7 +66,7 @@ impl ScalarUDFImpl for TimeBucket {
     }
 
     fn output_ordering(&self, inputs: &[ExprProperties]) -> Result<SortProperties> {
-        // Buckets never go back, so rows sorted by time are sorted by bucket: aggregation can stream.
+        // Buckets are non-decreasing in time, so rows sorted by time are sorted by bucket: aggregation can stream.
         let rest_is_constant =
             inputs.iter().enumerate().all(|(at, input)| at == 1 || input.sort_properties == SortProperties::Singleton);
         Ok(match inputs.get(1) {
@@ -76,7 +76,7 @@ impl ScalarUDFImpl for TimeBucket {
     }
 }
 
-/// `time_bucket` of these arguments.
+/// Evaluates `time_bucket`.
 pub(super) fn evaluate(args: &ScalarFunctionArgs) -> Result<ColumnarValue> {
     if args.args.iter().enumerate().any(|(at, arg)| at < 2 && is_null(arg)) {
         return Ok(ColumnarValue::Scalar(ScalarValue::try_from(args.return_field.data_type())?));
@@ -98,7 +98,7 @@ fn bucketed(buckets: &Buckets, time: &ColumnarValue) -> Result<ColumnarValue> {
     }
 }
 
-/// The types `function` (with the arguments of `time_bucket`) takes for arguments of these types.
+/// Coerces argument types for `function`, which has the arguments of `time_bucket`.
 pub(super) fn coerce(function: &str, types: &[DataType]) -> Result<Vec<DataType>> {
     if !(2..=5).contains(&types.len()) {
         return Err(undefined(function, types));
@@ -151,7 +151,7 @@ fn undefined(function: &str, types: &[DataType]) -> datafusion::common::DataFusi
     )
 }
 
-/// The buckets that constant arguments in the order of `time_bucket` describe.
+/// Buckets for constant arguments in the order of `time_bucket`.
 fn buckets_of(args: &[ColumnarValue]) -> Result<Buckets> {
     let mut zone = None;
     let mut origin = None;
@@ -177,7 +177,7 @@ fn constant(arg: &ColumnarValue) -> Result<&ScalarValue> {
     }
 }
 
-/// The interval in `value`.
+/// Interval of a scalar value.
 pub(super) fn interval(value: &ScalarValue) -> Result<Interval> {
     match value {
         ScalarValue::IntervalMonthDayNano(Some(interval)) => {
@@ -191,7 +191,7 @@ fn is_null(arg: &ColumnarValue) -> bool {
     matches!(arg, ColumnarValue::Scalar(value) if value.is_null())
 }
 
-/// The start of the bucket of each time. Runs of rows in one bucket, the usual case, cost two comparisons a row.
+/// Bucket start of each time. Consecutive rows in one bucket, the usual case, cost two comparisons per row.
 fn bucket_column(buckets: &Buckets, times: &ArrayRef) -> Result<ArrayRef> {
     let times = times.as_primitive::<TimestampNanosecondType>();
     let mut starts = PrimitiveBuilder::<TimestampNanosecondType>::with_capacity(times.len())
@@ -204,7 +204,7 @@ fn bucket_column(buckets: &Buckets, times: &ArrayRef) -> Result<ArrayRef> {
         }
         if *time < start || *time >= end {
             start = buckets.start(*time).map_err(external)?;
-            // Past the last bucket there is no next one; then every row is looked up.
+            // The last bucket has no next one; then every row is looked up.
             end = buckets.next(start).unwrap_or(start);
         }
         starts.append_value(start);
@@ -242,7 +242,7 @@ fn integer_buckets(args: &[ColumnarValue]) -> Result<ColumnarValue> {
     }
 }
 
-/// `epoch_ns(time)`: nanoseconds since 1970 as bigint, because the wire carries only microseconds.
+/// `epoch_ns(time)`: nanoseconds since 1970 as bigint, because the PostgreSQL protocol carries only microseconds.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct EpochNs {
     signature: Signature,
@@ -283,7 +283,7 @@ impl ScalarUDFImpl for EpochNs {
     }
 }
 
-/// `date_trunc(field, time, zone)`: a bucket of the field's length in the zone.
+/// `date_trunc(field, time, zone)`: buckets of the field's length in the zone.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct ZonedTrunc {
     signature: Signature,
@@ -330,7 +330,7 @@ impl ScalarUDFImpl for ZonedTrunc {
     }
 }
 
-/// The width of a field, and where its count begins if not where weeks and years do.
+/// Bucket width of a field, and its origin if it differs from the default.
 pub(super) fn truncation(field: &str) -> model::Result<(Interval, Option<i64>)> {
     const MICROSECOND: i64 = 1_000;
     const SECOND: i64 = 1_000_000_000;

@@ -1,4 +1,4 @@
-//! Catalog relations as data: columns written as text, rows as named cells, arrow only at the end.
+//! Catalog relations as data: columns declared as text, rows as named cells, converted to Arrow when scanned.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -21,15 +21,15 @@ use pg::types::Type;
 use super::oids::Oid;
 use crate::functions::StatementFacts;
 
-/// A field with this metadata is shown with that OID, whatever carries the value.
+/// Field metadata with the type's OID, which is reported to clients whatever the Arrow type.
 const OID_KEY: &str = "pg:oid";
 
-/// One value.
+/// A value.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Cell {
     Null,
     Bool(bool),
-    /// Any integer type, oid included.
+    /// Any integer type, including oid.
     Int(i64),
     Float(f64),
     Text(String),
@@ -79,7 +79,7 @@ impl<T: Into<Cell>> From<Option<T>> for Cell {
     }
 }
 
-/// A row: the cells that differ from their type's default, always in the same order within a relation.
+/// A row: the cells that differ from their type's default, in the same order in all rows of a relation.
 pub(crate) type Row = Vec<(&'static str, Cell)>;
 
 /// `row! { oid: 5, relname: "t" }`
@@ -94,7 +94,7 @@ pub(crate) use row;
 #[derive(Clone, Debug)]
 pub(crate) struct Column {
     pub(crate) name: &'static str,
-    /// Its type in `pg_type`.
+    /// Type in `pg_type`.
     pub(crate) ty: &'static Type,
 }
 
@@ -106,13 +106,13 @@ pub(crate) struct Relation {
     pub(crate) view: bool,
     pub(crate) columns: Vec<Column>,
     pub(crate) rows: fn(&StatementFacts) -> Vec<Row>,
-    /// Can it ever have rows?
+    /// Whether it can never have rows.
     pub(crate) empty: bool,
     arrow: SchemaRef,
 }
 
 impl Relation {
-    /// - `oid`: from 12,000 on it is a view.
+    /// - `oid`: 12,000 and above is a view.
     /// - `columns`: `name type` separated by commas, types as `pg_type` names them, `[]` for arrays.
     pub(crate) fn new(
         (oid, schema, name): (Oid, &'static str, &'static str),
@@ -154,7 +154,7 @@ fn column(text: &'static str) -> Option<Column> {
     Some(Column { name, ty })
 }
 
-/// The arrow field that carries a value of type `ty`.
+/// Arrow field for a column of type `ty`.
 pub(crate) fn field(name: &str, ty: &Type) -> Field {
     let metadata = HashMap::from([(OID_KEY.to_owned(), ty.oid.to_string())]);
     Field::new(name, arrow_type(ty), true).with_metadata(metadata)
@@ -177,7 +177,8 @@ fn arrow_type(ty: &Type) -> DataType {
     }
 }
 
-/// Cells of one column over all rows. Rows keep one order of cells, so the place found in one row is tried first in the next.
+/// Cells of one column over all rows. Cells have the same order in all rows, so the position found in one row is
+/// tried first in the next.
 struct Cells<'a> {
     rows: std::slice::Iter<'a, Row>,
     name: &'static str,
@@ -199,7 +200,7 @@ impl<'a> Iterator for Cells<'a> {
     }
 }
 
-/// A column. A cell left out is false, 0, the empty name or vector, and NULL for texts, arrays and times.
+/// Builds a column. An omitted cell is false, 0, the empty name or vector, and NULL for texts, arrays and times.
 fn array(column: &Column, ty: &DataType, rows: &[Row]) -> ArrayRef {
     let cells = Cells { rows: rows.iter(), name: column.name, hint: 0 };
     macro_rules! integers {
@@ -309,7 +310,7 @@ fn lists(column: &Column, item: &DataType, cells: Cells<'_>) -> ArrayRef {
     }
 }
 
-/// A relation of one statement. Rows are made when it is scanned, so that planning alone costs nothing.
+/// A relation in one statement. Rows are built when it is scanned, so planning alone costs nothing.
 pub(crate) struct CatalogTable {
     relation: &'static Relation,
     facts: Arc<StatementFacts>,

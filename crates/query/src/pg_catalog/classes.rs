@@ -1,4 +1,4 @@
-//! What has a number in `pg_class`: tables of both stores, their indexes, and sequences; and the constraints of tables.
+//! Entries of `pg_class` (tables of both stores, indexes and sequences), and constraints of tables.
 
 use std::borrow::Cow;
 
@@ -7,12 +7,12 @@ use model::{RowCheck, RowForeignKey, RowIndex, RowSchema, RowSchemaRef, Sequence
 
 use super::oids::{self, Oid, Part};
 
-/// A relation.
+/// An entry of `pg_class`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Class<'a> {
     /// A `columns` table.
     Columns(&'a TableRef),
-    /// The key of a `columns` table.
+    /// Index over the key of a `columns` table.
     Key(&'a TableRef),
     /// A `rows` table.
     Rows(&'a RowSchemaRef),
@@ -23,7 +23,7 @@ pub(crate) enum Class<'a> {
 }
 
 impl<'a> Class<'a> {
-    /// The one with this number.
+    /// Looks up an entry by OID.
     pub(crate) fn by_oid(catalog: &'a Catalog, oid: Oid) -> Option<Class<'a>> {
         let (id, part) = oids::table_of(oid)?;
         match part {
@@ -40,7 +40,7 @@ impl<'a> Class<'a> {
         }
     }
 
-    /// The one called so.
+    /// Looks up an entry by schema and name.
     pub(crate) fn by_name(catalog: &'a Catalog, schema: &str, name: &str) -> Option<Class<'a>> {
         let full = model::TableName { schema: schema.to_owned(), table: name.to_owned() };
         let key = || {
@@ -58,7 +58,7 @@ impl<'a> Class<'a> {
         Class::Index(table, index)
     }
 
-    /// Its number.
+    /// OID.
     pub(crate) fn oid(&self) -> Oid {
         match self {
             Class::Columns(table) => oids::of_table(table.id, Part::Table),
@@ -69,7 +69,7 @@ impl<'a> Class<'a> {
         }
     }
 
-    /// The schema it is in.
+    /// Schema that contains it.
     pub(crate) fn schema(&self) -> &'a str {
         match self {
             Class::Columns(table) | Class::Key(table) => &table.name.schema,
@@ -78,7 +78,7 @@ impl<'a> Class<'a> {
         }
     }
 
-    /// Its name there.
+    /// Name within the schema.
     pub(crate) fn name(&self) -> Cow<'a, str> {
         match self {
             Class::Columns(table) => Cow::Borrowed(table.name.table.as_str()),
@@ -102,14 +102,14 @@ pub(crate) enum Constraint<'a> {
 }
 
 impl<'a> Constraint<'a> {
-    /// Those of a table.
+    /// All constraints of a table.
     pub(crate) fn all(table: &'a RowSchema) -> impl Iterator<Item = Constraint<'a>> {
         let unique = indexes(table).filter(|index| index.constraint).map(Constraint::Unique);
         let checks = table.checks.iter().map(Constraint::Check);
         unique.chain(checks).chain(table.foreign_keys.iter().map(Constraint::Foreign))
     }
 
-    /// The one with this number, and its table.
+    /// Looks up a constraint by OID; returns its table too.
     pub(crate) fn by_oid(catalog: &'a Catalog, oid: Oid) -> Option<(&'a RowSchemaRef, Constraint<'a>)> {
         if let Some((id, Part::Constraint)) = oids::table_of(oid) {
             let (table, index) = index_by_id(catalog, id.0).filter(|(_, index)| index.constraint)?;
@@ -119,7 +119,7 @@ impl<'a> Constraint<'a> {
         all.find(|(table, constraint)| constraint.oid(table) == oid)
     }
 
-    /// Its number.
+    /// OID.
     pub(crate) fn oid(&self, table: &RowSchema) -> Oid {
         match self {
             Constraint::Unique(index) => oids::of_number(index.id, Part::Constraint),
@@ -128,7 +128,7 @@ impl<'a> Constraint<'a> {
         }
     }
 
-    /// Its name.
+    /// Constraint name.
     pub(crate) fn name(&self) -> &'a str {
         match self {
             Constraint::Unique(index) => &index.name,
@@ -137,7 +137,7 @@ impl<'a> Constraint<'a> {
         }
     }
 
-    /// Positions of its columns.
+    /// Positions of the columns that it uses.
     pub(crate) fn columns(&self, table: &RowSchema) -> Vec<usize> {
         match self {
             Constraint::Unique(index) => index.columns.clone(),
@@ -147,12 +147,12 @@ impl<'a> Constraint<'a> {
     }
 }
 
-/// All indexes of a table, the primary one first.
+/// All indexes of a table, the primary key's first.
 pub(crate) fn indexes(table: &RowSchema) -> impl Iterator<Item = &RowIndex> {
     table.primary.iter().chain(&table.secondary)
 }
 
-/// Is it the index of a PRIMARY KEY?
+/// Whether the index belongs to the PRIMARY KEY.
 pub(crate) fn is_primary(table: &RowSchema, index: &RowIndex) -> bool {
     table.primary.as_ref().is_some_and(|primary| primary.id == index.id)
 }
@@ -162,7 +162,7 @@ fn index_by_id(catalog: &Catalog, id: u32) -> Option<(&RowSchemaRef, &RowIndex)>
     all.find(|(_, index)| index.id == id)
 }
 
-/// The index that a foreign key refers to.
+/// Unique index that a foreign key references.
 pub(crate) fn referred<'a>(parent: &'a RowSchema, key: &RowForeignKey) -> Option<&'a RowIndex> {
     let same = |index: &&RowIndex| {
         index.unique

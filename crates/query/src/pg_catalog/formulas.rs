@@ -1,9 +1,9 @@
-//! Defaults and conditions of `rows` tables as PostgreSQL shows them: with the casts that it puts there, and in its two ways
-//! of parentheses.
+//! Deparses defaults and CHECK conditions of `rows` tables as PostgreSQL shows them: with its implicit casts made
+//! explicit, and in its two styles of parentheses.
 //!
-//! A table's description holds them as they were written. [`typed`] makes casts explicit, by the types of columns and literals;
-//! [`printed`] writes what came of it: everything in parentheses, or, pretty, only what must be. What they do not know they
-//! leave as it is written.
+//! A table's schema stores them as written. [`typed`] adds the casts, from the types of columns and literals;
+//! [`printed`] prints the result: fully parenthesised, or, if pretty, with only the necessary parentheses.
+//! Unsupported expressions are shown as written.
 
 use std::ops::ControlFlow;
 
@@ -14,9 +14,9 @@ use model::{RowColumn, RowSchema, Type};
 
 use crate::rewrite::folded;
 
-/// A default, in full, as `pg_attrdef` has it.
+/// A column's default, fully parenthesised, as in `pg_attrdef`.
 pub(crate) fn default(column: &RowColumn) -> Option<String> {
-    // That of an identity column is its sequence's business.
+    // The default of an identity column is not listed: its sequence provides it.
     let sql = column.default.as_ref().filter(|_| column.identity.is_none())?;
     let Some(expr) = parsed(sql) else { return Some(sql.clone()) };
     let (expr, ty) = typed(&expr, None);
@@ -24,17 +24,17 @@ pub(crate) fn default(column: &RowColumn) -> Option<String> {
     Some(printed(&expr, false))
 }
 
-/// A CHECK's condition, in full.
+/// A CHECK condition, fully parenthesised.
 pub(crate) fn condition(sql: &str, table: &RowSchema) -> String {
     parsed(sql).map_or_else(|| sql.to_owned(), |expr| printed(&typed(&expr, Some(table)).0, false))
 }
 
-/// What [`default`] or [`condition`] gave, with few parentheses.
+/// Reprints a result of [`default`] or [`condition`] with few parentheses.
 pub(crate) fn pretty(sql: &str) -> String {
     parsed(sql).map_or_else(|| sql.to_owned(), |expr| printed(&expr, true))
 }
 
-/// Positions of the columns that a condition names, each once, as they come.
+/// Positions of the columns in a condition, without duplicates, in order of occurrence.
 pub(crate) fn columns(sql: &str, table: &RowSchema) -> Vec<usize> {
     struct Columns<'a>(&'a RowSchema, Vec<usize>);
     impl Visitor for Columns<'_> {
@@ -57,7 +57,7 @@ fn parsed(sql: &str) -> Option<Expr> {
     compiled::parser_of(sql).and_then(|mut parser| parser.parse_expr()).ok()
 }
 
-/// With explicit casts, and its type; `None` for a literal in quotes, which has the type of what it is used with.
+/// Adds explicit casts and infers the type; `None` for a quoted literal or NULL, whose type depends on its context.
 fn typed(expr: &Expr, table: Option<&RowSchema>) -> (Expr, Option<Type>) {
     let inner = |expr: &Expr| typed(expr, table);
     match expr {
@@ -129,7 +129,7 @@ fn number(text: &str) -> (Expr, Option<Type>) {
     (plain, Some(Type::Numeric(None)))
 }
 
-/// Calls that give text take text.
+/// Adds a cast to text for varchar arguments, and infers the result's type.
 fn function(expr: &Expr, call: &ast::Function, table: Option<&RowSchema>) -> (Expr, Option<Type>) {
     let name = call.name.to_string().to_lowercase();
     let mut call = call.clone();
@@ -137,7 +137,7 @@ fn function(expr: &Expr, call: &ast::Function, table: Option<&RowSchema>) -> (Ex
     if let ast::FunctionArguments::List(list) = &mut call.args {
         for argument in &mut list.args {
             let ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(argument)) = argument else { continue };
-            // The name of a sequence is a number to PostgreSQL, shown as it stands.
+            // PostgreSQL parses a sequence's name into an OID, and shows it without a cast.
             let (inner, ty) = if name == "nextval" { (argument.clone(), None) } else { typed(argument, table) };
             first = first.or(ty);
             *argument = if matches!(ty, Some(Type::Varchar(_))) { as_type(inner, Type::Text) } else { inner };
@@ -160,7 +160,7 @@ fn function(expr: &Expr, call: &ast::Function, table: Option<&RowSchema>) -> (Ex
     }
 }
 
-/// Both sides as the operator takes them.
+/// Casts both operands to the operator's type.
 fn binary(
     (left, a): (Expr, Option<Type>),
     op: &BinaryOperator,
@@ -185,7 +185,7 @@ fn binary(
     (operation(side(left, a), op.clone(), side(right, b)), ty)
 }
 
-/// The type at which an operator takes both.
+/// Common operand type of an operator.
 fn common(a: Option<Type>, b: Option<Type>) -> Option<Type> {
     let plain = |ty: Type| match ty {
         Type::Varchar(_) => Type::Text,
@@ -215,7 +215,8 @@ fn rank(ty: Type) -> u8 {
     }
 }
 
-/// There are operators between integers of all widths, between floats, and between times; elsewhere both sides are of one type.
+/// Whether an operand needs a cast: PostgreSQL has operators across integer widths, across floats and across times;
+/// for all other types both operands must have the same type.
 fn must_cast(ty: Type, common: Type) -> bool {
     let family = |ty: Type| match ty {
         Type::Int2 | Type::Int4 | Type::Int8 => 1,
@@ -229,12 +230,12 @@ fn must_cast(ty: Type, common: Type) -> bool {
     family(ty) != family(common)
 }
 
-/// `IN` as PostgreSQL keeps it.
+/// `IN` as PostgreSQL stores it: `= ANY (ARRAY[…])` or `<> ALL (ARRAY[…])`.
 fn among((what, ty): (Expr, Option<Type>), list: Vec<(Expr, Option<Type>)>, negated: bool) -> Expr {
     let common = list.iter().fold(ty, |so_far, (_, ty)| common(so_far, *ty));
     let is_varchar = matches!(ty, Some(Type::Varchar(_)));
     let element = |(expr, of): (Expr, Option<Type>)| match (of, common) {
-        // Literals are of the column's own type, and the array is cast.
+        // Literals get the column's own type, and the array is cast.
         (None, _) if is_varchar => literal_of(expr, Type::Varchar(None)),
         (None, Some(common)) => literal_of(expr, common),
         (Some(of), Some(common)) if must_cast(of, common) => as_type(expr, common),
@@ -271,7 +272,7 @@ fn cast(expr: Expr, data_type: DataType) -> Expr {
     Expr::Cast { kind: CastKind::DoubleColon, expr: Box::new(expr), data_type, array: false, format: None }
 }
 
-/// A literal in quotes as one of this type, without quotes where PostgreSQL needs none; NULL stays.
+/// Gives a quoted literal this type, unquoted where PostgreSQL prints none; other expressions are unchanged.
 fn literal_of(expr: Expr, ty: Type) -> Expr {
     let Expr::Value(value) = &expr else { return expr };
     let Value::SingleQuotedString(text) = &value.value else { return expr };
@@ -298,7 +299,7 @@ fn as_type(expr: Expr, ty: Type) -> Expr {
     cast(expr, DataType::Custom(name, Vec::new()))
 }
 
-/// What an expression stands in.
+/// Context of an expression, which decides about parentheses.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum In {
     Nothing,
@@ -371,7 +372,7 @@ fn print(expr: &Expr, pretty: bool, within: In) -> String {
     if must || !pretty { format!("({text})") } else { text }
 }
 
-/// The sides of `a AND b AND c`.
+/// Operands of `a AND b AND c`.
 fn chain<'a>(expr: &'a Expr, op: &BinaryOperator, out: &mut Vec<&'a Expr>) {
     match expr {
         Expr::Nested(of) => chain(of, op, out),
@@ -393,7 +394,7 @@ fn called(call: &ast::Function, pretty: bool) -> String {
     format!("{name}({})", list.args.iter().map(argument).collect::<Vec<_>>().join(", "))
 }
 
-/// A type as PostgreSQL calls it.
+/// PostgreSQL's name of a type.
 fn written(ty: &DataType) -> String {
     match ty {
         DataType::Custom(..) => ty.to_string(),
@@ -432,7 +433,7 @@ mod tests {
         }
     }
 
-    /// What PostgreSQL 15's `pg_get_constraintdef` gives, without and with `true`.
+    /// Expected results are those of PostgreSQL 15's `pg_get_constraintdef`, without and with `true`.
     #[test]
     fn conditions_are_shown_as_postgresql_shows_them() {
         for (sql, full, short) in [

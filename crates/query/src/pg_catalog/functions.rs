@@ -1,4 +1,5 @@
-//! The functions that clients ask the catalog and the session with. One list, evaluated row by row: none of them is hot.
+//! Catalog and session functions of PostgreSQL. They are defined in one table and evaluated row by row: none is
+//! performance-critical.
 
 use std::collections::HashMap;
 use std::hash::{Hash, Hasher};
@@ -19,7 +20,7 @@ use super::oids::{self, Oid, Part};
 use super::{formulas, names, row_tables};
 use crate::functions::{Signal, StatementFacts, external};
 
-/// The function called `name` (lower case, without schema), bound to the statement.
+/// Looks up a function by name (lower case, without schema) and binds it to the statement.
 pub(crate) fn function(name: &str, facts: impl FnOnce() -> Arc<StatementFacts>) -> Option<Arc<ScalarUDF>> {
     static BY_NAME: LazyLock<HashMap<&'static str, &'static Spec>> =
         LazyLock::new(|| SPECS.iter().flat_map(|spec| spec.names.split(' ').map(move |name| (name, spec))).collect());
@@ -27,34 +28,35 @@ pub(crate) fn function(name: &str, facts: impl FnOnce() -> Arc<StatementFacts>) 
     Some(Arc::new(ScalarUDF::new_from_impl(CatalogFunction::new(name, spec, &facts()))))
 }
 
-/// One function, or several that do the same.
+/// Definition of a function, or of several with the same result.
 struct Spec {
     names: &'static str,
-    /// Fewest and most arguments.
+    /// Minimum and maximum number of arguments.
     count: (usize, usize),
-    /// One letter an argument, the last for all that follow: `o` oid or name, `i` integer, `t` text, `b` boolean, `a` any.
+    /// Argument types, one letter each; the last one applies to all that follow: `o` oid or name, `i` integer, `t`
+    /// text, `b` boolean, `a` any.
     arguments: &'static str,
     result: Gives,
-    /// Is the result NULL when an argument is?
+    /// Whether a NULL argument makes the result NULL.
     strict: bool,
     volatile: bool,
     eval: fn(&Call<'_>) -> model::Result<ScalarValue>,
 }
 
-/// What a function gives.
+/// Result type.
 #[derive(Clone, Copy)]
 enum Gives {
-    /// A type of `pg_type`.
+    /// OID in `pg_type`.
     Type(Oid),
-    /// Numbers, one for each element of the first argument.
+    /// Integers, one for each element of the first argument.
     Subscripts,
-    /// `(x, n)` for each element of the first argument.
+    /// Records `(x, n)`, one for each element of the first argument.
     Expanded,
-    /// The type of the first argument.
+    /// Type of the first argument.
     Same,
 }
 
-/// One evaluation.
+/// Arguments of one invocation.
 struct Call<'a> {
     facts: &'a StatementFacts,
     args: &'a [ScalarValue],
@@ -75,13 +77,13 @@ impl Call<'_> {
         }
     }
 
-    /// An OID, given as a number or as its digits.
+    /// OID, given as a number or in digits.
     fn oid(&self, at: usize) -> Option<Oid> {
         let number = self.int(at).or_else(|| self.text(at)?.trim().parse().ok())?;
         u32::try_from(number).ok()
     }
 
-    /// A relation, given as OID or by name.
+    /// OID of a relation, given by OID or by name.
     fn class(&self, at: usize) -> Option<Oid> {
         self.oid(at).or_else(|| names::class_oid(self.facts, self.text(at)?))
     }
@@ -90,7 +92,7 @@ impl Call<'_> {
         self.args.get(at) == Some(&ScalarValue::Boolean(Some(true)))
     }
 
-    /// A relation that somebody made.
+    /// User-created relation in the first argument.
     fn found(&self, at: usize) -> Option<Class<'_>> {
         Class::by_oid(&self.facts.catalog, self.class(at)?)
     }
@@ -130,7 +132,7 @@ fn texts(values: &[String]) -> Evaluated {
     Ok(ScalarValue::List(ScalarValue::new_list_nullable(&values, &DataType::Utf8)))
 }
 
-/// Whether there is a session with the number in the first argument.
+/// Signals the session whose PID is in the first argument; false if there is none.
 fn signal(call: &Call<'_>, signal: Signal) -> bool {
     let pid = call.int(0).and_then(|pid| i32::try_from(pid).ok());
     pid.is_some_and(|pid| call.facts.server.signal(pid, signal))
@@ -146,7 +148,7 @@ const JSON: Gives = Gives::Type(oid::JSON);
 const NAMES: Gives = Gives::Type(1003);
 const TIME: Gives = Gives::Type(oid::TIMESTAMPTZ);
 
-/// A function that is stable and strict, as most are.
+/// A stable and strict function, the usual case.
 const fn spec(
     names: &'static str,
     count: (usize, usize),
@@ -162,7 +164,7 @@ const fn lenient(spec: Spec) -> Spec {
 }
 
 const SPECS: &[Spec] = &[
-    // The session.
+    // Session.
     spec("version", (0, 0), "", TEXT, |_| text(super::version_text())),
     spec("current_database current_catalog", (0, 0), "", NAME, |call| text(call.facts.database.as_str())),
     spec("current_user session_user current_role user", (0, 0), "", NAME, |call| text(call.facts.user.as_str())),
@@ -194,9 +196,9 @@ const SPECS: &[Spec] = &[
         Err(Error::unsupported("advisory locks are taken and released by statements of their own")
             .with_hint("write SELECT pg_advisory_lock(…), with nothing else but such calls in the statement"))
     }),
-    // NULL stands for the default wherever it is compared with.
+    // NULL, which clients treat as the default privileges.
     spec("acldefault", (2, 2), "to", Gives::Type(1034), |_| Ok(ScalarValue::new_null_list(DataType::Utf8, true, 1))),
-    // Names and numbers of objects.
+    // Names and OIDs of objects.
     spec("pg_get_userbyid", (1, 1), "o", NAME, |call| match call.oid(0) {
         Some(oids::ROLE) => text(call.facts.user.as_str()),
         other => text(format!("unknown (OID={})", other.unwrap_or(0))),
@@ -299,7 +301,7 @@ const SPECS: &[Spec] = &[
         maybe_text(procedure(call).map(types))
     }),
     spec(NOTHING, (1, 3), "oaa", TEXT, |_| maybe_text(None)),
-    // Visibility and rights: one role that may do everything.
+    // Visibility and privileges: the only role has all of them.
     spec("pg_table_is_visible", (1, 1), "o", BOOL, |call| boolean(is_visible(call))),
     spec(VISIBLE, (1, 1), "o", BOOL, |call| {
         boolean(oids::table_of(call.oid(0).unwrap_or(0)).is_none() || type_is_visible(call))
@@ -322,7 +324,7 @@ const SPECS: &[Spec] = &[
             call.text(0).is_some_and(|name| name.eq_ignore_ascii_case("utf8") || name.eq_ignore_ascii_case("utf-8"));
         Ok(ScalarValue::Int32(Some(if known { 6 } else { -1 })))
     }),
-    // Arrays, as PostgreSQL counts them.
+    // Arrays, with PostgreSQL's subscripts.
     spec("array_upper", (2, 2), "ai", INT4, |call| array_bound(call, |len| len)),
     spec("array_lower", (2, 2), "ai", INT4, |call| array_bound(call, |_| 1)),
     spec("millrace_subscripts", (2, 2), "ai", Gives::Subscripts, |call| subscripts(call, 1)),
@@ -346,7 +348,7 @@ const PRIVILEGES: &str = "has_table_privilege has_any_column_privilege has_colum
     has_function_privilege has_sequence_privilege has_language_privilege has_tablespace_privilege has_type_privilege \
     has_server_privilege has_foreign_data_wrapper_privilege pg_has_role";
 
-/// Names and values by turns, as PostgreSQL writes them; nothing for a name that is NULL.
+/// JSON text of alternating names and values, in PostgreSQL's format; `None` if a name is NULL.
 fn json_object(call: &Call<'_>) -> Option<String> {
     let mut parts = Vec::with_capacity(call.args.len() / 2);
     for at in (0..call.args.len()).step_by(2) {
@@ -378,7 +380,7 @@ fn json_string(text: &str) -> String {
     out
 }
 
-/// Bytes of a relation; `whole`: with its indexes.
+/// Bytes of a relation; `whole` includes its indexes.
 fn size(call: &Call<'_>, whole: bool) -> i64 {
     let server = &call.facts.server;
     let bytes = match call.found(0) {
@@ -418,7 +420,7 @@ fn constraint_definition(call: &Call<'_>) -> Option<String> {
     Some(names::constraint_definition(table))
 }
 
-/// The sequence that a column owns, in full.
+/// Quoted name of the sequence that a column owns.
 fn serial_sequence(call: &Call<'_>) -> Evaluated {
     let (relation, column) = (call.text(0).unwrap_or_default(), call.text(1).unwrap_or_default());
     let found = names::class_oid(call.facts, relation);
@@ -435,7 +437,7 @@ fn serial_sequence(call: &Call<'_>) -> Evaluated {
     }))
 }
 
-/// The schemas of the search path that exist.
+/// Existing schemas of the search path.
 fn search_path(facts: &StatementFacts) -> Vec<String> {
     facts.search_path.iter().filter(|schema| facts.catalog.has_schema(schema)).cloned().collect()
 }
@@ -477,7 +479,7 @@ fn procedure(call: &Call<'_>) -> Option<&'static names::Procedure> {
     names::PROCEDURES.iter().find(|procedure| procedure.oid == oid)
 }
 
-/// The number, or the error that there is no such thing.
+/// OID, or the error that the object does not exist.
 fn known(call: &Call<'_>, found: Option<Oid>, state: SqlState, what: &str) -> Evaluated {
     match found {
         Some(oid) => number(Some(oid)),
@@ -488,7 +490,7 @@ fn known(call: &Call<'_>, found: Option<Oid>, state: SqlState, what: &str) -> Ev
     }
 }
 
-/// The name of what has this number, or the number.
+/// Name of an object, or its OID if it has no name.
 fn shown(call: &Call<'_>, found: Option<Oid>, name: impl Fn(Oid) -> Option<String>) -> Evaluated {
     match found {
         Some(0) => text("-"),
@@ -538,7 +540,7 @@ fn type_is_visible(call: &Call<'_>) -> bool {
     found.is_some_and(|class| call.facts.search_path.iter().any(|schema| schema == class.schema()))
 }
 
-/// As PostgreSQL: bytes up to 10 kB, then units with at most five digits, rounded half away from zero.
+/// PostgreSQL's format: bytes up to 10 kB, then units with at most five digits, rounded half away from zero.
 fn size_pretty(bytes: i64) -> String {
     const UNITS: [&str; 5] = ["kB", "MB", "GB", "TB", "PB"];
     if bytes.unsigned_abs() < 10 * 1024 {
@@ -577,7 +579,7 @@ fn expanded_fields(ty: &DataType) -> Fields {
     vec![Field::new("x", element_type(ty), true), Field::new("n", DataType::Int32, true)].into()
 }
 
-/// What `information_schema._pg_expandarray` unfolds: each element with its number from 1.
+/// Elements of `information_schema._pg_expandarray`: each element with its position from 1.
 fn expand(call: &Call<'_>) -> Evaluated {
     let fields = expanded_fields(&call.args[0].data_type());
     let list = call.list().unwrap_or_else(|| arrow_array::new_empty_array(fields[0].data_type()));
@@ -602,7 +604,7 @@ fn array_text(list: &ArrayRef) -> String {
     format!("{{{}}}", values.collect::<Vec<_>>().join(","))
 }
 
-/// A function of the list as DataFusion knows it.
+/// Implementation of a [`Spec`] as a DataFusion function.
 #[derive(Debug)]
 struct CatalogFunction {
     name: &'static str,

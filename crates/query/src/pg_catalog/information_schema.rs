@@ -1,4 +1,4 @@
-//! `information_schema`, as the SQL standard and PostgreSQL have it, for stored tables and the catalog itself.
+//! `information_schema` of the SQL standard, with PostgreSQL's columns, for stored tables and the catalog itself.
 
 use model::{ColumnRole, DataType, Identity, RowColumn, RowSchema, RowSchemaRef, SequenceSpec, Table, Type};
 
@@ -28,7 +28,7 @@ const KEY_COLUMNS: &str = "constraint_catalog name,constraint_schema name,constr
 const CONSTRAINT_COLUMNS: &str = "table_catalog name,table_schema name,table_name name,column_name name,constraint_catalog name,\
     constraint_schema name,constraint_name name";
 
-/// All of them.
+/// Relations of the schema.
 pub(super) fn relations() -> Vec<Relation> {
     type Rows = fn(&StatementFacts) -> Vec<Row>;
     let relation = |(oid, name, columns, rows): (u32, &'static str, &'static str, Option<Rows>)| {
@@ -148,7 +148,7 @@ fn columns(facts: &StatementFacts) -> Vec<Row> {
     rows
 }
 
-/// A column of a `rows` table.
+/// A row of `columns` for a column of a `rows` table.
 fn row_column(facts: &StatementFacts, table: &RowSchema, at: usize, column: &RowColumn) -> Row {
     let place = (table.name.schema.as_str(), table.name.table.as_str(), column.name.as_str());
     let numeric = match column.ty {
@@ -217,7 +217,7 @@ fn sequences(facts: &StatementFacts) -> Vec<Row> {
             cycle_option: if sequence.cycle { "YES" } else { "NO" },
         }
     };
-    // Those of identity columns belong to these.
+    // Sequences of identity columns are internal to the column.
     let is_internal = |sequence: &&model::SequenceRef| {
         let table = sequence.owner.and_then(|owner| Some((facts.catalog.row_table_by_id(owner.table)?, owner.column)));
         table.is_some_and(|(table, column)| table.columns.get(column).is_some_and(|column| column.identity.is_some()))
@@ -225,12 +225,12 @@ fn sequences(facts: &StatementFacts) -> Vec<Row> {
     facts.catalog.sequences().filter(|one| !is_internal(one)).map(sequence).collect()
 }
 
-/// Every constraint of `rows` tables.
+/// All constraints of `rows` tables.
 fn row_constraints(facts: &StatementFacts) -> impl Iterator<Item = (&RowSchemaRef, Constraint<'_>)> {
     facts.catalog.row_tables().flat_map(|table| Constraint::all(table).map(move |constraint| (table, constraint)))
 }
 
-/// Whose it is.
+/// Leading cells of a constraint's row: catalog, schema and name.
 fn constraint_head(facts: &StatementFacts, table: &RowSchema, name: &str) -> Row {
     row! {
         constraint_catalog: facts.database.as_str(),
@@ -266,7 +266,7 @@ fn row_constraint(facts: &StatementFacts, table: &RowSchema, constraint: Constra
     row
 }
 
-/// NOT NULL is a CHECK to the standard; PostgreSQL names it by numbers.
+/// NOT NULL is a CHECK in the standard; PostgreSQL derives its name from OIDs.
 fn not_null_checks(facts: &StatementFacts) -> Vec<(&RowSchemaRef, String, &RowColumn)> {
     let mut found = Vec::new();
     for table in facts.catalog.row_tables() {
@@ -339,14 +339,14 @@ fn row_key_columns(facts: &StatementFacts) -> Vec<Row> {
     rows
 }
 
-/// Where in the key it refers to a foreign key's column has its fellow.
+/// Position in the referenced key of the column that corresponds to column `at` of a foreign key.
 fn position_of(facts: &StatementFacts, constraint: Constraint<'_>, at: usize) -> Option<i64> {
     let Constraint::Foreign(key) = constraint else { return None };
     let index = referred(facts.catalog.row_table_by_id(key.table)?, key)?;
     index.columns.iter().position(|column| Some(column) == key.referred.get(at)).map(|at| at as i64 + 1)
 }
 
-/// Columns that constraints use: those referred to by foreign keys.
+/// Rows of `constraint_column_usage`: for a foreign key, the referenced columns.
 fn row_constraint_columns(facts: &StatementFacts) -> Vec<Row> {
     let mut rows = Vec::new();
     for (table, constraint) in row_constraints(facts) {
@@ -367,7 +367,7 @@ fn row_constraint_columns(facts: &StatementFacts) -> Vec<Row> {
     rows
 }
 
-/// Precision in the given radix, and scale.
+/// Precision, radix of the precision, and scale.
 type Numeric = (Option<i32>, Option<i32>, Option<i32>);
 
 fn numeric_facts(ty: DataType) -> Numeric {

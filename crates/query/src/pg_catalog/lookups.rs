@@ -1,10 +1,11 @@
-//! Forms of SQL that the planner does not join, as ones it does: subqueries that look up a sequence, and lists of the catalog
-//! unfolded beside their rows.
+//! Rewrites SQL that DataFusion cannot plan as a join:
 //!
-//! Subqueries that look up one sequence by its number: as calls of a function, which may stand beside columns of the query around,
-//! where the planner knows no way to join. SQLAlchemy asks so for identity columns.
-//!
-//! The row before or after a range, which gap-filling functions are given: as an aggregate, because those can be correlated.
+//! - A subquery that looks up one sequence by OID becomes a function call, which may refer to columns of outer
+//!   queries. SQLAlchemy sends such subqueries for identity columns.
+//! - `unnest` of a catalog list in FROM becomes a hidden relation and a join condition.
+//! - asyncpg's query about types becomes a hidden relation.
+//! - The row before or after a range, an argument of gap-filling functions, becomes an aggregate, because only
+//!   aggregating subqueries can be correlated.
 
 use std::ops::ControlFlow;
 
@@ -15,7 +16,7 @@ use datafusion::sql::sqlparser::ast::{
 
 use super::rewrite::{and, call, conjuncts, is_outer, last_name, string, when};
 
-/// Its columns.
+/// Columns of `pg_sequence`.
 pub(super) const COLUMNS: [&str; 8] =
     ["seqrelid", "seqtypid", "seqstart", "seqincrement", "seqmax", "seqmin", "seqcache", "seqcycle"];
 
@@ -44,7 +45,7 @@ pub(super) fn sequence(select: &Select) -> Option<Expr> {
     Some(when(parts.into_iter().fold(there, and), value))
 }
 
-/// What the sequence's number is to be equal to.
+/// Expression that `seqrelid` is compared with.
 fn key(expr: &Expr, table: &str) -> Option<Expr> {
     let Expr::BinaryOp { left, op: BinaryOperator::Eq, right } = expr else { return None };
     let is_number =
@@ -90,7 +91,8 @@ impl VisitorMut for Columns<'_> {
     }
 }
 
-/// Does an expression make JSON? Then it is JSON, which the planner takes for text.
+/// Whether an expression calls `json_build_object`. DataFusion takes the result for text, so its type must be marked
+/// as JSON.
 pub(super) fn makes_json(expr: &Expr) -> bool {
     let is_json = |expr: &Expr| {
         let Expr::Function(Function { name, .. }) = expr else { return false };
@@ -103,7 +105,8 @@ pub(super) fn makes_json(expr: &Expr) -> bool {
     found.is_break()
 }
 
-/// Lists of the catalog that are unfolded with their numbers: the hidden relation that has them, and what they are of.
+/// Catalog lists that are unnested with ordinality: list columns, the hidden relation with their elements, and the
+/// column of the owner's OID.
 const UNFOLDED: [(&[&str], &str, &str); 4] = [
     (&["indkey", "indoption"], "index_columns", "indexrelid"),
     (&["indkey"], "index_keys", "indexrelid"),
@@ -111,7 +114,8 @@ const UNFOLDED: [(&[&str], &str, &str); 4] = [
     (&["confkey"], "constraint_referred", "oid"),
 ];
 
-/// `FROM unnest(t.list) WITH ORDINALITY a(x, n)`: as a relation, joined by a condition of WHERE. Django asks so for columns of indexes.
+/// Replaces `FROM unnest(t.list) WITH ORDINALITY a(x, n)` by a hidden relation and a WHERE condition. Django sends it
+/// for columns of indexes.
 pub(super) fn unfold(select: &mut Select) {
     let mut conditions = Vec::new();
     for from in &mut select.from {
@@ -145,11 +149,11 @@ fn unfolded(factor: &mut TableFactor) -> Option<Expr> {
     Some(Expr::BinaryOp { left, op: BinaryOperator::Eq, right })
 }
 
-/// What a query of asyncpg about types gives, in this order.
+/// Columns of asyncpg's type query, in this order.
 const TYPE_INFO: [&str; 10] =
     ["oid", "ns", "name", "kind", "basetype", "elemtype", "elemdelim", "range_subtype", "attrtypoids", "attrnames"];
 
-/// asyncpg's subquery about types, known by its columns, as the relation that has them.
+/// Replaces asyncpg's subquery about types, recognised by its columns, by the hidden relation with the same columns.
 pub(super) fn type_info(factor: &mut TableFactor) {
     let TableFactor::Derived { subquery, alias: Some(alias), .. } = &*factor else { return };
     let SetExpr::Select(select) = &*subquery.body else { return };
@@ -160,7 +164,7 @@ pub(super) fn type_info(factor: &mut TableFactor) {
     *factor = hidden("type_info", alias.clone());
 }
 
-/// A hidden relation.
+/// Reference to a hidden relation.
 fn hidden(relation: &str, alias: ast::TableAlias) -> TableFactor {
     let ident = |name: &str| Ident::with_quote('"', name);
     TableFactor::Table {
@@ -177,8 +181,8 @@ fn hidden(relation: &str, alias: ast::TableAlias) -> TableFactor {
     }
 }
 
-/// Makes `(SELECT x … ORDER BY t DESC LIMIT 1)` among the arguments `(SELECT last(x, t) …)`, and ascending order `first`; and
-/// records, also where a query gives one, calls of `struct`, which takes any values.
+/// Rewrites arguments `(SELECT x … ORDER BY t DESC LIMIT 1)` to `(SELECT last(x, t) …)`, with ascending order to
+/// `first`; and records, also those that a query returns, to calls of `struct`, which accepts any values.
 pub(super) fn outermost_rows(function: &mut Function) {
     let FunctionArguments::List(list) = &mut function.args else { return };
     for argument in &mut list.args {

@@ -1,14 +1,14 @@
-//! What PostgreSQL's clients ask of the catalog: the relations of `pg_catalog` and `information_schema`, the functions that go
-//! with them, and a rewrite of the statements clients send into what DataFusion can plan.
+//! PostgreSQL's system catalog for clients: the relations of `pg_catalog` and `information_schema`, their functions,
+//! and a rewrite of clients' statements into SQL that DataFusion can plan.
 //!
-//! - `relations`, `information_schema`: relations as data, made from the catalog of the statement's snapshot; `row_tables` has what
-//!   they say of `rows` tables, `statistics` views of what happens.
-//! - `classes`: what has a number in `pg_class`. `formulas`: defaults and conditions as PostgreSQL shows them.
+//! - `relations`, `information_schema`: relations as data, built from the catalog of the statement's snapshot.
+//!   `row_tables` has their rows about `rows` tables, `statistics` the statistics views.
+//! - `classes`: entries of `pg_class`. `formulas`: deparses defaults and conditions in PostgreSQL's format.
 //! - `functions`: session and catalog functions, bound to a statement's [`StatementFacts`].
-//! - `rewrite`: on the syntax tree, before planning.
-//! - `oids`, `names`: numbers and texts of objects.
+//! - `rewrite`: rewrites the AST before planning. `lookups`: its rewrites of lookups and `unnest`.
+//! - `oids`, `names`: OIDs and names of objects.
 //!
-//! Always true: numbers are stable (see `oids`), and an answer depends only on the facts of its statement.
+//! Always true: OIDs are stable (see `oids`), and a result depends only on the facts of its statement.
 
 mod cells;
 mod classes;
@@ -33,22 +33,24 @@ use crate::functions::StatementFacts;
 
 pub use rewrite::rewrite;
 
-/// The version clients are told, which decides what they send: PostgreSQL's whose catalog this is, and our own.
+/// Version reported to clients, on which their queries depend: the PostgreSQL version whose catalog is emulated, and
+/// Millrace's.
 pub const SERVER_VERSION: &str = concat!("15.0 (Millrace ", env!("CARGO_PKG_VERSION"), ")");
-/// The same as a number.
+/// PostgreSQL version as a number, as in `server_version_num`.
 pub const SERVER_VERSION_NUMBER: &str = "150000";
 
-/// What `version()` says.
+/// Result of `version()`.
 pub(crate) fn version_text() -> String {
     format!("PostgreSQL {SERVER_VERSION}")
 }
 
-/// The number that clients know a table by.
+/// OID of a table.
 pub(crate) fn table_oid(table: TableId) -> u32 {
     oids::of_table(table, oids::Part::Table)
 }
 
-/// The relation `name` of `schema` (`pg_catalog` or `information_schema`), as the statement sees it.
+/// Relation `name` of `schema` (`pg_catalog` or `information_schema`), bound to the statement; `None` if there is
+/// none.
 #[must_use]
 pub fn relation(
     schema: &str,
@@ -59,14 +61,14 @@ pub fn relation(
     Some(Arc::new(cells::CatalogTable::new(relation, facts())))
 }
 
-/// The function in FROM called `name`, if there is one of ours: it takes no arguments.
+/// Table function `name`, which takes no arguments, bound to the statement; `None` if there is none.
 #[must_use]
 pub fn table_function(name: &str, facts: impl FnOnce() -> Arc<StatementFacts>) -> Option<Arc<dyn TableProvider>> {
-    // Hidden relations, found by no other name.
+    // Hidden relations are only reachable by this schema name.
     relation("()", name, facts)
 }
 
-/// The function called `name` (lower case, without schema), bound to the statement.
+/// Scalar function `name` (lower case, without schema), bound to the statement; `None` if there is none.
 #[must_use]
 pub fn scalar_function(name: &str, facts: impl FnOnce() -> Arc<StatementFacts>) -> Option<Arc<ScalarUDF>> {
     functions::function(name, facts)

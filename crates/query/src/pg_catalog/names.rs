@@ -1,4 +1,5 @@
-//! Names and texts of catalog objects: identifiers in quotes where needed, types, definitions, functions.
+//! Names and definitions of catalog objects as text: quoted identifiers, types, index and constraint definitions,
+//! functions.
 
 use std::sync::LazyLock;
 
@@ -10,7 +11,8 @@ use super::oids::{self, Oid, Part};
 use super::relations::{self, RELATIONS};
 use crate::functions::StatementFacts;
 
-/// Words PostgreSQL 15 quotes when they are names: reserved (R), usable as function or type (T), as column (C).
+/// Keywords that PostgreSQL 15 quotes as identifiers: reserved (R), allowed as function or type (T), allowed as
+/// column (C).
 const KEYWORDS: [(&str, &str); 3] = [
     (
         "R",
@@ -34,12 +36,12 @@ const KEYWORDS: [(&str, &str); 3] = [
     ),
 ];
 
-/// Every quoted keyword with its category.
+/// Keywords with their categories.
 pub(crate) fn keywords() -> impl Iterator<Item = (&'static str, &'static str)> {
     KEYWORDS.iter().flat_map(|(category, words)| words.split_whitespace().map(move |word| (word, *category)))
 }
 
-/// `name` as SQL must write it.
+/// Quotes an identifier if necessary.
 pub(crate) fn quote_ident(name: &str) -> String {
     let plain = name.starts_with(|c: char| c.is_ascii_lowercase() || c == '_')
         && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
@@ -49,13 +51,13 @@ pub(crate) fn quote_ident(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
-/// All schemas, those of the system included.
+/// All schemas, including system schemas.
 pub(crate) fn schemas(facts: &StatementFacts) -> Vec<String> {
     let system = ["information_schema", "pg_catalog"].map(str::to_owned);
     facts.catalog.schemas().map(str::to_owned).chain(system).collect()
 }
 
-/// A type as SQL writes it; `modifier` -1 for none.
+/// A type in SQL syntax; `modifier` is -1 for none.
 pub(crate) fn format_type(facts: &StatementFacts, ty: Oid, modifier: i64) -> String {
     if ty == 0 {
         return "-".to_owned();
@@ -91,7 +93,7 @@ fn row_type(facts: &StatementFacts, ty: Oid) -> Option<String> {
     }
 }
 
-/// A relation's name, with its schema where the search path does not lead to it.
+/// Quoted name of a relation, schema-qualified unless it is visible in the search path.
 pub(crate) fn relation_name(facts: &StatementFacts, class: Class<'_>) -> String {
     let name = quote_ident(&class.name());
     match is_visible(facts, class) {
@@ -100,14 +102,14 @@ pub(crate) fn relation_name(facts: &StatementFacts, class: Class<'_>) -> String 
     }
 }
 
-/// Does its name alone mean it?
+/// Whether the unqualified name resolves to this relation.
 pub(crate) fn is_visible(facts: &StatementFacts, class: Class<'_>) -> bool {
     let name = class.name();
     let found = facts.search_path.iter().find_map(|schema| Class::by_name(&facts.catalog, schema, &name));
     found.is_some_and(|found| found.oid() == class.oid())
 }
 
-/// What `oid::regclass::text` gives.
+/// Result of `oid::regclass::text`.
 pub(crate) fn class_name(facts: &StatementFacts, oid: Oid) -> Option<String> {
     if let Some(relation) = RELATIONS.iter().find(|relation| relation.oid == oid) {
         return Some(match relation.schema {
@@ -118,7 +120,7 @@ pub(crate) fn class_name(facts: &StatementFacts, oid: Oid) -> Option<String> {
     Class::by_oid(&facts.catalog, oid).map(|class| relation_name(facts, class))
 }
 
-/// What `'name'::regclass` means: table, index or catalog relation, with or without schema, quoted or not.
+/// OID of `'name'::regclass`: a table, index or catalog relation, with or without schema, quoted or not.
 pub(crate) fn class_oid(facts: &StatementFacts, name: &str) -> Option<Oid> {
     let parts = split_name(name)?;
     match parts.as_slice() {
@@ -141,7 +143,7 @@ fn class_in(facts: &StatementFacts, schema: &str, name: &str) -> Option<Oid> {
     Class::by_name(&facts.catalog, schema, name).map(|class| class.oid())
 }
 
-/// `a."B c".d` in its parts, folded as SQL folds them.
+/// Splits `a."B c".d` into its parts; unquoted parts are folded to lower case.
 pub(crate) fn split_name(text: &str) -> Option<Vec<String>> {
     let mut parts = Vec::new();
     let mut rest = text.trim();
@@ -168,7 +170,7 @@ pub(crate) fn split_name(text: &str) -> Option<Vec<String>> {
     }
 }
 
-/// What `'name'::regtype` means, by SQL name or by the one of `pg_type`.
+/// OID of `'name'::regtype`, by SQL name or by name in `pg_type`.
 pub(crate) fn type_oid(facts: &StatementFacts, name: &str) -> Option<Oid> {
     let name = name.trim();
     if let Some(element) = name.strip_suffix("[]") {
@@ -176,7 +178,7 @@ pub(crate) fn type_oid(facts: &StatementFacts, name: &str) -> Option<Oid> {
     }
     plain_type(name).map(|ty| ty.oid).or_else(|| {
         let parts = split_name(name.split('(').next().unwrap_or_default())?;
-        // `"pg_catalog"."int4"`: quoted parts, which `plain_type` does not take apart.
+        // `"pg_catalog"."int4"`: `plain_type` does not split quoted parts.
         if let [schema, name] = parts.as_slice()
             && schema == "pg_catalog"
         {
@@ -195,7 +197,7 @@ pub(crate) fn type_oid(facts: &StatementFacts, name: &str) -> Option<Oid> {
     })
 }
 
-/// A type of `pg_type` that is no row type, by any of its names, whatever it has in parentheses.
+/// Looks up a type of `pg_type`, except row types, by any of its names; ignores modifiers in parentheses.
 fn plain_type(name: &str) -> Option<&'static Type> {
     let lower = name.to_lowercase();
     let bare = lower.split('(').next().unwrap_or_default().trim().trim_start_matches("pg_catalog.");
@@ -209,12 +211,12 @@ fn plain_type(name: &str) -> Option<&'static Type> {
     Type::all().find(|ty| ty.name == bare || (Type::sql_name(ty.oid) == bare && !ty.name.starts_with('_')))
 }
 
-/// The type of columns that a type's name means, without what stands in parentheses.
+/// Column type for a type name, without its modifier.
 pub(crate) fn base_type(name: &str) -> Option<model::Type> {
     model::Type::from_oid(plain_type(name)?.oid, -1)
 }
 
-/// A type's name as PostgreSQL writes it, with what stands in parentheses; other text as it is.
+/// PostgreSQL's spelling of a type name, with its modifier; unknown names are only lower-cased.
 pub(crate) fn canonical_type(name: &str) -> String {
     if let Some(element) = name.strip_suffix("[]") {
         return format!("{}[]", canonical_type(element));
@@ -231,7 +233,7 @@ fn key_columns(table: &Table) -> Vec<String> {
     oids::key_and_time(table).iter().map(|(_, column)| quote_ident(&column.name)).collect()
 }
 
-/// What `pg_get_indexdef` says.
+/// Result of `pg_get_indexdef`.
 pub(crate) fn index_definition(table: &Table) -> String {
     format!(
         "CREATE UNIQUE INDEX {} ON {}.{} USING btree ({}){}",
@@ -243,12 +245,12 @@ pub(crate) fn index_definition(table: &Table) -> String {
     )
 }
 
-/// Column `number` (from 1) of the index, as `pg_get_indexdef` says it.
+/// Column `number` (from 1) of an index, as `pg_get_indexdef` prints it.
 pub(crate) fn index_column(table: &Table, number: i64) -> Option<String> {
     key_columns(table).into_iter().nth(usize::try_from(number - 1).ok()?)
 }
 
-/// What `pg_get_constraintdef` says.
+/// Result of `pg_get_constraintdef`.
 pub(crate) fn constraint_definition(table: &Table) -> String {
     let kind = if oids::is_primary(table) { "PRIMARY KEY" } else { "UNIQUE NULLS NOT DISTINCT" };
     format!("{kind} ({})", key_columns(table).join(", "))
@@ -264,7 +266,7 @@ pub(crate) struct Procedure {
     pub(crate) result: Oid,
 }
 
-/// Functions clients look up: those that read and write types, and a choice of what SQL may call.
+/// Functions that clients look up: the input and output functions of types, and a selection of SQL functions.
 pub(crate) static PROCEDURES: LazyLock<Vec<Procedure>> = LazyLock::new(|| {
     let (arguments, result) = (vec![pg::types::oid::CSTRING], pg::types::oid::ANY);
     let of_types = pg::type_functions::all();
@@ -274,7 +276,7 @@ pub(crate) static PROCEDURES: LazyLock<Vec<Procedure>> = LazyLock::new(|| {
     all
 });
 
-/// Numbered as they stand here: new ones go to the end.
+/// OIDs follow from the order of the lines: append new ones at the end.
 const CALLABLE: &str = "\
 a first any timestamptz any
 a last any timestamptz any
@@ -319,7 +321,7 @@ fn callable(oid: Oid, line: &'static str) -> Option<Procedure> {
     Some(Procedure { oid, name, kind, arguments: types, result })
 }
 
-/// The function by this name.
+/// Looks up a function by name.
 pub(crate) fn procedure(name: &str) -> Option<&'static Procedure> {
     let name = split_name(name)?.pop()?;
     PROCEDURES.iter().find(|procedure| procedure.name == name)

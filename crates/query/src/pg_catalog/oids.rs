@@ -1,16 +1,17 @@
-//! Numbers of catalog objects. Fixed for the life of an object, so that clients may keep them.
+//! OIDs of catalog objects. They are fixed for the lifetime of an object, so clients may cache them. Tables, indexes
+//! and sequences draw their ids from one range.
 //!
-//! | from            | what                                                                                |
+//! | from            | objects                                                                             |
 //! |----------------:|-------------------------------------------------------------------------------------|
-//! | 1 .. 16,383     | what PostgreSQL has too: its numbers where clients know them, else ours from 10,000 |
-//! | 16,384 + 8 × id | table `id`: + 0 the table, + 1 its row type, + 2 the array of that, + 3 its index, + 4 its constraint; |
-//! |                 | index `id` of a `rows` table: + 3, and + 4 its constraint; sequence `id`: + 0. No two of them have one id. |
-//! | 2^30 + hash     | a schema other than `public`: engine schemas have no number                          |
-//! | 2^31 + hash     | of a `rows` table: a CHECK, a FOREIGN KEY, a default, which have names and no numbers |
+//! | 1 .. 16,383     | PostgreSQL's objects: its OIDs where clients know them, otherwise own ones from 10,000 |
+//! | 16,384 + 8 × id | table `id`: + 0 table, + 1 row type, + 2 array of the row type, + 3 index, + 4 constraint; |
+//! |                 | index `id` of a `rows` table: + 3, its constraint: + 4; sequence `id`: + 0           |
+//! | 2^30 + hash     | a schema other than `public`: engine schemas have no id                              |
+//! | 2^31 + hash     | a CHECK, FOREIGN KEY or default of a `rows` table, which have names but no ids       |
 
 use model::{Table, TableId};
 
-/// An object's number.
+/// OID of an object.
 pub(crate) type Oid = u32;
 
 pub(crate) const PG_CATALOG: Oid = 11;
@@ -25,7 +26,7 @@ pub(crate) const TABLESPACE: Oid = 1663;
 pub(crate) const HEAP: Oid = 2;
 pub(crate) const BTREE: Oid = 403;
 pub(crate) const COLUMNS: Oid = 4000;
-/// The collation text columns have.
+/// Default collation of text columns.
 pub(crate) const COLLATION: Oid = 100;
 pub(crate) const C_COLLATION: Oid = 950;
 
@@ -34,7 +35,7 @@ const PER_TABLE: u64 = 8;
 const FIRST_SCHEMA: Oid = 1 << 30;
 const FIRST_NAMED: Oid = 1 << 31;
 
-/// What of a table is meant.
+/// Catalog objects that belong to a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
     Table = 0,
@@ -44,12 +45,12 @@ pub(crate) enum Part {
     Constraint = 4,
 }
 
-/// The number of an index of a `rows` table, of its constraint, or of a sequence.
+/// OID of an index of a `rows` table, of its constraint, or of a sequence.
 pub(crate) fn of_number(number: u32, part: Part) -> Oid {
     of_table(TableId(number), part)
 }
 
-/// The number of what a table has that has but a name.
+/// OID of an object of a table that has only a name.
 pub(crate) fn of_named(table: TableId, kind: &str, name: &str) -> Oid {
     let bytes = table.0.to_le_bytes().into_iter().chain(kind.bytes()).chain([0]).chain(name.bytes());
     FIRST_NAMED | hash(bytes) >> 1
@@ -60,14 +61,14 @@ fn hash(bytes: impl Iterator<Item = u8>) -> u32 {
     bytes.fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
 }
 
-/// The number of a part of a table.
+/// OID of a table or of an object that belongs to it.
 pub(crate) fn of_table(table: TableId, part: Part) -> Oid {
     let oid = FIRST_TABLE + PER_TABLE * u64::from(table.0) + part as u64;
-    // 2^27 tables were made before this overlaps with schemas; the limit on tables that exist is far lower.
+    // Overlaps with schemas only after 2^27 tables were created; the limit on existing tables is far lower.
     u32::try_from(oid).unwrap_or(u32::MAX)
 }
 
-/// The table and part with this number.
+/// Table and part for an OID.
 pub(crate) fn table_of(oid: Oid) -> Option<(TableId, Part)> {
     let at = u64::from(oid).checked_sub(FIRST_TABLE).filter(|_| oid < FIRST_SCHEMA)?;
     let part = match at % PER_TABLE {
@@ -81,18 +82,18 @@ pub(crate) fn table_of(oid: Oid) -> Option<(TableId, Part)> {
     Some((TableId(u32::try_from(at / PER_TABLE).ok()?), part))
 }
 
-/// The number of a schema.
+/// OID of a schema.
 pub(crate) fn of_schema(name: &str) -> Oid {
     match name {
         "pg_catalog" => PG_CATALOG,
         "public" => PUBLIC,
         "information_schema" => INFORMATION_SCHEMA,
-        // A number must not change when other schemas come and go.
+        // A schema's OID must not change when other schemas are created or dropped.
         name => FIRST_SCHEMA | hash(name.bytes()) >> 2,
     }
 }
 
-/// The OID and modifier of a stored column's type.
+/// OID and type modifier of a column's type.
 pub(crate) fn of_type(ty: model::DataType) -> (Oid, i32) {
     use pg::types::oid;
     match ty {
@@ -110,12 +111,12 @@ pub(crate) fn of_type(ty: model::DataType) -> (Oid, i32) {
     }
 }
 
-/// Does the table's key stand for a PRIMARY KEY? Only without nullable columns: a missing tag is NULL.
+/// Whether the table's key is shown as a PRIMARY KEY. Nullable key columns rule that out: a missing tag is NULL.
 pub(crate) fn is_primary(table: &Table) -> bool {
     table.keyed && table.key_columns().all(|column| !column.nullable)
 }
 
-/// The name of the index and constraint over key and time, as PostgreSQL would name it.
+/// Name of the index and constraint over key and time, in PostgreSQL's naming scheme.
 pub(crate) fn key_name(table: &Table) -> String {
     let columns: Vec<&str> = key_and_time(table).into_iter().map(|(_, column)| column.name.as_str()).collect();
     let name = match is_primary(table) {
@@ -126,7 +127,7 @@ pub(crate) fn key_name(table: &Table) -> String {
     name[..end].to_owned()
 }
 
-/// Key columns, then the time, each with its number from 1.
+/// Key columns, then the time, each with its position from 1.
 pub(crate) fn key_and_time(table: &Table) -> Vec<(i64, &model::Column)> {
     let numbered = || (1_i64..).zip(table.columns.iter());
     let keys = numbered().filter(|(_, column)| column.role == model::ColumnRole::Key);

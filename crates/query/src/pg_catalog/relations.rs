@@ -1,6 +1,7 @@
-//! The relations of `pg_catalog`, with PostgreSQL 15's columns. Those without rows are empty by nature: nothing here has triggers.
+//! Relations of `pg_catalog`, with PostgreSQL 15's columns. Relations without rows describe features that do not
+//! exist, such as triggers.
 //!
-//! Every relation has `tableoid` at its end, because clients join `pg_description` by it.
+//! The last column of each relation is `tableoid`, because clients join `pg_description` on it.
 
 use std::sync::LazyLock;
 
@@ -12,7 +13,7 @@ use super::oids::{self, Oid, Part};
 use super::{information_schema, names, row_tables};
 use crate::functions::StatementFacts;
 
-/// Every catalog relation, `pg_catalog` first.
+/// Catalog relations, `pg_catalog` first.
 pub(crate) static RELATIONS: LazyLock<Vec<Relation>> = LazyLock::new(|| {
     let mut relations: Vec<Relation> = stored().into_iter().chain(empty()).collect();
     relations.extend(super::statistics::relations());
@@ -45,7 +46,7 @@ pub(crate) static RELATIONS: LazyLock<Vec<Relation>> = LazyLock::new(|| {
     relations
 });
 
-/// The elements of lists, each beside the number of what they are of and its own from 1.
+/// Unnests lists: one row per element, with the owner's key and the element's position from 1.
 fn unfolded(rows: &[Row], key: &str, lists: &[&str]) -> Vec<Row> {
     use super::cells::Cell;
     let cell = |row: &Row, name: &str| row.iter().find(|(own, _)| *own == name).map(|(_, cell)| cell.clone());
@@ -67,12 +68,12 @@ fn unfolded(rows: &[Row], key: &str, lists: &[&str]) -> Vec<Row> {
     found
 }
 
-/// Those that are in the catalog themselves: all but the hidden ones behind functions.
+/// Relations listed in the catalog: all except the hidden ones, which implement functions.
 pub(crate) fn listed() -> impl Iterator<Item = &'static Relation> {
     RELATIONS.iter().filter(|relation| relation.schema != "()")
 }
 
-/// The relation of this name.
+/// Looks up a relation by name.
 pub(crate) fn find(schema: &str, name: &str) -> Option<&'static Relation> {
     RELATIONS.iter().find(|relation| relation.name == name && relation.schema == schema)
 }
@@ -224,7 +225,7 @@ const PG_STAT_USER_TABLES: &str = "relid oid,schemaname name,relname name,seq_sc
     n_ins_since_vacuum int8,last_vacuum timestamptz,last_autovacuum timestamptz,last_analyze timestamptz,last_autoanalyze timestamptz,\
     vacuum_count int8,autovacuum_count int8,analyze_count int8,autoanalyze_count int8";
 
-/// What Millrace has none of.
+/// Relations of features that Millrace lacks.
 fn empty() -> Vec<Relation> {
     [
         (2609, "pg_description", "objoid oid,classoid oid,objsubid int4,description text,tableoid oid"),
@@ -352,7 +353,7 @@ fn class(table: &Table) -> Row {
     }
 }
 
-/// What `CREATE TABLE … WITH` would say.
+/// Options for `CREATE TABLE … WITH`.
 fn options(table: &Table) -> Vec<String> {
     let mut options = vec!["store=columns".to_owned(), format!("time={}", table.time_column().name)];
     if table.keyed {
@@ -465,7 +466,7 @@ fn attribute(relation: Oid, number: i64, name: &str, (ty, modifier): (Oid, i32),
     }
 }
 
-/// How PostgreSQL would store a value too large for its page.
+/// PostgreSQL's storage strategy for large values of a type.
 fn storage(ty: Oid, len: i16) -> &'static str {
     match len {
         _ if ty == pg::types::oid::NUMERIC => "m",
@@ -510,7 +511,7 @@ fn types(facts: &StatementFacts) -> Vec<Row> {
     rows
 }
 
-/// What asyncpg asks of types, by recursive queries within queries, which the planner does not know.
+/// Result of asyncpg's type query, whose nested recursive queries DataFusion cannot plan.
 fn type_info(facts: &StatementFacts) -> Vec<Row> {
     use super::cells::Cell;
     let cell = |row: &Row, name: &str| row.iter().find(|(own, _)| *own == name).map(|(_, cell)| cell.clone());
@@ -580,7 +581,7 @@ fn type_row(
     (kind, category, len): (&str, &str, i16),
     (relation, element, array): (Oid, Oid, Oid),
 ) -> Row {
-    // The type of a table's rows is a record to these.
+    // The row type of a table has the I/O functions of record.
     let known = Type::by_oid(oid).map_or(if kind == "c" { "record" } else { "_record" }, |ty| ty.name);
     let functions = pg::type_functions::of_type(known);
     let [input, output, receive, send] = functions.map(|(oid, _)| oid);
@@ -645,7 +646,7 @@ fn index(table: &Table) -> Row {
     }
 }
 
-/// The B-tree operator class PostgreSQL has for a type.
+/// PostgreSQL's B-tree operator class for a type.
 fn operator_class(ty: DataType) -> Oid {
     match ty {
         DataType::Bool => 424,
@@ -753,7 +754,7 @@ fn settings(facts: &StatementFacts) -> Vec<Row> {
     facts.server.settings().into_iter().map(setting).collect()
 }
 
-/// A row of `pg_settings`, in which numbers have no unit.
+/// A row of `pg_settings`. Numbers are in the base unit, without a suffix.
 fn setting(setting: crate::functions::Setting) -> Row {
     use catalog::{SettingContext, SettingKind};
     let known = crate::settings::facts(&setting.name);

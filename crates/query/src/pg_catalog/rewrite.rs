@@ -1,10 +1,10 @@
-//! Makes the statements PostgreSQL's clients send plannable: on the syntax tree, before names are resolved.
+//! Rewrites statements of PostgreSQL's clients into SQL that DataFusion can plan, on the AST, before name resolution.
 //!
 //! | clients write                                   | becomes                                                             |
 //! |-------------------------------------------------|---------------------------------------------------------------------|
 //! | `a OPERATOR(pg_catalog.~) b`, `x COLLATE "C"`   | `a ~ b`, `x`                                                        |
 //! | `pg_catalog.f(x)`, `information_schema.f(x)`    | `f(x)`                                                              |
-//! | `'t'::regclass`, `x::oid`                       | `regclassin('t')`, `oidin(x)`: numbers                              |
+//! | `'t'::regclass`, `x::oid`                       | `regclassin('t')`, `oidin(x)`: OIDs                                 |
 //! | `x::regclass::text`, or `x::regclass` as output | `regclassout(x)`: the name                                          |
 //! | `x::name`, `x::"char"`, `x::pg_catalog.int4`    | `x::text`, `x::text`, `x::int4`                                     |
 //! | `v[i]`, `indkey[i]`                             | `array_element(v, i)`; vectors count from 0                         |
@@ -36,7 +36,8 @@
 //! | `f(x, start => y)` of `time_bucket_gapfill`     | arguments by position                                               |
 //! | `locf(x, (SELECT y … ORDER BY t DESC LIMIT 1))`  | `locf(x, (SELECT last(y, t) …))`; `interpolate` likewise            |
 //!
-//! The last-but-two rows hold only for subqueries over the catalog, where `max` of at most one row is that row.
+//! The rows with `max` apply only to subqueries over the catalog, which return at most one row: `max` returns that
+//! row.
 
 use std::ops::ControlFlow;
 
@@ -52,7 +53,7 @@ use datafusion::sql::sqlparser::ast::{
 use super::{lookups, relations};
 use crate::rewrite::folded;
 
-/// Rewrites every part of `statement`.
+/// Rewrites a statement in place.
 pub fn rewrite(statement: &mut Statement) {
     let _ = statement.visit(&mut Rewriter);
 }
@@ -87,7 +88,7 @@ impl VisitorMut for Rewriter {
                 *expr = call("millrace_json", vec![expr.clone()]);
             }
             if hollow {
-                // No row will ask for it, and it need not be plannable.
+                // The relation has no rows, so the expression is never evaluated and need not be plannable.
                 let _ = expr.visit(&mut WithoutSubqueries);
             }
         }
@@ -115,8 +116,8 @@ impl VisitorMut for Rewriter {
     }
 }
 
-/// `SELECT unnest(a) AS b, x AS y …` as a query over one that has `a` and `x`: beside an `unnest` the planner takes an alias that is also a
-/// column's name for either.
+/// Splits `SELECT unnest(a) AS b, x AS y …` into a subquery with `a` and `x`, and a query around it: in a SELECT with
+/// `unnest`, DataFusion may confuse an alias with a column of the same name.
 fn unnested_apart(query: &Query) -> Option<Select> {
     let SetExpr::Select(select) = query.body.as_ref() else { return None };
     let is_grouped = !matches!(&select.group_by, ast::GroupByExpr::Expressions(by, _) if by.is_empty());
@@ -140,7 +141,7 @@ fn unnested_apart(query: &Query) -> Option<Select> {
                 unnests = true;
                 (array.clone(), call("unnest", vec![value]))
             }
-            // A function may give several rows itself, which are to be side by side with those of the array.
+            // The function may be set-returning, and its rows must be paired with the array's elements.
             None if calls_function(expr) => return None,
             None => (expr.clone(), value),
         };
@@ -172,7 +173,7 @@ fn calls_function(expr: &Expr) -> bool {
     found.is_break()
 }
 
-/// The array of `unnest(array)`.
+/// Argument of `unnest(array)`.
 fn array_of_unnest(expr: &Expr) -> Option<&Expr> {
     let Expr::Function(function) = expr else { return None };
     let FunctionArguments::List(list) = &function.args else { return None };
@@ -182,10 +183,10 @@ fn array_of_unnest(expr: &Expr) -> Option<&Expr> {
     }
 }
 
-/// The planner knows EXISTS as a condition, not as a value.
+/// Rewrites EXISTS outside of conditions, where DataFusion does not support it.
 #[derive(Default)]
 struct ExistsAsValues {
-    /// Queries around the expression, which are their own selects' business.
+    /// Nesting depth of queries; a nested SELECT is handled on its own.
     depth: usize,
 }
 
@@ -219,7 +220,7 @@ impl VisitorMut for ExistsAsValues {
     }
 }
 
-/// Puts NULL in the place of subqueries.
+/// Replaces subqueries by NULL.
 struct WithoutSubqueries;
 
 impl VisitorMut for WithoutSubqueries {
@@ -235,7 +236,7 @@ impl VisitorMut for WithoutSubqueries {
     }
 }
 
-/// `t.*` where FROM has `s.t`, as `s.t.*`: the planner finds the columns of a wildcard by the table's whole name only.
+/// Rewrites `t.*` to `s.t.*` where FROM has `s.t`: DataFusion resolves a wildcard only by the table's qualified name.
 fn qualify_wildcards(select: &mut Select) {
     let mut tables: Vec<&ObjectName> = Vec::new();
     for from in &select.from {
@@ -263,7 +264,7 @@ fn qualify_wildcards(select: &mut Select) {
     }
 }
 
-/// What must be seen whole, before its parts are rewritten.
+/// Rewrites that need the unmodified children.
 fn before_children(expr: &mut Expr) -> Option<Expr> {
     match expr {
         Expr::Cast { expr: inner, data_type, .. } => {
@@ -298,7 +299,7 @@ fn before_children(expr: &mut Expr) -> Option<Expr> {
     }
 }
 
-/// What is rewritten once its parts are.
+/// Rewrites that run after those of the children.
 fn after_children(expr: &mut Expr) -> Option<Expr> {
     match expr {
         Expr::Collate { expr, .. } => Some((**expr).clone()),
@@ -314,7 +315,7 @@ fn after_children(expr: &mut Expr) -> Option<Expr> {
     }
 }
 
-/// `x::regclass` and its like: the family and `x`; of `to_regclass(x)` all of it.
+/// For `x::regclass` and similar casts: the type family and `x`; for `to_regclass(x)` the whole call.
 fn registered(expr: &Expr) -> Option<(&'static str, Expr)> {
     match expr {
         Expr::Function(function) => {
@@ -344,7 +345,7 @@ fn registered(expr: &Expr) -> Option<(&'static str, Expr)> {
     }
 }
 
-/// A type's name without schema and quotes, in lower case.
+/// Type name without schema and quotes, in lower case.
 fn type_name(ty: &DataType) -> String {
     let name = ty.to_string().to_lowercase().replace('"', "");
     name.strip_prefix("pg_catalog.").map_or(name.clone(), str::to_owned)
@@ -361,7 +362,7 @@ fn plain_cast(expr: &mut Expr) -> Option<Expr> {
     let quoted_char = data_type.to_string().contains("\"char\"");
     match type_name(data_type).as_str() {
         "oid" | "xid" => return Some(call("oidin", vec![(**inner).clone()])),
-        // These come from the catalog, where they are lists already.
+        // Catalog columns of these types are lists already.
         "int2vector" | "oidvector" => return Some((**inner).clone()),
         _ => {}
     }
@@ -380,7 +381,7 @@ fn plain_cast(expr: &mut Expr) -> Option<Expr> {
     None
 }
 
-/// Minus an interval or a difference, which may be one of times: the planner negates neither.
+/// Negation of an interval or of a difference, which may be one of times: DataFusion negates neither.
 fn negative(expr: &Expr) -> Option<Expr> {
     match expr {
         Expr::Interval(_) => {
@@ -402,9 +403,10 @@ fn negative(expr: &Expr) -> Option<Expr> {
     }
 }
 
-/// An interval's text as DataFusion reads it, which knows fewer forms than PostgreSQL. What is wrong stays, for its error.
+/// Rewrites an interval's text into a form that DataFusion parses. An invalid text is left unchanged, so that
+/// DataFusion reports the error.
 fn plain_interval(written: &datafusion::sql::sqlparser::ast::Interval) -> Option<Expr> {
-    // `'1:30' MINUTE TO SECOND` means other units than it does alone.
+    // In `'1:30' MINUTE TO SECOND` the units differ from those of the plain text.
     let minutes = written.leading_field == Some(datafusion::sql::sqlparser::ast::DateTimeField::Minute);
     if written.last_field.is_some() {
         return if minutes { None } else { interval(literal(&written.value)?, None) };
@@ -426,7 +428,7 @@ fn interval(text: &str, unit: Option<&str>) -> Option<Expr> {
     }))
 }
 
-/// The type DataFusion's parser knows in place of one of `pg_catalog`.
+/// Type known to DataFusion's parser for one of `pg_catalog`.
 fn plain_type(ty: &DataType, quoted_char: bool) -> Option<DataType> {
     if let DataType::Array(ArrayElemTypeDef::SquareBracket(element, _)) = ty {
         let element = plain_type(element, false)?;
@@ -450,7 +452,7 @@ fn plain_type(ty: &DataType, quoted_char: bool) -> Option<DataType> {
     })
 }
 
-/// `'{a,b}'` cast to an array type, as an array.
+/// Rewrites `'{a,b}'` cast to an array type into an array expression.
 fn array_literal(expr: &Expr, ty: &DataType) -> Option<Expr> {
     let DataType::Array(_) = ty else { return None };
     let text = literal(expr)?.trim();
@@ -460,7 +462,7 @@ fn array_literal(expr: &Expr, ty: &DataType) -> Option<Expr> {
     Some(Expr::Array(Array { elem, named: true }))
 }
 
-/// `x = ANY('{a,b}')`, whose text has the type of an array of `x`: as a list of texts, each of which gets the type of `x`.
+/// Rewrites `x = ANY('{a,b}')` to a list of text literals, each of which is coerced to the type of `x`.
 fn in_list(expr: &Expr, array: &Expr, negated: bool) -> Option<Expr> {
     let inside = literal(array)?.trim().strip_prefix('{')?.strip_suffix('}')?;
     let list: Vec<Expr> =
@@ -471,8 +473,8 @@ fn in_list(expr: &Expr, array: &Expr, negated: bool) -> Option<Expr> {
     Some(Expr::InList { expr: Box::new(expr.clone()), list, negated })
 }
 
-/// `x = ANY(SELECT …)` and `x = ANY(ARRAY(SELECT …))`, as `x IN (SELECT …)`. As the operand of ANY such a query would be rewritten
-/// like a scalar subquery: to one array, or to the maximum of its values.
+/// Rewrites `x = ANY(SELECT …)` and `x = ANY(ARRAY(SELECT …))` to `x IN (SELECT …)`. As the operand of ANY the query
+/// would be rewritten like a scalar subquery: to one array, or to the maximum of its values.
 fn in_query(expr: &Expr, set: &Expr, negated: bool) -> Option<Expr> {
     let query = match set {
         Expr::Subquery(query) => query.as_ref(),
@@ -481,7 +483,7 @@ fn in_query(expr: &Expr, set: &Expr, negated: bool) -> Option<Expr> {
     Some(Expr::InSubquery { expr: Box::new(expr.clone()), subquery: Box::new(query.clone()), negated })
 }
 
-/// `array_agg` of a column of type name.
+/// Whether it is `array_agg` of a column of type name.
 fn aggregates_names(expr: &Expr) -> bool {
     const NAMES: [&str; 7] = ["attname", "relname", "conname", "nspname", "typname", "proname", "rolname"];
     let Expr::Function(function) = expr else { return false };
@@ -496,7 +498,7 @@ fn aggregates_names(expr: &Expr) -> bool {
     }
 }
 
-/// A condition on what has no rows need not be plannable.
+/// Replaces the join condition on a relation without rows, which need not be plannable, by `false`.
 fn joined_to_nothing(join: &mut ast::Join) {
     use ast::{JoinConstraint, JoinOperator};
     if catalog_relation(&join.relation).is_some_and(|relation| relation.empty)
@@ -506,7 +508,7 @@ fn joined_to_nothing(join: &mut ast::Join) {
     }
 }
 
-/// The elements of a one-dimensional array's text; `None` for NULL.
+/// Elements of a one-dimensional array literal; an element is `None` for NULL.
 fn array_elements(inside: &str) -> Option<Vec<Option<String>>> {
     let mut elements = Vec::new();
     let mut chars = inside.chars().peekable();
@@ -537,7 +539,7 @@ fn array_elements(inside: &str) -> Option<Vec<Option<String>>> {
     }
 }
 
-/// `OPERATOR(pg_catalog.~)` is `~`.
+/// Rewrites `OPERATOR(pg_catalog.~)` to `~`.
 fn plain_operator(op: &BinaryOperator) -> Option<BinaryOperator> {
     let BinaryOperator::PGCustomBinaryOperator(parts) = op else { return Some(op.clone()) };
     Some(match parts.last()?.as_str() {
@@ -564,7 +566,7 @@ fn plain_operator(op: &BinaryOperator) -> Option<BinaryOperator> {
     })
 }
 
-/// `column = '{0}'` compares the column's text, which needs no type of the literal.
+/// Rewrites `column = '{0}'` to compare the column's text with the literal, whose type is unknown.
 fn array_comparison(left: &mut Expr, op: &BinaryOperator, right: &Expr) {
     let is_array = literal(right).is_some_and(|text| text.starts_with('{') && text.ends_with('}'));
     let is_column = matches!(left, Expr::Identifier(_) | Expr::CompoundIdentifier(_));
@@ -573,7 +575,7 @@ fn array_comparison(left: &mut Expr, op: &BinaryOperator, right: &Expr) {
     }
 }
 
-/// A pattern whose escape character is `escape`, with `\` instead.
+/// Rewrites a pattern with escape character `escape` to one with `\`.
 fn default_escape(pattern: Expr, escape: &str) -> Expr {
     if escape == "\\" {
         return pattern;
@@ -585,7 +587,7 @@ fn default_escape(pattern: Expr, escape: &str) -> Expr {
     call("replace", vec![doubled, string(escape), string("\\")])
 }
 
-/// Fields and subscripts: `(x).f`, `a.b[i]`.
+/// Field access and subscripts: `(x).f`, `a.b[i]`.
 fn access(root: &Expr, chain: &[AccessExpr]) -> Option<Expr> {
     let mut parts = match root {
         Expr::Identifier(name) => vec![name.clone()],
@@ -623,7 +625,8 @@ fn plus_one(index: Expr) -> Expr {
     Expr::BinaryOp { left: Box::new(Expr::Nested(Box::new(index))), op: BinaryOperator::Plus, right: Box::new(one) }
 }
 
-/// Columns of type int2vector and oidvector count from 0; clients keep their names in aliases.
+/// Whether a column is an int2vector or oidvector, whose subscripts start at 0; matches suffixes because clients'
+/// aliases keep the name.
 fn is_vector(name: &Ident) -> bool {
     let name = name.value.to_lowercase();
     ["indkey", "indoption", "indclass", "indcollation", "proargtypes"].iter().any(|vector| name.ends_with(vector))
@@ -637,7 +640,7 @@ fn names_vector(expr: &Expr) -> bool {
     }
 }
 
-/// Columns of type regproc: as text they are names.
+/// Whether a column has type regproc, which is a name when cast to text.
 fn names_function(expr: &Expr) -> bool {
     let is_function = |name: &Ident| {
         let name = name.value.to_lowercase();
@@ -665,13 +668,13 @@ fn plain_call(function: &mut Function) -> Option<Expr> {
             let name = if vector { "millrace_vector_subscripts" } else { "millrace_subscripts" };
             Some(call("unnest", vec![call(name, arguments)]))
         }
-        // There are no partitions: a table has itself at most, which asks for no more.
+        // Millrace has no partitions: the only ancestor of a table is the table itself.
         "pg_partition_ancestors" => Some(call("oidin", arguments(function)?)),
         "coalesce" => {
             empty_arrays(function);
             None
         }
-        // One that is quoted stands in FROM, where it is unfolded already.
+        // A quoted call is in FROM, where its rows are already unnested.
         "generate_series" if !is_quoted(function) => {
             Some(call("unnest", vec![function_of("generate_series", function.args.clone())]))
         }
@@ -686,7 +689,7 @@ fn plain_call(function: &mut Function) -> Option<Expr> {
             by_position(function, &["years", "months", "weeks", "days", "hours", "mins", "secs"]);
             None
         }
-        // DataFusion's takes no zone.
+        // DataFusion's function has no zone argument.
         "date_trunc" if arguments(function)?.len() == 3 => Some(call("millrace_date_trunc", arguments(function)?)),
         "time_bucket" => {
             by_position(function, &["bucket_width", "ts", "timezone", "origin", "offset"]);
@@ -717,7 +720,7 @@ fn remainder(arguments: Vec<Expr>) -> Option<Expr> {
     Some(Expr::Nested(Box::new(remainder)))
 }
 
-/// Of two times, or of one and today; that of a transaction's number is another function.
+/// `age` of two times, or of one time and today; `age` of a transaction ID is another function.
 fn age(mut arguments: Vec<Expr>) -> Option<Expr> {
     let of_transaction = match arguments.as_slice() {
         [Expr::Identifier(name)] => name.value.to_lowercase().ends_with("xid"),
@@ -734,7 +737,7 @@ fn age(mut arguments: Vec<Expr>) -> Option<Expr> {
     Some(call("millrace_age", arguments))
 }
 
-/// `coalesce(array, '{}')`.
+/// Rewrites `coalesce(array, '{}')`.
 fn empty_arrays(function: &mut Function) {
     let FunctionArguments::List(list) = &mut function.args else { return };
     for argument in &mut list.args {
@@ -746,7 +749,7 @@ fn empty_arrays(function: &mut Function) {
     }
 }
 
-/// Named arguments by their place in `names`, NULL for what is left out between.
+/// Converts named arguments to positional ones in the order of `names`; omitted ones in between are NULL.
 fn by_position(function: &mut Function, names: &[&str]) {
     let FunctionArguments::List(list) = &mut function.args else { return };
     let mut places: Vec<Option<FunctionArg>> = Vec::new();
@@ -767,7 +770,7 @@ fn by_position(function: &mut Function, names: &[&str]) {
     list.args = places.into_iter().map(filled).collect();
 }
 
-/// `f(x := y)`, which the parser takes for an operator, as the named argument that it is.
+/// Converts `f(x := y)`, which the parser takes for an operator, to a named argument.
 fn assigned(argument: FunctionArg) -> FunctionArg {
     match argument {
         FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::BinaryOp { left, op: BinaryOperator::Assignment, right })) => {
@@ -790,7 +793,7 @@ fn place_of(names: &[&str], name: &Ident) -> Option<usize> {
     names.iter().position(|known| name.value.eq_ignore_ascii_case(known))
 }
 
-/// The query of `ARRAY(SELECT …)`.
+/// Query of `ARRAY(SELECT …)`.
 fn array_query(expr: &Expr) -> Option<&Query> {
     let Expr::Function(function) = expr else { return None };
     match (&function.args, function.name.0.as_slice()) {
@@ -813,7 +816,7 @@ fn array_subquery(expr: &Expr) -> Option<Expr> {
     let [item] = select.projection.as_mut_slice() else { return None };
     let (SelectItem::UnnamedExpr(value) | SelectItem::ExprWithAlias { expr: value, .. }) = item else { return None };
     let mut list = argument_list(vec![value.clone()]);
-    // ORDER BY 1 means the value itself.
+    // ORDER BY 1 refers to the value itself.
     let order: Vec<_> = order
         .into_iter()
         .map(|mut by| {
@@ -836,7 +839,7 @@ fn order_of(query: &Query) -> Vec<datafusion::sql::sqlparser::ast::OrderByExpr> 
     }
 }
 
-/// `SELECT x FROM unnest(a) x` is `a`; `SELECT 'p' || x FROM unnest(a) x` puts `p` before each element.
+/// Rewrites `SELECT x FROM unnest(a) x` to `a`; `SELECT 'p' || x FROM unnest(a) x` prefixes each element with `p`.
 fn of_unnest(select: &Select) -> Option<Expr> {
     let ([from], [SelectItem::UnnamedExpr(item) | SelectItem::ExprWithAlias { expr: item, .. }], None) =
         (select.from.as_slice(), select.projection.as_slice(), &select.selection)
@@ -860,7 +863,7 @@ fn of_unnest(select: &Select) -> Option<Expr> {
     }
 }
 
-/// A subquery as a value: NULL where no row can be, and an aggregate where it may be correlated.
+/// Rewrites a scalar subquery over the catalog: NULL if it cannot return a row, an aggregate if it may be correlated.
 fn scalar_subquery(query: &mut Query) -> Option<Expr> {
     if query.limit_clause.is_some() || query.fetch.is_some() || query.with.is_some() {
         return None;
@@ -904,7 +907,8 @@ pub(super) fn when(condition: Expr, result: Expr) -> Expr {
     Expr::Case { case_token, end_token, operand: None, conditions, else_result: None }
 }
 
-/// Takes from WHERE what names columns of outer queries only: the planner joins by equality alone.
+/// Removes from WHERE, and returns, the conditions on columns of outer queries only: DataFusion decorrelates
+/// equalities alone.
 fn outer_condition(select: &mut Select) -> Option<Expr> {
     let mut own = Vec::new();
     for from in &select.from {
@@ -939,7 +943,8 @@ pub(super) fn conjuncts(expr: Expr, out: &mut Vec<Expr>) {
     }
 }
 
-/// Does it name columns, and none without their table, nor of these tables?
+/// Whether it has at least one column, all of its columns are qualified and of tables other than `own`, and it has no
+/// subqueries.
 pub(super) fn is_outer(expr: &Expr, own: &[String]) -> bool {
     let (mut outer, mut inner) = (false, false);
     let _: ControlFlow<()> = ast::visit_expressions(expr, |expr| {
@@ -983,7 +988,7 @@ fn single_select(query: &mut Query) -> Option<&mut Select> {
     }
 }
 
-/// Does the relation, or one joined to it inwardly, never have a row?
+/// Whether the relation, or one that is inner-joined to it, never has rows.
 fn is_empty(from: &TableWithJoins) -> bool {
     use datafusion::sql::sqlparser::ast::JoinOperator;
     let inner = |join: &&datafusion::sql::sqlparser::ast::Join| {
@@ -1013,7 +1018,8 @@ fn catalog_relation(factor: &TableFactor) -> Option<&'static super::cells::Relat
     }
 }
 
-/// `FROM pg_catalog.f(…)`: the schema goes, and `unnest` is what the parser makes of it without one.
+/// Removes the schema of `FROM pg_catalog.f(…)`, and converts `unnest` to the AST node that the parser creates
+/// without a schema.
 fn table_function(factor: &mut TableFactor) {
     if let Some(derived) = of_value(factor) {
         *factor = derived;
@@ -1041,7 +1047,7 @@ fn table_function(factor: &mut TableFactor) {
     }
     if last_name(name).as_deref() == Some("generate_series") {
         for argument in &mut args.args {
-            // The planner's own takes bigint and no other integer.
+            // DataFusion's function accepts bigint and no other integer type.
             if let FunctionArg::Unnamed(FunctionArgExpr::Expr(bound)) = argument
                 && is_integer_to_be(bound)
             {
@@ -1065,7 +1071,7 @@ fn table_function(factor: &mut TableFactor) {
     }
 }
 
-/// Functions of FROM that give rows, and are found under their names.
+/// Set-returning functions in FROM that DataFusion or Millrace resolves by name.
 const OF_ROWS: [&str; 12] = [
     "generate_series",
     "range",
@@ -1081,7 +1087,7 @@ const OF_ROWS: [&str; 12] = [
     "_pg_expandarray",
 ];
 
-/// `f(x)` in FROM, of a function that gives a value: a table with one row.
+/// Rewrites `f(x)` in FROM, for a function that returns a value, to a derived table with one row.
 fn of_value(factor: &TableFactor) -> Option<TableFactor> {
     let TableFactor::Table { name, args: Some(args), alias, with_ordinality: false, .. } = factor else { return None };
     let function = last_name(name)?;
@@ -1113,7 +1119,7 @@ fn of_value(factor: &TableFactor) -> Option<TableFactor> {
     })
 }
 
-/// Is a bound computed, or a parameter, and an integer?
+/// Whether a bound may be an integer of a type other than bigint: a call, a parameter or an integer expression.
 fn is_integer_to_be(bound: &Expr) -> bool {
     match bound {
         Expr::Function(_) => true,
@@ -1122,7 +1128,7 @@ fn is_integer_to_be(bound: &Expr) -> bool {
     }
 }
 
-/// Is nothing in it that could have a fraction?
+/// Whether an expression consists of integers only.
 fn is_of_integers(expr: &Expr) -> bool {
     match expr {
         Expr::Value(value) => match &value.value {
@@ -1145,7 +1151,7 @@ fn is_of_integers(expr: &Expr) -> bool {
     }
 }
 
-/// Its step is no number.
+/// Whether the step is not a number.
 fn is_series_of_times(args: &[FunctionArg]) -> bool {
     let Some(FunctionArg::Unnamed(FunctionArgExpr::Expr(step))) = args.get(2) else { return false };
     match step {
@@ -1170,7 +1176,7 @@ fn series_of_times(args: &[FunctionArg]) -> Function {
     series
 }
 
-/// The alias of a function in FROM names its column too.
+/// Alias for a function in FROM, which also names its column.
 fn series_alias(alias: Option<TableAlias>) -> TableAlias {
     let mut alias = alias.unwrap_or_else(|| TableAlias {
         explicit: true,

@@ -1,4 +1,4 @@
-//! `rows` tables, their indexes and constraints, and sequences, as rows of `pg_catalog`.
+//! Rows of `pg_catalog` for `rows` tables, their indexes and constraints, and sequences.
 
 use model::{Identity, Referential, RowColumn, RowForeignKey, RowIndex, RowSchema, SequenceSpec, Type};
 
@@ -8,7 +8,7 @@ use super::oids::{self, Oid, Part};
 use super::{formulas, names};
 use crate::functions::StatementFacts;
 
-/// Of `pg_class`.
+/// Rows of `pg_class`.
 pub(super) fn classes(facts: &StatementFacts) -> Vec<Row> {
     let mut rows = Vec::new();
     for table in facts.catalog.row_tables() {
@@ -19,7 +19,8 @@ pub(super) fn classes(facts: &StatementFacts) -> Vec<Row> {
     rows
 }
 
-/// PostgreSQL has triggers at both ends of a foreign key, and clients ask for foreign keys where there are triggers.
+/// PostgreSQL has triggers on both tables of a foreign key, and clients look for foreign keys only if there are
+/// triggers.
 fn has_triggers(facts: &StatementFacts, table: &RowSchema) -> bool {
     let refers = |other: &model::RowSchemaRef| other.foreign_keys.iter().any(|key| key.table == table.id);
     !table.foreign_keys.is_empty() || facts.catalog.row_tables().any(refers)
@@ -90,7 +91,7 @@ pub(super) struct Attribute<'a> {
     pub(super) dropped: bool,
 }
 
-/// Every column of tables, indexes and sequences.
+/// Calls `each` for every column of tables, indexes and sequences.
 pub(super) fn attributes(facts: &StatementFacts, mut each: impl FnMut(&Attribute<'_>)) {
     for table in facts.catalog.row_tables() {
         let relation = oids::of_table(table.id, Part::Table);
@@ -132,7 +133,7 @@ fn attribute(relation: Oid, number: i64, column: &RowColumn) -> Attribute<'_> {
     }
 }
 
-/// Of `pg_attrdef`.
+/// Rows of `pg_attrdef`.
 pub(super) fn defaults(facts: &StatementFacts) -> Vec<Row> {
     let mut rows = Vec::new();
     for table in facts.catalog.row_tables() {
@@ -154,7 +155,7 @@ fn default_oid(table: &RowSchema, column: &RowColumn) -> Oid {
     oids::of_named(table.id, "default", &column.name)
 }
 
-/// Of `pg_index`.
+/// Rows of `pg_index`.
 pub(super) fn index_rows(facts: &StatementFacts) -> Vec<Row> {
     let of = |table: &RowSchema| indexes(table).map(|index| index_row(table, index)).collect::<Vec<_>>();
     facts.catalog.row_tables().flat_map(|table| of(table)).collect()
@@ -182,12 +183,12 @@ fn index_row(table: &RowSchema, index: &RowIndex) -> Row {
     }
 }
 
-/// Positions as numbers of attributes.
+/// Attribute numbers of column positions.
 fn numbers(columns: &[usize]) -> Cell {
     Cell::Ints(columns.iter().map(|at| *at as i64 + 1).collect())
 }
 
-/// The B-tree operator class that PostgreSQL 15 has for a type; none for json, which has no order.
+/// PostgreSQL 15's B-tree operator class for a type; 0 for json, which has no order.
 fn operator_class(ty: Type) -> Oid {
     match ty {
         Type::Bool => 10_003,
@@ -210,7 +211,7 @@ fn operator_class(ty: Type) -> Oid {
     }
 }
 
-/// Of `pg_constraint`.
+/// Rows of `pg_constraint`.
 pub(super) fn constraints(facts: &StatementFacts) -> Vec<Row> {
     let of = |table: &RowSchema| {
         Constraint::all(table).map(|constraint| constraint_row(facts, table, constraint)).collect::<Vec<_>>()
@@ -267,7 +268,7 @@ fn action(action: Referential) -> &'static str {
     }
 }
 
-/// Of `pg_sequence`.
+/// Rows of `pg_sequence`.
 pub(super) fn sequence_rows(facts: &StatementFacts) -> Vec<Row> {
     let sequence = |sequence: &model::SequenceRef| {
         row! {
@@ -285,7 +286,7 @@ pub(super) fn sequence_rows(facts: &StatementFacts) -> Vec<Row> {
     facts.catalog.sequences().map(sequence).collect()
 }
 
-/// Of `pg_sequences`.
+/// Rows of `pg_sequences`.
 pub(super) fn sequence_view(facts: &StatementFacts) -> Vec<Row> {
     let sequence = |sequence: &model::SequenceRef| {
         row! {
@@ -305,7 +306,7 @@ pub(super) fn sequence_view(facts: &StatementFacts) -> Vec<Row> {
     facts.catalog.sequences().map(sequence).collect()
 }
 
-/// Of `pg_depend`: which column a sequence goes away with, and which index a constraint has.
+/// Rows of `pg_depend`: the column that owns a sequence, and the index of a constraint.
 pub(super) fn dependencies(facts: &StatementFacts) -> Vec<Row> {
     const CLASS: i32 = 1259;
     let depends = |what: (i32, Oid), on: (i32, Oid, i64), kind: &str| {
@@ -341,7 +342,7 @@ pub(super) fn dependencies(facts: &StatementFacts) -> Vec<Row> {
     rows
 }
 
-/// What `pg_get_indexdef` says; `short` leaves out the schema where the search path leads to the table.
+/// Result of `pg_get_indexdef`; `short` omits the schema if the table is visible in the search path.
 pub(crate) fn index_definition(
     facts: &StatementFacts,
     table: &model::RowSchemaRef,
@@ -360,7 +361,7 @@ pub(crate) fn index_definition(
     )
 }
 
-/// What `pg_get_constraintdef` says.
+/// Result of `pg_get_constraintdef`.
 pub(crate) fn constraint_definition(
     facts: &StatementFacts,
     table: &RowSchema,
@@ -391,7 +392,7 @@ pub(crate) fn constraint_definition(
     }
 }
 
-/// An action as SQL has it.
+/// SQL syntax of a referential action.
 pub(super) fn rule(action: Referential) -> &'static str {
     match action {
         Referential::NoAction => "NO ACTION",

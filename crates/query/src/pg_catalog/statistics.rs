@@ -1,4 +1,4 @@
-//! Views of what happens: statistics, locks and cursors. What is not counted is NULL, never 0.
+//! Views of statistics, locks and cursors. A counter that Millrace does not keep is NULL, never 0.
 
 use super::cells::{Cell, Relation, Row, row};
 use super::classes::indexes;
@@ -6,7 +6,7 @@ use super::oids::{self, Part};
 use crate::advisory::Key;
 use crate::functions::StatementFacts;
 
-/// The relations of this module.
+/// Relations of this module.
 pub(super) fn relations() -> Vec<Relation> {
     let view = |oid, name, columns, rows: fn(&StatementFacts) -> Vec<Row>| {
         Relation::new((oid, "pg_catalog", name), columns, Some(rows))
@@ -32,7 +32,7 @@ pub(super) fn relations() -> Vec<Relation> {
         }),
         view(12_045, "pg_statio_user_indexes", IO_INDEXES, |facts| index_rows(facts, "idx_blks_read idx_blks_hit")),
         view(12_046, "pg_statio_user_tables", IO_TABLES, table_rows),
-        // The system's tables are computed, not stored: nothing reads blocks of them.
+        // System tables are computed, not stored, and cause no block reads.
         view(12_053, "pg_statio_all_tables", IO_TABLES, table_rows),
         view(12_024, "pg_locks", LOCKS, locks),
         view(12_047, "pg_cursors", CURSORS, cursors),
@@ -70,7 +70,7 @@ const LOCKS: &str = "locktype text,database oid,relation oid,page int4,tuple int
 const CURSORS: &str =
     "name text,statement text,is_holdable bool,is_binary bool,is_scrollable bool,creation_time timestamptz";
 
-/// Cells of NULL.
+/// NULL cells for the named columns.
 fn unknown(names: &'static str) -> Row {
     names.split_whitespace().map(|name| (name, Cell::Null)).collect()
 }
@@ -135,7 +135,7 @@ fn table_rows(facts: &StatementFacts) -> Vec<Row> {
     columns.chain(rows).map(table).collect()
 }
 
-/// Advisory locks; locks of tables and rows are not listed.
+/// Advisory locks; table and row locks are not listed.
 fn locks(facts: &StatementFacts) -> Vec<Row> {
     let lock = |lock: crate::advisory::Shown| {
         let (high, low, kind) = match lock.key {

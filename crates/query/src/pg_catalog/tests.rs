@@ -1,4 +1,4 @@
-//! The relations are well-formed. What clients ask of them is in `tests/it/clients.rs`.
+//! Consistency of the relations. Clients' queries are tested in `tests/it/clients.rs`.
 
 use engine::{Catalog, ColumnSpec, TableSpec};
 use model::{ColumnRole, DataType, TableId, TableName, TableOptions};
@@ -18,7 +18,8 @@ fn table(schema: &str, name: &str, keyed: bool, columns: Vec<ColumnSpec>) -> Tab
     TableSpec { name, keyed, columns, options: TableOptions::default() }
 }
 
-/// `public.t` keyed by a nullable column (OID 16392), `public.ev` without key (16400), `plant.pump` with a primary key (16408).
+/// `public.t` keyed by a nullable column (OID 16392), `public.ev` without key (16400), `plant.pump` with a primary
+/// key (16408).
 fn facts() -> Arc<StatementFacts> {
     let tables = [
         table(
@@ -58,7 +59,7 @@ fn every_relation_builds_and_every_cell_has_its_column() {
         for row in (relation.rows)(&facts) {
             for (name, _) in &row {
                 let known = relation.columns.iter().any(|column| column.name == *name);
-                // Relations that share their rows leave out a column each.
+                // Relations with the same row function may lack one of its columns.
                 assert!(known || *name == "tableoid", "{}: no column {name}", relation.name);
             }
         }

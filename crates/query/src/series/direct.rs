@@ -1,8 +1,8 @@
-//! The shapes of the commonest series statements, from the parser's tree alone. Planning takes about a millisecond, and who asks for other
-//! columns each time asks a new statement each time.
+//! Compiles the most common series statements directly from the AST. Planning takes about a millisecond, and a client
+//! whose column list varies sends a new statement each time.
 //!
-//! What is taken is what means the same whatever the planner would do: columns, constants and parameters of their types, the usual
-//! comparisons, aggregates and buckets. Everything else is none, and the planner's.
+//! Only expressions whose meaning does not depend on planning are supported: columns, constants and parameters of the
+//! column's type, comparisons, aggregates and time buckets. `None` stands for all others, which DataFusion plans.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ use crate::context::StatementContext;
 use crate::rewrite::folded;
 use crate::types::{OutputColumn, array_of, arrow_of, arrow_of_oid, oid_of_arrow, output_column};
 
-/// A statement whose shape is known.
+/// A compiled statement with its result columns and parameter types.
 pub(crate) struct Direct {
     pub(crate) shape: Shape,
     pub(crate) columns: Vec<OutputColumn>,
@@ -31,10 +31,10 @@ pub(crate) struct Direct {
     pub(crate) parameters: Vec<Arrow>,
 }
 
-/// The shape of a query, if it can be told without planning it.
+/// Compiles a query without planning it; `None` if it is not supported.
 ///
-/// - `parameters`: the highest `$n`.
-/// - `declared`: OIDs of parameters as far as the client said.
+/// - `parameters`: highest `n` of any `$n`.
+/// - `declared`: OIDs of parameter types that the client declared; 0 if undeclared.
 pub(crate) fn compile(
     state: &SessionState,
     context: &StatementContext,
@@ -73,18 +73,18 @@ pub(crate) fn compile(
     Some(Direct { shape, columns: fields.iter().map(output_column).collect(), parameters })
 }
 
-/// A select, and the query around it, if it has one of its own.
+/// A SELECT, and its enclosing query if it has one of its own.
 struct Select<'q> {
     select: &'q ast::Select,
     query: Option<&'q ast::Query>,
 }
 
-/// The selects of a query: itself, or those that it unites. Is one left of equal rows of these?
+/// Collects the members of a UNION, or the query itself. Returns whether duplicates are removed.
 fn selects_of<'q>(query: &'q ast::Query, out: &mut Vec<Select<'q>>) -> Option<bool> {
     if is_usual_query(query) { selects_in(&query.body, Some(query), out) } else { None }
 }
 
-/// `query`: whose body it is.
+/// `query`: the query whose body this is.
 fn selects_in<'q>(body: &'q ast::SetExpr, query: Option<&'q ast::Query>, out: &mut Vec<Select<'q>>) -> Option<bool> {
     use ast::SetQuantifier as Q;
     let (op, quantifier, sides) = match body {
@@ -105,7 +105,7 @@ fn selects_in<'q>(body: &'q ast::SetExpr, query: Option<&'q ast::Query>, out: &m
         return None;
     }
     for side in sides {
-        // Of what was united before, one was left of equal rows, of these here all are.
+        // The inner UNION removes duplicates; an outer UNION ALL keeps them.
         if selects_in(side, None, out)? && !is_distinct {
             return None;
         }
@@ -113,7 +113,7 @@ fn selects_in<'q>(body: &'q ast::SetExpr, query: Option<&'q ast::Query>, out: &m
     Some(is_distinct)
 }
 
-/// Has it nothing but what is looked at here?
+/// Whether the query has only the clauses handled here.
 fn is_usual_query(query: &ast::Query) -> bool {
     query.with.is_none()
         && query.fetch.is_none()
@@ -124,7 +124,7 @@ fn is_usual_query(query: &ast::Query) -> bool {
         && query.pipe_operators.is_empty()
 }
 
-/// Has it nothing but what is looked at here?
+/// Whether the SELECT has only the clauses handled here.
 fn is_usual(select: &ast::Select) -> bool {
     select.optimizer_hints.is_empty()
         && select.select_modifiers.is_none()
@@ -144,7 +144,7 @@ fn is_usual(select: &ast::Select) -> bool {
         && matches!(select.flavor, ast::SelectFlavor::Standard)
 }
 
-/// The one `columns` table, and what the statement calls it.
+/// The only `columns` table of FROM, and its alias.
 fn table_of(context: &StatementContext, select: &ast::Select) -> Option<(TableRef, String)> {
     let [ast::TableWithJoins { relation, joins }] = select.from.as_slice() else { return None };
     let ast::TableFactor::Table {
@@ -167,7 +167,7 @@ fn table_of(context: &StatementContext, select: &ast::Select) -> Option<(TableRe
     }
     let parts: Vec<String> = name.0.iter().map(|part| part.as_ident().map(folded)).collect::<Option<_>>()?;
     let name = match parts.as_slice() {
-        // A catalog's table has precedence.
+        // System catalog tables take precedence.
         [table] if table.starts_with("pg_") => return None,
         [table] => context.resolve(table)?,
         [schema, table] => TableName { schema: schema.clone(), table: table.clone() },
@@ -192,13 +192,13 @@ struct Binder<'a> {
     zone: Arc<str>,
     table: TableRef,
     alias: String,
-    /// Of parameters.
+    /// Parameter types found so far.
     types: Vec<Option<Arrow>>,
-    /// Columns that were named, by position in the table.
+    /// Columns referred to, by position in the table.
     named: Vec<usize>,
 }
 
-/// An item of the select list.
+/// Item of the select list.
 struct Item {
     name: String,
     expr: Expr,
@@ -242,7 +242,7 @@ impl Binder<'_> {
         Compiler { state: self.state }
     }
 
-    /// What rows are wanted, once all columns were named.
+    /// Builds the request; call after all columns have been bound.
     fn wanted(
         &mut self,
         conditions: Vec<Condition>,
@@ -265,7 +265,7 @@ impl Binder<'_> {
         Some(Wanted { source, skip, fetch, result })
     }
 
-    /// Of an item that is no aggregate; of one that is, anything.
+    /// Type of an item that is not an aggregate; `Null` for an aggregate.
     fn type_of(&self, expr: &Expr) -> Option<Arrow> {
         match expr {
             Expr::Column(column) => Some(arrow_of(self.table.column(&column.name)?.ty, &self.zone)),
@@ -276,7 +276,7 @@ impl Binder<'_> {
     }
 
     // -----------------------------------------------------------------------------------------------------------------
-    // The select list
+    // Select list
 
     fn item(&mut self, item: &ast::SelectItem, out: &mut Vec<Item>) -> Option<()> {
         let (expr, alias) = match item {
@@ -318,7 +318,7 @@ impl Binder<'_> {
         Some(())
     }
 
-    /// A column by its name.
+    /// Resolves a column name.
     fn column(&mut self, expr: &ast::Expr) -> Option<Expr> {
         let name = match expr {
             ast::Expr::Identifier(name) => folded(name),
@@ -389,7 +389,7 @@ impl Binder<'_> {
         };
         let types: Vec<Arrow> = args.iter().map(|expr| self.type_of(expr)).collect::<Option<_>>()?;
         let is_moment = |ty: &Arrow| matches!(ty, Timestamp(TimeUnit::Nanosecond, Some(_)));
-        // As the planner coerces them.
+        // Same coercions as DataFusion's.
         let to = match (name, types.as_slice()) {
             ("count", [_]) => None,
             ("sum", [Int16 | Int32]) => Some(Int64),
@@ -408,7 +408,7 @@ impl Binder<'_> {
         let filter = match &call.filter {
             Some(filter) => {
                 let filter = self.predicate(filter)?;
-                // Parameters are in conditions only.
+                // Parameters are supported in WHERE only.
                 let has = datafusion::common::tree_node::TreeNode::exists(&filter, |expr| {
                     Ok(matches!(expr, Expr::Placeholder(_)))
                 });
@@ -478,7 +478,8 @@ impl Binder<'_> {
                 let column = self.column(expr)?;
                 let ty = self.type_of(&column)?;
                 let mut list = list.iter().map(|item| self.constant(item, &ty)).collect::<Option<Vec<_>>>()?;
-                // Zeros of both signs are equal, which is not known of a parameter.
+                // Zeros of both signs are equal: `add_equals` adds the other zero, which it cannot do for a
+                // parameter.
                 if ty.is_floating() && list.iter().any(|item| !matches!(item, Expr::Literal(..))) {
                     return None;
                 }
@@ -501,12 +502,12 @@ impl Binder<'_> {
         Some(binary(column, op, self.constant(constant, &ty)?))
     }
 
-    /// The array of `= ANY (…)`: a parameter that is declared as one, or not at all.
+    /// The array of `= ANY (…)`: a parameter that is declared as an array, or undeclared.
     fn any_of(&mut self, expr: &ast::Expr, item: Arrow) -> Option<Expr> {
         self.bound(placeholder(expr)?, &array_of(item))
     }
 
-    /// A constant, or a parameter, as a value of a type.
+    /// A constant or a parameter, as a value of a type.
     fn constant(&mut self, expr: &ast::Expr, ty: &Arrow) -> Option<Expr> {
         if let ast::Expr::Nested(inner) = expr {
             return self.constant(inner, ty);
@@ -532,7 +533,7 @@ impl Binder<'_> {
         let value = match ty {
             Arrow::Utf8 if !is_typed => ScalarValue::Utf8(Some(text.to_owned())),
             Arrow::Timestamp(TimeUnit::Nanosecond, zone @ Some(_)) => {
-                // What cannot be read is the planner's error, or a bound beyond all times.
+                // Invalid and out-of-range times are left to DataFusion.
                 let time = self.context.settings.zone().parse_timestamptz(text).ok()?;
                 ScalarValue::TimestampNanosecond(Some(time), zone.clone())
             }
@@ -541,11 +542,11 @@ impl Binder<'_> {
         Some(Expr::Literal(value, None))
     }
 
-    /// A parameter as a value of a type, which it has, gets, or is cast to.
+    /// A parameter of type `ty`: declared so, inferred so, or cast to it.
     fn bound(&mut self, at: usize, ty: &Arrow) -> Option<Expr> {
         let slot = self.types.get_mut(at)?;
         let own = slot.get_or_insert_with(|| ty.clone()).clone();
-        // Only what comes back as the same type when a client is told its number.
+        // The type must survive the conversion to an OID and back.
         if arrow_of_oid(oid_of_arrow(&own), &self.zone).as_ref() != Some(&own) {
             return None;
         }
@@ -571,7 +572,7 @@ impl Binder<'_> {
             let chosen = match position(expr) {
                 Some(at) => items.get(at)?.expr.clone(),
                 None => match self.column(expr) {
-                    // A column of the table has precedence before a name of the result.
+                    // Table columns take precedence over result names.
                     Some(column) => column,
                     None => match expr {
                         ast::Expr::Function(call) => self.of_time(call)?,
@@ -600,7 +601,7 @@ impl Binder<'_> {
         Some(list.iter().collect())
     }
 
-    /// The order of rows, over the table's columns.
+    /// ORDER BY over the table's columns.
     fn sort(&mut self, order: &[&ast::OrderByExpr], items: &[Item]) -> Option<Vec<SortExpr>> {
         let mut sort = Vec::with_capacity(order.len());
         for by in order {
@@ -641,7 +642,7 @@ impl Binder<'_> {
         Some((skip, fetch))
     }
 
-    /// Aggregates: what is grouped by comes first, and then the aggregates; of these the select list is made.
+    /// Compiles an aggregation: grouping keys, then aggregates, then a projection to the select list.
     fn groups(
         &mut self,
         items: Vec<Item>,
@@ -702,7 +703,7 @@ impl Binder<'_> {
     }
 }
 
-/// The select list as expressions, and as fields.
+/// Expressions and fields of the select list.
 fn outputs(items: Vec<Item>, wanted: &Wanted) -> (Vec<Expr>, Vec<Field>) {
     let fields = wanted.result.fields().iter().map(|field| field.as_ref().clone()).collect();
     (items.into_iter().map(|item| item.expr).collect(), fields)
@@ -717,7 +718,7 @@ fn parameter(at: usize, ty: &Arrow) -> Expr {
     Expr::Placeholder(Placeholder::new_with_field(format!("${}", at + 1), Some(field)))
 }
 
-/// The position of `$n`, from 0.
+/// Position of `$n`, from 0.
 fn placeholder(expr: &ast::Expr) -> Option<usize> {
     match expr {
         ast::Expr::Value(value) => match &value.value {
@@ -742,7 +743,7 @@ fn string(expr: &ast::Expr) -> Option<&str> {
     }
 }
 
-/// A number of a type.
+/// A numeric literal as a value of a type.
 fn number(expr: &ast::Expr, ty: &Arrow) -> Option<ScalarValue> {
     let (expr, sign) = match expr {
         ast::Expr::UnaryOp { op: ast::UnaryOperator::Minus, expr } => (expr.as_ref(), -1),
@@ -752,7 +753,7 @@ fn number(expr: &ast::Expr, ty: &Arrow) -> Option<ScalarValue> {
     let ast::Value::Number(text, false) = &value.value else { return None };
     let text: &str = text;
     if *ty == Arrow::Float64 {
-        // An integer is one to the planner too, if it fits.
+        // DataFusion reads an integer literal as an integer if it fits.
         let is_plain = text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.') && text.len() <= 18;
         let value: f64 = text.parse().ok().filter(|_| is_plain)?;
         return Some(ScalarValue::Float64(Some(value * f64::from(sign))));
@@ -801,7 +802,7 @@ fn arguments(call: &ast::Function) -> Option<Vec<&ast::Expr>> {
     argument_list(call)?.iter().map(plain).collect()
 }
 
-/// An ordinal of GROUP BY or ORDER BY, from 0.
+/// Ordinal of GROUP BY or ORDER BY, from 0.
 fn position(expr: &ast::Expr) -> Option<usize> {
     match number(expr, &Arrow::Int64)? {
         ScalarValue::Int64(Some(at)) => usize::try_from(at).ok()?.checked_sub(1),
@@ -809,7 +810,7 @@ fn position(expr: &ast::Expr) -> Option<usize> {
     }
 }
 
-/// The item of the select list that ORDER BY names by its number or name.
+/// Select-list item that ORDER BY refers to by ordinal or name.
 fn item_of(expr: &ast::Expr, items: &[Item]) -> Option<usize> {
     match expr {
         ast::Expr::Identifier(name) => {

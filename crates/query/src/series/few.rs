@@ -1,41 +1,41 @@
-//! Rows of few groups, in any order.
+//! Dense grouping: rows of few groups, in any order, aggregated in arrays indexed by group number.
 
 use std::borrow::Cow;
 
 use super::partial::Grouped;
 
-/// Numbers that there are at most: what is kept for each stays near the processor.
+/// Maximum number of group numbers, so that their state fits in the CPU cache.
 const NUMBERS_MAX: usize = 1_024;
-/// Rows for each number, or it is not worth it.
+/// Minimum average number of rows per group number for dense grouping to pay off.
 const ROWS_MIN: usize = 8;
-/// Parts of each group, so that neighbouring rows of one do not wait for each other.
+/// Partial aggregates per group, so that neighbouring rows of one group do not depend on each other.
 const LANES: usize = 4;
 
-/// Rows that have numbers, of which each stands for a group.
+/// Rows with numbers, each of which stands for a group.
 pub(super) struct Few<'a> {
-    /// Of each row.
+    /// Number of each row.
     numbers: Cow<'a, [u32]>,
     /// Rows of each number.
     counts: Vec<usize>,
-    /// Of each number that occurs.
+    /// Group of each number that occurs.
     pub(super) groups: Vec<usize>,
 }
 
 impl<'a> Few<'a> {
-    /// Are so many rows of so many numbers worth it?
+    /// Whether dense grouping pays off for this many rows and group numbers.
     pub(super) fn fits(rows: usize, numbers: usize) -> bool {
         numbers <= NUMBERS_MAX && numbers * ROWS_MIN <= rows
     }
 
-    /// - `numbers`: of each row, below `count`.
-    /// - `group`: that of a number; asked once for each that occurs, in order.
+    /// - `numbers`: number of each row, below `count`.
+    /// - `group`: returns the group of a number; called once for each number that occurs, in ascending order.
     pub(super) fn of(numbers: Cow<'a, [u32]>, count: usize, group: impl FnMut(u32) -> usize) -> Few<'a> {
         let counts = by_number(&numbers, &numbers, count, 0, |rows, _| rows + 1, |a, b| a + b);
         let groups = (0..count as u32).filter(|number| counts[*number as usize] > 0).map(group).collect();
         Few { numbers, counts, groups }
     }
 
-    /// The group of each row.
+    /// Group of each row.
     pub(super) fn each(&self) -> Vec<usize> {
         let mut groups = self.groups.iter();
         let of_number = |rows: &usize| if *rows > 0 { groups.next().copied() } else { None };
@@ -61,7 +61,7 @@ impl Grouped for Few<'_> {
     }
 }
 
-/// The values of each of `count` numbers, folded.
+/// Folds the values of each of `count` numbers.
 fn by_number<T: Copy, A: Copy>(
     values: &[T],
     numbers: &[u32],

@@ -1,5 +1,6 @@
-//! Values of fields that rows are grouped by, numbered in the order in which they are met. Which values are equal is the planner's own
-//! matter: it is asked once for each entry of a dictionary, once for each of whole numbers that lie close together, else once a row.
+//! Grouping keys made of fields: distinct values are numbered in order of first occurrence. DataFusion's
+//! `GroupValues` defines equality; it is called once per dictionary entry, once per distinct integer of a narrow
+//! range, otherwise once per row.
 
 use std::sync::Arc;
 
@@ -17,19 +18,20 @@ use rustc_hash::FxHashMap;
 use crate::errors::OrError;
 use crate::provider::relabel;
 
-/// Whole numbers lie close together if there are no more between the least and the greatest.
+/// Maximum range of integers that are numbered through a direct look-up table.
 const CLOSE_NUMBERS_MAX: usize = 4_096;
 
-/// The fields of rows.
+/// Numbers for the combined values of all GROUP BY fields.
 pub(super) struct Fields {
     each: Vec<Values>,
-    /// Of every field but the first: numbers for the fields so far, by the number of those before and that of its own value.
+    /// For each field after the first: maps the number of the preceding fields and the number of its value to a
+    /// combined number.
     pairs: Vec<Pairs>,
 }
 
-/// Values of one field.
+/// Distinct values of one field.
 struct Values {
-    /// Its position among what is read.
+    /// Position among the columns read.
     at: usize,
     ty: Arrow,
     known: Box<dyn GroupValues>,
@@ -58,7 +60,8 @@ impl Values {
         Ok(Values { at, ty: ty.clone(), known })
     }
 
-    /// Where no value is NULL and each stands in a dictionary: the numbers of that, and the keys.
+    /// Numbers of the dictionary's entries, and the rows' keys; `None` if the array is no dictionary with 32-bit keys
+    /// or has NULLs.
     fn coded<'a>(&mut self, array: &'a ArrayRef) -> Result<Option<(Vec<u32>, &'a [u32])>> {
         let Some(coded) = array.as_any_dictionary_opt().filter(|coded| coded.keys().null_count() == 0) else {
             return Ok(None);
@@ -88,7 +91,8 @@ impl Values {
         Ok(keys.iter().map(|key| key.map_or(of_null, |key| of_entries[key as usize])).collect())
     }
 
-    /// The numbers of values found by their distance from the least of them; `None` where they lie far apart, or one is NULL.
+    /// Numbers integers through a table indexed by the distance from the minimum; `None` if the range is wide or a
+    /// value is NULL.
     fn close_numbers<T: ArrowPrimitiveType<Native: Into<i64> + Ord>>(
         &mut self,
         array: &ArrayRef,
@@ -124,7 +128,7 @@ impl Values {
         Ok(numbers.into_iter().map(|number| number as u32).collect())
     }
 
-    /// All values in the order of their numbers. They are forgotten.
+    /// Removes and returns all values, in the order of their numbers.
     fn emit(&mut self) -> Result<ArrayRef> {
         let values = self.known.emit(EmitTo::All).or_error()?.pop();
         values.ok_or_else(|| Error::bug("values of a field that are none"))
@@ -132,27 +136,27 @@ impl Values {
 }
 
 impl Fields {
-    /// - `fields`: positions among what is read, and types.
+    /// - `fields`: position among the columns read, and type.
     pub(super) fn new(fields: &[(usize, Arrow)]) -> Result<Fields> {
         let each: Vec<Values> = fields.iter().map(|(at, ty)| Values::new(*at, ty)).collect::<Result<_>>()?;
         let pairs = (1..each.len()).map(|_| Pairs::default()).collect();
         Ok(Fields { each, pairs })
     }
 
-    /// Of the only field: as [`Values::coded`].
+    /// [`Values::coded`] if there is only one field, otherwise `None`.
     pub(super) fn coded<'a>(&mut self, batch: &'a RecordBatch) -> Result<Option<(Vec<u32>, &'a [u32])>> {
         let [values] = self.each.as_mut_slice() else { return Ok(None) };
         values.coded(batch.column(values.at))
     }
 
-    /// The number of each row's values; nothing where there are no fields.
+    /// Combined number of each row's values; empty if there are no fields.
     pub(super) fn numbers(&mut self, batch: &RecordBatch) -> Result<Vec<u32>> {
         let of_each = self.each.iter_mut().map(|values| values.numbers(batch.column(values.at)));
         let of_each = of_each.collect::<Result<Vec<_>>>()?;
         Ok(self.combined(of_each))
     }
 
-    /// Numbers of values of all fields from those of each.
+    /// Combines the numbers of each field's values.
     fn combined(&mut self, of_each: Vec<Vec<u32>>) -> Vec<u32> {
         let mut of_each = of_each.into_iter();
         let mut numbers = of_each.next().unwrap_or_default();
@@ -170,7 +174,7 @@ impl Fields {
         numbers
     }
 
-    /// Numbers that there may be.
+    /// Number of combined numbers assigned so far.
     pub(super) fn count(&self) -> usize {
         match self.pairs.last() {
             Some(pairs) => pairs.list.len(),
@@ -183,7 +187,7 @@ impl Fields {
         values + self.pairs.iter().map(|pairs| pairs.list.len() * 32).sum::<usize>()
     }
 
-    /// Takes the values of another one; gives the number here of each number there.
+    /// Adds the values of `other`; returns the number here of each number there.
     pub(super) fn merge(&mut self, mut other: Fields) -> Result<Vec<u32>> {
         let count = other.count() as u32;
         let of_each = other.parts(&(0..count).collect::<Vec<u32>>());
@@ -195,7 +199,7 @@ impl Fields {
         Ok(self.combined(here))
     }
 
-    /// Of each field, the numbers of its own values.
+    /// For each field, the numbers of its own values.
     fn parts(&self, numbers: &[u32]) -> Vec<Vec<u32>> {
         let mut parts = Vec::with_capacity(self.each.len());
         let mut numbers = numbers.to_vec();
@@ -210,7 +214,7 @@ impl Fields {
         parts
     }
 
-    /// Of each field, the values that these numbers stand for. They are forgotten.
+    /// For each field, the values of these combined numbers. Removes all values.
     pub(super) fn values(&mut self, numbers: &[u32]) -> Result<Vec<ArrayRef>> {
         let parts = self.parts(numbers);
         let values = self.each.iter_mut().zip(parts);

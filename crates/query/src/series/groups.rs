@@ -1,6 +1,6 @@
-//! Aggregates by series, buckets of time and fields: each row's group is found by the numbers of these, and the planner's own
-//! accumulators do the rest, so that the two tiers sum, round and compare alike. Blocks that stand for themselves give their statistics
-//! instead of their rows.
+//! Aggregation by series, time buckets and fields. A row's group is looked up by numbers for these three, and
+//! DataFusion's own accumulators aggregate, so that both executors sum, round and compare alike. Blocks without
+//! overlapping versions contribute their statistics instead of their rows.
 
 use std::borrow::Cow;
 use std::cell::OnceCell;
@@ -33,12 +33,12 @@ use crate::provider::relabel;
 
 type Physical = Arc<dyn PhysicalExpr>;
 
-/// An aggregate function and what goes into it.
+/// An aggregate function with its arguments and filter.
 pub(super) struct Aggregated {
     function: Arc<AggregateFunctionExpr>,
     arguments: Vec<Physical>,
     filter: Option<Physical>,
-    /// The statistics it can be answered from.
+    /// Block statistics that can answer it.
     pub(super) source: Option<Source>,
 }
 
@@ -51,13 +51,13 @@ impl Aggregated {
         Aggregated { arguments: function.expressions(), function, filter, source }
     }
 
-    /// Does it look at the column at a position of what is read?
+    /// Whether it uses the column at this position of the columns read.
     pub(super) fn looks_at(&self, position: usize) -> bool {
         let exprs = self.arguments.iter().chain(&self.filter);
         exprs.flat_map(|expr| collect_columns(expr)).any(|column| column.index() == position)
     }
 
-    /// Its state after the rows of each group, if that is easily told.
+    /// Aggregate state for the rows of each group; `None` if it cannot be computed from whole columns.
     fn states_of(
         &self,
         rows: &impl Grouped,
@@ -71,29 +71,29 @@ impl Aggregated {
         Ok(partial::states(rows, source, position.map(|at| batch.column(at)), &types))
     }
 
-    /// Its result.
+    /// Field of the result.
     pub(super) fn field(&self) -> Field {
         self.function.field().as_ref().clone()
     }
 }
 
-/// What of a block's statistics an aggregate is made of.
+/// Block statistics that answer an aggregate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Source {
-    /// Rows.
+    /// COUNT(*).
     Rows,
     Count(Of),
     Sum(ColumnId),
     Average(ColumnId),
     Least(Of),
     Greatest(Of),
-    /// Of the row with the first time; does a NULL count?
+    /// Value at the first time; the flag says whether a NULL counts.
     First(ColumnId, bool),
-    /// Of the row with the last time; does a NULL count?
+    /// Value at the last time; the flag says whether a NULL counts.
     Last(ColumnId, bool),
 }
 
-/// A column that statistics tell of.
+/// A column with statistics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Of {
     Time,
@@ -101,7 +101,7 @@ pub(super) enum Of {
 }
 
 impl Source {
-    /// The field that it tells of.
+    /// Field whose statistics are needed.
     fn field(self) -> Option<ColumnId> {
         match self {
             Source::Rows => None,
@@ -113,7 +113,7 @@ impl Source {
         }
     }
 
-    /// What answers a call whose columns are a table's.
+    /// Statistics that answer a call over the table's columns.
     pub(super) fn of(call: &AggregateFunction, table: &Table) -> Option<Source> {
         let params = &call.params;
         let first = params.args.first()?;
@@ -142,7 +142,7 @@ impl Source {
         }
     }
 
-    /// The aggregate's state after the rows of a block; `None` if statistics do not tell.
+    /// Aggregate state for the rows of a block; `None` if statistics do not suffice.
     fn state(self, block: &WholeBlock<'_>, types: &[Arrow]) -> Result<Option<Vec<ScalarValue>>> {
         let times = block.meta().times;
         let rows = block.meta().rows;
@@ -167,7 +167,7 @@ impl Source {
 
     fn state_of(self, stats: &ColumnStats, rows: u32, times: &TimeRange, types: &[Arrow]) -> Option<Vec<ScalarValue>> {
         let count = rows - stats.nulls;
-        // Statistics leave NaN out.
+        // Statistics ignore NaN.
         if stats.has_nan && !matches!(self, Source::Count(_)) {
             return None;
         }
@@ -190,7 +190,7 @@ impl Source {
         let null = |ty: &Arrow| ScalarValue::try_from(ty).or_error();
         Ok(match (self, types) {
             (Source::Count(_), [Arrow::Int64]) => Some(vec![ScalarValue::Int64(Some(0))]),
-            // A number of 0 would count as one.
+            // A count of 0 would be merged as a value; NULL is not.
             (Source::Average(_), [Arrow::UInt64, sum]) => Some(vec![ScalarValue::UInt64(None), null(sum)?]),
             (Source::First(_, true), [value, Arrow::Int64]) => {
                 Some(vec![null(value)?, ScalarValue::Int64(Some(times.start))])
@@ -209,7 +209,7 @@ fn at_time(value: &StatValue, time: i64, types: &[Arrow]) -> Option<Vec<ScalarVa
     Some(vec![scalar(value, types)?, ScalarValue::Int64(Some(time))])
 }
 
-/// A column of one of the types that `fits`.
+/// Column whose type satisfies `fits`.
 fn column(expr: &Expr, table: &Table, fits: impl Fn(DataType) -> bool) -> Option<Of> {
     let Expr::Column(column) = expr else { return None };
     let column = table.column(&column.name).filter(|column| fits(column.ty))?;
@@ -220,7 +220,7 @@ fn column(expr: &Expr, table: &Table, fits: impl Fn(DataType) -> bool) -> Option
     }
 }
 
-/// A number, as it is or made wider.
+/// Numeric field, with or without a widening cast.
 fn number(expr: &Expr, table: &Table) -> Option<ColumnId> {
     use DataType::{Float32, Float64, Int16, Int32, Int64};
     let (of, to) = match expr {
@@ -236,7 +236,7 @@ fn number(expr: &Expr, table: &Table) -> Option<ColumnId> {
     }
 }
 
-/// Types whose statistics have the values themselves.
+/// Types whose values statistics store in full.
 pub(super) fn is_fixed(ty: DataType) -> bool {
     use DataType::{Float32, Float64, Int16, Int32, Int64, Timestamp};
     matches!(ty, Int16 | Int32 | Int64 | Float32 | Float64 | Timestamp)
@@ -249,20 +249,20 @@ fn whole(types: &[Arrow], count: i64) -> Option<ScalarValue> {
 fn sum(sum: StatSum, ty: &Arrow) -> Option<ScalarValue> {
     Some(match (sum, ty) {
         (StatSum::Int(sum), Arrow::Int64) => ScalarValue::Int64(Some(i64::try_from(sum).ok()?)),
-        // Larger ones have no exact float, and row by row it would be rounded otherwise.
+        // Larger sums have no exact float, and row-by-row addition would round differently.
         (StatSum::Int(sum), Arrow::Float64) if sum.unsigned_abs() < 1 << 53 => ScalarValue::Float64(Some(sum as f64)),
         (StatSum::Float(sum), Arrow::Float64) => ScalarValue::Float64(Some(sum)),
         _ => return None,
     })
 }
 
-/// The least or greatest value. Of a zero, statistics do not tell the sign.
+/// MIN or MAX. Statistics do not record the sign of a zero.
 fn extreme(value: &StatValue, types: &[Arrow]) -> Option<ScalarValue> {
     let is_zero = matches!(value, StatValue::Float(value) if *value == 0.0);
     if is_zero { None } else { scalar(value, types) }
 }
 
-/// A value in the first of `types`.
+/// A value as the first of `types`.
 pub(super) fn scalar(value: &StatValue, types: &[Arrow]) -> Option<ScalarValue> {
     Some(match (types.first()?, value) {
         (Arrow::Int16, StatValue::Int(value)) => ScalarValue::Int16(Some(i16::try_from(*value).ok()?)),
@@ -277,11 +277,11 @@ pub(super) fn scalar(value: &StatValue, types: &[Arrow]) -> Option<ScalarValue> 
     })
 }
 
-/// The groups of rows.
+/// Assignment of rows to groups.
 enum OfRows<'a> {
     Runs(Runs),
     Few(Few<'a>),
-    /// That of each row.
+    /// Group of each row.
     Each(Vec<usize>),
 }
 
@@ -291,45 +291,45 @@ impl OfRows<'_> {
     }
 }
 
-/// No group.
+/// Marker for an unassigned group.
 const NONE: usize = usize::MAX;
 
-/// The groups found so far.
+/// Groups found so far.
 pub(super) struct Grouper<'a> {
     shape: &'a Groups,
     view: &'a TableView,
-    /// As the planner sees the time.
+    /// Arrow type of the time column in DataFusion's schema.
     time: Arrow,
     accumulators: Vec<Box<dyn GroupsAccumulator>>,
-    /// Of each group: its kind of key, its bucket, and the number of its fields' values.
+    /// Key of each group: number of its key columns' values, start of its bucket, number of its fields' values.
     groups: Vec<(u32, i64, u32)>,
     group_of: FxHashMap<(u32, i64, u32), usize>,
-    /// Where nothing but fields is grouped by: the group of each number.
+    /// Group of each field number, used if the statement groups by fields alone.
     group_of_fields: Vec<usize>,
     kinds: Kinds,
     fields: Fields,
-    /// What blocks told.
+    /// States from block statistics that are not merged yet.
     pending: Pending,
-    /// Was nothing taken yet?
+    /// Whether neither rows nor blocks have been added.
     is_empty: bool,
 }
 
 #[derive(Default)]
 struct Pending {
-    /// Of each block.
+    /// Group of each block.
     groups: Vec<usize>,
-    /// For each aggregate a list for each part of its state, with a value for each block.
+    /// For each aggregate, a list for each part of its state, with a value for each block.
     states: Vec<Vec<Vec<ScalarValue>>>,
 }
 
-/// Series told apart by the key columns that are grouped by.
+/// Partition of the series by the key columns of GROUP BY.
 struct Kinds {
-    /// Which key columns; none: all series are of one kind, all: each is of its own.
+    /// Positions of the key columns. If empty, all series are of one kind; if all, each series is its own kind.
     columns: Vec<usize>,
     types: Vec<DataType>,
     known: FxHashMap<Vec<u8>, u32>,
     of: FxHashMap<u32, u32>,
-    /// A series of each kind.
+    /// One series of each kind.
     examples: Vec<u32>,
 }
 
@@ -356,12 +356,12 @@ impl Kinds {
         Ok(kind)
     }
 
-    /// The columns of a key that count, as bytes.
+    /// Encodes the selected columns of a key.
     fn part(&self, key: &[u8]) -> Result<Vec<u8>> {
         let mut values = vec![model::KeyValue::Null; self.types.len()];
         model::key::visit(key, &self.types, |column, value| values[column] = value.into())?;
         let chosen: Vec<model::KeyValue> = self.columns.iter().map(|at| values[*at].clone()).collect();
-        // The canonical form leaves NULLs at the end away; which columns there are is the same for all.
+        // The canonical form drops trailing NULLs; the set of columns is the same for all keys, so it stays unique.
         Ok(model::key::encode(&chosen))
     }
 }
@@ -393,7 +393,7 @@ impl<'a> Grouper<'a> {
             is_empty: true,
         };
         if shape.by.is_empty() {
-            // There is one group, whether it has rows or not.
+            // Without GROUP BY there is one group, even without rows.
             grouper.group(0, 0, 0);
         }
         Ok(grouper)
@@ -407,7 +407,7 @@ impl<'a> Grouper<'a> {
         })
     }
 
-    /// Takes a block by its statistics; false if they do not tell.
+    /// Adds a block by its statistics; false if they do not suffice.
     pub(super) fn take_block(&mut self, block: &WholeBlock<'_>) -> Result<bool> {
         let meta = block.meta();
         let (first, last) = (meta.first.0, meta.last.0);
@@ -427,7 +427,7 @@ impl<'a> Grouper<'a> {
         };
         let mut states = Vec::with_capacity(self.shape.aggregates.len());
         for aggregate in &self.shape.aggregates {
-            // Of several series, which row is the first is not told.
+            // A block of several series does not record which row is first in time.
             let is_end = matches!(aggregate.source, Some(Source::First(..) | Source::Last(..)));
             let Some(source) = aggregate.source.filter(|_| !is_end || first == last) else { return Ok(false) };
             let fields = aggregate.function.state_fields().or_error()?;
@@ -447,8 +447,8 @@ impl<'a> Grouper<'a> {
         Ok(true)
     }
 
-    /// Puts in what blocks told. Before rows are taken: accumulators believe that a group which they hear of with values that are all there
-    /// has one.
+    /// Merges the states of blocks. Must run before rows are added: an accumulator that receives a batch without
+    /// NULLs assumes that each group it knows of has a value.
     pub(super) fn merge_blocks(&mut self) -> Result<()> {
         let Pending { groups, states } = std::mem::take(&mut self.pending);
         if groups.is_empty() {
@@ -463,7 +463,7 @@ impl<'a> Grouper<'a> {
         Ok(())
     }
 
-    /// Takes rows.
+    /// Adds rows.
     pub(super) fn take_rows(&mut self, rows: Scanned, scanned: &SchemaRef) -> Result<()> {
         let Scanned { series, times, batch } = rows;
         if batch.num_rows() == 0 {
@@ -503,7 +503,7 @@ impl<'a> Grouper<'a> {
         Ok(())
     }
 
-    /// Takes what another one found in other rows.
+    /// Merges the groups of another grouper, which has aggregated other rows.
     pub(super) fn merge(&mut self, mut other: Grouper<'_>) -> Result<()> {
         if other.is_empty {
             return Ok(());
@@ -526,7 +526,8 @@ impl<'a> Grouper<'a> {
         Ok(())
     }
 
-    /// The group of each row. `series`, `times`: of each row, unless groups are [of fields](Groups::is_of_fields).
+    /// Group of each row. `series` and `times` have an entry for each row, unless [only fields](Groups::is_of_fields)
+    /// are grouped by.
     fn groups_of<'b>(&mut self, series: &[u32], times: Vec<i64>, batch: &'b RecordBatch) -> Result<OfRows<'b>> {
         let rows = batch.num_rows();
         if self.shape.by.is_empty() {
@@ -576,7 +577,7 @@ impl<'a> Grouper<'a> {
         Ok(OfRows::each(groups))
     }
 
-    /// Rows by their buckets and the numbers of their fields' values, if both are few.
+    /// Groups by bucket and field number densely; `None` if there are too many combinations.
     fn few_in_buckets<'b>(&mut self, buckets: &[i64], fields: &[u32]) -> Option<Few<'b>> {
         let width = self.fields.count();
         if fields.is_empty() {
@@ -601,7 +602,8 @@ impl<'a> Grouper<'a> {
         Some(Few::of(Cow::Owned(numbers), starts.len() * width, group))
     }
 
-    /// The groups of rows by keys into a dictionary whose entries have these numbers; not all of them need occur.
+    /// Groups of rows by their keys into a dictionary; `of_entries` are the entries' numbers. Unused entries create
+    /// no group.
     fn groups_of_keys(&mut self, of_entries: &[u32], keys: &[u32]) -> Vec<usize> {
         let mut known = vec![NONE; of_entries.len()];
         let mut groups = Vec::with_capacity(keys.len());
@@ -616,7 +618,7 @@ impl<'a> Grouper<'a> {
         groups
     }
 
-    /// The groups of rows by the numbers of their fields' values.
+    /// Groups of rows by the numbers of their fields' values.
     fn groups_of_fields(&mut self, numbers: &[u32]) -> Vec<usize> {
         self.group_of_fields.resize(self.fields.count(), NONE);
         let mut groups = Vec::with_capacity(numbers.len());
@@ -631,7 +633,7 @@ impl<'a> Grouper<'a> {
         groups
     }
 
-    /// Rows as aggregates see them. What none of them looks at stays as it came.
+    /// Casts the columns that aggregates use to DataFusion's types; other columns are passed through.
     fn looked_at(&self, batch: &RecordBatch, scanned: &SchemaRef) -> Result<RecordBatch> {
         let columns = batch.columns().iter().zip(scanned.fields()).zip(&self.shape.looked_at);
         let columns = columns.map(|((array, field), looked_at)| match looked_at {
@@ -644,18 +646,18 @@ impl<'a> Grouper<'a> {
         super::batch_of(&Arc::new(Schema::new(fields.collect::<Vec<_>>())), arrays, batch.num_rows())
     }
 
-    /// The bucket of a moment; 0 where nothing is grouped by one.
+    /// Bucket of a time; 0 if the statement has no bucket.
     pub(super) fn bucket_of(&self, time: i64) -> Result<i64> {
         let Some(bucket) = &self.shape.bucket else { return Ok(0) };
         Ok(longs(&self.buckets(bucket, vec![time])?)?[0])
     }
 
-    /// How many groups are of buckets after this one.
+    /// Number of groups in buckets after this one.
     pub(super) fn after(&self, bucket: i64) -> u64 {
         self.groups.iter().filter(|(_, of, _)| *of > bucket).count() as u64
     }
 
-    /// The buckets of moments, an array of 64-bit integers.
+    /// Buckets of times, as an array of 64-bit integers.
     fn buckets(&self, bucket: &Bucket, times: Vec<i64>) -> Result<ArrayRef> {
         let rows = times.len();
         let times = relabel(time_array(self.view.state().table.time_column().ty, times), &self.time);
@@ -665,13 +667,13 @@ impl<'a> Grouper<'a> {
         bucket.of.evaluate(&batch).and_then(|value| value.into_array(rows)).or_error()
     }
 
-    /// Groups found so far, and bytes of what is kept for them.
+    /// Bytes of the groups' state.
     pub(super) fn bytes(&self) -> usize {
         let accumulators: usize = self.accumulators.iter().map(|accumulator| accumulator.size()).sum();
         accumulators + self.groups.len() * 56 + self.kinds.of.len() * 16 + self.fields.bytes()
     }
 
-    /// The groups: keys and aggregates.
+    /// Batch of the groups: keys and aggregates.
     pub(super) fn finish(mut self) -> Result<RecordBatch> {
         let count = self.groups.len();
         let keys = self.view.key_columns_of(self.kinds.examples.iter().copied())?;
@@ -688,7 +690,7 @@ impl<'a> Grouper<'a> {
         }
         for (aggregate, accumulator) in self.shape.aggregates.iter().zip(&mut self.accumulators) {
             arrays.push(match self.is_empty && count > 0 {
-                // A group of all rows, of which there are none.
+                // The single group of an aggregation without rows.
                 true => {
                     let mut accumulator = aggregate.function.create_accumulator().or_error()?;
                     accumulator.evaluate().and_then(|value| value.to_array()).or_error()?
@@ -712,7 +714,7 @@ impl<'a> Grouper<'a> {
     }
 }
 
-/// The values of an array of 64-bit integers or moments.
+/// Values of an array of 64-bit integers or timestamps.
 fn longs(array: &ArrayRef) -> Result<&[i64]> {
     time_values(array).map(|values| &values[..]).ok_or_else(|| Error::bug("buckets that are no times"))
 }

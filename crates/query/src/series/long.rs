@@ -1,4 +1,5 @@
-//! Aggregates that take long: parts of what is wanted, each on a thread of its own, put together at the end.
+//! Parallel aggregation for statements over the budget: each thread aggregates a part of the scan, and the results
+//! are merged at the end.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -11,7 +12,7 @@ use super::rows::Reading;
 use super::shape::{Body, Groups, Shape};
 use super::{GROUPS_BYTES_MAX, Ran, Selected};
 
-/// What a thread found.
+/// Result of one thread.
 struct Part<'a> {
     grouper: Grouper<'a>,
     by_statistics: u64,
@@ -19,18 +20,19 @@ struct Part<'a> {
 }
 
 impl Shape {
-    /// May it be run by [`Shape::run_long`]?
+    /// Whether [`Shape::run_long`] supports it.
     pub(crate) fn is_splittable(&self) -> bool {
         matches!(self.body, Body::Groups(_)) && self.union.is_none()
     }
 
-    /// Runs aggregates whatever they read. Blocks; `None` where there are so many groups that they are the planner's.
+    /// Runs an aggregation without a budget of values. Blocks. `None` if the groups exceed `GROUPS_BYTES_MAX` (the
+    /// statement falls back to DataFusion) or `is_over` is set.
     ///
-    /// - `threads`: at most.
-    /// - `is_over`: set when nobody waits for the answer any more.
+    /// - `threads`: maximum number of threads.
+    /// - `is_over`: set when the client no longer waits for the result.
     ///
     /// # Errors
-    /// As [`Shape::run`].
+    /// Errors of [`Shape::run`].
     pub(crate) fn run_long(&self, selected: Selected, threads: usize, is_over: &AtomicBool) -> Result<Option<Ran>> {
         let Body::Groups(groups) = &self.body else { return Ok(None) };
         let Selected { view, request, keep, .. } = selected;

@@ -1,12 +1,14 @@
-//! Series statements: what is asked a million times of one `columns` table (rows of some series and moments, the newest ones, aggregates by
-//! series and buckets of time), run without the planner.
+//! Executor of series statements: short, frequently repeated queries over one `columns` table (rows of given series
+//! and times, the newest rows, aggregates by series and time bucket) that bypass DataFusion's physical planner.
 //!
-//! Such a statement is planned once, as any other, and its plan is taken apart ([`shape`]). Each run then binds the values, asks the
-//! store, and filters, groups and sorts with the planner's own expressions and accumulators, at once and on the thread that asked. It
-//! has a budget: of those that turn out to be long, aggregates and rows in any order go on on threads of their own ([`long`], [`stream`]); the
-//! others are left to the planner, whose operators use all threads and memory that is counted.
+//! A statement is planned once, and its plan is matched against the supported patterns ([`shape`]). Each run binds
+//! the parameters, scans the store, and filters, groups and sorts with DataFusion's own expressions and accumulators,
+//! synchronously on the calling thread. A run has a budget. When a statement exceeds it, aggregates and unordered
+//! rows continue on threads of their own ([`long`], [`stream`]); other statements fall back to DataFusion, whose
+//! operators use all threads and account for memory.
 //!
-//! Always true: a statement answers the same here and there (`SET enable_series = off` leaves all to the planner).
+//! Always true: a statement has the same result in this executor and in DataFusion (`SET enable_series = off` sends
+//! all statements to DataFusion).
 
 mod direct;
 mod few;
@@ -51,25 +53,26 @@ use crate::provider::{BATCH_ROWS, Selection, relabel};
 
 type Physical = Arc<dyn PhysicalExpr>;
 
-/// Values (rows times columns) that a statement may look at before it is left to the planner: some milliseconds.
+/// Values (rows times columns) that a statement may read before it falls back to DataFusion: a few milliseconds of
+/// work.
 const BUDGET_VALUES: u64 = 4 << 20;
-/// The same where the statistics of blocks told more than is left to look at.
+/// Upper bound of the budget when block statistics cover most of the rows.
 const BUDGET_VALUES_MAX: u64 = 16 << 20;
-/// Bytes of the rows that it keeps; what has larger values is left to the planner, whose memory is counted.
+/// Bytes of buffered rows; a statement with larger values falls back to DataFusion, which accounts for its memory.
 const BUDGET_BYTES: usize = 64 << 20;
 
-/// How much a statement may still look at.
+/// Remaining budget of one run.
 struct Budget {
     values: u64,
     columns: u64,
-    /// Of rows that it may keep.
+    /// Bytes of rows that the run may still buffer.
     bytes: usize,
-    /// What was read so far.
+    /// Scan statistics so far.
     stats: ScanStats,
 }
 
 impl Budget {
-    /// Takes rows; false if there are not so many left.
+    /// Deducts `rows`; false if the budget is exceeded.
     fn take(&mut self, rows: u64) -> bool {
         let values = rows.saturating_mul(self.columns);
         let enough = values <= self.values;
@@ -77,7 +80,7 @@ impl Budget {
         enough
     }
 
-    /// Keeps rows; false if there is not so much room left.
+    /// Deducts the bytes of a buffered batch; false if the budget is exceeded.
     fn keep(&mut self, batch: &RecordBatch) -> bool {
         let bytes = batch.get_array_memory_size();
         let enough = bytes <= self.bytes;
@@ -86,35 +89,35 @@ impl Budget {
     }
 }
 
-/// What a statement gave.
+/// Result of a statement.
 pub(crate) struct Ran {
     pub(crate) batches: Vec<RecordBatch>,
-    /// Rows of blocks that gave their statistics instead.
+    /// Rows answered from block statistics instead of being read.
     pub(crate) by_statistics: u64,
     pub(crate) stats: ScanStats,
-    /// That worked on it.
+    /// Threads used.
     pub(crate) threads: usize,
 }
 
-/// What a run wants of the table.
+/// Table snapshot, scan request and window of one run.
 pub(crate) struct Selected {
     view: TableView,
     request: ScanRequest,
-    /// Rows must pass it.
+    /// Predicate on rows that the scan request cannot express.
     keep: Option<Keep>,
     window: Window,
 }
 
 impl Shape {
-    /// The shape of a query, if it is a series statement.
+    /// Matches a query's plan; `None` if it is not a series statement.
     pub(crate) fn of(state: &SessionState, plan: &datafusion::logical_expr::LogicalPlan) -> Option<Shape> {
         shape::of(state, plan)
     }
 
-    /// Runs it with these values of its parameters; `None` where it is the planner's after all.
+    /// Runs the statement with these parameter values; `None` if it must fall back to DataFusion.
     ///
     /// # Errors
-    /// Those of reading; what evaluating an expression meets.
+    /// Errors of reading and of evaluating expressions.
     pub(crate) fn run(
         &self,
         state: &SessionState,
@@ -160,15 +163,15 @@ impl Shape {
         Ok(batches.map(|batches| Ran { batches, by_statistics: 0, stats: budget.stats, threads: 1 }))
     }
 
-    /// How many columns are read at most.
+    /// Maximum number of columns read, including those of predicates.
     fn columns_read(&self) -> usize {
         self.columns.len() + self.tested.iter().filter(|id| !self.columns.contains(id)).count()
     }
 
-    /// What it wants of the table with these values of its parameters; `None` where it is the planner's after all.
+    /// Binds the parameter values to a scan of the table; `None` if the statement must fall back to DataFusion.
     ///
     /// # Errors
-    /// Those of looking up keys.
+    /// Errors of key look-ups.
     pub(crate) fn select(
         &self,
         state: &SessionState,
@@ -186,7 +189,7 @@ impl Shape {
         let keep = match selection.rest.into_iter().reduce(Expr::and) {
             Some(rest) => {
                 let make = |rest: &Expr, schema| physical(state, rest, &schema).ok();
-                // A key that is looked at row by row is not read.
+                // Predicates on keys are evaluated on the row's series; the key columns themselves are not read.
                 let Some(keep) = Keep::new(&rest, &self.tested, &self.tested_schema, make) else { return Ok(None) };
                 Some(keep)
             }
@@ -212,9 +215,9 @@ impl Shape {
             return if took_all { self.ran(groups, grouper, (0, 1), budget.stats).map(Some) } else { Ok(None) };
         }
         let (mut grouper, mut rows, by_statistics) = self.begin(groups, reading, reading.request.clone())?;
-        // Most of a long one may be known already.
+        // Statistics may already cover most of a long aggregate.
         budget.values = budget.values.max((by_statistics / 2 * budget.columns).min(BUDGET_VALUES_MAX));
-        // Known before anything is read, so that nothing is read in vain.
+        // The number of rows is known in advance, so an oversized statement fails before it reads anything.
         if !budget.take(rows.scan().rows_max()) {
             return Ok(None);
         }
@@ -227,7 +230,8 @@ impl Shape {
         self.ran(groups, grouper, (by_statistics, 1), rows.scan().stats()).map(Some)
     }
 
-    /// The groups of what is known by the statistics of blocks, the rows of all others, and how many rows that saved.
+    /// Returns the groups answered from block statistics, a scan of the remaining rows, and the number of rows that
+    /// statistics saved.
     fn begin<'a>(
         &'a self,
         groups: &'a Groups,
@@ -249,14 +253,14 @@ impl Shape {
         Ok((grouper, rows, by_statistics))
     }
 
-    /// As the planner sees the time.
+    /// Arrow type of the time column in DataFusion's schema.
     fn time_type(&self) -> Result<DataType> {
         let time = self.schema.field_with_name(&self.table.time_column().name).map_err(Error::bug)?;
         Ok(time.data_type().clone())
     }
 
-    /// Takes rows from the newest moments backwards, in steps that double, until as many groups are complete as are enough. False when
-    /// that costs more than the budget has.
+    /// Reads backwards from the newest rows, in time ranges that double in length, until `enough` groups are
+    /// complete. False if the budget is exceeded.
     fn take_newest(
         &self,
         reading: &Reading<'_>,
@@ -279,7 +283,7 @@ impl Shape {
                 grouper.take_rows(kept, &self.scanned)?;
             }
             budget.stats += rows.scan().stats();
-            // The bucket that this part begins in may have older rows.
+            // The oldest bucket of this range may have older rows, so it is not complete.
             if grouper.after(grouper.bucket_of(times.start)?) >= enough {
                 break;
             }
@@ -302,7 +306,7 @@ impl Shape {
         Ok(Ran { batches: vec![batch], by_statistics, stats, threads })
     }
 
-    /// The conditions with values in the places of parameters; `None` if that is not simple.
+    /// WHERE conditions with parameters replaced by values; `None` if a value cannot be substituted.
     fn bound(&self, state: &SessionState, values: &[ScalarValue]) -> Option<Vec<Expr>> {
         let one = |condition: &shape::Condition| {
             if !condition.is_open {
@@ -319,12 +323,12 @@ impl Shape {
         self.conditions.iter().map(one).collect()
     }
 
-    /// The Arrow types of its columns.
+    /// Arrow types of the result's columns.
     pub(crate) fn fields(&self) -> Vec<DataType> {
         self.result.fields().iter().map(|field| field.data_type().clone()).collect()
     }
 
-    /// Is it the same as another but for constants in its conditions?
+    /// Whether two statements differ only in the constants of their conditions.
     pub(crate) fn is_like(&self, other: &Shape) -> bool {
         self.describe().first() == other.describe().first()
             && self.conditions.len() == other.conditions.len()
@@ -338,13 +342,13 @@ impl Shape {
         self.union.as_ref().map_or(&[], |union| &union.others)
     }
 
-    /// Is the parameter at a position compared with a float column, wherever it is?
+    /// Whether every occurrence of parameter `at` is compared with a float column.
     pub(crate) fn is_beside_float(&self, at: usize) -> bool {
         let (places, beside) = self.places(at);
         places > 0 && places == beside
     }
 
-    /// Where a parameter is, and where of these it is compared with a float column.
+    /// Number of occurrences of parameter `at`, and number of those that are compared with a float column.
     fn places(&self, at: usize) -> (usize, usize) {
         let is_it = |expr: &Expr| match expr {
             Expr::Placeholder(placeholder) => shape::parameter(&placeholder.id) == Some(at),
@@ -373,7 +377,7 @@ impl Shape {
         (places, beside)
     }
 
-    /// What EXPLAIN says.
+    /// Lines for EXPLAIN.
     pub(crate) fn describe(&self) -> Vec<String> {
         let what = match &self.body {
             Body::Rows(rows) => format!("rows, order={:?}", rows.order).to_lowercase(),
@@ -393,7 +397,7 @@ impl Shape {
     }
 }
 
-/// Groups that take more than this are the planner's, whose memory is counted.
+/// Bytes of group state; a statement that needs more falls back to DataFusion, which accounts for its memory.
 const GROUPS_BYTES_MAX: usize = 64 << 20;
 
 impl Step {
@@ -422,7 +426,7 @@ fn number(count: Count, values: &[ScalarValue]) -> Option<u64> {
     }
 }
 
-/// An expression with values in the places of parameters, and those cast.
+/// Replaces parameters by values and folds casts of literals; `None` if a parameter has no value.
 fn with_values(expr: Expr, values: &[ScalarValue]) -> Option<Expr> {
     let mut known = true;
     let rewrite = |expr: Expr| {
@@ -452,21 +456,21 @@ fn physical(state: &SessionState, expr: &Expr, schema: &DFSchema) -> datafusion:
     create_physical_expr(expr, schema, state.execution_props(), &PhysicalPlanningContext::default())
 }
 
-/// Which rows pass; NULL does not.
+/// Rows that pass the filter; NULL does not pass.
 fn mask(keep: &Physical, batch: &RecordBatch) -> Result<BooleanArray> {
     let mask = keep.evaluate(batch).and_then(|mask| mask.into_array(batch.num_rows())).or_error()?;
     let mask = mask.as_boolean();
     Ok(if arrow_array::Array::null_count(mask) > 0 { prep_null_mask_filter(mask) } else { mask.clone() })
 }
 
-/// A batch with the types of `schema`: moments with the session's zone.
+/// Casts a batch to the types of `schema`, so that timestamps have the session's time zone.
 fn relabelled(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
     let arrays = batch.columns().iter().zip(schema.fields());
     let arrays = arrays.map(|(array, field)| relabel(Arc::clone(array), field.data_type())).collect();
     batch_of(schema, arrays, batch.num_rows())
 }
 
-/// The rows with one left of those that are equal, as the planner's own GROUP BY sees it.
+/// Removes duplicate rows, with the equality of DataFusion's GROUP BY.
 fn distinct(batches: &[RecordBatch], schema: &SchemaRef) -> Result<RecordBatch> {
     let mut values = new_group_values(Arc::clone(schema), &GroupOrdering::None).or_error()?;
     let mut groups = Vec::new();

@@ -1,5 +1,5 @@
-//! States of aggregates after some rows, made of whole columns and merged as those of partial aggregates are, where the accumulators
-//! would look up the group of each value.
+//! Partial aggregate states computed from whole columns and merged into DataFusion's accumulators, which would
+//! otherwise look up the group of each value.
 
 use std::sync::Arc;
 
@@ -12,12 +12,13 @@ use arrow_schema::{DataType as Arrow, TimeUnit};
 
 use super::groups::{Of, Source};
 
-/// Rows in groups, none of which is empty.
+/// Assignment of rows to groups, none of which is empty.
 pub(super) trait Grouped {
-    /// Rows of each group.
+    /// Number of rows of each group.
     fn counts(&self) -> Vec<usize>;
 
-    /// For each group, all of its values folded into `none`, which stands for no values: in parts that are joined then.
+    /// Folds the values of each group, starting from `none`, the state without values. Partial folds are combined
+    /// with `join`.
     fn folded<T: Copy, A: Copy>(
         &self,
         values: &[T],
@@ -27,10 +28,10 @@ pub(super) trait Grouped {
     ) -> Vec<A>;
 }
 
-/// The state of an aggregate after the rows of each group; `None` where it is not simply told.
+/// Aggregate state for the rows of each group; `None` if it cannot be computed from whole columns.
 ///
-/// - `column`: what is aggregated, if that is one.
-/// - `types`: of the state's parts.
+/// - `column`: argument of the aggregate, if it is a column.
+/// - `types`: types of the state's parts.
 pub(super) fn states(
     rows: &impl Grouped,
     source: Source,
@@ -67,7 +68,7 @@ fn sums(rows: &impl Grouped, column: &ArrayRef, ty: &Arrow) -> Option<ArrayRef> 
     };
     match ty {
         Arrow::Int64 => Some(Arc::new(PrimitiveArray::<Int64Type>::from_iter_values(sums))),
-        // Larger ones have no exact float, and row by row they would be rounded otherwise.
+        // Larger sums have no exact float, and row-by-row addition would round differently.
         Arrow::Float64 if sums.iter().all(|sum| sum.unsigned_abs() < 1 << 53) => {
             let sums = sums.into_iter().map(|sum| sum as f64);
             Some(Arc::new(PrimitiveArray::<Float64Type>::from_iter_values(sums)))
@@ -87,7 +88,7 @@ fn whole_sums<T: ArrowPrimitiveType<Native: Into<i64>>>(rows: &impl Grouped, col
     rows.folded(values, 0, |sum: i64, value| sum.wrapping_add(value.into()), i64::wrapping_add)
 }
 
-/// Of values so small that no sum can wrap.
+/// Returns `None` if a value is so large that a sum could wrap.
 fn exact_sums(rows: &impl Grouped, column: &ArrayRef) -> Option<Vec<i64>> {
     let values = column.as_primitive::<Int64Type>().values();
     let all = values.iter().fold(0, |all, value| all | value.unsigned_abs());
@@ -117,7 +118,7 @@ fn extremes(rows: &impl Grouped, column: &ArrayRef, ty: &Arrow, greatest: bool) 
     }
 }
 
-/// `ends`: what no value is above, and below.
+/// `ends`: largest and smallest value of the type.
 fn extremes_of<T: ArrowPrimitiveType<Native: PartialOrd>>(
     rows: &impl Grouped,
     column: &ArrayRef,
@@ -134,7 +135,7 @@ fn extremes_of<T: ArrowPrimitiveType<Native: PartialOrd>>(
     Arc::new(PrimitiveArray::<T>::from_iter_values(extremes))
 }
 
-/// Not of NaN, nor where the sign of a zero would matter.
+/// Returns `None` if a value is NaN or an extreme is a zero, whose sign would matter.
 fn float_extremes<T: ArrowPrimitiveType<Native: PartialOrd>>(
     rows: &impl Grouped,
     column: &ArrayRef,
@@ -175,7 +176,7 @@ mod tests {
         ]
     }
 
-    /// Runs of one group each, and the groups of rows by number, come to the same.
+    /// Dense grouping has the same states as one run for each group.
     #[test]
     fn runs_and_few_groups_have_the_states_that_each_groups_values_have() {
         for rows in [16usize, 67, 300] {
@@ -187,7 +188,7 @@ mod tests {
                 Arc::new(whole().map(|value| value as f32 + 0.5).collect::<Float32Array>()),
                 Arc::new(whole().map(|value| f64::from(value) + 0.5).collect::<Float64Array>()),
             ];
-            // Two numbers of three occur, and rows alternate.
+            // Two of three numbers occur, and rows alternate.
             let numbers: Vec<u32> = (0..rows).map(|row| [0, 2][row % 2]).collect();
             let few = Few::of(Cow::Borrowed(&numbers), 3, |number| number as usize + 10);
             assert_eq!(few.groups, [10, 12]);

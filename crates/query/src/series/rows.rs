@@ -1,4 +1,4 @@
-//! Rows of series: in the order in which they are stored, sorted, or from the newest backwards.
+//! Rows of series: in storage order, sorted, or backwards from the newest.
 
 use std::sync::Arc;
 
@@ -18,29 +18,30 @@ use crate::errors::OrError;
 use crate::keep::{Keep, Kept};
 use crate::provider::relabel;
 
-/// What is read of a table.
+/// A scan of a table.
 pub(super) struct Reading<'a> {
     pub(super) shape: &'a Shape,
     pub(super) view: &'a TableView,
     pub(super) request: ScanRequest,
-    /// Rows must pass it.
+    /// Predicate on rows that the scan request cannot express.
     pub(super) keep: Option<Keep>,
 }
 
 impl Reading<'_> {
-    /// The rows of a part of what is wanted, those that pass.
+    /// Scans `request`, a part of `self.request`, and applies the predicate.
     pub(super) fn scan(&self, request: ScanRequest) -> Result<Kept<'_>> {
         Kept::new(self.view, request, self.keep.as_ref())
     }
 
-    /// The same, read; `None` when that costs more than the budget has.
+    /// Reads a part into memory; `None` if the budget is exceeded.
     fn read(&self, request: ScanRequest, budget: &mut Budget, much: Much) -> Result<Option<Vec<Part>>> {
         self.read_all(self.scan(request)?, budget, much)
     }
 
     fn read_all(&self, mut passing: Kept<'_>, budget: &mut Budget, much: Much) -> Result<Option<Vec<Part>>> {
         let enough = if let Much::Rows(rows) = much { rows } else { u64::MAX };
-        // Whole blocks are read for any of their rows. Where all is read it is known before, and nothing is read in vain.
+        // Blocks are read whole even for few rows. A full read knows its number of rows in advance and fails before
+        // it reads anything.
         let all = enough == u64::MAX && !matches!(much, Much::Slice);
         if all && !budget.take(passing.scan().rows_max()) {
             return Ok(None);
@@ -70,24 +71,24 @@ impl Reading<'_> {
     }
 }
 
-/// How much of a scan is read.
+/// Amount of a scan that is read.
 enum Much {
     All,
-    /// It ends when there are so many.
+    /// Until there are this many rows.
     Rows(u64),
-    /// All of a short part of the time: of its blocks little.
+    /// All rows of a short time range, which selects few rows of each block.
     Slice,
 }
 
-/// Rows that passed, with their series.
+/// Rows that passed the predicate, with their series and times.
 struct Part {
-    /// These two only where the newest row of each series is looked for.
+    /// `series` and `times` are filled only for newest-row queries.
     series: Vec<u32>,
     times: Vec<i64>,
     batch: RecordBatch,
 }
 
-/// How many rows of the result are left out, and come.
+/// OFFSET and LIMIT.
 #[derive(Clone, Copy)]
 pub(super) struct Window {
     pub(super) skip: u64,
@@ -100,7 +101,7 @@ impl Window {
     }
 }
 
-/// The rows of a query; `None` when that costs more than the budget has.
+/// Runs a query of rows; `None` if the budget is exceeded.
 pub(super) fn rows(
     reading: &Reading<'_>,
     rows: &Rows,
@@ -150,7 +151,7 @@ fn in_stored_order(
     Ok(Some(batches))
 }
 
-/// From the newest moments backwards, in steps that double, until there are rows enough.
+/// Reads backwards from the newest rows, in time ranges that double in length, until there are enough.
 fn newest_first(
     reading: &Reading<'_>,
     rows: &Rows,
@@ -171,7 +172,8 @@ fn newest_first(
     sorted(reading, kept, &rows.sort, &rows.outputs, window).map(Some)
 }
 
-/// The newest row of each series that has one, and of these the newest of those that are alike in what is asked for.
+/// Newest row of each series; where several series share the values of the DISTINCT ON columns, the newest of those
+/// rows.
 pub(super) fn newest(
     reading: &Reading<'_>,
     newest: &Newest,
@@ -187,7 +189,7 @@ pub(super) fn newest(
         SeriesFilter::All => (0..reading.view.series_count()).collect(),
     };
     let mut told = Told::new(reading);
-    // Of those that have no row yet, as the others need not be read again.
+    // Rows expected per series in the next time range; series whose row is already found are not read again.
     let mut per_series = 2;
     while !wanted.is_empty() {
         let rows = per_series * wanted.len() as u64;
@@ -200,7 +202,7 @@ pub(super) fn newest(
         };
         let Some(part) = reading.read_all(scan, budget, Much::Slice)? else { return Ok(None) };
         for Part { series, times, batch } in part.into_iter().rev() {
-            // Rows of a series are in order of time, so that its last is the newest, unless a block told of a newer one.
+            // Rows of a series are ordered by time: the last is the newest unless block statistics had a newer one.
             let mut last: Vec<u32> = Vec::new();
             for row in (0..series.len()).rev() {
                 if have.insert(series[row]) && told.as_mut().is_none_or(|told| told.is_older(series[row], times[row])) {
@@ -236,17 +238,17 @@ pub(super) fn newest(
     Ok(Some(vec![project(&newest.outputs, &batch.slice(from, rows), &reading.shape.result)?]))
 }
 
-/// The newest rows of series, as far as the statistics of blocks tell them.
+/// Newest rows of series, answered from block statistics.
 struct Told<'a> {
     reading: &'a Reading<'a>,
-    /// Of what is read: the fields, and their types.
+    /// Fields among the columns read, with their types.
     fields: Vec<(ColumnId, Arrow)>,
-    /// By series: when, and the values of the fields.
+    /// By series: time and field values of its newest row.
     rows: FxHashMap<u32, (i64, Vec<ScalarValue>)>,
 }
 
 impl<'a> Told<'a> {
-    /// `None` where statistics do not have what is asked for.
+    /// Returns `None` if statistics cannot supply the columns.
     fn new(reading: &'a Reading<'a>) -> Option<Told<'a>> {
         if reading.keep.is_some() {
             return None;
@@ -262,7 +264,7 @@ impl<'a> Told<'a> {
         Some(Told { reading, fields, rows: FxHashMap::default() })
     }
 
-    /// Takes a block by its last row; false if that is not told.
+    /// Takes the last row of a block; false if statistics do not have it.
     fn take(&mut self, block: &WholeBlock<'_>) -> Result<bool> {
         let meta = block.meta();
         let (series, time) = (meta.last.0, meta.times.last);
@@ -286,7 +288,7 @@ impl<'a> Told<'a> {
         Ok(true)
     }
 
-    /// Is what was told of a series older than this? It is forgotten then.
+    /// Whether the row from statistics is older than this one, or missing; an older one is removed.
     fn is_older(&mut self, series: u32, time: i64) -> bool {
         let is_older = self.rows.get(&series).is_none_or(|(told, _)| *told < time);
         if is_older {
@@ -295,7 +297,7 @@ impl<'a> Told<'a> {
         is_older
     }
 
-    /// What was told, which is forgotten then.
+    /// Removes and returns the rows taken so far.
     fn rows(&mut self) -> Result<Option<Part>> {
         if self.rows.is_empty() {
             return Ok(None);
@@ -330,29 +332,30 @@ impl<'a> Told<'a> {
     }
 }
 
-/// Parts of time, newest first, each twice as long as the one before, and the first so long that it should have enough rows.
+/// Time ranges from newest to oldest, each twice as long as the one before. The first is long enough to hold the
+/// wanted rows if rows are evenly spaced.
 pub(super) struct Backwards {
     pieces: Vec<Piece>,
-    /// Where all begins.
+    /// Start of the oldest piece.
     first: i64,
-    /// The next part ends here.
+    /// End of the next range.
     last: Option<i64>,
     length: i64,
 }
 
 impl Backwards {
-    /// `None` where there are no rows. `rows`: that are enough.
+    /// Returns `None` if there are no rows. `rows`: number of rows wanted.
     pub(super) fn new(pieces: Vec<Piece>, rows: u64) -> Option<Backwards> {
         let first = pieces.iter().map(|piece| piece.times.start).min()?;
         let last = pieces.iter().map(|piece| piece.times.last).max()?;
         let all: u64 = pieces.iter().map(|piece| piece.rows).sum();
-        // As if rows came evenly.
+        // Assumes that rows are evenly spaced.
         let length = (i128::from(last) - i128::from(first)) * i128::from(rows) / i128::from(all.max(1));
         let length = i64::try_from(length).unwrap_or(i64::MAX).max(1);
         Some(Backwards { pieces, first, last: Some(last), length })
     }
 
-    /// The first part is at least so long.
+    /// Sets a minimum length of the first range.
     pub(super) fn of_length(mut self, length: i64) -> Backwards {
         self.length = self.length.max(length);
         self
@@ -361,7 +364,7 @@ impl Backwards {
     pub(super) fn next(&mut self) -> Option<TimeRange> {
         let last = self.last?;
         self.pieces.retain(|piece| piece.times.start <= last);
-        // Where nothing is, nothing is looked for.
+        // Skips times without rows.
         let last = last.min(self.pieces.iter().map(|piece| piece.times.last).max()?);
         let start = last.saturating_sub(self.length).max(self.first);
         self.last = start.checked_sub(1).filter(|_| start > self.first);
@@ -369,13 +372,13 @@ impl Backwards {
         Some(TimeRange { start, last })
     }
 
-    /// The newest moment that has a row, before any part was given.
+    /// Newest time of any row; call before the first `next`.
     pub(super) fn newest(&self) -> i64 {
         self.last.unwrap_or(self.first)
     }
 }
 
-/// Rows in the order of `sort`, those of the window.
+/// Sorts rows and applies the window.
 fn sorted(
     reading: &Reading<'_>,
     kept: Vec<Part>,
@@ -389,7 +392,7 @@ fn sorted(
     Ok(vec![project(outputs, &rows, &reading.shape.result)?])
 }
 
-/// The first `most` rows in the order of `sort`; `None` if there are none at all.
+/// First `most` rows in sort order; `None` if there are no rows.
 fn ordered(reading: &Reading<'_>, kept: Vec<Part>, sort: &[Sort], most: u64) -> Result<Option<RecordBatch>> {
     let batches: Vec<RecordBatch> =
         kept.into_iter().map(|kept| kept.batch).filter(|batch| batch.num_rows() > 0).collect();
@@ -401,13 +404,13 @@ fn ordered(reading: &Reading<'_>, kept: Vec<Part>, sort: &[Sort], most: u64) -> 
     take_record_batch(&all, &indices).map(Some).map_err(Error::bug)
 }
 
-/// The numbers of the first `most` rows in order.
+/// Indices of the first `most` rows in sort order.
 pub(super) fn order(batch: &RecordBatch, sort: &[Sort], most: Option<u64>) -> Result<UInt32Array> {
     let rows = batch.num_rows();
     let most = most.map_or(rows, |most| usize::try_from(most).unwrap_or(usize::MAX).min(rows));
     let columns = sort.iter().map(|by| {
         let values = by.by.evaluate(batch).and_then(|values| values.into_array(rows)).or_error()?;
-        // Zeros of both signs are equal, and what comes next decides.
+        // Zeros of both signs compare equal, so that the next sort key decides.
         Ok(SortColumn { values: crate::floats::canonical(&values), options: Some(by.options) })
     });
     let columns = columns.collect::<Result<Vec<SortColumn>>>()?;
@@ -417,7 +420,7 @@ pub(super) fn order(batch: &RecordBatch, sort: &[Sort], most: Option<u64>) -> Re
     lexsort_to_indices(&columns, Some(most)).map_err(Error::bug)
 }
 
-/// A batch without columns keeps its number of rows.
+/// Creates a batch that keeps its row count even without columns.
 pub(super) fn batch_of(
     schema: &arrow_schema::SchemaRef,
     arrays: Vec<arrow_array::ArrayRef>,

@@ -1,28 +1,28 @@
-//! Rows of one group that follow each other.
+//! Runs of consecutive rows of one group.
 
 use std::ops::Range;
 
 use super::partial::Grouped;
 
-/// Runs have so many rows on average, or are not worth it.
+/// Minimum average number of rows per run for runs to pay off.
 const ROWS_MIN: usize = 16;
-/// Parts of a run, so that additions do not wait for each other.
+/// Partial aggregates of a run, so that additions do not depend on each other.
 const LANES: usize = 8;
 
-/// Neighbouring rows of one group.
+/// Runs of consecutive rows of one group.
 pub(super) struct Runs {
     ranges: Vec<Range<usize>>,
-    /// Of each run.
+    /// Group of each run.
     pub(super) groups: Vec<usize>,
 }
 
 impl Runs {
-    /// All rows, at least one, are of the first group.
+    /// One run of all rows, at least one, in group 0.
     pub(super) fn one(rows: usize) -> Runs {
         Runs { ranges: std::iter::once(0..rows).collect(), groups: vec![0] }
     }
 
-    /// `None` where they are short.
+    /// Returns `None` if runs are too short.
     pub(super) fn of(groups: &[usize]) -> Option<Runs> {
         let mut runs = Runs { ranges: Vec::new(), groups: Vec::new() };
         let mut start = 0;
@@ -37,7 +37,7 @@ impl Runs {
         Some(runs)
     }
 
-    /// The group of each row.
+    /// Group of each row.
     pub(super) fn each(&self) -> Vec<usize> {
         self.ranges.iter().zip(&self.groups).flat_map(|(range, group)| range.clone().map(|_| *group)).collect()
     }

@@ -1,8 +1,8 @@
-//! Which queries are series statements, and what is worked out once for each: one `columns` table, conditions, and then rows, groups or
-//! the newest row of each series.
+//! Matches logical plans of series statements: one `columns` table and its conditions, then rows, groups, or the
+//! newest row of each series.
 //!
-//! What is looked at is the planner's own plan, analyzed: names are resolved and types coerced, so that a statement means the same here
-//! and there. What is not understood is none.
+//! The input is DataFusion's analyzed plan, with names resolved and types coerced, so a statement means the same in
+//! both executors. A plan with any unsupported node is not a series statement.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -27,39 +27,39 @@ use crate::provider::ColumnsTable;
 
 type Physical = Arc<dyn PhysicalExpr>;
 
-/// A series statement.
+/// A compiled series statement.
 pub(crate) struct Shape {
     pub(super) table: TableRef,
-    /// The table as the planner saw it.
+    /// Schema of the table in DataFusion's plan.
     pub(super) schema: SchemaRef,
-    /// All of them must hold; names of columns without qualifiers, parameters still in them.
+    /// Conjuncts of WHERE, with unqualified column names; parameters are not yet replaced.
     pub(super) conditions: Vec<Condition>,
-    /// What is read, and the schema of that.
+    /// Columns read for the output, and their schema (`scanned`).
     pub(super) columns: Vec<ColumnId>,
     pub(super) scanned: SchemaRef,
-    /// What conditions may look at row by row, and the schema of that; the rest of it is not read, unless it is of `columns` too.
+    /// Columns that predicates need row by row, and their schema; those not in `columns` are not part of the output.
     pub(super) tested: Vec<ColumnId>,
     pub(super) tested_schema: SchemaRef,
     pub(super) body: Body,
-    /// Rows of the result that are left out, and how many come at most.
+    /// OFFSET and LIMIT.
     pub(super) skip: Count,
     pub(super) fetch: Option<Count>,
-    /// What the result's columns are.
+    /// Schema of the result.
     pub(super) result: SchemaRef,
-    /// What else is in it.
+    /// Further members of a UNION.
     pub(super) union: Option<Union>,
 }
 
-/// Further shapes whose rows come with those of the first.
+/// Members of a UNION after the first.
 pub(super) struct Union {
     pub(super) others: Vec<Shape>,
-    /// Is one left of equal rows?
+    /// UNION rather than UNION ALL.
     pub(super) is_distinct: bool,
     pub(super) result: SchemaRef,
 }
 
 impl Union {
-    /// `fields`: of the first shape; the others' have the same types.
+    /// `fields`: result fields of the first member; the other members have the same types.
     pub(super) fn new(others: Vec<Shape>, is_distinct: bool, fields: &[Field]) -> Union {
         let fields: Vec<Field> = fields.iter().map(|field| field.clone().with_nullable(true)).collect();
         Union { others, is_distinct, result: Arc::new(Schema::new(fields)) }
@@ -69,15 +69,15 @@ impl Union {
 /// A conjunct of WHERE.
 pub(super) struct Condition {
     pub(super) expr: Expr,
-    /// Does it have parameters, or functions that depend on the statement, such as `now()`?
+    /// Whether it has parameters or functions that depend on the statement, such as `now()`.
     pub(super) is_open: bool,
 }
 
-/// A number of LIMIT or OFFSET.
+/// Operand of LIMIT or OFFSET.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Count {
     Of(u64),
-    /// The parameter's position, from 0.
+    /// Position of the parameter, from 0.
     Parameter(usize),
 }
 
@@ -87,21 +87,21 @@ pub(super) enum Body {
     Newest(Newest),
 }
 
-/// The rows themselves.
+/// A query without aggregation.
 pub(super) struct Rows {
-    /// Of what is read.
+    /// Output expressions over `Shape::scanned`.
     pub(super) outputs: Vec<Physical>,
     pub(super) sort: Vec<Sort>,
     pub(super) order: Order,
 }
 
-/// In which order rows are wanted.
+/// Required order of rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Order {
     Any,
     Ascending,
     Descending,
-    /// By something else than the time alone.
+    /// Any sort key other than the time alone.
     Other,
 }
 
@@ -110,53 +110,53 @@ pub(super) struct Sort {
     pub(super) options: SortOptions,
 }
 
-/// The newest row for each value of some key columns, in order of these.
+/// Newest row for each distinct value of some key columns, ordered by those columns.
 pub(super) struct Newest {
     pub(super) outputs: Vec<Physical>,
-    /// Those key columns; and the time, newest first, where several series may have the same values.
+    /// The DISTINCT ON columns; if several series can share a value, then also the time in descending order.
     pub(super) sort: Vec<Sort>,
-    /// How many they are.
+    /// Number of DISTINCT ON columns.
     pub(super) on: usize,
 }
 
-/// Aggregates by key columns and a function of the time.
+/// Aggregates grouped by key columns, fields and a function of the time.
 pub(super) struct Groups {
-    /// Key columns among what is grouped by: which key column of the table.
+    /// Key columns of GROUP BY, as positions among the table's key columns.
     pub(super) keys: Vec<usize>,
-    /// What is grouped by, in the order of the aggregate's columns.
+    /// GROUP BY expressions, in the order of the aggregate's columns.
     pub(super) by: Vec<By>,
-    /// The function of the time, if rows are grouped by one, over the time alone.
+    /// Function of the time in GROUP BY, if any; its input schema is the time column alone.
     pub(super) bucket: Option<Bucket>,
-    /// Fields among what is grouped by: which of the columns that are read, and their types.
+    /// Fields of GROUP BY: position among the columns read, and type.
     pub(super) fields: Vec<(usize, Arrow)>,
     pub(super) aggregates: Vec<Aggregated>,
-    /// What is read, and of that which ones aggregates look at.
+    /// Columns read, and which of them an aggregate uses.
     pub(super) columns: Vec<ColumnId>,
     pub(super) looked_at: Vec<bool>,
-    /// Keys and aggregates.
+    /// Schema of the grouping keys and aggregates.
     pub(super) grouped: SchemaRef,
-    /// What happens to them then, in this order.
+    /// Operators above the aggregate, innermost first.
     pub(super) steps: Vec<Step>,
-    /// Can blocks be answered from their statistics, if rows are not filtered?
+    /// Whether blocks can be answered from their statistics when there is no row filter.
     pub(super) by_statistics: bool,
-    /// Groups that are enough, where those of the newest buckets are wanted.
+    /// Number of groups needed, if only those of the newest buckets are.
     pub(super) newest: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum By {
-    /// The position in [`Groups::keys`].
+    /// Position in [`Groups::keys`].
     Key(usize),
     Bucket,
-    /// The position in [`Groups::fields`].
+    /// Position in [`Groups::fields`].
     Field(usize),
 }
 
 pub(super) struct Bucket {
-    /// Over one column, the time.
+    /// Expression over one column, the time.
     pub(super) of: Physical,
     pub(super) ty: Arrow,
-    /// Does it never go back as the time goes on? Then moments between two of one bucket are in it.
+    /// Whether it is non-decreasing in the time: if two times share a bucket, so do all times between them.
     pub(super) is_monotonic: bool,
 }
 
@@ -167,13 +167,13 @@ pub(super) enum Step {
     Limit(u64, Option<u64>),
 }
 
-/// The shape of a query; `None` for those that have another.
+/// Matches a plan; `None` if it has another shape.
 pub(crate) fn of(state: &SessionState, plan: &LogicalPlan) -> Option<Shape> {
     let analyzed = state.analyzer().execute_and_check(plan.clone(), state.config_options(), |_, _| {}).ok()?;
     Compiler { state }.shape(&analyzed)
 }
 
-/// What the operators above a table and its conditions do, outermost first.
+/// Operators above the table scan and its filters, outermost first.
 enum Above<'a> {
     Project(&'a [Expr], &'a DFSchemaRef, &'a DFSchema),
     Sort(&'a [SortExpr], &'a DFSchema),
@@ -181,7 +181,7 @@ enum Above<'a> {
     Limit(Count, Option<Count>),
 }
 
-/// Makes shapes of expressions over a table's columns.
+/// Compiles expressions over a table's columns into a [`Shape`].
 pub(super) struct Compiler<'a> {
     pub(super) state: &'a SessionState,
 }
@@ -189,12 +189,12 @@ pub(super) struct Compiler<'a> {
 /// A table and conditions on its rows.
 pub(super) struct Source {
     pub(super) table: TableRef,
-    /// The columns that the statement can mean.
+    /// Columns that the statement may refer to.
     pub(super) schema: SchemaRef,
     pub(super) conditions: Vec<Condition>,
 }
 
-/// What is wanted of rows.
+/// Table, LIMIT, OFFSET and result schema of a query.
 pub(super) struct Wanted {
     pub(super) source: Source,
     pub(super) skip: Count,
@@ -243,7 +243,7 @@ impl Compiler<'_> {
         }
     }
 
-    /// A table under filters and an alias.
+    /// Matches a table scan under filters and aliases.
     fn leaf(&self, plan: &LogicalPlan) -> Option<Source> {
         let (mut predicates, mut node) = (Vec::new(), plan);
         let scan = loop {
@@ -302,7 +302,7 @@ impl Compiler<'_> {
         self.of_rows(Wanted { source, skip, fetch, result }, &outputs, &sort.unwrap_or_default())
     }
 
-    /// Rows: these expressions over the table's columns, in this order.
+    /// Compiles a query of rows: `outputs` and `sort` are over the table's columns.
     pub(super) fn of_rows(&self, wanted: Wanted, outputs: &[Expr], sort: &[SortExpr]) -> Option<Shape> {
         let time = &wanted.source.table.time_column().name;
         let order = match sort {
@@ -339,7 +339,7 @@ impl Compiler<'_> {
         self.of_newest(Wanted { source, skip, fetch, result }, &outputs, &on, &sort)
     }
 
-    /// The newest row for each value of `on`, if these are key columns, and `sort` says that it is the newest.
+    /// Compiles DISTINCT ON. `None` unless `on` are key columns and `sort` puts the newest row first.
     pub(super) fn of_newest(&self, wanted: Wanted, outputs: &[Expr], on: &[Expr], sort: &[SortExpr]) -> Option<Shape> {
         let table = &wanted.source.table;
         let is_key = |expr: &Expr| table.key_columns().any(|key| is_column(expr, &key.name));
@@ -374,7 +374,8 @@ impl Compiler<'_> {
         self.of_groups(Wanted { source, skip: Count::Of(0), fetch: None, result }, &by, &calls, |_| (grouped, steps))
     }
 
-    /// Aggregates. `rest`: the schema of keys and aggregates, whose fields are given, and what is made of them.
+    /// Compiles an aggregation. `rest` receives the fields of keys and aggregates, and returns their schema and the
+    /// steps above.
     pub(super) fn of_groups(
         &self,
         wanted: Wanted,
@@ -415,7 +416,7 @@ impl Compiler<'_> {
         Some(read.shape(wanted, Body::Groups(Box::new(groups))))
     }
 
-    /// What is made of groups.
+    /// Compiles an operator above the aggregate.
     fn step(&self, step: &Above<'_>) -> Option<Step> {
         Some(match step {
             Above::Project(exprs, schema, input) => {
@@ -434,7 +435,7 @@ impl Compiler<'_> {
         })
     }
 
-    /// An expression that is the same each time.
+    /// Compiles an expression without parameters, subqueries and volatile or stable functions.
     fn closed(&self, expr: &Expr, schema: &DFSchema) -> Option<Physical> {
         if let Expr::Column(column) = expr {
             let at = schema.maybe_index_of_column(column)?;
@@ -480,7 +481,8 @@ impl Compiler<'_> {
         function.groups_accumulator_supported().then(|| Aggregated::new(function, filter, source))
     }
 
-    /// An aggregate's call with its arguments and its filter simplified: some functions (`coalesce`) are only run then.
+    /// Simplifies the arguments and the filter of an aggregate; some functions (`coalesce`) can only be executed
+    /// after that.
     fn simple_call(&self, expr: &Expr, schema: &DFSchema) -> Option<Expr> {
         let mut expr = expr.clone();
         let call = match &mut expr {
@@ -499,12 +501,12 @@ impl Compiler<'_> {
 }
 
 impl Groups {
-    /// Do neither the series nor the time of a row tell its group?
+    /// Whether a row's group depends on neither its series nor its time.
     pub(super) fn is_of_fields(&self) -> bool {
         self.keys.is_empty() && self.bucket.is_none()
     }
 
-    /// How many groups are wanted, if those of newer buckets come first and all of them count.
+    /// Number of groups needed, if newer buckets come first and no step filters groups.
     fn newest_wanted(&self) -> Option<u64> {
         let index = |expr: &Physical| expr.downcast_ref::<PhysicalColumn>().map(PhysicalColumn::index);
         let mut bucket = self.by.iter().position(|by| *by == By::Bucket)?;
@@ -524,7 +526,7 @@ impl Groups {
         None
     }
 
-    /// Adds what is grouped by; gives its field.
+    /// Adds a GROUP BY expression; returns its field.
     fn add_key(&mut self, compiler: &Compiler<'_>, expr: &Expr, source: &Source, scanned: &SchemaRef) -> Option<Field> {
         let definition = &source.table;
         if let Some(column) = field_of(expr, definition) {
@@ -550,7 +552,7 @@ impl Groups {
         let schema = DFSchema::try_from(Schema::new(vec![field])).ok()?;
         let of = compiler.closed(expr, &schema)?;
         let ty = of.data_type(schema.as_arrow()).ok()?;
-        // Both are 64-bit integers inside.
+        // Both are stored as 64-bit integers.
         if !matches!(ty, Arrow::Int64 | Arrow::Timestamp(arrow_schema::TimeUnit::Nanosecond, _)) {
             return None;
         }
@@ -560,7 +562,7 @@ impl Groups {
     }
 }
 
-/// The field that rows are grouped by. Floats are left to the planner: which of them are equal is its matter.
+/// Field column of a GROUP BY expression. Floats are left to DataFusion, which defines their equality.
 fn field_of<'t>(expr: &Expr, table: &'t Table) -> Option<&'t model::Column> {
     use model::DataType::{Bool, Int16, Int32, Int64, Text};
     let Expr::Column(column) = expr else { return None };
@@ -568,7 +570,7 @@ fn field_of<'t>(expr: &Expr, table: &'t Table) -> Option<&'t model::Column> {
     matches!(column.ty, Bool | Int16 | Int32 | Int64 | Text).then_some(column)
 }
 
-/// What is read.
+/// Columns that a statement reads.
 struct Read {
     columns: Vec<ColumnId>,
     scanned: SchemaRef,
@@ -577,7 +579,7 @@ struct Read {
 }
 
 impl Read {
-    /// What expressions and conditions need.
+    /// Collects the columns of expressions and of the conditions that the scan request cannot express.
     fn of<'e>(source: &Source, exprs: impl Iterator<Item = &'e Expr>) -> Option<Read> {
         let mut names: BTreeSet<&str> = BTreeSet::new();
         for expr in exprs {
@@ -587,7 +589,7 @@ impl Read {
         for condition in &source.conditions {
             let columns = condition.expr.column_refs();
             let role = |column: &&Column| source.table.column(&column.name).map(|column| column.role);
-            // The store needs no more than the conditions themselves.
+            // The store evaluates conditions on keys alone and time bounds itself, without reading columns.
             let of_one_kind = |wanted: ColumnRole| columns.iter().all(|column| role(column) == Some(wanted));
             let is_range = of_one_kind(ColumnRole::Time) && is_bound(&condition.expr);
             if !of_one_kind(ColumnRole::Key) && !is_range {
@@ -608,7 +610,7 @@ impl Read {
 }
 
 impl Source {
-    /// The columns of these names, in the table's order.
+    /// The named columns, in the table's order.
     fn columns(&self, names: &BTreeSet<&str>) -> Option<(Vec<ColumnId>, SchemaRef)> {
         let schema = &self.schema;
         let is_named = |at: &usize| names.contains(schema.field(*at).name().as_str());
@@ -625,7 +627,7 @@ fn provider(source: &Arc<dyn datafusion::logical_expr::TableSource>) -> Option<&
     source.table_provider.as_ref().downcast_ref::<ColumnsTable>()
 }
 
-/// Takes the limit off the top; there may be one, and it must be outermost.
+/// Removes an outermost LIMIT. At most one is supported, and it must be outermost.
 fn limit_of(above: &mut Vec<Above<'_>>) -> Option<(Count, Option<Count>)> {
     match above.first() {
         Some(Above::Limit(skip, fetch)) => {
@@ -646,7 +648,7 @@ fn count(expr: &Expr) -> Option<Count> {
     }
 }
 
-/// The position of `$n`, from 0.
+/// Position of `$n`, from 0.
 pub(super) fn parameter(id: &str) -> Option<usize> {
     id.strip_prefix('$')?.parse::<usize>().ok()?.checked_sub(1)
 }
@@ -655,19 +657,19 @@ fn options(by: &SortExpr) -> SortOptions {
     SortOptions { descending: !by.asc, nulls_first: by.nulls_first }
 }
 
-/// How rows are sorted, by expressions over what `inputs` are over.
+/// Rewrites sort keys over `schema` into keys over the inputs of `inputs`.
 fn sorted_by(exprs: &[SortExpr], schema: &DFSchema, inputs: &[Expr]) -> Option<Vec<SortExpr>> {
     let one =
         |by: &SortExpr| Some(SortExpr { expr: substituted(without_key(&by.expr), schema, inputs)?, ..by.clone() });
     exprs.iter().map(one).collect()
 }
 
-/// What is sorted by: floats are made comparable when they are sorted here ([`super::rows::order`]).
+/// Removes the wrapper that makes floats comparable: [`super::rows::order`] normalises floats itself.
 fn without_key(expr: &Expr) -> &Expr {
     crate::floats::without_key(expr)
 }
 
-/// The columns of a table as expressions.
+/// Columns of a table as expressions.
 fn identity(schema: &SchemaRef) -> Vec<Expr> {
     schema.fields().iter().map(|field| Expr::Column(Column::new_unqualified(field.name()))).collect()
 }
@@ -686,7 +688,7 @@ fn unqualified(expr: Expr) -> Option<Expr> {
     expr.transform(rewrite).ok().map(|transformed| transformed.data)
 }
 
-/// An expression over the columns of `schema`, which are `inputs`, as one over what those are over.
+/// Inlines `inputs`, the definitions of the columns of `schema`, into an expression.
 fn substituted(expr: &Expr, schema: &DFSchema, inputs: &[Expr]) -> Option<Expr> {
     if mentions_queries(expr) {
         return None;
@@ -704,7 +706,7 @@ fn substituted(expr: &Expr, schema: &DFSchema, inputs: &[Expr]) -> Option<Expr> 
             _ => Transformed::no(expr),
         })
     };
-    // Top down would look into what was put in.
+    // A top-down rewrite would descend into the inlined expressions.
     let expr = expr.clone().transform_up(rewrite).ok()?.data;
     found.then(|| match expr {
         Expr::Alias(alias) => *alias.expr,
@@ -719,7 +721,7 @@ fn bare(expr: &Expr) -> &Expr {
     }
 }
 
-/// Is an expression the same each time?
+/// Whether an expression has the same value in every execution.
 fn is_closed(expr: &Expr) -> bool {
     !has_parameters(expr) && !mentions_queries(expr) && volatility(expr) == Volatility::Immutable
 }
@@ -745,7 +747,7 @@ fn mentions_queries(expr: &Expr) -> bool {
     found.unwrap_or(true)
 }
 
-/// What the least steady function in it is.
+/// Volatility of the most volatile function in it.
 fn volatility(expr: &Expr) -> Volatility {
     let mut worst = Volatility::Immutable;
     let _ = expr.apply(|expr| {
@@ -762,7 +764,7 @@ fn volatility(expr: &Expr) -> Volatility {
     worst
 }
 
-/// Does it say between which values a column is, and no more?
+/// Whether it is only a comparison of a column with bounds.
 fn is_bound(expr: &Expr) -> bool {
     use Operator::{Eq, Gt, GtEq, Lt, LtEq};
     let is_column = |expr: &Expr| matches!(expr, Expr::Column(_));
@@ -775,7 +777,7 @@ fn is_bound(expr: &Expr) -> bool {
     }
 }
 
-/// Buckets of time, and the time itself.
+/// Whether it is the time itself or a bucket of it.
 fn is_monotonic(expr: &Expr, time: &str) -> bool {
     match expr {
         Expr::Alias(alias) => is_monotonic(&alias.expr, time),
@@ -787,7 +789,7 @@ fn is_monotonic(expr: &Expr, time: &str) -> bool {
     }
 }
 
-/// With what is constant in it worked out.
+/// Folds constants.
 pub(super) fn simplified(state: &SessionState, expr: Expr, schema: &DFSchemaRef) -> Option<Expr> {
     let context = SimplifyContext::builder()
         .with_schema(Arc::clone(schema))

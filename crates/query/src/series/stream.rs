@@ -1,4 +1,5 @@
-//! Rows in any order that are too many to be kept: each part of them is read on a thread of its own, and handed over while it is read.
+//! Parallel scans: unordered rows beyond the memory budget are read by several threads and passed on while they are
+//! read.
 
 use std::sync::Arc;
 
@@ -14,41 +15,41 @@ use crate::errors::external;
 use crate::keep::Kept;
 use crate::memory::handed_on;
 
-/// Batches that each thread may be ahead of who reads.
+/// Batches that each thread may read ahead of the consumer.
 const BATCHES_AHEAD: usize = 2;
 
-/// Rows that are being read.
+/// A running parallel scan.
 pub(crate) struct Streamed {
-    /// Ends with the first error.
+    /// Ends after the first error.
     pub(crate) batches: SendableRecordBatchStream,
-    /// What was done, complete when the batches have ended.
+    /// Scan statistics, complete once `batches` has ended.
     pub(crate) stats: Arc<Mutex<ScanStats>>,
-    /// That read.
+    /// Threads used.
     pub(crate) threads: usize,
 }
 
 impl Shape {
-    /// May it be run by [`Shape::stream`]?
+    /// Whether [`Shape::stream`] supports it.
     pub(crate) fn is_streamable(&self) -> bool {
         let is_whole = matches!(self.skip, Count::Of(0)) && self.fetch.is_none() && self.union.is_none();
         is_whole && matches!(&self.body, Body::Rows(rows) if rows.order == Order::Any)
     }
 
-    /// The parts in which it can be read at the same time. Blocks.
+    /// Splits the scan for parallel reading. Blocks.
     ///
-    /// - `threads`: at most.
+    /// - `threads`: maximum number of parts.
     ///
     /// # Errors
-    /// Those of reading block indexes.
+    /// Errors of reading block indexes.
     pub(crate) fn parts(selected: &Selected, threads: usize) -> Result<Vec<ScanRequest>> {
         let parts = selected.view.split(&selected.request, threads)?;
         Ok(if parts.is_empty() { vec![selected.request.clone()] } else { parts })
     }
 
-    /// Begins to read all of `parts`. What is dropped before its end reads no further.
+    /// Starts to read all of `parts`. Dropping the stream cancels the scan.
     ///
     /// # Errors
-    /// XX000 unless it is streamable.
+    /// XX000 if the statement is not streamable.
     pub(crate) fn stream(self: &Arc<Self>, selected: Selected, parts: Vec<ScanRequest>) -> Result<Streamed> {
         if !self.is_streamable() {
             return Err(Error::bug("a statement that gives its rows at once"));
@@ -77,7 +78,7 @@ impl Shape {
         Ok(Streamed { batches: builder.build(), stats, threads })
     }
 
-    /// Reads a part; `send` takes what passed, is also asked where nothing did, and says whether somebody waits for more.
+    /// Reads a part. Calls `send` for each batch, with `None` if no row passed; stops when `send` returns false.
     fn read_part(
         &self,
         rows: &Rows,

@@ -1,4 +1,4 @@
-//! A session as sqllogictest drives it.
+//! A session driven by sqllogictest scripts.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use query::{Database, Options, Outcome, OutputColumn, Session, Statement, TxnSta
 
 use crate::script::{Connection, Output, kind, shown_cell};
 
-/// Where rows are when they are read.
+/// Location of rows when they are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Storage {
     Memory,
@@ -17,7 +17,7 @@ pub(crate) enum Storage {
     Settled,
 }
 
-/// A database in a directory of its own.
+/// A database in its own temporary directory.
 pub(crate) struct Fixture {
     pub(crate) database: Database,
     _dir: tempfile::TempDir,
@@ -32,7 +32,7 @@ impl Fixture {
         Fixture::with(memory_bytes, None)
     }
 
-    /// Statements may use the files of a folder.
+    /// Database whose statements may use files in a directory.
     pub(crate) fn with_files(files: Option<std::path::PathBuf>) -> Fixture {
         Fixture::with(64 << 20, files)
     }
@@ -53,7 +53,7 @@ pub(crate) struct Client {
 }
 
 impl Connection for Client {
-    /// Runs it and then puts the rows where this run wants them.
+    /// Runs `sql`, then moves the rows to the storage under test.
     async fn run(&mut self, sql: &str) -> Result<Output, String> {
         let output = self.run_all(sql).await.map_err(|error| shown(&error));
         self.place_rows();
@@ -66,14 +66,14 @@ impl Client {
         Client { session: fixture.database.session("millrace"), storage }
     }
 
-    /// Runs one statement and gives its rows as clients see them: cells in PostgreSQL's text form joined by `|`, NULL as `~`.
+    /// Runs one statement and returns its rows: cells in PostgreSQL's text format, joined by `|`, NULL as `~`.
     pub(crate) async fn table(&mut self, sql: &str) -> Result<Vec<String>, String> {
         let rows = self.cells(sql).await.map_err(|error| shown(&error))?;
         let cell = |cell: Option<String>| cell.unwrap_or_else(|| "~".to_owned()).replace('\n', "\\n");
         Ok(rows.into_iter().map(|row| row.into_iter().map(cell).collect::<Vec<_>>().join("|")).collect())
     }
 
-    /// The result's columns and the types of parameters.
+    /// Result columns and parameter types.
     pub(crate) async fn described(
         &mut self,
         sql: &str,
@@ -87,7 +87,7 @@ impl Client {
         self.bound_cells(sql, &[], &[]).await
     }
 
-    /// The rows of a statement with parameters, in text form.
+    /// Rows of a statement with parameters, in text format.
     pub(crate) async fn bound_cells(
         &mut self,
         sql: &str,
@@ -173,7 +173,7 @@ impl Client {
         let Outcome::CopyIn(mut copy) = self.session.execute(&prepared, &[]).await? else {
             panic!("{statement} wants no data");
         };
-        // In small pieces, because a client may cut anywhere.
+        // Small chunks, because a client may split the data anywhere.
         let data = format!("{}\n", data.replace("<TAB>", "\t"));
         for piece in data.as_bytes().chunks(7) {
             copy.data(&mut self.session, piece).await?;
@@ -182,7 +182,7 @@ impl Client {
         Ok(Output::Done(tag.trim_start_matches("COPY ").parse().unwrap()))
     }
 
-    /// Puts all rows somewhere else.
+    /// Moves all rows to another storage.
     pub(crate) fn place(&mut self, storage: Storage) {
         let before = std::mem::replace(&mut self.storage, storage);
         self.place_rows();
@@ -214,7 +214,7 @@ fn cell(cells: &query::encode::Rows<'_>, row: usize, column: usize) -> Result<St
     Ok(shown_cell(text(cells, row, column)?.as_deref()))
 }
 
-/// An error as the files match it: `42P01: relation "x" does not exist [15] (hint) <place>`.
+/// Error in the format that scripts match: `42P01: relation "x" does not exist [15] (hint) <place>`.
 fn shown(error: &model::Error) -> String {
     let position = error.position().map_or_else(String::new, |position| format!(" [{position}]"));
     let hint = error.hint().map_or_else(String::new, |hint| format!(" ({hint})"));

@@ -1,11 +1,12 @@
-//! Every query that clients send for their commands and metadata calls (`tests/data/clients`), through a session, with its rows.
+//! Queries that clients send for their commands and metadata calls (`tests/data/clients`), with the expected rows.
 
 use std::path::PathBuf;
 
 use crate::client::{Client, Fixture, Storage};
 use crate::script::Connection;
 
-/// `public.t` keyed by a nullable column (OID 16392), `public.ev` without key (16400), `plant.pump` with a primary key (16408).
+/// `public.t` keyed by a nullable column (OID 16392), `public.ev` without key (16400), `plant.pump` with a primary
+/// key (16408).
 const TABLES: [&str; 4] = [
     "CREATE TABLE t (dev text, time timestamptz NOT NULL, v float8, n int) WITH (store = 'columns', key = 'dev')",
     "CREATE TABLE ev (time timestamptz NOT NULL, msg text) WITH (store = 'columns')",
@@ -32,7 +33,7 @@ fn read(path: &PathBuf) -> Queries {
     Queries { queries: queries.collect(), head }
 }
 
-/// Runs a file. With `MILLRACE_BLESS=1` the rows that came are written instead; read the difference before keeping it.
+/// Runs a file. With `MILLRACE_BLESS=1` it is overwritten with the actual rows; review the diff before committing it.
 async fn check(file: &str) {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/data/clients").join(file);
     let bless = std::env::var_os("MILLRACE_BLESS").is_some();
@@ -62,7 +63,7 @@ async fn check(file: &str) {
     assert!(failures.is_empty(), "{} queries of {file} failed:\n{}", failures.len(), failures.join("\n\n"));
 }
 
-/// Whether the rows are the expected ones; in any order where the query says none.
+/// Whether the rows are the expected ones; in any order unless the query has ORDER BY.
 fn same(query: &str, rows: &[String], expected: &[String]) -> bool {
     if query.to_uppercase().contains("ORDER BY") {
         return rows == expected;

@@ -1,4 +1,4 @@
-//! Files of statements: COPY from and to Parquet and Arrow, `read_parquet`, `read_arrow`, and what the server lets nobody touch.
+//! Files in statements: COPY from and to Parquet and Arrow, `read_parquet`, `read_arrow`, and access control.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use query::{Outcome, Session};
 
 use crate::client::{Client, Fixture, Storage};
 
-/// A database that may use a folder, and the folder.
+/// A database with a directory for files.
 struct Place {
     fixture: Fixture,
     dir: tempfile::TempDir,
@@ -27,7 +27,7 @@ impl Place {
         Client::new(&self.fixture, Storage::Memory)
     }
 
-    /// Names in the folder.
+    /// Names of the files in the directory.
     fn names(&self) -> Vec<String> {
         let name = |entry: std::io::Result<std::fs::DirEntry>| entry.unwrap().file_name().into_string().unwrap();
         let mut names: Vec<String> = std::fs::read_dir(self.path()).unwrap().map(name).collect();
@@ -41,7 +41,7 @@ fn block_on<T>(work: impl Future<Output = T>) -> T {
     runtime.block_on(work)
 }
 
-/// Rows of the last statement, which must not fail.
+/// Rows of the last statement; panics if a statement fails.
 async fn rows(client: &mut Client, statements: &[&str]) -> Vec<String> {
     let mut rows = Vec::new();
     for sql in statements {
@@ -54,7 +54,7 @@ async fn error(client: &mut Client, sql: &str) -> String {
     client.table(sql).await.err().unwrap_or_else(|| panic!("{sql} did not fail"))
 }
 
-/// All types that a `columns` table has, at their ends, with NULLs and nanoseconds.
+/// All types of a `columns` table, with extreme values, NULLs and nanoseconds.
 const WIDE: &[&str] = &[
     "CREATE TABLE wide (time timestamptz NOT NULL, k text, b boolean, i2 smallint, i4 integer, i8 bigint, u numeric(20), \
      f4 real, f8 double precision, t text, y bytea, m timestamptz) WITH (store = 'columns', key = 'k')",
@@ -67,7 +67,7 @@ const WIDE: &[&str] = &[
      ('2024-01-01 00:00:00.123456790+00', 'a', true, 1, 1, 1, 1, 'Infinity', 'NaN', 'x', '\\x78', '1970-01-01 00:00:00+00')",
 ];
 
-/// All values, moments to the nanosecond.
+/// Query for all values, timestamps in nanoseconds.
 fn all_of(table: &str) -> String {
     format!(
         "SELECT epoch_ns(time), k, b, i2, i4, i8, u, f4, f8, t, encode(y, 'hex'), epoch_ns(m) FROM {table} ORDER BY 1"
@@ -126,7 +126,7 @@ fn all_values_of_rows_tables_come_back() {
             let again = [out.as_str(), "DELETE FROM r", back.as_str(), "SELECT * FROM r ORDER BY id"];
             assert_eq!(rows(&mut client, &again).await, expected, "{file}");
         }
-        // One transaction: the second row is there already, so the first does not come either.
+        // COPY is atomic: the second row is a duplicate, so the first is not inserted either.
         rows(&mut client, &["DELETE FROM r WHERE id = 1"]).await;
         let refused = error(&mut client, "COPY r FROM 'r.parquet'").await;
         assert!(refused.starts_with("23505"), "{refused}");
@@ -134,7 +134,7 @@ fn all_values_of_rows_tables_come_back() {
     });
 }
 
-/// Sends bytes as a client does, in pieces.
+/// Sends bytes as a client does, in chunks.
 async fn send(session: &mut Session, sql: &str, bytes: &[u8]) -> model::Result<String> {
     let Outcome::CopyIn(mut copy) = run(session, sql).await? else { panic!("{sql} wants no data") };
     for piece in bytes.chunks(1000) {
@@ -173,7 +173,7 @@ fn clients_send_and_are_sent_whole_files_without_a_folder() {
                 "SELECT epoch_ns(time), k, i8, u, t FROM wide EXCEPT SELECT epoch_ns(time), k, i8, u, t FROM w{at}"
             );
             assert_eq!(rows(&mut client, &[&different]).await, [""; 0], "{format}");
-            // Cut, empty, or something else.
+            // Truncated, empty, or of another format.
             for wrong in [&bytes[..bytes.len() / 2], b"", b"time,k\n2024-01-01,a\n"] {
                 let refused = send(&mut session, &copy, wrong).await.unwrap_err();
                 assert_eq!(refused.state().0, "22P04", "{format}: {refused}");
@@ -210,7 +210,7 @@ fn conditions_skip_row_groups_and_change_no_answer() {
             ("maybe IS NULL", 0),
             ("n IS NULL", 10),
             ("f < 50", 9),
-            // NaN is greater than all numbers, and no bound says where it is.
+            // NaN is greater than all numbers, and statistics do not include it.
             ("f > 990", 0),
             ("n % 2 = 0 AND n > 900", 9),
             ("n < 150 OR n > 950", 7),
@@ -219,7 +219,7 @@ fn conditions_skip_row_groups_and_change_no_answer() {
             let plan = rows(&mut client, &[&explain]).await.join("\n");
             assert!(plan.contains(&format!("row groups=10 pruned={pruned}")), "{condition}: {plan}");
             let asked = format!("SELECT count(*), sum(n) FROM read_parquet('n.parquet') WHERE {condition}");
-            // Below a limit nothing is pushed down.
+            // LIMIT prevents filter push-down.
             let all = format!(
                 "SELECT count(*), sum(n) FROM (SELECT * FROM read_parquet('n.parquet') LIMIT 1000000) AS q WHERE {condition}"
             );
@@ -372,7 +372,7 @@ fn text_csv_and_binary_go_to_files_of_the_server_too() {
     });
 }
 
-/// Whatever a file holds, reading it ends with rows or with an error.
+/// Reading an arbitrarily damaged file returns rows or an error.
 #[test]
 fn damaged_files_give_errors_and_no_panics() {
     let place = Place::new();

@@ -1,6 +1,6 @@
 //! Runs `tests/sql/**/*.slt` in process, three times: rows in memory, rows in segments, rows in compacted segments.
 //!
-//! A COPY FROM STDIN takes the lines after its statement as its data; a COPY TO STDOUT gives its lines as rows of one column.
+//! The lines after a COPY FROM STDIN are its data; the lines of a COPY TO STDOUT are rows of one column.
 
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
@@ -17,7 +17,7 @@ use client::{Client, Fixture, Storage};
 
 fn run(storage: Storage) {
     let mut files = script::files();
-    // What clients ask has the forms of the wire: names of zones, of types and of functions.
+    // Expected results of these scripts are in wire format: names of zones, of types and of functions.
     files.retain(|path| !path.components().any(|part| part.as_os_str() == "clients"));
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let mut failures = Vec::new();

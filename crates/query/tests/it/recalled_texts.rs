@@ -1,10 +1,11 @@
-//! INSERTs whose constants differ each time: what the plan cache makes of them is what the whole text means.
+//! INSERTs that differ only in constants: executing them through the plan cache has the same effect as executing the
+//! whole text.
 
 use query::Session;
 
 use crate::client::{Client, Fixture, Storage};
 
-/// Types of the columns, and constants that some of them take and others refuse.
+/// Column types, and constants that some of them accept and others reject.
 const ROWS: [&str; 12] = [
     "bool",
     "smallint",
@@ -57,7 +58,7 @@ const CONSTANTS: [&str; 34] = [
     "'1' || '2'",
 ];
 
-/// Clauses behind the rows of an INSERT into a table with a primary key `k`.
+/// Clauses after the rows of an INSERT into a table with a primary key `k`.
 const TAILS: [&str; 6] = [
     "",
     "",
@@ -67,7 +68,7 @@ const TAILS: [&str; 6] = [
     " ON CONFLICT (k) DO UPDATE SET c2 = 7 WHERE a.c2 > 1",
 ];
 
-/// A generator that is the same everywhere.
+/// Deterministic pseudo-random generator.
 struct Random(u64);
 
 impl Random {
@@ -87,7 +88,7 @@ async fn whole(session: &mut Session, sql: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Runs a text as the server does for the simple protocol. The flag says whether the plan cache had it.
+/// Executes a text as the server does for the simple protocol. The flag says whether the plan cache had it.
 async fn recalled(session: &mut Session, sql: &str) -> (Result<(), String>, bool) {
     let Some(text) = session.recall_text(sql) else { return (whole(session, sql).await, false) };
     for statement in &text.statements {
@@ -98,14 +99,15 @@ async fn recalled(session: &mut Session, sql: &str) -> (Result<(), String>, bool
     (Ok(()), true)
 }
 
-/// Texts that the cache found, by their number of rows.
+/// Number of texts that hit the cache, by their number of rows.
 #[derive(Debug, Default)]
 struct Found {
     of_one_row: usize,
     of_several_rows: usize,
 }
 
-/// Inserts random rows into `a`, by the cache, and into `b`, which is as `a`, by a session without one.
+/// Inserts random rows into `a` through the cache, and into the identical table `b` through a session without a
+/// cache.
 async fn compare(
     fixture: &Fixture,
     tables: &str,
@@ -120,20 +122,20 @@ async fn compare(
     }
     let (mut random, mut found, mut key) = (Random(types.len() as u64), Found::default(), 0);
     for _ in 0..texts {
-        // Mostly one column is set, so that one refusal does not hide what becomes of the others.
+        // Usually one column, so that an error in one column does not hide the behaviour of others.
         let mut targets: Vec<usize> = (0..types.len()).filter(|_| random.below(types.len()) == 0).collect();
         targets.push(random.below(types.len()));
         targets.sort_unstable();
         targets.dedup();
         let names: Vec<String> = targets.iter().map(|at| format!("c{at}")).collect();
         let rows = if random.below(3) == 0 { 2 + random.below(4) } else { 1 };
-        // Most rows are like the first, so that not all of them are refused.
+        // Most rows are like the first, so that not all are rejected.
         let usual: Vec<&str> = targets.iter().map(|_| CONSTANTS[random.below(CONSTANTS.len())]).collect();
         let rows = (0..rows).map(|_| {
             let other = random.below(4) == 0;
             let value = |usual: &&'static str| if other { CONSTANTS[random.below(CONSTANTS.len())] } else { usual };
             let values: Vec<&str> = usual.iter().map(value).collect();
-            // Now and then a key comes again.
+            // Occasionally a duplicate key.
             key += usize::from(tails.is_empty() || random.below(20) > 0);
             format!("({}, {})", first(key), values.join(",  "))
         });
@@ -144,9 +146,9 @@ async fn compare(
             format!("INSERT INTO {table} (k, {}) VALUES {}{tail}", names.join(", "), rows.join(", "))
         };
         let (given, was_found) = recalled(&mut cached, &sql("a")).await;
-        // A text that nobody remembers.
+        // The trailing blank makes the text a cache miss.
         let expected = whole(&mut plain, &format!("{} ", sql("b"))).await;
-        // An error names the primary key.
+        // Errors name the primary key.
         let given = given.map_err(|error| error.replace("a_pkey", "b_pkey"));
         assert_eq!(given, expected, "{}", sql("a"));
         if was_found && given.is_ok() {
@@ -201,7 +203,7 @@ fn rows_of_constants_are_found_whatever_their_number_once_one_of_them_was() {
         whole(&mut session, "CREATE TABLE a (k int PRIMARY KEY, s text)").await.unwrap();
         for (text, expected) in [
             ("INSERT INTO a VALUES (1, 'x')", false),
-            // Several rows are found when they come first, and then so is one.
+            // After a text with one row, texts with any number of constant rows hit the cache.
             ("INSERT INTO a VALUES (2, 'y'), (3, NULL)", true),
             ("INSERT INTO a VALUES (4, 'z')", true),
             ("INSERT INTO a VALUES (5, 'u'), (6, 'v'), (7, 'w'); INSERT INTO a VALUES (8, ''), (9, '')", true),

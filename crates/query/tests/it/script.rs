@@ -1,5 +1,6 @@
-//! sqllogictest's file format, as much of it as the files use: `statement ok|count N|error REGEX-free text`, `query TYPES [sort]`,
-//! `connection NAME`, `halt`, comments. Our own because the crate of that name would more than double what this test compiles.
+//! Subset of sqllogictest's file format: `statement ok|count N|error REGEX-free text`, `query TYPES [sort]`,
+//! `connection NAME`, `halt`, comments. Own implementation, because the crate of that name would more than double the
+//! code compiled for this test.
 
 //! Shared with the tests of the binary, which run the same files over the wire.
 
@@ -8,20 +9,20 @@ use std::path::{Path, PathBuf};
 
 /// A client that runs statements.
 pub(crate) trait Connection: Sized {
-    /// Runs a text of any number of statements; an error as `SQLSTATE: message [position] (hint)`.
+    /// Runs a text with any number of statements; errors are formatted as `SQLSTATE: message [position] (hint)`.
     async fn run(&mut self, sql: &str) -> Result<Output, String>;
 }
 
-/// What a script sees of an outcome.
+/// Result of a statement as scripts see it.
 #[derive(Debug)]
 pub(crate) enum Output {
-    /// One letter a column (I integer, R other number, T anything else), and the rows as lines.
+    /// Column kinds, one letter each (I integer, R other number, T anything else), and the rows as lines.
     Rows(String, Vec<String>),
-    /// The count of the command tag.
+    /// Row count of the command tag.
     Done(u64),
 }
 
-/// All `.slt` files of `tests/sql`, by path; with `SLT_ONLY=part of a path` only those that contain it.
+/// All `.slt` files of `tests/sql`, sorted by path; `SLT_ONLY=part of a path` selects those whose path contains it.
 pub(crate) fn files() -> Vec<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/sql");
     let mut found = Vec::new();
@@ -45,7 +46,7 @@ fn collect(dir: &Path, out: &mut Vec<PathBuf>) {
     }
 }
 
-/// The letter of a column whose type has this OID.
+/// Column kind for a type's OID.
 pub(crate) fn kind(oid: u32) -> char {
     match oid {
         20 | 21 | 23 => 'I',
@@ -54,7 +55,7 @@ pub(crate) fn kind(oid: u32) -> char {
     }
 }
 
-/// A cell as the files have it: blanks set columns apart there.
+/// Cell in the file's format, in which blanks separate columns.
 pub(crate) fn shown_cell(cell: Option<&str>) -> String {
     match cell {
         None => "NULL".to_owned(),
@@ -63,7 +64,7 @@ pub(crate) fn shown_cell(cell: Option<&str>) -> String {
     }
 }
 
-/// Runs one file; `connect` makes its connections.
+/// Runs one file; `connect` opens its connections.
 pub(crate) async fn run<C: Connection>(path: &Path, mut connect: impl AsyncFnMut() -> C) -> Result<(), String> {
     let text = std::fs::read_to_string(path).unwrap();
     let failed = |error| format!("{}: {error}", path.display());
@@ -138,7 +139,7 @@ async fn record(client: &mut impl Connection, line: &str, words: &[&str], block:
     }
 }
 
-/// Columns are set apart by any blanks.
+/// Normalises the blanks between columns.
 fn squeeze(line: &str) -> String {
     line.split_whitespace().collect::<Vec<_>>().join(" ")
 }

@@ -1,4 +1,5 @@
-//! Series statements answer what the planner answers: random statements on random data, wherever its rows are, run both ways.
+//! Series statements and DataFusion return the same results: random statements on random data in each storage, run by
+//! both.
 
 use query::Value;
 
@@ -20,14 +21,14 @@ impl Random {
         list[self.below(list.len() as u64) as usize]
     }
 
-    /// Some of a list, at least one, in its order.
+    /// A non-empty random subset of a list, in the list's order.
     fn some_of<'a>(&mut self, list: &[&'a str]) -> Vec<&'a str> {
         let chosen: Vec<&str> = list.iter().copied().filter(|_| self.below(3) == 0).collect();
         if chosen.is_empty() { vec![self.one_of(list)] } else { chosen }
     }
 
     fn time(&mut self) -> String {
-        // Around a change of clocks in Berlin.
+        // Around a clock change in Berlin.
         let minutes = self.below(6 * 24 * 60);
         format!("2024-03-{:02} {:02}:{:02}+00", 28 + minutes / 1440 % 4, minutes / 60 % 24, minutes % 60)
     }
@@ -37,12 +38,12 @@ const TABLE: &str = "CREATE TABLE m (time timestamptz NOT NULL, dev text, site i
                      s smallint, ok bool, x text, at timestamptz) WITH (store = 'columns', key = 'dev, site')";
 const ONE_KEY: &str = "CREATE TABLE o (time timestamptz NOT NULL, dev text, v float8, n int) \
                        WITH (store = 'columns', key = 'dev')";
-/// One series, every value a number: blocks whose statistics tell all.
+/// One series with numbers only: block statistics cover everything.
 const ONE_SERIES: &str = "CREATE TABLE c (time timestamptz NOT NULL, dev text, v float8, n int) \
                           WITH (store = 'columns', key = 'dev')";
 const EVENTS: &str = "CREATE TABLE e (time timestamptz NOT NULL, dev text, v float8, n int) WITH (store = 'columns')";
 
-/// `devs`: what series there are.
+/// `devs`: the series' keys.
 fn insert(random: &mut Random, table: &str, devs: &[&str]) -> String {
     let rows: Vec<String> = (0..1 + random.below(60))
         .map(|_| {
@@ -113,7 +114,7 @@ fn conditions(random: &mut Random, table: &str) -> String {
     if all.is_empty() { String::new() } else { format!(" WHERE {}", all.join(" AND ")) }
 }
 
-/// A statement, and whether its rows come in an order that it says in full.
+/// A random statement, and whether its ORDER BY determines the order completely.
 fn statement(random: &mut Random, table: &str) -> (String, bool) {
     let keys: &[&str] = if table == "m" { &["dev", "site"] } else { &["dev"] };
     let fields: &[&str] = if table == "m" { &["v", "f", "n", "b", "s", "ok", "x", "at"] } else { &["v", "n"] };
@@ -127,7 +128,7 @@ fn statement(random: &mut Random, table: &str) -> (String, bool) {
             let order = if random.below(2) == 0 { "time" } else { "time DESC" };
             let limit = if random.below(2) == 0 { format!(" LIMIT {}", random.below(20)) } else { String::new() };
             let offset = if random.below(3) == 0 { format!(" OFFSET {}", random.below(10)) } else { String::new() };
-            // Rows of one moment come in any order.
+            // Rows with equal times come in any order.
             (format!("SELECT time AS t {from} ORDER BY {order}{limit}{offset}"), true)
         }
         3 => {
@@ -138,7 +139,7 @@ fn statement(random: &mut Random, table: &str) -> (String, bool) {
             (format!("SELECT {columns}, epoch_ns(time) + 1 {from} ORDER BY {by} LIMIT {}", random.below(50)), true)
         }
         4 if table != "e" => {
-            // Of several series that have the newest row of some of the keys any may be chosen.
+            // If several series have the newest row for a subset of the keys, any of them may be returned.
             let (keys, columns) = match random.below(3) {
                 0 => (random.one_of(keys).to_owned(), String::new()),
                 _ => (keys.join(", "), format!(", {}", random.some_of(fields).join(", "))),
@@ -189,7 +190,7 @@ fn statement(random: &mut Random, table: &str) -> (String, bool) {
                 aggregates.extend(["last(ok, time)", "bool_or(ok)", "stddev(f)", "max(f)", "count(DISTINCT n)"]);
             }
             let chosen = random.some_of(&aggregates);
-            // A moment of several series has several first values.
+            // Several series may have different first values at one time.
             let needs_keys = chosen.iter().any(|call| call.starts_with("first") || call.starts_with("last"));
             let mut by: Vec<&str> = Vec::new();
             if needs_keys || random.below(2) == 0 {
@@ -222,7 +223,7 @@ fn statement(random: &mut Random, table: &str) -> (String, bool) {
     }
 }
 
-/// Are two cells the same, floats but for the order in which they were summed?
+/// Whether two cells are equal; floats may differ by the order of summation.
 fn is_same(a: &str, b: &str) -> bool {
     a == b
         || match (a.parse::<f64>(), b.parse::<f64>()) {
@@ -273,7 +274,7 @@ async fn compare(client: &mut Client, random: &mut Random, table: &str, seen: &m
 
 async fn histories(seed: u64, seen: &mut Seen) {
     let mut random = Random(seed);
-    // Blocks of one series tell more.
+    // Blocks of a single series have more useful statistics.
     let all: &[&str] = if seed.is_multiple_of(3) { &["'a'"] } else { &["'a'", "'b'", "'c'", "'d'", "''", "NULL"] };
     let fixture = Fixture::new();
     let mut client = Client::new(&fixture, Storage::Memory);
@@ -300,7 +301,7 @@ async fn histories(seed: u64, seen: &mut Seen) {
             }
         }
     }
-    // Within a transaction, with changes of its own.
+    // In a transaction with uncommitted changes of its own.
     client.run("BEGIN").await.unwrap();
     for table in ["m", "o", "e"] {
         client.run(&insert(&mut random, table, all)).await.unwrap();
@@ -337,7 +338,7 @@ fn parameters_have_the_same_types_and_values_both_ways() {
         ("SELECT count(*) FROM o WHERE dev = ANY($1)", &[], vec![list(&["a", "c", "q"])]),
         ("SELECT count(*) FROM o WHERE dev = ANY($1)", &[], vec![Value::Null]),
         ("SELECT time, n FROM o WHERE n = ANY($1) ORDER BY time, n, v", &[], vec![ints(&[3, 60])]),
-        // As psycopg sends short numbers.
+        // psycopg sends small integers as smallint.
         ("SELECT count(*) FROM o WHERE n = ANY($1)", &[1005], vec![Value::Array(vec![Value::Int16(3), Value::Null])]),
         ("SELECT count(*) FROM o WHERE v = ANY($1)", &[1005], vec![Value::Array(vec![Value::Int16(3)])]),
         ("SELECT count(*) FROM o WHERE v = ANY($1)", &[], vec![Value::Array(vec![Value::Float64(3.0), Value::Null])]),
@@ -375,7 +376,7 @@ fn parameters_have_the_same_types_and_values_both_ways() {
     });
 }
 
-/// `SERIES_SEED=n` runs one history, `SERIES_SEEDS=n` that many.
+/// `SERIES_SEED=n` runs one seed, `SERIES_SEEDS=n` the first n seeds.
 #[test]
 fn series_statements_answer_as_the_planner_does() {
     let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().unwrap());
@@ -414,7 +415,7 @@ fn usual_statements_are_series_statements() {
         "SELECT time, v FROM m UNION ALL SELECT time, v FROM o UNION ALL SELECT time, v FROM c",
     ];
     let others = [
-        // Equal rows of the first two stay apart from those of the third.
+        // UNION ALL keeps rows of `c` that equal rows of the inner UNION.
         "SELECT time, v FROM c UNION ALL (SELECT time, v FROM m UNION SELECT time, v FROM o)",
         "SELECT time, v FROM m UNION SELECT time, n FROM o",
         "SELECT time, v FROM m EXCEPT SELECT time, v FROM o",
@@ -437,7 +438,7 @@ fn what_looks_at_many_values_runs_on_threads_and_answers_as_the_planner_does() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let fixture = Fixture::new();
     let mut client = Client::new(&fixture, Storage::Memory);
-    // More values than are looked at on the spot: 160,000 rows of 31 columns.
+    // Exceeds the budget of a synchronous run: 160,000 rows of 31 columns.
     let names: Vec<String> = (0..30).map(|at| format!("f{at}")).collect();
     let values: Vec<String> = (0..30).map(|at| format!("(g * {at}) % 1001")).collect();
     let sums: Vec<String> = names.iter().map(|name| format!("sum({name})")).collect();
@@ -462,23 +463,23 @@ fn what_looks_at_many_values_runs_on_threads_and_answers_as_the_planner_does() {
             ("count(*)", "WHERE f29 < 0 OR f1 < -100"),
             ("site, sum(i), avg(i), min(i), max(i), sum(b), avg(b), max(b)", "WHERE f29 < 2000 GROUP BY site ORDER BY site"),
             ("time_bucket('1 hour', time) AS h, dev, min(r), max(r), count(i)", "WHERE i > -399 GROUP BY h, dev ORDER BY h, dev"),
-            // Neither series nor times are looked at.
+            // Depends on neither series nor times.
             ("t, avg(r), min(r), max(r), sum(r), count(*), avg(i), sum(b), stddev(i)", "GROUP BY t ORDER BY t"),
             ("u, t, avg(r), min(i), max(b), sum(i), count(r)", "WHERE i > -399 AND t <> 'x3' GROUP BY u, t ORDER BY u, t"),
             ("u, bool_and(r > 3), max(r) FILTER (WHERE i > 0)", "WHERE t = 'x4' AND 900 > b OR t = 'x1' GROUP BY u ORDER BY u"),
             ("count(u), max(r)", "WHERE i % 100 = 7 AND u IS NULL AND f29 < 2000"),
             ("i, count(*), max(r)", "WHERE r >= 12 AND b <> 7 AND t < 'x5' GROUP BY i ORDER BY i"),
             ("count(*), avg(r), min(t)", "WHERE r < 0 AND time < to_timestamp(12000)"),
-            // Values and buckets are few, then too many.
+            // Few combinations of values and buckets, then too many for dense grouping.
             ("t, time_bucket('1 hour', time) AS h, avg(r), max(r), sum(i), count(*)", "GROUP BY t, h ORDER BY t, h"),
             ("u, time_bucket('1 minute', time) AS m, max(r)", "GROUP BY u, m ORDER BY u, m"),
         ] {
             let sql = format!("SELECT {select}, {sums} FROM w {rest}");
             on_threads += usize::from(both_ways(&mut client, &sql, false).await);
         }
-        // One of them is of few series.
+        // One of the statements reads few series and runs on one thread.
         assert_eq!(on_threads, 16);
-        // Rows in any order are handed over while they are read.
+        // Unordered rows are streamed.
         for sql in [
             format!("SELECT dev, time, {names} FROM w WHERE f7 > 997"),
             format!("SELECT site, f1 + f2, {names} FROM w WHERE f29 > 0 AND dev = 'd3' AND f1 > 990 OR f1 = -9"),
@@ -491,7 +492,7 @@ fn what_looks_at_many_values_runs_on_threads_and_answers_as_the_planner_does() {
     });
 }
 
-/// Runs a series statement as such, and by the planner; were there two threads?
+/// Runs a statement with and without the series executor and compares; returns whether it used two threads.
 async fn both_ways(client: &mut Client, sql: &str, in_any_order: bool) -> bool {
     client.run("SET enable_series = on").await.unwrap();
     let explained = client.table(&format!("EXPLAIN ANALYZE {sql}")).await.unwrap();

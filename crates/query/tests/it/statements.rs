@@ -1,4 +1,4 @@
-//! What a session tells besides rows: parameter types, column names and types, notices, snapshots, limits.
+//! Results of a session other than rows: parameter types, column names and types, notices, snapshots, limits.
 
 use futures::StreamExt;
 use query::{Outcome, Session, TxnStatus, Value};
@@ -65,7 +65,7 @@ fn parameters_get_the_types_of_their_surroundings() {
     });
 }
 
-/// psycopg, asyncpg, JDBC and Django send arrays so, and leave their types to the server.
+/// psycopg, asyncpg, JDBC and Django send arrays this way and let the server infer their types.
 #[test]
 fn arrays_of_any_and_all_have_the_types_of_what_they_are_compared_with() {
     let texts = |items: &[Option<&str>]| {
@@ -106,7 +106,7 @@ fn arrays_of_any_and_all_have_the_types_of_what_they_are_compared_with() {
             for query in [
                 format!("SELECT id FROM c WHERE {condition} ORDER BY id"),
                 format!("SELECT id FROM r WHERE {condition} ORDER BY id"),
-                // Not what is answered without the planner.
+                // Window functions and joins, which DataFusion executes.
                 format!("SELECT max(id) OVER (PARTITION BY id) FROM c WHERE {condition} ORDER BY 1"),
                 format!("SELECT max(id) OVER (PARTITION BY id) FROM r WHERE {condition} ORDER BY 1"),
                 format!("SELECT a.id FROM r a, (SELECT id AS other FROM c WHERE {condition}) b WHERE a.id = b.other ORDER BY 1"),
@@ -365,7 +365,7 @@ fn vacuum_runs_outside_of_blocks_and_on_tables_that_exist() {
     });
 }
 
-/// The planner is shown only the columns that a statement names.
+/// DataFusion's table schema has only the columns that a statement names.
 #[test]
 fn a_table_of_many_columns_answers_as_one_of_few_does() {
     with_session(async |mut session| {
@@ -443,7 +443,7 @@ fn a_change_of_many_rows_stops_when_it_is_told_to_and_changes_nothing() {
     });
 }
 
-/// Prepares a text and notes that it came, as who serves the simple protocol does.
+/// Prepares and executes a text, and records it in the plan cache, as the server does for the simple protocol.
 async fn came(session: &mut Session, sql: &str) {
     for statement in query::parse(sql).unwrap() {
         let prepared = session.prepare(&statement, &[]).await.unwrap();
@@ -468,12 +468,12 @@ fn texts_that_came_twice_are_known_until_what_they_name_changes() {
             came(&mut session, text).await;
             assert!(session.recall_text(text).is_some(), "twice: {text}");
         }
-        // With other constants, of the same types, and beside others that are known.
+        // Other constants of the same types hit the cache, also in a text with other cached statements.
         assert!(session.recall_text("SELECT n FROM r WHERE id = 77;").is_some());
         assert!(session.recall_text("SELECT n FROM r WHERE id = 3000000000").is_none());
         assert!(session.recall_text("BEGIN; SELECT n FROM r WHERE id = 2; UPDATE r SET n = 6 WHERE id = 8").is_some());
         assert!(session.recall_text("BEGIN; SELECT s FROM r WHERE id = 2").is_none());
-        // Patterns decide about plans, other statements are not kept.
+        // LIKE patterns are part of the cache key; other kinds of statements are not cached.
         for text in [
             "SELECT n FROM r WHERE s LIKE 'a%'",
             "SHOW application_name",
@@ -487,7 +487,7 @@ fn texts_that_came_twice_are_known_until_what_they_name_changes() {
         assert!(session.recall_text("SELECT n FROM r WHERE s LIKE 'a%'").is_some());
         assert!(session.recall_text("SELECT n FROM r WHERE s LIKE 'b%'").is_none());
         assert!(session.recall_text("SHOW application_name").is_none());
-        // Of series statements too, where a numeric is a float anyway.
+        // Series statements are cached too; a numeric constant is a float for them.
         assert!(session.recall_text("SELECT n FROM m WHERE n = 2").is_some());
         assert!(session.recall_text("SELECT v FROM m WHERE v > 2.25").is_some());
         assert!(session.recall_text("SELECT v FROM m WHERE n > 1.5").is_none());

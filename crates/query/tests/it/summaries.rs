@@ -1,4 +1,4 @@
-//! Answers from statistics: given where they are exact, and the same as those of the rows.
+//! Queries answered from statistics: used where they are exact, with the same results as reading rows.
 
 use crate::client::{Client, Fixture, Storage};
 
@@ -11,12 +11,12 @@ async fn rows(client: &mut Client, sql: &str) -> Vec<String> {
     client.table(sql).await.unwrap_or_else(|error| panic!("{sql}: {error}"))
 }
 
-/// Leaves all to the planner, whose answers these are.
+/// Disables the series executor, so that DataFusion executes all statements.
 async fn planned(client: &mut Client) {
     rows(client, "SET enable_series = off").await;
 }
 
-/// A few numbers that follow from each other.
+/// Deterministic pseudo-random numbers.
 struct Draws(u64);
 
 impl Draws {
@@ -84,7 +84,7 @@ fn answers_are_those_of_the_rows() {
                 ] {
                     for asked in ASKED {
                         let answer = rows(&mut client, &format!("SELECT {asked} FROM s WHERE {condition}")).await;
-                        // Below a limit are rows.
+                        // LIMIT forces reading rows.
                         let all = format!("(SELECT * FROM s WHERE {condition} LIMIT 1000000) AS q");
                         assert_eq!(
                             answer,
@@ -134,7 +134,7 @@ fn rows_are_read_where_statistics_are_not_those_of_the_rows() {
         ] {
             assert!(reads(&mut client, sql).await, "{sql}");
         }
-        // Own rows are there before anybody else sees them.
+        // A transaction sees its own uncommitted rows.
         rows(&mut client, "BEGIN").await;
         rows(&mut client, "INSERT INTO s VALUES ('2000-01-01', 'new', 1000)").await;
         assert_eq!(rows(&mut client, "SELECT count(*), max(v) FROM s").await, ["301|1000"]);

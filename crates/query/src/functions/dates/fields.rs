@@ -1,4 +1,4 @@
-//! `extract`, `date_part`, `date_trunc`: the parts of a time.
+//! `extract`, `date_part`, `date_trunc`: fields of a date, time or interval.
 
 use std::sync::Arc;
 
@@ -42,7 +42,7 @@ pub(super) enum Part {
 }
 
 impl Part {
-    /// By any of the names PostgreSQL has for it.
+    /// Looks up a field by any of PostgreSQL's names.
     fn named(name: &str) -> Option<Part> {
         // The parser keeps the quotes of `extract('hour' FROM t)`.
         Some(match name.trim_matches('\'').to_ascii_lowercase().as_str() {
@@ -72,7 +72,7 @@ impl Part {
         })
     }
 
-    /// The part of this name, if values of the type have it.
+    /// Field with this name, if values of the type have it; 0A000 or 22023 otherwise.
     fn of(name: &str, ty: &Arrow) -> Result<Part> {
         let refuse = |state, what| {
             let ty = sql_name(ty);
@@ -101,7 +101,7 @@ impl Part {
         }
     }
 
-    /// Digits after the point.
+    /// Number of decimal digits in the result of `extract`.
     fn scale(self, ty: &Arrow) -> i8 {
         match self {
             Part::Epoch | Part::Julian if *ty == Arrow::Date32 => 0,
@@ -113,18 +113,18 @@ impl Part {
     }
 }
 
-/// The numeric type of a part: its scale is the number of digits that are shown.
+/// Numeric type of a field; the scale is the number of digits that PostgreSQL shows.
 pub(super) fn numeric_type(types: &[Arrow], part: Option<&str>, _: &str) -> Result<Arrow> {
     let name = part.ok_or_else(|| Error::unsupported("extract of a unit that is no constant"))?;
     let part = Part::of(name, &types[1])?;
     Ok(Arrow::Decimal128(if part == Part::Julian { 38 } else { 20 }, part.scale(&types[1])))
 }
 
-/// A part's value: `whole` and a fraction in millionths (of a day in `DAY`ths for the Julian day).
+/// Value of a field: `whole` plus `fraction / per`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Amount {
     whole: i64,
-    /// As much as `per` makes one.
+    /// Numerator over `per`.
     fraction: i64,
     per: i64,
 }
@@ -178,7 +178,7 @@ fn amounts(call: &Call<'_>) -> Result<Vec<Option<Amount>>> {
     })
 }
 
-/// The offset of a zone, remembered for the quarter of an hour in which it cannot change.
+/// UTC offset of a zone, cached for the quarter of an hour in which it cannot change.
 pub(super) struct Clock<'a> {
     zone: Option<&'a Zone>,
     quarter: i64,
@@ -186,16 +186,16 @@ pub(super) struct Clock<'a> {
 }
 
 impl<'a> Clock<'a> {
-    /// - `zoned`: local times have no offset.
+    /// - `zoned`: false for local times, whose offset is 0.
     pub(super) fn new(zone: &'a Zone, zoned: bool) -> Clock<'a> {
         Clock { zone: Some(zone).filter(|zone| zoned && !zone.is_utc()), quarter: i64::MIN, offset: 0 }
     }
 
-    /// Seconds east of UTC.
+    /// Offset in seconds east of UTC.
     pub(super) fn offset(&mut self, ns: i64) -> i32 {
         let Some(zone) = self.zone else { return 0 };
         let quarter = ns.div_euclid(900 * SECOND);
-        // Before 1970 zones changed at odd times.
+        // Before 1970 zones changed at times that are not multiples of 15 minutes.
         if quarter != self.quarter || ns < 0 {
             (self.quarter, self.offset) = (quarter, zone.offset_at(ns));
         }
@@ -238,7 +238,7 @@ fn of_time(part: Part, ns: i64, offset: i32) -> Amount {
     Amount::whole(whole)
 }
 
-/// Monday is 1, Sunday 7.
+/// ISO weekday: Monday is 1, Sunday 7.
 pub(super) fn weekday(days: i64) -> i64 {
     (days + 3).rem_euclid(7) + 1
 }
@@ -252,13 +252,13 @@ pub(super) fn julian(days: i64) -> i64 {
     days + 2_440_588
 }
 
-/// Year and week: those of the week's Thursday.
+/// ISO year and week, which are those of the week's Thursday.
 pub(super) fn iso_week(days: i64) -> (i64, i64) {
     let thursday = days - weekday(days) + 4;
     (date_of_days(thursday).0, (day_of_year(thursday) - 1) / 7 + 1)
 }
 
-/// Of a time of day, or of the part of an interval below a day (which may be longer).
+/// Fields of a time of day, or of the sub-day part of an interval, which may exceed a day.
 fn of_clock(part: Part, ns: i64) -> Amount {
     let micros = ns.div_euclid(1_000);
     match part {
@@ -292,7 +292,7 @@ fn of_span(part: Part, span: Interval) -> Amount {
     Amount::whole(whole)
 }
 
-/// `date_trunc` of a date is a moment.
+/// Result type of `date_trunc`: timestamptz for a date, otherwise the argument's type.
 pub(super) fn truncated_type(types: &[Arrow], part: Option<&str>, zone: &str) -> Result<Arrow> {
     if let Some(name) = part {
         known_unit(name, &types[1])?;
@@ -315,7 +315,7 @@ fn known_unit(name: &str, ty: &Arrow) -> Result<Part> {
     Ok(part)
 }
 
-/// Can DataFusion's own do it, which is the fastest?
+/// Whether DataFusion's own `date_trunc`, which is faster, gives the same result.
 pub(super) fn is_plain_truncation(args: &[ColumnarValue]) -> bool {
     let [ColumnarValue::Scalar(unit), value] = args else { return false };
     let known = ["second", "minute", "hour", "day", "week", "month", "quarter", "year"];

@@ -1,5 +1,5 @@
-//! Templates such as `YYYY-MM-DD HH24:MI:SS`: writing times with `to_char`, reading them with `to_timestamp` and `to_date`; and the
-//! plain text of a value, for `value::text`.
+//! Templates such as `YYYY-MM-DD HH24:MI:SS`: output by `to_char`, input by `to_timestamp` and `to_date`; and the
+//! plain text of a value for `value::text`.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use pg::time::{date_of_days, days_in_month, days_of_date};
 use super::fields::{Clock, day_of_year, iso_week, julian, weekday};
 use super::{Call, DAY, Interval, SECOND};
 
-/// PostgreSQL's words, a longer one before those it begins with.
+/// PostgreSQL's template patterns; a longer pattern precedes its own prefixes.
 const WORDS: &[&str] = &[
     "Y,YYY", "SSSSS", "SSSS", "MONTH", "YYYY", "IYYY", "IDDD", "HH24", "HH12", "A.M.", "P.M.", "B.C.", "A.D.", "YYY",
     "IYY", "DAY", "DDD", "MON", "TZH", "TZM", "FF1", "FF2", "FF3", "FF4", "FF5", "FF6", "AM", "PM", "AD", "BC", "CC",
@@ -38,18 +38,18 @@ const MONTHS: [&str; 12] = [
 const DAYS: [&str; 7] = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"];
 const ROMAN: [&str; 12] = ["I", "II", "III", "IV", "V", "VI", "VII", "VIII", "IX", "X", "XI", "XII"];
 
-/// A piece of a template.
+/// Element of a parsed template.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Piece {
     Text(String),
     Word {
-        /// In capitals.
+        /// In upper case.
         word: &'static str,
-        /// As written, which tells the case of names.
+        /// Spelling in the template, which determines the case of names.
         written: String,
-        /// `FM`: neither zeros nor blanks in front.
+        /// `FM`: suppresses leading zeros and padding blanks.
         tight: bool,
-        /// `TH` or `th` after it.
+        /// Suffix `TH` or `th`.
         ordinal: Option<String>,
     },
 }
@@ -98,18 +98,18 @@ fn text(pieces: &mut Vec<Piece>, more: &str) {
     }
 }
 
-/// A value taken apart.
+/// Fields of the value to format.
 #[derive(Default)]
 struct Parts {
     year: i64,
     month: i64,
     day: i64,
-    /// Days since 1970, where there is a date.
+    /// Days since 1970; `None` for times of day and intervals.
     days: Option<i64>,
     hour: i64,
     /// Nanoseconds within the hour.
     of_hour: i64,
-    /// Seconds east of UTC and the zone's name then.
+    /// Offset in seconds east of UTC, and the zone's abbreviation at that time.
     zone: Option<(i32, String)>,
 }
 
@@ -138,7 +138,7 @@ impl Parts {
         self.of_hour / SECOND % 60
     }
 
-    /// The first `digits` digits of the second's fraction.
+    /// First `digits` digits of the fraction of a second.
     fn fraction(&self, digits: u32) -> i64 {
         self.of_hour.abs() % SECOND / 10_i64.pow(9 - digits)
     }
@@ -220,7 +220,7 @@ fn ordinal_of(value: i64) -> &'static str {
     }
 }
 
-/// The number a word stands for, and to how many digits it is filled up.
+/// Number for a template pattern, and the width to which it is padded with zeros.
 fn number(word: &str, parts: &Parts) -> Option<(i64, usize)> {
     let days = parts.days.unwrap_or_default();
     let of_year = if parts.days.is_some() { day_of_year(days) } else { 0 };
@@ -292,7 +292,7 @@ fn write_name(out: &mut String, word: &str, written: &str, tight: bool, parts: &
     };
 }
 
-/// As the word of the template is written: `MONTH`, `Month` or `month`.
+/// Converts a name to the case of the pattern: `MONTH`, `Month` or `month`.
 fn in_case(name: &str, written: &str) -> String {
     let mut letters = written.chars().filter(|c| c.is_alphabetic());
     match (letters.next(), letters.next()) {
@@ -302,7 +302,7 @@ fn in_case(name: &str, written: &str) -> String {
     }
 }
 
-/// What was read so far.
+/// Fields parsed so far.
 #[derive(Default)]
 struct Read {
     year: Option<i64>,
@@ -313,7 +313,7 @@ struct Read {
     minute: i64,
     second: i64,
     nanosecond: i64,
-    /// Seconds of the day, instead of the three.
+    /// Seconds of the day, in place of hour, minute and second.
     of_day: Option<i64>,
     afternoon: Option<bool>,
     offset: Option<i64>,
@@ -397,7 +397,8 @@ fn read(text: &str, template: &str) -> Result<Read> {
     Ok(read)
 }
 
-/// Separators stand for any others; letters of a template are passed over.
+/// Skips the input for template text. A separator matches any separator; another character of the template skips one
+/// character.
 fn after_separator<'a>(text: &'a str, separator: &str) -> &'a str {
     let mut rest = text;
     for c in separator.chars() {
@@ -411,7 +412,7 @@ fn after_separator<'a>(text: &'a str, separator: &str) -> &'a str {
     rest.trim_start()
 }
 
-/// Takes one word's value off the text.
+/// Parses the value of one pattern; returns the rest of the text.
 fn read_word<'a>(
     read: &mut Read,
     word: &str,
@@ -435,7 +436,7 @@ fn read_word<'a>(
     let length = (text.len() - rest.len()) as u32;
     match word {
         "YYYY" => read.year = Some(value),
-        // Two digits are of the century nearest to 2020.
+        // Two-digit years are those nearest to 2020.
         "YY" | "Y" => read.year = Some(if value < 70 { 2000 + value } else { 1900 + value }),
         "YYY" => read.year = Some(if value < 520 { 2000 + value } else { 1000 + value }),
         "MM" => read.month = Some(value),
@@ -573,7 +574,7 @@ mod tests {
     use super::*;
 
     fn shown(template: &str) -> String {
-        // 2026-03-29 14:34:56.789012, a Sunday, in the zone of Berlin.
+        // 2026-03-29 14:34:56.789012, a Sunday, in Berlin's time zone.
         let local = days_of_date(2026, 3, 29) * DAY + 52_496 * SECOND + 789_012_000;
         let parts = Parts { zone: Some((7_200, "CEST".to_owned())), ..Parts::of_local(local) };
         let mut out = String::new();

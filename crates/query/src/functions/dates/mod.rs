@@ -1,12 +1,13 @@
-//! Functions and operators of time with PostgreSQL's results: `extract`, `AT TIME ZONE`, `to_char`, intervals.
+//! Date and time functions and operators with PostgreSQL's results: `extract`, `AT TIME ZONE`, `to_char`, intervals.
 //!
-//! DataFusion has some of them with other types or other rules (whole seconds, casts that forget the zone, formats of another
-//! language). Each function here is bound to the session's zone when a statement is planned, so it needs nothing at run time.
+//! DataFusion has some of them with other types or other rules (whole seconds, casts that ignore the zone, other
+//! format patterns). A function here is bound to the session's time zone when a statement is planned, so it needs no
+//! session state at run time.
 //!
-//! - `fields`: what `extract` and `date_part` take out of a value.
-//! - `spans`: arithmetic of intervals.
-//! - `format`: the templates of `to_char`, `to_timestamp` and `to_date`.
-//! - `plan`: where operators, casts and comparisons get these functions.
+//! - `fields`: `extract`, `date_part` and `date_trunc`.
+//! - `spans`: interval arithmetic.
+//! - `format`: templates of `to_char`, `to_timestamp` and `to_date`.
+//! - `plan`: rewrites operators, casts and comparisons to these functions.
 
 mod fields;
 mod format;
@@ -36,21 +37,21 @@ use crate::zone::Zone;
 
 pub(crate) use plan::{DateCasts, DateOperators};
 
-/// One day.
+/// Nanoseconds per day.
 const DAY: i64 = 86_400_000_000_000;
 const SECOND: i64 = 1_000_000_000;
 const SPAN: Arrow = Arrow::Interval(IntervalUnit::MonthDayNano);
 const LOCAL: Arrow = Arrow::Timestamp(TimeUnit::Nanosecond, None);
 
-/// The function called `name` in a session of this zone, if it is one of these.
+/// Looks up a function of this module and binds it to the session's time zone.
 pub(crate) fn function(name: &str, zone: &Arc<str>) -> Option<Arc<ScalarUDF>> {
     let spec = SPECS.iter().find(|spec| spec.name == name)?;
     Some(Arc::new(ScalarUDF::new_from_impl(DateFunction::new(spec, zone))))
 }
 
-/// The types a function takes for arguments of these types, given the session's zone.
+/// Coercion: parameter types for the given argument types and time zone.
 type Takes = fn(&[Arrow], &str) -> Option<Vec<Arrow>>;
-/// Its result's type for arguments of these types, the first of which is this constant.
+/// Result type for the given argument types, constant first argument and time zone.
 type Gives = fn(&[Arrow], Option<&str>, &str) -> model::Result<Arrow>;
 type Eval = fn(&Call<'_>) -> model::Result<ArrayRef>;
 
@@ -124,7 +125,7 @@ fn is_text(ty: &Arrow) -> bool {
     matches!(ty, Arrow::Utf8 | Arrow::LargeUtf8 | Arrow::Utf8View)
 }
 
-/// The type in which a time is worked on; NULL and text are moments, as in PostgreSQL.
+/// Type to which a time argument is coerced; NULL and text become timestamptz, as in PostgreSQL.
 fn time(ty: &Arrow, zone: &str) -> Option<Arrow> {
     match ty {
         Arrow::Timestamp(_, Some(_)) | Arrow::Null => Some(moment(zone)),
@@ -165,7 +166,7 @@ fn zone_and_time(types: &[Arrow], zone: &str) -> Option<Vec<Arrow>> {
     Some(vec![is_text(name).then_some(Arrow::Utf8)?, value])
 }
 
-/// `AT TIME ZONE` makes a clock's time of a moment, and a moment of a clock's time.
+/// Result type of `AT TIME ZONE`: timestamptz to timestamp, and timestamp to timestamptz.
 fn other_side(types: &[Arrow], _: Option<&str>, zone: &str) -> model::Result<Arrow> {
     Ok(if matches!(types[1], Arrow::Timestamp(_, Some(_))) { LOCAL } else { moment(zone) })
 }
@@ -236,7 +237,7 @@ fn at_time_zone(call: &Call<'_>) -> model::Result<ArrayRef> {
     Ok(Arc::new(if local { shifted.with_timezone(call.zone_name) } else { shifted }))
 }
 
-/// Zones by name; the last one asked for is usually asked for again.
+/// Time zones by name; caches the last one.
 #[derive(Default)]
 struct Zones(Option<(String, Zone)>);
 
@@ -249,13 +250,13 @@ impl Zones {
     }
 }
 
-/// 22008
+/// Error 22008.
 fn out_of_range() -> Error {
     Error::new(SqlState::DATETIME_OVERFLOW, "timestamp out of range")
         .with_hint("times are kept from 1677-09-21 to 2262-04-11")
 }
 
-/// One evaluation.
+/// Arguments of one invocation.
 struct Call<'a> {
     args: &'a [ColumnarValue],
     rows: usize,
@@ -277,7 +278,7 @@ impl Call<'_> {
         Ok(self.array(at)?.as_primitive::<Float64Type>().clone())
     }
 
-    /// The first argument, if it is one text for all rows.
+    /// Constant text argument; `None` for NULL.
     fn constant(&self, at: usize) -> model::Result<Option<&str>> {
         match self.args.get(at) {
             Some(ColumnarValue::Scalar(value)) => Ok(value.try_as_str().flatten()),
@@ -285,7 +286,7 @@ impl Call<'_> {
         }
     }
 
-    /// Moments, local times, or dates (as the local time of their midnight).
+    /// Timestamps in nanoseconds; a date is its midnight in local time.
     fn times(&self, at: usize) -> model::Result<TimestampNanosecondArray> {
         let array = self.array(at)?;
         match array.data_type() {
@@ -302,7 +303,7 @@ impl Call<'_> {
     fn spans(&self, at: usize) -> model::Result<Vec<Option<Interval>>> {
         let array = self.array(at)?;
         Ok(match array.data_type() {
-            // A difference of times: days of 24 hours and the rest.
+            // Difference of two times: days of 24 hours and a remainder.
             Arrow::Duration(_) => array
                 .as_primitive::<DurationNanosecondType>()
                 .iter()
@@ -331,7 +332,7 @@ fn span_array(values: impl Iterator<Item = model::Result<Option<Interval>>>) -> 
     Ok(Arc::new(IntervalMonthDayNanoArray::from(values)))
 }
 
-/// One of the functions, bound to a zone.
+/// Function bound to a time zone.
 #[derive(Debug)]
 struct DateFunction {
     spec: &'static Spec,

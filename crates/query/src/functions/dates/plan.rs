@@ -1,5 +1,5 @@
-//! Where operators, casts and comparisons of times get PostgreSQL's rules: [`DateOperators`] while a query is planned, when types
-//! must come out right, and [`DateCasts`] when it is analyzed.
+//! PostgreSQL's rules for operators, casts and comparisons of times: [`DateOperators`] while a query is planned, when
+//! result types are decided, and [`DateCasts`] during analysis.
 
 use std::sync::Arc;
 
@@ -17,10 +17,10 @@ use model::Error;
 
 use super::{LOCAL, SPAN, external, function, is_text};
 
-/// Operators on times, dates and intervals; `extract`.
+/// Operators on times, dates and intervals, and `extract`.
 #[derive(Debug)]
 pub(crate) struct DateOperators {
-    /// The session's zone.
+    /// Time zone of the session.
     pub(crate) zone: Arc<str>,
 }
 
@@ -45,7 +45,7 @@ fn cast(expr: Expr, ty: Arrow) -> Expr {
     Expr::Cast(Cast::new(Box::new(expr), ty))
 }
 
-/// A text constant where an interval is wanted.
+/// Converts a text constant to an interval.
 fn as_span(expr: Expr, ty: &Arrow, zone: &Arc<str>) -> Result<Expr> {
     if is_text(ty) { call("millrace_span_in", zone, vec![expr]) } else { Ok(expr) }
 }
@@ -79,7 +79,7 @@ impl DateOperators {
     fn sum(&self, raw: RawBinaryExpr, left: &Arrow, right: &Arrow) -> Result<PlannerResult<RawBinaryExpr>> {
         let RawBinaryExpr { op, left: a, right: b } = raw;
         let plus = matches!(op, BinaryOperator::Plus);
-        // An interval before a time is the same sum.
+        // Addition of an interval and a time is commutative.
         if plus && is_span(left) && is_time(right) {
             return self.sum(RawBinaryExpr { op, left: b, right: a }, right, left);
         }
@@ -92,7 +92,7 @@ impl DateOperators {
             return Ok(PlannerResult::Original(RawBinaryExpr { op, left: a, right: b }));
         }
         let span = as_span(b, right, &self.zone)?;
-        // Without a zone days are days, and DataFusion's sum is right.
+        // Without a zone every day has 24 hours, and DataFusion's addition is right.
         let a = if *left == Arrow::Date32 { cast(a, LOCAL) } else { a };
         if !spoken && !matches!(right, Arrow::Duration(_)) && (!is_zoned(left) || self.zone.as_ref() == "UTC") {
             let op = if plus { Operator::Plus } else { Operator::Minus };
@@ -127,7 +127,7 @@ impl DateOperators {
         Ok(PlannerResult::Original(RawBinaryExpr { op: raw.op, left, right }))
     }
 
-    /// Intervals compare by their length. DataFusion would compare months first, then days, then the rest.
+    /// Compares intervals by length. DataFusion would compare months first, then days, then the rest.
     fn comparison(&self, raw: RawBinaryExpr, left: &Arrow, right: &Arrow) -> Result<PlannerResult<RawBinaryExpr>> {
         let comparable = |ty: &Arrow, expr: &Expr| is_span(ty) || (is_text(ty) && is_text_constant(expr));
         let compares = matches!(
@@ -151,7 +151,7 @@ impl DateOperators {
     }
 }
 
-/// Casts between times, to text and from text; dates and local times beside moments.
+/// Casts between times, to text and from text; comparisons of dates and local times with timestamptz.
 #[derive(Debug)]
 pub(crate) struct DateCasts;
 
@@ -206,7 +206,7 @@ fn beside_typed(expr: Expr, other: &Arrow, schema: &DFSchema, zone: &Arc<str>) -
     }
 }
 
-/// A date or local time compared with a moment is the moment at which the session's clock shows it.
+/// Converts a date or local time that is compared with a timestamptz to timestamptz in the session's zone.
 fn beside(expr: Expr, ty: &Arrow, other: &Arrow, zone: &Arc<str>) -> Result<Expr> {
     if is_zoned(other) && (*ty == Arrow::Date32 || matches!(ty, Arrow::Timestamp(_, None))) {
         return to_moment(expr, ty, zone);

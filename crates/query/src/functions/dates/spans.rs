@@ -1,4 +1,4 @@
-//! Arithmetic of intervals: their three parts do not convert into each other but where PostgreSQL says so.
+//! Interval arithmetic: months, days and nanoseconds are kept apart, except where PostgreSQL converts them.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use pg::time::{date_of_days, days_in_month, days_of_date, parse_interval, parse_
 use super::{Call, DAY, Interval, SECOND, Zones, out_of_range, span_array};
 use crate::zone::Zone;
 
-/// Days and the rest, of one sign.
+/// Days of 24 hours and a remainder of the same sign.
 pub(super) fn of_nanoseconds(ns: i64) -> Interval {
     Interval { months: 0, days: (ns / DAY) as i32, nanoseconds: ns % DAY }
 }
@@ -20,7 +20,7 @@ fn interval_out_of_range() -> Error {
     Error::new(SqlState::DATETIME_OVERFLOW, "interval out of range")
 }
 
-/// Reads texts.
+/// Parses interval texts.
 pub(super) fn read(call: &Call<'_>) -> Result<ArrayRef> {
     let texts = call.texts(0)?;
     span_array(texts.iter().map(|text| {
@@ -31,7 +31,7 @@ pub(super) fn read(call: &Call<'_>) -> Result<ArrayRef> {
     }))
 }
 
-/// `time ± span`. In a zone, months and days are of its calendar: a day may have 23 hours.
+/// `time ± interval`. With a zone, months and days follow its calendar: a day may have 23 hours.
 pub(super) fn add(call: &Call<'_>, sign: i32) -> Result<ArrayRef> {
     let zoned = matches!(call.args[0].data_type(), Arrow::Timestamp(_, Some(_)));
     let utc = Zone::utc();
@@ -63,7 +63,7 @@ fn moved(zone: &Zone, time: i64, span: Interval, sign: i32) -> Option<i64> {
     time.checked_add(span.nanoseconds.checked_mul(i64::from(sign))?)
 }
 
-/// The same day of a later month, or that month's last.
+/// Same day of a later month, or the last day of that month.
 fn months_later(local: i64, months: i32) -> Option<i64> {
     let (year, month, day) = date_of_days(local.div_euclid(DAY));
     let total = year * 12 + i64::from(month) - 1 + i64::from(months);
@@ -72,7 +72,7 @@ fn months_later(local: i64, months: i32) -> Option<i64> {
     days.checked_mul(DAY)?.checked_add(local.rem_euclid(DAY))
 }
 
-/// `age(a, b)`: years, months and days as one counts them on a calendar.
+/// `age(a, b)`: difference in calendar years, months and days.
 pub(super) fn age(call: &Call<'_>) -> Result<ArrayRef> {
     let zoned = matches!(call.args[0].data_type(), Arrow::Timestamp(_, Some(_)));
     let local = |time: i64| if zoned { call.zone.local_of(time) } else { Some(time) };
@@ -89,7 +89,7 @@ fn negated(span: Interval) -> Interval {
     Interval { months: -span.months, days: -span.days, nanoseconds: -span.nanoseconds }
 }
 
-/// From `low` to `high`, local times.
+/// Interval from `low` to `high`, both local times.
 fn calendar_span(high: i64, low: i64) -> Interval {
     let (high_year, high_month, high_day) = date_of_days(high.div_euclid(DAY));
     let (low_year, low_month, low_day) = date_of_days(low.div_euclid(DAY));
@@ -107,13 +107,13 @@ fn calendar_span(high: i64, low: i64) -> Interval {
     Interval { months: months as i32, days: days as i32, nanoseconds }
 }
 
-/// Each span changed by itself.
+/// Applies a function to each interval.
 pub(super) fn each(call: &Call<'_>, change: fn(Interval) -> Interval) -> Result<ArrayRef> {
     let spans = call.spans(0)?;
     span_array(spans.into_iter().map(|span| Ok(span.map(change))))
 }
 
-/// 24 hours are a day.
+/// Converts 24 hours to a day.
 pub(super) fn justify_hours(span: Interval) -> Interval {
     let mut days = i64::from(span.days) + span.nanoseconds / DAY;
     let mut nanoseconds = span.nanoseconds % DAY;
@@ -125,7 +125,7 @@ pub(super) fn justify_hours(span: Interval) -> Interval {
     Interval { days: days.clamp(i64::from(i32::MIN), i64::from(i32::MAX)) as i32, nanoseconds, ..span }
 }
 
-/// 30 days are a month.
+/// Converts 30 days to a month.
 pub(super) fn justify_days(span: Interval) -> Interval {
     let (mut months, mut days) = (span.months.saturating_add(span.days / 30), span.days % 30);
     if months > 0 && days < 0 {
@@ -136,7 +136,7 @@ pub(super) fn justify_days(span: Interval) -> Interval {
     Interval { months, days, ..span }
 }
 
-/// Both, and all parts of one sign.
+/// Converts hours to days and days to months, and gives all parts the same sign.
 pub(super) fn justify(span: Interval) -> Interval {
     let days = i64::from(span.days) + span.nanoseconds / DAY;
     let mut nanoseconds = span.nanoseconds % DAY;
@@ -156,7 +156,7 @@ pub(super) fn justify(span: Interval) -> Interval {
     Interval { months: narrow(months), days: narrow(days), nanoseconds }
 }
 
-/// `span × number`. What is left of a month goes to the days, of a day to the rest.
+/// `interval × number`. Fractions of months are carried to days, and fractions of days to the time part.
 pub(super) fn scale(call: &Call<'_>, part: fn(f64, f64) -> f64) -> Result<ArrayRef> {
     let (spans, numbers) = (call.spans(0)?, call.numbers(1)?);
     span_array(spans.into_iter().zip(numbers.iter()).map(|(span, number)| {
@@ -173,7 +173,7 @@ pub(super) fn divide(call: &Call<'_>) -> Result<ArrayRef> {
 }
 
 fn scaled(span: Interval, by: impl Fn(f64) -> f64) -> Option<Interval> {
-    // Six digits, so that a third of a month is ten days.
+    // Rounds to six digits, so that a third of a month is ten days.
     let tidy = |value: f64| (value * 1e6).round_ties_even() / 1e6;
     let narrow = |value: f64| (value.abs() < 2_147_483_648.0).then_some(value as i32);
     let months = by(f64::from(span.months));
@@ -192,7 +192,7 @@ fn scaled(span: Interval, by: impl Fn(f64) -> f64) -> Option<Interval> {
     Some(Interval { months: whole_months, days, nanoseconds })
 }
 
-/// A number by which intervals are compared: nanoseconds, with days of 24 hours and months of 30 days.
+/// Sort key of intervals: nanoseconds, with days of 24 hours and months of 30 days.
 pub(super) fn length(call: &Call<'_>) -> Result<ArrayRef> {
     let of = |span: Interval| {
         (i128::from(span.months) * 30 + i128::from(span.days)) * i128::from(DAY) + i128::from(span.nanoseconds)
@@ -201,7 +201,7 @@ pub(super) fn length(call: &Call<'_>) -> Result<ArrayRef> {
     Ok(Arc::new(lengths.with_precision_and_scale(38, 0).map_err(Error::bug)?))
 }
 
-/// Years, months, weeks, days, hours, minutes, seconds; what is not given is 0.
+/// Arguments: years, months, weeks, days, hours, minutes, seconds; missing ones are 0.
 pub(super) fn make_interval(call: &Call<'_>) -> Result<ArrayRef> {
     let parts: Vec<_> = (0..call.args.len()).map(|at| call.numbers(at)).collect::<Result<_>>()?;
     span_array((0..call.rows).map(|row| {
@@ -222,7 +222,7 @@ pub(super) fn make_interval(call: &Call<'_>) -> Result<ArrayRef> {
     }))
 }
 
-/// Year, month, day, hour, minute, second, and with `zoned` perhaps a zone.
+/// Arguments: year, month, day, hour, minute, second, and with `zoned` optionally a time zone.
 pub(super) fn make_timestamp(call: &Call<'_>, zoned: bool) -> Result<ArrayRef> {
     use arrow_array::Array;
     let parts: Vec<_> = (0..6).map(|at| call.numbers(at)).collect::<Result<_>>()?;
@@ -248,8 +248,8 @@ pub(super) fn make_timestamp(call: &Call<'_>, zoned: bool) -> Result<ArrayRef> {
     Ok(Arc::new(if zoned { times.with_timezone(call.zone_name) } else { times }))
 }
 
-/// Nanoseconds east of Greenwich of an offset with a sign, which counts as in ISO 8601 here: elsewhere `+2` as the name of a
-/// zone is POSIX's, west of Greenwich.
+/// Nanoseconds east of UTC for a signed offset, with the sign of ISO 8601. Elsewhere `+2` as a zone name has POSIX's
+/// sign, west of UTC.
 fn signed_offset(name: &str) -> Result<Option<i64>> {
     if !name.starts_with(['+', '-']) {
         return Ok(None);

@@ -10,7 +10,7 @@ const HOUR: i64 = 3_600_000_000_000;
 /// 2026-01-01T00:00:00Z
 const NEW_YEAR: i64 = 1_767_225_600_000_000_000;
 
-/// `items` over hours 0 to 4 of a day, from rows `(hour, value)`: a line for each hour.
+/// Results of `items` for hours 0 to 4 of a day, from rows `(hour, value)`: one line per hour.
 async fn hours(items: &str, values: &str) -> Vec<String> {
     rows(&session().await, &hours_query(items, values)).await
 }
@@ -28,9 +28,9 @@ fn hours_query(items: &str, values: &str) -> String {
 #[tokio::test]
 async fn interpolate_draws_lines_between_the_nearest_values() {
     let cases: [(&str, &str, [&str; 6]); 6] = [
-        // A row after the range counts, as TimescaleDB's.
+        // A row after the range is used, as in TimescaleDB.
         ("interpolate(min(v))", "(0, 1), (5, 6)", ["0|1", "1|2", "2|3", "3|4", "4|5", "5|6"]),
-        // Whole numbers round to the nearest, halves away from zero; real and double do not.
+        // Integers round to the nearest, halves away from zero; real and double do not round.
         ("interpolate(min(v))", "(0, -3), (5, 3)", ["0|-3", "1|-2", "2|-1", "3|1", "4|2", "5|3"]),
         ("interpolate(min(v::smallint))", "(0, -3), (5, 3)", ["0|-3", "1|-2", "2|-1", "3|1", "4|2", "5|3"]),
         ("interpolate(min(v::int))", "(0, -3), (5, 3)", ["0|-3", "1|-2", "2|-1", "3|1", "4|2", "5|3"]),
@@ -65,7 +65,7 @@ async fn interpolate_looks_beyond_the_range_for_the_ends() {
         (format!("interpolate(min(v), next => {after})"), ["0|-", "1|20", "2|25", "3|30", "4|40"]),
         (format!("interpolate(min(v), prev := row{before})"), ["0|10", "1|20", "2|25", "3|30", "4|-"]),
         (format!("interpolate(min(v), (select {before}), (select {after}))"), ["0|10", "1|20", "2|25", "3|30", "4|40"]),
-        // NULL, or a time on the wrong side, is none.
+        // NULL, or a time on the wrong side, is ignored.
         (format!("interpolate(min(v), null, {before})"), ["0|-", "1|20", "2|25", "3|30", "4|-"]),
         (
             format!("interpolate(min(v), (select {before} where false), (timestamptz '2026-01-01T06:00:00Z', null))"),
@@ -78,7 +78,7 @@ async fn interpolate_looks_beyond_the_range_for_the_ends() {
     }
 }
 
-/// As TimescaleDB's manual shows it: the newest row before the range, each device's own.
+/// Example of TimescaleDB's manual: the newest row before the range, separately for each device.
 #[tokio::test]
 async fn the_row_before_the_range_may_be_looked_up_for_each_group() {
     let lookups = "
@@ -105,7 +105,7 @@ async fn the_row_before_the_range_may_be_looked_up_for_each_group() {
 
 #[tokio::test]
 async fn interpolate_goes_by_true_time_where_a_day_has_23_hours() {
-    // From 23:00Z of the 27th the days of Berlin last 24, 23 and 24 hours.
+    // From 23:00Z of the 27th the days of Berlin have 24, 23 and 24 hours.
     let rows = "(select arrow_cast(column1, 'Timestamp(ns, \"+00:00\")') as time, column2 as x
                  from (values ('2026-03-27T23:30:00Z', 0.0), ('2026-03-30T22:30:00Z', 71.0)))";
     check(
@@ -159,7 +159,7 @@ async fn what_cannot_be_filled_is_refused() {
     }
 }
 
-/// Buckets by group, each with what its rows say of two columns.
+/// Buckets by group, each with the values of two columns.
 type Model = BTreeMap<char, BTreeMap<i64, [Option<i64>; 2]>>;
 
 struct Random(u64);
@@ -171,7 +171,7 @@ impl Random {
     }
 }
 
-/// Rows of some groups in some buckets; the column's values are often NULL.
+/// Random rows of some groups in some buckets; values are often NULL.
 fn random_model(random: &mut Random, buckets: &[i64]) -> Model {
     let mut model = Model::new();
     for group in "abcd".chars().take(1 + random.below(4) as usize) {
@@ -186,7 +186,7 @@ fn random_model(random: &mut Random, buckets: &[i64]) -> Model {
     model
 }
 
-/// What a column shows at `at`: on the line, carried, carried over NULLs.
+/// Expected values of a column at `at`: interpolated, carried, carried over NULLs.
 fn shown(rows: &BTreeMap<i64, [Option<i64>; 2]>, column: usize, at: i64) -> [Option<i64>; 3] {
     let known = |(time, values): (&i64, &[Option<i64>; 2])| values[column].map(|value| (*time, value));
     let left = rows.range(..=at).rev().find_map(known);
@@ -201,7 +201,7 @@ fn shown(rows: &BTreeMap<i64, [Option<i64>; 2]>, column: usize, at: i64) -> [Opt
     [line, carried, left.map(|(_, value)| value)]
 }
 
-/// Batches of 1 to 7 rows, so that groups and gaps lie over their borders.
+/// Batches of 1 to 7 rows, so that groups and gaps span batches.
 #[tokio::test]
 async fn filled_columns_are_those_of_a_simple_model() {
     let mut random = Random(2_026);
@@ -211,7 +211,7 @@ async fn filled_columns_are_those_of_a_simple_model() {
             "1 day" => Interval { days: 1, ..Interval::default() },
             _ => Interval { nanoseconds: if width == "1 hour" { HOUR } else { 6 * HOUR }, ..Interval::default() },
         };
-        // Past the change of clocks of March.
+        // After March's clock change.
         let start = NEW_YEAR + if width == "1 hour" { 0 } else { 80 * 24 * HOUR };
         let grid = Buckets::new(interval, Some(zone), None, Interval::default()).unwrap();
         let mut buckets = vec![grid.start(start).unwrap()];

@@ -1,4 +1,4 @@
--- What further clients send. Format as in psql.sql.
+-- Queries of further clients. Format as in psql.sql.
 === tokio-postgres: a type it does not know
 SELECT t.typname, t.typtype, t.typelem, r.rngsubtype, t.typbasetype, n.nspname, t.typrelid
 FROM pg_catalog.pg_type t

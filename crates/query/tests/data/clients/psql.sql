@@ -1,5 +1,5 @@
--- What psql 15 sends for its backslash commands (psql -E), table `t` having OID 16392 here.
--- Below each query, after `---`, the rows expected on the catalog of the test: cells joined by `|`, NULL as `~`.
+-- Queries that psql 15 sends for its backslash commands (psql -E); table `t` has OID 16392 here.
+-- Each query is followed by `---` and the rows expected on the test's catalog: cells joined by `|`, NULL as `~`.
 === psql \d
 SELECT n.nspname as "Schema",
   c.relname as "Name",

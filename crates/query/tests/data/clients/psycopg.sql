@@ -1,4 +1,4 @@
--- What psycopg 3 for TypeInfo.fetch and its kin sends. Format as in psql.sql.
+-- Queries that psycopg 3 sends for TypeInfo.fetch and similar calls. Format as in psql.sql.
 === TypeInfo
 SELECT
     typname AS name, oid, typarray AS array_oid,

@@ -1,4 +1,4 @@
--- What SQLAlchemy 2.0 for its inspector, parameters filled in sends. Format as in psql.sql.
+-- Queries that SQLAlchemy 2.0 sends for its inspector, with parameters filled in. Format as in psql.sql.
 === connect
 select pg_catalog.version()
 ---
