@@ -177,8 +177,7 @@ impl Parser<'_> {
             K::And => level::AND,
             K::Or => level::OR,
             K::Isnull | K::Notnull => level::IS,
-            K::Between | K::In | K::Like | K::Ilike => level::LIKE,
-            K::Similar if self.keyword_at(1) == Some(K::To) => level::LIKE,
+            K::Between | K::In | K::Like | K::Ilike | K::Similar => level::LIKE,
             K::Not if matches!(self.keyword_at(1), Some(K::Between | K::In | K::Like | K::Ilike | K::Similar)) => {
                 level::LIKE
             }
@@ -192,7 +191,9 @@ impl Parser<'_> {
     fn expr_behind(&mut self, mut left: Expr, min: u8, mode: Mode) -> Result<Expr> {
         loop {
             let found = self.operator_level(mode);
-            if found == 0 || found < min {
+            // SIMILAR of SUBSTRING(…) ends its operand only where no operator waits for the rest of its own.
+            let ends = min == 0 && found == level::LIKE && self.at(K::Similar) && self.keyword_at(1) != Some(K::To);
+            if found == 0 || found < min || ends {
                 return Ok(left);
             }
             let at = self.pos();
@@ -541,6 +542,10 @@ impl Parser<'_> {
         let at = self.pos();
         let inner = self.nested(Self::paren)?;
         let first = match inner {
+            Paren::Query(query) if self.kind() == T::RightParen => {
+                self.advance();
+                return Ok(Paren::Query(query));
+            }
             Paren::Query(query) if self.goes_on_as_query() => {
                 let query = self.query_behind(query)?;
                 self.expect(T::RightParen)?;

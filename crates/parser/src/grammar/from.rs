@@ -396,6 +396,9 @@ impl Parser<'_> {
             } else if Self::is_plain_name(self.peek()) {
                 let option = self.plain_name()?;
                 let value = self.b_expr()?;
+                if option == "__pg__is_not_null" {
+                    return Err(self.error(format!("option name \"{option}\" cannot be used in XMLTABLE"), at));
+                }
                 if option != "path" {
                     return Err(self.error(format!("unrecognized column option \"{option}\""), at));
                 }

@@ -1,10 +1,10 @@
 //! Lists of options and definitions, options of sequences, and what constraints are followed by.
 
-use model::Result;
+use model::{Error, Result};
 
 use super::{K, Parser, T};
 use crate::ast::{
-    ConstraintAttributes, DefinitionItem, DropBehavior, GenericOption, OptionAction, OptionValue, Pos, RelOption,
+    ConstraintAttributes, DefinitionItem, DropBehavior, GenericOption, OptionAction, OptionValue, RelOption,
     SequenceOption,
 };
 use crate::keyword::Category;
@@ -210,9 +210,8 @@ impl Parser<'_> {
         Ok(false)
     }
 
-    /// DEFERRABLE and its like, and where the first was written.
-    pub(super) fn constraint_attributes(&mut self) -> Result<(ConstraintAttributes, Pos)> {
-        let begin = self.pos();
+    /// DEFERRABLE and its like.
+    fn constraint_attributes(&mut self) -> Result<ConstraintAttributes> {
         let mut attributes = ConstraintAttributes::default();
         loop {
             let at = self.pos();
@@ -233,7 +232,7 @@ impl Parser<'_> {
             } else if self.take_words(&[K::No, K::Inherit]) {
                 attributes.no_inherit = true;
             } else {
-                return Ok((attributes, begin));
+                return Ok(attributes);
             }
             if attributes.deferrable == Some(false) && attributes.initially_deferred == Some(true) {
                 return Err(self.error("constraint declared INITIALLY DEFERRED must be DEFERRABLE", at));
@@ -248,7 +247,7 @@ impl Parser<'_> {
 
     /// Attributes of a constraint of this kind; `allowed`: deferrable, NOT VALID, NO INHERIT.
     pub(super) fn attributes_of(&mut self, kind: &str, allowed: [bool; 3]) -> Result<ConstraintAttributes> {
-        let (attributes, at) = self.constraint_attributes()?;
+        let attributes = self.constraint_attributes()?;
         let defers = attributes.deferrable == Some(true) || attributes.initially_deferred == Some(true);
         let refused = [
             (defers && !allowed[0], "DEFERRABLE"),
@@ -256,9 +255,8 @@ impl Parser<'_> {
             (attributes.no_inherit && !allowed[2], "NO INHERIT"),
         ];
         match refused.iter().find(|(is, _)| *is) {
-            Some((_, word)) => {
-                Err(self.unsupported(format!("{kind} constraints cannot be marked {word}"), at))
-            }
+            // PostgreSQL has no position for it.
+            Some((_, word)) => Err(Error::unsupported(format!("{kind} constraints cannot be marked {word}"))),
             None => Ok(attributes),
         }
     }

@@ -1,6 +1,6 @@
 //! Queries.
 
-use model::Result;
+use model::{Error, Result, SqlState};
 
 use super::expr::Paren;
 use super::{K, Parser, T};
@@ -144,12 +144,12 @@ impl Parser<'_> {
             self.opt_limits(&mut query)?;
         }
         if matches!(query.limit, Some(Limit::WithTies(_))) {
-            let at = self.pos();
+            let error = |message| Err(Error::new(SqlState::SYNTAX_ERROR, message));
             if query.order_by.is_empty() {
-                return Err(self.error("WITH TIES cannot be specified without ORDER BY clause", at));
+                return error("WITH TIES cannot be specified without ORDER BY clause");
             }
             if query.locking.iter().any(|locking| locking.wait == LockWait::SkipLocked) {
-                return Err(self.error("SKIP LOCKED and WITH TIES options cannot be used together", at));
+                return error("SKIP LOCKED and WITH TIES options cannot be used together");
             }
         }
         Ok(query)
@@ -221,6 +221,7 @@ impl Parser<'_> {
     }
 
     fn opt_locking(&mut self, query: &mut Query) -> Result<()> {
+        let mut is_further = false;
         while self.at(K::For) {
             self.advance();
             let strength = match self.keyword() {
@@ -235,7 +236,8 @@ impl Parser<'_> {
                     self.advance();
                     LockStrength::KeyShare
                 }
-                Some(K::Read) => {
+                // It stands alone, and says nothing.
+                Some(K::Read) if !is_further => {
                     self.advance();
                     return self.need(K::Only);
                 }
@@ -255,6 +257,7 @@ impl Parser<'_> {
                 LockWait::Wait
             };
             query.locking.push(Locking { strength, of, wait });
+            is_further = true;
         }
         Ok(())
     }

@@ -90,7 +90,14 @@ impl Parser<'_> {
             }
             K::Interval if in_parens || Self::is_string_kind(next) => self.interval_literal(),
             _ if self.begins_typed_literal(keyword) => match self.opt_keyword_type()? {
-                Some(ty) => self.typed_literal(ty),
+                Some(mut ty) => {
+                    // A column's `char` has one character, a constant's as many as it is written with.
+                    let has_length = self.tokens[self.at - 1].kind == T::RightParen;
+                    if !has_length && (ty.name.is_system("bpchar") || ty.name.is_system("bit")) {
+                        ty.modifiers.clear();
+                    }
+                    self.typed_literal(ty)
+                }
                 None => Err(self.unexpected()),
             },
             _ => self.named(),
@@ -123,10 +130,12 @@ impl Parser<'_> {
     fn begins_typed_literal(&self, keyword: Keyword) -> bool {
         let next = self.peek_at(1);
         let is_type = super::function::is_type_word(keyword) && keyword != K::Interval;
+        if keyword == K::Double {
+            return next.keyword == Some(K::Precision);
+        }
         is_type
             && (next.is_string()
                 || next.kind == T::LeftParen
-                || matches!(next.keyword, Some(K::Precision)) && keyword == K::Double
                 || matches!(next.keyword, Some(K::Varying | K::Character | K::Char))
                 || matches!(next.keyword, Some(K::With | K::Without))
                     && self.keyword_at(2) == Some(K::Time)

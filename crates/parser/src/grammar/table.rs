@@ -109,8 +109,8 @@ impl Parser<'_> {
         if self.take(K::Using) {
             options.access_method = Some(self.col_id()?);
         }
-        if !self.take_words(&[K::Without, K::Oids]) {
-            options.options = self.opt_with_rel_options()?;
+        if !self.take_words(&[K::Without, K::Oids]) && self.take(K::With) {
+            options.options = self.rel_options()?;
         }
         if self.at_words(&[K::On, K::Commit]) {
             self.at += 2;
@@ -523,7 +523,6 @@ impl Parser<'_> {
             return Ok(None);
         }
         self.need(K::By)?;
-        let strategy_at = self.pos();
         let strategy = self.col_id()?;
         let elements = self.paren_list(|parser| {
             let key = parser.index_key()?;
@@ -531,11 +530,6 @@ impl Parser<'_> {
             let operator_class = if Self::is_col_id(parser.peek()) { Some(parser.any_name()?) } else { None };
             Ok(plain_element(key, collation, operator_class))
         })?;
-        let lower = strategy.to_ascii_lowercase();
-        if !matches!(lower.as_str(), "list" | "range" | "hash") {
-            let message = format!("unrecognized partitioning strategy \"{strategy}\"");
-            return Err(self.error_of(SqlState::INVALID_PARAMETER_VALUE, message, strategy_at));
-        }
         Ok(Some(PartitionBy { strategy, elements, at }))
     }
 

@@ -134,9 +134,8 @@ impl Parser<'_> {
             K::Real => "float4",
             K::Boolean => "bool",
             K::Float => return self.float().map(Some),
-            K::Double => {
-                self.advance();
-                self.need(K::Precision)?;
+            K::Double if self.keyword_at(1) == Some(K::Precision) => {
+                self.at += 2;
                 return Ok(Some(system("float8", Vec::new(), at)));
             }
             K::Decimal | K::Dec | K::Numeric => {

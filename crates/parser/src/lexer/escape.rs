@@ -149,10 +149,15 @@ fn joined_pair(first: u32, second: u32) -> u32 {
     0x1_0000 + ((first & 0x3ff) << 10) + (second & 0x3ff)
 }
 
-/// The error of half a pair, which quotes the token's bytes at `at`.
+/// The error of half a pair, which quotes the escape or character at `at`.
 fn pair(token: &str, start: u32, at: usize) -> LexError {
     let rest = &token[token.floor_char_boundary(at)..];
-    let length = rest.chars().next().map_or(1, char::len_utf8);
+    let escape = match rest.as_bytes() {
+        [b'\\', b'u', ..] if hex(rest.as_bytes(), 2, 4).is_some() => Some(6),
+        [b'\\', b'U', ..] if hex(rest.as_bytes(), 2, 8).is_some() => Some(10),
+        _ => None,
+    };
+    let length = escape.unwrap_or_else(|| rest.chars().next().map_or(1, char::len_utf8));
     LexError::near("invalid Unicode surrogate pair", start + at as u32, start + (at + length) as u32)
 }
 

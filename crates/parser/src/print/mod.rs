@@ -1,1 +1,3 @@
 //! Trees as text.
+
+pub mod sexpr;
