@@ -195,13 +195,7 @@ pub struct LexError {
 impl LexError {
     /// A message that ends with what is at `start .. end`.
     fn near(message: &'static str, start: u32, end: u32) -> LexError {
-        LexError {
-            state: SqlState::SYNTAX_ERROR,
-            message: Cow::Borrowed(message),
-            hint: None,
-            start,
-            near: Some(end),
-        }
+        LexError { state: SqlState::SYNTAX_ERROR, message: Cow::Borrowed(message), hint: None, start, near: Some(end) }
     }
 
     fn at(state: SqlState, message: impl Into<Cow<'static, str>>, start: u32) -> LexError {
@@ -328,7 +322,10 @@ impl<'a> Lexer<'a> {
     ///
     /// # Errors
     /// Unterminated quotes and comments, and junk behind numbers. The lexer is then at the end.
-    #[expect(clippy::should_implement_trait, reason = "it does not end by None: the last token is End, again and again")]
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "it does not end by None: the last token is End, again and again"
+    )]
     pub fn next(&mut self) -> Result<Token, LexError> {
         let token = self.lex();
         if token.is_err() {
@@ -354,7 +351,9 @@ impl<'a> Lexer<'a> {
             Class::Operator => self.operator(start),
             Class::Dollar => self.dollar(start),
             Class::Dot => Ok(self.of_two(b'.', TokenKind::DotDot, TokenKind::Dot, start)),
-            Class::Colon if self.peek(1) == b'=' => Ok(self.of_two(b'=', TokenKind::ColonEquals, TokenKind::Colon, start)),
+            Class::Colon if self.peek(1) == b'=' => {
+                Ok(self.of_two(b'=', TokenKind::ColonEquals, TokenKind::Colon, start))
+            }
             Class::Colon => Ok(self.of_two(b':', TokenKind::TypeCast, TokenKind::Colon, start)),
             Class::Space | Class::Other => {
                 self.at += 1;
@@ -598,7 +597,8 @@ impl<'a> Lexer<'a> {
         length = comment.unwrap_or(length);
         // A sign at the end belongs to the operand, unless the operator has a character that SQL's have not.
         if length > 1 && matches!(rest[length - 1], b'+' | b'-') {
-            let special = |byte: &u8| matches!(byte, b'~' | b'!' | b'@' | b'#' | b'^' | b'&' | b'|' | b'`' | b'?' | b'%');
+            let special =
+                |byte: &u8| matches!(byte, b'~' | b'!' | b'@' | b'#' | b'^' | b'&' | b'|' | b'`' | b'?' | b'%');
             if !rest[..length].iter().any(special) {
                 while length > 1 && matches!(rest[length - 1], b'+' | b'-') {
                     length -= 1;
@@ -659,4 +659,3 @@ fn is_int4(digits: &[u8]) -> bool {
     let digits = &digits[zeros..];
     digits.len() < 10 || digits.len() == 10 && digits <= b"2147483647".as_slice()
 }
-

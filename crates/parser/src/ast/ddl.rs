@@ -1,8 +1,8 @@
 //! Definitions of everything but tables, and what is done to any object: DROP, RENAME, OWNER, COMMENT, GRANT and so on.
 
 use super::{
-    ColumnConstraint, ConstraintAttributes, Expr, Ident, Name, OperatorName, Pos, Set,
-    Statement, TableConstraint, TableFunctionColumn, Text, TypeName,
+    ColumnConstraint, ConstraintAttributes, Expr, Ident, Name, OperatorName, Pos, Set, Statement, TableConstraint,
+    TableFunctionColumn, Text, TypeName,
 };
 
 /// A number as PostgreSQL's commands take it: with its sign, as an integer if it fits one.
@@ -67,7 +67,9 @@ pub enum SequenceOption {
     Restart(Option<NumericValue>),
     Logged(bool),
     /// `SET GENERATED ALWAYS | BY DEFAULT` of ALTER COLUMN.
-    Generated { always: bool },
+    Generated {
+        always: bool,
+    },
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -401,8 +403,15 @@ pub struct AlterEnum {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AlterEnumAction {
     /// A neighbour, and whether the new one comes behind it.
-    Add { label: Text, if_not_exists: bool, beside: Option<(Text, bool)> },
-    Rename { from: Text, to: Text },
+    Add {
+        label: Text,
+        if_not_exists: bool,
+        beside: Option<(Text, bool)>,
+    },
+    Rename {
+        from: Text,
+        to: Text,
+    },
 }
 
 /// `ALTER OPERATOR … SET (…)`, `ALTER TYPE … SET (…)`, and ALTER TYPE of a composite type's attributes.
@@ -804,8 +813,17 @@ pub struct CreateOperatorClass {
 #[derive(Clone, Debug, PartialEq)]
 pub enum OperatorClassItem {
     /// `FOR ORDER BY` a family.
-    Operator { number: i32, operator: OperatorName, types: Option<OperatorSignature>, order_by: Option<Name> },
-    Function { number: i32, types: Vec<TypeName>, function: FunctionSignature },
+    Operator {
+        number: i32,
+        operator: OperatorName,
+        types: Option<OperatorSignature>,
+        order_by: Option<Name>,
+    },
+    Function {
+        number: i32,
+        types: Vec<TypeName>,
+        function: FunctionSignature,
+    },
     Storage(TypeName),
 }
 
@@ -817,4 +835,3 @@ pub struct AlterOperatorFamily {
     /// Whether an operator rather than a function, its number and types.
     pub drop: Vec<(bool, i32, Vec<TypeName>)>,
 }
-

@@ -121,6 +121,9 @@ pub enum MergeAction {
     Delete,
     Update(Vec<SetClause>),
     /// Without values: DEFAULT VALUES.
-    Insert { columns: Vec<TargetColumn>, overriding: Option<Overriding>, values: Option<Vec<Expr>> },
+    Insert {
+        columns: Vec<TargetColumn>,
+        overriding: Option<Overriding>,
+        values: Option<Vec<Expr>>,
+    },
 }
-

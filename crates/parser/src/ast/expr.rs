@@ -355,7 +355,10 @@ pub enum XmlOp {
     Element,
     Forest,
     /// Of a document, or of content; whether white space is preserved.
-    Parse { document: bool, preserve: bool },
+    Parse {
+        document: bool,
+        preserve: bool,
+    },
     Pi,
     /// With `STANDALONE YES`, `NO`, `NO VALUE`, or nothing.
     Root(XmlStandalone),

@@ -223,7 +223,9 @@ pub enum Statement {
     GrantRole(Box<GrantRole>),
     AlterDefaultPrivileges(Box<AlterDefaultPrivileges>),
     /// A command that is only recognised; its text up to the statement's end was not looked at.
-    Unsupported { command: &'static str },
+    Unsupported {
+        command: &'static str,
+    },
     /// Millrace: SHOW TABLES.
     ShowTables,
     /// Millrace: DESCRIBE and SHOW COLUMNS FROM.

@@ -1,8 +1,8 @@
 //! Tables, indexes, views and sequences.
 
 use super::{
-    DefinitionItem, DropBehavior, Execute, Expr, GenericOption, Ident, IndexElement, Name, OperatorName,
-    Persistence, Pos, Query, RoleSpec, SequenceOption, TypeName,
+    DefinitionItem, DropBehavior, Execute, Expr, GenericOption, Ident, IndexElement, Name, OperatorName, Persistence,
+    Pos, Query, RoleSpec, SequenceOption, TypeName,
 };
 
 #[derive(Clone, Debug, PartialEq)]
@@ -78,11 +78,22 @@ pub struct ColumnConstraint {
 pub enum ColumnConstraintKind {
     NotNull,
     Null,
-    Unique { nulls_distinct: bool, index: IndexParameters },
-    PrimaryKey { index: IndexParameters },
-    Check { expr: Expr, no_inherit: bool },
+    Unique {
+        nulls_distinct: bool,
+        index: IndexParameters,
+    },
+    PrimaryKey {
+        index: IndexParameters,
+    },
+    Check {
+        expr: Expr,
+        no_inherit: bool,
+    },
     Default(Expr),
-    Identity { always: bool, options: Vec<SequenceOption> },
+    Identity {
+        always: bool,
+        options: Vec<SequenceOption>,
+    },
     /// `GENERATED ALWAYS AS (expr) STORED`
     Generated(Expr),
     References(Box<References>),
@@ -295,35 +306,95 @@ pub struct AlterTable {
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum AlterTableAction {
-    AddColumn { column: Box<ColumnDef>, if_not_exists: bool },
-    DropColumn { name: Ident, if_exists: bool, behavior: DropBehavior },
-    SetDefault { column: Ident, expr: Expr },
+    AddColumn {
+        column: Box<ColumnDef>,
+        if_not_exists: bool,
+    },
+    DropColumn {
+        name: Ident,
+        if_exists: bool,
+        behavior: DropBehavior,
+    },
+    SetDefault {
+        column: Ident,
+        expr: Expr,
+    },
     DropDefault(Ident),
     SetNotNull(Ident),
     DropNotNull(Ident),
-    DropExpression { column: Ident, if_exists: bool },
-    SetStatistics { column: ColumnRef, value: i32 },
-    SetColumnOptions { column: Ident, options: Vec<RelOption> },
-    ResetColumnOptions { column: Ident, options: Vec<RelOption> },
-    SetStorage { column: Ident, storage: Ident },
-    SetCompression { column: Ident, method: Ident },
-    AddIdentity { column: Ident, always: bool, options: Vec<SequenceOption> },
-    SetIdentity { column: Ident, options: Vec<SequenceOption> },
-    DropIdentity { column: Ident, if_exists: bool },
-    AlterColumnType { column: Ident, ty: TypeName, collation: Option<Name>, using: Option<Expr>, at: Pos },
-    AlterColumnGenericOptions { column: Ident, options: Vec<GenericOption> },
+    DropExpression {
+        column: Ident,
+        if_exists: bool,
+    },
+    SetStatistics {
+        column: ColumnRef,
+        value: i32,
+    },
+    SetColumnOptions {
+        column: Ident,
+        options: Vec<RelOption>,
+    },
+    ResetColumnOptions {
+        column: Ident,
+        options: Vec<RelOption>,
+    },
+    SetStorage {
+        column: Ident,
+        storage: Ident,
+    },
+    SetCompression {
+        column: Ident,
+        method: Ident,
+    },
+    AddIdentity {
+        column: Ident,
+        always: bool,
+        options: Vec<SequenceOption>,
+    },
+    SetIdentity {
+        column: Ident,
+        options: Vec<SequenceOption>,
+    },
+    DropIdentity {
+        column: Ident,
+        if_exists: bool,
+    },
+    AlterColumnType {
+        column: Ident,
+        ty: TypeName,
+        collation: Option<Name>,
+        using: Option<Expr>,
+        at: Pos,
+    },
+    AlterColumnGenericOptions {
+        column: Ident,
+        options: Vec<GenericOption>,
+    },
     AddConstraint(Box<TableConstraint>),
-    AlterConstraint { name: Ident, attributes: ConstraintAttributes },
+    AlterConstraint {
+        name: Ident,
+        attributes: ConstraintAttributes,
+    },
     ValidateConstraint(Ident),
-    DropConstraint { name: Ident, if_exists: bool, behavior: DropBehavior },
+    DropConstraint {
+        name: Ident,
+        if_exists: bool,
+        behavior: DropBehavior,
+    },
     SetWithoutOids,
     ClusterOn(Ident),
     SetWithoutCluster,
     SetLogged,
     SetUnlogged,
-    EnableTrigger { name: TriggerName, firing: Firing },
+    EnableTrigger {
+        name: TriggerName,
+        firing: Firing,
+    },
     DisableTrigger(TriggerName),
-    EnableRule { name: Ident, firing: Firing },
+    EnableRule {
+        name: Ident,
+        firing: Firing,
+    },
     DisableRule(Ident),
     Inherit(Name),
     NoInherit(Name),
@@ -341,8 +412,14 @@ pub enum AlterTableAction {
     NoForceRowSecurity,
     GenericOptions(Vec<GenericOption>),
     /// Without a bound: of an index.
-    AttachPartition { name: Name, bound: Option<PartitionBound> },
-    DetachPartition { name: Name, mode: DetachMode },
+    AttachPartition {
+        name: Name,
+        bound: Option<PartitionBound>,
+    },
+    DetachPartition {
+        name: Name,
+        mode: DetachMode,
+    },
 }
 
 /// A column by its name or, of an index, by its number.
@@ -406,4 +483,3 @@ pub struct AlterStatistics {
     pub if_exists: bool,
     pub target: i32,
 }
-

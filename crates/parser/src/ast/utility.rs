@@ -26,8 +26,12 @@ pub enum Transaction {
     Begin(Vec<TransactionMode>),
     /// START TRANSACTION
     Start(Vec<TransactionMode>),
-    Commit { chain: bool },
-    Rollback { chain: bool },
+    Commit {
+        chain: bool,
+    },
+    Rollback {
+        chain: bool,
+    },
     Savepoint(Ident),
     Release(Ident),
     RollbackTo(Ident),

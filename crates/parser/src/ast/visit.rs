@@ -3,9 +3,9 @@
 use std::ops::ControlFlow;
 
 use super::{
-    ConflictAction, ConflictTarget, CteBody, DistinctClause, Expr, ExprKind, Frame, FrameBound, GroupItem, IndexElement,
-    IndexKey, Join, JoinConstraint, Limit, MergeAction, Over, Query, QueryBody, Select, SetClause, SortBy, Statement,
-    Step, TableExpr, TableFunctionColumn, Target, TargetColumn, TypeName, WindowSpec, With,
+    ConflictAction, ConflictTarget, CteBody, DistinctClause, Expr, ExprKind, Frame, FrameBound, GroupItem,
+    IndexElement, IndexKey, Join, JoinConstraint, Limit, MergeAction, Over, Query, QueryBody, Select, SetClause,
+    SortBy, Statement, Step, TableExpr, TableFunctionColumn, Target, TargetColumn, TypeName, WindowSpec, With,
 };
 
 /// Sees the nodes of a tree, each before its children; Break ends the walk.

@@ -388,11 +388,8 @@ impl Parser<'_> {
             return Ok(statement);
         }
         let functions = self.wrapper_functions()?;
-        let options = if functions.is_empty() || self.at(K::Options) {
-            self.alter_generic_options()?
-        } else {
-            Vec::new()
-        };
+        let options =
+            if functions.is_empty() || self.at(K::Options) { self.alter_generic_options()? } else { Vec::new() };
         let wrapper = CreateForeignDataWrapper { name: name.name, functions, options };
         Ok(Statement::AlterForeignDataWrapper(Box::new(wrapper)))
     }
@@ -403,11 +400,7 @@ impl Parser<'_> {
             return Ok(statement);
         }
         let version = self.opt_server_version()?;
-        let options = if version.is_none() || self.at(K::Options) {
-            self.alter_generic_options()?
-        } else {
-            Vec::new()
-        };
+        let options = if version.is_none() || self.at(K::Options) { self.alter_generic_options()? } else { Vec::new() };
         Ok(Statement::AlterServer(Box::new(AlterServer { name: name.name, version, options })))
     }
 }

@@ -258,9 +258,7 @@ impl Parser<'_> {
                 self.need_words(&[K::As, K::Identity])?;
                 Ok(A::AddIdentity { column, always, options: self.opt_paren_sequence_options()? })
             }
-            Some(K::Options) => {
-                Ok(A::AlterColumnGenericOptions { column, options: self.alter_generic_options()? })
-            }
+            Some(K::Options) => Ok(A::AlterColumnGenericOptions { column, options: self.alter_generic_options()? }),
             _ => Err(self.unexpected()),
         }
     }
@@ -393,8 +391,7 @@ impl Parser<'_> {
             return Ok(A::EnableRule { name: self.col_id()?, firing });
         }
         self.need(K::Trigger)?;
-        let name =
-            if firing == Firing::Origin { self.trigger_name()? } else { TriggerName::Name(self.col_id()?) };
+        let name = if firing == Firing::Origin { self.trigger_name()? } else { TriggerName::Name(self.col_id()?) };
         Ok(A::EnableTrigger { name, firing })
     }
 

@@ -190,9 +190,8 @@ impl Parser<'_> {
     fn create_aggregate(&mut self, replace: bool) -> Result<Statement> {
         let name = self.func_name()?;
         // The old syntax has `(name = value, …)` only.
-        let is_old = self.kind() == T::LeftParen
-            && self.peek_at(2).kind == T::Equal
-            && Self::is_plain_name(self.peek_at(1));
+        let is_old =
+            self.kind() == T::LeftParen && self.peek_at(2).kind == T::Equal && Self::is_plain_name(self.peek_at(1));
         let signature = if is_old {
             FunctionSignature { name, args: None, star: false, direct_args: None }
         } else {
@@ -261,9 +260,7 @@ impl Parser<'_> {
         }
         let at = self.pos();
         if self.take(K::Recheck) {
-            return Err(self
-                .unsupported("RECHECK is no longer required", at)
-                .with_hint("Update your data type."));
+            return Err(self.unsupported("RECHECK is no longer required", at).with_hint("Update your data type."));
         }
         Ok(OperatorClassItem::Operator { number, operator, types, order_by })
     }

@@ -230,8 +230,7 @@ impl Parser<'_> {
         if self.take_words(&[K::Default, K::Values]) {
             return Ok(MergeAction::Insert { columns: Vec::new(), overriding: None, values: None });
         }
-        let columns =
-            if self.kind() == T::LeftParen { self.paren_list(Self::target_column)? } else { Vec::new() };
+        let columns = if self.kind() == T::LeftParen { self.paren_list(Self::target_column)? } else { Vec::new() };
         let overriding = self.opt_overriding()?;
         self.need(K::Values)?;
         let values = self.paren_list(Self::a_expr)?;

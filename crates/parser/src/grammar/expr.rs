@@ -373,8 +373,7 @@ impl Parser<'_> {
                     return Ok((self.quantified(expr, op, at)?, false));
                 }
                 let pattern = self.expr(level::LIKE + 1, Mode::A)?;
-                let escape =
-                    if self.take(K::Escape) { Some(self.expr(level::LIKE + 1, Mode::A)?) } else { None };
+                let escape = if self.take(K::Escape) { Some(self.expr(level::LIKE + 1, Mode::A)?) } else { None };
                 (ExprKind::Like(Box::new(Like { kind, not, expr, pattern, escape })), true)
             }
         };

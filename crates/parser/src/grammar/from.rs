@@ -40,10 +40,8 @@ impl Parser<'_> {
     }
 
     fn at_join(&self) -> bool {
-        matches!(
-            self.keyword(),
-            Some(K::Join | K::Inner | K::Left | K::Right | K::Full | K::Cross | K::Natural)
-        ) || self.at_as_of()
+        matches!(self.keyword(), Some(K::Join | K::Inner | K::Left | K::Right | K::Full | K::Cross | K::Natural))
+            || self.at_as_of()
     }
 
     /// Whether the words of an ASOF JOIN follow, rather than an alias.

@@ -195,7 +195,11 @@ impl Parser<'_> {
     }
 
     /// Behind ALTER and the kind: options.
-    pub(super) fn alter_function(&mut self, kind: ObjectKind, function: crate::ast::FunctionSignature) -> Result<Statement> {
+    pub(super) fn alter_function(
+        &mut self,
+        kind: ObjectKind,
+        function: crate::ast::FunctionSignature,
+    ) -> Result<Statement> {
         let mut options = Vec::new();
         while let Some(option) = self.opt_function_option(false)? {
             options.push(option);

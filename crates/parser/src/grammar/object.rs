@@ -263,9 +263,7 @@ impl Parser<'_> {
     }
 
     #[expect(clippy::type_complexity, reason = "the two sides of an operator")]
-    pub(super) fn operator_types(
-        &mut self,
-    ) -> Result<(Option<crate::ast::TypeName>, Option<crate::ast::TypeName>)> {
+    pub(super) fn operator_types(&mut self) -> Result<(Option<crate::ast::TypeName>, Option<crate::ast::TypeName>)> {
         self.in_parens(|parser| {
             if parser.take(K::None) {
                 parser.expect(T::Comma)?;

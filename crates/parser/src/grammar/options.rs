@@ -67,8 +67,7 @@ impl Parser<'_> {
         self.paren_list(|parser| {
             let at = parser.pos();
             let first = parser.col_label()?;
-            let (namespace, name) =
-                if parser.eat(T::Dot) { (Some(first), parser.col_label()?) } else { (None, first) };
+            let (namespace, name) = if parser.eat(T::Dot) { (Some(first), parser.col_label()?) } else { (None, first) };
             let value = if parser.eat(T::Equal) { Some(parser.definition_value()?) } else { None };
             Ok(RelOption { namespace, name, value, at })
         })

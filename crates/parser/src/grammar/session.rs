@@ -18,7 +18,8 @@ impl Parser<'_> {
         }
         let mut scope = SetScope::Session;
         // A variable may have one of these names.
-        let is_name = |parser: &Self| matches!(parser.peek_at(1).kind, T::Equal | T::Dot) || parser.keyword_at(1) == Some(K::To);
+        let is_name =
+            |parser: &Self| matches!(parser.peek_at(1).kind, T::Equal | T::Dot) || parser.keyword_at(1) == Some(K::To);
         if self.at(K::Local) && !is_name(self) {
             self.advance();
             scope = SetScope::Local;

@@ -114,8 +114,7 @@ impl Parser<'_> {
     fn precise(&mut self, value: fn(Option<i32>) -> SqlValue) -> Result<Expr> {
         let at = self.pos();
         self.advance();
-        let precision =
-            if self.kind() == T::LeftParen { Some(self.in_parens(Self::integer)?) } else { None };
+        let precision = if self.kind() == T::LeftParen { Some(self.in_parens(Self::integer)?) } else { None };
         Ok(Expr::new(ExprKind::SqlValue(value(precision)), at))
     }
 
@@ -433,9 +432,12 @@ impl Parser<'_> {
                 (call.distinct, "cannot use DISTINCT with WITHIN GROUP"),
                 (call.variadic, "cannot use VARIADIC with WITHIN GROUP"),
             ];
-            let order_by = self.in_parens(|parser| {
-                if parser.at(K::Order) { parser.opt_sort_clause() } else { Err(parser.unexpected()) }
-            })?;
+            let order_by =
+                self.in_parens(
+                    |parser| {
+                        if parser.at(K::Order) { parser.opt_sort_clause() } else { Err(parser.unexpected()) }
+                    },
+                )?;
             if let Some((_, message)) = refused.iter().find(|(is, _)| *is) {
                 return Err(self.error(*message, at));
             }
@@ -462,10 +464,8 @@ impl Parser<'_> {
         let at = self.pos();
         self.in_parens(|parser| {
             let is_clause = parser.at_any(&[K::Partition, K::Range, K::Rows, K::Groups]);
-            let base =
-                if !is_clause && Self::is_col_id(parser.peek()) { Some(parser.col_id()?) } else { None };
-            let partition_by =
-                if parser.take_words(&[K::Partition, K::By]) { parser.expr_list()? } else { Vec::new() };
+            let base = if !is_clause && Self::is_col_id(parser.peek()) { Some(parser.col_id()?) } else { None };
+            let partition_by = if parser.take_words(&[K::Partition, K::By]) { parser.expr_list()? } else { Vec::new() };
             let order_by = parser.opt_sort_clause()?;
             let frame = parser.opt_frame()?;
             Ok(WindowSpec { base, partition_by, order_by, frame, at })

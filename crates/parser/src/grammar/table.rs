@@ -641,8 +641,7 @@ impl Parser<'_> {
         recursive: bool,
     ) -> Result<Statement> {
         let name = self.qualified_name()?;
-        let columns =
-            if recursive { self.paren_list(Self::col_id)? } else { self.opt_name_list()? };
+        let columns = if recursive { self.paren_list(Self::col_id)? } else { self.opt_name_list()? };
         let options = self.opt_with_rel_options()?;
         self.need(K::As)?;
         let query = self.select_statement()?;
@@ -704,15 +703,7 @@ impl Parser<'_> {
 }
 
 fn column_without_type(name: Ident, at: crate::ast::Pos) -> ColumnDef {
-    ColumnDef {
-        name,
-        ty: None,
-        compression: None,
-        options: Vec::new(),
-        collation: None,
-        constraints: Vec::new(),
-        at,
-    }
+    ColumnDef { name, ty: None, compression: None, options: Vec::new(), collation: None, constraints: Vec::new(), at }
 }
 
 fn plain_element(key: IndexKey, collation: Option<Name>, operator_class: Option<Name>) -> IndexElement {

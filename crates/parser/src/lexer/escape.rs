@@ -84,7 +84,8 @@ pub(super) fn backslashes(token: &str, start: u32) -> Result<String, LexError> {
             }
             (b'\\', Some(b'0'..=b'7')) => {
                 let digits = bytes[at + 1..].iter().take(3).take_while(|byte| matches!(byte, b'0'..=b'7')).count();
-                let value = bytes[at + 1..=at + digits].iter().fold(0_u32, |all, digit| all * 8 + u32::from(digit - b'0'));
+                let value =
+                    bytes[at + 1..=at + digits].iter().fold(0_u32, |all, digit| all * 8 + u32::from(digit - b'0'));
                 has_bytes = true;
                 at = push(&mut out, value as u8, at + 1 + digits);
             }
@@ -177,11 +178,7 @@ fn push_code(out: &mut Vec<u8>, code: u32, place: u32, token: &str, end: usize) 
 /// A text of `U&` with its UESCAPE.
 pub(super) fn unicode(token: &str, start: u32, quote: char) -> Result<String, LexError> {
     let (body, escape) = without_uescape(token, quote);
-    let plain: String = if quote == '\'' {
-        joined(&body[2..])
-    } else {
-        body[3..body.len() - 1].replace("\"\"", "\"")
-    };
+    let plain: String = if quote == '\'' { joined(&body[2..]) } else { body[3..body.len() - 1].replace("\"\"", "\"") };
     let mut out = String::with_capacity(plain.len());
     let mut first_half = None;
     let mut rest = plain.as_str();

@@ -7,12 +7,12 @@
 use std::fmt::{self, Write};
 
 use crate::ast::{
-    Alias, BooleanTest, ConflictAction, ConflictTarget, Cte, CteBody, DistinctClause, Expr, ExprKind, Frame, FrameBound,
-    FrameExclude, FrameUnit, FunctionCall, GroupItem, Ident, IndexElement, IndexKey, Insert, Join, JoinConstraint,
-    JoinKind, LikeKind, Limit, LockStrength, LockWait, Merge, MergeAction, Name, NullsOrder, OperatorName, Over,
-    Overriding, Persistence, Query, QueryBody, Relation, Select, SetClause, SetOperator, SortBy, SortDirection,
-    Statement, Step, TableExpr, TableFunction, TableFunctionColumn, Target, TargetColumn, TargetTable, TypeName,
-    WindowSpec, With,
+    Alias, BooleanTest, ConflictAction, ConflictTarget, Cte, CteBody, DistinctClause, Expr, ExprKind, Frame,
+    FrameBound, FrameExclude, FrameUnit, FunctionCall, GroupItem, Ident, IndexElement, IndexKey, Insert, Join,
+    JoinConstraint, JoinKind, LikeKind, Limit, LockStrength, LockWait, Merge, MergeAction, Name, NullsOrder,
+    OperatorName, Over, Overriding, Persistence, Query, QueryBody, Relation, Select, SetClause, SetOperator, SortBy,
+    SortDirection, Statement, Step, TableExpr, TableFunction, TableFunctionColumn, Target, TargetColumn, TargetTable,
+    TypeName, WindowSpec, With,
 };
 
 /// A statement; of others than queries and changes, Rust's notation.
@@ -112,12 +112,7 @@ impl Writer {
     }
 
     /// ` (word item …)`, if there is an item.
-    fn clause<R>(
-        &mut self,
-        word: &str,
-        items: &[R],
-        item: impl FnMut(&mut Self, &R) -> fmt::Result,
-    ) -> fmt::Result {
+    fn clause<R>(&mut self, word: &str, items: &[R], item: impl FnMut(&mut Self, &R) -> fmt::Result) -> fmt::Result {
         if items.is_empty() {
             return Ok(());
         }
