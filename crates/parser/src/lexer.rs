@@ -3,6 +3,9 @@
 //! A [`Token`] is a kind and a range of bytes. What a quoted text or name stands for is computed only when asked for
 //! ([`Token::string`], [`Token::name`]), and allocates only if the token has escapes.
 //!
+//! The plan cache walks the same tokens: a token's kind says whether it is a constant, its range what to cut out of the text
+//! ([`Lexer::starting_at`] begins at any statement), and [`Token::string`] its value.
+//!
 //! Always true: tokens follow each other without overlap and begin and end at character boundaries; the last is
 //! [`TokenKind::End`], whose range is empty.
 

@@ -811,6 +811,7 @@ pub struct CreateOperatorClass {
 }
 
 #[derive(Clone, Debug, PartialEq)]
+#[expect(clippy::large_enum_variant, reason = "lists of them are short and rare")]
 pub enum OperatorClassItem {
     /// `FOR ORDER BY` a family.
     Operator {

@@ -252,11 +252,9 @@ impl Parser<'_> {
             None
         };
         let mut order_by = None;
-        if self.take(K::For) {
-            if !self.take(K::Search) {
-                self.need_words(&[K::Order, K::By])?;
-                order_by = Some(self.any_name()?);
-            }
+        if self.take(K::For) && !self.take(K::Search) {
+            self.need_words(&[K::Order, K::By])?;
+            order_by = Some(self.any_name()?);
         }
         let at = self.pos();
         if self.take(K::Recheck) {

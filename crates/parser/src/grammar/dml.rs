@@ -163,7 +163,7 @@ impl Parser<'_> {
         self.advance();
         self.need(K::From)?;
         let table = self.target_table()?;
-        let using = if self.take(K::Using) { self.from_list()? } else { Vec::new() };
+        let using = if self.take(K::Using) { self.table_refs()? } else { Vec::new() };
         let filter = self.opt_where_or_current()?;
         Ok(Delete { with, table, using, filter, returning: self.opt_returning()? })
     }

@@ -4,7 +4,7 @@ use model::Result;
 
 use super::{K, Parser, T};
 use crate::ast::{
-    Alias, AsOfJoin, DerivedTable, Expr, Ident, Join, JoinConstraint, JoinKind, Name, Query, QueryBody, Relation,
+    Alias, AsOfJoin, DerivedTable, Expr, Ident, Join, JoinConstraint, JoinKind, Name, Pos, Query, QueryBody, Relation,
     RowsFrom, TableExpr, TableFunction, TableFunctionColumn, TableSample, XmlTable, XmlTableColumn,
 };
 
@@ -15,12 +15,12 @@ enum ParenTable {
 }
 
 impl Parser<'_> {
-    pub(super) fn from_list(&mut self) -> Result<Vec<TableExpr>> {
+    pub(super) fn table_refs(&mut self) -> Result<Vec<TableExpr>> {
         self.list(Self::table_ref)
     }
 
     pub(super) fn opt_from(&mut self) -> Result<Vec<TableExpr>> {
-        if self.take(K::From) { self.from_list() } else { Ok(Vec::new()) }
+        if self.take(K::From) { self.table_refs() } else { Ok(Vec::new()) }
     }
 
     /// A table with all joins behind it.
@@ -147,8 +147,9 @@ impl Parser<'_> {
             return self.xml_table(lateral);
         }
         if lateral && self.kind() == T::LeftParen {
+            let at = self.pos();
             let query = self.paren_query()?;
-            return self.derived_table(query, true);
+            return self.derived_table(query, true, at);
         }
         let is_rows_from = self.at_words(&[K::Rows, K::From]);
         if is_rows_from || lateral || self.at_function() {
@@ -212,8 +213,8 @@ impl Parser<'_> {
         Ok(Some(Alias { name, columns: self.opt_name_list()? }))
     }
 
-    fn derived_table(&mut self, query: Box<Query>, lateral: bool) -> Result<TableExpr> {
-        let at = query.at;
+    /// A query with its alias; `at`: its parenthesis.
+    fn derived_table(&mut self, query: Box<Query>, lateral: bool, at: Pos) -> Result<TableExpr> {
         let alias = self.opt_alias()?;
         if alias.is_none() {
             let (message, example) = match query.body {
@@ -229,8 +230,9 @@ impl Parser<'_> {
 
     /// A subquery or a join in parentheses, with its alias.
     fn paren_table_ref(&mut self) -> Result<TableExpr> {
+        let at = self.pos();
         match self.paren_table()? {
-            ParenTable::Query(query) => self.derived_table(query, false),
+            ParenTable::Query(query) => self.derived_table(query, false, at),
             ParenTable::Join(table) => self.aliased_join(table),
         }
     }
@@ -255,6 +257,7 @@ impl Parser<'_> {
             self.expect(T::RightParen)?;
             return Ok(ParenTable::Query(query));
         }
+        let at = self.pos();
         let first = if self.kind() == T::LeftParen {
             match self.nested(Self::paren_table)? {
                 ParenTable::Query(query) if self.goes_on_as_query() => {
@@ -266,7 +269,7 @@ impl Parser<'_> {
                     self.advance();
                     return Ok(ParenTable::Query(query));
                 }
-                ParenTable::Query(query) => self.derived_table(query, false)?,
+                ParenTable::Query(query) => self.derived_table(query, false, at)?,
                 ParenTable::Join(join) if self.kind() == T::RightParen => {
                     self.advance();
                     return Ok(ParenTable::Join(join));

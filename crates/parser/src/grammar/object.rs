@@ -262,7 +262,6 @@ impl Parser<'_> {
         Ok(OperatorSignature { name, left, right })
     }
 
-    #[expect(clippy::type_complexity, reason = "the two sides of an operator")]
     pub(super) fn operator_types(&mut self) -> Result<(Option<crate::ast::TypeName>, Option<crate::ast::TypeName>)> {
         self.in_parens(|parser| {
             if parser.take(K::None) {

@@ -278,10 +278,10 @@ impl Parser<'_> {
             select.targets = self.target_list()?;
         }
         if self.take(K::Into) {
-            select.into = Some(Box::new(self.into_target()?));
+            select.into = Some(Box::new(self.target_of_into()?));
         }
         if self.take(K::From) {
-            select.from = self.from_list()?;
+            select.from = self.table_refs()?;
         }
         select.filter = self.opt_where()?;
         if self.at(K::Group) {
@@ -367,7 +367,7 @@ impl Parser<'_> {
     }
 
     /// A table to create, behind INTO.
-    fn into_target(&mut self) -> Result<Into> {
+    fn target_of_into(&mut self) -> Result<Into> {
         let persistence = self.opt_into_persistence();
         self.take(K::Table);
         Ok(Into { table: self.qualified_name()?, persistence })

@@ -679,7 +679,7 @@ impl Parser<'_> {
         self.need(K::On)?;
         let elements = self.list(Self::index_key)?;
         self.need(K::From)?;
-        let from = self.from_list()?;
+        let from = self.table_refs()?;
         Ok(Statement::CreateStatistics(Box::new(CreateStatistics { name, if_not_exists, kinds, elements, from })))
     }
 

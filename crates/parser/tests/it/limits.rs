@@ -7,7 +7,8 @@ use parser::ast::{Expr, Visitor, walk_statement};
 use parser::{HEIGHT_MAX, parse_all};
 
 fn on_a_small_stack(work: impl FnOnce() + Send + 'static) {
-    std::thread::Builder::new().stack_size(2 << 20).spawn(work).unwrap().join().unwrap();
+    let thread = std::thread::Builder::new().stack_size(2 << 20).spawn(work);
+    thread.expect("a thread starts").join().expect("its work does not panic");
 }
 
 /// Texts that nest or chain n times.

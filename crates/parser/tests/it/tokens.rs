@@ -6,7 +6,7 @@ fn tokens(sql: &str) -> Vec<Token> {
     let mut lexer = Lexer::new(sql);
     let mut tokens = Vec::new();
     loop {
-        let token = lexer.next().unwrap();
+        let token = lexer.next().expect("the text is made of tokens");
         if token.kind == T::End {
             return tokens;
         }
