@@ -72,13 +72,7 @@ impl Keyword {
         if word.len() > WORD_BYTES_MAX || word.len() < 2 {
             return None;
         }
-        let mut lower = [0; WORD_BYTES_MAX];
-        for (to, from) in lower.iter_mut().zip(word) {
-            *to = from | 0x20;
-        }
-        // `_` has become 0x7f.
-        let lower = &lower[..word.len()];
-        let mut slot = slot_of(lower);
+        let mut slot = slot_of(word);
         loop {
             let number = SLOTS[slot];
             if number == EMPTY {

@@ -122,14 +122,16 @@ impl Parser<'_> {
         if !is_index && kind != ObjectKind::Table {
             return Ok(None);
         }
-        if self.take_words(&[K::Attach, K::Partition]) {
+        if self.take(K::Attach) {
+            self.need(K::Partition)?;
             let name = self.qualified_name()?;
             let bound = if is_index { None } else { Some(self.partition_bound()?) };
             return Ok(Some(A::AttachPartition { name, bound }));
         }
-        if is_index || !self.take_words(&[K::Detach, K::Partition]) {
+        if is_index || !self.take(K::Detach) {
             return Ok(None);
         }
+        self.need(K::Partition)?;
         let name = self.qualified_name()?;
         let mode = match self.keyword() {
             Some(K::Concurrently) => self.taken(DetachMode::Concurrently),

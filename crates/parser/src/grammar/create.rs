@@ -15,7 +15,8 @@ use crate::ast::{
 impl Parser<'_> {
     pub(super) fn create(&mut self) -> Result<Statement> {
         self.need(K::Create)?;
-        if self.take_words(&[K::Or, K::Replace]) {
+        if self.take(K::Or) {
+            self.need(K::Replace)?;
             return self.create_or_replace(true);
         }
         let persistence = self.opt_persistence();

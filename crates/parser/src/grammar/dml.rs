@@ -68,7 +68,9 @@ impl Parser<'_> {
             on_conflict: None,
             returning: Vec::new(),
         };
-        if !self.take_words(&[K::Default, K::Values]) {
+        if self.take(K::Default) {
+            self.need(K::Values)?;
+        } else {
             // A parenthesis begins a list of columns, unless a query begins behind it.
             if self.kind() == T::LeftParen && !self.parens_begin_query() {
                 insert.columns = self.paren_list(Self::target_column)?;

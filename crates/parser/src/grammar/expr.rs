@@ -171,6 +171,7 @@ impl Parser<'_> {
 
     fn keyword_level(&self, keyword: Keyword, mode: Mode) -> u8 {
         match keyword {
+            _ if self.depth == self.target_depth && self.at_label(keyword) => 0,
             K::Operator if self.peek_at(1).kind == T::LeftParen => level::OPERATOR,
             K::Is => level::IS,
             _ if mode == Mode::B => 0,
@@ -185,6 +186,34 @@ impl Parser<'_> {
             K::Collate => level::COLLATE,
             _ => 0,
         }
+    }
+
+    /// Whether a word that could be an operator's is the label of a target, as it is the last one of it.
+    fn at_label(&self, keyword: Keyword) -> bool {
+        let next = self.peek_at(1);
+        let ends = match next.kind {
+            T::Comma | T::RightParen | T::Semicolon | T::End => true,
+            _ => matches!(
+                next.keyword,
+                Some(
+                    K::From
+                        | K::Into
+                        | K::Where
+                        | K::Group
+                        | K::Having
+                        | K::Window
+                        | K::Union
+                        | K::Intersect
+                        | K::Except
+                        | K::Order
+                        | K::Limit
+                        | K::Offset
+                        | K::Fetch
+                        | K::For
+                )
+            ),
+        };
+        ends && keyword.is_bare_label()
     }
 
     /// What follows an operand.
@@ -623,17 +652,6 @@ impl Parser<'_> {
         let items = self.expr_list()?;
         self.expect(T::RightParen)?;
         Ok(items)
-    }
-
-    /// A query in parentheses, and nothing else.
-    pub(super) fn paren_query(&mut self) -> Result<Box<Query>> {
-        if self.kind() != T::LeftParen {
-            return Err(self.unexpected());
-        }
-        match self.paren()? {
-            Paren::Query(query) => Ok(query),
-            _ => Err(self.unexpected()),
-        }
     }
 
     /// Whether a token begins a text constant.

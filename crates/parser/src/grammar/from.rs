@@ -148,7 +148,7 @@ impl Parser<'_> {
         }
         if lateral && self.kind() == T::LeftParen {
             let at = self.pos();
-            let query = self.paren_query()?;
+            let query = self.query_in_parens()?;
             return self.derived_table(query, true, at);
         }
         let is_rows_from = self.at_words(&[K::Rows, K::From]);

@@ -130,6 +130,8 @@ pub(crate) struct Parser<'a> {
     height: u32,
     /// The highest `$n` of the statement.
     parameters: u32,
+    /// The depth at which the expression of a target is parsed: a word of an operator may be its label there.
+    target_depth: u32,
     /// Whether the right table of an ASOF JOIN is parsed: MATCH_CONDITION is then no alias.
     after_as_of: bool,
 }
@@ -155,7 +157,17 @@ impl<'a> Parser<'a> {
                 }
             }
         }
-        Parser { sql, tokens, at: 0, lex_error, depth: 0, height: 0, parameters: 0, after_as_of: false }
+        Parser {
+            sql,
+            tokens,
+            at: 0,
+            lex_error,
+            depth: 0,
+            height: 0,
+            parameters: 0,
+            target_depth: 0,
+            after_as_of: false,
+        }
     }
 
     /// A result, if the text is at its end.

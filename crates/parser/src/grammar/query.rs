@@ -37,8 +37,8 @@ impl Parser<'_> {
     }
 
     /// A query that must be in parentheses.
-    fn query_in_parens(&mut self) -> Result<BoxedQuery> {
-        if !self.parens_begin_query() {
+    pub(super) fn query_in_parens(&mut self) -> Result<BoxedQuery> {
+        if self.kind() != T::LeftParen || !self.parens_begin_query() {
             // The token behind the parentheses is the one that begins no query.
             while self.eat(T::LeftParen) {}
             return Err(self.unexpected());
@@ -347,7 +347,9 @@ impl Parser<'_> {
             self.advance();
             return Ok(Target { expr: Expr::new(ExprKind::Wildcard(Box::default()), at), alias: None });
         }
+        let around = std::mem::replace(&mut self.target_depth, self.depth + 1);
         let expr = self.a_expr()?;
+        self.target_depth = around;
         let alias = self.opt_label()?;
         Ok(Target { expr, alias })
     }

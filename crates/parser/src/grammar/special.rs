@@ -29,7 +29,7 @@ impl Parser<'_> {
             K::Cast => self.cast_call(),
             K::Exists if in_parens => {
                 self.advance();
-                let query = self.paren_query()?;
+                let query = self.query_in_parens()?;
                 Ok(Expr::new(ExprKind::Exists(query), at))
             }
             K::Array => self.array(),
@@ -136,9 +136,9 @@ impl Parser<'_> {
             && (next.is_string()
                 || next.kind == T::LeftParen
                 || matches!(next.keyword, Some(K::Varying | K::Character | K::Char))
-                || matches!(next.keyword, Some(K::With | K::Without))
-                    && self.keyword_at(2) == Some(K::Time)
-                    && matches!(keyword, K::Timestamp | K::Time))
+                || matches!(keyword, K::Timestamp | K::Time)
+                    && (next.keyword == Some(K::Without)
+                        || next.keyword == Some(K::With) && self.keyword_at(2) == Some(K::Time)))
     }
 
     fn interval_literal(&mut self) -> Result<Expr> {
@@ -190,7 +190,7 @@ impl Parser<'_> {
         self.advance();
         match self.kind() {
             T::LeftBracket => self.array_items(at),
-            _ => Ok(Expr::new(ExprKind::ArrayQuery(self.paren_query()?), at)),
+            _ => Ok(Expr::new(ExprKind::ArrayQuery(self.query_in_parens()?), at)),
         }
     }
 
@@ -383,8 +383,8 @@ impl Parser<'_> {
         if self.eat(T::RightParen) {
             return Ok(call);
         }
-        if self.kind() == T::Star && self.peek_at(1).kind == T::RightParen {
-            self.at += 2;
+        if self.eat(T::Star) {
+            self.expect(T::RightParen)?;
             call.star = true;
             return Ok(call);
         }

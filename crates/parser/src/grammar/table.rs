@@ -139,7 +139,8 @@ impl Parser<'_> {
             table.elements = self.opt_typed_elements()?;
             return Ok(());
         }
-        if self.take_words(&[K::Partition, K::Of]) {
+        if self.take(K::Partition) {
+            self.need(K::Of)?;
             let parent = self.qualified_name()?;
             table.elements = self.opt_typed_elements()?;
             table.shape = TableShape::PartitionOf(parent, self.partition_bound()?);

@@ -63,6 +63,16 @@ fn options_of_millraces_tables_are_those_of_postgresqls() {
 }
 
 #[test]
+fn words_of_operators_may_be_labels_of_whole_targets() {
+    for sql in ["SELECT a and, b is FROM t", "SELECT a COLLATE", "SELECT (SELECT a in) or FROM t"] {
+        assert!(parse_all(sql).is_ok(), "{sql}");
+    }
+    for sql in ["SELECT a AND b is, c", "SELECT a = b like, c", "SELECT (a and)", "SELECT a WHERE b or"] {
+        assert!(parse_all(sql).is_err(), "{sql}");
+    }
+}
+
+#[test]
 fn statements_know_their_place_and_their_parameters() {
     let parsed = parse_all(" SELECT $2, $1 ; -- x\n UPDATE t SET a = $3 ;").unwrap();
     let places: Vec<(u32, u32, u32)> = parsed.iter().map(|one| (one.start.0, one.end.0, one.parameters)).collect();
