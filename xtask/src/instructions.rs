@@ -204,7 +204,10 @@ mod tests {
     fn a_baseline_is_read_as_it_was_saved_and_damage_is_named() {
         let saved = counted("rustc 1", &[("wal: append", 12.125), ("columns: encode a, b", 0.5)]);
         assert_eq!(Counted::from_text(&saved.to_text()).as_ref(), Ok(&saved));
-        assert_eq!(Counted::from_text("wal: append").unwrap_err(), "invalid line \"wal: append\": expected a kernel and its count");
+        assert_eq!(
+            Counted::from_text("wal: append").unwrap_err(),
+            "invalid line \"wal: append\": expected a kernel and its count"
+        );
         assert_eq!(Counted::from_text("wal: append\tmany").unwrap_err(), "invalid count \"many\"");
     }
 

@@ -13,7 +13,7 @@ use crate::{Result, model, tidy, tools};
 
 /// Crates that must be testable without DataFusion.
 const BELOW_QUERY: &[&str] =
-    &["model", "catalog", "env", "wal", "columns", "rows", "compiled", "engine", "ingest", "pg", "sim"];
+    &["model", "catalog", "parser", "env", "wal", "columns", "rows", "compiled", "engine", "ingest", "pg", "sim"];
 const FROM_QUERY: &[&str] = &["query", "server", "millrace", "xtask"];
 /// Measures our program and its peers from outside. The program is the one that cargo builds for the tests of
 /// `millrace`: a separate `cargo build` would select other features of dependencies and rebuild them all.

@@ -18,6 +18,7 @@ const OURS: &[(&str, &[&str])] = &[
     ("compiled", &["model", "env", "rows", "pg"]),
     ("engine", &["model", "env", "wal", "columns", "rows"]),
     ("ingest", &["model", "engine", "pg"]),
+    ("parser", &["model"]),
     ("pg", &["model"]),
     ("catalog", &["model"]),
     ("query", &["model", "env", "columns", "engine", "ingest", "pg", "rows", "compiled", "catalog"]),

@@ -14,21 +14,28 @@ struct Ban {
 
 const BANS: &[Ban] = &[
     Ban {
-        applies: |path| in_crates(path, &["model", "wal", "columns", "rows", "compiled", "engine", "ingest", "pg"]),
+        applies: |path| {
+            in_crates(path, &["model", "wal", "columns", "rows", "compiled", "engine", "ingest", "parser", "pg"])
+        },
         in_tests: false,
         words: &["std::fs", "fs::File", "fs::read", "fs::write", "File::open", "File::create", "OpenOptions"],
         reason: "below `query` only `env` opens a file",
     },
     Ban {
         applies: |path| {
-            in_crates(path, &["model", "wal", "columns", "rows", "compiled", "engine", "ingest", "pg", "query"])
+            in_crates(
+                path,
+                &["model", "wal", "columns", "rows", "compiled", "engine", "ingest", "parser", "pg", "query"],
+            )
         },
         in_tests: false,
         words: &["Instant", "SystemTime", "UNIX_EPOCH", "Timestamp::now", "Zoned::now", "Utc::now", "Local::now"],
         reason: "only `env` reads the clock",
     },
     Ban {
-        applies: |path| in_crates(path, &["model", "wal", "columns", "rows", "compiled", "engine", "ingest", "pg"]),
+        applies: |path| {
+            in_crates(path, &["model", "wal", "columns", "rows", "compiled", "engine", "ingest", "parser", "pg"])
+        },
         in_tests: false,
         words: &["std::thread", "thread::spawn", "thread::sleep", "Condvar", "mpsc", "Barrier", "rayon"],
         reason: "at and below `engine` only `env` starts a thread, sleeps or blocks",
@@ -41,7 +48,10 @@ const BANS: &[Ban] = &[
     },
     Ban {
         applies: |path| {
-            in_crates(path, &["model", "env", "wal", "columns", "rows", "compiled", "engine", "ingest", "pg", "sim"])
+            in_crates(
+                path,
+                &["model", "env", "wal", "columns", "rows", "compiled", "engine", "ingest", "parser", "pg", "sim"],
+            )
         },
         in_tests: true,
         words: &["tokio", "async fn", "futures"],

@@ -1,0 +1,289 @@
+//! Queries and FROM.
+
+use super::Printer;
+use crate::ast::{
+    Alias, Cte, CteBody, DistinctClause, GroupItem, Join, JoinConstraint, JoinKind, Limit, LockStrength, LockWait,
+    Persistence, Query, QueryBody, Relation, Select, SetOperator, TableExpr, TableFunction, TableFunctionColumn,
+    Target, With, XmlTable,
+};
+
+impl Printer {
+    pub(super) fn query(&mut self, query: &Query) {
+        self.with(query.with.as_deref());
+        match &query.body {
+            QueryBody::Select(select) => self.select(select),
+            QueryBody::Values(rows) => {
+                self.put("VALUES ");
+                self.list(rows, |out, row| out.parens(row, Self::expr));
+            }
+            QueryBody::SetOperation(one) => {
+                self.set_operand(&one.left);
+                self.put(match one.op {
+                    SetOperator::Union => " UNION ",
+                    SetOperator::Intersect => " INTERSECT ",
+                    SetOperator::Except => " EXCEPT ",
+                });
+                self.put_if(one.all, "ALL ");
+                self.set_operand(&one.right);
+            }
+        }
+        self.opt_list(" ORDER BY ", &query.order_by, Self::sort_by);
+        match &query.limit {
+            None => {}
+            Some(Limit::All) => self.put(" LIMIT ALL"),
+            Some(Limit::Count(count)) => self.opt(" LIMIT ", Some(count), Self::operand),
+            Some(Limit::WithTies(_)) => {}
+        }
+        self.opt(" OFFSET ", query.offset.as_ref(), Self::operand);
+        if let Some(Limit::WithTies(count)) = &query.limit {
+            self.put(" FETCH FIRST ");
+            // Only a value in parentheses, or a constant, may stand here.
+            self.put("(");
+            self.expr(count);
+            self.put(") ROWS WITH TIES");
+        }
+        for locking in &query.locking {
+            self.put(match locking.strength {
+                LockStrength::KeyShare => " FOR KEY SHARE",
+                LockStrength::Share => " FOR SHARE",
+                LockStrength::NoKeyUpdate => " FOR NO KEY UPDATE",
+                LockStrength::Update => " FOR UPDATE",
+            });
+            self.opt_list(" OF ", &locking.of, Self::name);
+            self.put(match locking.wait {
+                LockWait::Wait => "",
+                LockWait::SkipLocked => " SKIP LOCKED",
+                LockWait::NoWait => " NOWAIT",
+            });
+        }
+    }
+
+    /// An operand of UNION: in parentheses, unless it is nothing but SELECT or VALUES.
+    fn set_operand(&mut self, query: &Query) {
+        let is_plain = query.with.is_none()
+            && query.order_by.is_empty()
+            && query.limit.is_none()
+            && query.offset.is_none()
+            && query.locking.is_empty()
+            && !matches!(query.body, QueryBody::SetOperation(_));
+        self.put_if(!is_plain, "(");
+        self.query(query);
+        self.put_if(!is_plain, ")");
+    }
+
+    pub(super) fn with(&mut self, with: Option<&With>) {
+        let Some(with) = with else { return };
+        self.put(if with.recursive { "WITH RECURSIVE " } else { "WITH " });
+        self.list(&with.ctes, Self::cte);
+        self.put(" ");
+    }
+
+    fn cte(&mut self, cte: &Cte) {
+        self.ident(&cte.name);
+        self.opt_parens("", &cte.columns, |out, name| out.ident(name));
+        self.put(match cte.materialized {
+            None => " AS (",
+            Some(true) => " AS MATERIALIZED (",
+            Some(false) => " AS NOT MATERIALIZED (",
+        });
+        match &cte.body {
+            CteBody::Query(query) => self.query(query),
+            CteBody::Insert(insert) => self.insert(insert),
+            CteBody::Update(update) => self.update(update),
+            CteBody::Delete(delete) => self.delete(delete),
+            CteBody::Merge(merge) => self.merge(merge),
+        }
+        self.put(")");
+        if let Some(search) = &cte.search {
+            self.put(if search.breadth_first { " SEARCH BREADTH FIRST BY " } else { " SEARCH DEPTH FIRST BY " });
+            self.idents(&search.columns);
+            self.put(" SET ");
+            self.ident(&search.sequence);
+        }
+        if let Some(cycle) = &cte.cycle {
+            self.put(" CYCLE ");
+            self.idents(&cycle.columns);
+            self.put(" SET ");
+            self.ident(&cycle.mark);
+            if let Some((value, default)) = &cycle.values {
+                self.put(" TO ");
+                self.expr(value);
+                self.put(" DEFAULT ");
+                self.expr(default);
+            }
+            self.put(" USING ");
+            self.ident(&cycle.path);
+        }
+    }
+
+    fn select(&mut self, select: &Select) {
+        self.put("SELECT");
+        match &select.distinct {
+            None => {}
+            Some(DistinctClause::All) => self.put(" DISTINCT"),
+            Some(DistinctClause::On(list)) => self.opt_parens(" DISTINCT ON ", list, Self::expr),
+        }
+        self.opt_list(" ", &select.targets, Self::target);
+        if let Some(into) = &select.into {
+            self.put(" INTO ");
+            self.persistence(into.persistence);
+            self.put_if(into.persistence != Persistence::Permanent, "TABLE ");
+            self.name(&into.table);
+        }
+        self.opt_list(" FROM ", &select.from, Self::table);
+        self.opt(" WHERE ", select.filter.as_ref(), Self::expr);
+        if !select.group_by.is_empty() {
+            self.put(if select.group_distinct { " GROUP BY DISTINCT " } else { " GROUP BY " });
+            self.list(&select.group_by, Self::group_item);
+        }
+        self.opt(" HAVING ", select.having.as_ref(), Self::expr);
+        self.opt_list(" WINDOW ", &select.windows, |out, (name, spec)| {
+            out.ident(name);
+            out.put(" AS ");
+            out.window(spec);
+        });
+    }
+
+    fn group_item(&mut self, item: &GroupItem) {
+        match item {
+            GroupItem::Expr(expr) => self.expr(expr),
+            GroupItem::Empty => self.put("()"),
+            GroupItem::Rollup(list) => self.opt_parens("ROLLUP ", list, Self::expr),
+            GroupItem::Cube(list) => self.opt_parens("CUBE ", list, Self::expr),
+            GroupItem::Sets(items) => self.opt_parens("GROUPING SETS ", items, Self::group_item),
+        }
+    }
+
+    pub(super) fn target(&mut self, target: &Target) {
+        self.expr(&target.expr);
+        self.opt(" AS ", target.alias.as_ref(), |out, alias| out.ident(alias));
+    }
+
+    pub(super) fn table(&mut self, table: &TableExpr) {
+        match table {
+            TableExpr::Relation(relation) => self.relation(relation),
+            TableExpr::Subquery(one) => {
+                self.put(if one.lateral { "LATERAL (" } else { "(" });
+                self.query(&one.query);
+                self.put(")");
+                self.alias(one.alias.as_ref());
+            }
+            TableExpr::Function(one) => self.table_function(one),
+            TableExpr::XmlTable(one) => self.xml_table(one),
+            TableExpr::Join(join) => self.join(join),
+        }
+    }
+
+    fn alias(&mut self, alias: Option<&Alias>) {
+        self.opt(" AS ", alias, |out, alias| {
+            out.ident(&alias.name);
+            out.opt_parens("", &alias.columns, |out, name| out.ident(name));
+        });
+    }
+
+    fn relation(&mut self, relation: &Relation) {
+        self.put_if(relation.only, "ONLY ");
+        self.name(&relation.name);
+        self.opt(" FOR SYSTEM_TIME AS OF ", relation.as_of.as_deref(), Self::operand);
+        self.alias(relation.alias.as_ref());
+        if let Some(sample) = &relation.sample {
+            self.put(" TABLESAMPLE ");
+            self.name(&sample.method);
+            self.parens(&sample.args, Self::expr);
+            if let Some(seed) = &sample.repeatable {
+                self.put(" REPEATABLE (");
+                self.expr(seed);
+                self.put(")");
+            }
+        }
+    }
+
+    fn table_function(&mut self, one: &TableFunction) {
+        self.put_if(one.lateral, "LATERAL ");
+        self.put_if(one.rows_from, "ROWS FROM (");
+        self.list(&one.functions, |out, function| {
+            out.expr(&function.function);
+            out.opt_parens(" AS ", &function.columns, Self::column_definition);
+        });
+        self.put_if(one.rows_from, ")");
+        self.put_if(one.ordinality, " WITH ORDINALITY");
+        self.alias(one.alias.as_ref());
+        let words = if one.alias.is_some() { "" } else { " AS " };
+        self.opt_parens(words, &one.columns, Self::column_definition);
+    }
+
+    pub(super) fn column_definition(&mut self, column: &TableFunctionColumn) {
+        self.ident(&column.name);
+        self.put(" ");
+        self.type_name(&column.ty);
+        self.opt(" COLLATE ", column.collation.as_ref(), Self::name);
+    }
+
+    fn xml_table(&mut self, one: &XmlTable) {
+        self.put_if(one.lateral, "LATERAL ");
+        self.put("XMLTABLE(");
+        if !one.namespaces.is_empty() {
+            self.opt_parens("XMLNAMESPACES", &one.namespaces, |out, (uri, name)| {
+                out.put_if(name.is_none(), "DEFAULT ");
+                out.operand(uri);
+                out.opt(" AS ", name.as_ref(), |out, name| out.ident(name));
+            });
+            self.put(", ");
+        }
+        self.operand(&one.row);
+        self.put(" PASSING ");
+        self.operand(&one.document);
+        self.put(" COLUMNS ");
+        self.list(&one.columns, |out, column| {
+            out.ident(&column.name);
+            match &column.ty {
+                None => return out.put(" FOR ORDINALITY"),
+                Some(ty) => {
+                    out.put(" ");
+                    out.type_name(ty);
+                }
+            }
+            out.opt(" PATH ", column.path.as_ref(), Self::operand);
+            out.opt(" DEFAULT ", column.default.as_ref(), Self::operand);
+            out.put_if(column.not_null, " NOT NULL");
+        });
+        self.put(")");
+        self.alias(one.alias.as_ref());
+    }
+
+    /// A join; in parentheses where it has an alias.
+    fn join(&mut self, join: &Join) {
+        self.put_if(join.alias.is_some(), "(");
+        self.table(&join.left);
+        self.put(if join.natural { " NATURAL" } else { "" });
+        self.put_if(join.as_of.is_some(), " ASOF");
+        let is_cross = join.constraint == JoinConstraint::None && !join.natural && join.as_of.is_none();
+        self.put(match join.kind {
+            JoinKind::Inner if is_cross => " CROSS JOIN ",
+            JoinKind::Inner => " JOIN ",
+            JoinKind::Left => " LEFT JOIN ",
+            JoinKind::Right => " RIGHT JOIN ",
+            JoinKind::Full => " FULL JOIN ",
+        });
+        // A join on the right side needs parentheses, which are no node.
+        let is_nested = matches!(&join.right, TableExpr::Join(right) if right.alias.is_none());
+        self.put_if(is_nested, "(");
+        self.table(&join.right);
+        self.put_if(is_nested, ")");
+        if let Some(matching) = join.as_of.as_ref().and_then(|as_of| as_of.matching.as_ref()) {
+            self.put(" MATCH_CONDITION (");
+            self.expr(matching);
+            self.put(")");
+        }
+        match &join.constraint {
+            JoinConstraint::None => {}
+            JoinConstraint::On(on) => self.opt(" ON ", Some(on), Self::expr),
+            JoinConstraint::Using(columns, alias) => {
+                self.opt_parens(" USING ", columns, |out, name| out.ident(name));
+                self.opt(" AS ", alias.as_ref(), |out, alias| out.ident(alias));
+            }
+        }
+        self.put_if(join.alias.is_some(), ")");
+        self.alias(join.alias.as_ref());
+    }
+}
