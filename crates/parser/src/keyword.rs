@@ -2,14 +2,14 @@
 //!
 //! The table is generated from `pg_get_keywords()`. A word is found by one multiplication and, mostly, one comparison.
 
-/// Where a key word may stand as a name.
+/// Places where a key word may stand as a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Category {
     /// Anywhere.
     Unreserved,
-    /// As a column or table, not as a function or type.
+    /// Names of columns and tables, not of functions and types.
     ColumnName,
-    /// As a function or type, not as a column or table.
+    /// Names of functions and types, not of columns and tables.
     TypeOrFunctionName,
     /// Nowhere but behind AS and a point.
     Reserved,
@@ -42,7 +42,7 @@ impl Keyword {
         WORDS[self as usize]
     }
 
-    /// Where it may stand as a name.
+    /// Places where the word may stand as a name.
     #[must_use]
     pub fn category(self) -> Category {
         CATEGORIES[self as usize]

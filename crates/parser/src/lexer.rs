@@ -21,7 +21,7 @@ use crate::keyword::Keyword;
 /// Longest name in bytes; the rest is cut at a character boundary.
 pub const NAME_BYTES_MAX: usize = 63;
 
-/// What a token is.
+/// Kind of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum TokenKind {
@@ -108,11 +108,11 @@ pub enum TokenKind {
 /// A token: its kind and its range of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Token {
-    /// What it is.
+    /// Kind of the token.
     pub kind: TokenKind,
     /// A quoted token that stands for other bytes than those between its quotes.
     pub(crate) has_escapes: bool,
-    /// Of a [`TokenKind::Word`] that is one.
+    /// The key word, if a [`TokenKind::Word`] is one.
     pub keyword: Option<Keyword>,
     /// The byte it begins at.
     pub start: u32,
@@ -170,7 +170,7 @@ impl Token {
     }
 }
 
-/// What a name is cut to.
+/// Bytes to which a name is cut.
 pub(crate) fn cut(name: &str) -> &str {
     if name.len() <= NAME_BYTES_MAX { name } else { &name[..name.floor_char_boundary(NAME_BYTES_MAX)] }
 }
@@ -190,7 +190,7 @@ pub struct LexError {
     state: SqlState,
     message: Cow<'static, str>,
     hint: Option<&'static str>,
-    /// Where it is, and the bytes that the message quotes, if it quotes any.
+    /// Place of the error, and the bytes that the message quotes, if it quotes any.
     start: u32,
     near: Option<u32>,
 }
@@ -236,7 +236,7 @@ pub fn position(sql: &str, byte: u32) -> u32 {
     u32::try_from(characters).unwrap_or(u32::MAX - 1) + 1
 }
 
-/// What a byte may begin or continue.
+/// Classes of bytes: tokens that a byte may begin or continue.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Class {
     Other,
@@ -251,7 +251,7 @@ enum Class {
     Single,
     Dot,
     Colon,
-    /// Of operators.
+    /// Bytes of operators.
     Operator,
 }
 

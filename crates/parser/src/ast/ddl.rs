@@ -160,9 +160,9 @@ pub struct FunctionSignature {
     pub name: Name,
     /// `None` if not written, which an unambiguous name allows.
     pub args: Option<Vec<FunctionParameter>>,
-    /// Of an aggregate: `*`.
+    /// `*`, for an aggregate.
     pub star: bool,
-    /// Of an ordered-set aggregate: arguments before ORDER BY.
+    /// Arguments before ORDER BY, for an ordered-set aggregate.
     pub direct_args: Option<usize>,
 }
 
@@ -210,10 +210,10 @@ pub struct Rename {
     /// With ONLY, of tables.
     pub only: bool,
     pub if_exists: bool,
-    /// What of it is renamed: a column, attribute or constraint; `None` is the object itself.
+    /// The renamed part: a column, attribute or constraint; `None` is the object itself.
     pub part: Option<RenamePart>,
     pub to: Ident,
-    /// Of attributes.
+    /// CASCADE or RESTRICT, for attributes.
     pub behavior: DropBehavior,
 }
 
@@ -515,7 +515,7 @@ pub struct CreateTrigger {
     pub timing: TriggerTiming,
     pub events: Vec<TriggerEvent>,
     pub table: Name,
-    /// Of a constraint trigger.
+    /// Options of a constraint trigger.
     pub from: Option<Name>,
     pub attributes: ConstraintAttributes,
     pub transitions: Vec<TriggerTransition>,

@@ -17,7 +17,7 @@ pub enum ExprKind {
     Integer(i32),
     /// Another number, as written.
     Number(Text),
-    /// Of no type yet.
+    /// A text of unknown type.
     String(Text),
     /// `b` and its bits, or `x` and its digits.
     BitString(Text),
@@ -252,7 +252,7 @@ pub struct SortBy {
     pub expr: Expr,
     pub direction: SortDirection,
     pub nulls: NullsOrder,
-    /// Of the operator behind USING.
+    /// Place of the operator behind USING.
     pub at: Pos,
 }
 
@@ -323,7 +323,7 @@ pub struct Indirection {
     pub steps: Vec<Step>,
 }
 
-/// What follows a value: a field of it, all its fields, an element or a slice.
+/// A step from a value: to a field, all fields, an element or a slice.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
     Field(Ident),
@@ -354,7 +354,7 @@ pub enum XmlOp {
     Concat,
     Element,
     Forest,
-    /// Of a document, or of content; whether white space is preserved.
+    /// XMLPARSE: whether of a document, and whether white space is preserved.
     Parse {
         document: bool,
         preserve: bool,

@@ -66,7 +66,7 @@ impl Name {
         Name { qualifier: Box::new([Ident::const_new("pg_catalog")]), name: Ident::const_new(name), at }
     }
 
-    /// Its parts, outermost first.
+    /// Parts of the name, outermost first.
     pub fn parts(&self) -> impl Iterator<Item = &Ident> {
         self.qualifier.iter().chain(std::iter::once(&self.name))
     }
@@ -236,7 +236,7 @@ pub enum Statement {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Parsed {
     pub statement: Statement,
-    /// Its first byte in the text.
+    /// First byte of the statement in the text.
     pub start: Pos,
     /// The byte behind its last token, without the semicolon.
     pub end: Pos,

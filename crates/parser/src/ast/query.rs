@@ -33,7 +33,7 @@ pub enum Limit {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Select {
     pub distinct: Option<DistinctClause>,
-    /// May be empty.
+    /// Select list, maybe empty.
     pub targets: Vec<Target>,
     pub into: Option<Box<Into>>,
     pub from: Vec<TableExpr>,
@@ -267,7 +267,7 @@ pub struct Join {
     pub left: TableExpr,
     pub right: TableExpr,
     pub constraint: JoinConstraint,
-    /// Of the join in parentheses.
+    /// Alias of the join in parentheses.
     pub alias: Option<Alias>,
     /// Millrace: `ASOF JOIN`.
     pub as_of: Option<Box<AsOfJoin>>,

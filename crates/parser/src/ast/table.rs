@@ -26,7 +26,7 @@ pub struct CreateTable {
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum TableShape {
-    /// As its elements say.
+    /// Columns and constraints, as listed.
     Plain,
     /// `OF type`
     Of(Name),
@@ -103,7 +103,7 @@ pub enum ColumnConstraintKind {
     InitiallyImmediate,
 }
 
-/// What UNIQUE and PRIMARY KEY say of their index.
+/// Index options of UNIQUE and PRIMARY KEY.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct IndexParameters {
     pub include: Vec<Ident>,
@@ -158,7 +158,7 @@ pub struct Exclude {
     pub filter: Option<Expr>,
 }
 
-/// What stands behind a table's constraint, each if it was written.
+/// Attributes behind a table's constraint, each if it was written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ConstraintAttributes {
     /// DEFERRABLE or NOT DEFERRABLE.

@@ -9,7 +9,7 @@ pub struct Copy {
     pub program: bool,
     /// `None` is STDIN or STDOUT.
     pub file: Option<Text>,
-    /// Those of the old syntax under their new names.
+    /// Options of the old syntax have their new names.
     pub options: Vec<DefinitionItem>,
     pub filter: Option<Expr>,
 }

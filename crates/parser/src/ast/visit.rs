@@ -13,7 +13,7 @@ use super::{
 /// What `enter_…` answers with Break ends the whole walk. Whoever wants to leave out a node's children overrides `visit_…`,
 /// whose default is to enter the node and walk its children.
 pub trait Visitor {
-    /// What the walk ends with.
+    /// Result of a walk that is broken off.
     type Break;
 
     /// An expression.

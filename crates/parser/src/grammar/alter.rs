@@ -10,7 +10,7 @@ use crate::ast::{
     SetScope, Statement, UserMapping,
 };
 
-/// Which of the actions that many objects share one has.
+/// Actions of many kinds of objects that one kind allows.
 #[derive(Clone, Copy)]
 struct Shared {
     rename: bool,

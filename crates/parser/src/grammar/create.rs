@@ -50,7 +50,7 @@ impl Parser<'_> {
         self.create_view(replace, persistence, recursive)
     }
 
-    /// What may be replaced; `replace`: OR REPLACE was written.
+    /// Objects that OR REPLACE allows; `replace`: it was written.
     fn create_or_replace(&mut self, replace: bool) -> Result<Statement> {
         match self.keyword() {
             Some(K::Function) => self.create_of(|parser| parser.create_function(false, replace)),

@@ -15,7 +15,7 @@ use crate::ast::{
 use crate::keyword::Keyword;
 use crate::lexer::TokenKind;
 
-/// How tightly operators bind.
+/// Binding powers of operators.
 mod level {
     pub(super) const OR: u8 = 1;
     pub(super) const AND: u8 = 2;
@@ -35,14 +35,14 @@ mod level {
     pub(super) const CAST: u8 = 14;
 }
 
-/// Which of the grammar's two kinds of expressions: `b_expr` stands where AND, IN and NOT mean something else.
+/// The grammar's two kinds of expressions: `b_expr` stands where AND, IN and NOT mean something else.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Mode {
     A,
     B,
 }
 
-/// What two parentheses hold.
+/// Content of two parentheses.
 pub(super) enum Paren {
     Query(Box<Query>),
     Expr(Expr),
@@ -216,7 +216,7 @@ impl Parser<'_> {
         ends && keyword.is_bare_label()
     }
 
-    /// What follows an operand.
+    /// An operator or postfix behind an operand.
     fn expr_behind(&mut self, mut left: Expr, min: u8, mode: Mode) -> Result<Expr> {
         loop {
             let found = self.operator_level(mode);
@@ -439,7 +439,7 @@ impl Parser<'_> {
         }
     }
 
-    /// What begins with a name: a column, a call, or a constant of a type.
+    /// An expression that begins with a name: a column, a call, or a constant of a type.
     pub(super) fn named(&mut self) -> Result<Expr> {
         let token = self.peek();
         let at = self.pos();
@@ -548,7 +548,7 @@ impl Parser<'_> {
         Ok(step)
     }
 
-    /// What is between parentheses: a query, or expressions.
+    /// The content of parentheses: a query, or expressions.
     ///
     /// Whether `((SELECT 1)…` goes on as a query or an expression is known only behind the inner parenthesis, so that the inner
     /// one is parsed first, as what it is, and then continued.

@@ -8,7 +8,7 @@ use crate::ast::{
     RowsFrom, TableExpr, TableFunction, TableFunctionColumn, TableSample, XmlTable, XmlTableColumn,
 };
 
-/// What two parentheses in FROM hold.
+/// Content of two parentheses in FROM.
 enum ParenTable {
     Query(Box<Query>),
     Join(TableExpr),
@@ -195,7 +195,7 @@ impl Parser<'_> {
         Ok(Relation { name, only, alias: None, sample: None, as_of: None })
     }
 
-    /// As [`Parser::relation_expr`]: the name, and whether with ONLY.
+    /// Name and ONLY of a relation, by [`Parser::relation_expr`].
     pub(super) fn relation_name(&mut self) -> Result<(Name, bool)> {
         let relation = self.relation_expr()?;
         Ok((relation.name, relation.only))
@@ -249,7 +249,7 @@ impl Parser<'_> {
         })
     }
 
-    /// As [`Parser::paren`], in FROM.
+    /// Parentheses in FROM; see [`Parser::paren`].
     fn paren_table(&mut self) -> Result<ParenTable> {
         self.expect(T::LeftParen)?;
         if self.at_query_word() {

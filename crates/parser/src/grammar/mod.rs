@@ -122,7 +122,7 @@ pub(crate) struct Parser<'a> {
     /// Ends with [`TokenKind::End`], again and again.
     tokens: Vec<Token>,
     at: usize,
-    /// Why the tokens end before the text does.
+    /// Lexical error at which the tokens end before the text does.
     lex_error: Option<LexError>,
     /// Rules entered by recursion.
     depth: u32,

@@ -1,4 +1,4 @@
-//! What is done to objects of any kind: DROP, COMMENT, SECURITY LABEL, GRANT and REVOKE.
+//! Commands on objects of any kind: DROP, COMMENT, SECURITY LABEL, GRANT and REVOKE.
 
 use model::Result;
 

@@ -72,7 +72,7 @@ impl Parser<'_> {
         })
     }
 
-    /// What follows a query in parentheses that is a part of a larger one.
+    /// The rest of a larger query behind one in parentheses.
     pub(super) fn query_behind(&mut self, first: BoxedQuery) -> Result<BoxedQuery> {
         self.grow()?;
         let query = self.set_operations(first, 0)?;

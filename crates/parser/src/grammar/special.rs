@@ -767,7 +767,7 @@ impl Parser<'_> {
     }
 }
 
-/// Why a frame makes no sense, and where.
+/// Error of an impossible frame, with its place.
 fn refused_frame(
     start: &FrameBound,
     end: Option<&FrameBound>,

@@ -1,4 +1,4 @@
-//! Which statement a text is.
+//! Choice of the statement by its first words.
 
 use model::Result;
 

@@ -11,7 +11,7 @@ use crate::ast::{
     TableConstraintKind, TableElement, TableShape,
 };
 
-/// What stands behind the elements of a table.
+/// Clauses behind the elements of a table.
 #[derive(Default)]
 struct TableOptions {
     access_method: Option<Ident>,
@@ -132,7 +132,7 @@ impl Parser<'_> {
         if self.take(K::Tablespace) { self.col_id().map(Some) } else { Ok(None) }
     }
 
-    /// What a table consists of: columns, a type, or a partition of another table.
+    /// The shape of a table: columns, a type, or a partition of another table.
     fn table_elements(&mut self, table: &mut CreateTable) -> Result<()> {
         if self.take(K::Of) {
             table.shape = TableShape::Of(self.any_name()?);
@@ -215,7 +215,7 @@ impl Parser<'_> {
     pub(super) fn at_table_constraint(&self) -> bool {
         match self.keyword() {
             Some(K::Constraint | K::Check | K::Unique | K::Primary | K::Foreign) => true,
-            // Not reserved: a column may have that name.
+            // The word is not reserved: a column may have that name.
             Some(K::Exclude) => matches!(self.keyword_at(1), Some(K::Using)) || self.peek_at(1).kind == T::LeftParen,
             _ => false,
         }
@@ -256,7 +256,7 @@ impl Parser<'_> {
         }
     }
 
-    /// As [`Parser::column_constraints`], of a domain.
+    /// Constraints of a domain; see [`Parser::column_constraints`].
     pub(super) fn domain_constraints(&mut self) -> Result<(Option<Name>, Vec<ColumnConstraint>)> {
         let mut column = column_without_type(Ident::default(), self.pos());
         self.column_constraints(&mut column)?;

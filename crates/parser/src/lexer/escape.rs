@@ -1,4 +1,4 @@
-//! What the escapes in quoted texts stand for.
+//! Escapes in quoted texts.
 
 use model::SqlState;
 

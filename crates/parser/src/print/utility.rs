@@ -1,4 +1,4 @@
-//! Which statement, and commands of sessions, transactions, cursors and maintenance.
+//! Choice of the statement, and commands of sessions, transactions, cursors and maintenance.
 
 use super::Printer;
 use crate::ast::{
@@ -192,7 +192,7 @@ impl Printer {
         }
     }
 
-    /// As [`Printer::options`]; CLUSTER of all tables takes no parentheses.
+    /// Options of CLUSTER; of all tables it takes no parentheses.
     fn options_before(&mut self, options: &[DefinitionItem], parens: bool) {
         if parens {
             self.options(options);

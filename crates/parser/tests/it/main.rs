@@ -1,4 +1,4 @@
-//! What the grammar takes, what it means, and what it refuses.
+//! The grammar: texts that it takes, their meaning, and texts that it refuses.
 
 mod errors;
 mod limits;

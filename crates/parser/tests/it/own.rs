@@ -1,4 +1,4 @@
-//! What Millrace takes and PostgreSQL does not.
+//! Syntax that Millrace takes and PostgreSQL does not.
 
 use parser::ast::Statement;
 use parser::parse_all;
