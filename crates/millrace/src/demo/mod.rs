@@ -265,7 +265,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("thesis.tex"), "x").unwrap();
         let refused = prepare(dir.path()).err().map(|failure| failure.text()).unwrap_or_default();
-        assert!(refused.contains("not a demo's"), "{refused}");
+        assert!(refused.contains("not a demo directory"), "{refused}");
         assert!(dir.path().join("thesis.tex").exists());
         fs::write(dir.path().join(MARKER), "").unwrap();
         assert!(
