@@ -133,7 +133,7 @@ fn a_stalled_body_is_408_and_a_disconnect_stores_nothing() {
     client.send(b"POST /write HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nm v=1 1\n");
     let reply = client.reply().unwrap();
     assert_eq!(reply.status, 408);
-    assert!(reply.json()["error"].as_str().unwrap().contains("the body is not complete"));
+    assert!(reply.json()["error"].as_str().unwrap().contains("the body is incomplete"));
     let mut client = server.connect();
     client.send(b"POST /write HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nm v=1 1\n");
     client.0.shutdown(Shutdown::Both).unwrap();

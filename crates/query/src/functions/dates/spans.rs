@@ -188,7 +188,7 @@ fn scaled(span: Interval, by: impl Fn(f64) -> f64) -> Option<Interval> {
         seconds %= 86_400.0;
     }
     let micros = (by(span.nanoseconds as f64 / 1e3) + seconds * 1e6).round_ties_even();
-    let nanoseconds = (micros.abs() < 9.2e15).then_some(micros as i64 * 1_000)?;
+    let nanoseconds = (micros.abs() < 9.2e15).then(|| micros as i64 * 1_000)?;
     Some(Interval { months: whole_months, days, nanoseconds })
 }
 
@@ -215,7 +215,7 @@ pub(super) fn make_interval(call: &Call<'_>) -> Result<ArrayRef> {
             Some(Interval {
                 months: narrow(part(0) * 12.0 + part(1))?,
                 days: narrow(part(2) * 7.0 + part(3))?,
-                nanoseconds: (micros.abs() < 9.2e15).then_some(micros as i64 * 1_000)?,
+                nanoseconds: (micros.abs() < 9.2e15).then(|| micros as i64 * 1_000)?,
             })
         };
         made().map(Some).ok_or_else(interval_out_of_range)
