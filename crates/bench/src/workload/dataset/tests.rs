@@ -134,7 +134,7 @@ const DAMAGES: [Damage; 18] = [
         |text| text.replacen(",s_4", ",s_x", 1),
         "BigBatch_0.csv:1: seen \"Sensor,s_0,s_1,s_2,s_3,s_x",
     ),
-    ("d_0/BigBatch_0.csv", |text| text.replacen("Sensor", "sensor", 1), "expected a line that begins with Sensor"),
+    ("d_0/BigBatch_0.csv", |text| text.replacen("Sensor", "sensor", 1), "expected a line that starts with Sensor"),
     ("d_0/BigBatch_0.csv", |text| text.replacen("\n16", "\n1x", 1), "BigBatch_0.csv:2: seen \"1x"),
     ("d_0/BigBatch_0.csv", |text| without_last(text, ',') + "\n", "BigBatch_0.csv:6: seen \"\", expected a date like"),
     ("d_1/BigBatch_1.csv", |text| text.replacen("e,", "e,,", 1), "BigBatch_1.csv:2: seen \"11 values\", expected 10"),
@@ -168,7 +168,7 @@ fn a_damaged_data_set_is_refused_with_the_position_of_the_damage() {
 #[test]
 fn missing_files_are_reported() {
     let cases = [
-        ("info.txt", "no data set, or none that was finished"),
+        ("info.txt", "the data set is missing or incomplete"),
         ("schema.txt", "schema.txt: it cannot be read"),
         ("d_1/BigBatch_0.csv", "BigBatch_0.csv: it is missing"),
         ("d_1/BigBatch_1.csv", "seen 2 batches in its files, expected 3"),
