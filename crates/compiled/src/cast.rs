@@ -145,6 +145,7 @@ pub(crate) fn text_of(value: &Datum<'_>, zone: &dyn Zone) -> String {
             pg::time::timestamptz_text(&mut out, micros_from_2000(*micros), offset as i32);
         }
         Datum::Interval(interval) => pg::time::interval_text(&mut out, *interval),
+        other => debug_assert!(false, "the text of {}", other.type_name()),
     }
     // All of the functions above write UTF-8.
     String::from_utf8(out).unwrap_or_default()

@@ -646,6 +646,7 @@ fn hash_key<'a>(parts: &'a [Expr], frame: &Frame<'a>, out: &mut Vec<u8>) -> Resu
             Datum::Timestamp(_) => Type::Timestamp,
             Datum::Timestamptz(_) => Type::Timestamptz,
             Datum::Interval(_) => Type::Interval,
+            other => return Err(Error::bug(format!("a join by {}", other.type_name()))),
         };
         key::push(out, &KeyColumn::new(ty), &value)?;
     }

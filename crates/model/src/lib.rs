@@ -11,6 +11,7 @@
 mod error;
 pub mod key;
 pub mod limits;
+mod nested;
 pub mod numeric;
 mod row_schema;
 mod schema;
@@ -27,7 +28,8 @@ pub use schema::{Column, ColumnRole, DataType, Table, TableName, TableOptions, T
 pub use sequence::{SequenceBound, SequenceOptions, SequenceOwner, SequenceRef, SequenceSpec};
 pub use time::{TimeRange, Timestamp};
 pub use types::{CHARACTERS_MAX, Type};
-pub use value::{Datum, Interval};
+pub use nested::{Array, ArrayDimension, Bits, Geometry, Network, Point, Range, RangeBound, Record};
+pub use value::{Datum, Interval, TimeTz};
 
 macro_rules! number {
     ($(#[$doc:meta])* $name:ident($inner:ty)) => {

@@ -2,7 +2,9 @@
 
 use std::cmp::Ordering;
 
+use crate::nested::{Array, Bits, Geometry, Network, Range, Record};
 use crate::numeric::Numeric;
+use std::sync::Arc;
 
 /// Microseconds in a day.
 const DAY_MICROS: i64 = 86_400_000_000;
@@ -31,7 +33,7 @@ pub enum Datum<'a> {
     Float8(f64),
     /// `numeric`
     Numeric(Numeric),
-    /// `text`, `varchar(n)`, `char(n)` without trailing blanks, `json`
+    /// `text`, `varchar(n)`, `char(n)` without trailing blanks, `name`, `"char"`, `json`, and `jsonb` in its canonical text
     Text(&'a str),
     /// `bytea`
     Bytes(&'a [u8]),
@@ -49,6 +51,43 @@ pub enum Datum<'a> {
     Timestamptz(i64),
     /// `interval`
     Interval(Interval),
+    /// `oid` and the types whose values are numbers of catalog rows: `regclass`, `regtype`, `xid`
+    Oid(u32),
+    /// `timetz`
+    TimeTz(TimeTz),
+    /// `bit(n)`, `varbit`
+    Bits(Bits<'a>),
+    /// `inet`, `cidr`
+    Network(Network),
+    /// `macaddr` and `macaddr8`: six or eight bytes, the first one highest
+    Mac(u64),
+    /// An array of any type.
+    Array(Arc<Array<'a>>),
+    /// A row.
+    Record(Arc<Record<'a>>),
+    /// A range type.
+    Range(Arc<Range<'a>>),
+    /// A multirange type: ranges in order that neither touch nor overlap.
+    Multirange(Arc<[Range<'a>]>),
+    /// `point`, `line`, `lseg`, `box`, `path`, `polygon`, `circle`
+    Geometry(Arc<Geometry>),
+}
+
+/// A time of day with its offset from UTC. SQL compares the moment in UTC, then the offset.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct TimeTz {
+    /// Microseconds since midnight, local.
+    pub micros: i64,
+    /// Seconds west of UTC, as in PostgreSQL.
+    pub west: i32,
+}
+
+impl TimeTz {
+    /// Microseconds since midnight UTC; may be negative or more than a day.
+    #[must_use]
+    pub fn utc_micros(self) -> i64 {
+        self.micros + i64::from(self.west) * 1_000_000
+    }
 }
 
 impl Datum<'_> {
@@ -81,6 +120,15 @@ impl Datum<'_> {
             (Datum::Bytes(a), Datum::Bytes(b)) => a.cmp(b),
             (Datum::Uuid(a), Datum::Uuid(b)) => a.cmp(b),
             (Datum::Interval(a), Datum::Interval(b)) => a.span_micros().cmp(&b.span_micros()),
+            (Datum::Oid(a), Datum::Oid(b)) => a.cmp(b),
+            (Datum::TimeTz(a), Datum::TimeTz(b)) => (a.utc_micros(), a.west).cmp(&(b.utc_micros(), b.west)),
+            (Datum::Bits(a), Datum::Bits(b)) => a.cmp(b),
+            (Datum::Network(a), Datum::Network(b)) => a.cmp(b),
+            (Datum::Mac(a), Datum::Mac(b)) => a.cmp(b),
+            (Datum::Array(a), Datum::Array(b)) => return a.compare(b),
+            (Datum::Record(a), Datum::Record(b)) => return a.compare(b),
+            (Datum::Range(a), Datum::Range(b)) => return a.compare(b),
+            (Datum::Multirange(a), Datum::Multirange(b)) => return Range::compare_all(a, b),
             _ => return None,
         })
     }
@@ -106,6 +154,16 @@ impl Datum<'_> {
             Datum::Timestamp(_) => "timestamp without time zone",
             Datum::Timestamptz(_) => "timestamp with time zone",
             Datum::Interval(_) => "interval",
+            Datum::Oid(_) => "oid",
+            Datum::TimeTz(_) => "time with time zone",
+            Datum::Bits(_) => "bit varying",
+            Datum::Network(_) => "inet",
+            Datum::Mac(_) => "macaddr",
+            Datum::Array(_) => "anyarray",
+            Datum::Record(_) => "record",
+            Datum::Range(_) => "anyrange",
+            Datum::Multirange(_) => "anymultirange",
+            Datum::Geometry(geometry) => geometry.type_name(),
         }
     }
 }

@@ -19,6 +19,7 @@ const OURS: &[(&str, &[&str])] = &[
     ("engine", &["model", "env", "wal", "columns", "rows"]),
     ("ingest", &["model", "engine", "pg"]),
     ("parser", &["model"]),
+    ("scalar", &["model", "catalog", "pg"]),
     ("pg", &["model"]),
     ("catalog", &["model"]),
     ("query", &["model", "env", "columns", "engine", "ingest", "pg", "rows", "compiled", "catalog"]),

@@ -81,6 +81,10 @@ impl Bound {
             Datum::Timestamp(value) => Datum::Timestamp(value),
             Datum::Timestamptz(value) => Datum::Timestamptz(value),
             Datum::Interval(value) => Datum::Interval(value),
+            other => {
+                debug_assert!(false, "a parameter of type {}", other.type_name());
+                Datum::Null
+            }
         })
     }
 

@@ -1,0 +1,128 @@
+//! What the evaluation of an expression may use.
+
+use bumpalo::Bump;
+use jiff::tz::TimeZone;
+use model::{Error, Result, SqlState};
+
+/// Maximum size of a computed value in bytes, as in PostgreSQL.
+const VALUE_BYTES_MAX: usize = (1 << 30) - 1;
+
+/// Facts of the session and the transaction that results depend on.
+#[derive(Clone, Debug)]
+pub struct Session {
+    /// `TimeZone`
+    pub zone: TimeZone,
+    /// The name of the zone as SHOW prints it.
+    pub zone_name: String,
+    /// `DateStyle`
+    pub date_style: DateStyle,
+    /// The order of day, month and year in `DateStyle`.
+    pub date_order: DateOrder,
+    /// `IntervalStyle`
+    pub interval_style: IntervalStyle,
+    /// `extra_float_digits`; above 0, floats print their shortest exact text.
+    pub extra_float_digits: i32,
+    /// `bytea_output = escape`
+    pub bytea_escape: bool,
+    /// `now()`: start of the transaction, microseconds since 1970 UTC.
+    pub transaction_micros: i64,
+    /// `statement_timestamp()`
+    pub statement_micros: i64,
+    /// `current_user`
+    pub user: String,
+    /// `current_database()`
+    pub database: String,
+    /// `current_schema()`
+    pub schema: Option<String>,
+}
+
+impl Default for Session {
+    /// UTC, ISO dates, the start of 1970.
+    fn default() -> Session {
+        Session {
+            zone: TimeZone::UTC,
+            zone_name: "UTC".to_owned(),
+            date_style: DateStyle::Iso,
+            date_order: DateOrder::Mdy,
+            interval_style: IntervalStyle::Postgres,
+            extra_float_digits: 1,
+            bytea_escape: false,
+            transaction_micros: 0,
+            statement_micros: 0,
+            user: "millrace".to_owned(),
+            database: "millrace".to_owned(),
+            schema: Some("public".to_owned()),
+        }
+    }
+}
+
+/// The first part of `DateStyle`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DateStyle {
+    /// `2026-01-31`
+    Iso,
+    /// `Sat Jan 31`
+    Postgres,
+    /// `01/31/2026`
+    Sql,
+    /// `31.01.2026`
+    German,
+}
+
+/// The second part of `DateStyle`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DateOrder {
+    /// Year, month, day.
+    Ymd,
+    /// Day, month, year.
+    Dmy,
+    /// Month, day, year.
+    Mdy,
+}
+
+/// `IntervalStyle`
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IntervalStyle {
+    /// `1 day 02:03:04`
+    Postgres,
+    /// `@ 1 day 2 hours 3 mins 4 secs`
+    PostgresVerbose,
+    /// `1 2:03:04`
+    SqlStandard,
+    /// `P1DT2H3M4S`
+    Iso8601,
+}
+
+/// The environment of an evaluation; computed texts, bytes and arrays are in its arena.
+#[derive(Clone, Copy)]
+pub struct Context<'a> {
+    /// Memory of computed values.
+    pub arena: &'a Bump,
+    /// Facts of the session.
+    pub session: &'a Session,
+}
+
+impl<'a> Context<'a> {
+    /// Checks the size of a value before it is computed.
+    ///
+    /// # Errors
+    /// 54000 above 1 GiB.
+    pub fn check_size(&self, bytes: usize) -> Result<()> {
+        if bytes <= VALUE_BYTES_MAX {
+            return Ok(());
+        }
+        Err(Error::new(SqlState::PROGRAM_LIMIT_EXCEEDED, format!("a value of {bytes} bytes is longer than 1 GiB")))
+    }
+
+    /// A computed text.
+    #[must_use]
+    pub fn text(&self, text: &str) -> model::Datum<'a> {
+        model::Datum::Text(self.arena.alloc_str(text))
+    }
+
+    /// Computed bytes.
+    #[must_use]
+    pub fn bytes(&self, bytes: &[u8]) -> model::Datum<'a> {
+        model::Datum::Bytes(self.arena.alloc_slice_copy(bytes))
+    }
+}

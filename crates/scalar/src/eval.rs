@@ -1,0 +1,441 @@
+//! Computes an expression for one row.
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use catalog::{TypeId, builtin};
+use model::{Array, ArrayDimension, Datum, Error, Record, Result, SqlState};
+
+use crate::context::Context;
+use crate::expr::{BooleanTest, Call, Comparison, Expr, ExprKind, SqlValue, Subscript};
+use crate::registry;
+
+/// The values that an expression is computed from.
+pub trait Row<'a> {
+    /// Value of a column.
+    fn column(&self, column: u32) -> Datum<'a>;
+
+    /// Value of a parameter, from 0.
+    fn parameter(&self, parameter: u32) -> Datum<'a>;
+}
+
+/// A row without columns and parameters.
+impl<'a> Row<'a> for () {
+    fn column(&self, _: u32) -> Datum<'a> {
+        Datum::Null
+    }
+
+    fn parameter(&self, _: u32) -> Datum<'a> {
+        Datum::Null
+    }
+}
+
+/// A row whose columns are numbered from 0.
+impl<'a> Row<'a> for [Datum<'a>] {
+    fn column(&self, column: u32) -> Datum<'a> {
+        self.get(column as usize).cloned().unwrap_or_default()
+    }
+
+    fn parameter(&self, _: u32) -> Datum<'a> {
+        Datum::Null
+    }
+}
+
+/// Computes an expression. Subqueries must have been replaced by columns.
+///
+/// # Errors
+/// Those of the functions; 0A000 for a function without implementation.
+pub fn eval<'a>(expr: &'a Expr, row: &(impl Row<'a> + ?Sized), ctx: &Context<'a>) -> Result<Datum<'a>> {
+    Evaluation { row, ctx, placeholder: None }.eval(expr)
+}
+
+struct Evaluation<'r, 'a, R: ?Sized> {
+    row: &'r R,
+    ctx: &'r Context<'a>,
+    placeholder: Option<&'r Datum<'a>>,
+}
+
+impl<'a, R: Row<'a> + ?Sized> Evaluation<'_, 'a, R> {
+    fn eval(&self, expr: &'a Expr) -> Result<Datum<'a>> {
+        Ok(match &expr.kind {
+            ExprKind::Constant(value) => value.datum(),
+            ExprKind::Column(column) => self.row.column(*column),
+            ExprKind::Parameter(parameter) => self.row.parameter(*parameter),
+            ExprKind::Call(call, arguments) => self.call(call, arguments)?,
+            ExprKind::ViaText(of) => self.via_text(self.eval(of)?, of.ty, expr)?,
+            ExprKind::Relabel(of) => self.eval(of)?,
+            ExprKind::Elements(pair) => self.elements(&pair[0], &pair[1], expr.ty)?,
+            ExprKind::Placeholder => self.placeholder.cloned().unwrap_or_default(),
+            ExprKind::And(list) => self.connected(list, false)?,
+            ExprKind::Or(list) => self.connected(list, true)?,
+            ExprKind::Not(of) => match self.eval(of)? {
+                Datum::Bool(value) => Datum::Bool(!value),
+                _ => Datum::Null,
+            },
+            ExprKind::IsNull(of) => Datum::Bool(match self.eval(of)? {
+                Datum::Record(record) => record.values.iter().all(Datum::is_null),
+                value => value.is_null(),
+            }),
+            ExprKind::IsNotNull(of) => Datum::Bool(match self.eval(of)? {
+                Datum::Record(record) => !record.values.iter().any(Datum::is_null),
+                value => !value.is_null(),
+            }),
+            ExprKind::BooleanTest(of, test) => Datum::Bool(tested(&self.eval(of)?, *test)),
+            ExprKind::Distinct(call, pair) => Datum::Bool(self.is_distinct(call, pair)?),
+            ExprKind::NullIf(call, pair) => {
+                let [left, right] = [self.eval(&pair[0])?, self.eval(&pair[1])?];
+                let equal = apply(call, &[left.clone(), right], self.ctx)?;
+                if matches!(equal, Datum::Bool(true)) { Datum::Null } else { left }
+            }
+            ExprKind::Quantified { all, call, operands } => self.quantified(*all, call, operands)?,
+            ExprKind::InList { all, call, left, list } => {
+                let left = self.eval(left)?;
+                self.any_or_all(*all, list.iter().map(|item| apply(call, &[left.clone(), self.eval(item)?], self.ctx)))?
+            }
+            ExprKind::Case { operand, branches, otherwise } => self.case(operand.as_deref(), branches, otherwise.as_deref())?,
+            ExprKind::Coalesce(list) => {
+                for item in list {
+                    let value = self.eval(item)?;
+                    if !value.is_null() {
+                        return Ok(value);
+                    }
+                }
+                Datum::Null
+            }
+            ExprKind::Extreme { greatest, list } => self.extreme(*greatest, list, expr.ty)?,
+            ExprKind::Row(list) => {
+                let values = list.iter().map(|item| self.eval(item)).collect::<Result<_>>()?;
+                Datum::Record(Arc::new(Record { types: list.iter().map(|item| item.ty.0).collect(), values }))
+            }
+            ExprKind::Array { elements, nested } => self.array(elements, *nested, expr.ty)?,
+            ExprKind::Subscript(of, subscripts) => self.subscript(self.eval(of)?, subscripts)?,
+            ExprKind::Field(of, field) => match self.eval(of)? {
+                Datum::Record(record) => record.values.get(*field).cloned().unwrap_or_default(),
+                _ => Datum::Null,
+            },
+            ExprKind::RowCompare { comparison, calls, left, right } => self.row_compare(*comparison, calls, left, right)?,
+            ExprKind::SqlValue(value) => self.sql_value(*value, expr.typmod)?,
+            ExprKind::Subquery(_) => return Err(Error::bug("a subquery among scalar expressions")),
+        })
+    }
+
+    fn call(&self, call: &'a Call, arguments: &'a [Expr]) -> Result<Datum<'a>> {
+        // Few functions have more than four arguments.
+        if let [one] = arguments {
+            return apply(call, &[self.eval(one)?], self.ctx);
+        }
+        if let [one, two] = arguments {
+            return apply(call, &[self.eval(one)?, self.eval(two)?], self.ctx);
+        }
+        let values: Vec<Datum<'a>> = arguments.iter().map(|argument| self.eval(argument)).collect::<Result<_>>()?;
+        apply(call, &values, self.ctx)
+    }
+
+    fn via_text(&self, value: Datum<'a>, from: TypeId, to: &Expr) -> Result<Datum<'a>> {
+        if value.is_null() {
+            return Ok(Datum::Null);
+        }
+        let mut text = String::new();
+        registry::output(&value, from, self.ctx, &mut text)?;
+        registry::input(&text, to.ty, to.typmod, self.ctx)
+    }
+
+    fn elements(&self, of: &'a Expr, cast: &'a Expr, to: TypeId) -> Result<Datum<'a>> {
+        let Datum::Array(array) = self.eval(of)? else { return Ok(Datum::Null) };
+        let items = array.items.iter().map(|item| {
+            let inner = Evaluation { row: self.row, ctx: self.ctx, placeholder: Some(item) };
+            inner.eval(cast)
+        });
+        let items = items.collect::<Result<_>>()?;
+        let element = builtin().element_of(to).map_or(array.element, |element| element.0);
+        Ok(Datum::Array(Arc::new(Array { element, dimensions: array.dimensions.clone(), items })))
+    }
+
+    /// AND and OR: `decisive` decides alone.
+    fn connected(&self, list: &'a [Expr], decisive: bool) -> Result<Datum<'a>> {
+        let mut unknown = false;
+        for item in list {
+            match self.eval(item)? {
+                Datum::Bool(value) if value == decisive => return Ok(Datum::Bool(decisive)),
+                Datum::Bool(_) => {}
+                _ => unknown = true,
+            }
+        }
+        Ok(if unknown { Datum::Null } else { Datum::Bool(!decisive) })
+    }
+
+    fn any_or_all(&self, all: bool, results: impl Iterator<Item = Result<Datum<'a>>>) -> Result<Datum<'a>> {
+        let mut unknown = false;
+        for result in results {
+            match result? {
+                Datum::Bool(value) if value != all => return Ok(Datum::Bool(value)),
+                Datum::Bool(_) => {}
+                _ => unknown = true,
+            }
+        }
+        Ok(if unknown { Datum::Null } else { Datum::Bool(all) })
+    }
+
+    fn quantified(&self, all: bool, call: &'a Call, operands: &'a [Expr; 2]) -> Result<Datum<'a>> {
+        let left = self.eval(&operands[0])?;
+        let Datum::Array(array) = self.eval(&operands[1])? else { return Ok(Datum::Null) };
+        self.any_or_all(all, array.items.iter().map(|item| apply(call, &[left.clone(), item.clone()], self.ctx)))
+    }
+
+    fn is_distinct(&self, call: &'a Call, pair: &'a [Expr; 2]) -> Result<bool> {
+        let [left, right] = [self.eval(&pair[0])?, self.eval(&pair[1])?];
+        if left.is_null() || right.is_null() {
+            return Ok(left.is_null() != right.is_null());
+        }
+        Ok(!matches!(apply(call, &[left, right], self.ctx)?, Datum::Bool(true)))
+    }
+
+    fn case(
+        &self,
+        operand: Option<&'a Expr>,
+        branches: &'a [(Expr, Expr)],
+        otherwise: Option<&'a Expr>,
+    ) -> Result<Datum<'a>> {
+        let operand = operand.map(|operand| self.eval(operand)).transpose()?;
+        let conditions =
+            Evaluation { row: self.row, ctx: self.ctx, placeholder: operand.as_ref().or(self.placeholder) };
+        for (condition, result) in branches {
+            if matches!(conditions.eval(condition)?, Datum::Bool(true)) {
+                return self.eval(result);
+            }
+        }
+        otherwise.map_or(Ok(Datum::Null), |otherwise| self.eval(otherwise))
+    }
+
+    fn extreme(&self, greatest: bool, list: &'a [Expr], ty: TypeId) -> Result<Datum<'a>> {
+        let mut best = Datum::Null;
+        for item in list {
+            let value = self.eval(item)?;
+            if value.is_null() {
+                continue;
+            }
+            let wanted = if greatest { Ordering::Greater } else { Ordering::Less };
+            if best.is_null() || registry::compare(ty, &value, &best)? == wanted {
+                best = value;
+            }
+        }
+        Ok(best)
+    }
+
+    fn array(&self, elements: &'a [Expr], nested: bool, ty: TypeId) -> Result<Datum<'a>> {
+        let element = builtin().element_of(ty).map_or(0, |element| element.0);
+        let values: Vec<Datum<'a>> = elements.iter().map(|item| self.eval(item)).collect::<Result<_>>()?;
+        if !nested {
+            return Ok(Datum::Array(Arc::new(Array::of(element, values))));
+        }
+        nested_array(element, &values)
+    }
+
+    fn subscript(&self, value: Datum<'a>, subscripts: &'a [Subscript]) -> Result<Datum<'a>> {
+        let number = |expr: &'a Expr| -> Result<Option<i32>> {
+            Ok(match self.eval(expr)? {
+                Datum::Int4(value) => Some(value),
+                _ => None,
+            })
+        };
+        let Datum::Array(array) = value else { return Ok(Datum::Null) };
+        let is_slice = subscripts.iter().any(|one| matches!(one, Subscript::Slice(..)));
+        if !is_slice {
+            let mut at = Vec::with_capacity(subscripts.len());
+            for subscript in subscripts {
+                let Subscript::Index(index) = subscript else { continue };
+                let Some(index) = number(index)? else { return Ok(Datum::Null) };
+                at.push(index);
+            }
+            return Ok(element_at(&array, &at).cloned().unwrap_or_default());
+        }
+        let mut bounds = Vec::with_capacity(subscripts.len());
+        for (dimension, subscript) in subscripts.iter().enumerate() {
+            let of = array.dimensions.get(dimension).copied().unwrap_or(ArrayDimension { length: 0, lower: 1 });
+            let bound = |expr: &'a Option<Expr>, default: i32| expr.as_ref().map_or(Ok(Some(default)), number);
+            let last = of.lower.saturating_add(of.length).saturating_sub(1);
+            let (low, high) = match subscript {
+                Subscript::Index(index) => (Some(1), number(index)?),
+                Subscript::Slice(low, high) => (bound(low, of.lower)?, bound(high, last)?),
+            };
+            let (Some(low), Some(high)) = (low, high) else { return Ok(Datum::Null) };
+            bounds.push((low, high));
+        }
+        Ok(Datum::Array(Arc::new(slice(&array, &bounds))))
+    }
+
+    fn row_compare(
+        &self,
+        comparison: Comparison,
+        calls: &'a [Call],
+        left: &'a [Expr],
+        right: &'a [Expr],
+    ) -> Result<Datum<'a>> {
+        for ((left, right), call) in left.iter().zip(right).zip(calls) {
+            let [left, right] = [self.eval(left)?, self.eval(right)?];
+            if left.is_null() || right.is_null() {
+                return Ok(Datum::Null);
+            }
+            // The pair decides if one is before the other; the call says whether in the wanted direction.
+            if matches!(apply(call, &[left.clone(), right.clone()], self.ctx)?, Datum::Bool(true)) {
+                return Ok(Datum::Bool(true));
+            }
+            if registry::compare(call.arguments[0], &left, &right)? != Ordering::Equal {
+                return Ok(Datum::Bool(false));
+            }
+        }
+        Ok(Datum::Bool(matches!(comparison, Comparison::LessEqual | Comparison::GreaterEqual)))
+    }
+
+    fn sql_value(&self, value: SqlValue, typmod: i32) -> Result<Datum<'a>> {
+        let session = self.ctx.session;
+        let now = Datum::Timestamptz(session.transaction_micros);
+        let cast = |name: &str, ty: TypeId, to: TypeId, value: Datum<'a>| -> Result<Datum<'a>> {
+            let call = Call { function: 0, operator: None, arguments: Box::new([ty]), result: to };
+            let number = registry::signature_number(builtin(), name).unwrap_or_default();
+            apply(&Call { function: number, ..call }, &[value], self.ctx)
+        };
+        let rounded = |name: &str, ty: TypeId, value: Datum<'a>| -> Result<Datum<'a>> {
+            if typmod < 0 {
+                return Ok(value);
+            }
+            let number = registry::signature_number(builtin(), name).unwrap_or_default();
+            let call = Call { function: number, operator: None, arguments: Box::new([ty, TypeId::INT4]), result: ty };
+            apply(&call, &[value, Datum::Int4(typmod)], self.ctx)
+        };
+        let zoned = TypeId::TIMESTAMPTZ;
+        Ok(match value {
+            SqlValue::CurrentDate => cast("date(timestamptz)", zoned, TypeId::DATE, now)?,
+            SqlValue::CurrentTime => {
+                let value = cast("timetz(timestamptz)", zoned, TypeId::TIMETZ, now)?;
+                rounded("timetz(timetz,int4)", TypeId::TIMETZ, value)?
+            }
+            SqlValue::CurrentTimestamp => rounded("timestamptz(timestamptz,int4)", zoned, now)?,
+            SqlValue::LocalTime => {
+                let value = cast("time(timestamptz)", zoned, TypeId::TIME, now)?;
+                rounded("time(time,int4)", TypeId::TIME, value)?
+            }
+            SqlValue::LocalTimestamp => {
+                let value = cast("timestamp(timestamptz)", zoned, TypeId::TIMESTAMP, now)?;
+                rounded("timestamp(timestamp,int4)", TypeId::TIMESTAMP, value)?
+            }
+            SqlValue::User => Datum::Text(&session.user),
+            SqlValue::Catalog => Datum::Text(&session.database),
+            SqlValue::Schema => session.schema.as_deref().map_or(Datum::Null, Datum::Text),
+        })
+    }
+}
+
+/// Calls a function; NULL if it is strict and an argument is NULL.
+///
+/// # Errors
+/// Those of the function; 0A000 without implementation.
+pub fn apply<'a>(call: &Call, arguments: &[Datum<'a>], ctx: &Context<'a>) -> Result<Datum<'a>> {
+    let row = builtin().function_row(call.function);
+    if row.is_none_or(|row| row.is_strict) && arguments.iter().any(Datum::is_null) {
+        return Ok(Datum::Null);
+    }
+    match registry::function(call.function) {
+        Some(function) => function(arguments, call, ctx),
+        None => {
+            let name = row.map_or("?", |row| row.name);
+            Err(Error::unsupported(format!("function {name} is not supported")))
+        }
+    }
+}
+
+fn tested(value: &Datum<'_>, test: BooleanTest) -> bool {
+    let value = if let Datum::Bool(value) = value { Some(*value) } else { None };
+    match test {
+        BooleanTest::True => value == Some(true),
+        BooleanTest::NotTrue => value != Some(true),
+        BooleanTest::False => value == Some(false),
+        BooleanTest::NotFalse => value != Some(false),
+        BooleanTest::Unknown => value.is_none(),
+        BooleanTest::NotUnknown => value.is_some(),
+    }
+}
+
+/// The array whose elements are the elements of `arrays`, with another outer dimension.
+fn nested_array<'a>(element: u32, arrays: &[Datum<'a>]) -> Result<Datum<'a>> {
+    let mismatch = || {
+        let text = "multidimensional arrays must have array expressions with matching dimensions";
+        Error::new(SqlState("2202E"), text)
+    };
+    let mut inner: Option<Box<[ArrayDimension]>> = None;
+    let mut items = Vec::new();
+    let mut count = 0;
+    for array in arrays {
+        // A NULL or empty array counts as nothing, unless others have elements.
+        let Datum::Array(array) = array else { continue };
+        if array.dimensions.is_empty() {
+            continue;
+        }
+        match &inner {
+            None => inner = Some(array.dimensions.clone()),
+            Some(dimensions) if *dimensions == array.dimensions => {}
+            Some(_) => return Err(mismatch()),
+        }
+        count += 1;
+        items.extend(array.items.iter().cloned());
+    }
+    let Some(inner) = inner else { return Ok(Datum::Array(Arc::new(Array::of(element, Vec::new())))) };
+    if count != arrays.len() {
+        return Err(mismatch());
+    }
+    let outer = ArrayDimension { length: count as i32, lower: 1 };
+    let dimensions = std::iter::once(outer).chain(inner).collect();
+    Ok(Datum::Array(Arc::new(Array { element, dimensions, items: items.into() })))
+}
+
+/// The element of an array at some subscripts; `None` if there is none, or too few or too many subscripts.
+#[must_use]
+pub fn element_at<'r, 'a>(array: &'r Array<'a>, subscripts: &[i32]) -> Option<&'r Datum<'a>> {
+    if subscripts.len() != array.dimensions.len() {
+        return None;
+    }
+    let mut at = 0_usize;
+    for (dimension, subscript) in array.dimensions.iter().zip(subscripts) {
+        let offset = i64::from(*subscript) - i64::from(dimension.lower);
+        if !(0..i64::from(dimension.length)).contains(&offset) {
+            return None;
+        }
+        at = at * dimension.length as usize + offset as usize;
+    }
+    array.items.get(at)
+}
+
+/// The part of an array within some bounds, both included; dimensions without bounds are taken whole.
+#[must_use]
+pub fn slice<'a>(array: &Array<'a>, bounds: &[(i32, i32)]) -> Array<'a> {
+    let empty = || Array::of(array.element, Vec::new());
+    if bounds.len() > array.dimensions.len() {
+        return empty();
+    }
+    let mut ranges = Vec::with_capacity(array.dimensions.len());
+    for (at, dimension) in array.dimensions.iter().enumerate() {
+        let last = i64::from(dimension.lower) + i64::from(dimension.length) - 1;
+        let (low, high) = bounds.get(at).map_or((i64::from(dimension.lower), last), |(low, high)| {
+            (i64::from(*low).max(dimension.lower.into()), i64::from(*high).min(last))
+        });
+        if low > high {
+            return empty();
+        }
+        let first = (low - i64::from(dimension.lower)) as usize;
+        ranges.push((first, (high - low + 1) as usize, dimension.length as usize));
+    }
+    let total: usize = ranges.iter().map(|(_, count, _)| count).product();
+    let item = |number: usize| {
+        // The place of item `number` of the slice in the whole array.
+        let (mut rest, mut at, mut step) = (number, 0, 1);
+        for (first, count, length) in ranges.iter().rev() {
+            at += (first + rest % count) * step;
+            rest /= count;
+            step *= length;
+        }
+        array.items[at].clone()
+    };
+    let items = (0..total).map(item).collect();
+    let dimensions = ranges.iter().map(|(_, count, _)| ArrayDimension { length: *count as i32, lower: 1 }).collect();
+    Array { element: array.element, dimensions, items }
+}

@@ -1,0 +1,25 @@
+//! Scalar expressions: values, types' input and output, functions, operators, casts and aggregates, by PostgreSQL's rules.
+//!
+//! - [`Expr`] is a typed expression. The binder makes it; [`eval`] computes it for one row.
+//! - [`Context`] is what an evaluation may use: an arena for computed values and the session's facts.
+//! - [`input`], [`output`] and [`compare`] are the text forms and the order of every type.
+//! - [`function`], [`set_function`] and [`aggregate`] find the implementation of a function by its number in `pg_proc`.
+//!
+//! Each family of types has a folder or file with its input, output, functions and aggregates, and lists them in tables that
+//! [`registry`] collects. A function is added in one place and can then be used by every executor.
+//!
+//! Invariants: no I/O, no clock, no tables. No input causes a panic. A function that is strict is never called with NULL.
+
+pub mod context;
+pub mod eval;
+pub mod expr;
+pub mod registry;
+pub mod value;
+
+mod numbers;
+
+pub use context::{Context, DateOrder, DateStyle, IntervalStyle, Session};
+pub use eval::{Row, eval};
+pub use expr::{BooleanTest, Call, Comparison, Expr, ExprKind, SqlValue, Subquery, SubqueryKind, Subscript};
+pub use registry::{Accumulator, aggregate, compare, function, input, output, set_function};
+pub use value::Value;

@@ -1,0 +1,224 @@
+//! Finds implementations by the numbers of PostgreSQL's catalog.
+
+use std::cmp::Ordering;
+use std::sync::LazyLock;
+
+use catalog::{Catalog, FunctionCall, Resolved, TypeId, builtin};
+use model::{Datum, Error, Result, SqlState};
+use rustc_hash::FxHashMap;
+
+use crate::context::Context;
+use crate::expr::Call;
+
+/// A function of values. NULL arguments reach it only if it is not strict.
+pub type Function = for<'a> fn(&[Datum<'a>], &Call, &Context<'a>) -> Result<Datum<'a>>;
+/// A function that returns a set: its rows, where a row of several columns is a [`Datum::Record`].
+pub type SetFunction = for<'a> fn(&[Datum<'a>], &Call, &Context<'a>) -> Result<Rows<'a>>;
+/// Rows of a set-returning function.
+pub type Rows<'a> = Box<dyn Iterator<Item = Result<Datum<'a>>> + 'a>;
+/// Makes the state of an aggregate for one group.
+pub type Aggregate = fn(&Call) -> Box<dyn Accumulator>;
+/// Reads a value of a type from its text; the number is the type modifier, which only interval uses.
+pub type Input = for<'a> fn(&str, TypeId, i32, &Context<'a>) -> Result<Datum<'a>>;
+/// Appends the text of a value of a type.
+pub type Output = fn(&Datum<'_>, TypeId, &Context<'_>, &mut String) -> Result<()>;
+/// Orders two values of a type that are not NULL.
+pub type Compare = fn(&Datum<'_>, &Datum<'_>) -> Result<Ordering>;
+
+/// State of an aggregate.
+pub trait Accumulator: Send + Sync {
+    /// Adds a row. A strict aggregate never gets NULL.
+    ///
+    /// # Errors
+    /// Those of the aggregate, such as 22003.
+    fn update<'a>(&mut self, arguments: &[Datum<'a>], ctx: &Context<'a>) -> Result<()>;
+
+    /// The aggregate of the rows so far.
+    ///
+    /// # Errors
+    /// Those of the aggregate.
+    fn result<'a>(&self, ctx: &Context<'a>) -> Result<Datum<'a>>;
+
+    /// Memory in bytes beside the state itself.
+    fn heap_size(&self) -> usize {
+        0
+    }
+}
+
+/// Support of a type.
+#[derive(Clone, Copy)]
+pub struct TypeSupport {
+    /// From text.
+    pub input: Input,
+    /// To text.
+    pub output: Output,
+    /// Order; `None` for [`Datum::compare`].
+    pub compare: Option<Compare>,
+}
+
+/// What a family of types has. A function is written `name` if no other one has this name, else with the types of its
+/// parameters, `name(int4,text[])`.
+pub struct Family {
+    /// Types with their support.
+    pub types: &'static [(TypeId, TypeSupport)],
+    /// Functions.
+    pub functions: &'static [(&'static str, Function)],
+    /// Set-returning functions.
+    pub sets: &'static [(&'static str, SetFunction)],
+    /// Aggregates.
+    pub aggregates: &'static [(&'static str, Aggregate)],
+}
+
+static FAMILIES: &[&Family] = &[&crate::numbers::FAMILY];
+
+struct Registry {
+    types: FxHashMap<TypeId, TypeSupport>,
+    functions: FxHashMap<u32, Function>,
+    sets: FxHashMap<u32, SetFunction>,
+    aggregates: FxHashMap<u32, Aggregate>,
+}
+
+static REGISTRY: LazyLock<Registry> = LazyLock::new(|| {
+    let catalog = builtin();
+    let number = |signature: &str| {
+        let found = signature_number(catalog, signature);
+        found.unwrap_or_else(|| panic!("BUG: the catalog has no function {signature}, or several"))
+    };
+    Registry {
+        types: FAMILIES.iter().flat_map(|family| family.types).copied().collect(),
+        functions: FAMILIES.iter().flat_map(|family| family.functions).map(|(name, one)| (number(name), *one)).collect(),
+        sets: FAMILIES.iter().flat_map(|family| family.sets).map(|(name, one)| (number(name), *one)).collect(),
+        aggregates: FAMILIES.iter().flat_map(|family| family.aggregates).map(|(name, one)| (number(name), *one)).collect(),
+    }
+});
+
+/// The number of the function that is written `name` or `name(type,…)`.
+#[must_use]
+pub fn signature_number(catalog: &Catalog, signature: &str) -> Option<u32> {
+    let (name, types) = match signature.split_once('(') {
+        None => (signature, None),
+        Some((name, types)) => (name, Some(signature_types(catalog, types.strip_suffix(')')?)?)),
+    };
+    let fits = |parameters: &[TypeId]| types.as_ref().is_none_or(|types| types == parameters);
+    let mut found = catalog.functions_named(name).filter(|function| fits(&function.parameters));
+    let (first, second) = (found.next()?, found.next());
+    second.is_none().then_some(first.oid)
+}
+
+fn signature_types(catalog: &Catalog, types: &str) -> Option<Vec<TypeId>> {
+    let one = |name: &str| match name.trim().strip_suffix("[]") {
+        Some(element) => catalog.array_of(catalog.type_named(element)?),
+        None => catalog.type_named(name.trim()),
+    };
+    if types.is_empty() { Some(Vec::new()) } else { types.split(',').map(one).collect() }
+}
+
+/// The implementation of a function, by its number in `pg_proc`; `None` if there is none yet.
+#[must_use]
+pub fn function(number: u32) -> Option<Function> {
+    REGISTRY.functions.get(&number).copied()
+}
+
+/// The implementation of a set-returning function.
+#[must_use]
+pub fn set_function(number: u32) -> Option<SetFunction> {
+    REGISTRY.sets.get(&number).copied()
+}
+
+/// The implementation of an aggregate.
+#[must_use]
+pub fn aggregate(number: u32) -> Option<Aggregate> {
+    REGISTRY.aggregates.get(&number).copied()
+}
+
+fn support(ty: TypeId) -> Result<TypeSupport> {
+    let ty = builtin().base_type(ty);
+    let found = REGISTRY.types.get(&ty).copied();
+    // All arrays have the support of `anyarray`, all ranges that of `anyrange`.
+    let found = found.or_else(|| {
+        let row = builtin().type_row(ty)?;
+        let general = match row.kind {
+            catalog::TypeKind::Range => TypeId::ANYRANGE,
+            catalog::TypeKind::Multirange => TypeId::ANYMULTIRANGE,
+            catalog::TypeKind::Composite => TypeId::RECORD,
+            _ if row.element.is_some() => TypeId::ANYARRAY,
+            _ => return None,
+        };
+        REGISTRY.types.get(&general).copied()
+    });
+    found.ok_or_else(|| Error::unsupported(format!("values of type {} are not supported", builtin().type_name(ty))))
+}
+
+/// Whether there are values of a type.
+#[must_use]
+pub fn has_type(ty: TypeId) -> bool {
+    support(ty).is_ok()
+}
+
+/// Reads a value from its text. `typmod` is that of interval; other types are checked against theirs by a function.
+///
+/// # Errors
+/// 22P02 and others for text that is not a value of the type; 0A000 for types without values.
+pub fn input<'a>(text: &str, ty: TypeId, typmod: i32, ctx: &Context<'a>) -> Result<Datum<'a>> {
+    (support(ty)?.input)(text, builtin().base_type(ty), typmod, ctx)
+}
+
+/// Appends the text of a value; NULL has none.
+///
+/// # Errors
+/// 0A000 for types without values.
+pub fn output(datum: &Datum<'_>, ty: TypeId, ctx: &Context<'_>, text: &mut String) -> Result<()> {
+    if datum.is_null() {
+        return Ok(());
+    }
+    (support(ty)?.output)(datum, builtin().base_type(ty), ctx, text)
+}
+
+/// Orders two values of a type that are not NULL, as ORDER BY does.
+///
+/// # Errors
+/// 42883 for a type without order.
+pub fn compare(ty: TypeId, left: &Datum<'_>, right: &Datum<'_>) -> Result<Ordering> {
+    if let Ok(TypeSupport { compare: Some(compare), .. }) = support(ty) {
+        return compare(left, right);
+    }
+    left.compare(right).ok_or_else(|| {
+        let text = format!("could not identify an ordering operator for type {}", builtin().type_name(ty));
+        Error::new(SqlState::UNDEFINED_FUNCTION, text)
+    })
+}
+
+/// The call of the function of a name with arguments of these types, as a statement would resolve it.
+///
+/// # Errors
+/// 42883 and others if there is none.
+pub fn resolve(name: &str, arguments: &[TypeId]) -> Result<Call> {
+    match builtin().function(&FunctionCall { name, arguments, ..FunctionCall::default() })? {
+        Resolved::Function { function, parameters, result, .. } => {
+            Ok(Call { function: function.oid, operator: None, arguments: parameters.into(), result })
+        }
+        Resolved::Cast(_) => Err(Error::new(SqlState::UNDEFINED_FUNCTION, format!("{name} is a cast"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_signature_is_that_of_one_function_of_its_kind() {
+        let catalog = builtin();
+        for family in FAMILIES {
+            let functions = family.functions.iter().map(|(name, _)| (name, 'f'));
+            let sets = family.sets.iter().map(|(name, _)| (name, 's'));
+            let aggregates = family.aggregates.iter().map(|(name, _)| (name, 'a'));
+            for (signature, kind) in functions.chain(sets).chain(aggregates) {
+                let number = signature_number(catalog, signature);
+                let row = number.and_then(|number| catalog.function_row(number));
+                let row = row.unwrap_or_else(|| panic!("no function {signature}, or several"));
+                let is_aggregate = matches!(row.kind, catalog::FunctionKind::Aggregate(_));
+                assert_eq!((row.returns_set, is_aggregate), (kind == 's', kind == 'a'), "{signature}");
+            }
+        }
+    }
+}
