@@ -19,6 +19,7 @@ const OURS: &[(&str, &[&str])] = &[
     ("engine", &["model", "env", "wal", "columns", "rows"]),
     ("ingest", &["model", "engine", "pg"]),
     ("parser", &["model"]),
+    ("binder", &["model", "parser", "catalog", "scalar"]),
     ("scalar", &["model", "catalog", "pg"]),
     ("pg", &["model"]),
     ("catalog", &["model"]),

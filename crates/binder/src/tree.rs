@@ -1,0 +1,409 @@
+//! The bound query: relational operators over numbered columns.
+//!
+//! Every column that an operator makes has a number that no other column of the query has, so an expression means the same
+//! wherever it stands. An operator's output is the columns of its inputs, unless its comment says otherwise. A column that
+//! no input has is an outer reference: the operator is inside of a subquery or a lateral join.
+
+use std::sync::Arc;
+
+use catalog::TypeId;
+use scalar::{Call, Expr};
+
+/// A bound query.
+#[derive(Clone, Debug)]
+pub struct Query {
+    /// The outermost operator.
+    pub root: Rel,
+    /// Columns of the result, in order; the root may have others.
+    pub output: Vec<Output>,
+    /// All columns by number.
+    pub columns: Vec<Column>,
+    /// Subqueries in expressions, by number.
+    pub subqueries: Vec<Subplan>,
+    /// Queries of WITH, by number.
+    pub ctes: Vec<Cte>,
+    /// Types of the parameters `$1 …`.
+    pub parameters: Vec<TypeId>,
+}
+
+/// A column that an operator makes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Column {
+    /// Name, for messages and EXPLAIN.
+    pub name: Box<str>,
+    /// Type.
+    pub ty: TypeId,
+    /// Type modifier; -1 for none.
+    pub typmod: i32,
+}
+
+/// A column of the result.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Output {
+    /// Name.
+    pub name: Box<str>,
+    /// Number.
+    pub column: u32,
+    /// Type.
+    pub ty: TypeId,
+    /// Type modifier; -1 for none.
+    pub typmod: i32,
+    /// OID of the table and number of the column that the values come from, if they are a table's column as it is.
+    pub origin: Option<(u32, i16)>,
+}
+
+/// A query within a query.
+#[derive(Clone, Debug)]
+pub struct Subplan {
+    /// Its outermost operator.
+    pub rel: Rel,
+    /// Columns of its result, in order.
+    pub columns: Vec<u32>,
+}
+
+/// A query of WITH.
+#[derive(Clone, Debug)]
+pub struct Cte {
+    /// Name.
+    pub name: Box<str>,
+    /// Its columns.
+    pub columns: Vec<u32>,
+    /// The rows.
+    pub body: CteBody,
+    /// MATERIALIZED or NOT MATERIALIZED, if written.
+    pub materialized: Option<bool>,
+    /// Number of references to it.
+    pub references: usize,
+}
+
+/// The rows of a query of WITH.
+#[derive(Clone, Debug)]
+pub enum CteBody {
+    /// A query without reference to itself; the columns are those of its result.
+    Plain(Rel),
+    /// The rows of `base`, and those of `step` over the rows that the last step gave ([`Rel::WorkTable`]), until there are no new ones.
+    Recursive {
+        /// UNION ALL: rows may repeat.
+        all: bool,
+        /// The part without reference to itself.
+        base: Subplan,
+        /// The part with one.
+        step: Subplan,
+    },
+}
+
+/// A table of the catalog.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Table {
+    /// Number in `pg_class`.
+    pub oid: u32,
+    /// Schema.
+    pub schema: Box<str>,
+    /// Name.
+    pub name: Box<str>,
+    /// Columns.
+    pub columns: Vec<TableColumn>,
+    /// Numbers of the columns of the primary key, from 0; empty without one.
+    pub primary_key: Vec<usize>,
+}
+
+/// A column of a table.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TableColumn {
+    /// Name.
+    pub name: Box<str>,
+    /// Type.
+    pub ty: TypeId,
+    /// Type modifier; -1 for none.
+    pub typmod: i32,
+    /// NOT NULL
+    pub not_null: bool,
+}
+
+/// A relational operator.
+#[derive(Clone, Debug)]
+pub enum Rel {
+    /// One row without columns.
+    Single,
+    /// The rows of a table.
+    Scan {
+        /// The table.
+        table: Arc<Table>,
+        /// Number of each column of the table, in its order.
+        columns: Vec<u32>,
+        /// `FOR SYSTEM_TIME AS OF`: a timestamptz.
+        as_of: Option<Box<Expr>>,
+    },
+    /// Rows of expressions.
+    Values {
+        /// The rows.
+        rows: Vec<Vec<Expr>>,
+        /// Number of each column.
+        columns: Vec<u32>,
+    },
+    /// The rows of functions in FROM, side by side; those that end early are continued with NULL.
+    Functions {
+        /// The functions.
+        functions: Vec<TableFunction>,
+        /// WITH ORDINALITY: a bigint from 1.
+        ordinality: Option<u32>,
+    },
+    /// A reference to a query of WITH.
+    Cte {
+        /// Its number.
+        cte: usize,
+        /// New numbers for its columns.
+        columns: Vec<u32>,
+    },
+    /// Within the step of a recursive query: the rows of the last step.
+    WorkTable {
+        /// The query's number.
+        cte: usize,
+        /// New numbers for its columns.
+        columns: Vec<u32>,
+    },
+    /// Computed columns. Its output is these alone.
+    Project {
+        /// Input.
+        input: Box<Rel>,
+        /// Number and value of each column. A value that is a column may keep its number.
+        columns: Vec<(u32, Expr)>,
+    },
+    /// A row for each row of the functions of sets, side by side; with the columns of the input.
+    ProjectSet {
+        /// Input.
+        input: Box<Rel>,
+        /// Calls of set-returning functions.
+        sets: Vec<(u32, Call, Vec<Expr>)>,
+    },
+    /// The rows for which a condition is true.
+    Filter {
+        /// Input.
+        input: Box<Rel>,
+        /// Condition.
+        condition: Expr,
+    },
+    /// A join.
+    Join {
+        /// Kind.
+        kind: JoinKind,
+        /// Left input.
+        left: Box<Rel>,
+        /// Right input.
+        right: Box<Rel>,
+        /// Condition; `None` is true.
+        on: Option<Expr>,
+        /// Whether the right input refers to columns of the left one.
+        lateral: bool,
+    },
+    /// The row of the right input that is nearest, of those that fulfil the condition.
+    AsOfJoin {
+        /// Whether rows of the left input without such a row are kept.
+        left_outer: bool,
+        /// Left input.
+        left: Box<Rel>,
+        /// Right input.
+        right: Box<Rel>,
+        /// Condition without `matching`.
+        on: Option<Expr>,
+        /// The comparison of the times.
+        matching: Expr,
+    },
+    /// Groups. Its output is the keys, the aggregates and `grouping`.
+    Aggregate {
+        /// Input.
+        input: Box<Rel>,
+        /// Grouping expressions.
+        keys: Vec<(u32, Expr)>,
+        /// Grouping sets, as positions of keys; `None` is one set of all. In rows of a set the other keys are NULL.
+        sets: Option<Vec<Vec<usize>>>,
+        /// Aggregates.
+        aggregates: Vec<(u32, AggregateCall)>,
+        /// GROUPING(…) by positions of keys: an integer with a bit for each that the row's set has not, the first one highest.
+        grouping: Vec<(u32, Vec<usize>)>,
+    },
+    /// Window functions; with the columns of the input.
+    Window {
+        /// Input.
+        input: Box<Rel>,
+        /// The functions.
+        calls: Vec<(u32, WindowCall)>,
+    },
+    /// Of rows that agree in some columns, the first one (for DISTINCT ON the first one of the input's order).
+    Distinct {
+        /// Input.
+        input: Box<Rel>,
+        /// The columns.
+        columns: Vec<u32>,
+    },
+    /// Sorts.
+    Sort {
+        /// Input.
+        input: Box<Rel>,
+        /// Sort keys.
+        keys: Vec<SortKey>,
+    },
+    /// LIMIT and OFFSET.
+    Limit {
+        /// Input.
+        input: Box<Rel>,
+        /// Number of rows, a bigint without columns; `None` and NULL are all.
+        limit: Option<Expr>,
+        /// Rows left out before, a bigint without columns.
+        offset: Option<Expr>,
+        /// WITH TIES: also rows that are equal to the last one by these keys.
+        ties: Option<Vec<SortKey>>,
+    },
+    /// UNION, INTERSECT, EXCEPT. Its output is `columns`.
+    SetOperation {
+        /// Operation.
+        op: parser::ast::SetOperator,
+        /// ALL
+        all: bool,
+        /// Left input, and its columns.
+        left: Box<Subplan>,
+        /// Right input, and its columns of the same types.
+        right: Box<Subplan>,
+        /// Number of each column.
+        columns: Vec<u32>,
+    },
+}
+
+/// A function in FROM.
+#[derive(Clone, Debug)]
+pub struct TableFunction {
+    /// A call, of a set-returning function or not.
+    pub call: Call,
+    /// Arguments.
+    pub arguments: Vec<Expr>,
+    /// Whether it gives rows; else it is one row of its value.
+    pub is_set: bool,
+    /// Whether the columns are the fields of a row rather than the value.
+    pub is_record: bool,
+    /// Number of each column.
+    pub columns: Vec<u32>,
+}
+
+/// Kinds of joins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum JoinKind {
+    /// Pairs that fulfil the condition.
+    Inner,
+    /// And rows of the left input without partner.
+    Left,
+    /// And rows of the right input without partner.
+    Right,
+    /// And both.
+    Full,
+}
+
+/// A call of an aggregate.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AggregateCall {
+    /// The aggregate.
+    pub call: Call,
+    /// Arguments; for ordered-set aggregates the direct ones.
+    pub arguments: Vec<Expr>,
+    /// DISTINCT
+    pub distinct: bool,
+    /// ORDER BY within the call, or that of WITHIN GROUP.
+    pub order_by: Vec<SortKey>,
+    /// Whether `order_by` is that of WITHIN GROUP.
+    pub within_group: bool,
+    /// FILTER
+    pub filter: Option<Expr>,
+}
+
+/// A call of a window function, or of an aggregate over a window.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WindowCall {
+    /// The function.
+    pub call: Call,
+    /// Arguments.
+    pub arguments: Vec<Expr>,
+    /// FILTER, of aggregates.
+    pub filter: Option<Expr>,
+    /// PARTITION BY
+    pub partition_by: Vec<Expr>,
+    /// ORDER BY
+    pub order_by: Vec<SortKey>,
+    /// Frame.
+    pub frame: Frame,
+}
+
+/// A window's frame.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Frame {
+    /// Unit.
+    pub unit: parser::ast::FrameUnit,
+    /// First row.
+    pub start: Bound,
+    /// Last row.
+    pub end: Bound,
+    /// Rows left out.
+    pub exclude: parser::ast::FrameExclude,
+}
+
+/// A bound of a frame. Offsets are without columns: of ROWS and GROUPS a bigint, of RANGE of the type that is added to the sort key.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Bound {
+    /// Start of the partition.
+    UnboundedPreceding,
+    /// Rows before.
+    Preceding(Expr),
+    /// The current row, or its peers.
+    CurrentRow,
+    /// Rows behind.
+    Following(Expr),
+    /// End of the partition.
+    UnboundedFollowing,
+}
+
+/// A sort key.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SortKey {
+    /// Value.
+    pub expr: Expr,
+    /// DESC
+    pub descending: bool,
+    /// NULLS FIRST
+    pub nulls_first: bool,
+}
+
+impl Rel {
+    /// Appends the numbers of the output's columns.
+    pub fn outputs(&self, into: &mut Vec<u32>) {
+        match self {
+            Rel::Single => {}
+            Rel::Scan { columns, .. }
+            | Rel::Values { columns, .. }
+            | Rel::Cte { columns, .. }
+            | Rel::WorkTable { columns, .. }
+            | Rel::SetOperation { columns, .. } => into.extend(columns),
+            Rel::Functions { functions, ordinality } => {
+                into.extend(functions.iter().flat_map(|function| &function.columns).chain(ordinality));
+            }
+            Rel::Project { columns, .. } => into.extend(columns.iter().map(|(column, _)| column)),
+            Rel::ProjectSet { input, sets } => {
+                input.outputs(into);
+                into.extend(sets.iter().map(|(column, ..)| column));
+            }
+            Rel::Join { left, right, .. } | Rel::AsOfJoin { left, right, .. } => {
+                left.outputs(into);
+                right.outputs(into);
+            }
+            Rel::Aggregate { keys, aggregates, grouping, .. } => {
+                into.extend(keys.iter().map(|(column, _)| column));
+                into.extend(aggregates.iter().map(|(column, _)| column));
+                into.extend(grouping.iter().map(|(column, _)| column));
+            }
+            Rel::Window { input, calls } => {
+                input.outputs(into);
+                into.extend(calls.iter().map(|(column, _)| column));
+            }
+            Rel::Filter { input, .. } | Rel::Distinct { input, .. } | Rel::Sort { input, .. } | Rel::Limit { input, .. } => {
+                input.outputs(into);
+            }
+        }
+    }
+}
