@@ -20,6 +20,6 @@ mod numbers;
 
 pub use context::{Context, DateOrder, DateStyle, IntervalStyle, Session};
 pub use eval::{Row, eval};
-pub use expr::{BooleanTest, Call, Comparison, Expr, ExprKind, SqlValue, Subquery, SubqueryKind, Subscript};
+pub use expr::{BooleanTest, Call, Comparison, Expr, ExprKind, Place, SqlValue, Subquery, SubqueryKind, Subscript};
 pub use registry::{Accumulator, aggregate, compare, function, input, output, set_function};
 pub use value::Value;

@@ -86,9 +86,17 @@ static REGISTRY: LazyLock<Registry> = LazyLock::new(|| {
     };
     Registry {
         types: FAMILIES.iter().flat_map(|family| family.types).copied().collect(),
-        functions: FAMILIES.iter().flat_map(|family| family.functions).map(|(name, one)| (number(name), *one)).collect(),
+        functions: FAMILIES
+            .iter()
+            .flat_map(|family| family.functions)
+            .map(|(name, one)| (number(name), *one))
+            .collect(),
         sets: FAMILIES.iter().flat_map(|family| family.sets).map(|(name, one)| (number(name), *one)).collect(),
-        aggregates: FAMILIES.iter().flat_map(|family| family.aggregates).map(|(name, one)| (number(name), *one)).collect(),
+        aggregates: FAMILIES
+            .iter()
+            .flat_map(|family| family.aggregates)
+            .map(|(name, one)| (number(name), *one))
+            .collect(),
     }
 });
 

@@ -9,7 +9,8 @@ use catalog::TypeId;
 
 pub(crate) static FAMILY: Family = Family { types: TYPES, functions: FUNCTIONS, sets: &[], aggregates: &[] };
 
-const TYPES: &[(TypeId, TypeSupport)] = &[(TypeId::INT4, TypeSupport { input: int4_input, output: int4_output, compare: None })];
+const TYPES: &[(TypeId, TypeSupport)] =
+    &[(TypeId::INT4, TypeSupport { input: int4_input, output: int4_output, compare: None })];
 
 const FUNCTIONS: &[(&str, Function)] = &[("int4pl", int4_add)];
 
