@@ -95,12 +95,12 @@ impl Binder<'_> {
             let hint = "You might be able to move the set-returning function into a LATERAL FROM item.";
             return Err(error(SqlState::FEATURE_NOT_SUPPORTED, text, at).with_hint(hint));
         }
-        self.check_aggregate_clause(owner, at)?;
+        self.check_aggregate_clause(scope, owner, at)?;
         Ok(owner)
     }
 
     /// Aggregates are allowed in the select list, HAVING, ORDER BY, and in windows.
-    fn check_aggregate_clause(&self, owner: &Scope<'_>, at: Pos) -> Result<()> {
+    fn check_aggregate_clause(&self, scope: &Scope<'_>, owner: &Scope<'_>, at: Pos) -> Result<()> {
         let clause = owner.clause.get();
         let text = match clause {
             Clause::SelectList
@@ -111,6 +111,9 @@ impl Binder<'_> {
             | Clause::WindowOrder
             | Clause::WindowArgument => return Ok(()),
             Clause::AggregateArgument => "aggregate function calls cannot be nested".to_owned(),
+            Clause::From if !std::ptr::eq(owner, scope) => {
+                "aggregate functions are not allowed in FROM clause of their own query level".to_owned()
+            }
             Clause::From => "aggregate functions are not allowed in functions in FROM".to_owned(),
             Clause::WindowFrame => "aggregate functions are not allowed in window frames".to_owned(),
             other => format!("aggregate functions are not allowed in {}", other.name()),

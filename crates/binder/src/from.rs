@@ -248,7 +248,9 @@ impl Binder<'_> {
         let (left, left_sources) = self.from_item(scope, &join.left)?;
         // The left side can be referred to by lateral items of the right one.
         let outer_sources = scope.tables.borrow().clone();
-        self.add_sources(scope, left_sources.clone())?;
+        // Names of the join need not differ from those around it yet: an alias may hide them.
+        let lateral = left_sources.iter().map(|source| Source { lateral_only: true, ..source.clone() });
+        scope.tables.borrow_mut().extend(lateral);
         let right = self.from_item(scope, &join.right);
         *scope.tables.borrow_mut() = outer_sources;
         let (right, right_sources) = right?;
@@ -283,7 +285,15 @@ impl Binder<'_> {
             (JoinConstraint::None, _) => (Vec::new(), None, None),
         };
         let rel = match &join.as_of {
-            None => self.join(kind, left, right, on),
+            None => {
+                let rel = self.join(kind, left, right, on);
+                if matches!(rel, Rel::Join { lateral: true, kind: JoinKind::Right | JoinKind::Full, .. }) {
+                    let text = "invalid reference to FROM-clause entry on the left side of a join";
+                    let detail = "The combining JOIN type must be INNER or LEFT for a LATERAL reference.";
+                    return Err(model::Error::new(SqlState::INVALID_COLUMN_REFERENCE, text).with_detail(detail));
+                }
+                rel
+            }
             Some(as_of) => self.as_of_join(scope, kind, left, right, on, as_of, (&left_sources, &right_sources))?,
         };
         let sources = join_sources(left_sources, right_sources, merged, using_alias, join)?;
@@ -392,7 +402,7 @@ fn join_sources(
     let columns: Vec<SourceColumn> = merged.iter().cloned().chain(rest(&left)).chain(rest(&right)).collect();
     let mut whole = unnamed(columns);
     let mut sources = Vec::new();
-    if let Some(name) = using_alias {
+    if let Some(name) = using_alias.filter(|_| join.alias.is_none()) {
         let source = Source { name, by_column: false, ..unnamed(merged.clone()) };
         for other in left.iter().chain(&right) {
             check_unique(std::slice::from_ref(other), &source)?;
