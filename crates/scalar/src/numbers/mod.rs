@@ -2,9 +2,11 @@
 
 mod boolean;
 mod call;
+mod fixed_point;
 mod float;
 mod integer;
 mod numeric;
+mod numeric_math;
 mod oid;
 
 use catalog::TypeId;
@@ -34,6 +36,7 @@ const FUNCTIONS: &[&[(&str, Function)]] = &[
     float::FUNCTIONS,
     numeric::COMPARISONS,
     numeric::FUNCTIONS,
+    numeric_math::FUNCTIONS,
     oid::COMPARISONS,
     oid::FUNCTIONS,
 ];
