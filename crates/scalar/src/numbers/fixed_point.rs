@@ -114,7 +114,9 @@ mod tests {
 
     #[test]
     fn logarithms_of_small_fractions_are_those_of_floats() {
-        for (numerator, denominator) in [(1_u32, 1_u32), (2, 1), (1, 3), (1_000_001, 1_000_000), (7, 10), (4_000_000_000, 3)] {
+        for (numerator, denominator) in
+            [(1_u32, 1_u32), (2, 1), (1, 3), (1_000_001, 1_000_000), (7, 10), (4_000_000_000, 3)]
+        {
             for bits in [64, 200, 3_000] {
                 let seen = as_f64(&ln(&numerator.into(), &denominator.into(), bits), bits);
                 let expected = (f64::from(numerator) / f64::from(denominator)).ln();

@@ -1,23 +1,27 @@
 //! Booleans and numbers: `bool`, `int2`, `int4`, `int8`, `float4`, `float8`, `numeric`, `oid`, `xid`, `cid`.
 
+mod aggregates;
 mod boolean;
 mod call;
+mod extremes;
 mod fixed_point;
 mod float;
 mod integer;
 mod numeric;
 mod numeric_math;
 mod oid;
+mod regression;
+mod variance;
 
 use catalog::TypeId;
 
-use crate::registry::{Family, Function, TypeSupport};
+use crate::registry::{Aggregate, Family, Function, TypeSupport};
 
 pub(crate) static FAMILY: Family = Family {
     types: &joined::<_, { length(TYPES) }>(TYPES),
     functions: &joined::<_, { length(FUNCTIONS) }>(FUNCTIONS),
     sets: &[],
-    aggregates: &[],
+    aggregates: &joined::<_, { length(AGGREGATES) }>(AGGREGATES),
 };
 
 const TYPES: &[&[(TypeId, TypeSupport)]] = &[boolean::TYPES, integer::TYPES, float::TYPES, numeric::TYPES, oid::TYPES];
@@ -40,6 +44,9 @@ const FUNCTIONS: &[&[(&str, Function)]] = &[
     oid::COMPARISONS,
     oid::FUNCTIONS,
 ];
+
+const AGGREGATES: &[&[(&str, Aggregate)]] =
+    &[aggregates::AGGREGATES, extremes::AGGREGATES, variance::AGGREGATES, regression::AGGREGATES];
 
 const fn length<T>(tables: &[&[T]]) -> usize {
     let (mut sum, mut at) = (0, 0);
