@@ -16,6 +16,7 @@ pub mod expr;
 pub mod registry;
 pub mod value;
 
+mod arrays;
 mod numbers;
 
 pub use context::{Context, DateOrder, DateStyle, IntervalStyle, Session};
