@@ -307,11 +307,27 @@ impl<'a, R: Row<'a> + ?Sized> Evaluation<'_, 'a, R> {
             if matches!(apply(call, &[left.clone(), right.clone()], self.ctx)?, Datum::Bool(true)) {
                 return Ok(Datum::Bool(true));
             }
-            if registry::compare(call.arguments[0], &left, &right)? != Ordering::Equal {
+            if !self.columns_equal(call, left, right)? {
                 return Ok(Datum::Bool(false));
             }
         }
         Ok(Datum::Bool(matches!(comparison, Comparison::LessEqual | Comparison::GreaterEqual)))
+    }
+
+    /// Whether a pair of columns of a row comparison is equal. The pair may have two types, such as int4 and int8.
+    fn columns_equal(&self, call: &Call, left: Datum<'a>, right: Datum<'a>) -> Result<bool> {
+        let [left_type, right_type] = *call.arguments else { return Err(Error::bug("a comparison of two columns")) };
+        if left_type == right_type {
+            return Ok(registry::compare(left_type, &left, &right)?.is_eq());
+        }
+        let equality = builtin().operator("=", Some(left_type), right_type)?;
+        let call = Call {
+            function: equality.operator.function,
+            operator: Some(equality.operator.oid),
+            arguments: call.arguments.clone(),
+            result: TypeId::BOOL,
+        };
+        Ok(matches!(apply(&call, &[left, right], self.ctx)?, Datum::Bool(true)))
     }
 
     fn sql_value(&self, value: SqlValue, typmod: i32) -> Result<Datum<'a>> {

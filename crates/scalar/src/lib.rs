@@ -17,7 +17,9 @@ pub mod registry;
 pub mod value;
 
 mod arrays;
+mod misc;
 mod numbers;
+mod rows;
 
 pub use context::{Context, DateOrder, DateStyle, IntervalStyle, Session};
 pub use eval::{Row, eval};
