@@ -19,6 +19,7 @@ pub mod value;
 mod arrays;
 mod misc;
 mod numbers;
+mod ranges;
 mod rows;
 
 pub use context::{Context, DateOrder, DateStyle, IntervalStyle, Session};
