@@ -69,7 +69,7 @@ pub struct Family {
     pub aggregates: &'static [(&'static str, Aggregate)],
 }
 
-static FAMILIES: &[&Family] = &[&crate::numbers::FAMILY, &crate::arrays::FAMILY, &crate::misc::FAMILY, &crate::rows::FAMILY, &crate::ranges::FAMILY];
+static FAMILIES: &[&Family] = &[&crate::numbers::FAMILY, &crate::arrays::FAMILY, &crate::misc::FAMILY, &crate::rows::FAMILY, &crate::ranges::FAMILY, &crate::network::FAMILY];
 
 struct Registry {
     types: FxHashMap<TypeId, TypeSupport>,
