@@ -22,6 +22,7 @@ mod network;
 mod numbers;
 mod ranges;
 mod rows;
+mod text;
 
 pub use context::{Context, DateOrder, DateStyle, IntervalStyle, Session};
 pub use eval::{Row, eval};
