@@ -69,7 +69,20 @@ pub struct Family {
     pub aggregates: &'static [(&'static str, Aggregate)],
 }
 
-static FAMILIES: &[&Family] = &[&crate::numbers::FAMILY];
+static FAMILIES: &[&Family] = &[
+    &crate::numbers::FAMILY,
+    &crate::text::aggregates::FAMILY,
+    &crate::text::bits::FAMILY,
+    &crate::text::bytes::FAMILY,
+    &crate::text::casts::FAMILY,
+    &crate::text::compare::FAMILY,
+    &crate::text::encoding::FAMILY,
+    &crate::text::format::FAMILY,
+    &crate::text::io::FAMILY,
+    &crate::text::like::FAMILY,
+    &crate::text::split::FAMILY,
+    &crate::text::strings::FAMILY,
+];
 
 struct Registry {
     types: FxHashMap<TypeId, TypeSupport>,
