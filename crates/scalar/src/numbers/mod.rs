@@ -2,15 +2,19 @@
 
 mod aggregates;
 mod boolean;
+mod bucket;
 mod call;
 mod extremes;
 mod fixed_point;
 mod float;
+mod float_math;
+mod in_range;
 mod integer;
 mod numeric;
 mod numeric_math;
 mod oid;
 mod regression;
+mod series;
 mod variance;
 
 use catalog::TypeId;
@@ -20,7 +24,7 @@ use crate::registry::{Aggregate, Family, Function, TypeSupport};
 pub(crate) static FAMILY: Family = Family {
     types: &joined::<_, { length(TYPES) }>(TYPES),
     functions: &joined::<_, { length(FUNCTIONS) }>(FUNCTIONS),
-    sets: &[],
+    sets: series::SETS,
     aggregates: &joined::<_, { length(AGGREGATES) }>(AGGREGATES),
 };
 
@@ -38,11 +42,15 @@ const FUNCTIONS: &[&[(&str, Function)]] = &[
     float::COMPARISONS,
     float::ARITHMETIC,
     float::FUNCTIONS,
+    float_math::FUNCTIONS,
+    float_math::CONSTANTS,
     numeric::COMPARISONS,
     numeric::FUNCTIONS,
     numeric_math::FUNCTIONS,
     oid::COMPARISONS,
     oid::FUNCTIONS,
+    bucket::FUNCTIONS,
+    in_range::FUNCTIONS,
 ];
 
 const AGGREGATES: &[&[(&str, Aggregate)]] =
