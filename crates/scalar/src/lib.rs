@@ -18,6 +18,7 @@ pub mod value;
 
 mod arrays;
 mod misc;
+mod network;
 mod numbers;
 mod ranges;
 mod rows;
