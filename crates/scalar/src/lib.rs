@@ -17,7 +17,13 @@ pub mod json;
 pub mod registry;
 pub mod value;
 
+mod arrays;
+mod misc;
+mod network;
 mod numbers;
+mod ranges;
+mod rows;
+mod text;
 
 pub use context::{Context, DateOrder, DateStyle, IntervalStyle, Session};
 pub use eval::{Row, eval};

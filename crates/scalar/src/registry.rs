@@ -69,7 +69,26 @@ pub struct Family {
     pub aggregates: &'static [(&'static str, Aggregate)],
 }
 
-static FAMILIES: &[&Family] = &[&crate::numbers::FAMILY, &crate::json::FAMILY];
+static FAMILIES: &[&Family] = &[
+    &crate::numbers::FAMILY,
+    &crate::text::aggregates::FAMILY,
+    &crate::text::bits::FAMILY,
+    &crate::text::bytes::FAMILY,
+    &crate::text::casts::FAMILY,
+    &crate::text::compare::FAMILY,
+    &crate::text::encoding::FAMILY,
+    &crate::text::format::FAMILY,
+    &crate::text::io::FAMILY,
+    &crate::text::like::FAMILY,
+    &crate::text::split::FAMILY,
+    &crate::text::strings::FAMILY,
+    &crate::arrays::FAMILY,
+    &crate::json::FAMILY,
+    &crate::misc::FAMILY,
+    &crate::network::FAMILY,
+    &crate::ranges::FAMILY,
+    &crate::rows::FAMILY,
+];
 
 struct Registry {
     types: FxHashMap<TypeId, TypeSupport>,
