@@ -13,6 +13,7 @@
 pub mod context;
 pub mod eval;
 pub mod expr;
+pub mod json;
 pub mod registry;
 pub mod value;
 

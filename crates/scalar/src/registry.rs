@@ -87,6 +87,7 @@ static FAMILIES: &[&Family] = &[
     &crate::text::split::FAMILY,
     &crate::text::strings::FAMILY,
     &crate::arrays::FAMILY,
+    &crate::json::FAMILY,
     &crate::misc::FAMILY,
     &crate::network::FAMILY,
     &crate::ranges::FAMILY,
