@@ -17,6 +17,7 @@ pub mod registry;
 pub mod value;
 
 mod numbers;
+mod time;
 
 pub use context::{Context, DateOrder, DateStyle, IntervalStyle, Session};
 pub use eval::{Row, eval};

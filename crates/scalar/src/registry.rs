@@ -69,7 +69,7 @@ pub struct Family {
     pub aggregates: &'static [(&'static str, Aggregate)],
 }
 
-static FAMILIES: &[&Family] = &[&crate::numbers::FAMILY];
+static FAMILIES: &[&Family] = &[&crate::numbers::FAMILY, &crate::time::FAMILY];
 
 struct Registry {
     types: FxHashMap<TypeId, TypeSupport>,
