@@ -93,6 +93,7 @@ static FAMILIES: &[&Family] = &[
     &crate::ranges::FAMILY,
     &crate::rows::FAMILY,
 ];
+static FAMILIES: &[&Family] = &[&crate::numbers::FAMILY, &crate::time::FAMILY];
 
 struct Registry {
     types: FxHashMap<TypeId, TypeSupport>,
