@@ -58,7 +58,9 @@ fn read(text: &str) -> Tables {
 fn described(schema: &Tables, sql: &str) -> String {
     let one = || -> Result<String> {
         let parsed = parser::parse_all(sql)?;
-        let Some(Statement::Query(query)) = parsed.first().map(|one| &one.statement) else { return Ok("no query".to_owned()) };
+        let Some(Statement::Query(query)) = parsed.first().map(|one| &one.statement) else {
+            return Ok("no query".to_owned());
+        };
         let bound = binder::bind(schema, sql, query, &[])?;
         let columns: Vec<String> = bound.output.iter().map(|one| format!("{}:{}", one.name, one.ty)).collect();
         Ok(columns.join(","))

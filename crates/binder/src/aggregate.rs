@@ -90,7 +90,9 @@ impl Binder<'_> {
             let text = "aggregate function calls cannot contain window function calls";
             return Err(error(SqlState::GROUPING_ERROR, text, at));
         }
-        if owner.sets.borrow().iter().any(|(column, ..)| read.contains(column)) {
+        let set = owner.sets.borrow().iter().position(|(column, ..)| read.contains(column));
+        if let Some(set) = set {
+            let at = owner.set_places.borrow().get(set).copied().unwrap_or(at);
             let text = "aggregate function calls cannot contain set-returning function calls";
             let hint = "You might be able to move the set-returning function into a LATERAL FROM item.";
             return Err(error(SqlState::FEATURE_NOT_SUPPORTED, text, at).with_hint(hint));

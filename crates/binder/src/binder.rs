@@ -52,6 +52,8 @@ pub(crate) struct Binder<'s> {
     pub(crate) outer: OuterColumns,
     /// OID of the table and number of the column, of columns that are a table's as they are.
     pub(crate) origins: FxHashMap<u32, (u32, i16)>,
+    /// Functions whose rows are columns as a whole.
+    pub(crate) rows_of: FxHashMap<u32, u32>,
     /// Scanned tables with their columns.
     pub(crate) scans: Vec<(Arc<Table>, Vec<u32>)>,
     /// Types of the parameters as far as they are known.
@@ -68,6 +70,7 @@ impl<'s> Binder<'s> {
             ctes: Vec::new(),
             outer: OuterColumns::default(),
             origins: FxHashMap::default(),
+            rows_of: FxHashMap::default(),
             scans: Vec::new(),
             parameters: declared.to_vec(),
         }

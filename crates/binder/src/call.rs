@@ -248,7 +248,11 @@ impl Binder<'_> {
             }
         }
         let column = self.column(function.name, call.result, -1);
+        if function.columns.len() > 1 {
+            self.rows_of.insert(column, function.oid);
+        }
         scope.sets.borrow_mut().push((column, call, arguments));
+        scope.set_places.borrow_mut().push(at);
         Ok(self.column_expr(column, at))
     }
 }

@@ -60,7 +60,7 @@ impl Binder<'_> {
             Ast::Row(items) | Ast::ImplicitRow(items) => self.row(scope, items, place),
             Ast::Array(elements) => self.array(scope, elements, None, at),
             Ast::Coalesce(list) => {
-                let (list, ty, typmod) = self.common_list(scope, list, "COALESCE", at)?;
+                let (list, ty, typmod) = self.common_list(scope, list, "COALESCE")?;
                 Ok(Expr { kind: ExprKind::Coalesce(list), ty, typmod, at: place })
             }
             Ast::Greatest(list) => self.extreme(scope, list, true, at),
@@ -214,7 +214,7 @@ impl Binder<'_> {
             });
             results.push(self.expr(scope, result)?);
         }
-        self.check_no_sets(scope, sets, "CASE", Pos(at.0))?;
+        self.check_no_sets(scope, sets, "CASE")?;
         let typmod = Self::common_typmod(&results);
         // The ELSE result comes first in the choice of the common type.
         let (mut results, ty) = self.unified(results, "CASE")?;
@@ -224,26 +224,18 @@ impl Binder<'_> {
         Ok(Expr { kind: ExprKind::Case { operand: operand.map(Box::new), branches, otherwise }, ty, typmod, at })
     }
 
-    fn check_no_sets(&self, scope: &Scope<'_>, before: usize, clause: &str, at: Pos) -> Result<()> {
-        if scope.sets.borrow().len() == before {
-            return Ok(());
-        }
+    fn check_no_sets(&self, scope: &Scope<'_>, before: usize, clause: &str) -> Result<()> {
+        let Some(at) = scope.set_places.borrow().get(before).copied() else { return Ok(()) };
         let hint = "You might be able to move the set-returning function into a LATERAL FROM item.";
         let text = format!("set-returning functions are not allowed in {clause}");
         Err(error(SqlState::FEATURE_NOT_SUPPORTED, text, at).with_hint(hint))
     }
 
     /// A list of values of one type, for COALESCE and its like.
-    fn common_list(
-        &mut self,
-        scope: &Scope<'_>,
-        list: &[ast::Expr],
-        name: &str,
-        at: Pos,
-    ) -> Result<(Vec<Expr>, TypeId, i32)> {
+    fn common_list(&mut self, scope: &Scope<'_>, list: &[ast::Expr], name: &str) -> Result<(Vec<Expr>, TypeId, i32)> {
         let sets = scope.sets.borrow().len();
         let list = self.exprs(scope, list)?;
-        self.check_no_sets(scope, sets, name, at)?;
+        self.check_no_sets(scope, sets, name)?;
         let typmod = Self::common_typmod(&list);
         let (list, ty) = self.unified(list, name)?;
         Ok((list, ty, typmod))
@@ -362,8 +354,8 @@ impl Binder<'_> {
                 let number = number.ok_or_else(missing)?;
                 Ok(columns[number].clone())
             }
-            ExprKind::Call(call, _) => {
-                let row = self.catalog.function_row(call.function).ok_or_else(missing)?;
+            ExprKind::Call(..) | ExprKind::Column(_) if self.row_function(&value).is_some() => {
+                let row = self.row_function(&value).ok_or_else(missing)?;
                 let number = row.columns.iter().position(|(name, _)| *name == field.as_str()).ok_or_else(missing)?;
                 let ty = row.columns[number].1;
                 Ok(Expr::new(ExprKind::Field(Box::new(value), number), ty, Place(at.0)))
@@ -375,6 +367,16 @@ impl Binder<'_> {
                 Err(error(SqlState::WRONG_OBJECT_TYPE, text, at))
             }
         }
+    }
+
+    /// The function with several OUT parameters whose row a value is.
+    fn row_function(&self, value: &Expr) -> Option<&'static catalog::Function> {
+        let function = match &value.kind {
+            ExprKind::Call(call, _) => call.function,
+            ExprKind::Column(column) => *self.rows_of.get(column)?,
+            _ => return None,
+        };
+        self.catalog.function_row(function).filter(|row| row.columns.len() > 1)
     }
 
     fn subscripted(&mut self, scope: &Scope<'_>, value: Expr, steps: &[Step], at: Pos) -> Result<Expr> {

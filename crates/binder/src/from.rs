@@ -95,14 +95,15 @@ impl Binder<'_> {
             .map(|(column, id)| SourceColumn { name: Ident::new(&column.name), expr: self.column_expr(*id, at) });
         let mut source = Source {
             name: Ident::new(&table.name),
-            table: relation.alias.is_none().then(|| Arc::clone(&table)),
+            table: Some(Arc::clone(&table)),
+            has_alias: relation.alias.is_some(),
             columns: fields.collect(),
             by_table: true,
             by_column: true,
             is_scalar: false,
             lateral_only: false,
         };
-        rename(&mut source, relation.alias.as_ref(), at)?;
+        rename(&mut source, relation.alias.as_ref())?;
         self.scans.push((Arc::clone(&table), columns.clone()));
         Ok((Rel::Scan { table, columns, as_of }, vec![source]))
     }
@@ -150,7 +151,7 @@ impl Binder<'_> {
         let columns: Vec<SourceColumn> = columns.collect();
         scope.own.borrow_mut().extend(bound.outputs.iter().map(|one| one.output.column));
         let mut source = unnamed(columns);
-        rename(&mut source, alias, at)?;
+        rename(&mut source, alias)?;
         Ok((bound.rel, vec![source]))
     }
 
@@ -166,11 +167,13 @@ impl Binder<'_> {
         let columns = columns.into_iter();
         let columns = columns.map(|(name, column)| SourceColumn { name, expr: self.column_expr(column, at) });
         let mut source = Source { name: name.clone(), ..unnamed(columns.collect()) };
-        rename(&mut source, alias, at)?;
+        rename(&mut source, alias)?;
         Ok(source)
     }
 
     fn table_function(&mut self, scope: &Scope<'_>, item: &ast::TableFunction) -> Result<(Rel, Vec<Source>)> {
+        let unnested = unnested(item);
+        let item = unnested.as_ref().unwrap_or(item);
         let mut functions = Vec::with_capacity(item.functions.len());
         let mut columns = Vec::new();
         let mut is_scalar = item.functions.len() == 1 && !item.ordinality;
@@ -210,6 +213,7 @@ impl Binder<'_> {
         let bound = self.expr(scope, function)?;
         let bound = self.known(bound)?;
         let set = scope.sets.borrow_mut().split_off(sets_before);
+        scope.set_places.borrow_mut().truncate(sets_before);
         let (call, arguments, is_set) = match (bound.kind, set.len()) {
             (ExprKind::Column(column), 1) if set[0].0 == column => {
                 let Some((_, call, arguments)) = set.into_iter().next() else {
@@ -235,7 +239,7 @@ impl Binder<'_> {
         let names: Vec<Ident> = match (record.as_slice(), &item.alias) {
             (columns @ [_, _, ..], _) => columns.iter().map(|(name, _)| Ident::new(name)).collect(),
             // The alias of a function of one column names that column too.
-            (_, Some(alias)) if item.functions.len() == 1 => vec![alias.name.clone()],
+            (_, Some(alias)) if item.functions.len() == 1 && !alias.name.is_empty() => vec![alias.name.clone()],
             ([(out, _)], _) if !out.is_empty() => vec![Ident::new(out)],
             _ => vec![name],
         };
@@ -387,6 +391,17 @@ impl Binder<'_> {
     }
 }
 
+/// `unnest` of several arrays is a function for each.
+fn unnested(item: &ast::TableFunction) -> Option<ast::TableFunction> {
+    let call = item.call().filter(|call| call.name.name == "unnest" && call.args.len() > 1)?;
+    let one = |array: &ast::Expr| {
+        let one = ast::FunctionCall { args: vec![array.clone()], ..call.clone() };
+        let function = ast::Expr::new(ast::ExprKind::Function(Box::new(one)), call.at);
+        ast::RowsFrom { function, columns: Vec::new() }
+    };
+    Some(ast::TableFunction { functions: call.args.iter().map(one).collect(), ..item.clone() })
+}
+
 /// The names that a join adds to the scope.
 fn join_sources(
     left: Vec<Source>,
@@ -410,7 +425,7 @@ fn join_sources(
         sources.push(source);
     }
     if join.alias.is_some() {
-        rename(&mut whole, join.alias.as_ref(), Pos(0))?;
+        rename(&mut whole, join.alias.as_ref())?;
     } else {
         whole.by_table = false;
         // The tables below are known by their names still; their columns are those of the join.
@@ -429,6 +444,7 @@ fn unnamed(columns: Vec<SourceColumn>) -> Source {
     Source {
         name: Ident::default(),
         table: None,
+        has_alias: false,
         columns,
         by_table: true,
         by_column: true,
@@ -438,7 +454,7 @@ fn unnamed(columns: Vec<SourceColumn>) -> Source {
 }
 
 /// Gives an item the names of its alias.
-fn rename(source: &mut Source, alias: Option<&Alias>, at: Pos) -> Result<()> {
+fn rename(source: &mut Source, alias: Option<&Alias>) -> Result<()> {
     let Some(alias) = alias else { return Ok(()) };
     source.name = alias.name.clone();
     if alias.columns.len() > source.columns.len() {
@@ -448,7 +464,7 @@ fn rename(source: &mut Source, alias: Option<&Alias>, at: Pos) -> Result<()> {
             source.columns.len(),
             alias.columns.len()
         );
-        return Err(error(SqlState::INVALID_COLUMN_REFERENCE, text, at));
+        return Err(model::Error::new(SqlState::INVALID_COLUMN_REFERENCE, text));
     }
     for (column, name) in source.columns.iter_mut().zip(&alias.columns) {
         column.name = name.clone();
@@ -477,7 +493,7 @@ fn check_unique(sources: &[Source], new: &Source) -> Result<()> {
         other.by_table && new.by_table && !new.name.is_empty() && other.name == new.name && {
             // Tables of several schemas may share a name.
             match (&other.table, &new.table) {
-                (Some(other), Some(new)) => other.oid == new.oid,
+                (Some(table), Some(other_table)) if !other.has_alias && !new.has_alias => table.oid == other_table.oid,
                 _ => true,
             }
         }

@@ -202,7 +202,8 @@ impl Binder<'_> {
             let place = |argument: &Expr| {
                 keys.iter().position(|(_, key)| key == argument).ok_or_else(|| {
                     let text = "arguments to GROUPING must be grouping expressions of the associated query level";
-                    at_place(error(SqlState::GROUPING_ERROR, text, *at), argument.at)
+                    let place = if argument.at.0 == 0 { Place(at.0) } else { argument.at };
+                    at_place(Error::new(SqlState::GROUPING_ERROR, text), place)
                 })
             };
             Ok((*column, arguments.iter().map(place).collect::<Result<_>>()?))

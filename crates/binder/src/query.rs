@@ -4,7 +4,7 @@ use catalog::TypeId;
 use model::{Error, Result, SqlState};
 use parser::ast::{self, DistinctClause, ExprKind as Ast, Ident, Pos, QueryBody, Step};
 use rustc_hash::FxHashSet;
-use scalar::{Expr, ExprKind};
+use scalar::{Expr, ExprKind, Place};
 
 use crate::binder::{Binder, error, unsupported};
 use crate::group::Grouping;
@@ -26,6 +26,8 @@ pub(crate) struct BoundOutput {
     pub(crate) output: Output,
     /// The value, if it is a literal or parameter whose type the query around it decides.
     pub(crate) untyped: Option<Expr>,
+    /// Place of the value.
+    pub(crate) at: Place,
 }
 
 /// An item of the select list, or an expression that only ORDER BY needs.
@@ -159,7 +161,7 @@ impl Binder<'_> {
                 let output =
                     Output { name: name.as_str().into(), column: number, ty: expr.ty, typmod: expr.typmod, origin };
                 let untyped = (!decide_types && expr.ty == TypeId::UNKNOWN).then(|| expr.clone());
-                outputs.push(BoundOutput { output, untyped });
+                outputs.push(BoundOutput { output, untyped, at: expr.at });
             }
             columns.push((number, expr));
         }
@@ -227,6 +229,7 @@ impl Binder<'_> {
             }
             Some(DistinctClause::On(exprs)) => {
                 let mut on: Vec<usize> = Vec::with_capacity(exprs.len());
+                let mut places: Vec<Pos> = Vec::with_capacity(exprs.len());
                 for expr in exprs {
                     let target = self.in_clause(scope, Clause::DistinctOn, |binder| {
                         binder.target_of(scope, expr, targets, Clause::DistinctOn)
@@ -234,14 +237,15 @@ impl Binder<'_> {
                     self.check_equality(targets[target].expr.ty, targets[target].expr.at)?;
                     if !on.contains(&target) {
                         on.push(target);
+                        places.push(expr.at);
                     }
                 }
                 let text = "SELECT DISTINCT ON expressions must match initial ORDER BY expressions";
                 let common = sort.iter().take_while(|item| on.contains(&item.target)).count();
                 let sorted: FxHashSet<usize> = sort[..common].iter().map(|item| item.target).collect();
                 if common < sort.len() && sorted.len() < on.len() {
-                    let missing = on.iter().find(|target| !sorted.contains(target));
-                    return Err(mismatch(text, missing.map_or(0, |target| targets[*target].expr.at.0)));
+                    let missing = on.iter().zip(&places).find(|(target, _)| !sorted.contains(target));
+                    return Err(mismatch(text, missing.map_or(0, |(_, at)| at.0)));
                 }
                 Ok(Distinct::On(on))
             }

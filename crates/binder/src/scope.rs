@@ -28,6 +28,8 @@ pub(crate) struct Scope<'p> {
     pub(crate) aggregates: RefCell<Vec<(u32, AggregateCall)>>,
     pub(crate) windows: RefCell<Vec<(u32, WindowCall)>>,
     pub(crate) sets: RefCell<Vec<(u32, Call, Vec<Expr>)>>,
+    /// Places of the set-returning functions.
+    pub(crate) set_places: RefCell<Vec<Pos>>,
     /// GROUPING(…) with its arguments.
     pub(crate) grouping: RefCell<Vec<(u32, Vec<Expr>, Pos)>>,
     /// Definitions of the WINDOW clause.
@@ -106,8 +108,10 @@ pub(crate) struct CteName {
 pub(crate) struct Source {
     /// Name by which columns are qualified; empty for a join without alias.
     pub(crate) name: Ident,
-    /// The table, if it is one without alias: its columns can be qualified with the schema too.
+    /// The table, if it is one.
     pub(crate) table: Option<Arc<Table>>,
+    /// Whether it has an alias; without one, its columns can be qualified with the schema too.
+    pub(crate) has_alias: bool,
     pub(crate) columns: Vec<SourceColumn>,
     /// Whether `name.column` finds it.
     pub(crate) by_table: bool,
@@ -145,6 +149,7 @@ impl<'p> Scope<'p> {
             aggregates: RefCell::default(),
             windows: RefCell::default(),
             sets: RefCell::default(),
+            set_places: RefCell::default(),
             grouping: RefCell::default(),
             window_names: RefCell::default(),
         }
@@ -223,7 +228,9 @@ impl<'p> Scope<'p> {
             let fits = |source: &&Source| {
                 let in_schema = match schema {
                     None => true,
-                    Some(schema) => source.table.as_ref().is_some_and(|table| &*table.schema == schema),
+                    Some(schema) => {
+                        !source.has_alias && source.table.as_ref().is_some_and(|table| &*table.schema == schema)
+                    }
                 };
                 source.by_table && in_schema && source.name == name && scope.can_see(source)
             };

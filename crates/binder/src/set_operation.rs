@@ -5,9 +5,10 @@ use model::{Result, SqlState};
 use parser::ast::{self, ExprKind as Ast, QueryBody, SetOperator};
 use scalar::Expr;
 
-use crate::binder::{Binder, error};
+use crate::binder::{Binder, at_place, error};
 use crate::query::{Bound, BoundOutput, Target, limited};
 use crate::scope::{Clause, Scope};
+use crate::sort::start_of;
 use crate::tree::{Output, Rel, SortKey, Subplan};
 
 impl Binder<'_> {
@@ -59,7 +60,7 @@ impl Binder<'_> {
         let detail = "Only result column names can be used, not expressions or functions.";
         let hint = "Add the expression/function to every SELECT, or move the UNION into a FROM clause.";
         let text = "invalid UNION/INTERSECT/EXCEPT ORDER BY clause";
-        Err(error(SqlState::FEATURE_NOT_SUPPORTED, text, expr.at).with_detail(detail).with_hint(hint))
+        Err(error(SqlState::FEATURE_NOT_SUPPORTED, text, start_of(expr)).with_detail(detail).with_hint(hint))
     }
 
     fn set_tree(&mut self, scope: &Scope<'_>, operation: &ast::SetOperation) -> Result<Bound> {
@@ -72,13 +73,14 @@ impl Binder<'_> {
         };
         if left.outputs.len() != right.outputs.len() {
             let text = format!("each {name} query must have the same number of columns");
-            return Err(error(SqlState::SYNTAX_ERROR, text, operation.right.at));
+            let at = right.outputs.first().map_or(operation.right.at, |one| ast::Pos(one.at.0));
+            return Err(error(SqlState::SYNTAX_ERROR, text, at));
         }
         let mut types = Vec::with_capacity(left.outputs.len());
         let mut outputs = Vec::with_capacity(left.outputs.len());
         for (left, right) in left.outputs.iter().zip(&right.outputs) {
             let (one, other) = (&left.output, &right.output);
-            let ty = self.catalog.common_type(&[one.ty, other.ty], name)?;
+            let ty = self.catalog.common_type(&[one.ty, other.ty], name).map_err(|error| at_place(error, right.at))?;
             let same = one.ty == other.ty && one.typmod == other.typmod;
             let typmod = if same { one.typmod } else { -1 };
             if !(operation.all && operation.op == SetOperator::Union) {
@@ -86,7 +88,7 @@ impl Binder<'_> {
             }
             let column = self.column(&one.name, ty, typmod);
             let output = Output { name: one.name.clone(), column, ty, typmod, origin: None };
-            outputs.push(BoundOutput { output, untyped: None });
+            outputs.push(BoundOutput { output, untyped: None, at: left.at });
             types.push(ty);
         }
         let left = Box::new(self.converted_columns(left, &types, name)?);

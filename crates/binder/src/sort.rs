@@ -35,7 +35,7 @@ impl Binder<'_> {
                 let expr = std::mem::replace(&mut targets[target].expr, Expr::null(TypeId::TEXT, Place(0)));
                 targets[target].expr = self.known(expr)?;
             }
-            self.check_order(targets[target].expr.ty, targets[target].expr.at)?;
+            self.check_order(targets[target].expr.ty, Place(start_of(&by.expr).0))?;
             if !items.iter().any(|item| item.target == target) {
                 items.push(SortItem { target, descending, nulls_first });
             }
@@ -148,6 +148,15 @@ impl Binder<'_> {
         let text = format!("could not identify an ordering operator for type {}", self.type_name(ty));
         let hint = "Use an explicit ordering operator or modify the query.";
         Err(at_place(Error::new(SqlState::UNDEFINED_FUNCTION, text).with_hint(hint), at))
+    }
+}
+
+/// The place at which an expression begins; operators stand behind their left operands.
+pub(crate) fn start_of(expr: &ast::Expr) -> ast::Pos {
+    match &expr.kind {
+        Ast::Operator(operator) => operator.left.as_ref().map_or(expr.at, start_of),
+        Ast::Cast(cast) if cast.syntax == ast::CastSyntax::Operator => start_of(&cast.expr),
+        _ => expr.at,
     }
 }
 

@@ -55,7 +55,7 @@ impl Binder<'_> {
             return Err(error(SqlState::FEATURE_NOT_SUPPORTED, text, at));
         }
         let filter = self.aggregate_filter(scope, written)?;
-        let (partition_by, order_by, frame) = self.window(scope, over, at)?;
+        let (partition_by, order_by, frame) = self.window(scope, over)?;
         let mut read = FxHashSet::default();
         arguments.iter().chain(&filter).for_each(|expr| self.outer.of_expr(expr, &mut read));
         if scope.sets.borrow().iter().any(|(column, ..)| read.contains(column)) {
@@ -74,15 +74,15 @@ impl Binder<'_> {
     pub(crate) fn check_windows(&mut self, scope: &Scope<'_>) -> Result<()> {
         let names: Vec<(Ident, WindowSpec)> = scope.window_names.borrow().clone();
         for (name, spec) in names {
-            self.window(scope, &Over::Window(name), spec.at)?;
+            self.window(scope, &Over::Window(name, spec.at))?;
         }
         Ok(())
     }
 
-    fn window(&mut self, scope: &Scope<'_>, over: &Over, at: Pos) -> Result<(Vec<Expr>, Vec<SortKey>, Frame)> {
+    fn window(&mut self, scope: &Scope<'_>, over: &Over) -> Result<(Vec<Expr>, Vec<SortKey>, Frame)> {
         let spec = match over {
             Over::Spec(spec) => self.complete_spec(scope, spec, usize::MAX)?,
-            Over::Window(name) => self.named_window(scope, name, at, usize::MAX)?,
+            Over::Window(name, at) => self.named_window(scope, name, *at, usize::MAX)?,
         };
         let partition_by = self.in_clause(scope, Clause::WindowPartition, |binder| {
             let mut keys = Vec::with_capacity(spec.partition_by.len());

@@ -3,6 +3,8 @@
 use model::{Error, Result, SqlState};
 use parser::ast::{self, Alias, CteBody as Ast, Ident, Pos, QueryBody, SetOperator, Visitor};
 
+use scalar::Place;
+
 use crate::binder::{Binder, error, unsupported};
 use crate::query::Bound;
 use crate::scope::{CteName, Scope, Source};
@@ -87,6 +89,7 @@ impl Binder<'_> {
         let names = cte_names(cte, base.outputs.iter().map(|one| Ident::new(&one.output.name)).collect())?;
         let number = self.ctes.len();
         let columns: Vec<u32> = base.outputs.iter().map(|one| one.output.column).collect();
+        let places: Vec<Place> = base.outputs.iter().map(|one| one.at).collect();
         let base = Subplan { rel: base.rel, columns };
         // Its columns are known before its body is, for the references in the step.
         let columns: Vec<u32> = base.columns.iter().map(|column| self.copy_column(*column)).collect();
@@ -97,7 +100,7 @@ impl Binder<'_> {
         let name = CteName { name: cte.name.clone(), columns: names, cte: number, is_recursing: true };
         scope.ctes.borrow_mut().push(name);
         let step = self.query(&operation.right, Some(scope), false)?;
-        let mut step = self.recursive_step(cte, &columns, step)?;
+        let mut step = self.recursive_step(cte, &columns, step, &places)?;
         let mut outer = self.outer.of_rel(&mut step.rel);
         let mut base = base;
         outer.extend(self.outer.of_rel(&mut base.rel));
@@ -110,7 +113,7 @@ impl Binder<'_> {
     }
 
     /// The step of a recursive query, with columns of the types that the other part has.
-    fn recursive_step(&mut self, cte: &ast::Cte, columns: &[u32], step: Bound) -> Result<Subplan> {
+    fn recursive_step(&mut self, cte: &ast::Cte, columns: &[u32], step: Bound, places: &[Place]) -> Result<Subplan> {
         if step.outputs.len() != columns.len() {
             let text = "each UNION query must have the same number of columns";
             return Err(error(SqlState::SYNTAX_ERROR, text, cte.at));
@@ -127,7 +130,7 @@ impl Binder<'_> {
                     self.type_name(common)
                 );
                 let hint = "Cast the output of the non-recursive term to the correct type.";
-                return Err(error(SqlState::DATATYPE_MISMATCH, text, cte.at).with_hint(hint));
+                return Err(error(SqlState::DATATYPE_MISMATCH, text, Pos(places[at].0)).with_hint(hint));
             }
         }
         self.converted_columns(step, &wanted, "UNION")
