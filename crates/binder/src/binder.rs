@@ -13,6 +13,10 @@ use crate::scope::Scope;
 use crate::tree::{Column, Cte, Query, Subplan, Table};
 use crate::walk::OuterColumns;
 
+/// Maximum number of expressions and queries within each other. A level takes some kilobytes of stack here, and some more in
+/// the executors.
+const LEVELS_MAX: usize = 100;
+
 /// What the binder asks the database.
 pub trait Schema {
     /// The table of a name; without a schema, the first one along the search path. `None` if there is none.
@@ -56,6 +60,8 @@ pub(crate) struct Binder<'s> {
     pub(crate) rows_of: FxHashMap<u32, u32>,
     /// Scanned tables with their columns.
     pub(crate) scans: Vec<(Arc<Table>, Vec<u32>)>,
+    /// Number of expressions and queries around the current one.
+    level: usize,
     /// Types of the parameters as far as they are known.
     pub(crate) parameters: Vec<Option<TypeId>>,
 }
@@ -72,6 +78,7 @@ impl<'s> Binder<'s> {
             origins: FxHashMap::default(),
             rows_of: FxHashMap::default(),
             scans: Vec::new(),
+            level: 0,
             parameters: declared.to_vec(),
         }
     }
@@ -100,6 +107,18 @@ impl<'s> Binder<'s> {
     pub(crate) fn column(&mut self, name: &str, ty: TypeId, typmod: i32) -> u32 {
         self.columns.push(Column { name: name.into(), ty, typmod });
         self.columns.len() as u32 - 1
+    }
+
+    /// Binds something that is nested, within the limit of [`LEVELS_MAX`].
+    pub(crate) fn nested<T>(&mut self, at: Pos, bind: impl FnOnce(&mut Binder<'s>) -> Result<T>) -> Result<T> {
+        if self.level >= LEVELS_MAX {
+            let text = format!("statement nests deeper than {LEVELS_MAX} levels");
+            return Err(error(SqlState::STATEMENT_TOO_COMPLEX, text, at));
+        }
+        self.level += 1;
+        let bound = bind(self);
+        self.level -= 1;
+        bound
     }
 
     /// An expression that is a column.

@@ -11,6 +11,10 @@ use crate::scope::Scope;
 impl Binder<'_> {
     /// An expression. Literals without context stay of unknown type.
     pub(crate) fn expr(&mut self, scope: &Scope<'_>, expr: &ast::Expr) -> Result<Expr> {
+        self.nested(expr.at, |binder| binder.expr_at_level(scope, expr))
+    }
+
+    fn expr_at_level(&mut self, scope: &Scope<'_>, expr: &ast::Expr) -> Result<Expr> {
         let at = expr.at;
         let place = Place(at.0);
         let constant = |value: Value, ty: TypeId| Ok(Expr::new(ExprKind::Constant(value), ty, place));

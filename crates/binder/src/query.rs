@@ -46,6 +46,10 @@ impl Binder<'_> {
         parent: Option<&Scope<'_>>,
         decide_types: bool,
     ) -> Result<Bound> {
+        self.nested(query.at, |binder| binder.query_at_level(query, parent, decide_types))
+    }
+
+    fn query_at_level(&mut self, query: &ast::Query, parent: Option<&Scope<'_>>, decide_types: bool) -> Result<Bound> {
         let scope = Scope::new(parent);
         if !query.locking.is_empty() {
             return Err(unsupported("FOR UPDATE and FOR SHARE", query.at));

@@ -105,7 +105,9 @@ impl Binder<'_> {
             && query.offset.is_none()
             && query.locking.is_empty();
         match &query.body {
-            QueryBody::SetOperation(operation) if is_plain => self.set_tree(scope, operation),
+            QueryBody::SetOperation(operation) if is_plain => {
+                self.nested(query.at, |binder| binder.set_tree(scope, operation))
+            }
             _ => self.query(query, Some(scope), false),
         }
     }
