@@ -3,7 +3,31 @@
 //! - [`bind`] binds a query. [`Schema`] is what it asks the database: tables, and the session's facts.
 //! - [`tree`] is the result, which executors lower to their own plans.
 //!
+//! The files follow a query's life: `query` and `from` bind its clauses, `scope` finds names, `expr`, `operator` and `call` bind
+//! expressions, `coerce` adds casts, `group`, `window` and `sort` finish a SELECT.
+//!
 //! Invariants: no I/O, no executor. All types, names of columns, errors and their places come from here. A bound tree is well
 //! typed: operands have exactly the types that their operator takes, and every cast is in the tree.
 
+mod aggregate;
+mod binder;
+mod call;
+mod coerce;
+mod expr;
+mod from;
+mod group;
+mod name;
+mod operator;
+mod query;
+mod row;
+mod scope;
+mod set_operation;
+mod sort;
+mod subquery;
 pub mod tree;
+mod types;
+mod walk;
+mod window;
+mod with;
+
+pub use binder::{Schema, bind};

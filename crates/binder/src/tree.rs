@@ -401,7 +401,10 @@ impl Rel {
                 input.outputs(into);
                 into.extend(calls.iter().map(|(column, _)| column));
             }
-            Rel::Filter { input, .. } | Rel::Distinct { input, .. } | Rel::Sort { input, .. } | Rel::Limit { input, .. } => {
+            Rel::Filter { input, .. }
+            | Rel::Distinct { input, .. }
+            | Rel::Sort { input, .. }
+            | Rel::Limit { input, .. } => {
                 input.outputs(into);
             }
         }

@@ -57,6 +57,12 @@ impl Catalog {
         (to_text || from_text).then_some(Cast::Text)
     }
 
+    /// The function that checks or cuts a value of a type to its type modifier, such as the length of `varchar(n)`.
+    #[must_use]
+    pub fn length_cast(&self, ty: TypeId) -> Option<u32> {
+        self.casts.get(&(ty, ty))?.function
+    }
+
     /// Whether arguments of types `from` can be given for parameters of types `to`.
     pub(crate) fn can_coerce(&self, from: &[TypeId], to: &[TypeId], context: CastContext) -> bool {
         let one = |(from, to): (&TypeId, &TypeId)| {

@@ -13,9 +13,21 @@ pub struct Expr {
     pub ty: TypeId,
     /// Type modifier of the result; -1 for none.
     pub typmod: i32,
-    /// Byte in the statement that errors point to.
-    pub at: u32,
+    /// Place in the statement that errors point to.
+    pub at: Place,
 }
+
+/// A byte in the statement. All places are equal, so that expressions compare by what they compute.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Place(pub u32);
+
+impl PartialEq for Place {
+    fn eq(&self, _: &Place) -> bool {
+        true
+    }
+}
+
+impl Eq for Place {}
 
 /// A call of a function, or of the function of an operator, with the types that were chosen.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -229,19 +241,19 @@ pub enum SubqueryKind {
 impl Expr {
     /// An expression without type modifier.
     #[must_use]
-    pub fn new(kind: ExprKind, ty: TypeId, at: u32) -> Expr {
+    pub fn new(kind: ExprKind, ty: TypeId, at: Place) -> Expr {
         Expr { kind, ty, typmod: -1, at }
     }
 
     /// NULL of a type.
     #[must_use]
-    pub fn null(ty: TypeId, at: u32) -> Expr {
+    pub fn null(ty: TypeId, at: Place) -> Expr {
         Expr::new(ExprKind::Constant(Value::NULL), ty, at)
     }
 
     /// A boolean constant.
     #[must_use]
-    pub fn bool(value: bool, at: u32) -> Expr {
+    pub fn bool(value: bool, at: Place) -> Expr {
         Expr::new(ExprKind::Constant(Value::Plain(model::Datum::Bool(value))), TypeId::BOOL, at)
     }
 

@@ -13,13 +13,21 @@
 pub mod context;
 pub mod eval;
 pub mod expr;
+pub mod json;
 pub mod registry;
 pub mod value;
 
+mod arrays;
+mod misc;
+mod network;
 mod numbers;
+mod ranges;
+mod rows;
+mod text;
+mod time;
 
 pub use context::{Context, DateOrder, DateStyle, IntervalStyle, Session};
 pub use eval::{Row, eval};
-pub use expr::{BooleanTest, Call, Comparison, Expr, ExprKind, SqlValue, Subquery, SubqueryKind, Subscript};
+pub use expr::{BooleanTest, Call, Comparison, Expr, ExprKind, Place, SqlValue, Subquery, SubqueryKind, Subscript};
 pub use registry::{Accumulator, aggregate, compare, function, input, output, set_function};
 pub use value::Value;

@@ -69,7 +69,27 @@ pub struct Family {
     pub aggregates: &'static [(&'static str, Aggregate)],
 }
 
-static FAMILIES: &[&Family] = &[&crate::numbers::FAMILY];
+static FAMILIES: &[&Family] = &[
+    &crate::arrays::FAMILY,
+    &crate::json::FAMILY,
+    &crate::misc::FAMILY,
+    &crate::network::FAMILY,
+    &crate::numbers::FAMILY,
+    &crate::ranges::FAMILY,
+    &crate::rows::FAMILY,
+    &crate::text::aggregates::FAMILY,
+    &crate::text::bits::FAMILY,
+    &crate::text::bytes::FAMILY,
+    &crate::text::casts::FAMILY,
+    &crate::text::compare::FAMILY,
+    &crate::text::encoding::FAMILY,
+    &crate::text::format::FAMILY,
+    &crate::text::io::FAMILY,
+    &crate::text::like::FAMILY,
+    &crate::text::split::FAMILY,
+    &crate::text::strings::FAMILY,
+    &crate::time::FAMILY,
+];
 
 struct Registry {
     types: FxHashMap<TypeId, TypeSupport>,
@@ -86,9 +106,17 @@ static REGISTRY: LazyLock<Registry> = LazyLock::new(|| {
     };
     Registry {
         types: FAMILIES.iter().flat_map(|family| family.types).copied().collect(),
-        functions: FAMILIES.iter().flat_map(|family| family.functions).map(|(name, one)| (number(name), *one)).collect(),
+        functions: FAMILIES
+            .iter()
+            .flat_map(|family| family.functions)
+            .map(|(name, one)| (number(name), *one))
+            .collect(),
         sets: FAMILIES.iter().flat_map(|family| family.sets).map(|(name, one)| (number(name), *one)).collect(),
-        aggregates: FAMILIES.iter().flat_map(|family| family.aggregates).map(|(name, one)| (number(name), *one)).collect(),
+        aggregates: FAMILIES
+            .iter()
+            .flat_map(|family| family.aggregates)
+            .map(|(name, one)| (number(name), *one))
+            .collect(),
     }
 });
 
@@ -195,7 +223,12 @@ pub fn compare(ty: TypeId, left: &Datum<'_>, right: &Datum<'_>) -> Result<Orderi
 pub fn resolve(name: &str, arguments: &[TypeId]) -> Result<Call> {
     match builtin().function(&FunctionCall { name, arguments, ..FunctionCall::default() })? {
         Resolved::Function { function, parameters, result, .. } => {
-            Ok(Call { function: function.oid, operator: None, arguments: parameters.into(), result })
+            // A parameter of type "any" has the type of its argument.
+            let actual = |(parameter, argument): (&TypeId, &TypeId)| {
+                if *parameter == TypeId::ANY { *argument } else { *parameter }
+            };
+            let arguments = parameters.iter().zip(arguments).map(actual).collect();
+            Ok(Call { function: function.oid, operator: None, arguments, result })
         }
         Resolved::Cast(_) => Err(Error::new(SqlState::UNDEFINED_FUNCTION, format!("{name} is a cast"))),
     }

@@ -110,7 +110,8 @@ impl Value {
     #[must_use]
     pub fn heap_size(&self) -> usize {
         let all = |values: &[Value]| values.iter().map(|value| size_of::<Value>() + value.heap_size()).sum();
-        let range = |range: &OwnedRange| range.as_ref().map_or(0, |ends| ends.iter().map(|end| end.0.heap_size()).sum());
+        let range =
+            |range: &OwnedRange| range.as_ref().map_or(0, |ends| ends.iter().map(|end| end.0.heap_size()).sum());
         match self {
             Value::Plain(_) => 0,
             Value::Text(text) => text.len(),
@@ -146,7 +147,8 @@ pub fn copied<'a>(datum: &Datum<'_>, arena: &'a Bump) -> Datum<'a> {
     let range = |range: &Range<'_>| match range {
         Range::Empty => Range::Empty,
         Range::Between(low, high) => {
-            let bound = |bound: &RangeBound<'_>| RangeBound { value: copied(&bound.value, arena), inclusive: bound.inclusive };
+            let bound =
+                |bound: &RangeBound<'_>| RangeBound { value: copied(&bound.value, arena), inclusive: bound.inclusive };
             Range::Between(bound(low), bound(high))
         }
     };

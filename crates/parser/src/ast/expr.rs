@@ -199,7 +199,7 @@ pub struct FunctionCall {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Over {
     /// `OVER w`
-    Window(Ident),
+    Window(Ident, Pos),
     /// `OVER (…)`
     Spec(WindowSpec),
 }

@@ -453,7 +453,10 @@ impl Parser<'_> {
         if self.take(K::Over) {
             let over = match self.kind() {
                 T::LeftParen => Over::Spec(self.window_spec()?),
-                _ => Over::Window(self.col_id()?),
+                _ => {
+                    let at = self.pos();
+                    Over::Window(self.col_id()?, at)
+                }
             };
             call.over = Some(Box::new(over));
         }

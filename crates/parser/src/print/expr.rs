@@ -355,7 +355,7 @@ impl Printer {
         }
         match call.over.as_deref() {
             None => {}
-            Some(Over::Window(name)) => {
+            Some(Over::Window(name, _)) => {
                 self.put(" OVER ");
                 self.ident(name);
             }

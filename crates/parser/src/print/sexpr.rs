@@ -275,7 +275,7 @@ impl Writer {
         if let Some(over) = &call.over {
             self.word(" (over ")?;
             match &**over {
-                Over::Window(name) => self.ident(name)?,
+                Over::Window(name, _) => self.ident(name)?,
                 Over::Spec(spec) => self.window(spec)?,
             }
             self.word(")")?;

@@ -1,0 +1,153 @@
+//! The state of binding one statement.
+
+use std::sync::Arc;
+
+use bumpalo::Bump;
+use catalog::{Catalog, TypeId, builtin};
+use model::{Error, Result, SqlState};
+use parser::ast::{self, Pos};
+use rustc_hash::FxHashMap;
+use scalar::{Context, Expr, ExprKind, Place, Session, Value};
+
+use crate::scope::Scope;
+use crate::tree::{Column, Cte, Query, Subplan, Table};
+use crate::walk::OuterColumns;
+
+/// What the binder asks the database.
+pub trait Schema {
+    /// The table of a name; without a schema, the first one along the search path. `None` if there is none.
+    ///
+    /// # Errors
+    /// 0A000 for a relation that cannot be bound yet, such as a view.
+    fn table(&self, schema: Option<&str>, name: &str) -> Result<Option<Arc<Table>>>;
+
+    /// Facts of the session, by which constants are read.
+    fn session(&self) -> &Session;
+}
+
+/// Binds a query. `declared` has known types of the parameters; it may be shorter than the number of parameters.
+///
+/// # Errors
+/// Those of PostgreSQL's parse analysis, with their place in `sql`; 0A000 for what is not supported.
+pub fn bind(schema: &dyn Schema, sql: &str, query: &ast::Query, declared: &[Option<TypeId>]) -> Result<Query> {
+    let mut binder = Binder::new(schema, declared);
+    binder.statement(query).map_err(|error| placed_in(error, sql))
+}
+
+/// Replaces the byte that the binder noted by the position that clients see: characters from 1.
+fn placed_in(error: Error, sql: &str) -> Error {
+    match error.position() {
+        Some(byte) => error.with_position(parser::lexer::position(sql, byte)),
+        None => error,
+    }
+}
+
+pub(crate) struct Binder<'s> {
+    pub(crate) schema: &'s dyn Schema,
+    pub(crate) catalog: &'static Catalog,
+    /// Columns of the statement by number.
+    pub(crate) columns: Vec<Column>,
+    pub(crate) subqueries: Vec<Subplan>,
+    pub(crate) ctes: Vec<Cte>,
+    pub(crate) outer: OuterColumns,
+    /// OID of the table and number of the column, of columns that are a table's as they are.
+    pub(crate) origins: FxHashMap<u32, (u32, i16)>,
+    /// Functions whose rows are columns as a whole.
+    pub(crate) rows_of: FxHashMap<u32, u32>,
+    /// Scanned tables with their columns.
+    pub(crate) scans: Vec<(Arc<Table>, Vec<u32>)>,
+    /// Types of the parameters as far as they are known.
+    pub(crate) parameters: Vec<Option<TypeId>>,
+}
+
+impl<'s> Binder<'s> {
+    pub(crate) fn new(schema: &'s dyn Schema, declared: &[Option<TypeId>]) -> Binder<'s> {
+        Binder {
+            schema,
+            catalog: builtin(),
+            columns: Vec::new(),
+            subqueries: Vec::new(),
+            ctes: Vec::new(),
+            outer: OuterColumns::default(),
+            origins: FxHashMap::default(),
+            rows_of: FxHashMap::default(),
+            scans: Vec::new(),
+            parameters: declared.to_vec(),
+        }
+    }
+
+    fn statement(&mut self, query: &ast::Query) -> Result<Query> {
+        let bound = self.query(query, None, true)?;
+        let mut parameters = Vec::with_capacity(self.parameters.len());
+        for (at, ty) in self.parameters.iter().enumerate() {
+            parameters.push(ty.ok_or_else(|| {
+                let text = format!("could not determine data type of parameter ${}", at + 1);
+                Error::new(SqlState::INDETERMINATE_DATATYPE, text)
+            })?);
+        }
+        let output = bound.outputs.into_iter().map(|one| one.output).collect();
+        Ok(Query {
+            root: bound.rel,
+            output,
+            columns: std::mem::take(&mut self.columns),
+            subqueries: std::mem::take(&mut self.subqueries),
+            ctes: std::mem::take(&mut self.ctes),
+            parameters,
+        })
+    }
+
+    /// The number of a new column.
+    pub(crate) fn column(&mut self, name: &str, ty: TypeId, typmod: i32) -> u32 {
+        self.columns.push(Column { name: name.into(), ty, typmod });
+        self.columns.len() as u32 - 1
+    }
+
+    /// An expression that is a column.
+    pub(crate) fn column_expr(&self, column: u32, at: Pos) -> Expr {
+        let of = &self.columns[column as usize];
+        Expr { kind: ExprKind::Column(column), ty: of.ty, typmod: of.typmod, at: Place(at.0) }
+    }
+
+    /// Reads a constant of a type from its text.
+    pub(crate) fn read(&self, text: &str, ty: TypeId, typmod: i32, at: Place) -> Result<Value> {
+        let arena = Bump::new();
+        let ctx = Context { arena: &arena, session: self.schema.session() };
+        match scalar::input(text, ty, typmod, &ctx) {
+            Ok(datum) => Ok(Value::of(&datum)),
+            Err(error) => Err(at_place(error, at)),
+        }
+    }
+
+    /// A type's name in messages.
+    pub(crate) fn type_name(&self, ty: TypeId) -> String {
+        self.catalog.type_name(ty)
+    }
+
+    /// Binds an expression in a clause, and restores the clause before.
+    pub(crate) fn in_clause<T>(
+        &mut self,
+        scope: &Scope<'_>,
+        clause: crate::scope::Clause,
+        bind: impl FnOnce(&mut Binder<'s>) -> Result<T>,
+    ) -> Result<T> {
+        let before = scope.clause.replace(clause);
+        let bound = bind(self);
+        scope.clause.set(before);
+        bound
+    }
+}
+
+/// An error at a place of the statement, unless it has one.
+pub(crate) fn at_place(error: Error, at: Place) -> Error {
+    if error.position().is_some() { error } else { error.with_position(at.0) }
+}
+
+/// An error of the statement at a place.
+pub(crate) fn error(state: SqlState, text: impl Into<String>, at: Pos) -> Error {
+    Error::new(state, text.into()).with_position(at.0)
+}
+
+/// Something that PostgreSQL can do and the binder cannot.
+pub(crate) fn unsupported(what: &str, at: Pos) -> Error {
+    Error::unsupported(format!("{what} is not supported")).with_position(at.0)
+}

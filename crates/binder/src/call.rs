@@ -1,0 +1,267 @@
+//! Calls of functions.
+
+use catalog::{Aggregate, CastContext, Function, FunctionKind, Resolved, TypeId};
+use model::{Result, SqlState};
+use parser::ast::{self, ExprKind as Ast, FunctionCall, Pos};
+use scalar::{Call, Expr, ExprKind, Place};
+
+use crate::binder::{Binder, at_place, error, unsupported};
+use crate::scope::{Clause, Scope};
+use crate::tree::SortKey;
+
+/// Maximum number of arguments, as in PostgreSQL.
+const ARGUMENTS_MAX: usize = 100;
+
+impl Binder<'_> {
+    pub(crate) fn function(&mut self, scope: &Scope<'_>, written: &FunctionCall) -> Result<Expr> {
+        let at = written.at;
+        let name = written.name.name.as_str();
+        if written.name.schema().is_some_and(|schema| schema != "pg_catalog") {
+            return Err(unsupported("a function of another schema", at));
+        }
+        if written.args.len() > ARGUMENTS_MAX {
+            let text = format!("cannot pass more than {ARGUMENTS_MAX} arguments to a function");
+            return Err(error(SqlState("54023"), text, at));
+        }
+        let is_aggregate = |function: &Function| matches!(function.kind, FunctionKind::Aggregate(_));
+        let clause = match &written.over {
+            Some(_) => Some(Clause::WindowArgument),
+            None if self.catalog.functions_named(name).any(is_aggregate) => Some(Clause::AggregateArgument),
+            None => None,
+        };
+        let (arguments, names, order_by) = match clause {
+            Some(clause) => self.in_clause(scope, clause, |binder| binder.arguments(scope, written))?,
+            None => self.arguments(scope, written)?,
+        };
+        // The sort keys of WITHIN GROUP are arguments too.
+        let sorted = if written.within_group { order_by.as_slice() } else { &[] };
+        let types: Vec<TypeId> =
+            arguments.iter().chain(sorted.iter().map(|key| &key.expr)).map(|expr| expr.ty).collect();
+        let names: Vec<&str> = names.iter().map(|name| name.as_str()).collect();
+        let call = catalog::FunctionCall { name, arguments: &types, names: &names, variadic: written.variadic };
+        let resolved = self.catalog.function(&call).map_err(|error| at_place(error, Place(at.0)))?;
+        match resolved {
+            Resolved::Cast(ty) => {
+                self.check_plain(written)?;
+                let value = arguments.into_iter().next();
+                let value = value.ok_or_else(|| unsupported("a cast without a value", at))?;
+                self.cast(value, ty, -1, CastContext::Explicit, Place(at.0))
+            }
+            Resolved::Function { function, parameters, values, packed, result } => {
+                let fit = Fit { function, parameters, values, packed, result };
+                self.resolved(scope, written, fit, arguments, order_by)
+            }
+        }
+    }
+
+    /// A call of a function by its name alone, as other syntax means it.
+    pub(crate) fn plain_call(&mut self, name: &'static str, arguments: Vec<Expr>, at: Pos) -> Result<Expr> {
+        let types: Vec<TypeId> = arguments.iter().map(|expr| expr.ty).collect();
+        let call = catalog::FunctionCall { name, arguments: &types, ..Default::default() };
+        match self.catalog.function(&call).map_err(|error| at_place(error, Place(at.0)))? {
+            Resolved::Function { function, parameters, values, packed, result } => {
+                let fit = Fit { function, parameters, values, packed, result };
+                let (call, arguments) = self.converted_arguments(&fit, arguments, at)?;
+                let ty = call.result;
+                Ok(Expr::new(ExprKind::Call(Box::new(call), arguments), ty, Place(at.0)))
+            }
+            Resolved::Cast(_) => Err(unsupported("this function", at)),
+        }
+    }
+
+    /// Arguments, names of the last ones, and the keys of ORDER BY.
+    fn arguments(
+        &mut self,
+        scope: &Scope<'_>,
+        written: &FunctionCall,
+    ) -> Result<(Vec<Expr>, Vec<ast::Ident>, Vec<SortKey>)> {
+        let mut arguments = Vec::with_capacity(written.args.len());
+        let mut names: Vec<ast::Ident> = Vec::new();
+        for argument in &written.args {
+            let at = argument.at;
+            match &argument.kind {
+                Ast::NamedArgument(named) => {
+                    if names.contains(&named.name) {
+                        let text = format!("argument name \"{}\" used more than once", named.name);
+                        return Err(error(SqlState::SYNTAX_ERROR, text, at));
+                    }
+                    names.push(named.name.clone());
+                    arguments.push(self.expr(scope, &named.value)?);
+                }
+                _ if !names.is_empty() => {
+                    let text = "positional argument cannot follow named argument";
+                    return Err(error(SqlState::SYNTAX_ERROR, text, at));
+                }
+                Ast::Wildcard(qualifier) => {
+                    let columns = self.star(scope, qualifier, at)?.into_iter().map(|(_, expr)| expr).collect();
+                    arguments.push(Expr::new(ExprKind::Row(columns), TypeId::RECORD, Place(at.0)));
+                }
+                _ => arguments.push(self.expr(scope, argument)?),
+            }
+        }
+        let order_by = self.sort_keys(scope, &written.order_by)?;
+        Ok((arguments, names, order_by))
+    }
+
+    /// A function that is neither an aggregate nor a window function is called without their clauses.
+    fn check_plain(&self, written: &FunctionCall) -> Result<()> {
+        let name = &written.name.name;
+        let at = written.at;
+        let wrong = |text: String| Err(error(SqlState::WRONG_OBJECT_TYPE, text, at));
+        if written.star {
+            return wrong(format!("{name}(*) specified, but {name} is not an aggregate function"));
+        }
+        if written.distinct {
+            return wrong(format!("DISTINCT specified, but {name} is not an aggregate function"));
+        }
+        if written.within_group {
+            return wrong(format!("WITHIN GROUP specified, but {name} is not an aggregate function"));
+        }
+        if !written.order_by.is_empty() {
+            return wrong(format!("ORDER BY specified, but {name} is not an aggregate function"));
+        }
+        if written.filter.is_some() {
+            return wrong(format!("FILTER specified, but {name} is not an aggregate function"));
+        }
+        if written.over.is_some() {
+            return wrong(format!("OVER specified, but {name} is not a window function nor an aggregate function"));
+        }
+        Ok(())
+    }
+
+    fn resolved(
+        &mut self,
+        scope: &Scope<'_>,
+        written: &FunctionCall,
+        fit: Fit<'_>,
+        arguments: Vec<Expr>,
+        mut order_by: Vec<SortKey>,
+    ) -> Result<Expr> {
+        let at = written.at;
+        let function = fit.function;
+        let name = &written.name.name;
+        let wrong = |text: String| Err(error(SqlState::WRONG_OBJECT_TYPE, text, at));
+        let direct = arguments.len();
+        let mut all = arguments;
+        if written.within_group {
+            all.extend(order_by.iter().map(|key| key.expr.clone()));
+        }
+        let (call, mut arguments) = self.converted_arguments(&fit, all, at)?;
+        match function.kind {
+            FunctionKind::Scalar => {
+                self.check_plain(written)?;
+                if function.returns_set {
+                    return self.set_call(scope, function, call, arguments, at);
+                }
+                let ty = call.result;
+                Ok(Expr::new(ExprKind::Call(Box::new(call), arguments), ty, Place(at.0)))
+            }
+            FunctionKind::Aggregate(kind) => {
+                match (kind, written.within_group) {
+                    (Aggregate::Normal, true) => {
+                        return wrong(format!(
+                            "{name} is not an ordered-set aggregate, so it cannot have WITHIN GROUP"
+                        ));
+                    }
+                    (Aggregate::OrderedSet(_) | Aggregate::HypotheticalSet(_), false) => {
+                        return wrong(format!("WITHIN GROUP is required for ordered-set aggregate {name}"));
+                    }
+                    (Aggregate::HypotheticalSet(_), true) => {
+                        return Err(unsupported("a hypothetical-set aggregate", at));
+                    }
+                    _ => {}
+                }
+                if written.args.is_empty() && !written.star && kind == Aggregate::Normal {
+                    return wrong(format!("{name}(*) must be used to call a parameterless aggregate function"));
+                }
+                if written.within_group {
+                    if written.over.is_some() {
+                        let text = format!("OVER is not supported for ordered-set aggregate {name}");
+                        return Err(error(SqlState::FEATURE_NOT_SUPPORTED, text, at));
+                    }
+                    for (key, value) in order_by.iter_mut().zip(arguments.split_off(direct)) {
+                        key.expr = value;
+                    }
+                }
+                match &written.over {
+                    Some(over) => self.window_call(scope, function, call, arguments, written, over),
+                    None => self.aggregate(scope, function, call, arguments, written, order_by),
+                }
+            }
+            FunctionKind::Window => match &written.over {
+                Some(over) => self.window_call(scope, function, call, arguments, written, over),
+                None => wrong(format!("window function {name} requires an OVER clause")),
+            },
+        }
+    }
+
+    /// The arguments in the order of the parameters, cast to their types, with defaults and VARIADIC arrays.
+    fn converted_arguments(&mut self, fit: &Fit<'_>, arguments: Vec<Expr>, at: Pos) -> Result<(Call, Vec<Expr>)> {
+        let mut given: Vec<Option<Expr>> = arguments.into_iter().map(Some).collect();
+        let first_default = fit.function.parameters.len() - fit.function.defaults.len();
+        let mut converted = Vec::with_capacity(fit.values.len());
+        for (number, (value, ty)) in fit.values.iter().zip(&fit.parameters).enumerate() {
+            let value = match value {
+                Some(argument) => given.get_mut(*argument).and_then(Option::take),
+                None => Some(self.default_argument(fit.function.defaults[number - first_default])?),
+            };
+            let value = value.ok_or_else(|| unsupported("an argument given twice", at))?;
+            converted.push(self.argument(value, *ty)?);
+        }
+        if let Some(first) = fit.packed {
+            let elements = converted.split_off(first);
+            let element = fit.parameters.get(first).copied().unwrap_or(TypeId::TEXT);
+            let array = self.catalog.array_of(element).ok_or_else(|| {
+                let text = format!("could not find array type for data type {}", self.type_name(element));
+                error(SqlState::UNDEFINED_OBJECT, text, at)
+            })?;
+            let nested = self.is_array(element);
+            converted.push(Expr::new(ExprKind::Array { elements, nested }, array, Place(at.0)));
+        }
+        let types = converted.iter().map(|argument| argument.ty).collect();
+        let call = Call { function: fit.function.oid, operator: None, arguments: types, result: fit.result };
+        Ok((call, converted))
+    }
+
+    fn default_argument(&mut self, text: &str) -> Result<Expr> {
+        let parsed = parser::parse_expr(text)?;
+        self.expr(&Scope::new(None), &parsed)
+    }
+
+    /// A set-returning function becomes a column that runs beside the rows of its query.
+    fn set_call(
+        &mut self,
+        scope: &Scope<'_>,
+        function: &Function,
+        call: Call,
+        arguments: Vec<Expr>,
+        at: Pos,
+    ) -> Result<Expr> {
+        let clause = scope.clause.get();
+        match clause {
+            Clause::SelectList | Clause::OrderBy | Clause::DistinctOn | Clause::From | Clause::AggregateArgument => {}
+            Clause::WindowArgument | Clause::Values => {}
+            Clause::GroupBy => return Err(unsupported("GROUP BY of a set-returning function", at)),
+            other => {
+                let text = format!("set-returning functions are not allowed in {}", other.name());
+                return Err(error(SqlState::FEATURE_NOT_SUPPORTED, text, at));
+            }
+        }
+        let column = self.column(function.name, call.result, -1);
+        if function.columns.len() > 1 {
+            self.rows_of.insert(column, function.oid);
+        }
+        scope.sets.borrow_mut().push((column, call, arguments));
+        scope.set_places.borrow_mut().push(at);
+        Ok(self.column_expr(column, at))
+    }
+}
+
+/// A function that was chosen for a call; see [`Resolved::Function`].
+struct Fit<'f> {
+    function: &'f Function,
+    parameters: Vec<TypeId>,
+    values: Vec<Option<usize>>,
+    packed: Option<usize>,
+    result: TypeId,
+}

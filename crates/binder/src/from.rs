@@ -1,0 +1,508 @@
+//! FROM: tables, subqueries, functions and joins.
+
+use std::sync::Arc;
+
+use catalog::TypeId;
+use model::{Result, SqlState};
+use parser::ast::{self, Alias, Ident, JoinConstraint, Pos, TableExpr};
+use rustc_hash::FxHashSet;
+use scalar::{Expr, ExprKind, Place};
+
+use crate::binder::{Binder, error, unsupported};
+use crate::scope::{Clause, Lateral, Scope, Source, SourceColumn};
+use crate::tree::{JoinKind, Rel, Table, TableFunction};
+
+impl Binder<'_> {
+    /// All items of FROM; their names are then in the scope.
+    pub(crate) fn from(&mut self, scope: &Scope<'_>, items: &[TableExpr]) -> Result<Rel> {
+        let mut all: Option<Rel> = None;
+        scope.clause.set(Clause::From);
+        scope.lateral.set(Lateral::Hidden);
+        for item in items {
+            let (rel, sources) = self.from_item(scope, item)?;
+            self.add_sources(scope, sources)?;
+            all = Some(match all {
+                None => rel,
+                Some(left) => self.join(JoinKind::Inner, left, rel, None),
+            });
+        }
+        scope.lateral.set(Lateral::Done);
+        for source in scope.tables.borrow_mut().iter_mut() {
+            source.lateral_only = false;
+        }
+        Ok(all.unwrap_or(Rel::Single))
+    }
+
+    /// Adds items to those that later ones can refer to.
+    fn add_sources(&self, scope: &Scope<'_>, sources: Vec<Source>) -> Result<()> {
+        let mut tables = scope.tables.borrow_mut();
+        for source in sources {
+            check_unique(&tables, &source)?;
+            tables.push(Source { lateral_only: true, ..source });
+        }
+        Ok(())
+    }
+
+    /// A join, which is lateral if the right side reads columns of the left one.
+    fn join(&mut self, kind: JoinKind, left: Rel, mut right: Rel, on: Option<Expr>) -> Rel {
+        let outer = self.outer.of_rel(&mut right);
+        let mut made = Vec::new();
+        left.outputs(&mut made);
+        let lateral = made.iter().any(|column| outer.contains(column));
+        Rel::Join { kind, left: Box::new(left), right: Box::new(right), on, lateral }
+    }
+
+    fn from_item(&mut self, scope: &Scope<'_>, item: &TableExpr) -> Result<(Rel, Vec<Source>)> {
+        match item {
+            TableExpr::Relation(relation) => self.relation(scope, relation),
+            TableExpr::Subquery(derived) => self.derived_table(scope, derived),
+            TableExpr::Function(function) => self.table_function(scope, function),
+            TableExpr::XmlTable(table) => Err(unsupported("XMLTABLE", table.at)),
+            TableExpr::Join(join) => self.join_item(scope, join),
+        }
+    }
+
+    fn relation(&mut self, scope: &Scope<'_>, relation: &ast::Relation) -> Result<(Rel, Vec<Source>)> {
+        let at = relation.name.at;
+        if relation.sample.is_some() {
+            return Err(unsupported("TABLESAMPLE", at));
+        }
+        if relation.name.qualifier.is_empty()
+            && let Some(cte) = scope.cte(&relation.name.name)
+        {
+            if relation.as_of.is_some() {
+                return Err(unsupported("FOR SYSTEM_TIME of a query of WITH", at));
+            }
+            return self.cte_reference(scope, &cte, relation.alias.as_ref(), at);
+        }
+        let table = self.table(&relation.name)?;
+        let as_of = match &relation.as_of {
+            None => None,
+            Some(moment) => {
+                let expr = self.expr(scope, moment)?;
+                Some(Box::new(self.argument_of(expr, TypeId::TIMESTAMPTZ, "FOR SYSTEM_TIME AS OF")?))
+            }
+        };
+        let columns: Vec<u32> =
+            table.columns.iter().map(|column| self.column(&column.name, column.ty, column.typmod)).collect();
+        scope.own.borrow_mut().extend(&columns);
+        let numbers = columns.iter().zip(1..).map(|(column, number)| (*column, (table.oid, number)));
+        self.origins.extend(numbers);
+        let fields = table
+            .columns
+            .iter()
+            .zip(&columns)
+            .map(|(column, id)| SourceColumn { name: Ident::new(&column.name), expr: self.column_expr(*id, at) });
+        let mut source = Source {
+            name: Ident::new(&table.name),
+            table: Some(Arc::clone(&table)),
+            has_alias: relation.alias.is_some(),
+            columns: fields.collect(),
+            by_table: true,
+            by_column: true,
+            is_scalar: false,
+            lateral_only: false,
+        };
+        rename(&mut source, relation.alias.as_ref())?;
+        self.scans.push((Arc::clone(&table), columns.clone()));
+        Ok((Rel::Scan { table, columns, as_of }, vec![source]))
+    }
+
+    /// The table of a name.
+    ///
+    /// # Errors
+    /// 42P01 if there is none.
+    pub(crate) fn table(&self, name: &ast::Name) -> Result<Arc<Table>> {
+        let schema = match &*name.qualifier {
+            [] => None,
+            [schema] => Some(schema.as_str()),
+            [database, schema] if database.as_str() == self.schema.session().database => Some(schema.as_str()),
+            [database, schema] => {
+                let text =
+                    format!("cross-database references are not implemented: \"{database}.{schema}.{}\"", name.name);
+                return Err(error(SqlState::FEATURE_NOT_SUPPORTED, text, name.at));
+            }
+            _ => return Err(error(SqlState::SYNTAX_ERROR, "improper relation name (too many dotted names)", name.at)),
+        };
+        self.schema.table(schema, &name.name)?.ok_or_else(|| {
+            let shown = schema.map_or(name.name.to_string(), |schema| format!("{schema}.{}", name.name));
+            error(SqlState::UNDEFINED_TABLE, format!("relation \"{shown}\" does not exist"), name.at)
+        })
+    }
+
+    fn derived_table(&mut self, scope: &Scope<'_>, derived: &ast::DerivedTable) -> Result<(Rel, Vec<Source>)> {
+        let at = derived.query.at;
+        let before = scope.lateral.replace(if derived.lateral { Lateral::Visible } else { Lateral::Hidden });
+        let bound = self.query(&derived.query, Some(scope), true);
+        scope.lateral.set(before);
+        let bound = bound?;
+        let alias = derived.alias.as_ref();
+        if alias.is_none() {
+            let text = match derived.query.body {
+                ast::QueryBody::Values(_) => "VALUES in FROM must have an alias",
+                _ => "subquery in FROM must have an alias",
+            };
+            return Err(error(SqlState::SYNTAX_ERROR, text, at).with_hint("For example, FROM (SELECT ...) [AS] foo."));
+        }
+        let columns = bound.outputs.iter().map(|one| SourceColumn {
+            name: Ident::new(&one.output.name),
+            expr: self.column_expr(one.output.column, at),
+        });
+        let columns: Vec<SourceColumn> = columns.collect();
+        scope.own.borrow_mut().extend(bound.outputs.iter().map(|one| one.output.column));
+        let mut source = unnamed(columns);
+        rename(&mut source, alias)?;
+        Ok((bound.rel, vec![source]))
+    }
+
+    pub(crate) fn named_source(
+        &mut self,
+        scope: &Scope<'_>,
+        name: &Ident,
+        columns: Vec<(Ident, u32)>,
+        alias: Option<&Alias>,
+        at: Pos,
+    ) -> Result<Source> {
+        scope.own.borrow_mut().extend(columns.iter().map(|(_, column)| column));
+        let columns = columns.into_iter();
+        let columns = columns.map(|(name, column)| SourceColumn { name, expr: self.column_expr(column, at) });
+        let mut source = Source { name: name.clone(), ..unnamed(columns.collect()) };
+        rename(&mut source, alias)?;
+        Ok(source)
+    }
+
+    fn table_function(&mut self, scope: &Scope<'_>, item: &ast::TableFunction) -> Result<(Rel, Vec<Source>)> {
+        let unnested = unnested(item);
+        let item = unnested.as_ref().unwrap_or(item);
+        let mut functions = Vec::with_capacity(item.functions.len());
+        let mut columns = Vec::new();
+        let mut is_scalar = item.functions.len() == 1 && !item.ordinality;
+        let before = scope.lateral.replace(Lateral::Visible);
+        let bound = item.functions.iter().try_for_each(|one| -> Result<()> {
+            let at = one.function.at;
+            if !one.columns.is_empty() || !item.columns.is_empty() {
+                return Err(unsupported("a column definition list", at));
+            }
+            let (function, names) = self.function_in_from(scope, &one.function, item)?;
+            is_scalar &= !function.is_record;
+            columns.extend(names.into_iter().zip(function.columns.iter().copied()));
+            functions.push(function);
+            Ok(())
+        });
+        scope.lateral.set(before);
+        bound?;
+        let ordinality = item.ordinality.then(|| self.column("ordinality", TypeId::INT8, -1));
+        columns.extend(ordinality.map(|column| (Ident::const_new("ordinality"), column)));
+        let at = item.functions.first().map_or(Pos(0), |one| one.function.at);
+        let name = item.functions.first().map_or_else(Ident::default, |one| Self::output_name(&one.function));
+        let mut source = self.named_source(scope, &name, columns, item.alias.as_ref(), at)?;
+        source.is_scalar = is_scalar;
+        Ok((Rel::Functions { functions, ordinality }, vec![source]))
+    }
+
+    /// A function in FROM, and the names of its columns.
+    fn function_in_from(
+        &mut self,
+        scope: &Scope<'_>,
+        function: &ast::Expr,
+        item: &ast::TableFunction,
+    ) -> Result<(TableFunction, Vec<Ident>)> {
+        let at = function.at;
+        let name = Self::output_name(function);
+        let sets_before = scope.sets.borrow().len();
+        let bound = self.expr(scope, function)?;
+        let bound = self.known(bound)?;
+        let set = scope.sets.borrow_mut().split_off(sets_before);
+        scope.set_places.borrow_mut().truncate(sets_before);
+        let (call, arguments, is_set) = match (bound.kind, set.len()) {
+            (ExprKind::Column(column), 1) if set[0].0 == column => {
+                let Some((_, call, arguments)) = set.into_iter().next() else {
+                    return Err(unsupported("this function", at));
+                };
+                (call, arguments, true)
+            }
+            (ExprKind::Call(call, arguments), 0) => (*call, arguments, false),
+            (_, 0) => return Err(unsupported("an expression that is no function in FROM", at)),
+            _ => {
+                let text = "set-returning functions must appear at top level of FROM";
+                return Err(error(SqlState::FEATURE_NOT_SUPPORTED, text, at));
+            }
+        };
+        let row = self.catalog.function_row(call.function);
+        let record: Vec<(&str, TypeId)> = row.map(|row| row.columns.clone()).unwrap_or_default();
+        if record.is_empty() && call.result == TypeId::RECORD {
+            let text = "a column definition list is required for functions returning \"record\"";
+            return Err(error(SqlState::SYNTAX_ERROR, text, at));
+        }
+        // A function with one OUT parameter gives values; they are named after it.
+        let is_record = record.len() > 1;
+        let names: Vec<Ident> = match (record.as_slice(), &item.alias) {
+            (columns @ [_, _, ..], _) => columns.iter().map(|(name, _)| Ident::new(name)).collect(),
+            // The alias of a function of one column names that column too.
+            (_, Some(alias)) if item.functions.len() == 1 && !alias.name.is_empty() => vec![alias.name.clone()],
+            ([(out, _)], _) if !out.is_empty() => vec![Ident::new(out)],
+            _ => vec![name],
+        };
+        let types: Vec<TypeId> = if is_record { record.iter().map(|(_, ty)| *ty).collect() } else { vec![call.result] };
+        let columns = names.iter().zip(types).map(|(name, ty)| self.column(name, ty, -1)).collect();
+        Ok((TableFunction { call, arguments, is_set, is_record, columns }, names))
+    }
+
+    fn join_item(&mut self, scope: &Scope<'_>, join: &ast::Join) -> Result<(Rel, Vec<Source>)> {
+        let (left, left_sources) = self.from_item(scope, &join.left)?;
+        // The left side can be referred to by lateral items of the right one.
+        let outer_sources = scope.tables.borrow().clone();
+        // Names of the join need not differ from those around it yet: an alias may hide them.
+        let lateral = left_sources.iter().map(|source| Source { lateral_only: true, ..source.clone() });
+        scope.tables.borrow_mut().extend(lateral);
+        let right = self.from_item(scope, &join.right);
+        *scope.tables.borrow_mut() = outer_sources;
+        let (right, right_sources) = right?;
+        for source in &right_sources {
+            check_unique(&left_sources, source)?;
+        }
+        let kind = match join.kind {
+            ast::JoinKind::Inner => JoinKind::Inner,
+            ast::JoinKind::Left => JoinKind::Left,
+            ast::JoinKind::Right => JoinKind::Right,
+            ast::JoinKind::Full => JoinKind::Full,
+        };
+        let left_columns = visible_columns(&left_sources);
+        let right_columns = visible_columns(&right_sources);
+        let (merged, on, using_alias) = match (&join.constraint, join.natural) {
+            (JoinConstraint::Using(names, alias), _) => {
+                let (merged, on) = self.using(kind, names, &left_columns, &right_columns)?;
+                (merged, on, alias.clone())
+            }
+            (_, true) => {
+                let common: Vec<Ident> = left_columns
+                    .iter()
+                    .map(|column| column.name.clone())
+                    .filter(|name| right_columns.iter().any(|column| column.name == *name))
+                    .collect();
+                let (merged, on) = self.using(kind, &common, &left_columns, &right_columns)?;
+                (merged, on, None)
+            }
+            (JoinConstraint::On(condition), _) => {
+                (Vec::new(), Some(self.join_condition(scope, condition, &left_sources, &right_sources)?), None)
+            }
+            (JoinConstraint::None, _) => (Vec::new(), None, None),
+        };
+        let rel = match &join.as_of {
+            None => {
+                let rel = self.join(kind, left, right, on);
+                if matches!(rel, Rel::Join { lateral: true, kind: JoinKind::Right | JoinKind::Full, .. }) {
+                    let text = "invalid reference to FROM-clause entry on the left side of a join";
+                    let detail = "The combining JOIN type must be INNER or LEFT for a LATERAL reference.";
+                    return Err(model::Error::new(SqlState::INVALID_COLUMN_REFERENCE, text).with_detail(detail));
+                }
+                rel
+            }
+            Some(as_of) => self.as_of_join(scope, kind, left, right, on, as_of, (&left_sources, &right_sources))?,
+        };
+        let sources = join_sources(left_sources, right_sources, merged, using_alias, join)?;
+        Ok((rel, sources))
+    }
+
+    /// The ON condition, which sees both sides of its join only.
+    fn join_condition(
+        &mut self,
+        scope: &Scope<'_>,
+        condition: &ast::Expr,
+        left: &[Source],
+        right: &[Source],
+    ) -> Result<Expr> {
+        let both = left.iter().chain(right).cloned().collect();
+        let outside = scope.tables.replace(both);
+        let lateral = scope.lateral.replace(Lateral::Done);
+        let bound = self.in_clause(scope, Clause::JoinOn, |binder| {
+            let expr = binder.expr(scope, condition)?;
+            binder.condition(expr, "JOIN/ON")
+        });
+        scope.lateral.set(lateral);
+        scope.tables.replace(outside);
+        bound
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "the parts of a join")]
+    fn as_of_join(
+        &mut self,
+        scope: &Scope<'_>,
+        kind: JoinKind,
+        left: Rel,
+        right: Rel,
+        on: Option<Expr>,
+        as_of: &ast::AsOfJoin,
+        sources: (&[Source], &[Source]),
+    ) -> Result<Rel> {
+        let Some(matching) = &as_of.matching else {
+            return Err(unsupported("ASOF JOIN without MATCH_CONDITION", Pos(0)));
+        };
+        let matching = self.join_condition(scope, matching, sources.0, sources.1)?;
+        let left_outer = kind == JoinKind::Left;
+        Ok(Rel::AsOfJoin { left_outer, left: Box::new(left), right: Box::new(right), on, matching })
+    }
+
+    /// The merged columns of USING, and the condition.
+    fn using(
+        &mut self,
+        kind: JoinKind,
+        names: &[Ident],
+        left: &[SourceColumn],
+        right: &[SourceColumn],
+    ) -> Result<(Vec<SourceColumn>, Option<Expr>)> {
+        let mut merged = Vec::with_capacity(names.len());
+        let mut conditions = Vec::with_capacity(names.len());
+        let mut seen = FxHashSet::default();
+        for name in names {
+            if !seen.insert(name) {
+                let text = format!("column name \"{name}\" appears more than once in USING clause");
+                return Err(model::Error::new(SqlState::DUPLICATE_COLUMN, text));
+            }
+            let left = using_column(name, left, "left")?;
+            let right = using_column(name, right, "right")?;
+            let at = Pos(left.expr.at.0);
+            let (pair, common) = self.unified(vec![left.expr.clone(), right.expr.clone()], "JOIN/USING")?;
+            let typmod = Self::common_typmod(&[left.expr.clone(), right.expr.clone()]);
+            let [left_value, right_value] = <[Expr; 2]>::try_from(pair).map_err(|_| unsupported("USING", at))?;
+            conditions.push(self.binary("=", left.expr.clone(), right.expr.clone(), at)?);
+            let expr = match kind {
+                JoinKind::Inner | JoinKind::Left => left_value,
+                JoinKind::Right => right_value,
+                JoinKind::Full => {
+                    let kind = ExprKind::Coalesce(vec![left_value, right_value]);
+                    Expr { kind, ty: common, typmod, at: Place(at.0) }
+                }
+            };
+            merged.push(SourceColumn { name: name.clone(), expr });
+        }
+        Ok((merged, Self::conjunction(conditions)))
+    }
+
+    /// AND of conditions; `None` without any.
+    pub(crate) fn conjunction(mut conditions: Vec<Expr>) -> Option<Expr> {
+        match conditions.len() {
+            0 | 1 => conditions.pop(),
+            _ => {
+                let at = conditions[0].at;
+                Some(Expr::new(ExprKind::And(conditions), TypeId::BOOL, at))
+            }
+        }
+    }
+}
+
+/// `unnest` of several arrays is a function for each.
+fn unnested(item: &ast::TableFunction) -> Option<ast::TableFunction> {
+    let call = item.call().filter(|call| call.name.name == "unnest" && call.args.len() > 1)?;
+    let one = |array: &ast::Expr| {
+        let one = ast::FunctionCall { args: vec![array.clone()], ..call.clone() };
+        let function = ast::Expr::new(ast::ExprKind::Function(Box::new(one)), call.at);
+        ast::RowsFrom { function, columns: Vec::new() }
+    };
+    Some(ast::TableFunction { functions: call.args.iter().map(one).collect(), ..item.clone() })
+}
+
+/// The names that a join adds to the scope.
+fn join_sources(
+    left: Vec<Source>,
+    right: Vec<Source>,
+    merged: Vec<SourceColumn>,
+    using_alias: Option<Ident>,
+    join: &ast::Join,
+) -> Result<Vec<Source>> {
+    let is_merged = |column: &SourceColumn| merged.iter().any(|one| one.name == column.name);
+    let rest = |sources: &[Source]| -> Vec<SourceColumn> {
+        visible_columns(sources).into_iter().filter(|column| !is_merged(column)).collect()
+    };
+    let columns: Vec<SourceColumn> = merged.iter().cloned().chain(rest(&left)).chain(rest(&right)).collect();
+    let mut whole = unnamed(columns);
+    let mut sources = Vec::new();
+    if let Some(name) = using_alias.filter(|_| join.alias.is_none()) {
+        let source = Source { name, by_column: false, ..unnamed(merged.clone()) };
+        for other in left.iter().chain(&right) {
+            check_unique(std::slice::from_ref(other), &source)?;
+        }
+        sources.push(source);
+    }
+    if join.alias.is_some() {
+        rename(&mut whole, join.alias.as_ref())?;
+    } else {
+        whole.by_table = false;
+        // The tables below are known by their names still; their columns are those of the join.
+        sources.extend(left.into_iter().chain(right).map(|source| Source { by_column: false, ..source }));
+        sources.retain(|source| source.by_table);
+    }
+    sources.push(whole);
+    Ok(sources)
+}
+
+fn visible_columns(sources: &[Source]) -> Vec<SourceColumn> {
+    sources.iter().filter(|source| source.by_column).flat_map(|source| source.columns.iter().cloned()).collect()
+}
+
+fn unnamed(columns: Vec<SourceColumn>) -> Source {
+    Source {
+        name: Ident::default(),
+        table: None,
+        has_alias: false,
+        columns,
+        by_table: true,
+        by_column: true,
+        is_scalar: false,
+        lateral_only: false,
+    }
+}
+
+/// Gives an item the names of its alias.
+fn rename(source: &mut Source, alias: Option<&Alias>) -> Result<()> {
+    let Some(alias) = alias else { return Ok(()) };
+    source.name = alias.name.clone();
+    if alias.columns.len() > source.columns.len() {
+        let text = format!(
+            "table \"{}\" has {} columns available but {} columns specified",
+            alias.name,
+            source.columns.len(),
+            alias.columns.len()
+        );
+        return Err(model::Error::new(SqlState::INVALID_COLUMN_REFERENCE, text));
+    }
+    for (column, name) in source.columns.iter_mut().zip(&alias.columns) {
+        column.name = name.clone();
+    }
+    Ok(())
+}
+
+/// The column of USING on one side.
+fn using_column<'c>(name: &Ident, columns: &'c [SourceColumn], side: &str) -> Result<&'c SourceColumn> {
+    let mut matches = columns.iter().filter(|column| column.name == *name);
+    match (matches.next(), matches.next()) {
+        (Some(column), None) => Ok(column),
+        (Some(_), Some(_)) => {
+            let text = format!("common column name \"{name}\" appears more than once in {side} table");
+            Err(model::Error::new(SqlState::AMBIGUOUS_COLUMN, text))
+        }
+        (None, _) => {
+            let text = format!("column \"{name}\" specified in USING clause does not exist in {side} table");
+            Err(model::Error::new(SqlState::UNDEFINED_COLUMN, text))
+        }
+    }
+}
+
+fn check_unique(sources: &[Source], new: &Source) -> Result<()> {
+    let same = |other: &&Source| {
+        other.by_table && new.by_table && !new.name.is_empty() && other.name == new.name && {
+            // Tables of several schemas may share a name.
+            match (&other.table, &new.table) {
+                (Some(table), Some(other_table)) if !other.has_alias && !new.has_alias => table.oid == other_table.oid,
+                _ => true,
+            }
+        }
+    };
+    match sources.iter().find(same) {
+        Some(_) => {
+            let text = format!("table name \"{}\" specified more than once", new.name);
+            Err(model::Error::new(SqlState::DUPLICATE_ALIAS, text))
+        }
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,297 @@
+//! Scopes: the names that a query can use.
+
+use std::cell::{Cell, RefCell};
+use std::sync::Arc;
+
+use model::{Error, Result, SqlState};
+use parser::ast::{Ident, Pos};
+use rustc_hash::FxHashSet;
+use scalar::{Call, Expr};
+
+use crate::binder::error;
+use crate::tree::{AggregateCall, Table, WindowCall};
+
+/// Names of one query level. Levels are nested: a subquery also sees the names around it.
+pub(crate) struct Scope<'p> {
+    pub(crate) parent: Option<&'p Scope<'p>>,
+    /// Tables of FROM.
+    pub(crate) tables: RefCell<Vec<Source>>,
+    /// Queries of WITH, by name.
+    pub(crate) ctes: RefCell<Vec<CteName>>,
+    /// The clause that is being bound.
+    pub(crate) clause: Cell<Clause>,
+    /// While FROM is bound: whether its earlier items can be referred to.
+    pub(crate) lateral: Cell<Lateral>,
+    /// Columns that FROM makes.
+    pub(crate) own: RefCell<FxHashSet<u32>>,
+    /// Aggregates, window functions and set-returning functions of this level, with the columns that they become.
+    pub(crate) aggregates: RefCell<Vec<(u32, AggregateCall)>>,
+    pub(crate) windows: RefCell<Vec<(u32, WindowCall)>>,
+    pub(crate) sets: RefCell<Vec<(u32, Call, Vec<Expr>)>>,
+    /// Places of the set-returning functions.
+    pub(crate) set_places: RefCell<Vec<Pos>>,
+    /// GROUPING(…) with its arguments.
+    pub(crate) grouping: RefCell<Vec<(u32, Vec<Expr>, Pos)>>,
+    /// Definitions of the WINDOW clause.
+    pub(crate) window_names: RefCell<Vec<(Ident, parser::ast::WindowSpec)>>,
+}
+
+/// Whether the items of FROM that are bound already can be seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lateral {
+    /// FROM is complete.
+    Done,
+    /// A subquery without LATERAL is being bound.
+    Hidden,
+    /// A subquery with LATERAL, or a function.
+    Visible,
+}
+
+/// The clauses that differ in what they allow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Clause {
+    SelectList,
+    Where,
+    Having,
+    OrderBy,
+    GroupBy,
+    DistinctOn,
+    JoinOn,
+    From,
+    Limit,
+    Offset,
+    Values,
+    Filter,
+    WindowPartition,
+    WindowOrder,
+    WindowFrame,
+    AggregateArgument,
+    WindowArgument,
+}
+
+impl Clause {
+    /// Name in messages.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Clause::SelectList => "SELECT",
+            Clause::Where => "WHERE",
+            Clause::Having => "HAVING",
+            Clause::OrderBy => "ORDER BY",
+            Clause::GroupBy => "GROUP BY",
+            Clause::DistinctOn => "DISTINCT ON",
+            Clause::JoinOn => "JOIN conditions",
+            Clause::From => "functions in FROM",
+            Clause::Limit => "LIMIT",
+            Clause::Offset => "OFFSET",
+            Clause::Values => "VALUES",
+            Clause::Filter => "FILTER",
+            Clause::WindowPartition => "window PARTITION BY",
+            Clause::WindowOrder => "window ORDER BY",
+            Clause::WindowFrame => "window frame",
+            Clause::AggregateArgument | Clause::WindowArgument => "arguments",
+        }
+    }
+}
+
+/// A query of WITH as names are looked up.
+#[derive(Clone)]
+pub(crate) struct CteName {
+    pub(crate) name: Ident,
+    pub(crate) columns: Vec<Ident>,
+    pub(crate) cte: usize,
+    /// While the step of a recursive query is bound.
+    pub(crate) is_recursing: bool,
+}
+
+/// An item of FROM.
+#[derive(Clone)]
+pub(crate) struct Source {
+    /// Name by which columns are qualified; empty for a join without alias.
+    pub(crate) name: Ident,
+    /// The table, if it is one.
+    pub(crate) table: Option<Arc<Table>>,
+    /// Whether it has an alias; without one, its columns can be qualified with the schema too.
+    pub(crate) has_alias: bool,
+    pub(crate) columns: Vec<SourceColumn>,
+    /// Whether `name.column` finds it.
+    pub(crate) by_table: bool,
+    /// Whether `column` finds it, and `*` includes it.
+    pub(crate) by_column: bool,
+    /// Whether the value of a single column stands for the row: a function of a scalar type.
+    pub(crate) is_scalar: bool,
+    /// Whether only lateral items can refer to it: FROM is not complete.
+    pub(crate) lateral_only: bool,
+}
+
+/// A column of an item of FROM.
+#[derive(Clone)]
+pub(crate) struct SourceColumn {
+    pub(crate) name: Ident,
+    /// A column, or what USING merges.
+    pub(crate) expr: Expr,
+}
+
+/// What a name means.
+pub(crate) enum Found {
+    Column(SourceColumn),
+    Row(Source),
+}
+
+impl<'p> Scope<'p> {
+    pub(crate) fn new(parent: Option<&'p Scope<'p>>) -> Scope<'p> {
+        Scope {
+            parent,
+            tables: RefCell::default(),
+            ctes: RefCell::default(),
+            clause: Cell::new(Clause::SelectList),
+            lateral: Cell::new(Lateral::Done),
+            own: RefCell::default(),
+            aggregates: RefCell::default(),
+            windows: RefCell::default(),
+            sets: RefCell::default(),
+            set_places: RefCell::default(),
+            grouping: RefCell::default(),
+            window_names: RefCell::default(),
+        }
+    }
+
+    /// This scope and those around it, innermost first.
+    pub(crate) fn levels<'s>(&'s self) -> impl Iterator<Item = &'s Scope<'p>>
+    where
+        'p: 's,
+    {
+        let mut next: Option<&'s Scope<'p>> = Some(self);
+        std::iter::from_fn(move || {
+            let scope = next?;
+            next = scope.parent;
+            Some(scope)
+        })
+    }
+
+    fn can_see(&self, source: &Source) -> bool {
+        match self.lateral.get() {
+            Lateral::Done | Lateral::Visible => true,
+            Lateral::Hidden => !source.lateral_only,
+        }
+    }
+
+    /// The query of WITH of a name.
+    pub(crate) fn cte(&self, name: &str) -> Option<CteName> {
+        self.levels().find_map(|scope| scope.ctes.borrow().iter().rev().find(|cte| cte.name == name).cloned())
+    }
+
+    /// What an unqualified name means.
+    ///
+    /// # Errors
+    /// 42703, 42702.
+    pub(crate) fn name(&self, name: &Ident, at: Pos) -> Result<Found> {
+        for scope in self.levels() {
+            let tables = scope.tables.borrow();
+            let visible = tables.iter().filter(|source| source.by_column && scope.can_see(source));
+            let mut matches = visible.flat_map(|source| source.columns.iter().filter(|column| column.name == *name));
+            if let Some(first) = matches.next() {
+                if matches.next().is_some() {
+                    let text = format!("column reference \"{name}\" is ambiguous");
+                    return Err(error(SqlState::AMBIGUOUS_COLUMN, text, at));
+                }
+                return Ok(Found::Column(first.clone()));
+            }
+        }
+        if let Ok(Some(source)) = self.source(None, name, at) {
+            return Ok(Found::Row(source));
+        }
+        Err(self.no_column(name, at))
+    }
+
+    fn no_column(&self, name: &Ident, at: Pos) -> Error {
+        let missing = error(SqlState::UNDEFINED_COLUMN, format!("column \"{name}\" does not exist"), at);
+        let hidden = self.levels().find_map(|scope| {
+            let tables = scope.tables.borrow();
+            let found = tables.iter().find(|source| source.columns.iter().any(|column| column.name == *name));
+            found.map(|source| source.name.clone())
+        });
+        match hidden {
+            Some(table) => missing.with_detail(format!(
+                "There is a column named \"{name}\" in table \"{table}\", but it cannot be referenced from this part of the query."
+            )),
+            None => missing,
+        }
+    }
+
+    /// The item of FROM of a name; `None` if there is none.
+    ///
+    /// # Errors
+    /// 42P09 if there are several at the innermost level that has one.
+    pub(crate) fn source(&self, schema: Option<&str>, name: &str, at: Pos) -> Result<Option<Source>> {
+        for scope in self.levels() {
+            let tables = scope.tables.borrow();
+            let fits = |source: &&Source| {
+                let in_schema = match schema {
+                    None => true,
+                    Some(schema) => {
+                        !source.has_alias && source.table.as_ref().is_some_and(|table| &*table.schema == schema)
+                    }
+                };
+                source.by_table && in_schema && source.name == name && scope.can_see(source)
+            };
+            let mut matches = tables.iter().filter(fits);
+            if let Some(first) = matches.next() {
+                if matches.next().is_some() {
+                    let text = format!("table reference \"{name}\" is ambiguous");
+                    return Err(error(SqlState("42P09"), text, at));
+                }
+                return Ok(Some(first.clone()));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Error for a table that is not in FROM, or not where it can be used.
+    pub(crate) fn no_source(&self, name: &str, at: Pos) -> Error {
+        let hidden = self.levels().find_map(|scope| {
+            let tables = scope.tables.borrow();
+            tables.iter().find(|source| source.name == name).map(|source| source.lateral_only)
+        });
+        // A table that has an alias is known by that alone.
+        let aliased = self.levels().find_map(|scope| {
+            let tables = scope.tables.borrow();
+            let found = tables.iter().find(|source| source.table.as_ref().is_some_and(|table| &*table.name == name));
+            found.map(|source| source.name.clone())
+        });
+        let invalid = || {
+            error(SqlState::UNDEFINED_TABLE, format!("invalid reference to FROM-clause entry for table \"{name}\""), at)
+        };
+        match (hidden, aliased) {
+            (Some(is_lateral), _) => {
+                let detail = format!(
+                    "There is an entry for table \"{name}\", but it cannot be referenced from this part of the query."
+                );
+                let hint = "To reference that table, you must mark this subquery with LATERAL.";
+                let error = invalid().with_detail(detail);
+                if is_lateral { error.with_hint(hint) } else { error }
+            }
+            (None, Some(alias)) => {
+                invalid().with_hint(format!("Perhaps you meant to reference the table alias \"{alias}\"."))
+            }
+            (None, None) => {
+                error(SqlState::UNDEFINED_TABLE, format!("missing FROM-clause entry for table \"{name}\""), at)
+            }
+        }
+    }
+
+    /// The innermost level that makes one of these columns.
+    pub(crate) fn owner<'s>(&'s self, columns: &FxHashSet<u32>) -> Option<&'s Scope<'p>>
+    where
+        'p: 's,
+    {
+        self.levels().find(|scope| {
+            let own = scope.own.borrow();
+            let aggregates = scope.aggregates.borrow();
+            columns.iter().any(|column| own.contains(column) || aggregates.iter().any(|(other, _)| other == column))
+        })
+    }
+
+    pub(crate) fn has_aggregates(&self) -> bool {
+        !self.aggregates.borrow().is_empty() || !self.grouping.borrow().is_empty()
+    }
+}
