@@ -21,6 +21,7 @@ const OURS: &[(&str, &[&str])] = &[
     ("parser", &["model"]),
     ("binder", &["model", "parser", "catalog", "scalar"]),
     ("scalar", &["model", "catalog", "pg"]),
+    ("relational", &["model", "parser", "catalog", "scalar", "binder", "pg"]),
     ("pg", &["model"]),
     ("catalog", &["model"]),
     ("query", &["model", "env", "columns", "engine", "ingest", "pg", "rows", "compiled", "catalog"]),
@@ -33,16 +34,16 @@ const OURS: &[(&str, &[&str])] = &[
 
 /// Third-party crates that only some of ours may depend on, directly or indirectly.
 const THEIRS: &[(&str, &[&str], &str)] = &[
-    ("datafusion", &["query", "server", "millrace"], "crates below `query` are built and tested without it"),
-    ("tokio", &["query", "server", "millrace", "bench"], "engine calls are synchronous"),
+    ("datafusion", &["relational", "query", "server", "millrace"], "crates below `query` are built and tested without it"),
+    ("tokio", &["relational", "query", "server", "millrace", "bench"], "engine calls are synchronous"),
     // `bench` depends on it through the Arrow Flight crate, which contains client and server.
     ("axum", &["server", "millrace", "bench"], "HTTP is the server's"),
-    ("rand", &["query", "server", "millrace", "bench"], "randomness comes from `env`, or a simulation does not replay"),
+    ("rand", &["relational", "query", "server", "millrace", "bench"], "randomness comes from `env`, or a simulation does not replay"),
 ];
 
 /// Third-party crates that only these manifests may name.
-const NAMED: &[(&str, &[&str])] = &[("datafusion", &["query"]), ("axum", &["server"]), ("arrow-array", &ARROW)];
-const ARROW: [&str; 8] = ["columns", "engine", "ingest", "query", "server", "millrace", "sim", "bench"];
+const NAMED: &[(&str, &[&str])] = &[("datafusion", &["relational", "query"]), ("axum", &["server"]), ("arrow-array", &ARROW)];
+const ARROW: [&str; 9] = ["columns", "engine", "ingest", "relational", "query", "server", "millrace", "sim", "bench"];
 
 /// Checks all dependency rules.
 pub(super) fn check() -> Result<Vec<Finding>> {

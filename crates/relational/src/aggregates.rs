@@ -1,0 +1,300 @@
+//! Lowers groups and aggregates.
+
+use std::sync::Arc;
+
+use arrow_schema::{DataType, Field};
+use binder::tree::{AggregateCall, Rel};
+use catalog::{TypeId, builtin};
+use datafusion::common::DFSchema;
+use datafusion::functions_aggregate::{average, bool_and_or, count, first_last, min_max, sum};
+use datafusion::logical_expr::expr::AggregateFunction;
+use datafusion::logical_expr::{
+    AggregateUDF, Expr as DfExpr, LogicalPlan, LogicalPlanBuilder, Operator as Op, lit,
+};
+use model::{Datum, Error, Result};
+use scalar::{Expr, ExprKind, Value};
+
+use crate::accumulate::{Accumulate, Order, Spec};
+use crate::arrow::key::KeyKind;
+use crate::arrow::{Form, arrow_type, form};
+use crate::errors::internal;
+use crate::expressions::joined;
+use crate::keys;
+use crate::lowering::Lowering;
+use crate::nodes::{Made, Node, Operator};
+
+type Keys = [(u32, Expr)];
+type Calls = [(u32, AggregateCall)];
+
+impl Lowering<'_> {
+    /// Groups of an input.
+    pub(crate) fn aggregate(
+        &self,
+        input: &Rel,
+        keys: &Keys,
+        sets: Option<&[Vec<usize>]>,
+        aggregates: &Calls,
+        grouping: &[(u32, Vec<usize>)],
+    ) -> Result<LogicalPlan> {
+        let Some(sets) = sets else {
+            let plan = self.grouped(input, keys, aggregates)?;
+            return self.with_grouping(plan, keys, aggregates, grouping, None);
+        };
+        // A union of one aggregation for each set. It reads the input several times, and each is DataFusion's plain one.
+        let mut union: Option<LogicalPlanBuilder> = None;
+        for set in sets {
+            let part: Vec<(u32, Expr)> = set.iter().filter_map(|at| keys.get(*at).cloned()).collect();
+            let plan = self.grouped(input, &part, aggregates)?;
+            let plan = self.with_grouping(plan, keys, aggregates, grouping, Some(set))?;
+            union = Some(match union {
+                None => LogicalPlanBuilder::from(plan),
+                Some(union) => union.union(plan).map_err(internal)?,
+            });
+        }
+        match union {
+            Some(union) => union.build().map_err(internal),
+            None => Err(Error::unsupported("no grouping sets")),
+        }
+    }
+
+    /// Adds GROUPING, and NULL for the keys that a set has not.
+    fn with_grouping(
+        &self,
+        plan: LogicalPlan,
+        keys: &Keys,
+        aggregates: &Calls,
+        grouping: &[(u32, Vec<usize>)],
+        set: Option<&[usize]>,
+    ) -> Result<LogicalPlan> {
+        if set.is_none() && grouping.is_empty() {
+            return Ok(plan);
+        }
+        let has = |at: usize| set.is_none_or(|set| set.contains(&at));
+        let mut columns = Vec::new();
+        for (at, (number, expr)) in keys.iter().enumerate() {
+            let kind = if has(at) { ExprKind::Column(*number) } else { ExprKind::Constant(Value::NULL) };
+            columns.push((*number, Expr::new(kind, expr.ty, expr.at)));
+        }
+        for (number, call) in aggregates {
+            columns.push((*number, Expr::new(ExprKind::Column(*number), call.call.result, 0)));
+        }
+        for (number, of) in grouping {
+            let bits = of.iter().fold(0_i32, |bits, at| (bits << 1) | i32::from(!has(*at)));
+            let value = ExprKind::Constant(Value::Plain(Datum::Int4(bits)));
+            columns.push((*number, Expr::new(value, TypeId::INT4, 0)));
+        }
+        if set.is_none() {
+            return self.project(plan, &columns, false);
+        }
+        // The parts of the union must agree in names and types.
+        let mut exprs = Vec::with_capacity(columns.len());
+        let mut types = Vec::with_capacity(columns.len());
+        for (number, expr) in &columns {
+            let (lowered, ty) = self.canonical(expr, plan.schema())?;
+            exprs.push(lowered.alias(Self::name(*number)));
+            types.push((*number, ty));
+        }
+        let plan = LogicalPlanBuilder::from(plan).project(exprs).and_then(LogicalPlanBuilder::build).map_err(internal)?;
+        for (number, ty) in types {
+            self.computed(number, ty);
+        }
+        Ok(plan)
+    }
+
+    fn grouped(&self, input: &Rel, keys: &Keys, aggregates: &Calls) -> Result<LogicalPlan> {
+        let plan = self.rel(input)?;
+        let (plan, keys, aggregates) = self.groups_without_subqueries(plan, keys, aggregates)?;
+        let schema = Arc::clone(plan.schema());
+        let (mut group, mut calls) = (Vec::new(), Vec::new());
+        let (mut group_made, mut calls_made): (Vec<Made>, Vec<Made>) = (Vec::new(), Vec::new());
+        let mut is_native = true;
+        for (number, call) in &aggregates {
+            let (expr, is_ours) = self.aggregate_call(call, &schema)?;
+            is_native &= !is_ours;
+            let ty = Self::arrow_of(&expr, &schema)?;
+            calls.push(expr.alias(Self::name(*number)));
+            calls_made.push(field(Self::name(*number), &ty));
+        }
+        let mut columns = Vec::new();
+        for (number, expr) in &keys {
+            let (lowered, ty) = self.expr(expr, &schema)?;
+            let name = Self::name(*number);
+            if keys::kind(expr.ty, &ty) == KeyKind::Bytes {
+                let key = format!("k{number}");
+                group.push(keys::bytes(lowered.clone(), expr.ty).alias(key.as_str()));
+                group_made.push(field(key, &DataType::Binary));
+                let first = aggregate_of(first_last::first_value_udaf(), vec![lowered], false, None);
+                calls.push(first.alias(name.as_str()));
+                calls_made.push(field(name, &ty));
+                columns.push((*number, None, ty));
+            } else if let DfExpr::Column(column) = &lowered
+                && is_native
+                && !group.contains(&lowered)
+            {
+                columns.push((*number, Some(column.clone()), ty.clone()));
+                group_made.push(field(name, &ty));
+                group.push(lowered);
+            } else {
+                group.push(lowered.alias(name.as_str()));
+                group_made.push(field(name, &ty));
+                columns.push((*number, None, ty));
+            }
+        }
+        let plan = if is_native {
+            LogicalPlanBuilder::from(plan).aggregate(group, calls).and_then(LogicalPlanBuilder::build)
+        } else {
+            let count = group.len();
+            let exprs = group.into_iter().chain(calls).collect();
+            let made = group_made.into_iter().chain(calls_made.iter().cloned()).collect();
+            Node::plan(Operator::Aggregate(count), exprs, vec![plan], false, made)
+        };
+        let plan = plan.map_err(internal)?;
+        for (number, column, ty) in columns {
+            match column {
+                Some(column) => self.define(number, column, ty),
+                None => {
+                    self.computed(number, ty);
+                }
+            }
+        }
+        for ((number, _), (_, field)) in aggregates.iter().zip(&calls_made) {
+            self.computed(*number, field.data_type().clone());
+        }
+        Ok(plan)
+    }
+
+    fn groups_without_subqueries(
+        &self,
+        plan: LogicalPlan,
+        keys: &Keys,
+        aggregates: &Calls,
+    ) -> Result<(LogicalPlan, Vec<(u32, Expr)>, Vec<(u32, AggregateCall)>)> {
+        let (mut keys, mut aggregates) = (keys.to_vec(), aggregates.to_vec());
+        let mut slots: Vec<&mut Expr> = keys.iter_mut().map(|(_, expr)| expr).collect();
+        for (_, call) in &mut aggregates {
+            slots.extend(call.arguments.iter_mut().chain(call.filter.iter_mut()));
+            slots.extend(call.order_by.iter_mut().map(|key| &mut key.expr));
+        }
+        let exprs = slots.iter().map(|expr| (**expr).clone()).collect();
+        let (plan, exprs) = self.without_subqueries(plan, exprs)?;
+        for (slot, expr) in slots.into_iter().zip(exprs) {
+            *slot = expr;
+        }
+        Ok((plan, keys, aggregates))
+    }
+
+    /// An aggregate's call, and whether it is one of ours.
+    fn aggregate_call(&self, call: &AggregateCall, schema: &DFSchema) -> Result<(DfExpr, bool)> {
+        let filter = match &call.filter {
+            Some(filter) => {
+                let conditions = self.conditions(filter, schema)?;
+                Some(joined(conditions, Op::And).ok_or_else(|| Error::bug("FILTER without condition"))?)
+            }
+            None => None,
+        };
+        if let Some(native) = self.native_aggregate(call, filter.clone(), schema)? {
+            return Ok((native, false));
+        }
+        let Some(row) = builtin().function_row(call.call.function) else {
+            return Err(Error::unsupported("an aggregate that is not PostgreSQL's"));
+        };
+        if scalar::aggregate(call.call.function).is_none() {
+            return Err(Error::unsupported(format!("aggregate {} is not supported", row.name)));
+        }
+        let mut arguments = Vec::new();
+        for expr in call.arguments.iter().chain(call.order_by.iter().map(|key| &key.expr)) {
+            arguments.push(self.expr(expr, schema)?.0);
+        }
+        let spec = self.spec(call, row.is_strict);
+        if arguments.is_empty() {
+            return Err(Error::unsupported(format!("aggregate {} without arguments is not supported", row.name)));
+        }
+        let function = Arc::new(AggregateUDF::from(Accumulate::new(spec)));
+        Ok((aggregate_of(function, arguments, false, filter), true))
+    }
+
+    /// The facts of a call.
+    pub(crate) fn spec(&self, call: &AggregateCall, is_strict: bool) -> Spec {
+        let order = call.order_by.iter().map(|key| Order {
+            ty: key.expr.ty,
+            descending: key.descending,
+            nulls_first: key.nulls_first,
+        });
+        Spec {
+            call: call.call.clone(),
+            arguments: call.arguments.iter().map(|argument| argument.ty).collect(),
+            order: order.collect(),
+            distinct: call.distinct,
+            within_group: call.within_group,
+            is_strict,
+            ty: call.call.result,
+            session: Arc::clone(&self.session),
+            zone: Arc::clone(&self.zone),
+        }
+    }
+
+    /// The call of an aggregate that DataFusion computes with the same result.
+    fn native_aggregate(
+        &self,
+        call: &AggregateCall,
+        filter: Option<DfExpr>,
+        schema: &DFSchema,
+    ) -> Result<Option<DfExpr>> {
+        let Some(row) = builtin().function_row(call.call.function) else { return Ok(None) };
+        if call.within_group {
+            return Ok(None);
+        }
+        let argument = match call.arguments.as_slice() {
+            [] if row.name == "count" => {
+                return Ok(Some(aggregate_of(count::count_udaf(), vec![lit(1_i64)], false, filter)));
+            }
+            [argument] => argument,
+            _ => return Ok(None),
+        };
+        let (lowered, arrow) = self.expr(argument, schema)?;
+        let of_query = |name: &str, own: fn() -> Arc<AggregateUDF>| self.env.aggregate(name).unwrap_or_else(own);
+        let is_decimal = matches!(arrow, DataType::Decimal128(..));
+        let function = match (row.name, form(argument.ty)) {
+            ("count", _) if call.distinct => {
+                let key = keys::keyed(lowered, argument.ty, &arrow);
+                return Ok(Some(aggregate_of(count::count_udaf(), vec![key], true, filter)));
+            }
+            ("count", _) => count::count_udaf(),
+            ("min" | "max", _) if is_decimal => {
+                if row.name == "min" { min_max::min_udaf() } else { min_max::max_udaf() }
+            }
+            // NaN is the greatest float; only the aggregates of crate `query` know that.
+            ("min" | "max", Form::Float4 | Form::Float8) => match self.env.aggregate(row.name) {
+                Some(function) => function,
+                None => return Ok(None),
+            },
+            (
+                "min" | "max",
+                Form::Int2 | Form::Int4 | Form::Int8 | Form::Text | Form::Date | Form::Timestamp | Form::Timestamptz,
+            ) if keys::kind(argument.ty, &arrow) == KeyKind::Native => {
+                if row.name == "min" { of_query("min", min_max::min_udaf) } else { of_query("max", min_max::max_udaf) }
+            }
+            // Sums of fewer than 2^32 integers of 32 bits fit in 64 bits.
+            ("sum", Form::Int2 | Form::Int4) if !call.distinct => of_query("sum", sum::sum_udaf),
+            ("sum", Form::Float8) if !call.distinct && call.order_by.is_empty() => of_query("sum", sum::sum_udaf),
+            ("avg", Form::Float8) if !call.distinct && call.order_by.is_empty() => of_query("avg", average::avg_udaf),
+            ("bool_and" | "every", Form::Bool) => bool_and_or::bool_and_udaf(),
+            ("bool_or", Form::Bool) => bool_and_or::bool_or_udaf(),
+            _ => return Ok(None),
+        };
+        // The result must have the type that the statement expects.
+        let expr = aggregate_of(function, vec![lowered], false, filter);
+        let made = Self::arrow_of(&expr, schema);
+        let is_expected = is_decimal || made.is_ok_and(|ty| ty == arrow_type(call.call.result, &self.zone) || ty.is_string());
+        Ok(is_expected.then_some(expr))
+    }
+}
+
+fn field(name: String, ty: &DataType) -> Made {
+    (None, Arc::new(Field::new(name, ty.clone(), true)))
+}
+
+fn aggregate_of(function: Arc<AggregateUDF>, arguments: Vec<DfExpr>, distinct: bool, filter: Option<DfExpr>) -> DfExpr {
+    let filter = filter.map(Box::new);
+    DfExpr::AggregateFunction(AggregateFunction::new_udf(function, arguments, distinct, filter, Vec::new(), None))
+}

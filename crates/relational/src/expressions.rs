@@ -1,0 +1,483 @@
+//! Lowers scalar expressions: what DataFusion computes as PostgreSQL does becomes an expression of DataFusion, everything
+//! else a call of [`Evaluate`] on the largest possible part.
+
+use std::sync::Arc;
+
+use arrow_schema::{DataType, Field};
+use catalog::TypeId;
+use datafusion::common::DFSchema;
+use datafusion::logical_expr::expr::{InList, Placeholder};
+use datafusion::logical_expr::{BinaryExpr, Expr as DfExpr, Like, Operator, cast, when};
+use datafusion::scalar::ScalarValue;
+use model::{Datum, Error, Result};
+use rustc_hash::FxHashSet;
+use scalar::{BooleanTest, Expr, ExprKind, Value};
+
+use crate::arrow::{Form, arrow_type, form};
+use crate::evaluate::{Evaluate, Program, constant};
+use crate::keys;
+use crate::lowering::Lowering;
+use crate::natives::{Native, is_equality, native};
+
+/// A lowered expression and its Arrow type.
+pub(crate) type Typed = (DfExpr, DataType);
+
+impl Lowering<'_> {
+    /// Lowers an expression without subqueries.
+    pub(crate) fn expr(&self, expr: &Expr, schema: &DFSchema) -> Result<Typed> {
+        match self.native(expr, schema)? {
+            Some(found) => Ok(found),
+            None => self.evaluated(expr, schema),
+        }
+    }
+
+    /// Lowers an expression to the Arrow type of computed values, for operators whose inputs must agree.
+    pub(crate) fn canonical(&self, expr: &Expr, schema: &DFSchema) -> Result<Typed> {
+        let (lowered, ty) = self.expr(expr, schema)?;
+        if ty == arrow_type(expr.ty, &self.zone) {
+            return Ok((lowered, ty));
+        }
+        self.evaluated(expr, schema)
+    }
+
+    /// The expression whose native order and equality are those of an expression's values.
+    pub(crate) fn key(&self, expr: &Expr, schema: &DFSchema) -> Result<DfExpr> {
+        let (lowered, arrow) = self.expr(expr, schema)?;
+        Ok(keys::keyed(lowered, expr.ty, &arrow))
+    }
+
+    fn evaluated(&self, expr: &Expr, schema: &DFSchema) -> Result<Typed> {
+        let (program, arguments) = self.program(expr, schema)?;
+        let ty = arrow_type(expr.ty, &self.zone);
+        Ok((Evaluate::call(program, arguments), ty))
+    }
+
+    /// An expression over columns numbered from 0, and what these columns are.
+    pub(crate) fn program(&self, expr: &Expr, schema: &DFSchema) -> Result<(Program, Vec<DfExpr>)> {
+        let (mut columns, mut arguments, mut numbers) = (Vec::new(), Vec::new(), Vec::new());
+        let mut expr = expr.clone();
+        let mut failure = None;
+        expr.visit_mut(&mut |part| {
+            let lowered = match &part.kind {
+                ExprKind::Column(column) => self.column(*column, schema).map(|(expr, _)| (*column as i64, expr)),
+                ExprKind::Parameter(number) => Ok((-1 - i64::from(*number), self.parameter(*number, part.ty))),
+                ExprKind::Subquery(_) => Err(Error::bug("a subquery that was not replaced by a column")),
+                _ => return,
+            };
+            match lowered {
+                Ok((number, argument)) => {
+                    let at = numbers.iter().position(|one| *one == number).unwrap_or_else(|| {
+                        numbers.push(number);
+                        columns.push(part.ty);
+                        arguments.push(argument);
+                        numbers.len() - 1
+                    });
+                    part.kind = ExprKind::Column(at as u32);
+                }
+                Err(error) => failure = Some(error),
+            }
+        });
+        if let Some(error) = failure {
+            return Err(error);
+        }
+        check_functions(&expr)?;
+        let program = Program {
+            expr: Arc::new(expr),
+            columns: columns.into(),
+            session: Arc::clone(&self.session),
+            zone: Arc::clone(&self.zone),
+        };
+        Ok((program, arguments))
+    }
+
+    fn parameter(&self, number: u32, ty: TypeId) -> DfExpr {
+        let field = Arc::new(Field::new("", arrow_type(ty, &self.zone), true));
+        let name = format!("${}", i64::from(number) + 1);
+        DfExpr::Placeholder(Placeholder::new_with_field(name, Some(field)))
+    }
+
+    /// The native form of an expression, which fails for no values; `None` if there is none.
+    pub(crate) fn native(&self, expr: &Expr, schema: &DFSchema) -> Result<Option<Typed>> {
+        let boolean = |expr: DfExpr| Some((expr, DataType::Boolean));
+        Ok(match &expr.kind {
+            ExprKind::Constant(value) => {
+                let Ok(literal) = constant(&value.datum(), expr.ty, &self.zone) else { return Ok(None) };
+                Some((DfExpr::Literal(literal, None), arrow_type(expr.ty, &self.zone)))
+            }
+            ExprKind::Column(column) => Some(self.column(*column, schema)?),
+            ExprKind::Parameter(number) => {
+                Some((self.parameter(*number, expr.ty), arrow_type(expr.ty, &self.zone)))
+            }
+            ExprKind::And(list) => self.natives(list, schema)?.and_then(|list| boolean(joined(list, Operator::And)?)),
+            ExprKind::Or(list) => self.natives(list, schema)?.and_then(|list| boolean(joined(list, Operator::Or)?)),
+            ExprKind::Not(of) => self.native(of, schema)?.and_then(|(of, _)| boolean(DfExpr::Not(Box::new(of)))),
+            // Of a row and of a record, IS NULL is about its columns.
+            ExprKind::IsNull(of) if form(of.ty) != Form::Encoded || of.ty == TypeId::NUMERIC => {
+                self.native(of, schema)?.and_then(|(of, _)| boolean(DfExpr::IsNull(Box::new(of))))
+            }
+            ExprKind::IsNotNull(of) if form(of.ty) != Form::Encoded || of.ty == TypeId::NUMERIC => {
+                self.native(of, schema)?.and_then(|(of, _)| boolean(DfExpr::IsNotNull(Box::new(of))))
+            }
+            ExprKind::BooleanTest(of, test) => self.native(of, schema)?.and_then(|(of, _)| {
+                let of = Box::new(of);
+                boolean(match test {
+                    BooleanTest::True => DfExpr::IsTrue(of),
+                    BooleanTest::NotTrue => DfExpr::IsNotTrue(of),
+                    BooleanTest::False => DfExpr::IsFalse(of),
+                    BooleanTest::NotFalse => DfExpr::IsNotFalse(of),
+                    BooleanTest::Unknown => DfExpr::IsUnknown(of),
+                    BooleanTest::NotUnknown => DfExpr::IsNotUnknown(of),
+                })
+            }),
+            ExprKind::Relabel(of) => {
+                let is_same = form(of.ty) == form(expr.ty) && keys_agree(of.ty, expr.ty);
+                if is_same { self.native(of, schema)? } else { None }
+            }
+            ExprKind::Call(call, arguments) => match (native(call.function), arguments.as_slice()) {
+                (Some(Native::Compare(operator)), [left, right]) => self.comparison(operator, left, right, schema)?,
+                (Some(Native::CompareNumeric(operator)), [left, right]) => {
+                    self.numeric_comparison(operator, left, right, schema)?
+                }
+                (Some(Native::Cast(to)), [of]) => self.native(of, schema)?.map(|(of, _)| {
+                    let to = arrow_type(to, &self.zone);
+                    (cast(of, to.clone()), to)
+                }),
+                (Some(Native::Like { negated }), [left, right]) => self.like(negated, left, right, schema)?,
+                (Some(Native::Shift { back }), [left, right]) => self.shift(back, left, right, schema)?,
+                (Some(Native::Call(name)), arguments) => self.native_call(name, arguments, schema)?,
+                _ => None,
+            },
+            ExprKind::InList { all, call, left, list } => {
+                let items: Option<Vec<&Value>> = list
+                    .iter()
+                    .map(|item| if let ExprKind::Constant(value) = &item.kind { Some(value) } else { None })
+                    .collect();
+                let Some(items) = items else { return Ok(None) };
+                self.in_list(*all, call, left, &items, call.arguments.get(1).copied(), schema)?
+            }
+            ExprKind::Quantified { all, call, operands } => match &operands[1].kind {
+                ExprKind::Constant(Value::Array { items, .. }) if !items.is_empty() => {
+                    let items: Vec<&Value> = items.iter().collect();
+                    self.in_list(*all, call, &operands[0], &items, call.arguments.get(1).copied(), schema)?
+                }
+                _ => None,
+            },
+            ExprKind::Case { operand: None, branches, otherwise } => {
+                self.case(branches, otherwise.as_deref(), expr.ty, schema)?
+            }
+            ExprKind::Coalesce(list) => self.coalesce(list, schema)?,
+            _ => None,
+        })
+    }
+
+    fn natives(&self, list: &[Expr], schema: &DFSchema) -> Result<Option<Vec<DfExpr>>> {
+        let mut lowered = Vec::with_capacity(list.len());
+        for item in list {
+            let Some((item, _)) = self.native(item, schema)? else { return Ok(None) };
+            lowered.push(item);
+        }
+        Ok(Some(lowered))
+    }
+
+    fn comparison(&self, operator: Operator, left: &Expr, right: &Expr, schema: &DFSchema) -> Result<Option<Typed>> {
+        let (Some((left, left_ty)), Some((right, right_ty))) = (self.native(left, schema)?, self.native(right, schema)?)
+        else {
+            return Ok(None);
+        };
+        let is_moment = |ty: &DataType| matches!(ty, DataType::Timestamp(..));
+        let agree = left_ty == right_ty
+            || (left_ty.is_integer() && right_ty.is_integer())
+            || (left_ty.is_floating() && right_ty.is_floating())
+            || (left_ty.is_string() && right_ty.is_string())
+            || (is_moment(&left_ty) && is_moment(&right_ty));
+        Ok(agree.then(|| (binary(left, operator, right), DataType::Boolean)))
+    }
+
+    /// Compares a column of decimals with a constant of its scale, so that scans can use the condition.
+    fn numeric_comparison(
+        &self,
+        operator: Operator,
+        left: &Expr,
+        right: &Expr,
+        schema: &DFSchema,
+    ) -> Result<Option<Typed>> {
+        let (column, value, operator) = match (&left.kind, &right.kind) {
+            (ExprKind::Column(column), ExprKind::Constant(value)) => (*column, value, operator),
+            (ExprKind::Constant(value), ExprKind::Column(column)) => match operator.swap() {
+                Some(swapped) => (*column, value, swapped),
+                None => return Ok(None),
+            },
+            _ => return Ok(None),
+        };
+        let (column, ty) = self.column(column, schema)?;
+        let DataType::Decimal128(precision, scale) = ty else { return Ok(None) };
+        let Datum::Numeric(value) = value.datum() else { return Ok(None) };
+        let digits = 10_i128.checked_pow(precision.into());
+        let unscaled = value.unscaled(scale.into()).filter(|value| digits.is_some_and(|end| value.abs() < end));
+        Ok(unscaled.map(|unscaled| {
+            let literal = ScalarValue::Decimal128(Some(unscaled), precision, scale);
+            (binary(column, operator, DfExpr::Literal(literal, None)), DataType::Boolean)
+        }))
+    }
+
+    /// LIKE with a constant pattern. A backslash escapes the next character, and its rules differ.
+    fn like(&self, negated: bool, left: &Expr, right: &Expr, schema: &DFSchema) -> Result<Option<Typed>> {
+        let ExprKind::Constant(Value::Text(pattern)) = &right.kind else { return Ok(None) };
+        if pattern.contains('\\') {
+            return Ok(None);
+        }
+        let (Some((left, left_ty)), Some((right, _))) = (self.native(left, schema)?, self.native(right, schema)?) else {
+            return Ok(None);
+        };
+        if !left_ty.is_string() {
+            return Ok(None);
+        }
+        let like = Like::new(negated, Box::new(left), Box::new(right), None, false);
+        Ok(Some((DfExpr::Like(like), DataType::Boolean)))
+    }
+
+    /// A timestamp and a constant interval without months and days: the same in every zone, exact to the nanosecond.
+    fn shift(&self, back: bool, left: &Expr, right: &Expr, schema: &DFSchema) -> Result<Option<Typed>> {
+        let (ExprKind::Column(_), ExprKind::Constant(value)) = (&left.kind, &right.kind) else { return Ok(None) };
+        let Datum::Interval(interval) = value.datum() else { return Ok(None) };
+        if (interval.months, interval.days) != (0, 0) {
+            return Ok(None);
+        }
+        let (Some((left, ty)), Some((right, _))) = (self.native(left, schema)?, self.native(right, schema)?) else {
+            return Ok(None);
+        };
+        let operator = if back { Operator::Minus } else { Operator::Plus };
+        Ok(Some((binary(left, operator, right), ty)))
+    }
+
+    fn native_call(&self, name: &str, arguments: &[Expr], schema: &DFSchema) -> Result<Option<Typed>> {
+        let Some(function) = self.env.function(name) else { return Ok(None) };
+        // The functions take the other arguments as constants.
+        let columns = arguments.iter().filter(|argument| !matches!(argument.kind, ExprKind::Constant(_)));
+        if columns.clone().count() != 1 || !columns.clone().all(|one| matches!(one.kind, ExprKind::Column(_))) {
+            return Ok(None);
+        }
+        let Some(ty) = columns.map(|column| arrow_type(column.ty, &self.zone)).next() else { return Ok(None) };
+        let Some(arguments) = self.natives(arguments, schema)? else { return Ok(None) };
+        Ok(Some((function.call(arguments), ty)))
+    }
+
+    /// A comparison with a list of constants. `all`: `<>` with each, else `=` with one of them.
+    fn in_list(
+        &self,
+        all: bool,
+        call: &scalar::Call,
+        left: &Expr,
+        items: &[&Value],
+        item_ty: Option<TypeId>,
+        schema: &DFSchema,
+    ) -> Result<Option<Typed>> {
+        let wanted = if all { Operator::NotEq } else { Operator::Eq };
+        let Some(item_ty) = item_ty.filter(|_| native(call.function) == Some(Native::Compare(wanted))) else {
+            return Ok(None);
+        };
+        let is_exact = matches!(
+            form(item_ty),
+            Form::Bool | Form::Int2 | Form::Int4 | Form::Int8 | Form::Text | Form::Date | Form::Timestamp | Form::Timestamptz
+        );
+        let Some((lowered, ty)) = self.native(left, schema)?.filter(|_| is_exact && left.ty == item_ty) else {
+            return Ok(None);
+        };
+        let is_stored_otherwise = ty != arrow_type(item_ty, &self.zone) && !ty.is_string();
+        let mut list = Vec::with_capacity(items.len());
+        for item in items {
+            let Ok(literal) = constant(&item.datum(), item_ty, &self.zone) else { return Ok(None) };
+            list.push(DfExpr::Literal(literal, None));
+        }
+        if is_stored_otherwise || list.is_empty() {
+            return Ok(None);
+        }
+        Ok(Some((DfExpr::InList(InList::new(Box::new(lowered), list, all)), DataType::Boolean)))
+    }
+
+    fn case(
+        &self,
+        branches: &[(Expr, Expr)],
+        otherwise: Option<&Expr>,
+        ty: TypeId,
+        schema: &DFSchema,
+    ) -> Result<Option<Typed>> {
+        let wanted = arrow_type(ty, &self.zone);
+        let same = |found: Option<Typed>| found.filter(|(_, ty)| *ty == wanted).map(|(expr, _)| expr);
+        let mut builder = None;
+        for (condition, result) in branches {
+            if can_fail(condition) || can_fail(result) {
+                return Ok(None);
+            }
+            let condition = self.native(condition, schema)?.map(|(expr, _)| expr);
+            let (Some(condition), Some(result)) = (condition, same(self.native(result, schema)?)) else {
+                return Ok(None);
+            };
+            builder = Some(match builder {
+                None => when(condition, result),
+                Some(mut builder) => datafusion::logical_expr::conditional_expressions::CaseBuilder::when(
+                    &mut builder,
+                    condition,
+                    result,
+                ),
+            });
+        }
+        let Some(mut builder) = builder else { return Ok(None) };
+        let made = match otherwise {
+            Some(otherwise) if can_fail(otherwise) => return Ok(None),
+            Some(otherwise) => match same(self.native(otherwise, schema)?) {
+                Some(otherwise) => builder.otherwise(otherwise),
+                None => return Ok(None),
+            },
+            None => builder.end(),
+        };
+        Ok(made.ok().map(|expr| (expr, wanted)))
+    }
+
+    fn coalesce(&self, list: &[Expr], schema: &DFSchema) -> Result<Option<Typed>> {
+        if list.iter().any(can_fail) {
+            return Ok(None);
+        }
+        let mut lowered = Vec::with_capacity(list.len());
+        let mut ty = None;
+        for item in list {
+            let Some((item, item_ty)) = self.native(item, schema)? else { return Ok(None) };
+            if *ty.get_or_insert(item_ty.clone()) != item_ty {
+                return Ok(None);
+            }
+            lowered.push(item);
+        }
+        let Some(mut result) = lowered.pop() else { return Ok(None) };
+        while let Some(item) = lowered.pop() {
+            let is_known = DfExpr::IsNotNull(Box::new(item.clone()));
+            let Ok(made) = when(is_known, item).otherwise(result) else { return Ok(None) };
+            result = made;
+        }
+        Ok(ty.map(|ty| (result, ty)))
+    }
+
+    /// Lowers a condition to conjuncts, in an order and with guards so that none fails for a row that an earlier one
+    /// excludes. `separate`: sides of a join, whose equalities become keys.
+    pub(crate) fn conditions(&self, condition: &Expr, schema: &DFSchema) -> Result<Vec<DfExpr>> {
+        let mut parts = Vec::new();
+        split(condition, &mut parts);
+        let mut lowered = Vec::with_capacity(parts.len());
+        for (at, part) in parts.iter().enumerate() {
+            if let Some((native, _)) = self.native(part, schema)? {
+                lowered.push(native);
+                continue;
+            }
+            if let Some(equality) = self.equality(part, schema)? {
+                lowered.push(equality);
+                continue;
+            }
+            // DataFusion may compute conjuncts of a row that another one excludes, so those before are tested again.
+            let columns = columns_of(part);
+            let mut guarded: Vec<Expr> = parts[..at]
+                .iter()
+                .filter(|guard| !columns_of(guard).is_empty() && columns_of(guard).is_subset(&columns))
+                .map(|guard| {
+                    let kind = ExprKind::BooleanTest(Box::new((*guard).clone()), BooleanTest::True);
+                    Expr::new(kind, TypeId::BOOL, guard.at)
+                })
+                .collect();
+            let whole = if guarded.is_empty() {
+                (*part).clone()
+            } else {
+                guarded.push((*part).clone());
+                Expr::new(ExprKind::And(guarded), TypeId::BOOL, part.at)
+            };
+            lowered.push(self.evaluated(&whole, schema)?.0);
+        }
+        Ok(lowered)
+    }
+
+    /// An equality of expressions over different columns, by which joins can hash.
+    fn equality(&self, expr: &Expr, schema: &DFSchema) -> Result<Option<DfExpr>> {
+        let ExprKind::Call(call, arguments) = &expr.kind else { return Ok(None) };
+        let [left, right] = arguments.as_slice() else { return Ok(None) };
+        let (left_columns, right_columns) = (columns_of(left), columns_of(right));
+        let is_join =
+            !left_columns.is_empty() && !right_columns.is_empty() && left_columns.is_disjoint(&right_columns);
+        if !is_join || !is_equality(call) {
+            return Ok(None);
+        }
+        let ((left_expr, left_ty), (right_expr, right_ty)) = (self.expr(left, schema)?, self.expr(right, schema)?);
+        if left_ty == right_ty {
+            let left_key = keys::keyed(left_expr, left.ty, &left_ty);
+            return Ok(Some(binary(left_key, Operator::Eq, keys::keyed(right_expr, right.ty, &right_ty))));
+        }
+        let left_key = keys::bytes(left_expr, left.ty);
+        Ok(Some(binary(left_key, Operator::Eq, keys::bytes(right_expr, right.ty))))
+    }
+}
+
+/// Numbers of the columns in an expression.
+pub(crate) fn columns_of(expr: &Expr) -> FxHashSet<u32> {
+    let mut columns = FxHashSet::default();
+    expr.visit(&mut |part| {
+        if let ExprKind::Column(column) = part.kind {
+            columns.insert(column);
+        }
+    });
+    columns
+}
+
+/// The conjuncts of a condition.
+pub(crate) fn split<'e>(condition: &'e Expr, into: &mut Vec<&'e Expr>) {
+    match &condition.kind {
+        ExprKind::And(list) => list.iter().for_each(|part| split(part, into)),
+        _ => into.push(condition),
+    }
+}
+
+/// Expressions joined by an operator; `None` without any.
+pub(crate) fn joined(list: Vec<DfExpr>, operator: Operator) -> Option<DfExpr> {
+    list.into_iter().reduce(|left, right| binary(left, operator, right))
+}
+
+pub(crate) fn binary(left: DfExpr, operator: Operator, right: DfExpr) -> DfExpr {
+    DfExpr::BinaryExpr(BinaryExpr::new(Box::new(left), operator, Box::new(right)))
+}
+
+/// Whether the native form can fail: the functions of crate `query` and sums of timestamps.
+fn can_fail(expr: &Expr) -> bool {
+    let mut found = false;
+    expr.visit(&mut |part| {
+        if let ExprKind::Call(call, _) = &part.kind {
+            found |= matches!(native(call.function), Some(Native::Call(_) | Native::Shift { .. }));
+        }
+    });
+    found
+}
+
+/// Whether equal values of one type are equal values of the other.
+fn keys_agree(from: TypeId, to: TypeId) -> bool {
+    crate::arrow::key::kind(from) == crate::arrow::key::kind(to)
+}
+
+/// Refuses functions without implementation while the statement is planned, so that the caller can run it otherwise.
+fn check_functions(expr: &Expr) -> Result<()> {
+    let mut missing = None;
+    let mut check = |call: &scalar::Call| {
+        if scalar::function(call.function).is_none() {
+            missing = Some(call.function);
+        }
+    };
+    expr.visit(&mut |part| match &part.kind {
+        ExprKind::Call(call, _)
+        | ExprKind::Distinct(call, _)
+        | ExprKind::NullIf(call, _)
+        | ExprKind::Quantified { call, .. }
+        | ExprKind::InList { call, .. } => check(call),
+        ExprKind::RowCompare { calls, .. } => calls.iter().for_each(&mut check),
+        _ => {}
+    });
+    match missing {
+        None => Ok(()),
+        Some(function) => {
+            let name = catalog::builtin().function_row(function).map_or("?", |row| row.name);
+            Err(Error::unsupported(format!("function {name} is not supported")))
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! Lowers bound queries to relational plans of DataFusion.
+//!
+//! - [`lower`] makes a `LogicalPlan` of a [`binder::tree::Query`], directly: no name is resolved and no type is chosen
+//!   again. DataFusion executes joins, sorts and aggregation; values are PostgreSQL's, computed by crate `scalar` unless
+//!   DataFusion's own functions agree (`natives`).
+//! - [`arrow`] has PostgreSQL's values in Arrow arrays, for parameters and results.
+//! - [`Planner`] makes the operators that DataFusion lacks; it belongs into the session's query planner.
+//!
+//! A plan belongs to one execution: it has the session's facts (`now()`), and the rows of outer queries pass through
+//! cells of the plan. A statement that runs again is lowered again.
+//!
+//! Invariants: what cannot be lowered is refused with 0A000, never computed otherwise. No input causes a panic.
+
+pub mod arrow;
+
+mod accumulate;
+mod aggregates;
+mod errors;
+mod evaluate;
+mod expressions;
+mod functions;
+mod joins;
+mod keys;
+mod lowering;
+mod natives;
+mod nodes;
+mod recursion;
+mod relations;
+mod set_operations;
+mod subqueries;
+mod windows;
+
+use std::sync::Arc;
+
+use binder::tree::{Query, Table};
+use catalog::TypeId;
+use datafusion::logical_expr::{AggregateUDF, LogicalPlan, ScalarUDF, TableSource};
+use datafusion::scalar::ScalarValue;
+use model::{Datum, Result};
+
+pub use nodes::Planner;
+
+/// Metadata key of an output column's type, a number in `pg_type`.
+pub const OID_KEY: &str = "pg:oid";
+/// Metadata key of an output column's type modifier.
+pub const TYPMOD_KEY: &str = "pg:typmod";
+
+/// Tables, functions and facts of the session that a query is lowered for.
+pub trait Environment: Send + Sync {
+    /// The rows of a table. Its fields have the names of the table's columns; columns that the query does not use may
+    /// be missing.
+    ///
+    /// # Errors
+    /// Those of the table.
+    fn table(&self, table: &Table) -> Result<Arc<dyn TableSource>>;
+
+    /// Facts of the session and the transaction.
+    fn session(&self) -> Arc<scalar::Session>;
+
+    /// A native function, such as `date_trunc`.
+    fn function(&self, name: &str) -> Option<Arc<ScalarUDF>>;
+
+    /// A native aggregate.
+    fn aggregate(&self, name: &str) -> Option<Arc<AggregateUDF>>;
+}
+
+/// Lowers a query. The plan's columns are those of `query.output`, in order, with unique names and the types in their
+/// fields' metadata.
+///
+/// # Errors
+/// 0A000 for what cannot be lowered yet; errors of constant LIMITs.
+pub fn lower(query: &Query, env: &dyn Environment) -> Result<LogicalPlan> {
+    lowering::Lowering::new(query, env).query()
+}
+
+/// The value of a parameter of a type, for the placeholders of a plan. `zone`: the session's, as in its name.
+///
+/// # Errors
+/// 0A000 for a time beyond the range of plans.
+pub fn parameter(value: &Datum<'_>, ty: TypeId, zone: &Arc<str>) -> Result<ScalarValue> {
+    evaluate::constant(value, ty, zone)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,327 @@
+//! Runs window functions. The input is in order, so a partition is a run of rows; it is kept in memory until its last row.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::{Array, ArrayRef, RecordBatch};
+use async_trait::async_trait;
+use bumpalo::Bump;
+use catalog::TypeId;
+use datafusion::arrow::compute::concat_batches;
+use datafusion::arrow::row::{OwnedRow, RowConverter, Rows, SortField};
+use datafusion::common::Result as DfResult;
+use model::{Datum, Result};
+use scalar::{Context, Session, Value};
+
+use super::Operator;
+use super::exec::{BATCH_ROWS, Run, Source, pause};
+use super::frames::{Frame, Frames, Peers};
+use super::window_functions;
+use crate::accumulate::{Spec, State};
+use crate::arrow::{Builder, datum};
+use crate::errors::external;
+use crate::evaluate::Program;
+
+/// Rows between pauses, at which the statement can be cancelled.
+const PAUSE_ROWS: usize = 1_024;
+
+/// Calls with the same partitions and order.
+#[derive(Debug)]
+pub(crate) struct Window {
+    /// Number of keys of partitions: the first ones of the operator's expressions.
+    pub(crate) partitions: usize,
+    /// Number of sort keys, which follow.
+    pub(crate) orders: usize,
+    /// Types of the other expressions, which the programs are over.
+    pub(crate) columns: Arc<[TypeId]>,
+    pub(crate) calls: Vec<Call>,
+    pub(crate) session: Arc<Session>,
+    pub(crate) zone: Arc<str>,
+}
+
+/// A call.
+#[derive(Debug)]
+pub(crate) struct Call {
+    pub(crate) function: Function,
+    pub(crate) arguments: Vec<Program>,
+    pub(crate) filter: Option<Program>,
+    pub(crate) frame: Frame,
+    pub(crate) ty: TypeId,
+}
+
+/// A window function.
+#[derive(Clone, Debug)]
+pub(crate) enum Function {
+    RowNumber,
+    Rank,
+    DenseRank,
+    PercentRank,
+    CumeDist,
+    Ntile,
+    Lag,
+    Lead,
+    FirstValue,
+    LastValue,
+    NthValue,
+    Aggregate(Arc<Spec>),
+}
+
+impl Function {
+    /// The window function of a name.
+    pub(crate) fn named(name: &str) -> Option<Function> {
+        Some(match name {
+            "row_number" => Function::RowNumber,
+            "rank" => Function::Rank,
+            "dense_rank" => Function::DenseRank,
+            "percent_rank" => Function::PercentRank,
+            "cume_dist" => Function::CumeDist,
+            "ntile" => Function::Ntile,
+            "lag" => Function::Lag,
+            "lead" => Function::Lead,
+            "first_value" => Function::FirstValue,
+            "last_value" => Function::LastValue,
+            "nth_value" => Function::NthValue,
+            _ => return None,
+        })
+    }
+}
+
+/// The values of a call's operands for the rows of a partition.
+pub(super) struct Operands {
+    pub(super) arguments: Vec<(ArrayRef, TypeId)>,
+    filter: Option<ArrayRef>,
+}
+
+impl Operands {
+    /// An argument of a row.
+    pub(super) fn value(&self, argument: usize, row: usize) -> Result<Datum<'_>> {
+        match self.arguments.get(argument) {
+            Some((array, ty)) => datum(array.as_ref(), row, *ty),
+            None => Ok(Datum::Null),
+        }
+    }
+
+    fn passes(&self, row: usize) -> bool {
+        self.filter.as_ref().is_none_or(|filter| {
+            let filter = filter.as_boolean();
+            filter.is_valid(row) && filter.value(row)
+        })
+    }
+}
+
+/// The running operator.
+pub(super) struct Running {
+    operator: Arc<Operator>,
+    source: Source,
+    converter: Option<RowConverter>,
+    /// Batches of the partition that is being read, and its key.
+    partition: Vec<RecordBatch>,
+    key: Option<OwnedRow>,
+    /// Complete partitions.
+    complete: std::collections::VecDeque<RecordBatch>,
+    /// A computed partition, and the rows of it that were given.
+    output: Option<(RecordBatch, usize)>,
+    is_over: bool,
+}
+
+impl Running {
+    pub(super) fn new(operator: Arc<Operator>, source: Source) -> Running {
+        Running {
+            operator,
+            source,
+            converter: None,
+            partition: Vec::new(),
+            key: None,
+            complete: std::collections::VecDeque::new(),
+            output: None,
+            is_over: false,
+        }
+    }
+
+    /// Adds a batch to the partition, and completes partitions that end in it.
+    fn read(&mut self, batch: RecordBatch, window: &Window) -> DfResult<()> {
+        self.source.memory.try_grow(batch.get_array_memory_size())?;
+        if window.partitions == 0 || batch.num_rows() == 0 {
+            self.partition.push(batch);
+            return Ok(());
+        }
+        let mut keys = self.source.values(&batch)?;
+        keys.truncate(window.partitions);
+        if self.converter.is_none() {
+            let fields = keys.iter().map(|key| SortField::new(key.data_type().clone())).collect();
+            self.converter = Some(RowConverter::new(fields)?);
+        }
+        let Some(converter) = &mut self.converter else { return Ok(()) };
+        let rows = converter.convert_columns(&keys)?;
+        let mut from = 0;
+        for row in 0..batch.num_rows() {
+            if self.key.as_ref().is_some_and(|key| key.row() == rows.row(row)) {
+                continue;
+            }
+            if self.key.is_some() {
+                self.partition.push(batch.slice(from, row - from));
+                from = row;
+                let whole = concat_batches(&batch.schema(), &self.partition)?;
+                self.partition.clear();
+                self.complete.push_back(whole);
+            }
+            self.key = Some(rows.row(row).owned());
+        }
+        self.partition.push(batch.slice(from, batch.num_rows() - from));
+        Ok(())
+    }
+
+    async fn compute(&mut self, batch: RecordBatch, window: &Window) -> DfResult<RecordBatch> {
+        let values = self.source.values(&batch)?;
+        let keys_count = window.partitions + window.orders;
+        let order = values.get(window.partitions..keys_count).unwrap_or_default();
+        let peers = peers(order, batch.num_rows())?;
+        let inputs = values.get(keys_count..).unwrap_or_default();
+        let mut columns = batch.columns().to_vec();
+        for call in &window.calls {
+            columns.push(window.call(call, inputs, &peers, batch.num_rows()).await?);
+        }
+        self.source.output(columns, batch.num_rows())
+    }
+}
+
+#[async_trait]
+impl Run for Running {
+    async fn next(&mut self) -> DfResult<Option<RecordBatch>> {
+        let operator = Arc::clone(&self.operator);
+        let Operator::Window(window) = &*operator else { return Ok(None) };
+        loop {
+            if let Some((batch, given)) = &mut self.output {
+                if *given < batch.num_rows() {
+                    let count = BATCH_ROWS.min(batch.num_rows() - *given);
+                    let part = batch.slice(*given, count);
+                    *given += count;
+                    return Ok(Some(part));
+                }
+                let bytes = batch.get_array_memory_size().min(self.source.memory.size());
+                self.source.memory.shrink(bytes);
+                self.output = None;
+            }
+            if let Some(batch) = self.complete.pop_front() {
+                let computed = self.compute(batch, window).await?;
+                self.output = Some((computed, 0));
+                continue;
+            }
+            if self.is_over {
+                return Ok(None);
+            }
+            match self.source.batch().await? {
+                Some(batch) => self.read(batch, window)?,
+                None => {
+                    self.is_over = true;
+                    if let Some(first) = self.partition.first() {
+                        let whole = concat_batches(&first.schema(), &self.partition)?;
+                        self.partition.clear();
+                        self.complete.push_back(whole);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Groups of rows with equal sort keys.
+fn peers(order: &[ArrayRef], rows: usize) -> DfResult<Peers> {
+    if order.is_empty() {
+        return Ok(Peers { starts: vec![0, rows], group: vec![0; rows] });
+    }
+    let fields = order.iter().map(|key| SortField::new(key.data_type().clone())).collect();
+    let keys: Rows = RowConverter::new(fields)?.convert_columns(order)?;
+    let (mut starts, mut group) = (Vec::new(), Vec::with_capacity(rows));
+    for row in 0..rows {
+        if row == 0 || keys.row(row) != keys.row(row - 1) {
+            starts.push(row);
+        }
+        group.push(starts.len() - 1);
+    }
+    starts.push(rows);
+    Ok(Peers { starts, group })
+}
+
+impl Window {
+    fn run(&self, program: &Program, inputs: &[ArrayRef], rows: usize) -> Result<ArrayRef> {
+        Program { columns: Arc::clone(&self.columns), ..program.clone() }.run(inputs, rows)
+    }
+
+    async fn call(&self, call: &Call, inputs: &[ArrayRef], peers: &Peers, rows: usize) -> DfResult<ArrayRef> {
+        let arguments = call.arguments.iter().map(|argument| Ok((self.run(argument, inputs, rows)?, argument.expr.ty)));
+        let operands = Operands {
+            arguments: arguments.collect::<Result<_>>().map_err(external)?,
+            filter: call.filter.as_ref().map(|filter| self.run(filter, inputs, rows)).transpose().map_err(external)?,
+        };
+        let keys = call.frame.range.as_ref().map(|range| self.run(&range.value, inputs, rows));
+        let keys = keys.transpose().map_err(external)?;
+        let frames = Frames::new(&call.frame, peers, rows, keys.as_ref(), &self.session).map_err(external)?;
+        let mut builder = Builder::new(call.ty, &self.zone, rows);
+        if let Function::Aggregate(spec) = &call.function {
+            self.aggregate(spec, &operands, &frames, rows, &mut builder).await?;
+            return Ok(builder.finish());
+        }
+        for row in 0..rows {
+            if row % PAUSE_ROWS == 0 {
+                pause().await;
+            }
+            let value = window_functions::value(&call.function, &operands, &frames, peers, rows, row);
+            value.and_then(|value| builder.push(&value)).map_err(external)?;
+        }
+        Ok(builder.finish())
+    }
+
+    /// An aggregate over the frame of each row. Rows are added as long as frames only grow at their end.
+    async fn aggregate(
+        &self,
+        spec: &Arc<Spec>,
+        operands: &Operands,
+        frames: &Frames<'_>,
+        rows: usize,
+        builder: &mut Builder,
+    ) -> DfResult<()> {
+        let mut added: Vec<Range<usize>> = Vec::new();
+        let mut state = State::new(Arc::clone(spec)).map_err(external)?;
+        let mut result: Option<Value> = None;
+        let mut arena = Bump::new();
+        let mut steps = 0;
+        for row in 0..rows {
+            let frame = frames.of(row).map_err(external)?;
+            if frame != added || result.is_none() {
+                let rest = match (added.as_slice(), frame.as_slice()) {
+                    ([], frame) if result.is_some() || row == 0 => frame.to_vec(),
+                    ([old], [new]) if old.start == new.start && old.end <= new.end => vec![old.end..new.end],
+                    _ => {
+                        state = State::new(Arc::clone(spec)).map_err(external)?;
+                        frame.clone()
+                    }
+                };
+                for at in rest.into_iter().flatten() {
+                    steps += 1;
+                    if steps % PAUSE_ROWS == 0 {
+                        arena.reset();
+                        pause().await;
+                    }
+                    self.add(&mut state, operands, at, &arena).map_err(external)?;
+                }
+                added = frame;
+                let ctx = Context { arena: &arena, session: &self.session };
+                result = Some(state.finish(&ctx).map_err(external)?);
+            }
+            let value = result.as_ref().map_or(Datum::Null, Value::datum);
+            builder.push(&value).map_err(external)?;
+        }
+        Ok(())
+    }
+
+    fn add(&self, state: &mut State, operands: &Operands, row: usize, arena: &Bump) -> Result<()> {
+        if !operands.passes(row) {
+            return Ok(());
+        }
+        let count = operands.arguments.len();
+        let values = (0..count).map(|argument| operands.value(argument, row)).collect::<Result<Vec<_>>>()?;
+        state.update(&values, &Context { arena, session: &self.session })
+    }
+}
