@@ -13,8 +13,11 @@ mod integer;
 mod numeric;
 mod numeric_math;
 mod oid;
+mod picture;
 mod regression;
 mod series;
+mod to_char;
+mod to_number;
 mod variance;
 
 use catalog::TypeId;
@@ -51,6 +54,8 @@ const FUNCTIONS: &[&[(&str, Function)]] = &[
     oid::FUNCTIONS,
     bucket::FUNCTIONS,
     in_range::FUNCTIONS,
+    to_char::FUNCTIONS,
+    to_number::FUNCTIONS,
 ];
 
 const AGGREGATES: &[&[(&str, Aggregate)]] =
