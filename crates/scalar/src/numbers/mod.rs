@@ -1,4 +1,5 @@
-//! Booleans and numbers: `bool`, `int2`, `int4`, `int8`, `float4`, `float8`, `numeric`, `oid`, `xid`, `cid`.
+//! Booleans and numbers: `bool`, `int2`, `int4`, `int8`, `float4`, `float8`, `numeric`, `oid`, `xid`, `cid`,
+//! `money`.
 
 mod aggregates;
 mod boolean;
@@ -10,11 +11,15 @@ mod float;
 mod float_math;
 mod in_range;
 mod integer;
+mod money;
 mod numeric;
 mod numeric_math;
 mod oid;
+mod picture;
 mod regression;
 mod series;
+mod to_char;
+mod to_number;
 mod variance;
 
 use catalog::TypeId;
@@ -28,7 +33,8 @@ pub(crate) static FAMILY: Family = Family {
     aggregates: &joined::<_, { length(AGGREGATES) }>(AGGREGATES),
 };
 
-const TYPES: &[&[(TypeId, TypeSupport)]] = &[boolean::TYPES, integer::TYPES, float::TYPES, numeric::TYPES, oid::TYPES];
+const TYPES: &[&[(TypeId, TypeSupport)]] =
+    &[boolean::TYPES, integer::TYPES, float::TYPES, numeric::TYPES, oid::TYPES, money::TYPES];
 
 const FUNCTIONS: &[&[(&str, Function)]] = &[
     boolean::COMPARISONS,
@@ -51,10 +57,15 @@ const FUNCTIONS: &[&[(&str, Function)]] = &[
     oid::FUNCTIONS,
     bucket::FUNCTIONS,
     in_range::FUNCTIONS,
+    to_char::FUNCTIONS,
+    to_number::FUNCTIONS,
+    money::COMPARISONS,
+    money::FUNCTIONS,
+    money::WORDS,
 ];
 
 const AGGREGATES: &[&[(&str, Aggregate)]] =
-    &[aggregates::AGGREGATES, extremes::AGGREGATES, variance::AGGREGATES, regression::AGGREGATES];
+    &[aggregates::AGGREGATES, money::AGGREGATES, extremes::AGGREGATES, variance::AGGREGATES, regression::AGGREGATES];
 
 const fn length<T>(tables: &[&[T]]) -> usize {
     let (mut sum, mut at) = (0, 0);

@@ -135,7 +135,7 @@ fn factorial(argument: i64) -> Result<Numeric> {
 }
 
 /// Rounds to a declared `numeric(p, s)` and checks the size.
-pub(crate) fn with_typmod(value: &Numeric, typmod: i32) -> Result<Numeric> {
+fn with_typmod(value: &Numeric, typmod: i32) -> Result<Numeric> {
     match precision(typmod)? {
         Some(precision) => value.with_precision(precision),
         None => Ok(value.clone()),
