@@ -1,7 +1,7 @@
 //! Computes an expression for one row.
 
 use std::cmp::Ordering;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use catalog::{TypeId, builtin};
 use model::{Array, ArrayDimension, Datum, Error, Record, Result, SqlState};
@@ -108,7 +108,11 @@ impl<'a, R: Row<'a> + ?Sized> Evaluation<'_, 'a, R> {
                 Datum::Record(Arc::new(Record { types: list.iter().map(|item| item.ty.0).collect(), values }))
             }
             ExprKind::Array { elements, nested } => self.array(elements, *nested, expr.ty)?,
-            ExprKind::Subscript(of, subscripts) => self.subscript(self.eval(of)?, subscripts)?,
+            ExprKind::Subscript(of, subscripts) => match self.eval(of)? {
+                Datum::Array(array) => self.subscript(&array, subscripts)?,
+                Datum::Null => Datum::Null,
+                json => self.json_subscript(json, subscripts)?,
+            },
             ExprKind::Field(of, field) => match self.eval(of)? {
                 Datum::Record(record) => record.values.get(*field).cloned().unwrap_or_default(),
                 _ => Datum::Null,
@@ -228,17 +232,16 @@ impl<'a, R: Row<'a> + ?Sized> Evaluation<'_, 'a, R> {
         if !nested {
             return Ok(Datum::Array(Arc::new(Array::of(element, values))));
         }
-        nested_array(element, &values)
+        crate::arrays::nested_array(element, &values)
     }
 
-    fn subscript(&self, value: Datum<'a>, subscripts: &'a [Subscript]) -> Result<Datum<'a>> {
+    fn subscript(&self, array: &Array<'a>, subscripts: &'a [Subscript]) -> Result<Datum<'a>> {
         let number = |expr: &'a Expr| -> Result<Option<i32>> {
             Ok(match self.eval(expr)? {
                 Datum::Int4(value) => Some(value),
                 _ => None,
             })
         };
-        let Datum::Array(array) = value else { return Ok(Datum::Null) };
         let is_slice = subscripts.iter().any(|one| matches!(one, Subscript::Slice(..)));
         if !is_slice {
             let mut at = Vec::with_capacity(subscripts.len());
@@ -247,7 +250,7 @@ impl<'a, R: Row<'a> + ?Sized> Evaluation<'_, 'a, R> {
                 let Some(index) = number(index)? else { return Ok(Datum::Null) };
                 at.push(index);
             }
-            return Ok(element_at(&array, &at).cloned().unwrap_or_default());
+            return Ok(element_at(array, &at).cloned().unwrap_or_default());
         }
         let mut bounds = Vec::with_capacity(subscripts.len());
         for (dimension, subscript) in subscripts.iter().enumerate() {
@@ -259,9 +262,33 @@ impl<'a, R: Row<'a> + ?Sized> Evaluation<'_, 'a, R> {
                 Subscript::Slice(low, high) => (bound(low, of.lower)?, bound(high, last)?),
             };
             let (Some(low), Some(high)) = (low, high) else { return Ok(Datum::Null) };
-            bounds.push((low, high));
+            bounds.push((low.into(), high.into()));
         }
-        Ok(Datum::Array(Arc::new(slice(&array, &bounds))))
+        Ok(Datum::Array(Arc::new(slice(array, &bounds))))
+    }
+
+    /// A part of jsonb by its path, whose steps are texts or numbers.
+    fn json_subscript(&self, json: Datum<'a>, subscripts: &'a [Subscript]) -> Result<Datum<'a>> {
+        static FUNCTION: LazyLock<u32> =
+            LazyLock::new(|| registry::signature_number(builtin(), "jsonb_extract_path").unwrap_or_default());
+        let mut path = Vec::with_capacity(subscripts.len());
+        for subscript in subscripts {
+            let Subscript::Index(index) = subscript else {
+                return Err(Error::new(SqlState::DATATYPE_MISMATCH, "jsonb subscript does not support slices"));
+            };
+            path.push(match self.eval(index)? {
+                Datum::Null => return Ok(Datum::Null),
+                Datum::Int4(number) => self.ctx.text(&number.to_string()),
+                step => step,
+            });
+        }
+        let call = Call {
+            function: *FUNCTION,
+            operator: None,
+            arguments: Box::new([TypeId::JSONB, TypeId::TEXT_ARRAY]),
+            result: TypeId::JSONB,
+        };
+        apply(&call, &[json, Datum::Array(Arc::new(Array::of(TypeId::TEXT.0, path)))], self.ctx)
     }
 
     fn row_compare(
@@ -280,11 +307,27 @@ impl<'a, R: Row<'a> + ?Sized> Evaluation<'_, 'a, R> {
             if matches!(apply(call, &[left.clone(), right.clone()], self.ctx)?, Datum::Bool(true)) {
                 return Ok(Datum::Bool(true));
             }
-            if registry::compare(call.arguments[0], &left, &right)? != Ordering::Equal {
+            if !self.columns_equal(call, left, right)? {
                 return Ok(Datum::Bool(false));
             }
         }
         Ok(Datum::Bool(matches!(comparison, Comparison::LessEqual | Comparison::GreaterEqual)))
+    }
+
+    /// Whether a pair of columns of a row comparison is equal. The pair may have two types, such as int4 and int8.
+    fn columns_equal(&self, call: &Call, left: Datum<'a>, right: Datum<'a>) -> Result<bool> {
+        let [left_type, right_type] = *call.arguments else { return Err(Error::bug("a comparison of two columns")) };
+        if left_type == right_type {
+            return Ok(registry::compare(left_type, &left, &right)?.is_eq());
+        }
+        let equality = builtin().operator("=", Some(left_type), right_type)?;
+        let call = Call {
+            function: equality.operator.function,
+            operator: Some(equality.operator.oid),
+            arguments: call.arguments.clone(),
+            result: TypeId::BOOL,
+        };
+        Ok(matches!(apply(&call, &[left, right], self.ctx)?, Datum::Bool(true)))
     }
 
     fn sql_value(&self, value: SqlValue, typmod: i32) -> Result<Datum<'a>> {
@@ -356,38 +399,6 @@ fn tested(value: &Datum<'_>, test: BooleanTest) -> bool {
     }
 }
 
-/// The array whose elements are the elements of `arrays`, with another outer dimension.
-fn nested_array<'a>(element: u32, arrays: &[Datum<'a>]) -> Result<Datum<'a>> {
-    let mismatch = || {
-        let text = "multidimensional arrays must have array expressions with matching dimensions";
-        Error::new(SqlState("2202E"), text)
-    };
-    let mut inner: Option<Box<[ArrayDimension]>> = None;
-    let mut items = Vec::new();
-    let mut count = 0;
-    for array in arrays {
-        // A NULL or empty array counts as nothing, unless others have elements.
-        let Datum::Array(array) = array else { continue };
-        if array.dimensions.is_empty() {
-            continue;
-        }
-        match &inner {
-            None => inner = Some(array.dimensions.clone()),
-            Some(dimensions) if *dimensions == array.dimensions => {}
-            Some(_) => return Err(mismatch()),
-        }
-        count += 1;
-        items.extend(array.items.iter().cloned());
-    }
-    let Some(inner) = inner else { return Ok(Datum::Array(Arc::new(Array::of(element, Vec::new())))) };
-    if count != arrays.len() {
-        return Err(mismatch());
-    }
-    let outer = ArrayDimension { length: count as i32, lower: 1 };
-    let dimensions = std::iter::once(outer).chain(inner).collect();
-    Ok(Datum::Array(Arc::new(Array { element, dimensions, items: items.into() })))
-}
-
 /// The element of an array at some subscripts; `None` if there is none, or too few or too many subscripts.
 #[must_use]
 pub fn element_at<'r, 'a>(array: &'r Array<'a>, subscripts: &[i32]) -> Option<&'r Datum<'a>> {
@@ -407,7 +418,7 @@ pub fn element_at<'r, 'a>(array: &'r Array<'a>, subscripts: &[i32]) -> Option<&'
 
 /// The part of an array within some bounds, both included; dimensions without bounds are taken whole.
 #[must_use]
-pub fn slice<'a>(array: &Array<'a>, bounds: &[(i32, i32)]) -> Array<'a> {
+pub fn slice<'a>(array: &Array<'a>, bounds: &[(i64, i64)]) -> Array<'a> {
     let empty = || Array::of(array.element, Vec::new());
     if bounds.len() > array.dimensions.len() {
         return empty();
@@ -416,7 +427,7 @@ pub fn slice<'a>(array: &Array<'a>, bounds: &[(i32, i32)]) -> Array<'a> {
     for (at, dimension) in array.dimensions.iter().enumerate() {
         let last = i64::from(dimension.lower) + i64::from(dimension.length) - 1;
         let (low, high) = bounds.get(at).map_or((i64::from(dimension.lower), last), |(low, high)| {
-            (i64::from(*low).max(dimension.lower.into()), i64::from(*high).min(last))
+            ((*low).max(dimension.lower.into()), (*high).min(last))
         });
         if low > high {
             return empty();

@@ -16,7 +16,12 @@ pub mod expr;
 pub mod registry;
 pub mod value;
 
+mod arrays;
+mod misc;
 mod numbers;
+mod ranges;
+mod rows;
+mod text;
 mod time;
 
 pub use context::{Context, DateOrder, DateStyle, IntervalStyle, Session};

@@ -69,7 +69,25 @@ pub struct Family {
     pub aggregates: &'static [(&'static str, Aggregate)],
 }
 
-static FAMILIES: &[&Family] = &[&crate::numbers::FAMILY, &crate::time::FAMILY];
+static FAMILIES: &[&Family] = &[
+    &crate::arrays::FAMILY,
+    &crate::misc::FAMILY,
+    &crate::numbers::FAMILY,
+    &crate::ranges::FAMILY,
+    &crate::rows::FAMILY,
+    &crate::text::aggregates::FAMILY,
+    &crate::text::bits::FAMILY,
+    &crate::text::bytes::FAMILY,
+    &crate::text::casts::FAMILY,
+    &crate::text::compare::FAMILY,
+    &crate::text::encoding::FAMILY,
+    &crate::text::format::FAMILY,
+    &crate::text::io::FAMILY,
+    &crate::text::like::FAMILY,
+    &crate::text::split::FAMILY,
+    &crate::text::strings::FAMILY,
+    &crate::time::FAMILY,
+];
 
 struct Registry {
     types: FxHashMap<TypeId, TypeSupport>,
@@ -195,7 +213,12 @@ pub fn compare(ty: TypeId, left: &Datum<'_>, right: &Datum<'_>) -> Result<Orderi
 pub fn resolve(name: &str, arguments: &[TypeId]) -> Result<Call> {
     match builtin().function(&FunctionCall { name, arguments, ..FunctionCall::default() })? {
         Resolved::Function { function, parameters, result, .. } => {
-            Ok(Call { function: function.oid, operator: None, arguments: parameters.into(), result })
+            // A parameter of type "any" has the type of its argument.
+            let actual = |(parameter, argument): (&TypeId, &TypeId)| {
+                if *parameter == TypeId::ANY { *argument } else { *parameter }
+            };
+            let arguments = parameters.iter().zip(arguments).map(actual).collect();
+            Ok(Call { function: function.oid, operator: None, arguments, result })
         }
         Resolved::Cast(_) => Err(Error::new(SqlState::UNDEFINED_FUNCTION, format!("{name} is a cast"))),
     }

@@ -1,35 +1,74 @@
-//! Booleans and numbers.
+//! Booleans and numbers: `bool`, `int2`, `int4`, `int8`, `float4`, `float8`, `numeric`, `oid`, `xid`, `cid`.
 
-use model::{Datum, Error, Result, SqlState};
+mod aggregates;
+mod boolean;
+mod call;
+mod extremes;
+mod fixed_point;
+mod float;
+mod integer;
+mod numeric;
+mod numeric_math;
+mod oid;
+mod regression;
+mod variance;
 
-use crate::context::Context;
-use crate::expr::Call;
-use crate::registry::{Family, Function, TypeSupport};
 use catalog::TypeId;
 
-pub(crate) static FAMILY: Family = Family { types: TYPES, functions: FUNCTIONS, sets: &[], aggregates: &[] };
+use crate::registry::{Aggregate, Family, Function, TypeSupport};
 
-const TYPES: &[(TypeId, TypeSupport)] = &[(TypeId::INT4, TypeSupport { input: int4_input, output: int4_output, compare: None })];
+pub(crate) static FAMILY: Family = Family {
+    types: &joined::<_, { length(TYPES) }>(TYPES),
+    functions: &joined::<_, { length(FUNCTIONS) }>(FUNCTIONS),
+    sets: &[],
+    aggregates: &joined::<_, { length(AGGREGATES) }>(AGGREGATES),
+};
 
-const FUNCTIONS: &[(&str, Function)] = &[("int4pl", int4_add)];
+const TYPES: &[&[(TypeId, TypeSupport)]] = &[boolean::TYPES, integer::TYPES, float::TYPES, numeric::TYPES, oid::TYPES];
 
-fn int4_input<'a>(text: &str, _: TypeId, _: i32, _: &Context<'a>) -> Result<Datum<'a>> {
-    let invalid = || {
-        let text = format!("invalid input syntax for type integer: \"{text}\"");
-        Error::new(SqlState::INVALID_TEXT_REPRESENTATION, text)
-    };
-    text.trim().parse().map(Datum::Int4).map_err(|_| invalid())
-}
+const FUNCTIONS: &[&[(&str, Function)]] = &[
+    boolean::COMPARISONS,
+    boolean::FUNCTIONS,
+    boolean::TO_TEXT,
+    integer::ARITHMETIC,
+    integer::COMPARISONS,
+    integer::OF_EACH_TYPE,
+    integer::FUNCTIONS,
+    integer::TO_HEX,
+    float::COMPARISONS,
+    float::ARITHMETIC,
+    float::FUNCTIONS,
+    numeric::COMPARISONS,
+    numeric::FUNCTIONS,
+    numeric_math::FUNCTIONS,
+    oid::COMPARISONS,
+    oid::FUNCTIONS,
+];
 
-fn int4_output(datum: &Datum<'_>, _: TypeId, _: &Context<'_>, text: &mut String) -> Result<()> {
-    if let Datum::Int4(value) = datum {
-        text.push_str(&value.to_string());
+const AGGREGATES: &[&[(&str, Aggregate)]] =
+    &[aggregates::AGGREGATES, extremes::AGGREGATES, variance::AGGREGATES, regression::AGGREGATES];
+
+const fn length<T>(tables: &[&[T]]) -> usize {
+    let (mut sum, mut at) = (0, 0);
+    while at < tables.len() {
+        sum += tables[at].len();
+        at += 1;
     }
-    Ok(())
+    sum
 }
 
-fn int4_add<'a>(arguments: &[Datum<'a>], _: &Call, _: &Context<'a>) -> Result<Datum<'a>> {
-    let [Datum::Int4(left), Datum::Int4(right)] = arguments else { return Err(Error::bug("int4pl")) };
-    let sum = left.checked_add(*right);
-    sum.map(Datum::Int4).ok_or_else(|| Error::new(SqlState::NUMERIC_OUT_OF_RANGE, "integer out of range"))
+/// The rows of several tables as one table of `N` rows.
+const fn joined<T: Copy, const N: usize>(tables: &[&[T]]) -> [T; N] {
+    let mut rows = [tables[0][0]; N];
+    let (mut at, mut table) = (0, 0);
+    while table < tables.len() {
+        let mut row = 0;
+        while row < tables[table].len() {
+            rows[at] = tables[table][row];
+            at += 1;
+            row += 1;
+        }
+        table += 1;
+    }
+    rows
 }

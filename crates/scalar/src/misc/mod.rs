@@ -1,0 +1,54 @@
+//! Functions of values of any type, names of types, and sizes in bytes.
+
+mod sizes;
+mod type_names;
+
+use catalog::TypeId;
+use model::{Datum, Error, Result};
+
+use crate::context::Context;
+use crate::expr::Call;
+use crate::registry::{Family, Function, TypeSupport};
+
+pub(crate) static FAMILY: Family = Family { types: TYPES, functions: FUNCTIONS, sets: &[], aggregates: &[] };
+
+/// `regtype`
+const REGTYPE: TypeId = TypeId(2206);
+
+const TYPES: &[(TypeId, TypeSupport)] = &[
+    (REGTYPE, TypeSupport { input: type_names::regtype_input, output: type_names::regtype_output, compare: None }),
+    (TypeId::VOID, TypeSupport { input: void_input, output: void_output, compare: None }),
+];
+
+const FUNCTIONS: &[(&str, Function)] = &[
+    ("num_nulls", num_nulls),
+    ("num_nonnulls", num_nonnulls),
+    ("pg_typeof", pg_typeof),
+    ("format_type", type_names::format_type),
+    ("to_regtype", type_names::to_regtype),
+    ("pg_size_pretty(int8)", sizes::pg_size_pretty),
+    ("pg_size_pretty(numeric)", sizes::pg_size_pretty_numeric),
+    ("pg_size_bytes", sizes::pg_size_bytes),
+];
+
+/// The value of a function that returns nothing is shown as an empty text.
+fn void_input<'a>(_: &str, _: TypeId, _: i32, _: &Context<'a>) -> Result<Datum<'a>> {
+    Ok(Datum::Text(""))
+}
+
+fn void_output(_: &Datum<'_>, _: TypeId, _: &Context<'_>, _: &mut String) -> Result<()> {
+    Ok(())
+}
+
+fn num_nulls<'a>(arguments: &[Datum<'a>], _: &Call, _: &Context<'a>) -> Result<Datum<'a>> {
+    Ok(Datum::Int4(arguments.iter().filter(|argument| argument.is_null()).count() as i32))
+}
+
+fn num_nonnulls<'a>(arguments: &[Datum<'a>], _: &Call, _: &Context<'a>) -> Result<Datum<'a>> {
+    Ok(Datum::Int4(arguments.iter().filter(|argument| !argument.is_null()).count() as i32))
+}
+
+fn pg_typeof<'a>(_: &[Datum<'a>], call: &Call, _: &Context<'a>) -> Result<Datum<'a>> {
+    let [ty] = *call.arguments else { return Err(Error::bug("pg_typeof")) };
+    Ok(Datum::Oid(ty.0))
+}

@@ -1,0 +1,275 @@
+//! `real` and `double precision`: text, comparisons, arithmetic, casts and rounding.
+
+use std::cmp::Ordering;
+
+use catalog::TypeId;
+use model::{Datum, Error, Numeric, Result, SqlState};
+use pg::value::{float4_text, float8_text};
+
+use super::call::{
+    binary, compared, comparisons, division_by_zero, functions, invalid_input, out_of_range, trimmed, unary,
+};
+use crate::context::Context;
+use crate::registry::{Function, TypeSupport};
+
+/// Digits that a decimal of the type always keeps; `extra_float_digits` is added to them.
+const FLOAT4_DIGITS: i32 = 6;
+const FLOAT8_DIGITS: i32 = 15;
+
+pub(super) const TYPES: &[(TypeId, TypeSupport)] = &[
+    (TypeId::FLOAT4, TypeSupport { input: float4_input, output, compare: None }),
+    (TypeId::FLOAT8, TypeSupport { input: float8_input, output, compare: None }),
+];
+
+fn float4_input<'a>(text: &str, _: TypeId, _: i32, _: &Context<'a>) -> Result<Datum<'a>> {
+    let value: f32 = parse(text, "real")?;
+    check_range(text, "real", value.is_infinite(), value == 0.0)?;
+    Ok(Datum::Float4(value))
+}
+
+fn float8_input<'a>(text: &str, _: TypeId, _: i32, _: &Context<'a>) -> Result<Datum<'a>> {
+    let value: f64 = parse(text, "double precision")?;
+    check_range(text, "double precision", value.is_infinite(), value == 0.0)?;
+    Ok(Datum::Float8(value))
+}
+
+fn parse<T: std::str::FromStr>(text: &str, ty: &str) -> Result<T> {
+    trimmed(text).parse().map_err(|_| invalid_input(ty, text))
+}
+
+/// Refuses a decimal that has become infinite or zero.
+fn check_range(text: &str, ty: &str, infinite: bool, zero: bool) -> Result<()> {
+    let number = trimmed(text);
+    let mantissa = number.split(['e', 'E']).next().unwrap_or_default();
+    let overflow = infinite && number.bytes().any(|byte| byte.is_ascii_digit());
+    let underflow = zero && mantissa.bytes().any(|byte| matches!(byte, b'1'..=b'9'));
+    if overflow || underflow {
+        let message = format!("\"{number}\" is out of range for type {ty}");
+        return Err(Error::new(SqlState::NUMERIC_OUT_OF_RANGE, message));
+    }
+    Ok(())
+}
+
+fn output(datum: &Datum<'_>, _: TypeId, ctx: &Context<'_>, text: &mut String) -> Result<()> {
+    let extra = ctx.session.extra_float_digits;
+    match datum {
+        Datum::Float4(value) if extra > 0 => append(text, |out| float4_text(out, *value)),
+        Datum::Float8(value) if extra > 0 => append(text, |out| float8_text(out, *value)),
+        Datum::Float4(value) => append_rounded(text, f64::from(*value), FLOAT4_DIGITS + extra),
+        Datum::Float8(value) => append_rounded(text, *value, FLOAT8_DIGITS + extra),
+        _ => return Err(Error::bug("output of another type as float")),
+    }
+    Ok(())
+}
+
+/// Appends ASCII that `write` produces. The usual empty text lends its buffer, so that nothing is allocated.
+fn append(text: &mut String, write: impl FnOnce(&mut Vec<u8>)) {
+    let mut bytes = if text.is_empty() { std::mem::take(text).into_bytes() } else { Vec::with_capacity(24) };
+    write(&mut bytes);
+    let written = String::from_utf8(bytes).unwrap_or_default();
+    if text.is_empty() {
+        *text = written;
+    } else {
+        text.push_str(&written);
+    }
+}
+
+/// Appends a float rounded to some significant digits, as `%g` of C prints it: without trailing zeros, with an exponent
+/// below 10^-4 and from 10^`digits`.
+pub(super) fn append_rounded(text: &mut String, value: f64, digits: i32) {
+    if !value.is_finite() || value == 0.0 {
+        return append(text, |out| float8_text(out, value));
+    }
+    let digits = digits.max(1);
+    let scientific = format!("{value:.*e}", digits as usize - 1);
+    let (mantissa, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
+    let exponent: i32 = exponent.parse().unwrap_or(0);
+    if (-4..digits).contains(&exponent) {
+        let fixed = format!("{value:.*}", (digits - 1 - exponent) as usize);
+        text.push_str(without_trailing_zeros(&fixed));
+    } else {
+        text.push_str(without_trailing_zeros(mantissa));
+        text.push_str(if exponent < 0 { "e-" } else { "e+" });
+        text.push_str(&format!("{:02}", exponent.unsigned_abs()));
+    }
+}
+
+fn without_trailing_zeros(number: &str) -> &str {
+    if number.contains('.') { number.trim_end_matches('0').trim_end_matches('.') } else { number }
+}
+
+/// PostgreSQL's order: NaN equals itself and is greater than every number.
+pub(super) fn order<A: Into<f64>, B: Into<f64>>(left: A, right: B) -> Ordering {
+    let (left, right) = (left.into(), right.into());
+    left.partial_cmp(&right).unwrap_or_else(|| left.is_nan().cmp(&right.is_nan()))
+}
+
+pub(super) const COMPARISONS: &[(&str, Function)] = comparisons! {
+    "float4", "btfloat4cmp": order::<f32, f32>;
+    "float8", "btfloat8cmp": order::<f64, f64>;
+    "float48", "btfloat48cmp": order::<f32, f64>;
+    "float84", "btfloat84cmp": order::<f64, f32>;
+};
+
+pub(super) fn overflow() -> Error {
+    Error::new(SqlState::NUMERIC_OUT_OF_RANGE, "value out of range: overflow")
+}
+
+pub(super) fn underflow() -> Error {
+    Error::new(SqlState::NUMERIC_OUT_OF_RANGE, "value out of range: underflow")
+}
+
+/// A float type; its operations fail when a finite result does not fit, or when a product or quotient vanishes.
+pub(crate) trait Float: Copy + Into<f64> {
+    fn add(self, other: Self) -> Result<Self>;
+    fn sub(self, other: Self) -> Result<Self>;
+    fn mul(self, other: Self) -> Result<Self>;
+    fn div(self, other: Self) -> Result<Self>;
+}
+
+macro_rules! float {
+    ($($ty:ty)*) => { $(
+        impl Float for $ty {
+            fn add(self, other: $ty) -> Result<$ty> {
+                let sum = self + other;
+                if sum.is_infinite() && self.is_finite() && other.is_finite() { Err(overflow()) } else { Ok(sum) }
+            }
+
+            fn sub(self, other: $ty) -> Result<$ty> {
+                self.add(-other)
+            }
+
+            fn mul(self, other: $ty) -> Result<$ty> {
+                let product = self * other;
+                if product.is_infinite() && self.is_finite() && other.is_finite() {
+                    Err(overflow())
+                } else if product == 0.0 && self != 0.0 && other != 0.0 {
+                    Err(underflow())
+                } else {
+                    Ok(product)
+                }
+            }
+
+            fn div(self, other: $ty) -> Result<$ty> {
+                if other == 0.0 && !self.is_nan() {
+                    return Err(division_by_zero());
+                }
+                let quotient = self / other;
+                if quotient.is_infinite() && self.is_finite() {
+                    Err(overflow())
+                } else if quotient == 0.0 && self != 0.0 && other.is_finite() {
+                    Err(underflow())
+                } else {
+                    Ok(quotient)
+                }
+            }
+        }
+    )* };
+}
+
+float! { f32 f64 }
+
+/// The four operations of two float types, computed in the larger one.
+macro_rules! arithmetic {
+    ($($prefix:literal: $left:ty, $right:ty => $result:ty;)*) => {
+        &[$(
+            (concat!($prefix, "pl"), |arguments, _, _| binary(arguments, |left: $left, right: $right| {
+                <$result>::from(left).add(right.into())
+            })),
+            (concat!($prefix, "mi"), |arguments, _, _| binary(arguments, |left: $left, right: $right| {
+                <$result>::from(left).sub(right.into())
+            })),
+            (concat!($prefix, "mul"), |arguments, _, _| binary(arguments, |left: $left, right: $right| {
+                <$result>::from(left).mul(right.into())
+            })),
+            (concat!($prefix, "div"), |arguments, _, _| binary(arguments, |left: $left, right: $right| {
+                <$result>::from(left).div(right.into())
+            })),
+        )*]
+    };
+}
+
+pub(super) const ARITHMETIC: &[(&str, Function)] = arithmetic! {
+    "float4": f32, f32 => f32;
+    "float8": f64, f64 => f64;
+    "float48": f32, f64 => f64;
+    "float84": f64, f32 => f64;
+};
+
+/// The larger of two values; the second one of two equal ones.
+fn larger<T: Into<f64> + Copy>(left: T, right: T) -> T {
+    if order(left, right).is_gt() { left } else { right }
+}
+
+fn smaller<T: Into<f64> + Copy>(left: T, right: T) -> T {
+    if order(left, right).is_lt() { left } else { right }
+}
+
+pub(super) const FUNCTIONS: &[(&str, Function)] = functions! {
+    "float4up" => unary(|value: f32| value),
+    "float4um" => unary(|value: f32| -value),
+    "float4abs" => unary(f32::abs),
+    "abs(float4)" => unary(f32::abs),
+    "float4larger" => binary(larger::<f32>),
+    "float4smaller" => binary(smaller::<f32>),
+    "float8up" => unary(|value: f64| value),
+    "float8um" => unary(|value: f64| -value),
+    "float8abs" => unary(f64::abs),
+    "abs(float8)" => unary(f64::abs),
+    "float8larger" => binary(larger::<f64>),
+    "float8smaller" => binary(smaller::<f64>),
+    "dround" => unary(f64::round_ties_even),
+    "round(float8)" => unary(f64::round_ties_even),
+    "dtrunc" => unary(f64::trunc),
+    "trunc(float8)" => unary(f64::trunc),
+    "ceil(float8)" => unary(f64::ceil),
+    "ceiling(float8)" => unary(f64::ceil),
+    "floor(float8)" => unary(f64::floor),
+    "sign(float8)" => unary(sign),
+    "float8(float4)" => unary(|value: f32| f64::from(value)),
+    "float4(float8)" => unary(float4_of_float8),
+    "int2(float4)" => unary(|value: f32| integer(value.into(), "smallint").map(|value| value as i16)),
+    "int2(float8)" => unary(|value: f64| integer(value, "smallint").map(|value| value as i16)),
+    "int4(float4)" => unary(|value: f32| integer(value.into(), "integer").map(|value| value as i32)),
+    "int4(float8)" => unary(|value: f64| integer(value, "integer").map(|value| value as i32)),
+    "int8(float4)" => unary(|value: f32| integer(value.into(), "bigint").map(|value| value as i64)),
+    "int8(float8)" => unary(|value: f64| integer(value, "bigint").map(|value| value as i64)),
+    "float4(numeric)" => unary(Numeric::to_f32),
+    "float8(numeric)" => unary(Numeric::to_f64),
+    "numeric(float4)" => unary(|value: f32| Numeric::from(value)),
+    "numeric(float8)" => unary(|value: f64| Numeric::from(value)),
+};
+
+fn sign(value: f64) -> f64 {
+    if value > 0.0 {
+        1.0
+    } else if value < 0.0 {
+        -1.0
+    } else if value.is_nan() {
+        value
+    } else {
+        0.0
+    }
+}
+
+fn float4_of_float8(value: f64) -> Result<f32> {
+    let narrow = value as f32;
+    if narrow.is_infinite() && value.is_finite() {
+        Err(overflow())
+    } else if narrow == 0.0 && value != 0.0 {
+        Err(underflow())
+    } else {
+        Ok(narrow)
+    }
+}
+
+/// The nearest integer, halves to the even one, if it is in the range of the type.
+fn integer(value: f64, ty: &str) -> Result<f64> {
+    let bound = match ty {
+        "smallint" => -f64::from(i16::MIN),
+        "integer" => -f64::from(i32::MIN),
+        _ => -(i64::MIN as f64),
+    };
+    let whole = value.round_ties_even();
+    if (-bound..bound).contains(&whole) { Ok(whole) } else { Err(out_of_range(ty)) }
+}
