@@ -190,6 +190,8 @@ fn age_zoned<'a>(left: i64, right: i64, ctx: &Context<'a>) -> Result<Datum<'a>> 
 }
 
 /// The difference of two local times in years, months, days and time.
+///
+/// Infinite times have none. PostgreSQL 15 refuses minus infinity only, and takes infinity for a time in the year 294277.
 fn age<'a>(left: i128, right: i128) -> Result<Datum<'a>> {
     let fields = |local: i128| {
         let local = i64::try_from(local).ok().filter(|local| is_finite(*local));

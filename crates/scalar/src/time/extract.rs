@@ -17,15 +17,17 @@ use super::words::{self, Unit};
 use super::zone;
 
 pub(super) const FUNCTIONS: &[(&str, Function)] = &[
-    ("extract(text,date)", |a, _, _| date_part(text(a, 0)?, date(a, 1)?).map(as_numeric)),
-    ("extract(text,time)", |a, _, _| time_part(text(a, 0)?, time(a, 1)?, None, TypeId::TIME).map(as_numeric)),
+    ("extract(text,date)", |a, _, _| date_part(text(a, 0)?, date(a, 1)?).and_then(as_numeric)),
+    ("extract(text,time)", |a, _, _| time_part(text(a, 0)?, time(a, 1)?, None, TypeId::TIME).and_then(as_numeric)),
     ("extract(text,timetz)", |a, _, _| {
         let value = timetz(a, 1)?;
-        time_part(text(a, 0)?, value.micros, Some(value.west), TypeId::TIMETZ).map(as_numeric)
+        time_part(text(a, 0)?, value.micros, Some(value.west), TypeId::TIMETZ).and_then(as_numeric)
     }),
-    ("extract(text,timestamp)", |a, _, _| timestamp_part(text(a, 0)?, timestamp(a, 1)?).map(as_numeric)),
-    ("extract(text,timestamptz)", |a, _, ctx| timestamptz_part(text(a, 0)?, timestamptz(a, 1)?, ctx).map(as_numeric)),
-    ("extract(text,interval)", |a, _, _| interval_part(text(a, 0)?, interval(a, 1)?).map(as_numeric)),
+    ("extract(text,timestamp)", |a, _, _| timestamp_part(text(a, 0)?, timestamp(a, 1)?).and_then(as_numeric)),
+    ("extract(text,timestamptz)", |a, _, ctx| {
+        timestamptz_part(text(a, 0)?, timestamptz(a, 1)?, ctx).and_then(as_numeric)
+    }),
+    ("extract(text,interval)", |a, _, _| interval_part(text(a, 0)?, interval(a, 1)?).and_then(as_numeric)),
     // A date is read as a timestamp here, and has hours.
     ("date_part(text,date)", |a, _, _| timestamp_part(text(a, 0)?, date_to_timestamp(date(a, 1)?)?).map(as_float)),
     ("date_part(text,time)", |a, _, _| time_part(text(a, 0)?, time(a, 1)?, None, TypeId::TIME).map(as_float)),
@@ -50,24 +52,23 @@ enum Part {
     Decimal(i128, u32),
     /// Days and microseconds of a day.
     Julian(i64, i64),
+    /// Seconds of an interval: exactly in microseconds, and as PostgreSQL sums them up as floats.
+    Seconds(i128, f64),
 }
 
-fn as_numeric<'a>(part: Part) -> Datum<'a> {
-    Datum::Numeric(match part {
-        Part::None => return Datum::Null,
+fn as_numeric<'a>(part: Part) -> Result<Datum<'a>> {
+    Ok(Datum::Numeric(match part {
+        Part::None => return Ok(Datum::Null),
         Part::Infinite(true) => Numeric::PLUS_INFINITY,
         Part::Infinite(false) => Numeric::MINUS_INFINITY,
         Part::Whole(value) => Numeric::new(value.into(), 0),
         Part::Decimal(value, places) => Numeric::new(value, places),
+        Part::Seconds(micros, _) => Numeric::new(micros, 6),
         Part::Julian(days, micros) => {
-            // PostgreSQL's division gives 20 places.
-            const PLACES: u32 = 20;
-            let unit = 10_i128.pow(PLACES);
-            let day = i128::from(DAY);
-            let fraction = (i128::from(micros) * unit + day / 2) / day;
-            Numeric::new(i128::from(days) * unit + fraction, PLACES)
+            let fraction = Numeric::new(micros.into(), 0).div(&Numeric::new(DAY.into(), 0))?;
+            Numeric::new(days.into(), 0).add(&fraction)?
         }
-    })
+    }))
 }
 
 fn as_float<'a>(part: Part) -> Datum<'a> {
@@ -77,13 +78,22 @@ fn as_float<'a>(part: Part) -> Datum<'a> {
         Part::Infinite(false) => f64::NEG_INFINITY,
         Part::Whole(value) => value as f64,
         Part::Decimal(value, places) => value as f64 / 10_f64.powi(places as i32),
+        Part::Seconds(_, seconds) => seconds,
         Part::Julian(days, micros) => days as f64 + micros as f64 / DAY as f64,
     })
 }
 
 /// The unit of a name; 22023 for none.
-pub(super) fn unit_of(name: &str, ty: TypeId) -> Result<Unit> {
-    words::field(name).ok_or_else(|| not_recognized(name, ty))
+fn unit_of(name: &str, ty: TypeId) -> Result<Unit> {
+    match words::field(name) {
+        None => Err(not_recognized(name, ty)),
+        // Dates and timestamps know these words, and have no such field.
+        Some(Unit::Moment) if matches!(ty, TypeId::DATE | TypeId::TIMESTAMP | TypeId::TIMESTAMPTZ) => {
+            Err(not_supported(name, ty))
+        }
+        Some(Unit::Moment) => Err(not_recognized(name, ty)),
+        Some(unit) => Ok(unit),
+    }
 }
 
 /// The error for a name that is no unit.
@@ -224,7 +234,11 @@ fn interval_part(name: &str, value: Interval) -> Result<Part> {
             // A year has 365.25 days here.
             let quarter_days = years * 1_461 + (months * i64::from(MONTH_DAYS) + i64::from(value.days)) * 4;
             let micros = i128::from(quarter_days) * i128::from(DAY / 4) + i128::from(value.micros);
-            Some(Part::Decimal(micros, 6))
+            let seconds = value.micros as f64 / 1e6
+                + 365.25 * 86_400.0 * years as f64
+                + f64::from(MONTH_DAYS) * 86_400.0 * months as f64
+                + 86_400.0 * f64::from(value.days);
+            Some(Part::Seconds(micros, seconds))
         }
         _ => clock_part(unit, value.micros),
     };

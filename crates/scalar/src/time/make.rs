@@ -100,9 +100,9 @@ fn make_interval<'a>(arguments: &[Datum<'a>]) -> Result<Datum<'a>> {
     let (hours, minutes) = (i128::from(number(4)?), i128::from(number(5)?));
     let seconds = (float8(arguments, 6)? * 1e6).round_ties_even();
     // 2^63 is the first number beyond i64.
-    let is_small = seconds.abs() < 9_223_372_036_854_775_808.0;
-    let micros = hours * i128::from(HOUR) + minutes * i128::from(MINUTE) + seconds as i128;
-    let micros = i64::try_from(micros).ok().filter(|_| is_small);
+    let seconds = (seconds.abs() < 9_223_372_036_854_775_808.0).then_some(seconds as i128);
+    let micros = seconds.map(|seconds| hours * i128::from(HOUR) + minutes * i128::from(MINUTE) + seconds);
+    let micros = micros.and_then(|micros| i64::try_from(micros).ok());
     let (Some(months), Some(days), Some(micros)) = (months, days, micros) else {
         return Err(interval_out_of_range());
     };

@@ -28,6 +28,8 @@ pub(super) enum Unit {
     Zone,
     ZoneHour,
     ZoneMinute,
+    /// A word such as `now`, which is no unit.
+    Moment,
 }
 
 /// A word of a date or time that is no time zone.
@@ -143,12 +145,9 @@ pub(super) fn unit(text: &str) -> Option<Unit> {
 pub(super) fn field(name: &str) -> Option<Unit> {
     let lower = name.to_ascii_lowercase();
     unit(&lower).or_else(|| match word(&lower)? {
-        Word::Label(unit @ (Unit::Julian | Unit::DayOfWeek | Unit::IsoDayOfWeek | Unit::DayOfYear | Unit::IsoYear)) => {
-            Some(unit)
-        }
-        // `mm` is a label of minutes.
         Word::Label(unit) => Some(unit),
         Word::Special(Special::Epoch) => Some(Unit::Epoch),
+        Word::Special(_) => Some(Unit::Moment),
         _ => None,
     })
 }
