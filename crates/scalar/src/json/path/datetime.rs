@@ -12,6 +12,8 @@ use crate::json::moment::{date_text, offset_at, time_text, timestamp_text, times
 const SECOND_MICROS: i64 = 1_000_000;
 const HOUR_MICROS: i64 = 3_600 * SECOND_MICROS;
 const DAY_MICROS: i64 = 24 * HOUR_MICROS;
+/// The last day of a timestamp, in days since 1970; dates go further.
+const TIMESTAMP_DAYS_MAX: i32 = 106_762_939;
 
 /// A date or time, as [`model::Datum`] has them; one with a time zone keeps the offset that it was written with.
 #[derive(Clone, Copy, Debug)]
@@ -62,7 +64,8 @@ impl Moment {
 /// # Errors
 /// 0A000 if the session's time zone is needed and `session` is `None`.
 pub(super) fn compare_moments(left: Moment, right: Moment, session: Option<&Session>) -> Result<Option<Ordering>> {
-    let midnight = |days: i32| i64::from(days) * DAY_MICROS;
+    // A date beyond the timestamps is beyond every one of them.
+    let midnight = |days: i32| i64::from(days).saturating_mul(DAY_MICROS);
     let in_zone = |from: Moment, to: Moment| {
         session.ok_or_else(|| {
             let (from, to) = (from.short_name(), to.short_name());
@@ -124,7 +127,8 @@ pub(super) fn parse_moment(text: &str, template: Option<&str>) -> Result<Moment>
         }
     }
     let hint = "Use a datetime template argument to specify the input data format.";
-    Err(invalid(format!("datetime format is not recognized: \"{text}\"")).with_hint(hint))
+    let text = format!("datetime format is not recognized: \"{text}\"");
+    Err(Error::new(SqlState("22031"), text).with_hint(hint))
 }
 
 fn invalid(message: impl Into<String>) -> Error {
@@ -276,7 +280,7 @@ impl Fields {
             _ => (None, text),
         };
         let length = unsigned.bytes().take(digits_max).take_while(u8::is_ascii_digit).count();
-        let Some(value) = unsigned.get(..length).and_then(|digits| digits.parse::<i64>().ok()) else {
+        let Some(value) = unsigned.get(..length).and_then(|digits| digits.parse::<i32>().ok()).map(i64::from) else {
             return Err(invalid(format!("invalid value \"{text}\" for \"{field:?}\"")));
         };
         match field {
@@ -318,11 +322,14 @@ impl Fields {
             }
             Some(_) => return Err(out_of_range()),
         };
-        let local = i64::from(days) * DAY_MICROS + micros;
+        if has_time && days > TIMESTAMP_DAYS_MAX {
+            return Err(out_of_range());
+        }
+        let local = || i64::from(days) * DAY_MICROS + micros;
         match (has_date, has_time, offset) {
             (true, false, _) => Ok(Moment::Date(days)),
-            (true, true, None) => Ok(Moment::Timestamp(local)),
-            (true, true, Some(east)) => Ok(Moment::Timestamptz(local - i64::from(east) * SECOND_MICROS, east)),
+            (true, true, None) => Ok(Moment::Timestamp(local())),
+            (true, true, Some(east)) => Ok(Moment::Timestamptz(local() - i64::from(east) * SECOND_MICROS, east)),
             (false, true, None) => Ok(Moment::Time(micros)),
             (false, true, Some(east)) => Ok(Moment::TimeTz(TimeTz { micros, west: -east })),
             (false, false, _) => Err(invalid("datetime format is not dated and not timed")),
@@ -331,7 +338,7 @@ impl Fields {
 
     fn days(&self) -> Option<i32> {
         let year = self.year.unwrap_or(1);
-        if !(1..=5_000_000).contains(&year) {
+        if !(1..=5_874_897).contains(&year) {
             return None;
         }
         if let (Some(day), None) = (self.day_of_year, self.month) {
