@@ -71,7 +71,9 @@ pub struct Family {
 
 static FAMILIES: &[&Family] = &[
     &crate::arrays::FAMILY,
+    &crate::json::FAMILY,
     &crate::misc::FAMILY,
+    &crate::network::FAMILY,
     &crate::numbers::FAMILY,
     &crate::ranges::FAMILY,
     &crate::rows::FAMILY,
@@ -86,12 +88,7 @@ static FAMILIES: &[&Family] = &[
     &crate::text::like::FAMILY,
     &crate::text::split::FAMILY,
     &crate::text::strings::FAMILY,
-    &crate::arrays::FAMILY,
-    &crate::json::FAMILY,
-    &crate::misc::FAMILY,
-    &crate::network::FAMILY,
-    &crate::ranges::FAMILY,
-    &crate::rows::FAMILY,
+    &crate::time::FAMILY,
 ];
 
 struct Registry {
