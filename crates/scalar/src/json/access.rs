@@ -91,7 +91,12 @@ pub(super) fn array_element<'a, const JSONB: bool, const AS_TEXT: bool>(
     if !JSONB {
         check_escapes(array)?;
     }
-    Ok(found::<AS_TEXT>(element(array, int(arguments, 1)?), ctx))
+    let index = int(arguments, 1)?;
+    // PostgreSQL stores a scalar as an array of one, which only this operator shows.
+    if JSONB && !matches!(kind(array), Kind::Object | Kind::Array) && matches!(index, 0 | -1) {
+        return Ok(found::<AS_TEXT>(Some(array), ctx));
+    }
+    Ok(found::<AS_TEXT>(element(array, index), ctx))
 }
 
 pub(super) fn extract_path<'a, const JSONB: bool, const AS_TEXT: bool>(
@@ -139,13 +144,13 @@ pub(super) fn object_keys<'a, const JSONB: bool>(
 ) -> Result<Rows<'a>> {
     let object = text(arguments, 0)?;
     let name = if JSONB { "jsonb_object_keys" } else { "json_object_keys" };
-    if !JSONB {
-        check_escapes(object)?;
-    }
     match kind(object) {
         Kind::Object => {}
         Kind::Array => return Err(refused(format!("cannot call {name} on an array"))),
         _ => return Err(refused(format!("cannot call {name} on a scalar"))),
+    }
+    if !JSONB {
+        check_escapes(object)?;
     }
     let arena = ctx.arena;
     Ok(Box::new(members(object).map(move |(key, _)| Ok(Datum::Text(unquoted(key, arena))))))
@@ -157,15 +162,15 @@ pub(super) fn each<'a, const JSONB: bool, const AS_TEXT: bool>(
     ctx: &Context<'a>,
 ) -> Result<Rows<'a>> {
     let object = text(arguments, 0)?;
-    if !JSONB {
-        check_escapes(object)?;
-    }
     match (kind(object), JSONB) {
         (Kind::Object, _) => {}
         (_, true) if AS_TEXT => return Err(refused("cannot call jsonb_each_text on a non-object")),
         (_, true) => return Err(refused("cannot call jsonb_each on a non-object")),
         (Kind::Array, false) => return Err(refused("cannot deconstruct an array as an object")),
         (_, false) => return Err(refused("cannot deconstruct a scalar")),
+    }
+    if !JSONB {
+        check_escapes(object)?;
     }
     let value_type = match (AS_TEXT, JSONB) {
         (true, _) => TypeId::TEXT,
@@ -189,9 +194,6 @@ pub(super) fn array_elements<'a, const JSONB: bool, const AS_TEXT: bool>(
     ctx: &Context<'a>,
 ) -> Result<Rows<'a>> {
     let array = text(arguments, 0)?;
-    if AS_TEXT && !JSONB {
-        check_escapes(array)?;
-    }
     let name = if AS_TEXT { "json_array_elements_text" } else { "json_array_elements" };
     match (kind(array), JSONB) {
         (Kind::Array, _) => {}
@@ -199,6 +201,9 @@ pub(super) fn array_elements<'a, const JSONB: bool, const AS_TEXT: bool>(
         (_, true) => return Err(refused("cannot extract elements from a scalar")),
         (Kind::Object, false) => return Err(refused(format!("cannot call {name} on a non-array"))),
         (_, false) => return Err(refused(format!("cannot call {name} on a scalar"))),
+    }
+    if AS_TEXT && !JSONB {
+        check_escapes(array)?;
     }
     let ctx = *ctx;
     Ok(Box::new(elements(array).map(move |value| Ok(found::<AS_TEXT>(Some(value), &ctx)))))

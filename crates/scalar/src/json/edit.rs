@@ -225,6 +225,9 @@ fn changed<'a>(target: Json<'_>, path: &[Option<&str>], change: Change<'_>, ctx:
             scalar => scalar,
         };
         if value.is_scalar() {
+            if path[number + 1].is_none() {
+                return Err(null_step(number + 2));
+            }
             let assigns = matches!(change, Change::Assign(_));
             return if assigns { Err(through_scalar()) } else { datum(target, ctx) };
         }
@@ -273,9 +276,13 @@ enum Place {
     },
 }
 
+fn null_step(position: usize) -> Error {
+    Error::new(SqlState("22004"), format!("path element at position {position} is null"))
+}
+
 fn find(container: Json<'_>, step: Option<&str>, position: usize, change: Change<'_>) -> Result<Place> {
     let Some(step) = step else {
-        return Err(Error::new(SqlState("22004"), format!("path element at position {position} is null")));
+        return Err(null_step(position));
     };
     let items = match container {
         Json::Array(items) => items,

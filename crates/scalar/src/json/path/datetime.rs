@@ -12,6 +12,8 @@ use crate::json::moment::{date_text, offset_at, time_text, timestamp_text, times
 const SECOND_MICROS: i64 = 1_000_000;
 const HOUR_MICROS: i64 = 3_600 * SECOND_MICROS;
 const DAY_MICROS: i64 = 24 * HOUR_MICROS;
+/// The last day of a timestamp, in days since 1970; dates go further.
+const TIMESTAMP_DAYS_MAX: i32 = 106_762_939;
 
 /// A date or time, as [`model::Datum`] has them; one with a time zone keeps the offset that it was written with.
 #[derive(Clone, Copy, Debug)]
@@ -62,7 +64,8 @@ impl Moment {
 /// # Errors
 /// 0A000 if the session's time zone is needed and `session` is `None`.
 pub(super) fn compare_moments(left: Moment, right: Moment, session: Option<&Session>) -> Result<Option<Ordering>> {
-    let midnight = |days: i32| i64::from(days) * DAY_MICROS;
+    // A date beyond the timestamps is beyond every one of them.
+    let midnight = |days: i32| i64::from(days).saturating_mul(DAY_MICROS);
     let in_zone = |from: Moment, to: Moment| {
         session.ok_or_else(|| {
             let (from, to) = (from.short_name(), to.short_name());
@@ -124,7 +127,8 @@ pub(super) fn parse_moment(text: &str, template: Option<&str>) -> Result<Moment>
         }
     }
     let hint = "Use a datetime template argument to specify the input data format.";
-    Err(invalid(format!("datetime format is not recognized: \"{text}\"")).with_hint(hint))
+    let text = format!("datetime format is not recognized: \"{text}\"");
+    Err(Error::new(SqlState("22031"), text).with_hint(hint))
 }
 
 fn invalid(message: impl Into<String>) -> Error {
@@ -246,7 +250,12 @@ fn parse_by(text: &str, template: &str) -> Result<Moment> {
             }
             Part::Field(field, digits) => {
                 // A number before a separator may have any number of digits.
-                let is_bounded = matches!(parts.get(at + 1), Some(Part::Field(..)));
+                let is_bounded = match parts.get(at + 1) {
+                    Some(Part::Field(next, _)) => {
+                        !matches!(next, Field::Afternoon | Field::ZoneHour | Field::ZoneMinute)
+                    }
+                    _ => false,
+                };
                 let is_fraction = matches!(field, Field::Fraction(_));
                 rest = fields.read(*field, rest, if is_bounded || is_fraction { *digits } else { usize::MAX })?;
             }
@@ -271,12 +280,17 @@ impl Fields {
             };
             return Ok(&text[length..]);
         }
-        let (sign, unsigned) = match text.as_bytes() {
-            [sign @ (b'+' | b'-' | b' '), ..] if field == Field::ZoneHour => (Some(*sign), &text[1..]),
-            _ => (None, text),
-        };
-        let length = unsigned.bytes().take(digits_max).take_while(u8::is_ascii_digit).count();
-        let Some(value) = unsigned.get(..length).and_then(|digits| digits.parse::<i64>().ok()) else {
+        let mut rest = text;
+        if let (Field::ZoneHour, Some(sign @ ('+' | '-' | ' '))) = (field, text.chars().next()) {
+            self.is_west = sign == '-';
+            rest = &rest[1..];
+        }
+        rest = rest.trim_start_matches([' ', '\t', '\n', '\r']);
+        let sign = usize::from(rest.starts_with(['+', '-']));
+        let digits =
+            rest.bytes().skip(sign).take(digits_max.saturating_sub(sign)).take_while(u8::is_ascii_digit).count();
+        let length = sign + digits;
+        let Some(value) = rest.get(..length).and_then(|number| number.parse::<i32>().ok()).map(i64::from) else {
             return Err(invalid(format!("invalid value \"{text}\" for \"{field:?}\"")));
         };
         match field {
@@ -293,14 +307,11 @@ impl Fields {
             Field::Second => self.second = Some(value),
             Field::SecondOfDay => self.second_of_day = Some(value),
             Field::Fraction(_) => self.fraction = Some(value * 10_i64.pow(6_u32.saturating_sub(length as u32))),
-            Field::ZoneHour => {
-                self.zone_hour = Some(value);
-                self.is_west = sign == Some(b'-');
-            }
+            Field::ZoneHour => self.zone_hour = Some(value),
             Field::ZoneMinute => self.zone_minute = value,
             Field::Afternoon => {}
         }
-        Ok(&unsigned[length..])
+        Ok(&rest[length..])
     }
 
     fn moment(&self, text: &str) -> Result<Moment> {
@@ -312,17 +323,20 @@ impl Fields {
         let micros = self.time_micros().ok_or_else(out_of_range)?;
         let offset = match self.zone_hour {
             None => None,
-            Some(hours) if hours <= 15 && self.zone_minute < 60 => {
+            Some(hours) if hours.abs() <= 15 && (0..60).contains(&self.zone_minute) => {
                 let east = (hours * 3_600 + self.zone_minute * 60) as i32;
                 Some(if self.is_west { -east } else { east })
             }
             Some(_) => return Err(out_of_range()),
         };
-        let local = i64::from(days) * DAY_MICROS + micros;
+        if has_time && days > TIMESTAMP_DAYS_MAX {
+            return Err(out_of_range());
+        }
+        let local = || i64::from(days) * DAY_MICROS + micros;
         match (has_date, has_time, offset) {
             (true, false, _) => Ok(Moment::Date(days)),
-            (true, true, None) => Ok(Moment::Timestamp(local)),
-            (true, true, Some(east)) => Ok(Moment::Timestamptz(local - i64::from(east) * SECOND_MICROS, east)),
+            (true, true, None) => Ok(Moment::Timestamp(local())),
+            (true, true, Some(east)) => Ok(Moment::Timestamptz(local() - i64::from(east) * SECOND_MICROS, east)),
             (false, true, None) => Ok(Moment::Time(micros)),
             (false, true, Some(east)) => Ok(Moment::TimeTz(TimeTz { micros, west: -east })),
             (false, false, _) => Err(invalid("datetime format is not dated and not timed")),
@@ -331,7 +345,7 @@ impl Fields {
 
     fn days(&self) -> Option<i32> {
         let year = self.year.unwrap_or(1);
-        if !(1..=5_000_000).contains(&year) {
+        if !(1..=5_874_897).contains(&year) {
             return None;
         }
         if let (Some(day), None) = (self.day_of_year, self.month) {
@@ -356,11 +370,11 @@ impl Fields {
             hour = hour % 12 + if self.is_afternoon { 12 } else { 0 };
         }
         let (minute, second) = (self.minute.unwrap_or(0), self.second.unwrap_or(0));
-        if hour > 23 || minute > 59 || second > 59 {
+        if !(0..24).contains(&hour) || !(0..60).contains(&minute) || !(0..60).contains(&second) {
             return None;
         }
         let seconds = self.second_of_day.unwrap_or(hour * 3_600 + minute * 60 + second);
         let micros = seconds.checked_mul(SECOND_MICROS)? + self.fraction.unwrap_or(0);
-        (micros < DAY_MICROS).then_some(micros)
+        (0..DAY_MICROS).contains(&micros).then_some(micros)
     }
 }

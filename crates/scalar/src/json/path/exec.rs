@@ -91,16 +91,19 @@ impl<'t> Execution<'t> {
         }
     }
 
-    /// All items of a path.
-    pub(super) fn all(&mut self, path: &'t Path) -> Outcome<Vec<Item<'t>>> {
-        let mut found = Vec::new();
-        self.node(&path.root, Item::Json(self.root), Some(&mut found))?;
-        Ok(found)
+    /// Adds all items of a path; those before an error are found.
+    pub(super) fn all(&mut self, path: &'t Path, found: &mut Vec<Item<'t>>) -> Outcome<()> {
+        self.node(&path.root, Item::Json(self.root), Some(found)).map(|_| ())
     }
 
     /// Whether a path has an item. In strict mode the whole path is evaluated, because an error has precedence.
     pub(super) fn any(&mut self, path: &'t Path) -> Outcome<bool> {
-        if self.is_lax { self.node(&path.root, Item::Json(self.root), None) } else { Ok(!self.all(path)?.is_empty()) }
+        if self.is_lax {
+            return self.node(&path.root, Item::Json(self.root), None);
+        }
+        let mut found = Vec::new();
+        self.all(path, &mut found)?;
+        Ok(!found.is_empty())
     }
 
     /// Evaluates a node and its accessors; returns whether there is an item.

@@ -99,11 +99,14 @@ pub(super) fn matches_operator<'a>(arguments: &[Datum<'a>], _: &Call, ctx: &Cont
 
 fn matched<'a>(arguments: &[Datum<'a>], silent: bool, with_zone: bool, ctx: &Context<'a>) -> Result<Datum<'a>> {
     let found = evaluated(arguments, silent, with_zone, ctx, |execution, path| {
-        Ok(match execution.all(path)?.as_slice() {
+        let mut found = Vec::new();
+        let outcome = execution.all(path, &mut found);
+        let single = match found.as_slice() {
             [Item::Json(Json::Bool(value))] => Some(Datum::Bool(*value)),
             [Item::Json(Json::Null)] => Some(Datum::Null),
             _ => None,
-        })
+        };
+        tolerated(outcome, silent).map(|()| single)
     })?;
     match found.flatten() {
         Some(value) => Ok(value),
@@ -112,12 +115,21 @@ fn matched<'a>(arguments: &[Datum<'a>], silent: bool, with_zone: bool, ctx: &Con
     }
 }
 
+/// An outcome with the errors that `silent` suppresses as success: the items found before them count.
+fn tolerated(outcome: Outcome<()>, silent: bool) -> Outcome<()> {
+    match outcome {
+        Err(Fault::Soft(_)) if silent => Ok(()),
+        outcome => outcome,
+    }
+}
+
 /// Items of a path as texts in the arena.
 fn items<'a>(arguments: &[Datum<'a>], with_zone: bool, ctx: &Context<'a>) -> Result<Vec<Datum<'a>>> {
     let silent = is_silent(arguments)?;
     let found = evaluated(arguments, silent, with_zone, ctx, |execution, path| {
-        let items = execution.all(path)?;
-        Ok(items.into_iter().map(|item| datum(item.json(execution.arena), ctx)).collect::<Result<Vec<_>>>())
+        let mut found = Vec::new();
+        tolerated(execution.all(path, &mut found), silent)?;
+        Ok(found.into_iter().map(|item| datum(item.json(execution.arena), ctx)).collect::<Result<Vec<_>>>())
     })?;
     found.unwrap_or_else(|| Ok(Vec::new()))
 }

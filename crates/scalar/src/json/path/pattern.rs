@@ -35,23 +35,28 @@ pub(super) fn pattern(text: String, flags: &str) -> Result<Pattern> {
     Ok(Pattern { text, flags: FLAGS.into_iter().filter(|flag| has(*flag)).collect(), regex })
 }
 
-/// The pattern in the syntax of the crate `regex`, where word boundaries and the end of the text are written otherwise.
+/// The pattern in the syntax of the crate `regex`, which has other escapes than PostgreSQL's regular expressions.
 fn translated(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut chars = text.chars();
     while let Some(one) = chars.next() {
-        out.push(one);
         if one != '\\' {
+            out.push(one);
             continue;
         }
         match chars.next() {
-            Some('y') => out.push('b'),
-            Some('Y') => out.push('B'),
-            Some('m') => out.push_str("b{start}"),
-            Some('M') => out.push_str("b{end}"),
-            Some('Z') => out.push('z'),
-            Some(other) => out.push(other),
-            None => {}
+            Some('b') => out.push_str("\\x08"),
+            Some('B') => out.push_str("\\\\"),
+            Some('e') => out.push_str("\\x1B"),
+            Some('y') => out.push_str("\\b"),
+            Some('Y') => out.push_str("\\B"),
+            Some('m') => out.push_str("\\b{start}"),
+            Some('M') => out.push_str("\\b{end}"),
+            Some('Z') => out.push_str("\\z"),
+            other => {
+                out.push('\\');
+                out.extend(other);
+            }
         }
     }
     out
