@@ -185,9 +185,12 @@ const FIELDS: [(&str, Field, usize); 26] = [
 
 /// A part of a template.
 enum Part<'p> {
-    Field(Field, usize),
-    /// Text that must stand here.
-    Text(&'p str),
+    /// A field with its name and its largest number of digits.
+    Field(Field, &'p str, usize),
+    /// A character that must stand here.
+    Separator(&'p str),
+    /// Text in quotes, which must stand here.
+    Quoted(&'p str),
 }
 
 fn parts(template: &str) -> Result<Vec<Part<'_>>> {
@@ -196,18 +199,18 @@ fn parts(template: &str) -> Result<Vec<Part<'_>>> {
     while let Some(first) = rest.chars().next() {
         if let Some(quoted) = rest.strip_prefix('"') {
             let (text, behind) = quoted.split_once('"').unwrap_or((quoted, ""));
-            parts.push(Part::Text(text));
+            parts.push(Part::Quoted(text));
             rest = behind;
             continue;
         }
         let named = |name: &str| rest.get(..name.len()).is_some_and(|start| start.eq_ignore_ascii_case(name));
         if let Some((name, field, digits)) = FIELDS.iter().find(|(name, ..)| named(name)) {
-            parts.push(Part::Field(*field, *digits));
+            parts.push(Part::Field(*field, &rest[..name.len()], *digits));
             rest = &rest[name.len()..];
         } else if first.is_ascii_alphanumeric() || !first.is_ascii() {
             return Err(invalid(format!("invalid datetime format separator: \"{first}\"")));
         } else {
-            parts.push(Part::Text(&rest[..1]));
+            parts.push(Part::Separator(&rest[..1]));
             rest = &rest[1..];
         }
     }
@@ -242,22 +245,23 @@ fn parse_by(text: &str, template: &str) -> Result<Moment> {
             return Err(invalid("input string is too short for datetime format"));
         }
         match part {
-            Part::Text(expected) => {
-                rest = rest.strip_prefix(expected).ok_or_else(|| {
-                    let shown = expected.chars().next().unwrap_or_default();
-                    invalid(format!("unmatched format separator \"{shown}\""))
-                })?;
-            }
-            Part::Field(field, digits) => {
+            Part::Separator(expected) => rest = after(rest, expected, "separator")?,
+            Part::Quoted(expected) => rest = after(rest, expected, "character")?,
+            Part::Field(field, name, digits) => {
                 // A number before a separator may have any number of digits.
                 let is_bounded = match parts.get(at + 1) {
-                    Some(Part::Field(next, _)) => {
+                    Some(Part::Field(next, ..)) => {
                         !matches!(next, Field::Afternoon | Field::ZoneHour | Field::ZoneMinute)
                     }
                     _ => false,
                 };
                 let is_fraction = matches!(field, Field::Fraction(_));
-                rest = fields.read(*field, rest, if is_bounded || is_fraction { *digits } else { usize::MAX })?;
+                let shown = rest.char_indices().nth(*digits).map_or(rest, |(end, _)| &rest[..end]);
+                let digits = if is_bounded || is_fraction { *digits } else { usize::MAX };
+                rest = fields.read(*field, rest, digits).ok_or_else(|| {
+                    let error = invalid(format!("invalid value \"{shown}\" for \"{name}\""));
+                    error.with_detail("Value must be an integer.")
+                })?;
             }
         }
     }
@@ -267,18 +271,26 @@ fn parse_by(text: &str, template: &str) -> Result<Moment> {
     fields.moment(text)
 }
 
+/// The text behind what must stand at its beginning.
+fn after<'t>(text: &'t str, expected: &str, kind: &str) -> Result<&'t str> {
+    text.strip_prefix(expected).ok_or_else(|| {
+        let shown = expected.chars().next().unwrap_or_default();
+        invalid(format!("unmatched format {kind} \"{shown}\""))
+    })
+}
+
 impl Fields {
-    /// Reads a field; returns the text behind it.
-    fn read<'t>(&mut self, field: Field, text: &'t str, digits_max: usize) -> Result<&'t str> {
+    /// Reads a field; returns the text behind it, or `None` if it is not there.
+    fn read<'t>(&mut self, field: Field, text: &'t str, digits_max: usize) -> Option<&'t str> {
         if field == Field::Afternoon {
             let dotted = text.get(1..2) == Some(".");
             let length = if dotted { 4 } else { 2 };
             self.is_afternoon = match text.get(..length).map(str::to_ascii_lowercase).as_deref() {
                 Some("pm" | "p.m.") => true,
                 Some("am" | "a.m.") => false,
-                _ => return Err(invalid(format!("invalid value \"{text}\" for \"AM\""))),
+                _ => return None,
             };
-            return Ok(&text[length..]);
+            return Some(&text[length..]);
         }
         let mut rest = text;
         if let (Field::ZoneHour, Some(sign @ ('+' | '-' | ' '))) = (field, text.chars().next()) {
@@ -290,9 +302,7 @@ impl Fields {
         let digits =
             rest.bytes().skip(sign).take(digits_max.saturating_sub(sign)).take_while(u8::is_ascii_digit).count();
         let length = sign + digits;
-        let Some(value) = rest.get(..length).and_then(|number| number.parse::<i32>().ok()).map(i64::from) else {
-            return Err(invalid(format!("invalid value \"{text}\" for \"{field:?}\"")));
-        };
+        let value = i64::from(rest.get(..length)?.parse::<i32>().ok()?);
         match field {
             Field::Year => self.year = Some(value),
             Field::Month => self.month = Some(value),
@@ -311,7 +321,7 @@ impl Fields {
             Field::ZoneMinute => self.zone_minute = value,
             Field::Afternoon => {}
         }
-        Ok(&rest[length..])
+        Some(&rest[length..])
     }
 
     fn moment(&self, text: &str) -> Result<Moment> {

@@ -462,8 +462,7 @@ impl<'t> Execution<'t> {
             }
             Item::Json(Json::String(text)) => match pg::value::parse_float8(text) {
                 Ok(value) if value.is_finite() => Ok(self.number(&Numeric::from(value))),
-                Ok(_) => soft(NOT_NUMERIC, "NaN or Infinity is not allowed for jsonpath item method .double()"),
-                Err(_) => soft(
+                _ => soft(
                     NOT_NUMERIC,
                     "string argument of jsonpath item method .double() is not a valid representation of a double \
                      precision number",

@@ -29,11 +29,12 @@ pub(super) struct Lexer<'t> {
     /// The last token.
     start: usize,
     end: usize,
+    is_word: bool,
 }
 
 impl<'t> Lexer<'t> {
     pub(super) fn new(text: &'t str) -> Lexer<'t> {
-        Lexer { text, start: 0, end: 0 }
+        Lexer { text, start: 0, end: 0, is_word: false }
     }
 
     fn rest(&self) -> &'t str {
@@ -47,6 +48,12 @@ impl<'t> Lexer<'t> {
     pub(super) fn next(&mut self) -> Result<Token> {
         self.skip_blanks()?;
         self.start = self.end;
+        let token = self.token()?;
+        self.is_word = matches!(token, Token::Word(_));
+        Ok(token)
+    }
+
+    fn token(&mut self) -> Result<Token> {
         let Some(first) = self.byte(0) else { return Ok(Token::End) };
         if first.is_ascii_digit() || (first == b'.' && self.byte(1).is_some_and(|next| next.is_ascii_digit())) {
             return self.number();
@@ -244,10 +251,9 @@ impl<'t> Lexer<'t> {
     /// An error at the last token.
     pub(super) fn error(&self, message: &str) -> Error {
         let token = &self.text[self.start..self.end];
-        // PostgreSQL's lexer has read to the end of the input when it knows the end of a name there.
-        let reads_on =
-            token.bytes().last().is_some_and(is_word_byte) && !token.starts_with(|one: char| one.is_ascii_digit());
-        if token.is_empty() || self.start == self.text.len() || (reads_on && self.end == self.text.len()) {
+        // PostgreSQL's lexer has read to the end of the input when it knows the end of a word there.
+        let reads_on = self.is_word && self.end == self.text.len();
+        if token.is_empty() || reads_on {
             return at_end(message);
         }
         if message.starts_with("unexpected end") {
