@@ -9,6 +9,7 @@ mod extremes;
 mod fixed_point;
 mod float;
 mod float_math;
+mod hash;
 mod in_range;
 mod integer;
 mod money;
@@ -59,6 +60,8 @@ const FUNCTIONS: &[&[(&str, Function)]] = &[
     in_range::FUNCTIONS,
     to_char::FUNCTIONS,
     to_number::FUNCTIONS,
+    hash::FUNCTIONS,
+    hash::NUMERIC,
     money::COMPARISONS,
     money::FUNCTIONS,
     money::WORDS,
