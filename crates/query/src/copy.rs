@@ -713,7 +713,7 @@ async fn out(session: &mut Session, statement: &Statement, copy: &CopyStatement)
             select(session, name, columns).map_err(|error| locate(error, &statement.0))?
         }
     };
-    let inner = Statement::of(sql, statement.0.sql.clone(), statement.0.offset);
+    let inner = Statement::within(sql, statement.0.sql.clone(), statement.0.offset);
     if is_file {
         return copy_file::encoded(session, inner, copy.options.writing()).await;
     }

@@ -102,7 +102,7 @@ pub(crate) async fn feed(session: &mut Session, found: Vec<Found>, mut copy: Cop
 pub(crate) async fn encoded(session: &mut Session, query: Statement, writing: Writing) -> Result<Outcome> {
     let Command::Sql(sql) = &query.0.command else { return Err(Error::bug("a query that is no SQL")) };
     // Always planned by DataFusion, which produces Arrow arrays.
-    let plan = crate::query::plan(session, &query, sql, &[])?;
+    let plan = crate::query::plan(session, &query, Some(sql), &[])?;
     let prepared = Prepared(Arc::new(PreparedStatement {
         statement: query.clone(),
         declared: Vec::new(),

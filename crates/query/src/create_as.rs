@@ -85,7 +85,7 @@ fn columns(
     query: &ast::Query,
 ) -> Result<Vec<ast::ColumnDef>> {
     let query = ast::Statement::Query(Box::new(query.clone()));
-    let planned = session.plan_statement(&Statement::of(query, parsed.sql.clone(), parsed.offset), &[])?;
+    let planned = session.plan_statement(&Statement::within(query, parsed.sql.clone(), parsed.offset), &[])?;
     let found = planned.columns().unwrap_or_default();
     if create.columns.len() > found.len() {
         return Err(Error::new(SqlState::SYNTAX_ERROR, "too many column names were specified"));

@@ -242,6 +242,7 @@ impl<'a> Column<'a> {
                 out.push(1);
                 out.extend_from_slice(value.as_bytes());
             }
+            ty if has_text_transport(ty) => binary_of_text(value, ty, out)?,
             _ => self.padded(value, out),
         }
         Ok(())
@@ -316,6 +317,23 @@ impl<'a> Column<'a> {
     fn shown(&self, row: usize) -> Result<String> {
         datafusion::arrow::util::display::array_value_to_string(self.array, row).map_err(Error::bug)
     }
+}
+
+/// Whether values of a type may be texts in a batch because Arrow has no type for them.
+#[must_use]
+pub fn has_text_transport(oid: u32) -> bool {
+    relational::arrow::is_encoded(catalog::TypeId(oid)) && oid != oid::BYTEA
+}
+
+/// Appends the binary format of a value that is given as its text.
+///
+/// # Errors
+/// 0A000 for a type without binary format.
+pub fn binary_of_text(text: &str, oid: u32, out: &mut Vec<u8>) -> Result<()> {
+    let (arena, session) = (bumpalo::Bump::new(), scalar::Session::default());
+    let ctx = scalar::Context { arena: &arena, session: &session };
+    let ty = catalog::TypeId(oid);
+    scalar::send(&scalar::input(text, ty, -1, &ctx)?, ty, out)
 }
 
 fn pg_days(days: i64) -> i32 {

@@ -35,7 +35,7 @@ pub(crate) async fn execute(session: &mut Session, prepared: &Prepared, values: 
     if format.as_ref().is_some_and(|format| !format.to_string().to_uppercase().contains("TEXT")) {
         return Err(Error::unsupported("EXPLAIN gives only FORMAT TEXT"));
     }
-    let inner = Statement::of((**statement).clone(), outer.0.sql.clone(), outer.0.offset);
+    let inner = Statement::within((**statement).clone(), outer.0.sql.clone(), outer.0.offset);
     let inner = Box::pin(session.prepare(&inner, &prepared.0.declared)).await?;
     let lines = match &inner.0.plan {
         Plan::Query(_) => query(session, &inner, values, analyze).await?,

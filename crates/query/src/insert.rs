@@ -175,11 +175,12 @@ fn planned_query(
         sql: statement.0.sql.clone(),
         offset: statement.0.offset,
         command: Command::Sql(sql.clone()),
+        wording: crate::statement::Wording::Other,
         parameters: statement.0.parameters,
         notices: Vec::new(),
         held: statement.0.held.clone(),
     }));
-    let plan: QueryPlan = crate::query::plan(session, &inner, &sql, declared)?;
+    let plan: QueryPlan = crate::query::plan(session, &inner, Some(&sql), declared)?;
     let given = plan.columns.len();
     if given > targets.len() || (given < targets.len() && !insert.columns.is_empty()) {
         return Err(count_error(given > targets.len()));

@@ -14,6 +14,7 @@ mod advisory;
 mod announced;
 mod arithmetic;
 mod asof;
+mod binding;
 mod builder;
 mod bulk;
 mod compare;

@@ -48,7 +48,7 @@ async fn prepare(
     let oids: Result<Vec<u32>> = types.iter().map(|ty| tables.data_type(ty).map(|ty| oid_of_arrow(&ty))).collect();
     drop(tables);
     session.keep(state);
-    let (statement, oids) = (Statement::of(inner.clone(), parsed.sql.clone(), parsed.offset), oids?);
+    let (statement, oids) = (Statement::within(inner.clone(), parsed.sql.clone(), parsed.offset), oids?);
     // Errors in the statement are reported by PREPARE, not by the first EXECUTE.
     session.prepare(&statement, &oids).await?;
     session.named.insert(name.to_owned(), (statement, oids));

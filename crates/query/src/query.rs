@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use arrow_array::RecordBatch;
 use arrow_schema::DataType as Arrow;
+use catalog::TypeId;
 use datafusion::common::ParamValues;
 use datafusion::execution::context::SessionState;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
@@ -17,6 +18,7 @@ use engine::Catalog;
 use futures::StreamExt;
 use model::{Error, Result};
 
+use crate::binding::{self, Attempt};
 use crate::context::StatementContext;
 use crate::database::Database;
 use crate::errors::{OrError, convert, locate};
@@ -38,6 +40,8 @@ pub(crate) struct QueryPlan {
     pub(crate) columns: Vec<OutputColumn>,
     /// OIDs of the parameters.
     pub(crate) parameters: Vec<u32>,
+    /// Whether the plan comes from the binder: its parameters have the types of `relational`.
+    is_bound: bool,
     types: Vec<Arrow>,
     /// Arrow types of the columns.
     pub(crate) fields: Vec<Arrow>,
@@ -58,16 +62,16 @@ impl QueryPlan {
     }
 }
 
-/// Plans a query for a session.
+/// Plans a query for a session. `sql` is the tree of sqlparser, if that accepts the statement.
 pub(crate) fn plan(
     session: &mut Session,
     statement: &Statement,
-    sql: &ast::Statement,
+    sql: Option<&ast::Statement>,
     declared: &[u32],
 ) -> Result<QueryPlan> {
     let context = context(session, sql);
     let state = session.state(&context);
-    if let Some(plan) = directly(&state, &context, &statement.0, sql, declared) {
+    if let Some(plan) = sql.and_then(|sql| directly(&state, &context, &statement.0, sql, declared)) {
         session.keep(state);
         return Ok(plan);
     }
@@ -97,6 +101,7 @@ fn directly(
         plan: None,
         columns,
         parameters: oids.collect(),
+        is_bound: false,
         types: parameters,
         fields: shape.fields(),
         valid: Some((Arc::clone(context.snapshot.catalog()), Arc::clone(&context.settings))),
@@ -105,11 +110,43 @@ fn directly(
 }
 
 /// Snapshot of a query: the newest commit if the query names a `rows` table.
-fn context(session: &mut Session, sql: &ast::Statement) -> Arc<StatementContext> {
-    if crate::rows::names_any(session, sql) { session.context_of_newest() } else { session.context() }
+fn context(session: &mut Session, sql: Option<&ast::Statement>) -> Arc<StatementContext> {
+    if sql.is_none_or(|sql| crate::rows::names_any(session, sql)) { session.context_of_newest() } else { session.context() }
 }
 
 fn plan_in(
+    state: &SessionState,
+    context: &Arc<StatementContext>,
+    parsed: &Parsed,
+    sql: Option<&ast::Statement>,
+    declared: &[u32],
+    given: &[ScalarValue],
+) -> Result<QueryPlan> {
+    let mut left = None;
+    match binding::bind(context, parsed, declared)? {
+        Attempt::Bound(bound) => {
+            // Series statements are found by the shape of plans of the SQL planner.
+            if let Some(sql) = sql.filter(|_| bound.may_be_series(context))
+                && let Ok(plan) = plan_by_sql(state, context, parsed, sql, declared, given)
+                && plan.series.is_some()
+            {
+                return Ok(plan);
+            }
+            match bound.lower(state, context, parsed)? {
+                Ok(planned) => return Ok(bound_plan(context, planned)),
+                Err(reason) => left = Some(reason),
+            }
+        }
+        Attempt::Left(reason) => left = left.or(Some(reason)),
+    }
+    match (sql, left) {
+        (Some(sql), _) => plan_by_sql(state, context, parsed, sql, declared, given),
+        (None, reason) => Err(reason.unwrap_or_else(|| Error::bug("a query that nothing plans"))),
+    }
+}
+
+/// Plans a query by DataFusion's SQL planner.
+fn plan_by_sql(
     state: &SessionState,
     context: &Arc<StatementContext>,
     parsed: &Parsed,
@@ -129,7 +166,19 @@ fn plan_in(
     let is_series = valid.is_some() && context.rows_view.is_none() && context.settings.enables_series();
     let series = if is_series { Shape::of(state, &plan).map(Arc::new) } else { None };
     let fields = plan.schema().fields().iter().map(|field| field.data_type().clone()).collect();
-    Ok(QueryPlan { plan: Some(plan), columns, parameters: oids.collect(), types: parameters, fields, valid, series })
+    let (parameters, types) = (oids.collect(), parameters);
+    Ok(QueryPlan { plan: Some(plan), columns, parameters, is_bound: false, types, fields, valid, series })
+}
+
+/// The plan of a query that was bound and lowered.
+///
+/// The plan has the facts of this execution, such as `now()`, so it is made again for each.
+fn bound_plan(context: &Arc<StatementContext>, planned: binding::Planned) -> QueryPlan {
+    let binding::Planned { plan, columns, parameters } = planned;
+    let zone = context.settings.time_zone();
+    let types = parameters.iter().map(|oid| relational::arrow::arrow_type(TypeId(*oid), &zone)).collect();
+    let fields = plan.schema().fields().iter().map(|field| field.data_type().clone()).collect();
+    QueryPlan { plan: Some(plan), columns, parameters, is_bound: true, types, fields, valid: None, series: None }
 }
 
 /// Rejects syntax that DataFusion accepts but evaluates wrongly.
@@ -173,16 +222,20 @@ impl QueryPlan {
         })
     }
 
-    fn bound(&self, values: &[Value], zone: &str) -> Result<LogicalPlan> {
+    fn bound(&self, values: &[Value], context: &StatementContext) -> Result<LogicalPlan> {
         let plan = self.plan.clone().ok_or_else(|| Error::bug("a plan that was not kept"))?;
         if values.is_empty() {
             return Ok(plan);
         }
-        plan.with_param_values(ParamValues::from(self.scalars(values, zone)?)).or_error()
+        plan.with_param_values(ParamValues::from(self.scalars(values, context)?)).or_error()
     }
 
-    fn scalars(&self, values: &[Value], zone: &str) -> Result<Vec<ScalarValue>> {
-        values.iter().zip(&self.types).map(|(value, ty)| scalar(value, ty, zone)).collect()
+    fn scalars(&self, values: &[Value], context: &StatementContext) -> Result<Vec<ScalarValue>> {
+        if self.is_bound {
+            return binding::parameters(values, &self.parameters, context);
+        }
+        let zone = context.settings.time_zone();
+        values.iter().zip(&self.types).map(|(value, ty)| scalar(value, ty, &zone)).collect()
     }
 }
 
@@ -231,7 +284,8 @@ pub(crate) async fn ready(
     values: &[Value],
 ) -> Result<Ready> {
     let context = match &prepared.0.statement.0.command {
-        Command::Sql(sql) => context(session, sql),
+        Command::Sql(sql) => context(session, Some(sql)),
+        Command::Query(_) => context(session, None),
         _ => session.context(),
     };
     if context.rows_view.is_some() {
@@ -256,10 +310,14 @@ async fn ready_in(
     let plan = if plan.plan.is_some() && plan.holds(context) {
         plan
     } else {
-        let Command::Sql(sql) = &parsed.command else { return Err(Error::bug("a query that is no SQL")) };
+        let sql = match &parsed.command {
+            Command::Sql(sql) => Some(sql),
+            Command::Query(_) => None,
+            _ => return Err(Error::bug("a query that is no SQL")),
+        };
         // A statement without a logical plan has all its parameter types already.
         let declared = if plan.plan.is_none() { &plan.parameters } else { &prepared.0.declared };
-        let given = plan.scalars(values, &context.settings.time_zone())?;
+        let given = plan.scalars(values, context)?;
         fresh = plan_in(state, context, parsed, sql, declared, &given)?;
         let same = fresh.columns.iter().map(|column| column.oid).eq(plan.columns.iter().map(|column| column.oid));
         if !same {
@@ -267,7 +325,7 @@ async fn ready_in(
         }
         &fresh
     };
-    let bound = plan.bound(values, &context.settings.time_zone()).map_err(|error| locate(error, parsed))?;
+    let bound = plan.bound(values, context).map_err(|error| locate(error, parsed))?;
     let physical = physical(state, &bound).await.map_err(|error| locate(error, parsed))?;
     let interrupt = Interrupt::default();
     let physical = interrupt.watch(physical).or_error_in(parsed)?;
@@ -330,7 +388,7 @@ fn bound_series<'a>(session: &mut Session, prepared: &'a Prepared, values: &[Val
     if context.rows_view.is_some() || !plan.holds(&context) {
         return Ok(None);
     }
-    let values = plan.scalars(values, &context.settings.time_zone());
+    let values = plan.scalars(values, &context);
     let values = values.map_err(|error| locate(error, &prepared.0.statement.0))?;
     Ok(Some(Bound { shape, context, values }))
 }

@@ -667,6 +667,7 @@ impl Session {
             Command::Copy(copy) => crate::copy::execute(self, statement, copy).await,
             Command::Maintenance(maintenance) => crate::maintenance::execute(self, maintenance).await,
             Command::Sequence(sequence) => crate::rows::define_sequence(self, &statement.0, sequence).await,
+            Command::Query(_) => Err(Error::bug("a query without a plan")),
             Command::Cursor(cursor) => crate::cursor::execute(self, cursor).await,
             Command::Sql(sql) => self.utility(prepared, sql, values).await,
         }
@@ -722,6 +723,10 @@ impl Session {
             Command::Copy(_) | Command::Maintenance(_) | Command::Sequence(_) => (Vec::new(), None, Plan::Other),
             Command::Cursor(cursor) => self.plan_cursor(cursor, types)?,
             Command::Sql(sql) => self.plan_sql(statement, sql, types)?,
+            Command::Query(_) => {
+                let plan = crate::query::plan(self, statement, None, types)?;
+                (plan.parameters.clone(), Some(plan.columns.clone()), Plan::Query(plan))
+            }
         };
         Ok(Prepared(Arc::new(PreparedStatement {
             statement: statement.clone(),
@@ -752,7 +757,7 @@ impl Session {
         }
         match sql {
             ast::Statement::Query(_) => {
-                let plan = crate::query::plan(self, statement, sql, types)?;
+                let plan = crate::query::plan(self, statement, Some(sql), types)?;
                 Ok((plan.parameters.clone(), Some(plan.columns.clone()), Plan::Query(plan)))
             }
             ast::Statement::Insert(insert) => {
@@ -767,7 +772,7 @@ impl Session {
                 Ok((parameters, None, Plan::Other))
             }
             ast::Statement::Explain { statement: inner, .. } => {
-                let inner = Statement::of((**inner).clone(), statement.0.sql.clone(), statement.0.offset);
+                let inner = Statement::within((**inner).clone(), statement.0.sql.clone(), statement.0.offset);
                 let inner = self.plan_statement(&inner, types)?;
                 Ok((inner.0.parameters.clone(), Some(crate::explain::columns()), Plan::Other))
             }
@@ -1223,7 +1228,7 @@ fn is_short(prepared: &Prepared, arguments: Arguments<'_>) -> bool {
 fn writes(parsed: &Parsed) -> bool {
     let sql = match &parsed.command {
         Command::Copy(copy) => return copy.is_from(),
-        Command::Maintenance(_) => return false,
+        Command::Maintenance(_) | Command::Query(_) => return false,
         Command::Sequence(_) => return true,
         // A cursor WITH HOLD outlives its transaction.
         Command::Cursor(cursor) => return matches!(**cursor, CursorStatement::Declare { hold: true, .. }),

@@ -65,6 +65,7 @@ const OWN: &[Own] = &[
     reported("DateStyle", "ISO, MDY", Rule::DateStyle),
     own("default_table_access_method", "heap", Rule::Store),
     reported("default_transaction_read_only", "off", Rule::Typed),
+    own("enable_binder", "on", Rule::Typed),
     own("enable_series", "on", Rule::Typed),
     own("fsync", "on", Rule::Fixed),
     own("hot_standby", "off", Rule::Fixed),
@@ -126,7 +127,7 @@ pub(crate) fn facts(name: &str) -> Option<&'static SettingRow> {
 /// Row of a setting that PostgreSQL 15 does not list: one of Millrace, or of a later version.
 fn own_row(name: &'static str) -> SettingRow {
     let kind = match name {
-        "enable_series" => SettingKind::Bool,
+        "enable_binder" | "enable_series" => SettingKind::Bool,
         "transaction_timeout" => return SettingRow { name, ..statement_timeout() },
         _ => SettingKind::Text,
     };
@@ -304,6 +305,19 @@ impl Settings {
     /// `default_transaction_read_only`
     pub(crate) fn read_only(&self) -> bool {
         self.derived.read_only
+    }
+
+    /// `enable_binder`: whether queries are planned by the binder where it supports them.
+    pub(crate) fn enables_binder(&self) -> bool {
+        !matches!(self.changed.get("enable_binder").map(String::as_str), Some("off"))
+    }
+
+    /// Whether dates, intervals and floats are shown in the styles that the protocol's own encoders write.
+    pub(crate) fn has_plain_styles(&self) -> bool {
+        let shown = |name: &str| self.get(name).unwrap_or_default().to_ascii_lowercase();
+        shown("datestyle").starts_with("iso")
+            && shown("intervalstyle") == "postgres"
+            && shown("extra_float_digits").parse::<i32>().is_ok_and(|digits| digits > 0)
     }
 
     /// `enable_series`: whether queries may run as series statements.

@@ -47,12 +47,25 @@ pub(crate) struct Parsed {
     /// [`NO_PLACE`].
     pub(crate) offset: u32,
     pub(crate) command: Command,
+    /// What the text says beside the command.
+    pub(crate) wording: Wording,
     /// The highest `$n`.
     pub(crate) parameters: usize,
     /// Notices about clauses that were ignored.
     pub(crate) notices: Vec<Notice>,
     /// Memory reserved for a long text; `None` for a short one.
     pub(crate) held: Option<Arc<Reservation>>,
+}
+
+/// How a statement's text relates to its command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wording {
+    /// The text is that of the command.
+    Whole,
+    /// The command is the query within the text: that of EXPLAIN, PREPARE, COPY, CREATE TABLE AS.
+    Inner,
+    /// The command was changed or made.
+    Other,
 }
 
 /// Kind of statement, by the parser that handles it.
@@ -69,6 +82,8 @@ pub(crate) enum Command {
     Maintenance(Maintenance),
     /// DECLARE, FETCH, MOVE and CLOSE, which the SQL parser supports only in part.
     Cursor(Box<CursorStatement>),
+    /// A query that only our own parser accepts.
+    Query(Box<parser::ast::Query>),
     /// CREATE and ALTER SEQUENCE, whose options the SQL parser accepts in one order only.
     Sequence(SequenceStatement),
 }
@@ -94,10 +109,28 @@ impl Statement {
         self
     }
 
+    /// The statement as part of a longer text, with so many characters before it.
+    fn moved_by(mut self, offset: u32) -> Statement {
+        if let Some(parsed) = Arc::get_mut(&mut self.0).filter(|parsed| parsed.offset != NO_PLACE) {
+            parsed.offset += offset;
+        }
+        self
+    }
+
+    /// A statement that was made, with the text of the one that it is part of.
     pub(crate) fn of(statement: ast::Statement, sql: String, offset: u32) -> Statement {
+        Statement::worded(statement, sql, offset, Wording::Other)
+    }
+
+    /// The query within a statement, with the whole statement's text.
+    pub(crate) fn within(statement: ast::Statement, sql: String, offset: u32) -> Statement {
+        Statement::worded(statement, sql, offset, Wording::Inner)
+    }
+
+    fn worded(statement: ast::Statement, sql: String, offset: u32, wording: Wording) -> Statement {
         let parameters = crate::parameters::highest(&statement);
         let (command, notices) = (Command::Sql(statement), Vec::new());
-        Statement(Arc::new(Parsed { sql, offset, command, parameters, notices, held: None }))
+        Statement(Arc::new(Parsed { sql, offset, command, wording, parameters, notices, held: None }))
     }
 }
 
@@ -143,11 +176,47 @@ fn parse_held(sql: &str, held: Option<Arc<Reservation>>) -> Result<Vec<Statement
             format!("statement of {} bytes; the limit is {}", sql.len(), limits::STATEMENT_BYTES_MAX),
         ));
     }
+    match parse_by_tokens(sql, held.clone()) {
+        Err(error) if error.state() != SqlState::STATEMENT_TOO_COMPLEX => parse_queries(sql, held, error),
+        parsed => parsed,
+    }
+}
+
+fn parse_by_tokens(sql: &str, held: Option<Arc<Reservation>>) -> Result<Vec<Statement>> {
     let text = Text::new(sql);
     let tokens = compiled::tokenize(sql).map_err(|error| text.token_error(&error))?;
     let mut statements = Vec::new();
     for part in tokens.split(|token| token.token == Token::SemiColon) {
         statements.extend(statement_of(part, &text, held.clone())?);
+    }
+    Ok(statements)
+}
+
+/// Parses a text that sqlparser refused: its queries by our own parser alone. `refusal` is the error for other statements.
+fn parse_queries(sql: &str, held: Option<Arc<Reservation>>, refusal: Error) -> Result<Vec<Statement>> {
+    // Where both parsers refuse a text, the error is PostgreSQL's.
+    let parsed = match parser::parse_all(sql) {
+        Ok(parsed) => parsed,
+        Err(error) if refusal.state() == SqlState::SYNTAX_ERROR => return Err(error),
+        Err(_) => return Err(refusal),
+    };
+    let mut statements = Vec::with_capacity(parsed.len());
+    for one in parsed {
+        let (from, to) = (one.start.0 as usize, one.end.0 as usize);
+        let text = &sql[from..to];
+        let offset = parser::lexer::position(sql, one.start.0) - 1;
+        let ours = |query| {
+            let command = Command::Query(query);
+            let parameters = one.parameters as usize;
+            let (sql, notices) = (text.to_owned(), Vec::new());
+            let wording = Wording::Whole;
+            Statement(Arc::new(Parsed { sql, offset, command, wording, parameters, notices, held: held.clone() }))
+        };
+        match (parse_by_tokens(text, held.clone()), one.statement) {
+            (Ok(theirs), _) => statements.extend(theirs.into_iter().map(|one| one.moved_by(offset))),
+            (Err(_), parser::ast::Statement::Query(query)) => statements.push(ours(query)),
+            (Err(_), _) => return Err(refusal),
+        }
     }
     Ok(statements)
 }
@@ -166,7 +235,8 @@ fn statement_of(
     let (command, notices) = parse_one(tokens, text)?;
     let parameters = highest_parameter(tokens)?;
     let sql = text.sql[from..to].to_owned();
-    Ok(Some(Statement(Arc::new(Parsed { sql, offset, command, parameters, notices, held }))))
+    let wording = Wording::Whole;
+    Ok(Some(Statement(Arc::new(Parsed { sql, offset, command, wording, parameters, notices, held }))))
 }
 
 fn trim(mut tokens: &[TokenWithSpan]) -> &[TokenWithSpan] {

@@ -12,7 +12,7 @@ pub(crate) const OID_KEY: &str = "pg:oid";
 /// Metadata key of a field's type modifier.
 pub(crate) const TYPMOD_KEY: &str = "pg:typmod";
 /// Type modifier of `numeric(20)`: 20 digits before the point, none after.
-const UINT64_TYPMOD: i32 = (20 << 16) + 4;
+pub(crate) const UINT64_TYPMOD: i32 = (20 << 16) + 4;
 /// Digits after the point that a `numeric` without a scale has in Arrow.
 pub(crate) const NUMERIC_SCALE: i8 = 10;
 

@@ -15,6 +15,7 @@ pub mod eval;
 pub mod expr;
 pub mod json;
 pub mod registry;
+mod send;
 pub mod value;
 
 mod arrays;
@@ -29,5 +30,6 @@ mod time;
 pub use context::{Context, DateOrder, DateStyle, IntervalStyle, Session};
 pub use eval::{Row, eval};
 pub use expr::{BooleanTest, Call, Comparison, Expr, ExprKind, Place, SqlValue, Subquery, SubqueryKind, Subscript};
+pub use send::send;
 pub use registry::{Accumulator, aggregate, compare, function, input, output, set_function};
 pub use value::Value;

@@ -24,7 +24,7 @@ const OURS: &[(&str, &[&str])] = &[
     ("relational", &["model", "parser", "catalog", "scalar", "binder", "pg"]),
     ("pg", &["model"]),
     ("catalog", &["model"]),
-    ("query", &["model", "env", "columns", "engine", "ingest", "pg", "rows", "compiled", "catalog"]),
+    ("query", &["model", "env", "columns", "engine", "ingest", "pg", "rows", "compiled", "parser", "catalog", "scalar", "binder", "relational"]),
     ("server", &["model", "env", "engine", "ingest", "pg", "query"]),
     ("millrace", &["model", "env", "engine", "ingest", "pg", "query", "server", "bench"]),
     ("bench", &[]),

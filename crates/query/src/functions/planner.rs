@@ -34,6 +34,7 @@ impl QueryPlanner for Planner {
         let planner = DefaultPhysicalPlanner::with_extension_planners(vec![
             Arc::new(gap_fill::Planner),
             Arc::new(nearest::Planner),
+            Arc::new(relational::Planner),
         ]);
         planner.create_physical_plan(plan, session).await
     }

@@ -17,7 +17,7 @@ mod functions;
 mod information_schema;
 mod lookups;
 mod names;
-mod oids;
+pub(crate) mod oids;
 mod relations;
 mod rewrite;
 mod row_tables;

@@ -80,7 +80,7 @@ pub(crate) fn plan_feed(
     }
     let sql = ast::Statement::Query(query.clone());
     let inner = Statement::of(sql.clone(), statement.0.sql.clone(), statement.0.offset);
-    let source: QueryPlan = crate::query::plan(session, &inner, &sql, declared)?;
+    let source: QueryPlan = crate::query::plan(session, &inner, Some(&sql), declared)?;
     let types = source_types(query, &source, session.input.is_some())?;
     let snapshot = session.newest();
     let settings = Arc::clone(&session.settings);

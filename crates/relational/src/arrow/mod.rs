@@ -78,6 +78,12 @@ pub(crate) fn form(ty: TypeId) -> Form {
     }
 }
 
+/// Whether computed values of a type are in an encoding of this crate.
+#[must_use]
+pub fn is_encoded(ty: TypeId) -> bool {
+    form(ty) == Form::Encoded
+}
+
 /// The Arrow type of computed values of a type; `zone` is the session's.
 #[must_use]
 pub fn arrow_type(ty: TypeId, zone: &Arc<str>) -> DataType {

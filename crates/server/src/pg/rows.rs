@@ -207,7 +207,8 @@ macro_rules! by_unit {
                 $write
             }),
             TimeUnit::Nanosecond => primitive!($array, $ns, |$out, v| {
-                let $micros = v.div_euclid(1_000);
+                // The extremes are the infinities.
+                let $micros = if matches!(v, i64::MIN | i64::MAX) { v } else { v.div_euclid(1_000) };
                 $write
             }),
         }
@@ -241,7 +242,7 @@ fn text_writer(array: &ArrayRef, ty: Oid, zone: &Zone) -> Result<Write> {
         DataType::LargeBinary => slices!(array, as_binary::<i64>, |out, v| bytes_text(out, v, ty)),
         DataType::BinaryView => slices!(array, as_binary_view, |out, v| bytes_text(out, v, ty)),
         DataType::FixedSizeBinary(_) => slices!(array, as_fixed_size_binary, |out, v| bytes_text(out, v, ty)),
-        DataType::Date32 => primitive!(array, Date32Type, |out, v| date_text(out, v.saturating_sub(EPOCH_DAYS))),
+        DataType::Date32 => primitive!(array, Date32Type, |out, v| date_text(out, days_since_2000(v))),
         DataType::Date64 => primitive!(array, Date64Type, |out, v| date_text(out, days_of_millis(v))),
         DataType::Time32(_) | DataType::Time64(_) => time_writer(array, time_text),
         DataType::Timestamp(_, _) => timestamp_text_writer(array, ty, zone),
@@ -273,6 +274,11 @@ fn bytes_text(out: &mut Vec<u8>, bytes: &[u8], ty: Oid) {
     }
 }
 
+/// Days since 2000; the infinities stay as they are.
+fn days_since_2000(days: i32) -> i32 {
+    if matches!(days, i32::MIN | i32::MAX) { days } else { days.saturating_sub(EPOCH_DAYS) }
+}
+
 fn days_of_millis(millis: i64) -> i32 {
     let days = millis.div_euclid(86_400_000) - i64::from(EPOCH_DAYS);
     i32::try_from(days).unwrap_or(if days < 0 { i32::MIN } else { i32::MAX })
@@ -300,7 +306,10 @@ fn timestamp_writer(array: &ArrayRef, mut write: impl FnMut(&mut Vec<u8>, i64) +
         unit,
         array,
         [TimestampSecondType, TimestampMillisecondType, TimestampMicrosecondType, TimestampNanosecondType],
-        |out, micros| write(out, micros.saturating_sub(EPOCH_MICROS))
+        |out, micros| match micros {
+            i64::MIN | i64::MAX => write(out, micros),
+            micros => write(out, micros.saturating_sub(EPOCH_MICROS)),
+        }
     )
 }
 
@@ -460,6 +469,17 @@ fn binary_writer(array: &ArrayRef, ty: Oid, zone: &Zone) -> Result<Write> {
         return dictionary_writer(array, |values| binary_writer(values, ty, zone));
     }
     let writer = match ty {
+        _ if *array.data_type() == DataType::Utf8 && query::encode::has_text_transport(ty) => {
+            let array = array.as_string::<i32>().clone();
+            Some(Box::new(move |out: &mut Vec<u8>, row: usize| {
+                // The text is one that the type's output made; a type without binary format is sent as text.
+                let before = out.len();
+                if query::encode::binary_of_text(array.value(row), ty, out).is_err() {
+                    out.truncate(before);
+                    out.extend_from_slice(array.value(row).as_bytes());
+                }
+            }) as Write)
+        }
         _ if *array.data_type() == DataType::Null => Some(Box::new(|_: &mut Vec<u8>, _: usize| ()) as Write),
         oid::BOOL => bool_binary(array),
         oid::INT2 | oid::INT4 | oid::INT8 | oid::OID | oid::XID | oid::CID => int_binary(array, ty),

@@ -1,0 +1,407 @@
+//! Plans queries through the binder: PostgreSQL's rules for names and types, then DataFusion as executor of the bound tree.
+//!
+//! What the binder or the lowering does not support is left to DataFusion's SQL planner.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use binder::Schema;
+use binder::tree::{Column, Query, Rel, Table, TableColumn};
+use bumpalo::Bump;
+use catalog::TypeId;
+use datafusion::datasource::provider_as_source;
+use datafusion::execution::FunctionRegistry;
+use datafusion::execution::context::SessionState;
+use datafusion::logical_expr::{AggregateUDF, LogicalPlan, ScalarUDF, TableSource};
+use datafusion::scalar::ScalarValue;
+use model::{Datum, Error, ErrorKind, Numeric, Result, RowSchema, SqlState, TableName};
+use parser::ast::{self, Statement};
+use scalar::{DateOrder, DateStyle, Expr, ExprKind, IntervalStyle, Place, Session};
+
+use crate::context::{DATABASE, StatementContext};
+use crate::pg_catalog::oids::{Part, of_table};
+use crate::provider::ColumnsTable;
+use crate::rows::scan::RowsTable;
+use crate::settings::Settings;
+use crate::statement::{Command, NO_PLACE, Parsed, Wording};
+use crate::types::{OutputColumn, Value};
+
+/// A query that was bound and lowered.
+pub(crate) struct Planned {
+    pub(crate) plan: LogicalPlan,
+    pub(crate) columns: Vec<OutputColumn>,
+    /// OIDs of the parameters.
+    pub(crate) parameters: Vec<u32>,
+}
+
+/// The tree of the query that a statement is or has in it, if there is one.
+fn query_of(statement: &Parsed) -> Result<Option<ast::Query>> {
+    if statement.wording == Wording::Other {
+        return Ok(None);
+    }
+    let mut statements = parser::parse_all(&statement.sql)?;
+    let Some(one) = statements.pop().filter(|_| statements.is_empty()) else { return Ok(None) };
+    Ok(match (statement.wording, one.statement) {
+        (_, Statement::Query(query)) => Some(*query),
+        (Wording::Inner, Statement::Explain(explain)) => inner_query(explain.statement),
+        (Wording::Inner, Statement::Prepare(prepare)) => inner_query(prepare.statement),
+        (Wording::Inner, Statement::CreateTableAs(create)) => match create.source {
+            ast::CreateTableSource::Query(query) => Some(*query),
+            ast::CreateTableSource::Execute(_) => None,
+        },
+        (Wording::Inner, Statement::Copy(copy)) => match copy.source {
+            ast::CopySource::Query(statement) => inner_query(statement),
+            ast::CopySource::Table(..) => None,
+        },
+        _ => None,
+    })
+}
+
+fn inner_query(statement: Statement) -> Option<ast::Query> {
+    match statement {
+        Statement::Query(query) => Some(*query),
+        _ => None,
+    }
+}
+
+/// What became of an attempt to bind a query.
+pub(crate) enum Attempt {
+    Bound(Box<Bound>),
+    /// The query is left to DataFusion's SQL planner, for this reason.
+    Left(Error),
+}
+
+/// A bound query.
+pub(crate) struct Bound {
+    query: Query,
+    /// OIDs of the parameters.
+    parameters: Vec<u32>,
+    /// Whether it reads a `columns` table.
+    reads_columns: bool,
+    is_only_ours: bool,
+}
+
+/// Binds a query. `declared` are OIDs of the parameters' types, 0 for unknown ones.
+///
+/// # Errors
+/// Those of PostgreSQL's analysis, with their place in the statement.
+pub(crate) fn bind(context: &Arc<StatementContext>, statement: &Parsed, declared: &[u32]) -> Result<Attempt> {
+    let is_only_ours = matches!(statement.command, Command::Query(_));
+    if !is_only_ours && !context.settings.enables_binder() {
+        return Ok(Attempt::Left(Error::unsupported("enable_binder is off")));
+    }
+    let own;
+    let query = match &statement.command {
+        Command::Query(query) => query,
+        _ => match query_of(statement) {
+            Ok(Some(query)) => {
+                own = query;
+                &own
+            }
+            Ok(None) => return Ok(Attempt::Left(Error::unsupported("no query"))),
+            Err(error) => return Ok(Attempt::Left(error)),
+        },
+    };
+    let database = Tables::new(None, context);
+    let types: Vec<Option<TypeId>> = declared.iter().map(|oid| Some(TypeId(*oid)).filter(|ty| ty.0 != 0)).collect();
+    match binder::bind(&database, &statement.sql, query, &types) {
+        Ok(query) => {
+            let mut parameters: Vec<u32> = query.parameters.iter().map(|ty| ty.0).collect();
+            // Parameters that the text does not mention have their declared types.
+            parameters.extend(declared.iter().skip(parameters.len()));
+            let reads_columns = database.reads_columns.load(Ordering::Relaxed);
+            Ok(Attempt::Bound(Box::new(Bound { query, parameters, reads_columns, is_only_ours })))
+        }
+        Err(error) if !is_only_ours && is_left_to_others(&error) => Ok(Attempt::Left(error)),
+        Err(error) => Err(placed(error, statement)),
+    }
+}
+
+/// Names that are unknown here may be known to the other road: system catalogs, functions of DataFusion.
+fn is_left_to_others(error: &Error) -> bool {
+    error.kind() == ErrorKind::Unsupported
+        || matches!(
+            error.state(),
+            SqlState::UNDEFINED_FUNCTION
+                | SqlState::UNDEFINED_TABLE
+                | SqlState::UNDEFINED_OBJECT
+                | SqlState::INTERNAL_ERROR
+                | SqlState::STATEMENT_TOO_COMPLEX
+        )
+}
+
+/// Position of an error in the text that the client sent.
+fn placed(error: Error, statement: &Parsed) -> Error {
+    match error.position() {
+        Some(position) if statement.offset != NO_PLACE => error.with_position(position + statement.offset),
+        _ => error,
+    }
+}
+
+impl Bound {
+    /// Whether it may be a statement that the series executor runs.
+    pub(crate) fn may_be_series(&self, context: &StatementContext) -> bool {
+        self.reads_columns && context.rows_view.is_none() && context.settings.enables_series()
+    }
+
+    /// The query's plan, or the reason why it is left to the SQL planner.
+    ///
+    /// # Errors
+    /// Errors of constants; 0A000 for a query that only our own parser accepts.
+    pub(crate) fn lower(
+        self,
+        state: &SessionState,
+        context: &Arc<StatementContext>,
+        statement: &Parsed,
+    ) -> Result<Result<Planned, Error>> {
+        let columns = self.query.output.iter().map(|one| OutputColumn {
+            name: one.name.to_string(),
+            oid: one.ty.0,
+            typmod: one.typmod,
+            origin: one.origin,
+        });
+        let columns = columns.collect();
+        let query = with_texts(self.query, &context.settings);
+        match relational::lower(&query, &Tables::new(Some(state), context)) {
+            Ok(plan) => Ok(Ok(Planned { plan, columns, parameters: self.parameters })),
+            Err(error) if !self.is_only_ours && is_left_to_others(&error) => Ok(Err(error)),
+            Err(error) => Err(placed(error, statement)),
+        }
+    }
+}
+
+/// Result columns of types that have no Arrow type of their own become texts, which clients get as they are.
+fn with_texts(mut query: Query, settings: &Settings) -> Query {
+    let in_plain_styles = settings.has_plain_styles();
+    let is_text = |ty: TypeId| {
+        let in_style = matches!(
+            ty,
+            TypeId::DATE | TypeId::TIMESTAMP | TypeId::TIMESTAMPTZ | TypeId::INTERVAL | TypeId::FLOAT4 | TypeId::FLOAT8
+        );
+        relational::arrow::is_encoded(ty) || in_style && !in_plain_styles || is_named_oid(ty)
+    };
+    if !query.output.iter().any(|one| is_text(one.ty)) {
+        return query;
+    }
+    let mut columns = Vec::with_capacity(query.output.len());
+    for one in &mut query.output {
+        let of = |kind| Expr { kind, ty: one.ty, typmod: one.typmod, at: Place::default() };
+        let value = of(ExprKind::Column(one.column));
+        let value = if is_text(one.ty) {
+            one.ty = TypeId::TEXT;
+            one.typmod = -1;
+            Expr { kind: ExprKind::ViaText(Box::new(value)), ty: TypeId::TEXT, typmod: -1, at: Place::default() }
+        } else {
+            value
+        };
+        let number = query.columns.len() as u32;
+        query.columns.push(Column { name: one.name.clone(), ty: value.ty, typmod: value.typmod });
+        one.column = number;
+        columns.push((number, value));
+    }
+    let root = std::mem::replace(&mut query.root, Rel::Single);
+    query.root = Rel::Project { input: Box::new(root), columns };
+    query
+}
+
+/// Types of numbers that are shown by name.
+fn is_named_oid(ty: TypeId) -> bool {
+    matches!(ty.0, 2202..=2206 | 4089 | 4096)
+}
+
+/// Values of parameters with types of these OIDs.
+///
+/// # Errors
+/// 22P02 and others for a text that is not a value of its type.
+pub(crate) fn parameters(values: &[Value], oids: &[u32], context: &StatementContext) -> Result<Vec<ScalarValue>> {
+    let arena = Bump::new();
+    let session = session(context);
+    let ctx = scalar::Context { arena: &arena, session: &session };
+    let zone = context.settings.time_zone();
+    let one = |(value, oid): (&Value, &u32)| {
+        let ty = TypeId(*oid);
+        let datum = match value {
+            Value::Text(text) if !is_text_type(ty) => scalar::input(text, ty, -1, &ctx)?,
+            value => datum(value, ty)?,
+        };
+        relational::parameter(&datum, ty, &zone)
+    };
+    values.iter().zip(oids).map(one).collect()
+}
+
+fn is_text_type(ty: TypeId) -> bool {
+    matches!(
+        ty,
+        TypeId::TEXT | TypeId::VARCHAR | TypeId::BPCHAR | TypeId::NAME | TypeId::CHAR | TypeId::UNKNOWN | TypeId::CSTRING
+    )
+}
+
+/// A parameter as a value of its type.
+fn datum<'a>(value: &'a Value, ty: TypeId) -> Result<Datum<'a>> {
+    let micros = |ns: i64| ns.div_euclid(1_000);
+    Ok(match value {
+        Value::Null => Datum::Null,
+        Value::Bool(value) => Datum::Bool(*value),
+        Value::Int16(value) => Datum::Int2(*value),
+        Value::Int32(value) => Datum::Int4(*value),
+        Value::Int64(value) if matches!(ty.0, 26 | 24 | 28 | 29 | 2202..=2206 | 4089 | 4096) => {
+            Datum::Oid(u32::try_from(*value).map_err(|_| crate::types::out_of_range("oid"))?)
+        }
+        Value::Int64(value) => Datum::Int8(*value),
+        Value::Float32(value) => Datum::Float4(*value),
+        Value::Float64(value) => Datum::Float8(*value),
+        Value::Numeric(value, scale) => Datum::Numeric(Numeric::new(*value, u32::from(*scale))),
+        Value::Text(text) => Datum::Text(text),
+        Value::Bytes(bytes) => Datum::Bytes(bytes),
+        Value::Timestamptz(ns) => Datum::Timestamptz(micros(*ns)),
+        Value::Timestamp(ns) => Datum::Timestamp(micros(*ns)),
+        Value::Date(days) => Datum::Date(*days),
+        Value::Time(ns) => Datum::Time(micros(*ns)),
+        Value::Interval(months, days, ns) => {
+            Datum::Interval(model::Interval { months: *months, days: *days, micros: micros(*ns) })
+        }
+        Value::Uuid(uuid) => Datum::Uuid(*uuid),
+        Value::Array(values) => {
+            let element = catalog::builtin().element_of(ty).unwrap_or(TypeId::TEXT);
+            let items = values.iter().map(|value| datum(value, element)).collect::<Result<_>>()?;
+            Datum::Array(Arc::new(model::Array::of(element.0, items)))
+        }
+    })
+}
+
+/// Tables and settings, as the binder and the lowering ask for them.
+struct Tables<'a> {
+    /// Functions, for the lowering.
+    state: Option<&'a SessionState>,
+    context: &'a Arc<StatementContext>,
+    session: Arc<Session>,
+    /// Set when a `columns` table is asked for.
+    reads_columns: AtomicBool,
+}
+
+impl<'a> Tables<'a> {
+    fn new(state: Option<&'a SessionState>, context: &'a Arc<StatementContext>) -> Tables<'a> {
+        Tables { state, context, session: Arc::new(session(context)), reads_columns: AtomicBool::new(false) }
+    }
+}
+
+impl Schema for Tables<'_> {
+    fn table(&self, schema: Option<&str>, name: &str) -> Result<Option<Arc<Table>>> {
+        let is_system = |schema: &str| matches!(schema, "pg_catalog" | "information_schema");
+        let found = match schema {
+            Some(schema) if is_system(schema) => return Err(Error::unsupported("a system table")),
+            Some(schema) => TableName { schema: schema.to_owned(), table: name.to_owned() },
+            None => match self.context.resolve(name) {
+                Some(found) => found,
+                None => return Ok(None),
+            },
+        };
+        let catalog = self.context.snapshot.catalog();
+        if let Some(table) = catalog.row_table(&found) {
+            return Ok(Some(Arc::new(rows_table(table, &found))));
+        }
+        self.reads_columns.store(true, Ordering::Relaxed);
+        Ok(catalog.table(&found).map(|table| Arc::new(columns_table(table, &found))))
+    }
+
+    fn session(&self) -> &Session {
+        &self.session
+    }
+}
+
+fn rows_table(table: &RowSchema, name: &TableName) -> Table {
+    let shown: Vec<usize> = table.shown().map(|(at, _)| at).collect();
+    let columns = table.shown().map(|(_, column)| TableColumn {
+        name: column.name.as_str().into(),
+        ty: TypeId(column.ty.oid()),
+        typmod: column.ty.typmod(),
+        not_null: column.not_null,
+    });
+    let key = table.primary.as_ref().and_then(|key| {
+        key.columns.iter().map(|at| shown.iter().position(|shown| shown == at)).collect::<Option<Vec<_>>>()
+    });
+    Table {
+        oid: of_table(table.id, Part::Table),
+        schema: name.schema.as_str().into(),
+        name: name.table.as_str().into(),
+        columns: columns.collect(),
+        primary_key: key.unwrap_or_default(),
+    }
+}
+
+fn columns_table(table: &model::Table, name: &TableName) -> Table {
+    let columns = table.columns.iter().map(|column| TableColumn {
+        name: column.name.as_str().into(),
+        ty: TypeId(ingest::copy::oid_of(column.ty)),
+        typmod: if column.ty == model::DataType::UInt64 { crate::types::UINT64_TYPMOD } else { -1 },
+        not_null: !column.nullable,
+    });
+    Table {
+        oid: of_table(table.id, Part::Table),
+        schema: name.schema.as_str().into(),
+        name: name.table.as_str().into(),
+        columns: columns.collect(),
+        primary_key: Vec::new(),
+    }
+}
+
+impl relational::Environment for Tables<'_> {
+    fn table(&self, table: &Table) -> Result<Arc<dyn TableSource>> {
+        let name = TableName { schema: table.schema.to_string(), table: table.name.to_string() };
+        let catalog = self.context.snapshot.catalog();
+        let zone = self.context.settings.time_zone();
+        if let Some(rows) = catalog.row_table(&name) {
+            return Ok(provider_as_source(Arc::new(RowsTable::new(Arc::clone(rows), zone))));
+        }
+        let found = Arc::clone(catalog.expect(&name)?);
+        Ok(provider_as_source(Arc::new(ColumnsTable::new(found, &zone))))
+    }
+
+    fn session(&self) -> Arc<Session> {
+        Arc::clone(&self.session)
+    }
+
+    fn function(&self, name: &str) -> Option<Arc<ScalarUDF>> {
+        self.state?.udf(name).ok()
+    }
+
+    fn aggregate(&self, name: &str) -> Option<Arc<AggregateUDF>> {
+        self.state?.udaf(name).ok()
+    }
+}
+
+/// The facts of a session that results depend on.
+pub(crate) fn session(context: &StatementContext) -> Session {
+    let settings: &Settings = &context.settings;
+    let get = |name: &str| settings.get(name).unwrap_or_default();
+    let date = get("datestyle").to_ascii_lowercase();
+    let micros = context.now_ns.div_euclid(1_000);
+    Session {
+        zone: settings.zone().time_zone().clone(),
+        zone_name: get("timezone"),
+        date_style: match date.split(',').next() {
+            Some("postgres") => DateStyle::Postgres,
+            Some("sql") => DateStyle::Sql,
+            Some("german") => DateStyle::German,
+            _ => DateStyle::Iso,
+        },
+        date_order: match date.split(',').nth(1).map(str::trim) {
+            Some("dmy") => DateOrder::Dmy,
+            Some("ymd") => DateOrder::Ymd,
+            _ => DateOrder::Mdy,
+        },
+        interval_style: match get("intervalstyle").as_str() {
+            "postgres_verbose" => IntervalStyle::PostgresVerbose,
+            "sql_standard" => IntervalStyle::SqlStandard,
+            "iso_8601" => IntervalStyle::Iso8601,
+            _ => IntervalStyle::Postgres,
+        },
+        extra_float_digits: get("extra_float_digits").parse().unwrap_or(1),
+        bytea_escape: get("bytea_output") == "escape",
+        transaction_micros: micros,
+        statement_micros: micros,
+        user: context.user.to_string(),
+        database: DATABASE.to_owned(),
+        schema: context.current_schema(),
+    }
+}
