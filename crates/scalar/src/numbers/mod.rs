@@ -21,6 +21,7 @@ mod regression;
 mod series;
 mod to_char;
 mod to_number;
+mod transitions;
 mod variance;
 
 use catalog::TypeId;
@@ -60,6 +61,7 @@ const FUNCTIONS: &[&[(&str, Function)]] = &[
     in_range::FUNCTIONS,
     to_char::FUNCTIONS,
     to_number::FUNCTIONS,
+    transitions::FUNCTIONS,
     hash::FUNCTIONS,
     hash::NUMERIC,
     money::COMPARISONS,
