@@ -36,7 +36,7 @@ pub(crate) static FAMILY: Family = Family {
 };
 
 const TYPES: &[&[(TypeId, TypeSupport)]] =
-    &[boolean::TYPES, integer::TYPES, float::TYPES, numeric::TYPES, oid::TYPES, money::TYPES];
+    &[boolean::TYPES, integer::TYPES, float::TYPES, numeric::TYPES, oid::TYPES, oid::ALIASES, money::TYPES];
 
 const FUNCTIONS: &[&[(&str, Function)]] = &[
     boolean::COMPARISONS,
