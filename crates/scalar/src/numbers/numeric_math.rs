@@ -17,6 +17,8 @@ const EXPONENT_MAX: f64 = 6_000.0;
 const POWER_EXPONENT_MAX: f64 = 6_020.0;
 /// Limit for digits before the point.
 const WHOLE_DIGITS_MAX: f64 = 131_072.0;
+/// The logarithm of e with as many digits as PostgreSQL estimates weights with, because their scales depend on it.
+const LOG10_E: f64 = 0.434_294_481_903_252;
 /// Digits that are computed beyond those of a result, so that rounding sees the exact side.
 const GUARD_DIGITS: i64 = 12;
 
@@ -149,7 +151,7 @@ fn exp(value: &Numeric) -> Result<Numeric> {
         return Ok(if value.signum() < 0 { Numeric::ZERO } else { value.clone() });
     }
     let exponent = estimate(value);
-    let weight = (exponent * std::f64::consts::LOG10_E).clamp(-EXPONENT_MAX, EXPONENT_MAX) as i64;
+    let weight = (exponent * LOG10_E).clamp(-EXPONENT_MAX, EXPONENT_MAX) as i64;
     let scale = result_scale(weight, &[value]);
     if exponent.abs() >= EXPONENT_MAX {
         return if exponent > 0.0 { Err(overflow()) } else { Numeric::ZERO.round(scale as i32) };
@@ -322,7 +324,7 @@ fn real_power(base: &Numeric, exponent: &Numeric, negative: bool) -> Result<Nume
     if logarithm.abs() > POWER_EXPONENT_MAX {
         return if logarithm > 0.0 { Err(overflow()) } else { Numeric::ZERO.round(SCALE_MAX as i32) };
     }
-    let weight = (logarithm * std::f64::consts::LOG10_E) as i64;
+    let weight = (logarithm * LOG10_E) as i64;
     let scale = result_scale(weight, &[base, exponent]);
     let digits = (scale + weight).max(0) + 2 * GUARD_DIGITS;
     let bits = bits_of_digits(digits);
