@@ -303,3 +303,34 @@ fn integer(value: f64, ty: &str) -> Result<f64> {
     let whole = value.round_ties_even();
     if (-bound..bound).contains(&whole) { Ok(whole) } else { Err(out_of_range(ty)) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::context::Session;
+
+    #[test]
+    fn floats_have_the_digits_that_extra_float_digits_leaves() {
+        let values = [0.1, 1e15, 123_456_789.123_456_79, 1e-5, 0.0001, 1e100, f64::NAN, -2.5, 1e14, 100_000.0, 0.0];
+        let values = values.map(Datum::Float8).into_iter().chain([1_234_567.0, 0.1, 999_999.5].map(Datum::Float4));
+        let values: Vec<Datum<'_>> = values.collect();
+        let arena = bumpalo::Bump::new();
+        for (extra_float_digits, expected) in [
+            (
+                0,
+                "0.1 1e+15 123456789.123457 1e-05 0.0001 1e+100 NaN -2.5 100000000000000 100000 0 1.23457e+06 0.1 1e+06",
+            ),
+            (-3, "0.1 1e+15 123456789.123 1e-05 0.0001 1e+100 NaN -2.5 1e+14 100000 0 1.23e+06 0.1 1e+06"),
+            (-15, "0.1 1e+15 1e+08 1e-05 0.0001 1e+100 NaN -2 1e+14 1e+05 0 1e+06 0.1 1e+06"),
+        ] {
+            let session = Session { extra_float_digits, ..Session::default() };
+            let ctx = Context { arena: &arena, session: &session };
+            let texts = values.iter().map(|value| {
+                let mut text = String::new();
+                output(value, TypeId::FLOAT8, &ctx, &mut text).unwrap();
+                text
+            });
+            assert_eq!(texts.collect::<Vec<_>>().join(" "), expected);
+        }
+    }
+}

@@ -19,6 +19,8 @@ const POWER_EXPONENT_MAX: f64 = 6_020.0;
 const WHOLE_DIGITS_MAX: f64 = 131_072.0;
 /// The logarithm of e with as many digits as PostgreSQL estimates weights with, because their scales depend on it.
 const LOG10_E: f64 = 0.434_294_481_903_252;
+/// Largest argument of `factorial` whose result is within the range of numeric.
+const FACTORIAL_ARGUMENT_MAX: i64 = 32_177;
 /// Digits that are computed beyond those of a result, so that rounding sees the exact side.
 const GUARD_DIGITS: i64 = 12;
 
@@ -36,6 +38,7 @@ pub(super) const FUNCTIONS: &[(&str, Function)] = functions! {
     "numeric_power" => binary(power),
     "pow(numeric,numeric)" => binary(power),
     "power(numeric,numeric)" => binary(power),
+    "factorial" => unary(factorial),
 };
 
 /// A finite numeric as an integer over a power of ten.
@@ -396,4 +399,25 @@ fn integer_power(base: &Numeric, exponent: i32) -> Result<Numeric> {
         rounded_quotient(&dividend, &(divisor * power_of_ten(shift.unsigned_abs())))
     };
     numeric(decimal.negative && exponent % 2 != 0, &magnitude, scale)
+}
+
+fn factorial(argument: i64) -> Result<Numeric> {
+    if argument < 0 {
+        let message = "factorial of a negative number is undefined";
+        return Err(error(SqlState::NUMERIC_OUT_OF_RANGE, message));
+    }
+    if argument > FACTORIAL_ARGUMENT_MAX {
+        return Err(overflow());
+    }
+    numeric(false, &product(2, argument.unsigned_abs()), 0)
+}
+
+/// The product of the integers from `first` to `last`, in halves, because products of numbers of equal length are fast.
+fn product(first: u64, last: u64) -> BigUint {
+    const FACTORS_MAX: u64 = 8;
+    if last < first + FACTORS_MAX {
+        return (first..=last).map(BigUint::from).product();
+    }
+    let middle = u64::midpoint(first, last);
+    product(first, middle) * product(middle + 1, last)
 }
