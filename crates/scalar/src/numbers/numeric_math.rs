@@ -320,6 +320,10 @@ fn power_of_infinities(base: &Numeric, exponent: &Numeric) -> Numeric {
 
 /// A power by e^(exponent * ln base), for a positive base.
 fn real_power(base: &Numeric, exponent: &Numeric, negative: bool) -> Result<Numeric> {
+    if *base == Numeric::from(1) {
+        let one = Numeric::from(if negative { -1 } else { 1 });
+        return one.round(result_scale(0, &[base, exponent]) as i32);
+    }
     let ln_weight = ln_weight(base)?;
     let bits = bits_of_digits(SIGNIFICANT_DIGITS_MIN - ln_weight);
     let logarithm = numeric_of_fixed(&ln_fixed(base, bits)?, bits, (8 - ln_weight).max(0))?;

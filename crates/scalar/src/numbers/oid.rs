@@ -8,6 +8,7 @@ use model::{Datum, Error, Result, SqlState};
 
 use super::call::{binary, compared, comparisons, functions, invalid_input, out_of_range, trimmed, unary};
 use super::integer::order;
+use super::unsigned::number_at_start;
 use crate::context::Context;
 use crate::registry::{Function, TypeSupport};
 
@@ -107,20 +108,7 @@ fn oid_input<'a>(text: &str, _: TypeId, _: i32, _: &Context<'a>) -> Result<Datum
 
 /// Reads the number that the text begins with, which may be octal or hexadecimal; there is no error.
 fn transaction_input<'a>(text: &str, _: TypeId, _: i32, _: &Context<'a>) -> Result<Datum<'a>> {
-    let number = trimmed(text);
-    let (negative, number) = match number.strip_prefix('-') {
-        Some(rest) => (true, rest),
-        None => (false, number.strip_prefix('+').unwrap_or(number)),
-    };
-    let hexadecimal = number.strip_prefix("0x").or_else(|| number.strip_prefix("0X"));
-    let (radix, digits) = match hexadecimal {
-        Some(digits) => (16, digits),
-        None if number.starts_with('0') => (8, number),
-        None => (10, number),
-    };
-    let digits = digits.chars().map_while(|digit| digit.to_digit(radix));
-    let value = digits.fold(0_u64, |sum, digit| sum.saturating_mul(radix.into()).saturating_add(digit.into()));
-    Ok(Datum::Oid(if negative && value != u64::MAX { value.wrapping_neg() as u32 } else { value as u32 }))
+    Ok(Datum::Oid(number_at_start(text) as u32))
 }
 
 pub(super) const COMPARISONS: &[(&str, Function)] = comparisons! { "oid", "btoidcmp": order::<u32, u32>; };
