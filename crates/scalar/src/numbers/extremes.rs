@@ -39,9 +39,9 @@ pub(super) const AGGREGATES: &[(&str, Aggregate)] = extremes! {
     "text": general,
     "bpchar": general,
     "inet": general,
-    "pg_lsn": general,
+    "pg_lsn": plain,
     "tid": general,
-    "xid8": general,
+    "xid8": plain,
     "anyenum": general,
     "anyarray": general,
 };

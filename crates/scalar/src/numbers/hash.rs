@@ -64,6 +64,11 @@ fn hash_extended<'d, T: Argument<'d>>(
     (of_hashed(hashed(argument(arguments, 0)?), seed as u64) as i64).returned()
 }
 
+/// Hash of a bigint.
+pub(super) fn hash_bigint(value: i64, seed: u64) -> u64 {
+    of_hashed(Hashed::Word(folded(value)), seed)
+}
+
 fn of_hashed(hashed: Hashed<'_>, seed: u64) -> u64 {
     match hashed {
         Hashed::Word(word) => hash_bytes(&word.to_le_bytes(), seed),

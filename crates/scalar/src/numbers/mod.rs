@@ -1,5 +1,5 @@
 //! Booleans and numbers: `bool`, `int2`, `int4`, `int8`, `float4`, `float8`, `numeric`, `oid`, `xid`, `cid`,
-//! `money`.
+//! `xid8`, `pg_lsn`, `money`.
 
 mod aggregates;
 mod boolean;
@@ -21,6 +21,8 @@ mod regression;
 mod series;
 mod to_char;
 mod to_number;
+mod transitions;
+mod unsigned;
 mod variance;
 
 use catalog::TypeId;
@@ -34,8 +36,16 @@ pub(crate) static FAMILY: Family = Family {
     aggregates: &joined::<_, { length(AGGREGATES) }>(AGGREGATES),
 };
 
-const TYPES: &[&[(TypeId, TypeSupport)]] =
-    &[boolean::TYPES, integer::TYPES, float::TYPES, numeric::TYPES, oid::TYPES, money::TYPES];
+const TYPES: &[&[(TypeId, TypeSupport)]] = &[
+    boolean::TYPES,
+    integer::TYPES,
+    float::TYPES,
+    numeric::TYPES,
+    oid::TYPES,
+    oid::ALIASES,
+    unsigned::TYPES,
+    money::TYPES,
+];
 
 const FUNCTIONS: &[&[(&str, Function)]] = &[
     boolean::COMPARISONS,
@@ -56,10 +66,13 @@ const FUNCTIONS: &[&[(&str, Function)]] = &[
     numeric_math::FUNCTIONS,
     oid::COMPARISONS,
     oid::FUNCTIONS,
+    unsigned::COMPARISONS,
+    unsigned::FUNCTIONS,
     bucket::FUNCTIONS,
     in_range::FUNCTIONS,
     to_char::FUNCTIONS,
     to_number::FUNCTIONS,
+    transitions::FUNCTIONS,
     hash::FUNCTIONS,
     hash::NUMERIC,
     money::COMPARISONS,

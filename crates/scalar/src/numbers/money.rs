@@ -10,6 +10,7 @@ use super::aggregates::{first, integer as integer_argument};
 use super::call::{
     argument, binary, compared, comparisons, division_by_zero, functions, invalid_input, out_of_range, unary,
 };
+use super::float::Float;
 use super::integer::{Integer, order};
 use crate::context::Context;
 use crate::registry::{Accumulator, Aggregate, Function, TypeSupport};
@@ -106,11 +107,11 @@ fn rounded(value: f64) -> Result<i64> {
 }
 
 fn times(value: i64, factor: f64) -> Result<i64> {
-    rounded(value as f64 * factor)
+    rounded((value as f64).mul(factor)?)
 }
 
 fn divided(value: i64, divisor: f64) -> Result<i64> {
-    if divisor == 0.0 { Err(division_by_zero()) } else { rounded(value as f64 / divisor) }
+    rounded((value as f64).div(divisor)?)
 }
 
 pub(super) const FUNCTIONS: &[(&str, Function)] = functions! {
@@ -216,7 +217,7 @@ fn hundreds(value: usize, text: &mut String) {
         text.push_str(SMALL[rest]);
     } else {
         text.push_str(TENS[rest / 10]);
-        if rest % 10 > 0 {
+        if !rest.is_multiple_of(10) {
             text.push(' ');
             text.push_str(SMALL[rest % 10]);
         }
