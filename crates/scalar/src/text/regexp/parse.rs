@@ -7,6 +7,8 @@ use super::set::{CharSet, Class};
 
 /// Maximum of a bound such as `{1,255}`.
 const BOUND_MAX: u32 = 255;
+/// Maximum of a number in an escape. A number that is no character's matches nothing.
+const CODE_MAX: u32 = 0x7fff_fffe;
 /// Maximum depth of parentheses; it bounds the recursion.
 const DEPTH_MAX: usize = 200;
 
@@ -317,7 +319,8 @@ impl Parser {
                 return Ok(Node::Concat(atoms));
             }
             let is_first = atoms.is_empty() && (self.at == start || self.options.expanded);
-            let atom = self.atom(is_first, in_look)?;
+            let is_behind_start = atoms.len() == 1 && matches!(atoms[0], Node::Assert(_)) && self.is_behind('^');
+            let atom = self.atom(is_first, is_behind_start, in_look)?;
             if matches!(atom, Node::Assert(_) | Node::Look { .. }) {
                 atoms.push(atom);
                 continue;
@@ -327,7 +330,13 @@ impl Parser {
         }
     }
 
-    fn atom(&mut self, is_first: bool, in_look: bool) -> Result<Node> {
+    /// Whether the character before is this one.
+    fn is_behind(&self, one: char) -> bool {
+        self.at.checked_sub(1).is_some_and(|at| self.chars[at] == one)
+    }
+
+    /// An atom without its quantifier. In a BRE, `*` is a character at the start of a branch and behind its `^`.
+    fn atom(&mut self, is_first: bool, is_behind_start: bool, in_look: bool) -> Result<Node> {
         let basic = self.is_basic();
         if basic && self.eat("\\(") {
             return self.capture(in_look);
@@ -352,10 +361,10 @@ impl Parser {
             '^' if !basic || is_first => Node::Assert(line_start),
             '$' if !basic || self.at == self.chars.len() || self.at_close() => Node::Assert(line_end),
             '(' if !basic => return self.parentheses(in_look),
-            '*' if basic && is_first => self.character(one.into()),
+            '*' if basic && (is_first || is_behind_start) => self.character(one.into()),
             '*' => return Err(invalid(BAD_OPERAND)),
             '+' | '?' if !basic => return Err(invalid(BAD_OPERAND)),
-            '{' if !basic && self.peek(0).is_some_and(|one| one.is_ascii_digit()) => return Err(invalid(BAD_OPERAND)),
+            '{' if !basic && self.is_bound(0) => return Err(invalid(BAD_OPERAND)),
             one => self.character(one.into()),
         })
     }
@@ -423,7 +432,7 @@ impl Parser {
                 self.at += 1;
                 (0, Some(1), false)
             }
-            Some('{') if !basic && self.peek(1).is_some_and(|one| one.is_ascii_digit()) => {
+            Some('{') if !basic && self.is_bound(1) => {
                 self.at += 1;
                 self.bounds()?
             }
@@ -436,13 +445,23 @@ impl Parser {
         Ok(Node::Repeat { node: Box::new(atom), min, max, preference })
     }
 
+    /// Whether a bound follows a brace, which is an ordinary character otherwise.
+    fn is_bound(&self, ahead: usize) -> bool {
+        let rest = self.chars.get(self.at + ahead..).unwrap_or_default();
+        let blanks = if self.options.expanded { rest.iter().take_while(|one| one.is_whitespace()).count() } else { 0 };
+        rest.get(blanks).is_some_and(char::is_ascii_digit)
+    }
+
     /// The numbers of `{m}`, `{m,}` and `{m,n}`, and whether it is the first form.
     fn bounds(&mut self) -> Result<(u32, Option<u32>, bool)> {
         let min = self.bound()?;
         let (max, is_exact) = match self.eat(",") {
             false => (Some(min), true),
-            true if self.peek(0).is_some_and(|one| one.is_ascii_digit()) => (Some(self.bound()?), false),
-            true => (None, false),
+            true if self.is_bound(0) => (Some(self.bound()?), false),
+            true => {
+                self.skip();
+                (None, false)
+            }
         };
         if max.is_some_and(|max| max < min) {
             return Err(invalid(BAD_BOUND));
@@ -457,11 +476,13 @@ impl Parser {
 
     fn bound(&mut self) -> Result<u32> {
         let mut value = None;
+        self.skip();
         while let Some(digit) = self.peek(0).and_then(|one| one.to_digit(10)) {
             self.at += 1;
             value = Some(value.unwrap_or(0) * 10 + digit).filter(|value| *value <= BOUND_MAX);
             value.ok_or_else(|| invalid(BAD_BOUND))?;
         }
+        self.skip();
         value.ok_or_else(|| invalid(if self.peek(0).is_none() { OPEN_BRACE } else { BAD_BOUND }))
     }
 
@@ -563,7 +584,6 @@ impl Parser {
             count += 1;
             self.at += 1;
         }
-        let is_character = radix != 16 || code <= u32::from(char::MAX);
-        if count >= min && is_character { Ok(code) } else { Err(invalid(BAD_ESCAPE)) }
+        if count >= min && code <= CODE_MAX { Ok(code) } else { Err(invalid(BAD_ESCAPE)) }
     }
 }

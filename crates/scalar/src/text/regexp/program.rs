@@ -9,7 +9,7 @@ use model::Result;
 use super::parse::{Assertion, Node, Preference, TOO_COMPLEX, invalid};
 
 /// Maximum number of states.
-const STATES_MAX: usize = 50_000;
+const STATES_MAX: usize = 100_000;
 /// Maximum number of nodes of the tree; it bounds the recursion of a match.
 const NODES_MAX: usize = 1000;
 

@@ -15,11 +15,14 @@ const SURROGATES: (u32, u32) = (0xd800, 0xdfff);
 impl CharSet {
     /// The set of one character.
     pub(super) fn of(one: u32) -> CharSet {
-        CharSet(vec![(one, one)])
+        CharSet::of_ranges(vec![(one, one)])
     }
 
-    /// The set of the characters of ranges.
+    /// The set of the characters of ranges. Numbers that are no characters' are left out.
     pub(super) fn of_ranges(mut ranges: Vec<(u32, u32)>) -> CharSet {
+        let last = u32::from(char::MAX);
+        ranges.retain(|(low, _)| *low <= last);
+        ranges.iter_mut().for_each(|(_, high)| *high = last.min(*high));
         ranges.sort_unstable();
         let mut merged: Vec<(u32, u32)> = Vec::with_capacity(ranges.len());
         for (low, high) in ranges {
