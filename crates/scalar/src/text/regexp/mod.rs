@@ -21,6 +21,7 @@ use model::Result;
 pub(super) use self::parse::Options;
 use divide::{Captures, Divider};
 use prefilter::Prefilter;
+use program::State;
 use search::{Searcher, Wanted};
 use set::Colors;
 
@@ -66,9 +67,11 @@ impl Regex {
     fn new(pattern: &str, options: Options) -> Result<Regex> {
         let parsed = parse::parse(pattern, options)?;
         let program = program::build(&parsed.root, parsed.captures)?;
+        let prefilter = Prefilter::new(&parsed);
+        let has_conditions = program.states.iter().any(|state| matches!(state, State::Assert { .. }));
         Ok(Regex {
-            searcher: Searcher::new(program, Colors::new(&parsed.sets)),
-            prefilter: Prefilter::new(&parsed),
+            searcher: Searcher::new(program, Colors::new(parsed.sets, has_conditions)),
+            prefilter,
             ignore_case: parsed.options.ignore_case,
             captures: parsed.captures as usize,
         })

@@ -6,8 +6,7 @@ use rustc_hash::FxHashMap;
 
 use super::parse::Assertion;
 use super::program::{Fragment, Program, State};
-use super::set::Colors;
-use crate::text::characters::is_alphanumeric;
+use super::set::{Colors, NEIGHBORS, Neighbor};
 
 /// Transitions that are remembered for a fragment at most; then it starts anew.
 const TRANSITIONS_MAX: usize = 1 << 16;
@@ -29,12 +28,16 @@ pub(super) struct Searcher {
 }
 
 /// A deterministic automaton of a fragment, computed as far as texts needed it.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Dfa {
     numbers: FxHashMap<Box<[u32]>, u32>,
     states: Vec<DfaState>,
-    /// By state and color; [`UNKNOWN`] if not computed yet.
+    /// First states by the neighbors of the place.
+    starts: [[u32; NEIGHBORS]; NEIGHBORS],
+    /// By state, color, and the neighbor behind the character; [`UNKNOWN`] if not computed yet.
     next: Vec<u32>,
+    /// Whether neighbors matter.
+    has_conditions: bool,
 }
 
 #[derive(Debug)]
@@ -71,9 +74,10 @@ impl Searcher {
         self.end(fragment, text, start, end, Wanted::ShortestFrom(end)) == Some(end)
     }
 
-    /// An automaton for a fragment without conditions on places.
+    /// An automaton for a fragment without lookaround.
     fn dfa(&self, fragment: Fragment) -> Option<Box<Dfa>> {
         let (mut stack, mut seen) = (vec![fragment.entry], vec![false; self.program.states.len()]);
+        let mut has_conditions = false;
         while let Some(state) = stack.pop() {
             if std::mem::replace(&mut seen[state as usize], true) || state == fragment.exit {
                 continue;
@@ -81,10 +85,14 @@ impl Searcher {
             match &self.program.states[state as usize] {
                 State::Empty(targets) => stack.extend(targets),
                 State::Char { next, .. } => stack.push(*next),
-                State::Assert { .. } | State::Look { .. } => return None,
+                State::Assert { next, .. } => {
+                    has_conditions = true;
+                    stack.push(*next);
+                }
+                State::Look { .. } => return None,
             }
         }
-        Some(Box::default())
+        Some(Box::new(Dfa::new(has_conditions)))
     }
 
     fn end_by_dfa(
@@ -97,38 +105,61 @@ impl Searcher {
         wanted: Wanted,
     ) -> Option<usize> {
         if dfa.next.len() > TRANSITIONS_MAX {
-            *dfa = Dfa::default();
+            *dfa = Dfa::new(dfa.has_conditions);
         }
-        if dfa.states.is_empty() {
-            self.add(dfa, fragment, vec![fragment.entry]);
-        }
-        let (mut state, mut at, mut last) = (0, start, None);
-        let mut chars = text[start..stop].chars();
+        let mut chars = text[start..].chars().map(|one| (one.len_utf8(), self.colors.of(one)));
+        let mut current = chars.next();
+        let mut state = self.first_state(dfa, fragment, self.before(text, start), current);
+        let (mut at, mut last) = (start, None);
         loop {
-            if dfa.states[state as usize].is_match {
+            let found = &dfa.states[state as usize];
+            if found.is_match {
                 match wanted {
                     Wanted::Longest => last = Some(at),
                     Wanted::ShortestFrom(min) if at >= min => return Some(at),
                     Wanted::ShortestFrom(_) => {}
                 }
             }
-            let Some(one) = chars.next() else { return last };
-            let color = self.colors.of(one);
-            let place = state as usize * self.colors.count() + usize::from(color);
-            let mut next = dfa.next[place];
-            if next == UNKNOWN {
-                let members = &dfa.states[state as usize].members;
+            let Some((length, color)) = current.filter(|_| at < stop && !found.members.is_empty()) else { return last };
+            let following = chars.next();
+            let behind = self.neighbor(dfa, following);
+            let place = dfa.place(state, color, behind, self.colors.count());
+            state = dfa.next[place];
+            if state == UNKNOWN {
+                let members = &found.members;
                 let targets = members.iter().filter_map(|member| self.step(*member, color)).collect();
-                next = self.add(dfa, fragment, targets);
-                dfa.next[place] = next;
+                let before = self.neighbor(dfa, current);
+                state = self.add(dfa, fragment, targets, before, behind);
+                dfa.next[place] = state;
             }
-            let following = &dfa.states[next as usize];
-            if following.members.is_empty() && !following.is_match {
-                return last;
-            }
-            state = next;
-            at += one.len_utf8();
+            current = following;
+            at += length;
         }
+    }
+
+    /// The neighbor that is a character, if neighbors matter.
+    fn neighbor(&self, dfa: &Dfa, character: Option<(usize, u16)>) -> Neighbor {
+        match character {
+            Some((_, color)) if dfa.has_conditions => self.colors.neighbor(color),
+            _ => Neighbor::Edge,
+        }
+    }
+
+    /// The neighbor before a place.
+    fn before(&self, text: &str, at: usize) -> Neighbor {
+        let one = text[..at].chars().next_back();
+        one.map_or(Neighbor::Edge, |one| self.colors.neighbor(self.colors.of(one)))
+    }
+
+    fn first_state(&self, dfa: &mut Dfa, fragment: Fragment, before: Neighbor, current: Option<(usize, u16)>) -> u32 {
+        let before = if dfa.has_conditions { before } else { Neighbor::Edge };
+        let behind = self.neighbor(dfa, current);
+        let mut state = dfa.starts[before as usize][behind as usize];
+        if state == UNKNOWN {
+            state = self.add(dfa, fragment, vec![fragment.entry], before, behind);
+            dfa.starts[before as usize][behind as usize] = state;
+        }
+        state
     }
 
     /// The state behind a character of a color.
@@ -139,9 +170,12 @@ impl Searcher {
         }
     }
 
-    /// The number of the deterministic state of some states.
-    fn add(&self, dfa: &mut Dfa, fragment: Fragment, from: Vec<u32>) -> u32 {
-        let (members, is_match) = self.closure(fragment, from, &mut |_| true);
+    /// The number of the deterministic state of some states at a place with these neighbors.
+    fn add(&self, dfa: &mut Dfa, fragment: Fragment, from: Vec<u32>, before: Neighbor, behind: Neighbor) -> u32 {
+        let (members, is_match) = self.closure(fragment, from, &mut |condition| match condition {
+            State::Assert { assertion, .. } => asserted(*assertion, before, behind),
+            _ => true,
+        });
         let mut key = members.clone();
         key.push(is_match.into());
         if let Some(number) = dfa.numbers.get(key.as_slice()) {
@@ -150,7 +184,7 @@ impl Searcher {
         let number = dfa.states.len() as u32;
         dfa.numbers.insert(key.into(), number);
         dfa.states.push(DfaState { members: members.into(), is_match });
-        dfa.next.resize(dfa.next.len() + self.colors.count(), UNKNOWN);
+        dfa.next.resize(dfa.next.len() + dfa.row(self.colors.count()), UNKNOWN);
         number
     }
 
@@ -181,7 +215,7 @@ impl Searcher {
         (members, is_match)
     }
 
-    /// As [`Self::end_by_dfa`], for fragments with conditions on places.
+    /// As [`Self::end_by_dfa`], for fragments with lookaround.
     fn end_by_sets(&self, fragment: Fragment, text: &str, start: usize, stop: usize, wanted: Wanted) -> Option<usize> {
         let (mut at, mut last) = (start, None);
         let mut from = vec![fragment.entry];
@@ -208,7 +242,11 @@ impl Searcher {
     /// Whether a condition holds at a place.
     fn holds(&self, condition: &State, text: &str, at: usize) -> bool {
         match condition {
-            State::Assert { assertion, .. } => asserted(*assertion, text, at),
+            State::Assert { assertion, .. } => {
+                let behind = text[at..].chars().next();
+                let behind = behind.map_or(Neighbor::Edge, |one| self.colors.neighbor(self.colors.of(one)));
+                asserted(*assertion, self.before(text, at), behind)
+            }
             State::Look { look, .. } => {
                 let look = &self.program.looks[*look as usize];
                 let found = match look.behind {
@@ -227,18 +265,43 @@ impl Searcher {
     }
 }
 
-fn asserted(assertion: Assertion, text: &str, at: usize) -> bool {
-    let is_word = |one: char| one == '_' || is_alphanumeric(one);
-    let before = || text[..at].chars().next_back().is_some_and(is_word);
-    let after = || text[at..].chars().next().is_some_and(is_word);
+impl Dfa {
+    fn new(has_conditions: bool) -> Dfa {
+        Dfa {
+            numbers: FxHashMap::default(),
+            states: Vec::new(),
+            starts: [[UNKNOWN; NEIGHBORS]; NEIGHBORS],
+            next: Vec::new(),
+            has_conditions,
+        }
+    }
+
+    /// Number of transitions of a state.
+    fn row(&self, colors: usize) -> usize {
+        if self.has_conditions { colors * NEIGHBORS } else { colors }
+    }
+
+    /// The place of a transition.
+    fn place(&self, state: u32, color: u16, behind: Neighbor, colors: usize) -> usize {
+        let in_row = match self.has_conditions {
+            true => usize::from(color) * NEIGHBORS + behind as usize,
+            false => usize::from(color),
+        };
+        state as usize * self.row(colors) + in_row
+    }
+}
+
+/// Whether a condition holds at a place with these neighbors.
+fn asserted(assertion: Assertion, before: Neighbor, behind: Neighbor) -> bool {
+    let [is_behind_word, is_before_word] = [before, behind].map(|neighbor| neighbor == Neighbor::Word);
     match assertion {
-        Assertion::TextStart => at == 0,
-        Assertion::TextEnd => at == text.len(),
-        Assertion::LineStart => at == 0 || text.as_bytes()[at - 1] == b'\n',
-        Assertion::LineEnd => text.as_bytes().get(at).is_none_or(|byte| *byte == b'\n'),
-        Assertion::WordStart => !before() && after(),
-        Assertion::WordEnd => before() && !after(),
-        Assertion::WordBoundary => before() != after(),
-        Assertion::NoWordBoundary => before() == after(),
+        Assertion::TextStart => before == Neighbor::Edge,
+        Assertion::TextEnd => behind == Neighbor::Edge,
+        Assertion::LineStart => matches!(before, Neighbor::Edge | Neighbor::Newline),
+        Assertion::LineEnd => matches!(behind, Neighbor::Edge | Neighbor::Newline),
+        Assertion::WordStart => !is_behind_word && is_before_word,
+        Assertion::WordEnd => is_behind_word && !is_before_word,
+        Assertion::WordBoundary => is_behind_word != is_before_word,
+        Assertion::NoWordBoundary => is_behind_word == is_before_word,
     }
 }

@@ -171,12 +171,30 @@ pub(super) struct Colors {
     ranges: Vec<(u32, u16)>,
     /// For each set, whether it has the characters of a color.
     sets: Vec<Vec<bool>>,
-    count: usize,
+    /// Neighbors of each color.
+    neighbors: Vec<Neighbor>,
 }
 
+/// What conditions on a place ask about the character before or behind it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Neighbor {
+    /// There is none: the text begins or ends.
+    Edge,
+    Newline,
+    /// A letter, a digit or `_`.
+    Word,
+    Other,
+}
+
+/// Number of kinds of [`Neighbor`].
+pub(super) const NEIGHBORS: usize = 4;
+
 impl Colors {
-    /// The colors for the sets of a pattern.
-    pub(super) fn new(sets: &[CharSet]) -> Colors {
+    /// The colors for the sets of a pattern. Colors tell neighbors apart too if the pattern has conditions on places.
+    pub(super) fn new(mut sets: Vec<CharSet>, has_conditions: bool) -> Colors {
+        if has_conditions {
+            sets.extend([CharSet::of('\n'.into()), Class::Word.set().clone()]);
+        }
         let mut starts: Vec<u32> = vec![0, SURROGATES.0];
         for (low, high) in sets.iter().flat_map(|set| set.ranges()) {
             starts.extend([*low, high + 1]);
@@ -198,8 +216,17 @@ impl Colors {
             });
             ranges.push((start, color));
         }
-        let count = known.len();
-        let mut colors = Colors { ascii: [0; ASCII as usize], ranges, sets: of_sets, count };
+        let mut neighbors = vec![Neighbor::Other; known.len()];
+        if let ([.., newline, word], true) = (of_sets.as_slice(), has_conditions) {
+            for (neighbor, (newline, word)) in neighbors.iter_mut().zip(newline.iter().zip(word)) {
+                *neighbor = match (newline, word) {
+                    (true, _) => Neighbor::Newline,
+                    (_, true) => Neighbor::Word,
+                    _ => Neighbor::Other,
+                };
+            }
+        }
+        let mut colors = Colors { ascii: [0; ASCII as usize], ranges, sets: of_sets, neighbors };
         for code in 0..ASCII {
             colors.ascii[code as usize] = colors.searched(code);
         }
@@ -224,8 +251,13 @@ impl Colors {
         self.sets[set as usize][usize::from(color)]
     }
 
+    /// The neighbor that a character of a color is.
+    pub(super) fn neighbor(&self, color: u16) -> Neighbor {
+        self.neighbors[usize::from(color)]
+    }
+
     /// Number of colors.
     pub(super) fn count(&self) -> usize {
-        self.count
+        self.neighbors.len()
     }
 }
