@@ -1,8 +1,8 @@
-//! `string_agg`.
+//! Aggregates of texts, bytes and bit strings.
 
-use model::{Datum, Result};
+use model::{Bits, Datum, Error, Result, SqlState};
 
-use super::arguments::{bytes, text};
+use super::arguments::{bits, bytes, text};
 use crate::context::Context;
 use crate::registry::{Accumulator, Aggregate, Family};
 
@@ -11,6 +11,9 @@ pub(crate) static FAMILY: Family = Family { types: &[], functions: &[], sets: &[
 const AGGREGATES: &[(&str, Aggregate)] = &[
     ("string_agg(text,text)", |_| Box::new(JoinedText(None))),
     ("string_agg(bytea,bytea)", |_| Box::new(JoinedBytes(None))),
+    ("bit_and(bit)", |_| Box::new(CombinedBits { verb: "AND", combine: |left, right| left & right, bits: None })),
+    ("bit_or(bit)", |_| Box::new(CombinedBits { verb: "OR", combine: |left, right| left | right, bits: None })),
+    ("bit_xor(bit)", |_| Box::new(CombinedBits { verb: "XOR", combine: |left, right| left ^ right, bits: None })),
 ];
 
 /// Texts that are not NULL, each but the first after its delimiter; `None` before the first one.
@@ -72,5 +75,42 @@ impl Accumulator for JoinedBytes {
 
     fn heap_size(&self) -> usize {
         self.0.as_ref().map_or(0, Vec::capacity)
+    }
+}
+
+/// Bit strings of one length, combined bit by bit; `None` before the first one.
+struct CombinedBits {
+    verb: &'static str,
+    combine: fn(u8, u8) -> u8,
+    /// Number of bits, and the bits.
+    bits: Option<(u32, Vec<u8>)>,
+}
+
+impl Accumulator for CombinedBits {
+    fn update<'a>(&mut self, arguments: &[Datum<'a>], _: &Context<'a>) -> Result<()> {
+        if arguments.first().is_none_or(Datum::is_null) {
+            return Ok(());
+        }
+        let added = bits(arguments, 0)?;
+        let Some((length, bits)) = &mut self.bits else {
+            self.bits = Some((added.length, added.bytes.to_vec()));
+            return Ok(());
+        };
+        if *length != added.length {
+            let text = format!("cannot {} bit strings of different sizes", self.verb);
+            return Err(Error::new(SqlState("22026"), text));
+        }
+        bits.iter_mut().zip(added.bytes).for_each(|(byte, other)| *byte = (self.combine)(*byte, *other));
+        Ok(())
+    }
+
+    fn result<'a>(&self, ctx: &Context<'a>) -> Result<Datum<'a>> {
+        Ok(self.bits.as_ref().map_or(Datum::Null, |(length, bits)| {
+            Datum::Bits(Bits { length: *length, bytes: ctx.arena.alloc_slice_copy(bits) })
+        }))
+    }
+
+    fn heap_size(&self) -> usize {
+        self.bits.as_ref().map_or(0, |(_, bits)| bits.capacity())
     }
 }

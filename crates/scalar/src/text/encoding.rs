@@ -3,7 +3,7 @@
 use model::{Datum, Error, Result, SqlState};
 use unicode_normalization::UnicodeNormalization;
 
-use super::arguments::{bytes, invalid_parameter, length, text};
+use super::arguments::{bytes, int4, invalid_parameter, length, text};
 use crate::context::Context;
 use crate::registry::{Family, Function};
 
@@ -33,6 +33,24 @@ const FUNCTIONS: &[(&str, Function)] = &[
         }))
     }),
     ("getdatabaseencoding", |_, _, _| Ok(Datum::Text("UTF8"))),
+    ("to_ascii(text)", |arguments, _, _| as_ascii(text(arguments, 0)?, "UTF8")),
+    ("to_ascii(text,name)", |arguments, _, _| {
+        let name = text(arguments, 1)?;
+        let is_known = encoding(name, "").is_ok() || OTHERS.contains(&plain(name).as_str());
+        if is_known {
+            return as_ascii(text(arguments, 0)?, name);
+        }
+        Err(Error::new(SqlState::UNDEFINED_OBJECT, format!("{name} is not a valid encoding name")))
+    }),
+    ("to_ascii(text,int4)", |arguments, _, _| {
+        let code = int4(arguments, 1)?;
+        match code {
+            0..=41 => {
+                as_ascii(text(arguments, 0)?, NUMBERED.iter().find(|(at, _)| *at == code).map_or("UTF8", |one| one.1))
+            }
+            _ => Err(Error::new(SqlState::UNDEFINED_OBJECT, format!("{code} is not a valid encoding code"))),
+        }
+    }),
     ("unistr", |arguments, _, ctx| unescaped(text(arguments, 0)?, ctx)),
     ("normalize", |arguments, _, ctx| {
         let (of, form) = (text(arguments, 0)?, text(arguments, 1)?);
@@ -144,10 +162,28 @@ const OTHERS: &[&str] = &[
     "windows950",
 ];
 
-/// The encoding of a name, in which only letters and digits count.
+/// Numbers of the encodings that `to_ascii` knows.
+const NUMBERED: [(i32, &str); 4] = [(8, "LATIN1"), (9, "LATIN2"), (16, "LATIN9"), (29, "WIN1250")];
+
+/// The name of an encoding as it is compared: only letters and digits count.
+fn plain(name: &str) -> String {
+    name.chars().filter(char::is_ascii_alphanumeric).map(|one| one.to_ascii_lowercase()).collect()
+}
+
+/// The text, if it is ASCII. PostgreSQL reads the bytes of other texts in the encoding, in which no text of ours is.
+fn as_ascii<'a>(text: &'a str, encoding: &str) -> Result<Datum<'a>> {
+    let name = plain(encoding);
+    let is_known = ["latin1", "iso88591", "latin2", "iso88592", "latin9", "iso885915", "win1250", "windows1250"]
+        .contains(&name.as_str());
+    if is_known && text.is_ascii() {
+        return Ok(Datum::Text(text));
+    }
+    Err(Error::unsupported(format!("encoding conversion from {encoding} to ASCII not supported")))
+}
+
+/// The encoding of a name.
 fn encoding(name: &str, what: &str) -> Result<Encoding> {
-    let plain: String = name.chars().filter(char::is_ascii_alphanumeric).map(|one| one.to_ascii_lowercase()).collect();
-    match plain.as_str() {
+    match plain(name).as_str() {
         "utf8" | "unicode" => Ok(Encoding::Utf8),
         "latin1" | "iso88591" => Ok(Encoding::Latin1),
         "sqlascii" => Ok(Encoding::SqlAscii),

@@ -23,8 +23,8 @@ const FUNCTIONS: &[(&str, Function)] = &[
     ("octet_length(text)", |arguments, _, _| Ok(length(text(arguments, 0)?.len()))),
     ("octet_length(bpchar)", |arguments, _, _| Ok(length(text(arguments, 0)?.len()))),
     ("bit_length(text)", |arguments, _, _| Ok(length(text(arguments, 0)?.len().saturating_mul(8)))),
-    ("lower(text)", |arguments, _, ctx| mapped(text(arguments, 0)?, lower, ctx)),
-    ("upper(text)", |arguments, _, ctx| mapped(text(arguments, 0)?, upper, ctx)),
+    ("lower(text)", |arguments, _, ctx| Ok(lowered(text(arguments, 0)?, ctx))),
+    ("upper(text)", |arguments, _, ctx| Ok(uppered(text(arguments, 0)?, ctx))),
     ("initcap", |arguments, _, ctx| capitalized(text(arguments, 0)?, ctx)),
     ("lpad(text,int4)", |arguments, _, ctx| padded(arguments, " ", Side::Left, ctx)),
     ("lpad(text,int4,text)", |arguments, _, ctx| padded(arguments, text(arguments, 2)?, Side::Left, ctx)),
@@ -74,11 +74,30 @@ fn character_length<'a>(arguments: &[Datum<'a>], _: &Call, _: &Context<'a>) -> R
     Ok(length(count(text(arguments, 0)?)))
 }
 
-/// The text with every character mapped. ASCII is mapped in place of a copy.
-fn mapped<'a>(text: &str, map: fn(char) -> char, ctx: &Context<'a>) -> Result<Datum<'a>> {
+/// The text in lower case.
+fn lowered<'a>(text: &str, ctx: &Context<'a>) -> Datum<'a> {
+    if text.is_ascii() {
+        let out = ctx.arena.alloc_str(text);
+        out.make_ascii_lowercase();
+        return Datum::Text(out);
+    }
+    mapped(text, lower, ctx)
+}
+
+/// The text in upper case.
+fn uppered<'a>(text: &str, ctx: &Context<'a>) -> Datum<'a> {
+    if text.is_ascii() {
+        let out = ctx.arena.alloc_str(text);
+        out.make_ascii_uppercase();
+        return Datum::Text(out);
+    }
+    mapped(text, upper, ctx)
+}
+
+fn mapped<'a>(text: &str, map: fn(char) -> char, ctx: &Context<'a>) -> Datum<'a> {
     let mut out = ArenaString::with_capacity_in(text.len(), ctx.arena);
     out.extend(text.chars().map(map));
-    Ok(Datum::Text(out.into_bump_str()))
+    Datum::Text(out.into_bump_str())
 }
 
 /// The text with the first letter of each word in upper case and the others in lower case.
