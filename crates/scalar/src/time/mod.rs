@@ -11,12 +11,15 @@ mod calendar;
 mod casts;
 mod compare;
 mod extract;
+mod from_text;
 mod intervals;
 mod make;
 mod overlaps;
 mod read;
 mod read_interval;
 mod series;
+mod template;
+mod to_char;
 mod tokens;
 mod truncate;
 mod types;
@@ -37,9 +40,11 @@ const TABLES: &[Table] = &[
     casts::FUNCTIONS,
     compare::FUNCTIONS,
     extract::FUNCTIONS,
+    from_text::FUNCTIONS,
     intervals::FUNCTIONS,
     make::FUNCTIONS,
     overlaps::FUNCTIONS,
+    to_char::FUNCTIONS,
     truncate::FUNCTIONS,
     zones::FUNCTIONS,
 ];
