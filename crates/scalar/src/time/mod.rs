@@ -18,6 +18,8 @@ mod overlaps;
 mod read;
 mod read_interval;
 mod series;
+#[cfg(test)]
+mod session_tests;
 mod template;
 mod to_char;
 mod tokens;
