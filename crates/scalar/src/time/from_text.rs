@@ -28,10 +28,11 @@ const OFFSET_HOURS_MAX: i64 = 15;
 fn to_timestamp<'a>(input: &str, template: &str, ctx: &Context<'a>) -> Result<Datum<'a>> {
     let read = Reader::read(input, template)?;
     let fields = read.fields(input)?;
+    let offset = read.offset(input)?;
     if !is_julian(fields.year, fields.month) {
         return Err(timestamp_out_of_range());
     }
-    let offset = match read.offset(input)? {
+    let offset = match offset {
         Some(offset) => offset,
         None => zone::offset_at_local(&ctx.session.zone, fields.micros()),
     };
@@ -375,7 +376,7 @@ impl Reader {
             Item::WeekOfMonth => set(&mut self.week_of_month, number(source, width)?.0, field)?,
             Item::Julian => set(&mut self.julian, number(source, width)?.0, field)?,
         }
-        if field.ordinal.is_some() && field.is_number {
+        if field.ordinal.is_some() && field.is_number && field.item != Item::ZoneMinute {
             source.character();
             source.character();
         }
@@ -385,7 +386,8 @@ impl Reader {
     /// `2,026`
     fn read_year_with_comma(&mut self, source: &mut Source<'_>, field: &Field<'_>) -> Result<()> {
         let wrong = || invalid("invalid input string for \"Y,YYY\"");
-        let (thousands, rest) = leading_long(source.rest.trim_start_matches(is_space)).ok_or_else(wrong)?;
+        let text = source.rest.trim_start_matches(is_space);
+        let (thousands, rest) = leading_long(text).filter(|(_, rest)| rest.len() < text.len()).ok_or_else(wrong)?;
         let rest = rest.strip_prefix(',').ok_or_else(wrong)?;
         let digits = rest.bytes().take_while(u8::is_ascii_digit).count().min(3);
         let years: i64 = rest[..digits].parse().map_err(|_| wrong())?;
@@ -420,8 +422,8 @@ impl Reader {
 
     /// The date and time, checked.
     fn fields(&self, input: &str) -> Result<Fields> {
-        let (year, month, day) = self.date(input)?;
         let hour = self.hour_of_day()?;
+        let (year, month, day) = self.date(input)?;
         let (of_day, minute, second) = (self.second_of_day, self.minute, self.second);
         let minute = if minute != 0 { minute } else { of_day / 60 % 60 };
         let second = if second != 0 { second } else { of_day % 60 };
@@ -490,10 +492,15 @@ impl Reader {
                 is_whole = true;
             } else {
                 let last = if days_in_month(year, 2) == 29 { 366 } else { 365 };
-                if !(1..=last).contains(&day_of_year) {
-                    return Err(field_out_of_range(input));
-                }
-                let (_, its_month, its_day) = split(days_of_date(year, 1, 1) + day_of_year - 1);
+                // The days after the year are a 13th month, which is refused if the text has no other month.
+                let (its_month, its_day) = match day_of_year {
+                    ..1 => (1, day_of_year),
+                    day if day > last => (13, day - last),
+                    day => {
+                        let (_, month, day) = split(days_of_date(year, 1, 1) + day - 1);
+                        (month, day)
+                    }
+                };
                 month = if month <= 1 { its_month } else { month };
                 day = if day <= 1 { its_day } else { day };
             }

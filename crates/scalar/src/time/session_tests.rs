@@ -8,7 +8,7 @@ use crate::registry;
 
 fn session(style: &str, order: &str, interval_style: &str, zone: &str) -> Session {
     Session {
-        zone: super::zone::named(zone).expect("a zone"),
+        zone: jiff::tz::TimeZone::get(zone).expect("a zone"),
         date_style: match style {
             "ISO" => DateStyle::Iso,
             "Postgres" => DateStyle::Postgres,

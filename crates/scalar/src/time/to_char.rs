@@ -206,9 +206,10 @@ fn write_field(out: &mut String<'_>, field: &Field<'_>, parts: &Parts<'_>) -> Re
         },
         Item::YearWithComma => {
             let year = parts.year_of_era(parts.year);
+            let start = out.len();
             // Writing to a String cannot fail.
             let _ = write!(out, "{},{:03}", year / 1_000, year % 1_000);
-            write_ordinal(out, field);
+            write_ordinal(out, field, start);
         }
         Item::Zone => {
             let name: Cow<'_, str> =
@@ -275,14 +276,15 @@ fn write_number(out: &mut String<'_>, field: &Field<'_>, value: i64, digits: usi
     // The fraction of a second keeps its zeros.
     let is_fraction = matches!(field.item, Item::Fraction(_) | Item::Millisecond | Item::Microsecond);
     let digits = if field.is_tight && !is_fraction { 0 } else { digits + usize::from(has_sign) };
+    let start = out.len();
     let _ = write!(out, "{value:0digits$}");
-    write_ordinal(out, field);
+    write_ordinal(out, field, start);
 }
 
-/// Appends the ending of an ordinal number, if there is one in the template.
-fn write_ordinal(out: &mut String<'_>, field: &Field<'_>) {
+/// Appends the ending of the ordinal number that begins at `start`, if the template has one.
+fn write_ordinal(out: &mut String<'_>, field: &Field<'_>, start: usize) {
     let Some(case) = field.ordinal else { return };
-    let ending = match out.as_bytes() {
+    let ending = match &out.as_bytes()[start..] {
         [.., b'1', _] => "th",
         [.., b'1'] => "st",
         [.., b'2'] => "nd",
