@@ -11,12 +11,17 @@ mod calendar;
 mod casts;
 mod compare;
 mod extract;
+mod from_text;
 mod intervals;
 mod make;
 mod overlaps;
 mod read;
 mod read_interval;
 mod series;
+#[cfg(test)]
+mod session_tests;
+mod template;
+mod to_char;
 mod tokens;
 mod truncate;
 mod types;
@@ -37,9 +42,11 @@ const TABLES: &[Table] = &[
     casts::FUNCTIONS,
     compare::FUNCTIONS,
     extract::FUNCTIONS,
+    from_text::FUNCTIONS,
     intervals::FUNCTIONS,
     make::FUNCTIONS,
     overlaps::FUNCTIONS,
+    to_char::FUNCTIONS,
     truncate::FUNCTIONS,
     zones::FUNCTIONS,
 ];

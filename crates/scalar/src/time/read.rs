@@ -92,6 +92,10 @@ mod found {
     pub(super) const ERA: u32 = 1 << 11;
     pub(super) const WEEKDAY: u32 = 1 << 12;
     pub(super) const DAY_OF_YEAR: u32 = 1 << 13;
+    /// The epoch or an infinity.
+    pub(super) const SPECIAL: u32 = 1 << 14;
+    /// An abbreviation whose offset depends on the date. PostgreSQL does not take it in front of a date.
+    pub(super) const DYNAMIC_ZONE: u32 = 1 << 15;
 }
 
 /// A label in front of a number or time.
@@ -172,11 +176,12 @@ pub(super) fn time(text: &str, session: &Session) -> ReadResult<(i64, i32)> {
         let Some((form, text)) = tokens.get(at) else { break };
         let new = match form {
             Form::Date if at == 0 && (date_at_start || tokens.has_form(1, &[Form::Time])) => reader.date(text)?,
-            Form::Date => reader.time_or_zone(text)?,
-            Form::Time => {
-                reader.take_time_label()?;
-                reader.time_token(text)?
+            Form::Date => {
+                reader.label = None;
+                reader.time_or_zone(text, true)?
             }
+            // A label before the time is ignored.
+            Form::Time => reader.time_token(text)?,
             Form::Signed => reader.offset_token(text)?,
             Form::Number if reader.label.is_some() => reader.labelled_number(text)?,
             Form::Number => match text.find('.') {
@@ -184,7 +189,7 @@ pub(super) fn time(text: &str, session: &Session) -> ReadResult<(i64, i32)> {
                 Some(point) if point > 2 => reader.joined_number(text, true)?,
                 Some(_) => return Err(ReadError::Format),
                 None if text.len() > 4 => reader.joined_number(text, true)?,
-                None => reader.number(text, true)?,
+                None => reader.number(text, false, true)?,
             },
             Form::Word | Form::SignedWord => {
                 if word(text) == Some(Word::TimeFollows)
@@ -312,16 +317,16 @@ impl<'s> Reader<'s> {
             return Ok(found::DATE | found::TIME | found::ZONE);
         }
         if self.label.is_some() || self.has(found::MONTH_AND_DAY) {
-            return self.time_or_zone(text);
+            return self.time_or_zone(text, false);
         }
         self.date(text)
     }
 
     /// The name of a zone, or a time with an offset such as `040506-08`.
-    fn time_or_zone(&mut self, text: &str) -> ReadResult<u32> {
+    fn time_or_zone(&mut self, text: &str, only_time: bool) -> ReadResult<u32> {
         if !text.starts_with(|c: char| c.is_ascii_digit()) && self.label.is_none() {
             let zone = zone::named(text).ok_or_else(|| ReadError::Other(zone::unknown(text)))?;
-            self.zone = Some(Zone::Named(zone));
+            self.zone = Some(zone);
             return Ok(found::ZONE);
         }
         self.take_time_label()?;
@@ -330,7 +335,7 @@ impl<'s> Reader<'s> {
         }
         let dash = text.find('-').ok_or(ReadError::Format)?;
         self.offset = offset(&text[dash..])?;
-        let new = self.joined_number(&text[..dash], true)?;
+        let new = self.joined_number(&text[..dash], only_time)?;
         Ok(new | found::ZONE)
     }
 
@@ -339,6 +344,8 @@ impl<'s> Reader<'s> {
         let mut numbers = [""; super::DATE_PARTS_MAX];
         let mut count = 0;
         let mut new = 0;
+        // A month name before the token does not count here.
+        let mut has_month_name = false;
         let mut rest = text;
         while !rest.is_empty() {
             rest = rest.trim_start_matches(|c: char| !c.is_ascii_alphanumeric());
@@ -356,7 +363,7 @@ impl<'s> Reader<'s> {
             match word(part) {
                 Some(Word::Month(month)) => {
                     self.month = month.into();
-                    self.has_month_name = true;
+                    has_month_name = true;
                 }
                 Some(Word::Ignored) => continue,
                 _ => return Err(ReadError::Format),
@@ -369,7 +376,7 @@ impl<'s> Reader<'s> {
         let before = self.found;
         for number in &numbers[..count] {
             self.found = before | new;
-            let one = self.number(number, false);
+            let one = self.number(number, has_month_name, false);
             self.found = before;
             let one = one?;
             if (before | new) & one != 0 {
@@ -418,12 +425,13 @@ impl<'s> Reader<'s> {
             _ if text.len() >= 6 && (self.found & found::DATE == 0 || self.found & found::TIME == 0) => {
                 self.joined_number(text, false)
             }
-            _ => self.number(text, false),
+            _ => self.number(text, self.has_month_name, false),
         }
     }
 
     /// A number after a label such as `y`, `J` or `T`.
     fn labelled_number(&mut self, text: &str) -> ReadResult<u32> {
+        self.special = None;
         let (value, rest) = leading_int(text).ok_or(ReadError::Field)?;
         if !rest.is_empty() && !rest.starts_with('.') {
             return Err(ReadError::Format);
@@ -435,6 +443,9 @@ impl<'s> Reader<'s> {
                 return if new == found::TIME { Ok(new) } else { Err(ReadError::Format) };
             }
         };
+        if !rest.is_empty() && !matches!(unit, Unit::Julian | Unit::Second) {
+            return Err(ReadError::Format);
+        }
         Ok(match unit {
             Unit::Year => {
                 self.year = value;
@@ -503,15 +514,18 @@ impl<'s> Reader<'s> {
     }
 
     /// One field of a date; after a date, a time.
-    fn number(&mut self, text: &str, only_time: bool) -> ReadResult<u32> {
+    fn number(&mut self, text: &str, has_month_name: bool, only_time: bool) -> ReadResult<u32> {
         let (value, rest) = leading_int(text).ok_or(ReadError::Field)?;
         let known = if only_time { found::DATE } else { self.found & found::DATE };
+        if rest.len() == text.len() {
+            return Err(ReadError::Format);
+        }
         if rest.starts_with('.') {
             if text.len() - rest.len() > 2 {
                 return self.joined_number(text, true);
             }
             self.fraction = fraction_micros(rest).ok_or(ReadError::Format)?;
-        } else if !rest.is_empty() || rest.len() == text.len() {
+        } else if !rest.is_empty() {
             return Err(ReadError::Format);
         }
         let order = self.session.date_order;
@@ -524,10 +538,10 @@ impl<'s> Reader<'s> {
             0 if is_long || order == DateOrder::Ymd => found::YEAR,
             0 if order == DateOrder::Dmy => found::DAY,
             0 | found::YEAR | found::DAY => found::MONTH,
-            found::MONTH if self.has_month_name && (is_long || order == DateOrder::Ymd) => found::YEAR,
+            found::MONTH if has_month_name && (is_long || order == DateOrder::Ymd) => found::YEAR,
             found::MONTH => found::DAY,
             // In `08-Jan-1999` with order YMD, the first number was the day.
-            found::YEAR_AND_MONTH if self.has_month_name && is_long && self.has_short_year => {
+            found::YEAR_AND_MONTH if has_month_name && is_long && self.has_short_year => {
                 self.day = self.year;
                 self.year = value;
                 self.has_short_year = false;
@@ -557,13 +571,13 @@ impl<'s> Reader<'s> {
             }
             Some(Abbreviation::Dynamic(zone)) => {
                 self.zone = Zone::dynamic(text, zone);
-                return Ok(found::ZONE);
+                return Ok(found::ZONE | found::DYNAMIC_ZONE);
             }
             None => {}
         }
         let Some(word) = word(text) else {
             let zone = zone::named(text).ok_or(ReadError::Format)?;
-            self.zone = Some(Zone::Named(zone));
+            self.zone = Some(zone);
             return Ok(found::ZONE);
         };
         Ok(match word {
@@ -618,12 +632,14 @@ impl<'s> Reader<'s> {
                 return Ok(found::TIME);
             }
             Special::Now => {
+                self.special = None;
                 self.set_days(local.days());
                 self.set_time(local.of_day);
                 self.offset = zone::offset_at(&self.session.zone, now);
                 return Ok(found::DATE | found::TIME | found::ZONE);
             }
             Special::Midnight => {
+                self.special = None;
                 self.set_time(0);
                 self.offset = 0;
                 return Ok(found::TIME | found::ZONE);
@@ -638,9 +654,10 @@ impl<'s> Reader<'s> {
                     Special::Infinity => Moment::Infinity,
                     _ => Moment::MinusInfinity,
                 });
-                return Ok(found::DATE | found::TIME | found::ZONE);
+                return Ok(found::SPECIAL);
             }
         };
+        self.special = None;
         self.set_days(local.days() + after);
         Ok(found::DATE)
     }
@@ -692,11 +709,11 @@ impl<'s> Reader<'s> {
     }
 
     fn into_moment(mut self) -> ReadResult<Moment> {
+        self.finish_date()?;
+        self.finish_hour()?;
         if let Some(special) = self.special {
             return Ok(special);
         }
-        self.finish_date()?;
-        self.finish_hour()?;
         if !self.has(found::DATE) {
             return Err(ReadError::Format);
         }

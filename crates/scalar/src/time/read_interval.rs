@@ -409,6 +409,9 @@ fn iso_number(text: &str) -> Result<(Amount, &str), ReadError> {
     }
     let (number, rest) = text.split_at(end);
     let value: f64 = number.parse().map_err(|_| ReadError::Format)?;
+    if value.is_infinite() {
+        return Err(ReadError::Format);
+    }
     if value.abs() > LIMIT {
         return Err(ReadError::Field);
     }

@@ -5,7 +5,7 @@
 use std::borrow::Cow;
 
 use jiff::Timestamp;
-use jiff::tz::{AmbiguousOffset, Offset, TimeZone};
+use jiff::tz::{AmbiguousOffset, TimeZone};
 use model::{Error, Result, SqlState};
 
 use super::abbreviations::{Abbreviation, abbreviation};
@@ -35,7 +35,7 @@ impl Zone {
     /// # Errors
     /// 22023 for an unknown zone.
     pub(super) fn of_name(name: &str) -> Result<Zone> {
-        let found = Zone::of_abbreviation(name).or_else(|| named(name).map(Zone::Named));
+        let found = Zone::of_abbreviation(name).or_else(|| named(name));
         found.ok_or_else(|| unknown(name))
     }
 
@@ -49,7 +49,7 @@ impl Zone {
     /// An abbreviation that a zone uses.
     pub(super) fn dynamic(name: &str, zone: &str) -> Option<Zone> {
         let known = super::abbreviations::dynamic_name(name)?;
-        named(zone).map(|zone| Zone::Dynamic(known, zone))
+        TimeZone::get(zone).ok().map(|zone| Zone::Dynamic(known, zone))
     }
 
     /// Offset at a UTC time in microseconds since 1970.
@@ -89,49 +89,51 @@ pub(super) fn unknown(name: &str) -> Error {
 }
 
 /// A zone of the database or of POSIX.
-pub(super) fn named(name: &str) -> Option<TimeZone> {
+pub(super) fn named(name: &str) -> Option<Zone> {
     let bare = match name.get(..6) {
         Some(folder) if folder.eq_ignore_ascii_case("posix/") => &name[6..],
         _ => name,
     };
     if ["utc", "gmt"].iter().any(|utc| bare.eq_ignore_ascii_case(utc)) {
-        return Some(TimeZone::UTC);
+        return Some(Zone::Named(TimeZone::UTC));
     }
-    TimeZone::get(bare).ok().or_else(|| posix(&name.to_ascii_uppercase()))
+    TimeZone::get(bare).ok().map(Zone::Named).or_else(|| posix(&name.to_ascii_uppercase()))
 }
 
-fn posix(text: &str) -> Option<TimeZone> {
-    let (west, rest) = posix_offset(text)?;
+/// A zone such as `EST5EDT`: a name and an offset, maybe the name of daylight-saving time, its offset and its rule.
+fn posix(text: &str) -> Option<Zone> {
+    let (_, rest) = posix_name(text)?;
+    let (west, rest) = posix_offset(rest)?;
     if rest.is_empty() {
-        // The library keeps the abbreviation, and requires at least three letters.
-        let fixed = || Offset::from_seconds(-west).ok().map(TimeZone::fixed);
-        return TimeZone::posix(text).ok().or_else(fixed);
+        return Some(Zone::Fixed(-west));
     }
+    let (_, rest) = posix_name(rest).filter(|(name, _)| !name.is_empty())?;
     let rule = if rest.contains(',') { "" } else { POSIX_RULE };
-    let zone = TimeZone::posix(&format!("{text}{rule}")).ok();
-    // Abbreviations that are too short for the library are replaced; only the offsets count then.
-    let padded = |name: &str| if name.len() < 3 { "XXX".to_owned() } else { name.to_owned() };
-    zone.or_else(|| {
-        let [standard, daylight] = [text, rest].map(|text| text.bytes().take_while(u8::is_ascii_alphabetic).count());
-        let offset = &text[standard..text.len() - rest.len()];
-        let names = [padded(&text[..standard]), padded(&rest[..daylight])];
-        TimeZone::posix(&format!("{}{offset}{}{}{rule}", names[0], names[1], &rest[daylight..])).ok()
-    })
+    let sign = if west < 0 { '-' } else { '+' };
+    let west = west.abs();
+    let offset = format!("{sign}{}:{:02}:{:02}", west / 3_600, west / 60 % 60, west % 60);
+    // Only the offsets count here, and the library refuses some names that PostgreSQL takes.
+    TimeZone::posix(&format!("STD{offset}DST{rest}{rule}")).ok().map(Zone::Named)
 }
 
-/// Seconds west of UTC of a POSIX text, and the rest, which describes daylight-saving time.
+/// A name in a POSIX text, in brackets or up to a digit, sign or comma, and the rest.
+fn posix_name(text: &str) -> Option<(&str, &str)> {
+    if let Some(quoted) = text.strip_prefix('<') {
+        return quoted.split_once('>');
+    }
+    let end = text.find(|c: char| c.is_ascii_digit() || matches!(c, ',' | '-' | '+'));
+    Some(text.split_at(end.unwrap_or(text.len())))
+}
+
+/// Seconds of an offset `[+-]hh[:mm[:ss]]`, and the rest.
 fn posix_offset(text: &str) -> Option<(i32, &str)> {
-    let after_name = match text.strip_prefix('<') {
-        Some(rest) => &rest[rest.find('>')? + 1..],
-        None => text.trim_start_matches(|c: char| c.is_ascii_alphabetic()),
-    };
-    let (negative, mut rest) = match after_name.as_bytes().first()? {
-        b'-' => (true, &after_name[1..]),
-        b'+' => (false, &after_name[1..]),
-        _ => (false, after_name),
+    let (negative, mut rest) = match text.as_bytes().first()? {
+        b'-' => (true, &text[1..]),
+        b'+' => (false, &text[1..]),
+        _ => (false, text),
     };
     let mut seconds = 0;
-    for (unit, limit) in [(3_600, 168), (60, 60), (1, 60)] {
+    for (unit, limit) in [(3_600, 168), (60, 60), (1, 61)] {
         if unit != 3_600 {
             let Some(after) = rest.strip_prefix(':') else { break };
             rest = after;
@@ -206,7 +208,7 @@ mod tests {
         let hours = |local: &str| {
             let local: jiff::civil::DateTime = local.parse().expect("a time");
             let micros = local.to_zoned(TimeZone::UTC).expect("a time").timestamp().as_microsecond();
-            offset_at_local(&berlin, micros.into()) / 3_600
+            berlin.offset_at_local(micros.into()) / 3_600
         };
         assert_eq!(hours("2024-01-15T12:00"), 1);
         assert_eq!(hours("2024-07-15T12:00"), 2);
@@ -220,17 +222,26 @@ mod tests {
         let york = named("America/New_York").expect("a zone");
         // 200001-07-01 and 200001-01-01.
         for (days, offset) in [(72_329_873, -4), (72_329_692, -5)] {
-            assert_eq!(offset_at(&york, days * DAY) / 3_600, offset);
+            assert_eq!(york.offset_at(days * DAY) / 3_600, offset);
         }
     }
 
     #[test]
     fn posix_names_count_hours_west() {
-        for (name, seconds) in [("GMT-8", 28_800), ("UTC+5:30", -19_800), ("AB3", -10_800), ("<+08>-08", 28_800)] {
-            assert_eq!(named(name).map(|zone| offset_at(&zone, 0)), Some(seconds), "{name}");
+        for (name, seconds) in [
+            ("GMT-8", 28_800),
+            ("UTC+5:30", -19_800),
+            ("AB3", -10_800),
+            ("<+08>-08", 28_800),
+            ("PST99", -356_400),
+            ("P0Y", 3_600),
+        ] {
+            assert_eq!(named(name).map(|zone| zone.offset_at(1_719_792_000_000_000)), Some(seconds), "{name}");
         }
         let eastern = named("est5edt").expect("a zone");
-        assert_eq!(offset_at(&eastern, 1_719_792_000_000_000), -14_400);
-        assert!(named("foo").is_none() && named("").is_none() && named("é-1").is_none());
+        assert_eq!(eastern.offset_at(1_719_792_000_000_000), -14_400);
+        for name in ["foo", "", "FEB-03-01", "UTC+169", "<+08", "+"] {
+            assert!(named(name).is_none(), "{name}");
+        }
     }
 }
