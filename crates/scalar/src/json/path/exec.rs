@@ -38,7 +38,7 @@ pub(super) type Found<'f, 't> = Option<&'f mut Vec<Item<'t>>>;
 pub(super) struct Execution<'t> {
     pub(super) arena: &'t Bump,
     pub(super) root: Json<'t>,
-    /// An object.
+    /// An object; `None` for the operators.
     pub(super) variables: Option<Json<'t>>,
     pub(super) is_lax: bool,
     /// The session whose zone dates and times without one have; `None` if these may not be compared with those that have one.
@@ -152,7 +152,9 @@ impl<'t> Execution<'t> {
     }
 
     fn variable(&mut self, name: &str, then: &'t [Accessor], found: Found<'_, 't>) -> Outcome<bool> {
-        let Some((variables, value)) = self.variables.and_then(|all| Some((all, all.get(name)?))) else {
+        // The operators have no variables, so that all of them are null.
+        let Some(variables) = self.variables else { return self.then(then, Item::Json(Json::Null), found) };
+        let Some(value) = variables.get(name) else {
             let text = format!("could not find jsonpath variable \"{name}\"");
             return Err(Fault::Hard(Error::new(SqlState::UNDEFINED_OBJECT, text)));
         };
