@@ -86,6 +86,7 @@ static FAMILIES: &[&Family] = &[
     &crate::text::format::FAMILY,
     &crate::text::io::FAMILY,
     &crate::text::like::FAMILY,
+    &crate::text::regexp_functions::FAMILY,
     &crate::text::split::FAMILY,
     &crate::text::strings::FAMILY,
     &crate::time::FAMILY,
