@@ -91,6 +91,7 @@ fn numeric_bucket(operand: &Numeric, low: &Numeric, high: &Numeric, count: i32) 
     }
     let distance = operand.sub(low)?.mul(&Numeric::from(count))?;
     let bucket = distance.div(&high.sub(low)?)?.floor()?.to_i32()?;
+    // The quotient may round up to the count, which PostgreSQL 15 takes for a value behind the last bucket.
     Ok(bucket.min(count - 1) + 1)
 }
 

@@ -35,7 +35,7 @@ pub(super) const AGGREGATES: &[(&str, Aggregate)] = extremes! {
     "timestamp": plain,
     "timestamptz": plain,
     "interval": plain,
-    "money": general,
+    "money": plain,
     "text": general,
     "bpchar": general,
     "inet": general,

@@ -1,6 +1,7 @@
 //! `real` and `double precision`: text, comparisons, arithmetic, casts and rounding.
 
 use std::cmp::Ordering;
+use std::str::FromStr;
 
 use catalog::TypeId;
 use model::{Datum, Error, Numeric, Result, SqlState};
@@ -22,28 +23,57 @@ pub(super) const TYPES: &[(TypeId, TypeSupport)] = &[
 ];
 
 fn float4_input<'a>(text: &str, _: TypeId, _: i32, _: &Context<'a>) -> Result<Datum<'a>> {
-    let value: f32 = parse(text, "real")?;
-    check_range(text, "real", value.is_infinite(), value == 0.0)?;
-    Ok(Datum::Float4(value))
+    parse(text, "real", |value: f32| (value.is_infinite(), value == 0.0)).map(Datum::Float4)
 }
 
 fn float8_input<'a>(text: &str, _: TypeId, _: i32, _: &Context<'a>) -> Result<Datum<'a>> {
-    let value: f64 = parse(text, "double precision")?;
-    check_range(text, "double precision", value.is_infinite(), value == 0.0)?;
-    Ok(Datum::Float8(value))
+    parse(text, "double precision", |value: f64| (value.is_infinite(), value == 0.0)).map(Datum::Float8)
 }
 
-fn parse<T: std::str::FromStr>(text: &str, ty: &str) -> Result<T> {
-    trimmed(text).parse().map_err(|_| invalid_input(ty, text))
-}
-
-/// Refuses a decimal that has become infinite or zero.
-fn check_range(text: &str, ty: &str, infinite: bool, zero: bool) -> Result<()> {
+/// Reads a decimal number, `NaN` or an infinity; `limits` tells whether a value is infinite and whether it is 0.
+fn parse<T: FromStr + Copy>(text: &str, ty: &str, limits: impl Fn(T) -> (bool, bool)) -> Result<T> {
     let number = trimmed(text);
+    let check = |number: &str, value: T| match limits(value) {
+        (false, false) => Ok(()),
+        (infinite, _) => check_range(number, ty, infinite),
+    };
+    if let Ok(value) = number.parse() {
+        return check(number, value).map(|()| value);
+    }
+    // A number that is out of range is reported before what follows it.
+    let number = number_at_start(number);
+    if let Ok(value) = number.parse() {
+        check(number, value)?;
+    }
+    Err(invalid_input(ty, text))
+}
+
+/// The longest beginning that is a decimal number.
+fn number_at_start(text: &str) -> &str {
+    let digits = |from: usize| text[from..].bytes().take_while(u8::is_ascii_digit).count();
+    let sign = usize::from(text.starts_with(['+', '-']));
+    let mut end = sign + digits(sign);
+    if text[end..].starts_with('.') {
+        end += 1 + digits(end + 1);
+    }
+    if text[end..].starts_with(['e', 'E']) {
+        let power = end + 1 + usize::from(text[end + 1..].starts_with(['+', '-']));
+        if digits(power) > 0 {
+            end = power + digits(power);
+        }
+    }
+    &text[..end]
+}
+
+/// Refuses a decimal that has become infinite or else zero.
+fn check_range(number: &str, ty: &str, infinite: bool) -> Result<()> {
     let mantissa = number.split(['e', 'E']).next().unwrap_or_default();
-    let overflow = infinite && number.bytes().any(|byte| byte.is_ascii_digit());
-    let underflow = zero && mantissa.bytes().any(|byte| matches!(byte, b'1'..=b'9'));
-    if overflow || underflow {
+    let is_lost = if infinite {
+        number.bytes().any(|byte| byte.is_ascii_digit())
+    } else {
+        mantissa.bytes().any(|byte| matches!(byte, b'1'..=b'9'))
+    };
+    if is_lost {
         let message = format!("\"{number}\" is out of range for type {ty}");
         return Err(Error::new(SqlState::NUMERIC_OUT_OF_RANGE, message));
     }
@@ -272,4 +302,35 @@ fn integer(value: f64, ty: &str) -> Result<f64> {
     };
     let whole = value.round_ties_even();
     if (-bound..bound).contains(&whole) { Ok(whole) } else { Err(out_of_range(ty)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::context::Session;
+
+    #[test]
+    fn floats_have_the_digits_that_extra_float_digits_leaves() {
+        let values = [0.1, 1e15, 123_456_789.123_456_79, 1e-5, 0.0001, 1e100, f64::NAN, -2.5, 1e14, 100_000.0, 0.0];
+        let values = values.map(Datum::Float8).into_iter().chain([1_234_567.0, 0.1, 999_999.5].map(Datum::Float4));
+        let values: Vec<Datum<'_>> = values.collect();
+        let arena = bumpalo::Bump::new();
+        for (extra_float_digits, expected) in [
+            (
+                0,
+                "0.1 1e+15 123456789.123457 1e-05 0.0001 1e+100 NaN -2.5 100000000000000 100000 0 1.23457e+06 0.1 1e+06",
+            ),
+            (-3, "0.1 1e+15 123456789.123 1e-05 0.0001 1e+100 NaN -2.5 1e+14 100000 0 1.23e+06 0.1 1e+06"),
+            (-15, "0.1 1e+15 1e+08 1e-05 0.0001 1e+100 NaN -2 1e+14 1e+05 0 1e+06 0.1 1e+06"),
+        ] {
+            let session = Session { extra_float_digits, ..Session::default() };
+            let ctx = Context { arena: &arena, session: &session };
+            let texts = values.iter().map(|value| {
+                let mut text = String::new();
+                output(value, TypeId::FLOAT8, &ctx, &mut text).unwrap();
+                text
+            });
+            assert_eq!(texts.collect::<Vec<_>>().join(" "), expected);
+        }
+    }
 }

@@ -44,15 +44,19 @@ fn output(datum: &Datum<'_>, _: TypeId, _: &Context<'_>, text: &mut String) -> R
 /// Reads a decimal integer with optional sign; white space around it is ignored.
 fn parse<T: Integer>(text: &str) -> Result<T> {
     let number = trimmed(text);
-    let digits = number.strip_prefix(['+', '-']).unwrap_or(number);
-    if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+    let unsigned = number.strip_prefix(['+', '-']).unwrap_or(number);
+    let digits = unsigned.bytes().take_while(u8::is_ascii_digit).count();
+    if digits == 0 {
         return Err(invalid_input(T::NAME, text));
     }
+    // A number that is too large is reported before what follows it.
+    let number = &number[..number.len() - (unsigned.len() - digits)];
     let value = number.parse::<i64>().ok().and_then(|value| T::try_from(value).ok());
-    value.ok_or_else(|| {
+    let value = value.ok_or_else(|| {
         let message = format!("value \"{text}\" is out of range for type {}", T::NAME);
         Error::new(SqlState::NUMERIC_OUT_OF_RANGE, message)
-    })
+    })?;
+    if digits == unsigned.len() { Ok(value) } else { Err(invalid_input(T::NAME, text)) }
 }
 
 /// An integer type; its operations fail when the result does not fit.

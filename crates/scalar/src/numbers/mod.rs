@@ -1,4 +1,5 @@
-//! Booleans and numbers: `bool`, `int2`, `int4`, `int8`, `float4`, `float8`, `numeric`, `oid`, `xid`, `cid`.
+//! Booleans and numbers: `bool`, `int2`, `int4`, `int8`, `float4`, `float8`, `numeric`, `oid`, `xid`, `cid`,
+//! `money`.
 
 mod aggregates;
 mod boolean;
@@ -8,13 +9,19 @@ mod extremes;
 mod fixed_point;
 mod float;
 mod float_math;
+mod hash;
 mod in_range;
 mod integer;
+mod money;
 mod numeric;
 mod numeric_math;
 mod oid;
+mod picture;
 mod regression;
 mod series;
+mod to_char;
+mod to_number;
+mod transitions;
 mod variance;
 
 use catalog::TypeId;
@@ -28,7 +35,8 @@ pub(crate) static FAMILY: Family = Family {
     aggregates: &joined::<_, { length(AGGREGATES) }>(AGGREGATES),
 };
 
-const TYPES: &[&[(TypeId, TypeSupport)]] = &[boolean::TYPES, integer::TYPES, float::TYPES, numeric::TYPES, oid::TYPES];
+const TYPES: &[&[(TypeId, TypeSupport)]] =
+    &[boolean::TYPES, integer::TYPES, float::TYPES, numeric::TYPES, oid::TYPES, oid::ALIASES, money::TYPES];
 
 const FUNCTIONS: &[&[(&str, Function)]] = &[
     boolean::COMPARISONS,
@@ -51,10 +59,18 @@ const FUNCTIONS: &[&[(&str, Function)]] = &[
     oid::FUNCTIONS,
     bucket::FUNCTIONS,
     in_range::FUNCTIONS,
+    to_char::FUNCTIONS,
+    to_number::FUNCTIONS,
+    transitions::FUNCTIONS,
+    hash::FUNCTIONS,
+    hash::NUMERIC,
+    money::COMPARISONS,
+    money::FUNCTIONS,
+    money::WORDS,
 ];
 
 const AGGREGATES: &[&[(&str, Aggregate)]] =
-    &[aggregates::AGGREGATES, extremes::AGGREGATES, variance::AGGREGATES, regression::AGGREGATES];
+    &[aggregates::AGGREGATES, money::AGGREGATES, extremes::AGGREGATES, variance::AGGREGATES, regression::AGGREGATES];
 
 const fn length<T>(tables: &[&[T]]) -> usize {
     let (mut sum, mut at) = (0, 0);

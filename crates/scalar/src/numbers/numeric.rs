@@ -12,9 +12,6 @@ use super::call::{binary, compared, comparisons, functions, invalid_input, unary
 use crate::context::Context;
 use crate::registry::{Function, TypeSupport};
 
-/// Largest argument of `factorial` whose result is within the range of numeric.
-const FACTORIAL_ARGUMENT_MAX: i64 = 32_177;
-
 pub(super) const TYPES: &[(TypeId, TypeSupport)] = &[(TypeId::NUMERIC, TypeSupport { input, output, compare: None })];
 
 fn input<'a>(text: &str, _: TypeId, _: i32, _: &Context<'a>) -> Result<Datum<'a>> {
@@ -68,7 +65,6 @@ pub(super) const FUNCTIONS: &[(&str, Function)] = functions! {
     "trim_scale" => unary(Numeric::trim_scale),
     "gcd(numeric,numeric)" => binary(gcd),
     "lcm(numeric,numeric)" => binary(lcm),
-    "factorial" => unary(factorial),
     "numeric(numeric,int4)" => binary(with_typmod),
     "numeric(int2)" => unary(|value: i16| Numeric::from(value)),
     "numeric(int4)" => unary(|value: i32| Numeric::from(value)),
@@ -111,31 +107,8 @@ fn lcm(left: &Numeric, right: &Numeric) -> Result<Numeric> {
     div_trunc(left, &gcd(left, right)?)?.mul(right)?.abs().round(scale)
 }
 
-fn factorial(argument: i64) -> Result<Numeric> {
-    if argument < 0 {
-        let message = "factorial of a negative number is undefined";
-        return Err(Error::new(SqlState::NUMERIC_OUT_OF_RANGE, message));
-    }
-    if argument > FACTORIAL_ARGUMENT_MAX {
-        return Err(overflow());
-    }
-    // Factors are collected in a small number first, because each product with the large one costs its length.
-    let mut product = Numeric::from(1);
-    let mut factors = 1_i128;
-    for factor in 2..=argument {
-        factors = match factors.checked_mul(factor.into()) {
-            Some(factors) => factors,
-            None => {
-                product = product.mul(&Numeric::new(factors, 0))?;
-                factor.into()
-            }
-        };
-    }
-    product.mul(&Numeric::new(factors, 0))
-}
-
 /// Rounds to a declared `numeric(p, s)` and checks the size.
-pub(crate) fn with_typmod(value: &Numeric, typmod: i32) -> Result<Numeric> {
+fn with_typmod(value: &Numeric, typmod: i32) -> Result<Numeric> {
     match precision(typmod)? {
         Some(precision) => value.with_precision(precision),
         None => Ok(value.clone()),

@@ -17,6 +17,10 @@ const EXPONENT_MAX: f64 = 6_000.0;
 const POWER_EXPONENT_MAX: f64 = 6_020.0;
 /// Limit for digits before the point.
 const WHOLE_DIGITS_MAX: f64 = 131_072.0;
+/// The logarithm of e with as many digits as PostgreSQL estimates weights with, because their scales depend on it.
+const LOG10_E: f64 = 0.434_294_481_903_252;
+/// Largest argument of `factorial` whose result is within the range of numeric.
+const FACTORIAL_ARGUMENT_MAX: i64 = 32_177;
 /// Digits that are computed beyond those of a result, so that rounding sees the exact side.
 const GUARD_DIGITS: i64 = 12;
 
@@ -34,6 +38,7 @@ pub(super) const FUNCTIONS: &[(&str, Function)] = functions! {
     "numeric_power" => binary(power),
     "pow(numeric,numeric)" => binary(power),
     "power(numeric,numeric)" => binary(power),
+    "factorial" => unary(factorial),
 };
 
 /// A finite numeric as an integer over a power of ten.
@@ -149,7 +154,7 @@ fn exp(value: &Numeric) -> Result<Numeric> {
         return Ok(if value.signum() < 0 { Numeric::ZERO } else { value.clone() });
     }
     let exponent = estimate(value);
-    let weight = (exponent * std::f64::consts::LOG10_E).clamp(-EXPONENT_MAX, EXPONENT_MAX) as i64;
+    let weight = (exponent * LOG10_E).clamp(-EXPONENT_MAX, EXPONENT_MAX) as i64;
     let scale = result_scale(weight, &[value]);
     if exponent.abs() >= EXPONENT_MAX {
         return if exponent > 0.0 { Err(overflow()) } else { Numeric::ZERO.round(scale as i32) };
@@ -322,7 +327,7 @@ fn real_power(base: &Numeric, exponent: &Numeric, negative: bool) -> Result<Nume
     if logarithm.abs() > POWER_EXPONENT_MAX {
         return if logarithm > 0.0 { Err(overflow()) } else { Numeric::ZERO.round(SCALE_MAX as i32) };
     }
-    let weight = (logarithm * std::f64::consts::LOG10_E) as i64;
+    let weight = (logarithm * LOG10_E) as i64;
     let scale = result_scale(weight, &[base, exponent]);
     let digits = (scale + weight).max(0) + 2 * GUARD_DIGITS;
     let bits = bits_of_digits(digits);
@@ -394,4 +399,25 @@ fn integer_power(base: &Numeric, exponent: i32) -> Result<Numeric> {
         rounded_quotient(&dividend, &(divisor * power_of_ten(shift.unsigned_abs())))
     };
     numeric(decimal.negative && exponent % 2 != 0, &magnitude, scale)
+}
+
+fn factorial(argument: i64) -> Result<Numeric> {
+    if argument < 0 {
+        let message = "factorial of a negative number is undefined";
+        return Err(error(SqlState::NUMERIC_OUT_OF_RANGE, message));
+    }
+    if argument > FACTORIAL_ARGUMENT_MAX {
+        return Err(overflow());
+    }
+    numeric(false, &product(2, argument.unsigned_abs()), 0)
+}
+
+/// The product of the integers from `first` to `last`, in halves, because products of numbers of equal length are fast.
+fn product(first: u64, last: u64) -> BigUint {
+    const FACTORS_MAX: u64 = 8;
+    if last < first + FACTORS_MAX {
+        return (first..=last).map(BigUint::from).product();
+    }
+    let middle = u64::midpoint(first, last);
+    product(first, middle) * product(middle + 1, last)
 }

@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 use std::fmt::Write;
 
-use catalog::TypeId;
+use catalog::{TypeId, builtin};
 use model::{Datum, Error, Result, SqlState};
 
 use super::call::{binary, compared, comparisons, functions, invalid_input, out_of_range, trimmed, unary};
@@ -13,12 +13,73 @@ use crate::registry::{Function, TypeSupport};
 
 const XID: TypeId = TypeId(28);
 const CID: TypeId = TypeId(29);
+const REGPROC: TypeId = TypeId(24);
+const REGPROCEDURE: TypeId = TypeId(2202);
+const REGTYPE: TypeId = TypeId(2206);
 
 pub(super) const TYPES: &[(TypeId, TypeSupport)] = &[
     (TypeId::OID, TypeSupport { input: oid_input, output, compare: None }),
     (XID, TypeSupport { input: transaction_input, output, compare: None }),
     (CID, TypeSupport { input: transaction_input, output, compare: None }),
 ];
+
+/// Types whose text is the name of an object. Names of tables and the like are known to the binder only, so that values of
+/// these types have numbers as text, except types and functions, which are built in.
+pub(super) const ALIASES: &[(TypeId, TypeSupport)] = &[
+    (REGPROC, ALIAS),
+    (REGPROCEDURE, ALIAS),
+    (TypeId(2205), ALIAS), // regclass
+    (REGTYPE, ALIAS),
+    (TypeId(3734), ALIAS), // regconfig
+    (TypeId(3769), ALIAS), // regdictionary
+    (TypeId(4089), ALIAS), // regnamespace
+    (TypeId(4096), ALIAS), // regrole
+    (TypeId(4191), ALIAS), // regcollation
+];
+
+const ALIAS: TypeSupport = TypeSupport { input: alias_input, output: alias_output, compare: None };
+
+/// Reads a number, `-` for 0, or the catalog's name of a type.
+fn alias_input<'a>(text: &str, ty: TypeId, typmod: i32, ctx: &Context<'a>) -> Result<Datum<'a>> {
+    match text {
+        "-" => Ok(Datum::Oid(0)),
+        _ if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) => oid_input(text, ty, typmod, ctx),
+        _ => match builtin().type_named(text).filter(|_| ty == REGTYPE) {
+            Some(named) => Ok(Datum::Oid(named.0)),
+            None => Err(Error::unsupported(format!("names of type {} are not supported", builtin().type_name(ty)))),
+        },
+    }
+}
+
+fn alias_output(datum: &Datum<'_>, ty: TypeId, ctx: &Context<'_>, text: &mut String) -> Result<()> {
+    let Datum::Oid(number) = datum else { return Err(Error::bug("output of another type as oid")) };
+    let catalog = builtin();
+    match ty {
+        _ if *number == 0 => text.push('-'),
+        REGTYPE if catalog.type_row(TypeId(*number)).is_some() => text.push_str(&catalog.type_name(TypeId(*number))),
+        REGPROC | REGPROCEDURE if catalog.function_row(*number).is_some() => {
+            function_name(*number, ty == REGPROCEDURE, text);
+        }
+        _ => return output(datum, ty, ctx, text),
+    }
+    Ok(())
+}
+
+/// Appends the name of a function, with the schema if the name alone is ambiguous, or with the types of its parameters.
+fn function_name(number: u32, with_parameters: bool, text: &mut String) {
+    let catalog = builtin();
+    let Some(function) = catalog.function_row(number) else { return };
+    if !with_parameters && catalog.functions_named(function.name).count() > 1 {
+        text.push_str("pg_catalog.");
+    }
+    text.push_str(function.name);
+    if with_parameters {
+        let types: Vec<String> = function.parameters.iter().map(|ty| catalog.type_name(*ty)).collect();
+        text.push('(');
+        text.push_str(&types.join(","));
+        text.push(')');
+    }
+}
 
 fn output(datum: &Datum<'_>, _: TypeId, _: &Context<'_>, text: &mut String) -> Result<()> {
     let Datum::Oid(value) = datum else { return Err(Error::bug("output of another type as oid")) };

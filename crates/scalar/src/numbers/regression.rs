@@ -8,36 +8,32 @@ use crate::context::Context;
 use crate::registry::{Accumulator, Aggregate};
 
 pub(super) const AGGREGATES: &[(&str, Aggregate)] = &[
-    ("regr_sxx", |_| Pairs::boxed(|pairs| pairs.any(pairs.xx))),
-    ("regr_syy", |_| Pairs::boxed(|pairs| pairs.any(pairs.yy))),
-    ("regr_sxy", |_| Pairs::boxed(|pairs| pairs.any(pairs.xy))),
-    ("regr_avgx", |_| Pairs::boxed(|pairs| pairs.any(pairs.sum_x / pairs.count))),
-    ("regr_avgy", |_| Pairs::boxed(|pairs| pairs.any(pairs.sum_y / pairs.count))),
-    ("covar_pop", |_| Pairs::boxed(|pairs| pairs.any(pairs.xy / pairs.count))),
-    ("covar_samp", |_| Pairs::boxed(Pairs::covariance_of_sample)),
-    ("corr", |_| Pairs::boxed(Pairs::correlation)),
-    ("regr_r2", |_| Pairs::boxed(Pairs::determination)),
-    ("regr_slope", |_| Pairs::boxed(|pairs| pairs.line(pairs.slope()))),
-    ("regr_intercept", |_| Pairs::boxed(|pairs| pairs.line((pairs.sum_y - pairs.sum_x * pairs.slope()) / pairs.count))),
+    ("regr_sxx", |_| boxed(Pairs::sum_xx)),
+    ("regr_syy", |_| boxed(Pairs::sum_yy)),
+    ("regr_sxy", |_| boxed(Pairs::sum_xy)),
+    ("regr_avgx", |_| boxed(Pairs::average_x)),
+    ("regr_avgy", |_| boxed(Pairs::average_y)),
+    ("covar_pop", |_| boxed(Pairs::covariance)),
+    ("covar_samp", |_| boxed(Pairs::covariance_of_sample)),
+    ("corr", |_| boxed(Pairs::correlation)),
+    ("regr_r2", |_| boxed(Pairs::determination)),
+    ("regr_slope", |_| boxed(Pairs::slope)),
+    ("regr_intercept", |_| boxed(Pairs::intercept)),
 ];
 
 /// Sums over pairs, and sums of products of differences from the means, updated by the method of Youngs and Cramer.
-struct Pairs {
-    count: f64,
-    sum_x: f64,
-    sum_y: f64,
-    xx: f64,
-    yy: f64,
-    xy: f64,
-    result: fn(&Pairs) -> Option<Datum<'static>>,
+#[derive(Default)]
+pub(super) struct Pairs {
+    pub(super) count: f64,
+    pub(super) sum_x: f64,
+    pub(super) sum_y: f64,
+    pub(super) xx: f64,
+    pub(super) yy: f64,
+    pub(super) xy: f64,
 }
 
 impl Pairs {
-    fn boxed(result: fn(&Pairs) -> Option<Datum<'static>>) -> Box<dyn Accumulator> {
-        Box::new(Pairs { count: 0.0, sum_x: 0.0, sum_y: 0.0, xx: 0.0, yy: 0.0, xy: 0.0, result })
-    }
-
-    fn add(&mut self, x: f64, y: f64) -> Result<()> {
+    pub(super) fn add(&mut self, x: f64, y: f64) -> Result<()> {
         let (count, sum_x, sum_y) = (self.count, self.sum_x, self.sum_y);
         self.count += 1.0;
         self.sum_x += x;
@@ -70,44 +66,82 @@ impl Pairs {
     }
 
     /// A statistic that needs one pair.
-    fn any(&self, value: f64) -> Option<Datum<'static>> {
-        (self.count > 0.0).then_some(Datum::Float8(value))
+    fn any(&self, value: f64) -> Option<f64> {
+        (self.count > 0.0).then_some(value)
     }
 
     /// A statistic of the regression line, which needs different x.
-    fn line(&self, value: f64) -> Option<Datum<'static>> {
+    fn line(&self, value: f64) -> Option<f64> {
         if self.xx == 0.0 { None } else { self.any(value) }
     }
 
-    fn slope(&self) -> f64 {
-        self.xy / self.xx
+    pub(super) fn sum_xx(&self) -> Option<f64> {
+        self.any(self.xx)
     }
 
-    fn covariance_of_sample(&self) -> Option<Datum<'static>> {
-        (self.count > 1.0).then(|| Datum::Float8(self.xy / (self.count - 1.0)))
+    pub(super) fn sum_yy(&self) -> Option<f64> {
+        self.any(self.yy)
     }
 
-    fn correlation(&self) -> Option<Datum<'static>> {
+    pub(super) fn sum_xy(&self) -> Option<f64> {
+        self.any(self.xy)
+    }
+
+    pub(super) fn average_x(&self) -> Option<f64> {
+        self.any(self.sum_x / self.count)
+    }
+
+    pub(super) fn average_y(&self) -> Option<f64> {
+        self.any(self.sum_y / self.count)
+    }
+
+    pub(super) fn covariance(&self) -> Option<f64> {
+        self.any(self.xy / self.count)
+    }
+
+    pub(super) fn covariance_of_sample(&self) -> Option<f64> {
+        (self.count > 1.0).then(|| self.xy / (self.count - 1.0))
+    }
+
+    pub(super) fn slope(&self) -> Option<f64> {
+        self.line(self.xy / self.xx)
+    }
+
+    pub(super) fn intercept(&self) -> Option<f64> {
+        self.line((self.sum_y - self.sum_x * self.xy / self.xx) / self.count)
+    }
+
+    pub(super) fn correlation(&self) -> Option<f64> {
         if self.yy == 0.0 { None } else { self.line(self.xy / (self.xx * self.yy).sqrt()) }
     }
 
     /// `regr_r2`, the square of the correlation.
-    fn determination(&self) -> Option<Datum<'static>> {
+    pub(super) fn determination(&self) -> Option<f64> {
         let value = if self.yy == 0.0 { 1.0 } else { (self.xy * self.xy) / (self.xx * self.yy) };
         self.line(value)
     }
 }
 
-impl Accumulator for Pairs {
+/// An aggregate of pairs with its statistic.
+struct Regression {
+    pairs: Pairs,
+    statistic: fn(&Pairs) -> Option<f64>,
+}
+
+fn boxed(statistic: fn(&Pairs) -> Option<f64>) -> Box<dyn Accumulator> {
+    Box::new(Regression { pairs: Pairs::default(), statistic })
+}
+
+impl Accumulator for Regression {
     fn update<'a>(&mut self, arguments: &[Datum<'a>], _: &Context<'a>) -> Result<()> {
         let [y, x] = arguments else { return Err(Error::bug("an aggregate of pairs has two arguments")) };
         match (float(x)?, float(y)?) {
-            (Some(x), Some(y)) => self.add(x, y),
+            (Some(x), Some(y)) => self.pairs.add(x, y),
             _ => Ok(()),
         }
     }
 
     fn result<'a>(&self, _: &Context<'a>) -> Result<Datum<'a>> {
-        Ok((self.result)(self).unwrap_or(Datum::Null))
+        Ok((self.statistic)(&self.pairs).map_or(Datum::Null, Datum::Float8))
     }
 }

@@ -10,11 +10,11 @@ use crate::registry::{Accumulator, Aggregate};
 
 /// A statistic of the spread of values.
 #[derive(Clone, Copy)]
-struct Spread {
+pub(super) struct Spread {
     /// Estimate from a sample, which needs two values, rather than of the whole population.
-    sample: bool,
+    pub(super) sample: bool,
     /// Standard deviation rather than variance.
-    root: bool,
+    pub(super) root: bool,
 }
 
 /// All six aggregates of each type.
@@ -44,9 +44,9 @@ pub(super) const AGGREGATES: &[(&str, Aggregate)] = spreads! {
 /// and sum-of-product algorithms", Technometrics 1971.
 #[derive(Default)]
 pub(super) struct FloatMoments {
-    count: f64,
-    sum: f64,
-    squares: f64,
+    pub(super) count: f64,
+    pub(super) sum: f64,
+    pub(super) squares: f64,
 }
 
 impl FloatMoments {
@@ -74,7 +74,7 @@ impl FloatMoments {
         (self.count > 0.0).then(|| self.sum / self.count)
     }
 
-    fn spread(&self, spread: Spread) -> Option<f64> {
+    pub(super) fn spread(&self, spread: Spread) -> Option<f64> {
         let divisor = if spread.sample { self.count - 1.0 } else { self.count };
         let variance = (divisor > 0.0).then(|| self.squares / divisor)?;
         Some(if spread.root { variance.sqrt() } else { variance })
