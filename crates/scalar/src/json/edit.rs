@@ -208,12 +208,12 @@ fn changed<'a>(target: Json<'_>, path: &[Option<&str>], change: Change<'_>, ctx:
     let mut levels: Vec<Level<'_>> = Vec::with_capacity(through.len());
     let mut value = target;
     for (number, step) in through.iter().enumerate() {
-        let at = match find(value, *step, number + 1, change)? {
+        let at = match find(value, *step, number + 1, change, ctx)? {
             Place::At(at) => at,
             Place::Missing { .. } if !matches!(change, Change::Assign(_)) => return datum(target, ctx),
             place => {
                 let Change::Assign(new) = change else { return datum(target, ctx) };
-                let inner = nested(new, &path[number + 1..], arena);
+                let inner = nested(new, &path[number + 1..], ctx)?;
                 let value = put(value, (*step).unwrap_or_default(), place, Change::Assign(inner), arena)?;
                 return datum(rebuilt(value, levels, arena), ctx);
             }
@@ -232,7 +232,7 @@ fn changed<'a>(target: Json<'_>, path: &[Option<&str>], change: Change<'_>, ctx:
             return if assigns { Err(through_scalar()) } else { datum(target, ctx) };
         }
     }
-    let place = find(value, *last, path.len(), change)?;
+    let place = find(value, *last, path.len(), change, ctx)?;
     let value = put(value, (*last).unwrap_or_default(), place, change, arena)?;
     datum(rebuilt(value, levels, arena), ctx)
 }
@@ -253,15 +253,22 @@ fn rebuilt<'t>(value: Json<'t>, levels: Vec<Level<'t>>, arena: &'t Bump) -> Json
     })
 }
 
+/// Checks the memory of elements that an assignment creates in front of its own.
+fn check_gap(gap: usize, ctx: &Context<'_>) -> Result<()> {
+    ctx.check_size(gap.saturating_mul(size_of::<Json<'_>>()))
+}
+
 /// A value inside of the arrays and objects that the rest of an assigned path names.
-fn nested<'t>(value: Json<'t>, path: &[Option<&str>], arena: &'t Bump) -> Json<'t> {
-    path.iter().rev().flatten().fold(value, |value, step| match path_index(step) {
+fn nested<'t>(value: Json<'t>, path: &[Option<&str>], ctx: &Context<'t>) -> Result<Json<'t>> {
+    path.iter().rev().flatten().try_fold(value, |value, step| match path_index(step) {
         Some(index) => {
-            let mut items = vec![Json::Null; usize::try_from(index).unwrap_or(0)];
+            let gap = usize::try_from(index).unwrap_or(0);
+            check_gap(gap, ctx)?;
+            let mut items = vec![Json::Null; gap];
             items.push(value);
-            Json::array(&items, arena)
+            Ok(Json::array(&items, ctx.arena))
         }
-        None => Json::Object(arena.alloc_slice_copy(&[(&*arena.alloc_str(step), value)])),
+        None => Ok(Json::Object(ctx.arena.alloc_slice_copy(&[(&*ctx.arena.alloc_str(step), value)]))),
     })
 }
 
@@ -280,7 +287,13 @@ fn null_step(position: usize) -> Error {
     Error::new(SqlState("22004"), format!("path element at position {position} is null"))
 }
 
-fn find(container: Json<'_>, step: Option<&str>, position: usize, change: Change<'_>) -> Result<Place> {
+fn find(
+    container: Json<'_>,
+    step: Option<&str>,
+    position: usize,
+    change: Change<'_>,
+    ctx: &Context<'_>,
+) -> Result<Place> {
     let Some(step) = step else {
         return Err(null_step(position));
     };
@@ -299,7 +312,13 @@ fn find(container: Json<'_>, step: Option<&str>, position: usize, change: Change
     let from_start = if index < 0 { i64::from(index) + items.len() as i64 } else { i64::from(index) };
     match usize::try_from(from_start) {
         Ok(at) if at < items.len() => Ok(Place::At(at)),
-        Ok(at) => Ok(Place::Missing { at: items.len(), gap: at - items.len() }),
+        Ok(at) => {
+            let gap = at - items.len();
+            if matches!(change, Change::Assign(_)) {
+                check_gap(gap, ctx)?;
+            }
+            Ok(Place::Missing { at: items.len(), gap })
+        }
         Err(_) if matches!(change, Change::Assign(_)) => {
             Err(refused(format!("path element at position {position} is out of range: {index}")))
         }

@@ -147,3 +147,6 @@ const AGGREGATES: &[(&str, Aggregate)] = &[
     ("json_object_agg", aggregates::object::<false>),
     ("jsonb_object_agg", aggregates::object::<true>),
 ];
+
+#[cfg(test)]
+mod tests;

@@ -14,7 +14,7 @@ pub(crate) mod encoding;
 pub(crate) mod format;
 pub(crate) mod io;
 pub(crate) mod like;
-mod regexp;
+pub(crate) mod regexp;
 pub(crate) mod regexp_functions;
 pub(crate) mod split;
 pub(crate) mod strings;

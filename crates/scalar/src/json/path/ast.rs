@@ -2,14 +2,12 @@
 
 use std::fmt::Write;
 
-use regex::Regex;
-
+use super::pattern::Pattern;
 use crate::json::text::write_string;
 
 /// The last of the levels of `.**`.
 pub(super) const LEVEL_LAST: u32 = u32::MAX;
 
-#[derive(Debug)]
 pub(super) struct Path {
     /// Errors of structure are not ignored, and arrays are neither unwrapped nor made.
     pub(super) is_strict: bool,
@@ -17,13 +15,11 @@ pub(super) struct Path {
 }
 
 /// An expression or predicate, and the accessors that follow it.
-#[derive(Debug)]
 pub(super) struct Node {
     pub(super) kind: NodeKind,
     pub(super) accessors: Vec<Accessor>,
 }
 
-#[derive(Debug)]
 pub(super) enum NodeKind {
     Null,
     Bool(bool),
@@ -96,15 +92,6 @@ impl Comparison {
     }
 }
 
-#[derive(Debug)]
-pub(super) struct Pattern {
-    pub(super) text: String,
-    /// The flags in the order in which they are printed.
-    pub(super) flags: String,
-    pub(super) regex: Regex,
-}
-
-#[derive(Debug)]
 pub(super) enum Accessor {
     Key(String),
     AnyKey,

@@ -38,7 +38,7 @@ pub(super) type Found<'f, 't> = Option<&'f mut Vec<Item<'t>>>;
 pub(super) struct Execution<'t> {
     pub(super) arena: &'t Bump,
     pub(super) root: Json<'t>,
-    /// An object.
+    /// An object; `None` for the operators.
     pub(super) variables: Option<Json<'t>>,
     pub(super) is_lax: bool,
     /// The session whose zone dates and times without one have; `None` if these may not be compared with those that have one.
@@ -152,7 +152,9 @@ impl<'t> Execution<'t> {
     }
 
     fn variable(&mut self, name: &str, then: &'t [Accessor], found: Found<'_, 't>) -> Outcome<bool> {
-        let Some((variables, value)) = self.variables.and_then(|all| Some((all, all.get(name)?))) else {
+        // The operators have no variables, so that all of them are null.
+        let Some(variables) = self.variables else { return self.then(then, Item::Json(Json::Null), found) };
+        let Some(value) = variables.get(name) else {
             let text = format!("could not find jsonpath variable \"{name}\"");
             return Err(Fault::Hard(Error::new(SqlState::UNDEFINED_OBJECT, text)));
         };
@@ -283,42 +285,47 @@ impl<'t> Execution<'t> {
         list: &'t [(Node, Option<Node>)],
         item: Item<'t>,
         then: &'t [Accessor],
-        mut found: Found<'_, 't>,
+        found: Found<'_, 't>,
     ) -> Outcome<bool> {
-        let single;
-        let elements: &[Item<'t>] = match item {
-            Item::Json(Json::Array(elements)) => {
-                single = elements.iter().map(|element| Item::Json(*element)).collect::<Vec<_>>();
-                &single
-            }
-            _ if self.is_lax => {
-                single = vec![item];
-                &single
-            }
+        let size = match item {
+            Item::Json(Json::Array(elements)) => elements.len(),
+            _ if self.is_lax => 1,
             _ => {
                 return self.misfit(NOT_FOUND_ARRAY, "jsonpath array accessor can only be applied to an array");
             }
         };
-        let saved = self.length.replace(elements.len());
+        let saved = self.length.replace(size);
+        let any = self.elements_of(size as i64, list, item, then, found);
+        self.length = saved;
+        any
+    }
+
+    fn elements_of(
+        &mut self,
+        size: i64,
+        list: &'t [(Node, Option<Node>)],
+        item: Item<'t>,
+        then: &'t [Accessor],
+        mut found: Found<'_, 't>,
+    ) -> Outcome<bool> {
+        let element = |at: i64| match item {
+            Item::Json(Json::Array(elements)) => Item::Json(elements[at as usize]),
+            single => single,
+        };
         let mut any = false;
         for (from, to) in list {
             let from = self.subscript(from, item)?;
             let to = to.as_ref().map_or(Ok(from), |to| self.subscript(to, item))?;
-            let size = elements.len() as i64;
             if !self.ignores_structure && (from < 0 || from > to || to >= size) {
                 return soft(INVALID_SUBSCRIPT, "jsonpath array subscript is out of bounds");
             }
             for at in from.max(0)..=to.min(size - 1) {
-                any |= self.then(then, elements[at as usize], found.as_deref_mut())?;
+                any |= self.then(then, element(at), found.as_deref_mut())?;
                 if any && found.is_none() {
-                    self.length = saved;
                     return Ok(true);
                 }
-                // Accessors that follow may have changed it.
-                self.length = Some(elements.len());
             }
         }
-        self.length = saved;
         Ok(any)
     }
 

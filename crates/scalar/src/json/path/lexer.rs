@@ -64,7 +64,7 @@ impl<'t> Lexer<'t> {
                 self.end += 1;
                 Ok(Token::Variable(self.quoted()?))
             }
-            b'$' if self.byte(1).is_some_and(is_word_byte) => {
+            b'$' if self.byte(1).is_some_and(|next| is_word_byte(next) && next != b'\\') => {
                 self.end += 1;
                 Ok(Token::Variable(self.word()?))
             }

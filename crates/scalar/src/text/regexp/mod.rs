@@ -18,7 +18,7 @@ use std::rc::Rc;
 
 use model::Result;
 
-pub(super) use self::parse::Options;
+pub(crate) use self::parse::Options;
 use divide::{Captures, Divider};
 use prefilter::Prefilter;
 use program::State;
@@ -29,7 +29,7 @@ use set::Colors;
 const CACHE_PATTERNS: usize = 64;
 
 /// A compiled pattern.
-pub(super) struct Regex {
+pub(crate) struct Regex {
     searcher: Searcher,
     prefilter: Option<Prefilter>,
     ignore_case: bool,
@@ -46,7 +46,7 @@ thread_local! {
 ///
 /// # Errors
 /// 2201B for an invalid pattern.
-pub(super) fn compiled(pattern: &str, options: Options) -> Result<Rc<Regex>> {
+pub(crate) fn compiled(pattern: &str, options: Options) -> Result<Rc<Regex>> {
     let cached = CACHE.with_borrow_mut(|cache| {
         let at = cache.iter().position(|(other, with, _)| other == pattern && *with == options)?;
         cache[..=at].rotate_right(1);
@@ -78,7 +78,7 @@ impl Regex {
     }
 
     /// Whether some part of the text matches.
-    pub(super) fn is_match(&self, text: &str) -> bool {
+    pub(crate) fn is_match(&self, text: &str) -> bool {
         match self.prefilter.as_ref().filter(|prefilter| prefilter.fits(text)) {
             Some(prefilter) => prefilter.is_match(text),
             None => self.find(text, 0).is_some(),
