@@ -17,6 +17,7 @@ pub mod registry;
 pub mod value;
 
 mod arrays;
+mod geometry;
 mod misc;
 mod network;
 mod numbers;

@@ -83,6 +83,8 @@ static FAMILIES: &[&Family] = &[
     &crate::text::split::FAMILY,
     &crate::text::strings::FAMILY,
     &crate::arrays::FAMILY,
+    &crate::geometry::FAMILY,
+    &crate::geometry::POLYGONS,
     &crate::misc::FAMILY,
     &crate::network::FAMILY,
     &crate::ranges::FAMILY,

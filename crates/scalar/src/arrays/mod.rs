@@ -68,7 +68,6 @@ const FUNCTIONS: &[(&str, Function)] = &[
     ("array_positions", inspect::array_positions),
     ("array_to_string(anyarray,text)", inspect::array_to_string),
     ("array_to_string(anyarray,text,text)", inspect::array_to_string),
-    ("width_bucket(anycompatible,anycompatiblearray)", inspect::width_bucket),
 ];
 
 const SETS: &[(&str, SetFunction)] = &[
@@ -80,8 +79,6 @@ const SETS: &[(&str, SetFunction)] = &[
 const AGGREGATES: &[(&str, Aggregate)] = &[
     ("array_agg(anynonarray)", sets::array_agg),
     ("array_agg(anyarray)", sets::array_agg_arrays),
-    ("max(anyarray)", sets::array_max),
-    ("min(anyarray)", sets::array_min),
 ];
 
 /// Maximum number of dimensions, as in PostgreSQL.

@@ -61,7 +61,7 @@ fn parse_v4(text: &str, is_cidr: bool) -> Option<Network> {
     octets[..given.len()].copy_from_slice(&given);
     let written = given.len() as u32 * 8;
     let prefix = match prefix {
-        Some(prefix) if !is_cidr && prefix.div_ceil(8) * 8 > written => return None,
+        Some(prefix) if !is_cidr && prefix / 8 * 8 > written => return None,
         Some(prefix) => prefix,
         None if written == 32 => 32,
         None if is_cidr => class_prefix(octets[0], written),
