@@ -92,7 +92,9 @@ impl<'a, R: Row<'a> + ?Sized> Evaluation<'_, 'a, R> {
                 let left = self.eval(left)?;
                 self.any_or_all(*all, list.iter().map(|item| apply(call, &[left.clone(), self.eval(item)?], self.ctx)))?
             }
-            ExprKind::Case { operand, branches, otherwise } => self.case(operand.as_deref(), branches, otherwise.as_deref())?,
+            ExprKind::Case { operand, branches, otherwise } => {
+                self.case(operand.as_deref(), branches, otherwise.as_deref())?
+            }
             ExprKind::Coalesce(list) => {
                 for item in list {
                     let value = self.eval(item)?;
@@ -117,7 +119,9 @@ impl<'a, R: Row<'a> + ?Sized> Evaluation<'_, 'a, R> {
                 Datum::Record(record) => record.values.get(*field).cloned().unwrap_or_default(),
                 _ => Datum::Null,
             },
-            ExprKind::RowCompare { comparison, calls, left, right } => self.row_compare(*comparison, calls, left, right)?,
+            ExprKind::RowCompare { comparison, calls, left, right } => {
+                self.row_compare(*comparison, calls, left, right)?
+            }
             ExprKind::SqlValue(value) => self.sql_value(*value, expr.typmod)?,
             ExprKind::Subquery(_) => return Err(Error::bug("a subquery among scalar expressions")),
         })

@@ -24,6 +24,7 @@ mod numbers;
 mod ranges;
 mod rows;
 mod text;
+mod time;
 
 pub use context::{Context, DateOrder, DateStyle, IntervalStyle, Session};
 pub use eval::{Row, eval};

@@ -70,7 +70,11 @@ pub struct Family {
 }
 
 static FAMILIES: &[&Family] = &[
+    &crate::arrays::FAMILY,
+    &crate::misc::FAMILY,
     &crate::numbers::FAMILY,
+    &crate::ranges::FAMILY,
+    &crate::rows::FAMILY,
     &crate::text::aggregates::FAMILY,
     &crate::text::bits::FAMILY,
     &crate::text::bytes::FAMILY,
@@ -89,6 +93,7 @@ static FAMILIES: &[&Family] = &[
     &crate::network::FAMILY,
     &crate::ranges::FAMILY,
     &crate::rows::FAMILY,
+    &crate::time::FAMILY,
 ];
 
 struct Registry {
@@ -215,7 +220,12 @@ pub fn compare(ty: TypeId, left: &Datum<'_>, right: &Datum<'_>) -> Result<Orderi
 pub fn resolve(name: &str, arguments: &[TypeId]) -> Result<Call> {
     match builtin().function(&FunctionCall { name, arguments, ..FunctionCall::default() })? {
         Resolved::Function { function, parameters, result, .. } => {
-            Ok(Call { function: function.oid, operator: None, arguments: parameters.into(), result })
+            // A parameter of type "any" has the type of its argument.
+            let actual = |(parameter, argument): (&TypeId, &TypeId)| {
+                if *parameter == TypeId::ANY { *argument } else { *parameter }
+            };
+            let arguments = parameters.iter().zip(arguments).map(actual).collect();
+            Ok(Call { function: function.oid, operator: None, arguments, result })
         }
         Resolved::Cast(_) => Err(Error::new(SqlState::UNDEFINED_FUNCTION, format!("{name} is a cast"))),
     }

@@ -49,9 +49,7 @@ fn record_output(datum: &Datum<'_>, _: TypeId, ctx: &Context<'_>, text: &mut Str
 }
 
 fn write_field(field: &str, text: &mut String) {
-    let special = |one: char| {
-        matches!(one, '"' | '\\' | '(' | ')' | ',' | ' ' | '\t' | '\n' | '\r' | '\x0b' | '\x0c')
-    };
+    let special = |one: char| matches!(one, '"' | '\\' | '(' | ')' | ',' | ' ' | '\t' | '\n' | '\r' | '\x0b' | '\x0c');
     if !field.is_empty() && !field.contains(special) {
         return text.push_str(field);
     }

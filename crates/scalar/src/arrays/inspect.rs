@@ -95,7 +95,10 @@ pub(super) fn array_position<'a>(arguments: Arguments<'_, 'a>, _: &Call, _: &Con
     let start = match start {
         [] => i32::MIN,
         [Datum::Int4(start)] => *start,
-        _ => return Err(Error::new(NULL_NOT_ALLOWED, "initial position must not be null")),
+        _ if array.dimensions.len() <= 1 => {
+            return Err(Error::new(NULL_NOT_ALLOWED, "initial position must not be null"));
+        }
+        _ => i32::MIN,
     };
     let mut found = None;
     find(array, item, |at| {

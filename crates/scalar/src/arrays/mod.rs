@@ -76,10 +76,8 @@ const SETS: &[(&str, SetFunction)] = &[
     ("generate_subscripts(anyarray,int4,bool)", sets::generate_subscripts),
 ];
 
-const AGGREGATES: &[(&str, Aggregate)] = &[
-    ("array_agg(anynonarray)", sets::array_agg),
-    ("array_agg(anyarray)", sets::array_agg_arrays),
-];
+const AGGREGATES: &[(&str, Aggregate)] =
+    &[("array_agg(anynonarray)", sets::array_agg), ("array_agg(anyarray)", sets::array_agg_arrays)];
 
 /// Maximum number of dimensions, as in PostgreSQL.
 pub(crate) const DIMENSIONS_MAX: usize = 6;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use model::{Array, ArrayDimension, Datum, Error, Result};
 
 use super::{
-    ARRAY_SUBSCRIPT, Arguments, DIMENSIONS_MAX, NULL_NOT_ALLOWED, array, check_size, element_count,
-    result_element, too_many_dimensions,
+    ARRAY_SUBSCRIPT, Arguments, DIMENSIONS_MAX, NULL_NOT_ALLOWED, array, check_size, element_count, result_element,
+    too_many_dimensions,
 };
 use crate::context::Context;
 use crate::expr::Call;

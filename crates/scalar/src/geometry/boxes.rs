@@ -20,8 +20,14 @@ fn min(a: f64, b: f64) -> f64 {
     if b.is_nan() || a < b { a } else { b }
 }
 
+/// The greater and the lesser one of two coordinates; of equal ones the second is taken as greater.
+fn ordered(a: f64, b: f64) -> (f64, f64) {
+    if a > b || (a.is_nan() && !b.is_nan()) { (a, b) } else { (b, a) }
+}
+
 pub(super) fn of_corners(a: Point, b: Point) -> Corners {
-    [Point { x: max(a.x, b.x), y: max(a.y, b.y) }, Point { x: min(a.x, b.x), y: min(a.y, b.y) }]
+    let ((right, left), (upper, lower)) = (ordered(a.x, b.x), ordered(a.y, b.y));
+    [Point { x: right, y: upper }, Point { x: left, y: lower }]
 }
 
 /// The smallest box with all points.

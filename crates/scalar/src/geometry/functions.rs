@@ -5,11 +5,9 @@ use std::f64::consts::PI;
 use model::{Datum, Error, Geometry, Point, Result, SqlState};
 
 use super::boxes::{self, places};
-use super::float::{add, div, eq, ge, gt, hypot, is_zero, le, lt, mul, sub};
+use super::float::{add, div, eq, ge, gt, hypot, is_zero, le, lt, mul, ne, sub};
 use super::lines::{self, Line, Segment};
-use super::shapes::{
-    BoxArgument, Circle, Path, Polygon, argument, closest, geometry, optional_point, point,
-};
+use super::shapes::{BoxArgument, Circle, Path, Polygon, argument, closest, geometry, optional_point, point};
 use super::{points, polygons};
 use crate::context::Context;
 use crate::expr::Call;
@@ -239,7 +237,7 @@ pub(super) const FUNCTIONS: &[(&str, Function)] = functions! {
         Datum::Bool(((a.1.is_nan() && b.1.is_nan()) || eq(a.1, b.1)) && points::same(a.0, b.0))
     };
     "circle_eq", |a: Circle, b: Circle| Datum::Bool(eq(circle_area(a)?, circle_area(b)?));
-    "circle_ne", |a: Circle, b: Circle| Datum::Bool(!eq(circle_area(a)?, circle_area(b)?));
+    "circle_ne", |a: Circle, b: Circle| Datum::Bool(ne(circle_area(a)?, circle_area(b)?));
     "circle_lt", |a: Circle, b: Circle| Datum::Bool(lt(circle_area(a)?, circle_area(b)?));
     "circle_le", |a: Circle, b: Circle| Datum::Bool(le(circle_area(a)?, circle_area(b)?));
     "circle_gt", |a: Circle, b: Circle| Datum::Bool(gt(circle_area(a)?, circle_area(b)?));
@@ -277,7 +275,8 @@ pub(super) const FUNCTIONS: &[(&str, Function)] = functions! {
 };
 
 /// Functions that need an arena's limits.
-pub(super) const SIZED: &[(&str, Function)] = &[("polygon(int4,circle)", circle_polygon), ("polygon(circle)", circle_dodecagon)];
+pub(super) const SIZED: &[(&str, Function)] =
+    &[("polygon(int4,circle)", circle_polygon), ("polygon(circle)", circle_dodecagon)];
 
 fn circle_polygon<'a>(arguments: &[Datum<'a>], _: &Call, ctx: &Context<'a>) -> Result<Datum<'a>> {
     let (center, radius): Circle = argument(arguments, 1)?;

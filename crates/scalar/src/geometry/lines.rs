@@ -105,7 +105,7 @@ pub(super) fn line_has([a, b, c]: Line, point: Point) -> Result<bool> {
 
 /// The point of a line that is next to a point. The distance is NaN if there is none.
 pub(super) fn line_closest(line: Line, to: Point) -> Result<Closest> {
-    match meeting(line, line_at(to, line_inverse_slope(line)?)?)? {
+    match meeting(line_at(to, line_inverse_slope(line)?)?, line)? {
         Some(point) => Ok((point, points::distance(point, to)?)),
         None => Ok((to, f64::NAN)),
     }

@@ -13,12 +13,10 @@ use catalog::TypeId;
 
 use crate::registry::{Family, TypeSupport};
 
-pub(crate) static FAMILY: Family =
-    Family { types: TYPES, functions: functions::FUNCTIONS, sets: &[], aggregates: &[] };
+pub(crate) static FAMILY: Family = Family { types: TYPES, functions: functions::FUNCTIONS, sets: &[], aggregates: &[] };
 
 /// Polygons in place of circles.
-pub(crate) static POLYGONS: Family =
-    Family { types: &[], functions: functions::SIZED, sets: &[], aggregates: &[] };
+pub(crate) static POLYGONS: Family = Family { types: &[], functions: functions::SIZED, sets: &[], aggregates: &[] };
 
 const POINT: TypeId = TypeId::POINT;
 const LSEG: TypeId = TypeId(601);

@@ -183,7 +183,7 @@ pub(super) fn circle(list: &[Point]) -> Result<(Point, f64)> {
 pub(super) fn of_circle(count: i32, center: Point, radius: f64, ctx: &Context<'_>) -> Result<Box<[Point]>> {
     let invalid = |text: &str| Error::new(SqlState::INVALID_PARAMETER_VALUE, text);
     if is_zero(radius) {
-        return Err(invalid("cannot convert circle with radius zero to polygon"));
+        return Err(Error::unsupported("cannot convert circle with radius zero to polygon"));
     }
     if count < 2 {
         return Err(invalid("must request at least 2 points"));

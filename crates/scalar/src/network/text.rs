@@ -5,8 +5,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use catalog::TypeId;
 use model::{Datum, Error, Network, Result, SqlState};
 
-use super::functions::{bits_max, masked, of};
 use super::CIDR;
+use super::functions::{bits_max, masked, of};
 use crate::context::Context;
 use crate::expr::Call;
 

@@ -52,10 +52,7 @@ fn element_of(ty: TypeId) -> Result<TypeId> {
 }
 
 const TYPES: &[(TypeId, TypeSupport)] = &[
-    (
-        TypeId::ANYRANGE,
-        TypeSupport { input: text::range_input, output: text::range_output, compare: Some(compare) },
-    ),
+    (TypeId::ANYRANGE, TypeSupport { input: text::range_input, output: text::range_output, compare: Some(compare) }),
     (
         TypeId::ANYMULTIRANGE,
         TypeSupport { input: text::multirange_input, output: text::multirange_output, compare: Some(compare) },

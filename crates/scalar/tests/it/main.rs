@@ -62,12 +62,12 @@ fn answer(fields: &[&str], session: &Session) -> String {
     let ctx = Context { arena: &arena, session };
     match computed(fields, &ctx) {
         Ok(None) => "\\N".to_owned(),
-        Ok(Some(text)) => escaped(&text),
+        Ok(Some(text)) => text,
         Err(error) => format!("!{}", error.state()),
     }
 }
 
-/// A set's rows are joined by `|`; an aggregate's arguments are repeated for each row, separated by a field `;`.
+/// The answer as text, escaped. A set's rows are joined by `|`; an aggregate's arguments are repeated for each row, separated by a field `;`.
 fn computed(fields: &[&str], ctx: &Context<'_>) -> Result<Option<String>> {
     let (name, types) = types(fields[0]);
     let call = registry::resolve(name, &types)?;
@@ -81,7 +81,7 @@ fn computed(fields: &[&str], ctx: &Context<'_>) -> Result<Option<String>> {
     let shown = |value: &model::Datum<'_>, ty: TypeId| -> Result<Option<String>> {
         let mut text = String::new();
         registry::output(value, ty, ctx, &mut text)?;
-        Ok((!value.is_null()).then_some(text))
+        Ok((!value.is_null()).then(|| escaped(&text)))
     };
     let row = builtin().function_row(call.function).expect("a function");
     if let Some(aggregate) = registry::aggregate(call.function) {
