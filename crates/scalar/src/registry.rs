@@ -88,7 +88,6 @@ static FAMILIES: &[&Family] = &[
     &crate::text::strings::FAMILY,
     &crate::arrays::FAMILY,
     &crate::geometry::FAMILY,
-    &crate::geometry::POLYGONS,
     &crate::misc::FAMILY,
     &crate::network::FAMILY,
     &crate::ranges::FAMILY,

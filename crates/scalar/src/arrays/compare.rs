@@ -10,8 +10,8 @@ use crate::context::Context;
 use crate::expr::Call;
 use crate::registry;
 
-/// The order of two arrays: elements, number of elements, number of dimensions, lengths, lower bounds. NULL is equal to NULL
-/// and after everything else.
+/// The order of two arrays: elements, number of elements, number of dimensions, lengths, lower bounds. NULL is equal to
+/// NULL and after everything else.
 pub(super) fn order(left: &Array<'_>, right: &Array<'_>) -> Result<Ordering> {
     check_same_element(left, right)?;
     let element = TypeId(left.element);

@@ -9,14 +9,13 @@ use super::float::{add, div, eq, ge, gt, hypot, is_zero, le, lt, mul, ne, sub};
 use super::lines::{self, Line, Segment};
 use super::shapes::{BoxArgument, Circle, Path, Polygon, argument, closest, geometry, optional_point, point};
 use super::{points, polygons};
-use crate::context::Context;
-use crate::expr::Call;
 use crate::registry::Function;
 
-/// Functions by their arguments, which are read as shapes.
+/// Functions by their arguments, which are read as shapes, and the context.
 macro_rules! functions {
-    ($($signature:literal, |$($name:ident: $ty:ty),*| $value:expr;)*) => {
-        &[$(($signature, |arguments, _, _| {
+    ($ctx:ident => $($signature:literal, |$($name:ident: $ty:ty),*| $value:expr;)*) => {
+        &[$(($signature, |arguments, _, $ctx| {
+            let _ = $ctx;
             let mut at = 0..;
             $(let $name: $ty = argument(arguments, at.next().unwrap_or_default())?;)*
             Ok($value)
@@ -24,7 +23,7 @@ macro_rules! functions {
     };
 }
 
-pub(super) const FUNCTIONS: &[(&str, Function)] = functions! {
+pub(super) const FUNCTIONS: &[(&str, Function)] = functions! { ctx =>
     // Points.
     "point(float8,float8)", |x: f64, y: f64| point(Point { x, y });
     "point_eq", |a: Point, b: Point| Datum::Bool(points::same(a, b));
@@ -100,7 +99,9 @@ pub(super) const FUNCTIONS: &[(&str, Function)] = functions! {
     "lseg_parallel", |a: Segment, b: Segment| Datum::Bool(eq(lines::slope(a)?, lines::slope(b)?));
     "isparallel(lseg,lseg)", |a: Segment, b: Segment| Datum::Bool(eq(lines::slope(a)?, lines::slope(b)?));
     "lseg_perp", |a: Segment, b: Segment| Datum::Bool(eq(lines::slope(a)?, points::inverse_slope(b[0], b[1])?));
-    "isperp(lseg,lseg)", |a: Segment, b: Segment| Datum::Bool(eq(lines::slope(a)?, points::inverse_slope(b[0], b[1])?));
+    "isperp(lseg,lseg)", |a: Segment, b: Segment| {
+        Datum::Bool(eq(lines::slope(a)?, points::inverse_slope(b[0], b[1])?))
+    };
     "lseg_vertical", |a: Segment| Datum::Bool(eq(a[0].x, a[1].x));
     "isvertical(lseg)", |a: Segment| Datum::Bool(eq(a[0].x, a[1].x));
     "lseg_horizontal", |a: Segment| Datum::Bool(eq(a[0].y, a[1].y));
@@ -271,24 +272,12 @@ pub(super) const FUNCTIONS: &[(&str, Function)] = functions! {
     "circle_center", |a: Circle| point(a.0);
     "center(circle)", |a: Circle| point(a.0);
     "point(circle)", |a: Circle| point(a.0);
+    "polygon(int4,circle)", |count: i32, a: Circle| {
+        geometry(Geometry::Polygon(polygons::of_circle(count, a.0, a.1, ctx)?))
+    };
+    "polygon(circle)", |a: Circle| geometry(Geometry::Polygon(polygons::of_circle(12, a.0, a.1, ctx)?));
     "box(circle)", |a: Circle| geometry(Geometry::Box(boxes::of_circle(a.0, a.1)?));
 };
-
-/// Functions that need an arena's limits.
-pub(super) const SIZED: &[(&str, Function)] =
-    &[("polygon(int4,circle)", circle_polygon), ("polygon(circle)", circle_dodecagon)];
-
-fn circle_polygon<'a>(arguments: &[Datum<'a>], _: &Call, ctx: &Context<'a>) -> Result<Datum<'a>> {
-    let (center, radius): Circle = argument(arguments, 1)?;
-    let count = argument(arguments, 0)?;
-    Ok(geometry(Geometry::Polygon(polygons::of_circle(count, center, radius, ctx)?)))
-}
-
-/// `polygon(circle)`: of twelve points.
-fn circle_dodecagon<'a>(arguments: &[Datum<'a>], _: &Call, ctx: &Context<'a>) -> Result<Datum<'a>> {
-    let (center, radius): Circle = argument(arguments, 0)?;
-    Ok(geometry(Geometry::Polygon(polygons::of_circle(12, center, radius, ctx)?)))
-}
 
 fn line_through(a: Point, b: Point) -> Result<Line> {
     if points::same(a, b) {

@@ -15,9 +15,6 @@ use crate::registry::{Family, TypeSupport};
 
 pub(crate) static FAMILY: Family = Family { types: TYPES, functions: functions::FUNCTIONS, sets: &[], aggregates: &[] };
 
-/// Polygons in place of circles.
-pub(crate) static POLYGONS: Family = Family { types: &[], functions: functions::SIZED, sets: &[], aggregates: &[] };
-
 const POINT: TypeId = TypeId::POINT;
 const LSEG: TypeId = TypeId(601);
 const PATH: TypeId = TypeId(602);

@@ -229,3 +229,15 @@ fn interval_name(modifier: i32) -> Result<String> {
     let (_, fields) = INTERVAL_FIELDS.iter().find(|(bits, _)| *bits == fields).ok_or_else(invalid)?;
     Ok(if digits == 0xffff { format!("interval{fields}") } else { format!("interval{fields}({digits})") })
 }
+
+/// `oidvectortypes`: the names of types, separated by commas.
+pub(super) fn oidvectortypes<'a>(arguments: &[Datum<'a>], _: &Call, ctx: &Context<'a>) -> Result<Datum<'a>> {
+    let [Datum::Array(types)] = arguments else { return Err(Error::bug("oidvectortypes")) };
+    let name = |ty: &Datum<'_>| match ty {
+        Datum::Oid(0) => "-".to_owned(),
+        Datum::Oid(number) if builtin().type_row(TypeId(*number)).is_some() => name_of(TypeId(*number)),
+        _ => "???".to_owned(),
+    };
+    let names: Vec<String> = types.items.iter().map(name).collect();
+    Ok(ctx.text(&names.join(", ")))
+}

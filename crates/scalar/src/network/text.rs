@@ -107,7 +107,8 @@ fn write_address(address: IpAddr, text: &mut String) {
     }
 }
 
-/// Writes an IPv6 address. The longest run of at least two zero words becomes `::`; an IPv4 address behind it is written as such.
+/// Writes an IPv6 address. The longest run of at least two zero words becomes `::`; an IPv4 address behind it is written
+/// as such.
 fn write_v6(address: Ipv6Addr, text: &mut String) {
     let words = address.segments();
     let (start, length) = longest_zeros(&words);

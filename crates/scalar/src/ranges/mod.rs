@@ -1,10 +1,10 @@
 //! Ranges and multiranges.
 //!
-//! Most functions take a range or a multirange. Both are a list of spans in order that neither touch nor overlap, where a
-//! range has at most one, so that each function is written once.
+//! Most functions take a range or a multirange. Both are a list of spans in order that neither touch nor overlap, where
+//! a range has at most one, so that each function is written once.
 //!
-//! The bounds of the built-in ranges have the order of [`Datum::compare`], and their type follows from the value: neither
-//! needs the catalog.
+//! The bounds of the built-in ranges have the order of [`Datum::compare`], and their type follows from the value:
+//! neither needs the catalog.
 
 mod aggregates;
 mod combine;
