@@ -5,6 +5,7 @@ use std::cmp::Ordering;
 use catalog::{TypeId, builtin};
 use model::{Datum, Error, Record, Result, SqlState};
 
+use crate::arrays::value_order;
 use crate::context::Context;
 use crate::expr::Call;
 use crate::registry::{self, Family, Function, TypeSupport};
@@ -113,7 +114,7 @@ fn compare_by(
 }
 
 fn column_order(ty: TypeId, left: &Datum<'_>, right: &Datum<'_>) -> Result<Ordering> {
-    registry::compare(ty, left, right).map_err(|error| {
+    value_order(ty, left, right).map_err(|error| {
         if error.state() != SqlState::UNDEFINED_FUNCTION {
             return error;
         }

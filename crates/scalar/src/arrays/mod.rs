@@ -15,6 +15,8 @@ use crate::context::Context;
 use crate::expr::Call;
 use crate::registry::{Aggregate, Family, Function, SetFunction, TypeSupport};
 
+pub(crate) use compare::value_order;
+
 pub(crate) static FAMILY: Family = Family { types: TYPES, functions: FUNCTIONS, sets: SETS, aggregates: AGGREGATES };
 
 const VECTOR: TypeSupport =
@@ -182,3 +184,6 @@ pub(crate) fn nested_array<'a>(element: u32, arrays: &[Datum<'a>]) -> Result<Dat
     element_count(&dimensions)?;
     Ok(array_datum(element, dimensions, items))
 }
+
+#[cfg(test)]
+mod tests;
