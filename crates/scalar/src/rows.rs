@@ -79,7 +79,7 @@ fn record<'r, 'a>(datum: &'r Datum<'a>) -> Result<&'r Record<'a>> {
 }
 
 fn compare(left: &Datum<'_>, right: &Datum<'_>) -> Result<Ordering> {
-    compare_by(left, right, column_order)
+    compare_by(left, right, value_order)
 }
 
 /// The first pair of columns that are not equal decides. NULL is equal to NULL and after everything else.
@@ -111,16 +111,6 @@ fn compare_by(
         return Err(Error::new(SqlState::DATATYPE_MISMATCH, text));
     }
     Ok(Ordering::Equal)
-}
-
-fn column_order(ty: TypeId, left: &Datum<'_>, right: &Datum<'_>) -> Result<Ordering> {
-    value_order(ty, left, right).map_err(|error| {
-        if error.state() != SqlState::UNDEFINED_FUNCTION {
-            return error;
-        }
-        let text = format!("could not identify a comparison function for type {}", builtin().type_name(ty));
-        Error::new(SqlState::UNDEFINED_FUNCTION, text)
-    })
 }
 
 macro_rules! comparisons {

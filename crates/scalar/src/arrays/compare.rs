@@ -61,12 +61,20 @@ pub(crate) fn value_order(ty: TypeId, left: &Datum<'_>, right: &Datum<'_>) -> Re
         | Datum::Timestamptz(_) => left.compare(right),
         _ => None,
     };
-    plain.map_or_else(|| registry::compare(ty, left, right), Ok)
+    plain.map_or_else(|| registry::compare(ty, left, right).map_err(|error| without_order(ty, error)), Ok)
 }
 
 /// Whether two elements are equal, where NULL is equal to NULL.
 pub(super) fn items_equal(element: TypeId, left: &Datum<'_>, right: &Datum<'_>) -> Result<bool> {
     item_order(element, left, right).map(Ordering::is_eq).map_err(|error| no_equality(element, error))
+}
+
+fn without_order(ty: TypeId, error: Error) -> Error {
+    if error.state() != SqlState::UNDEFINED_FUNCTION {
+        return error;
+    }
+    let name = builtin().type_name(ty);
+    Error::new(SqlState::UNDEFINED_FUNCTION, format!("could not identify a comparison function for type {name}"))
 }
 
 /// A type without order has no equality either as far as arrays go; the message names what is needed.

@@ -124,8 +124,8 @@ fn element_count(dimensions: &[ArrayDimension]) -> Result<usize> {
     if dimensions.is_empty() {
         return Ok(0);
     }
-    let lengths = dimensions.iter().map(|dimension| usize::try_from(dimension.length).ok());
-    let count = lengths.fold(Some(1_usize), |count, length| count?.checked_mul(length?));
+    let mut lengths = dimensions.iter().map(|dimension| usize::try_from(dimension.length).ok());
+    let count = lengths.try_fold(1_usize, |count, length| count.checked_mul(length?));
     count.filter(|count| *count <= ELEMENTS_MAX).ok_or_else(|| {
         let text = format!("array size exceeds the maximum allowed ({ELEMENTS_MAX})");
         Error::new(SqlState::PROGRAM_LIMIT_EXCEEDED, text)
