@@ -259,14 +259,15 @@ impl<'a, R: Row<'a> + ?Sized> Evaluation<'_, 'a, R> {
         let mut bounds = Vec::with_capacity(subscripts.len());
         for (dimension, subscript) in subscripts.iter().enumerate() {
             let of = array.dimensions.get(dimension).copied().unwrap_or(ArrayDimension { length: 0, lower: 1 });
-            let bound = |expr: &'a Option<Expr>, default: i32| expr.as_ref().map_or(Ok(Some(default)), number);
-            let last = of.lower.saturating_add(of.length).saturating_sub(1);
+            let number = |expr: &'a Expr| number(expr).map(|number| number.map(i64::from));
+            let bound = |expr: &'a Option<Expr>, default: i64| expr.as_ref().map_or(Ok(Some(default)), number);
+            let first = i64::from(of.lower);
             let (low, high) = match subscript {
                 Subscript::Index(index) => (Some(1), number(index)?),
-                Subscript::Slice(low, high) => (bound(low, of.lower)?, bound(high, last)?),
+                Subscript::Slice(low, high) => (bound(low, first)?, bound(high, first + i64::from(of.length) - 1)?),
             };
             let (Some(low), Some(high)) = (low, high) else { return Ok(Datum::Null) };
-            bounds.push((low.into(), high.into()));
+            bounds.push((low, high));
         }
         Ok(Datum::Array(Arc::new(slice(array, &bounds))))
     }

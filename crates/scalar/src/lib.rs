@@ -19,6 +19,7 @@ mod send;
 pub mod value;
 
 mod arrays;
+mod geometry;
 mod misc;
 mod network;
 mod numbers;

@@ -89,6 +89,12 @@ static FAMILIES: &[&Family] = &[
     &crate::text::regexp_functions::FAMILY,
     &crate::text::split::FAMILY,
     &crate::text::strings::FAMILY,
+    &crate::arrays::FAMILY,
+    &crate::geometry::FAMILY,
+    &crate::misc::FAMILY,
+    &crate::network::FAMILY,
+    &crate::ranges::FAMILY,
+    &crate::rows::FAMILY,
     &crate::time::FAMILY,
 ];
 

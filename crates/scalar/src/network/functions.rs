@@ -7,7 +7,6 @@ use model::{Datum, Error, Network, Result, SqlState};
 
 use crate::context::Context;
 use crate::expr::Call;
-use crate::registry::Accumulator;
 
 pub(super) fn of(arguments: &[Datum<'_>], at: usize) -> Result<Network> {
     match arguments.get(at) {
@@ -83,6 +82,7 @@ comparisons! {
     network_ge => is_ge;
 }
 
+/// `network_cmp`: the sign of what PostgreSQL returns, whose size depends on the platform.
 pub(super) fn network_cmp<'a>(arguments: &[Datum<'a>], _: &Call, _: &Context<'a>) -> Result<Datum<'a>> {
     Ok(Datum::Int4(order(arguments)? as i32))
 }
@@ -235,7 +235,9 @@ pub(super) fn int8pl_inet<'a>(arguments: &[Datum<'a>], _: &Call, _: &Context<'a>
 }
 
 pub(super) fn inetmi_int8<'a>(arguments: &[Datum<'a>], _: &Call, _: &Context<'a>) -> Result<Datum<'a>> {
-    moved(of(arguments, 0)?, -distance(arguments, 1)?).map(Datum::Network)
+    let [_, Datum::Int8(distance)] = arguments else { return Err(Error::bug("inetmi_int8")) };
+    // The smallest number has no opposite and stays as it is, as in PostgreSQL.
+    moved(of(arguments, 0)?, distance.wrapping_neg().into()).map(Datum::Network)
 }
 
 pub(super) fn inetmi<'a>(arguments: &[Datum<'a>], _: &Call, _: &Context<'a>) -> Result<Datum<'a>> {
@@ -246,35 +248,4 @@ pub(super) fn inetmi<'a>(arguments: &[Datum<'a>], _: &Call, _: &Context<'a>) -> 
     let (left, right) = (number(left.address), number(right.address));
     let distance = i64::try_from(left.abs_diff(right)).map_err(|_| out_of_range())?;
     Ok(Datum::Int8(if left < right { -distance } else { distance }))
-}
-
-/// The greatest or least address.
-struct Extreme {
-    wanted: Ordering,
-    best: Option<Network>,
-}
-
-/// `max(inet)`
-pub(super) fn network_max(_: &Call) -> Box<dyn Accumulator> {
-    Box::new(Extreme { wanted: Ordering::Greater, best: None })
-}
-
-/// `min(inet)`
-pub(super) fn network_min(_: &Call) -> Box<dyn Accumulator> {
-    Box::new(Extreme { wanted: Ordering::Less, best: None })
-}
-
-impl Accumulator for Extreme {
-    fn update<'a>(&mut self, arguments: &[Datum<'a>], _: &Context<'a>) -> Result<()> {
-        let Some(Datum::Network(value)) = arguments.first() else { return Ok(()) };
-        let is_better = |best: Network| Datum::Network(*value).compare(&Datum::Network(best)) == Some(self.wanted);
-        if self.best.is_none_or(is_better) {
-            self.best = Some(*value);
-        }
-        Ok(())
-    }
-
-    fn result<'a>(&self, _: &Context<'a>) -> Result<Datum<'a>> {
-        Ok(self.best.map_or(Datum::Null, Datum::Network))
-    }
 }

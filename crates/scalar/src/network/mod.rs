@@ -6,9 +6,9 @@ mod text;
 
 use catalog::TypeId;
 
-use crate::registry::{Aggregate, Family, Function, TypeSupport};
+use crate::registry::{Family, Function, TypeSupport};
 
-pub(crate) static FAMILY: Family = Family { types: TYPES, functions: FUNCTIONS, sets: &[], aggregates: AGGREGATES };
+pub(crate) static FAMILY: Family = Family { types: TYPES, functions: FUNCTIONS, sets: &[], aggregates: &[] };
 
 const CIDR: TypeId = TypeId(650);
 const INET: TypeId = TypeId(869);
@@ -87,5 +87,3 @@ const FUNCTIONS: &[(&str, Function)] = &[
     ("macaddr8_ge", mac::mac_ge),
     ("macaddr8_cmp", mac::mac_cmp),
 ];
-
-const AGGREGATES: &[(&str, Aggregate)] = &[("max(inet)", functions::network_max), ("min(inet)", functions::network_min)];

@@ -5,8 +5,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use catalog::TypeId;
 use model::{Datum, Error, Network, Result, SqlState};
 
-use super::functions::{bits_max, masked, of};
 use super::CIDR;
+use super::functions::{bits_max, masked, of};
 use crate::context::Context;
 use crate::expr::Call;
 
@@ -61,7 +61,7 @@ fn parse_v4(text: &str, is_cidr: bool) -> Option<Network> {
     octets[..given.len()].copy_from_slice(&given);
     let written = given.len() as u32 * 8;
     let prefix = match prefix {
-        Some(prefix) if !is_cidr && prefix.div_ceil(8) * 8 > written => return None,
+        Some(prefix) if !is_cidr && prefix / 8 * 8 > written => return None,
         Some(prefix) => prefix,
         None if written == 32 => 32,
         None if is_cidr => class_prefix(octets[0], written),
@@ -107,7 +107,8 @@ fn write_address(address: IpAddr, text: &mut String) {
     }
 }
 
-/// Writes an IPv6 address. The longest run of at least two zero words becomes `::`; an IPv4 address behind it is written as such.
+/// Writes an IPv6 address. The longest run of at least two zero words becomes `::`; an IPv4 address behind it is written
+/// as such.
 fn write_v6(address: Ipv6Addr, text: &mut String) {
     let words = address.segments();
     let (start, length) = longest_zeros(&words);
