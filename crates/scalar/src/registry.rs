@@ -71,6 +71,7 @@ pub struct Family {
 
 static FAMILIES: &[&Family] = &[
     &crate::arrays::FAMILY,
+    &crate::geometry::FAMILY,
     &crate::json::FAMILY,
     &crate::misc::FAMILY,
     &crate::network::FAMILY,
@@ -89,12 +90,6 @@ static FAMILIES: &[&Family] = &[
     &crate::text::regexp_functions::FAMILY,
     &crate::text::split::FAMILY,
     &crate::text::strings::FAMILY,
-    &crate::arrays::FAMILY,
-    &crate::geometry::FAMILY,
-    &crate::misc::FAMILY,
-    &crate::network::FAMILY,
-    &crate::ranges::FAMILY,
-    &crate::rows::FAMILY,
     &crate::time::FAMILY,
 ];
 

@@ -3,7 +3,7 @@ use bumpalo::Bump;
 use super::*;
 use crate::context::Session;
 use crate::eval::{Row, element_at, eval, slice};
-use crate::expr::{Expr, ExprKind, Subscript};
+use crate::expr::{Expr, ExprKind, Place, Subscript};
 use crate::registry;
 use crate::value::Value;
 
@@ -97,8 +97,8 @@ fn slices_have_subscripts_from_1() {
 
 #[test]
 fn subscripts_without_bound_reach_to_the_end_and_null_ones_give_null() {
-    let number = |value: i32| Expr::new(ExprKind::Constant(Value::Plain(Datum::Int4(value))), TypeId::INT4, 0);
-    let null = || Expr::null(TypeId::INT4, 0);
+    let number = |value: i32| Expr::new(ExprKind::Constant(Value::Plain(Datum::Int4(value))), TypeId::INT4, Place(0));
+    let null = || Expr::null(TypeId::INT4, Place(0));
     with_context(|ctx| {
         for (of, subscripts, expected) in [
             ("{1,2,3}", vec![Subscript::Slice(Some(number(2)), None)], "{2,3}"),
@@ -107,8 +107,8 @@ fn subscripts_without_bound_reach_to_the_end_and_null_ones_give_null() {
             ("{1,2,3}", vec![Subscript::Slice(Some(null()), None)], ""),
             ("{{1,2},{3,4}}", vec![Subscript::Index(null()), Subscript::Slice(None, None)], ""),
         ] {
-            let constant = Expr::new(ExprKind::Constant(Value::of(&int4_array(of, ctx))), TypeId::INT4_ARRAY, 0);
-            let expr = Expr::new(ExprKind::Subscript(Box::new(constant), subscripts), TypeId::INT4_ARRAY, 0);
+            let constant = Expr::new(ExprKind::Constant(Value::of(&int4_array(of, ctx))), TypeId::INT4_ARRAY, Place(0));
+            let expr = Expr::new(ExprKind::Subscript(Box::new(constant), subscripts), TypeId::INT4_ARRAY, Place(0));
             let arena = Bump::new();
             let inner = Context { arena: &arena, session: ctx.session };
             assert_eq!(shown(&eval(&expr, &() as &dyn Row<'_>, &inner).unwrap(), &inner), expected, "{of}");
