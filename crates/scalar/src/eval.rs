@@ -92,7 +92,9 @@ impl<'a, R: Row<'a> + ?Sized> Evaluation<'_, 'a, R> {
                 let left = self.eval(left)?;
                 self.any_or_all(*all, list.iter().map(|item| apply(call, &[left.clone(), self.eval(item)?], self.ctx)))?
             }
-            ExprKind::Case { operand, branches, otherwise } => self.case(operand.as_deref(), branches, otherwise.as_deref())?,
+            ExprKind::Case { operand, branches, otherwise } => {
+                self.case(operand.as_deref(), branches, otherwise.as_deref())?
+            }
             ExprKind::Coalesce(list) => {
                 for item in list {
                     let value = self.eval(item)?;
@@ -117,7 +119,9 @@ impl<'a, R: Row<'a> + ?Sized> Evaluation<'_, 'a, R> {
                 Datum::Record(record) => record.values.get(*field).cloned().unwrap_or_default(),
                 _ => Datum::Null,
             },
-            ExprKind::RowCompare { comparison, calls, left, right } => self.row_compare(*comparison, calls, left, right)?,
+            ExprKind::RowCompare { comparison, calls, left, right } => {
+                self.row_compare(*comparison, calls, left, right)?
+            }
             ExprKind::SqlValue(value) => self.sql_value(*value, expr.typmod)?,
             ExprKind::Subquery(_) => return Err(Error::bug("a subquery among scalar expressions")),
         })
@@ -255,14 +259,15 @@ impl<'a, R: Row<'a> + ?Sized> Evaluation<'_, 'a, R> {
         let mut bounds = Vec::with_capacity(subscripts.len());
         for (dimension, subscript) in subscripts.iter().enumerate() {
             let of = array.dimensions.get(dimension).copied().unwrap_or(ArrayDimension { length: 0, lower: 1 });
-            let bound = |expr: &'a Option<Expr>, default: i32| expr.as_ref().map_or(Ok(Some(default)), number);
-            let last = of.lower.saturating_add(of.length).saturating_sub(1);
+            let number = |expr: &'a Expr| number(expr).map(|number| number.map(i64::from));
+            let bound = |expr: &'a Option<Expr>, default: i64| expr.as_ref().map_or(Ok(Some(default)), number);
+            let first = i64::from(of.lower);
             let (low, high) = match subscript {
                 Subscript::Index(index) => (Some(1), number(index)?),
-                Subscript::Slice(low, high) => (bound(low, of.lower)?, bound(high, last)?),
+                Subscript::Slice(low, high) => (bound(low, first)?, bound(high, first + i64::from(of.length) - 1)?),
             };
             let (Some(low), Some(high)) = (low, high) else { return Ok(Datum::Null) };
-            bounds.push((low.into(), high.into()));
+            bounds.push((low, high));
         }
         Ok(Datum::Array(Arc::new(slice(array, &bounds))))
     }

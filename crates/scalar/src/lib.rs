@@ -17,11 +17,14 @@ pub mod registry;
 pub mod value;
 
 mod arrays;
+mod geometry;
 mod misc;
+mod network;
 mod numbers;
 mod ranges;
 mod rows;
 mod text;
+mod time;
 
 pub use context::{Context, DateOrder, DateStyle, IntervalStyle, Session};
 pub use eval::{Row, eval};

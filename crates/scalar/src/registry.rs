@@ -86,6 +86,13 @@ static FAMILIES: &[&Family] = &[
     &crate::text::like::FAMILY,
     &crate::text::split::FAMILY,
     &crate::text::strings::FAMILY,
+    &crate::arrays::FAMILY,
+    &crate::geometry::FAMILY,
+    &crate::misc::FAMILY,
+    &crate::network::FAMILY,
+    &crate::ranges::FAMILY,
+    &crate::rows::FAMILY,
+    &crate::time::FAMILY,
 ];
 
 struct Registry {

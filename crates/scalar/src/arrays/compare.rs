@@ -10,8 +10,8 @@ use crate::context::Context;
 use crate::expr::Call;
 use crate::registry;
 
-/// The order of two arrays: elements, number of elements, number of dimensions, lengths, lower bounds. NULL is equal to NULL
-/// and after everything else.
+/// The order of two arrays: elements, number of elements, number of dimensions, lengths, lower bounds. NULL is equal to
+/// NULL and after everything else.
 pub(super) fn order(left: &Array<'_>, right: &Array<'_>) -> Result<Ordering> {
     check_same_element(left, right)?;
     let element = TypeId(left.element);
@@ -38,14 +38,43 @@ fn check_same_element(left: &Array<'_>, right: &Array<'_>) -> Result<()> {
 
 fn item_order(element: TypeId, left: &Datum<'_>, right: &Datum<'_>) -> Result<Ordering> {
     match (left.is_null(), right.is_null()) {
-        (false, false) => registry::compare(element, left, right),
+        (false, false) => value_order(element, left, right),
         (left, right) => Ok(left.cmp(&right)),
     }
+}
+
+/// The order of two values of a type that are not NULL. Numbers and times have one order whatever their type, so that
+/// elements of arrays and columns of rows are compared without a look-up for each.
+pub(crate) fn value_order(ty: TypeId, left: &Datum<'_>, right: &Datum<'_>) -> Result<Ordering> {
+    let plain = match left {
+        Datum::Bool(_)
+        | Datum::Int2(_)
+        | Datum::Int4(_)
+        | Datum::Int8(_)
+        | Datum::Float4(_)
+        | Datum::Float8(_)
+        | Datum::Numeric(_)
+        | Datum::Uuid(_)
+        | Datum::Date(_)
+        | Datum::Time(_)
+        | Datum::Timestamp(_)
+        | Datum::Timestamptz(_) => left.compare(right),
+        _ => None,
+    };
+    plain.map_or_else(|| registry::compare(ty, left, right).map_err(|error| without_order(ty, error)), Ok)
 }
 
 /// Whether two elements are equal, where NULL is equal to NULL.
 pub(super) fn items_equal(element: TypeId, left: &Datum<'_>, right: &Datum<'_>) -> Result<bool> {
     item_order(element, left, right).map(Ordering::is_eq).map_err(|error| no_equality(element, error))
+}
+
+fn without_order(ty: TypeId, error: Error) -> Error {
+    if error.state() != SqlState::UNDEFINED_FUNCTION {
+        return error;
+    }
+    let name = builtin().type_name(ty);
+    Error::new(SqlState::UNDEFINED_FUNCTION, format!("could not identify a comparison function for type {name}"))
 }
 
 /// A type without order has no equality either as far as arrays go; the message names what is needed.

@@ -1,4 +1,4 @@
-//! Functions that look into arrays: dimensions, positions, `array_to_string`, `width_bucket`.
+//! Functions that look into arrays: dimensions, positions, `array_to_string`.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use model::{Array, ArrayDimension, Datum, Error, Result};
 
 use super::compare::items_equal;
 use super::text::write_bounds;
-use super::{ARRAY_SUBSCRIPT, Arguments, NULL_NOT_ALLOWED, array};
+use super::{Arguments, NULL_NOT_ALLOWED, array};
 use crate::context::Context;
 use crate::expr::Call;
 use crate::registry;
@@ -51,8 +51,7 @@ pub(super) fn array_lower<'a>(arguments: Arguments<'_, 'a>, _: &Call, _: &Contex
 
 /// `array_upper`
 pub(super) fn array_upper<'a>(arguments: Arguments<'_, 'a>, _: &Call, _: &Context<'a>) -> Result<Datum<'a>> {
-    // No array has an upper bound beyond the range; see `check_bounds`.
-    let upper = |dimension: ArrayDimension| dimension.lower.saturating_add(dimension.length).saturating_sub(1);
+    let upper = |dimension: ArrayDimension| dimension.lower.saturating_add(dimension.length - 1);
     Ok(optional(dimension(arguments)?.map(upper)))
 }
 
@@ -88,10 +87,18 @@ fn find(array: &Array<'_>, item: &Datum<'_>, mut each: impl FnMut(i32) -> bool) 
 pub(super) fn array_position<'a>(arguments: Arguments<'_, 'a>, _: &Call, _: &Context<'a>) -> Result<Datum<'a>> {
     let [of, item, start @ ..] = arguments else { return Err(Error::bug("array_position")) };
     let Datum::Array(array) = of else { return Ok(Datum::Null) };
+    // Without a match by NULL, PostgreSQL does not look at the start.
+    let may_match = !array.items.is_empty() && (!item.is_null() || array.items.iter().any(Datum::is_null));
+    if array.dimensions.len() <= 1 && !may_match {
+        return Ok(Datum::Null);
+    }
     let start = match start {
         [] => i32::MIN,
         [Datum::Int4(start)] => *start,
-        _ => return Err(Error::new(NULL_NOT_ALLOWED, "initial position must not be null")),
+        _ if array.dimensions.len() <= 1 => {
+            return Err(Error::new(NULL_NOT_ALLOWED, "initial position must not be null"));
+        }
+        _ => i32::MIN,
     };
     let mut found = None;
     find(array, item, |at| {
@@ -137,27 +144,4 @@ pub(super) fn array_to_string<'a>(arguments: Arguments<'_, 'a>, _: &Call, ctx: &
         ctx.check_size(text.len())?;
     }
     Ok(ctx.text(&text))
-}
-
-/// `width_bucket(operand, thresholds)`: the number of thresholds, which ascend, that are not above the operand.
-pub(super) fn width_bucket<'a>(arguments: Arguments<'_, 'a>, _: &Call, _: &Context<'a>) -> Result<Datum<'a>> {
-    let [operand, thresholds] = arguments else { return Err(Error::bug("width_bucket")) };
-    let thresholds = array(thresholds)?;
-    if thresholds.dimensions.len() > 1 {
-        return Err(Error::new(ARRAY_SUBSCRIPT, "thresholds must be one-dimensional array"));
-    }
-    if thresholds.items.iter().any(Datum::is_null) {
-        return Err(Error::new(NULL_NOT_ALLOWED, "thresholds array must not contain NULLs"));
-    }
-    let element = TypeId(thresholds.element);
-    let (mut low, mut high) = (0, thresholds.items.len());
-    while low < high {
-        let middle = low.midpoint(high);
-        if registry::compare(element, operand, &thresholds.items[middle])?.is_lt() {
-            high = middle;
-        } else {
-            low = middle + 1;
-        }
-    }
-    Ok(Datum::Int4(low as i32))
 }

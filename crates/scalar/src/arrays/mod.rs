@@ -15,6 +15,8 @@ use crate::context::Context;
 use crate::expr::Call;
 use crate::registry::{Aggregate, Family, Function, SetFunction, TypeSupport};
 
+pub(crate) use compare::value_order;
+
 pub(crate) static FAMILY: Family = Family { types: TYPES, functions: FUNCTIONS, sets: SETS, aggregates: AGGREGATES };
 
 const VECTOR: TypeSupport =
@@ -68,7 +70,6 @@ const FUNCTIONS: &[(&str, Function)] = &[
     ("array_positions", inspect::array_positions),
     ("array_to_string(anyarray,text)", inspect::array_to_string),
     ("array_to_string(anyarray,text,text)", inspect::array_to_string),
-    ("width_bucket(anycompatible,anycompatiblearray)", inspect::width_bucket),
 ];
 
 const SETS: &[(&str, SetFunction)] = &[
@@ -77,12 +78,8 @@ const SETS: &[(&str, SetFunction)] = &[
     ("generate_subscripts(anyarray,int4,bool)", sets::generate_subscripts),
 ];
 
-const AGGREGATES: &[(&str, Aggregate)] = &[
-    ("array_agg(anynonarray)", sets::array_agg),
-    ("array_agg(anyarray)", sets::array_agg_arrays),
-    ("max(anyarray)", sets::array_max),
-    ("min(anyarray)", sets::array_min),
-];
+const AGGREGATES: &[(&str, Aggregate)] =
+    &[("array_agg(anynonarray)", sets::array_agg), ("array_agg(anyarray)", sets::array_agg_arrays)];
 
 /// Maximum number of dimensions, as in PostgreSQL.
 pub(crate) const DIMENSIONS_MAX: usize = 6;
@@ -127,8 +124,8 @@ fn element_count(dimensions: &[ArrayDimension]) -> Result<usize> {
     if dimensions.is_empty() {
         return Ok(0);
     }
-    let lengths = dimensions.iter().map(|dimension| usize::try_from(dimension.length).ok());
-    let count = lengths.fold(Some(1_usize), |count, length| count?.checked_mul(length?));
+    let mut lengths = dimensions.iter().map(|dimension| usize::try_from(dimension.length).ok());
+    let count = lengths.try_fold(1_usize, |count, length| count.checked_mul(length?));
     count.filter(|count| *count <= ELEMENTS_MAX).ok_or_else(|| {
         let text = format!("array size exceeds the maximum allowed ({ELEMENTS_MAX})");
         Error::new(SqlState::PROGRAM_LIMIT_EXCEEDED, text)
@@ -187,3 +184,6 @@ pub(crate) fn nested_array<'a>(element: u32, arrays: &[Datum<'a>]) -> Result<Dat
     element_count(&dimensions)?;
     Ok(array_datum(element, dimensions, items))
 }
+
+#[cfg(test)]
+mod tests;

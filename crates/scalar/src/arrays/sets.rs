@@ -1,13 +1,12 @@
 //! Sets of arrays' elements, and aggregates of arrays.
 
-use std::cmp::Ordering;
 use std::sync::Arc;
 
 use model::{Array, ArrayDimension, Datum, Error, Result};
 
 use super::{
-    ARRAY_SUBSCRIPT, Arguments, DIMENSIONS_MAX, NULL_NOT_ALLOWED, array, check_size, compare, element_count,
-    result_element, too_many_dimensions,
+    ARRAY_SUBSCRIPT, Arguments, DIMENSIONS_MAX, NULL_NOT_ALLOWED, array, check_size, element_count, result_element,
+    too_many_dimensions,
 };
 use crate::context::Context;
 use crate::expr::Call;
@@ -129,39 +128,5 @@ impl Accumulator for Arrays {
 
     fn heap_size(&self) -> usize {
         self.heap_size + self.items.capacity() * size_of::<Value>()
-    }
-}
-
-/// The greatest or least array.
-struct Extreme {
-    wanted: Ordering,
-    best: Value,
-}
-
-/// `max(anyarray)`
-pub(super) fn array_max(_: &Call) -> Box<dyn Accumulator> {
-    Box::new(Extreme { wanted: Ordering::Greater, best: Value::NULL })
-}
-
-/// `min(anyarray)`
-pub(super) fn array_min(_: &Call) -> Box<dyn Accumulator> {
-    Box::new(Extreme { wanted: Ordering::Less, best: Value::NULL })
-}
-
-impl Accumulator for Extreme {
-    fn update<'a>(&mut self, arguments: &[Datum<'a>], _: &Context<'a>) -> Result<()> {
-        let [value] = arguments else { return Err(Error::bug("an extreme of arrays")) };
-        if !value.is_null() && (self.best.is_null() || compare::compare(value, &self.best.datum())? == self.wanted) {
-            self.best = Value::of(value);
-        }
-        Ok(())
-    }
-
-    fn result<'a>(&self, ctx: &Context<'a>) -> Result<Datum<'a>> {
-        Ok(copied(&self.best.datum(), ctx.arena))
-    }
-
-    fn heap_size(&self) -> usize {
-        self.best.heap_size()
     }
 }

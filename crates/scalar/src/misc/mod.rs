@@ -26,6 +26,7 @@ const FUNCTIONS: &[(&str, Function)] = &[
     ("pg_typeof", pg_typeof),
     ("format_type", type_names::format_type),
     ("to_regtype", type_names::to_regtype),
+    ("oidvectortypes", type_names::oidvectortypes),
     ("pg_size_pretty(int8)", sizes::pg_size_pretty),
     ("pg_size_pretty(numeric)", sizes::pg_size_pretty_numeric),
     ("pg_size_bytes", sizes::pg_size_bytes),

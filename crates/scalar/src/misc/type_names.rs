@@ -82,7 +82,7 @@ fn type_of(text: &str) -> Result<Option<TypeId>> {
     let interval = || name.starts_with("interval ").then_some(TypeId::INTERVAL);
     let special = if is_quoted { None } else { of_sql().or_else(interval) };
     let Some(ty) = special.or_else(|| builtin().type_named(name)) else {
-        return if name.contains(' ') && !is_quoted { Err(invalid_name(text)) } else { Ok(None) };
+        return if name.contains([' ', '[']) && !is_quoted { Err(invalid_name(text)) } else { Ok(None) };
     };
     // `float(1)` to `float(24)` is real.
     let is_real = ty == TypeId::FLOAT8 && name == "float" && float_digits(text).is_some_and(|digits| digits <= 24);
@@ -152,12 +152,21 @@ pub(super) fn regtype_input<'a>(text: &str, _: TypeId, _: i32, _: &Context<'a>) 
     }
 }
 
+/// The name of a type. Vectors have elements but are no arrays.
+fn name_of(ty: TypeId) -> String {
+    match ty {
+        TypeId::INT2VECTOR => "int2vector".to_owned(),
+        TypeId::OIDVECTOR => "oidvector".to_owned(),
+        ty => builtin().type_name(ty),
+    }
+}
+
 /// Writes a type's name, or its number if there is no such type.
 pub(super) fn regtype_output(datum: &Datum<'_>, _: TypeId, _: &Context<'_>, text: &mut String) -> Result<()> {
     let Datum::Oid(number) = datum else { return Err(Error::bug("a regtype that is no oid")) };
     let ty = TypeId(*number);
     match builtin().type_row(ty) {
-        Some(_) => text.push_str(&builtin().type_name(ty)),
+        Some(_) => text.push_str(&name_of(ty)),
         None if *number == 0 => text.push('-'),
         None => text.push_str(&number.to_string()),
     }
@@ -186,7 +195,7 @@ pub(super) fn format_type<'a>(arguments: &[Datum<'a>], _: &Call, ctx: &Context<'
 }
 
 fn with_modifier(ty: TypeId, modifier: Option<i32>) -> Result<String> {
-    let name = builtin().type_name(ty);
+    let name = name_of(ty);
     let Some(modifier) = modifier.filter(|modifier| *modifier >= 0) else {
         // Without a length these two are not the SQL types of the name, which have length 1.
         return Ok(match ty {
@@ -219,4 +228,16 @@ fn interval_name(modifier: i32) -> Result<String> {
     let invalid = || Error::new(SqlState::INTERNAL_ERROR, format!("invalid INTERVAL typmod: {modifier:#x}"));
     let (_, fields) = INTERVAL_FIELDS.iter().find(|(bits, _)| *bits == fields).ok_or_else(invalid)?;
     Ok(if digits == 0xffff { format!("interval{fields}") } else { format!("interval{fields}({digits})") })
+}
+
+/// `oidvectortypes`: the names of types, separated by commas.
+pub(super) fn oidvectortypes<'a>(arguments: &[Datum<'a>], _: &Call, ctx: &Context<'a>) -> Result<Datum<'a>> {
+    let [Datum::Array(types)] = arguments else { return Err(Error::bug("oidvectortypes")) };
+    let name = |ty: &Datum<'_>| match ty {
+        Datum::Oid(0) => "-".to_owned(),
+        Datum::Oid(number) if builtin().type_row(TypeId(*number)).is_some() => name_of(TypeId(*number)),
+        _ => "???".to_owned(),
+    };
+    let names: Vec<String> = types.items.iter().map(name).collect();
+    Ok(ctx.text(&names.join(", ")))
 }

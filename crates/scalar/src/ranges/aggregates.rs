@@ -62,7 +62,10 @@ impl Accumulator for Intersection {
             return Ok(());
         }
         let common = match self.0.datum() {
-            Datum::Null => return Ok(self.0 = Value::of(range)),
+            Datum::Null => {
+                self.0 = Value::of(range);
+                return Ok(());
+            }
             so_far => intersection(&spans(&so_far)?, &spans(range)?)?,
         };
         let common = match range {

@@ -1,10 +1,10 @@
 //! Ranges and multiranges.
 //!
-//! Most functions take a range or a multirange. Both are a list of spans in order that neither touch nor overlap, where a
-//! range has at most one, so that each function is written once.
+//! Most functions take a range or a multirange. Both are a list of spans in order that neither touch nor overlap, where
+//! a range has at most one, so that each function is written once.
 //!
-//! The bounds of the built-in ranges have the order of [`Datum::compare`], and their type follows from the value: neither
-//! needs the catalog.
+//! The bounds of the built-in ranges have the order of [`Datum::compare`], and their type follows from the value:
+//! neither needs the catalog.
 
 mod aggregates;
 mod combine;
@@ -52,10 +52,7 @@ fn element_of(ty: TypeId) -> Result<TypeId> {
 }
 
 const TYPES: &[(TypeId, TypeSupport)] = &[
-    (
-        TypeId::ANYRANGE,
-        TypeSupport { input: text::range_input, output: text::range_output, compare: Some(compare) },
-    ),
+    (TypeId::ANYRANGE, TypeSupport { input: text::range_input, output: text::range_output, compare: Some(compare) }),
     (
         TypeId::ANYMULTIRANGE,
         TypeSupport { input: text::multirange_input, output: text::multirange_output, compare: Some(compare) },

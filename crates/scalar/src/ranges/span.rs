@@ -48,7 +48,8 @@ impl<'a> Bound<'a> {
         compare_values(&self.value, &other.value)
     }
 
-    /// The order of two bounds as places: an exclusive lower bound is just behind its value, an exclusive upper one before it.
+    /// The order of two bounds as places: an exclusive lower bound is just behind its value, an exclusive upper one just
+    /// before it.
     pub(super) fn compare(&self, other: &Bound<'_>) -> Result<Ordering> {
         let offset = |bound: &Bound<'_>| match (bound.inclusive || bound.is_infinite(), bound.is_lower) {
             (true, _) => 0,
@@ -71,8 +72,8 @@ pub(super) fn compare_values(left: &Datum<'_>, right: &Datum<'_>) -> Result<Orde
 }
 
 impl<'a> Span<'a> {
-    /// The span between two bounds in canonical form: spans of whole numbers and dates include the lower bound and exclude
-    /// the upper one. `None` if no value is between them.
+    /// The span between two bounds in canonical form: spans of whole numbers and dates include the lower bound and
+    /// exclude the upper one. `None` if no value is between them.
     ///
     /// # Errors
     /// 22000 if the lower bound is behind the upper one, 22003 and 22008 if the canonical bound is beyond the type's range.
@@ -156,7 +157,8 @@ impl<'a> Span<'a> {
     }
 }
 
-/// A bound of whole numbers or dates as `[` or `)`: an exclusive lower bound and an inclusive upper one move to the next value.
+/// A bound of whole numbers or dates as `[` or `)`: an exclusive lower bound and an inclusive upper one move to the next
+/// value.
 fn canonical(bound: Bound<'_>, inclusive: bool) -> Result<Bound<'_>> {
     if bound.inclusive == inclusive || bound.is_infinite() {
         return Ok(bound);
