@@ -78,8 +78,8 @@ fn rounded_quotient(dividend: &BigUint, divisor: &BigUint) -> BigUint {
     ((dividend << 1_u32) + divisor) / (divisor << 1_u32)
 }
 
-/// The scale of a result: enough for 16 significant digits if the first one has the weight 10^`weight`, and the scale of each
-/// argument at least.
+/// The scale of a result: enough for 16 significant digits if the first one has the weight 10^`weight`, and the scale
+/// of each argument at least.
 fn result_scale(weight: i64, arguments: &[&Numeric]) -> i64 {
     let scales = arguments.iter().map(|argument| i64::from(argument.scale()));
     scales.fold(SIGNIFICANT_DIGITS_MIN - weight, i64::max).clamp(0, SCALE_MAX)

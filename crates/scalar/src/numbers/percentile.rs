@@ -1,5 +1,5 @@
-//! Ordered-set aggregates: `percentile_cont`, `percentile_disc`, `mode`. Rows arrive in the order of WITHIN GROUP; the last
-//! argument is the value, the first one of percentiles the fraction.
+//! Ordered-set aggregates: `percentile_cont`, `percentile_disc`, `mode`. Rows arrive in the order of WITHIN GROUP; the
+//! last argument is the value, the first one of percentiles the fraction.
 
 use std::sync::Arc;
 
