@@ -101,7 +101,8 @@ macro_rules! functions {
     };
 }
 
-/// The six comparison functions of two types, whose names begin with a prefix, and the function that returns -1, 0 or 1.
+/// The six comparison functions of two types, whose names begin with a prefix, and the function that returns -1, 0 or
+/// 1.
 macro_rules! comparisons {
     ($($prefix:literal $(, $compare:literal)?: $order:expr;)*) => {
         &[$(

@@ -56,8 +56,8 @@ fn general(call: &Call, wanted: Ordering) -> Box<dyn Accumulator> {
     Box::new(Extreme { wanted, ty, value: Value::NULL })
 }
 
-/// The extreme of a type whose values have no text or bytes. Of equal values the last one is the result, which matters for
-/// the scale of numerics.
+/// The extreme of a type whose values have no text or bytes. Of equal values the last one is the result, which matters
+/// for the scale of numerics.
 struct PlainExtreme {
     wanted: Ordering,
     value: Datum<'static>,

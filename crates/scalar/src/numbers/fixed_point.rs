@@ -1,7 +1,7 @@
 //! Logarithm and exponential function of numbers with any count of binary places, for `numeric`.
 //!
-//! A fixed-point number is an integer that stands for itself over 2^`bits`. Results have an error of a few units of the last
-//! place; callers ask for more places than they use.
+//! A fixed-point number is an integer that stands for itself over 2^`bits`. Results have an error of a few units of the
+//! last place; callers ask for more places than they use.
 
 use std::sync::LazyLock;
 
@@ -37,8 +37,8 @@ fn atanh_of_inverse(n: u32, bits: u64) -> BigInt {
     sum
 }
 
-/// e^`exponent` as `(mantissa, power)`: the mantissa, with `bits` places, is from 1 to below 2 and is multiplied by 2^`power`.
-/// The exponent's absolute value must be below 2^16.
+/// e^`exponent` as `(mantissa, power)`: the mantissa, with `bits` places, is from 1 to below 2 and is multiplied by
+/// 2^`power`. The exponent's absolute value must be below 2^16.
 pub(super) fn exp(exponent: &BigInt, bits: u64) -> (BigUint, i64) {
     // e^r is computed as (e^(r / 2^halvings))^(2^halvings): few terms of the series for some squarings.
     let halvings = bits.isqrt();

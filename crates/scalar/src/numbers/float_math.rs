@@ -157,8 +157,8 @@ fn cosd_to_90(angle: f64) -> f64 {
     if angle <= 60.0 { cosd_to_60(angle) } else { sind_to_30(90.0 - angle) }
 }
 
-/// The angle of the first quadrant that an angle is reflected to, and in which halves of the circle it was: whether it was
-/// below the x axis and whether it was left of the y axis.
+/// The angle of the first quadrant that an angle is reflected to, and in which halves of the circle it was: whether it
+/// was below the x axis and whether it was left of the y axis.
 fn first_quadrant(angle: f64) -> (f64, bool, bool) {
     let angle = angle % 360.0;
     let (angle, negative) = (signed(angle, angle < 0.0), angle < 0.0);

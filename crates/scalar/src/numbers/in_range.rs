@@ -19,8 +19,8 @@ pub(super) const FUNCTIONS: &[(&str, Function)] = &[
     ("in_range(numeric,numeric,numeric,bool,bool)", |arguments, _, _| numerics(arguments)),
 ];
 
-/// The last two arguments: whether the offset is subtracted from the base, and whether the value must be at most the bound
-/// rather than at least.
+/// The last two arguments: whether the offset is subtracted from the base, and whether the value must be at most the
+/// bound rather than at least.
 fn direction(arguments: &[Datum<'_>]) -> Result<(bool, bool)> {
     Ok((argument(arguments, 3)?, argument(arguments, 4)?))
 }

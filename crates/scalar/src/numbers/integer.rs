@@ -163,8 +163,9 @@ pub(super) const COMPARISONS: &[(&str, Function)] = comparisons! {
     "int84", "btint84cmp": order::<i64, i32>;
 };
 
-/// Functions that exist for each of the three types: sign, remainder, bits, larger and smaller. A shift by more than the
-/// bits of the type takes the count modulo the bits of the machine's register, as PostgreSQL does on common processors.
+/// Functions that exist for each of the three types: sign, remainder, bits, larger and smaller. A shift by more than
+/// the bits of the type takes the count modulo the bits of the machine's register, as PostgreSQL does on common
+/// processors.
 macro_rules! of_each_type {
     ($($name:literal: $ty:ty, shifted as $register:ty;)*) => {
         &[$(

@@ -16,6 +16,7 @@ mod money;
 mod numeric;
 mod numeric_math;
 mod oid;
+mod percentile;
 mod picture;
 mod regression;
 mod series;
@@ -80,8 +81,14 @@ const FUNCTIONS: &[&[(&str, Function)]] = &[
     money::WORDS,
 ];
 
-const AGGREGATES: &[&[(&str, Aggregate)]] =
-    &[aggregates::AGGREGATES, money::AGGREGATES, extremes::AGGREGATES, variance::AGGREGATES, regression::AGGREGATES];
+const AGGREGATES: &[&[(&str, Aggregate)]] = &[
+    aggregates::AGGREGATES,
+    money::AGGREGATES,
+    extremes::AGGREGATES,
+    variance::AGGREGATES,
+    regression::AGGREGATES,
+    percentile::AGGREGATES,
+];
 
 const fn length<T>(tables: &[&[T]]) -> usize {
     let (mut sum, mut at) = (0, 0);

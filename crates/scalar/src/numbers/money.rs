@@ -28,7 +28,8 @@ fn without_currency(text: &[u8]) -> &[u8] {
     text.strip_prefix(b"$").unwrap_or(text).trim_ascii_start()
 }
 
-/// Reads an amount: `-$1,234.56`, `(1234.56)`, `1234.56-`. The sum is kept negative, because the least amount has no opposite.
+/// Reads an amount: `-$1,234.56`, `(1234.56)`, `1234.56-`. The sum is kept negative, because the least amount has no
+/// opposite.
 fn input<'a>(text: &str, _: TypeId, _: i32, _: &Context<'a>) -> Result<Datum<'a>> {
     let out_of_range = || {
         let message = format!("value \"{text}\" is out of range for type money");

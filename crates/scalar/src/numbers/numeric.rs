@@ -49,9 +49,8 @@ pub(super) const FUNCTIONS: &[(&str, Function)] = functions! {
     "numeric_abs" => unary(Numeric::abs),
     "abs(numeric)" => unary(Numeric::abs),
     "numeric_inc" => unary(|value: &Numeric| value.add(&Numeric::from(1))),
-    // Of two equal values the second one is the result, which matters for the scale.
-    "numeric_larger" => binary(|left: &Numeric, right: &Numeric| if left > right { left.clone() } else { right.clone() }),
-    "numeric_smaller" => binary(|left: &Numeric, right: &Numeric| if left < right { left.clone() } else { right.clone() }),
+    "numeric_larger" => binary(larger),
+    "numeric_smaller" => binary(smaller),
     "sign(numeric)" => unary(Numeric::sign),
     "ceil(numeric)" => unary(Numeric::ceil),
     "ceiling(numeric)" => unary(Numeric::ceil),
@@ -73,6 +72,16 @@ pub(super) const FUNCTIONS: &[(&str, Function)] = functions! {
     "int4(numeric)" => unary(Numeric::to_i32),
     "int8(numeric)" => unary(Numeric::to_i64),
 };
+
+/// The larger of two numbers. Of equal ones the second one is the result, which matters for the scale.
+fn larger(left: &Numeric, right: &Numeric) -> Numeric {
+    if left > right { left.clone() } else { right.clone() }
+}
+
+/// The smaller of two numbers, by the same rule.
+fn smaller(left: &Numeric, right: &Numeric) -> Numeric {
+    if left < right { left.clone() } else { right.clone() }
+}
 
 /// The quotient without digits after the point.
 fn div_trunc(left: &Numeric, right: &Numeric) -> Result<Numeric> {

@@ -18,6 +18,7 @@ const POWER_EXPONENT_MAX: f64 = 6_020.0;
 /// Limit for digits before the point.
 const WHOLE_DIGITS_MAX: f64 = 131_072.0;
 /// The logarithm of e with as many digits as PostgreSQL estimates weights with, because their scales depend on it.
+#[expect(clippy::approx_constant, reason = "the last digits of the exact constant would change scales")]
 const LOG10_E: f64 = 0.434_294_481_903_252;
 /// Largest argument of `factorial` whose result is within the range of numeric.
 const FACTORIAL_ARGUMENT_MAX: i64 = 32_177;
@@ -77,8 +78,8 @@ fn rounded_quotient(dividend: &BigUint, divisor: &BigUint) -> BigUint {
     ((dividend << 1_u32) + divisor) / (divisor << 1_u32)
 }
 
-/// The scale of a result: enough for 16 significant digits if the first one has the weight 10^`weight`, and the scale of each
-/// argument at least.
+/// The scale of a result: enough for 16 significant digits if the first one has the weight 10^`weight`, and the scale
+/// of each argument at least.
 fn result_scale(weight: i64, arguments: &[&Numeric]) -> i64 {
     let scales = arguments.iter().map(|argument| i64::from(argument.scale()));
     scales.fold(SIGNIFICANT_DIGITS_MIN - weight, i64::max).clamp(0, SCALE_MAX)

@@ -24,8 +24,8 @@ pub(super) const TYPES: &[(TypeId, TypeSupport)] = &[
     (CID, TypeSupport { input: transaction_input, output, compare: None }),
 ];
 
-/// Types whose text is the name of an object. Names of tables and the like are known to the binder only, so that values of
-/// these types have numbers as text, except types and functions, which are built in.
+/// Types whose text is the name of an object. Names of tables and the like are known to the binder only, so that values
+/// of these types have numbers as text, except types and functions, which are built in.
 pub(super) const ALIASES: &[(TypeId, TypeSupport)] = &[
     (REGPROC, ALIAS),
     (REGPROCEDURE, ALIAS),

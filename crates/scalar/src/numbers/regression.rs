@@ -1,4 +1,5 @@
-//! Aggregates of pairs of floats: `regr_…` except `regr_count`, `corr`, `covar_…`. The first argument is the dependent variable y.
+//! Aggregates of pairs of floats: `regr_…` except `regr_count`, `corr`, `covar_…`. The first argument is the dependent
+//! variable y.
 
 use model::{Datum, Error, Result};
 

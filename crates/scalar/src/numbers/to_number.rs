@@ -136,8 +136,8 @@ impl<'t, 'p, 'a> Reader<'t, 'p, 'a> {
         }
     }
 
-    /// Reads a digit or the point, with a sign in front of the first or behind the last one. The last character that was
-    /// read is left to be skipped.
+    /// Reads a digit or the point, with a sign in front of the first or behind the last one. The last character that
+    /// was read is left to be skipped.
     fn position(&mut self, element: Element) {
         if self.rest.starts_with(b" ") {
             self.skip();

@@ -177,8 +177,8 @@ impl Pairs {
     }
 }
 
-/// `int2_sum`, `int4_sum`: the sum so far, which may be NULL, and a number that may be NULL. An overflow, which PostgreSQL
-/// does not notice, is an error.
+/// `int2_sum`, `int4_sum`: the sum so far, which may be NULL, and a number that may be NULL. An overflow, which
+/// PostgreSQL does not notice, is an error.
 fn integer_sum(arguments: &[Datum<'_>]) -> Result<Datum<'static>> {
     let number = |at: usize| arguments.get(at).map_or(Ok(None), integer);
     match (number(0)?, number(1)?) {

@@ -1,5 +1,5 @@
-//! `xid8` and `pg_lsn`: numbers of 64 bits without sign. No datum has such a number, so that they are numerics here, which
-//! have the same order.
+//! `xid8` and `pg_lsn`: numbers of 64 bits without sign. No datum has such a number, so that they are numerics here,
+//! which have the same order.
 
 use std::cmp::Ordering;
 use std::fmt::Write;
@@ -48,8 +48,8 @@ fn xid8_output(datum: &Datum<'_>, _: TypeId, _: &Context<'_>, text: &mut String)
     Ok(())
 }
 
-/// The number that a text begins with, by the rules of C's `strtoull`: it may be octal or hexadecimal, a negative one is
-/// taken modulo 2^64, one that is too large is the largest. A text without number is 0.
+/// The number that a text begins with, by the rules of C's `strtoull`: it may be octal or hexadecimal, a negative one
+/// is taken modulo 2^64, one that is too large is the largest. A text without number is 0.
 pub(super) fn number_at_start(text: &str) -> u64 {
     let number = trimmed(text);
     let (negative, number) = match number.strip_prefix('-') {

@@ -40,8 +40,8 @@ pub(super) const AGGREGATES: &[(&str, Aggregate)] = spreads! {
     "float8": FloatSpread,
 };
 
-/// Count, sum and sum of squared differences from the mean. Source: Youngs and Cramer, "Some results relevant to choice of sum
-/// and sum-of-product algorithms", Technometrics 1971.
+/// Count, sum and sum of squared differences from the mean. Source: Youngs and Cramer, "Some results relevant to choice
+/// of sum and sum-of-product algorithms", Technometrics 1971.
 #[derive(Default)]
 pub(super) struct FloatMoments {
     pub(super) count: f64,
