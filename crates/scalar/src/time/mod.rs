@@ -17,6 +17,7 @@ mod make;
 mod overlaps;
 mod read;
 mod read_interval;
+mod reader;
 mod series;
 #[cfg(test)]
 mod session_tests;
@@ -74,6 +75,3 @@ const fn joined<const COUNT: usize>(tables: &[Table]) -> [(&'static str, Functio
     }
     all
 }
-
-/// Parts of a date with separators; more are refused.
-const DATE_PARTS_MAX: usize = 25;
