@@ -12,6 +12,7 @@ mod casts;
 mod compare;
 mod extract;
 mod from_text;
+mod in_range;
 mod intervals;
 mod make;
 mod overlaps;
@@ -44,6 +45,7 @@ const TABLES: &[Table] = &[
     compare::FUNCTIONS,
     extract::FUNCTIONS,
     from_text::FUNCTIONS,
+    in_range::FUNCTIONS,
     intervals::FUNCTIONS,
     make::FUNCTIONS,
     overlaps::FUNCTIONS,
