@@ -120,6 +120,9 @@ fn timestamp_of_seconds<'a>(seconds: f64) -> Result<Datum<'a>> {
     let micros = ((seconds - EPOCH_SECONDS) * 1e6).round_ties_even();
     let in_range = seconds >= -(JULIAN_1970 as f64) * 86_400.0 && micros.abs() < 1e19;
     let moment = in_range.then(|| timestamp_in_range(micros as i128 + EPOCH_SECONDS as i128 * 1_000_000)).flatten();
-    let out_of_range = || Error::new(SqlState::DATETIME_OVERFLOW, format!("timestamp out of range: \"{seconds}\""));
+    let out_of_range = || {
+        let text = format!("timestamp out of range: \"{}\"", super::make::general(seconds));
+        Error::new(SqlState::DATETIME_OVERFLOW, text)
+    };
     moment.map(Datum::Timestamptz).ok_or_else(out_of_range)
 }

@@ -187,7 +187,7 @@ fn time_part(name: &str, micros: i64, west: Option<i32>, ty: TypeId) -> Result<P
     let utc = i128::from(micros) + i128::from(west.unwrap_or(0)) * i128::from(SECOND);
     let part = match unit {
         Unit::Epoch => Some(Part::Decimal(utc, 6)),
-        _ => clock_part(unit, micros).or_else(|| west.and_then(|west| zone_part(unit, -west))),
+        _ => clock_part(unit, micros).or_else(|| west.and_then(|west| zone_part(unit, west.wrapping_neg()))),
     };
     part.ok_or_else(|| not_supported(name, ty))
 }

@@ -32,7 +32,7 @@ pub(super) fn plus(left: Interval, right: Interval) -> Result<Interval> {
     )
 }
 
-fn minus(left: Interval, right: Interval) -> Result<Interval> {
+pub(super) fn minus(left: Interval, right: Interval) -> Result<Interval> {
     checked(
         left.months.checked_sub(right.months),
         left.days.checked_sub(right.days),

@@ -36,19 +36,19 @@ fn out_of_range(text: String) -> Error {
 /// Checked fields of a date, at midnight. A negative year is BC.
 fn date_of(year: i32, month: i32, day: i32) -> Result<Fields> {
     let astronomical = i64::from(year) + i64::from(year < 0);
-    let is_date = year != 0 && (1..=12).contains(&month) && day >= 1;
+    let is_date = year != 0 && year != i32::MIN && (1..=12).contains(&month) && day >= 1;
     if !is_date || i64::from(day) > days_in_month(astronomical, month as u32).into() {
         return Err(out_of_range(format!("date field value out of range: {year}-{month:02}-{day:02}")));
-    }
-    if !is_julian(astronomical, month as u32) {
-        return Err(out_of_range(format!("date out of range: {year}-{month:02}-{day:02}")));
     }
     Ok(Fields { year: astronomical, month: month as u32, day: day as u32, of_day: 0 })
 }
 
 fn make_date<'a>(year: i32, month: i32, day: i32) -> Result<Datum<'a>> {
     let fields = date_of(year, month, day)?;
-    let days = date_in_range(days_of_date(fields.year, fields.month, fields.day));
+    let is_julian = is_julian(fields.year, fields.month);
+    let days = is_julian.then(|| date_in_range(days_of_date(fields.year, fields.month, fields.day))).flatten();
+    // PostgreSQL's message has the astronomical year.
+    let year = fields.year;
     days.map(Datum::Date).ok_or_else(|| out_of_range(format!("date out of range: {year}-{month:02}-{day:02}")))
 }
 
@@ -61,9 +61,24 @@ fn time_of(hour: i32, minute: i32, seconds: f64) -> Result<i64> {
         .ok_or_else(|| out_of_range(format!("time field value out of range: {hour}:{minute:02}:{}", general(seconds))))
 }
 
-/// A number in at least two characters, with leading zeros.
-fn general(number: f64) -> String {
-    format!("{number:02}")
+/// A number with six digits as C's `%02g` writes it: with an exponent if it is very large or small.
+pub(super) fn general(number: f64) -> String {
+    if !number.is_finite() {
+        let sign = if number < 0.0 { "-" } else { "" };
+        return if number.is_nan() { "NaN".to_owned() } else { format!("{sign}Infinity") };
+    }
+    let scientific = format!("{number:.5e}");
+    let (mantissa, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
+    let exponent: i32 = exponent.parse().unwrap_or_default();
+    let trimmed = |text: &str| {
+        if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text.to_owned() }
+    };
+    if !(-4..6).contains(&exponent) {
+        let sign = if exponent < 0 { '-' } else { '+' };
+        return format!("{}e{sign}{:02}", trimmed(mantissa), exponent.abs());
+    }
+    let digits = trimmed(&format!("{number:.places$}", places = (5 - exponent).unsigned_abs() as usize));
+    format!("{digits:0>2}")
 }
 
 /// The local time of year, month, day, hour, minute and seconds.
@@ -72,6 +87,9 @@ fn local_of(arguments: &[Datum<'_>]) -> Result<i64> {
     let (year, month, day) = (number(0)?, number(1)?, number(2)?);
     let (hour, minute, seconds) = (number(3)?, number(4)?, float8(arguments, 5)?);
     let date = date_of(year, month, day)?;
+    if !is_julian(date.year, date.month) {
+        return Err(out_of_range(format!("date out of range: {year}-{month:02}-{day:02}")));
+    }
     let fields = Fields { of_day: time_of(hour, minute, seconds)?, ..date };
     timestamp_in_range(fields.micros()).ok_or_else(|| {
         let seconds = general(seconds);

@@ -12,11 +12,13 @@ mod casts;
 mod compare;
 mod extract;
 mod from_text;
+mod in_range;
 mod intervals;
 mod make;
 mod overlaps;
 mod read;
 mod read_interval;
+mod reader;
 mod series;
 #[cfg(test)]
 mod session_tests;
@@ -43,6 +45,7 @@ const TABLES: &[Table] = &[
     compare::FUNCTIONS,
     extract::FUNCTIONS,
     from_text::FUNCTIONS,
+    in_range::FUNCTIONS,
     intervals::FUNCTIONS,
     make::FUNCTIONS,
     overlaps::FUNCTIONS,
@@ -74,6 +77,3 @@ const fn joined<const COUNT: usize>(tables: &[Table]) -> [(&'static str, Functio
     }
     all
 }
-
-/// Parts of a date with separators; more are refused.
-const DATE_PARTS_MAX: usize = 25;

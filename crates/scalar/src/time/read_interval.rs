@@ -48,13 +48,12 @@ pub(super) fn interval(text: &str, typmod: i32, session: &Session) -> Result<Int
 
 /// An interval with the fields and the precision of a type modifier.
 pub(super) fn limited(value: Interval, typmod: i32) -> Result<Interval> {
-    use mask::{DAY as D, HOUR as H, MINUTE as M, MONTH, SECOND as S, YEAR};
+    use mask::{DAY as D, HOUR as H, MINUTE as M, MONTH, YEAR};
     if typmod < 0 {
         return Ok(value);
     }
     let Interval { months, days, micros } = value;
     let cut = |unit: i64| Interval { micros: micros / unit * unit, ..value };
-    const { assert!(YEAR | MONTH | D | H | M | S < mask::FULL) };
     let range = range_of(typmod);
     let value = if range == YEAR {
         Interval { months: months / 12 * 12, days: 0, micros: 0 }
@@ -217,12 +216,14 @@ fn with_units(text: &str, range: i32, session: &Session) -> Result<Sum, ReadErro
         let new = match form {
             // A time replaces the fraction of a day that follows it, as in PostgreSQL.
             Form::Time => {
-                sum.micros = negative_if(all_negative, time(token, range)?);
+                let micros = time(token, range)?;
+                sum.micros = if all_negative { negative(micros) } else { micros };
                 pending = Some(Unit::Day);
                 TIME_BITS
             }
             Form::Signed if signed_time(token, range).is_some() => {
-                sum.micros = negative_if(all_negative, signed_time(token, range).unwrap_or_default());
+                let micros = signed_time(token, range).unwrap_or_default();
+                sum.micros = if all_negative { negative(micros) } else { micros };
                 pending = Some(Unit::Day);
                 TIME_BITS
             }
@@ -230,7 +231,7 @@ fn with_units(text: &str, range: i32, session: &Session) -> Result<Sum, ReadErro
                 let (mut amount, years_and_months) = amount(token)?;
                 let unit = if years_and_months { Unit::Month } else { pending.unwrap_or_else(|| last_unit(range)) };
                 if all_negative {
-                    amount = Amount { whole: -amount.whole.abs(), fraction: -amount.fraction.abs() };
+                    amount = Amount { whole: negative(amount.whole), fraction: -amount.fraction.abs() };
                 }
                 sum.add(amount, unit)?;
                 pending = Some(if unit == Unit::Hour { Unit::Day } else { unit });
@@ -258,8 +259,9 @@ fn with_units(text: &str, range: i32, session: &Session) -> Result<Sum, ReadErro
     if negate { sum.negated().ok_or(ReadError::Field) } else { Ok(sum) }
 }
 
-fn negative_if(wanted: bool, micros: i64) -> i64 {
-    if wanted && micros > 0 { -micros } else { micros }
+/// A number with a minus, if it has none.
+fn negative(number: i64) -> i64 {
+    if number > 0 { -number } else { number }
 }
 
 /// A time with a sign; `None` if the token has another form.

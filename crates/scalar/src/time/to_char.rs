@@ -200,10 +200,7 @@ fn write_field(out: &mut String<'_>, field: &Field<'_>, parts: &Parts<'_>) -> Re
         Item::MonthNameShort => write_name(out, field, short(name(&MONTHS, parts.month_at())), 0),
         Item::DayName => write_name(out, field, day_name, name_width),
         Item::DayNameShort => write_name(out, field, short(day_name), 0),
-        Item::MonthRoman => match parts.roman_month() {
-            Some(month) => write_name(out, field, month, pad(4)),
-            None => {}
-        },
+        Item::MonthRoman => write_name(out, field, parts.roman_month().unwrap_or_default(), pad(4)),
         Item::YearWithComma => {
             let year = parts.year_of_era(parts.year);
             let start = out.len();

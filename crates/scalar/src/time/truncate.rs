@@ -12,7 +12,7 @@ use super::calendar::{
     monday_of_iso_week, timestamp_out_of_range,
 };
 use super::extract::{not_recognized, not_supported};
-use super::words::{Unit, unit};
+use super::words::{Unit, unit_in_any_case};
 use super::zone::Zone;
 
 pub(super) const FUNCTIONS: &[(&str, Function)] = &[
@@ -35,7 +35,7 @@ pub(super) const FUNCTIONS: &[(&str, Function)] = &[
 ];
 
 fn unit_of(name: &str, ty: TypeId) -> Result<Unit> {
-    unit(&name.to_ascii_lowercase()).ok_or_else(|| not_recognized(name, ty))
+    unit_in_any_case(name).ok_or_else(|| not_recognized(name, ty))
 }
 
 /// Microseconds of a unit of the clock.

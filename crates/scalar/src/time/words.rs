@@ -141,10 +141,25 @@ pub(super) fn unit(text: &str) -> Option<Unit> {
     })
 }
 
+/// The bytes of a word that count, in lower case; `None` for a word that is not ASCII there.
+fn lowered<'b>(text: &str, buffer: &'b mut [u8; WORD_BYTES]) -> Option<&'b str> {
+    let known = text.as_bytes().get(..WORD_BYTES).unwrap_or(text.as_bytes());
+    let lower = &mut buffer[..known.len()];
+    lower.copy_from_slice(known);
+    lower.make_ascii_lowercase();
+    std::str::from_utf8(lower).ok()
+}
+
+/// The unit of `date_trunc`, in any case.
+pub(super) fn unit_in_any_case(name: &str) -> Option<Unit> {
+    unit(lowered(name, &mut [0; WORD_BYTES])?)
+}
+
 /// The unit of a field of `extract` and `date_part`, in any case.
 pub(super) fn field(name: &str) -> Option<Unit> {
-    let lower = name.to_ascii_lowercase();
-    unit(&lower).or_else(|| match word(&lower)? {
+    let mut buffer = [0; WORD_BYTES];
+    let lower = lowered(name, &mut buffer)?;
+    unit(lower).or_else(|| match word(lower)? {
         Word::Label(unit) => Some(unit),
         Word::Special(Special::Epoch) => Some(Unit::Epoch),
         Word::Special(_) => Some(Unit::Moment),

@@ -131,7 +131,7 @@ pub(super) fn time(text: &mut String, micros: i64) {
 /// Appends a time of day with its offset.
 pub(super) fn timetz(text: &mut String, value: TimeTz) {
     time(text, value.micros);
-    offset(text, -value.west);
+    offset(text, value.west.wrapping_neg());
 }
 
 /// Appends a timestamp in microseconds since 1970.
