@@ -12,7 +12,7 @@ use datafusion::logical_expr::{
     AggregateUDF, Expr as DfExpr, LogicalPlan, LogicalPlanBuilder, Operator as Op, lit,
 };
 use model::{Datum, Error, Result};
-use scalar::{Expr, ExprKind, Value};
+use scalar::{Expr, ExprKind, Place, Value};
 
 use crate::accumulate::{Accumulate, Order, Spec};
 use crate::arrow::key::KeyKind;
@@ -76,12 +76,12 @@ impl Lowering<'_> {
             columns.push((*number, Expr::new(kind, expr.ty, expr.at)));
         }
         for (number, call) in aggregates {
-            columns.push((*number, Expr::new(ExprKind::Column(*number), call.call.result, 0)));
+            columns.push((*number, Expr::new(ExprKind::Column(*number), call.call.result, Place::default())));
         }
         for (number, of) in grouping {
             let bits = of.iter().fold(0_i32, |bits, at| (bits << 1) | i32::from(!has(*at)));
             let value = ExprKind::Constant(Value::Plain(Datum::Int4(bits)));
-            columns.push((*number, Expr::new(value, TypeId::INT4, 0)));
+            columns.push((*number, Expr::new(value, TypeId::INT4, Place::default())));
         }
         if set.is_none() {
             return self.project(plan, &columns, false);

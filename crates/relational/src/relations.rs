@@ -10,7 +10,7 @@ use datafusion::logical_expr::logical_plan::{EmptyRelation, Limit, Values};
 use datafusion::logical_expr::{Expr as DfExpr, LogicalPlan, LogicalPlanBuilder, Operator as Op, SortExpr, lit};
 use datafusion::scalar::ScalarValue;
 use model::{Datum, Error, Result, SqlState};
-use scalar::{Expr, ExprKind, Value};
+use scalar::{Expr, ExprKind, Place, Value};
 
 use crate::arrow::arrow_type;
 use crate::errors::internal;
@@ -146,7 +146,7 @@ impl Lowering<'_> {
     pub(crate) fn renamed(&self, plan: LogicalPlan, from: &[u32], to: &[u32]) -> Result<LogicalPlan> {
         let mut columns = Vec::with_capacity(to.len());
         for (from, to) in from.iter().zip(to) {
-            columns.push((*to, Expr::new(ExprKind::Column(*from), self.type_of(*from)?, 0)));
+            columns.push((*to, Expr::new(ExprKind::Column(*from), self.type_of(*from)?, Place::default())));
         }
         self.project(plan, &columns, false)
     }

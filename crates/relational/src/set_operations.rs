@@ -10,7 +10,7 @@ use datafusion::logical_expr::expr::AggregateFunction;
 use datafusion::logical_expr::{AggregateUDF, Expr as DfExpr, LogicalPlan, LogicalPlanBuilder, col, lit, when};
 use model::{Error, Result};
 use parser::ast::SetOperator;
-use scalar::{Expr, ExprKind};
+use scalar::{Expr, ExprKind, Place};
 
 use crate::arrow::arrow_type;
 use crate::errors::internal;
@@ -61,7 +61,7 @@ impl Lowering<'_> {
             if crate::arrow::form(found) != crate::arrow::form(*ty) {
                 return Err(Error::bug("columns of a set operation with different types"));
             }
-            let (expr, _) = self.canonical(&Expr::new(ExprKind::Column(*from), *ty, 0), plan.schema())?;
+            let (expr, _) = self.canonical(&Expr::new(ExprKind::Column(*from), *ty, Place::default()), plan.schema())?;
             exprs.push(expr.alias(Self::name(*to)));
         }
         LogicalPlanBuilder::from(plan).project(exprs).and_then(LogicalPlanBuilder::build).map_err(internal)
