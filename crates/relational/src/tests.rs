@@ -188,7 +188,7 @@ fn wrong(partitions: usize) -> Vec<String> {
                 rows.join("; ")
             }
             Err(error) if expected == format!("!{}", error.state()) => continue,
-            Err(error) => format!("!{} {}", error.state(), error.message()),
+            Err(error) => format!("!{} {} {}", error.state(), error.message(), error.detail().unwrap_or_default()),
         };
         wrong.push(format!("{sql}\n  is   {expected}\n  here {seen}"));
     }
