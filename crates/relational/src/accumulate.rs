@@ -131,7 +131,8 @@ impl std::fmt::Debug for State {
 
 impl State {
     pub(crate) fn new(spec: Arc<Spec>) -> Result<State> {
-        let make = scalar::aggregate(spec.call.function).ok_or_else(|| Error::bug("an aggregate without implementation"))?;
+        let make =
+            scalar::aggregate(spec.call.function).ok_or_else(|| Error::bug("an aggregate without implementation"))?;
         let state = make(&spec.call);
         Ok(State { spec, state, rows: Vec::new(), rows_bytes: 0 })
     }
@@ -141,7 +142,8 @@ impl State {
         let count = self.spec.arguments.len().min(values.len());
         let (arguments, keys) = values.split_at(count);
         let is_sorted = self.spec.distinct || !self.spec.order.is_empty();
-        let is_null = arguments.iter().any(Datum::is_null) || (self.spec.within_group && keys.iter().any(Datum::is_null));
+        let is_null =
+            arguments.iter().any(Datum::is_null) || (self.spec.within_group && keys.iter().any(Datum::is_null));
         if self.spec.is_strict && is_null {
             return Ok(());
         }
@@ -204,7 +206,8 @@ impl State {
 impl Accumulator for State {
     fn update_batch(&mut self, columns: &[ArrayRef]) -> DfResult<()> {
         let spec = Arc::clone(&self.spec);
-        let types: Vec<TypeId> = spec.arguments.iter().copied().chain(spec.order.iter().map(|order| order.ty)).collect();
+        let types: Vec<TypeId> =
+            spec.arguments.iter().copied().chain(spec.order.iter().map(|order| order.ty)).collect();
         let rows = columns.first().map_or(0, |column| column.len());
         let mut arena = Bump::new();
         let mut from = 0;

@@ -8,11 +8,9 @@ use catalog::{TypeId, builtin};
 use datafusion::common::DFSchema;
 use datafusion::functions_aggregate::{average, bool_and_or, count, first_last, min_max, sum};
 use datafusion::logical_expr::expr::AggregateFunction;
-use datafusion::logical_expr::{
-    AggregateUDF, Expr as DfExpr, LogicalPlan, LogicalPlanBuilder, Operator as Op, lit,
-};
+use datafusion::logical_expr::{AggregateUDF, Expr as DfExpr, LogicalPlan, LogicalPlanBuilder, Operator as Op, lit};
 use model::{Datum, Error, Result};
-use scalar::{Expr, ExprKind, Value};
+use scalar::{Expr, ExprKind, Place, Value};
 
 use crate::accumulate::{Accumulate, Order, Spec};
 use crate::arrow::key::KeyKind;
@@ -77,11 +75,13 @@ impl Lowering<'_> {
         }
         for (number, call) in aggregates {
             columns.push((*number, Expr::new(ExprKind::Column(*number), call.call.result, scalar::Place::default())));
+            columns.push((*number, Expr::new(ExprKind::Column(*number), call.call.result, Place::default())));
         }
         for (number, of) in grouping {
             let bits = of.iter().fold(0_i32, |bits, at| (bits << 1) | i32::from(!has(*at)));
             let value = ExprKind::Constant(Value::Plain(Datum::Int4(bits)));
             columns.push((*number, Expr::new(value, TypeId::INT4, scalar::Place::default())));
+            columns.push((*number, Expr::new(value, TypeId::INT4, Place::default())));
         }
         if set.is_none() {
             return self.project(plan, &columns, false);
@@ -94,7 +94,8 @@ impl Lowering<'_> {
             exprs.push(lowered.alias(Self::name(*number)));
             types.push((*number, ty));
         }
-        let plan = LogicalPlanBuilder::from(plan).project(exprs).and_then(LogicalPlanBuilder::build).map_err(internal)?;
+        let plan =
+            LogicalPlanBuilder::from(plan).project(exprs).and_then(LogicalPlanBuilder::build).map_err(internal)?;
         for (number, ty) in types {
             self.computed(number, ty);
         }
@@ -261,7 +262,11 @@ impl Lowering<'_> {
             }
             ("count", _) => count::count_udaf(),
             ("min" | "max", _) if is_decimal => {
-                if row.name == "min" { min_max::min_udaf() } else { min_max::max_udaf() }
+                if row.name == "min" {
+                    min_max::min_udaf()
+                } else {
+                    min_max::max_udaf()
+                }
             }
             // NaN is the greatest float; only the aggregates of crate `query` know that.
             ("min" | "max", Form::Float4 | Form::Float8) => match self.env.aggregate(row.name) {
@@ -272,7 +277,11 @@ impl Lowering<'_> {
                 "min" | "max",
                 Form::Int2 | Form::Int4 | Form::Int8 | Form::Text | Form::Date | Form::Timestamp | Form::Timestamptz,
             ) if keys::kind(argument.ty, &arrow) == KeyKind::Native => {
-                if row.name == "min" { of_query("min", min_max::min_udaf) } else { of_query("max", min_max::max_udaf) }
+                if row.name == "min" {
+                    of_query("min", min_max::min_udaf)
+                } else {
+                    of_query("max", min_max::max_udaf)
+                }
             }
             // Sums of fewer than 2^32 integers of 32 bits fit in 64 bits.
             ("sum", Form::Int2 | Form::Int4) if !call.distinct => of_query("sum", sum::sum_udaf),
@@ -285,7 +294,8 @@ impl Lowering<'_> {
         // The result must have the type that the statement expects.
         let expr = aggregate_of(function, vec![lowered], false, filter);
         let made = Self::arrow_of(&expr, schema);
-        let is_expected = is_decimal || made.is_ok_and(|ty| ty == arrow_type(call.call.result, &self.zone) || ty.is_string());
+        let is_expected =
+            is_decimal || made.is_ok_and(|ty| ty == arrow_type(call.call.result, &self.zone) || ty.is_string());
         Ok(is_expected.then_some(expr))
     }
 }

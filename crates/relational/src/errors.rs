@@ -8,14 +8,18 @@ pub(crate) fn external(error: Error) -> DataFusionError {
     DataFusionError::External(Box::new(error))
 }
 
-/// The wrapped error, or DataFusion's as a bug.
+/// The wrapped error; DataFusion's own as a refusal, since it builds no plan for the query.
 pub(crate) fn internal(error: DataFusionError) -> Error {
     match error {
         DataFusionError::External(inner) => match inner.downcast::<Error>() {
             Ok(error) => *error,
-            Err(other) => Error::bug(other),
+            Err(other) => refused(&other.to_string()),
         },
         DataFusionError::Context(_, inner) => internal(*inner),
-        other => Error::bug(other),
+        other => refused(&other.to_string()),
     }
+}
+
+fn refused(detail: &str) -> Error {
+    Error::unsupported("this query is not supported").with_detail(detail)
 }

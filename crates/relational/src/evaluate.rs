@@ -170,8 +170,7 @@ pub(crate) fn compute(
 ) -> DfResult<ColumnarValue> {
     let is_constant = arguments.args.iter().all(|value| matches!(value, ColumnarValue::Scalar(_)));
     let rows = if is_constant && !is_volatile { 1 } else { arguments.number_rows };
-    let columns: Vec<ArrayRef> =
-        arguments.args.iter().map(|value| value.to_array(rows)).collect::<DfResult<_>>()?;
+    let columns: Vec<ArrayRef> = arguments.args.iter().map(|value| value.to_array(rows)).collect::<DfResult<_>>()?;
     let computed = run(&columns, rows).map_err(external)?;
     if is_constant && !is_volatile {
         return Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&computed, 0)?));

@@ -105,9 +105,7 @@ impl Lowering<'_> {
                 Some((DfExpr::Literal(literal, None), arrow_type(expr.ty, &self.zone)))
             }
             ExprKind::Column(column) => Some(self.column(*column, schema)?),
-            ExprKind::Parameter(number) => {
-                Some((self.parameter(*number, expr.ty), arrow_type(expr.ty, &self.zone)))
-            }
+            ExprKind::Parameter(number) => Some((self.parameter(*number, expr.ty), arrow_type(expr.ty, &self.zone))),
             ExprKind::And(list) => self.natives(list, schema)?.and_then(|list| boolean(joined(list, Operator::And)?)),
             ExprKind::Or(list) => self.natives(list, schema)?.and_then(|list| boolean(joined(list, Operator::Or)?)),
             ExprKind::Not(of) => self.native(of, schema)?.and_then(|(of, _)| boolean(DfExpr::Not(Box::new(of)))),
@@ -180,7 +178,8 @@ impl Lowering<'_> {
     }
 
     fn comparison(&self, operator: Operator, left: &Expr, right: &Expr, schema: &DFSchema) -> Result<Option<Typed>> {
-        let (Some((left, left_ty)), Some((right, right_ty))) = (self.native(left, schema)?, self.native(right, schema)?)
+        let (Some((left, left_ty)), Some((right, right_ty))) =
+            (self.native(left, schema)?, self.native(right, schema)?)
         else {
             return Ok(None);
         };
@@ -226,7 +225,8 @@ impl Lowering<'_> {
         if pattern.contains('\\') {
             return Ok(None);
         }
-        let (Some((left, left_ty)), Some((right, _))) = (self.native(left, schema)?, self.native(right, schema)?) else {
+        let (Some((left, left_ty)), Some((right, _))) = (self.native(left, schema)?, self.native(right, schema)?)
+        else {
             return Ok(None);
         };
         if !left_ty.is_string() {
@@ -278,7 +278,14 @@ impl Lowering<'_> {
         };
         let is_exact = matches!(
             form(item_ty),
-            Form::Bool | Form::Int2 | Form::Int4 | Form::Int8 | Form::Text | Form::Date | Form::Timestamp | Form::Timestamptz
+            Form::Bool
+                | Form::Int2
+                | Form::Int4
+                | Form::Int8
+                | Form::Text
+                | Form::Date
+                | Form::Timestamp
+                | Form::Timestamptz
         );
         let Some((lowered, ty)) = self.native(left, schema)?.filter(|_| is_exact && left.ty == item_ty) else {
             return Ok(None);
@@ -397,8 +404,7 @@ impl Lowering<'_> {
         let ExprKind::Call(call, arguments) = &expr.kind else { return Ok(None) };
         let [left, right] = arguments.as_slice() else { return Ok(None) };
         let (left_columns, right_columns) = (columns_of(left), columns_of(right));
-        let is_join =
-            !left_columns.is_empty() && !right_columns.is_empty() && left_columns.is_disjoint(&right_columns);
+        let is_join = !left_columns.is_empty() && !right_columns.is_empty() && left_columns.is_disjoint(&right_columns);
         if !is_join || !is_equality(call) {
             return Ok(None);
         }

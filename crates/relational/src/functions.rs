@@ -76,7 +76,13 @@ impl Lowering<'_> {
         for function in functions {
             let (larger, arguments) = self.without_subqueries(input, function.arguments.clone())?;
             input = larger;
-            lowered.push((function.call.clone(), arguments, function.is_set, function.is_record, function.columns.clone()));
+            lowered.push((
+                function.call.clone(),
+                arguments,
+                function.is_set,
+                function.is_record,
+                function.columns.clone(),
+            ));
         }
         self.sets(input, lowered, ordinality, keeps, outer)
     }

@@ -179,7 +179,8 @@ impl<'a> Lowering<'a> {
             exprs.push(lowered.alias(Self::name(*number)));
             made.push((*number, ty));
         }
-        let plan = LogicalPlanBuilder::from(input).project(exprs).and_then(LogicalPlanBuilder::build).map_err(internal)?;
+        let plan =
+            LogicalPlanBuilder::from(input).project(exprs).and_then(LogicalPlanBuilder::build).map_err(internal)?;
         for (number, ty) in made {
             self.computed(number, ty);
         }

@@ -34,8 +34,29 @@ const OPERATORS: [Operator; 6] =
 
 /// Prefixes of the names of comparisons, to which `eq`, `ne`, `lt`, `le`, `gt`, `ge` are added.
 const COMPARED: [&str; 23] = [
-    "int2", "int4", "int8", "int24", "int42", "int28", "int82", "int48", "int84", "oid", "text", "text_", "bool", "date_",
-    "timestamp_", "timestamptz_", "time_", "uuid_", "bytea", "float4", "float8", "float48", "float84",
+    "int2",
+    "int4",
+    "int8",
+    "int24",
+    "int42",
+    "int28",
+    "int82",
+    "int48",
+    "int84",
+    "oid",
+    "text",
+    "text_",
+    "bool",
+    "date_",
+    "timestamp_",
+    "timestamptz_",
+    "time_",
+    "uuid_",
+    "bytea",
+    "float4",
+    "float8",
+    "float48",
+    "float84",
 ];
 
 /// Casts without loss or failure, and the types that they make.

@@ -5,12 +5,13 @@ use std::sync::Arc;
 use arrow_schema::Field;
 use binder::tree::{CteBody, Rel, SortKey, Table};
 use catalog::TypeId;
+use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{Column, DFSchema};
 use datafusion::logical_expr::logical_plan::{EmptyRelation, Limit, Values};
 use datafusion::logical_expr::{Expr as DfExpr, LogicalPlan, LogicalPlanBuilder, Operator as Op, SortExpr, lit};
 use datafusion::scalar::ScalarValue;
 use model::{Datum, Error, Result, SqlState};
-use scalar::{Expr, ExprKind, Value};
+use scalar::{Expr, ExprKind, Place, Value};
 
 use crate::arrow::arrow_type;
 use crate::errors::internal;
@@ -69,10 +70,12 @@ impl Lowering<'_> {
         let alias = format!("t{}", columns.first().copied().unwrap_or_default());
         let fields = source.schema();
         let plan = LogicalPlanBuilder::scan(table.name.to_string(), source, None);
-        let plan = plan.and_then(|plan| plan.alias(alias.as_str())).and_then(LogicalPlanBuilder::build).map_err(internal)?;
+        let plan =
+            plan.and_then(|plan| plan.alias(alias.as_str())).and_then(LogicalPlanBuilder::build).map_err(internal)?;
         // A column with the name of a computed one would be ambiguous.
         let is_like_ours = |name: &str| {
-            name.strip_prefix('c').is_some_and(|rest| !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_digit()))
+            name.strip_prefix('c')
+                .is_some_and(|rest| !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_digit()))
         };
         let is_renamed = fields.fields().iter().any(|field| is_like_ours(field.name()));
         let mut exprs = Vec::new();
@@ -101,7 +104,9 @@ impl Lowering<'_> {
         let mut values = Vec::with_capacity(rows.len());
         for row in rows {
             let row = row.iter().zip(&types).map(|(expr, ty)| {
-                let ExprKind::Constant(value) = &expr.kind else { return Err(Error::bug("a value that is no constant")) };
+                let ExprKind::Constant(value) = &expr.kind else {
+                    return Err(Error::bug("a value that is no constant"));
+                };
                 Ok(DfExpr::Literal(crate::evaluate::constant(&value.datum(), *ty, &self.zone)?, None))
             });
             values.push(row.collect::<Result<_>>()?);
@@ -147,6 +152,7 @@ impl Lowering<'_> {
         let mut columns = Vec::with_capacity(to.len());
         for (from, to) in from.iter().zip(to) {
             columns.push((*to, Expr::new(ExprKind::Column(*from), self.type_of(*from)?, scalar::Place::default())));
+            columns.push((*to, Expr::new(ExprKind::Column(*from), self.type_of(*from)?, Place::default())));
         }
         self.project(plan, &columns, false)
     }
@@ -281,23 +287,41 @@ impl Lowering<'_> {
         LogicalPlanBuilder::from(plan).sort(order).and_then(LogicalPlanBuilder::build).map_err(internal)
     }
 
-    /// DISTINCT ON columns of one table, which scans of `columns` tables can answer.
+    /// DISTINCT ON expressions over one table in their order, which scans of `columns` tables can answer.
     fn newest(&self, plan: &LogicalPlan, columns: &[u32], order: &[SortKey]) -> Result<Option<LogicalPlan>> {
         let LogicalPlan::Sort(sort) = plan else { return Ok(None) };
-        let mut below = sort.input.as_ref();
+        let LogicalPlan::Projection(projection) = sort.input.as_ref() else { return Ok(None) };
+        let mut below = projection.input.as_ref();
         while let LogicalPlan::Filter(filter) = below {
             below = &filter.input;
         }
         let LogicalPlan::SubqueryAlias(_) = below else { return Ok(None) };
-        let is_column = |(key, column): (&SortKey, &u32)| matches!(key.expr.kind, ExprKind::Column(at) if at == *column);
-        if order.len() < columns.len() || !order.iter().zip(columns).all(is_column) || sort.fetch.is_some() {
+        let is_column =
+            |(key, column): (&SortKey, &u32)| matches!(key.expr.kind, ExprKind::Column(at) if at == *column);
+        let is_prefix = order.len() == sort.expr.len() && order.iter().zip(columns).all(is_column);
+        if order.len() < columns.len() || !is_prefix || sort.fetch.is_some() {
             return Ok(None);
         }
-        let on: Vec<DfExpr> = order.iter().take(columns.len()).zip(&sort.expr).map(|(_, key)| key.expr.clone()).collect();
-        let select = sort.input.schema().columns().into_iter().map(DfExpr::Column).collect();
-        let distinct = LogicalPlanBuilder::from(sort.input.as_ref().clone()).distinct_on(on, select, Some(sort.expr.clone()));
-        let distinct = distinct.and_then(LogicalPlanBuilder::build).map_err(internal)?;
-        // The result has the names of its columns with the table's alias; another shape is not worth a rename.
+        // The sort keys are over the projection, and become those over the table.
+        let inner = |expr: DfExpr| {
+            Ok(match &expr {
+                DfExpr::Column(column) => match projection.schema.maybe_index_of_column(column) {
+                    Some(at) => Transformed::yes(projection.expr[at].clone().unalias()),
+                    None => Transformed::no(expr),
+                },
+                _ => Transformed::no(expr),
+            })
+        };
+        let mut keys = Vec::with_capacity(sort.expr.len());
+        for key in &sort.expr {
+            let expr = key.expr.clone().transform_up(inner).map_err(internal)?.data;
+            keys.push(SortExpr { expr, ..key.clone() });
+        }
+        let on: Vec<DfExpr> = keys.iter().take(columns.len()).map(|key| key.expr.clone()).collect();
+        let input = LogicalPlanBuilder::from(projection.input.as_ref().clone());
+        let distinct = input.distinct_on(on, projection.expr.clone(), Some(keys)).and_then(LogicalPlanBuilder::build);
+        let distinct = distinct.map_err(internal)?;
+        // Its rows are sorted by the columns that differ, which is the whole order.
         Ok((distinct.schema().columns() == plan.schema().columns()).then_some(distinct))
     }
 }

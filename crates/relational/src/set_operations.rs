@@ -10,7 +10,7 @@ use datafusion::logical_expr::expr::AggregateFunction;
 use datafusion::logical_expr::{AggregateUDF, Expr as DfExpr, LogicalPlan, LogicalPlanBuilder, col, lit, when};
 use model::{Error, Result};
 use parser::ast::SetOperator;
-use scalar::{Expr, ExprKind};
+use scalar::{Expr, ExprKind, Place};
 
 use crate::arrow::arrow_type;
 use crate::errors::internal;
@@ -35,15 +35,16 @@ impl Lowering<'_> {
         }
         let plan = match op {
             SetOperator::Union => LogicalPlanBuilder::from(left).union(right).map_err(internal)?,
-            SetOperator::Intersect | SetOperator::Except => return self.counted(op, all, [left, right], columns, &types),
+            SetOperator::Intersect | SetOperator::Except => {
+                return self.counted(op, all, [left, right], columns, &types);
+            }
         };
         let plan = plan.build().map_err(internal)?;
         if all {
             return Ok(plan);
         }
-        let key = |(column, ty): (&u32, &TypeId)| {
-            keys::keyed(col(Self::name(*column)), *ty, &arrow_type(*ty, &self.zone))
-        };
+        let key =
+            |(column, ty): (&u32, &TypeId)| keys::keyed(col(Self::name(*column)), *ty, &arrow_type(*ty, &self.zone));
         let keys: Vec<DfExpr> = columns.iter().zip(&types).map(key).collect();
         let is_native = keys.iter().all(|key| matches!(key, DfExpr::Column(_)));
         if is_native && !columns.is_empty() {
@@ -59,9 +60,11 @@ impl Lowering<'_> {
         for ((from, to), ty) in side.columns.iter().zip(columns).zip(types) {
             let found = self.type_of(*from)?;
             if crate::arrow::form(found) != crate::arrow::form(*ty) {
-                return Err(Error::bug("columns of a set operation with different types"));
+                return Err(Error::unsupported("a set operation of columns with different types is not supported here"));
             }
             let (expr, _) = self.canonical(&Expr::new(ExprKind::Column(*from), *ty, scalar::Place::default()), plan.schema())?;
+            let (expr, _) =
+                self.canonical(&Expr::new(ExprKind::Column(*from), *ty, Place::default()), plan.schema())?;
             exprs.push(expr.alias(Self::name(*to)));
         }
         LogicalPlanBuilder::from(plan).project(exprs).and_then(LogicalPlanBuilder::build).map_err(internal)
@@ -113,11 +116,16 @@ impl Lowering<'_> {
         let mut plan = plan.build().map_err(internal)?;
         if all {
             let times = match op {
-                SetOperator::Intersect => when(left.clone().lt(right.clone()), left).otherwise(right).map_err(internal)?,
+                SetOperator::Intersect => {
+                    when(left.clone().lt(right.clone()), left).otherwise(right).map_err(internal)?
+                }
                 _ => left - right,
             };
             plan = Node::plan(Operator::Repeat, vec![times], vec![plan], true, Vec::new()).map_err(internal)?;
         }
-        LogicalPlanBuilder::from(plan).project(names.iter().map(col)).and_then(LogicalPlanBuilder::build).map_err(internal)
+        LogicalPlanBuilder::from(plan)
+            .project(names.iter().map(col))
+            .and_then(LogicalPlanBuilder::build)
+            .map_err(internal)
     }
 }

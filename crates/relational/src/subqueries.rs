@@ -47,8 +47,7 @@ impl Lowering<'_> {
 
     fn apply(&self, input: LogicalPlan, subquery: &Subquery, ty: TypeId) -> Result<(LogicalPlan, u32)> {
         let subplan = self.subplan(subquery)?;
-        let types: Vec<TypeId> =
-            subplan.columns.iter().map(|column| self.type_of(*column)).collect::<Result<_>>()?;
+        let types: Vec<TypeId> = subplan.columns.iter().map(|column| self.type_of(*column)).collect::<Result<_>>()?;
         let lower = || {
             let plan = self.rel(&subplan.rel)?;
             let mut columns = Vec::with_capacity(subplan.columns.len());
@@ -57,7 +56,12 @@ impl Lowering<'_> {
                 columns.push(expr.alias(Self::name(self.add(*ty))));
             }
             let rows = match &subquery.kind {
-                SubqueryKind::Exists => return LogicalPlanBuilder::from(plan).limit(0, Some(1)).and_then(LogicalPlanBuilder::build).map_err(internal),
+                SubqueryKind::Exists => {
+                    return LogicalPlanBuilder::from(plan)
+                        .limit(0, Some(1))
+                        .and_then(LogicalPlanBuilder::build)
+                        .map_err(internal);
+                }
                 // A second row is an error, whatever follows.
                 SubqueryKind::Scalar => Some(2),
                 _ => None,
@@ -91,7 +95,9 @@ impl Lowering<'_> {
                 }
                 for call in calls {
                     if scalar::function(call.function).is_none() {
-                        return Err(Error::unsupported("a comparison with a subquery is not supported for these types"));
+                        return Err(Error::unsupported(
+                            "a comparison with a subquery is not supported for these types",
+                        ));
                     }
                 }
                 let is_opposite = |call: &scalar::Call| {
@@ -247,7 +253,8 @@ impl Lowering<'_> {
                 self.kept(rel, plan, condition, conditions)
             }
             Rel::Join { kind: JoinKind::Inner, left, right, on, lateral: false } => {
-                let (Some(left), Some(right)) = (self.pulled(left, conditions)?, self.pulled(right, conditions)?) else {
+                let (Some(left), Some(right)) = (self.pulled(left, conditions)?, self.pulled(right, conditions)?)
+                else {
                     return Ok(None);
                 };
                 let plan = LogicalPlanBuilder::from(left).cross_join(right).and_then(LogicalPlanBuilder::build);

@@ -1,1 +1,208 @@
-//! Tests.
+//! Queries give the rows that PostgreSQL gives. A line of `queries.tsv` is a query and, behind a tab, PostgreSQL's answer:
+//! fields separated by `|`, rows by `; `, or `!` and the code of an error. `tables.tsv` has the tables.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use arrow_schema::{Field, Schema as ArrowSchema};
+use async_trait::async_trait;
+use binder::tree::{Table, TableColumn};
+use bumpalo::Bump;
+use catalog::{TypeId, builtin};
+use datafusion::arrow::record_batch::RecordBatch;
+use datafusion::catalog::Session as DfSession;
+use datafusion::datasource::{MemTable, provider_as_source};
+use datafusion::execution::SessionStateBuilder;
+use datafusion::execution::context::{QueryPlanner, SessionState};
+use datafusion::logical_expr::{AggregateUDF, LogicalPlan, ScalarUDF, TableSource};
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_planner::{DefaultPhysicalPlanner, PhysicalPlanner};
+use datafusion::prelude::{SessionConfig, SessionContext};
+use model::{Datum, Error, Result};
+use parser::ast::Statement;
+use scalar::{Context, Session};
+
+use crate::arrow::{Builder, arrow_type, text};
+use crate::errors::internal;
+use crate::{Environment, Planner, lower};
+
+/// Rows of the batches of tables, few so that operators see several.
+const TABLE_BATCH_ROWS: usize = 3;
+
+struct Database {
+    tables: BTreeMap<String, (Arc<Table>, Arc<MemTable>)>,
+    session: Arc<Session>,
+}
+
+impl binder::Schema for Database {
+    fn table(&self, _: Option<&str>, name: &str) -> Result<Option<Arc<Table>>> {
+        Ok(self.tables.get(name).map(|(table, _)| Arc::clone(table)))
+    }
+
+    fn session(&self) -> &Session {
+        &self.session
+    }
+}
+
+impl Environment for Database {
+    fn table(&self, table: &Table) -> Result<Arc<dyn TableSource>> {
+        let (_, rows) = self.tables.get(&*table.name).ok_or_else(|| Error::bug("no such table"))?;
+        Ok(provider_as_source(Arc::clone(rows) as Arc<_>))
+    }
+
+    fn session(&self) -> Arc<Session> {
+        Arc::clone(&self.session)
+    }
+
+    fn function(&self, _: &str) -> Option<Arc<ScalarUDF>> {
+        None
+    }
+
+    fn aggregate(&self, _: &str) -> Option<Arc<AggregateUDF>> {
+        None
+    }
+}
+
+fn database() -> Database {
+    let session = Arc::new(Session::default());
+    let mut tables = BTreeMap::new();
+    let mut oid = 16_384;
+    for part in include_str!("../testdata/tables.tsv").split('=').filter(|part| !part.is_empty()) {
+        // A value with the separator would be cut.
+        let mut lines = part.lines();
+        let mut head = lines.next().unwrap().split('\t');
+        let name = head.next().unwrap().to_owned();
+        let columns: Vec<TableColumn> = head
+            .map(|column| {
+                let (name, ty) = column.split_once(' ').unwrap();
+                let ty = match ty.strip_suffix("[]") {
+                    Some(element) => builtin().array_of(builtin().type_named(element).unwrap()).unwrap(),
+                    None => builtin().type_named(ty).unwrap(),
+                };
+                TableColumn { name: name.into(), ty, typmod: -1, not_null: false }
+            })
+            .collect();
+        let rows: Vec<Vec<&str>> = lines.map(|line| line.split('\t').collect()).collect();
+        let table = Table { oid, schema: "public".into(), name: name.clone().into(), columns, primary_key: Vec::new() };
+        oid += 1;
+        tables.insert(name, (Arc::new(table.clone()), Arc::new(rows_of(&table, &rows, &session))));
+    }
+    Database { tables, session }
+}
+
+fn rows_of(table: &Table, rows: &[Vec<&str>], session: &Session) -> MemTable {
+    let zone: Arc<str> = session.zone_name.as_str().into();
+    let field = |column: &TableColumn| Field::new(&*column.name, arrow_type(column.ty, &zone), true);
+    let schema = Arc::new(ArrowSchema::new(table.columns.iter().map(field).collect::<Vec<_>>()));
+    let mut partitions = vec![Vec::new(), Vec::new()];
+    for (at, rows) in rows.chunks(TABLE_BATCH_ROWS).enumerate() {
+        let arena = Bump::new();
+        let ctx = Context { arena: &arena, session };
+        let column = |(at, column): (usize, &TableColumn)| {
+            let mut builder = Builder::new(column.ty, &zone, rows.len());
+            for row in rows {
+                let value = match row[at] {
+                    "\\N" => Datum::Null,
+                    text => scalar::input(text, column.ty, -1, &ctx).unwrap(),
+                };
+                builder.push(&value).unwrap();
+            }
+            builder.finish()
+        };
+        let columns = table.columns.iter().enumerate().map(column).collect();
+        partitions[at % 2].push(RecordBatch::try_new(Arc::clone(&schema), columns).unwrap());
+    }
+    MemTable::try_new(schema, partitions).unwrap()
+}
+
+#[derive(Debug)]
+struct WithNodes;
+
+#[async_trait]
+impl QueryPlanner for WithNodes {
+    async fn create_physical_plan(
+        &self,
+        plan: &LogicalPlan,
+        session: &dyn DfSession,
+    ) -> datafusion::common::Result<Arc<dyn ExecutionPlan>> {
+        let planner = DefaultPhysicalPlanner::with_extension_planners(vec![Arc::new(Planner)]);
+        planner.create_physical_plan(plan, session).await
+    }
+}
+
+fn state(partitions: usize) -> SessionState {
+    let config = SessionConfig::new().with_target_partitions(partitions).with_batch_size(2);
+    let builder = SessionStateBuilder::new().with_default_features().with_config(config);
+    builder.with_query_planner(Arc::new(WithNodes)).build()
+}
+
+async fn answer(database: &Database, state: &SessionState, sql: &str) -> Result<Vec<String>> {
+    let parsed = parser::parse_all(sql)?;
+    let Some(Statement::Query(query)) = parsed.first().map(|one| &one.statement) else { panic!("no query: {sql}") };
+    let bound = binder::bind(database, sql, query, &[])?;
+    let plan = lower(&bound, database)?;
+    let context = SessionContext::new_with_state(state.clone());
+    let frame = context.execute_logical_plan(plan).await.map_err(internal)?;
+    let batches = frame.collect().await.map_err(internal)?;
+    let types: Vec<TypeId> = bound.output.iter().map(|output| output.ty).collect();
+    let arena = Bump::new();
+    let ctx = Context { arena: &arena, session: &database.session };
+    let mut rows = Vec::new();
+    for batch in batches {
+        for row in 0..batch.num_rows() {
+            let mut line = String::new();
+            for (at, (column, ty)) in batch.columns().iter().zip(&types).enumerate() {
+                if at > 0 {
+                    line.push('|');
+                }
+                if datafusion::arrow::array::Array::is_null(column, row) {
+                    line.push_str("\\N");
+                }
+                text(column.as_ref(), row, *ty, &ctx, &mut line)?;
+            }
+            rows.push(line);
+        }
+    }
+    Ok(rows)
+}
+
+/// Lines whose answers differ, for a session of some partitions.
+fn wrong(partitions: usize) -> Vec<String> {
+    let database = database();
+    let state = state(partitions);
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let mut wrong = Vec::new();
+    for line in include_str!("../testdata/queries.tsv").lines() {
+        let (sql, expected) = line.split_once('\t').expect("a query and its answer");
+        let seen = match runtime.block_on(answer(&database, &state, sql)) {
+            Ok(mut rows) => {
+                let mut wanted: Vec<&str> = expected.split("; ").filter(|row| !row.is_empty()).collect();
+                if !sql.contains("ORDER BY") {
+                    rows.sort();
+                    wanted.sort_unstable();
+                }
+                rows.retain(|row| !row.is_empty());
+                if rows == wanted {
+                    continue;
+                }
+                rows.join("; ")
+            }
+            Err(error) if expected == format!("!{}", error.state()) => continue,
+            Err(error) => format!("!{} {} {}", error.state(), error.message(), error.detail().unwrap_or_default()),
+        };
+        wrong.push(format!("{sql}\n  is   {expected}\n  here {seen}"));
+    }
+    wrong
+}
+
+#[test]
+fn queries_give_the_rows_of_postgresql_in_one_partition() {
+    let wrong = wrong(1);
+    assert!(wrong.is_empty(), "{} differ:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+#[test]
+fn queries_give_the_rows_of_postgresql_in_several_partitions() {
+    let wrong = wrong(4);
+    assert!(wrong.is_empty(), "{} differ:\n{}", wrong.len(), wrong.join("\n"));
+}

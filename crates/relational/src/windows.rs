@@ -112,7 +112,12 @@ impl Lowering<'_> {
         let mut program = |expr: &Expr| -> Result<Program> {
             let expr = Arc::new(inputs.add(self, expr, schema)?);
             // The columns are known once all calls have added theirs.
-            Ok(Program { expr, columns: Arc::new([]), session: Arc::clone(&self.session), zone: Arc::clone(&self.zone) })
+            Ok(Program {
+                expr,
+                columns: Arc::new([]),
+                session: Arc::clone(&self.session),
+                zone: Arc::clone(&self.zone),
+            })
         };
         let arguments = call.arguments.iter().map(&mut program).collect::<Result<_>>()?;
         let filter = call.filter.as_ref().map(&mut program).transpose()?;

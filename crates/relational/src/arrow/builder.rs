@@ -154,7 +154,10 @@ pub(crate) fn check_room(used: usize, more: usize) -> Result<()> {
     if used.saturating_add(more) <= i32::MAX as usize {
         return Ok(());
     }
-    Err(Error::new(SqlState::PROGRAM_LIMIT_EXCEEDED, "8,192 values of a computed column are longer than 2 GiB together"))
+    Err(Error::new(
+        SqlState::PROGRAM_LIMIT_EXCEEDED,
+        "8,192 values of a computed column are longer than 2 GiB together",
+    ))
 }
 
 fn nanos(micros: i64) -> Result<i64> {

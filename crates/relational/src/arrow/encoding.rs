@@ -256,11 +256,8 @@ impl<'a> Input<'a> {
                 Datum::Bits(Bits { length, bytes })
             }
             tag @ (23 | 24) => {
-                let address = if tag == 23 {
-                    IpAddr::from(self.array::<4>()?)
-                } else {
-                    IpAddr::from(self.array::<16>()?)
-                };
+                let address =
+                    if tag == 23 { IpAddr::from(self.array::<4>()?) } else { IpAddr::from(self.array::<16>()?) };
                 let prefix = self.byte()?;
                 if prefix > if tag == 23 { 32 } else { 128 } {
                     return Err(damaged());

@@ -1,5 +1,6 @@
 //! Reads PostgreSQL's values from Arrow arrays.
 
+use arrow_array::Array;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
     Date32Type, Decimal128Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type,
@@ -7,7 +8,6 @@ use arrow_array::types::{
     TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType, UInt8Type, UInt16Type, UInt32Type,
     UInt64Type,
 };
-use arrow_array::Array;
 use arrow_schema::{DataType, IntervalUnit, TimeUnit};
 use catalog::TypeId;
 use model::{Datum, Error, Interval, Numeric, Result};
@@ -145,7 +145,8 @@ fn float(value: f64, form: Form) -> Result<Datum<'static>> {
 
 fn decimal(value: i128, scale: i8) -> Result<Datum<'static>> {
     let power = 10_i128.checked_pow(scale.min(0).unsigned_abs().into());
-    let value = power.and_then(|power| value.checked_mul(power)).ok_or_else(|| Error::bug("a decimal of negative scale"))?;
+    let value =
+        power.and_then(|power| value.checked_mul(power)).ok_or_else(|| Error::bug("a decimal of negative scale"))?;
     Ok(Datum::Numeric(Numeric::new(value, u32::from(scale.max(0).unsigned_abs()))))
 }
 

@@ -34,7 +34,8 @@ pub(super) fn plan(
     let (mut calls, mut filters) = (Vec::new(), Vec::new());
     for expr in aggregates {
         let lowered =
-            LoweredAggregateBuilder::new(expr, logical.schema(), &schema, session.execution_props(), planning).build()?;
+            LoweredAggregateBuilder::new(expr, logical.schema(), &schema, session.execution_props(), planning)
+                .build()?;
         let LoweredAggregate { aggregate, filter, .. } = lowered;
         calls.push(aggregate);
         filters.push(filter);

@@ -121,7 +121,9 @@ impl Run for Ties {
         if to > from {
             self.last = Some(rows.row(to - 1).owned());
         }
-        if *fetch == 0 && let Some(last) = &self.last {
+        if *fetch == 0
+            && let Some(last) = &self.last
+        {
             while to < batch.num_rows() && rows.row(to) == last.row() {
                 to += 1;
             }

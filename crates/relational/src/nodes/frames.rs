@@ -47,7 +47,10 @@ enum Bound {
     /// A distance; below 0 are rows before.
     Rows(i64),
     /// An offset of a sort key, and whether it is subtracted in the direction of the order.
-    Value { offset: Value, is_before: bool },
+    Value {
+        offset: Value,
+        is_before: bool,
+    },
     Current,
     UnboundedFollowing,
 }
@@ -298,7 +301,9 @@ impl Key {
             (Key::Whole(base), Datum::Interval(offset)) if ty == TypeId::TIME => whole(offset.micros.into(), *base),
             (Key::Whole(base), Datum::Interval(offset)) => whole(offset.span_micros(), *base),
             (Key::Float(base), Datum::Float8(offset)) => Ok(Key::Float(shifted_float(*base, *offset, is_less))),
-            (Key::Float(base), Datum::Float4(offset)) => Ok(Key::Float(shifted_float(*base, (*offset).into(), is_less))),
+            (Key::Float(base), Datum::Float4(offset)) => {
+                Ok(Key::Float(shifted_float(*base, (*offset).into(), is_less)))
+            }
             (Key::Numeric(base), Datum::Numeric(offset)) => {
                 let limit = if is_less { base.sub(offset)? } else { base.add(offset)? };
                 let is_lost = limit.is_nan() && !base.is_nan();
