@@ -74,13 +74,11 @@ impl Lowering<'_> {
             columns.push((*number, Expr::new(kind, expr.ty, expr.at)));
         }
         for (number, call) in aggregates {
-            columns.push((*number, Expr::new(ExprKind::Column(*number), call.call.result, scalar::Place::default())));
             columns.push((*number, Expr::new(ExprKind::Column(*number), call.call.result, Place::default())));
         }
         for (number, of) in grouping {
             let bits = of.iter().fold(0_i32, |bits, at| (bits << 1) | i32::from(!has(*at)));
             let value = ExprKind::Constant(Value::Plain(Datum::Int4(bits)));
-            columns.push((*number, Expr::new(value, TypeId::INT4, scalar::Place::default())));
             columns.push((*number, Expr::new(value, TypeId::INT4, Place::default())));
         }
         if set.is_none() {

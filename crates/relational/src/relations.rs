@@ -151,7 +151,6 @@ impl Lowering<'_> {
     pub(crate) fn renamed(&self, plan: LogicalPlan, from: &[u32], to: &[u32]) -> Result<LogicalPlan> {
         let mut columns = Vec::with_capacity(to.len());
         for (from, to) in from.iter().zip(to) {
-            columns.push((*to, Expr::new(ExprKind::Column(*from), self.type_of(*from)?, scalar::Place::default())));
             columns.push((*to, Expr::new(ExprKind::Column(*from), self.type_of(*from)?, Place::default())));
         }
         self.project(plan, &columns, false)

@@ -62,7 +62,6 @@ impl Lowering<'_> {
             if crate::arrow::form(found) != crate::arrow::form(*ty) {
                 return Err(Error::unsupported("a set operation of columns with different types is not supported here"));
             }
-            let (expr, _) = self.canonical(&Expr::new(ExprKind::Column(*from), *ty, scalar::Place::default()), plan.schema())?;
             let (expr, _) =
                 self.canonical(&Expr::new(ExprKind::Column(*from), *ty, Place::default()), plan.schema())?;
             exprs.push(expr.alias(Self::name(*to)));
