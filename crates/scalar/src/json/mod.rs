@@ -14,6 +14,7 @@ mod arguments;
 mod build;
 mod convert;
 mod edit;
+mod hash;
 mod layout;
 mod lexer;
 mod moment;
@@ -104,6 +105,8 @@ const FUNCTIONS: &[(&str, Function)] = &[
     ("jsonb_gt", scalars::greater),
     ("jsonb_ge", scalars::greater_equal),
     ("jsonb_cmp", scalars::cmp),
+    ("jsonb_hash", hash::hash),
+    ("jsonb_hash_extended", hash::hash_extended),
     ("bool(jsonb)", scalars::to_bool),
     ("int2(jsonb)", scalars::to_int2),
     ("int4(jsonb)", scalars::to_int4),
