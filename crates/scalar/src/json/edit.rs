@@ -21,8 +21,8 @@ fn refused(message: impl Into<String>) -> Error {
     Error::new(SqlState::INVALID_PARAMETER_VALUE, message)
 }
 
-/// `||`: the members of two objects, of which those of the right one count; else an array of the elements of both, where
-/// anything but an array is one element.
+/// `||`: the members of two objects, of which those of the right one count; else an array of the elements of both,
+/// where anything but an array is one element.
 pub(super) fn concat<'a>(arguments: &[Datum<'a>], _: &Call, ctx: &Context<'a>) -> Result<Datum<'a>> {
     let [left, right] = [Json::parse(text(arguments, 0)?, ctx.arena)?, Json::parse(text(arguments, 1)?, ctx.arena)?];
     let joined = match (left, right) {

@@ -73,8 +73,8 @@ fn is_empty(value: Json<'_>) -> bool {
     matches!(value, Json::Array([]) | Json::Object([]))
 }
 
-/// Calls `each` with the parts of a value that its hash depends on. A scalar counts as an array of one; an empty array or
-/// object has none.
+/// Calls `each` with the parts of a value that its hash depends on. A scalar counts as an array of one; an empty
+/// array or object has none.
 fn for_each_part<'t>(value: Json<'t>, mut each: impl FnMut(Part<'t>) -> Result<()>) -> Result<()> {
     if is_empty(value) {
         return Ok(());

@@ -1,8 +1,9 @@
 //! `json`, `jsonb` and `jsonpath`.
 //!
-//! A `json` value is the text as it was written, which the input checks. A `jsonb` value is the text that PostgreSQL prints for
-//! it: `{"a": 1, "bb": [1, 2]}`, keys in order and each once, numbers as `numeric` prints them. So `jsonb` needs no output,
-//! and parts of both are slices of the text (`scan`). Operations that change or compare `jsonb` make a tree of it (`tree`).
+//! A `json` value is the text as it was written, which the input checks. A `jsonb` value is the text that PostgreSQL
+//! prints for it: `{"a": 1, "bb": [1, 2]}`, keys in order and each once, numbers as `numeric` prints them. So `jsonb`
+//! needs no output, and parts of both are slices of the text (`scan`). Operations that change or compare `jsonb` make
+//! a tree of it (`tree`).
 //!
 //! Equal `jsonb` values may have different texts, because 1.0 equals 1.00. The order is not that of the texts.
 //!

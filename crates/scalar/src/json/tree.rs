@@ -107,11 +107,11 @@ impl<'t> Json<'t> {
         }
     }
 
-    /// PostgreSQL's order of `jsonb`: Null < String < Number < Boolean < Array < Object, where containers are compared by
-    /// their number of elements before these.
+    /// PostgreSQL's order of `jsonb`: Null < String < Number < Boolean < Array < Object, where containers are
+    /// compared by their number of elements before these.
     ///
-    /// A scalar that is the whole value counts as an array of one, before every other array of one; hence an empty array is
-    /// before every scalar.
+    /// A scalar that is the whole value counts as an array of one, before every other array of one; hence an empty
+    /// array is before every scalar.
     pub(super) fn compare(self, other: Json<'t>) -> Ordering {
         if let (Json::Array(items), true) = (self, other.is_scalar()) {
             return items.len().cmp(&1).then(Ordering::Greater);

@@ -155,7 +155,8 @@ enum Field {
     ZoneMinute,
 }
 
-/// Fields by their names in a template, longer ones before those that they begin with, and their largest number of digits.
+/// Fields by their names in a template, longer ones before those that they begin with, and their largest number of
+/// digits.
 const FIELDS: [(&str, Field, usize); 30] = [
     ("YYYY", Field::Year, 4),
     ("RRRR", Field::Year, 4),

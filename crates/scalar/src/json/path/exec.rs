@@ -1,7 +1,7 @@
 //! Evaluation of a `jsonpath`.
 //!
-//! An error of evaluation may be suppressed: it makes a predicate unknown, and with `silent` the result NULL or empty. Other
-//! errors, such as an unknown variable, are always raised.
+//! An error of evaluation may be suppressed: it makes a predicate unknown, and with `silent` the result NULL or
+//! empty. Other errors, such as an unknown variable, are always raised.
 
 use bumpalo::Bump;
 use model::{Error, Numeric, SqlState};
@@ -41,7 +41,8 @@ pub(super) struct Execution<'t> {
     /// An object; `None` for the operators.
     pub(super) variables: Option<Json<'t>>,
     pub(super) is_lax: bool,
-    /// The session whose zone dates and times without one have; `None` if these may not be compared with those that have one.
+    /// The session whose zone dates and times without one have; `None` if these may not be compared with those that
+    /// have one.
     pub(super) session: Option<&'t Session>,
     /// Whether errors of structure count as nothing found.
     ignores_structure: bool,
@@ -484,8 +485,8 @@ impl<'t> Execution<'t> {
         }
     }
 
-    /// `.keyvalue()`: an object of key, value and identifier for each member. The identifier tells members of one object from
-    /// those of others; it is the object's offset in PostgreSQL's binary form.
+    /// `.keyvalue()`: an object of key, value and identifier for each member. The identifier tells members of one
+    /// object from those of others; it is the object's offset in PostgreSQL's binary form.
     fn key_values(&mut self, item: Item<'t>, then: &'t [Accessor], mut found: Found<'_, 't>) -> Outcome<bool> {
         let Item::Json(object @ Json::Object(members)) = item else {
             return soft(NOT_OBJECT, "jsonpath item method .keyvalue() can only be applied to an object");
