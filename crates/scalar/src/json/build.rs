@@ -68,7 +68,7 @@ pub(super) fn build_object<'a, const JSONB: bool>(
     ctx: &Context<'a>,
 ) -> Result<Datum<'a>> {
     let form = form_of(JSONB);
-    if arguments.len() % 2 != 0 {
+    if !arguments.len().is_multiple_of(2) {
         let name = if JSONB { "jsonb_build_object" } else { "json_build_object" };
         let hint = format!("The arguments of {name}() must consist of alternating keys and values.");
         return Err(refused("argument list must have even number of elements").with_hint(hint));

@@ -28,8 +28,8 @@ impl Form {
     }
 }
 
-/// Appends a value as JSON: booleans and numbers bare, `json` as it is, arrays and rows as arrays and objects, dates and
-/// times in ISO 8601, everything else as a string of its text.
+/// Appends a value as JSON: booleans and numbers bare, `json` as it is, arrays and rows as arrays and objects, dates
+/// and times in ISO 8601, everything else as a string of its text.
 ///
 /// # Errors
 /// 22P02 and others for a `json` value that is no `jsonb`; those of the type's output.
@@ -119,7 +119,8 @@ fn write_dimension(
     Ok(())
 }
 
-/// Appends a row as an object. A record has no names of columns; these are `f1`, `f2` and so on, as for ROW in PostgreSQL.
+/// Appends a row as an object. A record has no names of columns; these are `f1`, `f2` and so on, as for ROW in
+/// PostgreSQL.
 pub(super) fn write_record(
     out: &mut String,
     record: &Record<'_>,

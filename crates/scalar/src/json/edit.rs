@@ -21,8 +21,8 @@ fn refused(message: impl Into<String>) -> Error {
     Error::new(SqlState::INVALID_PARAMETER_VALUE, message)
 }
 
-/// `||`: the members of two objects, of which those of the right one count; else an array of the elements of both, where
-/// anything but an array is one element.
+/// `||`: the members of two objects, of which those of the right one count; else an array of the elements of both,
+/// where anything but an array is one element.
 pub(super) fn concat<'a>(arguments: &[Datum<'a>], _: &Call, ctx: &Context<'a>) -> Result<Datum<'a>> {
     let [left, right] = [Json::parse(text(arguments, 0)?, ctx.arena)?, Json::parse(text(arguments, 1)?, ctx.arena)?];
     let joined = match (left, right) {
@@ -198,6 +198,7 @@ struct Level<'t> {
     at: usize,
 }
 
+/// The text of a value after a change at a path; the value as it is if the path leads nowhere.
 fn changed<'a>(target: Json<'_>, path: &[Option<&str>], change: Change<'_>, ctx: &Context<'a>) -> Result<Datum<'a>> {
     let arena = ctx.arena;
     let is_empty = matches!(target, Json::Array([]) | Json::Object([]));
@@ -208,15 +209,14 @@ fn changed<'a>(target: Json<'_>, path: &[Option<&str>], change: Change<'_>, ctx:
     let mut levels: Vec<Level<'_>> = Vec::with_capacity(through.len());
     let mut value = target;
     for (number, step) in through.iter().enumerate() {
-        let at = match find(value, *step, number + 1, change, ctx)? {
-            Place::At(at) => at,
-            Place::Missing { .. } if !matches!(change, Change::Assign(_)) => return datum(target, ctx),
-            place => {
-                let Change::Assign(new) = change else { return datum(target, ctx) };
+        let at = match (find(value, *step, number + 1, change, ctx)?, change) {
+            (Place::At(at), _) => at,
+            (place, Change::Assign(new)) => {
                 let inner = nested(new, &path[number + 1..], ctx)?;
                 let value = put(value, (*step).unwrap_or_default(), place, Change::Assign(inner), arena)?;
                 return datum(rebuilt(value, levels, arena), ctx);
             }
+            _ => return datum(target, ctx),
         };
         levels.push(Level { container: value, at });
         value = match value {
@@ -237,6 +237,7 @@ fn changed<'a>(target: Json<'_>, path: &[Option<&str>], change: Change<'_>, ctx:
     datum(rebuilt(value, levels, arena), ctx)
 }
 
+/// The whole value around a changed part.
 fn rebuilt<'t>(value: Json<'t>, levels: Vec<Level<'t>>, arena: &'t Bump) -> Json<'t> {
     levels.into_iter().rev().fold(value, |value, level| match level.container {
         Json::Array(items) => {
@@ -276,7 +277,7 @@ fn nested<'t>(value: Json<'t>, path: &[Option<&str>], ctx: &Context<'t>) -> Resu
 #[derive(Clone, Copy)]
 enum Place {
     At(usize),
-    /// An element or member that does not exist would be here, behind so many that do not exist either.
+    /// There is none. It would be at `at`, behind `gap` others that do not exist either.
     Missing {
         at: usize,
         gap: usize,
@@ -326,6 +327,7 @@ fn find(
     }
 }
 
+/// A container after the change of its element or member at a place.
 fn put<'t>(container: Json<'t>, key: &str, place: Place, change: Change<'t>, arena: &'t Bump) -> Result<Json<'t>> {
     Ok(match container {
         Json::Array(items) => {

@@ -6,8 +6,9 @@
 //! | entries             | 4 for each element of an array, or for each key and each value of an object |
 //! | data                | keys in order, then values in order                                         |
 //!
-//! Data of a string are its bytes; of a number, from the next multiple of 4, a header of 6 or 8 bytes and 2 for each four
-//! digits around the point that are not zeros at an end; of a container, from the next multiple of 4, its own form.
+//! Data of a string are its bytes; of a number, from the next multiple of 4, a header of 6 or 8 bytes and 2 for each
+//! four digits around the point that are not zeros at an end; of a container, from the next multiple of 4, its own
+//! form.
 
 use rustc_hash::FxHashMap;
 

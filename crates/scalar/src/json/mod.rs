@@ -1,8 +1,9 @@
 //! `json`, `jsonb` and `jsonpath`.
 //!
-//! A `json` value is the text as it was written, which the input checks. A `jsonb` value is the text that PostgreSQL prints for
-//! it: `{"a": 1, "bb": [1, 2]}`, keys in order and each once, numbers as `numeric` prints them. So `jsonb` needs no output,
-//! and parts of both are slices of the text ([`scan`]). Operations that change or compare `jsonb` make a [`tree`] of it.
+//! A `json` value is the text as it was written, which the input checks. A `jsonb` value is the text that PostgreSQL
+//! prints for it: `{"a": 1, "bb": [1, 2]}`, keys in order and each once, numbers as `numeric` prints them. So `jsonb`
+//! needs no output, and parts of both are slices of the text (`scan`). Operations that change or compare `jsonb` make
+//! a tree of it (`tree`).
 //!
 //! Equal `jsonb` values may have different texts, because 1.0 equals 1.00. The order is not that of the texts.
 //!
@@ -14,6 +15,7 @@ mod arguments;
 mod build;
 mod convert;
 mod edit;
+mod hash;
 mod layout;
 mod lexer;
 mod moment;
@@ -104,6 +106,8 @@ const FUNCTIONS: &[(&str, Function)] = &[
     ("jsonb_gt", scalars::greater),
     ("jsonb_ge", scalars::greater_equal),
     ("jsonb_cmp", scalars::cmp),
+    ("jsonb_hash", hash::hash),
+    ("jsonb_hash_extended", hash::hash_extended),
     ("bool(jsonb)", scalars::to_bool),
     ("int2(jsonb)", scalars::to_int2),
     ("int4(jsonb)", scalars::to_int4),

@@ -88,7 +88,7 @@ fn write_offset(out: &mut String, east: i32) {
     let seconds = east.unsigned_abs();
     let sign = if east < 0 { '-' } else { '+' };
     let _ = write!(out, "{sign}{:02}:{:02}", seconds / 3600, seconds / 60 % 60);
-    if seconds % 60 != 0 {
+    if !seconds.is_multiple_of(60) {
         let _ = write!(out, ":{:02}", seconds % 60);
     }
 }

@@ -58,9 +58,33 @@ fn deep_values_can_be_used() {
 
 #[test]
 fn a_path_of_many_operators_is_refused() {
-    for path in ["(".repeat(10_000), "1+".repeat(10_000), "-".repeat(10_000), "$[".repeat(10_000), "!(".repeat(10_000)]
-    {
+    let accessors = format!("${}", "[0]".repeat(10_000));
+    for path in [
+        accessors,
+        "(".repeat(10_000),
+        "1+".repeat(10_000),
+        "-".repeat(10_000),
+        "$[".repeat(10_000),
+        "!(".repeat(10_000),
+    ] {
         assert_eq!(refusal(&path, super::JSONPATH), Some(SqlState::STATEMENT_TOO_COMPLEX));
+    }
+}
+
+#[test]
+fn a_path_at_the_limit_is_evaluated() {
+    let types = [TypeId::JSONB, super::JSONPATH];
+    for (path, expected) in [
+        (format!("${}", "[0]".repeat(250)), "1"),
+        (format!("{}1", "1 + ".repeat(250)), "251"),
+        (format!("{}$", "- + ".repeat(120)), "1"),
+        (format!("{}1{}", "(".repeat(200), ")".repeat(200)), "1"),
+        (format!("${}", ".** ? (@ == 1)".repeat(80)), "1"),
+        (format!("$ ? ({}@ == 1{})", "exists(@ ? (".repeat(60), "))".repeat(60)), "1"),
+        (format!("${}", "[$".repeat(60) + &" - 1]".repeat(60)), "1"),
+    ] {
+        let seen = called("jsonb_path_query_first", &types, &[Datum::Text("1"), Datum::Text(&path)]).unwrap();
+        assert_eq!(seen, expected, "{path}");
     }
 }
 

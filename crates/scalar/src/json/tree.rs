@@ -107,11 +107,11 @@ impl<'t> Json<'t> {
         }
     }
 
-    /// PostgreSQL's order of `jsonb`: Null < String < Number < Boolean < Array < Object, where containers are compared by
-    /// their number of elements before these.
+    /// PostgreSQL's order of `jsonb`: Null < String < Number < Boolean < Array < Object, where containers are
+    /// compared by their number of elements before these.
     ///
-    /// A scalar that is the whole value counts as an array of one, before every other array of one; hence an empty array is
-    /// before every scalar.
+    /// A scalar that is the whole value counts as an array of one, before every other array of one; hence an empty
+    /// array is before every scalar.
     pub(super) fn compare(self, other: Json<'t>) -> Ordering {
         if let (Json::Array(items), true) = (self, other.is_scalar()) {
             return items.len().cmp(&1).then(Ordering::Greater);
@@ -202,7 +202,7 @@ pub(super) fn check_string(text: &str) -> Result<()> {
 
 /// A part of a value.
 #[derive(Clone, Copy)]
-enum Event<'t> {
+pub(super) enum Event<'t> {
     Open(Container),
     Close(Container),
     /// Its value follows.
@@ -211,7 +211,7 @@ enum Event<'t> {
 }
 
 /// The parts of a value in their order, without recursion.
-struct Events<'t> {
+pub(super) struct Events<'t> {
     /// The whole value at first, then the value of a member whose key was the last event.
     next: Option<Json<'t>>,
     open: Vec<Rest<'t>>,
@@ -227,7 +227,7 @@ enum Rest<'t> {
 }
 
 impl<'t> Events<'t> {
-    fn new(value: Json<'t>) -> Events<'t> {
+    pub(super) fn new(value: Json<'t>) -> Events<'t> {
         Events { next: Some(value), open: Vec::new(), is_fresh: true, is_after_other: false }
     }
 
@@ -239,7 +239,7 @@ impl<'t> Events<'t> {
         })
     }
 
-    fn next(&mut self) -> Option<Event<'t>> {
+    pub(super) fn next(&mut self) -> Option<Event<'t>> {
         self.is_after_other = false;
         if let Some(value) = self.next.take() {
             return Some(self.enter(value));

@@ -9,7 +9,7 @@ mod extremes;
 mod fixed_point;
 mod float;
 mod float_math;
-mod hash;
+pub(crate) mod hash;
 mod in_range;
 mod integer;
 mod money;

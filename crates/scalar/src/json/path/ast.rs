@@ -161,8 +161,8 @@ impl Node {
 }
 
 impl Path {
-    /// The text as PostgreSQL prints it. PostgreSQL omits some parentheses before accessors, so that its text may be another
-    /// path: `exists ($."a").type()`. Here the text is the value, so they are written.
+    /// The text as PostgreSQL prints it. PostgreSQL omits some parentheses before accessors, so that its text may be
+    /// another path: `exists ($."a").type()`. Here the text is the value, so they are written.
     pub(super) fn text(&self) -> String {
         let mut out = String::from(if self.is_strict { "strict " } else { "" });
         write_node(&mut out, &self.root, true);

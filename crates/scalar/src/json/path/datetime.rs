@@ -138,6 +138,8 @@ fn invalid(message: impl Into<String>) -> Error {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Field {
     Year,
+    /// The last digits of a year, of the century around 2020.
+    PartialYear,
     Month,
     Day,
     DayOfYear,
@@ -153,10 +155,15 @@ enum Field {
     ZoneMinute,
 }
 
-/// Fields by their names in a template, longer ones before those that they begin with, and their largest number of digits.
-const FIELDS: [(&str, Field, usize); 26] = [
+/// Fields by their names in a template, longer ones before those that they begin with, and their largest number of
+/// digits.
+const FIELDS: [(&str, Field, usize); 30] = [
     ("YYYY", Field::Year, 4),
     ("RRRR", Field::Year, 4),
+    ("YYY", Field::PartialYear, 3),
+    ("YY", Field::PartialYear, 2),
+    ("RR", Field::PartialYear, 2),
+    ("Y", Field::PartialYear, 1),
     ("MM", Field::Month, 2),
     ("DDD", Field::DayOfYear, 3),
     ("DD", Field::Day, 2),
@@ -305,6 +312,16 @@ impl Fields {
         let value = i64::from(rest.get(..length)?.parse::<i32>().ok()?);
         match field {
             Field::Year => self.year = Some(value),
+            Field::PartialYear => {
+                let century = match value {
+                    ..70 => 2000,
+                    ..100 => 1900,
+                    ..520 => 2000,
+                    ..1000 => 1000,
+                    _ => 0,
+                };
+                self.year = Some(value + century);
+            }
             Field::Month => self.month = Some(value),
             Field::Day => self.day = Some(value),
             Field::DayOfYear => self.day_of_year = Some(value),
@@ -329,6 +346,10 @@ impl Fields {
             || Error::new(SqlState::DATETIME_OVERFLOW, format!("date/time field value out of range: \"{text}\""));
         let has_date = self.year.or(self.month).or(self.day).or(self.day_of_year).is_some();
         let has_time = self.hour.or(self.minute).or(self.second).or(self.second_of_day).or(self.fraction).is_some();
+        if let Some(hour) = self.hour.filter(|hour| self.is_12_hour && !(1..=12).contains(hour)) {
+            let hint = "Use the 24-hour clock, or give an hour between 1 and 12.";
+            return Err(invalid(format!("hour \"{hour}\" is invalid for the 12-hour clock")).with_hint(hint));
+        }
         let days = if has_date { self.days().ok_or_else(out_of_range)? } else { 0 };
         let micros = self.time_micros().ok_or_else(out_of_range)?;
         let offset = match self.zone_hour {
@@ -354,8 +375,8 @@ impl Fields {
     }
 
     fn days(&self) -> Option<i32> {
-        let year = self.year.unwrap_or(1);
-        if !(1..=5_874_897).contains(&year) {
+        let year = self.year.unwrap_or(0);
+        if !(0..=5_874_897).contains(&year) {
             return None;
         }
         if let (Some(day), None) = (self.day_of_year, self.month) {
@@ -363,8 +384,10 @@ impl Fields {
             let length = days_of_date(year + 1, 1, 1) - first;
             return if (1..=length).contains(&day) { i32::try_from(first + day - 1).ok() } else { None };
         }
-        let month = u32::try_from(self.month.unwrap_or(1)).ok().filter(|month| (1..=12).contains(month))?;
-        let day = u32::try_from(self.day.unwrap_or(1)).ok()?;
+        // Zero is as if the field were not there.
+        let given = |field: Option<i64>| field.filter(|value| *value != 0).unwrap_or(1);
+        let month = u32::try_from(given(self.month)).ok().filter(|month| (1..=12).contains(month))?;
+        let day = u32::try_from(given(self.day)).ok()?;
         if !(1..=days_in_month(year, month)).contains(&day) {
             return None;
         }
@@ -374,9 +397,6 @@ impl Fields {
     fn time_micros(&self) -> Option<i64> {
         let mut hour = self.hour.unwrap_or(0);
         if self.is_12_hour {
-            if !(1..=12).contains(&hour) {
-                return None;
-            }
             hour = hour % 12 + if self.is_afternoon { 12 } else { 0 };
         }
         let (minute, second) = (self.minute.unwrap_or(0), self.second.unwrap_or(0));

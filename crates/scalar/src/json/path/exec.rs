@@ -1,19 +1,19 @@
 //! Evaluation of a `jsonpath`.
 //!
-//! An error of evaluation may be suppressed: it makes a predicate unknown, and with `silent` the result NULL or empty. Other
-//! errors, such as an unknown variable, are always raised.
+//! An error of evaluation may be suppressed: it makes a predicate unknown, and with `silent` the result NULL or
+//! empty. Other errors, such as an unknown variable, are always raised.
 
-use crate::context::Session;
 use bumpalo::Bump;
 use model::{Error, Numeric, SqlState};
 
 use super::ast::{Accessor, Arithmetic, LEVEL_LAST, Node, NodeKind, NumberMethod, Path};
 use super::datetime::{Moment, parse_moment};
 use super::predicate::Truth;
+use crate::context::Session;
 use crate::json::layout::Offsets;
 use crate::json::tree::{Json, numeric};
 
-/// Identifiers that `.keyvalue()` makes of objects that are not in the value itself, per such object.
+/// Identifiers of `.keyvalue()` for the parts of each object that is not in the value itself.
 const OBJECT_IDS: i64 = 10_000_000_000;
 
 /// An item of a sequence: a JSON value, or a date or time, which JSON has no values of.
@@ -41,13 +41,14 @@ pub(super) struct Execution<'t> {
     /// An object; `None` for the operators.
     pub(super) variables: Option<Json<'t>>,
     pub(super) is_lax: bool,
-    /// The session whose zone dates and times without one have; `None` if these may not be compared with those that have one.
+    /// The session whose zone dates and times without one have; `None` if these may not be compared with those that
+    /// have one.
     pub(super) session: Option<&'t Session>,
     /// Whether errors of structure count as nothing found.
     ignores_structure: bool,
     /// `@`
     current: Item<'t>,
-    /// The length of the array that `last` is about.
+    /// Length of the array whose subscripts are evaluated, for `last`.
     length: Option<usize>,
     /// The object whose parts have the offsets of `.keyvalue()`, and its identifier.
     base: (Json<'t>, i64),
@@ -59,13 +60,15 @@ pub(super) fn soft<T>(state: &'static str, message: impl Into<String>) -> Outcom
     Err(Fault::Soft(Error::new(SqlState(state), message)))
 }
 
+// SQLSTATEs of SQL/JSON: the operand of an operator or accessor is not of the kind that is needed.
 const NOT_SINGLETON: &str = "22038";
-const NOT_FOUND_ARRAY: &str = "22039";
-const INVALID_SUBSCRIPT: &str = "22033";
-const NOT_NUMERIC: &str = "22036";
-const NO_MEMBER: &str = "2203A";
-const NOT_NUMBER: &str = "2203B";
+const NOT_ARRAY: &str = "22039";
 const NOT_OBJECT: &str = "2203C";
+const NOT_NUMERIC: &str = "22036";
+const NOT_SIGNABLE: &str = "2203B";
+const NO_MEMBER: &str = "2203A";
+const INVALID_SUBSCRIPT: &str = "22033";
+const NOT_DATETIME: &str = "22031";
 
 impl<'t> Execution<'t> {
     pub(super) fn new(
@@ -136,6 +139,7 @@ impl<'t> Execution<'t> {
         self.then(then, value, found)
     }
 
+    /// Evaluates with another base of identifiers.
     fn with_base<T>(&mut self, base: (Json<'t>, i64), run: impl FnOnce(&mut Self) -> T) -> T {
         let saved = std::mem::replace(&mut self.base, base);
         let saved_offsets = if base.1 == saved.1 { None } else { Some(self.offsets.take()) };
@@ -198,7 +202,7 @@ impl<'t> Execution<'t> {
             Accessor::AnyElement => match item {
                 Item::Json(Json::Array(elements)) => self.each(elements.iter().copied(), then, self.is_lax, found),
                 _ if self.is_lax => self.then(then, item, found),
-                _ => self.misfit(NOT_FOUND_ARRAY, "jsonpath wildcard array accessor can only be applied to an array"),
+                _ => self.misfit(NOT_ARRAY, "jsonpath wildcard array accessor can only be applied to an array"),
             },
             Accessor::Elements(list) => self.elements(list, item, then, found),
             Accessor::Descendants(first, last) => self.descendants([*first, *last], item, then, found),
@@ -215,7 +219,7 @@ impl<'t> Execution<'t> {
                     self.then(then, size, found)
                 }
                 _ if self.is_lax => self.then(then, Item::Json(Json::Number("1")), found),
-                _ => self.misfit(NOT_FOUND_ARRAY, "jsonpath item method .size() can only be applied to an array"),
+                _ => self.misfit(NOT_ARRAY, "jsonpath item method .size() can only be applied to an array"),
             },
             Accessor::Number(method) => {
                 let Item::Json(Json::Number(number)) = item else {
@@ -239,7 +243,7 @@ impl<'t> Execution<'t> {
             Accessor::KeyValue => self.key_values(item, then, found),
             Accessor::Datetime(template) => {
                 let Item::Json(Json::String(text)) = item else {
-                    return soft("22031", "jsonpath item method .datetime() can only be applied to a string");
+                    return soft(NOT_DATETIME, "jsonpath item method .datetime() can only be applied to a string");
                 };
                 let moment = parse_moment(text, template.as_deref()).map_err(Fault::Soft)?;
                 self.then(then, Item::Moment(moment), found)
@@ -291,7 +295,7 @@ impl<'t> Execution<'t> {
             Item::Json(Json::Array(elements)) => elements.len(),
             _ if self.is_lax => 1,
             _ => {
-                return self.misfit(NOT_FOUND_ARRAY, "jsonpath array accessor can only be applied to an array");
+                return self.misfit(NOT_ARRAY, "jsonpath array accessor can only be applied to an array");
             }
         };
         let saved = self.length.replace(size);
@@ -382,6 +386,7 @@ impl<'t> Execution<'t> {
         Ok(any)
     }
 
+    /// Evaluates without errors of structure.
     fn tolerant<T>(&mut self, run: impl FnOnce(&mut Self) -> T) -> T {
         let saved = std::mem::replace(&mut self.ignores_structure, true);
         let result = run(self);
@@ -393,7 +398,8 @@ impl<'t> Execution<'t> {
     pub(super) fn operand(&mut self, node: &'t Node, item: Item<'t>, unwraps: bool) -> Outcome<Vec<Item<'t>>> {
         let mut found = Vec::new();
         self.node(node, item, Some(&mut found))?;
-        if !(unwraps && self.is_lax) || !found.iter().any(|item| matches!(item, Item::Json(Json::Array(_)))) {
+        let has_array = found.iter().any(|item| matches!(item, Item::Json(Json::Array(_))));
+        if !(unwraps && self.is_lax && has_array) {
             return Ok(found);
         }
         let mut items = Vec::with_capacity(found.len());
@@ -450,7 +456,7 @@ impl<'t> Execution<'t> {
                 _ => {
                     let sign = if negative { "-" } else { "+" };
                     let text = format!("operand of unary jsonpath operator {sign} is not a numeric value");
-                    return soft(NOT_NUMBER, text);
+                    return soft(NOT_SIGNABLE, text);
                 }
             }
         }
@@ -479,8 +485,8 @@ impl<'t> Execution<'t> {
         }
     }
 
-    /// `.keyvalue()`: an object of key, value and identifier for each member. The identifier tells members of one object from
-    /// those of others; it is the object's offset in PostgreSQL's binary form.
+    /// `.keyvalue()`: an object of key, value and identifier for each member. The identifier tells members of one
+    /// object from those of others; it is the object's offset in PostgreSQL's binary form.
     fn key_values(&mut self, item: Item<'t>, then: &'t [Accessor], mut found: Found<'_, 't>) -> Outcome<bool> {
         let Item::Json(object @ Json::Object(members)) = item else {
             return soft(NOT_OBJECT, "jsonpath item method .keyvalue() can only be applied to an object");
@@ -490,7 +496,7 @@ impl<'t> Execution<'t> {
         }
         let (base, base_id) = self.base;
         let offset = self.offsets.get_or_insert_with(|| Offsets::of(base)).get(object);
-        let id = self.arena.alloc_str(&(base_id * OBJECT_IDS + offset).to_string());
+        let id = self.arena.alloc_str(&base_id.saturating_mul(OBJECT_IDS).saturating_add(offset).to_string());
         let mut any = false;
         for (key, value) in members {
             let pair = [("id", Json::Number(&*id)), ("key", Json::String(key)), ("value", *value)];

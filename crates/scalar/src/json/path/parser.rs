@@ -6,7 +6,7 @@ use super::ast::{Accessor, Arithmetic, Comparison, LEVEL_LAST, Node, NodeKind, N
 use super::lexer::{Lexer, Token};
 use super::pattern::pattern;
 
-/// Limit of nested parentheses, filters and operators, because parsing and evaluation are recursive.
+/// Limit of nested parentheses, filters, operators and accessors, because parsing and evaluation are recursive.
 const DEPTH_MAX: usize = 256;
 
 /// Parses a path.
@@ -275,9 +275,16 @@ impl Parser<'_> {
             Token::Word(_) if self.is_word("exists") => return self.exists(),
             _ => Node::new(self.leaf()?),
         };
-        while let Some(accessor) = self.accessor()? {
-            node.accessors.push(accessor);
+        let depth = self.depth;
+        loop {
+            // An accessor is evaluated within the one before it.
+            self.enter()?;
+            match self.accessor()? {
+                Some(accessor) => node.accessors.push(accessor),
+                None => break,
+            }
         }
+        self.depth = depth;
         Ok(node)
     }
 

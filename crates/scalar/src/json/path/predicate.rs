@@ -81,8 +81,8 @@ impl<'t> Execution<'t> {
         }
     }
 
-    /// Whether a test holds for one item of the left operand and one of the right. In lax mode the first one decides; in strict
-    /// mode every pair must be comparable.
+    /// Whether a test holds for one item of the left operand and one of the right. In lax mode the first one decides;
+    /// in strict mode every pair must be comparable.
     fn for_pairs(
         &mut self,
         item: Item<'t>,
