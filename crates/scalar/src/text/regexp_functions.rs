@@ -372,12 +372,14 @@ fn similar_pattern(pattern: &str, escape: Option<&str>) -> Result<String> {
             .with_hint("Escape string must be empty or one character."));
     }
     let mut out = String::from("^(?:");
-    let (mut is_escaped, mut in_bracket, mut quotes) = (false, false, 0);
+    let mut bracket = Bracket::default();
+    let (mut is_escaped, mut quotes) = (false, 0);
     for one in pattern.chars() {
         if is_escaped {
             is_escaped = false;
-            if one != '"' || in_bracket {
+            if one != '"' || bracket.depth > 0 {
                 out.extend(['\\', one]);
+                bracket.is_begun = true;
                 continue;
             }
             out.push_str(match quotes {
@@ -396,13 +398,15 @@ fn similar_pattern(pattern: &str, escape: Option<&str>) -> Result<String> {
             continue;
         }
         match one {
-            '\\' if in_bracket => out.push_str("\\\\"),
-            one if in_bracket => {
-                in_bracket = one != ']';
+            one if bracket.depth > 0 => {
+                if one == '\\' {
+                    out.push(one);
+                }
                 out.push(one);
+                bracket.go_on(one);
             }
             '[' => {
-                in_bracket = true;
+                bracket = Bracket { depth: 1, ..Bracket::default() };
                 out.push(one);
             }
             '%' => out.push_str(".*"),
@@ -414,4 +418,29 @@ fn similar_pattern(pattern: &str, escape: Option<&str>) -> Result<String> {
     }
     out.push_str(")$");
     Ok(out)
+}
+
+/// A bracket expression in a pattern of SIMILAR TO.
+#[derive(Default)]
+struct Bracket {
+    /// Brackets that are open.
+    depth: usize,
+    is_negated: bool,
+    /// Whether a character came that is part of the set. Before that, a closing bracket is one.
+    is_begun: bool,
+}
+
+impl Bracket {
+    fn go_on(&mut self, one: char) {
+        match one {
+            ']' if self.is_begun => self.depth -= 1,
+            '[' => self.depth += 1,
+            _ => {}
+        }
+        if one == '^' && !self.is_negated && !self.is_begun {
+            self.is_negated = true;
+        } else {
+            self.is_begun = true;
+        }
+    }
 }

@@ -265,7 +265,7 @@ fn concatenated<'a>(
             out.push_str(separator);
         }
         match argument {
-            Datum::Text(text) => out.push_str(text),
+            Datum::Text(text) if *ty == TypeId::TEXT => out.push_str(text),
             other => registry::output(other, *ty, ctx, &mut out)?,
         }
         ctx.check_size(out.len())?;

@@ -124,8 +124,7 @@ impl Class {
 
     /// The characters of the class, computed once.
     pub(super) fn set(self) -> &'static CharSet {
-        const NONE: OnceLock<CharSet> = OnceLock::new();
-        static SETS: [OnceLock<CharSet>; 14] = [NONE; 14];
+        static SETS: [OnceLock<CharSet>; 14] = [const { OnceLock::new() }; 14];
         SETS[self as usize].get_or_init(|| {
             let mut ranges: Vec<(u32, u32)> = Vec::new();
             for one in ('\0'..=char::MAX).filter(|one| self.has(*one)) {
