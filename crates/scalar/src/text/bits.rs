@@ -56,7 +56,7 @@ pub(super) fn is_set(bytes: &[u8], at: usize) -> bool {
     bytes.get(at / 8).is_some_and(|byte| byte >> (7 - at % 8) & 1 == 1)
 }
 
-/// Bytes for so many bits, all of them 0.
+/// Bytes for a number of bits, all of them 0.
 pub(super) fn zeros<'a>(count: usize, ctx: &Context<'a>) -> Result<&'a mut [u8]> {
     ctx.check_size(count.div_ceil(8))?;
     if count > BITS_MAX {
@@ -69,7 +69,7 @@ fn whole(bits: Bits<'_>) -> Part<'_> {
     (bits.bytes, 0, bits.length as usize)
 }
 
-/// The part of a string with so many bits skipped and at most so many taken.
+/// The part of a string behind the skipped bits, with at most the taken ones.
 fn part(bits: Bits<'_>, skipped: usize, taken: Option<usize>) -> Part<'_> {
     let skipped = skipped.min(bits.length as usize);
     let rest = bits.length as usize - skipped;
@@ -135,7 +135,7 @@ fn clear_unused(bytes: &mut [u8], length: usize) {
     }
 }
 
-/// The bits moved so many places to the left, or to the right if negative; the length stays.
+/// The bits moved to the left by a number of places, or to the right if it is negative; the length is kept.
 fn shifted<'a>(arguments: &[Datum<'a>], places: i64, ctx: &Context<'a>) -> Result<Datum<'a>> {
     let of = bits(arguments, 0)?;
     let length = of.length as usize;

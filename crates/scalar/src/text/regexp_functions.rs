@@ -130,7 +130,7 @@ fn regexp_like<'a>(arguments: &[Datum<'a>], _: &Call, _: &Context<'a>) -> Result
 /// The parts of a text that a match and its parentheses have.
 type Captures = Vec<Option<(usize, usize)>>;
 
-/// The matches of a pattern one after the other. After an empty match the search goes on one character later.
+/// The matches of a pattern one after the other. After an empty match the search continues one character later.
 struct Matches<'a> {
     regex: Rc<Regex>,
     text: &'a str,
@@ -379,7 +379,7 @@ fn similar_pattern(pattern: &str, escape: Option<&str>) -> Result<String> {
             is_escaped = false;
             if one != '"' || bracket.depth > 0 {
                 out.extend(['\\', one]);
-                bracket.is_begun = true;
+                bracket.has_member = true;
                 continue;
             }
             out.push_str(match quotes {
@@ -403,7 +403,7 @@ fn similar_pattern(pattern: &str, escape: Option<&str>) -> Result<String> {
                     out.push(one);
                 }
                 out.push(one);
-                bracket.go_on(one);
+                bracket.read(one);
             }
             '[' => {
                 bracket = Bracket { depth: 1, ..Bracket::default() };
@@ -426,21 +426,21 @@ struct Bracket {
     /// Brackets that are open.
     depth: usize,
     is_negated: bool,
-    /// Whether a character came that is part of the set. Before that, a closing bracket is one.
-    is_begun: bool,
+    /// Whether the set has a character. The first one may be a closing bracket.
+    has_member: bool,
 }
 
 impl Bracket {
-    fn go_on(&mut self, one: char) {
+    fn read(&mut self, one: char) {
         match one {
-            ']' if self.is_begun => self.depth -= 1,
+            ']' if self.has_member => self.depth -= 1,
             '[' => self.depth += 1,
             _ => {}
         }
-        if one == '^' && !self.is_negated && !self.is_begun {
+        if one == '^' && !self.is_negated && !self.has_member {
             self.is_negated = true;
         } else {
-            self.is_begun = true;
+            self.has_member = true;
         }
     }
 }

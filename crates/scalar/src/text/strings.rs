@@ -111,7 +111,7 @@ fn capitalized<'a>(text: &str, ctx: &Context<'a>) -> Result<Datum<'a>> {
     Ok(Datum::Text(out.into_bump_str()))
 }
 
-/// The text made so many characters long.
+/// The text filled up or cut to a number of characters.
 fn padded<'a>(arguments: &[Datum<'a>], fill: &str, side: Side, ctx: &Context<'a>) -> Result<Datum<'a>> {
     let of = text(arguments, 0)?;
     let wanted = usize::try_from(int4(arguments, 1)?).unwrap_or(0);

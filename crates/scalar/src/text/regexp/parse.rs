@@ -560,7 +560,7 @@ impl Parser {
         })
     }
 
-    /// `\1` is a reference; `\12` is one if there are so many parentheses, else it is octal, as `\0` is.
+    /// `\1` is a reference; `\12` is one if there are 12 parentheses, else it is octal, as `\0` is.
     fn number(&mut self, first: char) -> Result<Escape> {
         let behind = self.at;
         self.at -= 1;
