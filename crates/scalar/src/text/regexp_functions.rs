@@ -91,7 +91,8 @@ impl Flags {
             return Ok(flags);
         }
         for letter in text(arguments, at)?.chars() {
-            // Extended expressions cannot be had by a flag of a function: in PostgreSQL too, `e` means basic ones here.
+            // Extended expressions cannot be had by a flag of a function: in PostgreSQL too, `e` means basic ones
+            // here.
             let letter = if letter == 'e' { 'b' } else { letter };
             if letter == 'g' {
                 flags.is_global = true;
@@ -232,7 +233,8 @@ fn replace_with_flags<'a>(arguments: &[Datum<'a>], _: &Call, ctx: &Context<'a>) 
     if let Some(Datum::Text(flags)) = arguments.get(3)
         && let Some(digit) = flags.chars().next().filter(char::is_ascii_digit)
     {
-        let hint = "If you meant to use regexp_replace() with a start parameter, cast the fourth argument to integer explicitly.";
+        let hint = "If you meant to use regexp_replace() with a start parameter, \
+                    cast the fourth argument to integer explicitly.";
         return Err(invalid_parameter(format!("invalid regular expression option: \"{digit}\"")).with_hint(hint));
     }
     let flags = Flags::of(arguments, 3)?;
@@ -325,8 +327,8 @@ fn regexp_count<'a>(arguments: &[Datum<'a>], _: &Call, _: &Context<'a>) -> Resul
     Ok(length(matches_from(arguments, start, options)?.count()))
 }
 
-/// The part of the match of a number that `regexp_instr` and `regexp_substr` mean. Without parentheses, the first ones are
-/// the whole match.
+/// The part of the match of a number that `regexp_instr` and `regexp_substr` mean. Without parentheses, the first
+/// ones are the whole match.
 fn numbered_part(mut matches: Matches<'_>, number: usize, parentheses: usize) -> Option<(usize, usize)> {
     let captures = matches.nth(number - 1)?;
     let parentheses = if matches.regex.captures == 0 && parentheses == 1 { 0 } else { parentheses };
@@ -360,10 +362,11 @@ fn regexp_substr<'a>(arguments: &[Datum<'a>], _: &Call, _: &Context<'a>) -> Resu
     Ok(part.map_or(Datum::Null, |(begin, end)| Datum::Text(&of[begin..end])))
 }
 
-/// The regular expression of a pattern of SIMILAR TO. The escape character is a backslash unless given; the empty one is none.
+/// The regular expression of a pattern of SIMILAR TO. The escape character is a backslash unless given; the empty one
+/// is none.
 ///
-/// Two escaped double quotes divide the pattern in three, of which the first takes as little as possible and the second is
-/// the part that substring returns.
+/// Two escaped double quotes divide the pattern in three, of which the first takes as little as possible and the
+/// second is the part that substring returns.
 fn similar_pattern(pattern: &str, escape: Option<&str>) -> Result<String> {
     let mut escapes = escape.unwrap_or("\\").chars();
     let (escape, more) = (escapes.next(), escapes.next());

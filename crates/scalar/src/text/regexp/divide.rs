@@ -125,7 +125,8 @@ impl Divider<'_, '_> {
         false
     }
 
-    /// Divides a text among repetitions: each takes what it prefers, and gives way if the others have no division then.
+    /// Divides a text among repetitions: each takes what it prefers, and gives way if the others have no division
+    /// then.
     fn iterate(&mut self, child: usize, min: u32, max: Option<u32>, begin: usize, end: usize) -> bool {
         let may_be_none = min == 0 && begin == end;
         let min = (min as usize).max(1);

@@ -1,8 +1,8 @@
 //! A pattern as a nondeterministic automaton, and the tree by which a match is divided among the parentheses.
 //!
-//! PostgreSQL finds the longest or the shortest match of the whole pattern first. Then it divides the match from the outside
-//! to the inside, where each part takes as much or as little as it prefers. Only parts with parentheses, references or
-//! different preferences are in the tree; all others need no division.
+//! PostgreSQL finds the longest or the shortest match of the whole pattern first. Then it divides the match from the
+//! outside to the inside, where each part takes as much or as little as it prefers. Only parts with parentheses,
+//! references or different preferences are in the tree; all others need no division.
 
 use model::Result;
 
@@ -307,8 +307,8 @@ impl<'n> Builder<'n> {
         }
     }
 
-    /// The automaton of a reference accepts whatever the parentheses could match; the division compares the texts. Conditions
-    /// on the place are left out: they were checked where the text was captured.
+    /// The automaton of a reference accepts whatever the parentheses could match; the division compares the texts.
+    /// Conditions on the place are left out: they were checked where the text was captured.
     fn reference(&mut self, number: u32) -> Result<Fragment> {
         let Some(node) = self.captured[number as usize - 1] else { return self.fragment(&Node::Empty) };
         let outer = std::mem::replace(&mut self.in_reference, true);
@@ -464,7 +464,8 @@ impl<'n> Builder<'n> {
             return Ok(Part { fragment: self.fragment(item.node)?, flags, node: None });
         }
         if min > 0 && atom_flags & REFERENCE == 0 {
-            // The parentheses capture the last repetition only: x{m,n} is x{m-1,n-1}x, where the first part is not divided.
+            // The parentheses capture the last repetition only: x{m,n} is x{m-1,n-1}x, where the first part is not
+            // divided.
             let fragment = self.repeated(item.atom, min - 1, max.map(|max| max - 1))?;
             let before = Part { fragment, flags: preference(flags), node: None };
             let last = self.part(item.atom)?;

@@ -189,7 +189,8 @@ impl Searcher {
         number
     }
 
-    /// The states that consume a character and can be reached without one, in order, and whether the exit can be reached.
+    /// The states that consume a character and can be reached without one, in order, and whether the exit can be
+    /// reached.
     fn closure(&self, fragment: Fragment, from: Vec<u32>, holds: &mut dyn FnMut(&State) -> bool) -> (Vec<u32>, bool) {
         let (mut members, mut is_match) = (Vec::new(), false);
         let mut seen = rustc_hash::FxHashSet::default();

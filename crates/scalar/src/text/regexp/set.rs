@@ -138,7 +138,8 @@ impl Class {
         })
     }
 
-    /// Whether a character is in the class in the locale C.UTF-8. Characters that Unicode has not assigned are graphic here.
+    /// Whether a character is in the class in the locale C.UTF-8. Characters that Unicode has not assigned are
+    /// graphic here.
     fn has(self, one: char) -> bool {
         let is_blank = |one: char| one.is_whitespace() && !matches!(one, '\u{85}' | '\u{a0}' | '\u{2007}' | '\u{202f}');
         let is_graphic = |one: char| !one.is_control() && !is_blank(one);
