@@ -45,6 +45,9 @@ const FUNCTIONS: &[(&str, Function)] = &[
     }),
 ];
 
+/// Maximum number of bits: their number is rounded up to whole bytes as an integer.
+const BITS_MAX: usize = i32::MAX as usize - 7;
+
 /// Bits of a string: the string, the first one and their number.
 type Part<'a> = (&'a [u8], usize, usize);
 
@@ -53,10 +56,10 @@ pub(super) fn is_set(bytes: &[u8], at: usize) -> bool {
     bytes.get(at / 8).is_some_and(|byte| byte >> (7 - at % 8) & 1 == 1)
 }
 
-/// Bytes for so many bits, all of them 0.
+/// Bytes for a number of bits, all of them 0.
 pub(super) fn zeros<'a>(count: usize, ctx: &Context<'a>) -> Result<&'a mut [u8]> {
     ctx.check_size(count.div_ceil(8))?;
-    if i32::try_from(count).is_err() {
+    if count > BITS_MAX {
         return Err(Error::new(SqlState::PROGRAM_LIMIT_EXCEEDED, "bit string length exceeds the maximum allowed"));
     }
     Ok(ctx.arena.alloc_slice_fill_copy(count.div_ceil(8), 0))
@@ -66,7 +69,7 @@ fn whole(bits: Bits<'_>) -> Part<'_> {
     (bits.bytes, 0, bits.length as usize)
 }
 
-/// The part of a string with so many bits skipped and at most so many taken.
+/// The part of a string behind the skipped bits, with at most the taken ones.
 fn part(bits: Bits<'_>, skipped: usize, taken: Option<usize>) -> Part<'_> {
     let skipped = skipped.min(bits.length as usize);
     let rest = bits.length as usize - skipped;
@@ -132,7 +135,7 @@ fn clear_unused(bytes: &mut [u8], length: usize) {
     }
 }
 
-/// The bits moved so many places to the left, or to the right if negative; the length stays.
+/// The bits moved to the left by a number of places, or to the right if it is negative; the length is kept.
 fn shifted<'a>(arguments: &[Datum<'a>], places: i64, ctx: &Context<'a>) -> Result<Datum<'a>> {
     let of = bits(arguments, 0)?;
     let length = of.length as usize;
@@ -194,7 +197,9 @@ fn set_bit<'a>(arguments: &[Datum<'a>], _: &Call, ctx: &Context<'a>) -> Result<D
 /// The bits as `bit(n)`: an explicit cast cuts them or adds zeros.
 fn limited<'a>(arguments: &[Datum<'a>], _: &Call, ctx: &Context<'a>) -> Result<Datum<'a>> {
     let (of, modifier, is_explicit) = (bits(arguments, 0)?, int4(arguments, 1)?, bool(arguments, 2)?);
-    let Some(wanted) = usize::try_from(modifier).ok().filter(|wanted| *wanted > 0 && *wanted != of.length as usize)
+    let Some(wanted) = usize::try_from(modifier)
+        .ok()
+        .filter(|wanted| (1..=BITS_MAX).contains(wanted) && *wanted != of.length as usize)
     else {
         return Ok(Datum::Bits(of));
     };
@@ -220,7 +225,7 @@ fn limited_varying<'a>(arguments: &[Datum<'a>], _: &Call, ctx: &Context<'a>) -> 
 
 /// The lowest bits of a number of `width` bits, with its sign before them if more are wanted.
 fn of_number<'a>(number: i64, width: usize, modifier: i32, ctx: &Context<'a>) -> Result<Datum<'a>> {
-    let wanted = usize::try_from(modifier).ok().filter(|wanted| *wanted > 0).unwrap_or(1);
+    let wanted = usize::try_from(modifier).ok().filter(|wanted| (1..=BITS_MAX).contains(wanted)).unwrap_or(1);
     let bytes = zeros(wanted, ctx)?;
     for at in 0..wanted {
         // The sign fills the places above the number.

@@ -155,7 +155,6 @@ pub(super) fn ones(bytes: &[u8]) -> i64 {
 
 fn encode<'a>(arguments: &[Datum<'a>], _: &Call, ctx: &Context<'a>) -> Result<Datum<'a>> {
     let (of, format) = (bytes(arguments, 0)?, text(arguments, 1)?);
-    // An octal escape is the longest form of a byte.
     ctx.check_size(of.len().saturating_mul(2))?;
     let mut out = String::new();
     match format.to_ascii_lowercase().as_str() {

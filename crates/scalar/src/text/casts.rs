@@ -4,7 +4,7 @@ use model::{Datum, Error, Result, SqlState};
 
 use super::arguments::{bool, int4, text};
 use super::characters::{clipped, part};
-use super::io::{NAME_BYTES_MAX, char_of, name};
+use super::io::{NAME_BYTES_MAX, char_byte, char_of, char_output, name};
 use crate::context::Context;
 use crate::expr::Call;
 use crate::registry::{Family, Function};
@@ -19,7 +19,11 @@ const FUNCTIONS: &[(&str, Function)] = &[
     ("varchar(varchar,int4,bool)", limited_varying),
     ("text(bpchar)", without_blanks),
     ("text(name)", same),
-    ("text(char)", same),
+    ("text(char)", |arguments, call, ctx| {
+        let mut out = String::new();
+        char_output(&arguments[0], call.arguments[0], ctx, &mut out)?;
+        Ok(ctx.text(&out))
+    }),
     ("text(bool)", |arguments, _, _| Ok(Datum::Text(if bool(arguments, 0)? { "true" } else { "false" }))),
     ("varchar(name)", same),
     ("bpchar(name)", without_blanks),
@@ -28,7 +32,7 @@ const FUNCTIONS: &[(&str, Function)] = &[
     ("name(varchar)", truncated_name),
     ("name(bpchar)", truncated_name),
     ("nameconcatoid", name_with_oid),
-    ("char(text)", |arguments, _, ctx| Ok(char_of(text(arguments, 0)?.as_bytes().first().copied().unwrap_or(0), ctx))),
+    ("char(text)", |arguments, _, ctx| Ok(char_of(char_byte(text(arguments, 0)?), ctx))),
     ("char(int4)", char_of_number),
     ("int4(char)", number_of_char),
 ];

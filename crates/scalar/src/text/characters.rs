@@ -46,7 +46,8 @@ pub(super) fn upper(one: char) -> char {
     }
 }
 
-/// The upper case of Greek vowels with iota, which the full mapping writes as two letters; other letters have no simple one.
+/// The upper case of Greek vowels with iota, which the full mapping writes as two letters; other letters have no
+/// simple one.
 fn upper_with_iota(one: char) -> char {
     let distance = match one {
         '\u{1f80}'..='\u{1f87}' | '\u{1f90}'..='\u{1f97}' | '\u{1fa0}'..='\u{1fa7}' => 8,

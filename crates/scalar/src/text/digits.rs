@@ -40,8 +40,8 @@ pub(super) fn hex_decoded<'a>(text: &str, ctx: &Context<'a>) -> Result<&'a [u8]>
     Ok(out.into_bump_slice())
 }
 
-/// Appends bytes as text: octal escapes for zero and bytes outside of ASCII, two backslashes for one. `byteaout` escapes
-/// unprintable characters too.
+/// Appends bytes as text: octal escapes for zero and bytes outside of ASCII, two backslashes for one. `byteaout`
+/// escapes unprintable characters too.
 fn push_escaped(bytes: &[u8], is_plain: impl Fn(u8) -> bool, out: &mut String) {
     out.reserve(bytes.len());
     for byte in bytes {

@@ -53,10 +53,9 @@ const FUNCTIONS: &[(&str, Function)] = &[
     }),
     ("unistr", |arguments, _, ctx| unescaped(text(arguments, 0)?, ctx)),
     ("normalize", |arguments, _, ctx| {
-        let (of, form) = (text(arguments, 0)?, text(arguments, 1)?);
-        // A character becomes at most 18 in a compatible form.
-        ctx.check_size(of.len())?;
-        Ok(ctx.text(&normalized(of, form)?))
+        let normalized = normalized(text(arguments, 0)?, text(arguments, 1)?)?;
+        ctx.check_size(normalized.len())?;
+        Ok(ctx.text(&normalized))
     }),
     ("is_normalized", |arguments, _, _| {
         let of = text(arguments, 0)?;

@@ -23,7 +23,7 @@ const TYPES: &[(TypeId, TypeSupport)] = &[
     (TypeId::CSTRING, TEXT),
     (TypeId::BPCHAR, TypeSupport { input: blank_padded_input, ..TEXT }),
     (TypeId::NAME, TypeSupport { input: name_input, ..TEXT }),
-    (TypeId::CHAR, TypeSupport { input: char_input, ..TEXT }),
+    (TypeId::CHAR, TypeSupport { input: char_input, output: char_output, compare: None }),
     (TypeId::BYTEA, TypeSupport { input: bytes_input, output: bytes_output, compare: None }),
     (TypeId::BIT, BITS),
     (TypeId::VARBIT, BITS),
@@ -49,12 +49,29 @@ pub(super) fn name(text: &str) -> &str {
 }
 
 fn char_input<'a>(text: &str, _: TypeId, _: i32, ctx: &Context<'a>) -> Result<Datum<'a>> {
-    Ok(char_of(text.as_bytes().first().copied().unwrap_or(0), ctx))
+    Ok(char_of(char_byte(text), ctx))
+}
+
+/// The byte of a `"char"` as text: an octal escape, or else the first byte, which is 0 in an empty text.
+pub(super) fn char_byte(text: &str) -> u8 {
+    let octal = text.strip_prefix('\\').filter(|digits| digits.len() == 3);
+    let octal = octal.filter(|digits| digits.bytes().all(|digit| matches!(digit, b'0'..=b'7')));
+    let byte = octal.and_then(|digits| u16::from_str_radix(digits, 8).ok()).map(|code| code.to_le_bytes()[0]);
+    byte.or(text.bytes().next()).unwrap_or(0)
 }
 
 /// A `"char"`: one byte, held as the character of this number, or as the empty text for 0.
 pub(super) fn char_of<'a>(byte: u8, ctx: &Context<'a>) -> Datum<'a> {
     if byte == 0 { Datum::Text("") } else { ctx.text(char::from(byte).encode_utf8(&mut [0; 4])) }
+}
+
+pub(super) fn char_output(datum: &Datum<'_>, _: TypeId, _: &Context<'_>, out: &mut String) -> Result<()> {
+    let Datum::Text(text) = datum else { return Ok(()) };
+    match text.chars().next() {
+        Some(one) if !one.is_ascii() => out.push_str(&format!("\\{:03o}", u32::from(one))),
+        _ => out.push_str(text),
+    }
+    Ok(())
 }
 
 fn text_output(datum: &Datum<'_>, _: TypeId, _: &Context<'_>, out: &mut String) -> Result<()> {

@@ -70,8 +70,8 @@ fn character_bytes(first: u8) -> usize {
     }
 }
 
-/// Whether a text matches a pattern. After a `%`, the rest of the pattern is tried at each place from left to right; places
-/// before an earlier `%` need no second look, because it could only skip more.
+/// Whether a text matches a pattern. After a `%`, the rest of the pattern is tried at each place from left to right;
+/// places before an earlier `%` need no second look, because it could only skip more.
 ///
 /// # Errors
 /// 22025 if the match arrives at a backslash that ends the pattern.

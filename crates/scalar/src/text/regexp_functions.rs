@@ -91,7 +91,8 @@ impl Flags {
             return Ok(flags);
         }
         for letter in text(arguments, at)?.chars() {
-            // Extended expressions cannot be had by a flag of a function: in PostgreSQL too, `e` means basic ones here.
+            // Extended expressions cannot be had by a flag of a function: in PostgreSQL too, `e` means basic ones
+            // here.
             let letter = if letter == 'e' { 'b' } else { letter };
             if letter == 'g' {
                 flags.is_global = true;
@@ -130,7 +131,7 @@ fn regexp_like<'a>(arguments: &[Datum<'a>], _: &Call, _: &Context<'a>) -> Result
 /// The parts of a text that a match and its parentheses have.
 type Captures = Vec<Option<(usize, usize)>>;
 
-/// The matches of a pattern one after the other. After an empty match the search goes on one character later.
+/// The matches of a pattern one after the other. After an empty match the search continues one character later.
 struct Matches<'a> {
     regex: Rc<Regex>,
     text: &'a str,
@@ -232,7 +233,8 @@ fn replace_with_flags<'a>(arguments: &[Datum<'a>], _: &Call, ctx: &Context<'a>) 
     if let Some(Datum::Text(flags)) = arguments.get(3)
         && let Some(digit) = flags.chars().next().filter(char::is_ascii_digit)
     {
-        let hint = "If you meant to use regexp_replace() with a start parameter, cast the fourth argument to integer explicitly.";
+        let hint = "If you meant to use regexp_replace() with a start parameter, \
+                    cast the fourth argument to integer explicitly.";
         return Err(invalid_parameter(format!("invalid regular expression option: \"{digit}\"")).with_hint(hint));
     }
     let flags = Flags::of(arguments, 3)?;
@@ -325,8 +327,8 @@ fn regexp_count<'a>(arguments: &[Datum<'a>], _: &Call, _: &Context<'a>) -> Resul
     Ok(length(matches_from(arguments, start, options)?.count()))
 }
 
-/// The part of the match of a number that `regexp_instr` and `regexp_substr` mean. Without parentheses, the first ones are
-/// the whole match.
+/// The part of the match of a number that `regexp_instr` and `regexp_substr` mean. Without parentheses, the first
+/// ones are the whole match.
 fn numbered_part(mut matches: Matches<'_>, number: usize, parentheses: usize) -> Option<(usize, usize)> {
     let captures = matches.nth(number - 1)?;
     let parentheses = if matches.regex.captures == 0 && parentheses == 1 { 0 } else { parentheses };
@@ -360,10 +362,11 @@ fn regexp_substr<'a>(arguments: &[Datum<'a>], _: &Call, _: &Context<'a>) -> Resu
     Ok(part.map_or(Datum::Null, |(begin, end)| Datum::Text(&of[begin..end])))
 }
 
-/// The regular expression of a pattern of SIMILAR TO. The escape character is a backslash unless given; the empty one is none.
+/// The regular expression of a pattern of SIMILAR TO. The escape character is a backslash unless given; the empty one
+/// is none.
 ///
-/// Two escaped double quotes divide the pattern in three, of which the first takes as little as possible and the second is
-/// the part that substring returns.
+/// Two escaped double quotes divide the pattern in three, of which the first takes as little as possible and the
+/// second is the part that substring returns.
 fn similar_pattern(pattern: &str, escape: Option<&str>) -> Result<String> {
     let mut escapes = escape.unwrap_or("\\").chars();
     let (escape, more) = (escapes.next(), escapes.next());
@@ -372,12 +375,14 @@ fn similar_pattern(pattern: &str, escape: Option<&str>) -> Result<String> {
             .with_hint("Escape string must be empty or one character."));
     }
     let mut out = String::from("^(?:");
-    let (mut is_escaped, mut in_bracket, mut quotes) = (false, false, 0);
+    let mut bracket = Bracket::default();
+    let (mut is_escaped, mut quotes) = (false, 0);
     for one in pattern.chars() {
         if is_escaped {
             is_escaped = false;
-            if one != '"' || in_bracket {
+            if one != '"' || bracket.depth > 0 {
                 out.extend(['\\', one]);
+                bracket.has_member = true;
                 continue;
             }
             out.push_str(match quotes {
@@ -396,13 +401,15 @@ fn similar_pattern(pattern: &str, escape: Option<&str>) -> Result<String> {
             continue;
         }
         match one {
-            '\\' if in_bracket => out.push_str("\\\\"),
-            one if in_bracket => {
-                in_bracket = one != ']';
+            one if bracket.depth > 0 => {
+                if one == '\\' {
+                    out.push(one);
+                }
                 out.push(one);
+                bracket.read(one);
             }
             '[' => {
-                in_bracket = true;
+                bracket = Bracket { depth: 1, ..Bracket::default() };
                 out.push(one);
             }
             '%' => out.push_str(".*"),
@@ -414,4 +421,29 @@ fn similar_pattern(pattern: &str, escape: Option<&str>) -> Result<String> {
     }
     out.push_str(")$");
     Ok(out)
+}
+
+/// A bracket expression in a pattern of SIMILAR TO.
+#[derive(Default)]
+struct Bracket {
+    /// Brackets that are open.
+    depth: usize,
+    is_negated: bool,
+    /// Whether the set has a character. The first one may be a closing bracket.
+    has_member: bool,
+}
+
+impl Bracket {
+    fn read(&mut self, one: char) {
+        match one {
+            ']' if self.has_member => self.depth -= 1,
+            '[' => self.depth += 1,
+            _ => {}
+        }
+        if one == '^' && !self.is_negated && !self.has_member {
+            self.is_negated = true;
+        } else {
+            self.has_member = true;
+        }
+    }
 }

@@ -111,7 +111,7 @@ fn capitalized<'a>(text: &str, ctx: &Context<'a>) -> Result<Datum<'a>> {
     Ok(Datum::Text(out.into_bump_str()))
 }
 
-/// The text made so many characters long.
+/// The text filled up or cut to a number of characters.
 fn padded<'a>(arguments: &[Datum<'a>], fill: &str, side: Side, ctx: &Context<'a>) -> Result<Datum<'a>> {
     let of = text(arguments, 0)?;
     let wanted = usize::try_from(int4(arguments, 1)?).unwrap_or(0);
@@ -265,7 +265,7 @@ fn concatenated<'a>(
             out.push_str(separator);
         }
         match argument {
-            Datum::Text(text) => out.push_str(text),
+            Datum::Text(text) if *ty == TypeId::TEXT => out.push_str(text),
             other => registry::output(other, *ty, ctx, &mut out)?,
         }
         ctx.check_size(out.len())?;

@@ -125,7 +125,8 @@ impl Divider<'_, '_> {
         false
     }
 
-    /// Divides a text among repetitions: each takes what it prefers, and gives way if the others have no division then.
+    /// Divides a text among repetitions: each takes what it prefers, and gives way if the others have no division
+    /// then.
     fn iterate(&mut self, child: usize, min: u32, max: Option<u32>, begin: usize, end: usize) -> bool {
         let may_be_none = min == 0 && begin == end;
         let min = (min as usize).max(1);
@@ -139,7 +140,7 @@ impl Divider<'_, '_> {
     }
 
     fn iterate_longest(&mut self, child: usize, min: usize, most: usize, begin: usize, end: usize) -> bool {
-        // Ends of the repetitions, of which so many were divided; `limit` is where the last one may end at most.
+        // Ends of the repetitions. The first `verified` ones were divided, and the last one ends at `limit` at most.
         let mut ends = vec![begin];
         let (mut verified, mut limit) = (0, end);
         loop {
@@ -239,7 +240,7 @@ impl Divider<'_, '_> {
         })
     }
 
-    /// Whether a part of the text is so many times the text that parentheses have captured.
+    /// Whether a part of the text repeats the text that parentheses have captured, an allowed number of times.
     fn refer(&self, number: u32, min: u32, max: Option<u32>, begin: usize, end: usize) -> bool {
         let Some((from, to)) = self.captures[number as usize] else { return false };
         let (wanted, found) = (&self.text[from..to], &self.text[begin..end]);

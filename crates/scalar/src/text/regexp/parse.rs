@@ -215,6 +215,8 @@ impl Parser {
         }
         if self.eat("***:") {
             self.options.syntax = Syntax::Advanced;
+        } else if self.eat("***?") {
+            return Err(invalid("invalid regexp (reg version 0.8)"));
         } else if self.eat("***") {
             return Err(invalid(BAD_OPERAND));
         }
@@ -491,11 +493,11 @@ impl Parser {
         let one = self.peek(0).ok_or_else(|| invalid(BAD_ESCAPE))?;
         let escape = match (self.options.syntax, one) {
             (Syntax::Advanced, _) => self.escape()?,
-            (Syntax::Basic, '<') => self.advanced(Escape::Assert(Assertion::WordStart)),
-            (Syntax::Basic, '>') => self.advanced(Escape::Assert(Assertion::WordEnd)),
-            (Syntax::Basic, '1'..='9') => self.advanced(Escape::Backreference(one.to_digit(10).unwrap_or(0))),
+            (Syntax::Basic, '<') => self.behind(Escape::Assert(Assertion::WordStart)),
+            (Syntax::Basic, '>') => self.behind(Escape::Assert(Assertion::WordEnd)),
+            (Syntax::Basic, '1'..='9') => self.behind(Escape::Backreference(one.to_digit(10).unwrap_or(0))),
             (Syntax::Basic, '{') => return Err(invalid(BAD_OPERAND)),
-            _ => self.advanced(Escape::Char(one.into())),
+            _ => self.behind(Escape::Char(one.into())),
         };
         Ok(match escape {
             Escape::Char(code) => self.character(code),
@@ -514,7 +516,8 @@ impl Parser {
         })
     }
 
-    fn advanced(&mut self, escape: Escape) -> Escape {
+    /// Goes on behind the letter of an escape.
+    fn behind(&mut self, escape: Escape) -> Escape {
         self.at += 1;
         escape
     }
@@ -557,7 +560,7 @@ impl Parser {
         })
     }
 
-    /// `\1` is a reference; `\12` is one if there are so many parentheses, else it is octal, as `\0` is.
+    /// `\1` is a reference; `\12` is one if there are 12 parentheses, else it is octal, as `\0` is.
     fn number(&mut self, first: char) -> Result<Escape> {
         let behind = self.at;
         self.at -= 1;

@@ -1,5 +1,5 @@
-//! A search of the language of a pattern by the crate `regex-automata`. It knows neither references nor lookaround, and of
-//! several matches at a place it may find another one than PostgreSQL, but the first place is the same.
+//! A search of the language of a pattern by the crate `regex-automata`. It knows neither references nor lookaround,
+//! and of several matches at a place it may find another one than PostgreSQL, but the first place is the same.
 
 use regex_automata::{Input, meta};
 use regex_syntax::hir::{Class, ClassUnicode, ClassUnicodeRange, Hir, Look, Repetition};

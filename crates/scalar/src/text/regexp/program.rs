@@ -1,8 +1,8 @@
 //! A pattern as a nondeterministic automaton, and the tree by which a match is divided among the parentheses.
 //!
-//! PostgreSQL finds the longest or the shortest match of the whole pattern first. Then it divides the match from the outside
-//! to the inside, where each part takes as much or as little as it prefers. Only parts with parentheses, references or
-//! different preferences are in the tree; all others need no division.
+//! PostgreSQL finds the longest or the shortest match of the whole pattern first. Then it divides the match from the
+//! outside to the inside, where each part takes as much or as little as it prefers. Only parts with parentheses,
+//! references or different preferences are in the tree; all others need no division.
 
 use model::Result;
 
@@ -130,6 +130,8 @@ struct Item<'n> {
     min: u32,
     max: Option<u32>,
     preference: Flags,
+    /// Flags of the atom.
+    flags: Flags,
 }
 
 impl<'n> Item<'n> {
@@ -141,9 +143,9 @@ impl<'n> Item<'n> {
                     Some(Preference::Longest) => LONGEST,
                     Some(Preference::Shortest) => SHORTEST,
                 };
-                Item { node, atom, min: *min, max: *max, preference }
+                Item { node, atom, min: *min, max: *max, preference, flags: flags(atom) }
             }
-            atom => Item { node, atom, min: 1, max: Some(1), preference: 0 },
+            atom => Item { node, atom, min: 1, max: Some(1), preference: 0, flags: flags(atom) },
         }
     }
 }
@@ -159,7 +161,7 @@ fn segments(items: &[Node]) -> Vec<Segment<'_>> {
     let empty = || Segment { plain: Vec::new(), plain_flags: 0, divided: None };
     let (mut out, mut last) = (Vec::new(), empty());
     for item in items.iter().map(Item::of).filter(|item| item.max != Some(0)) {
-        let flags = last.plain_flags | item.preference | flags(item.atom);
+        let flags = last.plain_flags | item.preference | item.flags;
         if must_divide(inherited(flags)) {
             last.divided = Some(item);
             out.push(std::mem::replace(&mut last, empty()));
@@ -190,7 +192,7 @@ fn flags(node: &Node) -> Flags {
 fn items_flags(items: &[Node]) -> Flags {
     segments(items).iter().rev().fold(0, |rest, segment| {
         let divided = segment.divided.as_ref();
-        let divided = divided.map_or(0, |item| combined(item.preference, flags(item.atom)));
+        let divided = divided.map_or(0, |item| combined(item.preference, item.flags));
         combined(segment.plain_flags, combined(divided, rest))
     })
 }
@@ -305,8 +307,8 @@ impl<'n> Builder<'n> {
         }
     }
 
-    /// The automaton of a reference accepts whatever the parentheses could match; the division compares the texts. Conditions
-    /// on the place are left out: they were checked where the text was captured.
+    /// The automaton of a reference accepts whatever the parentheses could match; the division compares the texts.
+    /// Conditions on the place are left out: they were checked where the text was captured.
     fn reference(&mut self, number: u32) -> Result<Fragment> {
         let Some(node) = self.captured[number as usize - 1] else { return self.fragment(&Node::Empty) };
         let outer = std::mem::replace(&mut self.in_reference, true);
@@ -333,18 +335,24 @@ impl<'n> Builder<'n> {
     fn repeated(&mut self, node: &Node, min: u32, max: Option<u32>) -> Result<Fragment> {
         let entry = self.empty()?;
         let mut all = Fragment { entry, exit: entry };
-        for _ in 0..min {
+        // Without maximum, the last repetition that is needed is also the one that is repeated.
+        let single = if max.is_none() { min.saturating_sub(1) } else { min };
+        for _ in 0..single {
             let next = self.fragment(node)?;
             all = self.chained(Some(all), next);
         }
         let exit = self.empty()?;
         match max {
             None => {
-                let (again, inner) = (self.empty()?, self.fragment(node)?);
-                self.link(all.exit, again);
-                self.link(again, inner.entry);
+                let inner = self.fragment(node)?;
+                let again = self.empty()?;
+                self.link(all.exit, inner.entry);
                 self.link(inner.exit, again);
+                self.link(again, inner.entry);
                 self.link(again, exit);
+                if min == 0 {
+                    self.link(all.exit, exit);
+                }
             }
             Some(max) => {
                 for _ in min..max {
@@ -438,7 +446,7 @@ impl<'n> Builder<'n> {
 
     /// An item that is divided.
     fn iteration(&mut self, item: &Item<'_>) -> Result<Part> {
-        let atom_flags = flags(item.atom);
+        let atom_flags = item.flags;
         let flags = combined(item.preference, atom_flags);
         let preferences = atom_flags & (LONGEST | SHORTEST | MIXED);
         let is_agreed = item.preference == 0 || preferences == 0 || item.preference == preferences;
@@ -456,7 +464,8 @@ impl<'n> Builder<'n> {
             return Ok(Part { fragment: self.fragment(item.node)?, flags, node: None });
         }
         if min > 0 && atom_flags & REFERENCE == 0 {
-            // The parentheses capture the last repetition only: x{m,n} is x{m-1,n-1}x, where the first part is not divided.
+            // The parentheses capture the last repetition only: x{m,n} is x{m-1,n-1}x, where the first part is not
+            // divided.
             let fragment = self.repeated(item.atom, min - 1, max.map(|max| max - 1))?;
             let before = Part { fragment, flags: preference(flags), node: None };
             let last = self.part(item.atom)?;

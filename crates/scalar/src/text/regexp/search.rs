@@ -9,7 +9,7 @@ use super::program::{Fragment, Program, State};
 use super::set::{Colors, NEIGHBORS, Neighbor};
 
 /// Transitions that are remembered for a fragment at most; then it starts anew.
-const TRANSITIONS_MAX: usize = 1 << 16;
+const TRANSITIONS_MAX: usize = 1 << 15;
 
 /// The match that is wanted of those that begin at a place.
 #[derive(Clone, Copy)]
@@ -104,9 +104,6 @@ impl Searcher {
         stop: usize,
         wanted: Wanted,
     ) -> Option<usize> {
-        if dfa.next.len() > TRANSITIONS_MAX {
-            *dfa = Dfa::new(dfa.has_conditions);
-        }
         let mut chars = text[start..].chars().map(|one| (one.len_utf8(), self.colors.of(one)));
         let mut current = chars.next();
         let mut state = self.first_state(dfa, fragment, self.before(text, start), current);
@@ -126,11 +123,15 @@ impl Searcher {
             let place = dfa.place(state, color, behind, self.colors.count());
             state = dfa.next[place];
             if state == UNKNOWN {
-                let members = &found.members;
-                let targets = members.iter().filter_map(|member| self.step(*member, color)).collect();
+                let targets = found.members.iter().filter_map(|member| self.step(*member, color)).collect();
                 let before = self.neighbor(dfa, current);
-                state = self.add(dfa, fragment, targets, before, behind);
-                dfa.next[place] = state;
+                if dfa.next.len() > TRANSITIONS_MAX {
+                    *dfa = Dfa::new(dfa.has_conditions);
+                    state = self.add(dfa, fragment, targets, before, behind);
+                } else {
+                    state = self.add(dfa, fragment, targets, before, behind);
+                    dfa.next[place] = state;
+                }
             }
             current = following;
             at += length;
@@ -188,7 +189,8 @@ impl Searcher {
         number
     }
 
-    /// The states that consume a character and can be reached without one, in order, and whether the exit can be reached.
+    /// The states that consume a character and can be reached without one, in order, and whether the exit can be
+    /// reached.
     fn closure(&self, fragment: Fragment, from: Vec<u32>, holds: &mut dyn FnMut(&State) -> bool) -> (Vec<u32>, bool) {
         let (mut members, mut is_match) = (Vec::new(), false);
         let mut seen = rustc_hash::FxHashSet::default();

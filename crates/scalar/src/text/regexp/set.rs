@@ -124,8 +124,7 @@ impl Class {
 
     /// The characters of the class, computed once.
     pub(super) fn set(self) -> &'static CharSet {
-        const NONE: OnceLock<CharSet> = OnceLock::new();
-        static SETS: [OnceLock<CharSet>; 14] = [NONE; 14];
+        static SETS: [OnceLock<CharSet>; 14] = [const { OnceLock::new() }; 14];
         SETS[self as usize].get_or_init(|| {
             let mut ranges: Vec<(u32, u32)> = Vec::new();
             for one in ('\0'..=char::MAX).filter(|one| self.has(*one)) {
@@ -139,7 +138,8 @@ impl Class {
         })
     }
 
-    /// Whether a character is in the class in the locale C.UTF-8. Characters that Unicode has not assigned are graphic here.
+    /// Whether a character is in the class in the locale C.UTF-8. Characters that Unicode has not assigned are
+    /// graphic here.
     fn has(self, one: char) -> bool {
         let is_blank = |one: char| one.is_whitespace() && !matches!(one, '\u{85}' | '\u{a0}' | '\u{2007}' | '\u{202f}');
         let is_graphic = |one: char| !one.is_control() && !is_blank(one);
