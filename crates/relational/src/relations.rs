@@ -7,7 +7,7 @@ use binder::tree::{CteBody, Rel, SortKey, Table};
 use catalog::TypeId;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{Column, DFSchema};
-use datafusion::logical_expr::logical_plan::{EmptyRelation, Limit, Values};
+use datafusion::logical_expr::logical_plan::{EmptyRelation, Limit, Sort, Values};
 use datafusion::logical_expr::{Expr as DfExpr, LogicalPlan, LogicalPlanBuilder, Operator as Op, SortExpr, lit};
 use datafusion::scalar::ScalarValue;
 use model::{Datum, Error, Result, SqlState};
@@ -15,6 +15,7 @@ use scalar::{Expr, ExprKind, Place, Value};
 
 use crate::arrow::arrow_type;
 use crate::errors::internal;
+use crate::evaluate::stability;
 use crate::expressions::{columns_of, joined};
 use crate::lowering::Lowering;
 use crate::nodes::{Node, Operator};
@@ -203,7 +204,7 @@ impl Lowering<'_> {
             return Ok(input);
         }
         let keys = self.sort_keys(&keys, input.schema())?;
-        LogicalPlanBuilder::from(input).sort(keys).and_then(LogicalPlanBuilder::build).map_err(internal)
+        Ok(sorted(input, keys))
     }
 
     fn limit(
@@ -213,8 +214,9 @@ impl Lowering<'_> {
         offset: Option<&Expr>,
         ties: Option<&[SortKey]>,
     ) -> Result<LogicalPlan> {
-        check_count(limit, SqlState::INVALID_ROW_COUNT_IN_LIMIT, "LIMIT")?;
-        check_count(offset, SqlState::INVALID_ROW_COUNT_IN_OFFSET, "OFFSET")?;
+        let limit = self.counted_rows(limit, SqlState::INVALID_ROW_COUNT_IN_LIMIT, "LIMIT")?;
+        let offset = self.counted_rows(offset, SqlState::INVALID_ROW_COUNT_IN_OFFSET, "OFFSET")?;
+        let (limit, offset) = (limit.as_ref(), offset.as_ref());
         if let Some(keys) = ties {
             return self.limit_with_ties(input, limit, offset, keys);
         }
@@ -230,6 +232,26 @@ impl Lowering<'_> {
         };
         let (skip, fetch) = (count(offset)?, count(limit)?);
         Ok(LogicalPlan::Limit(Limit { skip, fetch, input: Arc::new(input) }))
+    }
+
+    /// A number of rows, computed if it is constant.
+    fn counted_rows(&self, count: Option<&Expr>, state: SqlState, name: &str) -> Result<Option<Expr>> {
+        let Some(count) = count else { return Ok(None) };
+        let mut is_open = stability(count) != catalog::Volatility::Immutable;
+        count.visit(&mut |part| {
+            let is_unknown = matches!(part.kind, ExprKind::Column(_) | ExprKind::Parameter(_) | ExprKind::Subquery(_));
+            is_open |= is_unknown;
+        });
+        if is_open {
+            return Ok(Some(count.clone()));
+        }
+        let arena = bumpalo::Bump::new();
+        let ctx = scalar::Context { arena: &arena, session: &self.session };
+        let value = scalar::eval(count, &(), &ctx)?;
+        if matches!(value, Datum::Int8(rows) if rows < 0) {
+            return Err(Error::new(state, format!("{name} must not be negative")));
+        }
+        Ok(Some(Expr { kind: ExprKind::Constant(Value::of(&value)), ..count.clone() }))
     }
 
     fn limit_with_ties(
@@ -249,7 +271,7 @@ impl Lowering<'_> {
             });
         }
         let plan = Node::plan(Operator::Ties, exprs, vec![input], true, Vec::new()).map_err(internal)?;
-        LogicalPlanBuilder::from(plan).sort(order).and_then(LogicalPlanBuilder::build).map_err(internal)
+        Ok(sorted(plan, order))
     }
 
     fn distinct(&self, input: &Rel, columns: &[u32]) -> Result<LogicalPlan> {
@@ -283,7 +305,7 @@ impl Lowering<'_> {
         }
         // The first columns of the order are those that must differ, so that it is the order of the result.
         let order = self.sort_keys(order, plan.schema())?;
-        LogicalPlanBuilder::from(plan).sort(order).and_then(LogicalPlanBuilder::build).map_err(internal)
+        Ok(sorted(plan, order))
     }
 
     /// DISTINCT ON expressions over one table in their order, which scans of `columns` tables can answer.
@@ -325,6 +347,11 @@ impl Lowering<'_> {
     }
 }
 
+/// A sort. DataFusion's builder would replace keys by columns of the same text, which operators of ours do not have.
+pub(crate) fn sorted(input: LogicalPlan, expr: Vec<SortExpr>) -> LogicalPlan {
+    LogicalPlan::Sort(Sort { expr, input: Arc::new(input), fetch: None })
+}
+
 /// One row without columns.
 pub(crate) fn single() -> LogicalPlan {
     LogicalPlan::EmptyRelation(EmptyRelation { produce_one_row: true, schema: Arc::new(DFSchema::empty()) })
@@ -332,13 +359,4 @@ pub(crate) fn single() -> LogicalPlan {
 
 fn is_constant(expr: &Expr) -> bool {
     matches!(expr.kind, ExprKind::Constant(_)) && columns_of(expr).is_empty()
-}
-
-fn check_count(count: Option<&Expr>, state: SqlState, name: &str) -> Result<()> {
-    match count.map(|count| &count.kind) {
-        Some(ExprKind::Constant(Value::Plain(Datum::Int8(count)))) if *count < 0 => {
-            Err(Error::new(state, format!("{name} must not be negative")))
-        }
-        _ => Ok(()),
-    }
 }

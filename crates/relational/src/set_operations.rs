@@ -60,7 +60,9 @@ impl Lowering<'_> {
         for ((from, to), ty) in side.columns.iter().zip(columns).zip(types) {
             let found = self.type_of(*from)?;
             if crate::arrow::form(found) != crate::arrow::form(*ty) {
-                return Err(Error::unsupported("a set operation of columns with different types is not supported here"));
+                return Err(Error::unsupported(
+                    "a set operation of columns with different types is not supported here",
+                ));
             }
             let (expr, _) =
                 self.canonical(&Expr::new(ExprKind::Column(*from), *ty, Place::default()), plan.schema())?;

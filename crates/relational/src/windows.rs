@@ -5,7 +5,7 @@ use std::sync::Arc;
 use binder::tree::{Bound, Rel, WindowCall};
 use catalog::{FunctionKind, builtin};
 use datafusion::common::DFSchema;
-use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder, SortExpr};
+use datafusion::logical_expr::{LogicalPlan, SortExpr};
 use model::{Error, Result};
 use scalar::{Expr, ExprKind};
 
@@ -17,6 +17,7 @@ use crate::lowering::Lowering;
 use crate::nodes::frames::{Edge, Frame, RangeKey};
 use crate::nodes::window::{Call, Function, Window};
 use crate::nodes::{Node, Operator};
+use crate::relations::sorted;
 
 impl Lowering<'_> {
     /// Window functions over an input.
@@ -69,11 +70,7 @@ impl Lowering<'_> {
         }
         // Constants order nothing.
         order.retain(|key| !matches!(key.expr, datafusion::logical_expr::Expr::Literal(..)));
-        let input = if order.is_empty() {
-            input
-        } else {
-            LogicalPlanBuilder::from(input).sort(order).and_then(LogicalPlanBuilder::build).map_err(internal)?
-        };
+        let input = if order.is_empty() { input } else { sorted(input, order) };
         let window = Window {
             partitions: first.partition_by.len(),
             orders: first.order_by.len(),
