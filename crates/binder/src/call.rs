@@ -141,6 +141,9 @@ impl Binder<'_> {
         let function = fit.function;
         let name = &written.name.name;
         let wrong = |text: String| Err(error(SqlState::WRONG_OBJECT_TYPE, text, at));
+        let arguments =
+            if written.variadic && function.variadic == Some(TypeId::ANY) { spread(arguments, at)? } else { arguments };
+        let fit = fit.of(arguments.len());
         let direct = arguments.len();
         let mut all = arguments;
         if written.within_group {
@@ -257,6 +260,17 @@ impl Binder<'_> {
     }
 }
 
+/// The arguments with the elements of the VARIADIC array in its place, for parameters of any type.
+fn spread(mut arguments: Vec<Expr>, at: Pos) -> Result<Vec<Expr>> {
+    match arguments.pop().map(|last| last.kind) {
+        Some(ExprKind::Array { elements, nested: false }) => {
+            arguments.extend(elements);
+            Ok(arguments)
+        }
+        _ => Err(unsupported("VARIADIC of any types with an array that is no list", at)),
+    }
+}
+
 /// A function that was chosen for a call; see [`Resolved::Function`].
 struct Fit<'f> {
     function: &'f Function,
@@ -264,4 +278,16 @@ struct Fit<'f> {
     values: Vec<Option<usize>>,
     packed: Option<usize>,
     result: TypeId,
+}
+
+impl Fit<'_> {
+    /// The same for so many arguments of any types.
+    fn of(mut self, arguments: usize) -> Self {
+        if self.function.variadic == Some(TypeId::ANY) {
+            self.values = (0..arguments).map(Some).collect();
+            self.parameters.resize(arguments, TypeId::ANY);
+            self.packed = None;
+        }
+        self
+    }
 }

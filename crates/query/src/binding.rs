@@ -232,7 +232,13 @@ pub(crate) fn parameters(values: &[Value], oids: &[u32], context: &StatementCont
 fn is_text_type(ty: TypeId) -> bool {
     matches!(
         ty,
-        TypeId::TEXT | TypeId::VARCHAR | TypeId::BPCHAR | TypeId::NAME | TypeId::CHAR | TypeId::UNKNOWN | TypeId::CSTRING
+        TypeId::TEXT
+            | TypeId::VARCHAR
+            | TypeId::BPCHAR
+            | TypeId::NAME
+            | TypeId::CHAR
+            | TypeId::UNKNOWN
+            | TypeId::CSTRING
     )
 }
 
@@ -378,7 +384,7 @@ pub(crate) fn session(context: &StatementContext) -> Session {
     let micros = context.now_ns.div_euclid(1_000);
     Session {
         zone: settings.zone().time_zone().clone(),
-        zone_name: get("timezone"),
+        zone_name: settings.time_zone().to_string(),
         date_style: match date.split(',').next() {
             Some("postgres") => DateStyle::Postgres,
             Some("sql") => DateStyle::Sql,

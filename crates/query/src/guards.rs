@@ -92,7 +92,7 @@ fn within(expr: &Arc<dyn PhysicalExpr>, schema: &Schema) -> Result<Arc<dyn Physi
 }
 
 /// Common functions and operators that fail for some values of their argument types.
-const FAILING: [&str; 9] = ["/", "%", "sqrt", "ln", "log", "log2", "log10", "power", "pow"];
+const FAILING: [&str; 10] = ["/", "%", "sqrt", "ln", "log", "log2", "log10", "power", "pow", "evaluate"];
 
 pub(crate) fn may_fail(expr: &Arc<dyn PhysicalExpr>, schema: &Schema) -> Result<bool> {
     expr.exists(|part| {

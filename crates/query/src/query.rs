@@ -111,7 +111,11 @@ fn directly(
 
 /// Snapshot of a query: the newest commit if the query names a `rows` table.
 fn context(session: &mut Session, sql: Option<&ast::Statement>) -> Arc<StatementContext> {
-    if sql.is_none_or(|sql| crate::rows::names_any(session, sql)) { session.context_of_newest() } else { session.context() }
+    if sql.is_none_or(|sql| crate::rows::names_any(session, sql)) {
+        session.context_of_newest()
+    } else {
+        session.context()
+    }
 }
 
 fn plan_in(

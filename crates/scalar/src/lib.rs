@@ -31,6 +31,6 @@ mod time;
 pub use context::{Context, DateOrder, DateStyle, IntervalStyle, Session};
 pub use eval::{Row, eval};
 pub use expr::{BooleanTest, Call, Comparison, Expr, ExprKind, Place, SqlValue, Subquery, SubqueryKind, Subscript};
-pub use send::send;
 pub use registry::{Accumulator, aggregate, compare, function, input, output, set_function};
+pub use send::send;
 pub use value::Value;

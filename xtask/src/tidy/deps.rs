@@ -24,7 +24,24 @@ const OURS: &[(&str, &[&str])] = &[
     ("relational", &["model", "parser", "catalog", "scalar", "binder", "pg"]),
     ("pg", &["model"]),
     ("catalog", &["model"]),
-    ("query", &["model", "env", "columns", "engine", "ingest", "pg", "rows", "compiled", "parser", "catalog", "scalar", "binder", "relational"]),
+    (
+        "query",
+        &[
+            "model",
+            "env",
+            "columns",
+            "engine",
+            "ingest",
+            "pg",
+            "rows",
+            "compiled",
+            "parser",
+            "catalog",
+            "scalar",
+            "binder",
+            "relational",
+        ],
+    ),
     ("server", &["model", "env", "engine", "ingest", "pg", "query"]),
     ("millrace", &["model", "env", "engine", "ingest", "pg", "query", "server", "bench"]),
     ("bench", &[]),
@@ -34,15 +51,24 @@ const OURS: &[(&str, &[&str])] = &[
 
 /// Third-party crates that only some of ours may depend on, directly or indirectly.
 const THEIRS: &[(&str, &[&str], &str)] = &[
-    ("datafusion", &["relational", "query", "server", "millrace"], "crates below `query` are built and tested without it"),
+    (
+        "datafusion",
+        &["relational", "query", "server", "millrace"],
+        "crates below `query` are built and tested without it",
+    ),
     ("tokio", &["relational", "query", "server", "millrace", "bench"], "engine calls are synchronous"),
     // `bench` depends on it through the Arrow Flight crate, which contains client and server.
     ("axum", &["server", "millrace", "bench"], "HTTP is the server's"),
-    ("rand", &["relational", "query", "server", "millrace", "bench"], "randomness comes from `env`, or a simulation does not replay"),
+    (
+        "rand",
+        &["relational", "query", "server", "millrace", "bench"],
+        "randomness comes from `env`, or a simulation does not replay",
+    ),
 ];
 
 /// Third-party crates that only these manifests may name.
-const NAMED: &[(&str, &[&str])] = &[("datafusion", &["relational", "query"]), ("axum", &["server"]), ("arrow-array", &ARROW)];
+const NAMED: &[(&str, &[&str])] =
+    &[("datafusion", &["relational", "query"]), ("axum", &["server"]), ("arrow-array", &ARROW)];
 const ARROW: [&str; 9] = ["columns", "engine", "ingest", "relational", "query", "server", "millrace", "sim", "bench"];
 
 /// Checks all dependency rules.

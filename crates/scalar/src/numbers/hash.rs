@@ -106,9 +106,6 @@ fn of_char<'d>(value: &str) -> Hashed<'d> {
 
 /// Hash of the digits of a numeric, and the weight of the first one to combine it with. For zero there is -1 instead,
 /// for NaN and the infinities 0.
-fn numeric_hash(value: &Numeric, seed: u64) -> Result<(Option<u64>, i64)> {
-/// Hash of the digits of a numeric, and the weight of the first one to combine it with. For zero there is -1 instead, for
-/// NaN and the infinities 0.
 pub(crate) fn numeric_hash(value: &Numeric, seed: u64) -> Result<(Option<u64>, i64)> {
     if !value.is_finite() {
         return Ok((None, 0));
