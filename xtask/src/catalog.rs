@@ -1,4 +1,4 @@
-//! `catalog`: the files of crate `catalog`, asked of a private PostgreSQL 15.
+//! `catalog`: the files of crate `catalog`, and the recorded answers of `binder` and `scalar`, asked of a private PostgreSQL 15.
 //!
 //! They hold facts of its system catalog, and what it makes of operators, functions and casts over many types. Without
 //! `--save` the command fails if the files differ.
@@ -84,7 +84,22 @@ fn ask(postgres: &Postgres, python: &Path, save: bool) -> Result {
     }
     println!("catalog: asking PostgreSQL what operators, functions and casts mean");
     let answers = output(Command::new(python).arg(folder.join("tests/ask.py")).arg(postgres.conninfo()))?;
-    keep(&folder.join("tests/data/resolution.txt"), &answers, save)
+    keep(&folder.join("tests/data/resolution.txt"), &answers, save)?;
+    println!("catalog: asking PostgreSQL to describe queries");
+    let folder = root().join("crates/binder/tests");
+    for (name, argument) in [("tables.tsv", Some("tables")), ("queries.tsv", None)] {
+        let mut ask = Command::new(python);
+        let ask = ask.arg(folder.join("ask.py")).arg(postgres.conninfo()).args(argument);
+        keep(&folder.join("data").join(name), &output(ask)?, save)?;
+    }
+    println!("catalog: asking PostgreSQL for the results of functions");
+    let folder = root().join("crates/scalar/tests");
+    let files = std::fs::read_dir(folder.join("data")).map_err(|error| format!("{}: {error}", folder.display()))?;
+    for path in files.flatten().map(|file| file.path()) {
+        let mut ask = Command::new(python);
+        keep(&path, &output(ask.arg(folder.join("ask.py")).arg(postgres.conninfo()).arg(&path))?, save)?;
+    }
+    Ok(())
 }
 
 fn keep(path: &Path, text: &str, save: bool) -> Result {
