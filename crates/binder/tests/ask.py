@@ -11,7 +11,7 @@ import psycopg
 from psycopg import pq
 
 DATA = pathlib.Path(__file__).parent / "data"
-COLUMNS = """SELECT 16384 + c.oid - min(c.oid) OVER (), n.nspname, c.relname, a.attname, a.atttypid, a.atttypmod, a.attnotnull,
+COLUMNS = """SELECT 16384 + c.oid::bigint - min(c.oid::bigint) OVER (), n.nspname, c.relname, a.attname, a.atttypid, a.atttypmod, a.attnotnull,
     EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indisprimary AND a.attnum = ANY (i.indkey))
   FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace JOIN pg_attribute a ON attrelid = c.oid
   WHERE attnum > 0 AND NOT attisdropped AND relkind = 'r' AND c.oid >= 16384 ORDER BY c.oid, attnum"""
