@@ -63,6 +63,10 @@ impl Binder<'_> {
         let at = expr.at;
         let kind = match expr.kind {
             ExprKind::Constant(value) => match value {
+                // `columns` tables have nanoseconds, which these types have not.
+                Value::Text(text) if is_time(to) && has_nanoseconds(&text) => {
+                    return Err(crate::binder::unsupported("a time with nanoseconds", parser::ast::Pos(at.0)));
+                }
                 Value::Text(text) => {
                     // Only interval looks at its modifier when it reads a text; the others are checked by a function.
                     let typmod = if to == TypeId::INTERVAL { typmod } else { -1 };
@@ -219,4 +223,13 @@ impl Binder<'_> {
     pub(crate) fn known(&mut self, expr: Expr) -> Result<Expr> {
         if expr.ty == TypeId::UNKNOWN { self.unknown_as(expr, TypeId::TEXT, -1) } else { Ok(expr) }
     }
+}
+
+fn is_time(ty: TypeId) -> bool {
+    matches!(ty, TypeId::TIME | TypeId::TIMESTAMP | TypeId::TIMESTAMPTZ | TypeId::INTERVAL)
+}
+
+/// Whether a text has a fraction of more than six digits.
+fn has_nanoseconds(text: &str) -> bool {
+    text.split('.').skip(1).any(|rest| rest.bytes().take_while(u8::is_ascii_digit).count() > 6)
 }

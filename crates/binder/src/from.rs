@@ -80,7 +80,8 @@ impl Binder<'_> {
             None => None,
             Some(moment) => {
                 let expr = self.expr(scope, moment)?;
-                Some(Box::new(self.argument_of(expr, TypeId::TIMESTAMPTZ, "FOR SYSTEM_TIME AS OF")?))
+                let expr = self.coerced(expr, TypeId::TIMESTAMPTZ, -1, catalog::CastContext::Assignment)?;
+                Some(Box::new(expr.ok_or_else(|| unsupported("FOR SYSTEM_TIME AS OF with this type", moment.at))?))
             }
         };
         let columns: Vec<u32> =

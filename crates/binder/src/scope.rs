@@ -137,6 +137,25 @@ pub(crate) enum Found {
     Row(Source),
 }
 
+/// Maximum number of edits between names that are similar.
+const SIMILAR_MAX: usize = 3;
+
+/// Levenshtein distance of two names.
+fn edits(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (at, one) in a.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = at + 1;
+        for (column, other) in b.iter().enumerate() {
+            let substituted = diagonal + usize::from(one != *other);
+            diagonal = row[column + 1];
+            row[column + 1] = substituted.min(row[column] + 1).min(diagonal + 1);
+        }
+    }
+    row[b.len()]
+}
+
 impl<'p> Scope<'p> {
     pub(crate) fn new(parent: Option<&'p Scope<'p>>) -> Scope<'p> {
         Scope {
@@ -210,12 +229,37 @@ impl<'p> Scope<'p> {
             let found = tables.iter().find(|source| source.columns.iter().any(|column| column.name == *name));
             found.map(|source| source.name.clone())
         });
+        if let Some(near) = self.near_column(name) {
+            return missing.with_hint(format!("Perhaps you meant to reference the column \"{near}\"."));
+        }
         match hidden {
             Some(table) => missing.with_detail(format!(
                 "There is a column named \"{name}\" in table \"{table}\", but it cannot be referenced from this part of the query."
             )),
             None => missing,
         }
+    }
+
+    /// The column with the most similar name, if there is only one that is similar enough for a hint.
+    fn near_column(&self, name: &str) -> Option<String> {
+        let mut best: Option<(usize, String, bool)> = None;
+        for scope in self.levels() {
+            for source in scope.tables.borrow().iter().filter(|source| source.by_table && !source.name.is_empty()) {
+                for column in &source.columns {
+                    let distance = edits(name, &column.name);
+                    if distance == 0 || distance > SIMILAR_MAX || 2 * distance > name.chars().count() {
+                        continue;
+                    }
+                    let shown = format!("{}.{}", source.name, column.name);
+                    match &mut best {
+                        Some((least, _, is_alone)) if *least == distance => *is_alone = false,
+                        Some((least, ..)) if *least < distance => {}
+                        best => *best = Some((distance, shown, true)),
+                    }
+                }
+            }
+        }
+        best.filter(|(_, _, is_alone)| *is_alone).map(|(_, shown, _)| shown)
     }
 
     /// The item of FROM of a name; `None` if there is none.

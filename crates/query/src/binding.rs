@@ -158,7 +158,8 @@ impl Bound {
             name: one.name.to_string(),
             oid: one.ty.0,
             typmod: one.typmod,
-            origin: one.origin,
+            // Series statements do not know the origins; a result has the same description both ways.
+            origin: one.origin.filter(|_| !self.reads_columns),
         });
         let columns = columns.collect();
         let query = with_texts(self.query, &context.settings);
@@ -224,9 +225,26 @@ pub(crate) fn parameters(values: &[Value], oids: &[u32], context: &StatementCont
             Value::Text(text) if !is_text_type(ty) => scalar::input(text, ty, -1, &ctx)?,
             value => datum(value, ty)?,
         };
+        // An integer may be declared as one of another size.
+        let datum = match datum {
+            number @ (Datum::Int2(_) | Datum::Int4(_) | Datum::Int8(_)) => {
+                let mut text = String::new();
+                scalar::output(&number, natural_type(&number), &ctx, &mut text)?;
+                scalar::input(&text, ty, -1, &ctx)?
+            }
+            datum => datum,
+        };
         relational::parameter(&datum, ty, &zone)
     };
     values.iter().zip(oids).map(one).collect()
+}
+
+fn natural_type(number: &Datum<'_>) -> TypeId {
+    match number {
+        Datum::Int2(_) => TypeId::INT2,
+        Datum::Int4(_) => TypeId::INT4,
+        _ => TypeId::INT8,
+    }
 }
 
 fn is_text_type(ty: TypeId) -> bool {

@@ -126,7 +126,6 @@ fn plan_in(
     declared: &[u32],
     given: &[ScalarValue],
 ) -> Result<QueryPlan> {
-    let mut left = None;
     match binding::bind(context, parsed, declared)? {
         Attempt::Bound(bound) => {
             // Series statements are found by the shape of plans of the SQL planner.
@@ -136,16 +135,20 @@ fn plan_in(
             {
                 return Ok(plan);
             }
-            match bound.lower(state, context, parsed)? {
+            let reason = match bound.lower(state, context, parsed)? {
                 Ok(planned) => return Ok(bound_plan(context, planned)),
-                Err(reason) => left = Some(reason),
+                Err(reason) => reason,
+            };
+            // The statement is right, so that an error of the other road is none of its own.
+            match sql.map(|sql| plan_by_sql(state, context, parsed, sql, declared, given)) {
+                Some(Ok(plan)) => Ok(plan),
+                Some(Err(_)) | None => Err(reason),
             }
         }
-        Attempt::Left(reason) => left = left.or(Some(reason)),
-    }
-    match (sql, left) {
-        (Some(sql), _) => plan_by_sql(state, context, parsed, sql, declared, given),
-        (None, reason) => Err(reason.unwrap_or_else(|| Error::bug("a query that nothing plans"))),
+        Attempt::Left(reason) => match sql {
+            Some(sql) => plan_by_sql(state, context, parsed, sql, declared, given),
+            None => Err(reason),
+        },
     }
 }
 

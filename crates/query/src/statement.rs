@@ -177,7 +177,7 @@ fn parse_held(sql: &str, held: Option<Arc<Reservation>>) -> Result<Vec<Statement
         ));
     }
     match parse_by_tokens(sql, held.clone()) {
-        Err(error) if error.state() != SqlState::STATEMENT_TOO_COMPLEX => parse_queries(sql, held, error),
+        Err(error) if error.state() == SqlState::SYNTAX_ERROR => parse_queries(sql, held, error),
         parsed => parsed,
     }
 }
@@ -672,7 +672,7 @@ mod tests {
             ("SELECT 1; SELECT a FROM t WHERE )", "syntax error at or near \")\"", 33),
             ("SELECT 'é', 1 1", "syntax error at or near \"1\"", 15),
             ("SELECT (1", "syntax error at end of input", 10),
-            ("SELECT 'abc", "unterminated quoted string", 8),
+            ("SELECT 'abc", "unterminated quoted string at or near \"'abc\"", 8),
         ] {
             let error = parse(sql).err().unwrap();
             assert_eq!(

@@ -4,7 +4,8 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
 use arrow_array::{Array, RecordBatch, UInt32Array};
 use async_trait::async_trait;
-use datafusion::arrow::compute::take;
+use datafusion::arrow::compute::{cast, take};
+use datafusion::arrow::datatypes::DataType;
 use datafusion::common::Result as DfResult;
 
 use super::exec::{BATCH_ROWS, Run, Source};
@@ -30,6 +31,7 @@ impl Run for Repeat {
             let counts = self.source.values(&batch)?;
             let counts = match counts.last() {
                 Some(counts) => {
+                    let counts = cast(counts, &DataType::Int64)?;
                     let counts = counts.as_primitive::<Int64Type>();
                     (0..counts.len()).map(|row| if counts.is_null(row) { 0 } else { counts.value(row) }).collect()
                 }

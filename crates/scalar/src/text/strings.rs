@@ -59,8 +59,8 @@ const FUNCTIONS: &[(&str, Function)] = &[
     }),
     ("chr", chr),
     ("textcat", |arguments, _, ctx| joined(&[text(arguments, 0)?, text(arguments, 1)?], ctx)),
-    ("textanycat", |arguments, call, ctx| concatenated("", arguments, &call.arguments, ctx)),
-    ("anytextcat", |arguments, call, ctx| concatenated("", arguments, &call.arguments, ctx)),
+    ("textanycat", beside_text),
+    ("anytextcat", beside_text),
     ("concat", |arguments, call, ctx| concatenated("", arguments, &call.arguments, ctx)),
     ("concat_ws", concat_with_separator),
 ];
@@ -252,6 +252,17 @@ fn joined<'a>(texts: &[&str], ctx: &Context<'a>) -> Result<Datum<'a>> {
 }
 
 /// Values of any types as text, with a separator; NULL is left out.
+/// A text beside a value that is cast to text, by which a boolean is a word.
+fn beside_text<'a>(arguments: &[Datum<'a>], call: &Call, ctx: &Context<'a>) -> Result<Datum<'a>> {
+    let word = |value: &Datum<'a>| match value {
+        Datum::Bool(true) => Datum::Text("true"),
+        Datum::Bool(false) => Datum::Text("false"),
+        value => value.clone(),
+    };
+    let words: Vec<Datum<'a>> = arguments.iter().map(word).collect();
+    concatenated("", &words, &call.arguments, ctx)
+}
+
 fn concatenated<'a>(
     separator: &str,
     arguments: &[Datum<'a>],

@@ -116,7 +116,7 @@ SELECT 't'::regclass, 'plant.pump'::regclass::oid, 'timestamp with time zone'::r
 ---
 t|16408|1184|timestamp with time zone|text[]|public
 === session functions
-SELECT current_database(), current_user, pg_get_userbyid(10), has_table_privilege('t', 'SELECT'), pg_size_pretty(123456789), pg_encoding_to_char(6), to_regclass('nothing'), pg_is_in_recovery()
+SELECT current_database(), current_user, pg_get_userbyid(10), has_table_privilege('t', 'SELECT'), pg_size_pretty(123456789::bigint), pg_encoding_to_char(6), to_regclass('nothing'), pg_is_in_recovery()
 ---
 millrace|millrace|millrace|t|118 MB|UTF8|~|f
 === timezone names
