@@ -101,7 +101,10 @@ impl Binder<'_> {
         let at = expr.at;
         Ok(match cast {
             Cast::Relabel => match expr.kind {
-                ExprKind::Constant(_) => Expr { ty: to, typmod: -1, ..expr },
+                ExprKind::Constant(Value::Plain(value)) => {
+                    let value = scalar::eval::relabeled(value, to);
+                    Expr { kind: ExprKind::Constant(Value::Plain(value)), ty: to, typmod: -1, at }
+                }
                 _ => Expr { kind: ExprKind::Relabel(Box::new(expr)), ty: to, typmod: -1, at },
             },
             Cast::Text => Expr { kind: ExprKind::ViaText(Box::new(expr)), ty: to, typmod: -1, at },

@@ -26,6 +26,9 @@ use crate::settings::Settings;
 use crate::statement::{Command, NO_PLACE, Parsed, Wording};
 use crate::types::{OutputColumn, Value};
 
+/// Part of the memory budget that a single computed value may take. Several exist at once, in arguments and results.
+const VALUE_PART: u64 = 16;
+
 /// A query that was bound and lowered.
 pub(crate) struct Planned {
     pub(crate) plan: LogicalPlan,
@@ -123,6 +126,8 @@ fn is_left_to_others(error: &Error) -> bool {
         || matches!(
             error.state(),
             SqlState::UNDEFINED_FUNCTION
+                // Functions of windows that are aggregates in DataFusion.
+                | SqlState::WRONG_OBJECT_TYPE
                 | SqlState::UNDEFINED_TABLE
                 | SqlState::UNDEFINED_OBJECT
                 | SqlState::INTERNAL_ERROR
@@ -427,5 +432,6 @@ pub(crate) fn session(context: &StatementContext) -> Session {
         user: context.user.to_string(),
         database: DATABASE.to_owned(),
         schema: context.current_schema(),
+        value_bytes_max: usize::try_from(context.engine.memory().total() / VALUE_PART).unwrap_or(usize::MAX),
     }
 }

@@ -17,9 +17,12 @@ use scalar::{Context, Expr, ExprKind, Row, Session};
 
 use crate::arrow::{Builder, arrow_type, datum};
 use crate::errors::external;
+use crate::kernels;
 
 /// Rows whose computed values share an arena, which bounds the memory of a batch.
 const CHUNK_ROWS: usize = 1_024;
+/// Bytes of computed values above which an arena is given back.
+const ARENA_BYTES: usize = 1 << 20;
 
 /// A scalar expression over columns that are numbered from 0 and have types.
 #[derive(Clone, Debug)]
@@ -34,17 +37,20 @@ pub(crate) struct Program {
 impl Program {
     /// Computes the rows of some columns.
     pub(crate) fn run(&self, columns: &[ArrayRef], rows: usize) -> Result<ArrayRef> {
+        if let Some(computed) = kernels::computed(&self.expr, columns, rows) {
+            return Ok(computed);
+        }
         let mut builder = Builder::new(self.expr.ty, &self.zone, rows);
         let mut arena = Bump::new();
         let mut from = 0;
         while from < rows {
-            let to = rows.min(from + CHUNK_ROWS);
-            self.run_chunk(columns, from..to, &arena, &mut builder)?;
-            arena.reset();
-            from = to;
+            from = self.run_chunk(columns, from..rows.min(from + CHUNK_ROWS), &arena, &mut builder)?;
+            if arena.allocated_bytes() > ARENA_BYTES { arena = Bump::new() } else { arena.reset() }
         }
         Ok(builder.finish())
     }
+
+    /// Computes some rows, fewer if their values become large; returns the first row that is left.
 
     fn run_chunk(
         &self,
@@ -52,17 +58,21 @@ impl Program {
         rows: std::ops::Range<usize>,
         arena: &Bump,
         builder: &mut Builder,
-    ) -> Result<()> {
+    ) -> Result<usize> {
         let ctx = Context { arena, session: &self.session };
         let mut values: Vec<Datum<'_>> = Vec::with_capacity(columns.len());
+        let end = rows.end;
         for row in rows {
             values.clear();
             for (column, ty) in columns.iter().zip(&*self.columns) {
                 values.push(datum(column.as_ref(), row, *ty)?);
             }
             builder.push(&scalar::eval(&self.expr, values.as_slice(), &ctx)?)?;
+            if arena.allocated_bytes() > ARENA_BYTES {
+                return Ok(row + 1);
+            }
         }
-        Ok(())
+        Ok(end)
     }
 
     /// Computes the expression for values.

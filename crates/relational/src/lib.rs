@@ -20,6 +20,7 @@ mod evaluate;
 mod expressions;
 mod functions;
 mod joins;
+mod kernels;
 mod keys;
 mod lowering;
 mod natives;

@@ -34,6 +34,8 @@ pub struct Session {
     pub database: String,
     /// `current_schema()`
     pub schema: Option<String>,
+    /// Maximum size of a computed value, in bytes.
+    pub value_bytes_max: usize,
 }
 
 impl Default for Session {
@@ -52,6 +54,7 @@ impl Default for Session {
             user: "millrace".to_owned(),
             database: "millrace".to_owned(),
             schema: Some("public".to_owned()),
+            value_bytes_max: VALUE_BYTES_MAX,
         }
     }
 }
@@ -106,10 +109,14 @@ impl<'a> Context<'a> {
     /// Checks the size of a value before it is computed.
     ///
     /// # Errors
-    /// 54000 above 1 GiB.
+    /// 54000 above 1 GiB, 53200 above the session's limit.
     pub fn check_size(&self, bytes: usize) -> Result<()> {
-        if bytes <= VALUE_BYTES_MAX {
+        if bytes <= self.session.value_bytes_max.min(VALUE_BYTES_MAX) {
             return Ok(());
+        }
+        if bytes <= VALUE_BYTES_MAX {
+            let text = format!("a value of {bytes} bytes is longer than the memory allows");
+            return Err(Error::new(SqlState::OUT_OF_MEMORY, text));
         }
         Err(Error::new(SqlState::PROGRAM_LIMIT_EXCEEDED, format!("a value of {bytes} bytes is longer than 1 GiB")))
     }

@@ -63,7 +63,7 @@ impl<'a, R: Row<'a> + ?Sized> Evaluation<'_, 'a, R> {
             ExprKind::Parameter(parameter) => self.row.parameter(*parameter),
             ExprKind::Call(call, arguments) => self.call(call, arguments)?,
             ExprKind::ViaText(of) => self.via_text(self.eval(of)?, of.ty, expr)?,
-            ExprKind::Relabel(of) => self.eval(of)?,
+            ExprKind::Relabel(of) => relabeled(self.eval(of)?, expr.ty),
             ExprKind::Elements(pair) => self.elements(&pair[0], &pair[1], expr.ty)?,
             ExprKind::Placeholder => self.placeholder.cloned().unwrap_or_default(),
             ExprKind::And(list) => self.connected(list, false)?,
@@ -389,6 +389,20 @@ pub fn apply<'a>(call: &Call, arguments: &[Datum<'a>], ctx: &Context<'a>) -> Res
             let name = row.map_or("?", |row| row.name);
             Err(Error::unsupported(format!("function {name} is not supported")))
         }
+    }
+}
+
+/// The value as one of a type with the same bytes in PostgreSQL, whose values may be others here.
+#[must_use]
+pub fn relabeled(value: Datum<'_>, to: TypeId) -> Datum<'_> {
+    match (value, to) {
+        // oid, xid, cid and the types of names.
+        (Datum::Int4(value), TypeId(24 | 26 | 28 | 29 | 2202..=2206 | 3734 | 3769 | 4089 | 4096 | 4191)) => {
+            Datum::Oid(value.cast_unsigned())
+        }
+        (Datum::Oid(value), TypeId::INT4) => Datum::Int4(value.cast_signed()),
+        (Datum::Text(text), TypeId::BPCHAR) => Datum::Text(text.trim_end_matches(' ')),
+        (value, _) => value,
     }
 }
 
