@@ -17,7 +17,7 @@ use crate::walk::OuterColumns;
 /// the executors.
 const LEVELS_MAX: usize = 100;
 
-/// What the binder asks the database.
+/// Facts that the binder asks the database for.
 pub trait Schema {
     /// The table of a name; without a schema, the first one along the search path. `None` if there is none.
     ///

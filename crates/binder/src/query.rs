@@ -34,7 +34,7 @@ pub(crate) struct BoundOutput {
 pub(crate) struct Target {
     pub(crate) name: Ident,
     pub(crate) expr: Expr,
-    /// Not part of the result.
+    /// Whether it is no part of the result.
     pub(crate) is_hidden: bool,
 }
 

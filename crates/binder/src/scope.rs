@@ -131,7 +131,7 @@ pub(crate) struct SourceColumn {
     pub(crate) expr: Expr,
 }
 
-/// What a name means.
+/// The meaning of a name.
 pub(crate) enum Found {
     Column(SourceColumn),
     Row(Source),
@@ -199,7 +199,7 @@ impl<'p> Scope<'p> {
         self.levels().find_map(|scope| scope.ctes.borrow().iter().rev().find(|cte| cte.name == name).cloned())
     }
 
-    /// What an unqualified name means.
+    /// Finds the meaning of an unqualified name.
     ///
     /// # Errors
     /// 42703, 42702.

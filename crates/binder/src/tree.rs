@@ -55,7 +55,7 @@ pub struct Output {
 /// A query within a query.
 #[derive(Clone, Debug)]
 pub struct Subplan {
-    /// Its outermost operator.
+    /// The outermost operator.
     pub rel: Rel,
     /// Columns of its result, in order.
     pub columns: Vec<u32>,
@@ -66,7 +66,7 @@ pub struct Subplan {
 pub struct Cte {
     /// Name.
     pub name: Box<str>,
-    /// Its columns.
+    /// Numbers of the columns.
     pub columns: Vec<u32>,
     /// The rows.
     pub body: CteBody,
@@ -150,7 +150,7 @@ pub enum Rel {
     },
     /// A reference to a query of WITH.
     Cte {
-        /// Its number.
+        /// Number of the query.
         cte: usize,
         /// New numbers for its columns.
         columns: Vec<u32>,
@@ -229,7 +229,7 @@ pub enum Rel {
         /// The functions.
         calls: Vec<(u32, WindowCall)>,
     },
-    /// Of rows that agree in some columns, the first one (for DISTINCT ON the first one of the input's order).
+    /// The first one of rows that agree in some columns (for DISTINCT ON the first one of the input's order).
     Distinct {
         /// Input.
         input: Box<Rel>,
@@ -289,11 +289,11 @@ pub struct TableFunction {
 pub enum JoinKind {
     /// Pairs that fulfil the condition.
     Inner,
-    /// And rows of the left input without partner.
+    /// These, and rows of the left input without partner.
     Left,
-    /// And rows of the right input without partner.
+    /// These, and rows of the right input without partner.
     Right,
-    /// And both.
+    /// Pairs, and rows without partner of both inputs.
     Full,
 }
 

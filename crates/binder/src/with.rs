@@ -91,7 +91,7 @@ impl Binder<'_> {
         let columns: Vec<u32> = base.outputs.iter().map(|one| one.output.column).collect();
         let places: Vec<Place> = base.outputs.iter().map(|one| one.at).collect();
         let base = Subplan { rel: base.rel, columns };
-        // Its columns are known before its body is, for the references in the step.
+        // The columns are known before the body is, for the references in the step.
         let columns: Vec<u32> = base.columns.iter().map(|column| self.copy_column(*column)).collect();
         let body = CteBody::Plain(Rel::Single);
         let name = cte.name.as_str().into();

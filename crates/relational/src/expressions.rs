@@ -109,7 +109,7 @@ impl Lowering<'_> {
             ExprKind::And(list) => self.natives(list, schema)?.and_then(|list| boolean(joined(list, Operator::And)?)),
             ExprKind::Or(list) => self.natives(list, schema)?.and_then(|list| boolean(joined(list, Operator::Or)?)),
             ExprKind::Not(of) => self.native(of, schema)?.and_then(|(of, _)| boolean(DfExpr::Not(Box::new(of)))),
-            // Of a row and of a record, IS NULL is about its columns.
+            // IS NULL of a row and of a record is about its columns.
             ExprKind::IsNull(of) if form(of.ty) != Form::Encoded || of.ty == TypeId::NUMERIC => {
                 self.native(of, schema)?.and_then(|(of, _)| boolean(DfExpr::IsNull(Box::new(of))))
             }

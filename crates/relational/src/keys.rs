@@ -20,7 +20,7 @@ use crate::arrow::datum;
 use crate::arrow::key::{self, KeyKind};
 use crate::evaluate::{compute, signature};
 
-/// How values that are represented by an Arrow type are sorted, grouped and joined.
+/// The way in which values that are represented by an Arrow type are sorted, grouped and joined.
 pub(crate) fn kind(ty: TypeId, arrow: &DataType) -> KeyKind {
     match arrow {
         DataType::Decimal128(..) | DataType::UInt64 => KeyKind::Native,

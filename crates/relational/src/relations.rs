@@ -342,7 +342,7 @@ impl Lowering<'_> {
         let input = LogicalPlanBuilder::from(projection.input.as_ref().clone());
         let distinct = input.distinct_on(on, projection.expr.clone(), Some(keys)).and_then(LogicalPlanBuilder::build);
         let distinct = distinct.map_err(internal)?;
-        // Its rows are sorted by the columns that differ, which is the whole order.
+        // The rows are sorted by the columns that differ, which is the whole order.
         Ok((distinct.schema().columns() == plan.schema().columns()).then_some(distinct))
     }
 }

@@ -1,4 +1,4 @@
-//! What the evaluation of an expression may use.
+//! The environment that the evaluation of an expression may use.
 
 use bumpalo::Bump;
 use jiff::tz::TimeZone;

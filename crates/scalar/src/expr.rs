@@ -7,7 +7,7 @@ use crate::value::Value;
 /// A typed expression.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Expr {
-    /// What it computes.
+    /// The computation.
     pub kind: ExprKind,
     /// Type of the result.
     pub ty: TypeId,
@@ -42,7 +42,7 @@ pub struct Call {
     pub result: TypeId,
 }
 
-/// What an expression computes.
+/// The computation of an expression.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ExprKind {
     /// A constant.
@@ -67,9 +67,9 @@ pub enum ExprKind {
     Or(Vec<Expr>),
     /// NOT
     Not(Box<Expr>),
-    /// Of a row: whether all its columns are NULL.
+    /// IS NULL; of a row, whether all its columns are NULL.
     IsNull(Box<Expr>),
-    /// Of a row: whether none of its columns is NULL.
+    /// IS NOT NULL; of a row, whether none of its columns is NULL.
     IsNotNull(Box<Expr>),
     /// `IS TRUE` and its like.
     BooleanTest(Box<Expr>, BooleanTest),
@@ -208,13 +208,13 @@ pub enum SqlValue {
 /// A subquery in an expression.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Subquery {
-    /// Its number among the statement's subqueries.
+    /// Number among the statement's subqueries.
     pub query: u32,
-    /// What its rows become.
+    /// The value that the rows become.
     pub kind: SubqueryKind,
 }
 
-/// What the rows of a subquery become.
+/// The value that the rows of a subquery become.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SubqueryKind {
     /// The value of its only row, or NULL.
@@ -231,7 +231,7 @@ pub enum SubqueryKind {
         left: Vec<Expr>,
         /// The comparison of each pair.
         calls: Vec<Call>,
-        /// How the results for the columns are combined: `<>` holds for one column, all others for all.
+        /// Whether one column decides: `<>` holds if it holds for one column, the others if they hold for all.
         any_column: bool,
         /// Comparison of whole rows by order, if it is one.
         order: Option<Comparison>,

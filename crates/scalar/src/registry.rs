@@ -56,7 +56,7 @@ pub struct TypeSupport {
     pub compare: Option<Compare>,
 }
 
-/// What a family of types has. A function is written `name` if no other one has this name, else with the types of its
+/// The contents of a family of types. A function is written `name` if no other one has this name, else with the types of its
 /// parameters, `name(int4,text[])`.
 pub struct Family {
     /// Types with their support.

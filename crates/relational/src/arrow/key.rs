@@ -7,7 +7,7 @@ use model::{Array, Datum, Error, Network, Numeric, Range, RangeBound, Result, Sq
 
 use super::{Form, form, json_key};
 
-/// How values of a type are sorted, grouped and joined.
+/// The way in which values of a type are sorted, grouped and joined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum KeyKind {
     /// Arrow's order and equality are PostgreSQL's.
@@ -18,7 +18,7 @@ pub(crate) enum KeyKind {
     Bytes,
 }
 
-/// How computed values of a type are sorted, grouped and joined.
+/// The way in which computed values of a type are sorted, grouped and joined.
 pub(crate) fn kind(ty: TypeId) -> KeyKind {
     match form(ty) {
         Form::Float4 | Form::Float8 => KeyKind::Float,

@@ -46,7 +46,7 @@ pub(crate) struct Apply {
     pub(crate) zone: Arc<str>,
 }
 
-/// What the rows of the subquery become.
+/// The value that the rows of the subquery become.
 #[derive(Debug)]
 pub(crate) enum Kind {
     /// The value of the only row.
@@ -74,7 +74,7 @@ pub(crate) struct Quantified {
     pub(crate) is_keyed: bool,
 }
 
-/// What one run of the subquery gave.
+/// Result of one run of the subquery.
 enum Answer {
     Value(Value),
     Rows(Box<Found>),

@@ -90,7 +90,7 @@ impl NodeExec {
     }
 }
 
-/// What a running operator reads and makes.
+/// Input and output of a running operator.
 pub(crate) struct Source {
     pub(crate) input: SendableRecordBatchStream,
     expressions: Vec<Arc<dyn PhysicalExpr>>,

@@ -26,7 +26,7 @@ use datafusion::logical_expr::{Expr, Extension, InvariantLevel, LogicalPlan, Use
 
 pub use planner::Planner;
 
-/// What a node does.
+/// The work of a node.
 #[derive(Debug)]
 pub(crate) enum Operator {
     /// Functions of sets.

@@ -1,3 +1,5 @@
+//! Subscripts, slices and nested arrays.
+
 use bumpalo::Bump;
 
 use super::*;

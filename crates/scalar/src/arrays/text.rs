@@ -109,7 +109,7 @@ fn bound(text: &str) -> Option<(i32, &str)> {
     (length > 0).then(|| (number.parse().unwrap_or(limit), rest))
 }
 
-/// What is between the outermost braces.
+/// The text between the outermost braces.
 struct Contents {
     /// Lengths of the dimensions; none for the empty array.
     lengths: Vec<i32>,

@@ -13,7 +13,7 @@ pub(super) fn eq(a: f64, b: f64) -> bool {
     a == b || (a - b).abs() <= EPSILON
 }
 
-/// Not the opposite of [`eq`]: both are false for NaN.
+/// Inequality, which is not the opposite of [`eq`]: both are false for NaN.
 pub(super) fn ne(a: f64, b: f64) -> bool {
     a != b && (a - b).abs() > EPSILON
 }

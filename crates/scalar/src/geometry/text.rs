@@ -79,7 +79,7 @@ impl<'t> Reader<'t> {
         if self.take(one) { Ok(()) } else { Err(self.invalid()) }
     }
 
-    /// What `read` reads, which must be all of the text.
+    /// The value that `read` reads, which must be all of the text.
     fn whole<T>(&mut self, read: impl FnOnce(&mut Reader<'t>) -> Result<T>) -> Result<T> {
         let value = read(self)?;
         self.skip_spaces();

@@ -82,7 +82,7 @@ enum Change<'t> {
     Set(Json<'t>),
     InsertBefore(Json<'t>),
     InsertAfter(Json<'t>),
-    /// As [`Change::Set`], and creates what the path goes through.
+    /// Like [`Change::Set`]; also creates the objects on the path.
     Assign(Json<'t>),
     Delete,
 }
@@ -277,7 +277,7 @@ fn nested<'t>(value: Json<'t>, path: &[Option<&str>], ctx: &Context<'t>) -> Resu
 #[derive(Clone, Copy)]
 enum Place {
     At(usize),
-    /// There is none. It would be at `at`, behind `gap` others that do not exist either.
+    /// No element. It would be at `at`, behind `gap` others that do not exist either.
     Missing {
         at: usize,
         gap: usize,

@@ -205,7 +205,7 @@ pub(super) fn check_string(text: &str) -> Result<()> {
 pub(super) enum Event<'t> {
     Open(Container),
     Close(Container),
-    /// Its value follows.
+    /// The state in which the value of a key follows.
     Key(&'t str),
     Scalar(Json<'t>),
 }

@@ -265,7 +265,7 @@ fn is_odd(value: &Numeric) -> bool {
 
 fn power(base: &Numeric, exponent: &Numeric) -> Result<Numeric> {
     let one = Numeric::from(1);
-    // As in POSIX: x^0 and 1^y are 1 for all x and y.
+    // POSIX says the same: x^0 and 1^y are 1 for all x and y.
     if base.is_nan() {
         return Ok(if exponent.is_finite() && exponent.signum() == 0 { one } else { Numeric::NAN });
     }

@@ -56,7 +56,7 @@ pub(super) struct Picture<'a> {
     pub(super) anchor: Option<Anchor>,
     /// Digits in front of `S`.
     pub(super) anchor_at: usize,
-    /// There is a point.
+    /// Whether a point was read.
     pub(super) point: bool,
     /// `FM`: no padding.
     pub(super) fill: bool,

@@ -95,7 +95,7 @@ pub(super) fn intersection<'a>(left: &[Span<'a>], right: &[Span<'a>]) -> Result<
     Ok(common)
 }
 
-/// What remains of the spans of `left` without those of `right`.
+/// The rest of the spans of `left` without those of `right`.
 fn difference<'a>(left: Vec<Span<'a>>, right: &[Span<'a>]) -> Result<Vec<Span<'a>>> {
     let mut rest = Vec::with_capacity(left.len());
     let mut first = 0;

@@ -47,7 +47,7 @@ impl Accumulator for JoinedText {
     }
 }
 
-/// As [`JoinedText`], of `bytea`.
+/// Like [`JoinedText`], of `bytea`.
 struct JoinedBytes(Option<Vec<u8>>);
 
 impl Accumulator for JoinedBytes {

@@ -245,9 +245,9 @@ struct Specifier {
 enum Width {
     /// Characters; negative for the left side.
     Fixed(i32),
-    /// That of the next argument.
+    /// The width is the next argument.
     Next,
-    /// That of an argument, from 1.
+    /// The width is an argument, from 1.
     Argument(usize),
 }
 

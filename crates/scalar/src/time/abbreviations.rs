@@ -2,7 +2,7 @@
 //!
 //! An abbreviation stands either for a constant offset or for the offset that a zone had when it last used it.
 
-/// What an abbreviation stands for.
+/// The meaning of an abbreviation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Abbreviation {
     /// A constant offset in seconds east of UTC, and whether it is daylight-saving time.

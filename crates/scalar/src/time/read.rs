@@ -20,10 +20,10 @@ pub(super) const TIMESTAMP_BYTES_MAX: usize = 152;
 /// Largest offset of a zone in hours.
 const OFFSET_HOURS_MAX: i64 = 15;
 
-/// Why a text cannot be read.
+/// The reason why a text cannot be read.
 #[derive(Debug)]
 pub(super) enum ReadError {
-    /// Not the form of the type.
+    /// Another form than that of the type.
     Format,
     /// A field is out of range.
     Field,

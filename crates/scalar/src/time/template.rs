@@ -1,6 +1,6 @@
 //! Templates of `to_char`, `to_timestamp` and `to_date`, such as `YYYY-MM-DD HH24:MI:SS`.
 
-/// What a pattern stands for.
+/// The meaning of a pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Item {
     /// AM or PM; with points.
@@ -18,7 +18,7 @@ pub(super) enum Item {
     DayOfWeek,
     /// From Monday, which is 1.
     DayOfIsoWeek,
-    /// So many digits of the fraction of a second.
+    /// A number of digits of the fraction of a second.
     Fraction(u32),
     Millisecond,
     Microsecond,

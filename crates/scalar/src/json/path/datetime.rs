@@ -148,7 +148,7 @@ enum Field {
     Minute,
     Second,
     SecondOfDay,
-    /// So many digits after the point.
+    /// A number of digits after the point.
     Fraction(u32),
     Afternoon,
     ZoneHour,

@@ -362,7 +362,7 @@ impl Parser<'_> {
         Ok(Accessor::Elements(list))
     }
 
-    /// What follows a dot.
+    /// Parses the accessor behind a dot.
     fn member(&mut self) -> Result<Accessor> {
         let (name, is_word) = match &mut self.token {
             Token::Sign("*") => {

@@ -61,10 +61,10 @@ pub(super) struct Division {
     pub(super) prefers_shortest: bool,
 }
 
-/// How a part of a match is divided.
+/// The way in which a part of a match is divided.
 #[derive(Debug)]
 pub(super) enum DivisionKind {
-    /// Not at all.
+    /// No division.
     Leaf,
     /// Parentheses directly in parentheses.
     Wrap(usize),
@@ -201,7 +201,7 @@ fn items_flags(items: &[Node]) -> Flags {
 struct Part {
     fragment: Fragment,
     flags: Flags,
-    /// Its node in the tree, if it is divided.
+    /// The node in the tree, if it is divided.
     node: Option<usize>,
 }
 

@@ -217,7 +217,7 @@ impl Searcher {
         (members, is_match)
     }
 
-    /// As [`Self::end_by_dfa`], for fragments with lookaround.
+    /// Like [`Self::end_by_dfa`], for fragments with lookaround.
     fn end_by_sets(&self, fragment: Fragment, text: &str, start: usize, stop: usize, wanted: Wanted) -> Option<usize> {
         let (mut at, mut last) = (start, None);
         let mut from = vec![fragment.entry];

@@ -175,10 +175,10 @@ pub(super) struct Colors {
     neighbors: Vec<Neighbor>,
 }
 
-/// What conditions on a place ask about the character before or behind it.
+/// Facts about the character before or behind a place that conditions ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Neighbor {
-    /// There is none: the text begins or ends.
+    /// No character: the text begins or ends.
     Edge,
     Newline,
     /// A letter, a digit or `_`.
