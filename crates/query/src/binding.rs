@@ -144,9 +144,9 @@ fn placed(error: Error, statement: &Parsed) -> Error {
 }
 
 impl Bound {
-    /// Whether it may be a statement that the series executor runs.
-    pub(crate) fn may_be_series(&self, context: &StatementContext) -> bool {
-        self.reads_columns && context.rows_view.is_none() && context.settings.enables_series()
+    /// Whether it reads a `columns` table.
+    pub(crate) fn reads_columns(&self) -> bool {
+        self.reads_columns
     }
 
     /// The query's plan, or the reason why it is left to the SQL planner.

@@ -128,10 +128,10 @@ fn plan_in(
 ) -> Result<QueryPlan> {
     match binding::bind(context, parsed, declared)? {
         Attempt::Bound(bound) => {
-            // Series statements are found by the shape of plans of the SQL planner.
-            if let Some(sql) = sql.filter(|_| bound.may_be_series(context))
+            // Queries of `columns` tables keep the types and nanoseconds that the series executor gives.
+            let first = sql.filter(|_| bound.reads_columns());
+            if let Some(sql) = first
                 && let Ok(plan) = plan_by_sql(state, context, parsed, sql, declared, given)
-                && plan.series.is_some()
             {
                 return Ok(plan);
             }
@@ -139,10 +139,11 @@ fn plan_in(
                 Ok(planned) => return Ok(bound_plan(context, planned)),
                 Err(reason) => reason,
             };
-            // The statement is right, so that an error of the other road is none of its own.
+            // The statement is right, so that an error of the other road is none of its own, unless that refuses it too.
             match sql.map(|sql| plan_by_sql(state, context, parsed, sql, declared, given)) {
-                Some(Ok(plan)) => Ok(plan),
-                Some(Err(_)) | None => Err(reason),
+                Some(Err(error)) if error.kind() != model::ErrorKind::Unsupported => Err(reason),
+                Some(planned) => planned,
+                None => Err(reason),
             }
         }
         Attempt::Left(reason) => match sql {

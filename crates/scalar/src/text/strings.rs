@@ -260,7 +260,9 @@ fn beside_text<'a>(arguments: &[Datum<'a>], call: &Call, ctx: &Context<'a>) -> R
         value => value.clone(),
     };
     let words: Vec<Datum<'a>> = arguments.iter().map(word).collect();
-    concatenated("", &words, &call.arguments, ctx)
+    let shown = |ty: &TypeId| if *ty == TypeId::BOOL { TypeId::TEXT } else { *ty };
+    let types: Vec<TypeId> = call.arguments.iter().map(shown).collect();
+    concatenated("", &words, &types, ctx)
 }
 
 fn concatenated<'a>(
