@@ -12,7 +12,7 @@ use datafusion::logical_expr::{
     ColumnarValue, Expr as DfExpr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 use datafusion::scalar::ScalarValue;
-use model::{Datum, Result};
+use model::{Datum, Error, Result, SqlState};
 use scalar::{Context, Expr, ExprKind, Row, Session};
 
 use crate::arrow::{Builder, arrow_type, datum};
@@ -23,6 +23,8 @@ use crate::kernels;
 const CHUNK_ROWS: usize = 1_024;
 /// Bytes of computed values above which an arena is given back.
 const ARENA_BYTES: usize = 1 << 20;
+/// Largest values that a batch of computed texts may take.
+const BATCH_VALUES: usize = 2;
 
 /// A scalar expression over columns that are numbered from 0 and have types.
 #[derive(Clone, Debug)]
@@ -42,9 +44,9 @@ impl Program {
         }
         let mut builder = Builder::new(self.expr.ty, &self.zone, rows);
         let mut arena = Bump::new();
-        let mut from = 0;
+        let (mut from, mut bytes) = (0, 0);
         while from < rows {
-            from = self.run_chunk(columns, from..rows.min(from + CHUNK_ROWS), &arena, &mut builder)?;
+            from = self.run_chunk(columns, from..rows.min(from + CHUNK_ROWS), &arena, &mut builder, &mut bytes)?;
             if arena.allocated_bytes() > ARENA_BYTES { arena = Bump::new() } else { arena.reset() }
         }
         Ok(builder.finish())
@@ -58,6 +60,7 @@ impl Program {
         rows: std::ops::Range<usize>,
         arena: &Bump,
         builder: &mut Builder,
+        bytes: &mut usize,
     ) -> Result<usize> {
         let ctx = Context { arena, session: &self.session };
         let mut values: Vec<Datum<'_>> = Vec::with_capacity(columns.len());
@@ -67,7 +70,15 @@ impl Program {
             for (column, ty) in columns.iter().zip(&*self.columns) {
                 values.push(datum(column.as_ref(), row, *ty)?);
             }
-            builder.push(&scalar::eval(&self.expr, values.as_slice(), &ctx)?)?;
+            let value = scalar::eval(&self.expr, values.as_slice(), &ctx)?;
+            if let Datum::Text(text) = value {
+                *bytes += text.len();
+                if *bytes / BATCH_VALUES > self.session.value_bytes_max {
+                    let text = "the computed texts of a batch are longer than the memory allows";
+                    return Err(Error::new(SqlState::OUT_OF_MEMORY, text));
+                }
+            }
+            builder.push(&value)?;
             if arena.allocated_bytes() > ARENA_BYTES {
                 return Ok(row + 1);
             }

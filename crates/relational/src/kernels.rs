@@ -11,7 +11,7 @@ use arrow_array::{Array, ArrayRef, Float64Array, Int16Array, Int32Array, Int64Ar
 use arrow_schema::DataType;
 use catalog::{TypeId, builtin};
 use datafusion::arrow::compute::cast;
-use datafusion::arrow::compute::kernels::numeric;
+use datafusion::arrow::compute::kernels::{cmp, numeric};
 use model::Datum;
 use rustc_hash::FxHashMap;
 use scalar::registry::signature_number;
@@ -26,7 +26,28 @@ enum Operation {
     Remainder,
     /// A cast that keeps the value.
     Widen,
+    Compare(Comparison),
 }
+
+#[derive(Clone, Copy)]
+enum Comparison {
+    Equal,
+    NotEqual,
+    Less,
+    LessEqual,
+    Greater,
+    GreaterEqual,
+}
+
+/// Comparisons by the ends of their names.
+const COMPARISONS: [(&str, Comparison); 6] = [
+    ("eq", Comparison::Equal),
+    ("ne", Comparison::NotEqual),
+    ("lt", Comparison::Less),
+    ("le", Comparison::LessEqual),
+    ("gt", Comparison::Greater),
+    ("ge", Comparison::GreaterEqual),
+];
 
 /// Operations by the numbers of their functions.
 static OPERATIONS: LazyLock<FxHashMap<u32, Operation>> = LazyLock::new(|| {
@@ -41,6 +62,12 @@ static OPERATIONS: LazyLock<FxHashMap<u32, Operation>> = LazyLock::new(|| {
     for types in ["int2", "int4", "int8", "int24", "int42", "int28", "int82", "int48", "int84", "float8"] {
         for (suffix, operation) in arithmetic {
             add(&format!("{types}{suffix}"), operation);
+        }
+    }
+    // Floats are left out: their order in Arrow has two zeros.
+    for types in ["int2", "int4", "int8", "int24", "int42", "int28", "int82", "int48", "int84"] {
+        for (suffix, comparison) in COMPARISONS {
+            add(&format!("{types}{suffix}"), Operation::Compare(comparison));
         }
     }
     for ty in ["int2", "int4", "int8"] {
@@ -64,6 +91,9 @@ pub(crate) fn computed(expr: &Expr, columns: &[ArrayRef], rows: usize) -> Option
         ExprKind::Constant(Value::Plain(value)) => repeated(value, rows),
         ExprKind::Call(call, arguments) => {
             let operation = *OPERATIONS.get(&call.function)?;
+            if let (Operation::Compare(comparison), [left, right]) = (operation, arguments.as_slice()) {
+                return compared(comparison, &computed(left, columns, rows)?, &computed(right, columns, rows)?);
+            }
             let result = number_type(expr.ty)?;
             let operand = |argument: &Expr| {
                 let array = computed(argument, columns, rows)?;
@@ -106,10 +136,26 @@ fn applied(operation: Operation, left: &ArrayRef, right: &ArrayRef) -> Option<Ar
         Operation::Multiply => numeric::mul(left, right),
         Operation::Divide => numeric::div(left, right),
         Operation::Remainder => numeric::rem(left, right),
-        Operation::Widen => return None,
+        Operation::Widen | Operation::Compare(_) => return None,
     };
     let result = result.ok()?;
     (*result.data_type() != DataType::Float64 || is_plain(operation, left, right, &result)).then_some(result)
+}
+
+/// Compares integers, of several sizes as the largest ones.
+fn compared(comparison: Comparison, left: &ArrayRef, right: &ArrayRef) -> Option<ArrayRef> {
+    let wide = |array: &ArrayRef| cast(array, &DataType::Int64).ok();
+    let is_same = left.data_type() == right.data_type();
+    let (left, right) = if is_same { (Arc::clone(left), Arc::clone(right)) } else { (wide(left)?, wide(right)?) };
+    let result = match comparison {
+        Comparison::Equal => cmp::eq(&left, &right),
+        Comparison::NotEqual => cmp::neq(&left, &right),
+        Comparison::Less => cmp::lt(&left, &right),
+        Comparison::LessEqual => cmp::lt_eq(&left, &right),
+        Comparison::Greater => cmp::gt(&left, &right),
+        Comparison::GreaterEqual => cmp::gt_eq(&left, &right),
+    };
+    Some(Arc::new(result.ok()?))
 }
 
 /// Whether no float overflowed, became zero, or was divided by zero.
@@ -124,6 +170,7 @@ fn is_plain(operation: Operation, left: &ArrayRef, right: &ArrayRef, result: &Ar
 
 #[cfg(test)]
 mod tests {
+    use arrow_array::BooleanArray;
     use scalar::{Call, Place};
 
     use super::*;
@@ -149,5 +196,8 @@ mod tests {
         let divided = call("int84div", TypeId::INT8, vec![column(1, TypeId::INT8), column(0, TypeId::INT4)]);
         let expected: ArrayRef = Arc::new(Int64Array::from(vec![Some(0), None, Some(-1)]));
         assert_eq!(computed(&divided, &columns, 3).as_deref(), Some(expected.as_ref()));
+        let less = call("int84lt", TypeId::BOOL, vec![column(1, TypeId::INT8), column(0, TypeId::INT4)]);
+        let expected: ArrayRef = Arc::new(BooleanArray::from(vec![Some(true), None, Some(false)]));
+        assert_eq!(computed(&less, &columns, 3).as_deref(), Some(expected.as_ref()));
     }
 }
