@@ -15,7 +15,7 @@ use crate::walk::OuterColumns;
 
 /// Maximum number of expressions and queries within each other. A level takes some kilobytes of stack here, and some more in
 /// the executors.
-const LEVELS_MAX: usize = 100;
+pub(crate) const LEVELS_MAX: usize = 100;
 
 /// Facts that the binder asks the database for.
 pub trait Schema {

@@ -8,13 +8,18 @@ use parser::ast::{self, Alias, Ident, JoinConstraint, Pos, TableExpr};
 use rustc_hash::FxHashSet;
 use scalar::{Expr, ExprKind, Place};
 
-use crate::binder::{Binder, error, unsupported};
+use crate::binder::{Binder, LEVELS_MAX, error, unsupported};
 use crate::scope::{Clause, Lateral, Scope, Source, SourceColumn};
 use crate::tree::{JoinKind, Rel, Table, TableFunction};
 
 impl Binder<'_> {
     /// All items of FROM; their names are then in the scope.
     pub(crate) fn from(&mut self, scope: &Scope<'_>, items: &[TableExpr]) -> Result<Rel> {
+        if items.len() > LEVELS_MAX {
+            // Each item is a join above those before it.
+            let text = format!("FROM has more than {LEVELS_MAX} items");
+            return Err(model::Error::new(SqlState::STATEMENT_TOO_COMPLEX, text));
+        }
         let mut all: Option<Rel> = None;
         scope.clause.set(Clause::From);
         scope.lateral.set(Lateral::Hidden);

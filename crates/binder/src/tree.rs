@@ -289,9 +289,9 @@ pub struct TableFunction {
 pub enum JoinKind {
     /// Pairs that fulfil the condition.
     Inner,
-    /// These, and rows of the left input without partner.
+    /// Pairs, and rows of the left input without partner.
     Left,
-    /// These, and rows of the right input without partner.
+    /// Pairs, and rows of the right input without partner.
     Right,
     /// Pairs, and rows without partner of both inputs.
     Full,

@@ -14,13 +14,14 @@ use datafusion::execution::FunctionRegistry;
 use datafusion::execution::context::SessionState;
 use datafusion::logical_expr::{AggregateUDF, LogicalPlan, ScalarUDF, TableSource};
 use datafusion::scalar::ScalarValue;
-use model::{Datum, Error, ErrorKind, Numeric, Result, RowSchema, SqlState, TableName};
+use model::{Datum, Error, ErrorKind, Result, RowSchema, SqlState, TableName};
 use parser::ast::{self, Statement};
 use scalar::{DateOrder, DateStyle, Expr, ExprKind, IntervalStyle, Place, Session};
 
 use crate::context::{DATABASE, StatementContext};
 use crate::pg_catalog::oids::{Part, of_table};
 use crate::provider::ColumnsTable;
+use crate::rows::plain_datum;
 use crate::rows::scan::RowsTable;
 use crate::settings::Settings;
 use crate::statement::{Command, NO_PLACE, Parsed, Wording};
@@ -67,7 +68,7 @@ fn inner_query(statement: Statement) -> Option<ast::Query> {
     }
 }
 
-/// What became of an attempt to bind a query.
+/// Outcome of an attempt to bind a query.
 pub(crate) enum Attempt {
     Bound(Box<Bound>),
     /// The query is left to DataFusion's SQL planner, for this reason.
@@ -267,35 +268,22 @@ fn is_text_type(ty: TypeId) -> bool {
 
 /// A parameter as a value of its type.
 fn datum<'a>(value: &'a Value, ty: TypeId) -> Result<Datum<'a>> {
-    let micros = |ns: i64| ns.div_euclid(1_000);
-    Ok(match value {
-        Value::Null => Datum::Null,
-        Value::Bool(value) => Datum::Bool(*value),
-        Value::Int16(value) => Datum::Int2(*value),
-        Value::Int32(value) => Datum::Int4(*value),
-        Value::Int64(value) if matches!(ty.0, 26 | 24 | 28 | 29 | 2202..=2206 | 4089 | 4096) => {
+    Ok(match (value, plain_datum(value)) {
+        (Value::Int64(value), _) if is_oid(ty) => {
             Datum::Oid(u32::try_from(*value).map_err(|_| crate::types::out_of_range("oid"))?)
         }
-        Value::Int64(value) => Datum::Int8(*value),
-        Value::Float32(value) => Datum::Float4(*value),
-        Value::Float64(value) => Datum::Float8(*value),
-        Value::Numeric(value, scale) => Datum::Numeric(Numeric::new(*value, u32::from(*scale))),
-        Value::Text(text) => Datum::Text(text),
-        Value::Bytes(bytes) => Datum::Bytes(bytes),
-        Value::Timestamptz(ns) => Datum::Timestamptz(micros(*ns)),
-        Value::Timestamp(ns) => Datum::Timestamp(micros(*ns)),
-        Value::Date(days) => Datum::Date(*days),
-        Value::Time(ns) => Datum::Time(micros(*ns)),
-        Value::Interval(months, days, ns) => {
-            Datum::Interval(model::Interval { months: *months, days: *days, micros: micros(*ns) })
-        }
-        Value::Uuid(uuid) => Datum::Uuid(*uuid),
-        Value::Array(values) => {
+        (Value::Array(values), _) => {
             let element = catalog::builtin().element_of(ty).unwrap_or(TypeId::TEXT);
             let items = values.iter().map(|value| datum(value, element)).collect::<Result<_>>()?;
             Datum::Array(Arc::new(model::Array::of(element.0, items)))
         }
+        (_, plain) => plain.ok_or_else(|| Error::bug("an array that is none"))?,
     })
+}
+
+/// Types whose values are numbers of catalog rows.
+fn is_oid(ty: TypeId) -> bool {
+    matches!(ty.0, 24 | 26 | 28 | 29 | 2202..=2206 | 4089 | 4096)
 }
 
 /// Tables and settings, as the binder and the lowering ask for them.

@@ -47,7 +47,7 @@ pub(crate) struct Parsed {
     /// [`NO_PLACE`].
     pub(crate) offset: u32,
     pub(crate) command: Command,
-    /// What the text says beside the command.
+    /// Relation of the text to the command.
     pub(crate) wording: Wording,
     /// The highest `$n`.
     pub(crate) parameters: usize,
@@ -57,7 +57,7 @@ pub(crate) struct Parsed {
     pub(crate) held: Option<Arc<Reservation>>,
 }
 
-/// How a statement's text relates to its command.
+/// Relation of a statement's text to its command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wording {
     /// The text is that of the command.

@@ -21,6 +21,8 @@ use crate::{Environment, OID_KEY, TYPMOD_KEY};
 
 /// Maximum depth of operators, which bounds the stack.
 const DEPTH_MAX: usize = 200;
+/// Maximum number of operators. A query of WITH is lowered for each reference, so that their number can double with each.
+const OPERATORS_MAX: usize = 2_000;
 
 /// Lowers one query.
 pub(crate) struct Lowering<'a> {
@@ -35,6 +37,7 @@ pub(crate) struct Lowering<'a> {
     /// Work tables of recursive queries that are being lowered.
     pub(crate) work: RefCell<FxHashMap<usize, (String, Arc<dyn datafusion::logical_expr::TableSource>)>>,
     depth: Cell<usize>,
+    operators: Cell<usize>,
 }
 
 /// The outer row of a subquery that is being lowered.
@@ -58,6 +61,7 @@ impl<'a> Lowering<'a> {
             added: RefCell::default(),
             work: RefCell::default(),
             depth: Cell::new(0),
+            operators: Cell::new(0),
         }
     }
 
@@ -87,6 +91,9 @@ impl<'a> Lowering<'a> {
         let depth = self.depth.get();
         if depth >= DEPTH_MAX {
             return Err(Error::unsupported("the query nests too deeply"));
+        }
+        if self.operators.replace(self.operators.get() + 1) >= OPERATORS_MAX {
+            return Err(Error::unsupported(format!("a query of more than {OPERATORS_MAX} operators is not supported")));
         }
         self.depth.set(depth + 1);
         let plan = self.operator(rel);

@@ -264,118 +264,76 @@ impl Expr {
     }
 }
 
-impl Expr {
-    /// Calls `each` with every direct operand.
-    pub fn for_each_operand(&self, each: &mut dyn FnMut(&Expr)) {
-        match &self.kind {
-            ExprKind::Constant(_)
-            | ExprKind::Column(_)
-            | ExprKind::Parameter(_)
-            | ExprKind::Placeholder
-            | ExprKind::SqlValue(_) => {}
-            ExprKind::Call(_, list)
-            | ExprKind::And(list)
-            | ExprKind::Or(list)
-            | ExprKind::Coalesce(list)
-            | ExprKind::Extreme { list, .. }
-            | ExprKind::Row(list)
-            | ExprKind::Array { elements: list, .. } => list.iter().for_each(each),
-            ExprKind::ViaText(of)
-            | ExprKind::Relabel(of)
-            | ExprKind::Not(of)
-            | ExprKind::IsNull(of)
-            | ExprKind::IsNotNull(of)
-            | ExprKind::BooleanTest(of, _)
-            | ExprKind::Field(of, _) => each(of),
-            ExprKind::Elements(pair)
-            | ExprKind::Distinct(_, pair)
-            | ExprKind::NullIf(_, pair)
-            | ExprKind::Quantified { operands: pair, .. } => pair.iter().for_each(each),
-            ExprKind::InList { left, list, .. } => {
-                each(left);
-                list.iter().for_each(each);
-            }
-            ExprKind::Case { operand, branches, otherwise } => {
-                operand.iter().for_each(|operand| each(operand));
-                for (condition, result) in branches {
-                    each(condition);
-                    each(result);
+/// Generates a walk over the direct operands, shared or mutable.
+macro_rules! operands {
+    ($(#[$doc:meta])* $name:ident, $iter:ident $(, $mut:tt)?) => {
+        $(#[$doc])*
+        pub fn $name(&$($mut)? self, each: &mut dyn FnMut(&$($mut)? Expr)) {
+            match &$($mut)? self.kind {
+                ExprKind::Constant(_)
+                | ExprKind::Column(_)
+                | ExprKind::Parameter(_)
+                | ExprKind::Placeholder
+                | ExprKind::SqlValue(_) => {}
+                ExprKind::Call(_, list)
+                | ExprKind::And(list)
+                | ExprKind::Or(list)
+                | ExprKind::Coalesce(list)
+                | ExprKind::Extreme { list, .. }
+                | ExprKind::Row(list)
+                | ExprKind::Array { elements: list, .. } => list.$iter().for_each(each),
+                ExprKind::ViaText(of)
+                | ExprKind::Relabel(of)
+                | ExprKind::Not(of)
+                | ExprKind::IsNull(of)
+                | ExprKind::IsNotNull(of)
+                | ExprKind::BooleanTest(of, _)
+                | ExprKind::Field(of, _) => each(of),
+                ExprKind::Elements(pair)
+                | ExprKind::Distinct(_, pair)
+                | ExprKind::NullIf(_, pair)
+                | ExprKind::Quantified { operands: pair, .. } => pair.$iter().for_each(each),
+                ExprKind::InList { left, list, .. } => {
+                    each(left);
+                    list.$iter().for_each(each);
                 }
-                otherwise.iter().for_each(|otherwise| each(otherwise));
-            }
-            ExprKind::Subscript(of, subscripts) => {
-                each(of);
-                for subscript in subscripts {
-                    match subscript {
-                        Subscript::Index(index) => each(index),
-                        Subscript::Slice(low, high) => low.iter().chain(high).for_each(&mut *each),
+                ExprKind::Case { operand, branches, otherwise } => {
+                    operand.$iter().for_each(|operand| each(operand));
+                    for (condition, result) in branches {
+                        each(condition);
+                        each(result);
+                    }
+                    otherwise.$iter().for_each(|otherwise| each(otherwise));
+                }
+                ExprKind::Subscript(of, subscripts) => {
+                    each(of);
+                    for subscript in subscripts {
+                        match subscript {
+                            Subscript::Index(index) => each(index),
+                            Subscript::Slice(low, high) => low.$iter().chain(high).for_each(&mut *each),
+                        }
+                    }
+                }
+                ExprKind::RowCompare { left, right, .. } => left.$iter().chain(right).for_each(each),
+                ExprKind::Subquery(subquery) => {
+                    if let SubqueryKind::Quantified { left, .. } = &$($mut)? subquery.kind {
+                        left.$iter().for_each(each);
                     }
                 }
             }
-            ExprKind::RowCompare { left, right, .. } => left.iter().chain(right).for_each(each),
-            ExprKind::Subquery(subquery) => {
-                if let SubqueryKind::Quantified { left, .. } = &subquery.kind {
-                    left.iter().for_each(each);
-                }
-            }
         }
-    }
+    };
+}
 
-    /// Calls `each` with every direct operand, which it may change.
-    pub fn for_each_operand_mut(&mut self, each: &mut dyn FnMut(&mut Expr)) {
-        match &mut self.kind {
-            ExprKind::Constant(_)
-            | ExprKind::Column(_)
-            | ExprKind::Parameter(_)
-            | ExprKind::Placeholder
-            | ExprKind::SqlValue(_) => {}
-            ExprKind::Call(_, list)
-            | ExprKind::And(list)
-            | ExprKind::Or(list)
-            | ExprKind::Coalesce(list)
-            | ExprKind::Extreme { list, .. }
-            | ExprKind::Row(list)
-            | ExprKind::Array { elements: list, .. } => list.iter_mut().for_each(each),
-            ExprKind::ViaText(of)
-            | ExprKind::Relabel(of)
-            | ExprKind::Not(of)
-            | ExprKind::IsNull(of)
-            | ExprKind::IsNotNull(of)
-            | ExprKind::BooleanTest(of, _)
-            | ExprKind::Field(of, _) => each(of),
-            ExprKind::Elements(pair)
-            | ExprKind::Distinct(_, pair)
-            | ExprKind::NullIf(_, pair)
-            | ExprKind::Quantified { operands: pair, .. } => pair.iter_mut().for_each(each),
-            ExprKind::InList { left, list, .. } => {
-                each(left);
-                list.iter_mut().for_each(each);
-            }
-            ExprKind::Case { operand, branches, otherwise } => {
-                operand.iter_mut().for_each(|operand| each(operand));
-                for (condition, result) in branches {
-                    each(condition);
-                    each(result);
-                }
-                otherwise.iter_mut().for_each(|otherwise| each(otherwise));
-            }
-            ExprKind::Subscript(of, subscripts) => {
-                each(of);
-                for subscript in subscripts {
-                    match subscript {
-                        Subscript::Index(index) => each(index),
-                        Subscript::Slice(low, high) => low.iter_mut().chain(high).for_each(&mut *each),
-                    }
-                }
-            }
-            ExprKind::RowCompare { left, right, .. } => left.iter_mut().chain(right).for_each(each),
-            ExprKind::Subquery(subquery) => {
-                if let SubqueryKind::Quantified { left, .. } = &mut subquery.kind {
-                    left.iter_mut().for_each(each);
-                }
-            }
-        }
-    }
+impl Expr {
+    operands!(
+        /// Calls `each` with every direct operand.
+        for_each_operand, iter
+    );
+    operands!(
+        /// Calls `each` with every direct operand, which it may change.
+        for_each_operand_mut, iter_mut, mut
+    );
 
     /// Calls `each` with the expression and everything below it, outermost first; not with the queries of subqueries.
     pub fn visit(&self, each: &mut dyn FnMut(&Expr)) {

@@ -46,7 +46,7 @@ pub(crate) use load::Loading;
 pub(crate) use lock::lock_tables;
 pub(crate) use reading::READERS_WAITING_MAX;
 pub use run::{Arguments, Executed, Messages};
-pub(crate) use run::{Begun, Unfinished, begin, carried, evaluated, execute, finish, until_durable, wait};
+pub(crate) use run::{Begun, Unfinished, begin, carried, evaluated, execute, finish, plain_datum, until_durable, wait};
 pub(crate) use unload::{unload, unload_query};
 
 /// A compiled statement, with the catalog and settings it was compiled with.

@@ -755,7 +755,13 @@ pub(super) fn argument<'a>(value: &'a Value, ty: ParamType, arena: &'a Bump) -> 
 /// # Errors
 /// 22003 and similar if the value is out of the type's range; 42804 for a value of another type.
 pub(super) fn datum<'a>(value: &'a Value, ty: Type) -> Result<Datum<'a>> {
-    let datum = match value {
+    let datum = plain_datum(value);
+    ::rows::coerce(ty, datum.ok_or_else(|| Error::unsupported("arrays are not supported with rows tables"))?)
+}
+
+/// The value as it is; `None` for an array. Times lose their nanoseconds.
+pub(crate) fn plain_datum(value: &Value) -> Option<Datum<'_>> {
+    Some(match value {
         Value::Null => Datum::Null,
         Value::Bool(value) => Datum::Bool(*value),
         Value::Int16(value) => Datum::Int2(*value),
@@ -774,9 +780,8 @@ pub(super) fn datum<'a>(value: &'a Value, ty: Type) -> Result<Datum<'a>> {
             Datum::Interval(model::Interval { months: *months, days: *days, micros: micros(*ns) })
         }
         Value::Uuid(uuid) => Datum::Uuid(*uuid),
-        Value::Array(_) => return Err(Error::unsupported("arrays are not supported with rows tables")),
-    };
-    ::rows::coerce(ty, datum)
+        Value::Array(_) => return None,
+    })
 }
 
 fn micros(ns: i64) -> i64 {

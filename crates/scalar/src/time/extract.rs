@@ -151,7 +151,7 @@ fn clock_part(unit: Unit, micros: i64) -> Option<Part> {
     Some(match unit {
         Unit::Microsecond => Part::Whole(micros % MINUTE),
         Unit::Millisecond => Part::Decimal(of_minute, 3),
-        // As a float it is a sum, whose last digit may differ from the quotient's.
+        // The float is a sum, whose last digit may differ from the quotient's.
         Unit::Second => Part::Seconds(of_minute, (micros % MINUTE / SECOND) as f64 + (micros % SECOND) as f64 / 1e6),
         Unit::Minute => Part::Whole(micros / MINUTE % 60),
         Unit::Hour => Part::Whole(micros / HOUR),

@@ -45,7 +45,7 @@ const ITEM_BYTES_MAX: usize = 12;
 /// Fields of a value.
 struct Parts<'z> {
     is_interval: bool,
-    /// Of a timestamp astronomical: 0 is 1 BC.
+    /// Year; that of a timestamp is astronomical, where 0 is 1 BC.
     year: i64,
     month: i64,
     day: i64,
@@ -127,7 +127,7 @@ impl<'z> Parts<'z> {
         usize::try_from(self.month - 1).ok()
     }
 
-    /// Of an interval, negative months count back from December, and whole years are December or January.
+    /// Month; negative months of an interval count back from December, and whole years are December or January.
     fn roman_month(&self) -> Option<&'static str> {
         let at = match (self.month, self.year) {
             (0, 0) => return None,
