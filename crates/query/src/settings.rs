@@ -65,7 +65,7 @@ const OWN: &[Own] = &[
     reported("DateStyle", "ISO, MDY", Rule::DateStyle),
     own("default_table_access_method", "heap", Rule::Store),
     reported("default_transaction_read_only", "off", Rule::Typed),
-    own("enable_binder", "off", Rule::Typed),
+    own("enable_binder", "on", Rule::Typed),
     own("enable_series", "on", Rule::Typed),
     own("fsync", "on", Rule::Fixed),
     own("hot_standby", "off", Rule::Fixed),
@@ -309,7 +309,7 @@ impl Settings {
 
     /// `enable_binder`: whether queries are planned by the binder where it supports them.
     pub(crate) fn enables_binder(&self) -> bool {
-        matches!(self.changed.get("enable_binder").map(String::as_str), Some("on"))
+        !matches!(self.changed.get("enable_binder").map(String::as_str), Some("off"))
     }
 
     /// Whether dates, intervals and floats are shown in the styles that the protocol's own encoders write.

@@ -232,7 +232,7 @@ SELECT nope FROM parent
 SELECT parent.nope FROM parent
 SELECT other.id FROM parent
 SELECT id FROM parent, child
-/*says: what the other tier says*/ SELECT id, count(*) FROM parent
+SELECT id, count(*) FROM parent
 SELECT id FROM parent WHERE count(*) > 1
 /*says: what the other tier says*/ SELECT nosuch(id) FROM parent
 /*says: what the other tier says*/ SELECT id + code FROM parent
