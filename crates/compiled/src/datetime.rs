@@ -146,22 +146,36 @@ impl DateField {
         }
     }
 
-    /// `extract(field from value)`.
-    pub(crate) fn of(self, value: &Datum<'_>, zone: &dyn Zone) -> Result<Numeric> {
+    /// `extract(field from value)`. NULL for a field of an infinity that comes again and again, such as the day.
+    pub(crate) fn of(self, value: &Datum<'_>, zone: &dyn Zone) -> Result<Option<Numeric>> {
+        let endless = |is_future| if self.is_steady() { endless(is_future).map(Some) } else { Ok(None) };
         match value {
             Datum::Date(end @ (i32::MIN | i32::MAX)) => endless(*end > 0),
             Datum::Timestamp(end @ (i64::MIN | i64::MAX)) | Datum::Timestamptz(end @ (i64::MIN | i64::MAX)) => {
                 endless(*end > 0)
             }
-            Datum::Date(days) if self == DateField::Epoch => Ok(Numeric::from(i64::from(*days) * 86_400)),
-            Datum::Date(days) => Ok(self.of_local(i64::from(*days) * DAY)),
-            Datum::Timestamptz(micros) if self == DateField::Epoch => Ok(decimal(*micros, 6)),
-            Datum::Timestamp(local) => Ok(self.of_local(*local)),
-            Datum::Timestamptz(micros) => Ok(self.of_local(zone.local(*micros))),
-            Datum::Time(micros) => Ok(self.of_local(*micros)),
-            Datum::Interval(interval) => Ok(self.of_interval(*interval)),
+            Datum::Date(days) if self == DateField::Epoch => Ok(Some(Numeric::from(i64::from(*days) * 86_400))),
+            Datum::Date(days) => Ok(Some(self.of_local(i64::from(*days) * DAY))),
+            Datum::Timestamptz(micros) if self == DateField::Epoch => Ok(Some(decimal(*micros, 6))),
+            Datum::Timestamp(local) => Ok(Some(self.of_local(*local))),
+            Datum::Timestamptz(micros) => Ok(Some(self.of_local(zone.local(*micros)))),
+            Datum::Time(micros) => Ok(Some(self.of_local(*micros))),
+            Datum::Interval(interval) => Ok(Some(self.of_interval(*interval))),
             other => Err(Error::bug(format!("a part of {}", other.type_name()))),
         }
+    }
+
+    /// Whether the field only grows with time.
+    fn is_steady(self) -> bool {
+        matches!(
+            self,
+            DateField::Year
+                | DateField::Decade
+                | DateField::Century
+                | DateField::Millennium
+                | DateField::Epoch
+                | DateField::Isoyear
+        )
     }
 
     fn of_local(self, local: i64) -> Numeric {
@@ -241,8 +255,8 @@ fn decimal(micros: i64, scale: u32) -> Numeric {
     Numeric::new(micros.into(), scale)
 }
 
-fn endless(up: bool) -> Result<Numeric> {
-    if up { "Infinity" } else { "-Infinity" }.parse()
+fn endless(is_future: bool) -> Result<Numeric> {
+    if is_future { "Infinity" } else { "-Infinity" }.parse()
 }
 
 /// Number of the century or millennium of a year; the first starts with year 1.

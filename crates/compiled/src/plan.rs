@@ -205,7 +205,10 @@ pub(crate) fn steps(
         let first = steps.is_empty();
         let choice = left[..allowed].iter().enumerate().filter_map(|(place, at)| {
             let one = &joined[*at];
+            // A row of an outer join that WHERE rejects may still be the match that keeps its partner from a row of NULLs.
+            let is_safe = |condition: &Expr| one.outer.is_inner() || rejects_nulls(condition, one.source.slot);
             let asked = conditions.iter().filter(|(stands, _)| may_ask(one.source.slot, *stands)).map(|(_, one)| one);
+            let asked = asked.filter(|condition| is_safe(condition));
             let usable: Vec<&Expr> = asked.chain(one.outer.on()).collect();
             let found = access(one.source, &usable, &bound, if first { order } else { &[] }, again)?;
             Some((found.cost, place, found))
@@ -285,6 +288,26 @@ fn implied(joined: &[Joined<'_>], conditions: &[(usize, Expr)]) -> Vec<(usize, E
         }
     }
     found
+}
+
+/// Whether a condition is never true for a row of NULLs in a slot. Such a condition on a row that an outer join adds
+/// decides the same with and without the match, so that it may select the rows to match.
+fn rejects_nulls(condition: &Expr, slot: usize) -> bool {
+    let is_field = |expr: &Expr| match expr {
+        Expr::Field { slot: of, .. } => *of == slot,
+        Expr::Cast { what, .. } => matches!(&**what, Expr::Field { slot: of, .. } if *of == slot),
+        _ => false,
+    };
+    match condition {
+        Expr::Compare(_, sides) => sides.iter().any(is_field),
+        Expr::Like { what, .. } => is_field(&what[0]),
+        Expr::InList { what, .. } => is_field(what),
+        Expr::InArray { what, not: false, .. } | Expr::InResult { what, not: false, .. } => is_field(what),
+        Expr::InRows { what, not: false, .. } => what.iter().any(is_field),
+        Expr::And(sides) => sides.iter().any(|side| rejects_nulls(side, slot)),
+        Expr::Or(sides) => sides.iter().all(|side| rejects_nulls(side, slot)),
+        _ => false,
+    }
 }
 
 fn has_field(expr: &Expr) -> bool {

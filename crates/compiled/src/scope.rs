@@ -183,7 +183,10 @@ fn aggregate(binder: &mut Binder, call: &ast::Function, scope: &mut Scope<'_>) -
         }
         _ => return Err(Refusal::Unsupported),
     };
-    let Some(of) = of else { return Ok((made, Type::Int8)) };
+    let Some(of) = of else {
+        refuse_outer(&made)?;
+        return Ok((made, Type::Int8));
+    };
     let of = binder.expr(of, scope)?;
     let of = binder.resolve_unknown(of, if matches!(kind, Kind::And | Kind::Or) { Type::Bool } else { Type::Text })?;
     let ty = of.ty.unwrap_or(Type::Text);
@@ -191,7 +194,23 @@ fn aggregate(binder: &mut Binder, call: &ast::Function, scope: &mut Scope<'_>) -
     if distinct && !ty.is_ordered() {
         return Err(Refusal::Unsupported);
     }
-    Ok((Aggregate { of: Some(of.expr), ty, distinct, ..made }, result))
+    let made = Aggregate { of: Some(of.expr), ty, distinct, ..made };
+    refuse_outer(&made)?;
+    Ok((made, result))
+}
+
+/// Refuses an aggregate over columns of enclosing queries alone, which belongs to the innermost of these.
+fn refuse_outer(aggregate: &Aggregate) -> Bind<()> {
+    let order = aggregate.order.iter().map(|order| &order.by);
+    let parts = aggregate.of.iter().chain(&aggregate.filter).chain(&aggregate.between).chain(order);
+    let (mut is_outer, mut is_own) = (false, false);
+    for part in parts {
+        part.visit(&mut |part| {
+            is_outer |= matches!(part, Expr::OuterValue(_));
+            is_own |= matches!(part, Expr::Field { .. });
+        });
+    }
+    if is_outer && !is_own { Err(Refusal::Unsupported) } else { Ok(()) }
 }
 
 /// Binds a table of FROM.

@@ -100,7 +100,9 @@ pub(crate) fn call<'a>(function: Function, of: &'a [Expr], frame: &Frame<'a>) ->
         (Function::DateTrunc, Datum::Text(field), value, _) => {
             datetime::truncated(field, &value, frame.ctx.session.zone)?
         }
-        (Function::DatePart(part), value, ..) => Datum::Numeric(part.of(&value, frame.ctx.session.zone)?),
+        (Function::DatePart(part), value, ..) => {
+            part.of(&value, frame.ctx.session.zone)?.map_or(Datum::Null, Datum::Numeric)
+        }
         (Function::Mod, first, second, _) => arithmetic(Operator::Modulo, first, second)?,
         (Function::Power, Datum::Float8(value), Datum::Float8(by), _) => power(value, by)?,
         (function, Datum::Float8(value), ..) => Datum::Float8(float(function, value)?),

@@ -15,7 +15,7 @@ const QUOTIENT_SCALE_MAX: i32 = 1_000;
 /// Digits in one group of PostgreSQL's representation, on which the scale of a quotient depends.
 const GROUP_DIGITS: i32 = 4;
 /// Limit for the absolute value of the scale of `round` and `trunc`.
-const ROUND_SCALE_MAX: i32 = 2_000;
+const ROUND_SCALES: std::ops::RangeInclusive<i32> = -131_072..=16_383;
 
 fn division_by_zero() -> Error {
     Error::new(SqlState::DIVISION_BY_ZERO, "division by zero")
@@ -172,7 +172,7 @@ impl Numeric {
     /// # Errors
     /// 22003 when the rounded number is too large.
     pub fn round(&self, scale: i32) -> Result<Numeric> {
-        self.rescale(scale.clamp(-ROUND_SCALE_MAX, ROUND_SCALE_MAX), Rounding::Half)
+        self.rescale(scale.clamp(*ROUND_SCALES.start(), *ROUND_SCALES.end()), Rounding::Half)
     }
 
     /// Like [`Numeric::round`], but truncates.
@@ -180,7 +180,7 @@ impl Numeric {
     /// # Errors
     /// 22003 when the zeros of a larger scale are too many.
     pub fn trunc(&self, scale: i32) -> Result<Numeric> {
-        self.rescale(scale.clamp(-ROUND_SCALE_MAX, ROUND_SCALE_MAX), Rounding::Cut)
+        self.rescale(scale.clamp(*ROUND_SCALES.start(), *ROUND_SCALES.end()), Rounding::Cut)
     }
 
     /// The smallest integer not less than the number.
