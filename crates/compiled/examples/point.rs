@@ -31,7 +31,7 @@ impl Zone for Utc {
         local
     }
 
-    fn parse(&self, _: &str) -> Result<i64> {
+    fn input(&self, _: &str, _: Type) -> Result<Datum<'static>> {
         Err(Error::unsupported("no moments here"))
     }
 }

@@ -111,7 +111,7 @@ pub(crate) enum Subquery {
     Compared { what: Typed, comparison: Comparison, all: bool },
 }
 
-/// Time zone for constant casts. Casts that depend on the zone are never done while binding.
+/// The zone for constant casts. Casts that depend on the session are never done while binding.
 struct NoZone;
 
 impl Zone for NoZone {
@@ -123,8 +123,8 @@ impl Zone for NoZone {
         local
     }
 
-    fn parse(&self, _: &str) -> Result<i64> {
-        Err(Error::bug("a timestamptz was parsed while binding"))
+    fn input(&self, _: &str, ty: Type) -> Result<Datum<'static>> {
+        Err(Error::bug(format!("a {} was read while binding", ty.sql_name())))
     }
 }
 
@@ -357,6 +357,11 @@ impl Binder {
                 return Ok(self.handed_in(level, found));
             }
         }
+        // The name of a table stands for its row.
+        let levels = self.outer.iter().filter(|level| !level.hidden).flat_map(|level| &level.sources);
+        if table.is_none() && self.sources.iter().chain(levels).any(|source| source.name == wanted) {
+            return Err(Refusal::Unsupported);
+        }
         Err(match table {
             Some(table) => {
                 let text = format!("missing FROM-clause entry for table \"{table}\"");
@@ -413,10 +418,10 @@ impl Binder {
         Ok((at, self.params[at]))
     }
 
-    /// A string literal of type `to`. It is parsed now unless the value depends on the session's time zone.
+    /// A string literal of type `to`. It is parsed now unless the value depends on the session.
     pub(crate) fn literal(&self, text: &str, to: Type) -> Bind<Typed> {
         let arena = bumpalo::Bump::new();
-        if to == Type::Timestamptz {
+        if cast::depends_on_session(text, to) {
             let what = Box::new(Expr::Value(Value::Text(text.into())));
             return Ok(Typed::new(Expr::Cast { what, to, by: Context::Explicit }, to));
         }
@@ -480,10 +485,12 @@ impl Binder {
             )
             .into());
         }
-        // Constants are cast now, unless the result depends on the time zone.
+        // Constants are cast now, unless the result depends on the session.
+        let is_open = |value: &Value| matches!(value.datum(), Datum::Text(text) if cast::depends_on_session(text, to));
         if let Expr::Value(value) = &what.expr
             && from != Type::Timestamptz
             && to != Type::Timestamptz
+            && !is_open(value)
         {
             let arena = bumpalo::Bump::new();
             let value = cast::cast(value.datum(), to, by, &NoZone, &arena)?;

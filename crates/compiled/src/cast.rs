@@ -12,17 +12,19 @@ pub(crate) enum Context {
     Assignment,
 }
 
-/// The session's time zone: converts between UTC and local time. Times are in microseconds since 1970.
+/// The session's time zone and formats: converts between UTC and local time, and reads dates and times. Times are in
+/// microseconds since 1970.
 pub trait Zone {
     /// Local time at an instant (UTC).
     fn local(&self, micros: i64) -> i64;
     /// The instant at which local clocks show `local`; the earlier one if there are two.
     fn moment(&self, local: i64) -> i64;
-    /// Parses a timestamptz; text without a zone is local time.
+    /// Reads a date, time, timestamp, timestamptz or interval. Settings such as DateStyle and the present time (`today`)
+    /// decide what a text means.
     ///
     /// # Errors
-    /// 22007, 22008.
-    fn parse(&self, text: &str) -> Result<i64>;
+    /// 22007, 22008, 22023.
+    fn input(&self, text: &str, ty: Type) -> Result<Datum<'static>>;
 }
 
 /// Whether this crate implements the cast.
@@ -98,15 +100,11 @@ pub fn parse<'a>(text: &str, to: Type, zone: &dyn Zone, arena: &'a Bump) -> Resu
         Type::Numeric(_) => Datum::Numeric(trimmed.parse()?),
         Type::Bytes => Datum::Bytes(arena.alloc_slice_copy(&pg::value::parse_bytea(text)?)),
         Type::Uuid => Datum::Uuid(pg::value::parse_uuid(text)?),
-        Type::Date if is_infinity(trimmed) => Datum::Date(if trimmed.starts_with('-') { i32::MIN } else { i32::MAX }),
-        Type::Timestamp if is_infinity(trimmed) => {
-            Datum::Timestamp(if trimmed.starts_with('-') { i64::MIN } else { i64::MAX })
-        }
-        Type::Date => Datum::Date(pg::time::parse_date(text)?),
-        Type::Time => Datum::Time(pg::time::parse_time(text)?),
-        Type::Timestamp => Datum::Timestamp(pg::time::parse_timestamp_micros(text)?),
-        Type::Timestamptz => Datum::Timestamptz(zone.parse(text)?),
-        Type::Interval => Datum::Interval(pg::time::parse_interval(text)?),
+        Type::Timestamptz => zone.input(text, to)?,
+        Type::Date | Type::Time | Type::Timestamp | Type::Interval => match fixed(text, to) {
+            Some(value) => value,
+            None => zone.input(text, to)?,
+        },
         // Trailing blanks of char(n) are not significant.
         Type::Char(_) => Datum::Text(arena.alloc_str(text.trim_end_matches(' '))),
         Type::Json => {
@@ -117,9 +115,47 @@ pub fn parse<'a>(text: &str, to: Type, zone: &dyn Zone, arena: &'a Bump) -> Resu
     })
 }
 
-fn is_infinity(text: &str) -> bool {
-    let name = text.trim_start_matches(['-', '+']);
-    text.len() - name.len() <= 1 && name.eq_ignore_ascii_case("infinity")
+/// The value of a date, time or interval that means the same in every session; `None` for one that does not, or is wrong.
+fn fixed(text: &str, ty: Type) -> Option<Datum<'static>> {
+    let is_clock = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit() || byte == b':' || byte == b'.');
+    let is_moment = |text: &str| {
+        text.split_at_checked(11).is_some_and(|(day, rest)| {
+            is_iso_date(&day[..10]) && matches!(day.as_bytes()[10], b' ' | b'T') && is_clock(rest)
+        })
+    };
+    // A sign may be that of one field or of all, by IntervalStyle.
+    let is_span = |text: &str| {
+        text.bytes().all(|byte| byte.is_ascii_digit() || byte.is_ascii_lowercase() || b" .:".contains(&byte))
+    };
+    match ty {
+        Type::Date if is_iso_date(text) => pg::time::parse_date(text).ok().map(Datum::Date),
+        Type::Time if is_clock(text) => pg::time::parse_time(text).ok().map(Datum::Time),
+        Type::Timestamp if is_iso_date(text) || is_moment(text) => {
+            pg::time::parse_timestamp_micros(text).ok().map(Datum::Timestamp)
+        }
+        Type::Interval if is_span(text) => pg::time::parse_interval(text).ok().map(Datum::Interval),
+        _ => None,
+    }
+}
+
+/// Whether a text has the form 2026-01-31.
+fn is_iso_date(text: &str) -> bool {
+    let bytes = text.as_bytes();
+    bytes.len() == 10
+        && bytes.iter().enumerate().all(
+            |(at, byte)| {
+                if at == 4 || at == 7 { *byte == b'-' } else { byte.is_ascii_digit() }
+            },
+        )
+}
+
+/// Whether the value that a text is for a type is known only in a session.
+pub(crate) fn depends_on_session(text: &str, ty: Type) -> bool {
+    match ty {
+        Type::Timestamptz => true,
+        Type::Date | Type::Time | Type::Timestamp | Type::Interval => fixed(text, ty).is_none(),
+        _ => false,
+    }
 }
 
 /// The text form of a value, as PostgreSQL's output functions write it.

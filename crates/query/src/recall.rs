@@ -170,7 +170,7 @@ impl Session {
                     let constants = stripped.constants.iter().map(|constant| (Form::Text, constant.bytes()));
                     // A constant that cannot be read is an error with a position, which only the original
                     // text has.
-                    Constants::Bound(plan.bind(constants, &self.settings).ok()?)
+                    Constants::Bound(plan.bind(constants, &self.settings, self.now_ns()).ok()?)
                 }
                 Plan::Query(_) | Plan::Insert(_) => {
                     if !stripped.fits(prepared.parameters()) {

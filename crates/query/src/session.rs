@@ -479,7 +479,7 @@ impl Session {
         given: impl Iterator<Item = (pg::Form, Option<&'a [u8]>)>,
     ) -> Result<Option<Bound>> {
         match &prepared.0.plan {
-            Plan::Rows(plan) => plan.bind(given, &self.settings).map(Some),
+            Plan::Rows(plan) => plan.bind(given, &self.settings, self.now_ns()).map(Some),
             _ => Ok(None),
         }
     }
@@ -757,7 +757,9 @@ impl Session {
         if let Some(calls) = Calls::plan(self, statement, sql, types)? {
             return Ok((calls.parameters(), Some(calls.columns()), Plan::Advisory(Box::new(calls))));
         }
-        if let Some(plan) = crate::rows::plan(self, statement, sql, types)? {
+        // Compiled queries know the plain styles of dates only.
+        let is_compiled = self.settings.has_plain_styles() || !is_plain_query(sql);
+        if is_compiled && let Some(plan) = crate::rows::plan(self, statement, sql, types)? {
             return Ok((plan.parameters.clone(), plan.columns.clone(), Plan::Rows(Box::new(plan))));
         }
         match sql {
@@ -1256,4 +1258,9 @@ fn writes(parsed: &Parsed) -> bool {
         ast::Statement::Query(_) => rows::Call::of(sql).is_some(),
         _ => false,
     }
+}
+
+/// Whether a statement is a query that locks no rows.
+fn is_plain_query(sql: &ast::Statement) -> bool {
+    matches!(sql, ast::Statement::Query(query) if query.locks.is_empty())
 }

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use catalog::{SettingContext, SettingKind, SettingRow};
 use model::{Error, Result, SqlState};
+use scalar::{DateOrder, DateStyle, IntervalStyle};
 
 use crate::zone::Zone;
 
@@ -154,6 +155,7 @@ pub(crate) struct Settings {
 struct Derived {
     zone: Zone,
     zone_name: Arc<str>,
+    plain_styles: bool,
     search_path: Arc<[String]>,
     durability: engine::Durability,
     isolation: engine::Isolation,
@@ -179,6 +181,7 @@ impl Default for Derived {
         Derived {
             zone: Zone::utc(),
             zone_name: "UTC".into(),
+            plain_styles: true,
             search_path: Arc::new(["public".to_owned()]),
             durability: engine::Durability::Sync,
             isolation: engine::Isolation::ReadCommitted,
@@ -206,7 +209,7 @@ impl Settings {
     /// 42704 for an unknown name, 22023 for a bad value, 55P02 for a setting that cannot change.
     pub(crate) fn set(&mut self, name: &str, value: &str) -> Result<()> {
         let value = match find(name) {
-            Some(known) => known.check(value)?,
+            Some(known) => known.check(value, &self.get(name).unwrap_or_default())?,
             // A dotted name is a user-defined setting, as in PostgreSQL.
             None if name.contains('.') => value.to_owned(),
             None => match catalog::setting(name) {
@@ -268,6 +271,12 @@ impl Settings {
             // The value was checked when it was set.
             zone: Zone::new(&zone).unwrap_or_else(|_| Zone::utc()),
             zone_name: zone.into(),
+            plain_styles: self.get("datestyle").is_none_or(|style| style.starts_with("ISO"))
+                && self.get("intervalstyle").is_none_or(|style| style == "postgres")
+                && self
+                    .get("extra_float_digits")
+                    .and_then(|digits| digits.parse().ok())
+                    .is_none_or(|digits: i32| digits > 0),
             search_path: schemas.collect(),
             durability: match is(self, "synchronous_commit", &["off", "false", "no", "0"]) {
                 true => engine::Durability::Async,
@@ -314,10 +323,7 @@ impl Settings {
 
     /// Whether dates, intervals and floats are shown in the styles that the protocol's own encoders write.
     pub(crate) fn has_plain_styles(&self) -> bool {
-        let shown = |name: &str| self.get(name).unwrap_or_default().to_ascii_lowercase();
-        shown("datestyle").starts_with("iso")
-            && shown("intervalstyle") == "postgres"
-            && shown("extra_float_digits").parse::<i32>().is_ok_and(|digits| digits > 0)
+        self.derived.plain_styles
     }
 
     /// `enable_series`: whether queries may run as series statements.
@@ -347,6 +353,37 @@ impl Settings {
 
     pub(crate) fn zone(&self) -> &Zone {
         &self.derived.zone
+    }
+
+    /// The formats and the zone that values are read and written with.
+    pub(crate) fn value_session(&self) -> scalar::Session {
+        let get = |name: &str| self.get(name).unwrap_or_default();
+        let date = get("datestyle").to_ascii_lowercase();
+        let mut date = date.split(',').map(str::trim);
+        scalar::Session {
+            zone: self.zone().time_zone().clone(),
+            zone_name: self.time_zone().to_string(),
+            date_style: match date.next() {
+                Some("postgres") => DateStyle::Postgres,
+                Some("sql") => DateStyle::Sql,
+                Some("german") => DateStyle::German,
+                _ => DateStyle::Iso,
+            },
+            date_order: match date.next() {
+                Some("dmy") => DateOrder::Dmy,
+                Some("ymd") => DateOrder::Ymd,
+                _ => DateOrder::Mdy,
+            },
+            interval_style: match get("intervalstyle").as_str() {
+                "postgres_verbose" => IntervalStyle::PostgresVerbose,
+                "sql_standard" => IntervalStyle::SqlStandard,
+                "iso_8601" => IntervalStyle::Iso8601,
+                _ => IntervalStyle::Postgres,
+            },
+            extra_float_digits: get("extra_float_digits").parse().unwrap_or(1),
+            bytea_escape: get("bytea_output") == "escape",
+            ..scalar::Session::default()
+        }
     }
 
     /// Whether a commit waits for the disk.
@@ -410,8 +447,8 @@ fn invalid(known: &Known, value: &str) -> Error {
 }
 
 impl Known {
-    /// Checks `value` and returns the form in which SHOW prints it.
-    fn check(&self, value: &str) -> Result<String> {
+    /// Checks a new value and returns the form in which SHOW prints it.
+    fn check(&self, value: &str, current: &str) -> Result<String> {
         match self.rule {
             Rule::Typed => self.row.check_change().and_then(|()| self.row.check(value)),
             // Drivers set some of these to their current value.
@@ -425,7 +462,7 @@ impl Known {
                 found.ok_or_else(|| invalid(self, value).with_hint(format!("Available values: {}.", list.join(", "))))
             }
             Rule::Encoding => check_encoding(self, value),
-            Rule::DateStyle => check_date_style(self, value),
+            Rule::DateStyle => check_date_style(self, value, current),
             Rule::TimeZone => check_time_zone(self, value),
             Rule::Store => match value.to_ascii_lowercase().as_str() {
                 "heap" | "rows" => Ok("heap".to_owned()),
@@ -446,18 +483,30 @@ fn check_encoding(known: &Known, value: &str) -> Result<String> {
     }
 }
 
-fn check_date_style(known: &Known, value: &str) -> Result<String> {
-    let mut order = "MDY";
+/// `DateStyle` has two parts, and a value may name one of them; the other one stays as in `current`.
+fn check_date_style(known: &Known, value: &str, current: &str) -> Result<String> {
+    let (mut style, mut order) = current.split_once(", ").unwrap_or(("ISO", "MDY"));
+    let mut is_ordered = false;
     for part in value.split(',').map(|part| part.trim().to_ascii_uppercase()) {
-        match part.as_str() {
-            "ISO" | "DEFAULT" | "" => {}
-            "MDY" | "US" | "NONEURO" => order = "MDY",
-            "DMY" | "EURO" | "EUROPEAN" => order = "DMY",
-            "YMD" => order = "YMD",
-            _ => return Err(invalid(known, value).with_hint("only the ISO style is supported")),
-        }
+        let (of_style, of_order) = match part.as_str() {
+            "ISO" => (Some("ISO"), None),
+            "SQL" => (Some("SQL"), None),
+            part if part.starts_with("POSTGRES") => (Some("Postgres"), None),
+            // The German style implies its order unless one is named.
+            "GERMAN" if is_ordered => (Some("German"), None),
+            "GERMAN" => (Some("German"), Some("DMY")),
+            "MDY" | "US" | "NONEURO" | "NONEUROPEAN" => (None, Some("MDY")),
+            "DMY" | "EURO" | "EUROPEAN" => (None, Some("DMY")),
+            "YMD" => (None, Some("YMD")),
+            "DEFAULT" => (Some("ISO"), Some("MDY")),
+            "" if value.trim().is_empty() => (None, None),
+            _ => return Err(invalid(known, value)),
+        };
+        is_ordered |= of_style.is_none() && of_order.is_some();
+        style = of_style.unwrap_or(style);
+        order = of_order.unwrap_or(order);
     }
-    Ok(format!("ISO, {order}"))
+    Ok(format!("{style}, {order}"))
 }
 
 fn check_time_zone(known: &Known, value: &str) -> Result<String> {
@@ -557,7 +606,8 @@ mod tests {
             ("client_encoding", "utf-8", "UTF8"),
             ("client_encoding", "latin1", "22023"),
             ("datestyle", "ISO", "ISO, MDY"),
-            ("datestyle", "German", "22023"),
+            ("datestyle", "German", "German, DMY"),
+            ("datestyle", "Julian", "22023"),
             ("extra_float_digits", "3", "3"),
             ("jit", "yes", "on"),
             ("server_version", "9", "55P02"),

@@ -26,8 +26,8 @@ impl Zone for Utc {
         local
     }
 
-    fn parse(&self, text: &str) -> Result<i64> {
-        pg::time::parse_timestamp_micros(text)
+    fn input(&self, text: &str, _: model::Type) -> Result<Datum<'static>> {
+        pg::time::parse_timestamp_micros(text).map(Datum::Timestamptz)
     }
 }
 

@@ -41,12 +41,26 @@ impl Zone for East {
         local - HOUR_MICROS
     }
 
-    fn parse(&self, text: &str) -> Result<i64> {
-        match text {
-            "infinity" => Ok(i64::MAX),
-            "-infinity" => Ok(i64::MIN),
-            text => Ok(pg::time::parse_timestamp_micros(text)? - HOUR_MICROS),
-        }
+    fn input(&self, text: &str, ty: Type) -> Result<Datum<'static>> {
+        Ok(match ty {
+            Type::Timestamptz => Datum::Timestamptz(match text {
+                "infinity" => i64::MAX,
+                "-infinity" => i64::MIN,
+                text => pg::time::parse_timestamp_micros(text)? - HOUR_MICROS,
+            }),
+            Type::Timestamp => Datum::Timestamp(match text {
+                "infinity" => i64::MAX,
+                "-infinity" => i64::MIN,
+                text => pg::time::parse_timestamp_micros(text)?,
+            }),
+            Type::Date => Datum::Date(match text {
+                "infinity" => i32::MAX,
+                "-infinity" => i32::MIN,
+                text => pg::time::parse_date(text)?,
+            }),
+            Type::Time => Datum::Time(pg::time::parse_time(text)?),
+            _ => Datum::Interval(pg::time::parse_interval(text)?),
+        })
     }
 }
 

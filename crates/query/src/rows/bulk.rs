@@ -70,7 +70,7 @@ impl BulkRows {
         let snapshot = session.newest();
         let settings = Arc::clone(&session.settings);
         let load = Load::new(&table, &places, &Named { snapshot: &snapshot, settings: &settings })?;
-        let clocks = Clocks(session.settings.zone().clone());
+        let clocks = Clocks::of(session);
         Ok(Some(BulkRows { load, types, names, forms, encoder, clocks, dangling: Vec::new(), rows: 0 }))
     }
 

@@ -96,7 +96,7 @@ async fn carried_out(
     parsed: &Parsed,
     what: impl Fn(&mut Session, &Clocks) -> Result<Option<Definition>>,
 ) -> Result<Option<Outcome>> {
-    let clocks = Clocks(session.settings.zone().clone());
+    let clocks = Clocks::of(session);
     loop {
         let Some(definition) = what(session, &clocks).map_err(|error| locate(error, parsed))? else { return Ok(None) };
         let savepoint = session.writer()?.savepoint();

@@ -171,7 +171,7 @@ pub(crate) async fn feed(
         // Yield to other tasks between two parts.
         tokio::task::yield_now().await;
     }
-    let clocks = Clocks(session.settings.zone().clone());
+    let clocks = Clocks::of(session);
     super::load::settled(session, &load, &clocks, &dangling).await.map_err(|error| locate(error, parsed))?;
     let seen = session.end_rows_statement();
     if plan.columns.is_some() {
@@ -189,7 +189,7 @@ async fn put(
     types: &[Type],
     rows: &mut Rows<'_>,
 ) -> Result<(u64, Vec<(RecordId, Box<[u8]>)>)> {
-    let clocks = Clocks(session.settings.zone().clone());
+    let clocks = Clocks::of(session);
     loop {
         let mut offset = |seconds| clocks.offset_at(seconds);
         let mut take = |row: &[model::Datum<'_>]| rows.take(row, types, &mut offset);

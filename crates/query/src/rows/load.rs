@@ -51,7 +51,7 @@ impl Loading {
         let binary = options.format == ingest::copy::Format::Binary;
         let names = places.iter().map(|at| table.schema.columns[*at].name.clone()).collect();
         let decoder = TupleDecoder::new(table.schema.name.table.clone(), names, options)?;
-        let clocks = Clocks(session.settings.zone().clone());
+        let clocks = Clocks::of(session);
         Ok(Some(Loading { decoder, load, binary, clocks, dangling: Vec::new() }))
     }
 

@@ -138,9 +138,10 @@ impl RowsPlan {
     pub(crate) fn bind<'a>(
         &self,
         given: impl Iterator<Item = (pg::Form, Option<&'a [u8]>)>,
-        settings: &Settings,
+        settings: &Arc<Settings>,
+        now_ns: i64,
     ) -> Result<Bound> {
-        let clocks = zone::Clocks(settings.zone().clone());
+        let clocks = zone::Clocks::new(settings, now_ns);
         let mut bound = Bound::default();
         for (at, (ty, (form, bytes))) in self.compiled.params().iter().cycle().zip(given).enumerate() {
             let read = bound.push(*ty, form, bytes, &clocks);
@@ -151,7 +152,7 @@ impl RowsPlan {
 
     /// Binds the parameter values of EXECUTE.
     pub(crate) fn constants(&self, session: &Session, values: &[Value]) -> Result<Bound> {
-        Bound::of_constants(values, self.compiled.params(), &zone::Clocks(session.settings.zone().clone()))
+        Bound::of_constants(values, self.compiled.params(), &zone::Clocks::of(session))
     }
 
     /// Whether the statement neither changes data nor locks rows.

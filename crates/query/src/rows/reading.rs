@@ -69,7 +69,7 @@ pub(super) async fn start(
     plan.compiled.tables_read().for_each(|table| view.note_table(table));
     let reader = Reader {
         view,
-        clocks: Clocks(session.settings.zone().clone()),
+        clocks: Clocks::of(session),
         arguments: arguments.to_own(),
         context,
         prepared: prepared.clone(),

@@ -277,7 +277,7 @@ fn run(
         Some(Messages { out, forms }) => Rows::Messages { start: out.len(), messages: Messages { out, forms } },
         None => Rows::batches(plan.columns.as_deref(), &plan.types, &session.settings.time_zone()),
     };
-    let clocks = Clocks(session.settings.zone().clone());
+    let clocks = Clocks::of(session);
     let effort = Effort::new(!plan.compiled.is_read_only() && is_computing());
     if effort.limited && plan.was_long.load(Ordering::Relaxed) && !plan.compiled.is_read_only() {
         return Ok(Begun::Unfinished(Unfinished { fresh, stage: Stage::LongChange }));
@@ -404,7 +404,7 @@ pub(crate) async fn evaluated(
     let settings = Arc::clone(&session.settings);
     let compiled = compiled::compile(sql, &super::Named { snapshot: &snapshot, settings: &settings }, &[])?;
     let Some(compiled) = compiled else { return Ok(None) };
-    let (clocks, patience) = (Clocks(settings.zone().clone()), settings.lock_timeout());
+    let (clocks, patience) = (Clocks::of(session), settings.lock_timeout());
     let is_done = |ran: &Result<Ran>| matches!(ran, Ok(Ran::Done { .. }));
     let mut values = Vec::new();
     loop {

@@ -42,7 +42,7 @@ pub(crate) async fn unload(
     let writer = Writer::new(names, options.clone());
     let (form, width) = (CopyForm::of(options.format), columns.len());
     let (head, tail) = (writer.head(), writer.tail());
-    let clocks = Clocks(session.settings.zone().clone());
+    let clocks = Clocks::of(session);
     let reader = Reader { _context: context, view, table, columns, writer, clocks, next: 0 };
     let rows = futures::stream::unfold(reader, |mut reader| async move {
         let chunk = reader.chunk().transpose()?;

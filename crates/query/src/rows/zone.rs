@@ -1,12 +1,20 @@
-//! The session's time zone for compiled statements.
+//! The session's time zone and formats of dates for compiled statements.
 
-use model::Result;
+use std::sync::Arc;
 
-use crate::zone::Zone;
+use bumpalo::Bump;
+use catalog::TypeId;
+use model::{Datum, Error, Result, Type};
+
+use crate::settings::Settings;
 
 /// Times in microseconds; the smallest and largest values are -infinity and infinity.
 #[derive(Clone)]
-pub(super) struct Clocks(pub(super) Zone);
+pub(super) struct Clocks {
+    settings: Arc<Settings>,
+    /// Start of the transaction, microseconds since 1970 UTC.
+    now_micros: i64,
+}
 
 impl compiled::Zone for Clocks {
     fn local(&self, micros: i64) -> i64 {
@@ -20,24 +28,47 @@ impl compiled::Zone for Clocks {
         if matches!(local, i64::MIN | i64::MAX) {
             return local;
         }
-        let offset = self.0.offset_at_local(local.div_euclid(1_000_000));
+        let offset = self.settings.zone().offset_at_local(local.div_euclid(1_000_000));
         local.saturating_sub(i64::from(offset) * 1_000_000)
     }
 
-    fn parse(&self, text: &str) -> Result<i64> {
-        match text.trim().to_ascii_lowercase().as_str() {
-            "infinity" => return Ok(i64::MAX),
-            "-infinity" => return Ok(i64::MIN),
-            "epoch" => return Ok(0),
-            _ => {}
+    fn input(&self, text: &str, ty: Type) -> Result<Datum<'static>> {
+        // ISO times, which are nearly all, need no settings but the zone.
+        let is_iso = |byte: u8| byte.is_ascii_digit() || b"-:. T+Z".contains(&byte);
+        if ty == Type::Timestamptz
+            && text.as_bytes().get(4) == Some(&b'-')
+            && text.bytes().all(is_iso)
+            && let Ok(micros) = self.settings.zone().parse_timestamptz_micros(text)
+        {
+            return Ok(Datum::Timestamptz(micros));
         }
-        self.0.parse_timestamptz_micros(text)
+        let session = scalar::Session { transaction_micros: self.now_micros, ..self.settings.value_session() };
+        let arena = Bump::new();
+        let read = scalar::input(text, TypeId(ty.oid()), -1, &scalar::Context { arena: &arena, session: &session })?;
+        Ok(match read {
+            Datum::Date(value) => Datum::Date(value),
+            Datum::Time(value) => Datum::Time(value),
+            Datum::Timestamp(value) => Datum::Timestamp(value),
+            Datum::Timestamptz(value) => Datum::Timestamptz(value),
+            Datum::Interval(value) => Datum::Interval(value),
+            other => return Err(Error::bug(format!("{} read as a time", other.type_name()))),
+        })
     }
 }
 
 impl Clocks {
+    /// The clocks of a transaction that began at `now_ns`, nanoseconds since 1970.
+    pub(super) fn new(settings: &Arc<Settings>, now_ns: i64) -> Clocks {
+        Clocks { settings: Arc::clone(settings), now_micros: now_ns.div_euclid(1_000) }
+    }
+
+    /// The clocks of a session's transaction.
+    pub(super) fn of(session: &crate::session::Session) -> Clocks {
+        Clocks::new(&session.settings, session.now_ns())
+    }
+
     /// Seconds east of UTC at a UTC time in seconds since 1970.
     pub(super) fn offset_at(&self, seconds: i64) -> i32 {
-        self.0.offset_at_second(seconds)
+        self.settings.zone().offset_at_second(seconds)
     }
 }
