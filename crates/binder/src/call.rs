@@ -6,6 +6,7 @@ use parser::ast::{self, ExprKind as Ast, FunctionCall, Pos};
 use scalar::{Call, Expr, ExprKind, Place};
 
 use crate::binder::{Binder, at_place, error, unsupported};
+use crate::name::named_row;
 use crate::scope::{Clause, Scope};
 use crate::tree::SortKey;
 
@@ -93,8 +94,9 @@ impl Binder<'_> {
                     return Err(error(SqlState::SYNTAX_ERROR, text, at));
                 }
                 Ast::Wildcard(qualifier) => {
-                    let columns = self.star(scope, qualifier, at)?.into_iter().map(|(_, expr)| expr).collect();
-                    arguments.push(Expr::new(ExprKind::Row(columns), TypeId::RECORD, Place(at.0)));
+                    let columns = self.star(scope, qualifier, at)?;
+                    let is_nullable = !qualifier.is_empty() && self.qualified_source(scope, qualifier, at)?.is_nullable;
+                    arguments.push(named_row(columns, is_nullable, at));
                 }
                 _ => arguments.push(self.expr(scope, argument)?),
             }

@@ -352,7 +352,7 @@ impl Binder<'_> {
             error(SqlState::UNDEFINED_COLUMN, text, at)
         };
         match &value.kind {
-            ExprKind::Row(columns) => {
+            ExprKind::Row(columns, _) => {
                 let number = field.strip_prefix('f').and_then(|number| number.parse::<usize>().ok());
                 let number = number.and_then(|number| number.checked_sub(1)).filter(|number| *number < columns.len());
                 let number = number.ok_or_else(missing)?;

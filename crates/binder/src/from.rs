@@ -108,6 +108,7 @@ impl Binder<'_> {
             by_column: true,
             is_scalar: false,
             lateral_only: false,
+            is_nullable: false,
         };
         rename(&mut source, relation.alias.as_ref())?;
         self.scans.push((Arc::clone(&table), columns.clone()));
@@ -306,6 +307,11 @@ impl Binder<'_> {
             }
             Some(as_of) => self.as_of_join(scope, kind, left, right, on, as_of, (&left_sources, &right_sources))?,
         };
+        let nullable = |sources: Vec<Source>, is_nullable: bool| -> Vec<Source> {
+            sources.into_iter().map(|one| Source { is_nullable: one.is_nullable || is_nullable, ..one }).collect()
+        };
+        let left_sources = nullable(left_sources, matches!(kind, JoinKind::Right | JoinKind::Full));
+        let right_sources = nullable(right_sources, matches!(kind, JoinKind::Left | JoinKind::Full));
         let sources = join_sources(left_sources, right_sources, merged, using_alias, join)?;
         Ok((rel, sources))
     }
@@ -456,6 +462,7 @@ fn unnamed(columns: Vec<SourceColumn>) -> Source {
         by_column: true,
         is_scalar: false,
         lateral_only: false,
+        is_nullable: false,
     }
 }
 

@@ -118,7 +118,22 @@ fn whole_row(source: &Source, at: Pos) -> Expr {
     if source.is_scalar && columns.len() == 1 {
         return columns.into_iter().next().unwrap_or_else(|| Expr::null(TypeId::TEXT, Place(at.0)));
     }
-    Expr::new(ExprKind::Row(columns), TypeId::RECORD, Place(at.0))
+    let columns = source.columns.iter().map(|column| column.name.clone()).zip(columns).collect();
+    named_row(columns, source.is_nullable, at)
+}
+
+/// A row of columns with names. `is_nullable`: an outer join gives NULL for it, so that all of its columns are NULL.
+pub(crate) fn named_row(columns: Vec<(Ident, Expr)>, is_nullable: bool, at: Pos) -> Expr {
+    let place = Place(at.0);
+    let (names, columns): (Vec<Box<str>>, Vec<Expr>) =
+        columns.into_iter().map(|(name, expr)| (Box::from(name.as_str()), expr)).unzip();
+    let row = Expr::new(ExprKind::Row(columns, Some(names.into())), TypeId::RECORD, place);
+    if !is_nullable {
+        return row;
+    }
+    let is_null = Expr::new(ExprKind::IsNull(Box::new(row.clone())), TypeId::BOOL, place);
+    let branches = vec![(is_null, Expr::null(TypeId::RECORD, place))];
+    Expr::new(ExprKind::Case { operand: None, branches, otherwise: Some(Box::new(row)) }, TypeId::RECORD, place)
 }
 
 pub(crate) fn placed(expr: Expr, at: Pos) -> Expr {

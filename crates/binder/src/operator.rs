@@ -35,7 +35,7 @@ impl Binder<'_> {
     /// An operator between two values or two rows.
     pub(crate) fn compared(&mut self, symbol: &str, left: Expr, right: Expr, at: Pos) -> Result<Expr> {
         match (left.kind, right.kind) {
-            (ExprKind::Row(left), ExprKind::Row(right)) => self.row_operator(symbol, left, right, at),
+            (ExprKind::Row(left, _), ExprKind::Row(right, _)) => self.row_operator(symbol, left, right, at),
             (left_kind, right_kind) => {
                 let left = Expr { kind: left_kind, ..left };
                 let right = Expr { kind: right_kind, ..right };
@@ -126,7 +126,7 @@ impl Binder<'_> {
         }
         let (left, right) = (self.expr(scope, &distinct.left)?, self.expr(scope, &distinct.right)?);
         let expr = match (left.kind, right.kind) {
-            (ExprKind::Row(left), ExprKind::Row(right)) => {
+            (ExprKind::Row(left, _), ExprKind::Row(right, _)) => {
                 if left.len() != right.len() {
                     let text = "unequal number of entries in row expressions";
                     return Err(error(SqlState::SYNTAX_ERROR, text, at));
@@ -180,8 +180,8 @@ impl Binder<'_> {
         let items = self.exprs(scope, &list.list)?;
         // Constants of one type are compared in one step.
         let (constants, others): (Vec<Expr>, Vec<Expr>) =
-            items.into_iter().partition(|item| !matches!(item.kind, ExprKind::Row(_)) && !self.has_columns(item));
-        let is_row = matches!(left.kind, ExprKind::Row(_));
+            items.into_iter().partition(|item| !matches!(item.kind, ExprKind::Row(..)) && !self.has_columns(item));
+        let is_row = matches!(left.kind, ExprKind::Row(..));
         let common = self.in_list_type(&left, &constants).filter(|_| constants.len() > 1 && !is_row);
         let mut tests = Vec::with_capacity(others.len() + 1);
         let mut single = others;

@@ -19,7 +19,7 @@ impl Binder<'_> {
                 columns.push(self.expr(scope, item)?);
             }
         }
-        Ok(Expr::new(ExprKind::Row(columns), TypeId::RECORD, at))
+        Ok(Expr::new(ExprKind::Row(columns, None), TypeId::RECORD, at))
     }
 
     /// An operator between two rows: `=` and `<>` hold for the columns, the others for the first columns that differ.

@@ -121,6 +121,8 @@ pub(crate) struct Source {
     pub(crate) is_scalar: bool,
     /// Whether only lateral items can refer to it: FROM is not complete.
     pub(crate) lateral_only: bool,
+    /// Whether an outer join gives rows of NULLs for it.
+    pub(crate) is_nullable: bool,
 }
 
 /// A column of an item of FROM.

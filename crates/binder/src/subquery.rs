@@ -86,7 +86,7 @@ impl Binder<'_> {
         at: Pos,
     ) -> Result<Expr> {
         let left = match left.kind {
-            ExprKind::Row(columns) => columns,
+            ExprKind::Row(columns, _) => columns,
             kind => vec![Expr { kind, ..left }],
         };
         let bound = self.query(query, Some(scope), true)?;

@@ -55,7 +55,9 @@ impl Catalog {
     /// A type's name in messages, as `format_type` has it.
     #[must_use]
     pub fn type_name(&self, id: TypeId) -> String {
-        if let Some(element) = self.element_of(id) {
+        // Vectors have elements and are no arrays.
+        let is_vector = matches!(id, TypeId::INT2VECTOR | TypeId::OIDVECTOR);
+        if let Some(element) = self.element_of(id).filter(|_| !is_vector) {
             return format!("{}[]", self.type_name(element));
         }
         let name = match id {

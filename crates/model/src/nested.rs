@@ -1,6 +1,7 @@
 //! Values that are made of other values, and the rarer kinds of values.
 
 use std::cmp::Ordering;
+use std::sync::Arc;
 
 use crate::value::Datum;
 
@@ -61,9 +62,14 @@ fn compare_all(a: &[Datum<'_>], b: &[Datum<'_>]) -> Option<Ordering> {
 pub struct Record<'a> {
     /// OIDs of the columns' types.
     pub types: Box<[u32]>,
+    /// Names of the columns.
+    pub names: Names,
     /// Values of the columns.
     pub values: Box<[Datum<'a>]>,
 }
+
+/// Names of a row's columns; those of `ROW(…)`, which has none, are `f1`, `f2` and so on.
+pub type Names = Option<Arc<[Box<str>]>>;
 
 impl Record<'_> {
     /// The order of two rows with the same columns.

@@ -16,10 +16,14 @@ use datafusion::logical_expr::{AggregateUDF, LogicalPlan, ScalarUDF, TableSource
 use datafusion::scalar::ScalarValue;
 use model::{Datum, Error, ErrorKind, Result, RowSchema, SqlState, TableName};
 use parser::ast::{self, Statement};
-use scalar::{DateOrder, DateStyle, Expr, ExprKind, IntervalStyle, Place, Session};
+use scalar::{Expr, ExprKind, Place, Session};
 
 use crate::context::{DATABASE, StatementContext};
+use crate::functions::StatementFacts;
+use crate::pg_catalog::objects::StatementObjects;
 use crate::pg_catalog::oids::{Part, of_table};
+use crate::pg_catalog::system_relation;
+use crate::pg_catalog::system_table::{SystemTable, described};
 use crate::provider::ColumnsTable;
 use crate::rows::plain_datum;
 use crate::rows::scan::RowsTable;
@@ -106,7 +110,7 @@ pub(crate) fn bind(context: &Arc<StatementContext>, statement: &Parsed, declared
             Err(error) => return Ok(Attempt::Left(error)),
         },
     };
-    let database = Tables::new(None, context);
+    let database = Tables::new(None, context, is_only_ours);
     let types: Vec<Option<TypeId>> = declared.iter().map(|oid| Some(TypeId(*oid)).filter(|ty| ty.0 != 0)).collect();
     match binder::bind(&database, &statement.sql, query, &types) {
         Ok(query) => {
@@ -169,7 +173,7 @@ impl Bound {
         });
         let columns = columns.collect();
         let query = with_texts(self.query, &context.settings);
-        match relational::lower(&query, &Tables::new(Some(state), context)) {
+        match relational::lower(&query, &Tables::new(Some(state), context, self.is_only_ours)) {
             Ok(plan) => Ok(Ok(Planned { plan, columns, parameters: self.parameters })),
             Err(error) if !self.is_only_ours && is_left_to_others(&error) => Ok(Err(error)),
             Err(error) => Err(placed(error, statement)),
@@ -291,22 +295,35 @@ struct Tables<'a> {
     /// Functions, for the lowering.
     state: Option<&'a SessionState>,
     context: &'a Arc<StatementContext>,
+    facts: Arc<StatementFacts>,
     session: Arc<Session>,
+    /// Whether system tables are bound.
+    has_system_tables: bool,
     /// Set when a `columns` table is asked for.
     reads_columns: AtomicBool,
 }
 
 impl<'a> Tables<'a> {
-    fn new(state: Option<&'a SessionState>, context: &'a Arc<StatementContext>) -> Tables<'a> {
-        Tables { state, context, session: Arc::new(session(context)), reads_columns: AtomicBool::new(false) }
+    fn new(state: Option<&'a SessionState>, context: &'a Arc<StatementContext>, has_system_tables: bool) -> Tables<'a> {
+        let facts = crate::hooks::facts(context);
+        let objects: Arc<dyn scalar::Objects> = Arc::new(StatementObjects(Arc::clone(&facts)));
+        let session = Arc::new(Session { objects: Some(objects), ..session(context) });
+        Tables { state, context, facts, session, has_system_tables, reads_columns: AtomicBool::new(false) }
     }
 }
 
 impl Schema for Tables<'_> {
     fn table(&self, schema: Option<&str>, name: &str) -> Result<Option<Arc<Table>>> {
-        let is_system = |schema: &str| matches!(schema, "pg_catalog" | "information_schema");
+        // The schema of system tables is searched first, without being in the search path.
+        let system = system_relation(schema.unwrap_or("pg_catalog"), name);
+        if let Some(relation) = system {
+            // The other road has what clients expect of these that the binder does not know yet, such as `tableoid`.
+            return match self.has_system_tables {
+                true => Ok(Some(Arc::new(described(relation)))),
+                false => Err(Error::unsupported("a system table")),
+            };
+        }
         let found = match schema {
-            Some(schema) if is_system(schema) => return Err(Error::unsupported("a system table")),
             Some(schema) => TableName { schema: schema.to_owned(), table: name.to_owned() },
             None => match self.context.resolve(name) {
                 Some(found) => found,
@@ -364,6 +381,10 @@ fn columns_table(table: &model::Table, name: &TableName) -> Table {
 
 impl relational::Environment for Tables<'_> {
     fn table(&self, table: &Table) -> Result<Arc<dyn TableSource>> {
+        if let Some(relation) = system_relation(&table.schema, &table.name) {
+            let (facts, session) = (Arc::clone(&self.facts), Arc::clone(&self.session));
+            return Ok(provider_as_source(Arc::new(SystemTable::new(relation, facts, session))));
+        }
         let name = TableName { schema: table.schema.to_string(), table: table.name.to_string() };
         let catalog = self.context.snapshot.catalog();
         let zone = self.context.settings.time_zone();
@@ -389,37 +410,14 @@ impl relational::Environment for Tables<'_> {
 
 /// The facts of a session that results depend on.
 pub(crate) fn session(context: &StatementContext) -> Session {
-    let settings: &Settings = &context.settings;
-    let get = |name: &str| settings.get(name).unwrap_or_default();
-    let date = get("datestyle").to_ascii_lowercase();
     let micros = context.now_ns.div_euclid(1_000);
     Session {
-        zone: settings.zone().time_zone().clone(),
-        zone_name: settings.time_zone().to_string(),
-        date_style: match date.split(',').next() {
-            Some("postgres") => DateStyle::Postgres,
-            Some("sql") => DateStyle::Sql,
-            Some("german") => DateStyle::German,
-            _ => DateStyle::Iso,
-        },
-        date_order: match date.split(',').nth(1).map(str::trim) {
-            Some("dmy") => DateOrder::Dmy,
-            Some("ymd") => DateOrder::Ymd,
-            _ => DateOrder::Mdy,
-        },
-        interval_style: match get("intervalstyle").as_str() {
-            "postgres_verbose" => IntervalStyle::PostgresVerbose,
-            "sql_standard" => IntervalStyle::SqlStandard,
-            "iso_8601" => IntervalStyle::Iso8601,
-            _ => IntervalStyle::Postgres,
-        },
-        extra_float_digits: get("extra_float_digits").parse().unwrap_or(1),
-        bytea_escape: get("bytea_output") == "escape",
         transaction_micros: micros,
         statement_micros: micros,
         user: context.user.to_string(),
         database: DATABASE.to_owned(),
         schema: context.current_schema(),
         value_bytes_max: usize::try_from(context.engine.memory().total() / VALUE_PART).unwrap_or(usize::MAX),
+        ..context.settings.value_session()
     }
 }

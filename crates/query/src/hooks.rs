@@ -49,7 +49,8 @@ pub(crate) fn table_function(
     pg_catalog::table_function(name, || facts(context)).map(Ok)
 }
 
-fn facts(context: &Arc<StatementContext>) -> Arc<StatementFacts> {
+/// What catalog functions and tables may ask about the statement.
+pub(crate) fn facts(context: &Arc<StatementContext>) -> Arc<StatementFacts> {
     Arc::new(StatementFacts {
         catalog: Arc::clone(context.snapshot.catalog()),
         user: context.user.to_string(),

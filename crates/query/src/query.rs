@@ -11,7 +11,8 @@ use datafusion::common::ParamValues;
 use datafusion::execution::context::SessionState;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::LogicalPlan;
-use datafusion::physical_plan::{ExecutionPlan, execute_stream};
+use datafusion::physical_plan::stream::{RecordBatchReceiverStream, RecordBatchStreamAdapter};
+use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, execute_stream};
 use datafusion::scalar::ScalarValue;
 use datafusion::sql::sqlparser::ast::{self, Visit, Visitor};
 use engine::Catalog;
@@ -89,7 +90,8 @@ fn directly(
     sql: &ast::Statement,
     declared: &[u32],
 ) -> Option<QueryPlan> {
-    if context.rows_view.is_some() || !context.settings.enables_series() {
+    let settings = &context.settings;
+    if context.rows_view.is_some() || !settings.enables_series() || !settings.has_plain_styles() {
         return None;
     }
     let Direct { shape, columns, parameters } = series::compile(state, context, sql, parsed.parameters, declared)?;
@@ -129,7 +131,7 @@ fn plan_in(
     match binding::bind(context, parsed, declared)? {
         Attempt::Bound(bound) => {
             // Queries of `columns` tables keep the types and nanoseconds that the series executor gives.
-            let first = sql.filter(|_| bound.reads_columns());
+            let first = sql.filter(|_| bound.reads_columns() && context.settings.has_plain_styles());
             if let Some(sql) = first
                 && let Ok(plan) = plan_by_sql(state, context, parsed, sql, declared, given)
             {
@@ -272,10 +274,41 @@ impl Ready {
         let producer = self.database.producer();
         let stream = {
             let _inside = producer.enter();
-            execute_stream(self.plan, self.task).or_error_in(&parsed)?
+            in_order(self.plan, self.task).or_error_in(&parsed)?
         };
         Ok(producer.run(and(Box::pin(self.interrupt.held_by(located(stream, &parsed))))))
     }
+}
+
+/// Batches that a partition produces before they are read.
+const AHEAD_BATCHES: usize = 2;
+
+/// Runs a plan: the rows of its first partition, then those of the next. All partitions start at once.
+fn in_order(
+    plan: Arc<dyn ExecutionPlan>,
+    task: Arc<TaskContext>,
+) -> datafusion::error::Result<SendableRecordBatchStream> {
+    let partitions = plan.output_partitioning().partition_count();
+    if partitions <= 1 {
+        return execute_stream(plan, task);
+    }
+    let schema = plan.schema();
+    let start = |partition| {
+        let mut builder = RecordBatchReceiverStream::builder(plan.schema(), AHEAD_BATCHES);
+        let (batches, mut input) = (builder.tx(), plan.execute(partition, Arc::clone(&task))?);
+        builder.spawn(async move {
+            while let Some(batch) = input.next().await {
+                let is_last = batch.is_err();
+                if batches.send(batch).await.is_err() || is_last {
+                    break;
+                }
+            }
+            Ok(())
+        });
+        Ok(builder.build())
+    };
+    let streams: Vec<_> = (0..partitions).map(start).collect::<datafusion::error::Result<_>>()?;
+    Ok(Box::pin(RecordBatchStreamAdapter::new(schema, futures::stream::iter(streams).flatten())))
 }
 
 /// Converts errors of a stream and adds their position in the statement.
@@ -299,10 +332,19 @@ pub(crate) async fn ready(
     if context.rows_view.is_some() {
         crate::rows::until_durable(session, context.snapshot.lsn()).await?;
     }
-    let state = session.state(&context);
+    let mut state = session.state(&context);
+    spread_batches(&mut state, !plan.is_bound);
     let result = ready_in(&session.database, &state, &context, prepared, plan, values).await;
     session.keep(state);
     result
+}
+
+/// Whether the batches of one partition may be spread over several ones, which loses their order. PostgreSQL's rows stay
+/// in the order of the table or of a subquery's ORDER BY, and clients rely on it.
+fn spread_batches(state: &mut SessionState, is_allowed: bool) {
+    if state.config().options().optimizer.enable_round_robin_repartition != is_allowed {
+        state.config_mut().options_mut().optimizer.enable_round_robin_repartition = is_allowed;
+    }
 }
 
 async fn ready_in(

@@ -19,7 +19,7 @@ use crate::errors::internal;
 use crate::expressions::joined;
 use crate::keys;
 use crate::lowering::Lowering;
-use crate::nodes::{Made, Node, Operator};
+use crate::nodes::{Groups, Made, Node, Operator};
 
 type Keys = [(u32, Expr)];
 type Calls = [(u32, AggregateCall)];
@@ -145,7 +145,9 @@ impl Lowering<'_> {
             let count = group.len();
             let exprs = group.into_iter().chain(calls).collect();
             let made = group_made.into_iter().chain(calls_made.iter().cloned()).collect();
-            Node::plan(Operator::Aggregate(count), exprs, vec![plan], false, made)
+            let in_order = aggregates.iter().any(|(_, call)| depends_on_order(call));
+            let groups = Groups { keys: count, in_order };
+            Node::plan(Operator::Aggregate(groups), exprs, vec![plan], false, made)
         };
         let plan = plan.map_err(internal)?;
         for (number, column, ty) in columns {
@@ -296,6 +298,12 @@ impl Lowering<'_> {
             is_decimal || made.is_ok_and(|ty| ty == arrow_type(call.call.result, &self.zone) || ty.is_string());
         Ok(is_expected.then_some(expr))
     }
+}
+
+/// Whether the result depends on the order of the rows, as those of lists do, and the call names none.
+fn depends_on_order(call: &AggregateCall) -> bool {
+    let name = builtin().function_row(call.call.function).map_or("", |row| row.name);
+    call.order_by.is_empty() && !call.distinct && name.ends_with("_agg")
 }
 
 fn field(name: String, ty: &DataType) -> Made {

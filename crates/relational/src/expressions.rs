@@ -11,7 +11,7 @@ use datafusion::logical_expr::{BinaryExpr, Expr as DfExpr, Like, Operator, cast,
 use datafusion::scalar::ScalarValue;
 use model::{Datum, Error, Result};
 use rustc_hash::FxHashSet;
-use scalar::{BooleanTest, Expr, ExprKind, Value};
+use scalar::{BooleanTest, Expr, ExprKind, Session, Value};
 
 use crate::arrow::{Form, arrow_type, form};
 use crate::evaluate::{Evaluate, Program, constant};
@@ -80,7 +80,7 @@ impl Lowering<'_> {
         if let Some(error) = failure {
             return Err(error);
         }
-        check_functions(&expr)?;
+        check_functions(&expr, &self.session)?;
         let program = Program {
             expr: Arc::new(expr),
             columns: columns.into(),
@@ -463,10 +463,10 @@ fn keys_agree(from: TypeId, to: TypeId) -> bool {
 }
 
 /// Refuses functions without implementation while the statement is planned, so that the caller can run it otherwise.
-fn check_functions(expr: &Expr) -> Result<()> {
+fn check_functions(expr: &Expr, session: &Session) -> Result<()> {
     let mut missing = None;
     let mut check = |call: &scalar::Call| {
-        if scalar::function(call.function).is_none() {
+        if !scalar::has_function(call.function, session) {
             missing = Some(call.function);
         }
     };

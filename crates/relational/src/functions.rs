@@ -114,7 +114,7 @@ impl Lowering<'_> {
             let is_known = if is_set {
                 scalar::set_function(call.function).is_some()
             } else {
-                scalar::function(call.function).is_some()
+                scalar::has_function(call.function, &self.session)
             };
             if !is_known {
                 let name = catalog::builtin().function_row(call.function).map_or("?", |row| row.name);

@@ -38,6 +38,8 @@ pub(crate) struct Lowering<'a> {
     pub(crate) work: RefCell<FxHashMap<usize, (String, Arc<dyn datafusion::logical_expr::TableSource>)>>,
     depth: Cell<usize>,
     operators: Cell<usize>,
+    /// Whether the operator above keeps the order of the next one: the result, and LIMIT, which sorts fewer rows.
+    pub(crate) order_is_kept: Cell<bool>,
 }
 
 /// The outer row of a subquery that is being lowered.
@@ -62,6 +64,7 @@ impl<'a> Lowering<'a> {
             work: RefCell::default(),
             depth: Cell::new(0),
             operators: Cell::new(0),
+            order_is_kept: Cell::new(true),
         }
     }
 

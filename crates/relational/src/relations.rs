@@ -23,6 +23,7 @@ use crate::nodes::{Node, Operator};
 impl Lowering<'_> {
     /// Lowers an operator; [`Lowering::rel`] counts the depth.
     pub(crate) fn operator(&self, rel: &Rel) -> Result<LogicalPlan> {
+        let order_is_kept = self.order_is_kept.replace(false);
         match rel {
             Rel::Single => Ok(single()),
             Rel::Scan { table, columns, as_of } => {
@@ -36,6 +37,7 @@ impl Lowering<'_> {
             Rel::Cte { cte, columns } => self.cte(*cte, columns),
             Rel::WorkTable { cte, columns } => self.work_table(*cte, columns),
             Rel::Project { input, columns } => {
+                self.order_is_kept.set(order_is_kept);
                 let input = self.rel(input)?;
                 let (numbers, exprs): (Vec<u32>, Vec<Expr>) = columns.iter().cloned().unzip();
                 let (input, exprs) = self.without_subqueries(input, exprs)?;
@@ -56,9 +58,11 @@ impl Lowering<'_> {
             Rel::Distinct { input, columns } => self.distinct(input, columns),
             Rel::Sort { input, keys } => {
                 let input = self.rel(input)?;
-                self.sort(input, keys)
+                let plan = self.sort(input, keys)?;
+                if order_is_kept { Ok(plan) } else { ordered(plan) }
             }
             Rel::Limit { input, limit, offset, ties } => {
+                self.order_is_kept.set(true);
                 let plan = self.rel(input)?;
                 self.limit(plan, limit.as_ref(), offset.as_ref(), ties.as_deref())
             }
@@ -348,6 +352,11 @@ impl Lowering<'_> {
 }
 
 /// A sort. DataFusion's builder would replace keys by columns of the same text, which operators of ours do not have.
+/// Keeps the order of a sorted subquery, which PostgreSQL's users rely on though SQL does not promise it.
+fn ordered(plan: LogicalPlan) -> Result<LogicalPlan> {
+    Node::plan(Operator::Ordered, Vec::new(), vec![plan], true, Vec::new()).map_err(internal)
+}
+
 pub(crate) fn sorted(input: LogicalPlan, expr: Vec<SortExpr>) -> LogicalPlan {
     LogicalPlan::Sort(Sort { expr, input: Arc::new(input), fetch: None })
 }

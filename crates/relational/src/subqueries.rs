@@ -94,7 +94,7 @@ impl Lowering<'_> {
                     exprs.push(self.expr(operand, input.schema())?.0);
                 }
                 for call in calls {
-                    if scalar::function(call.function).is_none() {
+                    if !scalar::has_function(call.function, &self.session) {
                         return Err(Error::unsupported(
                             "a comparison with a subquery is not supported for these types",
                         ));

@@ -1,8 +1,12 @@
 //! The environment that the evaluation of an expression may use.
 
+use std::sync::Arc;
+
 use bumpalo::Bump;
 use jiff::tz::TimeZone;
 use model::{Error, Result, SqlState};
+
+use crate::objects::Objects;
 
 /// Maximum size of a computed value in bytes, as in PostgreSQL.
 const VALUE_BYTES_MAX: usize = (1 << 30) - 1;
@@ -36,6 +40,8 @@ pub struct Session {
     pub schema: Option<String>,
     /// Maximum size of a computed value, in bytes.
     pub value_bytes_max: usize,
+    /// Tables, roles and settings; without them, functions about them are not supported.
+    pub objects: Option<Arc<dyn Objects>>,
 }
 
 impl Default for Session {
@@ -55,6 +61,7 @@ impl Default for Session {
             database: "millrace".to_owned(),
             schema: Some("public".to_owned()),
             value_bytes_max: VALUE_BYTES_MAX,
+            objects: None,
         }
     }
 }

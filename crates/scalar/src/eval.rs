@@ -105,9 +105,10 @@ impl<'a, R: Row<'a> + ?Sized> Evaluation<'_, 'a, R> {
                 Datum::Null
             }
             ExprKind::Extreme { greatest, list } => self.extreme(*greatest, list, expr.ty)?,
-            ExprKind::Row(list) => {
+            ExprKind::Row(list, names) => {
                 let values = list.iter().map(|item| self.eval(item)).collect::<Result<_>>()?;
-                Datum::Record(Arc::new(Record { types: list.iter().map(|item| item.ty.0).collect(), values }))
+                let types = list.iter().map(|item| item.ty.0).collect();
+                Datum::Record(Arc::new(Record { types, names: names.clone(), values }))
             }
             ExprKind::Array { elements, nested } => self.array(elements, *nested, expr.ty)?,
             ExprKind::Subscript(of, subscripts) => match self.eval(of)? {
@@ -379,12 +380,23 @@ impl<'a, R: Row<'a> + ?Sized> Evaluation<'_, 'a, R> {
 /// # Errors
 /// Those of the function; 0A000 without implementation.
 pub fn apply<'a>(call: &Call, arguments: &[Datum<'a>], ctx: &Context<'a>) -> Result<Datum<'a>> {
+    let Some((function, is_strict)) = registry::implementation(call.function) else {
+        return apply_of_objects(call, arguments, ctx);
+    };
+    if is_strict && arguments.iter().any(Datum::is_null) {
+        return Ok(Datum::Null);
+    }
+    function(arguments, call, ctx)
+}
+
+/// Calls a function about the database's objects.
+fn apply_of_objects<'a>(call: &Call, arguments: &[Datum<'a>], ctx: &Context<'a>) -> Result<Datum<'a>> {
     let row = builtin().function_row(call.function);
     if row.is_none_or(|row| row.is_strict) && arguments.iter().any(Datum::is_null) {
         return Ok(Datum::Null);
     }
-    match registry::function(call.function) {
-        Some(function) => function(arguments, call, ctx),
+    match ctx.session.objects.as_deref().filter(|objects| objects.has_function(call.function)) {
+        Some(objects) => objects.call(arguments, call, ctx),
         None => {
             let name = row.map_or("?", |row| row.name);
             Err(Error::unsupported(format!("function {name} is not supported")))

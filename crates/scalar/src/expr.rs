@@ -1,6 +1,7 @@
 //! Typed expressions, as the binder makes them.
 
 use catalog::TypeId;
+use model::Names;
 
 use crate::value::Value;
 
@@ -115,8 +116,8 @@ pub enum ExprKind {
         /// Arguments, of one type.
         list: Vec<Expr>,
     },
-    /// `ROW(…)`
-    Row(Vec<Expr>),
+    /// `ROW(…)`, or the row of an item of FROM, whose columns have names.
+    Row(Vec<Expr>, Names),
     /// `ARRAY[…]`; if nested, of arrays, which become one with another dimension.
     Array {
         /// Elements or arrays.
@@ -280,7 +281,7 @@ macro_rules! operands {
                 | ExprKind::Or(list)
                 | ExprKind::Coalesce(list)
                 | ExprKind::Extreme { list, .. }
-                | ExprKind::Row(list)
+                | ExprKind::Row(list, _)
                 | ExprKind::Array { elements: list, .. } => list.$iter().for_each(each),
                 ExprKind::ViaText(of)
                 | ExprKind::Relabel(of)

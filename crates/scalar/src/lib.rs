@@ -1,7 +1,8 @@
 //! Scalar expressions: values, types' input and output, functions, operators, casts and aggregates, by PostgreSQL's rules.
 //!
 //! - [`Expr`] is a typed expression. The binder makes it; [`eval`] computes it for one row.
-//! - [`Context`] is what an evaluation may use: an arena for computed values and the session's facts.
+//! - [`Context`] is what an evaluation may use: an arena for computed values and the session's facts. [`Objects`] are the
+//!   tables, roles and settings, for functions about them.
 //! - [`input`], [`output`] and [`compare`] are the text forms and the order of every type.
 //! - [`function`], [`set_function`] and [`aggregate`] find the implementation of a function by its number in `pg_proc`.
 //!
@@ -14,6 +15,7 @@ pub mod context;
 pub mod eval;
 pub mod expr;
 pub mod json;
+pub mod objects;
 pub mod registry;
 mod send;
 pub mod value;
@@ -31,6 +33,7 @@ mod time;
 pub use context::{Context, DateOrder, DateStyle, IntervalStyle, Session};
 pub use eval::{Row, eval};
 pub use expr::{BooleanTest, Call, Comparison, Expr, ExprKind, Place, SqlValue, Subquery, SubqueryKind, Subscript};
-pub use registry::{Accumulator, aggregate, compare, function, input, output, set_function};
+pub use objects::Objects;
+pub use registry::{Accumulator, aggregate, compare, function, has_function, input, output, set_function};
 pub use send::send;
 pub use value::Value;

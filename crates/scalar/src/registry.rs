@@ -7,7 +7,7 @@ use catalog::{Catalog, FunctionCall, Resolved, TypeId, builtin};
 use model::{Datum, Error, Result, SqlState};
 use rustc_hash::FxHashMap;
 
-use crate::context::Context;
+use crate::context::{Context, Session};
 use crate::expr::Call;
 
 /// A function of values. NULL arguments reach it only if it is not strict.
@@ -95,7 +95,8 @@ static FAMILIES: &[&Family] = &[
 
 struct Registry {
     types: FxHashMap<TypeId, TypeSupport>,
-    functions: FxHashMap<u32, Function>,
+    /// Functions by their number, and whether they are strict. Each row of each call looks here.
+    functions: Vec<Option<(Function, bool)>>,
     sets: FxHashMap<u32, SetFunction>,
     aggregates: FxHashMap<u32, Aggregate>,
 }
@@ -108,11 +109,9 @@ static REGISTRY: LazyLock<Registry> = LazyLock::new(|| {
     };
     Registry {
         types: FAMILIES.iter().flat_map(|family| family.types).copied().collect(),
-        functions: FAMILIES
-            .iter()
-            .flat_map(|family| family.functions)
-            .map(|(name, one)| (number(name), *one))
-            .collect(),
+        functions: by_number(
+            FAMILIES.iter().flat_map(|family| family.functions).map(|(name, one)| (number(name), *one)),
+        ),
         sets: FAMILIES.iter().flat_map(|family| family.sets).map(|(name, one)| (number(name), *one)).collect(),
         aggregates: FAMILIES
             .iter()
@@ -121,6 +120,18 @@ static REGISTRY: LazyLock<Registry> = LazyLock::new(|| {
             .collect(),
     }
 });
+
+fn by_number(functions: impl Iterator<Item = (u32, Function)>) -> Vec<Option<(Function, bool)>> {
+    let mut table = Vec::new();
+    for (number, function) in functions {
+        let at = number as usize;
+        if table.len() <= at {
+            table.resize(at + 1, None);
+        }
+        table[at] = Some((function, builtin().function_row(number).is_none_or(|row| row.is_strict)));
+    }
+    table
+}
 
 /// The number of the function that is written `name` or `name(type,…)`.
 #[must_use]
@@ -146,7 +157,19 @@ fn signature_types(catalog: &Catalog, types: &str) -> Option<Vec<TypeId>> {
 /// The implementation of a function, by its number in `pg_proc`; `None` if there is none yet.
 #[must_use]
 pub fn function(number: u32) -> Option<Function> {
-    REGISTRY.functions.get(&number).copied()
+    implementation(number).map(|(function, _)| function)
+}
+
+/// The implementation of a function, and whether it is strict.
+pub(crate) fn implementation(number: u32) -> Option<(Function, bool)> {
+    REGISTRY.functions.get(number as usize).copied().flatten()
+}
+
+/// Whether a function has an implementation here or among the objects of a session.
+#[must_use]
+pub fn has_function(number: u32, session: &Session) -> bool {
+    let of_objects = || session.objects.as_ref().is_some_and(|objects| objects.has_function(number));
+    implementation(number).is_some() || of_objects()
 }
 
 /// The implementation of a set-returning function.

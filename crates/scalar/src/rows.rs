@@ -198,7 +198,7 @@ mod tests {
     fn row(values: Vec<(TypeId, Datum<'static>)>) -> Datum<'static> {
         let (types, values): (Vec<u32>, Vec<Datum<'static>>) =
             values.into_iter().map(|(ty, value)| (ty.0, value)).unzip();
-        Datum::Record(Arc::new(Record { types: types.into(), values: values.into() }))
+        Datum::Record(Arc::new(Record { types: types.into(), names: None, values: values.into() }))
     }
 
     fn int(value: i32) -> (TypeId, Datum<'static>) {

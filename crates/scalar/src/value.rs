@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bumpalo::Bump;
-use model::{Array, ArrayDimension, Bits, Datum, Range, RangeBound, Record};
+use model::{Array, ArrayDimension, Bits, Datum, Names, Range, RangeBound, Record};
 
 /// A value that owns its bytes.
 #[derive(Clone, Debug, PartialEq)]
@@ -26,7 +26,7 @@ pub enum Value {
         items: Box<[Value]>,
     },
     /// A row: OIDs of the columns' types, and the columns.
-    Record(Box<[u32]>, Box<[Value]>),
+    Record(Box<[u32]>, Names, Box<[Value]>),
     /// A range.
     Range(Box<OwnedRange>),
     /// A multirange.
@@ -52,7 +52,8 @@ impl Value {
                 return Value::Array { element: array.element, dimensions: array.dimensions.clone(), items };
             }
             Datum::Record(record) => {
-                return Value::Record(record.types.clone(), record.values.iter().map(Value::of).collect());
+                let values = record.values.iter().map(Value::of).collect();
+                return Value::Record(record.types.clone(), record.names.clone(), values);
             }
             Datum::Range(range) => return Value::Range(Box::new(owned_range(range))),
             Datum::Multirange(ranges) => return Value::Multirange(ranges.iter().map(owned_range).collect()),
@@ -91,8 +92,9 @@ impl Value {
                 dimensions: dimensions.clone(),
                 items: items.iter().map(Value::datum).collect(),
             })),
-            Value::Record(types, values) => Datum::Record(Arc::new(Record {
+            Value::Record(types, names, values) => Datum::Record(Arc::new(Record {
                 types: types.clone(),
+                names: names.clone(),
                 values: values.iter().map(Value::datum).collect(),
             })),
             Value::Range(range) => Datum::Range(Arc::new(borrowed_range(range))),
@@ -117,7 +119,7 @@ impl Value {
             Value::Text(text) => text.len(),
             Value::Bytes(bytes) | Value::Bits(_, bytes) => bytes.len(),
             Value::Array { items, .. } => all(items),
-            Value::Record(_, values) => all(values),
+            Value::Record(_, _, values) => all(values),
             Value::Range(ends) => size_of::<OwnedRange>() + range(ends),
             Value::Multirange(ranges) => ranges.iter().map(|one| size_of::<OwnedRange>() + range(one)).sum(),
         }
@@ -163,6 +165,7 @@ pub fn copied<'a>(datum: &Datum<'_>, arena: &'a Bump) -> Datum<'a> {
         })),
         Datum::Record(record) => Datum::Record(Arc::new(Record {
             types: record.types.clone(),
+            names: record.names.clone(),
             values: record.values.iter().map(|value| copied(value, arena)).collect(),
         })),
         Datum::Range(one) => Datum::Range(Arc::new(range(one))),

@@ -99,6 +99,7 @@ pub(crate) struct Column {
 }
 
 /// A catalog relation.
+#[derive(Debug)]
 pub(crate) struct Relation {
     pub(crate) oid: Oid,
     pub(crate) schema: &'static str,

@@ -28,8 +28,17 @@ pub(crate) fn function(name: &str, facts: impl FnOnce() -> Arc<StatementFacts>) 
     Some(Arc::new(ScalarUDF::new_from_impl(CatalogFunction::new(name, spec, &facts()))))
 }
 
+/// The definition of the function with a name and a number of arguments, for bound queries, which have their own
+/// functions of arrays and of names of types.
+pub(crate) fn spec_of(name: &str, arguments: usize) -> Option<&'static Spec> {
+    let spec = SPECS.iter().find(|spec| spec.names.split(' ').any(|one| one == name))?;
+    let is_plain = matches!(spec.result, Gives::Type(_)) && !spec.arguments.starts_with('a') && spec.names != ADVISORY;
+    let is_io = name.starts_with("reg") || name.ends_with("in") || name.ends_with("out");
+    (is_plain && !is_io && (spec.count.0..=spec.count.1).contains(&arguments)).then_some(spec)
+}
+
 /// Definition of a function, or of several with the same result.
-struct Spec {
+pub(crate) struct Spec {
     names: &'static str,
     /// Minimum and maximum number of arguments.
     count: (usize, usize),
@@ -41,6 +50,13 @@ struct Spec {
     strict: bool,
     volatile: bool,
     eval: fn(&Call<'_>) -> model::Result<ScalarValue>,
+}
+
+impl Spec {
+    /// Calls the function, for a statement.
+    pub(crate) fn call(&self, facts: &StatementFacts, args: &[ScalarValue]) -> Evaluated {
+        (self.eval)(&Call { facts, args })
+    }
 }
 
 /// Result type.
@@ -465,12 +481,12 @@ fn set_config(call: &Call<'_>) -> Evaluated {
     text(call.facts.server.set(call.text(0).unwrap_or_default(), call.text(1).unwrap_or_default(), local)?)
 }
 
-fn schema_oid(facts: &StatementFacts, name: &str) -> Option<Oid> {
+pub(crate) fn schema_oid(facts: &StatementFacts, name: &str) -> Option<Oid> {
     let name = names::split_name(name)?.pop()?;
     names::schemas(facts).contains(&name).then(|| oids::of_schema(&name))
 }
 
-fn role_oid(facts: &StatementFacts, name: &str) -> Option<Oid> {
+pub(crate) fn role_oid(facts: &StatementFacts, name: &str) -> Option<Oid> {
     (names::split_name(name)?.pop()? == facts.user).then_some(oids::ROLE)
 }
 

@@ -5,6 +5,7 @@
 //!   `row_tables` has their rows about `rows` tables, `statistics` the statistics views.
 //! - `classes`: entries of `pg_class`. `formulas`: deparses defaults and conditions in PostgreSQL's format.
 //! - `functions`: session and catalog functions, bound to a statement's [`StatementFacts`].
+//! - `system_table`, `objects`: relations and functions for bound queries.
 //! - `rewrite`: rewrites the AST before planning. `lookups`: its rewrites of lookups and `unnest`.
 //! - `oids`, `names`: OIDs and names of objects.
 //!
@@ -17,11 +18,13 @@ mod functions;
 mod information_schema;
 mod lookups;
 mod names;
+pub(crate) mod objects;
 pub(crate) mod oids;
 mod relations;
 mod rewrite;
 mod row_tables;
 mod statistics;
+pub(crate) mod system_table;
 
 use std::sync::Arc;
 
@@ -47,6 +50,11 @@ pub(crate) fn version_text() -> String {
 /// OID of a table.
 pub(crate) fn table_oid(table: TableId) -> u32 {
     oids::of_table(table, oids::Part::Table)
+}
+
+/// The relation `name` of `schema` for bound queries; `None` if there is none.
+pub(crate) fn system_relation(schema: &str, name: &str) -> Option<&'static cells::Relation> {
+    relations::find(schema, name).filter(|relation| relation.schema != "()")
 }
 
 /// Relation `name` of `schema` (`pg_catalog` or `information_schema`), bound to the statement; `None` if there is

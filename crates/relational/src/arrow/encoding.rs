@@ -65,6 +65,11 @@ pub fn encode(datum: &Datum<'_>, out: &mut Vec<u8>) {
         Datum::Record(record) => {
             tagged(out, 27, &(record.types.len() as u32).to_le_bytes());
             record.types.iter().for_each(|ty| out.extend(ty.to_le_bytes()));
+            out.push(record.names.is_some().into());
+            for name in record.names.iter().flat_map(|names| names.iter()) {
+                out.extend((name.len() as u32).to_le_bytes());
+                out.extend(name.as_bytes());
+            }
             encode_all(&record.values, out);
         }
         Datum::Range(range) => encode_range(range, out),
@@ -269,11 +274,12 @@ impl<'a> Input<'a> {
             27 => {
                 let count = self.count(4)?;
                 let types: Box<[u32]> = (0..count).map(|_| self.u32()).collect::<Result<_>>()?;
+                let names = if self.byte()? == 0 { None } else { Some(self.names(types.len())?) };
                 let values = self.items(depth)?;
                 if values.len() != types.len() {
                     return Err(damaged());
                 }
-                Datum::Record(Arc::new(Record { types, values }))
+                Datum::Record(Arc::new(Record { types, names, values }))
             }
             tag @ (28 | 29) => Datum::Range(Arc::new(self.range(tag, depth)?)),
             30 => {
@@ -287,6 +293,14 @@ impl<'a> Input<'a> {
             31 => Datum::Geometry(Arc::new(self.geometry()?)),
             _ => return Err(damaged()),
         })
+    }
+
+    fn names(&mut self, count: usize) -> Result<Arc<[Box<str>]>> {
+        let one = |_| {
+            let length = self.u32()? as usize;
+            std::str::from_utf8(self.take(length)?).map(Into::into).map_err(|_| damaged())
+        };
+        (0..count).map(one).collect()
     }
 
     fn items(&mut self, depth: usize) -> Result<Box<[Datum<'a>]>> {

@@ -11,16 +11,19 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode, PhysicalGroupBy};
 use datafusion::physical_planner::PhysicalPlanner;
 
+use super::exec::NodeExec;
+use super::{Groups, Operator};
+
 /// The operator of some keys and aggregates.
 pub(super) fn plan(
     planner: &dyn PhysicalPlanner,
-    (expressions, keys): (&[Expr], usize),
+    (expressions, groups): (&[Expr], Groups),
     logical: &LogicalPlan,
     input: &Arc<dyn ExecutionPlan>,
     session: &dyn Session,
     planning: &PhysicalPlanningContext,
 ) -> DfResult<Arc<dyn ExecutionPlan>> {
-    let (keys, aggregates) = expressions.split_at(keys.min(expressions.len()));
+    let (keys, aggregates) = expressions.split_at(groups.keys.min(expressions.len()));
     let schema = input.schema();
     let group = keys.iter().map(|key| {
         let (expr, name) = match key {
@@ -40,7 +43,15 @@ pub(super) fn plan(
         calls.push(aggregate);
         filters.push(filter);
     }
-    let is_split = !keys.is_empty() && session.config().target_partitions() > 1;
+    // Partitions of groups would be read in any order.
+    let is_split = !keys.is_empty() && !groups.in_order && session.config().target_partitions() > 1;
     let mode = if is_split { AggregateMode::SinglePartitioned } else { AggregateMode::Single };
-    Ok(Arc::new(AggregateExec::try_new(mode, group, calls, filters, Arc::clone(input), schema)?))
+    let input = if groups.in_order { ordered(Arc::clone(input)) } else { Arc::clone(input) };
+    Ok(Arc::new(AggregateExec::try_new(mode, group, calls, filters, input, schema)?))
+}
+
+/// One partition in the order of the input.
+fn ordered(input: Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan> {
+    let (schema, ordering) = (input.schema(), input.properties().output_ordering().cloned());
+    Arc::new(NodeExec::new(Arc::new(Operator::Ordered), Vec::new(), vec![input], true, schema, vec![ordering]))
 }

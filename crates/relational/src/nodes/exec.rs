@@ -39,8 +39,8 @@ pub(crate) struct NodeExec {
     pub(crate) inputs: Vec<Arc<dyn ExecutionPlan>>,
     pub(crate) keeps: bool,
     pub(crate) schema: SchemaRef,
-    /// Order of the first input, which must not be lost.
-    ordering: Option<LexOrdering>,
+    /// Orders of the inputs, which must not be lost.
+    orderings: Vec<Option<LexOrdering>>,
     properties: Arc<PlanProperties>,
 }
 
@@ -51,18 +51,18 @@ impl NodeExec {
         inputs: Vec<Arc<dyn ExecutionPlan>>,
         keeps: bool,
         schema: SchemaRef,
-        ordering: Option<LexOrdering>,
+        orderings: Vec<Option<LexOrdering>>,
     ) -> NodeExec {
         // Kept columns have the places that they have in the input, so the expressions of its order are valid above.
-        let orderings = ordering.iter().filter(|_| keeps).cloned();
-        let equivalence = EquivalenceProperties::new_with_orderings(Arc::clone(&schema), orderings);
+        let kept = orderings.iter().take(1).flatten().filter(|_| keeps).cloned();
+        let equivalence = EquivalenceProperties::new_with_orderings(Arc::clone(&schema), kept);
         let properties = Arc::new(PlanProperties::new(
             equivalence,
             Partitioning::UnknownPartitioning(1),
             EmissionType::Incremental,
             Boundedness::Bounded,
         ));
-        NodeExec { operator, expressions, inputs, keeps, schema, ordering, properties }
+        NodeExec { operator, expressions, inputs, keeps, schema, orderings, properties }
     }
 
     fn start(&self, context: Arc<TaskContext>) -> DfResult<Box<dyn Run>> {
@@ -85,8 +85,19 @@ impl NodeExec {
                 let query = Arc::clone(self.inputs.get(1).ok_or_else(missing)?);
                 Box::new(apply::Running::new(Arc::clone(&self.operator), source, query, context))
             }
+            Operator::Ordered => Box::new(Ordered(source)),
             Operator::Aggregate(_) => return Err(crate::errors::external(model::Error::bug("an aggregate"))),
         })
+    }
+}
+
+/// Passes its input on.
+struct Ordered(Source);
+
+#[async_trait]
+impl Run for Ordered {
+    async fn next(&mut self) -> DfResult<Option<RecordBatch>> {
+        self.0.batch().await
     }
 }
 
@@ -154,11 +165,7 @@ impl ExecutionPlan for NodeExec {
     }
 
     fn required_input_ordering(&self) -> Vec<Option<OrderingRequirements>> {
-        let mut required = vec![None; self.inputs.len()];
-        if let (Some(first), Some(ordering)) = (required.first_mut(), &self.ordering) {
-            *first = Some(OrderingRequirements::from(ordering.clone()));
-        }
-        required
+        self.orderings.iter().map(|ordering| ordering.clone().map(OrderingRequirements::from)).collect()
     }
 
     fn maintains_input_order(&self) -> Vec<bool> {
@@ -194,7 +201,7 @@ impl ExecutionPlan for NodeExec {
             inputs,
             self.keeps,
             Arc::clone(&self.schema),
-            self.ordering.clone(),
+            self.orderings.clone(),
         )))
     }
 

@@ -246,7 +246,9 @@ impl Keys {
         }
         // In a descending order, rows before have larger values.
         let is_less = is_before != self.descending;
-        let limit = base.shifted(&offset.datum(), is_less, self.ty, session)?;
+        // An infinite offset from the same infinity takes in every number.
+        let is_low = is_start != self.descending;
+        let limit = base.shifted(&offset.datum(), (is_less, is_low), self.ty, session)?;
         let is_outside = |key: &Key| {
             let order = key.compare(&limit);
             let order = if self.descending { order.reverse() } else { order };
@@ -289,8 +291,14 @@ impl Key {
         }
     }
 
-    /// The value less or more an offset.
-    fn shifted(&self, offset: &Datum<'_>, is_less: bool, ty: TypeId, session: &scalar::Session) -> Result<Key> {
+    /// The value less or more an offset. `is_low`: whether the limit is the lowest number if it is not defined.
+    fn shifted(
+        &self,
+        offset: &Datum<'_>,
+        (is_less, is_low): (bool, bool),
+        ty: TypeId,
+        session: &scalar::Session,
+    ) -> Result<Key> {
         let sign = if is_less { -1 } else { 1 };
         let whole = |offset: i128, base: i128| Ok(Key::Whole(base.saturating_add(offset.saturating_mul(sign))));
         match (self, offset) {
@@ -300,14 +308,14 @@ impl Key {
             // Days and months of an offset of a time do not count.
             (Key::Whole(base), Datum::Interval(offset)) if ty == TypeId::TIME => whole(offset.micros.into(), *base),
             (Key::Whole(base), Datum::Interval(offset)) => whole(offset.span_micros(), *base),
-            (Key::Float(base), Datum::Float8(offset)) => Ok(Key::Float(shifted_float(*base, *offset, is_less))),
+            (Key::Float(base), Datum::Float8(offset)) => Ok(Key::Float(shifted_float(*base, *offset, is_less, is_low))),
             (Key::Float(base), Datum::Float4(offset)) => {
-                Ok(Key::Float(shifted_float(*base, (*offset).into(), is_less)))
+                Ok(Key::Float(shifted_float(*base, (*offset).into(), is_less, is_low)))
             }
             (Key::Numeric(base), Datum::Numeric(offset)) => {
                 let limit = if is_less { base.sub(offset)? } else { base.add(offset)? };
                 let is_lost = limit.is_nan() && !base.is_nan();
-                let infinite = if is_less { Numeric::MINUS_INFINITY } else { Numeric::PLUS_INFINITY };
+                let infinite = if is_low { Numeric::MINUS_INFINITY } else { Numeric::PLUS_INFINITY };
                 Ok(Key::Numeric(if is_lost { infinite } else { limit }))
             }
             (Key::Timestamp(i64::MIN | i64::MAX) | Key::Timestamptz(i64::MIN | i64::MAX), Datum::Interval(_)) => {
@@ -324,11 +332,10 @@ impl Key {
     }
 }
 
-fn shifted_float(base: f64, offset: f64, is_less: bool) -> f64 {
+fn shifted_float(base: f64, offset: f64, is_less: bool, is_low: bool) -> f64 {
     let limit = if is_less { base - offset } else { base + offset };
     match limit.is_nan() && !base.is_nan() {
-        // An infinite offset takes in every value.
-        true if is_less => f64::NEG_INFINITY,
+        true if is_low => f64::NEG_INFINITY,
         true => f64::INFINITY,
         false => limit,
     }

@@ -41,8 +41,19 @@ pub(crate) enum Operator {
     Repeat,
     /// A subquery for each row.
     Apply(apply::Apply),
-    /// Groups, in one phase: the number of keys among the expressions.
-    Aggregate(usize),
+    /// The input in one partition, in its order, which optimizations above must not lose.
+    Ordered,
+    /// Groups, in one phase.
+    Aggregate(Groups),
+}
+
+/// Groups of [`Operator::Aggregate`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Groups {
+    /// Number of keys among the expressions.
+    pub(crate) keys: usize,
+    /// Whether an aggregate takes the rows in the order of the input, as `array_agg` does.
+    pub(crate) in_order: bool,
 }
 
 impl Operator {
@@ -54,6 +65,7 @@ impl Operator {
             Operator::Ties => "LimitWithTies",
             Operator::Repeat => "Repeat",
             Operator::Apply(_) => "Apply",
+            Operator::Ordered => "Ordered",
             Operator::Aggregate(_) => "SinglePhaseAggregate",
         }
     }

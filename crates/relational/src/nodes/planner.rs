@@ -31,21 +31,21 @@ impl ExtensionPlanner for Planner {
         let Some(node) = node.as_any().downcast_ref::<Node>() else { return Ok(None) };
         let [logical, ..] = logical_inputs else { return Ok(None) };
         let [physical, ..] = physical_inputs else { return Ok(None) };
-        if let Operator::Aggregate(keys) = &*node.operator {
-            let expressions = (node.expressions.as_slice(), *keys);
+        if let Operator::Aggregate(groups) = &*node.operator {
+            let expressions = (node.expressions.as_slice(), *groups);
             return aggregate::plan(planner, expressions, logical, physical, session, planning).map(Some);
         }
         let expressions = node.expressions.iter();
         let expressions =
             expressions.map(|expr| planner.create_physical_expr(expr, logical.schema(), session, planning));
-        let ordering = physical.properties().output_ordering().cloned();
+        let orderings = physical_inputs.iter().map(|input| input.properties().output_ordering().cloned());
         Ok(Some(Arc::new(NodeExec::new(
             Arc::clone(&node.operator),
             expressions.collect::<DfResult<_>>()?,
             physical_inputs.to_vec(),
             node.keeps,
             Arc::clone(node.schema.inner()),
-            ordering,
+            orderings.collect(),
         ))))
     }
 }

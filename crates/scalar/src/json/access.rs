@@ -183,6 +183,7 @@ pub(super) fn each<'a, const JSONB: bool, const AS_TEXT: bool>(
         let value = found::<AS_TEXT>(Some(value), &ctx);
         Ok(Datum::Record(Arc::new(Record {
             types: [TypeId::TEXT.0, value_type.0].into(),
+            names: None,
             values: [key, value].into(),
         })))
     })))

@@ -119,8 +119,7 @@ fn write_dimension(
     Ok(())
 }
 
-/// Appends a row as an object. A record has no names of columns; these are `f1`, `f2` and so on, as for ROW in
-/// PostgreSQL.
+/// Appends a row as an object.
 pub(super) fn write_record(
     out: &mut String,
     record: &Record<'_>,
@@ -135,7 +134,13 @@ pub(super) fn write_record(
             out.push_str(form.comma());
             out.push_str(line);
         }
-        let _ = write!(out, "\"f{}\"{}", at + 1, form.colon());
+        match record.names.as_ref().and_then(|names| names.get(at)) {
+            Some(name) => write_string(out, name),
+            None => {
+                let _ = write!(out, "\"f{}\"", at + 1);
+            }
+        }
+        out.push_str(form.colon());
         write_value(out, value, ty, form, ctx)?;
     }
     out.push('}');

@@ -90,7 +90,7 @@ fn a_path_at_the_limit_is_evaluated() {
 
 fn row<'a>(values: Vec<(TypeId, Datum<'a>)>) -> Datum<'a> {
     let (types, values): (Vec<u32>, Vec<Datum<'a>>) = values.into_iter().map(|(ty, value)| (ty.0, value)).unzip();
-    Datum::Record(Arc::new(Record { types: types.into(), values: values.into() }))
+    Datum::Record(Arc::new(Record { types: types.into(), names: None, values: values.into() }))
 }
 
 #[test]

@@ -12,11 +12,11 @@ use crate::registry::{Family, Function, TypeSupport};
 
 pub(crate) static FAMILY: Family = Family { types: TYPES, functions: FUNCTIONS, sets: &[], aggregates: &[] };
 
-/// `regtype`
-const REGTYPE: TypeId = TypeId(2206);
-
 const TYPES: &[(TypeId, TypeSupport)] = &[
-    (REGTYPE, TypeSupport { input: type_names::regtype_input, output: type_names::regtype_output, compare: None }),
+    (
+        TypeId::REGTYPE,
+        TypeSupport { input: type_names::regtype_input, output: type_names::regtype_output, compare: None },
+    ),
     (TypeId::VOID, TypeSupport { input: void_input, output: void_output, compare: None }),
 ];
 

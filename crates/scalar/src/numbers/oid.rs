@@ -14,9 +14,6 @@ use crate::registry::{Function, TypeSupport};
 
 const XID: TypeId = TypeId(28);
 const CID: TypeId = TypeId(29);
-const REGPROC: TypeId = TypeId(24);
-const REGPROCEDURE: TypeId = TypeId(2202);
-const REGTYPE: TypeId = TypeId(2206);
 
 pub(super) const TYPES: &[(TypeId, TypeSupport)] = &[
     (TypeId::OID, TypeSupport { input: oid_input, output, compare: None }),
@@ -24,31 +21,47 @@ pub(super) const TYPES: &[(TypeId, TypeSupport)] = &[
     (CID, TypeSupport { input: transaction_input, output, compare: None }),
 ];
 
-/// Types whose text is the name of an object. Names of tables and the like are known to the binder only, so that values
-/// of these types have numbers as text, except types and functions, which are built in.
+/// Types whose text is the name of an object. Functions are built in, tables, schemas and roles are the session's objects;
+/// the others have numbers as text.
 pub(super) const ALIASES: &[(TypeId, TypeSupport)] = &[
-    (REGPROC, ALIAS),
-    (REGPROCEDURE, ALIAS),
-    (TypeId(2205), ALIAS), // regclass
-    (REGTYPE, ALIAS),
+    (TypeId::REGPROC, ALIAS),
+    (TypeId::REGPROCEDURE, ALIAS),
+    (TypeId::REGCLASS, ALIAS),
     (TypeId(3734), ALIAS), // regconfig
     (TypeId(3769), ALIAS), // regdictionary
-    (TypeId(4089), ALIAS), // regnamespace
-    (TypeId(4096), ALIAS), // regrole
+    (TypeId::REGNAMESPACE, ALIAS),
+    (TypeId::REGROLE, ALIAS),
     (TypeId(4191), ALIAS), // regcollation
 ];
 
 const ALIAS: TypeSupport = TypeSupport { input: alias_input, output: alias_output, compare: None };
 
-/// Reads a number, `-` for 0, or the catalog's name of a type.
+/// Reads a number, `-` for 0, or the name of an object.
 fn alias_input<'a>(text: &str, ty: TypeId, typmod: i32, ctx: &Context<'a>) -> Result<Datum<'a>> {
     match text {
         "-" => Ok(Datum::Oid(0)),
         _ if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) => oid_input(text, ty, typmod, ctx),
-        _ => match builtin().type_named(text).filter(|_| ty == REGTYPE) {
-            Some(named) => Ok(Datum::Oid(named.0)),
-            None => Err(Error::unsupported(format!("names of type {} are not supported", builtin().type_name(ty)))),
+        _ => match (ty, ctx.session.objects.as_deref()) {
+            (TypeId::REGPROC, _) => function_named(text).map(Datum::Oid),
+            (TypeId::REGCLASS | TypeId::REGNAMESPACE | TypeId::REGROLE, Some(objects)) => {
+                objects.number(text, ty).map(Datum::Oid)
+            }
+            _ => Err(Error::unsupported(format!("names of type {} are not supported", builtin().type_name(ty)))),
         },
+    }
+}
+
+/// The number of the only function of a name.
+fn function_named(text: &str) -> Result<u32> {
+    let name = text.strip_prefix("pg_catalog.").unwrap_or(text).trim_matches('"');
+    let mut found = builtin().functions_named(name);
+    match (found.next(), found.next()) {
+        (Some(one), None) => Ok(one.oid),
+        (Some(_), Some(_)) => {
+            let text = format!("more than one function named \"{text}\"");
+            Err(Error::new(SqlState::AMBIGUOUS_FUNCTION, text))
+        }
+        (None, _) => Err(Error::new(SqlState::UNDEFINED_FUNCTION, format!("function \"{text}\" does not exist"))),
     }
 }
 
@@ -57,11 +70,13 @@ fn alias_output(datum: &Datum<'_>, ty: TypeId, ctx: &Context<'_>, text: &mut Str
     let catalog = builtin();
     match ty {
         _ if *number == 0 => text.push('-'),
-        REGTYPE if catalog.type_row(TypeId(*number)).is_some() => text.push_str(&catalog.type_name(TypeId(*number))),
-        REGPROC | REGPROCEDURE if catalog.function_row(*number).is_some() => {
-            function_name(*number, ty == REGPROCEDURE, text);
+        TypeId::REGPROC | TypeId::REGPROCEDURE if catalog.function_row(*number).is_some() => {
+            function_name(*number, ty == TypeId::REGPROCEDURE, text);
         }
-        _ => return output(datum, ty, ctx, text),
+        _ => match ctx.session.objects.as_deref().and_then(|objects| objects.name(*number, ty)) {
+            Some(name) => text.push_str(&name),
+            None => return output(datum, ty, ctx, text),
+        },
     }
     Ok(())
 }

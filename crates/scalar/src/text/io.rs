@@ -20,6 +20,7 @@ const TYPES: &[(TypeId, TypeSupport)] = &[
     (TypeId::TEXT, TEXT),
     (TypeId::VARCHAR, TEXT),
     (TypeId::UNKNOWN, TEXT),
+    (TypeId::PG_NODE_TREE, TEXT),
     (TypeId::CSTRING, TEXT),
     (TypeId::BPCHAR, TypeSupport { input: blank_padded_input, ..TEXT }),
     (TypeId::NAME, TypeSupport { input: name_input, ..TEXT }),

@@ -1,0 +1,32 @@
+//! The database as functions and types of object names see it: tables, roles, schemas, settings.
+
+use std::fmt::Debug;
+
+use model::{Datum, Result};
+
+use catalog::TypeId;
+
+use crate::context::Context;
+use crate::expr::Call;
+
+/// Facts about the database of a session. Functions such as `pg_get_indexdef` and values of type `regclass` need them.
+pub trait Objects: Debug + Send + Sync {
+    /// Whether [`Objects::call`] has a function, by its number in `pg_proc`.
+    fn has_function(&self, function: u32) -> bool;
+
+    /// Calls a function that [`Objects::has_function`] has. NULL arguments reach it only if it is not strict.
+    ///
+    /// # Errors
+    /// Those of the function.
+    fn call<'a>(&self, arguments: &[Datum<'a>], call: &Call, ctx: &Context<'a>) -> Result<Datum<'a>>;
+
+    /// The number of the object with a name. `ty` is `regclass`, `regnamespace` or `regrole`.
+    ///
+    /// # Errors
+    /// 42P01, 3F000 or 42704 if there is none.
+    fn number(&self, name: &str, ty: TypeId) -> Result<u32>;
+
+    /// The name of the object with a number, with its schema where the search path does not find it; `None` if there is
+    /// no such object.
+    fn name(&self, number: u32, ty: TypeId) -> Option<String>;
+}
