@@ -479,7 +479,7 @@ ORDER BY 1,2
 === psql \sf version
 SELECT 'version'::pg_catalog.regproc::pg_catalog.oid
 ---
-10007
+89
 === psql \sf version
 SELECT pg_catalog.pg_get_functiondef(89)
 ---
