@@ -1,10 +1,10 @@
-//! The stand-alone tool for client machines: the same as `millrace bench`, without the database.
+//! The program `millrace-bench`, which `millrace bench` runs.
 
 use std::process::ExitCode;
 
 use clap::Parser;
 
-/// Measures time-series databases: the same as `millrace bench`, for machines that only measure.
+/// Measures time-series databases, Millrace and others, and verifies their answers.
 #[derive(Parser)]
 #[command(name = "millrace-bench", version, max_term_width = 100)]
 struct Cli {

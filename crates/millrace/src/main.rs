@@ -1,9 +1,10 @@
-//! The `millrace` binary: server, clients and tools in one program.
+//! The `millrace` binary: server, clients and tools in one program, but for the benchmark tool.
 //!
 //! Each command is a module with a function `run`. This file parses the command line, dispatches, and turns an
 //! error into a message on stderr and an exit code: 0 success, 1 failure, 2 not started (invalid command line or
 //! configuration, server unreachable).
 
+mod bench;
 mod config;
 mod connect;
 mod demo;
@@ -59,7 +60,7 @@ enum Command {
     Serve(serve::Arguments),
     Sql(sql::Arguments),
     Write(write::Arguments),
-    Bench(bench::cli::Arguments),
+    Bench(bench::Arguments),
     Inspect(inspect::InspectArguments),
     Check(inspect::CheckArguments),
     Version(VersionArguments),
@@ -85,10 +86,6 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => error.exit(),
     };
-    // A benchmark has exit codes of its own.
-    if let Command::Bench(arguments) = &cli.command {
-        return bench::cli::main(arguments);
-    }
     match run(cli, &matches) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
@@ -127,7 +124,7 @@ fn run(cli: Cli, matches: &clap::ArgMatches) -> Result<(), Failure> {
         }
         Command::Sql(arguments) => sql::run(&given, &arguments),
         Command::Write(arguments) => write::run(&given, &arguments),
-        Command::Bench(_) => Ok(()),
+        Command::Bench(arguments) => Err(bench::run(&arguments)),
         Command::Inspect(arguments) => inspect::run(&given, &arguments),
         Command::Check(_) => inspect::check(&given),
         Command::Version(_) => print(format!("millrace {VERSION}\n").as_bytes()),

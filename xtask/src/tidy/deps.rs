@@ -43,7 +43,7 @@ const OURS: &[(&str, &[&str])] = &[
         ],
     ),
     ("server", &["model", "env", "engine", "ingest", "pg", "query"]),
-    ("millrace", &["model", "env", "engine", "ingest", "pg", "query", "server", "bench"]),
+    ("millrace", &["model", "env", "engine", "ingest", "pg", "query", "server"]),
     ("bench", &[]),
     ("sim", &["model", "env", "wal", "columns", "rows", "engine"]),
     ("xtask", &[]),

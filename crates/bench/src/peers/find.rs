@@ -58,14 +58,10 @@ fn peers_folder() -> Result<PathBuf> {
     Ok(cache.join("millrace/tools/peers"))
 }
 
-/// Returns the `millrace` program: the running one, the one that MILLRACE_SERVER_BINARY names, one
-/// in the same folder, or one in PATH.
+/// Returns the `millrace` program: the one that MILLRACE_SERVER_BINARY names, one in the same folder, or one in PATH.
 pub(super) fn millrace() -> Result<PathBuf> {
     let this = std::env::current_exe()
         .map_err(|error| Error::setup(format!("the path of the running program is unknown: {error}")))?;
-    if this.file_stem().is_some_and(|stem| stem == "millrace") {
-        return Ok(this);
-    }
     if let Some(named) = std::env::var_os("MILLRACE_SERVER_BINARY") {
         let named = PathBuf::from(named);
         let missing = || Error::setup(format!("MILLRACE_SERVER_BINARY is {}: no such file", named.display()));
