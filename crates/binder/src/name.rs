@@ -35,7 +35,7 @@ impl Binder<'_> {
             let text = format!("column reference \"{column}\" is ambiguous");
             return Err(error(SqlState::AMBIGUOUS_COLUMN, text, at));
         }
-        Ok(first)
+        Ok(first.or_else(|| source.system_column(column)))
     }
 
     /// The item of FROM that a path's qualifier names, and the path's last part.

@@ -3,10 +3,11 @@
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
-use model::{Error, Result, SqlState};
+use catalog::TypeId;
+use model::{Datum, Error, Result, SqlState};
 use parser::ast::{Ident, Pos};
 use rustc_hash::FxHashSet;
-use scalar::{Call, Expr};
+use scalar::{Call, Expr, ExprKind, Place, Value};
 
 use crate::binder::error;
 use crate::tree::{AggregateCall, Table, WindowCall};
@@ -125,6 +126,27 @@ pub(crate) struct Source {
     pub(crate) is_nullable: bool,
 }
 
+impl Source {
+    /// The system column `tableoid` of a table. The table of a row is known, since no table inherits from another one.
+    pub(crate) fn system_column(&self, name: &Ident) -> Option<SourceColumn> {
+        let table = self.table.as_ref().filter(|_| name == "tableoid")?;
+        let place = Place::default();
+        let constant = ExprKind::Constant(Value::Plain(Datum::Oid(table.oid)));
+        let number = Expr::new(constant, TypeId::OID, place);
+        let expr = if self.is_nullable {
+            let columns = self.columns.iter().map(|column| column.expr.clone()).collect();
+            let row = Expr::new(ExprKind::Row(columns, None), TypeId::RECORD, place);
+            let is_missing = Expr::new(ExprKind::IsNull(Box::new(row)), TypeId::BOOL, place);
+            let branches = vec![(is_missing, Expr::null(TypeId::OID, place))];
+            let case = ExprKind::Case { operand: None, branches, otherwise: Some(Box::new(number)) };
+            Expr::new(case, TypeId::OID, place)
+        } else {
+            number
+        };
+        Some(SourceColumn { name: name.clone(), expr })
+    }
+}
+
 /// A column of an item of FROM.
 #[derive(Clone)]
 pub(crate) struct SourceColumn {
@@ -216,6 +238,10 @@ impl<'p> Scope<'p> {
                     return Err(error(SqlState::AMBIGUOUS_COLUMN, text, at));
                 }
                 return Ok(Found::Column(first.clone()));
+            }
+            let mut tables = tables.iter().filter(|source| source.by_column && scope.can_see(source));
+            if let Some(column) = tables.find_map(|source| source.system_column(name)) {
+                return Ok(Found::Column(column));
             }
         }
         if let Ok(Some(source)) = self.source(None, name, at) {

@@ -1,6 +1,7 @@
 //! PostgreSQL's system catalog as data: types, casts, operators and functions, and the rules that choose among them.
 //!
-//! - [`builtin`]: the tables, as PostgreSQL 15 has them; `cargo xtask catalog` writes their files.
+//! - [`builtin`]: the tables, as PostgreSQL 15 has them; `cargo xtask catalog` writes their files. Functions that PostgreSQL
+//!   lacks are in `data/millrace.tsv`.
 //! - [`Catalog::operator`], [`Catalog::function`]: the operator or function that a name and argument types mean.
 //! - [`Catalog::common_type`]: the type of CASE, UNION, ARRAY and their like.
 //! - [`setting`]: what SET, SHOW and RESET know.

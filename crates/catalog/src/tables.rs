@@ -116,7 +116,18 @@ pub struct Catalog {
     pub(crate) casts: FxHashMap<(TypeId, TypeId), CastRow>,
 }
 
-/// The catalog of PostgreSQL 15's built-in objects.
+/// Numbers of the functions that PostgreSQL lacks; it has no function with one of these.
+const OWN_FUNCTIONS: std::ops::Range<u32> = 9_000..10_000;
+
+impl Function {
+    /// Whether PostgreSQL lacks it: `time_bucket`, `first` and others, most of them TimescaleDB's.
+    #[must_use]
+    pub fn is_own(&self) -> bool {
+        OWN_FUNCTIONS.contains(&self.oid)
+    }
+}
+
+/// The catalog of PostgreSQL 15's built-in objects, and of Millrace's functions.
 #[must_use]
 pub fn builtin() -> &'static Catalog {
     static BUILTIN: LazyLock<Catalog> = LazyLock::new(Catalog::read);
@@ -180,8 +191,8 @@ impl Catalog {
 
     fn read() -> Catalog {
         let types: Vec<TypeRow> = lines(include_str!("../data/types.tsv")).map(|line| type_row(&line)).collect();
-        let functions: Vec<Function> =
-            lines(include_str!("../data/functions.tsv")).map(|line| function(&line)).collect();
+        let functions = lines(include_str!("../data/functions.tsv")).chain(lines(include_str!("../data/millrace.tsv")));
+        let functions: Vec<Function> = functions.map(|line| function(&line)).collect();
         let operators: Vec<Operator> =
             lines(include_str!("../data/operators.tsv")).map(|line| operator(&line)).collect();
         let casts = lines(include_str!("../data/casts.tsv")).map(|line| cast(&line)).collect();

@@ -98,10 +98,6 @@ pub(crate) fn bind(context: &Arc<StatementContext>, statement: &Parsed, declared
     if !is_only_ours && !context.settings.enables_binder() {
         return Ok(Attempt::Left(Error::unsupported("enable_binder is off")));
     }
-    // Only the other road reads names of types with a quoted schema, and those of tables' rows.
-    if !is_only_ours && (statement.sql.contains("regtype") || statement.sql.contains("REGTYPE")) {
-        return Ok(Attempt::Left(Error::unsupported("names of types")));
-    }
     let own;
     let query = match &statement.command {
         Command::Query(query) => query,
@@ -114,7 +110,7 @@ pub(crate) fn bind(context: &Arc<StatementContext>, statement: &Parsed, declared
             Err(error) => return Ok(Attempt::Left(error)),
         },
     };
-    let database = Tables::new(None, context, is_only_ours);
+    let database = Tables::new(None, context);
     let types: Vec<Option<TypeId>> = declared.iter().map(|oid| Some(TypeId(*oid)).filter(|ty| ty.0 != 0)).collect();
     match binder::bind(&database, &statement.sql, query, &types) {
         Ok(query) => {
@@ -177,7 +173,7 @@ impl Bound {
         });
         let columns = columns.collect();
         let query = with_texts(self.query, &context.settings);
-        match relational::lower(&query, &Tables::new(Some(state), context, self.is_only_ours)) {
+        match relational::lower(&query, &Tables::new(Some(state), context)) {
             Ok(plan) => Ok(Ok(Planned { plan, columns, parameters: self.parameters })),
             Err(error) if !self.is_only_ours && is_left_to_others(&error) => Ok(Err(error)),
             Err(error) => Err(placed(error, statement)),
@@ -301,18 +297,16 @@ struct Tables<'a> {
     context: &'a Arc<StatementContext>,
     facts: Arc<StatementFacts>,
     session: Arc<Session>,
-    /// Whether system tables are bound.
-    has_system_tables: bool,
     /// Set when a `columns` table is asked for.
     reads_columns: AtomicBool,
 }
 
 impl<'a> Tables<'a> {
-    fn new(state: Option<&'a SessionState>, context: &'a Arc<StatementContext>, has_system_tables: bool) -> Tables<'a> {
+    fn new(state: Option<&'a SessionState>, context: &'a Arc<StatementContext>) -> Tables<'a> {
         let facts = crate::hooks::facts(context);
         let objects: Arc<dyn scalar::Objects> = Arc::new(StatementObjects(Arc::clone(&facts)));
         let session = Arc::new(Session { objects: Some(objects), ..session(context) });
-        Tables { state, context, facts, session, has_system_tables, reads_columns: AtomicBool::new(false) }
+        Tables { state, context, facts, session, reads_columns: AtomicBool::new(false) }
     }
 }
 
@@ -321,11 +315,7 @@ impl Schema for Tables<'_> {
         // The schema of system tables is searched first, without being in the search path.
         let system = system_relation(schema.unwrap_or("pg_catalog"), name);
         if let Some(relation) = system {
-            // The other road has what clients expect of these that the binder does not know yet, such as `tableoid`.
-            return match self.has_system_tables {
-                true => Ok(Some(Arc::new(described(relation)))),
-                false => Err(Error::unsupported("a system table")),
-            };
+            return Ok(Some(Arc::new(described(relation))));
         }
         let found = match schema {
             Some(schema) => TableName { schema: schema.to_owned(), table: name.to_owned() },

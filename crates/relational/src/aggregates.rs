@@ -245,6 +245,11 @@ impl Lowering<'_> {
         if call.within_group {
             return Ok(None);
         }
+        if row.is_own() {
+            let Some(function) = self.env.aggregate(row.name) else { return Ok(None) };
+            let lowered = call.arguments.iter().map(|argument| Ok(self.expr(argument, schema)?.0));
+            return Ok(Some(aggregate_of(function, lowered.collect::<Result<_>>()?, call.distinct, filter)));
+        }
         let argument = match call.arguments.as_slice() {
             [] if row.name == "count" => {
                 return Ok(Some(aggregate_of(count::count_udaf(), vec![lit(1_i64)], false, filter)));

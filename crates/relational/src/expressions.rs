@@ -55,10 +55,15 @@ impl Lowering<'_> {
     /// An expression over columns numbered from 0, and what these columns are.
     pub(crate) fn program(&self, expr: &Expr, schema: &DFSchema) -> Result<(Program, Vec<DfExpr>)> {
         let (mut columns, mut arguments, mut numbers) = (Vec::new(), Vec::new(), Vec::new());
+        let mut own_calls = i64::MIN / 2;
         let mut expr = expr.clone();
         let mut failure = None;
         expr.visit_mut(&mut |part| {
             let lowered = match &part.kind {
+                ExprKind::Call(call, operands) if let Some(Native::Own(name)) = native(call.function) => {
+                    own_calls -= 1;
+                    self.own_call(name, operands, part.ty, schema).map(|(expr, _)| (own_calls, expr))
+                }
                 ExprKind::Column(column) => self.column(*column, schema).map(|(expr, _)| (*column as i64, expr)),
                 ExprKind::Parameter(number) => Ok((-1 - i64::from(*number), self.parameter(*number, part.ty))),
                 ExprKind::Subquery(_) => Err(Error::bug("a subquery that was not replaced by a column")),
@@ -143,6 +148,7 @@ impl Lowering<'_> {
                 (Some(Native::Like { negated }), [left, right]) => self.like(negated, left, right, schema)?,
                 (Some(Native::Shift { back }), [left, right]) => self.shift(back, left, right, schema)?,
                 (Some(Native::Call(name)), arguments) => self.native_call(name, arguments, schema)?,
+                (Some(Native::Own(name)), arguments) => Some(self.own_call(name, arguments, expr.ty, schema)?),
                 _ => None,
             },
             ExprKind::InList { all, call, left, list } => {
@@ -260,6 +266,18 @@ impl Lowering<'_> {
         let Some(ty) = columns.map(|column| arrow_type(column.ty, &self.zone)).next() else { return Ok(None) };
         let Some(arguments) = self.natives(arguments, schema)? else { return Ok(None) };
         Ok(Some((function.call(arguments), ty)))
+    }
+
+    /// A call of a function that only crate `query` has.
+    fn own_call(&self, name: &str, arguments: &[Expr], ty: TypeId, schema: &DFSchema) -> Result<Typed> {
+        let missing = || Error::unsupported(format!("function {name} is not supported"));
+        let function = self.env.function(name).ok_or_else(missing)?;
+        let arguments = arguments.iter().map(|argument| Ok(self.expr(argument, schema)?.0)).collect::<Result<_>>()?;
+        let call = function.call(arguments);
+        let (made, wanted) = (Self::arrow_of(&call, schema)?, arrow_type(ty, &self.zone));
+        // These functions make the largest integers, and moments of dates.
+        let is_narrower = matches!(wanted, DataType::Int16 | DataType::Int32 | DataType::Date32) && made != wanted;
+        Ok(if is_narrower { (cast(call, wanted.clone()), wanted) } else { (call, made) })
     }
 
     /// A comparison with a list of constants. `all`: `<>` with each, else `=` with one of them.
@@ -451,7 +469,7 @@ fn can_fail(expr: &Expr) -> bool {
     let mut found = false;
     expr.visit(&mut |part| {
         if let ExprKind::Call(call, _) = &part.kind {
-            found |= matches!(native(call.function), Some(Native::Call(_) | Native::Shift { .. }));
+            found |= matches!(native(call.function), Some(Native::Call(_) | Native::Own(_) | Native::Shift { .. }));
         }
     });
     found

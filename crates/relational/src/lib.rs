@@ -35,7 +35,7 @@ use std::sync::Arc;
 
 use binder::tree::{Query, Table};
 use catalog::TypeId;
-use datafusion::logical_expr::{AggregateUDF, LogicalPlan, ScalarUDF, TableSource};
+use datafusion::logical_expr::{AggregateUDF, Expr as DfExpr, LogicalPlan, ScalarUDF, TableSource};
 use datafusion::scalar::ScalarValue;
 use model::{Datum, Result};
 
@@ -48,12 +48,21 @@ pub const TYPMOD_KEY: &str = "pg:typmod";
 
 /// Tables, functions and facts of the session that a query is lowered for.
 pub trait Environment: Send + Sync {
-    /// The rows of a table. Its fields have the names of the table's columns; columns that the query does not use may
-    /// be missing.
+    /// The rows of a table, `as_of` at an earlier moment, in microseconds since 1970 UTC. Its fields have the names of
+    /// the table's columns; those for which `is_used` is false may be missing.
     ///
     /// # Errors
     /// Those of the table.
-    fn table(&self, table: &Table) -> Result<Arc<dyn TableSource>>;
+    fn table(&self, table: &Table, as_of: Option<i64>, is_used: &dyn Fn(&str) -> bool) -> Result<Arc<dyn TableSource>>;
+
+    /// Puts nodes into a plan for functions that only the caller has; the plan is not analyzed yet.
+    ///
+    /// # Errors
+    /// Those of the functions.
+    fn with_own_nodes(&self, plan: LogicalPlan) -> Result<LogicalPlan>;
+
+    /// The condition by which [`Environment::with_own_nodes`] recognises a join with the nearest row.
+    fn nearest(&self, comparison: DfExpr) -> Option<DfExpr>;
 
     /// Facts of the session and the transaction.
     fn session(&self) -> Arc<scalar::Session>;

@@ -22,6 +22,8 @@ pub(crate) enum Native {
     Shift { back: bool },
     /// A function of crate `query`, which keeps nanoseconds.
     Call(&'static str),
+    /// One that PostgreSQL lacks, by its name in crate `query`. Crate `scalar` has none of these.
+    Own(&'static str),
 }
 
 /// The native form of the function with a number in `pg_proc`.
@@ -101,6 +103,12 @@ static NATIVES: LazyLock<FxHashMap<u32, Native>> = LazyLock::new(|| {
     for (signature, name) in CALLS {
         add(signature, Native::Call(name));
     }
+    natives.extend(builtin().functions().iter().filter(|row| row.is_own()).map(|row| (row.oid, Native::Own(row.name))));
+    let mut add = |signature: &str, native: Native| {
+        if let Some(number) = signature_number(builtin(), signature) {
+            natives.insert(number, native);
+        }
+    };
     add("textlike", Native::Like { negated: false });
     add("textnlike", Native::Like { negated: true });
     for name in ["timestamp", "timestamptz"] {

@@ -20,7 +20,8 @@ pub trait Objects: Debug + Send + Sync {
     /// Those of the function.
     fn call<'a>(&self, arguments: &[Datum<'a>], call: &Call, ctx: &Context<'a>) -> Result<Datum<'a>>;
 
-    /// The number of the object with a name. `ty` is `regclass`, `regnamespace` or `regrole`.
+    /// The number of the object with a name. `ty` is `regclass`, `regnamespace`, `regrole`, or `regtype` for
+    /// the type of a table's rows.
     ///
     /// # Errors
     /// 42P01, 3F000 or 42704 if there is none.

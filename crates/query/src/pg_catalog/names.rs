@@ -63,7 +63,7 @@ pub(crate) fn format_type(facts: &StatementFacts, ty: Oid, modifier: i64) -> Str
         return "-".to_owned();
     }
     let Some(known) = Type::by_oid(ty) else {
-        return row_type(facts, ty).unwrap_or_else(|| "???".to_owned());
+        return row_type_name(facts, ty).unwrap_or_else(|| "???".to_owned());
     };
     if known.name.starts_with('_') && known.element != 0 {
         return format!("{}[]", format_type(facts, known.element, modifier));
@@ -82,7 +82,8 @@ pub(crate) fn format_type(facts: &StatementFacts, ty: Oid, modifier: i64) -> Str
     }
 }
 
-fn row_type(facts: &StatementFacts, ty: Oid) -> Option<String> {
+/// Name of the row type of a table, or of an array of it.
+pub(crate) fn row_type_name(facts: &StatementFacts, ty: Oid) -> Option<String> {
     let (id, part) = oids::table_of(ty)?;
     let class = Class::by_oid(&facts.catalog, oids::of_table(id, Part::Table))?;
     let name = relation_name(facts, class);
@@ -184,17 +185,27 @@ pub(crate) fn type_oid(facts: &StatementFacts, name: &str) -> Option<Oid> {
         {
             return Type::by_name(name).map(|ty| ty.oid);
         }
-        let class = match parts.as_slice() {
-            [name] => facts.search_path.iter().find_map(|schema| Class::by_name(&facts.catalog, schema, name))?,
-            [schema, name] => Class::by_name(&facts.catalog, schema, name)?,
-            _ => return None,
-        };
-        match class {
-            Class::Columns(table) => Some(oids::of_table(table.id, Part::RowType)),
-            Class::Rows(table) => Some(oids::of_table(table.id, Part::RowType)),
-            _ => None,
-        }
+        row_type_oid(facts, name)
     })
+}
+
+/// OID of the row type of a table, or of an array of it, by the table's name.
+pub(crate) fn row_type_oid(facts: &StatementFacts, name: &str) -> Option<Oid> {
+    let (name, part) = match name.trim().strip_suffix("[]") {
+        Some(table) => (table, Part::RowArray),
+        None => (name, Part::RowType),
+    };
+    let parts = split_name(name)?;
+    let class = match parts.as_slice() {
+        [name] => facts.search_path.iter().find_map(|schema| Class::by_name(&facts.catalog, schema, name))?,
+        [schema, name] => Class::by_name(&facts.catalog, schema, name)?,
+        _ => return None,
+    };
+    match class {
+        Class::Columns(table) => Some(oids::of_table(table.id, part)),
+        Class::Rows(table) => Some(oids::of_table(table.id, part)),
+        _ => None,
+    }
 }
 
 /// Looks up a type of `pg_type`, except row types, by any of its names; ignores modifiers in parentheses.

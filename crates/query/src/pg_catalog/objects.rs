@@ -43,6 +43,7 @@ impl scalar::Objects for StatementObjects {
         let (found, state, what) = match ty {
             TypeId::REGCLASS => (names::class_oid(&self.0, name), SqlState::UNDEFINED_TABLE, "relation"),
             TypeId::REGNAMESPACE => (functions::schema_oid(&self.0, name), SqlState::INVALID_SCHEMA_NAME, "schema"),
+            TypeId::REGTYPE => (names::row_type_oid(&self.0, name), SqlState::UNDEFINED_OBJECT, "type"),
             _ => (functions::role_oid(&self.0, name), SqlState::UNDEFINED_OBJECT, "role"),
         };
         found.ok_or_else(|| Error::new(state, format!("{what} \"{name}\" does not exist")))
@@ -51,6 +52,7 @@ impl scalar::Objects for StatementObjects {
     fn name(&self, number: u32, ty: TypeId) -> Option<String> {
         match ty {
             TypeId::REGCLASS => names::class_name(&self.0, number),
+            TypeId::REGTYPE => names::row_type_name(&self.0, number),
             TypeId::REGNAMESPACE => names::schemas(&self.0).into_iter().find(|name| oids::of_schema(name) == number),
             TypeId::REGROLE => (number == oids::ROLE).then(|| self.0.user.clone()),
             _ => None,

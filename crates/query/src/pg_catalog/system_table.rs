@@ -29,7 +29,7 @@ pub(crate) struct SystemTable {
     schema: SchemaRef,
 }
 
-/// The binder's description of a relation. `tableoid`, a system column, is not among the columns.
+/// The binder's description of a relation. The binder knows `tableoid`, a system column, of every table.
 pub(crate) fn described(relation: &Relation) -> Table {
     let column = |column: &Column| TableColumn {
         name: column.name.into(),

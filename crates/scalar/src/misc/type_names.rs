@@ -57,11 +57,24 @@ fn invalid_name(text: &str) -> Error {
     Error::new(SqlState::SYNTAX_ERROR, format!("invalid type name \"{text}\""))
 }
 
-/// The type of a name as it is written in SQL, or in the catalog; `None` if there is none.
-fn type_of(text: &str) -> Result<Option<TypeId>> {
+/// The type of a name as it is written in SQL, in the catalog, or as the name of a table; `None` if there is none.
+fn type_of(text: &str, ctx: &Context<'_>) -> Result<Option<TypeId>> {
+    let row_type = |error| {
+        let number = ctx.session.objects.as_ref().and_then(|objects| objects.number(text, TypeId::REGTYPE).ok());
+        number.map_or(error, |number| Ok(Some(TypeId(number))))
+    };
+    match builtin_type(text) {
+        Ok(None) => row_type(Ok(None)),
+        Err(error) if error.state() == SqlState::INVALID_SCHEMA_NAME => row_type(Err(error)),
+        found => found,
+    }
+}
+
+/// The type of a name, but for rows of tables.
+fn builtin_type(text: &str) -> Result<Option<TypeId>> {
     let (name, is_array) = without_dimensions(text.trim()).ok_or_else(|| invalid_name(text))?;
     let (name, is_quoted) = match name.rsplit_once('.').map_or((None, name), |(schema, name)| (Some(schema), name)) {
-        (None | Some("pg_catalog"), name) => match name.strip_prefix('"').and_then(|name| name.strip_suffix('"')) {
+        (None | Some("pg_catalog" | "\"pg_catalog\""), name) => match name.strip_prefix('"').and_then(|name| name.strip_suffix('"')) {
             Some(name) => (name.to_owned(), true),
             None => (without_modifiers(name).ok_or_else(|| invalid_name(text))?, false),
         },
@@ -135,7 +148,7 @@ fn without_modifiers(name: &str) -> Option<String> {
 }
 
 /// Reads a type's name or number.
-pub(super) fn regtype_input<'a>(text: &str, _: TypeId, _: i32, _: &Context<'a>) -> Result<Datum<'a>> {
+pub(super) fn regtype_input<'a>(text: &str, _: TypeId, _: i32, ctx: &Context<'a>) -> Result<Datum<'a>> {
     if text == "-" {
         return Ok(Datum::Oid(0));
     }
@@ -146,27 +159,27 @@ pub(super) fn regtype_input<'a>(text: &str, _: TypeId, _: i32, _: &Context<'a>) 
         };
         return text.parse().map(Datum::Oid).map_err(|_| out_of_range());
     }
-    match type_of(text)? {
+    match type_of(text, ctx)? {
         Some(ty) => Ok(Datum::Oid(ty.0)),
         None => Err(Error::new(SqlState::UNDEFINED_OBJECT, format!("type \"{}\" does not exist", text.trim()))),
     }
 }
 
-/// The name of a type. Vectors have elements but are no arrays.
-fn name_of(ty: TypeId) -> String {
+/// The name of a type; `None` if there is no such type. Vectors have elements but are no arrays.
+fn name_of(ty: TypeId, ctx: &Context<'_>) -> Option<String> {
     match ty {
-        TypeId::INT2VECTOR => "int2vector".to_owned(),
-        TypeId::OIDVECTOR => "oidvector".to_owned(),
-        ty => builtin().type_name(ty),
+        TypeId::INT2VECTOR => Some("int2vector".to_owned()),
+        TypeId::OIDVECTOR => Some("oidvector".to_owned()),
+        ty if builtin().type_row(ty).is_some() => Some(builtin().type_name(ty)),
+        ty => ctx.session.objects.as_ref().and_then(|objects| objects.name(ty.0, TypeId::REGTYPE)),
     }
 }
 
 /// Writes a type's name, or its number if there is no such type.
-pub(super) fn regtype_output(datum: &Datum<'_>, _: TypeId, _: &Context<'_>, text: &mut String) -> Result<()> {
+pub(super) fn regtype_output(datum: &Datum<'_>, _: TypeId, ctx: &Context<'_>, text: &mut String) -> Result<()> {
     let Datum::Oid(number) = datum else { return Err(Error::bug("a regtype that is no oid")) };
-    let ty = TypeId(*number);
-    match builtin().type_row(ty) {
-        Some(_) => text.push_str(&name_of(ty)),
+    match name_of(TypeId(*number), ctx) {
+        Some(name) => text.push_str(&name),
         None if *number == 0 => text.push('-'),
         None => text.push_str(&number.to_string()),
     }
@@ -174,9 +187,12 @@ pub(super) fn regtype_output(datum: &Datum<'_>, _: TypeId, _: &Context<'_>, text
 }
 
 /// `to_regtype`: NULL rather than an error if there is no such type.
-pub(super) fn to_regtype<'a>(arguments: &[Datum<'a>], _: &Call, _: &Context<'a>) -> Result<Datum<'a>> {
+pub(super) fn to_regtype<'a>(arguments: &[Datum<'a>], _: &Call, ctx: &Context<'a>) -> Result<Datum<'a>> {
     let [Datum::Text(name)] = arguments else { return Err(Error::bug("to_regtype")) };
-    Ok(type_of(name)?.map_or(Datum::Null, |ty| Datum::Oid(ty.0)))
+    match type_of(name, ctx) {
+        Err(error) if error.state() == SqlState::INVALID_SCHEMA_NAME => Ok(Datum::Null),
+        found => Ok(found?.map_or(Datum::Null, |ty| Datum::Oid(ty.0))),
+    }
 }
 
 /// `format_type`: a type with its modifier.
@@ -186,16 +202,16 @@ pub(super) fn format_type<'a>(arguments: &[Datum<'a>], _: &Call, ctx: &Context<'
     let modifier = if let Datum::Int4(modifier) = modifier { Some(*modifier) } else { None };
     Ok(ctx.text(&match builtin().type_row(ty) {
         None if *number == 0 => "-".to_owned(),
-        None => "???".to_owned(),
+        None => name_of(ty, ctx).unwrap_or_else(|| "???".to_owned()),
         Some(row) => match row.element.filter(|_| row.name.starts_with('_')) {
-            Some(element) => format!("{}[]", with_modifier(element, modifier)?),
-            None => with_modifier(ty, modifier)?,
+            Some(element) => format!("{}[]", with_modifier(element, modifier, ctx)?),
+            None => with_modifier(ty, modifier, ctx)?,
         },
     }))
 }
 
-fn with_modifier(ty: TypeId, modifier: Option<i32>) -> Result<String> {
-    let name = name_of(ty);
+fn with_modifier(ty: TypeId, modifier: Option<i32>, ctx: &Context<'_>) -> Result<String> {
+    let name = name_of(ty, ctx).unwrap_or_default();
     let Some(modifier) = modifier.filter(|modifier| *modifier >= 0) else {
         // Without a length these two are not the SQL types of the name, which have length 1.
         return Ok(match ty {
@@ -235,7 +251,7 @@ pub(super) fn oidvectortypes<'a>(arguments: &[Datum<'a>], _: &Call, ctx: &Contex
     let [Datum::Array(types)] = arguments else { return Err(Error::bug("oidvectortypes")) };
     let name = |ty: &Datum<'_>| match ty {
         Datum::Oid(0) => "-".to_owned(),
-        Datum::Oid(number) if builtin().type_row(TypeId(*number)).is_some() => name_of(TypeId(*number)),
+        Datum::Oid(number) => name_of(TypeId(*number), ctx).unwrap_or_else(|| "???".to_owned()),
         _ => "???".to_owned(),
     };
     let names: Vec<String> = types.items.iter().map(name).collect();
