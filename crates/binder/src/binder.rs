@@ -38,6 +38,14 @@ pub fn bind(schema: &dyn Schema, sql: &str, query: &ast::Query, declared: &[Opti
     binder.statement(query).map_err(|error| placed_in(error, sql))
 }
 
+/// Number and type modifier of a type as a statement names it.
+///
+/// # Errors
+/// 42704 if there is none; 42601 and 22023 for wrong modifiers.
+pub fn data_type(schema: &dyn Schema, name: &ast::TypeName) -> Result<(TypeId, i32)> {
+    Binder::new(schema, &[]).data_type(name)
+}
+
 /// Replaces the byte that the binder noted by the position that clients see: characters from 1.
 fn placed_in(error: Error, sql: &str) -> Error {
     match error.position() {

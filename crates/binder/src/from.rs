@@ -347,12 +347,39 @@ impl Binder<'_> {
         as_of: &ast::AsOfJoin,
         sources: (&[Source], &[Source]),
     ) -> Result<Rel> {
-        let Some(matching) = &as_of.matching else {
-            return Err(unsupported("ASOF JOIN without MATCH_CONDITION", Pos(0)));
+        let (left_outer, on, matching) = match &as_of.matching {
+            // As in Snowflake: all rows of the left table.
+            Some(matching) => (true, on, self.join_condition(scope, matching, sources.0, sources.1)?),
+            // As in DuckDB: the comparison is one of ON's conditions.
+            None => {
+                let (on, matching) = self.nearest_of(on)?;
+                (kind == JoinKind::Left, on, matching)
+            }
         };
-        let matching = self.join_condition(scope, matching, sources.0, sources.1)?;
-        let left_outer = kind == JoinKind::Left;
+        if !self.is_inequality(&matching) {
+            return Err(no_comparison());
+        }
         Ok(Rel::AsOfJoin { left_outer, left: Box::new(left), right: Box::new(right), on, matching })
+    }
+
+    /// Takes the only inequality out of a condition.
+    fn nearest_of(&self, on: Option<Expr>) -> Result<(Option<Expr>, Expr)> {
+        let conditions = match on {
+            Some(Expr { kind: ExprKind::And(list), .. }) => list,
+            on => on.into_iter().collect(),
+        };
+        let (mut inequalities, rest): (Vec<Expr>, Vec<Expr>) =
+            conditions.into_iter().partition(|one| self.is_inequality(one));
+        match (inequalities.pop(), inequalities.is_empty()) {
+            (Some(matching), true) => Ok((Self::conjunction(rest), matching)),
+            _ => Err(no_comparison()),
+        }
+    }
+
+    fn is_inequality(&self, condition: &Expr) -> bool {
+        let ExprKind::Call(call, _) = &condition.kind else { return false };
+        let operator = call.operator.and_then(|operator| self.catalog.operator_row(operator));
+        operator.is_some_and(|operator| [">=", ">", "<=", "<"].contains(&operator.name))
     }
 
     /// The merged columns of USING, and the condition.
@@ -401,6 +428,11 @@ impl Binder<'_> {
             }
         }
     }
+}
+
+fn no_comparison() -> model::Error {
+    model::Error::new(SqlState::SYNTAX_ERROR, "ASOF JOIN needs one comparison of times by >=, >, <= or <")
+        .with_hint("for example: a ASOF JOIN b ON a.device = b.device AND a.time >= b.time")
 }
 
 /// `unnest` of several arrays is a function for each.

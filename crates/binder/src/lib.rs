@@ -30,4 +30,5 @@ mod walk;
 mod window;
 mod with;
 
-pub use binder::{Schema, bind};
+pub use binder::{Schema, bind, data_type};
+pub use walk::{used_columns, visit, visit_operators};

@@ -3,79 +3,171 @@
 use rustc_hash::FxHashSet;
 use scalar::{Expr, ExprKind};
 
-use crate::tree::{Bound, Rel, SortKey};
+use crate::tree::{Bound, CteBody, Query, Rel};
 
-/// Calls `each` with every expression of an operator and of those below it, also in the bodies of nested subqueries.
-pub(crate) fn for_each_expr(rel: &mut Rel, each: &mut dyn FnMut(&mut Expr)) {
-    let keys = |keys: &mut Vec<SortKey>, each: &mut dyn FnMut(&mut Expr)| {
-        keys.iter_mut().for_each(|key| each(&mut key.expr));
-    };
-    match rel {
-        Rel::Single | Rel::Cte { .. } | Rel::WorkTable { .. } => {}
-        Rel::Scan { as_of, .. } => as_of.iter_mut().for_each(|expr| each(expr)),
-        Rel::Values { rows, .. } => rows.iter_mut().flatten().for_each(each),
-        Rel::Functions { functions, .. } => {
-            functions.iter_mut().flat_map(|function| &mut function.arguments).for_each(each);
-        }
-        Rel::Project { input, columns } => {
-            columns.iter_mut().for_each(|(_, expr)| each(expr));
-            for_each_expr(input, each);
-        }
-        Rel::ProjectSet { input, sets } => {
-            sets.iter_mut().flat_map(|(_, _, arguments)| arguments).for_each(&mut *each);
-            for_each_expr(input, each);
-        }
-        Rel::Filter { input, condition } => {
-            each(condition);
-            for_each_expr(input, each);
-        }
-        Rel::Join { left, right, on, .. } => {
-            on.iter_mut().for_each(&mut *each);
-            for_each_expr(left, each);
-            for_each_expr(right, each);
-        }
-        Rel::AsOfJoin { left, right, on, matching, .. } => {
-            on.iter_mut().for_each(&mut *each);
-            each(matching);
-            for_each_expr(left, each);
-            for_each_expr(right, each);
-        }
-        Rel::Aggregate { input, keys: by, aggregates, .. } => {
-            by.iter_mut().for_each(|(_, expr)| each(expr));
-            for (_, call) in aggregates {
-                call.arguments.iter_mut().for_each(&mut *each);
-                keys(&mut call.order_by, each);
-                call.filter.iter_mut().for_each(&mut *each);
-            }
-            for_each_expr(input, each);
-        }
-        Rel::Window { input, calls } => {
-            for (_, call) in calls {
-                call.arguments.iter_mut().chain(&mut call.filter).chain(&mut call.partition_by).for_each(&mut *each);
-                keys(&mut call.order_by, each);
-                for bound in [&mut call.frame.start, &mut call.frame.end] {
-                    if let Bound::Preceding(offset) | Bound::Following(offset) = bound {
-                        each(offset);
+/// Generates a walk over the expressions of operators, shared or mutable.
+macro_rules! expressions {
+    ($(#[$doc:meta])* $name:ident, $iter:ident $(, $mut:tt)?) => {
+        $(#[$doc])*
+        pub(crate) fn $name(rel: &$($mut)? Rel, each: &mut dyn FnMut(&$($mut)? Expr)) {
+            match rel {
+                Rel::Single | Rel::Cte { .. } | Rel::WorkTable { .. } => {}
+                Rel::Scan { as_of, .. } => as_of.$iter().for_each(|expr| each(expr)),
+                Rel::Values { rows, .. } => rows.$iter().flatten().for_each(each),
+                Rel::Functions { functions, .. } => {
+                    functions.$iter().for_each(|function| function.arguments.$iter().for_each(&mut *each));
+                }
+                Rel::Project { input, columns } => {
+                    columns.$iter().for_each(|(_, expr)| each(expr));
+                    $name(input, each);
+                }
+                Rel::ProjectSet { input, sets } => {
+                    sets.$iter().for_each(|(_, _, arguments)| arguments.$iter().for_each(&mut *each));
+                    $name(input, each);
+                }
+                Rel::Filter { input, condition } => {
+                    each(condition);
+                    $name(input, each);
+                }
+                Rel::Join { left, right, on, .. } => {
+                    on.$iter().for_each(&mut *each);
+                    $name(left, each);
+                    $name(right, each);
+                }
+                Rel::AsOfJoin { left, right, on, matching, .. } => {
+                    on.$iter().for_each(&mut *each);
+                    each(matching);
+                    $name(left, each);
+                    $name(right, each);
+                }
+                Rel::Aggregate { input, keys, aggregates, .. } => {
+                    keys.$iter().for_each(|(_, expr)| each(expr));
+                    for (_, call) in aggregates {
+                        call.arguments.$iter().for_each(&mut *each);
+                        call.order_by.$iter().for_each(|key| each(&$($mut)? key.expr));
+                        call.filter.$iter().for_each(&mut *each);
                     }
+                    $name(input, each);
+                }
+                Rel::Window { input, calls } => {
+                    for (_, call) in calls {
+                        call.arguments.$iter().for_each(&mut *each);
+                        call.filter.$iter().for_each(&mut *each);
+                        call.partition_by.$iter().for_each(&mut *each);
+                        call.order_by.$iter().for_each(|key| each(&$($mut)? key.expr));
+                        for bound in [&$($mut)? call.frame.start, &$($mut)? call.frame.end] {
+                            if let Bound::Preceding(offset) | Bound::Following(offset) = bound {
+                                each(offset);
+                            }
+                        }
+                    }
+                    $name(input, each);
+                }
+                Rel::Distinct { input, .. } => $name(input, each),
+                Rel::Sort { input, keys } => {
+                    keys.$iter().for_each(|key| each(&$($mut)? key.expr));
+                    $name(input, each);
+                }
+                Rel::Limit { input, limit, offset, ties } => {
+                    limit.$iter().for_each(&mut *each);
+                    offset.$iter().for_each(&mut *each);
+                    ties.$iter().flatten().for_each(|key| each(&$($mut)? key.expr));
+                    $name(input, each);
+                }
+                Rel::SetOperation { left, right, .. } => {
+                    $name(&$($mut)? left.rel, each);
+                    $name(&$($mut)? right.rel, each);
                 }
             }
-            for_each_expr(input, each);
         }
-        Rel::Distinct { input, .. } => for_each_expr(input, each),
-        Rel::Sort { input, keys: by } => {
-            keys(by, each);
-            for_each_expr(input, each);
-        }
-        Rel::Limit { input, limit, offset, ties } => {
-            limit.iter_mut().chain(offset).for_each(&mut *each);
-            ties.iter_mut().for_each(|ties| keys(ties, each));
-            for_each_expr(input, each);
-        }
-        Rel::SetOperation { left, right, .. } => {
-            for_each_expr(&mut left.rel, each);
-            for_each_expr(&mut right.rel, each);
+    };
+}
+
+expressions!(
+    /// Calls `each` with every expression of an operator and of those below it.
+    for_each_expr, iter_mut, mut
+);
+expressions!(
+    /// Calls `each` with every expression of an operator and of those below it.
+    expressions, iter
+);
+
+/// The operators of a query: the outermost one, and those of its subqueries and queries of WITH.
+fn roots(query: &Query) -> Vec<&Rel> {
+    let mut roots = vec![&query.root];
+    roots.extend(query.subqueries.iter().map(|subquery| &subquery.rel));
+    for cte in &query.ctes {
+        match &cte.body {
+            CteBody::Plain(rel) => roots.push(rel),
+            CteBody::Recursive { base, step, .. } => roots.extend([&base.rel, &step.rel]),
         }
     }
+    roots
+}
+
+/// Calls `each` with every expression of a query and with those within it.
+pub fn visit(query: &Query, each: &mut dyn FnMut(&Expr)) {
+    for root in roots(query) {
+        expressions(root, &mut |expr| expr.visit(each));
+    }
+}
+
+/// Calls `each` with every operator of a query.
+pub fn visit_operators(query: &Query, each: &mut dyn FnMut(&Rel)) {
+    for root in roots(query) {
+        operators(root, each);
+    }
+}
+
+fn operators(rel: &Rel, each: &mut dyn FnMut(&Rel)) {
+    each(rel);
+    match rel {
+        Rel::Single
+        | Rel::Scan { .. }
+        | Rel::Values { .. }
+        | Rel::Functions { .. }
+        | Rel::Cte { .. }
+        | Rel::WorkTable { .. } => {}
+        Rel::Project { input, .. }
+        | Rel::ProjectSet { input, .. }
+        | Rel::Filter { input, .. }
+        | Rel::Aggregate { input, .. }
+        | Rel::Window { input, .. }
+        | Rel::Distinct { input, .. }
+        | Rel::Sort { input, .. }
+        | Rel::Limit { input, .. } => operators(input, each),
+        Rel::Join { left, right, .. } | Rel::AsOfJoin { left, right, .. } => {
+            operators(left, each);
+            operators(right, each);
+        }
+        Rel::SetOperation { left, right, .. } => {
+            operators(&left.rel, each);
+            operators(&right.rel, each);
+        }
+    }
+}
+
+/// Numbers of the columns that a query reads or returns.
+pub fn used_columns(query: &Query) -> FxHashSet<u32> {
+    let mut used: FxHashSet<u32> = query.output.iter().map(|one| one.column).collect();
+    used.extend(query.subqueries.iter().flat_map(|subquery| &subquery.columns));
+    for cte in &query.ctes {
+        used.extend(&cte.columns);
+        if let CteBody::Recursive { base, step, .. } = &cte.body {
+            used.extend(base.columns.iter().chain(&step.columns));
+        }
+    }
+    visit_operators(query, &mut |rel| match rel {
+        Rel::Distinct { columns, .. } => used.extend(columns),
+        Rel::SetOperation { left, right, .. } => used.extend(left.columns.iter().chain(&right.columns)),
+        _ => {}
+    });
+    visit(query, &mut |expr| {
+        if let ExprKind::Column(column) = expr.kind {
+            used.insert(column);
+        }
+    });
+    used
 }
 
 /// Columns that the subqueries and the queries of WITH read from outside, by number.
@@ -113,26 +205,11 @@ impl OuterColumns {
 /// Columns that an operator or one below it makes; `each_cte` gets the queries of WITH that they refer to.
 fn all_made(rel: &Rel, into: &mut FxHashSet<u32>, each_cte: &mut dyn FnMut(usize)) {
     let mut outputs = Vec::new();
-    rel.outputs(&mut outputs);
-    into.extend(outputs);
-    match rel {
-        Rel::Cte { cte, .. } => each_cte(*cte),
-        Rel::Single | Rel::Scan { .. } | Rel::Values { .. } | Rel::Functions { .. } | Rel::WorkTable { .. } => {}
-        Rel::Project { input, .. }
-        | Rel::ProjectSet { input, .. }
-        | Rel::Filter { input, .. }
-        | Rel::Aggregate { input, .. }
-        | Rel::Window { input, .. }
-        | Rel::Distinct { input, .. }
-        | Rel::Sort { input, .. }
-        | Rel::Limit { input, .. } => all_made(input, into, each_cte),
-        Rel::Join { left, right, .. } | Rel::AsOfJoin { left, right, .. } => {
-            all_made(left, into, each_cte);
-            all_made(right, into, each_cte);
+    operators(rel, &mut |rel| {
+        rel.outputs(&mut outputs);
+        if let Rel::Cte { cte, .. } = rel {
+            each_cte(*cte);
         }
-        Rel::SetOperation { left, right, .. } => {
-            all_made(&left.rel, into, each_cte);
-            all_made(&right.rel, into, each_cte);
-        }
-    }
+        into.extend(outputs.drain(..));
+    });
 }

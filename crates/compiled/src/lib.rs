@@ -52,5 +52,5 @@ pub use dml::{Incoming, Load, Loaded, Refused};
 pub use functions::formatted;
 pub use scope::Tables;
 pub use select::{Output, WEAKER_LOCK};
-pub use sequences::Numbers;
+pub use sequences::{Numbers, is_of_sequence};
 pub use statement::{Compiled, Ran, Reading, Session, compile, counts, names_no_table, run};

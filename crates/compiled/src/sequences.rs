@@ -106,7 +106,8 @@ fn not_yet(what: &str) -> Error {
 }
 
 /// Whether the function takes a sequence.
-pub(crate) fn is_of_sequence(name: &str) -> bool {
+#[must_use]
+pub fn is_of_sequence(name: &str) -> bool {
     ["nextval", "currval", "lastval", "setval", "pg_get_serial_sequence"].contains(&name)
 }
 

@@ -6,20 +6,22 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use binder::Schema;
-use binder::tree::{Column, Query, Rel, Table, TableColumn};
+use binder::tree::{Query, Table, TableColumn};
 use bumpalo::Bump;
 use catalog::TypeId;
 use datafusion::datasource::provider_as_source;
 use datafusion::execution::FunctionRegistry;
 use datafusion::execution::context::SessionState;
-use datafusion::logical_expr::{AggregateUDF, LogicalPlan, ScalarUDF, TableSource};
+use datafusion::logical_expr::{AggregateUDF, Expr as DfExpr, LogicalPlan, ScalarUDF, TableSource};
 use datafusion::scalar::ScalarValue;
 use model::{Datum, Error, ErrorKind, Result, RowSchema, SqlState, TableName};
 use parser::ast::{self, Statement};
-use scalar::{Expr, ExprKind, Place, Session};
+use scalar::Session;
 
 use crate::context::{DATABASE, StatementContext};
-use crate::functions::StatementFacts;
+use crate::errors::OrError;
+use crate::functions::{self, StatementFacts};
+use crate::past::Moment;
 use crate::pg_catalog::objects::StatementObjects;
 use crate::pg_catalog::oids::{Part, of_table};
 use crate::pg_catalog::system_relation;
@@ -27,9 +29,12 @@ use crate::pg_catalog::system_table::{SystemTable, described};
 use crate::provider::ColumnsTable;
 use crate::rows::plain_datum;
 use crate::rows::scan::RowsTable;
-use crate::settings::Settings;
 use crate::statement::{Command, NO_PLACE, Parsed, Wording};
 use crate::types::{OutputColumn, Value};
+
+/// A table with more columns than this exposes only the columns that the query reads. DataFusion iterates several times over
+/// all columns of a table's schema: 3,000 columns took 10 ms.
+const NARROW: usize = 64;
 
 /// Part of the memory budget that a single computed value may take. Several exist at once, in arguments and results.
 const VALUE_PART: u64 = 16;
@@ -40,6 +45,8 @@ pub(crate) struct Planned {
     pub(crate) columns: Vec<OutputColumn>,
     /// OIDs of the parameters.
     pub(crate) parameters: Vec<u32>,
+    /// The plan depends only on the catalog and the settings, so later executions may use it.
+    pub(crate) is_reusable: bool,
 }
 
 /// The tree of the query that a statement is or has in it, if there is one.
@@ -47,29 +54,65 @@ fn query_of(statement: &Parsed) -> Result<Option<ast::Query>> {
     if statement.wording == Wording::Other {
         return Ok(None);
     }
-    let mut statements = parser::parse_all(&statement.sql)?;
-    let Some(one) = statements.pop().filter(|_| statements.is_empty()) else { return Ok(None) };
-    Ok(match (statement.wording, one.statement) {
-        (_, Statement::Query(query)) => Some(*query),
-        (Wording::Inner, Statement::Explain(explain)) => inner_query(explain.statement),
-        (Wording::Inner, Statement::Prepare(prepare)) => inner_query(prepare.statement),
-        (Wording::Inner, Statement::CreateTableAs(create)) => match create.source {
+    Ok(match innermost(statement)? {
+        Statement::Query(query) => Some(*query),
+        Statement::CreateTableAs(create) => match create.source {
             ast::CreateTableSource::Query(query) => Some(*query),
             ast::CreateTableSource::Execute(_) => None,
-        },
-        (Wording::Inner, Statement::Copy(copy)) => match copy.source {
-            ast::CopySource::Query(statement) => inner_query(statement),
-            ast::CopySource::Table(..) => None,
         },
         _ => None,
     })
 }
 
-fn inner_query(statement: Statement) -> Option<ast::Query> {
-    match statement {
-        Statement::Query(query) => Some(*query),
-        _ => None,
-    }
+/// The tree of a statement, or of the one within it: that of EXPLAIN, PREPARE and COPY.
+///
+/// # Errors
+/// 42601 for a text that is not one statement.
+pub(crate) fn innermost(statement: &Parsed) -> Result<Statement> {
+    let mut statements = parser::parse_all(&statement.sql)?;
+    let one = statements.pop().filter(|_| statements.is_empty()).ok_or_else(|| Error::bug("more than one statement"))?;
+    Ok(match (statement.wording, one.statement) {
+        (Wording::Inner, Statement::Explain(explain)) => explain.statement,
+        (Wording::Inner, Statement::Prepare(prepare)) => prepare.statement,
+        (Wording::Inner, Statement::Copy(copy)) => match copy.source {
+            ast::CopySource::Query(statement) => statement,
+            source @ ast::CopySource::Table(..) => Statement::Copy(Box::new(ast::Copy { source, ..*copy })),
+        },
+        (_, statement) => statement,
+    })
+}
+
+/// Binds a query that has no other executor.
+///
+/// # Errors
+/// Those of PostgreSQL's analysis, with their place in the statement.
+pub(crate) fn bind_query(
+    context: &Arc<StatementContext>,
+    statement: &Parsed,
+    query: &ast::Query,
+    declared: &[u32],
+) -> Result<Bound> {
+    let database = Tables::new(None, context);
+    bound(&database, statement, query, declared, true).map_err(|error| placed(error, statement))
+}
+
+fn bound(database: &Tables<'_>, statement: &Parsed, query: &ast::Query, declared: &[u32], is_only_ours: bool) -> Result<Bound> {
+    let types: Vec<Option<TypeId>> = declared.iter().map(|oid| Some(TypeId(*oid)).filter(|ty| ty.0 != 0)).collect();
+    let query = binder::bind(database, &statement.sql, query, &types)?;
+    let mut parameters: Vec<u32> = query.parameters.iter().map(|ty| ty.0).collect();
+    // Parameters that the text does not mention have their declared types.
+    parameters.extend(declared.iter().skip(parameters.len()));
+    let reads_system = database.reads_system.load(Ordering::Relaxed);
+    Ok(Bound { query, parameters, reads_system, is_only_ours })
+}
+
+/// OIDs of types as statements name them.
+///
+/// # Errors
+/// 42704 for an unknown type.
+pub(crate) fn types(context: &Arc<StatementContext>, names: &[ast::TypeName]) -> Result<Vec<u32>> {
+    let database = Tables::new(None, context);
+    names.iter().map(|name| Ok(binder::data_type(&database, name)?.0.0)).collect()
 }
 
 /// Outcome of an attempt to bind a query.
@@ -84,8 +127,8 @@ pub(crate) struct Bound {
     query: Query,
     /// OIDs of the parameters.
     parameters: Vec<u32>,
-    /// Whether it reads a `columns` table.
-    reads_columns: bool,
+    /// Whether it reads a system table, whose rows are those of one execution.
+    reads_system: bool,
     is_only_ours: bool,
 }
 
@@ -111,15 +154,8 @@ pub(crate) fn bind(context: &Arc<StatementContext>, statement: &Parsed, declared
         },
     };
     let database = Tables::new(None, context);
-    let types: Vec<Option<TypeId>> = declared.iter().map(|oid| Some(TypeId(*oid)).filter(|ty| ty.0 != 0)).collect();
-    match binder::bind(&database, &statement.sql, query, &types) {
-        Ok(query) => {
-            let mut parameters: Vec<u32> = query.parameters.iter().map(|ty| ty.0).collect();
-            // Parameters that the text does not mention have their declared types.
-            parameters.extend(declared.iter().skip(parameters.len()));
-            let reads_columns = database.reads_columns.load(Ordering::Relaxed);
-            Ok(Attempt::Bound(Box::new(Bound { query, parameters, reads_columns, is_only_ours })))
-        }
+    match bound(&database, statement, query, declared, is_only_ours) {
+        Ok(bound) => Ok(Attempt::Bound(Box::new(bound))),
         Err(error) if !is_only_ours && is_left_to_others(&error) => Ok(Attempt::Left(error)),
         Err(error) => Err(placed(error, statement)),
     }
@@ -149,9 +185,9 @@ fn placed(error: Error, statement: &Parsed) -> Error {
 }
 
 impl Bound {
-    /// Whether it reads a `columns` table.
-    pub(crate) fn reads_columns(&self) -> bool {
-        self.reads_columns
+    /// OIDs of the parameters.
+    pub(crate) fn parameters(&self) -> &[u32] {
+        &self.parameters
     }
 
     /// The query's plan, or the reason why it is left to the SQL planner.
@@ -168,51 +204,23 @@ impl Bound {
             name: one.name.to_string(),
             oid: one.ty.0,
             typmod: one.typmod,
-            // Series statements do not know the origins; a result has the same description both ways.
-            origin: one.origin.filter(|_| !self.reads_columns),
+            origin: one.origin,
         });
         let columns = columns.collect();
-        let query = with_texts(self.query, &context.settings);
-        match relational::lower(&query, &Tables::new(Some(state), context)) {
-            Ok(plan) => Ok(Ok(Planned { plan, columns, parameters: self.parameters })),
+        let is_reusable = !self.reads_system
+            && relational::is_reusable(&self.query)
+            && !self.query.output.iter().any(|one| is_named_oid(one.ty));
+        let mut tables = Tables::new(Some(state), context);
+        if is_reusable {
+            // A kept plan must not keep the snapshot.
+            tables.session = Arc::new(session(context));
+        }
+        match relational::lower(&self.query, &tables) {
+            Ok(plan) => Ok(Ok(Planned { plan, columns, parameters: self.parameters, is_reusable })),
             Err(error) if !self.is_only_ours && is_left_to_others(&error) => Ok(Err(error)),
             Err(error) => Err(placed(error, statement)),
         }
     }
-}
-
-/// Result columns of types that have no Arrow type of their own become texts, which clients get as they are.
-fn with_texts(mut query: Query, settings: &Settings) -> Query {
-    let in_plain_styles = settings.has_plain_styles();
-    let is_text = |ty: TypeId| {
-        let in_style = matches!(
-            ty,
-            TypeId::DATE | TypeId::TIMESTAMP | TypeId::TIMESTAMPTZ | TypeId::INTERVAL | TypeId::FLOAT4 | TypeId::FLOAT8
-        );
-        relational::arrow::is_encoded(ty) || in_style && !in_plain_styles || is_named_oid(ty)
-    };
-    if !query.output.iter().any(|one| is_text(one.ty)) {
-        return query;
-    }
-    let mut columns = Vec::with_capacity(query.output.len());
-    for one in &mut query.output {
-        let of = |kind| Expr { kind, ty: one.ty, typmod: one.typmod, at: Place::default() };
-        let value = of(ExprKind::Column(one.column));
-        let value = if is_text(one.ty) {
-            one.ty = TypeId::TEXT;
-            one.typmod = -1;
-            Expr { kind: ExprKind::ViaText(Box::new(value)), ty: TypeId::TEXT, typmod: -1, at: Place::default() }
-        } else {
-            value
-        };
-        let number = query.columns.len() as u32;
-        query.columns.push(Column { name: one.name.clone(), ty: value.ty, typmod: value.typmod });
-        one.column = number;
-        columns.push((number, value));
-    }
-    let root = std::mem::replace(&mut query.root, Rel::Single);
-    query.root = Rel::Project { input: Box::new(root), columns };
-    query
 }
 
 /// Types of numbers that are shown by name.
@@ -297,8 +305,8 @@ struct Tables<'a> {
     context: &'a Arc<StatementContext>,
     facts: Arc<StatementFacts>,
     session: Arc<Session>,
-    /// Set when a `columns` table is asked for.
-    reads_columns: AtomicBool,
+    /// Set when a system table is asked for.
+    reads_system: AtomicBool,
 }
 
 impl<'a> Tables<'a> {
@@ -306,7 +314,7 @@ impl<'a> Tables<'a> {
         let facts = crate::hooks::facts(context);
         let objects: Arc<dyn scalar::Objects> = Arc::new(StatementObjects(Arc::clone(&facts)));
         let session = Arc::new(Session { objects: Some(objects), ..session(context) });
-        Tables { state, context, facts, session, reads_columns: AtomicBool::new(false) }
+        Tables { state, context, facts, session, reads_system: AtomicBool::new(false) }
     }
 }
 
@@ -315,6 +323,7 @@ impl Schema for Tables<'_> {
         // The schema of system tables is searched first, without being in the search path.
         let system = system_relation(schema.unwrap_or("pg_catalog"), name);
         if let Some(relation) = system {
+            self.reads_system.store(true, Ordering::Relaxed);
             return Ok(Some(Arc::new(described(relation))));
         }
         let found = match schema {
@@ -328,7 +337,6 @@ impl Schema for Tables<'_> {
         if let Some(table) = catalog.row_table(&found) {
             return Ok(Some(Arc::new(rows_table(table, &found))));
         }
-        self.reads_columns.store(true, Ordering::Relaxed);
         Ok(catalog.table(&found).map(|table| Arc::new(columns_table(table, &found))))
     }
 
@@ -374,7 +382,7 @@ fn columns_table(table: &model::Table, name: &TableName) -> Table {
 }
 
 impl relational::Environment for Tables<'_> {
-    fn table(&self, table: &Table) -> Result<Arc<dyn TableSource>> {
+    fn table(&self, table: &Table, as_of: Option<i64>, is_used: &dyn Fn(&str) -> bool) -> Result<Arc<dyn TableSource>> {
         if let Some(relation) = system_relation(&table.schema, &table.name) {
             let (facts, session) = (Arc::clone(&self.facts), Arc::clone(&self.session));
             return Ok(provider_as_source(Arc::new(SystemTable::new(relation, facts, session))));
@@ -383,10 +391,40 @@ impl relational::Environment for Tables<'_> {
         let catalog = self.context.snapshot.catalog();
         let zone = self.context.settings.time_zone();
         if let Some(rows) = catalog.row_table(&name) {
+            if as_of.is_some() {
+                return Err(Error::unsupported(format!("table {name} is one of rows, which keep no history")));
+            }
             return Ok(provider_as_source(Arc::new(RowsTable::new(Arc::clone(rows), zone))));
         }
         let found = Arc::clone(catalog.expect(&name)?);
-        Ok(provider_as_source(Arc::new(ColumnsTable::new(found, &zone))))
+        let source = match found.columns.len() {
+            ..=NARROW => ColumnsTable::new(found, &zone),
+            _ => ColumnsTable::with(found, &zone, is_used),
+        };
+        Ok(provider_as_source(Arc::new(match as_of {
+            Some(micros) => source.as_of(Moment::At(micros.saturating_mul(1_000))),
+            None => source,
+        })))
+    }
+
+    fn gap_filled(&self, groups: LogicalPlan, keys: &[DfExpr], input: &LogicalPlan) -> Result<LogicalPlan> {
+        functions::gap_filled(groups, keys, input).or_error()
+    }
+
+    fn with_own_nodes(&self, plan: LogicalPlan) -> Result<LogicalPlan> {
+        functions::with_nodes(plan).or_error()
+    }
+
+    fn is_text(&self, ty: TypeId) -> bool {
+        let is_styled = matches!(
+            ty,
+            TypeId::DATE | TypeId::TIMESTAMP | TypeId::TIMESTAMPTZ | TypeId::INTERVAL | TypeId::FLOAT4 | TypeId::FLOAT8
+        );
+        is_named_oid(ty) || is_styled && !self.context.settings.has_plain_styles()
+    }
+
+    fn nearest(&self, comparison: DfExpr) -> Option<DfExpr> {
+        Some(self.state?.udf(functions::NEAREST).ok()?.call(vec![comparison]))
     }
 
     fn session(&self) -> Arc<Session> {

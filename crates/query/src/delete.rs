@@ -2,22 +2,22 @@
 
 use std::sync::Arc;
 
-use arrow_schema::DataType as Arrow;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::execution::context::SessionState;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::sqlparser::ast::{self, Delete, FromTable, TableFactor};
 use engine::{ScanRequest, SeriesFilter, TableView};
 use model::{Error, Result, TableRef, TimeRange};
+use parser::ast as tree;
 
+use crate::binding;
 use crate::context::StatementContext;
 use crate::errors::{OrError, locate};
 use crate::insert::find_table;
-use crate::planner::plan as plan_query;
 use crate::provider::{BATCH_ROWS, ColumnsTable, Selection};
 use crate::session::{Outcome, PreparedStatement, Session};
 use crate::statement::{Parsed, Statement};
-use crate::types::{Value, arrow_of_oid, oid_of_arrow, scalar};
+use crate::types::Value;
 
 /// The rows that a DELETE removes.
 pub(crate) struct Target {
@@ -40,16 +40,8 @@ pub(crate) fn parameters(
     if statement.0.parameters == 0 {
         return Ok(Vec::new());
     }
-    let state = session.state(&context);
-    let types = types(&context, declared);
-    let planned = plan_query(&state, &context, &statement.0, &as_query(&table, delete), &types, &[]);
-    session.keep(state);
-    Ok(planned?.parameters.iter().map(oid_of_arrow).collect())
-}
-
-fn types(context: &StatementContext, declared: &[u32]) -> Vec<Option<Arrow>> {
-    let zone = context.settings.time_zone();
-    declared.iter().map(|oid| arrow_of_oid(*oid, &zone)).collect()
+    let query = as_query(&statement.0, &table)?;
+    Ok(binding::bind_query(&context, &statement.0, &query, declared)?.parameters().to_vec())
 }
 
 fn table_of(context: &StatementContext, delete: &Delete) -> Result<TableRef> {
@@ -67,48 +59,33 @@ fn table_of(context: &StatementContext, delete: &Delete) -> Result<TableRef> {
     }
 }
 
-/// Builds `SELECT time FROM t WHERE …`, whose optimized plan shows the series and times that the predicate selects.
-fn as_query(table: &TableRef, delete: &Delete) -> ast::Statement {
-    let (FromTable::WithFromKeyword(from) | FromTable::WithoutKeyword(from)) = delete.from.clone();
-    let time = ast::Ident::with_quote('"', &table.time_column().name);
-    let select = ast::Select {
-        select_token: ast::helpers::attached_token::AttachedToken::empty(),
-        optimizer_hints: Vec::new(),
-        distinct: None,
-        select_modifiers: None,
-        top: None,
-        top_before_distinct: false,
-        projection: vec![ast::SelectItem::UnnamedExpr(ast::Expr::Identifier(time))],
-        exclude: None,
-        into: None,
-        from,
-        lateral_views: Vec::new(),
-        prewhere: None,
-        selection: delete.selection.clone(),
-        connect_by: Vec::new(),
-        group_by: ast::GroupByExpr::Expressions(Vec::new(), Vec::new()),
-        cluster_by: Vec::new(),
-        distribute_by: Vec::new(),
-        sort_by: Vec::new(),
-        having: None,
-        named_window: Vec::new(),
-        qualify: None,
-        window_before_qualify: false,
-        value_table_mode: None,
-        flavor: ast::SelectFlavor::Standard,
+/// The query `SELECT time FROM t WHERE …`, whose optimized plan shows the series and times that the condition selects.
+fn as_query(parsed: &Parsed, table: &TableRef) -> Result<tree::Query> {
+    let tree::Statement::Delete(delete) = binding::innermost(parsed)? else {
+        return Err(Error::bug("a DELETE that is none"));
     };
-    ast::Statement::Query(Box::new(ast::Query {
+    if delete.with.is_some() {
+        return Err(Error::unsupported("DELETE with WITH is not supported on columns tables"));
+    }
+    let tree::TargetTable { name, only, alias } = delete.table;
+    let at = name.at;
+    let alias = alias.map(|name| tree::Alias { name, columns: Vec::new() });
+    let time = tree::Expr::new(tree::ExprKind::Column(tree::Ident::new(&table.time_column().name)), at);
+    let select = tree::Select {
+        targets: vec![tree::Target { expr: time, alias: None }],
+        from: vec![tree::TableExpr::Relation(tree::Relation { name, only, alias, sample: None, as_of: None })],
+        filter: delete.filter,
+        ..tree::Select::default()
+    };
+    Ok(tree::Query {
         with: None,
-        body: Box::new(ast::SetExpr::Select(Box::new(select))),
-        order_by: None,
-        limit_clause: None,
-        fetch: None,
-        locks: Vec::new(),
-        for_clause: None,
-        settings: None,
-        format_clause: None,
-        pipe_operators: Vec::new(),
-    }))
+        body: tree::QueryBody::Select(Box::new(select)),
+        order_by: Vec::new(),
+        limit: None,
+        offset: None,
+        locking: Vec::new(),
+        at,
+    })
 }
 
 /// Determines the series and the time range that a DELETE removes.
@@ -125,7 +102,7 @@ pub(crate) fn target(
     let context = session.context();
     let table = table_of(&context, delete).map_err(|error| locate(error, parsed))?;
     let state = session.state(&context);
-    let result = target_in(&state, &context, parsed, table, delete, values, declared);
+    let result = target_in(&state, &context, parsed, table, values, declared);
     session.keep(state);
     result.map_err(|error| locate(error, parsed))
 }
@@ -135,14 +112,13 @@ fn target_in(
     context: &Arc<StatementContext>,
     parsed: &Parsed,
     table: TableRef,
-    delete: &Delete,
     values: &[Value],
     declared: &[u32],
 ) -> Result<Target> {
     let zone = context.settings.time_zone();
-    let planned = plan_query(state, context, parsed, &as_query(&table, delete), &types(context, declared), &[])?;
-    let scalars = values.iter().zip(&planned.parameters).map(|(value, ty)| scalar(value, ty, &zone));
-    let scalars = scalars.collect::<Result<Vec<_>>>()?;
+    let bound = binding::bind_query(context, parsed, &as_query(parsed, &table)?, declared)?;
+    let planned = bound.lower(state, context, parsed)??;
+    let scalars = binding::parameters(values, &planned.parameters, context)?;
     let plan = planned.plan.with_param_values(scalars).or_error()?;
     let plan = state.optimize(&plan).or_error()?;
     let view = context.snapshot.table_by_id(table.id)?;

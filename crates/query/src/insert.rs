@@ -7,17 +7,20 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::{Int16Type, Int32Type, Int64Type, TimestampNanosecondType, UInt64Type};
 use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_schema::DataType as Arrow;
+use catalog::{CastContext, TypeId};
 use columns::rows::{Ops, arrow_type, time_values};
 use datafusion::arrow::compute::{CastOptions, cast_with_options};
 use datafusion::error::DataFusionError;
 use datafusion::sql::sqlparser::ast::{
-    self, AssignmentTarget, CastKind, ConflictTarget, Expr, Ident, Insert, ObjectName, OnConflict, OnConflictAction,
+    self, AssignmentTarget, ConflictTarget, Expr, Ident, Insert, ObjectName, OnConflict, OnConflictAction,
     OnInsert, SelectItem, SetExpr, TableObject, UnaryOperator, Value as Literal,
 };
 use engine::{Batch, KeyList, Op, Rows};
 use futures::StreamExt;
 use model::{ColumnRole, DataType, Error, Result, SqlState, Table, TableName, TableRef, key};
+use parser::ast as tree;
 
+use crate::binding;
 use crate::builder::{RowBuilder, null_error};
 use crate::context::StatementContext;
 use crate::errors::{OrError, locate, nearest};
@@ -26,7 +29,7 @@ use crate::query::QueryPlan;
 use crate::rewrite::folded;
 use crate::rounding::rounded;
 use crate::session::{Outcome, Plan, Prepared, PreparedStatement, Session};
-use crate::statement::{Command, Statement};
+use crate::statement::{Command, Parsed, Statement};
 use crate::types::{Value, sql_name, timestamptz};
 
 /// An INSERT planned against one version of its table.
@@ -130,7 +133,7 @@ pub(crate) fn plan(
         }
     }
     type_bare_parameters(&table, &targets, query, &mut parameters);
-    planned_query(session, statement, insert, query, table, targets, op, &parameters)
+    planned_query(session, statement, insert, Into { table, targets, op }, &parameters)
 }
 
 /// Gives an untyped parameter that is a whole value the type of its column.
@@ -157,35 +160,35 @@ fn type_bare_parameters(table: &Table, targets: &[usize], query: &ast::Query, pa
     }
 }
 
-#[allow(clippy::too_many_arguments)]
-fn planned_query(
-    session: &mut Session,
-    statement: &Statement,
-    insert: &Insert,
-    query: &ast::Query,
+/// Where the rows of an INSERT go.
+struct Into {
     table: TableRef,
+    /// Positions of the columns that get the values of a row.
     targets: Vec<usize>,
     op: Op,
-    declared: &[u32],
-) -> Result<InsertPlan> {
-    let mut query = query.clone();
-    type_values(&table, &targets, &mut query);
-    let sql = ast::Statement::Query(Box::new(query));
+}
+
+/// Plans an INSERT whose rows a query computes.
+fn planned_query(session: &mut Session, statement: &Statement, insert: &Insert, into: Into, declared: &[u32]) -> Result<InsertPlan> {
+    let Into { table, targets, op } = into;
     let inner = Statement(Arc::new(crate::statement::Parsed {
         sql: statement.0.sql.clone(),
         offset: statement.0.offset,
-        command: Command::Sql(sql.clone()),
-        wording: crate::statement::Wording::Other,
+        command: Command::Query(Box::new(source_of(&statement.0, &table, &targets)?)),
+        wording: crate::statement::Wording::Whole,
         parameters: statement.0.parameters,
         notices: Vec::new(),
         held: statement.0.held.clone(),
     }));
-    let plan: QueryPlan = crate::query::plan(session, &inner, Some(&sql), declared)?;
+    let plan: QueryPlan = crate::query::plan(session, &inner, None, declared)?;
     let given = plan.columns.len();
     if given > targets.len() || (given < targets.len() && !insert.columns.is_empty()) {
         return Err(count_error(given > targets.len()));
     }
     let targets = targets[..given].to_vec();
+    for (target, column) in targets.iter().zip(&plan.columns) {
+        check_assignment(&table.columns[*target], TypeId(column.oid))?;
+    }
     let parameters = plan.parameters.clone();
     let columns = Some(plan.columns.clone());
     let prepared = PreparedStatement {
@@ -198,40 +201,52 @@ fn planned_query(
     Ok(InsertPlan { table, targets, source: Source::Query(Prepared(Arc::new(prepared))), op, parameters })
 }
 
-/// Casts each value to its column's type. DEFAULT becomes NULL, because columns of these tables have no defaults.
-fn type_values(table: &Table, targets: &[usize], query: &mut ast::Query) {
-    let SetExpr::Values(values) = query.body.as_mut() else { return };
-    for row in &mut values.rows {
-        for (target, expr) in targets.iter().zip(&mut row.content) {
-            let null = Expr::Value(Literal::Null.into());
-            let value = std::mem::replace(expr, null);
-            if !is_default(&value) {
-                *expr = Expr::Cast {
-                    kind: CastKind::Cast,
-                    expr: Box::new(value),
-                    data_type: sql_type(table.columns[*target].ty),
-                    array: false,
-                    format: None,
-                };
+/// The query of an INSERT. Values of VALUES are cast to the types of their columns; DEFAULT is NULL, because columns of
+/// these tables have no defaults.
+fn source_of(parsed: &Parsed, table: &Table, targets: &[usize]) -> Result<tree::Query> {
+    let tree::Statement::Insert(insert) = binding::innermost(parsed)? else {
+        return Err(Error::bug("an INSERT that is none"));
+    };
+    let mut query = *insert.source.ok_or_else(|| Error::bug("an INSERT without rows"))?;
+    if insert.with.is_some() {
+        if query.with.is_some() {
+            return Err(Error::unsupported("INSERT with WITH before it and in its query is not supported here"));
+        }
+        query.with = insert.with;
+    }
+    let tree::QueryBody::Values(rows) = &mut query.body else { return Ok(query) };
+    for row in rows {
+        for (target, value) in targets.iter().zip(row) {
+            let at = value.at;
+            if value.kind == tree::ExprKind::Default {
+                value.kind = tree::ExprKind::Null;
             }
+            let of = std::mem::replace(value, tree::Expr::new(tree::ExprKind::Null, at));
+            let ty = TypeId(ingest::copy::oid_of(table.columns[*target].ty));
+            let name = catalog::builtin().type_row(ty).map_or("text", |row| row.name);
+            let ty = tree::TypeName { name: tree::Name::system(name, at), at, ..tree::TypeName::default() };
+            let cast = tree::Cast { expr: of, ty, syntax: tree::CastSyntax::Operator };
+            *value = tree::Expr::new(tree::ExprKind::Cast(Box::new(cast)), at);
         }
     }
+    Ok(query)
 }
 
-/// The parser's type for a stored type.
-fn sql_type(ty: DataType) -> ast::DataType {
-    match ty {
-        DataType::Bool => ast::DataType::Boolean,
-        DataType::Int16 => ast::DataType::SmallInt(None),
-        DataType::Int32 => ast::DataType::Integer(None),
-        DataType::Int64 => ast::DataType::BigInt(None),
-        DataType::UInt64 => ast::DataType::Numeric(ast::ExactNumberInfo::PrecisionAndScale(20, 0)),
-        DataType::Float32 => ast::DataType::Real,
-        DataType::Float64 => ast::DataType::DoublePrecision,
-        DataType::Text => ast::DataType::Text,
-        DataType::Bytes => ast::DataType::Bytea,
-        DataType::Timestamp => ast::DataType::Timestamp(None, ast::TimezoneInfo::Tz),
+/// Checks that values of a type can be assigned to a column.
+fn check_assignment(column: &model::Column, from: TypeId) -> Result<()> {
+    let to = TypeId(ingest::copy::oid_of(column.ty));
+    let context = CastContext::Assignment;
+    if from == to || catalog::builtin().cast(from, to, context).is_some() {
+        return Ok(());
     }
+    let text = format!(
+        "column \"{}\" is of type {} but expression is of type {}",
+        column.name,
+        column.ty.sql_name(),
+        catalog::builtin().type_name(from)
+    );
+    let hint = "You will need to rewrite or cast the expression.";
+    Err(Error::new(SqlState::DATATYPE_MISMATCH, text).with_hint(hint))
 }
 
 fn is_default(expr: &Expr) -> bool {

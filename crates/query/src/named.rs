@@ -2,19 +2,21 @@
 
 use datafusion::sql::sqlparser::ast::{self, Expr, ObjectName};
 use model::{Error, Result, SqlState};
+use parser::ast as tree;
 
-use crate::planner::Tables;
+use crate::binding;
+use crate::errors::locate;
 use crate::rewrite::folded;
 use crate::rows::{Arguments, Executed, Messages};
 use crate::session::{Outcome, Plan, Prepared, Session};
 use crate::statement::{Parsed, Statement};
-use crate::types::{Value, oid_of_arrow};
+use crate::types::Value;
 
 /// Runs PREPARE or DEALLOCATE.
 pub(crate) async fn define(session: &mut Session, statement: &Statement, sql: &ast::Statement) -> Result<Outcome> {
     match sql {
-        ast::Statement::Prepare { name, data_types, statement: inner } => {
-            prepare(session, &statement.0, &folded(name), data_types, inner).await
+        ast::Statement::Prepare { name, statement: inner, .. } => {
+            prepare(session, &statement.0, &folded(name), inner).await
         }
         ast::Statement::Deallocate { name, .. } => deallocate(session, &folded(name)),
         _ => Err(Error::bug("not a prepared statement's command")),
@@ -33,7 +35,6 @@ async fn prepare(
     session: &mut Session,
     parsed: &Parsed,
     name: &str,
-    types: &[ast::DataType],
     inner: &ast::Statement,
 ) -> Result<Outcome> {
     if session.named.contains_key(name) {
@@ -42,13 +43,11 @@ async fn prepare(
             format!("prepared statement \"{name}\" already exists"),
         ));
     }
-    let context = session.context();
-    let state = session.state(&context);
-    let tables = Tables::new(&state, &context);
-    let oids: Result<Vec<u32>> = types.iter().map(|ty| tables.data_type(ty).map(|ty| oid_of_arrow(&ty))).collect();
-    drop(tables);
-    session.keep(state);
-    let (statement, oids) = (Statement::within(inner.clone(), parsed.sql.clone(), parsed.offset), oids?);
+    let tree::Statement::Prepare(tree) = binding::innermost(parsed)? else {
+        return Err(Error::bug("a PREPARE that is none"));
+    };
+    let oids = binding::types(&session.context(), &tree.types).map_err(|error| locate(error, parsed))?;
+    let statement = Statement::within(inner.clone(), parsed.sql.clone(), parsed.offset);
     // Errors in the statement are reported by PREPARE, not by the first EXECUTE.
     session.prepare(&statement, &oids).await?;
     session.named.insert(name.to_owned(), (statement, oids));

@@ -70,9 +70,10 @@ pub(crate) fn plan(
     sql: Option<&ast::Statement>,
     declared: &[u32],
 ) -> Result<QueryPlan> {
-    let context = context(session, sql);
+    let context = context(session, &statement.0);
     let state = session.state(&context);
-    if let Some(plan) = sql.and_then(|sql| directly(&state, &context, &statement.0, sql, declared)) {
+    let old = sql.filter(|_| !context.settings.enables_binder());
+    if let Some(plan) = old.and_then(|sql| directly(&state, &context, &statement.0, sql, declared)) {
         session.keep(state);
         return Ok(plan);
     }
@@ -112,12 +113,13 @@ fn directly(
 }
 
 /// Snapshot of a query: the newest commit if the query names a `rows` table.
-fn context(session: &mut Session, sql: Option<&ast::Statement>) -> Arc<StatementContext> {
-    if sql.is_none_or(|sql| crate::rows::names_any(session, sql)) {
-        session.context_of_newest()
-    } else {
-        session.context()
-    }
+fn context(session: &mut Session, statement: &Parsed) -> Arc<StatementContext> {
+    let reads_rows = match &statement.command {
+        Command::Sql(sql) => crate::rows::names_any(session, sql),
+        Command::Query(query) => crate::rows::names_any_of(session, query),
+        _ => false,
+    };
+    if reads_rows { session.context_of_newest() } else { session.context() }
 }
 
 fn plan_in(
@@ -130,15 +132,8 @@ fn plan_in(
 ) -> Result<QueryPlan> {
     match binding::bind(context, parsed, declared)? {
         Attempt::Bound(bound) => {
-            // Queries of `columns` tables keep the types and nanoseconds that the series executor gives.
-            let first = sql.filter(|_| bound.reads_columns() && context.settings.has_plain_styles());
-            if let Some(sql) = first
-                && let Ok(plan) = plan_by_sql(state, context, parsed, sql, declared, given)
-            {
-                return Ok(plan);
-            }
             let reason = match bound.lower(state, context, parsed)? {
-                Ok(planned) => return Ok(bound_plan(context, planned)),
+                Ok(planned) => return Ok(bound_plan(state, context, planned)),
                 Err(reason) => reason,
             };
             // The statement is right, so that an error of the other road is none of its own, unless that refuses it too.
@@ -181,14 +176,15 @@ fn plan_by_sql(
 }
 
 /// The plan of a query that was bound and lowered.
-///
-/// The plan has the facts of this execution, such as `now()`, so it is made again for each.
-fn bound_plan(context: &Arc<StatementContext>, planned: binding::Planned) -> QueryPlan {
-    let binding::Planned { plan, columns, parameters } = planned;
+fn bound_plan(state: &SessionState, context: &Arc<StatementContext>, planned: binding::Planned) -> QueryPlan {
+    let binding::Planned { plan, columns, parameters, is_reusable } = planned;
     let zone = context.settings.time_zone();
     let types = parameters.iter().map(|oid| relational::arrow::arrow_type(TypeId(*oid), &zone)).collect();
     let fields = plan.schema().fields().iter().map(|field| field.data_type().clone()).collect();
-    QueryPlan { plan: Some(plan), columns, parameters, is_bound: true, types, fields, valid: None, series: None }
+    let valid = is_reusable.then(|| (Arc::clone(context.snapshot.catalog()), Arc::clone(&context.settings)));
+    let is_series = is_reusable && context.rows_view.is_none() && context.settings.enables_series();
+    let series = if is_series { Shape::of(state, &plan).map(Arc::new) } else { None };
+    QueryPlan { plan: Some(plan), columns, parameters, is_bound: true, types, fields, valid, series }
 }
 
 /// Rejects syntax that DataFusion accepts but evaluates wrongly.
@@ -324,11 +320,7 @@ pub(crate) async fn ready(
     plan: &QueryPlan,
     values: &[Value],
 ) -> Result<Ready> {
-    let context = match &prepared.0.statement.0.command {
-        Command::Sql(sql) => context(session, Some(sql)),
-        Command::Query(_) => context(session, None),
-        _ => session.context(),
-    };
+    let context = context(session, &prepared.0.statement.0);
     if context.rows_view.is_some() {
         crate::rows::until_durable(session, context.snapshot.lsn()).await?;
     }

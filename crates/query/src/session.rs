@@ -381,11 +381,6 @@ impl Session {
         self.settings.slow_statement()
     }
 
-    /// Plans queries by DataFusion's SQL planner, for clients that take Arrow batches.
-    pub fn turn_off_binder(&mut self) {
-        Arc::make_mut(&mut self.settings).fix("enable_binder", "off");
-    }
-
     /// Database of the session.
     #[must_use]
     pub fn database(&self) -> &Database {

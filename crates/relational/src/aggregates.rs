@@ -8,9 +8,10 @@ use catalog::{TypeId, builtin};
 use datafusion::common::DFSchema;
 use datafusion::functions_aggregate::{average, bool_and_or, count, first_last, min_max, sum};
 use datafusion::logical_expr::expr::AggregateFunction;
-use datafusion::logical_expr::{AggregateUDF, Expr as DfExpr, LogicalPlan, LogicalPlanBuilder, Operator as Op, lit};
+use datafusion::logical_expr::{AggregateUDF, Expr as DfExpr, LogicalPlan, LogicalPlanBuilder, Operator as Op, cast, lit};
 use model::{Datum, Error, Result};
-use scalar::{Expr, ExprKind, Place, Value};
+use scalar::registry::signature_number;
+use scalar::{Call, Expr, ExprKind, Place, Value};
 
 use crate::accumulate::{Accumulate, Order, Spec};
 use crate::arrow::key::KeyKind;
@@ -103,11 +104,13 @@ impl Lowering<'_> {
     fn grouped(&self, input: &Rel, keys: &Keys, aggregates: &Calls) -> Result<LogicalPlan> {
         let plan = self.rel(input)?;
         let (plan, keys, aggregates) = self.groups_without_subqueries(plan, keys, aggregates)?;
-        let schema = Arc::clone(plan.schema());
+        let (schema, rows) = (Arc::clone(plan.schema()), plan.clone());
         let (mut group, mut calls) = (Vec::new(), Vec::new());
         let (mut group_made, mut calls_made): (Vec<Made>, Vec<Made>) = (Vec::new(), Vec::new());
         let mut is_native = true;
-        for (number, call) in &aggregates {
+        let parted = self.in_parts(aggregates, &schema)?;
+        let aggregates = &parted.calls;
+        for (number, call) in aggregates {
             let (expr, is_ours) = self.aggregate_call(call, &schema)?;
             is_native &= !is_ours;
             let ty = Self::arrow_of(&expr, &schema)?;
@@ -139,6 +142,7 @@ impl Lowering<'_> {
                 columns.push((*number, None, ty));
             }
         }
+        let by = group.clone();
         let plan = if is_native {
             LogicalPlanBuilder::from(plan).aggregate(group, calls).and_then(LogicalPlanBuilder::build)
         } else {
@@ -149,7 +153,11 @@ impl Lowering<'_> {
             let groups = Groups { keys: count, in_order };
             Node::plan(Operator::Aggregate(groups), exprs, vec![plan], false, made)
         };
-        let plan = plan.map_err(internal)?;
+        for ((number, _), (_, field)) in aggregates.iter().zip(&calls_made) {
+            self.computed(*number, field.data_type().clone());
+        }
+        let plan = self.of_parts(plan.map_err(internal)?, &parted)?;
+        let plan = self.env.gap_filled(plan, &by, &rows)?;
         for (number, column, ty) in columns {
             match column {
                 Some(column) => self.define(number, column, ty),
@@ -158,8 +166,79 @@ impl Lowering<'_> {
                 }
             }
         }
-        for ((number, _), (_, field)) in aggregates.iter().zip(&calls_made) {
-            self.computed(*number, field.data_type().clone());
+        Ok(plan)
+    }
+
+    /// Replaces aggregates of integers and short floats by those of which they are computed with whole columns.
+    fn in_parts(&self, aggregates: Vec<(u32, AggregateCall)>, schema: &DFSchema) -> Result<Parted> {
+        let mut parted = Parted::default();
+        for (column, call) in aggregates {
+            let name = builtin().function_row(call.call.function).map_or("", |row| row.name);
+            let of = match call.arguments.as_slice() {
+                [of] if ["avg", "sum"].contains(&name) && !call.distinct && call.order_by.is_empty() => of,
+                _ => {
+                    parted.calls.push((column, call));
+                    continue;
+                }
+            };
+            let is_whole = is_whole(&self.expr(of, schema)?.1);
+            let (value, parts) = match (name, of.ty) {
+                ("avg", TypeId::INT2) if is_whole => self.average(&call, "sum(int2)", TypeId::INT8)?,
+                ("avg", TypeId::INT4) if is_whole => self.average(&call, "sum(int4)", TypeId::INT8)?,
+                ("avg", TypeId::INT8) if is_whole => self.average(&call, "sum(int8)", TypeId::NUMERIC)?,
+                ("avg", TypeId::NUMERIC) if is_whole => self.average(&call, "sum(numeric)", TypeId::NUMERIC)?,
+                // Floats of 32 bits are added in 64 bits.
+                ("sum", TypeId::FLOAT4) => {
+                    let wide = computed("float8(float4)", TypeId::FLOAT8, vec![of.clone()])?;
+                    let sum = self.add(TypeId::FLOAT8);
+                    let call = AggregateCall { arguments: vec![wide], ..aggregate(&call, "sum(float8)", TypeId::FLOAT8)? };
+                    (computed("float4(float8)", TypeId::FLOAT4, vec![column_of(sum, TypeId::FLOAT8)])?, vec![(sum, call)])
+                }
+                _ => {
+                    parted.calls.push((column, call));
+                    continue;
+                }
+            };
+            parted.calls.extend(parts.iter().cloned());
+            parted.parts.extend(parts.into_iter().map(|(column, _)| column));
+            parted.values.push((column, value));
+        }
+        Ok(parted)
+    }
+
+    /// An average as the exact quotient of a sum and a count, and these.
+    fn average(&self, call: &AggregateCall, sum: &str, sum_ty: TypeId) -> Result<(Expr, Vec<(u32, AggregateCall)>)> {
+        let (total, count) = (self.add(sum_ty), self.add(TypeId::INT8));
+        let parts = vec![
+            (total, aggregate(call, sum, sum_ty)?),
+            (count, aggregate(call, "count(any)", TypeId::INT8)?),
+        ];
+        let numeric = |column: u32, ty: TypeId| match ty {
+            TypeId::NUMERIC => Ok(column_of(column, ty)),
+            _ => computed("numeric(int8)", TypeId::NUMERIC, vec![column_of(column, ty)]),
+        };
+        let operands = vec![numeric(total, sum_ty)?, numeric(count, TypeId::INT8)?];
+        Ok((computed("numeric_div", TypeId::NUMERIC, operands)?, parts))
+    }
+
+    /// Computes the aggregates that have parts over a plan of groups; its other columns are kept.
+    fn of_parts(&self, plan: LogicalPlan, parted: &Parted) -> Result<LogicalPlan> {
+        if parted.values.is_empty() {
+            return Ok(plan);
+        }
+        let is_part = |name: &str| parted.parts.iter().any(|part| name == Self::name(*part));
+        let kept = plan.schema().columns().into_iter().filter(|column| !is_part(&column.name));
+        let mut columns: Vec<DfExpr> = kept.map(DfExpr::Column).collect();
+        let mut made = Vec::with_capacity(parted.values.len());
+        for (column, value) in &parted.values {
+            let (lowered, ty) = self.expr(value, plan.schema())?;
+            columns.push(lowered.alias(Self::name(*column)));
+            made.push((*column, ty));
+        }
+        let plan =
+            LogicalPlanBuilder::from(plan).project(columns).and_then(LogicalPlanBuilder::build).map_err(internal)?;
+        for (column, ty) in made {
+            self.computed(column, ty);
         }
         Ok(plan)
     }
@@ -259,7 +338,23 @@ impl Lowering<'_> {
         };
         let (lowered, arrow) = self.expr(argument, schema)?;
         let of_query = |name: &str, own: fn() -> Arc<AggregateUDF>| self.env.aggregate(name).unwrap_or_else(own);
-        let is_decimal = matches!(arrow, DataType::Decimal128(..));
+        // A sum of 64-bit integers is a numeric.
+        let digits = match arrow {
+            DataType::Int64 => Some(19),
+            DataType::UInt64 => Some(20),
+            _ => None,
+        };
+        if let (Some(digits), "sum", false) = (digits, row.name, call.distinct) {
+            let wide = cast(lowered, DataType::Decimal128(digits, 0));
+            return Ok(Some(aggregate_of(sum::sum_udaf(), vec![wide], false, filter)));
+        }
+        if let (Form::Float4, "avg", false, true) =
+            (form(argument.ty), row.name, call.distinct, call.order_by.is_empty())
+        {
+            let wide = cast(lowered, DataType::Float64);
+            return Ok(Some(aggregate_of(of_query("avg", average::avg_udaf), vec![wide], false, filter)));
+        }
+        let is_decimal = matches!(arrow, DataType::Decimal128(..) | DataType::UInt64);
         let function = match (row.name, form(argument.ty)) {
             ("count", _) if call.distinct => {
                 let key = keys::keyed(lowered, argument.ty, &arrow);
@@ -303,6 +398,42 @@ impl Lowering<'_> {
             is_decimal || made.is_ok_and(|ty| ty == arrow_type(call.call.result, &self.zone) || ty.is_string());
         Ok(is_expected.then_some(expr))
     }
+}
+
+/// Aggregates, some of which are computed of others.
+#[derive(Default)]
+struct Parted {
+    /// The calls of the groups.
+    calls: Vec<(u32, AggregateCall)>,
+    /// Columns among them that only `values` use.
+    parts: Vec<u32>,
+    /// Columns that are computed over the groups.
+    values: Vec<(u32, Expr)>,
+}
+
+/// The call of another aggregate with the same arguments.
+fn aggregate(call: &AggregateCall, signature: &str, result: TypeId) -> Result<AggregateCall> {
+    let call_of = Call { function: number_of(signature)?, result, ..call.call.clone() };
+    Ok(AggregateCall { call: call_of, ..call.clone() })
+}
+
+fn computed(signature: &str, result: TypeId, operands: Vec<Expr>) -> Result<Expr> {
+    let arguments = operands.iter().map(|operand| operand.ty).collect();
+    let call = Call { function: number_of(signature)?, operator: None, arguments, result };
+    Ok(Expr::new(ExprKind::Call(Box::new(call), operands), result, Place::default()))
+}
+
+fn number_of(signature: &str) -> Result<u32> {
+    signature_number(builtin(), signature).ok_or_else(|| Error::bug(format!("no function {signature}")))
+}
+
+fn column_of(column: u32, ty: TypeId) -> Expr {
+    Expr::new(ExprKind::Column(column), ty, Place::default())
+}
+
+/// Whether values of an Arrow type are integers, of which sums are exact.
+fn is_whole(ty: &DataType) -> bool {
+    matches!(ty, DataType::Int16 | DataType::Int32 | DataType::Int64 | DataType::UInt64)
 }
 
 /// Whether the result depends on the order of the rows, as those of lists do, and the call names none.

@@ -17,7 +17,7 @@ use crate::arrow::{Form, arrow_type, form};
 use crate::evaluate::{Evaluate, Program, constant};
 use crate::keys;
 use crate::lowering::Lowering;
-use crate::natives::{Native, is_equality, native};
+use crate::natives::{self, Native, is_equality, native};
 
 /// A lowered expression and its Arrow type.
 pub(crate) type Typed = (DfExpr, DataType);
@@ -66,6 +66,14 @@ impl Lowering<'_> {
                 }
                 ExprKind::Column(column) => self.column(*column, schema).map(|(expr, _)| (*column as i64, expr)),
                 ExprKind::Parameter(number) => Ok((-1 - i64::from(*number), self.parameter(*number, part.ty))),
+                ExprKind::Call(call, _) if native(call.function) == Some(Native::Now) => match self.now() {
+                    Ok(Some((now, _))) => Ok((i64::MIN, now)),
+                    _ => return,
+                },
+                ExprKind::SqlValue(value) if natives::is_now(*value, part.typmod) => match self.now() {
+                    Ok(Some((now, _))) => Ok((i64::MIN, now)),
+                    _ => return,
+                },
                 ExprKind::Subquery(_) => Err(Error::bug("a subquery that was not replaced by a column")),
                 _ => return,
             };
@@ -148,6 +156,7 @@ impl Lowering<'_> {
                 (Some(Native::Like { negated }), [left, right]) => self.like(negated, left, right, schema)?,
                 (Some(Native::Shift { back }), [left, right]) => self.shift(back, left, right, schema)?,
                 (Some(Native::Call(name)), arguments) => self.native_call(name, arguments, schema)?,
+                (Some(Native::Now), []) => self.now()?,
                 (Some(Native::Own(name)), arguments) => Some(self.own_call(name, arguments, expr.ty, schema)?),
                 _ => None,
             },
@@ -170,8 +179,16 @@ impl Lowering<'_> {
                 self.case(branches, otherwise.as_deref(), expr.ty, schema)?
             }
             ExprKind::Coalesce(list) => self.coalesce(list, schema)?,
+            ExprKind::SqlValue(value) if natives::is_now(*value, expr.typmod) => self.now()?,
             _ => None,
         })
+    }
+
+    /// The time of the transaction.
+    fn now(&self) -> Result<Option<Typed>> {
+        let Some(function) = self.env.function("now") else { return Ok(None) };
+        let ty = arrow_type(TypeId::TIMESTAMPTZ, &self.zone);
+        Ok(Some((cast(function.call(Vec::new()), ty.clone()), ty)))
     }
 
     fn natives(&self, list: &[Expr], schema: &DFSchema) -> Result<Option<Vec<DfExpr>>> {
@@ -244,7 +261,15 @@ impl Lowering<'_> {
 
     /// A timestamp and a constant interval without months and days: the same in every zone, exact to the nanosecond.
     fn shift(&self, back: bool, left: &Expr, right: &Expr, schema: &DFSchema) -> Result<Option<Typed>> {
-        let (ExprKind::Column(_), ExprKind::Constant(value)) = (&left.kind, &right.kind) else { return Ok(None) };
+        let is_now = match &left.kind {
+            ExprKind::Call(call, _) => native(call.function) == Some(Native::Now),
+            ExprKind::SqlValue(value) => natives::is_now(*value, left.typmod),
+            _ => false,
+        };
+        let ExprKind::Constant(value) = &right.kind else { return Ok(None) };
+        if !is_now && !matches!(left.kind, ExprKind::Column(_)) {
+            return Ok(None);
+        }
         let Datum::Interval(interval) = value.datum() else { return Ok(None) };
         if (interval.months, interval.days) != (0, 0) {
             return Ok(None);

@@ -69,4 +69,26 @@ impl Lowering<'_> {
         let plan = LogicalPlanBuilder::from(left).join_on(right, ty, conditions);
         plan.and_then(LogicalPlanBuilder::build).map_err(internal)
     }
+
+    /// A join of each row of the left input with the nearest row of the right one.
+    pub(crate) fn as_of_join(
+        &self,
+        left_outer: bool,
+        left: &Rel,
+        right: &Rel,
+        on: Option<&Expr>,
+        matching: &Expr,
+    ) -> Result<LogicalPlan> {
+        let (left, right) = (self.rel(left)?, self.rel(right)?);
+        let schema = left.schema().join(right.schema()).map_err(internal)?;
+        let mut conditions = match on {
+            Some(on) => self.conditions(on, &schema)?,
+            None => Vec::new(),
+        };
+        let nearest = self.native(matching, &schema)?.and_then(|(comparison, _)| self.env.nearest(comparison));
+        conditions.push(nearest.ok_or_else(|| Error::unsupported("ASOF JOIN by values of these types"))?);
+        let ty = if left_outer { JoinType::Left } else { JoinType::Inner };
+        let plan = LogicalPlanBuilder::from(left).join_on(right, ty, conditions);
+        plan.and_then(LogicalPlanBuilder::build).map_err(internal)
+    }
 }

@@ -27,6 +27,7 @@ mod natives;
 mod nodes;
 mod recursion;
 mod relations;
+mod reuse;
 mod set_operations;
 mod subqueries;
 mod windows;
@@ -40,6 +41,7 @@ use datafusion::scalar::ScalarValue;
 use model::{Datum, Result};
 
 pub use nodes::Planner;
+pub use reuse::is_reusable;
 
 /// Metadata key of an output column's type, a number in `pg_type`.
 pub const OID_KEY: &str = "pg:oid";
@@ -55,6 +57,13 @@ pub trait Environment: Send + Sync {
     /// Those of the table.
     fn table(&self, table: &Table, as_of: Option<i64>, is_used: &dyn Fn(&str) -> bool) -> Result<Arc<dyn TableSource>>;
 
+    /// Puts a node for missing time buckets above groups, if one of the keys asks for them. The plan's first columns are
+    /// the keys; `input` has the rows that are grouped.
+    ///
+    /// # Errors
+    /// 22023 if the range of the buckets is unknown.
+    fn gap_filled(&self, groups: LogicalPlan, keys: &[DfExpr], input: &LogicalPlan) -> Result<LogicalPlan>;
+
     /// Puts nodes into a plan for functions that only the caller has; the plan is not analyzed yet.
     ///
     /// # Errors
@@ -63,6 +72,9 @@ pub trait Environment: Send + Sync {
 
     /// The condition by which [`Environment::with_own_nodes`] recognises a join with the nearest row.
     fn nearest(&self, comparison: DfExpr) -> Option<DfExpr>;
+
+    /// Whether result columns of a type with an Arrow type of its own are texts nevertheless.
+    fn is_text(&self, ty: TypeId) -> bool;
 
     /// Facts of the session and the transaction.
     fn session(&self) -> Arc<scalar::Session>;

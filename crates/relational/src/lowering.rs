@@ -5,14 +5,14 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow_schema::DataType;
-use binder::tree::{Query, Rel};
+use binder::tree::{Output, Query, Rel};
 use catalog::TypeId;
 use datafusion::common::metadata::FieldMetadata;
 use datafusion::common::{Column, DFSchema};
 use datafusion::logical_expr::{Expr as DfExpr, ExprSchemable, LogicalPlan, LogicalPlanBuilder};
 use model::{Error, Result};
-use rustc_hash::FxHashMap;
-use scalar::{Expr, ExprKind, Session};
+use rustc_hash::{FxHashMap, FxHashSet};
+use scalar::{Expr, ExprKind, Place, Session};
 
 use crate::errors::internal;
 use crate::expressions::Typed;
@@ -40,6 +40,8 @@ pub(crate) struct Lowering<'a> {
     operators: Cell<usize>,
     /// Whether the operator above keeps the order of the next one: the result, and LIMIT, which sorts fewer rows.
     pub(crate) order_is_kept: Cell<bool>,
+    /// Columns that the query reads, computed when the first table asks.
+    used: std::cell::OnceCell<FxHashSet<u32>>,
 }
 
 /// The outer row of a subquery that is being lowered.
@@ -65,6 +67,7 @@ impl<'a> Lowering<'a> {
             depth: Cell::new(0),
             operators: Cell::new(0),
             order_is_kept: Cell::new(true),
+            used: std::cell::OnceCell::new(),
         }
     }
 
@@ -74,7 +77,7 @@ impl<'a> Lowering<'a> {
         let mut names: FxHashMap<String, usize> = FxHashMap::default();
         let mut columns = Vec::with_capacity(self.query.output.len());
         for output in &self.query.output {
-            let (expr, _) = self.column(output.column, root.schema())?;
+            let (expr, ty, typmod) = self.output(output, root.schema())?;
             let mut name = output.name.to_string();
             while names.contains_key(&name) {
                 let count = names.entry(output.name.to_string()).or_default();
@@ -82,11 +85,30 @@ impl<'a> Lowering<'a> {
                 name = format!("{}:{count}", output.name);
             }
             names.insert(name.clone(), 0);
-            let mut metadata = HashMap::from([(OID_KEY.to_owned(), output.ty.to_string())]);
-            metadata.insert(TYPMOD_KEY.to_owned(), output.typmod.to_string());
+            let mut metadata = HashMap::from([(OID_KEY.to_owned(), ty.to_string())]);
+            metadata.insert(TYPMOD_KEY.to_owned(), typmod.to_string());
             columns.push(expr.alias_with_metadata(name, Some(FieldMetadata::from(metadata))));
         }
-        LogicalPlanBuilder::from(root).project(columns).and_then(LogicalPlanBuilder::build).map_err(internal)
+        let plan = LogicalPlanBuilder::from(root).project(columns).and_then(LogicalPlanBuilder::build);
+        self.env.with_own_nodes(plan.map_err(internal)?)
+    }
+
+    /// A column of the result, with its type and modifier. Values without an Arrow type of their own become texts.
+    fn output(&self, output: &Output, schema: &DFSchema) -> Result<(DfExpr, TypeId, i32)> {
+        let (column, arrow) = self.column(output.column, schema)?;
+        let is_encoded = crate::arrow::is_encoded(output.ty) && arrow == DataType::Binary;
+        if !is_encoded && !self.env.is_text(output.ty) {
+            return Ok((column, output.ty, output.typmod));
+        }
+        let of = |kind, ty| Expr { kind, ty, typmod: output.typmod, at: Place::default() };
+        let value = of(ExprKind::Column(output.column), output.ty);
+        let (text, _) = self.expr(&of(ExprKind::ViaText(Box::new(value)), TypeId::TEXT), schema)?;
+        Ok((text, TypeId::TEXT, -1))
+    }
+
+    /// Columns that the query reads, by number.
+    pub(crate) fn used_columns(&self) -> &FxHashSet<u32> {
+        self.used.get_or_init(|| binder::used_columns(self.query))
     }
 
     /// Lowers an operator.

@@ -5,6 +5,7 @@ use std::sync::LazyLock;
 use catalog::{TypeId, builtin};
 use datafusion::logical_expr::Operator;
 use rustc_hash::FxHashMap;
+use scalar::SqlValue;
 use scalar::registry::signature_number;
 
 /// The native form of a function.
@@ -22,6 +23,8 @@ pub(crate) enum Native {
     Shift { back: bool },
     /// A function of crate `query`, which keeps nanoseconds.
     Call(&'static str),
+    /// The time of the transaction, which DataFusion puts into a plan for each execution.
+    Now,
     /// One that PostgreSQL lacks, by its name in crate `query`. Crate `scalar` has none of these.
     Own(&'static str),
 }
@@ -103,6 +106,9 @@ static NATIVES: LazyLock<FxHashMap<u32, Native>> = LazyLock::new(|| {
     for (signature, name) in CALLS {
         add(signature, Native::Call(name));
     }
+    for name in ["now()", "transaction_timestamp()", "statement_timestamp()"] {
+        add(name, Native::Now);
+    }
     natives.extend(builtin().functions().iter().filter(|row| row.is_own()).map(|row| (row.oid, Native::Own(row.name))));
     let mut add = |signature: &str, native: Native| {
         if let Some(number) = signature_number(builtin(), signature) {
@@ -117,6 +123,11 @@ static NATIVES: LazyLock<FxHashMap<u32, Native>> = LazyLock::new(|| {
     }
     natives
 });
+
+/// Whether a value is the time of the transaction.
+pub(crate) fn is_now(value: SqlValue, typmod: i32) -> bool {
+    value == SqlValue::CurrentTimestamp && typmod < 0
+}
 
 /// Whether a function is an equality of values of one type, whose keys are equal if it holds.
 pub(crate) fn is_equality(call: &scalar::Call) -> bool {

@@ -26,12 +26,7 @@ impl Lowering<'_> {
         let order_is_kept = self.order_is_kept.replace(false);
         match rel {
             Rel::Single => Ok(single()),
-            Rel::Scan { table, columns, as_of } => {
-                if as_of.is_some() {
-                    return Err(Error::unsupported("a table at an earlier time is not supported here"));
-                }
-                self.scan(table, columns)
-            }
+            Rel::Scan { table, columns, as_of } => self.scan(table, columns, as_of.as_deref()),
             Rel::Values { rows, columns } => self.values(rows, columns),
             Rel::Functions { functions, ordinality } => self.functions(functions, *ordinality),
             Rel::Cte { cte, columns } => self.cte(*cte, columns),
@@ -50,7 +45,9 @@ impl Lowering<'_> {
                 self.filter(input, condition)
             }
             Rel::Join { kind, left, right, on, lateral } => self.join(*kind, left, right, on.as_ref(), *lateral),
-            Rel::AsOfJoin { .. } => Err(Error::unsupported("ASOF JOIN is not supported here")),
+            Rel::AsOfJoin { left_outer, left, right, on, matching } => {
+                self.as_of_join(*left_outer, left, right, on.as_ref(), matching)
+            }
             Rel::Aggregate { input, keys, sets, aggregates, grouping } => {
                 self.aggregate(input, keys, sets.as_deref(), aggregates, grouping)
             }
@@ -70,8 +67,13 @@ impl Lowering<'_> {
         }
     }
 
-    fn scan(&self, table: &Arc<Table>, columns: &[u32]) -> Result<LogicalPlan> {
-        let source = self.env.table(table)?;
+    fn scan(&self, table: &Arc<Table>, columns: &[u32], as_of: Option<&Expr>) -> Result<LogicalPlan> {
+        let as_of = as_of.map(|moment| self.micros(moment)).transpose()?;
+        let is_used = |name: &str| {
+            let number = table.columns.iter().zip(columns).find(|(column, _)| *column.name == *name);
+            number.is_none_or(|(_, number)| self.used_columns().contains(number))
+        };
+        let source = self.env.table(table, as_of, &is_used)?;
         let alias = format!("t{}", columns.first().copied().unwrap_or_default());
         let fields = source.schema();
         let plan = LogicalPlanBuilder::scan(table.name.to_string(), source, None);
@@ -98,6 +100,28 @@ impl Lowering<'_> {
             return Ok(plan);
         }
         LogicalPlanBuilder::from(plan).project(exprs).and_then(LogicalPlanBuilder::build).map_err(internal)
+    }
+
+    /// The value of a timestamptz without columns, in microseconds since 1970 UTC.
+    fn micros(&self, moment: &Expr) -> Result<i64> {
+        let mut is_open = false;
+        moment.visit(&mut |part| {
+            let is_unknown = matches!(part.kind, ExprKind::Column(_) | ExprKind::Parameter(_) | ExprKind::Subquery(_));
+            is_open |= is_unknown;
+        });
+        if is_open {
+            let text = "FOR SYSTEM_TIME AS OF takes no columns, parameters and subqueries";
+            return Err(Error::unsupported(text).with_hint("give a time, or now() less an interval"));
+        }
+        let arena = bumpalo::Bump::new();
+        let ctx = scalar::Context { arena: &arena, session: &self.session };
+        match scalar::eval(moment, &(), &ctx)? {
+            Datum::Timestamptz(micros) => Ok(micros),
+            Datum::Null => {
+                Err(Error::new(SqlState::NULL_VALUE_NOT_ALLOWED, "FOR SYSTEM_TIME AS OF must not be NULL"))
+            }
+            _ => Err(Error::bug("a moment that is no timestamptz")),
+        }
     }
 
     fn values(&self, rows: &[Vec<Expr>], columns: &[u32]) -> Result<LogicalPlan> {
@@ -351,12 +375,12 @@ impl Lowering<'_> {
     }
 }
 
-/// A sort. DataFusion's builder would replace keys by columns of the same text, which operators of ours do not have.
 /// Keeps the order of a sorted subquery, which PostgreSQL's users rely on though SQL does not promise it.
 fn ordered(plan: LogicalPlan) -> Result<LogicalPlan> {
     Node::plan(Operator::Ordered, Vec::new(), vec![plan], true, Vec::new()).map_err(internal)
 }
 
+/// A sort. DataFusion's builder would replace keys by columns of the same text, which operators of ours do not have.
 pub(crate) fn sorted(input: LogicalPlan, expr: Vec<SortExpr>) -> LogicalPlan {
     LogicalPlan::Sort(Sort { expr, input: Arc::new(input), fetch: None })
 }

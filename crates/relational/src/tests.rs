@@ -14,7 +14,7 @@ use datafusion::catalog::Session as DfSession;
 use datafusion::datasource::{MemTable, provider_as_source};
 use datafusion::execution::SessionStateBuilder;
 use datafusion::execution::context::{QueryPlanner, SessionState};
-use datafusion::logical_expr::{AggregateUDF, LogicalPlan, ScalarUDF, TableSource};
+use datafusion::logical_expr::{AggregateUDF, Expr as DfExpr, LogicalPlan, ScalarUDF, TableSource};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_planner::{DefaultPhysicalPlanner, PhysicalPlanner};
 use datafusion::prelude::{SessionConfig, SessionContext};
@@ -45,9 +45,25 @@ impl binder::Schema for Database {
 }
 
 impl Environment for Database {
-    fn table(&self, table: &Table) -> Result<Arc<dyn TableSource>> {
+    fn table(&self, table: &Table, _: Option<i64>, _: &dyn Fn(&str) -> bool) -> Result<Arc<dyn TableSource>> {
         let (_, rows) = self.tables.get(&*table.name).ok_or_else(|| Error::bug("no such table"))?;
         Ok(provider_as_source(Arc::clone(rows) as Arc<_>))
+    }
+
+    fn gap_filled(&self, groups: LogicalPlan, _: &[DfExpr], _: &LogicalPlan) -> Result<LogicalPlan> {
+        Ok(groups)
+    }
+
+    fn with_own_nodes(&self, plan: LogicalPlan) -> Result<LogicalPlan> {
+        Ok(plan)
+    }
+
+    fn is_text(&self, _: TypeId) -> bool {
+        false
+    }
+
+    fn nearest(&self, _: DfExpr) -> Option<DfExpr> {
+        None
     }
 
     fn session(&self) -> Arc<Session> {
@@ -158,7 +174,10 @@ async fn answer(database: &Database, state: &SessionState, sql: &str) -> Result<
                 if datafusion::arrow::array::Array::is_null(column, row) {
                     line.push_str("\\N");
                 }
-                text(column.as_ref(), row, *ty, &ctx, &mut line)?;
+                // Values without an Arrow type of their own are texts already.
+                let is_text = *datafusion::arrow::array::Array::data_type(column) == arrow_schema::DataType::Utf8;
+                let ty = if is_text { TypeId::TEXT } else { *ty };
+                text(column.as_ref(), row, ty, &ctx, &mut line)?;
             }
             rows.push(line);
         }

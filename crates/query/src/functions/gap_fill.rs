@@ -92,30 +92,47 @@ impl ScalarUDFImpl for Marker {
 pub(super) fn rewrite_plan(plan: LogicalPlan) -> Result<LogicalPlan> {
     let rewritten = plan.transform_up_with_subqueries(|node| match node {
         LogicalPlan::Aggregate(aggregate) => above_aggregate(aggregate),
-        LogicalPlan::Filter(filter) => having(filter),
-        LogicalPlan::Projection(projection) => gap_values::fill_columns(projection),
-        other => Ok(Transformed::no(other)),
+        node => around_node(node),
     })?;
     Ok(rewritten.data)
 }
 
+/// Completes the nodes of a plan that has them already.
+///
+/// # Errors
+/// 42803 for `locf` and `interpolate` that are not directly above a gap fill; 22023 for invalid arguments.
+pub(super) fn complete(plan: LogicalPlan) -> Result<LogicalPlan> {
+    Ok(plan.transform_up_with_subqueries(around_node)?.data)
+}
+
+fn around_node(node: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+    match node {
+        LogicalPlan::Filter(filter) => having(filter),
+        LogicalPlan::Projection(projection) => gap_values::fill_columns(projection),
+        other => Ok(Transformed::no(other)),
+    }
+}
+
 fn above_aggregate(aggregate: Aggregate) -> Result<Transformed<LogicalPlan>> {
-    let calls: Vec<usize> =
-        (0..aggregate.group_expr.len()).filter(|at| gapfill_call(&aggregate.group_expr[*at]).is_some()).collect();
-    let time = match calls.as_slice() {
-        [] => return Ok(Transformed::no(LogicalPlan::Aggregate(aggregate))),
-        [time] => *time,
+    let (by, input) = (aggregate.group_expr.clone(), Arc::clone(&aggregate.input));
+    if by.iter().any(|expr| matches!(expr, Expr::GroupingSet(_))) {
+        return Ok(Transformed::no(LogicalPlan::Aggregate(aggregate)));
+    }
+    above_groups(LogicalPlan::Aggregate(aggregate), &by, &input)
+}
+
+/// Puts a node above groups if one of `keys`, which are the first columns of `groups`, is a call of the function.
+pub(super) fn above_groups(groups: LogicalPlan, keys: &[Expr], input: &LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+    let calls: Vec<(usize, &ScalarFunction)> =
+        keys.iter().enumerate().filter_map(|(at, key)| Some((at, gapfill_call(key)?))).collect();
+    let (time, call) = match calls.as_slice() {
+        [] => return Ok(Transformed::no(groups)),
+        [one] => *one,
         _ => return Err(external(Error::unsupported("only one time_bucket_gapfill can be grouped by"))),
     };
-    if aggregate.group_expr.iter().any(|expr| matches!(expr, Expr::GroupingSet(_))) {
-        return Err(external(Error::unsupported("time_bucket_gapfill in grouping sets")));
-    }
-    let Some(call) = gapfill_call(&aggregate.group_expr[time]) else {
-        return Err(external(Error::bug("the call was just found")));
-    };
-    let bounds = Bounds::of(call, &aggregate)?;
-    let keys = (0..aggregate.group_expr.len()).filter(|at| *at != time).collect();
-    let node = GapFill::new(LogicalPlan::Aggregate(aggregate), Shape { time, keys, filled: Vec::new() }, bounds)?;
+    let bounds = Bounds::of(call, input)?;
+    let keys = (0..keys.len()).filter(|at| *at != time).collect();
+    let node = GapFill::new(groups, Shape { time, keys, filled: Vec::new() }, bounds)?;
     Ok(Transformed::yes(node.into_plan()))
 }
 
@@ -154,11 +171,11 @@ enum Bound {
 pub(super) struct Bounds(Vec<(Bound, Expr)>);
 
 impl Bounds {
-    fn of(call: &ScalarFunction, aggregate: &Aggregate) -> Result<Bounds> {
+    fn of(call: &ScalarFunction, input: &LogicalPlan) -> Result<Bounds> {
         let args = &call.args;
         let time_type = {
             use datafusion::logical_expr::ExprSchemable;
-            args[1].get_type(aggregate.input.schema())?
+            args[1].get_type(input.schema())?
         };
         let mut bounds = vec![(Bound::Width, cast(args[0].clone(), DataType::Interval(IntervalUnit::MonthDayNano)))];
         let (zone, ends) = match args.len() {
@@ -170,7 +187,7 @@ impl Bounds {
         bounds.extend(zone.filter(|zone| !is_null(zone)).map(|zone| (Bound::Zone, zone.clone())));
         let time = |expr: &Expr| cast(expr.clone(), time_type.clone());
         let (start, finish) = ends.unwrap_or((&NULL, &NULL));
-        let found = constraints(&args[1], &aggregate.input);
+        let found = constraints(&args[1], input);
         let mut end = |argument: &Expr, by_argument: Bound, by_where: [Bound; 2]| {
             if !is_null(argument) {
                 bounds.push((by_argument, time(argument)));

@@ -24,7 +24,7 @@ mod time_bucket;
 
 pub(crate) use capped::{is_growing, is_too_large};
 pub(crate) use nearest::NEAREST;
-pub use planner::{Planner, rewrite_plan};
+pub use planner::{Planner, gap_filled, rewrite_plan, with_nodes};
 
 pub use context::{
     Activity, CopyActivity, NoServer, OpenCursor, RowTableSize, ServerFacts, Setting, Signal, StatementFacts,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use datafusion::common::Result;
 use datafusion::execution::context::QueryPlanner;
-use datafusion::logical_expr::LogicalPlan;
+use datafusion::logical_expr::{Expr, LogicalPlan};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_planner::{DefaultPhysicalPlanner, PhysicalPlanner};
 
@@ -18,6 +18,22 @@ use super::{gap_fill, nearest};
 /// gap fill; 0A000 for grouping sets; 42601 for an `ASOF JOIN` with an invalid condition.
 pub fn rewrite_plan(plan: LogicalPlan) -> Result<LogicalPlan> {
     nearest::rewrite_plan(gap_fill::rewrite_plan(plan)?)
+}
+
+/// Puts a node for missing time buckets above groups, if one of their keys asks for them.
+///
+/// # Errors
+/// 22023 when the bounds of the gap fill are missing.
+pub fn gap_filled(groups: LogicalPlan, keys: &[Expr], input: &LogicalPlan) -> Result<LogicalPlan> {
+    Ok(gap_fill::above_groups(groups, keys, input)?.data)
+}
+
+/// Completes gap fills, and inserts the nodes of `ASOF JOIN`, before analysis and optimization.
+///
+/// # Errors
+/// As [`rewrite_plan`].
+pub fn with_nodes(plan: LogicalPlan) -> Result<LogicalPlan> {
+    nearest::rewrite_plan(gap_fill::complete(plan)?)
 }
 
 /// Physical planner for DataFusion's nodes and Millrace's own.

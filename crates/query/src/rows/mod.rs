@@ -228,6 +228,12 @@ pub(crate) fn names_any(session: &mut Session, sql: &ast::Statement) -> bool {
     Named { snapshot: &context.snapshot, settings: &context.settings }.any_in(sql) || compiled::counts(sql)
 }
 
+/// [`names_any`] of a tree of our own parser.
+pub(crate) fn names_any_of(session: &mut Session, query: &parser::ast::Query) -> bool {
+    let context = session.context();
+    Named { snapshot: &context.snapshot, settings: &context.settings }.any_of(query)
+}
+
 fn columns(compiled: &Compiled, verb: Verb) -> Option<Vec<OutputColumn>> {
     let columns: Vec<OutputColumn> = compiled.columns().iter().map(output_column).collect();
     (verb == Verb::Select || !columns.is_empty()).then_some(columns)
@@ -288,6 +294,12 @@ impl Named<'_> {
         found.is_break()
     }
 
+    /// Whether a query names a `rows` table, or asks for a sequence.
+    fn any_of(&self, query: &parser::ast::Query) -> bool {
+        use parser::ast::Visitor;
+        Relations(self).visit_query(query).is_break()
+    }
+
     /// Whether a statement names this table.
     fn names(&self, sql: &ast::Statement, table: TableId) -> bool {
         let found = ast::visit_relations(sql, |name| match self.find(name) {
@@ -314,6 +326,30 @@ impl Named<'_> {
                 })
             }
             _ => false,
+        }
+    }
+}
+
+/// Breaks at a `rows` table and at a function of sequences.
+struct Relations<'a>(&'a Named<'a>);
+
+impl parser::ast::Visitor for Relations<'_> {
+    type Break = ();
+
+    fn enter_table_expr(&mut self, table: &parser::ast::TableExpr) -> ControlFlow<()> {
+        let parser::ast::TableExpr::Relation(relation) = table else { return ControlFlow::Continue(()) };
+        let name = &relation.name;
+        let found = match name.schema() {
+            None => self.0.unqualified(&name.name),
+            Some(schema) => self.0.exactly(&TableName { schema: schema.to_owned(), table: name.name.to_string() }),
+        };
+        if found.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+
+    fn enter_expr(&mut self, expr: &parser::ast::Expr) -> ControlFlow<()> {
+        match &expr.kind {
+            parser::ast::ExprKind::Function(call) if compiled::is_of_sequence(&call.name.name) => ControlFlow::Break(()),
+            _ => ControlFlow::Continue(()),
         }
     }
 }

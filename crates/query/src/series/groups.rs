@@ -227,10 +227,11 @@ fn number(expr: &Expr, table: &Table) -> Option<ColumnId> {
         Expr::Cast(cast) => (cast.expr.as_ref(), Some(cast.field.data_type())),
         expr => (expr, None),
     };
-    matches!(to, None | Some(Arrow::Int64 | Arrow::Float64)).then_some(())?;
+    matches!(to, None | Some(Arrow::Int64 | Arrow::Float64 | Arrow::Decimal128(_, 0))).then_some(())?;
+    let is_exact = matches!(to, Some(Arrow::Int64 | Arrow::Decimal128(..)));
     let is_number = |ty| matches!(ty, Int16 | Int32 | Int64 | Float32 | Float64);
     let is_whole = |ty| matches!(ty, Int16 | Int32 | Int64);
-    match column(of, table, |ty| is_number(ty) && (to != Some(&Arrow::Int64) || is_whole(ty)))? {
+    match column(of, table, |ty| is_number(ty) && (!is_exact || is_whole(ty)))? {
         Of::Field(id) => Some(id),
         Of::Time => None,
     }
@@ -249,6 +250,7 @@ fn whole(types: &[Arrow], count: i64) -> Option<ScalarValue> {
 fn sum(sum: StatSum, ty: &Arrow) -> Option<ScalarValue> {
     Some(match (sum, ty) {
         (StatSum::Int(sum), Arrow::Int64) => ScalarValue::Int64(Some(i64::try_from(sum).ok()?)),
+        (StatSum::Int(sum), Arrow::Decimal128(digits, 0)) => ScalarValue::Decimal128(Some(sum), *digits, 0),
         // Larger sums have no exact float, and row-by-row addition would round differently.
         (StatSum::Int(sum), Arrow::Float64) if sum.unsigned_abs() < 1 << 53 => ScalarValue::Float64(Some(sum as f64)),
         (StatSum::Float(sum), Arrow::Float64) => ScalarValue::Float64(Some(sum)),

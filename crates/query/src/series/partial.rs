@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
-    ArrowPrimitiveType, Float32Type, Float64Type, Int16Type, Int32Type, Int64Type, TimestampNanosecondType, UInt64Type,
+    ArrowPrimitiveType, Decimal128Type, Float32Type, Float64Type, Int16Type, Int32Type, Int64Type, TimestampNanosecondType, UInt64Type,
 };
 use arrow_array::{Array, ArrayRef, PrimitiveArray};
 use arrow_schema::{DataType as Arrow, TimeUnit};
@@ -68,6 +68,10 @@ fn sums(rows: &impl Grouped, column: &ArrayRef, ty: &Arrow) -> Option<ArrayRef> 
     };
     match ty {
         Arrow::Int64 => Some(Arc::new(PrimitiveArray::<Int64Type>::from_iter_values(sums))),
+        Arrow::Decimal128(..) => {
+            let sums = PrimitiveArray::<Decimal128Type>::from_iter_values(sums.into_iter().map(i128::from));
+            Some(Arc::new(sums.with_data_type(ty.clone())))
+        }
         // Larger sums have no exact float, and row-by-row addition would round differently.
         Arrow::Float64 if sums.iter().all(|sum| sum.unsigned_abs() < 1 << 53) => {
             let sums = sums.into_iter().map(|sum| sum as f64);

@@ -14,7 +14,7 @@ use datafusion::execution::context::SessionState;
 use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
 use datafusion::logical_expr::simplify::SimplifyContext;
 use datafusion::logical_expr::utils::split_conjunction_owned;
-use datafusion::logical_expr::{Aggregate, Distinct, DistinctOn, Expr, LogicalPlan, Operator, SortExpr, Volatility};
+use datafusion::logical_expr::{Aggregate, Distinct, DistinctOn, Expr, LogicalPlan, Operator, Projection, SortExpr, Volatility};
 use datafusion::optimizer::simplify_expressions::ExprSimplifier;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::aggregate::{LoweredAggregate, LoweredAggregateBuilder};
@@ -170,7 +170,27 @@ pub(super) enum Step {
 /// Matches a plan; `None` if it has another shape.
 pub(crate) fn of(state: &SessionState, plan: &LogicalPlan) -> Option<Shape> {
     let analyzed = state.analyzer().execute_and_check(plan.clone(), state.config_options(), |_, _| {}).ok()?;
-    Compiler { state }.shape(&analyzed)
+    let compiler = Compiler { state };
+    compiler.shape(&analyzed).or_else(|| compiler.union(&analyzed))
+}
+
+fn is_union(plan: &LogicalPlan) -> bool {
+    match plan {
+        LogicalPlan::Union(_) => true,
+        LogicalPlan::Distinct(Distinct::All(input)) => is_union(input),
+        LogicalPlan::Projection(projection) => is_identity(projection) && is_union(&projection.input),
+        _ => false,
+    }
+}
+
+/// Whether a projection renames columns at most.
+fn is_identity(projection: &Projection) -> bool {
+    let columns = projection.expr.iter().map(|expr| match bare(expr) {
+        Expr::Column(column) => projection.input.schema().maybe_index_of_column(column),
+        _ => None,
+    });
+    projection.expr.len() == projection.input.schema().fields().len()
+        && columns.enumerate().all(|(at, column)| column == Some(at))
 }
 
 /// Operators above the table scan and its filters, outermost first.
@@ -203,6 +223,49 @@ pub(super) struct Wanted {
 }
 
 impl Compiler<'_> {
+    /// Matches a UNION of series statements.
+    fn union(&self, plan: &LogicalPlan) -> Option<Shape> {
+        let mut members = Vec::new();
+        let is_distinct = self.members(plan, &mut members)?;
+        if members.len() < 2 {
+            return None;
+        }
+        let mut first = members.remove(0);
+        if members.iter().any(|member| member.fields() != first.fields()) || first.fields().is_empty() {
+            return None;
+        }
+        let result = plan.schema().as_arrow();
+        let fields: Vec<Field> = result.fields().iter().map(|field| field.as_ref().clone()).collect();
+        first.union = Some(Union::new(members, is_distinct, &fields));
+        Some(first)
+    }
+
+    /// Collects the members of a UNION. Returns whether duplicates are removed.
+    fn members(&self, plan: &LogicalPlan, into: &mut Vec<Shape>) -> Option<bool> {
+        match plan {
+            LogicalPlan::Projection(projection) if is_identity(projection) && is_union(&projection.input) => {
+                self.members(&projection.input, into)
+            }
+            LogicalPlan::Distinct(Distinct::All(input)) => {
+                self.members(input, into)?;
+                Some(true)
+            }
+            LogicalPlan::Union(union) => {
+                for member in &union.inputs {
+                    // An inner UNION removes duplicates that an outer UNION ALL would keep.
+                    if self.members(member, into)? {
+                        return None;
+                    }
+                }
+                Some(false)
+            }
+            member => {
+                into.push(self.shape(member)?);
+                Some(false)
+            }
+        }
+    }
+
     fn shape(&self, plan: &LogicalPlan) -> Option<Shape> {
         let result: SchemaRef = Arc::new(plan.schema().as_arrow().clone());
         let mut above: Vec<Above<'_>> = Vec::new();

@@ -65,10 +65,7 @@ pub(super) enum RunResult {
 impl Context {
     /// A new session.
     pub(super) fn session(&self) -> SharedSession {
-        let mut session = self.database.session("millrace");
-        // The binder's plans give numerics as texts, which Flight's clients would get as strings.
-        session.turn_off_binder();
-        Arc::new(tokio::sync::Mutex::new(session))
+        Arc::new(tokio::sync::Mutex::new(self.database.session("millrace")))
     }
 
     /// The session of a transaction, or a new one.
