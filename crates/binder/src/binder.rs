@@ -25,6 +25,19 @@ pub trait Schema {
     /// 0A000 for a relation that cannot be bound yet, such as a view.
     fn table(&self, schema: Option<&str>, name: &str) -> Result<Option<Arc<Table>>>;
 
+    /// Whether a function in FROM gives the rows of a table.
+    fn is_table_function(&self, _name: &str) -> bool {
+        false
+    }
+
+    /// The table of a function in FROM. An argument that is not constant is `None`.
+    ///
+    /// # Errors
+    /// Those of the function.
+    fn table_function(&self, name: &str, _arguments: &[Option<Value>]) -> Result<Arc<Table>> {
+        Err(Error::bug(format!("no table of function {name}")))
+    }
+
     /// Facts of the session, by which constants are read.
     fn session(&self) -> &Session;
 }

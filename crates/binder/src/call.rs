@@ -98,11 +98,19 @@ impl Binder<'_> {
                     let is_nullable = !qualifier.is_empty() && self.qualified_source(scope, qualifier, at)?.is_nullable;
                     arguments.push(named_row(columns, is_nullable, at));
                 }
+                // JDBC's `{? = call f(?)}` declares a parameter for the result, which is none of the call's.
+                Ast::Parameter(number) if self.is_void(*number) => {}
                 _ => arguments.push(self.expr(scope, argument)?),
             }
         }
         let order_by = self.sort_keys(scope, &written.order_by)?;
         Ok((arguments, names, order_by))
+    }
+
+    /// Whether a parameter, counted from 1, is declared `void`.
+    fn is_void(&self, number: u32) -> bool {
+        let at = (number as usize).checked_sub(1);
+        at.and_then(|at| self.parameters.get(at)) == Some(&Some(TypeId::VOID))
     }
 
     /// A function that is neither an aggregate nor a window function is called without their clauses.

@@ -6,7 +6,7 @@ use catalog::TypeId;
 use model::{Result, SqlState};
 use parser::ast::{self, Alias, Ident, JoinConstraint, Pos, TableExpr};
 use rustc_hash::FxHashSet;
-use scalar::{Expr, ExprKind, Place};
+use scalar::{Expr, ExprKind, Place, Value};
 
 use crate::binder::{Binder, LEVELS_MAX, error, unsupported};
 use crate::scope::{Clause, Lateral, Scope, Source, SourceColumn};
@@ -89,6 +89,18 @@ impl Binder<'_> {
                 Some(Box::new(expr.ok_or_else(|| unsupported("FOR SYSTEM_TIME AS OF with this type", moment.at))?))
             }
         };
+        self.scan(scope, table, relation.alias.as_ref(), as_of, at)
+    }
+
+    /// The rows of a table, as an item of FROM.
+    fn scan(
+        &mut self,
+        scope: &Scope<'_>,
+        table: Arc<Table>,
+        alias: Option<&Alias>,
+        as_of: Option<Box<Expr>>,
+        at: Pos,
+    ) -> Result<(Rel, Vec<Source>)> {
         let columns: Vec<u32> =
             table.columns.iter().map(|column| self.column(&column.name, column.ty, column.typmod)).collect();
         scope.own.borrow_mut().extend(&columns);
@@ -102,7 +114,7 @@ impl Binder<'_> {
         let mut source = Source {
             name: Ident::new(&table.name),
             table: Some(Arc::clone(&table)),
-            has_alias: relation.alias.is_some(),
+            has_alias: alias.is_some(),
             columns: fields.collect(),
             by_table: true,
             by_column: true,
@@ -110,7 +122,7 @@ impl Binder<'_> {
             lateral_only: false,
             is_nullable: false,
         };
-        rename(&mut source, relation.alias.as_ref())?;
+        rename(&mut source, alias)?;
         self.scans.push((Arc::clone(&table), columns.clone()));
         Ok((Rel::Scan { table, columns, as_of }, vec![source]))
     }
@@ -179,6 +191,9 @@ impl Binder<'_> {
     }
 
     fn table_function(&mut self, scope: &Scope<'_>, item: &ast::TableFunction) -> Result<(Rel, Vec<Source>)> {
+        if let Some(scan) = self.scan_of_function(scope, item)? {
+            return Ok(scan);
+        }
         let unnested = unnested(item);
         let item = unnested.as_ref().unwrap_or(item);
         let mut functions = Vec::with_capacity(item.functions.len());
@@ -205,6 +220,43 @@ impl Binder<'_> {
         let mut source = self.named_source(scope, &name, columns, item.alias.as_ref(), at)?;
         source.is_scalar = is_scalar;
         Ok((Rel::Functions { functions, ordinality }, vec![source]))
+    }
+
+    /// A function of the database whose rows are those of a table: its arguments must be constant.
+    fn scan_of_function(
+        &mut self,
+        scope: &Scope<'_>,
+        item: &ast::TableFunction,
+    ) -> Result<Option<(Rel, Vec<Source>)>> {
+        let Some(call) = item.call().filter(|call| call.name.schema().is_none() && item.functions.len() == 1) else {
+            return Ok(None);
+        };
+        let name = call.name.name.clone();
+        if !self.schema.is_table_function(&name) || item.ordinality {
+            return Ok(None);
+        }
+        let mut values = Vec::with_capacity(call.args.len());
+        for argument in &call.args {
+            let bound = self.expr(scope, argument)?;
+            values.push(self.known(bound).map(|bound| self.constant(&bound))??);
+        }
+        let table = self.schema.table_function(&name, &values)?;
+        self.scan(scope, table, item.alias.as_ref(), None, call.name.at).map(Some)
+    }
+
+    /// The value of an expression without columns and parameters; `None` for any other.
+    fn constant(&self, expr: &Expr) -> Result<Option<Value>> {
+        let mut is_constant = true;
+        expr.visit(&mut |part| {
+            let is_open = matches!(part.kind, ExprKind::Column(_) | ExprKind::Parameter(_) | ExprKind::Subquery(_));
+            is_constant &= !is_open;
+        });
+        if !is_constant {
+            return Ok(None);
+        }
+        let arena = bumpalo::Bump::new();
+        let ctx = scalar::Context { arena: &arena, session: self.schema.session() };
+        scalar::eval(expr, &(), &ctx).map(|value| Some(Value::of(&value)))
     }
 
     /// A function in FROM, and the names of its columns.

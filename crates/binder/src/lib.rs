@@ -31,4 +31,4 @@ mod window;
 mod with;
 
 pub use binder::{Schema, bind, data_type};
-pub use walk::{used_columns, visit, visit_operators};
+pub use walk::{change, used_columns, visit, visit_operators};

@@ -105,6 +105,21 @@ fn roots(query: &Query) -> Vec<&Rel> {
     roots
 }
 
+/// Changes every outermost expression of a query.
+pub fn change(query: &mut Query, each: &mut dyn FnMut(&mut Expr)) {
+    for_each_expr(&mut query.root, each);
+    query.subqueries.iter_mut().for_each(|subquery| for_each_expr(&mut subquery.rel, each));
+    for cte in &mut query.ctes {
+        match &mut cte.body {
+            CteBody::Plain(rel) => for_each_expr(rel, each),
+            CteBody::Recursive { base, step, .. } => {
+                for_each_expr(&mut base.rel, each);
+                for_each_expr(&mut step.rel, each);
+            }
+        }
+    }
+}
+
 /// Calls `each` with every expression of a query and with those within it.
 pub fn visit(query: &Query, each: &mut dyn FnMut(&Expr)) {
     for root in roots(query) {

@@ -28,7 +28,7 @@ use pg::types::oid;
 
 use crate::rewrite::folded;
 use crate::session::{Outcome, Prepared, Session};
-use crate::statement::{Command, Statement, parse};
+use crate::statement::parse;
 use crate::types::{OutputColumn, Value};
 
 /// Most keys that may be locked or waited for at a time, in the whole database.
@@ -376,7 +376,6 @@ impl Calls {
     /// Those of planning the arguments; 42883 for a wrong number of arguments.
     pub(crate) fn plan(
         session: &mut Session,
-        statement: &Statement,
         sql: &ast::Statement,
         types: &[u32],
     ) -> Result<Option<Calls>> {
@@ -398,12 +397,9 @@ impl Calls {
         let arguments = if texts.is_empty() {
             None
         } else {
-            let inner = parse(&format!("SELECT {}", texts.join(", ")))?;
-            let Some(Command::Sql(inner)) = inner.first().map(|inner| &inner.0.command) else {
-                return Err(Error::bug("arguments of advisory locks that are no query"));
-            };
-            let inner = Statement::of(inner.clone(), statement.0.sql.clone(), statement.0.offset).without_place();
-            Some(session.plan_statement(&inner, types)?)
+            let inner = parse(&format!("SELECT {}", texts.join(", ")))?.into_iter().next();
+            let inner = inner.ok_or_else(|| Error::bug("arguments of advisory locks that are no query"))?;
+            Some(session.plan_statement(&inner.without_place(), types)?)
         };
         Ok(Some(Calls { calls, arguments }))
     }

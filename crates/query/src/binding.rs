@@ -9,17 +9,20 @@ use binder::Schema;
 use binder::tree::{Query, Table, TableColumn};
 use bumpalo::Bump;
 use catalog::TypeId;
+use datafusion::catalog::TableProvider;
 use datafusion::datasource::provider_as_source;
 use datafusion::execution::FunctionRegistry;
 use datafusion::execution::context::SessionState;
 use datafusion::logical_expr::{AggregateUDF, Expr as DfExpr, LogicalPlan, ScalarUDF, TableSource};
 use datafusion::scalar::ScalarValue;
 use model::{Datum, Error, ErrorKind, Result, RowSchema, SqlState, TableName};
+use parking_lot::Mutex;
 use parser::ast::{self, Statement};
 use scalar::Session;
 
 use crate::context::{DATABASE, StatementContext};
 use crate::errors::OrError;
+use crate::files::FilesTable;
 use crate::functions::{self, StatementFacts};
 use crate::past::Moment;
 use crate::pg_catalog::objects::StatementObjects;
@@ -51,9 +54,6 @@ pub(crate) struct Planned {
 
 /// The tree of the query that a statement is or has in it, if there is one.
 fn query_of(statement: &Parsed) -> Result<Option<ast::Query>> {
-    if statement.wording == Wording::Other {
-        return Ok(None);
-    }
     Ok(match innermost(statement)? {
         Statement::Query(query) => Some(*query),
         Statement::CreateTableAs(create) => match create.source {
@@ -82,6 +82,35 @@ pub(crate) fn innermost(statement: &Parsed) -> Result<Statement> {
     })
 }
 
+/// The query that gives the rows of an INSERT.
+///
+/// # Errors
+/// 0A000 for WITH both before the INSERT and in its query.
+pub(crate) fn source_of_insert(statement: &Parsed) -> Result<ast::Query> {
+    let Statement::Insert(insert) = innermost(statement)? else { return Err(Error::bug("an INSERT that is none")) };
+    let mut query = *insert.source.ok_or_else(|| Error::bug("an INSERT without rows"))?;
+    if insert.with.is_some() {
+        if query.with.is_some() {
+            return Err(Error::unsupported("INSERT with WITH before it and in its query is not supported here"));
+        }
+        query.with = insert.with;
+    }
+    Ok(query)
+}
+
+/// A query as a statement of its own, with the text of the statement that it is part of.
+pub(crate) fn statement_of(query: ast::Query, within: &Parsed) -> crate::statement::Statement {
+    crate::statement::Statement(Arc::new(Parsed {
+        sql: within.sql.clone(),
+        offset: within.offset,
+        command: Command::Query(Box::new(query)),
+        wording: Wording::Whole,
+        parameters: within.parameters,
+        notices: Vec::new(),
+        held: within.held.clone(),
+    }))
+}
+
 /// Binds a query that has no other executor.
 ///
 /// # Errors
@@ -103,7 +132,8 @@ fn bound(database: &Tables<'_>, statement: &Parsed, query: &ast::Query, declared
     // Parameters that the text does not mention have their declared types.
     parameters.extend(declared.iter().skip(parameters.len()));
     let reads_system = database.reads_system.load(Ordering::Relaxed);
-    Ok(Bound { query, parameters, reads_system, is_only_ours })
+    let sources = std::mem::take(&mut *database.sources.lock());
+    Ok(Bound { query, parameters, reads_system, sources, is_only_ours })
 }
 
 /// OIDs of types as statements name them.
@@ -129,6 +159,8 @@ pub(crate) struct Bound {
     parameters: Vec<u32>,
     /// Whether it reads a system table, whose rows are those of one execution.
     reads_system: bool,
+    /// Tables of functions in FROM.
+    sources: Vec<Arc<FilesTable>>,
     is_only_ours: bool,
 }
 
@@ -208,9 +240,10 @@ impl Bound {
         });
         let columns = columns.collect();
         let is_reusable = !self.reads_system
+            && self.sources.is_empty()
             && relational::is_reusable(&self.query)
             && !self.query.output.iter().any(|one| is_named_oid(one.ty));
-        let mut tables = Tables::new(Some(state), context);
+        let mut tables = Tables { sources: Mutex::new(self.sources), ..Tables::new(Some(state), context) };
         if is_reusable {
             // A kept plan must not keep the snapshot.
             tables.session = Arc::new(session(context));
@@ -233,28 +266,51 @@ fn is_named_oid(ty: TypeId) -> bool {
 /// # Errors
 /// 22P02 and others for a text that is not a value of its type.
 pub(crate) fn parameters(values: &[Value], oids: &[u32], context: &StatementContext) -> Result<Vec<ScalarValue>> {
+    let zone = context.settings.time_zone();
+    let one = |(value, oid): (&Value, &u32)| match exact(value, TypeId(*oid), &zone) {
+        Some(value) => Ok(value),
+        None => read(value, TypeId(*oid), &zone, context),
+    };
+    values.iter().zip(oids).map(one).collect()
+}
+
+/// The value of a parameter that has the type of its place already.
+fn exact(value: &Value, ty: TypeId, zone: &Arc<str>) -> Option<ScalarValue> {
+    Some(match (value, ty) {
+        (Value::Bool(value), TypeId::BOOL) => ScalarValue::Boolean(Some(*value)),
+        (Value::Int16(value), TypeId::INT2) => ScalarValue::Int16(Some(*value)),
+        (Value::Int32(value), TypeId::INT4) => ScalarValue::Int32(Some(*value)),
+        (Value::Int64(value), TypeId::INT8) => ScalarValue::Int64(Some(*value)),
+        (Value::Float32(value), TypeId::FLOAT4) => ScalarValue::Float32(Some(*value)),
+        (Value::Float64(value), TypeId::FLOAT8) => ScalarValue::Float64(Some(*value)),
+        (Value::Text(value), TypeId::TEXT | TypeId::VARCHAR) => ScalarValue::Utf8(Some(value.clone())),
+        (Value::Timestamptz(value), TypeId::TIMESTAMPTZ) => {
+            ScalarValue::TimestampNanosecond(Some(*value), Some(Arc::clone(zone)))
+        }
+        (Value::Timestamp(value), TypeId::TIMESTAMP) => ScalarValue::TimestampNanosecond(Some(*value), None),
+        (Value::Date(value), TypeId::DATE) => ScalarValue::Date32(Some(*value)),
+        _ => return None,
+    })
+}
+
+fn read(value: &Value, ty: TypeId, zone: &Arc<str>, context: &StatementContext) -> Result<ScalarValue> {
     let arena = Bump::new();
     let session = session(context);
     let ctx = scalar::Context { arena: &arena, session: &session };
-    let zone = context.settings.time_zone();
-    let one = |(value, oid): (&Value, &u32)| {
-        let ty = TypeId(*oid);
-        let datum = match value {
-            Value::Text(text) if !is_text_type(ty) => scalar::input(text, ty, -1, &ctx)?,
-            value => datum(value, ty)?,
-        };
-        // An integer may be declared as one of another size.
-        let datum = match datum {
-            number @ (Datum::Int2(_) | Datum::Int4(_) | Datum::Int8(_)) => {
-                let mut text = String::new();
-                scalar::output(&number, natural_type(&number), &ctx, &mut text)?;
-                scalar::input(&text, ty, -1, &ctx)?
-            }
-            datum => datum,
-        };
-        relational::parameter(&datum, ty, &zone)
+    let datum = match value {
+        Value::Text(text) if !is_text_type(ty) => scalar::input(text, ty, -1, &ctx)?,
+        value => datum(value, ty)?,
     };
-    values.iter().zip(oids).map(one).collect()
+    // An integer may be declared as one of another size.
+    let datum = match datum {
+        number @ (Datum::Int2(_) | Datum::Int4(_) | Datum::Int8(_)) => {
+            let mut text = String::new();
+            scalar::output(&number, natural_type(&number), &ctx, &mut text)?;
+            scalar::input(&text, ty, -1, &ctx)?
+        }
+        datum => datum,
+    };
+    relational::parameter(&datum, ty, zone)
 }
 
 fn natural_type(number: &Datum<'_>) -> TypeId {
@@ -307,6 +363,8 @@ struct Tables<'a> {
     session: Arc<Session>,
     /// Set when a system table is asked for.
     reads_system: AtomicBool,
+    /// Tables of functions in FROM.
+    sources: Mutex<Vec<Arc<FilesTable>>>,
 }
 
 impl<'a> Tables<'a> {
@@ -314,7 +372,7 @@ impl<'a> Tables<'a> {
         let facts = crate::hooks::facts(context);
         let objects: Arc<dyn scalar::Objects> = Arc::new(StatementObjects(Arc::clone(&facts)));
         let session = Arc::new(Session { objects: Some(objects), ..session(context) });
-        Tables { state, context, facts, session, reads_system: AtomicBool::new(false) }
+        Tables { state, context, facts, session, reads_system: AtomicBool::new(false), sources: Mutex::default() }
     }
 }
 
@@ -340,10 +398,31 @@ impl Schema for Tables<'_> {
         Ok(catalog.table(&found).map(|table| Arc::new(columns_table(table, &found))))
     }
 
+    fn is_table_function(&self, name: &str) -> bool {
+        FilesTable::is_function(name)
+    }
+
+    fn table_function(&self, name: &str, arguments: &[Option<scalar::Value>]) -> Result<Arc<Table>> {
+        let files = Arc::new(FilesTable::of_function(self.context, name, arguments)?);
+        let mut sources = self.sources.lock();
+        let columns = TableProvider::schema(&*files).fields().iter().map(|field| TableColumn {
+            name: field.name().as_str().into(),
+            ty: TypeId(crate::types::oid_of(field)),
+            typmod: crate::types::typmod_of(field),
+            not_null: false,
+        }).collect();
+        let oid = u32::try_from(sources.len()).map_err(Error::bug)?;
+        sources.push(files);
+        Ok(Arc::new(Table { oid, schema: FILES.into(), name: name.into(), columns, primary_key: Vec::new() }))
+    }
+
     fn session(&self) -> &Session {
         &self.session
     }
 }
+
+/// Schema of the tables of functions, which no name in a statement can have. Their numbers are positions among the sources.
+const FILES: &str = "()";
 
 fn rows_table(table: &RowSchema, name: &TableName) -> Table {
     let shown: Vec<usize> = table.shown().map(|(at, _)| at).collect();
@@ -386,6 +465,10 @@ impl relational::Environment for Tables<'_> {
         if let Some(relation) = system_relation(&table.schema, &table.name) {
             let (facts, session) = (Arc::clone(&self.facts), Arc::clone(&self.session));
             return Ok(provider_as_source(Arc::new(SystemTable::new(relation, facts, session))));
+        }
+        if &*table.schema == FILES {
+            let source = self.sources.lock().get(table.oid as usize).cloned();
+            return Ok(provider_as_source(source.ok_or_else(|| Error::bug("a function in FROM without its table"))?));
         }
         let name = TableName { schema: table.schema.to_string(), table: table.name.to_string() };
         let catalog = self.context.snapshot.catalog();

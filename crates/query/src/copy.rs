@@ -700,8 +700,9 @@ fn positions(table: &TableRef, names: &[String]) -> Result<Vec<usize>> {
 
 async fn out(session: &mut Session, statement: &Statement, copy: &CopyStatement) -> Result<Outcome> {
     let is_file = copy.options.format.kind().is_some();
-    let sql = match &copy.source {
-        Source::Query(query) => (**query).clone(),
+    let within = |sql| Statement::within(sql, statement.0.sql.clone(), statement.0.offset);
+    let inner = match &copy.source {
+        Source::Query(query) => within((**query).clone()),
         Source::Table(name, columns) if is_file => {
             select(session, name, columns).map_err(|error| locate(error, &statement.0))?
         }
@@ -713,7 +714,6 @@ async fn out(session: &mut Session, statement: &Statement, copy: &CopyStatement)
             select(session, name, columns).map_err(|error| locate(error, &statement.0))?
         }
     };
-    let inner = Statement::within(sql, statement.0.sql.clone(), statement.0.offset);
     if is_file {
         return copy_file::encoded(session, inner, copy.options.writing()).await;
     }
@@ -742,7 +742,7 @@ async fn out(session: &mut Session, statement: &Statement, copy: &CopyStatement)
 }
 
 /// Builds `SELECT columns FROM table`.
-fn select(session: &mut Session, name: &ast::ObjectName, columns: &[String]) -> Result<ast::Statement> {
+fn select(session: &mut Session, name: &ast::ObjectName, columns: &[String]) -> Result<Statement> {
     let context = session.context();
     if let Ok(table) = find_table(&context, name) {
         positions(&table, columns)?;
@@ -750,11 +750,8 @@ fn select(session: &mut Session, name: &ast::ObjectName, columns: &[String]) -> 
     let quote = |name: &String| format!("\"{}\"", name.replace('"', "\"\""));
     let list =
         if columns.is_empty() { "*".to_owned() } else { columns.iter().map(quote).collect::<Vec<_>>().join(", ") };
-    let parsed = crate::statement::parse(&format!("SELECT {list} FROM {name}"))?;
-    match parsed.first().map(|parsed| &parsed.0.command) {
-        Some(crate::statement::Command::Sql(sql)) => Ok(sql.clone()),
-        _ => Err(Error::bug("COPY of a table without a query")),
-    }
+    let parsed = crate::statement::parse(&format!("SELECT {list} FROM {name}"))?.into_iter().next();
+    parsed.map(Statement::without_place).ok_or_else(|| Error::bug("COPY of a table without a query"))
 }
 
 /// A stream of encoded chunks of a result.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::execution::context::SessionState;
 use datafusion::logical_expr::LogicalPlan;
-use datafusion::sql::sqlparser::ast::{self, Delete, FromTable, TableFactor};
+use datafusion::sql::sqlparser::ast::{Delete, FromTable, TableFactor};
 use engine::{ScanRequest, SeriesFilter, TableView};
 use model::{Error, Result, TableRef, TimeRange};
 use parser::ast as tree;
@@ -71,9 +71,10 @@ fn as_query(parsed: &Parsed, table: &TableRef) -> Result<tree::Query> {
     let at = name.at;
     let alias = alias.map(|name| tree::Alias { name, columns: Vec::new() });
     let time = tree::Expr::new(tree::ExprKind::Column(tree::Ident::new(&table.time_column().name)), at);
+    let relation = tree::Relation { name, only, alias, sample: None, as_of: None };
     let select = tree::Select {
         targets: vec![tree::Target { expr: time, alias: None }],
-        from: vec![tree::TableExpr::Relation(tree::Relation { name, only, alias, sample: None, as_of: None })],
+        from: vec![tree::TableExpr::Relation(Box::new(relation))],
         filter: delete.filter,
         ..tree::Select::default()
     };

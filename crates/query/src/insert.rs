@@ -171,15 +171,7 @@ struct Into {
 /// Plans an INSERT whose rows a query computes.
 fn planned_query(session: &mut Session, statement: &Statement, insert: &Insert, into: Into, declared: &[u32]) -> Result<InsertPlan> {
     let Into { table, targets, op } = into;
-    let inner = Statement(Arc::new(crate::statement::Parsed {
-        sql: statement.0.sql.clone(),
-        offset: statement.0.offset,
-        command: Command::Query(Box::new(source_of(&statement.0, &table, &targets)?)),
-        wording: crate::statement::Wording::Whole,
-        parameters: statement.0.parameters,
-        notices: Vec::new(),
-        held: statement.0.held.clone(),
-    }));
+    let inner = binding::statement_of(source_of(&statement.0, &table, &targets)?, &statement.0);
     let plan: QueryPlan = crate::query::plan(session, &inner, None, declared)?;
     let given = plan.columns.len();
     if given > targets.len() || (given < targets.len() && !insert.columns.is_empty()) {
@@ -204,32 +196,39 @@ fn planned_query(session: &mut Session, statement: &Statement, insert: &Insert, 
 /// The query of an INSERT. Values of VALUES are cast to the types of their columns; DEFAULT is NULL, because columns of
 /// these tables have no defaults.
 fn source_of(parsed: &Parsed, table: &Table, targets: &[usize]) -> Result<tree::Query> {
-    let tree::Statement::Insert(insert) = binding::innermost(parsed)? else {
-        return Err(Error::bug("an INSERT that is none"));
-    };
-    let mut query = *insert.source.ok_or_else(|| Error::bug("an INSERT without rows"))?;
-    if insert.with.is_some() {
-        if query.with.is_some() {
-            return Err(Error::unsupported("INSERT with WITH before it and in its query is not supported here"));
-        }
-        query.with = insert.with;
-    }
-    let tree::QueryBody::Values(rows) = &mut query.body else { return Ok(query) };
-    for row in rows {
-        for (target, value) in targets.iter().zip(row) {
-            let at = value.at;
-            if value.kind == tree::ExprKind::Default {
-                value.kind = tree::ExprKind::Null;
+    let mut query = binding::source_of_insert(parsed)?;
+    match &mut query.body {
+        tree::QueryBody::Values(rows) => {
+            for row in rows {
+                for (target, value) in targets.iter().zip(row) {
+                    if value.kind == tree::ExprKind::Default {
+                        value.kind = tree::ExprKind::Null;
+                    }
+                    cast_to(&table.columns[*target], value);
+                }
             }
-            let of = std::mem::replace(value, tree::Expr::new(tree::ExprKind::Null, at));
-            let ty = TypeId(ingest::copy::oid_of(table.columns[*target].ty));
-            let name = catalog::builtin().type_row(ty).map_or("text", |row| row.name);
-            let ty = tree::TypeName { name: tree::Name::system(name, at), at, ..tree::TypeName::default() };
-            let cast = tree::Cast { expr: of, ty, syntax: tree::CastSyntax::Operator };
-            *value = tree::Expr::new(tree::ExprKind::Cast(Box::new(cast)), at);
         }
+        tree::QueryBody::Select(select) => {
+            for (target, item) in targets.iter().zip(&mut select.targets) {
+                if matches!(item.expr.kind, tree::ExprKind::String(_) | tree::ExprKind::Null) {
+                    cast_to(&table.columns[*target], &mut item.expr);
+                }
+            }
+        }
+        tree::QueryBody::SetOperation(_) => {}
     }
     Ok(query)
+}
+
+/// Makes a value one of a column's type.
+fn cast_to(column: &model::Column, value: &mut tree::Expr) {
+    let at = value.at;
+    let of = std::mem::replace(value, tree::Expr::new(tree::ExprKind::Null, at));
+    let ty = TypeId(ingest::copy::oid_of(column.ty));
+    let name = catalog::builtin().type_row(ty).map_or("text", |row| row.name);
+    let ty = tree::TypeName { name: tree::Name::system(name, at), at, ..tree::TypeName::default() };
+    let cast = tree::Cast { expr: of, ty, syntax: tree::CastSyntax::Operator };
+    *value = tree::Expr::new(tree::ExprKind::Cast(Box::new(cast)), at);
 }
 
 /// Checks that values of a type can be assigned to a column.

@@ -160,7 +160,7 @@ pub(crate) fn without_void(statement: &Statement, declared: &[u32]) -> Option<St
         sql: parsed.sql.clone(),
         offset: parsed.offset,
         command: Command::Sql(sql),
-        wording: crate::statement::Wording::Other,
+        wording: parsed.wording,
         // Clients bind a value for every parameter, including the removed ones.
         parameters: parsed.parameters,
         notices: parsed.notices.clone(),

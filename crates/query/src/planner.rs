@@ -24,7 +24,6 @@ use model::{Error, Result, SqlState, TableName};
 
 use crate::context::{DATABASE, StatementContext};
 use crate::errors::{OrError, convert, external, locate};
-use crate::files::FilesTable;
 use crate::mentions::Mentions;
 use crate::past::Moment;
 use crate::provider::ColumnsTable;
@@ -341,11 +340,6 @@ impl ContextProvider for Tables<'_> {
         if let Some(found) = crate::hooks::table_function(self.context, name, &arguments) {
             self.bound.set(true);
             return found.map(provider_as_source).map_err(external);
-        }
-        if let Some(files) = FilesTable::function(name) {
-            self.bound.set(true);
-            let arguments = self.simplified(arguments)?;
-            return files(self.context, name, &arguments).map(provider_as_source).map_err(external);
         }
         let Some(function) = self.state.table_functions().get(name) else {
             let message = format!("function {name}() does not exist");

@@ -130,23 +130,18 @@ fn plan_in(
     declared: &[u32],
     given: &[ScalarValue],
 ) -> Result<QueryPlan> {
-    match binding::bind(context, parsed, declared)? {
-        Attempt::Bound(bound) => {
-            let reason = match bound.lower(state, context, parsed)? {
-                Ok(planned) => return Ok(bound_plan(state, context, planned)),
-                Err(reason) => reason,
-            };
-            // The statement is right, so that an error of the other road is none of its own, unless that refuses it too.
-            match sql.map(|sql| plan_by_sql(state, context, parsed, sql, declared, given)) {
-                Some(Err(error)) if error.kind() != model::ErrorKind::Unsupported => Err(reason),
-                Some(planned) => planned,
-                None => Err(reason),
-            }
-        }
-        Attempt::Left(reason) => match sql {
-            Some(sql) => plan_by_sql(state, context, parsed, sql, declared, given),
-            None => Err(reason),
+    let (reason, is_bound) = match binding::bind(context, parsed, declared)? {
+        Attempt::Bound(bound) => match bound.lower(state, context, parsed)? {
+            Ok(planned) => return Ok(bound_plan(state, context, planned)),
+            Err(reason) => (reason, true),
         },
+        Attempt::Left(reason) => (reason, false),
+    };
+    match sql.map(|sql| plan_by_sql(state, context, parsed, sql, declared, given)) {
+        // A bound statement is right, so that an error of the SQL planner is none of its own, unless that refuses it too.
+        Some(Err(error)) if is_bound && error.kind() != model::ErrorKind::Unsupported => Err(reason),
+        Some(planned) => planned,
+        None => Err(reason),
     }
 }
 

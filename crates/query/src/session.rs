@@ -749,7 +749,7 @@ impl Session {
         if let Some(call) = rows::Call::of(sql) {
             return Ok((Vec::new(), Some(call.columns()), Plan::Other));
         }
-        if let Some(calls) = Calls::plan(self, statement, sql, types)? {
+        if let Some(calls) = Calls::plan(self, sql, types)? {
             return Ok((calls.parameters(), Some(calls.columns()), Plan::Advisory(Box::new(calls))));
         }
         // Compiled queries know the plain styles of dates only.

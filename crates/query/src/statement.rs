@@ -64,8 +64,6 @@ pub(crate) enum Wording {
     Whole,
     /// The command is the query within the text: that of EXPLAIN, PREPARE, COPY, CREATE TABLE AS.
     Inner,
-    /// The command was changed or made.
-    Other,
 }
 
 /// Kind of statement, by the parser that handles it.
@@ -117,17 +115,9 @@ impl Statement {
         self
     }
 
-    /// A statement that was made, with the text of the one that it is part of.
-    pub(crate) fn of(statement: ast::Statement, sql: String, offset: u32) -> Statement {
-        Statement::worded(statement, sql, offset, Wording::Other)
-    }
-
     /// The query within a statement, with the whole statement's text.
     pub(crate) fn within(statement: ast::Statement, sql: String, offset: u32) -> Statement {
-        Statement::worded(statement, sql, offset, Wording::Inner)
-    }
-
-    fn worded(statement: ast::Statement, sql: String, offset: u32, wording: Wording) -> Statement {
+        let wording = Wording::Inner;
         let parameters = crate::parameters::highest(&statement);
         let (command, notices) = (Command::Sql(statement), Vec::new());
         Statement(Arc::new(Parsed { sql, offset, command, wording, parameters, notices, held: None }))

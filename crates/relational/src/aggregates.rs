@@ -20,6 +20,7 @@ use crate::errors::internal;
 use crate::expressions::joined;
 use crate::keys;
 use crate::lowering::Lowering;
+use crate::moments;
 use crate::nodes::{Groups, Made, Node, Operator};
 
 type Keys = [(u32, Expr)];
@@ -347,6 +348,12 @@ impl Lowering<'_> {
         if let (Some(digits), "sum", false) = (digits, row.name, call.distinct) {
             let wide = cast(lowered, DataType::Decimal128(digits, 0));
             return Ok(Some(aggregate_of(sum::sum_udaf(), vec![wide], false, filter)));
+        }
+        if let (Form::Float4 | Form::Float8, false, true, Some(function)) =
+            (form(argument.ty), call.distinct, call.order_by.is_empty(), moments::named(row.name))
+        {
+            let wide = if arrow == DataType::Float64 { lowered } else { cast(lowered, DataType::Float64) };
+            return Ok(Some(aggregate_of(function, vec![wide], false, filter)));
         }
         if let (Form::Float4, "avg", false, true) =
             (form(argument.ty), row.name, call.distinct, call.order_by.is_empty())

@@ -106,13 +106,28 @@ pub(crate) fn stability(expr: &Expr) -> Stability {
             ExprKind::RowCompare { calls, .. } => {
                 calls.iter().map(|call| of(call.function)).max().unwrap_or(Stability::Immutable)
             }
-            // The text of dates depends on the session.
+            ExprKind::ViaText(of) if has_one_text(of.ty) && has_one_text(part.ty) => Stability::Immutable,
             ExprKind::ViaText(_) | ExprKind::SqlValue(_) => Stability::Stable,
             _ => Stability::Immutable,
         };
         worst = worst.max(found);
     });
     worst
+}
+
+/// Whether values of a type are written and read in the same way in every session, unlike dates and floats.
+fn has_one_text(ty: TypeId) -> bool {
+    matches!(
+        ty,
+        TypeId::BOOL
+            | TypeId::INT2
+            | TypeId::INT4
+            | TypeId::INT8
+            | TypeId::NUMERIC
+            | TypeId::TEXT
+            | TypeId::VARCHAR
+            | TypeId::UUID
+    )
 }
 
 /// The function that runs a [`Program`].

@@ -160,6 +160,14 @@ impl Lowering<'_> {
                 (Some(Native::Own(name)), arguments) => Some(self.own_call(name, arguments, expr.ty, schema)?),
                 _ => None,
             },
+            ExprKind::Distinct(call, operands) if native(call.function) == Some(Native::Compare(Operator::Eq)) => {
+                let [left, right] = operands.as_ref();
+                match form(left.ty) {
+                    // Equal floats may have other bits.
+                    Form::Float4 | Form::Float8 => None,
+                    _ => self.comparison(Operator::IsDistinctFrom, left, right, schema)?,
+                }
+            }
             ExprKind::InList { all, call, left, list } => {
                 let items: Option<Vec<&Value>> = list
                     .iter()
@@ -297,12 +305,24 @@ impl Lowering<'_> {
     fn own_call(&self, name: &str, arguments: &[Expr], ty: TypeId, schema: &DFSchema) -> Result<Typed> {
         let missing = || Error::unsupported(format!("function {name} is not supported"));
         let function = self.env.function(name).ok_or_else(missing)?;
-        let arguments = arguments.iter().map(|argument| Ok(self.expr(argument, schema)?.0)).collect::<Result<_>>()?;
+        let arguments = arguments.iter().map(|argument| self.own_argument(argument, schema)).collect::<Result<_>>()?;
         let call = function.call(arguments);
         let (made, wanted) = (Self::arrow_of(&call, schema)?, arrow_type(ty, &self.zone));
         // These functions make the largest integers, and moments of dates.
         let is_narrower = matches!(wanted, DataType::Int16 | DataType::Int32 | DataType::Date32) && made != wanted;
         Ok(if is_narrower { (cast(call, wanted.clone()), wanted) } else { (call, made) })
+    }
+
+    /// An argument of a function of crate `query`, where rows are structs.
+    fn own_argument(&self, argument: &Expr, schema: &DFSchema) -> Result<DfExpr> {
+        if argument.ty != TypeId::RECORD || argument.is_null() {
+            return Ok(self.expr(argument, schema)?.0);
+        }
+        let (ExprKind::Row(fields, _), Some(row)) = (&argument.kind, self.env.function("struct")) else {
+            return Err(Error::unsupported("a row that is computed as an argument of this function"));
+        };
+        let fields = fields.iter().map(|field| Ok(self.expr(field, schema)?.0)).collect::<Result<_>>()?;
+        Ok(row.call(fields))
     }
 
     /// A comparison with a list of constants. `all`: `<>` with each, else `=` with one of them.

@@ -18,11 +18,13 @@ mod aggregates;
 mod errors;
 mod evaluate;
 mod expressions;
+mod fold;
 mod functions;
 mod joins;
 mod kernels;
 mod keys;
 mod lowering;
+mod moments;
 mod natives;
 mod nodes;
 mod recursion;
@@ -92,7 +94,8 @@ pub trait Environment: Send + Sync {
 /// # Errors
 /// 0A000 for what cannot be lowered yet; errors of constant LIMITs.
 pub fn lower(query: &Query, env: &dyn Environment) -> Result<LogicalPlan> {
-    lowering::Lowering::new(query, env).query()
+    let query = fold::folded(query, &env.session());
+    lowering::Lowering::new(&query, env).query()
 }
 
 /// The value of a parameter of a type, for the placeholders of a plan. `zone`: the session's, as in its name.

@@ -118,7 +118,7 @@ impl Lowering<'_> {
         match scalar::eval(moment, &(), &ctx)? {
             Datum::Timestamptz(micros) => Ok(micros),
             Datum::Null => {
-                Err(Error::new(SqlState::NULL_VALUE_NOT_ALLOWED, "FOR SYSTEM_TIME AS OF must not be NULL"))
+                Err(Error::new(SqlState("22004"), "FOR SYSTEM_TIME AS OF must not be NULL"))
             }
             _ => Err(Error::bug("a moment that is no timestamptz")),
         }
@@ -303,6 +303,7 @@ impl Lowering<'_> {
     }
 
     fn distinct(&self, input: &Rel, columns: &[u32]) -> Result<LogicalPlan> {
+        self.order_is_kept.set(true);
         let plan = self.rel(input)?;
         let schema = plan.schema();
         let mut outputs = Vec::new();
@@ -326,6 +327,7 @@ impl Lowering<'_> {
         if is_native && let Some(plan) = self.newest(&plan, columns, order)? {
             return Ok(plan);
         }
+        let plan = if order.is_empty() { plan } else { ordered(plan)? };
         let plan = Node::plan(Operator::Distinct, keys, vec![plan], true, Vec::new()).map_err(internal)?;
         let is_prefix = columns.len() <= order.len();
         if !is_prefix || order.is_empty() {

@@ -50,6 +50,11 @@ static REUSABLE: LazyLock<FxHashSet<u32>> = LazyLock::new(|| {
     builtin().functions().iter().filter(is_reusable).map(|row| row.oid).collect()
 });
 
+/// Whether results of a function depend on its arguments and the settings only.
+pub(crate) fn serves_all(function: u32) -> bool {
+    REUSABLE.contains(&function)
+}
+
 /// Whether a plan of the query serves all executions with the same settings and catalog.
 #[must_use]
 pub fn is_reusable(query: &Query) -> bool {

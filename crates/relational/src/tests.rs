@@ -148,6 +148,8 @@ impl QueryPlanner for WithNodes {
 
 fn state(partitions: usize) -> SessionState {
     let config = SessionConfig::new().with_target_partitions(partitions).with_batch_size(2);
+    // Rows stay in their order, as in crate `query`.
+    let config = config.with_round_robin_repartition(false);
     let builder = SessionStateBuilder::new().with_default_features().with_config(config);
     builder.with_query_planner(Arc::new(WithNodes)).build()
 }

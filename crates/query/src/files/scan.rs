@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::stats::Precision;
 use datafusion::common::tree_node::TreeNodeRecursion;
-use datafusion::common::{ColumnStatistics, ScalarValue, Statistics};
+use datafusion::common::{ColumnStatistics, Statistics};
 use datafusion::error::Result as DfResult;
 use datafusion::execution::TaskContext;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
@@ -22,12 +22,13 @@ use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties, SendableRecordBatchStream,
 };
 use model::{Error, Result, SqlState};
+use scalar::Value;
 
 use super::prune::row_groups;
 use super::read::{Layout, Part, Source};
 use super::{Found, Kind};
 use crate::context::StatementContext;
-use crate::errors::{OrError, external};
+use crate::errors::external;
 use crate::provider::{has_subquery, predicate};
 
 /// Internal table function that stands for the input of a COPY.
@@ -41,42 +42,49 @@ const SPLIT_ROWS_MIN: u64 = 200_000;
 pub(crate) struct FilesTable(Arc<Source>);
 
 impl FilesTable {
-    /// Constructor for the table function of this name; `None` if there is no such function. The constructor receives
-    /// the function's name and its simplified arguments, in which constants are literals.
-    pub(crate) fn function(name: &str) -> Option<Function> {
-        match name {
-            "read_parquet" => Some(|context, name, arguments| of_paths(context, name, arguments, Kind::Parquet)),
-            "read_arrow" => Some(|context, name, arguments| of_paths(context, name, arguments, Kind::Arrow)),
-            SOURCE => Some(|context, name, _| match &context.input {
-                Some(source) => Ok(Arc::new(FilesTable(Arc::clone(source)))),
-                None => Err(Error::new(SqlState::UNDEFINED_FUNCTION, format!("function {name}() does not exist"))),
-            }),
-            _ => None,
-        }
+    /// Whether a function in FROM of this name reads files.
+    pub(crate) fn is_function(name: &str) -> bool {
+        kind_of(name).is_some() || name == SOURCE
+    }
+
+    /// The table of a function in FROM. An argument that is not constant is `None`.
+    ///
+    /// # Errors
+    /// 22023 for arguments that name no files; those of opening the files.
+    pub(crate) fn of_function(context: &StatementContext, name: &str, arguments: &[Option<Value>]) -> Result<FilesTable> {
+        let source = match (kind_of(name), &context.input) {
+            (Some(kind), _) => {
+                Arc::new(Source::open(named(context, name, arguments)?, kind, &context.settings.time_zone())?)
+            }
+            (None, Some(source)) => Arc::clone(source),
+            (None, None) => {
+                return Err(Error::new(SqlState::UNDEFINED_FUNCTION, format!("function {name}() does not exist")));
+            }
+        };
+        Ok(FilesTable(source))
     }
 }
 
-/// Creates the table of a function call.
-type Function = fn(&StatementContext, &str, &[Expr]) -> Result<Arc<dyn TableProvider>>;
-
-fn of_paths(context: &StatementContext, name: &str, arguments: &[Expr], kind: Kind) -> Result<Arc<dyn TableProvider>> {
-    let source = Source::open(named(context, name, arguments)?, kind, &context.settings.time_zone())?;
-    Ok(Arc::new(FilesTable(Arc::new(source))))
+fn kind_of(name: &str) -> Option<Kind> {
+    match name {
+        "read_parquet" => Some(Kind::Parquet),
+        "read_arrow" => Some(Kind::Arrow),
+        _ => None,
+    }
 }
 
-/// Files that the arguments name: texts, or an array of them.
-fn named(context: &StatementContext, name: &str, arguments: &[Expr]) -> Result<Vec<Found>> {
+/// Files that the arguments name: texts, or arrays of them.
+fn named(context: &StatementContext, name: &str, arguments: &[Option<Value>]) -> Result<Vec<Found>> {
     let mut patterns = Vec::new();
     for argument in arguments {
-        let Expr::Literal(value, _) = argument else { return Err(no_paths(name)) };
-        match value {
-            ScalarValue::List(list) => {
-                for row in 0..list.values().len() {
-                    let item = ScalarValue::try_from_array(list.values(), row).or_error()?;
-                    patterns.push(text(&item).ok_or_else(|| no_paths(name))?);
-                }
-            }
-            value => patterns.push(text(value).ok_or_else(|| no_paths(name))?),
+        let items = match argument {
+            Some(Value::Array { items, .. }) => &items[..],
+            Some(value) => std::slice::from_ref(value),
+            None => return Err(no_paths(name)),
+        };
+        for item in items {
+            let Value::Text(text) = item else { return Err(no_paths(name)) };
+            patterns.push(text.to_string());
         }
     }
     if patterns.is_empty() {
@@ -88,13 +96,6 @@ fn named(context: &StatementContext, name: &str, arguments: &[Expr]) -> Result<V
         found.extend(root.inputs(pattern)?);
     }
     Ok(found)
-}
-
-fn text(value: &ScalarValue) -> Option<String> {
-    match value {
-        ScalarValue::Utf8(text) | ScalarValue::LargeUtf8(text) | ScalarValue::Utf8View(text) => text.clone(),
-        _ => None,
-    }
 }
 
 fn no_paths(name: &str) -> Error {

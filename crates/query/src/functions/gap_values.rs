@@ -111,7 +111,12 @@ pub(super) fn fill_columns(projection: Projection) -> Result<Transformed<Logical
         })?;
     }
     let Some(first) = calls.first() else { return Ok(Transformed::no(LogicalPlan::Projection(projection))) };
-    let Some(fill) = GapFill::of(&projection.input) else { return Err(misplaced(first.func.name())) };
+    let Some(fill) = GapFill::of(&projection.input) else {
+        return Err(match has_fill(&projection.input) {
+            true => external(Error::unsupported(format!("a subquery in the arguments of {}", first.func.name()))),
+            false => misplaced(first.func.name()),
+        });
+    };
     let mut below = Below { schema: fill.input.schema(), time: fill.shape.time, columns: Vec::new(), added: 0 };
     below.columns.extend(fill.input.schema().columns().into_iter().map(Expr::Column));
     let filled: Vec<Filled> = calls.iter().map(|call| below.add_call(call)).collect::<Result<_>>()?;
@@ -120,6 +125,11 @@ pub(super) fn fill_columns(projection: Projection) -> Result<Transformed<Logical
     let node = GapFill::new(input, Shape { filled, ..fill.shape.clone() }, fill.bounds.clone())?.into_plan();
     let expr = projection.expr.iter().map(|expr| without_calls(expr, &calls, &names)).collect::<Result<Vec<_>>>()?;
     Ok(Transformed::yes(LogicalPlan::Projection(Projection::try_new(expr, Arc::new(node))?)))
+}
+
+/// Whether a gap fill is below operators that compute subqueries for each of its rows.
+fn has_fill(plan: &LogicalPlan) -> bool {
+    GapFill::of(plan).is_some() || plan.inputs().first().is_some_and(|input| has_fill(input))
 }
 
 fn is_call(call: &ScalarFunction) -> bool {

@@ -1092,7 +1092,7 @@ fn of_value(factor: &TableFactor) -> Option<TableFactor> {
     let TableFactor::Table { name, args: Some(args), alias, with_ordinality: false, .. } = factor else { return None };
     let function = last_name(name)?;
     if OF_ROWS.contains(&function.as_str())
-        || crate::files::FilesTable::function(&function).is_some()
+        || crate::files::FilesTable::is_function(&function)
         || relations::find("()", &function).is_some()
     {
         return None;

@@ -21,6 +21,7 @@ use super::load::entered;
 use super::run::{Executed, Rows, executed, until_durable, wait, within};
 use super::zone::Clocks;
 use super::{Named, Verb};
+use crate::binding;
 use crate::encode::Encoder;
 use crate::errors::locate;
 use crate::query::QueryPlan;
@@ -57,8 +58,8 @@ impl FeedPlan {
         if session.rows_txn()?.is_empty() {
             return Ok(false);
         }
-        let Command::Sql(sql) = &self.source.0.statement.0.command else { return Ok(true) };
-        Ok(named.names(sql, load.table().id()))
+        let Command::Query(query) = &self.source.0.statement.0.command else { return Ok(true) };
+        Ok(named.names_in(query, load.table().id()))
     }
 }
 
@@ -78,9 +79,8 @@ pub(crate) fn plan_feed(
     if (Named { snapshot: &context.snapshot, settings: &context.settings }).find(name).is_none() {
         return Ok(None);
     }
-    let sql = ast::Statement::Query(query.clone());
-    let inner = Statement::of(sql.clone(), statement.0.sql.clone(), statement.0.offset);
-    let source: QueryPlan = crate::query::plan(session, &inner, Some(&sql), declared)?;
+    let inner = binding::statement_of(binding::source_of_insert(&statement.0)?, &statement.0);
+    let source: QueryPlan = crate::query::plan(session, &inner, None, declared)?;
     let types = source_types(query, &source, session.input.is_some())?;
     let snapshot = session.newest();
     let settings = Arc::clone(&session.settings);

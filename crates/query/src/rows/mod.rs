@@ -297,16 +297,13 @@ impl Named<'_> {
     /// Whether a query names a `rows` table, or asks for a sequence.
     fn any_of(&self, query: &parser::ast::Query) -> bool {
         use parser::ast::Visitor;
-        Relations(self).visit_query(query).is_break()
+        Relations { named: self, only: None }.visit_query(query).is_break()
     }
 
-    /// Whether a statement names this table.
-    fn names(&self, sql: &ast::Statement, table: TableId) -> bool {
-        let found = ast::visit_relations(sql, |name| match self.find(name) {
-            Some(found) if found.id() == table => ControlFlow::Break(()),
-            _ => ControlFlow::Continue(()),
-        });
-        found.is_break()
+    /// Whether a query names this table, or asks for a sequence.
+    fn names_in(&self, query: &parser::ast::Query, table: TableId) -> bool {
+        use parser::ast::Visitor;
+        Relations { named: self, only: Some(table) }.visit_query(query).is_break()
     }
 
     /// Whether the statement's target is a `rows` table.
@@ -330,8 +327,11 @@ impl Named<'_> {
     }
 }
 
-/// Breaks at a `rows` table and at a function of sequences.
-struct Relations<'a>(&'a Named<'a>);
+/// Breaks at a `rows` table, or at one of them, and at a function of sequences.
+struct Relations<'a> {
+    named: &'a Named<'a>,
+    only: Option<TableId>,
+}
 
 impl parser::ast::Visitor for Relations<'_> {
     type Break = ();
@@ -340,10 +340,13 @@ impl parser::ast::Visitor for Relations<'_> {
         let parser::ast::TableExpr::Relation(relation) = table else { return ControlFlow::Continue(()) };
         let name = &relation.name;
         let found = match name.schema() {
-            None => self.0.unqualified(&name.name),
-            Some(schema) => self.0.exactly(&TableName { schema: schema.to_owned(), table: name.name.to_string() }),
+            None => self.named.unqualified(&name.name),
+            Some(schema) => self.named.exactly(&TableName { schema: schema.to_owned(), table: name.name.to_string() }),
         };
-        if found.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        match found {
+            Some(table) if self.only.is_none_or(|only| table.id() == only) => ControlFlow::Break(()),
+            _ => ControlFlow::Continue(()),
+        }
     }
 
     fn enter_expr(&mut self, expr: &parser::ast::Expr) -> ControlFlow<()> {

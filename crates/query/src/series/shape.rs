@@ -690,12 +690,13 @@ fn provider(source: &Arc<dyn datafusion::logical_expr::TableSource>) -> Option<&
     source.table_provider.as_ref().downcast_ref::<ColumnsTable>()
 }
 
-/// Removes an outermost LIMIT. At most one is supported, and it must be outermost.
+/// Removes a LIMIT that has nothing but projections above it. At most one is supported.
 fn limit_of(above: &mut Vec<Above<'_>>) -> Option<(Count, Option<Count>)> {
-    match above.first() {
-        Some(Above::Limit(skip, fetch)) => {
+    let first = above.iter().position(|step| !matches!(step, Above::Project(..)));
+    match first.map(|at| (at, &above[at])) {
+        Some((at, Above::Limit(skip, fetch))) => {
             let limit = (*skip, *fetch);
-            above.remove(0);
+            above.remove(at);
             Some(limit)
         }
         _ => Some((Count::Of(0), None)),

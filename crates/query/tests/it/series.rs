@@ -446,7 +446,7 @@ fn what_looks_at_many_values_runs_on_threads_and_answers_as_the_planner_does() {
     let (columns, names) = (names.join(" float8, "), names.join(", "));
     runtime.block_on(async {
         client.run(&format!("CREATE TABLE w (time timestamptz NOT NULL, dev text, site int, {columns} float8, i int, b bigint, r real, t text, u text) WITH (store = 'columns', key = 'dev, site')")).await.unwrap();
-        let few = "g % 977 - 400, g * 1000003 % 99991, (g % 50 - 9)::real, 'x' || (g % 7)::text, CASE WHEN g % 5 > 0 THEN 'y' || (g % 3)::text END";
+        let few = "g % 977 - 400, g::bigint * 1000003 % 99991, (g % 50 - 9)::real, 'x' || (g % 7)::text, CASE WHEN g % 5 > 0 THEN 'y' || (g % 3)::text END";
         let rows = format!("SELECT to_timestamp(g / 10), 'd' || (g % 10)::text, g % 3, {values}, {few} FROM generate_series(0, 159999) AS s(g)");
         client.run(&format!("INSERT INTO w (time, dev, site, {names}, i, b, r, t, u) {rows}")).await.unwrap();
         client.place(Storage::Settled);

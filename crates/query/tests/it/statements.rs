@@ -241,7 +241,7 @@ fn a_dropped_result_stops_and_the_session_goes_on() {
     with_session(async |mut session| {
         run(
             &mut session,
-            "INSERT INTO m (time, dev) SELECT to_timestamp_seconds(g), 'a' FROM generate_series(1, 50000) g",
+            "INSERT INTO m (time, dev) SELECT to_timestamp(g), 'a' FROM generate_series(1, 50000) g",
             &[],
         )
         .await

@@ -43,16 +43,16 @@ public|millrace
 === DBeaver: databases
 SELECT db.oid,db.* FROM pg_catalog.pg_database db WHERE datallowconn AND NOT datistemplate AND db.datname='millrace' ORDER BY db.datname
 ---
-5|5|millrace|10|6|c|f|t|-1|0|0|1663|C|C.UTF-8|~|~|~|1262
+5|5|millrace|10|6|c|f|t|-1|0|0|1663|C|C.UTF-8|~|~|~
 === DBeaver: schemas
 SELECT n.oid,n.*,d.description FROM pg_catalog.pg_namespace n
 LEFT OUTER JOIN pg_catalog.pg_description d ON d.objoid=n.oid AND d.objsubid=0 AND d.classoid='pg_namespace'::regclass
 ORDER BY nspname
 ---
-13000|13000|information_schema|10|~|2615|~
-11|11|pg_catalog|10|~|2615|~
-1861400932|1861400932|plant|10|~|2615|~
-2200|2200|public|10|~|2615|~
+13000|13000|information_schema|10|~|~
+11|11|pg_catalog|10|~|~
+1861400932|1861400932|plant|10|~|~
+2200|2200|public|10|~|~
 === DBeaver: tables
 SELECT c.oid,c.relname,c.relkind,d.description,pg_catalog.pg_get_expr(c.relpartbound, c.oid) as partition_expr, pg_catalog.pg_get_partkeydef(c.oid) as partition_key
 FROM pg_catalog.pg_class c

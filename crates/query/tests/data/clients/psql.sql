@@ -306,7 +306,7 @@ FROM pg_catalog.pg_roles r
 WHERE r.rolname !~ '^pg_'
 ORDER BY 1
 ---
-millrace|t|t|f|f|t|-1|~|~|f|f
+millrace|t|t|f|f|t|-1|~|{}|f|f
 === psql \di
 SELECT n.nspname as "Schema",
   c.relname as "Name",
@@ -451,8 +451,8 @@ WHERE c.relkind IN ('r','v','m','S','f','p')
   AND n.nspname !~ '^pg_' AND pg_catalog.pg_table_is_visible(c.oid)
 ORDER BY 1, 2
 ---
-public|ev|table|~|~|~
-public|t|table|~|~|~
+public|ev|table|~||
+public|t|table|~||
 === psql \db
 SELECT spcname AS "Name",
   pg_catalog.pg_get_userbyid(spcowner) AS "Owner",
