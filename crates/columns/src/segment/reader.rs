@@ -14,8 +14,8 @@ use super::format::{self, ColumnEntry, Footer, IndexEntry, Place, TRAILER_BYTES,
 use super::rows_chunk::{self, RowHeads};
 use super::{BlockMeta, BlockRows, ChunkDescription, ColumnStats, SegmentMeta, StatValue, file_name};
 use crate::cache::{CacheEntry, SegmentCache, Slot};
-use crate::encoding;
 use crate::encoding::byte_io::Reader;
+use crate::encoding::{self, Features};
 use crate::history;
 
 /// Chunks with at most this gap are read together: saving a call is worth reading a few hundred
@@ -75,6 +75,8 @@ impl std::fmt::Debug for Columns {
 /// Verified footer and block index, and the column directories loaded so far.
 pub(crate) struct Directory {
     pub(super) footer: Footer,
+    /// Format version of the file.
+    pub(super) version: u32,
     pub(super) entries: Vec<IndexEntry>,
     blocks: Vec<BlockMeta>,
     columns: Vec<(ColumnId, DataType)>,
@@ -148,6 +150,14 @@ impl Segment {
     /// See [`Segment::blocks`].
     pub fn settled(&self) -> Result<bool> {
         Ok(self.directory(&mut 0)?.footer.settled)
+    }
+
+    /// What a reader of the segment must know.
+    ///
+    /// # Errors
+    /// See [`Segment::blocks`].
+    pub fn features(&self) -> Result<Features> {
+        Ok(self.directory(&mut 0)?.footer.features)
     }
 
     /// Statistics of a column, one per block; `None` if the segment does not store the column (all
@@ -392,6 +402,20 @@ impl Segment {
         Ok(Some(ChunkDescription { encoding, at, bytes: place.bytes, stats: Some(stats) }))
     }
 
+    /// The features of a column's chunk.
+    pub(super) fn chunk_features(
+        &self,
+        directory: &CacheEntry<Directory>,
+        block: usize,
+        id: ColumnId,
+    ) -> Result<Features> {
+        let Some(position) = directory.position(id) else { return Ok(Features::NONE) };
+        let entry = self.entry(directory, block)?;
+        let place = self.load_column(directory, position, &mut 0)?.places[block];
+        let bytes = self.read_bytes(entry.at + u64::from(place.offset), place.bytes.into(), &mut 0)?;
+        encoding::features(directory.columns[position].1, entry.meta.rows as usize, &bytes)
+    }
+
     /// Describes the encoding of series, times and operations of a block, for `millrace inspect`.
     ///
     /// # Errors
@@ -455,7 +479,7 @@ impl Segment {
 
     fn parse_directory(&self, trailer: &Trailer, index: &[u8], footer: &[u8]) -> Result<Directory> {
         let footer = check_crc("footer", footer, trailer.footer_crc)
-            .and_then(|()| Footer::read(footer))
+            .and_then(|()| Footer::read(trailer.version, footer))
             .map_err(|error| self.locate(error, format_args!("footer, byte {}", trailer.footer_at)))?;
         let entries = check_crc("block index", index, trailer.index_crc)
             .and_then(|()| format::read_index(footer.blocks, index))
@@ -466,6 +490,7 @@ impl Segment {
             columns: footer.columns.iter().map(|column| (column.id, column.ty)).collect(),
             loaded: footer.columns.iter().map(|_| OnceLock::new()).collect(),
             footer,
+            version: trailer.version,
             entries,
         })
     }

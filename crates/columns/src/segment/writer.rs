@@ -8,9 +8,11 @@ use env::{Env, File, Open};
 use model::{ColumnId, DataType, Error, Lsn, Result, TimeRange};
 
 use super::commit_times::CommitTimesWriter;
-use super::format::{ColumnEntry, DirectoryWriter, Footer, IndexEntry, Place, Trailer, header, write_index_entry};
+use super::format::{
+    ColumnEntry, DirectoryWriter, Footer, IndexEntry, Place, Trailer, VERSION, header, write_index_entry,
+};
 use super::{BLOCK_ROWS_MAX, BlockMeta, BlockRows, ColumnStats, SegmentMeta, file_name, rows_chunk};
-use crate::encoding::{Dense, Form, encode_dense};
+use crate::encoding::{Dense, Features, Form, encode_dense};
 use crate::history;
 use crate::rows::{Op, Ops};
 
@@ -39,6 +41,8 @@ pub struct SegmentWriter {
     commit_times: CommitTimesWriter,
     last_entry: Option<IndexEntry>,
     totals: Totals,
+    /// Features of all that was encoded.
+    features: Features,
     renamed: bool,
     finished: bool,
 }
@@ -85,12 +89,13 @@ impl SegmentWriter {
             temporary,
             columns: columns.iter().map(column).collect(),
             form: Form::Compressed,
-            buffer: header(file).to_vec(),
+            buffer: header(file, VERSION).to_vec(),
             written: 0,
             index: Vec::new(),
             commit_times: CommitTimesWriter::default(),
             last_entry: None,
             totals: Totals { rows: 0, blocks: 0, times: TimeRange::EMPTY, first_series: 0, settled: true },
+            features: Features::NONE,
             renamed: false,
             finished: false,
         })
@@ -112,7 +117,7 @@ impl SegmentWriter {
     pub fn write(&mut self, rows: &BlockRows) -> Result<()> {
         let meta = self.check_rows(rows)?;
         let at = self.position();
-        rows_chunk::write(&rows.series, &rows.times, &rows.ops, self.form, &mut self.buffer);
+        self.features |= rows_chunk::write(&rows.series, &rows.times, &rows.ops, self.form, &mut self.buffer);
         let rows_place = self.place_since(at, at)?;
         let mut arrays = rows.columns.iter().peekable();
         for column in 0..self.columns.len() {
@@ -139,10 +144,10 @@ impl SegmentWriter {
         let ColumnWriter { id, ty, .. } = self.columns[column];
         let indexed = history::is_history_column(id).then(|| self.commit_times.indexed(array));
         let dense = Dense::of(ty, array).map_err(|error| error.context(format!("column {id}")))?;
-        match &indexed {
+        self.features |= match &indexed {
             Some(indexed) => encode_dense(&Dense::of(ty, indexed)?, indexed, self.form, &mut self.buffer),
             None => encode_dense(&dense, array, self.form, &mut self.buffer),
-        }
+        };
         let place = self.place_since(at, block_at)?;
         self.columns[column].directory.push(&place, &ColumnStats::of(ty, array, &dense));
         if self.buffer.len() >= WRITE_BYTES { self.write_buffer() } else { Ok(()) }
@@ -233,7 +238,7 @@ impl SegmentWriter {
         for column in std::mem::take(&mut self.columns) {
             let (at, start) = (self.position(), self.buffer.len());
             if column.id == history::WRITTEN_AT {
-                self.commit_times.write(&mut self.buffer);
+                self.features |= self.commit_times.write(&mut self.buffer);
             }
             column.directory.write(&mut self.buffer);
             let directory = &self.buffer[start..];
@@ -248,9 +253,11 @@ impl SegmentWriter {
         self.buffer.append(&mut self.index);
         let (footer_at, start) = (self.position(), self.buffer.len());
         let Totals { rows, blocks, settled, .. } = self.totals;
-        Footer { rows, blocks, settled, lsns, directories_at, columns: entries }.write(&mut self.buffer);
+        Footer { features: self.features, rows, blocks, settled, lsns, directories_at, columns: entries }
+            .write(&mut self.buffer);
         let footer_crc = crc32c::crc32c(&self.buffer[start..]);
-        Trailer { index_at, footer_at, index_crc, footer_crc, file: self.number }.write(&mut self.buffer);
+        Trailer { index_at, footer_at, index_crc, footer_crc, file: self.number, version: VERSION }
+            .write(&mut self.buffer);
         Ok(())
     }
 }
