@@ -120,9 +120,11 @@ fn in_crates(path: &str, crates: &[&str]) -> bool {
 }
 
 /// Recognises test files by path; tests inside other files are recognised by their attribute.
-fn is_test_file(path: &str) -> bool {
+pub(super) fn is_test_file(path: &str) -> bool {
     path.contains("/tests/")
         || path.ends_with("/tests.rs")
+        || path.ends_with("_tests.rs")
+        || path.ends_with("_test.rs")
         || path.contains("/benches/")
         || path.contains("/examples/")
         || path.starts_with("crates/sim/")

@@ -5,6 +5,8 @@
 
 use model::{Error, Result};
 
+use super::features::Features;
+
 /// Most bytes of the values of a chunk: the limit of 32-bit offsets.
 pub(super) const TEXT_BYTES_MAX: usize = i32::MAX as usize;
 
@@ -15,6 +17,8 @@ pub(crate) struct Reader<'a> {
     pub(crate) text_bytes_max: usize,
     /// If set, decoders append the names of the encodings they decode.
     trace: Option<String>,
+    /// Features of the encodings decoded so far.
+    features: Features,
 }
 
 impl<'a> Reader<'a> {
@@ -24,7 +28,7 @@ impl<'a> Reader<'a> {
 
     /// A reader with a lower limit of text.
     pub(crate) fn bounded(bytes: &'a [u8], text_bytes_max: usize) -> Reader<'a> {
-        Reader { bytes, text_bytes_max: text_bytes_max.min(TEXT_BYTES_MAX), trace: None }
+        Reader { bytes, text_bytes_max: text_bytes_max.min(TEXT_BYTES_MAX), trace: None, features: Features::NONE }
     }
 
     /// A reader that records the encodings, for `describe`.
@@ -37,6 +41,16 @@ impl<'a> Reader<'a> {
         if let Some(trace) = &mut self.trace {
             trace.push_str(&text());
         }
+    }
+
+    /// Records the features of an encoding that is decoded.
+    #[inline(always)]
+    pub(crate) fn see(&mut self, features: Features) {
+        self.features |= features;
+    }
+
+    pub(crate) fn features(&self) -> Features {
+        self.features
     }
 
     pub(crate) fn into_trace(self) -> String {

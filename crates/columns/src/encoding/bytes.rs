@@ -7,21 +7,80 @@ use std::cell::RefCell;
 use model::Result;
 
 use super::byte_io::{Reader, corrupt, push_varint};
+use super::features::Features;
 use super::fsst::{Symbols, Table};
 use super::huffman::{self, Code};
 use super::templates::{self, SLACK, load, with_slack};
 use super::{ints, kind};
 
-/// Blob encoding: raw bytes.
-pub(super) const BLOB_RAW: u8 = 0;
-/// Blob encoding: length (varint), zstd frame.
-const BLOB_ZSTD: u8 = 1;
-/// Blob encoding: FSST symbols, number of codes (varint), codes.
-const BLOB_SYMBOLS: u8 = 2;
-/// Blob encoding: FSST symbols, number of codes (varint), Huffman-coded codes.
-const BLOB_CODED_SYMBOLS: u8 = 3;
-/// Blob encoding: Huffman-coded bytes.
-const BLOB_CODED: u8 = 4;
+/// An encoding of text and bytes, for the decoder. [`encode`] chooses.
+struct Encoding {
+    /// In the first byte of a chunk.
+    kind: u8,
+    /// Name in errors.
+    name: &'static str,
+    feature: Features,
+    /// Whether a dictionary's entries may have it.
+    in_dictionary: bool,
+    /// Reads this many values.
+    decode: fn(&mut Reader<'_>, usize) -> Result<Values>,
+}
+
+const PLAIN: Encoding =
+    Encoding { kind: kind::PLAIN, name: "plain", feature: Features::bit(13), in_dictionary: true, decode: read_list };
+const DICTIONARY: Encoding = Encoding {
+    kind: kind::DICTIONARY,
+    name: "dictionary",
+    feature: Features::bit(14),
+    in_dictionary: false,
+    decode: decode_dictionary,
+};
+const FIELDS: Encoding = Encoding {
+    kind: kind::FIELDS,
+    name: "fields",
+    feature: Features::bit(15),
+    in_dictionary: true,
+    decode: templates::read,
+};
+const ENCODINGS: &[Encoding] = &[PLAIN, DICTIONARY, FIELDS];
+
+/// An encoding of a blob, for the decoder. [`write_blob`] chooses.
+struct Blob {
+    /// First byte.
+    form: u8,
+    name: &'static str,
+    feature: Features,
+    /// Reads a blob of this many bytes.
+    decode: fn(&mut Reader<'_>, usize) -> Result<Vec<u8>>,
+}
+
+const RAW: Blob = Blob { form: 0, name: "raw", feature: Features::bit(16), decode: decode_raw };
+/// Length (varint), zstd frame.
+const ZSTD: Blob = Blob { form: 1, name: "zstd", feature: Features::bit(17), decode: decode_zstd };
+/// FSST symbols, number of codes (varint), codes.
+const SYMBOLS: Blob = Blob { form: 2, name: "symbols", feature: Features::bit(18), decode: decode_symbols };
+/// FSST symbols, number of codes (varint), Huffman-coded codes.
+const CODED_SYMBOLS: Blob =
+    Blob { form: 3, name: "coded symbols", feature: Features::bit(19), decode: decode_coded_symbols };
+/// Huffman-coded bytes.
+const CODED: Blob = Blob { form: 4, name: "coded", feature: Features::bit(20), decode: decode_coded_bytes };
+const BLOBS: &[Blob] = &[RAW, ZSTD, SYMBOLS, CODED_SYMBOLS, CODED];
+
+/// The form of a raw blob, for the log.
+pub(super) const BLOB_RAW: u8 = RAW.form;
+
+/// The features of all encodings of text and blobs.
+pub(super) const FEATURES: Features = {
+    let (mut all, mut at) = (Features::NONE, 0);
+    while at < ENCODINGS.len() + BLOBS.len() {
+        let feature = if at < ENCODINGS.len() { ENCODINGS[at].feature } else { BLOBS[at - ENCODINGS.len()].feature };
+        assert!(all.is_disjoint(feature), "two encodings of text have the same feature");
+        all = all.union(feature);
+        at += 1;
+    }
+    all
+};
+
 /// Shorter blobs are not compressed: code tables would cost more than they save.
 const COMPRESS_BYTES_MIN: usize = 64;
 /// Shorter blobs are not compressed by FSST: training takes a fixed time.
@@ -55,17 +114,18 @@ impl PaddedValues {
     }
 }
 
-/// Appends `values` uncompressed and returns this kind.
-pub(crate) fn encode_plain(values: &[&[u8]], out: &mut Vec<u8>) -> u8 {
+/// Appends `values` uncompressed; returns this kind and the features that a reader needs.
+pub(crate) fn encode_plain(values: &[&[u8]], out: &mut Vec<u8>) -> (u8, Features) {
     let lengths: Vec<i64> = values.iter().map(|value| value.len() as i64).collect();
-    ints::encode_plain(&lengths, 0, 32, out);
-    out.push(BLOB_RAW);
+    let features = PLAIN.feature | ints::encode_plain(&lengths, 0, 32, out) | RAW.feature;
+    out.push(RAW.form);
     values.iter().for_each(|value| out.extend_from_slice(value));
-    kind::PLAIN
+    (PLAIN.kind, features)
 }
 
-/// Appends `values` (at least one) in the smallest encoding and returns its kind.
-pub(crate) fn encode(values: &[&[u8]], out: &mut Vec<u8>) -> u8 {
+/// Appends `values` (at least one) in the smallest encoding; returns its kind and the features that a reader needs.
+pub(crate) fn encode(values: &[&[u8]], out: &mut Vec<u8>) -> (u8, Features) {
+    assert!(!values.is_empty(), "BUG: no text to encode");
     let padded = PaddedValues::of(values);
     let start = out.len();
     let mut dictionary = None;
@@ -73,50 +133,52 @@ pub(crate) fn encode(values: &[&[u8]], out: &mut Vec<u8>) -> u8 {
         push_varint(out, entries.len() as u64);
         let kind = out.len();
         out.push(0);
-        out[kind] = encode_each(&PaddedValues::of(&entries), out);
-        ints::encode(&indexes, out);
+        let (entries_kind, features) = encode_each(&PaddedValues::of(&entries), out);
+        out[kind] = entries_kind;
+        let features = DICTIONARY.feature | features | ints::encode(&indexes, out);
         // A dictionary that saves half is good enough; the alternatives are not tried.
         if (out.len() - start) * 2 <= padded.text().len() {
-            return kind::DICTIONARY;
+            return (DICTIONARY.kind, features);
         }
-        dictionary = Some(out.split_off(start));
+        dictionary = Some((out.split_off(start), features));
     }
-    let kind = encode_each(&padded, out);
+    let each = encode_each(&padded, out);
     match dictionary {
-        Some(dictionary) if dictionary.len() < out.len() - start => {
+        Some((dictionary, features)) if dictionary.len() < out.len() - start => {
             out.truncate(start);
             out.extend_from_slice(&dictionary);
-            kind::DICTIONARY
+            (DICTIONARY.kind, features)
         }
-        _ => kind,
+        _ => each,
     }
 }
 
-/// Appends values without a dictionary and returns the kind.
-fn encode_each(padded: &PaddedValues, out: &mut Vec<u8>) -> u8 {
+/// Appends values without a dictionary; returns the kind and the features that a reader needs.
+fn encode_each(padded: &PaddedValues, out: &mut Vec<u8>) -> (u8, Features) {
     let (start, text_bytes) = (out.len(), padded.text().len());
-    if !templates::write(&padded.bytes, &padded.ends, out) {
-        write_plain(padded, &SizeEstimates::of(padded.text()), out);
-        return kind::PLAIN;
-    }
+    let Some(features) = templates::write(&padded.bytes, &padded.ends, out) else {
+        let features = write_plain(padded, &SizeEstimates::of(padded.text()), out);
+        return (PLAIN.kind, PLAIN.feature | features);
+    };
+    let fields = (FIELDS.kind, FIELDS.feature | features);
     let fields_bytes = out.len() - start;
     // Compression of repetitions alone does not reach a sixth.
     if fields_bytes * 6 <= text_bytes {
-        return kind::FIELDS;
+        return fields;
     }
     let estimates = SizeEstimates::of_zstd(padded.text());
     if estimates.zstd.is_finite() && (fields_bytes as f64) < estimates.zstd.min(estimates.raw) {
-        return kind::FIELDS;
+        return fields;
     }
     let estimates = estimates.with_symbols(padded.text());
     let fields_end = out.len();
-    write_plain(padded, &estimates, out);
+    let features = write_plain(padded, &estimates, out);
     if out.len() - fields_end < fields_bytes {
         out.drain(start..fields_end);
-        return kind::PLAIN;
+        return (PLAIN.kind, PLAIN.feature | features);
     }
     out.truncate(fields_end);
-    kind::FIELDS
+    fields
 }
 
 /// The distinct values in order of first appearance and each value's index; `None` if more than
@@ -215,7 +277,7 @@ fn hash(bytes: &[u8], length: usize) -> u32 {
     ((hash ^ last).wrapping_mul(ODD) >> 32) as u32
 }
 
-fn write_plain(padded: &PaddedValues, estimates: &SizeEstimates, out: &mut Vec<u8>) {
+fn write_plain(padded: &PaddedValues, estimates: &SizeEstimates, out: &mut Vec<u8>) -> Features {
     let mut start = 0;
     let length = |end: &usize| {
         let length = end - start;
@@ -223,14 +285,13 @@ fn write_plain(padded: &PaddedValues, estimates: &SizeEstimates, out: &mut Vec<u
         length as i64
     };
     let lengths: Vec<i64> = padded.ends.iter().map(length).collect();
-    ints::encode(&lengths, out);
-    write_blob(padded.text(), estimates, out);
+    ints::encode(&lengths, out) | write_blob(padded.text(), estimates, out)
 }
 
 /// Appends `values` for [`read_list`].
-pub(super) fn write_list(values: &[&[u8]], out: &mut Vec<u8>) {
+pub(super) fn write_list(values: &[&[u8]], out: &mut Vec<u8>) -> Features {
     let padded = PaddedValues::of(values);
-    write_plain(&padded, &SizeEstimates::of(padded.text()), out);
+    write_plain(&padded, &SizeEstimates::of(padded.text()), out)
 }
 
 /// Estimated sizes of a blob in each encoding, in bytes.
@@ -302,53 +363,78 @@ impl SizeEstimates {
 
 /// Appends `text` in the best encoding: the faster one to read, unless the slower one saves 1/16.
 /// At most one byte longer than `text`.
-fn write_blob(text: &[u8], estimates: &SizeEstimates, out: &mut Vec<u8>) {
+fn write_blob(text: &[u8], estimates: &SizeEstimates, out: &mut Vec<u8>) -> Features {
     let start = out.len();
-    write_expected(text, estimates, out);
+    let mut blob = write_expected(text, estimates, out);
     // The sample may not be representative.
     if out.len() - start > text.len() {
         out.truncate(start);
-        out.push(BLOB_RAW);
-        out.extend_from_slice(text);
+        blob = write_raw(text, out);
     }
+    let bytes = out.len() - start;
+    assert!(bytes <= text.len() + 1, "BUG: a {} blob of {bytes} bytes for {} bytes", blob.name, text.len());
+    debug_assert!(
+        decode_blob(&mut Reader::new(&out[start..]), text.len()).is_ok_and(|decoded| decoded == text),
+        "BUG: a {} blob that differs from its {} bytes",
+        blob.name,
+        text.len()
+    );
+    blob.feature
+}
+
+fn write_raw(text: &[u8], out: &mut Vec<u8>) -> &'static Blob {
+    out.push(RAW.form);
+    out.extend_from_slice(text);
+    &RAW
 }
 
 /// Appends `text` in the encoding that the estimates favour.
-fn write_expected(text: &[u8], estimates: &SizeEstimates, out: &mut Vec<u8>) {
+fn write_expected(text: &[u8], estimates: &SizeEstimates, out: &mut Vec<u8>) -> &'static Blob {
     const WORTH: f64 = 15.0 / 16.0;
     let light = estimates.smallest_without_zstd();
     if estimates.zstd < light * WORTH
         && let Some(compressed) = compress(text).filter(|compressed| (compressed.len() as f64) < light * WORTH)
     {
-        out.push(BLOB_ZSTD);
+        out.push(ZSTD.form);
         push_varint(out, compressed.len() as u64);
-        return out.extend_from_slice(&compressed);
+        out.extend_from_slice(&compressed);
+        return &ZSTD;
     }
     if light >= estimates.raw * 0.9 {
-        out.push(BLOB_RAW);
-        return out.extend_from_slice(text);
+        return write_raw(text, out);
     }
     let expected = estimates.symbols as usize;
     match &estimates.table {
         Some(table) if estimates.symbols * WORTH <= estimates.coded_symbols.min(estimates.coded) => {
-            write_symbols(text, table, expected, false, out);
+            write_symbols(text, table, expected, out)
         }
         Some(table) if estimates.coded * WORTH > estimates.coded_symbols => {
-            write_symbols(text, table, expected, true, out);
+            write_coded_symbols(text, table, expected, out)
         }
         _ => {
-            out.push(BLOB_CODED);
+            out.push(CODED.form);
             Code::of(&huffman::histogram(text)).write(text, out);
+            &CODED
         }
     }
 }
 
-fn write_symbols(text: &[u8], table: &Table, expected: usize, coded: bool, out: &mut Vec<u8>) {
+fn write_symbols(text: &[u8], table: &Table, expected: usize, out: &mut Vec<u8>) -> &'static Blob {
     let codes = table.encode(text, expected);
-    out.push(if coded { BLOB_CODED_SYMBOLS } else { BLOB_SYMBOLS });
+    out.push(SYMBOLS.form);
     table.write(out);
     push_varint(out, codes.len() as u64);
-    if coded { Code::of(&huffman::histogram(&codes)).write(&codes, out) } else { out.extend_from_slice(&codes) }
+    out.extend_from_slice(&codes);
+    &SYMBOLS
+}
+
+fn write_coded_symbols(text: &[u8], table: &Table, expected: usize, out: &mut Vec<u8>) -> &'static Blob {
+    let codes = table.encode(text, expected);
+    out.push(CODED_SYMBOLS.form);
+    table.write(out);
+    push_varint(out, codes.len() as u64);
+    Code::of(&huffman::histogram(&codes)).write(&codes, out);
+    &CODED_SYMBOLS
 }
 
 thread_local! {
@@ -392,18 +478,23 @@ fn decompress(bytes: &[u8], expected: usize) -> Result<Vec<u8>> {
 
 /// Decodes `count` values of encoding `kind`.
 pub(crate) fn decode(reader: &mut Reader<'_>, kind: u8, count: usize) -> Result<Values> {
-    match kind {
-        kind::DICTIONARY => decode_dictionary(reader, count),
-        _ => decode_each(reader, kind, count),
-    }
+    decode_as(of_kind(kind)?, reader, count)
 }
 
-fn decode_each(reader: &mut Reader<'_>, kind: u8, count: usize) -> Result<Values> {
-    match kind {
-        kind::PLAIN => read_list(reader, count),
-        kind::FIELDS => templates::read(reader, count),
-        other => Err(corrupt(format!("text encoding is {other}, which is not known"))),
-    }
+fn decode_as(encoding: &Encoding, reader: &mut Reader<'_>, count: usize) -> Result<Values> {
+    reader.see(encoding.feature);
+    let values = (encoding.decode)(reader, count)?;
+    assert!(values.ends.len() == count, "BUG: {} {} values, expected {count}", values.ends.len(), encoding.name);
+    let end = values.ends.last().copied().unwrap_or(0);
+    assert!(end == values.bytes.len(), "BUG: {} values end at {end} of {} bytes", encoding.name, values.bytes.len());
+    Ok(values)
+}
+
+fn of_kind(kind: u8) -> Result<&'static Encoding> {
+    ENCODINGS.iter().find(|encoding| encoding.kind == kind).ok_or_else(|| {
+        let known = ENCODINGS.iter().map(|encoding| format!("{} ({})", encoding.kind, encoding.name));
+        corrupt(format!("text encoding is {kind}, known are {}", known.collect::<Vec<_>>().join(", ")))
+    })
 }
 
 /// Reads `count` lengths and their values.
@@ -425,48 +516,60 @@ pub(super) fn read_list(reader: &mut Reader<'_>, count: usize) -> Result<Values>
 }
 
 fn decode_blob(reader: &mut Reader<'_>, total: usize) -> Result<Vec<u8>> {
-    match reader.u8("blob encoding")? {
-        BLOB_RAW => {
-            reader.note(|| ")".into());
-            Ok(reader.take(total, "text")?.to_vec())
-        }
-        BLOB_ZSTD => {
-            reader.note(|| ", zstd)".into());
-            let length = reader.count(reader.remaining(), "compressed length")?;
-            decompress(reader.take(length, "compressed text")?, total)
-        }
-        BLOB_SYMBOLS => {
-            reader.note(|| ", symbols)".into());
-            let symbols = Symbols::read(reader)?;
-            let count = reader.count(reader.remaining(), "number of codes")?;
-            symbols.decode(reader.take(count, "codes")?, total)
-        }
-        BLOB_CODED => {
-            reader.note(|| ", coded)".into());
-            // Every byte takes at least one bit.
-            if total > reader.remaining().saturating_mul(8) {
-                return Err(corrupt(format!("{} bytes of codes cannot hold {total}", reader.remaining())));
-            }
-            huffman::decode(reader, total)
-        }
-        BLOB_CODED_SYMBOLS => {
-            reader.note(|| ", coded symbols)".into());
-            let symbols = Symbols::read(reader)?;
-            // Every code takes at least one bit.
-            let count = reader.count(reader.remaining().saturating_mul(8), "number of codes")?;
-            symbols.decode(&huffman::decode(reader, count)?, total)
-        }
-        other => Err(corrupt(format!("blob encoding is {other}, at most {BLOB_CODED} is known"))),
+    let form = reader.u8("blob encoding")?;
+    let Some(blob) = BLOBS.iter().find(|blob| blob.form == form) else {
+        let known = BLOBS.iter().map(|blob| format!("{} ({})", blob.form, blob.name)).collect::<Vec<_>>();
+        return Err(corrupt(format!("blob encoding is {form}, known are {}", known.join(", "))));
+    };
+    reader.see(blob.feature);
+    reader.note(|| if blob.form == RAW.form { ")".into() } else { format!(", {})", blob.name) });
+    let bytes = (blob.decode)(reader, total)?;
+    assert!(bytes.len() == total, "BUG: a {} blob of {} bytes, expected {total}", blob.name, bytes.len());
+    Ok(bytes)
+}
+
+fn decode_raw(reader: &mut Reader<'_>, total: usize) -> Result<Vec<u8>> {
+    Ok(reader.take(total, "text")?.to_vec())
+}
+
+fn decode_zstd(reader: &mut Reader<'_>, total: usize) -> Result<Vec<u8>> {
+    let length = reader.count(reader.remaining(), "compressed length")?;
+    decompress(reader.take(length, "compressed text")?, total)
+}
+
+fn decode_symbols(reader: &mut Reader<'_>, total: usize) -> Result<Vec<u8>> {
+    let symbols = Symbols::read(reader)?;
+    let count = reader.count(reader.remaining(), "number of codes")?;
+    symbols.decode(reader.take(count, "codes")?, total)
+}
+
+fn decode_coded_symbols(reader: &mut Reader<'_>, total: usize) -> Result<Vec<u8>> {
+    let symbols = Symbols::read(reader)?;
+    // Every code takes at least one bit.
+    let count = reader.count(reader.remaining().saturating_mul(8), "number of codes")?;
+    symbols.decode(&huffman::decode(reader, count)?, total)
+}
+
+fn decode_coded_bytes(reader: &mut Reader<'_>, total: usize) -> Result<Vec<u8>> {
+    // Every byte takes at least one bit.
+    if total > reader.remaining().saturating_mul(8) {
+        return Err(corrupt(format!("{} bytes of codes cannot hold {total}", reader.remaining())));
     }
+    huffman::decode(reader, total)
 }
 
 /// Decodes a dictionary: the distinct values, and the index of each of `count` values. Indexes are
 /// not verified.
 pub(crate) fn decode_coded(reader: &mut Reader<'_>, count: usize) -> Result<(Values, Vec<u32>)> {
+    reader.see(DICTIONARY.feature);
     let distinct = reader.count(count, "dictionary size")?;
     let kind = reader.u8("encoding of the dictionary")?;
     reader.note(|| format!("dictionary of {distinct} "));
-    let entries = decode_each(reader, kind, distinct)?;
+    let encoding = of_kind(kind)?;
+    if !encoding.in_dictionary {
+        return Err(corrupt(format!("entries of a dictionary have encoding {kind} ({})", encoding.name)));
+    }
+    let entries = decode_as(encoding, reader, distinct)?;
     reader.note(|| ", indexes ".into());
     // Larger indexes exceed any dictionary and are mapped to one that does too.
     let index = |index: i64| u32::try_from(index).unwrap_or(u32::MAX);

@@ -8,13 +8,16 @@
 //! SIGMOD 2024. We differ: decoding divides by an exact power of ten, which rounds correctly, so
 //! every decimal of up to 15 digits is exact with a single exponent.
 
+use std::marker::PhantomData;
 use std::ops::Range;
 
 use model::Result;
 
 use super::byte_io::{Reader, corrupt, push_varint};
 use super::cpu::multiversion;
-use super::{cost_model, ints, kind, log_encoding, range_decode};
+use super::features::Features;
+use super::ints::{self, cost_model};
+use super::{kind, log_encoding};
 
 /// Powers of ten; all are exact as f64 (up to 10^22).
 const POWERS: [f64; 19] =
@@ -37,7 +40,7 @@ const FAST_EXPONENT_MAX: usize = 9;
 const FAST_EXCEPTIONS: usize = 16;
 
 /// A float type.
-pub(crate) trait Real: Copy {
+pub(crate) trait Real: Copy + 'static {
     /// Size in bytes.
     const BYTES: usize;
     /// Larger integers are not tried: with so many digits every float is a decimal, or rounding by
@@ -185,35 +188,138 @@ pub(crate) fn common_exponent(values: &[f64]) -> Option<usize> {
     (0..POWERS.len()).find(|exponent| values.iter().all(|value| decimal(*value, *exponent).is_some()))
 }
 
-/// Appends `values` (at least one) in the smallest encoding and returns its kind.
+/// An encoding of floats: everything that encoder and decoder know of it.
+struct Encoding<T: 'static> {
+    /// In the first byte of a chunk.
+    kind: u8,
+    /// Name in errors.
+    name: &'static str,
+    feature: Features,
+    /// Whether [`Encoding::candidates`] is called only if those of the others save less than half.
+    is_fallback: bool,
+    /// Ways to encode the values, with estimated sizes; none for `raw`, which is the last resort.
+    candidates: for<'a> fn(&'a [T]) -> Vec<Candidate<'a>>,
+    /// Reads this many values.
+    decode: fn(&mut Reader<'_>, usize) -> Result<Vec<T>>,
+    /// Reads a range of this many values: see `ints`.
+    decode_range: fn(&mut Reader<'_>, usize, Range<usize>) -> Result<Vec<T>>,
+}
+
+/// All encodings of a type of floats.
+struct Table<T>(PhantomData<T>);
+
+impl<T: Real> Table<T> {
+    const ENCODINGS: &[Encoding<T>] = &[
+        Encoding {
+            kind: kind::DECIMAL,
+            name: "decimal",
+            feature: Features::bit(9),
+            is_fallback: false,
+            candidates: decimals,
+            decode: decode_decimal,
+            decode_range: decode_decimal_range,
+        },
+        Encoding {
+            kind: kind::ORDERED,
+            name: "bits",
+            feature: Features::bit(10),
+            is_fallback: true,
+            candidates: |values| vec![Candidate::of_integers(values, to_ordered)],
+            decode: |reader, count| {
+                reader.note(|| "bits: ".into());
+                ints::decode_mapped(reader, count, T::of_ordered)
+            },
+            decode_range: |reader, count, part| {
+                Ok(ints::decode_range(reader, count, part)?.into_iter().map(T::of_ordered).collect())
+            },
+        },
+        Encoding {
+            kind: kind::MAGNITUDES,
+            name: "bits, sign last",
+            feature: Features::bit(12),
+            is_fallback: true,
+            candidates: magnitudes,
+            decode: |reader, count| {
+                reader.note(|| "bits, sign last: ".into());
+                ints::decode_mapped(reader, count, T::of_magnitude)
+            },
+            decode_range: |reader, count, part| Ok(from_magnitudes(&ints::decode_range(reader, count, part)?)),
+        },
+        Encoding {
+            kind: kind::RAW,
+            name: "raw",
+            feature: RAW_FEATURE,
+            is_fallback: true,
+            candidates: |_| Vec::new(),
+            decode: |reader, count| {
+                reader.note(|| "raw".into());
+                Ok(T::read_raw(reader.take(count * T::BYTES, "raw floats")?))
+            },
+            decode_range: |reader, count, part| {
+                let bytes = reader.take(count * T::BYTES, "raw floats")?;
+                Ok(T::read_raw(&bytes[part.start * T::BYTES..part.end * T::BYTES]))
+            },
+        },
+    ];
+
+    fn of_kind(reader: &mut Reader<'_>, kind: u8) -> Result<&'static Encoding<T>> {
+        let encoding = Self::ENCODINGS.iter().find(|encoding| encoding.kind == kind).ok_or_else(|| {
+            let known = Self::ENCODINGS.iter().map(|encoding| format!("{} ({})", encoding.kind, encoding.name));
+            corrupt(format!("float encoding is {kind}, known are {}", known.collect::<Vec<_>>().join(", ")))
+        })?;
+        reader.see(encoding.feature);
+        Ok(encoding)
+    }
+}
+
+const RAW_FEATURE: Features = Features::bit(11);
+
+/// The features of all encodings.
+pub(super) const FEATURES: Features = {
+    let (mut all, mut at) = (Features::NONE, 0);
+    while at < Table::<f64>::ENCODINGS.len() {
+        let feature = Table::<f64>::ENCODINGS[at].feature;
+        assert!(all.is_disjoint(feature), "two encodings of floats have the same feature");
+        all = all.union(feature);
+        at += 1;
+    }
+    all
+};
+
+/// Appends `values` (at least one) in the smallest encoding; returns its kind and the features that a reader needs.
 ///
 /// Sizes are estimated from samples; encodings with similar estimates are all tried.
-pub(crate) fn encode<T: Real>(values: &[T], out: &mut Vec<u8>) -> u8 {
+pub(crate) fn encode<T: Real>(values: &[T], out: &mut Vec<u8>) -> (u8, Features) {
+    assert!(!values.is_empty(), "BUG: no floats to encode");
     let raw_bytes = values.len() * T::BYTES;
-    let mut candidates: Vec<Candidate<'_, T>> =
-        exponents(values).into_iter().flatten().map(|exponent| Candidate::decimal(values, exponent)).collect();
-    let least = |candidates: &[Candidate<'_, T>]| candidates.iter().map(|c| c.bytes).fold(f64::INFINITY, f64::min);
-    // If decimals save more than half, the other encodings are rarely better and not worth trying.
-    if least(&candidates) * 2.0 > raw_bytes as f64 {
-        candidates.push(Candidate::of_bits(values, Form::Ordered));
-        if has_both_signs(values) {
-            candidates.push(Candidate::of_bits(values, Form::Magnitudes));
+    let mut candidates = Vec::new();
+    let mut least = f64::INFINITY;
+    for is_fallback in [false, true] {
+        // If decimals save more than half, the other encodings are rarely better and not worth trying.
+        if is_fallback && least * 2.0 <= raw_bytes as f64 {
+            break;
         }
+        for encoding in Table::<T>::ENCODINGS.iter().filter(|encoding| encoding.is_fallback == is_fallback) {
+            candidates.extend((encoding.candidates)(values).into_iter().map(|candidate| (encoding, candidate)));
+        }
+        least = candidates.iter().map(|(_, candidate)| candidate.bytes).fold(f64::INFINITY, f64::min);
     }
-    let near = least(&candidates) * NEAR;
-    let (start, mut best) = (out.len(), kind::RAW);
-    for candidate in candidates.iter().filter(|candidate| candidate.bytes <= near) {
+    let (start, mut best) = (out.len(), None);
+    for (encoding, candidate) in candidates.into_iter().filter(|(_, candidate)| candidate.bytes <= least * NEAR) {
         let written = out.len();
-        candidate.write(out);
-        let beat = if best == kind::RAW { raw_bytes } else { written - start };
+        let features = encoding.feature | (candidate.encode)(out);
+        let beat = if best.is_none() { raw_bytes } else { written - start };
         if out.len() - written < beat {
             out.drain(start..written);
-            best = candidate.kind();
+            best = Some((encoding.kind, features));
         } else {
             out.truncate(written);
         }
     }
-    if best == kind::RAW { encode_raw(values, out) } else { best }
+    let best = best.unwrap_or_else(|| encode_raw(values, out));
+    let bytes = out.len() - start;
+    assert!(bytes <= raw_bytes, "BUG: {} floats take {bytes} bytes, raw {raw_bytes}", values.len());
+    best
 }
 
 /// Whether at least a tenth of a sample is negative, and a tenth positive.
@@ -224,67 +330,55 @@ fn has_both_signs<T: Real>(values: &[T]) -> bool {
     below.min(above) * 10 > sample().count()
 }
 
-/// Mapping of floats to integers.
-#[derive(Clone, Copy)]
-enum Form {
-    Decimal(usize),
-    Ordered,
-    Magnitudes,
-}
-
-/// Floats mapped to integers.
-struct Candidate<'a, T> {
-    values: &'a [T],
-    integers: Vec<i64>,
-    form: Form,
-    /// Number of values that the integers represent exactly.
-    exact: usize,
+/// A way to encode floats.
+struct Candidate<'a> {
     /// Estimated encoded size.
     bytes: f64,
+    /// Appends the values; returns the features of their streams.
+    encode: Box<dyn FnOnce(&mut Vec<u8>) -> Features + 'a>,
 }
 
-impl<'a, T: Real> Candidate<'a, T> {
-    fn decimal(values: &'a [T], exponent: usize) -> Candidate<'a, T> {
-        let mut integers = vec![0; values.len()];
-        let exact = to_integers(values, POWERS[exponent], &mut integers);
-        let exceptions = (values.len() - exact) as f64 * (T::BYTES + 1) as f64;
-        let bytes = cost_model::expected_bits(&integers) * values.len() as f64 / 8.0 + exceptions;
-        Candidate { values, integers, form: Form::Decimal(exponent), exact, bytes }
-    }
+/// Decimals with each exponent that fits most of a sample.
+fn decimals<T: Real>(values: &[T]) -> Vec<Candidate<'_>> {
+    exponents(values).into_iter().flatten().map(|exponent| decimal_candidate(values, exponent)).collect()
+}
 
-    /// A candidate from the bits of the floats.
-    fn of_bits(values: &'a [T], form: Form) -> Candidate<'a, T> {
-        let mut integers = vec![0; values.len()];
-        match form {
-            Form::Magnitudes => to_magnitudes(values, &mut integers),
-            _ => to_ordered(values, &mut integers),
+fn decimal_candidate<T: Real>(values: &[T], exponent: usize) -> Candidate<'_> {
+    let mut integers = vec![0; values.len()];
+    let exact = to_integers(values, POWERS[exponent], &mut integers);
+    let exceptions = values.len() - exact;
+    let exception_bytes = exceptions as f64 * (T::BYTES + 1) as f64;
+    let bytes = cost_model::expected_bits(&integers) * values.len() as f64 / 8.0 + exception_bytes;
+    let encode = Box::new(move |out: &mut Vec<u8>| {
+        let mut features = Features::NONE;
+        if exceptions > 0 {
+            out.push(exponent as u8 | HAS_EXCEPTIONS);
+            let part = |part: &[i64], out: &mut Vec<u8>| features |= ints::encode(part, out);
+            let written = write_exceptions(values, &mut integers, POWERS[exponent], out, part);
+            assert!(written == exceptions, "BUG: {written} exceptions of exponent {exponent}, counted {exceptions}");
+        } else {
+            out.push(exponent as u8);
         }
+        features | ints::encode(&integers, out)
+    });
+    Candidate { bytes, encode }
+}
+
+/// Bits with the sign last: only worth a try for values around zero.
+fn magnitudes<T: Real>(values: &[T]) -> Vec<Candidate<'_>> {
+    if !has_both_signs(values) {
+        return Vec::new();
+    }
+    vec![Candidate::of_integers(values, to_magnitudes)]
+}
+
+impl<'a> Candidate<'a> {
+    /// The stream of what `map` makes of the values.
+    fn of_integers<T: Real>(values: &'a [T], map: fn(&[T], &mut [i64])) -> Candidate<'a> {
+        let mut integers = vec![0; values.len()];
+        map(values, &mut integers);
         let bytes = cost_model::expected_bits(&integers) * values.len() as f64 / 8.0;
-        Candidate { values, integers, form, exact: values.len(), bytes }
-    }
-
-    fn kind(&self) -> u8 {
-        match self.form {
-            Form::Decimal(_) => kind::DECIMAL,
-            Form::Ordered => kind::ORDERED,
-            Form::Magnitudes => kind::MAGNITUDES,
-        }
-    }
-
-    fn write(&self, out: &mut Vec<u8>) {
-        match self.form {
-            Form::Decimal(exponent) if self.exact < self.values.len() => {
-                out.push(exponent as u8 | HAS_EXCEPTIONS);
-                let mut integers = self.integers.clone();
-                write_exceptions(self.values, &mut integers, POWERS[exponent], out, ints::encode);
-                ints::encode(&integers, out);
-            }
-            Form::Decimal(exponent) => {
-                out.push(exponent as u8);
-                ints::encode(&self.integers, out);
-            }
-            Form::Ordered | Form::Magnitudes => ints::encode(&self.integers, out),
-        }
+        Candidate { bytes, encode: Box::new(move |out| ints::encode(&integers, out)) }
     }
 }
 
@@ -340,14 +434,14 @@ fn exponents<T: Real>(values: &[T]) -> [Option<usize>; 2] {
 }
 
 /// Writes the exceptions and replaces them in `integers` by their predecessor, so that they cost
-/// almost nothing there.
+/// almost nothing there. Returns their number.
 fn write_exceptions<T: Real>(
     values: &[T],
     integers: &mut [i64],
     power: f64,
     out: &mut Vec<u8>,
-    part: fn(&[i64], &mut Vec<u8>),
-) {
+    mut part: impl FnMut(&[i64], &mut Vec<u8>),
+) -> usize {
     let mut positions = Vec::new();
     let mut bits = Vec::new();
     let is_exact_at = |index: usize, integer: i64| is_exact(values[index], integer, power);
@@ -365,12 +459,13 @@ fn write_exceptions<T: Real>(
     push_varint(out, positions.len() as u64);
     part(&positions, out);
     part(&bits, out);
+    positions.len()
 }
 
 /// Appends `values` (at least one) as bit-packed decimals, with the exponent of a small sample, or
 /// raw; returns the kind. `integers` is a buffer to reuse.
 pub(super) fn encode_fast<T: Real>(values: &[T], integers: &mut Vec<i64>, out: &mut Vec<u8>) -> u8 {
-    let Some(mut exponent) = fast_exponent(values) else { return encode_raw(values, out) };
+    let Some(mut exponent) = fast_exponent(values) else { return encode_raw(values, out).0 };
     integers.resize(values.len(), 0);
     let mut exact = to_integers(values, POWERS[exponent], integers);
     if exact < values.len()
@@ -381,11 +476,12 @@ pub(super) fn encode_fast<T: Real>(values: &[T], integers: &mut Vec<i64>, out: &
     }
     let exceptions = values.len() - exact;
     if exceptions * FAST_EXCEPTIONS > values.len() {
-        return encode_raw(values, out);
+        return encode_raw(values, out).0;
     }
     if exceptions > 0 {
         out.push(exponent as u8 | HAS_EXCEPTIONS);
-        write_exceptions(values, integers, POWERS[exponent], out, log_encoding::write_ints);
+        let written = write_exceptions(values, integers, POWERS[exponent], out, log_encoding::write_ints);
+        assert!(written == exceptions, "BUG: {written} exceptions of exponent {exponent}, counted {exceptions}");
     } else {
         out.push(exponent as u8);
     }
@@ -434,60 +530,45 @@ fn lowest_exponent<T: Real>(value: T, from: usize) -> Option<usize> {
     (from + 1..=highest).find(|exponent| is_exact_at(*exponent))
 }
 
-/// Appends `values` uncompressed and returns this kind.
-pub(crate) fn encode_raw<T: Real>(values: &[T], out: &mut Vec<u8>) -> u8 {
+/// Appends `values` uncompressed; returns this kind and its feature.
+pub(crate) fn encode_raw<T: Real>(values: &[T], out: &mut Vec<u8>) -> (u8, Features) {
     T::write_raw(values, out);
-    kind::RAW
+    (kind::RAW, RAW_FEATURE)
 }
 
 /// Decodes `count` floats of encoding `kind`.
 pub(crate) fn decode<T: Real>(reader: &mut Reader<'_>, kind: u8, count: usize) -> Result<Vec<T>> {
-    match kind {
-        kind::DECIMAL => decode_decimal(reader, count),
-        kind::ORDERED => {
-            reader.note(|| "bits: ".into());
-            ints::decode_mapped(reader, count, T::of_ordered)
-        }
-        kind::MAGNITUDES => {
-            reader.note(|| "bits, sign last: ".into());
-            ints::decode_mapped(reader, count, T::of_magnitude)
-        }
-        kind::RAW => {
-            reader.note(|| "raw".into());
-            Ok(T::read_raw(reader.take(count * T::BYTES, "raw floats")?))
-        }
-        other => Err(corrupt(format!("float encoding is {other}, which is not known"))),
-    }
+    let encoding = Table::<T>::of_kind(reader, kind)?;
+    let values = (encoding.decode)(reader, count)?;
+    assert!(values.len() == count, "BUG: {} {} floats, expected {count}", values.len(), encoding.name);
+    Ok(values)
 }
 
 /// Decodes floats `part` of `count` floats of encoding `kind`.
-pub(super) fn decode_part<T: Real>(
+pub(super) fn decode_range<T: Real>(
     reader: &mut Reader<'_>,
     kind: u8,
     count: usize,
     part: Range<usize>,
 ) -> Result<Vec<T>> {
-    match kind {
-        kind::DECIMAL => {
-            let (power, exceptions) = decode_decimal_head(reader, count)?;
-            let integers = range_decode::decode(reader, count, part.clone())?;
-            let mut values: Vec<T> = integers.into_iter().map(|integer| from_integer(integer, power)).collect();
-            for (position, bits) in exceptions {
-                let at = usize::try_from(position).ok().and_then(|position| position.checked_sub(part.start));
-                if let Some(slot) = at.and_then(|at| values.get_mut(at)) {
-                    *slot = T::of_ordered(bits);
-                }
-            }
-            Ok(values)
+    let expected = part.len();
+    let encoding = Table::<T>::of_kind(reader, kind)?;
+    let values = (encoding.decode_range)(reader, count, part)?;
+    assert!(values.len() == expected, "BUG: {} {} floats, expected {expected}", values.len(), encoding.name);
+    Ok(values)
+}
+
+fn decode_decimal_range<T: Real>(reader: &mut Reader<'_>, count: usize, part: Range<usize>) -> Result<Vec<T>> {
+    let (power, exceptions) = decode_decimal_head(reader, count)?;
+    let integers = ints::decode_range(reader, count, part.clone())?;
+    let mut values: Vec<T> = integers.into_iter().map(|integer| from_integer(integer, power)).collect();
+    for (position, bits) in exceptions {
+        let at = usize::try_from(position).ok().and_then(|position| position.checked_sub(part.start));
+        if let Some(slot) = at.and_then(|at| values.get_mut(at)) {
+            *slot = T::of_ordered(bits);
         }
-        kind::ORDERED => Ok(range_decode::decode(reader, count, part)?.into_iter().map(T::of_ordered).collect()),
-        kind::MAGNITUDES => Ok(from_magnitudes(&range_decode::decode(reader, count, part)?)),
-        kind::RAW => {
-            let bytes = reader.take(count * T::BYTES, "raw floats")?;
-            Ok(T::read_raw(&bytes[part.start * T::BYTES..part.end * T::BYTES]))
-        }
-        other => Err(corrupt(format!("float encoding is {other}, which is not known"))),
     }
+    Ok(values)
 }
 
 /// Position and ordered bits of an exception.

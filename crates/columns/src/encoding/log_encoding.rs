@@ -15,7 +15,8 @@ use super::bits::pack;
 use super::byte_io::{Reader, corrupt, push_signed};
 use super::bytes::BLOB_RAW;
 use super::cpu::multiversion;
-use super::ints::{self, DELTA, Range};
+use super::ints::delta::TAG as DELTA;
+use super::ints::{self, Bounds, packed};
 use super::{Dense, NULLS_ALL, NULLS_NONE, NULLS_SOME, decode_chunk, floats, kind};
 use crate::rows::value_offsets;
 
@@ -51,6 +52,12 @@ pub(crate) fn encode(ty: DataType, values: &ArrayRef, scratch: &mut Vec<i64>, ou
         _ => write_numbers(ty, values, scratch, out),
     };
     out[head] |= kind << 2;
+    debug_assert!(
+        decode(ty, values.len(), &out[head..], usize::MAX).is_ok_and(|decoded| super::is_same(ty, &decoded, values)),
+        "BUG: {} values of type {} for the log differ",
+        values.len(),
+        ty.sql_name()
+    );
 }
 
 fn write_numbers(ty: DataType, values: &ArrayRef, scratch: &mut Vec<i64>, out: &mut Vec<u8>) -> u8 {
@@ -100,10 +107,13 @@ fn write_text(values: &ArrayRef, offsets: &[i32], scratch: &mut Vec<i64>, out: &
 
 /// Appends `values` (at least one) as an integer stream.
 pub(crate) fn write_ints(values: &[i64], out: &mut Vec<u8>) {
+    assert!(!values.is_empty(), "BUG: no integers for the log");
+    let start = out.len();
     let (range, steps) = ranges(values);
     let saved = range.packed_bytes(values.len()).saturating_sub(steps.packed_bytes(values.len()));
     if saved < DELTA_SAVES_MIN {
-        return ints::write_packed(values, range, out);
+        packed::write(values, range, out);
+        return;
     }
     out.push(DELTA);
     push_signed(out, values[0]);
@@ -112,13 +122,15 @@ pub(crate) fn write_ints(values: &[i64], out: &mut Vec<u8>) {
     push_signed(out, steps.min);
     let pairs = values[1..].iter().zip(values);
     pack(pairs.map(|(value, before)| value.wrapping_sub(*before).wrapping_sub(steps.min).cast_unsigned()), width, out);
+    let (bytes, packed) = (out.len() - start, range.packed_bytes(values.len()));
+    assert!(bytes <= packed, "BUG: differences take {bytes} bytes, the values {packed}");
 }
 
 const LANES: usize = 8;
 
 multiversion! {
 /// The range of `values`, and of the differences of neighbours (0 for a single value).
-fn ranges(values: &[i64]) -> (Range, Range) {
+fn ranges(values: &[i64]) -> (Bounds, Bounds) {
     let first = values[0];
     let (mut low, mut high) = ([first; LANES], [first; LANES]);
     let step = if values.len() > 1 { values[1].wrapping_sub(first) } else { 0 };
@@ -143,8 +155,8 @@ fn ranges(values: &[i64]) -> (Range, Range) {
     let least = |lanes: [i64; LANES]| lanes.into_iter().fold(i64::MAX, i64::min);
     let greatest = |lanes: [i64; LANES]| lanes.into_iter().fold(i64::MIN, i64::max);
     (
-        Range { min: least(low), max: greatest(high) },
-        Range { min: least(step_low), max: greatest(step_high) },
+        Bounds { min: least(low), max: greatest(high) },
+        Bounds { min: least(step_low), max: greatest(step_high) },
     )
 }
 }

@@ -5,7 +5,7 @@
 //! NULL in an encoding of `kind`. Values of NULL slots are not stored.
 //!
 //! All encodings reduce to integer streams (`ints`); `floats` and `bytes` map their types to
-//! integers, `cost_model` chooses the encoding. The number of rows is known from the block. Bytes
+//! integers, `ints::cost_model` chooses the encoding. The number of rows is known from the block. Bytes
 //! may come from a damaged disk: decoders verify every length and index, limit allocations by the
 //! number of rows or of compressed bytes, and return XX001.
 //!
@@ -26,19 +26,27 @@ use model::{DataType, Error, Result, Table};
 mod bits;
 pub(crate) mod byte_io;
 pub(crate) mod bytes;
-mod cost_model;
 mod cpu;
+pub(crate) mod features;
 pub(crate) mod floats;
 mod fsst;
 mod huffman;
 pub(crate) mod ints;
 pub(crate) mod log_encoding;
-mod range_decode;
 mod templates;
 #[cfg(test)]
 pub(crate) mod tests;
 
 use byte_io::{Reader, corrupt};
+pub use features::Features;
+
+/// Every feature that this program can read.
+pub(crate) const KNOWN_FEATURES: Features = {
+    assert!(ints::FEATURES.is_disjoint(floats::FEATURES), "an encoding of floats has the feature of another");
+    let numbers = ints::FEATURES.union(floats::FEATURES);
+    assert!(numbers.is_disjoint(bytes::FEATURES), "an encoding of text has the feature of another");
+    numbers.union(bytes::FEATURES)
+};
 
 /// Encodings of the values of a chunk.
 pub(crate) mod kind {
@@ -117,12 +125,10 @@ impl<'a> Dense<'a> {
         })
     }
 
-    fn encode(&self, out: &mut Vec<u8>) -> u8 {
+    /// Returns the kind and the features that a reader needs.
+    fn encode(&self, out: &mut Vec<u8>) -> (u8, Features) {
         match self {
-            Dense::Ints(values) => {
-                ints::encode(values, out);
-                kind::INTS
-            }
+            Dense::Ints(values) => (kind::INTS, ints::encode(values, out)),
             Dense::F32(values) => floats::encode(values, out),
             Dense::F64(values) => floats::encode(values, out),
             Dense::Bytes(values) => bytes::encode(values, out),
@@ -130,15 +136,35 @@ impl<'a> Dense<'a> {
     }
 
     /// `bytes`: width of an integer of the column's type; `None` for bool.
-    fn encode_plain(&self, bytes: Option<usize>, out: &mut Vec<u8>) -> u8 {
+    fn len(&self) -> usize {
+        match self {
+            Dense::Ints(values) => values.len(),
+            Dense::F32(values) => values.len(),
+            Dense::F64(values) => values.len(),
+            Dense::Bytes(values) => values.len(),
+        }
+    }
+
+    /// Whether all values have the same bits.
+    pub(crate) fn is_same(&self, other: &Dense<'_>) -> bool {
+        match (self, other) {
+            (Dense::Ints(a), Dense::Ints(b)) => a == b,
+            (Dense::F32(a), Dense::F32(b)) => a.iter().map(|v| v.to_bits()).eq(b.iter().map(|v| v.to_bits())),
+            (Dense::F64(a), Dense::F64(b)) => a.iter().map(|v| v.to_bits()).eq(b.iter().map(|v| v.to_bits())),
+            (Dense::Bytes(a), Dense::Bytes(b)) => a == b,
+            _ => false,
+        }
+    }
+
+    fn encode_plain(&self, bytes: Option<usize>, out: &mut Vec<u8>) -> (u8, Features) {
         match self {
             Dense::Ints(values) => {
-                match bytes {
+                let features = match bytes {
                     None => ints::encode_plain(values, 0, 1, out),
                     Some(8..) => ints::encode_plain(values, 0, 64, out),
                     Some(bytes) => ints::encode_plain(values, -1 << (8 * bytes - 1), 8 * bytes as u32, out),
-                }
-                kind::INTS
+                };
+                (kind::INTS, features)
             }
             Dense::F32(values) => floats::encode_raw(values, out),
             Dense::F64(values) => floats::encode_raw(values, out),
@@ -197,32 +223,65 @@ fn flags(bits: &BooleanBuffer) -> Vec<i64> {
 /// If `values` does not have the array type of `ty`: a bug of the caller.
 pub fn encode(ty: DataType, values: &dyn Array, out: &mut Vec<u8>) {
     match Dense::of(ty, values) {
-        Ok(dense) => encode_dense(&dense, values, Form::Compressed, out),
+        Ok(dense) => _ = encode_dense(&dense, values, Form::Compressed, out),
         Err(error) => panic!("{error}"),
     }
 }
 
-/// Like [`encode`], with a choice of compression and with extracted values.
-pub(crate) fn encode_dense(dense: &Dense<'_>, values: &dyn Array, form: Form, out: &mut Vec<u8>) {
+/// Like [`encode`], with a choice of compression and with extracted values. Returns the features that a reader needs.
+pub(crate) fn encode_dense(dense: &Dense<'_>, values: &dyn Array, form: Form, out: &mut Vec<u8>) -> Features {
+    let (some, nulls) = (dense.len(), values.null_count());
+    assert!(some + nulls == values.len(), "BUG: {some} values and {nulls} NULLs of {} rows", values.len());
     let head = out.len();
+    let mut features = Features::NONE;
     out.push(NULLS_NONE);
     if values.null_count() == values.len() {
         out[head] = NULLS_ALL;
-        return;
+        return features;
     }
     if let Some(nulls) = values.nulls().filter(|nulls| nulls.null_count() > 0) {
         out[head] = NULLS_SOME;
         let flags = flags(nulls.inner());
-        match form {
+        features |= match form {
             Form::Compressed => ints::encode(&flags, out),
             Form::Plain => ints::encode_plain(&flags, 0, 1, out),
-        }
+        };
     }
-    let kind = match form {
+    let (kind, of_values) = match form {
         Form::Compressed => dense.encode(out),
         Form::Plain => dense.encode_plain(values.data_type().primitive_width(), out),
     };
     out[head] |= kind << 2;
+    features |= of_values;
+    debug_assert_eq!(reencoded(dense, values, features, &out[head..]), Ok(()), "BUG: an encoded chunk differs");
+    features
+}
+
+/// Like [`is_same`], for arrays of the same type. For debug assertions.
+pub(crate) fn same(a: &ArrayRef, b: &ArrayRef) -> bool {
+    let ty = crate::rows::data_type(a.data_type());
+    ty.is_some_and(|ty| a.data_type() == b.data_type() && is_same(ty, a, b))
+}
+
+/// Whether two arrays have the same NULLs, and values with the same bits. For debug assertions.
+fn is_same(ty: DataType, a: &dyn Array, b: &dyn Array) -> bool {
+    let nulls = |array: &dyn Array| array.nulls().filter(|nulls| nulls.null_count() > 0).cloned();
+    let (Ok(of_a), Ok(of_b)) = (Dense::of(ty, a), Dense::of(ty, b)) else { return false };
+    nulls(a) == nulls(b) && of_a.is_same(&of_b)
+}
+
+/// Checks that `bytes` are `values` and use `features`, no more and no fewer. For debug assertions.
+fn reencoded(dense: &Dense<'_>, values: &dyn Array, features: Features, bytes: &[u8]) -> Result<()> {
+    let Some(ty) = crate::rows::data_type(values.data_type()) else { return Ok(()) };
+    let mut reader = Reader::new(bytes);
+    let decoded = decode_chunk(ty, values.len(), &mut reader)?;
+    if !Dense::of(ty, &decoded)?.is_same(dense) || !is_same(ty, &decoded, values) {
+        return Err(Error::bug(format!("other values than the {} of type {}", values.len(), ty.sql_name())));
+    }
+    if reader.features() != features {
+        return Err(Error::bug(format!("features are {}, stated {features}", reader.features())));
+    }
+    Ok(())
 }
 
 /// Decodes the output of [`encode`]. `rows` is known from the block. All bytes are verified.
@@ -243,6 +302,16 @@ pub fn describe(ty: DataType, rows: usize, bytes: &[u8]) -> Result<String> {
     Ok(reader.into_trace())
 }
 
+/// The features of a chunk's encodings.
+///
+/// # Errors
+/// See [`decode`].
+pub(crate) fn features(ty: DataType, rows: usize, bytes: &[u8]) -> Result<Features> {
+    let mut reader = Reader::new(bytes);
+    decode_chunk(ty, rows, &mut reader)?;
+    Ok(reader.features())
+}
+
 /// Decodes values `part` of a chunk, if that is cheaper than decoding all; `None` otherwise: for
 /// columns with NULLs, text and booleans.
 ///
@@ -260,7 +329,7 @@ pub fn decode_part(ty: DataType, rows: usize, part: Range<usize>, bytes: &[u8]) 
         return Ok(None);
     }
     let ints = |reader: &mut Reader<'_>| match kind {
-        kind::INTS => range_decode::decode(reader, rows, part.clone()),
+        kind::INTS => ints::decode_range(reader, rows, part.clone()),
         other => Err(corrupt(format!("encoding of integers is {other}, expected {}", kind::INTS))),
     };
     Ok(Some(match ty {
@@ -272,8 +341,8 @@ pub fn decode_part(ty: DataType, rows: usize, part: Range<usize>, bytes: &[u8]) 
         DataType::UInt64 => {
             Arc::new(scatter::<UInt64Type>(ints(reader)?.into_iter().map(i64::cast_unsigned).collect(), None))
         }
-        DataType::Float32 => Arc::new(scatter::<Float32Type>(floats::decode_part(reader, kind, rows, part)?, None)),
-        DataType::Float64 => Arc::new(scatter::<Float64Type>(floats::decode_part(reader, kind, rows, part)?, None)),
+        DataType::Float32 => Arc::new(scatter::<Float32Type>(floats::decode_range(reader, kind, rows, part)?, None)),
+        DataType::Float64 => Arc::new(scatter::<Float64Type>(floats::decode_range(reader, kind, rows, part)?, None)),
     }))
 }
 
@@ -324,6 +393,7 @@ fn decode_chunk(ty: DataType, rows: usize, reader: &mut Reader<'_>) -> Result<Ar
     };
     let count = rows - nulls.as_ref().map_or(0, NullBuffer::null_count);
     let array = decode_values(ty, kind, count, nulls, reader)?;
+    assert!(array.len() == rows, "BUG: {} values of type {}, expected {rows}", array.len(), ty.sql_name());
     reader.finish("chunk")?;
     Ok(array)
 }
@@ -428,6 +498,8 @@ fn decode_bools(kind: u8, count: usize, nulls: Option<NullBuffer>, reader: &mut 
 /// Distributes values over the slots that are not NULL; NULL slots get the default.
 fn scatter<T: ArrowPrimitiveType>(dense: Vec<T::Native>, nulls: Option<NullBuffer>) -> PrimitiveArray<T> {
     let Some(nulls) = nulls else { return PrimitiveArray::new(ScalarBuffer::from(dense), None) };
+    let slots = nulls.len() - nulls.null_count();
+    assert!(dense.len() == slots, "BUG: {} values for {slots} slots that are not NULL", dense.len());
     let mut values = vec![T::Native::default(); nulls.len()];
     if nulls.null_count() * 8 < nulls.len() {
         let mut rest = &dense[..];

@@ -16,6 +16,7 @@ use std::hash::Hasher;
 use super::byte_io::{Reader, TEXT_BYTES_MAX, corrupt, push_varint};
 use super::bytes::{Values, read_list, write_list};
 use super::cpu::multiversion;
+use super::features::Features;
 use super::ints;
 
 /// In a pattern, this digit stands for a decimal number without leading zeros.
@@ -452,31 +453,32 @@ fn hash(bytes: &[u8]) -> u64 {
     hasher.finish()
 }
 
-/// Appends `values` as patterns and numbers if few patterns suffice; returns whether they do.
+/// Appends `values` as patterns and numbers if few patterns suffice; returns the features that a reader needs, or
+/// `None` if they do not suffice.
 ///
 /// - `all`: the values, followed by [`SLACK`] bytes (see [`with_slack`]).
 /// - `ends`: the end of each value.
-pub(super) fn write(all: &[u8], ends: &[usize], out: &mut Vec<u8>) -> bool {
+pub(super) fn write(all: &[u8], ends: &[usize], out: &mut Vec<u8>) -> Option<Features> {
     let with_digits = sampled(ends).filter(|(start, end)| all[*start..*end].iter().any(u8::is_ascii_digit)).count();
     if with_digits * 2 < sampled(ends).count() {
-        return false;
+        return None;
     }
     let mut digits = vec![0; all.len() / 64 + 3];
     mark_digits(all, &mut digits);
     let source = Source { all, ends, digits: &digits };
     let learned = learn(&source);
     if !few_patterns(&source, &learned) {
-        return false;
+        return None;
     }
     let mut patterns = Patterns::new();
     let mut indexes = Vec::with_capacity(ends.len());
     let mut parts = ParsedValue::new();
     parts.numbers.reserve(ends.len() * 4);
     if !split_all(&source, &learned, &mut parts, &mut patterns, &mut indexes) {
-        return false;
+        return None;
     }
-    write_parts(&patterns, &indexes, &parts.numbers, out);
-    true
+    assert!(indexes.len() == ends.len(), "BUG: {} patterns of {} values", indexes.len(), ends.len());
+    Some(write_parts(&patterns, &indexes, &parts.numbers, out))
 }
 
 multiversion! {
@@ -533,11 +535,10 @@ fn few_patterns(source: &Source<'_>, learned: &LearnedWidths) -> bool {
     numbers > 0 && patterns.list.len() * 4 <= count * 3
 }
 
-fn write_parts(patterns: &Patterns, indexes: &[i64], numbers: &[i64], out: &mut Vec<u8>) {
+fn write_parts(patterns: &Patterns, indexes: &[i64], numbers: &[i64], out: &mut Vec<u8>) -> Features {
     push_varint(out, patterns.list.len() as u64);
     let list: Vec<&[u8]> = (0..patterns.list.len()).map(|number| patterns.get(number)).collect();
-    write_list(&list, out);
-    ints::encode(indexes, out);
+    let mut features = write_list(&list, out) | ints::encode(indexes, out);
     let slots_of = |index: &i64| patterns.list[*index as usize].1;
     let mut rows = [0usize; SLOTS_MAX + 1];
     indexes.iter().for_each(|index| rows[slots_of(index)] += 1);
@@ -552,9 +553,11 @@ fn write_parts(patterns: &Patterns, indexes: &[i64], numbers: &[i64], out: &mut 
         done[slots] += 1;
         at += slots;
     }
+    assert!(at == numbers.len(), "BUG: patterns have {at} slots for {} numbers", numbers.len());
     for (columns, rows) in columns.iter().zip(rows).skip(1).filter(|(_, rows)| *rows > 0) {
-        columns.chunks(rows).for_each(|column| ints::encode(column, out));
+        columns.chunks(rows).for_each(|column| features |= ints::encode(column, out));
     }
+    features
 }
 
 /// Concatenates `values`, adds [`SLACK`] bytes, and returns the end of each value.

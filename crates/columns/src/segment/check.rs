@@ -20,8 +20,8 @@ impl Segment {
     /// error.
     pub fn check(&self) -> Result<Vec<String>> {
         let mut findings = Vec::new();
-        keep_finding(self.check_header(), &mut findings)?;
         if let Some(directory) = keep_finding(self.directory(&mut 0), &mut findings)? {
+            keep_finding(self.check_header(directory.version), &mut findings)?;
             for position in 0..directory.footer.columns.len() {
                 let column = self.stats_at(&directory, position, &mut 0);
                 keep_finding(column, &mut findings)?;
@@ -34,14 +34,14 @@ impl Segment {
         Ok(findings)
     }
 
-    fn check_header(&self) -> Result<()> {
+    fn check_header(&self, version: u32) -> Result<()> {
         if self.meta().bytes < HEADER_BYTES as u64 {
             return Err(
                 self.locate(Error::corrupt(format!("{} bytes are too few for a segment", self.meta().bytes)), "header")
             );
         }
         let seen = self.read_bytes(0, HEADER_BYTES as u64, &mut 0)?;
-        let expected = format::header(self.meta().file);
+        let expected = format::header(self.meta().file, version);
         if seen == expected {
             return Ok(());
         }
@@ -66,9 +66,21 @@ impl Segment {
             if let Some(rows) = keep_finding(self.read(block, &[column.id], &mut 0), findings)? {
                 let agrees = self.check_stats(block, column.id, directory, &rows, &stats[block]);
                 keep_finding(agrees, findings)?;
+                keep_finding(self.check_features(block, column.id, directory), findings)?;
             }
         }
         Ok(())
+    }
+
+    /// A reader that does not know all features of the values must have been warned by the footer.
+    fn check_features(&self, block: usize, id: ColumnId, directory: &CacheEntry<Directory>) -> Result<()> {
+        let used = self.chunk_features(directory, block, id)?;
+        let unstated = used.minus(directory.footer.features);
+        if unstated.is_empty() {
+            return Ok(());
+        }
+        let text = format!("the values use features {unstated}, which the footer does not state");
+        Err(self.locate(Error::corrupt(text), format_args!("block {block}, column {id}")))
     }
 
     fn check_stats(

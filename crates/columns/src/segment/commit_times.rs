@@ -17,7 +17,7 @@ use rustc_hash::FxHashMap;
 
 use super::BLOCK_ROWS_MAX;
 use crate::encoding::byte_io::{Reader, corrupt, push_varint};
-use crate::encoding::ints;
+use crate::encoding::{Features, ints};
 
 /// Most times in the list of a segment: limits the memory of a writer (8 MiB) and of a reader of
 /// the past (2 MiB).
@@ -61,15 +61,24 @@ impl CommitTimesWriter {
             return None;
         }
         self.list.push(time);
+        let (listed, numbered) = (self.list.len(), self.numbers.len() + 1);
+        assert!(listed == numbered, "BUG: {listed} commit times in the list, {numbered} have a number");
         let number = -(self.list.len() as i64);
         self.numbers.insert(time, number);
         Some(number)
     }
 
+    /// The inverse of [`CommitTimesWriter::indexed`]. For debug assertions.
+    pub(super) fn resolve(&self, indexed: &ArrayRef) -> Result<ArrayRef> {
+        resolve(indexed, &self.list)
+    }
+
     /// Appends the list: its length, then integer streams of up to 8,192 times.
-    pub(super) fn write(&self, out: &mut Vec<u8>) {
+    /// Returns the features that a reader needs.
+    pub(super) fn write(&self, out: &mut Vec<u8>) -> Features {
         push_varint(out, self.list.len() as u64);
-        self.list.chunks(BLOCK_ROWS_MAX).for_each(|part| ints::encode(part, out));
+        let parts = self.list.chunks(BLOCK_ROWS_MAX);
+        parts.fold(Features::NONE, |features, part| features | ints::encode(part, out))
     }
 }
 

@@ -8,15 +8,24 @@
 //! The trailer has a fixed size and locates index and footer. An open costs two reads, whatever the
 //! number of columns.
 
-use model::{ColumnId, DataType, Lsn, Result, TimeRange};
+use model::{ColumnId, DataType, Error, Lsn, Result, SqlState, TimeRange};
 
 use super::{BLOCK_ROWS_MAX, BlockMeta, ColumnStats, stats};
 use crate::encoding::byte_io::{Reader, corrupt, push_signed, push_varint};
+use crate::encoding::{Features, KNOWN_FEATURES};
 
 /// First and last bytes of a segment file.
 pub(super) const MAGIC: [u8; 8] = *b"MILLRSEG";
-/// The format version written, and the only one read.
-pub(super) const VERSION: u32 = 3;
+/// The format version written. Raised only if the layout changes: an encoding gets a feature instead.
+pub(super) const VERSION: u32 = 4;
+/// The oldest format version that is read.
+const VERSION_MIN: u32 = 3;
+/// The first version whose footer has the features.
+const VERSION_WITH_FEATURES: u32 = 4;
+/// Features that a reader of any earlier version knows: one bit for each encoding of version 3.
+const FEATURES_BEFORE: Features = Features::from_bits((1 << 21) - 1);
+
+const _: () = assert!(FEATURES_BEFORE.minus(KNOWN_FEATURES).bits() == 0, "an encoding of version 3 is missing");
 /// Size of the header, which precedes the first block.
 pub(super) const HEADER_BYTES: usize = 20;
 /// Size of the trailer, which follows the footer.
@@ -28,10 +37,10 @@ const TRAILER_TAIL_BYTES: usize = 16;
 const SETTLED: u8 = 1;
 
 /// The start of the file: magic, version, file number.
-pub(super) fn header(file: u64) -> [u8; HEADER_BYTES] {
+pub(super) fn header(file: u64, version: u32) -> [u8; HEADER_BYTES] {
     let mut bytes = [0; HEADER_BYTES];
     bytes[..8].copy_from_slice(&MAGIC);
-    bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
+    bytes[8..12].copy_from_slice(&version.to_le_bytes());
     bytes[12..].copy_from_slice(&file.to_le_bytes());
     bytes
 }
@@ -44,6 +53,7 @@ pub(super) struct Trailer {
     pub(super) index_crc: u32,
     pub(super) footer_crc: u32,
     pub(super) file: u64,
+    pub(super) version: u32,
 }
 
 impl Trailer {
@@ -54,7 +64,7 @@ impl Trailer {
         out.extend_from_slice(&self.index_crc.to_le_bytes());
         out.extend_from_slice(&self.footer_crc.to_le_bytes());
         out.extend_from_slice(&self.file.to_le_bytes());
-        out.extend_from_slice(&VERSION.to_le_bytes());
+        out.extend_from_slice(&self.version.to_le_bytes());
         let crc = crc32c::crc32c(&out[start..]);
         out.extend_from_slice(&crc.to_le_bytes());
         out.extend_from_slice(&MAGIC);
@@ -81,16 +91,27 @@ impl Trailer {
             index_crc: reader.u32("trailer")?,
             footer_crc: reader.u32("trailer")?,
             file: reader.u64("trailer")?,
+            version,
         })
     }
 }
 
 pub(super) fn check_version(version: u32) -> Result<()> {
-    if version == VERSION {
+    if (VERSION_MIN..=VERSION).contains(&version) {
         return Ok(());
     }
-    Err(corrupt(format!("format version is {version}, this program reads version {VERSION}"))
+    Err(corrupt(format!("format version is {version}, this program reads versions {VERSION_MIN} to {VERSION}"))
         .with_hint("open it with the program that wrote it"))
+}
+
+fn check_features(features: Features) -> Result<()> {
+    let unknown = features.minus(KNOWN_FEATURES);
+    if unknown.is_empty() {
+        return Ok(());
+    }
+    let message = format!("uses features {features}; this program knows {KNOWN_FEATURES}, and not {unknown}");
+    Err(Error::new(SqlState::FEATURE_NOT_SUPPORTED, message)
+        .with_hint("open it with the program that wrote it, or a newer one"))
 }
 
 pub(super) fn check_crc(what: &str, bytes: &[u8], expected: u32) -> Result<()> {
@@ -127,6 +148,10 @@ pub(super) struct IndexEntry {
 pub(super) fn write_index_entry(previous: Option<&IndexEntry>, entry: &IndexEntry, out: &mut Vec<u8>) {
     let (last_series, first_time) = previous.map_or((0, 0), |entry| (entry.meta.last.0, entry.meta.first.1));
     let meta = &entry.meta;
+    let before = previous.map_or((0, i64::MIN), |entry| entry.meta.last);
+    let ordered = before <= meta.first && meta.first <= meta.last;
+    assert!(ordered, "BUG: a block from {:?} to {:?} after {before:?}", meta.first, meta.last);
+    assert!(meta.rows as usize <= BLOCK_ROWS_MAX, "BUG: a block of {} rows, at most {BLOCK_ROWS_MAX}", meta.rows);
     push_varint(out, meta.rows.into());
     push_varint(out, entry.bytes.into());
     push_varint(out, entry.rows.bytes.into());
@@ -196,6 +221,8 @@ pub(super) struct ColumnEntry {
 /// The footer: totals of the segment, and the locations of the column directories.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Footer {
+    /// What a reader of the blocks must know.
+    pub(super) features: Features,
     pub(super) rows: u64,
     pub(super) blocks: u64,
     pub(super) settled: bool,
@@ -208,6 +235,7 @@ pub(super) struct Footer {
 
 impl Footer {
     pub(super) fn write(&self, out: &mut Vec<u8>) {
+        push_varint(out, self.features.bits());
         push_varint(out, self.rows);
         push_varint(out, self.blocks);
         out.push(if self.settled { SETTLED } else { 0 });
@@ -225,8 +253,18 @@ impl Footer {
         }
     }
 
-    pub(super) fn read(bytes: &[u8]) -> Result<Footer> {
+    /// Reads the footer of a segment of `version`. Checks the features first: they may change all that follows.
+    ///
+    /// # Errors
+    /// 0A000 for an unknown feature; XX001 otherwise.
+    pub(super) fn read(version: u32, bytes: &[u8]) -> Result<Footer> {
         let mut reader = Reader::new(bytes);
+        let features = if version < VERSION_WITH_FEATURES {
+            FEATURES_BEFORE
+        } else {
+            Features::from_bits(reader.varint("features")?)
+        };
+        check_features(features)?;
         let rows = reader.varint("rows")?;
         let blocks = reader.varint("blocks")?;
         let settled = reader.u8("flags")? & SETTLED != 0;
@@ -235,7 +273,7 @@ impl Footer {
         let count = reader.count(reader.remaining() / 7, "number of columns")?;
         let columns = read_columns(count, directories_at, &mut reader)?;
         reader.finish("footer")?;
-        Ok(Footer { rows, blocks, settled, lsns, directories_at, columns })
+        Ok(Footer { features, rows, blocks, settled, lsns, directories_at, columns })
     }
 }
 
@@ -272,6 +310,7 @@ impl DirectoryWriter {
     }
 
     pub(super) fn push(&mut self, place: &Place, stats: &ColumnStats) {
+        assert!(place.bytes > 0, "BUG: a chunk without bytes stands for all NULL, and has no statistics");
         push_varint(&mut self.places, place.bytes.into());
         push_varint(&mut self.places, place.offset.into());
         self.places.extend_from_slice(&place.crc.to_le_bytes());

@@ -24,6 +24,8 @@ mod rows_chunk;
 mod stats;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod versions_tests;
 mod writer;
 
 pub(crate) use reader::Directory;

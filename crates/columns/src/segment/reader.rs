@@ -14,8 +14,8 @@ use super::format::{self, ColumnEntry, Footer, IndexEntry, Place, TRAILER_BYTES,
 use super::rows_chunk::{self, RowHeads};
 use super::{BlockMeta, BlockRows, ChunkDescription, ColumnStats, SegmentMeta, StatValue, file_name};
 use crate::cache::{CacheEntry, SegmentCache, Slot};
-use crate::encoding;
 use crate::encoding::byte_io::Reader;
+use crate::encoding::{self, Features};
 use crate::history;
 
 /// Chunks with at most this gap are read together: saving a call is worth reading a few hundred
@@ -75,6 +75,8 @@ impl std::fmt::Debug for Columns {
 /// Verified footer and block index, and the column directories loaded so far.
 pub(crate) struct Directory {
     pub(super) footer: Footer,
+    /// Format version of the file.
+    pub(super) version: u32,
     pub(super) entries: Vec<IndexEntry>,
     blocks: Vec<BlockMeta>,
     columns: Vec<(ColumnId, DataType)>,
@@ -150,6 +152,14 @@ impl Segment {
         Ok(self.directory(&mut 0)?.footer.settled)
     }
 
+    /// What a reader of the segment must know.
+    ///
+    /// # Errors
+    /// See [`Segment::blocks`].
+    pub fn features(&self) -> Result<Features> {
+        Ok(self.directory(&mut 0)?.footer.features)
+    }
+
     /// Statistics of a column, one per block; `None` if the segment does not store the column (all
     /// NULL).
     ///
@@ -177,6 +187,8 @@ impl Segment {
         let mut reader = Reader::new(&loaded.stats_bytes);
         let stats = format::read_stats(ty, &directory.entries, &loaded.places, &mut reader);
         let stats = stats.map_err(|error| self.locate(error, format_args!("statistics of column {id}")))?;
+        let (found, blocks) = (stats.len(), directory.entries.len());
+        assert!(found == blocks, "BUG: statistics of {found} of {blocks} blocks");
         let mut is_new = false;
         let stats = loaded.stats.get_or_init(|| {
             is_new = true;
@@ -310,6 +322,7 @@ impl Segment {
             let start = group[0].at;
             let end = group.iter().map(|chunk| chunk.at + u64::from(chunk.place.bytes)).max().unwrap_or(start);
             let bytes = self.read_bytes(start, end - start, bytes_read)?;
+            assert!(bytes.len() as u64 == end - start, "BUG: read {} bytes, expected {}", bytes.len(), end - start);
             for chunk in group {
                 let from = (chunk.at - start) as usize;
                 each(chunk, &bytes[from..from + chunk.place.bytes as usize], bytes_read)?;
@@ -351,7 +364,10 @@ impl Segment {
             array = array.and_then(|indexed| commit_times::resolve(&indexed, list));
         }
         let place = format_args!("block {block}, column {id}, byte {}", chunk.at);
-        Ok((id, array.map_err(|error| self.locate(error, place))?))
+        let array = array.map_err(|error| self.locate(error, place))?;
+        let (seen, expected) = (array.len(), part.as_ref().map_or(rows, Range::len));
+        assert!(seen == expected, "BUG: {seen} values of column {id} in block {block}, expected {expected}");
+        Ok((id, array))
     }
 
     /// The list of commit times; empty if no row was written since the history began.
@@ -390,6 +406,20 @@ impl Segment {
             .and_then(|()| encoding::describe(directory.columns[position].1, entry.meta.rows as usize, &bytes))
             .map_err(|error| self.locate(error, format_args!("block {block}, column {column}, byte {at}")))?;
         Ok(Some(ChunkDescription { encoding, at, bytes: place.bytes, stats: Some(stats) }))
+    }
+
+    /// The features of a column's chunk.
+    pub(super) fn chunk_features(
+        &self,
+        directory: &CacheEntry<Directory>,
+        block: usize,
+        id: ColumnId,
+    ) -> Result<Features> {
+        let Some(position) = directory.position(id) else { return Ok(Features::NONE) };
+        let entry = self.entry(directory, block)?;
+        let place = self.load_column(directory, position, &mut 0)?.places[block];
+        let bytes = self.read_bytes(entry.at + u64::from(place.offset), place.bytes.into(), &mut 0)?;
+        encoding::features(directory.columns[position].1, entry.meta.rows as usize, &bytes)
     }
 
     /// Describes the encoding of series, times and operations of a block, for `millrace inspect`.
@@ -455,7 +485,7 @@ impl Segment {
 
     fn parse_directory(&self, trailer: &Trailer, index: &[u8], footer: &[u8]) -> Result<Directory> {
         let footer = check_crc("footer", footer, trailer.footer_crc)
-            .and_then(|()| Footer::read(footer))
+            .and_then(|()| Footer::read(trailer.version, footer))
             .map_err(|error| self.locate(error, format_args!("footer, byte {}", trailer.footer_at)))?;
         let entries = check_crc("block index", index, trailer.index_crc)
             .and_then(|()| format::read_index(footer.blocks, index))
@@ -466,6 +496,7 @@ impl Segment {
             columns: footer.columns.iter().map(|column| (column.id, column.ty)).collect(),
             loaded: footer.columns.iter().map(|_| OnceLock::new()).collect(),
             footer,
+            version: trailer.version,
             entries,
         })
     }
@@ -600,6 +631,7 @@ fn parse_column(column: &ColumnEntry, entries: &[IndexEntry], bytes: &[u8]) -> R
     let mut reader = Reader::new(bytes);
     let commit_times = if column.id == history::WRITTEN_AT { commit_times::read(&mut reader)? } else { Vec::new() };
     let places = format::read_places(entries, &mut reader)?;
+    assert!(places.len() == entries.len(), "BUG: chunks of {} of {} blocks", places.len(), entries.len());
     let stats_bytes = bytes[bytes.len() - reader.remaining()..].to_vec();
     Ok(LoadedColumn { places, stats_bytes, commit_times, stats: OnceLock::new() })
 }

@@ -7,7 +7,7 @@
 use model::{ColumnId, Result};
 
 use crate::encoding::byte_io::{Reader, corrupt, push_varint};
-use crate::encoding::{Form, ints};
+use crate::encoding::{Features, Form, ints};
 use crate::rows::{Op, Ops};
 
 /// All rows have [`Op::Replace`].
@@ -30,15 +30,17 @@ pub(super) struct RowHeads {
     pub(super) ops: Ops,
 }
 
-/// Appends the chunk.
-pub(super) fn write(series: &[u32], times: &[i64], ops: &Ops, form: Form, out: &mut Vec<u8>) {
+/// Appends the chunk; returns the features that a reader needs.
+pub(super) fn write(series: &[u32], times: &[i64], ops: &Ops, form: Form, out: &mut Vec<u8>) -> Features {
     let ints = |values: &[i64], bits: u32, out: &mut Vec<u8>| match form {
         Form::Compressed => ints::encode(values, out),
         Form::Plain => ints::encode_plain(values, 0, bits, out),
     };
+    let (rows, of_times) = (series.len(), times.len());
+    assert!(rows == of_times, "BUG: a block of {rows} series numbers and {of_times} times");
+    let start = out.len();
     let wide: Vec<i64> = series.iter().map(|series| i64::from(*series)).collect();
-    ints(&wide, 32, out);
-    ints(times, 64, out);
+    let mut features = ints(&wide, 32, out) | ints(times, 64, out);
     match ops {
         Ops::All(Op::Replace) => out.push(OPS_REPLACE),
         Ops::All(op) => {
@@ -49,10 +51,17 @@ pub(super) fn write(series: &[u32], times: &[i64], ops: &Ops, form: Form, out: &
             out.push(OPS_EACH);
             push_varint(out, list.len() as u64);
             list.iter().for_each(|op| write_op(op, out));
+            assert!(of.len() == rows, "BUG: {} operations of {rows} rows", of.len());
             let wide: Vec<i64> = of.iter().map(|index| i64::from(*index)).collect();
-            ints(&wide, 8, out);
+            features |= ints(&wide, 8, out);
         }
     }
+    debug_assert!(
+        read(rows, &mut Reader::new(&out[start..]))
+            .is_ok_and(|heads| heads.series == series && heads.times == times && heads.ops == *ops),
+        "BUG: a rows chunk of {rows} rows that differs"
+    );
+    features
 }
 
 fn write_op(op: &Op, out: &mut Vec<u8>) {

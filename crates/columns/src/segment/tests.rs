@@ -370,7 +370,7 @@ fn unknown_version_is_refused_and_both_versions_named() {
     let file = disk.sim.open(&disk.path(17), Open::ReadWrite).unwrap();
     file.write_at(&7u32.to_le_bytes(), meta.bytes - 16).unwrap();
     let error = disk.open(meta).blocks().unwrap_err();
-    assert!(error.message().contains("format version is 7, this program reads version 3"), "{error}");
+    assert!(error.message().contains("format version is 7, this program reads versions 3 to 4"), "{error}");
 }
 
 #[test]
@@ -384,7 +384,7 @@ fn random_directories_never_panic() {
             bytes.iter_mut().for_each(|byte| *byte &= 0x1f);
         }
         let _ = read_index(random.below(4), &bytes);
-        let _ = Footer::read(&bytes);
+        [3, 4].iter().for_each(|version| _ = Footer::read(*version, &bytes));
         let mut reader = Reader::new(&bytes);
         if let Ok(places) = read_places(&index, &mut reader) {
             for ty in DataType::ALL {
@@ -546,7 +546,7 @@ fn a_block_of_constants_at_regular_times_costs_a_hundred_bytes_in_all() {
 }
 
 #[test]
-fn segment_v3_bytes_are_exactly_these() {
+fn segment_v4_bytes_are_exactly_these() {
     let disk = Disk::new();
     let values = Float64Array::from(vec![Some(21.5), None, Some(21.25), Some(21.25)]);
     let counts = Int64Array::from(vec![7; 4]);
@@ -561,8 +561,8 @@ fn segment_v3_bytes_are_exactly_these() {
     let bytes = disk.bytes(&disk.path(0x2a));
     let seen: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
     let parts = [
-        // Header: magic, version 3, file 42.
-        "4d494c4c52534547 03000000 2a00000000000000",
+        // Header: magic, version 4, file 42.
+        "4d494c4c52534547 04000000 2a00000000000000",
         // Rows chunk: series 3 3 4 4; times 1000 2000 1000 2000; all replace.
         "01060c 41d00fe80701000a 00",
         // Column 2: NULLs 1 0 1 1, decimal 2: 2125 + (25, 0, 0). Column 5: constant 7.
@@ -576,13 +576,13 @@ fn segment_v3_bytes_are_exactly_these() {
         "00",
         // Index: 4 rows in 25 bytes, rows chunk of 12, checksum; series 3 and 1 more; times.
         "04 19 0c 891769e6 03 01 d00f d00f 00 00",
-        // Footer: 4 rows, 1 block, settled, LSNs 5 and 9, directories at 45; 3 columns.
-        "04 01 01 05 09 2d 03",
+        // Footer: features 0, 1 and 9, 4 rows, 1 block, settled, LSNs 5 and 9, directories at 45; 3 columns.
+        "8304 04 01 01 05 09 2d 03",
         "02 07 16 2283bcd5",
         "02 04 08 6f010fd6",
         "00 08 01 51537d52",
         // Trailer: index at 76, footer at 91, checksums, file, version, checksum, magic.
-        "4c00000000000000 5b00000000000000 c938ffb4 a7c35b28 2a00000000000000 03000000 18796e0a 4d494c4c52534547",
+        "4c00000000000000 5b00000000000000 c938ffb4 45121321 2a00000000000000 04000000 d31c81dc 4d494c4c52534547",
     ];
     assert_eq!(seen, parts.concat().replace(' ', ""));
 }
