@@ -5,7 +5,7 @@
 //! do not fit one record are logged ahead of the commit record, one record at a time, so that small
 //! commits can pass between them. Under the lock the catalog is checked, series get numbers, the
 //! commit record is queued, row versions get its LSN, and the new database version is derived.
-//! Nothing fails after the queueing. Row locks are released after the commit lock and before the
+//! Nothing fails after the queueing; a broken invariant there refuses all later commits. Row locks are released after the commit lock and before the
 //! log is durable: a reader of rows that may still be lost delays its own answer.
 //!
 //! The reads of a SERIALIZABLE transaction must still be valid: most are checked before taking the
@@ -13,6 +13,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::{ControlFlow, Range};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -22,9 +23,12 @@ use model::{Error, Lsn, Result, SqlState, TableId, limits};
 use rows::RowTable;
 use wal::{Appended, Space};
 
-use crate::covering_deletes::CoveringDelete;
+use crate::covering_deletes::{CoveringDelete, CoveringDeletes};
 use crate::db_version::DbVersion;
-use crate::engine::WriteStall;
+use crate::engine::{CommitState, WriteStall};
+use crate::flush::Flush;
+use crate::gc::RowGc;
+use crate::jobs::{Priority, broken_invariant};
 use crate::memory::Reservation;
 use crate::record::{self, Ddl, RowChanges, RowChangesItem};
 use crate::sequence::{Counter, SequenceState};
@@ -225,16 +229,22 @@ impl Committing {
             let now = inner.env.monotonic_ns();
             let waited = now.saturating_sub(*self.waiting_since.get_or_insert(now));
             match inner.write_stall() {
-                WriteStall::Delay(delay) if waited < delay => return Ok(Some(inner.after(delay - waited))),
+                WriteStall::Delay(_) | WriteStall::Stop if let Some(error) = inner.jobs.gc.broken() => {
+                    return Err(error);
+                }
+                WriteStall::Stop if let Some(error) = inner.jobs.flush.broken() => return Err(error),
+                WriteStall::Delay(delay) if waited < delay => {
+                    return Ok(Some(RowGc::delay_writer(inner, delay - waited)));
+                }
                 WriteStall::Stop if waited > ADMISSION_NS_MAX => return Err(inner.memory_refusal()),
                 WriteStall::Stop => {
                     if waited > FULL_DISK_NS_MAX
-                        && let Some(refusal) = inner.full_disk_refusal()
+                        && let Some(refusal) = inner.jobs.flush.full_disk_refusal()
                     {
                         return Err(refusal);
                     }
-                    inner.wake_flusher();
-                    return Ok(Some(inner.after(RECHECK_NS)));
+                    inner.jobs.flush.wake();
+                    return Ok(Some(RowGc::delay_writer(inner, RECHECK_NS)));
                 }
                 WriteStall::Clear | WriteStall::Delay(_) => {}
             }
@@ -398,6 +408,7 @@ impl Committing {
         if let Some(changes) = &mut self.rows {
             changes.prepare(&crossbeam_epoch::pin())?;
         }
+        let row_changes = self.rows.as_ref().map_or(0, rows::Txn::changes_len);
         let space = if self.only_frees_space() { Space::Reserve } else { Space::Ordinary };
         let (appended, bytes) = self.append(txn, db.wall_ns, (&resolved, &new_series, &deletes), space)?;
         let lsn = match appended {
@@ -405,39 +416,23 @@ impl Committing {
             Appended::Busy(event) => return Ok(Some(event)),
         };
 
-        // From here on nothing may fail: the commit is in the log. None of the calls returns an
-        // error, and a panic stops the process.
-        let applying = Applying(lsn);
-        let before = (!self.ddl.is_empty()).then(|| inner.versions.newest());
-        db.lsn = lsn;
-        install(&mut db, lsn, deletes, resolved, &new_series);
-        let touched: Vec<TableId> = self.tables.iter().map(|writes| writes.table).collect();
-        let mut rows: usize = self.batches().map(|batch| batch.rows.len()).sum();
-        let ingested: usize = self.batches().map(|batch| batch.rows.encoded_bytes(0..batch.rows.len())).sum();
-        if let Some(changes) = &mut self.rows {
-            rows += changes.changes_len();
-            // Before readers can see the new version.
-            changes.commit(lsn, &crossbeam_epoch::pin());
+        // From here on the commit is in the log, so it happens: nothing returns an error. If an
+        // invariant breaks, no later commit may build on the result, and readers never see it.
+        let logged = Logged { lsn, txn, deletes, resolved, new_series, dropped };
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| self.apply(&mut lock, db, logged))) {
+            let error = broken_invariant("the commit point", &*panic)
+                .with_detail(format!("Commit {lsn} is in the log and was not applied: its outcome is unknown"))
+                .with_hint("report it with the server's log, then restart; reads are still served");
+            inner.poison(&error);
+            return Err(error);
         }
-        if let Some(before) = before {
-            db.catalog_lsn = lsn;
-            if self.install_own_versions(&mut db, &before) {
-                lock.row_files_obsolete_since = Some(lsn);
-            }
-        }
-        inner.versions.push(db);
-        if self.sent {
-            inner.open_txns.lock().remove(&txn);
-        }
-        lock.dropped.extend(dropped.into_iter().map(|state| (lsn, state)));
         let frees_files = lock.frees_files();
-        // Under the lock, because a finished flush recounts under it: flushed bytes must not be
-        // added afterwards.
-        inner.memtable_bytes.fetch_add(self.memory.bytes(), Ordering::Relaxed);
-        self.memory.shrink_to(0);
         drop(lock);
-        std::mem::forget(applying);
 
+        let touched: Vec<TableId> = self.tables.iter().map(|writes| writes.table).collect();
+        let ingested: usize = self.batches().map(|batch| batch.rows.encoded_bytes(0..batch.rows.len())).sum();
+        let mut rows: usize = self.batches().map(|batch| batch.rows.len()).sum();
+        rows += row_changes;
         let changed_rows = self.rows.is_some();
         // Dropping the transaction releases its locks.
         self.rows = None;
@@ -449,30 +444,61 @@ impl Committing {
             inner.counters.ingested_bytes.fetch_add(ingested as u64, Ordering::Relaxed);
             inner.counters.ingest_log_bytes.fetch_add((self.sent_bytes + bytes) as u64, Ordering::Relaxed);
         }
-        inner.counters.retention_late_rows.fetch_add(late_rows, Ordering::Relaxed);
-        inner.wake_flusher_if_due();
-        inner.note_covering_deletes(lsn, covering_deletes);
+        inner.jobs.retention.late_rows.add(late_rows);
+        Flush::wake_if_due(&inner);
+        CoveringDeletes::note(&inner, lsn, covering_deletes);
         if frees_files {
-            inner.wake_flusher_when_durable(lsn);
+            inner.on_durable(lsn, |jobs| jobs.dropped_files.wake());
         }
         if !self.ddl.is_empty() {
             // A new retention may make segments due.
-            inner.wake_compactor();
+            inner.jobs.retention.wake();
+            inner.jobs.compaction.wake_worker(Priority::Normal);
         }
         self.tables.clear();
         self.inline.clear();
         self.own_versions = OwnVersions::default();
         if !touched.is_empty() && (rows > SMALL_ROWS || merges_entries(lsn)) {
-            inner.consolidate(&touched);
+            inner.jobs.flush.consolidate(&inner, &touched);
         }
         if changed_rows {
-            inner.after_row_commit(rows);
+            RowGc::after_commit(&inner, rows);
         }
         self.stage = match self.durability {
             Durability::Sync => Stage::Durable(lsn),
             Durability::Async => Stage::Done(lsn),
         };
         Ok(None)
+    }
+
+    /// Applies a logged commit: installs its changes in `db` and makes that the newest version.
+    fn apply(&mut self, lock: &mut CommitState, mut db: DbVersion, logged: Logged) {
+        let Logged { lsn, txn, deletes, resolved, new_series, dropped } = logged;
+        let inner = Arc::clone(&self.engine.inner);
+        assert!(lsn > db.lsn, "BUG: commit {lsn} builds on commit {}", db.lsn);
+        let before = (!self.ddl.is_empty()).then(|| inner.versions.newest());
+        db.lsn = lsn;
+        install(&mut db, lsn, deletes, resolved, &new_series);
+        if let Some(changes) = &mut self.rows {
+            // Before readers can see the new version.
+            changes.commit(lsn, &crossbeam_epoch::pin());
+        }
+        if let Some(before) = before {
+            db.catalog_lsn = lsn;
+            if self.install_own_versions(&mut db, &before) {
+                lock.row_files_obsolete_since = Some(lsn);
+            }
+        }
+        inner.versions.push(db);
+        if self.sent {
+            let first = inner.open_txns.lock().remove(&txn);
+            assert!(first.is_some_and(|first| first < lsn), "BUG: records of commit {lsn} start at {first:?}");
+        }
+        lock.dropped.extend(dropped.into_iter().map(|state| (lsn, state)));
+        // Under the lock, because a finished flush recounts under it: flushed bytes must not be
+        // added afterwards.
+        inner.memtable_bytes.fetch_add(self.memory.bytes(), Ordering::Relaxed);
+        self.memory.shrink_to(0);
     }
 
     /// Checks that the reads of a SERIALIZABLE transaction are still valid after all known commits.
@@ -668,6 +694,16 @@ impl TableWrites {
     }
 }
 
+/// Changes of a commit whose record is in the log.
+struct Logged {
+    lsn: Lsn,
+    txn: u64,
+    deletes: Vec<(TableId, Tombstone)>,
+    resolved: Vec<Resolved>,
+    new_series: NewSeriesByTable,
+    dropped: Vec<Arc<TableState>>,
+}
+
 /// Marks a series that has no number yet.
 const UNKNOWN: u32 = u32::MAX;
 
@@ -762,17 +798,6 @@ fn delete_items(table: TableId, delete: &Tombstone) -> Vec<Vec<u8>> {
             .chunks(record::SERIES_PER_ITEM_MAX)
             .map(|chunk| record::delete_item(table, Some(chunk), delete.times))
             .collect(),
-    }
-}
-
-/// Guard between the append of a commit and its new version. A logged commit happens: if this part
-/// panics, the process must not continue without the commit, and recovery finds it in the log.
-struct Applying(Lsn);
-
-impl Drop for Applying {
-    fn drop(&mut self) {
-        tracing::error!(lsn = %self.0, "BUG: a commit in the log could not be applied; the process stops, and recovers at its next start");
-        std::process::abort();
     }
 }
 

@@ -29,17 +29,22 @@ mod compaction;
 mod covering_deletes;
 mod db_version;
 mod directory;
+mod dropped_files;
 mod engine;
-mod flusher;
+mod flush;
 mod gc;
 pub mod inspect;
+mod jobs;
+mod log_writer;
 mod manifest;
+mod manifest_store;
 mod memory;
 mod rate_limiter;
 mod record;
 mod retention;
 mod rowfile;
 mod sequence;
+mod stats;
 mod txn;
 
 pub use amplification::WriteAmplification;
@@ -49,10 +54,12 @@ pub use columns::{
     Batch, ColumnRange, KeyList, Op, OwnWrites, Rows, Scan, ScanRequest, ScanStats, Segment, SeriesFilter, TableView,
 };
 pub use commit::{Committing, Progress};
-pub use engine::{Engine, Options, Pending, Recovery, Stats};
+pub use engine::{Engine, Options, Recovery};
 pub use env::Event;
+pub use jobs::{JobState, JobStats, MetricKind, MetricValue, Pending};
 pub use manifest::Manifest;
 pub use memory::{MemoryBudget, Reservation, Work};
 pub use rowfile::{RowFiles, RowPart, row_file_path};
 pub use sequence::{NextValue, SequenceAccess, SequenceState, SessionSequences};
+pub use stats::Stats;
 pub use txn::{Altered, Durability, Isolation, RowData, Savepoint, Snapshot, Txn};

@@ -333,8 +333,8 @@ impl Driver {
     }
 
     fn step(&mut self) {
-        if let Some(error) = self.engine().failure() {
-            assert!(is_expected_error(&error), "the log failed: {error}");
+        if let Err(error) = self.engine().readiness() {
+            assert!(is_expected_error(&error), "the log failed, or a job is broken: {error}");
             self.check_snapshot(Lsn::ZERO);
             self.env.heal();
             if self.random.chance(50) {

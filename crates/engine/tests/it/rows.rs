@@ -478,10 +478,10 @@ fn a_transaction_larger_than_a_log_record_and_a_table_of_several_parts_survive()
     put_rows(&engine, "t", (0..70_000).map(|id| (id, 1)));
     engine.flush().expect("flush");
     assert_eq!(parts(&env), [(0, 65_536), (1, 4_464)]);
-    let files = engine.stats().checkpoint_bytes;
+    let files = engine.stats().metric("checkpoint_bytes");
     put_rows(&engine, "t", [(70_000, 1)]);
     engine.flush().expect("flush");
-    assert!(engine.stats().checkpoint_bytes - files < files / 4, "only the part that changed is written");
+    assert!(engine.stats().metric("checkpoint_bytes") - files < files / 4, "only the part that changed is written");
     let mut txn = begin(&engine);
     for id in 0..70_000 {
         let amount = if id % 2 == 0 { None } else { Some(2) };
