@@ -149,6 +149,13 @@ struct CounterState {
     lsn: Lsn,
     /// Values after `now` that may be returned before the next log record.
     ahead: u32,
+    /// Increment, bounds and cycle of the definition by which they were reserved.
+    reserved_by: (i64, i64, i64, bool),
+}
+
+/// The parts of a definition that determine the order of values.
+fn order(sequence: &SequenceSpec) -> (i64, i64, i64, bool) {
+    (sequence.increment, sequence.min, sequence.max, sequence.cycle)
 }
 
 /// Operations on the definition of a sequence and its encoding.
@@ -300,9 +307,16 @@ impl SequenceState {
     }
 }
 
+impl CounterState {
+    /// A logged state, with no value reserved.
+    fn at(state: SequenceState, lsn: Lsn) -> CounterState {
+        CounterState { now: state, logged: state, lsn, ahead: 0, reserved_by: (0, 0, 0, false) }
+    }
+}
+
 impl Counter {
     pub(crate) fn new(state: SequenceState) -> Counter {
-        Counter(Mutex::new(CounterState { now: state, logged: state, lsn: Lsn::ZERO, ahead: 0 }))
+        Counter(Mutex::new(CounterState::at(state, Lsn::ZERO)))
     }
 
     /// The state after a crash.
@@ -330,15 +344,24 @@ impl Counter {
     ) -> Result<std::result::Result<(i64, Lsn), T>> {
         let mut counting = self.0.lock();
         let next = sequence.after(counting.now)?;
-        if counting.ahead == 0 {
+        // Values reserved by another definition are not those that this one returns.
+        if counting.ahead == 0 || counting.reserved_by != order(sequence) {
             let (reserved, count) = sequence.reserve(counting.now)?;
             match log(reserved)? {
                 Ok(lsn) => (counting.logged, counting.lsn, counting.ahead) = (reserved, lsn, count),
                 Err(busy) => return Ok(Err(busy)),
             }
+            counting.reserved_by = order(sequence);
         }
+        assert!(counting.ahead > 0, "BUG: value {next} of sequence {} is not reserved", sequence.name);
         counting.ahead -= 1;
         counting.now = SequenceState { last: next, is_called: true };
+        assert!(
+            counting.ahead > 0 || counting.now == counting.logged,
+            "BUG: sequence {} returns {next}, values up to {} are reserved",
+            sequence.name,
+            counting.logged.last
+        );
         Ok(Ok((next, counting.lsn)))
     }
 
@@ -353,7 +376,7 @@ impl Counter {
             Ok(lsn) => lsn,
             Err(busy) => return Ok(Err(busy)),
         };
-        *counting = CounterState { now: state, logged: state, lsn, ahead: 0 };
+        *counting = CounterState::at(state, lsn);
         Ok(Ok(lsn))
     }
 }
@@ -361,6 +384,34 @@ impl Counter {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The bug: after ALTER SEQUENCE … INCREMENT BY 10, values were still counted against the 32
+    /// values that the old increment had reserved; they exceeded the logged state, and a crash
+    /// repeated them. The fix: another definition reserves anew.
+    #[test]
+    fn values_after_an_alter_sequence_are_reserved_before_they_are_returned() {
+        let (old, logged) = (sequence(1, 1, 1_000, false), Cell::new(0));
+        let counter = Counter::new(old.initial());
+        let next = |sequence: &SequenceSpec| {
+            let logs = |state: SequenceState| {
+                logged.set(state.last);
+                Ok(Ok::<Lsn, ()>(Lsn(1)))
+            };
+            counter.next(sequence, logs).unwrap().unwrap().0
+        };
+        assert_eq!((next(&old), logged.get()), (1, 32));
+        for (altered, expected) in [
+            (sequence(10, 1, 1_000, false), [11, 21, 31, 41, 51]),
+            (sequence(-3, 1, 1_000, false), [48, 45, 42, 39, 36]),
+            (sequence(1, 1, 38, true), [37, 38, 1, 2, 3]),
+        ] {
+            for value in expected {
+                assert_eq!(next(&altered), value, "{altered:?}");
+                let is_reserved = if altered.increment > 0 { value <= logged.get() } else { value >= logged.get() };
+                assert!(is_reserved, "{value} is beyond {}: {altered:?}", logged.get());
+            }
+        }
+    }
 
     fn sequence(increment: i64, min: i64, max: i64, cycle: bool) -> SequenceSpec {
         let start = if increment > 0 { min } else { max };
