@@ -137,6 +137,27 @@ impl Catalog {
         self.sequences.values()
     }
 
+    /// Numbers of `columns` tables, `rows` tables and sequences.
+    pub(crate) fn counts(&self) -> (usize, usize, usize) {
+        (self.by_id.len(), self.row_tables.len(), self.sequences.len())
+    }
+
+    /// Asserts that each relation has one name, and each name one relation.
+    fn check(self) -> Catalog {
+        assert!(self.tables.len() == self.by_id.len(), "BUG: a table has two names, or a name two tables");
+        debug_assert!(
+            self.relations.len()
+                == self.row_tables.values().map(|table| 1 + indexes(table).count()).sum::<usize>()
+                    + self.sequences.len(),
+            "BUG: a relation has two names, or a name two relations"
+        );
+        debug_assert!(
+            self.tables.keys().chain(self.relations.keys()).all(|name| self.schemas.contains(&name.schema)),
+            "BUG: a relation in a schema that does not exist"
+        );
+        self
+    }
+
     /// Whether a relation of any kind has this name.
     #[must_use]
     pub fn has_relation(&self, name: &TableName) -> bool {
@@ -199,7 +220,7 @@ impl Catalog {
         let mut next = self.clone();
         next.by_id.insert(table.id, Arc::clone(&table));
         next.tables.insert(table.name.clone(), table);
-        Ok(next)
+        Ok(next.check())
     }
 
     fn check_free(&self, name: &TableName) -> Result<()> {
@@ -243,7 +264,7 @@ impl Catalog {
             next.relations.insert(name, Relation::Index(table.id));
         }
         next.row_tables.insert(table.id, table);
-        Ok(next)
+        Ok(next.check())
     }
 
     /// Returns a catalog with a sequence added or changed.
@@ -256,7 +277,7 @@ impl Catalog {
         next.check_free(&sequence.name)?;
         next.relations.insert(sequence.name.clone(), Relation::Sequence(sequence.id));
         next.sequences.insert(sequence.id, sequence);
-        Ok(next)
+        Ok(next.check())
     }
 
     /// Returns a catalog with a sequence removed.
@@ -279,7 +300,7 @@ impl Catalog {
                 .retain(|_, other| !matches!(other, Relation::RowTable(of) | Relation::Index(of) if *of == id));
             drop(table);
         }
-        next
+        next.check()
     }
 }
 

@@ -25,7 +25,7 @@ use wal::{Appended, Space};
 
 use crate::covering_deletes::{CoveringDelete, CoveringDeletes};
 use crate::db_version::DbVersion;
-use crate::engine::{CommitState, WriteStall};
+use crate::engine::{CommitState, Inner, WriteStall};
 use crate::flush::Flush;
 use crate::gc::RowGc;
 use crate::jobs::{Priority, broken_invariant};
@@ -199,7 +199,7 @@ impl Committing {
                 Stage::Admit => self.admit()?,
                 Stage::Rows { .. } => self.send_rows()?,
                 Stage::RowChanges(from) => self.send_row_changes(*from)?,
-                Stage::Commit => self.commit()?,
+                Stage::Commit => at_commit_point(&Arc::clone(&self.engine.inner), || self.commit())?,
                 Stage::Durable(lsn) => self.await_durable(*lsn)?,
                 Stage::Done(lsn) => return Ok(Progress::Done(*lsn)),
             };
@@ -404,6 +404,7 @@ impl Committing {
         let new_series = number_new_series(&db, &mut resolved)?;
         let deletes = self.deletes(&db)?;
         check_series(&db, &new_series)?;
+        self.check_changes(&inner);
         let covering_deletes = CoveringDelete::of(&db, &deletes);
         if let Some(changes) = &mut self.rows {
             changes.prepare(&crossbeam_epoch::pin())?;
@@ -417,15 +418,8 @@ impl Committing {
         };
 
         // From here on the commit is in the log, so it happens: nothing returns an error. If an
-        // invariant breaks, no later commit may build on the result, and readers never see it.
-        let logged = Logged { lsn, txn, deletes, resolved, new_series, dropped };
-        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| self.apply(&mut lock, db, logged))) {
-            let error = broken_invariant("the commit point", &*panic)
-                .with_detail(format!("Commit {lsn} is in the log and was not applied: its outcome is unknown"))
-                .with_hint("report it with the server's log, then restart; reads are still served");
-            inner.poison(&error);
-            return Err(error);
-        }
+        // invariant breaks, no later commit builds on the result, and readers never see it.
+        self.apply(&mut lock, db, Logged { lsn, txn, deletes, resolved, new_series, dropped });
         let frees_files = lock.frees_files();
         drop(lock);
 
@@ -469,6 +463,16 @@ impl Committing {
             Durability::Async => Stage::Done(lsn),
         };
         Ok(None)
+    }
+
+    /// Asserts that replay will accept the changes.
+    fn check_changes(&self, inner: &Inner) {
+        let next = self.ddl.iter().map(Ddl::next_number).max().unwrap_or(0);
+        let first_free = inner.next_table.load(Ordering::Relaxed);
+        assert!(next <= first_free, "BUG: an object with a number that was not drawn: below {next}, not {first_free}");
+        let tables = self.own_versions.tables.len();
+        assert!(tables == 0 || !self.ddl.is_empty(), "BUG: versions of {tables} tables without DDL");
+        assert!(self.unsent.is_none(), "BUG: rows logged ahead of the commit are not in the log");
     }
 
     /// Applies a logged commit: installs its changes in `db` and makes that the newest version.
@@ -694,6 +698,18 @@ impl TableWrites {
     }
 }
 
+/// Runs a step of the commit point. After a panic the state under the commit lock cannot be trusted,
+/// and a commit record may be in the log without its version: later commits are refused.
+fn at_commit_point<T>(inner: &Inner, step: impl FnOnce() -> Result<T>) -> Result<T> {
+    catch_unwind(AssertUnwindSafe(step)).unwrap_or_else(|panic| {
+        let error = broken_invariant("the commit point", &*panic)
+            .with_detail("It is unknown whether this commit happened; a restart shows it")
+            .with_hint("report it with the server's log, then restart; reads are still served");
+        inner.poison(&error);
+        Err(error)
+    })
+}
+
 /// Changes of a commit whose record is in the log.
 struct Logged {
     lsn: Lsn,
@@ -805,11 +821,9 @@ fn delete_items(table: TableId, delete: &Tombstone) -> Vec<Vec<u8>> {
 fn check_series(db: &DbVersion, new_series: &NewSeriesByTable) -> Result<()> {
     for (table, new) in new_series {
         let state = db.state(*table)?;
-        let (next, first) = (state.series.len(), new.first);
-        if !new.keys.is_empty() && next != first {
-            let name = &state.table.name;
-            return Err(Error::bug(format!("table {name} has {next} series, and a commit would add number {first}")));
-        }
+        let (name, next, first) = (&state.table.name, state.series.len(), new.first);
+        assert!(new.keys.is_empty() || next == first, "BUG: table {name} has {next} series, a commit adds {first}");
+        assert!(state.series_count == next, "BUG: table {name} counts {} series, of {next}", state.series_count);
     }
     Ok(())
 }
@@ -841,6 +855,8 @@ fn install(
         let state = state(db, table);
         let count = new_series.get(&table).map_or(0, |new| new.first + new.keys.len() as u32);
         let state = state.with_entries(entries, count.max(state.series_count));
+        let (counted, listed) = (state.series_count, state.series.len());
+        assert!(counted == listed, "BUG: table {} counts {counted} series, of {listed}", state.table.name);
         db.tables.insert(table, Arc::new(state));
     }
 }
@@ -898,6 +914,7 @@ impl Replay {
                 }
                 all.extend(items);
                 let replayed = self.commit(db, lsn, all).map_err(|error| error.context(format!("commit {lsn}")))?;
+                debug_assert!(lsn > db.lsn, "BUG: commit {lsn} is replayed after {}", db.lsn);
                 db.lsn = lsn;
                 if self.pending_entries >= PENDING_ENTRIES_MAX {
                     self.install(db);
@@ -943,26 +960,28 @@ impl Engine {
         let txn = inner.next_txn.fetch_add(1, Ordering::Relaxed);
         let item = record::sequence_item(id, state);
         let length = (item.len() as u32).to_le_bytes();
-        let _lock = inner.commit.lock();
-        inner.check_writable()?;
-        let mut db = (*inner.versions.newest()).clone();
-        let current = db.counters.get(&id).ok_or_else(|| crate::db_version::dropped_sequence(id))?;
-        if !Arc::ptr_eq(current, counter) {
-            let text = format!("sequence number {id} was altered by another transaction");
-            return Err(Error::new(SqlState::SERIALIZATION_FAILURE, text).with_hint("run the transaction again"));
-        }
-        db.wall_ns = commit_time(inner.env.now_ns(), db.wall_ns);
-        let header = record::commit_header(txn, db.wall_ns);
-        let lsn = match inner.wal.append(&[&[&header, &length, &item]], Space::Ordinary)? {
-            Appended::At(lsn) => lsn,
-            Appended::Busy(event) => return Ok(Err(event)),
-        };
-        db.lsn = lsn;
-        inner.versions.push(db);
-        let bytes = header.len() + length.len() + item.len();
-        inner.counters.log_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
-        inner.counters.commits.fetch_add(1, Ordering::Relaxed);
-        Ok(Ok(lsn))
+        at_commit_point(inner, || {
+            let _lock = inner.commit.lock();
+            inner.check_writable()?;
+            let mut db = (*inner.versions.newest()).clone();
+            let current = db.counters.get(&id).ok_or_else(|| crate::db_version::dropped_sequence(id))?;
+            if !Arc::ptr_eq(current, counter) {
+                let text = format!("sequence number {id} was altered by another transaction");
+                return Err(Error::new(SqlState::SERIALIZATION_FAILURE, text).with_hint("run the transaction again"));
+            }
+            db.wall_ns = commit_time(inner.env.now_ns(), db.wall_ns);
+            let header = record::commit_header(txn, db.wall_ns);
+            let lsn = match inner.wal.append(&[&[&header, &length, &item]], Space::Ordinary)? {
+                Appended::At(lsn) => lsn,
+                Appended::Busy(event) => return Ok(Err(event)),
+            };
+            db.lsn = lsn;
+            inner.versions.push(db);
+            let bytes = header.len() + length.len() + item.len();
+            inner.counters.log_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+            inner.counters.commits.fetch_add(1, Ordering::Relaxed);
+            Ok(Ok(lsn))
+        })
     }
 }
 

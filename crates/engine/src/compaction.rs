@@ -246,14 +246,14 @@ impl Compaction {
         let done = active.compacting.finish();
         check_result(state, &done);
         let mut next = manifest.clone();
-        next.files.insert(id, state.with_compacted(&done).files());
+        next.files.insert(id, compacted(state, &done).files());
         next.next_file = inner.file_count();
         inner.manifests.replace(inner, &mut manifest, next, || OrphanFiles::segments(&done.outputs))?;
 
         let mut lock = inner.commit.lock();
         let db = inner.versions.newest();
         match db.tables.get(&id) {
-            Some(state) => inner.versions.replace_newest(db.with_state(id, state.with_compacted(&done))),
+            Some(state) => inner.versions.replace_newest(db.with_state(id, compacted(state, &done))),
             None => lock.compacted_after_drop(id, &done),
         }
         done.inputs.iter().for_each(|segment| segment.remove_when_unused());
@@ -264,13 +264,22 @@ impl Compaction {
     }
 }
 
+/// Replaces the inputs of a compaction by its outputs. The caller removes the inputs afterwards, so
+/// the state must not keep any.
+pub(crate) fn compacted(state: &TableState, done: &Compacted) -> TableState {
+    let next = state.with_compacted(done);
+    let (before, after) = (state.segments.len() + done.outputs.len(), next.segments.len() + done.inputs.len());
+    assert!(before == after, "BUG: segments of table {} changed without the manifest's lock", state.table.name);
+    next
+}
+
 /// Asserts that the output of a compaction may replace its inputs, which are removed then.
 fn check_result(state: &TableState, done: &Compacted) {
     let name = &state.table.name;
     let commits = |segments: &[Arc<columns::Segment>]| segments.iter().map(|segment| segment.meta().lsns.1).max();
     let rows = |segments: &[Arc<columns::Segment>]| -> u64 { segments.iter().map(|segment| segment.meta().rows).sum() };
-    let (newest, oldest) = (commits(&done.outputs), commits(&done.inputs));
-    assert!(newest <= oldest, "BUG: compaction of table {name} has commit {newest:?}, its inputs end at {oldest:?}");
+    let (output, input) = (commits(&done.outputs), commits(&done.inputs));
+    assert!(output <= input, "BUG: compaction of table {name} has commit {output:?}, its inputs end at {input:?}");
     let (before, after) = (rows(&done.inputs), rows(&done.outputs));
     assert!(after <= before, "BUG: compaction of table {name} made {after} rows of {before}");
 }

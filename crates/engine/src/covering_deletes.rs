@@ -12,6 +12,7 @@ use columns::{Compacted, TableState, Tombstone};
 use model::{Lsn, Result, TableId, TimeRange};
 use parking_lot::Mutex;
 
+use crate::compaction::compacted;
 use crate::db_version::DbVersion;
 use crate::engine::Inner;
 use crate::jobs::Priority;
@@ -81,6 +82,8 @@ impl CoveringDeletes {
 
 /// Order: manifest, database version, files.
 fn drop_segments_covered_by(inner: &Inner, delete: CoveringDelete) -> Result<bool> {
+    let durable = inner.wal.durable();
+    assert!(delete.lsn <= durable, "BUG: delete {} could be undone, the log is durable up to {durable}", delete.lsn);
     let mut manifest = inner.manifests.lock();
     let newest = inner.versions.newest();
     let (Some(state), true) = (newest.tables.get(&delete.table), manifest.files.contains_key(&delete.table)) else {
@@ -91,14 +94,14 @@ fn drop_segments_covered_by(inner: &Inner, delete: CoveringDelete) -> Result<boo
         return Ok(false);
     }
     let mut next = manifest.clone();
-    next.files.insert(delete.table, state.with_compacted(&done).files());
+    next.files.insert(delete.table, compacted(state, &done).files());
     inner.manifests.replace(inner, &mut manifest, next, OrphanFiles::default)?;
     drop(newest);
 
     let mut lock = inner.commit.lock();
     let db = inner.versions.newest();
     match db.tables.get(&delete.table) {
-        Some(state) => inner.versions.replace_newest(db.with_state(delete.table, state.with_compacted(&done))),
+        Some(state) => inner.versions.replace_newest(db.with_state(delete.table, compacted(state, &done))),
         None => lock.compacted_after_drop(delete.table, &done),
     }
     drop(lock);

@@ -110,6 +110,34 @@ impl DbVersion {
         Ok(())
     }
 
+    /// Asserts that the version has exactly the objects of its catalog.
+    fn check(&self) {
+        let (tables, row_tables, sequences) = self.catalog.counts();
+        assert!(self.tables.len() == tables, "BUG: {} table states for {tables} tables", self.tables.len());
+        assert!(self.row_tables.len() == row_tables, "BUG: {} of {row_tables} rows tables", self.row_tables.len());
+        assert!(self.counters.len() == sequences, "BUG: {} of {sequences} sequences", self.counters.len());
+        debug_assert!(self.tables.iter().all(|(id, state)| state.table.id == *id), "BUG: a state of another table");
+        debug_assert!(
+            self.tables.values().all(|state| self.catalog.table_by_id(state.table.id) == Some(&state.table)),
+            "BUG: a table state has another definition than the catalog"
+        );
+    }
+
+    /// Asserts that `other` shows the same commits, so that it may replace this version.
+    fn check_replacement(&self, other: &DbVersion) {
+        assert!(self.lsn == other.lsn, "BUG: version {} replaces version {}", other.lsn, self.lsn);
+        assert!(self.wall_ns == other.wall_ns, "BUG: version {} with another commit time", self.lsn);
+        assert!(Arc::ptr_eq(&self.catalog, &other.catalog), "BUG: version {} with another catalog", self.lsn);
+        assert!(self.tables.len() == other.tables.len(), "BUG: version {} with other tables", self.lsn);
+        debug_assert!(
+            self.tables.iter().all(|(id, state)| other.tables.get(id).is_some_and(|other| {
+                other.kept_from >= state.kept_from && other.series_count == state.series_count
+            })),
+            "BUG: version {} with another retention horizon or other series",
+            self.lsn
+        );
+    }
+
     pub(crate) fn row_table(&self, id: TableId) -> Result<&Arc<RowTable>> {
         self.row_tables.get(&id).ok_or_else(|| dropped(id))
     }
@@ -228,6 +256,8 @@ const LIVING_MIN: usize = 1_024;
 
 impl DbVersions {
     pub(crate) fn new(db: DbVersion, durable_lsn: Lsn) -> DbVersions {
+        assert!(db.lsn <= durable_lsn, "BUG: version {} opened with a log durable up to {durable_lsn}", db.lsn);
+        db.check();
         let durable = Arc::new(db);
         let living = VecDeque::from([(durable.lsn, Arc::downgrade(&durable))]);
         DbVersions(Mutex::new(Inner { durable_lsn, durable, ahead: VecDeque::new(), living, living_max: LIVING_MIN }))
@@ -255,17 +285,21 @@ impl DbVersions {
     /// max(durable, seen).
     pub(crate) fn visible(&self, seen: Lsn) -> Arc<DbVersion> {
         let inner = self.0.lock();
-        if seen <= inner.durable_lsn {
-            return Arc::clone(&inner.durable);
-        }
-        let ahead = inner.ahead.partition_point(|db| db.lsn <= seen);
-        Arc::clone(if ahead == 0 { &inner.durable } else { &inner.ahead[ahead - 1] })
+        let ahead = if seen <= inner.durable_lsn { 0 } else { inner.ahead.partition_point(|db| db.lsn <= seen) };
+        let db = if ahead == 0 { &inner.durable } else { &inner.ahead[ahead - 1] };
+        let most = inner.durable_lsn.max(seen);
+        assert!(db.lsn <= most, "BUG: a reader of commits up to {most} would see commit {}", db.lsn);
+        Arc::clone(db)
     }
 
     /// Adds the version of a new commit.
     pub(crate) fn push(&self, db: DbVersion) {
         let mut inner = self.0.lock();
-        assert!(db.lsn > inner.ahead.back().unwrap_or(&inner.durable).lsn, "BUG: versions out of commit order");
+        let newest = inner.ahead.back().unwrap_or(&inner.durable);
+        assert!(db.lsn > newest.lsn, "BUG: version {} after {}", db.lsn, newest.lsn);
+        assert!(db.wall_ns > newest.wall_ns, "BUG: commit time {} after {}", db.wall_ns, newest.wall_ns);
+        assert!(db.catalog_lsn <= db.lsn, "BUG: version {} has the catalog of {}", db.lsn, db.catalog_lsn);
+        db.check();
         let db = Arc::new(db);
         inner.remember(&db);
         inner.ahead.push_back(db);
@@ -277,23 +311,17 @@ impl DbVersions {
         let mut inner = self.0.lock();
         let db = Arc::new(db);
         inner.remember(&db);
-        let newest = inner.ahead.back_mut();
-        match newest {
-            Some(newest) => {
-                assert!(newest.lsn == db.lsn, "BUG: the newest version changed under the commit lock");
-                *newest = db;
-            }
-            None => {
-                assert!(inner.durable.lsn == db.lsn, "BUG: the newest version changed under the commit lock");
-                inner.durable = db;
-            }
-        }
+        let Inner { ahead, durable, .. } = &mut *inner;
+        let newest = ahead.back_mut().unwrap_or(durable);
+        newest.check_replacement(&db);
+        *newest = db;
     }
 
     /// Notes that the log is durable up to `lsn`.
     pub(crate) fn advance(&self, lsn: Lsn) {
         let mut inner = self.0.lock();
-        inner.durable_lsn = inner.durable_lsn.max(lsn);
+        assert!(lsn >= inner.durable_lsn, "BUG: durable up to {lsn} after {}", inner.durable_lsn);
+        inner.durable_lsn = lsn;
         inner.promote();
     }
 }
@@ -326,6 +354,8 @@ impl Inner {
         let snapshots: Vec<Lsn> =
             self.living.iter().filter(|(_, db)| db.strong_count() > 0).map(|(lsn, _)| *lsn).collect();
         let oldest = self.living.iter().filter(|(lsn, _)| *lsn < newest).find_map(|(_, db)| db.upgrade());
+        debug_assert!(snapshots.is_sorted(), "BUG: versions in use out of commit order");
+        debug_assert!(snapshots.last() <= Some(&newest), "BUG: a reader beyond the newest version {newest}");
         (Readers::new(snapshots, newest), oldest.map(|db| db.wall_ns))
     }
 
@@ -335,6 +365,7 @@ impl Inner {
                 self.durable = db;
             }
         }
+        assert!(self.durable.lsn <= self.durable_lsn, "BUG: version {} is visible too early", self.durable.lsn);
     }
 }
 

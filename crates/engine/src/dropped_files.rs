@@ -72,6 +72,10 @@ fn free_dropped(inner: &Inner) -> Result<bool> {
 /// Removes the segments of dropped tables, and those of `removed` that belong to no database
 /// version.
 pub(crate) fn discard_tables(inner: &Inner, obsolete: Vec<(Lsn, Arc<TableState>)>, removed: &[SegmentMeta]) {
+    debug_assert!(
+        obsolete.iter().all(|(_, state)| !inner.versions.newest().tables.contains_key(&state.table.id)),
+        "BUG: segments of a table that exists would be removed"
+    );
     let mut known = BTreeSet::new();
     for segment in obsolete.iter().flat_map(|(_, state)| state.segments.iter()) {
         known.insert(segment.meta().file);

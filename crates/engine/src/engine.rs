@@ -136,7 +136,10 @@ impl Running {
         let inner = &self.inner;
         inner.refuse_writes();
         inner.jobs.close(inner, &self.workers);
-        inner.wal.close(&|lsn| inner.versions.advance(lsn))
+        inner.wal.close(&|lsn| inner.versions.advance(lsn))?;
+        let (last, durable) = (inner.wal.last(), inner.wal.durable());
+        assert!(durable == last, "BUG: closed with a log durable up to {durable} of {last}");
+        Ok(())
     }
 }
 

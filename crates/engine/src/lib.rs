@@ -18,6 +18,9 @@
 //! - The manifest names only complete, synced files; data that it does not name is in the log or
 //!   was never acknowledged.
 //!
+//! These are asserted where breaking them would do damage (`db_version`, `manifest_store`, `commit`,
+//! `flush`); `jobs` and `commit` say what a broken one stops.
+//!
 //! Not here: SQL (`query`), network protocols (`ingest`, `server`). Bytes:
 //! docs/format/{record,manifest,row-files}.md.
 

@@ -199,6 +199,7 @@ impl Manifest {
     fn write_temporary(&self, env: &dyn Env, dir: &Path) -> Result<Stored> {
         let path = Manifest::path(dir);
         let bytes = self.encode();
+        debug_assert!(Manifest::decode(&bytes).as_ref() == Ok(self), "BUG: the manifest is unreadable");
         env::write_temporary(env, &path, &bytes)
             .map_err(|error| Error::io(format!("replace {}", path.display()), &error))?;
         let end = bytes.len() as u64;
@@ -223,6 +224,7 @@ impl Manifest {
     pub(crate) fn replace_by(&mut self, next: &mut Manifest, env: &dyn Env, dir: &Path) -> Result<()> {
         let stored = std::mem::take(&mut self.stored);
         let edit = (stored.tail == Tail::Synced).then(|| edits::encode(self, next, stored.crc));
+        debug_assert!(edits::leads_to(self, next), "BUG: the edit of the manifest does not lead to its successor");
         if let Some(edit) = edit.as_ref().filter(|edit| stored.has_room(edit.len())) {
             next.stored = append(stored, edit, env, dir)?;
             return Ok(());
@@ -353,6 +355,7 @@ fn reserve(stored: &mut Stored, bytes: usize, file: &dyn File) {
 
 /// Appends an edit and syncs it.
 fn append(mut stored: Stored, edit: &[u8], env: &dyn Env, dir: &Path) -> Result<Stored> {
+    assert!(stored.takes_edits(), "BUG: an edit is appended to a manifest in state {:?}", stored.tail);
     let path = Manifest::path(dir);
     let fail = |what: &str, error: &std::io::Error| Error::io(format!("{what} {}", path.display()), error);
     let file = env.open(&path, Open::ReadWrite).map_err(|error| fail("open", &error))?;

@@ -80,6 +80,7 @@ impl ManifestStore {
         // Series files of existing tables are removed by the flush that replaced them.
         let dropped = old.files.iter().filter(|(id, _)| !manifest.files.contains_key(id));
         removable.series_files.extend(dropped.flat_map(|(_, files)| files.series_files.iter().map(|file| file.file)));
+        check_removable(manifest, &removable, &named);
         remove_files(inner, removable);
         Ok(())
     }
@@ -97,9 +98,30 @@ fn check_successor(inner: &Inner, old: &Manifest, next: &Manifest) {
     let end = if next.flushed_lsn == old.flushed_lsn { old.replay_from.max(flushed.next()) } else { durable.next() };
     assert!(replay_from <= end, "BUG: the log is wanted from {replay_from}, there may be commits from {end} on");
     assert!(next.next_file >= old.next_file, "BUG: files are numbered from {} again", next.next_file);
+    let (tables, row_tables, sequences) = next.catalog.counts();
+    assert!(next.files.len() == tables, "BUG: files of {} tables, of {tables}", next.files.len());
+    assert!(next.row_files.len() == row_tables, "BUG: files of {} rows tables, of {row_tables}", next.row_files.len());
+    assert!(next.sequences.len() == sequences, "BUG: {} sequences, of {sequences}", next.sequences.len());
+    assert!(next.wall_ns >= old.wall_ns, "BUG: the commit time goes back to {}", next.wall_ns);
     assert!(next.next_table >= old.next_table, "BUG: tables are numbered from {} again", next.next_table);
     assert!(next.identity == old.identity, "BUG: the manifest is of database {:016x}", next.identity);
     assert!(next.retention_ns >= old.retention_ns, "BUG: the trusted time goes back to {}", next.retention_ns);
+}
+
+/// Asserts that the manifest names none of the files that are removed after it was written.
+fn check_removable(manifest: &Manifest, files: &OrphanFiles, named_row_files: &BTreeSet<u64>) {
+    let row_file = files.row_files.iter().find(|file| named_row_files.contains(file));
+    assert!(row_file.is_none(), "BUG: file {row_file:?} of rows is in use and would be removed");
+    if files.segments.is_empty() && files.series_files.is_empty() {
+        return;
+    }
+    let all = || manifest.files.values();
+    let segments: BTreeSet<u64> = all().flat_map(|files| &files.segments).map(|meta| meta.file).collect();
+    let series_files: BTreeSet<u64> = all().flat_map(|files| &files.series_files).map(|file| file.file).collect();
+    let segment = files.segments.iter().map(|segment| segment.meta().file).find(|file| segments.contains(file));
+    assert!(segment.is_none(), "BUG: segment {segment:?} is in use and would be removed");
+    let series_file = files.series_files.iter().find(|file| series_files.contains(file));
+    assert!(series_file.is_none(), "BUG: series file {series_file:?} is in use and would be removed");
 }
 
 /// Removes files that no manifest on disk names, segments once no reader uses them.

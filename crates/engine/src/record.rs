@@ -133,6 +133,8 @@ pub(crate) struct RowChangesItem {
 
 impl RowChangesItem {
     pub(crate) fn push(&mut self, table: TableId, record: RecordId, row: Option<&[u8]>) {
+        // Replay refuses others, and the commit would be acknowledged by then.
+        assert!(record.0 < rows::RECORDS_MAX, "BUG: a change of record {} is logged", record.0);
         if self.bytes.is_empty() {
             self.bytes.push(ITEM_ROW_CHANGES);
         }
@@ -277,6 +279,8 @@ pub(crate) fn begin_rows_item(table: TableId, batch: u32) -> Vec<u8> {
 }
 
 pub(crate) fn series_item(table: TableId, batch: u32, first: u32, ids: &[u32], new_keys: &[(u32, &[u8])]) -> Vec<u8> {
+    assert!(ids.len() <= SERIES_PER_ITEM_MAX, "BUG: {} series in one item", ids.len());
+    debug_assert!(new_keys.iter().all(|(id, _)| ids.contains(id)), "BUG: a key of a series that is not listed");
     let mut out = vec![ITEM_SERIES];
     out.put_u32(table.0);
     out.put_u32(batch);
@@ -294,6 +298,8 @@ pub(crate) fn series_item(table: TableId, batch: u32, first: u32, ids: &[u32], n
 }
 
 pub(crate) fn delete_item(table: TableId, series: Option<&[u32]>, times: TimeRange) -> Vec<u8> {
+    assert!(series.is_none_or(|series| series.len() <= SERIES_PER_ITEM_MAX), "BUG: too many series in one item");
+    debug_assert!(series.is_none_or(<[u32]>::is_sorted), "BUG: series of a delete out of order");
     let mut out = vec![ITEM_DELETE];
     out.put_u32(table.0);
     out.put_i64(times.start);
@@ -337,6 +343,10 @@ pub(crate) fn ddl_item(ddl: &Ddl) -> Vec<u8> {
     };
     let mut out = vec![kind];
     out.extend_from_slice(&body);
+    debug_assert!(
+        decode_item(&out).is_ok_and(|item| item == Item::Ddl(ddl.clone())),
+        "BUG: a change of the catalog is unreadable"
+    );
     out
 }
 
@@ -878,12 +888,13 @@ mod tests {
         for at in 3..limits::COLUMNS_PER_TABLE_MAX {
             wide.columns.push(Column {
                 id: ColumnId(at as u32),
-                name: "n".repeat(limits::NAME_BYTES_MAX),
+                name: format!("{at:0>width$}", width = limits::NAME_BYTES_MAX),
                 ty: DataType::Int64,
                 nullable: true,
                 role: ColumnRole::Field,
             });
         }
+        wide.next_column_id = ColumnId(limits::COLUMNS_PER_TABLE_MAX as u32);
         assert!(ddl_item(&Ddl::CreateTable(Arc::new(wide))).len() <= ITEM_BYTES_MAX);
     }
 }

@@ -57,6 +57,9 @@ impl Clock {
         let passed = monotonic_ns.saturating_sub(self.checked_ns).saturating_mul(CATCH_UP);
         self.checked_ns = monotonic_ns;
         let advanced = trusted.saturating_add_unsigned(passed).min(wall).max(trusted);
+        // On another road than the expression above: what it guards cannot be restored.
+        assert!(advanced <= wall || advanced == trusted, "BUG: {advanced} is trusted, the clock shows {wall}");
+        assert!(advanced.abs_diff(trusted) <= passed, "BUG: {advanced} is trusted {passed} ns after {trusted}");
         let is_ahead = wall.saturating_sub(advanced) > AHEAD_NS;
         let was_warned = std::mem::replace(&mut self.is_warned, is_ahead);
         (advanced, is_ahead && !was_warned)

@@ -248,7 +248,6 @@ impl Txn {
     /// Before it answers a session at `sync`, the caller must wait, by [`Engine::when_durable`],
     /// for `rows().newest_seen()`, and for the LSN of this snapshot if the statement read `columns`
     /// tables too.
-    /// tables too, for the LSN of this snapshot.
     pub fn snapshot_newest(&mut self) -> Snapshot {
         let db = self.root_or(DbVersions::newest);
         let (store, isolation) = (&self.engine.inner.store, self.isolation);
@@ -316,6 +315,7 @@ impl Txn {
 
     fn restore(&mut self, savepoint: &Savepoint) {
         let Savepoint { ddl, catalog, own, memory_bytes, own_rows, counters, .. } = savepoint.clone();
+        assert!(ddl <= self.ddl.len(), "BUG: rolled back to a savepoint after {ddl} changes, of {}", self.ddl.len());
         self.ddl.truncate(ddl);
         (self.catalog, self.own) = (catalog, own);
         self.memory.count(memory_bytes as u64);
@@ -719,6 +719,10 @@ impl Txn {
         // Counted as memory until the next flush, like rows.
         self.memory.count(bytes + (DELETE_BYTES + series.as_ref().map_or(0, |keys| keys.memory_bytes())) as u64);
         changed.insert(at, OwnEntry::Delete(Arc::new(OwnDelete { series, times })));
+        debug_assert!(
+            changed.is_sorted_by_key(|entry| matches!(entry, OwnEntry::Rows(_))),
+            "BUG: a delete after rows of its transaction"
+        );
         own.entries = changed.into_iter().collect();
         Ok(())
     }

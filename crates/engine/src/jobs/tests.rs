@@ -149,7 +149,8 @@ fn a_broken_invariant_of_the_commit_point_refuses_writes_and_reads_go_on() {
     create(&engine, "t").unwrap();
     write(&engine, "t", env.now_ns(), 3).unwrap();
     env.run_until_idle();
-    let newest = DbVersion { lsn: Lsn(1 << 40), ..(*engine.inner.versions.newest()).clone() };
+    let newest = engine.inner.versions.newest();
+    let newest = DbVersion { lsn: Lsn(1 << 40), wall_ns: newest.wall_ns + 1, ..(*newest).clone() };
     engine.inner.versions.push(newest);
 
     let error = write(&engine, "t", env.now_ns() + 100, 1).unwrap_err();

@@ -48,6 +48,14 @@ pub(super) fn encode(old: &Manifest, new: &Manifest, crc: u32) -> Vec<u8> {
     out
 }
 
+/// Whether the edit between two manifests, applied to the first, gives the second. As expensive as a
+/// new base.
+pub(super) fn leads_to(old: &Manifest, new: &Manifest) -> bool {
+    let base = old.encode();
+    let edit = encode(old, new, super::crc_of(&base));
+    Manifest::decode(&[base, edit].concat()).as_ref() == Ok(new)
+}
+
 /// The checksum of an edit, which covers everything before it.
 pub(super) fn crc_of(edit: &[u8]) -> u32 {
     u32::from_le_bytes([edit[4], edit[5], edit[6], edit[7]])
