@@ -8,6 +8,8 @@ use model::{
     Table, TableId, TableName, TableOptions, TableRef, limits,
 };
 
+use crate::catalog_object::{CatalogObject, ObjectKey};
+
 /// Schemas, tables, indexes and sequences. Immutable; a change returns a new catalog.
 ///
 /// Always true: relation names are unique within a schema, across all kinds of relations.
@@ -178,6 +180,57 @@ impl Catalog {
     /// The table called `name`, or 42P01.
     pub fn expect(&self, name: &TableName) -> Result<&TableRef> {
         self.table(name).ok_or_else(|| Error::new(SqlState::UNDEFINED_TABLE, format!("relation {name} does not exist")))
+    }
+
+    /// All objects except schema `public`, which always exists; each after those that it depends
+    /// on.
+    pub(crate) fn objects(&self) -> impl Iterator<Item = CatalogObject> {
+        let schemas = self.schemas.iter().filter(|name| *name != "public").cloned().map(CatalogObject::Schema);
+        let tables = self.by_id.values().cloned().map(CatalogObject::Table);
+        let row_tables = self.row_tables.values().cloned().map(CatalogObject::RowTable);
+        let sequences = self.sequences.values().cloned().map(CatalogObject::Sequence);
+        schemas.chain(tables).chain(row_tables).chain(sequences)
+    }
+
+    /// The object with this key, if it exists.
+    pub(crate) fn object(&self, key: &ObjectKey) -> Option<CatalogObject> {
+        match key {
+            ObjectKey::Schema(name) => self.schemas.get(name).cloned().map(CatalogObject::Schema),
+            ObjectKey::Table(id) => self.by_id.get(id).cloned().map(CatalogObject::Table),
+            ObjectKey::RowTable(id) => self.row_tables.get(id).cloned().map(CatalogObject::RowTable),
+            ObjectKey::Sequence(id) => self.sequences.get(id).cloned().map(CatalogObject::Sequence),
+        }
+    }
+
+    /// Whether an object of any kind has this number.
+    pub(crate) fn has_number(&self, number: u32) -> bool {
+        let id = TableId(number);
+        self.by_id.contains_key(&id) || self.row_tables.contains_key(&id) || self.sequences.contains_key(&number)
+    }
+
+    /// Returns a catalog with an object added, or replaced by its next version.
+    ///
+    /// # Errors
+    /// 42P06, 42P07, 3F000, 54000.
+    pub(crate) fn with_object(&self, object: CatalogObject) -> Result<Catalog> {
+        match object {
+            CatalogObject::Schema(name) => self.with_schema(&name),
+            CatalogObject::Table(table) => self.with_table(table),
+            CatalogObject::RowTable(schema) => self.with_row_table(schema),
+            CatalogObject::Sequence(sequence) => self.with_sequence(sequence),
+        }
+    }
+
+    /// Returns a catalog with an object removed.
+    ///
+    /// # Errors
+    /// 3F000, 55000 for a schema that does not exist or is not empty.
+    pub(crate) fn without_object(&self, key: &ObjectKey) -> Result<Catalog> {
+        match key {
+            ObjectKey::Schema(name) => self.without_schema(name),
+            ObjectKey::Table(id) | ObjectKey::RowTable(id) => Ok(self.without_table(*id)),
+            ObjectKey::Sequence(id) => Ok(self.without_sequence(*id)),
+        }
     }
 
     /// Returns a catalog with a schema added.

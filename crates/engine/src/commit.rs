@@ -23,6 +23,7 @@ use model::{Error, Lsn, Result, SqlState, TableId, limits};
 use rows::RowTable;
 use wal::{Appended, Space};
 
+use crate::catalog_object::{CatalogObject, NewState, ObjectKey};
 use crate::covering_deletes::{CoveringDelete, CoveringDeletes};
 use crate::db_version::DbVersion;
 use crate::engine::{CommitState, Inner, WriteStall};
@@ -152,7 +153,8 @@ impl Committing {
         let rows = rows.filter(|rows| !rows.is_empty() || !ddl.is_empty() || !tables.is_empty());
         let is_empty = ddl.is_empty() && tables.is_empty() && rows.is_none();
         for ddl in &mut ddl {
-            if let Ddl::CreateSequence(sequence, state) | Ddl::AlterSequence(sequence, Some(state)) = ddl
+            if let Ddl::Create(CatalogObject::Sequence(sequence), NewState::Sequence(state))
+            | Ddl::Alter(CatalogObject::Sequence(sequence), NewState::Sequence(state)) = ddl
                 && let Some(counter) = own_versions.counters.get(&sequence.id)
             {
                 *state = counter.now();
@@ -578,15 +580,7 @@ impl Committing {
 
     /// Whether the commit only deletes or drops; such commits are accepted on a full disk.
     fn only_frees_space(&self) -> bool {
-        let frees = |ddl: &Ddl| {
-            matches!(
-                ddl,
-                Ddl::DropTable(_)
-                    | Ddl::DropSchema(_)
-                    | Ddl::DropSequence(_)
-                    | Ddl::AlterRowTable { discard_rows: true, .. }
-            )
-        };
+        let frees = |ddl: &Ddl| matches!(ddl, Ddl::Drop(_) | Ddl::Alter(_, NewState::Emptied));
         !self.adds_rows && self.tables.iter().all(|writes| writes.batches.is_empty()) && self.ddl.iter().all(frees)
     }
 
@@ -1003,7 +997,7 @@ impl Replay {
                     replayed.next_number = replayed.next_number.max(ddl.next_number());
                     replayed.dropped.extend(db.apply(ddl)?);
                     db.catalog_lsn = lsn;
-                    if let Ddl::DropTable(id) = ddl {
+                    if let Ddl::Drop(ObjectKey::Table(id)) = ddl {
                         self.pending.remove(id);
                     }
                 }
@@ -1135,7 +1129,10 @@ mod tests {
         for at in 1..=5_000u64 {
             let mut items = vec![record::series_item(TableId(1), 0, 0, &[0], &[(0, b"")])];
             if at == 1 {
-                items.insert(0, record::ddl_item(&Ddl::CreateTable(Arc::clone(&table))));
+                items.insert(
+                    0,
+                    record::ddl_item(&Ddl::Create(CatalogObject::Table(Arc::clone(&table)), NewState::Kept)),
+                );
             }
             let values: arrow_array::ArrayRef = Arc::new(arrow_array::Int64Array::from(vec![at.cast_signed()]));
             let rows =

@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use rows::{Readers, Records, RowTable};
 
 use crate::Catalog;
+use crate::catalog_object::{CatalogObject, NewState, ObjectKey};
 use crate::record::Ddl;
 use crate::sequence::Counter;
 
@@ -75,32 +76,32 @@ impl DbVersion {
     pub(crate) fn apply(&mut self, ddl: &Ddl) -> Result<Option<Arc<TableState>>> {
         self.catalog = Arc::new(apply_ddl(&self.catalog, ddl)?);
         match ddl {
-            Ddl::CreateRowTable(schema) => self.put_row_table(schema, Arc::default())?,
-            Ddl::AlterRowTable { schema, discard_rows } => {
-                let old = &self.row_table(schema.id)?.records;
-                let records = if *discard_rows { Arc::new(old.emptied(schema.version)) } else { Arc::clone(old) };
-                self.put_row_table(schema, records)?;
-            }
-            Ddl::CreateSequence(sequence, state) | Ddl::AlterSequence(sequence, Some(state)) => {
-                self.counters.insert(sequence.id, Arc::new(Counter::new(*state)));
-            }
-            Ddl::AlterSequence(_, None) => {}
-            Ddl::DropSequence(id) => drop(self.counters.remove(id)),
-            Ddl::CreateTable(table) => {
+            Ddl::Create(CatalogObject::Table(table), _) => {
                 let state = TableState { cache: self.cache.clone(), ..TableState::empty(Arc::clone(table)) };
                 self.tables.insert(table.id, Arc::new(state.altered(Arc::clone(table), self.wall_ns)));
                 self.note_retention(table, None);
             }
-            Ddl::AlterTable(table) => {
+            Ddl::Alter(CatalogObject::Table(table), _) => {
                 let old = Arc::clone(self.state(table.id)?);
                 self.tables.insert(table.id, Arc::new(old.altered(Arc::clone(table), self.wall_ns)));
                 self.note_retention(table, Some(&old.table));
             }
-            Ddl::DropTable(id) => {
-                self.row_tables.remove(id);
-                return Ok(self.tables.remove(id));
+            Ddl::Create(CatalogObject::RowTable(schema), _) => self.put_row_table(schema, Arc::default())?,
+            Ddl::Alter(CatalogObject::RowTable(schema), state) => {
+                let old = &self.row_table(schema.id)?.records;
+                let is_emptied = *state == NewState::Emptied;
+                let records = if is_emptied { Arc::new(old.emptied(schema.version)) } else { Arc::clone(old) };
+                self.put_row_table(schema, records)?;
             }
-            Ddl::CreateSchema(_) | Ddl::DropSchema(_) => {}
+            Ddl::Create(CatalogObject::Sequence(sequence), NewState::Sequence(state))
+            | Ddl::Alter(CatalogObject::Sequence(sequence), NewState::Sequence(state)) => {
+                self.counters.insert(sequence.id, Arc::new(Counter::new(*state)));
+            }
+            Ddl::Drop(ObjectKey::Table(id)) => return Ok(self.tables.remove(id)),
+            Ddl::Drop(ObjectKey::RowTable(id)) => drop(self.row_tables.remove(id)),
+            Ddl::Drop(ObjectKey::Sequence(id)) => drop(self.counters.remove(id)),
+            // Other objects have no state in memory.
+            Ddl::Create(..) | Ddl::Alter(..) | Ddl::Drop(_) => {}
         }
         Ok(None)
     }
@@ -150,14 +151,30 @@ impl DbVersion {
 /// when it was dropped; XX001 for a change that no transaction makes.
 pub(crate) fn apply_ddl(catalog: &Catalog, ddl: &Ddl) -> Result<Catalog> {
     match ddl {
-        Ddl::CreateTable(table) => {
-            if catalog.table_by_id(table.id).is_some() {
-                return Err(Error::corrupt(format!("table {} has number {}, which is taken", table.name, table.id)));
+        Ddl::Create(object, _) => {
+            let key = object.key();
+            if key.number().is_some_and(|number| catalog.has_number(number)) {
+                return Err(Error::corrupt(format!("{key} is created, and its number is taken")));
             }
-            catalog.with_table(Arc::clone(table))
+            catalog.with_object(object.clone())
         }
-        Ddl::AlterTable(table) => {
-            let old = expect_id(catalog, table.id)?;
+        Ddl::Alter(object, state) => {
+            check_alteration(catalog, object, *state)?;
+            catalog.with_object(object.clone())
+        }
+        Ddl::Drop(key) => {
+            if key.number().is_some() {
+                expect_object(catalog, key)?;
+            }
+            catalog.without_object(key)
+        }
+    }
+}
+
+/// Checks that an object may become `next`.
+fn check_alteration(catalog: &Catalog, next: &CatalogObject, state: NewState) -> Result<()> {
+    match (expect_object(catalog, &next.key())?, next) {
+        (CatalogObject::Table(old), CatalogObject::Table(table)) => {
             check_version(&table.name, old.version, table.version)?;
             if (&old.name, old.keyed) != (&table.name, table.keyed) || !table.columns.starts_with(&old.columns) {
                 return Err(Error::corrupt(format!(
@@ -165,45 +182,16 @@ pub(crate) fn apply_ddl(catalog: &Catalog, ddl: &Ddl) -> Result<Catalog> {
                     old.name, table.name
                 )));
             }
-            catalog.with_table(Arc::clone(table))
         }
-        Ddl::DropTable(id) => {
-            if catalog.row_table_by_id(*id).is_none() {
-                expect_id(catalog, *id)?;
-            }
-            Ok(catalog.without_table(*id))
-        }
-        Ddl::CreateSchema(name) => catalog.with_schema(name),
-        Ddl::DropSchema(name) => catalog.without_schema(name),
-        Ddl::CreateRowTable(table) => {
-            if catalog.table_by_id(table.id).is_some() || catalog.row_table_by_id(table.id).is_some() {
-                return Err(Error::corrupt(format!("table {} has number {}, which is taken", table.name, table.id)));
-            }
-            catalog.with_row_table(Arc::clone(table))
-        }
-        Ddl::AlterRowTable { schema: table, discard_rows } => {
-            let old = catalog.row_table_by_id(table.id).ok_or_else(|| dropped(table.id))?;
+        (CatalogObject::RowTable(old), CatalogObject::RowTable(table)) => {
             check_version(&table.name, old.version, table.version)?;
-            if !discard_rows && table.columns.len() < old.columns.len() {
+            if state != NewState::Emptied && table.columns.len() < old.columns.len() {
                 return Err(Error::corrupt(format!("table {} loses columns but keeps its rows", table.name)));
             }
-            catalog.with_row_table(Arc::clone(table))
         }
-        Ddl::CreateSequence(sequence, _) => {
-            if catalog.sequence_by_id(sequence.id).is_some() {
-                return Err(Error::corrupt(format!("sequence {} has a number that is taken", sequence.name)));
-            }
-            catalog.with_sequence(Arc::clone(sequence))
-        }
-        Ddl::AlterSequence(sequence, _) => {
-            catalog.sequence_by_id(sequence.id).ok_or_else(|| dropped_sequence(sequence.id))?;
-            catalog.with_sequence(Arc::clone(sequence))
-        }
-        Ddl::DropSequence(id) => {
-            catalog.sequence_by_id(*id).ok_or_else(|| dropped_sequence(*id))?;
-            Ok(catalog.without_sequence(*id))
-        }
+        _ => {}
     }
+    Ok(())
 }
 
 fn check_version(name: &TableName, old: u32, new: u32) -> Result<()> {
@@ -225,8 +213,14 @@ pub(crate) fn dropped_sequence(id: u32) -> Error {
         .with_hint("run the transaction again")
 }
 
-fn expect_id(catalog: &Catalog, id: TableId) -> Result<&TableRef> {
-    catalog.table_by_id(id).ok_or_else(|| dropped(id))
+fn expect_object(catalog: &Catalog, key: &ObjectKey) -> Result<CatalogObject> {
+    catalog.object(key).ok_or_else(|| match key {
+        ObjectKey::Table(id) | ObjectKey::RowTable(id) => dropped(*id),
+        ObjectKey::Sequence(id) => dropped_sequence(*id),
+        ObjectKey::Schema(name) => {
+            Error::new(model::SqlState::INVALID_SCHEMA_NAME, format!("schema \"{name}\" does not exist"))
+        }
+    })
 }
 
 /// 42P01 for a table that another transaction dropped.
@@ -400,14 +394,16 @@ mod tests {
         let altered = |change: &dyn Fn(&mut Table)| {
             let mut next = Table { version: 2, ..table("t") };
             change(&mut next);
-            apply_ddl(&catalog, &Ddl::AlterTable(Arc::new(next))).map_err(|error| error.kind()).map(drop)
+            let next = CatalogObject::Table(Arc::new(next));
+            apply_ddl(&catalog, &Ddl::Alter(next, NewState::Kept)).map_err(|error| error.kind()).map(drop)
         };
         assert_eq!(altered(&|_| ()), Ok(()));
         assert_eq!(altered(&|table| table.name = TableName::public("u")), Err(ErrorKind::Corrupt));
         assert_eq!(altered(&|table| table.keyed = false), Err(ErrorKind::Corrupt));
         assert_eq!(altered(&|table| table.columns[1].ty = DataType::Text), Err(ErrorKind::Corrupt));
         assert_eq!(altered(&|table| drop(table.columns.pop())), Err(ErrorKind::Corrupt));
-        let again = apply_ddl(&catalog, &Ddl::CreateTable(Arc::new(table("u"))));
+        let again = CatalogObject::Table(Arc::new(table("u")));
+        let again = apply_ddl(&catalog, &Ddl::Create(again, NewState::Kept));
         assert_eq!(again.unwrap_err().kind(), ErrorKind::Corrupt);
     }
 }

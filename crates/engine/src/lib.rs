@@ -26,6 +26,7 @@
 
 mod amplification;
 mod catalog;
+mod catalog_object;
 mod codec;
 mod commit;
 mod compaction;

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use env::Event;
-use model::{Error, Lsn, Result, SequenceOwner, SequenceSpec, SqlState, TableId, TableName, Type};
+use model::{Error, Lsn, Result, SequenceSpec, SqlState};
 use parking_lot::Mutex;
 
 use crate::codec::{Put, Take};
@@ -158,8 +158,8 @@ fn order(sequence: &SequenceSpec) -> (i64, i64, i64, bool) {
     (sequence.increment, sequence.min, sequence.max, sequence.cycle)
 }
 
-/// Operations on the definition of a sequence and its encoding.
-pub(crate) trait SequenceOps: Sized {
+/// Operations on the definition of a sequence.
+pub(crate) trait SequenceOps {
     /// The state before the first value.
     fn initial(&self) -> SequenceState;
     /// The value after a state.
@@ -167,10 +167,6 @@ pub(crate) trait SequenceOps: Sized {
     /// Reserves values after `state`: returns the last reserved state and the number of values, at
     /// least one.
     fn reserve(&self, state: SequenceState) -> Result<(SequenceState, u32)>;
-    /// Encodes it for the log and the manifest.
-    fn encode(&self, out: &mut Vec<u8>);
-    /// Decodes the bytes of [`SequenceOps::encode`].
-    fn decode(take: &mut Take<'_>) -> Result<Self>;
 }
 
 impl SequenceOps for SequenceSpec {
@@ -206,37 +202,6 @@ impl SequenceOps for SequenceSpec {
             count += 1;
         }
         Ok((reserved, count))
-    }
-
-    fn encode(&self, out: &mut Vec<u8>) {
-        out.put_u32(self.id);
-        out.put_bytes(self.name.schema.as_bytes());
-        out.put_bytes(self.name.table.as_bytes());
-        out.put_u32(self.ty.oid());
-        for number in [self.start, self.increment, self.min, self.max] {
-            out.put_i64(number);
-        }
-        out.put_i64(self.cache);
-        out.put_u8(u8::from(self.cycle));
-        out.put_u8(u8::from(self.owner.is_some()));
-        let (table, column) = self.owner.map_or((0, 0), |owner| (owner.table.0, owner.column as u32));
-        out.put_u32(table);
-        out.put_u32(column);
-    }
-
-    fn decode(take: &mut Take<'_>) -> Result<SequenceSpec> {
-        let id = take.u32()?;
-        let name = TableName { schema: take.text()?.to_owned(), table: take.text()?.to_owned() };
-        let oid = take.u32()?;
-        let ty = Type::from_oid(oid, -1).filter(|ty| matches!(ty, Type::Int2 | Type::Int4 | Type::Int8));
-        let ty = ty.ok_or_else(|| take.malformed(&format!("counts in type {oid}")))?;
-        let (start, increment, min, max) = (take.i64()?, take.i64()?, take.i64()?, take.i64()?);
-        let (cache, cycle, owned) = (take.i64()?, take.u8()? != 0, take.u8()? != 0);
-        let owner = SequenceOwner { table: TableId(take.u32()?), column: take.u32()? as usize };
-        let owner = owned.then_some(owner);
-        let sequence = SequenceSpec { id, name, ty, start, increment, min, max, cache, cycle, owner };
-        sequence.check().map_err(|error| take.malformed(&error.to_string()))?;
-        Ok(sequence)
     }
 }
 
@@ -383,6 +348,8 @@ impl Counter {
 
 #[cfg(test)]
 mod tests {
+    use model::{TableName, Type};
+
     use super::*;
 
     /// The bug: after ALTER SEQUENCE … INCREMENT BY 10, values were still counted against the 32
