@@ -29,7 +29,7 @@ use crate::db_version::DbVersion;
 use crate::engine::{CommitState, Inner, WriteStall};
 use crate::flush::Flush;
 use crate::gc::RowGc;
-use crate::jobs::{Priority, broken_invariant};
+use crate::jobs::broken_invariant;
 use crate::memory::Reservation;
 use crate::record::{self, Ddl, RowChanges, RowChangesItem};
 use crate::sequence::{Counter, SequenceState};
@@ -447,9 +447,7 @@ impl Committing {
             inner.on_durable(lsn, |jobs| jobs.dropped_files.wake());
         }
         if !self.ddl.is_empty() {
-            // A new retention may make segments due.
-            inner.jobs.retention.wake();
-            inner.jobs.compaction.wake_worker(Priority::Normal);
+            inner.jobs.catalog_changed();
         }
         self.tables.clear();
         self.inline.clear();

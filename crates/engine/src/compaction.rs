@@ -140,6 +140,11 @@ impl Job for Compaction {
         }
     }
 
+    /// A dropped table cancels its compaction.
+    fn follows_catalog(&self) -> bool {
+        true
+    }
+
     fn metrics(&self) -> Vec<&Metric> {
         vec![&self.compactions, &self.bytes, &self.read_bytes, &self.wait_ns, &self.backlog]
     }

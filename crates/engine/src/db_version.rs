@@ -216,10 +216,8 @@ pub(crate) fn dropped_sequence(id: u32) -> Error {
 fn expect_object(catalog: &Catalog, key: &ObjectKey) -> Result<CatalogObject> {
     catalog.object(key).ok_or_else(|| match key {
         ObjectKey::Table(id) | ObjectKey::RowTable(id) => dropped(*id),
-        ObjectKey::Sequence(id) => dropped_sequence(*id),
-        ObjectKey::Schema(name) => {
-            Error::new(model::SqlState::INVALID_SCHEMA_NAME, format!("schema \"{name}\" does not exist"))
-        }
+        key => Error::new(model::SqlState::UNDEFINED_TABLE, format!("{key} was dropped by another transaction"))
+            .with_hint("run the transaction again"),
     })
 }
 

@@ -60,6 +60,11 @@ pub(crate) trait Job: Send + Sync {
         Vec::new()
     }
 
+    /// Whether commits that change the catalog wake the job.
+    fn follows_catalog(&self) -> bool {
+        false
+    }
+
     /// Discards unfinished work. Called once, after the last step.
     fn abandon(&self, _: &Inner) {}
 
@@ -416,6 +421,11 @@ impl Jobs {
         for (entry, workers) in self.list.iter().zip(workers) {
             entry.close(inner, workers);
         }
+    }
+
+    /// Called after a commit that changed the catalog.
+    pub(crate) fn catalog_changed(&self) {
+        self.list.iter().filter(|entry| entry.job.follows_catalog()).for_each(|entry| entry.wake());
     }
 
     pub(crate) fn stats(&self) -> Vec<JobStats> {

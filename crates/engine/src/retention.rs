@@ -97,6 +97,11 @@ impl Job for Retention {
         Ok(Step::Until(inner.env.monotonic_ns() + CHECK_INTERVAL_NS))
     }
 
+    /// A new retention may make segments due.
+    fn follows_catalog(&self) -> bool {
+        true
+    }
+
     fn metrics(&self) -> Vec<&Metric> {
         vec![&self.segments, &self.bytes, &self.late_rows]
     }

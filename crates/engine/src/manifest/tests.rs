@@ -17,7 +17,7 @@ fn with_body(body: &[u8]) -> Vec<u8> {
     let length = (body.len() as u64).to_le_bytes();
     let crc = crc32c::crc32c_append(crc32c::crc32c(&length), body);
     let mark = Stored { end: (HEADER_BYTES + body.len()) as u64, ..Stored::default() }.mark();
-    [&MAGIC[..], &[5, 0, 0, 0], &crc.to_le_bytes(), &length, &mark, body].concat()
+    [&MAGIC[..], &FORMAT_VERSION.to_le_bytes(), &crc.to_le_bytes(), &length, &mark, body].concat()
 }
 
 #[test]
@@ -41,7 +41,8 @@ fn manifest_bytes_are_exactly_these() {
         13, 0, 0, 0, 0, 0, 0, 0,
         1, 0, 0, 0, 1, 1, 0, 0, 0, b's', 0, 0, 0, 0, 0, 0, 0, 0,
     ];
-    assert_eq!(bytes[..12], *b"MILLRACE\x05\0\0\0");
+    assert_eq!(bytes[..8], *b"MILLRACE");
+    assert_eq!(bytes[8..12], FORMAT_VERSION.to_le_bytes());
     assert_eq!(bytes[16..32], [70, 0, 0, 0, 0, 0, 0, 0, 106, 0, 0, 0, 0, 0, 0, 0]);
     assert_eq!(bytes[36..], body);
     assert_eq!(bytes, with_body(&body));
@@ -81,9 +82,10 @@ fn a_duplicate_table_is_refused() {
 #[test]
 fn unknown_version_is_refused_and_both_versions_named() {
     let mut bytes = Manifest::default().encode();
-    bytes[8] = 9;
+    bytes[8] = 0xee;
     let error = Manifest::decode(&bytes).unwrap_err();
-    assert!(error.message().contains("version 9") && error.message().contains("version 5"), "{error}");
+    assert!(error.message().contains(&format!("version {}", bytes[8])), "{error}");
+    assert!(error.message().contains(&format!("version {FORMAT_VERSION}")), "{error}");
 }
 
 /// A table with only a time column.
