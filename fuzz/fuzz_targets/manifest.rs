@@ -5,6 +5,8 @@
 use engine::Manifest;
 use libfuzzer_sys::fuzz_target;
 
+/// Offset of the checksum, after the marker and the version.
+const CRC_AT: usize = 12;
 /// Offset of the base.
 const HEADER_BYTES: usize = 36;
 
@@ -12,7 +14,8 @@ const HEADER_BYTES: usize = 36;
 fn file(base: &[u8], edit: &[u8]) -> Vec<u8> {
     let length = (base.len() as u64).to_le_bytes();
     let mut crc = crc32c::crc32c_append(crc32c::crc32c(&length), base);
-    let mut file = b"MILLRACE\x04\0\0\0".to_vec();
+    let mut file = Manifest::default().encode();
+    file.truncate(CRC_AT);
     file.extend_from_slice(&crc.to_le_bytes());
     file.extend_from_slice(&length);
     file.resize(HEADER_BYTES, 0xff);

@@ -105,7 +105,7 @@ fn step(
     let flush = cpu.elapsed();
     let at_rest = read_thrice(side, shape, stretches)?;
     let stats = side.engine.stats();
-    let written = |stats: &Stats| stats.flush_bytes + stats.compaction_bytes + stats.log_bytes;
+    let written = |stats: &Stats| stats.metric("flush_bytes") + stats.metric("compaction_bytes") + stats.log_bytes;
     let each = |cpu: Duration, values: usize| cpu.as_nanos() as f64 / values as f64;
     let all = shape.series * shape.days * BLOCK;
     println!(
@@ -158,10 +158,10 @@ fn write(side: &Side, batch: &Batch) -> Result<()> {
 /// Flushes, and waits until no compaction has finished for a while.
 fn rest(engine: &Engine) -> Result<()> {
     engine.flush()?;
-    let mut compactions = engine.stats().compactions;
+    let mut compactions = engine.stats().metric("compactions");
     loop {
         std::thread::sleep(Duration::from_millis(300));
-        let now = engine.stats().compactions;
+        let now = engine.stats().metric("compactions");
         if now == std::mem::replace(&mut compactions, now) {
             return Ok(());
         }

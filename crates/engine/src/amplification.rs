@@ -1,6 +1,6 @@
 //! Write amplification: bytes written for each byte committed.
 
-use crate::engine::Stats;
+use crate::stats::Stats;
 
 /// Bytes written for each byte of rows of `columns` tables that was committed, since start. Flushes
 /// and compactions may also write rows committed before the start.
@@ -29,8 +29,8 @@ impl Stats {
         let over = |bytes: u64| if self.ingested_bytes == 0 { 0.0 } else { bytes as f64 / self.ingested_bytes as f64 };
         WriteAmplification {
             log: over(self.ingest_log_bytes),
-            flushes: over(self.flush_bytes),
-            compactions: over(self.compaction_bytes),
+            flushes: over(self.metric("flush_bytes")),
+            compactions: over(self.metric("compaction_bytes")),
         }
     }
 }
@@ -38,14 +38,23 @@ impl Stats {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::jobs::{JobState, JobStats, MetricKind, MetricValue};
 
     #[test]
     fn each_part_is_divided_by_ingested_bytes_and_zero_without_ingest() {
+        let metric = |name, value| MetricValue { name, help: "", kind: MetricKind::Total, value };
+        let job = JobStats {
+            name: "job",
+            state: JobState::Idle,
+            steps: 1,
+            failures: 0,
+            last_error: None,
+            metrics: vec![metric("flush_bytes", 250), metric("compaction_bytes", 500)],
+        };
         let stats = Stats {
             ingested_bytes: 1_000,
             ingest_log_bytes: 1_100,
-            flush_bytes: 250,
-            compaction_bytes: 500,
+            jobs: vec![job],
             // From other commits, and from recovery.
             log_bytes: 9_000,
             ..Stats::default()

@@ -8,6 +8,8 @@ use model::{
     Table, TableId, TableName, TableOptions, TableRef, limits,
 };
 
+use crate::catalog_object::{CatalogObject, ObjectKey};
+
 /// Schemas, tables, indexes and sequences. Immutable; a change returns a new catalog.
 ///
 /// Always true: relation names are unique within a schema, across all kinds of relations.
@@ -137,6 +139,27 @@ impl Catalog {
         self.sequences.values()
     }
 
+    /// Numbers of `columns` tables, `rows` tables and sequences.
+    pub(crate) fn counts(&self) -> (usize, usize, usize) {
+        (self.by_id.len(), self.row_tables.len(), self.sequences.len())
+    }
+
+    /// Asserts that each relation has one name, and each name one relation.
+    fn check(self) -> Catalog {
+        assert!(self.tables.len() == self.by_id.len(), "BUG: a table has two names, or a name two tables");
+        debug_assert!(
+            self.relations.len()
+                == self.row_tables.values().map(|table| 1 + indexes(table).count()).sum::<usize>()
+                    + self.sequences.len(),
+            "BUG: a relation has two names, or a name two relations"
+        );
+        debug_assert!(
+            self.tables.keys().chain(self.relations.keys()).all(|name| self.schemas.contains(&name.schema)),
+            "BUG: a relation in a schema that does not exist"
+        );
+        self
+    }
+
     /// Whether a relation of any kind has this name.
     #[must_use]
     pub fn has_relation(&self, name: &TableName) -> bool {
@@ -157,6 +180,57 @@ impl Catalog {
     /// The table called `name`, or 42P01.
     pub fn expect(&self, name: &TableName) -> Result<&TableRef> {
         self.table(name).ok_or_else(|| Error::new(SqlState::UNDEFINED_TABLE, format!("relation {name} does not exist")))
+    }
+
+    /// All objects except schema `public`, which always exists; each after those that it depends
+    /// on.
+    pub(crate) fn objects(&self) -> impl Iterator<Item = CatalogObject> {
+        let schemas = self.schemas.iter().filter(|name| *name != "public").cloned().map(CatalogObject::Schema);
+        let tables = self.by_id.values().cloned().map(CatalogObject::Table);
+        let row_tables = self.row_tables.values().cloned().map(CatalogObject::RowTable);
+        let sequences = self.sequences.values().cloned().map(CatalogObject::Sequence);
+        schemas.chain(tables).chain(row_tables).chain(sequences)
+    }
+
+    /// The object with this key, if it exists.
+    pub(crate) fn object(&self, key: &ObjectKey) -> Option<CatalogObject> {
+        match key {
+            ObjectKey::Schema(name) => self.schemas.get(name).cloned().map(CatalogObject::Schema),
+            ObjectKey::Table(id) => self.by_id.get(id).cloned().map(CatalogObject::Table),
+            ObjectKey::RowTable(id) => self.row_tables.get(id).cloned().map(CatalogObject::RowTable),
+            ObjectKey::Sequence(id) => self.sequences.get(id).cloned().map(CatalogObject::Sequence),
+        }
+    }
+
+    /// Whether an object of any kind has this number.
+    pub(crate) fn has_number(&self, number: u32) -> bool {
+        let id = TableId(number);
+        self.by_id.contains_key(&id) || self.row_tables.contains_key(&id) || self.sequences.contains_key(&number)
+    }
+
+    /// Returns a catalog with an object added, or replaced by its next version.
+    ///
+    /// # Errors
+    /// 42P06, 42P07, 3F000, 54000.
+    pub(crate) fn with_object(&self, object: CatalogObject) -> Result<Catalog> {
+        match object {
+            CatalogObject::Schema(name) => self.with_schema(&name),
+            CatalogObject::Table(table) => self.with_table(table),
+            CatalogObject::RowTable(schema) => self.with_row_table(schema),
+            CatalogObject::Sequence(sequence) => self.with_sequence(sequence),
+        }
+    }
+
+    /// Returns a catalog with an object removed.
+    ///
+    /// # Errors
+    /// 3F000, 55000 for a schema that does not exist or is not empty.
+    pub(crate) fn without_object(&self, key: &ObjectKey) -> Result<Catalog> {
+        match key {
+            ObjectKey::Schema(name) => self.without_schema(name),
+            ObjectKey::Table(id) | ObjectKey::RowTable(id) => Ok(self.without_table(*id)),
+            ObjectKey::Sequence(id) => Ok(self.without_sequence(*id)),
+        }
     }
 
     /// Returns a catalog with a schema added.
@@ -199,7 +273,7 @@ impl Catalog {
         let mut next = self.clone();
         next.by_id.insert(table.id, Arc::clone(&table));
         next.tables.insert(table.name.clone(), table);
-        Ok(next)
+        Ok(next.check())
     }
 
     fn check_free(&self, name: &TableName) -> Result<()> {
@@ -243,7 +317,7 @@ impl Catalog {
             next.relations.insert(name, Relation::Index(table.id));
         }
         next.row_tables.insert(table.id, table);
-        Ok(next)
+        Ok(next.check())
     }
 
     /// Returns a catalog with a sequence added or changed.
@@ -256,7 +330,7 @@ impl Catalog {
         next.check_free(&sequence.name)?;
         next.relations.insert(sequence.name.clone(), Relation::Sequence(sequence.id));
         next.sequences.insert(sequence.id, sequence);
-        Ok(next)
+        Ok(next.check())
     }
 
     /// Returns a catalog with a sequence removed.
@@ -279,7 +353,7 @@ impl Catalog {
                 .retain(|_, other| !matches!(other, Relation::RowTable(of) | Relation::Index(of) if *of == id));
             drop(table);
         }
-        next
+        next.check()
     }
 }
 

@@ -5,7 +5,7 @@
 //! do not fit one record are logged ahead of the commit record, one record at a time, so that small
 //! commits can pass between them. Under the lock the catalog is checked, series get numbers, the
 //! commit record is queued, row versions get its LSN, and the new database version is derived.
-//! Nothing fails after the queueing. Row locks are released after the commit lock and before the
+//! Nothing fails after the queueing; a broken invariant there refuses all later commits. Row locks are released after the commit lock and before the
 //! log is durable: a reader of rows that may still be lost delays its own answer.
 //!
 //! The reads of a SERIALIZABLE transaction must still be valid: most are checked before taking the
@@ -13,6 +13,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::{ControlFlow, Range};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -22,9 +23,13 @@ use model::{Error, Lsn, Result, SqlState, TableId, limits};
 use rows::RowTable;
 use wal::{Appended, Space};
 
-use crate::covering_deletes::CoveringDelete;
+use crate::catalog_object::{CatalogObject, NewState, ObjectKey};
+use crate::covering_deletes::{CoveringDelete, CoveringDeletes};
 use crate::db_version::DbVersion;
-use crate::engine::WriteStall;
+use crate::engine::{CommitState, Inner, WriteStall};
+use crate::flush::Flush;
+use crate::gc::RowGc;
+use crate::jobs::broken_invariant;
 use crate::memory::Reservation;
 use crate::record::{self, Ddl, RowChanges, RowChangesItem};
 use crate::sequence::{Counter, SequenceState};
@@ -148,7 +153,8 @@ impl Committing {
         let rows = rows.filter(|rows| !rows.is_empty() || !ddl.is_empty() || !tables.is_empty());
         let is_empty = ddl.is_empty() && tables.is_empty() && rows.is_none();
         for ddl in &mut ddl {
-            if let Ddl::CreateSequence(sequence, state) | Ddl::AlterSequence(sequence, Some(state)) = ddl
+            if let Ddl::Create(CatalogObject::Sequence(sequence), NewState::Sequence(state))
+            | Ddl::Alter(CatalogObject::Sequence(sequence), NewState::Sequence(state)) = ddl
                 && let Some(counter) = own_versions.counters.get(&sequence.id)
             {
                 *state = counter.now();
@@ -195,7 +201,7 @@ impl Committing {
                 Stage::Admit => self.admit()?,
                 Stage::Rows { .. } => self.send_rows()?,
                 Stage::RowChanges(from) => self.send_row_changes(*from)?,
-                Stage::Commit => self.commit()?,
+                Stage::Commit => at_commit_point(&Arc::clone(&self.engine.inner), || self.commit())?,
                 Stage::Durable(lsn) => self.await_durable(*lsn)?,
                 Stage::Done(lsn) => return Ok(Progress::Done(*lsn)),
             };
@@ -225,16 +231,22 @@ impl Committing {
             let now = inner.env.monotonic_ns();
             let waited = now.saturating_sub(*self.waiting_since.get_or_insert(now));
             match inner.write_stall() {
-                WriteStall::Delay(delay) if waited < delay => return Ok(Some(inner.after(delay - waited))),
+                WriteStall::Delay(_) | WriteStall::Stop if let Some(error) = inner.jobs.gc.broken() => {
+                    return Err(error);
+                }
+                WriteStall::Stop if let Some(error) = inner.jobs.flush.broken() => return Err(error),
+                WriteStall::Delay(delay) if waited < delay => {
+                    return Ok(Some(RowGc::delay_writer(inner, delay - waited)));
+                }
                 WriteStall::Stop if waited > ADMISSION_NS_MAX => return Err(inner.memory_refusal()),
                 WriteStall::Stop => {
                     if waited > FULL_DISK_NS_MAX
-                        && let Some(refusal) = inner.full_disk_refusal()
+                        && let Some(refusal) = inner.jobs.flush.full_disk_refusal()
                     {
                         return Err(refusal);
                     }
-                    inner.wake_flusher();
-                    return Ok(Some(inner.after(RECHECK_NS)));
+                    inner.jobs.flush.wake();
+                    return Ok(Some(RowGc::delay_writer(inner, RECHECK_NS)));
                 }
                 WriteStall::Clear | WriteStall::Delay(_) => {}
             }
@@ -394,10 +406,12 @@ impl Committing {
         let new_series = number_new_series(&db, &mut resolved)?;
         let deletes = self.deletes(&db)?;
         check_series(&db, &new_series)?;
+        self.check_changes(&inner);
         let covering_deletes = CoveringDelete::of(&db, &deletes);
         if let Some(changes) = &mut self.rows {
             changes.prepare(&crossbeam_epoch::pin())?;
         }
+        let row_changes = self.rows.as_ref().map_or(0, rows::Txn::changes_len);
         let space = if self.only_frees_space() { Space::Reserve } else { Space::Ordinary };
         let (appended, bytes) = self.append(txn, db.wall_ns, (&resolved, &new_series, &deletes), space)?;
         let lsn = match appended {
@@ -405,39 +419,16 @@ impl Committing {
             Appended::Busy(event) => return Ok(Some(event)),
         };
 
-        // From here on nothing may fail: the commit is in the log. None of the calls returns an
-        // error, and a panic stops the process.
-        let applying = Applying(lsn);
-        let before = (!self.ddl.is_empty()).then(|| inner.versions.newest());
-        db.lsn = lsn;
-        install(&mut db, lsn, deletes, resolved, &new_series);
-        let touched: Vec<TableId> = self.tables.iter().map(|writes| writes.table).collect();
-        let mut rows: usize = self.batches().map(|batch| batch.rows.len()).sum();
-        let ingested: usize = self.batches().map(|batch| batch.rows.encoded_bytes(0..batch.rows.len())).sum();
-        if let Some(changes) = &mut self.rows {
-            rows += changes.changes_len();
-            // Before readers can see the new version.
-            changes.commit(lsn, &crossbeam_epoch::pin());
-        }
-        if let Some(before) = before {
-            db.catalog_lsn = lsn;
-            if self.install_own_versions(&mut db, &before) {
-                lock.row_files_obsolete_since = Some(lsn);
-            }
-        }
-        inner.versions.push(db);
-        if self.sent {
-            inner.open_txns.lock().remove(&txn);
-        }
-        lock.dropped.extend(dropped.into_iter().map(|state| (lsn, state)));
+        // From here on the commit is in the log, so it happens: nothing returns an error. If an
+        // invariant breaks, no later commit builds on the result, and readers never see it.
+        self.apply(&mut lock, db, Logged { lsn, txn, deletes, resolved, new_series, dropped });
         let frees_files = lock.frees_files();
-        // Under the lock, because a finished flush recounts under it: flushed bytes must not be
-        // added afterwards.
-        inner.memtable_bytes.fetch_add(self.memory.bytes(), Ordering::Relaxed);
-        self.memory.shrink_to(0);
         drop(lock);
-        std::mem::forget(applying);
 
+        let touched: Vec<TableId> = self.tables.iter().map(|writes| writes.table).collect();
+        let ingested: usize = self.batches().map(|batch| batch.rows.encoded_bytes(0..batch.rows.len())).sum();
+        let mut rows: usize = self.batches().map(|batch| batch.rows.len()).sum();
+        rows += row_changes;
         let changed_rows = self.rows.is_some();
         // Dropping the transaction releases its locks.
         self.rows = None;
@@ -449,30 +440,69 @@ impl Committing {
             inner.counters.ingested_bytes.fetch_add(ingested as u64, Ordering::Relaxed);
             inner.counters.ingest_log_bytes.fetch_add((self.sent_bytes + bytes) as u64, Ordering::Relaxed);
         }
-        inner.counters.retention_late_rows.fetch_add(late_rows, Ordering::Relaxed);
-        inner.wake_flusher_if_due();
-        inner.note_covering_deletes(lsn, covering_deletes);
+        inner.jobs.retention.late_rows.add(late_rows);
+        Flush::wake_if_due(&inner);
+        CoveringDeletes::note(&inner, lsn, covering_deletes);
         if frees_files {
-            inner.wake_flusher_when_durable(lsn);
+            inner.on_durable(lsn, |jobs| jobs.dropped_files.wake());
         }
         if !self.ddl.is_empty() {
-            // A new retention may make segments due.
-            inner.wake_compactor();
+            inner.jobs.catalog_changed();
         }
         self.tables.clear();
         self.inline.clear();
         self.own_versions = OwnVersions::default();
         if !touched.is_empty() && (rows > SMALL_ROWS || merges_entries(lsn)) {
-            inner.consolidate(&touched);
+            inner.jobs.flush.consolidate(&inner, &touched);
         }
         if changed_rows {
-            inner.after_row_commit(rows);
+            RowGc::after_commit(&inner, rows);
         }
         self.stage = match self.durability {
             Durability::Sync => Stage::Durable(lsn),
             Durability::Async => Stage::Done(lsn),
         };
         Ok(None)
+    }
+
+    /// Asserts that replay will accept the changes.
+    fn check_changes(&self, inner: &Inner) {
+        let next = self.ddl.iter().map(Ddl::next_number).max().unwrap_or(0);
+        let first_free = inner.next_table.load(Ordering::Relaxed);
+        assert!(next <= first_free, "BUG: an object with a number that was not drawn: below {next}, not {first_free}");
+        let tables = self.own_versions.tables.len();
+        assert!(tables == 0 || !self.ddl.is_empty(), "BUG: versions of {tables} tables without DDL");
+        assert!(self.unsent.is_none(), "BUG: rows logged ahead of the commit are not in the log");
+    }
+
+    /// Applies a logged commit: installs its changes in `db` and makes that the newest version.
+    fn apply(&mut self, lock: &mut CommitState, mut db: DbVersion, logged: Logged) {
+        let Logged { lsn, txn, deletes, resolved, new_series, dropped } = logged;
+        let inner = Arc::clone(&self.engine.inner);
+        assert!(lsn > db.lsn, "BUG: commit {lsn} builds on commit {}", db.lsn);
+        let before = (!self.ddl.is_empty()).then(|| inner.versions.newest());
+        db.lsn = lsn;
+        install(&mut db, lsn, deletes, resolved, &new_series);
+        if let Some(changes) = &mut self.rows {
+            // Before readers can see the new version.
+            changes.commit(lsn, &crossbeam_epoch::pin());
+        }
+        if let Some(before) = before {
+            db.catalog_lsn = lsn;
+            if self.install_own_versions(&mut db, &before) {
+                lock.row_files_obsolete_since = Some(lsn);
+            }
+        }
+        inner.versions.push(db);
+        if self.sent {
+            let first = inner.open_txns.lock().remove(&txn);
+            assert!(first.is_some_and(|first| first < lsn), "BUG: records of commit {lsn} start at {first:?}");
+        }
+        lock.dropped.extend(dropped.into_iter().map(|state| (lsn, state)));
+        // Under the lock, because a finished flush recounts under it: flushed bytes must not be
+        // added afterwards.
+        inner.memtable_bytes.fetch_add(self.memory.bytes(), Ordering::Relaxed);
+        self.memory.shrink_to(0);
     }
 
     /// Checks that the reads of a SERIALIZABLE transaction are still valid after all known commits.
@@ -548,15 +578,7 @@ impl Committing {
 
     /// Whether the commit only deletes or drops; such commits are accepted on a full disk.
     fn only_frees_space(&self) -> bool {
-        let frees = |ddl: &Ddl| {
-            matches!(
-                ddl,
-                Ddl::DropTable(_)
-                    | Ddl::DropSchema(_)
-                    | Ddl::DropSequence(_)
-                    | Ddl::AlterRowTable { discard_rows: true, .. }
-            )
-        };
+        let frees = |ddl: &Ddl| matches!(ddl, Ddl::Drop(_) | Ddl::Alter(_, NewState::Emptied));
         !self.adds_rows && self.tables.iter().all(|writes| writes.batches.is_empty()) && self.ddl.iter().all(frees)
     }
 
@@ -668,6 +690,28 @@ impl TableWrites {
     }
 }
 
+/// Runs a step of the commit point. After a panic the state under the commit lock cannot be trusted,
+/// and a commit record may be in the log without its version: later commits are refused.
+fn at_commit_point<T>(inner: &Inner, step: impl FnOnce() -> Result<T>) -> Result<T> {
+    catch_unwind(AssertUnwindSafe(step)).unwrap_or_else(|panic| {
+        let error = broken_invariant("the commit point", &*panic)
+            .with_detail("It is unknown whether this commit happened; a restart shows it")
+            .with_hint("report it with the server's log, then restart; reads are still served");
+        inner.poison(&error);
+        Err(error)
+    })
+}
+
+/// Changes of a commit whose record is in the log.
+struct Logged {
+    lsn: Lsn,
+    txn: u64,
+    deletes: Vec<(TableId, Tombstone)>,
+    resolved: Vec<Resolved>,
+    new_series: NewSeriesByTable,
+    dropped: Vec<Arc<TableState>>,
+}
+
 /// Marks a series that has no number yet.
 const UNKNOWN: u32 = u32::MAX;
 
@@ -765,26 +809,13 @@ fn delete_items(table: TableId, delete: &Tombstone) -> Vec<Vec<u8>> {
     }
 }
 
-/// Guard between the append of a commit and its new version. A logged commit happens: if this part
-/// panics, the process must not continue without the commit, and recovery finds it in the log.
-struct Applying(Lsn);
-
-impl Drop for Applying {
-    fn drop(&mut self) {
-        tracing::error!(lsn = %self.0, "BUG: a commit in the log could not be applied; the process stops, and recovers at its next start");
-        std::process::abort();
-    }
-}
-
 /// Checks that new series can be added under their numbers, so that adding them cannot fail.
 fn check_series(db: &DbVersion, new_series: &NewSeriesByTable) -> Result<()> {
     for (table, new) in new_series {
         let state = db.state(*table)?;
-        let (next, first) = (state.series.len(), new.first);
-        if !new.keys.is_empty() && next != first {
-            let name = &state.table.name;
-            return Err(Error::bug(format!("table {name} has {next} series, and a commit would add number {first}")));
-        }
+        let (name, next, first) = (&state.table.name, state.series.len(), new.first);
+        assert!(new.keys.is_empty() || next == first, "BUG: table {name} has {next} series, a commit adds {first}");
+        assert!(state.series_count == next, "BUG: table {name} counts {} series, of {next}", state.series_count);
     }
     Ok(())
 }
@@ -816,6 +847,8 @@ fn install(
         let state = state(db, table);
         let count = new_series.get(&table).map_or(0, |new| new.first + new.keys.len() as u32);
         let state = state.with_entries(entries, count.max(state.series_count));
+        let (counted, listed) = (state.series_count, state.series.len());
+        assert!(counted == listed, "BUG: table {} counts {counted} series, of {listed}", state.table.name);
         db.tables.insert(table, Arc::new(state));
     }
 }
@@ -873,6 +906,7 @@ impl Replay {
                 }
                 all.extend(items);
                 let replayed = self.commit(db, lsn, all).map_err(|error| error.context(format!("commit {lsn}")))?;
+                debug_assert!(lsn > db.lsn, "BUG: commit {lsn} is replayed after {}", db.lsn);
                 db.lsn = lsn;
                 if self.pending_entries >= PENDING_ENTRIES_MAX {
                     self.install(db);
@@ -918,26 +952,28 @@ impl Engine {
         let txn = inner.next_txn.fetch_add(1, Ordering::Relaxed);
         let item = record::sequence_item(id, state);
         let length = (item.len() as u32).to_le_bytes();
-        let _lock = inner.commit.lock();
-        inner.check_writable()?;
-        let mut db = (*inner.versions.newest()).clone();
-        let current = db.counters.get(&id).ok_or_else(|| crate::db_version::dropped_sequence(id))?;
-        if !Arc::ptr_eq(current, counter) {
-            let text = format!("sequence number {id} was altered by another transaction");
-            return Err(Error::new(SqlState::SERIALIZATION_FAILURE, text).with_hint("run the transaction again"));
-        }
-        db.wall_ns = commit_time(inner.env.now_ns(), db.wall_ns);
-        let header = record::commit_header(txn, db.wall_ns);
-        let lsn = match inner.wal.append(&[&[&header, &length, &item]], Space::Ordinary)? {
-            Appended::At(lsn) => lsn,
-            Appended::Busy(event) => return Ok(Err(event)),
-        };
-        db.lsn = lsn;
-        inner.versions.push(db);
-        let bytes = header.len() + length.len() + item.len();
-        inner.counters.log_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
-        inner.counters.commits.fetch_add(1, Ordering::Relaxed);
-        Ok(Ok(lsn))
+        at_commit_point(inner, || {
+            let _lock = inner.commit.lock();
+            inner.check_writable()?;
+            let mut db = (*inner.versions.newest()).clone();
+            let current = db.counters.get(&id).ok_or_else(|| crate::db_version::dropped_sequence(id))?;
+            if !Arc::ptr_eq(current, counter) {
+                let text = format!("sequence number {id} was altered by another transaction");
+                return Err(Error::new(SqlState::SERIALIZATION_FAILURE, text).with_hint("run the transaction again"));
+            }
+            db.wall_ns = commit_time(inner.env.now_ns(), db.wall_ns);
+            let header = record::commit_header(txn, db.wall_ns);
+            let lsn = match inner.wal.append(&[&[&header, &length, &item]], Space::Ordinary)? {
+                Appended::At(lsn) => lsn,
+                Appended::Busy(event) => return Ok(Err(event)),
+            };
+            db.lsn = lsn;
+            inner.versions.push(db);
+            let bytes = header.len() + length.len() + item.len();
+            inner.counters.log_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+            inner.counters.commits.fetch_add(1, Ordering::Relaxed);
+            Ok(Ok(lsn))
+        })
     }
 }
 
@@ -959,7 +995,7 @@ impl Replay {
                     replayed.next_number = replayed.next_number.max(ddl.next_number());
                     replayed.dropped.extend(db.apply(ddl)?);
                     db.catalog_lsn = lsn;
-                    if let Ddl::DropTable(id) = ddl {
+                    if let Ddl::Drop(ObjectKey::Table(id)) = ddl {
                         self.pending.remove(id);
                     }
                 }
@@ -1091,7 +1127,10 @@ mod tests {
         for at in 1..=5_000u64 {
             let mut items = vec![record::series_item(TableId(1), 0, 0, &[0], &[(0, b"")])];
             if at == 1 {
-                items.insert(0, record::ddl_item(&Ddl::CreateTable(Arc::clone(&table))));
+                items.insert(
+                    0,
+                    record::ddl_item(&Ddl::Create(CatalogObject::Table(Arc::clone(&table)), NewState::Kept)),
+                );
             }
             let values: arrow_array::ArrayRef = Arc::new(arrow_array::Int64Array::from(vec![at.cast_signed()]));
             let rows =

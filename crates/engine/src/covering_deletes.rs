@@ -6,14 +6,17 @@
 //! rows that no longer exist. Tables with history keep such segments, because they show the rows
 //! before the delete.
 
-use std::sync::atomic::Ordering;
+use std::sync::Arc;
 
 use columns::{Compacted, TableState, Tombstone};
 use model::{Lsn, Result, TableId, TimeRange};
+use parking_lot::Mutex;
 
+use crate::compaction::compacted;
 use crate::db_version::DbVersion;
 use crate::engine::Inner;
-use crate::flusher::OrphanFiles;
+use crate::jobs::Priority;
+use crate::manifest_store::OrphanFiles;
 
 /// A delete of all series of a table that covers at least one segment.
 #[derive(Clone, Copy, Debug)]
@@ -45,70 +48,67 @@ fn covered(state: &TableState, lsn: Lsn, times: TimeRange) -> Compacted {
     Compacted { inputs, outputs: Vec::new() }
 }
 
-impl Inner {
-    /// Registers the covering deletes of commit `lsn` with the compactor and wakes it once the
+/// Covering deletes of recent commits.
+#[derive(Default)]
+pub(crate) struct CoveringDeletes(Mutex<Vec<CoveringDelete>>);
+
+impl CoveringDeletes {
+    /// Registers the covering deletes of commit `lsn` with the compaction job and wakes it once the
     /// commit is durable.
-    pub(crate) fn note_covering_deletes(self: &std::sync::Arc<Self>, lsn: Lsn, deletes: Vec<(TableId, TimeRange)>) {
+    pub(crate) fn note(inner: &Arc<Inner>, lsn: Lsn, deletes: Vec<(TableId, TimeRange)>) {
         if deletes.is_empty() {
             return;
         }
-        self.covering_deletes.lock().extend(deletes.into_iter().map(|(table, times)| CoveringDelete {
-            table,
-            lsn,
-            times,
-        }));
-        let waker = std::sync::Arc::downgrade(self);
-        self.wal.when_durable(lsn).on_set(move || {
-            if let Some(inner) = waker.upgrade() {
-                inner.wake_compactor();
-            }
-        });
+        let deletes = deletes.into_iter().map(|(table, times)| CoveringDelete { table, lsn, times });
+        inner.jobs.compaction.covering_deletes.0.lock().extend(deletes);
+        inner.on_durable(lsn, |jobs| jobs.compaction.wake_worker(Priority::Normal));
     }
 
     /// Removes segments covered by durable deletes and returns whether there were any. Called by
-    /// the compactor, because the segments may be inputs of a compaction.
-    pub(crate) fn drop_covered_segments(&self) -> Result<bool> {
-        let durable = self.wal.durable();
-        let due: Vec<CoveringDelete> =
-            self.covering_deletes.lock().iter().filter(|delete| delete.lsn <= durable).copied().collect();
+    /// the compaction job, because the segments may be inputs of a compaction.
+    pub(crate) fn drop_segments(&self, inner: &Inner) -> Result<bool> {
+        let durable = inner.wal.durable();
+        let due: Vec<CoveringDelete> = self.0.lock().iter().filter(|delete| delete.lsn <= durable).copied().collect();
         let mut is_any = false;
         for delete in due {
-            is_any |= self.drop_segments_covered_by(delete)?;
-            self.covering_deletes
+            is_any |= drop_segments_covered_by(inner, delete)?;
+            self.0
                 .lock()
                 .retain(|other| (other.table, other.lsn, other.times) != (delete.table, delete.lsn, delete.times));
         }
         Ok(is_any)
     }
+}
 
-    /// Order: manifest, database version, files.
-    fn drop_segments_covered_by(&self, delete: CoveringDelete) -> Result<bool> {
-        let mut manifest = self.manifest.lock();
-        let newest = self.versions.newest();
-        let (Some(state), true) = (newest.tables.get(&delete.table), manifest.files.contains_key(&delete.table)) else {
-            return Ok(false);
-        };
-        let done = covered(state, delete.lsn, delete.times);
-        if done.inputs.is_empty() {
-            return Ok(false);
-        }
-        let mut next = manifest.clone();
-        next.files.insert(delete.table, state.with_compacted(&done).files());
-        self.write_manifest(&mut manifest, next, OrphanFiles::default)?;
-        drop(newest);
-
-        let mut lock = self.commit.lock();
-        let db = self.versions.newest();
-        match db.tables.get(&delete.table) {
-            Some(state) => self.versions.replace_newest(db.with_state(delete.table, state.with_compacted(&done))),
-            None => lock.compacted_after_drop(delete.table, &done),
-        }
-        drop(lock);
-        drop(manifest);
-        done.inputs.iter().for_each(|segment| segment.remove_when_unused());
-        self.counters.compactions.fetch_add(1, Ordering::Relaxed);
-        // A flush that failed for lack of space may succeed now.
-        self.wake_flusher();
-        Ok(true)
+/// Order: manifest, database version, files.
+fn drop_segments_covered_by(inner: &Inner, delete: CoveringDelete) -> Result<bool> {
+    let durable = inner.wal.durable();
+    assert!(delete.lsn <= durable, "BUG: delete {} could be undone, the log is durable up to {durable}", delete.lsn);
+    let mut manifest = inner.manifests.lock();
+    let newest = inner.versions.newest();
+    let (Some(state), true) = (newest.tables.get(&delete.table), manifest.files.contains_key(&delete.table)) else {
+        return Ok(false);
+    };
+    let done = covered(state, delete.lsn, delete.times);
+    if done.inputs.is_empty() {
+        return Ok(false);
     }
+    let mut next = manifest.clone();
+    next.files.insert(delete.table, compacted(state, &done).files());
+    inner.manifests.replace(inner, &mut manifest, next, OrphanFiles::default)?;
+    drop(newest);
+
+    let mut lock = inner.commit.lock();
+    let db = inner.versions.newest();
+    match db.tables.get(&delete.table) {
+        Some(state) => inner.versions.replace_newest(db.with_state(delete.table, compacted(state, &done))),
+        None => lock.compacted_after_drop(delete.table, &done),
+    }
+    drop(lock);
+    drop(manifest);
+    done.inputs.iter().for_each(|segment| segment.remove_when_unused());
+    inner.jobs.compaction.compactions.add(1);
+    // A flush that failed for lack of space may succeed now.
+    inner.jobs.flush.retry_now();
+    Ok(true)
 }

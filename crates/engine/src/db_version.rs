@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use rows::{Readers, Records, RowTable};
 
 use crate::Catalog;
+use crate::catalog_object::{CatalogObject, NewState, ObjectKey};
 use crate::record::Ddl;
 use crate::sequence::Counter;
 
@@ -75,32 +76,32 @@ impl DbVersion {
     pub(crate) fn apply(&mut self, ddl: &Ddl) -> Result<Option<Arc<TableState>>> {
         self.catalog = Arc::new(apply_ddl(&self.catalog, ddl)?);
         match ddl {
-            Ddl::CreateRowTable(schema) => self.put_row_table(schema, Arc::default())?,
-            Ddl::AlterRowTable { schema, discard_rows } => {
-                let old = &self.row_table(schema.id)?.records;
-                let records = if *discard_rows { Arc::new(old.emptied(schema.version)) } else { Arc::clone(old) };
-                self.put_row_table(schema, records)?;
-            }
-            Ddl::CreateSequence(sequence, state) | Ddl::AlterSequence(sequence, Some(state)) => {
-                self.counters.insert(sequence.id, Arc::new(Counter::new(*state)));
-            }
-            Ddl::AlterSequence(_, None) => {}
-            Ddl::DropSequence(id) => drop(self.counters.remove(id)),
-            Ddl::CreateTable(table) => {
+            Ddl::Create(CatalogObject::Table(table), _) => {
                 let state = TableState { cache: self.cache.clone(), ..TableState::empty(Arc::clone(table)) };
                 self.tables.insert(table.id, Arc::new(state.altered(Arc::clone(table), self.wall_ns)));
                 self.note_retention(table, None);
             }
-            Ddl::AlterTable(table) => {
+            Ddl::Alter(CatalogObject::Table(table), _) => {
                 let old = Arc::clone(self.state(table.id)?);
                 self.tables.insert(table.id, Arc::new(old.altered(Arc::clone(table), self.wall_ns)));
                 self.note_retention(table, Some(&old.table));
             }
-            Ddl::DropTable(id) => {
-                self.row_tables.remove(id);
-                return Ok(self.tables.remove(id));
+            Ddl::Create(CatalogObject::RowTable(schema), _) => self.put_row_table(schema, Arc::default())?,
+            Ddl::Alter(CatalogObject::RowTable(schema), state) => {
+                let old = &self.row_table(schema.id)?.records;
+                let is_emptied = *state == NewState::Emptied;
+                let records = if is_emptied { Arc::new(old.emptied(schema.version)) } else { Arc::clone(old) };
+                self.put_row_table(schema, records)?;
             }
-            Ddl::CreateSchema(_) | Ddl::DropSchema(_) => {}
+            Ddl::Create(CatalogObject::Sequence(sequence), NewState::Sequence(state))
+            | Ddl::Alter(CatalogObject::Sequence(sequence), NewState::Sequence(state)) => {
+                self.counters.insert(sequence.id, Arc::new(Counter::new(*state)));
+            }
+            Ddl::Drop(ObjectKey::Table(id)) => return Ok(self.tables.remove(id)),
+            Ddl::Drop(ObjectKey::RowTable(id)) => drop(self.row_tables.remove(id)),
+            Ddl::Drop(ObjectKey::Sequence(id)) => drop(self.counters.remove(id)),
+            // Other objects have no state in memory.
+            Ddl::Create(..) | Ddl::Alter(..) | Ddl::Drop(_) => {}
         }
         Ok(None)
     }
@@ -108,6 +109,34 @@ impl DbVersion {
     fn put_row_table(&mut self, schema: &RowSchemaRef, records: Arc<Records>) -> Result<()> {
         self.row_tables.insert(schema.id, Arc::new(RowTable::over(Arc::clone(schema), records)?));
         Ok(())
+    }
+
+    /// Asserts that the version has exactly the objects of its catalog.
+    fn check(&self) {
+        let (tables, row_tables, sequences) = self.catalog.counts();
+        assert!(self.tables.len() == tables, "BUG: {} table states for {tables} tables", self.tables.len());
+        assert!(self.row_tables.len() == row_tables, "BUG: {} of {row_tables} rows tables", self.row_tables.len());
+        assert!(self.counters.len() == sequences, "BUG: {} of {sequences} sequences", self.counters.len());
+        debug_assert!(self.tables.iter().all(|(id, state)| state.table.id == *id), "BUG: a state of another table");
+        debug_assert!(
+            self.tables.values().all(|state| self.catalog.table_by_id(state.table.id) == Some(&state.table)),
+            "BUG: a table state has another definition than the catalog"
+        );
+    }
+
+    /// Asserts that `other` shows the same commits, so that it may replace this version.
+    fn check_replacement(&self, other: &DbVersion) {
+        assert!(self.lsn == other.lsn, "BUG: version {} replaces version {}", other.lsn, self.lsn);
+        assert!(self.wall_ns == other.wall_ns, "BUG: version {} with another commit time", self.lsn);
+        assert!(Arc::ptr_eq(&self.catalog, &other.catalog), "BUG: version {} with another catalog", self.lsn);
+        assert!(self.tables.len() == other.tables.len(), "BUG: version {} with other tables", self.lsn);
+        debug_assert!(
+            self.tables.iter().all(|(id, state)| other.tables.get(id).is_some_and(|other| {
+                other.kept_from >= state.kept_from && other.series_count == state.series_count
+            })),
+            "BUG: version {} with another retention horizon or other series",
+            self.lsn
+        );
     }
 
     pub(crate) fn row_table(&self, id: TableId) -> Result<&Arc<RowTable>> {
@@ -122,14 +151,30 @@ impl DbVersion {
 /// when it was dropped; XX001 for a change that no transaction makes.
 pub(crate) fn apply_ddl(catalog: &Catalog, ddl: &Ddl) -> Result<Catalog> {
     match ddl {
-        Ddl::CreateTable(table) => {
-            if catalog.table_by_id(table.id).is_some() {
-                return Err(Error::corrupt(format!("table {} has number {}, which is taken", table.name, table.id)));
+        Ddl::Create(object, _) => {
+            let key = object.key();
+            if key.number().is_some_and(|number| catalog.has_number(number)) {
+                return Err(Error::corrupt(format!("{key} is created, and its number is taken")));
             }
-            catalog.with_table(Arc::clone(table))
+            catalog.with_object(object.clone())
         }
-        Ddl::AlterTable(table) => {
-            let old = expect_id(catalog, table.id)?;
+        Ddl::Alter(object, state) => {
+            check_alteration(catalog, object, *state)?;
+            catalog.with_object(object.clone())
+        }
+        Ddl::Drop(key) => {
+            if key.number().is_some() {
+                expect_object(catalog, key)?;
+            }
+            catalog.without_object(key)
+        }
+    }
+}
+
+/// Checks that an object may become `next`.
+fn check_alteration(catalog: &Catalog, next: &CatalogObject, state: NewState) -> Result<()> {
+    match (expect_object(catalog, &next.key())?, next) {
+        (CatalogObject::Table(old), CatalogObject::Table(table)) => {
             check_version(&table.name, old.version, table.version)?;
             if (&old.name, old.keyed) != (&table.name, table.keyed) || !table.columns.starts_with(&old.columns) {
                 return Err(Error::corrupt(format!(
@@ -137,45 +182,16 @@ pub(crate) fn apply_ddl(catalog: &Catalog, ddl: &Ddl) -> Result<Catalog> {
                     old.name, table.name
                 )));
             }
-            catalog.with_table(Arc::clone(table))
         }
-        Ddl::DropTable(id) => {
-            if catalog.row_table_by_id(*id).is_none() {
-                expect_id(catalog, *id)?;
-            }
-            Ok(catalog.without_table(*id))
-        }
-        Ddl::CreateSchema(name) => catalog.with_schema(name),
-        Ddl::DropSchema(name) => catalog.without_schema(name),
-        Ddl::CreateRowTable(table) => {
-            if catalog.table_by_id(table.id).is_some() || catalog.row_table_by_id(table.id).is_some() {
-                return Err(Error::corrupt(format!("table {} has number {}, which is taken", table.name, table.id)));
-            }
-            catalog.with_row_table(Arc::clone(table))
-        }
-        Ddl::AlterRowTable { schema: table, discard_rows } => {
-            let old = catalog.row_table_by_id(table.id).ok_or_else(|| dropped(table.id))?;
+        (CatalogObject::RowTable(old), CatalogObject::RowTable(table)) => {
             check_version(&table.name, old.version, table.version)?;
-            if !discard_rows && table.columns.len() < old.columns.len() {
+            if state != NewState::Emptied && table.columns.len() < old.columns.len() {
                 return Err(Error::corrupt(format!("table {} loses columns but keeps its rows", table.name)));
             }
-            catalog.with_row_table(Arc::clone(table))
         }
-        Ddl::CreateSequence(sequence, _) => {
-            if catalog.sequence_by_id(sequence.id).is_some() {
-                return Err(Error::corrupt(format!("sequence {} has a number that is taken", sequence.name)));
-            }
-            catalog.with_sequence(Arc::clone(sequence))
-        }
-        Ddl::AlterSequence(sequence, _) => {
-            catalog.sequence_by_id(sequence.id).ok_or_else(|| dropped_sequence(sequence.id))?;
-            catalog.with_sequence(Arc::clone(sequence))
-        }
-        Ddl::DropSequence(id) => {
-            catalog.sequence_by_id(*id).ok_or_else(|| dropped_sequence(*id))?;
-            Ok(catalog.without_sequence(*id))
-        }
+        _ => {}
     }
+    Ok(())
 }
 
 fn check_version(name: &TableName, old: u32, new: u32) -> Result<()> {
@@ -197,8 +213,12 @@ pub(crate) fn dropped_sequence(id: u32) -> Error {
         .with_hint("run the transaction again")
 }
 
-fn expect_id(catalog: &Catalog, id: TableId) -> Result<&TableRef> {
-    catalog.table_by_id(id).ok_or_else(|| dropped(id))
+fn expect_object(catalog: &Catalog, key: &ObjectKey) -> Result<CatalogObject> {
+    catalog.object(key).ok_or_else(|| match key {
+        ObjectKey::Table(id) | ObjectKey::RowTable(id) => dropped(*id),
+        key => Error::new(model::SqlState::UNDEFINED_TABLE, format!("{key} was dropped by another transaction"))
+            .with_hint("run the transaction again"),
+    })
 }
 
 /// 42P01 for a table that another transaction dropped.
@@ -228,6 +248,8 @@ const LIVING_MIN: usize = 1_024;
 
 impl DbVersions {
     pub(crate) fn new(db: DbVersion, durable_lsn: Lsn) -> DbVersions {
+        assert!(db.lsn <= durable_lsn, "BUG: version {} opened with a log durable up to {durable_lsn}", db.lsn);
+        db.check();
         let durable = Arc::new(db);
         let living = VecDeque::from([(durable.lsn, Arc::downgrade(&durable))]);
         DbVersions(Mutex::new(Inner { durable_lsn, durable, ahead: VecDeque::new(), living, living_max: LIVING_MIN }))
@@ -255,17 +277,21 @@ impl DbVersions {
     /// max(durable, seen).
     pub(crate) fn visible(&self, seen: Lsn) -> Arc<DbVersion> {
         let inner = self.0.lock();
-        if seen <= inner.durable_lsn {
-            return Arc::clone(&inner.durable);
-        }
-        let ahead = inner.ahead.partition_point(|db| db.lsn <= seen);
-        Arc::clone(if ahead == 0 { &inner.durable } else { &inner.ahead[ahead - 1] })
+        let ahead = if seen <= inner.durable_lsn { 0 } else { inner.ahead.partition_point(|db| db.lsn <= seen) };
+        let db = if ahead == 0 { &inner.durable } else { &inner.ahead[ahead - 1] };
+        let most = inner.durable_lsn.max(seen);
+        assert!(db.lsn <= most, "BUG: a reader of commits up to {most} would see commit {}", db.lsn);
+        Arc::clone(db)
     }
 
     /// Adds the version of a new commit.
     pub(crate) fn push(&self, db: DbVersion) {
         let mut inner = self.0.lock();
-        assert!(db.lsn > inner.ahead.back().unwrap_or(&inner.durable).lsn, "BUG: versions out of commit order");
+        let newest = inner.ahead.back().unwrap_or(&inner.durable);
+        assert!(db.lsn > newest.lsn, "BUG: version {} after {}", db.lsn, newest.lsn);
+        assert!(db.wall_ns > newest.wall_ns, "BUG: commit time {} after {}", db.wall_ns, newest.wall_ns);
+        assert!(db.catalog_lsn <= db.lsn, "BUG: version {} has the catalog of {}", db.lsn, db.catalog_lsn);
+        db.check();
         let db = Arc::new(db);
         inner.remember(&db);
         inner.ahead.push_back(db);
@@ -277,23 +303,17 @@ impl DbVersions {
         let mut inner = self.0.lock();
         let db = Arc::new(db);
         inner.remember(&db);
-        let newest = inner.ahead.back_mut();
-        match newest {
-            Some(newest) => {
-                assert!(newest.lsn == db.lsn, "BUG: the newest version changed under the commit lock");
-                *newest = db;
-            }
-            None => {
-                assert!(inner.durable.lsn == db.lsn, "BUG: the newest version changed under the commit lock");
-                inner.durable = db;
-            }
-        }
+        let Inner { ahead, durable, .. } = &mut *inner;
+        let newest = ahead.back_mut().unwrap_or(durable);
+        newest.check_replacement(&db);
+        *newest = db;
     }
 
     /// Notes that the log is durable up to `lsn`.
     pub(crate) fn advance(&self, lsn: Lsn) {
         let mut inner = self.0.lock();
-        inner.durable_lsn = inner.durable_lsn.max(lsn);
+        assert!(lsn >= inner.durable_lsn, "BUG: durable up to {lsn} after {}", inner.durable_lsn);
+        inner.durable_lsn = lsn;
         inner.promote();
     }
 }
@@ -326,6 +346,8 @@ impl Inner {
         let snapshots: Vec<Lsn> =
             self.living.iter().filter(|(_, db)| db.strong_count() > 0).map(|(lsn, _)| *lsn).collect();
         let oldest = self.living.iter().filter(|(lsn, _)| *lsn < newest).find_map(|(_, db)| db.upgrade());
+        debug_assert!(snapshots.is_sorted(), "BUG: versions in use out of commit order");
+        debug_assert!(snapshots.last() <= Some(&newest), "BUG: a reader beyond the newest version {newest}");
         (Readers::new(snapshots, newest), oldest.map(|db| db.wall_ns))
     }
 
@@ -335,6 +357,7 @@ impl Inner {
                 self.durable = db;
             }
         }
+        assert!(self.durable.lsn <= self.durable_lsn, "BUG: version {} is visible too early", self.durable.lsn);
     }
 }
 
@@ -369,14 +392,16 @@ mod tests {
         let altered = |change: &dyn Fn(&mut Table)| {
             let mut next = Table { version: 2, ..table("t") };
             change(&mut next);
-            apply_ddl(&catalog, &Ddl::AlterTable(Arc::new(next))).map_err(|error| error.kind()).map(drop)
+            let next = CatalogObject::Table(Arc::new(next));
+            apply_ddl(&catalog, &Ddl::Alter(next, NewState::Kept)).map_err(|error| error.kind()).map(drop)
         };
         assert_eq!(altered(&|_| ()), Ok(()));
         assert_eq!(altered(&|table| table.name = TableName::public("u")), Err(ErrorKind::Corrupt));
         assert_eq!(altered(&|table| table.keyed = false), Err(ErrorKind::Corrupt));
         assert_eq!(altered(&|table| table.columns[1].ty = DataType::Text), Err(ErrorKind::Corrupt));
         assert_eq!(altered(&|table| drop(table.columns.pop())), Err(ErrorKind::Corrupt));
-        let again = apply_ddl(&catalog, &Ddl::CreateTable(Arc::new(table("u"))));
+        let again = CatalogObject::Table(Arc::new(table("u")));
+        let again = apply_ddl(&catalog, &Ddl::Create(again, NewState::Kept));
         assert_eq!(again.unwrap_err().kind(), ErrorKind::Corrupt);
     }
 }

@@ -2,28 +2,29 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use columns::{SegmentCache, TableState};
 use env::{Env, Event, Worker};
 use imbl::OrdMap;
 use model::{Error, Lsn, Result, SqlState, TableId, limits};
 use parking_lot::Mutex;
-use rows::Readers;
 use wal::{Wal, WalOptions};
 
 use crate::commit::{Committing, Progress, Replay};
-use crate::compaction::{Compactor, Priority};
-use crate::covering_deletes::CoveringDelete;
+use crate::compaction::Compaction;
 use crate::db_version::{DbVersion, DbVersions};
 use crate::directory::{self, Claimed, Contents};
-use crate::flusher::{Flusher, OrphanFiles, Waiter};
+use crate::flush::Flush;
+use crate::jobs::{JobWorkers, Jobs, Pending};
 use crate::manifest::Manifest;
-use crate::memory::{MemoryBudget, Work};
-use crate::retention;
+use crate::manifest_store::ManifestStore;
+use crate::memory::MemoryBudget;
+use crate::retention::Retention;
 use crate::rowfile::{RowPart, read_rows};
 use crate::sequence::Counter;
+use crate::stats::{Counters, Stats, stats};
 use crate::txn::{Isolation, Snapshot, Txn};
 
 /// Settings with which a database is opened.
@@ -115,15 +116,6 @@ pub struct Recovery {
 const START_WORKERS: usize = 4;
 /// Upper limit for open segment files, even if the process may have more.
 const OPEN_SEGMENTS_MAX: u64 = 65_536;
-/// Old row versions that one commit collects at most; the GC worker collects the rest.
-const COLLECT_COMMIT: usize = 1_024;
-/// Row changes between two collections by commits.
-const COLLECT_EACH: u64 = 64;
-/// Commits after which the bytes of `rows` tables are counted again.
-const RECOUNT_COMMITS: u64 = 1_024;
-/// The bytes are also counted again after the rows grew by this fraction of their limit.
-const RECOUNT_SHARE: u64 = 64;
-
 /// An open database. Clones share it; it closes when the last clone is dropped, or by
 /// [`Engine::close`].
 #[derive(Clone)]
@@ -132,27 +124,22 @@ pub struct Engine {
     running: Arc<Running>,
 }
 
-/// State that only the clones of an engine hold, so that dropping the last clone closes it. Workers
+/// State that only the clones of an engine hold, so that dropping the last clone closes it. Jobs
 /// wake each other through weak references, which must not become the last.
 struct Running {
     inner: Arc<Inner>,
-    workers: Arc<Workers>,
+    workers: Vec<JobWorkers>,
 }
 
 impl Running {
     fn close(&self) -> Result<()> {
-        let (inner, workers) = (&self.inner, &self.workers);
+        let inner = &self.inner;
         inner.refuse_writes();
-        workers.compact.stop();
-        workers.compact_low.stop();
-        inner.abandon_compaction();
-        workers.flush.stop();
-        workers.gc.stop();
-        workers.log.stop();
-        let closed = inner.wal.close(&|lsn| inner.versions.advance(lsn));
-        inner.release_flush();
-        inner.release_waiters();
-        closed
+        inner.jobs.close(inner, &self.workers);
+        inner.wal.close(&|lsn| inner.versions.advance(lsn))?;
+        let (last, durable) = (inner.wal.last(), inner.wal.durable());
+        assert!(durable == last, "BUG: closed with a log durable up to {durable} of {last}");
+        Ok(())
     }
 }
 
@@ -164,66 +151,32 @@ impl Drop for Running {
     }
 }
 
-/// Worker threads (or simulated ones). They hold `Inner`, which must not hold them.
-struct Workers {
-    log: Worker,
-    flush: Worker,
-    compact: Worker,
-    /// Merges segments at low CPU priority.
-    compact_low: Worker,
-    gc: Worker,
-}
-
 /// State shared by all parts of the engine.
 pub(crate) struct Inner {
     pub(crate) env: Arc<dyn Env>,
     pub(crate) dir: PathBuf,
     pub(crate) options: Options,
     pub(crate) wal: Wal,
-    /// Serialises commits. Lock order: manifest, commit, open_txns, versions.
+    /// Serialises commits. Lock order: a job's turn and state, manifest, commit, open_txns,
+    /// versions.
     pub(crate) commit: Mutex<CommitState>,
     pub(crate) versions: DbVersions,
+    pub(crate) manifests: ManifestStore,
     /// Transactions, locks and garbage of `rows` tables.
     pub(crate) store: Arc<rows::Store>,
     /// Memory held and allowed for statements and connections.
     pub(crate) memory: MemoryBudget,
-    /// Commits that changed rows since start; decides when bytes are counted again.
-    row_commits: AtomicU64,
-    /// Changes of rows since start.
-    rows_changed: AtomicU64,
-    /// Bytes of `rows` tables when they were last counted.
-    rows_counted: AtomicU64,
-    /// Whether the GC worker has row garbage to collect.
-    pub(crate) collecting: AtomicBool,
-    pub(crate) manifest: Mutex<Manifest>,
+    pub(crate) memtable_bytes: AtomicU64,
     /// First record of each transaction that has records in the log and no commit record yet.
     pub(crate) open_txns: Mutex<BTreeMap<u64, Lsn>>,
     pub(crate) next_txn: AtomicU64,
     pub(crate) next_table: AtomicU32,
     next_file: AtomicU64,
-    /// Memtable entries of commits up to here are being flushed and must not be merged; 0 = none.
-    pub(crate) barrier: AtomicU64,
-    pub(crate) memtable_bytes: AtomicU64,
-    pub(crate) flushed_log_bytes: AtomicU64,
-    /// Bytes of log that recovery read; 0 once a flush has made them obsolete.
-    pub(crate) replayed_log_bytes: AtomicU64,
-    pub(crate) flusher: Mutex<Flusher>,
-    pub(crate) flush_waiters: Mutex<Vec<Waiter>>,
-    pub(crate) settle_waiters: Mutex<Vec<Waiter>>,
-    pub(crate) compactor: Mutex<Compactor>,
-    /// The time that retention uses as the present, at most the wall clock.
-    pub(crate) retention_ns: AtomicI64,
-    pub(crate) orphans: Mutex<OrphanFiles>,
-    /// Error of the last attempt to flush memtables, if it failed.
-    pub(crate) flush_failure: Mutex<Option<Error>>,
-    /// Deletes whose covered segments are still to be removed.
-    pub(crate) covering_deletes: Mutex<Vec<CoveringDelete>>,
-    pub(crate) consolidating: Mutex<()>,
-    /// Delayed writers: monotonic deadline in nanoseconds, and the event to set at it.
-    pub(crate) delayed: Mutex<Vec<(u64, Event)>>,
-    pub(crate) closing: AtomicBool,
+    pub(crate) jobs: Jobs,
     pub(crate) counters: Counters,
-    workers: OnceLock<Weak<Workers>>,
+    pub(crate) closing: AtomicBool,
+    /// The broken invariant of the commit point, after which nothing is committed.
+    poisoned: OnceLock<Error>,
     _lock: Box<dyn Send + Sync>,
 }
 
@@ -234,123 +187,6 @@ pub(crate) struct CommitState {
     pub(crate) dropped: Vec<(Lsn, Arc<TableState>)>,
     /// The last DROP or TRUNCATE that left obsolete rows in files of the last checkpoint.
     pub(crate) row_files_obsolete_since: Option<Lsn>,
-}
-
-#[derive(Default)]
-pub(crate) struct Counters {
-    pub(crate) commits: AtomicU64,
-    /// Payload bytes appended to the log.
-    pub(crate) log_bytes: AtomicU64,
-    pub(crate) rows_written: AtomicU64,
-    pub(crate) ingested_bytes: AtomicU64,
-    /// Payload bytes of the log of commits with rows of `columns` tables; part of `log_bytes`.
-    pub(crate) ingest_log_bytes: AtomicU64,
-    pub(crate) flushes: AtomicU64,
-    pub(crate) flush_bytes: AtomicU64,
-    pub(crate) compactions: AtomicU64,
-    pub(crate) compaction_bytes: AtomicU64,
-    pub(crate) compaction_read_bytes: AtomicU64,
-    pub(crate) compaction_wait_ns: AtomicU64,
-    pub(crate) compaction_backlog: AtomicU64,
-    pub(crate) writers_delayed: AtomicU64,
-    pub(crate) checkpoint_bytes: AtomicU64,
-    pub(crate) retention_segments: AtomicU64,
-    pub(crate) retention_bytes: AtomicU64,
-    pub(crate) retention_late_rows: AtomicU64,
-}
-
-/// Counters and gauges of a running engine. "Since start" means since this process opened the
-/// database.
-#[derive(Clone, Debug, Default)]
-pub struct Stats {
-    /// Highest LSN assigned.
-    pub last_lsn: u64,
-    /// Highest LSN that is durable.
-    pub durable_lsn: u64,
-    /// All commits up to here are in segments and files of rows.
-    pub flushed_lsn: u64,
-    /// Payload bytes appended to the log since start.
-    pub log_bytes: u64,
-    /// Commits since start.
-    pub commits: u64,
-    /// Rows written since start.
-    pub rows_written: u64,
-    /// Bytes of rows written to `columns` tables: each value at the size of its type, plus 13 bytes
-    /// a row for series, time and operation. Bytes written by log, flushes and compactions divided
-    /// by this is the write amplification.
-    pub ingested_bytes: u64,
-    /// Payload bytes of the log of commits with rows of `columns` tables.
-    pub ingest_log_bytes: u64,
-    /// Bytes of memtables.
-    pub memtable_bytes: u64,
-    /// Memory of work in flight, by kind: name, bytes held, limit.
-    pub work: [(&'static str, u64, u64); Work::ALL.len()],
-    /// Memory reservations refused since start.
-    pub reservations_refused: u64,
-    /// The memory budget, in bytes.
-    pub memory_bytes: u64,
-    /// Bytes of log files on disk.
-    pub log_disk_bytes: u64,
-    /// Bytes of all segments.
-    pub segment_bytes: u64,
-    /// Number of segments.
-    pub segments: u64,
-    /// Segments whose files are open.
-    pub open_segments: u64,
-    /// Bytes of block indexes, column directories and statistics of segments in memory.
-    pub directory_bytes: u64,
-    /// Number of `columns` tables.
-    pub tables: u64,
-    /// Series of all `columns` tables.
-    pub series: u64,
-    /// Memtable flushes since start.
-    pub flushes: u64,
-    /// Bytes of segments that flushes wrote.
-    pub flush_bytes: u64,
-    /// Compactions since start.
-    pub compactions: u64,
-    /// Bytes of segments that compactions wrote.
-    pub compaction_bytes: u64,
-    /// Bytes of segments that compactions read.
-    pub compaction_read_bytes: u64,
-    /// Nanoseconds that compactions waited because of the rate limit.
-    pub compaction_wait_ns: u64,
-    /// The largest compaction backlog of a table, in segments, as of the last flush or compaction.
-    pub compaction_backlog: u64,
-    /// Times a writer was delayed because memtables were nearly full.
-    pub writers_delayed: u64,
-    /// Number of `rows` tables.
-    pub row_tables: u64,
-    /// Rows in all `rows` tables.
-    pub rows: u64,
-    /// Bytes of records, versions and indexes of `rows` tables.
-    pub rows_bytes: u64,
-    /// Inserts and updates of `rows` tables are refused at this many bytes.
-    pub rows_bytes_max: u64,
-    /// Old versions and index entries that wait until no snapshot sees them.
-    pub rows_garbage: u64,
-    /// Bytes of old row versions that only open snapshots see; part of `rows_bytes`.
-    pub rows_held_bytes: u64,
-    /// Bytes of the lists of changes, locks and garbage of `rows` tables.
-    pub rows_list_bytes: u64,
-    /// Bytes of `rows` tables that are unlinked but not yet freed, because running statements may
-    /// still read them.
-    pub rows_deferred_bytes: u64,
-    /// Times a transaction waited for a lock since start.
-    pub lock_waits: u64,
-    /// Transactions that are waiting for a lock.
-    pub lock_waiters: u64,
-    /// Bytes of the checkpoint files of `rows` tables.
-    pub row_file_bytes: u64,
-    /// Bytes of checkpoint files written since start.
-    pub checkpoint_bytes: u64,
-    /// Segments dropped by retention since start.
-    pub retention_segments: u64,
-    /// Bytes of the segments dropped by retention.
-    pub retention_bytes: u64,
-    /// Rows written with a time before the retention horizon since start: accepted and never
-    /// returned.
-    pub retention_late_rows: u64,
 }
 
 impl Engine {
@@ -364,24 +200,11 @@ impl Engine {
         let started = env.monotonic_ns();
         let (inner, mut recovery) = open(env, dir, options)?;
         let inner = Arc::new(inner);
-        let spawn = |name: &str, step: fn(&Arc<Inner>) -> env::Step| {
-            let inner = Arc::clone(&inner);
-            inner.env.clone().spawn(name, Box::new(move || step(&inner)))
-        };
-        let merger = Arc::clone(&inner);
-        let merge = Box::new(move || merger.compact_step(Priority::Low));
-        let workers = Arc::new(Workers {
-            log: spawn("log", |inner| inner.log_step()),
-            flush: spawn("flush", Inner::flush_step),
-            compact: spawn("compact", |inner| inner.compact_step(Priority::Normal)),
-            compact_low: inner.env.spawn_low("compact-low", merge),
-            gc: spawn("gc", |inner| inner.gc_step()),
-        });
-        let _ = inner.workers.set(Arc::downgrade(&workers));
-        let waker = Arc::downgrade(&workers);
+        let workers = inner.jobs.start(&inner);
+        let waker = Arc::downgrade(&inner);
         inner.wal.on_work(move || {
-            if let Some(workers) = waker.upgrade() {
-                workers.log.wake();
+            if let Some(inner) = waker.upgrade() {
+                inner.jobs.log.wake();
             }
         });
         recovery.elapsed_ns = inner.env.monotonic_ns().saturating_sub(started);
@@ -437,11 +260,7 @@ impl Engine {
 
     /// Requests a flush of all memtables; the event is set when it has finished or failed.
     pub fn start_flush(&self) -> Pending {
-        let (waiter, pending) = pending_work();
-        self.inner.flush_waiters.lock().push(waiter);
-        self.running.workers.flush.wake();
-        self.inner.release_if_closing();
-        pending
+        Flush::request(&self.inner)
     }
 
     /// Flushes all memtables and blocks until that is done.
@@ -458,11 +277,7 @@ impl Engine {
     /// overlap in time, deletes are applied, and each row is complete in one place. Does not flush
     /// memtables. The event is set when that is done or when a compaction has failed.
     pub fn start_settle(&self) -> Pending {
-        let (waiter, pending) = pending_work();
-        self.inner.settle_waiters.lock().push(waiter);
-        self.inner.wake_compactor();
-        self.inner.release_if_closing();
-        pending
+        Compaction::request(&self.inner)
     }
 
     /// Settles all segments, see [`Engine::start_settle`], and blocks until that is done.
@@ -487,14 +302,22 @@ impl Engine {
     /// Returns counters and gauges for metrics and EXPLAIN.
     #[must_use]
     pub fn stats(&self) -> Stats {
-        self.inner.stats()
+        stats(&self.inner)
     }
 
-    /// Returns the error with which the log failed, if it did: writes are refused, reads continue
-    /// at the durable LSN, `/ready` answers 503.
+    /// Returns the reason why writes are refused, if they are, while reads continue at the durable
+    /// LSN: the log has failed (58030), or an invariant of the commit point is broken (XX000).
     #[must_use]
     pub fn failure(&self) -> Option<Error> {
-        self.inner.wal.failure()
+        self.inner.failure()
+    }
+
+    /// Returns an error if writes are refused or a background job has stopped, for `/ready`.
+    ///
+    /// # Errors
+    /// [`Engine::failure`]; XX000 when an invariant of a job is broken.
+    pub fn readiness(&self) -> Result<()> {
+        self.inner.failure().or_else(|| self.inner.jobs.broken()).map_or(Ok(()), Err)
     }
 
     /// The directory for spill files, which is emptied at open.
@@ -520,29 +343,6 @@ impl Engine {
     pub fn memory(&self) -> &MemoryBudget {
         &self.inner.memory
     }
-}
-
-/// A flush or compaction that was requested.
-pub struct Pending {
-    /// Set when the work is done or has failed.
-    pub event: Event,
-    error: Arc<Mutex<Option<Error>>>,
-}
-
-impl Pending {
-    /// Returns the outcome, once the event is set.
-    ///
-    /// # Errors
-    /// The error of the flush or compaction; memtables and segments are kept.
-    pub fn result(&self) -> Result<()> {
-        self.error.lock().take().map_or(Ok(()), Err)
-    }
-}
-
-fn pending_work() -> (Waiter, Pending) {
-    let waiter = Waiter { event: Event::new(), error: Arc::default() };
-    let pending = Pending { event: waiter.event.clone(), error: Arc::clone(&waiter.error) };
-    (waiter, pending)
 }
 
 pub(crate) fn closing() -> Error {
@@ -620,40 +420,25 @@ fn open(env: Arc<dyn Env>, dir: &Path, options: Options) -> Result<(Inner, Recov
     let store = Arc::new(rows::Store::new());
     store.set_memory_bytes(db.rows_bytes());
     let memory = MemoryBudget::new(options.memory_bytes, Arc::clone(&store));
+    let retention = Retention::new(retention_ns, env.monotonic_ns());
     let inner = Inner {
         store,
         memory,
-        row_commits: AtomicU64::new(0),
-        rows_changed: AtomicU64::new(0),
-        rows_counted: AtomicU64::new(0),
-        collecting: AtomicBool::new(false),
         dir: dir.to_owned(),
         next_txn: AtomicU64::new(replay.next_txn.max(wal.last().0 + 1)),
         next_table: AtomicU32::new(next_table),
         next_file: AtomicU64::new(next_file),
         versions: DbVersions::new(db, wal.durable()),
         wal,
-        // Zero makes the first flush look for obsolete rows, whatever the log contained.
+        // Zero makes the first check look for obsolete rows, whatever the log contained.
         commit: Mutex::new(CommitState { dropped, row_files_obsolete_since: Some(Lsn::ZERO) }),
-        manifest: Mutex::new(manifest),
+        manifests: ManifestStore::new(manifest),
         open_txns: Mutex::default(),
-        barrier: AtomicU64::new(0),
         memtable_bytes: AtomicU64::new(memtable_bytes),
-        flushed_log_bytes: AtomicU64::new(0),
-        replayed_log_bytes: AtomicU64::new(opened.bytes),
-        flusher: Mutex::default(),
-        flush_waiters: Mutex::default(),
-        settle_waiters: Mutex::default(),
-        compactor: Mutex::new(Compactor::new(retention::Clock::new(env.monotonic_ns()))),
-        retention_ns: AtomicI64::new(retention_ns),
-        orphans: Mutex::default(),
-        flush_failure: Mutex::default(),
-        covering_deletes: Mutex::default(),
-        consolidating: Mutex::new(()),
-        delayed: Mutex::default(),
-        closing: AtomicBool::new(false),
+        jobs: Jobs::new(retention, Flush::new(opened.bytes)),
         counters: Counters::default(),
-        workers: OnceLock::new(),
+        closing: AtomicBool::new(false),
+        poisoned: OnceLock::new(),
         _lock: lock,
         options,
         env,
@@ -935,19 +720,38 @@ impl Inner {
         self.next_file.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn log_bytes_since_flush(&self) -> u64 {
-        let appended = self.counters.log_bytes.load(Ordering::Relaxed);
-        appended.saturating_sub(self.flushed_log_bytes.load(Ordering::Relaxed))
-            + self.replayed_log_bytes.load(Ordering::Relaxed)
-    }
-
     /// # Errors
-    /// 57P01 when closing, 58030 when the log has failed.
+    /// 57P01 when closing, 58030 when the log has failed, XX000 when an invariant is broken.
     pub(crate) fn check_writable(&self) -> Result<()> {
         if self.closing.load(Ordering::SeqCst) {
             return Err(closing());
         }
-        self.wal.failure().map_or(Ok(()), Err)
+        self.failure().map_or(Ok(()), Err)
+    }
+
+    /// The reason why writes are refused, other than closing.
+    pub(crate) fn failure(&self) -> Option<Error> {
+        self.poisoned.get().cloned().or_else(|| self.wal.failure())
+    }
+
+    /// Refuses all later commits, because the state that they would build on cannot be trusted.
+    /// Records already queued are still written, and reads continue.
+    pub(crate) fn poison(&self, error: &Error) {
+        if self.poisoned.set(error.clone()).is_ok() {
+            tracing::error!(%error, "writes are refused until the database is reopened");
+        }
+    }
+
+    /// Calls `then` when `lsn` is durable or the log has failed, unless the engine is gone by then.
+    pub(crate) fn on_durable(self: &Arc<Self>, lsn: Lsn, then: fn(&Jobs)) -> Event {
+        let event = self.wal.when_durable(lsn);
+        let waker = Arc::downgrade(self);
+        event.on_set(move || {
+            if let Some(inner) = waker.upgrade() {
+                then(&inner.jobs);
+            }
+        });
+        event
     }
 
     /// Refuses all later appends to the log. Every append holds one of these locks and calls
@@ -957,21 +761,6 @@ impl Inner {
         let _commit = self.commit.lock();
         let _open_txns = self.open_txns.lock();
         self.closing.store(true, Ordering::SeqCst);
-    }
-
-    /// Called after a wait was registered: the workers may have stopped before they saw it.
-    fn release_if_closing(&self) {
-        if self.closing.load(Ordering::SeqCst) {
-            self.release_waiters();
-        }
-    }
-
-    pub(crate) fn wake_flusher_if_due(&self) {
-        if self.memtable_bytes.load(Ordering::Relaxed) >= self.options.memtable_flush_bytes()
-            || self.log_bytes_since_flush() >= self.options.log_flush_bytes
-        {
-            self.wake_flusher();
-        }
     }
 
     /// Returns the write stall for the present memtable memory. Between three quarters of the limit
@@ -989,33 +778,6 @@ impl Inner {
         }
     }
 
-    /// Registers a delayed writer; the returned event is set about `ns` nanoseconds from now.
-    pub(crate) fn after(&self, ns: u64) -> Event {
-        let event = Event::new();
-        self.counters.writers_delayed.fetch_add(1, Ordering::Relaxed);
-        self.delayed.lock().push((self.env.monotonic_ns() + ns, event.clone()));
-        self.wake_gc();
-        self.release_if_closing();
-        event
-    }
-
-    /// Wakes all delayed writers, which check memory again.
-    pub(crate) fn release_memory_waiters(&self) {
-        for (_, event) in std::mem::take(&mut *self.delayed.lock()) {
-            event.set();
-        }
-    }
-
-    /// The refusal of a write when memtables are full and the disk has no space to flush them to.
-    pub(crate) fn full_disk_refusal(&self) -> Option<Error> {
-        let failure = self.flush_failure.lock().clone().filter(|error| error.state() == SqlState::DISK_FULL)?;
-        Some(
-            Error::new(SqlState::DISK_FULL, format!("memtables are full and cannot be flushed: {}", failure.message()))
-                .with_detail("Nothing of this write was stored; reads, DELETE and DROP still work")
-                .with_hint("free space on the disk, or drop or truncate tables; writes are then accepted again"),
-        )
-    }
-
     pub(crate) fn memory_refusal(&self) -> Error {
         Error::new(
             SqlState::OUT_OF_MEMORY,
@@ -1027,124 +789,5 @@ impl Inner {
         )
         .with_detail("nothing was written")
         .with_hint("try again later; if the error persists, check the disk or start the server with a larger --memory")
-    }
-
-    /// Called after a commit that made `changes` changes in `rows` tables: collects about twice as
-    /// much garbage as these changes made, and counts bytes again when due.
-    pub(crate) fn after_row_commit(&self, changes: usize) {
-        // In batches: a row that changes again and again is visited once for all of its changes.
-        let before = self.rows_changed.fetch_add(changes as u64, Ordering::Relaxed);
-        if before / COLLECT_EACH != (before + changes as u64) / COLLECT_EACH {
-            // Only the oldest snapshot is considered here, which is cheap to find. Versions between
-            // two snapshots are left to the GC worker.
-            let readers = Readers::since(self.versions.horizon());
-            self.collect_rows(&readers, (2 * changes + 2 * COLLECT_EACH as usize).min(COLLECT_COMMIT));
-        }
-        // Index growth is not tracked between two counts.
-        let grown = self.store.memory_bytes().abs_diff(self.rows_counted.load(Ordering::Relaxed));
-        let count = self.row_commits.fetch_add(1, Ordering::Relaxed);
-        if count.is_multiple_of(RECOUNT_COMMITS) || grown > self.options.rows_bytes_max() / RECOUNT_SHARE {
-            self.recount_rows();
-        }
-        if self.store.garbage() > 0 && !self.collecting.swap(true, Ordering::Relaxed) {
-            self.wake_gc();
-        }
-    }
-
-    /// Collects at most `most` versions and index entries of `rows` tables that none of the readers
-    /// sees. Returns how many it visited.
-    pub(crate) fn collect_rows(&self, readers: &Readers, most: usize) -> usize {
-        self.store.collect(readers, most).unwrap_or_else(|error| {
-            tracing::error!(%error, "old versions of rows tables could not be removed");
-            0
-        })
-    }
-
-    pub(crate) fn recount_rows(&self) {
-        let bytes = self.versions.newest().rows_bytes() + self.store.departed_bytes();
-        self.rows_counted.store(bytes, Ordering::Relaxed);
-        self.store.set_memory_bytes(bytes);
-    }
-
-    fn wake_gc(&self) {
-        if let Some(workers) = self.workers.get().and_then(Weak::upgrade) {
-            workers.gc.wake();
-        }
-    }
-
-    pub(crate) fn wake_flusher(&self) {
-        if let Some(workers) = self.workers.get().and_then(Weak::upgrade) {
-            workers.flush.wake();
-        }
-    }
-
-    /// Wakes the compactor because there may be work.
-    pub(crate) fn wake_compactor(&self) {
-        // If the low-priority worker should run, the normal one wakes it.
-        self.wake_compaction_worker(Priority::Normal);
-    }
-
-    pub(crate) fn wake_compaction_worker(&self, turn: Priority) {
-        if let Some(workers) = self.workers.get().and_then(Weak::upgrade) {
-            match turn {
-                Priority::Normal => workers.compact.wake(),
-                Priority::Low => workers.compact_low.wake(),
-            }
-        }
-    }
-
-    fn stats(&self) -> Stats {
-        let db = self.versions.newest();
-        let counters = &self.counters;
-        let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let mut stats = Stats {
-            last_lsn: self.wal.last().0,
-            durable_lsn: self.wal.durable().0,
-            flushed_lsn: self.manifest.lock().flushed_lsn.0,
-            log_bytes: load(&counters.log_bytes),
-            commits: load(&counters.commits),
-            rows_written: load(&counters.rows_written),
-            ingested_bytes: load(&counters.ingested_bytes),
-            ingest_log_bytes: load(&counters.ingest_log_bytes),
-            memtable_bytes: load(&self.memtable_bytes),
-            memory_bytes: self.options.memory_bytes,
-            log_disk_bytes: self.wal.disk_bytes(),
-            tables: db.tables.len() as u64,
-            flushes: load(&counters.flushes),
-            flush_bytes: load(&counters.flush_bytes),
-            compactions: load(&counters.compactions),
-            compaction_bytes: load(&counters.compaction_bytes),
-            compaction_read_bytes: load(&counters.compaction_read_bytes),
-            compaction_wait_ns: load(&counters.compaction_wait_ns),
-            compaction_backlog: load(&counters.compaction_backlog),
-            writers_delayed: load(&counters.writers_delayed),
-            row_tables: db.row_tables.len() as u64,
-            rows: db.row_tables.values().map(|table| table.records.rows()).sum(),
-            rows_bytes: db.rows_bytes() + self.store.departed_bytes(),
-            rows_bytes_max: self.memory.rows_max(),
-            work: Work::ALL.map(|kind| (kind.name(), self.memory.used(kind), self.memory.max_of(kind))),
-            reservations_refused: self.memory.refused(),
-            rows_garbage: self.store.garbage() as u64,
-            rows_held_bytes: self.store.held_bytes(),
-            rows_list_bytes: self.store.list_bytes(),
-            rows_deferred_bytes: self.store.deferred_bytes(),
-            lock_waits: self.store.waits(),
-            lock_waiters: self.store.waiting() as u64,
-            checkpoint_bytes: load(&counters.checkpoint_bytes),
-            retention_segments: load(&counters.retention_segments),
-            retention_bytes: load(&counters.retention_bytes),
-            retention_late_rows: load(&counters.retention_late_rows),
-            open_segments: db.cache.open_files(),
-            directory_bytes: db.cache.directory_bytes(),
-            ..Stats::default()
-        };
-        stats.row_file_bytes =
-            self.manifest.lock().row_files.values().flat_map(|files| &files.parts).map(|part| part.bytes).sum();
-        for state in db.tables.values() {
-            stats.segments += state.segments.len() as u64;
-            stats.segment_bytes += state.segments.iter().map(|segment| segment.meta().bytes).sum::<u64>();
-            stats.series += u64::from(state.series_count);
-        }
-        stats
     }
 }

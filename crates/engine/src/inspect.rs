@@ -8,6 +8,7 @@ use columns::{Segment, SegmentMeta};
 use env::{Env, Open};
 use model::{Error, Lsn, Result};
 
+use crate::catalog_object::{CatalogObject, NewState};
 use crate::engine::{data_dir, log_dir};
 use crate::record::{Ddl, Item, Record, RowChanges};
 use crate::rowfile::{read_rows, row_file_path};
@@ -175,9 +176,6 @@ fn describe_item(item: &Item<'_>) -> String {
             let series = series.as_ref().map_or("all".to_owned(), |series| series.len().to_string());
             format!("delete from table {table}: {series} series, {} ..= {} ns", times.start, times.last)
         }
-        Item::Ddl(Ddl::CreateTable(table)) => format!("create table {} as number {}", table.name, table.id),
-        Item::Ddl(Ddl::AlterTable(table)) => format!("alter table {} to version {}", table.name, table.version),
-        Item::Ddl(Ddl::DropTable(id)) => format!("drop table number {id}"),
         Item::RowChanges(changes) => {
             let (mut rows, mut deleted, mut tables) = (0, 0, std::collections::BTreeSet::new());
             for change in RowChanges::new(changes) {
@@ -193,20 +191,21 @@ fn describe_item(item: &Item<'_>) -> String {
             format!("rows of table {}: {rows} written, {deleted} deleted", tables.join(", "))
         }
         Item::SequenceValue { id, state } => format!("sequence {id} reserved up to {}", state.last),
-        Item::Ddl(Ddl::CreateRowTable(schema)) => {
-            format!("create rows table {} as number {}", schema.name, schema.id)
+        Item::Ddl(Ddl::Create(object, _)) => match object.key().number() {
+            Some(number) => format!("create {object} as number {number}"),
+            None => format!("create {object}"),
+        },
+        Item::Ddl(Ddl::Alter(object, state)) => {
+            let version = match object {
+                CatalogObject::Table(table) => Some(table.version),
+                CatalogObject::RowTable(schema) => Some(schema.version),
+                _ => None,
+            };
+            let version = version.map_or_else(String::new, |version| format!(" to version {version}"));
+            let rows = if *state == NewState::Emptied { ", without its rows" } else { "" };
+            format!("alter {object}{version}{rows}")
         }
-        Item::Ddl(Ddl::AlterRowTable { schema, discard_rows }) => {
-            let rows = if *discard_rows { ", without its rows" } else { "" };
-            format!("alter rows table {} to version {}{rows}", schema.name, schema.version)
-        }
-        Item::Ddl(Ddl::CreateSequence(sequence, _)) => {
-            format!("create sequence {} as number {}", sequence.name, sequence.id)
-        }
-        Item::Ddl(Ddl::AlterSequence(sequence, _)) => format!("alter sequence {}", sequence.name),
-        Item::Ddl(Ddl::DropSequence(id)) => format!("drop sequence number {id}"),
-        Item::Ddl(Ddl::CreateSchema(name)) => format!("create schema {name:?}"),
-        Item::Ddl(Ddl::DropSchema(name)) => format!("drop schema {name:?}"),
+        Item::Ddl(Ddl::Drop(key)) => format!("drop {key}"),
     }
 }
 

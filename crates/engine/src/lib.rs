@@ -18,28 +18,37 @@
 //! - The manifest names only complete, synced files; data that it does not name is in the log or
 //!   was never acknowledged.
 //!
+//! These are asserted where breaking them would do damage (`db_version`, `manifest_store`, `commit`,
+//! `flush`); `jobs` and `commit` say what a broken one stops.
+//!
 //! Not here: SQL (`query`), network protocols (`ingest`, `server`). Bytes:
 //! docs/format/{record,manifest,row-files}.md.
 
 mod amplification;
 mod catalog;
+mod catalog_object;
 mod codec;
 mod commit;
 mod compaction;
 mod covering_deletes;
 mod db_version;
 mod directory;
+mod dropped_files;
 mod engine;
-mod flusher;
+mod flush;
 mod gc;
 pub mod inspect;
+mod jobs;
+mod log_writer;
 mod manifest;
+mod manifest_store;
 mod memory;
 mod rate_limiter;
 mod record;
 mod retention;
 mod rowfile;
 mod sequence;
+mod stats;
 mod txn;
 
 pub use amplification::WriteAmplification;
@@ -49,10 +58,12 @@ pub use columns::{
     Batch, ColumnRange, KeyList, Op, OwnWrites, Rows, Scan, ScanRequest, ScanStats, Segment, SeriesFilter, TableView,
 };
 pub use commit::{Committing, Progress};
-pub use engine::{Engine, Options, Pending, Recovery, Stats};
+pub use engine::{Engine, Options, Recovery};
 pub use env::Event;
+pub use jobs::{JobState, JobStats, MetricKind, MetricValue, Pending};
 pub use manifest::Manifest;
 pub use memory::{MemoryBudget, Reservation, Work};
 pub use rowfile::{RowFiles, RowPart, row_file_path};
 pub use sequence::{NextValue, SequenceAccess, SequenceState, SessionSequences};
+pub use stats::Stats;
 pub use txn::{Altered, Durability, Isolation, RowData, Savepoint, Snapshot, Txn};

@@ -14,6 +14,7 @@
 //!   manifest is a new base.
 
 mod edits;
+mod states;
 #[cfg(test)]
 mod tests;
 
@@ -23,24 +24,19 @@ use std::sync::Arc;
 
 use columns::TableFiles;
 use env::{Env, File, Open};
-use model::{Error, Lsn, Result, RowSchemaRef, SequenceRef, SequenceSpec, TableId, TableRef};
+use model::{Error, Lsn, Result, TableId};
 
 use crate::Catalog;
+use crate::catalog_object::{CatalogObject, ObjectKey};
 use crate::codec::{Put, Take};
-use crate::record::{decode_row_table, decode_table, encode_row_table, encode_table};
 use crate::rowfile::RowFiles;
-use crate::sequence::{SequenceOps, SequenceState};
+use crate::sequence::SequenceState;
 
 /// The first bytes of the file.
 pub(crate) const MAGIC: &[u8; 8] = b"MILLRACE";
-/// The format of directories that this version writes.
-const FORMAT_VERSION: u32 = 4;
-/// The oldest format version that it reads: version 1 has no `rows` tables and no sequences;
-/// versions 1 and 2 have no retention and no history; versions 1 to 3 have no edits.
-const FORMAT_VERSION_MIN: u32 = 1;
-/// The first version with a mark and edits.
-const VERSION_EDITS: u32 = 4;
-/// Bytes before the base, since version 4.
+/// The format of directories, which covers all their files.
+const FORMAT_VERSION: u32 = 5;
+/// Bytes before the base.
 const HEADER_BYTES: usize = 36;
 /// Offset of the mark: the synced size of the file, and a checksum.
 const MARK_AT: u64 = 24;
@@ -121,8 +117,7 @@ impl PartialEq for Stored {
 impl Eq for Stored {}
 
 impl Stored {
-    /// Whether the manifest must be rewritten before it is relied upon: if it has an older version,
-    /// because an older program would take new log records for damage; or if a crash could undo
+    /// Whether the manifest must be rewritten before it is relied upon, because a crash could undo
     /// part of it.
     pub(crate) fn needs_rewrite(&self) -> bool {
         matches!(self.tail, Tail::Unknown | Tail::Unmarked)
@@ -199,6 +194,7 @@ impl Manifest {
     fn write_temporary(&self, env: &dyn Env, dir: &Path) -> Result<Stored> {
         let path = Manifest::path(dir);
         let bytes = self.encode();
+        debug_assert!(Manifest::decode(&bytes).as_ref() == Ok(self), "BUG: the manifest is unreadable");
         env::write_temporary(env, &path, &bytes)
             .map_err(|error| Error::io(format!("replace {}", path.display()), &error))?;
         let end = bytes.len() as u64;
@@ -223,6 +219,7 @@ impl Manifest {
     pub(crate) fn replace_by(&mut self, next: &mut Manifest, env: &dyn Env, dir: &Path) -> Result<()> {
         let stored = std::mem::take(&mut self.stored);
         let edit = (stored.tail == Tail::Synced).then(|| edits::encode(self, next, stored.crc));
+        debug_assert!(edits::leads_to(self, next), "BUG: the edit of the manifest does not lead to its successor");
         if let Some(edit) = edit.as_ref().filter(|edit| stored.has_room(edit.len())) {
             next.stored = append(stored, edit, env, dir)?;
             return Ok(());
@@ -247,31 +244,12 @@ impl Manifest {
     pub fn encode(&self) -> Vec<u8> {
         let mut body = Vec::new();
         body.put_u64(self.identity);
-        body.put_u64(self.flushed_lsn.0);
-        body.put_u64(self.replay_from.0);
-        body.put_u64(self.next_file);
-        body.put_u32(self.next_table);
-        body.put_i64(self.wall_ns);
-        put_schemas(&self.catalog, &mut body);
-        body.put_u32(self.files.len() as u32);
-        for (id, files) in &self.files {
-            body.put_bytes(&encode_table(self.table(*id)));
-            let mut bytes = Vec::new();
-            files.encode(&mut bytes);
-            body.put_bytes(&bytes);
+        self.put_numbers(&mut body);
+        body.put_u32(self.catalog.objects().count() as u32);
+        for object in self.catalog.objects() {
+            object.encode(&mut body);
+            body.put_bytes(&self.state(&object.key()));
         }
-        body.put_u32(self.row_files.len() as u32);
-        for (id, files) in &self.row_files {
-            body.put_bytes(&encode_row_table(self.row_table(*id)));
-            let mut bytes = Vec::new();
-            files.encode(&mut bytes);
-            body.put_bytes(&bytes);
-        }
-        body.put_u32(self.sequences.len() as u32);
-        for (id, state) in &self.sequences {
-            body.put_bytes(&self.sequence_bytes(*id, *state));
-        }
-        body.put_i64(self.retention_ns);
         let mut out = Vec::with_capacity(body.len() + HEADER_BYTES);
         out.extend_from_slice(MAGIC);
         out.put_u32(FORMAT_VERSION);
@@ -285,20 +263,14 @@ impl Manifest {
         out
     }
 
-    fn table(&self, id: TableId) -> &TableRef {
-        self.catalog.table_by_id(id).expect("BUG: files of a table that the catalog does not have")
-    }
-
-    fn row_table(&self, id: TableId) -> &RowSchemaRef {
-        self.catalog.row_table_by_id(id).expect("BUG: files of a table that the catalog does not have")
-    }
-
-    fn sequence_bytes(&self, id: u32, state: SequenceState) -> Vec<u8> {
-        let sequence = self.catalog.sequence_by_id(id).expect("BUG: a sequence that the catalog does not have");
-        let mut bytes = Vec::new();
-        sequence.encode(&mut bytes);
-        state.encode(&mut bytes);
-        bytes
+    /// Encodes the fields that base and edits begin with.
+    fn put_numbers(&self, out: &mut Vec<u8>) {
+        out.put_u64(self.flushed_lsn.0);
+        out.put_u64(self.replay_from.0);
+        out.put_u64(self.next_file);
+        out.put_u32(self.next_table);
+        out.put_i64(self.wall_ns);
+        out.put_i64(self.retention_ns);
     }
 
     /// Decodes a file, base and edits; all bytes are validated.
@@ -311,26 +283,18 @@ impl Manifest {
             return Err(take.malformed("does not begin with MILLRACE"));
         }
         let version = take.u32()?;
-        if !(FORMAT_VERSION_MIN..=FORMAT_VERSION).contains(&version) {
+        if version != FORMAT_VERSION {
             return Err(Error::new(
                 model::SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
-                format!(
-                    "the directory has format version {version}; this program reads versions {FORMAT_VERSION_MIN} to \
-                     {FORMAT_VERSION}"
-                ),
+                format!("the directory has format version {version}; this program reads version {FORMAT_VERSION}"),
             ));
         }
         let crc = take.u32()?;
-        if version < VERSION_EDITS {
-            let body = take.rest();
-            check_crc(&take, crc32c::crc32c(body), crc)?;
-            return ManifestBuilder::decode(body, version)?.finish();
-        }
         let length = take.take(8)?;
         let mark = take.take(12)?;
         let body = take.take(usize::try_from(u64_of(length)).unwrap_or(usize::MAX))?;
         check_crc(&take, crc32c::crc32c_append(crc32c::crc32c(length), body), crc)?;
-        let mut parts = ManifestBuilder::decode(body, version)?;
+        let mut parts = ManifestBuilder::decode(body)?;
         let base_bytes = (HEADER_BYTES + body.len()) as u64;
         let mut stored = Stored { base_bytes, end: base_bytes, crc, edits: 0, tail: Tail::Synced, reserved: 0 };
         // A damaged mark is ignored: it was being written when a crash occurred, and edits have
@@ -353,6 +317,7 @@ fn reserve(stored: &mut Stored, bytes: usize, file: &dyn File) {
 
 /// Appends an edit and syncs it.
 fn append(mut stored: Stored, edit: &[u8], env: &dyn Env, dir: &Path) -> Result<Stored> {
+    assert!(stored.takes_edits(), "BUG: an edit is appended to a manifest in state {:?}", stored.tail);
     let path = Manifest::path(dir);
     let fail = |what: &str, error: &std::io::Error| Error::io(format!("{what} {}", path.display()), error);
     let file = env.open(&path, Open::ReadWrite).map_err(|error| fail("open", &error))?;
@@ -383,108 +348,56 @@ fn check_crc(take: &Take<'_>, seen: u32, expected: u32) -> Result<()> {
     Err(take.malformed(&format!("has checksum {seen:08x}, expected {expected:08x}")))
 }
 
-fn put_schemas(catalog: &Catalog, out: &mut Vec<u8>) {
-    let schemas: Vec<&str> = catalog.schemas().collect();
-    out.put_u32(schemas.len() as u32);
-    schemas.into_iter().for_each(|schema| out.put_bytes(schema.as_bytes()));
-}
-
-fn take_schemas(take: &mut Take<'_>) -> Result<BTreeSet<String>> {
-    (0..take.count(4)?).map(|_| take.text().map(str::to_owned)).collect()
-}
-
-fn take_sequence(bytes: &[u8]) -> Result<(SequenceSpec, SequenceState)> {
-    let mut take = Take::new(bytes, "sequence");
-    let sequence = (SequenceSpec::decode(&mut take)?, SequenceState::decode(&mut take)?);
-    take.end().map(|()| sequence)
-}
-
-/// A manifest while it is decoded. Its catalog is built at the end, because two tables may have one
+/// A manifest while it is decoded. Its catalog is built at the end, because two objects may have one
 /// name between edits.
 #[derive(Default)]
 struct ManifestBuilder {
     /// The manifest with an empty catalog.
     manifest: Manifest,
-    schemas: BTreeSet<String>,
-    tables: BTreeMap<TableId, TableRef>,
-    row_tables: BTreeMap<TableId, RowSchemaRef>,
-    sequences: BTreeMap<u32, SequenceRef>,
+    objects: BTreeMap<ObjectKey, CatalogObject>,
 }
 
 impl ManifestBuilder {
     /// Decodes a base.
-    fn decode(body: &[u8], version: u32) -> Result<ManifestBuilder> {
+    fn decode(body: &[u8]) -> Result<ManifestBuilder> {
         let mut take = Take::new(body, "manifest");
-        let manifest = Manifest {
-            identity: take.u64()?,
-            flushed_lsn: Lsn(take.u64()?),
-            replay_from: Lsn(take.u64()?),
-            next_file: take.u64()?,
-            next_table: take.u32()?,
-            wall_ns: take.i64()?,
-            ..Manifest::default()
-        };
-        let schemas = take_schemas(&mut take)?;
-        let mut parts = ManifestBuilder { manifest, schemas, ..ManifestBuilder::default() };
-        for _ in 0..take.count(8)? {
-            let table = Arc::new(decode_table(&mut Take::new(take.bytes()?, "table"))?);
-            let mut bytes = take.bytes()?;
-            let files = TableFiles::decode(&mut bytes, version)?;
-            if !bytes.is_empty() || parts.manifest.files.insert(table.id, files).is_some() {
-                return Err(take.malformed(&format!("has table {} twice, or extra bytes after it", table.name)));
+        let identity = take.u64()?;
+        let mut parts = ManifestBuilder::default();
+        parts.manifest.identity = identity;
+        parts.take_numbers(&mut take)?;
+        for _ in 0..take.count(13)? {
+            let object = CatalogObject::decode(&mut take)?;
+            let key = object.key();
+            parts.manifest.set_state(&key, take.bytes()?)?;
+            if parts.objects.insert(key, object).is_some() {
+                return Err(take.malformed("has an object twice"));
             }
-            parts.tables.insert(table.id, table);
-        }
-        if version >= 2 {
-            parts.decode_others(&mut take)?;
-        }
-        if version >= 3 {
-            parts.manifest.retention_ns = take.i64()?;
         }
         take.end()?;
         Ok(parts)
     }
 
-    /// Decodes `rows` tables and sequences.
-    fn decode_others(&mut self, take: &mut Take<'_>) -> Result<()> {
-        for _ in 0..take.count(8)? {
-            let table = decode_row_table(&mut Take::new(take.bytes()?, "table"))?;
-            let files = RowFiles::decode(&mut Take::new(take.bytes()?, "files of a table"))?;
-            if self.manifest.row_files.insert(table.id, files).is_some() {
-                return Err(take.malformed(&format!("has table {} twice", table.name)));
-            }
-            self.row_tables.insert(table.id, table);
-        }
-        for _ in 0..take.count(4)? {
-            let (sequence, state) = take_sequence(take.bytes()?)?;
-            if self.manifest.sequences.insert(sequence.id, state).is_some() {
-                return Err(take.malformed(&format!("has sequence {} twice", sequence.name)));
-            }
-            self.sequences.insert(sequence.id, Arc::new(sequence));
-        }
+    /// Decodes the fields that base and edits begin with.
+    fn take_numbers(&mut self, take: &mut Take<'_>) -> Result<()> {
+        let manifest = &mut self.manifest;
+        manifest.flushed_lsn = Lsn(take.u64()?);
+        manifest.replay_from = Lsn(take.u64()?);
+        manifest.next_file = take.u64()?;
+        manifest.next_table = take.u32()?;
+        manifest.wall_ns = take.i64()?;
+        manifest.retention_ns = take.i64()?;
         Ok(())
     }
 
     fn finish(self) -> Result<Manifest> {
-        let ManifestBuilder { mut manifest, schemas, tables, row_tables, sequences } = self;
-        let take = Take::new(&[], "manifest");
+        let ManifestBuilder { mut manifest, objects } = self;
+        let mut numbers = BTreeSet::new();
         let mut catalog = Catalog::default();
-        for schema in schemas {
-            if !catalog.has_schema(&schema) {
-                catalog = catalog.with_schema(&schema)?;
+        for (key, object) in objects {
+            if key.number().is_some_and(|number| !numbers.insert(number)) {
+                return Err(Error::corrupt(format!("manifest has {key}, and another object with this number")));
             }
-        }
-        for (id, table) in tables {
-            if row_tables.contains_key(&id) || catalog.table(&table.name).is_some() {
-                return Err(take.malformed(&format!("has table {} twice", table.name)));
-            }
-            catalog = catalog.with_table(table)?;
-        }
-        for table in row_tables.into_values() {
-            catalog = catalog.with_row_table(table)?;
-        }
-        for sequence in sequences.into_values() {
-            catalog = catalog.with_sequence(sequence)?;
+            catalog = catalog.with_object(object).map_err(|error| Error::corrupt(format!("manifest: {error}")))?;
         }
         manifest.catalog = Arc::new(catalog);
         Ok(manifest)

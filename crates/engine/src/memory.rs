@@ -176,8 +176,10 @@ impl MemoryBudget {
 
     /// Returns reserved bytes.
     pub fn release(&self, kind: Work, bytes: u64) {
-        self.0.kinds[kind as usize].fetch_sub(bytes, Ordering::Relaxed);
-        self.0.work.fetch_sub(bytes, Ordering::Relaxed);
+        let of_kind = self.0.kinds[kind as usize].fetch_sub(bytes, Ordering::Relaxed);
+        let of_all = self.0.work.fetch_sub(bytes, Ordering::Relaxed);
+        assert!(of_kind >= bytes, "BUG: {bytes} of {of_kind} bytes for {} are returned", kind.name());
+        assert!(of_all >= bytes, "BUG: {bytes} of {of_all} bytes of work are returned");
         self.limit_rows();
     }
 

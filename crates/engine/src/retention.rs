@@ -9,17 +9,21 @@
 //!
 //! [`TableState::kept_from`]: columns::TableState::kept_from
 
-use std::sync::atomic::Ordering;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 
-use columns::{Segment, TableState};
+use columns::Segment;
+use env::Step;
 use model::{Result, TableId};
+use parking_lot::Mutex;
 
 use crate::db_version::DbVersion;
 use crate::engine::Inner;
-use crate::flusher::OrphanFiles;
+use crate::jobs::{Job, Metric, Priority};
+use crate::manifest_store::OrphanFiles;
 
 /// Interval of retention checks, in nanoseconds.
-pub(crate) const CHECK_INTERVAL_NS: u64 = 5_000_000_000;
+const CHECK_INTERVAL_NS: u64 = 5_000_000_000;
 /// The trusted time advances at most this many times as fast as real time.
 const CATCH_UP: u64 = 24;
 /// A warning is logged when the wall clock is ahead of the trusted time by more than this, in
@@ -35,7 +39,7 @@ const AHEAD_NS: i64 = 3_600_000_000_000;
 /// Always true: the trusted time advances at most to the wall clock, and at most 24 times as fast
 /// as the time that passed. Setting a table's retention vouches for the clock.
 #[derive(Debug, Default)]
-pub(crate) struct Clock {
+struct Clock {
     /// Monotonic time of the last check, in nanoseconds.
     checked_ns: u64,
     /// Whether the present lead of the clock has been logged.
@@ -43,7 +47,7 @@ pub(crate) struct Clock {
 }
 
 impl Clock {
-    pub(crate) fn new(monotonic_ns: u64) -> Clock {
+    fn new(monotonic_ns: u64) -> Clock {
         Clock { checked_ns: monotonic_ns, is_warned: false }
     }
 
@@ -53,34 +57,78 @@ impl Clock {
         let passed = monotonic_ns.saturating_sub(self.checked_ns).saturating_mul(CATCH_UP);
         self.checked_ns = monotonic_ns;
         let advanced = trusted.saturating_add_unsigned(passed).min(wall).max(trusted);
+        // On another road than the expression above: what it guards cannot be restored.
+        assert!(advanced <= wall || advanced == trusted, "BUG: {advanced} is trusted, the clock shows {wall}");
+        assert!(advanced.abs_diff(trusted) <= passed, "BUG: {advanced} is trusted {passed} ns after {trusted}");
         let is_ahead = wall.saturating_sub(advanced) > AHEAD_NS;
         let was_warned = std::mem::replace(&mut self.is_warned, is_ahead);
         (advanced, is_ahead && !was_warned)
     }
 }
 
-impl Inner {
-    /// Drops all due partitions of all tables. Returns whether any was dropped, and when to check
-    /// again if any table has a retention.
-    pub(crate) fn retain(&self, clock: &mut Clock) -> Result<(bool, Option<u64>)> {
-        let db = self.versions.newest();
-        let has_retention = |state: &TableState| state.table.options.retention_ns.is_some();
-        if !db.tables.values().any(|state| has_retention(state)) {
-            return Ok((false, None));
+/// The retention job.
+pub(crate) struct Retention {
+    clock: Mutex<Clock>,
+    /// The time that retention uses as the present, at most the wall clock.
+    trusted_ns: AtomicI64,
+    pub(crate) segments: Metric,
+    bytes: Metric,
+    pub(crate) late_rows: Metric,
+}
+
+impl Job for Retention {
+    fn name(&self) -> &'static str {
+        "retention"
+    }
+
+    /// Drops all due partitions of all tables.
+    fn step(&self, inner: &Arc<Inner>, _: Priority) -> Result<Step> {
+        let db = inner.versions.newest();
+        if !db.tables.values().any(|state| state.table.options.retention_ns.is_some()) {
+            return Ok(Step::Idle);
         }
-        let now = self.retention_now(clock, &db);
+        let now = self.present(inner, &db);
         let is_due = db.tables.values().any(|state| state.due_retention(now).is_some());
         // The version must not be held while files are written.
         drop(db);
-        let dropped = is_due && self.drop_until(now)?;
-        Ok((dropped, Some(self.env.monotonic_ns() + CHECK_INTERVAL_NS)))
+        if is_due && self.drop_until(inner, now)? {
+            inner.jobs.compaction.wake_worker(Priority::Normal);
+        }
+        Ok(Step::Until(inner.env.monotonic_ns() + CHECK_INTERVAL_NS))
     }
 
-    fn retention_now(&self, clock: &mut Clock, db: &DbVersion) -> i64 {
-        let wall = self.env.now_ns();
-        let trusted = self.retention_ns.load(Ordering::SeqCst).max(db.retention_ns);
-        let (advanced, warn) = clock.advance(trusted, wall, self.env.monotonic_ns());
-        self.retention_ns.store(advanced, Ordering::SeqCst);
+    /// A new retention may make segments due.
+    fn follows_catalog(&self) -> bool {
+        true
+    }
+
+    fn metrics(&self) -> Vec<&Metric> {
+        vec![&self.segments, &self.bytes, &self.late_rows]
+    }
+}
+
+impl Retention {
+    /// - `trusted_ns`: the time trusted when the database was closed.
+    pub(crate) fn new(trusted_ns: i64, monotonic_ns: u64) -> Retention {
+        Retention {
+            clock: Mutex::new(Clock::new(monotonic_ns)),
+            trusted_ns: AtomicI64::new(trusted_ns),
+            segments: Metric::total("retention_segments", "Segments dropped by retention."),
+            bytes: Metric::total("retention_bytes", "Bytes of segments dropped by retention."),
+            late_rows: Metric::total("retention_late_rows", "Rows older than their table's retention."),
+        }
+    }
+
+    pub(crate) fn trusted_ns(&self) -> i64 {
+        self.trusted_ns.load(Ordering::SeqCst)
+    }
+
+    fn present(&self, inner: &Inner, db: &DbVersion) -> i64 {
+        let wall = inner.env.now_ns();
+        let trusted = self.trusted_ns().max(db.retention_ns);
+        let (advanced, warn) = self.clock.lock().advance(trusted, wall, inner.env.monotonic_ns());
+        assert!(advanced >= trusted, "BUG: the trusted time goes back from {trusted} to {advanced}");
+        self.trusted_ns.store(advanced, Ordering::SeqCst);
         if warn {
             tracing::warn!(
                 ahead_seconds = (wall - advanced) / 1_000_000_000,
@@ -91,15 +139,18 @@ impl Inner {
         advanced.min(wall)
     }
 
-    /// Order: manifest, database version, files.
-    fn drop_until(&self, now: i64) -> Result<bool> {
-        let mut manifest = self.manifest.lock();
-        let db = self.versions.newest();
+    /// Order: manifest, database version, files. A compaction of dropped segments is cancelled by
+    /// its next step, or has no effect.
+    fn drop_until(&self, inner: &Inner, now: i64) -> Result<bool> {
+        let mut manifest = inner.manifests.lock();
+        let db = inner.versions.newest();
         let mut next = manifest.clone();
         let mut due: Vec<(TableId, i64)> = Vec::new();
         for (id, state) in &db.tables {
             // A table not yet flushed is in no manifest and waits for its first flush.
             if let (Some(kept_from), Some(files)) = (state.due_retention(now), next.files.get_mut(id)) {
+                assert!(kept_from >= state.kept_from, "BUG: the retention horizon goes back to {kept_from}");
+                assert!(kept_from <= now.max(state.kept_from), "BUG: at {now} retention drops rows up to {kept_from}");
                 *files = state.with_retention(kept_from).files();
                 due.push((*id, kept_from));
             }
@@ -108,11 +159,11 @@ impl Inner {
         if due.is_empty() {
             return Ok(false);
         }
-        next.retention_ns = next.retention_ns.max(self.retention_ns.load(Ordering::SeqCst));
-        self.write_manifest(&mut manifest, next, OrphanFiles::default)?;
+        next.retention_ns = next.retention_ns.max(self.trusted_ns());
+        inner.manifests.replace(inner, &mut manifest, next, OrphanFiles::default)?;
 
-        let lock = self.commit.lock();
-        let mut db = (*self.versions.newest()).clone();
+        let lock = inner.commit.lock();
+        let mut db = (*inner.versions.newest()).clone();
         let mut dropped_segments = Vec::new();
         for (id, kept_from) in due {
             // A table dropped meanwhile is removed by that commit.
@@ -121,19 +172,18 @@ impl Inner {
                 db = db.with_state(id, state.with_retention(kept_from));
             }
         }
-        self.versions.replace_newest(db);
+        inner.versions.replace_newest(db);
         drop(lock);
         drop(manifest);
         dropped_segments.iter().for_each(|segment| segment.remove_when_unused());
-        let bytes: u64 = dropped_segments.iter().map(|segment| segment.meta().bytes).sum();
-        self.counters.retention_segments.fetch_add(dropped_segments.len() as u64, Ordering::Relaxed);
-        self.counters.retention_bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.segments.add(dropped_segments.len() as u64);
+        self.bytes.add(dropped_segments.iter().map(|segment| segment.meta().bytes).sum());
         log_dropped(&dropped_segments);
         Ok(true)
     }
 }
 
-fn log_dropped(dropped_segments: &[std::sync::Arc<Segment>]) {
+fn log_dropped(dropped_segments: &[Arc<Segment>]) {
     let rows: u64 = dropped_segments.iter().map(|segment| segment.meta().rows).sum();
     if rows > 0 {
         tracing::info!(segments = dropped_segments.len(), rows, "retention dropped old partitions");

@@ -159,6 +159,8 @@ impl Block {
     }
 
     fn take(&mut self) -> Vec<u8> {
+        // A reader refuses larger ones.
+        assert!(self.body.len() <= BLOCK_BYTES_MAX, "BUG: a block of {} bytes in a file of rows", self.body.len());
         let mut bytes = Vec::with_capacity(self.body.len() + 8);
         bytes.put_u32(self.body.len() as u32);
         bytes.put_u32(crc32c::crc32c(&self.body));
@@ -171,6 +173,7 @@ impl Block {
 impl RowPartWriter {
     /// Starts a part that has all commits up to `lsn`. The file is created with the first row.
     pub(crate) fn new(dir: &Path, table: TableId, part: u64, file: u64, lsn: Lsn) -> RowPartWriter {
+        assert!(file != 0, "BUG: file number 0 means that a part has no file");
         let mut header = MAGIC.to_vec();
         header.put_u32(VERSION);
         header.put_u32(table.0);
@@ -210,6 +213,7 @@ impl RowPartWriter {
                 // A deletion leaves no row in the file, but a crash must not undo it either.
                 rows_lsn = rows_lsn.max(lsn);
                 let Some(row) = row else { return };
+                debug_assert!(range.contains(&record.0), "BUG: record {} in part {range:?}", record.0);
                 if !block.body.is_empty() && block.body.len() + row.len() > BLOCK_BYTES {
                     full.append(&mut block.take());
                 }
@@ -223,6 +227,9 @@ impl RowPartWriter {
             let last = self.block.take();
             self.write(env, &last)?;
         }
+        let (part, rows, bytes) = (self.part.part, self.part.rows, self.part.bytes);
+        assert!(self.next == range.end, "BUG: part {part} ends at record {}, not {}", self.next, range.end);
+        assert!(self.file.is_some() == (rows > 0), "BUG: part {part} has {rows} rows in {bytes} bytes");
         match &self.file {
             Some(file) => file.sync().map_err(|error| self.io("sync", &error))?,
             None => self.part.file = 0,

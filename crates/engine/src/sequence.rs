@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use env::Event;
-use model::{Error, Lsn, Result, SequenceOwner, SequenceSpec, SqlState, TableId, TableName, Type};
+use model::{Error, Lsn, Result, SequenceSpec, SqlState};
 use parking_lot::Mutex;
 
 use crate::codec::{Put, Take};
@@ -149,10 +149,17 @@ struct CounterState {
     lsn: Lsn,
     /// Values after `now` that may be returned before the next log record.
     ahead: u32,
+    /// Increment, bounds and cycle of the definition by which they were reserved.
+    reserved_by: (i64, i64, i64, bool),
 }
 
-/// Operations on the definition of a sequence and its encoding.
-pub(crate) trait SequenceOps: Sized {
+/// The parts of a definition that determine the order of values.
+fn order(sequence: &SequenceSpec) -> (i64, i64, i64, bool) {
+    (sequence.increment, sequence.min, sequence.max, sequence.cycle)
+}
+
+/// Operations on the definition of a sequence.
+pub(crate) trait SequenceOps {
     /// The state before the first value.
     fn initial(&self) -> SequenceState;
     /// The value after a state.
@@ -160,10 +167,6 @@ pub(crate) trait SequenceOps: Sized {
     /// Reserves values after `state`: returns the last reserved state and the number of values, at
     /// least one.
     fn reserve(&self, state: SequenceState) -> Result<(SequenceState, u32)>;
-    /// Encodes it for the log and the manifest.
-    fn encode(&self, out: &mut Vec<u8>);
-    /// Decodes the bytes of [`SequenceOps::encode`].
-    fn decode(take: &mut Take<'_>) -> Result<Self>;
 }
 
 impl SequenceOps for SequenceSpec {
@@ -199,37 +202,6 @@ impl SequenceOps for SequenceSpec {
             count += 1;
         }
         Ok((reserved, count))
-    }
-
-    fn encode(&self, out: &mut Vec<u8>) {
-        out.put_u32(self.id);
-        out.put_bytes(self.name.schema.as_bytes());
-        out.put_bytes(self.name.table.as_bytes());
-        out.put_u32(self.ty.oid());
-        for number in [self.start, self.increment, self.min, self.max] {
-            out.put_i64(number);
-        }
-        out.put_i64(self.cache);
-        out.put_u8(u8::from(self.cycle));
-        out.put_u8(u8::from(self.owner.is_some()));
-        let (table, column) = self.owner.map_or((0, 0), |owner| (owner.table.0, owner.column as u32));
-        out.put_u32(table);
-        out.put_u32(column);
-    }
-
-    fn decode(take: &mut Take<'_>) -> Result<SequenceSpec> {
-        let id = take.u32()?;
-        let name = TableName { schema: take.text()?.to_owned(), table: take.text()?.to_owned() };
-        let oid = take.u32()?;
-        let ty = Type::from_oid(oid, -1).filter(|ty| matches!(ty, Type::Int2 | Type::Int4 | Type::Int8));
-        let ty = ty.ok_or_else(|| take.malformed(&format!("counts in type {oid}")))?;
-        let (start, increment, min, max) = (take.i64()?, take.i64()?, take.i64()?, take.i64()?);
-        let (cache, cycle, owned) = (take.i64()?, take.u8()? != 0, take.u8()? != 0);
-        let owner = SequenceOwner { table: TableId(take.u32()?), column: take.u32()? as usize };
-        let owner = owned.then_some(owner);
-        let sequence = SequenceSpec { id, name, ty, start, increment, min, max, cache, cycle, owner };
-        sequence.check().map_err(|error| take.malformed(&error.to_string()))?;
-        Ok(sequence)
     }
 }
 
@@ -300,9 +272,16 @@ impl SequenceState {
     }
 }
 
+impl CounterState {
+    /// A logged state, with no value reserved.
+    fn at(state: SequenceState, lsn: Lsn) -> CounterState {
+        CounterState { now: state, logged: state, lsn, ahead: 0, reserved_by: (0, 0, 0, false) }
+    }
+}
+
 impl Counter {
     pub(crate) fn new(state: SequenceState) -> Counter {
-        Counter(Mutex::new(CounterState { now: state, logged: state, lsn: Lsn::ZERO, ahead: 0 }))
+        Counter(Mutex::new(CounterState::at(state, Lsn::ZERO)))
     }
 
     /// The state after a crash.
@@ -330,15 +309,24 @@ impl Counter {
     ) -> Result<std::result::Result<(i64, Lsn), T>> {
         let mut counting = self.0.lock();
         let next = sequence.after(counting.now)?;
-        if counting.ahead == 0 {
+        // Values reserved by another definition are not those that this one returns.
+        if counting.ahead == 0 || counting.reserved_by != order(sequence) {
             let (reserved, count) = sequence.reserve(counting.now)?;
             match log(reserved)? {
                 Ok(lsn) => (counting.logged, counting.lsn, counting.ahead) = (reserved, lsn, count),
                 Err(busy) => return Ok(Err(busy)),
             }
+            counting.reserved_by = order(sequence);
         }
+        assert!(counting.ahead > 0, "BUG: value {next} of sequence {} is not reserved", sequence.name);
         counting.ahead -= 1;
         counting.now = SequenceState { last: next, is_called: true };
+        assert!(
+            counting.ahead > 0 || counting.now == counting.logged,
+            "BUG: sequence {} returns {next}, values up to {} are reserved",
+            sequence.name,
+            counting.logged.last
+        );
         Ok(Ok((next, counting.lsn)))
     }
 
@@ -353,14 +341,44 @@ impl Counter {
             Ok(lsn) => lsn,
             Err(busy) => return Ok(Err(busy)),
         };
-        *counting = CounterState { now: state, logged: state, lsn, ahead: 0 };
+        *counting = CounterState::at(state, lsn);
         Ok(Ok(lsn))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use model::{TableName, Type};
+
     use super::*;
+
+    /// The bug: after ALTER SEQUENCE … INCREMENT BY 10, values were still counted against the 32
+    /// values that the old increment had reserved; they exceeded the logged state, and a crash
+    /// repeated them. The fix: another definition reserves anew.
+    #[test]
+    fn values_after_an_alter_sequence_are_reserved_before_they_are_returned() {
+        let (old, logged) = (sequence(1, 1, 1_000, false), Cell::new(0));
+        let counter = Counter::new(old.initial());
+        let next = |sequence: &SequenceSpec| {
+            let logs = |state: SequenceState| {
+                logged.set(state.last);
+                Ok(Ok::<Lsn, ()>(Lsn(1)))
+            };
+            counter.next(sequence, logs).unwrap().unwrap().0
+        };
+        assert_eq!((next(&old), logged.get()), (1, 32));
+        for (altered, expected) in [
+            (sequence(10, 1, 1_000, false), [11, 21, 31, 41, 51]),
+            (sequence(-3, 1, 1_000, false), [48, 45, 42, 39, 36]),
+            (sequence(1, 1, 38, true), [37, 38, 1, 2, 3]),
+        ] {
+            for value in expected {
+                assert_eq!(next(&altered), value, "{altered:?}");
+                let is_reserved = if altered.increment > 0 { value <= logged.get() } else { value >= logged.get() };
+                assert!(is_reserved, "{value} is beyond {}: {altered:?}", logged.get());
+            }
+        }
+    }
 
     fn sequence(increment: i64, min: i64, max: i64, cycle: bool) -> SequenceSpec {
         let start = if increment > 0 { min } else { max };

@@ -16,6 +16,7 @@ use model::{
 use rows::{Access, Entered, RowTable};
 
 use crate::catalog::{check_row_schema, with_columns, with_options};
+use crate::catalog_object::{CatalogObject, NewState, ObjectKey};
 use crate::commit::{Changes, Committing, OwnVersions};
 use crate::db_version::{DbVersion, DbVersions, apply_ddl, dropped, dropped_sequence};
 use crate::memory::{Reservation, Work};
@@ -248,7 +249,6 @@ impl Txn {
     /// Before it answers a session at `sync`, the caller must wait, by [`Engine::when_durable`],
     /// for `rows().newest_seen()`, and for the LSN of this snapshot if the statement read `columns`
     /// tables too.
-    /// tables too, for the LSN of this snapshot.
     pub fn snapshot_newest(&mut self) -> Snapshot {
         let db = self.root_or(DbVersions::newest);
         let (store, isolation) = (&self.engine.inner.store, self.isolation);
@@ -316,6 +316,7 @@ impl Txn {
 
     fn restore(&mut self, savepoint: &Savepoint) {
         let Savepoint { ddl, catalog, own, memory_bytes, own_rows, counters, .. } = savepoint.clone();
+        assert!(ddl <= self.ddl.len(), "BUG: rolled back to a savepoint after {ddl} changes, of {}", self.ddl.len());
         self.ddl.truncate(ddl);
         (self.catalog, self.own) = (catalog, own);
         self.memory.count(memory_bytes as u64);
@@ -397,7 +398,7 @@ impl Txn {
     /// # Errors
     /// 42P06 if the name exists (checked again at commit).
     pub fn create_schema(&mut self, name: &str) -> Result<()> {
-        self.change(Ddl::CreateSchema(name.to_owned()))
+        self.change(Ddl::Create(CatalogObject::Schema(name.to_owned()), NewState::Kept))
     }
 
     /// Drops an empty schema.
@@ -405,7 +406,7 @@ impl Txn {
     /// # Errors
     /// 3F000 if the schema does not exist, 55000 if it contains tables.
     pub fn drop_schema(&mut self, name: &str) -> Result<()> {
-        self.change(Ddl::DropSchema(name.to_owned()))
+        self.change(Ddl::Drop(ObjectKey::Schema(name.to_owned())))
     }
 
     /// Creates a `columns` table; visible to this transaction immediately.
@@ -415,7 +416,7 @@ impl Txn {
     pub fn create_table(&mut self, spec: &TableSpec) -> Result<TableRef> {
         let id = TableId(self.engine.inner.next_table.fetch_add(1, Ordering::Relaxed));
         let table = Arc::new(spec.build(id)?);
-        self.change(Ddl::CreateTable(Arc::clone(&table)))?;
+        self.change(Ddl::Create(CatalogObject::Table(Arc::clone(&table)), NewState::Kept))?;
         Ok(table)
     }
 
@@ -425,7 +426,7 @@ impl Txn {
     /// 42P01 if the table does not exist.
     pub fn drop_table(&mut self, name: &TableName) -> Result<()> {
         let id = self.snapshot().catalog.expect(name)?.id;
-        self.change(Ddl::DropTable(id))?;
+        self.change(Ddl::Drop(ObjectKey::Table(id)))?;
         Arc::make_mut(self.own.get_or_insert_default()).remove(&id);
         Ok(())
     }
@@ -437,7 +438,7 @@ impl Txn {
     pub fn add_columns(&mut self, name: &TableName, columns: &[ColumnSpec]) -> Result<TableRef> {
         let snapshot = self.snapshot();
         let table = Arc::new(with_columns(snapshot.catalog.expect(name)?, columns)?);
-        self.change(Ddl::AlterTable(Arc::clone(&table)))?;
+        self.change(Ddl::Alter(CatalogObject::Table(Arc::clone(&table)), NewState::Kept))?;
         Ok(table)
     }
 
@@ -448,7 +449,7 @@ impl Txn {
     pub fn set_options(&mut self, name: &TableName, options: TableOptions) -> Result<TableRef> {
         let snapshot = self.snapshot();
         let table = Arc::new(with_options(snapshot.catalog.expect(name)?, options)?);
-        self.change(Ddl::AlterTable(Arc::clone(&table)))?;
+        self.change(Ddl::Alter(CatalogObject::Table(Arc::clone(&table)), NewState::Kept))?;
         Ok(table)
     }
 
@@ -469,7 +470,8 @@ impl Txn {
         check_row_schema(&schema)?;
         let table = Arc::new(RowTable::new(Arc::new(schema))?);
         let snapshot = self.snapshot_newest();
-        self.change_over(&snapshot, Ddl::CreateRowTable(Arc::clone(&table.schema)))?;
+        let object = CatalogObject::RowTable(Arc::clone(&table.schema));
+        self.change_over(&snapshot, Ddl::Create(object, NewState::Kept))?;
         self.set_row_table(table.id(), Some(Arc::clone(&table)));
         Ok(table)
     }
@@ -500,12 +502,12 @@ impl Txn {
             return Err(altered(&current));
         }
         let next = Arc::new(next);
-        let discard_rows = matches!(data, RowData::Discard);
         let table = Arc::new(match data {
             RowData::Keep => current.altered(next, self.rows(), show)?,
             RowData::Discard => current.emptied(next)?,
         });
-        self.change_over(&snapshot, Ddl::AlterRowTable { schema: Arc::clone(&table.schema), discard_rows })?;
+        let state = if matches!(data, RowData::Discard) { NewState::Emptied } else { NewState::Kept };
+        self.change_over(&snapshot, Ddl::Alter(CatalogObject::RowTable(Arc::clone(&table.schema)), state))?;
         self.set_row_table(table.id(), Some(Arc::clone(&table)));
         Ok(Altered::Done(table))
     }
@@ -519,7 +521,7 @@ impl Txn {
             Altered::Done((snapshot, _)) => snapshot,
             Altered::Wait(event) => return Ok(Altered::Wait(event)),
         };
-        self.change_over(&snapshot, Ddl::DropTable(id))?;
+        self.change_over(&snapshot, Ddl::Drop(ObjectKey::RowTable(id)))?;
         self.set_row_table(id, None);
         Ok(Altered::Done(()))
     }
@@ -555,7 +557,8 @@ impl Txn {
         crate::catalog::check_name("sequence", &sequence.name.table)?;
         let snapshot = self.snapshot_newest();
         let state = sequence.initial();
-        self.change_over(&snapshot, Ddl::CreateSequence(Arc::clone(&sequence), state))?;
+        let object = CatalogObject::Sequence(Arc::clone(&sequence));
+        self.change_over(&snapshot, Ddl::Create(object, NewState::Sequence(state)))?;
         self.counters.insert(sequence.id, Arc::new(Counter::new(state)));
         Ok(())
     }
@@ -567,7 +570,8 @@ impl Txn {
     pub fn alter_sequence(&mut self, sequence: SequenceRef, restart: Option<SequenceState>) -> Result<()> {
         sequence.check()?;
         let snapshot = self.snapshot_newest();
-        self.change_over(&snapshot, Ddl::AlterSequence(Arc::clone(&sequence), restart))?;
+        let object = CatalogObject::Sequence(Arc::clone(&sequence));
+        self.change_over(&snapshot, Ddl::Alter(object, restart.map_or(NewState::Kept, NewState::Sequence)))?;
         if let Some(state) = restart {
             self.counters.insert(sequence.id, Arc::new(Counter::new(state)));
         }
@@ -580,7 +584,7 @@ impl Txn {
     /// 42P01.
     pub fn drop_sequence(&mut self, id: u32) -> Result<()> {
         let snapshot = self.snapshot_newest();
-        self.change_over(&snapshot, Ddl::DropSequence(id))?;
+        self.change_over(&snapshot, Ddl::Drop(ObjectKey::Sequence(id)))?;
         self.counters.remove(&id);
         Ok(())
     }
@@ -719,6 +723,10 @@ impl Txn {
         // Counted as memory until the next flush, like rows.
         self.memory.count(bytes + (DELETE_BYTES + series.as_ref().map_or(0, |keys| keys.memory_bytes())) as u64);
         changed.insert(at, OwnEntry::Delete(Arc::new(OwnDelete { series, times })));
+        debug_assert!(
+            changed.is_sorted_by_key(|entry| matches!(entry, OwnEntry::Rows(_))),
+            "BUG: a delete after rows of its transaction"
+        );
         own.entries = changed.into_iter().collect();
         Ok(())
     }

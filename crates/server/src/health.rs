@@ -3,7 +3,7 @@
 //! | path       | answer                                                                                                  |
 //! |------------|---------------------------------------------------------------------------------------------------------|
 //! | `/health`  | 200 while the process runs: do not restart it                                                            |
-//! | `/ready`   | 200 while reads and writes are served; 503 with the reason during startup, during shutdown, or after a log failure |
+//! | `/ready`   | 200 while reads and writes are served; 503 with the reason during startup, during shutdown, or after a failure of the log or of a background job |
 //! | `/metrics` | Prometheus text format                                                                                  |
 
 use std::net::SocketAddr;
@@ -16,7 +16,7 @@ use axum::extract::State;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
 use axum::routing::get;
-use engine::{Engine, Stats};
+use engine::{Engine, JobState, JobStats, MetricKind, MetricValue, Stats};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::service::TowerToHyperService;
@@ -164,7 +164,7 @@ async fn ready(State(health): State<Arc<Health>>) -> Response {
     let reason = match health.phase() {
         Phase::Starting => Some("starting: opening the database".to_owned()),
         Phase::Stopping => Some("stopping: finishing running requests".to_owned()),
-        Phase::Running(serving) => serving.engine.failure().map(|error| error.to_string()),
+        Phase::Running(serving) => serving.engine.readiness().err().map(|error| error.to_string()),
     };
     let (status, body) = match reason {
         None => (StatusCode::OK, json!({ "status": "ready" })),
@@ -177,10 +177,12 @@ async fn metrics(State(health): State<Arc<Health>>) -> Response {
     let mut out = Exposition::default();
     out.gauge("millrace_uptime_seconds", "Time since the process began to listen.", health.started.elapsed().as_secs());
     let phase = health.phase();
-    let ready = matches!(&phase, Phase::Running(serving) if serving.engine.failure().is_none());
-    out.gauge("millrace_ready", "1 when reads and writes are served.", u8::from(ready));
+    let ready = matches!(&phase, Phase::Running(serving) if serving.engine.readiness().is_ok());
+    out.gauge("millrace_ready", "1 when reads and writes are served and no background job is broken.", u8::from(ready));
     if let Phase::Running(serving) = phase {
-        expose_engine(&mut out, &serving.engine.stats());
+        let stats = serving.engine.stats();
+        expose_engine(&mut out, &stats);
+        expose_jobs(&mut out, &stats.jobs);
         if let Some(http) = serving.http {
             http.expose(&mut out);
         }
@@ -200,15 +202,6 @@ fn expose_engine(out: &mut Exposition, stats: &Stats) {
         ("millrace_rows_written_total", "Rows committed.", stats.rows_written),
         ("millrace_ingested_bytes_total", "Bytes of rows of columns tables committed.", stats.ingested_bytes),
         ("millrace_log_bytes_total", "Bytes appended to the log.", stats.log_bytes),
-        ("millrace_flushes_total", "Memtable flushes.", stats.flushes),
-        ("millrace_flush_bytes_total", "Bytes of segments written by flushes.", stats.flush_bytes),
-        ("millrace_compactions_total", "Compactions.", stats.compactions),
-        ("millrace_compaction_bytes_total", "Bytes of segments written by compactions.", stats.compaction_bytes),
-        ("millrace_compaction_read_bytes_total", "Bytes of segments read by compactions.", stats.compaction_read_bytes),
-        ("millrace_retention_segments_total", "Segments dropped by retention.", stats.retention_segments),
-        ("millrace_retention_bytes_total", "Bytes of segments dropped by retention.", stats.retention_bytes),
-        ("millrace_retention_late_rows_total", "Rows older than their table's retention.", stats.retention_late_rows),
-        ("millrace_writers_delayed_total", "Commits that had to wait for memory.", stats.writers_delayed),
         ("millrace_lock_waits_total", "Lock waits.", stats.lock_waits),
     ] {
         out.counter(name, help, value);
@@ -243,11 +236,6 @@ fn expose_engine(out: &mut Exposition, stats: &Stats) {
             stats.rows_deferred_bytes,
         ),
         ("millrace_lock_waiters", "Transactions that wait for a lock.", stats.lock_waiters),
-        (
-            "millrace_compaction_backlog",
-            "Largest number of segments to be merged in a partition.",
-            stats.compaction_backlog,
-        ),
     ] {
         out.gauge(name, help, value);
     }
@@ -263,8 +251,6 @@ fn expose_engine(out: &mut Exposition, stats: &Stats) {
         "Reservations of memory that were refused.",
         stats.reservations_refused,
     );
-    let waited = stats.compaction_wait_ns as f64 / 1e9;
-    out.counter("millrace_compaction_wait_seconds_total", "Time compactions were delayed by the rate limit.", waited);
     let written = stats.write_amplification();
     for (name, help, value) in [
         (
@@ -281,6 +267,32 @@ fn expose_engine(out: &mut Exposition, stats: &Stats) {
         ),
     ] {
         out.gauge(name, help, value);
+    }
+}
+
+/// Exposes the list of background jobs: the state of each, and the metrics that it declares.
+fn expose_jobs(out: &mut Exposition, jobs: &[JobStats]) {
+    let each = |value: fn(&JobStats) -> u64| jobs.iter().map(move |job| (format!("job=\"{}\"", job.name), value(job)));
+    out.family("millrace_job_steps_total", "counter", "Steps of background jobs.", each(|job| job.steps));
+    out.family(
+        "millrace_job_failures_total",
+        "counter",
+        "Steps of background jobs that failed.",
+        each(|job| job.failures),
+    );
+    out.family(
+        "millrace_job_broken",
+        "gauge",
+        "1 when a background job has stopped because one of its invariants is broken.",
+        each(|job| u64::from(job.state == JobState::Broken)),
+    );
+    for metric in jobs.iter().flat_map(|job| &job.metrics) {
+        let MetricValue { name, help, kind, value } = *metric;
+        match kind {
+            MetricKind::Total => out.counter(&format!("millrace_{name}_total"), help, value),
+            MetricKind::TotalNs => out.counter(&format!("millrace_{name}_seconds_total"), help, value as f64 / 1e9),
+            MetricKind::Gauge => out.gauge(&format!("millrace_{name}"), help, value),
+        }
     }
 }
 

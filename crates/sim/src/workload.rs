@@ -15,8 +15,8 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::{Float64Type, Int64Type, TimestampNanosecondType};
 use arrow_array::{Array, ArrayRef, RecordBatch};
 use engine::{
-    Batch, ColumnSpec, Committing, Durability, Engine, Isolation, KeyList, Options, Progress, Rows, ScanRequest,
-    SeriesFilter, Snapshot, TableSpec, TableView, Txn,
+    Batch, ColumnSpec, Committing, Durability, Engine, Isolation, JobState, KeyList, Options, Progress, Rows,
+    ScanRequest, SeriesFilter, Snapshot, TableSpec, TableView, Txn,
 };
 use env::Env;
 use env::sim::{Faults, SimEnv};
@@ -333,8 +333,8 @@ impl Driver {
     }
 
     fn step(&mut self) {
-        if let Some(error) = self.engine().failure() {
-            assert!(is_expected_error(&error), "the log failed: {error}");
+        if let Err(error) = self.engine().readiness() {
+            assert!(is_expected_error(&error), "the log failed, or a job is broken: {error}");
             self.check_snapshot(Lsn::ZERO);
             self.env.heal();
             if self.random.chance(50) {
@@ -421,6 +421,9 @@ impl Driver {
         self.held.clear();
         for session in &mut self.sessions {
             session.work = Work::Idle;
+        }
+        for job in self.engine.iter().flat_map(|engine| engine.stats().jobs) {
+            assert!(job.state != JobState::Broken, "job {} is broken: {:?}", job.name, job.last_error);
         }
         self.engine = None;
     }

@@ -1,46 +1,47 @@
 //! Edits of a manifest: differences between one manifest and the next, appended to the file of the
 //! first.
 
-use std::collections::BTreeSet;
-use std::sync::Arc;
+use model::{Error, Result};
 
-use columns::TableFiles;
-use model::{Error, Lsn, Result, TableId};
-
-use super::{Manifest, ManifestBuilder, Stored, Tail, put_schemas, take_schemas, take_sequence};
+use super::{Manifest, ManifestBuilder, Stored, Tail};
+use crate::catalog_object::{CatalogObject, ObjectKey};
 use crate::codec::{Put, Take};
-use crate::record::{decode_row_table, decode_table, encode_row_table, encode_table};
-use crate::rowfile::RowFiles;
 
 /// A u32 length and a u32 checksum.
 const HEADER_BYTES: usize = 8;
 
-const TABLE: u8 = 1;
-const TABLE_FILES: u8 = 2;
-const TABLE_GONE: u8 = 3;
-const ROW_TABLE: u8 = 4;
-const ROW_FILES: u8 = 5;
-const ROW_TABLE_GONE: u8 = 6;
-const SEQUENCE: u8 = 7;
-const SEQUENCE_GONE: u8 = 8;
-const SCHEMAS: u8 = 9;
+/// A new object, or the next version of one.
+const PUT: u8 = 1;
+const DROP: u8 = 2;
+/// A change of an object's state.
+const CHANGE: u8 = 3;
 
 /// Encodes the edit that changes `old` to `new`; `crc` is the checksum of the bytes before it.
 pub(super) fn encode(old: &Manifest, new: &Manifest, crc: u32) -> Vec<u8> {
     let mut out = vec![0; HEADER_BYTES];
-    out.put_u64(new.flushed_lsn.0);
-    out.put_u64(new.replay_from.0);
-    out.put_u64(new.next_file);
-    out.put_u32(new.next_table);
-    out.put_i64(new.wall_ns);
-    out.put_i64(new.retention_ns);
-    if !old.catalog.schemas().eq(new.catalog.schemas()) {
-        out.put_u8(SCHEMAS);
-        put_schemas(&new.catalog, &mut out);
+    new.put_numbers(&mut out);
+    // Most catalogs are not only equal but shared.
+    let is_same = std::sync::Arc::ptr_eq(&old.catalog, &new.catalog);
+    for object in old.catalog.objects().filter(|_| !is_same) {
+        let key = object.key();
+        if new.catalog.object(&key).is_none() {
+            out.put_u8(DROP);
+            key.encode(&mut out);
+        }
     }
-    put_tables(old, new, &mut out);
-    put_row_tables(old, new, &mut out);
-    put_sequences(old, new, &mut out);
+    for object in new.catalog.objects() {
+        let key = object.key();
+        let before = old.catalog.object(&key);
+        if before.as_ref() != Some(&object) {
+            out.put_u8(PUT);
+            object.encode(&mut out);
+        }
+        if let Some(change) = new.state_change(old, &key) {
+            out.put_u8(CHANGE);
+            key.encode(&mut out);
+            out.put_bytes(&change);
+        }
+    }
     let length = ((out.len() - HEADER_BYTES) as u32).to_le_bytes();
     let crc = crc32c::crc32c_append(crc32c::crc32c_append(crc, &length), &out[HEADER_BYTES..]);
     out[..4].copy_from_slice(&length);
@@ -48,71 +49,17 @@ pub(super) fn encode(old: &Manifest, new: &Manifest, crc: u32) -> Vec<u8> {
     out
 }
 
+/// Whether the edit between two manifests, applied to the first, gives the second. As expensive as a
+/// new base.
+pub(super) fn leads_to(old: &Manifest, new: &Manifest) -> bool {
+    let base = old.encode();
+    let edit = encode(old, new, super::crc_of(&base));
+    Manifest::decode(&[base, edit].concat()).as_ref() == Ok(new)
+}
+
 /// The checksum of an edit, which covers everything before it.
 pub(super) fn crc_of(edit: &[u8]) -> u32 {
     u32::from_le_bytes([edit[4], edit[5], edit[6], edit[7]])
-}
-
-fn put_tables(old: &Manifest, new: &Manifest, out: &mut Vec<u8>) {
-    for id in old.files.keys().filter(|id| !new.files.contains_key(id)) {
-        out.put_u8(TABLE_GONE);
-        out.put_u32(id.0);
-    }
-    let none = TableFiles::default();
-    for (id, files) in &new.files {
-        let (before, now) = (old.catalog.table_by_id(*id), new.table(*id));
-        // A table with a new definition keeps its files. Most definitions are not only equal but
-        // shared.
-        if before.is_none_or(|before| !Arc::ptr_eq(before, now) && before != now) {
-            out.put_u8(TABLE);
-            out.put_bytes(&encode_table(now));
-        }
-        let before = old.files.get(id).unwrap_or(&none);
-        if before != files {
-            out.put_u8(TABLE_FILES);
-            out.put_u32(id.0);
-            let mut bytes = Vec::new();
-            files.encode_change(before, &mut bytes);
-            out.put_bytes(&bytes);
-        }
-    }
-}
-
-fn put_row_tables(old: &Manifest, new: &Manifest, out: &mut Vec<u8>) {
-    for id in old.row_files.keys().filter(|id| !new.row_files.contains_key(id)) {
-        out.put_u8(ROW_TABLE_GONE);
-        out.put_u32(id.0);
-    }
-    let none = RowFiles::default();
-    for (id, files) in &new.row_files {
-        let (before, now) = (old.catalog.row_table_by_id(*id), new.row_table(*id));
-        if before.is_none_or(|before| !Arc::ptr_eq(before, now) && before != now) {
-            out.put_u8(ROW_TABLE);
-            out.put_bytes(&encode_row_table(now));
-        }
-        let before = old.row_files.get(id).unwrap_or(&none);
-        if before != files {
-            out.put_u8(ROW_FILES);
-            out.put_u32(id.0);
-            let mut bytes = Vec::new();
-            files.encode_change(before, &mut bytes);
-            out.put_bytes(&bytes);
-        }
-    }
-}
-
-fn put_sequences(old: &Manifest, new: &Manifest, out: &mut Vec<u8>) {
-    for id in old.sequences.keys().filter(|id| !new.sequences.contains_key(id)) {
-        out.put_u8(SEQUENCE_GONE);
-        out.put_u32(*id);
-    }
-    for (id, state) in &new.sequences {
-        let is_same = old.catalog.sequence_by_id(*id) == new.catalog.sequence_by_id(*id);
-        if !is_same || old.sequences.get(id) != Some(state) {
-            out.put_u8(SEQUENCE);
-            out.put_bytes(&new.sequence_bytes(*id, *state));
-        }
-    }
 }
 
 /// Applies the edits in `bytes`, which follow the base of `stored`; afterwards `stored` covers
@@ -155,77 +102,37 @@ fn intact(bytes: &[u8], crc: u32) -> Option<(&[u8], &[u8])> {
 }
 
 fn apply(parts: &mut ManifestBuilder, take: &mut Take<'_>) -> Result<()> {
-    parts.manifest.flushed_lsn = Lsn(take.u64()?);
-    parts.manifest.replay_from = Lsn(take.u64()?);
-    parts.manifest.next_file = take.u64()?;
-    parts.manifest.next_table = take.u32()?;
-    parts.manifest.wall_ns = take.i64()?;
-    parts.manifest.retention_ns = take.i64()?;
+    parts.take_numbers(take)?;
     while !take.is_empty() {
-        let kind = take.u8()?;
-        apply_item(parts, kind, take)?;
+        apply_item(parts, take)?;
     }
     Ok(())
 }
 
-fn apply_item(parts: &mut ManifestBuilder, kind: u8, take: &mut Take<'_>) -> Result<()> {
-    let manifest = &mut parts.manifest;
-    let is_known = match kind {
-        TABLE => {
-            let table = Arc::new(decode_table(&mut Take::new(take.bytes()?, "table"))?);
-            manifest.files.entry(table.id).or_default();
-            parts.tables.insert(table.id, table);
-            true
+fn apply_item(parts: &mut ManifestBuilder, take: &mut Take<'_>) -> Result<()> {
+    let ManifestBuilder { manifest, objects } = parts;
+    let unknown = |take: &Take<'_>, key| take.malformed(&format!("changes or drops {key}, which does not exist"));
+    match take.u8()? {
+        PUT => {
+            let object = CatalogObject::decode(take)?;
+            let key = object.key();
+            manifest.add_state(&key);
+            objects.insert(key, object);
         }
-        TABLE_FILES => {
-            let (files, mut bytes) = (manifest.files.get_mut(&TableId(take.u32()?)), take.bytes()?);
-            let is_known = files.is_some();
-            files.map_or(Ok(()), |files| files.apply_change(&mut bytes))?;
-            is_known && bytes.is_empty()
+        DROP => {
+            let key = ObjectKey::decode(take)?;
+            objects.remove(&key).ok_or_else(|| unknown(take, &key))?;
+            manifest.remove_state(&key);
         }
-        TABLE_GONE => {
-            let id = TableId(take.u32()?);
-            parts.tables.remove(&id);
-            manifest.files.remove(&id).is_some()
-        }
-        ROW_TABLE => {
-            let table = decode_row_table(&mut Take::new(take.bytes()?, "table"))?;
-            manifest.row_files.entry(table.id).or_default();
-            parts.row_tables.insert(table.id, table);
-            true
-        }
-        ROW_FILES => {
-            let (files, bytes) = (manifest.row_files.get_mut(&TableId(take.u32()?)), take.bytes()?);
-            let is_known = files.is_some();
-            files.map_or(Ok(()), |files| files.apply_change(&mut Take::new(bytes, "change of files")))?;
-            is_known
-        }
-        ROW_TABLE_GONE => {
-            let id = TableId(take.u32()?);
-            parts.row_tables.remove(&id);
-            manifest.row_files.remove(&id).is_some()
-        }
-        SEQUENCE => {
-            let (sequence, state) = take_sequence(take.bytes()?)?;
-            manifest.sequences.insert(sequence.id, state);
-            parts.sequences.insert(sequence.id, Arc::new(sequence));
-            true
-        }
-        SEQUENCE_GONE => {
-            let id = take.u32()?;
-            parts.sequences.remove(&id);
-            manifest.sequences.remove(&id).is_some()
-        }
-        SCHEMAS => {
-            let schemas: BTreeSet<String> = take_schemas(take)?;
-            parts.schemas = schemas;
-            true
+        CHANGE => {
+            let key = ObjectKey::decode(take)?;
+            let change = take.bytes()?;
+            if !objects.contains_key(&key) {
+                return Err(unknown(take, &key));
+            }
+            manifest.change_state(&key, change)?;
         }
         other => return Err(take.malformed(&format!("has an item of kind {other}"))),
-    };
-    if is_known {
-        Ok(())
-    } else {
-        Err(take.malformed(&format!("has an item of kind {kind} for an unknown table or sequence")))
     }
+    Ok(())
 }

@@ -5,7 +5,8 @@ use std::ops::Range;
 use columns::{SegmentMeta, SeriesFile, Tombstone};
 use env::sim::{Faults, SimEnv};
 use model::{
-    Column, ColumnId, ColumnRole, DataType, RowColumn, RowSchema, Table, TableName, TableOptions, TimeRange, Type,
+    Column, ColumnId, ColumnRole, DataType, RowColumn, RowSchema, SequenceSpec, Table, TableName, TableOptions,
+    TimeRange, Type,
 };
 
 use super::*;
@@ -16,7 +17,7 @@ fn with_body(body: &[u8]) -> Vec<u8> {
     let length = (body.len() as u64).to_le_bytes();
     let crc = crc32c::crc32c_append(crc32c::crc32c(&length), body);
     let mark = Stored { end: (HEADER_BYTES + body.len()) as u64, ..Stored::default() }.mark();
-    [&MAGIC[..], &[4, 0, 0, 0], &crc.to_le_bytes(), &length, &mark, body].concat()
+    [&MAGIC[..], &FORMAT_VERSION.to_le_bytes(), &crc.to_le_bytes(), &length, &mark, body].concat()
 }
 
 #[test]
@@ -29,6 +30,7 @@ fn manifest_bytes_are_exactly_these() {
         next_table: 12,
         wall_ns: -1,
         retention_ns: 13,
+        catalog: Arc::new(Catalog::default().with_schema("s").unwrap()),
         ..Manifest::default()
     };
     let bytes = manifest.encode();
@@ -36,23 +38,15 @@ fn manifest_bytes_are_exactly_these() {
     let body = [
         8, 7, 6, 5, 4, 3, 2, 1, 9, 0, 0, 0, 0, 0, 0, 0, 10, 0, 0, 0, 0, 0, 0, 0, 11, 0, 0, 0, 0, 0, 0, 0,
         12, 0, 0, 0, 255, 255, 255, 255, 255, 255, 255, 255,
-        1, 0, 0, 0, 6, 0, 0, 0, b'p', b'u', b'b', b'l', b'i', b'c', 0, 0, 0, 0,
-        0, 0, 0, 0, 0, 0, 0, 0, 13, 0, 0, 0, 0, 0, 0, 0,
+        13, 0, 0, 0, 0, 0, 0, 0,
+        1, 0, 0, 0, 1, 1, 0, 0, 0, b's', 0, 0, 0, 0, 0, 0, 0, 0,
     ];
-    assert_eq!(bytes[..12], *b"MILLRACE\x04\0\0\0");
-    assert_eq!(bytes[16..32], [78, 0, 0, 0, 0, 0, 0, 0, 114, 0, 0, 0, 0, 0, 0, 0]);
+    assert_eq!(bytes[..8], *b"MILLRACE");
+    assert_eq!(bytes[8..12], FORMAT_VERSION.to_le_bytes());
+    assert_eq!(bytes[16..32], [70, 0, 0, 0, 0, 0, 0, 0, 106, 0, 0, 0, 0, 0, 0, 0]);
     assert_eq!(bytes[36..], body);
     assert_eq!(bytes, with_body(&body));
     assert_eq!(Manifest::decode(&bytes).unwrap(), manifest);
-    // Versions up to 3 have the base directly after its checksum. Version 2 ends before the trusted
-    // time of retention, version 1 before the counts of `rows` tables and sequences.
-    for (version, missing, retention_ns) in [(3, 0, 13), (2, 8, 0), (1, 16, 0)] {
-        let body = &body[..body.len() - missing];
-        let old = [&MAGIC[..], &[version, 0, 0, 0], &crc32c::crc32c(body).to_le_bytes(), body].concat();
-        let read = Manifest::decode(&old).unwrap();
-        assert_eq!(read, Manifest { retention_ns, ..manifest.clone() });
-        assert!(read.stored.needs_rewrite());
-    }
 }
 
 #[test]
@@ -78,9 +72,8 @@ fn a_duplicate_table_is_refused() {
     let manifest = Manifest { catalog: Arc::new(catalog), files, ..Manifest::default() };
     let once = manifest.encode();
     assert_eq!(Manifest::decode(&once).unwrap(), manifest);
-    let count_at = Manifest::default().encode().len() - 20;
-    let table = count_at + 4..once.len() - 16;
-    let mut twice = [&once[..table.end], &once[table.start..]].concat();
+    let count_at = Manifest::default().encode().len() - 4;
+    let mut twice = [&once[..], &once[count_at + 4..]].concat();
     twice[count_at] = 2;
     let twice = with_body(&twice[HEADER_BYTES..]);
     assert!(Manifest::decode(&twice).unwrap_err().to_string().contains("twice"));
@@ -89,9 +82,10 @@ fn a_duplicate_table_is_refused() {
 #[test]
 fn unknown_version_is_refused_and_both_versions_named() {
     let mut bytes = Manifest::default().encode();
-    bytes[8] = 9;
+    bytes[8] = 0xee;
     let error = Manifest::decode(&bytes).unwrap_err();
-    assert!(error.message().contains("version 9") && error.message().contains("versions 1 to 4"), "{error}");
+    assert!(error.message().contains(&format!("version {}", bytes[8])), "{error}");
+    assert!(error.message().contains(&format!("version {FORMAT_VERSION}")), "{error}");
 }
 
 /// A table with only a time column.
@@ -332,10 +326,10 @@ fn edit_bytes_are_exactly_these() {
     let mut payload = vec![9, 0, 0, 0, 0, 0, 0, 0, 10, 0, 0, 0, 0, 0, 0, 0, 11, 0, 0, 0, 0, 0, 0, 0, 12, 0, 0, 0];
     payload.extend([255; 8]);
     payload.extend([13, 0, 0, 0, 0, 0, 0, 0, 1]);
-    payload.put_bytes(&encode_table(new.table(TableId(3))));
+    new.catalog.object(&ObjectKey::Table(TableId(3))).unwrap().encode(&mut payload);
     let mut change = Vec::new();
     files.encode_change(&TableFiles::default(), &mut change);
-    payload.extend([2, 3, 0, 0, 0]);
+    payload.extend([3, 2, 4, 0, 0, 0, 3, 0, 0, 0]);
     payload.put_bytes(&change);
     assert_eq!(edit[..4], (payload.len() as u32).to_le_bytes());
     assert_eq!(edit[8..], payload);

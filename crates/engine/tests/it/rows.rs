@@ -11,7 +11,7 @@ use env::sim::SimEnv;
 use model::{Datum, Error, Lsn, Result, RowColumn, RowIndex, RowSchema, SqlState, TableId, TableName, Type};
 use rows::{LockMode, Locked, Put, RowTable, WaitPolicy};
 
-use crate::{begin, make, now, put};
+use crate::{begin, make, put};
 
 const DIR: &str = "/db";
 
@@ -478,10 +478,10 @@ fn a_transaction_larger_than_a_log_record_and_a_table_of_several_parts_survive()
     put_rows(&engine, "t", (0..70_000).map(|id| (id, 1)));
     engine.flush().expect("flush");
     assert_eq!(parts(&env), [(0, 65_536), (1, 4_464)]);
-    let files = engine.stats().checkpoint_bytes;
+    let files = engine.stats().metric("checkpoint_bytes");
     put_rows(&engine, "t", [(70_000, 1)]);
     engine.flush().expect("flush");
-    assert!(engine.stats().checkpoint_bytes - files < files / 4, "only the part that changed is written");
+    assert!(engine.stats().metric("checkpoint_bytes") - files < files / 4, "only the part that changed is written");
     let mut txn = begin(&engine);
     for id in 0..70_000 {
         let amount = if id % 2 == 0 { None } else { Some(2) };
@@ -823,39 +823,6 @@ fn sequence_values_are_returned_at_most_once() {
     txn.drop_sequence(id).expect("drop");
     commit(&engine, txn);
     assert_eq!(engine.next_value(id).map(drop).map_err(state), Err(SqlState::UNDEFINED_TABLE));
-}
-
-#[test]
-fn a_directory_of_version_1_becomes_one_of_version_4() {
-    let env = SimEnv::new(12);
-    let engine = open(&env);
-    make(&engine, "points");
-    crate::commit(&engine, "points", &[("a", 1, 1.0)]).expect("commit");
-    engine.flush().expect("flush");
-    drop(engine);
-    let path = Path::new(DIR).join("MANIFEST");
-    let file = env.open(&path, env::Open::Read).expect("manifest");
-    let mut bytes = vec![0; file.bytes().expect("length") as usize];
-    file.read_at(&mut bytes, 0).expect("read");
-    // Version 1 has no `rows` tables, no sequences and no trusted time of retention at its end, and
-    // the files of a table end before the fields of retention and history.
-    let manifest = engine::Manifest::decode(&bytes).expect("manifest");
-    let mut files = Vec::new();
-    manifest.files[&model::TableId(1)].encode(&mut files);
-    let mut body = manifest.encode().split_off(36);
-    body.truncate(body.len() - 16 - 16);
-    let (length, files_at) = ((files.len() - 16) as u32, body.len() - (files.len() - 16));
-    body[files_at - 4..files_at].copy_from_slice(&length.to_le_bytes());
-    let old = [b"MILLRACE\x01\0\0\0", &crc32c::crc32c(&body).to_le_bytes()[..], &body].concat();
-    env::replace_file(&env, &path, &old).expect("replace");
-    let engine = open(&env);
-    assert_eq!(now(&engine, "points").len(), 1);
-    env.crash();
-    drop(engine);
-    let file = env.open(&path, env::Open::Read).expect("manifest");
-    let mut version = [0];
-    file.read_at(&mut version, 8).expect("read");
-    assert_eq!(version, [4]);
 }
 
 /// With threads, because the race needs two commits at the same time.

@@ -78,12 +78,12 @@ fn dropping_and_truncating_frees_space_on_a_full_disk_without_a_flush() {
         env.run_until_idle();
         env.set_capacity(env.used_bytes());
         assert_eq!(engine.flush().expect_err("no room").state(), SqlState::DISK_FULL, "{how:?}");
-        let (before, flushes) = (data_bytes(&env), engine.stats().flushes);
+        let (before, flushes) = (data_bytes(&env), engine.stats().metric("flushes"));
 
         free(&engine, how).expect("the reserve of the log takes it");
         env.run_until_idle();
         let freed = before - data_bytes(&env);
-        assert!(freed > 10_000 && engine.stats().flushes == flushes, "{how:?}: {freed} of {before} bytes");
+        assert!(freed > 10_000 && engine.stats().metric("flushes") == flushes, "{how:?}: {freed} of {before} bytes");
         env.set_capacity(env.used_bytes());
 
         // A crash does not undo the drop, and the other tables are complete.

@@ -1,0 +1,621 @@
+//! Objects of the catalog, in the one encoding that log records, the base of the manifest and its
+//! edits share. Bytes: docs/format/record.md, pinned by the golden tests below.
+//!
+//! Words: a *definition* is what DDL sets; *state* is what else an object has, for example files or
+//! the values of a sequence. The definition is encoded here; the state is part of commits
+//! ([`NewState`]) and of the manifest.
+//!
+//! A new kind of object needs a variant of [`CatalogObject`] and [`ObjectKey`] with its encoding
+//! here, and its place in `catalog`. Log, manifest and replay need nothing unless it has state.
+
+use std::sync::Arc;
+
+use model::{
+    Column, ColumnId, ColumnRole, DataType, Identity, Referential, Result, RowCheck, RowColumn, RowForeignKey,
+    RowIndex, RowSchema, RowSchemaRef, SequenceOwner, SequenceRef, SequenceSpec, Table, TableId, TableName,
+    TableOptions, TableRef, Type,
+};
+use rows::RowTable;
+
+use crate::catalog::{check_row_schema, check_shape};
+use crate::codec::{Put, Take};
+use crate::sequence::SequenceState;
+
+const KIND_SCHEMA: u8 = 1;
+const KIND_TABLE: u8 = 2;
+const KIND_ROW_TABLE: u8 = 3;
+const KIND_SEQUENCE: u8 = 4;
+
+/// An object of the catalog, with its definition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum CatalogObject {
+    Schema(String),
+    Table(TableRef),
+    RowTable(RowSchemaRef),
+    Sequence(SequenceRef),
+}
+
+/// Kind and identity of an object: its number, or the name of a schema. Ordered so that an object
+/// follows those that it depends on.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum ObjectKey {
+    Schema(String),
+    Table(TableId),
+    RowTable(TableId),
+    Sequence(u32),
+}
+
+/// State that a commit gives to the object that it creates or alters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NewState {
+    /// None for a new object; an altered one keeps its state.
+    Kept,
+    /// A `rows` table loses its rows.
+    Emptied,
+    /// A sequence starts, or continues, here.
+    Sequence(SequenceState),
+}
+
+impl ObjectKey {
+    fn kind(&self) -> u8 {
+        match self {
+            ObjectKey::Schema(_) => KIND_SCHEMA,
+            ObjectKey::Table(_) => KIND_TABLE,
+            ObjectKey::RowTable(_) => KIND_ROW_TABLE,
+            ObjectKey::Sequence(_) => KIND_SEQUENCE,
+        }
+    }
+
+    /// The number, if objects of this kind have one. Numbers are unique across all kinds.
+    pub(crate) fn number(&self) -> Option<u32> {
+        match self {
+            ObjectKey::Schema(_) => None,
+            ObjectKey::Table(id) | ObjectKey::RowTable(id) => Some(id.0),
+            ObjectKey::Sequence(id) => Some(*id),
+        }
+    }
+
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        out.put_u8(self.kind());
+        match self {
+            ObjectKey::Schema(name) => out.put_bytes(name.as_bytes()),
+            ObjectKey::Table(id) | ObjectKey::RowTable(id) => out.put_bytes(&id.0.to_le_bytes()),
+            ObjectKey::Sequence(id) => out.put_bytes(&id.to_le_bytes()),
+        }
+    }
+
+    /// Decodes the bytes of [`ObjectKey::encode`].
+    pub(crate) fn decode(take: &mut Take<'_>) -> Result<ObjectKey> {
+        let kind = take.u8()?;
+        let mut id = Take::new(take.bytes()?, "identity of an object");
+        let key = match kind {
+            KIND_SCHEMA => {
+                let name =
+                    std::str::from_utf8(id.rest()).map_err(|_| take.malformed("has a name that is not UTF-8"))?;
+                ObjectKey::Schema(name.to_owned())
+            }
+            KIND_TABLE => ObjectKey::Table(TableId(id.u32()?)),
+            KIND_ROW_TABLE => ObjectKey::RowTable(TableId(id.u32()?)),
+            KIND_SEQUENCE => ObjectKey::Sequence(id.u32()?),
+            other => return Err(take.malformed(&format!("has an object of kind {other}"))),
+        };
+        id.end()?;
+        Ok(key)
+    }
+}
+
+impl std::fmt::Display for ObjectKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            ObjectKey::Schema(name) => write!(f, "schema {name:?}"),
+            ObjectKey::Table(id) => write!(f, "table number {id}"),
+            ObjectKey::RowTable(id) => write!(f, "rows table number {id}"),
+            ObjectKey::Sequence(id) => write!(f, "sequence number {id}"),
+        }
+    }
+}
+
+impl std::fmt::Display for CatalogObject {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            CatalogObject::Schema(name) => write!(f, "schema {name:?}"),
+            CatalogObject::Table(table) => write!(f, "table {}", table.name),
+            CatalogObject::RowTable(schema) => write!(f, "rows table {}", schema.name),
+            CatalogObject::Sequence(sequence) => write!(f, "sequence {}", sequence.name),
+        }
+    }
+}
+
+impl CatalogObject {
+    pub(crate) fn key(&self) -> ObjectKey {
+        match self {
+            CatalogObject::Schema(name) => ObjectKey::Schema(name.clone()),
+            CatalogObject::Table(table) => ObjectKey::Table(table.id),
+            CatalogObject::RowTable(schema) => ObjectKey::RowTable(schema.id),
+            CatalogObject::Sequence(sequence) => ObjectKey::Sequence(sequence.id),
+        }
+    }
+
+    /// Returns a number above those of the object and its parts.
+    pub(crate) fn next_number(&self) -> u32 {
+        let parts = match self {
+            CatalogObject::RowTable(schema) => {
+                schema.primary.iter().chain(&schema.secondary).map(|index| index.id).max()
+            }
+            _ => None,
+        };
+        let last = parts.into_iter().chain(self.key().number()).max();
+        last.map_or(0, |last| last.saturating_add(1))
+    }
+
+    /// Encodes the key and, with its length, the definition.
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        self.key().encode(out);
+        let mut definition = Vec::new();
+        match self {
+            CatalogObject::Schema(_) => {}
+            CatalogObject::Table(table) => encode_table(table, &mut definition),
+            CatalogObject::RowTable(schema) => encode_row_schema(schema, &mut definition),
+            CatalogObject::Sequence(sequence) => encode_sequence(sequence, &mut definition),
+        }
+        out.put_bytes(&definition);
+    }
+
+    /// Decodes and validates the bytes of [`CatalogObject::encode`].
+    pub(crate) fn decode(take: &mut Take<'_>) -> Result<CatalogObject> {
+        let key = ObjectKey::decode(take)?;
+        let mut take = Take::new(take.bytes()?, "definition");
+        let object = match key {
+            ObjectKey::Schema(name) => CatalogObject::Schema(name),
+            ObjectKey::Table(id) => CatalogObject::Table(Arc::new(decode_table(id, &mut take)?)),
+            ObjectKey::RowTable(id) => CatalogObject::RowTable(decode_row_table(id, &mut take)?),
+            ObjectKey::Sequence(id) => CatalogObject::Sequence(Arc::new(decode_sequence(id, &mut take)?)),
+        };
+        take.end()?;
+        Ok(object)
+    }
+}
+
+impl NewState {
+    pub(crate) fn encode(self, out: &mut Vec<u8>) {
+        match self {
+            NewState::Kept => out.put_u8(0),
+            NewState::Emptied => out.put_u8(1),
+            NewState::Sequence(state) => {
+                out.put_u8(2);
+                state.encode(out);
+            }
+        }
+    }
+
+    /// Decodes the bytes of [`NewState::encode`]; refuses a state that `object` cannot have.
+    pub(crate) fn decode(take: &mut Take<'_>, object: &CatalogObject, is_new: bool) -> Result<NewState> {
+        let state = match take.u8()? {
+            0 => NewState::Kept,
+            1 => NewState::Emptied,
+            2 => NewState::Sequence(SequenceState::decode(take)?),
+            other => return Err(take.malformed(&format!("gives an object a state of kind {other}"))),
+        };
+        let is_valid = match (object, state) {
+            (CatalogObject::Sequence(_), NewState::Kept) => !is_new,
+            (CatalogObject::Sequence(_), NewState::Sequence(_)) | (_, NewState::Kept) => true,
+            (CatalogObject::RowTable(_), NewState::Emptied) => !is_new,
+            _ => false,
+        };
+        if is_valid { Ok(state) } else { Err(take.malformed(&format!("gives {} the state {state:?}", object.key()))) }
+    }
+}
+
+/// Bits of the flags of a table.
+const TABLE_KEYED: u8 = 1;
+const TABLE_UNCOMPRESSED: u8 = 2;
+
+fn encode_table(table: &Table, out: &mut Vec<u8>) {
+    encode_name(&table.name, out);
+    out.put_u32(table.version);
+    out.put_u8(u8::from(table.keyed) * TABLE_KEYED | u8::from(!table.options.compression) * TABLE_UNCOMPRESSED);
+    out.put_u32(table.next_column_id.0);
+    out.put_i64(table.options.partition_length);
+    out.put_u32(table.columns.len() as u32);
+    for column in &table.columns {
+        out.put_u32(column.id.0);
+        out.put_u8(column.ty as u8);
+        out.put_u8(column.role as u8);
+        out.put_u8(u8::from(column.nullable));
+        out.put_bytes(column.name.as_bytes());
+    }
+    let TableOptions { retention_ns, history, .. } = table.options;
+    if retention_ns.is_some() || history {
+        out.put_i64(retention_ns.unwrap_or(0));
+        out.put_u8(u8::from(history));
+    }
+}
+
+fn decode_table(id: TableId, take: &mut Take<'_>) -> Result<Table> {
+    let name = decode_name(take)?;
+    let version = take.u32()?;
+    let flags = take.u8()?;
+    if flags & !(TABLE_KEYED | TABLE_UNCOMPRESSED) != 0 {
+        return Err(take.malformed(&format!("has table flags {flags}")));
+    }
+    let keyed = flags & TABLE_KEYED != 0;
+    let next_column_id = ColumnId(take.u32()?);
+    let mut options = TableOptions {
+        partition_length: take.i64()?,
+        compression: flags & TABLE_UNCOMPRESSED == 0,
+        ..TableOptions::default()
+    };
+    let count = take.count(11)?;
+    let columns = (0..count).map(|_| decode_column(take)).collect::<Result<Vec<_>>>()?;
+    if !take.is_empty() {
+        options.retention_ns = Some(take.i64()?).filter(|retention| *retention != 0);
+        options.history = take.u8()? != 0;
+    }
+    let table = Table { id, name, version, keyed, columns, next_column_id, options };
+    check_table(&table).map_err(|problem| take.malformed(&problem))?;
+    Ok(table)
+}
+
+/// Checks the invariants of tables that all code relies on. Limits are not checked: they may have
+/// been higher when the table was created.
+fn check_table(table: &Table) -> std::result::Result<(), String> {
+    check_shape(table).map_err(|error| error.to_string())?;
+    let mut ids = std::collections::BTreeSet::new();
+    let mut names = std::collections::BTreeSet::new();
+    for column in &table.columns {
+        if column.id >= table.next_column_id || !ids.insert(column.id) || !names.insert(&column.name) {
+            return Err(format!("has a duplicate or invalid column \"{}\", number {}", column.name, column.id));
+        }
+    }
+    Ok(())
+}
+
+fn decode_column(take: &mut Take<'_>) -> Result<Column> {
+    let id = ColumnId(take.u32()?);
+    let ty = take.u8()?;
+    let role = take.u8()?;
+    Ok(Column {
+        id,
+        ty: DataType::from_code(ty).ok_or_else(|| take.malformed(&format!("has column type {ty}")))?,
+        role: ColumnRole::from_code(role).ok_or_else(|| take.malformed(&format!("has column role {role}")))?,
+        nullable: take.u8()? != 0,
+        name: take.text()?.to_owned(),
+    })
+}
+
+const COLUMN_NOT_NULL: u8 = 1;
+const COLUMN_DROPPED: u8 = 2;
+const COLUMN_DEFAULT: u8 = 4;
+const COLUMN_MISSING: u8 = 8;
+const INDEX_UNIQUE: u8 = 1;
+const INDEX_CONSTRAINT: u8 = 2;
+
+/// Decodes and validates the bytes of [`encode_row_schema`].
+fn decode_row_table(id: TableId, take: &mut Take<'_>) -> Result<RowSchemaRef> {
+    let schema = Arc::new(decode_row_schema(id, take)?);
+    let table = check_row_schema(&schema).and_then(|()| RowTable::new(Arc::clone(&schema)));
+    table.map_err(|error| take.malformed(&error.to_string()))?;
+    Ok(schema)
+}
+
+fn encode_row_schema(schema: &RowSchema, out: &mut Vec<u8>) {
+    encode_name(&schema.name, out);
+    out.put_u32(schema.version);
+    out.put_u32(schema.columns.len() as u32);
+    for column in &schema.columns {
+        out.put_bytes(column.name.as_bytes());
+        out.put_u32(column.ty.oid());
+        out.put_u32(column.ty.typmod().cast_unsigned());
+        let flag = |set, flag| if set { flag } else { 0 };
+        out.put_u8(
+            flag(column.not_null, COLUMN_NOT_NULL)
+                | flag(column.dropped, COLUMN_DROPPED)
+                | flag(column.default.is_some(), COLUMN_DEFAULT)
+                | flag(column.missing.is_some(), COLUMN_MISSING),
+        );
+        out.put_u8(column.identity.map_or(0, |identity| identity as u8));
+        if let Some(default) = &column.default {
+            out.put_bytes(default.as_bytes());
+        }
+        if let Some(missing) = &column.missing {
+            out.put_bytes(missing);
+        }
+    }
+    out.put_u8(u8::from(schema.primary.is_some()));
+    schema.primary.iter().for_each(|index| encode_index(index, out));
+    out.put_u32(schema.secondary.len() as u32);
+    schema.secondary.iter().for_each(|index| encode_index(index, out));
+    out.put_u32(schema.checks.len() as u32);
+    for check in &schema.checks {
+        out.put_bytes(check.name.as_bytes());
+        out.put_bytes(check.condition.as_bytes());
+    }
+    out.put_u32(schema.foreign_keys.len() as u32);
+    for key in &schema.foreign_keys {
+        out.put_bytes(key.name.as_bytes());
+        encode_positions(&key.columns, out);
+        out.put_u32(key.table.0);
+        encode_positions(&key.referred, out);
+        out.put_u8(key.on_delete as u8);
+        out.put_u8(key.on_update as u8);
+    }
+}
+
+fn encode_index(index: &RowIndex, out: &mut Vec<u8>) {
+    out.put_u32(index.id);
+    out.put_bytes(index.name.as_bytes());
+    encode_positions(&index.columns, out);
+    out.put_u8(if index.unique { INDEX_UNIQUE } else { 0 } | if index.constraint { INDEX_CONSTRAINT } else { 0 });
+}
+
+fn encode_positions(positions: &[usize], out: &mut Vec<u8>) {
+    out.put_u32(positions.len() as u32);
+    positions.iter().for_each(|at| out.put_u32(*at as u32));
+}
+
+fn decode_row_schema(id: TableId, take: &mut Take<'_>) -> Result<RowSchema> {
+    let name = decode_name(take)?;
+    let version = take.u32()?;
+    let columns = (0..take.count(14)?).map(|_| decode_row_column(take)).collect::<Result<Vec<_>>>()?;
+    let primary = if take.u8()? != 0 { Some(decode_index(take)?) } else { None };
+    let secondary = (0..take.count(13)?).map(|_| decode_index(take)).collect::<Result<Vec<_>>>()?;
+    let check =
+        |take: &mut Take<'_>| Ok(RowCheck { name: take.text()?.to_owned(), condition: take.text()?.to_owned() });
+    let checks = (0..take.count(8)?).map(|_| check(take)).collect::<Result<Vec<_>>>()?;
+    let foreign_keys = (0..take.count(18)?).map(|_| decode_foreign_key(take)).collect::<Result<Vec<_>>>()?;
+    Ok(RowSchema { id, name, version, columns, primary, secondary, checks, foreign_keys })
+}
+
+fn decode_row_column(take: &mut Take<'_>) -> Result<RowColumn> {
+    let name = take.text()?.to_owned();
+    let (oid, typmod) = (take.u32()?, take.u32()?.cast_signed());
+    let ty = Type::from_oid(oid, typmod);
+    let flags = take.u8()?;
+    let identity = match take.u8()? {
+        0 => None,
+        code => {
+            Some(Identity::from_code(code).ok_or_else(|| take.malformed(&format!("has a column of identity {code}")))?)
+        }
+    };
+    let default = if flags & COLUMN_DEFAULT == 0 { None } else { Some(take.text()?.to_owned()) };
+    let missing = if flags & COLUMN_MISSING == 0 { None } else { Some(take.bytes()?.into()) };
+    Ok(RowColumn {
+        name,
+        ty: ty.ok_or_else(|| take.malformed(&format!("has a column of type {oid}, {typmod}")))?,
+        not_null: flags & COLUMN_NOT_NULL != 0,
+        default,
+        identity,
+        missing,
+        dropped: flags & COLUMN_DROPPED != 0,
+    })
+}
+
+fn decode_index(take: &mut Take<'_>) -> Result<RowIndex> {
+    let (id, name, columns) = (take.u32()?, take.text()?.to_owned(), decode_positions(take)?);
+    let flags = take.u8()?;
+    let (unique, constraint) = (flags & INDEX_UNIQUE != 0, flags & INDEX_CONSTRAINT != 0);
+    Ok(RowIndex { id, name, columns, unique, constraint })
+}
+
+fn decode_positions(take: &mut Take<'_>) -> Result<Vec<usize>> {
+    (0..take.count(4)?).map(|_| Ok(take.u32()? as usize)).collect()
+}
+
+fn decode_foreign_key(take: &mut Take<'_>) -> Result<RowForeignKey> {
+    let name = take.text()?.to_owned();
+    let columns = decode_positions(take)?;
+    let table = TableId(take.u32()?);
+    let referred = decode_positions(take)?;
+    let action = |take: &mut Take<'_>| {
+        let code = take.u8()?;
+        Referential::from_code(code).ok_or_else(|| take.malformed(&format!("has foreign key action {code}")))
+    };
+    let (on_delete, on_update) = (action(take)?, action(take)?);
+    Ok(RowForeignKey { name, columns, table, referred, on_delete, on_update })
+}
+
+fn encode_sequence(sequence: &SequenceSpec, out: &mut Vec<u8>) {
+    encode_name(&sequence.name, out);
+    out.put_u32(sequence.ty.oid());
+    for number in [sequence.start, sequence.increment, sequence.min, sequence.max] {
+        out.put_i64(number);
+    }
+    out.put_i64(sequence.cache);
+    out.put_u8(u8::from(sequence.cycle));
+    out.put_u8(u8::from(sequence.owner.is_some()));
+    let (table, column) = sequence.owner.map_or((0, 0), |owner| (owner.table.0, owner.column as u32));
+    out.put_u32(table);
+    out.put_u32(column);
+}
+
+fn decode_sequence(id: u32, take: &mut Take<'_>) -> Result<SequenceSpec> {
+    let name = decode_name(take)?;
+    let oid = take.u32()?;
+    let ty = Type::from_oid(oid, -1).filter(|ty| matches!(ty, Type::Int2 | Type::Int4 | Type::Int8));
+    let ty = ty.ok_or_else(|| take.malformed(&format!("counts in type {oid}")))?;
+    let (start, increment, min, max) = (take.i64()?, take.i64()?, take.i64()?, take.i64()?);
+    let (cache, cycle, owned) = (take.i64()?, take.u8()? != 0, take.u8()? != 0);
+    let owner = SequenceOwner { table: TableId(take.u32()?), column: take.u32()? as usize };
+    let owner = owned.then_some(owner);
+    let sequence = SequenceSpec { id, name, ty, start, increment, min, max, cache, cycle, owner };
+    sequence.check().map_err(|error| take.malformed(&error.to_string()))?;
+    Ok(sequence)
+}
+
+fn encode_name(name: &TableName, out: &mut Vec<u8>) {
+    out.put_bytes(name.schema.as_bytes());
+    out.put_bytes(name.table.as_bytes());
+}
+
+fn decode_name(take: &mut Take<'_>) -> Result<TableName> {
+    Ok(TableName { schema: take.text()?.to_owned(), table: take.text()?.to_owned() })
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    pub(crate) fn row_table() -> RowSchemaRef {
+        let column = |name: &str, ty, not_null| RowColumn { not_null, ..RowColumn::new(name, ty) };
+        let index = |id, name: &str, columns: &[usize], unique| RowIndex {
+            id,
+            name: name.into(),
+            columns: columns.into(),
+            unique,
+            constraint: unique,
+        };
+        let schema = RowSchema {
+            id: TableId(8),
+            name: TableName::public("r"),
+            version: 3,
+            columns: vec![
+                column("id", Type::Int4, true),
+                RowColumn {
+                    default: Some("'x'".into()),
+                    identity: Some(Identity::ByDefault),
+                    missing: rows::row::alone(Type::Varchar(Some(9)), &model::Datum::Text("x")).unwrap(),
+                    ..column("v", Type::Varchar(Some(9)), false)
+                },
+                RowColumn { dropped: true, ..column("gone", Type::Numeric(None), false) },
+            ],
+            primary: Some(index(9, "r_pkey", &[0], true)),
+            secondary: vec![index(10, "r_v", &[1, 0], false)],
+            checks: vec![RowCheck { name: "c".into(), condition: "id > 0".into() }],
+            foreign_keys: vec![RowForeignKey {
+                name: "f".into(),
+                columns: vec![0],
+                table: TableId(7),
+                referred: vec![2],
+                on_delete: Referential::Cascade,
+                on_update: Referential::NoAction,
+            }],
+        };
+        Arc::new(schema)
+    }
+
+    pub(crate) fn sequence() -> SequenceRef {
+        let name = TableName::public("s");
+        let (start, increment, min, max) = (1, 1, 1, 9);
+        let owner = Some(model::SequenceOwner { table: TableId(8), column: 0 });
+        Arc::new(SequenceSpec {
+            id: 11,
+            name,
+            ty: Type::Int4,
+            start,
+            increment,
+            min,
+            max,
+            cache: 1,
+            cycle: false,
+            owner,
+        })
+    }
+
+    pub(crate) fn table() -> Table {
+        let column = |id, name: &str, ty, role| Column {
+            id: ColumnId(id),
+            name: name.into(),
+            ty,
+            nullable: role != ColumnRole::Time,
+            role,
+        };
+        Table {
+            id: TableId(7),
+            name: TableName::public("t"),
+            version: 1,
+            keyed: true,
+            columns: vec![
+                column(0, "time", DataType::Timestamp, ColumnRole::Time),
+                column(1, "dev", DataType::Text, ColumnRole::Key),
+                column(2, "v", DataType::Float64, ColumnRole::Field),
+            ],
+            next_column_id: ColumnId(3),
+            options: TableOptions::default(),
+        }
+    }
+
+    fn encoded(object: &CatalogObject) -> Vec<u8> {
+        let mut out = Vec::new();
+        object.encode(&mut out);
+        out
+    }
+
+    fn decoded(object: &CatalogObject) -> Result<CatalogObject> {
+        CatalogObject::decode(&mut Take::new(&encoded(object), "object"))
+    }
+
+    /// Checks the bytes of an object with a number, without its definition's name.
+    fn check(object: &CatalogObject, kind: u8, number: u8, definition: &[u8]) {
+        let length = (definition.len() as u32).to_le_bytes();
+        let expected = [&[kind, 4, 0, 0, 0, number, 0, 0, 0], &length[..], definition].concat();
+        assert_eq!(encoded(object), expected);
+        assert_eq!(decoded(object).as_ref(), Ok(object));
+        let mut key = Vec::new();
+        object.key().encode(&mut key);
+        assert_eq!(key, expected[..9]);
+        assert_eq!(ObjectKey::decode(&mut Take::new(&key, "key")), Ok(object.key()));
+    }
+
+    #[test]
+    fn row_table_bytes_are_exactly_these() {
+        #[rustfmt::skip]
+        let definition = [
+            6, 0, 0, 0, b'p', b'u', b'b', b'l', b'i', b'c', 1, 0, 0, 0, b'r', 3, 0, 0, 0,
+            3, 0, 0, 0,
+            2, 0, 0, 0, b'i', b'd', 23, 0, 0, 0, 255, 255, 255, 255, 1, 0,
+            1, 0, 0, 0, b'v', 0x13, 4, 0, 0, 13, 0, 0, 0, 12, 2, 3, 0, 0, 0, b'\'', b'x', b'\'',
+            8, 0, 0, 0, 1, 0, 8, 0, 0, 0, 0, b'x',
+            4, 0, 0, 0, b'g', b'o', b'n', b'e', 0xa4, 6, 0, 0, 255, 255, 255, 255, 2, 0,
+            1, 9, 0, 0, 0, 6, 0, 0, 0, b'r', b'_', b'p', b'k', b'e', b'y', 1, 0, 0, 0, 0, 0, 0, 0, 3,
+            1, 0, 0, 0, 10, 0, 0, 0, 3, 0, 0, 0, b'r', b'_', b'v', 2, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0,
+            1, 0, 0, 0, 1, 0, 0, 0, b'c', 6, 0, 0, 0, b'i', b'd', b' ', b'>', b' ', b'0',
+            1, 0, 0, 0, 1, 0, 0, 0, b'f', 1, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 2, 0,
+        ];
+        check(&CatalogObject::RowTable(row_table()), 3, 8, &definition);
+    }
+
+    #[test]
+    fn table_bytes_are_exactly_these() {
+        #[rustfmt::skip]
+        let definition = [
+            6, 0, 0, 0, b'p', b'u', b'b', b'l', b'i', b'c', 1, 0, 0, 0, b't', 1, 0, 0, 0, 1, 3, 0, 0, 0,
+            0, 0, 79, 145, 148, 78, 0, 0, 3, 0, 0, 0,
+            0, 0, 0, 0, 10, 2, 0, 4, 0, 0, 0, b't', b'i', b'm', b'e',
+            1, 0, 0, 0, 8, 1, 1, 3, 0, 0, 0, b'd', b'e', b'v',
+            2, 0, 0, 0, 7, 3, 1, 1, 0, 0, 0, b'v',
+        ];
+        check(&CatalogObject::Table(Arc::new(table())), 2, 7, &definition);
+    }
+
+    #[test]
+    fn sequence_and_schema_bytes_are_exactly_these() {
+        #[rustfmt::skip]
+        let definition = [
+            6, 0, 0, 0, b'p', b'u', b'b', b'l', b'i', b'c', 1, 0, 0, 0, b's', 23, 0, 0, 0,
+            1, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0,
+            1, 0, 0, 0, 0, 0, 0, 0, 0, 1, 8, 0, 0, 0, 0, 0, 0, 0,
+        ];
+        check(&CatalogObject::Sequence(sequence()), 4, 11, &definition);
+        let schema = CatalogObject::Schema("ab".into());
+        assert_eq!(encoded(&schema), [1, 2, 0, 0, 0, b'a', b'b', 0, 0, 0, 0]);
+        assert_eq!(decoded(&schema), Ok(schema));
+    }
+
+    /// The bug: a table was taken from the log or the manifest unchecked; one without a time column
+    /// then stopped the process at the first use of that column.
+    #[test]
+    fn invalid_table_definitions_are_refused() {
+        let refused = |change: &dyn Fn(&mut Table)| {
+            let mut wrong = table();
+            change(&mut wrong);
+            decoded(&CatalogObject::Table(Arc::new(wrong))).is_err()
+        };
+        assert!(!refused(&|_| ()));
+        assert!(!refused(&|table| table.options.compression = false));
+        assert!(refused(&|table| drop(table.columns.remove(0))), "no time");
+        assert!(refused(&|table| table.columns[2].id = table.columns[1].id), "a column number twice");
+        assert!(refused(&|table| table.columns[2].name = "dev".into()), "a column name twice");
+        assert!(refused(&|table| table.next_column_id = ColumnId(2)), "a column that is still to come");
+        assert!(refused(&|table| table.options.partition_length = 0), "a partition of nothing");
+    }
+}
