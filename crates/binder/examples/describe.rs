@@ -33,13 +33,12 @@ fn read(text: &str) -> Tables {
     let mut tables: BTreeMap<(String, String), Table> = BTreeMap::new();
     for line in text.lines() {
         let fields: Vec<&str> = line.split('\t').collect();
-        let [oid, schema, table, name, ty, typmod, not_null, key] = fields[..] else { continue };
+        let [oid, schema, table, name, ty, typmod, not_null, key, ..] = fields[..] else { continue };
         let entry = tables.entry((schema.to_owned(), table.to_owned())).or_insert_with(|| Table {
             oid: oid.parse().unwrap_or(0),
             schema: schema.into(),
             name: table.into(),
-            columns: Vec::new(),
-            primary_key: Vec::new(),
+            ..Table::default()
         });
         if key == "t" {
             entry.primary_key.push(entry.columns.len());
@@ -49,6 +48,7 @@ fn read(text: &str) -> Tables {
             ty: TypeId(ty.parse().unwrap_or(0)),
             typmod: typmod.parse().unwrap_or(-1),
             not_null: not_null == "t",
+            ..TableColumn::default()
         });
     }
     let tables = tables.into_iter().map(|(name, table)| (name, Arc::new(table))).collect();

@@ -245,7 +245,7 @@ impl Binder<'_> {
         let clause = scope.clause.get();
         match clause {
             Clause::SelectList | Clause::OrderBy | Clause::DistinctOn | Clause::From | Clause::AggregateArgument => {}
-            Clause::WindowArgument | Clause::Values => {}
+            Clause::WindowArgument | Clause::Values | Clause::ValuesSingle => {}
             Clause::GroupBy => return Err(unsupported("GROUP BY of a set-returning function", at)),
             other => {
                 let text = format!("set-returning functions are not allowed in {}", other.name());

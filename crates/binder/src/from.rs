@@ -9,7 +9,7 @@ use rustc_hash::FxHashSet;
 use scalar::{Expr, ExprKind, Place};
 
 use crate::binder::{Binder, LEVELS_MAX, error, unsupported};
-use crate::scope::{Clause, Lateral, Scope, Source, SourceColumn};
+use crate::scope::{Clause, Lateral, Scope, Source, SourceColumn, SourceKind};
 use crate::tree::{JoinKind, Rel, Table, TableFunction};
 
 impl Binder<'_> {
@@ -49,7 +49,7 @@ impl Binder<'_> {
     }
 
     /// A join, which is lateral if the right side reads columns of the left one.
-    fn join(&mut self, kind: JoinKind, left: Rel, mut right: Rel, on: Option<Expr>) -> Rel {
+    pub(crate) fn join(&mut self, kind: JoinKind, left: Rel, mut right: Rel, on: Option<Expr>) -> Rel {
         let outer = self.outer.of_rel(&mut right);
         let mut made = Vec::new();
         left.outputs(&mut made);
@@ -89,30 +89,44 @@ impl Binder<'_> {
                 Some(Box::new(expr.ok_or_else(|| unsupported("FOR SYSTEM_TIME AS OF with this type", moment.at))?))
             }
         };
+        let columns = self.table_columns(scope, &table);
+        let mut source = self.table_source(&table, &columns, at);
+        source.has_alias = relation.alias.is_some();
+        rename(&mut source, relation.alias.as_ref())?;
+        self.scans.push((Arc::clone(&table), columns.clone()));
+        self.lock_table(scope, &source.name, &table, &columns);
+        Ok((Rel::Scan { table, columns, as_of }, vec![source]))
+    }
+
+    /// Numbers for the columns of a table's row.
+    pub(crate) fn table_columns(&mut self, scope: &Scope<'_>, table: &Table) -> Vec<u32> {
         let columns: Vec<u32> =
             table.columns.iter().map(|column| self.column(&column.name, column.ty, column.typmod)).collect();
         scope.own.borrow_mut().extend(&columns);
         let numbers = columns.iter().zip(1..).map(|(column, number)| (*column, (table.oid, number)));
         self.origins.extend(numbers);
+        columns
+    }
+
+    /// A table with these columns as an item of FROM.
+    pub(crate) fn table_source(&self, table: &Arc<Table>, columns: &[u32], at: Pos) -> Source {
         let fields = table
             .columns
             .iter()
-            .zip(&columns)
+            .zip(columns)
             .map(|(column, id)| SourceColumn { name: Ident::new(&column.name), expr: self.column_expr(*id, at) });
-        let mut source = Source {
+        Source {
             name: Ident::new(&table.name),
-            table: Some(Arc::clone(&table)),
-            has_alias: relation.alias.is_some(),
+            table: Some(Arc::clone(table)),
+            kind: SourceKind::Table,
+            has_alias: false,
             columns: fields.collect(),
             by_table: true,
             by_column: true,
             is_scalar: false,
             lateral_only: false,
             is_nullable: false,
-        };
-        rename(&mut source, relation.alias.as_ref())?;
-        self.scans.push((Arc::clone(&table), columns.clone()));
-        Ok((Rel::Scan { table, columns, as_of }, vec![source]))
+        }
     }
 
     /// The table of a name.
@@ -140,7 +154,8 @@ impl Binder<'_> {
     fn derived_table(&mut self, scope: &Scope<'_>, derived: &ast::DerivedTable) -> Result<(Rel, Vec<Source>)> {
         let at = derived.query.at;
         let before = scope.lateral.replace(if derived.lateral { Lateral::Visible } else { Lateral::Hidden });
-        let bound = self.query(&derived.query, Some(scope), true);
+        let locking = Self::subquery_locking(scope, derived.alias.as_ref());
+        let bound = self.locked_query(&derived.query, Some(scope), true, locking);
         scope.lateral.set(before);
         let bound = bound?;
         let alias = derived.alias.as_ref();
@@ -204,6 +219,7 @@ impl Binder<'_> {
         let name = item.functions.first().map_or_else(Ident::default, |one| Self::output_name(&one.function));
         let mut source = self.named_source(scope, &name, columns, item.alias.as_ref(), at)?;
         source.is_scalar = is_scalar;
+        source.kind = SourceKind::Function;
         Ok((Rel::Functions { functions, ordinality }, vec![source]))
     }
 
@@ -324,7 +340,10 @@ impl Binder<'_> {
         left: &[Source],
         right: &[Source],
     ) -> Result<Expr> {
-        let both = left.iter().chain(right).cloned().collect();
+        // The others are there for messages alone.
+        let hidden = |source: &Source| Source { by_table: false, by_column: false, ..source.clone() };
+        let outside: Vec<Source> = scope.tables.borrow().iter().map(hidden).collect();
+        let both = left.iter().chain(right).cloned().chain(outside).collect();
         let outside = scope.tables.replace(both);
         let lateral = scope.lateral.replace(Lateral::Done);
         let bound = self.in_clause(scope, Clause::JoinOn, |binder| {
@@ -427,10 +446,10 @@ fn join_sources(
         visible_columns(sources).into_iter().filter(|column| !is_merged(column)).collect()
     };
     let columns: Vec<SourceColumn> = merged.iter().cloned().chain(rest(&left)).chain(rest(&right)).collect();
-    let mut whole = unnamed(columns);
+    let mut whole = Source { kind: SourceKind::Join, ..unnamed(columns) };
     let mut sources = Vec::new();
     if let Some(name) = using_alias.filter(|_| join.alias.is_none()) {
-        let source = Source { name, by_column: false, ..unnamed(merged.clone()) };
+        let source = Source { name, by_column: false, kind: SourceKind::Join, ..unnamed(merged.clone()) };
         for other in left.iter().chain(&right) {
             check_unique(std::slice::from_ref(other), &source)?;
         }
@@ -455,6 +474,7 @@ fn visible_columns(sources: &[Source]) -> Vec<SourceColumn> {
 fn unnamed(columns: Vec<SourceColumn>) -> Source {
     Source {
         name: Ident::default(),
+        kind: SourceKind::Subquery,
         table: None,
         has_alias: false,
         columns,

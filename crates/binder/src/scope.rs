@@ -4,12 +4,12 @@ use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
 use model::{Error, Result, SqlState};
-use parser::ast::{Ident, Pos};
+use parser::ast::{Ident, Locking, Pos};
 use rustc_hash::FxHashSet;
 use scalar::{Call, Expr};
 
 use crate::binder::error;
-use crate::tree::{AggregateCall, Table, WindowCall};
+use crate::tree::{AggregateCall, RowLock, Table, WindowCall};
 
 /// Names of one query level. Levels are nested: a subquery also sees the names around it.
 pub(crate) struct Scope<'p> {
@@ -34,6 +34,12 @@ pub(crate) struct Scope<'p> {
     pub(crate) grouping: RefCell<Vec<(u32, Vec<Expr>, Pos)>>,
     /// Definitions of the WINDOW clause.
     pub(crate) window_names: RefCell<Vec<(Ident, parser::ast::WindowSpec)>>,
+    /// FOR UPDATE and its like: of this query, and of those around it that lock what it reads.
+    pub(crate) locking: Vec<Locking>,
+    /// Tables of FROM that they lock.
+    pub(crate) locks: RefCell<Vec<RowLock>>,
+    /// Names of FROM that they were found to mean.
+    pub(crate) locked_names: RefCell<Vec<Ident>>,
 }
 
 /// Whether the items of FROM that are bound already can be seen.
@@ -61,6 +67,13 @@ pub(crate) enum Clause {
     Limit,
     Offset,
     Values,
+    /// The only row of the VALUES of an INSERT.
+    ValuesSingle,
+    UpdateSource,
+    Returning,
+    MergeWhen,
+    IndexExpression,
+    IndexPredicate,
     Filter,
     WindowPartition,
     WindowOrder,
@@ -83,7 +96,12 @@ impl Clause {
             Clause::From => "functions in FROM",
             Clause::Limit => "LIMIT",
             Clause::Offset => "OFFSET",
-            Clause::Values => "VALUES",
+            Clause::Values | Clause::ValuesSingle => "VALUES",
+            Clause::UpdateSource => "UPDATE",
+            Clause::Returning => "RETURNING",
+            Clause::MergeWhen => "MERGE WHEN conditions",
+            Clause::IndexExpression => "index expressions",
+            Clause::IndexPredicate => "index predicates",
             Clause::Filter => "FILTER",
             Clause::WindowPartition => "window PARTITION BY",
             Clause::WindowOrder => "window ORDER BY",
@@ -101,6 +119,20 @@ pub(crate) struct CteName {
     pub(crate) cte: usize,
     /// While the step of a recursive query is bound.
     pub(crate) is_recursing: bool,
+    /// Whether it is a change without RETURNING, which nothing can refer to.
+    pub(crate) has_no_rows: bool,
+}
+
+/// Kinds of items of FROM.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SourceKind {
+    Table,
+    /// The table that the statement changes: items of FROM cannot refer to it.
+    Target,
+    Subquery,
+    Function,
+    Cte,
+    Join,
 }
 
 /// An item of FROM.
@@ -108,6 +140,7 @@ pub(crate) struct CteName {
 pub(crate) struct Source {
     /// Name by which columns are qualified; empty for a join without alias.
     pub(crate) name: Ident,
+    pub(crate) kind: SourceKind,
     /// The table, if it is one.
     pub(crate) table: Option<Arc<Table>>,
     /// Whether it has an alias; without one, its columns can be qualified with the schema too.
@@ -173,6 +206,9 @@ impl<'p> Scope<'p> {
             set_places: RefCell::default(),
             grouping: RefCell::default(),
             window_names: RefCell::default(),
+            locking: Vec::new(),
+            locks: RefCell::default(),
+            locked_names: RefCell::default(),
         }
     }
 
@@ -201,6 +237,18 @@ impl<'p> Scope<'p> {
         self.levels().find_map(|scope| scope.ctes.borrow().iter().rev().find(|cte| cte.name == name).cloned())
     }
 
+    /// Refuses a lateral reference to the table that the statement changes.
+    fn check_lateral(&self, source: &Source, at: Pos) -> Result<()> {
+        if source.kind != SourceKind::Target || !source.lateral_only {
+            return Ok(());
+        }
+        let name = &source.name;
+        let text = format!("invalid reference to FROM-clause entry for table \"{name}\"");
+        let hint =
+            format!("There is an entry for table \"{name}\", but it cannot be referenced from this part of the query.");
+        Err(error(SqlState::INVALID_COLUMN_REFERENCE, text, at).with_hint(hint))
+    }
+
     /// Finds the meaning of an unqualified name.
     ///
     /// # Errors
@@ -209,12 +257,15 @@ impl<'p> Scope<'p> {
         for scope in self.levels() {
             let tables = scope.tables.borrow();
             let visible = tables.iter().filter(|source| source.by_column && scope.can_see(source));
-            let mut matches = visible.flat_map(|source| source.columns.iter().filter(|column| column.name == *name));
-            if let Some(first) = matches.next() {
+            let named = |column: &&SourceColumn| column.name == *name;
+            let mut matches =
+                visible.flat_map(|source| source.columns.iter().filter(named).map(move |column| (source, column)));
+            if let Some((source, first)) = matches.next() {
                 if matches.next().is_some() {
                     let text = format!("column reference \"{name}\" is ambiguous");
                     return Err(error(SqlState::AMBIGUOUS_COLUMN, text, at));
                 }
+                scope.check_lateral(source, at)?;
                 return Ok(Found::Column(first.clone()));
             }
         }
@@ -231,13 +282,13 @@ impl<'p> Scope<'p> {
             let found = tables.iter().find(|source| source.columns.iter().any(|column| column.name == *name));
             found.map(|source| source.name.clone())
         });
-        if let Some(near) = self.near_column(name) {
-            return missing.with_hint(format!("Perhaps you meant to reference the column \"{near}\"."));
-        }
-        match hidden {
-            Some(table) => missing.with_detail(format!(
+        if let Some(table) = hidden {
+            return missing.with_hint(format!(
                 "There is a column named \"{name}\" in table \"{table}\", but it cannot be referenced from this part of the query."
-            )),
+            ));
+        }
+        match self.near_column(name) {
+            Some(near) => missing.with_hint(format!("Perhaps you meant to reference the column \"{near}\".")),
             None => missing,
         }
     }
@@ -246,7 +297,7 @@ impl<'p> Scope<'p> {
     fn near_column(&self, name: &str) -> Option<String> {
         let mut best: Option<(usize, String, bool)> = None;
         for scope in self.levels() {
-            for source in scope.tables.borrow().iter().filter(|source| source.by_table && !source.name.is_empty()) {
+            for source in scope.tables.borrow().iter().filter(|source| !source.name.is_empty()) {
                 for column in &source.columns {
                     let distance = edits(name, &column.name);
                     if distance == 0 || distance > SIMILAR_MAX || 2 * distance > name.chars().count() {
@@ -286,6 +337,7 @@ impl<'p> Scope<'p> {
                     let text = format!("table reference \"{name}\" is ambiguous");
                     return Err(error(SqlState("42P09"), text, at));
                 }
+                scope.check_lateral(first, at)?;
                 return Ok(Some(first.clone()));
             }
         }
@@ -294,10 +346,7 @@ impl<'p> Scope<'p> {
 
     /// Error for a table that is not in FROM, or not where it can be used.
     pub(crate) fn no_source(&self, name: &str, at: Pos) -> Error {
-        let hidden = self.levels().find_map(|scope| {
-            let tables = scope.tables.borrow();
-            tables.iter().find(|source| source.name == name).map(|source| source.lateral_only)
-        });
+        let is_hidden = self.levels().any(|scope| scope.tables.borrow().iter().any(|source| source.name == name));
         // A table that has an alias is known by that alone.
         let aliased = self.levels().find_map(|scope| {
             let tables = scope.tables.borrow();
@@ -307,19 +356,14 @@ impl<'p> Scope<'p> {
         let invalid = || {
             error(SqlState::UNDEFINED_TABLE, format!("invalid reference to FROM-clause entry for table \"{name}\""), at)
         };
-        match (hidden, aliased) {
-            (Some(is_lateral), _) => {
-                let detail = format!(
-                    "There is an entry for table \"{name}\", but it cannot be referenced from this part of the query."
-                );
-                let hint = "To reference that table, you must mark this subquery with LATERAL.";
-                let error = invalid().with_detail(detail);
-                if is_lateral { error.with_hint(hint) } else { error }
-            }
-            (None, Some(alias)) => {
+        match (is_hidden, aliased) {
+            (true, _) => invalid().with_hint(format!(
+                "There is an entry for table \"{name}\", but it cannot be referenced from this part of the query."
+            )),
+            (false, Some(alias)) => {
                 invalid().with_hint(format!("Perhaps you meant to reference the table alias \"{alias}\"."))
             }
-            (None, None) => {
+            (false, None) => {
                 error(SqlState::UNDEFINED_TABLE, format!("missing FROM-clause entry for table \"{name}\""), at)
             }
         }

@@ -61,7 +61,7 @@ pub(crate) fn for_each_expr(rel: &mut Rel, each: &mut dyn FnMut(&mut Expr)) {
             }
             for_each_expr(input, each);
         }
-        Rel::Distinct { input, .. } => for_each_expr(input, each),
+        Rel::Distinct { input, .. } | Rel::Lock { input, .. } => for_each_expr(input, each),
         Rel::Sort { input, keys: by } => {
             keys(by, each);
             for_each_expr(input, each);
@@ -125,6 +125,7 @@ fn all_made(rel: &Rel, into: &mut FxHashSet<u32>, each_cte: &mut dyn FnMut(usize
         | Rel::Window { input, .. }
         | Rel::Distinct { input, .. }
         | Rel::Sort { input, .. }
+        | Rel::Lock { input, .. }
         | Rel::Limit { input, .. } => all_made(input, into, each_cte),
         Rel::Join { left, right, .. } | Rel::AsOfJoin { left, right, .. } => {
             all_made(left, into, each_cte);
