@@ -22,6 +22,13 @@ pub(crate) struct Slot<'a> {
     pub(crate) at: Pos,
 }
 
+/// A value that was written for a column.
+pub(crate) struct Given {
+    /// `None` is DEFAULT.
+    pub(crate) value: Option<Expr>,
+    pub(crate) at: Place,
+}
+
 /// A value with what of a column it is for; `None` is DEFAULT.
 pub(crate) struct SlotValue {
     pub(crate) subscripts: Vec<Subscript>,
@@ -164,7 +171,7 @@ impl Binder<'_> {
                 if items.len() != columns.len() {
                     return Err(mismatch());
                 }
-                values.extend(columns.iter().zip(items).map(|(column, value)| SetValue { column, value }));
+                values.extend(columns.iter().zip(items).map(|(column, given)| SetValue { column, value: given.value }));
                 Ok(())
             }
             Ast::Subquery(query) => {
@@ -203,15 +210,18 @@ impl Binder<'_> {
     }
 
     /// A list of expressions in which DEFAULT is allowed; a star becomes columns.
-    pub(crate) fn value_list(&mut self, scope: &Scope<'_>, list: &[ast::Expr]) -> Result<Vec<Option<Expr>>> {
+    pub(crate) fn value_list(&mut self, scope: &Scope<'_>, list: &[ast::Expr]) -> Result<Vec<Given>> {
         let mut values = Vec::with_capacity(list.len());
         for item in list {
             match &item.kind {
                 Ast::Wildcard(qualifier) => {
                     let columns = self.star(scope, qualifier, item.at)?;
-                    values.extend(columns.into_iter().map(|(_, expr)| Some(expr)));
+                    values.extend(columns.into_iter().map(|(_, expr)| Given { at: expr.at, value: Some(expr) }));
                 }
-                _ => values.push(self.value_or_default(scope, item)?),
+                _ => {
+                    let value = self.value_or_default(scope, item)?;
+                    values.push(Given { at: value.as_ref().map_or(Place(item.at.0), start_of), value });
+                }
             }
         }
         Ok(values)

@@ -6,10 +6,9 @@ use model::{Error, Identity, Result, SqlState};
 use parser::ast::{self, Overriding, Pos, QueryBody, TargetColumn};
 use scalar::{Expr, ExprKind, Place, Subscript};
 
-use crate::assign::{Slot, SlotValue, always, row_width};
+use crate::assign::{Given, Slot, SlotValue, always, row_width};
 use crate::binder::{Binder, error};
 use crate::change::BoundChange;
-use crate::coerce::start_of;
 use crate::query::{Bound, window_and_sets};
 use crate::scope::{Clause, Scope, Source};
 use crate::tree::{Assignment, Change, Insert, Rel, Table};
@@ -163,7 +162,8 @@ impl Binder<'_> {
         self.check_row(&bound, columns)?;
         let values = bound.outputs.into_iter().map(|one| {
             // The column takes the type of a literal or parameter that has none.
-            Some(one.untyped.unwrap_or_else(|| self.column_expr(one.output.column, Pos(one.at.0))))
+            let value = one.untyped.unwrap_or_else(|| self.column_expr(one.output.column, Pos(one.at.0)));
+            Given { value: Some(value), at: one.at }
         });
         let values = values.collect();
         let row = self.slot_values(scope, values, columns)?;
@@ -190,21 +190,21 @@ impl Binder<'_> {
     pub(crate) fn slot_values(
         &mut self,
         scope: &Scope<'_>,
-        values: Vec<Option<Expr>>,
+        values: Vec<Given>,
         columns: &InsertColumns<'_>,
     ) -> Result<Vec<SlotValue>> {
         let slots = &columns.slots;
         if let Some(first) = values.get(slots.len()) {
-            let at = first.as_ref().map_or(Place(0), start_of);
             let text = "INSERT has more expressions than target columns";
-            return Err(error(SqlState::SYNTAX_ERROR, text, Pos(at.0)));
+            return Err(error(SqlState::SYNTAX_ERROR, text, Pos(first.at.0)));
         }
         if columns.are_named && values.len() < slots.len() {
-            let is_row = matches!(values.as_slice(), [Some(one)] if row_width(one) == Some(slots.len()));
+            let is_row =
+                matches!(values.as_slice(), [Given { value: Some(one), .. }] if row_width(one) == Some(slots.len()));
             return Err(too_few_values(slots[values.len()].at, is_row));
         }
         let values = values.into_iter().zip(slots);
-        values.map(|(value, slot)| self.slot_value(scope, columns.table, slot, value, true)).collect()
+        values.map(|(given, slot)| self.slot_value(scope, columns.table, slot, given.value, true)).collect()
     }
 
     /// The rows in the table's order, with defaults.

@@ -96,7 +96,11 @@ impl Binder<'_> {
         query: &ast::Query,
         decide_types: bool,
     ) -> Result<Bound> {
-        if select.into.is_some() {
+        if let Some(into) = &select.into {
+            if scope.parent.is_some() {
+                let text = "SELECT ... INTO is not allowed here";
+                return Err(error(SqlState::SYNTAX_ERROR, text, into.table.at));
+            }
             return Err(unsupported("SELECT INTO here", query.at));
         }
         let mut rel = self.from(scope, &select.from)?;

@@ -1,6 +1,7 @@
 //! Scopes: the names that a query can use.
 
 use std::cell::{Cell, RefCell};
+use std::cmp::Ordering;
 use std::sync::Arc;
 
 use model::{Error, Result, SqlState};
@@ -175,6 +176,39 @@ pub(crate) enum Found {
 /// Maximum number of edits between names that are similar.
 const SIMILAR_MAX: usize = 3;
 
+/// Columns with names similar to one that there is not.
+struct Near {
+    /// Distance of those found; a bar for others if there are too many of them.
+    distance: usize,
+    /// At most two.
+    found: Vec<String>,
+}
+
+impl Near {
+    /// A column of a table; `penalty` is the distance of the table's name from the one that was written.
+    fn offer(&mut self, table: &str, column: &str, written: &str, penalty: usize) {
+        let distance = edits(written, column);
+        if penalty > self.distance || distance > written.len() / 2 {
+            return;
+        }
+        let distance = distance + penalty;
+        let shown = format!("{table}.{column}");
+        match distance.cmp(&self.distance) {
+            Ordering::Less => {
+                self.distance = distance;
+                self.found = vec![shown];
+            }
+            // Three that are equally near help nobody.
+            Ordering::Equal if self.found.len() == 2 => {
+                self.found.clear();
+                self.distance = distance.saturating_sub(1);
+            }
+            Ordering::Equal if distance <= SIMILAR_MAX => self.found.push(shown),
+            _ => {}
+        }
+    }
+}
+
 /// Levenshtein distance of two names.
 fn edits(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
@@ -272,47 +306,36 @@ impl<'p> Scope<'p> {
         if let Ok(Some(source)) = self.source(None, name, at) {
             return Ok(Found::Row(source));
         }
-        Err(self.no_column(name, at))
+        Err(self.no_column(None, name, at))
     }
 
-    fn no_column(&self, name: &Ident, at: Pos) -> Error {
-        let missing = error(SqlState::UNDEFINED_COLUMN, format!("column \"{name}\" does not exist"), at);
-        let hidden = self.levels().find_map(|scope| {
-            let tables = scope.tables.borrow();
-            let found = tables.iter().find(|source| source.columns.iter().any(|column| column.name == *name));
-            found.map(|source| source.name.clone())
-        });
-        if let Some(table) = hidden {
-            return missing.with_hint(format!(
-                "There is a column named \"{name}\" in table \"{table}\", but it cannot be referenced from this part of the query."
-            ));
-        }
-        match self.near_column(name) {
-            Some(near) => missing.with_hint(format!("Perhaps you meant to reference the column \"{near}\".")),
-            None => missing,
-        }
-    }
-
-    /// The column with the most similar name, if there is only one that is similar enough for a hint.
-    fn near_column(&self, name: &str) -> Option<String> {
-        let mut best: Option<(usize, String, bool)> = None;
+    /// Error for a column that there is not, of the table `of` if it was written. The hint names one or two with similar names,
+    /// or the table that has it and cannot be used.
+    pub(crate) fn no_column(&self, of: Option<&str>, name: &str, at: Pos) -> Error {
+        let text = match of {
+            Some(table) => format!("column {table}.{name} does not exist"),
+            None => format!("column \"{name}\" does not exist"),
+        };
+        let missing = error(SqlState::UNDEFINED_COLUMN, text, at);
+        let mut near = Near { distance: SIMILAR_MAX + 1, found: Vec::new() };
         for scope in self.levels() {
-            for source in scope.tables.borrow().iter().filter(|source| !source.name.is_empty()) {
-                for column in &source.columns {
-                    let distance = edits(name, &column.name);
-                    if distance == 0 || distance > SIMILAR_MAX || 2 * distance > name.chars().count() {
-                        continue;
-                    }
-                    let shown = format!("{}.{}", source.name, column.name);
-                    match &mut best {
-                        Some((least, _, is_alone)) if *least == distance => *is_alone = false,
-                        Some((least, ..)) if *least < distance => {}
-                        best => *best = Some((distance, shown, true)),
-                    }
+            for source in scope.tables.borrow().iter().filter(|source| source.kind != SourceKind::Join) {
+                let penalty = of.map_or(0, |table| edits(table, &source.name));
+                if source.columns.iter().any(|column| column.name == *name) {
+                    let table = &source.name;
+                    return missing.with_hint(format!(
+                        "There is a column named \"{name}\" in table \"{table}\", but it cannot be referenced from this part of the query."
+                    ));
                 }
+                source.columns.iter().for_each(|column| near.offer(&source.name, &column.name, name, penalty));
             }
         }
-        best.filter(|(_, _, is_alone)| *is_alone).map(|(_, shown, _)| shown)
+        match near.found.as_slice() {
+            [] => missing,
+            [one] => missing.with_hint(format!("Perhaps you meant to reference the column \"{one}\".")),
+            [one, other, ..] => missing
+                .with_hint(format!("Perhaps you meant to reference the column \"{one}\" or the column \"{other}\".")),
+        }
     }
 
     /// The item of FROM of a name; `None` if there is none.

@@ -241,3 +241,50 @@ fn expressions_of_changes_read_columns_that_are_there_and_have_the_types_of_thei
     }
     assert!(changes > 150 && in_with > 10, "{changes} changes, {in_with} in WITH");
 }
+
+#[test]
+fn equal_items_of_grouping_sets_are_keys_of_their_own() {
+    let tables = crate::tables();
+    let keys = |sql: &str| {
+        let Ok(Statement::Query(query)) = crate::bound(&tables, sql) else { panic!("a query: {sql}") };
+        let Rel::Project { input, columns } = query.root else { panic!("a select list: {sql}") };
+        let Rel::Aggregate { keys, sets, .. } = *input else { panic!("groups: {sql}") };
+        let columns: Vec<usize> = columns
+            .iter()
+            .map(|(_, expr)| match expr.kind {
+                ExprKind::Column(column) => keys.iter().position(|(key, _)| *key == column).expect("a key"),
+                _ => panic!("a key: {sql}"),
+            })
+            .collect();
+        (columns, sets)
+    };
+    assert_eq!(
+        keys("SELECT id AS a, id AS b FROM device GROUP BY a, ROLLUP (b)"),
+        (vec![0, 1], Some(vec![vec![0, 1], vec![0]]))
+    );
+    assert_eq!(
+        keys("SELECT id AS a, id AS b FROM device GROUP BY b, ROLLUP (b)"),
+        (vec![0, 0], Some(vec![vec![0], vec![0]]))
+    );
+    assert_eq!(keys("SELECT id AS a, id AS b FROM device GROUP BY a, b"), (vec![0, 0], None));
+}
+
+#[test]
+fn locks_name_the_scans_of_their_tables() {
+    let tables = crate::tables();
+    let sql = "SELECT d.id FROM device d, site s, (SELECT device FROM reading LIMIT 1) r ORDER BY 1 LIMIT 1
+               FOR UPDATE OF d, r NOWAIT FOR SHARE OF d FOR KEY SHARE OF s SKIP LOCKED";
+    let Ok(Statement::Query(query)) = crate::bound(&tables, sql) else { panic!("a query") };
+    let Rel::Limit { input, .. } = &query.root else { panic!("LIMIT is above: {:?}", query.root) };
+    let Rel::Lock { input, locks } = &**input else { panic!("then come the locks: {input:?}") };
+    assert!(matches!(**input, Rel::Sort { .. }), "ORDER BY is below");
+    let shown: Vec<String> =
+        locks.iter().map(|lock| format!("{} {:?} {:?}", lock.table.name, lock.strength, lock.wait)).collect();
+    assert_eq!(shown, ["device Update NoWait", "site KeyShare SkipLocked"]);
+    let name = |column: u32| &*query.columns[column as usize].name;
+    assert_eq!(
+        locks[1].columns.iter().map(|column| name(*column)).collect::<Vec<_>>(),
+        ["id", "name", "location", "parent"]
+    );
+    assert!(format!("{:?}", input).contains("Lock"), "the subquery locks its own table");
+}
