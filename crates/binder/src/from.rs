@@ -194,6 +194,7 @@ impl Binder<'_> {
     }
 
     fn table_function(&mut self, scope: &Scope<'_>, item: &ast::TableFunction) -> Result<(Rel, Vec<Source>)> {
+        check_definitions(item)?;
         let unnested = unnested(item);
         let item = unnested.as_ref().unwrap_or(item);
         let mut functions = Vec::with_capacity(item.functions.len());
@@ -201,11 +202,8 @@ impl Binder<'_> {
         let mut is_scalar = item.functions.len() == 1 && !item.ordinality;
         let before = scope.lateral.replace(Lateral::Visible);
         let bound = item.functions.iter().try_for_each(|one| -> Result<()> {
-            let at = one.function.at;
-            if !one.columns.is_empty() || !item.columns.is_empty() {
-                return Err(unsupported("a column definition list", at));
-            }
-            let (function, names) = self.function_in_from(scope, &one.function, item)?;
+            let definitions = if one.columns.is_empty() { &item.columns } else { &one.columns };
+            let (function, names) = self.function_in_from(scope, &one.function, item, definitions)?;
             is_scalar &= !function.is_record;
             columns.extend(names.into_iter().zip(function.columns.iter().copied()));
             functions.push(function);
@@ -229,6 +227,7 @@ impl Binder<'_> {
         scope: &Scope<'_>,
         function: &ast::Expr,
         item: &ast::TableFunction,
+        definitions: &[ast::TableFunctionColumn],
     ) -> Result<(TableFunction, Vec<Ident>)> {
         let at = function.at;
         let name = Self::output_name(function);
@@ -253,7 +252,19 @@ impl Binder<'_> {
         };
         let row = self.catalog.function_row(call.function);
         let record: Vec<(&str, TypeId)> = row.map(|row| row.columns.clone()).unwrap_or_default();
-        if record.is_empty() && call.result == TypeId::RECORD {
+        let is_open = record.is_empty() && call.result == TypeId::RECORD;
+        if let Some(first) = definitions.first() {
+            if !is_open {
+                let text = match record.len() {
+                    0 | 1 => "a column definition list is only allowed for functions returning \"record\"",
+                    _ => "a column definition list is redundant for a function with OUT parameters",
+                };
+                return Err(error(SqlState::SYNTAX_ERROR, text, first.at));
+            }
+            let (columns, names) = self.defined_columns(definitions)?;
+            return Ok((TableFunction { call, arguments, is_set, is_record: true, columns }, names));
+        }
+        if is_open {
             let text = "a column definition list is required for functions returning \"record\"";
             return Err(error(SqlState::SYNTAX_ERROR, text, at));
         }
@@ -269,6 +280,30 @@ impl Binder<'_> {
         let types: Vec<TypeId> = if is_record { record.iter().map(|(_, ty)| *ty).collect() } else { vec![call.result] };
         let columns = names.iter().zip(types).map(|(name, ty)| self.column(name, ty, -1)).collect();
         Ok((TableFunction { call, arguments, is_set, is_record, columns }, names))
+    }
+
+    /// The columns of a column definition list, and their names.
+    fn defined_columns(&mut self, definitions: &[ast::TableFunctionColumn]) -> Result<(Vec<u32>, Vec<Ident>)> {
+        let mut columns = Vec::with_capacity(definitions.len());
+        let mut names: Vec<Ident> = Vec::with_capacity(definitions.len());
+        for definition in definitions {
+            let name = &definition.name;
+            if definition.ty.is_set {
+                let text = format!("column \"{name}\" cannot be declared SETOF");
+                return Err(error(SqlState("42P16"), text, definition.at));
+            }
+            let (ty, typmod) = self.data_type(&definition.ty)?;
+            columns.push(self.column(name, ty, typmod));
+            names.push(name.clone());
+        }
+        let repeated = names.iter().enumerate().find(|(at, name)| names[..*at].contains(name));
+        match repeated {
+            None => Ok((columns, names)),
+            Some((_, name)) => {
+                let text = format!("column name \"{name}\" specified more than once");
+                Err(model::Error::new(SqlState::DUPLICATE_COLUMN, text))
+            }
+        }
     }
 
     fn join_item(&mut self, scope: &Scope<'_>, join: &ast::Join) -> Result<(Rel, Vec<Source>)> {
@@ -420,6 +455,25 @@ impl Binder<'_> {
             }
         }
     }
+}
+
+/// Refuses a column definition list that belongs to no single function.
+fn check_definitions(item: &ast::TableFunction) -> Result<()> {
+    let Some(first) = item.columns.first() else { return Ok(()) };
+    let refuse = |text: &str, hint: &str| Err(error(SqlState::SYNTAX_ERROR, text, first.at).with_hint(hint));
+    if item.functions.len() > 1 {
+        let hint = "Put a separate column definition list for each function inside ROWS FROM().";
+        return refuse("ROWS FROM() with multiple functions cannot have a column definition list", hint);
+    }
+    if unnested(item).is_some() {
+        let hint = "Use separate UNNEST() calls inside ROWS FROM(), and attach a column definition list to each one.";
+        return refuse("UNNEST() with multiple arguments cannot have a column definition list", hint);
+    }
+    if item.ordinality {
+        let hint = "Put the column definition list inside ROWS FROM().";
+        return refuse("WITH ORDINALITY cannot be used with a column definition list", hint);
+    }
+    Ok(())
 }
 
 /// `unnest` of several arrays is a function for each.

@@ -210,6 +210,10 @@ impl Binder<'_> {
         }
         scope.sets.replace(sets);
         let aggregates: Vec<(u32, AggregateCall)> = scope.aggregates.take();
+        // Direct arguments have one value in each group.
+        for direct in aggregates.iter().filter(|(_, call)| call.within_group).flat_map(|(_, call)| &call.arguments) {
+            regroup.change(self, scope, &mut direct.clone(), false)?;
+        }
         let keys = regroup.keys;
         Ok(Rel::Aggregate { input: Box::new(input), keys, sets: grouping.sets, aggregates, grouping: listed })
     }

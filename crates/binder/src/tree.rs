@@ -351,7 +351,8 @@ pub struct TableFunction {
     pub is_set: bool,
     /// Whether the columns are the fields of a row rather than the value.
     pub is_record: bool,
-    /// Number of each column.
+    /// Number of each column. A function that returns `record`, without OUT parameters, has those of its column definition
+    /// list: their names and types are what it is asked for.
     pub columns: Vec<u32>,
 }
 
@@ -373,7 +374,8 @@ pub enum JoinKind {
 pub struct AggregateCall {
     /// The aggregate.
     pub call: Call,
-    /// Arguments; for ordered-set aggregates the direct ones.
+    /// Arguments; for ordered-set aggregates the direct ones, which have one value in each group; for hypothetical-set
+    /// aggregates one for each key of `order_by`, of its type.
     pub arguments: Vec<Expr>,
     /// DISTINCT
     pub distinct: bool,
