@@ -85,12 +85,12 @@ fn ask(postgres: &Postgres, python: &Path, save: bool) -> Result {
     println!("catalog: asking PostgreSQL what operators, functions and casts mean");
     let answers = output(Command::new(python).arg(folder.join("tests/ask.py")).arg(postgres.conninfo()))?;
     keep(&folder.join("tests/data/resolution.txt"), &answers, save)?;
-    println!("catalog: asking PostgreSQL to describe queries");
+    println!("catalog: asking PostgreSQL to describe queries and changes");
     let folder = root().join("crates/binder/tests");
-    for (name, argument) in [("tables.tsv", Some("tables")), ("queries.tsv", None)] {
+    for name in ["tables", "indexes", "queries", "changes"] {
         let mut ask = Command::new(python);
-        let ask = ask.arg(folder.join("ask.py")).arg(postgres.conninfo()).args(argument);
-        keep(&folder.join("data").join(name), &output(ask)?, save)?;
+        let ask = ask.arg(folder.join("ask.py")).arg(postgres.conninfo()).arg(name);
+        keep(&folder.join("data").join(format!("{name}.tsv")), &output(ask)?, save)?;
     }
     println!("catalog: asking PostgreSQL for the results of functions");
     let folder = root().join("crates/scalar/tests");

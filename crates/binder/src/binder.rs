@@ -9,8 +9,9 @@ use parser::ast::{self, Pos};
 use rustc_hash::FxHashMap;
 use scalar::{Context, Expr, ExprKind, Place, Session, Value};
 
+use crate::change::{BoundChange, unplaced};
 use crate::scope::Scope;
-use crate::tree::{Column, Cte, Query, Subplan, Table};
+use crate::tree::{ChangeStatement, Column, Cte, Query, Statement, Subplan, Table};
 use crate::walk::OuterColumns;
 
 /// Maximum number of expressions and queries within each other. A level takes some kilobytes of stack here, and some more in
@@ -59,9 +60,33 @@ pub fn data_type(schema: &dyn Schema, name: &ast::TypeName) -> Result<(TypeId, i
     Binder::new(schema, &[]).data_type(name)
 }
 
+/// Binds a query or a change.
+///
+/// # Errors
+/// As [`bind`]; 0A000 for other statements.
+pub fn bind_statement(
+    schema: &dyn Schema,
+    sql: &str,
+    statement: &ast::Statement,
+    declared: &[Option<TypeId>],
+) -> Result<Statement> {
+    let mut binder = Binder::new(schema, declared);
+    let bound = match statement {
+        ast::Statement::Query(query) => binder.statement(query).map(|query| Statement::Query(Box::new(query))),
+        ast::Statement::Insert(insert) => binder.change(|binder| binder.insert(insert, None)),
+        ast::Statement::Update(update) => binder.change(|binder| binder.update(update, None)),
+        ast::Statement::Delete(delete) => binder.change(|binder| binder.delete(delete, None)),
+        ast::Statement::Merge(merge) => binder.change(|binder| binder.merge(merge, None)),
+        _ => Err(unsupported("this statement", Pos(0))),
+    };
+    bound.map_err(|error| placed_in(error, sql))
+}
+
 /// Replaces the byte that the binder noted by the position that clients see: characters from 1.
 fn placed_in(error: Error, sql: &str) -> Error {
     match error.position() {
+        // A statement begins with a word, at which no error points: the place is not known.
+        Some(0) => unplaced(error),
         Some(byte) => error.with_position(parser::lexer::position(sql, byte)),
         None => error,
     }
@@ -85,6 +110,10 @@ pub(crate) struct Binder<'s> {
     level: usize,
     /// Types of the parameters as far as they are known.
     pub(crate) parameters: Vec<Option<TypeId>>,
+    /// The first error that PostgreSQL's rewriter would find, which runs after analysis.
+    late: Option<Error>,
+    /// The first error that its planner would find.
+    latest: Option<Error>,
 }
 
 impl<'s> Binder<'s> {
@@ -101,18 +130,14 @@ impl<'s> Binder<'s> {
             scans: Vec::new(),
             level: 0,
             parameters: declared.to_vec(),
+            late: None,
+            latest: None,
         }
     }
 
     fn statement(&mut self, query: &ast::Query) -> Result<Query> {
         let bound = self.query(query, None, true)?;
-        let mut parameters = Vec::with_capacity(self.parameters.len());
-        for (at, ty) in self.parameters.iter().enumerate() {
-            parameters.push(ty.ok_or_else(|| {
-                let text = format!("could not determine data type of parameter ${}", at + 1);
-                Error::new(SqlState::INDETERMINATE_DATATYPE, text)
-            })?);
-        }
+        let parameters = self.finished()?;
         let output = bound.outputs.into_iter().map(|one| one.output).collect();
         Ok(Query {
             root: bound.rel,
@@ -122,6 +147,47 @@ impl<'s> Binder<'s> {
             ctes: std::mem::take(&mut self.ctes),
             parameters,
         })
+    }
+
+    fn change(&mut self, bind: impl FnOnce(&mut Binder<'s>) -> Result<BoundChange>) -> Result<Statement> {
+        let bound = bind(self)?;
+        let parameters = self.finished()?;
+        Ok(Statement::Change(Box::new(ChangeStatement {
+            change: bound.change,
+            output: bound.outputs.into_iter().map(|one| one.output).collect(),
+            columns: std::mem::take(&mut self.columns),
+            subqueries: std::mem::take(&mut self.subqueries),
+            ctes: std::mem::take(&mut self.ctes),
+            parameters,
+        })))
+    }
+
+    /// The types of the parameters, at the end of a statement.
+    ///
+    /// # Errors
+    /// 42P18 for a parameter whose type nothing says; errors of later phases.
+    fn finished(&mut self) -> Result<Vec<TypeId>> {
+        let mut parameters = Vec::with_capacity(self.parameters.len());
+        for (at, ty) in self.parameters.iter().enumerate() {
+            parameters.push(ty.ok_or_else(|| {
+                let text = format!("could not determine data type of parameter ${}", at + 1);
+                Error::new(SqlState::INDETERMINATE_DATATYPE, text)
+            })?);
+        }
+        match self.late.take().or(self.latest.take()) {
+            Some(error) => Err(error),
+            None => Ok(parameters),
+        }
+    }
+
+    /// Notes an error of PostgreSQL's rewriter: those of analysis come before it.
+    pub(crate) fn refuse_later(&mut self, error: Error) {
+        self.late.get_or_insert(error);
+    }
+
+    /// Notes an error of PostgreSQL's planner.
+    pub(crate) fn refuse_last(&mut self, error: Error) {
+        self.latest.get_or_insert(error);
     }
 
     /// The number of a new column.

@@ -153,12 +153,12 @@ impl Binder<'_> {
         let wrong = |text: String| Err(error(SqlState::WRONG_OBJECT_TYPE, text, at));
         let arguments =
             if written.variadic && function.variadic == Some(TypeId::ANY) { spread(arguments, at)? } else { arguments };
-        let fit = fit.of(arguments.len());
         let direct = arguments.len();
         let mut all = arguments;
         if written.within_group {
             all.extend(order_by.iter().map(|key| key.expr.clone()));
         }
+        let fit = fit.of(all.len());
         let (call, mut arguments) = self.converted_arguments(&fit, all, at)?;
         match function.kind {
             FunctionKind::Scalar => {
@@ -180,7 +180,7 @@ impl Binder<'_> {
                         return wrong(format!("WITHIN GROUP is required for ordered-set aggregate {name}"));
                     }
                     (Aggregate::HypotheticalSet(_), true) => {
-                        return Err(unsupported("a hypothetical-set aggregate", at));
+                        arguments = self.hypothetical_arguments(name, arguments, direct, at)?;
                     }
                     _ => {}
                 }
@@ -206,6 +206,37 @@ impl Binder<'_> {
                 None => wrong(format!("window function {name} requires an OVER clause")),
             },
         }
+    }
+
+    /// The arguments of a hypothetical-set aggregate: each direct one and its sort key as values of their common type.
+    fn hypothetical_arguments(
+        &mut self,
+        name: &str,
+        mut arguments: Vec<Expr>,
+        direct: usize,
+        at: Pos,
+    ) -> Result<Vec<Expr>> {
+        let keys = arguments.split_off(direct);
+        if keys.len() != direct {
+            let types: Vec<String> = arguments.iter().chain(&keys).map(|one| self.type_name(one.ty)).collect();
+            let text = format!("function {name}({}) does not exist", types.join(", "));
+            let hint = format!(
+                "To use the hypothetical-set aggregate {name}, the number of hypothetical direct arguments (here {direct}) must \
+                 match the number of ordering columns (here {}).",
+                keys.len()
+            );
+            return Err(error(SqlState::UNDEFINED_FUNCTION, text, at).with_hint(hint));
+        }
+        let mut unified_keys = Vec::with_capacity(direct);
+        let mut unified = Vec::with_capacity(2 * direct);
+        for (argument, key) in arguments.into_iter().zip(keys) {
+            let (pair, _) = self.unified(vec![key, argument], "WITHIN GROUP")?;
+            let mut pair = pair.into_iter();
+            unified_keys.extend(pair.next());
+            unified.extend(pair);
+        }
+        unified.extend(unified_keys);
+        Ok(unified)
     }
 
     /// The arguments in the order of the parameters, cast to their types, with defaults and VARIADIC arrays.
@@ -253,7 +284,7 @@ impl Binder<'_> {
         let clause = scope.clause.get();
         match clause {
             Clause::SelectList | Clause::OrderBy | Clause::DistinctOn | Clause::From | Clause::AggregateArgument => {}
-            Clause::WindowArgument | Clause::Values => {}
+            Clause::WindowArgument | Clause::Values | Clause::ValuesSingle => {}
             Clause::GroupBy => return Err(unsupported("GROUP BY of a set-returning function", at)),
             other => {
                 let text = format!("set-returning functions are not allowed in {}", other.name());

@@ -173,7 +173,7 @@ impl Binder<'_> {
 
     /// The expression as the value that a clause needs.
     pub(crate) fn argument_of(&mut self, expr: Expr, to: TypeId, clause: &str) -> Result<Expr> {
-        let (from, at) = (expr.ty, expr.at);
+        let (from, at) = (expr.ty, start_of(&expr));
         match self.coerced(expr, to, -1, CastContext::Assignment)? {
             Some(expr) => Ok(expr),
             None => {
@@ -226,6 +226,42 @@ impl Binder<'_> {
     pub(crate) fn known(&mut self, expr: Expr) -> Result<Expr> {
         if expr.ty == TypeId::UNKNOWN { self.unknown_as(expr, TypeId::TEXT, -1) } else { Ok(expr) }
     }
+}
+
+/// The place at which an expression begins: operators and casts may stand behind their operands.
+pub(crate) fn start_of(expr: &Expr) -> Place {
+    let mut start = expr.at.0;
+    let has_operands_first = matches!(
+        expr.kind,
+        ExprKind::Call(..)
+            | ExprKind::ViaText(_)
+            | ExprKind::Relabel(_)
+            | ExprKind::Elements(_)
+            | ExprKind::And(_)
+            | ExprKind::Or(_)
+            | ExprKind::Not(_)
+            | ExprKind::IsNull(_)
+            | ExprKind::IsNotNull(_)
+            | ExprKind::BooleanTest(..)
+            | ExprKind::Distinct(..)
+            | ExprKind::NullIf(..)
+            | ExprKind::Quantified { .. }
+            | ExprKind::InList { .. }
+            | ExprKind::Field(..)
+            | ExprKind::Subscript(..)
+            | ExprKind::RowCompare { .. }
+            | ExprKind::Subquery(_)
+    );
+    if has_operands_first {
+        expr.for_each_operand(&mut |operand| {
+            let operand = start_of(operand).0;
+            // 0 is no place: a statement begins with a word.
+            if operand != 0 && (operand < start || start == 0) {
+                start = operand;
+            }
+        });
+    }
+    Place(start)
 }
 
 fn is_time(ty: TypeId) -> bool {

@@ -31,7 +31,8 @@ impl Binder<'_> {
             Ast::Parameter(number) => self.parameter(*number, at),
             Ast::Column(name) => self.column_name(scope, name, at),
             Ast::Path(parts) => self.path(scope, parts, at),
-            Ast::Wildcard(_) => Err(unsupported("a star here", at)),
+            Ast::Wildcard(qualifier) if qualifier.is_empty() => Err(unsupported("a star here", at)),
+            Ast::Wildcard(qualifier) => self.row_of(scope, qualifier, at),
             Ast::Operator(operator) => self.operator(scope, operator, at),
             Ast::Quantified(quantified) => self.quantified(scope, quantified, at),
             Ast::QuantifiedQuery(quantified) => self.quantified_query(scope, quantified, at),
@@ -385,10 +386,35 @@ impl Binder<'_> {
 
     fn subscripted(&mut self, scope: &Scope<'_>, value: Expr, steps: &[Step], at: Pos) -> Result<Expr> {
         let is_json = value.ty == TypeId::JSONB;
-        let is_vector = matches!(value.ty, TypeId::INT2VECTOR | TypeId::OIDVECTOR);
-        if !is_json && !is_vector && !self.is_array(value.ty) {
-            let text =
-                format!("cannot subscript type {} because it does not support subscripting", self.type_name(value.ty));
+        let (subscripts, is_slice) = self.subscripts(scope, value.ty, steps, at)?;
+        let ty = self.subscripted_type(value.ty, is_slice);
+        let typmod = if is_json { -1 } else { value.typmod };
+        Ok(Expr { kind: ExprKind::Subscript(Box::new(value), subscripts), ty, typmod, at: Place(at.0) })
+    }
+
+    /// The type of what subscripts select.
+    pub(crate) fn subscripted_type(&self, of: TypeId, is_slice: bool) -> TypeId {
+        match self.catalog.element_of(self.catalog.base_type(of)) {
+            Some(element) if !is_slice && of != TypeId::JSONB => element,
+            _ => of,
+        }
+    }
+
+    /// Subscripts of a value of a type, and whether they select a slice.
+    ///
+    /// # Errors
+    /// 42804 for a type without subscripts, and others.
+    pub(crate) fn subscripts(
+        &mut self,
+        scope: &Scope<'_>,
+        of: TypeId,
+        steps: &[Step],
+        at: Pos,
+    ) -> Result<(Vec<Subscript>, bool)> {
+        let is_json = of == TypeId::JSONB;
+        let is_vector = matches!(of, TypeId::INT2VECTOR | TypeId::OIDVECTOR);
+        if !is_json && !is_vector && !self.is_array(of) {
+            let text = format!("cannot subscript type {} because it does not support subscripting", self.type_name(of));
             return Err(error(SqlState::DATATYPE_MISMATCH, text, at));
         }
         let mut subscripts = Vec::with_capacity(steps.len());
@@ -399,6 +425,7 @@ impl Binder<'_> {
                 Step::Slice(low, high) => {
                     if is_json {
                         let text = "jsonb subscript does not support slices";
+                        let at = high.as_ref().or(low.as_ref()).map_or(Pos(0), crate::sort::start_of);
                         return Err(error(SqlState::DATATYPE_MISMATCH, text, at));
                     }
                     is_slice = true;
@@ -410,12 +437,7 @@ impl Binder<'_> {
                 _ => return Err(unsupported("this subscript", at)),
             });
         }
-        let ty = match self.catalog.element_of(self.catalog.base_type(value.ty)) {
-            Some(element) if !is_slice && !is_json => element,
-            _ => value.ty,
-        };
-        let typmod = if is_json { -1 } else { value.typmod };
-        Ok(Expr { kind: ExprKind::Subscript(Box::new(value), subscripts), ty, typmod, at: Place(at.0) })
+        Ok((subscripts, is_slice))
     }
 
     fn subscript(&mut self, scope: &Scope<'_>, index: &ast::Expr, is_json: bool) -> Result<Expr> {

@@ -9,7 +9,7 @@ use rustc_hash::FxHashSet;
 use scalar::{Expr, ExprKind, Place, Value};
 
 use crate::binder::{Binder, LEVELS_MAX, error, unsupported};
-use crate::scope::{Clause, Lateral, Scope, Source, SourceColumn};
+use crate::scope::{Clause, Lateral, Scope, Source, SourceColumn, SourceKind};
 use crate::tree::{JoinKind, Rel, Table, TableFunction};
 
 impl Binder<'_> {
@@ -49,7 +49,7 @@ impl Binder<'_> {
     }
 
     /// A join, which is lateral if the right side reads columns of the left one.
-    fn join(&mut self, kind: JoinKind, left: Rel, mut right: Rel, on: Option<Expr>) -> Rel {
+    pub(crate) fn join(&mut self, kind: JoinKind, left: Rel, mut right: Rel, on: Option<Expr>) -> Rel {
         let outer = self.outer.of_rel(&mut right);
         let mut made = Vec::new();
         left.outputs(&mut made);
@@ -101,30 +101,44 @@ impl Binder<'_> {
         as_of: Option<Box<Expr>>,
         at: Pos,
     ) -> Result<(Rel, Vec<Source>)> {
+        let columns = self.table_columns(scope, &table);
+        let mut source = self.table_source(&table, &columns, at);
+        source.has_alias = alias.is_some();
+        rename(&mut source, alias)?;
+        self.scans.push((Arc::clone(&table), columns.clone()));
+        self.lock_table(scope, &source.name, &table, &columns);
+        Ok((Rel::Scan { table, columns, as_of }, vec![source]))
+    }
+
+    /// Numbers for the columns of a table's row.
+    pub(crate) fn table_columns(&mut self, scope: &Scope<'_>, table: &Table) -> Vec<u32> {
         let columns: Vec<u32> =
             table.columns.iter().map(|column| self.column(&column.name, column.ty, column.typmod)).collect();
         scope.own.borrow_mut().extend(&columns);
         let numbers = columns.iter().zip(1..).map(|(column, number)| (*column, (table.oid, number)));
         self.origins.extend(numbers);
+        columns
+    }
+
+    /// A table with these columns as an item of FROM.
+    pub(crate) fn table_source(&self, table: &Arc<Table>, columns: &[u32], at: Pos) -> Source {
         let fields = table
             .columns
             .iter()
-            .zip(&columns)
+            .zip(columns)
             .map(|(column, id)| SourceColumn { name: Ident::new(&column.name), expr: self.column_expr(*id, at) });
-        let mut source = Source {
+        Source {
             name: Ident::new(&table.name),
-            table: Some(Arc::clone(&table)),
-            has_alias: alias.is_some(),
+            table: Some(Arc::clone(table)),
+            kind: SourceKind::Table,
+            has_alias: false,
             columns: fields.collect(),
             by_table: true,
             by_column: true,
             is_scalar: false,
             lateral_only: false,
             is_nullable: false,
-        };
-        rename(&mut source, alias)?;
-        self.scans.push((Arc::clone(&table), columns.clone()));
-        Ok((Rel::Scan { table, columns, as_of }, vec![source]))
+        }
     }
 
     /// The table of a name.
@@ -152,7 +166,8 @@ impl Binder<'_> {
     fn derived_table(&mut self, scope: &Scope<'_>, derived: &ast::DerivedTable) -> Result<(Rel, Vec<Source>)> {
         let at = derived.query.at;
         let before = scope.lateral.replace(if derived.lateral { Lateral::Visible } else { Lateral::Hidden });
-        let bound = self.query(&derived.query, Some(scope), true);
+        let locking = Self::subquery_locking(scope, derived.alias.as_ref());
+        let bound = self.locked_query(&derived.query, Some(scope), true, locking);
         scope.lateral.set(before);
         let bound = bound?;
         let alias = derived.alias.as_ref();
@@ -194,6 +209,7 @@ impl Binder<'_> {
         if let Some(scan) = self.scan_of_function(scope, item)? {
             return Ok(scan);
         }
+        check_definitions(item)?;
         let unnested = unnested(item);
         let item = unnested.as_ref().unwrap_or(item);
         let mut functions = Vec::with_capacity(item.functions.len());
@@ -201,11 +217,8 @@ impl Binder<'_> {
         let mut is_scalar = item.functions.len() == 1 && !item.ordinality;
         let before = scope.lateral.replace(Lateral::Visible);
         let bound = item.functions.iter().try_for_each(|one| -> Result<()> {
-            let at = one.function.at;
-            if !one.columns.is_empty() || !item.columns.is_empty() {
-                return Err(unsupported("a column definition list", at));
-            }
-            let (function, names) = self.function_in_from(scope, &one.function, item)?;
+            let definitions = if one.columns.is_empty() { &item.columns } else { &one.columns };
+            let (function, names) = self.function_in_from(scope, &one.function, item, definitions)?;
             is_scalar &= !function.is_record;
             columns.extend(names.into_iter().zip(function.columns.iter().copied()));
             functions.push(function);
@@ -219,6 +232,7 @@ impl Binder<'_> {
         let name = item.functions.first().map_or_else(Ident::default, |one| Self::output_name(&one.function));
         let mut source = self.named_source(scope, &name, columns, item.alias.as_ref(), at)?;
         source.is_scalar = is_scalar;
+        source.kind = SourceKind::Function;
         Ok((Rel::Functions { functions, ordinality }, vec![source]))
     }
 
@@ -265,6 +279,7 @@ impl Binder<'_> {
         scope: &Scope<'_>,
         function: &ast::Expr,
         item: &ast::TableFunction,
+        definitions: &[ast::TableFunctionColumn],
     ) -> Result<(TableFunction, Vec<Ident>)> {
         let at = function.at;
         let name = Self::output_name(function);
@@ -289,7 +304,19 @@ impl Binder<'_> {
         };
         let row = self.catalog.function_row(call.function);
         let record: Vec<(&str, TypeId)> = row.map(|row| row.columns.clone()).unwrap_or_default();
-        if record.is_empty() && call.result == TypeId::RECORD {
+        let is_open = record.is_empty() && call.result == TypeId::RECORD;
+        if let Some(first) = definitions.first() {
+            if !is_open {
+                let text = match record.len() {
+                    0 | 1 => "a column definition list is only allowed for functions returning \"record\"",
+                    _ => "a column definition list is redundant for a function with OUT parameters",
+                };
+                return Err(error(SqlState::SYNTAX_ERROR, text, first.at));
+            }
+            let (columns, names) = self.defined_columns(definitions)?;
+            return Ok((TableFunction { call, arguments, is_set, is_record: true, columns }, names));
+        }
+        if is_open {
             let text = "a column definition list is required for functions returning \"record\"";
             return Err(error(SqlState::SYNTAX_ERROR, text, at));
         }
@@ -305,6 +332,30 @@ impl Binder<'_> {
         let types: Vec<TypeId> = if is_record { record.iter().map(|(_, ty)| *ty).collect() } else { vec![call.result] };
         let columns = names.iter().zip(types).map(|(name, ty)| self.column(name, ty, -1)).collect();
         Ok((TableFunction { call, arguments, is_set, is_record, columns }, names))
+    }
+
+    /// The columns of a column definition list, and their names.
+    fn defined_columns(&mut self, definitions: &[ast::TableFunctionColumn]) -> Result<(Vec<u32>, Vec<Ident>)> {
+        let mut columns = Vec::with_capacity(definitions.len());
+        let mut names: Vec<Ident> = Vec::with_capacity(definitions.len());
+        for definition in definitions {
+            let name = &definition.name;
+            if definition.ty.is_set {
+                let text = format!("column \"{name}\" cannot be declared SETOF");
+                return Err(error(SqlState("42P16"), text, definition.at));
+            }
+            let (ty, typmod) = self.data_type(&definition.ty)?;
+            columns.push(self.column(name, ty, typmod));
+            names.push(name.clone());
+        }
+        let repeated = names.iter().enumerate().find(|(at, name)| names[..*at].contains(name));
+        match repeated {
+            None => Ok((columns, names)),
+            Some((_, name)) => {
+                let text = format!("column name \"{name}\" specified more than once");
+                Err(model::Error::new(SqlState::DUPLICATE_COLUMN, text))
+            }
+        }
     }
 
     fn join_item(&mut self, scope: &Scope<'_>, join: &ast::Join) -> Result<(Rel, Vec<Source>)> {
@@ -376,7 +427,10 @@ impl Binder<'_> {
         left: &[Source],
         right: &[Source],
     ) -> Result<Expr> {
-        let both = left.iter().chain(right).cloned().collect();
+        // The others are there for messages alone.
+        let hidden = |source: &Source| Source { by_table: false, by_column: false, ..source.clone() };
+        let outside: Vec<Source> = scope.tables.borrow().iter().map(hidden).collect();
+        let both = left.iter().chain(right).cloned().chain(outside).collect();
         let outside = scope.tables.replace(both);
         let lateral = scope.lateral.replace(Lateral::Done);
         let bound = self.in_clause(scope, Clause::JoinOn, |binder| {
@@ -487,6 +541,25 @@ fn no_comparison() -> model::Error {
         .with_hint("for example: a ASOF JOIN b ON a.device = b.device AND a.time >= b.time")
 }
 
+/// Refuses a column definition list that belongs to no single function.
+fn check_definitions(item: &ast::TableFunction) -> Result<()> {
+    let Some(first) = item.columns.first() else { return Ok(()) };
+    let refuse = |text: &str, hint: &str| Err(error(SqlState::SYNTAX_ERROR, text, first.at).with_hint(hint));
+    if item.functions.len() > 1 {
+        let hint = "Put a separate column definition list for each function inside ROWS FROM().";
+        return refuse("ROWS FROM() with multiple functions cannot have a column definition list", hint);
+    }
+    if unnested(item).is_some() {
+        let hint = "Use separate UNNEST() calls inside ROWS FROM(), and attach a column definition list to each one.";
+        return refuse("UNNEST() with multiple arguments cannot have a column definition list", hint);
+    }
+    if item.ordinality {
+        let hint = "Put the column definition list inside ROWS FROM().";
+        return refuse("WITH ORDINALITY cannot be used with a column definition list", hint);
+    }
+    Ok(())
+}
+
 /// `unnest` of several arrays is a function for each.
 fn unnested(item: &ast::TableFunction) -> Option<ast::TableFunction> {
     let call = item.call().filter(|call| call.name.name == "unnest" && call.args.len() > 1)?;
@@ -511,10 +584,10 @@ fn join_sources(
         visible_columns(sources).into_iter().filter(|column| !is_merged(column)).collect()
     };
     let columns: Vec<SourceColumn> = merged.iter().cloned().chain(rest(&left)).chain(rest(&right)).collect();
-    let mut whole = unnamed(columns);
+    let mut whole = Source { kind: SourceKind::Join, ..unnamed(columns) };
     let mut sources = Vec::new();
     if let Some(name) = using_alias.filter(|_| join.alias.is_none()) {
-        let source = Source { name, by_column: false, ..unnamed(merged.clone()) };
+        let source = Source { name, by_column: false, kind: SourceKind::Join, ..unnamed(merged.clone()) };
         for other in left.iter().chain(&right) {
             check_unique(std::slice::from_ref(other), &source)?;
         }
@@ -539,6 +612,7 @@ fn visible_columns(sources: &[Source]) -> Vec<SourceColumn> {
 fn unnamed(columns: Vec<SourceColumn>) -> Source {
     Source {
         name: Ident::default(),
+        kind: SourceKind::Subquery,
         table: None,
         has_alias: false,
         columns,

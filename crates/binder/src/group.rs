@@ -2,7 +2,7 @@
 
 use model::{Error, Result, SqlState};
 use parser::ast::{self, ExprKind as Ast, GroupItem};
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 use scalar::{Expr, ExprKind, Place};
 
 use crate::binder::{Binder, at_place, error};
@@ -14,9 +14,16 @@ use crate::walk::for_each_expr;
 /// Maximum number of grouping sets, as in PostgreSQL.
 const SETS_MAX: usize = 4_096;
 
+/// A grouping expression.
+pub(crate) struct Key {
+    pub(crate) expr: Expr,
+    /// The item of the select list that it is. With grouping sets, equal items are keys of their own.
+    pub(crate) target: Option<usize>,
+}
+
 /// GROUP BY.
 pub(crate) struct Grouping {
-    pub(crate) keys: Vec<Expr>,
+    pub(crate) keys: Vec<Key>,
     /// Grouping sets by positions of keys; `None` is one set of all keys.
     pub(crate) sets: Option<Vec<Vec<usize>>>,
 }
@@ -34,9 +41,8 @@ impl Binder<'_> {
         }
         let mut keys = Vec::new();
         let mut sets: Vec<Vec<usize>> = vec![Vec::new()];
-        let mut is_plain = true;
+        let is_plain = select.group_by.iter().all(|item| matches!(item, GroupItem::Expr(_)));
         for item in &select.group_by {
-            is_plain &= matches!(item, GroupItem::Expr(_));
             let of_item = self.group_item(scope, item, targets, &mut keys)?;
             if sets.len().saturating_mul(of_item.len()) > SETS_MAX {
                 let text = format!("too many grouping sets present (maximum {SETS_MAX})");
@@ -62,7 +68,7 @@ impl Binder<'_> {
         scope: &Scope<'_>,
         item: &GroupItem,
         targets: &[Target],
-        keys: &mut Vec<Expr>,
+        keys: &mut Vec<Key>,
     ) -> Result<Vec<Vec<usize>>> {
         Ok(match item {
             GroupItem::Empty => vec![Vec::new()],
@@ -98,7 +104,7 @@ impl Binder<'_> {
         scope: &Scope<'_>,
         exprs: &[ast::Expr],
         targets: &[Target],
-        keys: &mut Vec<Expr>,
+        keys: &mut Vec<Key>,
     ) -> Result<Vec<Vec<usize>>> {
         exprs.iter().map(|expr| self.group_exprs(scope, expr, targets, keys)).collect()
     }
@@ -109,7 +115,7 @@ impl Binder<'_> {
         scope: &Scope<'_>,
         expr: &ast::Expr,
         targets: &[Target],
-        keys: &mut Vec<Expr>,
+        keys: &mut Vec<Key>,
     ) -> Result<Vec<usize>> {
         if let Ast::ImplicitRow(items) = &expr.kind {
             let mut all = Vec::new();
@@ -118,7 +124,8 @@ impl Binder<'_> {
             }
             return Ok(all);
         }
-        let key = match self.named_target(scope, expr, targets, Clause::GroupBy)? {
+        let named = self.named_target(scope, expr, targets, Clause::GroupBy)?;
+        let key = match named {
             Some(target) => {
                 let key = targets[target].expr.clone();
                 self.check_groupable(scope, &key, expr.at)?;
@@ -128,8 +135,9 @@ impl Binder<'_> {
         };
         let key = self.known(key)?;
         self.check_equality(key.ty, Place(expr.at.0))?;
-        let at = keys.iter().position(|other| *other == key).unwrap_or_else(|| {
-            keys.push(key);
+        let target = named.or_else(|| targets.iter().position(|target| target.expr == key));
+        let at = keys.iter().position(|other| other.expr == key && other.target == target).unwrap_or_else(|| {
+            keys.push(Key { expr: key, target });
             keys.len() - 1
         });
         Ok(vec![at])
@@ -160,15 +168,25 @@ impl Binder<'_> {
         targets: &mut [Target],
         having: Option<&mut Expr>,
     ) -> Result<Rel> {
-        let mut keys: Vec<(u32, Expr)> = Vec::with_capacity(grouping.keys.len());
-        for key in grouping.keys {
-            keys.push((self.column("group", key.ty, key.typmod), key));
-        }
         let has_sets = grouping.sets.is_some();
+        let mut keys: Vec<(u32, Expr)> = Vec::with_capacity(grouping.keys.len());
+        let mut of_targets: FxHashMap<usize, u32> = FxHashMap::default();
+        for Key { expr, target } in grouping.keys {
+            // Without grouping sets equal keys have equal values.
+            if !has_sets && keys.iter().any(|(_, other)| *other == expr) {
+                continue;
+            }
+            let column = self.column("group", expr.ty, expr.typmod);
+            of_targets.extend(target.map(|target| (target, column)));
+            keys.push((column, expr));
+        }
         let listed = self.grouping_calls(scope, &keys)?;
         let mut regroup = Regroup { keys, scope_own: scope.own.borrow().clone(), has_sets };
-        for target in targets {
-            regroup.change(self, scope, &mut target.expr, false)?;
+        for (at, target) in targets.iter_mut().enumerate() {
+            match of_targets.get(&at) {
+                Some(column) => target.expr.kind = ExprKind::Column(*column),
+                None => regroup.change(self, scope, &mut target.expr, false)?,
+            }
         }
         if let Some(having) = having {
             regroup.change(self, scope, having, false)?;
@@ -192,6 +210,10 @@ impl Binder<'_> {
         }
         scope.sets.replace(sets);
         let aggregates: Vec<(u32, AggregateCall)> = scope.aggregates.take();
+        // Direct arguments have one value in each group.
+        for direct in aggregates.iter().filter(|(_, call)| call.within_group).flat_map(|(_, call)| &call.arguments) {
+            regroup.change(self, scope, &mut direct.clone(), false)?;
+        }
         let keys = regroup.keys;
         Ok(Rel::Aggregate { input: Box::new(input), keys, sets: grouping.sets, aggregates, grouping: listed })
     }

@@ -22,9 +22,15 @@ impl Binder<'_> {
         if let Some(column) = self.path_column(scope, parts, at)? {
             return Ok(placed(column.expr, at));
         }
-        let shown: Vec<&str> = parts.iter().map(Ident::as_str).collect();
-        let text = format!("column {} does not exist", shown.join("."));
-        Err(error(SqlState::UNDEFINED_COLUMN, text, at))
+        match parts {
+            [.., table, column] => Err(scope.no_column(Some(table), column, at)),
+            _ => Err(unsupported("an empty name", at)),
+        }
+    }
+
+    /// `t.*` as a value: the row of an item of FROM.
+    pub(crate) fn row_of(&self, scope: &Scope<'_>, qualifier: &[Ident], at: Pos) -> Result<Expr> {
+        Ok(whole_row(&self.qualified_source(scope, qualifier, at)?, at))
     }
 
     fn path_column(&self, scope: &Scope<'_>, parts: &[Ident], at: Pos) -> Result<Option<SourceColumn>> {

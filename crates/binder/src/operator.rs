@@ -32,10 +32,10 @@ impl Binder<'_> {
         }
     }
 
-    /// An operator between two values or two rows.
+    /// An operator between two values or two rows. Rows of FROM are values: their comparison takes NULLs as equal.
     pub(crate) fn compared(&mut self, symbol: &str, left: Expr, right: Expr, at: Pos) -> Result<Expr> {
         match (left.kind, right.kind) {
-            (ExprKind::Row(left, _), ExprKind::Row(right, _)) => self.row_operator(symbol, left, right, at),
+            (ExprKind::Row(left, None), ExprKind::Row(right, None)) => self.row_operator(symbol, left, right, at),
             (left_kind, right_kind) => {
                 let left = Expr { kind: left_kind, ..left };
                 let right = Expr { kind: right_kind, ..right };
@@ -126,7 +126,7 @@ impl Binder<'_> {
         }
         let (left, right) = (self.expr(scope, &distinct.left)?, self.expr(scope, &distinct.right)?);
         let expr = match (left.kind, right.kind) {
-            (ExprKind::Row(left, _), ExprKind::Row(right, _)) => {
+            (ExprKind::Row(left, None), ExprKind::Row(right, None)) => {
                 if left.len() != right.len() {
                     let text = "unequal number of entries in row expressions";
                     return Err(error(SqlState::SYNTAX_ERROR, text, at));

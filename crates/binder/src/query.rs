@@ -2,15 +2,16 @@
 
 use catalog::TypeId;
 use model::{Error, Result, SqlState};
-use parser::ast::{self, DistinctClause, ExprKind as Ast, Ident, Pos, QueryBody, Step};
+use parser::ast::{self, DistinctClause, ExprKind as Ast, Ident, Locking, Pos, QueryBody, Step};
 use rustc_hash::FxHashSet;
 use scalar::{Expr, ExprKind, Place};
 
 use crate::binder::{Binder, error, unsupported};
 use crate::group::Grouping;
+use crate::locking::{check_locking, check_no_locking};
 use crate::scope::{Clause, Scope};
 use crate::sort::SortItem;
-use crate::tree::{Output, Rel, SortKey};
+use crate::tree::{Output, Rel, RowLock, SortKey};
 
 /// Maximum number of columns of a result, as in PostgreSQL.
 const COLUMNS_MAX: usize = 1_664;
@@ -30,6 +31,9 @@ pub(crate) struct BoundOutput {
     pub(crate) at: Place,
 }
 
+/// Numbers and values of targets, and the columns of the result among them.
+pub(crate) type Numbered = (Vec<(u32, Expr)>, Vec<BoundOutput>);
+
 /// An item of the select list, or an expression that only ORDER BY needs.
 pub(crate) struct Target {
     pub(crate) name: Ident,
@@ -46,21 +50,42 @@ impl Binder<'_> {
         parent: Option<&Scope<'_>>,
         decide_types: bool,
     ) -> Result<Bound> {
-        self.nested(query.at, |binder| binder.query_at_level(query, parent, decide_types))
+        self.locked_query(query, parent, decide_types, Vec::new())
     }
 
-    fn query_at_level(&mut self, query: &ast::Query, parent: Option<&Scope<'_>>, decide_types: bool) -> Result<Bound> {
-        let scope = Scope::new(parent);
-        if !query.locking.is_empty() {
-            return Err(unsupported("FOR UPDATE and FOR SHARE", query.at));
-        }
+    /// A query, and locking clauses of the queries around it that lock its tables.
+    pub(crate) fn locked_query(
+        &mut self,
+        query: &ast::Query,
+        parent: Option<&Scope<'_>>,
+        decide_types: bool,
+        locking: Vec<Locking>,
+    ) -> Result<Bound> {
+        self.nested(query.at, |binder| binder.query_at_level(query, parent, decide_types, locking))
+    }
+
+    fn query_at_level(
+        &mut self,
+        query: &ast::Query,
+        parent: Option<&Scope<'_>>,
+        decide_types: bool,
+        locking: Vec<Locking>,
+    ) -> Result<Bound> {
+        let mut scope = Scope::new(parent);
+        scope.locking = query.locking.iter().cloned().chain(locking).collect();
         if let Some(with) = &query.with {
             self.with(&scope, with)?;
         }
         match &query.body {
             QueryBody::Select(select) => self.select(&scope, select, query, decide_types),
-            QueryBody::Values(rows) => self.values(&scope, rows, query),
-            QueryBody::SetOperation(operation) => self.set_operation(&scope, operation, query),
+            QueryBody::Values(rows) => {
+                check_no_locking(&query.locking, "cannot be applied to VALUES")?;
+                self.values(&scope, rows, query)
+            }
+            QueryBody::SetOperation(operation) => {
+                check_no_locking(&scope.locking, "is not allowed with UNION/INTERSECT/EXCEPT")?;
+                self.set_operation(&scope, operation, query)
+            }
         }
     }
 
@@ -71,7 +96,11 @@ impl Binder<'_> {
         query: &ast::Query,
         decide_types: bool,
     ) -> Result<Bound> {
-        if select.into.is_some() {
+        if let Some(into) = &select.into {
+            if scope.parent.is_some() {
+                let text = "SELECT ... INTO is not allowed here";
+                return Err(error(SqlState::SYNTAX_ERROR, text, into.table.at));
+            }
             return Err(unsupported("SELECT INTO here", query.at));
         }
         let mut rel = self.from(scope, &select.from)?;
@@ -96,12 +125,12 @@ impl Binder<'_> {
         let distinct = self.distinct(scope, select.distinct.as_ref(), &sort, &mut targets)?;
         if decide_types {
             for target in &mut targets {
-                let expr = std::mem::replace(&mut target.expr, Expr::null(TypeId::TEXT, scalar::Place(0)));
-                target.expr = self.known(expr)?;
+                self.decide_type(target)?;
             }
         }
         let limit = self.limit(scope, query)?;
         self.check_windows(scope)?;
+        check_locking(scope, select)?;
         if grouping.is_some() || having.is_some() || scope.has_aggregates() {
             let grouping = grouping.unwrap_or_default();
             rel = self.aggregated(scope, rel, grouping, &mut targets, having.as_mut())?;
@@ -110,11 +139,21 @@ impl Binder<'_> {
             rel = Rel::Filter { input: Box::new(rel), condition };
         }
         rel = window_and_sets(scope, rel, &self.catalog_set_levels(scope));
-        self.finish(rel, targets, sort, distinct, limit, decide_types)
+        let locks = scope.locks.take();
+        self.finish(rel, targets, sort, distinct, (locks, limit), decide_types)
+    }
+
+    /// A target whose type nothing says is text.
+    pub(crate) fn decide_type(&mut self, target: &mut Target) -> Result<()> {
+        if target.expr.ty == TypeId::UNKNOWN {
+            let expr = std::mem::replace(&mut target.expr, Expr::null(TypeId::TEXT, Place(0)));
+            target.expr = self.known(expr)?;
+        }
+        Ok(())
     }
 
     /// Set-returning calls by the order in which they must run: those whose arguments have others' results come later.
-    fn catalog_set_levels(&self, scope: &Scope<'_>) -> Vec<Vec<usize>> {
+    pub(crate) fn catalog_set_levels(&self, scope: &Scope<'_>) -> Vec<Vec<usize>> {
         let sets = scope.sets.borrow();
         let mut levels: Vec<Vec<usize>> = Vec::new();
         let mut level_of = vec![0_usize; sets.len()];
@@ -139,36 +178,11 @@ impl Binder<'_> {
         targets: Vec<Target>,
         sort: Vec<SortItem>,
         distinct: Distinct,
-        limit: LimitClause,
+        (locks, limit): (Vec<RowLock>, LimitClause),
         decide_types: bool,
     ) -> Result<Bound> {
-        let visible = targets.iter().filter(|target| !target.is_hidden).count();
-        if visible > COLUMNS_MAX {
-            let text = format!("target lists can have at most {COLUMNS_MAX} entries");
-            return Err(Error::new(SqlState::TOO_MANY_COLUMNS, text));
-        }
-        let mut numbers = Vec::with_capacity(targets.len());
-        let mut outputs = Vec::with_capacity(visible);
-        let mut columns = Vec::with_capacity(targets.len());
-        for target in targets {
-            let Target { name, expr, is_hidden } = target;
-            let number = self.column(&name, expr.ty, expr.typmod);
-            let origin = match expr.kind {
-                ExprKind::Column(column) => self.origins.get(&column).copied(),
-                _ => None,
-            };
-            if let Some(origin) = origin {
-                self.origins.insert(number, origin);
-            }
-            numbers.push(number);
-            if !is_hidden {
-                let output =
-                    Output { name: name.as_str().into(), column: number, ty: expr.ty, typmod: expr.typmod, origin };
-                let untyped = (!decide_types && expr.ty == TypeId::UNKNOWN).then(|| expr.clone());
-                outputs.push(BoundOutput { output, untyped, at: expr.at });
-            }
-            columns.push((number, expr));
-        }
+        let (columns, outputs) = self.numbered(targets, decide_types)?;
+        let numbers: Vec<u32> = columns.iter().map(|(number, _)| *number).collect();
         let mut rel = Rel::Project { input: Box::new(rel), columns };
         let keys: Vec<SortKey> = sort.iter().map(|item| self.sort_key(item, numbers[item.target])).collect();
         if let Distinct::All = distinct {
@@ -182,7 +196,40 @@ impl Binder<'_> {
             let columns = targets.iter().map(|target| numbers[*target]).collect();
             rel = Rel::Distinct { input: Box::new(rel), columns };
         }
+        if !locks.is_empty() {
+            rel = Rel::Lock { input: Box::new(rel), locks };
+        }
         Ok(Bound { rel: limited(rel, limit, keys), outputs })
+    }
+
+    /// Numbers the targets, and describes those that are columns of the result.
+    pub(crate) fn numbered(&mut self, targets: Vec<Target>, decide_types: bool) -> Result<Numbered> {
+        let visible = targets.iter().filter(|target| !target.is_hidden).count();
+        if visible > COLUMNS_MAX {
+            let text = format!("target lists can have at most {COLUMNS_MAX} entries");
+            return Err(Error::new(SqlState::TOO_MANY_COLUMNS, text));
+        }
+        let mut outputs = Vec::with_capacity(visible);
+        let mut columns = Vec::with_capacity(targets.len());
+        for target in targets {
+            let Target { name, expr, is_hidden } = target;
+            let number = self.column(&name, expr.ty, expr.typmod);
+            let origin = match expr.kind {
+                ExprKind::Column(column) => self.origins.get(&column).copied(),
+                _ => None,
+            };
+            if let Some(origin) = origin {
+                self.origins.insert(number, origin);
+            }
+            if !is_hidden {
+                let output =
+                    Output { name: name.as_str().into(), column: number, ty: expr.ty, typmod: expr.typmod, origin };
+                let untyped = (!decide_types && expr.ty == TypeId::UNKNOWN).then(|| expr.clone());
+                outputs.push(BoundOutput { output, untyped, at: expr.at });
+            }
+            columns.push((number, expr));
+        }
+        Ok((columns, outputs))
     }
 
     fn sort_key(&self, item: &SortItem, column: u32) -> SortKey {
@@ -190,7 +237,7 @@ impl Binder<'_> {
     }
 
     /// The select list.
-    fn targets(&mut self, scope: &Scope<'_>, items: &[ast::Target]) -> Result<Vec<Target>> {
+    pub(crate) fn targets(&mut self, scope: &Scope<'_>, items: &[ast::Target]) -> Result<Vec<Target>> {
         let mut targets = Vec::with_capacity(items.len());
         for item in items {
             let visible = |(name, expr): (Ident, Expr)| Target { name, expr, is_hidden: false };
@@ -226,7 +273,8 @@ impl Binder<'_> {
                     let text = "for SELECT DISTINCT, ORDER BY expressions must appear in select list";
                     return Err(mismatch(text, targets[hidden.target].expr.at.0));
                 }
-                for target in targets.iter() {
+                for target in targets.iter_mut() {
+                    self.decide_type(target)?;
                     self.check_equality(target.expr.ty, target.expr.at)?;
                 }
                 Ok(Distinct::All)
@@ -238,6 +286,7 @@ impl Binder<'_> {
                     let target = self.in_clause(scope, Clause::DistinctOn, |binder| {
                         binder.target_of(scope, expr, targets, Clause::DistinctOn)
                     })?;
+                    self.decide_type(&mut targets[target])?;
                     self.check_equality(targets[target].expr.ty, targets[target].expr.at)?;
                     if !on.contains(&target) {
                         on.push(target);
@@ -322,7 +371,7 @@ impl Binder<'_> {
             let name = Ident::from(format!("column{}", at + 1));
             let number = self.column(&name, ty, typmod);
             numbers.push(number);
-            targets.push(Target { name, expr: self.column_expr(number, query.at), is_hidden: false });
+            targets.push(Target { name, expr: self.column_expr(number, Pos(0)), is_hidden: false });
             unified.push(column.into_iter());
         }
         let next_row = |_| unified.iter_mut().filter_map(Iterator::next).collect();
@@ -331,7 +380,7 @@ impl Binder<'_> {
         let rel = Rel::Values { rows, columns: numbers };
         let sort = self.sort_items(scope, &query.order_by, &mut targets)?;
         let limit = self.limit(scope, query)?;
-        self.finish(rel, targets, sort, Distinct::No, limit, true)
+        self.finish(rel, targets, sort, Distinct::No, (Vec::new(), limit), true)
     }
 }
 
@@ -357,7 +406,7 @@ pub(crate) fn limited(rel: Rel, limit: LimitClause, keys: Vec<SortKey>) -> Rel {
     Rel::Limit { input: Box::new(rel), limit: limit.count, offset: limit.offset, ties }
 }
 
-fn window_and_sets(scope: &Scope<'_>, mut rel: Rel, levels: &[Vec<usize>]) -> Rel {
+pub(crate) fn window_and_sets(scope: &Scope<'_>, mut rel: Rel, levels: &[Vec<usize>]) -> Rel {
     let windows = scope.windows.take();
     if !windows.is_empty() {
         rel = Rel::Window { input: Box::new(rel), calls: windows };

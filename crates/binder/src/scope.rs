@@ -1,16 +1,17 @@
 //! Scopes: the names that a query can use.
 
 use std::cell::{Cell, RefCell};
+use std::cmp::Ordering;
 use std::sync::Arc;
 
 use catalog::TypeId;
 use model::{Datum, Error, Result, SqlState};
-use parser::ast::{Ident, Pos};
+use parser::ast::{Ident, Locking, Pos};
 use rustc_hash::FxHashSet;
 use scalar::{Call, Expr, ExprKind, Place, Value};
 
 use crate::binder::error;
-use crate::tree::{AggregateCall, Table, WindowCall};
+use crate::tree::{AggregateCall, RowLock, Table, WindowCall};
 
 /// Names of one query level. Levels are nested: a subquery also sees the names around it.
 pub(crate) struct Scope<'p> {
@@ -35,6 +36,12 @@ pub(crate) struct Scope<'p> {
     pub(crate) grouping: RefCell<Vec<(u32, Vec<Expr>, Pos)>>,
     /// Definitions of the WINDOW clause.
     pub(crate) window_names: RefCell<Vec<(Ident, parser::ast::WindowSpec)>>,
+    /// FOR UPDATE and its like: of this query, and of those around it that lock what it reads.
+    pub(crate) locking: Vec<Locking>,
+    /// Tables of FROM that they lock.
+    pub(crate) locks: RefCell<Vec<RowLock>>,
+    /// Names of FROM that they were found to mean.
+    pub(crate) locked_names: RefCell<Vec<Ident>>,
 }
 
 /// Whether the items of FROM that are bound already can be seen.
@@ -62,6 +69,13 @@ pub(crate) enum Clause {
     Limit,
     Offset,
     Values,
+    /// The only row of the VALUES of an INSERT.
+    ValuesSingle,
+    UpdateSource,
+    Returning,
+    MergeWhen,
+    IndexExpression,
+    IndexPredicate,
     Filter,
     WindowPartition,
     WindowOrder,
@@ -84,7 +98,12 @@ impl Clause {
             Clause::From => "functions in FROM",
             Clause::Limit => "LIMIT",
             Clause::Offset => "OFFSET",
-            Clause::Values => "VALUES",
+            Clause::Values | Clause::ValuesSingle => "VALUES",
+            Clause::UpdateSource => "UPDATE",
+            Clause::Returning => "RETURNING",
+            Clause::MergeWhen => "MERGE WHEN conditions",
+            Clause::IndexExpression => "index expressions",
+            Clause::IndexPredicate => "index predicates",
             Clause::Filter => "FILTER",
             Clause::WindowPartition => "window PARTITION BY",
             Clause::WindowOrder => "window ORDER BY",
@@ -102,6 +121,20 @@ pub(crate) struct CteName {
     pub(crate) cte: usize,
     /// While the step of a recursive query is bound.
     pub(crate) is_recursing: bool,
+    /// Whether it is a change without RETURNING, which nothing can refer to.
+    pub(crate) has_no_rows: bool,
+}
+
+/// Kinds of items of FROM.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SourceKind {
+    Table,
+    /// The table that the statement changes: items of FROM cannot refer to it.
+    Target,
+    Subquery,
+    Function,
+    Cte,
+    Join,
 }
 
 /// An item of FROM.
@@ -109,6 +142,7 @@ pub(crate) struct CteName {
 pub(crate) struct Source {
     /// Name by which columns are qualified; empty for a join without alias.
     pub(crate) name: Ident,
+    pub(crate) kind: SourceKind,
     /// The table, if it is one.
     pub(crate) table: Option<Arc<Table>>,
     /// Whether it has an alias; without one, its columns can be qualified with the schema too.
@@ -164,6 +198,39 @@ pub(crate) enum Found {
 /// Maximum number of edits between names that are similar.
 const SIMILAR_MAX: usize = 3;
 
+/// Columns with names similar to one that there is not.
+struct Near {
+    /// Distance of those found; a bar for others if there are too many of them.
+    distance: usize,
+    /// At most two.
+    found: Vec<String>,
+}
+
+impl Near {
+    /// A column of a table; `penalty` is the distance of the table's name from the one that was written.
+    fn offer(&mut self, table: &str, column: &str, written: &str, penalty: usize) {
+        let distance = edits(written, column);
+        if penalty > self.distance || distance > written.len() / 2 {
+            return;
+        }
+        let distance = distance + penalty;
+        let shown = format!("{table}.{column}");
+        match distance.cmp(&self.distance) {
+            Ordering::Less => {
+                self.distance = distance;
+                self.found = vec![shown];
+            }
+            // Three that are equally near help nobody.
+            Ordering::Equal if self.found.len() == 2 => {
+                self.found.clear();
+                self.distance = distance.saturating_sub(1);
+            }
+            Ordering::Equal if distance <= SIMILAR_MAX => self.found.push(shown),
+            _ => {}
+        }
+    }
+}
+
 /// Levenshtein distance of two names.
 fn edits(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
@@ -195,6 +262,9 @@ impl<'p> Scope<'p> {
             set_places: RefCell::default(),
             grouping: RefCell::default(),
             window_names: RefCell::default(),
+            locking: Vec::new(),
+            locks: RefCell::default(),
+            locked_names: RefCell::default(),
         }
     }
 
@@ -223,6 +293,18 @@ impl<'p> Scope<'p> {
         self.levels().find_map(|scope| scope.ctes.borrow().iter().rev().find(|cte| cte.name == name).cloned())
     }
 
+    /// Refuses a lateral reference to the table that the statement changes.
+    fn check_lateral(&self, source: &Source, at: Pos) -> Result<()> {
+        if source.kind != SourceKind::Target || !source.lateral_only {
+            return Ok(());
+        }
+        let name = &source.name;
+        let text = format!("invalid reference to FROM-clause entry for table \"{name}\"");
+        let hint =
+            format!("There is an entry for table \"{name}\", but it cannot be referenced from this part of the query.");
+        Err(error(SqlState::INVALID_COLUMN_REFERENCE, text, at).with_hint(hint))
+    }
+
     /// Finds the meaning of an unqualified name.
     ///
     /// # Errors
@@ -231,12 +313,15 @@ impl<'p> Scope<'p> {
         for scope in self.levels() {
             let tables = scope.tables.borrow();
             let visible = tables.iter().filter(|source| source.by_column && scope.can_see(source));
-            let mut matches = visible.flat_map(|source| source.columns.iter().filter(|column| column.name == *name));
-            if let Some(first) = matches.next() {
+            let named = |column: &&SourceColumn| column.name == *name;
+            let mut matches =
+                visible.flat_map(|source| source.columns.iter().filter(named).map(move |column| (source, column)));
+            if let Some((source, first)) = matches.next() {
                 if matches.next().is_some() {
                     let text = format!("column reference \"{name}\" is ambiguous");
                     return Err(error(SqlState::AMBIGUOUS_COLUMN, text, at));
                 }
+                scope.check_lateral(source, at)?;
                 return Ok(Found::Column(first.clone()));
             }
             let mut tables = tables.iter().filter(|source| source.by_column && scope.can_see(source));
@@ -247,47 +332,36 @@ impl<'p> Scope<'p> {
         if let Ok(Some(source)) = self.source(None, name, at) {
             return Ok(Found::Row(source));
         }
-        Err(self.no_column(name, at))
+        Err(self.no_column(None, name, at))
     }
 
-    fn no_column(&self, name: &Ident, at: Pos) -> Error {
-        let missing = error(SqlState::UNDEFINED_COLUMN, format!("column \"{name}\" does not exist"), at);
-        let hidden = self.levels().find_map(|scope| {
-            let tables = scope.tables.borrow();
-            let found = tables.iter().find(|source| source.columns.iter().any(|column| column.name == *name));
-            found.map(|source| source.name.clone())
-        });
-        if let Some(near) = self.near_column(name) {
-            return missing.with_hint(format!("Perhaps you meant to reference the column \"{near}\"."));
-        }
-        match hidden {
-            Some(table) => missing.with_detail(format!(
-                "There is a column named \"{name}\" in table \"{table}\", but it cannot be referenced from this part of the query."
-            )),
-            None => missing,
-        }
-    }
-
-    /// The column with the most similar name, if there is only one that is similar enough for a hint.
-    fn near_column(&self, name: &str) -> Option<String> {
-        let mut best: Option<(usize, String, bool)> = None;
+    /// Error for a column that there is not, of the table `of` if it was written. The hint names one or two with similar names,
+    /// or the table that has it and cannot be used.
+    pub(crate) fn no_column(&self, of: Option<&str>, name: &str, at: Pos) -> Error {
+        let text = match of {
+            Some(table) => format!("column {table}.{name} does not exist"),
+            None => format!("column \"{name}\" does not exist"),
+        };
+        let missing = error(SqlState::UNDEFINED_COLUMN, text, at);
+        let mut near = Near { distance: SIMILAR_MAX + 1, found: Vec::new() };
         for scope in self.levels() {
-            for source in scope.tables.borrow().iter().filter(|source| source.by_table && !source.name.is_empty()) {
-                for column in &source.columns {
-                    let distance = edits(name, &column.name);
-                    if distance == 0 || distance > SIMILAR_MAX || 2 * distance > name.chars().count() {
-                        continue;
-                    }
-                    let shown = format!("{}.{}", source.name, column.name);
-                    match &mut best {
-                        Some((least, _, is_alone)) if *least == distance => *is_alone = false,
-                        Some((least, ..)) if *least < distance => {}
-                        best => *best = Some((distance, shown, true)),
-                    }
+            for source in scope.tables.borrow().iter().filter(|source| source.kind != SourceKind::Join) {
+                let penalty = of.map_or(0, |table| edits(table, &source.name));
+                if source.columns.iter().any(|column| column.name == *name) {
+                    let table = &source.name;
+                    return missing.with_hint(format!(
+                        "There is a column named \"{name}\" in table \"{table}\", but it cannot be referenced from this part of the query."
+                    ));
                 }
+                source.columns.iter().for_each(|column| near.offer(&source.name, &column.name, name, penalty));
             }
         }
-        best.filter(|(_, _, is_alone)| *is_alone).map(|(_, shown, _)| shown)
+        match near.found.as_slice() {
+            [] => missing,
+            [one] => missing.with_hint(format!("Perhaps you meant to reference the column \"{one}\".")),
+            [one, other, ..] => missing
+                .with_hint(format!("Perhaps you meant to reference the column \"{one}\" or the column \"{other}\".")),
+        }
     }
 
     /// The item of FROM of a name; `None` if there is none.
@@ -312,6 +386,7 @@ impl<'p> Scope<'p> {
                     let text = format!("table reference \"{name}\" is ambiguous");
                     return Err(error(SqlState("42P09"), text, at));
                 }
+                scope.check_lateral(first, at)?;
                 return Ok(Some(first.clone()));
             }
         }
@@ -320,10 +395,7 @@ impl<'p> Scope<'p> {
 
     /// Error for a table that is not in FROM, or not where it can be used.
     pub(crate) fn no_source(&self, name: &str, at: Pos) -> Error {
-        let hidden = self.levels().find_map(|scope| {
-            let tables = scope.tables.borrow();
-            tables.iter().find(|source| source.name == name).map(|source| source.lateral_only)
-        });
+        let is_hidden = self.levels().any(|scope| scope.tables.borrow().iter().any(|source| source.name == name));
         // A table that has an alias is known by that alone.
         let aliased = self.levels().find_map(|scope| {
             let tables = scope.tables.borrow();
@@ -333,19 +405,14 @@ impl<'p> Scope<'p> {
         let invalid = || {
             error(SqlState::UNDEFINED_TABLE, format!("invalid reference to FROM-clause entry for table \"{name}\""), at)
         };
-        match (hidden, aliased) {
-            (Some(is_lateral), _) => {
-                let detail = format!(
-                    "There is an entry for table \"{name}\", but it cannot be referenced from this part of the query."
-                );
-                let hint = "To reference that table, you must mark this subquery with LATERAL.";
-                let error = invalid().with_detail(detail);
-                if is_lateral { error.with_hint(hint) } else { error }
-            }
-            (None, Some(alias)) => {
+        match (is_hidden, aliased) {
+            (true, _) => invalid().with_hint(format!(
+                "There is an entry for table \"{name}\", but it cannot be referenced from this part of the query."
+            )),
+            (false, Some(alias)) => {
                 invalid().with_hint(format!("Perhaps you meant to reference the table alias \"{alias}\"."))
             }
-            (None, None) => {
+            (false, None) => {
                 error(SqlState::UNDEFINED_TABLE, format!("missing FROM-clause entry for table \"{name}\""), at)
             }
         }

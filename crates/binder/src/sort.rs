@@ -3,7 +3,7 @@
 use catalog::TypeId;
 use model::{Error, Result, SqlState};
 use parser::ast::{self, ExprKind as Ast, Ident, NullsOrder, SortBy, SortDirection};
-use scalar::{Expr, Place};
+use scalar::Place;
 
 use crate::binder::{Binder, at_place, error, unsupported};
 use crate::query::Target;
@@ -31,10 +31,7 @@ impl Binder<'_> {
                 binder.target_of(scope, &by.expr, targets, Clause::OrderBy)
             })?;
             let (descending, nulls_first) = direction(by)?;
-            if targets[target].expr.ty == TypeId::UNKNOWN {
-                let expr = std::mem::replace(&mut targets[target].expr, Expr::null(TypeId::TEXT, Place(0)));
-                targets[target].expr = self.known(expr)?;
-            }
+            self.decide_type(&mut targets[target])?;
             self.check_order(targets[target].expr.ty, Place(start_of(&by.expr).0))?;
             if !items.iter().any(|item| item.target == target) {
                 items.push(SortItem { target, descending, nulls_first });

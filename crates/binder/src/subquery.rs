@@ -7,18 +7,29 @@ use scalar::{Comparison, Expr, ExprKind, Place, Subquery, SubqueryKind};
 
 use crate::binder::{Binder, error, unsupported};
 use crate::query::Bound;
-use crate::scope::Scope;
+use crate::scope::{Clause, Scope};
 use crate::tree::Subplan;
 
 impl Binder<'_> {
     /// Adds a subquery to the statement's; its number.
-    fn add_subquery(&mut self, mut subplan: Subplan) -> u32 {
+    pub(crate) fn add_subquery(&mut self, mut subplan: Subplan) -> u32 {
         self.outer.subqueries.push(self.outer.of_rel(&mut subplan.rel));
         self.subqueries.push(subplan);
         self.subqueries.len() as u32 - 1
     }
 
-    fn subquery(&mut self, scope: &Scope<'_>, query: &ast::Query) -> Result<(u32, Vec<(TypeId, i32)>)> {
+    /// Index expressions have no subqueries.
+    fn check_subquery(scope: &Scope<'_>, at: Pos) -> Result<()> {
+        let clause = match scope.clause.get() {
+            Clause::IndexExpression => "index expression",
+            Clause::IndexPredicate => "index predicate",
+            _ => return Ok(()),
+        };
+        Err(error(SqlState::FEATURE_NOT_SUPPORTED, format!("cannot use subquery in {clause}"), at))
+    }
+
+    fn subquery(&mut self, scope: &Scope<'_>, query: &ast::Query, at: Pos) -> Result<(u32, Vec<(TypeId, i32)>)> {
+        Self::check_subquery(scope, at)?;
         let Bound { rel, outputs } = self.query(query, Some(scope), true)?;
         let types = outputs.iter().map(|one| (one.output.ty, one.output.typmod)).collect();
         let columns = outputs.iter().map(|one| one.output.column).collect();
@@ -26,7 +37,7 @@ impl Binder<'_> {
     }
 
     fn one_column(&mut self, scope: &Scope<'_>, query: &ast::Query, at: Pos) -> Result<(u32, TypeId, i32)> {
-        let (number, types) = self.subquery(scope, query)?;
+        let (number, types) = self.subquery(scope, query, at)?;
         match types.as_slice() {
             [(ty, typmod)] => Ok((number, *ty, *typmod)),
             _ => Err(error(SqlState::SYNTAX_ERROR, "subquery must return only one column", at)),
@@ -40,7 +51,7 @@ impl Binder<'_> {
     }
 
     pub(crate) fn exists(&mut self, scope: &Scope<'_>, query: &ast::Query, at: Pos) -> Result<Expr> {
-        let (number, _) = self.subquery(scope, query)?;
+        let (number, _) = self.subquery(scope, query, at)?;
         let subquery = Subquery { query: number, kind: SubqueryKind::Exists };
         Ok(Expr::new(ExprKind::Subquery(Box::new(subquery)), TypeId::BOOL, Place(at.0)))
     }
@@ -89,6 +100,7 @@ impl Binder<'_> {
             ExprKind::Row(columns, _) => columns,
             kind => vec![Expr { kind, ..left }],
         };
+        Self::check_subquery(scope, at)?;
         let bound = self.query(query, Some(scope), true)?;
         if bound.outputs.len() != left.len() {
             let few = if bound.outputs.len() < left.len() { "few" } else { "many" };

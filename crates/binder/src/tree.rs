@@ -7,7 +7,21 @@
 use std::sync::Arc;
 
 use catalog::TypeId;
+use model::Identity;
 use scalar::{Call, Expr};
+
+mod change;
+
+pub use change::*;
+
+/// A bound statement.
+#[derive(Clone, Debug)]
+pub enum Statement {
+    /// A query. Its WITH may have changes in it.
+    Query(Box<Query>),
+    /// INSERT, UPDATE, DELETE or MERGE.
+    Change(Box<ChangeStatement>),
+}
 
 /// A bound query.
 #[derive(Clone, Debug)]
@@ -90,10 +104,14 @@ pub enum CteBody {
         /// The part with one.
         step: Subplan,
     },
+    /// A change; the columns are those of its RETURNING, none without. It runs once and to its end, whether and however far
+    /// its rows are read. All changes of a statement and its main part see the tables as they were before the statement: a
+    /// change is seen by others through its RETURNING alone.
+    Change(Box<Change>),
 }
 
 /// A table of the catalog.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Table {
     /// Number in `pg_class`.
     pub oid: u32,
@@ -105,10 +123,34 @@ pub struct Table {
     pub columns: Vec<TableColumn>,
     /// Numbers of the columns of the primary key, from 0; empty without one.
     pub primary_key: Vec<usize>,
+    /// Unique indexes, also that of the primary key.
+    pub unique: Vec<UniqueIndex>,
+}
+
+/// A unique index of a table.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct UniqueIndex {
+    /// Name; that of the constraint too, if there is one.
+    pub name: Box<str>,
+    /// Keys, in order.
+    pub keys: Vec<IndexKey>,
+    /// Condition of a partial index, as SQL over the table's columns.
+    pub predicate: Option<Box<str>>,
+    /// Whether it belongs to a PRIMARY KEY or UNIQUE constraint.
+    pub is_constraint: bool,
+}
+
+/// A key of an index.
+#[derive(Clone, Debug, PartialEq)]
+pub enum IndexKey {
+    /// Number of a column, from 0.
+    Column(usize),
+    /// An expression, as SQL over the table's columns.
+    Expr(Box<str>),
 }
 
 /// A column of a table.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct TableColumn {
     /// Name.
     pub name: Box<str>,
@@ -118,6 +160,12 @@ pub struct TableColumn {
     pub typmod: i32,
     /// NOT NULL
     pub not_null: bool,
+    /// Value in rows that give none, as SQL; of an identity column the call that takes the next value of its sequence.
+    pub default: Option<Box<str>>,
+    /// Kind of identity column, if it is one.
+    pub identity: Option<Identity>,
+    /// `GENERATED ALWAYS AS (…) STORED`: the expression, as SQL over the table's columns.
+    pub generated: Option<Box<str>>,
 }
 
 /// A relational operator.
@@ -254,6 +302,16 @@ pub enum Rel {
         /// WITH TIES: also rows that are equal to the last one by these keys.
         ties: Option<Vec<SortKey>>,
     },
+    /// `FOR UPDATE` and its like: locks the rows of tables from which the rows of its input are made, and leaves out a row if
+    /// one of them is deleted by then, or changed so that it is no more found. It stands below LIMIT and above ORDER BY, as in
+    /// PostgreSQL: rows that LIMIT leaves out are not locked.
+    Lock {
+        /// Input.
+        input: Box<Rel>,
+        /// The tables whose rows are locked. Their scans are below, maybe within joins; those of subqueries in FROM have an
+        /// operator of their own there.
+        locks: Vec<RowLock>,
+    },
     /// UNION, INTERSECT, EXCEPT. Its output is `columns`.
     SetOperation {
         /// Operation.
@@ -269,6 +327,19 @@ pub enum Rel {
     },
 }
 
+/// The rows of a table that a query locks.
+#[derive(Clone, Debug)]
+pub struct RowLock {
+    /// The table.
+    pub table: Arc<Table>,
+    /// Columns of the scan, which tell it from others of the same table.
+    pub columns: Vec<u32>,
+    /// Strength of the lock: the strongest one of the clauses that name the table.
+    pub strength: parser::ast::LockStrength,
+    /// Behaviour if another transaction has the lock: NOWAIT if a clause says it, else SKIP LOCKED if one does.
+    pub wait: parser::ast::LockWait,
+}
+
 /// A function in FROM.
 #[derive(Clone, Debug)]
 pub struct TableFunction {
@@ -280,7 +351,8 @@ pub struct TableFunction {
     pub is_set: bool,
     /// Whether the columns are the fields of a row rather than the value.
     pub is_record: bool,
-    /// Number of each column.
+    /// Number of each column. A function that returns `record`, without OUT parameters, has those of its column definition
+    /// list: their names and types are what it is asked for.
     pub columns: Vec<u32>,
 }
 
@@ -302,7 +374,8 @@ pub enum JoinKind {
 pub struct AggregateCall {
     /// The aggregate.
     pub call: Call,
-    /// Arguments; for ordered-set aggregates the direct ones.
+    /// Arguments; for ordered-set aggregates the direct ones, which have one value in each group; for hypothetical-set
+    /// aggregates one for each key of `order_by`, of its type.
     pub arguments: Vec<Expr>,
     /// DISTINCT
     pub distinct: bool,
@@ -404,6 +477,7 @@ impl Rel {
             Rel::Filter { input, .. }
             | Rel::Distinct { input, .. }
             | Rel::Sort { input, .. }
+            | Rel::Lock { input, .. }
             | Rel::Limit { input, .. } => {
                 input.outputs(into);
             }

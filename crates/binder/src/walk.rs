@@ -63,7 +63,7 @@ macro_rules! expressions {
                     }
                     $name(input, each);
                 }
-                Rel::Distinct { input, .. } => $name(input, each),
+                Rel::Distinct { input, .. } | Rel::Lock { input, .. } => $name(input, each),
                 Rel::Sort { input, keys } => {
                     keys.$iter().for_each(|key| each(&$($mut)? key.expr));
                     $name(input, each);
@@ -92,7 +92,8 @@ expressions!(
     expressions, iter
 );
 
-/// The operators of a query: the outermost one, and those of its subqueries and queries of WITH.
+/// The operators of a query: the outermost one, and those of its subqueries and queries of WITH. Changes in WITH have
+/// operators of their own.
 fn roots(query: &Query) -> Vec<&Rel> {
     let mut roots = vec![&query.root];
     roots.extend(query.subqueries.iter().map(|subquery| &subquery.rel));
@@ -100,6 +101,7 @@ fn roots(query: &Query) -> Vec<&Rel> {
         match &cte.body {
             CteBody::Plain(rel) => roots.push(rel),
             CteBody::Recursive { base, step, .. } => roots.extend([&base.rel, &step.rel]),
+            CteBody::Change(_) => {}
         }
     }
     roots
@@ -116,6 +118,7 @@ pub fn change(query: &mut Query, each: &mut dyn FnMut(&mut Expr)) {
                 for_each_expr(&mut base.rel, each);
                 for_each_expr(&mut step.rel, each);
             }
+            CteBody::Change(_) => {}
         }
     }
 }
@@ -150,6 +153,7 @@ fn operators(rel: &Rel, each: &mut dyn FnMut(&Rel)) {
         | Rel::Window { input, .. }
         | Rel::Distinct { input, .. }
         | Rel::Sort { input, .. }
+        | Rel::Lock { input, .. }
         | Rel::Limit { input, .. } => operators(input, each),
         Rel::Join { left, right, .. } | Rel::AsOfJoin { left, right, .. } => {
             operators(left, each);

@@ -6,8 +6,9 @@ use parser::ast::{self, Alias, CteBody as Ast, Ident, Pos, QueryBody, SetOperato
 use scalar::Place;
 
 use crate::binder::{Binder, error, unsupported};
+use crate::change::BoundChange;
 use crate::query::Bound;
-use crate::scope::{CteName, Scope, Source};
+use crate::scope::{CteName, Scope, Source, SourceKind};
 use crate::tree::{Cte, CteBody, Rel, Subplan};
 
 impl Binder<'_> {
@@ -18,24 +19,66 @@ impl Binder<'_> {
                 let text = format!("WITH query name \"{}\" specified more than once", cte.name);
                 return Err(error(SqlState::DUPLICATE_ALIAS, text, cte.at));
             }
+            if matches!(cte.body, Ast::Merge(_)) {
+                return Err(error(SqlState::FEATURE_NOT_SUPPORTED, "MERGE not supported in WITH query", cte.at));
+            }
         }
         for (at, cte) in with.ctes.iter().enumerate() {
             if cte.search.is_some() || cte.cycle.is_some() {
                 return Err(unsupported("SEARCH and CYCLE", cte.at));
             }
-            let Ast::Query(query) = &cte.body else {
-                return Err(unsupported("a data-modifying statement in WITH", cte.at));
-            };
-            if with.recursive && with.ctes[at + 1..].iter().any(|later| mentions(query, &later.name)) {
+            if with.recursive && with.ctes[at + 1..].iter().any(|later| body_mentions(&cte.body, &later.name)) {
                 return Err(unsupported("a reference to a later query of WITH", cte.at));
             }
-            if with.recursive && mentions(query, &cte.name) {
-                self.recursive_cte(scope, cte, query)?;
-            } else {
-                let bound = self.query(query, Some(scope), true)?;
-                self.plain_cte(scope, cte, bound)?;
+            let is_recursive = with.recursive && body_mentions(&cte.body, &cte.name);
+            match &cte.body {
+                Ast::Query(query) if is_recursive => self.recursive_cte(scope, cte, query)?,
+                Ast::Query(query) => {
+                    let bound = self.query(query, Some(scope), true)?;
+                    self.plain_cte(scope, cte, bound)?;
+                }
+                _ if is_recursive => {
+                    let text = format!("recursive query \"{}\" must not contain data-modifying statements", cte.name);
+                    return Err(error(SqlState("42P19"), text, cte.at));
+                }
+                Ast::Insert(insert) => {
+                    let change = self.insert(insert, Some(scope))?;
+                    self.change_cte(scope, cte, change)?;
+                }
+                Ast::Update(update) => {
+                    let change = self.update(update, Some(scope))?;
+                    self.change_cte(scope, cte, change)?;
+                }
+                Ast::Delete(delete) => {
+                    let change = self.delete(delete, Some(scope))?;
+                    self.change_cte(scope, cte, change)?;
+                }
+                Ast::Merge(merge) => {
+                    self.merge(merge, Some(scope))?;
+                }
             }
         }
+        Ok(())
+    }
+
+    fn change_cte(&mut self, scope: &Scope<'_>, cte: &ast::Cte, change: BoundChange) -> Result<()> {
+        if scope.parent.is_some() {
+            let text = "WITH clause containing a data-modifying statement must be at the top level";
+            return Err(error(SqlState::FEATURE_NOT_SUPPORTED, text, cte.at));
+        }
+        let has_no_rows = change.outputs.is_empty();
+        let columns = cte_names(cte, change.outputs.iter().map(|one| Ident::new(&one.output.name)).collect())?;
+        self.outer.ctes.push(Default::default());
+        self.ctes.push(Cte {
+            name: cte.name.as_str().into(),
+            columns: change.outputs.iter().map(|one| one.output.column).collect(),
+            body: CteBody::Change(Box::new(change.change)),
+            materialized: cte.materialized,
+            references: 0,
+        });
+        let number = self.ctes.len() - 1;
+        let name = CteName { name: cte.name.clone(), columns, cte: number, is_recursing: false, has_no_rows };
+        scope.ctes.borrow_mut().push(name);
         Ok(())
     }
 
@@ -53,7 +96,8 @@ impl Binder<'_> {
             materialized: cte.materialized,
             references: 0,
         });
-        let name = CteName { name: cte.name.clone(), columns: names, cte: number, is_recursing: false };
+        let name =
+            CteName { name: cte.name.clone(), columns: names, cte: number, is_recursing: false, has_no_rows: false };
         scope.ctes.borrow_mut().push(name);
         Ok(())
     }
@@ -97,7 +141,8 @@ impl Binder<'_> {
         let name = cte.name.as_str().into();
         self.ctes.push(Cte { name, columns: columns.clone(), body, materialized: cte.materialized, references: 0 });
         self.outer.ctes.push(Default::default());
-        let name = CteName { name: cte.name.clone(), columns: names, cte: number, is_recursing: true };
+        let name =
+            CteName { name: cte.name.clone(), columns: names, cte: number, is_recursing: true, has_no_rows: false };
         scope.ctes.borrow_mut().push(name);
         let step = self.query(&operation.right, Some(scope), false)?;
         let mut step = self.recursive_step(cte, &columns, step, &places)?;
@@ -150,11 +195,16 @@ impl Binder<'_> {
         alias: Option<&Alias>,
         at: Pos,
     ) -> Result<(Rel, Vec<Source>)> {
+        if cte.has_no_rows {
+            let text = format!("WITH query \"{}\" does not have a RETURNING clause", cte.name);
+            return Err(error(SqlState::FEATURE_NOT_SUPPORTED, text, at));
+        }
         self.ctes[cte.cte].references += 1;
         let columns: Vec<u32> = self.ctes[cte.cte].columns.clone();
         let columns: Vec<u32> = columns.into_iter().map(|column| self.copy_column(column)).collect();
         let named = cte.columns.iter().cloned().zip(columns.iter().copied()).collect();
-        let source = self.named_source(scope, &cte.name, named, alias, at)?;
+        let mut source = self.named_source(scope, &cte.name, named, alias, at)?;
+        source.kind = SourceKind::Cte;
         let rel = if cte.is_recursing {
             Rel::WorkTable { cte: cte.cte, columns }
         } else {
@@ -183,20 +233,27 @@ fn cte_names(cte: &ast::Cte, mut names: Vec<Ident>) -> Result<Vec<Ident>> {
 
 /// Whether a query has a table of this unqualified name in it.
 fn mentions(query: &ast::Query, name: &Ident) -> bool {
-    struct Finder<'n>(&'n Ident);
-    impl Visitor for Finder<'_> {
-        type Break = ();
+    ast::walk_query(&mut Finder(name), query).is_break()
+}
 
-        fn enter_table_expr(&mut self, table: &ast::TableExpr) -> std::ops::ControlFlow<()> {
-            match table {
-                ast::TableExpr::Relation(relation)
-                    if relation.name.qualifier.is_empty() && relation.name.name == *self.0 =>
-                {
-                    std::ops::ControlFlow::Break(())
-                }
-                _ => std::ops::ControlFlow::Continue(()),
+/// Whether a statement of WITH has a table of this unqualified name in it.
+fn body_mentions(body: &Ast, name: &Ident) -> bool {
+    ast::walk_cte_body(&mut Finder(name), body).is_break()
+}
+
+/// Looks for a table of an unqualified name.
+struct Finder<'n>(&'n Ident);
+impl Visitor for Finder<'_> {
+    type Break = ();
+
+    fn enter_table_expr(&mut self, table: &ast::TableExpr) -> std::ops::ControlFlow<()> {
+        match table {
+            ast::TableExpr::Relation(relation)
+                if relation.name.qualifier.is_empty() && relation.name.name == *self.0 =>
+            {
+                std::ops::ControlFlow::Break(())
             }
+            _ => std::ops::ControlFlow::Continue(()),
         }
     }
-    ast::walk_query(&mut Finder(name), query).is_break()
 }

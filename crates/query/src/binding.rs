@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use binder::Schema;
-use binder::tree::{Query, Table, TableColumn};
+use binder::tree::{IndexKey, Query, Table, TableColumn, UniqueIndex};
 use bumpalo::Bump;
 use catalog::TypeId;
 use datafusion::catalog::TableProvider;
@@ -15,7 +15,7 @@ use datafusion::execution::FunctionRegistry;
 use datafusion::execution::context::SessionState;
 use datafusion::logical_expr::{AggregateUDF, Expr as DfExpr, LogicalPlan, ScalarUDF, TableSource};
 use datafusion::scalar::ScalarValue;
-use model::{Datum, Error, ErrorKind, Result, RowSchema, SqlState, TableName};
+use model::{Datum, Error, ErrorKind, Result, RowIndex, RowSchema, SqlState, TableName};
 use parking_lot::Mutex;
 use parser::ast::{self, Statement};
 use scalar::Session;
@@ -431,6 +431,9 @@ fn rows_table(table: &RowSchema, name: &TableName) -> Table {
         ty: TypeId(column.ty.oid()),
         typmod: column.ty.typmod(),
         not_null: column.not_null,
+        default: column.default.as_deref().map(Box::from),
+        identity: column.identity,
+        generated: None,
     });
     let key = table.primary.as_ref().and_then(|key| {
         key.columns.iter().map(|at| shown.iter().position(|shown| shown == at)).collect::<Option<Vec<_>>>()
@@ -441,7 +444,19 @@ fn rows_table(table: &RowSchema, name: &TableName) -> Table {
         name: name.table.as_str().into(),
         columns: columns.collect(),
         primary_key: key.unwrap_or_default(),
+        unique: unique_indexes(table, &shown),
     }
+}
+
+/// Unique indexes of a table; `shown` are the positions of the columns that are not dropped.
+fn unique_indexes(table: &RowSchema, shown: &[usize]) -> Vec<UniqueIndex> {
+    let all = table.primary.iter().chain(table.secondary.iter().filter(|index| index.unique));
+    let one = |index: &RowIndex| {
+        let key = |at: &usize| shown.iter().position(|shown| shown == at).map(IndexKey::Column);
+        let keys = index.columns.iter().map(key).collect::<Option<Vec<_>>>()?;
+        Some(UniqueIndex { name: index.name.as_str().into(), keys, predicate: None, is_constraint: index.constraint })
+    };
+    all.filter_map(one).collect()
 }
 
 fn columns_table(table: &model::Table, name: &TableName) -> Table {
@@ -450,13 +465,14 @@ fn columns_table(table: &model::Table, name: &TableName) -> Table {
         ty: TypeId(ingest::copy::oid_of(column.ty)),
         typmod: if column.ty == model::DataType::UInt64 { crate::types::UINT64_TYPMOD } else { -1 },
         not_null: !column.nullable,
+        ..TableColumn::default()
     });
     Table {
         oid: of_table(table.id, Part::Table),
         schema: name.schema.as_str().into(),
         name: name.table.as_str().into(),
         columns: columns.collect(),
-        primary_key: Vec::new(),
+        ..Table::default()
     }
 }
 

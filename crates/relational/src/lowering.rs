@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow_schema::DataType;
-use binder::tree::{Output, Query, Rel};
+use binder::tree::{CteBody, Output, Query, Rel};
 use catalog::TypeId;
 use datafusion::common::metadata::FieldMetadata;
 use datafusion::common::{Column, DFSchema};
@@ -73,6 +73,10 @@ impl<'a> Lowering<'a> {
 
     /// Lowers the whole query.
     pub(crate) fn query(&self) -> Result<LogicalPlan> {
+        // A change runs whether its rows are read or not.
+        if self.query.ctes.iter().any(|cte| matches!(cte.body, CteBody::Change(_))) {
+            return Err(Error::unsupported("a change in WITH is not supported here"));
+        }
         let root = self.rel(&self.query.root)?;
         let mut names: FxHashMap<String, usize> = FxHashMap::default();
         let mut columns = Vec::with_capacity(self.query.output.len());

@@ -241,11 +241,21 @@ impl GroupsAccumulator for Many {
         &mut self,
         parts: &[ArrayRef],
         groups: &[usize],
-        filter: Option<&BooleanArray>,
         total: usize,
     ) -> DfResult<()> {
         let merged: Vec<State> = states(parts)?.collect();
-        self.each(groups, filter, total, |state, row| state.merge(merged[row]))
+        self.each(groups, None, total, |state, row| state.merge(merged[row]))
+    }
+
+    fn convert_to_state(&self, values: &[ArrayRef], filter: Option<&BooleanArray>) -> DfResult<Vec<ArrayRef>> {
+        let values = values[0].as_primitive::<Float64Type>();
+        let mut each = Many { measure: self.measure, states: Vec::with_capacity(values.len()) };
+        let rows: Vec<usize> = (0..values.len()).collect();
+        each.each(&rows, filter, rows.len(), |state, row| match values.is_valid(row) {
+            true => state.add(values.value(row)),
+            false => Ok(()),
+        })?;
+        each.state(EmitTo::All)
     }
 
     fn evaluate(&mut self, emit: EmitTo) -> DfResult<ArrayRef> {

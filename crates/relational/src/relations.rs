@@ -45,6 +45,7 @@ impl Lowering<'_> {
                 self.filter(input, condition)
             }
             Rel::Join { kind, left, right, on, lateral } => self.join(*kind, left, right, on.as_ref(), *lateral),
+            Rel::Lock { .. } => Err(Error::unsupported("FOR UPDATE and FOR SHARE are not supported here")),
             Rel::AsOfJoin { left_outer, left, right, on, matching } => {
                 self.as_of_join(*left_outer, left, right, on.as_ref(), matching)
             }
@@ -171,6 +172,7 @@ impl Lowering<'_> {
         let Some(cte) = self.query.ctes.get(number) else { return Err(Error::bug("no such query of WITH")) };
         let plan = match &cte.body {
             CteBody::Plain(rel) => self.rel(rel)?,
+            CteBody::Change(_) => return Err(Error::unsupported("a change in WITH is not supported here")),
             CteBody::Recursive { all, base, step } => return self.recursive(number, *all, base, step, columns),
         };
         self.renamed(plan, &cte.columns, columns)

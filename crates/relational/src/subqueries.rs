@@ -344,8 +344,10 @@ impl Lowering<'_> {
                     self.collect_rel(&base.rel, uses);
                     self.collect_rel(&step.rel, uses);
                 }
-                None => {}
+                // Refused when it is lowered.
+                Some(CteBody::Change(_)) | None => {}
             },
+            Rel::Lock { input, .. } => self.collect_rel(input, uses),
             Rel::Project { input, columns } => {
                 self.collect_rel(input, uses);
                 passed = is_passed_on(columns);

@@ -95,11 +95,12 @@ fn database() -> Database {
                     Some(element) => builtin().array_of(builtin().type_named(element).unwrap()).unwrap(),
                     None => builtin().type_named(ty).unwrap(),
                 };
-                TableColumn { name: name.into(), ty, typmod: -1, not_null: false }
+                TableColumn { name: name.into(), ty, typmod: -1, ..TableColumn::default() }
             })
             .collect();
         let rows: Vec<Vec<&str>> = lines.map(|line| line.split('\t').collect()).collect();
-        let table = Table { oid, schema: "public".into(), name: name.clone().into(), columns, primary_key: Vec::new() };
+        let (schema, shown) = ("public".into(), name.clone().into());
+        let table = Table { oid, schema, name: shown, columns, ..Table::default() };
         oid += 1;
         tables.insert(name, (Arc::new(table.clone()), Arc::new(rows_of(&table, &rows, &session))));
     }

@@ -1,16 +1,40 @@
-//! Queries get the columns, types, parameters and errors that PostgreSQL gives them. A line of `queries.tsv` is a query and, behind a
+//! Statements get the columns, types, parameters and errors that PostgreSQL gives them. A line of `queries.tsv` is a query and, behind a
 //! tab, PostgreSQL's description: `name:type:modifier,…` with the types of the parameters in parentheses, or `!code position message`.
-//! `tables.tsv` has the columns of the tables of `tables.sql`.
+//! `changes.tsv` is the same for INSERT, UPDATE, DELETE and MERGE, with ` ~ ` and the hint behind the message if there is one.
+//! `tables.tsv` and `indexes.tsv` have the columns and the unique indexes of the tables of `tables.sql`.
+
+mod trees;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use binder::Schema;
-use binder::tree::{Table, TableColumn};
+use binder::tree::{IndexKey, Output, Statement, Table, TableColumn, UniqueIndex};
 use catalog::TypeId;
-use model::Result;
-use parser::ast::Statement;
-use scalar::Session;
+use model::{Datum, Identity, Result};
+use scalar::{Call, Context, Objects, Session};
+
+/// Sequences, which defaults name.
+#[derive(Debug)]
+struct Sequences;
+
+impl Objects for Sequences {
+    fn has_function(&self, _: u32) -> bool {
+        false
+    }
+
+    fn call<'a>(&self, _: &[Datum<'a>], _: &Call, _: &Context<'a>) -> Result<Datum<'a>> {
+        Err(model::Error::bug("no functions"))
+    }
+
+    fn number(&self, name: &str, _: TypeId) -> Result<u32> {
+        Ok(name.len() as u32)
+    }
+
+    fn name(&self, _: u32, _: TypeId) -> Option<String> {
+        None
+    }
+}
 
 struct Tables {
     tables: BTreeMap<String, Arc<Table>>,
@@ -27,59 +51,106 @@ impl Schema for Tables {
     }
 }
 
+fn written(text: &str) -> Option<Box<str>> {
+    Some(text).filter(|text| !text.is_empty()).map(Box::from)
+}
+
 fn tables() -> Tables {
     let mut tables: BTreeMap<String, Table> = BTreeMap::new();
     for line in include_str!("../data/tables.tsv").lines() {
         let fields: Vec<&str> = line.split('\t').collect();
-        let [oid, schema, table, name, ty, typmod, not_null, key] = fields[..] else { panic!("eight fields: {line}") };
+        let [oid, schema, table, name, ty, typmod, not_null, key, default, identity, generated] = fields[..] else {
+            panic!("eleven fields: {line}")
+        };
         let number = |text: &str| text.parse().expect("a number");
         let entry = tables.entry(table.to_owned()).or_insert_with(|| Table {
             oid: number(oid),
             schema: schema.into(),
             name: table.into(),
-            columns: Vec::new(),
-            primary_key: Vec::new(),
+            ..Table::default()
         });
         if key == "t" {
             entry.primary_key.push(entry.columns.len());
         }
         let typmod = typmod.parse().expect("a number");
-        let column = TableColumn { name: name.into(), ty: TypeId(number(ty)), typmod, not_null: not_null == "t" };
-        entry.columns.push(column);
+        entry.columns.push(TableColumn {
+            name: name.into(),
+            ty: TypeId(number(ty)),
+            typmod,
+            not_null: not_null == "t",
+            default: written(default),
+            identity: match identity {
+                "a" => Some(Identity::Always),
+                "d" => Some(Identity::ByDefault),
+                _ => None,
+            },
+            generated: written(generated),
+        });
+    }
+    for line in include_str!("../data/indexes.tsv").lines() {
+        let fields: Vec<&str> = line.split('\t').collect();
+        let [table, name, is_constraint, predicate, keys] = fields[..] else { panic!("five fields: {line}") };
+        let table = tables.get_mut(table).expect("the index's table");
+        let key = |key: &str| match table.columns.iter().position(|column| *column.name == *key) {
+            Some(column) => IndexKey::Column(column),
+            None => IndexKey::Expr(key.into()),
+        };
+        let keys = keys.split('|').map(key).collect();
+        let (predicate, is_constraint) = (written(predicate), is_constraint == "t");
+        table.unique.push(UniqueIndex { name: name.into(), keys, predicate, is_constraint });
     }
     let tables = tables.into_iter().map(|(name, table)| (name, Arc::new(table))).collect();
-    Tables { tables, session: Session { database: "binder".to_owned(), ..Session::default() } }
+    let objects: Option<Arc<dyn Objects>> = Some(Arc::new(Sequences));
+    Tables { tables, session: Session { database: "binder".to_owned(), objects, ..Session::default() } }
+}
+
+/// Binds the only statement of a text.
+fn bound(tables: &Tables, sql: &str) -> Result<Statement> {
+    let parsed = parser::parse_all(sql)?;
+    let [one] = parsed.as_slice() else { panic!("one statement: {sql}") };
+    binder::bind_statement(tables, sql, &one.statement, &[])
 }
 
 fn described(tables: &Tables, sql: &str) -> Result<String> {
-    let parsed = parser::parse_all(sql)?;
-    let Some(Statement::Query(query)) = parsed.first().map(|one| &one.statement) else { panic!("no query: {sql}") };
-    let bound = binder::bind(tables, sql, query, &[])?;
-    let columns: Vec<String> =
-        bound.output.iter().map(|one| format!("{}:{}:{}", one.name, one.ty, one.typmod)).collect();
-    let parameters: Vec<String> = bound.parameters.iter().map(ToString::to_string).collect();
+    let (output, parameters): (Vec<Output>, Vec<TypeId>) = match bound(tables, sql)? {
+        Statement::Query(query) => (query.output, query.parameters),
+        Statement::Change(change) => (change.output, change.parameters),
+    };
+    let columns: Vec<String> = output.iter().map(|one| format!("{}:{}:{}", one.name, one.ty, one.typmod)).collect();
+    let parameters: Vec<String> = parameters.iter().map(ToString::to_string).collect();
     let parameters = if parameters.is_empty() { String::new() } else { format!(" ({})", parameters.join(",")) };
     Ok(columns.join(",") + &parameters)
 }
 
-#[test]
-fn queries_are_described_as_by_postgresql() {
+/// Compares the descriptions of statements with PostgreSQL's.
+fn check(lines: &str, has_hints: bool) {
     let tables = tables();
     let mut wrong = Vec::new();
-    let lines = include_str!("../data/queries.tsv").lines();
-    for line in lines.clone() {
-        let (sql, expected) = line.split_once('\t').expect("a query and its description");
+    for line in lines.lines() {
+        let (sql, expected) = line.split_once('\t').expect("a statement and its description");
         let seen = match described(&tables, sql) {
             Ok(seen) => seen,
             Err(error) => {
-                format!("!{} {} {}", error.state(), error.position().unwrap_or(0), error.message()).replace('\n', " ")
+                let hint = error.hint().filter(|_| has_hints).map_or(String::new(), |hint| format!(" ~ {hint}"));
+                let (state, at, text) = (error.state(), error.position().unwrap_or(0), error.message());
+                format!("!{state} {at} {text}{hint}").replace('\n', " ")
             }
         };
         if seen != expected {
             wrong.push(format!("{sql}\n  is   {expected}\n  here {seen}"));
         }
     }
-    assert!(wrong.is_empty(), "{} of {} differ:\n{}", wrong.len(), lines.count(), wrong.join("\n"));
+    assert!(wrong.is_empty(), "{} of {} differ:\n{}", wrong.len(), lines.lines().count(), wrong.join("\n"));
+}
+
+#[test]
+fn queries_are_described_as_by_postgresql() {
+    check(include_str!("../data/queries.tsv"), false);
+}
+
+#[test]
+fn changes_are_described_as_by_postgresql() {
+    check(include_str!("../data/changes.tsv"), true);
 }
 
 #[test]

@@ -46,7 +46,7 @@ pub struct OnConflict {
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum ConflictTarget {
-    Index { elements: Vec<IndexElement>, filter: Option<Expr> },
+    Index { elements: Vec<IndexElement>, filter: Option<Expr>, at: Pos },
     Constraint(Ident),
 }
 

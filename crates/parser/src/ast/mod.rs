@@ -24,7 +24,7 @@ pub use expr::*;
 pub use query::*;
 pub use table::*;
 pub use utility::*;
-pub use visit::{Visitor, walk_expr, walk_query, walk_statement, walk_table_expr};
+pub use visit::{Visitor, walk_cte_body, walk_expr, walk_query, walk_statement, walk_table_expr};
 
 /// A name as it is looked up: folded unless it was quoted, at most 63 bytes.
 pub type Ident = compact_str::CompactString;

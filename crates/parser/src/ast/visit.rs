@@ -206,18 +206,26 @@ pub fn walk_query<V: Visitor + ?Sized>(visitor: &mut V, query: &Query) -> Flow<V
 
 fn with<V: Visitor + ?Sized>(visitor: &mut V, with: Option<&With>) -> Flow<V> {
     for cte in with.iter().flat_map(|with| &with.ctes) {
-        match &cte.body {
-            CteBody::Query(query) => visitor.visit_query(query)?,
-            CteBody::Insert(insert) => walk_insert(visitor, insert)?,
-            CteBody::Update(update) => walk_update(visitor, update)?,
-            CteBody::Delete(delete) => walk_delete(visitor, delete)?,
-            CteBody::Merge(merge) => walk_merge(visitor, merge)?,
-        }
+        walk_cte_body(visitor, &cte.body)?;
         if let Some((value, default)) = cte.cycle.as_deref().and_then(|cycle| cycle.values.as_ref()) {
             all(visitor, [value, default])?;
         }
     }
     ControlFlow::Continue(())
+}
+
+/// Walks a statement of WITH.
+///
+/// # Errors
+/// As [`walk_expr`].
+pub fn walk_cte_body<V: Visitor + ?Sized>(visitor: &mut V, body: &CteBody) -> Flow<V> {
+    match body {
+        CteBody::Query(query) => visitor.visit_query(query),
+        CteBody::Insert(insert) => walk_insert(visitor, insert),
+        CteBody::Update(update) => walk_update(visitor, update),
+        CteBody::Delete(delete) => walk_delete(visitor, delete),
+        CteBody::Merge(merge) => walk_merge(visitor, merge),
+    }
 }
 
 fn select<V: Visitor + ?Sized>(visitor: &mut V, select: &Select) -> Flow<V> {
@@ -313,7 +321,7 @@ fn walk_insert<V: Visitor + ?Sized>(visitor: &mut V, insert: &super::Insert) -> 
         visitor.visit_query(query)?;
     }
     if let Some(conflict) = &insert.on_conflict {
-        if let Some(ConflictTarget::Index { elements, filter }) = &conflict.target {
+        if let Some(ConflictTarget::Index { elements, filter, .. }) = &conflict.target {
             index_elements(visitor, elements)?;
             all(visitor, filter)?;
         }

@@ -113,8 +113,9 @@ impl Parser<'_> {
             self.need(K::Constraint)?;
             Some(ConflictTarget::Constraint(self.col_id()?))
         } else if self.kind() == T::LeftParen {
+            let at = self.pos();
             let elements = self.paren_list(Self::index_element)?;
-            Some(ConflictTarget::Index { elements, filter: self.opt_where()? })
+            Some(ConflictTarget::Index { elements, filter: self.opt_where()?, at })
         } else {
             None
         };

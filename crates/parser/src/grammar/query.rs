@@ -93,7 +93,8 @@ impl Parser<'_> {
             Some(K::Table) => {
                 self.advance();
                 let relation = self.relation_expr()?;
-                let star = Target { expr: Expr::new(ExprKind::Wildcard(Box::default()), at), alias: None };
+                // The star was not written: it has no place.
+                let star = Target { expr: Expr::new(ExprKind::Wildcard(Box::default()), Pos(0)), alias: None };
                 let from = vec![TableExpr::Relation(Box::new(relation))];
                 QueryBody::Select(Box::new(Select { targets: vec![star], from, ..Select::default() }))
             }

@@ -51,7 +51,7 @@ impl Printer {
                     self.put(" ON CONSTRAINT ");
                     self.ident(name);
                 }
-                Some(ConflictTarget::Index { elements, filter }) => {
+                Some(ConflictTarget::Index { elements, filter, .. }) => {
                     self.opt_parens(" ", elements, Self::index_element);
                     self.opt(" WHERE ", filter.as_ref(), Self::expr);
                 }

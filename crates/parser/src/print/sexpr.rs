@@ -669,7 +669,7 @@ impl Writer {
                     self.ident(name)?;
                     self.word(")")?;
                 }
-                Some(ConflictTarget::Index { elements, filter }) => {
+                Some(ConflictTarget::Index { elements, filter, .. }) => {
                     self.clause("index", elements, Self::index_element)?;
                     self.opt_expr("index_where", filter.as_ref())?;
                 }

@@ -35,14 +35,14 @@ pub(crate) fn described(relation: &Relation) -> Table {
         name: column.name.into(),
         ty: TypeId(column.ty.oid),
         typmod: -1,
-        not_null: false,
+        ..TableColumn::default()
     };
     Table {
         oid: relation.oid,
         schema: relation.schema.into(),
         name: relation.name.into(),
         columns: relation.columns.iter().filter(|column| column.name != "tableoid").map(column).collect(),
-        primary_key: Vec::new(),
+        ..Table::default()
     }
 }
 

@@ -1,0 +1,91 @@
+//! UPDATE and DELETE.
+
+use std::sync::Arc;
+
+use model::Result;
+use parser::ast::{self, TableExpr, TargetTable};
+use scalar::Expr;
+
+use crate::binder::Binder;
+use crate::change::BoundChange;
+use crate::scope::Scope;
+use crate::tree::{Change, Delete, JoinKind, Rel, Table, Update};
+
+/// The rows that a statement changes.
+struct Found {
+    table: Arc<Table>,
+    old: Vec<u32>,
+    input: Rel,
+    current_of: Option<Box<str>>,
+}
+
+impl Binder<'_> {
+    pub(crate) fn update(&mut self, update: &ast::Update, parent: Option<&Scope<'_>>) -> Result<BoundChange> {
+        self.nested(update.table.name.at, |binder| binder.update_at_level(update, parent))
+    }
+
+    fn update_at_level(&mut self, update: &ast::Update, parent: Option<&Scope<'_>>) -> Result<BoundChange> {
+        let scope = Scope::new(parent);
+        let filter = update.filter.as_ref();
+        let found = self.changed_rows(&scope, update.with.as_deref(), &update.table, &update.from, filter)?;
+        let Found { table, old, input, current_of } = found;
+        let new = self.table_columns(&scope, &table);
+        // In RETURNING the table's columns are those after the change.
+        let after = self.target_source(&update.table, &table, &new).columns;
+        let before = std::mem::replace(&mut scope.tables.borrow_mut()[0].columns, after);
+        let (returning, outputs) = self.returning(&scope, &update.returning)?;
+        scope.tables.borrow_mut()[0].columns = before;
+        let set = self.assignments(&scope, &table, &update.set)?;
+        let generated = self.generated(&table, &new)?;
+        let (row_queries, assignments) = (set.row_queries, set.list);
+        let update = Update { table, old, input, current_of, row_queries, assignments, generated, new, returning };
+        Ok(BoundChange { change: Change::Update(update), outputs })
+    }
+
+    pub(crate) fn delete(&mut self, delete: &ast::Delete, parent: Option<&Scope<'_>>) -> Result<BoundChange> {
+        self.nested(delete.table.name.at, |binder| binder.delete_at_level(delete, parent))
+    }
+
+    fn delete_at_level(&mut self, delete: &ast::Delete, parent: Option<&Scope<'_>>) -> Result<BoundChange> {
+        let scope = Scope::new(parent);
+        let filter = delete.filter.as_ref();
+        let found = self.changed_rows(&scope, delete.with.as_deref(), &delete.table, &delete.using, filter)?;
+        let Found { table, old, input, current_of } = found;
+        let (returning, outputs) = self.returning(&scope, &delete.returning)?;
+        let delete = Delete { table, old, input, current_of, returning };
+        Ok(BoundChange { change: Change::Delete(delete), outputs })
+    }
+
+    /// WITH, the table, FROM or USING, and WHERE. The table is the first item of the scope.
+    fn changed_rows(
+        &mut self,
+        scope: &Scope<'_>,
+        with: Option<&ast::With>,
+        target: &TargetTable,
+        from: &[TableExpr],
+        filter: Option<&ast::Expr>,
+    ) -> Result<Found> {
+        if let Some(with) = with {
+            self.with(scope, with)?;
+        }
+        let table = self.table(&target.name)?;
+        let old = self.table_columns(scope, &table);
+        let source = self.target_source(target, &table, &old);
+        scope.tables.borrow_mut().push(source);
+        self.scans.push((Arc::clone(&table), old.clone()));
+        let others = self.from(scope, from)?;
+        let mut input = Rel::Scan { table: Arc::clone(&table), columns: old.clone(), as_of: None };
+        if !from.is_empty() {
+            input = self.join(JoinKind::Inner, input, others, None);
+        }
+        let (condition, current_of) = self.change_filter(scope, filter)?;
+        Ok(Found { table, old, input: filtered(input, condition), current_of })
+    }
+}
+
+fn filtered(input: Rel, condition: Option<Expr>) -> Rel {
+    match condition {
+        Some(condition) => Rel::Filter { input: Box::new(input), condition },
+        None => input,
+    }
+}
