@@ -30,6 +30,7 @@ use crate::pg_catalog::oids::{Part, of_table};
 use crate::pg_catalog::system_relation;
 use crate::pg_catalog::system_table::{SystemTable, described};
 use crate::provider::ColumnsTable;
+use crate::query::QueryPlan;
 use crate::rows::plain_datum;
 use crate::rows::scan::RowsTable;
 use crate::statement::{Command, NO_PLACE, Parsed, Wording};
@@ -109,6 +110,30 @@ pub(crate) fn statement_of(query: ast::Query, within: &Parsed) -> crate::stateme
         notices: Vec::new(),
         held: within.held.clone(),
     }))
+}
+
+/// Plans the query of an INSERT. One with functions that only DataFusion has is planned by its SQL planner.
+///
+/// # Errors
+/// Those of planning the query.
+pub(crate) fn plan_source(
+    session: &mut crate::session::Session,
+    statement: &crate::statement::Statement,
+    bound: crate::statement::Statement,
+    insert: &datafusion::sql::sqlparser::ast::Insert,
+    declared: &[u32],
+) -> Result<(crate::statement::Statement, QueryPlan)> {
+    use datafusion::sql::sqlparser::ast::Statement as Sql;
+    match (crate::query::plan(session, &bound, None, declared), &insert.source) {
+        (Err(error), Some(query)) if is_left_to_others(&error) => {
+            let sql = Sql::Query(query.clone());
+            let inner = crate::statement::Statement::within(sql.clone(), statement.0.sql.clone(), statement.0.offset);
+            // Where both refuse a statement, the first error is PostgreSQL's.
+            let plan = crate::query::plan(session, &inner, Some(&sql), declared).map_err(|_| error)?;
+            Ok((inner, plan))
+        }
+        (planned, _) => Ok((bound, planned?)),
+    }
 }
 
 /// Binds a query that has no other executor.
@@ -405,15 +430,17 @@ impl Schema for Tables<'_> {
     fn table_function(&self, name: &str, arguments: &[Option<scalar::Value>]) -> Result<Arc<Table>> {
         let files = Arc::new(FilesTable::of_function(self.context, name, arguments)?);
         let mut sources = self.sources.lock();
-        let columns = TableProvider::schema(&*files).fields().iter().map(|field| TableColumn {
+        let schema = TableProvider::schema(&*files);
+        let columns = schema.fields().iter().map(|field| TableColumn {
             name: field.name().as_str().into(),
             ty: TypeId(crate::types::oid_of(field)),
             typmod: crate::types::typmod_of(field),
-            not_null: false,
-        }).collect();
+            ..TableColumn::default()
+        });
+        let columns = columns.collect();
         let oid = u32::try_from(sources.len()).map_err(Error::bug)?;
         sources.push(files);
-        Ok(Arc::new(Table { oid, schema: FILES.into(), name: name.into(), columns, primary_key: Vec::new() }))
+        Ok(Arc::new(Table { oid, schema: FILES.into(), name: name.into(), columns, ..Table::default() }))
     }
 
     fn session(&self) -> &Session {

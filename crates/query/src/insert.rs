@@ -25,7 +25,6 @@ use crate::builder::{RowBuilder, null_error};
 use crate::context::StatementContext;
 use crate::errors::{OrError, locate, nearest};
 use crate::parameters;
-use crate::query::QueryPlan;
 use crate::rewrite::folded;
 use crate::rounding::rounded;
 use crate::session::{Outcome, Plan, Prepared, PreparedStatement, Session};
@@ -171,15 +170,17 @@ struct Into {
 /// Plans an INSERT whose rows a query computes.
 fn planned_query(session: &mut Session, statement: &Statement, insert: &Insert, into: Into, declared: &[u32]) -> Result<InsertPlan> {
     let Into { table, targets, op } = into;
-    let inner = binding::statement_of(source_of(&statement.0, &table, &targets)?, &statement.0);
-    let plan: QueryPlan = crate::query::plan(session, &inner, None, declared)?;
+    let bound = binding::statement_of(source_of(&statement.0, &table, &targets)?, &statement.0);
+    let (inner, plan) = binding::plan_source(session, statement, bound, insert, declared)?;
     let given = plan.columns.len();
     if given > targets.len() || (given < targets.len() && !insert.columns.is_empty()) {
         return Err(count_error(given > targets.len()));
     }
     let targets = targets[..given].to_vec();
-    for (target, column) in targets.iter().zip(&plan.columns) {
-        check_assignment(&table.columns[*target], TypeId(column.oid))?;
+    if plan.is_bound() {
+        for (target, column) in targets.iter().zip(&plan.columns) {
+            check_assignment(&table.columns[*target], TypeId(column.oid))?;
+        }
     }
     let parameters = plan.parameters.clone();
     let columns = Some(plan.columns.clone());

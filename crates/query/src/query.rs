@@ -53,6 +53,11 @@ pub(crate) struct QueryPlan {
 }
 
 impl QueryPlan {
+    /// Whether the plan comes from the binder.
+    pub(crate) fn is_bound(&self) -> bool {
+        self.is_bound
+    }
+
     /// Whether each column is always NULL; false for queries that have no logical plan.
     pub(crate) fn nulls(&self) -> Vec<bool> {
         let is_null = |field: &datafusion::arrow::datatypes::FieldRef| *field.data_type() == Arrow::Null;

@@ -79,8 +79,8 @@ pub(crate) fn plan_feed(
     if (Named { snapshot: &context.snapshot, settings: &context.settings }).find(name).is_none() {
         return Ok(None);
     }
-    let inner = binding::statement_of(binding::source_of_insert(&statement.0)?, &statement.0);
-    let source: QueryPlan = crate::query::plan(session, &inner, None, declared)?;
+    let bound = binding::statement_of(binding::source_of_insert(&statement.0)?, &statement.0);
+    let (inner, source) = binding::plan_source(session, statement, bound, insert, declared)?;
     let types = source_types(query, &source, session.input.is_some())?;
     let snapshot = session.newest();
     let settings = Arc::clone(&session.settings);
