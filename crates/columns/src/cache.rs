@@ -219,7 +219,9 @@ impl<T> Slot<T> {
         if entry.as_ref().is_some_and(|entry| Arc::strong_count(entry) > 1) {
             return Eviction::Pinned;
         }
-        entry.take().map_or(Eviction::Pinned, Eviction::Evicted)
+        let evicted = entry.take();
+        debug_assert!(evicted.as_ref().is_none_or(|entry| Arc::strong_count(entry) == 1), "BUG: evicted while in use");
+        evicted.map_or(Eviction::Pinned, Eviction::Evicted)
     }
 }
 
@@ -242,7 +244,9 @@ impl<T> Deref for CacheEntry<T> {
 
 impl<T> Drop for CacheEntry<T> {
     fn drop(&mut self) {
-        self.ring.used.fetch_sub(*self.cost.get_mut(), Ordering::Relaxed);
+        let cost = *self.cost.get_mut();
+        let used = self.ring.used.fetch_sub(cost, Ordering::Relaxed);
+        debug_assert!(cost <= used, "BUG: an entry of cost {cost} in a cache with {used}");
     }
 }
 

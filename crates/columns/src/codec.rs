@@ -45,7 +45,8 @@ const SERIES_PACKED: u8 = 2;
 impl Rows {
     /// Appends rows `range` to `out`, uncompressed. Format: docs/format/rows.md.
     pub fn encode(&self, range: Range<usize>, out: &mut Vec<u8>) {
-        out.reserve(self.encoded_bytes(range.clone()));
+        let (start, most) = (out.len(), self.encoded_bytes(range.clone()));
+        out.reserve(most);
         self.begin(VERSION_RAW, range.clone(), out);
         encode_series(&self.series[range.clone()], out);
         extend_native(out, &self.times[range.clone()]);
@@ -62,6 +63,25 @@ impl Rows {
                 }
             }
         }
+        // Records are split by the bound.
+        let bytes = out.len() - start;
+        assert!(bytes <= most, "BUG: {} rows take {bytes} bytes, at most {most} were expected", range.len());
+        debug_assert!(self.is_encoded(range, &out[start..]), "BUG: encoded rows differ");
+    }
+
+    /// Whether `bytes` decode to rows `range`. For debug assertions.
+    fn is_encoded(&self, range: Range<usize>, bytes: &[u8]) -> bool {
+        let Ok(decoded) = Rows::decode(bytes) else { return false };
+        let rows = self.slice(range);
+        // Columns without values may be left out.
+        let some = |columns: &[(ColumnId, ArrayRef)]| {
+            let some = columns.iter().filter(|(_, values)| values.null_count() < values.len());
+            some.cloned().collect::<Vec<_>>()
+        };
+        let (seen, expected) = (some(&decoded.columns()), some(&rows.columns()));
+        (&decoded.series, &decoded.times, &decoded.ops) == (&rows.series, &rows.times, &rows.ops)
+            && seen.len() == expected.len()
+            && seen.iter().zip(&expected).all(|((id, a), (other, b))| id == other && crate::encoding::same(a, b))
     }
 
     /// Appends rows `range` with numbers bit-packed: a fraction of the size if values are close to
@@ -92,8 +112,9 @@ impl Rows {
         encode_compressed_columns(columns, range.clone(), &mut scratch, out);
         if out.len() - start > raw_bytes {
             out.truncate(start);
-            self.encode(range, out);
+            return self.encode(range, out);
         }
+        debug_assert!(self.is_encoded(range, &out[start..]), "BUG: compressed rows differ");
     }
 
     fn begin(&self, version: u8, range: Range<usize>, out: &mut Vec<u8>) {
@@ -177,6 +198,9 @@ impl Rows {
     pub fn split(&self, encoded_bytes_max: usize) -> Vec<Range<usize>> {
         let mut ranges = Vec::new();
         self.split_into(0..self.len(), encoded_bytes_max, &mut ranges);
+        let rows: usize = ranges.iter().map(Range::len).sum();
+        assert!(rows == self.len(), "BUG: {rows} of {} rows after splitting", self.len());
+        debug_assert!(ranges.is_sorted_by(|a, b| a.end == b.start), "BUG: {ranges:?} have gaps");
         ranges
     }
 

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use env::Env;
-use model::{ColumnId, DataType, Lsn, Result, TableRef, TimeRange};
+use model::{ColumnId, DataType, Error, Lsn, Result, TableRef, TimeRange};
 
 use crate::cache::SegmentCache;
 use crate::deletes::{DeleteFilter, Deletes};
@@ -189,11 +189,14 @@ impl TableState {
         };
         let before = self.segments[..place].iter().filter(|segment| !is_input(segment));
         let segments: Segments = before.chain(&done.outputs).chain(&self.segments[place + 1..]).cloned().collect();
+        let (new, expected) = (segments.len(), self.segments.len() - done.inputs.len() + done.outputs.len());
+        assert!(new == expected, "BUG: {new} segments of {} after a compaction, expected {expected}", self.table.name);
         let tombstones = prune_deletes(self.tombstones.to_vec(), &segments, self.keeps_history());
         TableState { tombstones, segments, ..self.clone() }
     }
 
     fn compaction(&self, chosen: &[usize]) -> Compaction {
+        assert!(chosen.is_sorted_by(|a, b| a < b) && !chosen.is_empty(), "BUG: inputs {chosen:?} are not in order");
         let newest = chosen.last().copied().unwrap_or(0);
         let is_kept = |at: &usize| !chosen.contains(at);
         Compaction {
@@ -355,10 +358,16 @@ impl Compaction {
     /// splits by partition.
     ///
     /// # Errors
-    /// 58030 when an input cannot be read; XX001 when it is damaged.
+    /// 58030 when an input cannot be read; XX001 when it is damaged; XX000 for a broken invariant.
     pub fn start(self, env: &Arc<dyn Env>, dir: &Path) -> Result<Compacting> {
+        Error::contain(|| self.start_unguarded(env, dir))?
+    }
+
+    fn start_unguarded(self, env: &Arc<dyn Env>, dir: &Path) -> Result<Compacting> {
         let columns = self.columns()?.into();
         let mut ranges = self.partitions()?;
+        let disjoint = ranges.is_sorted_by(|a, b| a.last < b.start);
+        assert!(disjoint, "BUG: outputs of {} would overlap: {ranges:?}", self.table.name);
         ranges.reverse();
         Ok(Compacting {
             compaction: self,
@@ -508,12 +517,20 @@ impl Compacting {
     /// numbers.
     ///
     /// # Errors
-    /// 58030, 53100, XX001 when an input is damaged; the compaction cannot be continued.
+    /// 58030, 53100, XX001 when an input is damaged; the compaction cannot be continued. XX000, of kind `Bug`, for a
+    /// broken invariant: the same compaction would fail again.
     pub fn step(&mut self, bytes: u64, next_file: &mut dyn FnMut() -> u64) -> Result<bool> {
+        Error::contain(|| self.step_unguarded(bytes, next_file))?
+    }
+
+    fn step_unguarded(&mut self, bytes: u64, next_file: &mut dyn FnMut() -> u64) -> Result<bool> {
         let upto = self.moved().total().saturating_add(bytes.max(1));
         while self.moved().total() < upto {
             let Some(writing) = &mut self.writing else {
-                let Some(times) = self.ranges.pop() else { return Ok(false) };
+                let Some(times) = self.ranges.pop() else {
+                    self.check_outputs();
+                    return Ok(false);
+                };
                 self.writing = Some(self.begin(times)?);
                 continue;
             };
@@ -532,6 +549,23 @@ impl Compacting {
     pub fn finish(mut self) -> Compacted {
         assert!(self.writing.is_none() && self.ranges.is_empty(), "BUG: compaction finished before its last step");
         Compacted { inputs: self.compaction.inputs.clone(), outputs: std::mem::take(&mut self.outputs) }
+    }
+
+    /// Checks the outputs against the inputs, by what the files say of themselves.
+    fn check_outputs(&self) {
+        let (inputs, outputs, table) = (&self.compaction.inputs, &self.outputs, &self.compaction.table.name);
+        let rows = |segments: &[Arc<Segment>]| segments.iter().map(|segment| segment.meta().rows).sum::<u64>();
+        let (read, written) = (rows(inputs), rows(outputs));
+        assert!(written <= read, "BUG: a compaction of {table} made {written} rows of {read}");
+        let hull = |segments: &[Arc<Segment>]| {
+            segments.iter().fold(TimeRange::EMPTY, |all, segment| all.union(&segment.meta().times))
+        };
+        let (of_inputs, of_outputs) = (hull(inputs), hull(outputs));
+        assert!(of_inputs.covers(&of_outputs), "BUG: a compaction of {table} made {of_outputs:?} of {of_inputs:?}");
+        let mut times: Vec<TimeRange> = outputs.iter().map(|segment| segment.meta().times).collect();
+        times.sort_unstable_by_key(|times| times.start);
+        let disjoint = times.is_sorted_by(|a, b| a.last < b.start);
+        assert!(disjoint, "BUG: outputs of a compaction of {table} overlap: {times:?}");
     }
 
     fn begin(&self, times: TimeRange) -> Result<SegmentBuild> {

@@ -101,6 +101,12 @@ impl Parts {
         let (times, committed) = moments
             .fold(none, |(times, (first, last)), span| (times.union(&span.0), (first.min(span.1), last.max(span.1))));
         let many_by_time = ByTime::of(many.iter().map(|delete| delete.times));
+        assert!(lsns.0 <= lsns.1, "BUG: deletes of commits {} to {}", lsns.0, lsns.1);
+        debug_assert!(all.is_sorted_by(|a, b| a.times.last < b.times.start), "BUG: spans of all series overlap");
+        debug_assert!(
+            single.is_sorted_by(|(a, of_a), (b, of_b)| (*a, of_a.times.last) < (*b, of_b.times.start)),
+            "BUG: spans of a series overlap"
+        );
         Deletes { lsns, committed, times, all, single, many, many_by_time }
     }
 }

@@ -100,6 +100,21 @@ fn fail_each(world: &mut World, mut work: impl FnMut(&mut World) -> Result<()>, 
 }
 
 #[test]
+fn a_broken_invariant_ends_a_flush_with_an_error_of_kind_bug_and_leaves_no_file() {
+    let mut world = World::new();
+    let mut state = filled(&TableState::empty(table(true)), 1);
+    // The index has four series.
+    state.series_count = 7;
+    let error = world.flush(&state).map(|_| ()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Bug, "{error}");
+    assert!(error.message().contains("BUG: a file of series 0 to 7 of 4"), "{error}");
+    assert_eq!(world.files(""), 0, "the segment was complete, and is removed");
+    state.series_count = 4;
+    let flushed = world.flush(&state).unwrap();
+    assert_eq!(scan(&flushed).unwrap(), scan(&state).unwrap());
+}
+
+#[test]
 fn any_failing_call_of_flush_load_and_compaction_changes_nothing() {
     let mut world = World::new();
     let mut state = TableState::empty(table(true));

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use env::Env;
-use model::{ColumnId, DataType, Lsn, Result, TimeRange};
+use model::{ColumnId, DataType, Error, Lsn, Result, TimeRange};
 
 use crate::cache::SegmentCache;
 use crate::deletes::{DeleteCollector, DeleteFilter, Deletes};
@@ -42,8 +42,18 @@ impl TableState {
     ///
     /// # Errors
     /// 58030 or 53100; nothing is changed, and new files are removed (at the next open, if that
-    /// fails now).
+    /// fails now). XX000, of kind `Bug`, for a broken invariant: the flush would fail again.
     pub fn flush(
+        &self,
+        env: &Arc<dyn Env>,
+        dir: &Path,
+        upto: Lsn,
+        next_file: &mut dyn FnMut() -> u64,
+    ) -> Result<Flushed> {
+        Error::contain(|| self.write_flush(env, dir, upto, next_file))?
+    }
+
+    fn write_flush(
         &self,
         env: &Arc<dyn Env>,
         dir: &Path,
@@ -52,7 +62,8 @@ impl TableState {
     ) -> Result<Flushed> {
         let entries: Vec<&Entry> = self.entries.iter().take(self.flushable(upto)).collect();
         let segment = self.write_entries(env, dir, &entries, next_file)?;
-        match self.write_series(env, dir, next_file) {
+        // Contained, so that the segment is removed after a failed assertion too.
+        match Error::contain(|| self.write_series(env, dir, next_file)).and_then(|written| written) {
             Ok((series_files, obsolete)) => Ok(Flushed { upto, segment, series_files, obsolete }),
             Err(error) => {
                 segment.iter().for_each(|segment| segment.remove_when_unused());
@@ -76,6 +87,18 @@ impl TableState {
             "BUG: a memtable entry of {} spans the flush at {}",
             self.table.name,
             done.upto
+        );
+        if let Some(segment) = &done.segment {
+            let (last, upto) = (segment.meta().lsns.1, done.upto);
+            assert!(last <= upto, "BUG: a segment of {} has commit {last}, flushed up to {upto}", self.table.name);
+        }
+        let persisted = done.series_files.last().map_or(0, |file| file.to);
+        assert!(
+            (self.series_persisted()..=self.series_count).contains(&persisted),
+            "BUG: table {} has {} series, {} in files, after the flush {persisted}",
+            self.table.name,
+            self.series_count,
+            self.series_persisted()
         );
         let deletes = self.entries.iter().take(count).filter_map(|entry| match entry {
             Entry::Delete(deletes) => Some(deletes),
@@ -169,6 +192,8 @@ impl TableState {
             obsolete.push(last.file);
         }
         let file = SeriesFile { file: next_file(), from, to: self.series_count };
+        let end = files.last().map_or(0, |last| last.to);
+        assert!(end == from && from < file.to, "BUG: series {from} to {} in a file after series {end}", file.to);
         write_series_file(env, dir, &file, &self.series)?;
         files.push(file);
         Ok((files.into(), obsolete))
@@ -240,6 +265,7 @@ pub(crate) fn prune_deletes(
             None => needed.push(deletes),
         }
     }
+    debug_assert!(needed.is_sorted_by_key(|deletes| deletes.lsns().1), "BUG: tombstones are not in commit order");
     needed.into()
 }
 
@@ -268,6 +294,8 @@ pub(crate) struct SegmentBuild {
     merger: Merger,
     /// Created with the first row.
     writer: Option<SegmentWriter>,
+    /// Rows given to the writer.
+    rows: u64,
     stats: ScanStats,
 }
 
@@ -277,7 +305,7 @@ impl Output {
         // Blocks of one series have statistics of that series alone, and scans of other series skip
         // them.
         merger.series_rows = if cfg!(test) { 2 } else { BLOCK_ROWS_MIN };
-        SegmentBuild { output: self, merger, writer: None, stats: ScanStats::default() }
+        SegmentBuild { output: self, merger, writer: None, rows: 0, stats: ScanStats::default() }
     }
 }
 
@@ -288,6 +316,7 @@ impl SegmentBuild {
         let rows_max = if cfg!(test) { 7 } else { block_rows(self.output.rows, self.output.columns.len()) };
         let Some(plan) = self.merger.next(rows_max, &mut self.stats)? else { return Ok(false) };
         self.add(&plan, next_file)?;
+        self.rows += plan.len() as u64;
         Ok(true)
     }
 
@@ -319,6 +348,7 @@ impl SegmentBuild {
             let (ops, rows) = plan.ops(from..plan.len().min(from + BLOCK_ROWS_MAX));
             let columns = arrays.iter().map(|(id, values)| (*id, values.slice(from, rows))).collect();
             let (series, times) = (plan.series[from..from + rows].to_vec(), plan.times[from..from + rows].to_vec());
+            assert!(rows > 0, "BUG: a block without rows at row {from} of {}", plan.len());
             writer.write(&BlockRows { series, times, ops, columns })?;
             from += rows;
         }
@@ -329,6 +359,7 @@ impl SegmentBuild {
     pub(crate) fn finish(self, lsns: (Lsn, Lsn)) -> Result<Option<Arc<Segment>>> {
         let Some(writer) = self.writer else { return Ok(None) };
         let meta = writer.finish(lsns)?;
+        assert!(meta.rows == self.rows, "BUG: a segment of {} rows, {} were merged", meta.rows, self.rows);
         let Output { env, dir, cache, .. } = self.output;
         Ok(Some(Arc::new(Segment::open_in(&cache, env, &dir, meta))))
     }

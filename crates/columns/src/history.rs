@@ -108,6 +108,7 @@ impl VersionLifetimes {
 pub(crate) fn with_history_columns(rows: &Rows, committed: i64, deletes: &DeleteFilter) -> Arc<Rows> {
     let mut columns = rows.columns().into_owned();
     let old = columns.pop_if(|(id, _)| *id == DELETED_AT);
+    assert!(old.is_none() || rows.has(WRITTEN_AT), "BUG: rows that were deleted, and have no time of writing");
     if !rows.has(WRITTEN_AT) {
         columns.push((WRITTEN_AT, Arc::new(Int64Array::from_value(micros(committed), rows.len()))));
     }

@@ -25,7 +25,7 @@ use crate::merge_plan::MergePlan;
 use crate::rows::{Op, Rows};
 use crate::scan::ScanStats;
 use crate::sorted_run::{RowsSource, Source};
-use crate::state::{Entry, TableState};
+use crate::state::{Entries, Entry, TableState};
 
 /// Fewest entries of a merge.
 const ENTRIES_MIN: usize = 8;
@@ -69,7 +69,10 @@ impl TableState {
         }
         let entries: Vec<&Entry> = self.entries.iter().collect();
         work::touch(entries.len());
-        self.merge_window(&entries, due_window(&entries, barrier)?)
+        let window = due_window(&entries, barrier)?;
+        let first = entries[window.start].first_lsn();
+        assert!(first > barrier, "BUG: the entry of commit {first} would be merged while {barrier} is flushed");
+        self.merge_window(&entries, window)
     }
 
     /// Merges a window of commits above `barrier`, whether or not it is due.
@@ -105,7 +108,12 @@ impl TableState {
         } else {
             merge(sources, fold(&self.table), &fields(&self.table))
         };
-        let rows = rows.ok()?.into_iter().map(|rows| Entry::Rows { lsns: (first, last), committed, rows });
+        let rows = rows.ok()?;
+        let read: usize =
+            merged.iter().map(|entry| if let Entry::Rows { rows, .. } = entry { rows.len() } else { 0 }).sum();
+        let written: usize = rows.iter().map(|rows| rows.len()).sum();
+        assert!(written <= read, "BUG: entries of {} with {read} rows became {written}", self.table.name);
+        let rows = rows.into_iter().map(|rows| Entry::Rows { lsns: (first, last), committed, rows });
         outputs.extend(rows);
         Some(Consolidated { inputs: merged.iter().map(|entry| Entry::clone(entry)).collect(), outputs })
     }
@@ -126,7 +134,9 @@ impl TableState {
         if !done.inputs.iter().all(|input| here.next().is_some_and(|entry| entry.is(input))) {
             return None;
         }
-        let entries = self.entries.iter().take(first).chain(&done.outputs).chain(here).cloned().collect();
+        let entries: Entries = self.entries.iter().take(first).chain(&done.outputs).chain(here).cloned().collect();
+        let (new, expected) = (entries.len(), self.entries.len() - done.inputs.len() + done.outputs.len());
+        assert!(new == expected, "BUG: {new} memtable entries of {}, expected {expected}", self.table.name);
         Some(TableState { entries, ..self.clone() })
     }
 }
@@ -191,6 +201,7 @@ fn rows_of(plan: &MergePlan, columns: &[(ColumnId, DataType)], outputs: &mut Vec
         let range = from..from + rows;
         let columns = arrays.iter().map(|(id, values)| (*id, values.slice(from, rows)));
         let (series, times) = (plan.series[range.clone()].to_vec(), plan.times[range].to_vec());
+        assert!(rows > 0, "BUG: a memtable entry without rows at row {from} of {}", plan.len());
         outputs.push(Arc::new(Rows::new(series, times, ops, columns.collect())));
         from += rows;
     }

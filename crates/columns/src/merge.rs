@@ -42,6 +42,8 @@ pub(crate) struct Merger {
     /// Versions of `group_key` found so far, oldest first: (run of the plan, position).
     group: Vec<(u32, usize)>,
     group_key: (u32, i64),
+    /// The last row of the last plan.
+    last: Option<(u32, i64)>,
     /// A plan of only one series ends with the series if it has at least this many rows.
     pub(crate) series_rows: usize,
     /// A plan of at least this many rows ends with a run: its columns are then slices of one run,
@@ -72,6 +74,7 @@ impl Merger {
             fold,
             group: Vec::new(),
             group_key: (0, 0),
+            last: None,
             series_rows: usize::MAX,
             run_end_rows: usize::MAX,
         }
@@ -109,7 +112,23 @@ impl Merger {
             }
         }
         self.close_group(&mut plan, stats);
-        Ok((!plan.is_empty()).then_some(plan))
+        assert!(self.group.is_empty(), "BUG: {} versions belong to no plan", self.group.len());
+        if plan.is_empty() {
+            assert!(self.heap.is_empty(), "BUG: a plan without rows, with {} inputs left", self.heap.len());
+            return Ok(None);
+        }
+        debug_assert!(self.follows(&plan), "BUG: rows of a plan are not in order, or before {:?}", self.last);
+        self.last = plan.last_key();
+        Ok(Some(plan))
+    }
+
+    /// Whether the rows of a plan are sorted, begin after the last plan, and have one version each if they are folded
+    /// to one. For debug assertions: the rows may come from a disk.
+    fn follows(&self, plan: &MergePlan) -> bool {
+        let folded = self.fold == Fold::Full;
+        let keys = || plan.series.iter().copied().zip(plan.times.iter().copied());
+        let ordered = |(a, b): (Option<(u32, i64)>, (u32, i64))| if folded { a < Some(b) } else { a <= Some(b) };
+        std::iter::once(self.last).chain(keys().map(Some)).zip(keys()).all(ordered)
     }
 
     /// Whether all rows of the plan belong to one series other than `series`.
@@ -244,6 +263,7 @@ impl Input {
     fn ready(&mut self, stats: &mut ScanStats) -> Result<bool> {
         if self.run.is_none() {
             self.run = self.source.next(stats)?.filter(|run| run.len() > 0).map(Arc::new);
+            debug_assert!(self.run.as_ref().is_none_or(|run| run.is_sorted()), "BUG: a run that is not sorted");
             (self.at, self.slot) = (0, None);
             // The key in the heap was a lower bound: the first row may come after another input's.
             return Ok(false);
@@ -261,6 +281,7 @@ impl Input {
     /// Skips `rows` rows of the run, and releases the run at its end.
     fn advance(&mut self, rows: usize) {
         self.at += rows;
+        debug_assert!(self.run.as_ref().is_some_and(|run| self.at <= run.len()), "BUG: row {} of a run", self.at);
         if self.run.as_ref().is_some_and(|run| self.at == run.len()) {
             (self.run, self.slot) = (None, None);
         }
@@ -296,6 +317,7 @@ fn run_rows(run: &SortedRun, from: usize, bound: (u32, i64), through: bool) -> u
 
 /// Folds to one row: the oldest version, overwritten by each later one.
 fn fold_full(group: &[(u32, usize)], plan: &mut MergePlan) {
+    let rows = plan.len();
     let (first, later) = (group[0], &group[1..]);
     plan.push_range(first.0, first.1..first.1 + 1);
     for (slot, at) in later {
@@ -305,6 +327,7 @@ fn fold_full(group: &[(u32, usize)], plan: &mut MergePlan) {
             Op::Replace | Op::Keep => {}
         }
     }
+    debug_assert!(plan.len() == rows + 1, "BUG: versions folded to {} rows, expected 1", plan.len() - rows);
 }
 
 /// Folds to as few rows as possible without knowledge of older versions; oldest first.

@@ -63,6 +63,11 @@ impl MergePlan {
         self.times.is_empty()
     }
 
+    /// (series, time) of the last row.
+    pub(crate) fn last_key(&self) -> Option<(u32, i64)> {
+        self.series.last().copied().zip(self.times.last().copied())
+    }
+
     /// Adds a run and returns its number for the `push` methods.
     pub(crate) fn add_run(&mut self, run: Arc<SortedRun>) -> u32 {
         self.runs.push(run);
@@ -74,6 +79,7 @@ impl MergePlan {
         let from = self.runs[run as usize].clone();
         self.series.extend_from_slice(&from.series[range.clone()]);
         self.times.extend_from_slice(&from.times[range.clone()]);
+        debug_assert!(self.series.len() == self.times.len(), "BUG: {} series, {} times", self.series.len(), self.len());
         self.text_bytes += from.text_bytes_per_row * range.len();
         if from.consecutive() {
             self.push_row_range(run, from.row(range.start), range.len() as u32);
@@ -118,6 +124,8 @@ impl MergePlan {
         if self.op_list.is_empty() {
             return (Ops::All(Op::Replace), range.len());
         }
+        let (ops, rows) = (self.op_of.len(), self.len());
+        assert!(ops == rows, "BUG: {ops} operations of {rows} rows");
         let (mut list, mut of) = (Vec::<u32>::new(), Vec::with_capacity(range.len()));
         for op in &self.op_of[range] {
             let at = list.iter().position(|known| known == op).unwrap_or(list.len());
@@ -136,7 +144,8 @@ impl MergePlan {
 
     /// The rows selected by `mask`. All operations must be [`Op::Replace`].
     pub(crate) fn filtered(&self, mask: &BooleanArray) -> MergePlan {
-        debug_assert!(self.op_list.is_empty());
+        assert!(self.op_list.is_empty(), "BUG: rows with {} operations are filtered", self.op_list.len());
+        assert!(mask.len() == self.len(), "BUG: a mask of {} rows for {}", mask.len(), self.len());
         let mut kept = MergePlan { runs: self.runs.clone(), ..MergePlan::default() };
         let (mut range, mut passed) = (0, 0);
         let mut overlays = self.overlays.iter().peekable();
@@ -161,6 +170,8 @@ impl MergePlan {
                 }
             }
         }
+        let (rows, selected) = (kept.len(), mask.true_count());
+        assert!(rows == selected, "BUG: kept {rows} rows, selected {selected}");
         kept
     }
 
@@ -181,6 +192,7 @@ impl MergePlan {
             && copies()
             && let Some(values) = self.gathered(id, ty)
         {
+            assert!(values.len() == self.len(), "BUG: {} values of column {id}, {} rows", values.len(), self.len());
             return Ok(Some(values));
         }
         let found: Vec<Option<Cow<'_, ArrayRef>>> = self.runs.iter().map(|run| run.column(id)).collect();
@@ -200,7 +212,9 @@ impl MergePlan {
             None if self.ranges.len() * RANGE_ROWS_MIN <= self.len() + RANGE_ROWS_MIN => self.copy_ranges(ty, &arrays),
             None => interleave(ty, &arrays, self.indices.get_or_init(|| self.plain_indices())),
         };
-        values.map(Some)
+        let values = values?;
+        assert!(values.len() == self.len(), "BUG: {} values of column {id}, {} rows", values.len(), self.len());
+        Ok(Some(values))
     }
 
     /// Copies numeric values range by range, without decoding small batches to arrays first. `None`

@@ -51,7 +51,10 @@ impl<T: Clone> Pieces<T> {
         } else {
             self.0[kept..].iter().chain([&new]).flat_map(|piece| piece.iter()).cloned().collect()
         };
-        Pieces(self.0[..kept].iter().cloned().chain([joined]).collect())
+        let pieces = Pieces(self.0[..kept].iter().cloned().chain([joined]).collect());
+        debug_assert!(pieces.0.is_sorted_by(|a, b| a.len() > b.len()), "BUG: lengths of pieces do not descend");
+        debug_assert!(pieces.len() >= self.len() + 1, "BUG: {} items after {}", pieces.len(), self.len());
+        pieces
     }
 }
 

@@ -49,6 +49,7 @@ impl Postings {
         let found = self.heads.find_mut(spread(hash), |head| head.hash == hash && has_value(head.newest));
         match found {
             Some(head) => {
+                debug_assert!(head.newest < id, "BUG: series {id} after {}, which is newer", head.newest);
                 self.before.push(head.newest);
                 (head.newest, head.len) = (id, head.len + 1);
             }
@@ -68,6 +69,7 @@ impl Postings {
 
     /// The series of a list, from newest to oldest.
     pub(crate) fn series(&self, head: Head) -> impl Iterator<Item = u32> {
+        assert!(head.newest < self.covered(), "BUG: series {} in a list of {}", head.newest, self.covered());
         let at = |id: u32| (id != NONE).then_some(id);
         std::iter::successors(at(head.newest), move |id| at(self.before[*id as usize]))
     }

@@ -315,6 +315,13 @@ impl Rows {
         let mut keys: Vec<u128> = (0..self.len()).map(|row| sort_key(self.series[row], self.times[row], row)).collect();
         keys.sort_unstable();
         let unique = keys.windows(2).all(|pair| pair[0] >> 32 != pair[1] >> 32);
+        let first = keys[0] as u32 as usize;
+        assert!((0..self.len()).contains(&first), "BUG: row {first} of {} comes first", self.len());
+        debug_assert!(
+            keys.windows(2).all(|pair| key(pair[0] as u32 as usize) <= key(pair[1] as u32 as usize)),
+            "BUG: {} rows are not in order after sorting",
+            self.len()
+        );
         Order { permutation: Some(keys.iter().map(|key| *key as u32).collect()), times, unique }
     }
 }

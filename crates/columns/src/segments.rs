@@ -36,6 +36,7 @@ impl Segments {
         let by_time = self.0.by_time.get_or_init(|| ByTime::of(self.iter().map(|segment| segment.meta().times)));
         let mut found: Vec<usize> = by_time.near(times).filter(overlaps).collect();
         found.sort_unstable();
+        debug_assert!(found.iter().copied().eq((0..self.len()).filter(overlaps)), "BUG: segments within {times:?}");
         found
     }
 }

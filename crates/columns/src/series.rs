@@ -93,10 +93,14 @@ impl Inner {
         }
         let chunk = self.chunks.last_mut().expect("one was pushed for the first series");
         chunk.bytes.extend_from_slice(key);
-        chunk.ends.push(chunk.bytes.len() as u32);
+        let end = u32::try_from(chunk.bytes.len()).expect("BUG: keys of a chunk of more than 4 GiB");
+        chunk.ends.push(end);
         let slot = Slot { hash: short_hash(key), id: self.len };
         self.table.insert_unique(spread(slot.hash), slot, |slot| spread(slot.hash));
         self.len += 1;
+        let (hashed, series) = (self.table.len(), self.len as usize);
+        assert!(hashed == series, "BUG: {hashed} keys in the hash table of {series} series");
+        debug_assert_eq!(self.find(key), Some(self.len - 1), "BUG: a key is not found under its number");
     }
 
     fn insert(&mut self, id: SeriesId, key: &[u8]) -> Result<()> {

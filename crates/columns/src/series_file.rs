@@ -29,6 +29,8 @@ const ZSTD_LEVEL: i32 = 1;
 /// # Errors
 /// 58030 or 53100; an incomplete file keeps its temporary name, and the next open removes it.
 pub fn write_series_file(env: &Arc<dyn Env>, dir: &Path, file: &SeriesFile, series: &SeriesIndex) -> Result<()> {
+    let known = series.len();
+    assert!(file.from < file.to && file.to <= known, "BUG: a file of series {} to {} of {known}", file.from, file.to);
     let mut out = Vec::new();
     out.extend_from_slice(&MAGIC);
     for field in [VERSION, file.from, file.to] {
@@ -57,6 +59,7 @@ fn write_section(series: &SeriesIndex, from: u32, to: u32, out: &mut Vec<u8>) ->
         raw.extend_from_slice(key);
         Ok(())
     })?;
+    assert!(raw.len() <= SECTION_BYTES_MAX, "BUG: {} bytes of keys, which no reader takes", raw.len());
     let packed = zstd::bulk::compress(&raw, ZSTD_LEVEL).map_err(Error::bug)?;
     let start = out.len();
     for field in [packed.len() as u32, raw.len() as u32, to - from] {

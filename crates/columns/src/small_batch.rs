@@ -226,6 +226,10 @@ impl SmallBatchBuilder {
     /// The finished batch.
     #[must_use]
     pub fn finish(self) -> SmallBatch {
+        let packed = &self.0;
+        let (end, bytes) = (packed.starts.last().copied(), packed.bytes.len());
+        assert!(end == Some(bytes as u32), "BUG: columns of a small batch end at {end:?} of {bytes} bytes");
+        debug_assert!((1..packed.len()).all(|at| packed.id(at - 1) < packed.id(at)), "BUG: columns are not in order");
         self.0
     }
 }

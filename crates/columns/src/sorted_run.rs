@@ -62,6 +62,15 @@ impl SortedRun {
         self.times.len()
     }
 
+    /// Whether rows are sorted, and unique if the run says so. For debug assertions.
+    pub(crate) fn is_sorted(&self) -> bool {
+        let ordered = |at: usize| match self.unique {
+            true => self.key(at - 1) < self.key(at),
+            false => self.key(at - 1) <= self.key(at),
+        };
+        self.series.len() == self.times.len() && (1..self.len()).all(ordered)
+    }
+
     pub(crate) fn key(&self, at: usize) -> (u32, i64) {
         (self.series[at], self.times[at])
     }

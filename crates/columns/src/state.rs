@@ -170,6 +170,8 @@ impl TableState {
         let series = SeriesIndex::default();
         for file in &files.series_files {
             read_series_file(env, dir, file, &series)?;
+            let read = series.len();
+            assert!(read == file.to, "BUG: {read} series after file {}, which ends at {}", file.file, file.to);
         }
         let open = |meta: &crate::SegmentMeta| Arc::new(Segment::open_in(cache, env.clone(), dir, meta.clone()));
         let segments = files.segments.iter().map(open).collect();
@@ -226,13 +228,21 @@ impl TableState {
             Entry::Rows { rows, .. } => !rows.is_empty(),
             Entry::Delete(deletes) => !deletes.is_empty(),
         });
-        let entries = self.entries.with(new.collect::<Vec<_>>());
+        let new: Vec<Entry> = new.collect();
+        if let (Some(last), Some(first)) = (self.entries.iter().next_back(), new.first()) {
+            let (last, first) = (last.last_lsn(), first.first_lsn());
+            assert!(last <= first, "BUG: table {}: commit {first} after commit {last}", self.table.name);
+        }
+        debug_assert!(new.is_sorted_by_key(Entry::first_lsn), "BUG: entries of {} not in order", self.table.name);
+        let entries = self.entries.with(new);
         TableState { entries, series_count: series_count.max(self.series_count), ..self.clone() }
     }
 
     /// Replaces the definition by one that is not committed.
     #[must_use]
     pub fn with_table(&self, table: TableRef) -> TableState {
+        let (id, new) = (self.table.id, table.id);
+        assert!(id == new, "BUG: the definition of table {new} for table {id}");
         TableState { table, ..self.clone() }
     }
 

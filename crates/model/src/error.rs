@@ -2,6 +2,7 @@
 //! SQLSTATE for clients, and a message with what failed, where, and the seen and expected values.
 
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::TableName;
 
@@ -217,6 +218,21 @@ impl Error {
         Error::new(SqlState::INTERNAL_ERROR, format!("BUG: {message}"))
     }
 
+    /// Runs `work`, and turns an assertion that fails in it into an error of kind `Bug`.
+    ///
+    /// For work that changes nothing until it returns, or whose state is given up after the error: a broken invariant
+    /// then stops that work, and the rest goes on.
+    ///
+    /// # Errors
+    /// XX000, with the message of the assertion.
+    pub fn contain<T>(work: impl FnOnce() -> T) -> Result<T> {
+        catch_unwind(AssertUnwindSafe(work)).map_err(|panic| {
+            let text = panic.downcast_ref::<String>().map(String::as_str);
+            let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("a panic without a message");
+            Error::bug(text.trim_start_matches("BUG: "))
+        })
+    }
+
     /// An error for damaged data (XX001).
     #[must_use]
     pub fn corrupt(message: impl Into<String>) -> Error {
@@ -366,6 +382,15 @@ impl std::error::Error for Error {}
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_failed_assertion_becomes_an_error_of_kind_bug() {
+        let (seen, text) = (3, "BUG: a constant text");
+        let formatted = Error::contain(|| assert!(seen == 4, "BUG: {seen} rows, expected 4")).unwrap_err();
+        assert_eq!((formatted.kind(), formatted.message()), (ErrorKind::Bug, "BUG: 3 rows, expected 4"));
+        assert_eq!(Error::contain(|| std::panic::panic_any(text)).unwrap_err().message(), text);
+        assert_eq!(Error::contain(|| 7), Ok(7));
+    }
 
     #[test]
     fn a_full_disk_is_distinguished_from_other_io_errors() {

@@ -27,6 +27,7 @@ pub(crate) fn packed_bytes(count: usize, width: u32) -> usize {
 multiversion! {
 /// Appends `values`, each below `2^width`; `width` is 0 ..= 64.
 pub(crate) fn pack[I: ExactSizeIterator<Item = u64>](values: I, width: u32, out: &mut Vec<u8>) {
+    assert!(width <= 64, "BUG: values of {width} bits, at most 64 are possible");
     if width == 0 {
         return;
     }
@@ -34,6 +35,7 @@ pub(crate) fn pack[I: ExactSizeIterator<Item = u64>](values: I, width: u32, out:
     out.resize(start + bytes + 8, 0);
     let (mut word, mut used, mut at) = (0u64, 0, start);
     for value in values {
+        debug_assert!(width_of(value) <= width, "BUG: the value {value} is packed in {width} bits");
         word |= value << used;
         used += width;
         if used >= 64 {
@@ -45,6 +47,7 @@ pub(crate) fn pack[I: ExactSizeIterator<Item = u64>](values: I, width: u32, out:
             word = if used == 0 { 0 } else { value >> (width - used) };
         }
     }
+    assert!(at <= start + bytes, "BUG: packed {} bytes, expected {bytes}", at - start);
     out[at..at + 8].copy_from_slice(&word.to_le_bytes());
     out.truncate(start + bytes);
 }

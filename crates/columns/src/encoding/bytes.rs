@@ -125,6 +125,7 @@ pub(crate) fn encode_plain(values: &[&[u8]], out: &mut Vec<u8>) -> (u8, Features
 
 /// Appends `values` (at least one) in the smallest encoding; returns its kind and the features that a reader needs.
 pub(crate) fn encode(values: &[&[u8]], out: &mut Vec<u8>) -> (u8, Features) {
+    assert!(!values.is_empty(), "BUG: no text to encode");
     let padded = PaddedValues::of(values);
     let start = out.len();
     let mut dictionary = None;
@@ -370,6 +371,14 @@ fn write_blob(text: &[u8], estimates: &SizeEstimates, out: &mut Vec<u8>) -> Feat
         out.truncate(start);
         blob = write_raw(text, out);
     }
+    let bytes = out.len() - start;
+    assert!(bytes <= text.len() + 1, "BUG: a {} blob of {bytes} bytes for {} bytes", blob.name, text.len());
+    debug_assert!(
+        decode_blob(&mut Reader::new(&out[start..]), text.len()).is_ok_and(|decoded| decoded == text),
+        "BUG: a {} blob that differs from its {} bytes",
+        blob.name,
+        text.len()
+    );
     blob.feature
 }
 

@@ -290,6 +290,7 @@ pub(super) const FEATURES: Features = {
 ///
 /// Sizes are estimated from samples; encodings with similar estimates are all tried.
 pub(crate) fn encode<T: Real>(values: &[T], out: &mut Vec<u8>) -> (u8, Features) {
+    assert!(!values.is_empty(), "BUG: no floats to encode");
     let raw_bytes = values.len() * T::BYTES;
     let mut candidates = Vec::new();
     let mut least = f64::INFINITY;
@@ -315,7 +316,10 @@ pub(crate) fn encode<T: Real>(values: &[T], out: &mut Vec<u8>) -> (u8, Features)
             out.truncate(written);
         }
     }
-    best.unwrap_or_else(|| encode_raw(values, out))
+    let best = best.unwrap_or_else(|| encode_raw(values, out));
+    let bytes = out.len() - start;
+    assert!(bytes <= raw_bytes, "BUG: {} floats take {bytes} bytes, raw {raw_bytes}", values.len());
+    best
 }
 
 /// Whether at least a tenth of a sample is negative, and a tenth positive.
@@ -350,7 +354,8 @@ fn decimal_candidate<T: Real>(values: &[T], exponent: usize) -> Candidate<'_> {
         if exceptions > 0 {
             out.push(exponent as u8 | HAS_EXCEPTIONS);
             let part = |part: &[i64], out: &mut Vec<u8>| features |= ints::encode(part, out);
-            write_exceptions(values, &mut integers, POWERS[exponent], out, part);
+            let written = write_exceptions(values, &mut integers, POWERS[exponent], out, part);
+            assert!(written == exceptions, "BUG: {written} exceptions of exponent {exponent}, counted {exceptions}");
         } else {
             out.push(exponent as u8);
         }
@@ -429,14 +434,14 @@ fn exponents<T: Real>(values: &[T]) -> [Option<usize>; 2] {
 }
 
 /// Writes the exceptions and replaces them in `integers` by their predecessor, so that they cost
-/// almost nothing there.
+/// almost nothing there. Returns their number.
 fn write_exceptions<T: Real>(
     values: &[T],
     integers: &mut [i64],
     power: f64,
     out: &mut Vec<u8>,
     mut part: impl FnMut(&[i64], &mut Vec<u8>),
-) {
+) -> usize {
     let mut positions = Vec::new();
     let mut bits = Vec::new();
     let is_exact_at = |index: usize, integer: i64| is_exact(values[index], integer, power);
@@ -454,6 +459,7 @@ fn write_exceptions<T: Real>(
     push_varint(out, positions.len() as u64);
     part(&positions, out);
     part(&bits, out);
+    positions.len()
 }
 
 /// Appends `values` (at least one) as bit-packed decimals, with the exponent of a small sample, or
@@ -474,7 +480,8 @@ pub(super) fn encode_fast<T: Real>(values: &[T], integers: &mut Vec<i64>, out: &
     }
     if exceptions > 0 {
         out.push(exponent as u8 | HAS_EXCEPTIONS);
-        write_exceptions(values, integers, POWERS[exponent], out, log_encoding::write_ints);
+        let written = write_exceptions(values, integers, POWERS[exponent], out, log_encoding::write_ints);
+        assert!(written == exceptions, "BUG: {written} exceptions of exponent {exponent}, counted {exceptions}");
     } else {
         out.push(exponent as u8);
     }

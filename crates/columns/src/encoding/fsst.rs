@@ -233,13 +233,17 @@ impl Table {
         let mut codes = Vec::with_capacity(text.len() / 2 + 16);
         for mut part in parts {
             part.finish(self);
+            assert!(part.at == part.text.len(), "BUG: {} of {} bytes were encoded", part.at, part.text.len());
             codes.extend_from_slice(&part.codes[..part.written]);
         }
+        assert!(codes.len() <= 2 * text.len(), "BUG: {} codes for {} bytes", codes.len(), text.len());
         codes
     }
 
     /// Appends the symbols: the number of each length, then their bytes.
     pub(super) fn write(&self, out: &mut Vec<u8>) {
+        let symbols = self.symbols.len();
+        assert!(symbols <= SYMBOLS_MAX, "BUG: {symbols} symbols, at most {SYMBOLS_MAX} have a code");
         let mut counts = [0; SYMBOL_BYTES_MAX];
         self.symbols.iter().for_each(|symbol| counts[usize::from(symbol.length) - 1] += 1);
         out.extend_from_slice(&counts);

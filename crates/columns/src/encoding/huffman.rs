@@ -6,7 +6,7 @@
 
 use model::Result;
 
-use super::byte_io::{Reader, corrupt, push_varint};
+use super::byte_io::{Reader, corrupt, push_varint, varint_bytes};
 use super::cpu::multiversion;
 
 /// Longest code: the lookup table is 4 KiB, and five codes fit the 56 bits that a refill
@@ -61,20 +61,26 @@ impl Code {
         let mut head = vec![highest];
         write_lengths(&lengths, &mut head);
         // Each stream ends on a byte boundary; the first three are preceded by their lengths.
-        let bytes = head.len() + (bits / 8) as usize + STREAMS + 2 * (STREAMS - 1);
+        let length_bytes = varint_bytes(bits / 8).max(2);
+        let bytes = head.len() + (bits / 8) as usize + STREAMS + length_bytes * (STREAMS - 1);
         Code { lengths, head, bytes }
     }
 
     /// Encodes `symbols`, whose histogram must be that of this code.
     pub(crate) fn write(&self, symbols: &[u8], out: &mut Vec<u8>) {
+        let start = out.len();
         out.extend_from_slice(&self.head);
         let (written, lengths) = EncodedStreams::of(symbols, &self.codes());
         lengths[..STREAMS - 1].iter().for_each(|length| push_varint(out, *length as u64));
         written.streams(lengths).for_each(|stream| out.extend_from_slice(stream));
+        // Choices between encodings rely on it.
+        let bytes = out.len() - start;
+        assert!(bytes <= self.bytes, "BUG: coded symbols take {bytes} bytes, at most {} were expected", self.bytes);
     }
 
     /// By symbol: code, and in the low byte its length.
     fn codes(&self) -> [u32; 256] {
+        debug_assert!(read_lengths(&mut Reader::new(&self.head)).as_ref() == Ok(&self.lengths), "BUG: code lengths");
         let mut codes = [0; 256];
         let mut next = 0u32;
         for length in 1..=CODE_BITS_MAX {
@@ -174,6 +180,7 @@ fn repair(lengths: &mut [u8]) {
             *length -= 1;
         }
     }
+    assert!(taken == TABLE, "BUG: codes of {} symbols fill {taken} of {TABLE} table entries", lengths.len());
 }
 
 /// Splits the symbols into the parts of the four streams.
@@ -230,6 +237,8 @@ impl EncodedStreams {
         let room = (each * CODE_BITS_MAX).div_ceil(8) + 8;
         let mut written = EncodedStreams { bytes: vec![0; room * STREAMS], room };
         let lengths = write_together(&streams(symbols), codes, room, &mut written.bytes);
+        // A stream that is longer has been cut off.
+        assert!(lengths.iter().all(|length| *length <= room), "BUG: streams of {lengths:?} bytes in {room}");
         (written, lengths)
     }
 
@@ -443,6 +452,18 @@ mod tests {
             // Decreasing frequencies that would need codes longer than the limit.
             of(&mut |bits| (bits.leading_zeros() * 9) as u8);
         }
+    }
+
+    /// The bound counted two bytes for the length of a stream, and streams of more than 16 KiB take three: the size of
+    /// large texts was underestimated. It follows from the number of bits now.
+    #[test]
+    fn the_bound_of_the_size_holds_for_long_streams() {
+        let mut random = Random(3);
+        let symbols: Vec<u8> = (0..80_000).map(|_| random.next() as u8).collect();
+        let mut bytes = Vec::new();
+        let code = Code::of(&histogram(&symbols));
+        code.write(&symbols, &mut bytes);
+        assert!(bytes.len() <= code.bytes && code.bytes < bytes.len() + 16, "{} of {}", bytes.len(), code.bytes);
     }
 
     #[test]

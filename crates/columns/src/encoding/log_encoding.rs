@@ -52,6 +52,12 @@ pub(crate) fn encode(ty: DataType, values: &ArrayRef, scratch: &mut Vec<i64>, ou
         _ => write_numbers(ty, values, scratch, out),
     };
     out[head] |= kind << 2;
+    debug_assert!(
+        decode(ty, values.len(), &out[head..], usize::MAX).is_ok_and(|decoded| super::is_same(ty, &decoded, values)),
+        "BUG: {} values of type {} for the log differ",
+        values.len(),
+        ty.sql_name()
+    );
 }
 
 fn write_numbers(ty: DataType, values: &ArrayRef, scratch: &mut Vec<i64>, out: &mut Vec<u8>) -> u8 {
@@ -101,6 +107,8 @@ fn write_text(values: &ArrayRef, offsets: &[i32], scratch: &mut Vec<i64>, out: &
 
 /// Appends `values` (at least one) as an integer stream.
 pub(crate) fn write_ints(values: &[i64], out: &mut Vec<u8>) {
+    assert!(!values.is_empty(), "BUG: no integers for the log");
+    let start = out.len();
     let (range, steps) = ranges(values);
     let saved = range.packed_bytes(values.len()).saturating_sub(steps.packed_bytes(values.len()));
     if saved < DELTA_SAVES_MIN {
@@ -114,6 +122,8 @@ pub(crate) fn write_ints(values: &[i64], out: &mut Vec<u8>) {
     push_signed(out, steps.min);
     let pairs = values[1..].iter().zip(values);
     pack(pairs.map(|(value, before)| value.wrapping_sub(*before).wrapping_sub(steps.min).cast_unsigned()), width, out);
+    let (bytes, packed) = (out.len() - start, range.packed_bytes(values.len()));
+    assert!(bytes <= packed, "BUG: differences take {bytes} bytes, the values {packed}");
 }
 
 const LANES: usize = 8;

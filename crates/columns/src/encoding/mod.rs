@@ -136,6 +136,15 @@ impl<'a> Dense<'a> {
     }
 
     /// `bytes`: width of an integer of the column's type; `None` for bool.
+    fn len(&self) -> usize {
+        match self {
+            Dense::Ints(values) => values.len(),
+            Dense::F32(values) => values.len(),
+            Dense::F64(values) => values.len(),
+            Dense::Bytes(values) => values.len(),
+        }
+    }
+
     /// Whether all values have the same bits.
     pub(crate) fn is_same(&self, other: &Dense<'_>) -> bool {
         match (self, other) {
@@ -221,6 +230,8 @@ pub fn encode(ty: DataType, values: &dyn Array, out: &mut Vec<u8>) {
 
 /// Like [`encode`], with a choice of compression and with extracted values. Returns the features that a reader needs.
 pub(crate) fn encode_dense(dense: &Dense<'_>, values: &dyn Array, form: Form, out: &mut Vec<u8>) -> Features {
+    let (some, nulls) = (dense.len(), values.null_count());
+    assert!(some + nulls == values.len(), "BUG: {some} values and {nulls} NULLs of {} rows", values.len());
     let head = out.len();
     let mut features = Features::NONE;
     out.push(NULLS_NONE);
@@ -246,16 +257,25 @@ pub(crate) fn encode_dense(dense: &Dense<'_>, values: &dyn Array, form: Form, ou
     features
 }
 
+/// Like [`is_same`], for arrays of the same type. For debug assertions.
+pub(crate) fn same(a: &ArrayRef, b: &ArrayRef) -> bool {
+    let ty = crate::rows::data_type(a.data_type());
+    ty.is_some_and(|ty| a.data_type() == b.data_type() && is_same(ty, a, b))
+}
+
+/// Whether two arrays have the same NULLs, and values with the same bits. For debug assertions.
+fn is_same(ty: DataType, a: &dyn Array, b: &dyn Array) -> bool {
+    let nulls = |array: &dyn Array| array.nulls().filter(|nulls| nulls.null_count() > 0).cloned();
+    let (Ok(of_a), Ok(of_b)) = (Dense::of(ty, a), Dense::of(ty, b)) else { return false };
+    nulls(a) == nulls(b) && of_a.is_same(&of_b)
+}
+
 /// Checks that `bytes` are `values` and use `features`, no more and no fewer. For debug assertions.
 fn reencoded(dense: &Dense<'_>, values: &dyn Array, features: Features, bytes: &[u8]) -> Result<()> {
     let Some(ty) = crate::rows::data_type(values.data_type()) else { return Ok(()) };
     let mut reader = Reader::new(bytes);
     let decoded = decode_chunk(ty, values.len(), &mut reader)?;
-    let nulls = |array: &dyn Array| array.nulls().filter(|nulls| nulls.null_count() > 0).cloned();
-    if nulls(&decoded) != nulls(values) {
-        return Err(Error::bug(format!("{} NULLs or others, expected {}", decoded.null_count(), values.null_count())));
-    }
-    if !Dense::of(ty, &decoded)?.is_same(dense) {
+    if !Dense::of(ty, &decoded)?.is_same(dense) || !is_same(ty, &decoded, values) {
         return Err(Error::bug(format!("other values than the {} of type {}", values.len(), ty.sql_name())));
     }
     if reader.features() != features {
@@ -373,6 +393,7 @@ fn decode_chunk(ty: DataType, rows: usize, reader: &mut Reader<'_>) -> Result<Ar
     };
     let count = rows - nulls.as_ref().map_or(0, NullBuffer::null_count);
     let array = decode_values(ty, kind, count, nulls, reader)?;
+    assert!(array.len() == rows, "BUG: {} values of type {}, expected {rows}", array.len(), ty.sql_name());
     reader.finish("chunk")?;
     Ok(array)
 }
@@ -477,6 +498,8 @@ fn decode_bools(kind: u8, count: usize, nulls: Option<NullBuffer>, reader: &mut 
 /// Distributes values over the slots that are not NULL; NULL slots get the default.
 fn scatter<T: ArrowPrimitiveType>(dense: Vec<T::Native>, nulls: Option<NullBuffer>) -> PrimitiveArray<T> {
     let Some(nulls) = nulls else { return PrimitiveArray::new(ScalarBuffer::from(dense), None) };
+    let slots = nulls.len() - nulls.null_count();
+    assert!(dense.len() == slots, "BUG: {} values for {slots} slots that are not NULL", dense.len());
     let mut values = vec![T::Native::default(); nulls.len()];
     if nulls.null_count() * 8 < nulls.len() {
         let mut rest = &dense[..];

@@ -477,6 +477,7 @@ pub(super) fn write(all: &[u8], ends: &[usize], out: &mut Vec<u8>) -> Option<Fea
     if !split_all(&source, &learned, &mut parts, &mut patterns, &mut indexes) {
         return None;
     }
+    assert!(indexes.len() == ends.len(), "BUG: {} patterns of {} values", indexes.len(), ends.len());
     Some(write_parts(&patterns, &indexes, &parts.numbers, out))
 }
 
@@ -552,6 +553,7 @@ fn write_parts(patterns: &Patterns, indexes: &[i64], numbers: &[i64], out: &mut 
         done[slots] += 1;
         at += slots;
     }
+    assert!(at == numbers.len(), "BUG: patterns have {at} slots for {} numbers", numbers.len());
     for (columns, rows) in columns.iter().zip(rows).skip(1).filter(|(_, rows)| *rows > 0) {
         columns.chunks(rows).for_each(|column| features |= ints::encode(column, out));
     }

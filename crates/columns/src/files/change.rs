@@ -25,11 +25,19 @@ impl TableFiles {
     /// # Cost
     /// Compares both versions item by item. Size: the inserted items, and 12 bytes per edit.
     pub fn encode_change(&self, old: &TableFiles, out: &mut Vec<u8>) {
+        let start = out.len();
         encode_list(&old.series_files, &self.series_files, encode_series_file, out);
         encode_list(&old.segments, &self.segments, encode_segment, out);
         encode_list(&old.tombstones, &self.tombstones, encode_tombstone, out);
         push_i64(out, self.kept_from);
         push_i64(out, self.history_from);
+        debug_assert!(self.is_change_of(old, &out[start..]), "BUG: changes of files that give other files");
+    }
+
+    /// Whether applying the changes to `old` gives these files. For debug assertions.
+    fn is_change_of(&self, old: &TableFiles, mut changes: &[u8]) -> bool {
+        let mut files = old.clone();
+        files.apply_change(&mut changes).is_ok() && files == *self && changes.is_empty()
     }
 
     /// Applies the output of [`TableFiles::encode_change`] at the front of `bytes`, and advances
@@ -102,6 +110,7 @@ fn edits<'a, T: PartialEq>(old: &[T], new: &'a [T], encode: &dyn Fn(&T, &mut Vec
             _ => edit.insert.push(item),
         }
     }
+    assert!(at <= old.len(), "BUG: item {at} of {} is kept", old.len());
     edit.remove += old.len() - at;
     edits.extend(Some(edit).filter(ListEdit::changes));
     edits

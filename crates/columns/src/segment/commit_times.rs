@@ -61,9 +61,16 @@ impl CommitTimesWriter {
             return None;
         }
         self.list.push(time);
+        let (listed, numbered) = (self.list.len(), self.numbers.len() + 1);
+        assert!(listed == numbered, "BUG: {listed} commit times in the list, {numbered} have a number");
         let number = -(self.list.len() as i64);
         self.numbers.insert(time, number);
         Some(number)
+    }
+
+    /// The inverse of [`CommitTimesWriter::indexed`]. For debug assertions.
+    pub(super) fn resolve(&self, indexed: &ArrayRef) -> Result<ArrayRef> {
+        resolve(indexed, &self.list)
     }
 
     /// Appends the list: its length, then integer streams of up to 8,192 times.

@@ -148,6 +148,10 @@ pub(super) struct IndexEntry {
 pub(super) fn write_index_entry(previous: Option<&IndexEntry>, entry: &IndexEntry, out: &mut Vec<u8>) {
     let (last_series, first_time) = previous.map_or((0, 0), |entry| (entry.meta.last.0, entry.meta.first.1));
     let meta = &entry.meta;
+    let before = previous.map_or((0, i64::MIN), |entry| entry.meta.last);
+    let ordered = before <= meta.first && meta.first <= meta.last;
+    assert!(ordered, "BUG: a block from {:?} to {:?} after {before:?}", meta.first, meta.last);
+    assert!(meta.rows as usize <= BLOCK_ROWS_MAX, "BUG: a block of {} rows, at most {BLOCK_ROWS_MAX}", meta.rows);
     push_varint(out, meta.rows.into());
     push_varint(out, entry.bytes.into());
     push_varint(out, entry.rows.bytes.into());
@@ -306,6 +310,7 @@ impl DirectoryWriter {
     }
 
     pub(super) fn push(&mut self, place: &Place, stats: &ColumnStats) {
+        assert!(place.bytes > 0, "BUG: a chunk without bytes stands for all NULL, and has no statistics");
         push_varint(&mut self.places, place.bytes.into());
         push_varint(&mut self.places, place.offset.into());
         self.places.extend_from_slice(&place.crc.to_le_bytes());

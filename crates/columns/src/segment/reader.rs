@@ -187,6 +187,8 @@ impl Segment {
         let mut reader = Reader::new(&loaded.stats_bytes);
         let stats = format::read_stats(ty, &directory.entries, &loaded.places, &mut reader);
         let stats = stats.map_err(|error| self.locate(error, format_args!("statistics of column {id}")))?;
+        let (found, blocks) = (stats.len(), directory.entries.len());
+        assert!(found == blocks, "BUG: statistics of {found} of {blocks} blocks");
         let mut is_new = false;
         let stats = loaded.stats.get_or_init(|| {
             is_new = true;
@@ -320,6 +322,7 @@ impl Segment {
             let start = group[0].at;
             let end = group.iter().map(|chunk| chunk.at + u64::from(chunk.place.bytes)).max().unwrap_or(start);
             let bytes = self.read_bytes(start, end - start, bytes_read)?;
+            assert!(bytes.len() as u64 == end - start, "BUG: read {} bytes, expected {}", bytes.len(), end - start);
             for chunk in group {
                 let from = (chunk.at - start) as usize;
                 each(chunk, &bytes[from..from + chunk.place.bytes as usize], bytes_read)?;
@@ -361,7 +364,10 @@ impl Segment {
             array = array.and_then(|indexed| commit_times::resolve(&indexed, list));
         }
         let place = format_args!("block {block}, column {id}, byte {}", chunk.at);
-        Ok((id, array.map_err(|error| self.locate(error, place))?))
+        let array = array.map_err(|error| self.locate(error, place))?;
+        let (seen, expected) = (array.len(), part.as_ref().map_or(rows, Range::len));
+        assert!(seen == expected, "BUG: {seen} values of column {id} in block {block}, expected {expected}");
+        Ok((id, array))
     }
 
     /// The list of commit times; empty if no row was written since the history began.
@@ -625,6 +631,7 @@ fn parse_column(column: &ColumnEntry, entries: &[IndexEntry], bytes: &[u8]) -> R
     let mut reader = Reader::new(bytes);
     let commit_times = if column.id == history::WRITTEN_AT { commit_times::read(&mut reader)? } else { Vec::new() };
     let places = format::read_places(entries, &mut reader)?;
+    assert!(places.len() == entries.len(), "BUG: chunks of {} of {} blocks", places.len(), entries.len());
     let stats_bytes = bytes[bytes.len() - reader.remaining()..].to_vec();
     Ok(LoadedColumn { places, stats_bytes, commit_times, stats: OnceLock::new() })
 }

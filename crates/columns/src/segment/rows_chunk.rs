@@ -36,6 +36,9 @@ pub(super) fn write(series: &[u32], times: &[i64], ops: &Ops, form: Form, out: &
         Form::Compressed => ints::encode(values, out),
         Form::Plain => ints::encode_plain(values, 0, bits, out),
     };
+    let (rows, of_times) = (series.len(), times.len());
+    assert!(rows == of_times, "BUG: a block of {rows} series numbers and {of_times} times");
+    let start = out.len();
     let wide: Vec<i64> = series.iter().map(|series| i64::from(*series)).collect();
     let mut features = ints(&wide, 32, out) | ints(times, 64, out);
     match ops {
@@ -48,10 +51,16 @@ pub(super) fn write(series: &[u32], times: &[i64], ops: &Ops, form: Form, out: &
             out.push(OPS_EACH);
             push_varint(out, list.len() as u64);
             list.iter().for_each(|op| write_op(op, out));
+            assert!(of.len() == rows, "BUG: {} operations of {rows} rows", of.len());
             let wide: Vec<i64> = of.iter().map(|index| i64::from(*index)).collect();
             features |= ints(&wide, 8, out);
         }
     }
+    debug_assert!(
+        read(rows, &mut Reader::new(&out[start..]))
+            .is_ok_and(|heads| heads.series == series && heads.times == times && heads.ops == *ops),
+        "BUG: a rows chunk of {rows} rows that differs"
+    );
     features
 }
 

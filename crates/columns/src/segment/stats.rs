@@ -76,6 +76,12 @@ impl ColumnStats {
         if array.is_null(array.len() - 1) {
             stats.last = None;
         }
+        let (nulls, rows) = (array.null_count(), array.len());
+        assert!(nulls < rows, "BUG: statistics of {rows} rows, {nulls} of them NULL, which has no chunk");
+        if let Some((min, max)) = &stats.range {
+            let ordered = min.compare(max).is_some_and(Ordering::is_le);
+            assert!(ordered, "BUG: the minimum is {min}, the maximum {max}");
+        }
         stats
     }
 

@@ -1,6 +1,6 @@
-//! Stored segments of each format version that this program must read: `tests/data/segment-v<version>.seg`.
+//! Stored segments that this program must read: `tests/data/segment-v<version>-<known features>.seg`.
 //!
-//! All of them have the same rows, which use every encoding that their version had. A new version gets a file of its
+//! Each of them uses every feature that was known when it was written. A new version or feature gets a file of its
 //! own: `cargo test -p columns -- --ignored save_a_segment_of_this_version`; the older ones are never written again.
 
 use std::path::{Path, PathBuf};
@@ -22,11 +22,14 @@ const LSNS: (Lsn, Lsn) = (Lsn(5), Lsn(9));
 const ROWS: usize = 1_200;
 const SECOND: i64 = 1_000_000_000;
 
-/// Versions with a stored segment, oldest first.
-const STORED: [(u32, &[u8]); 2] =
-    [(3, include_bytes!("../../tests/data/segment-v3.seg")), (4, include_bytes!("../../tests/data/segment-v4.seg"))];
+/// Names and bytes of the stored segments, oldest first.
+const STORED: [(&str, &[u8]); 2] = [
+    ("segment-v3-21.seg", include_bytes!("../../tests/data/segment-v3-21.seg")),
+    ("segment-v4-21.seg", include_bytes!("../../tests/data/segment-v4-21.seg")),
+];
 
-/// Columns of the stored segments, each of which makes the encoder choose another encoding.
+/// Columns of the stored segments, each of which makes the encoder choose another encoding. An older segment has the
+/// first ones only: new columns are added at the end, and the others never change.
 fn columns() -> Vec<(ColumnId, DataType, ArrayRef)> {
     let mut random = Random(21);
     let mut columns: Vec<(ColumnId, DataType, ArrayRef)> = Vec::new();
@@ -114,24 +117,27 @@ fn open(bytes: &[u8]) -> Segment {
 
 #[test]
 fn stored_segments_of_all_versions_are_read_completely() {
-    for (version, bytes) in STORED {
+    for (name, bytes) in STORED {
         let segment = open(bytes);
-        let ids: Vec<ColumnId> = columns().into_iter().map(|(id, ..)| id).collect();
-        let expected = rows();
-        let read = segment.read(0, &ids, &mut 0).unwrap_or_else(|error| panic!("version {version}: {error}"));
+        let stored = segment.columns().unwrap_or_else(|error| panic!("{name}: {error}"));
+        let ids: Vec<ColumnId> = stored.iter().map(|(id, _)| *id).collect();
+        let (expected, columns) = (rows(), columns());
+        assert!(ids.iter().eq(columns.iter().map(|(id, ..)| id).take(ids.len())), "{name}: {ids:?}");
+        let read = segment.read(0, &ids, &mut 0).unwrap_or_else(|error| panic!("{name}: {error}"));
         assert_eq!((&read.series, &read.times, &read.ops), (&expected.series, &expected.times, &expected.ops));
-        for ((id, ty, expected), (other, read)) in columns().iter().zip(&read.columns) {
+        assert_eq!(read.columns.len(), ids.len(), "{name}");
+        for ((id, ty, expected), (_, read)) in columns.iter().zip(&read.columns) {
             let is_same = Dense::of(*ty, read).unwrap().is_same(&Dense::of(*ty, expected).unwrap());
-            assert!(id == other && is_same && read.nulls() == expected.nulls(), "version {version}, column {id}");
+            assert!(is_same && read.nulls() == expected.nulls(), "{name}, column {id}");
         }
-        assert_eq!(segment.check().unwrap(), Vec::<String>::new(), "version {version}");
+        assert_eq!(segment.check().unwrap(), Vec::<String>::new(), "{name}");
     }
 }
 
 #[test]
 fn the_newest_stored_segment_uses_every_feature() {
     let (_, bytes) = STORED[STORED.len() - 1];
-    assert_eq!(open(bytes).features().unwrap(), KNOWN_FEATURES, "add columns, or a segment, for the others");
+    assert_eq!(open(bytes).features().unwrap(), KNOWN_FEATURES, "add a column and a stored segment for the others");
 }
 
 /// The bytes of a segment of this version whose footer states `features`.
@@ -178,6 +184,7 @@ fn save_a_segment_of_this_version() {
     let meta = write(&env, &dir);
     let mut bytes = vec![0; meta.bytes as usize];
     env.open(&dir.join(file_name(FILE)), Open::Read).unwrap().read_at(&mut bytes, 0).unwrap();
-    let path = format!("{}/tests/data/segment-v{}.seg", env!("CARGO_MANIFEST_DIR"), format::VERSION);
+    let features = KNOWN_FEATURES.bits().count_ones();
+    let path = format!("{}/tests/data/segment-v{}-{features}.seg", env!("CARGO_MANIFEST_DIR"), format::VERSION);
     std::fs::write(path, bytes).unwrap();
 }

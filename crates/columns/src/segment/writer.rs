@@ -9,10 +9,10 @@ use model::{ColumnId, DataType, Error, Lsn, Result, TimeRange};
 
 use super::commit_times::CommitTimesWriter;
 use super::format::{
-    ColumnEntry, DirectoryWriter, Footer, IndexEntry, Place, Trailer, VERSION, header, write_index_entry,
+    ColumnEntry, DirectoryWriter, Footer, IndexEntry, Place, Trailer, VERSION, header, read_index, write_index_entry,
 };
 use super::{BLOCK_ROWS_MAX, BlockMeta, BlockRows, ColumnStats, SegmentMeta, file_name, rows_chunk};
-use crate::encoding::{Dense, Features, Form, encode_dense};
+use crate::encoding::{self, Dense, Features, Form, encode_dense};
 use crate::history;
 use crate::rows::{Op, Ops};
 
@@ -128,6 +128,8 @@ impl SegmentWriter {
             return Err(Error::bug(format!("column {id} is not one of the segment's, or out of order")));
         }
         let bytes = u32::try_from(self.position() - at).map_err(|_| block_too_large())?;
+        let rows_bytes = rows_place.bytes;
+        assert!((1..=bytes).contains(&rows_bytes), "BUG: a rows chunk of {rows_bytes} bytes in a block of {bytes}");
         self.add_to_totals(rows, &meta);
         let entry = IndexEntry { meta, at, bytes, rows: rows_place };
         write_index_entry(self.last_entry.as_ref(), &entry, &mut self.index);
@@ -149,13 +151,29 @@ impl SegmentWriter {
             None => encode_dense(&dense, array, self.form, &mut self.buffer),
         };
         let place = self.place_since(at, block_at)?;
-        self.columns[column].directory.push(&place, &ColumnStats::of(ty, array, &dense));
+        let stats = ColumnStats::of(ty, array, &dense);
+        debug_assert!(self.stats_agree(&place, column, array, &stats), "BUG: statistics of column {id}: {stats:?}");
+        self.columns[column].directory.push(&place, &stats);
         if self.buffer.len() >= WRITE_BYTES { self.write_buffer() } else { Ok(()) }
+    }
+
+    /// Whether the chunk that was appended to the buffer last has these statistics. For debug assertions.
+    fn stats_agree(&self, place: &Place, column: usize, array: &ArrayRef, stats: &ColumnStats) -> bool {
+        let ColumnWriter { id, ty, .. } = self.columns[column];
+        let chunk = &self.buffer[self.buffer.len() - place.bytes as usize..];
+        let Ok(mut decoded) = encoding::decode(ty, array.len(), chunk) else { return false };
+        if history::is_history_column(id) {
+            let Ok(times) = self.commit_times.resolve(&decoded) else { return false };
+            decoded = times;
+        }
+        let Ok(dense) = Dense::of(ty, &decoded) else { return false };
+        ColumnStats::of(ty, &decoded, &dense).agrees_with(stats)
     }
 
     /// Location of the chunk that was appended to the buffer last.
     fn place_since(&self, at: u64, block_at: u64) -> Result<Place> {
         let chunk = &self.buffer[(at - self.written) as usize..];
+        assert!(!chunk.is_empty(), "BUG: a chunk without bytes, which stands for all NULL");
         let offset = u32::try_from(at - block_at).map_err(|_| block_too_large())?;
         let bytes = u32::try_from(chunk.len()).map_err(|_| block_too_large())?;
         Ok(Place { offset, bytes, crc: crc32c::crc32c(chunk) })
@@ -212,10 +230,12 @@ impl SegmentWriter {
     /// 58030 or 53100 when a step fails. Then no file has the segment's name, unless removing it
     /// failed too.
     pub fn finish(mut self, lsns: (Lsn, Lsn)) -> Result<SegmentMeta> {
-        let Some(last_entry) = self.last_entry.take() else {
+        if self.last_entry.is_none() {
             return Err(Error::bug("a segment without rows"));
-        };
+        }
+        assert!(lsns.0 <= lsns.1, "BUG: a segment of commits {} to {}", lsns.0, lsns.1);
         self.write_end(lsns)?;
+        let Some(last_entry) = self.last_entry.take() else { return Err(Error::bug("a segment without rows")) };
         self.write_buffer()?;
         self.file.sync().map_err(|error| io("sync", &self.temporary, &error))?;
         self.env.rename(&self.temporary, &self.path).map_err(|error| io("rename", &self.temporary, &error))?;
@@ -249,12 +269,21 @@ impl SegmentWriter {
             }
         }
         let index_at = self.position();
+        let end = entries.last().map_or(directories_at, |column: &ColumnEntry| column.at + column.bytes);
+        assert!(end == index_at, "BUG: directories end at {end}, the index begins at {index_at}");
+        let blocks = self.totals.blocks;
+        debug_assert!(
+            read_index(blocks, &self.index).is_ok_and(|entries| entries.last() == self.last_entry.as_ref()),
+            "BUG: an index of {blocks} blocks that cannot be read"
+        );
         let index_crc = crc32c::crc32c(&self.index);
         self.buffer.append(&mut self.index);
         let (footer_at, start) = (self.position(), self.buffer.len());
         let Totals { rows, blocks, settled, .. } = self.totals;
-        Footer { features: self.features, rows, blocks, settled, lsns, directories_at, columns: entries }
-            .write(&mut self.buffer);
+        let features = self.features;
+        let footer = Footer { features, rows, blocks, settled, lsns, directories_at, columns: entries };
+        footer.write(&mut self.buffer);
+        debug_assert_eq!(Footer::read(VERSION, &self.buffer[start..]).as_ref(), Ok(&footer), "BUG: footer");
         let footer_crc = crc32c::crc32c(&self.buffer[start..]);
         Trailer { index_at, footer_at, index_crc, footer_crc, file: self.number, version: VERSION }
             .write(&mut self.buffer);

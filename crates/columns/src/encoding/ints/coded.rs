@@ -44,6 +44,7 @@ fn of_clusters<'a>(stream: &'a Stream<'a>) -> Option<(usize, Encode<'a>)> {
         symbols_or_escapes(values, base, low_bits, &mut symbols);
         find_escapes(&symbols, |at| escapes.push(values[at]));
     }
+    assert!(low_bits <= 63, "BUG: {low_bits} low bits, at most 63 can be read");
     let code = Code::of(&huffman::histogram(&symbols));
     // An estimate if there are escapes.
     let escaped_bytes = packed_bytes(escapes.len(), bounds.width()) + if escapes.is_empty() { 0 } else { 8 };

@@ -118,6 +118,7 @@ pub(super) fn write_best_in(values: &[i64], bounds: Bounds, options: Options, ou
     if bounds.width() == 0 || values.len() < 3 || options.depth == 0 {
         return packed::write(values, bounds, out);
     }
+    debug_assert!(values.iter().all(|value| bounds.contains(*value)), "BUG: a value outside of its bounds");
     let start = out.len();
     let features = write_unpacked(&Stream { values, bounds, options, changes: OnceCell::new() }, out);
     if out.len() - start > bounds.packed_bytes(values.len()) {
@@ -182,6 +183,7 @@ fn keep_smaller(out: &mut Vec<u8>, start: usize, other: &mut Vec<u8>) -> bool {
         out.append(other);
     }
     other.clear();
+    assert!(out.len() > start, "BUG: an attempt to encode wrote nothing");
     is_smaller
 }
 

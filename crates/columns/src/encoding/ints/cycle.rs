@@ -28,6 +28,7 @@ fn estimate<'a>(stream: &'a Stream<'a>, beat: f64) -> Option<(f64, Encode<'a>)> 
         return None;
     }
     let lag = period(values)?;
+    assert!(1 < lag && lag < values.len(), "BUG: a period of {lag} in {} values", values.len());
     let changes = |stretch: &[i64]| differences(stretch, lag);
     let first = lag as f64 / values.len() as f64 * beat;
     let bits = first + estimated_bits(&sample(values, lag, changes));

@@ -45,6 +45,7 @@ fn of_repetitions<'a>(stream: &'a Stream<'a>, bits: f64) -> Option<Encode<'a>> {
     }
     let ranks = table.sort();
     indexes.iter_mut().for_each(|index| *index = ranks[*index as usize]);
+    debug_assert!(table.values.is_sorted_by(|a, b| a < b), "BUG: a dictionary with an entry twice");
     Some(Box::new(move |options, out| {
         push_varint(out, table.values.len() as u64);
         let patterns = cycle::CYCLE.feature | split::SPLIT.feature;

@@ -121,6 +121,7 @@ const fn all_features() -> Features {
 
 /// Appends `values` (at least one) in the smallest encoding found; returns the features that a reader needs.
 pub(crate) fn encode(values: &[i64], out: &mut Vec<u8>) -> Features {
+    assert!(!values.is_empty(), "BUG: no integers to encode");
     let start = out.len();
     let features = cost_model::write(values, out);
     debug_assert_eq!(reencoded(values, features, &out[start..]), Ok(()), "BUG: encoded integers differ");
@@ -129,6 +130,7 @@ pub(crate) fn encode(values: &[i64], out: &mut Vec<u8>) -> Features {
 
 /// Appends `values`, each in `bits` bits above `base`; all of them must fit.
 pub(crate) fn encode_plain(values: &[i64], base: i64, bits: u32, out: &mut Vec<u8>) -> Features {
+    debug_assert!(values.iter().all(|value| width_of(above(*value, base)) <= bits), "BUG: more than {bits} bits");
     let start = out.len();
     let features = packed::write_as(values, base, bits, out);
     debug_assert_eq!(reencoded(values, features, &out[start..]), Ok(()), "BUG: packed integers differ");
@@ -164,6 +166,11 @@ impl Bounds {
 
     pub(super) fn width(&self) -> u32 {
         width_of(self.max.wrapping_sub(self.min).cast_unsigned())
+    }
+
+    /// Whether the distance from the minimum to `value`, which wraps, is within the bounds.
+    fn contains(&self, value: i64) -> bool {
+        above(value, self.min) <= above(self.max, self.min)
     }
 
     /// Size of the packed stream of `count` values.
@@ -274,12 +281,18 @@ fn unknown_tag(tag: u8) -> Error {
 
 fn decode_at(reader: &mut Reader<'_>, count: usize, depth: u32, out: &mut Vec<i64>) -> Result<()> {
     let (encoding, head) = read_head(reader, count, depth)?;
-    (encoding.decode)(reader, head, out)
+    let expected = out.len() + count;
+    (encoding.decode)(reader, head, out)?;
+    debug_assert!(out.len() == expected, "BUG: {} {} values, expected {expected}", out.len(), encoding.name);
+    Ok(())
 }
 
 fn decode_range_at(reader: &mut Reader<'_>, count: usize, part: Range<usize>, depth: u32) -> Result<Vec<i64>> {
     let (encoding, head) = read_head(reader, count, depth)?;
-    (encoding.decode_range)(reader, head, part)
+    let expected = part.len();
+    let values = (encoding.decode_range)(reader, head, part)?;
+    debug_assert!(values.len() == expected, "BUG: {} {} values, expected {expected}", values.len(), encoding.name);
+    Ok(values)
 }
 
 /// Reads differences and appends their running sums.

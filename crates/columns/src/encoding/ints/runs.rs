@@ -37,6 +37,8 @@ fn encode(values: &[i64]) -> Encode<'_> {
             run_values.push(run[0]);
             lengths.push(run.len() as i64);
         }
+        let (sum, count) = (lengths.iter().sum::<i64>(), values.len());
+        assert!(sum == count as i64, "BUG: runs of {sum} values, expected {count}");
         push_varint(out, lengths.len() as u64);
         let patterns = cycle::CYCLE.feature | split::SPLIT.feature;
         let within = options.deeper().without(RUNS.feature | scaled::SCALED.feature | patterns);
