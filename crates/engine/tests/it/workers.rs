@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use engine::{Durability, Engine, Isolation, Options, Progress, inspect};
 use env::sim::SimEnv;
 use env::{Env, Step};
-use model::{Lsn, SqlState, TableName};
+use model::{Lsn, SqlState, TableName, TimeRange};
 
 use crate::{batch, begin, commit, make, now, put, spec};
 
@@ -57,6 +57,25 @@ fn settling_merges_fewer_segments_than_ordinary_compaction_would() {
     let compactions = engine.stats().metric("compactions");
     engine.settle().expect("settled");
     assert_eq!(engine.stats().metric("compactions"), compactions, "settled segments are not merged again");
+}
+
+/// The bug: an assertion took the LSN of an applied delete, which is part of the output's range, for
+/// a commit that the compaction had made up. The fix: the output may have any flushed commit.
+#[test]
+fn a_compaction_applies_deletes_newer_than_its_inputs() {
+    let env = SimEnv::new(1);
+    let engine = open(&env, &small());
+    make(&engine, "t");
+    fill(&engine, "t", 3);
+    let mut txn = begin(&engine);
+    let view = txn.snapshot().table(&TableName::public("t")).expect("table");
+    txn.delete(&view, None, TimeRange::half_open(1, 2)).expect("delete");
+    engine.finish(txn.commit(Durability::Sync)).expect("commit");
+    engine.flush().expect("flush");
+    let before = now(&engine, "t");
+    engine.settle().expect("settled");
+    assert_eq!((engine.stats().segments, now(&engine, "t")), (1, before));
+    assert!(engine.readiness().is_ok());
 }
 
 /// The bug: a flush answered its callers only when nothing was left to flush. Under steady commits
