@@ -159,7 +159,7 @@ impl Binder<'_> {
             all.extend(order_by.iter().map(|key| key.expr.clone()));
         }
         let fit = fit.of(all.len());
-        let (call, mut arguments) = self.converted_arguments(&fit, all, at)?;
+        let (mut call, mut arguments) = self.converted_arguments(&fit, all, at)?;
         match function.kind {
             FunctionKind::Scalar => {
                 self.check_plain(written)?;
@@ -181,6 +181,7 @@ impl Binder<'_> {
                     }
                     (Aggregate::HypotheticalSet(_), true) => {
                         arguments = self.hypothetical_arguments(name, arguments, direct, at)?;
+                        call.arguments = arguments.iter().map(|argument| argument.ty).collect();
                     }
                     _ => {}
                 }

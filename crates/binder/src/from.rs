@@ -126,7 +126,7 @@ impl Binder<'_> {
             .columns
             .iter()
             .zip(columns)
-            .map(|(column, id)| SourceColumn { name: Ident::new(&column.name), expr: self.column_expr(*id, at) });
+            .map(|(column, id)| source_column(Ident::new(&column.name), self.column_expr(*id, at)));
         Source {
             name: Ident::new(&table.name),
             table: Some(Arc::clone(table)),
@@ -178,10 +178,10 @@ impl Binder<'_> {
             };
             return Err(error(SqlState::SYNTAX_ERROR, text, at).with_hint("For example, FROM (SELECT ...) [AS] foo."));
         }
-        let columns = bound.outputs.iter().map(|one| SourceColumn {
-            name: Ident::new(&one.output.name),
-            expr: self.column_expr(one.output.column, at),
-        });
+        let columns = bound
+            .outputs
+            .iter()
+            .map(|one| source_column(Ident::new(&one.output.name), self.column_expr(one.output.column, at)));
         let columns: Vec<SourceColumn> = columns.collect();
         scope.own.borrow_mut().extend(bound.outputs.iter().map(|one| one.output.column));
         let mut source = unnamed(columns);
@@ -199,7 +199,7 @@ impl Binder<'_> {
     ) -> Result<Source> {
         scope.own.borrow_mut().extend(columns.iter().map(|(_, column)| column));
         let columns = columns.into_iter();
-        let columns = columns.map(|(name, column)| SourceColumn { name, expr: self.column_expr(column, at) });
+        let columns = columns.map(|(name, column)| source_column(name, self.column_expr(column, at)));
         let mut source = Source { name: name.clone(), ..unnamed(columns.collect()) };
         rename(&mut source, alias)?;
         Ok(source)
@@ -519,7 +519,7 @@ impl Binder<'_> {
                     Expr { kind, ty: common, typmod, at: Place(at.0) }
                 }
             };
-            merged.push(SourceColumn { name: name.clone(), expr });
+            merged.push(source_column(name.clone(), expr));
         }
         Ok((merged, Self::conjunction(conditions)))
     }
@@ -607,6 +607,10 @@ fn join_sources(
 
 fn visible_columns(sources: &[Source]) -> Vec<SourceColumn> {
     sources.iter().filter(|source| source.by_column).flat_map(|source| source.columns.iter().cloned()).collect()
+}
+
+fn source_column(name: Ident, expr: Expr) -> SourceColumn {
+    SourceColumn { name, expr, is_added: false }
 }
 
 fn unnamed(columns: Vec<SourceColumn>) -> Source {

@@ -114,7 +114,7 @@ fn check_name(scope: &Scope<'_>, clause: &Locking, name: &ast::Name) -> Result<(
     let what = match kind {
         Some(SourceKind::Join) => "a join",
         Some(SourceKind::Function) => "a function",
-        Some(SourceKind::Cte) => "a WITH query",
+        Some(SourceKind::Cte | SourceKind::Recursion) => "a WITH query",
         Some(SourceKind::Table | SourceKind::Target | SourceKind::Subquery) | None => {
             let text = format!("relation \"{}\" in {clause} clause not found in FROM clause", name.name);
             return Err(error(SqlState::UNDEFINED_TABLE, text, name.at));

@@ -77,7 +77,8 @@ impl Binder<'_> {
     /// 42601 for `*` without FROM.
     pub(crate) fn star(&mut self, scope: &Scope<'_>, qualifier: &[Ident], at: Pos) -> Result<Vec<(Ident, Expr)>> {
         let columns = |source: &Source| -> Vec<(Ident, Expr)> {
-            source.columns.iter().map(|column| (column.name.clone(), placed(column.expr.clone(), at))).collect()
+            let columns = source.columns.iter().filter(|column| !column.is_added);
+            columns.map(|column| (column.name.clone(), placed(column.expr.clone(), at))).collect()
         };
         if !qualifier.is_empty() {
             return Ok(columns(&self.qualified_source(scope, qualifier, at)?));

@@ -9,7 +9,8 @@ use scalar::{Expr, ExprKind, Place};
 use crate::binder::{Binder, error, unsupported};
 use crate::group::Grouping;
 use crate::locking::{check_locking, check_no_locking};
-use crate::scope::{Clause, Scope};
+use crate::recursion::INVALID_RECURSION;
+use crate::scope::{Clause, Scope, SourceKind};
 use crate::sort::SortItem;
 use crate::tree::{Output, Rel, RowLock, SortKey};
 
@@ -131,6 +132,7 @@ impl Binder<'_> {
         let limit = self.limit(scope, query)?;
         self.check_windows(scope)?;
         check_locking(scope, select)?;
+        self.check_recursive_term(scope, &targets)?;
         if grouping.is_some() || having.is_some() || scope.has_aggregates() {
             let grouping = grouping.unwrap_or_default();
             rel = self.aggregated(scope, rel, grouping, &mut targets, having.as_mut())?;
@@ -141,6 +143,26 @@ impl Binder<'_> {
         rel = window_and_sets(scope, rel, &self.catalog_set_levels(scope));
         let locks = scope.locks.take();
         self.finish(rel, targets, sort, distinct, (locks, limit), decide_types)
+    }
+
+    /// The recursive term of a recursive query has no aggregates.
+    fn check_recursive_term(&self, scope: &Scope<'_>, targets: &[Target]) -> Result<()> {
+        let aggregates = scope.aggregates.borrow();
+        let is_recursive = scope.tables.borrow().iter().any(|source| source.kind == SourceKind::Recursion);
+        if aggregates.is_empty() || !is_recursive {
+            return Ok(());
+        }
+        let mut at = 0;
+        for target in targets {
+            target.expr.visit(&mut |part| {
+                let is_one = |column: u32| aggregates.iter().any(|(other, _)| *other == column);
+                if at == 0 && matches!(part.kind, ExprKind::Column(column) if is_one(column)) {
+                    at = part.at.0;
+                }
+            });
+        }
+        let text = "aggregate functions are not allowed in a recursive query's recursive term";
+        Err(error(INVALID_RECURSION, text, Pos(at)))
     }
 
     /// A target whose type nothing says is text.

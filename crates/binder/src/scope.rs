@@ -123,6 +123,8 @@ pub(crate) struct CteName {
     pub(crate) is_recursing: bool,
     /// Whether it is a change without RETURNING, which nothing can refer to.
     pub(crate) has_no_rows: bool,
+    /// Number of its last columns that `*` leaves out in the query itself.
+    pub(crate) hidden: usize,
 }
 
 /// Kinds of items of FROM.
@@ -134,6 +136,8 @@ pub(crate) enum SourceKind {
     Subquery,
     Function,
     Cte,
+    /// The reference of a recursive query to itself.
+    Recursion,
     Join,
 }
 
@@ -187,6 +191,8 @@ pub(crate) struct SourceColumn {
     pub(crate) name: Ident,
     /// A column, or what USING merges.
     pub(crate) expr: Expr,
+    /// Whether `*` leaves it out: SEARCH or CYCLE added it to the query that is being bound.
+    pub(crate) is_added: bool,
 }
 
 /// The meaning of a name.

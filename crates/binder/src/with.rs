@@ -1,14 +1,16 @@
 //! WITH.
 
 use model::{Error, Result, SqlState};
-use parser::ast::{self, Alias, CteBody as Ast, Ident, Pos, QueryBody, SetOperator, Visitor};
+use parser::ast::{self, Alias, CteBody as Ast, Ident, Pos, QueryBody, SetOperator};
 
 use scalar::Place;
 
-use crate::binder::{Binder, error, unsupported};
+use crate::binder::{Binder, error};
 use crate::change::BoundChange;
 use crate::query::Bound;
+use crate::recursion::{INVALID_RECURSION, check_references, dependency_order, refers};
 use crate::scope::{CteName, Scope, Source, SourceKind};
+use crate::sort::start_of;
 use crate::tree::{Cte, CteBody, Rel, Subplan};
 
 impl Binder<'_> {
@@ -23,14 +25,15 @@ impl Binder<'_> {
                 return Err(error(SqlState::FEATURE_NOT_SUPPORTED, "MERGE not supported in WITH query", cte.at));
             }
         }
-        for (at, cte) in with.ctes.iter().enumerate() {
-            if cte.search.is_some() || cte.cycle.is_some() {
-                return Err(unsupported("SEARCH and CYCLE", cte.at));
+        let order = match with.recursive {
+            true => dependency_order(&with.ctes)?,
+            false => (0..with.ctes.len()).collect(),
+        };
+        for cte in order.into_iter().map(|at| &with.ctes[at]) {
+            let is_recursive = with.recursive && refers(&cte.body, &cte.name);
+            if !is_recursive && (cte.search.is_some() || cte.cycle.is_some()) {
+                return Err(error(SqlState::SYNTAX_ERROR, "WITH query is not recursive", cte.at));
             }
-            if with.recursive && with.ctes[at + 1..].iter().any(|later| body_mentions(&cte.body, &later.name)) {
-                return Err(unsupported("a reference to a later query of WITH", cte.at));
-            }
-            let is_recursive = with.recursive && body_mentions(&cte.body, &cte.name);
             match &cte.body {
                 Ast::Query(query) if is_recursive => self.recursive_cte(scope, cte, query)?,
                 Ast::Query(query) => {
@@ -39,7 +42,7 @@ impl Binder<'_> {
                 }
                 _ if is_recursive => {
                     let text = format!("recursive query \"{}\" must not contain data-modifying statements", cte.name);
-                    return Err(error(SqlState("42P19"), text, cte.at));
+                    return Err(error(INVALID_RECURSION, text, cte.at));
                 }
                 Ast::Insert(insert) => {
                     let change = self.insert(insert, Some(scope))?;
@@ -77,7 +80,8 @@ impl Binder<'_> {
             references: 0,
         });
         let number = self.ctes.len() - 1;
-        let name = CteName { name: cte.name.clone(), columns, cte: number, is_recursing: false, has_no_rows };
+        let name =
+            CteName { name: cte.name.clone(), columns, cte: number, is_recursing: false, has_no_rows, hidden: 0 };
         scope.ctes.borrow_mut().push(name);
         Ok(())
     }
@@ -96,8 +100,14 @@ impl Binder<'_> {
             materialized: cte.materialized,
             references: 0,
         });
-        let name =
-            CteName { name: cte.name.clone(), columns: names, cte: number, is_recursing: false, has_no_rows: false };
+        let name = CteName {
+            name: cte.name.clone(),
+            columns: names,
+            cte: number,
+            is_recursing: false,
+            has_no_rows: false,
+            hidden: 0,
+        };
         scope.ctes.borrow_mut().push(name);
         Ok(())
     }
@@ -108,46 +118,51 @@ impl Binder<'_> {
                 "recursive query \"{}\" does not have the form non-recursive-term UNION [ALL] recursive-term",
                 cte.name
             );
-            error(SqlState("42P19"), text, cte.at)
+            error(INVALID_RECURSION, text, cte.at)
         };
         let QueryBody::SetOperation(operation) = &query.body else { return Err(form()) };
         if operation.op != SetOperator::Union {
             return Err(form());
         }
-        if mentions(&operation.left, &cte.name) {
-            let text =
-                format!("recursive reference to query \"{}\" must not appear within its non-recursive term", cte.name);
-            return Err(error(SqlState("42P19"), text, cte.at));
+        check_references(&cte.name, query, operation)?;
+        check_plain_union(query)?;
+        let inner = Scope::new(Some(scope));
+        if let Some(with) = &query.with {
+            self.with(&inner, with)?;
         }
-        let clauses = [
-            ("WITH", query.with.is_some()),
-            ("ORDER BY", !query.order_by.is_empty()),
-            ("OFFSET", query.offset.is_some()),
-            ("LIMIT", query.limit.is_some()),
-        ];
-        if let Some((clause, _)) = clauses.iter().find(|(_, is_there)| *is_there) {
-            let text = format!("{clause} in a recursive query is not implemented");
-            return Err(error(SqlState::FEATURE_NOT_SUPPORTED, text, cte.at));
-        }
-        let base = self.query(&operation.left, Some(scope), true)?;
-        let names = cte_names(cte, base.outputs.iter().map(|one| Ident::new(&one.output.name)).collect())?;
+        let base = self.query(&operation.left, Some(&inner), true)?;
+        let mut names = cte_names(cte, base.outputs.iter().map(|one| Ident::new(&one.output.name)).collect())?;
+        let mut added = self.added_columns(&inner, cte, operation, &names)?;
+        let hidden = added.names.len();
+        names.extend(added.names.iter().cloned());
         let number = self.ctes.len();
         let columns: Vec<u32> = base.outputs.iter().map(|one| one.output.column).collect();
         let places: Vec<Place> = base.outputs.iter().map(|one| one.at).collect();
-        let base = Subplan { rel: base.rel, columns };
+        let mut base = self.added_to_base(Subplan { rel: base.rel, columns }, &added);
         // The columns are known before the body is, for the references in the step.
         let columns: Vec<u32> = base.columns.iter().map(|column| self.copy_column(*column)).collect();
         let body = CteBody::Plain(Rel::Single);
         let name = cte.name.as_str().into();
         self.ctes.push(Cte { name, columns: columns.clone(), body, materialized: cte.materialized, references: 0 });
         self.outer.ctes.push(Default::default());
-        let name =
-            CteName { name: cte.name.clone(), columns: names, cte: number, is_recursing: true, has_no_rows: false };
-        scope.ctes.borrow_mut().push(name);
-        let step = self.query(&operation.right, Some(scope), false)?;
-        let mut step = self.recursive_step(cte, &columns, step, &places)?;
+        let entry = CteName {
+            name: cte.name.clone(),
+            columns: names,
+            cte: number,
+            is_recursing: true,
+            has_no_rows: false,
+            hidden,
+        };
+        scope.ctes.borrow_mut().push(entry);
+        let step = self.query(&operation.right, Some(&inner), false)?;
+        if let Some(error) = added.refusal.take() {
+            return Err(error);
+        }
+        let selected: Vec<u32> = step.outputs.iter().map(|one| one.output.column).collect();
+        let step = self.recursive_step(cte, &columns[..columns.len() - hidden], step, &places)?;
+        let is_converted = step.columns != selected;
+        let mut step = self.added_to_step(cte, step, number, is_converted, &added)?;
         let mut outer = self.outer.of_rel(&mut step.rel);
-        let mut base = base;
         outer.extend(self.outer.of_rel(&mut base.rel));
         self.outer.ctes[number] = outer;
         self.ctes[number].body = CteBody::Recursive { all: operation.all, base, step };
@@ -204,7 +219,11 @@ impl Binder<'_> {
         let columns: Vec<u32> = columns.into_iter().map(|column| self.copy_column(column)).collect();
         let named = cte.columns.iter().cloned().zip(columns.iter().copied()).collect();
         let mut source = self.named_source(scope, &cte.name, named, alias, at)?;
-        source.kind = SourceKind::Cte;
+        source.kind = if cte.is_recursing { SourceKind::Recursion } else { SourceKind::Cte };
+        if cte.is_recursing {
+            let own = source.columns.len() - cte.hidden;
+            source.columns.iter_mut().skip(own).for_each(|column| column.is_added = true);
+        }
         let rel = if cte.is_recursing {
             Rel::WorkTable { cte: cte.cte, columns }
         } else {
@@ -212,6 +231,27 @@ impl Binder<'_> {
         };
         Ok((rel, vec![source]))
     }
+}
+
+/// Refuses clauses behind the union of a recursive query.
+fn check_plain_union(query: &ast::Query) -> Result<()> {
+    let limit = match &query.limit {
+        Some(ast::Limit::Count(count) | ast::Limit::WithTies(count)) => Some(count),
+        Some(ast::Limit::All) | None => None,
+    };
+    let clauses =
+        [("ORDER BY", query.order_by.first().map(|by| &by.expr)), ("OFFSET", query.offset.as_ref()), ("LIMIT", limit)];
+    for (clause, expr) in clauses {
+        if let Some(expr) = expr {
+            let text = format!("{clause} in a recursive query is not implemented");
+            return Err(error(SqlState::FEATURE_NOT_SUPPORTED, text, start_of(expr)));
+        }
+    }
+    if !query.locking.is_empty() {
+        let text = "FOR UPDATE/SHARE in a recursive query is not implemented";
+        return Err(Error::new(SqlState::FEATURE_NOT_SUPPORTED, text));
+    }
+    Ok(())
 }
 
 /// The names of a query's columns, those behind its name first.
@@ -229,31 +269,4 @@ fn cte_names(cte: &ast::Cte, mut names: Vec<Ident>) -> Result<Vec<Ident>> {
         *name = alias.clone();
     }
     Ok(names)
-}
-
-/// Whether a query has a table of this unqualified name in it.
-fn mentions(query: &ast::Query, name: &Ident) -> bool {
-    ast::walk_query(&mut Finder(name), query).is_break()
-}
-
-/// Whether a statement of WITH has a table of this unqualified name in it.
-fn body_mentions(body: &Ast, name: &Ident) -> bool {
-    ast::walk_cte_body(&mut Finder(name), body).is_break()
-}
-
-/// Looks for a table of an unqualified name.
-struct Finder<'n>(&'n Ident);
-impl Visitor for Finder<'_> {
-    type Break = ();
-
-    fn enter_table_expr(&mut self, table: &ast::TableExpr) -> std::ops::ControlFlow<()> {
-        match table {
-            ast::TableExpr::Relation(relation)
-                if relation.name.qualifier.is_empty() && relation.name.name == *self.0 =>
-            {
-                std::ops::ControlFlow::Break(())
-            }
-            _ => std::ops::ControlFlow::Continue(()),
-        }
-    }
 }

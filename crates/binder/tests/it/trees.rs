@@ -288,3 +288,25 @@ fn locks_name_the_scans_of_their_tables() {
     );
     assert!(format!("{:?}", input).contains("Lock"), "the subquery locks its own table");
 }
+
+#[test]
+fn a_step_with_search_and_cycle_follows_rows_that_close_no_cycle_and_carries_their_path() {
+    let tables = crate::tables();
+    let sql = "WITH RECURSIVE t(n) AS (SELECT id::bigint FROM site UNION ALL SELECT s.id FROM site s JOIN t ON s.parent = t.n)
+               SEARCH DEPTH FIRST BY n SET ord CYCLE n SET looped USING path SELECT * FROM t";
+    let Ok(Statement::Query(query)) = crate::bound(&tables, sql) else { panic!("a query") };
+    let CteBody::Recursive { base, step, .. } = &query.ctes[0].body else { panic!("a recursive query") };
+    assert_eq!((base.columns.len(), step.columns.len()), (4, 4));
+    let (columns, subqueries) = (&query.columns, &query.subqueries);
+    let checker = Checker { columns, subqueries };
+    checker.rel(&base.rel, &Set::new(), sql);
+    checker.rel(&step.rel, &Set::new(), sql);
+    let types = |part: &Subplan| part.columns.iter().map(|column| columns[*column as usize].ty.0).collect::<Vec<_>>();
+    assert_eq!(types(base), [20, 2287, 16, 2287]);
+    assert_eq!(types(step), [20, 2287, 16, 2287]);
+    // The added columns, then the conversion to bigint, then the SELECT with the condition of the mark.
+    let Rel::Project { input, .. } = &step.rel else { panic!("the added columns") };
+    let Rel::Project { input, .. } = &**input else { panic!("the conversion") };
+    let Rel::Project { input, .. } = &**input else { panic!("the SELECT") };
+    assert!(matches!(&**input, Rel::Filter { input, .. } if matches!(**input, Rel::Join { .. })), "{input:?}");
+}
