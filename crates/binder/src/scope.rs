@@ -181,7 +181,7 @@ impl Source {
         } else {
             number
         };
-        Some(SourceColumn { name: name.clone(), expr })
+        Some(SourceColumn { name: name.clone(), expr, is_added: false })
     }
 }
 

@@ -42,7 +42,7 @@ use datafusion::logical_expr::{AggregateUDF, Expr as DfExpr, LogicalPlan, Scalar
 use datafusion::scalar::ScalarValue;
 use model::{Datum, Result};
 
-pub use nodes::Planner;
+pub use nodes::{Planner, distinct_input};
 pub use reuse::is_reusable;
 
 /// Metadata key of an output column's type, a number in `pg_type`.

@@ -475,7 +475,8 @@ fn distinct(batches: &[RecordBatch], schema: &SchemaRef) -> Result<RecordBatch> 
     let mut values = new_group_values(Arc::clone(schema), &GroupOrdering::None).or_error()?;
     let mut groups = Vec::new();
     for batch in batches {
-        values.intern(batch.columns(), &mut groups).or_error()?;
+        let columns: Vec<ArrayRef> = batch.columns().iter().map(crate::floats::canonical).collect();
+        values.intern(&columns, &mut groups).or_error()?;
     }
     let rows = values.len();
     batch_of(schema, values.emit(EmitTo::All).or_error()?, rows)

@@ -179,7 +179,7 @@ fn is_union(plan: &LogicalPlan) -> bool {
         LogicalPlan::Union(_) => true,
         LogicalPlan::Distinct(Distinct::All(input)) => is_union(input),
         LogicalPlan::Projection(projection) => is_identity(projection) && is_union(&projection.input),
-        _ => false,
+        plan => relational::distinct_input(plan).is_some_and(is_union),
     }
 }
 
@@ -259,10 +259,16 @@ impl Compiler<'_> {
                 }
                 Some(false)
             }
-            member => {
-                into.push(self.shape(member)?);
-                Some(false)
-            }
+            member => match relational::distinct_input(member) {
+                Some(input) => {
+                    self.members(input, into)?;
+                    Some(true)
+                }
+                None => {
+                    into.push(self.shape(member)?);
+                    Some(false)
+                }
+            },
         }
     }
 

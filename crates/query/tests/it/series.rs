@@ -413,11 +413,11 @@ fn usual_statements_are_series_statements() {
         "SELECT s, max(v) - min(v) FROM m WHERE ok AND x = 'p' GROUP BY s",
         "SELECT time, v FROM m WHERE dev = 'a' UNION (SELECT time, v FROM o WHERE v > 3 LIMIT 3)",
         "SELECT time, v FROM m UNION ALL SELECT time, v FROM o UNION ALL SELECT time, v FROM c",
+        "SELECT time, v FROM m UNION SELECT time, n FROM o",
     ];
     let others = [
         // UNION ALL keeps rows of `c` that equal rows of the inner UNION.
         "SELECT time, v FROM c UNION ALL (SELECT time, v FROM m UNION SELECT time, v FROM o)",
-        "SELECT time, v FROM m UNION SELECT time, n FROM o",
         "SELECT time, v FROM m EXCEPT SELECT time, v FROM o",
         "SELECT DISTINCT ON (v) v, time FROM m ORDER BY v, time DESC",
         "SELECT m.time FROM m JOIN o ON m.time = o.time",
@@ -464,7 +464,7 @@ fn what_looks_at_many_values_runs_on_threads_and_answers_as_the_planner_does() {
             ("site, sum(i), avg(i), min(i), max(i), sum(b), avg(b), max(b)", "WHERE f29 < 2000 GROUP BY site ORDER BY site"),
             ("time_bucket('1 hour', time) AS h, dev, min(r), max(r), count(i)", "WHERE i > -399 GROUP BY h, dev ORDER BY h, dev"),
             // Depends on neither series nor times.
-            ("t, avg(r), min(r), max(r), sum(r), count(*), avg(i), sum(b), stddev(i)", "GROUP BY t ORDER BY t"),
+            ("t, avg(r), min(r), max(r), sum(r), count(*), avg(i), sum(b), stddev(r)", "GROUP BY t ORDER BY t"),
             ("u, t, avg(r), min(i), max(b), sum(i), count(r)", "WHERE i > -399 AND t <> 'x3' GROUP BY u, t ORDER BY u, t"),
             ("u, bool_and(r > 3), max(r) FILTER (WHERE i > 0)", "WHERE t = 'x4' AND 900 > b OR t = 'x1' GROUP BY u ORDER BY u"),
             ("count(u), max(r)", "WHERE i % 100 = 7 AND u IS NULL AND f29 < 2000"),

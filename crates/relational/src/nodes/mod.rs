@@ -101,6 +101,15 @@ impl Node {
     }
 }
 
+/// The input of a node that keeps the first one of equal rows; `None` for any other plan, and if only some columns count.
+#[must_use]
+pub fn distinct_input(plan: &LogicalPlan) -> Option<&LogicalPlan> {
+    let LogicalPlan::Extension(Extension { node }) = plan else { return None };
+    let node = node.as_any().downcast_ref::<Node>()?;
+    let is_whole = matches!(*node.operator, Operator::Distinct) && node.expressions.len() == node.schema.fields().len();
+    node.inputs.first().filter(|_| is_whole)
+}
+
 fn schema(inputs: &[LogicalPlan], keeps: bool, made: &[Made]) -> DfResult<DFSchemaRef> {
     let kept = inputs.first().filter(|_| keeps);
     let fields = kept.into_iter().flat_map(|input| input.schema().iter());
