@@ -877,7 +877,11 @@ impl Txn {
     /// XX000 (a bug) only.
     pub fn undo_to(&mut self, savepoint: Savepoint, guard: &Guard) -> Result<()> {
         let writes = self.writes.len();
-        assert!(savepoint.writes <= writes, "BUG: a savepoint after {} writes, {writes} are left", savepoint.writes);
+        debug_assert!(
+            savepoint.writes <= writes,
+            "BUG: a savepoint after {} writes, {writes} are left",
+            savepoint.writes
+        );
         while self.writes.len() > savepoint.writes {
             if let Some(write) = self.writes.pop() {
                 self.note_undone(&write, guard)?;
