@@ -42,6 +42,8 @@ impl Event {
     pub fn set(&self) {
         let callbacks = {
             let mut state = self.0.state.lock();
+            let waiting = state.callbacks.len();
+            assert!(!state.set || waiting == 0, "BUG: {waiting} callbacks of an event that is set did not run");
             state.set = true;
             std::mem::take(&mut state.callbacks)
         };

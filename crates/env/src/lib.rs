@@ -215,6 +215,7 @@ pub fn write_temporary(env: &dyn Env, path: &Path, contents: &[u8]) -> io::Resul
         file.write_at(contents, 0)?;
         file.sync()
     };
+    debug_assert!(temporary != path, "BUG: {} would be overwritten in place", path.display());
     let written = write();
     if written.is_err() {
         // On a full disk the remains of a failed attempt would take space from the next. If this

@@ -51,6 +51,7 @@ impl<T: Default> Arena<T> {
     /// Allocates a slot and returns its number; prefers freed slots.
     pub(crate) fn take(&self) -> u64 {
         if let Some(number) = self.free.lock().pop() {
+            debug_assert!(number < self.bound(), "BUG: slot {number} is reused, {} were handed out", self.bound());
             return number;
         }
         let number = self.next.fetch_add(1, Ordering::Relaxed);
@@ -89,6 +90,7 @@ impl<T: Default> Arena<T> {
     /// Frees a slot. The slot must be in its default state, and no thread may still hold its
     /// number.
     pub(crate) fn give_back(&self, number: u64) {
+        assert!(self.get(number).is_some(), "BUG: slot {number} is freed, which was never allocated");
         self.free.lock().push(number);
     }
 

@@ -120,7 +120,9 @@ const IN_TABLE: u64 = 1;
 /// Lock word of a single holder. Transaction numbers start at 1, so it differs from [`FREE`] and
 /// [`IN_TABLE`].
 fn single_holder_word(txn: TxnId, mode: LockMode) -> u64 {
-    txn.0 << 3 | (mode as u64) << 1
+    let word = txn.0 << 3 | (mode as u64) << 1;
+    debug_assert!(decode_word(word) == (txn, mode) && word > IN_TABLE, "BUG: {txn:?} has no lock word");
+    word
 }
 
 /// Decodes the lock word of a single holder.
@@ -196,7 +198,7 @@ impl Locks {
         }
         let asked = queue.request(txn, mode, policy);
         // A word is `IN_TABLE` exactly while its queue has a holder.
-        debug_assert!(!queue.holders.is_empty(), "BUG: a queue without a holder");
+        assert!(!queue.holders.is_empty(), "BUG: the queue of {name:?} has no holder");
         let (event, before) = match asked? {
             QueueResult::Answered(request) => {
                 if matches!(request, Request::Held { .. }) {
@@ -209,7 +211,8 @@ impl Locks {
             QueueResult::Waits { event, before } => (event, before),
         };
         if before.is_none() {
-            self.waits_of(txn).lock().insert(txn, name);
+            let other = self.waits_of(txn).lock().insert(txn, name);
+            assert!(other.is_none(), "BUG: {txn:?} waits for {name:?} and {other:?}");
             self.waiting.fetch_add(1, Ordering::Relaxed);
         }
         drop(queues);
@@ -263,7 +266,8 @@ impl Locks {
 
     fn forget_wait(&self, queue: &mut Queue, txn: TxnId) {
         if queue.waiters.remove(txn).is_some() {
-            self.waits_of(txn).lock().remove(&txn);
+            let wait = self.waits_of(txn).lock().remove(&txn);
+            assert!(wait.is_some(), "BUG: {txn:?} is in a queue, but does not wait");
             self.waiting.fetch_sub(1, Ordering::Relaxed);
         }
     }
@@ -288,8 +292,12 @@ impl Locks {
             self.forget_wait(queue, txn);
             self.grant(queue, &mut granted);
             if queue.holders.is_empty() {
+                // Otherwise `grant` would have given the lock to a waiter.
+                assert!(queue.waiters.all.is_empty(), "BUG: {} wait for a free lock", queue.waiters.all.len());
                 queues.remove(&name);
                 if let Some(word) = word {
+                    let seen = word.load(Ordering::Relaxed);
+                    assert!(seen == IN_TABLE, "BUG: the lock word of {name:?} is {seen}, and it has a queue");
                     word.store(FREE, Ordering::Release);
                 }
             }
@@ -314,8 +322,10 @@ impl Locks {
     fn grant(&self, queue: &mut Queue, granted: &mut Vec<Event>) {
         while let Some((txn, mode)) = queue.next() {
             let Some(event) = queue.waiters.remove(txn) else { return };
-            self.waits_of(txn).lock().remove(&txn);
+            let wait = self.waits_of(txn).lock().remove(&txn);
+            assert!(wait.is_some(), "BUG: {txn:?} gets a lock that it does not wait for");
             self.waiting.fetch_sub(1, Ordering::Relaxed);
+            debug_assert!(!queue.holders.conflicts_with(txn, mode), "BUG: {txn:?} gets {mode:?} against a holder");
             queue.holders.put(txn, mode);
             granted.push(event);
         }
@@ -509,6 +519,7 @@ impl Holders {
 
     /// Adds a holder, or changes its mode.
     fn put(&mut self, txn: TxnId, mode: LockMode) {
+        debug_assert!(self.counts.iter().sum::<u32>() as usize == self.all.len(), "BUG: counts {:?}", self.counts);
         self.counts[mode as usize] += 1;
         if let Some(at) = self.position(txn) {
             self.counts[self.all[at].1 as usize] -= 1;

@@ -117,6 +117,8 @@ impl RecordNumbers {
 
     /// Requires [`RecordNumbers::sort`] first.
     fn has(&self, number: u64) -> bool {
+        let (sorted, all) = (self.sorted, self.all.len());
+        assert!(sorted == all, "BUG: {sorted} of {all} record numbers are sorted");
         self.all.binary_search(&number).is_ok()
     }
 }
@@ -160,12 +162,18 @@ impl KeyRanges {
                 _ => apart.push(range),
             }
         }
+        debug_assert!(
+            apart.is_sorted_by(|one, other| one.high.as_ref().is_some_and(|high| *high < other.low)),
+            "BUG: key ranges overlap after sorting"
+        );
         self.all = apart;
         self.sorted = self.all.len();
     }
 
     /// Requires [`KeyRanges::sort`] first.
     fn has(&self, key: &[u8]) -> bool {
+        let (sorted, all) = (self.sorted, self.all.len());
+        assert!(sorted == all, "BUG: {sorted} of {all} key ranges are sorted");
         let after = self.all.partition_point(|range| *range.low <= *key);
         after > 0 && self.all[after - 1].high.as_ref().is_none_or(|high| *key < **high)
     }
@@ -289,6 +297,7 @@ impl ReadSet {
                     )));
                 }
             }
+            assert!(self.checked < commit.lsn, "BUG: commit {} is validated after {}", commit.lsn, self.checked);
             self.checked = commit.lsn;
         }
         Ok(())
@@ -450,7 +459,8 @@ impl RecentCommits {
 
     fn leave(&self, txn: TxnId, snapshot: Lsn) {
         let mut inner = self.inner.lock();
-        inner.snapshots.remove(&(snapshot, txn));
+        let was_live = inner.snapshots.remove(&(snapshot, txn));
+        assert!(was_live, "BUG: {txn:?} leaves with a snapshot at {snapshot} that it did not enter with");
         let oldest = inner.snapshots.first().map_or(Lsn(u64::MAX), |(lsn, _)| *lsn);
         let gone = inner.evict(|commit, _| commit.lsn <= oldest);
         drop(inner);
@@ -467,6 +477,9 @@ impl RecentCommits {
             // The last serializable transaction has ended meanwhile, and would have removed this
             // commit.
             return;
+        }
+        if let Some(last) = inner.commits.back() {
+            assert!(last.lsn < lsn, "BUG: commit {lsn} is noted after {}", last.lsn);
         }
         let commit = Arc::new(CommitWrites { lsn, records, altered });
         inner.size += commit.size();
@@ -502,7 +515,8 @@ impl Inner {
         let mut gone = Vec::new();
         while self.commits.front().is_some_and(|oldest| is_enough(oldest, self.size)) {
             if let Some(oldest) = self.commits.pop_front() {
-                self.size -= oldest.size();
+                let size = self.size.checked_sub(oldest.size());
+                self.size = size.expect("BUG: recent commits have fewer records than the oldest");
                 gone.push(oldest);
             }
         }

@@ -123,6 +123,7 @@ impl Domain {
             if batch.items.len() >= BATCH_ITEMS || batch.bytes >= BATCH_BYTES {
                 full = Some(batch.take());
             }
+            debug_assert!(batch.items.len() < BATCH_ITEMS, "BUG: {} items are not counted", batch.items.len());
         });
         if !is_kept {
             full = Some(Batch { domain: self, items: item.into_iter().collect(), bytes });
@@ -208,7 +209,8 @@ impl Batch {
         domain.deferred_bytes.fetch_add(bytes, Ordering::Relaxed);
         let free = move || {
             items.into_iter().for_each(Retired::free);
-            domain.deferred_bytes.fetch_sub(bytes, Ordering::Relaxed);
+            let before = domain.deferred_bytes.fetch_sub(bytes, Ordering::Relaxed);
+            debug_assert!(bytes <= before, "BUG: {bytes} bytes are freed, {before} were deferred");
         };
         // SAFETY: the caller of `retire` had made the item unreachable, under a guard of the same
         // collector pinned no later than this one. The items may be freed by any thread and borrow

@@ -110,6 +110,9 @@ impl Record {
     /// Adds a version on top and returns its bytes. `me` holds the lock.
     pub(crate) fn push(&self, me: TxnId, row: Option<Box<[u8]>>, guard: &Guard) -> usize {
         let top = self.head.load(Ordering::Relaxed, guard);
+        if let Some(Begin::By(other)) = self.newest(guard).map(Version::begin) {
+            assert!(other == me, "BUG: {me:?} changes a record that {other:?} has changed");
+        }
         let version = Owned::new(Version { begin: AtomicU64::new(me.0 | UNCOMMITTED), prev: Atomic::from(top), row });
         let bytes = version.memory_bytes();
         self.head.store(version, Ordering::Release);
@@ -121,7 +124,7 @@ impl Record {
         let top = self.head.load(Ordering::Acquire, guard);
         // SAFETY: see `newest`.
         let Some(version) = (unsafe { top.as_ref() }) else { return 0 };
-        debug_assert_eq!(version.begin(), Begin::By(me), "BUG: undo of another transaction's version");
+        assert_eq!(version.begin(), Begin::By(me), "BUG: undo of another transaction's version");
         self.head.store(version.prev.load(Ordering::Acquire, guard), Ordering::Release);
         let bytes = version.memory_bytes();
         // SAFETY: the version is unlinked, and only the lock holder unlinks the top.
@@ -133,7 +136,8 @@ impl Record {
     /// it. Returns the bytes removed.
     pub(crate) fn commit(&self, me: TxnId, lsn: Lsn, guard: &Guard) -> usize {
         let Some(top) = self.newest(guard) else { return 0 };
-        debug_assert_eq!(top.begin(), Begin::By(me), "BUG: commit of another transaction's version");
+        assert_eq!(top.begin(), Begin::By(me), "BUG: commit of another transaction's version");
+        assert!(lsn.0 & UNCOMMITTED == 0, "BUG: LSN {lsn} is that of no commit");
         let mut dropped = 0;
         let mut below = top.prev.load(Ordering::Acquire, guard);
         // SAFETY: see `newest`.
@@ -147,6 +151,12 @@ impl Record {
             // SAFETY: see `pop`.
             unsafe { RetiredVersion::retire(below, bytes, guard) };
             below = next;
+        }
+        // SAFETY: see `newest`.
+        if let Some(before) = unsafe { below.as_ref() } {
+            let before = before.begin();
+            let older = matches!(before, Begin::Committed(before) if before < lsn);
+            assert!(older, "BUG: a version of commit {lsn} above one of {before:?}");
         }
         top.begin.store(lsn.0, Ordering::Release);
         dropped
@@ -169,6 +179,7 @@ impl Record {
             // SAFETY: see `newest`.
             let Some(version) = (unsafe { next.as_ref() }) else { return dropped };
             let Begin::Committed(since) = version.begin() else { return dropped };
+            debug_assert!(since < until, "BUG: a version of commit {since} below one of {until}");
             let seen_at = readers.first_in(since, until);
             match seen_at {
                 None => {
@@ -197,6 +208,7 @@ impl Record {
     ///
     /// Recovery threads may race on one record; there are no readers yet.
     pub(crate) fn restore(&self, lsn: Lsn, row: Option<Box<[u8]>>, guard: &Guard) -> i64 {
+        assert!(lsn.0 & UNCOMMITTED == 0, "BUG: a version of LSN {lsn}, which is that of no commit, is restored");
         let mut version = Owned::new(Version { begin: AtomicU64::new(lsn.0), prev: Atomic::null(), row });
         let bytes = version.memory_bytes() as i64;
         loop {

@@ -264,7 +264,16 @@ impl RowLayout {
                 put(out, start + field.slot, end.to_le_bytes());
             }
         }
+        let (bytes, expected) = (out.len() - start, fixed + variable);
+        assert!(bytes == expected, "BUG: a row of {bytes} bytes, expected {expected}");
+        debug_assert!(self.has_nulls_of(&out[start..], values), "BUG: a row with other NULLs than {values:?}");
         Ok(())
+    }
+
+    /// Whether a row can be read, and is NULL where these values are. For debug assertions.
+    fn has_nulls_of(&self, row: &[u8], values: &[Datum<'_>]) -> bool {
+        let reads = |column| self.read(row, values.len(), column).map(|read: Datum<'_>| read.is_null());
+        values.iter().enumerate().all(|(column, value)| reads(column) == Ok(value.is_null()))
     }
 
     /// Appends row `old` with some columns changed. `changes` has each column at most once, with
@@ -296,6 +305,7 @@ impl RowLayout {
                 continue;
             }
             out[nulls] &= !bit;
+            debug_assert!(!field.form.is_variable(), "BUG: column {} has no fixed place", column + 1);
             if !write_value(field.form, value, start + field.slot, out) {
                 out.truncate(start);
                 return Err(Error::bug(format!("column {} is {:?}, its value {value:?}", column + 1, field.form)));

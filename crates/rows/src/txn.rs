@@ -364,7 +364,8 @@ impl Txn {
         let name = LockName::Record { table: table.id().0, record: record.0 };
         let word = &table.records.record(record)?.lock;
         let waited = self.cancel_wait_except(name);
-        let locked = self.store.locks.lock(self.id, name, Some(word), mode, policy);
+        let (is_pending, locked) = (waited.is_some(), self.store.locks.lock(self.id, name, Some(word), mode, policy));
+        self.keep_wait(waited, &locked);
         let request = locked.map_err(|error| match error.state() {
             SqlState::LOCK_NOT_AVAILABLE => {
                 let text = format!("could not obtain lock on row in relation \"{}\"", table.schema.name.table);
@@ -372,27 +373,39 @@ impl Txn {
             }
             _ => error,
         })?;
-        self.track_lock(name, mode, Some(table), &request, waited);
+        self.track_lock(name, mode, Some(table), &request, is_pending);
         Ok(request)
     }
 
     fn lock_key(&mut self, index: &IndexData, key: &[u8]) -> Result<Request> {
         let name = LockName::Key { index: index.def.id, hash: rustc_hash::FxBuildHasher.hash_one(key) };
         let waited = self.cancel_wait_except(name);
-        let request = self.store.locks.lock(self.id, name, None, LockMode::Update, WaitPolicy::Wait)?;
-        self.track_lock(name, LockMode::Update, None, &request, waited);
+        let is_pending = waited.is_some();
+        let locked = self.store.locks.lock(self.id, name, None, LockMode::Update, WaitPolicy::Wait);
+        self.keep_wait(waited, &locked);
+        let request = locked?;
+        self.track_lock(name, LockMode::Update, None, &request, is_pending);
         Ok(request)
+    }
+
+    /// A refused request leaves the wait for the same lock as it was: it must be cancelled before the transaction
+    /// waits for another lock.
+    fn keep_wait(&mut self, waited: Option<Pending>, locked: &Result<Request>) {
+        if !matches!(locked, Ok(Request::Held { .. } | Request::Wait(_))) {
+            self.pending = waited;
+        }
     }
 
     /// Stops waiting for the pending lock, unless it is `name`: the statement was cancelled, or
     /// after its restart asks for another lock first. If the pending lock was granted meanwhile it
-    /// is kept: two transactions that each released it again would livelock. True if the pending
-    /// lock was `name`.
-    fn cancel_wait_except(&mut self, name: LockName) -> bool {
-        let Some(Pending { name: pending, mode, granted }) = self.pending.take() else { return false };
-        if pending == name {
-            return true;
+    /// is kept: two transactions that each released it again would livelock. Returns the pending
+    /// lock if it is `name`.
+    fn cancel_wait_except(&mut self, name: LockName) -> Option<Pending> {
+        let same = self.pending.take_if(|pending| pending.name == name);
+        if same.is_some() {
+            return same;
         }
+        let Pending { name: pending, mode, granted } = self.pending.take()?;
         let held = self.locks.iter().rposition(|held| held.name == pending && !held.granted);
         let entry = self.entered.iter().position(|entry| entry.name() == pending && entry.mode < Some(mode));
         match (held, entry) {
@@ -410,7 +423,7 @@ impl Txn {
             // An upgrade: keep the mode held so far, which protects changes already made.
             _ => self.store.locks.give_up(self.id, pending),
         }
-        false
+        None
     }
 
     /// Locks a table until the end of the transaction. Writes and row locks do this implicitly, but
@@ -427,8 +440,10 @@ impl Txn {
         let mut at = self.entered.iter().position(|entry| entry.table == table.id());
         if at.and_then(|at| self.entered[at].mode) < Some(mode) {
             let name = LockName::Table { table: table.id().0 };
-            self.cancel_wait_except(name);
-            let request = self.store.locks.lock(self.id, name, Some(&gate.lock), mode, WaitPolicy::Wait)?;
+            let waited = self.cancel_wait_except(name);
+            let locked = self.store.locks.lock(self.id, name, Some(&gate.lock), mode, WaitPolicy::Wait);
+            self.keep_wait(waited, &locked);
+            let request = locked?;
             let entry = Entry { table: table.id(), gate: Arc::clone(gate), mode: None };
             let entry_at = at.unwrap_or(self.entered.len());
             if at.is_none() {
@@ -741,6 +756,7 @@ impl Txn {
         (before, after): (&Keys, &mut Keys),
         guard: &Guard,
     ) -> Result<()> {
+        assert!(!self.prepared, "BUG: record {} is changed after the commit was prepared", record.0);
         let slot = table.records.record(record)?;
         let first = !matches!(slot.current(self.id, guard).map(Version::begin), Some(Begin::By(_)));
         let number = self.tables.number(table);
@@ -860,6 +876,12 @@ impl Txn {
     /// # Errors
     /// XX000 (a bug) only.
     pub fn undo_to(&mut self, savepoint: Savepoint, guard: &Guard) -> Result<()> {
+        let writes = self.writes.len();
+        debug_assert!(
+            savepoint.writes <= writes,
+            "BUG: a savepoint after {} writes, {writes} are left",
+            savepoint.writes
+        );
         while self.writes.len() > savepoint.writes {
             if let Some(write) = self.writes.pop() {
                 self.note_undone(&write, guard)?;
@@ -899,8 +921,8 @@ impl Txn {
 
     /// Stops waiting for a lock: the statement was cancelled.
     pub fn give_up_wait(&mut self) {
-        // No table has this id.
-        self.cancel_wait_except(LockName::Table { table: u32::MAX });
+        // No table has this id, so nothing is returned.
+        let _ = self.cancel_wait_except(LockName::Table { table: u32::MAX });
     }
 
     /// Number of writes, the end position for [`Txn::changes`].

@@ -53,6 +53,8 @@ pub(crate) struct Current {
     pub(crate) file: Arc<dyn File>,
     pub(crate) seed: u32,
     pub(crate) at: u64,
+    /// Size of the file.
+    pub(crate) bytes: u64,
 }
 
 impl Flusher {
@@ -104,7 +106,7 @@ impl Flusher {
         let mut state = shared.state.lock();
         if state.failure.is_none()
             && state.queue.is_empty()
-            && state.has_space_for(&[&[]], Space::Reserve, &shared.options)
+            && state.space_after(&[&[]], Space::Reserve, &shared.options).is_some()
         {
             let wanted = self.current.as_ref().map_or(1, |current| marks_needed_at(current.at));
             let fitting = state.reserved_space.remaining / RECORD_HEADER_BYTES as u64;
@@ -123,6 +125,12 @@ impl Flusher {
             };
             (batch, state.durable)
         };
+        assert!(
+            durable.next() == batch.first,
+            "BUG: record {} is written after the durable record {durable}",
+            batch.first
+        );
+        assert!(self.recorded <= durable, "BUG: the log states that {} is durable, not only {durable}", self.recorded);
         let record_bytes = batch.record_bytes();
         if let Err(error) = self.write(shared, &mut batch, durable) {
             fail(shared, &batch, &error);
@@ -150,7 +158,10 @@ impl Flusher {
         let Some(current) = &mut self.current else {
             panic!("BUG: log record {} has no file", batch.first);
         };
+        let end = current.at + batch.bytes.len() as u64;
+        assert!(end <= current.bytes, "BUG: record {} ends at {end} of {} bytes", batch.last, current.bytes);
         format::seal(&mut batch.bytes, current.seed, durable);
+        debug_assert_eq!(format::lsns(&batch.bytes, current.seed, batch.first), Ok(batch.last), "BUG: bad batch");
         current.file.write_at(&batch.bytes, current.at)?;
         current.file.sync()?;
         current.at += batch.bytes.len() as u64;
@@ -166,10 +177,14 @@ impl Flusher {
         };
         let number = self.number + 1;
         let Prepared { file, bytes } = prepared;
+        let written = batch.bytes.len() as u64;
+        assert!(written <= bytes, "BUG: {written} bytes from record {} on in a file of {bytes}", batch.first);
         let header =
             FileHeader { identity: self.identity, number, first_lsn: batch.first, term: TERM, reserved: bytes };
         batch.bytes[..FILE_HEADER_BYTES].copy_from_slice(&header.encode());
         format::seal(&mut batch.bytes[FILE_HEADER_BYTES..], header.seed(), durable);
+        let records = &batch.bytes[FILE_HEADER_BYTES..];
+        debug_assert_eq!(format::lsns(records, header.seed(), batch.first), Ok(batch.last), "BUG: bad batch");
         file.write_at(&batch.bytes, 0)?;
         file.sync()?;
         let path = shared.dir.join(file_name(batch.first));
@@ -177,8 +192,14 @@ impl Flusher {
         // Uses the open handle: a process without a file handle left must not fail the log.
         shared.folder.sync()?;
         self.number = number;
-        self.current = Some(Current { file, seed: header.seed(), at: batch.bytes.len() as u64 });
-        shared.state.lock().files.push(LogFile { path, number, first_lsn: batch.first, bytes });
+        self.current = Some(Current { file, seed: header.seed(), at: written, bytes });
+        let mut state = shared.state.lock();
+        if let Some(last) = state.files.last() {
+            let expected = (last.number + 1, last.first_lsn);
+            let follows = number == expected.0 && batch.first > expected.1;
+            assert!(follows, "BUG: file {number} from {} on, expected {expected:?} and later", batch.first);
+        }
+        state.files.push(LogFile { path, number, first_lsn: batch.first, bytes });
         Ok(())
     }
 
@@ -187,6 +208,7 @@ impl Flusher {
     /// whichever is largest. A failure here does not fail the log.
     pub(crate) fn prepare_files(&mut self, shared: &Shared) {
         let options = &shared.options;
+        self.check_prepared(&shared.state.lock());
         loop {
             let newest = self.newest_bytes(shared);
             let wants_file = {
@@ -216,6 +238,14 @@ impl Flusher {
                 }
             }
         }
+    }
+
+    /// Each prepared file has its place in reserved space, or a batch in the queue that opens it.
+    fn check_prepared(&self, state: &State) {
+        let queued = state.queue.iter().filter(|batch| batch.opens_file).count();
+        let (files, places) = (self.prepared.len(), state.reserved_space.prepared.len());
+        let agree = state.failure.is_some() || files == places + queued;
+        assert!(agree, "BUG: {files} prepared files for {places} places and {queued} batches that open a file");
     }
 
     /// Size of the newest file, prepared or written.
@@ -312,10 +342,18 @@ impl State {
     /// Records a batch as durable; returns the events to set after the lock is released.
     fn flushed(&mut self, batch: WriteBatch, record_bytes: usize, pending_bytes_max: usize) -> Vec<Event> {
         assert!(self.durable.next() == batch.first, "BUG: flushed {} after durable {}", batch.first, self.durable);
+        assert!(batch.last <= self.last, "BUG: flushed up to {}, appended up to {}", batch.last, self.last);
+        let pending_bytes = self.pending_bytes.checked_sub(record_bytes);
         self.durable = batch.last;
-        self.pending_bytes -= record_bytes;
+        self.pending_bytes = pending_bytes.expect("BUG: more bytes were flushed than are pending");
+        if self.queue.is_empty() && self.failure.is_none() {
+            let (durable, last) = (self.durable, self.last);
+            assert!(durable == last, "BUG: nothing is queued after {durable}, but records up to {last} were appended");
+            assert!(self.pending_bytes == 0, "BUG: nothing is queued, but {} bytes are pending", self.pending_bytes);
+        }
         let later = self.waiters.split_off(&batch.last.next());
         let mut events: Vec<Event> = std::mem::replace(&mut self.waiters, later).into_values().collect();
+        debug_assert!(self.waiters.keys().all(|lsn| *lsn > batch.last), "BUG: a waiter for a durable LSN");
         if self.pending_bytes <= pending_bytes_max && self.requested_bytes == 0 {
             events.extend(self.busy.take());
         }
@@ -348,11 +386,8 @@ fn fail(shared: &Shared, batch: &WriteBatch, error: &io::Error) {
         "Records up to {} are safe; the outcome of later ones is unknown, and nothing more is written until restart",
         state.durable
     );
-    state.failure =
-        Some(Error::new(SqlState::IO_ERROR, message).with_detail(detail).with_hint("check the disk, then restart"));
-    state.queue.clear();
-    let waiters = std::mem::take(&mut state.waiters).into_values();
-    let events: Vec<Event> = waiters.chain(state.busy.take()).collect();
+    let failure = Error::new(SqlState::IO_ERROR, message).with_detail(detail).with_hint("check the disk, then restart");
+    let events = state.fail(failure);
     drop(state);
     events.iter().for_each(Event::set);
 }

@@ -42,6 +42,7 @@ impl FileHeader {
         bytes[48..56].copy_from_slice(&self.reserved.to_le_bytes());
         let crc = crc32c::crc32c(&bytes[..60]);
         bytes[60..].copy_from_slice(&crc.to_le_bytes());
+        debug_assert_eq!(FileHeader::decode(&bytes).as_ref(), Ok(self), "BUG: a file header that cannot be read");
         bytes
     }
 
@@ -92,8 +93,13 @@ pub(crate) fn push_record(out: &mut Vec<u8>, lsn: Lsn, parts: &[&[u8]]) {
     for part in parts {
         out.extend_from_slice(part);
     }
-    let payload_len = (out.len() - start - RECORD_HEADER_BYTES) as u32;
-    out[start + 4..start + 8].copy_from_slice(&payload_len.to_le_bytes());
+    let payload_len = out.len() - start - RECORD_HEADER_BYTES;
+    assert!(
+        payload_len <= RECORD_PAYLOAD_BYTES_MAX,
+        "BUG: record {lsn} has {payload_len} bytes, which no reader takes"
+    );
+    assert!((1..=LSN_MAX).contains(&lsn.0), "BUG: LSN {lsn}, at most {LSN_MAX} is read");
+    out[start + 4..start + 8].copy_from_slice(&(payload_len as u32).to_le_bytes());
     out[start + 8..start + 16].copy_from_slice(&lsn.0.to_le_bytes());
 }
 
@@ -102,11 +108,26 @@ pub(crate) fn seal(mut batch: &mut [u8], seed: u32, durable: Lsn) {
     while !batch.is_empty() {
         let end = RECORD_HEADER_BYTES + u32_at(batch, 4) as usize;
         let (record, rest) = batch.split_at_mut(end);
+        let lsn = Lsn(u64_at(record, 8));
+        debug_assert!(durable < lsn, "BUG: record {lsn} states that {durable} is durable");
         record[16..24].copy_from_slice(&durable.0.to_le_bytes());
         let crc = crc32c::crc32c_append(seed, &record[4..]);
         record[..4].copy_from_slice(&crc.to_le_bytes());
         batch = rest;
     }
+}
+
+/// Decodes a batch that was sealed; returns the LSN of the last record, or the problem. For debug assertions.
+pub(crate) fn lsns(batch: &[u8], seed: u32, first: Lsn) -> Result<Lsn, String> {
+    let (mut at, mut next) = (0, first);
+    while at < batch.len() {
+        match decode(batch, at, seed, next) {
+            Decoded::Record(record) => at += record.bytes(),
+            other => return Err(format!("record {next} at byte {at} of the batch: {other:?}")),
+        }
+        next = next.next();
+    }
+    Ok(Lsn(next.0 - 1))
 }
 
 /// A decoded record.

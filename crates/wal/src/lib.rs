@@ -7,6 +7,12 @@
 //! - LSNs are consecutive: no gap, no repeat, across files and restarts.
 //! - `durable() <= last()`; only records above `durable()` can be lost in a crash.
 //! - After the first failed write or sync in reserved space the log is *failed* until reopened.
+//! - A record is queued only if reserved space has a place for it; it is written to that place.
+//! - `queue` has the records `durable + 1 ..= last`, apart from the batch that is being written.
+//! - No waiter waits for a durable LSN.
+//!
+//! Assertions check these. One that fails makes the log *failed* too, with an error of kind `Bug`: nothing more is
+//! appended or acknowledged, and what is durable can still be read.
 //!
 //! Not here: the meaning of records and the decision to remove old files (`engine`). Bytes:
 //! docs/format/wal.md.
@@ -240,6 +246,9 @@ impl WalOptions {
     fn check(&self) -> Result<()> {
         let WalOptions { file_bytes, file_bytes_min, .. } = self;
         if (FILE_BYTES_MIN..=*file_bytes).contains(file_bytes_min) {
+            let record_bytes_max = (RECORD_HEADER_BYTES + self.payload_bytes_max()) as u64;
+            let smallest = capacity(*file_bytes_min);
+            assert!(record_bytes_max <= smallest, "BUG: records of {record_bytes_max} bytes in files of {smallest}");
             return Ok(());
         }
         let message = format!(
@@ -283,15 +292,16 @@ impl Wal {
     /// - 54000: a record is empty or too large.
     /// - 53100: the disk is full and the remaining reserve is kept for `Space::Reserve` (or used
     ///   up). Ends when space is available.
-    /// - 58030: the log has failed.
+    /// - 58030: the log has failed. XX000: it has failed by a bug.
     pub fn append(&self, records: &[&[&[u8]]], space: Space) -> Result<Appended> {
         for (nth, parts) in records.iter().enumerate() {
             self.check_payload(nth, payload_bytes(parts))?;
         }
-        let mut state = self.shared.state.lock();
-        let was_empty = state.queue.is_empty();
-        let appended = state.append(records, space, &self.shared.options)?;
-        drop(state);
+        let (was_empty, appended) = self.shared.guarded(|| {
+            let mut state = self.shared.state.lock();
+            (state.queue.is_empty(), state.append(records, space, &self.shared.options))
+        })?;
+        let appended = appended?;
         // The flusher checks the queue again after each step, so only the first record of a queue
         // has to wake it. A refused append wakes it too, because the flusher makes space.
         if was_empty || matches!(appended, Appended::Busy(_)) {
@@ -361,15 +371,15 @@ impl Wal {
     /// events. Calls `advanced` with the new durable LSN before [`Wal::durable`] returns it and
     /// before any event is set. Call it from one worker only.
     pub fn flush_step(&self, advanced: &dyn Fn(Lsn)) -> Step {
-        self.flusher.lock().step(&self.shared, advanced)
+        self.shared.guarded(|| self.flusher.lock().step(&self.shared, advanced)).unwrap_or(Step::Idle)
     }
 
     /// Clean shutdown: writes all pending records and a durable mark. Later appends still work.
     ///
     /// # Errors
-    /// 58030 when the log has failed, during this call or before.
+    /// 58030 when the log has failed, during this call or before; XX000 when a bug was the reason.
     pub fn close(&self, advanced: &dyn Fn(Lsn)) -> Result<()> {
-        self.flusher.lock().finish(&self.shared, advanced);
+        self.shared.guarded(|| self.flusher.lock().finish(&self.shared, advanced))?;
         self.failure().map_or(Ok(()), Err)
     }
 
@@ -378,6 +388,7 @@ impl Wal {
     #[must_use]
     pub fn beyond_marks(&self, lsn: Lsn) -> Lsn {
         let state = self.shared.state.lock();
+        debug_assert!(state.last_record <= state.last, "BUG: record {} after {}", state.last_record, state.last);
         // If a crash loses a mark, its LSN is reused for a record; so only durable marks are
         // skipped.
         if state.last_record < lsn { lsn.max(state.durable.next()) } else { lsn }
@@ -389,6 +400,10 @@ impl Wal {
     /// # Errors
     /// 58030 when a file cannot be removed; the log can still be used.
     pub fn remove_below(&self, lsn: Lsn) -> Result<()> {
+        self.shared.guarded(|| self.remove_files_below(lsn))?
+    }
+
+    fn remove_files_below(&self, lsn: Lsn) -> Result<()> {
         let removed = self.shared.remove_below(lsn)?;
         let mut flusher = self.flusher.lock();
         if removed {
@@ -427,12 +442,32 @@ impl Wal {
 }
 
 impl Shared {
+    /// Runs `work`. If an assertion in it fails, the log fails with an error of kind `Bug`, which is returned.
+    fn guarded<T>(&self, work: impl FnOnce() -> T) -> Result<T> {
+        // After a failed assertion only the failure, the durable LSN and the names of files are used.
+        Error::contain(work).map_err(|error| self.poison(error))
+    }
+
+    fn poison(&self, bug: Error) -> Error {
+        let mut state = self.state.lock();
+        let detail = format!("Records up to {} are safe; nothing more is written until restart", state.durable);
+        let error = bug.context(format_args!("the log in {}", self.dir.display())).with_detail(detail);
+        let events = state.fail(error.clone());
+        drop(state);
+        events.iter().for_each(Event::set);
+        error
+    }
+
     /// Removes files that have only records below `lsn`; returns whether there were any.
     fn remove_below(&self, lsn: Lsn) -> Result<bool> {
-        let removable = self.state.lock().files_below(lsn);
+        let (removable, files) = {
+            let state = self.state.lock();
+            (state.files_below(lsn), state.files.len())
+        };
         if removable.is_empty() {
             return Ok(false);
         }
+        assert!(removable.len() < files, "BUG: the current one of {files} log files would be removed below {lsn}");
         // Oldest first, and removed from the list first: a reader that starts now gets the error
         // for removed records.
         for file in &removable {
@@ -454,23 +489,24 @@ impl State {
         if self.pending_bytes > options.pending_bytes_max {
             return Ok(self.busy());
         }
-        if !self.has_space_for(records, space, options) {
+        let Some(left) = self.space_after(records, space, options) else {
             return self.refuse(records, options);
-        }
+        };
+        let expected = Lsn(self.last.0 + records.len() as u64);
         for parts in records {
             self.push(parts, options);
         }
+        let (last, bytes) = (self.last, self.reserved_space.bytes());
+        assert!(last == expected, "BUG: the last of {} records is {last}, expected {expected}", records.len());
+        assert!(bytes == left, "BUG: {bytes} bytes of reserved space after record {last}, expected {left}");
         Ok(Appended::At(self.last))
     }
 
-    /// Every queued record has its place in reserved space, so a full disk is detected before
-    /// queueing and not after.
-    fn has_space_for(&self, records: &[&[&[u8]]], space: Space, options: &WalOptions) -> bool {
-        match (self.reserved_space.after(records.iter().map(|parts| record_bytes(parts))), space) {
-            (None, _) => false,
-            (Some(_), Space::Reserve) => true,
-            (Some(left), Space::Ordinary) => left >= options.reserve_bytes,
-        }
+    /// Bytes of reserved space after these records; `None` if they have no place. Every queued record has one, so a
+    /// full disk is detected before queueing and not after.
+    fn space_after(&self, records: &[&[&[u8]]], space: Space, options: &WalOptions) -> Option<u64> {
+        let left = self.reserved_space.after(records.iter().map(|parts| record_bytes(parts)))?;
+        (space == Space::Reserve || left >= options.reserve_bytes).then_some(left)
     }
 
     fn refuse(&mut self, records: &[&[&[u8]]], options: &WalOptions) -> Result<Appended> {
@@ -499,11 +535,13 @@ impl State {
         if opens_file || !self.queue.back().is_some_and(fits) {
             self.start_batch(lsn, opens_file);
         }
-        if let Some(batch) = self.queue.back_mut() {
-            format::push_record(&mut batch.bytes, lsn, parts);
-            batch.last = lsn;
-            batch.has_data |= !parts.is_empty();
-        }
+        let batch = self.queue.back_mut().expect("BUG: a queue without the batch that was started");
+        let expected = batch.bytes.len() + bytes as usize;
+        format::push_record(&mut batch.bytes, lsn, parts);
+        let seen = batch.bytes.len();
+        assert!(seen == expected, "BUG: {seen} bytes of a batch with record {lsn}, reserved for {expected}");
+        batch.last = lsn;
+        batch.has_data |= !parts.is_empty();
         self.last = lsn;
         if !parts.is_empty() {
             self.last_record = lsn;
@@ -512,12 +550,28 @@ impl State {
     }
 
     fn start_batch(&mut self, first: Lsn, opens_file: bool) {
+        if let Some(before) = self.queue.back() {
+            assert!(
+                before.last.next() == first,
+                "BUG: a batch from record {first} on after one up to record {}",
+                before.last
+            );
+        }
         let mut bytes = std::mem::take(&mut self.spare_buffer);
         bytes.clear();
         if opens_file {
             bytes.resize(FILE_HEADER_BYTES, 0);
         }
         self.queue.push_back(WriteBatch { bytes, first, last: first, has_data: false, opens_file });
+    }
+
+    /// Refuses all later calls with `error`; returns the events to set after the lock is released.
+    fn fail(&mut self, error: Error) -> Vec<Event> {
+        // The first failure is the reason of all later ones.
+        self.failure.get_or_insert(error);
+        self.queue.clear();
+        let waiters = std::mem::take(&mut self.waiters).into_values();
+        waiters.chain(self.busy.take()).collect()
     }
 
     fn files_below(&self, lsn: Lsn) -> Vec<LogFile> {

@@ -70,7 +70,12 @@ fn assemble(
     tail: &Tail,
     current: Option<(Current, u64)>,
 ) -> Wal {
+    let Tail { last, data, recorded, recorded_end, end, .. } = *tail;
+    assert!(recorded <= last, "BUG: the log ends with record {last}, and states that {recorded} is durable");
+    assert!(data <= last, "BUG: the log ends with record {last}, and has the record {data}");
+    assert!(recorded_end <= end, "BUG: durable records end at {recorded_end}, after all records at {end}");
     let (current, remaining) = current.map_or((None, 0), |(current, remaining)| (Some(current), remaining));
+    debug_assert!(found.is_sorted_by_key(|file| file.header.number), "BUG: log files are not in order");
     let state = State {
         last: tail.last,
         last_record: tail.last,
@@ -354,7 +359,7 @@ fn make_tail_safe(env: &dyn Env, last: Option<&FoundFile>, tail: &Tail) -> Resul
     let remaining = reserve_again(&*file, found.bytes).map_err(|e| io_error("reserve", &found.path, &e))?;
     let at = tail.end as u64;
     let remaining = if remaining { found.bytes - at } else { 0 };
-    Ok(Some((Current { file, seed: found.header.seed(), at }, remaining)))
+    Ok(Some((Current { file, seed: found.header.seed(), at, bytes: found.bytes }, remaining)))
 }
 
 fn rewrite_and_sync(file: &dyn File, rewrite: &[u8], at: u64) -> io::Result<()> {

@@ -70,6 +70,7 @@ impl Reader {
                 return Ok(None);
             };
             let lsn = position.advance()?;
+            assert!(lsn <= self.readable, "BUG: read record {lsn}, of which only {} is durable", self.readable);
             if lsn < self.next {
                 continue;
             }
@@ -119,6 +120,11 @@ impl Shared {
         file.read_at(&mut header, 0).map_err(|e| io_error("read", &path, &e))?;
         let header = FileHeader::decode(&header)
             .map_err(|what| Error::corrupt(format!("log file {}: {what}", path.display())))?;
+        if (header.number, header.first_lsn) != (log.number, log.first_lsn) {
+            let (number, first) = (log.number, log.first_lsn);
+            let what = format!("it is file {} from record {} on", header.number, header.first_lsn);
+            return Err(Error::corrupt(format!("log file {}: {what}, expected {number} from {first}", path.display())));
+        }
         Ok(Position {
             file,
             path,

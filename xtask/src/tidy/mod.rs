@@ -1,8 +1,10 @@
 //! `tidy`: checks the project's rules.
 //!
-//! There are four kinds: dependencies between crates, from `cargo metadata` (`deps`); names that only some files
-//! may use (`source`); rules about texts (`text`); comments that name their subject (`prose`). A finding contains file, line, rule and reason.
+//! There are five kinds: dependencies between crates, from `cargo metadata` (`deps`); names that only some files
+//! may use (`source`); rules about texts (`text`); comments that name their subject (`prose`); the share of assertions
+//! (`assertions`). A finding contains file, line, rule and reason.
 
+mod assertions;
 mod deps;
 mod mask;
 mod prose;
@@ -56,11 +58,15 @@ pub(crate) fn run() -> Result {
     findings.extend(source::check(&files));
     findings.extend(text::check(&files));
     findings.extend(prose::check(&files));
+    let shares = assertions::shares(&files);
+    findings.extend(assertions::check(&shares));
     for finding in &findings {
         println!("{finding}");
     }
     match findings.len() {
         0 => {
+            let shares: Vec<String> = shares.iter().map(|(name, share)| format!("{name} {share}")).collect();
+            println!("tidy: assertions per 1,000 lines: {}", shares.join(", "));
             println!("tidy: {} files, no findings", files.len());
             Ok(())
         }

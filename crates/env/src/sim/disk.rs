@@ -141,6 +141,7 @@ impl Disk {
             return Err(io::ErrorKind::Unsupported.into());
         }
         self.change_names(vec![(from.to_owned(), None), (to.to_owned(), Some(node))]);
+        debug_assert!(from == to || !self.names.contains_key(from), "BUG: {} after its rename", from.display());
         Ok(())
     }
 
@@ -195,9 +196,11 @@ impl Disk {
         self.check(Call::Name)?;
         self.check_folder(dir)?;
         let touches = |change: &NameChange| change.iter().any(|(name, _)| parent(name) == dir);
+        let all = self.unsynced_names.len();
         let (synced, left) = std::mem::take(&mut self.unsynced_names).into_iter().partition(touches);
         self.unsynced_names = left;
         let synced: Vec<NameChange> = synced;
+        assert!(synced.len() + self.unsynced_names.len() == all, "BUG: {all} changes of names, some were lost");
         synced.into_iter().for_each(|change| apply(&mut self.durable_names, change));
         self.forget_unnamed();
         Ok(())
@@ -240,6 +243,7 @@ impl Disk {
         let nodes = self.names.values().chain(self.durable_names.values()).chain(changed);
         let named: BTreeSet<u64> = nodes.filter_map(Node::file).collect();
         self.inodes.retain(|number, inode| inode.open_files > 0 || named.contains(number));
+        debug_assert!(named.iter().all(|number| self.inodes.contains_key(number)), "BUG: a name of a missing file");
     }
 
     // Contents
@@ -252,7 +256,7 @@ impl Disk {
         if generation == self.generation
             && let Ok(inode) = self.inode(inode)
         {
-            inode.open_files -= 1;
+            inode.open_files = inode.open_files.checked_sub(1).expect("BUG: a file was closed twice");
         }
     }
 

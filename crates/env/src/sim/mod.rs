@@ -224,8 +224,11 @@ impl SimEnv {
         let Some((id, mut step)) = picked else {
             return false;
         };
+        let before = self.monotonic_ns();
         self.advance(STEP_NS);
         let next = step();
+        let now = self.monotonic_ns();
+        assert!(before < now, "BUG: the clock went from {before} to {now} ns in a step");
         // The step may be dropped here (stopped or finished), with all that it owns.
         let ended = self.machine.schedule.lock().put_back(id, step, next);
         drop(ended);

@@ -63,6 +63,7 @@ impl Schedule {
             self.workers.remove(&id);
             return Some(step);
         }
+        assert!(entry.step.is_none(), "BUG: two steps of worker \"{}\" ran at the same time", entry.name);
         entry.wants = if entry.woken { Step::Again } else { wants };
         entry.step = Some(step);
         None

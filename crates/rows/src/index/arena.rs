@@ -14,8 +14,8 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use crossbeam_epoch::Guard;
 
-use super::LeafSeen;
 use super::content::{Content, Fresh, NodeId, View};
+use super::{LeafSeen, ROOT};
 use crate::reclaim::{NODES, Retired};
 use crate::sync::{AtomicPtr, AtomicU32, Mutex, MutexGuard};
 
@@ -202,7 +202,10 @@ impl Locked<'_> {
 
     /// Replaces the content atomically.
     pub(super) fn publish(&self, content: Content, guard: &NodesGuard) {
-        let bytes = content.view().bytes() as i64 - self.view.bytes() as i64;
+        let (old, new) = (self.view, content.view());
+        assert!(old.version() <= new.version(), "BUG: version {} of a node after {}", new.version(), old.version());
+        assert!(old.low() == new.low(), "BUG: the low fence of node {} changes", self.id);
+        let bytes = new.bytes() as i64 - old.bytes() as i64;
         self.arena.count_bytes(self.id, bytes);
         // Release: a reader that loads this content also sees the nodes it points to.
         let place = &self.arena.node(self.id).content;
@@ -214,6 +217,7 @@ impl Locked<'_> {
     /// Kills the node. The left neighbour `into` already has its range and entries, and the parent
     /// and that neighbour held the only pointers to it.
     pub(super) fn kill(self, into: NodeId, guard: &NodesGuard) {
+        assert!(into != self.id && self.id != ROOT, "BUG: node {} dies, its link is {into}", self.id);
         let node = self.arena.node(self.id);
         let bytes = self.view.bytes();
         self.arena.count_bytes(self.id, -(bytes as i64));

@@ -88,6 +88,11 @@ impl Content {
     /// Encodes `entries[range]`, whose keys must ascend, with their longest common prefix.
     pub(super) fn encode(frame: Frame<'_>, entries: &Entries, range: Range<usize>) -> Content {
         let count = range.len();
+        debug_assert!(
+            (range.start + 1..range.end)
+                .all(|i| i == range.start + 1 && frame.level > 0 || entries.key(i - 1) < entries.key(i)),
+            "BUG: keys of a node do not ascend"
+        );
         let keyed = range.start + usize::from(frame.level > 0)..range.end;
         let prefix = if keyed.is_empty() {
             &[][..]
@@ -123,6 +128,8 @@ impl Content {
             end += rest.len();
             *to = end as u32;
         }
+        assert!(end == rest_bytes, "BUG: keys of a node take {end} bytes, {rest_bytes} were reserved");
+        assert!(words.len() == total, "BUG: a node of {} words, {total} were reserved", words.len());
         Content(words.into_boxed_slice())
     }
 
@@ -294,6 +301,7 @@ impl<'g> View<'g> {
 
     /// Returns the content after inserting `key` at position `at`.
     pub(super) fn inserted(self, at: usize, key: &[u8], value: u64) -> Content {
+        debug_assert!(self.low() <= key && !self.ends_before(key), "BUG: a key outside of its node's range");
         let frame = Frame { version: self.version() + 1, run: self.run().next(at), ..self.frame() };
         match key.strip_prefix(self.prefix()) {
             Some(rest) if !self.is_idle() => self.spliced(frame, at, 0, Some((rest, value))),
@@ -311,6 +319,7 @@ impl<'g> View<'g> {
     /// Returns the content without entry `at`. Keeps the version: a removal cannot invalidate an
     /// absence seen earlier.
     pub(super) fn removed(self, at: usize) -> Content {
+        assert!(at < self.count(), "BUG: entry {at} of {} is removed", self.count());
         self.spliced(self.frame(), at, 1, None)
     }
 
@@ -324,6 +333,8 @@ impl<'g> View<'g> {
 
     /// Merges this content with its right neighbour's.
     pub(super) fn merged(self, right: View<'_>) -> Content {
+        assert!(self.high() == Some(right.low()), "BUG: merge of nodes whose ranges are not adjacent");
+        assert!(self.level() == right.level(), "BUG: merge of levels {} and {}", self.level(), right.level());
         let mut entries = Entries::default();
         self.copy_to(&mut entries, 0..self.count());
         right.copy_to(&mut entries, 0..right.count());
@@ -349,6 +360,12 @@ impl<'g> View<'g> {
         let right_frame = Frame { version: right.version, low: &separator, run: right_run, ..frame };
         let left = Content::encode(left_frame, &entries, 0..cut);
         let right = Content::encode(right_frame, &entries, cut..entries.len());
+        let parts = (left.view().count(), right.view().count());
+        assert!(parts.0 + parts.1 == self.count(), "BUG: {} entries were split in {parts:?}", self.count());
+        debug_assert!(
+            entries.key(cut - 1) < &separator[..] || frame.level > 0,
+            "BUG: a separator within the left half"
+        );
         (left, right, separator)
     }
 
@@ -366,6 +383,14 @@ impl<'g> View<'g> {
     /// Whether the node is small enough to try a merge with a neighbour.
     pub(super) fn is_thin(self, node_bytes: usize) -> bool {
         self.is_idle() || self.bytes() < node_bytes / 4
+    }
+
+    /// Whether the keys around entry `at` ascend. For debug assertions.
+    fn is_sorted_at(self, at: usize) -> bool {
+        let body = self.body();
+        let from = at.saturating_sub(1).max(self.first_keyed());
+        // All keys have the same prefix.
+        (from + 1..self.count().min(at + 2)).all(|at| body.entry(at - 1).0 < body.entry(at).0)
     }
 
     pub(super) fn frame(self) -> Frame<'g> {
@@ -437,7 +462,10 @@ impl<'g> View<'g> {
         rests[..cut].copy_from_slice(&old_rests[..cut]);
         rests[cut..cut + added_rest.len()].copy_from_slice(added_rest);
         rests[cut + added_rest.len()..].copy_from_slice(&old_rests[resume..]);
-        Content(words.into_boxed_slice())
+        assert!(words.len() == total, "BUG: a node of {} words, {total} were reserved", words.len());
+        let content = Content(words.into_boxed_slice());
+        debug_assert!(content.view().is_sorted_at(at), "BUG: keys around entry {at} of a node do not ascend");
+        content
     }
 
     /// Compares the rest of entry `at` with `rest`; their heads are equal.

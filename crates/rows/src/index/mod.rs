@@ -332,7 +332,10 @@ impl Index {
         loop {
             id = self.descend(id, Bound::Included(key), level, guard).0;
             match self.arena.lock(id, guard) {
-                Ok(node) if node.view.level() == level && !node.view.ends_before(key) => return node,
+                Ok(node) if node.view.level() == level && !node.view.ends_before(key) => {
+                    debug_assert!(node.view.low() <= key, "BUG: node {} is right of its key", node.id);
+                    return node;
+                }
                 // It was split meanwhile: continue from here, without the lock.
                 Ok(_) => {}
                 Err(link) => id = link,
@@ -402,6 +405,7 @@ impl Index {
             let view = View::of(&leaf);
             // The node may have been merged with its left neighbour. It then starts lower, and
             // entries below the fence were visited already.
+            debug_assert!(*view.low() <= *fence && !view.ends_before(&fence), "BUG: a scan skips a node");
             start = if view.low() == fence { 0 } else { view.rank(&fence, false) };
         }
     }
@@ -493,6 +497,8 @@ impl Index {
         let seen = |fresh: Fresh| LeafSeen { node: fresh.id, version: fresh.version };
         let change = LeafChange { before: node.seen(), after: seen(left), split: Some(seen(right)) };
 
+        let fences = (left_content.view().high(), right_content.view().low());
+        assert!(fences == (Some(&separator[..]), &separator[..]), "BUG: halves of node {} are not adjacent", node.id);
         self.arena.place(right.id, right_content);
         if is_root {
             self.arena.place(left.id, left_content);

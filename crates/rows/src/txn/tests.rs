@@ -359,6 +359,31 @@ fn an_abandoned_wait_leaves_the_queue() {
     assert!(matches!(db.update(&mut third, record, (1, None, "e")), Ok(Put::Done(_))));
 }
 
+/// A transaction that waits for a record asks for it again with NOWAIT and is refused. The refusal forgot the wait, which
+/// stayed in the queue: the next wait replaced it in the table of waits, and its grant removed the other, so deadlocks
+/// were not found. The wait is kept now, and cancelled by the next request.
+#[test]
+fn a_refused_request_leaves_the_wait_for_the_same_lock_to_be_cancelled() {
+    let db = Db::new();
+    db.put((1, None, "a"));
+    db.put((2, None, "b"));
+    let (one, two) = (db.find(1), db.find(2));
+    let guard = &crossbeam_epoch::pin();
+    let (mut first, mut second) = (db.begin(Isolation::ReadCommitted), db.begin(Isolation::ReadCommitted));
+    assert!(matches!(db.update(&mut first, one, (1, None, "c")), Ok(Put::Done(_))));
+    assert!(matches!(db.update(&mut first, two, (2, None, "d")), Ok(Put::Done(_))));
+    assert!(matches!(db.update(&mut second, one, (1, None, "e")), Ok(Put::Wait(_))));
+    let refused = second.lock_row(&db.table, one, LockMode::Update, WaitPolicy::NoWait, guard);
+    assert_eq!(refused.unwrap_err().state(), SqlState::LOCK_NOT_AVAILABLE);
+    assert_eq!(db.store.waiting(), 1, "the update still waits");
+    assert!(matches!(db.update(&mut second, two, (2, None, "f")), Ok(Put::Wait(_))));
+    assert_eq!(db.store.waiting(), 1, "a transaction waits for one lock at most");
+    db.commit(first);
+    assert!(matches!(db.update(&mut second, two, (2, None, "f")), Ok(Put::Done(_))));
+    drop(second);
+    assert_eq!(db.store.waiting(), 0);
+}
+
 #[test]
 fn an_insert_waits_for_the_delete_of_its_key() {
     let db = Db::new();

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use env::sim::SimEnv;
 use env::{Env, Open, RealEnv, Step};
 use model::limits::RECORD_PAYLOAD_BYTES_MAX;
-use model::{Error, Lsn, Result, SqlState};
+use model::{Error, ErrorKind, Lsn, Result, SqlState};
 
 use crate::format::{self, FILE_HEADER_BYTES, RECORD_HEADER_BYTES};
 use crate::{Appended, FileHeader, Opened, Space, Wal, WalOptions, check_file_bytes, list_files};
@@ -580,6 +580,41 @@ fn failed_sync_makes_every_later_append_fail() {
 
 /// The bug: the directory was opened for every sync of it, and without a file handle left the log
 /// failed permanently at its next file. The fix: the directory is kept open.
+#[test]
+fn a_broken_invariant_fails_the_log_and_durable_records_can_still_be_read() {
+    type Break = fn(&Wal);
+    let breaks: [(&str, Break); 4] = [
+        ("record 4 is written after the durable record 1", |wal| wal.shared.state.lock().durable = Lsn(1)),
+        ("more bytes were flushed than are pending", |wal| wal.shared.state.lock().pending_bytes = 0),
+        ("a batch from record 9 on after one up to record 4", |wal| wal.shared.state.lock().last = Lsn(8)),
+        ("0 prepared files for 1 places", |wal| wal.shared.state.lock().reserved_space.prepared.push_back(4_000)),
+    ];
+    for (text, invariant) in breaks {
+        let env = world(3);
+        let (wal, ..) = open(&env, 1).unwrap();
+        append_many(&wal, 1..=3);
+        flush(&wal);
+        assert_eq!(append(&wal, &payload(4)), Lsn(4));
+        let waiter = wal.when_durable(Lsn(4));
+        invariant(&wal);
+        // A record that starts another batch, for the invariants that an append checks.
+        let _ = wal.append(&[&[&[7; 1_000]]], Space::Ordinary);
+        (0..3).for_each(|_| _ = wal.flush_step(&|_| {}));
+        let failure = wal.failure().unwrap_or_else(|| panic!("{text}: the log has not failed"));
+        assert_eq!(failure.kind(), ErrorKind::Bug, "{failure}");
+        assert!(failure.message().contains(text), "{failure}, expected {text}");
+        assert!(waiter.is_set(), "{text}: waiters check the failure");
+        let refused = wal.append(&[&[b"later"]], Space::Reserve).unwrap_err();
+        assert_eq!(refused, failure, "{text}: the first failure is the reason");
+        assert_eq!(wal.close(&|_| {}).unwrap_err(), failure);
+        let mut reader = wal.read(Lsn(1)).unwrap();
+        assert_eq!(reader.next().unwrap().map(|(lsn, _)| lsn), Some(Lsn(1)), "{text}");
+        drop(wal);
+        let (_, records, _) = open(&env, 1).unwrap();
+        assert_eq!(records[..3], expected(1..=3), "{text}");
+    }
+}
+
 #[test]
 fn without_file_handles_the_log_uses_its_reserved_space_and_then_waits() {
     let env = world(1);
