@@ -213,7 +213,8 @@ const TABLE_UNCOMPRESSED: u8 = 2;
 fn encode_table(table: &Table, out: &mut Vec<u8>) {
     encode_name(&table.name, out);
     out.put_u32(table.version);
-    out.put_u8(u8::from(table.keyed) * TABLE_KEYED | u8::from(!table.options.compression) * TABLE_UNCOMPRESSED);
+    let flag = |is_set, flag| if is_set { flag } else { 0 };
+    out.put_u8(flag(table.keyed, TABLE_KEYED) | flag(!table.options.compression, TABLE_UNCOMPRESSED));
     out.put_u32(table.next_column_id.0);
     out.put_i64(table.options.partition_length);
     out.put_u32(table.columns.len() as u32);
