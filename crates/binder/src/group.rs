@@ -162,7 +162,7 @@ impl Binder<'_> {
     ) -> Result<Rel> {
         let mut keys: Vec<(u32, Expr)> = Vec::with_capacity(grouping.keys.len());
         for key in grouping.keys {
-            keys.push((self.column("group", key.ty, key.typmod), key));
+            keys.push((self.group_column("group", &key), key));
         }
         let has_sets = grouping.sets.is_some();
         let listed = self.grouping_calls(scope, &keys)?;
@@ -194,6 +194,17 @@ impl Binder<'_> {
         let aggregates: Vec<(u32, AggregateCall)> = scope.aggregates.take();
         let keys = regroup.keys;
         Ok(Rel::Aggregate { input: Box::new(input), keys, sets: grouping.sets, aggregates, grouping: listed })
+    }
+
+    /// The number of a key's column. A key that is a table's column stays one.
+    fn group_column(&mut self, name: &str, key: &Expr) -> u32 {
+        let number = self.column(name, key.ty, key.typmod);
+        if let ExprKind::Column(column) = key.kind
+            && let Some(origin) = self.origins.get(&column).copied()
+        {
+            self.origins.insert(number, origin);
+        }
+        number
     }
 
     /// GROUPING(…) by positions of keys.
@@ -257,7 +268,7 @@ impl Regroup {
                 let column = *column;
                 if self.is_determined(binder, column) {
                     let key = expr.clone();
-                    let grouped = binder.column(&binder.columns[column as usize].name.clone(), key.ty, key.typmod);
+                    let grouped = binder.group_column(&binder.columns[column as usize].name.clone(), &key);
                     self.keys.push((grouped, key));
                     expr.kind = ExprKind::Column(grouped);
                     return Ok(());
