@@ -147,7 +147,7 @@ struct Lowering<'q> {
     query: &'q Query,
     tables: &'q dyn Tables,
     session: &'q scalar::Session,
-    /// By number of the column.
+    /// Definitions by column number.
     definitions: Vec<Option<Definition>>,
     /// The current query and those around it, outermost first.
     levels: Vec<Level>,
