@@ -176,7 +176,7 @@ impl Binder<'_> {
             if !has_sets && keys.iter().any(|(_, other)| *other == expr) {
                 continue;
             }
-            let column = self.column("group", expr.ty, expr.typmod);
+            let column = self.group_column("group", &expr);
             of_targets.extend(target.map(|target| (target, column)));
             keys.push((column, expr));
         }
@@ -216,6 +216,17 @@ impl Binder<'_> {
         }
         let keys = regroup.keys;
         Ok(Rel::Aggregate { input: Box::new(input), keys, sets: grouping.sets, aggregates, grouping: listed })
+    }
+
+    /// The number of a key's column. A key that is a table's column stays one.
+    fn group_column(&mut self, name: &str, key: &Expr) -> u32 {
+        let number = self.column(name, key.ty, key.typmod);
+        if let ExprKind::Column(column) = key.kind
+            && let Some(origin) = self.origins.get(&column).copied()
+        {
+            self.origins.insert(number, origin);
+        }
+        number
     }
 
     /// GROUPING(…) by positions of keys.
@@ -279,7 +290,7 @@ impl Regroup {
                 let column = *column;
                 if self.is_determined(binder, column) {
                     let key = expr.clone();
-                    let grouped = binder.column(&binder.columns[column as usize].name.clone(), key.ty, key.typmod);
+                    let grouped = binder.group_column(&binder.columns[column as usize].name.clone(), &key);
                     self.keys.push((grouped, key));
                     expr.kind = ExprKind::Column(grouped);
                     return Ok(());

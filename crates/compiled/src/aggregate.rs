@@ -27,6 +27,22 @@ pub(crate) struct Aggregate {
     pub(crate) order: Vec<Order>,
     /// FILTER: rows for which this is not true are ignored.
     pub(crate) filter: Option<Expr>,
+    /// The aggregate, if its kind is [`Kind::General`].
+    pub(crate) general: Option<Box<General>>,
+}
+
+/// An aggregate of crate `scalar`.
+#[derive(Clone, Debug)]
+pub(crate) struct General {
+    pub(crate) call: scalar::Call,
+    pub(crate) make: scalar::registry::Aggregate,
+    /// Whether rows with a NULL argument are left out.
+    pub(crate) is_strict: bool,
+    pub(crate) arguments: Vec<Expr>,
+    /// Key columns of the arguments, for DISTINCT.
+    pub(crate) keys: Vec<KeyColumn>,
+    /// Whether the sort keys are arguments too, as in WITHIN GROUP.
+    pub(crate) within_group: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +58,8 @@ pub(crate) enum Kind {
     And,
     /// `bool_or`
     Or,
+    /// An aggregate of crate `scalar`.
+    General,
 }
 
 impl Kind {
@@ -74,7 +92,7 @@ impl Kind {
             (Kind::Min | Kind::Max, ty) => ty,
             (Kind::Join, ty) if is_text(ty) => Type::Text,
             (Kind::And | Kind::Or, Type::Bool) => Type::Bool,
-            (Kind::Sum | Kind::Avg | Kind::Join | Kind::And | Kind::Or, _) => return None,
+            (Kind::Sum | Kind::Avg | Kind::Join | Kind::And | Kind::Or | Kind::General, _) => return None,
         })
     }
 }
@@ -91,6 +109,83 @@ struct State<'a> {
     seen: FxHashSet<Vec<u8>>,
     /// Input of `string_agg`.
     texts: Vec<Joined<'a>>,
+    general: Option<Box<GeneralState<'a>>>,
+}
+
+/// State of an aggregate of crate `scalar`.
+struct GeneralState<'a> {
+    accumulator: Box<dyn scalar::Accumulator>,
+    /// Rows that wait until they can be sorted.
+    rows: Vec<GeneralRow<'a>>,
+    updates: usize,
+    /// Bytes of the accumulator that were counted.
+    counted: usize,
+}
+
+/// One row of an aggregate with DISTINCT or ORDER BY.
+struct GeneralRow<'a> {
+    keys: Vec<Datum<'a>>,
+    /// The encoded arguments, for DISTINCT.
+    same: Vec<u8>,
+    values: Vec<Datum<'a>>,
+}
+
+/// Updates of an accumulator between two looks at its memory.
+const UPDATES_PER_COUNT: usize = 64;
+
+impl<'a> GeneralState<'a> {
+    fn new(general: &General) -> GeneralState<'a> {
+        GeneralState { accumulator: (general.make)(&general.call), rows: Vec::new(), updates: 0, counted: 0 }
+    }
+
+    fn take(&mut self, aggregate: &'a Aggregate, general: &'a General, frame: &Frame<'a>) -> Result<()> {
+        let mut values = general.arguments.iter().map(|one| one.eval(frame)).collect::<Result<Vec<_>>>()?;
+        let keys = aggregate.order.iter().map(|one| one.by.eval(frame)).collect::<Result<Vec<_>>>()?;
+        let is_null = values.iter().any(Datum::is_null) || general.within_group && keys.iter().any(Datum::is_null);
+        if general.is_strict && is_null {
+            return Ok(());
+        }
+        if aggregate.order.is_empty() && !aggregate.distinct {
+            return self.update(&values, frame.ctx);
+        }
+        let mut same = Vec::new();
+        if aggregate.distinct {
+            for (value, column) in values.iter().zip(&general.keys) {
+                key::push(&mut same, column, value)?;
+            }
+        }
+        if general.within_group {
+            values.extend_from_slice(&keys);
+        }
+        let datums = (keys.len() + values.len()) * size_of::<Datum<'_>>();
+        frame.ctx.keep(size_of::<GeneralRow<'_>>() + same.len() + datums);
+        self.rows.push(GeneralRow { keys, same, values });
+        Ok(())
+    }
+
+    fn update(&mut self, values: &[Datum<'a>], ctx: &ExecContext<'a>) -> Result<()> {
+        self.accumulator.update(values, ctx.values()?)?;
+        self.updates += 1;
+        if self.updates.is_multiple_of(UPDATES_PER_COUNT) {
+            let bytes = self.accumulator.heap_size();
+            ctx.keep(bytes.saturating_sub(self.counted));
+            self.counted = self.counted.max(bytes);
+        }
+        Ok(())
+    }
+
+    fn result(mut self, aggregate: &Aggregate, ctx: &ExecContext<'a>) -> Result<Datum<'a>> {
+        let mut rows = std::mem::take(&mut self.rows);
+        // DISTINCT sorts by the arguments, as in PostgreSQL.
+        rows.sort_by(|a, b| in_order(&aggregate.order, &a.keys, &b.keys).then_with(|| a.same.cmp(&b.same)));
+        if aggregate.distinct {
+            rows.dedup_by(|a, b| a.same == b.same);
+        }
+        for row in rows {
+            self.update(&row.values, ctx)?;
+        }
+        self.accumulator.result(ctx.values()?)
+    }
 }
 
 /// One input of `string_agg`: its sort keys, the delimiter before it, and the text.
@@ -143,7 +238,7 @@ impl<'a> Groups<'a> {
     }
 
     fn add(&mut self, values: Vec<Datum<'a>>, dependent: Vec<Datum<'a>>) -> usize {
-        let states = self.aggregates.iter().map(|_| State::new()).collect();
+        let states = self.aggregates.iter().map(State::new).collect();
         self.groups.push(Group { values, states, dependent });
         self.groups.len() - 1
     }
@@ -202,8 +297,9 @@ pub(crate) fn nullable(ty: Type) -> KeyColumn {
 }
 
 impl<'a> State<'a> {
-    fn new() -> State<'a> {
-        State { count: 0, whole: 0, value: Datum::Null, seen: FxHashSet::default(), texts: Vec::new() }
+    fn new(aggregate: &Aggregate) -> State<'a> {
+        let general = aggregate.general.as_deref().map(|general| Box::new(GeneralState::new(general)));
+        State { count: 0, whole: 0, value: Datum::Null, seen: FxHashSet::default(), texts: Vec::new(), general }
     }
 
     fn take(&mut self, aggregate: &'a Aggregate, frame: &Frame<'a>, key: &mut Vec<u8>) -> Result<()> {
@@ -211,6 +307,9 @@ impl<'a> State<'a> {
             && !filter.holds(frame)?
         {
             return Ok(());
+        }
+        if let (Some(state), Some(general)) = (&mut self.general, aggregate.general.as_deref()) {
+            return state.take(aggregate, general, frame);
         }
         let value = match &aggregate.of {
             None => Datum::Bool(true),
@@ -229,7 +328,7 @@ impl<'a> State<'a> {
         }
         self.count += 1;
         match aggregate.kind {
-            Kind::Count => {}
+            Kind::Count | Kind::General => {}
             Kind::Sum | Kind::Avg => self.add(aggregate, value)?,
             Kind::Min => self.keep(value, Ordering::Less),
             Kind::Max => self.keep(value, Ordering::Greater),
@@ -291,6 +390,9 @@ impl<'a> State<'a> {
     }
 
     fn result(self, aggregate: &Aggregate, ctx: &ExecContext<'a>) -> Result<Datum<'a>> {
+        if let Some(general) = self.general {
+            return general.result(aggregate, ctx);
+        }
         if aggregate.kind == Kind::Count {
             return Ok(Datum::Int8(self.count));
         }

@@ -3,6 +3,8 @@
 //! An array literal becomes a list of expressions. An array parameter is kept in PostgreSQL's binary form; its
 //! elements are decoded and sorted once for each run, and are then searched like the result of a subquery.
 
+use std::sync::Arc;
+
 use bumpalo::Bump;
 use model::{Datum, Error, Result, SqlState, Type};
 use pg::Form;
@@ -90,14 +92,22 @@ pub fn array_of(element: Type, values: &[Datum<'_>]) -> Vec<u8> {
     out
 }
 
+/// An array parameter as a value.
+pub(crate) fn value_of(bytes: &[u8], element: Type) -> Result<Datum<'_>> {
+    let (_, elements) = parse_array_binary(bytes)?;
+    let read = |one: Option<_>| one.map_or(Ok(Datum::Null), |one| pg::row_value::read_binary(element, one));
+    let items = elements.into_iter().map(read).collect::<Result<_>>()?;
+    Ok(Datum::Array(Arc::new(model::Array::of(element.oid(), items))))
+}
+
 /// A use of an array parameter in an expression.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Array {
     /// Parameter number, from 0.
-    param: usize,
+    pub(crate) param: usize,
     /// `from`: the element type; `to`: the type in which elements are compared.
-    from: Type,
-    to: Type,
+    pub(crate) from: Type,
+    pub(crate) to: Type,
 }
 
 impl Array {

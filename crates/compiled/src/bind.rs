@@ -11,7 +11,7 @@ use rows::RowTable;
 use sqlparser::ast;
 
 use crate::array::{Array, ParamType};
-use crate::cast::{self, Context, Zone};
+use crate::cast::{self, Context, NoZone};
 use crate::derived_tables::Derived;
 use crate::expr::{Comparison, Expr, Function, Layout, Operator, Value};
 use crate::scope::Tables;
@@ -109,23 +109,6 @@ pub(crate) enum Subquery {
     In { what: Typed, not: bool },
     InRows { what: Vec<Typed>, not: bool },
     Compared { what: Typed, comparison: Comparison, all: bool },
-}
-
-/// The zone for constant casts. Casts that depend on the session are never done while binding.
-struct NoZone;
-
-impl Zone for NoZone {
-    fn local(&self, micros: i64) -> i64 {
-        micros
-    }
-
-    fn moment(&self, local: i64) -> i64 {
-        local
-    }
-
-    fn input(&self, _: &str, ty: Type) -> Result<Datum<'static>> {
-        Err(Error::bug(format!("a {} was read while binding", ty.sql_name())))
-    }
 }
 
 /// Binds the expressions of one statement.
@@ -600,19 +583,7 @@ impl Binder {
             let (left, right) = (self.expr(left, scope)?, self.expr(right, scope)?);
             sides.push(self.same_type(left, right, operator)?);
         }
-        let compare = |by: Comparison, sides: &[Expr; 2]| Expr::Compare(by, Box::new(sides.clone()));
-        let mut sides = sides.iter().rev();
-        let last = sides.next().ok_or(Refusal::Unsupported)?;
-        let all = sides.fold(compare(comparison, last), |rest, one| match comparison {
-            Comparison::Equal => Expr::And(Box::new([compare(Comparison::Equal, one), rest])),
-            Comparison::NotEqual => Expr::Or(Box::new([compare(Comparison::NotEqual, one), rest])),
-            _ => {
-                let equal = Expr::And(Box::new([compare(Comparison::Equal, one), rest]));
-                let decided = Expr::Or(Box::new([compare(comparison.strict(), one), equal]));
-                // This redundant condition on the first column allows an index range scan.
-                Expr::And(Box::new([compare(comparison.lax(), one), decided]))
-            }
-        });
+        let all = rows_compared(comparison, &sides).ok_or(Refusal::Unsupported)?;
         Ok(Typed::new(all, Type::Bool))
     }
 
@@ -935,6 +906,23 @@ fn number(text: &str) -> Result<Typed> {
 /// An identifier after case folding: unquoted names become lower case.
 pub(crate) fn fold_ident(name: &ast::Ident) -> String {
     if name.quote_style.is_some() { name.value.clone() } else { name.value.to_ascii_lowercase() }
+}
+
+/// Comparison of rows by pairs of their columns; `None` without any.
+pub(crate) fn rows_compared(comparison: Comparison, sides: &[[Expr; 2]]) -> Option<Expr> {
+    let compare = |by: Comparison, sides: &[Expr; 2]| Expr::Compare(by, Box::new(sides.clone()));
+    let (last, first) = sides.split_last()?;
+    let decided = |rest: Expr, one: &[Expr; 2]| match comparison {
+        Comparison::Equal => Expr::And(Box::new([compare(Comparison::Equal, one), rest])),
+        Comparison::NotEqual => Expr::Or(Box::new([compare(Comparison::NotEqual, one), rest])),
+        _ => {
+            let equal = Expr::And(Box::new([compare(Comparison::Equal, one), rest]));
+            let decided = Expr::Or(Box::new([compare(comparison.strict(), one), equal]));
+            // This redundant condition on the first column allows an index range scan.
+            Expr::And(Box::new([compare(comparison.lax(), one), decided]))
+        }
+    };
+    Some(first.iter().rev().fold(compare(comparison, last), decided))
 }
 
 /// Disjunction as a balanced tree, so that long lists do not nest deeply. `None` if empty.

@@ -26,7 +26,7 @@ use crate::types::{base_type, union};
 /// A derived table.
 pub(crate) struct Derived {
     pub(crate) rows: Rows,
-    layout: Arc<RowLayout>,
+    pub(crate) layout: Arc<RowLayout>,
 }
 
 /// The source of its rows.
@@ -38,15 +38,15 @@ pub(crate) enum Rows {
 
 /// UNION, INTERSECT or EXCEPT, with or without ALL.
 pub(crate) struct Set {
-    kind: Kind,
-    all: bool,
-    sides: [Rows; 2],
+    pub(crate) kind: Kind,
+    pub(crate) all: bool,
+    pub(crate) sides: [Rows; 2],
     /// Key columns for duplicate elimination.
-    columns: Vec<KeyColumn>,
+    pub(crate) columns: Vec<KeyColumn>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+pub(crate) enum Kind {
     Union,
     Intersect,
     Except,
@@ -177,7 +177,12 @@ pub(crate) fn bind(binder: &mut Binder, body: &ast::SetExpr, tables: &dyn Tables
             column.ty = Some(Type::Text);
         }
     }
-    let output = |column: Column| Output { name: column.name, ty: column.ty.unwrap_or(Type::Text), origin: None };
+    let output = |column: Column| Output {
+        name: column.name,
+        ty: column.ty.unwrap_or(Type::Text),
+        origin: None,
+        announced: None,
+    };
     Ok((rows, columns.into_iter().map(output).collect()))
 }
 
@@ -344,33 +349,37 @@ pub(crate) fn source(
     alias: Option<&ast::TableAlias>,
 ) -> Bind<Source> {
     let name = alias.map(|alias| fold_ident(&alias.name)).unwrap_or_default();
-    let mut own: Vec<RowColumn> = columns.into_iter().map(|one| RowColumn::new(one.name, one.ty)).collect();
     let called = alias.map_or(&[][..], |alias| &alias.columns);
-    if called.len() > own.len() {
-        let (there, named) = (own.len(), called.len());
+    if called.len() > columns.len() {
+        let (there, named) = (columns.len(), called.len());
         let text = format!("table \"{name}\" has {there} columns available but {named} columns specified");
         return Err(Error::new(SqlState::INVALID_COLUMN_REFERENCE, text).into());
     }
+    let mut own: Vec<RowColumn> = columns.into_iter().map(|one| RowColumn::new(one.name, one.ty)).collect();
     own.iter_mut().zip(called).for_each(|(column, name)| column.name = fold_ident(&name.name));
+    let table = table_of(name.clone(), own)?;
+    binder.derived.push(Derived { rows, layout: Arc::clone(&table.layout) });
+    let derived = DerivedRef { of: binder.derived.len() - 1, given };
+    Ok(Source { name, slot: binder.sources.len(), table, derived: Some(derived), hidden: Vec::new() })
+}
+
+/// The description of a derived table's rows, as of a stored table without rows.
+pub(crate) fn table_of(name: String, columns: Vec<RowColumn>) -> Result<Arc<RowTable>> {
     let schema = RowSchema {
         id: TableId(0),
-        name: TableName { schema: String::new(), table: name.clone() },
+        name: TableName { schema: String::new(), table: name },
         version: 0,
-        columns: own,
+        columns,
         primary: None,
         secondary: Vec::new(),
         checks: Vec::new(),
         foreign_keys: Vec::new(),
     };
-    let layout = Arc::new(RowLayout::of(&schema)?);
-    let table = RowTable {
-        layout: Arc::clone(&layout),
+    Ok(Arc::new(RowTable {
+        layout: Arc::new(RowLayout::of(&schema)?),
         records: Arc::new(Records::new()),
         primary: None,
         secondary: Vec::new(),
         schema: Arc::new(schema),
-    };
-    binder.derived.push(Derived { rows, layout });
-    let derived = DerivedRef { of: binder.derived.len() - 1, given };
-    Ok(Source { name, slot: binder.sources.len(), table: Arc::new(table), derived: Some(derived), hidden: Vec::new() })
+    }))
 }

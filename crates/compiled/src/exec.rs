@@ -51,6 +51,8 @@ pub(crate) struct ExecContext<'a> {
     pub(crate) arena: &'a Bump,
     pub(crate) guard: &'a Guard,
     pub(crate) session: Session<'a>,
+    /// The environment of expressions of crate `scalar`; filled on first use.
+    values: OnceCell<scalar::Context<'a>>,
     /// Subqueries in expressions, by number.
     subqueries: &'a [Subquery],
     /// Results of uncorrelated subqueries; filled on first use.
@@ -162,6 +164,7 @@ impl<'a> ExecContext<'a> {
             arena,
             guard,
             session,
+            values: OnceCell::new(),
             subqueries: parts.subqueries,
             answers: parts.subqueries.iter().map(|_| OnceCell::new()).collect(),
             derived: parts.derived,
@@ -283,6 +286,15 @@ impl<'a> ExecContext<'a> {
 
     pub(crate) fn numbers(&self) -> Result<&'a dyn Numbers> {
         self.session.numbers.ok_or_else(|| Error::unsupported("volatile functions are not supported here"))
+    }
+
+    /// The environment of expressions of crate `scalar`.
+    pub(crate) fn values(&self) -> Result<&scalar::Context<'a>> {
+        if let Some(values) = self.values.get() {
+            return Ok(values);
+        }
+        let facts = self.session.zone.facts().ok_or_else(|| Error::bug("a session without facts for expressions"))?;
+        Ok(self.values.get_or_init(|| scalar::Context { arena: self.arena, session: facts }))
     }
 
     /// Ends the statement with an error that callers replace by [`crate::Ran::Wait`] for this event.

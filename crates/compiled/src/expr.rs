@@ -23,6 +23,8 @@ pub(crate) enum Value {
     Plain(Datum<'static>),
     Text(Box<str>),
     Bytes(Box<[u8]>),
+    /// A value of a type that columns of `rows` tables cannot have, such as an array.
+    Other(Box<scalar::Value>),
 }
 
 impl Value {
@@ -39,6 +41,18 @@ impl Value {
             Value::Plain(datum) => datum.clone(),
             Value::Text(text) => Datum::Text(text),
             Value::Bytes(bytes) => Datum::Bytes(bytes),
+            Value::Other(value) => value.datum(),
+        }
+    }
+}
+
+impl From<scalar::Value> for Value {
+    fn from(value: scalar::Value) -> Value {
+        match value {
+            scalar::Value::Plain(datum) => Value::Plain(datum),
+            scalar::Value::Text(text) => Value::Text(text),
+            scalar::Value::Bytes(bytes) => Value::Bytes(bytes),
+            other => Value::Other(Box::new(other)),
         }
     }
 }
@@ -137,6 +151,15 @@ pub(crate) enum Expr {
         by: cast::Context,
     },
     Call(Function, Vec<Expr>),
+    /// A function of crate `scalar`.
+    Scalar(Box<ScalarCall>, Vec<Expr>),
+    /// Another expression of crate `scalar`; its columns are the values of the operands.
+    Computation(Box<scalar::Expr>, Vec<Expr>),
+    /// An array parameter as a value, with the type of its elements.
+    ArrayParam {
+        param: usize,
+        element: Type,
+    },
     /// A value passed in from the enclosing query, by position.
     OuterValue(usize),
     /// Result of a scalar subquery or EXISTS. `given`: outer values for a correlated one.
@@ -206,6 +229,7 @@ macro_rules! walk {
                 | Expr::OuterValue(_)
                 | Expr::Element
                 | Expr::Now
+                | Expr::ArrayParam { .. }
                 | Expr::Computed(_) => {}
                 Expr::Arithmetic(_, sides)
                 | Expr::Compare(_, sides)
@@ -243,11 +267,55 @@ macro_rules! walk {
                 Expr::Coalesce(of)
                 | Expr::Extreme { of, .. }
                 | Expr::Call(_, of)
+                | Expr::Scalar(_, of)
+                | Expr::Computation(_, of)
                 | Expr::SessionCall(_, of)
                 | Expr::Result { given: of, .. } => of.$iter().for_each(|one| one.$name(each)),
             }
         }
     };
+}
+
+/// A call of a function of crate `scalar`.
+#[derive(Clone, Debug)]
+pub(crate) struct ScalarCall {
+    call: scalar::Call,
+    /// The implementation, and whether it is never called with NULL; `None` for a function of the session's objects.
+    function: Option<(scalar::registry::Function, bool)>,
+}
+
+impl PartialEq for ScalarCall {
+    fn eq(&self, other: &ScalarCall) -> bool {
+        self.call == other.call
+    }
+}
+
+impl ScalarCall {
+    pub(crate) fn new(call: scalar::Call) -> ScalarCall {
+        let is_strict = || catalog::builtin().function_row(call.function).is_none_or(|row| row.is_strict);
+        let function = scalar::function(call.function).map(|function| (function, is_strict()));
+        ScalarCall { call, function }
+    }
+
+    fn eval<'a>(&'a self, of: &'a [Expr], frame: &Frame<'a>) -> Result<Datum<'a>> {
+        match of {
+            [one] => self.apply(&[one.eval(frame)?], frame),
+            [one, two] => self.apply(&[one.eval(frame)?, two.eval(frame)?], frame),
+            [one, two, three] => self.apply(&[one.eval(frame)?, two.eval(frame)?, three.eval(frame)?], frame),
+            more => {
+                let values = more.iter().map(|one| one.eval(frame)).collect::<Result<Vec<_>>>()?;
+                self.apply(&values, frame)
+            }
+        }
+    }
+
+    fn apply<'a>(&self, values: &[Datum<'a>], frame: &Frame<'a>) -> Result<Datum<'a>> {
+        match self.function {
+            Some((_, true)) if values.iter().any(Datum::is_null) => Ok(Datum::Null),
+            Some((function, _)) => function(values, &self.call, frame.ctx.values()?),
+            None => scalar::eval::apply(&self.call, values, frame.ctx.values()?),
+        }
+    }
 }
 
 /// `+ - * / %`
@@ -551,6 +619,15 @@ impl Expr {
                 cast::cast(what.eval(frame)?, *to, *by, frame.ctx.session.zone, frame.ctx.arena)?
             }
             Expr::Call(function, of) => crate::functions::call(*function, of, frame)?,
+            Expr::Scalar(call, of) => call.eval(of, frame)?,
+            Expr::Computation(expr, of) => {
+                let values = of.iter().map(|one| one.eval(frame)).collect::<Result<Vec<_>>>()?;
+                scalar::eval(expr, values.as_slice(), frame.ctx.values()?)?
+            }
+            Expr::ArrayParam { param, element } => match frame.ctx.params().get(*param) {
+                Some(Datum::Bytes(bytes)) => crate::array::value_of(bytes, *element)?,
+                _ => Datum::Null,
+            },
             Expr::Shift { what, back } => match (what[0].eval(frame)?, what[1].eval(frame)?) {
                 (Datum::Null, _) | (_, Datum::Null) => Datum::Null,
                 (moment, Datum::Interval(by)) => {

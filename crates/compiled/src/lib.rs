@@ -1,7 +1,9 @@
 //! SQL over `rows` tables without DataFusion: a statement is bound once to typed expressions and a fixed access
 //! path, and then runs in microseconds.
 //!
-//! - [`compile`], [`run`]: the entry points; [`Load`]: rows from outside (COPY, INSERT … SELECT).
+//! - [`prepare`], [`lower`], [`compile`], [`run`]: the entry points; [`Load`]: rows from outside (COPY, INSERT …
+//!   SELECT).
+//! - `lower`: queries that crate `binder` bound. Other statements, and queries given to [`compile`], are bound here.
 //! - `dialect`: PostgreSQL's lexical rules and operator precedence for the parser.
 //! - `bind`, `scope`, `types`, `array`: name resolution and types, by PostgreSQL's rules.
 //! - `expr`, `cast`, `functions`, `datetime`, `sequences`, `aggregate`: evaluation.
@@ -30,6 +32,7 @@ mod foreign_keys;
 mod from;
 mod functions;
 mod key_cast;
+mod lower;
 mod plan;
 mod scope;
 mod select;
@@ -50,6 +53,7 @@ pub use ddl::{
 pub use dialect::{PostgreSql, parser, parser_of, tokenize};
 pub use dml::{Incoming, Load, Loaded, Refused};
 pub use functions::formatted;
+pub use lower::{Lowered, NotLowered, lower, prepare, without_locks};
 pub use scope::Tables;
 pub use select::{Output, WEAKER_LOCK};
 pub use sequences::{Numbers, is_of_sequence};

@@ -24,6 +24,11 @@ pub trait Tables {
     /// A sequence by name, with the same rules.
     fn sequence(&self, schema: Option<&str>, name: &str) -> Option<SequenceRef>;
 
+    /// A sequence by its number in `pg_class`, as values of type regclass have it.
+    fn sequence_of_oid(&self, _: u32) -> Option<SequenceRef> {
+        None
+    }
+
     /// A table by id, for foreign keys.
     fn by_id(&self, id: TableId) -> Option<Arc<RowTable>>;
 
@@ -169,7 +174,8 @@ fn aggregate(binder: &mut Binder, call: &ast::Function, scope: &mut Scope<'_>) -
         [ast::FunctionArgumentClause::OrderBy(order)] if !distinct => select::ordering(binder, order, scope)?,
         _ => return Err(Refusal::Unsupported),
     };
-    let mut made = Aggregate { kind, of: None, ty: Type::Bool, distinct: false, between: None, order, filter };
+    let mut made =
+        Aggregate { kind, of: None, ty: Type::Bool, distinct: false, between: None, order, filter, general: None };
     let of = match list.args.as_slice() {
         [ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Wildcard)] if kind == Kind::Count && !distinct => None,
         [ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(of))] if kind != Kind::Join => Some(of),

@@ -13,7 +13,7 @@ use crate::derived_tables;
 use crate::exec::{self, Each, ExecContext, Flow, Lock, Run};
 use crate::expr::Expr;
 use crate::from::{From, WHERE, bind_from, joined};
-use crate::plan::{self, Access, Joined, Order, Outer, Step};
+use crate::plan::{self, Access, Order, Outer, Step};
 use crate::scope::{self, Scope, Tables};
 use crate::sort_limit::{Emit, SortLimit};
 
@@ -31,6 +31,9 @@ pub struct Output {
     pub ty: Type,
     /// The table and column it is read from unchanged, if any.
     pub origin: Option<(TableId, usize)>,
+    /// OID and type modifier that clients see, if they are not those of `ty`. A value of a type that is no column type
+    /// is its text.
+    pub announced: Option<(u32, i32)>,
 }
 
 /// A bound SELECT.
@@ -61,15 +64,16 @@ pub(crate) struct Select {
 }
 
 /// GROUP BY, or aggregates without it.
-struct Grouping {
-    by: Vec<Expr>,
-    types: Vec<Type>,
-    aggregates: Vec<Aggregate>,
+#[derive(Default)]
+pub(crate) struct Grouping {
+    pub(crate) by: Vec<Expr>,
+    pub(crate) types: Vec<Type>,
+    pub(crate) aggregates: Vec<Aggregate>,
     /// Columns functionally dependent on a grouped primary key.
-    dependent: Vec<Expr>,
-    having: Option<Expr>,
+    pub(crate) dependent: Vec<Expr>,
+    pub(crate) having: Option<Expr>,
     /// Whether the first non-NULL value is the result: `min` or `max` of a column in index order.
-    first_is_enough: bool,
+    pub(crate) first_is_enough: bool,
 }
 
 /// Binds a query. An unknown name in a query without FROM is left to DataFusion, which may know it as a function.
@@ -128,25 +132,9 @@ fn over_rows(binder: &mut Binder, query: &ast::Query, tables: &dyn Tables) -> Bi
     let mut scope = Scope::new(tables);
     let order = order_by(binder, query, &[], &output, &columns, false, &mut scope)?;
     let (limit, offset) = limits(binder, query, &mut scope)?;
-    let joined = [Joined { source: &binder.sources[0], outer: Outer::None }];
-    let (steps, _) = plan::steps(&joined, Vec::new(), &[], &mut binder.hashed);
-    Ok(Select {
-        tables: vec![Arc::clone(&binder.sources[0].table)],
-        steps,
-        conditions: Vec::new(),
-        groups: None,
-        output,
-        columns,
-        untyped: Vec::new(),
-        distinct: false,
-        distinct_on: 0,
-        ordered: order.is_empty(),
-        order,
-        limit,
-        offset,
-        locks: Vec::new(),
-        made_last: false,
-    })
+    let from = From { joins: vec![Outer::None], ..From::default() };
+    let draft = Draft { from, output, columns, order, limit, offset, ..Draft::default() };
+    Ok(draft.planned(&binder.sources, &mut binder.hashed))
 }
 
 fn bind_select(binder: &mut Binder, query: &ast::Query, select: &ast::Select, tables: &dyn Tables) -> Bind<Select> {
@@ -200,35 +188,66 @@ fn bind_select(binder: &mut Binder, query: &ast::Query, select: &ast::Select, ta
     }
     let types = by.iter().map(|(_, ty)| *ty).collect();
     let by: Vec<Expr> = by.drain(..).map(|(expr, _)| expr).collect();
-    let joined = joined(&binder.sources, &from);
-    let extreme = if by.is_empty() { extreme(&aggregates) } else { None };
-    let asked = if grouped { extreme.as_slice() } else { order.as_slice() };
-    let (steps, in_order) = plan::steps(&joined, from.conditions.clone(), asked, &mut binder.hashed);
-    let first_is_enough = in_order && extreme.is_some();
-    let ordered = order.is_empty() || in_order && !grouped;
-    let counted = !grouped && !distinct && distinct_on == 0 && output.iter().any(Expr::is_volatile);
-    let made_last = !locks.is_empty() || counted && !order.iter().any(|one| one.by.is_volatile());
-    Ok(Select {
-        tables: binder.sources.iter().map(|source| Arc::clone(&source.table)).collect(),
-        steps,
-        conditions: from.conditions.into_iter().map(|(_, condition)| condition).collect(),
-        groups: grouped.then_some(Grouping { by, types, aggregates, dependent, having, first_is_enough }),
-        output,
-        columns,
-        untyped,
-        distinct,
-        distinct_on,
-        ordered,
-        order,
-        limit,
-        offset,
-        locks,
-        made_last,
-    })
+    let groups = grouped.then_some(Grouping { by, types, aggregates, dependent, having, first_is_enough: false });
+    let draft = Draft { from, groups, output, columns, untyped, distinct, distinct_on, order, limit, offset, locks };
+    Ok(draft.planned(&binder.sources, &mut binder.hashed))
+}
+
+/// A SELECT without access paths.
+#[derive(Default)]
+pub(crate) struct Draft {
+    pub(crate) from: From,
+    pub(crate) groups: Option<Grouping>,
+    pub(crate) output: Vec<Expr>,
+    pub(crate) columns: Vec<Output>,
+    pub(crate) untyped: Vec<usize>,
+    pub(crate) distinct: bool,
+    pub(crate) distinct_on: usize,
+    pub(crate) order: Vec<Order>,
+    pub(crate) limit: Option<Expr>,
+    pub(crate) offset: Option<Expr>,
+    pub(crate) locks: Vec<(usize, Lock)>,
+}
+
+impl Draft {
+    /// Chooses the access paths. `hashed`: number of hash tables in the statement so far.
+    pub(crate) fn planned(self, sources: &[Source], hashed: &mut usize) -> Select {
+        let Draft { from, mut groups, output, columns, untyped, distinct, distinct_on, order, limit, offset, locks } =
+            self;
+        let joined = joined(sources, &from);
+        let extreme = groups.as_ref().filter(|groups| groups.by.is_empty());
+        let extreme = extreme.and_then(|groups| extreme_of(&groups.aggregates));
+        let asked = if groups.is_some() { extreme.as_slice() } else { order.as_slice() };
+        let (steps, in_order) = plan::steps(&joined, from.conditions.clone(), asked, hashed);
+        if let Some(groups) = &mut groups {
+            groups.first_is_enough = in_order && extreme.is_some();
+        }
+        let is_grouped = groups.is_some();
+        let ordered = order.is_empty() || in_order && !is_grouped;
+        let counted = !is_grouped && !distinct && distinct_on == 0 && output.iter().any(Expr::is_volatile);
+        let made_last = !locks.is_empty() || counted && !order.iter().any(|one| one.by.is_volatile());
+        Select {
+            tables: sources.iter().map(|source| Arc::clone(&source.table)).collect(),
+            steps,
+            conditions: from.conditions.into_iter().map(|(_, condition)| condition).collect(),
+            groups,
+            output,
+            columns,
+            untyped,
+            distinct,
+            distinct_on,
+            ordered,
+            order,
+            limit,
+            offset,
+            locks,
+            made_last,
+        }
+    }
 }
 
 /// The order in which the first non-NULL value is the result of the only aggregate.
-fn extreme(aggregates: &[Aggregate]) -> Option<Order> {
+fn extreme_of(aggregates: &[Aggregate]) -> Option<Order> {
     let [Aggregate { kind, of: Some(by @ Expr::Field { .. }), filter: None, .. }] = aggregates else { return None };
     let descending = match kind {
         Kind::Min => false,
@@ -379,7 +398,7 @@ pub(crate) fn projection(
     for item in items {
         let mut push = |typed: Typed, name: String| {
             exprs.push(typed.expr);
-            columns.push(Output { name, ty: typed.ty.unwrap_or(Type::Text), origin: None });
+            columns.push(Output { name, ty: typed.ty.unwrap_or(Type::Text), origin: None, announced: None });
         };
         let (expr, name) = match item {
             ast::SelectItem::UnnamedExpr(expr) => (expr, output_name(expr)),
@@ -412,7 +431,7 @@ pub(crate) fn projection(
         }
         let settled = binder.resolve_unknown(bound, Type::Text)?;
         exprs.push(settled.expr);
-        columns.push(Output { name, ty: settled.ty.unwrap_or(Type::Text), origin: None });
+        columns.push(Output { name, ty: settled.ty.unwrap_or(Type::Text), origin: None, announced: None });
     }
     columns.iter_mut().zip(&exprs).for_each(|(column, expr)| column.origin = origin(binder, expr));
     Ok((exprs, columns, untyped))

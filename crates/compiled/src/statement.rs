@@ -17,6 +17,7 @@ use crate::cast::Zone;
 use crate::derived_tables::Derived;
 use crate::dml::{self, Change, Insert};
 use crate::exec::{ExecContext, ReadSource, ResumePoint, Slice, SubPlans};
+use crate::lower::Parts;
 use crate::scope::{self, Tables};
 use crate::select::{self, Output, Select};
 use crate::sequences::{self, Numbers};
@@ -39,6 +40,8 @@ pub struct Compiled {
     counts: bool,
     /// Whether any expression has type time, timestamp, timestamptz or interval.
     moments: bool,
+    /// Whether a constant was read by the session's settings.
+    has_session_constants: bool,
 }
 
 enum Work {
@@ -75,6 +78,19 @@ pub enum Ran {
 }
 
 impl Compiled {
+    pub(crate) fn of_select(select: Select, parts: Parts) -> Compiled {
+        let Parts { params, subqueries, derived, hashed, arrays, counts, moments, has_session_constants } = parts;
+        let work = Work::Select(select);
+        Compiled { params, work, subqueries, derived, hashed, arrays, counts, moments, has_session_constants }
+    }
+
+    /// Whether a constant in it was read by the session's settings, such as a time by the time zone, or `today` by the
+    /// clock. The plan is then that of one prepared statement, and not of the next statement with the same text.
+    #[must_use]
+    pub fn has_session_constants(&self) -> bool {
+        self.has_session_constants
+    }
+
     /// Types of the parameters, `$1` first.
     #[must_use]
     pub fn params(&self) -> &[ParamType] {
@@ -212,7 +228,8 @@ pub fn compile(sql: &ast::Statement, tables: &dyn Tables, declared: &[Option<Par
     });
     let params = params.collect::<Result<_>>()?;
     let Binder { subqueries, derived, hashed, arrays, counts, moments, .. } = binder;
-    Ok(Some(Compiled { params, work, subqueries, derived, hashed, arrays, counts, moments }))
+    let has_session_constants = false;
+    Ok(Some(Compiled { params, work, subqueries, derived, hashed, arrays, counts, moments, has_session_constants }))
 }
 
 fn work(binder: &mut Binder, sql: &ast::Statement, tables: &dyn Tables) -> Bind<Work> {

@@ -15,7 +15,7 @@ const OURS: &[(&str, &[&str])] = &[
     ("wal", &["model", "env"]),
     ("columns", &["model", "env"]),
     ("rows", &["model", "env"]),
-    ("compiled", &["model", "env", "rows", "pg"]),
+    ("compiled", &["model", "env", "rows", "pg", "parser", "catalog", "scalar", "binder"]),
     ("engine", &["model", "env", "wal", "columns", "rows"]),
     ("ingest", &["model", "engine", "pg"]),
     ("parser", &["model"]),

@@ -1,6 +1,7 @@
 //! Statements on a small in-memory database; expected rows as text.
 
 mod arrays;
+mod bound;
 mod changes;
 mod expressions;
 mod golden;
@@ -98,6 +99,10 @@ impl Tables for Db {
 
     fn sequence(&self, schema: Option<&str>, name: &str) -> Option<SequenceRef> {
         Catalog::sequence(self, &TableName { schema: schema.unwrap_or("public").into(), table: name.into() })
+    }
+
+    fn sequence_of_oid(&self, oid: u32) -> Option<SequenceRef> {
+        self.sequences().into_iter().find(|sequence| bound::oid(sequence.id) == oid)
     }
 
     fn by_id(&self, id: TableId) -> Option<Arc<RowTable>> {
@@ -338,13 +343,38 @@ impl Db {
         params: &[Datum<'_>],
         show: fn(&Datum<'_>, Type) -> String,
     ) -> Result<Outcome> {
-        let compiled = self.compile(sql)?;
+        let compiled = self.compile(sql);
+        let Some(lowered) = self.lowered(sql, &compiled) else {
+            return self.run_compiled(txn, &compiled?, sql, params, show);
+        };
+        let is_repeatable = compiled.as_ref().map_or(true, Compiled::is_read_only) && !sql.contains("random");
+        if !is_repeatable {
+            return self.run_compiled(txn, &lowered?, sql, params, show);
+        }
+        let (fetched, questions) = (crate::exec::tests::FETCHED.get(), self.questions.get());
+        let old = compiled.and_then(|compiled| self.run_compiled(txn, &compiled, sql, params, show));
+        crate::exec::tests::FETCHED.set(fetched);
+        self.questions.set(questions);
+        let found = lowered.and_then(|lowered| self.run_compiled(txn, &lowered, sql, params, show));
+        bound::compare(sql, &old, &found);
+        found
+    }
+
+    fn run_compiled(
+        &self,
+        txn: &mut Txn,
+        compiled: &Compiled,
+        sql: &str,
+        params: &[Datum<'_>],
+        show: fn(&Datum<'_>, Type) -> String,
+    ) -> Result<Outcome> {
         let guard = &crossbeam_epoch::pin();
         let savepoint = txn.savepoint();
         let mut rows = Vec::new();
         let types: Vec<Type> = compiled.columns().iter().map(|column| column.ty).collect();
-        let session = Session { check: &|_| self.question(), now: NOW, zone: &East, numbers: Some(self) };
-        let ran = run(&compiled, txn, params, session, guard, &mut |row| {
+        let zone = bound::Clocks::of(self);
+        let session = Session { check: &|_| self.question(), now: NOW, zone: &zone, numbers: Some(self) };
+        let ran = run(compiled, txn, params, session, guard, &mut |row| {
             assert_eq!(row.len(), types.len(), "{sql}");
             rows.push(row.iter().zip(&types).map(|(value, ty)| show(value, *ty)).collect::<Vec<_>>().join("|"));
             Ok(())
@@ -352,7 +382,7 @@ impl Db {
         match ran {
             Ok(Ran::Done { rows: count }) => {
                 if compiled.is_read_only() && !sql.contains("random") {
-                    assert_eq!(self.read_by_parts(txn, &compiled, params, show), rows, "by parts: {sql}");
+                    assert_eq!(self.read_by_parts(txn, compiled, params, show), rows, "by parts: {sql}");
                 }
                 Ok(Outcome::Rows(rows, count))
             }
@@ -387,9 +417,10 @@ impl Db {
     ) -> Vec<Vec<String>> {
         let types: Vec<Type> = compiled.columns().iter().map(|column| column.ty).collect();
         let (mut parts, mut reading) = (Vec::new(), Reading::default());
+        let zone = bound::Clocks::of(self);
         while !reading.is_done() {
             let mut rows = Vec::new();
-            let session = Session { check: &|_| Ok(()), now: NOW, zone: &East, numbers: Some(self) };
+            let session = Session { check: &|_| Ok(()), now: NOW, zone: &zone, numbers: Some(self) };
             let guard = &crossbeam_epoch::pin();
             let part = reading.part(compiled, &txn.view(), params, session, guard, &mut |row| {
                 rows.push(row.iter().zip(&types).map(|(value, ty)| show(value, *ty)).collect::<Vec<_>>().join("|"));

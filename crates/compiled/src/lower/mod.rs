@@ -1,0 +1,266 @@
+//! Lowers bound queries (`binder::tree`) to the executor's plans.
+//!
+//! - [`lower`], [`prepare`]: the entry points.
+//! - `relations`: FROM, SELECT and set operations; `locks`: FOR UPDATE; `aggregates`: GROUP BY.
+//! - `expressions`: expressions; `natives`: functions that the executor's own operators compute.
+//!
+//! A column has one number in the whole query. It has one definition here: a column of a row in a slot, a value of a
+//! group, or an expression over these. A column of an enclosing query is handed in level by level.
+//!
+//! Invariants: names, types and errors come from the binder. What the executor cannot run is refused with a reason, so
+//! that another one can run it.
+
+mod aggregates;
+mod expressions;
+mod locks;
+mod natives;
+mod relations;
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use binder::tree::Query;
+use catalog::TypeId;
+use model::{Error, Result, SqlState, Type};
+use parser::ast;
+use rows::RowTable;
+
+use self::natives::plain;
+use crate::array::{Array, ParamType};
+use crate::bind::Source;
+use crate::derived_tables::Derived;
+use crate::expr::Expr;
+use crate::scope::Tables;
+use crate::select::Output;
+use crate::statement::Compiled;
+use crate::subquery::{ResultKind, Subquery};
+
+/// Outcome of lowering a query.
+pub enum Lowered {
+    /// The query runs here.
+    Plan(Box<Compiled>),
+    /// Another executor must run it.
+    Refused(NotLowered),
+}
+
+/// The reason why a query does not run here, for EXPLAIN.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NotLowered {
+    /// A noun phrase, such as `window functions`.
+    pub reason: String,
+}
+
+/// The end of lowering.
+pub(crate) enum Stop {
+    Refused(String),
+    Error(Error),
+}
+
+impl From<Error> for Stop {
+    fn from(error: Error) -> Stop {
+        Stop::Error(error)
+    }
+}
+
+pub(crate) type Lower<T> = std::result::Result<T, Stop>;
+
+fn refused<T>(reason: impl Into<String>) -> Lower<T> {
+    Err(Stop::Refused(reason.into()))
+}
+
+/// Binds and lowers a query: [`binder::bind`] of [`without_locks`], then [`lower`].
+///
+/// - `sql`: the statement's text, for positions of errors.
+/// - `declared`: parameter types declared by the client; the others are inferred.
+///
+/// # Errors
+/// PostgreSQL's, with their place in the text.
+pub fn prepare(
+    sql: &str,
+    query: &ast::Query,
+    schema: &dyn binder::Schema,
+    tables: &dyn Tables,
+    declared: &[Option<ParamType>],
+) -> Result<Lowered> {
+    let types: Vec<Option<TypeId>> = declared.iter().map(|ty| ty.map(|ty| TypeId(ty.oid()))).collect();
+    match binder::bind(schema, sql, &without_locks(query), &types) {
+        Ok(bound) => lower(&bound, query, tables, schema.session(), declared),
+        // PostgreSQL may run it: the binder's limits are its own.
+        Err(error) if error.state() == SqlState::STATEMENT_TOO_COMPLEX => {
+            Ok(Lowered::Refused(NotLowered { reason: error.message().to_owned() }))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// The query without FOR UPDATE and its variants, which the binder does not take: they change neither names nor types.
+#[must_use]
+pub fn without_locks(query: &ast::Query) -> Cow<'_, ast::Query> {
+    match query.locking.as_slice() {
+        [] => Cow::Borrowed(query),
+        _ => Cow::Owned(ast::Query { locking: Vec::new(), ..query.clone() }),
+    }
+}
+
+/// Lowers a bound query.
+///
+/// - `written`: the query as it was parsed, with its locks.
+/// - `session`: the facts by which it was bound.
+/// - `declared`: parameter types declared by the client.
+///
+/// # Errors
+/// PostgreSQL's about locks and sequences.
+pub fn lower(
+    bound: &Query,
+    written: &ast::Query,
+    tables: &dyn Tables,
+    session: &scalar::Session,
+    declared: &[Option<ParamType>],
+) -> Result<Lowered> {
+    match Lowering::new(bound, tables, session).statement(written, declared) {
+        Ok(compiled) => Ok(Lowered::Plan(Box::new(compiled))),
+        Err(Stop::Refused(reason)) => Ok(Lowered::Refused(NotLowered { reason })),
+        Err(Stop::Error(error)) => Err(error),
+    }
+}
+
+/// The definition of a column, and the level of the query that has it.
+#[derive(Clone)]
+enum Definition {
+    Field { level: usize, slot: usize, column: usize },
+    Computed { level: usize, at: usize },
+    Expr { level: usize, expr: Expr },
+}
+
+/// A query that is being lowered.
+#[derive(Default)]
+struct Level {
+    sources: Vec<Source>,
+    /// Outer values that it takes, as expressions of the enclosing query.
+    given: Vec<Expr>,
+}
+
+/// A query of WITH that was lowered: its number among derived tables, and the description of its rows.
+type Cte = (usize, Arc<RowTable>);
+
+struct Lowering<'q> {
+    query: &'q Query,
+    tables: &'q dyn Tables,
+    session: &'q scalar::Session,
+    /// Definitions by column number.
+    definitions: Vec<Option<Definition>>,
+    /// The current query and those around it, outermost first.
+    levels: Vec<Level>,
+    ctes: Vec<Option<Cte>>,
+    /// OID and schema of the tables that were scanned.
+    scanned: Vec<(u32, Arc<RowTable>)>,
+    /// Operands of the CASE expressions around the current one.
+    operands: Vec<Expr>,
+    /// Columns of char(n) whose length their type does not say, and its type modifier.
+    padded: Vec<(u32, i32)>,
+    /// Uncorrelated subqueries whose results are as they are: their numbers in the tree and in the plan.
+    shared: Vec<((u32, ResultKind), usize)>,
+    parts: Parts,
+}
+
+/// The parts of a statement beside its main query.
+#[derive(Default)]
+pub(crate) struct Parts {
+    pub(crate) params: Vec<ParamType>,
+    pub(crate) subqueries: Vec<Subquery>,
+    pub(crate) derived: Vec<Derived>,
+    pub(crate) hashed: usize,
+    pub(crate) arrays: Vec<Array>,
+    pub(crate) counts: bool,
+    pub(crate) moments: bool,
+    /// Whether a constant was read by the session's settings.
+    pub(crate) has_session_constants: bool,
+}
+
+impl<'q> Lowering<'q> {
+    fn new(query: &'q Query, tables: &'q dyn Tables, session: &'q scalar::Session) -> Lowering<'q> {
+        Lowering {
+            query,
+            tables,
+            session,
+            definitions: vec![None; query.columns.len()],
+            levels: vec![Level::default()],
+            ctes: query.ctes.iter().map(|_| None).collect(),
+            scanned: Vec::new(),
+            operands: Vec::new(),
+            padded: Vec::new(),
+            shared: Vec::new(),
+            parts: Parts::default(),
+        }
+    }
+
+    /// The plan of the whole query.
+    fn statement(mut self, written: &ast::Query, declared: &[Option<ParamType>]) -> Lower<Compiled> {
+        for (at, ty) in self.query.parameters.iter().enumerate() {
+            match ParamType::from_oid(ty.0) {
+                Some(ty) => self.parts.params.push(ty),
+                None => return refused(format!("a parameter ${} of type {}", at + 1, type_name(*ty))),
+            }
+        }
+        // Parameters that the text does not mention have their declared types.
+        let unused = declared.iter().skip(self.parts.params.len());
+        self.parts.params.extend(unused.map_while(|ty| *ty));
+        let wanted: Vec<u32> = self.query.output.iter().map(|one| one.column).collect();
+        let mut draft = self.draft(&self.query.root, &wanted)?;
+        for ((output, expr), column) in self.query.output.iter().zip(&mut draft.output).zip(&mut draft.columns) {
+            self.result_column(output, expr, column)?;
+        }
+        if !written.locking.is_empty() {
+            draft.locks = locks::locks(written, &draft, &self.levels[0].sources)?;
+        }
+        let select = draft.planned(&self.levels[0].sources, &mut self.parts.hashed);
+        Ok(Compiled::of_select(select, self.parts))
+    }
+
+    /// Completes a column of the result. A value of a type that columns cannot have becomes its text.
+    fn result_column(&mut self, output: &binder::tree::Output, expr: &mut Expr, column: &mut Output) -> Lower<()> {
+        column.name = output.name.to_string();
+        column.origin = output.origin.and_then(|(oid, number)| {
+            let (_, table) = self.scanned.iter().find(|(other, _)| *other == oid)?;
+            let at = usize::try_from(number).ok()?.checked_sub(1)?;
+            Some((table.id(), table.schema.shown().nth(at)?.0))
+        });
+        if let Some(ty) = Type::from_oid(output.ty.0, output.typmod) {
+            // `min` of char(n) has a padding that its type does not say.
+            let is_padded = matches!((ty, column.ty), (Type::Char(None), Type::Char(Some(_))));
+            column.ty = if is_padded { column.ty } else { ty };
+            return Ok(());
+        }
+        column.announced = Some((output.ty.0, output.typmod));
+        column.ty = match plain(output.ty) {
+            Some(ty) => ty,
+            None => {
+                let value = std::mem::replace(expr, Expr::Now);
+                *expr = self.text_of(value, output.ty)?;
+                Type::Text
+            }
+        };
+        Ok(())
+    }
+
+    fn level(&self) -> usize {
+        self.levels.len() - 1
+    }
+
+    fn current(&mut self) -> &mut Level {
+        let at = self.level();
+        &mut self.levels[at]
+    }
+
+    /// Lowers a nested query; returns also the outer values that it takes.
+    fn inside<T>(&mut self, lower: impl FnOnce(&mut Self) -> Lower<T>) -> Lower<(T, Vec<Expr>)> {
+        self.levels.push(Level::default());
+        let lowered = lower(self);
+        let given = self.levels.pop().map(|level| level.given).unwrap_or_default();
+        Ok((lowered?, given))
+    }
+}
+
+fn type_name(ty: TypeId) -> String {
+    catalog::builtin().type_name(ty)
+}
