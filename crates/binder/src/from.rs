@@ -237,11 +237,7 @@ impl Binder<'_> {
     }
 
     /// A function of the database whose rows are those of a table: its arguments must be constant.
-    fn scan_of_function(
-        &mut self,
-        scope: &Scope<'_>,
-        item: &ast::TableFunction,
-    ) -> Result<Option<(Rel, Vec<Source>)>> {
+    fn scan_of_function(&mut self, scope: &Scope<'_>, item: &ast::TableFunction) -> Result<Option<(Rel, Vec<Source>)>> {
         let Some(call) = item.call().filter(|call| call.name.schema().is_none() && item.functions.len() == 1) else {
             return Ok(None);
         };

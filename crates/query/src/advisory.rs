@@ -374,11 +374,7 @@ impl Calls {
     ///
     /// # Errors
     /// Those of planning the arguments; 42883 for a wrong number of arguments.
-    pub(crate) fn plan(
-        session: &mut Session,
-        sql: &ast::Statement,
-        types: &[u32],
-    ) -> Result<Option<Calls>> {
+    pub(crate) fn plan(session: &mut Session, sql: &ast::Statement, types: &[u32]) -> Result<Option<Calls>> {
         let Some(calls) = calls(sql) else { return Ok(None) };
         let mut texts = Vec::new();
         for call in &calls {

@@ -71,7 +71,8 @@ fn query_of(statement: &Parsed) -> Result<Option<ast::Query>> {
 /// 42601 for a text that is not one statement.
 pub(crate) fn innermost(statement: &Parsed) -> Result<Statement> {
     let mut statements = parser::parse_all(&statement.sql)?;
-    let one = statements.pop().filter(|_| statements.is_empty()).ok_or_else(|| Error::bug("more than one statement"))?;
+    let one =
+        statements.pop().filter(|_| statements.is_empty()).ok_or_else(|| Error::bug("more than one statement"))?;
     Ok(match (statement.wording, one.statement) {
         (Wording::Inner, Statement::Explain(explain)) => explain.statement,
         (Wording::Inner, Statement::Prepare(prepare)) => prepare.statement,
@@ -150,7 +151,13 @@ pub(crate) fn bind_query(
     bound(&database, statement, query, declared, true).map_err(|error| placed(error, statement))
 }
 
-fn bound(database: &Tables<'_>, statement: &Parsed, query: &ast::Query, declared: &[u32], is_only_ours: bool) -> Result<Bound> {
+fn bound(
+    database: &Tables<'_>,
+    statement: &Parsed,
+    query: &ast::Query,
+    declared: &[u32],
+    is_only_ours: bool,
+) -> Result<Bound> {
     let types: Vec<Option<TypeId>> = declared.iter().map(|oid| Some(TypeId(*oid)).filter(|ty| ty.0 != 0)).collect();
     let query = binder::bind(database, &statement.sql, query, &types)?;
     let mut parameters: Vec<u32> = query.parameters.iter().map(|ty| ty.0).collect();

@@ -12,8 +12,8 @@ use columns::rows::{Ops, arrow_type, time_values};
 use datafusion::arrow::compute::{CastOptions, cast_with_options};
 use datafusion::error::DataFusionError;
 use datafusion::sql::sqlparser::ast::{
-    self, AssignmentTarget, ConflictTarget, Expr, Ident, Insert, ObjectName, OnConflict, OnConflictAction,
-    OnInsert, SelectItem, SetExpr, TableObject, UnaryOperator, Value as Literal,
+    self, AssignmentTarget, ConflictTarget, Expr, Ident, Insert, ObjectName, OnConflict, OnConflictAction, OnInsert,
+    SelectItem, SetExpr, TableObject, UnaryOperator, Value as Literal,
 };
 use engine::{Batch, KeyList, Op, Rows};
 use futures::StreamExt;
@@ -168,7 +168,13 @@ struct Into {
 }
 
 /// Plans an INSERT whose rows a query computes.
-fn planned_query(session: &mut Session, statement: &Statement, insert: &Insert, into: Into, declared: &[u32]) -> Result<InsertPlan> {
+fn planned_query(
+    session: &mut Session,
+    statement: &Statement,
+    insert: &Insert,
+    into: Into,
+    declared: &[u32],
+) -> Result<InsertPlan> {
     let Into { table, targets, op } = into;
     let bound = binding::statement_of(source_of(&statement.0, &table, &targets)?, &statement.0);
     let (inner, plan) = binding::plan_source(session, statement, bound, insert, declared)?;

@@ -31,12 +31,7 @@ fn unknown(name: &str) -> Error {
     Error::new(SqlState::INVALID_SQL_STATEMENT_NAME, format!("prepared statement \"{name}\" does not exist"))
 }
 
-async fn prepare(
-    session: &mut Session,
-    parsed: &Parsed,
-    name: &str,
-    inner: &ast::Statement,
-) -> Result<Outcome> {
+async fn prepare(session: &mut Session, parsed: &Parsed, name: &str, inner: &ast::Statement) -> Result<Outcome> {
     if session.named.contains_key(name) {
         return Err(Error::new(
             SqlState::DUPLICATE_PREPARED_STATEMENT,

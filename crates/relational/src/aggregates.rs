@@ -8,7 +8,9 @@ use catalog::{TypeId, builtin};
 use datafusion::common::DFSchema;
 use datafusion::functions_aggregate::{average, bool_and_or, count, first_last, min_max, sum};
 use datafusion::logical_expr::expr::AggregateFunction;
-use datafusion::logical_expr::{AggregateUDF, Expr as DfExpr, LogicalPlan, LogicalPlanBuilder, Operator as Op, cast, lit};
+use datafusion::logical_expr::{
+    AggregateUDF, Expr as DfExpr, LogicalPlan, LogicalPlanBuilder, Operator as Op, cast, lit,
+};
 use model::{Datum, Error, Result};
 use scalar::registry::signature_number;
 use scalar::{Call, Expr, ExprKind, Place, Value};
@@ -192,8 +194,12 @@ impl Lowering<'_> {
                 ("sum", TypeId::FLOAT4) => {
                     let wide = computed("float8(float4)", TypeId::FLOAT8, vec![of.clone()])?;
                     let sum = self.add(TypeId::FLOAT8);
-                    let call = AggregateCall { arguments: vec![wide], ..aggregate(&call, "sum(float8)", TypeId::FLOAT8)? };
-                    (computed("float4(float8)", TypeId::FLOAT4, vec![column_of(sum, TypeId::FLOAT8)])?, vec![(sum, call)])
+                    let call =
+                        AggregateCall { arguments: vec![wide], ..aggregate(&call, "sum(float8)", TypeId::FLOAT8)? };
+                    (
+                        computed("float4(float8)", TypeId::FLOAT4, vec![column_of(sum, TypeId::FLOAT8)])?,
+                        vec![(sum, call)],
+                    )
                 }
                 _ => {
                     parted.calls.push((column, call));
@@ -210,10 +216,7 @@ impl Lowering<'_> {
     /// An average as the exact quotient of a sum and a count, and these.
     fn average(&self, call: &AggregateCall, sum: &str, sum_ty: TypeId) -> Result<(Expr, Vec<(u32, AggregateCall)>)> {
         let (total, count) = (self.add(sum_ty), self.add(TypeId::INT8));
-        let parts = vec![
-            (total, aggregate(call, sum, sum_ty)?),
-            (count, aggregate(call, "count(any)", TypeId::INT8)?),
-        ];
+        let parts = vec![(total, aggregate(call, sum, sum_ty)?), (count, aggregate(call, "count(any)", TypeId::INT8)?)];
         let numeric = |column: u32, ty: TypeId| match ty {
             TypeId::NUMERIC => Ok(column_of(column, ty)),
             _ => computed("numeric(int8)", TypeId::NUMERIC, vec![column_of(column, ty)]),

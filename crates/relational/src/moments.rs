@@ -237,12 +237,7 @@ impl GroupsAccumulator for Many {
         })
     }
 
-    fn merge_batch(
-        &mut self,
-        parts: &[ArrayRef],
-        groups: &[usize],
-        total: usize,
-    ) -> DfResult<()> {
+    fn merge_batch(&mut self, parts: &[ArrayRef], groups: &[usize], total: usize) -> DfResult<()> {
         let merged: Vec<State> = states(parts)?.collect();
         self.each(groups, None, total, |state, row| state.merge(merged[row]))
     }
@@ -266,7 +261,8 @@ impl GroupsAccumulator for Many {
 
     fn state(&mut self, emit: EmitTo) -> DfResult<Vec<ArrayRef>> {
         let states = self.taken(emit);
-        let part = |of: fn(&State) -> f64| -> ArrayRef { Arc::new(Float64Array::from_iter_values(states.iter().map(of))) };
+        let part =
+            |of: fn(&State) -> f64| -> ArrayRef { Arc::new(Float64Array::from_iter_values(states.iter().map(of))) };
         Ok(vec![part(|state| state.count), part(|state| state.sum), part(|state| state.squares)])
     }
 

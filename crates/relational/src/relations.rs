@@ -118,9 +118,7 @@ impl Lowering<'_> {
         let ctx = scalar::Context { arena: &arena, session: &self.session };
         match scalar::eval(moment, &(), &ctx)? {
             Datum::Timestamptz(micros) => Ok(micros),
-            Datum::Null => {
-                Err(Error::new(SqlState("22004"), "FOR SYSTEM_TIME AS OF must not be NULL"))
-            }
+            Datum::Null => Err(Error::new(SqlState("22004"), "FOR SYSTEM_TIME AS OF must not be NULL")),
             _ => Err(Error::bug("a moment that is no timestamptz")),
         }
     }

@@ -64,7 +64,9 @@ pub fn is_reusable(query: &Query) -> bool {
         Rel::Functions { functions, .. } => {
             is_reusable &= functions.iter().all(|function| REUSABLE.contains(&function.call.function));
         }
-        Rel::ProjectSet { sets, .. } => is_reusable &= sets.iter().all(|(_, call, _)| REUSABLE.contains(&call.function)),
+        Rel::ProjectSet { sets, .. } => {
+            is_reusable &= sets.iter().all(|(_, call, _)| REUSABLE.contains(&call.function))
+        }
         Rel::Aggregate { aggregates, .. } => {
             is_reusable &= aggregates.iter().all(|(_, call)| REUSABLE.contains(&call.call.function));
         }

@@ -281,6 +281,7 @@ impl<'q> Lowering<'q> {
             }
             Rel::Functions { .. } => refused("functions in FROM"),
             Rel::AsOfJoin { .. } => refused("ASOF JOIN"),
+            Rel::Lock { .. } => refused("FOR UPDATE in a subquery"),
             Rel::WorkTable { .. } => refused("WITH RECURSIVE"),
             Rel::Window { .. } => refused("window functions"),
             Rel::ProjectSet { .. } => refused("functions of sets"),
@@ -363,7 +364,11 @@ impl<'q> Lowering<'q> {
             Some((of, table)) => (*of, Arc::clone(table)),
             None => {
                 let cte = &self.query.ctes[number];
-                let CteBody::Plain(rel) = &cte.body else { return refused("WITH RECURSIVE") };
+                let rel = match &cte.body {
+                    CteBody::Plain(rel) => rel,
+                    CteBody::Recursive { .. } => return refused("WITH RECURSIVE"),
+                    CteBody::Change(_) => return refused("a change in WITH"),
+                };
                 let (rows, given) = self.inside(|lowering| lowering.rows(rel, &cte.columns))?;
                 // It is evaluated once, so that it cannot be correlated.
                 if !given.is_empty() {

@@ -51,7 +51,11 @@ impl FilesTable {
     ///
     /// # Errors
     /// 22023 for arguments that name no files; those of opening the files.
-    pub(crate) fn of_function(context: &StatementContext, name: &str, arguments: &[Option<Value>]) -> Result<FilesTable> {
+    pub(crate) fn of_function(
+        context: &StatementContext,
+        name: &str,
+        arguments: &[Option<Value>],
+    ) -> Result<FilesTable> {
         let source = match (kind_of(name), &context.input) {
             (Some(kind), _) => {
                 Arc::new(Source::open(named(context, name, arguments)?, kind, &context.settings.time_zone())?)

@@ -122,7 +122,11 @@ fn above_aggregate(aggregate: Aggregate) -> Result<Transformed<LogicalPlan>> {
 }
 
 /// Puts a node above groups if one of `keys`, which are the first columns of `groups`, is a call of the function.
-pub(super) fn above_groups(groups: LogicalPlan, keys: &[Expr], input: &LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+pub(super) fn above_groups(
+    groups: LogicalPlan,
+    keys: &[Expr],
+    input: &LogicalPlan,
+) -> Result<Transformed<LogicalPlan>> {
     let calls: Vec<(usize, &ScalarFunction)> =
         keys.iter().enumerate().filter_map(|(at, key)| Some((at, gapfill_call(key)?))).collect();
     let (time, call) = match calls.as_slice() {

@@ -351,7 +351,9 @@ impl parser::ast::Visitor for Relations<'_> {
 
     fn enter_expr(&mut self, expr: &parser::ast::Expr) -> ControlFlow<()> {
         match &expr.kind {
-            parser::ast::ExprKind::Function(call) if compiled::is_of_sequence(&call.name.name) => ControlFlow::Break(()),
+            parser::ast::ExprKind::Function(call) if compiled::is_of_sequence(&call.name.name) => {
+                ControlFlow::Break(())
+            }
             _ => ControlFlow::Continue(()),
         }
     }

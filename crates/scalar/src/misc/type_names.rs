@@ -74,10 +74,12 @@ fn type_of(text: &str, ctx: &Context<'_>) -> Result<Option<TypeId>> {
 fn builtin_type(text: &str) -> Result<Option<TypeId>> {
     let (name, is_array) = without_dimensions(text.trim()).ok_or_else(|| invalid_name(text))?;
     let (name, is_quoted) = match name.rsplit_once('.').map_or((None, name), |(schema, name)| (Some(schema), name)) {
-        (None | Some("pg_catalog" | "\"pg_catalog\""), name) => match name.strip_prefix('"').and_then(|name| name.strip_suffix('"')) {
-            Some(name) => (name.to_owned(), true),
-            None => (without_modifiers(name).ok_or_else(|| invalid_name(text))?, false),
-        },
+        (None | Some("pg_catalog" | "\"pg_catalog\""), name) => {
+            match name.strip_prefix('"').and_then(|name| name.strip_suffix('"')) {
+                Some(name) => (name.to_owned(), true),
+                None => (without_modifiers(name).ok_or_else(|| invalid_name(text))?, false),
+            }
+        }
         (Some(schema), _) if schema.contains('.') => {
             let text = format!("cross-database references are not implemented: {text}");
             return Err(Error::unsupported(text));
