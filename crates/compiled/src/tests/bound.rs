@@ -70,6 +70,7 @@ impl binder::Schema for Schema<'_> {
             ty: TypeId(column.ty.oid()),
             typmod: column.ty.typmod(),
             not_null: column.not_null,
+            ..TableColumn::default()
         });
         let key = table.schema.primary.as_ref().map(|key| {
             key.columns.iter().filter_map(|at| shown.iter().position(|shown| shown == at)).collect::<Vec<_>>()
@@ -80,6 +81,7 @@ impl binder::Schema for Schema<'_> {
             name: name.into(),
             columns: columns.collect(),
             primary_key: key.unwrap_or_default(),
+            ..Table::default()
         })))
     }
 
