@@ -54,6 +54,18 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
+/// Names of the listeners of a program `millrace` of any revision: its flags that take an address.
+pub(crate) fn listeners(millrace: &Path) -> Result<Vec<String>> {
+    let help = output(Command::new(millrace).args(["serve", "--help"]))?;
+    let names = address_flags(&help);
+    if names.is_empty() { Err(format!("{} serve --help names no address", millrace.display())) } else { Ok(names) }
+}
+
+fn address_flags(help: &str) -> Vec<String> {
+    let name = |line: &str| Some(line.trim_start().strip_prefix("--")?.split_once(" <ADDR>")?.0.to_owned());
+    help.lines().filter_map(name).collect()
+}
+
 /// Whether `PATH` contains the program.
 pub(crate) fn in_path(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -94,5 +106,22 @@ pub(crate) fn nothing_left(arguments: &[String]) -> Result {
     match arguments.first() {
         Some(argument) => Err(format!("unexpected argument {argument:?}; `cargo xtask` lists the commands")),
         None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn listeners_are_the_flags_of_the_help_that_take_an_address() {
+        let help = "\
+Shared options:
+      --data <DIR>        Directory of the database [env: MILLRACE_DATA=]
+      --pg <ADDR>         Address of the PostgreSQL protocol [default: 127.0.0.1:7432]
+      --http <ADDR>
+          Address of HTTP
+      --max-connections <N>  Maximum number of client connections";
+        assert_eq!(address_flags(help), ["pg", "http"]);
     }
 }

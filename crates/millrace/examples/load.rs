@@ -64,10 +64,10 @@ impl Server {
     fn start(dir: &Path, more: &[&str]) -> Result<Server, Failure> {
         let binary =
             std::env::current_exe()?.parent().and_then(Path::parent).ok_or("no target folder")?.join("millrace");
-        let [pg, http, health] = [free_port()?, free_port()?, free_port()?].map(|port| format!("127.0.0.1:{port}"));
+        let [pg, http] = [free_port()?, free_port()?].map(|port| format!("127.0.0.1:{port}"));
         let mut child = Command::new(&binary)
-            .args(["serve", "--pg", &pg, "--http", &http, "--health", &health, "--data"])
-            .env("MILLRACE_FLIGHT", "127.0.0.1:0")
+            .envs(server::LISTENERS.map(|listener| (listener.env, "127.0.0.1:0")))
+            .args(["serve", "--pg", &pg, "--http", &http, "--data"])
             .arg(dir)
             .args(more)
             .stdout(Stdio::piped())

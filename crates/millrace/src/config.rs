@@ -2,25 +2,24 @@
 //!
 //! Clap merges flags and environment; [`Given`] adds the file; [`Given::settings`] adds defaults. An unknown key in
 //! the file is an error: a misspelt setting must not be ignored silently.
+//!
+//! Addresses of listeners are not written out here: they follow [`server::LISTENERS`].
 
+use std::collections::BTreeMap;
+use std::fmt;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use clap::Args;
 use clap::parser::ValueSource;
 use serde::Deserialize;
+use serde::de::{self, Deserializer, IgnoredAny, MapAccess, Visitor};
+use server::{LISTENERS, Listener};
 
 use crate::failure::Failure;
 use crate::size;
 
-/// Default address of the PostgreSQL protocol.
-pub(crate) const PG_DEFAULT: &str = "127.0.0.1:7432";
-/// Default address of HTTP.
-pub(crate) const HTTP_DEFAULT: &str = "127.0.0.1:7480";
-/// Default address of Arrow Flight SQL.
-pub(crate) const FLIGHT_DEFAULT: &str = "127.0.0.1:7470";
-/// Default address of health and metrics.
-pub(crate) const HEALTH_DEFAULT: &str = "127.0.0.1:7490";
 /// Default directory of `serve`.
 pub(crate) const DATA_DEFAULT: &str = "./millrace-data";
 /// Minimum memory budget in bytes: the smallest memtable, cache and query together.
@@ -30,25 +29,17 @@ const GRACE_SECONDS: u64 = 5;
 /// Minimum compaction rate in bytes per second; a lower value most likely lacks its unit.
 const COMPACTION_RATE_MIN: u64 = 1 << 20;
 
-/// Flags of every command.
-#[derive(clap::Args, Clone, Debug, Default)]
+/// Flags of every command, and settings of the file of `--config`.
+#[derive(Args, Clone, Debug, Default, Deserialize)]
 #[command(next_help_heading = "Shared options")]
+#[serde(default, rename_all = "kebab-case")]
 pub(crate) struct Shared {
     /// Directory of the database [default: ./millrace-data; demo: ./millrace-demo].
     #[arg(long, global = true, value_name = "DIR", env = "MILLRACE_DATA")]
     pub(crate) data: Option<PathBuf>,
-    /// Address of the PostgreSQL protocol [default: 127.0.0.1:7432].
-    #[arg(long, global = true, value_name = "ADDR", env = "MILLRACE_PG")]
-    pub(crate) pg: Option<String>,
-    /// Address of HTTP: line protocol and SQL [default: 127.0.0.1:7480].
-    #[arg(long, global = true, value_name = "ADDR", env = "MILLRACE_HTTP")]
-    pub(crate) http: Option<String>,
-    /// Address of Arrow Flight SQL [default: 127.0.0.1:7470].
-    #[arg(long, global = true, value_name = "ADDR", env = "MILLRACE_FLIGHT")]
-    pub(crate) flight: Option<String>,
-    /// Address of /health, /ready and /metrics [default: 127.0.0.1:7490].
-    #[arg(long, global = true, value_name = "ADDR", env = "MILLRACE_HEALTH")]
-    pub(crate) health: Option<String>,
+    #[command(flatten)]
+    #[serde(skip)]
+    pub(crate) addresses: Addresses,
     /// Memory for everything, like 512MiB [default: half of the container's or host's].
     #[arg(long, global = true, value_name = "SIZE", env = "MILLRACE_MEMORY")]
     pub(crate) memory: Option<String>,
@@ -57,6 +48,7 @@ pub(crate) struct Shared {
     pub(crate) files: Option<PathBuf>,
     /// TOML file that states any of these by name, e.g. `memory = "2GiB"`.
     #[arg(long, global = true, value_name = "FILE", env = "MILLRACE_CONFIG")]
+    #[serde(skip)]
     pub(crate) config: Option<PathBuf>,
     /// Least severe messages to log: error, warn, info, debug or trace [default: info].
     #[arg(long, global = true, value_name = "LEVEL", env = "MILLRACE_LOG_LEVEL")]
@@ -98,23 +90,115 @@ pub(crate) enum Switch {
     Off,
 }
 
-/// The file of `--config`: the same names as the flags.
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-struct File {
-    data: Option<PathBuf>,
-    pg: Option<String>,
-    http: Option<String>,
-    flight: Option<String>,
-    health: Option<String>,
-    memory: Option<String>,
-    files: Option<PathBuf>,
-    log_level: Option<String>,
-    log_format: Option<LogFormat>,
-    log_compression: Option<Switch>,
-    max_connections: Option<usize>,
-    compaction_rate: Option<String>,
-    grace: Option<u64>,
+/// Addresses of listeners as they were given, by the listener's name.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Addresses(BTreeMap<&'static str, String>);
+
+impl Addresses {
+    /// The address of a listener, or its default.
+    fn of(&self, listener: &'static Listener) -> &str {
+        self.0.get(listener.name).map_or(listener.default, String::as_str)
+    }
+
+    /// Adds the addresses that are only in `file`.
+    fn or(self, file: Addresses) -> Addresses {
+        let Addresses(mut all) = file;
+        all.extend(self.0);
+        Addresses(all)
+    }
+}
+
+impl Args for Addresses {
+    fn augment_args(command: clap::Command) -> clap::Command {
+        LISTENERS.iter().fold(command, |command, listener| {
+            let help = format!("Address of {} [default: {}]", listener.purpose, listener.default);
+            let argument = clap::Arg::new(listener.name).long(listener.name).value_name("ADDR").env(listener.env);
+            command.arg(argument.global(true).help(help))
+        })
+    }
+
+    fn augment_args_for_update(command: clap::Command) -> clap::Command {
+        Addresses::augment_args(command)
+    }
+}
+
+impl clap::FromArgMatches for Addresses {
+    fn from_arg_matches(matches: &clap::ArgMatches) -> Result<Addresses, clap::Error> {
+        let given = |listener: &&Listener| Some((listener.name, matches.get_one::<String>(listener.name)?.clone()));
+        Ok(Addresses(LISTENERS.iter().filter_map(given).collect()))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &clap::ArgMatches) -> Result<(), clap::Error> {
+        self.0.extend(Addresses::from_arg_matches(matches)?.0);
+        Ok(())
+    }
+}
+
+/// Keys of the file of `--config`, which are the names of the flags, and the values of those that name a listener.
+struct Keys(Addresses);
+
+impl<'de> Deserialize<'de> for Keys {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Keys, D::Error> {
+        deserializer.deserialize_map(KeysVisitor)
+    }
+}
+
+struct KeysVisitor;
+
+impl<'de> Visitor<'de> for KeysVisitor {
+    type Value = Keys;
+
+    fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("settings")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Keys, A::Error> {
+        let mut addresses = Addresses::default();
+        while let Some(Key(listener)) = map.next_key()? {
+            match listener {
+                Some(listener) => drop(addresses.0.insert(listener.name, map.next_value()?)),
+                None => drop(map.next_value::<IgnoredAny>()?),
+            }
+        }
+        Ok(Keys(addresses))
+    }
+}
+
+/// A known key: a listener, or another setting.
+struct Key(Option<&'static Listener>);
+
+impl<'de> Deserialize<'de> for Key {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Key, D::Error> {
+        deserializer.deserialize_str(KeyVisitor)
+    }
+}
+
+struct KeyVisitor;
+
+impl Visitor<'_> for KeyVisitor {
+    type Value = Key;
+
+    fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("the name of a setting")
+    }
+
+    // An error from here has the place of the key in the file.
+    fn visit_str<E: de::Error>(self, key: &str) -> Result<Key, E> {
+        let listener = LISTENERS.into_iter().find(|listener| listener.name == key);
+        let known = keys();
+        if listener.is_none() && !known.iter().any(|known| known == key) {
+            let known: Vec<String> = known.iter().map(|known| format!("`{known}`")).collect();
+            return Err(E::custom(format_args!("unknown field `{key}`, expected one of {}", known.join(", "))));
+        }
+        Ok(Key(listener))
+    }
+}
+
+/// All keys of the file: the shared flags, but for the one that names the file.
+fn keys() -> Vec<String> {
+    let command = Shared::augment_args(clap::Command::new("millrace"));
+    let flags = command.get_arguments().filter_map(clap::Arg::get_long);
+    flags.filter(|flag| *flag != "config").map(str::to_owned).collect()
 }
 
 /// Settings from flags, environment and file, without defaults.
@@ -128,10 +212,8 @@ pub(crate) struct Given {
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) data: PathBuf,
-    pub(crate) pg: SocketAddr,
-    pub(crate) http: SocketAddr,
-    pub(crate) flight: SocketAddr,
-    pub(crate) health: SocketAddr,
+    /// All listeners and their addresses.
+    pub(crate) listeners: Vec<(&'static Listener, SocketAddr)>,
     pub(crate) memory_bytes: u64,
     /// Folder for files that SQL may read and write.
     pub(crate) files: Option<PathBuf>,
@@ -151,7 +233,7 @@ impl Given {
         let data_by_flag = innermost(matches).value_source("data") == Some(ValueSource::CommandLine);
         let file = match &shared.config {
             Some(path) => read_file(path)?,
-            None => File::default(),
+            None => Shared::default(),
         };
         Ok(Given { shared: merge(shared, file), data_by_flag })
     }
@@ -173,12 +255,12 @@ impl Given {
 
     /// Host and port of the server's PostgreSQL protocol, for clients.
     pub(crate) fn pg(&self) -> &str {
-        self.shared.pg.as_deref().unwrap_or(PG_DEFAULT)
+        self.shared.addresses.of(&server::pg::LISTENER)
     }
 
     /// Host and port of the server's HTTP, for clients.
     pub(crate) fn http(&self) -> &str {
-        self.shared.http.as_deref().unwrap_or(HTTP_DEFAULT)
+        self.shared.addresses.of(&server::http::LISTENER)
     }
 
     /// Complete settings of a server.
@@ -186,10 +268,7 @@ impl Given {
         let shared = &self.shared;
         Ok(Settings {
             data: shared.data.clone().unwrap_or_else(|| PathBuf::from(DATA_DEFAULT)),
-            pg: address("--pg", self.pg())?,
-            http: address("--http", self.http())?,
-            flight: address("--flight", shared.flight.as_deref().unwrap_or(FLIGHT_DEFAULT))?,
-            health: address("--health", shared.health.as_deref().unwrap_or(HEALTH_DEFAULT))?,
+            listeners: self.listeners()?,
             memory_bytes: self.memory_bytes()?,
             files: shared.files.clone(),
             log_level: log_level(shared.log_level.as_deref().unwrap_or("info"))?,
@@ -199,6 +278,12 @@ impl Given {
             compaction_rate: self.compaction_rate()?,
             grace: Duration::from_secs(shared.grace.unwrap_or(GRACE_SECONDS)),
         })
+    }
+
+    fn listeners(&self) -> Result<Vec<(&'static Listener, SocketAddr)>, Failure> {
+        let address =
+            |listener: &'static Listener| Ok((listener, address(listener, self.shared.addresses.of(listener))?));
+        LISTENERS.into_iter().map(address).collect()
     }
 
     /// Memory budget in bytes.
@@ -236,19 +321,21 @@ fn innermost(matches: &clap::ArgMatches) -> &clap::ArgMatches {
     matches.subcommand().map_or(matches, |(_, sub)| innermost(sub))
 }
 
-fn read_file(path: &Path) -> Result<File, Failure> {
+fn read_file(path: &Path) -> Result<Shared, Failure> {
     let text = std::fs::read_to_string(path)
         .map_err(|error| Failure::usage(format!("cannot read --config {}: {error}", path.display())))?;
-    toml::from_str(&text).map_err(|error| Failure::usage(format!("--config {}: {error}", path.display())))
+    parse(&text).map_err(|error| Failure::usage(format!("--config {}: {error}", path.display())))
 }
 
-fn merge(shared: Shared, file: File) -> Shared {
+fn parse(text: &str) -> Result<Shared, toml::de::Error> {
+    let Keys(addresses) = toml::from_str(text)?;
+    Ok(Shared { addresses, ..toml::from_str(text)? })
+}
+
+fn merge(shared: Shared, file: Shared) -> Shared {
     Shared {
         data: shared.data.or(file.data),
-        pg: shared.pg.or(file.pg),
-        http: shared.http.or(file.http),
-        flight: shared.flight.or(file.flight),
-        health: shared.health.or(file.health),
+        addresses: shared.addresses.or(file.addresses),
         memory: shared.memory.or(file.memory),
         files: shared.files.or(file.files),
         config: shared.config,
@@ -261,10 +348,10 @@ fn merge(shared: Shared, file: File) -> Shared {
     }
 }
 
-fn address(flag: &str, text: &str) -> Result<SocketAddr, Failure> {
+fn address(listener: &Listener, text: &str) -> Result<SocketAddr, Failure> {
     let wrong = |why: String| {
-        Failure::usage(format!("{flag}: invalid address {text:?}: {why}"))
-            .with_hint("expected HOST:PORT, such as 127.0.0.1:7432")
+        Failure::usage(format!("{}: invalid address {text:?}: {why}", listener.flag()))
+            .with_hint(format!("expected HOST:PORT, such as {}", listener.default))
     };
     let mut found = text.to_socket_addrs().map_err(|error| wrong(error.to_string()))?;
     found.next().ok_or_else(|| wrong("the name has no address".to_owned()))
@@ -284,17 +371,21 @@ mod tests {
     use super::*;
 
     fn given(shared: Shared, file: &str) -> Given {
-        let file: File = toml::from_str(file).unwrap();
-        Given { shared: merge(shared, file), data_by_flag: false }
+        Given { shared: merge(shared, parse(file).unwrap()), data_by_flag: false }
+    }
+
+    fn port(settings: &Settings, name: &str) -> Option<u16> {
+        settings.listeners.iter().find(|(listener, _)| listener.name == name).map(|(_, address)| address.port())
     }
 
     #[test]
     fn a_flag_beats_the_file_and_the_file_beats_the_default() {
-        let shared = Shared { pg: Some("127.0.0.1:1".into()), ..Shared::default() };
+        let addresses = Addresses(BTreeMap::from([("pg", "127.0.0.1:1".to_owned())]));
+        let shared = Shared { addresses, ..Shared::default() };
         let file = "pg = \"127.0.0.1:2\"\nhttp = \"127.0.0.1:3\"\nmax-connections = 7\nmemory = \"512MiB\"\n\
                     log-compression = \"off\"\ngrace = 20";
         let settings = given(shared, file).settings().map_err(|failure| failure.text()).unwrap();
-        assert_eq!((settings.pg.port(), settings.http.port(), settings.health.port()), (1, 3, 7490));
+        assert_eq!(["pg", "http", "health"].map(|name| port(&settings, name)), [Some(1), Some(3), Some(7490)]);
         assert_eq!((settings.max_connections, settings.memory_bytes, settings.log_compression), (7, 512 << 20, false));
         assert_eq!(settings.grace, Duration::from_secs(20));
     }
@@ -326,8 +417,35 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_key_is_refused_by_name() {
-        let error = toml::from_str::<File>("memmory = \"1GiB\"").unwrap_err().to_string();
-        assert!(error.contains("memmory") && error.contains("memory"), "{error}");
+    fn an_unknown_key_is_refused_by_name_and_place() {
+        for file in ["pg = \"127.0.0.1:2\"\nmemmory = \"1GiB\"", "grace = 1\nconfig = \"x\""] {
+            let error = parse(file).unwrap_err().to_string();
+            for part in ["line 2, column 1", "unknown field", "`memory`", "`flight`", "`log-level`"] {
+                assert!(error.contains(part), "{part} is missing in {error}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_shared_flag_is_a_key_of_the_file() {
+        let value = |key: &str| match key {
+            "max-connections" | "grace" => "7",
+            "log-format" => "\"json\"",
+            "log-compression" => "\"off\"",
+            _ => "\"x\"",
+        };
+        for key in keys() {
+            let shared = parse(&format!("{key} = {}", value(&key))).unwrap();
+            assert_ne!(format!("{shared:?}"), format!("{:?}", Shared::default()), "{key} has no effect");
+        }
+    }
+
+    #[test]
+    fn the_manual_lists_every_listener() {
+        let manual = include_str!("../../../docs/manual/configuration.md");
+        for Listener { name, env, default, .. } in LISTENERS {
+            let row = format!("| `--{name} ADDR` | `{env}` | `{name}` | `{default}` |");
+            assert!(manual.contains(&row), "docs/manual/configuration.md has no row {row}");
+        }
     }
 }

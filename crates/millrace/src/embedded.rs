@@ -28,9 +28,11 @@ pub(crate) async fn with_database(
             .with_hint("`millrace serve --data DIR` creates one"));
     }
     let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-    let options = server::Options { pg: Some(any), http: None, flight: None, health: None, max_connections: 4 };
+    let listener = &server::pg::LISTENER;
+    let options = server::Options { listeners: vec![(listener, any)], max_connections: 4, applications: Vec::new() };
     let server = Server::bind(options).await?;
-    let address = server.pg().ok_or_else(|| Failure::new("BUG: asked for a port and got none"))?.to_string();
+    let address = server.address(listener).ok_or_else(|| Failure::new("BUG: asked for a port and got none"))?;
+    let address = address.to_string();
     let options = engine::Options { memory_bytes, ..engine::Options::default() };
     let (engine, _) = serve::open(dir, options).await?;
     let database = Database::new(engine.clone(), serve::query_options(memory_bytes, files))?;

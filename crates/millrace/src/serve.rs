@@ -14,7 +14,8 @@ use std::time::Instant;
 use engine::{Engine, Recovery};
 use env::RealEnv;
 use query::Database;
-use server::Server;
+use server::{Listener, Server};
+use tracing::{Value, field};
 
 use crate::config::{Given, LogFormat, Settings};
 use crate::failure::Failure;
@@ -68,11 +69,9 @@ fn warn_of(settings: &Settings, unknown_variables: &[String]) {
 
 async fn serve(settings: &Settings) -> Result<(), Failure> {
     let server = Server::bind(server::Options {
-        pg: Some(settings.pg),
-        http: Some(settings.http),
-        flight: Some(settings.flight),
-        health: Some(settings.health),
+        listeners: settings.listeners.clone(),
         max_connections: settings.max_connections,
+        applications: Vec::new(),
     })
     .await?;
     let stop = Stop::listen(settings.grace)?;
@@ -81,10 +80,10 @@ async fn serve(settings: &Settings) -> Result<(), Failure> {
     let (engine, recovery) = open(&settings.data, options).await?;
     stop.opened(&engine);
     let database = Database::new(engine.clone(), query_options(settings.memory_bytes, settings.files.clone()))?;
-    let addresses = [server.pg(), server.http(), server.flight(), server.health()];
+    let addresses: Vec<_> = server.addresses().collect();
     let server = server.ready(&database, settings.grace);
     // Printed when it is true: a client that waits for these lines can connect at once.
-    announce(settings, addresses, &recovery);
+    announce(settings, &addresses, &recovery);
     server.run(stop.clone().wait()).await;
     if !stop.may_close() {
         // The signal thread is already ending the process.
@@ -95,14 +94,9 @@ async fn serve(settings: &Settings) -> Result<(), Failure> {
 
 /// Without passwords, everyone who reaches the port has all privileges.
 fn refuse_beyond_loopback(settings: &Settings) -> Result<(), Failure> {
-    let listeners = [
-        ("--pg", settings.pg),
-        ("--http", settings.http),
-        ("--flight", settings.flight),
-        ("--health", settings.health),
-    ];
-    for (flag, address) in listeners {
+    for (listener, address) in &settings.listeners {
         if !address.ip().is_loopback() {
+            let flag = listener.flag();
             return Err(Failure::usage(format!(
                 "{flag} {address} can be reached from other machines, and there is no authentication: refused"
             ))
@@ -185,7 +179,7 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) 
 }
 
 /// Announces addresses and recovery, in the log and on stdout.
-fn announce(settings: &Settings, addresses: [Option<SocketAddr>; 4], recovery: &Recovery) {
+fn announce(settings: &Settings, addresses: &[(&Listener, SocketAddr)], recovery: &Recovery) {
     let elapsed_ms = recovery.elapsed_ns / 1_000_000;
     tracing::info!(
         created = recovery.created,
@@ -201,21 +195,19 @@ fn announce(settings: &Settings, addresses: [Option<SocketAddr>; 4], recovery: &
         elapsed_ms,
         "recovered"
     );
-    // All four addresses are configured, so all are bound.
-    let [Some(pg), Some(http), Some(flight), Some(health)] = addresses else { return };
-    tracing::info!(
-        %pg, %http, %flight, %health,
-        memory_bytes = settings.memory_bytes,
-        max_connections = settings.max_connections,
-        log_compression = settings.log_compression,
-        "serving"
-    );
+    let shown: Vec<_> = addresses.iter().map(|(listener, address)| (listener.name, field::display(address))).collect();
+    let mut fields: Vec<(&str, &dyn Value)> = Vec::new();
+    fields.extend(shown.iter().map(|(name, address)| (*name, address as &dyn Value)));
+    fields.push(("memory_bytes", &settings.memory_bytes));
+    fields.push(("max_connections", &settings.max_connections));
+    fields.push(("log_compression", &settings.log_compression));
+    logging::serving(&fields);
     if settings.log_format == LogFormat::Text {
-        stdio::out(&banner(settings, recovery, [pg, http, flight, health]));
+        stdio::out(&banner(settings, recovery, addresses));
     }
 }
 
-fn banner(settings: &Settings, recovery: &Recovery, [pg, http, flight, health]: [SocketAddr; 4]) -> String {
+fn banner(settings: &Settings, recovery: &Recovery, addresses: &[(&Listener, SocketAddr)]) -> String {
     let found = if recovery.created {
         "new and empty".to_owned()
     } else {
@@ -235,17 +227,17 @@ fn banner(settings: &Settings, recovery: &Recovery, [pg, http, flight, health]: 
             }
         )
     };
-    let (host, port) = (pg.ip(), pg.port());
+    let line = |(listener, address): &(&Listener, SocketAddr)| {
+        format!("  {:<12} {}\n", listener.title, (listener.usage)(*address))
+    };
     format!(
         "Millrace {} serves {} with {} of memory\n  \
-         found        {found}\n  \
-         PostgreSQL   psql -h {host} -p {port} -U millrace\n  \
-         HTTP         http://{http}/write (line protocol), http://{http}/sql\n  \
-         Flight SQL   grpc://{flight}\n  \
-         health       http://{health}/health, /ready, /metrics\n  \
+         found        {found}\n\
+         {}  \
          stop         Ctrl-C or SIGTERM\n",
         env!("CARGO_PKG_VERSION"),
         settings.data.display(),
         size::show(settings.memory_bytes),
+        addresses.iter().map(line).collect::<String>(),
     )
 }

@@ -36,16 +36,28 @@ use std::time::Duration;
 
 use arrow_flight::flight_service_server::FlightServiceServer;
 use futures::Stream;
-use model::{Error, Result, SqlState, limits};
+use futures::future::BoxFuture;
+use model::limits;
 use query::Database;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tonic::transport::server::Connected;
 
-use crate::accept::Acceptor;
-use crate::metrics::{Counter, Exposition, Family, Gauge};
+use crate::connections::{Acceptor, Admission, Connections, Limits};
+use crate::listener::{Inputs, Listener, Service, Start, WorkSlots};
+use crate::metrics::{Counter, Exposition, Family};
 use handles::OpenHandles;
+
+/// The listener.
+pub static LISTENER: Listener = Listener {
+    name: "flight",
+    env: "MILLRACE_FLIGHT",
+    purpose: "Arrow Flight SQL",
+    default: "127.0.0.1:7470",
+    title: "Flight SQL",
+    usage: |address| format!("grpc://{address}"),
+    start: Start::Database(start),
+};
 
 /// Interval of the search for idle handles.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(30);
@@ -59,8 +71,8 @@ const CALLS_PER_CONNECTION_MAX: u32 = 256;
 /// Configuration of the listener.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Most concurrent connections; further ones are closed at once.
-    pub connections_max: usize,
+    /// Limits of every listener. Connections above the limit are closed at once.
+    pub limits: Limits,
     /// Largest message, that is one record batch, in bytes.
     pub message_bytes_max: usize,
     /// Statements that run concurrently; others wait.
@@ -75,8 +87,6 @@ pub struct Options {
     pub statement_idle: Duration,
     /// Idle time after which a result is dropped.
     pub result_idle: Duration,
-    /// Time that running calls get to finish after [`Context::shut_down`].
-    pub shutdown_grace: Duration,
 }
 
 impl Options {
@@ -85,7 +95,7 @@ impl Options {
     pub fn for_memory(memory_bytes: u64) -> Options {
         let part = usize::try_from(memory_bytes / 16).unwrap_or(usize::MAX);
         Options {
-            connections_max: limits::CONNECTIONS_DEFAULT,
+            limits: Limits::default(),
             message_bytes_max: part.clamp(limits::FLIGHT_MESSAGE_BYTES_MIN, limits::FLIGHT_MESSAGE_BYTES_MAX),
             statements_max: 256,
             ingests_max: 8,
@@ -93,7 +103,6 @@ impl Options {
             open_max: limits::FLIGHT_OPEN_MAX,
             statement_idle: Duration::from_secs(3600),
             result_idle: Duration::from_secs(600),
-            shutdown_grace: Duration::from_secs(30),
         }
     }
 }
@@ -101,9 +110,6 @@ impl Options {
 /// Metrics of the listener.
 #[derive(Debug, Default)]
 struct Counters {
-    connections: Counter,
-    connections_open: Gauge,
-    connections_refused: Counter,
     calls: Family<&'static str>,
     errors: Family<&'static str>,
     rows_sent: Counter,
@@ -115,70 +121,51 @@ struct Counters {
 pub struct Context {
     database: Database,
     options: Options,
+    connections: Arc<Connections>,
     counters: Counters,
     open: OpenHandles,
-    connection_slots: Arc<Semaphore>,
-    statement_slots: Arc<Semaphore>,
-    ingest_slots: Arc<Semaphore>,
+    statement_slots: WorkSlots,
+    ingest_slots: WorkSlots,
     next_connection: AtomicU64,
-    stopping: watch::Sender<bool>,
 }
 
 impl Context {
     /// Creates the state for an open database.
     #[must_use]
     pub fn new(database: Database, options: Options) -> Arc<Context> {
+        let handles = database.engine().env().open_files_max();
+        let timeout = options.queue_timeout;
         Arc::new(Context {
+            connections: Connections::new(LISTENER.name, "Flight", handles, options.limits.clone()),
             counters: Counters::default(),
             open: OpenHandles::new(&database, &options),
-            connection_slots: Arc::new(Semaphore::new(options.connections_max)),
-            statement_slots: Arc::new(Semaphore::new(options.statements_max)),
-            ingest_slots: Arc::new(Semaphore::new(options.ingests_max)),
+            statement_slots: WorkSlots::new(options.statements_max, timeout, "statements are running"),
+            ingest_slots: WorkSlots::new(options.ingests_max, timeout, "ingests are running"),
             next_connection: AtomicU64::new(1),
-            stopping: watch::Sender::new(false),
             database,
             options,
         })
     }
+}
 
-    /// Makes [`serve_flight`] stop accepting connections, finish running calls, and return.
-    pub fn shut_down(&self) {
-        self.stopping.send_replace(true);
+fn start(inputs: &Inputs) -> Arc<dyn Service> {
+    let memory_bytes = inputs.database.engine().options().memory_bytes;
+    let options = Options { limits: inputs.limits.clone(), ..Options::for_memory(memory_bytes) };
+    Context::new(inputs.database.clone(), options)
+}
+
+impl Service for Context {
+    fn serve(self: Arc<Self>, listener: TcpListener) -> BoxFuture<'static, ()> {
+        Box::pin(serve_flight(listener, self))
     }
 
-    /// Resolves at shutdown.
-    async fn stopped(&self) {
-        // Drop the value's guard here: it must not be held across an await of the caller.
-        let _ = self.stopping.subscribe().wait_for(|stopping| *stopping).await.map(drop);
+    fn shut_down(&self) {
+        self.connections.shut_down();
     }
 
-    /// Waits for a slot to run a statement.
-    async fn statement_slot(&self) -> Result<OwnedSemaphorePermit> {
-        self.slot(&self.statement_slots, "statements are running").await
-    }
-
-    /// Waits for a slot to run an ingest.
-    async fn ingest_slot(&self) -> Result<OwnedSemaphorePermit> {
-        self.slot(&self.ingest_slots, "ingests are running").await
-    }
-
-    async fn slot(&self, slots: &Arc<Semaphore>, what: &str) -> Result<OwnedSemaphorePermit> {
-        match tokio::time::timeout(self.options.queue_timeout, Arc::clone(slots).acquire_owned()).await {
-            Ok(Ok(slot)) => Ok(slot),
-            _ => Err(Error::new(SqlState::CONFIGURATION_LIMIT_EXCEEDED, format!("too many {what}; try again"))),
-        }
-    }
-
-    /// Adds the listener's metrics to a `/metrics` page.
-    pub(crate) fn expose(&self, out: &mut Exposition) {
+    fn expose(&self, out: &mut Exposition) {
         let counters = &self.counters;
-        out.counter("millrace_flight_connections_total", "Flight connections accepted.", counters.connections.get());
-        out.gauge("millrace_flight_connections", "Flight connections open.", counters.connections_open.get());
-        out.counter(
-            "millrace_flight_connections_refused_total",
-            "Flight connections refused because all slots were taken.",
-            counters.connections_refused.get(),
-        );
+        self.connections.expose(out);
         let calls = counters.calls.list().into_iter().map(|(call, count)| (format!("call=\"{call}\""), count));
         out.family("millrace_flight_calls_total", "counter", "Flight calls started, by kind.", calls);
         let errors = counters.errors.list().into_iter().map(|(state, count)| (format!("state=\"{state}\""), count));
@@ -198,9 +185,8 @@ impl Context {
     }
 }
 
-/// Serves connections until [`Context::shut_down`]; returns when all have ended or the grace period
-/// is over.
-pub async fn serve_flight(listener: TcpListener, context: Arc<Context>) {
+/// Serves connections until the shutdown; returns when all have ended or the grace period is over.
+async fn serve_flight(listener: TcpListener, context: Arc<Context>) {
     let bytes_max = context.options.message_bytes_max;
     let service = FlightServiceServer::new(service::Front::new(Arc::clone(&context)))
         .max_decoding_message_size(bytes_max)
@@ -216,10 +202,10 @@ pub async fn serve_flight(listener: TcpListener, context: Arc<Context>) {
         .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
         .max_concurrent_streams(CALLS_PER_CONNECTION_MAX)
         .add_service(service)
-        .serve_with_incoming_shutdown(incoming(listener, &context), context.stopped());
+        .serve_with_incoming_shutdown(incoming(listener, &context), context.connections.stopped());
     let deadline = async {
-        context.stopped().await;
-        tokio::time::sleep(context.options.shutdown_grace).await;
+        context.connections.stopped().await;
+        tokio::time::sleep(context.options.limits.shutdown_grace).await;
     };
     tokio::select! {
         ended = server => if let Err(error) = ended {
@@ -240,27 +226,20 @@ async fn sweep(context: &Context) {
 
 /// Stream of accepted connections with their slots.
 fn incoming(listener: TcpListener, context: &Arc<Context>) -> impl Stream<Item = io::Result<Socket>> + use<> {
-    let context = Arc::clone(context);
-    let acceptor = Acceptor::new("Flight", context.database.engine().env().open_files_max());
-    futures::stream::unfold((listener, acceptor, context), |(listener, mut acceptor, context)| async move {
-        let socket = accept(&listener, &mut acceptor, &context).await;
-        Some((Ok(socket), (listener, acceptor, context)))
+    let acceptor = context.connections.acceptor(listener);
+    futures::stream::unfold((acceptor, Arc::clone(context)), |(mut acceptor, context)| async move {
+        let socket = accept(&mut acceptor, &context).await;
+        Some((Ok(socket), (acceptor, context)))
     })
 }
 
-async fn accept(listener: &TcpListener, acceptor: &mut Acceptor, context: &Arc<Context>) -> Socket {
+async fn accept(acceptor: &mut Acceptor, context: &Arc<Context>) -> Socket {
     loop {
-        let (stream, has_room) = acceptor.accept(listener).await;
-        context.counters.connections.add(1);
-        let slot = Arc::clone(&context.connection_slots).try_acquire_owned().ok().filter(|_| has_room);
-        let Some(slot) = slot else {
-            context.counters.connections_refused.add(1);
-            continue;
-        };
-        crate::pg::prepare_socket(&stream);
-        let number = context.next_connection.fetch_add(1, Ordering::Relaxed);
-        context.counters.connections_open.up();
-        return Socket { stream, number, context: Arc::clone(context), _slot: slot };
+        let (stream, admission) = acceptor.accept().await;
+        if admission.refusal().is_none() {
+            let number = context.next_connection.fetch_add(1, Ordering::Relaxed);
+            return Socket { stream, number, context: Arc::clone(context), _admission: admission };
+        }
     }
 }
 
@@ -273,12 +252,11 @@ struct Socket {
     stream: TcpStream,
     number: u64,
     context: Arc<Context>,
-    _slot: OwnedSemaphorePermit,
+    _admission: Admission,
 }
 
 impl Drop for Socket {
     fn drop(&mut self) {
-        self.context.counters.connections_open.down();
         self.context.open.end_connection(self.number);
     }
 }

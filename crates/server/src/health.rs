@@ -6,7 +6,6 @@
 //! | `/ready`   | 200 while reads and writes are served; 503 with the reason during startup, during shutdown, or after a failure of the log or of a background job |
 //! | `/metrics` | Prometheus text format                                                                                  |
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -23,58 +22,90 @@ use hyper_util::service::TowerToHyperService;
 use model::{Error, Result, SqlState};
 use parking_lot::RwLock;
 use serde_json::json;
-use tokio::net::TcpListener;
-use tokio::sync::{Semaphore, oneshot};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::oneshot;
 
+use crate::connections::{Admission, Connections, Limits};
+use crate::listener::{Listener, Service, Start};
 use crate::metrics::Exposition;
-use crate::{flight, http, pg};
+
+/// The listener.
+pub static LISTENER: Listener = Listener {
+    name: "health",
+    env: "MILLRACE_HEALTH",
+    purpose: "/health, /ready and /metrics",
+    default: "127.0.0.1:7490",
+    title: "health",
+    usage: |address| format!("http://{address}/health, /ready, /metrics"),
+    start: Start::Early(start),
+};
 
 /// Most concurrent connections. Probes and scrapers are few, and this listener must not exhaust the
 /// file handles.
 const CONNECTIONS_MAX: usize = 64;
 /// Time limit for a request's head, and for idle connections.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
-/// Pause after a failed accept: initial and longest.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-const ACCEPT_PAUSE_MAX: Duration = Duration::from_secs(1);
 
 /// Lifecycle phase of the server.
 #[derive(Clone)]
-pub(crate) enum Phase {
+enum Phase {
     /// Opening the database.
     Starting,
     /// Serving.
-    Running(Serving),
+    Running(Arc<Running>),
     /// Finishing running requests.
     Stopping,
 }
 
-/// Sources of metrics.
-#[derive(Clone)]
-pub(crate) struct Serving {
+/// Database and listeners of a server that serves.
+pub(crate) struct Running {
     pub(crate) engine: Engine,
-    pub(crate) http: Option<Arc<http::Context>>,
-    pub(crate) pg: Option<Arc<pg::Context>>,
-    pub(crate) flight: Option<Arc<flight::Context>>,
+    pub(crate) services: Vec<Arc<dyn Service>>,
 }
 
-/// State of the health listener.
-pub(crate) struct Health {
+/// State of the server, as this listener shows it.
+pub(crate) struct Status {
     phase: RwLock<Phase>,
+    /// A listener that ended although the server does not stop.
+    ended: RwLock<Option<&'static Listener>>,
     started: Instant,
 }
 
-impl Health {
-    pub(crate) fn new() -> Arc<Health> {
-        Arc::new(Health { phase: RwLock::new(Phase::Starting), started: Instant::now() })
+impl Status {
+    pub(crate) fn new() -> Arc<Status> {
+        Arc::new(Status { phase: RwLock::new(Phase::Starting), ended: RwLock::new(None), started: Instant::now() })
     }
 
-    pub(crate) fn set(&self, phase: Phase) {
-        *self.phase.write() = phase;
+    pub(crate) fn run(&self, running: Running) {
+        *self.phase.write() = Phase::Running(Arc::new(running));
+    }
+
+    pub(crate) fn stop(&self) {
+        *self.phase.write() = Phase::Stopping;
+    }
+
+    /// Notes the end of a listener, which is an error unless the server stops.
+    pub(crate) fn listener_ended(&self, listener: &'static Listener) {
+        if !matches!(self.phase(), Phase::Stopping) {
+            tracing::error!(listener = listener.name, "BUG: a listener has ended");
+            *self.ended.write() = Some(listener);
+        }
     }
 
     fn phase(&self) -> Phase {
         self.phase.read().clone()
+    }
+
+    /// Reason for which reads and writes are not served.
+    fn unready(&self) -> Option<String> {
+        let running = match self.phase() {
+            Phase::Starting => return Some("starting: opening the database".to_owned()),
+            Phase::Stopping => return Some("stopping: finishing running requests".to_owned()),
+            Phase::Running(running) => running,
+        };
+        let ended = *self.ended.read();
+        let ended = || ended.map(|listener| format!("the listener {} has ended; restart the server", listener.name));
+        running.engine.readiness().err().map(|error| error.to_string()).or_else(ended)
     }
 }
 
@@ -83,7 +114,7 @@ impl Health {
 ///
 /// # Errors
 /// 58030 if the thread cannot be started.
-pub(crate) fn start_health(listener: TcpListener, health: Arc<Health>) -> Result<oneshot::Sender<()>> {
+fn start(listener: TcpListener, status: Arc<Status>) -> Result<oneshot::Sender<()>> {
     let failed =
         |error: std::io::Error| Error::new(SqlState::IO_ERROR, format!("cannot start the health listener: {error}"));
     let listener = listener.into_std().map_err(failed)?;
@@ -96,7 +127,7 @@ pub(crate) fn start_health(listener: TcpListener, health: Arc<Health>) -> Result
                 Err(error) => return tracing::error!(%error, "cannot serve health"),
             };
             tokio::select! {
-                () = serve_health(listener, health) => (),
+                () = serve_health(listener, status) => (),
                 _ = stopped => (),
             }
         });
@@ -106,41 +137,27 @@ pub(crate) fn start_health(listener: TcpListener, health: Arc<Health>) -> Result
 }
 
 /// Serves until the future is dropped. The health listener starts first and stops last.
-async fn serve_health(listener: TcpListener, health: Arc<Health>) {
+async fn serve_health(listener: TcpListener, status: Arc<Status>) {
     let router = Router::new()
         .route("/health", get(alive))
         .route("/ready", get(ready))
         .route("/metrics", get(metrics))
-        .with_state(health);
-    let slots = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-    let mut pause = ACCEPT_PAUSE;
-    loop {
-        let stream = match listener.accept().await {
-            Ok((stream, _)) => stream,
-            Err(error) => {
-                // Log only the first failure of a shortage; probes are repeated.
-                if pause == ACCEPT_PAUSE {
-                    tracing::warn!(%error, "cannot accept a health connection");
-                }
-                tokio::time::sleep(pause).await;
-                pause = (pause * 2).min(ACCEPT_PAUSE_MAX);
-                continue;
-            }
-        };
-        pause = ACCEPT_PAUSE;
-        // Close connections beyond the limit; the next probe will get a slot.
-        let Ok(slot) = Arc::clone(&slots).try_acquire_owned() else { continue };
-        crate::pg::prepare_socket(&stream);
-        let router = router.clone();
-        tokio::spawn(async move {
-            let _slot = slot;
-            let mut builder = auto::Builder::new(TokioExecutor::new()).http1_only();
-            builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT);
-            let served = builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router)).await;
-            if let Err(error) = served {
-                tracing::debug!(%error, "health connection ended by an error");
-            }
-        });
+        .with_state(status);
+    let limits = Limits { connections_max: CONNECTIONS_MAX, ..Limits::default() };
+    // The reserved file handles are for this listener too.
+    let connections = Connections::new(LISTENER.name, "health", u64::MAX, limits);
+    connections.run(listener, |stream, admission| serve(stream, admission, router.clone())).await;
+}
+
+async fn serve(stream: TcpStream, admission: Admission, router: Router) {
+    // Connections beyond the limit are closed; the next probe will get a slot.
+    if admission.refusal().is_some() {
+        return;
+    }
+    let mut builder = auto::Builder::new(TokioExecutor::new()).http1_only();
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT);
+    if let Err(error) = builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router)).await {
+        tracing::debug!(%error, "health connection ended by an error");
     }
 }
 
@@ -151,47 +168,32 @@ fn reply(status: StatusCode, content_type: &'static str, body: String) -> Respon
     response
 }
 
-async fn alive(State(health): State<Arc<Health>>) -> Response {
+async fn alive(State(server): State<Arc<Status>>) -> Response {
     let body = json!({
         "status": "ok",
         "version": env!("CARGO_PKG_VERSION"),
-        "uptime_seconds": health.started.elapsed().as_secs(),
+        "uptime_seconds": server.started.elapsed().as_secs(),
     });
     reply(StatusCode::OK, "application/json", format!("{body}\n"))
 }
 
-async fn ready(State(health): State<Arc<Health>>) -> Response {
-    let reason = match health.phase() {
-        Phase::Starting => Some("starting: opening the database".to_owned()),
-        Phase::Stopping => Some("stopping: finishing running requests".to_owned()),
-        Phase::Running(serving) => serving.engine.readiness().err().map(|error| error.to_string()),
-    };
-    let (status, body) = match reason {
+async fn ready(State(server): State<Arc<Status>>) -> Response {
+    let (status, body) = match server.unready() {
         None => (StatusCode::OK, json!({ "status": "ready" })),
         Some(reason) => (StatusCode::SERVICE_UNAVAILABLE, json!({ "status": "not ready", "reason": reason })),
     };
     reply(status, "application/json", format!("{body}\n"))
 }
 
-async fn metrics(State(health): State<Arc<Health>>) -> Response {
+async fn metrics(State(server): State<Arc<Status>>) -> Response {
     let mut out = Exposition::default();
-    out.gauge("millrace_uptime_seconds", "Time since the process began to listen.", health.started.elapsed().as_secs());
-    let phase = health.phase();
-    let ready = matches!(&phase, Phase::Running(serving) if serving.engine.readiness().is_ok());
-    out.gauge("millrace_ready", "1 when reads and writes are served and no background job is broken.", u8::from(ready));
-    if let Phase::Running(serving) = phase {
-        let stats = serving.engine.stats();
+    out.gauge("millrace_uptime_seconds", "Time since the process began to listen.", server.started.elapsed().as_secs());
+    out.gauge("millrace_ready", "1 when reads and writes are served and no background job is broken.", u8::from(server.unready().is_none()));
+    if let Phase::Running(running) = server.phase() {
+        let stats = running.engine.stats();
         expose_engine(&mut out, &stats);
         expose_jobs(&mut out, &stats.jobs);
-        if let Some(http) = serving.http {
-            http.expose(&mut out);
-        }
-        if let Some(pg) = serving.pg {
-            expose_pg(&mut out, &pg);
-        }
-        if let Some(flight) = serving.flight {
-            flight.expose(&mut out);
-        }
+        running.services.iter().for_each(|service| service.expose(&mut out));
     }
     reply(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", out.finish())
 }
@@ -294,24 +296,4 @@ fn expose_jobs(out: &mut Exposition, jobs: &[JobStats]) {
             MetricKind::Gauge => out.gauge(&format!("millrace_{name}"), help, value),
         }
     }
-}
-
-fn expose_pg(out: &mut Exposition, pg: &pg::Context) {
-    use std::sync::atomic::Ordering::Relaxed;
-    let counters = pg.counters();
-    for (name, help, value) in [
-        ("millrace_pg_connections_total", "PostgreSQL connections accepted.", &counters.connections),
-        ("millrace_pg_connections_refused_total", "Sessions refused because all slots were taken.", &counters.refused),
-        ("millrace_pg_statements_total", "Statements executed.", &counters.statements),
-        ("millrace_pg_errors_total", "Statements that failed.", &counters.errors),
-        ("millrace_pg_rows_total", "Rows sent.", &counters.rows),
-    ] {
-        out.counter(name, help, value.load(Relaxed));
-    }
-    out.gauge("millrace_pg_sessions", "PostgreSQL sessions open.", counters.sessions.load(Relaxed));
-}
-
-/// Local address of a listener.
-pub(crate) fn bound(listener: Option<&TcpListener>) -> Option<SocketAddr> {
-    listener.and_then(|listener| listener.local_addr().ok())
 }

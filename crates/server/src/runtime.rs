@@ -6,8 +6,6 @@ use tokio::runtime::{Builder, Runtime};
 
 /// Threads for blocking work, such as disk I/O.
 const OTHER_THREADS: usize = 512;
-/// Listeners whose sessions may compute, each on a thread of its own.
-const LISTENERS: usize = 3;
 /// Tasks that a worker runs between two polls for ready sockets. Small, because a task may run for
 /// 0.1 ms.
 const TASKS_PER_POLL: u32 = 16;
@@ -20,10 +18,11 @@ const TASKS_PER_POLL: u32 = 16;
 /// # Errors
 /// The system's error if no thread can be started.
 pub fn runtime(max_connections: usize) -> io::Result<Runtime> {
+    let listeners = crate::LISTENERS.iter().filter(|listener| listener.computes()).count();
     Builder::new_multi_thread()
         .thread_name("serve")
         .thread_stack_size(query::STACK_BYTES)
-        .max_blocking_threads(max_connections.saturating_mul(LISTENERS).saturating_add(OTHER_THREADS))
+        .max_blocking_threads(max_connections.saturating_mul(listeners).saturating_add(OTHER_THREADS))
         .event_interval(TASKS_PER_POLL)
         .enable_all()
         .build()

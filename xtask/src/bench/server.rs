@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::http::Client;
 use crate::Result;
-use crate::run::passes;
+use crate::run::{listeners, passes};
 
 /// Kernel clock ticks per second: constant in Linux' interface on all supported machines.
 const TICKS_PER_SECOND: f64 = 100.0;
@@ -23,11 +23,17 @@ impl Server {
     /// Starts `binary` and waits until it is ready.
     pub(super) fn start(binary: &Path) -> Result<Server> {
         let dir = std::env::temp_dir().join(format!("millrace-bench-{}-{}", std::process::id(), free_port()?));
-        let (pg, http, health) = (address()?, address()?, address()?);
+        let (http, health) = (address()?, address()?);
         let mut command = Command::new(binary);
-        command.arg("serve").arg("--data").arg(&dir).args(["--pg", &pg, "--http", &http, "--health", &health]);
-        // By environment variable: older binaries do not know the flag.
-        command.env("MILLRACE_FLIGHT", "127.0.0.1:0");
+        command.arg("serve").arg("--data").arg(&dir);
+        for name in listeners(binary)? {
+            let address = match name.as_str() {
+                "http" => &http,
+                "health" => &health,
+                _ => "127.0.0.1:0",
+            };
+            command.arg(format!("--{name}={address}"));
+        }
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let child = command.spawn().map_err(|error| format!("{}: {error}", binary.display()))?;
         let mut server = Server { child, dir, http };

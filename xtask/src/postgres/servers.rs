@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::wire::Client;
 use crate::Result;
-use crate::run::output;
+use crate::run::{listeners, output};
 
 /// A private PostgreSQL 15, stopped and removed when dropped.
 pub(crate) struct Postgres {
@@ -85,9 +85,10 @@ impl Millrace {
     pub(super) fn start(binary: &Path, folder: PathBuf, files: &Path) -> Result<Millrace> {
         let address = format!("127.0.0.1:{}", free_port()?);
         let mut command = Command::new(binary);
-        command.arg("serve").arg("--data").arg(&folder).args(["--pg", &address]).arg("--files").arg(files);
-        for listener in ["--http", "--flight", "--health"] {
-            command.args([listener, "127.0.0.1:0"]);
+        command.arg("serve").arg("--data").arg(&folder).arg("--files").arg(files);
+        for name in listeners(binary)? {
+            let address = if name == "pg" { &address } else { "127.0.0.1:0" };
+            command.arg(format!("--{name}={address}"));
         }
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let child = command.spawn().map_err(|error| format!("{}: {error}", binary.display()))?;

@@ -11,22 +11,13 @@ use std::time::{Duration, Instant};
 use tokio_postgres::NoTls;
 
 use crate::http::{request, write};
-use crate::server::{Server, folder, millrace};
+use crate::server::{Server, folder, millrace, on_free_ports};
 
 /// `serve` on free ports.
 fn serve(data: &Path) -> Command {
     let mut command = millrace();
     command.arg("serve").arg("--data").arg(data);
-    command.args([
-        "--pg",
-        "127.0.0.1:0",
-        "--http",
-        "127.0.0.1:0",
-        "--flight",
-        "127.0.0.1:0",
-        "--health",
-        "127.0.0.1:0",
-    ]);
+    on_free_ports(&mut command);
     command
 }
 
@@ -137,8 +128,10 @@ fn failing_output_does_not_end_the_server() {
     let full = || std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
     let health = free();
     let mut command = millrace();
-    command.arg("serve").arg("--data").arg(&data).args(["--health", &health]);
-    command.args(["--pg", "127.0.0.1:0", "--http", "127.0.0.1:0", "--flight", "127.0.0.1:0"]);
+    command.arg("serve").arg("--data").arg(&data).env("MILLRACE_HEALTH", &health);
+    for listener in server::LISTENERS.iter().filter(|listener| listener.name != "health") {
+        command.arg(listener.flag()).arg("127.0.0.1:0");
+    }
     let mut child = command.stdin(Stdio::null()).stdout(full()).stderr(full()).spawn().unwrap();
     let started = Instant::now();
     while !request(&health, "GET", "/ready", b"").is_ok_and(|(status, _)| status == 200) {

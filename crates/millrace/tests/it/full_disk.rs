@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use crate::http::{request, write};
-use crate::server::{Server, folder, millrace};
+use crate::server::{Server, folder, millrace, on_free_ports};
 
 /// Room for two log files and a little more, besides the ballast file.
 const DISK: &str = "256m";
@@ -26,8 +26,7 @@ fn on_small_disk(mount: &std::path::Path) -> Server {
     let mut command = Command::new("unshare");
     command.args(flags).args(["sh", "-c", &script, "sh"]).arg(mount).arg(millrace().get_program());
     command.arg("serve").arg("--data").arg(mount.join("data"));
-    command.args(["--pg", "127.0.0.1:0", "--http", "127.0.0.1:0", "--flight", "127.0.0.1:0"]);
-    command.args(["--health", "127.0.0.1:0", "--log-format", "json"]);
+    on_free_ports(&mut command).args(["--log-format", "json"]);
     Server::spawn(command)
 }
 

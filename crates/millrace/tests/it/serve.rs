@@ -11,8 +11,8 @@ use crate::server::{Server, folder, millrace};
 fn refused(change: impl FnOnce(&mut std::process::Command)) -> Output {
     let mut command = millrace();
     // Set by environment, so that a flag of the test takes precedence.
-    for name in ["MILLRACE_PG", "MILLRACE_HTTP", "MILLRACE_FLIGHT", "MILLRACE_HEALTH"] {
-        command.env(name, "127.0.0.1:0");
+    for listener in server::LISTENERS {
+        command.env(listener.env, "127.0.0.1:0");
     }
     command.arg("serve");
     change(&mut command);
@@ -52,13 +52,13 @@ fn health_readiness_and_metrics_are_on_their_own_listener() {
 #[test]
 fn an_address_beyond_loopback_is_refused_before_anything_is_opened() {
     let (_folder, data) = folder();
-    for flag in ["--pg", "--http", "--flight", "--health"] {
+    for flag in server::LISTENERS.map(server::Listener::flag) {
         let output = refused(|command| {
-            command.arg("--data").arg(&data).args([flag, "0.0.0.0:0"]);
+            command.arg("--data").arg(&data).arg(&flag).arg("0.0.0.0:0");
         });
         assert_eq!(output.status.code(), Some(2), "{flag}");
         let said = stderr(&output);
-        assert!(said.contains(flag) && said.contains("0.0.0.0:0") && said.contains("authentication"), "{said}");
+        assert!(said.contains(&flag) && said.contains("0.0.0.0:0") && said.contains("authentication"), "{said}");
     }
     assert!(!data.exists());
 }

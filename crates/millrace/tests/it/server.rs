@@ -15,20 +15,18 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub(crate) fn millrace() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_millrace"));
     // Settings from the developer's environment must not affect tests.
-    for name in [
-        "DATA",
-        "PG",
-        "HTTP",
-        "FLIGHT",
-        "HEALTH",
-        "MEMORY",
-        "CONFIG",
-        "LOG_LEVEL",
-        "LOG_FORMAT",
-        "MAX_CONNECTIONS",
-        "URL",
-    ] {
-        command.env_remove(format!("MILLRACE_{name}"));
+    for (name, _) in std::env::vars_os() {
+        if name.to_str().is_some_and(|name| name.starts_with("MILLRACE_") && !name.starts_with("MILLRACE_TEST_")) {
+            command.env_remove(name);
+        }
+    }
+    command
+}
+
+/// Adds flags that give each listener a free port.
+pub(crate) fn on_free_ports(command: &mut Command) -> &mut Command {
+    for listener in server::LISTENERS {
+        command.arg(listener.flag()).arg("127.0.0.1:0");
     }
     command
 }
@@ -54,18 +52,7 @@ impl Server {
     pub(crate) fn start_with(dir: &Path, change: impl FnOnce(&mut Command)) -> Server {
         let mut command = millrace();
         command.arg("serve").arg("--data").arg(dir);
-        command.args([
-            "--pg",
-            "127.0.0.1:0",
-            "--http",
-            "127.0.0.1:0",
-            "--flight",
-            "127.0.0.1:0",
-            "--health",
-            "127.0.0.1:0",
-            "--log-format",
-            "json",
-        ]);
+        on_free_ports(&mut command).args(["--log-format", "json"]);
         change(&mut command);
         Server::spawn(command)
     }

@@ -18,7 +18,7 @@ impl Context {
     /// 0A000 for a temporary table; 3D000 for another database; 22P03 for malformed batches; errors
     /// of [`Session::bulk`] and of the writes.
     pub(super) async fn ingest(&self, command: CommandStatementIngest, mut incoming: Incoming) -> Result<i64> {
-        let _slot = self.ingest_slot().await?;
+        let _slot = self.ingest_slots.take().await?;
         let session = self.session_of(command.transaction_id.as_ref())?;
         let target = target(command)?;
         let mut used = LockedSession::lock(&session).await;

@@ -156,7 +156,7 @@ impl Context {
     /// Errors of the statement.
     pub(super) async fn update(&self, statement: &Statement) -> Result<Option<i64>> {
         let values = std::mem::take(&mut *statement.values.lock());
-        let _slot = self.statement_slot().await?;
+        let _slot = self.statement_slots.take().await?;
         let mut used = LockedSession::lock(&statement.session).await;
         let result = computing(Box::pin(self.update_with(used.session(), statement, &values))).await;
         used.settle();

@@ -187,7 +187,7 @@ impl Service {
             };
             return info(&schema, descriptor, Some(ticket), -1);
         }
-        let _slot = self.context.statement_slot().await?;
+        let _slot = self.context.statement_slots.take().await?;
         match self.context.run(&statement).await? {
             RunResult::Done(rows) => info(&Schema::empty(), descriptor, None, rows.unwrap_or(-1)),
             RunResult::Rows(rows) => {
@@ -200,7 +200,7 @@ impl Service {
 
     /// Executes a query and streams its rows.
     async fn fetch(&self, statement: &Statement) -> Result<Sent> {
-        let slot = self.context.statement_slot().await?;
+        let slot = self.context.statement_slots.take().await?;
         let rows = match self.context.run(statement).await? {
             RunResult::Rows(rows) => rows,
             RunResult::Done(_) => return Err(Error::bug("a query without rows")),

@@ -1,17 +1,19 @@
 //! Receives request bodies: size limits, time limits, gzip.
 
 use std::io::Read;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use axum::body::Body;
 use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::Response;
 use bytes::{Bytes, BytesMut};
 use engine::{Reservation, Work};
 use flate2::read::MultiGzDecoder;
 use futures::StreamExt;
-use model::limits::HTTP_BODY_BYTES_MAX;
+use serde_json::json;
 
-use super::Context;
+use super::{Context, reply};
 
 /// Reason for refusing a body.
 #[derive(Debug, PartialEq, Eq)]
@@ -21,36 +23,43 @@ pub(super) struct Refused {
 }
 
 impl Refused {
-    fn new(status: StatusCode, message: impl Into<String>) -> Refused {
+    pub(super) fn new(status: StatusCode, message: impl Into<String>) -> Refused {
         Refused { status, message: message.into() }
     }
 
-    fn too_large(what: &str) -> Refused {
-        let message = format!("the body has more than {HTTP_BODY_BYTES_MAX} bytes{what}; split it");
+    fn too_large(bytes_max: usize, what: &str) -> Refused {
+        let message = format!("the body has more than {bytes_max} bytes{what}; split it");
         Refused::new(StatusCode::PAYLOAD_TOO_LARGE, message)
+    }
+
+    /// Response in the format of `/sql`.
+    pub(super) fn reply(&self) -> Response {
+        reply::json(self.status, &json!({ "error": self.message }))
     }
 }
 
 /// A received body, counted against the limit of all bodies until it is dropped.
-pub(super) struct Received<'a> {
-    context: &'a Context,
+pub(super) struct Received {
+    context: Arc<Context>,
     bytes: BytesMut,
+    /// Limit for the bytes, also of the decompressed contents.
+    bytes_max: usize,
     counted: usize,
     /// Reservation in the server's memory budget.
     held: Reservation,
     gzip: bool,
 }
 
-impl Drop for Received<'_> {
+impl Drop for Received {
     fn drop(&mut self) {
         self.context.bodies_bytes.fetch_sub(self.counted, Ordering::Relaxed);
     }
 }
 
-impl Received<'_> {
+impl Received {
     fn push(&mut self, piece: &[u8]) -> Result<(), Refused> {
-        if self.bytes.len() + piece.len() > HTTP_BODY_BYTES_MAX {
-            return Err(Refused::too_large(""));
+        if self.bytes.len() + piece.len() > self.bytes_max {
+            return Err(Refused::too_large(self.bytes_max, ""));
         }
         let all = self.context.bodies_bytes.fetch_add(piece.len(), Ordering::Relaxed);
         self.counted += piece.len();
@@ -79,7 +88,7 @@ impl Received<'_> {
         if !self.gzip {
             return Ok(bytes);
         }
-        let memory = self.context.database.engine().memory().clone();
+        let (bytes_max, memory) = (self.bytes_max, self.context.database.engine().memory().clone());
         let mut held = memory.reservation(Work::Requests);
         let work = move || {
             let refused = |error: model::Error, size: u64| {
@@ -88,7 +97,7 @@ impl Received<'_> {
                 let status = if is_too_large { StatusCode::PAYLOAD_TOO_LARGE } else { StatusCode::SERVICE_UNAVAILABLE };
                 Refused::new(status, error.to_string())
             };
-            let contents = gunzip(&bytes, |size| held.resize(size).map_err(|error| refused(error, size)))?;
+            let contents = gunzip(&bytes, bytes_max, |size| held.resize(size).map_err(|error| refused(error, size)))?;
             Ok::<_, Refused>((contents, held))
         };
         let done = tokio::task::spawn_blocking(work).await;
@@ -100,26 +109,28 @@ impl Received<'_> {
     }
 }
 
-/// Receives a body.
+/// Receives a body of up to `bytes_max` bytes.
 ///
 /// # Errors
 /// 408 if the client stops sending; 413; 415 for an unknown encoding; 503 if too much is being
 /// received; 400 if the connection breaks.
-pub(super) async fn receive<'a>(
-    context: &'a Context,
+pub(super) async fn receive(
+    context: &Arc<Context>,
     headers: &HeaderMap,
     body: Body,
-) -> Result<Received<'a>, Refused> {
+    bytes_max: usize,
+) -> Result<Received, Refused> {
     let gzip = is_gzip(headers)?;
     let announced = headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
-    if announced.is_some_and(|length| length > HTTP_BODY_BYTES_MAX as u64) {
-        return Err(Refused::too_large(""));
+    if announced.is_some_and(|length| length > bytes_max as u64) {
+        return Err(Refused::too_large(bytes_max, ""));
     }
     let held = context.database.engine().memory().reservation(Work::Requests);
-    let mut received = Received { context, bytes: BytesMut::new(), counted: 0, held, gzip };
+    let context = Arc::clone(context);
+    let mut received = Received { context, bytes: BytesMut::new(), bytes_max, counted: 0, held, gzip };
     let mut pieces = body.into_data_stream();
     loop {
-        match tokio::time::timeout(context.options.body_timeout, pieces.next()).await {
+        match tokio::time::timeout(received.context.options.body_timeout, pieces.next()).await {
             Ok(Some(Ok(piece))) => received.push(&piece)?,
             Ok(None) => break,
             Ok(Some(Err(error))) => {
@@ -129,13 +140,13 @@ pub(super) async fn receive<'a>(
                 ));
             }
             Err(_) => {
-                let seconds = context.options.body_timeout.as_secs_f64();
+                let seconds = received.context.options.body_timeout.as_secs_f64();
                 let message = format!("the body is incomplete and no data arrived for {seconds} s");
                 return Err(Refused::new(StatusCode::REQUEST_TIMEOUT, message));
             }
         }
     }
-    context.counters.body_bytes.add(received.bytes.len() as u64);
+    received.context.counters.body_bytes.add(received.bytes.len() as u64);
     Ok(received)
 }
 
@@ -155,9 +166,13 @@ fn is_gzip(headers: &HeaderMap) -> Result<bool, Refused> {
 /// Decompresses a gzip stream of one or several members.
 ///
 /// # Errors
-/// 413 for contents above the body limit, detected at that size; 400 for a truncated or damaged
+/// 413 for contents of more than `bytes_max` bytes, detected at that size; 400 for a truncated or damaged
 /// stream; the error of `hold`, which reserves memory for the given size.
-fn gunzip(compressed: &[u8], mut hold: impl FnMut(u64) -> Result<(), Refused>) -> Result<Bytes, Refused> {
+fn gunzip(
+    compressed: &[u8],
+    bytes_max: usize,
+    mut hold: impl FnMut(u64) -> Result<(), Refused>,
+) -> Result<Bytes, Refused> {
     let (mut stream, mut contents) = (MultiGzDecoder::new(compressed), Vec::new());
     loop {
         let before = contents.len();
@@ -166,8 +181,8 @@ fn gunzip(compressed: &[u8], mut hold: impl FnMut(u64) -> Result<(), Refused>) -
                 format!("the gzip stream is truncated or damaged after {} bytes of contents: {error}", contents.len());
             return Err(Refused::new(StatusCode::BAD_REQUEST, message));
         }
-        if contents.len() > HTTP_BODY_BYTES_MAX {
-            return Err(Refused::too_large(" when it is decompressed"));
+        if contents.len() > bytes_max {
+            return Err(Refused::too_large(bytes_max, " when it is decompressed"));
         }
         hold(contents.capacity() as u64)?;
         if contents.len() == before {
@@ -185,11 +200,12 @@ mod tests {
 
     use flate2::Compression;
     use flate2::write::GzEncoder;
+    use model::limits::HTTP_BODY_BYTES_MAX;
 
     use super::*;
 
     fn gunzip(compressed: &[u8]) -> Result<Bytes, Refused> {
-        super::gunzip(compressed, |_| Ok(()))
+        super::gunzip(compressed, HTTP_BODY_BYTES_MAX, |_| Ok(()))
     }
 
     #[test]
@@ -199,7 +215,7 @@ mod tests {
             largest = bytes;
             if bytes > 4 << 20 { Err(Refused::new(StatusCode::SERVICE_UNAVAILABLE, "no room")) } else { Ok(()) }
         };
-        let refused = super::gunzip(&gzip(&vec![b'x'; 32 << 20]), hold).unwrap_err();
+        let refused = super::gunzip(&gzip(&vec![b'x'; 32 << 20]), HTTP_BODY_BYTES_MAX, hold).unwrap_err();
         assert_eq!(refused, Refused::new(StatusCode::SERVICE_UNAVAILABLE, "no room"));
         assert!(largest < 16 << 20, "{largest}");
     }

@@ -4,15 +4,13 @@
 //! A database or bucket is a schema; `millrace` is `public`. Queries are not supported here: use
 //! SQL.
 
-use std::sync::Arc;
-
-use axum::extract::{Path, State};
 use axum::http::{StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use model::{Error, Lsn, Result, SqlState, limits};
 use query::Outcome;
 use serde_json::{Value, json};
 
+use super::routes::Call;
 use super::{Context, reply, write};
 
 /// Database name of the schema `public`.
@@ -23,8 +21,13 @@ const ORGANIZATION: &str = "0000000000000001";
 const STATEMENTS_MAX: usize = 100;
 
 /// `GET, POST /query`
-pub(super) async fn query(State(context): State<Arc<Context>>, uri: Uri, body: String) -> Response {
-    let mut pairs = write::pairs(&uri).unwrap_or_default();
+pub(super) async fn query(mut call: Call) -> Response {
+    let body = match call.text().await {
+        Ok(body) => body,
+        Err(refused) => return refused.reply(),
+    };
+    let context = &call.context;
+    let mut pairs = write::pairs(call.uri()).unwrap_or_default();
     if let Ok(form) = format!("/query?{body}").parse::<Uri>() {
         pairs.extend(write::pairs(&form).unwrap_or_default());
     }
@@ -40,7 +43,7 @@ pub(super) async fn query(State(context): State<Arc<Context>>, uri: Uri, body: S
     let mut results = Vec::new();
     for (id, words) in statements.iter().enumerate() {
         let Some(statement) = InfluxStatement::of(words) else { return refused(&text) };
-        let mut result = match statement.answer(&context, database.as_deref()).await {
+        let mut result = match statement.answer(context, database.as_deref()).await {
             Ok(result) => result,
             Err(error) => {
                 context.counters.errors.add(error.state().0);
@@ -248,55 +251,62 @@ fn named(id: &str) -> Option<String> {
 }
 
 /// `GET /api/v2/buckets`: all, or the one selected by `name` or `id`.
-pub(super) async fn buckets(State(context): State<Arc<Context>>, uri: Uri) -> Response {
-    let pairs = write::pairs(&uri).unwrap_or_default();
+pub(super) async fn buckets(call: Call) -> Response {
+    let pairs = write::pairs(call.uri()).unwrap_or_default();
     let wanted = pairs.into_iter().find_map(|(name, value)| match name.as_str() {
         "name" => Some(value),
         "id" => Some(named(&value).unwrap_or_default()),
         _ => None,
     });
     let is_wanted = |name: &&String| wanted.as_ref().is_none_or(|wanted| wanted == *name);
-    let found: Vec<Value> = databases(&context).iter().filter(is_wanted).map(|name| bucket(name)).collect();
+    let found: Vec<Value> = databases(&call.context).iter().filter(is_wanted).map(|name| bucket(name)).collect();
     reply::json(StatusCode::OK, &json!({ "links": { "self": "/api/v2/buckets" }, "buckets": found }))
 }
 
 /// `POST /api/v2/buckets`
-pub(super) async fn create_bucket(State(context): State<Arc<Context>>, body: String) -> Response {
+pub(super) async fn create_bucket(mut call: Call) -> Response {
+    let body = match call.text().await {
+        Ok(body) => body,
+        Err(refused) => return refused.reply(),
+    };
+    let context = &call.context;
     let request: Value = serde_json::from_str(&body).unwrap_or_default();
     let Some(name) = request["name"].as_str().filter(|name| !name.is_empty()) else {
         let error = Error::new(SqlState::INVALID_PARAMETER_VALUE, "a bucket needs a name");
-        return failed(&context, &error);
+        return failed(context, &error);
     };
-    match create(&context, name).await {
+    match create(context, name).await {
         // The requested retention rules are not applied; the response shows none.
         Ok(()) => reply::json(StatusCode::CREATED, &bucket(name)),
-        Err(error) => failed(&context, &error),
+        Err(error) => failed(context, &error),
     }
 }
 
 /// `DELETE /api/v2/buckets/ID`
-pub(super) async fn delete_bucket(State(context): State<Arc<Context>>, Path(id): Path<String>) -> Response {
-    let found = named(&id).filter(|name| databases(&context).contains(name));
+pub(super) async fn delete_bucket(call: Call) -> Response {
+    let context = &call.context;
+    let found = call.parameter("id").and_then(named).filter(|name| databases(context).contains(name));
     let Some(name) = found else {
         let body = json!({ "code": "not found", "message": "bucket not found" });
         return reply::json(StatusCode::NOT_FOUND, &body);
     };
-    match drop_schema(&context, &name).await {
+    match drop_schema(context, &name).await {
         Ok(()) => StatusCode::NO_CONTENT.into_response(),
-        Err(error) => failed(&context, &error),
+        Err(error) => failed(context, &error),
     }
 }
 
 /// `GET /api/v2/orgs`: the only organization, under any requested name.
-pub(super) async fn organizations(uri: Uri) -> Response {
-    let pairs = write::pairs(&uri).unwrap_or_default();
+pub(super) async fn organizations(call: Call) -> Response {
+    let pairs = write::pairs(call.uri()).unwrap_or_default();
     let name = pairs.into_iter().find(|(name, _)| name == "org").map_or_else(|| PUBLIC.to_owned(), |(_, value)| value);
     let body = json!({ "links": { "self": "/api/v2/orgs" }, "orgs": [{ "id": ORGANIZATION, "name": name }] });
     reply::json(StatusCode::OK, &body)
 }
 
 /// `GET /ready`, in InfluxDB 2's format.
-pub(super) async fn ready(State(context): State<Arc<Context>>) -> Response {
+pub(super) async fn ready(call: Call) -> Response {
+    let context = &call.context;
     if let Some(error) = context.database.engine().failure() {
         let body = json!({ "code": "unavailable", "status": "fail", "message": error.to_string() });
         return reply::json(StatusCode::SERVICE_UNAVAILABLE, &body);
@@ -310,7 +320,7 @@ pub(super) async fn ready(State(context): State<Arc<Context>>) -> Response {
 }
 
 /// `GET /settings`: tells QuestDB clients the supported versions of their line protocol.
-pub(super) async fn settings() -> Response {
+pub(super) async fn settings(_: Call) -> Response {
     let config = json!({
         "line.proto.support.versions": [1],
         "cairo.max.file.name.length": limits::NAME_BYTES_MAX,

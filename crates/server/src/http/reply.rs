@@ -10,7 +10,8 @@ use serde_json::{Value, json};
 const RETRY_AFTER_SECONDS: &str = "1";
 
 /// Builds a JSON response.
-pub(super) fn json(status: StatusCode, body: &Value) -> Response {
+#[must_use]
+pub fn json(status: StatusCode, body: &Value) -> Response {
     let mut response = Response::new(Body::from(format!("{body}\n")));
     *response.status_mut() = status;
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use axum::body::Body;
-use axum::extract::{Query, State};
+use axum::extract::Query;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::response::Response;
 use bytes::Bytes;
@@ -21,8 +21,10 @@ use serde::Deserialize;
 use serde_json::{Value as Json, json};
 use tokio::sync::OwnedSemaphorePermit;
 
+use super::body::Refused;
+use super::routes::Call;
 use super::rows::{Format, Writer};
-use super::{Context, body, reply};
+use super::{Context, failed, reply};
 
 /// A parsed request.
 #[derive(Debug, Default, PartialEq)]
@@ -43,22 +45,22 @@ struct JsonRequest {
 }
 
 /// `GET /sql`
-pub(super) async fn get(State(context): State<Arc<Context>>, uri: Uri, headers: HeaderMap) -> Response {
-    let ask = ask(&uri, &headers, b"");
-    answer(&context, ask).await
+pub(super) async fn get(call: Call) -> Response {
+    let ask = ask(call.uri(), call.headers(), b"");
+    answer(&call.context, ask).await
 }
 
 /// `POST /sql`
-pub(super) async fn post(State(context): State<Arc<Context>>, uri: Uri, headers: HeaderMap, body: Body) -> Response {
+pub(super) async fn post(mut call: Call) -> Response {
     let received = async {
-        let mut received = body::receive(&context, &headers, body).await?;
+        let mut received = call.receive().await?;
         let contents = received.contents().await?;
         // `ask` copies what it needs, so the body is freed before the statement runs.
-        Ok::<_, body::Refused>(ask(&uri, &headers, &contents))
+        Ok::<_, Refused>(ask(call.uri(), call.headers(), &contents))
     };
     match received.await {
-        Ok(ask) => answer(&context, ask).await,
-        Err(refused) => reply::json(refused.status, &json!({ "error": refused.message })),
+        Ok(ask) => answer(&call.context, ask).await,
+        Err(refused) => refused.reply(),
     }
 }
 
@@ -153,10 +155,7 @@ async fn answer(context: &Arc<Context>, ask: Result<SqlRequest>) -> Response {
         Ok(ask) => query::computing(Box::pin(run(context, ask))).await,
         Err(error) => Err(error),
     };
-    result.unwrap_or_else(|error| {
-        context.counters.errors.add(error.state().0);
-        reply::json(reply::status(&error), &reply::error_body(&error))
-    })
+    result.unwrap_or_else(|error| failed(context, &error))
 }
 
 /// State of a streamed result.
@@ -173,7 +172,7 @@ struct Running {
 
 async fn run(context: &Arc<Context>, ask: SqlRequest) -> Result<Response> {
     let started = Instant::now();
-    let slot = slot(context).await?;
+    let slot = context.statement_slots.take().await?;
     let mut session = context.database.session("millrace");
     let statements = context.database.parse(&ask.sql)?;
     match execute_all(&mut session, &statements, &ask.params).await? {
@@ -189,14 +188,6 @@ async fn run(context: &Arc<Context>, ask: SqlRequest) -> Result<Response> {
         }
         Outcome::CopyIn(_) => Err(Error::unsupported("COPY FROM STDIN needs a PostgreSQL connection")
             .with_hint("send line protocol to /write, or use psql's \\copy or millrace write")),
-    }
-}
-
-async fn slot(context: &Arc<Context>) -> Result<OwnedSemaphorePermit> {
-    let slot = Arc::clone(&context.statement_slots).acquire_owned();
-    match tokio::time::timeout(context.options.queue_timeout, slot).await {
-        Ok(Ok(slot)) => Ok(slot),
-        _ => Err(Error::new(SqlState::CONFIGURATION_LIMIT_EXCEEDED, "too many statements are running; try again")),
     }
 }
 

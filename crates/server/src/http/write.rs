@@ -8,9 +8,8 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::body::Body;
-use axum::extract::{Query, State};
-use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri};
+use axum::extract::Query;
+use axum::http::{HeaderValue, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use engine::{Committing, Durability, Engine, Isolation};
@@ -18,6 +17,7 @@ use ingest::line::{self, LineError, Unit};
 use model::{Error, Lsn, Result, SqlState};
 use serde_json::{Value, json};
 
+use super::routes::Call;
 use super::{Context, body, reply};
 
 /// Attempts when concurrent requests create the same tables. Each attempt sees the change that
@@ -53,36 +53,37 @@ struct Written {
 }
 
 /// `POST /write`
-pub(super) async fn v1(State(context): State<Arc<Context>>, uri: Uri, headers: HeaderMap, body: Body) -> Response {
-    handle(&context, Version::One, &uri, &headers, body).await
+pub(super) async fn v1(call: Call) -> Response {
+    handle(call, Version::One).await
 }
 
 /// `POST /api/v2/write`
-pub(super) async fn v2(State(context): State<Arc<Context>>, uri: Uri, headers: HeaderMap, body: Body) -> Response {
-    handle(&context, Version::Two, &uri, &headers, body).await
+pub(super) async fn v2(call: Call) -> Response {
+    handle(call, Version::Two).await
 }
 
-async fn handle(context: &Context, version: Version, uri: &Uri, headers: &HeaderMap, body: Body) -> Response {
-    let parameters = match parameters(version, uri) {
+async fn handle(mut call: Call, version: Version) -> Response {
+    let context = Arc::clone(&call.context);
+    let parameters = match parameters(version, call.uri()) {
         Ok(parameters) => parameters,
-        Err(error) => return failed(context, version, &error),
+        Err(error) => return failed(&context, version, &error),
     };
-    let mut received = match body::receive(context, headers, body).await {
+    let mut received = match call.receive().await {
         Ok(received) => received,
         Err(refused) => return refusal(version, &refused),
     };
-    let Ok(Ok(_slot)) = tokio::time::timeout(context.options.queue_timeout, context.write_slots.acquire()).await else {
-        let message = "too many requests are being written; try again";
-        return failed(context, version, &Error::new(SqlState::CONFIGURATION_LIMIT_EXCEEDED, message));
+    let _slot = match context.write_slots.take().await {
+        Ok(slot) => slot,
+        Err(error) => return failed(&context, version, &error),
     };
     let big = received.is_big();
     let lines = match received.contents().await {
         Ok(lines) => lines,
         Err(refused) => return refusal(version, &refused),
     };
-    match store(context, &parameters, lines, big).await {
-        Ok(written) => answer(context, version, &parameters, &written),
-        Err(error) => failed(context, version, &error),
+    match store(&context, &parameters, lines, big).await {
+        Ok(written) => answer(&context, version, &parameters, &written),
+        Err(error) => failed(&context, version, &error),
     }
 }
 

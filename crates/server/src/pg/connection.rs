@@ -22,7 +22,7 @@ use super::rows::Encoder;
 use super::statement_watchdog::{Fault, StopSignals, Watchdog, expired};
 use super::wire::{Lost, Wire};
 use super::zone::Zone;
-use super::{Context, Counters, Phase, reached, shutting_down};
+use super::{Context, Phase, reached, shutting_down};
 
 /// Time slice of a connection before it yields to others of its thread.
 const TURN: Duration = Duration::from_micros(100);
@@ -114,7 +114,7 @@ impl<'a> Connection<'a> {
     ) -> Connection<'a> {
         let stops = Arc::new(StopSignals {
             stop: registration.stop.clone(),
-            phase: context.phase.subscribe(),
+            phase: context.connections.phases(),
             socket: wire.socket(),
             decided: session.commit_decided(),
         });
@@ -377,7 +377,7 @@ impl<'a> Connection<'a> {
     /// Starts a statement of a simple query and runs it until it must wait. Returns `None` if it is
     /// complete; otherwise its state, and the output's length before it.
     fn begin_simple(&mut self, prepared: &Prepared, arguments: Arguments<'_>) -> Result<Option<(Begun, usize)>> {
-        Counters::add(&self.context.counters.statements, 1);
+        self.context.counters.statements.add(1);
         let forms = all_text(prepared);
         let before = self.wire.output.len();
         if prepared.is_compiled()
@@ -461,7 +461,7 @@ impl<'a> Connection<'a> {
             rows += written.inspect_err(|_| self.wire.output.truncate(before))?;
         }
         self.complete_rows("SELECT", rows);
-        Counters::add(&self.context.counters.rows, rows);
+        self.context.counters.rows.add(rows);
         Ok(())
     }
 
@@ -514,7 +514,7 @@ impl<'a> Connection<'a> {
     /// Sends CommandComplete for a compiled statement, whose rows are in the output already.
     pub(super) fn complete_sent(&mut self, prepared: &Prepared, words: &str, rows: u64) {
         if prepared.columns().is_some() {
-            Counters::add(&self.context.counters.rows, rows);
+            self.context.counters.rows.add(rows);
         }
         self.send_notices();
         backend::command_complete_rows(&mut self.wire.output, words, rows);
@@ -547,7 +547,7 @@ impl<'a> Connection<'a> {
             self.wire.flush_if_full().await?;
             self.yield_if_due().await;
         }
-        Counters::add(&self.context.counters.rows, rows);
+        self.context.counters.rows.add(rows);
         Ok(rows)
     }
 
@@ -571,7 +571,7 @@ impl<'a> Connection<'a> {
             self.wire.flush_if_full().await?;
             self.yield_if_due().await;
         }
-        Counters::add(&self.context.counters.rows, sent.rows);
+        self.context.counters.rows.add(sent.rows);
         Ok(sent)
     }
 
@@ -600,7 +600,7 @@ impl<'a> Connection<'a> {
 
     /// Reports an error to the client, and fails the session's transaction.
     fn report(&mut self, error: &Error) {
-        Counters::add(&self.context.counters.errors, 1);
+        self.context.counters.errors.add(1);
         self.session.fail();
         self.send_notices();
         backend::error(&mut self.wire.output, Severity::Error, error);

@@ -15,7 +15,6 @@ use query::{
 };
 use rustc_hash::FxHashMap;
 
-use super::Counters;
 use super::connection::{Connection, Running, Sent, describe_rows};
 use super::statement_watchdog::Fault;
 
@@ -381,7 +380,7 @@ impl Connection<'_> {
         if !matches!(portal.state, PortalState::Bound) {
             return Ok(false);
         }
-        Counters::add(&self.context.counters.statements, 1);
+        self.context.counters.statements.add(1);
         let Some(prepared) = &portal.prepared else {
             portal.state = PortalState::Done { rows: false };
             backend::empty_query_response(&mut self.wire.output);
@@ -487,7 +486,7 @@ impl Connection<'_> {
                 None => left.rest = None,
             }
         }
-        Counters::add(&self.context.counters.rows, sent);
+        self.context.counters.rows.add(sent);
         if sent < rows_max {
             portal.state = PortalState::Done { rows: true };
             // The tag of a SELECT has the number of rows of this Execute.

@@ -3,7 +3,7 @@
 //! One task per connection. It reads a message, processes it and buffers the response; the buffer
 //! is flushed when it is full and before every wait for the client.
 //!
-//! - [`serve_pg`] accepts until [`Context::shut_down`]; `startup` handles a connection up to its
+//! - `serve_pg` accepts until the shutdown; `startup` handles a connection up to its
 //!   first ReadyForQuery; `connection` runs simple queries, `extended` the extended protocol,
 //!   `copy` both directions of COPY; `rows` encodes record batches; `statement_watchdog` stops a
 //!   statement that is cancelled, times out, or has lost its client.
@@ -28,17 +28,18 @@ mod wire;
 mod zone;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use ::pg::backend::{self, Severity};
+use futures::future::BoxFuture;
 use model::{Error, SqlState};
 use query::{Database, Signal};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
-use tokio::task::JoinSet;
+use tokio::sync::Semaphore;
 
-use crate::accept::Acceptor;
+use crate::connections::{Admission, Connections, Limits, Phase, Refusal, reached};
+use crate::listener::{Inputs, Listener, Service, Start, input_bytes_max};
+use crate::metrics::{Counter, Exposition, Gauge};
 
 use self::cancel::{Idle, Registry};
 use self::connection::Connection;
@@ -47,6 +48,17 @@ pub(crate) use self::rows::TextCells;
 use self::startup::StartupOutcome;
 use self::statement_log::StatementLog;
 use self::wire::{Budget, Lost, Wire};
+
+/// The listener.
+pub static LISTENER: Listener = Listener {
+    name: "pg",
+    env: "MILLRACE_PG",
+    purpose: "the PostgreSQL protocol",
+    default: "127.0.0.1:7432",
+    title: "PostgreSQL",
+    usage: |address| format!("psql -h {} -p {} -U millrace", address.ip(), address.port()),
+    start: Start::Database(start),
+};
 
 /// Connections above the limit that may send their startup packet, mostly to cancel a statement.
 /// Sessions get 53300.
@@ -59,70 +71,47 @@ const REFUSAL_TIMEOUT: Duration = Duration::from_millis(200);
 /// Configuration of the listener.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Most concurrent sessions; further ones get 53300.
-    pub connections_max: usize,
+    /// Limits of every listener. Sessions above the limit of connections get 53300.
+    pub limits: Limits,
     /// Time limit for the startup packet.
     pub startup_timeout: Duration,
-    /// Time that running statements get to finish after [`Context::shut_down`].
-    pub shutdown_grace: Duration,
     /// Memory limit for incomplete messages, over all connections; beyond it 53200.
     pub input_bytes_max: usize,
 }
 
-impl Default for Options {
-    fn default() -> Options {
+impl Options {
+    /// Options for a memory budget.
+    #[must_use]
+    pub fn for_memory(memory_bytes: u64) -> Options {
         Options {
-            connections_max: model::limits::CONNECTIONS_DEFAULT,
+            limits: Limits::default(),
             startup_timeout: Duration::from_secs(10),
-            shutdown_grace: Duration::from_secs(30),
-            input_bytes_max: 256 << 20,
+            input_bytes_max: input_bytes_max(memory_bytes),
         }
     }
 }
 
 /// Metrics of the listener since startup.
 #[derive(Debug, Default)]
-pub struct Counters {
-    /// Connections accepted, including refused ones.
-    pub connections: AtomicU64,
+struct Counters {
     /// Open sessions.
-    pub sessions: AtomicU64,
-    /// Connections refused because all slots were taken.
-    pub refused: AtomicU64,
+    sessions: Gauge,
     /// Statements executed, including failed ones.
-    pub statements: AtomicU64,
+    statements: Counter,
     /// Statements that failed.
-    pub errors: AtomicU64,
+    errors: Counter,
     /// Rows sent.
-    pub rows: AtomicU64,
-}
-
-impl Counters {
-    fn add(counter: &AtomicU64, count: u64) {
-        counter.fetch_add(count, Ordering::Relaxed);
-    }
-}
-
-/// Phase of the shutdown.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd)]
-enum Phase {
-    Running,
-    /// No new connections; idle sessions end, running statements finish.
-    Stopping,
-    /// Running statements are cancelled.
-    Killing,
+    rows: Counter,
 }
 
 /// State shared by all connections of the listener.
 pub struct Context {
     database: Database,
     options: Options,
+    connections: Arc<Connections>,
     counters: Counters,
     registry: Arc<Registry>,
-    /// Connection slots, taken with the first byte.
-    slots: Arc<Semaphore>,
     extra_slots: Semaphore,
-    phase: watch::Sender<Phase>,
     input: Arc<Budget>,
     log: StatementLog,
 }
@@ -131,37 +120,21 @@ impl Context {
     /// Creates the state for an open database.
     #[must_use]
     pub fn new(database: Database, options: Options) -> Arc<Context> {
+        let handles = database.engine().env().open_files_max();
         Arc::new(Context {
+            connections: Connections::new(LISTENER.name, "PostgreSQL", handles, options.limits.clone()),
             input: Arc::new(Budget::new(options.input_bytes_max, database.engine().memory().clone())),
             log: StatementLog::default(),
             database,
             counters: Counters::default(),
             registry: Arc::default(),
-            slots: Arc::new(Semaphore::new(options.connections_max)),
             extra_slots: Semaphore::new(EXTRA_CONNECTIONS),
-            phase: watch::Sender::new(Phase::Running),
             options,
         })
     }
 
-    /// Metrics of the listener.
-    #[must_use]
-    pub fn counters(&self) -> &Counters {
-        &self.counters
-    }
-
-    /// Makes [`serve_pg`] stop accepting connections, end idle sessions, finish running statements,
-    /// and return.
-    pub fn shut_down(&self) {
-        self.set_phase(Phase::Stopping);
-    }
-
     fn set_phase(&self, phase: Phase) {
-        self.phase.send_if_modified(|current| {
-            let later = *current < phase;
-            *current = if later { phase } else { *current };
-            later
-        });
+        self.connections.set_phase(phase);
         self.registry.hang_up();
         if phase == Phase::Killing {
             self.registry.terminate_all();
@@ -169,69 +142,59 @@ impl Context {
     }
 }
 
-/// Serves connections until [`Context::shut_down`]; returns when all have ended or were aborted at
-/// the deadline.
-pub async fn serve_pg(listener: TcpListener, context: Arc<Context>) {
-    let mut phase = context.phase.subscribe();
-    let mut connections = JoinSet::new();
-    let mut acceptor = Acceptor::new("PostgreSQL", context.database.engine().env().open_files_max());
-    loop {
-        tokio::select! {
-            () = reached(&mut phase, Phase::Stopping) => break,
-            Some(ended) = connections.join_next() => report_panic(ended),
-            (stream, has_room) = acceptor.accept(&listener) => {
-                connections.spawn(serve(stream, Arc::clone(&context), has_room));
-            }
-        }
-    }
-    drop(listener);
-    finish(&context, connections).await;
+fn start(inputs: &Inputs) -> Arc<dyn Service> {
+    let memory_bytes = inputs.database.engine().options().memory_bytes;
+    let options = Options { limits: inputs.limits.clone(), ..Options::for_memory(memory_bytes) };
+    Context::new(inputs.database.clone(), options)
 }
 
-/// Resolves when the shutdown reaches phase `least`, or the context is dropped.
-async fn reached(phase: &mut watch::Receiver<Phase>, least: Phase) {
-    // The value is borrowed under a lock that must not be held across an await of the caller.
-    drop(phase.wait_for(|phase| *phase >= least).await);
+impl Service for Context {
+    fn serve(self: Arc<Self>, listener: TcpListener) -> BoxFuture<'static, ()> {
+        Box::pin(serve_pg(listener, self))
+    }
+
+    /// Ends idle sessions too; running statements finish.
+    fn shut_down(&self) {
+        self.set_phase(Phase::Stopping);
+    }
+
+    fn expose(&self, out: &mut Exposition) {
+        let counters = &self.counters;
+        self.connections.expose(out);
+        out.gauge("millrace_pg_sessions", "PostgreSQL sessions open.", counters.sessions.get());
+        out.counter("millrace_pg_statements_total", "Statements executed.", counters.statements.get());
+        out.counter("millrace_pg_errors_total", "Statements that failed.", counters.errors.get());
+        out.counter("millrace_pg_rows_total", "Rows sent.", counters.rows.get());
+    }
 }
 
-/// Waits for the connections to end, first on their own, then with their statements cancelled.
-async fn finish(context: &Context, mut connections: JoinSet<()>) {
-    for (phase, grace) in [(Phase::Stopping, context.options.shutdown_grace), (Phase::Killing, KILL_GRACE)] {
-        context.set_phase(phase);
-        if phase == Phase::Killing {
-            tracing::warn!(sessions = connections.len(), "running statements are cancelled");
-        } else if !connections.is_empty() {
-            let (sessions, grace_s) = (connections.len(), grace.as_secs());
-            tracing::info!(sessions, grace_s, "waiting for sessions with a running statement");
-        }
-        let all = async {
-            while let Some(ended) = connections.join_next().await {
-                report_panic(ended);
-            }
-        };
-        if tokio::time::timeout(grace, all).await.is_ok() {
-            return;
-        }
+/// Serves connections until the shutdown; returns when all have ended or were aborted at the
+/// deadline.
+async fn serve_pg(listener: TcpListener, context: Arc<Context>) {
+    let connections = &context.connections;
+    let mut tasks = connections.run(listener, |stream, admission| serve(stream, Arc::clone(&context), admission)).await;
+    let grace = connections.limits().shutdown_grace;
+    if !tasks.is_empty() {
+        let (sessions, grace_s) = (tasks.len(), grace.as_secs());
+        tracing::info!(sessions, grace_s, "waiting for sessions with a running statement");
     }
-    tracing::warn!(connections = connections.len(), "connections aborted at shutdown");
-}
-
-fn report_panic(ended: Result<(), tokio::task::JoinError>) {
-    if let Err(error) = ended {
-        tracing::error!(%error, "BUG: a connection ended by a panic");
+    if !connections.drain(&mut tasks, grace).await {
+        tracing::warn!(sessions = tasks.len(), "running statements are cancelled");
+        context.set_phase(Phase::Killing);
+        connections.drain(&mut tasks, KILL_GRACE).await;
     }
+    connections.abort(tasks);
 }
 
 /// Serves one connection.
-async fn serve(stream: TcpStream, context: Arc<Context>, has_room: bool) {
-    Counters::add(&context.counters.connections, 1);
-    prepare_socket(&stream);
+async fn serve(stream: TcpStream, context: Arc<Context>, admission: Admission) {
     let mut wire = Wire::new(stream, Arc::clone(&context.input));
     // A connection takes a slot before its startup packet: silent clients must not exhaust
     // resources.
-    let slot = if has_room { slot(&context) } else { Err(no_handles(&context)) };
-    let extra = if slot.is_err() && has_room { context.extra_slots.try_acquire().ok() } else { None };
-    if let Err(error) = &slot
+    let refusal = admission.refusal();
+    let extra = if refusal == Some(Refusal::Slots) { context.extra_slots.try_acquire().ok() } else { None };
+    let refusal = refusal.map(|refusal| refused(&context, refusal));
+    if let Some(error) = &refusal
         && extra.is_none()
     {
         backend::error(&mut wire.output, Severity::Fatal, error);
@@ -241,9 +204,9 @@ async fn serve(stream: TcpStream, context: Arc<Context>, has_room: bool) {
     let greeting =
         tokio::time::timeout(context.options.startup_timeout, startup::read_startup(&mut wire, &context)).await;
     let end = match greeting {
-        Ok(Ok(StartupOutcome::Session { user, settings })) => match slot {
-            Ok(_slot) => serve_session(&mut wire, &context, &user, &settings).await,
-            Err(error) => Err(Lost::Fatal(error)),
+        Ok(Ok(StartupOutcome::Session { user, settings })) => match refusal {
+            None => serve_session(&mut wire, &context, &user, &settings).await,
+            Some(error) => Err(Lost::Fatal(error)),
         },
         Ok(Ok(StartupOutcome::Nothing)) => Err(Lost::Gone),
         Ok(Err(lost)) => Err(lost),
@@ -262,23 +225,13 @@ async fn serve(stream: TcpStream, context: Arc<Context>, has_room: bool) {
     }
 }
 
-/// Small responses must not be delayed, and a vanished client must be detected.
-pub(crate) fn prepare_socket(stream: &TcpStream) {
-    let keepalive =
-        socket2::TcpKeepalive::new().with_time(Duration::from_secs(60)).with_interval(Duration::from_secs(15));
-    let result = stream.set_nodelay(true).and_then(|()| socket2::SockRef::from(stream).set_tcp_keepalive(&keepalive));
-    if let Err(error) = result {
-        tracing::debug!(%error, "cannot set socket options");
-    }
-}
-
 async fn serve_session(
     wire: &mut Wire,
     context: &Arc<Context>,
     user: &str,
     settings: &[(String, String)],
 ) -> Result<(), Lost> {
-    if *context.phase.borrow() != Phase::Running {
+    if !context.connections.is_running() {
         return Err(Lost::Fatal(Error::new(SqlState::CANNOT_CONNECT_NOW, "the database system is shutting down")));
     }
     let mut session = context.database.session(user);
@@ -290,28 +243,28 @@ async fn serve_session(
         Signal::Terminate => stop.terminate(),
     });
     startup::send_greeting(&mut wire.output, &mut session, registration.key, settings).map_err(Lost::Fatal)?;
-    Counters::add(&context.counters.sessions, 1);
+    let _open = context.counters.sessions.hold();
     tracing::debug!(user, process = registration.key.process, "session started");
     let mut connection = Connection::new(wire, session, Arc::clone(context), registration);
     let end = connection.run().await;
     connection.rollback();
-    context.counters.sessions.fetch_sub(1, Ordering::Relaxed);
     end
 }
 
-fn slot(context: &Context) -> model::Result<OwnedSemaphorePermit> {
-    Arc::clone(&context.slots).try_acquire_owned().map_err(|_| {
-        Counters::add(&context.counters.refused, 1);
-        let message =
-            format!("sorry, too many clients already: all {} connections are taken", context.options.connections_max);
-        Error::new(SqlState::TOO_MANY_CONNECTIONS, message).with_hint("close some, or raise --max-connections")
-    })
-}
-
-fn no_handles(context: &Context) -> Error {
-    Counters::add(&context.counters.refused, 1);
-    Error::new(SqlState::TOO_MANY_CONNECTIONS, "sorry, too many clients already: the server has no free file handle")
-        .with_hint("close some, or raise the server's limit of open files (ulimit -n)")
+/// Error for a session without a slot.
+fn refused(context: &Context, refusal: Refusal) -> Error {
+    let (reason, hint) = match refusal {
+        Refusal::Slots => (
+            format!("all {} connections are taken", context.options.limits.connections_max),
+            "close some, or raise --max-connections",
+        ),
+        Refusal::Handles => (
+            "the server has no free file handle".to_owned(),
+            "close some, or raise the server's limit of open files (ulimit -n)",
+        ),
+    };
+    let message = format!("sorry, too many clients already: {reason}");
+    Error::new(SqlState::TOO_MANY_CONNECTIONS, message).with_hint(hint)
 }
 
 fn shutting_down() -> Lost {

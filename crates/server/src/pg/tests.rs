@@ -24,9 +24,13 @@ struct Server {
     _dir: tempfile::TempDir,
 }
 
+fn options() -> Options {
+    Options::for_memory(2 << 30)
+}
+
 impl Server {
     async fn start() -> Server {
-        Server::with(Options::default()).await
+        Server::with(options()).await
     }
 
     async fn with(options: Options) -> Server {
@@ -285,7 +289,7 @@ async fn bytes_of_other_protocols_get_an_error_and_a_disconnect() {
 
 #[tokio::test]
 async fn an_incomplete_startup_times_out() {
-    let server = Server::with(Options { startup_timeout: Duration::from_millis(100), ..Options::default() }).await;
+    let server = Server::with(Options { startup_timeout: Duration::from_millis(100), ..options() }).await;
     let mut client = server.open().await;
     client.send_bytes(b"\0\0\0\x40\0\x03").await;
     let lines = client.transcript().await;
@@ -306,7 +310,8 @@ async fn unknown_database_and_missing_user_are_refused() {
 
 #[tokio::test]
 async fn a_connection_above_the_limit_gets_53300_until_a_slot_is_free() {
-    let server = Server::with(Options { connections_max: 1, ..Options::default() }).await;
+    let server =
+        Server::with(Options { limits: Limits { connections_max: 1, ..Limits::default() }, ..options() }).await;
     let mut first = server.connect().await;
     let lines = server.open().await.start_up(b"user\0ann\0").await;
     assert!(lines[0].starts_with("E 53300"), "{lines:?}");
@@ -656,7 +661,11 @@ async fn shutdown_ends_idle_sessions_and_lets_running_statements_finish() {
 
 #[tokio::test]
 async fn shutdown_stops_statements_that_take_longer_than_the_grace() {
-    let server = Server::with(Options { shutdown_grace: Duration::from_millis(100), ..Options::default() }).await;
+    let server = Server::with(Options {
+        limits: Limits { shutdown_grace: Duration::from_millis(100), ..Limits::default() },
+        ..options()
+    })
+    .await;
     let mut busy = with_table(&server).await;
     busy.send(&[(b'Q', b"COPY m FROM STDIN\0"), (b'd', b"2024-01-01\td\t1\t1\n")]).await;
     busy.receive().await.unwrap();
@@ -677,7 +686,7 @@ async fn a_disconnect_leaves_no_partial_write() {
     copying.send(&[(b'Q', b"COPY m FROM STDIN\0"), (b'd', b"2024-01-01\td\t1\t1\n2024")]).await;
     copying.receive().await.unwrap();
     drop(copying);
-    while server.context.counters().sessions.load(Ordering::Relaxed) > 1 {
+    while server.context.counters.sessions.get() > 1 {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     client.check("SELECT count(*) AS c FROM m", &["T c:20", "D 0", "C SELECT 1", "Z I"]).await;
@@ -716,7 +725,7 @@ async fn a_large_result_arrives_completely_and_in_order() {
 
 #[tokio::test]
 async fn incomplete_messages_share_a_memory_limit() {
-    let server = Server::with(Options { input_bytes_max: 3 << 20, ..Options::default() }).await;
+    let server = Server::with(Options { input_bytes_max: 3 << 20, ..options() }).await;
     let mut clients = Vec::new();
     for _ in 0..4 {
         let mut client = server.connect().await;

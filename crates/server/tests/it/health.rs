@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use server::{Options, Server};
+use server::{LISTENERS, Options, Server, health, http};
 use tokio::sync::oneshot;
 
 use crate::harness::{Client, database, open, runtime};
@@ -11,9 +11,11 @@ fn get(address: std::net::SocketAddr, path: &str) -> crate::harness::Reply {
     Client::connect(address).request("GET", path, &[], b"")
 }
 
-fn options() -> Options {
-    let free = Some("127.0.0.1:0".parse().unwrap());
-    Options { pg: free, http: free, flight: free, health: free, max_connections: 10 }
+/// All listeners on free ports.
+pub(crate) fn options() -> Options {
+    let free = "127.0.0.1:0".parse().unwrap();
+    let listeners = LISTENERS.map(|listener| (listener, free)).to_vec();
+    Options { listeners, max_connections: 10, applications: Vec::new() }
 }
 
 #[test]
@@ -22,7 +24,8 @@ fn readiness_follows_the_servers_lifecycle_and_metrics_count() {
     let engine = open(dir.path());
     let runtime = runtime();
     let server = runtime.block_on(Server::bind(options())).unwrap();
-    let (health, http) = (server.health().unwrap(), server.http().unwrap());
+    let address = |listener| server.address(listener).unwrap();
+    let (health, http) = (address(&health::LISTENER), address(&http::LISTENER));
     assert_eq!(get(health, "/health").json()["status"], "ok");
     let starting = get(health, "/ready");
     assert_eq!(starting.status, 503);
@@ -53,6 +56,9 @@ fn readiness_follows_the_servers_lifecycle_and_metrics_count() {
         "millrace_http_errors_total{state=\"42601\"} 1",
         "millrace_http_request_seconds_count{route=\"sql\"} 1",
         "millrace_pg_connections_total 0",
+        "millrace_http_connections_refused_total 0",
+        "millrace_flight_connections 0",
+        "millrace_pg_sessions 0",
     ] {
         assert!(text.lines().any(|seen| seen == line), "{line} is missing in\n{text}");
     }
@@ -86,7 +92,8 @@ fn a_port_in_use_is_an_error_that_names_flag_and_address() {
     let runtime = runtime();
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap();
-    let error = runtime.block_on(Server::bind(Options { http: Some(address), ..options() })).err().unwrap();
+    let options = Options { listeners: vec![(&http::LISTENER, address)], ..options() };
+    let error = runtime.block_on(Server::bind(options)).err().unwrap();
     assert!(error.message().starts_with(&format!("cannot listen on {address} (--http)")), "{error}");
     assert!(error.hint().is_some());
 }

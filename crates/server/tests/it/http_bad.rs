@@ -201,7 +201,7 @@ fn an_enormous_head_is_refused() {
 
 #[test]
 fn a_connection_above_the_limit_is_503_until_a_slot_is_free() {
-    let server = start_with(|options| options.connections_max = 2);
+    let server = start_with(|options| options.limits.connections_max = 2);
     let mut first = server.connect();
     let mut second = server.connect();
     assert_eq!(first.request("GET", "/ping", &[], b"").status, 204);

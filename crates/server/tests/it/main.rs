@@ -4,6 +4,7 @@
 
 mod harness;
 mod health;
+mod http_application;
 mod http_bad;
 mod http_sql;
 mod http_write;

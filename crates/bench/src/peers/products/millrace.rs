@@ -2,8 +2,10 @@
 
 use super::{Launch, Recipe, Setup};
 use crate::peers::{Durability, Result, find, probe::Probe};
+use std::path::Path;
 use std::process::Command;
 
+/// Listeners that clients of the benchmark use; the others get any free port.
 pub(super) const PORTS: &[&str] = &["flight", "health", "http", "pg"];
 
 pub(super) fn recipe(setup: &Setup) -> Result<Recipe> {
@@ -13,10 +15,11 @@ pub(super) fn recipe(setup: &Setup) -> Result<Recipe> {
         Probe::Http("health", "/ready"),
         Probe::Postgres { port: "pg", user: "bench", database: "bench" },
     ]);
-    let mut launch = Launch::new("millrace", program, setup, probe);
+    let mut launch = Launch::new("millrace", program.clone(), setup, probe);
     launch.argument("serve").argument("--data").argument(setup.data());
-    for port in PORTS {
-        launch.argument(format!("--{port}")).argument(setup.address(port));
+    for name in listeners(&program)? {
+        let address = if PORTS.contains(&name.as_str()) { setup.address(&name) } else { "127.0.0.1:0".to_owned() };
+        launch.argument(format!("--{name}")).argument(address);
     }
     let memory = setup.options.memory_mib.map(|mib| ("memory", format!("{mib}MiB")));
     for (name, value) in memory.iter().map(|(name, value)| (*name, value)) {
@@ -39,4 +42,11 @@ pub(super) fn recipe(setup: &Setup) -> Result<Recipe> {
         settings: setup.settings(memory.as_slice()),
         notes: Vec::new(),
     })
+}
+
+/// Names of the program's listeners: its flags that take an address.
+fn listeners(program: &Path) -> Result<Vec<String>> {
+    let help = find::output(Command::new(program).args(["serve", "--help"]))?;
+    let name = |line: &str| Some(line.trim_start().strip_prefix("--")?.split_once(" <ADDR>")?.0.to_owned());
+    Ok(help.lines().filter_map(name).collect())
 }
