@@ -108,6 +108,13 @@ impl Binder<'_> {
                 _ => Expr { kind: ExprKind::Relabel(Box::new(expr)), ty: to, typmod: -1, at },
             },
             Cast::Text => Expr { kind: ExprKind::ViaText(Box::new(expr)), ty: to, typmod: -1, at },
+            // The function of smallint to oid gives an integer.
+            Cast::Function(function)
+                if self.catalog.function_row(*function).is_some_and(|row| gives_other(row.result, to)) =>
+            {
+                let whole = self.cast_call(*function, expr, TypeId::INT4, -1, explicit);
+                Expr { kind: ExprKind::Relabel(Box::new(whole)), ty: to, typmod: -1, at }
+            }
             Cast::Function(function) => self.cast_call(*function, expr, to, typmod, explicit),
             Cast::Elements(element) => {
                 let (from, into) = (self.element(expr.ty), self.element(to));
@@ -271,4 +278,9 @@ fn is_time(ty: TypeId) -> bool {
 /// Whether a text has a fraction of more than six digits.
 fn has_nanoseconds(text: &str) -> bool {
     text.split('.').skip(1).any(|rest| rest.bytes().take_while(u8::is_ascii_digit).count() > 6)
+}
+
+/// Whether a cast function gives an integer for a type of object numbers.
+fn gives_other(result: TypeId, to: TypeId) -> bool {
+    result == TypeId::INT4 && to != TypeId::INT4
 }

@@ -188,7 +188,11 @@ async fn ready(State(server): State<Arc<Status>>) -> Response {
 async fn metrics(State(server): State<Arc<Status>>) -> Response {
     let mut out = Exposition::default();
     out.gauge("millrace_uptime_seconds", "Time since the process began to listen.", server.started.elapsed().as_secs());
-    out.gauge("millrace_ready", "1 when reads and writes are served and no background job is broken.", u8::from(server.unready().is_none()));
+    out.gauge(
+        "millrace_ready",
+        "1 when reads and writes are served and no background job is broken.",
+        u8::from(server.unready().is_none()),
+    );
     if let Phase::Running(running) = server.phase() {
         let stats = running.engine.stats();
         expose_engine(&mut out, &stats);

@@ -61,7 +61,11 @@ fn function_named(text: &str) -> Result<u32> {
             let text = format!("more than one function named \"{text}\"");
             Err(Error::new(SqlState::AMBIGUOUS_FUNCTION, text))
         }
-        (None, _) => Err(Error::new(SqlState::UNDEFINED_FUNCTION, format!("function \"{text}\" does not exist"))),
+        // Functions of `internal` values, which only the catalog names.
+        (None, _) => match pg::type_functions::all().find(|(_, known)| *known == name) {
+            Some((oid, _)) => Ok(oid),
+            None => Err(Error::new(SqlState::UNDEFINED_FUNCTION, format!("function \"{text}\" does not exist"))),
+        },
     }
 }
 
@@ -72,6 +76,9 @@ fn alias_output(datum: &Datum<'_>, ty: TypeId, ctx: &Context<'_>, text: &mut Str
         _ if *number == 0 => text.push('-'),
         TypeId::REGPROC | TypeId::REGPROCEDURE if catalog.function_row(*number).is_some() => {
             function_name(*number, ty == TypeId::REGPROCEDURE, text);
+        }
+        _ if let Some(name) = pg::type_functions::object_name(ty.0, *number).filter(|_| ty == TypeId::REGPROC) => {
+            text.push_str(&name);
         }
         _ => match ctx.session.objects.as_deref().and_then(|objects| objects.name(*number, ty)) {
             Some(name) => text.push_str(&name),
