@@ -290,7 +290,9 @@ impl Lowering<'_> {
     }
 
     fn native_call(&self, name: &str, arguments: &[Expr], schema: &DFSchema) -> Result<Option<Typed>> {
-        let Some(function) = self.env.function(name) else { return Ok(None) };
+        let Some(function) = self.env.function(name).filter(|_| has_native_unit(name, arguments)) else {
+            return Ok(None);
+        };
         // The functions take the other arguments as constants.
         let columns = arguments.iter().filter(|argument| !matches!(argument.kind, ExprKind::Constant(_)));
         if columns.clone().count() != 1 || !columns.clone().all(|one| matches!(one.kind, ExprKind::Column(_))) {
@@ -507,6 +509,18 @@ pub(crate) fn joined(list: Vec<DfExpr>, operator: Operator) -> Option<DfExpr> {
 
 pub(crate) fn binary(left: DfExpr, operator: Operator, right: DfExpr) -> DfExpr {
     DfExpr::BinaryExpr(BinaryExpr::new(Box::new(left), operator, Box::new(right)))
+}
+
+/// Units that the native `date_trunc` knows; crate `scalar` knows the others, such as `mon` and `decade`.
+const NATIVE_UNITS: [&str; 8] = ["second", "minute", "hour", "day", "week", "month", "quarter", "year"];
+
+/// Whether a call of a native function is not one of `date_trunc` with another unit.
+fn has_native_unit(name: &str, arguments: &[Expr]) -> bool {
+    if name == "date_bin" {
+        return true;
+    }
+    let unit = arguments.first().map(|argument| &argument.kind);
+    matches!(unit, Some(ExprKind::Constant(Value::Text(unit))) if NATIVE_UNITS.contains(&&**unit))
 }
 
 /// Whether the native form can fail: the functions of crate `query` and sums of timestamps.
