@@ -219,6 +219,10 @@ pub(crate) fn bind(context: &Arc<StatementContext>, statement: &Parsed, declared
     };
     let database = Tables::new(None, context);
     match bound(&database, statement, query, declared, is_only_ours) {
+        // Values of parameters are read without the session's objects.
+        Ok(bound) if !is_only_ours && bound.parameters.iter().any(|oid| is_named_oid(TypeId(*oid))) => {
+            Ok(Attempt::Left(Error::unsupported("a parameter that is the name of an object")))
+        }
         Ok(bound) => Ok(Attempt::Bound(Box::new(bound))),
         Err(error) if !is_only_ours && is_left_to_others(&error) => Ok(Attempt::Left(error)),
         Err(error) => Err(placed(error, statement)),
