@@ -84,6 +84,8 @@ fn builtin_type(text: &str) -> Result<Option<TypeId>> {
             let text = format!("cross-database references are not implemented: {text}");
             return Err(Error::unsupported(text));
         }
+        // Types of tables' rows are the only ones there.
+        (Some("public" | "\"public\""), _) => return Ok(None),
         (Some(schema), _) => {
             let text = format!("schema \"{schema}\" does not exist");
             return Err(Error::new(SqlState::INVALID_SCHEMA_NAME, text));
