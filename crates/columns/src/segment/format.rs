@@ -221,7 +221,7 @@ pub(super) struct ColumnEntry {
 /// The footer: totals of the segment, and the locations of the column directories.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Footer {
-    /// What a reader of the blocks must know.
+    /// Features that a reader of the blocks must know.
     pub(super) features: Features,
     pub(super) rows: u64,
     pub(super) blocks: u64,

@@ -152,7 +152,7 @@ impl Segment {
         Ok(self.directory(&mut 0)?.footer.settled)
     }
 
-    /// What a reader of the segment must know.
+    /// Features that a reader of the segment must know.
     ///
     /// # Errors
     /// See [`Segment::blocks`].

@@ -150,7 +150,7 @@ fn write_unpacked(stream: &Stream<'_>, out: &mut Vec<u8>) -> Features {
             let features = write_as(encoding, encode, options, &mut other);
             if keep_smaller(out, start, &mut other) {
                 kept = features;
-                // What did well for the values will hardly do for their transform too.
+                // The encoding that suits the values hardly suits their transform too.
                 options = options.without(encoding.feature);
             }
         }
