@@ -271,6 +271,7 @@ pub(crate) struct Block {
     pub(crate) txn: Option<Txn>,
     pub(crate) isolation: Isolation,
     pub(crate) read_only: bool,
+    pub(crate) deferrable: bool,
     pub(crate) failed: bool,
     pub(crate) implicit: bool,
     /// The block belongs to a single statement that is still running (COPY FROM STDIN).
@@ -290,11 +291,25 @@ pub(crate) struct Mark {
     pub(crate) name: String,
     /// Absent if nothing had been read or written.
     place: Option<engine::Savepoint>,
+    read_only: bool,
     settings: Arc<Settings>,
     after: Arc<Settings>,
 }
 
 impl Block {
+    /// Whether the transaction cannot write at any time. A mode that is set after a savepoint ends with the savepoint.
+    fn only_reads(&self) -> bool {
+        self.savepoints.first().map_or(self.read_only, |mark| mark.read_only)
+    }
+
+    /// Removes savepoint number `at` and later ones; their changes are kept, their access mode is not.
+    pub(crate) fn release(&mut self, at: usize) {
+        if let Some(mark) = self.savepoints.get(at) {
+            self.read_only = mark.read_only;
+        }
+        self.savepoints.truncate(at);
+    }
+
     /// Rolls back to the last savepoint, or everything if there is none.
     fn undo_to_mark(&mut self) -> Result<()> {
         match (self.savepoints.last().map(|mark| mark.place.as_ref()), &mut self.txn) {
@@ -566,7 +581,7 @@ impl Session {
                     .and_then(|done| if alone { Err(Stage::Commit(done)) } else { Ok(done) }));
             }
             let begun = match &prepared.0.statement.0.command {
-                Command::Sql(sql) => crate::transaction::at_once(self, sql)?,
+                Command::Sql(sql) => crate::transaction::at_once(self, &prepared.0.statement.0, sql)?,
                 _ => None,
             };
             return Ok(begun.map(Executed::Outcome).ok_or(Stage::Start));
@@ -677,7 +692,7 @@ impl Session {
         let parsed = &prepared.0.statement.0;
         match sql {
             ast::Statement::Commit { chain, .. } => crate::transaction::commit(self, *chain).await,
-            ast::Statement::Set(set) => crate::set::set(self, set),
+            ast::Statement::Set(set) => crate::set::set(self, parsed, set),
             ast::Statement::Reset(reset) => crate::set::reset(self, &reset.reset),
             ast::Statement::ShowVariable { variable } => crate::set::show(self, variable),
             ast::Statement::Discard { object_type } => crate::set::discard(self, object_type),
@@ -916,6 +931,7 @@ impl Session {
             txn: None,
             isolation,
             read_only: self.settings.read_only(),
+            deferrable: self.settings.deferrable(),
             failed: false,
             implicit,
             single: false,
@@ -931,7 +947,8 @@ impl Session {
         let settings = Arc::clone(&self.settings);
         if let Some(block) = &mut self.block {
             let place = block.txn.as_ref().map(Txn::savepoint);
-            block.savepoints.push(Mark { name, place, settings, after: Arc::clone(&block.after) });
+            let after = Arc::clone(&block.after);
+            block.savepoints.push(Mark { name, place, read_only: block.read_only, settings, after });
         }
     }
 
@@ -946,6 +963,7 @@ impl Session {
         if let Some(mark) = block.savepoints.last() {
             self.settings = Arc::clone(&mark.settings);
             block.after = Arc::clone(&mark.after);
+            block.read_only = mark.read_only;
         }
         Ok(())
     }
@@ -1040,7 +1058,7 @@ impl Session {
         // A snapshot is a state after all transactions up to some commit, and no others: read-only
         // transactions need no more.
         let isolation = match block.isolation {
-            Isolation::Serializable if block.read_only => Isolation::RepeatableRead,
+            Isolation::Serializable if block.only_reads() => Isolation::RepeatableRead,
             isolation => isolation,
         };
         Some(block.txn.get_or_insert_with(|| engine.begin(isolation, seen)))
@@ -1157,6 +1175,10 @@ impl Session {
             "transaction_read_only" => {
                 let read_only = block.map_or_else(|| self.settings.read_only(), |block| block.read_only);
                 Some(if read_only { "on" } else { "off" }.to_owned())
+            }
+            "transaction_deferrable" => {
+                let deferrable = block.map_or_else(|| self.settings.deferrable(), |block| block.deferrable);
+                Some(if deferrable { "on" } else { "off" }.to_owned())
             }
             _ => self.settings.get(name),
         }

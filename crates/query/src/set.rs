@@ -13,10 +13,11 @@ use crate::output::text_rows;
 use crate::rewrite::folded;
 use crate::session::{Outcome, Session, TxnStatus};
 use crate::settings::Settings;
+use crate::statement::Parsed;
 use crate::types::OutputColumn;
 
-/// SET in all its forms.
-pub(crate) fn set(session: &mut Session, set: &Set) -> Result<Outcome> {
+/// SET in all its forms. `set` is the tree of `parsed`.
+pub(crate) fn set(session: &mut Session, parsed: &Parsed, set: &Set) -> Result<Outcome> {
     match set {
         Set::SingleAssignment { scope, variable, values, .. } => {
             let name = dotted(variable);
@@ -50,8 +51,17 @@ pub(crate) fn set(session: &mut Session, set: &Set) -> Result<Outcome> {
                 );
             }
             crate::transaction::set_modes(session, modes)?;
+            if let Some(deferrable) = crate::transaction::deferrable(parsed)? {
+                crate::transaction::set_deferrable(session, deferrable)?;
+            }
         }
-        Set::SetTransaction { modes, .. } => set_characteristics(session, modes)?,
+        Set::SetTransaction { modes, .. } => {
+            set_characteristics(session, modes)?;
+            if let Some(deferrable) = crate::transaction::deferrable(parsed)? {
+                let value = if deferrable { "on" } else { "off" };
+                assign(session, "default_transaction_deferrable", value, false)?;
+            }
+        }
         Set::SetRole { role_name: None, .. } => {}
         other => return Err(Error::unsupported(format!("{other} is not supported"))),
     }
@@ -90,6 +100,10 @@ pub(crate) fn assign(session: &mut Session, name: &str, value: &str, local: bool
             TransactionAccessMode::ReadWrite
         };
         return crate::transaction::set_modes(session, &[TransactionMode::AccessMode(mode)]);
+    }
+    if name.eq_ignore_ascii_case("transaction_deferrable") {
+        let is_on = value.eq_ignore_ascii_case("on") || value.eq_ignore_ascii_case("true");
+        return crate::transaction::set_deferrable(session, is_on);
     }
     change(session, local, |settings| settings.set(name, value))
 }

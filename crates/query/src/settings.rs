@@ -160,6 +160,7 @@ struct Derived {
     durability: engine::Durability,
     isolation: engine::Isolation,
     read_only: bool,
+    deferrable: bool,
     lock_timeout: Option<Duration>,
     slow_statement: Option<Duration>,
     timeouts: Timeouts,
@@ -186,6 +187,7 @@ impl Default for Derived {
             durability: engine::Durability::Sync,
             isolation: engine::Isolation::ReadCommitted,
             read_only: false,
+            deferrable: false,
             lock_timeout: None,
             slow_statement: Some(Duration::from_secs(1)),
             timeouts: Timeouts::default(),
@@ -288,6 +290,7 @@ impl Settings {
                 _ => engine::Isolation::ReadCommitted,
             },
             read_only: is(self, "default_transaction_read_only", &["on"]),
+            deferrable: is(self, "default_transaction_deferrable", &["on"]),
             lock_timeout: time("lock_timeout"),
             slow_statement: self
                 .get("log_min_duration_statement")
@@ -314,6 +317,11 @@ impl Settings {
     /// `default_transaction_read_only`
     pub(crate) fn read_only(&self) -> bool {
         self.derived.read_only
+    }
+
+    /// `default_transaction_deferrable`
+    pub(crate) fn deferrable(&self) -> bool {
+        self.derived.deferrable
     }
 
     /// `enable_binder`: whether queries are planned by the binder where it supports them.

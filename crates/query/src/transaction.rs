@@ -6,18 +6,19 @@ use model::{Error, Result, SqlState};
 
 use crate::rewrite::folded;
 use crate::session::{Block, Outcome, Session, TxnStatus};
+use crate::statement::Parsed;
 
 /// Maximum number of savepoints in a transaction.
 const SAVEPOINTS_MAX: usize = 10_000;
 
-/// Runs a transaction command, if it can run without waiting.
+/// Runs a transaction command, if it can run without waiting. `sql` is the tree of `parsed`.
 ///
 /// # Errors
 /// PostgreSQL's errors for a command that is invalid in the current state.
-pub(crate) fn at_once(session: &mut Session, sql: &Statement) -> Result<Option<Outcome>> {
+pub(crate) fn at_once(session: &mut Session, parsed: &Parsed, sql: &Statement) -> Result<Option<Outcome>> {
     match sql {
-        Statement::StartTransaction { modes, begin, .. } => start(session, modes, *begin),
-        Statement::Rollback { chain, savepoint: None } => Ok(rollback(session, *chain)),
+        Statement::StartTransaction { modes, begin, .. } => start(session, parsed, modes, *begin),
+        Statement::Rollback { chain, savepoint: None } => rollback(session, *chain),
         Statement::Savepoint { name } => savepoint(session, folded(name)),
         Statement::Rollback { savepoint: Some(name), .. } => roll_back_to(session, &folded(name)),
         Statement::ReleaseSavepoint { name } => release(session, &folded(name)),
@@ -49,7 +50,7 @@ fn roll_back_to(session: &mut Session, name: &str) -> Result<Outcome> {
 fn release(session: &mut Session, name: &str) -> Result<Outcome> {
     let block = in_block(session, "RELEASE SAVEPOINT")?;
     let at = position(block, name)?;
-    block.savepoints.truncate(at);
+    block.release(at);
     session.advisory.release_savepoint(at);
     session.cursors.release(at);
     Ok(Outcome::command("RELEASE"))
@@ -70,7 +71,7 @@ fn position(block: &Block, name: &str) -> Result<usize> {
     })
 }
 
-fn start(session: &mut Session, modes: &[TransactionMode], begin: bool) -> Result<Outcome> {
+fn start(session: &mut Session, parsed: &Parsed, modes: &[TransactionMode], begin: bool) -> Result<Outcome> {
     let tag = if begin { "BEGIN" } else { "START TRANSACTION" };
     match &mut session.block {
         Some(block) if block.implicit => block.implicit = false,
@@ -83,18 +84,66 @@ fn start(session: &mut Session, modes: &[TransactionMode], begin: bool) -> Resul
             session.begin(false, isolation);
         }
     }
-    if let Err(error) = set_modes(session, modes) {
+    let set = set_modes(session, modes).and_then(|()| match deferrable(parsed)? {
+        Some(deferrable) => set_deferrable(session, deferrable),
+        None => Ok(()),
+    });
+    if let Err(error) = set {
         session.roll_back();
         return Err(error);
     }
     Ok(Outcome::command(tag))
 }
 
+/// The value of `[NOT] DEFERRABLE` in BEGIN, SET TRANSACTION and SET SESSION CHARACTERISTICS, which the crate sqlparser
+/// does not know: module `syntax` removes it from the tokens.
+///
+/// # Errors
+/// 42601 for a text that is not one statement.
+pub(crate) fn deferrable(parsed: &Parsed) -> Result<Option<bool>> {
+    use parser::ast::{SetAction, Statement, Transaction, TransactionMode};
+    let word = b"deferrable";
+    if !parsed.sql.as_bytes().windows(word.len()).any(|part| part.eq_ignore_ascii_case(word)) {
+        return Ok(None);
+    }
+    let modes = match crate::binding::innermost(parsed)? {
+        Statement::Transaction(Transaction::Begin(modes) | Transaction::Start(modes)) => modes,
+        Statement::Set(set) => match set.action {
+            SetAction::Transaction(modes) | SetAction::SessionCharacteristics(modes) => modes,
+            _ => return Ok(None),
+        },
+        _ => return Ok(None),
+    };
+    Ok(modes.iter().rev().find_map(|mode| match mode {
+        TransactionMode::Deferrable(deferrable) => Some(*deferrable),
+        _ => None,
+    }))
+}
+
+/// Sets `transaction_deferrable` of the current block. The value is only shown: no snapshot of a read-only transaction
+/// has to wait here.
+///
+/// # Errors
+/// 25001 after the first statement and after a savepoint.
+pub(crate) fn set_deferrable(session: &mut Session, deferrable: bool) -> Result<()> {
+    let fresh = session.is_fresh();
+    let Some(block) = &mut session.block else { return Ok(()) };
+    let refused = |text: &str| Err(Error::new(SqlState::ACTIVE_SQL_TRANSACTION, text));
+    if !block.savepoints.is_empty() {
+        return refused("SET TRANSACTION [NOT] DEFERRABLE cannot be called within a subtransaction");
+    }
+    if !fresh {
+        return refused("SET TRANSACTION [NOT] DEFERRABLE must be called before any query");
+    }
+    block.deferrable = deferrable;
+    Ok(())
+}
+
 /// Applies the modes of SET TRANSACTION and BEGIN to the current block.
 ///
 /// # Errors
-/// 25001 for an isolation level after the first statement, and for READ WRITE after a first statement that
-/// was READ ONLY.
+/// 25001 for an isolation level after the first statement, and for READ WRITE in a READ ONLY transaction after its first
+/// statement or a savepoint.
 pub(crate) fn set_modes(session: &mut Session, modes: &[TransactionMode]) -> Result<()> {
     let fresh = session.is_fresh();
     for mode in modes {
@@ -118,8 +167,9 @@ pub(crate) fn set_modes(session: &mut Session, modes: &[TransactionMode]) -> Res
             }
             TransactionMode::AccessMode(mode) => {
                 if let Some(block) = &mut session.block {
+                    let is_settled = !fresh || !block.savepoints.is_empty();
                     // Reads of a read-only transaction are not recorded for conflict detection.
-                    if !fresh && block.read_only && *mode == TransactionAccessMode::ReadWrite {
+                    if is_settled && block.read_only && *mode == TransactionAccessMode::ReadWrite {
                         return Err(Error::new(
                             SqlState::ACTIVE_SQL_TRANSACTION,
                             "transaction read-write mode must be set before any query",
@@ -147,36 +197,62 @@ fn isolation(level: TransactionIsolationLevel) -> Isolation {
 /// Runs COMMIT.
 ///
 /// # Errors
-/// Those of [`Session::end_implicit`].
+/// 25P01 for AND CHAIN outside a transaction block; those of [`Session::end_implicit`].
 pub(crate) async fn commit(session: &mut Session, chain: bool) -> Result<Outcome> {
-    refuse_chain(chain)?;
-    match session.status() {
+    let next = if chain { Some(Modes::of(session, "COMMIT AND CHAIN")?) } else { None };
+    let tag = match session.status() {
         TxnStatus::Failed => {
             session.roll_back();
-            return Ok(Outcome::command("ROLLBACK"));
+            "ROLLBACK"
         }
-        TxnStatus::Idle => session.warn(SqlState::NO_ACTIVE_SQL_TRANSACTION, "there is no transaction in progress"),
-        TxnStatus::InBlock => {}
+        status => {
+            if status == TxnStatus::Idle {
+                session.warn(SqlState::NO_ACTIVE_SQL_TRANSACTION, "there is no transaction in progress");
+            }
+            session.commit().await?;
+            "COMMIT"
+        }
+    };
+    if let Some(modes) = next {
+        modes.begin(session);
     }
-    session.commit().await?;
-    Ok(Outcome::command("COMMIT"))
+    Ok(Outcome::command(tag))
 }
 
-fn rollback(session: &mut Session, chain: bool) -> Outcome {
+fn rollback(session: &mut Session, chain: bool) -> Result<Outcome> {
+    let next = if chain { Some(Modes::of(session, "ROLLBACK AND CHAIN")?) } else { None };
     if session.status() == TxnStatus::Idle {
         session.warn(SqlState::NO_ACTIVE_SQL_TRANSACTION, "there is no transaction in progress");
     }
     session.roll_back();
-    if chain {
-        session.begin(false, Isolation::ReadCommitted);
+    if let Some(modes) = next {
+        modes.begin(session);
     }
-    Outcome::command("ROLLBACK")
+    Ok(Outcome::command("ROLLBACK"))
 }
 
-fn refuse_chain(chain: bool) -> Result<()> {
-    if chain {
-        Err(Error::unsupported("COMMIT AND CHAIN is not supported").with_hint("say COMMIT, then BEGIN"))
-    } else {
-        Ok(())
+/// The modes that AND CHAIN passes to the next transaction.
+struct Modes {
+    isolation: Isolation,
+    read_only: bool,
+    deferrable: bool,
+}
+
+impl Modes {
+    /// Modes of the current block.
+    ///
+    /// # Errors
+    /// 25P01 outside a transaction block.
+    fn of(session: &mut Session, command: &str) -> Result<Modes> {
+        let block = in_block(session, command)?;
+        Ok(Modes { isolation: block.isolation, read_only: block.read_only, deferrable: block.deferrable })
+    }
+
+    /// Begins a block with these modes.
+    fn begin(self, session: &mut Session) {
+        session.begin(false, self.isolation);
+        if let Some(block) = &mut session.block {
+            (block.read_only, block.deferrable) = (self.read_only, self.deferrable);
+        }
     }
 }
