@@ -272,7 +272,7 @@ pub(crate) fn start_of(expr: &Expr) -> Place {
 }
 
 fn is_time(ty: TypeId) -> bool {
-    matches!(ty, TypeId::TIME | TypeId::TIMESTAMP | TypeId::TIMESTAMPTZ | TypeId::INTERVAL)
+    matches!(ty, TypeId::TIMESTAMP | TypeId::TIMESTAMPTZ | TypeId::INTERVAL)
 }
 
 /// Whether a text has a fraction of more than six digits.
