@@ -365,21 +365,24 @@ impl Binder<'_> {
     }
 
     fn values(&mut self, scope: &Scope<'_>, rows: &[Vec<ast::Expr>], query: &ast::Query) -> Result<Bound> {
-        let width = rows.first().map_or(0, Vec::len);
         scope.clause.set(Clause::Values);
-        let mut columns: Vec<Vec<Expr>> = (0..width).map(|_| Vec::with_capacity(rows.len())).collect();
+        let mut columns: Option<Vec<Vec<Expr>>> = None;
         for row in rows {
-            if row.len() != width {
+            let no_default =
+                |at: Place| error(SqlState::SYNTAX_ERROR, "DEFAULT is not allowed in this context", Pos(at.0));
+            let values = self.value_list(scope, row)?.into_iter();
+            let values: Vec<Expr> =
+                values.map(|given| given.value.ok_or_else(|| no_default(given.at))).collect::<Result<_>>()?;
+            let columns =
+                columns.get_or_insert_with(|| values.iter().map(|_| Vec::with_capacity(rows.len())).collect());
+            if values.len() != columns.len() {
                 let at = row.first().map_or(query.at, |expr| expr.at);
                 return Err(error(SqlState::SYNTAX_ERROR, "VALUES lists must all be the same length", at));
             }
-            for (expr, column) in row.iter().zip(&mut columns) {
-                if matches!(expr.kind, Ast::Default) {
-                    return Err(error(SqlState::SYNTAX_ERROR, "DEFAULT is not allowed in this context", expr.at));
-                }
-                column.push(self.expr(scope, expr)?);
-            }
+            columns.iter_mut().zip(values).for_each(|(column, value)| column.push(value));
         }
+        let columns = columns.unwrap_or_default();
+        let width = columns.len();
         if !scope.sets.borrow().is_empty() {
             let text = "set-returning functions are not allowed in VALUES";
             return Err(error(SqlState::FEATURE_NOT_SUPPORTED, text, query.at));
