@@ -6,7 +6,7 @@
 //!
 //! Changes are processed in order. Rows changed by an action join the end of the queue, as PostgreSQL queues its
 //! triggers, so chains and cycles of actions need no stack. The queue ends: a row is deleted only once, and setting
-//! a key to its old value queues nothing.
+//! a key to its old value queues nothing. An equal key of another form, such as 0 for -0, is a new value.
 
 use std::collections::VecDeque;
 use std::ops::{Bound, ControlFlow};
@@ -212,7 +212,7 @@ impl ForeignKeys {
         let def = &reference.def;
         let values = fields(&reference.parent, old, &def.referred)?;
         let new = new.map(|new| fields(&reference.parent, new, &def.referred)).transpose()?;
-        if values.iter().any(Datum::is_null) || new.as_ref().is_some_and(|new| same(&values, new)) {
+        if values.iter().any(Datum::is_null) || new.as_ref().is_some_and(|new| identical(&values, new)) {
             return Ok(());
         }
         let action = if new.is_some() { def.on_update } else { def.on_delete };
@@ -477,6 +477,16 @@ fn fields<'a>(table: &'a RowTable, row: &'a [u8], columns: &[usize]) -> Result<V
 
 fn same(left: &[Datum<'_>], right: &[Datum<'_>]) -> bool {
     left.iter().zip(right).all(|(left, right)| left.compare(right).is_some_and(std::cmp::Ordering::is_eq))
+}
+
+/// Whether no value differs in any way, as -0 and 0, numerics of other scale, and a month and 30 days do.
+fn identical(left: &[Datum<'_>], right: &[Datum<'_>]) -> bool {
+    left.iter().zip(right).all(|(left, right)| match (left, right) {
+        (Datum::Float4(left), Datum::Float4(right)) => left.to_bits() == right.to_bits(),
+        (Datum::Float8(left), Datum::Float8(right)) => left.to_bits() == right.to_bits(),
+        (Datum::Numeric(left), Datum::Numeric(right)) => left == right && left.scale() == right.scale(),
+        _ => left == right,
+    })
 }
 
 /// The key in an error's detail: `(a, b)=(1, 2)`.
