@@ -8,6 +8,7 @@ use catalog::{TypeId, builtin};
 use datafusion::common::DFSchema;
 use datafusion::functions_aggregate::{average, bool_and_or, count, first_last, min_max, sum};
 use datafusion::logical_expr::expr::AggregateFunction;
+use datafusion::logical_expr::logical_plan::Limit;
 use datafusion::logical_expr::{
     AggregateUDF, Expr as DfExpr, LogicalPlan, LogicalPlanBuilder, Operator as Op, cast, lit,
 };
@@ -160,7 +161,12 @@ impl Lowering<'_> {
             self.computed(*number, field.data_type().clone());
         }
         let plan = self.of_parts(plan.map_err(internal)?, &parted)?;
-        let plan = self.env.gap_filled(plan, &by, &rows)?;
+        let mut plan = self.env.gap_filled(plan, &by, &rows)?;
+        // DataFusion moves a condition that reads no aggregate below the aggregation, which has a row for no input if it
+        // has no keys. It moves none below a limit.
+        if keys.is_empty() && self.is_below_condition.get() {
+            plan = LogicalPlan::Limit(Limit { skip: None, fetch: Some(Box::new(lit(1_i64))), input: Arc::new(plan) });
+        }
         for (number, column, ty) in columns {
             match column {
                 Some(column) => self.define(number, column, ty),

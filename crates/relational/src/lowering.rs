@@ -40,6 +40,8 @@ pub(crate) struct Lowering<'a> {
     operators: Cell<usize>,
     /// Whether the operator above keeps the order of the next one: the result, and LIMIT, which sorts fewer rows.
     pub(crate) order_is_kept: Cell<bool>,
+    /// Whether an operator above has a condition, which DataFusion may move.
+    pub(crate) is_below_condition: Cell<bool>,
     /// Columns that the query reads, computed when the first table asks.
     used: std::cell::OnceCell<FxHashSet<u32>>,
 }
@@ -67,6 +69,7 @@ impl<'a> Lowering<'a> {
             depth: Cell::new(0),
             operators: Cell::new(0),
             order_is_kept: Cell::new(true),
+            is_below_condition: Cell::new(false),
             used: std::cell::OnceCell::new(),
         }
     }

@@ -40,14 +40,16 @@ impl Lowering<'_> {
                 self.project(input, &columns, false)
             }
             Rel::ProjectSet { input, sets } => self.project_set(input, sets),
-            Rel::Filter { input, condition } => {
+            Rel::Filter { input, condition } => self.below_conditions(|| {
                 let input = self.rel(input)?;
                 self.filter(input, condition)
+            }),
+            Rel::Join { kind, left, right, on, lateral } => {
+                self.below_conditions(|| self.join(*kind, left, right, on.as_ref(), *lateral))
             }
-            Rel::Join { kind, left, right, on, lateral } => self.join(*kind, left, right, on.as_ref(), *lateral),
             Rel::Lock { .. } => Err(Error::unsupported("FOR UPDATE and FOR SHARE are not supported here")),
             Rel::AsOfJoin { left_outer, left, right, on, matching } => {
-                self.as_of_join(*left_outer, left, right, on.as_ref(), matching)
+                self.below_conditions(|| self.as_of_join(*left_outer, left, right, on.as_ref(), matching))
             }
             Rel::Aggregate { input, keys, sets, aggregates, grouping } => {
                 self.aggregate(input, keys, sets.as_deref(), aggregates, grouping)
@@ -66,6 +68,14 @@ impl Lowering<'_> {
             }
             Rel::SetOperation { op, all, left, right, columns } => self.set_operation(*op, *all, left, right, columns),
         }
+    }
+
+    /// Lowers operators whose rows a condition selects.
+    fn below_conditions(&self, lower: impl FnOnce() -> Result<LogicalPlan>) -> Result<LogicalPlan> {
+        let before = self.is_below_condition.replace(true);
+        let plan = lower();
+        self.is_below_condition.set(before);
+        plan
     }
 
     fn scan(&self, table: &Arc<Table>, columns: &[u32], as_of: Option<&Expr>) -> Result<LogicalPlan> {
