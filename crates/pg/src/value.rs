@@ -482,6 +482,20 @@ fn parse_escapes(text: &str) -> Result<Vec<u8>> {
     Ok(out)
 }
 
+/// Appends a `"char"`, whose byte is the number of the first character of `text`: a byte above 127 as an octal escape.
+pub fn char_text(out: &mut Vec<u8>, text: &str) {
+    match char_byte(text) {
+        byte @ 128.. => out.extend([b'\\', b'0' + (byte >> 6), b'0' + ((byte >> 3) & 7), b'0' + (byte & 7)]),
+        _ => out.extend_from_slice(text.as_bytes()),
+    }
+}
+
+/// The byte of a `"char"`; 0 for the empty text.
+#[must_use]
+pub fn char_byte(text: &str) -> u8 {
+    text.chars().next().map_or(0, |one| u8::try_from(one).unwrap_or(b'?'))
+}
+
 /// Appends a uuid as `8-4-4-4-12` hexadecimal digits.
 pub fn uuid_text(out: &mut Vec<u8>, uuid: &[u8; 16]) {
     for (at, byte) in uuid.iter().enumerate() {

@@ -102,6 +102,15 @@ fn bytea_is_read_in_both_forms() {
 }
 
 #[test]
+fn a_char_above_127_is_an_octal_escape() {
+    for (value, byte, expected) in
+        [("", 0, ""), ("a", 97, "a"), ("\\", 92, "\\"), ("\u{80}", 128, "\\200"), ("\u{ff}", 255, "\\377")]
+    {
+        assert_eq!((char_byte(value), text(|out| char_text(out, value)).as_str()), (byte, expected));
+    }
+}
+
+#[test]
 fn uuid_is_read_in_every_layout_and_written_in_one() {
     let canonical = "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11";
     for input in [

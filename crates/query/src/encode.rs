@@ -179,6 +179,7 @@ impl<'a> Column<'a> {
                 pg::numeric::numeric_text(out, value, scale);
             }
             Cell::Decimal256(values) => out.extend_from_slice(values.value_as_string(row).as_bytes()),
+            Cell::Text(value) if self.oid == oid::CHAR => pg::value::char_text(out, value(row)),
             Cell::Text(value) => self.padded(value(row), out),
             Cell::Bytes(value) => pg::value::bytea_text(out, value(row)),
             Cell::Moment(value, true) => {
@@ -238,6 +239,7 @@ impl<'a> Column<'a> {
     fn text_binary(&self, value: &str, out: &mut Vec<u8>) -> Result<()> {
         match self.oid {
             oid::UUID => out.extend_from_slice(&pg::value::parse_uuid(value)?),
+            oid::CHAR => out.push(pg::value::char_byte(value)),
             oid::JSONB => {
                 out.push(1);
                 out.extend_from_slice(value.as_bytes());
@@ -502,6 +504,21 @@ mod tests {
         let lists = ListArray::from_iter_primitive::<Int64Type, _, _>([Some([Some(1), None])]);
         assert_eq!(texts(Arc::new(lists), "UTC"), ["{1,NULL}"]);
         assert_eq!(texts(Arc::new(StringArray::from(vec![""])), "UTC"), [""]);
+    }
+
+    #[test]
+    fn a_char_is_a_byte() {
+        let column = OutputColumn { name: "c".into(), oid: oid::CHAR, typmod: -1, origin: None };
+        let schema = Schema::new(vec![Field::new("c", Arrow::Utf8, false)]);
+        let array = StringArray::from(vec!["a", "\u{ff}", ""]);
+        let batch = RecordBatch::try_new(Arc::new(schema), vec![Arc::new(array)]).unwrap();
+        let encoder = Encoder::new(&[column], "UTC").unwrap();
+        let rows = encoder.batch(&batch).unwrap();
+        for (row, (text, byte)) in [("a", 97), ("\\377", 255), ("", 0)].into_iter().enumerate() {
+            let (mut as_text, mut as_binary) = (Vec::new(), Vec::new());
+            assert!(rows.text(row, 0, &mut as_text).unwrap() && rows.binary(row, 0, &mut as_binary).unwrap());
+            assert_eq!((as_text.as_slice(), as_binary.as_slice()), (text.as_bytes(), &[byte][..]));
+        }
     }
 
     #[test]

@@ -12,7 +12,9 @@ use ::pg::time::{
     timestamp_text, timestamptz_text,
 };
 use ::pg::types::oid;
-use ::pg::value::{bool_text, bytea_text, float4_text, float8_text, int_text, uint_text, uuid_text};
+use ::pg::value::{
+    bool_text, bytea_text, char_byte, char_text, float4_text, float8_text, int_text, uint_text, uuid_text,
+};
 use ::pg::{Form, Oid, Type, numeric};
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
@@ -53,6 +55,19 @@ impl Column {
         Ok(Column { nulls: array.logical_nulls(), write })
     }
 
+    /// Pads the values with blanks to a number of characters.
+    fn padded(self, characters: usize) -> Column {
+        let Column { nulls, mut write } = self;
+        let write = move |out: &mut Vec<u8>, row: usize| {
+            let start = out.len();
+            write(out, row);
+            // Each character has one byte that does not continue another one.
+            let count = out[start..].iter().filter(|byte| **byte & 0xc0 != 0x80).count();
+            out.resize(out.len() + characters.saturating_sub(count), b' ');
+        };
+        Column { nulls, write: Box::new(write) }
+    }
+
     fn is_null(&self, row: usize) -> bool {
         self.nulls.as_ref().is_some_and(|nulls| nulls.is_null(row))
     }
@@ -80,8 +95,12 @@ impl Encoder {
             )));
         }
         let column = |((array, column), form): ((&ArrayRef, &OutputColumn), &Form)| {
-            Column::new(array, column.oid, *form, zone)
-                .map_err(|error| error.context(format!("column \"{}\"", column.name)))
+            let found = Column::new(array, column.oid, *form, zone)
+                .map_err(|error| error.context(format!("column \"{}\"", column.name)))?;
+            Ok(match model::Type::from_oid(column.oid, column.typmod) {
+                Some(model::Type::Char(Some(characters))) => found.padded(characters as usize),
+                _ => found,
+            })
         };
         let writers = batch.columns().iter().zip(columns).zip(forms).map(column).collect::<Result<_>>()?;
         Ok(Encoder { columns: writers, rows: batch.num_rows(), next: 0 })
@@ -235,6 +254,7 @@ fn text_writer(array: &ArrayRef, ty: Oid, zone: &Zone) -> Result<Write> {
         DataType::UInt64 => primitive!(array, UInt64Type, |out, v| uint_text(out, v)),
         DataType::Float32 => primitive!(array, Float32Type, |out, v| float4_text(out, v)),
         DataType::Float64 => primitive!(array, Float64Type, |out, v| float8_text(out, v)),
+        DataType::Utf8 if ty == oid::CHAR => slices!(array, as_string::<i32>, |out, v| char_text(out, v)),
         DataType::Utf8 => slices!(array, as_string::<i32>, |out, v| out.extend_from_slice(v.as_bytes())),
         DataType::LargeUtf8 => slices!(array, as_string::<i64>, |out, v| out.extend_from_slice(v.as_bytes())),
         DataType::Utf8View => slices!(array, as_string_view, |out, v| out.extend_from_slice(v.as_bytes())),
@@ -481,6 +501,9 @@ fn binary_writer(array: &ArrayRef, ty: Oid, zone: &Zone) -> Result<Write> {
             }) as Write)
         }
         _ if *array.data_type() == DataType::Null => Some(Box::new(|_: &mut Vec<u8>, _: usize| ()) as Write),
+        oid::CHAR if *array.data_type() == DataType::Utf8 => {
+            Some(slices!(array, as_string::<i32>, |out, v| out.push(char_byte(v))))
+        }
         oid::BOOL => bool_binary(array),
         oid::INT2 | oid::INT4 | oid::INT8 | oid::OID | oid::XID | oid::CID => int_binary(array, ty),
         oid::REGCLASS | oid::REGTYPE | oid::REGPROC | oid::REGPROCEDURE | oid::REGNAMESPACE => int_binary(array, ty),

@@ -121,6 +121,25 @@ fn timestamps_are_truncated_to_microseconds_and_formatted_in_the_session_zone() 
 }
 
 #[test]
+fn chars_have_their_length_or_are_a_byte() {
+    let four = OutputColumn { typmod: 8, ..column(oid::BPCHAR) };
+    let array = Arc::new(StringArray::from(vec![Some("ab"), Some("äöü"), None, Some("longer")])) as ArrayRef;
+    for form in [Form::Text, Form::Binary] {
+        let (columns, zone) = ([four.clone()], Zone::utc());
+        let mut encoder = Encoder::new(&batch(Arc::clone(&array)), &columns, &[form], &zone).unwrap();
+        let mut out = Vec::new();
+        encoder.write_all(&mut out).unwrap();
+        for expected in ["\x00\x00\x00\x04ab  ", "\x00\x00\x00\x07äöü ", "\x00\x00\x00\x06longer"] {
+            let bytes = expected.as_bytes();
+            assert!(out.windows(bytes.len()).any(|part| part == bytes), "{expected}");
+        }
+    }
+    check_text(StringArray::from(vec!["a", "\u{e9}", ""]), oid::CHAR, &[Some("a"), Some("\\351"), Some("")]);
+    check_binary(StringArray::from(vec!["\u{e9}"]), oid::CHAR, b"\xe9");
+    check_binary(StringArray::from(vec![""]), oid::CHAR, b"\0");
+}
+
+#[test]
 fn lists_and_records_are_written_with_their_nulls() {
     let mut names = ListBuilder::new(StringBuilder::new());
     names.append_value([Some("a"), Some("b c"), None]);
