@@ -100,13 +100,13 @@ pub(crate) fn source_of_insert(statement: &Parsed) -> Result<ast::Query> {
     Ok(query)
 }
 
-/// A query as a statement of its own, with the text of the statement that it is part of.
+/// The query of an INSERT as a statement of its own, with the text of the INSERT.
 pub(crate) fn statement_of(query: ast::Query, within: &Parsed) -> crate::statement::Statement {
     crate::statement::Statement(Arc::new(Parsed {
         sql: within.sql.clone(),
         offset: within.offset,
         command: Command::Query(Box::new(query)),
-        wording: Wording::Whole,
+        wording: Wording::Source,
         parameters: within.parameters,
         notices: Vec::new(),
         held: within.held.clone(),
@@ -279,7 +279,8 @@ impl Bound {
             && self.sources.is_empty()
             && relational::is_reusable(&self.query)
             && !self.query.output.iter().any(|one| is_named_oid(one.ty));
-        let mut tables = Tables { sources: Mutex::new(self.sources), ..Tables::new(Some(state), context) };
+        let is_shown = statement.wording != Wording::Source;
+        let mut tables = Tables { sources: Mutex::new(self.sources), is_shown, ..Tables::new(Some(state), context) };
         if is_reusable {
             // A kept plan must not keep the snapshot.
             tables.session = Arc::new(session(context));
@@ -401,6 +402,8 @@ struct Tables<'a> {
     reads_system: AtomicBool,
     /// Tables of functions in FROM.
     sources: Mutex<Vec<Arc<FilesTable>>>,
+    /// Whether the rows are shown to the client, in the styles of the session.
+    is_shown: bool,
 }
 
 impl<'a> Tables<'a> {
@@ -408,7 +411,8 @@ impl<'a> Tables<'a> {
         let facts = crate::hooks::facts(context);
         let objects: Arc<dyn scalar::Objects> = Arc::new(StatementObjects(Arc::clone(&facts)));
         let session = Arc::new(Session { objects: Some(objects), ..session(context) });
-        Tables { state, context, facts, session, reads_system: AtomicBool::new(false), sources: Mutex::default() }
+        let (reads_system, sources) = (AtomicBool::new(false), Mutex::default());
+        Tables { state, context, facts, session, reads_system, sources, is_shown: true }
     }
 }
 
@@ -555,9 +559,15 @@ impl relational::Environment for Tables<'_> {
     fn is_text(&self, ty: TypeId) -> bool {
         let is_styled = matches!(
             ty,
-            TypeId::DATE | TypeId::TIMESTAMP | TypeId::TIMESTAMPTZ | TypeId::INTERVAL | TypeId::FLOAT4 | TypeId::FLOAT8
+            TypeId::DATE
+                | TypeId::TIMESTAMP
+                | TypeId::TIMESTAMPTZ
+                | TypeId::INTERVAL
+                | TypeId::FLOAT4
+                | TypeId::FLOAT8
+                | TypeId::BYTEA
         );
-        is_named_oid(ty) || is_styled && !self.context.settings.has_plain_styles()
+        is_named_oid(ty) || is_styled && self.is_shown && !self.context.settings.has_plain_styles()
     }
 
     fn nearest(&self, comparison: DfExpr) -> Option<DfExpr> {

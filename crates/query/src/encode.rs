@@ -244,7 +244,7 @@ impl<'a> Column<'a> {
                 out.push(1);
                 out.extend_from_slice(value.as_bytes());
             }
-            ty if has_text_transport(ty) => binary_of_text(value, ty, out)?,
+            ty if ty == oid::BYTEA || has_text_transport(ty) => binary_of_text(value, ty, out)?,
             _ => self.padded(value, out),
         }
         Ok(())
@@ -324,7 +324,7 @@ impl<'a> Column<'a> {
 /// Whether values of a type may be texts in a batch because Arrow has no type for them.
 #[must_use]
 pub fn has_text_transport(oid: u32) -> bool {
-    relational::arrow::is_encoded(catalog::TypeId(oid)) && oid != oid::BYTEA
+    relational::arrow::is_encoded(catalog::TypeId(oid))
 }
 
 /// Appends the binary format of a value that is given as its text.

@@ -767,7 +767,7 @@ impl Session {
         if let Some(calls) = Calls::plan(self, sql, types)? {
             return Ok((calls.parameters(), Some(calls.columns()), Plan::Advisory(Box::new(calls))));
         }
-        // Compiled queries know the plain styles of dates only.
+        // Compiled queries know the plain styles only.
         let is_compiled = self.settings.has_plain_styles() || !is_plain_query(sql);
         if is_compiled && let Some(plan) = crate::rows::plan(self, statement, sql, types)? {
             return Ok((plan.parameters.clone(), plan.columns.clone(), Plan::Rows(Box::new(plan))));

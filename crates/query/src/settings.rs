@@ -275,6 +275,7 @@ impl Settings {
             zone_name: zone.into(),
             plain_styles: self.get("datestyle").is_none_or(|style| style.starts_with("ISO"))
                 && self.get("intervalstyle").is_none_or(|style| style == "postgres")
+                && self.get("bytea_output").is_none_or(|output| output == "hex")
                 && self
                     .get("extra_float_digits")
                     .and_then(|digits| digits.parse().ok())
@@ -329,7 +330,7 @@ impl Settings {
         !matches!(self.changed.get("enable_binder").map(String::as_str), Some("off"))
     }
 
-    /// Whether dates, intervals and floats are shown in the styles that the protocol's own encoders write.
+    /// Whether dates, intervals, floats and bytes are shown in the styles that the protocol's own encoders write.
     pub(crate) fn has_plain_styles(&self) -> bool {
         self.derived.plain_styles
     }

@@ -64,6 +64,8 @@ pub(crate) enum Wording {
     Whole,
     /// The command is the query within the text: that of EXPLAIN, PREPARE, COPY, CREATE TABLE AS.
     Inner,
+    /// The command is the query within an INSERT: its values are stored, not shown.
+    Source,
 }
 
 /// Kind of statement, by the parser that handles it.

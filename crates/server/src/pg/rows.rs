@@ -489,7 +489,7 @@ fn binary_writer(array: &ArrayRef, ty: Oid, zone: &Zone) -> Result<Write> {
         return dictionary_writer(array, |values| binary_writer(values, ty, zone));
     }
     let writer = match ty {
-        _ if *array.data_type() == DataType::Utf8 && query::encode::has_text_transport(ty) => {
+        _ if *array.data_type() == DataType::Utf8 && (ty == oid::BYTEA || query::encode::has_text_transport(ty)) => {
             let array = array.as_string::<i32>().clone();
             Some(Box::new(move |out: &mut Vec<u8>, row: usize| {
                 // The text is one that the type's output made; a type without binary format is sent as text.

@@ -94,6 +94,7 @@ fn binary_forms_follow_the_declared_type() {
     check_binary(Float64Array::from(vec![1.5]), oid::FLOAT4, &1.5f32.to_be_bytes());
     check_binary(StringArray::from(vec!["abc"]), oid::NAME, b"abc");
     check_binary(StringArray::from(vec!["{}"]), oid::JSONB, b"\x01{}");
+    check_binary(StringArray::from(vec!["a\\000\\\\"]), oid::BYTEA, b"a\0\\");
     check_binary(Int64Array::from(vec![12]), oid::TEXT, b"12");
     check_binary(BinaryArray::from(vec![&b"\0\xff"[..]]), oid::BYTEA, b"\0\xff");
     check_binary(Date32Array::from(vec![10_958]), oid::DATE, &1i32.to_be_bytes());
