@@ -80,6 +80,10 @@ impl ScalarUDFImpl for Marker {
     fn invoke_with_args(&self, mut args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let head = if args.args.len() % 2 == 1 { 3 } else { 2 };
         args.args.truncate(head);
+        if matches!(args.args.get(2), Some(ColumnarValue::Scalar(zone)) if zone.is_null()) {
+            let message = format!("{GAPFILL}: the time zone must not be NULL");
+            return Err(external(Error::new(SqlState::INVALID_PARAMETER_VALUE, message)));
+        }
         evaluate(&args)
     }
 }

@@ -21,6 +21,7 @@ use super::bucket::{Buckets, Interval};
 use super::external;
 use crate::types::sql_name;
 
+const NAME: &str = "time_bucket";
 const INTERVAL: DataType = DataType::Interval(IntervalUnit::MonthDayNano);
 
 /// `time_bucket`, `epoch_ns`, and `date_trunc` with a zone.
@@ -46,7 +47,7 @@ impl TimeBucket {
 
 impl ScalarUDFImpl for TimeBucket {
     fn name(&self) -> &str {
-        "time_bucket"
+        NAME
     }
 
     fn signature(&self) -> &Signature {
@@ -54,7 +55,7 @@ impl ScalarUDFImpl for TimeBucket {
     }
 
     fn coerce_types(&self, types: &[DataType]) -> Result<Vec<DataType>> {
-        coerce("time_bucket", types)
+        coerce(NAME, types)
     }
 
     fn return_type(&self, types: &[DataType]) -> Result<DataType> {
@@ -76,16 +77,31 @@ impl ScalarUDFImpl for TimeBucket {
     }
 }
 
-/// Evaluates `time_bucket`.
+/// Evaluates `time_bucket`. The result is NULL if one of the first three arguments is; a NULL behind a zone is no origin
+/// or offset.
 pub(super) fn evaluate(args: &ScalarFunctionArgs) -> Result<ColumnarValue> {
-    if args.args.iter().enumerate().any(|(at, arg)| at < 2 && is_null(arg)) {
+    if args.args.iter().take(3).any(is_null) {
         return Ok(ColumnarValue::Scalar(ScalarValue::try_from(args.return_field.data_type())?));
     }
     let time = &args.args[1];
-    if time.data_type().is_integer() {
-        return integer_buckets(&args.args);
+    match time.data_type() {
+        DataType::Date32 => return date_buckets(&args.args),
+        ty if ty.is_integer() => return integer_buckets(&args.args),
+        _ => {}
     }
     bucketed(&buckets_of(&args.args)?, time)
+}
+
+/// Buckets of dates, which are dates.
+fn date_buckets(args: &[ColumnarValue]) -> Result<ColumnarValue> {
+    const DAY: i128 = 86_400_000_000_000;
+    let width = interval(constant(&args[0])?)?;
+    if width.months == 0 && (i128::from(width.days) * DAY + i128::from(width.nanoseconds)) % DAY != 0 {
+        let message = "time_bucket: the width of buckets of dates must be a multiple of a day";
+        return Err(external(Error::new(SqlState::INVALID_PARAMETER_VALUE, message)));
+    }
+    let times = args[1].cast_to(&DataType::Timestamp(TimeUnit::Nanosecond, None), None)?;
+    bucketed(&buckets_of(args)?, &times)?.cast_to(&DataType::Date32, None)
 }
 
 fn bucketed(buckets: &Buckets, time: &ColumnarValue) -> Result<ColumnarValue> {
@@ -108,7 +124,9 @@ pub(super) fn coerce(function: &str, types: &[DataType]) -> Result<Vec<DataType>
     }
     let mut coerced = Vec::with_capacity(types.len());
     for (at, ty) in types.iter().enumerate() {
-        coerced.push(coerce_argument(at, ty, types.len()).ok_or_else(|| undefined(function, types))?);
+        let is_date = at == 1 && function == NAME && matches!(ty, DataType::Date32 | DataType::Date64);
+        let ty = if is_date { Some(DataType::Date32) } else { coerce_argument(at, ty, types.len()) };
+        coerced.push(ty.ok_or_else(|| undefined(function, types))?);
     }
     Ok(coerced)
 }
