@@ -3,6 +3,7 @@
 //!
 //! The last column of each relation is `tableoid`, because clients join `pg_description` on it.
 
+use std::collections::HashSet;
 use std::sync::LazyLock;
 
 use model::{DataType, Table};
@@ -500,13 +501,22 @@ pub(super) fn collation(ty: Oid) -> Oid {
 fn types(facts: &StatementFacts) -> Vec<Row> {
     let mut rows: Vec<Row> = Type::all().map(base_type).collect();
     let columns = facts.catalog.tables().map(|table| (table.id, &table.name));
-    for (id, name) in columns.chain(facts.catalog.row_tables().map(|table| (table.id, &table.name))) {
+    let mut tables: Vec<_> = columns.chain(facts.catalog.row_tables().map(|table| (table.id, &table.name))).collect();
+    // The array type of an older table has the shorter name.
+    tables.sort_unstable_by_key(|(id, _)| *id);
+    let mut taken: HashSet<(&str, String)> =
+        tables.iter().map(|(_, name)| (name.schema.as_str(), name.table.clone())).collect();
+    for (id, name) in tables {
+        let mut array = format!("_{}", name.table);
+        while !taken.insert((name.schema.as_str(), array.clone())) {
+            array.insert(0, '_');
+        }
         let [table_oid, row_type, row_array] =
             [Part::Table, Part::RowType, Part::RowArray].map(|part| oids::of_table(id, part));
         let schema = oids::of_schema(&name.schema);
         let name = &name.table;
         rows.push(type_row((row_type, name, schema), ("c", "C", -1), (table_oid, 0, row_array)));
-        rows.push(type_row((row_array, &format!("_{name}"), schema), ("b", "A", -1), (0, row_type, 0)));
+        rows.push(type_row((row_array, &array, schema), ("b", "A", -1), (0, row_type, 0)));
     }
     rows
 }
