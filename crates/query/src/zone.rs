@@ -117,7 +117,7 @@ impl Zone {
 
     /// Seconds east of UTC at a UTC time in seconds since 1970.
     pub(crate) fn offset_at_second(&self, seconds: i64) -> i32 {
-        jiff::Timestamp::from_second(seconds).map_or(0, |moment| self.0.to_offset(moment).seconds())
+        self.0.to_offset(scalar::zone_moment(seconds)).seconds()
     }
 
     /// Seconds east of UTC at a local time in seconds since 1970.
@@ -266,10 +266,7 @@ pub(crate) const ABBREVIATIONS: &[(&str, i32)] = &[
 
 /// Offset at a local time. In a gap this is the offset before it, as in PostgreSQL.
 fn offset_of_local(zone: &TimeZone, local_seconds: i64) -> i32 {
-    let Ok(as_utc) = jiff::Timestamp::from_second(local_seconds) else {
-        return 0;
-    };
-    let local = TimeZone::UTC.to_datetime(as_utc);
+    let local = TimeZone::UTC.to_datetime(scalar::zone_moment(local_seconds));
     match zone.to_ambiguous_timestamp(local).offset() {
         jiff::tz::AmbiguousOffset::Unambiguous { offset } => offset.seconds(),
         jiff::tz::AmbiguousOffset::Gap { before, .. } => before.seconds(),
@@ -305,6 +302,11 @@ mod tests {
         assert_eq!(zone.offset_at(1_705_316_400_000_000_000), 3_600);
         assert_eq!(zone.offset_at(1_721_037_600_000_000_000), 7_200);
         assert_eq!(Zone::new("-03:30").unwrap().offset_at(0), -12_600);
+        // 200001-07-01 and 200001-01-01.
+        for (days, offset) in [(72_329_873_i64, 7_200), (72_329_692, 3_600)] {
+            assert_eq!(zone.offset_at_second(days * 86_400), offset);
+            assert_eq!(zone.offset_at_local(days * 86_400), offset);
+        }
     }
 
     /// JVMs send their zone at start-up: `-Duser.timezone=GMT+8` as `GMT-08:00`, which was refused. The

@@ -36,4 +36,5 @@ pub use expr::{BooleanTest, Call, Comparison, Expr, ExprKind, Place, SqlValue, S
 pub use objects::Objects;
 pub use registry::{Accumulator, aggregate, compare, function, has_function, input, output, set_function};
 pub use send::send;
+pub use time::zone_moment;
 pub use value::Value;

@@ -145,8 +145,9 @@ fn posix_offset(text: &str) -> Option<(i32, &str)> {
     Some((if negative { -seconds } else { seconds }, rest))
 }
 
-/// A moment within the range of `jiff` at which a zone has the same offset.
-fn moment(seconds: i64) -> Timestamp {
+/// A moment within the range of `jiff` at which a zone has the offset that it has at `seconds` since 1970.
+#[must_use]
+pub fn zone_moment(seconds: i64) -> Timestamp {
     let seconds = if seconds < CYCLED_FROM {
         seconds
     } else {
@@ -157,19 +158,19 @@ fn moment(seconds: i64) -> Timestamp {
 
 /// Offset of a zone at a UTC time in microseconds since 1970.
 pub(super) fn offset_at(zone: &TimeZone, micros: i64) -> i32 {
-    zone.to_offset(moment(micros.div_euclid(SECOND))).seconds()
+    zone.to_offset(zone_moment(micros.div_euclid(SECOND))).seconds()
 }
 
 /// Abbreviation of a zone at a UTC time in microseconds since 1970, such as CEST.
 pub(super) fn abbreviation_at(zone: &TimeZone, micros: i64) -> Cow<'static, str> {
-    zone.to_offset_info(moment(micros.div_euclid(SECOND))).abbreviation().to_owned().into()
+    zone.to_offset_info(zone_moment(micros.div_euclid(SECOND))).abbreviation().to_owned().into()
 }
 
 /// Offset of a zone at a local time in microseconds since 1970. A time that does not exist has the offset before the
 /// gap, a time that exists twice the later one, as in PostgreSQL.
 pub(super) fn offset_at_local(zone: &TimeZone, local: i128) -> i32 {
     let seconds = local.div_euclid(SECOND.into()).clamp(i64::MIN.into(), i64::MAX.into()) as i64;
-    let local = TimeZone::UTC.to_datetime(moment(seconds));
+    let local = TimeZone::UTC.to_datetime(zone_moment(seconds));
     match zone.to_ambiguous_timestamp(local).offset() {
         AmbiguousOffset::Unambiguous { offset } => offset.seconds(),
         AmbiguousOffset::Gap { before, .. } => before.seconds(),
@@ -190,7 +191,7 @@ pub(super) fn utc_of(zone: &TimeZone, local: i128) -> i128 {
 /// The offset of the last time before a moment at which a zone used an abbreviation, else of the first time after it,
 /// else of the zone at the moment.
 fn abbreviated_offset(zone: &TimeZone, name: &str, micros: i64) -> i32 {
-    let at = moment(micros.div_euclid(SECOND));
+    let at = zone_moment(micros.div_euclid(SECOND));
     let after = at.saturating_add(jiff::SignedDuration::from_secs(1)).unwrap_or(at);
     let uses = |transition: &jiff::tz::TimeZoneTransition<'_>| transition.abbreviation() == name;
     let found = zone.preceding(after).find(uses).or_else(|| zone.following(at).find(uses));
