@@ -42,6 +42,10 @@ pub(crate) struct Lowering<'a> {
     pub(crate) order_is_kept: Cell<bool>,
     /// Whether an operator above has a condition, which DataFusion may move.
     pub(crate) is_below_condition: Cell<bool>,
+    /// Queries of WITH that were asked for, and whether they call volatile functions.
+    pub(crate) volatile_ctes: RefCell<FxHashMap<usize, bool>>,
+    /// Queries of WITH with volatile functions that are lowered.
+    pub(crate) lowered_ctes: RefCell<FxHashSet<usize>>,
     /// Columns that the query reads, computed when the first table asks.
     used: std::cell::OnceCell<FxHashSet<u32>>,
 }
@@ -70,6 +74,8 @@ impl<'a> Lowering<'a> {
             operators: Cell::new(0),
             order_is_kept: Cell::new(true),
             is_below_condition: Cell::new(false),
+            volatile_ctes: RefCell::default(),
+            lowered_ctes: RefCell::default(),
             used: std::cell::OnceCell::new(),
         }
     }

@@ -179,6 +179,11 @@ impl Lowering<'_> {
     fn cte(&self, number: usize, columns: &[u32]) -> Result<LogicalPlan> {
         let Some(cte) = self.query.ctes.get(number) else { return Err(Error::bug("no such query of WITH")) };
         let plan = match &cte.body {
+            // Each reference computes the query, which must give the same rows.
+            CteBody::Plain(_) if self.is_volatile_cte(number) && !self.lowered_ctes.borrow_mut().insert(number) => {
+                let text = "a query of WITH that calls a volatile function and is read more than once is not supported";
+                return Err(Error::unsupported(text));
+            }
             CteBody::Plain(rel) => self.rel(rel)?,
             CteBody::Change(_) => return Err(Error::unsupported("a change in WITH is not supported here")),
             CteBody::Recursive { all, base, step } => return self.recursive(number, *all, base, step, columns),

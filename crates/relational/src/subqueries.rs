@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use binder::tree::{CteBody, JoinKind, Rel, Subplan};
-use catalog::TypeId;
+use catalog::{TypeId, Volatility};
 use datafusion::common::{DFSchema, JoinType};
 use datafusion::logical_expr::{Expr as DfExpr, LogicalPlan, LogicalPlanBuilder};
 use model::{Error, Result};
@@ -13,6 +13,7 @@ use scalar::{Expr, ExprKind, Subquery, SubqueryKind};
 
 use crate::arrow::arrow_type;
 use crate::errors::internal;
+use crate::evaluate::stability;
 use crate::expressions::split;
 use crate::lowering::Lowering;
 use crate::natives::is_equality;
@@ -307,7 +308,24 @@ impl Lowering<'_> {
         uses.used.difference(&uses.defined).copied().collect()
     }
 
+    /// Whether a query of WITH calls a volatile function, itself or through others that it reads.
+    pub(crate) fn is_volatile_cte(&self, number: usize) -> bool {
+        if let Some(known) = self.volatile_ctes.borrow().get(&number) {
+            return *known;
+        }
+        // A recursive query reads itself.
+        self.volatile_ctes.borrow_mut().insert(number, false);
+        let mut uses = Uses { ctes: Some(FxHashSet::default()), ..Uses::default() };
+        if let Some(CteBody::Plain(rel)) = self.query.ctes.get(number).map(|cte| &cte.body) {
+            self.collect_rel(rel, &mut uses);
+        }
+        let is_volatile = uses.is_volatile || uses.ctes.into_iter().flatten().any(|cte| self.is_volatile_cte(cte));
+        self.volatile_ctes.borrow_mut().insert(number, is_volatile);
+        is_volatile
+    }
+
     fn collect(&self, expr: &Expr, uses: &mut Uses) {
+        uses.is_volatile |= stability(expr) == Volatility::Volatile;
         expr.visit(&mut |part| match &part.kind {
             ExprKind::Column(column) => {
                 uses.used.insert(*column);
@@ -338,6 +356,9 @@ impl Lowering<'_> {
             Rel::Functions { functions, .. } => {
                 functions.iter().flat_map(|function| &function.arguments).for_each(|expr| self.collect(expr, uses));
             }
+            Rel::Cte { cte, .. } if uses.ctes.is_some() => uses.ctes.iter_mut().for_each(|ctes| {
+                ctes.insert(*cte);
+            }),
             Rel::Cte { cte, .. } => match self.query.ctes.get(*cte).map(|cte| &cte.body) {
                 Some(CteBody::Plain(rel)) => self.collect_rel(rel, uses),
                 Some(CteBody::Recursive { base, step, .. }) => {
@@ -414,6 +435,9 @@ impl Lowering<'_> {
 struct Uses {
     used: FxHashSet<u32>,
     defined: FxHashSet<u32>,
+    is_volatile: bool,
+    /// Queries of WITH that are read; `None` if the walk enters them.
+    ctes: Option<FxHashSet<usize>>,
 }
 
 /// A subquery in an expression that has none in its operands, and its type.

@@ -228,3 +228,18 @@ fn queries_give_the_rows_of_postgresql_in_several_partitions() {
     let wrong = wrong(4);
     assert!(wrong.is_empty(), "{} differ:\n{}", wrong.len(), wrong.join("\n"));
 }
+
+#[test]
+fn a_volatile_query_of_with_is_read_once() {
+    let (database, state) = (database(), state(1));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let once = "WITH q AS (SELECT clock_timestamp() AS x) SELECT count(*) FROM q";
+    assert_eq!(runtime.block_on(answer(&database, &state, once)).unwrap(), ["1"]);
+    for twice in [
+        "WITH q AS (SELECT clock_timestamp() AS x) SELECT count(*) FROM (SELECT * FROM q UNION SELECT * FROM q) s",
+        "WITH q AS (SELECT clock_timestamp() AS x), r AS (SELECT x FROM q) SELECT count(*) FROM r, r AS s",
+    ] {
+        let error = runtime.block_on(answer(&database, &state, twice)).unwrap_err();
+        assert!(error.message().contains("read more than once"), "{error}");
+    }
+}
