@@ -13,6 +13,7 @@ use crate::files::{FileRoot, INSUFFICIENT_PRIVILEGE, Source};
 use crate::functions::OpenCursor;
 use crate::sessions::Sessions;
 use crate::settings::Settings;
+use crate::transaction::Modes;
 
 /// The name of the only database.
 pub(crate) const DATABASE: &str = "millrace";
@@ -30,6 +31,8 @@ pub(crate) struct StatementContext {
     pub(crate) rows_view: Option<View>,
     /// The settings at the start of the statement.
     pub(crate) settings: Arc<Settings>,
+    /// Modes of the transaction.
+    pub(crate) modes: Modes,
     /// Returned by `current_user`.
     pub(crate) user: Arc<str>,
     /// `now()`: start of the transaction, nanoseconds since 1970 UTC.

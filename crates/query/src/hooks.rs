@@ -66,7 +66,8 @@ struct Live(Arc<StatementContext>);
 
 impl ServerFacts for Live {
     fn setting(&self, name: &str) -> Option<String> {
-        self.0.settings.get(name).or_else(|| functions::NoServer.setting(name))
+        let of_transaction = self.0.modes.shown(name).map(str::to_owned);
+        of_transaction.or_else(|| self.0.settings.get(name)).or_else(|| functions::NoServer.setting(name))
     }
 
     fn set(&self, name: &str, value: &str, local: bool) -> Result<String> {

@@ -39,6 +39,7 @@ use crate::settings::{Settings, Timeouts};
 use crate::sleep::Sleep;
 use crate::statement::{Command, Parsed, Statement};
 use crate::stop::StopFlag;
+use crate::transaction::Modes;
 use crate::types::{OutputColumn, Value};
 
 /// Stream of record batches.
@@ -1111,6 +1112,7 @@ impl Session {
             snapshot,
             rows_view,
             settings: Arc::clone(&self.settings),
+            modes: self.modes(),
             user: Arc::clone(&self.user),
             backend_pid: self.pid,
             database: self.database.clone(),
@@ -1160,27 +1162,20 @@ impl Session {
     /// A setting as SHOW returns it, for example `timezone`, `application_name`.
     #[must_use]
     pub fn setting(&self, name: &str) -> Option<String> {
-        let block = self.block.as_ref();
-        let by_default = || self.settings.isolation();
-        let isolation = block.map_or_else(by_default, |block| block.isolation);
-        match name.to_ascii_lowercase().as_str() {
-            "transaction_isolation" => Some(
-                match isolation {
-                    Isolation::ReadCommitted => "read committed",
-                    Isolation::RepeatableRead => "repeatable read",
-                    Isolation::Serializable => "serializable",
-                }
-                .to_owned(),
-            ),
-            "transaction_read_only" => {
-                let read_only = block.map_or_else(|| self.settings.read_only(), |block| block.read_only);
-                Some(if read_only { "on" } else { "off" }.to_owned())
+        self.modes().shown(name).map(str::to_owned).or_else(|| self.settings.get(name))
+    }
+
+    /// Modes of the block, or those that the next transaction has by default.
+    fn modes(&self) -> Modes {
+        match &self.block {
+            Some(block) => {
+                Modes { isolation: block.isolation, read_only: block.read_only, deferrable: block.deferrable }
             }
-            "transaction_deferrable" => {
-                let deferrable = block.map_or_else(|| self.settings.deferrable(), |block| block.deferrable);
-                Some(if deferrable { "on" } else { "off" }.to_owned())
-            }
-            _ => self.settings.get(name),
+            None => Modes {
+                isolation: self.settings.isolation(),
+                read_only: self.settings.read_only(),
+                deferrable: self.settings.deferrable(),
+            },
         }
     }
 

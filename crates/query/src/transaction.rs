@@ -231,14 +231,30 @@ fn rollback(session: &mut Session, chain: bool) -> Result<Outcome> {
     Ok(Outcome::command("ROLLBACK"))
 }
 
-/// The modes that AND CHAIN passes to the next transaction.
-struct Modes {
-    isolation: Isolation,
-    read_only: bool,
-    deferrable: bool,
+/// Modes of a transaction.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Modes {
+    pub(crate) isolation: Isolation,
+    pub(crate) read_only: bool,
+    pub(crate) deferrable: bool,
 }
 
 impl Modes {
+    /// The value of `transaction_isolation` and its like; `None` for other settings.
+    pub(crate) fn shown(&self, name: &str) -> Option<&'static str> {
+        let switch = |is_on: bool| if is_on { "on" } else { "off" };
+        Some(match name.to_ascii_lowercase().as_str() {
+            "transaction_isolation" => match self.isolation {
+                Isolation::ReadCommitted => "read committed",
+                Isolation::RepeatableRead => "repeatable read",
+                Isolation::Serializable => "serializable",
+            },
+            "transaction_read_only" => switch(self.read_only),
+            "transaction_deferrable" => switch(self.deferrable),
+            _ => return None,
+        })
+    }
+
     /// Modes of the current block.
     ///
     /// # Errors
