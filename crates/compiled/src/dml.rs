@@ -27,43 +27,44 @@ use crate::subquery::Subquery;
 pub use load::{Incoming, Load, Loaded, Refused};
 
 /// Slot of `excluded`, the row proposed for insertion, in ON CONFLICT.
-const EXCLUDED: usize = 1;
+pub(crate) const EXCLUDED: usize = 1;
 
 /// State common to INSERT, UPDATE and DELETE.
-struct Target {
-    writer: Writer,
-    returning: Vec<Expr>,
-    foreign: ForeignKeys,
+pub(crate) struct Target {
+    pub(crate) writer: Writer,
+    pub(crate) returning: Vec<Expr>,
+    pub(crate) foreign: ForeignKeys,
 }
 
 /// A bound INSERT.
 pub(crate) struct Insert {
-    target: Target,
-    tables: Vec<Arc<RowTable>>,
-    rows: Rows,
+    pub(crate) target: Target,
+    pub(crate) tables: Vec<Arc<RowTable>>,
+    pub(crate) rows: Rows,
     /// Whether VALUES are evaluated for all rows before the first insert: subqueries in them must not see inserted
     /// rows.
-    made_first: bool,
-    conflict: Conflict,
+    pub(crate) made_first: bool,
+    pub(crate) conflict: Conflict,
     pub(crate) columns: Vec<Output>,
 }
 
 /// The source of inserted rows; each list has one expression for each column of the table.
-enum Rows {
+pub(crate) enum Rows {
     Values(Vec<Vec<Expr>>),
     Select(Box<Select>, Vec<Expr>),
     /// Rows passed in by [`Load`]; the expressions read them.
     External(Vec<Expr>),
 }
 
-enum Conflict {
+/// The effect of an equal key in a unique index.
+pub(crate) enum Conflict {
     Error,
     Nothing(Arbiter),
     Update { arbiter: Arbiter, set: Vec<(usize, Expr)>, condition: Option<Expr> },
 }
 
 /// The index whose conflicts ON CONFLICT handles: `None` for the primary key, else a secondary index by position.
-enum Arbiter {
+pub(crate) enum Arbiter {
     Any,
     Index(Option<usize>),
 }
@@ -146,7 +147,7 @@ fn target(
 
 /// Refuses subqueries that run between changes and read a changed table: they would see this statement's own
 /// changes.
-fn check_late(queries: &[Subquery], derived: &[Derived], target: &Target) -> Result<()> {
+pub(crate) fn check_late(queries: &[Subquery], derived: &[Derived], target: &Target) -> Result<()> {
     let mut selects: Vec<&Select> = queries.iter().map(|one| &one.select).collect();
     if selects.iter().any(|select| select.reads_derived()) {
         derived.iter().for_each(|one| one.rows.selects(&mut selects));
@@ -375,7 +376,7 @@ fn conflict(binder: &mut Binder, insert: &ast::Insert, table: &Arc<RowTable>, sc
 }
 
 /// Unique indexes: `None` for the primary key, secondary ones by position.
-fn uniques(table: &RowTable) -> impl Iterator<Item = (Option<usize>, &RowIndex)> {
+pub(crate) fn uniques(table: &RowTable) -> impl Iterator<Item = (Option<usize>, &RowIndex)> {
     let primary = table.primary.iter().map(|index| (None, index.def()));
     let secondary = table.secondary.iter().enumerate().map(|(at, index)| (Some(at), index.def()));
     primary.chain(secondary.filter(|(_, def)| def.unique))
@@ -481,11 +482,29 @@ fn change(
     let returning = ReturningClause { items: returning, star: Some(&from.star) };
     let (target, columns) = target(binder, changed, returning, foreign, &mut scope)?;
     check_late(&binder.subqueries[queries..], &binder.derived, &target)?;
-    let joined = from::joined(&binder.sources, &from);
-    let (steps, _) = plan::steps(&joined, from.conditions.clone(), &[], &mut binder.hashed);
-    let conditions = from.conditions.into_iter().map(|(_, condition)| condition).collect();
-    let tables = binder.sources.iter().map(|source| Arc::clone(&source.table)).collect();
-    Ok(Change { target, tables, steps, conditions, set, made_first: queries > 0, columns })
+    let draft = ChangeDraft { target, from, set, made_first: queries > 0, columns };
+    Ok(draft.planned(&binder.sources, &mut binder.hashed))
+}
+
+/// An UPDATE or DELETE without access paths. Its table is in slot [`TARGET`].
+pub(crate) struct ChangeDraft {
+    pub(crate) target: Target,
+    pub(crate) from: from::From,
+    pub(crate) set: Option<Vec<(usize, Expr)>>,
+    pub(crate) made_first: bool,
+    pub(crate) columns: Vec<Output>,
+}
+
+impl ChangeDraft {
+    /// Chooses the access paths. `hashed`: number of hash tables in the statement so far.
+    pub(crate) fn planned(self, sources: &[Source], hashed: &mut usize) -> Change {
+        let ChangeDraft { target, from, set, made_first, columns } = self;
+        let joined = from::joined(sources, &from);
+        let (steps, _) = plan::steps(&joined, from.conditions.clone(), &[], hashed);
+        let conditions = from.conditions.into_iter().map(|(_, condition)| condition).collect();
+        let tables = sources.iter().map(|source| Arc::clone(&source.table)).collect();
+        Change { target, tables, steps, conditions, set, made_first, columns }
+    }
 }
 
 /// Changes made by an INSERT so far.

@@ -1,9 +1,9 @@
 //! SQL over `rows` tables without DataFusion: a statement is bound once to typed expressions and a fixed access
 //! path, and then runs in microseconds.
 //!
-//! - [`prepare`], [`lower`], [`compile`], [`run`]: the entry points; [`Load`]: rows from outside (COPY, INSERT …
+//! - [`prepare`], [`prepare_change`], [`compile`], [`run`]: the entry points; [`Load`]: rows from outside (COPY, INSERT …
 //!   SELECT).
-//! - `lower`: queries that crate `binder` bound. Other statements, and queries given to [`compile`], are bound here.
+//! - `lower`: statements that crate `binder` bound. Those given to [`compile`] are bound here.
 //! - `dialect`: PostgreSQL's lexical rules and operator precedence for the parser.
 //! - `bind`, `scope`, `types`, `array`: name resolution and types, by PostgreSQL's rules.
 //! - `expr`, `cast`, `functions`, `datetime`, `sequences`, `aggregate`: evaluation.
@@ -53,7 +53,7 @@ pub use ddl::{
 pub use dialect::{PostgreSql, parser, parser_of, tokenize};
 pub use dml::{Incoming, Load, Loaded, Refused};
 pub use functions::formatted;
-pub use lower::{Lowered, NotLowered, lower, prepare, without_locks};
+pub use lower::{Lowered, NotLowered, lower, lower_change, lower_load, prepare, prepare_change};
 pub use scope::Tables;
 pub use select::{Output, WEAKER_LOCK};
 pub use sequences::{Numbers, is_of_sequence};

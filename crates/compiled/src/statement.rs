@@ -44,7 +44,8 @@ pub struct Compiled {
     has_session_constants: bool,
 }
 
-enum Work {
+/// The plan of a statement, by kind.
+pub(crate) enum Work {
     Select(Select),
     Insert(Insert),
     Change(Change),
@@ -78,9 +79,8 @@ pub enum Ran {
 }
 
 impl Compiled {
-    pub(crate) fn of_select(select: Select, parts: Parts) -> Compiled {
+    pub(crate) fn of(work: Work, parts: Parts) -> Compiled {
         let Parts { params, subqueries, derived, hashed, arrays, counts, moments, has_session_constants } = parts;
-        let work = Work::Select(select);
         Compiled { params, work, subqueries, derived, hashed, arrays, counts, moments, has_session_constants }
     }
 

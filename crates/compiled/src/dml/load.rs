@@ -24,6 +24,7 @@ use crate::derived_tables::Derived;
 use crate::exec::{ExecContext, ReadSource, Run, SubPlans};
 use crate::expr::Expr;
 use crate::foreign_keys::{ChangeKind, Changed, ForeignKeys};
+use crate::lower::Parts;
 use crate::scope::{self, Scope, Tables};
 use crate::select::Output;
 use crate::sort_limit::Emit;
@@ -99,6 +100,12 @@ impl Load {
     /// As [`crate::compile`]; 0A000 for what this crate does not support.
     pub fn of(insert: &ast::Insert, source: &[Option<Type>], tables: &dyn Tables) -> Result<Load> {
         bind_insert(insert, source, tables).map_err(|refusal| refused(refusal, "INSERT into a table"))
+    }
+
+    /// A lowered INSERT of rows of these types.
+    pub(crate) fn lowered(insert: Insert, types: Vec<Type>, parts: Parts) -> Load {
+        let Parts { subqueries, derived, hashed, .. } = parts;
+        Load { insert, types, subqueries, derived, hashed }
     }
 
     /// The target table.

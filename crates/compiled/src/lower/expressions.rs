@@ -164,11 +164,15 @@ impl Lowering<'_> {
     }
 
     fn parameter(&mut self, param: usize, ty: TypeId) -> Lower<Expr> {
+        self.reads_parameter = true;
         match (plain(ty), builtin().element_of(ty).and_then(plain)) {
             // Blanks at the end are not significant and never stored.
             (Some(ty @ Type::Char(_)), _) => Ok(cast_to(Expr::Param(param), ty)),
             (Some(_), _) => Ok(Expr::Param(param)),
+            // A column of INSERT … SELECT that is not read: the parameter has the type of the table's column.
+            (None, None) if ty == TypeId::UNKNOWN => Ok(Expr::Param(param)),
             (None, Some(element)) => Ok(Expr::ArrayParam { param, element }),
+            (None, None) if ty == TypeId::JSONB => Ok(of_text(Expr::Param(param), ty)),
             (None, None) => refused(format!("a parameter of type {}", type_name(ty))),
         }
     }
@@ -470,7 +474,7 @@ impl Lowering<'_> {
         if let Some((_, of)) = self.shared.iter().find(|(one, _)| *one == (query, kind)) {
             return Ok(Expr::Result { of: *of, given: Vec::new() });
         }
-        let plan = &self.query.subqueries[query as usize];
+        let plan = &self.tree.subqueries[query as usize];
         // EXISTS does not compute the columns.
         let wanted = if kind == ResultKind::Existence { &[][..] } else { &plan.columns };
         let (select, given) = self.inside(|lowering| lowering.select(&plan.rel, wanted))?;
@@ -490,7 +494,7 @@ impl Lowering<'_> {
         types: &[(Comparison, Type)],
         any_column: bool,
     ) -> Lower<Expr> {
-        let plan = &self.query.subqueries[query as usize];
+        let plan = &self.tree.subqueries[query as usize];
         let mut what = Vec::with_capacity(left.len());
         for (left, (_, ty)) in left.iter().zip(types) {
             what.push(self.as_type(left, *ty)?);
@@ -498,7 +502,7 @@ impl Lowering<'_> {
         let (select, given) = self.inside(|lowering| {
             let mut draft = lowering.draft(&plan.rel, &plan.columns)?;
             for (at, (column, (_, ty))) in plan.columns.iter().zip(types).enumerate() {
-                let own = lowering.query.columns[*column as usize].ty;
+                let own = lowering.tree.columns[*column as usize].ty;
                 if !is_kept(own, *ty) {
                     let value = std::mem::replace(&mut draft.output[at], Expr::Now);
                     draft.output[at] = cast_to(value, *ty);
@@ -542,6 +546,7 @@ impl Lowering<'_> {
             _ => return refused("this function of sequences"),
         };
         self.parts.counts |= function.writes();
+        self.calls_session = true;
         Ok(Expr::SessionCall(function, self.exprs(more)?))
     }
 
@@ -628,6 +633,13 @@ fn folded(expr: Expr) -> Expr {
         Ok(value) => Expr::Value(Value::of(&value)),
         Err(_) => expr.clone(),
     }
+}
+
+/// The value of a type that crate `scalar` reads from a text.
+fn of_text(text: Expr, ty: TypeId) -> Expr {
+    let column = Bound::new(ExprKind::Column(0), TypeId::TEXT, scalar::Place(0));
+    let value = Bound::new(ExprKind::ViaText(Box::new(column)), ty, scalar::Place(0));
+    Expr::Computation(Box::new(value), vec![text])
 }
 
 fn bool(value: bool) -> Expr {

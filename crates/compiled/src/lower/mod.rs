@@ -1,6 +1,9 @@
-//! Lowers bound queries (`binder::tree`) to the executor's plans.
+//! Lowers bound statements (`binder::tree`) to the executor's plans.
 //!
-//! - [`lower`], [`prepare`]: the entry points.
+//! - [`prepare`], [`lower`]: the entry points for queries; [`prepare_change`], [`lower_change`]: those for INSERT, UPDATE
+//!   and DELETE.
+//! - [`lower_load`]: the entry point for INSERT of rows that another executor makes.
+//! - `changes`: the plans of INSERT, UPDATE and DELETE.
 //! - `relations`: FROM, SELECT and set operations; `locks`: FOR UPDATE; `aggregates`: GROUP BY.
 //! - `expressions`: expressions; `natives`: functions that the executor's own operators compute.
 //!
@@ -11,20 +14,21 @@
 //! that another one can run it.
 
 mod aggregates;
+mod changes;
 mod expressions;
 mod locks;
 mod natives;
 mod relations;
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
-use binder::tree::Query;
+use binder::tree::{Column, Cte as BoundCte, CteBody, Query, Rel, Subplan};
 use catalog::TypeId;
 use model::{Error, Result, SqlState, Type};
 use parser::ast;
 use rows::RowTable;
 
+pub use self::changes::{lower_change, lower_load, prepare_change};
 use self::natives::plain;
 use crate::array::{Array, ParamType};
 use crate::bind::Source;
@@ -32,18 +36,18 @@ use crate::derived_tables::Derived;
 use crate::expr::Expr;
 use crate::scope::Tables;
 use crate::select::Output;
-use crate::statement::Compiled;
+use crate::statement::{Compiled, Work};
 use crate::subquery::{ResultKind, Subquery};
 
-/// Outcome of lowering a query.
+/// Outcome of lowering a statement.
 pub enum Lowered {
-    /// The query runs here.
+    /// The statement runs here.
     Plan(Box<Compiled>),
     /// Another executor must run it.
     Refused(NotLowered),
 }
 
-/// The reason why a query does not run here, for EXPLAIN.
+/// The reason why a statement does not run here, for EXPLAIN.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NotLowered {
     /// A noun phrase, such as `window functions`.
@@ -68,7 +72,7 @@ fn refused<T>(reason: impl Into<String>) -> Lower<T> {
     Err(Stop::Refused(reason.into()))
 }
 
-/// Binds and lowers a query: [`binder::bind`] of [`without_locks`], then [`lower`].
+/// Binds and lowers a query: [`binder::bind`], then [`lower`].
 ///
 /// - `sql`: the statement's text, for positions of errors.
 /// - `declared`: parameter types declared by the client; the others are inferred.
@@ -82,29 +86,27 @@ pub fn prepare(
     tables: &dyn Tables,
     declared: &[Option<ParamType>],
 ) -> Result<Lowered> {
-    let types: Vec<Option<TypeId>> = declared.iter().map(|ty| ty.map(|ty| TypeId(ty.oid()))).collect();
-    match binder::bind(schema, sql, &without_locks(query), &types) {
-        Ok(bound) => lower(&bound, query, tables, schema.session(), declared),
-        // PostgreSQL may run it: the binder's limits are its own.
-        Err(error) if error.state() == SqlState::STATEMENT_TOO_COMPLEX => {
-            Ok(Lowered::Refused(NotLowered { reason: error.message().to_owned() }))
-        }
-        Err(error) => Err(error),
+    match binder::bind(schema, sql, query, &declared_types(declared)) {
+        Ok(bound) => lower(&bound, tables, schema.session(), declared),
+        Err(error) => not_bound(error),
     }
 }
 
-/// The query without FOR UPDATE and its variants, which the binder does not take: they change neither names nor types.
-#[must_use]
-pub fn without_locks(query: &ast::Query) -> Cow<'_, ast::Query> {
-    match query.locking.as_slice() {
-        [] => Cow::Borrowed(query),
-        _ => Cow::Owned(ast::Query { locking: Vec::new(), ..query.clone() }),
+fn declared_types(declared: &[Option<ParamType>]) -> Vec<Option<TypeId>> {
+    declared.iter().map(|ty| ty.map(|ty| TypeId(ty.oid()))).collect()
+}
+
+/// The outcome for a statement that the binder does not take.
+fn not_bound(error: Error) -> Result<Lowered> {
+    match error.state() {
+        // PostgreSQL may run it: the binder's limits are its own.
+        SqlState::STATEMENT_TOO_COMPLEX => Ok(Lowered::Refused(NotLowered { reason: error.message().to_owned() })),
+        _ => Err(error),
     }
 }
 
 /// Lowers a bound query.
 ///
-/// - `written`: the query as it was parsed, with its locks.
 /// - `session`: the facts by which it was bound.
 /// - `declared`: parameter types declared by the client.
 ///
@@ -112,16 +114,31 @@ pub fn without_locks(query: &ast::Query) -> Cow<'_, ast::Query> {
 /// PostgreSQL's about locks and sequences.
 pub fn lower(
     bound: &Query,
-    written: &ast::Query,
     tables: &dyn Tables,
     session: &scalar::Session,
     declared: &[Option<ParamType>],
 ) -> Result<Lowered> {
-    match Lowering::new(bound, tables, session).statement(written, declared) {
+    let Query { root, output, columns, subqueries, ctes, parameters } = bound;
+    let tree = Tree { columns, subqueries, ctes, parameters, output };
+    outcome(Lowering::new(tree, tables, session).query(root, declared))
+}
+
+fn outcome(lowered: Lower<Compiled>) -> Result<Lowered> {
+    match lowered {
         Ok(compiled) => Ok(Lowered::Plan(Box::new(compiled))),
         Err(Stop::Refused(reason)) => Ok(Lowered::Refused(NotLowered { reason })),
         Err(Stop::Error(error)) => Err(error),
     }
+}
+
+/// The parts of a bound statement that its operators refer to by number, and the columns of its result.
+#[derive(Clone, Copy)]
+struct Tree<'q> {
+    columns: &'q [Column],
+    subqueries: &'q [Subplan],
+    ctes: &'q [BoundCte],
+    parameters: &'q [TypeId],
+    output: &'q [binder::tree::Output],
 }
 
 /// The definition of a column, and the level of the query that has it.
@@ -144,7 +161,7 @@ struct Level {
 type Cte = (usize, Arc<RowTable>);
 
 struct Lowering<'q> {
-    query: &'q Query,
+    tree: Tree<'q>,
     tables: &'q dyn Tables,
     session: &'q scalar::Session,
     /// Definitions by column number.
@@ -160,6 +177,9 @@ struct Lowering<'q> {
     padded: Vec<(u32, i32)>,
     /// Uncorrelated subqueries whose results are as they are: their numbers in the tree and in the plan.
     shared: Vec<((u32, ResultKind), usize)>,
+    /// Whether a function of the session's state was lowered: each call of it may give another value.
+    calls_session: bool,
+    reads_parameter: bool,
     parts: Parts,
 }
 
@@ -178,26 +198,40 @@ pub(crate) struct Parts {
 }
 
 impl<'q> Lowering<'q> {
-    fn new(query: &'q Query, tables: &'q dyn Tables, session: &'q scalar::Session) -> Lowering<'q> {
+    fn new(tree: Tree<'q>, tables: &'q dyn Tables, session: &'q scalar::Session) -> Lowering<'q> {
         Lowering {
-            query,
+            tree,
             tables,
             session,
-            definitions: vec![None; query.columns.len()],
+            definitions: vec![None; tree.columns.len()],
             levels: vec![Level::default()],
-            ctes: query.ctes.iter().map(|_| None).collect(),
+            ctes: tree.ctes.iter().map(|_| None).collect(),
             scanned: Vec::new(),
             operands: Vec::new(),
             padded: Vec::new(),
             shared: Vec::new(),
+            calls_session: false,
+            reads_parameter: false,
             parts: Parts::default(),
         }
     }
 
-    /// The plan of the whole query.
-    fn statement(mut self, written: &ast::Query, declared: &[Option<ParamType>]) -> Lower<Compiled> {
-        for (at, ty) in self.query.parameters.iter().enumerate() {
-            match ParamType::from_oid(ty.0) {
+    /// The plan of a query.
+    fn query(mut self, root: &'q Rel, declared: &[Option<ParamType>]) -> Lower<Compiled> {
+        self.parameters(declared, false)?;
+        let wanted: Vec<u32> = self.tree.output.iter().map(|one| one.column).collect();
+        let mut draft = self.draft(root, &wanted)?;
+        self.result_columns(&mut draft.output, &mut draft.columns)?;
+        let select = draft.planned(&self.levels[0].sources, &mut self.parts.hashed);
+        Ok(Compiled::of(Work::Select(select), self.parts))
+    }
+
+    /// Takes the types of the parameters, and refuses changes in WITH. `writes`: a parameter of type jsonb is taken as
+    /// one of json, as columns are.
+    fn parameters(&mut self, declared: &[Option<ParamType>], writes: bool) -> Lower<()> {
+        for (at, ty) in self.tree.parameters.iter().enumerate() {
+            let stored = if writes && *ty == TypeId::JSONB { TypeId::JSON } else { *ty };
+            match ParamType::from_oid(stored.0) {
                 Some(ty) => self.parts.params.push(ty),
                 None => return refused(format!("a parameter ${} of type {}", at + 1, type_name(*ty))),
             }
@@ -205,16 +239,23 @@ impl<'q> Lowering<'q> {
         // Parameters that the text does not mention have their declared types.
         let unused = declared.iter().skip(self.parts.params.len());
         self.parts.params.extend(unused.map_while(|ty| *ty));
-        let wanted: Vec<u32> = self.query.output.iter().map(|one| one.column).collect();
-        let mut draft = self.draft(&self.query.root, &wanted)?;
-        for ((output, expr), column) in self.query.output.iter().zip(&mut draft.output).zip(&mut draft.columns) {
+        self.check_changes_in_with()
+    }
+
+    fn check_changes_in_with(&self) -> Lower<()> {
+        // A change in WITH happens also if nothing reads its rows.
+        match self.tree.ctes.iter().any(|cte| matches!(cte.body, CteBody::Change(_))) {
+            true => refused("a change in WITH"),
+            false => Ok(()),
+        }
+    }
+
+    /// Completes the columns of the result.
+    fn result_columns(&mut self, exprs: &mut [Expr], columns: &mut [Output]) -> Lower<()> {
+        for ((output, expr), column) in self.tree.output.iter().zip(exprs).zip(columns) {
             self.result_column(output, expr, column)?;
         }
-        if !written.locking.is_empty() {
-            draft.locks = locks::locks(written, &draft, &self.levels[0].sources)?;
-        }
-        let select = draft.planned(&self.levels[0].sources, &mut self.parts.hashed);
-        Ok(Compiled::of_select(select, self.parts))
+        Ok(())
     }
 
     /// Completes a column of the result. A value of a type that columns cannot have becomes its text.

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use binder::tree::{CteBody, JoinKind, Rel, SortKey, Subplan, Table};
-use catalog::TypeId;
+use binder::tree::{CteBody, JoinKind, Rel, RowLock, SortKey, Subplan, Table};
+use catalog::{TypeId, Volatility, builtin};
 use model::{RowColumn, Type};
 use parser::ast::SetOperator;
 use rows::RowTable;
@@ -15,7 +15,6 @@ use super::{Definition, Lower, Lowering, refused, type_name};
 use crate::aggregate::nullable;
 use crate::bind::{DerivedRef, Source};
 use crate::derived_tables::{self, Derived, Kind, Rows, Set};
-use crate::expr::Expr;
 use crate::from::{From, WHERE};
 use crate::plan::{Order, Outer};
 use crate::scope::cut;
@@ -28,6 +27,7 @@ struct Clauses<'q> {
     above: Vec<&'q [(u32, Bound)]>,
     limit: Option<&'q Bound>,
     offset: Option<&'q Bound>,
+    locks: &'q [RowLock],
     sort: &'q [SortKey],
     /// DISTINCT ON, or DISTINCT of these columns.
     distinct_on: Option<&'q [u32]>,
@@ -40,7 +40,10 @@ impl<'q> Clauses<'q> {
     fn of(mut rel: &'q Rel) -> Lower<(Clauses<'q>, [&'q Rel; 2])> {
         let mut clauses = Clauses::default();
         while let Rel::Project { input, columns } = rel
-            && matches!(**input, Rel::Project { .. } | Rel::Limit { .. } | Rel::Sort { .. } | Rel::Distinct { .. })
+            && matches!(
+                **input,
+                Rel::Project { .. } | Rel::Limit { .. } | Rel::Lock { .. } | Rel::Sort { .. } | Rel::Distinct { .. }
+            )
         {
             clauses.above.push(columns);
             rel = input;
@@ -51,6 +54,10 @@ impl<'q> Clauses<'q> {
                 return refused("FETCH FIRST WITH TIES");
             }
             (clauses.limit, clauses.offset) = (limit.as_ref(), offset.as_ref());
+            rel = input;
+        }
+        if let Rel::Lock { input, locks } = rel {
+            clauses.locks = locks;
             rel = input;
         }
         if let Rel::Distinct { input, columns } = rel
@@ -93,6 +100,13 @@ impl<'q> Lowering<'q> {
                 _ => (clauses, body) = (Clauses { above: clauses.above, ..Clauses::default() }, below),
             }
         }
+        // A projection above may read a column twice or not at all: a volatile function runs in a query of its own.
+        if clauses.above.iter().skip(1).any(|columns| calls_volatile(columns)) {
+            return refused("a volatile function between two projections");
+        }
+        if !clauses.above.is_empty() && clauses.projection.is_some_and(calls_volatile) {
+            (clauses, body) = (Clauses { above: clauses.above, ..Clauses::default() }, below);
+        }
         let mut draft = Draft::default();
         let mut having = None;
         if let Rel::Filter { input, condition } = body
@@ -131,9 +145,6 @@ impl<'q> Lowering<'q> {
         }
         draft.output = wanted.iter().map(|column| self.column(*column)).collect::<Lower<_>>()?;
         draft.columns = wanted.iter().map(|column| self.output(*column)).collect();
-        if !clauses.above.is_empty() && draft.output.iter().any(Expr::is_volatile) {
-            return refused("a volatile function below another projection");
-        }
         draft.distinct = clauses.distinct.is_some();
         if draft.distinct {
             self.check_equality(wanted)?;
@@ -144,6 +155,7 @@ impl<'q> Lowering<'q> {
         }
         draft.limit = clauses.limit.map(|limit| self.expr(limit)).transpose()?;
         draft.offset = clauses.offset.map(|offset| self.expr(offset)).transpose()?;
+        draft.locks = self.locks(clauses.locks, &draft.from)?;
         Ok(draft)
     }
 
@@ -154,7 +166,7 @@ impl<'q> Lowering<'q> {
         Ok(draft.planned(&self.levels[level].sources, &mut self.parts.hashed))
     }
 
-    fn project(&mut self, columns: &[(u32, Bound)]) -> Lower<()> {
+    pub(super) fn project(&mut self, columns: &[(u32, Bound)]) -> Lower<()> {
         let level = self.level();
         for (column, value) in columns {
             // A value that is a column may keep its number.
@@ -174,15 +186,15 @@ impl<'q> Lowering<'q> {
         Ok(())
     }
 
-    fn output(&self, column: u32) -> Output {
-        let of = &self.query.columns[column as usize];
+    pub(super) fn output(&self, column: u32) -> Output {
+        let of = &self.tree.columns[column as usize];
         let ty = self.column_type(column).unwrap_or(Type::Text);
         Output { name: of.name.to_string(), ty, origin: None, announced: None }
     }
 
     /// The type of a column, if columns of tables can have it.
     pub(super) fn column_type(&self, column: u32) -> Option<Type> {
-        let of = &self.query.columns[column as usize];
+        let of = &self.tree.columns[column as usize];
         let padded = self.padded.iter().find(|(other, _)| *other == column);
         let typmod = padded.map_or(of.typmod, |(_, typmod)| *typmod);
         Type::from_oid(of.ty.0, typmod).or_else(|| plain(of.ty))
@@ -190,7 +202,7 @@ impl<'q> Lowering<'q> {
 
     fn check_equality(&self, columns: &[u32]) -> Lower<()> {
         for column in columns {
-            self.ordered(self.query.columns[*column as usize].ty, "DISTINCT of")?;
+            self.ordered(self.tree.columns[*column as usize].ty, "DISTINCT of")?;
         }
         Ok(())
     }
@@ -232,7 +244,7 @@ impl<'q> Lowering<'q> {
             if leading < keys.len() {
                 return refused("DISTINCT ON of columns that ORDER BY does not begin with");
             }
-            self.ordered(self.query.columns[*column as usize].ty, "DISTINCT ON of")?;
+            self.ordered(self.tree.columns[*column as usize].ty, "DISTINCT ON of")?;
             let output = wanted.iter().position(|other| other == column);
             order.push(Order { by: self.column(*column)?, output, descending: false, nulls_first: false });
         }
@@ -281,7 +293,6 @@ impl<'q> Lowering<'q> {
             }
             Rel::Functions { .. } => refused("functions in FROM"),
             Rel::AsOfJoin { .. } => refused("ASOF JOIN"),
-            Rel::Lock { .. } => refused("FOR UPDATE in a subquery"),
             Rel::WorkTable { .. } => refused("WITH RECURSIVE"),
             Rel::Window { .. } => refused("window functions"),
             Rel::ProjectSet { .. } => refused("functions of sets"),
@@ -293,6 +304,7 @@ impl<'q> Lowering<'q> {
             | Rel::Distinct { .. }
             | Rel::Sort { .. }
             | Rel::Limit { .. }
+            | Rel::Lock { .. }
             | Rel::SetOperation { .. } => self.derived(rel, into),
         }
     }
@@ -306,19 +318,31 @@ impl<'q> Lowering<'q> {
     }
 
     fn scan(&mut self, table: &Table, columns: &[u32], into: &mut From) -> Lower<()> {
+        let stored = self.stored(table)?;
+        let slot = self.current().sources.len();
+        self.row(&stored, columns, slot);
+        self.add(Source::stored(String::new(), slot, stored), into);
+        Ok(())
+    }
+
+    /// The `rows` table of a name.
+    pub(super) fn stored(&mut self, table: &Table) -> Lower<Arc<RowTable>> {
         let Some(stored) = self.tables.table(Some(&table.schema), &table.name) else {
             return refused(format!("table {}.{}, which is no rows table", table.schema, table.name));
         };
-        let (level, slot) = (self.level(), self.current().sources.len());
-        if stored.schema.shown().count() != columns.len() {
+        if stored.schema.shown().count() != table.columns.len() {
             return refused(format!("table {}.{} in another version", table.schema, table.name));
         }
-        for ((at, _), column) in stored.schema.shown().zip(columns) {
+        self.scanned.push((table.oid, Arc::clone(&stored)));
+        Ok(stored)
+    }
+
+    /// Defines columns as those of the row in a slot of the current query.
+    pub(super) fn row(&mut self, table: &RowTable, columns: &[u32], slot: usize) {
+        let level = self.level();
+        for ((at, _), column) in table.schema.shown().zip(columns) {
             self.definitions[*column as usize] = Some(Definition::Field { level, slot, column: at });
         }
-        self.scanned.push((table.oid, Arc::clone(&stored)));
-        self.add(Source::stored(String::new(), slot, stored), into);
-        Ok(())
     }
 
     fn add(&mut self, source: Source, into: &mut From) {
@@ -351,7 +375,7 @@ impl<'q> Lowering<'q> {
         let mut own = Vec::with_capacity(columns.len());
         for column in columns {
             let Some(ty) = self.column_type(*column) else {
-                let ty = self.query.columns[*column as usize].ty;
+                let ty = self.tree.columns[*column as usize].ty;
                 return refused(format!("a subquery with a column of type {}", type_name(ty)));
             };
             own.push(RowColumn::new(format!("c{}", own.len()), ty));
@@ -363,7 +387,7 @@ impl<'q> Lowering<'q> {
         let (of, table) = match &self.ctes[number] {
             Some((of, table)) => (*of, Arc::clone(table)),
             None => {
-                let cte = &self.query.ctes[number];
+                let cte = &self.tree.ctes[number];
                 let rel = match &cte.body {
                     CteBody::Plain(rel) => rel,
                     CteBody::Recursive { .. } => return refused("WITH RECURSIVE"),
@@ -401,7 +425,7 @@ impl<'q> Lowering<'q> {
                 };
                 let mut keys = Vec::with_capacity(columns.len());
                 for column in columns {
-                    let ty = self.query.columns[*column as usize].ty;
+                    let ty = self.tree.columns[*column as usize].ty;
                     let is_compared = !(*all && kind == Kind::Union);
                     let ty = if is_compared { self.ordered(ty, "a set operation on")? } else { Type::Text };
                     keys.push(nullable(ty));
@@ -426,8 +450,8 @@ impl<'q> Lowering<'q> {
     /// Refuses columns of char(n) with several lengths: their values have no padding here, and the common type does not
     /// say how long it is.
     fn check_padding<'v>(&self, columns: &[u32], values: impl Iterator<Item = (&'v Bound, &'v u32)>) -> Lower<()> {
-        let loses = |column: u32| self.query.columns[column as usize].typmod < 0;
-        if !columns.iter().any(|column| self.query.columns[*column as usize].ty == TypeId::BPCHAR && loses(*column)) {
+        let loses = |column: u32| self.tree.columns[column as usize].typmod < 0;
+        if !columns.iter().any(|column| self.tree.columns[*column as usize].ty == TypeId::BPCHAR && loses(*column)) {
             return Ok(());
         }
         for (value, column) in values {
@@ -440,7 +464,7 @@ impl<'q> Lowering<'q> {
 
     fn check_side_padding(&self, columns: &[u32], side: &Subplan) -> Lower<()> {
         for (column, own) in columns.iter().zip(&side.columns) {
-            let (of, own) = (&self.query.columns[*column as usize], &self.query.columns[*own as usize]);
+            let (of, own) = (&self.tree.columns[*column as usize], &self.tree.columns[*own as usize]);
             if of.ty == TypeId::BPCHAR && of.typmod < 0 && own.typmod >= 0 {
                 return refused("values of char(n) with several lengths");
             }
@@ -449,10 +473,22 @@ impl<'q> Lowering<'q> {
     }
 }
 
-fn outputs(rel: &Rel) -> Vec<u32> {
+pub(super) fn outputs(rel: &Rel) -> Vec<u32> {
     let mut columns = Vec::new();
     rel.outputs(&mut columns);
     columns
+}
+
+fn calls_volatile(columns: &[(u32, Bound)]) -> bool {
+    let is_volatile = |part: &Bound| match &part.kind {
+        ExprKind::Call(call, _) => {
+            builtin().function_row(call.function).is_none_or(|row| row.volatility == Volatility::Volatile)
+        }
+        _ => false,
+    };
+    let mut found = false;
+    columns.iter().for_each(|(_, value)| value.visit(&mut |part| found |= is_volatile(part)));
+    found
 }
 
 fn same_columns(one: &[u32], other: &[u32]) -> bool {

@@ -210,7 +210,7 @@ fn the_first_text_type_wins_in_case_and_coalesce() {
     let (dt, ts, tz) = ("NULL::date", "NULL::timestamp", "NULL::timestamptz");
     let is = |sql: String, expected: &str| {
         let db = Db::new();
-        let compiled = db.compile(&format!("SELECT {sql}")).unwrap_or_else(|error| panic!("{sql}: {error:?}"));
+        let compiled = db.compile_parsed(&format!("SELECT {sql}")).unwrap_or_else(|error| panic!("{sql}: {error:?}"));
         assert_eq!(compiled.columns()[0].ty.to_string(), expected, "{sql}");
     };
     for (left, right, expected) in [
@@ -369,7 +369,7 @@ fn queries_without_tables_and_with_datetimes_are_recognised() {
         ("SELECT length(timestamp '2026-11-22 01:02:03.123456789'::text)", true, true),
     ] {
         assert_eq!(crate::names_no_table(&parse(sql)), is_one, "{sql}");
-        assert_eq!(db.compile(sql).unwrap().has_moments(), has_moments, "{sql}");
+        assert_eq!(db.compile_parsed(sql).unwrap().has_moments(), has_moments, "{sql}");
     }
     for sql in [
         "SELECT 1 FROM t",

@@ -8,13 +8,14 @@ use std::io::Write;
 use std::process::{Command, Stdio};
 
 use model::{Error, Result, Type};
-use sqlparser::ast;
+use parser::ast::Statement;
 
 use super::{Db, parse, shown};
 
-const FILES: [&str; 8] = [
+const FILES: [&str; 9] = [
     "golden.txt",
     "golden_calls.txt",
+    "golden_changes.txt",
     "golden_functions.txt",
     "golden_foreign.txt",
     "golden_queries.txt",
@@ -65,25 +66,18 @@ fn cases(text: &str) -> Vec<Case> {
 
 /// Output in psql's format: rows, then the command tag.
 fn answer(db: &Db, sql: &str) -> String {
-    let parsed = parse(sql.trim_end_matches(';'));
-    let changes = match &parsed {
-        ast::Statement::Query(query) => match &*query.body {
-            ast::SetExpr::Insert(one) | ast::SetExpr::Update(one) | ast::SetExpr::Delete(one) => one,
-            _ => &parsed,
-        },
-        other => other,
-    };
-    let tag = match changes {
-        ast::Statement::CreateTable(_) | ast::Statement::CreateIndex(_) | ast::Statement::CreateSequence { .. } => {
-            return match db.define(changes) {
+    let parsed = parser::parse_all(sql).map(|mut statements| statements.pop().map(|one| one.statement));
+    let tag = match &parsed {
+        Ok(Some(Statement::Insert(_))) => Some("INSERT 0"),
+        Ok(Some(Statement::Update(_))) => Some("UPDATE"),
+        Ok(Some(Statement::Delete(_))) => Some("DELETE"),
+        Ok(Some(Statement::Query(_))) | Err(_) => None,
+        Ok(_) => {
+            return match db.define(&parse(sql.trim_end_matches(';'))) {
                 Ok(tag) => tag.into(),
                 Err(error) => failed(&error),
             };
         }
-        ast::Statement::Insert(_) => Some("INSERT 0"),
-        ast::Statement::Update(_) => Some("UPDATE"),
-        ast::Statement::Delete(_) => Some("DELETE"),
-        _ => None,
     };
     match ran(db, sql) {
         Ok((rows, count)) => {

@@ -1,6 +1,6 @@
 //! Bulk loads.
 
-use model::SqlState;
+use model::{SqlState, Type};
 use pg::Form;
 use rows::{Isolation, RecordId, Txn};
 
@@ -86,4 +86,39 @@ fn loaded_rows_may_reference_later_rows() {
     let error = load.finish(&mut txn, &left, session(), guard).unwrap_err();
     assert_eq!(error.state(), SqlState::FOREIGN_KEY_VIOLATION);
     assert_eq!(error.detail(), Some("Key (parent)=(9) is not present in table \"tree\"."));
+}
+
+/// The query runs elsewhere; its values are cast to the types of the columns here.
+#[test]
+fn an_insert_takes_the_rows_of_a_query_that_runs_elsewhere() {
+    let db = Db::new();
+    db.ddl("CREATE TABLE t (id serial PRIMARY KEY, a int DEFAULT 5, n numeric(6,1), c char(3) UNIQUE)");
+    let sql = "INSERT INTO t (n, a, c) SELECT rank() OVER (ORDER BY id), sum(a), 'x' FROM t GROUP BY id
+        ON CONFLICT (c) DO UPDATE SET a = excluded.a + 1 RETURNING id, a, n, c";
+    let (load, query) = db.load_of(sql).unwrap();
+    assert_eq!(load.types(), [Type::Int8, Type::Int8]);
+    assert_eq!(query.output.iter().map(|one| &*one.name).collect::<Vec<_>>(), ["rank", "sum"]);
+    assert_eq!(load.columns().len(), 4);
+    let mut txn = db.begin(Isolation::ReadCommitted);
+    let rows = Text(vec![vec!["1", "10"], vec!["2", "~"]]);
+    let mut returned = Vec::new();
+    let zone = super::bound::Clocks::of(&db);
+    let session = Session { zone: &zone, numbers: Some(&db), ..session() };
+    let loaded = load.run(&mut txn, &rows, session, &crossbeam_epoch::pin(), &mut |row| {
+        returned.push(format!("{row:?}"));
+        Ok(())
+    });
+    // The same row a second time.
+    let refused = loaded.unwrap_err();
+    assert_eq!((refused.row, refused.error.state()), (1, SqlState::CARDINALITY_VIOLATION));
+    assert_eq!(returned.len(), 1);
+    for (sql, expected) in [
+        ("INSERT INTO t (a) SELECT id + $1 FROM t", None),
+        ("INSERT INTO t (a) SELECT id FROM t RETURNING a + $1", Some("a parameter outside of the query of INSERT")),
+        ("INSERT INTO t (c) SELECT ARRAY[id] FROM t", Some("a query with a column of type integer[]")),
+        ("INSERT INTO t VALUES (1)", Some("an INSERT without a query")),
+        ("UPDATE t SET a = 1", Some("no INSERT")),
+    ] {
+        assert_eq!(db.load_of(sql).err().as_deref(), expected, "{sql}");
+    }
 }

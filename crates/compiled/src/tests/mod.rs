@@ -2,6 +2,7 @@
 
 mod arrays;
 mod bound;
+mod bound_changes;
 mod changes;
 mod expressions;
 mod golden;
@@ -150,7 +151,23 @@ impl Catalog for Db {
     }
 }
 
+/// The state of sequences and random numbers.
+type NumberState = (Vec<(i64, bool, Option<i64>)>, Option<u32>, u64);
+
 impl Db {
+    fn numbers(&self) -> NumberState {
+        let state = |counter: &Counter| (counter.last, counter.is_called, counter.current);
+        (self.counters.borrow().iter().map(state).collect(), self.last.get(), self.randoms.get())
+    }
+
+    fn set_numbers(&self, (counters, last, randoms): NumberState) {
+        for (counter, state) in self.counters.borrow_mut().iter_mut().zip(counters) {
+            (counter.last, counter.is_called, counter.current) = state;
+        }
+        self.last.set(last);
+        self.randoms.set(randoms);
+    }
+
     fn counter<T>(&self, id: u32, with: impl FnOnce(&mut Counter) -> T) -> T {
         let mut counters = self.counters.borrow_mut();
         with(counters.iter_mut().find(|counter| counter.spec.id == id).unwrap())
@@ -223,12 +240,16 @@ impl Outcome {
 
 /// Parses a statement with the token rewrites of a session.
 fn parse(sql: &str) -> ast::Statement {
+    parse_or_not(sql).unwrap_or_else(|| panic!("{sql}: syntax error"))
+}
+
+/// Like [`parse`]; `None` for statements that only crate `parser` knows.
+fn parse_or_not(sql: &str) -> Option<ast::Statement> {
     let mut tokens = crate::tokenize(sql).unwrap();
     prepared(&mut tokens).unwrap_or_else(|error| panic!("{sql}: {error}"));
     let mut parser = crate::parser(tokens);
-    let parsed = parser.parse_statement().unwrap_or_else(|error| panic!("{sql}: {error}"));
-    assert_eq!(parser.peek_token().token, Token::EOF, "{sql}");
-    parsed
+    let parsed = parser.parse_statement().ok()?;
+    (parser.peek_token().token == Token::EOF).then_some(parsed)
 }
 
 /// An empty table.
@@ -321,8 +342,19 @@ impl Db {
         txn.commit(Lsn(self.newest.get()), &crossbeam_epoch::pin());
     }
 
+    /// The plan of a statement, which both ways of binding make.
     fn compile(&self, sql: &str) -> Result<Compiled> {
-        compile(&parse(sql), self, &[])?.ok_or_else(|| Error::unsupported("another tier's"))
+        let old = self.compile_parsed(sql);
+        if let Some(Err(error)) = self.lowered(sql, &old) {
+            assert!(old.is_err(), "{sql}: {error}");
+        }
+        old
+    }
+
+    /// The plan of a statement that crate sqlparser parsed.
+    fn compile_parsed(&self, sql: &str) -> Result<Compiled> {
+        let unsupported = || Error::unsupported("another tier's");
+        compile(&parse_or_not(sql).ok_or_else(unsupported)?, self, &[])?.ok_or_else(unsupported)
     }
 
     fn question(&self) -> Result<()> {
@@ -343,16 +375,20 @@ impl Db {
         params: &[Datum<'_>],
         show: fn(&Datum<'_>, Type) -> String,
     ) -> Result<Outcome> {
-        let compiled = self.compile(sql);
+        let compiled = self.compile_parsed(sql);
         let Some(lowered) = self.lowered(sql, &compiled) else {
             return self.run_compiled(txn, &compiled?, sql, params, show);
         };
-        let is_repeatable = compiled.as_ref().map_or(true, Compiled::is_read_only) && !sql.contains("random");
-        if !is_repeatable {
+        // Reads of the first run would be conflicts of the second one.
+        let is_change = compiled.as_ref().is_ok_and(|compiled| !compiled.is_read_only());
+        if is_change && txn.isolation() > Isolation::ReadCommitted {
             return self.run_compiled(txn, &lowered?, sql, params, show);
         }
         let (fetched, questions) = (crate::exec::tests::FETCHED.get(), self.questions.get());
+        let (numbers, savepoint) = (self.numbers(), txn.savepoint());
         let old = compiled.and_then(|compiled| self.run_compiled(txn, &compiled, sql, params, show));
+        txn.undo_to(savepoint, &crossbeam_epoch::pin()).unwrap();
+        self.set_numbers(numbers);
         crate::exec::tests::FETCHED.set(fetched);
         self.questions.set(questions);
         let found = lowered.and_then(|lowered| self.run_compiled(txn, &lowered, sql, params, show));

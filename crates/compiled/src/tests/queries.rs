@@ -484,8 +484,8 @@ fn a_slice_ends_after_a_number_of_rows() {
     let txn = db.begin(Isolation::ReadCommitted);
     let compiled = db.compile("SELECT a FROM loose WHERE a = -1").unwrap();
     let parts = db.parts(&txn, &compiled, &[], super::shown);
-    // 78,130 rows, at most 32,768 in a slice.
-    assert_eq!(parts.len(), 3);
+    // 78,130 rows, inserted both ways, and the first ones undone; at most 32,768 in a slice.
+    assert_eq!(parts.len(), 5);
 }
 
 #[test]

@@ -1,0 +1,363 @@
+//! INSERT, UPDATE and DELETE.
+//!
+//! The changed row is in slot `TARGET`: before the change while SET is evaluated, after it while RETURNING is. So the
+//! columns of both versions are defined as fields of that slot.
+//!
+//! CHECK conditions and the defaults of foreign key actions are not part of the bound tree: `constraints` and
+//! `foreign_keys` bind them from the table's description.
+
+use std::sync::Arc;
+
+use binder::tree::{
+    Assignment, Change, ChangeStatement, Column, Conflict as BoundConflict, Delete, Generated, Insert,
+    Output as BoundOutput, Query, Rel, RowQuery, Statement, Table, Update,
+};
+use model::{Datum, Error, Result, Type};
+use parser::ast;
+use rows::RowTable;
+use rustc_hash::FxHashSet;
+use scalar::{Expr as Bound, ExprKind};
+
+use super::relations::outputs;
+use super::{
+    Definition, Lower, Lowered, Lowering, NotLowered, Stop, Tree, declared_types, not_bound, outcome, refused,
+    type_name,
+};
+use crate::array::ParamType;
+use crate::bind::{Binder, Refusal, Source};
+use crate::constraints::{TARGET, Writer};
+use crate::dml::{self, Arbiter, ChangeDraft, Conflict, EXCLUDED, Load, Rows, Target, check_late};
+use crate::expr::{Expr, Value};
+use crate::foreign_keys::{ChangeKind, ForeignKeys};
+use crate::scope::{Scope, Tables};
+use crate::select::Output;
+use crate::statement::{Compiled, Work};
+use crate::subquery::{ResultKind, Subquery};
+
+/// Binds and lowers an INSERT, UPDATE or DELETE: [`binder::bind_statement`], then [`lower_change`].
+///
+/// - `sql`: the statement's text, for positions of errors.
+/// - `declared`: parameter types declared by the client; the others are inferred.
+///
+/// # Errors
+/// PostgreSQL's, with their place in the text.
+pub fn prepare_change(
+    sql: &str,
+    statement: &ast::Statement,
+    schema: &dyn binder::Schema,
+    tables: &dyn Tables,
+    declared: &[Option<ParamType>],
+) -> Result<Lowered> {
+    match binder::bind_statement(schema, sql, statement, &declared_types(declared)) {
+        Ok(Statement::Change(bound)) => lower_change(&bound, tables, schema.session(), declared),
+        Ok(Statement::Query(_)) => outcome(refused("a query")),
+        Err(error) => not_bound(error),
+    }
+}
+
+/// Lowers a bound INSERT, UPDATE or DELETE.
+///
+/// - `session`: the facts by which it was bound.
+/// - `declared`: parameter types declared by the client.
+///
+/// # Errors
+/// 0A000 for a subquery that would see the statement's own changes; PostgreSQL's about sequences.
+pub fn lower_change(
+    bound: &ChangeStatement,
+    tables: &dyn Tables,
+    session: &scalar::Session,
+    declared: &[Option<ParamType>],
+) -> Result<Lowered> {
+    let ChangeStatement { change, output, columns, subqueries, ctes, parameters } = bound;
+    let tree = Tree { columns, subqueries, ctes, parameters, output };
+    outcome(Lowering::new(tree, tables, session).change(change, declared))
+}
+
+/// Lowers a bound INSERT whose query another executor runs: returns the load that takes the query's rows, and the query.
+/// Casts to the types of the table's columns and defaults are computed by the load.
+///
+/// - `session`: the facts by which it was bound.
+///
+/// # Errors
+/// As [`lower_change`].
+pub fn lower_load(
+    bound: &ChangeStatement,
+    tables: &dyn Tables,
+    session: &scalar::Session,
+) -> Result<std::result::Result<(Load, Query), NotLowered>> {
+    let ChangeStatement { change, output, columns, subqueries, ctes, parameters } = bound;
+    let tree = Tree { columns, subqueries, ctes, parameters, output };
+    let Change::Insert(insert) = change else { return Ok(Err(NotLowered { reason: "no INSERT".into() })) };
+    match Lowering::new(tree, tables, session).load(insert) {
+        Ok((load, root, output)) => {
+            let (columns, subqueries, ctes) = (columns.clone(), subqueries.clone(), ctes.clone());
+            Ok(Ok((load, Query { root, output, columns, subqueries, ctes, parameters: parameters.clone() })))
+        }
+        Err(Stop::Refused(reason)) => Ok(Err(NotLowered { reason })),
+        Err(Stop::Error(error)) => Err(error),
+    }
+}
+
+/// SET of an UPDATE or of ON CONFLICT DO UPDATE.
+#[derive(Clone, Copy)]
+struct Set<'q> {
+    row_queries: &'q [RowQuery],
+    assignments: &'q [Assignment],
+    generated: &'q [Generated],
+}
+
+impl<'q> Lowering<'q> {
+    /// The plan of a change.
+    fn change(mut self, change: &'q Change, declared: &[Option<ParamType>]) -> Lower<Compiled> {
+        self.parameters(declared, true)?;
+        let work = match change {
+            Change::Insert(insert) => Work::Insert(self.insert(insert)?),
+            Change::Update(update) => Work::Change(self.update(update)?),
+            Change::Delete(delete) => Work::Change(self.delete(delete)?),
+            Change::Merge(_) => return refused("MERGE"),
+        };
+        Ok(Compiled::of(work, self.parts))
+    }
+
+    fn insert(&mut self, insert: &'q Insert) -> Lower<dml::Insert> {
+        let table = self.stored(&insert.table)?;
+        let rows = self.inserted_rows(insert, &table)?;
+        self.insert_of(insert, table, rows)
+    }
+
+    /// The load, and the query of its rows.
+    fn load(mut self, insert: &'q Insert) -> Lower<(Load, Rel, Vec<BoundOutput>)> {
+        self.check_changes_in_with()?;
+        let Some((input, columns)) = projected(insert) else { return refused("an INSERT without a query") };
+        let wanted = columns_read(input, columns)?;
+        let (mut output, mut types) = (Vec::with_capacity(wanted.len()), Vec::with_capacity(wanted.len()));
+        for column in &wanted {
+            let Column { name, ty, typmod } = &self.tree.columns[*column as usize];
+            let Some(own) = Type::from_oid(ty.0, *typmod) else {
+                return refused(format!("a query with a column of type {}", type_name(*ty)));
+            };
+            types.push(own);
+            output.push(BoundOutput { name: name.clone(), column: *column, ty: *ty, typmod: *typmod, origin: None });
+        }
+        self.compute(&wanted);
+        let table = self.stored(&insert.table)?;
+        let row = self.inserted_row(columns.iter().map(|(_, value)| value), &table)?;
+        let made = self.insert_of(insert, table, Rows::External(row))?;
+        if self.reads_parameter || !self.parts.arrays.is_empty() {
+            return refused("a parameter outside of the query of INSERT");
+        }
+        Ok((Load::lowered(made, types, self.parts), input.clone(), output))
+    }
+
+    /// The plan of an INSERT of these rows.
+    fn insert_of(&mut self, insert: &'q Insert, table: Arc<RowTable>, rows: Rows) -> Lower<dml::Insert> {
+        if !insert.parts.is_empty() {
+            return refused("an assignment to a part of a column");
+        }
+        check_generated(&insert.generated)?;
+        let queries = self.parts.subqueries.len();
+        self.current().sources = vec![target_source(&table, TARGET), target_source(&table, EXCLUDED)];
+        let conflict = match &insert.conflict {
+            None => Conflict::Error,
+            Some(conflict) => self.conflict(conflict, &insert.table, &table)?,
+        };
+        let mut kinds = vec![ChangeKind::Insert];
+        if let Conflict::Update { set, .. } = &conflict {
+            kinds.push(ChangeKind::Update(set));
+        }
+        self.row(&table, &insert.new, TARGET);
+        let (target, columns) = self.target(&table, &kinds, &insert.returning)?;
+        check_late(&self.parts.subqueries[queries..], &self.parts.derived, &target)?;
+        let tables = vec![Arc::clone(&table), table];
+        Ok(dml::Insert { target, tables, rows, made_first: queries > 0, conflict, columns })
+    }
+
+    fn inserted_rows(&mut self, insert: &'q Insert, table: &RowTable) -> Lower<Rows> {
+        if let Rel::Values { rows, columns } = &insert.source
+            && *columns == insert.row
+        {
+            let row = |row: &Vec<Bound>| self.inserted_row(row.iter(), table);
+            return Ok(Rows::Values(rows.iter().map(row).collect::<Lower<_>>()?));
+        }
+        let Some((input, columns)) = projected(insert) else { return refused("this source of rows") };
+        let wanted = columns_read(input, columns)?;
+        let (select, _) = self.inside(|lowering| lowering.select(input, &wanted))?;
+        self.compute(&wanted);
+        let row = self.inserted_row(columns.iter().map(|(_, value)| value), table)?;
+        Ok(Rows::Select(Box::new(select), row))
+    }
+
+    /// Defines columns as the values of a row of the query of INSERT.
+    fn compute(&mut self, columns: &[u32]) {
+        let level = self.level();
+        for (at, column) in columns.iter().enumerate() {
+            self.definitions[*column as usize] = Some(Definition::Computed { level, at });
+        }
+    }
+
+    /// A value for each column of the table, also for those that were dropped.
+    fn inserted_row<'v>(&mut self, values: impl Iterator<Item = &'v Bound>, table: &RowTable) -> Lower<Vec<Expr>> {
+        let mut row = vec![Expr::Value(Value::Plain(Datum::Null)); table.schema.columns.len()];
+        for ((at, _), value) in table.schema.shown().zip(values) {
+            row[at] = self.expr(value)?;
+        }
+        Ok(row)
+    }
+
+    fn conflict(&mut self, conflict: &'q BoundConflict, bound: &Table, table: &Arc<RowTable>) -> Lower<Conflict> {
+        let arbiter = match conflict.arbiters.as_deref() {
+            None => Arbiter::Any,
+            Some(indexes) => arbiter(indexes, bound, table)?,
+        };
+        let Some(update) = &conflict.update else { return Ok(Conflict::Nothing(arbiter)) };
+        self.row(table, &update.old, TARGET);
+        self.row(table, &update.excluded, EXCLUDED);
+        let (row_queries, assignments) = (&update.row_queries, &update.assignments);
+        let set = self.set(Set { row_queries, assignments, generated: &update.generated }, table)?;
+        let condition = update.filter.as_ref().map(|filter| self.expr(filter)).transpose()?;
+        Ok(Conflict::Update { arbiter, set, condition })
+    }
+
+    fn update(&mut self, update: &'q Update) -> Lower<dml::Change> {
+        if update.current_of.is_some() {
+            return refused("WHERE CURRENT OF");
+        }
+        let table = self.stored(&update.table)?;
+        let from = self.draft(&update.input, &[])?.from;
+        let (row_queries, assignments) = (&update.row_queries, &update.assignments);
+        let set = self.set(Set { row_queries, assignments, generated: &update.generated }, &table)?;
+        let queries = self.parts.subqueries.len();
+        self.row(&table, &update.new, TARGET);
+        let (target, columns) = self.target(&table, &[ChangeKind::Update(&set)], &update.returning)?;
+        self.changed(queries, ChangeDraft { target, from, set: Some(set), made_first: queries > 0, columns })
+    }
+
+    fn delete(&mut self, delete: &'q Delete) -> Lower<dml::Change> {
+        if delete.current_of.is_some() {
+            return refused("WHERE CURRENT OF");
+        }
+        let table = self.stored(&delete.table)?;
+        let from = self.draft(&delete.input, &[])?.from;
+        let queries = self.parts.subqueries.len();
+        let (target, columns) = self.target(&table, &[ChangeKind::Delete], &delete.returning)?;
+        self.changed(queries, ChangeDraft { target, from, set: None, made_first: false, columns })
+    }
+
+    /// Chooses the access paths. Subqueries from number `queries` on run between changes.
+    fn changed(&mut self, queries: usize, draft: ChangeDraft) -> Lower<dml::Change> {
+        check_late(&self.parts.subqueries[queries..], &self.parts.derived, &draft.target)?;
+        let level = self.level();
+        Ok(draft.planned(&self.levels[level].sources, &mut self.parts.hashed))
+    }
+
+    /// Column positions, ascending, and values.
+    fn set(&mut self, set: Set<'q>, table: &RowTable) -> Lower<Vec<(usize, Expr)>> {
+        check_generated(set.generated)?;
+        for query in set.row_queries {
+            self.row_query(query)?;
+        }
+        let shown: Vec<usize> = table.schema.shown().map(|(at, _)| at).collect();
+        let mut values = Vec::with_capacity(set.assignments.len());
+        for Assignment { column, subscripts, value } in set.assignments {
+            if !subscripts.is_empty() {
+                return refused("an assignment to a part of a column");
+            }
+            values.push((shown[*column], self.expr(value)?));
+        }
+        values.sort_by_key(|(column, _)| *column);
+        Ok(values)
+    }
+
+    /// Defines the columns of `SET (a, b) = (SELECT …)`, each as a subquery of its own.
+    fn row_query(&mut self, query: &'q RowQuery) -> Lower<()> {
+        let (level, plan) = (self.level(), &self.tree.subqueries[query.query as usize]);
+        let calls = std::mem::take(&mut self.calls_session);
+        for (number, column) in query.columns.iter().zip(&plan.columns) {
+            let (select, given) = self.inside(|lowering| lowering.select(&plan.rel, &[*column]))?;
+            self.parts.subqueries.push(Subquery { kind: ResultKind::Value, select });
+            let expr = Expr::Result { of: self.parts.subqueries.len() - 1, given };
+            self.definitions[*number as usize] = Some(Definition::Expr { level, expr });
+        }
+        if self.calls_session && query.columns.len() > 1 {
+            return refused("a subquery for several columns with a volatile function");
+        }
+        self.calls_session |= calls;
+        Ok(())
+    }
+
+    /// The target with its constraints and RETURNING, and the columns of RETURNING.
+    fn target(
+        &mut self,
+        table: &Arc<RowTable>,
+        kinds: &[ChangeKind<'_>],
+        returning: &[(u32, Bound)],
+    ) -> Lower<(Target, Vec<Output>)> {
+        self.project(returning)?;
+        let wanted = self.tree.output.iter().map(|output| output.column);
+        let mut exprs = wanted.clone().map(|column| self.column(column)).collect::<Lower<Vec<_>>>()?;
+        let mut columns: Vec<Output> = wanted.map(|column| self.output(column)).collect();
+        self.result_columns(&mut exprs, &mut columns)?;
+        let (mut binder, mut scope) = (Binder::default(), Scope::new(self.tables));
+        let mut foreign = ForeignKeys::default();
+        for kind in kinds {
+            foreign.add(&mut binder, table, *kind, &mut scope).map_err(stop)?;
+        }
+        self.parts.counts |= binder.counts;
+        let writer = Writer::new(Arc::clone(table), &mut scope).map_err(stop)?;
+        Ok((Target { writer, returning: exprs, foreign }, columns))
+    }
+}
+
+fn stop(refusal: Refusal) -> Stop {
+    match refusal {
+        Refusal::Error(error) => Stop::Error(error),
+        Refusal::Unsupported => Stop::Refused("a constraint or default of the table".into()),
+    }
+}
+
+/// The query of an INSERT, and the values for the table's columns over its columns: casts and defaults, which are computed
+/// after all of the query ran.
+fn projected(insert: &Insert) -> Option<(&Rel, &[(u32, Bound)])> {
+    match &insert.source {
+        Rel::Project { input, columns } if columns.iter().map(|(column, _)| column).eq(&insert.row) => {
+            Some((input, columns))
+        }
+        _ => None,
+    }
+}
+
+fn target_source(table: &Arc<RowTable>, slot: usize) -> Source {
+    Source::stored(String::new(), slot, Arc::clone(table))
+}
+
+fn check_generated(generated: &[Generated]) -> Lower<()> {
+    if generated.is_empty() { Ok(()) } else { refused("generated columns") }
+}
+
+/// The columns of a query that values read, in the order of the query: its functions with side effects run in that order.
+fn columns_read(query: &Rel, values: &[(u32, Bound)]) -> Lower<Vec<u32>> {
+    let (mut read, mut has_subquery) = (FxHashSet::default(), false);
+    for (_, value) in values {
+        value.visit(&mut |part| match part.kind {
+            ExprKind::Column(column) => _ = read.insert(column),
+            ExprKind::Subquery(_) => has_subquery = true,
+            _ => {}
+        });
+    }
+    if has_subquery {
+        return refused("a subquery in a default");
+    }
+    let mut columns = outputs(query);
+    columns.retain(|column| read.contains(column));
+    Ok(columns)
+}
+
+/// The index of an arbiter. All of them have the same columns, so that a key is in all of them or in none.
+fn arbiter(indexes: &[usize], bound: &Table, table: &RowTable) -> Lower<Arbiter> {
+    let name = indexes.first().and_then(|at| bound.unique.get(*at)).map(|index| &*index.name);
+    let found = dml::uniques(table).find(|(_, def)| Some(def.name.as_str()) == name);
+    match found {
+        Some((at, _)) => Ok(Arbiter::Index(at)),
+        None => Err(Error::bug("the binder knows another unique index").into()),
+    }
+}
