@@ -1,7 +1,7 @@
 //! Cost of compiled statements: nanoseconds of processor time for each run, on one thread, without a log. Each run
 //! is its own transaction.
 //!
-//! Queries are measured twice: bound from sqlparser's tree by this crate (`old`), and bound by crate `binder` from our
+//! Statements are measured twice: bound from sqlparser's tree by this crate (`old`), and bound by crate `binder` from our
 //! parser's tree and lowered (`new`).
 //!
 //! `cargo run --release -p compiled --example point -- [start of a name] [runs]`
@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use binder::tree::{Table, TableColumn};
 use catalog::TypeId;
-use compiled::{Compiled, Lowered, Ran, Session, Tables, Zone, compile, prepare, run};
+use compiled::{Compiled, Lowered, Ran, Session, Tables, Zone, compile, prepare, prepare_change, run};
 use model::{Datum, Error, Lsn, Result, RowColumn, RowIndex, RowSchema, SequenceRef, TableId, TableName, Type};
 use parser::ast;
 use rows::row::{ColumnLayout, RowLayout};
@@ -85,6 +85,7 @@ impl binder::Schema for Stock {
             ty: TypeId(column.ty.oid()),
             typmod: column.ty.typmod(),
             not_null: column.not_null,
+            ..TableColumn::default()
         });
         Ok(Some(Arc::new(Table {
             oid: table.id().0,
@@ -92,6 +93,7 @@ impl binder::Schema for Stock {
             name: name.into(),
             columns: columns.collect(),
             primary_key: table.schema.primary.iter().flat_map(|key| &key.columns).copied().collect(),
+            ..Table::default()
         })))
     }
 
@@ -162,12 +164,10 @@ fn spent() -> Result<u64> {
     text.split(' ').next().and_then(|nanos| nanos.parse().ok()).ok_or_else(|| Error::bug("no number"))
 }
 
-/// The parsed query by our parser.
-fn query(sql: &str) -> Result<ast::Query> {
-    match parser::parse_all(sql)?.pop().map(|one| one.statement) {
-        Some(ast::Statement::Query(query)) => Ok(*query),
-        _ => Err(Error::bug("no query")),
-    }
+/// The statement as our parser gives it.
+fn parsed_by_ours(sql: &str) -> Result<ast::Statement> {
+    let parsed = parser::parse_all(sql)?.pop();
+    parsed.map(|one| one.statement).ok_or_else(|| Error::bug("no statement"))
 }
 
 impl Options {
@@ -182,6 +182,20 @@ impl Options {
         }
         println!("  {name}: {} ns", (spent()? - before) / u64::from(self.runs));
         Ok(())
+    }
+
+    fn measure_compilation(&self, stock: &Stock, name: &str, sql: &str) -> Result<()> {
+        let (old, new) = (parsed(sql)?, parsed_by_ours(sql)?);
+        self.measure(&format!("parsing the {name}, old"), |_| parsed(sql).map(|parsed| drop(black_box(parsed))))?;
+        self.measure(&format!("parsing the {name}, new"), |_| {
+            parsed_by_ours(sql).map(|parsed| drop(black_box(parsed)))
+        })?;
+        self.measure(&format!("compiling the {name}, old"), |_| {
+            compile(&old, stock, &[]).map(|compiled| drop(black_box(compiled)))
+        })?;
+        self.measure(&format!("compiling the {name}, new"), |_| {
+            stock.lowered(sql, &new).map(|compiled| drop(black_box(compiled)))
+        })
     }
 }
 
@@ -208,8 +222,12 @@ impl Stock {
         compile(&parsed(sql)?, self, &[])?.ok_or_else(|| Error::unsupported(sql))
     }
 
-    fn lowered(&self, sql: &str, query: &ast::Query) -> Result<Compiled> {
-        match prepare(sql, query, self, self, &[])? {
+    fn lowered(&self, sql: &str, parsed: &ast::Statement) -> Result<Compiled> {
+        let lowered = match parsed {
+            ast::Statement::Query(query) => prepare(sql, query, self, self, &[])?,
+            change => prepare_change(sql, change, self, self, &[])?,
+        };
+        match lowered {
             Lowered::Plan(compiled) => Ok(*compiled),
             Lowered::Refused(why) => Err(Error::unsupported(why.reason)),
         }
@@ -290,7 +308,7 @@ fn main() -> Result<()> {
             Ok(())
         })?;
         for (name, sql) in QUERIES {
-            let both = [("old", stock.compiled(sql)?), ("new", stock.lowered(sql, &query(sql)?)?)];
+            let both = [("old", stock.compiled(sql)?), ("new", stock.lowered(sql, &parsed_by_ours(sql)?)?)];
             for (way, statement) in both {
                 options.measure(&format!("{name}, {way}"), |at| {
                     let item = stock.item(at);
@@ -299,29 +317,26 @@ fn main() -> Result<()> {
                 })?;
             }
         }
-        let statement = stock.compiled(update)?;
-        options.measure("update of four columns, and commit", |at| {
-            let params =
-                [Datum::Int4(at as i32 % 90 + 10), Datum::Int4(5), Datum::Int4(0), one.clone(), stock.item(at)];
-            black_box(stock.run(&statement, &params, true)?);
-            Ok(())
-        })?;
+        let both = [("old", stock.compiled(update)?), ("new", stock.lowered(update, &parsed_by_ours(update)?)?)];
+        for (way, statement) in both {
+            options.measure(&format!("update of four columns, and commit, {way}"), |at| {
+                let params =
+                    [Datum::Int4(at as i32 % 90 + 10), Datum::Int4(5), Datum::Int4(0), one.clone(), stock.item(at)];
+                black_box(stock.run(&statement, &params, true)?);
+                Ok(())
+            })?;
+        }
     }
     println!("compilation");
     let stock = Stock::new(20)?;
-    for (name, sql) in &QUERIES[..3] {
-        let (old, new) = (parsed(sql)?, query(sql)?);
-        options.measure(&format!("parsing the {name}, old"), |_| parsed(sql).map(|parsed| drop(black_box(parsed))))?;
-        options.measure(&format!("parsing the {name}, new"), |_| query(sql).map(|parsed| drop(black_box(parsed))))?;
-        options.measure(&format!("compiling the {name}, old"), |_| {
-            compile(&old, &stock, &[]).map(|compiled| drop(black_box(compiled)))
-        })?;
-        options.measure(&format!("compiling the {name}, new"), |_| {
-            stock.lowered(sql, &new).map(|compiled| drop(black_box(compiled)))
-        })?;
+    for (name, sql) in QUERIES[..3].iter().chain(&[("update", update)]) {
+        options.measure_compilation(&stock, name, sql)?;
     }
-    let sql = parsed(update)?;
-    options
-        .measure("compiling the update", |_| compile(&sql, &stock, &[]).map(|compiled| drop(black_box(compiled))))?;
-    options.measure("parsing the update", |_| parsed(update).map(|parsed| drop(black_box(parsed))))
+    for count in [1, 100, 10_000] {
+        let rows: Vec<String> = (0..count).map(|row| format!("(1, {row}, 50, 'text', 0, -1, 0, 'more')")).collect();
+        let sql = format!("INSERT INTO stock VALUES {}", rows.join(", "));
+        let options = Options { start: options.start.clone(), runs: (runs / count).max(1) };
+        options.measure_compilation(&stock, &format!("insert of {count} rows"), &sql)?;
+    }
+    Ok(())
 }
