@@ -150,3 +150,13 @@ fn changes_that_the_executor_does_not_run_are_refused_with_a_reason() {
         }
     }
 }
+
+#[test]
+fn an_insert_may_have_very_many_rows() {
+    let db = Db::new();
+    db.ddl("CREATE TABLE t (id serial PRIMARY KEY, a int, b text DEFAULT 'none')");
+    let rows: Vec<String> = (0..10_000).map(|row| format!("(DEFAULT, {row}, 'text {row}')")).collect();
+    let sql = format!("INSERT INTO t VALUES {} ON CONFLICT DO NOTHING", rows.join(", "));
+    assert_eq!(db.try_sql(&sql, &[]).unwrap().1, 10_000);
+    assert_eq!(db.sql("SELECT id, b FROM t WHERE a = 9999"), ["10000|text 9999"]);
+}
