@@ -7,7 +7,7 @@ use catalog::{Catalog, TypeId, builtin};
 use model::{Error, Result, SqlState};
 use parser::ast::{self, Pos};
 use rustc_hash::FxHashMap;
-use scalar::{Context, Expr, ExprKind, Place, Session, Value};
+use scalar::{Call, Context, Expr, ExprKind, Place, Session, Value};
 
 use crate::change::{BoundChange, unplaced};
 use crate::scope::Scope;
@@ -16,7 +16,11 @@ use crate::walk::OuterColumns;
 
 /// Maximum number of expressions and queries within each other. A level takes some kilobytes of stack here, and some more in
 /// the executors.
-pub(crate) const LEVELS_MAX: usize = 100;
+pub(crate) const LEVELS_MAX: usize = 1_000;
+
+/// Stack that must be left for a level, and by how much the stack grows where less is left.
+const STACK_LEFT_BYTES: usize = 128 << 10;
+const STACK_GROWTH_BYTES: usize = 2 << 20;
 
 /// Facts that the binder asks the database for.
 pub trait Schema {
@@ -25,6 +29,16 @@ pub trait Schema {
     /// # Errors
     /// 0A000 for a relation that cannot be bound yet, such as a view.
     fn table(&self, schema: Option<&str>, name: &str) -> Result<Option<Arc<Table>>>;
+
+    /// The name of a table that a user who wrote an unknown name may have meant.
+    fn similar_table(&self, _name: &str) -> Option<String> {
+        None
+    }
+
+    /// Whether constants of `timestamptz` keep nanoseconds, even if no table of the statement has them.
+    fn keeps_nanoseconds(&self) -> bool {
+        false
+    }
 
     /// Whether a function in FROM gives the rows of a table.
     fn is_table_function(&self, _name: &str) -> bool {
@@ -102,8 +116,10 @@ pub(crate) struct Binder<'s> {
     pub(crate) outer: OuterColumns,
     /// OID of the table and number of the column, of columns that are a table's as they are.
     pub(crate) origins: FxHashMap<u32, (u32, i16)>,
-    /// Functions whose rows are columns as a whole.
-    pub(crate) rows_of: FxHashMap<u32, u32>,
+    /// Calls of functions whose rows are columns as a whole.
+    pub(crate) rows_of: FxHashMap<u32, Call>,
+    /// Whether a table of the statement has times in nanoseconds.
+    pub(crate) has_nanoseconds: bool,
     /// Scanned tables with their columns.
     pub(crate) scans: Vec<(Arc<Table>, Vec<u32>)>,
     /// Number of expressions and queries around the current one.
@@ -127,6 +143,7 @@ impl<'s> Binder<'s> {
             outer: OuterColumns::default(),
             origins: FxHashMap::default(),
             rows_of: FxHashMap::default(),
+            has_nanoseconds: schema.keeps_nanoseconds(),
             scans: Vec::new(),
             level: 0,
             parameters: declared.to_vec(),
@@ -203,7 +220,7 @@ impl<'s> Binder<'s> {
             return Err(error(SqlState::STATEMENT_TOO_COMPLEX, text, at));
         }
         self.level += 1;
-        let bound = bind(self);
+        let bound = stacker::maybe_grow(STACK_LEFT_BYTES, STACK_GROWTH_BYTES, || bind(self));
         self.level -= 1;
         bound
     }

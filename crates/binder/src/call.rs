@@ -17,9 +17,6 @@ impl Binder<'_> {
     pub(crate) fn function(&mut self, scope: &Scope<'_>, written: &FunctionCall) -> Result<Expr> {
         let at = written.at;
         let name = written.name.name.as_str();
-        if written.name.schema().is_some_and(|schema| schema != "pg_catalog") {
-            return Err(unsupported("a function of another schema", at));
-        }
         if written.args.len() > ARGUMENTS_MAX {
             let text = format!("cannot pass more than {ARGUMENTS_MAX} arguments to a function");
             return Err(error(SqlState("54023"), text, at));
@@ -40,7 +37,16 @@ impl Binder<'_> {
             arguments.iter().chain(sorted.iter().map(|key| &key.expr)).map(|expr| expr.ty).collect();
         let names: Vec<&str> = names.iter().map(|name| name.as_str()).collect();
         let call = catalog::FunctionCall { name, arguments: &types, names: &names, variadic: written.variadic };
-        let resolved = self.catalog.function(&call).map_err(|error| at_place(error, Place(at.0)))?;
+        let resolved = match self.catalog.function(&call) {
+            Ok(Resolved::Function { function, .. }) if !is_in_schema(function, written.name.schema()) => {
+                return Err(self.no_function(written.name.schema(), name, &types, at));
+            }
+            Err(error) if written.name.schema().is_some_and(|schema| schema != "pg_catalog") => {
+                let unknown = self.no_function(written.name.schema(), name, &types, at);
+                return Err(if error.state() == unknown.state() { unknown } else { at_place(error, Place(at.0)) });
+            }
+            resolved => resolved.map_err(|error| at_place(error, Place(at.0)))?,
+        };
         match resolved {
             Resolved::Cast(ty) => {
                 self.check_plain(written)?;
@@ -53,6 +59,27 @@ impl Binder<'_> {
                 self.resolved(scope, written, fit, arguments, order_by)
             }
         }
+    }
+
+    /// The error for a function that a schema does not have.
+    fn no_function(&self, schema: Option<&str>, name: &str, types: &[TypeId], at: Pos) -> model::Error {
+        let types: Vec<String> = types.iter().map(|ty| self.type_name(*ty)).collect();
+        let shown = schema.map_or(name.to_owned(), |schema| format!("{schema}.{name}"));
+        let text = format!("function {shown}({}) does not exist", types.join(", "));
+        error(SqlState::UNDEFINED_FUNCTION, text, at).with_hint(
+            "No function matches the given name and argument types. You might need to add explicit type casts.",
+        )
+    }
+
+    /// Names and types of the columns of a function's rows. Polymorphic ones have the type of the first argument.
+    pub(crate) fn out_columns(&self, function: &Function, call: &Call) -> Vec<(&'static str, TypeId)> {
+        let first = call.arguments.first().copied().unwrap_or(TypeId::UNKNOWN);
+        let resolved = |ty: TypeId| match ty {
+            TypeId::ANYARRAY => first,
+            TypeId::ANYELEMENT | TypeId::ANYNONARRAY => self.catalog.element_of(first).unwrap_or(first),
+            ty => ty,
+        };
+        function.columns.iter().map(|(name, ty)| (*name, resolved(*ty))).collect()
     }
 
     /// A call of a function by its name alone, as other syntax means it.
@@ -294,11 +321,23 @@ impl Binder<'_> {
         }
         let column = self.column(function.name, call.result, -1);
         if function.columns.len() > 1 {
-            self.rows_of.insert(column, function.oid);
+            self.rows_of.insert(column, call.clone());
         }
         scope.sets.borrow_mut().push((column, call, arguments));
         scope.set_places.borrow_mut().push(at);
         Ok(self.column_expr(column, at))
+    }
+}
+
+/// Whether a name with this schema, or without one, means a function. Functions that PostgreSQL lacks belong to `public`,
+/// as those of its extensions do.
+fn is_in_schema(function: &Function, schema: Option<&str>) -> bool {
+    let is_of_information_schema = function.name.starts_with("_pg_");
+    match schema {
+        None => !is_of_information_schema,
+        Some("information_schema") => is_of_information_schema,
+        Some("public") => function.is_own() && !is_of_information_schema,
+        Some(schema) => schema == "pg_catalog" && !function.is_own(),
     }
 }
 

@@ -63,9 +63,12 @@ impl Binder<'_> {
         let at = expr.at;
         let kind = match expr.kind {
             ExprKind::Constant(value) => match value {
-                // `columns` tables have nanoseconds, which these types have not.
-                Value::Text(text) if is_time(to) && has_nanoseconds(&text) => {
-                    return Err(crate::binder::unsupported("a time with nanoseconds", parser::ast::Pos(at.0)));
+                Value::Text(text)
+                    if to == TypeId::TIMESTAMPTZ
+                        && self.has_nanoseconds
+                        && !without_nanoseconds(&text).1.is_empty() =>
+                {
+                    return self.nanoseconds(&text, at);
                 }
                 Value::Text(text) => {
                     // Only interval looks at its modifier when it reads a text; the others are checked by a function.
@@ -95,6 +98,21 @@ impl Binder<'_> {
             }
         };
         Ok(Expr { kind, ty: to, typmod: -1, at })
+    }
+
+    /// A `timestamptz` with nanoseconds: a call of the function that makes one.
+    fn nanoseconds(&mut self, text: &str, at: Place) -> Result<Expr> {
+        let (micros, rest) = without_nanoseconds(text);
+        let value = self.read(&micros, TypeId::TIMESTAMPTZ, -1, at)?;
+        let Datum::Timestamptz(micros) = value.datum() else { return Err(Error::bug("a timestamptz that is none")) };
+        let padded = format!("{:0<3.3}", rest);
+        let nanos = padded.parse::<i64>().ok().and_then(|rest| micros.checked_mul(1_000)?.checked_add(rest));
+        // Times beyond the range of nanoseconds keep microseconds.
+        let Some(nanos) = nanos else {
+            return Ok(Expr::new(ExprKind::Constant(value), TypeId::TIMESTAMPTZ, at));
+        };
+        let nanos = Expr::new(ExprKind::Constant(Value::Plain(Datum::Int8(nanos))), TypeId::INT8, at);
+        self.plain_call("to_timestamp_nanos", vec![nanos], parser::ast::Pos(at.0))
     }
 
     fn converted(&self, expr: Expr, cast: &Cast, to: TypeId, typmod: i32, explicit: bool) -> Result<Expr> {
@@ -271,13 +289,17 @@ pub(crate) fn start_of(expr: &Expr) -> Place {
     Place(start)
 }
 
-fn is_time(ty: TypeId) -> bool {
-    matches!(ty, TypeId::TIMESTAMP | TypeId::TIMESTAMPTZ | TypeId::INTERVAL)
+/// A time without the digits of its second's fraction beyond microseconds, and these digits.
+fn without_nanoseconds(text: &str) -> (String, &str) {
+    let is_long = |at: &usize| digits(&text[at + 1..]) > 6;
+    let Some(point) = text.match_indices('.').map(|(at, _)| at).find(is_long) else { return (text.to_owned(), "") };
+    let (from, end) = (point + 7, point + 1 + digits(&text[point + 1..]));
+    (format!("{}{}", &text[..from], &text[end..]), &text[from..end])
 }
 
-/// Whether a text has a fraction of more than six digits.
-fn has_nanoseconds(text: &str) -> bool {
-    text.split('.').skip(1).any(|rest| rest.bytes().take_while(u8::is_ascii_digit).count() > 6)
+/// Number of digits at the start of a text.
+fn digits(text: &str) -> usize {
+    text.bytes().take_while(u8::is_ascii_digit).count()
 }
 
 /// Whether a cast function gives an integer for a type of object numbers.

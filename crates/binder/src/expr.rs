@@ -359,10 +359,10 @@ impl Binder<'_> {
                 let number = number.ok_or_else(missing)?;
                 Ok(columns[number].clone())
             }
-            ExprKind::Call(..) | ExprKind::Column(_) if self.row_function(&value).is_some() => {
-                let row = self.row_function(&value).ok_or_else(missing)?;
-                let number = row.columns.iter().position(|(name, _)| *name == field.as_str()).ok_or_else(missing)?;
-                let ty = row.columns[number].1;
+            ExprKind::Call(..) | ExprKind::Column(_) if self.row_columns(&value).is_some() => {
+                let columns = self.row_columns(&value).ok_or_else(missing)?;
+                let number = columns.iter().position(|(name, _)| *name == field.as_str()).ok_or_else(missing)?;
+                let ty = columns[number].1;
                 Ok(Expr::new(ExprKind::Field(Box::new(value), number), ty, Place(at.0)))
             }
             _ if value.ty == TypeId::RECORD => Err(unsupported("a field of this row", at)),
@@ -374,14 +374,21 @@ impl Binder<'_> {
         }
     }
 
-    /// The function with several OUT parameters whose row a value is.
-    fn row_function(&self, value: &Expr) -> Option<&'static catalog::Function> {
-        let function = match &value.kind {
-            ExprKind::Call(call, _) => call.function,
-            ExprKind::Column(column) => *self.rows_of.get(column)?,
+    /// The columns of a value that is the row of a function with several OUT parameters.
+    pub(crate) fn row_columns(&self, value: &Expr) -> Option<Vec<(&'static str, TypeId)>> {
+        let call = self.row_call(value)?;
+        Some(self.out_columns(self.catalog.function_row(call.function)?, call))
+    }
+
+    /// The call of a function with several OUT parameters, if a value is its row.
+    pub(crate) fn row_call<'e>(&'e self, value: &'e Expr) -> Option<&'e scalar::Call> {
+        let call = match &value.kind {
+            ExprKind::Call(call, _) => call,
+            ExprKind::Column(column) => self.rows_of.get(column)?,
             _ => return None,
         };
-        self.catalog.function_row(function).filter(|row| row.columns.len() > 1)
+        let has_columns = self.catalog.function_row(call.function).is_some_and(|row| row.columns.len() > 1);
+        has_columns.then_some(call)
     }
 
     fn subscripted(&mut self, scope: &Scope<'_>, value: Expr, steps: &[Step], at: Pos) -> Result<Expr> {

@@ -8,16 +8,19 @@ use parser::ast::{self, Alias, Ident, JoinConstraint, Pos, TableExpr};
 use rustc_hash::FxHashSet;
 use scalar::{Expr, ExprKind, Place, Value};
 
-use crate::binder::{Binder, LEVELS_MAX, error, unsupported};
+use crate::binder::{Binder, error, unsupported};
 use crate::scope::{Clause, Lateral, Scope, Source, SourceColumn, SourceKind};
 use crate::tree::{JoinKind, Rel, Table, TableFunction};
+
+/// Maximum number of items in a FROM clause: each is joined with those before it.
+const ITEMS_MAX: usize = 100;
 
 impl Binder<'_> {
     /// All items of FROM; their names are then in the scope.
     pub(crate) fn from(&mut self, scope: &Scope<'_>, items: &[TableExpr]) -> Result<Rel> {
-        if items.len() > LEVELS_MAX {
+        if items.len() > ITEMS_MAX {
             // Each item is a join above those before it.
-            let text = format!("FROM has more than {LEVELS_MAX} items");
+            let text = format!("FROM has more than {ITEMS_MAX} items");
             return Err(model::Error::new(SqlState::STATEMENT_TOO_COMPLEX, text));
         }
         let mut all: Option<Rel> = None;
@@ -112,6 +115,7 @@ impl Binder<'_> {
 
     /// Numbers for the columns of a table's row.
     pub(crate) fn table_columns(&mut self, scope: &Scope<'_>, table: &Table) -> Vec<u32> {
+        self.has_nanoseconds |= table.has_nanoseconds;
         let columns: Vec<u32> =
             table.columns.iter().map(|column| self.column(&column.name, column.ty, column.typmod)).collect();
         scope.own.borrow_mut().extend(&columns);
@@ -159,7 +163,11 @@ impl Binder<'_> {
         };
         self.schema.table(schema, &name.name)?.ok_or_else(|| {
             let shown = schema.map_or(name.name.to_string(), |schema| format!("{schema}.{}", name.name));
-            error(SqlState::UNDEFINED_TABLE, format!("relation \"{shown}\" does not exist"), name.at)
+            let unknown = error(SqlState::UNDEFINED_TABLE, format!("relation \"{shown}\" does not exist"), name.at);
+            match self.schema.similar_table(&name.name) {
+                Some(similar) => unknown.with_hint(format!("perhaps you meant the table \"{similar}\"")),
+                None => unknown,
+            }
         })
     }
 
@@ -238,7 +246,10 @@ impl Binder<'_> {
 
     /// A function of the database whose rows are those of a table: its arguments must be constant.
     fn scan_of_function(&mut self, scope: &Scope<'_>, item: &ast::TableFunction) -> Result<Option<(Rel, Vec<Source>)>> {
-        let Some(call) = item.call().filter(|call| call.name.schema().is_none() && item.functions.len() == 1) else {
+        let Some(call) = item
+            .call()
+            .filter(|call| call.name.schema().is_none_or(|schema| schema == "pg_catalog") && item.functions.len() == 1)
+        else {
             return Ok(None);
         };
         let name = call.name.name.clone();
@@ -299,7 +310,7 @@ impl Binder<'_> {
             }
         };
         let row = self.catalog.function_row(call.function);
-        let record: Vec<(&str, TypeId)> = row.map(|row| row.columns.clone()).unwrap_or_default();
+        let record: Vec<(&str, TypeId)> = row.map(|row| self.out_columns(row, &call)).unwrap_or_default();
         let is_open = record.is_empty() && call.result == TypeId::RECORD;
         if let Some(first) = definitions.first() {
             if !is_open {

@@ -243,6 +243,9 @@ impl Binder<'_> {
             if let Some(origin) = origin {
                 self.origins.insert(number, origin);
             }
+            if let Some(call) = self.row_call(&expr).cloned() {
+                self.rows_of.insert(number, call);
+            }
             if !is_hidden {
                 let output =
                     Output { name: name.as_str().into(), column: number, ty: expr.ty, typmod: expr.typmod, origin };

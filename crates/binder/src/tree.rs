@@ -125,6 +125,8 @@ pub struct Table {
     pub primary_key: Vec<usize>,
     /// Unique indexes, also that of the primary key.
     pub unique: Vec<UniqueIndex>,
+    /// Whether its times have nanoseconds, which constants beside them keep; others have microseconds.
+    pub has_nanoseconds: bool,
 }
 
 /// A unique index of a table.

@@ -32,6 +32,8 @@ pub struct Session {
     pub transaction_micros: i64,
     /// `statement_timestamp()`
     pub statement_micros: i64,
+    /// The clock of `clock_timestamp()`; without one, the time of the statement.
+    pub clock: Option<Arc<dyn Clock>>,
     /// `current_user`
     pub user: String,
     /// `current_database()`
@@ -42,6 +44,19 @@ pub struct Session {
     pub value_bytes_max: usize,
     /// Tables, roles and settings; without them, functions about them are not supported.
     pub objects: Option<Arc<dyn Objects>>,
+}
+
+/// A clock that the session's database reads; this crate has none.
+pub trait Clock: std::fmt::Debug + Send + Sync {
+    /// Microseconds since 1970 UTC.
+    fn now_micros(&self) -> i64;
+}
+
+impl Session {
+    /// The value of `clock_timestamp()`.
+    pub(crate) fn clock_micros(&self) -> i64 {
+        self.clock.as_ref().map_or(self.statement_micros, |clock| clock.now_micros())
+    }
 }
 
 impl Default for Session {
@@ -57,6 +72,7 @@ impl Default for Session {
             bytea_escape: false,
             transaction_micros: 0,
             statement_micros: 0,
+            clock: None,
             user: "millrace".to_owned(),
             database: "millrace".to_owned(),
             schema: Some("public".to_owned()),

@@ -157,11 +157,11 @@ fn changes_are_described_as_by_postgresql() {
 fn deep_statements_are_refused() {
     let tables = tables();
     for sql in [
-        format!("SELECT {}true", "NOT ".repeat(300)),
-        format!("SELECT 1{}", " + 1".repeat(900)),
-        format!("SELECT {}1{}", "abs(".repeat(400), ")".repeat(400)),
-        format!("SELECT {}1{}", "(SELECT ".repeat(200), ")".repeat(200)),
-        format!("SELECT 1{}", " UNION SELECT 1".repeat(900)),
+        format!("SELECT {}true", "NOT ".repeat(1_100)),
+        format!("SELECT 1{}", " + 1".repeat(1_100)),
+        format!("SELECT {}1{}", "abs(".repeat(1_100), ")".repeat(1_100)),
+        format!("SELECT {}1{}", "(SELECT ".repeat(600), ")".repeat(600)),
+        format!("SELECT 1{}", " UNION SELECT 1".repeat(1_100)),
         format!("SELECT 1 FROM device d0{}", (1..10_000).map(|n| format!(", device d{n}")).collect::<String>()),
     ] {
         let error = described(&tables, &sql).unwrap_err();

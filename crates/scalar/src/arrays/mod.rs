@@ -76,6 +76,7 @@ const SETS: &[(&str, SetFunction)] = &[
     ("unnest(anyarray)", sets::unnest),
     ("generate_subscripts(anyarray,int4)", sets::generate_subscripts),
     ("generate_subscripts(anyarray,int4,bool)", sets::generate_subscripts),
+    ("_pg_expandarray", sets::expand),
 ];
 
 const AGGREGATES: &[(&str, Aggregate)] =

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use model::{Array, ArrayDimension, Datum, Error, Result};
+use catalog::TypeId;
+use model::{Array, ArrayDimension, Datum, Error, Record, Result};
 
 use super::{
     ARRAY_SUBSCRIPT, Arguments, DIMENSIONS_MAX, NULL_NOT_ALLOWED, array, check_size, element_count, result_element,
@@ -18,6 +19,19 @@ pub(super) fn unnest<'a>(arguments: Arguments<'_, 'a>, _: &Call, _: &Context<'a>
     let Some(Datum::Array(array)) = arguments.first() else { return Ok(Box::new(std::iter::empty())) };
     let array = Arc::clone(array);
     Ok(Box::new((0..array.items.len()).map(move |at| Ok(array.items[at].clone()))))
+}
+
+/// `_pg_expandarray`: the elements of an array of one dimension with their positions from 1.
+pub(super) fn expand<'a>(arguments: Arguments<'_, 'a>, call: &Call, _: &Context<'a>) -> Result<Rows<'a>> {
+    let Some(Datum::Array(array)) = arguments.first() else { return Ok(Box::new(std::iter::empty())) };
+    let array = Arc::clone(array);
+    let element = call.arguments.first().and_then(|ty| catalog::builtin().element_of(*ty)).unwrap_or(TypeId::TEXT);
+    let types = [element.0, TypeId::INT4.0];
+    Ok(Box::new((0..array.items.len()).map(move |at| {
+        let position = Datum::Int4(i32::try_from(at + 1).unwrap_or(i32::MAX));
+        let values = [array.items[at].clone(), position].into();
+        Ok(Datum::Record(Arc::new(Record { types: types.into(), names: None, values })))
+    })))
 }
 
 /// `generate_subscripts`: the subscripts of a dimension, in reverse if the third argument is true.

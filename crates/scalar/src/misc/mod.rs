@@ -8,9 +8,11 @@ use model::{Datum, Error, Result};
 
 use crate::context::Context;
 use crate::expr::Call;
-use crate::registry::{Family, Function, TypeSupport};
+use crate::registry::{Family, Function, Rows, SetFunction, TypeSupport};
 
-pub(crate) static FAMILY: Family = Family { types: TYPES, functions: FUNCTIONS, sets: &[], aggregates: &[] };
+pub(crate) static FAMILY: Family = Family { types: TYPES, functions: FUNCTIONS, sets: SETS, aggregates: &[] };
+
+const SETS: &[(&str, SetFunction)] = &[("pg_partition_ancestors", partition_ancestors)];
 
 const TYPES: &[(TypeId, TypeSupport)] = &[
     (
@@ -21,11 +23,14 @@ const TYPES: &[(TypeId, TypeSupport)] = &[
 ];
 
 const FUNCTIONS: &[(&str, Function)] = &[
+    // NULL stands for the default privileges.
+    ("acldefault", |_, _, _| Ok(Datum::Null)),
     ("num_nulls", num_nulls),
     ("num_nonnulls", num_nonnulls),
     ("pg_typeof", pg_typeof),
     ("format_type", type_names::format_type),
     ("to_regtype", type_names::to_regtype),
+    ("regclass", regclass),
     ("oidvectortypes", type_names::oidvectortypes),
     ("pg_size_pretty(int8)", sizes::pg_size_pretty),
     ("pg_size_pretty(numeric)", sizes::pg_size_pretty_numeric),
@@ -39,6 +44,17 @@ fn void_input<'a>(_: &str, _: TypeId, _: i32, _: &Context<'a>) -> Result<Datum<'
 
 fn void_output(_: &Datum<'_>, _: TypeId, _: &Context<'_>, _: &mut String) -> Result<()> {
     Ok(())
+}
+
+/// The cast of a text to `regclass`.
+fn regclass<'a>(arguments: &[Datum<'a>], _: &Call, ctx: &Context<'a>) -> Result<Datum<'a>> {
+    let [Datum::Text(name)] = arguments else { return Err(Error::bug("regclass")) };
+    crate::input(name, TypeId::REGCLASS, -1, ctx)
+}
+
+/// `pg_partition_ancestors`: no table is a partition, and only of partitions there are ancestors.
+fn partition_ancestors<'a>(_: &[Datum<'a>], _: &Call, _: &Context<'a>) -> Result<Rows<'a>> {
+    Ok(Box::new(std::iter::empty()))
 }
 
 fn num_nulls<'a>(arguments: &[Datum<'a>], _: &Call, _: &Context<'a>) -> Result<Datum<'a>> {

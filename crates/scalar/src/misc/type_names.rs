@@ -75,8 +75,12 @@ fn builtin_type(text: &str) -> Result<Option<TypeId>> {
     let (name, is_array) = without_dimensions(text.trim()).ok_or_else(|| invalid_name(text))?;
     let (name, is_quoted) = match name.rsplit_once('.').map_or((None, name), |(schema, name)| (Some(schema), name)) {
         (None | Some("pg_catalog" | "\"pg_catalog\""), name) => {
-            match name.strip_prefix('"').and_then(|name| name.strip_suffix('"')) {
-                Some(name) => (name.to_owned(), true),
+            match name.strip_prefix('"').and_then(|name| name.rsplit_once('"')) {
+                Some((name, "")) => (name.to_owned(), true),
+                Some((name, modifiers)) if without_modifiers(modifiers).is_some_and(|rest| rest.is_empty()) => {
+                    (name.to_owned(), true)
+                }
+                Some(_) => return Err(invalid_name(text)),
                 None => (without_modifiers(name).ok_or_else(|| invalid_name(text))?, false),
             }
         }
