@@ -130,6 +130,9 @@ fn has_one_text(ty: TypeId) -> bool {
     )
 }
 
+/// Name of the function that computes expressions row by row.
+pub const EVALUATE: &str = "evaluate";
+
 /// The function that runs a [`Program`].
 #[derive(Debug)]
 pub(crate) struct Evaluate {
@@ -174,7 +177,7 @@ impl Hash for Evaluate {
 
 impl ScalarUDFImpl for Evaluate {
     fn name(&self) -> &str {
-        "evaluate"
+        EVALUATE
     }
 
     fn schema_name(&self, arguments: &[DfExpr]) -> DfResult<String> {

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use arrow_schema::{DataType, Field};
+use arrow_schema::{DataType, Field, TimeUnit};
 use catalog::TypeId;
 use datafusion::common::DFSchema;
 use datafusion::logical_expr::expr::{InList, Placeholder};
@@ -18,6 +18,7 @@ use crate::evaluate::{Evaluate, Program, constant};
 use crate::keys;
 use crate::lowering::Lowering;
 use crate::natives::{self, Native, is_equality, native};
+use crate::points::Points;
 
 /// A lowered expression and its Arrow type.
 pub(crate) type Typed = (DfExpr, DataType);
@@ -305,9 +306,23 @@ impl Lowering<'_> {
 
     /// A call of a function that only crate `query` has.
     fn own_call(&self, name: &str, arguments: &[Expr], ty: TypeId, schema: &DFSchema) -> Result<Typed> {
+        if let ([argument], Some(unit)) = (arguments, epoch_unit(name)) {
+            return self.of_epoch(argument, unit, schema);
+        }
         let missing = || Error::unsupported(format!("function {name} is not supported"));
         let function = self.env.function(name).ok_or_else(missing)?;
-        let arguments = arguments.iter().map(|argument| self.own_argument(argument, schema)).collect::<Result<_>>()?;
+        let value = arguments.first().map_or(TypeId::UNKNOWN, |value| value.ty);
+        let lowered = arguments.iter().map(|argument| self.own_argument(argument, value, schema));
+        let mut lowered = lowered.collect::<Result<Vec<_>>>()?;
+        // A value of `locf` and the one before it have one type; a stored value may have another form than a computed one.
+        if let ("locf", [of, before, ..]) = (name, arguments)
+            && !before.is_null()
+            && Self::arrow_of(&lowered[0], schema)? != Self::arrow_of(&lowered[1], schema)?
+        {
+            lowered[0] = self.canonical(of, schema)?.0;
+            lowered[1] = self.canonical(before, schema)?.0;
+        }
+        let arguments = lowered;
         let call = function.call(arguments);
         let (made, wanted) = (Self::arrow_of(&call, schema)?, arrow_type(ty, &self.zone));
         // These functions make the largest integers, and moments of dates.
@@ -315,16 +330,26 @@ impl Lowering<'_> {
         Ok(if is_narrower { (cast(call, wanted.clone()), wanted) } else { (call, made) })
     }
 
-    /// An argument of a function of crate `query`, where rows are structs.
-    fn own_argument(&self, argument: &Expr, schema: &DFSchema) -> Result<DfExpr> {
-        if argument.ty != TypeId::RECORD || argument.is_null() {
-            return Ok(self.expr(argument, schema)?.0);
+    /// A count of units since 1970 as a moment.
+    fn of_epoch(&self, count: &Expr, unit: TimeUnit, schema: &DFSchema) -> Result<Typed> {
+        let zone = Some(Arc::clone(&self.zone));
+        let ty = DataType::Timestamp(TimeUnit::Nanosecond, zone.clone());
+        if let (ExprKind::Constant(value), TimeUnit::Nanosecond) = (&count.kind, unit)
+            && let Datum::Int8(nanos) = value.datum()
+        {
+            return Ok((DfExpr::Literal(ScalarValue::TimestampNanosecond(Some(nanos), zone), None), ty));
         }
-        let (ExprKind::Row(fields, _), Some(row)) = (&argument.kind, self.env.function("struct")) else {
-            return Err(Error::unsupported("a row that is computed as an argument of this function"));
-        };
-        let fields = fields.iter().map(|field| Ok(self.expr(field, schema)?.0)).collect::<Result<_>>()?;
-        Ok(row.call(fields))
+        let counted = cast(self.expr(count, schema)?.0, DataType::Timestamp(unit, zone));
+        Ok((cast(counted, ty.clone()), ty))
+    }
+
+    /// An argument of a function of crate `query`, where rows are structs of a moment and a value.
+    fn own_argument(&self, argument: &Expr, value: TypeId, schema: &DFSchema) -> Result<DfExpr> {
+        let (lowered, _) = self.expr(argument, schema)?;
+        if argument.ty != TypeId::RECORD || argument.is_null() {
+            return Ok(lowered);
+        }
+        Ok(Points::call(lowered, value, &self.zone))
     }
 
     /// A comparison with a list of constants. `all`: `<>` with each, else `=` with one of them.
@@ -357,14 +382,19 @@ impl Lowering<'_> {
         };
         let is_stored_otherwise = ty != arrow_type(item_ty, &self.zone) && !ty.is_string();
         let mut list = Vec::with_capacity(items.len());
-        for item in items {
+        for item in items.iter().filter(|item| !item.datum().is_null()) {
             let Ok(literal) = constant(&item.datum(), item_ty, &self.zone) else { return Ok(None) };
             list.push(DfExpr::Literal(literal, None));
         }
         if is_stored_otherwise || list.is_empty() {
             return Ok(None);
         }
-        Ok(Some((DfExpr::InList(InList::new(Box::new(lowered), list, all)), DataType::Boolean)))
+        let has_null = list.len() < items.len();
+        let among = DfExpr::InList(InList::new(Box::new(lowered), list, all));
+        // DataFusion joins lists about one column as sets of values that are not NULL.
+        let unknown = DfExpr::Literal(ScalarValue::Boolean(None), None);
+        let with_null = |among| binary(among, if all { Operator::And } else { Operator::Or }, unknown);
+        Ok(Some((if has_null { with_null(among) } else { among }, DataType::Boolean)))
     }
 
     fn case(
@@ -509,6 +539,17 @@ pub(crate) fn joined(list: Vec<DfExpr>, operator: Operator) -> Option<DfExpr> {
 
 pub(crate) fn binary(left: DfExpr, operator: Operator, right: DfExpr) -> DfExpr {
     DfExpr::BinaryExpr(BinaryExpr::new(Box::new(left), operator, Box::new(right)))
+}
+
+/// The unit of a function that makes moments of counts since 1970.
+fn epoch_unit(name: &str) -> Option<TimeUnit> {
+    Some(match name {
+        "to_timestamp_nanos" => TimeUnit::Nanosecond,
+        "to_timestamp_micros" => TimeUnit::Microsecond,
+        "to_timestamp_millis" => TimeUnit::Millisecond,
+        "to_timestamp_seconds" => TimeUnit::Second,
+        _ => return None,
+    })
 }
 
 /// Units that the native `date_trunc` knows; crate `scalar` knows the others, such as `mon` and `decade`.

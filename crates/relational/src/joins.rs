@@ -8,6 +8,7 @@ use scalar::{Expr, ExprKind};
 
 use crate::errors::internal;
 use crate::lowering::Lowering;
+use crate::subqueries::replace;
 
 impl Lowering<'_> {
     /// A join of two inputs.
@@ -37,12 +38,10 @@ impl Lowering<'_> {
             }
             return self.lateral(left, right, on, outer);
         }
+        if let Some(condition) = on.filter(|on| has_subquery(on)) {
+            return self.join_by_subqueries(kind, left, right, condition);
+        }
         let (left, right) = (self.rel(left)?, self.rel(right)?);
-        let has_subquery = |on: &Expr| {
-            let mut found = false;
-            on.visit(&mut |part| found |= matches!(part.kind, ExprKind::Subquery(_)));
-            found
-        };
         let ty = match kind {
             JoinKind::Inner => JoinType::Inner,
             JoinKind::Left => JoinType::Left,
@@ -57,17 +56,56 @@ impl Lowering<'_> {
             };
             return plan.and_then(LogicalPlanBuilder::build).map_err(internal);
         };
-        if has_subquery(condition) {
-            if kind != JoinKind::Inner {
-                return Err(Error::unsupported("a subquery in the condition of an outer join is not supported here"));
-            }
-            let plan = LogicalPlanBuilder::from(left).cross_join(right).and_then(LogicalPlanBuilder::build);
-            return self.filter(plan.map_err(internal)?, condition);
-        }
+        self.joined(ty, left, right, condition)
+    }
+
+    fn joined(&self, ty: JoinType, left: LogicalPlan, right: LogicalPlan, condition: &Expr) -> Result<LogicalPlan> {
         let schema = left.schema().join(right.schema()).map_err(internal)?;
         let conditions = self.conditions(condition, &schema)?;
         let plan = LogicalPlanBuilder::from(left).join_on(right, ty, conditions);
         plan.and_then(LogicalPlanBuilder::build).map_err(internal)
+    }
+
+    /// A join whose condition has subqueries. Those of an outer join become columns of the side whose rows they refer to;
+    /// where one refers to both sides, the other side is computed for each row of the side that is kept.
+    fn join_by_subqueries(&self, kind: JoinKind, left: &Rel, right: &Rel, condition: &Expr) -> Result<LogicalPlan> {
+        if kind == JoinKind::Inner {
+            let (left, right) = (self.rel(left)?, self.rel(right)?);
+            let plan = LogicalPlanBuilder::from(left).cross_join(right).and_then(LogicalPlanBuilder::build);
+            return self.filter(plan.map_err(internal)?, condition);
+        }
+        let (mut left_columns, mut right_columns) = (Vec::new(), Vec::new());
+        left.outputs(&mut left_columns);
+        right.outputs(&mut right_columns);
+        let mut refers_to_both = false;
+        condition.visit(&mut |part| {
+            if matches!(part.kind, ExprKind::Subquery(_)) {
+                let used = self.outer_uses(part);
+                let refers_to = |columns: &[u32]| columns.iter().any(|column| used.contains(column));
+                refers_to_both |= refers_to(&left_columns) && refers_to(&right_columns);
+            }
+        });
+        let ty = match (kind, refers_to_both) {
+            (JoinKind::Left, true) => return self.lateral(left, right, Some(condition), true),
+            (JoinKind::Right, true) => return self.lateral(right, left, Some(condition), true),
+            (_, true) => {
+                let text =
+                    "a subquery that refers to both sides of a full join, in its condition, is not supported here";
+                return Err(Error::unsupported(text));
+            }
+            (JoinKind::Left, _) => JoinType::Left,
+            (JoinKind::Right, _) => JoinType::Right,
+            (JoinKind::Inner | JoinKind::Full, _) => JoinType::Full,
+        };
+        let (mut left, mut right, mut condition) = (self.rel(left)?, self.rel(right)?, condition.clone());
+        while let Some((subquery, ty, used)) = self.innermost_with_uses(&condition) {
+            let is_of_right = right_columns.iter().any(|column| used.contains(column));
+            let side = if is_of_right { &mut right } else { &mut left };
+            let (larger, column) = self.apply(side.clone(), &subquery, ty)?;
+            *side = larger;
+            replace(&mut condition, &subquery, column);
+        }
+        self.joined(ty, left, right, &condition)
     }
 
     /// A join of each row of the left input with the nearest row of the right one.
@@ -91,4 +129,10 @@ impl Lowering<'_> {
         let plan = LogicalPlanBuilder::from(left).join_on(right, ty, conditions);
         plan.and_then(LogicalPlanBuilder::build).map_err(internal)
     }
+}
+
+fn has_subquery(on: &Expr) -> bool {
+    let mut found = false;
+    on.visit(&mut |part| found |= matches!(part.kind, ExprKind::Subquery(_)));
+    found
 }

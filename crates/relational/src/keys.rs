@@ -87,7 +87,7 @@ impl ScalarUDFImpl for Key {
     }
 }
 
-/// Makes equal floats equal bits. The name is known to the rules of crate `query`, which wrap float keys themselves.
+/// Makes equal floats equal bits.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct FloatKey {
     signature: Signature,
@@ -108,13 +108,24 @@ impl ScalarUDFImpl for FloatKey {
 
     fn invoke_with_args(&self, arguments: ScalarFunctionArgs) -> DfResult<ColumnarValue> {
         compute(&arguments, false, |columns, _| match columns {
-            [column] => Ok(float_keys(column)),
+            [column] => Ok(canonical_floats(column)),
             _ => Err(model::Error::bug("a key of other than one value")),
         })
     }
 }
 
-fn float_keys(array: &ArrayRef) -> ArrayRef {
+/// The key of a float without its wrapper, which makes equal floats equal bits; any other expression as it is.
+#[must_use]
+pub fn without_float_key(expr: &Expr) -> &Expr {
+    match expr {
+        Expr::ScalarFunction(call) if call.func.inner().is::<FloatKey>() => call.args.first().unwrap_or(expr),
+        _ => expr,
+    }
+}
+
+/// The array with equal bits for equal floats; an array of another type as it is.
+#[must_use]
+pub fn canonical_floats(array: &ArrayRef) -> ArrayRef {
     match array.data_type() {
         DataType::Float32 => Arc::new(
             array

@@ -27,6 +27,7 @@ mod lowering;
 mod moments;
 mod natives;
 mod nodes;
+mod points;
 mod recursion;
 mod relations;
 mod reuse;
@@ -42,7 +43,9 @@ use datafusion::logical_expr::{AggregateUDF, Expr as DfExpr, LogicalPlan, Scalar
 use datafusion::scalar::ScalarValue;
 use model::{Datum, Result};
 
-pub use nodes::{Planner, distinct_input};
+pub use evaluate::EVALUATE;
+pub use keys::{canonical_floats, without_float_key};
+pub use nodes::{Planner, distinct_input, subquery_input};
 pub use reuse::is_reusable;
 
 /// Metadata key of an output column's type, a number in `pg_type`.

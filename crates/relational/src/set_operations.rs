@@ -3,11 +3,11 @@
 
 use std::sync::Arc;
 
-use binder::tree::Subplan;
+use binder::tree::{Rel, Subplan};
 use catalog::TypeId;
 use datafusion::functions_aggregate::{first_last, sum};
 use datafusion::logical_expr::expr::AggregateFunction;
-use datafusion::logical_expr::{AggregateUDF, Expr as DfExpr, LogicalPlan, LogicalPlanBuilder, col, lit, when};
+use datafusion::logical_expr::{AggregateUDF, Expr as DfExpr, LogicalPlan, LogicalPlanBuilder, Union, col, lit, when};
 use model::{Error, Result};
 use parser::ast::SetOperator;
 use scalar::{Expr, ExprKind, Place};
@@ -29,6 +29,9 @@ impl Lowering<'_> {
         columns: &[u32],
     ) -> Result<LogicalPlan> {
         let types: Vec<TypeId> = columns.iter().map(|column| self.type_of(*column)).collect::<Result<_>>()?;
+        if op == SetOperator::Union && all {
+            return self.union_all(left, right, columns, &types);
+        }
         let (left, right) = (self.side(left, columns, &types)?, self.side(right, columns, &types)?);
         for (column, ty) in columns.iter().zip(&types) {
             self.computed(*column, arrow_type(*ty, &self.zone));
@@ -40,9 +43,6 @@ impl Lowering<'_> {
             }
         };
         let plan = plan.build().map_err(internal)?;
-        if all {
-            return Ok(plan);
-        }
         let key =
             |(column, ty): (&u32, &TypeId)| keys::keyed(col(Self::name(*column)), *ty, &arrow_type(*ty, &self.zone));
         let keys: Vec<DfExpr> = columns.iter().zip(&types).map(key).collect();
@@ -51,6 +51,24 @@ impl Lowering<'_> {
             return LogicalPlanBuilder::from(plan).distinct().and_then(LogicalPlanBuilder::build).map_err(internal);
         }
         Node::plan(Operator::Distinct, keys, vec![plan], true, Vec::new()).map_err(internal)
+    }
+
+    /// UNION ALL. A chain of them is one operator, however long it is.
+    fn union_all(&self, left: &Subplan, right: &Subplan, columns: &[u32], types: &[TypeId]) -> Result<LogicalPlan> {
+        let (mut sides, mut first) = (vec![right], left);
+        while let Rel::SetOperation { op: SetOperator::Union, all: true, left, right, columns: own } = &first.rel
+            && *own == first.columns
+        {
+            sides.push(right);
+            first = left;
+        }
+        sides.push(first);
+        let sides = sides.into_iter().rev().map(|side| Ok(Arc::new(self.side(side, columns, types)?)));
+        let union = Union::try_new(sides.collect::<Result<_>>()?).map_err(internal)?;
+        for (column, ty) in columns.iter().zip(types) {
+            self.computed(*column, arrow_type(*ty, &self.zone));
+        }
+        Ok(LogicalPlan::Union(union))
     }
 
     /// An input with the columns of the result.

@@ -35,18 +35,13 @@ impl Lowering<'_> {
         while let Some((subquery, ty)) = exprs.iter().find_map(innermost) {
             let (larger, column) = self.apply(plan, &subquery, ty)?;
             plan = larger;
-            for expr in &mut exprs {
-                expr.visit_mut(&mut |part| {
-                    if matches!(&part.kind, ExprKind::Subquery(one) if **one == subquery) {
-                        part.kind = ExprKind::Column(column);
-                    }
-                });
-            }
+            exprs.iter_mut().for_each(|expr| replace(expr, &subquery, column));
         }
         Ok((plan, exprs))
     }
 
-    fn apply(&self, input: LogicalPlan, subquery: &Subquery, ty: TypeId) -> Result<(LogicalPlan, u32)> {
+    /// A plan with one more column, the value of a subquery for each row; and the number of that column.
+    pub(crate) fn apply(&self, input: LogicalPlan, subquery: &Subquery, ty: TypeId) -> Result<(LogicalPlan, u32)> {
         let subplan = self.subplan(subquery)?;
         let types: Vec<TypeId> = subplan.columns.iter().map(|column| self.type_of(*column)).collect::<Result<_>>()?;
         let lower = || {
@@ -308,6 +303,25 @@ impl Lowering<'_> {
         uses.used.difference(&uses.defined).copied().collect()
     }
 
+    /// Columns that an expression uses, of the rows around its subqueries too.
+    pub(crate) fn outer_uses(&self, expr: &Expr) -> FxHashSet<u32> {
+        let mut uses = Uses::default();
+        self.collect(expr, &mut uses);
+        uses.used.difference(&uses.defined).copied().collect()
+    }
+
+    /// A subquery in an expression that has none in its operands, its type, and the columns that it uses.
+    pub(crate) fn innermost_with_uses(&self, expr: &Expr) -> Option<(Subquery, TypeId, FxHashSet<u32>)> {
+        let (subquery, ty) = innermost(expr)?;
+        let mut used = FxHashSet::default();
+        expr.visit(&mut |part| {
+            if matches!(&part.kind, ExprKind::Subquery(one) if **one == subquery) {
+                used = self.outer_uses(part);
+            }
+        });
+        Some((subquery, ty, used))
+    }
+
     /// Whether a query of WITH calls a volatile function, itself or through others that it reads.
     pub(crate) fn is_volatile_cte(&self, number: usize) -> bool {
         if let Some(known) = self.volatile_ctes.borrow().get(&number) {
@@ -450,4 +464,13 @@ fn innermost(expr: &Expr) -> Option<(Subquery, TypeId)> {
         }
     });
     found
+}
+
+/// Replaces a subquery by the column that has its value.
+pub(crate) fn replace(expr: &mut Expr, subquery: &Subquery, column: u32) {
+    expr.visit_mut(&mut |part| {
+        if matches!(&part.kind, ExprKind::Subquery(one) if **one == *subquery) {
+            part.kind = ExprKind::Column(column);
+        }
+    });
 }

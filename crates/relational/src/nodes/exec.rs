@@ -15,7 +15,7 @@ use datafusion::physical_expr::{EquivalenceProperties, LexOrdering, PhysicalExpr
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
-    DisplayAs, DisplayFormatType, Distribution, ExecutionPlan, Partitioning, PlanProperties,
+    DisplayAs, DisplayFormatType, Distribution, ExecutionPlan, ExecutionPlanProperties, Partitioning, PlanProperties,
 };
 use futures::{StreamExt, TryStreamExt};
 
@@ -54,7 +54,9 @@ impl NodeExec {
         orderings: Vec<Option<LexOrdering>>,
     ) -> NodeExec {
         // Kept columns have the places that they have in the input, so the expressions of its order are valid above.
-        let kept = orderings.iter().take(1).flatten().filter(|_| keeps).cloned();
+        let required = orderings.iter().take(1).flatten().cloned();
+        let found = inputs.first().and_then(|input| input.output_ordering().cloned());
+        let kept: Vec<LexOrdering> = if keeps { required.chain(found).collect() } else { Vec::new() };
         let equivalence = EquivalenceProperties::new_with_orderings(Arc::clone(&schema), kept);
         let properties = Arc::new(PlanProperties::new(
             equivalence,

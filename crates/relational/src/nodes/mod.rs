@@ -110,6 +110,15 @@ pub fn distinct_input(plan: &LogicalPlan) -> Option<&LogicalPlan> {
     node.inputs.first().filter(|_| is_whole)
 }
 
+/// The input of a node that adds the value of a subquery to each row; `None` for any other plan.
+#[must_use]
+pub fn subquery_input(plan: &LogicalPlan) -> Option<&LogicalPlan> {
+    let LogicalPlan::Extension(Extension { node }) = plan else { return None };
+    let node = node.as_any().downcast_ref::<Node>()?;
+    let is_value = matches!(&*node.operator, Operator::Apply(apply) if !matches!(apply.kind, apply::Kind::Rows { .. }));
+    node.inputs.first().filter(|_| is_value)
+}
+
 fn schema(inputs: &[LogicalPlan], keeps: bool, made: &[Made]) -> DfResult<DFSchemaRef> {
     let kept = inputs.first().filter(|_| keeps);
     let fields = kept.into_iter().flat_map(|input| input.schema().iter());
