@@ -26,9 +26,9 @@ use model::{Error, Result, SqlState};
 use parking_lot::Mutex;
 use pg::types::oid;
 
-use crate::rewrite::folded;
 use crate::session::{Outcome, Prepared, Session};
 use crate::statement::parse;
+use crate::syntax::folded;
 use crate::types::{OutputColumn, Value};
 
 /// Most keys that may be locked or waited for at a time, in the whole database.

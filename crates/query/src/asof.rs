@@ -5,21 +5,12 @@
 //! - `a ASOF [LEFT] JOIN b ON a.k = b.k AND a.t >= b.t` (DuckDB): without LEFT an inner join; rows of `a` without a
 //!   match are dropped.
 //!
-//! The parser accepts only the first syntax, so the second is rewritten to it with a marker string as its condition.
-//! Then both become ordinary joins with the comparison of times wrapped in a function call, which [`crate::functions`]
-//! recognises in the plan.
+//! Queries with it are bound from the tree of our own parser. The other parser accepts only the first syntax and would take
+//! the second for a join of a table with the alias `asof`, so the second is rewritten to the first before it.
 
-use std::ops::ControlFlow;
-
-use datafusion::sql::sqlparser::ast::{
-    self, BinaryOperator, Expr, FunctionArg, FunctionArgExpr, Ident, JoinConstraint, JoinOperator, ObjectName, Select,
-    VisitMut, VisitorMut,
-};
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Word};
-use model::{Error, Result, SqlState};
 
-use crate::functions::NEAREST;
 use crate::statement::{is_blank, is_word};
 
 /// Marker strings for the MATCH_CONDITION of the DuckDB syntax.
@@ -80,104 +71,4 @@ fn condition(tokens: &[TokenWithSpan], at: usize) -> Option<usize> {
         }
     }
     None
-}
-
-/// Rewrites ASOF joins to ordinary joins.
-///
-/// # Errors
-/// 42601 for a condition without exactly one comparison of times; 0A000 for USING.
-pub(crate) fn rewrite(statement: &mut ast::Statement) -> Result<()> {
-    match statement.visit(&mut Rewriter) {
-        ControlFlow::Break(error) => Err(error),
-        ControlFlow::Continue(()) => Ok(()),
-    }
-}
-
-struct Rewriter;
-
-impl VisitorMut for Rewriter {
-    type Break = Error;
-
-    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Error> {
-        let joins = select.from.iter_mut().flat_map(|from| &mut from.joins);
-        for join in joins {
-            if let JoinOperator::AsOf { match_condition, constraint } = &join.join_operator {
-                match ordinary(match_condition, constraint) {
-                    Ok(operator) => join.join_operator = operator,
-                    Err(error) => return ControlFlow::Break(error),
-                }
-            }
-        }
-        ControlFlow::Continue(())
-    }
-}
-
-fn ordinary(matching: &Expr, constraint: &JoinConstraint) -> Result<JoinOperator> {
-    let mut equal = match constraint {
-        JoinConstraint::On(on) => conjuncts(on),
-        JoinConstraint::None => Vec::new(),
-        JoinConstraint::Using(_) | JoinConstraint::Natural => {
-            let hint = "write ON left.key = right.key";
-            return Err(Error::unsupported("ASOF JOIN with USING or NATURAL is not supported").with_hint(hint));
-        }
-    };
-    let mark = match matching {
-        Expr::Identifier(Ident { value, quote_style: Some('"'), .. }) => Some(value.as_str()),
-        _ => None,
-    };
-    let is_inner = mark == Some(INNER);
-    let time = if is_inner || mark == Some(LEFT) { of_times(&mut equal)? } else { matching.clone() };
-    if !is_of_times(&time) {
-        return Err(no_comparison());
-    }
-    let on = equal.into_iter().fold(nearest(time), |all, one| Expr::BinaryOp {
-        left: Box::new(one),
-        op: BinaryOperator::And,
-        right: Box::new(all),
-    });
-    let on = JoinConstraint::On(on);
-    Ok(if is_inner { JoinOperator::Inner(on) } else { JoinOperator::LeftOuter(on) })
-}
-
-fn no_comparison() -> Error {
-    Error::new(SqlState::SYNTAX_ERROR, "ASOF JOIN needs one comparison of times by >=, >, <= or <")
-        .with_hint("for example: a ASOF JOIN b ON a.device = b.device AND a.time >= b.time")
-}
-
-fn conjuncts(on: &Expr) -> Vec<Expr> {
-    match on {
-        Expr::BinaryOp { left, op: BinaryOperator::And, right } => [conjuncts(left), conjuncts(right)].concat(),
-        Expr::Nested(inner) => conjuncts(inner),
-        other => vec![other.clone()],
-    }
-}
-
-/// Removes the only inequality from the conjuncts and returns it.
-fn of_times(conjuncts: &mut Vec<Expr>) -> Result<Expr> {
-    let at = conjuncts.iter().position(is_of_times).ok_or_else(no_comparison)?;
-    let time = conjuncts.remove(at);
-    if conjuncts.iter().any(is_of_times) { Err(no_comparison()) } else { Ok(time) }
-}
-
-fn is_of_times(expr: &Expr) -> bool {
-    use BinaryOperator as O;
-    matches!(expr, Expr::BinaryOp { op: O::GtEq | O::Gt | O::LtEq | O::Lt, .. })
-}
-
-/// Wraps the comparison in the marker function.
-fn nearest(time: Expr) -> Expr {
-    Expr::Function(ast::Function {
-        name: ObjectName::from(vec![Ident::new(NEAREST)]),
-        uses_odbc_syntax: false,
-        parameters: ast::FunctionArguments::None,
-        args: ast::FunctionArguments::List(ast::FunctionArgumentList {
-            duplicate_treatment: None,
-            args: vec![FunctionArg::Unnamed(FunctionArgExpr::Expr(time))],
-            clauses: Vec::new(),
-        }),
-        filter: None,
-        null_treatment: None,
-        over: None,
-        within_group: Vec::new(),
-    })
 }

@@ -1,7 +1,7 @@
-//! Plans queries through the binder: PostgreSQL's rules for names and types, then DataFusion as executor of the bound tree.
-//!
-//! What the binder or the lowering does not support is left to DataFusion's SQL planner.
+//! Plans queries: the binder applies PostgreSQL's rules for names and types, and `relational` lowers the bound tree to a plan
+//! of DataFusion.
 
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -15,7 +15,8 @@ use datafusion::execution::FunctionRegistry;
 use datafusion::execution::context::SessionState;
 use datafusion::logical_expr::{AggregateUDF, Expr as DfExpr, LogicalPlan, ScalarUDF, TableSource};
 use datafusion::scalar::ScalarValue;
-use model::{Datum, Error, ErrorKind, Result, RowIndex, RowSchema, SqlState, TableName};
+use engine::Engine;
+use model::{Datum, Error, Result, RowIndex, RowSchema, TableName};
 use parking_lot::Mutex;
 use parser::ast::{self, Statement};
 use scalar::Session;
@@ -24,13 +25,11 @@ use crate::context::{DATABASE, StatementContext};
 use crate::errors::OrError;
 use crate::files::FilesTable;
 use crate::functions::{self, StatementFacts};
-use crate::past::Moment;
 use crate::pg_catalog::objects::StatementObjects;
 use crate::pg_catalog::oids::{Part, of_table};
 use crate::pg_catalog::system_relation;
 use crate::pg_catalog::system_table::{SystemTable, described};
 use crate::provider::ColumnsTable;
-use crate::query::QueryPlan;
 use crate::rows::plain_datum;
 use crate::rows::scan::RowsTable;
 use crate::statement::{Command, NO_PLACE, Parsed, Wording};
@@ -100,44 +99,20 @@ pub(crate) fn source_of_insert(statement: &Parsed) -> Result<ast::Query> {
     Ok(query)
 }
 
-/// The query of an INSERT as a statement of its own, with the text of the INSERT.
-pub(crate) fn statement_of(query: ast::Query, within: &Parsed) -> crate::statement::Statement {
+/// A query as a statement of its own, with the text of the statement that it is part of.
+pub(crate) fn statement_of(query: ast::Query, within: &Parsed, wording: Wording) -> crate::statement::Statement {
     crate::statement::Statement(Arc::new(Parsed {
         sql: within.sql.clone(),
         offset: within.offset,
         command: Command::Query(Box::new(query)),
-        wording: Wording::Source,
+        wording,
         parameters: within.parameters,
         notices: Vec::new(),
         held: within.held.clone(),
     }))
 }
 
-/// Plans the query of an INSERT. One with functions that only DataFusion has is planned by its SQL planner.
-///
-/// # Errors
-/// Those of planning the query.
-pub(crate) fn plan_source(
-    session: &mut crate::session::Session,
-    statement: &crate::statement::Statement,
-    bound: crate::statement::Statement,
-    insert: &datafusion::sql::sqlparser::ast::Insert,
-    declared: &[u32],
-) -> Result<(crate::statement::Statement, QueryPlan)> {
-    use datafusion::sql::sqlparser::ast::Statement as Sql;
-    match (crate::query::plan(session, &bound, None, declared), &insert.source) {
-        (Err(error), Some(query)) if is_left_to_others(&error) => {
-            let sql = Sql::Query(query.clone());
-            let inner = crate::statement::Statement::within(sql.clone(), statement.0.sql.clone(), statement.0.offset);
-            // Where both refuse a statement, the first error is PostgreSQL's.
-            let plan = crate::query::plan(session, &inner, Some(&sql), declared).map_err(|_| error)?;
-            Ok((inner, plan))
-        }
-        (planned, _) => Ok((bound, planned?)),
-    }
-}
-
-/// Binds a query that has no other executor.
+/// Binds a query. `declared` are OIDs of the parameters' types, 0 for unknown ones.
 ///
 /// # Errors
 /// Those of PostgreSQL's analysis, with their place in the statement.
@@ -147,25 +122,16 @@ pub(crate) fn bind_query(
     query: &ast::Query,
     declared: &[u32],
 ) -> Result<Bound> {
-    let database = Tables::new(None, context);
-    bound(&database, statement, query, declared, true).map_err(|error| placed(error, statement))
-}
-
-fn bound(
-    database: &Tables<'_>,
-    statement: &Parsed,
-    query: &ast::Query,
-    declared: &[u32],
-    is_only_ours: bool,
-) -> Result<Bound> {
+    let database =
+        Tables { keeps_nanoseconds: statement.wording == Wording::RowsOfInsert, ..Tables::new(None, context) };
     let types: Vec<Option<TypeId>> = declared.iter().map(|oid| Some(TypeId(*oid)).filter(|ty| ty.0 != 0)).collect();
-    let query = binder::bind(database, &statement.sql, query, &types)?;
+    let query = binder::bind(&database, &statement.sql, query, &types).map_err(|error| placed(error, statement))?;
     let mut parameters: Vec<u32> = query.parameters.iter().map(|ty| ty.0).collect();
     // Parameters that the text does not mention have their declared types.
     parameters.extend(declared.iter().skip(parameters.len()));
     let reads_system = database.reads_system.load(Ordering::Relaxed);
     let sources = std::mem::take(&mut *database.sources.lock());
-    Ok(Bound { query, parameters, reads_system, sources, is_only_ours })
+    Ok(Bound { query, parameters, reads_system, sources })
 }
 
 /// OIDs of types as statements name them.
@@ -177,13 +143,6 @@ pub(crate) fn types(context: &Arc<StatementContext>, names: &[ast::TypeName]) ->
     names.iter().map(|name| Ok(binder::data_type(&database, name)?.0.0)).collect()
 }
 
-/// Outcome of an attempt to bind a query.
-pub(crate) enum Attempt {
-    Bound(Box<Bound>),
-    /// The query is left to DataFusion's SQL planner, for this reason.
-    Left(Error),
-}
-
 /// A bound query.
 pub(crate) struct Bound {
     query: Query,
@@ -193,55 +152,22 @@ pub(crate) struct Bound {
     reads_system: bool,
     /// Tables of functions in FROM.
     sources: Vec<Arc<FilesTable>>,
-    is_only_ours: bool,
 }
 
-/// Binds a query. `declared` are OIDs of the parameters' types, 0 for unknown ones.
+/// Binds the query that a statement is or has in it.
 ///
 /// # Errors
-/// Those of PostgreSQL's analysis, with their place in the statement.
-pub(crate) fn bind(context: &Arc<StatementContext>, statement: &Parsed, declared: &[u32]) -> Result<Attempt> {
-    let is_only_ours = matches!(statement.command, Command::Query(_));
-    if !is_only_ours && !context.settings.enables_binder() {
-        return Ok(Attempt::Left(Error::unsupported("enable_binder is off")));
-    }
+/// As [`bind_query`].
+pub(crate) fn bind(context: &Arc<StatementContext>, statement: &Parsed, declared: &[u32]) -> Result<Bound> {
     let own;
     let query = match &statement.command {
         Command::Query(query) => query,
-        _ => match query_of(statement) {
-            Ok(Some(query)) => {
-                own = query;
-                &own
-            }
-            Ok(None) => return Ok(Attempt::Left(Error::unsupported("no query"))),
-            Err(error) => return Ok(Attempt::Left(error)),
-        },
-    };
-    let database = Tables::new(None, context);
-    match bound(&database, statement, query, declared, is_only_ours) {
-        // Values of parameters are read without the session's objects.
-        Ok(bound) if !is_only_ours && bound.parameters.iter().any(|oid| is_named_oid(TypeId(*oid))) => {
-            Ok(Attempt::Left(Error::unsupported("a parameter that is the name of an object")))
+        _ => {
+            own = query_of(statement)?.ok_or_else(|| Error::bug("a statement without a query"))?;
+            &own
         }
-        Ok(bound) => Ok(Attempt::Bound(Box::new(bound))),
-        Err(error) if !is_only_ours && is_left_to_others(&error) => Ok(Attempt::Left(error)),
-        Err(error) => Err(placed(error, statement)),
-    }
-}
-
-/// Names that are unknown here may be known to the other road: system catalogs, functions of DataFusion.
-fn is_left_to_others(error: &Error) -> bool {
-    error.kind() == ErrorKind::Unsupported
-        || matches!(
-            error.state(),
-            SqlState::UNDEFINED_FUNCTION
-                // Functions of windows that are aggregates in DataFusion.
-                | SqlState::WRONG_OBJECT_TYPE
-                | SqlState::UNDEFINED_TABLE
-                | SqlState::UNDEFINED_OBJECT
-                | SqlState::INTERNAL_ERROR
-                | SqlState::STATEMENT_TOO_COMPLEX
-        )
+    };
+    bind_query(context, statement, query, declared)
 }
 
 /// Position of an error in the text that the client sent.
@@ -258,16 +184,16 @@ impl Bound {
         &self.parameters
     }
 
-    /// The query's plan, or the reason why it is left to the SQL planner.
+    /// The query's plan.
     ///
     /// # Errors
-    /// Errors of constants; 0A000 for a query that only our own parser accepts.
+    /// Errors of constants; 0A000 for what no executor supports.
     pub(crate) fn lower(
         self,
         state: &SessionState,
         context: &Arc<StatementContext>,
         statement: &Parsed,
-    ) -> Result<Result<Planned, Error>> {
+    ) -> Result<Planned> {
         let columns = self.query.output.iter().map(|one| OutputColumn {
             name: one.name.to_string(),
             oid: one.ty.0,
@@ -279,17 +205,14 @@ impl Bound {
             && self.sources.is_empty()
             && relational::is_reusable(&self.query)
             && !self.query.output.iter().any(|one| is_named_oid(one.ty));
-        let is_shown = statement.wording != Wording::Source;
+        let is_shown = !matches!(statement.wording, Wording::Source | Wording::RowsOfInsert);
         let mut tables = Tables { sources: Mutex::new(self.sources), is_shown, ..Tables::new(Some(state), context) };
         if is_reusable {
             // A kept plan must not keep the snapshot.
             tables.session = Arc::new(session(context));
         }
-        match relational::lower(&self.query, &tables) {
-            Ok(plan) => Ok(Ok(Planned { plan, columns, parameters: self.parameters, is_reusable })),
-            Err(error) if !self.is_only_ours && is_left_to_others(&error) => Ok(Err(error)),
-            Err(error) => Err(placed(error, statement)),
-        }
+        let plan = relational::lower(&self.query, &tables).map_err(|error| placed(error, statement))?;
+        Ok(Planned { plan, columns, parameters: self.parameters, is_reusable })
     }
 }
 
@@ -302,7 +225,7 @@ fn is_named_oid(ty: TypeId) -> bool {
 ///
 /// # Errors
 /// 22P02 and others for a text that is not a value of its type.
-pub(crate) fn parameters(values: &[Value], oids: &[u32], context: &StatementContext) -> Result<Vec<ScalarValue>> {
+pub(crate) fn parameters(values: &[Value], oids: &[u32], context: &Arc<StatementContext>) -> Result<Vec<ScalarValue>> {
     let zone = context.settings.time_zone();
     let one = |(value, oid): (&Value, &u32)| match exact(value, TypeId(*oid), &zone) {
         Some(value) => Ok(value),
@@ -330,10 +253,18 @@ fn exact(value: &Value, ty: TypeId, zone: &Arc<str>) -> Option<ScalarValue> {
     })
 }
 
-fn read(value: &Value, ty: TypeId, zone: &Arc<str>, context: &StatementContext) -> Result<ScalarValue> {
+fn read(value: &Value, ty: TypeId, zone: &Arc<str>, context: &Arc<StatementContext>) -> Result<ScalarValue> {
     let arena = Bump::new();
-    let session = session(context);
-    let ctx = scalar::Context { arena: &arena, session: &session };
+    let database = is_named_oid(ty).then(|| Tables::new(None, context));
+    let own;
+    let session = match &database {
+        Some(database) => &*database.session,
+        None => {
+            own = session(context);
+            &own
+        }
+    };
+    let ctx = scalar::Context { arena: &arena, session };
     let datum = match value {
         Value::Text(text) if !is_text_type(ty) => scalar::input(text, ty, -1, &ctx)?,
         value => datum(value, ty)?,
@@ -402,17 +333,19 @@ struct Tables<'a> {
     reads_system: AtomicBool,
     /// Tables of functions in FROM.
     sources: Mutex<Vec<Arc<FilesTable>>>,
+    /// Whether constants keep nanoseconds, whatever the statement reads.
+    keeps_nanoseconds: bool,
     /// Whether the rows are shown to the client, in the styles of the session.
     is_shown: bool,
 }
 
 impl<'a> Tables<'a> {
     fn new(state: Option<&'a SessionState>, context: &'a Arc<StatementContext>) -> Tables<'a> {
-        let facts = crate::hooks::facts(context);
+        let facts = crate::facts::facts(context);
         let objects: Arc<dyn scalar::Objects> = Arc::new(StatementObjects(Arc::clone(&facts)));
         let session = Arc::new(Session { objects: Some(objects), ..session(context) });
         let (reads_system, sources) = (AtomicBool::new(false), Mutex::default());
-        Tables { state, context, facts, session, reads_system, sources, is_shown: true }
+        Tables { state, context, facts, session, reads_system, sources, keeps_nanoseconds: false, is_shown: true }
     }
 }
 
@@ -438,11 +371,23 @@ impl Schema for Tables<'_> {
         Ok(catalog.table(&found).map(|table| Arc::new(columns_table(table, &found))))
     }
 
+    fn similar_table(&self, name: &str) -> Option<String> {
+        self.context.nearest_table(name)
+    }
+
+    fn keeps_nanoseconds(&self) -> bool {
+        self.keeps_nanoseconds
+    }
+
     fn is_table_function(&self, name: &str) -> bool {
-        FilesTable::is_function(name)
+        FilesTable::is_function(name) || system_relation(FUNCTIONS, name).is_some()
     }
 
     fn table_function(&self, name: &str, arguments: &[Option<scalar::Value>]) -> Result<Arc<Table>> {
+        if let Some(relation) = system_relation(FUNCTIONS, name) {
+            self.reads_system.store(true, Ordering::Relaxed);
+            return Ok(Arc::new(described(relation)));
+        }
         let files = Arc::new(FilesTable::of_function(self.context, name, arguments)?);
         let mut sources = self.sources.lock();
         let schema = TableProvider::schema(&*files);
@@ -455,7 +400,7 @@ impl Schema for Tables<'_> {
         let columns = columns.collect();
         let oid = u32::try_from(sources.len()).map_err(Error::bug)?;
         sources.push(files);
-        Ok(Arc::new(Table { oid, schema: FILES.into(), name: name.into(), columns, ..Table::default() }))
+        Ok(Arc::new(Table { oid, schema: FUNCTIONS.into(), name: name.into(), columns, ..Table::default() }))
     }
 
     fn session(&self) -> &Session {
@@ -464,7 +409,7 @@ impl Schema for Tables<'_> {
 }
 
 /// Schema of the tables of functions, which no name in a statement can have. Their numbers are positions among the sources.
-const FILES: &str = "()";
+const FUNCTIONS: &str = "()";
 
 fn rows_table(table: &RowSchema, name: &TableName) -> Table {
     let shown: Vec<usize> = table.shown().map(|(at, _)| at).collect();
@@ -487,6 +432,7 @@ fn rows_table(table: &RowSchema, name: &TableName) -> Table {
         columns: columns.collect(),
         primary_key: key.unwrap_or_default(),
         unique: unique_indexes(table, &shown),
+        has_nanoseconds: false,
     }
 }
 
@@ -514,6 +460,7 @@ fn columns_table(table: &model::Table, name: &TableName) -> Table {
         schema: name.schema.as_str().into(),
         name: name.table.as_str().into(),
         columns: columns.collect(),
+        has_nanoseconds: true,
         ..Table::default()
     }
 }
@@ -524,7 +471,7 @@ impl relational::Environment for Tables<'_> {
             let (facts, session) = (Arc::clone(&self.facts), Arc::clone(&self.session));
             return Ok(provider_as_source(Arc::new(SystemTable::new(relation, facts, session))));
         }
-        if &*table.schema == FILES {
+        if &*table.schema == FUNCTIONS {
             let source = self.sources.lock().get(table.oid as usize).cloned();
             return Ok(provider_as_source(source.ok_or_else(|| Error::bug("a function in FROM without its table"))?));
         }
@@ -543,7 +490,7 @@ impl relational::Environment for Tables<'_> {
             _ => ColumnsTable::with(found, &zone, is_used),
         };
         Ok(provider_as_source(Arc::new(match as_of {
-            Some(micros) => source.as_of(Moment::At(micros.saturating_mul(1_000))),
+            Some(micros) => source.as_of(micros.saturating_mul(1_000)),
             None => source,
         })))
     }
@@ -593,10 +540,26 @@ pub(crate) fn session(context: &StatementContext) -> Session {
     Session {
         transaction_micros: micros,
         statement_micros: micros,
+        clock: Some(Arc::new(EngineClock(context.engine.clone()))),
         user: context.user.to_string(),
         database: DATABASE.to_owned(),
         schema: context.current_schema(),
         value_bytes_max: usize::try_from(context.engine.memory().total() / VALUE_PART).unwrap_or(usize::MAX),
         ..context.settings.value_session()
+    }
+}
+
+/// The clock of the engine.
+struct EngineClock(Engine);
+
+impl fmt::Debug for EngineClock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("EngineClock")
+    }
+}
+
+impl scalar::context::Clock for EngineClock {
+    fn now_micros(&self) -> i64 {
+        self.0.env().now_ns().div_euclid(1_000)
     }
 }

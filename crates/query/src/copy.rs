@@ -428,7 +428,7 @@ impl Cursor<'_, '_> {
     fn names(&mut self) -> Result<Vec<String>> {
         let mut names = Vec::new();
         loop {
-            names.push(crate::rewrite::folded(&self.name()?));
+            names.push(crate::syntax::folded(&self.name()?));
             if self.take(&Token::RParen) {
                 return Ok(names);
             }

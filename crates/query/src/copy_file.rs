@@ -18,7 +18,7 @@ use crate::files::{FileRoot, Found, Kind, Output, SOURCE, Source, Writing, chunk
 use crate::rows::Executed;
 use crate::session::{Outcome, Plan, Prepared, PreparedStatement, Session};
 use crate::sessions::CopyProgress;
-use crate::statement::{Command, Statement, parse};
+use crate::statement::{Statement, parse};
 
 /// Bytes of a file per read.
 const READ_BYTES: usize = 256 << 10;
@@ -100,9 +100,8 @@ pub(crate) async fn feed(session: &mut Session, found: Vec<Found>, mut copy: Cop
 /// # Errors
 /// Those of planning; 42701, 0A000 for columns that the file format cannot have.
 pub(crate) async fn encoded(session: &mut Session, query: Statement, writing: Writing) -> Result<Outcome> {
-    let Command::Sql(sql) = &query.0.command else { return Err(Error::bug("a query that is no SQL")) };
-    // Always planned by DataFusion, which produces Arrow arrays.
-    let plan = crate::query::plan(session, &query, Some(sql), &[])?;
+    // DataFusion runs it, because its results are Arrow arrays.
+    let plan = crate::query::plan(session, &query, &[])?;
     let prepared = Prepared(Arc::new(PreparedStatement {
         statement: query.clone(),
         declared: Vec::new(),

@@ -8,10 +8,10 @@ use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Whitespace, Wo
 use model::{Error, Result, SqlState, Type};
 use pg::types::oid;
 
-use crate::rewrite::folded;
 use crate::rows::Arguments;
 use crate::session::{Outcome, Session};
 use crate::statement::{Command, Parsed, Statement, is_blank, is_word, parse};
+use crate::syntax::folded;
 
 /// Adds a dummy type to each name in `(a, b) AS`: the parser requires one, and [`execute`] ignores it.
 pub(crate) fn prepare(tokens: &mut Vec<TokenWithSpan>) {

@@ -22,10 +22,10 @@ use tokio::sync::{Mutex, OwnedSemaphorePermit};
 
 use crate::errors::convert;
 use crate::functions::OpenCursor;
-use crate::rewrite::folded;
 use crate::rows::{Arguments, Executed, Verb};
 use crate::session::{Batches, Outcome, Plan, Prepared, Session};
 use crate::statement::{Statement, Text, is_blank, is_word};
+use crate::syntax::folded;
 use crate::types::{OutputColumn, Value};
 
 /// Maximum bytes of rows that one cursor materialises.

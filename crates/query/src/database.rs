@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
 use datafusion::config::SpillCompression;
-use datafusion::execution::FunctionRegistry;
 use datafusion::execution::SessionStateBuilder;
 use datafusion::execution::context::SessionState;
 use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
@@ -78,7 +77,7 @@ impl Database {
             .build_arc()
             .or_error()?;
         let context = SessionContext::new_with_config_rt(config(&options, engine.memory().total()), runtime);
-        crate::hooks::register(&context);
+        crate::functions::register(&context);
         let planner = Arc::new(crate::functions::Planner);
         let mut rules = PhysicalOptimizer::new().rules;
         // The filter push-down rules map conditions of joins and sorts by column name, but both sides of a join may
@@ -89,11 +88,7 @@ impl Database {
         rules.insert(0, Arc::new(AskScans));
         rules.push(Arc::new(crate::guards::Guards));
         let state = SessionStateBuilder::new_from_existing(context.state()).with_query_planner(planner);
-        let mut state = state.with_physical_optimizer_rules(rules).build();
-        state.register_function_rewrite(Arc::new(crate::rounding::RoundingCasts)).or_error()?;
-        state.register_function_rewrite(Arc::new(crate::constants::TextConstants)).or_error()?;
-        state.register_function_rewrite(Arc::new(crate::functions::dates::DateCasts)).or_error()?;
-        state.add_analyzer_rule(Arc::new(crate::floats::Floats));
+        let state = state.with_physical_optimizer_rules(rules).build();
         let passing = Arc::new(Semaphore::new(PASSING_MAX));
         let spill = engine.spill_dir();
         let folder = spill.parent().unwrap_or(&spill);

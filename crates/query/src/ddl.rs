@@ -12,9 +12,9 @@ use model::{ColumnRole, DataType, Error, Result, SqlState, TableName, TableOptio
 use crate::context::StatementContext;
 use crate::errors::locate;
 use crate::insert::find_table;
-use crate::rewrite::folded;
 use crate::session::{Outcome, Session};
 use crate::statement::Parsed;
+use crate::syntax::folded;
 
 /// Types that a `columns` table can store, for messages.
 const TYPES: &str = "boolean, smallint, integer, bigint, numeric(20), real, double precision, text, bytea, timestamptz";

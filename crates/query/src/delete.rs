@@ -118,7 +118,7 @@ fn target_in(
 ) -> Result<Target> {
     let zone = context.settings.time_zone();
     let bound = binding::bind_query(context, parsed, &as_query(parsed, &table)?, declared)?;
-    let planned = bound.lower(state, context, parsed)??;
+    let planned = bound.lower(state, context, parsed)?;
     let scalars = binding::parameters(values, &planned.parameters, context)?;
     let plan = planned.plan.with_param_values(scalars).or_error()?;
     let plan = state.optimize(&plan).or_error()?;

@@ -480,11 +480,11 @@ mod tests {
     use arrow_schema::{Field, Schema};
 
     use super::*;
-    use crate::types::output_column;
+    use crate::types::{oid_of, typmod_of};
 
     fn texts(array: ArrayRef, zone: &str) -> Vec<String> {
         let field = Field::new("c", array.data_type().clone(), true);
-        let columns = [output_column(&field)];
+        let columns = [OutputColumn { name: "c".into(), oid: oid_of(&field), typmod: typmod_of(&field), origin: None }];
         let batch = RecordBatch::try_new(Arc::new(Schema::new(vec![field])), vec![array]).unwrap();
         let encoder = Encoder::new(&columns, zone).unwrap();
         let rows = encoder.batch(&batch).unwrap();

@@ -4,9 +4,11 @@
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
-use arrow_array::types::{Int16Type, Int32Type, Int64Type, TimestampNanosecondType, UInt64Type};
-use arrow_array::{Array, ArrayRef, RecordBatch};
-use arrow_schema::DataType as Arrow;
+use arrow_array::types::{
+    Decimal128Type, Float32Type, Float64Type, Int16Type, Int32Type, Int64Type, TimestampNanosecondType, UInt64Type,
+};
+use arrow_array::{Array, ArrayRef, BinaryArray, Decimal128Array, RecordBatch};
+use arrow_schema::{DECIMAL128_MAX_PRECISION, DataType as Arrow};
 use catalog::{CastContext, TypeId};
 use columns::rows::{Ops, arrow_type, time_values};
 use datafusion::arrow::compute::{CastOptions, cast_with_options};
@@ -25,10 +27,9 @@ use crate::builder::{RowBuilder, null_error};
 use crate::context::StatementContext;
 use crate::errors::{OrError, locate, nearest};
 use crate::parameters;
-use crate::rewrite::folded;
-use crate::rounding::rounded;
 use crate::session::{Outcome, Plan, Prepared, PreparedStatement, Session};
-use crate::statement::{Command, Parsed, Statement};
+use crate::statement::{Command, Parsed, Statement, Wording};
+use crate::syntax::folded;
 use crate::types::{Value, sql_name, timestamptz};
 
 /// An INSERT planned against one version of its table.
@@ -176,17 +177,16 @@ fn planned_query(
     declared: &[u32],
 ) -> Result<InsertPlan> {
     let Into { table, targets, op } = into;
-    let bound = binding::statement_of(source_of(&statement.0, &table, &targets)?, &statement.0);
-    let (inner, plan) = binding::plan_source(session, statement, bound, insert, declared)?;
+    let source = source_of(&statement.0, &table, &targets)?;
+    let inner = binding::statement_of(source, &statement.0, Wording::RowsOfInsert);
+    let plan = crate::query::plan(session, &inner, declared)?;
     let given = plan.columns.len();
     if given > targets.len() || (given < targets.len() && !insert.columns.is_empty()) {
         return Err(count_error(given > targets.len()));
     }
     let targets = targets[..given].to_vec();
-    if plan.is_bound() {
-        for (target, column) in targets.iter().zip(&plan.columns) {
-            check_assignment(&table.columns[*target], TypeId(column.oid))?;
-        }
+    for (target, column) in targets.iter().zip(&plan.columns) {
+        check_assignment(&table.columns[*target], TypeId(column.oid))?;
     }
     let parameters = plan.parameters.clone();
     let columns = Some(plan.columns.clone());
@@ -694,14 +694,37 @@ fn assign(column: &model::Column, array: &ArrayRef, zone: &str) -> Result<ArrayR
         .with_hint("rewrite or cast the expression"));
     }
     let rounds = to.is_integer() && (from.is_floating() || matches!(from, Arrow::Decimal128(..)));
-    let array = if rounds { rounded(array).or_error()? } else { Arc::clone(array) };
+    let array = if rounds { rounded(array)? } else { Arc::clone(array) };
     // A timestamp without time zone is in the session's zone.
     let local = matches!(to, Arrow::Timestamp(..)) && !matches!(from, Arrow::Timestamp(_, Some(_)));
     let array = if local { checked_cast(&array, &timestamptz(zone))? } else { array };
     if to == Arrow::Binary && array.data_type().is_string() {
-        return crate::constants::bytes_of_texts(&array).or_error();
+        return bytes_of_texts(&array);
     }
     checked_cast(&array, &to)
+}
+
+/// Rounds numbers to whole ones: floats to the nearest even one, decimals away from zero.
+fn rounded(array: &ArrayRef) -> Result<ArrayRef> {
+    Ok(match array.data_type() {
+        Arrow::Float32 => Arc::new(array.as_primitive::<Float32Type>().unary::<_, Float32Type>(f32::round_ties_even)),
+        Arrow::Float64 => Arc::new(array.as_primitive::<Float64Type>().unary::<_, Float64Type>(f64::round_ties_even)),
+        Arrow::Decimal128(_, scale) => {
+            let scale = *scale;
+            let values: Decimal128Array =
+                array.as_primitive::<Decimal128Type>().unary(|value| crate::builder::round_decimal(value, scale));
+            Arc::new(values.with_precision_and_scale(DECIMAL128_MAX_PRECISION, 0).map_err(Error::bug)?)
+        }
+        other => return Err(Error::bug(format!("a rounding cast of {other}"))),
+    })
+}
+
+/// Parses texts by the input rules of `bytea`.
+fn bytes_of_texts(texts: &ArrayRef) -> Result<ArrayRef> {
+    let texts = checked_cast(texts, &Arrow::Utf8)?;
+    let read = |text: Option<&str>| text.map(pg::value::parse_bytea).transpose();
+    let values = texts.as_string::<i32>().iter().map(read).collect::<Result<Vec<_>>>()?;
+    Ok(Arc::new(values.iter().map(Option::as_deref).collect::<BinaryArray>()))
 }
 
 pub(crate) fn checked_cast(array: &ArrayRef, to: &Arrow) -> Result<ArrayRef> {

@@ -1,20 +1,17 @@
 //! CHECKPOINT, VACUUM and LOCK TABLE: background work done synchronously, and explicit locks. REINDEX, CLUSTER and
 //! COMMENT have no effect and send a NOTICE that says so.
 
-use std::sync::Arc;
-
 use datafusion::sql::sqlparser::ast::ObjectName;
 use datafusion::sql::sqlparser::parser::Parser;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 use engine::Pending;
 use model::{Error, Result, SqlState};
 
-use crate::context::StatementContext;
 use crate::insert::find_table;
-use crate::rewrite::folded;
 use crate::rows::Named;
 use crate::session::{Outcome, Session};
 use crate::statement::{Text, is_word};
+use crate::syntax::folded;
 
 /// A maintenance statement. None of them changes the contents of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -242,14 +239,14 @@ fn check_tables<'a>(session: &mut Session, tables: impl IntoIterator<Item = &'a 
 }
 
 /// Whether a name means a relation of `pg_catalog` or `information_schema`. `pg_catalog` is searched first.
-fn is_system(context: &Arc<StatementContext>, name: &ObjectName) -> bool {
+fn is_system(name: &ObjectName) -> bool {
     let parts: Vec<String> = name.0.iter().filter_map(|part| part.as_ident()).map(folded).collect();
     let (schema, table) = match parts.as_slice() {
         [table] => ("pg_catalog", table),
         [schema, table] if schema == "pg_catalog" || schema == "information_schema" => (schema.as_str(), table),
         _ => return false,
     };
-    crate::hooks::table(context, schema, table).is_some()
+    crate::pg_catalog::system_relation(schema, table).is_some()
 }
 
 /// PostgreSQL's modes of LOCK TABLE. Of two modes with a common prefix the longer one comes first.
@@ -372,10 +369,7 @@ pub(crate) async fn execute(session: &mut Session, maintenance: &Maintenance) ->
                 return Err(Error::new(SqlState::ACTIVE_SQL_TRANSACTION, message));
             }
             // vacuumdb also names system catalogs, which are not stored.
-            let stored: Vec<&ObjectName> = {
-                let context = session.context();
-                tables.iter().filter(|table| !is_system(&context, table)).collect()
-            };
+            let stored: Vec<&ObjectName> = tables.iter().filter(|table| !is_system(table)).collect();
             check_tables(session, stored)?;
             if *full {
                 finished(engine.start_flush()).await?;

@@ -6,10 +6,10 @@ use parser::ast as tree;
 
 use crate::binding;
 use crate::errors::locate;
-use crate::rewrite::folded;
 use crate::rows::{Arguments, Executed, Messages};
 use crate::session::{Outcome, Plan, Prepared, Session};
 use crate::statement::{Parsed, Statement};
+use crate::syntax::folded;
 use crate::types::Value;
 
 /// Runs PREPARE or DEALLOCATE.

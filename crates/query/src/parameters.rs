@@ -1,12 +1,10 @@
-//! Parameters (`$n`) before planning: their count, and the types that the statement itself gives them.
+//! Parameters (`$n`) before planning: their count, and those declared `void`.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use datafusion::sql::sqlparser::ast::{
-    self, Expr, FunctionArg, FunctionArgExpr, LimitClause, Query, TableFactor, Value, Visit, VisitMut, Visitor,
-    VisitorMut,
+    self, Expr, FunctionArg, FunctionArgExpr, TableFactor, Value, Visit, VisitMut, Visitor, VisitorMut,
 };
 use pg::types::oid;
 
@@ -39,103 +37,6 @@ pub(crate) fn number(expr: &Expr) -> Option<usize> {
         },
         Expr::Nested(inner) => number(inner),
         _ => None,
-    }
-}
-
-/// Types that the statement itself gives, by parameter number from 1: `$1::int`, `LIMIT $2`.
-pub(crate) fn written(statement: &ast::Statement) -> BTreeMap<usize, ast::DataType> {
-    let mut visitor = Written(BTreeMap::new());
-    let _ = statement.visit(&mut visitor);
-    visitor.0
-}
-
-struct Written(BTreeMap<usize, ast::DataType>);
-
-impl Written {
-    fn add(&mut self, expr: &Expr, ty: &ast::DataType) {
-        if let Some(number) = number(expr) {
-            self.0.entry(number).or_insert_with(|| ty.clone());
-        }
-    }
-}
-
-impl Written {
-    /// Adds the types of arguments that have a single type in PostgreSQL but several in DataFusion.
-    fn arguments(&mut self, function: &ast::Function) {
-        let double = ast::DataType::DoublePrecision;
-        let interval = ast::DataType::Interval { fields: None, precision: None };
-        let known: [(&str, &ast::DataType); 3] =
-            [("to_timestamp", &double), ("time_bucket", &interval), ("time_bucket_gapfill", &interval)];
-        let name = function.name.to_string().to_ascii_lowercase();
-        let ast::FunctionArguments::List(list) = &function.args else { return };
-        if let Some((_, ty)) = known.iter().find(|(known, _)| *known == name)
-            && let Some(ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(first))) = list.args.first()
-        {
-            self.add(first, ty);
-        }
-    }
-}
-
-impl Visitor for Written {
-    type Break = ();
-
-    fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
-        match expr {
-            Expr::Cast { expr, data_type, .. } => self.add(expr, data_type),
-            Expr::Function(function) => self.arguments(function),
-            _ => {}
-        }
-        ControlFlow::Continue(())
-    }
-
-    fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<()> {
-        let bigint = ast::DataType::BigInt(None);
-        if let Some(LimitClause::LimitOffset { limit, offset, .. }) = &query.limit_clause {
-            if let Some(limit) = limit {
-                self.add(limit, &bigint);
-            }
-            if let Some(offset) = offset {
-                self.add(&offset.value, &bigint);
-            }
-        }
-        if let Some(quantity) = query.fetch.as_ref().and_then(|fetch| fetch.quantity.as_ref()) {
-            self.add(quantity, &bigint);
-        }
-        ControlFlow::Continue(())
-    }
-}
-
-/// Replaces `x = ANY ($1)` and `x = ALL ($1)` by `x = $1`, and returns the numbers of these parameters.
-///
-/// DataFusion infers a parameter's type from the other operand of its comparison. For an array that is the
-/// element type. `open` returns whether parameter n has no type yet; parameters with a type are not changed.
-pub(crate) fn by_element(
-    mut statement: ast::Statement,
-    open: impl Fn(usize) -> bool,
-) -> (ast::Statement, BTreeSet<usize>) {
-    let mut elements = Elements { open, found: BTreeSet::new() };
-    let _ = VisitMut::visit(&mut statement, &mut elements);
-    (statement, elements.found)
-}
-
-struct Elements<F> {
-    open: F,
-    found: BTreeSet<usize>,
-}
-
-impl<F: Fn(usize) -> bool> VisitorMut for Elements<F> {
-    type Break = ();
-
-    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
-        let (Expr::AnyOp { left, compare_op, right, .. } | Expr::AllOp { left, compare_op, right }) = expr else {
-            return ControlFlow::Continue(());
-        };
-        if let Some(number) = number(right).filter(|number| (self.open)(*number)) {
-            self.found.insert(number);
-            let (left, op, right) = (left.clone(), compare_op.clone(), right.clone());
-            *expr = Expr::Nested(Box::new(Expr::BinaryOp { left, op, right }));
-        }
-        ControlFlow::Continue(())
     }
 }
 

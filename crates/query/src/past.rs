@@ -24,15 +24,6 @@ const TIME: char = 't';
 const NOW: char = 'n';
 const OTHER: char = 'x';
 
-/// Point in time at which a table is read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Moment {
-    /// Nanoseconds since 1970 UTC.
-    At(i64),
-    /// Nanoseconds after the start of the transaction.
-    AfterNow(i64),
-}
-
 /// Encodes each FOR SYSTEM_TIME clause in the name of its table.
 pub(crate) fn prepare(tokens: &mut Vec<TokenWithSpan>) {
     if !tokens.iter().any(|token| is_word(token, "system_time")) {
@@ -149,37 +140,11 @@ fn length(interval: &Expr) -> Option<i64> {
     days.checked_add(read.micros)?.checked_mul(1_000)
 }
 
-/// Decodes a table name: the moment and the table's own name, or `None` for a name without a moment.
-///
-/// # Errors
-/// 22007 and 22008 for a time that cannot be read, 0A000 for any other expression.
-pub(crate) fn read<'a>(name: &'a str, context: &StatementContext) -> Result<Option<(Moment, &'a str)>> {
-    let Some((moment, table)) = name.strip_prefix(MARK).and_then(|rest| rest.split_once(MARK)) else {
-        return Ok(None);
-    };
-    let unreadable = || {
-        let shown = moment.strip_prefix(OTHER).unwrap_or(moment);
-        Error::unsupported(format!("FOR SYSTEM_TIME AS OF {shown} is not supported"))
-            .with_hint("give a time, or now() less an interval of fixed length")
-    };
-    let moment = if let Some(text) = moment.strip_prefix(TIME) {
-        Moment::At(context.settings.zone().parse_timestamptz(text)?)
-    } else {
-        let ns = moment.strip_prefix(NOW).and_then(|ns| ns.parse().ok());
-        Moment::AfterNow(ns.ok_or_else(unreadable)?)
-    };
-    Ok(Some((moment, table)))
-}
-
-/// Returns the table's view at the given moment.
+/// Returns the table's view at a time, in nanoseconds since 1970 UTC.
 ///
 /// # Errors
 /// 55000 if the table keeps no history; 22023 if its history starts later, with that time in the message.
-pub(crate) fn view(context: &StatementContext, table: TableId, moment: Moment) -> Result<TableView> {
-    let time = match moment {
-        Moment::At(time) => time,
-        Moment::AfterNow(ns) => context.now_ns.saturating_add(ns),
-    };
+pub(crate) fn view(context: &StatementContext, table: TableId, time: i64) -> Result<TableView> {
     let view = context.snapshot.table_by_id(table)?;
     let from = view.state().history_from;
     if from == i64::MAX || time >= from {

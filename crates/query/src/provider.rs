@@ -29,7 +29,6 @@ use crate::context::Slot;
 use crate::errors::{OrError, external};
 use crate::keep::Keep;
 use crate::key_filter::{may_fail, series_of};
-use crate::past::Moment;
 use crate::scan::ColumnsScan;
 use crate::types::arrow_of;
 
@@ -43,8 +42,8 @@ pub(crate) struct ColumnsTable {
     shown: Vec<usize>,
     /// Schema of the visible columns.
     schema: SchemaRef,
-    /// Moment of time travel; `None`: the statement's snapshot.
-    moment: Option<Moment>,
+    /// Time that is read, in nanoseconds since 1970 UTC; `None`: the statement's snapshot.
+    moment: Option<i64>,
 }
 
 impl ColumnsTable {
@@ -69,7 +68,7 @@ impl ColumnsTable {
     }
 
     /// Sets the moment of time travel.
-    pub(crate) fn as_of(self, moment: Moment) -> ColumnsTable {
+    pub(crate) fn as_of(self, moment: i64) -> ColumnsTable {
         ColumnsTable { moment: Some(moment), ..self }
     }
 }

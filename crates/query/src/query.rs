@@ -1,12 +1,10 @@
 //! Planning and execution of SELECT, VALUES and WITH; a plan is reused by later executions.
 
-use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use arrow_array::RecordBatch;
 use arrow_schema::DataType as Arrow;
-use catalog::TypeId;
 use datafusion::common::ParamValues;
 use datafusion::execution::context::SessionState;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
@@ -14,24 +12,22 @@ use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::stream::{RecordBatchReceiverStream, RecordBatchStreamAdapter};
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, execute_stream};
 use datafusion::scalar::ScalarValue;
-use datafusion::sql::sqlparser::ast::{self, Visit, Visitor};
 use engine::Catalog;
 use futures::StreamExt;
 use model::{Error, Result};
 
-use crate::binding::{self, Attempt};
+use crate::binding::{self, Planned};
 use crate::context::StatementContext;
 use crate::database::Database;
 use crate::errors::{OrError, convert, locate};
 use crate::interrupt::Interrupt;
 use crate::memory::counted;
-use crate::planner::{Planned, plan as plan_query};
 use crate::rows::Executed;
-use crate::series::{self, Direct, Shape};
+use crate::series::{self, Shape};
 use crate::session::{Batches, Outcome, Plan, Prepared, Session};
 use crate::settings::Settings;
 use crate::statement::{Command, Parsed, Statement};
-use crate::types::{OutputColumn, Value, arrow_of_oid, oid_of_arrow, scalar};
+use crate::types::{OutputColumn, Value};
 
 /// A planned query, with the catalog and settings it was planned with.
 pub(crate) struct QueryPlan {
@@ -41,9 +37,6 @@ pub(crate) struct QueryPlan {
     pub(crate) columns: Vec<OutputColumn>,
     /// OIDs of the parameters.
     pub(crate) parameters: Vec<u32>,
-    /// Whether the plan comes from the binder: its parameters have the types of `relational`.
-    is_bound: bool,
-    types: Vec<Arrow>,
     /// Arrow types of the columns.
     pub(crate) fields: Vec<Arrow>,
     /// The plan is valid while catalog and settings are these; `None`: it is never reused.
@@ -53,11 +46,6 @@ pub(crate) struct QueryPlan {
 }
 
 impl QueryPlan {
-    /// Whether the plan comes from the binder.
-    pub(crate) fn is_bound(&self) -> bool {
-        self.is_bound
-    }
-
     /// Whether each column is always NULL; false for queries that have no logical plan.
     pub(crate) fn nulls(&self) -> Vec<bool> {
         let is_null = |field: &datafusion::arrow::datatypes::FieldRef| *field.data_type() == Arrow::Null;
@@ -68,53 +56,13 @@ impl QueryPlan {
     }
 }
 
-/// Plans a query for a session. `sql` is the tree of sqlparser, if that accepts the statement.
-pub(crate) fn plan(
-    session: &mut Session,
-    statement: &Statement,
-    sql: Option<&ast::Statement>,
-    declared: &[u32],
-) -> Result<QueryPlan> {
+/// Plans a query for a session.
+pub(crate) fn plan(session: &mut Session, statement: &Statement, declared: &[u32]) -> Result<QueryPlan> {
     let context = context(session, &statement.0);
     let state = session.state(&context);
-    let old = sql.filter(|_| !context.settings.enables_binder());
-    if let Some(plan) = old.and_then(|sql| directly(&state, &context, &statement.0, sql, declared)) {
-        session.keep(state);
-        return Ok(plan);
-    }
-    let planned = plan_in(&state, &context, &statement.0, sql, declared, &[]);
+    let planned = plan_in(&state, &context, &statement.0, declared);
     session.keep(state);
     planned.map(|planned| QueryPlan { plan: planned.plan.filter(|_| planned.valid.is_some()), ..planned })
-}
-
-/// Plans a series statement directly from its syntax tree. A logical plan is made only if the statement turns
-/// out to be long.
-fn directly(
-    state: &SessionState,
-    context: &StatementContext,
-    parsed: &Parsed,
-    sql: &ast::Statement,
-    declared: &[u32],
-) -> Option<QueryPlan> {
-    let settings = &context.settings;
-    if context.rows_view.is_some() || !settings.enables_series() || !settings.has_plain_styles() {
-        return None;
-    }
-    let Direct { shape, columns, parameters } = series::compile(state, context, sql, parsed.parameters, declared)?;
-    let oids = parameters.iter().enumerate().map(|(at, ty)| match declared.get(at) {
-        Some(oid) if *oid != 0 => *oid,
-        _ => oid_of_arrow(ty),
-    });
-    Some(QueryPlan {
-        plan: None,
-        columns,
-        parameters: oids.collect(),
-        is_bound: false,
-        types: parameters,
-        fields: shape.fields(),
-        valid: Some((Arc::clone(context.snapshot.catalog()), Arc::clone(&context.settings))),
-        series: Some(Arc::new(shape)),
-    })
 }
 
 /// Snapshot of a query: the newest commit if the query names a `rows` table.
@@ -131,93 +79,15 @@ fn plan_in(
     state: &SessionState,
     context: &Arc<StatementContext>,
     parsed: &Parsed,
-    sql: Option<&ast::Statement>,
     declared: &[u32],
-    given: &[ScalarValue],
 ) -> Result<QueryPlan> {
-    let (reason, is_bound) = match binding::bind(context, parsed, declared)? {
-        Attempt::Bound(bound) => match bound.lower(state, context, parsed)? {
-            Ok(planned) => return Ok(bound_plan(state, context, planned)),
-            Err(reason) => (reason, true),
-        },
-        Attempt::Left(reason) => (reason, false),
-    };
-    match sql.map(|sql| plan_by_sql(state, context, parsed, sql, declared, given)) {
-        // A bound statement is right, so that an error of the SQL planner is none of its own, unless that refuses it too.
-        Some(Err(error)) if is_bound && error.kind() != model::ErrorKind::Unsupported => Err(reason),
-        Some(planned) => planned,
-        None => Err(reason),
-    }
-}
-
-/// Plans a query by DataFusion's SQL planner.
-fn plan_by_sql(
-    state: &SessionState,
-    context: &Arc<StatementContext>,
-    parsed: &Parsed,
-    sql: &ast::Statement,
-    declared: &[u32],
-    given: &[ScalarValue],
-) -> Result<QueryPlan> {
-    refuse(sql)?;
-    let zone = context.settings.time_zone();
-    let types: Vec<Option<Arrow>> = declared.iter().map(|oid| arrow_of_oid(*oid, &zone)).collect();
-    let Planned { plan, columns, parameters, reusable } = plan_query(state, context, parsed, sql, &types, given)?;
-    let oids = parameters.iter().enumerate().map(|(at, ty)| match declared.get(at) {
-        Some(oid) if *oid != 0 => *oid,
-        _ => oid_of_arrow(ty),
-    });
-    let valid = reusable.then(|| (Arc::clone(context.snapshot.catalog()), Arc::clone(&context.settings)));
-    let is_series = valid.is_some() && context.rows_view.is_none() && context.settings.enables_series();
-    let series = if is_series { Shape::of(state, &plan).map(Arc::new) } else { None };
-    let fields = plan.schema().fields().iter().map(|field| field.data_type().clone()).collect();
-    let (parameters, types) = (oids.collect(), parameters);
-    Ok(QueryPlan { plan: Some(plan), columns, parameters, is_bound: false, types, fields, valid, series })
-}
-
-/// The plan of a query that was bound and lowered.
-fn bound_plan(state: &SessionState, context: &Arc<StatementContext>, planned: binding::Planned) -> QueryPlan {
-    let binding::Planned { plan, columns, parameters, is_reusable } = planned;
-    let zone = context.settings.time_zone();
-    let types = parameters.iter().map(|oid| relational::arrow::arrow_type(TypeId(*oid), &zone)).collect();
+    let Planned { plan, columns, parameters, is_reusable } =
+        binding::bind(context, parsed, declared)?.lower(state, context, parsed)?;
     let fields = plan.schema().fields().iter().map(|field| field.data_type().clone()).collect();
     let valid = is_reusable.then(|| (Arc::clone(context.snapshot.catalog()), Arc::clone(&context.settings)));
     let is_series = is_reusable && context.rows_view.is_none() && context.settings.enables_series();
     let series = if is_series { Shape::of(state, &plan).map(Arc::new) } else { None };
-    QueryPlan { plan: Some(plan), columns, parameters, is_bound: true, types, fields, valid, series }
-}
-
-/// Rejects syntax that DataFusion accepts but evaluates wrongly.
-fn refuse(sql: &ast::Statement) -> Result<()> {
-    if let ast::Statement::Query(query) = sql
-        && !query.locks.is_empty()
-    {
-        return Err(Error::unsupported("SELECT FOR UPDATE and FOR SHARE are not supported on columns tables"));
-    }
-    match sql.visit(&mut Refuser) {
-        ControlFlow::Break(what) => Err(Error::unsupported(format!("{what} is not supported"))),
-        ControlFlow::Continue(()) => Ok(()),
-    }
-}
-
-struct Refuser;
-
-impl Visitor for Refuser {
-    type Break = &'static str;
-
-    fn pre_visit_expr(&mut self, expr: &ast::Expr) -> ControlFlow<&'static str> {
-        match expr {
-            ast::Expr::SimilarTo { .. } => ControlFlow::Break("SIMILAR TO"),
-            _ => ControlFlow::Continue(()),
-        }
-    }
-
-    fn pre_visit_table_factor(&mut self, factor: &ast::TableFactor) -> ControlFlow<&'static str> {
-        match factor {
-            ast::TableFactor::Table { sample: Some(_), .. } => ControlFlow::Break("TABLESAMPLE"),
-            _ => ControlFlow::Continue(()),
-        }
-    }
+    Ok(QueryPlan { plan: Some(plan), columns, parameters, fields, valid, series })
 }
 
 impl QueryPlan {
@@ -228,7 +98,7 @@ impl QueryPlan {
         })
     }
 
-    fn bound(&self, values: &[Value], context: &StatementContext) -> Result<LogicalPlan> {
+    fn bound(&self, values: &[Value], context: &Arc<StatementContext>) -> Result<LogicalPlan> {
         let plan = self.plan.clone().ok_or_else(|| Error::bug("a plan that was not kept"))?;
         if values.is_empty() {
             return Ok(plan);
@@ -236,12 +106,8 @@ impl QueryPlan {
         plan.with_param_values(ParamValues::from(self.scalars(values, context)?)).or_error()
     }
 
-    fn scalars(&self, values: &[Value], context: &StatementContext) -> Result<Vec<ScalarValue>> {
-        if self.is_bound {
-            return binding::parameters(values, &self.parameters, context);
-        }
-        let zone = context.settings.time_zone();
-        values.iter().zip(&self.types).map(|(value, ty)| scalar(value, ty, &zone)).collect()
+    fn scalars(&self, values: &[Value], context: &Arc<StatementContext>) -> Result<Vec<ScalarValue>> {
+        binding::parameters(values, &self.parameters, context)
     }
 }
 
@@ -325,17 +191,17 @@ pub(crate) async fn ready(
         crate::rows::until_durable(session, context.snapshot.lsn()).await?;
     }
     let mut state = session.state(&context);
-    spread_batches(&mut state, !plan.is_bound);
+    keep_order(&mut state);
     let result = ready_in(&session.database, &state, &context, prepared, plan, values).await;
     session.keep(state);
     result
 }
 
-/// Whether the batches of one partition may be spread over several ones, which loses their order. PostgreSQL's rows stay
-/// in the order of the table or of a subquery's ORDER BY, and clients rely on it.
-fn spread_batches(state: &mut SessionState, is_allowed: bool) {
-    if state.config().options().optimizer.enable_round_robin_repartition != is_allowed {
-        state.config_mut().options_mut().optimizer.enable_round_robin_repartition = is_allowed;
+/// Keeps the batches of one partition together: PostgreSQL's rows stay in the order of the table or of a subquery's ORDER
+/// BY, and clients rely on it.
+fn keep_order(state: &mut SessionState) {
+    if state.config().options().optimizer.enable_round_robin_repartition {
+        state.config_mut().options_mut().optimizer.enable_round_robin_repartition = false;
     }
 }
 
@@ -352,15 +218,9 @@ async fn ready_in(
     let plan = if plan.plan.is_some() && plan.holds(context) {
         plan
     } else {
-        let sql = match &parsed.command {
-            Command::Sql(sql) => Some(sql),
-            Command::Query(_) => None,
-            _ => return Err(Error::bug("a query that is no SQL")),
-        };
         // A statement without a logical plan has all its parameter types already.
         let declared = if plan.plan.is_none() { &plan.parameters } else { &prepared.0.declared };
-        let given = plan.scalars(values, context)?;
-        fresh = plan_in(state, context, parsed, sql, declared, &given)?;
+        fresh = plan_in(state, context, parsed, declared)?;
         let same = fresh.columns.iter().map(|column| column.oid).eq(plan.columns.iter().map(|column| column.oid));
         if !same {
             return Err(Error::unsupported("cached plan must not change result type"));

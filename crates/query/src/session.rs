@@ -740,7 +740,7 @@ impl Session {
             Command::Cursor(cursor) => self.plan_cursor(cursor, types)?,
             Command::Sql(sql) => self.plan_sql(statement, sql, types)?,
             Command::Query(_) => {
-                let plan = crate::query::plan(self, statement, None, types)?;
+                let plan = crate::query::plan(self, statement, types)?;
                 (plan.parameters.clone(), Some(plan.columns.clone()), Plan::Query(plan))
             }
         };
@@ -775,7 +775,7 @@ impl Session {
         }
         match sql {
             ast::Statement::Query(_) => {
-                let plan = crate::query::plan(self, statement, Some(sql), types)?;
+                let plan = crate::query::plan(self, statement, types)?;
                 Ok((plan.parameters.clone(), Some(plan.columns.clone()), Plan::Query(plan)))
             }
             ast::Statement::Insert(insert) => {

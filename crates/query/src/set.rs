@@ -10,10 +10,10 @@ use model::{Error, Result, SqlState};
 use pg::types::oid;
 
 use crate::output::text_rows;
-use crate::rewrite::folded;
 use crate::session::{Outcome, Session, TxnStatus};
 use crate::settings::Settings;
 use crate::statement::Parsed;
+use crate::syntax::folded;
 use crate::types::OutputColumn;
 
 /// SET in all its forms. `set` is the tree of `parsed`.

@@ -66,7 +66,6 @@ const OWN: &[Own] = &[
     reported("DateStyle", "ISO, MDY", Rule::DateStyle),
     own("default_table_access_method", "heap", Rule::Store),
     reported("default_transaction_read_only", "off", Rule::Typed),
-    own("enable_binder", "on", Rule::Typed),
     own("enable_series", "on", Rule::Typed),
     own("fsync", "on", Rule::Fixed),
     own("hot_standby", "off", Rule::Fixed),
@@ -128,7 +127,7 @@ pub(crate) fn facts(name: &str) -> Option<&'static SettingRow> {
 /// Row of a setting that PostgreSQL 15 does not list: one of Millrace, or of a later version.
 fn own_row(name: &'static str) -> SettingRow {
     let kind = match name {
-        "enable_binder" | "enable_series" => SettingKind::Bool,
+        "enable_series" => SettingKind::Bool,
         "transaction_timeout" => return SettingRow { name, ..statement_timeout() },
         _ => SettingKind::Text,
     };
@@ -323,11 +322,6 @@ impl Settings {
     /// `default_transaction_deferrable`
     pub(crate) fn deferrable(&self) -> bool {
         self.derived.deferrable
-    }
-
-    /// `enable_binder`: whether queries are planned by the binder where it supports them.
-    pub(crate) fn enables_binder(&self) -> bool {
-        !matches!(self.changed.get("enable_binder").map(String::as_str), Some("off"))
     }
 
     /// Whether dates, intervals, floats and bytes are shown in the styles that the protocol's own encoders write.

@@ -9,8 +9,8 @@ use datafusion::sql::sqlparser::ast::{
 use model::{Error, Result};
 use pg::types::oid;
 
-use crate::rewrite::folded;
 use crate::session::Outcome;
+use crate::syntax::folded;
 use crate::types::{OutputColumn, Value};
 
 /// A statement that consists only of a call of `pg_sleep`.

@@ -22,8 +22,8 @@ use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
 use datafusion::scalar::ScalarValue;
 use futures::StreamExt;
+use model::SqlState;
 
-use crate::functions::{is_growing, is_too_large};
 use crate::memory::batch_bytes;
 
 /// Target size of a projection's output slice in bytes.
@@ -80,7 +80,7 @@ impl Growth {
             if let Some(literal) = any.downcast_ref::<Literal>() {
                 self.constant_bytes = self.constant_bytes.max(constant_bytes(literal.value()));
             } else if let Some(function) = any.downcast_ref::<ScalarFunctionExpr>() {
-                self.functions = self.functions || is_growing(function.name());
+                self.functions = self.functions || is_growing(function);
             } else if let Some(binary) = any.downcast_ref::<BinaryExpr>() {
                 self.functions = self.functions || *binary.op() == Operator::StringConcat;
             }
@@ -88,6 +88,19 @@ impl Growth {
         })?;
         Ok(())
     }
+}
+
+/// Whether a function computes texts or bytes, which may be much larger than its arguments.
+fn is_growing(function: &ScalarFunctionExpr) -> bool {
+    let ty = function.return_type();
+    function.name() == relational::EVALUATE && (ty.is_string() || ty.is_binary())
+}
+
+/// Whether the error says that the values of a batch are too large, so that fewer rows may fit.
+fn is_too_large(error: &datafusion::error::DataFusionError) -> bool {
+    let datafusion::error::DataFusionError::External(error) = error.find_root() else { return false };
+    let state = error.downcast_ref::<model::Error>().map(model::Error::state);
+    matches!(state, Some(SqlState::PROGRAM_LIMIT_EXCEEDED | SqlState::OUT_OF_MEMORY))
 }
 
 fn constant_bytes(value: &ScalarValue) -> usize {

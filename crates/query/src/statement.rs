@@ -64,6 +64,8 @@ pub(crate) enum Wording {
     Whole,
     /// The command is the query within the text: that of EXPLAIN, PREPARE, COPY, CREATE TABLE AS.
     Inner,
+    /// Like `Source`, for an INSERT into a `columns` table, whose times have nanoseconds.
+    RowsOfInsert,
     /// The command is the query within an INSERT: its values are stored, not shown.
     Source,
 }
@@ -223,12 +225,25 @@ fn statement_of(
     let (Some(first), Some(last)) = (tokens.first(), tokens.last()) else { return Ok(None) };
     let (from, offset) = text.at(first.span.start);
     let (to, _) = text.at(last.span.end);
+    if let Some(query) = crate::syntax::listing(tokens) {
+        return listed(query, held).map(Some);
+    }
     check_depth(tokens, offset)?;
     let (command, notices) = parse_one(tokens, text)?;
     let parameters = highest_parameter(tokens)?;
     let sql = text.sql[from..to].to_owned();
     let wording = Wording::Whole;
     Ok(Some(Statement(Arc::new(Parsed { sql, offset, command, wording, parameters, notices, held }))))
+}
+
+/// The statement of a query of the catalog, which stands for another text.
+fn listed(sql: String, held: Option<Arc<Reservation>>) -> Result<Statement> {
+    let query = match parser::parse_all(&sql)?.pop().map(|one| one.statement) {
+        Some(parser::ast::Statement::Query(query)) => query,
+        _ => return Err(Error::bug("a query of the catalog that is none")),
+    };
+    let (command, wording, notices) = (Command::Query(query), Wording::Whole, Vec::new());
+    Ok(Statement(Arc::new(Parsed { sql, offset: NO_PLACE, command, wording, parameters: 0, notices, held })))
 }
 
 fn trim(mut tokens: &[TokenWithSpan]) -> &[TokenWithSpan] {

@@ -6,7 +6,6 @@
 //! | `TABLE t`                                    | `SELECT * FROM t`                                |
 //! | `a OPERATOR(pg_catalog.=) b`                 | `a = b`                                          |
 //! | `CURRENT_SCHEMA`, `CURRENT_ROLE` as values   | `current_schema()`, `current_role()`             |
-//! | `SHOW TABLES`, `DESCRIBE t`, `SHOW COLUMNS …`| a query of the catalog                           |
 //! | `CREATE TABLE t (…) USING columns`           | `CREATE TABLE t (…) WITH (store = 'columns')`    |
 //! | `millrace.public.t`                          | `public.t`: there is one database                |
 //! | `INSERT INTO t (WITH … SELECT …)`            | `INSERT INTO t WITH … SELECT …`                  |
@@ -16,11 +15,10 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{self, Expr, Ident, ObjectName, VisitMut, VisitorMut};
 use datafusion::sql::sqlparser::keywords::Keyword;
-use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer, Whitespace};
+use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Whitespace};
 use model::{Error, Result};
 
 use crate::context::DATABASE;
-use crate::rewrite::folded;
 use crate::statement::{is_blank, is_word};
 
 /// Query of SHOW TABLES: all tables outside the system schemas.
@@ -36,9 +34,16 @@ const COLUMNS: [&str; 2] = [
     "::regclass ORDER BY a.attnum",
 ];
 
+/// An identifier in SQL's case folding: lower case unless quoted.
+pub(crate) fn folded(ident: &Ident) -> String {
+    match ident.quote_style {
+        Some(_) => ident.value.clone(),
+        None => ident.value.to_lowercase(),
+    }
+}
+
 /// Rewrites the tokens of one statement.
 pub(crate) fn prepare(tokens: &mut Vec<TokenWithSpan>) {
-    listing(tokens);
     table_command(tokens);
     plain_operators(tokens);
     keyword_functions(tokens);
@@ -56,10 +61,10 @@ fn heads(tokens: &[TokenWithSpan], count: usize) -> Vec<usize> {
     (0..tokens.len()).filter(|at| !is_blank(&tokens[*at]) && tokens[*at].token != Token::EOF).take(count).collect()
 }
 
-/// Rewrites SHOW TABLES, DESCRIBE, DESC and SHOW COLUMNS FROM.
-fn listing(tokens: &mut Vec<TokenWithSpan>) {
+/// The query of the catalog that SHOW TABLES, DESCRIBE, DESC and SHOW COLUMNS FROM stand for; `None` for other statements.
+pub(crate) fn listing(tokens: &[TokenWithSpan]) -> Option<String> {
     if !["show", "describe", "desc"].iter().any(|word| is_word(&tokens[0], word)) {
-        return;
+        return None;
     }
     let heads = heads(tokens, 16);
     let is = |at: usize, name: &str| heads.get(at).is_some_and(|at| is_word(&tokens[*at], name));
@@ -70,26 +75,23 @@ fn listing(tokens: &mut Vec<TokenWithSpan>) {
     } else if is(0, "show") && (is(1, "columns") || is(1, "fields")) && (is(2, "from") || is(2, "in")) {
         Some(3)
     } else {
-        return;
+        return None;
     };
-    let text = match name_from.map(|from| heads.get(from..).unwrap_or_default()) {
-        None => TABLES.to_owned(),
+    match name_from.map(|from| heads.get(from..).unwrap_or_default()) {
+        None => Some(TABLES.to_owned()),
         // A name: words separated by dots.
         Some(name) if !name.is_empty() && name.len() <= 5 => {
             let mut written = String::new();
             for (at, token) in name.iter().map(|at| &tokens[*at].token).enumerate() {
                 match (at % 2, token) {
                     (0, Token::Word(_)) | (1, Token::Period) => written.push_str(&token.to_string()),
-                    _ => return,
+                    _ => return None,
                 }
             }
-            format!("{}'{}'{}", COLUMNS[0], written.replace('\'', "''"), COLUMNS[1])
+            Some(format!("{}'{}'{}", COLUMNS[0], written.replace('\'', "''"), COLUMNS[1]))
         }
-        Some(_) => return,
-    };
-    let Ok(query) = Tokenizer::new(&compiled::PostgreSql, &text).tokenize() else { return };
-    let span = tokens[0].span;
-    *tokens = query.into_iter().map(|token| TokenWithSpan { token, span }).collect();
+        Some(_) => None,
+    }
 }
 
 /// Rewrites `TABLE t` at the start of a statement.

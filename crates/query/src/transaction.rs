@@ -4,9 +4,9 @@ use datafusion::sql::sqlparser::ast::{Statement, TransactionAccessMode, Transact
 use engine::Isolation;
 use model::{Error, Result, SqlState};
 
-use crate::rewrite::folded;
 use crate::session::{Block, Outcome, Session, TxnStatus};
 use crate::statement::Parsed;
+use crate::syntax::folded;
 
 /// Maximum number of savepoints in a transaction.
 const SAVEPOINTS_MAX: usize = 10_000;

@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use arrow_schema::{DataType as Arrow, Field, IntervalUnit, TimeUnit};
-use datafusion::scalar::ScalarValue;
-use model::{DataType, Error, Result, SqlState};
+use model::{DataType, Error, SqlState};
 use pg::types::oid;
 
 /// Metadata key of a field's PostgreSQL type OID, which overrides the OID of its Arrow type.
@@ -111,11 +110,6 @@ pub(crate) fn typmod_of(field: &Field) -> i32 {
     written.unwrap_or(if *field.data_type() == Arrow::UInt64 { UINT64_TYPMOD } else { -1 })
 }
 
-/// The output column of a field.
-pub(crate) fn output_column(field: &Field) -> OutputColumn {
-    OutputColumn { name: field.name().clone(), oid: oid_of(field), typmod: typmod_of(field), origin: None }
-}
-
 /// Arrow type of a parameter with type `oid`; `None` for 0 and unknown types.
 pub(crate) fn arrow_of_oid(oid: u32, zone: &str) -> Option<Arrow> {
     Some(match oid {
@@ -162,56 +156,6 @@ pub(crate) fn arrow_of(ty: DataType, zone: &str) -> Arrow {
     }
 }
 
-/// Converts a parameter's value for DataFusion; `ty` is the declared or inferred type.
-pub(crate) fn scalar(value: &Value, ty: &Arrow, zone: &str) -> Result<ScalarValue> {
-    Ok(match value {
-        Value::Null => ScalarValue::try_new_null(ty).unwrap_or(ScalarValue::Null),
-        Value::Bool(value) => ScalarValue::Boolean(Some(*value)),
-        Value::Int16(value) => ScalarValue::Int16(Some(*value)),
-        Value::Int32(value) => ScalarValue::Int32(Some(*value)),
-        Value::Int64(value) => ScalarValue::Int64(Some(*value)),
-        Value::Float32(value) => ScalarValue::Float32(Some(*value)),
-        Value::Float64(value) => ScalarValue::Float64(Some(*value)),
-        Value::Numeric(value, scale) => numeric(*value, *scale, ty)?,
-        // A string of EXECUTE has the type of its parameter.
-        Value::Text(value) if *ty == Arrow::Binary => ScalarValue::Binary(Some(pg::value::parse_bytea(value)?)),
-        Value::Text(value) => ScalarValue::Utf8(Some(value.clone())),
-        Value::Bytes(value) => ScalarValue::Binary(Some(value.clone())),
-        Value::Timestamptz(value) => ScalarValue::TimestampNanosecond(Some(*value), Some(zone.into())),
-        Value::Timestamp(value) => ScalarValue::TimestampNanosecond(Some(*value), None),
-        Value::Date(value) => ScalarValue::Date32(Some(*value)),
-        Value::Time(value) => ScalarValue::Time64Nanosecond(Some(*value)),
-        Value::Interval(months, days, ns) => ScalarValue::new_interval_mdn(*months, *days, *ns),
-        Value::Uuid(bytes) => {
-            let mut text = Vec::with_capacity(36);
-            pg::value::uuid_text(&mut text, bytes);
-            ScalarValue::Utf8(Some(String::from_utf8_lossy(&text).into_owned()))
-        }
-        Value::Array(values) => {
-            let item = match ty {
-                Arrow::List(item) | Arrow::LargeList(item) => item.data_type().clone(),
-                _ => Arrow::Utf8,
-            };
-            let values: Vec<ScalarValue> =
-                values.iter().map(|value| scalar(value, &item, zone)).collect::<Result<_>>()?;
-            ScalarValue::List(ScalarValue::new_list_nullable(&values, &item))
-        }
-    })
-}
-
-fn numeric(value: i128, scale: u8, ty: &Arrow) -> Result<ScalarValue> {
-    if *ty == Arrow::UInt64 && scale == 0 {
-        return u64::try_from(value)
-            .map(|value| ScalarValue::UInt64(Some(value)))
-            .map_err(|_| out_of_range("numeric(20)"));
-    }
-    let digits = value.unsigned_abs().checked_ilog10().map_or(1, |digits| digits + 1);
-    if digits > 38 || scale > 38 {
-        return Err(out_of_range("numeric"));
-    }
-    Ok(ScalarValue::Decimal128(Some(value), 38, scale.cast_signed()))
-}
-
 /// Error 22003 for the type.
 pub(crate) fn out_of_range(ty: &str) -> Error {
     Error::new(SqlState::NUMERIC_OUT_OF_RANGE, format!("{ty} out of range"))
@@ -242,13 +186,5 @@ mod tests {
         let field =
             Field::new("oid", Arrow::Int64, false).with_metadata([(OID_KEY.to_owned(), "26".to_owned())].into());
         assert_eq!(oid_of(&field), 26);
-    }
-
-    #[test]
-    fn unsigned_values_come_as_numeric() {
-        let value = Value::Numeric(i128::from(u64::MAX), 0);
-        assert_eq!(scalar(&value, &Arrow::UInt64, "UTC").unwrap(), ScalarValue::UInt64(Some(u64::MAX)));
-        let negative = scalar(&Value::Numeric(-1, 0), &Arrow::UInt64, "UTC").unwrap_err();
-        assert_eq!(negative.state(), SqlState::NUMERIC_OUT_OF_RANGE);
     }
 }

@@ -92,23 +92,6 @@ impl Zone {
         })
     }
 
-    pub(crate) fn is_utc(&self) -> bool {
-        self.0 == TimeZone::UTC
-    }
-
-    /// Local time at a UTC time, both in nanoseconds since 1970.
-    pub(crate) fn local_of(&self, ns: i64) -> Option<i64> {
-        ns.checked_add(i64::from(self.offset_at(ns)) * 1_000_000_000)
-    }
-
-    /// Abbreviation of the zone at a UTC time in nanoseconds, such as CEST.
-    pub(crate) fn abbreviation_at(&self, ns: i64) -> String {
-        match jiff::Timestamp::from_second(ns.div_euclid(1_000_000_000)) {
-            Ok(moment) => self.0.to_offset_info(moment).abbreviation().to_owned(),
-            Err(_) => String::new(),
-        }
-    }
-
     /// Seconds east of UTC at a UTC time in nanoseconds since 1970.
     #[must_use]
     pub fn offset_at(&self, ns: i64) -> i32 {

@@ -22,7 +22,7 @@ pub(super) const ALL: &[Question] = &[
         before: "SET TimeZone = 'Asia/Shanghai';",
         sql: "\
 SELECT time_bucket('1 day', time, 'Asia/Shanghai') AS day,
-       round(avg(pm25), 1) AS pm25, round(avg(temp_c), 1) AS temp_c, count(pm25) AS hours
+       round(avg(pm25)::numeric, 1) AS pm25, round(avg(temp_c)::numeric, 1) AS temp_c, count(pm25) AS hours
 FROM air WHERE time >= '2013-01-08 00:00+08' AND time < '2013-01-15 00:00+08'
 GROUP BY day ORDER BY day",
         chart: Some(("pm25", "µg/m³")),
@@ -80,7 +80,7 @@ GROUP BY day ORDER BY day",
         before: "",
         sql: "\
 SELECT device, count(*) AS readings,
-       round(avg(power), 2) AS mean_power, max(vibration) AS worst_vibration
+       round(avg(power)::numeric, 2) AS mean_power, max(vibration) AS worst_vibration
 FROM sensors GROUP BY device ORDER BY mean_power DESC LIMIT 5",
         chart: None,
         remark: None,

@@ -211,7 +211,7 @@ fn write_reads_times_of_every_form() {
         } else {
             "time"
         };
-        let first = server.sql(&format!("SET TimeZone = 'Asia/Shanghai'; SELECT min({column}) AS t FROM {table}"));
+        let first = server.sql(&format!("SET TimeZone = 'Asia/Shanghai'; SELECT min({column}) AS t FROM \"{table}\""));
         assert!(first.contains(expected), "{table}: {first}");
     }
     server.stop();

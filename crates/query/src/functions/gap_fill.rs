@@ -20,9 +20,9 @@ use datafusion::common::{Column, DFSchema, DFSchemaRef, Result, ScalarValue};
 use datafusion::execution::context::SessionState;
 use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::{
-    Aggregate, BinaryExpr, ColumnarValue, Expr, Extension, Filter, LogicalPlan, Operator, Projection,
-    ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, TypeSignature, UserDefinedLogicalNode,
-    UserDefinedLogicalNodeCore, Volatility, cast,
+    BinaryExpr, ColumnarValue, Expr, Extension, Filter, LogicalPlan, Operator, Projection, ScalarFunctionArgs,
+    ScalarUDF, ScalarUDFImpl, Signature, TypeSignature, UserDefinedLogicalNode, UserDefinedLogicalNodeCore, Volatility,
+    cast,
 };
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_planner::{ExtensionPlanner, PhysicalPlanner};
@@ -88,19 +88,6 @@ impl ScalarUDFImpl for Marker {
     }
 }
 
-/// Inserts the nodes into a logical plan that comes from SQL, before analysis and optimization.
-///
-/// # Errors
-/// 22023 when bounds are missing or an argument is invalid; 42803 for `locf` and `interpolate` that are not directly
-/// above a gap fill; 0A000 for grouping sets.
-pub(super) fn rewrite_plan(plan: LogicalPlan) -> Result<LogicalPlan> {
-    let rewritten = plan.transform_up_with_subqueries(|node| match node {
-        LogicalPlan::Aggregate(aggregate) => above_aggregate(aggregate),
-        node => around_node(node),
-    })?;
-    Ok(rewritten.data)
-}
-
 /// Completes the nodes of a plan that has them already.
 ///
 /// # Errors
@@ -115,14 +102,6 @@ fn around_node(node: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
         LogicalPlan::Projection(projection) => gap_values::fill_columns(projection),
         other => Ok(Transformed::no(other)),
     }
-}
-
-fn above_aggregate(aggregate: Aggregate) -> Result<Transformed<LogicalPlan>> {
-    let (by, input) = (aggregate.group_expr.clone(), Arc::clone(&aggregate.input));
-    if by.iter().any(|expr| matches!(expr, Expr::GroupingSet(_))) {
-        return Ok(Transformed::no(LogicalPlan::Aggregate(aggregate)));
-    }
-    above_groups(LogicalPlan::Aggregate(aggregate), &by, &input)
 }
 
 /// Puts a node above groups if one of `keys`, which are the first columns of `groups`, is a call of the function.

@@ -5,6 +5,7 @@
 //! ([`super::gap_columns`]), and the call is replaced by the filled column. `prev` and `next` may be queries; a
 //! record `(time, value)` is a struct of two fields.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use arrow_schema::{DataType, Field};
@@ -111,25 +112,48 @@ pub(super) fn fill_columns(projection: Projection) -> Result<Transformed<Logical
         })?;
     }
     let Some(first) = calls.first() else { return Ok(Transformed::no(LogicalPlan::Projection(projection))) };
-    let Some(fill) = GapFill::of(&projection.input) else {
-        return Err(match has_fill(&projection.input) {
-            true => external(Error::unsupported(format!("a subquery in the arguments of {}", first.func.name()))),
-            false => misplaced(first.func.name()),
-        });
-    };
+    let (input, above) = below_subqueries(&projection.input, &calls)?;
+    let Some(fill) = GapFill::of(&input) else { return Err(misplaced(first.func.name())) };
     let mut below = Below { schema: fill.input.schema(), time: fill.shape.time, columns: Vec::new(), added: 0 };
     below.columns.extend(fill.input.schema().columns().into_iter().map(Expr::Column));
     let filled: Vec<Filled> = calls.iter().map(|call| below.add_call(call)).collect::<Result<_>>()?;
     let input = LogicalPlan::Projection(Projection::try_new(below.columns, Arc::new(fill.input.clone()))?);
     let names: Vec<String> = filled.iter().map(|filled| input.schema().field(filled.column).name().clone()).collect();
     let node = GapFill::new(input, Shape { filled, ..fill.shape.clone() }, fill.bounds.clone())?.into_plan();
+    let node = above.into_iter().rev().try_fold(node, over)?;
     let expr = projection.expr.iter().map(|expr| without_calls(expr, &calls, &names)).collect::<Result<Vec<_>>>()?;
     Ok(Transformed::yes(LogicalPlan::Projection(Projection::try_new(expr, Arc::new(node))?)))
 }
 
-/// Whether a gap fill is below operators that compute subqueries for each of its rows.
-fn has_fill(plan: &LogicalPlan) -> bool {
-    GapFill::of(plan).is_some() || plan.inputs().first().is_some_and(|input| has_fill(input))
+/// Moves operators that compute subqueries in the arguments of calls from above a gap fill to below it, where each group
+/// has the rows that it needs. Returns the gap fill, and the operators that stay above it, the topmost first.
+fn below_subqueries<'a>(
+    plan: &'a LogicalPlan,
+    calls: &[ScalarFunction],
+) -> Result<(LogicalPlan, Vec<&'a LogicalPlan>)> {
+    let mut wanted: HashSet<&Column> = HashSet::new();
+    for argument in calls.iter().flat_map(|call| call.args.iter().skip(1)) {
+        wanted.extend(argument.column_refs());
+    }
+    let (mut below, mut above, mut top) = (Vec::new(), Vec::new(), plan);
+    while let Some(input) = relational::subquery_input(top) {
+        let is_argument = |column: &Column| wanted.contains(column) && !input.schema().has_column(column);
+        if top.schema().columns().iter().any(is_argument) {
+            below.push(top)
+        } else {
+            above.push(top)
+        }
+        top = input;
+    }
+    let Some(fill) = GapFill::of(top) else { return Ok((top.clone(), above)) };
+    let input = below.into_iter().rev().try_fold(fill.input.clone(), over)?;
+    Ok((GapFill::new(input, fill.shape.clone(), fill.bounds.clone())?.into_plan(), above))
+}
+
+/// An operator that computes a subquery, over another input.
+fn over(input: LogicalPlan, operator: &LogicalPlan) -> Result<LogicalPlan> {
+    let others = operator.inputs().into_iter().skip(1).cloned();
+    operator.with_new_exprs(operator.expressions(), std::iter::once(input).chain(others).collect())
 }
 
 fn is_call(call: &ScalarFunction) -> bool {

@@ -11,15 +11,6 @@ use datafusion::physical_planner::{DefaultPhysicalPlanner, PhysicalPlanner};
 
 use super::{gap_fill, nearest};
 
-/// Inserts the nodes into a logical plan that comes from SQL, before analysis and optimization.
-///
-/// # Errors
-/// 22023 when the bounds of a gap fill are missing; 42803 for `locf` and `interpolate` that are not directly above a
-/// gap fill; 0A000 for grouping sets; 42601 for an `ASOF JOIN` with an invalid condition.
-pub fn rewrite_plan(plan: LogicalPlan) -> Result<LogicalPlan> {
-    nearest::rewrite_plan(gap_fill::rewrite_plan(plan)?)
-}
-
 /// Puts a node for missing time buckets above groups, if one of their keys asks for them.
 ///
 /// # Errors
@@ -31,7 +22,8 @@ pub fn gap_filled(groups: LogicalPlan, keys: &[Expr], input: &LogicalPlan) -> Re
 /// Completes gap fills, and inserts the nodes of `ASOF JOIN`, before analysis and optimization.
 ///
 /// # Errors
-/// As [`rewrite_plan`].
+/// 42803 for `locf` and `interpolate` that are not directly above a gap fill; 42601 for an `ASOF JOIN` with an invalid
+/// condition.
 pub fn with_nodes(plan: LogicalPlan) -> Result<LogicalPlan> {
     nearest::rewrite_plan(gap_fill::complete(plan)?)
 }

@@ -171,24 +171,6 @@ pub(crate) fn split_name(text: &str) -> Option<Vec<String>> {
     }
 }
 
-/// OID of `'name'::regtype`, by SQL name or by name in `pg_type`.
-pub(crate) fn type_oid(facts: &StatementFacts, name: &str) -> Option<Oid> {
-    let name = name.trim();
-    if let Some(element) = name.strip_suffix("[]") {
-        return Type::by_oid(type_oid(facts, element)?).map(|ty| ty.array).filter(|array| *array != 0);
-    }
-    plain_type(name).map(|ty| ty.oid).or_else(|| {
-        let parts = split_name(name.split('(').next().unwrap_or_default())?;
-        // `"pg_catalog"."int4"`: `plain_type` does not split quoted parts.
-        if let [schema, name] = parts.as_slice()
-            && schema == "pg_catalog"
-        {
-            return Type::by_name(name).map(|ty| ty.oid);
-        }
-        row_type_oid(facts, name)
-    })
-}
-
 /// OID of the row type of a table, or of an array of it, by the table's name.
 pub(crate) fn row_type_oid(facts: &StatementFacts, name: &str) -> Option<Oid> {
     let (name, part) = match name.trim().strip_suffix("[]") {

@@ -1,9 +1,12 @@
 //! Consistency of the relations. Clients' queries are tested in `tests/it/clients.rs`.
 
+use std::sync::Arc;
+
 use engine::{Catalog, ColumnSpec, TableSpec};
 use model::{ColumnRole, DataType, TableId, TableName, TableOptions};
 
 use super::*;
+use crate::functions::StatementFacts;
 
 fn column(name: &str, ty: DataType, nullable: bool, role: ColumnRole) -> ColumnSpec {
     ColumnSpec { name: name.to_owned(), ty, nullable, role }

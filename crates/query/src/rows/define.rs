@@ -15,10 +15,10 @@ use model::{
 use super::Named;
 use super::zone::Clocks;
 use crate::errors::locate;
-use crate::rewrite::folded;
 use crate::session::{Outcome, Session};
 use crate::settings::Settings;
 use crate::statement::{Command, Parsed};
+use crate::syntax::folded;
 
 /// Rows visited per epoch guard, so that memory that other threads retire can be freed in between.
 const RECORDS_PER_GUARD: u64 = 1_024;

@@ -26,7 +26,7 @@ use crate::encode::Encoder;
 use crate::errors::locate;
 use crate::query::QueryPlan;
 use crate::session::{Batches, Plan, Prepared, PreparedStatement, Session};
-use crate::statement::{Command, Statement};
+use crate::statement::{Command, Statement, Wording};
 use crate::types::{OutputColumn, Value};
 
 /// An INSERT whose source is planned by DataFusion.
@@ -79,8 +79,8 @@ pub(crate) fn plan_feed(
     if (Named { snapshot: &context.snapshot, settings: &context.settings }).find(name).is_none() {
         return Ok(None);
     }
-    let bound = binding::statement_of(binding::source_of_insert(&statement.0)?, &statement.0);
-    let (inner, source) = binding::plan_source(session, statement, bound, insert, declared)?;
+    let inner = binding::statement_of(binding::source_of_insert(&statement.0)?, &statement.0, Wording::Source);
+    let source = crate::query::plan(session, &inner, declared)?;
     let types = source_types(query, &source, session.input.is_some())?;
     let snapshot = session.newest();
     let settings = Arc::clone(&session.settings);

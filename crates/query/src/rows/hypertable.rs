@@ -20,9 +20,9 @@ use pg::types::oid;
 use super::Named;
 use crate::errors::locate;
 use crate::insert::find_table;
-use crate::rewrite::folded;
 use crate::session::{Outcome, Session};
 use crate::statement::{Command, Parsed, parse};
+use crate::syntax::folded;
 use crate::types::OutputColumn;
 
 /// Positional arguments of `create_hypertable` if the second is a column name.

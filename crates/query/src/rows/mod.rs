@@ -31,10 +31,10 @@ use engine::{Catalog, Snapshot};
 use model::{Error, Result, SequenceRef, TableId, TableName, Type};
 
 use crate::errors::locate;
-use crate::rewrite::folded;
 use crate::session::Session;
 use crate::settings::Settings;
 use crate::statement::Statement;
+use crate::syntax::folded;
 use crate::types::{OutputColumn, Value};
 
 pub use bound::Bound;

@@ -10,7 +10,6 @@
 //! Always true: a statement has the same result in this executor and in DataFusion (`SET enable_series = off` sends
 //! all statements to DataFusion).
 
-mod direct;
 mod few;
 mod fields;
 mod groups;
@@ -40,7 +39,6 @@ use datafusion::scalar::ScalarValue;
 use engine::{ScanRequest, TableView};
 use model::{Error, Result};
 
-pub(crate) use self::direct::{Direct, compile};
 use self::groups::Grouper;
 use self::rows::{Backwards, Reading, Window, batch_of};
 pub(crate) use self::shape::Shape;
@@ -475,7 +473,7 @@ fn distinct(batches: &[RecordBatch], schema: &SchemaRef) -> Result<RecordBatch> 
     let mut values = new_group_values(Arc::clone(schema), &GroupOrdering::None).or_error()?;
     let mut groups = Vec::new();
     for batch in batches {
-        let columns: Vec<ArrayRef> = batch.columns().iter().map(crate::floats::canonical).collect();
+        let columns: Vec<ArrayRef> = batch.columns().iter().map(relational::canonical_floats).collect();
         values.intern(&columns, &mut groups).or_error()?;
     }
     let rows = values.len();

@@ -411,7 +411,7 @@ pub(super) fn order(batch: &RecordBatch, sort: &[Sort], most: Option<u64>) -> Re
     let columns = sort.iter().map(|by| {
         let values = by.by.evaluate(batch).and_then(|values| values.into_array(rows)).or_error()?;
         // Zeros of both signs compare equal, so that the next sort key decides.
-        Ok(SortColumn { values: crate::floats::canonical(&values), options: Some(by.options) })
+        Ok(SortColumn { values: relational::canonical_floats(&values), options: Some(by.options) })
     });
     let columns = columns.collect::<Result<Vec<SortColumn>>>()?;
     if columns.is_empty() {

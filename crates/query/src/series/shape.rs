@@ -738,7 +738,7 @@ fn sorted_by(exprs: &[SortExpr], schema: &DFSchema, inputs: &[Expr]) -> Option<V
 
 /// Removes the wrapper that makes floats comparable: [`super::rows::order`] normalises floats itself.
 fn without_key(expr: &Expr) -> &Expr {
-    crate::floats::without_key(expr)
+    relational::without_float_key(expr)
 }
 
 /// Columns of a table as expressions.

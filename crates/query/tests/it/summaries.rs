@@ -41,7 +41,7 @@ impl Draws {
 const ASKED: &[&str] = &[
     "count(*), count(v), min(v), max(v), min(time), max(time), count(t), max(u)",
     "min(f), max(f)",
-    "min(t), max(t), min(b), max(b)",
+    "min(t), max(t), bool_and(b), bool_or(b)",
 ];
 
 #[test]

@@ -128,7 +128,7 @@ SELECT * FROM nowhere
 SELECT nofunction(1)
 SELECT dev, count(*) FROM m
 SELECT m.dev FROM m, e WHERE time > '2026-01-01'
-/*differs: a reserved word may name a table*/ SELECT FROM FROM
+SELECT FROM FROM
 SELEKT 1
 SELECT (SELECT 1 UNION ALL SELECT 2)
 INSERT INTO m (dev) VALUES ('no time')

@@ -234,10 +234,10 @@ SELECT other.id FROM parent
 SELECT id FROM parent, child
 SELECT id, count(*) FROM parent
 SELECT id FROM parent WHERE count(*) > 1
-/*says: what the other tier says*/ SELECT nosuch(id) FROM parent
-/*says: what the other tier says*/ SELECT id + code FROM parent
+SELECT nosuch(id) FROM parent
+SELECT id + code FROM parent
 SELECT * FROM parent WHERE id
-/*differs: 42804*/ SELECT sum(code) FROM parent
+SELECT sum(code) FROM parent
 SELECT id / 0 FROM parent
 SELECT id % 0 FROM parent
 SELECT 2147483647 + id FROM parent WHERE id = 1

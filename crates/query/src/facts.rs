@@ -1,53 +1,11 @@
-//! The points where our functions and catalog tables enter planning. They are in one place, so that the planning code
-//! does not depend on their providers.
+//! The server and the database as functions and system tables see them, from the environment of the running statement.
 
 use std::sync::Arc;
 
-use datafusion::catalog::TableProvider;
-use datafusion::logical_expr::{Expr, LogicalPlan, ScalarUDF};
-use datafusion::prelude::SessionContext;
-use datafusion::sql::sqlparser::ast::Statement;
 use model::{Result, TableId};
 
 use crate::context::{DATABASE, StatementContext};
 use crate::functions::{self, Activity, RowTableSize, ServerFacts, Setting, StatementFacts};
-use crate::pg_catalog;
-
-/// Registers functions that do not depend on the session, once per database.
-pub(crate) fn register(session: &SessionContext) {
-    functions::register(session);
-}
-
-/// Rewrites the parsed statement after its output columns are named.
-pub(crate) fn rewrite(statement: &mut Statement) {
-    pg_catalog::rewrite(statement);
-}
-
-/// Rewrites the logical plan before optimization.
-pub(crate) fn rewrite_plan(plan: LogicalPlan) -> datafusion::error::Result<LogicalPlan> {
-    let plan = crate::recursion::rewrite_plan(crate::set_operations::rewrite_plan(plan)?)?;
-    let plan = crate::subqueries::rewrite_plan(plan)?;
-    functions::rewrite_plan(plan)
-}
-
-/// A table of `pg_catalog` or `information_schema`, as visible to the statement.
-pub(crate) fn table(context: &Arc<StatementContext>, schema: &str, name: &str) -> Option<Arc<dyn TableProvider>> {
-    pg_catalog::relation(schema, name, || facts(context))
-}
-
-/// A function that depends on the session (`current_user`, `pg_table_is_visible` …).
-pub(crate) fn function(context: &Arc<StatementContext>, name: &str) -> Option<Arc<ScalarUDF>> {
-    pg_catalog::scalar_function(name, || facts(context))
-}
-
-/// A table function.
-pub(crate) fn table_function(
-    context: &Arc<StatementContext>,
-    name: &str,
-    _arguments: &[Expr],
-) -> Option<Result<Arc<dyn TableProvider>>> {
-    pg_catalog::table_function(name, || facts(context)).map(Ok)
-}
 
 /// What catalog functions and tables may ask about the statement.
 pub(crate) fn facts(context: &Arc<StatementContext>) -> Arc<StatementFacts> {
