@@ -139,7 +139,7 @@ fn changes_that_the_executor_does_not_run_are_refused_with_a_reason() {
             "UPDATE stock SET (n, note) = (SELECT random() * 9, 'x')",
             "a subquery for several columns with a volatile function",
         ),
-        ("UPDATE stock SET note = clock_timestamp()", "function clock_timestamp"),
+        ("UPDATE stock SET note = clock_timestamp()", "volatile function clock_timestamp"),
         ("DELETE FROM stock WHERE n = $1 AND $2::point IS NULL", "a parameter $2 of type point"),
     ] {
         match db.prepared(sql) {
