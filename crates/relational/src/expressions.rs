@@ -210,6 +210,9 @@ impl Lowering<'_> {
     }
 
     fn comparison(&self, operator: Operator, left: &Expr, right: &Expr, schema: &DFSchema) -> Result<Option<Typed>> {
+        if let Some(found) = self.comparison_beyond_range(operator, left, right, schema)? {
+            return Ok(Some(found));
+        }
         let (Some((left, left_ty)), Some((right, right_ty))) =
             (self.native(left, schema)?, self.native(right, schema)?)
         else {
@@ -222,6 +225,38 @@ impl Lowering<'_> {
             || (left_ty.is_string() && right_ty.is_string())
             || (is_moment(&left_ty) && is_moment(&right_ty));
         Ok(agree.then(|| (binary(left, operator, right), DataType::Boolean)))
+    }
+
+    /// Compares times with a constant beyond the range of nanoseconds, such as `infinity` or the year 9999: with the end of
+    /// the range instead, so that scans can use the condition.
+    fn comparison_beyond_range(
+        &self,
+        operator: Operator,
+        left: &Expr,
+        right: &Expr,
+        schema: &DFSchema,
+    ) -> Result<Option<Typed>> {
+        let (times, value, operator) = match (&left.kind, &right.kind) {
+            (ExprKind::Constant(_), ExprKind::Constant(_)) => return Ok(None),
+            (_, ExprKind::Constant(value)) => (left, value, Some(operator)),
+            (ExprKind::Constant(value), _) => (right, value, operator.swap()),
+            _ => return Ok(None),
+        };
+        let (Datum::Timestamptz(micros) | Datum::Timestamp(micros)) = value.datum() else { return Ok(None) };
+        let Some(operator) = operator.filter(|_| micros.checked_mul(1_000).is_none()) else { return Ok(None) };
+        let Some((times, DataType::Timestamp(TimeUnit::Nanosecond, zone))) = self.native(times, schema)? else {
+            return Ok(None);
+        };
+        let is_future = micros > 0;
+        let (operator, end) = match (operator, is_future) {
+            (Operator::Lt | Operator::LtEq | Operator::NotEq, true) => (Operator::LtEq, i64::MAX),
+            (Operator::Gt | Operator::GtEq | Operator::Eq, true) => (Operator::Gt, i64::MAX),
+            (Operator::Gt | Operator::GtEq | Operator::NotEq, false) => (Operator::GtEq, i64::MIN),
+            (Operator::Lt | Operator::LtEq | Operator::Eq, false) => (Operator::Lt, i64::MIN),
+            _ => return Ok(None),
+        };
+        let end = DfExpr::Literal(ScalarValue::TimestampNanosecond(Some(end), zone), None);
+        Ok(Some((binary(times, operator, end), DataType::Boolean)))
     }
 
     /// Compares a column of decimals with a constant of its scale, so that scans can use the condition.
