@@ -341,7 +341,7 @@ struct Tables<'a> {
 
 impl<'a> Tables<'a> {
     fn new(state: Option<&'a SessionState>, context: &'a Arc<StatementContext>) -> Tables<'a> {
-        let facts = crate::facts::facts(context);
+        let facts = crate::server_facts::facts(context);
         let objects: Arc<dyn scalar::Objects> = Arc::new(StatementObjects(Arc::clone(&facts)));
         let session = Arc::new(Session { objects: Some(objects), ..session(context) });
         let (reads_system, sources) = (AtomicBool::new(false), Mutex::default());

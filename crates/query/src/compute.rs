@@ -13,7 +13,7 @@
 //!   some spare ones.
 //! - Outside a multi-threaded runtime the work runs in place.
 //! - tokio's cooperative budget does not apply inside `compute`: a loop over sources that are always ready must check
-//!   the session's stop flag, or yield. DataFusion's operators, which rely on that budget, run elsewhere (`produce`).
+//!   the session's stop flag, or yield. DataFusion's operators, which rely on that budget, run elsewhere (`producer`).
 
 use std::cell::Cell;
 use std::future::Future;

@@ -8,10 +8,10 @@ use engine::{Engine, Snapshot};
 use model::{Error, Result, TableName};
 use parking_lot::Mutex;
 
+use crate::activity::Sessions;
 use crate::database::Database;
 use crate::files::{FileRoot, INSUFFICIENT_PRIVILEGE, Source};
 use crate::functions::OpenCursor;
-use crate::sessions::Sessions;
 use crate::settings::Settings;
 use crate::transaction::Modes;
 

@@ -12,6 +12,7 @@ use model::{Error, Result, SqlState, TableRef};
 use pg::Form;
 use rustc_hash::FxHashMap;
 
+use crate::activity::{CopyProgress, Copying};
 use crate::copy_file;
 use crate::copy_in;
 use crate::encode::Encoder;
@@ -20,7 +21,6 @@ use crate::files::{Compression, Kind, Writing};
 use crate::insert::{column_at, find_table};
 use crate::rows::Verb;
 use crate::session::{Outcome, Plan, Session};
-use crate::sessions::{CopyProgress, Copying};
 use crate::statement::{Statement, Text, is_word};
 
 pub use crate::copy_in::CopyIn;
@@ -420,7 +420,7 @@ impl Cursor<'_, '_> {
             columns = self.names()?;
         }
         let mut table = ast::ObjectName(parts);
-        crate::syntax::local(&mut table)?;
+        crate::syntax_rewrites::local(&mut table)?;
         Ok(Source::Table(table, columns))
     }
 
@@ -428,7 +428,7 @@ impl Cursor<'_, '_> {
     fn names(&mut self) -> Result<Vec<String>> {
         let mut names = Vec::new();
         loop {
-            names.push(crate::syntax::folded(&self.name()?));
+            names.push(crate::syntax_rewrites::folded(&self.name()?));
             if self.take(&Token::RParen) {
                 return Ok(names);
             }

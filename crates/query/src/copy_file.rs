@@ -13,11 +13,11 @@ use futures::StreamExt;
 use model::{Error, Result, SqlState};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
+use crate::activity::CopyProgress;
 use crate::copy::{CopyForm, CopyIn};
 use crate::files::{FileRoot, Found, Kind, Output, SOURCE, Source, Writing, chunks};
 use crate::rows::Executed;
 use crate::session::{Outcome, Plan, Prepared, PreparedStatement, Session};
-use crate::sessions::CopyProgress;
 use crate::statement::{Statement, parse};
 
 /// Bytes of a file per read.

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use datafusion::sql::sqlparser::ast::ObjectName;
 use model::{ColumnId, Error, Result, SqlState, TableId, TableRef};
 
+use crate::activity::{CopyProgress, Copying};
 use crate::copy::{Forced, Format, Header, Options};
 use crate::copy_file::Spool;
 use crate::files::Kind;
 use crate::insert::{column_at, find_table};
 use crate::rows::{Loading, Named};
 use crate::session::Session;
-use crate::sessions::{CopyProgress, Copying};
 
 /// A running COPY FROM STDIN. Dropping it abandons the rows.
 pub struct CopyIn {

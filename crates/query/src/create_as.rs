@@ -11,7 +11,7 @@ use pg::types::oid;
 use crate::rows::Arguments;
 use crate::session::{Outcome, Session};
 use crate::statement::{Command, Parsed, Statement, is_blank, is_word, parse};
-use crate::syntax::folded;
+use crate::syntax_rewrites::folded;
 
 /// Adds a dummy type to each name in `(a, b) AS`: the parser requires one, and [`execute`] ignores it.
 pub(crate) fn prepare(tokens: &mut Vec<TokenWithSpan>) {

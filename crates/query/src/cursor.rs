@@ -25,7 +25,7 @@ use crate::functions::OpenCursor;
 use crate::rows::{Arguments, Executed, Verb};
 use crate::session::{Batches, Outcome, Plan, Prepared, Session};
 use crate::statement::{Statement, Text, is_blank, is_word};
-use crate::syntax::folded;
+use crate::syntax_rewrites::folded;
 use crate::types::{OutputColumn, Value};
 
 /// Maximum bytes of rows that one cursor materialises.

@@ -15,14 +15,14 @@ use engine::{Committing, Engine, Event, Progress};
 use model::{Lsn, Result};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::advisory::Locks;
+use crate::activity::Sessions;
+use crate::advisory_locks::Locks;
 use crate::errors::OrError;
 use crate::files::FileRoot;
 use crate::memory::Pool;
-use crate::produce::Producer;
+use crate::producer::Producer;
+use crate::scan_statistics::AskScans;
 use crate::session::Session;
-use crate::sessions::Sessions;
-use crate::summary::AskScans;
 
 /// Limits of the SQL runtime.
 #[derive(Clone, Debug)]
@@ -86,7 +86,7 @@ impl Database {
         // down what is safe, and our scans accept no filters later.
         rules.retain(|rule| !rule.name().starts_with("FilterPushdown"));
         rules.insert(0, Arc::new(AskScans));
-        rules.push(Arc::new(crate::guards::Guards));
+        rules.push(Arc::new(crate::condition_order::Guards));
         let state = SessionStateBuilder::new_from_existing(context.state()).with_query_planner(planner);
         let state = state.with_physical_optimizer_rules(rules).build();
         let passing = Arc::new(Semaphore::new(PASSING_MAX));

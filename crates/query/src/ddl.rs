@@ -14,7 +14,7 @@ use crate::errors::locate;
 use crate::insert::find_table;
 use crate::session::{Outcome, Session};
 use crate::statement::Parsed;
-use crate::syntax::folded;
+use crate::syntax_rewrites::folded;
 
 /// Types that a `columns` table can store, for messages.
 const TYPES: &str = "boolean, smallint, integer, bigint, numeric(20), real, double precision, text, bytea, timestamptz";

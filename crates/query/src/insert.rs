@@ -29,7 +29,7 @@ use crate::errors::{OrError, locate, nearest};
 use crate::parameters;
 use crate::session::{Outcome, Plan, Prepared, PreparedStatement, Session};
 use crate::statement::{Command, Parsed, Statement, Wording};
-use crate::syntax::folded;
+use crate::syntax_rewrites::folded;
 use crate::types::{Value, sql_name, timestamptz};
 
 /// An INSERT planned against one version of its table.

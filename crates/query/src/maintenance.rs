@@ -11,7 +11,7 @@ use crate::insert::find_table;
 use crate::rows::Named;
 use crate::session::{Outcome, Session};
 use crate::statement::{Text, is_word};
-use crate::syntax::folded;
+use crate::syntax_rewrites::folded;
 
 /// A maintenance statement. None of them changes the contents of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -291,7 +291,7 @@ fn table_names(parser: &mut Parser<'_>) -> std::result::Result<Vec<ObjectName>, 
             return Err(Refused::Token);
         }
         let mut name = parser.parse_object_name(false).map_err(|_| Refused::Token)?;
-        crate::syntax::local(&mut name).map_err(Refused::Option)?;
+        crate::syntax_rewrites::local(&mut name).map_err(Refused::Option)?;
         tables.push(name);
         if !parser.consume_token(&Token::Comma) {
             return Ok(tables);

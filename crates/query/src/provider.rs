@@ -27,9 +27,9 @@ use model::{ColumnId, ColumnRole, DataType, Error, Result, TableRef, TimeRange};
 
 use crate::context::Slot;
 use crate::errors::{OrError, external};
-use crate::keep::Keep;
 use crate::key_filter::{may_fail, series_of};
 use crate::scan::ColumnsScan;
+use crate::scan_predicate::Keep;
 use crate::types::arrow_of;
 
 /// Rows per batch read from the store.
@@ -131,7 +131,7 @@ impl TableProvider for ColumnsTable {
             .ok_or_else(|| external(Error::bug("a scan outside a statement")))?;
         let view = match self.moment {
             None => context.snapshot.table_by_id(self.table.id),
-            Some(moment) => crate::past::view(&context, self.table.id, moment),
+            Some(moment) => crate::time_travel::view(&context, self.table.id, moment),
         };
         let view = view.map_err(external)?;
         let schema = match projection {

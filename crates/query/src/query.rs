@@ -17,10 +17,10 @@ use futures::StreamExt;
 use model::{Error, Result};
 
 use crate::binding::{self, Planned};
+use crate::cancellation::Interrupt;
 use crate::context::StatementContext;
 use crate::database::Database;
 use crate::errors::{OrError, convert, locate};
-use crate::interrupt::Interrupt;
 use crate::memory::counted;
 use crate::rows::Executed;
 use crate::series::{self, Shape};

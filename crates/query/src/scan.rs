@@ -26,10 +26,10 @@ use engine::{ScanRequest, ScanStats, SeriesFilter, TableView};
 use model::{Result, TableRef, TimeRange};
 
 use crate::errors::external;
-use crate::keep::{Keep, Kept};
 use crate::memory::handed_on;
 use crate::provider::relabel;
-use crate::summary::Summary;
+use crate::scan_predicate::{Keep, Kept};
+use crate::scan_statistics::Summary;
 
 /// Batches buffered between the store and the query.
 const BATCHES_AHEAD: usize = 2;

@@ -21,7 +21,8 @@ use engine::{Isolation, Snapshot, Txn};
 use futures::{Stream, StreamExt};
 use model::{Error, Lsn, Result, SqlState};
 
-use crate::advisory::{Calls, Held};
+use crate::activity::{Entered, Running};
+use crate::advisory_locks::{Calls, Held};
 use crate::compute::{compute, computing};
 use crate::context::{Pending, Slot, StatementContext};
 use crate::copy::{Chunk, CopyForm, CopyIn};
@@ -31,14 +32,13 @@ use crate::files::Source;
 use crate::functions::Signal;
 use crate::insert::InsertPlan;
 use crate::maintenance::Maintenance;
+use crate::pg_sleep::Sleep;
+use crate::plan_cache::Texts;
 use crate::query::QueryPlan;
-use crate::recall::Texts;
 use crate::rows::{self, Arguments, Bound, Executed, FeedPlan, Messages, RowsPlan};
-use crate::sessions::{Entered, Running};
 use crate::settings::{Settings, Timeouts};
-use crate::sleep::Sleep;
 use crate::statement::{Command, Parsed, Statement};
-use crate::stop::StopFlag;
+use crate::stop_flag::StopFlag;
 use crate::transaction::Modes;
 use crate::types::{OutputColumn, Value};
 
@@ -643,7 +643,7 @@ impl Session {
                 else {
                     return Err(Error::bug("an EXECUTE that is none"));
                 };
-                Box::pin(crate::named::execute(self, inner, name.as_ref(), parameters, messages)).await?
+                Box::pin(crate::prepared_statements::execute(self, inner, name.as_ref(), parameters, messages)).await?
             }
             (_, Stage::Start) => {
                 let is_short = is_short(prepared, arguments);
@@ -700,7 +700,7 @@ impl Session {
             ast::Statement::Delete(delete) => crate::delete::execute(self, parsed, delete, values, &prepared.0).await,
             ast::Statement::Explain { .. } => crate::explain::execute(self, prepared, values).await,
             ast::Statement::Prepare { .. } | ast::Statement::Deallocate { .. } => {
-                Box::pin(crate::named::define(self, &prepared.0.statement, sql)).await
+                Box::pin(crate::prepared_statements::define(self, &prepared.0.statement, sql)).await
             }
             ast::Statement::CreateTable(create) => Box::pin(self.create_table(parsed, create)).await,
             ast::Statement::Query(_) => match (Sleep::of(sql), rows::Call::of(sql)) {
@@ -795,7 +795,7 @@ impl Session {
                 Ok((inner.0.parameters.clone(), Some(crate::explain::columns()), Plan::Other))
             }
             ast::Statement::Execute { name, .. } => {
-                let inner = crate::named::inner(self, name.as_ref())?;
+                let inner = crate::prepared_statements::inner(self, name.as_ref())?;
                 Ok((Vec::new(), inner.0.columns.clone(), Plan::Execute(inner)))
             }
             ast::Statement::ShowVariable { variable } => {

@@ -13,7 +13,7 @@ use crate::output::text_rows;
 use crate::session::{Outcome, Session, TxnStatus};
 use crate::settings::Settings;
 use crate::statement::Parsed;
-use crate::syntax::folded;
+use crate::syntax_rewrites::folded;
 use crate::types::OutputColumn;
 
 /// SET in all its forms. `set` is the tree of `parsed`.

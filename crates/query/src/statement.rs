@@ -225,7 +225,7 @@ fn statement_of(
     let (Some(first), Some(last)) = (tokens.first(), tokens.last()) else { return Ok(None) };
     let (from, offset) = text.at(first.span.start);
     let (to, _) = text.at(last.span.end);
-    if let Some(query) = crate::syntax::listing(tokens) {
+    if let Some(query) = crate::syntax_rewrites::listing(tokens) {
         return listed(query, held).map(Some);
     }
     check_depth(tokens, offset)?;
@@ -287,7 +287,7 @@ fn parse_one(tokens: &[TokenWithSpan], text: &Text<'_>) -> Result<(Command, Vec<
     let mut statement = parser.parse_statement().map_err(|error| text.parse_error(&error, &tokens))?;
     let next = parser.peek_token();
     if next.token == Token::EOF {
-        crate::syntax::without_database(&tokens, &mut statement)?;
+        crate::syntax_rewrites::without_database(&tokens, &mut statement)?;
         Ok((Command::Sql(statement), notices))
     } else {
         Err(text.unexpected(&next.token, next.span.start))
@@ -314,10 +314,10 @@ fn prepared(tokens: &[TokenWithSpan]) -> Vec<TokenWithSpan> {
     reset_time_zone(&mut tokens);
     weaker_locks(&mut tokens);
     extension_alone(&mut tokens);
-    crate::syntax::prepare(&mut tokens);
-    crate::asof::prepare(&mut tokens);
+    crate::syntax_rewrites::prepare(&mut tokens);
+    crate::asof_syntax::prepare(&mut tokens);
     crate::create_as::prepare(&mut tokens);
-    crate::past::prepare(&mut tokens);
+    crate::time_travel::prepare(&mut tokens);
     tokens
 }
 

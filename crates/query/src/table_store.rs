@@ -9,7 +9,7 @@ use datafusion::sql::sqlparser::ast::{
 use model::{Error, SqlState};
 
 use crate::session::Session;
-use crate::syntax::folded;
+use crate::syntax_rewrites::folded;
 
 /// CREATE TABLE with the default store of the session, if it specifies none.
 pub(crate) fn with_default<'a>(session: &Session, create: &'a CreateTable) -> Cow<'a, CreateTable> {

@@ -6,7 +6,7 @@ use model::{Error, Result, SqlState};
 
 use crate::session::{Block, Outcome, Session, TxnStatus};
 use crate::statement::Parsed;
-use crate::syntax::folded;
+use crate::syntax_rewrites::folded;
 
 /// Maximum number of savepoints in a transaction.
 const SAVEPOINTS_MAX: usize = 10_000;

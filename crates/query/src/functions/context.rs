@@ -71,7 +71,7 @@ pub trait ServerFacts: Send + Sync {
     }
 
     /// Advisory locks held or waited for, for `pg_locks`.
-    fn locks(&self) -> Vec<crate::advisory::Shown> {
+    fn locks(&self) -> Vec<crate::advisory_locks::Shown> {
         Vec::new()
     }
 

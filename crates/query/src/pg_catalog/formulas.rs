@@ -12,7 +12,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 use model::{RowColumn, RowSchema, Type};
 
-use crate::syntax::folded;
+use crate::syntax_rewrites::folded;
 
 /// A column's default, fully parenthesised, as in `pg_attrdef`.
 pub(crate) fn default(column: &RowColumn) -> Option<String> {

@@ -3,7 +3,7 @@
 use super::cells::{Cell, Relation, Row, row};
 use super::classes::indexes;
 use super::oids::{self, Part};
-use crate::advisory::Key;
+use crate::advisory_locks::Key;
 use crate::functions::StatementFacts;
 
 /// Relations of this module.
@@ -137,7 +137,7 @@ fn table_rows(facts: &StatementFacts) -> Vec<Row> {
 
 /// Advisory locks; table and row locks are not listed.
 fn locks(facts: &StatementFacts) -> Vec<Row> {
-    let lock = |lock: crate::advisory::Shown| {
+    let lock = |lock: crate::advisory_locks::Shown| {
         let (high, low, kind) = match lock.key {
             Key::One(key) => ((key >> 32) as u32, key as u32, 1),
             Key::Pair(first, second) => (first.cast_unsigned(), second.cast_unsigned(), 2),

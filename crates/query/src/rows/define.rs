@@ -18,7 +18,7 @@ use crate::errors::locate;
 use crate::session::{Outcome, Session};
 use crate::settings::Settings;
 use crate::statement::{Command, Parsed};
-use crate::syntax::folded;
+use crate::syntax_rewrites::folded;
 
 /// Rows visited per epoch guard, so that memory that other threads retire can be freed in between.
 const RECORDS_PER_GUARD: u64 = 1_024;

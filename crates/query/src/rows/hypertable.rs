@@ -22,7 +22,7 @@ use crate::errors::locate;
 use crate::insert::find_table;
 use crate::session::{Outcome, Session};
 use crate::statement::{Command, Parsed, parse};
-use crate::syntax::folded;
+use crate::syntax_rewrites::folded;
 use crate::types::OutputColumn;
 
 /// Positional arguments of `create_hypertable` if the second is a column name.

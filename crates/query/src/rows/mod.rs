@@ -34,7 +34,7 @@ use crate::errors::locate;
 use crate::session::Session;
 use crate::settings::Settings;
 use crate::statement::Statement;
-use crate::syntax::folded;
+use crate::syntax_rewrites::folded;
 use crate::types::{OutputColumn, Value};
 
 pub use bound::Bound;

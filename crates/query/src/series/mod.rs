@@ -46,8 +46,8 @@ use self::shape::{Body, Count, Groups, Step};
 pub(crate) use self::stream::Streamed;
 use crate::context::StatementContext;
 use crate::errors::OrError;
-use crate::keep::{Keep, Kept};
 use crate::provider::{BATCH_ROWS, Selection, relabel};
+use crate::scan_predicate::{Keep, Kept};
 
 type Physical = Arc<dyn PhysicalExpr>;
 

@@ -15,8 +15,8 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::shape::{Body, Newest, Order, Rows, Shape, Sort};
 use super::{Budget, Physical, groups, project, relabelled};
 use crate::errors::OrError;
-use crate::keep::{Keep, Kept};
 use crate::provider::relabel;
+use crate::scan_predicate::{Keep, Kept};
 
 /// A scan of a table.
 pub(super) struct Reading<'a> {

@@ -12,8 +12,8 @@ use parking_lot::Mutex;
 use super::shape::{Body, Count, Order, Rows, Shape};
 use super::{Selected, project, relabelled};
 use crate::errors::external;
-use crate::keep::Kept;
 use crate::memory::handed_on;
+use crate::scan_predicate::Kept;
 
 /// Batches that each thread may read ahead of the consumer.
 const BATCHES_AHEAD: usize = 2;

@@ -28,7 +28,7 @@ use pg::types::oid;
 
 use crate::session::{Outcome, Prepared, Session};
 use crate::statement::parse;
-use crate::syntax::folded;
+use crate::syntax_rewrites::folded;
 use crate::types::{OutputColumn, Value};
 
 /// Most keys that may be locked or waited for at a time, in the whole database.

@@ -18,8 +18,8 @@ use engine::TableView;
 use model::{ColumnId, Error, Result};
 
 use crate::compare::{Comparison, mask};
+use crate::condition_order;
 use crate::errors::OrError;
-use crate::guards;
 use crate::provider::{Predicate, is_sure, relabel};
 
 /// A scan predicate.
@@ -113,8 +113,8 @@ impl Test {
         let positions = positions(expr, schema)?;
         let schema = Arc::new(schema.project(&positions).ok()?);
         let passes = make(expr, DFSchema::try_from(Arc::clone(&schema)).ok()?)?;
-        let may_fail = guards::may_fail(&passes, &schema).ok()?;
-        let passes = guards::guarded(&passes, &schema).ok()?.unwrap_or(passes);
+        let may_fail = condition_order::may_fail(&passes, &schema).ok()?;
+        let passes = condition_order::guarded(&passes, &schema).ok()?.unwrap_or(passes);
         Some(Test { positions, schema, passes, may_fail })
     }
 

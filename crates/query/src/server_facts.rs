@@ -74,7 +74,7 @@ impl ServerFacts for Live {
         i64::try_from(stats.segment_bytes + stats.log_disk_bytes).unwrap_or(i64::MAX)
     }
 
-    fn locks(&self) -> Vec<crate::advisory::Shown> {
+    fn locks(&self) -> Vec<crate::advisory_locks::Shown> {
         self.0.database.advisory().list()
     }
 

@@ -9,7 +9,7 @@ use crate::errors::locate;
 use crate::rows::{Arguments, Executed, Messages};
 use crate::session::{Outcome, Plan, Prepared, Session};
 use crate::statement::{Parsed, Statement};
-use crate::syntax::folded;
+use crate::syntax_rewrites::folded;
 use crate::types::Value;
 
 /// Runs PREPARE or DEALLOCATE.

@@ -13,7 +13,7 @@ use crate::functions::{Activity, CopyActivity, Signal};
 use crate::session::TxnStatus;
 use crate::settings::Settings;
 use crate::statement::Statement;
-use crate::stop::StopFlag;
+use crate::stop_flag::StopFlag;
 
 /// All sessions of a database, by PID. Clones share the registry.
 #[derive(Clone, Default)]

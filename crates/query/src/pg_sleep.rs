@@ -10,7 +10,7 @@ use model::{Error, Result};
 use pg::types::oid;
 
 use crate::session::Outcome;
-use crate::syntax::folded;
+use crate::syntax_rewrites::folded;
 use crate::types::{OutputColumn, Value};
 
 /// A statement that consists only of a call of `pg_sleep`.

@@ -38,7 +38,7 @@ impl Interrupt {
     }
 
     fn watch_node(&self, node: Arc<dyn ExecutionPlan>) -> Result<Transformed<Arc<dyn ExecutionPlan>>> {
-        let sliced = crate::slices::sliced(&node)?;
+        let sliced = crate::sliced_projection::sliced(&node)?;
         if sliced.is_none() && !node.name().contains("Join") && node.name() != "UnnestExec" {
             return Ok(Transformed::no(node));
         }
