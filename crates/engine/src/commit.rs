@@ -324,7 +324,9 @@ impl Committing {
             return Ok(None);
         }
         let (item, rest) = self.row_changes(from)?;
-        self.stage = rest.map_or(Stage::Commit, Stage::RowChanges);
+        // The last item keeps the stage too: a busy log leaves it unsent, and the commit must not overtake it.
+        let end = self.rows.as_ref().map_or(0, rows::Txn::changes_len);
+        self.stage = Stage::RowChanges(rest.unwrap_or(end));
         if item.len() == 0 {
             return Ok(None);
         }
