@@ -224,6 +224,40 @@ fn committed_rows_survive_a_crash_with_and_without_checkpoint() {
     }
 }
 
+/// Transactions that log one record a row ahead of their commits, up to one that meets a full log at its last row.
+#[test]
+fn every_row_is_logged_before_its_commit_wherever_the_log_is_busy() {
+    let note = "x".repeat(600 << 10);
+    // The log is busy when its prepared files are full, after 12 records here, and with 16 MiB that it has not written.
+    for count in 1..=30 {
+        let env = SimEnv::new(11);
+        let engine = open_with(&env, Options { log_file_bytes: 64 << 20, ..Options::default() });
+        let mut txn = begin(&engine);
+        let mut noted = schema(&txn, "t");
+        noted.columns.push(column("note", Type::Text, true));
+        txn.create_row_table(noted).expect("create");
+        commit(&engine, txn);
+        env.run_until_idle();
+        let mut txn = begin(&engine);
+        let rows = table(&mut txn, "t");
+        for id in 0..count {
+            let row = row(&rows, &[Datum::Int4(id), Datum::Int8(0), Datum::Text(&note)]);
+            done(txn.rows().insert(&rows, row, &crossbeam_epoch::pin()));
+        }
+        let mut committing = txn.commit(Durability::Sync);
+        // The log writes only when nothing else goes on.
+        while let Progress::Wait(_) = committing.poll().unwrap_or_else(|error| panic!("{count} rows: {error}")) {
+            env.run_some(1);
+        }
+        drop(committing);
+        drop(engine);
+        env.crash();
+        let engine = open_with(&env, Options { log_file_bytes: 64 << 20, ..Options::default() });
+        let mut txn = begin(&engine);
+        assert_eq!(table(&mut txn, "t").records.rows(), count as u64, "{count} rows");
+    }
+}
+
 #[test]
 fn a_statement_sees_the_newest_commit_and_the_lsn_that_must_be_durable() {
     let env = SimEnv::new(2);
