@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use model::{Error, Result, SqlState};
-use parser::ast::{self, Alias, Ident, LockStrength, LockWait, Locking};
+use parser::ast::{self, Alias, Ident, LockWait, Locking};
 
 use crate::binder::{Binder, error};
 use crate::scope::{Scope, SourceKind};
@@ -56,21 +56,12 @@ fn stricter(one: LockWait, other: LockWait) -> LockWait {
     }
 }
 
-fn words(strength: LockStrength) -> &'static str {
-    match strength {
-        LockStrength::KeyShare => "FOR KEY SHARE",
-        LockStrength::Share => "FOR SHARE",
-        LockStrength::NoKeyUpdate => "FOR NO KEY UPDATE",
-        LockStrength::Update => "FOR UPDATE",
-    }
-}
-
 /// Refuses locking clauses where there can be none.
 pub(crate) fn check_no_locking(clauses: &[Locking], text: &str) -> Result<()> {
     match clauses.first() {
         None => Ok(()),
         Some(clause) => {
-            let text = format!("{} {text}", words(clause.strength));
+            let text = format!("{} {text}", clause.strength.words());
             Err(Error::new(SqlState::FEATURE_NOT_SUPPORTED, text))
         }
     }
@@ -98,7 +89,7 @@ pub(crate) fn check_locking(scope: &Scope<'_>, select: &ast::Select) -> Result<(
 }
 
 fn check_name(scope: &Scope<'_>, clause: &Locking, name: &ast::Name) -> Result<()> {
-    let clause = words(clause.strength);
+    let clause = clause.strength.words();
     if !name.qualifier.is_empty() {
         return Err(error(
             SqlState::SYNTAX_ERROR,

@@ -163,11 +163,17 @@ pub(crate) fn bind(context: &Arc<StatementContext>, statement: &Parsed, declared
     let query = match &statement.command {
         Command::Query(query) => query,
         _ => {
-            own = query_of(statement)?.ok_or_else(|| Error::bug("a statement without a query"))?;
+            own = query_of(statement)?.ok_or_else(with_before_a_change)?;
             &own
         }
     };
     bind_query(context, statement, query, declared)
+}
+
+/// INSERT, UPDATE and DELETE after WITH come here only for `columns` tables.
+fn with_before_a_change() -> Error {
+    Error::unsupported("WITH before INSERT, UPDATE or DELETE is not supported on columns tables")
+        .with_hint("write INSERT INTO … WITH … SELECT …")
 }
 
 /// Position of an error in the text that the client sent.
@@ -540,7 +546,7 @@ pub(crate) fn session(context: &StatementContext) -> Session {
     Session {
         transaction_micros: micros,
         statement_micros: micros,
-        clock: Some(Arc::new(EngineClock(context.engine.clone()))),
+        outside: Some(Arc::new(Outside(context.engine.clone()))),
         user: context.user.to_string(),
         database: DATABASE.to_owned(),
         schema: context.current_schema(),
@@ -549,17 +555,21 @@ pub(crate) fn session(context: &StatementContext) -> Session {
     }
 }
 
-/// The clock of the engine.
-struct EngineClock(Engine);
+/// The clock and the random numbers of the engine's environment.
+struct Outside(Engine);
 
-impl fmt::Debug for EngineClock {
+impl fmt::Debug for Outside {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("EngineClock")
+        f.write_str("Outside")
     }
 }
 
-impl scalar::context::Clock for EngineClock {
+impl scalar::context::Outside for Outside {
     fn now_micros(&self) -> i64 {
         self.0.env().now_ns().div_euclid(1_000)
+    }
+
+    fn random(&self) -> u64 {
+        self.0.env().random()
     }
 }

@@ -80,7 +80,7 @@ impl Growth {
             if let Some(literal) = any.downcast_ref::<Literal>() {
                 self.constant_bytes = self.constant_bytes.max(constant_bytes(literal.value()));
             } else if let Some(function) = any.downcast_ref::<ScalarFunctionExpr>() {
-                self.functions = self.functions || is_growing(function);
+                self.functions = self.functions || relational::may_grow(function.fun());
             } else if let Some(binary) = any.downcast_ref::<BinaryExpr>() {
                 self.functions = self.functions || *binary.op() == Operator::StringConcat;
             }
@@ -88,12 +88,6 @@ impl Growth {
         })?;
         Ok(())
     }
-}
-
-/// Whether a function computes texts or bytes, which may be much larger than its arguments.
-fn is_growing(function: &ScalarFunctionExpr) -> bool {
-    let ty = function.return_type();
-    function.name() == relational::EVALUATE && (ty.is_string() || ty.is_binary())
 }
 
 /// Whether the error says that the values of a batch are too large, so that fewer rows may fit.

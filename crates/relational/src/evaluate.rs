@@ -130,8 +130,43 @@ fn has_one_text(ty: TypeId) -> bool {
     )
 }
 
-/// Name of the function that computes expressions row by row.
-pub const EVALUATE: &str = "evaluate";
+/// Functions whose results may be much longer than their arguments, in the order of the alphabet.
+const GROWING: [&str; 20] = [
+    "anytextcat",
+    "array_append",
+    "array_cat",
+    "array_fill",
+    "array_prepend",
+    "array_to_string",
+    "byteacat",
+    "concat",
+    "concat_ws",
+    "format",
+    "lpad",
+    "overlay",
+    "regexp_replace",
+    "repeat",
+    "replace",
+    "rpad",
+    "string_to_array",
+    "textanycat",
+    "textcat",
+    "translate",
+];
+
+/// Whether values of a function of this crate may be much longer than its arguments.
+#[must_use]
+pub fn may_grow(function: &ScalarUDF) -> bool {
+    let Some(evaluate) = function.inner().downcast_ref::<Evaluate>() else { return false };
+    let mut found = false;
+    evaluate.program.expr.visit(&mut |part| {
+        if let ExprKind::Call(call, _) = &part.kind {
+            let name = builtin().function_row(call.function).map_or("", |row| row.name);
+            found |= GROWING.binary_search(&name).is_ok();
+        }
+    });
+    found
+}
 
 /// The function that runs a [`Program`].
 #[derive(Debug)]
@@ -177,7 +212,7 @@ impl Hash for Evaluate {
 
 impl ScalarUDFImpl for Evaluate {
     fn name(&self) -> &str {
-        EVALUATE
+        "evaluate"
     }
 
     fn schema_name(&self, arguments: &[DfExpr]) -> DfResult<String> {

@@ -236,14 +236,11 @@ impl Lowering<'_> {
         right: &Expr,
         schema: &DFSchema,
     ) -> Result<Option<Typed>> {
-        let (times, value, operator) = match (&left.kind, &right.kind) {
-            (ExprKind::Constant(_), ExprKind::Constant(_)) => return Ok(None),
-            (_, ExprKind::Constant(value)) => (left, value, Some(operator)),
-            (ExprKind::Constant(value), _) => (right, value, operator.swap()),
-            _ => return Ok(None),
-        };
+        let Some((times, operator, value)) = beside_constant(operator, left, right) else { return Ok(None) };
         let (Datum::Timestamptz(micros) | Datum::Timestamp(micros)) = value.datum() else { return Ok(None) };
-        let Some(operator) = operator.filter(|_| micros.checked_mul(1_000).is_none()) else { return Ok(None) };
+        if micros.checked_mul(1_000).is_some() {
+            return Ok(None);
+        }
         let Some((times, DataType::Timestamp(TimeUnit::Nanosecond, zone))) = self.native(times, schema)? else {
             return Ok(None);
         };
@@ -267,14 +264,8 @@ impl Lowering<'_> {
         right: &Expr,
         schema: &DFSchema,
     ) -> Result<Option<Typed>> {
-        let (column, value, operator) = match (&left.kind, &right.kind) {
-            (ExprKind::Column(column), ExprKind::Constant(value)) => (*column, value, operator),
-            (ExprKind::Constant(value), ExprKind::Column(column)) => match operator.swap() {
-                Some(swapped) => (*column, value, swapped),
-                None => return Ok(None),
-            },
-            _ => return Ok(None),
-        };
+        let Some((of, operator, value)) = beside_constant(operator, left, right) else { return Ok(None) };
+        let ExprKind::Column(column) = of.kind else { return Ok(None) };
         let (column, ty) = self.column(column, schema)?;
         let DataType::Decimal128(precision, scale) = ty else { return Ok(None) };
         let Datum::Numeric(value) = value.datum() else { return Ok(None) };
@@ -545,6 +536,16 @@ impl Lowering<'_> {
         }
         let left_key = keys::bytes(left_expr, left.ty);
         Ok(Some(binary(left_key, Operator::Eq, keys::bytes(right_expr, right.ty))))
+    }
+}
+
+/// The sides of a comparison of an expression with a constant, the constant on the right.
+fn beside_constant<'e>(operator: Operator, left: &'e Expr, right: &'e Expr) -> Option<(&'e Expr, Operator, &'e Value)> {
+    match (&left.kind, &right.kind) {
+        (ExprKind::Constant(_), ExprKind::Constant(_)) => None,
+        (_, ExprKind::Constant(value)) => Some((left, operator, value)),
+        (ExprKind::Constant(value), _) => Some((right, operator.swap()?, value)),
+        _ => None,
     }
 }
 

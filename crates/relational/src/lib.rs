@@ -43,7 +43,7 @@ use datafusion::logical_expr::{AggregateUDF, Expr as DfExpr, LogicalPlan, Scalar
 use datafusion::scalar::ScalarValue;
 use model::{Datum, Result};
 
-pub use evaluate::EVALUATE;
+pub use evaluate::may_grow;
 pub use keys::{canonical_floats, without_float_key};
 pub use nodes::{Planner, distinct_input, subquery_input};
 pub use reuse::is_reusable;

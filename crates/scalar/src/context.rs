@@ -32,8 +32,8 @@ pub struct Session {
     pub transaction_micros: i64,
     /// `statement_timestamp()`
     pub statement_micros: i64,
-    /// The clock of `clock_timestamp()`; without one, the time of the statement.
-    pub clock: Option<Arc<dyn Clock>>,
+    /// The clock of `clock_timestamp()` and the numbers of `random()`. Without it, functions that need it are not supported.
+    pub outside: Option<Arc<dyn Outside>>,
     /// `current_user`
     pub user: String,
     /// `current_database()`
@@ -46,17 +46,12 @@ pub struct Session {
     pub objects: Option<Arc<dyn Objects>>,
 }
 
-/// A clock that the session's database reads; this crate has none.
-pub trait Clock: std::fmt::Debug + Send + Sync {
+/// What differs at each call: the session's database has a clock and random numbers, this crate has none.
+pub trait Outside: std::fmt::Debug + Send + Sync {
     /// Microseconds since 1970 UTC.
     fn now_micros(&self) -> i64;
-}
-
-impl Session {
-    /// The value of `clock_timestamp()`.
-    pub(crate) fn clock_micros(&self) -> i64 {
-        self.clock.as_ref().map_or(self.statement_micros, |clock| clock.now_micros())
-    }
+    /// A random number.
+    fn random(&self) -> u64;
 }
 
 impl Default for Session {
@@ -72,7 +67,7 @@ impl Default for Session {
             bytea_escape: false,
             transaction_micros: 0,
             statement_micros: 0,
-            clock: None,
+            outside: None,
             user: "millrace".to_owned(),
             database: "millrace".to_owned(),
             schema: Some("public".to_owned()),
@@ -129,6 +124,15 @@ pub struct Context<'a> {
 }
 
 impl<'a> Context<'a> {
+    /// The clock and the random numbers.
+    ///
+    /// # Errors
+    /// 0A000 if the session has none.
+    pub(crate) fn outside(&self) -> Result<&'a dyn Outside> {
+        let outside = self.session.outside.as_deref();
+        outside.ok_or_else(|| Error::unsupported("functions that differ at each call are not supported here"))
+    }
+
     /// Checks the size of a value before it is computed.
     ///
     /// # Errors

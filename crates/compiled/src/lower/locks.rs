@@ -18,7 +18,7 @@ impl Lowering<'_> {
                 return refused("FOR UPDATE of joined tables that are one side of an outer join");
             };
             if from.is_optional(slot) {
-                let words = words(lock.strength);
+                let words = lock.strength.words();
                 let text = format!("{words} cannot be applied to the nullable side of an outer join");
                 return Err(Error::unsupported(text).into());
             }
@@ -35,15 +35,6 @@ impl Lowering<'_> {
             }
             _ => None,
         }
-    }
-}
-
-fn words(strength: LockStrength) -> &'static str {
-    match strength {
-        LockStrength::KeyShare => "FOR KEY SHARE",
-        LockStrength::Share => "FOR SHARE",
-        LockStrength::NoKeyUpdate => "FOR NO KEY UPDATE",
-        LockStrength::Update => "FOR UPDATE",
     }
 }
 

@@ -162,6 +162,19 @@ pub enum LockStrength {
     Update,
 }
 
+impl LockStrength {
+    /// The clause in SQL.
+    #[must_use]
+    pub fn words(self) -> &'static str {
+        match self {
+            LockStrength::KeyShare => "FOR KEY SHARE",
+            LockStrength::Share => "FOR SHARE",
+            LockStrength::NoKeyUpdate => "FOR NO KEY UPDATE",
+            LockStrength::Update => "FOR UPDATE",
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LockWait {
     Wait,

@@ -25,6 +25,8 @@ const TYPES: &[(TypeId, TypeSupport)] = &[
 const FUNCTIONS: &[(&str, Function)] = &[
     // NULL stands for the default privileges.
     ("acldefault", |_, _, _| Ok(Datum::Null)),
+    ("random", random),
+    ("gen_random_uuid", gen_random_uuid),
     ("num_nulls", num_nulls),
     ("num_nonnulls", num_nonnulls),
     ("pg_typeof", pg_typeof),
@@ -55,6 +57,19 @@ fn regclass<'a>(arguments: &[Datum<'a>], _: &Call, ctx: &Context<'a>) -> Result<
 /// `pg_partition_ancestors`: no table is a partition, and only of partitions there are ancestors.
 fn partition_ancestors<'a>(_: &[Datum<'a>], _: &Call, _: &Context<'a>) -> Result<Rows<'a>> {
     Ok(Box::new(std::iter::empty()))
+}
+
+/// `random`: 53 random bits, below 1.
+fn random<'a>(_: &[Datum<'a>], _: &Call, ctx: &Context<'a>) -> Result<Datum<'a>> {
+    Ok(Datum::Float8((ctx.outside()?.random() >> 11) as f64 / (1_u64 << 53) as f64))
+}
+
+/// `gen_random_uuid`: version 4 of RFC 9562.
+fn gen_random_uuid<'a>(_: &[Datum<'a>], _: &Call, ctx: &Context<'a>) -> Result<Datum<'a>> {
+    let outside = ctx.outside()?;
+    let bits = (u128::from(outside.random()) << 64) | u128::from(outside.random());
+    let (version, variant) = (0xf_u128 << 76, 0x3_u128 << 62);
+    Ok(Datum::Uuid(((bits & !version & !variant) | (0x4 << 76) | (0x2 << 62)).to_be_bytes()))
 }
 
 fn num_nulls<'a>(arguments: &[Datum<'a>], _: &Call, _: &Context<'a>) -> Result<Datum<'a>> {

@@ -49,7 +49,7 @@ pub(super) const FUNCTIONS: &[(&str, Function)] = &[
     ("now", |_, _, ctx| Ok(Datum::Timestamptz(ctx.session.transaction_micros))),
     ("transaction_timestamp", |_, _, ctx| Ok(Datum::Timestamptz(ctx.session.transaction_micros))),
     ("statement_timestamp", |_, _, ctx| Ok(Datum::Timestamptz(ctx.session.statement_micros))),
-    ("clock_timestamp", |_, _, ctx| Ok(Datum::Timestamptz(ctx.session.clock_micros()))),
+    ("clock_timestamp", |_, _, ctx| Ok(Datum::Timestamptz(ctx.outside()?.now_micros()))),
 ];
 
 /// The zone of an offset that is given as an interval.
