@@ -212,7 +212,7 @@ impl Binder<'_> {
     /// The expressions as values of their common type, which is also returned; `context` names the clause in errors.
     pub(crate) fn unified(&mut self, exprs: Vec<Expr>, context: &str) -> Result<(Vec<Expr>, TypeId)> {
         let common = self.common_type(&exprs, context)?;
-        let cast = exprs.into_iter().map(|expr| self.to_common(expr, common, context)).collect::<Result<_>>()?;
+        let cast = exprs.into_iter().map(|expr| self.cast_to_common(expr, common, context)).collect::<Result<_>>()?;
         Ok((cast, common))
     }
 
@@ -226,7 +226,7 @@ impl Binder<'_> {
         })
     }
 
-    pub(crate) fn to_common(&mut self, expr: Expr, common: TypeId, context: &str) -> Result<Expr> {
+    pub(crate) fn cast_to_common(&mut self, expr: Expr, common: TypeId, context: &str) -> Result<Expr> {
         let (from, at) = (expr.ty, expr.at);
         self.coerced(expr, common, -1, CastContext::Implicit)?.ok_or_else(|| {
             let (from, to) = (self.type_name(from), self.type_name(common));

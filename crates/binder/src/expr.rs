@@ -302,7 +302,7 @@ impl Binder<'_> {
         for value in bound {
             values.push(match wanted {
                 Some((_, typmod)) => self.cast(value, to, typmod, CastContext::Explicit, Place(0))?,
-                None => self.to_common(value, to, "ARRAY")?,
+                None => self.cast_to_common(value, to, "ARRAY")?,
             });
         }
         let typmod = wanted.map_or(-1, |(_, typmod)| typmod);

@@ -27,7 +27,7 @@ impl Binder<'_> {
         scope.clause.set(Clause::From);
         scope.lateral.set(Lateral::Hidden);
         for item in items {
-            let (rel, sources) = self.from_item(scope, item)?;
+            let (rel, sources) = self.table_expr(scope, item)?;
             self.add_sources(scope, sources)?;
             all = Some(match all {
                 None => rel,
@@ -60,7 +60,7 @@ impl Binder<'_> {
         Rel::Join { kind, left: Box::new(left), right: Box::new(right), on, lateral }
     }
 
-    fn from_item(&mut self, scope: &Scope<'_>, item: &TableExpr) -> Result<(Rel, Vec<Source>)> {
+    fn table_expr(&mut self, scope: &Scope<'_>, item: &TableExpr) -> Result<(Rel, Vec<Source>)> {
         match item {
             TableExpr::Relation(relation) => self.relation(scope, relation),
             TableExpr::Subquery(derived) => self.derived_table(scope, derived),
@@ -366,13 +366,13 @@ impl Binder<'_> {
     }
 
     fn join_item(&mut self, scope: &Scope<'_>, join: &ast::Join) -> Result<(Rel, Vec<Source>)> {
-        let (left, left_sources) = self.from_item(scope, &join.left)?;
+        let (left, left_sources) = self.table_expr(scope, &join.left)?;
         // The left side can be referred to by lateral items of the right one.
         let outer_sources = scope.tables.borrow().clone();
         // Names of the join need not differ from those around it yet: an alias may hide them.
         let lateral = left_sources.iter().map(|source| Source { lateral_only: true, ..source.clone() });
         scope.tables.borrow_mut().extend(lateral);
-        let right = self.from_item(scope, &join.right);
+        let right = self.table_expr(scope, &join.right);
         *scope.tables.borrow_mut() = outer_sources;
         let (right, right_sources) = right?;
         for source in &right_sources {

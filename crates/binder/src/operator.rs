@@ -188,7 +188,7 @@ impl Binder<'_> {
         match common {
             Some(common) => {
                 let constants: Vec<Expr> =
-                    constants.into_iter().map(|item| self.to_common(item, common, "IN")).collect::<Result<_>>()?;
+                    constants.into_iter().map(|item| self.cast_to_common(item, common, "IN")).collect::<Result<_>>()?;
                 let (call, _) = self.operator_call(symbol, left.ty, common, at)?;
                 self.check_boolean(&call, at)?;
                 let value = Box::new(self.argument(left.clone(), call.arguments[0])?);

@@ -92,6 +92,7 @@ pub struct Cte {
 
 /// The rows of a query of WITH.
 #[derive(Clone, Debug)]
+#[expect(clippy::large_enum_variant, reason = "a statement has one for each query of WITH, which are few")]
 pub enum CteBody {
     /// A query without reference to itself; the columns are those of its result.
     Plain(Rel),
