@@ -1,6 +1,6 @@
 //! Scalar expressions: values, types' input and output, functions, operators, casts and aggregates, by PostgreSQL's rules.
 //!
-//! - [`Expr`] is a typed expression. The binder makes it; [`eval`] computes it for one row.
+//! - [`Expr`] is a typed expression. The binder makes it; [`eval()`] computes it for one row.
 //! - [`Context`] is what an evaluation may use: an arena for computed values and the session's facts. [`Objects`] are the
 //!   tables, roles and settings, for functions about them.
 //! - [`input`], [`output`] and [`compare`] are the text forms and the order of every type.

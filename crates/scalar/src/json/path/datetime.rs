@@ -314,10 +314,9 @@ impl Fields {
             Field::Year => self.year = Some(value),
             Field::PartialYear => {
                 let century = match value {
-                    ..70 => 2000,
-                    ..100 => 1900,
-                    ..520 => 2000,
-                    ..1000 => 1000,
+                    ..70 | 100..520 => 2000,
+                    70..100 => 1900,
+                    520..1000 => 1000,
                     _ => 0,
                 };
                 self.year = Some(value + century);
