@@ -462,6 +462,7 @@ impl Store {
     /// Holds an item for each snapshot that still sees a version of its record.
     fn hold(&self, held: &mut Held, garbage: Garbage, holders: &[(Lsn, usize)]) {
         for (snapshot, bytes) in holders {
+            #[expect(clippy::mutable_key_type, reason = "a table is compared and hashed by its address")]
             let held = held.by_snapshot.entry(*snapshot).or_default();
             if held.contains_key(&garbage) {
                 continue;

@@ -43,7 +43,7 @@ impl Db {
             checks: Vec::new(),
             foreign_keys: Vec::new(),
         };
-        let table = Arc::new(RowTable::new(Arc::new(schema)).unwrap());
+        let table = Arc::new(RowTable::new(Arc::new(schema)).expect("a valid schema"));
         Db { store: Arc::new(Store::new()), table, newest: Lsn::ZERO }
     }
 
@@ -56,21 +56,23 @@ impl Db {
     /// Commits like the engine, which collects garbage first.
     fn commit(&mut self, mut txn: Txn) {
         self.newest = Lsn(self.newest.0 + 1);
-        txn.prepare(&pin()).unwrap();
+        txn.prepare(&pin()).expect("prepare");
         txn.commit(self.newest, &pin());
         drop(txn);
-        while self.store.collect(&Readers::since(self.newest), 1_024).unwrap() > 0 {}
+        while self.store.collect(&Readers::since(self.newest), 1_024).expect("collect") > 0 {}
     }
 
     fn row(&self, id: i32, n: i32) -> Box<[u8]> {
         let mut out = Vec::new();
-        self.table.layout.encode(&[Datum::Int4(id), Datum::Int4(n), Datum::Text(&"x".repeat(500))], &mut out).unwrap();
+        let values = [Datum::Int4(id), Datum::Int4(n), Datum::Text(&"x".repeat(500))];
+        self.table.layout.encode(&values, &mut out).expect("encode");
         out.into()
     }
 
     fn key(&self, id: i32) -> Vec<u8> {
         let mut key = Vec::new();
-        rows::key::push(&mut key, &self.table.primary.as_ref().unwrap().keys()[0], &Datum::Int4(id)).unwrap();
+        let primary = self.table.primary.as_ref().expect("a primary key");
+        rows::key::push(&mut key, &primary.keys()[0], &Datum::Int4(id)).expect("push");
         key
     }
 
@@ -94,14 +96,14 @@ impl Db {
         let guard = &pin();
         for id in ids {
             let record = self.lock(txn, id);
-            assert!(txn.delete(&self.table, record, guard).unwrap().is_none());
+            assert!(txn.delete(&self.table, record, guard).expect("delete").is_none());
         }
     }
 
     fn lock(&self, txn: &mut Txn, id: i32) -> RecordId {
         let guard = &pin();
-        let record = txn.get(&self.table, &self.key(id), guard).unwrap().expect("a row").0;
-        let locked = txn.lock_row(&self.table, record, LockMode::Update, WaitPolicy::Wait, guard).unwrap();
+        let record = txn.get(&self.table, &self.key(id), guard).expect("get").expect("a row").0;
+        let locked = txn.lock_row(&self.table, record, LockMode::Update, WaitPolicy::Wait, guard).expect("lock");
         assert!(matches!(locked, Locked::Row { .. }));
         record
     }

@@ -74,7 +74,7 @@ fn wait_and_release_cost_is_independent_of_the_number_of_waiters() {
     for count in [30, 300, 900, 9_000] {
         let world = World::new();
         assert!(matches!(world.lock(1, 0, NoKeyUpdate, WaitPolicy::Wait), Ok(Request::Held { fresh: true })));
-        let mode = |txn: u64| if txn % 2 == 0 { NoKeyUpdate } else { Update };
+        let mode = |txn: u64| if txn.is_multiple_of(2) { NoKeyUpdate } else { Update };
         let events: Vec<Event> = (2..2 + count)
             .map(|txn| match world.lock(txn, 0, mode(txn), WaitPolicy::Wait) {
                 Ok(Request::Wait(event)) => event,
