@@ -615,7 +615,7 @@ impl TableState {
     /// Any run from segment `start` on that keeps versions in order, due or not, without every
     /// `skip`th file.
     pub(crate) fn pick_any(&self, start: usize, skip: u64) -> Option<Compaction> {
-        let fits = |meta: &SegmentMeta| skip == 1 || meta.file % skip != 0;
+        let fits = |meta: &SegmentMeta| skip == 1 || !meta.file.is_multiple_of(skip);
         self.run_from(start, 2, &fits, start + 1..self.segments.len()).map(|run| self.compaction(&run))
     }
 }

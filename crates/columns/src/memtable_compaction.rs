@@ -88,9 +88,9 @@ impl TableState {
         let (older, merged) = (&entries[..window.start], &entries[window]);
         let first = merged.iter().map(|entry| entry.first_lsn()).min()?;
         let last = merged.iter().map(|entry| entry.last_lsn()).max()?;
-        let committed = merged.iter().filter_map(|entry| match entry {
-            Entry::Rows { committed, .. } => Some(*committed),
-            Entry::Delete(deletes) => Some(deletes.committed_last()),
+        let committed = merged.iter().map(|entry| match entry {
+            Entry::Rows { committed, .. } => *committed,
+            Entry::Delete(deletes) => deletes.committed_last(),
         });
         let committed = committed.max()?;
         work::touch(merged.iter().map(|entry| entry.len()).sum());
@@ -115,7 +115,7 @@ impl TableState {
         assert!(written <= read, "BUG: entries of {} with {read} rows became {written}", self.table.name);
         let rows = rows.into_iter().map(|rows| Entry::Rows { lsns: (first, last), committed, rows });
         outputs.extend(rows);
-        Some(Consolidated { inputs: merged.iter().map(|entry| Entry::clone(entry)).collect(), outputs })
+        Some(Consolidated { inputs: merged.iter().copied().cloned().collect(), outputs })
     }
 
     /// Whether a segment or one of the entries `older` may hold a row of these series (`None`: all)

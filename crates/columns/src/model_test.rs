@@ -145,7 +145,7 @@ impl World {
             // A small cache, so that files and directories are evicted.
             state: TableState {
                 cache: SegmentCache::new(2, 2_000),
-                ..TableState::empty(table_of(keyed, seed % 3 > 0))
+                ..TableState::empty(table_of(keyed, !seed.is_multiple_of(3)))
             },
             model: Model::default(),
             lsn: 0,
@@ -582,7 +582,7 @@ impl World {
             let mut hasher = rustc_hash::FxHasher::default();
             (salt, format!("{cells:?}")).hash(&mut hasher);
             // NULL does not pass.
-            (hasher.finish() % 8 > 0).then_some((hasher.finish() >> 8).is_multiple_of(one_of))
+            (!hasher.finish().is_multiple_of(8)).then_some((hasher.finish() >> 8).is_multiple_of(one_of))
         };
         let cells = |batch: &RecordBatch, row: usize| {
             batch.columns().iter().map(|values| cell(values, row)).collect::<Vec<_>>()

@@ -53,7 +53,7 @@ impl<T: Clone> Pieces<T> {
         };
         let pieces = Pieces(self.0[..kept].iter().cloned().chain([joined]).collect());
         debug_assert!(pieces.0.is_sorted_by(|a, b| a.len() > b.len()), "BUG: lengths of pieces do not descend");
-        debug_assert!(pieces.len() >= self.len() + 1, "BUG: {} items after {}", pieces.len(), self.len());
+        debug_assert!(pieces.len() > self.len(), "BUG: {} items after {}", pieces.len(), self.len());
         pieces
     }
 }

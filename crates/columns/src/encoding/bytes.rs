@@ -245,7 +245,7 @@ impl<'a> Distinct<'a> {
     /// only.
     #[inline(always)]
     fn place_of(&self, hash: u32) -> usize {
-        (u64::from(hash) * self.places.len() as u64 >> 32) as usize
+        ((u64::from(hash) * self.places.len() as u64) >> 32) as usize
     }
 
     fn grow(&mut self) {

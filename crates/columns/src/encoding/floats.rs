@@ -330,12 +330,14 @@ fn has_both_signs<T: Real>(values: &[T]) -> bool {
     below.min(above) * 10 > sample().count()
 }
 
+/// Appends the values; returns the features of their streams.
+type Encode<'a> = Box<dyn FnOnce(&mut Vec<u8>) -> Features + 'a>;
+
 /// A way to encode floats.
 struct Candidate<'a> {
     /// Estimated encoded size.
     bytes: f64,
-    /// Appends the values; returns the features of their streams.
-    encode: Box<dyn FnOnce(&mut Vec<u8>) -> Features + 'a>,
+    encode: Encode<'a>,
 }
 
 /// Decimals with each exponent that fits most of a sample.

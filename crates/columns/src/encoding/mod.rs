@@ -478,7 +478,8 @@ fn narrow<T: ArrowPrimitiveType<Native: TryFrom<i64>>>(
 ) -> Result<PrimitiveArray<T>> {
     let (least, greatest) = ints::min_and_max(values);
     let fits = |value: i64| T::Native::try_from(value).is_ok();
-    if !values.is_empty() && !(fits(least) && fits(greatest)) {
+    let all_fit = values.is_empty() || (fits(least) && fits(greatest));
+    if !all_fit {
         return Err(out_of_range::<T>());
     }
     Ok(scatter(values.iter().map(|value| cast(*value)).collect(), None))

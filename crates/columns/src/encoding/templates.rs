@@ -873,7 +873,7 @@ static SMALL: [u32; 1_000] = {
         } else {
             3
         };
-        let text = 0x30_3030 + (value / 100 | value / 10 % 10 << 8 | value % 10 << 16);
+        let text = 0x30_3030 + ((value / 100) | ((value / 10 % 10) << 8) | ((value % 10) << 16));
         small[value as usize] = text >> (8 * (3 - digits)) | digits << 24;
         value += 1;
     }
@@ -885,7 +885,7 @@ static SMALL: [u32; 1_000] = {
 #[inline(always)]
 fn digits_of(value: u64) -> u64 {
     let value = value % POWERS[8];
-    let fours = value / 10_000 | (value % 10_000) << 32;
+    let fours = (value / 10_000) | ((value % 10_000) << 32);
     let hundreds = (fours.wrapping_mul(10_486) >> 20) & 0x0000_007f_0000_007f;
     let pairs = hundreds | (fours - hundreds * 100) << 16;
     let tens = (pairs.wrapping_mul(103) >> 10) & 0x000f_000f_000f_000f;

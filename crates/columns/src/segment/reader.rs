@@ -103,6 +103,11 @@ struct WantedChunk {
     column: Option<usize>,
 }
 
+/// Receives the series and times of a block; returns the range of rows to decode, or `None` for all rows.
+type ChooseRange<'f> = &'f mut dyn FnMut(&[u32], &[i64]) -> Option<Range<usize>>;
+/// Receives each chunk with its bytes, and the counter of bytes read.
+type EachChunk<'f> = &'f mut dyn FnMut(&WantedChunk, &[u8], &mut u64) -> Result<()>;
+
 impl Segment {
     /// The segment described by `meta`, with a cache of its own that has no limits.
     pub fn open(env: Arc<dyn Env>, dir: &Path, meta: SegmentMeta) -> Segment {
@@ -221,7 +226,7 @@ impl Segment {
         block: usize,
         (columns, coded): (&[ColumnId], bool),
         bytes_read: &mut u64,
-        part: &mut dyn FnMut(&[u32], &[i64]) -> Option<Range<usize>>,
+        part: ChooseRange<'_>,
     ) -> Result<(BlockRows, Option<Range<usize>>)> {
         let directory = self.directory(bytes_read)?;
         let mut positions: Vec<usize> = columns.iter().filter_map(|column| directory.position(*column)).collect();
@@ -257,7 +262,7 @@ impl Segment {
         block: usize,
         (wanted, coded): (&[WantedChunk], bool),
         bytes_read: &mut u64,
-        part: &mut dyn FnMut(&[u32], &[i64]) -> Option<Range<usize>>,
+        part: ChooseRange<'_>,
     ) -> Result<(BlockRows, Option<Range<usize>>)> {
         let rows = directory.entries[block].meta.rows as usize;
         let (mut heads, mut range) = (None, None);
@@ -312,12 +317,7 @@ impl Segment {
     }
 
     /// Reads chunks, close ones together, and calls `each` with the bytes of each chunk.
-    fn each_chunk(
-        &self,
-        wanted: &[WantedChunk],
-        bytes_read: &mut u64,
-        each: &mut dyn FnMut(&WantedChunk, &[u8], &mut u64) -> Result<()>,
-    ) -> Result<()> {
+    fn each_chunk(&self, wanted: &[WantedChunk], bytes_read: &mut u64, each: EachChunk<'_>) -> Result<()> {
         for group in wanted.chunk_by(|a, b| b.at <= a.at + u64::from(a.place.bytes) + GAP_BYTES_MAX) {
             let start = group[0].at;
             let end = group.iter().map(|chunk| chunk.at + u64::from(chunk.place.bytes)).max().unwrap_or(start);

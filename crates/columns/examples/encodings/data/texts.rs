@@ -11,8 +11,8 @@ fn text_class(name: &'static str, values: impl Iterator<Item = String>) -> Class
 }
 
 /// Like [`text_class`], with values generated one by one.
-fn generated(name: &'static str, mut value: impl FnMut(usize) -> String) -> Class {
-    text_class(name, (0..ROWS).map(|row| value(row)))
+fn generated(name: &'static str, value: impl FnMut(usize) -> String) -> Class {
+    text_class(name, (0..ROWS).map(value))
 }
 
 const WORDS: &str = "the pump valve of to a and in pressure sensor was is after before on line tank filter with no \

@@ -69,11 +69,16 @@ struct Encoding {
     /// Returns the values of a range, which are far fewer than all. The reader is then at the end of the stream.
     /// Values outside of the range need not be verified: the chunk's checksum covers them.
     decode_range: fn(&mut Reader<'_>, Head, Range<usize>) -> Result<Vec<i64>>,
-    /// A faster way to decode differences: appends their running sums, which start after the given value.
-    decode_sums: Option<fn(&mut Reader<'_>, Head, i64, &mut Vec<i64>) -> Result<()>>,
-    /// A faster way to decode a scaled stream: appends base + scale * value.
-    decode_line: Option<fn(&mut Reader<'_>, Head, (i64, i64), &mut Vec<i64>) -> Result<()>>,
+    /// A faster way to decode differences.
+    decode_sums: Option<DecodeSums>,
+    /// A faster way to decode a scaled stream.
+    decode_line: Option<DecodeLine>,
 }
+
+/// Appends the running sums of the values, which start after the given one.
+type DecodeSums = fn(&mut Reader<'_>, Head, i64, &mut Vec<i64>) -> Result<()>;
+/// Appends base + scale * value for each value; receives base and scale.
+type DecodeLine = fn(&mut Reader<'_>, Head, (i64, i64), &mut Vec<i64>) -> Result<()>;
 
 /// A stream to decode.
 #[derive(Clone, Copy)]
