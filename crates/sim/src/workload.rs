@@ -284,7 +284,7 @@ impl Driver {
             // Unlimited, or so low that one compaction takes many steps, with other work in
             // between.
             compaction_rate: [0, 4_096 << self.random.below(8)][self.random.below(2) as usize],
-            log_compression: pages % 2 == 0,
+            log_compression: pages.is_multiple_of(2),
         }
     }
 

@@ -135,7 +135,8 @@ fn read_only_anomaly_is_prevented() {
 
 #[test]
 fn altering_truncating_or_dropping_a_table_that_was_read_refuses_the_commit() {
-    let all: [(&str, fn(&mut Txn)); 3] = [
+    type Alteration = fn(&mut Txn);
+    let all: [(&str, Alteration); 3] = [
         ("altered", |txn| {
             let table = table(txn, "t");
             alter(txn, next_version(&table), RowData::Keep);

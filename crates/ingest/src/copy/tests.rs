@@ -77,7 +77,7 @@ fn small_and_large_batches_hold_equal_rows() {
         let values = [
             format!("2026-01-01 00:00:{row:02}+00"),
             format!("\\\\x{row:02x}ff"),
-            (row % 2 == 0).to_string(),
+            row.is_multiple_of(2).to_string(),
             "ä".repeat(row % 5),
             format!("{row}.5"),
             (u64::MAX - row as u64).to_string(),
