@@ -1151,14 +1151,6 @@ impl KeyTestBytes {
     }
 }
 
-#[cfg(test)]
-pub(crate) mod tests {
-    thread_local! {
-        /// Rows fetched by index scans.
-        pub(crate) static FETCHED: std::cell::Cell<u32> = const { std::cell::Cell::new(0) };
-    }
-}
-
 /// Locks the rows in these slots. If one has changed since it was read, evaluates the conditions again. Returns
 /// false if the joined row no longer qualifies.
 pub(crate) fn lock<'a>(locks: &[(usize, Lock)], conditions: &'a [Expr], run: &mut Run<'a>) -> Result<bool> {
@@ -1187,4 +1179,12 @@ pub(crate) fn lock<'a>(locks: &[(usize, Lock)], conditions: &'a [Expr], run: &mu
         }
     }
     Ok(true)
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    thread_local! {
+        /// Rows fetched by index scans.
+        pub(crate) static FETCHED: std::cell::Cell<u32> = const { std::cell::Cell::new(0) };
+    }
 }

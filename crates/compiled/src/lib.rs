@@ -38,6 +38,7 @@ mod scope;
 mod select;
 mod sequences;
 mod sort_limit;
+#[expect(clippy::large_enum_variant, reason = "a plan has one `Work`; a box would add an indirection")]
 mod statement;
 mod subquery;
 #[cfg(test)]

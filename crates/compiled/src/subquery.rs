@@ -128,7 +128,7 @@ impl Subquery {
             rows += 1;
             // A correlated result is dropped before the next one is computed, so its memory is not counted.
             if stands_alone {
-                ctx.keep(row.len() * size_of::<Datum<'_>>());
+                ctx.keep(size_of_val(row));
             }
             match self.kind {
                 ResultKind::Existence => return Ok(ControlFlow::Break(())),

@@ -145,7 +145,7 @@ impl Load {
         let emit: Emit<'_, '_> = &mut |row| sink(row).map(std::ops::ControlFlow::Continue);
         let loaded = self.rows(&ctx, incoming, &at, emit);
         match (loaded, ctx.waits()) {
-            (Ok((rows, dangling)), _) => Ok(Loaded::All { rows, dangling }),
+            (Ok(loaded), _) => Ok(loaded),
             (Err(_), Some(event)) => Ok(Loaded::Wait(event)),
             (Err(error), None) => Err(Refused { error, row: at.row.get(), field: at.field.get() }),
         }
@@ -161,7 +161,7 @@ impl Load {
         incoming: &'a dyn Incoming,
         at: &At,
         emit: Emit<'_, 'a>,
-    ) -> Result<(u64, Vec<(RecordId, Box<[u8]>)>)> {
+    ) -> Result<Loaded> {
         let Rows::External(values) = &self.insert.rows else { return Err(Error::bug("a load without external rows")) };
         let mut run = Run::new(&self.insert.tables, ctx, Vec::new());
         let (mut count, mut done) = (0, Done::default());
@@ -188,7 +188,7 @@ impl Load {
         self.insert.target.foreign.follow(changed, &mut run)?;
         let dangling = self.insert.target.foreign.dangling(new, &mut run)?;
         let kept = dangling.into_iter().map(|change| (change.record, change.new.unwrap_or_default().into()));
-        Ok((count, kept.collect()))
+        Ok(Loaded::All { rows: count, dangling: kept.collect() })
     }
 
     /// Checks the foreign keys of `dangling` rows again after the last batch. `Ok(Err(event))`: wait, then call
