@@ -1,4 +1,4 @@
-//! Lock manager for rows, unique keys and tables: PostgreSQL's four row-lock modes, FIFO queues,
+//! Lock manager for rows, unique keys and tables: PostgreSQL's four row-lock modes, wait queues,
 //! immediate deadlock detection.
 //!
 //! A lock held by one transaction is a word in its record, acquired and released with one
@@ -6,13 +6,24 @@
 //! table; it moves back when the last holder leaves. No call blocks: a request that must wait
 //! returns an [`Event`], which is set when the lock is granted.
 //!
+//! The order of grants is PostgreSQL's (heap_lock_tuple, heap_update and heap_delete of version 15):
+//! - A new request for a row is compared with the holders only. It does not queue behind waiters, so
+//!   `FOR KEY SHARE` of foreign key checks passes a waiting delete. A stream of such requests can
+//!   starve the delete, as in PostgreSQL. A new request for a table does queue behind the waiters it
+//!   conflicts with: DDL is not starved by writers.
+//! - A holder that must wait for a stronger mode queues ahead of the waiters that it blocks.
+//!   PostgreSQL's holder skips the tuple's heavyweight lock, which is the queue there.
+//! - Other requests queue last, and a waiter is not granted the lock before an earlier waiter that it
+//!   conflicts with.
+//!
 //! A transaction waits for at most one lock. It waits for the conflicting holders of that lock and
 //! for the conflicting waiters ahead of it in the queue. A transaction that starts to wait, or asks
 //! for a stronger mode while waiting, searches the wait-for graph for a cycle through itself,
-//! *after* it has joined the queue. The last transaction of a cycle to do so always finds it,
-//! because the edges of the others no longer change. The search locks one shard at a time and may
-//! see an inconsistent graph; a cycle found is verified with all shards locked. This excludes false
-//! positives and picks one victim if several transactions find the same cycle.
+//! *after* it has joined the queue. The last transaction of a cycle to do so always finds it: edges
+//! that are added later lead to a transaction that was just granted a lock, and therefore waits for
+//! nothing. The search locks one shard at a time and may see an inconsistent graph; a cycle found is
+//! verified with all shards locked. This excludes false positives and picks one victim if several
+//! transactions find the same cycle.
 //!
 //! Always true:
 //! - A lock word is [`IN_TABLE`] exactly while its queue exists.
@@ -169,8 +180,8 @@ impl Locks {
         &self.waits[txn.0 as usize % SHARDS]
     }
 
-    /// Requests a lock; `word` is its lock word, `None` for locks on keys. A holder of a weaker
-    /// mode is upgraded ahead of the waiters. A transaction waits for at most one lock.
+    /// Requests a lock; `word` is its lock word, `None` for locks on keys. A transaction waits for
+    /// at most one lock.
     ///
     /// # Errors
     /// 40P01 if the request would close a deadlock; 55P03 for a conflict under `NOWAIT`. The state
@@ -196,7 +207,8 @@ impl Locks {
             queues.remove(&name);
             return Ok(done);
         }
-        let asked = queue.request(txn, mode, policy);
+        let is_table = matches!(name, LockName::Table { .. });
+        let asked = queue.request(txn, mode, policy, is_table);
         // A word is `IN_TABLE` exactly while its queue has a holder.
         assert!(!queue.holders.is_empty(), "BUG: the queue of {name:?} has no holder");
         let (event, before) = match asked? {
@@ -397,12 +409,14 @@ enum QueueResult {
 type Reached = [Option<u64>; MODES];
 
 impl Queue {
-    fn request(&mut self, txn: TxnId, mode: LockMode, policy: WaitPolicy) -> Result<QueueResult> {
+    fn request(&mut self, txn: TxnId, mode: LockMode, policy: WaitPolicy, is_table: bool) -> Result<QueueResult> {
         let held = self.holders.get(txn);
         let waiting = self.waiters.get(txn);
         let mode = mode.max(held.unwrap_or(mode)).max(waiting.map_or(mode, |(mode, _)| mode));
-        // A holder does not wait behind waiters.
-        let is_blocked = held.is_none() && self.waiters.conflicts_with(txn, mode);
+        // A holder does not wait behind waiters. Nor does a new request for a row; one that is repeated
+        // while it waits keeps its place.
+        let queues = held.is_none() && (is_table || waiting.is_some());
+        let is_blocked = queues && self.waiters.conflicts_with(txn, mode);
         if !is_blocked && !self.holders.conflicts_with(txn, mode) {
             self.holders.put(txn, mode);
             return Ok(QueueResult::Answered(Request::Held { fresh: held.is_none() }));
@@ -421,7 +435,7 @@ impl Queue {
                 self.waiters.change(txn, mode);
                 self.waiters.event(txn)
             }
-            // A holder queues ahead of those who wait for its lock, since it would wait for them
+            // A holder queues ahead of those who wait for its lock, since each would wait for the other
             // otherwise; anybody else queues last.
             None => self.waiters.add(txn, mode, held),
         };

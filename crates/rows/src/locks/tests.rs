@@ -220,3 +220,26 @@ fn a_repeated_request_is_queued_once() {
     world.release(4, 1);
     world.check_idle();
 }
+
+/// Writers share a table's lock: DDL would wait for ever if new writers passed it.
+#[test]
+fn a_new_request_for_a_table_queues_behind_a_conflicting_waiter() {
+    let (locks, word, name) = (Locks::new(), AtomicU64::new(FREE), LockName::Table { table: 1 });
+    let lock = |txn, mode| locks.lock(TxnId(txn), name, Some(&word), mode, WaitPolicy::Wait).unwrap();
+    assert!(matches!(lock(1, LockMode::KeyShare), Request::Held { fresh: true }));
+    let Request::Wait(ddl) = lock(2, LockMode::Update) else { panic!("a writer has the table") };
+    let Request::Wait(writer) = lock(3, LockMode::KeyShare) else { panic!("DDL waits for the table") };
+    locks.release(TxnId(1), name, Some(&word));
+    assert!(ddl.is_set() && !writer.is_set());
+    locks.release(TxnId(2), name, Some(&word));
+    assert!(writer.is_set());
+}
+
+/// A new holder that passes waiters adds edges to the wait-for graph; a cycle through them is found when it waits.
+#[test]
+fn a_deadlock_through_a_holder_that_passed_a_waiter_is_found() {
+    use LockMode::{Share, Update};
+    let world = World::new();
+    let requests = [(1, 0, Share), (2, 1, Update), (2, 0, Update), (3, 0, Share), (3, 1, Share)];
+    assert_eq!(outcomes(&world, &requests).0, ["held", "held", "waits", "held", "40P01"]);
+}
