@@ -36,7 +36,7 @@
 //! | lock, release without contention          | one compare-and-swap                                                          |
 //! | lock that waits                           | O(log n), and the deadlock search                                             |
 //! | deadlock search                           | O(h + log n) per lock on the path; it ends at holders that do not wait        |
-//! | release, give up                          | O(log n) per transaction that is granted the lock; other waiters are not visited |
+//! | release, lower                            | O(log n) per transaction that is granted the lock; other waiters are not visited |
 
 #[cfg(test)]
 mod tests;
@@ -115,10 +115,12 @@ pub enum WaitPolicy {
 /// Result of a lock request.
 #[derive(Debug)]
 pub(crate) enum Request {
-    /// The lock is held. `fresh`: it was not held before and must be released once.
-    Held { fresh: bool },
-    /// The lock is granted when the event is set. It must be released once, granted or not.
-    Wait(Event),
+    /// The lock is held. `before` is the mode held before the request, which may be stronger; if
+    /// `None`, the lock must be released once.
+    Held { before: Option<LockMode> },
+    /// The lock is granted when the event is set. `before` is the mode held meanwhile; if `None`, the
+    /// lock must be released once, granted or not.
+    Wait { event: Event, before: Option<LockMode> },
     /// The lock is not held: a conflict under [`WaitPolicy::Skip`].
     Skipped,
 }
@@ -211,7 +213,7 @@ impl Locks {
         let asked = queue.request(txn, mode, policy, is_table);
         // A word is `IN_TABLE` exactly while its queue has a holder.
         assert!(!queue.holders.is_empty(), "BUG: the queue of {name:?} has no holder");
-        let (event, before) = match asked? {
+        let (event, before, waited) = match asked? {
             QueueResult::Answered(request) => {
                 if matches!(request, Request::Held { .. }) {
                     // The transaction may have waited behind other waiters; they do not block this
@@ -220,9 +222,9 @@ impl Locks {
                 }
                 return Ok(request);
             }
-            QueueResult::Waits { event, before } => (event, before),
+            QueueResult::Waits { event, before, waited } => (event, before, waited),
         };
-        if before.is_none() {
+        if waited.is_none() {
             let other = self.waits_of(txn).lock().insert(txn, name);
             assert!(other.is_none(), "BUG: {txn:?} waits for {name:?} and {other:?}");
             self.waiting.fetch_add(1, Ordering::Relaxed);
@@ -230,19 +232,19 @@ impl Locks {
         drop(queues);
         // First without a consistent view: deadlocks are rare.
         if self.closes_cycle(txn, name, |locks, name, look| look(locks.shard(name).lock().get(&name)))
-            && self.is_victim(txn, name, before)
+            && self.is_victim(txn, name, waited)
         {
             return Err(Error::new(SqlState::DEADLOCK_DETECTED, "deadlock detected")
                 .with_detail("the other transactions continue after this one is rolled back")
                 .with_hint("run the transaction again"));
         }
-        Ok(Request::Wait(event))
+        Ok(Request::Wait { event, before })
     }
 
     /// Verifies, with all shards locked, that the last request of `txn` closes a cycle. If it does,
-    /// takes the request back and returns true. `before` is the mode that `txn` already waited for:
+    /// takes the request back and returns true. `waited` is the mode that `txn` already waited for:
     /// a cycle that exists with that mode too is left to the transaction that closed it.
-    fn is_victim(&self, txn: TxnId, name: LockName, before: Option<LockMode>) -> bool {
+    fn is_victim(&self, txn: TxnId, name: LockName, waited: Option<LockMode>) -> bool {
         let mut granted = Vec::new();
         {
             let mut shards: Vec<MutexGuard<'_, Queues>> = self.shards.iter().map(Mutex::lock).collect();
@@ -256,7 +258,7 @@ impl Locks {
             let change = |shards: &mut [MutexGuard<'_, Queues>], mode| {
                 shards[at].get_mut(&name).map(|queue| queue.waiters.change(txn, mode))
             };
-            if let Some(old) = before {
+            if let Some(old) = waited {
                 let asked =
                     shards[at].get(&name).and_then(|queue| queue.waiters.get(txn)).map_or(old, |(mode, _)| mode);
                 change(&mut shards, old);
@@ -266,7 +268,7 @@ impl Locks {
                 }
             }
             let Some(queue) = shards[at].get_mut(&name) else { return false };
-            if before.is_none() {
+            if waited.is_none() {
                 self.forget_wait(queue, txn);
             }
             // Other requests may have queued behind this one.
@@ -318,12 +320,28 @@ impl Locks {
         granted.iter().for_each(Event::set);
     }
 
-    /// Stops waiting for a stronger mode; the mode that `txn` holds is kept.
-    pub(crate) fn give_up(&self, txn: TxnId, name: LockName) {
+    /// Lowers the mode that `txn` holds to `mode`, or keeps it if it is `mode`, and stops waiting for a
+    /// stronger one. The lock must still be released once.
+    pub(crate) fn lower(&self, txn: TxnId, name: LockName, word: Option<&AtomicU64>, mode: LockMode) {
+        if let Some(word) = word {
+            let seen = word.load(Ordering::Relaxed);
+            if seen != IN_TABLE {
+                let (holder, held) = decode_word(seen);
+                assert!(holder == txn && held >= mode, "BUG: {txn:?} lowers {held:?} of {holder:?} to {mode:?}");
+                let next = single_holder_word(txn, mode);
+                // Fails if another transaction moves the lock to its queue meanwhile.
+                if word.compare_exchange(seen, next, Ordering::Release, Ordering::Relaxed).is_ok() {
+                    return;
+                }
+            }
+        }
         let mut granted = Vec::new();
         {
             let mut queues = self.shard(name).lock();
             let Some(queue) = queues.get_mut(&name) else { return };
+            let held = queue.holders.get(txn);
+            assert!(held >= Some(mode), "BUG: {txn:?} lowers {name:?} from {held:?} to {mode:?}");
+            queue.holders.put(txn, mode);
             self.forget_wait(queue, txn);
             self.grant(queue, &mut granted);
         }
@@ -398,10 +416,11 @@ struct Queue {
 /// Result of a request while its shard is locked.
 enum QueueResult {
     Answered(Request),
-    /// The request waits; `before` is the mode that the transaction already waited for.
+    /// The request waits. The transaction holds the mode `before`, and already waited for `waited`.
     Waits {
         event: Event,
         before: Option<LockMode>,
+        waited: Option<LockMode>,
     },
 }
 
@@ -419,7 +438,7 @@ impl Queue {
         let is_blocked = queues && self.waiters.conflicts_with(txn, mode);
         if !is_blocked && !self.holders.conflicts_with(txn, mode) {
             self.holders.put(txn, mode);
-            return Ok(QueueResult::Answered(Request::Held { fresh: held.is_none() }));
+            return Ok(QueueResult::Answered(Request::Held { before: held }));
         }
         match policy {
             WaitPolicy::Skip => return Ok(QueueResult::Answered(Request::Skipped)),
@@ -428,8 +447,8 @@ impl Queue {
             }
             WaitPolicy::Wait => {}
         }
-        let before = waiting.map(|(mode, _)| mode);
-        let event = match before {
+        let waited = waiting.map(|(mode, _)| mode);
+        let event = match waited {
             // A repeated request, even for a stronger mode, keeps its place.
             Some(_) => {
                 self.waiters.change(txn, mode);
@@ -439,7 +458,7 @@ impl Queue {
             // otherwise; anybody else queues last.
             None => self.waiters.add(txn, mode, held),
         };
-        Ok(QueueResult::Waits { event, before })
+        Ok(QueueResult::Waits { event, before: held, waited })
     }
 
     /// The next waiter that nothing blocks.
@@ -675,20 +694,20 @@ fn conflicting(counts: &[u32; MODES], mode: LockMode) -> u32 {
 fn lock_uncontended(txn: TxnId, word: &AtomicU64, mode: LockMode) -> Option<Request> {
     let mut seen = word.load(Ordering::Relaxed);
     loop {
-        let (next, fresh) = if seen == FREE {
-            (single_holder_word(txn, mode), true)
+        let (next, before) = if seen == FREE {
+            (single_holder_word(txn, mode), None)
         } else {
             let (holder, held) = if seen == IN_TABLE { return None } else { decode_word(seen) };
             if holder != txn {
                 return None;
             }
             if held >= mode {
-                return Some(Request::Held { fresh: false });
+                return Some(Request::Held { before: Some(held) });
             }
-            (single_holder_word(txn, mode), false)
+            (single_holder_word(txn, mode), Some(held))
         };
         match word.compare_exchange_weak(seen, next, Ordering::Acquire, Ordering::Relaxed) {
-            Ok(_) => return Some(Request::Held { fresh }),
+            Ok(_) => return Some(Request::Held { before }),
             Err(now) => seen = now,
         }
     }

@@ -131,10 +131,14 @@ struct Write {
     stale: Vec<(usize, Box<[u8]>)>,
 }
 
-/// A lock that is held or waited for; `table` is the number of a record lock's table.
+/// A lock, or a stronger mode of one that is held already, held or waited for; `table` is the number
+/// of a record lock's table.
 struct Held {
     name: LockName,
     table: Option<u32>,
+    /// Mode held before, to which ROLLBACK TO a savepoint before this entry lowers the lock; if
+    /// `None`, it releases the lock. Each lock has one such entry, before its others.
+    before: Option<LockMode>,
     /// Whether it is held; false while it is waited for.
     granted: bool,
 }
@@ -331,7 +335,7 @@ impl Txn {
         }
         match self.lock(table, record, mode, policy)? {
             Request::Held { .. } => {}
-            Request::Wait(event) => return Ok(Locked::Wait(event)),
+            Request::Wait { event, .. } => return Ok(Locked::Wait(event)),
             Request::Skipped => return Ok(Locked::Skipped),
         }
         let slot = table.records.record(record)?;
@@ -391,7 +395,7 @@ impl Txn {
     /// A refused request leaves the wait for the same lock as it was: it must be cancelled before the transaction
     /// waits for another lock.
     fn keep_wait(&mut self, waited: Option<Pending>, locked: &Result<Request>) {
-        if !matches!(locked, Ok(Request::Held { .. } | Request::Wait(_))) {
+        if !matches!(locked, Ok(Request::Held { .. } | Request::Wait { .. })) {
             self.pending = waited;
         }
     }
@@ -411,17 +415,19 @@ impl Txn {
         match (held, entry) {
             (Some(at), _) if granted.is_set() => self.locks[at].granted = true,
             (_, Some(at)) if granted.is_set() => self.entered[at].mode = Some(mode),
-            _ if granted.is_set() => {}
+            // The mode held so far is kept: it protects changes already made.
             (Some(at), _) => {
                 let held = self.locks.remove(at);
                 self.release(&held);
             }
-            (_, Some(at)) if self.entered[at].mode.is_none() => {
-                let entry = self.entered.remove(at);
-                self.store.locks.release(self.id, pending, Some(&entry.gate.lock));
-            }
-            // An upgrade: keep the mode held so far, which protects changes already made.
-            _ => self.store.locks.give_up(self.id, pending),
+            (_, Some(at)) => match self.entered[at].mode {
+                Some(mode) => self.store.locks.lower(self.id, pending, Some(&self.entered[at].gate.lock), mode),
+                None => {
+                    let entry = self.entered.remove(at);
+                    self.store.locks.release(self.id, pending, Some(&entry.gate.lock));
+                }
+            },
+            (None, None) => {}
         }
         None
     }
@@ -452,7 +458,7 @@ impl Txn {
             }
             match request {
                 Request::Held { .. } => self.entered[entry_at].mode = Some(mode),
-                Request::Wait(event) => {
+                Request::Wait { event, .. } => {
                     self.store.note_wait();
                     self.pending = Some(Pending { name, mode, granted: event.clone() });
                     return Ok(Entered::Wait(event));
@@ -499,12 +505,17 @@ impl Txn {
         }
     }
 
+    /// Releases a lock, or lowers it to the mode held before.
     fn release(&self, held: &Held) {
         let slot = match (held.name, held.table) {
             (LockName::Record { record, .. }, Some(table)) => self.tables.get(table).records.arena.get(record),
             _ => None,
         };
-        self.store.locks.release(self.id, held.name, slot.map(|slot| &slot.lock));
+        let word = slot.map(|slot| &slot.lock);
+        match held.before {
+            None => self.store.locks.release(self.id, held.name, word),
+            Some(mode) => self.store.locks.lower(self.id, held.name, word, mode),
+        }
     }
 
     fn track_lock(
@@ -515,25 +526,26 @@ impl Txn {
         request: &Request,
         waited: bool,
     ) {
-        let (fresh, granted) = match request {
-            Request::Held { fresh } => (*fresh, true),
-            Request::Wait(event) => {
+        let (before, granted) = match request {
+            Request::Held { before } => (*before, true),
+            Request::Wait { event, before } => {
                 self.store.note_wait();
                 self.pending = Some(Pending { name, mode, granted: event.clone() });
-                // A repeated request while it waits: already in the list.
-                (!self.locks.iter().rev().any(|held| held.name == name), false)
+                (*before, false)
             }
-            Request::Skipped => (false, false),
+            Request::Skipped => return,
         };
-        if waited
-            && granted
-            && let Some(held) = self.locks.iter_mut().rev().find(|held| held.name == name)
-        {
-            held.granted = true;
+        if waited && let Some(held) = self.locks.iter_mut().rev().find(|held| held.name == name && !held.granted) {
+            // If the mode held is another one than at the start of the wait, the wait is over.
+            let is_repeated = held.before == before;
+            held.granted = granted || !is_repeated;
+            if is_repeated {
+                return;
+            }
         }
-        if fresh {
+        if before < Some(mode) {
             let table = table.map(|table| self.tables.number(table));
-            self.locks.push(Held { name, table, granted });
+            self.locks.push(Held { name, table, before, granted });
             self.count_list_bytes(size_of::<Held>());
         }
     }
@@ -648,7 +660,7 @@ impl Txn {
                     Begin::By(_) | Begin::Committed(_) => {}
                 }
             }
-            if let Request::Wait(event) = self.lock(table, record, LockMode::Update, WaitPolicy::Wait)? {
+            if let Request::Wait { event, .. } = self.lock(table, record, LockMode::Update, WaitPolicy::Wait)? {
                 return Ok(Place::Wait(event));
             }
             if index.tree.get(key, guard) != Some(record.0) {
@@ -695,7 +707,7 @@ impl Txn {
         key: &[u8],
         guard: &Guard,
     ) -> Result<Claim> {
-        if let Request::Wait(event) = self.lock_key(index, key)? {
+        if let Request::Wait { event, .. } = self.lock_key(index, key)? {
             return Ok(Claim::Wait(event));
         }
         for record in index.records(key, guard) {
@@ -703,7 +715,7 @@ impl Txn {
                 continue;
             }
             // Wait for a transaction that is deleting the row or changing its key.
-            if let Request::Wait(event) = self.lock(table, record, LockMode::KeyShare, WaitPolicy::Wait)? {
+            if let Request::Wait { event, .. } = self.lock(table, record, LockMode::KeyShare, WaitPolicy::Wait)? {
                 return Ok(Claim::Wait(event));
             }
             if self.may_have(table, index, record, key, guard)? {
@@ -738,7 +750,7 @@ impl Txn {
             match self.lock(table, record, LockMode::Update, WaitPolicy::Skip)? {
                 Request::Held { .. } => break record,
                 // The transaction that undid an insert into this record still has the lock.
-                Request::Skipped | Request::Wait(_) => locked.push(record),
+                Request::Skipped | Request::Wait { .. } => locked.push(record),
             }
         };
         locked.iter().for_each(|record| table.records.arena.give_back(record.0));
@@ -836,7 +848,7 @@ impl Txn {
         let changed = (0..table.secondary.len()).filter(|at| before.key(*at) != after.key(*at));
         let changed = changed.filter(|at| table.secondary[*at].def.unique).fold(0, |bits, at| bits | 1 << at);
         if changed != 0 {
-            if let Request::Wait(event) = self.lock(table, record, LockMode::Update, WaitPolicy::Wait)? {
+            if let Request::Wait { event, .. } = self.lock(table, record, LockMode::Update, WaitPolicy::Wait)? {
                 return Ok(Put::Wait(event));
             }
             if let Some(refused) = self.claim_secondaries(table, changed, Some(record), after, guard)? {
@@ -853,7 +865,7 @@ impl Txn {
     /// # Errors
     /// 40P01.
     pub fn delete(&mut self, table: &Arc<RowTable>, record: RecordId, guard: &Guard) -> Result<Option<Event>> {
-        if let Request::Wait(event) = self.lock(table, record, LockMode::Update, WaitPolicy::Wait)? {
+        if let Request::Wait { event, .. } = self.lock(table, record, LockMode::Update, WaitPolicy::Wait)? {
             return Ok(Some(event));
         }
         let mut before = std::mem::take(&mut self.before);
@@ -902,8 +914,9 @@ impl Txn {
         Ok(())
     }
 
-    /// ROLLBACK TO SAVEPOINT: undoes writes and DDL since `savepoint` and releases the row and key
-    /// locks taken since. Table locks are kept.
+    /// ROLLBACK TO SAVEPOINT: undoes writes and DDL since `savepoint`, releases the row and key locks
+    /// taken since, and lowers a row lock that became stronger since to its mode at the savepoint.
+    /// Table locks are kept.
     ///
     /// # Errors
     /// XX000 (a bug) only.
@@ -912,7 +925,10 @@ impl Txn {
         self.give_up_wait();
         while self.locks.len() > savepoint.locks {
             if let Some(held) = self.locks.pop() {
-                self.note_unlocked(&held, guard)?;
+                // `Share` and stronger modes still protect what was seen of the row.
+                if held.before < Some(LockMode::Share) {
+                    self.note_unlocked(&held, guard)?;
+                }
                 self.release(&held);
             }
         }
@@ -1102,7 +1118,10 @@ impl Drop for Txn {
             reads.end(&self.store.recent, self.id);
         }
         while let Some(held) = self.locks.pop() {
-            self.release(&held);
+            // Not lowered first: the entry of the lock itself follows.
+            if held.before.is_none() {
+                self.release(&held);
+            }
         }
         for entry in self.entered.drain(..) {
             self.store.locks.release(self.id, LockName::Table { table: entry.table.0 }, Some(&entry.gate.lock));

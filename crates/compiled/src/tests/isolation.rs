@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use env::Event;
 use model::{Lsn, SqlState};
-use rows::{Isolation, Txn};
+use rows::{Isolation, Savepoint, Txn};
 
 use super::random::Random;
 use super::{Db, Outcome, state};
@@ -246,6 +247,182 @@ fn the_transaction_that_closes_a_cycle_gets_the_deadlock_error() {
     assert_eq!(outcome(&db, &mut two, "UPDATE n SET v = 0 WHERE id = 1"), SqlState::DEADLOCK_DETECTED.to_string());
     drop(two);
     assert_eq!(outcome(&db, &mut one, "UPDATE n SET v = 0 WHERE id = 2"), "1 rows");
+}
+
+/// Interleaved transactions; a waiting statement runs again when its event is set.
+struct Script {
+    db: Db,
+    txns: BTreeMap<char, Txn>,
+    savepoints: BTreeMap<(char, String), Savepoint>,
+    waiting: Vec<(char, String, Event)>,
+}
+
+impl Script {
+    fn new() -> Script {
+        Script { db: numbers(), txns: BTreeMap::new(), savepoints: BTreeMap::new(), waiting: Vec::new() }
+    }
+
+    /// Runs one step of a transaction. The result of its statement, and of the waiting ones that go on then.
+    fn step(&mut self, session: char, step: &str) -> String {
+        let txn = self.txns.remove(&session);
+        let mut txn = txn.unwrap_or_else(|| self.db.begin(Isolation::ReadCommitted));
+        let mut out = match step.split_once(' ') {
+            None if step == "commit" => {
+                self.db.commit(txn);
+                String::new()
+            }
+            None if step == "rollback" => {
+                drop(txn);
+                String::new()
+            }
+            Some(("savepoint", name)) => {
+                self.savepoints.insert((session, name.to_owned()), txn.savepoint());
+                self.txns.insert(session, txn);
+                String::new()
+            }
+            Some(("back", name)) => {
+                let savepoint = self.savepoints[&(session, name.to_owned())];
+                txn.roll_back_to(savepoint, &crossbeam_epoch::pin()).unwrap();
+                self.txns.insert(session, txn);
+                String::new()
+            }
+            _ => self.statement(session, txn, step),
+        };
+        for (session, step, _) in self.waiting.extract_if(.., |(_, _, event)| event.is_set()).collect::<Vec<_>>() {
+            let txn = self.txns.remove(&session).unwrap();
+            out += &format!("; {session}: {}", self.statement(session, txn, &step));
+        }
+        out.trim_start_matches("; ").to_owned()
+    }
+
+    fn statement(&mut self, session: char, mut txn: Txn, step: &str) -> String {
+        let sql = match step {
+            "update" => "UPDATE n SET tag = 'z' WHERE id = 1".to_owned(),
+            "delete" => "DELETE FROM n WHERE id = 1".to_owned(),
+            mode => format!("SELECT id FROM n WHERE id = 1 {mode}"),
+        };
+        let ran = self.db.run(&mut txn, &sql, &[]);
+        self.txns.insert(session, txn);
+        match ran.unwrap_or_else(|error| panic!("{session} {step}: {error}")) {
+            Outcome::Wait(event) => {
+                self.waiting.push((session, step.to_owned(), event));
+                "waits".to_owned()
+            }
+            Outcome::Rows(_, count) => count.to_string(),
+        }
+    }
+
+    fn check(steps: &[(char, &str, &str)]) {
+        let mut script = Script::new();
+        for (at, (session, step, expected)) in steps.iter().enumerate() {
+            assert_eq!(script.step(*session, step), *expected, "step {at}, {session} {step}, of {steps:?}");
+        }
+        assert_eq!((script.waiting.len(), script.txns.len(), script.db.store.waiting()), (0, 0, 0));
+    }
+}
+
+/// PostgreSQL's isolation test tuplelock-upgrade-no-deadlock and its expected results. The bug: `FOR SHARE` waited behind a
+/// waiting `FOR UPDATE`, although no holder conflicted. The fix: new requests for a row are compared with the holders only.
+#[test]
+fn a_lock_upgrade_passes_the_waiters_that_it_blocks() {
+    let (key_share, share, update) = ("FOR KEY SHARE", "FOR SHARE", "FOR UPDATE");
+    let no_key_update = "FOR NO KEY UPDATE";
+    Script::check(&[
+        ('1', share, "1"),
+        ('2', update, "waits"),
+        ('3', share, "1"),
+        ('3', update, "waits"),
+        ('1', "rollback", "3: 1"),
+        ('3', "rollback", "2: 1"),
+        ('2', "rollback", ""),
+    ]);
+    for end in ["rollback", "commit"] {
+        Script::check(&[
+            ('1', key_share, "1"),
+            ('2', update, "waits"),
+            ('3', key_share, "1"),
+            ('1', "update", "1"),
+            ('3', "update", "waits"),
+            ('1', end, "3: 1"),
+            ('3', "rollback", "2: 1"),
+            ('2', "rollback", ""),
+        ]);
+    }
+    for (end, left) in [("rollback", "2: 1"), ("commit", "2: 0")] {
+        Script::check(&[
+            ('1', key_share, "1"),
+            ('2', update, "waits"),
+            ('3', key_share, "1"),
+            ('3', "delete", "waits"),
+            ('1', "rollback", "3: 1"),
+            ('3', end, left),
+            ('2', "rollback", ""),
+        ]);
+    }
+    for change in [update, "update", "delete"] {
+        Script::check(&[
+            ('1', share, "1"),
+            ('2', change, "waits"),
+            ('3', change, "waits"),
+            ('1', "rollback", "2: 1"),
+            ('2', "rollback", "3: 1"),
+            ('3', "rollback", ""),
+        ]);
+    }
+    Script::check(&[
+        ('1', key_share, "1"),
+        ('3', update, "waits"),
+        ('2', key_share, "1"),
+        ('1', "savepoint e", ""),
+        ('1', share, "1"),
+        ('1', "savepoint f", ""),
+        ('1', no_key_update, "1"),
+        ('2', no_key_update, "waits"),
+        ('0', key_share, "1"),
+        ('1', "back f", ""),
+        ('0', key_share, "1"),
+        ('1', "back e", "2: 1"),
+        ('1', "rollback", ""),
+        ('2', "rollback", ""),
+        ('0', "rollback", "3: 1"),
+        ('3', "rollback", ""),
+    ]);
+}
+
+/// PostgreSQL's isolation test delete-abort-savept-2, and other statements that need a stronger lock; PostgreSQL 15 gives
+/// the same results.
+#[test]
+fn rollback_to_a_savepoint_leaves_the_row_lock_of_before() {
+    let (key_share, share) = ("FOR KEY SHARE", "FOR SHARE");
+    for (before, stronger, other, ends_after_rollback_to) in [
+        (key_share, "FOR NO KEY UPDATE", "FOR UPDATE", false),
+        (key_share, "FOR NO KEY UPDATE", "FOR NO KEY UPDATE", true),
+        (key_share, "update", "update", true),
+        (key_share, "delete", "update", true),
+        (share, "update", "delete", false),
+        (share, "delete", share, true),
+        ("FOR UPDATE", "delete", "FOR KEY SHARE", false),
+    ] {
+        let (rolled_back, ended) = if ends_after_rollback_to { ("2: 1", "") } else { ("", "2: 1") };
+        Script::check(&[
+            ('1', before, "1"),
+            ('1', "savepoint f", ""),
+            ('1', stronger, "1"),
+            ('2', other, "waits"),
+            ('1', "back f", rolled_back),
+            ('1', "commit", ended),
+            ('2', "commit", ""),
+        ]);
+        Script::check(&[
+            ('1', before, "1"),
+            ('1', "savepoint f", ""),
+            ('1', stronger, "1"),
+            ('1', "back f", ""),
+            ('2', other, if ends_after_rollback_to { "1" } else { "waits" }),
+            ('1', "commit", ended),
+            ('2', "commit", ""),
+        ]);
+    }
 }
 
 /// Four concurrent transactions of both isolation levels, one row for each statement, compared with a model: values

@@ -33,6 +33,12 @@ impl World {
         self.locks.release(TxnId(txn), name, word);
     }
 
+    fn lower(&self, txn: u64, at: usize, mode: LockMode) {
+        let (name, word) = self.name(at);
+        self.locks.lower(TxnId(txn), name, word, mode);
+        self.check_queue(at);
+    }
+
     /// Checks the queue: every waiter is blocked and registered for this lock; counts and positions
     /// match.
     fn check_queue(&self, at: usize) {
@@ -73,11 +79,11 @@ fn wait_and_release_cost_is_independent_of_the_number_of_waiters() {
     let mut each = Vec::new();
     for count in [30, 300, 900, 9_000] {
         let world = World::new();
-        assert!(matches!(world.lock(1, 0, NoKeyUpdate, WaitPolicy::Wait), Ok(Request::Held { fresh: true })));
+        assert!(matches!(world.lock(1, 0, NoKeyUpdate, WaitPolicy::Wait), Ok(Request::Held { before: None })));
         let mode = |txn: u64| if txn.is_multiple_of(2) { NoKeyUpdate } else { Update };
         let events: Vec<Event> = (2..2 + count)
             .map(|txn| match world.lock(txn, 0, mode(txn), WaitPolicy::Wait) {
-                Ok(Request::Wait(event)) => event,
+                Ok(Request::Wait { event, .. }) => event,
                 other => panic!("{other:?}"),
             })
             .collect();
@@ -106,7 +112,7 @@ fn a_long_cycle_is_a_deadlock_and_a_long_chain_is_not() {
         }
         for at in 0..length - 1 {
             let waits = locks.lock(TxnId(at + 1), name(at + 1), None, LockMode::Update, WaitPolicy::Wait);
-            assert!(matches!(waits, Ok(Request::Wait(_))), "{at} of {length}");
+            assert!(matches!(waits, Ok(Request::Wait { .. })), "{at} of {length}");
         }
         let before = locks.steps.load(Ordering::Relaxed);
         let closes = locks.lock(TxnId(length), name(0), None, LockMode::Update, WaitPolicy::Wait);
@@ -139,7 +145,7 @@ fn outcomes(world: &World, requests: &[(u64, usize, LockMode)]) -> (Vec<String>,
     let mut outcomes = Vec::new();
     for (txn, at, mode) in requests {
         outcomes.push(match world.lock(*txn, *at, *mode, WaitPolicy::Wait) {
-            Ok(Request::Wait(event)) => {
+            Ok(Request::Wait { event, .. }) => {
                 events.push(event);
                 "waits".to_owned()
             }
@@ -221,14 +227,186 @@ fn a_repeated_request_is_queued_once() {
     world.check_idle();
 }
 
+/// One step of a transaction on one row lock.
+#[derive(Clone, Copy)]
+enum Step {
+    Lock(LockMode),
+    Lower(LockMode),
+    Release,
+}
+
+/// Runs steps one after the other: the result of each request, and the transactions that each step grants the lock.
+fn trace(steps: &[(u64, Step)]) -> String {
+    let (world, mut waiting, mut out) = (World::new(), Vec::<(u64, Event)>::new(), String::new());
+    for (txn, step) in steps {
+        assert!(waiting.iter().all(|(waiter, _)| waiter != txn), "{txn} has a step while it waits");
+        match step {
+            Step::Release => world.release(*txn, 0),
+            Step::Lower(mode) => world.lower(*txn, 0, *mode),
+            Step::Lock(mode) => match world.lock(*txn, 0, *mode, WaitPolicy::Wait) {
+                Ok(Request::Held { .. }) => out += &format!("{txn} held, "),
+                Ok(Request::Wait { event, .. }) => {
+                    out += &format!("{txn} waits, ");
+                    waiting.push((*txn, event));
+                }
+                other => panic!("{other:?}"),
+            },
+        }
+        world.check_queue(0);
+        for (txn, _) in waiting.extract_if(.., |(_, event)| event.is_set()) {
+            out += &format!("{txn} granted, ");
+        }
+    }
+    assert!(waiting.is_empty(), "{out}");
+    world.check_idle();
+    out.trim_end_matches(", ").to_owned()
+}
+
+/// The row locks of PostgreSQL's isolation tests tuplelock-upgrade-no-deadlock and delete-abort-savept-2, granted as in
+/// their expected output. Transaction 4 is session s0.
+#[test]
+fn row_locks_are_granted_in_the_order_of_postgresql() {
+    use LockMode::{KeyShare, NoKeyUpdate, Share, Update};
+    use Step::{Lock, Lower, Release};
+    let cases: [(&[(u64, Step)], &str); 9] = [
+        (
+            &[
+                (1, Lock(Share)),
+                (2, Lock(Update)),
+                (3, Lock(Share)),
+                (3, Lock(Update)),
+                (1, Release),
+                (3, Release),
+                (2, Release),
+            ],
+            "1 held, 2 waits, 3 held, 3 waits, 3 granted, 2 granted",
+        ),
+        (
+            &[
+                (1, Lock(KeyShare)),
+                (2, Lock(Update)),
+                (3, Lock(KeyShare)),
+                (1, Lock(NoKeyUpdate)),
+                (3, Lock(NoKeyUpdate)),
+                (1, Release),
+                (3, Release),
+                (2, Release),
+            ],
+            "1 held, 2 waits, 3 held, 1 held, 3 waits, 3 granted, 2 granted",
+        ),
+        (
+            &[
+                (1, Lock(KeyShare)),
+                (2, Lock(Update)),
+                (3, Lock(KeyShare)),
+                (3, Lock(Update)),
+                (1, Release),
+                (3, Release),
+                (2, Release),
+            ],
+            "1 held, 2 waits, 3 held, 3 waits, 3 granted, 2 granted",
+        ),
+        // Without an upgrade: first come, first served.
+        (
+            &[(1, Lock(Share)), (2, Lock(Update)), (3, Lock(Update)), (1, Release), (2, Release), (3, Release)],
+            "1 held, 2 waits, 3 waits, 2 granted, 3 granted",
+        ),
+        (
+            &[
+                (1, Lock(Share)),
+                (2, Lock(NoKeyUpdate)),
+                (3, Lock(NoKeyUpdate)),
+                (1, Release),
+                (2, Release),
+                (3, Release),
+            ],
+            "1 held, 2 waits, 3 waits, 2 granted, 3 granted",
+        ),
+        (
+            &[
+                (1, Lock(KeyShare)),
+                (3, Lock(Update)),
+                (2, Lock(KeyShare)),
+                (1, Lock(Share)),
+                (1, Lock(NoKeyUpdate)),
+                (2, Lock(NoKeyUpdate)),
+                (4, Lock(KeyShare)),
+                (1, Lower(Share)),
+                (4, Lock(KeyShare)),
+                (1, Lower(KeyShare)),
+                (1, Release),
+                (2, Release),
+                (4, Release),
+                (3, Release),
+            ],
+            "1 held, 3 waits, 2 held, 1 held, 1 held, 2 waits, 4 held, 4 held, 2 granted, 3 granted",
+        ),
+        // delete-abort-savept-2.
+        (
+            &[
+                (1, Lock(KeyShare)),
+                (1, Lock(NoKeyUpdate)),
+                (1, Lower(KeyShare)),
+                (2, Lock(Update)),
+                (1, Release),
+                (2, Release),
+            ],
+            "1 held, 1 held, 2 waits, 2 granted",
+        ),
+        (
+            &[
+                (1, Lock(KeyShare)),
+                (1, Lock(NoKeyUpdate)),
+                (1, Lower(KeyShare)),
+                (2, Lock(NoKeyUpdate)),
+                (1, Release),
+                (2, Release),
+            ],
+            "1 held, 1 held, 2 held",
+        ),
+        (
+            &[
+                (1, Lock(KeyShare)),
+                (1, Lock(NoKeyUpdate)),
+                (2, Lock(NoKeyUpdate)),
+                (1, Lower(KeyShare)),
+                (1, Release),
+                (2, Release),
+            ],
+            "1 held, 1 held, 2 waits, 2 granted",
+        ),
+    ];
+    for (steps, expected) in cases {
+        assert_eq!(trace(steps), expected);
+    }
+}
+
+/// A waiter keeps its place behind a conflicting waiter, even if only that one blocks it, and if it repeats its request.
+#[test]
+fn a_waiter_does_not_pass_an_earlier_one_that_it_conflicts_with() {
+    use LockMode::{KeyShare, NoKeyUpdate, Update};
+    let world = World::new();
+    let (_, events) = outcomes(&world, &[(1, 0, KeyShare), (1, 0, Update), (2, 0, Update), (3, 0, KeyShare)]);
+    world.lower(1, 0, KeyShare);
+    assert_eq!(are_set(&events), [false, false], "3 waits behind 2");
+    let (again, _) = outcomes(&world, &[(3, 0, KeyShare), (4, 0, NoKeyUpdate)]);
+    assert_eq!(again, ["waits", "held"], "a new request of a compatible mode does not queue");
+    [1, 4].into_iter().for_each(|txn| world.release(txn, 0));
+    assert_eq!(are_set(&events), [true, false]);
+    world.release(2, 0);
+    assert_eq!(are_set(&events), [true, true]);
+    world.release(3, 0);
+    world.check_idle();
+}
+
 /// Writers share a table's lock: DDL would wait for ever if new writers passed it.
 #[test]
 fn a_new_request_for_a_table_queues_behind_a_conflicting_waiter() {
     let (locks, word, name) = (Locks::new(), AtomicU64::new(FREE), LockName::Table { table: 1 });
     let lock = |txn, mode| locks.lock(TxnId(txn), name, Some(&word), mode, WaitPolicy::Wait).unwrap();
-    assert!(matches!(lock(1, LockMode::KeyShare), Request::Held { fresh: true }));
-    let Request::Wait(ddl) = lock(2, LockMode::Update) else { panic!("a writer has the table") };
-    let Request::Wait(writer) = lock(3, LockMode::KeyShare) else { panic!("DDL waits for the table") };
+    assert!(matches!(lock(1, LockMode::KeyShare), Request::Held { before: None }));
+    let Request::Wait { event: ddl, .. } = lock(2, LockMode::Update) else { panic!("a writer has the table") };
+    let Request::Wait { event: writer, .. } = lock(3, LockMode::KeyShare) else { panic!("DDL waits for the table") };
     locks.release(TxnId(1), name, Some(&word));
     assert!(ddl.is_set() && !writer.is_set());
     locks.release(TxnId(2), name, Some(&word));
@@ -242,4 +420,23 @@ fn a_deadlock_through_a_holder_that_passed_a_waiter_is_found() {
     let world = World::new();
     let requests = [(1, 0, Share), (2, 1, Update), (2, 0, Update), (3, 0, Share), (3, 1, Share)];
     assert_eq!(outcomes(&world, &requests).0, ["held", "held", "waits", "held", "40P01"]);
+}
+
+/// A lock with one holder is lowered in its lock word, without a queue.
+#[test]
+fn a_lock_is_lowered_in_its_word_or_in_its_queue() {
+    for is_queued in [false, true] {
+        let world = World::new();
+        let modes = [(1, 0, LockMode::KeyShare), (1, 0, LockMode::Update)];
+        assert_eq!(outcomes(&world, &modes).0, ["held", "held"]);
+        if is_queued {
+            assert!(matches!(world.lock(2, 0, LockMode::Share, WaitPolicy::Skip), Ok(Request::Skipped)));
+        }
+        assert_eq!(world.words[0].load(Ordering::Relaxed) == IN_TABLE, is_queued);
+        world.lower(1, 0, LockMode::Share);
+        assert!(matches!(world.lock(2, 0, LockMode::NoKeyUpdate, WaitPolicy::Skip), Ok(Request::Skipped)));
+        assert!(matches!(world.lock(2, 0, LockMode::Share, WaitPolicy::Skip), Ok(Request::Held { before: None })));
+        [1, 2].into_iter().for_each(|txn| world.release(txn, 0));
+        world.check_idle();
+    }
 }

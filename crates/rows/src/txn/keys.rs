@@ -67,7 +67,7 @@ impl Txn {
             if index.is_some() && !self.may_have(table, data, record, key, guard)? {
                 continue;
             }
-            if let Request::Wait(event) = self.lock(table, record, mode, WaitPolicy::Wait)? {
+            if let Request::Wait { event, .. } = self.lock(table, record, mode, WaitPolicy::Wait)? {
                 return Ok(Locked::Wait(event));
             }
             if let Some(current) = table.records.record(record)?.current(self.id, guard)

@@ -520,6 +520,154 @@ fn rollback_to_a_savepoint_undoes_changes_and_releases_locks() {
     assert_eq!(names(&db.rows(&mut db.begin(Isolation::ReadCommitted))), ["x", "z"]);
 }
 
+/// The bug: a lock made stronger after a savepoint stayed so after ROLLBACK TO, and waiters that its former mode does not
+/// block waited for the end of the transaction. The mechanism: only locks taken after the savepoint were released. The
+/// fix: the mode before is listed with the stronger one.
+#[test]
+fn rollback_to_a_savepoint_lowers_a_lock_to_its_mode_at_the_savepoint() {
+    use LockMode::{KeyShare, NoKeyUpdate, Share, Update};
+    let guard = &crossbeam_epoch::pin();
+    for (modes, stronger) in [
+        (vec![KeyShare], Share),
+        (vec![KeyShare], NoKeyUpdate),
+        (vec![KeyShare, Share], NoKeyUpdate),
+        (vec![Share], Update),
+        (vec![KeyShare, Share, NoKeyUpdate], Update),
+        // Nothing to lower.
+        (vec![NoKeyUpdate], Share),
+    ] {
+        let db = Db::new();
+        db.put((1, None, "a"));
+        let record = db.find(1);
+        let lock = |txn: &mut Txn, mode, policy| txn.lock_row(&db.table, record, mode, policy, guard);
+        let is_locked = |mode| {
+            let mut other = db.begin(Isolation::ReadCommitted);
+            matches!(lock(&mut other, mode, WaitPolicy::Skip).unwrap(), Locked::Skipped)
+        };
+        let blocked = || [KeyShare, Share, NoKeyUpdate, Update].map(is_locked);
+        let mut txn = db.begin(Isolation::ReadCommitted);
+        // Each mode of the list has a savepoint of its own.
+        let mut savepoints = Vec::new();
+        for mode in modes.iter().chain([&stronger]) {
+            savepoints.push((txn.savepoint(), blocked()));
+            assert!(matches!(lock(&mut txn, *mode, WaitPolicy::Wait).unwrap(), Locked::Row { .. }));
+        }
+        // A waiter keeps the lock in its queue, and is granted it once nothing conflicts.
+        let mut waiter = db.begin(Isolation::ReadCommitted);
+        let waits = matches!(lock(&mut waiter, Update, WaitPolicy::Wait).unwrap(), Locked::Wait(_));
+        assert!(waits, "{modes:?}, {stronger:?}");
+        let from_start = savepoints[0].0;
+        for (at, (savepoint, before)) in savepoints.into_iter().enumerate().rev() {
+            txn.roll_back_to(savepoint, guard).unwrap();
+            if at == 0 {
+                assert_eq!(db.store.waiting(), 0, "{modes:?}, {stronger:?}");
+                drop(waiter);
+                assert_eq!(blocked(), before);
+                break;
+            }
+            assert_eq!(blocked(), before, "{modes:?}, {stronger:?}: savepoint {at}");
+        }
+        // All at once, and at the end of the transaction.
+        for by_end in [false, true] {
+            for mode in modes.iter().chain([&stronger]) {
+                assert!(matches!(lock(&mut txn, *mode, WaitPolicy::Wait).unwrap(), Locked::Row { .. }));
+            }
+            assert!(is_locked(Update));
+            if by_end {
+                drop(txn);
+                break;
+            }
+            txn.roll_back_to(from_start, guard).unwrap();
+            assert_eq!(blocked(), [false; 4]);
+        }
+        assert_eq!(blocked(), [false; 4]);
+    }
+}
+
+/// A change that needs a stronger lock than before the savepoint: rolled back, the lock is the weaker one again, and a
+/// waiter that it does not block goes on.
+#[test]
+fn a_waiter_goes_on_when_rollback_to_a_savepoint_lowers_the_lock() {
+    let guard = &crossbeam_epoch::pin();
+    for (change, expected) in [("update", true), ("rekey", true), ("delete", true), ("lock", true), ("nothing", false)]
+    {
+        let db = Db::new();
+        db.put((1, Some(1), "a"));
+        let record = db.find(1);
+        let lock = |txn: &mut Txn, mode| txn.lock_row(&db.table, record, mode, WaitPolicy::Wait, guard).unwrap();
+        let mut txn = db.begin(Isolation::ReadCommitted);
+        assert!(matches!(lock(&mut txn, LockMode::KeyShare), Locked::Row { .. }));
+        let savepoint = txn.savepoint();
+        match change {
+            "update" => assert!(matches!(db.update(&mut txn, record, (1, Some(1), "b")), Ok(Put::Done(_)))),
+            "rekey" => assert!(matches!(db.update(&mut txn, record, (1, Some(2), "b")), Ok(Put::Done(_)))),
+            "delete" => db.delete(&mut txn, record),
+            "lock" => assert!(matches!(lock(&mut txn, LockMode::Update), Locked::Row { .. })),
+            _ => {}
+        }
+        let mut other = db.begin(Isolation::ReadCommitted);
+        match db.update(&mut other, record, (1, Some(1), "c")).unwrap() {
+            Put::Wait(event) => {
+                assert!(expected, "{change}");
+                txn.roll_back_to(savepoint, guard).unwrap();
+                assert!(event.is_set(), "{change}");
+                assert!(matches!(db.update(&mut other, record, (1, Some(1), "c")), Ok(Put::Done(_))));
+            }
+            _ => assert!(!expected, "{change}"),
+        }
+        // The key share of before the savepoint is still held.
+        let Ok(Some(event)) = other.delete(&db.table, record, guard) else { panic!("{change}: no key share") };
+        db.commit(txn);
+        assert!(event.is_set());
+        assert!(other.delete(&db.table, record, guard).unwrap().is_none());
+        db.commit(other);
+        assert_eq!(names(&db.rows(&mut db.begin(Isolation::ReadCommitted))), Vec::<&str>::new());
+    }
+}
+
+/// A stronger mode that was waited for is lowered like one that was granted at once, also if the statement asked for a
+/// still stronger mode when it ran again, and if it gave up then.
+#[test]
+fn a_stronger_mode_that_was_waited_for_ends_with_its_savepoint() {
+    use LockMode::{KeyShare, NoKeyUpdate, Share, Update};
+    let guard = &crossbeam_epoch::pin();
+    for (again, gives_up) in [(NoKeyUpdate, false), (Update, false), (Update, true)] {
+        let db = Db::new();
+        db.put((1, None, "a"));
+        let record = db.find(1);
+        let lock = |txn: &mut Txn, mode, policy| txn.lock_row(&db.table, record, mode, policy, guard).unwrap();
+        let begin = |mode| {
+            let mut txn = db.begin(Isolation::ReadCommitted);
+            assert!(matches!(lock(&mut txn, mode, WaitPolicy::Wait), Locked::Row { .. }));
+            txn
+        };
+        let (mut txn, sharer, key_sharer) = (begin(KeyShare), begin(Share), begin(KeyShare));
+        let savepoint = txn.savepoint();
+        let Locked::Wait(event) = lock(&mut txn, NoKeyUpdate, WaitPolicy::Wait) else { panic!("a sharer has it") };
+        drop(sharer);
+        assert!(event.is_set());
+        let waits = matches!(lock(&mut txn, again, WaitPolicy::Wait), Locked::Wait(_));
+        assert_eq!(waits, again == Update);
+        if gives_up {
+            txn.give_up_wait();
+            assert_eq!(db.store.waiting(), 0);
+            let mut other = db.begin(Isolation::ReadCommitted);
+            assert!(matches!(lock(&mut other, Share, WaitPolicy::Skip), Locked::Skipped), "what was granted is kept");
+        }
+        drop(key_sharer);
+        if waits && !gives_up {
+            assert!(matches!(lock(&mut txn, again, WaitPolicy::Wait), Locked::Row { .. }));
+        }
+        txn.roll_back_to(savepoint, guard).unwrap();
+        let mut other = db.begin(Isolation::ReadCommitted);
+        assert!(matches!(lock(&mut other, Update, WaitPolicy::Skip), Locked::Skipped));
+        assert!(matches!(lock(&mut other, NoKeyUpdate, WaitPolicy::Skip), Locked::Row { .. }));
+        drop((txn, other));
+        assert!(matches!(lock(&mut begin(KeyShare), Update, WaitPolicy::Skip), Locked::Row { .. }));
+        assert_eq!(db.store.waiting(), 0);
+    }
+}
+
 #[test]
 fn skip_locked_and_nowait_leave_no_locks() {
     let db = Db::new();

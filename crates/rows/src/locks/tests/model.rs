@@ -43,14 +43,17 @@ impl Party<'_> {
     /// then.
     fn lock_by(&mut self, at: usize, mode: LockMode, policy: WaitPolicy) -> Result<bool, SqlState> {
         let request = || self.seen.world.lock(self.txn, at, mode, policy).map_err(|error| error.state());
+        let held = self.mode(at);
         match request()? {
             Request::Skipped => return Ok(false),
-            Request::Held { fresh } => assert_eq!(fresh, !self.has(at)),
-            Request::Wait(event) => {
-                let again = if thread_rng().gen_range(0..4) == 0 { request()? } else { Request::Wait(event) };
+            Request::Held { before } => assert_eq!(before, held),
+            first @ Request::Wait { before, .. } => {
+                assert_eq!(before, held);
+                let again = if thread_rng().gen_range(0..4) == 0 { request()? } else { first };
                 match again {
-                    Request::Wait(event) => wait(&event),
-                    other => assert!(matches!(other, Request::Held { fresh: false }), "{other:?}"),
+                    Request::Wait { event, .. } => wait(&event),
+                    // Granted meanwhile, or an upgrade that waited behind another waiter only.
+                    other => assert!(matches!(other, Request::Held { before: Some(_) }), "{other:?}"),
                 }
             }
         }
@@ -61,11 +64,10 @@ impl Party<'_> {
     /// Requests a lock but gives up waiting; whether it was granted without a wait.
     fn try_briefly(&mut self, at: usize, mode: LockMode) -> Result<bool, SqlState> {
         let request = self.seen.world.lock(self.txn, at, mode, WaitPolicy::Wait).map_err(|error| error.state())?;
-        if let Request::Wait(_) = request {
-            if self.has(at) {
-                self.seen.world.locks.give_up(TxnId(self.txn), self.seen.world.name(at).0);
-            } else {
-                self.seen.world.release(self.txn, at);
+        if let Request::Wait { before, .. } = request {
+            match before {
+                Some(mode) => self.seen.world.lower(self.txn, at, mode),
+                None => self.seen.world.release(self.txn, at),
             }
             return Ok(false);
         }
@@ -73,8 +75,21 @@ impl Party<'_> {
         Ok(true)
     }
 
-    fn has(&self, at: usize) -> bool {
-        self.locks.contains(&at)
+    /// The mode that the transaction holds.
+    fn mode(&self, at: usize) -> Option<LockMode> {
+        let held = self.seen.held.lock().unwrap();
+        held.iter().filter(|(lock, txn, _)| (*lock, *txn) == (at, self.txn)).map(|(_, _, mode)| *mode).max()
+    }
+
+    /// Lowers a lock to a mode that it had before, if it is held.
+    fn lower(&self, at: usize, mode: LockMode) {
+        if self.mode(at) > Some(mode) {
+            let mut held = self.seen.held.lock().unwrap();
+            held.retain(|(lock, txn, _)| (*lock, *txn) != (at, self.txn));
+            held.push((at, self.txn, mode));
+            drop(held);
+            self.seen.world.lower(self.txn, at, mode);
+        }
     }
 
     fn note(&mut self, at: usize, mode: LockMode) {
@@ -125,6 +140,9 @@ fn model_all_transactions_end_and_conflicting_locks_are_never_held_together() {
             let mut party = seen.party(txn, &[]);
             for _ in 0..3 {
                 let (at, mode) = (thread_rng().gen_range(0..2) * 3, any_mode());
+                if thread_rng().gen_range(0..4) == 0 {
+                    party.lower(at, any_mode());
+                }
                 let outcome = match thread_rng().gen_range(0..8) {
                     0 => party.lock_by(at, mode, WaitPolicy::Skip),
                     1 => party.lock_by(at, mode, WaitPolicy::NoWait),

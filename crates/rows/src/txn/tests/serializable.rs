@@ -274,6 +274,8 @@ fn reads_before_a_rollback_to_savepoint_stay_in_the_read_set() {
         ("insert", Write::Insert(8, "x"), false),
         ("lock", Write::Rename(1, "x"), true),
         ("lock", Write::Rename(2, "x"), false),
+        ("stronger", Write::Rename(1, "x"), true),
+        ("stronger", Write::Rename(2, "x"), false),
         ("missing", Write::Insert(9, "x"), true),
         ("missing", Write::Delete(1), false),
         ("taken", Write::Delete(1), true),
@@ -281,13 +283,21 @@ fn reads_before_a_rollback_to_savepoint_stay_in_the_read_set() {
     ] {
         let db = letters();
         let mut txn = db.begin(Isolation::Serializable);
-        let savepoint = txn.savepoint();
         let guard = &crossbeam_epoch::pin();
-        let mut lock = |key: &[u8]| txn.lock_key_row(&db.table, None, key, LockMode::KeyShare, guard).unwrap();
+        let lock = |txn: &mut Txn, id, mode| {
+            let locked = txn.lock_key_row(&db.table, None, &db.key(id), mode, guard).unwrap();
+            matches!(locked, Locked::Row { .. })
+        };
+        if what == "stronger" {
+            assert!(lock(&mut txn, 1, LockMode::KeyShare));
+        }
+        let savepoint = txn.savepoint();
         match what {
             // Foreign key checks: the row exists and is locked, or it is absent.
-            "lock" => assert!(matches!(lock(&db.key(1)), Locked::Row { .. })),
-            "missing" => assert!(matches!(lock(&db.key(9)), Locked::Gone)),
+            "lock" => assert!(lock(&mut txn, 1, LockMode::KeyShare)),
+            "missing" => assert!(!lock(&mut txn, 9, LockMode::KeyShare)),
+            // The weaker lock of before the savepoint does not exclude an update of the row.
+            "stronger" => assert!(lock(&mut txn, 1, LockMode::Share)),
             "insert" => assert!(matches!(db.insert(&mut txn, (9, None, "own")), Put::Done(_))),
             _ => assert!(matches!(db.insert(&mut txn, (1, None, "own")), Put::Duplicate { .. })),
         }
