@@ -7,8 +7,9 @@ use crate::Result;
 
 /// Root of the repository.
 pub(crate) fn root() -> PathBuf {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    here.parent().unwrap_or(here).to_owned()
+    // A program that another clone built knows that clone's directory only; cargo says where it runs it.
+    let here = std::env::var_os("CARGO_MANIFEST_DIR").map_or_else(|| env!("CARGO_MANIFEST_DIR").into(), PathBuf::from);
+    here.parent().unwrap_or(&here).to_owned()
 }
 
 /// Cargo's target directory: outside the clone, so that `git clean` and a second clone need no rebuild.

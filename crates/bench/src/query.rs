@@ -6,7 +6,7 @@ use std::ops::Range;
 /// the generator.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Query {
-    /// Index in [`crate::workload::Workload::kinds`].
+    /// Index in `Workload::kinds`.
     pub kind: usize,
     /// Index in [`crate::schema::Schema::tables`].
     pub table: u32,

@@ -28,6 +28,8 @@ use crate::nodes::{Groups, Made, Node, Operator};
 
 type Keys = [(u32, Expr)];
 type Calls = [(u32, AggregateCall)];
+/// A plan, with keys and aggregates over its columns.
+type Grouped = (LogicalPlan, Vec<(u32, Expr)>, Vec<(u32, AggregateCall)>);
 
 impl Lowering<'_> {
     /// Groups of an input.
@@ -253,12 +255,7 @@ impl Lowering<'_> {
         Ok(plan)
     }
 
-    fn groups_without_subqueries(
-        &self,
-        plan: LogicalPlan,
-        keys: &Keys,
-        aggregates: &Calls,
-    ) -> Result<(LogicalPlan, Vec<(u32, Expr)>, Vec<(u32, AggregateCall)>)> {
+    fn groups_without_subqueries(&self, plan: LogicalPlan, keys: &Keys, aggregates: &Calls) -> Result<Grouped> {
         let (mut keys, mut aggregates) = (keys.to_vec(), aggregates.to_vec());
         let mut slots: Vec<&mut Expr> = keys.iter_mut().map(|(_, expr)| expr).collect();
         for (_, call) in &mut aggregates {

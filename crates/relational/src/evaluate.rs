@@ -53,7 +53,6 @@ impl Program {
     }
 
     /// Computes some rows, fewer if their values become large; returns the first row that is left.
-
     fn run_chunk(
         &self,
         columns: &[ArrayRef],

@@ -76,13 +76,7 @@ impl Lowering<'_> {
         for function in functions {
             let (larger, arguments) = self.without_subqueries(input, function.arguments.clone())?;
             input = larger;
-            lowered.push((
-                function.call.clone(),
-                arguments,
-                function.is_set,
-                function.is_record,
-                function.columns.clone(),
-            ));
+            lowered.push(TableFunction { arguments, ..function.clone() });
         }
         self.sets(input, lowered, ordinality, keeps, outer)
     }
@@ -94,7 +88,8 @@ impl Lowering<'_> {
         for (column, call, arguments) in sets {
             let (larger, arguments) = self.without_subqueries(input, arguments.clone())?;
             input = larger;
-            lowered.push((call.clone(), arguments, true, false, vec![*column]));
+            let (call, columns) = (call.clone(), vec![*column]);
+            lowered.push(TableFunction { call, arguments, is_set: true, is_record: false, columns });
         }
         self.sets(input, lowered, None, true, false)
     }
@@ -102,7 +97,7 @@ impl Lowering<'_> {
     fn sets(
         &self,
         input: LogicalPlan,
-        functions: Vec<(Call, Vec<Expr>, bool, bool, Vec<u32>)>,
+        functions: Vec<TableFunction>,
         ordinality: Option<u32>,
         keeps: bool,
         outer: bool,
@@ -110,7 +105,7 @@ impl Lowering<'_> {
         let mut inputs = Inputs::default();
         let mut lowered = Vec::with_capacity(functions.len());
         let mut columns: Vec<u32> = Vec::new();
-        for (call, arguments, is_set, is_record, numbers) in functions {
+        for TableFunction { call, arguments, is_set, is_record, columns: numbers } in functions {
             let is_known = if is_set {
                 scalar::set_function(call.function).is_some()
             } else {

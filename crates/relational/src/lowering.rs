@@ -24,6 +24,9 @@ const DEPTH_MAX: usize = 200;
 /// Maximum number of operators. A query of WITH is lowered for each reference, so that their number can double with each.
 const OPERATORS_MAX: usize = 2_000;
 
+/// Name and rows of the work table of a recursive query.
+pub(crate) type WorkTable = (String, Arc<dyn datafusion::logical_expr::TableSource>);
+
 /// Lowers one query.
 pub(crate) struct Lowering<'a> {
     pub(crate) query: &'a Query,
@@ -35,7 +38,7 @@ pub(crate) struct Lowering<'a> {
     /// Types of columns that lowering adds; they are numbered after the query's.
     added: RefCell<Vec<TypeId>>,
     /// Work tables of recursive queries that are being lowered.
-    pub(crate) work: RefCell<FxHashMap<usize, (String, Arc<dyn datafusion::logical_expr::TableSource>)>>,
+    pub(crate) work: RefCell<FxHashMap<usize, WorkTable>>,
     depth: Cell<usize>,
     operators: Cell<usize>,
     /// Whether the operator above keeps the order of the next one: the result, and LIMIT, which sorts fewer rows.
@@ -84,7 +87,7 @@ impl<'a> Lowering<'a> {
     pub(crate) fn query(&self) -> Result<LogicalPlan> {
         // A change runs whether its rows are read or not.
         if self.query.ctes.iter().any(|cte| matches!(cte.body, CteBody::Change(_))) {
-            return Err(Error::unsupported("a change in WITH is not supported here"));
+            return Err(Error::unsupported("INSERT, UPDATE and DELETE in WITH are not supported"));
         }
         let root = self.rel(&self.query.root)?;
         let mut names: FxHashMap<String, usize> = FxHashMap::default();

@@ -82,8 +82,8 @@ impl Environment for Database {
 fn database() -> Database {
     let session = Arc::new(Session::default());
     let mut tables = BTreeMap::new();
-    let mut oid = 16_384;
-    for part in include_str!("../testdata/tables.tsv").split('=').filter(|part| !part.is_empty()) {
+    let parts = include_str!("../testdata/tables.tsv").split('=').filter(|part| !part.is_empty());
+    for (oid, part) in (16_384..).zip(parts) {
         // A value with the separator would be cut.
         let mut lines = part.lines();
         let mut head = lines.next().unwrap().split('\t');
@@ -101,7 +101,6 @@ fn database() -> Database {
         let rows: Vec<Vec<&str>> = lines.map(|line| line.split('\t').collect()).collect();
         let (schema, shown) = ("public".into(), name.clone().into());
         let table = Table { oid, schema, name: shown, columns, ..Table::default() };
-        oid += 1;
         tables.insert(name, (Arc::new(table.clone()), Arc::new(rows_of(&table, &rows, &session))));
     }
     Database { tables, session }

@@ -214,11 +214,11 @@ mod tests {
         let mut truth = Truth::new(&SHAPE);
         let stretch = Stretch { series: (1, 2), days: (2, 3) };
         SHAPE.changes(&stretch, 100, 0, &mut truth);
-        let good: Vec<(u32, i64, Point)> =
-            (2 * BLOCK..3 * BLOCK).map(|slot| (1, micros(slot), SHAPE.point(1, slot, 1))).collect();
-        let check = |read: &[(u32, i64, Point)]| truth.check(&SHAPE, &stretch, read);
+        type Read = (u32, i64, Point);
+        let good: Vec<Read> = (2 * BLOCK..3 * BLOCK).map(|slot| (1, micros(slot), SHAPE.point(1, slot, 1))).collect();
+        let check = |read: &[Read]| truth.check(&SHAPE, &stretch, read);
         assert_eq!(check(&good), Ok(()));
-        let changed = |change: &dyn Fn(&mut Vec<(u32, i64, Point)>)| {
+        let changed = |change: &dyn Fn(&mut Vec<Read>)| {
             let mut wrong = good.clone();
             change(&mut wrong);
             check(&wrong).unwrap_err()

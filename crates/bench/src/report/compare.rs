@@ -478,8 +478,8 @@ fn differences(sides: &[Side]) -> Vec<(String, Vec<String>)> {
 fn obstacles(sides: &[Side]) -> Vec<String> {
     let base = &sides[0];
     // Sides that differ from the base in the same way share one message.
-    let mut unlike_base: Vec<(&str, String, Vec<(String, Vec<&str>)>)> = Vec::new();
-    let mut other_work: Vec<(Vec<String>, Vec<&str>)> = Vec::new();
+    let mut unlike_base: Vec<(&str, String, Labels<'_, String>)> = Vec::new();
+    let mut other_work: Labels<'_, Vec<String>> = Vec::new();
     for side in &sides[1..] {
         for (what, of_base, of_side) in unlike(base.runs[0], side.runs[0]) {
             if !unlike_base.iter().any(|(found, _, _)| *found == what) {
@@ -523,7 +523,10 @@ fn obstacles(sides: &[Side]) -> Vec<String> {
     obstacles
 }
 
-fn group_labels<'a, T: PartialEq>(groups: &mut Vec<(T, Vec<&'a str>)>, what: T, label: &'a str) {
+/// Labels of the sides by what they have in common.
+type Labels<'a, T> = Vec<(T, Vec<&'a str>)>;
+
+fn group_labels<'a, T: PartialEq>(groups: &mut Labels<'a, T>, what: T, label: &'a str) {
     match groups.iter_mut().find(|(found, _)| *found == what) {
         Some((_, labels)) => labels.push(label),
         None => groups.push((what, vec![label])),

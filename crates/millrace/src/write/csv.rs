@@ -282,7 +282,7 @@ fn plan(
         return Err(Failure::usage("--time-format needs a column: name it with --time"));
     }
     let is_converted = from.len() > 1 || (from.len() == 1 && format != TimeFormat::Plain);
-    let is_sent = |at: &usize| !skipped.contains(at) && !(is_converted && from.contains(at));
+    let is_sent = |at: &usize| !(skipped.contains(at) || is_converted && from.contains(at));
     let fields: Vec<usize> = (0..names.len()).filter(is_sent).collect();
     let time_name = match (&wanted[..], existing.and_then(|existing| existing.time.clone())) {
         ([], _) => None,

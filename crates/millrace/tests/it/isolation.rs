@@ -21,6 +21,7 @@
 //! `MILLRACE_ISOLATION` selects cases by a part of their names.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -432,8 +433,8 @@ async fn run_case(product: Product, url: &str, case: &Case, level: Level, discov
     }
     let mut sessions: BTreeMap<char, Session> = BTreeMap::new();
     for step in &case.steps {
-        if !sessions.contains_key(&step.session) {
-            sessions.insert(step.session, Session::connect(url, &schema).await);
+        if let Entry::Vacant(place) = sessions.entry(step.session) {
+            place.insert(Session::connect(url, &schema).await);
         }
         let expected = (!discover).then(|| step.at(level));
         let seen = run_step(&mut sessions, &client, step, level, expected.as_deref()).await;

@@ -292,7 +292,9 @@ impl Window {
             if frame != added || result.is_none() {
                 let rest = match (added.as_slice(), frame.as_slice()) {
                     ([], frame) if result.is_some() || row == 0 => frame.to_vec(),
-                    ([old], [new]) if old.start == new.start && old.end <= new.end => vec![old.end..new.end],
+                    ([old], [new]) if old.start == new.start && old.end <= new.end => {
+                        std::iter::once(old.end..new.end).collect()
+                    }
                     _ => {
                         state = State::new(Arc::clone(spec)).map_err(external)?;
                         frame.clone()
