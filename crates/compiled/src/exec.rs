@@ -348,6 +348,10 @@ impl<'a> ExecContext<'a> {
             return Ok(());
         }
         self.asked.set(all);
+        if let Some(part) = &self.part {
+            // The next slice has an arena of its own.
+            part.stop_soon();
+        }
         (self.session.check)(all)
     }
 

@@ -619,10 +619,16 @@ impl Expr {
                 cast::cast(what.eval(frame)?, *to, *by, frame.ctx.session.zone, frame.ctx.arena)?
             }
             Expr::Call(function, of) => crate::functions::call(*function, of, frame)?,
-            Expr::Scalar(call, of) => call.eval(of, frame)?,
+            Expr::Scalar(call, of) => {
+                let value = call.eval(of, frame)?;
+                frame.ctx.room(0)?;
+                value
+            }
             Expr::Computation(expr, of) => {
                 let values = of.iter().map(|one| one.eval(frame)).collect::<Result<Vec<_>>>()?;
-                scalar::eval(expr, values.as_slice(), frame.ctx.values()?)?
+                let value = scalar::eval(expr, values.as_slice(), frame.ctx.values()?)?;
+                frame.ctx.room(0)?;
+                value
             }
             Expr::ArrayParam { param, element } => match frame.ctx.params().get(*param) {
                 Some(Datum::Bytes(bytes)) => crate::array::value_of(bytes, *element)?,

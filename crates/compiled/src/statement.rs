@@ -42,6 +42,8 @@ pub struct Compiled {
     moments: bool,
     /// Whether a constant was read by the session's settings.
     has_session_constants: bool,
+    /// Whether it has expressions that crate `scalar` computes.
+    computes: bool,
 }
 
 /// The plan of a statement, by kind.
@@ -80,8 +82,9 @@ pub enum Ran {
 
 impl Compiled {
     pub(crate) fn of(work: Work, parts: Parts) -> Compiled {
-        let Parts { params, subqueries, derived, hashed, arrays, counts, moments, has_session_constants } = parts;
-        Compiled { params, work, subqueries, derived, hashed, arrays, counts, moments, has_session_constants }
+        let Parts { params, subqueries, derived, hashed, arrays, counts, moments, has_session_constants, computes } =
+            parts;
+        Compiled { params, work, subqueries, derived, hashed, arrays, counts, moments, has_session_constants, computes }
     }
 
     /// Whether a constant in it was read by the session's settings, such as a time by the time zone, or `today` by the
@@ -89,6 +92,12 @@ impl Compiled {
     #[must_use]
     pub fn has_session_constants(&self) -> bool {
         self.has_session_constants
+    }
+
+    /// Whether a run asks for the session's facts ([`Zone::facts`]).
+    #[must_use]
+    pub fn needs_facts(&self) -> bool {
+        self.computes
     }
 
     /// Types of the parameters, `$1` first.
@@ -228,8 +237,19 @@ pub fn compile(sql: &ast::Statement, tables: &dyn Tables, declared: &[Option<Par
     });
     let params = params.collect::<Result<_>>()?;
     let Binder { subqueries, derived, hashed, arrays, counts, moments, .. } = binder;
-    let has_session_constants = false;
-    Ok(Some(Compiled { params, work, subqueries, derived, hashed, arrays, counts, moments, has_session_constants }))
+    let (has_session_constants, computes) = (false, false);
+    Ok(Some(Compiled {
+        params,
+        work,
+        subqueries,
+        derived,
+        hashed,
+        arrays,
+        counts,
+        moments,
+        has_session_constants,
+        computes,
+    }))
 }
 
 fn work(binder: &mut Binder, sql: &ast::Statement, tables: &dyn Tables) -> Bind<Work> {

@@ -123,6 +123,7 @@ impl Lowering<'_> {
     }
 
     fn general(&mut self, call: &AggregateCall) -> Lower<General> {
+        self.parts.computes = true;
         let row = builtin().function_row(call.call.function);
         let name = row.map_or("?", |row| row.name);
         let Some(make) = scalar::aggregate(call.call.function) else {

@@ -12,7 +12,7 @@ use binder::tree::{
     Assignment, Change, ChangeStatement, Column, Conflict as BoundConflict, Delete, Generated, Insert,
     Output as BoundOutput, Query, Rel, RowQuery, Statement, Table, Update,
 };
-use model::{Datum, Error, Result, Type};
+use model::{Datum, Error, Result};
 use parser::ast;
 use rows::RowTable;
 use rustc_hash::FxHashSet;
@@ -133,7 +133,7 @@ impl<'q> Lowering<'q> {
         let (mut output, mut types) = (Vec::with_capacity(wanted.len()), Vec::with_capacity(wanted.len()));
         for column in &wanted {
             let Column { name, ty, typmod } = &self.tree.columns[*column as usize];
-            let Some(own) = Type::from_oid(ty.0, *typmod) else {
+            let Some(own) = self.column_type(*column) else {
                 return refused(format!("a query with a column of type {}", type_name(*ty)));
             };
             types.push(own);

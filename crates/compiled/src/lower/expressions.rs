@@ -172,7 +172,10 @@ impl Lowering<'_> {
             // A column of INSERT … SELECT that is not read: the parameter has the type of the table's column.
             (None, None) if ty == TypeId::UNKNOWN => Ok(Expr::Param(param)),
             (None, Some(element)) => Ok(Expr::ArrayParam { param, element }),
-            (None, None) if ty == TypeId::JSONB => Ok(of_text(Expr::Param(param), ty)),
+            (None, None) if ty == TypeId::JSONB => {
+                self.parts.computes = true;
+                Ok(of_text(Expr::Param(param), ty))
+            }
             (None, None) => refused(format!("a parameter of type {}", type_name(ty))),
         }
     }
@@ -279,6 +282,7 @@ impl Lowering<'_> {
         {
             return Ok(Expr::Value(value));
         }
+        self.parts.computes = true;
         Ok(Expr::Scalar(Box::new(ScalarCall::new(call.clone())), of))
     }
 
@@ -327,6 +331,7 @@ impl Lowering<'_> {
     pub(super) fn text_of(&mut self, value: Expr, ty: TypeId) -> Lower<Expr> {
         let column = Bound::new(ExprKind::Column(0), ty, scalar::Place(0));
         let text = Bound::new(ExprKind::ViaText(Box::new(column)), TypeId::TEXT, scalar::Place(0));
+        self.parts.computes = true;
         Ok(Expr::Computation(Box::new(text), vec![value]))
     }
 
@@ -363,6 +368,7 @@ impl Lowering<'_> {
                 at += 1;
             }
         });
+        self.parts.computes = true;
         Ok(Expr::Computation(Box::new(own), of))
     }
 

@@ -195,6 +195,8 @@ pub(crate) struct Parts {
     pub(crate) moments: bool,
     /// Whether a constant was read by the session's settings.
     pub(crate) has_session_constants: bool,
+    /// Whether crate `scalar` computes some of its expressions.
+    pub(crate) computes: bool,
 }
 
 impl<'q> Lowering<'q> {

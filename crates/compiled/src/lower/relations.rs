@@ -197,7 +197,9 @@ impl<'q> Lowering<'q> {
         let of = &self.tree.columns[column as usize];
         let padded = self.padded.iter().find(|(other, _)| *other == column);
         let typmod = padded.map_or(of.typmod, |(_, typmod)| *typmod);
-        Type::from_oid(of.ty.0, typmod).or_else(|| plain(of.ty))
+        // Both are texts, and only json is a type of columns.
+        let ty = if of.ty == TypeId::JSONB { TypeId::JSON } else { of.ty };
+        Type::from_oid(ty.0, typmod).or_else(|| plain(ty))
     }
 
     fn check_equality(&self, columns: &[u32]) -> Lower<()> {
