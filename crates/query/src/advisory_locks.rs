@@ -17,18 +17,16 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::{Int32Type, Int64Type};
 use arrow_array::{Array, ArrayRef, BooleanArray, RecordBatch, StringArray};
 use arrow_schema::{Field, Schema};
-use datafusion::sql::sqlparser::ast::{
-    self, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, ObjectName, SelectItem, SetExpr, TableFactor,
-};
 use engine::Event;
 use futures::StreamExt;
 use model::{Error, Result, SqlState};
 use parking_lot::Mutex;
+use parser::ast::{Expr, Query};
 use pg::types::oid;
 
+use crate::call_statement;
 use crate::session::{Outcome, Prepared, Session};
 use crate::statement::parse;
-use crate::syntax_rewrites::folded;
 use crate::types::{OutputColumn, Value};
 
 /// Most keys that may be locked or waited for at a time, in the whole database.
@@ -374,8 +372,8 @@ impl Calls {
     ///
     /// # Errors
     /// Those of planning the arguments; 42883 for a wrong number of arguments.
-    pub(crate) fn plan(session: &mut Session, sql: &ast::Statement, types: &[u32]) -> Result<Option<Calls>> {
-        let Some(calls) = calls(sql) else { return Ok(None) };
+    pub(crate) fn plan(session: &mut Session, query: &Query, types: &[u32]) -> Result<Option<Calls>> {
+        let Some(calls) = calls(query) else { return Ok(None) };
         let mut texts = Vec::new();
         for call in &calls {
             let ty = match (call.act, call.arguments.len()) {
@@ -513,47 +511,12 @@ async fn numbers(session: &mut Session, arguments: &Prepared, values: &[Value]) 
     Err(Error::bug("arguments of advisory locks without a row"))
 }
 
-fn calls(sql: &ast::Statement) -> Option<Vec<Call>> {
-    let ast::Statement::Query(query) = sql else { return None };
-    let SetExpr::Select(select) = &*query.body else { return None };
-    if select.selection.is_some() || query.with.is_some() || query.limit_clause.is_some() {
-        return None;
-    }
-    match (select.projection.as_slice(), select.from.as_slice()) {
-        ([SelectItem::Wildcard(_)], [from]) if from.joins.is_empty() => match &from.relation {
-            TableFactor::Table { name, args: Some(args), alias, .. } => {
-                let alias = alias.as_ref().map(|alias| folded(&alias.name));
-                call(name, &args.args, alias).map(|call| vec![call])
-            }
-            _ => None,
-        },
-        (items, []) => items.iter().map(item).collect(),
-        _ => None,
-    }
-}
-
-fn item(item: &SelectItem) -> Option<Call> {
-    let (expr, alias) = match item {
-        SelectItem::UnnamedExpr(expr) => (expr, None),
-        SelectItem::ExprWithAlias { expr, alias } => (expr, Some(folded(alias))),
-        _ => return None,
+fn calls(query: &Query) -> Option<Vec<Call>> {
+    let one = |item: call_statement::CallItem<'_>| {
+        let (act, arguments) = (Act::of(item.name())?, item.call.args.clone());
+        Some(Call { act, name: item.column.to_owned(), arguments })
     };
-    let Expr::Function(function) = expr else { return None };
-    match &function.args {
-        FunctionArguments::List(list) => call(&function.name, &list.args, alias),
-        _ => None,
-    }
-}
-
-fn call(name: &ObjectName, arguments: &[FunctionArg], alias: Option<String>) -> Option<Call> {
-    let own = name.0.last()?.as_ident().map(folded)?;
-    let act = Act::of(&own)?;
-    let argument = |argument: &FunctionArg| match argument {
-        FunctionArg::Unnamed(FunctionArgExpr::Expr(value)) => Some(value.clone()),
-        _ => None,
-    };
-    let arguments = arguments.iter().map(argument).collect::<Option<_>>()?;
-    Some(Call { act, name: alias.unwrap_or(own), arguments })
+    call_statement::calls(query)?.into_iter().map(one).collect()
 }
 
 #[cfg(test)]

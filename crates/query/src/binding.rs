@@ -1,12 +1,13 @@
 //! Plans queries: the binder applies PostgreSQL's rules for names and types, and `relational` lowers the bound tree to a plan
 //! of DataFusion.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use binder::Schema;
-use binder::tree::{IndexKey, Query, Table, TableColumn, UniqueIndex};
+use binder::tree::{ChangeStatement, IndexKey, Query, Statement as BoundStatement, Table, TableColumn, UniqueIndex};
 use bumpalo::Bump;
 use catalog::TypeId;
 use datafusion::catalog::TableProvider;
@@ -15,7 +16,7 @@ use datafusion::execution::FunctionRegistry;
 use datafusion::execution::context::SessionState;
 use datafusion::logical_expr::{AggregateUDF, Expr as DfExpr, LogicalPlan, ScalarUDF, TableSource};
 use datafusion::scalar::ScalarValue;
-use engine::Engine;
+use engine::{Catalog, Engine};
 use model::{Datum, Error, Result, RowIndex, RowSchema, TableName};
 use parking_lot::Mutex;
 use parser::ast::{self, Statement};
@@ -32,7 +33,7 @@ use crate::pg_catalog::system_table::{SystemTable, described};
 use crate::provider::ColumnsTable;
 use crate::rows::plain_datum;
 use crate::rows::scan::RowsTable;
-use crate::statement::{Command, NO_PLACE, Parsed, Wording};
+use crate::statement::{Command, NO_PLACE, Parsed, Purpose};
 use crate::types::{OutputColumn, Value};
 
 /// A table with more columns than this exposes only the columns that the query reads. DataFusion iterates several times over
@@ -52,64 +53,24 @@ pub(crate) struct Planned {
     pub(crate) is_reusable: bool,
 }
 
-/// The tree of the query that a statement is or has in it, if there is one.
-fn query_of(statement: &Parsed) -> Result<Option<ast::Query>> {
-    Ok(match innermost(statement)? {
-        Statement::Query(query) => Some(*query),
-        Statement::CreateTableAs(create) => match create.source {
-            ast::CreateTableSource::Query(query) => Some(*query),
-            ast::CreateTableSource::Execute(_) => None,
-        },
-        _ => None,
-    })
-}
-
-/// The tree of a statement, or of the one within it: that of EXPLAIN, PREPARE and COPY.
-///
-/// # Errors
-/// 42601 for a text that is not one statement.
-pub(crate) fn innermost(statement: &Parsed) -> Result<Statement> {
-    let mut statements = parser::parse_all(&statement.sql)?;
-    let one =
-        statements.pop().filter(|_| statements.is_empty()).ok_or_else(|| Error::bug("more than one statement"))?;
-    Ok(match (statement.wording, one.statement) {
-        (Wording::Inner, Statement::Explain(explain)) => explain.statement,
-        (Wording::Inner, Statement::Prepare(prepare)) => prepare.statement,
-        (Wording::Inner, Statement::Copy(copy)) => match copy.source {
-            ast::CopySource::Query(statement) => statement,
-            source @ ast::CopySource::Table(..) => Statement::Copy(Box::new(ast::Copy { source, ..*copy })),
-        },
-        (_, statement) => statement,
-    })
-}
-
 /// The query that gives the rows of an INSERT.
 ///
 /// # Errors
 /// 0A000 for WITH both before the INSERT and in its query.
-pub(crate) fn source_of_insert(statement: &Parsed) -> Result<ast::Query> {
-    let Statement::Insert(insert) = innermost(statement)? else { return Err(Error::bug("an INSERT that is none")) };
-    let mut query = *insert.source.ok_or_else(|| Error::bug("an INSERT without rows"))?;
+pub(crate) fn source_of_insert(insert: &ast::Insert) -> Result<ast::Query> {
+    let mut query = ast::Query::clone(insert.source.as_ref().ok_or_else(|| Error::bug("an INSERT without rows"))?);
     if insert.with.is_some() {
         if query.with.is_some() {
             return Err(Error::unsupported("INSERT with WITH before it and in its query is not supported here"));
         }
-        query.with = insert.with;
+        query.with = insert.with.clone();
     }
     Ok(query)
 }
 
 /// A query as a statement of its own, with the text of the statement that it is part of.
-pub(crate) fn statement_of(query: ast::Query, within: &Parsed, wording: Wording) -> crate::statement::Statement {
-    crate::statement::Statement(Arc::new(Parsed {
-        sql: within.sql.clone(),
-        offset: within.offset,
-        command: Command::Query(Box::new(query)),
-        wording,
-        parameters: within.parameters,
-        notices: Vec::new(),
-        held: within.held.clone(),
-    }))
+pub(crate) fn statement_of(query: ast::Query, within: &Parsed, purpose: Purpose) -> crate::statement::Statement {
+    within.part(Command::Query(Box::new(query)), purpose)
 }
 
 /// Binds a query. `declared` are OIDs of the parameters' types, 0 for unknown ones.
@@ -122,16 +83,49 @@ pub(crate) fn bind_query(
     query: &ast::Query,
     declared: &[u32],
 ) -> Result<Bound> {
-    let database =
-        Tables { keeps_nanoseconds: statement.wording == Wording::RowsOfInsert, ..Tables::new(None, context) };
-    let types: Vec<Option<TypeId>> = declared.iter().map(|oid| Some(TypeId(*oid)).filter(|ty| ty.0 != 0)).collect();
+    let database = Tables { keeps_nanoseconds: statement.purpose == Purpose::Columns, ..Tables::new(None, context) };
+    let types = declared_types(declared);
     let query = binder::bind(&database, &statement.sql, query, &types).map_err(|error| placed(error, statement))?;
+    let session = Arc::clone(&database.session);
     let mut parameters: Vec<u32> = query.parameters.iter().map(|ty| ty.0).collect();
     // Parameters that the text does not mention have their declared types.
     parameters.extend(declared.iter().skip(parameters.len()));
     let reads_system = database.reads_system.load(Ordering::Relaxed);
     let sources = std::mem::take(&mut *database.sources.lock());
-    Ok(Bound { query, parameters, reads_system, sources })
+    Ok(Bound { query, parameters, reads_system, sources, session })
+}
+
+/// A bound INSERT, UPDATE, DELETE or MERGE.
+pub(crate) struct BoundChange {
+    pub(crate) change: Box<ChangeStatement>,
+    /// Tables of functions in FROM.
+    sources: Vec<Arc<FilesTable>>,
+    /// The facts by which it was bound.
+    pub(crate) session: Arc<Session>,
+}
+
+/// Binds an INSERT, UPDATE, DELETE or MERGE.
+///
+/// # Errors
+/// Those of PostgreSQL's analysis, with their place in the statement.
+pub(crate) fn bind_change(
+    context: &Arc<StatementContext>,
+    statement: &Parsed,
+    change: &Statement,
+    declared: &[u32],
+) -> Result<BoundChange> {
+    let database = Tables::new(None, context);
+    let bound = binder::bind_statement(&database, &statement.sql, change, &declared_types(declared));
+    let BoundStatement::Change(change) = bound.map_err(|error| placed(error, statement))? else {
+        return Err(Error::bug("a change that is a query"));
+    };
+    let sources = std::mem::take(&mut *database.sources.lock());
+    Ok(BoundChange { change, sources, session: database.session })
+}
+
+/// Types that the client declared; 0 is an unknown one.
+fn declared_types(declared: &[u32]) -> Vec<Option<TypeId>> {
+    declared.iter().map(|oid| Some(TypeId(*oid)).filter(|ty| ty.0 != 0)).collect()
 }
 
 /// OIDs of types as statements name them.
@@ -152,32 +146,23 @@ pub(crate) struct Bound {
     reads_system: bool,
     /// Tables of functions in FROM.
     sources: Vec<Arc<FilesTable>>,
+    /// The facts by which it was bound.
+    session: Arc<Session>,
 }
 
-/// Binds the query that a statement is or has in it.
+/// Binds a statement that is a query.
 ///
 /// # Errors
 /// As [`bind_query`].
 pub(crate) fn bind(context: &Arc<StatementContext>, statement: &Parsed, declared: &[u32]) -> Result<Bound> {
-    let own;
-    let query = match &statement.command {
-        Command::Query(query) => query,
-        _ => {
-            own = query_of(statement)?.ok_or_else(with_before_a_change)?;
-            &own
-        }
-    };
-    bind_query(context, statement, query, declared)
-}
-
-/// INSERT, UPDATE and DELETE after WITH come here only for `columns` tables.
-fn with_before_a_change() -> Error {
-    Error::unsupported("WITH before INSERT, UPDATE or DELETE is not supported on columns tables")
-        .with_hint("write INSERT INTO … WITH … SELECT …")
+    match &statement.command {
+        Command::Query(query) => bind_query(context, statement, query, declared),
+        _ => Err(Error::bug("a query that is none")),
+    }
 }
 
 /// Position of an error in the text that the client sent.
-fn placed(error: Error, statement: &Parsed) -> Error {
+pub(crate) fn placed(error: Error, statement: &Parsed) -> Error {
     match error.position() {
         Some(position) if statement.offset != NO_PLACE => error.with_position(position + statement.offset),
         _ => error,
@@ -188,6 +173,24 @@ impl Bound {
     /// OIDs of the parameters.
     pub(crate) fn parameters(&self) -> &[u32] {
         &self.parameters
+    }
+
+    /// The query that gives the rows of an INSERT.
+    pub(crate) fn of_load(query: Query, change: BoundChange) -> Bound {
+        let parameters = query.parameters.iter().map(|ty| ty.0).collect();
+        let BoundChange { sources, session, .. } = change;
+        // Each execution binds the whole INSERT again.
+        Bound { query, parameters, reads_system: true, sources, session }
+    }
+
+    /// The bound tree.
+    pub(crate) fn query(&self) -> &Query {
+        &self.query
+    }
+
+    /// The facts by which it was bound.
+    pub(crate) fn session(&self) -> &Session {
+        &self.session
     }
 
     /// The query's plan.
@@ -211,7 +214,7 @@ impl Bound {
             && self.sources.is_empty()
             && relational::is_reusable(&self.query)
             && !self.query.output.iter().any(|one| is_named_oid(one.ty));
-        let is_shown = !matches!(statement.wording, Wording::Source | Wording::RowsOfInsert);
+        let is_shown = statement.purpose == Purpose::Shown;
         let mut tables = Tables { sources: Mutex::new(self.sources), is_shown, ..Tables::new(Some(state), context) };
         if is_reusable {
             // A kept plan must not keep the snapshot.
@@ -372,7 +375,7 @@ impl Schema for Tables<'_> {
         };
         let catalog = self.context.snapshot.catalog();
         if let Some(table) = catalog.row_table(&found) {
-            return Ok(Some(Arc::new(rows_table(table, &found))));
+            return Ok(Some(Arc::new(rows_table(table, &found, catalog))));
         }
         Ok(catalog.table(&found).map(|table| Arc::new(columns_table(table, &found))))
     }
@@ -417,14 +420,14 @@ impl Schema for Tables<'_> {
 /// Schema of the tables of functions, which no name in a statement can have. Their numbers are positions among the sources.
 const FUNCTIONS: &str = "()";
 
-fn rows_table(table: &RowSchema, name: &TableName) -> Table {
+fn rows_table(table: &RowSchema, name: &TableName, catalog: &Catalog) -> Table {
     let shown: Vec<usize> = table.shown().map(|(at, _)| at).collect();
     let columns = table.shown().map(|(_, column)| TableColumn {
         name: column.name.as_str().into(),
         ty: TypeId(column.ty.oid()),
         typmod: column.ty.typmod(),
         not_null: column.not_null,
-        default: column.default.as_deref().map(Box::from),
+        default: column.default.as_deref().map(|text| default_in(name, text, catalog).into()),
         identity: column.identity,
         generated: None,
     });
@@ -440,6 +443,22 @@ fn rows_table(table: &RowSchema, name: &TableName) -> Table {
         unique: unique_indexes(table, &shown),
         has_nanoseconds: false,
     }
+}
+
+/// A default as it is bound: a sequence without schema is looked up in the schema of the table first.
+fn default_in<'t>(table: &TableName, text: &'t str, catalog: &Catalog) -> Cow<'t, str> {
+    let Some((sequence, rest)) = text.strip_prefix("nextval('").and_then(|rest| rest.split_once('\'')) else {
+        return Cow::Borrowed(text);
+    };
+    let name = match sequence.strip_prefix('"').and_then(|quoted| quoted.strip_suffix('"')) {
+        Some(quoted) => quoted.replace("\"\"", "\""),
+        None => sequence.to_owned(),
+    };
+    if catalog.sequence(&TableName { schema: table.schema.clone(), table: name }).is_none() {
+        return Cow::Borrowed(text);
+    }
+    let schema = parser::print::quoted_name(&table.schema).replace('\'', "''");
+    Cow::Owned(format!("nextval('{schema}.{sequence}'{rest}"))
 }
 
 /// Unique indexes of a table; `shown` are the positions of the columns that are not dropped.
@@ -496,7 +515,7 @@ impl relational::Environment for Tables<'_> {
             _ => ColumnsTable::with(found, &zone, is_used),
         };
         Ok(provider_as_source(Arc::new(match as_of {
-            Some(micros) => source.as_of(micros.saturating_mul(1_000)),
+            Some(micros) => source.at(micros.saturating_mul(1_000)),
             None => source,
         })))
     }
@@ -540,12 +559,17 @@ impl relational::Environment for Tables<'_> {
     }
 }
 
+/// The facts of a session that expressions of a running statement depend on, with the database's objects.
+pub(crate) fn facts(context: &Arc<StatementContext>) -> Arc<Session> {
+    let objects: Arc<dyn scalar::Objects> = Arc::new(StatementObjects(crate::server_facts::facts(context)));
+    Arc::new(Session { objects: Some(objects), ..session(context) })
+}
+
 /// The facts of a session that results depend on.
 pub(crate) fn session(context: &StatementContext) -> Session {
-    let micros = context.now_ns.div_euclid(1_000);
     Session {
-        transaction_micros: micros,
-        statement_micros: micros,
+        transaction_micros: context.now_ns.div_euclid(1_000),
+        statement_micros: context.statement_ns.div_euclid(1_000),
         outside: Some(Arc::new(Outside(context.engine.clone()))),
         user: context.user.to_string(),
         database: DATABASE.to_owned(),

@@ -37,6 +37,8 @@ pub(crate) struct StatementContext {
     pub(crate) user: Arc<str>,
     /// `now()`: start of the transaction, nanoseconds since 1970 UTC.
     pub(crate) now_ns: i64,
+    /// `statement_timestamp()`: start of the statement, nanoseconds since 1970 UTC.
+    pub(crate) statement_ns: i64,
     /// `pg_backend_pid()`.
     pub(crate) backend_pid: i32,
     /// For rarely needed information.

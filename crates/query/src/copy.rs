@@ -9,6 +9,7 @@ use datafusion::sql::sqlparser::ast;
 use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan};
 use futures::{Stream, StreamExt};
 use model::{Error, Result, SqlState, TableRef};
+use parser::ast::{self as tree, Query};
 use pg::Form;
 use rustc_hash::FxHashMap;
 
@@ -21,7 +22,7 @@ use crate::files::{Compression, Kind, Writing};
 use crate::insert::{column_at, find_table};
 use crate::rows::Verb;
 use crate::session::{Outcome, Plan, Session};
-use crate::statement::{Statement, Text, is_word};
+use crate::statement::{Command, Purpose, Statement, Text, is_word};
 
 pub use crate::copy_in::CopyIn;
 
@@ -50,7 +51,7 @@ pub(crate) struct CopyStatement {
 #[derive(Clone, Debug)]
 enum Source {
     Table(ast::ObjectName, Vec<String>),
-    Query(Box<ast::Statement>),
+    Query(Box<Query>),
 }
 
 /// The source of COPY FROM or the destination of COPY TO.
@@ -306,6 +307,7 @@ struct Cursor<'a, 'b> {
     tokens: Vec<&'a TokenWithSpan>,
     at: usize,
     text: &'a Text<'b>,
+    sql: &'a str,
 }
 
 /// Parses a COPY from its tokens.
@@ -314,7 +316,7 @@ struct Cursor<'a, 'b> {
 /// 42601 with position; 0A000 for programs; those of [`Options::check`].
 pub(crate) fn parse(tokens: &[TokenWithSpan], text: &Text<'_>) -> Result<CopyStatement> {
     let kept = tokens.iter().filter(|token| !matches!(token.token, Token::Whitespace(_)));
-    let mut cursor = Cursor { tokens: kept.collect(), at: 1, text };
+    let mut cursor = Cursor { tokens: kept.collect(), at: 1, text, sql: text.sql() };
     let source = cursor.source()?;
     let from = match cursor.word().as_deref() {
         Some("from") => true,
@@ -439,7 +441,6 @@ impl Cursor<'_, '_> {
     }
 
     fn query(&mut self) -> Result<Source> {
-        let start = self.at;
         let mut depth = 1;
         while depth > 0 {
             match self.peek() {
@@ -450,12 +451,14 @@ impl Cursor<'_, '_> {
             }
             self.at += 1;
         }
-        let tokens = self.tokens[start..self.at - 1].iter().map(|token| (*token).clone()).collect();
-        let mut parser = compiled::parser(tokens);
-        let statement = parser.parse_statement().map_err(|_| self.unexpected(-1))?;
+        // The tree has its places in the whole statement.
+        let statement = parser::parse_all(self.sql)?.pop().map(|one| one.statement);
         match statement {
-            ast::Statement::Query(_) => Ok(Source::Query(Box::new(statement))),
-            _ => Err(Error::unsupported("COPY (…) TO takes a query")),
+            Some(tree::Statement::Copy(copy)) => match copy.source {
+                tree::CopySource::Query(tree::Statement::Query(query)) => Ok(Source::Query(query)),
+                _ => Err(Error::unsupported("COPY (…) TO takes a query")),
+            },
+            _ => Err(Error::bug("a COPY that is none")),
         }
     }
 
@@ -700,9 +703,8 @@ fn positions(table: &TableRef, names: &[String]) -> Result<Vec<usize>> {
 
 async fn out(session: &mut Session, statement: &Statement, copy: &CopyStatement) -> Result<Outcome> {
     let is_file = copy.options.format.kind().is_some();
-    let within = |sql| Statement::within(sql, statement.0.sql.clone(), statement.0.offset);
     let inner = match &copy.source {
-        Source::Query(query) => within((**query).clone()),
+        Source::Query(query) => statement.within(Command::Query(query.clone()), Purpose::Shown),
         Source::Table(name, columns) if is_file => {
             select(session, name, columns).map_err(|error| locate(error, &statement.0))?
         }

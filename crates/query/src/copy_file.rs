@@ -152,8 +152,8 @@ async fn insert(session: &mut Session, source: Arc<Source>, name: &ObjectName, c
         [] => source.schema.fields().iter().map(|field| quoted(field.name())).collect(),
         columns => columns.iter().map(|name| quoted(name)).collect(),
     };
-    let list = list.join(", ");
-    let sql = format!("INSERT INTO {name} ({list}) SELECT {list} FROM {SOURCE}()");
+    let values = values(session, &source, name, &list);
+    let sql = format!("INSERT INTO {name} ({}) SELECT {} FROM {SOURCE}()", list.join(", "), values.join(", "));
     let statement = parse(&sql)?.into_iter().next().ok_or_else(|| Error::bug("no statement"))?.without_place();
     session.input = Some(source);
     let inserted = Box::pin(run(session, &statement)).await;
@@ -164,6 +164,22 @@ async fn insert(session: &mut Session, source: Arc<Source>, name: &ObjectName, c
         }
         _ => error,
     })
+}
+
+/// The columns of a file as values for a table: texts are read as the types of a `rows` table's columns, as in COPY of
+/// text. An INSERT into a `columns` table casts them by itself.
+fn values(session: &mut Session, source: &Source, name: &ObjectName, columns: &[String]) -> Vec<String> {
+    let table = crate::rows::table(session, name);
+    let one = |column: &String| {
+        let plain = column[1..column.len() - 1].replace("\"\"", "\"");
+        let is_text = source.schema.field_with_name(&plain).is_ok_and(|field| field.data_type().is_string());
+        let ty = table
+            .as_ref()
+            .filter(|_| is_text)
+            .and_then(|table| table.schema.column(&plain).map(|at| table.schema.columns[at].ty));
+        ty.map_or_else(|| column.clone(), |ty| format!("{column}::{ty}"))
+    };
+    columns.iter().map(one).collect()
 }
 
 async fn run(session: &mut Session, insert: &Statement) -> Result<u64> {

@@ -22,7 +22,7 @@ pub struct CopyIn {
 
 /// The destination of the rows.
 enum To {
-    Columns(Batches),
+    Columns(Box<Batches>),
     Rows(Box<Loading>),
     /// A table of either store, loaded once the file is complete.
     File(Box<Spool>),
@@ -42,7 +42,7 @@ pub(crate) fn start(session: &Session, table: TableRef, columns: &[usize], optio
     let zone = session.settings.zone().lookup();
     let id = table.id;
     let decoder = ingest::copy::Decoder::new(table, &ids, options, zone)?;
-    Ok(CopyIn::new(session, To::Columns(Batches { decoder, table: id, batches: Vec::new() })))
+    Ok(CopyIn::new(session, To::Columns(Box::new(Batches { decoder, table: id, batches: Vec::new() }))))
 }
 
 /// Starts a COPY of a whole file into a table of either store.

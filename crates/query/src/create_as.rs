@@ -3,72 +3,43 @@
 use std::sync::Arc;
 
 use datafusion::sql::sqlparser::ast;
-use datafusion::sql::sqlparser::keywords::Keyword;
-use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Whitespace, Word};
 use model::{Error, Result, SqlState, Type};
+use parser::ast::{self as tree, CreateTableAs, CreateTableSource, Insert, TargetTable};
 use pg::types::oid;
 
 use crate::rows::Arguments;
 use crate::session::{Outcome, Session};
-use crate::statement::{Command, Parsed, Statement, is_blank, is_word, parse};
-use crate::syntax_rewrites::folded;
-
-/// Adds a dummy type to each name in `(a, b) AS`: the parser requires one, and [`execute`] ignores it.
-pub(crate) fn prepare(tokens: &mut Vec<TokenWithSpan>) {
-    if !is_word(&tokens[0], "create") {
-        return;
-    }
-    let Some(open) = tokens.iter().position(|token| token.token == Token::LParen) else { return };
-    if !tokens[..open].iter().any(|token| is_word(token, "table")) {
-        return;
-    }
-    let mut places = Vec::new();
-    let mut words = (open + 1..tokens.len()).filter(|at| !is_blank(&tokens[*at]));
-    loop {
-        let (Some(name), Some(next)) = (words.next(), words.next()) else { return };
-        if !matches!(tokens[name].token, Token::Word(_)) {
-            return;
-        }
-        places.push(name);
-        match tokens[next].token {
-            Token::Comma => {}
-            Token::RParen => break,
-            _ => return,
-        }
-    }
-    if !words.next().is_some_and(|at| is_word(&tokens[at], "as")) {
-        return;
-    }
-    drop(words);
-    for name in places.into_iter().rev() {
-        let span = tokens[name].span;
-        let ty = Word { value: "text".into(), quote_style: None, keyword: Keyword::TEXT };
-        let blank = Token::Whitespace(Whitespace::Space);
-        tokens.splice(name + 1..=name, [blank, Token::Word(ty)].map(|token| TokenWithSpan { token, span }));
-    }
-}
+use crate::statement::{Command, Parsed, Purpose, Statement, parse};
 
 /// Creates the table and fills it by INSERT.
 ///
 /// # Errors
 /// Those of the query, of CREATE TABLE and of INSERT; 42601 for more names than columns.
-pub(crate) async fn execute(
-    session: &mut Session,
-    parsed: &Parsed,
-    create: &ast::CreateTable,
-    query: &ast::Query,
-) -> Result<Outcome> {
-    let made = ast::CreateTable { query: None, columns: columns(session, parsed, create, query)?, ..create.clone() };
-    let made = ast::Statement::CreateTable(made);
+pub(crate) async fn execute(session: &mut Session, parsed: &Parsed, create: &CreateTableAs) -> Result<Outcome> {
+    let CreateTableSource::Query(query) = &create.source else {
+        return Err(Error::unsupported("CREATE TABLE … AS EXECUTE is not supported"));
+    };
+    let columns = columns(session, parsed, create, query)?;
+    let definition = definition(create, &columns)?;
+    let Command::Sql(ast::Statement::CreateTable(made)) = &definition.0.command else {
+        return Err(Error::bug("a definition that is none"));
+    };
     let before = Arc::clone(session.newest().catalog());
-    if crate::rows::define(session, parsed, &made).await?.is_none() {
-        crate::ddl::execute(session, parsed, &made)?;
-    }
+    session.define_table(parsed, made).await?;
     // IF NOT EXISTS, and the table exists.
-    if Arc::ptr_eq(&before, session.newest().catalog()) {
+    if create.no_data || Arc::ptr_eq(&before, session.newest().catalog()) {
         return Ok(Outcome::command("CREATE TABLE AS"));
     }
-    let insert = statement(&format!("INSERT INTO {} {query}", create.name))?;
+    let insert = Insert {
+        with: None,
+        table: TargetTable { name: create.name.clone(), only: false, alias: None },
+        columns: Vec::new(),
+        overriding: None,
+        source: Some(query.clone()),
+        on_conflict: None,
+        returning: Vec::new(),
+    };
+    let insert = parsed.part(Command::Change(tree::Statement::Insert(Box::new(insert))), Purpose::Shown);
     let prepared = session.plan_statement(&insert, &[])?;
     let executed = session.execute_into(&prepared, Arguments::Values(&[]), None).await?;
     let crate::rows::Executed::Outcome(Outcome::Command { tag }) = executed else {
@@ -77,23 +48,31 @@ pub(crate) async fn execute(
     Ok(Outcome::command(tag.replacen("INSERT 0", "SELECT", 1)))
 }
 
-/// The columns of the query as column definitions, with the given names.
-fn columns(
-    session: &mut Session,
-    parsed: &Parsed,
-    create: &ast::CreateTable,
-    query: &ast::Query,
-) -> Result<Vec<ast::ColumnDef>> {
-    let query = ast::Statement::Query(Box::new(query.clone()));
-    let planned = session.plan_statement(&Statement::within(query, parsed.sql.clone(), parsed.offset), &[])?;
+/// The definition of the table, as a statement without a query.
+fn definition(create: &CreateTableAs, columns: &[String]) -> Result<Statement> {
+    let shell = parser::parse_all(&format!("CREATE TABLE t ({})", columns.join(", ")))?.pop();
+    let Some(tree::Statement::CreateTable(shell)) = shell.map(|shell| shell.statement) else {
+        return Err(Error::bug("a definition that is none"));
+    };
+    let CreateTableAs { name, persistence, if_not_exists, access_method, options, on_commit, tablespace, .. } =
+        create.clone();
+    let table =
+        tree::CreateTable { name, persistence, if_not_exists, access_method, options, on_commit, tablespace, ..*shell };
+    statement(&tree::Statement::CreateTable(Box::new(table)).to_string())
+}
+
+/// The columns of the query as definitions, with the given names.
+fn columns(session: &mut Session, parsed: &Parsed, create: &CreateTableAs, query: &tree::Query) -> Result<Vec<String>> {
+    let query = parsed.part(Command::Query(Box::new(query.clone())), Purpose::Shown);
+    let planned = session.plan_statement(&query, &[])?;
     let found = planned.columns().unwrap_or_default();
     if create.columns.len() > found.len() {
         return Err(Error::new(SqlState::SYNTAX_ERROR, "too many column names were specified"));
     }
-    let mut given = create.columns.iter().map(|column| folded(&column.name));
+    let mut given = create.columns.iter();
     let mut list = Vec::new();
     for column in found {
-        let name = given.next().unwrap_or_else(|| column.name.clone());
+        let name = given.next().map_or(column.name.as_str(), |name| name.as_str());
         let ty = match column.oid {
             oid::UNKNOWN => Some(Type::Text),
             known => Type::from_oid(known, column.typmod),
@@ -104,11 +83,7 @@ fn columns(
         };
         list.push(format!("\"{}\" {ty}", name.replace('"', "\"\"")));
     }
-    let definition = statement(&format!("CREATE TABLE t ({})", list.join(", ")))?;
-    match &definition.0.command {
-        Command::Sql(ast::Statement::CreateTable(create)) => Ok(create.columns.clone()),
-        _ => Err(Error::bug("a definition that is none")),
-    }
+    Ok(list)
 }
 
 /// A generated statement; its errors carry no position.

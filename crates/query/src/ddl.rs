@@ -32,15 +32,6 @@ pub(crate) fn execute(session: &mut Session, parsed: &Parsed, sql: &Statement) -
             drop_objects(session, *object_type, *if_exists, names, *cascade)
         }
         Statement::Truncate(truncate) => truncate_tables(session, truncate),
-        Statement::Update(update) => {
-            if let ast::TableFactor::Table { name, .. } = &update.table.relation {
-                find_table(&session.context(), name).map_err(|error| locate(error, parsed))?;
-            }
-            Err(Error::unsupported("UPDATE is not supported on columns tables").with_hint(
-                "INSERT the row again: it replaces the one with the same key and time; ON CONFLICT (…) DO UPDATE SET c = excluded.c \
-                 changes single columns",
-            ))
-        }
         // LISTEN is not supported, so nothing is listened to.
         Statement::UNLISTEN { .. } => Ok(Outcome::command("UNLISTEN")),
         Statement::DropFunction(ast::DropFunction { if_exists, func_desc, .. }) => {

@@ -5,15 +5,14 @@ use std::sync::Arc;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::execution::context::SessionState;
 use datafusion::logical_expr::LogicalPlan;
-use datafusion::sql::sqlparser::ast::{Delete, FromTable, TableFactor};
 use engine::{ScanRequest, SeriesFilter, TableView};
 use model::{Error, Result, TableRef, TimeRange};
-use parser::ast as tree;
+use parser::ast::{self as tree, Delete};
 
 use crate::binding;
 use crate::context::StatementContext;
 use crate::errors::{OrError, locate};
-use crate::insert::find_table;
+use crate::insert::table_named;
 use crate::provider::{BATCH_ROWS, ColumnsTable, Selection};
 use crate::session::{Outcome, PreparedStatement, Session};
 use crate::statement::{Parsed, Statement};
@@ -40,34 +39,24 @@ pub(crate) fn parameters(
     if statement.0.parameters == 0 {
         return Ok(Vec::new());
     }
-    let query = as_query(&statement.0, &table)?;
+    let query = as_query(delete, &table)?;
     Ok(binding::bind_query(&context, &statement.0, &query, declared)?.parameters().to_vec())
 }
 
 fn table_of(context: &StatementContext, delete: &Delete) -> Result<TableRef> {
-    if delete.using.is_some() || delete.returning.is_some() || !delete.order_by.is_empty() || delete.limit.is_some() {
+    if !delete.using.is_empty() || !delete.returning.is_empty() {
         return Err(Error::unsupported("DELETE takes only FROM and WHERE on columns tables")
-            .with_hint("USING, RETURNING, ORDER BY and LIMIT are not supported"));
+            .with_hint("USING and RETURNING are not supported"));
     }
-    let (FromTable::WithFromKeyword(tables) | FromTable::WithoutKeyword(tables)) = &delete.from;
-    match tables.as_slice() {
-        [table] if table.joins.is_empty() => match &table.relation {
-            TableFactor::Table { name, .. } => find_table(context, name),
-            other => Err(Error::unsupported(format!("DELETE FROM {other} is not supported"))),
-        },
-        _ => Err(Error::unsupported("DELETE from several tables is not supported")),
-    }
+    table_named(context, &delete.table.name)
 }
 
 /// The query `SELECT time FROM t WHERE …`, whose optimized plan shows the series and times that the condition selects.
-fn as_query(parsed: &Parsed, table: &TableRef) -> Result<tree::Query> {
-    let tree::Statement::Delete(delete) = binding::innermost(parsed)? else {
-        return Err(Error::bug("a DELETE that is none"));
-    };
+fn as_query(delete: &Delete, table: &TableRef) -> Result<tree::Query> {
     if delete.with.is_some() {
         return Err(Error::unsupported("DELETE with WITH is not supported on columns tables"));
     }
-    let tree::TargetTable { name, only, alias } = delete.table;
+    let tree::TargetTable { name, only, alias } = delete.table.clone();
     let at = name.at;
     let alias = alias.map(|name| tree::Alias { name, columns: Vec::new() });
     let time = tree::Expr::new(tree::ExprKind::Column(tree::Ident::new(&table.time_column().name)), at);
@@ -75,7 +64,7 @@ fn as_query(parsed: &Parsed, table: &TableRef) -> Result<tree::Query> {
     let select = tree::Select {
         targets: vec![tree::Target { expr: time, alias: None }],
         from: vec![tree::TableExpr::Relation(Box::new(relation))],
-        filter: delete.filter,
+        filter: delete.filter.clone(),
         ..tree::Select::default()
     };
     Ok(tree::Query {
@@ -103,7 +92,7 @@ pub(crate) fn target(
     let context = session.context();
     let table = table_of(&context, delete).map_err(|error| locate(error, parsed))?;
     let state = session.state(&context);
-    let result = target_in(&state, &context, parsed, table, values, declared);
+    let result = target_in(&state, &context, (parsed, delete), table, values, declared);
     session.keep(state);
     result.map_err(|error| locate(error, parsed))
 }
@@ -111,13 +100,13 @@ pub(crate) fn target(
 fn target_in(
     state: &SessionState,
     context: &Arc<StatementContext>,
-    parsed: &Parsed,
+    (parsed, delete): (&Parsed, &Delete),
     table: TableRef,
     values: &[Value],
     declared: &[u32],
 ) -> Result<Target> {
     let zone = context.settings.time_zone();
-    let bound = binding::bind_query(context, parsed, &as_query(parsed, &table)?, declared)?;
+    let bound = binding::bind_query(context, parsed, &as_query(delete, &table)?, declared)?;
     let planned = bound.lower(state, context, parsed)?;
     let scalars = binding::parameters(values, &planned.parameters, context)?;
     let plan = planned.plan.with_param_values(scalars).or_error()?;

@@ -5,17 +5,17 @@ use std::sync::Arc;
 use arrow_array::RecordBatch;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::display::DisplayableExecutionPlan;
-use datafusion::sql::sqlparser::ast::{self, UtilityOption};
 use engine::SeriesFilter;
 use futures::StreamExt;
 use model::{Error, Result};
+use parser::ast::{DefinitionItem, NumericValue, OptionValue, Statement as Change};
 use pg::types::oid;
 
 use crate::output::text_rows;
 use crate::query::{Long, QueryPlan, located};
 use crate::series::Streamed;
 use crate::session::{Outcome, Plan, Prepared, Session};
-use crate::statement::Statement;
+use crate::statement::{Command, Explain};
 use crate::types::{OutputColumn, Value};
 
 /// The result column of EXPLAIN.
@@ -25,20 +25,17 @@ pub(crate) fn columns() -> Vec<OutputColumn> {
 
 /// Runs an EXPLAIN.
 pub(crate) async fn execute(session: &mut Session, prepared: &Prepared, values: &[Value]) -> Result<Outcome> {
-    let outer = &prepared.0.statement;
-    let crate::statement::Command::Sql(ast::Statement::Explain { statement, analyze, options, format, .. }) =
-        &outer.0.command
-    else {
+    let Command::Explain(Explain { analyze, statement }) = &prepared.0.statement.0.command else {
         return Err(Error::bug("an EXPLAIN that is none"));
     };
-    let analyze = *analyze || is_on(options.as_deref(), "analyze")?;
-    if format.as_ref().is_some_and(|format| !format.to_string().to_uppercase().contains("TEXT")) {
-        return Err(Error::unsupported("EXPLAIN gives only FORMAT TEXT"));
-    }
-    let inner = Statement::within((**statement).clone(), outer.0.sql.clone(), outer.0.offset);
-    let inner = Box::pin(session.prepare(&inner, &prepared.0.declared)).await?;
+    let analyze = *analyze;
+    let inner = Box::pin(session.prepare(statement, &prepared.0.declared)).await?;
     let lines = match &inner.0.plan {
-        Plan::Query(_) => query(session, &inner, values, analyze).await?,
+        Plan::Query(plan) => {
+            let mut lines = query(session, &inner, values, analyze).await?;
+            lines.extend(plan.refusal.as_deref().map(not_on_rows));
+            lines
+        }
         Plan::Insert(plan) => {
             let (head, source) = crate::insert::describe(plan);
             let mut lines = vec![head];
@@ -62,14 +59,15 @@ pub(crate) async fn execute(session: &mut Session, prepared: &Prepared, values: 
             lines.extend(
                 query(session, plan.source(), values, false).await?.into_iter().map(|line| format!("  {line}")),
             );
+            lines.push(not_on_rows(&plan.refusal));
             if analyze {
                 lines.push(run(session, &inner, values).await?);
             }
             lines
         }
         Plan::Execute(_) | Plan::Declare(_) | Plan::Advisory(_) => vec!["Utility statement".to_owned()],
-        Plan::Other => match statement.as_ref() {
-            ast::Statement::Delete(delete) => {
+        Plan::Other => match &statement.0.command {
+            Command::Change(Change::Delete(delete)) => {
                 let target = crate::delete::target(session, &inner.0.statement.0, delete, values, &inner.0.parameters)?;
                 let series = match &target.series {
                     SeriesFilter::Only(list) => list.len().to_string(),
@@ -91,17 +89,32 @@ pub(crate) async fn execute(session: &mut Session, prepared: &Prepared, values: 
     text_rows(columns(), rows, "EXPLAIN")
 }
 
-fn is_on(options: Option<&[UtilityOption]>, name: &str) -> Result<bool> {
-    for option in options.unwrap_or_default() {
-        let value = option.arg.as_ref().map_or_else(|| "true".to_owned(), |value| value.to_string().to_lowercase());
-        let on = !matches!(value.as_str(), "false" | "off" | "0");
-        match option.name.value.to_lowercase().as_str() {
-            found if found == name => return Ok(on),
-            "format" if !value.contains("text") => return Err(Error::unsupported("EXPLAIN gives only FORMAT TEXT")),
+/// Says why the row executor does not run a query.
+fn not_on_rows(refusal: &str) -> String {
+    format!("Not on the row executor: {refusal}")
+}
+
+/// Whether the options of EXPLAIN say ANALYZE.
+///
+/// # Errors
+/// 0A000 for a format other than text.
+pub(crate) fn analyzes(options: &[DefinitionItem]) -> Result<bool> {
+    let word = |value: &OptionValue| match value {
+        OptionValue::Word(word) | OptionValue::Text(word) => word.to_ascii_lowercase().to_string(),
+        OptionValue::Type(ty) => ty.name.name.to_ascii_lowercase().to_string(),
+        OptionValue::Number(NumericValue::Integer(number)) => number.to_string(),
+        _ => String::new(),
+    };
+    let mut analyze = false;
+    for option in options {
+        let value = option.value.as_ref().map_or_else(|| "true".to_owned(), word);
+        match option.name.as_str() {
+            "analyze" => analyze = !matches!(value.as_str(), "false" | "off" | "0"),
+            "format" if value != "text" => return Err(Error::unsupported("EXPLAIN gives only FORMAT TEXT")),
             _ => {}
         }
     }
-    Ok(false)
+    Ok(analyze)
 }
 
 async fn query(session: &mut Session, prepared: &Prepared, values: &[Value], analyze: bool) -> Result<Vec<String>> {

@@ -13,22 +13,21 @@ use catalog::{CastContext, TypeId};
 use columns::rows::{Ops, arrow_type, time_values};
 use datafusion::arrow::compute::{CastOptions, cast_with_options};
 use datafusion::error::DataFusionError;
-use datafusion::sql::sqlparser::ast::{
-    self, AssignmentTarget, ConflictTarget, Expr, Ident, Insert, ObjectName, OnConflict, OnConflictAction, OnInsert,
-    SelectItem, SetExpr, TableObject, UnaryOperator, Value as Literal,
-};
+use datafusion::sql::sqlparser::ast::ObjectName;
 use engine::{Batch, KeyList, Op, Rows};
 use futures::StreamExt;
 use model::{ColumnRole, DataType, Error, Result, SqlState, Table, TableName, TableRef, key};
-use parser::ast as tree;
+use parser::ast::{
+    self as tree, ConflictAction, ConflictTarget, Expr, ExprKind, Insert, OnConflict, QueryBody, SetClause,
+    TargetColumn,
+};
 
 use crate::binding;
 use crate::builder::{RowBuilder, null_error};
-use crate::context::StatementContext;
+use crate::context::{DATABASE, StatementContext};
 use crate::errors::{OrError, locate, nearest};
-use crate::parameters;
 use crate::session::{Outcome, Plan, Prepared, PreparedStatement, Session};
-use crate::statement::{Command, Parsed, Statement, Wording};
+use crate::statement::{Command, Purpose, Statement};
 use crate::syntax_rewrites::folded;
 use crate::types::{Value, sql_name, timestamptz};
 
@@ -94,8 +93,8 @@ impl InsertPlan {
     /// Whether the plan is still valid: the statement's name still means this table, and the table has not been
     /// altered.
     pub(crate) fn holds(&self, context: &StatementContext, statement: &Statement) -> bool {
-        let Command::Sql(ast::Statement::Insert(insert)) = &statement.0.command else { return false };
-        let found = target_table(context, insert);
+        let Command::Change(tree::Statement::Insert(insert)) = &statement.0.command else { return false };
+        let found = table_named(context, &insert.table.name);
         found.is_ok_and(|table| (table.id, table.version) == (self.table.id, self.table.version))
     }
 }
@@ -107,26 +106,28 @@ pub(crate) fn plan(
     insert: &Insert,
     declared: &[u32],
 ) -> Result<InsertPlan> {
-    refuse_extras(insert)?;
+    if !insert.returning.is_empty() {
+        return Err(Error::unsupported("INSERT … RETURNING is not supported on columns tables"));
+    }
     let context = session.context();
-    let table = target_table(&context, insert).map_err(|error| locate(error, &statement.0))?;
+    let table = table_named(&context, &insert.table.name).map_err(|error| locate(error, &statement.0))?;
     let targets = target_columns(&table, &insert.columns).map_err(|error| locate(error, &statement.0))?;
-    let op = conflict_op(&table, insert.on.as_ref())?;
+    let op = conflict_op(&table, insert.on_conflict.as_deref())?;
     let Some(query) = &insert.source else {
         return Err(Error::unsupported("INSERT … DEFAULT VALUES is not supported: every row needs a time"));
     };
     let mut parameters = declared.to_vec();
     parameters.resize(statement.0.parameters, 0);
-    if let SetExpr::Values(values) = query.body.as_ref()
+    if let QueryBody::Values(values) = &query.body
+        && insert.with.is_none()
         && query.with.is_none()
-        && query.order_by.is_none()
-        && query.limit_clause.is_none()
-        && query.fetch.is_none()
+        && query.order_by.is_empty()
+        && query.limit.is_none()
+        && query.offset.is_none()
     {
-        let rows = values.rows.iter().map(|row| row.content.as_slice());
-        check_widths(&table, &insert.columns, targets.len(), rows.clone())?;
-        let width = rows.clone().next().map_or(0, <[Expr]>::len);
-        if let Some(rows) = simple_rows(&table, &targets[..width], rows, &mut parameters) {
+        check_widths(&table, insert.columns.is_empty(), targets.len(), values)?;
+        let width = values.first().map_or(0, Vec::len);
+        if let Some(rows) = simple_rows(&table, &targets[..width], values, &mut parameters) {
             let targets = targets[..width].to_vec();
             parameters.iter_mut().filter(|oid| **oid == 0).for_each(|oid| *oid = pg::types::oid::TEXT);
             return Ok(InsertPlan { table, targets, source: Source::Rows(rows), op, parameters });
@@ -137,26 +138,24 @@ pub(crate) fn plan(
 }
 
 /// Gives an untyped parameter that is a whole value the type of its column.
-fn type_bare_parameters(table: &Table, targets: &[usize], query: &ast::Query, parameters: &mut [u32]) {
+fn type_bare_parameters(table: &Table, targets: &[usize], query: &tree::Query, parameters: &mut [u32]) {
     let mut assign = |target: &usize, expr: &Expr| {
-        if let Some(oid @ 0) = parameters::number(expr).and_then(|number| parameters.get_mut(number - 1)) {
+        if let ExprKind::Parameter(number) = expr.kind
+            && let Some(oid @ 0) = parameters.get_mut(number as usize - 1)
+        {
             *oid = ingest::copy::oid_of(table.columns[*target].ty);
         }
     };
-    match query.body.as_ref() {
-        SetExpr::Values(values) => {
-            for row in &values.rows {
-                targets.iter().zip(&row.content).for_each(|(target, expr)| assign(target, expr));
+    match &query.body {
+        QueryBody::Values(rows) => {
+            for row in rows {
+                targets.iter().zip(row).for_each(|(target, expr)| assign(target, expr));
             }
         }
-        SetExpr::Select(select) => {
-            for (target, item) in targets.iter().zip(&select.projection) {
-                if let SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } = item {
-                    assign(target, expr);
-                }
-            }
+        QueryBody::Select(select) => {
+            targets.iter().zip(&select.targets).for_each(|(target, item)| assign(target, &item.expr));
         }
-        _ => {}
+        QueryBody::SetOperation(_) => {}
     }
 }
 
@@ -177,8 +176,8 @@ fn planned_query(
     declared: &[u32],
 ) -> Result<InsertPlan> {
     let Into { table, targets, op } = into;
-    let source = source_of(&statement.0, &table, &targets)?;
-    let inner = binding::statement_of(source, &statement.0, Wording::RowsOfInsert);
+    let source = source_of(insert, &table, &targets)?;
+    let inner = binding::statement_of(source, &statement.0, Purpose::Columns);
     let plan = crate::query::plan(session, &inner, declared)?;
     let given = plan.columns.len();
     if given > targets.len() || (given < targets.len() && !insert.columns.is_empty()) {
@@ -202,40 +201,40 @@ fn planned_query(
 
 /// The query of an INSERT. Values of VALUES are cast to the types of their columns; DEFAULT is NULL, because columns of
 /// these tables have no defaults.
-fn source_of(parsed: &Parsed, table: &Table, targets: &[usize]) -> Result<tree::Query> {
-    let mut query = binding::source_of_insert(parsed)?;
+fn source_of(insert: &Insert, table: &Table, targets: &[usize]) -> Result<tree::Query> {
+    let mut query = binding::source_of_insert(insert)?;
     match &mut query.body {
-        tree::QueryBody::Values(rows) => {
+        QueryBody::Values(rows) => {
             for row in rows {
                 for (target, value) in targets.iter().zip(row) {
-                    if value.kind == tree::ExprKind::Default {
-                        value.kind = tree::ExprKind::Null;
+                    if value.kind == ExprKind::Default {
+                        value.kind = ExprKind::Null;
                     }
                     cast_to(&table.columns[*target], value);
                 }
             }
         }
-        tree::QueryBody::Select(select) => {
+        QueryBody::Select(select) => {
             for (target, item) in targets.iter().zip(&mut select.targets) {
-                if matches!(item.expr.kind, tree::ExprKind::String(_) | tree::ExprKind::Null) {
+                if matches!(item.expr.kind, ExprKind::String(_) | ExprKind::Null) {
                     cast_to(&table.columns[*target], &mut item.expr);
                 }
             }
         }
-        tree::QueryBody::SetOperation(_) => {}
+        QueryBody::SetOperation(_) => {}
     }
     Ok(query)
 }
 
 /// Makes a value one of a column's type.
-fn cast_to(column: &model::Column, value: &mut tree::Expr) {
+fn cast_to(column: &model::Column, value: &mut Expr) {
     let at = value.at;
-    let of = std::mem::replace(value, tree::Expr::new(tree::ExprKind::Null, at));
+    let of = std::mem::replace(value, Expr::new(ExprKind::Null, at));
     let ty = TypeId(ingest::copy::oid_of(column.ty));
     let name = catalog::builtin().type_row(ty).map_or("text", |row| row.name);
     let ty = tree::TypeName { name: tree::Name::system(name, at), at, ..tree::TypeName::default() };
     let cast = tree::Cast { expr: of, ty, syntax: tree::CastSyntax::Operator };
-    *value = tree::Expr::new(tree::ExprKind::Cast(Box::new(cast)), at);
+    *value = Expr::new(ExprKind::Cast(Box::new(cast)), at);
 }
 
 /// Checks that values of a type can be assigned to a column.
@@ -255,25 +254,19 @@ fn check_assignment(column: &model::Column, from: TypeId) -> Result<()> {
     Err(Error::new(SqlState::DATATYPE_MISMATCH, text).with_hint(hint))
 }
 
-fn is_default(expr: &Expr) -> bool {
-    matches!(expr, Expr::Identifier(ident) if ident.quote_style.is_none() && ident.value.eq_ignore_ascii_case("default"))
-}
-
-fn refuse_extras(insert: &Insert) -> Result<()> {
-    if insert.returning.is_some() {
-        return Err(Error::unsupported("INSERT … RETURNING is not supported on columns tables"));
+/// Resolves the name of a `columns` table as a tree has it.
+///
+/// # Errors
+/// As [`find_table`]; 0A000 for another database.
+pub(crate) fn table_named(context: &StatementContext, name: &tree::Name) -> Result<TableRef> {
+    let parts: Vec<String> = name.parts().map(ToString::to_string).collect();
+    if parts.len() == 3 && parts[0] != DATABASE {
+        return Err(Error::unsupported(format!(
+            "cross-database references are not implemented: \"{}\"",
+            parts.join(".")
+        )));
     }
-    if insert.replace_into || insert.overwrite || insert.ignore || insert.or.is_some() || insert.partitioned.is_some() {
-        return Err(Error::new(SqlState::SYNTAX_ERROR, "syntax error in INSERT"));
-    }
-    Ok(())
-}
-
-fn target_table(context: &StatementContext, insert: &Insert) -> Result<TableRef> {
-    match &insert.table {
-        TableObject::TableName(name) => find_table(context, name),
-        other => Err(Error::unsupported(format!("INSERT INTO {other} is not supported"))),
-    }
+    find(context, &parts)
 }
 
 /// Resolves the name of a `columns` table in the statement's snapshot.
@@ -282,7 +275,11 @@ fn target_table(context: &StatementContext, insert: &Insert) -> Result<TableRef>
 /// 42P01 if it does not exist; 42501 for a system catalog.
 pub(crate) fn find_table(context: &StatementContext, name: &ObjectName) -> Result<TableRef> {
     let parts: Vec<String> = name.0.iter().filter_map(|part| part.as_ident()).map(folded).collect();
-    let found = match parts.as_slice() {
+    find(context, &parts)
+}
+
+fn find(context: &StatementContext, parts: &[String]) -> Result<TableRef> {
+    let found = match parts {
         [table] => context.resolve(table),
         [schema, table] | [_, schema, table] => Some(TableName { schema: schema.clone(), table: table.clone() }),
         _ => None,
@@ -290,10 +287,10 @@ pub(crate) fn find_table(context: &StatementContext, name: &ObjectName) -> Resul
     if let Some(table) = found.as_ref().and_then(|name| context.snapshot.catalog().table(name)) {
         return Ok(Arc::clone(table));
     }
-    if matches!(parts.as_slice(), [schema, _] if schema == "pg_catalog" || schema == "information_schema") {
-        return Err(Error::new(SqlState("42501"), format!("permission denied: \"{name}\" is a system catalog")));
-    }
     let shown = parts.join(".");
+    if matches!(parts, [schema, _] if schema == "pg_catalog" || schema == "information_schema") {
+        return Err(Error::new(SqlState("42501"), format!("permission denied: \"{shown}\" is a system catalog")));
+    }
     let error = Error::new(SqlState::UNDEFINED_TABLE, format!("relation \"{shown}\" does not exist"));
     Err(match parts.last().and_then(|last| context.nearest_table(last)) {
         Some(near) => error.with_hint(format!("perhaps you meant the table \"{near}\"")),
@@ -302,20 +299,27 @@ pub(crate) fn find_table(context: &StatementContext, name: &ObjectName) -> Resul
 }
 
 /// Positions of the named columns; all columns if no name is given.
-fn target_columns(table: &Table, names: &[ObjectName]) -> Result<Vec<usize>> {
+fn target_columns(table: &Table, names: &[TargetColumn]) -> Result<Vec<usize>> {
     if names.is_empty() {
         return Ok((0..table.columns.len()).collect());
     }
     let mut targets = Vec::with_capacity(names.len());
-    for name in names {
-        let ident = name.0.last().and_then(|part| part.as_ident()).map(folded).unwrap_or_default();
-        let at = column_at(table, &ident)?;
+    for column in names {
+        let name = plain_column(column)?;
+        let at = column_at(table, name)?;
         if targets.contains(&at) {
-            return Err(Error::new(SqlState::DUPLICATE_COLUMN, format!("column \"{ident}\" specified more than once")));
+            return Err(Error::new(SqlState::DUPLICATE_COLUMN, format!("column \"{name}\" specified more than once")));
         }
         targets.push(at);
     }
     Ok(targets)
+}
+
+fn plain_column(column: &TargetColumn) -> Result<&str> {
+    match column.steps.as_slice() {
+        [] => Ok(&column.name),
+        _ => Err(Error::unsupported(format!("column \"{}\" has no parts that can be assigned to", column.name))),
+    }
 }
 
 /// The position of a column; 42703 with the most similar name as a hint.
@@ -342,17 +346,12 @@ fn count_error(more: bool) -> Error {
 }
 
 /// Checks that all rows have the same number of values, and exactly the number of the column list if there is one.
-fn check_widths<'a>(
-    table: &Table,
-    names: &[ObjectName],
-    targets: usize,
-    mut rows: impl Iterator<Item = &'a [Expr]>,
-) -> Result<()> {
-    let Some(width) = rows.next().map(<[Expr]>::len) else { return Ok(()) };
-    if rows.any(|row| row.len() != width) {
+fn check_widths(table: &Table, takes_fewer: bool, targets: usize, rows: &[Vec<Expr>]) -> Result<()> {
+    let Some(width) = rows.first().map(Vec::len) else { return Ok(()) };
+    if rows.iter().any(|row| row.len() != width) {
         return Err(Error::new(SqlState::SYNTAX_ERROR, "VALUES lists must all be the same length"));
     }
-    if width > targets || (width < targets && !names.is_empty()) {
+    if width > targets || (width < targets && !takes_fewer) {
         return Err(count_error(width > targets).with_detail(format!(
             "table {} has {} columns",
             table.name,
@@ -363,13 +362,8 @@ fn check_widths<'a>(
 }
 
 /// The rows as cells, if every value is a literal, a parameter or `now()`. Untyped parameters get their column's type.
-fn simple_rows<'a>(
-    table: &Table,
-    targets: &[usize],
-    rows: impl Iterator<Item = &'a [Expr]>,
-    parameters: &mut [u32],
-) -> Option<Vec<Vec<Cell>>> {
-    let mut all = Vec::new();
+fn simple_rows(table: &Table, targets: &[usize], rows: &[Vec<Expr>], parameters: &mut [u32]) -> Option<Vec<Vec<Cell>>> {
+    let mut all = Vec::with_capacity(rows.len());
     for row in rows {
         let mut cells = Vec::with_capacity(row.len());
         for (expr, target) in row.iter().zip(targets) {
@@ -387,89 +381,52 @@ fn simple_rows<'a>(
 }
 
 fn simple_cell(expr: &Expr) -> Option<Cell> {
-    if let Some(number) = parameters::number(expr) {
-        return Some(Cell::Parameter(number - 1));
-    }
-    if is_default(expr) {
-        return Some(Cell::Value(Value::Null));
-    }
-    Some(match expr {
-        Expr::Value(value) => Cell::Value(literal(&value.value, false)?),
-        Expr::UnaryOp { op: UnaryOperator::Minus, expr } => match expr.as_ref() {
-            Expr::Value(value) => Cell::Value(literal(&value.value, true)?),
+    Some(Cell::Value(match &expr.kind {
+        ExprKind::Parameter(number) => return Some(Cell::Parameter(*number as usize - 1)),
+        ExprKind::Null | ExprKind::Default => Value::Null,
+        ExprKind::Bool(value) => Value::Bool(*value),
+        ExprKind::Integer(value) => Value::Int32(*value),
+        ExprKind::Number(text) => number(text)?,
+        ExprKind::String(text) => Value::Text(text.to_string()),
+        ExprKind::Operator(plus) if plus.op.symbol == "+" && plus.left.is_none() => match &plus.right.kind {
+            ExprKind::Integer(_) | ExprKind::Number(_) => return simple_cell(&plus.right),
             _ => return None,
         },
-        Expr::UnaryOp { op: UnaryOperator::Plus, expr } => match expr.as_ref() {
-            Expr::Value(value) if matches!(value.value, Literal::Number(..)) => {
-                Cell::Value(literal(&value.value, false)?)
-            }
-            _ => return None,
-        },
-        Expr::Function(function) => match function.name.to_string().to_ascii_lowercase().as_str() {
-            "now" | "current_timestamp" | "transaction_timestamp" | "statement_timestamp"
-                if function.over.is_none() =>
-            {
-                Cell::Now
-            }
+        ExprKind::SqlValue(tree::SqlValue::CurrentTimestamp(None)) => return Some(Cell::Now),
+        ExprKind::Function(call) if call.args.is_empty() && call.over.is_none() => match call.name.name.as_str() {
+            "now" | "transaction_timestamp" | "statement_timestamp" => return Some(Cell::Now),
             _ => return None,
         },
         // A typed literal must be parsed as its own type, which is exact here only for a column of that type.
         // `timestamptz` is accepted because dumps write it.
-        Expr::TypedString(typed) if is_timestamptz(&typed.data_type) => match &typed.value.value {
-            Literal::SingleQuotedString(text) => Cell::Value(Value::Text(text.clone())),
-            _ => return None,
-        },
-        Expr::Cast { expr, data_type, .. } if is_timestamptz(data_type) => match expr.as_ref() {
-            Expr::Value(value) => match &value.value {
-                Literal::SingleQuotedString(text) => Cell::Value(Value::Text(text.clone())),
-                _ => return None,
-            },
+        ExprKind::Cast(cast) if is_timestamptz(&cast.ty) => match &cast.expr.kind {
+            ExprKind::String(text) => Value::Text(text.to_string()),
             _ => return None,
         },
         _ => return None,
-    })
+    }))
 }
 
-fn is_timestamptz(ty: &ast::DataType) -> bool {
-    matches!(ty, ast::DataType::Timestamp(_, ast::TimezoneInfo::Tz | ast::TimezoneInfo::WithTimeZone))
+fn is_timestamptz(ty: &tree::TypeName) -> bool {
+    let is_named = ty.name.name == "timestamptz" && ty.name.schema().is_none_or(|schema| schema == "pg_catalog");
+    is_named && ty.modifiers.is_empty() && ty.dimensions.is_empty() && !ty.is_set
 }
 
-fn literal(value: &Literal, negative: bool) -> Option<Value> {
-    Some(match value {
-        Literal::Number(text, _) => number(text, negative)?,
-        _ if negative => return None,
-        Literal::Null => Value::Null,
-        Literal::Boolean(value) => Value::Bool(*value),
-        Literal::SingleQuotedString(text) | Literal::EscapedStringLiteral(text) => Value::Text(text.clone()),
-        Literal::DollarQuotedString(text) => Value::Text(text.value.clone()),
-        _ => return None,
-    })
-}
-
-fn number(text: &str, negative: bool) -> Option<Value> {
-    let signed = if negative { format!("-{text}") } else { text.to_owned() };
-    if let Ok(value) = signed.parse::<i32>() {
-        return Some(Value::Int32(value));
-    }
-    if let Ok(value) = signed.parse::<i64>() {
+fn number(text: &str) -> Option<Value> {
+    if let Ok(value) = text.parse::<i64>() {
         return Some(Value::Int64(value));
     }
-    let (value, scale) = pg::numeric::decimal128(&signed.parse().ok()?).ok()??;
+    let (value, scale) = pg::numeric::decimal128(&text.parse().ok()?).ok()??;
     Some(Value::Numeric(value, scale))
 }
 
 /// The operation for rows that conflict with existing rows.
-fn conflict_op(table: &Table, on: Option<&OnInsert>) -> Result<Op> {
-    match on {
-        None => Ok(Op::Replace),
-        Some(OnInsert::OnConflict(conflict)) => {
-            check_target(table, conflict)?;
-            match &conflict.action {
-                OnConflictAction::DoNothing => Ok(Op::Keep),
-                OnConflictAction::DoUpdate(update) => update_op(table, update),
-            }
-        }
-        Some(other) => Err(Error::new(SqlState::SYNTAX_ERROR, format!("syntax error at or near \"{other}\""))),
+fn conflict_op(table: &Table, on: Option<&OnConflict>) -> Result<Op> {
+    let Some(conflict) = on else { return Ok(Op::Replace) };
+    check_target(table, conflict)?;
+    match &conflict.action {
+        ConflictAction::Nothing => Ok(Op::Keep),
+        ConflictAction::Update { set, filter } => update_op(table, set, filter.is_some()),
     }
 }
 
@@ -485,52 +442,50 @@ fn check_target(table: &Table, conflict: &OnConflict) -> Result<()> {
         }
     };
     const NO_MATCH: &str = "there is no unique or exclusion constraint matching the ON CONFLICT specification";
-    match &conflict.conflict_target {
+    match &conflict.target {
         _ if !table.keyed => Err(wrong(NO_MATCH)),
-        None if matches!(conflict.action, OnConflictAction::DoNothing) => Ok(()),
+        None if conflict.action == ConflictAction::Nothing => Ok(()),
         None => Err(Error::new(
             SqlState::SYNTAX_ERROR,
             "ON CONFLICT DO UPDATE requires inference specification or constraint name",
         )),
-        Some(ConflictTarget::OnConstraint(name)) => {
+        Some(ConflictTarget::Constraint(name)) => {
             Err(Error::new(SqlState::UNDEFINED_OBJECT, format!("constraint \"{name}\" does not exist")))
         }
-        Some(ConflictTarget::Columns(columns)) => {
-            let named: Vec<String> = columns.iter().map(folded).collect();
-            let same = named.len() == unique.len() && unique.iter().all(|name| named.iter().any(|other| other == name));
+        Some(ConflictTarget::Index { elements, .. }) => {
+            let is_named = |name: &&str| {
+                elements.iter().any(|element| matches!(&element.key, tree::IndexKey::Column(own) if own == name))
+            };
+            let same = elements.len() == unique.len() && unique.iter().all(is_named);
             if same { Ok(()) } else { Err(wrong(NO_MATCH)) }
         }
     }
 }
 
-fn update_op(table: &Table, update: &ast::DoUpdate) -> Result<Op> {
-    if update.selection.is_some() {
+fn update_op(table: &Table, set: &[SetClause], has_filter: bool) -> Result<Op> {
+    if has_filter {
         return Err(Error::unsupported("ON CONFLICT DO UPDATE … WHERE is not supported on columns tables"));
     }
     let mut ids = Vec::new();
-    for assignment in &update.assignments {
-        let AssignmentTarget::ColumnName(name) = &assignment.target else {
-            return Err(only_excluded());
-        };
-        let name = name.0.last().and_then(|part| part.as_ident()).map(folded).unwrap_or_default();
-        let column = &table.columns[column_at(table, &name)?];
+    for clause in set {
+        let SetClause::One(target, value) = clause else { return Err(only_excluded()) };
+        let name = plain_column(target)?;
+        let column = &table.columns[column_at(table, name)?];
         if column.role != ColumnRole::Field {
             return Err(Error::unsupported(format!(
                 "ON CONFLICT DO UPDATE cannot set \"{name}\", which is part of what identifies the row"
             )));
         }
-        match &assignment.value {
-            Expr::CompoundIdentifier(parts) if is_excluded(parts, &name) => ids.push(column.id),
+        match &value.kind {
+            ExprKind::Path(parts) if matches!(&**parts, [table, column] if table == "excluded" && column == name) => {
+                ids.push(column.id);
+            }
             _ => return Err(only_excluded()),
         }
     }
     ids.sort_unstable();
     ids.dedup();
     Ok(Op::Update(ids.into()))
-}
-
-fn is_excluded(parts: &[Ident], name: &str) -> bool {
-    matches!(parts, [table, column] if folded(table) == "excluded" && folded(column) == name)
 }
 
 fn only_excluded() -> Error {
@@ -577,7 +532,7 @@ pub(crate) fn at_once(session: &mut Session, plan: &InsertPlan, values: &[Value]
 /// Plans the statement again, because the table was altered since it was prepared, and runs it.
 async fn execute_anew(session: &mut Session, prepared: &Prepared, values: &[Value]) -> Result<Outcome> {
     let statement = &prepared.0.statement;
-    let Command::Sql(ast::Statement::Insert(insert)) = &statement.0.command else {
+    let Command::Change(tree::Statement::Insert(insert)) = &statement.0.command else {
         return Err(Error::bug("an INSERT that is none"));
     };
     let fresh = plan(session, statement, insert, &prepared.0.parameters)?;

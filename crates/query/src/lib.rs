@@ -12,10 +12,10 @@
 
 mod activity;
 mod advisory_locks;
-mod asof_syntax;
 mod binding;
 mod builder;
 mod bulk;
+mod call_statement;
 mod cancellation;
 mod compare;
 mod compute;
@@ -39,7 +39,6 @@ mod key_filter;
 mod maintenance;
 mod memory;
 mod output;
-mod parameters;
 pub mod pg_catalog;
 mod pg_sleep;
 mod plan_cache;

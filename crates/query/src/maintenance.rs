@@ -106,7 +106,7 @@ fn constraints(tokens: &[TokenWithSpan]) -> Option<Maintenance> {
     if !is_word(words.next()?, "set") || !is_word(words.next()?, "constraints") {
         return None;
     }
-    let last = words.last()?;
+    let last = words.next_back()?;
     let deferred = is_word(last, "deferred");
     (deferred || is_word(last, "immediate")).then_some(Maintenance::Constraints { deferred })
 }

@@ -3,14 +3,12 @@
 
 use std::time::Duration;
 
-use datafusion::sql::sqlparser::ast::{
-    self, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, ObjectName, Select, SelectItem, SetExpr, TableFactor,
-};
 use model::{Error, Result};
+use parser::ast::{Expr, ExprKind, Query};
 use pg::types::oid;
 
+use crate::call_statement::{only_call, without_casts};
 use crate::session::Outcome;
-use crate::syntax_rewrites::folded;
 use crate::types::{OutputColumn, Value};
 
 /// A statement that consists only of a call of `pg_sleep`.
@@ -28,15 +26,10 @@ enum Seconds {
 
 impl Sleep {
     /// Recognises `SELECT pg_sleep(1)` and `SELECT * FROM pg_sleep(1)`.
-    pub(crate) fn of(sql: &ast::Statement) -> Option<Sleep> {
-        let ast::Statement::Query(query) = sql else { return None };
-        let SetExpr::Select(select) = &*query.body else { return None };
-        if select.selection.is_some() || query.with.is_some() {
-            return None;
-        }
-        let (arguments, name) = called(select)?;
-        let [FunctionArg::Unnamed(FunctionArgExpr::Expr(seconds))] = arguments else { return None };
-        Some(Sleep { seconds: Seconds::of(seconds)?, name })
+    pub(crate) fn of(query: &Query) -> Option<Sleep> {
+        let item = only_call(query).filter(|item| item.name() == "pg_sleep")?;
+        let [seconds] = item.call.args.as_slice() else { return None };
+        Some(Sleep { seconds: Seconds::of(seconds)?, name: item.column.to_owned() })
     }
 
     pub(crate) fn columns(&self) -> Vec<OutputColumn> {
@@ -69,46 +62,12 @@ impl Sleep {
     }
 }
 
-/// Arguments of `pg_sleep` and the name of its result column.
-fn called(select: &Select) -> Option<(&[FunctionArg], String)> {
-    match (select.projection.as_slice(), select.from.as_slice()) {
-        ([SelectItem::UnnamedExpr(Expr::Function(function))], []) => {
-            Some((arguments(&function.name, &function.args)?, "pg_sleep".into()))
-        }
-        ([SelectItem::ExprWithAlias { expr: Expr::Function(function), alias }], []) => {
-            Some((arguments(&function.name, &function.args)?, folded(alias)))
-        }
-        ([SelectItem::Wildcard(_)], [from]) if from.joins.is_empty() => match &from.relation {
-            TableFactor::Table { name, args: Some(args), alias, .. } if is_sleep(name) => {
-                Some((&args.args, alias.as_ref().map_or_else(|| "pg_sleep".into(), |alias| folded(&alias.name))))
-            }
-            _ => None,
-        },
-        _ => None,
-    }
-}
-
-fn arguments<'a>(name: &ObjectName, arguments: &'a FunctionArguments) -> Option<&'a [FunctionArg]> {
-    match arguments {
-        FunctionArguments::List(list) if is_sleep(name) => Some(&list.args),
-        _ => None,
-    }
-}
-
-fn is_sleep(name: &ObjectName) -> bool {
-    name.0.last().and_then(|part| part.as_ident()).is_some_and(|name| folded(name) == "pg_sleep")
-}
-
 impl Seconds {
     fn of(expr: &Expr) -> Option<Seconds> {
-        match expr {
-            Expr::Cast { expr, .. } | Expr::Nested(expr) => Seconds::of(expr),
-            Expr::Value(value) => match &value.value {
-                ast::Value::Number(number, _) => number.parse().ok().map(Seconds::Known),
-                ast::Value::SingleQuotedString(number) => number.trim().parse().ok().map(Seconds::Known),
-                ast::Value::Placeholder(name) if name == "$1" => Some(Seconds::Parameter),
-                _ => None,
-            },
+        match &without_casts(expr).kind {
+            ExprKind::Integer(number) => Some(Seconds::Known(f64::from(*number))),
+            ExprKind::Number(text) | ExprKind::String(text) => text.trim().parse().ok().map(Seconds::Known),
+            ExprKind::Parameter(1) => Some(Seconds::Parameter),
             _ => None,
         }
     }

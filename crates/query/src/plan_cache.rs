@@ -130,7 +130,7 @@ impl Session {
         if types.is_empty() && prepared.parameters().is_empty() && self.remember_stripped(prepared) {
             return;
         }
-        if is_planned(prepared) && text.len() <= STATEMENT_BYTES_MAX {
+        if is_planned(prepared) && !depends_on_session(prepared) && text.len() <= STATEMENT_BYTES_MAX {
             if self.texts.whole.len() >= TEXTS_MAX {
                 self.texts.whole.clear();
             }
@@ -255,7 +255,7 @@ impl Session {
         });
         let types: Vec<u32> = types.collect();
         let prepared = self.plan_statement(&statement.without_place(), &types).ok()?;
-        stripped.fits(prepared.parameters()).then_some(prepared)
+        (stripped.fits(prepared.parameters()) && !depends_on_session(&prepared)).then_some(prepared)
     }
 
     /// Plans a stripped text. Returns `None` if its plan differs from that of the original text.
@@ -318,6 +318,11 @@ fn is_planned(prepared: &Prepared) -> bool {
         Plan::Query(plan) => plan.series.is_some(),
         _ => false,
     }
+}
+
+/// Whether a constant of the plan was read by the session's settings or clock, such as `'today'::date`.
+fn depends_on_session(prepared: &Prepared) -> bool {
+    matches!(&prepared.0.plan, Plan::Rows(plan) if plan.has_session_constants())
 }
 
 /// Parses a constant as a value of a parameter's type, with the rules of a literal in its place. Returns

@@ -1,58 +1,42 @@
 //! SQL's prepared statements: PREPARE, EXECUTE and DEALLOCATE.
 
-use datafusion::sql::sqlparser::ast::{self, Expr, ObjectName};
 use model::{Error, Result, SqlState};
-use parser::ast as tree;
+use parser::ast::{Expr, ExprKind};
 
 use crate::binding;
+use crate::call_statement::without_casts;
 use crate::errors::locate;
 use crate::rows::{Arguments, Executed, Messages};
 use crate::session::{Outcome, Plan, Prepared, Session};
-use crate::statement::{Parsed, Statement};
-use crate::syntax_rewrites::folded;
+use crate::statement::{Parsed, Prepare};
 use crate::types::Value;
-
-/// Runs PREPARE or DEALLOCATE.
-pub(crate) async fn define(session: &mut Session, statement: &Statement, sql: &ast::Statement) -> Result<Outcome> {
-    match sql {
-        ast::Statement::Prepare { name, statement: inner, .. } => {
-            prepare(session, &statement.0, &folded(name), inner).await
-        }
-        ast::Statement::Deallocate { name, .. } => deallocate(session, &folded(name)),
-        _ => Err(Error::bug("not a prepared statement's command")),
-    }
-}
-
-fn key(name: Option<&ObjectName>) -> String {
-    name.and_then(|name| name.0.last()).and_then(|part| part.as_ident()).map(folded).unwrap_or_default()
-}
 
 fn unknown(name: &str) -> Error {
     Error::new(SqlState::INVALID_SQL_STATEMENT_NAME, format!("prepared statement \"{name}\" does not exist"))
 }
 
-async fn prepare(session: &mut Session, parsed: &Parsed, name: &str, inner: &ast::Statement) -> Result<Outcome> {
-    if session.named.contains_key(name) {
+/// Runs PREPARE.
+///
+/// # Errors
+/// 42P05 for a name that is taken; errors of planning the statement.
+pub(crate) async fn prepare(session: &mut Session, parsed: &Parsed, prepare: &Prepare) -> Result<Outcome> {
+    let Prepare { name, types, statement } = prepare;
+    if session.named.contains_key(name.as_str()) {
         return Err(Error::new(
             SqlState::DUPLICATE_PREPARED_STATEMENT,
             format!("prepared statement \"{name}\" already exists"),
         ));
     }
-    let tree::Statement::Prepare(tree) = binding::innermost(parsed)? else {
-        return Err(Error::bug("a PREPARE that is none"));
-    };
-    let oids = binding::types(&session.context(), &tree.types).map_err(|error| locate(error, parsed))?;
-    let statement = Statement::within(inner.clone(), parsed.sql.clone(), parsed.offset);
+    let oids = binding::types(&session.context(), types).map_err(|error| locate(error, parsed))?;
     // Errors in the statement are reported by PREPARE, not by the first EXECUTE.
-    session.prepare(&statement, &oids).await?;
-    session.named.insert(name.to_owned(), (statement, oids));
+    session.prepare(statement, &oids).await?;
+    session.named.insert(name.to_string(), (statement.clone(), oids));
     Ok(Outcome::command("PREPARE"))
 }
 
 /// Plans the statement of an EXECUTE again, because the tables that it names may have changed.
-pub(crate) fn inner(session: &mut Session, name: Option<&ObjectName>) -> Result<Prepared> {
-    let name = key(name);
-    let (statement, types) = session.named.get(&name).cloned().ok_or_else(|| unknown(&name))?;
+pub(crate) fn inner(session: &mut Session, name: &str) -> Result<Prepared> {
+    let (statement, types) = session.named.get(name).cloned().ok_or_else(|| unknown(name))?;
     session.plan_statement(&statement, &types)
 }
 
@@ -60,12 +44,12 @@ pub(crate) fn inner(session: &mut Session, name: Option<&ObjectName>) -> Result<
 pub(crate) async fn execute(
     session: &mut Session,
     prepared: &Prepared,
-    name: Option<&ObjectName>,
+    name: &str,
     arguments: &[Expr],
     messages: Option<Messages<'_>>,
 ) -> Result<Executed> {
     if prepared.parameters().len() != arguments.len() {
-        let text = format!("wrong number of parameters for prepared statement \"{}\"", key(name));
+        let text = format!("wrong number of parameters for prepared statement \"{name}\"");
         let (expected, given) = (prepared.parameters().len(), arguments.len());
         return Err(Error::new(SqlState::SYNTAX_ERROR, text)
             .with_detail(format!("expected {expected} parameters but got {given}")));
@@ -86,40 +70,23 @@ async fn values(session: &mut Session, arguments: &[Expr], types: &[u32]) -> Res
     if exprs.is_empty() {
         return constants.into_iter().collect();
     }
-    let Some(evaluated) = crate::rows::evaluated(session, &exprs, &types).await? else {
-        return constants.into_iter().collect();
-    };
-    let mut evaluated = evaluated.into_iter();
+    let mut evaluated = crate::rows::evaluated(session, &exprs, &types).await?.into_iter();
     constants.into_iter().map(|value| value.or_else(|error| evaluated.next().ok_or(error))).collect()
 }
 
 /// The value of a constant argument; a text is later parsed as the parameter's type.
 fn constant(argument: &Expr) -> Result<Value> {
-    use datafusion::sql::sqlparser::ast::{UnaryOperator, Value as Literal};
-    Ok(match argument {
-        Expr::Value(value) => match &value.value {
-            Literal::Null => Value::Null,
-            Literal::Boolean(value) => Value::Bool(*value),
-            Literal::Number(text, _) => number(text)?,
-            Literal::SingleQuotedString(text) | Literal::EscapedStringLiteral(text) => Value::Text(text.clone()),
-            other => return Err(not_constant(&other.to_string())),
-        },
-        Expr::UnaryOp { op: UnaryOperator::Minus, expr } => match expr.as_ref() {
-            Expr::Value(value) => match &value.value {
-                Literal::Number(text, _) => number(&format!("-{text}"))?,
-                other => return Err(not_constant(&other.to_string())),
-            },
-            other => return Err(not_constant(&other.to_string())),
-        },
-        Expr::Cast { expr, .. } => return constant(expr),
-        other => return Err(not_constant(&other.to_string())),
+    Ok(match &without_casts(argument).kind {
+        ExprKind::Null => Value::Null,
+        ExprKind::Bool(value) => Value::Bool(*value),
+        ExprKind::Integer(value) => Value::Int32(*value),
+        ExprKind::Number(text) => number(text)?,
+        ExprKind::String(text) => Value::Text(text.to_string()),
+        _ => return Err(not_constant(&argument.to_string())),
     })
 }
 
 fn number(text: &str) -> Result<Value> {
-    if let Ok(value) = text.parse::<i32>() {
-        return Ok(Value::Int32(value));
-    }
     if let Ok(value) = text.parse::<i64>() {
         return Ok(Value::Int64(value));
     }
@@ -133,10 +100,14 @@ fn not_constant(text: &str) -> Error {
     Error::unsupported(format!("EXECUTE takes constants and expressions over no table as arguments, not {text}"))
 }
 
-fn deallocate(session: &mut Session, name: &str) -> Result<Outcome> {
-    if name == "all" {
+/// Runs DEALLOCATE; `None` is ALL.
+///
+/// # Errors
+/// 26000 for an unknown name.
+pub(crate) fn deallocate(session: &mut Session, name: Option<&str>) -> Result<Outcome> {
+    let Some(name) = name else {
         session.named.clear();
         return Ok(Outcome::command("DEALLOCATE ALL"));
-    }
+    };
     session.named.remove(name).map(|_| Outcome::command("DEALLOCATE")).ok_or_else(|| unknown(name))
 }

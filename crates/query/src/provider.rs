@@ -67,8 +67,8 @@ impl ColumnsTable {
         ColumnsTable { table, shown, schema, moment: None }
     }
 
-    /// Sets the moment of time travel.
-    pub(crate) fn as_of(self, moment: i64) -> ColumnsTable {
+    /// The table as it was at a moment.
+    pub(crate) fn at(self, moment: i64) -> ColumnsTable {
         ColumnsTable { moment: Some(moment), ..self }
     }
 }

@@ -16,7 +16,7 @@ use engine::Catalog;
 use futures::StreamExt;
 use model::{Error, Result};
 
-use crate::binding::{self, Planned};
+use crate::binding::{self, Bound, Planned};
 use crate::cancellation::Interrupt;
 use crate::context::StatementContext;
 use crate::database::Database;
@@ -43,54 +43,54 @@ pub(crate) struct QueryPlan {
     valid: Option<(Arc<Catalog>, Arc<Settings>)>,
     /// The plan of a series statement; `None` for other queries.
     pub(crate) series: Option<Arc<Shape>>,
+    /// Why the row executor does not run it, for EXPLAIN; `None` if it reads no `rows` table.
+    pub(crate) refusal: Option<String>,
 }
 
-impl QueryPlan {
-    /// Whether each column is always NULL; false for queries that have no logical plan.
-    pub(crate) fn nulls(&self) -> Vec<bool> {
-        let is_null = |field: &datafusion::arrow::datatypes::FieldRef| *field.data_type() == Arrow::Null;
-        match &self.plan {
-            Some(plan) => plan.schema().fields().iter().map(is_null).collect(),
-            None => vec![false; self.columns.len()],
-        }
-    }
-}
-
-/// Plans a query for a session.
+/// Plans a query for DataFusion and the series executor.
 pub(crate) fn plan(session: &mut Session, statement: &Statement, declared: &[u32]) -> Result<QueryPlan> {
     let context = context(session, &statement.0);
-    let state = session.state(&context);
-    let planned = plan_in(&state, &context, &statement.0, declared);
+    let bound = binding::bind(&context, &statement.0, declared)?;
+    Ok(plan_bound(session, &context, &statement.0, bound)?.kept())
+}
+
+/// Plans a bound query for DataFusion and the series executor. The plan is for one execution, if it is not [kept](QueryPlan::kept).
+pub(crate) fn plan_bound(
+    session: &mut Session,
+    context: &Arc<StatementContext>,
+    parsed: &Parsed,
+    bound: Bound,
+) -> Result<QueryPlan> {
+    let state = session.state(context);
+    let planned = plan_in(&state, context, parsed, bound);
     session.keep(state);
-    planned.map(|planned| QueryPlan { plan: planned.plan.filter(|_| planned.valid.is_some()), ..planned })
+    planned
 }
 
 /// Snapshot of a query: the newest commit if the query names a `rows` table.
-fn context(session: &mut Session, statement: &Parsed) -> Arc<StatementContext> {
+pub(crate) fn context(session: &mut Session, statement: &Parsed) -> Arc<StatementContext> {
     let reads_rows = match &statement.command {
-        Command::Sql(sql) => crate::rows::names_any(session, sql),
-        Command::Query(query) => crate::rows::names_any_of(session, query),
+        Command::Query(query) => crate::rows::names_any(session, query),
         _ => false,
     };
     if reads_rows { session.context_of_newest() } else { session.context() }
 }
 
-fn plan_in(
-    state: &SessionState,
-    context: &Arc<StatementContext>,
-    parsed: &Parsed,
-    declared: &[u32],
-) -> Result<QueryPlan> {
-    let Planned { plan, columns, parameters, is_reusable } =
-        binding::bind(context, parsed, declared)?.lower(state, context, parsed)?;
+fn plan_in(state: &SessionState, context: &Arc<StatementContext>, parsed: &Parsed, bound: Bound) -> Result<QueryPlan> {
+    let Planned { plan, columns, parameters, is_reusable } = bound.lower(state, context, parsed)?;
     let fields = plan.schema().fields().iter().map(|field| field.data_type().clone()).collect();
     let valid = is_reusable.then(|| (Arc::clone(context.snapshot.catalog()), Arc::clone(&context.settings)));
     let is_series = is_reusable && context.rows_view.is_none() && context.settings.enables_series();
     let series = if is_series { Shape::of(state, &plan).map(Arc::new) } else { None };
-    Ok(QueryPlan { plan: Some(plan), columns, parameters, fields, valid, series })
+    Ok(QueryPlan { plan: Some(plan), columns, parameters, fields, valid, series, refusal: None })
 }
 
 impl QueryPlan {
+    /// The plan as it is kept for later executions: without what is valid for one of them.
+    pub(crate) fn kept(self) -> QueryPlan {
+        QueryPlan { plan: self.plan.filter(|_| self.valid.is_some()), ..self }
+    }
+
     /// Whether planning again would give the same plan.
     pub(crate) fn holds(&self, context: &StatementContext) -> bool {
         self.valid.as_ref().is_some_and(|(catalog, settings)| {
@@ -190,9 +190,34 @@ pub(crate) async fn ready(
     if context.rows_view.is_some() {
         crate::rows::until_durable(session, context.snapshot.lsn()).await?;
     }
-    let mut state = session.state(&context);
+    let parsed = &prepared.0.statement.0;
+    let fresh;
+    let plan = if plan.plan.is_some() && plan.holds(&context) {
+        plan
+    } else {
+        // A statement without a logical plan has all its parameter types already.
+        let declared = if plan.plan.is_none() { &plan.parameters } else { &prepared.0.declared };
+        fresh = plan_bound(session, &context, parsed, binding::bind(&context, parsed, declared)?)?;
+        let same = fresh.columns.iter().map(|column| column.oid).eq(plan.columns.iter().map(|column| column.oid));
+        if !same {
+            return Err(Error::unsupported("cached plan must not change result type"));
+        }
+        &fresh
+    };
+    ready_of(session, &context, parsed, plan, values).await
+}
+
+/// Optimizes a query's plan of this snapshot and makes its physical plan.
+pub(crate) async fn ready_of(
+    session: &mut Session,
+    context: &Arc<StatementContext>,
+    parsed: &Arc<Parsed>,
+    plan: &QueryPlan,
+    values: &[Value],
+) -> Result<Ready> {
+    let mut state = session.state(context);
     keep_order(&mut state);
-    let result = ready_in(&session.database, &state, &context, prepared, plan, values).await;
+    let result = ready_in(&session.database, &state, context, parsed, plan, values).await;
     session.keep(state);
     result
 }
@@ -209,24 +234,10 @@ async fn ready_in(
     database: &Database,
     state: &SessionState,
     context: &Arc<StatementContext>,
-    prepared: &Prepared,
+    parsed: &Arc<Parsed>,
     plan: &QueryPlan,
     values: &[Value],
 ) -> Result<Ready> {
-    let parsed = &prepared.0.statement.0;
-    let fresh;
-    let plan = if plan.plan.is_some() && plan.holds(context) {
-        plan
-    } else {
-        // A statement without a logical plan has all its parameter types already.
-        let declared = if plan.plan.is_none() { &plan.parameters } else { &prepared.0.declared };
-        fresh = plan_in(state, context, parsed, declared)?;
-        let same = fresh.columns.iter().map(|column| column.oid).eq(plan.columns.iter().map(|column| column.oid));
-        if !same {
-            return Err(Error::unsupported("cached plan must not change result type"));
-        }
-        &fresh
-    };
     let bound = plan.bound(values, context).map_err(|error| locate(error, parsed))?;
     let physical = physical(state, &bound).await.map_err(|error| locate(error, parsed))?;
     let interrupt = Interrupt::default();
@@ -277,13 +288,17 @@ pub(crate) fn at_once(
 }
 
 /// A series statement with a valid plan and the values of its parameters.
-struct Bound<'a> {
+struct BoundSeries<'a> {
     shape: &'a Arc<Shape>,
     context: Arc<StatementContext>,
     values: Vec<ScalarValue>,
 }
 
-fn bound_series<'a>(session: &mut Session, prepared: &'a Prepared, values: &[Value]) -> Result<Option<Bound<'a>>> {
+fn bound_series<'a>(
+    session: &mut Session,
+    prepared: &'a Prepared,
+    values: &[Value],
+) -> Result<Option<BoundSeries<'a>>> {
     let Plan::Query(plan) = &prepared.0.plan else { return Ok(None) };
     let Some(shape) = &plan.series else { return Ok(None) };
     let context = session.context();
@@ -292,12 +307,14 @@ fn bound_series<'a>(session: &mut Session, prepared: &'a Prepared, values: &[Val
     }
     let values = plan.scalars(values, &context);
     let values = values.map_err(|error| locate(error, &prepared.0.statement.0))?;
-    Ok(Some(Bound { shape, context, values }))
+    Ok(Some(BoundSeries { shape, context, values }))
 }
 
 /// Runs a series statement with a valid plan. Returns `None` for other statements and for long ones.
 pub(crate) fn run_series(session: &mut Session, prepared: &Prepared, values: &[Value]) -> Result<Option<series::Ran>> {
-    let Some(Bound { shape, context, values }) = bound_series(session, prepared, values)? else { return Ok(None) };
+    let Some(BoundSeries { shape, context, values }) = bound_series(session, prepared, values)? else {
+        return Ok(None);
+    };
     let state = session.state(&context);
     let ran = shape.run(&state, &context, &values);
     session.keep(state);
@@ -323,7 +340,9 @@ pub(crate) enum Long {
 /// Runs a series statement that is too long to run synchronously on separate threads. Returns `None` if it is
 /// neither an aggregation that can be split nor a stream of rows in any order.
 pub(crate) async fn run_long(session: &mut Session, prepared: &Prepared, values: &[Value]) -> Result<Option<Long>> {
-    let Some(Bound { shape, context, values }) = bound_series(session, prepared, values)? else { return Ok(None) };
+    let Some(BoundSeries { shape, context, values }) = bound_series(session, prepared, values)? else {
+        return Ok(None);
+    };
     if !shape.is_splittable() && !shape.is_streamable() {
         return Ok(None);
     }

@@ -25,7 +25,7 @@ impl Prepared {
         let zone = session.time_zone();
         let types: Vec<Arrow> = match &self.0.plan {
             Plan::Query(plan) => plan.fields.iter().map(plain).collect(),
-            Plan::Rows(plan) => plan.types().iter().map(|ty| arrow_of(carried(*ty), &zone)).collect(),
+            Plan::Rows(plan) => plan.types().iter().map(|ty| arrow_of(carried(ty.ty), &zone)).collect(),
             Plan::Execute(inner) => return inner.arrow_schema(session),
             _ => columns.iter().map(|column| type_of(column, &zone)).collect(),
         };

@@ -20,6 +20,7 @@ use datafusion::sql::sqlparser::ast;
 use engine::{Isolation, Snapshot, Txn};
 use futures::{Stream, StreamExt};
 use model::{Error, Lsn, Result, SqlState};
+use parser::ast::{self as tree, Statement as Change};
 
 use crate::activity::{Entered, Running};
 use crate::advisory_locks::{Calls, Held};
@@ -35,7 +36,7 @@ use crate::maintenance::Maintenance;
 use crate::pg_sleep::Sleep;
 use crate::plan_cache::Texts;
 use crate::query::QueryPlan;
-use crate::rows::{self, Arguments, Bound, Executed, FeedPlan, Messages, RowsPlan};
+use crate::rows::{self, Arguments, Bound, ChangePlan, Executed, FeedPlan, Messages, RowsPlan};
 use crate::settings::{Settings, Timeouts};
 use crate::statement::{Command, Parsed, Statement};
 use crate::stop_flag::StopFlag;
@@ -57,10 +58,6 @@ pub enum TxnStatus {
 }
 
 /// Result of executing a statement.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "there is one for a statement, and a box would cost an allocation for each"
-)]
 pub enum Outcome {
     /// A result; the command tag is `tag` and, for SELECT, the number of rows.
     Rows {
@@ -128,6 +125,9 @@ pub(crate) enum Plan {
     /// Planned when it is executed.
     Other,
 }
+
+/// OIDs of the parameters, columns of the result, and the plan.
+type Planned = (Vec<u32>, Option<Vec<OutputColumn>>, Plan);
 
 impl Plan {
     /// Whether the plan accepts several rows of parameters and inserts one row for each.
@@ -219,7 +219,6 @@ pub struct Unfinished {
     stage: Stage,
 }
 
-#[expect(clippy::large_enum_variant, reason = "there is one for a statement that waits")]
 enum Stage {
     /// Before execution.
     Start,
@@ -639,11 +638,11 @@ impl Session {
                 computing(Box::pin(crate::rows::feed(self, prepared, plan, arguments.values()?))).await?
             }
             (Plan::Execute(inner), _) => {
-                let Command::Sql(ast::Statement::Execute { name, parameters, .. }) = &prepared.0.statement.0.command
-                else {
+                let Command::Execute(execute) = &prepared.0.statement.0.command else {
                     return Err(Error::bug("an EXECUTE that is none"));
                 };
-                Box::pin(crate::prepared_statements::execute(self, inner, name.as_ref(), parameters, messages)).await?
+                Box::pin(crate::prepared_statements::execute(self, inner, &execute.name, &execute.args, messages))
+                    .await?
             }
             (_, Stage::Start) => {
                 let is_short = is_short(prepared, arguments);
@@ -680,34 +679,38 @@ impl Session {
             Plan::Other => {}
         }
         match &statement.0.command {
+            Command::Query(query) => match (Sleep::of(query), rows::Call::of(query)) {
+                (Some(sleep), _) => sleep.execute(values).await,
+                (None, Some(call)) => Box::pin(call.execute(self, &statement.0)).await,
+                (None, None) => Err(Error::bug("a query without a plan")),
+            },
+            Command::Change(Change::Delete(delete)) => {
+                crate::delete::execute(self, &statement.0, delete, values, &prepared.0).await
+            }
+            Command::Change(_) => Err(Error::bug("a change without a plan")),
+            Command::Explain(_) => crate::explain::execute(self, prepared, values).await,
+            Command::Prepare(prepare) => {
+                Box::pin(crate::prepared_statements::prepare(self, &statement.0, prepare)).await
+            }
+            Command::Execute(_) => Err(Error::bug("an EXECUTE without a plan")),
+            Command::Deallocate(name) => crate::prepared_statements::deallocate(self, name.as_deref()),
+            Command::CreateTableAs(create) => Box::pin(crate::create_as::execute(self, &statement.0, create)).await,
             Command::Copy(copy) => crate::copy::execute(self, statement, copy).await,
             Command::Maintenance(maintenance) => crate::maintenance::execute(self, maintenance).await,
             Command::Sequence(sequence) => crate::rows::define_sequence(self, &statement.0, sequence).await,
-            Command::Query(_) => Err(Error::bug("a query without a plan")),
             Command::Cursor(cursor) => crate::cursor::execute(self, cursor).await,
-            Command::Sql(sql) => self.utility(prepared, sql, values).await,
+            Command::Sql(sql) => self.utility(&statement.0, sql).await,
         }
     }
 
-    async fn utility(&mut self, prepared: &Prepared, sql: &ast::Statement, values: &[Value]) -> Result<Outcome> {
-        let parsed = &prepared.0.statement.0;
+    async fn utility(&mut self, parsed: &Parsed, sql: &ast::Statement) -> Result<Outcome> {
         match sql {
             ast::Statement::Commit { chain, .. } => crate::transaction::commit(self, *chain).await,
             ast::Statement::Set(set) => crate::set::set(self, parsed, set),
             ast::Statement::Reset(reset) => crate::set::reset(self, &reset.reset),
             ast::Statement::ShowVariable { variable } => crate::set::show(self, variable),
             ast::Statement::Discard { object_type } => crate::set::discard(self, object_type),
-            ast::Statement::Delete(delete) => crate::delete::execute(self, parsed, delete, values, &prepared.0).await,
-            ast::Statement::Explain { .. } => crate::explain::execute(self, prepared, values).await,
-            ast::Statement::Prepare { .. } | ast::Statement::Deallocate { .. } => {
-                Box::pin(crate::prepared_statements::define(self, &prepared.0.statement, sql)).await
-            }
-            ast::Statement::CreateTable(create) => Box::pin(self.create_table(parsed, create)).await,
-            ast::Statement::Query(_) => match (Sleep::of(sql), rows::Call::of(sql)) {
-                (Some(sleep), _) => sleep.execute(values).await,
-                (None, Some(call)) => Box::pin(call.execute(self, parsed)).await,
-                (None, None) => Err(Error::bug("a query without a plan")),
-            },
+            ast::Statement::CreateTable(create) => Box::pin(self.define_table(parsed, create)).await,
             ast::Statement::CreateExtension(_) if rows::is_timescale(sql) => Ok(rows::extension(self)),
             sql => match crate::rows::define(self, parsed, sql).await? {
                 Some(outcome) => Ok(outcome),
@@ -716,11 +719,9 @@ impl Session {
         }
     }
 
-    async fn create_table(&mut self, parsed: &Parsed, create: &ast::CreateTable) -> Result<Outcome> {
+    /// Runs CREATE TABLE.
+    pub(crate) async fn define_table(&mut self, parsed: &Parsed, create: &ast::CreateTable) -> Result<Outcome> {
         let create = crate::table_store::with_default(self, create);
-        if let Some(query) = &create.query {
-            return crate::create_as::execute(self, parsed, &create, query).await;
-        }
         let sql = ast::Statement::CreateTable(create.into_owned());
         let Some(outcome) = crate::rows::define(self, parsed, &sql).await? else {
             return crate::ddl::execute(self, parsed, &sql);
@@ -732,17 +733,26 @@ impl Session {
     }
 
     pub(crate) fn plan_statement(&mut self, statement: &Statement, types: &[u32]) -> Result<Prepared> {
-        if let Some(statement) = crate::parameters::without_void(statement, types) {
-            return self.plan_statement(&statement, types);
-        }
         let (parameters, columns, plan) = match &statement.0.command {
-            Command::Copy(_) | Command::Maintenance(_) | Command::Sequence(_) => (Vec::new(), None, Plan::Other),
-            Command::Cursor(cursor) => self.plan_cursor(cursor, types)?,
-            Command::Sql(sql) => self.plan_sql(statement, sql, types)?,
-            Command::Query(_) => {
-                let plan = crate::query::plan(self, statement, types)?;
-                (plan.parameters.clone(), Some(plan.columns.clone()), Plan::Query(plan))
+            Command::Query(query) => self.plan_query(statement, query, types)?,
+            Command::Change(change) => self.plan_change(statement, change, types)?,
+            Command::Explain(explain) => {
+                let inner = self.plan_statement(&explain.statement, types)?;
+                (inner.0.parameters.clone(), Some(crate::explain::columns()), Plan::Other)
             }
+            Command::Execute(execute) => {
+                let inner = crate::prepared_statements::inner(self, &execute.name)?;
+                (Vec::new(), inner.0.columns.clone(), Plan::Execute(inner))
+            }
+            Command::Cursor(cursor) => self.plan_cursor(cursor, types)?,
+            Command::Sql(ast::Statement::ShowVariable { variable }) => {
+                (Vec::new(), Some(crate::set::show_columns(variable)), Plan::Other)
+            }
+            _ if statement.0.parameters > 0 => {
+                return Err(Error::new(SqlState::UNDEFINED_PARAMETER, "there is no parameter $1")
+                    .with_hint("this command takes none"));
+            }
+            _ => (Vec::new(), None, Plan::Other),
         };
         Ok(Prepared(Arc::new(PreparedStatement {
             statement: statement.clone(),
@@ -753,69 +763,61 @@ impl Session {
         })))
     }
 
-    fn plan_sql(
-        &mut self,
-        statement: &Statement,
-        sql: &ast::Statement,
-        types: &[u32],
-    ) -> Result<(Vec<u32>, Option<Vec<OutputColumn>>, Plan)> {
-        if let Some(sleep) = Sleep::of(sql) {
+    /// Plans a query: for the row executor if that supports all of it, else for the others.
+    fn plan_query(&mut self, statement: &Statement, query: &tree::Query, types: &[u32]) -> Result<Planned> {
+        if let Some(sleep) = Sleep::of(query) {
             return Ok((sleep.parameters(types), Some(sleep.columns()), Plan::Other));
         }
-        if let Some(call) = rows::Call::of(sql) {
+        if let Some(call) = rows::Call::of(query) {
             return Ok((Vec::new(), Some(call.columns()), Plan::Other));
         }
-        if let Some(calls) = Calls::plan(self, sql, types)? {
+        if let Some(calls) = Calls::plan(self, query, types)? {
             return Ok((calls.parameters(), Some(calls.columns()), Plan::Advisory(Box::new(calls))));
         }
-        // Compiled queries know the plain styles only.
-        let is_compiled = self.settings.has_plain_styles() || !is_plain_query(sql);
-        if is_compiled && let Some(plan) = crate::rows::plan(self, statement, sql, types)? {
-            return Ok((plan.parameters.clone(), plan.columns.clone(), Plan::Rows(Box::new(plan))));
-        }
-        match sql {
-            ast::Statement::Query(_) => {
-                let plan = crate::query::plan(self, statement, types)?;
-                Ok((plan.parameters.clone(), Some(plan.columns.clone()), Plan::Query(plan)))
+        let context = crate::query::context(self, &statement.0);
+        let bound = crate::binding::bind(&context, &statement.0, types)?;
+        let refusal = match rows::plan_query(&context, statement, &bound, types)? {
+            Ok(plan) => return Ok((plan.parameters.clone(), plan.columns.clone(), Plan::Rows(Box::new(plan)))),
+            Err(refusal) => refusal,
+        };
+        let mut plan = crate::query::plan_bound(self, &context, &statement.0, bound)?.kept();
+        plan.refusal = context.rows_view.is_some().then_some(refusal);
+        Ok((plan.parameters.clone(), Some(plan.columns.clone()), Plan::Query(plan)))
+    }
+
+    /// Plans an INSERT, UPDATE or DELETE, for the store of its table.
+    fn plan_change(&mut self, statement: &Statement, change: &Change, types: &[u32]) -> Result<Planned> {
+        match rows::plan_change(self, statement, change, types)? {
+            Some(ChangePlan::Rows(plan)) => {
+                return Ok((plan.parameters.clone(), plan.columns.clone(), Plan::Rows(plan)));
             }
-            ast::Statement::Insert(insert) => {
-                if let Some(plan) = crate::rows::plan_feed(self, statement, insert, types)? {
-                    return Ok((plan.parameters.clone(), plan.columns.clone(), Plan::Feed(Box::new(plan))));
-                }
+            Some(ChangePlan::Feed(plan)) => {
+                return Ok((plan.parameters.clone(), plan.columns.clone(), Plan::Feed(plan)));
+            }
+            None => {}
+        }
+        match change {
+            Change::Insert(insert) => {
                 let plan = crate::insert::plan(self, statement, insert, types)?;
                 Ok((plan.parameters.clone(), None, Plan::Insert(Box::new(plan))))
             }
-            ast::Statement::Delete(delete) => {
+            Change::Delete(delete) => {
                 let parameters = crate::delete::parameters(self, statement, delete, types)?;
                 Ok((parameters, None, Plan::Other))
             }
-            ast::Statement::Explain { statement: inner, .. } => {
-                let inner = Statement::within((**inner).clone(), statement.0.sql.clone(), statement.0.offset);
-                let inner = self.plan_statement(&inner, types)?;
-                Ok((inner.0.parameters.clone(), Some(crate::explain::columns()), Plan::Other))
+            Change::Update(update) => {
+                let found = crate::insert::table_named(&self.context(), &update.table.name);
+                found.map_err(|error| crate::errors::locate(error, &statement.0))?;
+                Err(Error::unsupported("UPDATE is not supported on columns tables").with_hint(
+                    "INSERT the row again: it replaces the one with the same key and time; ON CONFLICT (…) DO UPDATE \
+                     SET c = excluded.c changes single columns",
+                ))
             }
-            ast::Statement::Execute { name, .. } => {
-                let inner = crate::prepared_statements::inner(self, name.as_ref())?;
-                Ok((Vec::new(), inner.0.columns.clone(), Plan::Execute(inner)))
-            }
-            ast::Statement::ShowVariable { variable } => {
-                Ok((Vec::new(), Some(crate::set::show_columns(variable)), Plan::Other))
-            }
-            // The parameters of PREPARE belong to the inner statement.
-            ast::Statement::Prepare { .. } => Ok((Vec::new(), None, Plan::Other)),
-            _ if statement.0.parameters > 0 => {
-                Err(Error::new(SqlState::UNDEFINED_PARAMETER, "there is no parameter $1")
-                    .with_hint("this command takes none"))
-            }
-            _ => Ok((Vec::new(), None, Plan::Other)),
+            _ => Err(Error::unsupported("MERGE is not supported")),
         }
     }
 
-    fn plan_cursor(
-        &mut self,
-        cursor: &CursorStatement,
-        types: &[u32],
-    ) -> Result<(Vec<u32>, Option<Vec<OutputColumn>>, Plan)> {
+    fn plan_cursor(&mut self, cursor: &CursorStatement, types: &[u32]) -> Result<Planned> {
         Ok(match cursor {
             CursorStatement::Declare { query, .. } => {
                 let query = self.plan_statement(query, types)?;
@@ -1073,6 +1075,14 @@ impl Session {
         }
     }
 
+    /// `statement_timestamp()` of the next statement in nanoseconds since 1970 UTC.
+    fn statement_ns(&self) -> i64 {
+        match &self.block {
+            Some(block) if block.implicit => block.started_ns,
+            _ => self.database.engine().env().now_ns(),
+        }
+    }
+
     /// Snapshot of the next statement if it names `rows` tables.
     pub(crate) fn newest(&mut self) -> Snapshot {
         match self.txn() {
@@ -1109,6 +1119,7 @@ impl Session {
             is_committed: txn.is_none_or(Txn::is_empty),
             engine: self.database.engine().clone(),
             now_ns: self.now_ns(),
+            statement_ns: self.statement_ns(),
             snapshot,
             rows_view,
             settings: Arc::clone(&self.settings),
@@ -1235,10 +1246,10 @@ fn is_short(prepared: &Prepared, arguments: Arguments<'_>) -> bool {
     use ast::Statement as Sql;
     match (&prepared.0.plan, &prepared.0.statement.0.command) {
         (Plan::Insert(plan), _) => arguments.values().is_ok_and(|values| plan.is_short(values)),
-        (Plan::Other, Command::Sql(sql)) => matches!(
-            sql,
-            Sql::Commit { .. } | Sql::Set(_) | Sql::Reset(_) | Sql::ShowVariable { .. } | Sql::Deallocate { .. }
-        ),
+        (Plan::Other, Command::Sql(sql)) => {
+            matches!(sql, Sql::Commit { .. } | Sql::Set(_) | Sql::Reset(_) | Sql::ShowVariable { .. })
+        }
+        (Plan::Other, Command::Deallocate(_)) => true,
         _ => false,
     }
 }
@@ -1246,33 +1257,23 @@ fn is_short(prepared: &Prepared, arguments: Arguments<'_>) -> bool {
 /// Whether the statement changes data or the catalog, so that it needs a transaction.
 fn writes(parsed: &Parsed) -> bool {
     let sql = match &parsed.command {
+        Command::Change(_) | Command::Execute(_) | Command::CreateTableAs(_) | Command::Sequence(_) => return true,
+        Command::Query(query) => return rows::Call::of(query).is_some(),
+        Command::Explain(explain) => return explain.analyze && writes(&explain.statement.0),
         Command::Copy(copy) => return copy.is_from(),
-        Command::Maintenance(_) | Command::Query(_) => return false,
-        Command::Sequence(_) => return true,
+        Command::Prepare(_) | Command::Deallocate(_) | Command::Maintenance(_) => return false,
         // A cursor WITH HOLD outlives its transaction.
         Command::Cursor(cursor) => return matches!(**cursor, CursorStatement::Declare { hold: true, .. }),
         Command::Sql(sql) => sql,
     };
-    match sql {
-        ast::Statement::Explain { statement, analyze, options, .. } => {
-            (*analyze || options.is_some()) && !matches!(**statement, ast::Statement::Query(_))
-        }
-        ast::Statement::Insert(_)
-        | ast::Statement::Delete(_)
-        | ast::Statement::CreateTable(_)
-        | ast::Statement::CreateSchema { .. }
-        | ast::Statement::AlterTable(_)
-        | ast::Statement::AlterIndex { .. }
-        | ast::Statement::CreateIndex(_)
-        | ast::Statement::Truncate(_)
-        | ast::Statement::Execute { .. }
-        | ast::Statement::Drop { .. } => true,
-        ast::Statement::Query(_) => rows::Call::of(sql).is_some(),
-        _ => false,
-    }
-}
-
-/// Whether a statement is a query that locks no rows.
-fn is_plain_query(sql: &ast::Statement) -> bool {
-    matches!(sql, ast::Statement::Query(query) if query.locks.is_empty())
+    matches!(
+        sql,
+        ast::Statement::CreateTable(_)
+            | ast::Statement::CreateSchema { .. }
+            | ast::Statement::AlterTable(_)
+            | ast::Statement::AlterIndex { .. }
+            | ast::Statement::CreateIndex(_)
+            | ast::Statement::Truncate(_)
+            | ast::Statement::Drop { .. }
+    )
 }

@@ -66,6 +66,7 @@ const OWN: &[Own] = &[
     reported("DateStyle", "ISO, MDY", Rule::DateStyle),
     own("default_table_access_method", "heap", Rule::Store),
     reported("default_transaction_read_only", "off", Rule::Typed),
+    own("enable_rows", "on", Rule::Typed),
     own("enable_series", "on", Rule::Typed),
     own("fsync", "on", Rule::Fixed),
     own("hot_standby", "off", Rule::Fixed),
@@ -127,7 +128,7 @@ pub(crate) fn facts(name: &str) -> Option<&'static SettingRow> {
 /// Row of a setting that PostgreSQL 15 does not list: one of Millrace, or of a later version.
 fn own_row(name: &'static str) -> SettingRow {
     let kind = match name {
-        "enable_series" => SettingKind::Bool,
+        "enable_rows" | "enable_series" => SettingKind::Bool,
         "transaction_timeout" => return SettingRow { name, ..statement_timeout() },
         _ => SettingKind::Text,
     };
@@ -327,6 +328,11 @@ impl Settings {
     /// Whether dates, intervals, floats and bytes are shown in the styles that the protocol's own encoders write.
     pub(crate) fn has_plain_styles(&self) -> bool {
         self.derived.plain_styles
+    }
+
+    /// `enable_rows`: whether queries that change and lock nothing may run on the row executor.
+    pub(crate) fn enables_rows(&self) -> bool {
+        !matches!(self.changed.get("enable_rows").map(String::as_str), Some("off"))
     }
 
     /// `enable_series`: whether queries may run as series statements.

@@ -3,19 +3,17 @@
 //!
 //! | written                                      | becomes                                          |
 //! |----------------------------------------------|--------------------------------------------------|
-//! | `TABLE t`                                    | `SELECT * FROM t`                                |
 //! | `a OPERATOR(pg_catalog.=) b`                 | `a = b`                                          |
 //! | `CURRENT_SCHEMA`, `CURRENT_ROLE` as values   | `current_schema()`, `current_role()`             |
 //! | `CREATE TABLE t (…) USING columns`           | `CREATE TABLE t (…) WITH (store = 'columns')`    |
 //! | `millrace.public.t`                          | `public.t`: there is one database                |
-//! | `INSERT INTO t (WITH … SELECT …)`            | `INSERT INTO t WITH … SELECT …`                  |
 //! | `BEGIN … [NOT] DEFERRABLE`, `SET TRANSACTION`| the same without it                              |
 
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{self, Expr, Ident, ObjectName, VisitMut, VisitorMut};
 use datafusion::sql::sqlparser::keywords::Keyword;
-use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Whitespace};
+use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 use model::{Error, Result};
 
 use crate::context::DATABASE;
@@ -44,11 +42,9 @@ pub(crate) fn folded(ident: &Ident) -> String {
 
 /// Rewrites the tokens of one statement.
 pub(crate) fn prepare(tokens: &mut Vec<TokenWithSpan>) {
-    table_command(tokens);
     plain_operators(tokens);
     keyword_functions(tokens);
     access_method(tokens);
-    inserted_query(tokens);
     deferrable_transactions(tokens);
 }
 
@@ -92,16 +88,6 @@ pub(crate) fn listing(tokens: &[TokenWithSpan]) -> Option<String> {
         }
         Some(_) => None,
     }
-}
-
-/// Rewrites `TABLE t` at the start of a statement.
-fn table_command(tokens: &mut Vec<TokenWithSpan>) {
-    if !is_word(&tokens[0], "table") {
-        return;
-    }
-    let span = tokens[0].span;
-    let select = [word("SELECT"), Token::Mul, word("FROM")].map(|token| TokenWithSpan { token, span });
-    tokens.splice(0..1, select);
 }
 
 /// Rewrites `OPERATOR(schema.op)` to `op`.
@@ -203,51 +189,6 @@ fn deferrable_transactions(tokens: &mut Vec<TokenWithSpan>) {
             start = comma;
         }
         tokens.drain(start..=end);
-    }
-}
-
-/// Removes the parentheses from `INSERT INTO t (WITH … SELECT …)`: the parser expects a column list there.
-fn inserted_query(tokens: &mut [TokenWithSpan]) {
-    if !["insert", "with", "explain", "prepare"].iter().any(|word| is_word(&tokens[0], word)) {
-        return;
-    }
-    let Some(insert) = tokens.iter().position(|token| is_word(token, "insert")) else { return };
-    // INTO, a name of at most three parts, an alias, the parenthesis and WITH.
-    let rest: Vec<usize> = (insert + 1..tokens.len()).filter(|at| !is_blank(&tokens[*at])).take(10).collect();
-    let is = |at: usize, name: &str| rest.get(at).is_some_and(|at| is_word(&tokens[*at], name));
-    let has = |at: usize, token: &Token| rest.get(at).is_some_and(|at| tokens[*at].token == *token);
-    if !is(0, "into") {
-        return;
-    }
-    let mut next = 2;
-    while has(next, &Token::Period) {
-        next += 2;
-    }
-    if is(next, "as") {
-        next += 2;
-    }
-    if !has(next, &Token::LParen) || !is(next + 1, "with") {
-        return;
-    }
-    let open = rest[next];
-    let mut depth = 0_usize;
-    let close = (open..tokens.len()).find(|at| {
-        match tokens[*at].token {
-            Token::LParen => depth += 1,
-            Token::RParen => depth = depth.saturating_sub(1),
-            _ => {}
-        }
-        depth == 0
-    });
-    let Some(close) = close else { return };
-    // Before UNION, ORDER BY and LIMIT the parentheses are significant.
-    let after = (close + 1..tokens.len()).map(|at| &tokens[at]).find(|token| !is_blank(token));
-    let is_last = after.is_none_or(|token| {
-        matches!(token.token, Token::EOF | Token::RParen) || is_word(token, "returning") || is_word(token, "on")
-    });
-    if is_last {
-        tokens[open].token = Token::Whitespace(Whitespace::Space);
-        tokens[close].token = Token::Whitespace(Whitespace::Space);
     }
 }
 

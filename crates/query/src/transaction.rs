@@ -106,7 +106,8 @@ pub(crate) fn deferrable(parsed: &Parsed) -> Result<Option<bool>> {
     if !parsed.sql.as_bytes().windows(word.len()).any(|part| part.eq_ignore_ascii_case(word)) {
         return Ok(None);
     }
-    let modes = match crate::binding::innermost(parsed)? {
+    let statement = parser::parse_all(&parsed.sql)?.pop().ok_or_else(|| Error::bug("no statement"))?.statement;
+    let modes = match statement {
         Statement::Transaction(Transaction::Begin(modes) | Transaction::Start(modes)) => modes,
         Statement::Set(set) => match set.action {
             SetAction::Transaction(modes) | SetAction::SessionCharacteristics(modes) => modes,

@@ -185,7 +185,9 @@ impl Lowering<'_> {
                 return Err(Error::unsupported(text));
             }
             CteBody::Plain(rel) => self.rel(rel)?,
-            CteBody::Change(_) => return Err(Error::unsupported("a change in WITH is not supported here")),
+            CteBody::Change(_) => {
+                return Err(Error::unsupported("INSERT, UPDATE and DELETE in WITH are not supported"));
+            }
             CteBody::Recursive { all, base, step } => return self.recursive(number, *all, base, step, columns),
         };
         self.renamed(plan, &cte.columns, columns)

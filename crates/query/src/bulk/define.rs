@@ -208,10 +208,13 @@ mod tests {
         sql(&name, &schema, &BTreeMap::new())
     }
 
+    /// Fields, metadata, and what is expected.
+    type Case<'a> = (Vec<Field>, &'a [(&'a str, &'a str)], &'a str);
+
     #[test]
     fn a_table_is_what_its_columns_suggest_unless_it_is_stated() {
         let time = || field("time", moment(Some("UTC")));
-        let cases: [(Vec<Field>, &[(&str, &str)], &str); 7] = [
+        let cases: [Case<'_>; 7] = [
             (
                 vec![time(), field("dev", category()), field("v", Arrow::Float64), field("note", Arrow::Utf8)],
                 &[],
@@ -252,7 +255,7 @@ mod tests {
     #[test]
     fn what_cannot_be_is_refused() {
         let time = || field("time", moment(None));
-        let cases: [(Vec<Field>, &[(&str, &str)], &str); 6] = [
+        let cases: [Case<'_>; 6] = [
             (vec![time()], &[("millrace.stor", "rows")], "22023"),
             (vec![time()], &[("millrace.store", "heap")], "22023"),
             (vec![time()], &[("millrace.key", "dev")], "42703"),

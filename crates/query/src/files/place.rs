@@ -167,7 +167,7 @@ impl Output {
         let moved = || {
             file.sync_all()?;
             fs::rename(&self.temporary, &self.whole)?;
-            let folder = self.whole.parent().map_or_else(|| Path::new("."), |folder| folder);
+            let folder = self.whole.parent().unwrap_or_else(|| Path::new("."));
             File::open(folder)?.sync_all()
         };
         let result = moved().map_err(|error| self.failed(&error));

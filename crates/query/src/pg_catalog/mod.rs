@@ -3,7 +3,7 @@
 //! - `relations`, `information_schema`: relations as data, built from the catalog of the statement's snapshot.
 //!   `row_tables` has their rows about `rows` tables, `statistics` the statistics views.
 //! - `classes`: entries of `pg_class`. `formulas`: deparses defaults and conditions in PostgreSQL's format.
-//! - `functions`: session and catalog functions, bound to a statement's [`StatementFacts`].
+//! - `functions`: session and catalog functions, bound to a statement's `StatementFacts`.
 //! - `system_table`, `objects`: relations and functions for bound queries.
 //! - `oids`, `names`: OIDs and names of objects.
 //!

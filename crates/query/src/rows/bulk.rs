@@ -47,7 +47,7 @@ impl BulkRows {
     /// # Errors
     /// 42703 for an unknown column, 42804 for a column type that cannot be assigned.
     pub(crate) async fn start(session: &mut Session, name: &ObjectName, schema: &Schema) -> Result<Option<BulkRows>> {
-        let Some(table) = entered(session, name).await? else { return Ok(None) };
+        let Some(table) = entered(session, |named| named.find(name)).await? else { return Ok(None) };
         let names: Vec<String> = schema.fields().iter().map(|field| field.name().clone()).collect();
         let places = positions(&table, &names)?;
         let zone = session.time_zone();

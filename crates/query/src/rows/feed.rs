@@ -10,31 +10,33 @@ use std::sync::Arc;
 use ::rows::RecordId;
 use arrow_array::RecordBatch;
 use compiled::{Incoming, Load, Loaded};
-use datafusion::sql::sqlparser::ast::{self, SetExpr};
 use engine::{Reservation, Work};
 use futures::StreamExt;
-use model::{Error, Result, Type};
+use model::{Error, Result};
+use parser::ast as tree;
 use pg::Form;
 use pg::types::oid;
 
 use super::load::entered;
 use super::run::{Executed, Rows, executed, until_durable, wait, within};
 use super::zone::Clocks;
-use super::{Named, Verb};
+use super::{Named, ResultType, Verb};
 use crate::binding;
+use crate::context::StatementContext;
 use crate::encode::Encoder;
 use crate::errors::locate;
 use crate::query::QueryPlan;
 use crate::session::{Batches, Plan, Prepared, PreparedStatement, Session};
-use crate::statement::{Command, Statement, Wording};
+use crate::statement::{Command, Purpose, Statement};
 use crate::types::{OutputColumn, Value};
 
-/// An INSERT whose source is planned by DataFusion.
+/// An INSERT whose query DataFusion runs. It is bound again for each execution; this is what clients are told about it.
 pub(crate) struct FeedPlan {
-    insert: ast::Insert,
+    insert: tree::Insert,
+    /// The query, for EXPLAIN.
     source: Prepared,
-    /// Types of the source's columns; `None`: literals, which take the type of the target column.
-    types: Vec<Option<Type>>,
+    /// Why the row executor does not run the query.
+    pub(crate) refusal: String,
     /// OIDs of the parameters.
     pub(crate) parameters: Vec<u32>,
     /// Columns of RETURNING; `None` without it.
@@ -51,88 +53,74 @@ impl FeedPlan {
     pub(crate) fn source(&self) -> &Prepared {
         &self.source
     }
+}
+
+/// Plans an INSERT whose query the row executor does not run, for this reason.
+///
+/// # Errors
+/// Errors of PostgreSQL's parse analysis; 0A000 for what neither executor supports.
+pub(super) fn plan(
+    session: &mut Session,
+    statement: &Statement,
+    insert: &tree::Insert,
+    declared: &[u32],
+    refusal: String,
+) -> Result<FeedPlan> {
+    let Fed { load, query, source, .. } = Fed::of(session, statement, insert, declared, &refusal)?;
+    let columns: Vec<OutputColumn> = load.columns().iter().map(super::output_column).collect();
+    let parameters = query.parameters.clone();
+    let source = Prepared(Arc::new(PreparedStatement {
+        statement: source,
+        declared: parameters.clone(),
+        parameters: parameters.clone(),
+        columns: Some(query.columns.clone()),
+        plan: Plan::Query(query.kept()),
+    }));
+    let columns = (!columns.is_empty()).then_some(columns);
+    Ok(FeedPlan { insert: insert.clone(), source, refusal, parameters, columns })
+}
+
+/// An INSERT bound in a snapshot: what takes the rows, and the query that makes them.
+struct Fed {
+    context: Arc<StatementContext>,
+    load: Load,
+    query: QueryPlan,
+    /// The query's tree, with the text of the INSERT.
+    source: Statement,
+}
+
+impl Fed {
+    fn of(
+        session: &mut Session,
+        statement: &Statement,
+        insert: &tree::Insert,
+        declared: &[u32],
+        refusal: &str,
+    ) -> Result<Fed> {
+        let context = session.context_of_newest();
+        let change = tree::Statement::Insert(Box::new(insert.clone()));
+        let bound = binding::bind_change(&context, &statement.0, &change, declared)?;
+        let tables = Named { snapshot: &context.snapshot, settings: &context.settings };
+        let lowered = compiled::lower_load(&bound.change, &tables, &bound.session);
+        let (load, query) = match lowered.map_err(|error| super::placed(error, statement))? {
+            Ok(lowered) => lowered,
+            Err(refused) => return Err(super::unsupported(Verb::Insert, &format!("{refusal} and {}", refused.reason))),
+        };
+        let source = binding::statement_of(binding::source_of_insert(insert)?, &statement.0, Purpose::Rows);
+        let bound = binding::Bound::of_load(query, bound);
+        let query = crate::query::plan_bound(session, &context, &source.0, bound)?;
+        Ok(Fed { context, load, query, source })
+    }
 
     /// Whether the statement could read rows that it inserts. A source sees its snapshot and its
     /// transaction's own changes, including later ones if there were any when it started.
-    fn meets_its_own(&self, session: &mut Session, named: &Named<'_>, load: &Load) -> Result<bool> {
+    fn meets_its_own(&self, session: &mut Session) -> Result<bool> {
         if session.rows_txn()?.is_empty() {
             return Ok(false);
         }
-        let Command::Query(query) = &self.source.0.statement.0.command else { return Ok(true) };
-        Ok(named.names_in(query, load.table().id()))
-    }
-}
-
-/// Plans an INSERT; `None` for one that is compiled or has no source.
-///
-/// # Errors
-/// Errors of PostgreSQL's parse analysis.
-pub(crate) fn plan_feed(
-    session: &mut Session,
-    statement: &Statement,
-    insert: &ast::Insert,
-    declared: &[u32],
-) -> Result<Option<FeedPlan>> {
-    let Some(query) = &insert.source else { return Ok(None) };
-    let context = session.context();
-    let ast::TableObject::TableName(name) = &insert.table else { return Ok(None) };
-    if (Named { snapshot: &context.snapshot, settings: &context.settings }).find(name).is_none() {
-        return Ok(None);
-    }
-    let inner = binding::statement_of(binding::source_of_insert(&statement.0)?, &statement.0, Wording::Source);
-    let source = crate::query::plan(session, &inner, declared)?;
-    let types = source_types(query, &source, session.input.is_some())?;
-    let snapshot = session.newest();
-    let settings = Arc::clone(&session.settings);
-    let load = Load::of(insert, &types, &Named { snapshot: &snapshot, settings: &settings });
-    let load = load.map_err(|error| locate(error, &statement.0))?;
-    let columns: Vec<OutputColumn> = load.columns().iter().map(super::output_column).collect();
-    let parameters = source.parameters.clone();
-    let source = Prepared(Arc::new(PreparedStatement {
-        statement: inner,
-        declared: declared.to_vec(),
-        parameters: parameters.clone(),
-        columns: Some(source.columns.clone()),
-        plan: Plan::Query(source),
-    }));
-    let columns = (!columns.is_empty()).then_some(columns);
-    Ok(Some(FeedPlan { insert: insert.clone(), source, types, parameters, columns }))
-}
-
-/// Types of the source's columns. `of_file`: texts are read as the type of the target column, as in COPY.
-fn source_types(query: &ast::Query, plan: &QueryPlan, of_file: bool) -> Result<Vec<Option<Type>>> {
-    let literals = match &*query.body {
-        SetExpr::Select(select) if select.projection.len() == plan.columns.len() => {
-            select.projection.iter().map(is_literal).collect()
-        }
-        _ => vec![false; plan.columns.len()],
-    };
-    let of = |((column, null), literal): ((&OutputColumn, bool), bool)| {
-        if literal || null || (of_file && column.oid == oid::TEXT) {
-            return Ok(None);
-        }
-        type_of(column.oid).map(Some).ok_or_else(|| {
-            let text = format!("column \"{}\" is of a type that rows tables do not have", column.name);
-            Error::unsupported(text).with_hint("cast it to another type")
-        })
-    };
-    plan.columns.iter().zip(plan.nulls()).zip(literals).map(of).collect()
-}
-
-/// Whether the item is a quoted literal or NULL.
-fn is_literal(item: &ast::SelectItem) -> bool {
-    let (ast::SelectItem::UnnamedExpr(ast::Expr::Value(value))
-    | ast::SelectItem::ExprWithAlias { expr: ast::Expr::Value(value), .. }) = item
-    else {
-        return false;
-    };
-    matches!(value.value, ast::Value::SingleQuotedString(_) | ast::Value::Null)
-}
-
-fn type_of(oid: u32) -> Option<Type> {
-    match oid {
-        oid::NAME => Some(Type::Text),
-        oid => Type::from_oid(oid, -1),
+        let Command::Query(query) = &self.source.0.command else { return Ok(true) };
+        let named = Named { snapshot: &self.context.snapshot, settings: &self.context.settings };
+        Ok(named.names_in(query, self.load.table().id()))
     }
 }
 
@@ -145,33 +133,28 @@ pub(crate) async fn feed(
 ) -> Result<Executed> {
     session.writer()?;
     let parsed = &prepared.0.statement.0;
-    let ast::TableObject::TableName(name) = &plan.insert.table else {
-        return Err(Error::bug("an INSERT into nothing"));
-    };
-    if entered(session, name).await?.is_none() {
+    let name = &plan.insert.table.name;
+    if entered(session, |named| named.named(name)).await?.is_none() {
         return Err(Error::unsupported("cached plan must not change result type"));
     }
-    let mut source = Source::start(session, plan, values).await?;
-    let snapshot = session.newest();
-    let settings = Arc::clone(&session.settings);
-    let named = Named { snapshot: &snapshot, settings: &settings };
-    let load = Load::of(&plan.insert, &plan.types, &named);
-    let load = load.map_err(|error| locate(error, parsed))?;
+    let fed = Fed::of(session, &prepared.0.statement, &plan.insert, &plan.parameters, &plan.refusal)?;
+    let mut source = Source::start(session, &fed, values).await?;
     // ON CONFLICT detects duplicates only among rows that are inserted at once.
-    let at_once = plan.columns.is_some() || plan.insert.on.is_some() || plan.meets_its_own(session, &named, &load)?;
-    drop(snapshot);
-    let types: Vec<Type> = load.columns().iter().map(|column| column.ty).collect();
+    let at_once = plan.columns.is_some() || plan.insert.on_conflict.is_some() || fed.meets_its_own(session)?;
+    let clocks = Clocks::with_facts(session, &fed.context);
+    let load = fed.load;
+    let types: Vec<ResultType> = load.columns().iter().map(ResultType::of).collect();
     let mut rows = Rows::batches(plan.columns.as_deref(), &types, &session.settings.time_zone());
     let part_rows = if at_once { usize::MAX } else { PART_ROWS };
     let (mut count, mut dangling) = (0, Vec::new());
     while let Some(read) = source.rows(session, part_rows).await? {
-        let part = put(session, &load, &read, &types, &mut rows).await.map_err(|error| locate(error, parsed))?;
+        let part =
+            put(session, &load, &read, (&types, &clocks), &mut rows).await.map_err(|error| locate(error, parsed))?;
         count += part.0;
         dangling.extend(part.1);
         // Yield to other tasks between two parts.
         tokio::task::yield_now().await;
     }
-    let clocks = Clocks::of(session);
     super::load::settled(session, &load, &clocks, &dangling).await.map_err(|error| locate(error, parsed))?;
     let seen = session.end_rows_statement();
     if plan.columns.is_some() {
@@ -186,15 +169,14 @@ async fn put(
     session: &mut Session,
     load: &Load,
     read: &Read,
-    types: &[Type],
+    (types, clocks): (&[ResultType], &Clocks),
     rows: &mut Rows<'_>,
 ) -> Result<(u64, Vec<(RecordId, Box<[u8]>)>)> {
-    let clocks = Clocks::of(session);
     loop {
         let mut offset = |seconds| clocks.offset_at(seconds);
         let mut take = |row: &[model::Datum<'_>]| rows.take(row, types, &mut offset);
         let is_in = |loaded: &std::result::Result<Loaded, _>| matches!(loaded, Ok(Loaded::All { .. }));
-        let loaded = within(session, &clocks, is_in, |txn, given, guard| load.run(txn, read, given, guard, &mut take))?;
+        let loaded = within(session, clocks, is_in, |txn, given, guard| load.run(txn, read, given, guard, &mut take))?;
         match loaded.map_err(|refused| refused.error)? {
             Loaded::All { rows, dangling } => return Ok((rows, dangling)),
             Loaded::Wait(event) => {
@@ -229,14 +211,16 @@ struct Source {
 }
 
 impl Source {
-    async fn start(session: &mut Session, plan: &FeedPlan, values: &[Value]) -> Result<Source> {
-        let Plan::Query(query) = &plan.source.0.plan else { return Err(Error::bug("a source that is no query")) };
-        let ready = crate::query::ready(session, &plan.source, query, values).await?;
-        let encoder = Encoder::new(&ready.columns.clone(), &session.settings.time_zone())?;
-        let batches = ready.stream(Arc::clone(&plan.source.0.statement.0))?;
-        // Literals are parsed as the type of the target column.
-        let form = |ty: &Option<Type>| if ty.is_some() { Form::Binary } else { Form::Text };
-        Ok(Source { batches, encoder, forms: plan.types.iter().map(form).collect(), batch: None, ended: false })
+    async fn start(session: &mut Session, fed: &Fed, values: &[Value]) -> Result<Source> {
+        // Rows must be durable before others are made of them.
+        until_durable(session, fed.context.snapshot.lsn()).await?;
+        let ready = crate::query::ready_of(session, &fed.context, &fed.source.0, &fed.query, values).await?;
+        let mut columns = ready.columns.clone();
+        // The load takes jsonb as json.
+        columns.iter_mut().filter(|column| column.oid == oid::JSONB).for_each(|column| column.oid = oid::JSON);
+        let encoder = Encoder::new(&columns, &session.settings.time_zone())?;
+        let batches = ready.stream(Arc::clone(&fed.source.0))?;
+        Ok(Source { batches, encoder, forms: vec![Form::Binary; fed.load.types().len()], batch: None, ended: false })
     }
 
     /// Reads about `rows_max` rows; `None` at the end.

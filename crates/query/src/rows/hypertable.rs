@@ -10,14 +10,13 @@ use std::sync::Arc;
 use ::rows::{RecordId, RowTable};
 use arrow_array::{Array, ArrayRef, BooleanArray, Int32Array, RecordBatch, StringArray};
 use arrow_schema::{Field, Schema};
-use datafusion::sql::sqlparser::ast::{
-    self, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, ObjectName, SelectItem, SetExpr,
-    TableFactor, Value as Literal,
-};
+use datafusion::sql::sqlparser::ast::{self, ObjectName};
 use model::{Error, Result, SqlState, TableOptions, Type};
+use parser::ast::{Expr, ExprKind, FunctionCall, Query};
 use pg::types::oid;
 
 use super::Named;
+use crate::call_statement::{only_call, without_casts};
 use crate::errors::locate;
 use crate::insert::find_table;
 use crate::session::{Outcome, Session};
@@ -57,30 +56,8 @@ pub(crate) struct Call {
 
 impl Call {
     /// Recognises a statement that consists of such a call.
-    pub(crate) fn of(sql: &ast::Statement) -> Option<Call> {
-        let ast::Statement::Query(query) = sql else { return None };
-        let SetExpr::Select(select) = &*query.body else { return None };
-        if select.selection.is_some() || query.with.is_some() {
-            return None;
-        }
-        match (select.projection.as_slice(), select.from.as_slice()) {
-            (
-                [
-                    SelectItem::UnnamedExpr(Expr::Function(function))
-                    | SelectItem::ExprWithAlias { expr: Expr::Function(function), .. },
-                ],
-                [],
-            ) => Call::new(&function.name, listed(function)?, false),
-            ([SelectItem::Wildcard(_)], [from]) if from.joins.is_empty() => match &from.relation {
-                TableFactor::Table { name, args: Some(args), .. } => Call::new(name, &args.args, true),
-                _ => None,
-            },
-            _ => None,
-        }
-    }
-
-    fn new(name: &ObjectName, arguments: &[FunctionArg], spread: bool) -> Option<Call> {
-        let name = name.0.last()?.as_ident().map(folded)?;
+    pub(crate) fn of(query: &Query) -> Option<Call> {
+        let item = only_call(query)?;
         let known = [
             "create_hypertable",
             "add_retention_policy",
@@ -88,26 +65,20 @@ impl Call {
             "add_compression_policy",
             "set_chunk_time_interval",
         ];
-        if !known.contains(&name.as_str()) {
+        if !known.contains(&item.name()) {
             return None;
         }
-        let argument = |argument: &FunctionArg| match argument {
-            FunctionArg::Unnamed(FunctionArgExpr::Expr(value)) => Some((None, value.clone())),
-            FunctionArg::Named { name, arg: FunctionArgExpr::Expr(value), .. } => {
-                Some((Some(folded(name)), value.clone()))
-            }
-            FunctionArg::ExprNamed { name: Expr::Identifier(name), arg: FunctionArgExpr::Expr(value), .. } => {
-                Some((Some(folded(name)), value.clone()))
-            }
-            _ => None,
+        let argument = |argument: &Expr| match &argument.kind {
+            ExprKind::NamedArgument(named) => (Some(named.name.to_string()), named.value.clone()),
+            _ => (None, argument.clone()),
         };
-        let arguments = arguments.iter().map(argument).collect::<Option<_>>()?;
-        Some(Call { name, arguments, spread })
+        let arguments = item.call.args.iter().map(argument).collect();
+        Some(Call { name: item.name().to_owned(), arguments, spread: item.spread })
     }
 
     /// Whether the second argument is a dimension.
     fn has_dimension(&self) -> bool {
-        self.arguments.iter().any(|(_, value)| matches!(value, Expr::Function(function) if is_by_range(function)))
+        self.arguments.iter().any(|(_, value)| matches!(&value.kind, ExprKind::Function(call) if is_by_range(call)))
     }
 
     pub(crate) fn columns(&self) -> Vec<OutputColumn> {
@@ -160,15 +131,8 @@ fn text(text: &str) -> ArrayRef {
     Arc::new(StringArray::from(vec![text]))
 }
 
-fn listed(function: &Function) -> Option<&[FunctionArg]> {
-    match &function.args {
-        FunctionArguments::List(list) if function.over.is_none() => Some(&list.args),
-        _ => None,
-    }
-}
-
-fn is_by_range(function: &Function) -> bool {
-    function.name.0.last().and_then(|part| part.as_ident()).map(folded).is_some_and(|name| name == "by_range")
+fn is_by_range(call: &FunctionCall) -> bool {
+    call.name.name == "by_range"
 }
 
 /// Arguments by name.
@@ -195,17 +159,18 @@ impl<'a> Given<'a> {
                     return Err(Error::new(SqlState::UNDEFINED_FUNCTION, text));
                 }
             };
-            let Expr::Function(range) = value else {
+            let ExprKind::Function(range) = &value.kind else {
                 given.0.push((name.to_owned(), value));
                 continue;
             };
-            let Some(list) = listed(range).filter(|_| is_by_range(range)) else { return Err(constant(name)) };
+            if !is_by_range(range) {
+                return Err(constant(name));
+            }
             let names = ["time_column_name", "chunk_time_interval"];
-            for (argument, name) in list.iter().zip(names) {
-                let (FunctionArg::Unnamed(FunctionArgExpr::Expr(value))
-                | FunctionArg::Named { arg: FunctionArgExpr::Expr(value), .. }) = argument
-                else {
-                    return Err(constant(name));
+            for (argument, name) in range.args.iter().zip(names) {
+                let value = match &argument.kind {
+                    ExprKind::NamedArgument(named) => &named.value,
+                    _ => argument,
                 };
                 given.0.push((name.to_owned(), value));
             }
@@ -213,18 +178,14 @@ impl<'a> Given<'a> {
         Ok(given)
     }
 
-    fn value(&self, name: &str) -> Option<&'a Expr> {
-        self.0.iter().find(|(own, _)| own == name).map(|(_, value)| inner(*value))
+    fn value(&self, name: &str) -> Option<&'a ExprKind> {
+        self.0.iter().find(|(own, _)| own == name).map(|(_, value)| &without_casts(value).kind)
     }
 
     fn text(&self, name: &str) -> Result<Option<&'a str>> {
         match self.value(name) {
-            None => Ok(None),
-            Some(Expr::Value(value)) => match &value.value {
-                Literal::SingleQuotedString(text) | Literal::EscapedStringLiteral(text) => Ok(Some(text)),
-                Literal::Null => Ok(None),
-                _ => Err(constant(name)),
-            },
+            None | Some(ExprKind::Null) => Ok(None),
+            Some(ExprKind::String(text)) => Ok(Some(text)),
             Some(_) => Err(constant(name)),
         }
     }
@@ -232,11 +193,8 @@ impl<'a> Given<'a> {
     fn flag(&self, name: &str) -> Result<bool> {
         match self.value(name) {
             None => Ok(false),
-            Some(Expr::Value(value)) => match &value.value {
-                Literal::Boolean(value) => Ok(*value),
-                Literal::SingleQuotedString(text) => pg::value::parse_bool(text),
-                _ => Err(constant(name)),
-            },
+            Some(ExprKind::Bool(value)) => Ok(*value),
+            Some(ExprKind::String(text)) => pg::value::parse_bool(text),
             Some(_) => Err(constant(name)),
         }
     }
@@ -251,12 +209,9 @@ impl<'a> Given<'a> {
     /// Chunk interval as a table option, for an integer time column.
     fn steps(&self) -> Result<String> {
         match self.value("chunk_time_interval") {
-            Some(Expr::Value(value)) => match &value.value {
-                Literal::Number(number, _) => Ok(number.clone()),
-                Literal::Null => Err(unknown_steps("integer dimensions require an explicit interval")),
-                _ => Err(unknown_steps("invalid interval type for bigint dimension")),
-            },
-            None => Err(unknown_steps("integer dimensions require an explicit interval")),
+            Some(ExprKind::Integer(number)) => Ok(number.to_string()),
+            Some(ExprKind::Number(number)) => Ok(number.to_string()),
+            Some(ExprKind::Null) | None => Err(unknown_steps("integer dimensions require an explicit interval")),
             Some(_) => Err(unknown_steps("invalid interval type for bigint dimension")),
         }
     }
@@ -278,24 +233,30 @@ impl<'a> Given<'a> {
         ns.ok_or_else(|| constant("drop_after"))
     }
 
+    /// The unit of `INTERVAL '1' DAY`, with a blank before it; empty for other intervals.
+    fn unit(&self, name: &str) -> &'static str {
+        use parser::ast::interval::{DAY, HOUR, MINUTE, MONTH, SECOND, YEAR};
+        let Some((_, value)) = self.0.iter().find(|(own, _)| own == name) else { return "" };
+        let ExprKind::Cast(cast) = &value.kind else { return "" };
+        let [Expr { kind: ExprKind::Integer(fields), .. }, ..] = cast.ty.modifiers.as_slice() else { return "" };
+        let units = [
+            (YEAR, " year"),
+            (MONTH, " month"),
+            (DAY, " day"),
+            (HOUR, " hour"),
+            (MINUTE, " minute"),
+            (SECOND, " second"),
+        ];
+        units.iter().find(|(unit, _)| unit == fields).map_or("", |(_, word)| word)
+    }
+
     /// An interval argument; `None` if it is missing or NULL. Integers are microseconds, as for timestamps.
     fn span(&self, name: &str) -> Result<Option<Span>> {
         let text = match self.value(name) {
-            None => return Ok(None),
-            Some(Expr::Value(value)) => match &value.value {
-                Literal::Null => return Ok(None),
-                Literal::Number(number, _) => format!("{number} microseconds"),
-                Literal::SingleQuotedString(text) => text.clone(),
-                _ => return Err(constant(name)),
-            },
-            Some(Expr::Interval(interval)) => match (&*interval.value, &interval.leading_field) {
-                (Expr::Value(value), unit) => match (&value.value, unit) {
-                    (Literal::SingleQuotedString(text), None) => text.clone(),
-                    (Literal::SingleQuotedString(text), Some(unit)) => format!("{text} {unit}"),
-                    _ => return Err(constant(name)),
-                },
-                _ => return Err(constant(name)),
-            },
+            None | Some(ExprKind::Null) => return Ok(None),
+            Some(ExprKind::Integer(number)) => format!("{number} microseconds"),
+            Some(ExprKind::Number(number)) => format!("{number} microseconds"),
+            Some(ExprKind::String(text)) => format!("{text}{}", self.unit(name)),
             Some(_) => return Err(constant(name)),
         };
         let interval = pg::time::parse_interval(&text)?;
@@ -313,15 +274,6 @@ fn unknown_steps(text: &str) -> Error {
     Error::new(SqlState::INVALID_PARAMETER_VALUE, text).with_hint(
         "say how many steps of the time a chunk holds: chunk_time_interval => 86400000, a day of milliseconds",
     )
-}
-
-/// The expression without casts and parentheses.
-fn inner(value: &Expr) -> &Expr {
-    match value {
-        Expr::Cast { expr, .. } => inner(expr),
-        Expr::Nested(expr) => inner(expr),
-        other => other,
-    }
 }
 
 fn constant(name: &str) -> Error {

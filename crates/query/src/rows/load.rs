@@ -41,7 +41,7 @@ impl Loading {
         columns: &[String],
         options: &Options,
     ) -> Result<Option<Loading>> {
-        let Some(table) = entered(session, name).await? else { return Ok(None) };
+        let Some(table) = entered(session, |named| named.find(name)).await? else { return Ok(None) };
         let snapshot = session.newest();
         let settings = Arc::clone(&session.settings);
         let places = positions(&table, columns)?;
@@ -170,15 +170,18 @@ fn placed(Refused { error, row, field }: Refused, rows: &Tuples) -> Error {
 }
 
 /// Looks up the table and locks it against ALTER.
-pub(super) async fn entered(session: &mut Session, name: &ObjectName) -> Result<Option<Arc<RowTable>>> {
+pub(super) async fn entered(
+    session: &mut Session,
+    find: impl Fn(&Named<'_>) -> Option<Arc<RowTable>>,
+) -> Result<Option<Arc<RowTable>>> {
     let context = session.context();
-    if (Named { snapshot: &context.snapshot, settings: &context.settings }).find(name).is_none() {
+    if find(&Named { snapshot: &context.snapshot, settings: &context.settings }).is_none() {
         return Ok(None);
     }
     loop {
         let settings = Arc::clone(&session.settings);
         let snapshot = session.newest();
-        let Some(table) = (Named { snapshot: &snapshot, settings: &settings }).find(name) else { return Ok(None) };
+        let Some(table) = find(&Named { snapshot: &snapshot, settings: &settings }) else { return Ok(None) };
         drop(snapshot);
         match session.writer()?.rows().enter(&table, Access::Shared)? {
             Entered::In => return Ok(Some(table)),

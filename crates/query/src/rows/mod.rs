@@ -25,12 +25,17 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use ::rows::RowTable;
-use compiled::{Compiled, ParamType, Tables};
-use datafusion::sql::sqlparser::ast::{self, ObjectName};
+use compiled::{Compiled, Lowered, ParamType, Tables};
+use datafusion::sql::sqlparser::ast::ObjectName;
 use engine::{Catalog, Snapshot};
 use model::{Error, Result, SequenceRef, TableId, TableName, Type};
+use parser::ast as tree;
+use pg::types::oid;
 
+use crate::binding;
+use crate::context::StatementContext;
 use crate::errors::locate;
+use crate::pg_catalog::oids::{Part, table_of};
 use crate::session::Session;
 use crate::settings::Settings;
 use crate::statement::Statement;
@@ -40,7 +45,7 @@ use crate::types::{OutputColumn, Value};
 pub use bound::Bound;
 pub(crate) use bulk::BulkRows;
 pub(crate) use define::{define, define_sequence};
-pub(crate) use feed::{FeedPlan, feed, plan_feed};
+pub(crate) use feed::{FeedPlan, feed};
 pub(crate) use hypertable::{Call, extension, is_timescale};
 pub(crate) use load::Loading;
 pub(crate) use lock::lock_tables;
@@ -56,12 +61,29 @@ pub(crate) struct RowsPlan {
     pub(crate) parameters: Vec<u32>,
     /// Absent for a statement without a result.
     pub(crate) columns: Option<Vec<OutputColumn>>,
-    types: Vec<Type>,
+    types: Vec<ResultType>,
     pub(crate) verb: Verb,
-    /// Conditions of validity; `None` if the statement names no table: then the plan is always valid.
+    /// Whether the statement reads or changes tables or sequences.
+    names_tables: bool,
+    /// Conditions of validity; `None`: always valid.
     valid: Option<Valid>,
     /// Whether the last run of this change was long: the next run starts where long computation is allowed.
     pub(super) was_long: AtomicBool,
+}
+
+/// Type of a result column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ResultType {
+    /// Type of the values.
+    pub(crate) ty: Type,
+    /// Whether they are json that clients see as jsonb.
+    is_jsonb: bool,
+}
+
+impl ResultType {
+    fn of(column: &compiled::Output) -> ResultType {
+        ResultType { ty: column.ty, is_jsonb: column.announced.is_some_and(|(ty, _)| ty == oid::JSONB) }
+    }
 }
 
 /// A plan is valid while catalog and settings are these.
@@ -80,12 +102,12 @@ pub(crate) enum Verb {
 }
 
 impl Verb {
-    fn of(sql: &ast::Statement) -> Option<Verb> {
-        Some(match sql {
-            ast::Statement::Query(query) => return written_by(query).map_or(Some(Verb::Select), Verb::of),
-            ast::Statement::Insert(_) => Verb::Insert,
-            ast::Statement::Update(_) => Verb::Update,
-            ast::Statement::Delete(_) => Verb::Delete,
+    fn of(statement: &tree::Statement) -> Option<Verb> {
+        Some(match statement {
+            tree::Statement::Query(_) => Verb::Select,
+            tree::Statement::Insert(_) => Verb::Insert,
+            tree::Statement::Update(_) => Verb::Update,
+            tree::Statement::Delete(_) => Verb::Delete,
             _ => return None,
         })
     }
@@ -106,17 +128,9 @@ impl Verb {
     }
 }
 
-/// The INSERT, UPDATE or DELETE after a WITH clause.
-fn written_by(query: &ast::Query) -> Option<&ast::Statement> {
-    match &*query.body {
-        ast::SetExpr::Insert(sql) | ast::SetExpr::Update(sql) | ast::SetExpr::Delete(sql) => Some(sql),
-        _ => None,
-    }
-}
-
 impl RowsPlan {
     /// Types of the result columns.
-    pub(crate) fn types(&self) -> &[Type] {
+    pub(crate) fn types(&self) -> &[ResultType] {
         &self.types
     }
 
@@ -155,14 +169,20 @@ impl RowsPlan {
         Bound::of_constants(values, self.compiled.params(), &zone::Clocks::of(session))
     }
 
+    /// Whether a constant was read by the session's settings or clock: the plan is not that of the next statement with
+    /// the same text.
+    pub(crate) fn has_session_constants(&self) -> bool {
+        self.compiled.has_session_constants()
+    }
+
     /// Whether the statement neither changes data nor locks rows.
     pub(crate) fn is_read_only(&self) -> bool {
         self.compiled.is_read_only()
     }
 
-    /// Whether the statement reads or changes tables.
+    /// Whether the statement reads or changes tables or sequences.
     pub(crate) fn names_tables(&self) -> bool {
-        self.valid.is_some()
+        self.names_tables
     }
 
     pub(crate) fn holds(&self, snapshot: &Snapshot, settings: &Arc<Settings>) -> bool {
@@ -172,64 +192,145 @@ impl RowsPlan {
     }
 }
 
-/// Plans a statement on `rows` tables, or a query without tables; `None` if it names other tables or cannot
-/// be compiled.
+/// A plan, or the reason why the row executor does not run the statement.
+pub(crate) type Choice<T> = std::result::Result<T, String>;
+
+/// Plans a bound query for the row executor. `context` is the one that it was bound in.
 ///
 /// # Errors
-/// Errors of PostgreSQL's parse analysis; 0A000 for a change of a `rows` table that cannot be compiled.
-pub(crate) fn plan(
-    session: &mut Session,
+/// PostgreSQL's about locks and sequences.
+pub(crate) fn plan_query(
+    context: &StatementContext,
     statement: &Statement,
-    sql: &ast::Statement,
+    bound: &binding::Bound,
     declared: &[u32],
-) -> Result<Option<RowsPlan>> {
-    let Some(verb) = Verb::of(sql) else { return Ok(None) };
-    let on_tables = names_any(session, sql);
-    // Parameter types that only DataFusion supports, in a query that either executor could run.
-    let is_foreign = |oid: &u32| ![0, pg::types::oid::UNKNOWN].contains(oid) && ParamType::from_oid(*oid).is_none();
-    if !on_tables && (!compiled::names_no_table(sql) || declared.iter().any(is_foreign)) {
-        return Ok(None);
-    }
-    let settings = Arc::clone(&session.settings);
-    // Without tables the transaction must not be bound to the newest commit, as in `names_any`.
-    let snapshot = if on_tables { session.newest() } else { session.context().snapshot.clone() };
-    let tables = Named { snapshot: &snapshot, settings: &settings };
-    let types: Vec<Option<ParamType>> = declared.iter().map(|oid| ParamType::from_oid(*oid)).collect();
-    let compiled = compiled::compile(sql, &tables, &types).map_err(|error| locate(error, &statement.0))?;
-    // Timestamps have nanosecond precision in DataFusion.
-    let compiled = compiled.filter(|compiled| on_tables || !compiled.has_moments());
-    let Some(compiled) = compiled else {
-        if verb == Verb::Select
-            || !tables.changes(sql)
-            || matches!(sql, ast::Statement::Insert(insert) if insert.source.is_some())
-        {
-            return Ok(None);
-        }
-        let text = "this form of INSERT, UPDATE or DELETE is not supported on a rows table";
-        return Err(locate(Error::unsupported(text), &statement.0));
+) -> Result<Choice<RowsPlan>> {
+    let tables = Named { snapshot: &context.snapshot, settings: &context.settings };
+    let lowered = compiled::lower(bound.query(), &tables, bound.session(), &types(declared));
+    let compiled = match lowered.map_err(|error| placed(error, statement))? {
+        Lowered::Plan(compiled) => *compiled,
+        Lowered::Refused(refused) => return Ok(Err(refused.reason)),
     };
-    Ok(Some(RowsPlan {
-        parameters: compiled.params().iter().map(|ty| ty.oid()).collect(),
-        columns: columns(&compiled, verb),
-        types: compiled.columns().iter().map(|column| column.ty).collect(),
-        compiled,
-        verb,
-        valid: on_tables.then(|| Valid { catalog: Arc::clone(snapshot.catalog()), settings }),
-        was_long: AtomicBool::new(false),
-    }))
+    if compiled.is_read_only() {
+        if !context.settings.enables_rows() {
+            return Ok(Err("enable_rows is off".into()));
+        }
+        if !context.settings.has_plain_styles() {
+            return Ok(Err("a setting of how dates, intervals, floats or bytes are written".into()));
+        }
+    }
+    if let Some(column) = without_binary_form(&compiled) {
+        return Ok(Err(format!("column \"{column}\" of a type that rows tables do not have")));
+    }
+    Ok(Ok(RowsPlan::new(compiled, Verb::Select, context)))
 }
 
-/// Whether a statement names a `rows` table or calls sequence functions.
+/// The plan of an INSERT, UPDATE or DELETE of a `rows` table.
+pub(crate) enum ChangePlan {
+    Rows(Box<RowsPlan>),
+    /// INSERT of rows that DataFusion computes.
+    Feed(Box<FeedPlan>),
+}
+
+/// Plans an INSERT, UPDATE or DELETE; `None` if its table is not a `rows` table.
+///
+/// # Errors
+/// Errors of PostgreSQL's parse analysis; 0A000 for what the row executor does not support.
+pub(crate) fn plan_change(
+    session: &mut Session,
+    statement: &Statement,
+    change: &tree::Statement,
+    declared: &[u32],
+) -> Result<Option<ChangePlan>> {
+    let Some((target, verb)) = target(change).zip(Verb::of(change)) else { return Ok(None) };
+    let context = session.context();
+    if (Named { snapshot: &context.snapshot, settings: &context.settings }).named(target).is_none() {
+        return Ok(None);
+    }
+    let context = session.context_of_newest();
+    let bound = binding::bind_change(&context, &statement.0, change, declared)?;
+    let tables = Named { snapshot: &context.snapshot, settings: &context.settings };
+    let lowered = compiled::lower_change(&bound.change, &tables, &bound.session, &types(declared));
+    let refused = match lowered.map_err(|error| placed(error, statement))? {
+        Lowered::Plan(compiled) => match without_binary_form(&compiled) {
+            None => return Ok(Some(ChangePlan::Rows(Box::new(RowsPlan::new(*compiled, verb, &context))))),
+            Some(column) => format!("RETURNING column \"{column}\" of a type that rows tables do not have"),
+        },
+        Lowered::Refused(refused) => refused.reason,
+    };
+    if let tree::Statement::Insert(insert) = change
+        && insert.source.is_some()
+    {
+        return feed::plan(session, statement, insert, declared, refused)
+            .map(|plan| Some(ChangePlan::Feed(Box::new(plan))));
+    }
+    Err(unsupported(verb, &refused))
+}
+
+fn unsupported(verb: Verb, refused: &str) -> Error {
+    let verb = format!("{verb:?}").to_uppercase();
+    Error::unsupported(format!("{verb} of a rows table is not supported with {refused}"))
+}
+
+/// The table that a statement changes.
+fn target(change: &tree::Statement) -> Option<&tree::Name> {
+    Some(match change {
+        tree::Statement::Insert(insert) => &insert.table.name,
+        tree::Statement::Update(update) => &update.table.name,
+        tree::Statement::Delete(delete) => &delete.table.name,
+        _ => return None,
+    })
+}
+
+/// Errors of lowering have a byte of the text as their place.
+fn placed(error: Error, statement: &Statement) -> Error {
+    locate(binding::placed(error, &statement.0), &statement.0)
+}
+
+fn types(declared: &[u32]) -> Vec<Option<ParamType>> {
+    declared.iter().map(|oid| ParamType::from_oid(*oid)).collect()
+}
+
+/// A column whose values go out as text, although the binary form of its type is another.
+fn without_binary_form(compiled: &Compiled) -> Option<&str> {
+    let is_text = |oid: u32| {
+        matches!(oid, oid::NAME | oid::UNKNOWN | oid::JSON | oid::JSONB | oid::TEXT | oid::VARCHAR | oid::VOID)
+    };
+    let other = compiled.columns().iter().find(|column| column.announced.is_some_and(|(oid, _)| !is_text(oid)));
+    other.map(|column| column.name.as_str())
+}
+
+impl RowsPlan {
+    fn new(compiled: Compiled, verb: Verb, context: &StatementContext) -> RowsPlan {
+        // A statement that reads no table, and no setting, is the same for all of them.
+        let depends = context.rows_view.is_some() || compiled.has_session_constants();
+        RowsPlan {
+            parameters: compiled.params().iter().map(|ty| ty.oid()).collect(),
+            columns: columns(&compiled, verb),
+            types: compiled.columns().iter().map(ResultType::of).collect(),
+            names_tables: context.rows_view.is_some(),
+            valid: depends.then(|| Valid {
+                catalog: Arc::clone(context.snapshot.catalog()),
+                settings: Arc::clone(&context.settings),
+            }),
+            compiled,
+            verb,
+            was_long: AtomicBool::new(false),
+        }
+    }
+}
+
+/// The `rows` table that a name refers to.
+pub(crate) fn table(session: &mut Session, name: &ObjectName) -> Option<Arc<RowTable>> {
+    let context = session.context();
+    Named { snapshot: &context.snapshot, settings: &context.settings }.find(name)
+}
+
+/// Whether a query names a `rows` table or calls sequence functions.
 ///
 /// The lookup does not use the newest commit: under REPEATABLE READ it would bind a transaction on `columns`
 /// tables to it.
-pub(crate) fn names_any(session: &mut Session, sql: &ast::Statement) -> bool {
-    let context = session.context();
-    Named { snapshot: &context.snapshot, settings: &context.settings }.any_in(sql) || compiled::counts(sql)
-}
-
-/// [`names_any`] of a tree of our own parser.
-pub(crate) fn names_any_of(session: &mut Session, query: &parser::ast::Query) -> bool {
+pub(crate) fn names_any(session: &mut Session, query: &tree::Query) -> bool {
     let context = session.context();
     Named { snapshot: &context.snapshot, settings: &context.settings }.any_of(query)
 }
@@ -243,12 +344,8 @@ fn columns(compiled: &Compiled, verb: Verb) -> Option<Vec<OutputColumn>> {
 fn output_column(column: &compiled::Output) -> OutputColumn {
     let number =
         |(table, at): (TableId, usize)| Some((crate::pg_catalog::table_oid(table), i16::try_from(at + 1).ok()?));
-    OutputColumn {
-        name: column.name.clone(),
-        oid: column.ty.oid(),
-        typmod: column.ty.typmod(),
-        origin: column.origin.and_then(number),
-    }
+    let (oid, typmod) = column.announced.unwrap_or((column.ty.oid(), column.ty.typmod()));
+    OutputColumn { name: column.name.clone(), oid, typmod, origin: column.origin.and_then(number) }
 }
 
 /// The `rows` tables of a snapshot, by names resolved with the session's settings.
@@ -270,6 +367,11 @@ impl Named<'_> {
         }
     }
 
+    /// The `rows` table that a name of our parser refers to.
+    pub(crate) fn named(&self, name: &tree::Name) -> Option<Arc<RowTable>> {
+        Tables::table(self, name.schema(), &name.name)
+    }
+
     fn unqualified(&self, table: &str) -> Option<Arc<RowTable>> {
         let catalog = self.snapshot.catalog();
         let names = self.settings.search_path().into_iter();
@@ -281,49 +383,16 @@ impl Named<'_> {
         self.snapshot.row_table(name).ok().cloned()
     }
 
-    /// Whether a statement names a `rows` table.
-    pub(crate) fn any_in(&self, sql: &ast::Statement) -> bool {
-        // Without `rows` tables in the database there is no need to visit the statement.
-        if self.snapshot.catalog().row_tables().next().is_none() {
-            return false;
-        }
-        let found = ast::visit_relations(sql, |name| match self.find(name) {
-            Some(_) => ControlFlow::Break(()),
-            None => ControlFlow::Continue(()),
-        });
-        found.is_break()
-    }
-
     /// Whether a query names a `rows` table, or asks for a sequence.
-    fn any_of(&self, query: &parser::ast::Query) -> bool {
-        use parser::ast::Visitor;
+    fn any_of(&self, query: &tree::Query) -> bool {
+        use tree::Visitor;
         Relations { named: self, only: None }.visit_query(query).is_break()
     }
 
     /// Whether a query names this table, or asks for a sequence.
-    fn names_in(&self, query: &parser::ast::Query, table: TableId) -> bool {
-        use parser::ast::Visitor;
+    fn names_in(&self, query: &tree::Query, table: TableId) -> bool {
+        use tree::Visitor;
         Relations { named: self, only: Some(table) }.visit_query(query).is_break()
-    }
-
-    /// Whether the statement's target is a `rows` table.
-    fn changes(&self, sql: &ast::Statement) -> bool {
-        match sql {
-            ast::Statement::Query(query) => written_by(query).is_some_and(|sql| self.changes(sql)),
-            ast::Statement::Insert(insert) => match &insert.table {
-                ast::TableObject::TableName(name) => self.find(name).is_some(),
-                _ => false,
-            },
-            ast::Statement::Update(_) => true,
-            ast::Statement::Delete(delete) => {
-                let (ast::FromTable::WithFromKeyword(from) | ast::FromTable::WithoutKeyword(from)) = &delete.from;
-                from.iter().any(|table| match &table.relation {
-                    ast::TableFactor::Table { name, .. } => self.find(name).is_some(),
-                    _ => false,
-                })
-            }
-            _ => false,
-        }
     }
 }
 
@@ -333,27 +402,20 @@ struct Relations<'a> {
     only: Option<TableId>,
 }
 
-impl parser::ast::Visitor for Relations<'_> {
+impl tree::Visitor for Relations<'_> {
     type Break = ();
 
-    fn enter_table_expr(&mut self, table: &parser::ast::TableExpr) -> ControlFlow<()> {
-        let parser::ast::TableExpr::Relation(relation) = table else { return ControlFlow::Continue(()) };
-        let name = &relation.name;
-        let found = match name.schema() {
-            None => self.named.unqualified(&name.name),
-            Some(schema) => self.named.exactly(&TableName { schema: schema.to_owned(), table: name.name.to_string() }),
-        };
-        match found {
+    fn enter_table_expr(&mut self, table: &tree::TableExpr) -> ControlFlow<()> {
+        let tree::TableExpr::Relation(relation) = table else { return ControlFlow::Continue(()) };
+        match self.named.named(&relation.name) {
             Some(table) if self.only.is_none_or(|only| table.id() == only) => ControlFlow::Break(()),
             _ => ControlFlow::Continue(()),
         }
     }
 
-    fn enter_expr(&mut self, expr: &parser::ast::Expr) -> ControlFlow<()> {
+    fn enter_expr(&mut self, expr: &tree::Expr) -> ControlFlow<()> {
         match &expr.kind {
-            parser::ast::ExprKind::Function(call) if compiled::is_of_sequence(&call.name.name) => {
-                ControlFlow::Break(())
-            }
+            tree::ExprKind::Function(call) if compiled::is_of_sequence(&call.name.name) => ControlFlow::Break(()),
             _ => ControlFlow::Continue(()),
         }
     }
@@ -372,6 +434,11 @@ impl Tables for Named<'_> {
         let schemas = schema.map_or_else(|| self.settings.search_path(), |schema| vec![schema.to_owned()]);
         let mut names = schemas.into_iter().map(|schema| TableName { schema, table: name.to_owned() });
         names.find(|name| catalog.has_relation(name)).and_then(|name| catalog.sequence(&name).cloned())
+    }
+
+    fn sequence_of_oid(&self, oid: u32) -> Option<SequenceRef> {
+        let (TableId(id), Part::Table) = table_of(oid)? else { return None };
+        self.snapshot.catalog().sequence_by_id(id).cloned()
     }
 
     fn by_id(&self, id: TableId) -> Option<Arc<RowTable>> {

@@ -18,16 +18,16 @@ use bumpalo::Bump;
 use compiled::Reading;
 use engine::{Event, Reservation, Work};
 use futures::Stream;
-use model::{Datum, Error, Result, SqlState, Type};
+use model::{Datum, Error, Result, SqlState};
 use pg::Form;
 use tokio::sync::Semaphore;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::mpsc::{Receiver, Sender};
 use tokio::task::JoinHandle;
 
-use super::RowsPlan;
 use super::run::{Arguments, BatchMaker, Executed, Memory, OwnArguments, planned_anew, until_durable, write_row};
 use super::zone::Clocks;
+use super::{ResultType, RowsPlan};
 use crate::context::StatementContext;
 use crate::copy::{CHUNK_BYTES, Chunk};
 use crate::database::Database;
@@ -69,7 +69,10 @@ pub(super) async fn start(
     plan.compiled.tables_read().for_each(|table| view.note_table(table));
     let reader = Reader {
         view,
-        clocks: Clocks::of(session),
+        clocks: match plan.compiled.needs_facts() {
+            true => Clocks::with_facts(session, &context),
+            false => Clocks::of(session),
+        },
         arguments: arguments.to_own(),
         context,
         prepared: prepared.clone(),
@@ -131,7 +134,7 @@ impl Maker for BatchMaker {
 /// Assembles rows into DataRow messages.
 struct ChunkMaker {
     clocks: Clocks,
-    types: Vec<Type>,
+    types: Vec<ResultType>,
     forms: Vec<Form>,
     chunk: Chunk,
 }

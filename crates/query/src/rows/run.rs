@@ -11,9 +11,9 @@ use bumpalo::Bump;
 use compiled::{ParamType, Ran};
 use crossbeam_epoch::Guard;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
-use datafusion::sql::sqlparser::ast;
 use engine::{Durability, Event, SequenceState};
 use model::{Datum, Error, Lsn, Numeric, Result, SqlState, Type};
+use parser::ast::Expr;
 use pg::Form;
 use pg::backend::data_row;
 
@@ -22,15 +22,14 @@ use ::rows::{Access, Entered};
 
 use super::reading;
 use super::zone::Clocks;
-use super::{Bound, RowsPlan, Verb};
+use super::{Bound, ResultType, RowsPlan, Verb};
 use crate::compute::{compute, is_computing};
 use crate::copy::Chunks;
 use crate::database::{Database, when_set};
 use crate::errors::{convert, locate};
 use crate::memory::RESULT_BYTES;
 use crate::provider::BATCH_ROWS;
-use crate::session::{Outcome, Prepared, Session};
-use crate::statement::Command;
+use crate::session::{Outcome, Plan, Prepared, Session};
 use crate::types::{OutputColumn, Value};
 
 /// Output of a compiled statement as DataRow messages.
@@ -109,7 +108,6 @@ impl<'a> Arguments<'a> {
 }
 
 /// Result of executing a statement.
-#[expect(clippy::large_enum_variant, reason = "there is one for a statement")]
 pub enum Executed {
     /// The result of [`Session::execute`].
     Outcome(Outcome),
@@ -160,7 +158,6 @@ pub(crate) struct Unfinished {
     stage: Stage,
 }
 
-#[expect(clippy::large_enum_variant, reason = "there is one for a statement that waits")]
 enum Stage {
     /// Waits for DDL on a table that the statement changes or locks.
     Enters(Event),
@@ -277,7 +274,13 @@ fn run(
         Some(Messages { out, forms }) => Rows::Messages { start: out.len(), messages: Messages { out, forms } },
         None => Rows::batches(plan.columns.as_deref(), &plan.types, &session.settings.time_zone()),
     };
-    let clocks = Clocks::of(session);
+    let clocks = match plan.compiled.needs_facts() {
+        true => {
+            let context = if plan.names_tables() { session.context_of_newest() } else { session.context() };
+            Clocks::with_facts(session, &context)
+        }
+        false => Clocks::of(session),
+    };
     let effort = Effort::new(!plan.compiled.is_read_only() && is_computing());
     if effort.limited && plan.was_long.load(Ordering::Relaxed) && !plan.compiled.is_read_only() {
         return Ok(Begun::Unfinished(Unfinished { fresh, stage: Stage::LongChange }));
@@ -362,73 +365,62 @@ fn enter(
 /// Plans a statement again because the catalog or the settings have changed.
 pub(super) fn planned_anew(session: &mut Session, prepared: &Prepared, old: &RowsPlan) -> Result<RowsPlan> {
     let statement = &prepared.0.statement;
-    let Command::Sql(sql) = &statement.0.command else { return Err(Error::bug("a compiled statement that is no SQL")) };
     // A table that was just dropped may still exist in the last durable commit, where DataFusion plans.
     let snapshot = session.newest();
     if let Some(gone) = old.compiled.entered().find(|table| snapshot.row_table(&table.schema.name).is_err()) {
         let text = format!("relation \"{}\" does not exist", gone.schema.name.table);
         return Err(locate(Error::new(SqlState::UNDEFINED_TABLE, text), &statement.0));
     }
-    let fresh = super::plan(session, statement, sql, &prepared.0.declared)?;
-    if fresh.is_none() {
-        // The table was dropped, or belongs to the other store now; planning most likely reports that as the
-        // error.
-        session.plan_statement(statement, &prepared.0.declared)?;
+    // If the table was dropped, or belongs to the other store now, planning most likely reports that as the error.
+    let fresh = session.plan_statement(statement, &prepared.0.declared)?;
+    match Arc::into_inner(fresh.0).map(|fresh| fresh.plan) {
+        Some(Plan::Rows(fresh)) if fresh.types == old.types && fresh.parameters == old.parameters => Ok(*fresh),
+        _ => Err(Error::unsupported("cached plan must not change result type")),
     }
-    fresh
-        .filter(|fresh| fresh.types == old.types && fresh.parameters == old.parameters)
-        .ok_or_else(|| Error::unsupported("cached plan must not change result type"))
 }
 
-/// Evaluates expressions without tables, and returns text values of the types with these OIDs; `None` if they
-/// cannot be compiled.
+/// Evaluates expressions without tables, and returns text values of the types with these OIDs.
 ///
 /// # Errors
-/// Errors of binding and evaluation.
-pub(crate) async fn evaluated(
-    session: &mut Session,
-    exprs: &[&ast::Expr],
-    types: &[u32],
-) -> Result<Option<Vec<Value>>> {
-    let cast = |(expr, oid): (&&ast::Expr, &u32)| match Type::from_oid(*oid, -1) {
+/// Errors of binding and evaluation; 0A000 for what the row executor does not support.
+pub(crate) async fn evaluated(session: &mut Session, exprs: &[&Expr], types: &[u32]) -> Result<Vec<Value>> {
+    let cast = |(expr, oid): (&&Expr, &u32)| match Type::from_oid(*oid, -1) {
         Some(Type::Char(_)) | None => format!("CAST(({expr}) AS text)"),
         Some(ty) => format!("CAST(CAST(({expr}) AS {ty}) AS text)"),
     };
     let list: Vec<String> = exprs.iter().zip(types).map(cast).collect();
     let parsed = crate::statement::parse(&format!("SELECT {}", list.join(", ")))?;
-    let Some(Command::Sql(sql)) = parsed.first().map(|parsed| &parsed.0.command) else { return Ok(None) };
+    let parsed = parsed.into_iter().next().ok_or_else(|| Error::bug("no query"))?.without_place();
     let alone = session.block.is_none();
     session.begin_implicit();
-    // Same snapshot as for a query without tables.
-    let snapshot = session.context().snapshot.clone();
-    let settings = Arc::clone(&session.settings);
-    let compiled = compiled::compile(sql, &super::Named { snapshot: &snapshot, settings: &settings }, &[])?;
-    let Some(compiled) = compiled else { return Ok(None) };
-    let (clocks, patience) = (Clocks::of(session), settings.lock_timeout());
-    let is_done = |ran: &Result<Ran>| matches!(ran, Ok(Ran::Done { .. }));
-    let mut values = Vec::new();
-    loop {
-        values.clear();
-        let mut take = |row: &[Datum<'_>]| -> Result<()> {
-            values.extend(row.iter().map(|value| match value {
-                Datum::Text(text) => Value::Text((*text).into()),
-                _ => Value::Null,
-            }));
-            Ok(())
-        };
-        let ran = within(session, &clocks, is_done, |txn, given, guard| {
-            compiled::run(&compiled, txn, &[], given, guard, &mut take)
-        })?;
-        match ran? {
-            Ran::Done { .. } => break,
-            Ran::Wait(event) => wait(&event, patience).await?,
-        }
-    }
-    session.end_rows_statement();
+    let prepared = session.plan_statement(&parsed, &[])?;
+    let Plan::Rows(plan) = &prepared.0.plan else {
+        return Err(Error::unsupported("EXECUTE takes constants and expressions over no table as arguments"));
+    };
+    let (mut out, forms) = (Vec::new(), vec![Form::Text; exprs.len()]);
+    let messages = Messages { out: &mut out, forms: &forms };
+    execute(session, &prepared, plan, Arguments::Values(&[]), Some(messages)).await?;
     if alone {
         session.end_implicit().await?;
     }
-    Ok(Some(values))
+    texts_of(&out)
+}
+
+/// The values of a DataRow message.
+fn texts_of(message: &[u8]) -> Result<Vec<Value>> {
+    // A tag, the message's length, the number of values, and each value after its length.
+    let mut rest = message.get(7..).ok_or_else(|| Error::bug("a query without a row"))?;
+    let mut values = Vec::new();
+    while let Some((length, after)) = rest.split_first_chunk::<4>() {
+        let length = usize::try_from(i32::from_be_bytes(*length)).ok();
+        let (value, after) = after.split_at(length.unwrap_or(0));
+        values.push(match length {
+            Some(_) => Value::Text(String::from_utf8_lossy(value).into_owned()),
+            None => Value::Null,
+        });
+        rest = after;
+    }
+    Ok(values)
 }
 
 /// Amount of work of a statement, and its limit.
@@ -619,12 +611,17 @@ pub(super) enum Rows<'a> {
 }
 
 impl Rows<'_> {
-    pub(super) fn batches(columns: Option<&[OutputColumn]>, types: &[Type], zone: &str) -> Rows<'static> {
+    pub(super) fn batches(columns: Option<&[OutputColumn]>, types: &[ResultType], zone: &str) -> Rows<'static> {
         let maker = BatchMaker::new(columns.unwrap_or_default(), types, zone);
         Rows::Batches { batches: Vec::new(), bytes: 0, maker }
     }
 
-    pub(super) fn take(&mut self, row: &[Datum<'_>], types: &[Type], offset: &mut dyn FnMut(i64) -> i32) -> Result<()> {
+    pub(super) fn take(
+        &mut self,
+        row: &[Datum<'_>],
+        types: &[ResultType],
+        offset: &mut dyn FnMut(i64) -> i32,
+    ) -> Result<()> {
         match self {
             Rows::Messages { messages, .. } => write_row(messages.out, row, types, messages.forms, offset),
             Rows::Batches { batches, bytes, maker } => {
@@ -658,11 +655,14 @@ impl Rows<'_> {
     }
 }
 
+/// First byte of the binary form of jsonb.
+const JSONB_VERSION: u8 = 1;
+
 /// Appends a DataRow message.
 pub(super) fn write_row(
     out: &mut Vec<u8>,
     row: &[Datum<'_>],
-    types: &[Type],
+    types: &[ResultType],
     forms: &[Form],
     offset: &mut dyn FnMut(i64) -> i32,
 ) {
@@ -670,7 +670,12 @@ pub(super) fn write_row(
     for ((datum, ty), form) in row.iter().zip(types).zip(forms) {
         match datum {
             Datum::Null => out.null(),
-            datum => out.value(|out| pg::row_value::write(out, datum, *ty, *form, offset)),
+            datum => out.value(|out| {
+                if ty.is_jsonb && *form == Form::Binary {
+                    out.push(JSONB_VERSION);
+                }
+                pg::row_value::write(out, datum, ty.ty, *form, offset);
+            }),
         }
     }
     out.finish();
@@ -686,11 +691,11 @@ pub(super) struct BatchMaker {
 }
 
 impl BatchMaker {
-    pub(super) fn new(columns: &[OutputColumn], types: &[Type], zone: &str) -> BatchMaker {
-        let builders = types.iter().map(|ty| Builder::new(carried(*ty), zone, 0)).collect();
+    pub(super) fn new(columns: &[OutputColumn], types: &[ResultType], zone: &str) -> BatchMaker {
+        let builders = types.iter().map(|ty| Builder::new(carried(ty.ty), zone, 0)).collect();
         let columns = columns.iter().zip(types);
         let fields: Vec<Field> =
-            columns.map(|(column, ty)| Field::new(&column.name, arrow_of(carried(*ty), zone), true)).collect();
+            columns.map(|(column, ty)| Field::new(&column.name, arrow_of(carried(ty.ty), zone), true)).collect();
         BatchMaker { builders, schema: Arc::new(Schema::new(fields)), pending: 0, bytes: 0 }
     }
 

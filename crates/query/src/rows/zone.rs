@@ -6,6 +6,7 @@ use bumpalo::Bump;
 use catalog::TypeId;
 use model::{Datum, Error, Result, Type};
 
+use crate::context::StatementContext;
 use crate::settings::Settings;
 
 /// Times in microseconds; the smallest and largest values are -infinity and infinity.
@@ -14,6 +15,8 @@ pub(super) struct Clocks {
     settings: Arc<Settings>,
     /// Start of the transaction, microseconds since 1970 UTC.
     now_micros: i64,
+    /// Facts for expressions of crate `scalar`; absent for statements without them.
+    facts: Option<Arc<scalar::Session>>,
 }
 
 impl compiled::Zone for Clocks {
@@ -54,12 +57,21 @@ impl compiled::Zone for Clocks {
             other => return Err(Error::bug(format!("{} read as a time", other.type_name()))),
         })
     }
+
+    fn facts(&self) -> Option<&scalar::Session> {
+        self.facts.as_deref()
+    }
 }
 
 impl Clocks {
     /// The clocks of a transaction that began at `now_ns`, nanoseconds since 1970.
     pub(super) fn new(settings: &Arc<Settings>, now_ns: i64) -> Clocks {
-        Clocks { settings: Arc::clone(settings), now_micros: now_ns.div_euclid(1_000) }
+        Clocks { settings: Arc::clone(settings), now_micros: now_ns.div_euclid(1_000), facts: None }
+    }
+
+    /// The clocks of a session's transaction, with the facts that expressions of crate `scalar` ask for.
+    pub(super) fn with_facts(session: &crate::session::Session, context: &Arc<StatementContext>) -> Clocks {
+        Clocks { facts: Some(crate::binding::facts(context)), ..Clocks::of(session) }
     }
 
     /// The clocks of a session's transaction.

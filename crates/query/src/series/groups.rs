@@ -54,7 +54,7 @@ impl Aggregated {
     /// Whether it uses the column at this position of the columns read.
     pub(super) fn looks_at(&self, position: usize) -> bool {
         let exprs = self.arguments.iter().chain(&self.filter);
-        exprs.flat_map(|expr| collect_columns(expr)).any(|column| column.index() == position)
+        exprs.flat_map(collect_columns).any(|column| column.index() == position)
     }
 
     /// Aggregate state for the rows of each group; `None` if it cannot be computed from whole columns.

@@ -154,7 +154,7 @@ fn float_extremes<T: ArrowPrimitiveType<Native: PartialOrd>>(
     }
     let extremes = extremes_of::<T>(rows, column, ends, greatest);
     let zero = T::Native::default();
-    (!extremes.as_primitive::<T>().values().iter().any(|extreme| *extreme == zero)).then_some(extremes)
+    (!extremes.as_primitive::<T>().values().contains(&zero)).then_some(extremes)
 }
 
 #[cfg(test)]

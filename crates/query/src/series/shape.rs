@@ -780,10 +780,11 @@ fn substituted(expr: &Expr, schema: &DFSchema, inputs: &[Expr]) -> Option<Expr> 
     };
     // A top-down rewrite would descend into the inlined expressions.
     let expr = expr.clone().transform_up(rewrite).ok()?.data;
-    found.then(|| match expr {
+    let expr = match expr {
         Expr::Alias(alias) => *alias.expr,
         expr => expr,
-    })
+    };
+    found.then_some(expr)
 }
 
 fn bare(expr: &Expr) -> &Expr {

@@ -175,7 +175,7 @@ INSERT INTO pair VALUES (1, 'x', 50) ON CONFLICT ON CONSTRAINT pair_pkey DO UPDA
 INSERT INTO pair VALUES (8, 'd', 1), (8, 'd', 2) ON CONFLICT (a, b) DO UPDATE SET value = 3
 INSERT INTO pair VALUES (8, 'd', 1), (8, 'd', 2) ON CONFLICT (a, b) DO NOTHING
 INSERT INTO pair VALUES (1, 'x', 1) ON CONFLICT (a) DO NOTHING
-/*says: of which relation*/ INSERT INTO pair VALUES (1, 'x', 1) ON CONFLICT (nope) DO NOTHING
+INSERT INTO pair VALUES (1, 'x', 1) ON CONFLICT (nope) DO NOTHING
 INSERT INTO pair VALUES (1, 'x', 1) ON CONFLICT DO UPDATE SET value = 1
 INSERT INTO parent VALUES (1, 'new') ON CONFLICT (code) DO NOTHING
 INSERT INTO parent VALUES (20, 'two') ON CONFLICT (code) DO UPDATE SET id = excluded.id
