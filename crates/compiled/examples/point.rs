@@ -1,9 +1,6 @@
 //! Cost of compiled statements: nanoseconds of processor time for each run, on one thread, without a log. Each run
 //! is its own transaction.
 //!
-//! Statements are measured twice: bound from sqlparser's tree by this crate (`old`), and bound by crate `binder` from our
-//! parser's tree and lowered (`new`).
-//!
 //! `cargo run --release -p compiled --example point -- [start of a name] [runs]`
 
 use std::hint::black_box;
@@ -11,14 +8,11 @@ use std::sync::Arc;
 
 use binder::tree::{Table, TableColumn};
 use catalog::TypeId;
-use compiled::{Compiled, Lowered, Ran, Session, Tables, Zone, compile, prepare, prepare_change, run};
+use compiled::{Compiled, Lowered, Ran, Session, Tables, Zone, prepare, prepare_change, run};
 use model::{Datum, Error, Lsn, Result, RowColumn, RowIndex, RowSchema, SequenceRef, TableId, TableName, Type};
 use parser::ast;
 use rows::row::{ColumnLayout, RowLayout};
 use rows::{IndexData, Isolation, Readers, Records, RowTable, Store};
-use sqlparser::ast::Statement;
-use sqlparser::dialect::PostgreSqlDialect;
-use sqlparser::parser::Parser;
 
 /// The same allocator as in the server.
 #[global_allocator]
@@ -153,19 +147,13 @@ fn tables() -> Result<Vec<Arc<RowTable>>> {
     Ok(vec![table(1, "stock", &stock, 2)?, table(2, "item", &item, 1)?, table(3, "warehouse", &warehouse, 1)?])
 }
 
-fn parsed(sql: &str) -> Result<Statement> {
-    let mut parsed = Parser::parse_sql(&PostgreSqlDialect {}, sql).map_err(|error| Error::bug(error.to_string()))?;
-    parsed.pop().ok_or_else(|| Error::bug("no statement"))
-}
-
 /// Processor time of this thread in nanoseconds; independent of other processes.
 fn spent() -> Result<u64> {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").map_err(|error| Error::bug(error.to_string()))?;
     text.split(' ').next().and_then(|nanos| nanos.parse().ok()).ok_or_else(|| Error::bug("no number"))
 }
 
-/// The statement as our parser gives it.
-fn parsed_by_ours(sql: &str) -> Result<ast::Statement> {
+fn parsed(sql: &str) -> Result<ast::Statement> {
     let parsed = parser::parse_all(sql)?.pop();
     parsed.map(|one| one.statement).ok_or_else(|| Error::bug("no statement"))
 }
@@ -185,16 +173,10 @@ impl Options {
     }
 
     fn measure_compilation(&self, stock: &Stock, name: &str, sql: &str) -> Result<()> {
-        let (old, new) = (parsed(sql)?, parsed_by_ours(sql)?);
-        self.measure(&format!("parsing the {name}, old"), |_| parsed(sql).map(|parsed| drop(black_box(parsed))))?;
-        self.measure(&format!("parsing the {name}, new"), |_| {
-            parsed_by_ours(sql).map(|parsed| drop(black_box(parsed)))
-        })?;
-        self.measure(&format!("compiling the {name}, old"), |_| {
-            compile(&old, stock, &[]).map(|compiled| drop(black_box(compiled)))
-        })?;
-        self.measure(&format!("compiling the {name}, new"), |_| {
-            stock.lowered(sql, &new).map(|compiled| drop(black_box(compiled)))
+        let tree = parsed(sql)?;
+        self.measure(&format!("parsing the {name}"), |_| parsed(sql).map(|parsed| drop(black_box(parsed))))?;
+        self.measure(&format!("compiling the {name}"), |_| {
+            stock.lowered(sql, &tree).map(|compiled| drop(black_box(compiled)))
         })
     }
 }
@@ -219,7 +201,7 @@ impl Stock {
     }
 
     fn compiled(&self, sql: &str) -> Result<Compiled> {
-        compile(&parsed(sql)?, self, &[])?.ok_or_else(|| Error::unsupported(sql))
+        self.lowered(sql, &parsed(sql)?)
     }
 
     fn lowered(&self, sql: &str, parsed: &ast::Statement) -> Result<Compiled> {
@@ -308,24 +290,20 @@ fn main() -> Result<()> {
             Ok(())
         })?;
         for (name, sql) in QUERIES {
-            let both = [("old", stock.compiled(sql)?), ("new", stock.lowered(sql, &parsed_by_ours(sql)?)?)];
-            for (way, statement) in both {
-                options.measure(&format!("{name}, {way}"), |at| {
-                    let item = stock.item(at);
-                    black_box(stock.run(&statement, &[one.clone(), item], false)?);
-                    Ok(())
-                })?;
-            }
-        }
-        let both = [("old", stock.compiled(update)?), ("new", stock.lowered(update, &parsed_by_ours(update)?)?)];
-        for (way, statement) in both {
-            options.measure(&format!("update of four columns, and commit, {way}"), |at| {
-                let params =
-                    [Datum::Int4(at as i32 % 90 + 10), Datum::Int4(5), Datum::Int4(0), one.clone(), stock.item(at)];
-                black_box(stock.run(&statement, &params, true)?);
+            let statement = stock.compiled(sql)?;
+            options.measure(name, |at| {
+                let item = stock.item(at);
+                black_box(stock.run(&statement, &[one.clone(), item], false)?);
                 Ok(())
             })?;
         }
+        let statement = stock.compiled(update)?;
+        options.measure("update of four columns, and commit", |at| {
+            let params =
+                [Datum::Int4(at as i32 % 90 + 10), Datum::Int4(5), Datum::Int4(0), one.clone(), stock.item(at)];
+            black_box(stock.run(&statement, &params, true)?);
+            Ok(())
+        })?;
     }
     println!("compilation");
     let stock = Stock::new(20)?;

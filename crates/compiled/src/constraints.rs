@@ -1,17 +1,14 @@
-//! Row constraints of INSERT and UPDATE: NOT NULL, CHECK, defaults, and the errors for violations and duplicate
-//! keys.
+//! Row constraints of INSERT and UPDATE: NOT NULL, CHECK, and the errors for violations and duplicate keys.
 
 use std::sync::Arc;
 
 use model::{Datum, Error, Result, RowColumn, SqlState, Type};
 use rows::RowTable;
-use sqlparser::ast;
 
-use crate::bind::{Bind, Binder, Refusal, Source, Typed};
 use crate::cast::text_of;
 use crate::exec::Run;
-use crate::expr::{Expr, Frame, Value};
-use crate::scope::Scope;
+use crate::expr::{Expr, Frame};
+use crate::stored_expressions::{Bind, condition_of};
 
 /// Slot of the row being written.
 pub(crate) const TARGET: usize = 0;
@@ -24,13 +21,9 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    pub(crate) fn new(table: Arc<RowTable>, scope: &mut Scope<'_>) -> Bind<Writer> {
-        let mut own = Binder::default();
-        own.sources.push(Source::stored(table.schema.name.table.clone(), TARGET, Arc::clone(&table)));
-        let mut checks = Vec::with_capacity(table.schema.checks.len());
-        for check in &table.schema.checks {
-            checks.push((check.name.clone(), own.condition(&parsed(&check.condition)?, "CHECK", scope)?));
-        }
+    pub(crate) fn new(table: Arc<RowTable>) -> Bind<Writer> {
+        let bound = |check: &model::RowCheck| Ok((check.name.clone(), condition_of(&check.condition, &table)?));
+        let checks = table.schema.checks.iter().map(bound).collect::<Bind<_>>()?;
         Ok(Writer { table, checks })
     }
 
@@ -126,29 +119,5 @@ impl Writer {
         let text = text_of(value, frame.ctx.session.zone);
         let ty: Type = self.table.schema.columns[column].ty;
         format!("{text}{}", " ".repeat(ty.padding(&text)))
-    }
-}
-
-/// Parses a CHECK condition or DEFAULT from a table's description.
-fn parsed(sql: &str) -> Bind<ast::Expr> {
-    crate::dialect::parser_of(sql).and_then(|mut parser| parser.parse_expr()).map_err(|_| Refusal::Unsupported)
-}
-
-/// Casts an expression to a column's type, as assignment does.
-pub(crate) fn assigned(binder: &mut Binder, bound: Typed, table: &RowTable, column: usize) -> Bind<Expr> {
-    let column = &table.schema.columns[column];
-    binder.assigned(bound, column.ty, &column.name)
-}
-
-/// Binds a column's DEFAULT; NULL if it has none.
-pub(crate) fn default_of(binder: &mut Binder, table: &RowTable, column: usize, scope: &mut Scope<'_>) -> Bind<Expr> {
-    match &table.schema.columns[column].default {
-        None => Ok(Expr::Value(Value::Plain(Datum::Null))),
-        Some(sql) => {
-            let around = scope.schema.replace(table.schema.name.schema.clone());
-            let bound = binder.expr(&parsed(sql)?, scope);
-            scope.schema = around;
-            assigned(binder, bound?, table, column)
-        }
     }
 }

@@ -6,7 +6,7 @@
 
 use std::any::TypeId;
 
-use sqlparser::ast::{Expr, UnaryOperator};
+use sqlparser::ast::{Expr, Ident, UnaryOperator};
 use sqlparser::dialect::{Dialect, PostgreSqlDialect, Precedence};
 use sqlparser::keywords::Keyword;
 use sqlparser::parser::{Parser, ParserError};
@@ -44,6 +44,11 @@ pub fn tokenize(sql: &str) -> Result<Vec<TokenWithSpan>, TokenizerError> {
     }
     join_strings(&mut tokens);
     Ok(tokens)
+}
+
+/// An identifier after case folding: unquoted names become lower case.
+pub(crate) fn fold_ident(name: &Ident) -> String {
+    if name.quote_style.is_some() { name.value.clone() } else { name.value.to_ascii_lowercase() }
 }
 
 /// PostgreSQL's rule: an operator of several characters may end in `+` or `-` only if it contains one of these.

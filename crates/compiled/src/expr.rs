@@ -216,66 +216,6 @@ pub(crate) enum Expr {
     },
 }
 
-/// Generates a pre-order traversal, shared or mutable.
-macro_rules! walk {
-    ($(#[$doc:meta])* $name:ident, $iter:ident $(, $mut:tt)?) => {
-        $(#[$doc])*
-        pub(crate) fn $name(&$($mut)? self, each: &mut dyn FnMut(&$($mut)? Expr)) {
-            each(self);
-            match self {
-                Expr::Value(_)
-                | Expr::Param(_)
-                | Expr::Field { .. }
-                | Expr::OuterValue(_)
-                | Expr::Element
-                | Expr::Now
-                | Expr::ArrayParam { .. }
-                | Expr::Computed(_) => {}
-                Expr::Arithmetic(_, sides)
-                | Expr::Compare(_, sides)
-                | Expr::And(sides)
-                | Expr::Or(sides)
-                | Expr::Concat(sides)
-                | Expr::IsDistinct { from: sides, .. }
-                | Expr::Shift { what: sides, .. }
-                | Expr::Like { what: sides, .. } => sides.$iter().for_each(|side| side.$name(each)),
-                Expr::Not(of)
-                | Expr::Negate(of)
-                | Expr::IsNull { of, .. }
-                | Expr::Cast { what: of, .. }
-                | Expr::InArray { what: of, .. }
-                | Expr::ComparedArray { what: of, .. }
-                | Expr::ToKeyType { what: of, .. } => of.$name(each),
-                Expr::InList { what, list: more, .. }
-                | Expr::InResult { what, given: more, .. }
-                | Expr::ComparedResult { what, given: more, .. } => {
-                    what.$name(each);
-                    more.$iter().for_each(|one| one.$name(each));
-                }
-                Expr::Case { whens, otherwise } => {
-                    for (when, then) in whens {
-                        when.$name(each);
-                        then.$name(each);
-                    }
-                    if let Some(otherwise) = otherwise {
-                        otherwise.$name(each);
-                    }
-                }
-                Expr::InRows { what, given, .. } => {
-                    what.$iter().chain(given).for_each(|one| one.$name(each));
-                }
-                Expr::Coalesce(of)
-                | Expr::Extreme { of, .. }
-                | Expr::Call(_, of)
-                | Expr::Scalar(_, of)
-                | Expr::Computation(_, of)
-                | Expr::SessionCall(_, of)
-                | Expr::Result { given: of, .. } => of.$iter().for_each(|one| one.$name(each)),
-            }
-        }
-    };
-}
-
 /// A call of a function of crate `scalar`.
 #[derive(Clone, Debug)]
 pub(crate) struct ScalarCall {
@@ -647,23 +587,58 @@ impl Expr {
         })
     }
 
-    walk!(
-        /// Calls `each` with the expression and all subexpressions, outermost first.
-        visit, iter
-    );
-    walk!(
-        /// Calls `each` with the expression and all subexpressions, mutably, outermost first.
-        change, iter_mut, mut
-    );
-
-    /// Whether both read the same column of the same slot, or the same outer value.
-    pub(crate) fn is_same_column(&self, other: &Expr) -> bool {
-        match (self, other) {
-            (Expr::Field { slot, column, .. }, Expr::Field { slot: other, column: one, .. }) => {
-                (slot, column) == (other, one)
+    /// Calls `each` with the expression and all subexpressions, outermost first.
+    pub(crate) fn visit(&self, each: &mut dyn FnMut(&Expr)) {
+        each(self);
+        match self {
+            Expr::Value(_)
+            | Expr::Param(_)
+            | Expr::Field { .. }
+            | Expr::OuterValue(_)
+            | Expr::Element
+            | Expr::Now
+            | Expr::ArrayParam { .. }
+            | Expr::Computed(_) => {}
+            Expr::Arithmetic(_, sides)
+            | Expr::Compare(_, sides)
+            | Expr::And(sides)
+            | Expr::Or(sides)
+            | Expr::Concat(sides)
+            | Expr::IsDistinct { from: sides, .. }
+            | Expr::Shift { what: sides, .. }
+            | Expr::Like { what: sides, .. } => sides.iter().for_each(|side| side.visit(each)),
+            Expr::Not(of)
+            | Expr::Negate(of)
+            | Expr::IsNull { of, .. }
+            | Expr::Cast { what: of, .. }
+            | Expr::InArray { what: of, .. }
+            | Expr::ComparedArray { what: of, .. }
+            | Expr::ToKeyType { what: of, .. } => of.visit(each),
+            Expr::InList { what, list: more, .. }
+            | Expr::InResult { what, given: more, .. }
+            | Expr::ComparedResult { what, given: more, .. } => {
+                what.visit(each);
+                more.iter().for_each(|one| one.visit(each));
             }
-            (Expr::OuterValue(at), Expr::OuterValue(other)) => at == other,
-            _ => false,
+            Expr::Case { whens, otherwise } => {
+                for (when, then) in whens {
+                    when.visit(each);
+                    then.visit(each);
+                }
+                if let Some(otherwise) = otherwise {
+                    otherwise.visit(each);
+                }
+            }
+            Expr::InRows { what, given, .. } => {
+                what.iter().chain(given).for_each(|one| one.visit(each));
+            }
+            Expr::Coalesce(of)
+            | Expr::Extreme { of, .. }
+            | Expr::Call(_, of)
+            | Expr::Scalar(_, of)
+            | Expr::Computation(_, of)
+            | Expr::SessionCall(_, of)
+            | Expr::Result { given: of, .. } => of.iter().for_each(|one| one.visit(each)),
         }
     }
 
@@ -861,4 +836,39 @@ enum Piece {
     Char(char),
     /// An escape character at the end of the pattern.
     Nothing,
+}
+
+/// Comparison of rows by pairs of their columns; `None` without any.
+pub(crate) fn rows_compared(comparison: Comparison, sides: &[[Expr; 2]]) -> Option<Expr> {
+    let compare = |by: Comparison, sides: &[Expr; 2]| Expr::Compare(by, Box::new(sides.clone()));
+    let (last, first) = sides.split_last()?;
+    let decided = |rest: Expr, one: &[Expr; 2]| match comparison {
+        Comparison::Equal => Expr::And(Box::new([compare(Comparison::Equal, one), rest])),
+        Comparison::NotEqual => Expr::Or(Box::new([compare(Comparison::NotEqual, one), rest])),
+        _ => {
+            let equal = Expr::And(Box::new([compare(Comparison::Equal, one), rest]));
+            let decided = Expr::Or(Box::new([compare(comparison.strict(), one), equal]));
+            // This redundant condition on the first column allows an index range scan.
+            Expr::And(Box::new([compare(comparison.lax(), one), decided]))
+        }
+    };
+    Some(first.iter().rev().fold(compare(comparison, last), decided))
+}
+
+/// Disjunction as a balanced tree, so that long lists do not nest deeply. `None` if empty.
+pub(crate) fn any_of(mut all: Vec<Expr>) -> Option<Expr> {
+    let rest = all.split_off(all.len().div_ceil(2));
+    if rest.is_empty() {
+        return all.pop();
+    }
+    Some(Expr::Or(Box::new([any_of(all)?, any_of(rest)?])))
+}
+
+/// Conjunction as a balanced tree. `None` if empty.
+pub(crate) fn all_of(mut all: Vec<Expr>) -> Option<Expr> {
+    let rest = all.split_off(all.len().div_ceil(2));
+    if rest.is_empty() {
+        return all.pop();
+    }
+    Some(Expr::And(Box::new([all_of(all)?, all_of(rest)?])))
 }

@@ -15,12 +15,12 @@ use std::sync::Arc;
 use model::{Datum, Error, Referential, Result, RowForeignKey, SqlState, TableId};
 use rows::{Direction, IndexData, Isolation, LockMode, Locked, Put, RecordId, RowTable, WaitPolicy, key};
 
-use crate::bind::{Bind, Binder, Refusal};
 use crate::cast::text_of;
-use crate::constraints::{Writer, default_of};
+use crate::constraints::Writer;
 use crate::exec::Run;
 use crate::expr::Expr;
-use crate::scope::Scope;
+use crate::statement::Tables;
+use crate::stored_expressions::{Bind, Refusal, default_of};
 
 /// The foreign keys that a statement must check.
 #[derive(Default)]
@@ -99,41 +99,34 @@ impl ChangeKind<'_> {
 
 impl ForeignKeys {
     /// Adds the foreign keys that this kind of change to `table` can violate or trigger.
-    pub(crate) fn add(
-        &mut self,
-        binder: &mut Binder,
-        table: &Arc<RowTable>,
-        change: ChangeKind<'_>,
-        scope: &mut Scope<'_>,
-    ) -> Bind<()> {
+    pub(crate) fn add(&mut self, table: &Arc<RowTable>, change: ChangeKind<'_>, tables: &dyn Tables) -> Bind<()> {
         let mut known = Vec::new();
         if self.tables.is_empty() {
             self.tables.push(Node::default());
         }
-        self.fill(0, binder, table, change, &mut known, scope)
+        self.fill(0, table, change, &mut known, tables)
     }
 
     /// `known`: tables that actions reach, with their positions.
     fn fill(
         &mut self,
         at: usize,
-        binder: &mut Binder,
         table: &Arc<RowTable>,
         change: ChangeKind<'_>,
         known: &mut Vec<(TableId, usize)>,
-        scope: &mut Scope<'_>,
+        tables: &dyn Tables,
     ) -> Bind<()> {
         if !matches!(change, ChangeKind::Delete) {
             for def in table.schema.foreign_keys.iter().filter(|def| change.touches(&def.columns)) {
                 let is_own = def.table == table.id();
-                let parent = if is_own { Some(Arc::clone(table)) } else { scope.tables.by_id(def.table) };
+                let parent = if is_own { Some(Arc::clone(table)) } else { tables.by_id(def.table) };
                 self.tables[at].own.push(Reference::new(def, Arc::clone(table), parent.ok_or(Refusal::Unsupported)?)?);
             }
         }
         if matches!(change, ChangeKind::Insert) {
             return Ok(());
         }
-        for child in scope.tables.referring(table.id()) {
+        for child in tables.referring(table.id()) {
             for def in child.schema.foreign_keys.iter().filter(|def| def.table == table.id()) {
                 if !change.touches(&def.referred) {
                     continue;
@@ -141,8 +134,8 @@ impl ForeignKeys {
                 let reference = Reference::new(def, Arc::clone(&child), Arc::clone(table))?;
                 let mut referencing = ReferencingKey { reference, child: None, defaults: Vec::new() };
                 if change.acts(def) {
-                    referencing.child = Some(self.node(binder, &child, known, scope)?);
-                    let defaults = def.columns.iter().map(|column| default_of(binder, &child, *column, scope));
+                    referencing.child = Some(self.node(&child, known, tables)?);
+                    let defaults = def.columns.iter().map(|column| default_of(&child, *column, tables));
                     referencing.defaults = defaults.collect::<Bind<_>>()?;
                 }
                 self.tables[at].others.push(referencing);
@@ -152,21 +145,15 @@ impl ForeignKeys {
     }
 
     /// Adds a table that actions can change; returns its position.
-    fn node(
-        &mut self,
-        binder: &mut Binder,
-        table: &Arc<RowTable>,
-        known: &mut Vec<(TableId, usize)>,
-        scope: &mut Scope<'_>,
-    ) -> Bind<usize> {
+    fn node(&mut self, table: &Arc<RowTable>, known: &mut Vec<(TableId, usize)>, tables: &dyn Tables) -> Bind<usize> {
         if let Some((_, at)) = known.iter().find(|(id, _)| *id == table.id()) {
             return Ok(*at);
         }
         let at = self.tables.len();
         known.push((table.id(), at));
-        let writer = Some(Writer::new(Arc::clone(table), scope)?);
+        let writer = Some(Writer::new(Arc::clone(table))?);
         self.tables.push(Node { writer, ..Node::default() });
-        self.fill(at, binder, table, ChangeKind::All, known, scope)?;
+        self.fill(at, table, ChangeKind::All, known, tables)?;
         Ok(at)
     }
 

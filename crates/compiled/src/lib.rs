@@ -1,16 +1,14 @@
-//! SQL over `rows` tables without DataFusion: a statement is bound once to typed expressions and a fixed access
-//! path, and then runs in microseconds.
+//! SQL over `rows` tables without DataFusion: a statement that crate `binder` bound becomes typed expressions and a fixed
+//! access path, and then runs in microseconds.
 //!
-//! - [`prepare`], [`prepare_change`], [`compile`], [`run`]: the entry points; [`Load`]: rows from outside (COPY, INSERT …
-//!   SELECT).
-//! - `lower`: statements that crate `binder` bound. Those given to [`compile`] are bound here.
-//! - `dialect`: PostgreSQL's lexical rules and operator precedence for the parser.
-//! - `bind`, `scope`, `types`, `array`: name resolution and types, by PostgreSQL's rules.
-//! - `expr`, `cast`, `functions`, `datetime`, `sequences`, `aggregate`: evaluation.
-//! - `plan`, `key_cast`, `exec`: access paths, join order, nested loops.
-//! - `select`, `from`, `sort_limit`, `subquery`, `derived_tables`, `dml`, `constraints`, `foreign_keys`:
-//!   statements.
-//! - `ddl`: definition statements.
+//! - [`lower`], [`lower_change`], [`prepare`], [`prepare_change`], [`run`]: the entry points; [`Load`]: rows from outside
+//!   (COPY, INSERT … SELECT).
+//! - `lower`: from bound trees to plans.
+//! - `plan`, `from`, `key_cast`, `exec`: access paths, join order, nested loops.
+//! - `expr`, `cast`, `types`, `array`, `functions`, `datetime`, `sequences`, `aggregate`: evaluation.
+//! - `statement`, `select`, `sort_limit`, `subquery`, `derived_tables`, `dml`, `constraints`, `foreign_keys`: statements.
+//! - `ddl`: definition statements; `dialect`: PostgreSQL's lexical rules and operator precedence for their parser.
+//! - `stored_expressions`: binds CHECK conditions and defaults, which tables store as SQL.
 //!
 //! Always true: nothing here waits or does I/O. A statement that must wait for a lock returns the event to wait
 //! for, and its caller runs it again. Nothing here takes a savepoint: the caller undoes a statement that fails or
@@ -18,7 +16,6 @@
 
 mod aggregate;
 mod array;
-mod bind;
 mod cast;
 mod constraints;
 mod datetime;
@@ -34,12 +31,12 @@ mod functions;
 mod key_cast;
 mod lower;
 mod plan;
-mod scope;
 mod select;
 mod sequences;
 mod sort_limit;
 #[expect(clippy::large_enum_variant, reason = "a plan has one `Work`; a box would add an indirection")]
 mod statement;
+mod stored_expressions;
 mod subquery;
 #[cfg(test)]
 mod tests;
@@ -55,7 +52,6 @@ pub use dialect::{PostgreSql, parser, parser_of, tokenize};
 pub use dml::{Incoming, Load, Loaded, Refused};
 pub use functions::formatted;
 pub use lower::{Lowered, NotLowered, lower, lower_change, lower_load, prepare, prepare_change};
-pub use scope::Tables;
-pub use select::{Output, WEAKER_LOCK};
+pub use select::Output;
 pub use sequences::{Numbers, is_of_sequence};
-pub use statement::{Compiled, Ran, Reading, Session, compile, counts, names_no_table, run};
+pub use statement::{Compiled, Ran, Reading, Session, Tables, run};

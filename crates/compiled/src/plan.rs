@@ -11,8 +11,8 @@ use std::fmt;
 use model::Type;
 use rows::RowTable;
 
-use crate::bind::{Source, all_of, any_of};
-use crate::expr::{Comparison, Expr};
+use crate::expr::{Comparison, Expr, all_of, any_of};
+use crate::from::Source;
 use crate::key_cast::{self, ColumnCast};
 
 /// One table of a join and its access path.
@@ -409,7 +409,7 @@ fn hashed(
     let columns = source.schema().shown().map(|(at, _)| at);
     let keys = columns.filter_map(|column| Some((column, equal_to(source, column, conditions, bound)?)));
     let (columns, mut keys): (Vec<usize>, Vec<Expr>) = keys.unzip();
-    let mut by: Vec<Expr> = columns.iter().map(|column| source.field(*column).expr).collect();
+    let mut by: Vec<Expr> = columns.iter().map(|column| source.field(*column)).collect();
     for (one, key) in conditions.iter().filter_map(|condition| expression_equal(source, condition, bound)) {
         by.push(one.clone());
         keys.push(key.clone());

@@ -1,4 +1,4 @@
-//! Statements: compilation and execution.
+//! Statements: their catalog, their plans, and execution.
 
 use std::cell::RefCell;
 use std::ops::ControlFlow;
@@ -7,22 +7,40 @@ use std::sync::Arc;
 use bumpalo::Bump;
 use crossbeam_epoch::Guard;
 use env::Event;
-use model::{Datum, Error, Result, SqlState};
+use model::{Datum, Error, Result, SequenceRef, SqlState, TableId};
 use rows::{RowTable, Txn, View};
-use sqlparser::ast::{self, Visit};
 
 use crate::array::{Array, ParamType};
-use crate::bind::{Bind, Binder, Refusal, fold_ident};
 use crate::cast::Zone;
 use crate::derived_tables::Derived;
-use crate::dml::{self, Change, Insert};
+use crate::dml::{Change, Insert};
 use crate::exec::{ExecContext, ReadSource, ResumePoint, Slice, SubPlans};
 use crate::lower::Parts;
-use crate::scope::{self, Tables};
-use crate::select::{self, Output, Select};
-use crate::sequences::{self, Numbers};
+use crate::select::{Output, Select};
+use crate::sequences::Numbers;
 use crate::sort_limit::Emit;
-use crate::subquery::{ResultKind, Subquery};
+use crate::subquery::Subquery;
+
+/// Catalog lookups for statements.
+pub trait Tables {
+    /// A `rows` table by case-folded name; without a schema it is looked up in the search path. `None` if it does
+    /// not exist or is not a `rows` table.
+    fn table(&self, schema: Option<&str>, name: &str) -> Option<Arc<RowTable>>;
+
+    /// A sequence by name, with the same rules.
+    fn sequence(&self, schema: Option<&str>, name: &str) -> Option<SequenceRef>;
+
+    /// A sequence by its number in `pg_class`, as values of type regclass have it.
+    fn sequence_of_oid(&self, _: u32) -> Option<SequenceRef> {
+        None
+    }
+
+    /// A table by id, for foreign keys.
+    fn by_id(&self, id: TableId) -> Option<Arc<RowTable>>;
+
+    /// Tables with a foreign key that references this one.
+    fn referring(&self, id: TableId) -> Vec<Arc<RowTable>>;
+}
 
 /// A compiled statement. Valid as long as its tables keep the versions it was compiled for.
 pub struct Compiled {
@@ -38,8 +56,6 @@ pub struct Compiled {
     arrays: Vec<Array>,
     /// Whether it changes a sequence.
     counts: bool,
-    /// Whether any expression has type time, timestamp, timestamptz or interval.
-    moments: bool,
     /// Whether a constant was read by the session's settings.
     has_session_constants: bool,
     /// Whether it has expressions that crate `scalar` computes.
@@ -82,9 +98,8 @@ pub enum Ran {
 
 impl Compiled {
     pub(crate) fn of(work: Work, parts: Parts) -> Compiled {
-        let Parts { params, subqueries, derived, hashed, arrays, counts, moments, has_session_constants, computes } =
-            parts;
-        Compiled { params, work, subqueries, derived, hashed, arrays, counts, moments, has_session_constants, computes }
+        let Parts { params, subqueries, derived, hashed, arrays, counts, has_session_constants, computes } = parts;
+        Compiled { params, work, subqueries, derived, hashed, arrays, counts, has_session_constants, computes }
     }
 
     /// Whether a constant in it was read by the session's settings, such as a time by the time zone, or `today` by the
@@ -110,26 +125,6 @@ impl Compiled {
     #[must_use]
     pub fn is_read_only(&self) -> bool {
         matches!(&self.work, Work::Select(_)) && !self.queries().any(Select::locks) && !self.counts
-    }
-
-    /// Whether it computes with times or intervals. Precision is microseconds here; DataFusion computes with
-    /// nanoseconds and may give another result.
-    #[must_use]
-    pub fn has_moments(&self) -> bool {
-        self.moments
-    }
-
-    /// Whether the plan contains a full table scan. If so, DataFusion may be faster.
-    #[must_use]
-    pub fn reads_whole_tables(&self) -> bool {
-        let within = |one: &Subquery| one.kind != ResultKind::Existence && one.select.reads_whole_tables();
-        self.subqueries.iter().any(within)
-            || self.derived.iter().any(|one| one.rows.reads_whole_tables())
-            || match &self.work {
-                Work::Select(select) => select.reads_whole_tables(),
-                Work::Insert(insert) => insert.reads_whole_tables(),
-                Work::Change(change) => change.reads_whole_tables(),
-            }
     }
 
     /// Whether rows are streamed without any state between them, so that [`Reading`] can stop after any row.
@@ -212,120 +207,6 @@ impl Compiled {
             Work::Insert(insert) => &insert.columns,
             Work::Change(change) => &change.columns,
         }
-    }
-}
-
-/// Compiles a statement; `None` if it must run elsewhere.
-///
-/// - `declared`: parameter types declared by the client; the others are inferred.
-///
-/// # Errors
-/// PostgreSQL's, with its SQLSTATEs: 42703, 42883, 42804, 42P18, 22P02 and others.
-pub fn compile(sql: &ast::Statement, tables: &dyn Tables, declared: &[Option<ParamType>]) -> Result<Option<Compiled>> {
-    let mut binder = Binder { params: declared.to_vec(), ..Binder::default() };
-    let work = match work(&mut binder, sql, tables) {
-        Ok(work) => work,
-        Err(Refusal::Unsupported) => return Ok(None),
-        Err(Refusal::Error(error)) => return Err(error),
-    };
-    let params = std::mem::take(&mut binder.params);
-    let params = params.into_iter().enumerate().map(|(at, ty)| {
-        ty.ok_or_else(|| {
-            let text = format!("could not determine data type of parameter ${}", at + 1);
-            Error::new(SqlState::INDETERMINATE_DATATYPE, text)
-        })
-    });
-    let params = params.collect::<Result<_>>()?;
-    let Binder { subqueries, derived, hashed, arrays, counts, moments, .. } = binder;
-    let (has_session_constants, computes) = (false, false);
-    Ok(Some(Compiled {
-        params,
-        work,
-        subqueries,
-        derived,
-        hashed,
-        arrays,
-        counts,
-        moments,
-        has_session_constants,
-        computes,
-    }))
-}
-
-fn work(binder: &mut Binder, sql: &ast::Statement, tables: &dyn Tables) -> Bind<Work> {
-    binder.writes |= writes(sql);
-    match sql {
-        ast::Statement::Query(query) => match &*query.body {
-            ast::SetExpr::Insert(changes) | ast::SetExpr::Update(changes) | ast::SetExpr::Delete(changes) => {
-                if let Some(with) = &query.with {
-                    scope::with(binder, with, tables)?;
-                }
-                if select::is_plain_query(query) { work(binder, changes, tables) } else { Err(Refusal::Unsupported) }
-            }
-            _ => select::bind(binder, query, tables).map(Work::Select),
-        },
-        ast::Statement::Insert(insert) => dml::insert(binder, insert, tables).map(Work::Insert),
-        ast::Statement::Update(update) => dml::update(binder, update, tables).map(Work::Change),
-        ast::Statement::Delete(delete) => dml::delete(binder, delete, tables).map(Work::Change),
-        _ => Err(Refusal::Unsupported),
-    }
-}
-
-/// Whether it is an INSERT, UPDATE or DELETE, possibly with WITH before it.
-fn writes(sql: &ast::Statement) -> bool {
-    match sql {
-        ast::Statement::Insert(_) | ast::Statement::Update(_) | ast::Statement::Delete(_) => true,
-        ast::Statement::Query(query) => {
-            matches!(&*query.body, ast::SetExpr::Insert(_) | ast::SetExpr::Update(_) | ast::SetExpr::Delete(_))
-        }
-        _ => false,
-    }
-}
-
-/// Whether a statement calls a sequence function. Such a statement is for [`compile`], whatever tables it names.
-#[must_use]
-pub fn counts(sql: &ast::Statement) -> bool {
-    let asks = |expr: &ast::Expr| {
-        let ast::Expr::Function(call) = expr else { return false };
-        let name = call.name.0.last().and_then(|part| part.as_ident());
-        name.is_some_and(|name| sequences::is_of_sequence(&fold_ident(name)))
-    };
-    let found =
-        ast::visit_expressions(sql, |expr| if asks(expr) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) });
-    found.is_break()
-}
-
-/// Whether a query names no tables except its own common table expressions; then [`compile`] needs no catalog.
-#[must_use]
-pub fn names_no_table(sql: &ast::Statement) -> bool {
-    let ast::Statement::Query(query) = sql else { return false };
-    let mut named = Named::default();
-    let _: ControlFlow<()> = query.visit(&mut named);
-    named.relations.iter().all(|name| named.common.contains(name))
-}
-
-/// Unqualified table names and common table expressions of a query; a qualified name is `None`.
-#[derive(Default)]
-struct Named {
-    relations: Vec<Option<String>>,
-    common: Vec<Option<String>>,
-}
-
-impl ast::Visitor for Named {
-    type Break = ();
-
-    fn pre_visit_query(&mut self, query: &ast::Query) -> ControlFlow<()> {
-        let tables = query.with.iter().flat_map(|with| &with.cte_tables);
-        self.common.extend(tables.map(|one| Some(fold_ident(&one.alias.name))));
-        ControlFlow::Continue(())
-    }
-
-    fn pre_visit_relation(&mut self, name: &ast::ObjectName) -> ControlFlow<()> {
-        self.relations.push(match name.0.as_slice() {
-            [ast::ObjectNamePart::Identifier(name)] => Some(fold_ident(name)),
-            _ => None,
-        });
-        ControlFlow::Continue(())
     }
 }
 

@@ -3,9 +3,9 @@
 use model::{CHARACTERS_MAX, Precision, Result, Type};
 use sqlparser::ast;
 
-use crate::bind::{Bind, Refusal};
+use crate::stored_expressions::{Bind, Refusal};
 
-/// The type that a statement names; refused if columns of `rows` tables cannot have it.
+/// The type that an expression names; refused if columns of `rows` tables cannot have it.
 pub(crate) fn data_type(ty: &ast::DataType) -> Bind<Type> {
     use ast::DataType as D;
     Ok(match ty {

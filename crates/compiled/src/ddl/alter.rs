@@ -249,7 +249,7 @@ fn rename_constraint(draft: &mut Draft<'_>, old: &str, new: String) -> Result<()
 fn set_options(draft: &mut Draft<'_>, options: &[ast::SqlOption]) -> Result<()> {
     for option in options {
         let name = match option {
-            ast::SqlOption::KeyValue { key, .. } | ast::SqlOption::Ident(key) => crate::bind::fold_ident(key),
+            ast::SqlOption::KeyValue { key, .. } | ast::SqlOption::Ident(key) => crate::dialect::fold_ident(key),
             other => other.to_string(),
         };
         if !create::is_ignored(&name) {

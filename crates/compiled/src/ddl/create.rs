@@ -6,7 +6,7 @@ use sqlparser::ast;
 use super::draft::Draft;
 use super::table_constraints::{NewConstraint, refuse_deferred, refuse_nulls_not_distinct};
 use super::{Catalog, Definition, Notice, is_taken, names};
-use crate::bind::fold_ident;
+use crate::dialect::fold_ident;
 use crate::statement::Session;
 
 const TAG: &str = "CREATE TABLE";

@@ -14,14 +14,12 @@ use sqlparser::ast::{self, VisitMut, VisitorMut};
 
 use super::names::{display_name, quoted};
 use super::{Catalog, types};
-use crate::bind::{Bind, Binder, ExprScope, Refusal, Source, Subquery, Typed, fold_ident};
+use crate::dialect::fold_ident;
 use crate::exec::{ExecContext, ReadSource, SubPlans};
 use crate::expr::{Expr, Frame};
 use crate::statement::Session;
+use crate::stored_expressions::{Binder, Clause, Refusal};
 use crate::types::{assignable, base_type};
-
-/// Slot of the row that an expression reads.
-const ROW: usize = 0;
 
 /// An empty table with this description, for binding.
 pub(super) fn empty_table(schema: &RowSchema) -> Result<Arc<RowTable>> {
@@ -34,50 +32,10 @@ pub(super) fn empty_table(schema: &RowSchema) -> Result<Arc<RowTable>> {
     }))
 }
 
-/// The clause of an expression; decides which constructs it refuses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ExprKind {
-    Check,
-    Default,
-    Using,
-}
-
-impl ExprKind {
-    fn name(self) -> &'static str {
-        match self {
-            ExprKind::Check => "check constraint",
-            ExprKind::Default => "DEFAULT expression",
-            ExprKind::Using => "transform expression",
-        }
-    }
-}
-
-impl ExprScope for ExprKind {
-    fn aggregate(&mut self, _: &mut Binder, _: &ast::Function) -> Bind<Typed> {
-        let text = format!("aggregate functions are not allowed in {}s", self.name());
-        Err(Error::new(SqlState::GROUPING_ERROR, text).into())
-    }
-
-    fn subquery(&mut self, _: &mut Binder, _: &ast::Query, _: Subquery) -> Bind<Typed> {
-        Err(Error::unsupported(format!("cannot use subquery in {}", self.name())).into())
-    }
-}
-
-/// Binds an expression over a row of `table`, or over no row.
-fn bound(expr: &ast::Expr, table: Option<&Arc<RowTable>>, mut kind: ExprKind) -> Result<(Binder, Typed)> {
-    let source = |table: &Arc<RowTable>| Source::stored(table.schema.name.table.clone(), ROW, Arc::clone(table));
-    let mut binder = Binder { sources: table.map(source).into_iter().collect(), ..Binder::default() };
-    let typed = binder.expr(expr, &mut kind).map_err(|refusal| refused(refusal, expr, kind))?;
-    if binder.params.is_empty() {
-        return Ok((binder, typed));
-    }
-    Err(Error::new(SqlState::UNDEFINED_PARAMETER, "there is no parameter $1"))
-}
-
-fn refused(refusal: Refusal, expr: &ast::Expr, kind: ExprKind) -> Error {
+fn refused(refusal: Refusal, expr: &ast::Expr, clause: Clause) -> Error {
     match refusal {
         Refusal::Error(error) => error,
-        Refusal::Unsupported => Error::unsupported(format!("{} {expr} is not supported on rows tables", kind.name()))
+        Refusal::Unsupported => Error::unsupported(format!("{} {expr} is not supported on rows tables", clause.name()))
             .with_hint("use only operators and functions that rows tables support"),
     }
 }
@@ -86,31 +44,25 @@ fn refused(refusal: Refusal, expr: &ast::Expr, kind: ExprKind) -> Error {
 ///
 /// # Errors
 /// 42804 if it is not boolean; errors of the binder.
-pub(super) fn condition(expr: &ast::Expr, table: &Arc<RowTable>) -> Result<Expr> {
-    let (mut binder, typed) = bound(expr, Some(table), ExprKind::Check)?;
-    let typed = binder.resolve_unknown(typed, Type::Bool).map_err(|refusal| refused(refusal, expr, ExprKind::Check))?;
-    match typed.ty {
-        Some(Type::Bool) => Ok(typed.expr),
-        ty => {
-            let ty = ty.map_or("unknown", Type::sql_name);
-            let text = format!("argument of CHECK must be type boolean, not type {ty}");
-            Err(Error::new(SqlState::DATATYPE_MISMATCH, text))
-        }
-    }
+pub(super) fn condition(expr: &ast::Expr, table: &RowTable) -> Result<Expr> {
+    let bound = Binder::new(Clause::Check, Some(table)).check(expr);
+    bound.map_err(|refusal| refused(refusal, expr, Clause::Check))
 }
 
 /// Binds the USING expression of a type change.
 ///
 /// # Errors
 /// 42804 if there is no assignment cast to the column's type.
-pub(super) fn transformed(expr: &ast::Expr, table: &Arc<RowTable>, column: &str, ty: Type) -> Result<Expr> {
-    let (mut binder, typed) = bound(expr, Some(table), ExprKind::Using)?;
+pub(super) fn transformed(expr: &ast::Expr, table: &RowTable, column: &str, ty: Type) -> Result<Expr> {
+    let refused = |refusal| refused(refusal, expr, Clause::Using);
+    let mut binder = Binder::new(Clause::Using, Some(table));
+    let typed = binder.expr(expr).map_err(refused)?;
     if typed.ty.is_some_and(|from| !assignable(from, ty)) {
         let text = format!("result of USING clause for column \"{column}\" cannot be cast automatically to type {ty}");
         let error = Error::new(SqlState::DATATYPE_MISMATCH, text);
         return Err(error.with_hint("You might need to add an explicit cast."));
     }
-    binder.assigned(typed, ty, column).map_err(|refusal| refused(refusal, expr, ExprKind::Using))
+    binder.assigned(typed, ty, column).map_err(refused)
 }
 
 /// A bound DEFAULT.
@@ -138,14 +90,14 @@ pub(super) fn default(expr: &ast::Expr, column: &str, ty: Type, catalog: &dyn Ca
     if names_column(expr) {
         return Err(Error::unsupported("cannot use column reference in DEFAULT expression"));
     }
-    let (mut binder, typed) = bound(expr, None, ExprKind::Default)?;
+    let refused = |refusal| refused(refusal, expr, Clause::Default);
+    let mut binder = Binder::new(Clause::Default, None);
+    let typed = binder.expr(expr).map_err(refused)?;
     if let Some(from) = typed.ty {
         check_assigned(from, column, ty)?;
     }
     // The type modifier is checked when a row gets the value.
-    let expr =
-        binder.assigned(typed, base_type(ty), column).map_err(|refusal| refused(refusal, expr, ExprKind::Default))?;
-    Ok(Default::Value(expr))
+    Ok(Default::Value(binder.assigned(typed, base_type(ty), column).map_err(refused)?))
 }
 
 fn check_assigned(from: Type, column: &str, ty: Type) -> Result<()> {

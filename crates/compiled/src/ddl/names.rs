@@ -5,7 +5,7 @@ use model::{Error, Result, SqlState, TableName};
 use sqlparser::ast;
 
 use super::Catalog;
-use crate::bind::fold_ident;
+use crate::dialect::fold_ident;
 
 /// Length of generated names in bytes, as in PostgreSQL. Names given by users may be longer.
 const GENERATED_BYTES_MAX: usize = 63;

@@ -149,7 +149,8 @@ impl Draft<'_> {
     }
 
     fn add_check(&mut self, name: Option<String>, condition: &ast::Expr) -> Result<()> {
-        expressions::condition(condition, &self.table()?)?;
+        let described = self.table()?;
+        expressions::condition(condition, &described)?;
         let table = &self.next.name.table;
         let condition = expressions::canonical(condition, table).to_string();
         let name = match name {

@@ -704,15 +704,14 @@ fn stored_expressions_can_be_bound_again() {
     assert!(tables.0.len() > 50, "{}", tables.0.len());
     for table in &tables.0 {
         let one = Bare(vec![Arc::clone(table)]);
-        let sql = format!("insert into {} default values", names::quoted(&table.schema.name.table));
-        let parsed = crate::parser_of(&sql).unwrap().parse_statement().unwrap();
-        let compiled = crate::compile(&parsed, &one, &[]);
+        let state = crate::Load::new(table, &[], &one).err().map(|error| error.state());
         // A default too long for its column fails when it is used, and so does a foreign key to a dropped table.
-        let state = compiled.as_ref().err().map(Error::state);
-        let late = [None, Some(SqlState::STRING_TOO_LONG), Some(SqlState::NUMERIC_OUT_OF_RANGE)].contains(&state);
-        assert!(late, "{sql}: {state:?} {:?}", table.schema);
-        let alone = table.schema.foreign_keys.is_empty() && state.is_none();
-        assert!(!alone || compiled.is_ok_and(|compiled| compiled.is_some()), "{sql}: {:?}", table.schema);
+        let is_late = match state {
+            None | Some(SqlState::STRING_TOO_LONG | SqlState::NUMERIC_OUT_OF_RANGE) => true,
+            Some(SqlState::FEATURE_NOT_SUPPORTED) => !table.schema.foreign_keys.is_empty(),
+            Some(_) => false,
+        };
+        assert!(is_late, "{state:?} {:?}", table.schema);
     }
 }
 

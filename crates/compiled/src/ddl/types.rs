@@ -4,7 +4,7 @@ use model::{CHARACTERS_MAX, Error, Precision, Result, SqlState, Type};
 use sqlparser::ast;
 
 use super::Notice;
-use crate::bind::fold_ident;
+use crate::dialect::fold_ident;
 
 /// A declared type. `is_serial`: the column gets a sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

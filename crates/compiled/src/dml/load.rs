@@ -11,27 +11,22 @@ use env::Event;
 use model::{Datum, Error, Result, Type};
 use pg::Form;
 use rows::{RecordId, RowTable, Txn};
-use sqlparser::ast;
 
-use super::{
-    Conflict, Done, Insert, InsertColumns, ReturningClause, Rows, check_count, check_late, complete, conflict,
-    overriding, target, target_columns,
-};
-use crate::bind::{Bind, Binder, Refusal, Source, Typed, fold_ident};
+use super::{Conflict, Done, Insert, Rows, Target};
 use crate::cast;
-use crate::constraints::{TARGET, assigned};
+use crate::constraints::Writer;
 use crate::derived_tables::Derived;
 use crate::exec::{ExecContext, ReadSource, Run, SubPlans};
 use crate::expr::Expr;
 use crate::foreign_keys::{ChangeKind, Changed, ForeignKeys};
 use crate::lower::Parts;
-use crate::scope::{self, Scope, Tables};
 use crate::select::Output;
 use crate::sort_limit::Emit;
-use crate::statement::Session;
+use crate::statement::{Session, Tables};
+use crate::stored_expressions::{Bind, Refusal, default_of};
 use crate::subquery::Subquery;
 
-/// A bound INSERT of rows from outside.
+/// The plan of an INSERT of rows from outside.
 pub struct Load {
     insert: Insert,
     /// Input types, by position in the row.
@@ -90,19 +85,15 @@ impl Load {
     /// # Errors
     /// 0A000 for a default, CHECK or foreign key that this crate does not support.
     pub fn new(table: &Arc<RowTable>, columns: &[usize], tables: &dyn Tables) -> Result<Load> {
-        bind_columns(table, columns, tables).map_err(|refusal| refused(refusal, "COPY into a table"))
+        bind_columns(table, columns, tables).map_err(|refusal| match refusal {
+            Refusal::Error(error) => error,
+            Refusal::Unsupported => {
+                Error::unsupported("COPY into a table with this default or constraint is not supported")
+            }
+        })
     }
 
-    /// Binds an INSERT. `source` has the column types of its SELECT; `None` is a literal of unknown type, which
-    /// takes the type of the target column.
-    ///
-    /// # Errors
-    /// As [`crate::compile`]; 0A000 for what this crate does not support.
-    pub fn of(insert: &ast::Insert, source: &[Option<Type>], tables: &dyn Tables) -> Result<Load> {
-        bind_insert(insert, source, tables).map_err(|refusal| refused(refusal, "INSERT into a table"))
-    }
-
-    /// A lowered INSERT of rows of these types.
+    /// The load of rows of these types by an INSERT.
     pub(crate) fn lowered(insert: Insert, types: Vec<Type>, parts: Parts) -> Load {
         let Parts { subqueries, derived, hashed, .. } = parts;
         Load { insert, types, subqueries, derived, hashed }
@@ -219,70 +210,19 @@ impl Load {
     }
 }
 
-fn refused(refusal: Refusal, what: &str) -> Error {
-    match refusal {
-        Refusal::Error(error) => error,
-        Refusal::Unsupported => Error::unsupported(format!("{what} with this default or constraint is not supported")),
-    }
-}
-
 fn bind_columns(table: &Arc<RowTable>, columns: &[usize], tables: &dyn Tables) -> Bind<Load> {
-    let (mut binder, mut scope) = (Binder::default(), Scope::new(tables));
-    let given = (0..columns.len()).map(Expr::Computed).collect();
-    let rows = Rows::External(complete(&mut binder, table, columns, given, &mut scope)?);
-    let name = table.schema.name.table.clone();
-    binder.sources = vec![Source::stored(name, TARGET, Arc::clone(table))];
+    let value = |at| match columns.iter().position(|column| *column == at) {
+        Some(field) => Ok(Expr::Computed(field)),
+        None => default_of(table, at, tables),
+    };
+    let rows = Rows::External((0..table.schema.columns.len()).map(value).collect::<Bind<_>>()?);
     let mut foreign = ForeignKeys::default();
-    foreign.add(&mut binder, table, ChangeKind::Insert, &mut scope)?;
-    let (target, columns_back) =
-        target(&mut binder, Arc::clone(table), ReturningClause { items: None, star: None }, foreign, &mut scope)?;
+    foreign.add(table, ChangeKind::Insert, tables)?;
+    let target = Target { writer: Writer::new(Arc::clone(table))?, returning: Vec::new(), foreign };
     let tables = vec![Arc::clone(table), Arc::clone(table)];
-    let made_first = false;
-    let insert = Insert { target, tables, rows, made_first, conflict: Conflict::Error, columns: columns_back };
+    let insert = Insert { target, tables, rows, made_first: false, conflict: Conflict::Error, columns: Vec::new() };
     let types = columns.iter().map(|at| table.schema.columns[*at].ty).collect();
-    let Binder { subqueries, derived, hashed, .. } = binder;
-    Ok(Load { insert, types, subqueries, derived, hashed })
-}
-
-fn bind_insert(insert: &ast::Insert, source: &[Option<Type>], tables: &dyn Tables) -> Bind<Load> {
-    let ast::TableObject::TableName(name) = &insert.table else { return Err(Refusal::Unsupported) };
-    let table = scope::named(name, tables)?;
-    let (mut binder, mut scope) = (Binder::default(), Scope::new(tables));
-    let columns = target_columns(&table, &insert.columns)?;
-    check_count(source.len(), columns.len(), !insert.columns.is_empty())?;
-    let given = InsertColumns { table: &table, columns: &columns, overriding: overriding(insert) };
-    let (mut types, mut taken, mut values) = (Vec::new(), Vec::new(), Vec::new());
-    for (at, (ty, column)) in source.iter().zip(&columns).enumerate() {
-        let own = table.schema.columns[*column].ty;
-        types.push(ty.unwrap_or(own));
-        if given.is_ignored(*column) {
-            continue;
-        }
-        given.check(*column)?;
-        taken.push(*column);
-        values.push(assigned(&mut binder, Typed::new(Expr::Computed(at), ty.unwrap_or(own)), &table, *column)?);
-    }
-    let rows = Rows::External(complete(&mut binder, &table, &taken, values, &mut scope)?);
-    let called = insert.table_alias.as_ref().map(|alias| fold_ident(&alias.alias));
-    let name = called.unwrap_or_else(|| table.schema.name.table.clone());
-    binder.sources = vec![Source::stored(name, TARGET, Arc::clone(&table))];
-    let conflict = conflict(&mut binder, insert, &table, &mut scope)?;
-    let mut foreign = ForeignKeys::default();
-    foreign.add(&mut binder, &table, ChangeKind::Insert, &mut scope)?;
-    if let Conflict::Update { set, .. } = &conflict {
-        foreign.add(&mut binder, &table, ChangeKind::Update(set), &mut scope)?;
-    }
-    let tables = vec![Arc::clone(&table), Arc::clone(&table)];
-    let returning = ReturningClause { items: insert.returning.as_deref(), star: None };
-    let (target, columns) = target(&mut binder, table, returning, foreign, &mut scope)?;
-    if !binder.params.is_empty() {
-        // Parameters are not passed with the rows.
-        return Err(Refusal::Unsupported);
-    }
-    check_late(&binder.subqueries, &binder.derived, &target)?;
-    let insert = Insert { target, tables, rows, made_first: false, conflict, columns };
-    let Binder { subqueries, derived, hashed, .. } = binder;
-    Ok(Load { insert, types, subqueries, derived, hashed })
+    Ok(Load::lowered(insert, types, Parts::default()))
 }
 
 /// Decodes a value and converts it to the column type.

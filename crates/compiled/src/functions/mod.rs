@@ -1,9 +1,7 @@
-//! Scalar functions: `bind` resolves a call to a function and casts its arguments, `eval` computes it, `format` is PostgreSQL's `format`.
+//! Scalar functions of the executor's own: `eval` computes them, `format` is PostgreSQL's `format`.
 
-mod bind;
 mod eval;
 mod format;
 
-pub(crate) use bind::function_name;
 pub(crate) use eval::call;
 pub use format::formatted;

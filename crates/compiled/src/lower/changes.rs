@@ -24,14 +24,14 @@ use super::{
     type_name,
 };
 use crate::array::ParamType;
-use crate::bind::{Binder, Refusal, Source};
 use crate::constraints::{TARGET, Writer};
 use crate::dml::{self, Arbiter, ChangeDraft, Conflict, EXCLUDED, Load, Rows, Target, check_late};
 use crate::expr::{Expr, Value};
 use crate::foreign_keys::{ChangeKind, ForeignKeys};
-use crate::scope::{Scope, Tables};
+use crate::from::Source;
 use crate::select::Output;
-use crate::statement::{Compiled, Work};
+use crate::statement::{Compiled, Tables, Work};
+use crate::stored_expressions::Refusal;
 use crate::subquery::{ResultKind, Subquery};
 
 /// Binds and lowers an INSERT, UPDATE or DELETE: [`binder::bind_statement`], then [`lower_change`].
@@ -156,7 +156,7 @@ impl<'q> Lowering<'q> {
         }
         check_generated(&insert.generated)?;
         let queries = self.parts.subqueries.len();
-        self.current().sources = vec![target_source(&table, TARGET), target_source(&table, EXCLUDED)];
+        self.current().sources = [TARGET, EXCLUDED].map(|slot| Source::stored(slot, Arc::clone(&table))).into();
         let conflict = match &insert.conflict {
             None => Conflict::Error,
             Some(conflict) => self.conflict(conflict, &insert.table, &table)?,
@@ -297,13 +297,11 @@ impl<'q> Lowering<'q> {
         let mut exprs = wanted.clone().map(|column| self.column(column)).collect::<Lower<Vec<_>>>()?;
         let mut columns: Vec<Output> = wanted.map(|column| self.output(column)).collect();
         self.result_columns(&mut exprs, &mut columns)?;
-        let (mut binder, mut scope) = (Binder::default(), Scope::new(self.tables));
         let mut foreign = ForeignKeys::default();
         for kind in kinds {
-            foreign.add(&mut binder, table, *kind, &mut scope).map_err(stop)?;
+            foreign.add(table, *kind, self.tables).map_err(stop)?;
         }
-        self.parts.counts |= binder.counts;
-        let writer = Writer::new(Arc::clone(table), &mut scope).map_err(stop)?;
+        let writer = Writer::new(Arc::clone(table)).map_err(stop)?;
         Ok((Target { writer, returning: exprs, foreign }, columns))
     }
 }
@@ -324,10 +322,6 @@ fn projected(insert: &Insert) -> Option<(&Rel, &[(u32, Bound)])> {
         }
         _ => None,
     }
-}
-
-fn target_source(table: &Arc<RowTable>, slot: usize) -> Source {
-    Source::stored(String::new(), slot, Arc::clone(table))
 }
 
 fn check_generated(generated: &[Generated]) -> Lower<()> {

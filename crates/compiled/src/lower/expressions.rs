@@ -10,9 +10,8 @@ use scalar::{BooleanTest, Call, Context, Expr as Bound, ExprKind, SqlValue, Subq
 use super::natives::{Native, Session, comparison, native, plain};
 use super::{Definition, Lower, Lowering, refused, type_name};
 use crate::array::Array;
-use crate::bind::{all_of, any_of, rows_compared};
 use crate::cast::{self, Context as CastContext};
-use crate::expr::{Comparison, Expr, Function, Layout, ScalarCall, Value};
+use crate::expr::{Comparison, Expr, Function, Layout, ScalarCall, Value, all_of, any_of, rows_compared};
 use crate::sequences::SessionFunction;
 use crate::subquery::{ResultKind, Subquery};
 use crate::types::{is_moment, is_text};
@@ -37,7 +36,6 @@ const SEE_PADDING: [&str; 13] = [
 impl Lowering<'_> {
     /// Lowers an expression.
     pub(super) fn expr(&mut self, expr: &Bound) -> Lower<Expr> {
-        self.parts.moments |= plain(expr.ty).is_some_and(is_moment);
         match &expr.kind {
             ExprKind::Constant(value) => Ok(self.constant(value, expr.ty)),
             ExprKind::Column(column) => self.column(*column),

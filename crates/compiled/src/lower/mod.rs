@@ -31,12 +31,11 @@ use rows::RowTable;
 pub use self::changes::{lower_change, lower_load, prepare_change};
 use self::natives::plain;
 use crate::array::{Array, ParamType};
-use crate::bind::Source;
 use crate::derived_tables::Derived;
 use crate::expr::Expr;
-use crate::scope::Tables;
+use crate::from::Source;
 use crate::select::Output;
-use crate::statement::{Compiled, Work};
+use crate::statement::{Compiled, Tables, Work};
 use crate::subquery::{ResultKind, Subquery};
 
 /// Outcome of lowering a statement.
@@ -192,7 +191,6 @@ pub(crate) struct Parts {
     pub(crate) hashed: usize,
     pub(crate) arrays: Vec<Array>,
     pub(crate) counts: bool,
-    pub(crate) moments: bool,
     /// Whether a constant was read by the session's settings.
     pub(crate) has_session_constants: bool,
     /// Whether crate `scalar` computes some of its expressions.

@@ -13,11 +13,9 @@ use super::expressions::hidden_length;
 use super::natives::plain;
 use super::{Definition, Lower, Lowering, refused, type_name};
 use crate::aggregate::nullable;
-use crate::bind::{DerivedRef, Source};
 use crate::derived_tables::{self, Derived, Kind, Rows, Set};
-use crate::from::{From, WHERE};
+use crate::from::{DerivedRef, From, Source, WHERE, cut};
 use crate::plan::{Order, Outer};
-use crate::scope::cut;
 use crate::select::{Draft, Output, Select};
 
 /// The clauses of a SELECT around its groups or joined rows.
@@ -323,7 +321,7 @@ impl<'q> Lowering<'q> {
         let stored = self.stored(table)?;
         let slot = self.current().sources.len();
         self.row(&stored, columns, slot);
-        self.add(Source::stored(String::new(), slot, stored), into);
+        self.add(Source::stored(slot, stored), into);
         Ok(())
     }
 
@@ -368,8 +366,7 @@ impl<'q> Lowering<'q> {
         for (at, column) in columns.iter().enumerate() {
             self.definitions[*column as usize] = Some(Definition::Field { level, slot, column: at });
         }
-        let source = Source { derived: Some(derived), ..Source::stored(String::new(), slot, table) };
-        self.add(source, into);
+        self.add(Source { slot, table, derived: Some(derived) }, into);
     }
 
     /// The description of a nested query's rows.
@@ -382,7 +379,7 @@ impl<'q> Lowering<'q> {
             };
             own.push(RowColumn::new(format!("c{}", own.len()), ty));
         }
-        Ok(derived_tables::table_of(String::new(), own)?)
+        Ok(derived_tables::table_of(own)?)
     }
 
     fn cte(&mut self, number: usize, columns: &[u32], into: &mut From) -> Lower<()> {

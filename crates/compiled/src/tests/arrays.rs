@@ -1,12 +1,12 @@
 //! Comparisons with arrays; expected results from PostgreSQL 15.
 
-use super::{Db, East, parse};
-use crate::{ParamType, array_of, array_of_binary, array_of_text, compile};
+use super::{Db, East};
+use crate::{ParamType, array_of, array_of_binary, array_of_text};
 use model::{Datum, Error, Result, Type};
 
 /// Runs a statement with array parameters in text form, or NULL; returns its rows, joined.
 fn run(db: &Db, sql: &str, arrays: &[&str]) -> Result<String> {
-    let compiled = db.compile(sql)?;
+    let compiled = db.plan(sql)?;
     let bytes = compiled.params().iter().zip(arrays).map(|(ty, text)| match ty {
         ParamType::Array(of) if *text != "NULL" => array_of_text(text, *of, &East).map(Some),
         ParamType::Array(_) => Ok(None),
@@ -61,7 +61,7 @@ fn an_array_parameter_is_looked_up_by_keys() {
             "3 4",
         ),
     ] {
-        assert_eq!(db.compile(sql).unwrap().plan(), plan, "{sql}");
+        assert_eq!(db.plan(sql).unwrap().plan(), plan, "{sql}");
         assert_eq!(run(&db, sql, arrays).unwrap(), rows, "{sql} {arrays:?}");
     }
     assert_eq!(run(&db, "DELETE FROM t WHERE id = ANY($1) RETURNING id", &["{4,2}"]).unwrap(), "2 4");
@@ -80,7 +80,7 @@ fn array_literals_are_lists() {
         ("SELECT id FROM t WHERE id > ALL(ARRAY[1, 2]) ORDER BY id", "range 0", "3 4"),
         ("SELECT id FROM t WHERE v = ANY('{ab}'::text[])", "1 ranges 1", "1"),
     ] {
-        assert_eq!(db.compile(sql).unwrap().plan(), plan, "{sql}");
+        assert_eq!(db.plan(sql).unwrap().plan(), plan, "{sql}");
         assert_eq!(db.sql(sql).join(" "), rows, "{sql}");
     }
     db.check(&[
@@ -115,11 +115,11 @@ fn types_of_array_parameters_are_inferred() {
         ("SELECT $1 = ANY($2)", None, vec![25, 1009]),
     ] {
         let declared: Vec<_> = declared.map(|oid| Some(ParamType::from_oid(oid).unwrap())).into_iter().collect();
-        let compiled = compile(&parse(sql), &db, &declared).unwrap().unwrap();
+        let compiled = db.plan_with(sql, &declared).unwrap();
         assert_eq!(compiled.params().iter().map(|ty| ty.oid()).collect::<Vec<_>>(), oids, "{sql}");
     }
     let declared = [Some(ParamType::Plain(Type::Int4))];
-    let error = compile(&parse("SELECT 1 FROM t WHERE id = ANY($1)"), &db, &declared).map(drop).unwrap_err();
+    let error = db.plan_with("SELECT 1 FROM t WHERE id = ANY($1)", &declared).map(drop).unwrap_err();
     assert_eq!(error.message(), "op ANY/ALL (array) requires array on right side");
 }
 

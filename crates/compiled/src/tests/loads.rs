@@ -102,7 +102,7 @@ fn an_insert_takes_the_rows_of_a_query_that_runs_elsewhere() {
     let mut txn = db.begin(Isolation::ReadCommitted);
     let rows = Text(vec![vec!["1", "10"], vec!["2", "~"]]);
     let mut returned = Vec::new();
-    let zone = super::bound::Clocks::of(&db);
+    let zone = super::schema::Clocks::of(&db);
     let session = Session { zone: &zone, numbers: Some(&db), ..session() };
     let loaded = load.run(&mut txn, &rows, session, &crossbeam_epoch::pin(), &mut |row| {
         returned.push(format!("{row:?}"));

@@ -149,11 +149,11 @@ fn bounds_of_another_type_are_a_range_of_the_index() {
         ("n = 5", "all"),
     ] {
         for sql in ["SELECT 1 FROM t WHERE", "DELETE FROM t WHERE", "UPDATE t SET n = 1 WHERE"] {
-            assert_eq!(db.compile(&format!("{sql} {condition}")).unwrap().plan(), plan, "{sql} {condition}");
+            assert_eq!(db.plan(&format!("{sql} {condition}")).unwrap().plan(), plan, "{sql} {condition}");
         }
     }
     let sql = "SELECT id FROM t WHERE id > 5::bigint ORDER BY id DESC LIMIT 3";
-    assert_eq!(db.compile(sql).unwrap().plan(), "range 0 backwards");
+    assert_eq!(db.plan(sql).unwrap().plan(), "range 0 backwards");
 }
 
 #[test]
@@ -173,7 +173,7 @@ fn later_columns_of_an_index_are_tested_before_rows_are_read() {
         ("a = 1 AND d = NULL", "range 1 with 1 tested in the index"),
     ] {
         let sql = format!("SELECT id FROM t WHERE {condition} ORDER BY id");
-        assert_eq!(db.compile(&sql).unwrap().plan(), plan, "{sql}");
+        assert_eq!(db.plan(&sql).unwrap().plan(), plan, "{sql}");
         FETCHED.set(0);
         let found = db.sql(&sql);
         // Each query runs twice here, the second time in slices.
@@ -205,7 +205,7 @@ fn a_join_on_an_expression_uses_a_hash_table() {
         ("SELECT count(*) FROM s, t WHERE y <> 0 AND 12 / y = k", "all, hashed 1", "370"),
         ("SELECT count(*) FROM s WHERE EXISTS (SELECT 1 FROM t WHERE x / 10 = s.k)", "all", "40"),
     ] {
-        assert_eq!(db.compile(sql).unwrap().plan(), plan, "{sql}");
+        assert_eq!(db.plan(sql).unwrap().plan(), plan, "{sql}");
         assert_eq!(db.sql(sql), [rows], "{sql}");
     }
 }
@@ -246,7 +246,7 @@ fn queries_of_ch_benchmark_scan_each_table_once() {
         AND ol_delivery_d BETWEEN '2007-01-02 00:00:00' AND '2030-01-02 00:00:00'
         GROUP BY su_nationkey, substr(c_state, 1, 1) ORDER BY su_nationkey, cust_nation";
     let plan = "all, points 1, hashed 1, hashed 2, points 1, points 1, points 1";
-    assert_eq!(db.compile(seventh).unwrap().plan(), plan);
+    assert_eq!(db.plan(seventh).unwrap().plan(), plan);
     let last = "SELECT su_name, count(*) AS numwait FROM supplier, order_line l1, orders, stock, nation
         WHERE ol_o_id = o_id AND ol_w_id = o_w_id AND ol_d_id = o_d_id AND ol_w_id = s_w_id AND ol_i_id = s_i_id
         AND mod((s_w_id * s_i_id), 10000) = su_suppkey AND l1.ol_delivery_d > o_entry_d
@@ -254,7 +254,7 @@ fn queries_of_ch_benchmark_scan_each_table_once() {
             AND l2.ol_d_id = l1.ol_d_id AND l2.ol_delivery_d > l1.ol_delivery_d)
         AND su_nationkey = n_nationkey AND n_name = 'Germany'
         GROUP BY su_name ORDER BY numwait DESC, su_name";
-    assert_eq!(db.compile(last).unwrap().plan(), "all, points 1, hashed 1, hashed 2, points 1");
+    assert_eq!(db.plan(last).unwrap().plan(), "all, points 1, hashed 1, hashed 2, points 1");
     // An OR over two tables implies conditions on each of them.
     db.sql("INSERT INTO supplier VALUES (0, 's', 1), (1, 's', 2), (2, 's', 3)");
     db.sql("INSERT INTO nation VALUES (1, 'Germany'), (2, 'France'), (65, 'Cambodia')");

@@ -1,8 +1,7 @@
 //! Statements on a small in-memory database; expected rows as text.
 
 mod arrays;
-mod bound;
-mod bound_changes;
+mod change_plans;
 mod changes;
 mod expressions;
 mod golden;
@@ -12,6 +11,7 @@ mod lookups;
 mod programs;
 mod queries;
 mod random;
+mod schema;
 
 use std::cell::{Cell, RefCell};
 use std::ops::ControlFlow;
@@ -25,9 +25,7 @@ use sqlparser::ast;
 use sqlparser::tokenizer::Token;
 
 use crate::cast::{Zone, text_of};
-use crate::{
-    Catalog, Change, Compiled, Numbers, Object, Ran, Reading, Session, Tables, compile, define, prepared, run,
-};
+use crate::{Catalog, Change, Compiled, Numbers, Object, Ran, Reading, Session, Tables, define, prepared, run};
 
 /// Time zone one hour ahead of UTC, all year.
 struct East;
@@ -103,7 +101,7 @@ impl Tables for Db {
     }
 
     fn sequence_of_oid(&self, oid: u32) -> Option<SequenceRef> {
-        self.sequences().into_iter().find(|sequence| bound::oid(sequence.id) == oid)
+        self.sequences().into_iter().find(|sequence| schema::oid(sequence.id) == oid)
     }
 
     fn by_id(&self, id: TableId) -> Option<Arc<RowTable>> {
@@ -151,23 +149,7 @@ impl Catalog for Db {
     }
 }
 
-/// The state of sequences and random numbers.
-type NumberState = (Vec<(i64, bool, Option<i64>)>, Option<u32>, u64);
-
 impl Db {
-    fn numbers(&self) -> NumberState {
-        let state = |counter: &Counter| (counter.last, counter.is_called, counter.current);
-        (self.counters.borrow().iter().map(state).collect(), self.last.get(), self.randoms.get())
-    }
-
-    fn set_numbers(&self, (counters, last, randoms): NumberState) {
-        for (counter, state) in self.counters.borrow_mut().iter_mut().zip(counters) {
-            (counter.last, counter.is_called, counter.current) = state;
-        }
-        self.last.set(last);
-        self.randoms.set(randoms);
-    }
-
     fn counter<T>(&self, id: u32, with: impl FnOnce(&mut Counter) -> T) -> T {
         let mut counters = self.counters.borrow_mut();
         with(counters.iter_mut().find(|counter| counter.spec.id == id).unwrap())
@@ -238,18 +220,14 @@ impl Outcome {
     }
 }
 
-/// Parses a statement with the token rewrites of a session.
+/// Parses a definition statement with the token rewrites of a session.
 fn parse(sql: &str) -> ast::Statement {
-    parse_or_not(sql).unwrap_or_else(|| panic!("{sql}: syntax error"))
-}
-
-/// Like [`parse`]; `None` for statements that only crate `parser` knows.
-fn parse_or_not(sql: &str) -> Option<ast::Statement> {
     let mut tokens = crate::tokenize(sql).unwrap();
     prepared(&mut tokens).unwrap_or_else(|error| panic!("{sql}: {error}"));
     let mut parser = crate::parser(tokens);
-    let parsed = parser.parse_statement().ok()?;
-    (parser.peek_token().token == Token::EOF).then_some(parsed)
+    let parsed = parser.parse_statement().unwrap_or_else(|error| panic!("{sql}: {error}"));
+    assert_eq!(parser.peek_token().token, Token::EOF, "{sql}");
+    parsed
 }
 
 /// An empty table.
@@ -342,21 +320,6 @@ impl Db {
         txn.commit(Lsn(self.newest.get()), &crossbeam_epoch::pin());
     }
 
-    /// The plan of a statement, which both ways of binding make.
-    fn compile(&self, sql: &str) -> Result<Compiled> {
-        let old = self.compile_parsed(sql);
-        if let Some(Err(error)) = self.lowered(sql, &old) {
-            assert!(old.is_err(), "{sql}: {error}");
-        }
-        old
-    }
-
-    /// The plan of a statement that crate sqlparser parsed.
-    fn compile_parsed(&self, sql: &str) -> Result<Compiled> {
-        let unsupported = || Error::unsupported("another tier's");
-        compile(&parse_or_not(sql).ok_or_else(unsupported)?, self, &[])?.ok_or_else(unsupported)
-    }
-
     fn question(&self) -> Result<()> {
         let left = self.questions.get().checked_sub(1);
         self.questions.set(left.ok_or_else(|| Error::new(SqlState::QUERY_CANCELED, "canceling statement"))?);
@@ -375,40 +338,12 @@ impl Db {
         params: &[Datum<'_>],
         show: fn(&Datum<'_>, Type) -> String,
     ) -> Result<Outcome> {
-        let compiled = self.compile_parsed(sql);
-        let Some(lowered) = self.lowered(sql, &compiled) else {
-            return self.run_compiled(txn, &compiled?, sql, params, show);
-        };
-        // Reads of the first run would be conflicts of the second one.
-        let is_change = compiled.as_ref().is_ok_and(|compiled| !compiled.is_read_only());
-        if is_change && txn.isolation() > Isolation::ReadCommitted {
-            return self.run_compiled(txn, &lowered?, sql, params, show);
-        }
-        let (fetched, questions) = (crate::exec::tests::FETCHED.get(), self.questions.get());
-        let (numbers, savepoint) = (self.numbers(), txn.savepoint());
-        let old = compiled.and_then(|compiled| self.run_compiled(txn, &compiled, sql, params, show));
-        txn.undo_to(savepoint, &crossbeam_epoch::pin()).unwrap();
-        self.set_numbers(numbers);
-        crate::exec::tests::FETCHED.set(fetched);
-        self.questions.set(questions);
-        let found = lowered.and_then(|lowered| self.run_compiled(txn, &lowered, sql, params, show));
-        bound::compare(sql, &old, &found);
-        found
-    }
-
-    fn run_compiled(
-        &self,
-        txn: &mut Txn,
-        compiled: &Compiled,
-        sql: &str,
-        params: &[Datum<'_>],
-        show: fn(&Datum<'_>, Type) -> String,
-    ) -> Result<Outcome> {
+        let compiled = &self.plan(sql)?;
         let guard = &crossbeam_epoch::pin();
         let savepoint = txn.savepoint();
         let mut rows = Vec::new();
         let types: Vec<Type> = compiled.columns().iter().map(|column| column.ty).collect();
-        let zone = bound::Clocks::of(self);
+        let zone = schema::Clocks::of(self);
         let session = Session { check: &|_| self.question(), now: NOW, zone: &zone, numbers: Some(self) };
         let ran = run(compiled, txn, params, session, guard, &mut |row| {
             assert_eq!(row.len(), types.len(), "{sql}");
@@ -453,7 +388,7 @@ impl Db {
     ) -> Vec<Vec<String>> {
         let types: Vec<Type> = compiled.columns().iter().map(|column| column.ty).collect();
         let (mut parts, mut reading) = (Vec::new(), Reading::default());
-        let zone = bound::Clocks::of(self);
+        let zone = schema::Clocks::of(self);
         while !reading.is_done() {
             let mut rows = Vec::new();
             let session = Session { check: &|_| Ok(()), now: NOW, zone: &zone, numbers: Some(self) };
@@ -470,14 +405,15 @@ impl Db {
 
     /// The maximum memory that a query reports to the cancellation check.
     fn most_kept(&self, sql: &str) -> usize {
-        let compiled = self.compile(sql).unwrap();
+        let compiled = self.plan(sql).unwrap();
         let mut txn = self.begin(Isolation::ReadCommitted);
         let most = Cell::new(0);
         let check = |bytes: usize| {
             most.set(most.get().max(bytes));
             Ok(())
         };
-        let session = Session { check: &check, now: NOW, zone: &East, numbers: Some(self) };
+        let zone = schema::Clocks::of(self);
+        let session = Session { check: &check, now: NOW, zone: &zone, numbers: Some(self) };
         run(&compiled, &mut txn, &[], session, &crossbeam_epoch::pin(), &mut |_| Ok(())).unwrap();
         most.get()
     }

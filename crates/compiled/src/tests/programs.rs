@@ -61,7 +61,7 @@ fn tpcc() -> Db {
 /// Compiles each statement and compares its access paths.
 fn check_plans(db: &Db, cases: &[(&str, &str)]) {
     for (sql, plan) in cases {
-        let compiled = db.compile(sql).unwrap_or_else(|error| panic!("{sql}: {error:?}"));
+        let compiled = db.plan(sql).unwrap_or_else(|error| panic!("{sql}: {error:?}"));
         assert_eq!(compiled.plan(), *plan, "{sql}");
     }
 }
@@ -230,13 +230,13 @@ fn parameters_get_the_types_that_postgresql_infers() {
         ("UPDATE customer SET c_data = $1, c_credit = $2 WHERE c_id = $3", "character varying, bpchar, integer"),
         ("SELECT $1::int + $2, coalesce($3, 1.5), $4 || 'x'", "integer, integer, numeric, text"),
     ] {
-        let compiled = db.compile(sql).unwrap();
+        let compiled = db.plan(sql).unwrap();
         let types: Vec<&str> = compiled.params().iter().map(sql_name).collect();
         assert_eq!(types.join(", "), expected, "{sql}");
     }
     // Declared parameter types are kept: JDBC sends doubles for numeric columns.
-    let sql = super::parse("UPDATE warehouse SET w_ytd = w_ytd + $1 WHERE w_id = $2");
-    let compiled = crate::compile(&sql, &db, &[Some(ParamType::Plain(Type::Float8))]).unwrap().unwrap();
+    let sql = "UPDATE warehouse SET w_ytd = w_ytd + $1 WHERE w_id = $2";
+    let compiled = db.plan_with(sql, &[Some(ParamType::Plain(Type::Float8))]).unwrap();
     assert_eq!(compiled.params(), [Type::Float8, Type::Int4].map(ParamType::Plain));
 }
 

@@ -1,10 +1,9 @@
-//! Plans, parameters and result columns of INSERT, UPDATE and DELETE that were bound and lowered. Their answers are those of
-//! `golden_changes.txt`.
+//! Plans, parameters and result columns of INSERT, UPDATE and DELETE. Their answers are in `golden_changes.txt`.
 
 use model::{Datum, Type};
 
 use super::{Db, shown};
-use crate::{Compiled, Lowered, ParamType};
+use crate::ParamType;
 
 /// Stock by place and item, with a sequence, and prices of some items.
 fn stock() -> Db {
@@ -32,16 +31,7 @@ fn deletes_find_rows_by_keys_and_joins() {
         ("DELETE FROM stock WHERE item = 1", "all"),
         ("DELETE FROM stock USING price p WHERE p.item = stock.item AND place = p.item + 1", "all, hashed 2"),
     ] {
-        assert_eq!(lowered(&db, sql, &[]).plan(), plan, "{sql}");
-    }
-}
-
-fn lowered(db: &Db, sql: &str, declared: &[Option<ParamType>]) -> Compiled {
-    match db.prepared_with(sql, declared) {
-        Some(Ok(Lowered::Plan(compiled))) => *compiled,
-        Some(Ok(Lowered::Refused(why))) => panic!("{sql}: {}", why.reason),
-        Some(Err(error)) => panic!("{sql}: {error}"),
-        None => panic!("{sql}: it is no query or change"),
+        assert_eq!(db.plan(sql).unwrap().plan(), plan, "{sql}");
     }
 }
 
@@ -50,7 +40,7 @@ fn parameters_of_changes_have_declared_types_or_those_of_their_columns() {
     use ParamType::Plain;
     let db = stock();
     db.ddl("CREATE TABLE doc (id int, body json)");
-    let types = |sql: &str, declared: &[Option<ParamType>]| lowered(&db, sql, declared).params().to_vec();
+    let types = |sql: &str, declared: &[Option<ParamType>]| db.plan_with(sql, declared).unwrap().params().to_vec();
     let (int4, int8, text) = (Plain(Type::Int4), Plain(Type::Int8), Plain(Type::Text));
     let numeric = Plain(Type::Numeric(None));
     let insert = "INSERT INTO stock (place, item, note) VALUES ($1, $2, $3)";
@@ -63,7 +53,7 @@ fn parameters_of_changes_have_declared_types_or_those_of_their_columns() {
     );
     assert_eq!(types("DELETE FROM stock WHERE place = $1 AND n > $2 + 1.5", &[]), [int4, numeric]);
     assert_eq!(types("INSERT INTO doc VALUES ($1, $2::jsonb)", &[]), [int4, Plain(Type::Json)]);
-    assert!(lowered(&db, insert, &[]).takes_rows());
+    assert!(db.plan(insert).unwrap().takes_rows());
 
     let run = |sql: &str, params: &[Datum<'_>]| db.try_shown(sql, params, shown).unwrap().0;
     let (one, five) = (Datum::Int4(1), Datum::Int4(5));
@@ -93,7 +83,7 @@ fn columns_of_returning_have_names_types_and_tables() {
         let of = |column: &crate::Output| {
             format!("{} {} {:?}", column.name, column.ty.sql_name(), column.origin.map(|(_, at)| at))
         };
-        lowered(&db, sql, &[]).columns().iter().map(of).collect()
+        db.plan(sql).unwrap().columns().iter().map(of).collect()
     };
     assert_eq!(
         columns("DELETE FROM stock RETURNING n, n + 1, code AS c"),
@@ -142,12 +132,7 @@ fn changes_that_the_executor_does_not_run_are_refused_with_a_reason() {
         ("UPDATE stock SET note = clock_timestamp()", "volatile function clock_timestamp"),
         ("DELETE FROM stock WHERE n = $1 AND $2::point IS NULL", "a parameter $2 of type point"),
     ] {
-        match db.prepared(sql) {
-            Some(Ok(Lowered::Refused(why))) => assert_eq!(why.reason, expected, "{sql}"),
-            Some(Ok(Lowered::Plan(_))) => panic!("{sql}: it is lowered"),
-            Some(Err(error)) => panic!("{sql}: {error}"),
-            None => panic!("{sql}: it is no change"),
-        }
+        assert_eq!(db.refusal(sql), expected, "{sql}");
     }
 }
 

@@ -1,50 +1,43 @@
 //! Function calls: overload resolution, argument casts and result types.
 
-use model::{Datum, Error, Type};
+use model::{Datum, Error, SqlState, Type};
 use sqlparser::ast;
 
+use super::{Bind, Binder, Refusal, Typed, padded};
 use crate::aggregate::Kind;
-use crate::bind::{Bind, Binder, ExprScope, Refusal, Typed, fold_ident, padded};
 use crate::cast::Context;
 use crate::datetime::DateField;
+use crate::dialect::fold_ident;
 use crate::expr::{Expr, Function, Value};
-use crate::sequences;
+use crate::sequences::SessionFunction;
 use crate::types::{base_type, common_number, comparable, is_text, rank};
 
-impl Binder {
-    pub(crate) fn function(&mut self, call: &ast::Function, scope: &mut dyn ExprScope) -> Bind<Typed> {
+impl Binder<'_> {
+    pub(super) fn function(&mut self, call: &ast::Function) -> Bind<Typed> {
         let name = function_name(&call.name).ok_or(Refusal::Unsupported)?;
         if call.over.is_some() || !call.within_group.is_empty() || call.null_treatment.is_some() {
             return Err(Refusal::Unsupported);
         }
         if Kind::from_name(&name).is_some() {
-            return scope.aggregate(self, call);
+            let text = format!("aggregate functions are not allowed in {}s", self.clause.name());
+            return Err(Error::new(SqlState::GROUPING_ERROR, text).into());
         }
-        if let Some(number) = sequences::bind(self, &name, call, scope)? {
-            return Ok(number);
-        }
-        let given = match &call.args {
-            ast::FunctionArguments::None => Vec::new(),
-            ast::FunctionArguments::Subquery(_) => return Err(Refusal::Unsupported),
-            ast::FunctionArguments::List(list) => {
-                if list.duplicate_treatment.is_some() || !list.clauses.is_empty() {
-                    return Err(Refusal::Unsupported);
-                }
-                let mut given = Vec::with_capacity(list.args.len());
-                for arg in &list.args {
-                    let ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(arg)) = arg else {
-                        return Err(Refusal::Unsupported);
-                    };
-                    given.push(self.expr(arg, scope)?);
-                }
-                given
+        let arguments = arguments(call)?;
+        let (function, ty) = match (name.as_str(), arguments.as_slice()) {
+            ("random", []) => (SessionFunction::Random, Type::Float8),
+            ("gen_random_uuid", []) => (SessionFunction::Uuid, Type::Uuid),
+            ("lastval", []) => (SessionFunction::Last, Type::Int8),
+            ("nextval", [of]) => (SessionFunction::Next(self.sequence(of)?), Type::Int8),
+            _ => {
+                let given = arguments.into_iter().map(|one| self.expr(one)).collect::<Bind<_>>()?;
+                return self.call(&name, given);
             }
         };
-        self.call(&name, given)
+        Ok(Typed::new(Expr::SessionCall(function, Vec::new()), ty))
     }
 
     /// `extract(field FROM of)`.
-    pub(crate) fn part(&mut self, field: &str, of: Typed) -> Bind<Typed> {
+    pub(super) fn part(&self, field: &str, of: Typed) -> Bind<Typed> {
         let ty = of.ty.ok_or(Refusal::Unsupported)?;
         let is_moment = matches!(ty, Type::Date | Type::Time | Type::Timestamp | Type::Timestamptz | Type::Interval);
         let field = field.to_ascii_lowercase();
@@ -58,7 +51,7 @@ impl Binder {
     }
 
     /// Casts to the text that `concat` and `format` use: boolean as `t` and `f`, char(n) with its padding.
-    fn display_text(&mut self, of: Typed) -> Bind<Expr> {
+    fn display_text(&self, of: Typed) -> Bind<Expr> {
         match of.ty {
             Some(Type::Char(_)) => padded(of),
             Some(Type::Bool) => {
@@ -70,7 +63,7 @@ impl Binder {
         }
     }
 
-    pub(crate) fn call(&mut self, name: &str, mut given: Vec<Typed>) -> Bind<Typed> {
+    pub(super) fn call(&self, name: &str, mut given: Vec<Typed>) -> Bind<Typed> {
         if let ([_], Some(to)) = (given.as_slice(), named_type(name)) {
             let of = given.remove(0);
             return self.cast(of, to, Context::Explicit);
@@ -95,8 +88,8 @@ impl Binder {
                 let of = given.into_iter().zip(types).map(|(one, ty)| Ok(self.cast(one, ty, Context::Explicit)?.expr));
                 return Ok(Typed::new(Expr::Call(Function::WidthBucket, of.collect::<Bind<_>>()?), Type::Int4));
             }
-            // The form with a pattern is left to DataFusion.
-            ("substring", 2) if given[1].ty.is_none_or(is_text) && !matches!(given[1].expr, Expr::Param(_)) => {
+            // The form with a pattern.
+            ("substring", 2) if given[1].ty.is_none_or(is_text) => {
                 return Err(Refusal::Unsupported);
             }
             ("concat", 1..) | ("concat_ws", 2..) => {
@@ -258,8 +251,25 @@ impl Binder {
     }
 }
 
+/// The arguments of a call without names, DISTINCT and the like.
+fn arguments(call: &ast::Function) -> Bind<Vec<&ast::Expr>> {
+    let list = match &call.args {
+        ast::FunctionArguments::None => return Ok(Vec::new()),
+        ast::FunctionArguments::List(list) => list,
+        ast::FunctionArguments::Subquery(_) => return Err(Refusal::Unsupported),
+    };
+    if list.duplicate_treatment.is_some() || !list.clauses.is_empty() {
+        return Err(Refusal::Unsupported);
+    }
+    let one = |arg| match arg {
+        &ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(ref arg)) => Ok(arg),
+        _ => Err(Refusal::Unsupported),
+    };
+    list.args.iter().map(one).collect()
+}
+
 /// The function's name if it is unqualified or in `pg_catalog`.
-pub(crate) fn function_name(name: &ast::ObjectName) -> Option<String> {
+fn function_name(name: &ast::ObjectName) -> Option<String> {
     match name.0.as_slice() {
         [ast::ObjectNamePart::Identifier(name)] => Some(fold_ident(name)),
         [ast::ObjectNamePart::Identifier(schema), ast::ObjectNamePart::Identifier(name)]
