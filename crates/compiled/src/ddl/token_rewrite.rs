@@ -1,4 +1,4 @@
-//! Syntax that the parser does not support, rewritten at the token level.
+//! Syntax of definitions that the parser does not support, rewritten at the token level.
 
 use model::{Error, Result, SequenceBound, SequenceOptions, SqlState};
 use sqlparser::ast;
@@ -15,20 +15,14 @@ const SERVER: &str = "mot_server";
 /// - `CREATE`, `ALTER` and `DROP FOREIGN TABLE` with `SERVER mot_server` and `OPTIONS (…)`: these words are
 ///   removed.
 /// - `UNLOGGED`, `TABLESPACE name`, `USING INDEX TABLESPACE name`, `WITHOUT OIDS`: removed.
-/// - `OVERRIDING SYSTEM VALUE`, `OVERRIDING USER VALUE`: encoded for `dml::overriding`.
-/// - `FOR UPDATE OF a, b`: becomes `FOR UPDATE OF a FOR UPDATE OF b`; the parser takes one table in each clause.
 /// - Options of identity columns: put in the parser's order, without `SEQUENCE NAME name`.
 ///
 /// # Errors
 /// 42704 for another foreign server.
 pub fn prepared(tokens: &mut Vec<TokenWithSpan>) -> Result<Vec<Notice>> {
     let mut notices = Vec::new();
-    spread_locks(tokens);
     let words = heads(tokens);
     let is = |at: usize, word: &str| words.get(at).is_some_and(|token| is_word(&tokens[*token].token, word));
-    if is(0, "insert") || is(0, "with") {
-        return override_values(tokens).map(|()| notices);
-    }
     if !["create", "alter", "drop"].iter().any(|word| is(0, word)) {
         return Ok(notices);
     }
@@ -176,83 +170,6 @@ fn heads(tokens: &[TokenWithSpan]) -> Vec<usize> {
 /// Position of the next significant token, from `at`.
 fn next(tokens: &[TokenWithSpan], at: usize) -> Option<usize> {
     (at..tokens.len()).find(|at| !is_blank(&tokens[*at].token))
-}
-
-/// Encodes `OVERRIDING SYSTEM VALUE` as `INSERT OVERWRITE INTO` and `OVERRIDING USER VALUE` as `INSERT INTO TABLE`:
-/// the parser knows these from other dialects, and PostgreSQL has neither.
-fn override_values(tokens: &mut Vec<TokenWithSpan>) -> Result<()> {
-    let word = |tokens: &[TokenWithSpan], at: usize, word: &str| {
-        next(tokens, at).filter(|at| is_word(&tokens[*at].token, word))
-    };
-    let mut insert = None;
-    let mut at = 0;
-    while at < tokens.len() {
-        if is_word(&tokens[at].token, "insert") {
-            insert = Some(at);
-            let into = word(tokens, at + 1, "into");
-            let table = into.and_then(|into| word(tokens, into + 1, "table"));
-            if let Some(wrong) = word(tokens, at + 1, "overwrite").or(table) {
-                let text = format!("syntax error at or near \"{}\"", tokens[wrong].token);
-                return Err(Error::new(SqlState::SYNTAX_ERROR, text));
-            }
-        }
-        let whose = ["system", "user"].into_iter().find_map(|whose| {
-            let of = is_word(&tokens[at].token, "overriding").then(|| word(tokens, at + 1, whose))??;
-            Some((whose, word(tokens, of + 1, "value")?))
-        });
-        if let (Some(insert), Some((whose, last))) = (insert, whose) {
-            let mut marker = tokens[insert].clone();
-            let (after, name) = if whose == "system" { ("insert", "OVERWRITE") } else { ("into", "TABLE") };
-            marker.token = Token::make_keyword(name);
-            let blank = TokenWithSpan::wrap(Token::Whitespace(sqlparser::tokenizer::Whitespace::Space));
-            let place = (insert..at).find(|at| is_word(&tokens[*at].token, after)).unwrap_or(insert);
-            tokens.drain(at..=last);
-            tokens.splice(place + 1..place + 1, [blank, marker]);
-        }
-        at += 1;
-    }
-    Ok(())
-}
-
-/// `FOR UPDATE OF a, b NOWAIT` becomes `FOR UPDATE OF a NOWAIT FOR UPDATE OF b NOWAIT`; likewise for the other lock
-/// modes.
-fn spread_locks(tokens: &mut Vec<TokenWithSpan>) {
-    let word = |tokens: &[TokenWithSpan], at: usize, names: &[&str]| {
-        next(tokens, at).filter(|at| names.iter().any(|name| is_word(&tokens[*at].token, name)))
-    };
-    let is =
-        |tokens: &[TokenWithSpan], at: usize, token: &Token| next(tokens, at).filter(|at| tokens[*at].token == *token);
-    let mut at = 0;
-    while at < tokens.len() {
-        let start = at;
-        at += 1;
-        let first = || -> Option<usize> {
-            let r#for = is_word(&tokens[start].token, "for").then_some(start)?;
-            let mode = word(tokens, r#for + 1, &["update", "share"])?;
-            next(tokens, word(tokens, mode + 1, &["of"])? + 1)
-        };
-        let Some(first) = first() else { continue };
-        // The marker of a weaker lock precedes the first name and applies to all.
-        let marked = is(tokens, first + 1, &Token::Period).and_then(|period| next(tokens, period + 1));
-        let again = tokens[start..marked.unwrap_or(first)].to_vec();
-        let mut commas = Vec::new();
-        let mut name = marked.unwrap_or(first);
-        while let Some(comma) = is(tokens, name + 1, &Token::Comma) {
-            let Some(other) = next(tokens, comma + 1) else { break };
-            commas.push(comma);
-            name = other;
-        }
-        let end = word(tokens, name + 1, &["nowait"]).or_else(|| {
-            let skip = word(tokens, name + 1, &["skip"])?;
-            word(tokens, skip + 1, &["locked"])
-        });
-        let policy = tokens[name + 1..end.map_or(name + 1, |end| end + 1)].to_vec();
-        for comma in commas.into_iter().rev() {
-            let blank = TokenWithSpan::wrap(Token::Whitespace(sqlparser::tokenizer::Whitespace::Space));
-            let between = policy.iter().cloned().chain([blank.clone()]).chain(again.iter().cloned()).chain([blank]);
-            tokens.splice(comma..=comma, between.collect::<Vec<_>>());
-        }
-    }
 }
 
 /// Removes `SERVER name [OPTIONS (…)]` at the end.
