@@ -214,7 +214,7 @@ mod tests {
             ("crates/engine/src/flush.rs", "self.wal.append(&records, Space::Ordinary)?;", 1),
             ("crates/engine/src/commit.rs", "self.wal.append(&records, Space::Ordinary)?;", 0),
             ("crates/engine/src/flush.rs", "use std::collections::HashMap;", 1),
-            ("crates/compiled/src/bind.rs", "use sqlparser::ast;", 0),
+            ("crates/compiled/src/ddl/mod.rs", "use sqlparser::ast;", 0),
             ("crates/pg/src/lib.rs", "use sqlparser::ast;", 1),
             ("crates/query/src/lib.rs", "todo!()", 1),
         ];
