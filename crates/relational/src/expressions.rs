@@ -9,7 +9,7 @@ use datafusion::common::DFSchema;
 use datafusion::logical_expr::expr::{InList, Placeholder};
 use datafusion::logical_expr::{BinaryExpr, Expr as DfExpr, Like, Operator, cast, when};
 use datafusion::scalar::ScalarValue;
-use model::{Datum, Error, Result};
+use model::{Datum, Error, Result, SqlState};
 use rustc_hash::FxHashSet;
 use scalar::{BooleanTest, Expr, ExprKind, Session, Value};
 
@@ -120,8 +120,14 @@ impl Lowering<'_> {
             }
             ExprKind::Column(column) => Some(self.column(*column, schema)?),
             ExprKind::Parameter(number) => Some((self.parameter(*number, expr.ty), arrow_type(expr.ty, &self.zone))),
-            ExprKind::And(list) => self.natives(list, schema)?.and_then(|list| boolean(joined(list, Operator::And)?)),
-            ExprKind::Or(list) => self.natives(list, schema)?.and_then(|list| boolean(joined(list, Operator::Or)?)),
+            ExprKind::And(list) => {
+                check_chain(list.len())?;
+                self.natives(list, schema)?.and_then(|list| boolean(joined(list, Operator::And)?))
+            }
+            ExprKind::Or(list) => {
+                check_chain(list.len())?;
+                self.natives(list, schema)?.and_then(|list| boolean(joined(list, Operator::Or)?))
+            }
             ExprKind::Not(of) => self.native(of, schema)?.and_then(|(of, _)| boolean(DfExpr::Not(Box::new(of)))),
             // IS NULL of a row and of a record is about its columns.
             ExprKind::IsNull(of) if form(of.ty) != Form::Encoded || of.ty == TypeId::NUMERIC => {
@@ -489,6 +495,7 @@ impl Lowering<'_> {
     pub(crate) fn conditions(&self, condition: &Expr, schema: &DFSchema) -> Result<Vec<DfExpr>> {
         let mut parts = Vec::new();
         split(condition, &mut parts);
+        check_chain(parts.len())?;
         let mut lowered = Vec::with_capacity(parts.len());
         for (at, part) in parts.iter().enumerate() {
             if let Some((native, _)) = self.native(part, schema)? {
@@ -558,6 +565,18 @@ pub(crate) fn columns_of(expr: &Expr) -> FxHashSet<u32> {
         }
     });
     columns
+}
+
+/// Maximum number of conditions that AND or OR joins: DataFusion plans them in quadratic time, which no timeout ends.
+const CHAIN_MAX: usize = 1_000;
+
+fn check_chain(conditions: usize) -> Result<()> {
+    if conditions <= CHAIN_MAX {
+        return Ok(());
+    }
+    let text = format!("AND or OR of {conditions} conditions; the limit of this query is {CHAIN_MAX}");
+    Err(Error::new(SqlState::STATEMENT_TOO_COMPLEX, text)
+        .with_hint("write long alternatives as `x IN (…)` or join a VALUES list"))
 }
 
 /// The conjuncts of a condition.

@@ -511,3 +511,42 @@ fn statements_of_parse_are_known_by_text_and_types() {
         assert!(session.recall(sql, &[23]).is_none());
     });
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn explain_says_why_the_row_executor_does_not_run_a_query() {
+    let fixture = Fixture::new();
+    let mut client = Client::new(&fixture, Storage::Memory);
+    for sql in [TABLE, "CREATE TABLE r (id int PRIMARY KEY)"] {
+        client.run(sql).await.unwrap();
+    }
+    for (sql, last) in [
+        ("EXPLAIN SELECT id FROM r WHERE id = 1", "  points 1"),
+        ("EXPLAIN SELECT row_number() OVER () FROM r", "Not on the row executor: window functions"),
+        ("EXPLAIN SELECT 1 FROM r, m", "Not on the row executor: table public.m, which is no rows table"),
+        ("EXPLAIN INSERT INTO r SELECT generate_series(1, 2)", "Not on the row executor: functions of sets"),
+    ] {
+        assert_eq!(client.table(sql).await.unwrap().last().map(String::as_str), Some(last), "{sql}");
+    }
+    client.run("SET enable_rows = off").await.unwrap();
+    let lines = client.table("EXPLAIN SELECT id FROM r WHERE id = 1").await.unwrap();
+    assert_eq!(lines.last().map(String::as_str), Some("Not on the row executor: enable_rows is off"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn conditions_joined_by_and_or_or_are_limited_outside_of_the_row_executor() {
+    let fixture = Fixture::new();
+    let mut client = Client::new(&fixture, Storage::Memory);
+    for sql in [TABLE, "CREATE TABLE r (n int)"] {
+        client.run(sql).await.unwrap();
+    }
+    let query = |table: &str, word: &str, count: i32| {
+        let conditions: Vec<String> = (0..count).map(|number| format!("n <> {number}")).collect();
+        format!("SELECT count(*) FROM {table} WHERE {}", conditions.join(word))
+    };
+    for word in [" AND ", " OR "] {
+        assert_eq!(client.table(&query("r", word, 5_000)).await.unwrap(), ["0"]);
+        assert_eq!(client.table(&query("m", word, 100)).await.unwrap(), ["0"]);
+        let error = client.table(&query("m", word, 1_001)).await.unwrap_err();
+        assert!(error.starts_with("54001: AND or OR of 1001 conditions"), "{error}");
+    }
+}
