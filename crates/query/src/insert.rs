@@ -394,7 +394,7 @@ fn simple_cell(expr: &Expr) -> Option<Cell> {
         },
         ExprKind::SqlValue(tree::SqlValue::CurrentTimestamp(None)) => return Some(Cell::Now),
         ExprKind::Function(call) if call.args.is_empty() && call.over.is_none() => match call.name.name.as_str() {
-            "now" | "transaction_timestamp" | "statement_timestamp" => return Some(Cell::Now),
+            "now" | "transaction_timestamp" => return Some(Cell::Now),
             _ => return None,
         },
         // A typed literal must be parsed as its own type, which is exact here only for a column of that type.

@@ -106,7 +106,7 @@ static NATIVES: LazyLock<FxHashMap<u32, Native>> = LazyLock::new(|| {
     for (signature, name) in CALLS {
         add(signature, Native::Call(name));
     }
-    for name in ["now()", "transaction_timestamp()", "statement_timestamp()"] {
+    for name in ["now()", "transaction_timestamp()"] {
         add(name, Native::Now);
     }
     natives.extend(builtin().functions().iter().filter(|row| row.is_own()).map(|row| (row.oid, Native::Own(row.name))));
