@@ -214,20 +214,15 @@ fn parse_held(sql: &str, held: Option<Arc<Reservation>>) -> Result<Vec<Statement
 
 /// Parses one statement; `None` if there is none, but a comment. Errors have their position in the statement.
 fn parse_one(sql: &str, offset: u32, held: Option<Arc<Reservation>>) -> Result<Option<Statement>> {
-    let parsed = |command, parameters, notices| Parsed {
-        sql: sql.to_owned(),
-        offset,
-        command,
-        purpose: Purpose::Shown,
-        parameters,
-        notices,
-        held: held.clone(),
+    let statement = |command, parameters, notices| {
+        let (sql, purpose, held) = (sql.to_owned(), Purpose::Shown, held.clone());
+        Statement(Arc::new(Parsed { sql, offset, command, purpose, parameters, notices, held }))
     };
-    if is_of_our_parser(sql)? {
-        let mut parsed = parsed(Command::Deallocate(None), 0, Vec::new());
-        if parse_tree(sql, &mut parsed)? {
-            return Ok(Some(Statement(Arc::new(parsed))));
-        }
+    if is_of_our_parser(sql)?
+        && let Some((command, parameters)) =
+            parse_tree(sql, &|command, parameters| statement(command, parameters, Vec::new()))?
+    {
+        return Ok(Some(statement(command, parameters, Vec::new())));
     }
     let text = Text::new(sql);
     let tokens = compiled::tokenize(sql).map_err(|error| text.token_error(&error))?;
@@ -239,8 +234,13 @@ fn parse_one(sql: &str, offset: u32, held: Option<Arc<Reservation>>) -> Result<O
         return listed(query, held.clone()).map(Some);
     }
     check_depth(tokens)?;
-    let (command, notices) = parse_tokens(tokens, &text)?;
-    Ok(Some(Statement(Arc::new(parsed(command, highest_parameter(tokens)?, notices)))))
+    let (command, notices) = parse_tokens(tokens, &text, offset)?;
+    if matches!(&command, Command::Sql(ast::Statement::CreateTable(create)) if create.query.is_some()) {
+        // Its query is not PostgreSQL's.
+        parser::parse_all(sql)?;
+        return Err(Error::unsupported("this form of CREATE TABLE … AS is not supported"));
+    }
+    Ok(Some(statement(command, highest_parameter(tokens)?, notices)))
 }
 
 /// Whether our parser reads a statement that begins so, or may do.
@@ -265,44 +265,39 @@ fn is_of_our_parser(sql: &str) -> Result<bool> {
     Ok(first.kind == TokenKind::LeftParen || first.keyword.is_some_and(|word| words.contains(&word)))
 }
 
-/// Parses a statement by our parser into `parsed`; false if it is one of those that sqlparser reads.
-fn parse_tree(sql: &str, parsed: &mut Parsed) -> Result<bool> {
+/// Parses a statement by our parser: its command and the highest `$n`; `None` if it is one of those that sqlparser reads.
+/// `part` makes the statement within EXPLAIN and PREPARE.
+fn parse_tree(sql: &str, part: &dyn Fn(Command, usize) -> Statement) -> Result<Option<(Command, usize)>> {
     let is_definition = sql.get(..6).is_some_and(|word| word.eq_ignore_ascii_case("create"));
     let one = match parser::parse_all(sql) {
         Ok(mut statements) => statements.pop().ok_or_else(|| Error::bug("no statement"))?,
         // Tables have options that PostgreSQL's grammar does not have.
-        Err(_) if is_definition => return Ok(false),
+        Err(_) if is_definition => return Ok(None),
         Err(error) => return Err(error),
     };
-    parsed.parameters = one.parameters as usize;
-    if parsed.parameters > limits::PARAMETERS_MAX {
-        return Err(no_parameter(&format!("${}", parsed.parameters)));
+    let parameters = one.parameters as usize;
+    if parameters > limits::PARAMETERS_MAX {
+        return Err(no_parameter(&format!("${parameters}")));
     }
-    parsed.command = match one.statement {
+    let within = |what: &str, statement| match data_command(statement) {
+        Some(command) => Ok(part(command, parameters)),
+        None => Err(Error::unsupported(format!("{what} of this statement is not supported"))),
+    };
+    Ok(match one.statement {
         tree::Statement::Explain(explain) => {
             let analyze = crate::explain::analyzes(&explain.options)?;
-            let Some(command) = data_command(explain.statement) else {
-                return Err(Error::unsupported("EXPLAIN of this statement is not supported"));
-            };
-            Command::Explain(Explain { analyze, statement: parsed.part(command, Purpose::Shown) })
+            let statement = within("EXPLAIN", explain.statement)?;
+            Some((Command::Explain(Explain { analyze, statement }), parameters))
         }
         tree::Statement::Prepare(prepare) => {
             let tree::Prepare { name, types, statement } = *prepare;
-            let Some(command) = data_command(statement) else {
-                return Err(Error::unsupported("PREPARE of this statement is not supported"));
-            };
-            let statement = parsed.part(command, Purpose::Shown);
-            // They are those of the statement in it.
-            parsed.parameters = 0;
-            Command::Prepare(Box::new(Prepare { name, types, statement }))
+            let statement = within("PREPARE", statement)?;
+            // Its parameters are those of the statement within.
+            Some((Command::Prepare(Box::new(Prepare { name, types, statement })), 0))
         }
-        tree::Statement::Deallocate(name) => Command::Deallocate(name),
-        statement => match data_command(statement) {
-            Some(command) => command,
-            None => return Ok(false),
-        },
-    };
-    Ok(true)
+        tree::Statement::Deallocate(name) => Some((Command::Deallocate(name), parameters)),
+        statement => data_command(statement).map(|command| (command, parameters)),
+    })
 }
 
 /// The command of a statement that EXPLAIN may be before; `None` for others.
@@ -348,14 +343,15 @@ fn trim(mut tokens: &[TokenWithSpan]) -> &[TokenWithSpan] {
     tokens
 }
 
-fn parse_tokens(tokens: &[TokenWithSpan], text: &Text<'_>) -> Result<(Command, Vec<Notice>)> {
+/// Parses a statement of `offset` characters into the whole text by its tokens.
+fn parse_tokens(tokens: &[TokenWithSpan], text: &Text<'_>, offset: u32) -> Result<(Command, Vec<Notice>)> {
     if is_word(&tokens[0], "copy") {
         return Ok((Command::Copy(crate::copy::parse(tokens, text)?), Vec::new()));
     }
     if let Some(maintenance) = crate::maintenance::parse(tokens, text)? {
         return Ok((Command::Maintenance(maintenance), Vec::new()));
     }
-    if let Some(cursor) = crate::cursor::parse(tokens, text, |query| query_of(query, text))? {
+    if let Some(cursor) = crate::cursor::parse(tokens, text, |query| query_of(query, text, offset))? {
         return Ok((Command::Cursor(Box::new(cursor)), Vec::new()));
     }
     // The parser does not know these statements and would report a syntax error.
@@ -382,7 +378,7 @@ fn parse_tokens(tokens: &[TokenWithSpan], text: &Text<'_>) -> Result<(Command, V
 }
 
 /// Parses the query of a cursor declaration.
-fn query_of(tokens: &[TokenWithSpan], text: &Text<'_>) -> Result<Statement> {
+fn query_of(tokens: &[TokenWithSpan], text: &Text<'_>, before: u32) -> Result<Statement> {
     let unexpected = || match trim(tokens).first() {
         Some(first) => text.unexpected(&first.token, first.span.start),
         None => text.unexpected(&Token::EOF, tokens[tokens.len() - 1].span.end),
@@ -390,7 +386,7 @@ fn query_of(tokens: &[TokenWithSpan], text: &Text<'_>) -> Result<Statement> {
     let (Some(first), Some(last)) = (trim(tokens).first(), trim(tokens).last()) else { return Err(unexpected()) };
     let (from, offset) = text.at(first.span.start);
     let (to, _) = text.at(last.span.end);
-    let statement = parse_one(&text.sql[from..to], offset, None).map_err(|error| match error.position() {
+    let statement = parse_one(&text.sql[from..to], before + offset, None).map_err(|error| match error.position() {
         Some(position) => error.with_position(position + offset),
         None => error,
     })?;
@@ -765,6 +761,22 @@ mod tests {
         }
         assert!(parse(&format!("SELECT {}", vec!["1+1"; 10_000].join(","))).is_ok());
         assert!(parse(&format!("SELECT true WHERE {}", vec!["a+b > -c"; 200].join(" OR "))).is_ok());
+    }
+
+    #[test]
+    fn the_query_of_a_cursor_knows_its_place_in_the_whole_text() {
+        let statements = parse("BEGIN; DECLARE c CURSOR FOR SELECT 1").unwrap();
+        let Command::Cursor(cursor) = &statements[1].0.command else { panic!("not a cursor") };
+        let CursorStatement::Declare { query, .. } = &**cursor else { panic!("not a DECLARE") };
+        assert_eq!((query.sql(), query.0.offset), ("SELECT 1", 28));
+    }
+
+    #[test]
+    fn create_table_as_takes_queries_of_postgresql_only() {
+        assert!(matches!(parse("CREATE TABLE t AS SELECT 1").unwrap()[0].0.command, Command::CreateTableAs(_)));
+        // sqlparser accepts this query.
+        let error = parse("CREATE TABLE t AS SELECT TOP 3 a FROM b").err().unwrap();
+        assert_eq!((error.state(), error.position()), (SqlState::SYNTAX_ERROR, Some(30)));
     }
 
     #[test]

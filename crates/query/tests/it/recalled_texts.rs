@@ -216,3 +216,17 @@ fn rows_of_constants_are_found_whatever_their_number_once_one_of_them_was() {
         assert_eq!(client.table("SELECT k FROM a").await.unwrap().len(), 11);
     });
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_text_with_a_constant_of_the_clock_is_planned_each_time() {
+    let fixture = Fixture::new();
+    let mut session = fixture.database.session("millrace");
+    whole(&mut session, "CREATE TABLE moments (t timestamptz)").await.unwrap();
+    for _ in 0..4 {
+        let (inserted, _) = recalled(&mut session, "INSERT INTO moments SELECT 'now'::timestamptz").await;
+        inserted.unwrap();
+        tokio::time::sleep(std::time::Duration::from_millis(2)).await;
+    }
+    let mut client = Client::new(&fixture, Storage::Memory);
+    assert_eq!(client.table("SELECT count(DISTINCT t) FROM moments").await.unwrap(), ["4"]);
+}
