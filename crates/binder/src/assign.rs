@@ -54,12 +54,17 @@ impl Binder<'_> {
     /// # Errors
     /// 42804 if there is none.
     pub(crate) fn assigned(&mut self, value: Expr, column: &TableColumn) -> Result<Expr> {
+        self.assigned_as("expression", value, column)
+    }
+
+    /// Like [`Binder::assigned`]; `what` names the value in the error.
+    pub(crate) fn assigned_as(&mut self, what: &str, value: Expr, column: &TableColumn) -> Result<Expr> {
         let (from, at) = (value.ty, start_of(&value));
         match self.coerced(value, column.ty, column.typmod, CastContext::Assignment)? {
             Some(cast) => self.with_typmod(cast, column.typmod, false),
             None => {
                 let (to, from) = (self.type_name(column.ty), self.type_name(from));
-                let text = format!("column \"{}\" is of type {to} but expression is of type {from}", column.name);
+                let text = format!("column \"{}\" is of type {to} but {what} is of type {from}", column.name);
                 let hint = "You will need to rewrite or cast the expression.";
                 Err(at_place(Error::new(SqlState::DATATYPE_MISMATCH, text).with_hint(hint), at))
             }

@@ -9,7 +9,7 @@ use parser::ast::{self, Pos};
 use rustc_hash::FxHashMap;
 use scalar::{Call, Context, Expr, ExprKind, Place, Session, Value};
 
-use crate::change::{BoundChange, unplaced};
+use crate::change::BoundChange;
 use crate::scope::Scope;
 use crate::tree::{ChangeStatement, Column, Cte, Query, Statement, Subplan, Table};
 use crate::walk::OuterColumns;
@@ -97,10 +97,10 @@ pub fn bind_statement(
 }
 
 /// Replaces the byte that the binder noted by the position that clients see: characters from 1.
-fn placed_in(error: Error, sql: &str) -> Error {
+pub(crate) fn placed_in(error: Error, sql: &str) -> Error {
     match error.position() {
         // A statement begins with a word, at which no error points: the place is not known.
-        Some(0) => unplaced(error),
+        Some(0) => error.without_position(),
         Some(byte) => error.with_position(parser::lexer::position(sql, byte)),
         None => error,
     }
@@ -183,7 +183,7 @@ impl<'s> Binder<'s> {
     ///
     /// # Errors
     /// 42P18 for a parameter whose type nothing says; errors of later phases.
-    fn finished(&mut self) -> Result<Vec<TypeId>> {
+    pub(crate) fn finished(&mut self) -> Result<Vec<TypeId>> {
         let mut parameters = Vec::with_capacity(self.parameters.len());
         for (at, ty) in self.parameters.iter().enumerate() {
             parameters.push(ty.ok_or_else(|| {

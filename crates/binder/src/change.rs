@@ -68,7 +68,7 @@ impl Binder<'_> {
             None => Ok(Expr { typmod: column.typmod, ..Expr::null(column.ty, Place(0)) }),
             Some(text) => {
                 let scope = Scope::new(None);
-                scope.clause.set(Clause::ValuesSingle);
+                scope.clause.set(Clause::Default);
                 self.stored_value(&scope, column, text)
             }
         }
@@ -97,14 +97,14 @@ impl Binder<'_> {
 
     fn stored_value(&mut self, scope: &Scope<'_>, column: &TableColumn, text: &str) -> Result<Expr> {
         let bound = self.stored_expr(scope, text)?;
-        let value = self.assigned(bound, column).map_err(unplaced)?;
+        let value = self.assigned(bound, column).map_err(Error::without_position)?;
         Ok(placeless(value))
     }
 
     /// An expression of the catalog. Its places are not places in the statement.
     pub(crate) fn stored_expr(&mut self, scope: &Scope<'_>, text: &str) -> Result<Expr> {
         let bound = parser::parse_expr(text).and_then(|parsed| self.expr(scope, &parsed));
-        Ok(placeless(bound.map_err(unplaced)?))
+        Ok(placeless(bound.map_err(Error::without_position)?))
     }
 
     /// The number of a column of the table that a name in a statement means.
@@ -116,19 +116,8 @@ impl Binder<'_> {
     }
 }
 
-fn placeless(mut expr: Expr) -> Expr {
+/// The expression without its places.
+pub(crate) fn placeless(mut expr: Expr) -> Expr {
     expr.visit_mut(&mut |part| part.at = Place(0));
     expr
-}
-
-/// The error without its place.
-pub(crate) fn unplaced(from: Error) -> Error {
-    let mut error = Error::new(from.state(), from.message()).with_kind(from.kind());
-    if let Some(detail) = from.detail() {
-        error = error.with_detail(detail);
-    }
-    if let Some(hint) = from.hint() {
-        error = error.with_hint(hint);
-    }
-    error
 }

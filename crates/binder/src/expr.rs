@@ -28,7 +28,7 @@ impl Binder<'_> {
                 let value = self.read(text, TypeId::BIT, -1, place)?;
                 constant(value, TypeId::BIT)
             }
-            Ast::Parameter(number) => self.parameter(*number, at),
+            Ast::Parameter(number) => self.parameter(scope, *number, at),
             Ast::Column(name) => self.column_name(scope, name, at),
             Ast::Path(parts) => self.path(scope, parts, at),
             Ast::Wildcard(qualifier) if qualifier.is_empty() => Err(unsupported("a star here", at)),
@@ -94,8 +94,10 @@ impl Binder<'_> {
         Ok(Expr::new(ExprKind::Constant(Value::Plain(Datum::Numeric(value))), TypeId::NUMERIC, at))
     }
 
-    fn parameter(&mut self, number: u32, at: Pos) -> Result<Expr> {
-        let Some(index) = number.checked_sub(1).filter(|index| *index < u32::from(u16::MAX)) else {
+    fn parameter(&mut self, scope: &Scope<'_>, number: u32, at: Pos) -> Result<Expr> {
+        // A definition has no parameters.
+        let is_allowed = |index: &u32| *index < u32::from(u16::MAX) && scope.clause.get().definition().is_none();
+        let Some(index) = number.checked_sub(1).filter(is_allowed) else {
             return Err(error(SqlState::UNDEFINED_PARAMETER, format!("there is no parameter ${number}"), at));
         };
         if self.parameters.len() <= index as usize {

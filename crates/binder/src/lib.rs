@@ -1,11 +1,11 @@
 //! Binds parsed statements: from names and syntax to a tree of typed expressions and relational operators, by PostgreSQL's rules.
 //!
-//! - [`bind`] binds a query, [`bind_statement`] also changes. [`Schema`] is what they ask the database: tables, and the session's facts.
+//! - [`bind`] binds a query, [`bind_statement`] also changes, [`bind_expression`] an expression of a definition. [`Schema`] is what they ask the database: tables, and the session's facts.
 //! - [`tree`] is the result, which executors lower to their own plans.
 //!
 //! The files follow a query's life: `query` and `from` bind its clauses, `scope` finds names, `expr`, `operator` and `call` bind
 //! expressions, `coerce` adds casts, `group`, `window` and `sort` finish a SELECT. `insert`, `update` (also DELETE) and `merge` bind
-//! changes; `assign` and `change` have what these share.
+//! changes; `assign` and `change` have what these share. `definition` binds CHECK, DEFAULT and USING.
 //!
 //! Invariants: no I/O, no executor. All types, names of columns, errors and their places come from here. A bound tree is well
 //! typed: operands have exactly the types that their operator takes, and every cast is in the tree.
@@ -17,6 +17,7 @@ mod call;
 mod change;
 mod coerce;
 mod conflict;
+mod definition;
 mod expr;
 mod from;
 mod group;
@@ -41,4 +42,5 @@ mod window;
 mod with;
 
 pub use binder::{Schema, bind, bind_statement, data_type};
+pub use definition::{DefinitionClause, bind_expression};
 pub use walk::{change, used_columns, visit, visit_operators};

@@ -76,6 +76,12 @@ pub(crate) enum Clause {
     MergeWhen,
     IndexExpression,
     IndexPredicate,
+    /// The condition of a CHECK constraint.
+    Check,
+    /// The default of a column.
+    Default,
+    /// USING of ALTER COLUMN … TYPE.
+    Using,
     Filter,
     WindowPartition,
     WindowOrder,
@@ -104,11 +110,26 @@ impl Clause {
             Clause::MergeWhen => "MERGE WHEN conditions",
             Clause::IndexExpression => "index expressions",
             Clause::IndexPredicate => "index predicates",
+            Clause::Check => "check constraints",
+            Clause::Default => "DEFAULT expressions",
+            Clause::Using => "transform expressions",
             Clause::Filter => "FILTER",
             Clause::WindowPartition => "window PARTITION BY",
             Clause::WindowOrder => "window ORDER BY",
             Clause::WindowFrame => "window frame",
             Clause::AggregateArgument | Clause::WindowArgument => "arguments",
+        }
+    }
+
+    /// Name of one expression in messages, if the clause belongs to a definition: it has no subqueries.
+    pub(crate) fn definition(self) -> Option<&'static str> {
+        match self {
+            Clause::IndexExpression => Some("index expression"),
+            Clause::IndexPredicate => Some("index predicate"),
+            Clause::Check => Some("check constraint"),
+            Clause::Default => Some("DEFAULT expression"),
+            Clause::Using => Some("transform expression"),
+            _ => None,
         }
     }
 }
@@ -311,11 +332,26 @@ impl<'p> Scope<'p> {
         Err(error(SqlState::INVALID_COLUMN_REFERENCE, text, at).with_hint(hint))
     }
 
+    /// Refuses names of columns in a default.
+    ///
+    /// # Errors
+    /// 0A000.
+    pub(crate) fn check_columns(&self, at: Pos) -> Result<()> {
+        match self.clause.get() {
+            Clause::Default => {
+                let text = "cannot use column reference in DEFAULT expression";
+                Err(error(SqlState::FEATURE_NOT_SUPPORTED, text, at))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Finds the meaning of an unqualified name.
     ///
     /// # Errors
-    /// 42703, 42702.
+    /// 42703, 42702; 0A000 in a default.
     pub(crate) fn name(&self, name: &Ident, at: Pos) -> Result<Found> {
+        self.check_columns(at)?;
         for scope in self.levels() {
             let tables = scope.tables.borrow();
             let visible = tables.iter().filter(|source| source.by_column && scope.can_see(source));
@@ -373,8 +409,9 @@ impl<'p> Scope<'p> {
     /// The item of FROM of a name; `None` if there is none.
     ///
     /// # Errors
-    /// 42P09 if there are several at the innermost level that has one.
+    /// 42P09 if there are several at the innermost level that has one; 0A000 in a default.
     pub(crate) fn source(&self, schema: Option<&str>, name: &str, at: Pos) -> Result<Option<Source>> {
+        self.check_columns(at)?;
         for scope in self.levels() {
             let tables = scope.tables.borrow();
             let fits = |source: &&Source| {

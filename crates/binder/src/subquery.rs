@@ -7,7 +7,7 @@ use scalar::{Comparison, Expr, ExprKind, Place, Subquery, SubqueryKind};
 
 use crate::binder::{Binder, error, unsupported};
 use crate::query::Bound;
-use crate::scope::{Clause, Scope};
+use crate::scope::Scope;
 use crate::tree::Subplan;
 
 impl Binder<'_> {
@@ -18,14 +18,12 @@ impl Binder<'_> {
         self.subqueries.len() as u32 - 1
     }
 
-    /// Index expressions have no subqueries.
+    /// Expressions of definitions have no subqueries.
     fn check_subquery(scope: &Scope<'_>, at: Pos) -> Result<()> {
-        let clause = match scope.clause.get() {
-            Clause::IndexExpression => "index expression",
-            Clause::IndexPredicate => "index predicate",
-            _ => return Ok(()),
-        };
-        Err(error(SqlState::FEATURE_NOT_SUPPORTED, format!("cannot use subquery in {clause}"), at))
+        match scope.clause.get().definition() {
+            None => Ok(()),
+            Some(clause) => Err(error(SqlState::FEATURE_NOT_SUPPORTED, format!("cannot use subquery in {clause}"), at)),
+        }
     }
 
     fn subquery(&mut self, scope: &Scope<'_>, query: &ast::Query, at: Pos) -> Result<(u32, Vec<(TypeId, i32)>)> {

@@ -40,6 +40,17 @@ pub struct Query {
     pub parameters: Vec<TypeId>,
 }
 
+/// A bound expression outside of a query.
+#[derive(Clone, Debug)]
+pub struct Expression {
+    /// The expression.
+    pub expr: Expr,
+    /// Number of each column of the table whose row it reads, in the table's order; empty without a table.
+    pub row: Vec<u32>,
+    /// All columns by number.
+    pub columns: Vec<Column>,
+}
+
 /// A column that an operator makes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Column {

@@ -285,6 +285,13 @@ impl Error {
         self
     }
 
+    /// Removes the position.
+    #[must_use]
+    pub fn without_position(mut self) -> Error {
+        self.0.position = None;
+        self
+    }
+
     /// Sets the column that the error is about.
     #[must_use]
     pub fn about_column(mut self, table: &TableName, column: impl Into<String>) -> Error {

@@ -4,7 +4,7 @@
 //! text, for whoever needs no tree. [`print`](mod@print) writes trees as text that parses to the same tree.
 //!
 //! Always true: what PostgreSQL 15 parses is parsed to a tree of the same meaning, and what it refuses is refused with its
-//! SQLSTATE and position. Exceptions are Millrace's own (`ASOF JOIN`, `FOR SYSTEM_TIME AS OF`, SHOW TABLES, DESCRIBE) and
+//! SQLSTATE and position. Exceptions are Millrace's own (`ASOF JOIN`, `FOR SYSTEM_TIME AS OF`, SHOW TABLES, DESCRIBE, `row` as an option) and
 //! commands that are only recognised ([`ast::Statement::Unsupported`]). No text panics or exhausts the stack.
 //!
 //! Not here: what names mean, types, defaults of settings.

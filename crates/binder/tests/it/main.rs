@@ -3,6 +3,7 @@
 //! `changes.tsv` is the same for INSERT, UPDATE, DELETE and MERGE, with ` ~ ` and the hint behind the message if there is one.
 //! `tables.tsv` and `indexes.tsv` have the columns and the unique indexes of the tables of `tables.sql`.
 
+mod definitions;
 mod trees;
 
 use std::collections::BTreeMap;

@@ -171,6 +171,94 @@ pub fn walk_expr<V: Visitor + ?Sized>(visitor: &mut V, expr: &Expr) -> Flow<V> {
     }
 }
 
+impl Expr {
+    /// Calls `each` for this expression and all within it, innermost first. Queries are left out.
+    pub fn visit_mut(&mut self, each: &mut dyn FnMut(&mut Expr)) {
+        self.for_each_child_mut(&mut |child| child.visit_mut(each));
+        each(self);
+    }
+
+    fn for_each_child_mut(&mut self, each: &mut dyn FnMut(&mut Expr)) {
+        match &mut self.kind {
+            ExprKind::Null
+            | ExprKind::Bool(_)
+            | ExprKind::Integer(_)
+            | ExprKind::Number(_)
+            | ExprKind::String(_)
+            | ExprKind::BitString(_)
+            | ExprKind::Parameter(_)
+            | ExprKind::Column(_)
+            | ExprKind::Path(_)
+            | ExprKind::Wildcard(_)
+            | ExprKind::SqlValue(_)
+            | ExprKind::Default
+            | ExprKind::CurrentOf(_)
+            | ExprKind::Subquery(_)
+            | ExprKind::Exists(_)
+            | ExprKind::ArrayQuery(_) => {}
+            ExprKind::Operator(one) => one.left.iter_mut().chain([&mut one.right]).for_each(each),
+            ExprKind::Quantified(one) => [&mut one.left, &mut one.right].into_iter().for_each(each),
+            ExprKind::QuantifiedQuery(one) => each(&mut one.left),
+            ExprKind::And(list)
+            | ExprKind::Or(list)
+            | ExprKind::Row(list)
+            | ExprKind::ImplicitRow(list)
+            | ExprKind::Array(list)
+            | ExprKind::Coalesce(list)
+            | ExprKind::Greatest(list)
+            | ExprKind::Least(list)
+            | ExprKind::Grouping(list) => list.iter_mut().for_each(each),
+            ExprKind::Not(one) | ExprKind::IsNull(one) | ExprKind::IsNotNull(one) | ExprKind::BooleanTest(one, _) => {
+                each(one);
+            }
+            ExprKind::Distinct(one) => [&mut one.left, &mut one.right].into_iter().for_each(each),
+            ExprKind::NullIf(both) => both.iter_mut().for_each(each),
+            ExprKind::In(one) => std::iter::once(&mut one.expr).chain(&mut one.list).for_each(each),
+            ExprKind::InQuery(one) => each(&mut one.expr),
+            ExprKind::Like(one) => {
+                [&mut one.expr, &mut one.pattern].into_iter().chain(&mut one.escape).for_each(each);
+            }
+            ExprKind::Between(one) => [&mut one.expr, &mut one.low, &mut one.high].into_iter().for_each(each),
+            ExprKind::Function(call) => {
+                let sorts = call.order_by.iter_mut().map(|sort| &mut sort.expr);
+                call.args.iter_mut().chain(sorts).chain(&mut call.filter).for_each(&mut *each);
+                if let Some(Over::Spec(spec)) = call.over.as_deref_mut() {
+                    let sorts = spec.order_by.iter_mut().map(|sort| &mut sort.expr);
+                    spec.partition_by.iter_mut().chain(sorts).for_each(&mut *each);
+                    let bounds =
+                        spec.frame.iter_mut().flat_map(|frame| [&mut frame.start].into_iter().chain(&mut frame.end));
+                    for bound in bounds {
+                        if let FrameBound::Preceding(offset) | FrameBound::Following(offset) = bound {
+                            each(offset);
+                        }
+                    }
+                }
+            }
+            ExprKind::Cast(one) => each(&mut one.expr),
+            ExprKind::Collate(one) => each(&mut one.expr),
+            ExprKind::Case(case) => {
+                let branches = case.branches.iter_mut().flat_map(|(condition, result)| [condition, result]);
+                case.operand.iter_mut().chain(branches).chain(&mut case.otherwise).for_each(each);
+            }
+            ExprKind::Indirection(one) => {
+                each(&mut one.expr);
+                for step in &mut one.steps {
+                    match step {
+                        Step::Field(_) | Step::All => {}
+                        Step::Index(index) => each(index),
+                        Step::Slice(low, high) => low.iter_mut().chain(high).for_each(&mut *each),
+                    }
+                }
+            }
+            ExprKind::NamedArgument(one) => each(&mut one.value),
+            ExprKind::Xml(xml) => {
+                xml.named.iter_mut().map(|(value, _)| value).chain(&mut xml.args).for_each(each);
+            }
+            ExprKind::XmlSerialize(xml) => each(&mut xml.expr),
+        }
+    }
+}
+
 fn window<V: Visitor + ?Sized>(visitor: &mut V, spec: &WindowSpec) -> Flow<V> {
     all(visitor, &spec.partition_by)?;
     sorts(visitor, &spec.order_by)?;

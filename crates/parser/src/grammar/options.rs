@@ -68,7 +68,12 @@ impl Parser<'_> {
             let at = parser.pos();
             let first = parser.col_label()?;
             let (namespace, name) = if parser.eat(T::Dot) { (Some(first), parser.col_label()?) } else { (None, first) };
-            let value = if parser.eat(T::Equal) { Some(parser.definition_value()?) } else { None };
+            let value = match parser.eat(T::Equal) {
+                false => None,
+                // Millrace's own: `orientation = row`, as in openGauss.
+                true if parser.at(K::Row) => Some(OptionValue::Word(parser.col_label()?)),
+                true => Some(parser.definition_value()?),
+            };
             Ok(RelOption { namespace, name, value, at })
         })
     }

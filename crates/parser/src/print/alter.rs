@@ -195,7 +195,7 @@ impl Printer {
     }
 
     #[expect(clippy::too_many_lines, reason = "one line or two for each of the actions")]
-    fn action(&mut self, action: &AlterTableAction) {
+    pub(super) fn action(&mut self, action: &AlterTableAction) {
         use AlterTableAction as A;
         match action {
             A::AddColumn { column, if_not_exists } => {

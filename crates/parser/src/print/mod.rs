@@ -15,7 +15,7 @@ mod utility;
 
 use std::fmt;
 
-use crate::ast::{Expr, Ident, Name, OperatorName, Query, Statement, TypeName, interval};
+use crate::ast::{AlterTableAction, Expr, Ident, Name, OperatorName, Query, Statement, TypeName, interval};
 use crate::ast::{ExprKind, Persistence, RoleSpec};
 use crate::keyword::{Category, Keyword};
 
@@ -61,6 +61,14 @@ impl fmt::Display for Expr {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut printer = Printer::default();
         printer.expr(self);
+        f.write_str(&printer.out)
+    }
+}
+
+impl fmt::Display for AlterTableAction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut printer = Printer::default();
+        printer.action(self);
         f.write_str(&printer.out)
     }
 }

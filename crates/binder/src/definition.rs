@@ -1,0 +1,93 @@
+//! Expressions of definitions: CHECK, DEFAULT, and USING of ALTER COLUMN … TYPE.
+
+use std::sync::Arc;
+
+use catalog::CastContext;
+use model::{Error, Result, SqlState};
+use parser::ast::{self, Pos};
+use scalar::Expr;
+
+use crate::binder::{Binder, Schema, at_place, placed_in};
+use crate::change::placeless;
+use crate::coerce::start_of;
+use crate::scope::{Clause, Scope};
+use crate::tree::{Expression, Table, TableColumn};
+
+/// The clause of a definition, and the column that gets the value of its expression.
+#[derive(Clone, Copy, Debug)]
+pub enum DefinitionClause<'c> {
+    /// The condition of a CHECK constraint.
+    Check,
+    /// The default of a column.
+    Default(&'c TableColumn),
+    /// USING of ALTER COLUMN … TYPE; the column has its next type.
+    Using(&'c TableColumn),
+}
+
+/// Binds an expression of a definition. A condition becomes boolean, a value gets the type of its column by an
+/// assignment cast.
+///
+/// - `sql`: the text in which the expression was written; empty if it is not the client's: then nothing has a place.
+/// - `table`: the table whose row it reads; `None` for a default.
+///
+/// # Errors
+/// Those of PostgreSQL's parse analysis: 0A000 for subqueries, set-returning functions and columns in defaults, 42803
+/// for aggregates, 42P20 for window functions, 42P02 for parameters, 42804 for a wrong type, and others.
+pub fn bind_expression(
+    schema: &dyn Schema,
+    sql: &str,
+    expr: &ast::Expr,
+    table: Option<&Arc<Table>>,
+    clause: DefinitionClause<'_>,
+) -> Result<Expression> {
+    match Binder::new(schema, &[]).definition(expr, table, clause) {
+        Ok(bound) if sql.is_empty() => Ok(Expression { expr: placeless(bound.expr), ..bound }),
+        Ok(bound) => Ok(bound),
+        Err(error) if sql.is_empty() => Err(error.without_position()),
+        Err(error) => Err(placed_in(error, sql)),
+    }
+}
+
+impl Binder<'_> {
+    fn definition(
+        &mut self,
+        expr: &ast::Expr,
+        table: Option<&Arc<Table>>,
+        clause: DefinitionClause<'_>,
+    ) -> Result<Expression> {
+        let scope = Scope::new(None);
+        let mut row = Vec::new();
+        if let Some(table) = table {
+            row = self.table_columns(&scope, table);
+            scope.tables.borrow_mut().push(self.table_source(table, &row, Pos(0)));
+        }
+        scope.clause.set(match clause {
+            DefinitionClause::Check => Clause::Check,
+            DefinitionClause::Default(_) => Clause::Default,
+            DefinitionClause::Using(_) => Clause::Using,
+        });
+        let bound = self.expr(&scope, expr)?;
+        let expr = match clause {
+            DefinitionClause::Check => self.condition(bound, "CHECK")?,
+            DefinitionClause::Default(column) => self.assigned_as("default expression", bound, column)?,
+            DefinitionClause::Using(column) => self.transformed(bound, column)?,
+        };
+        self.finished()?;
+        Ok(Expression { expr, row, columns: std::mem::take(&mut self.columns) })
+    }
+
+    /// The value of USING as one of the column's next type.
+    fn transformed(&mut self, value: Expr, column: &TableColumn) -> Result<Expr> {
+        let at = start_of(&value);
+        match self.coerced(value, column.ty, column.typmod, CastContext::Assignment)? {
+            Some(cast) => self.with_typmod(cast, column.typmod, false),
+            None => {
+                let (name, to) = (&column.name, self.type_name(column.ty));
+                let text =
+                    format!("result of USING clause for column \"{name}\" cannot be cast automatically to type {to}");
+                let hint = "You might need to add an explicit cast.";
+                Err(at_place(Error::new(SqlState::DATATYPE_MISMATCH, text).with_hint(hint), at))
+            }
+        }
+    }
+}
