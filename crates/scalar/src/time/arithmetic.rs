@@ -62,14 +62,22 @@ fn today(ctx: &Context<'_>) -> i128 {
     now - now.rem_euclid(DAY.into())
 }
 
-fn date_plus_days<'a>(days: i32, more: i64) -> Result<Datum<'a>> {
+/// A date and a number of days; an infinite date stays as it is.
+///
+/// # Errors
+/// 22008 beyond the range of dates.
+pub fn date_plus_days<'a>(days: i32, more: i64) -> Result<Datum<'a>> {
     if !is_finite_date(days) {
         return Ok(Datum::Date(days));
     }
     date_in_range(i64::from(days) + more).map(Datum::Date).ok_or_else(date_out_of_range)
 }
 
-fn date_difference<'a>(left: i32, right: i32) -> Result<Datum<'a>> {
+/// Days from one date to another.
+///
+/// # Errors
+/// 22008 for infinite dates.
+pub fn date_difference<'a>(left: i32, right: i32) -> Result<Datum<'a>> {
     if !is_finite_date(left) || !is_finite_date(right) {
         return Err(Error::new(SqlState::DATETIME_OVERFLOW, "cannot subtract infinite dates"));
     }
