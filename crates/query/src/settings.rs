@@ -155,7 +155,7 @@ pub(crate) struct Settings {
 struct Derived {
     zone: Zone,
     zone_name: Arc<str>,
-    plain_styles: bool,
+    styles: Styles,
     search_path: Arc<[String]>,
     durability: engine::Durability,
     isolation: engine::Isolation,
@@ -164,6 +164,28 @@ struct Derived {
     lock_timeout: Option<Duration>,
     slow_statement: Option<Duration>,
     timeouts: Timeouts,
+}
+
+/// Styles in which values are shown and read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Styles {
+    date: DateStyle,
+    date_order: DateOrder,
+    interval: IntervalStyle,
+    extra_float_digits: i32,
+    bytea_escape: bool,
+}
+
+impl Default for Styles {
+    fn default() -> Styles {
+        Styles {
+            date: DateStyle::Iso,
+            date_order: DateOrder::Mdy,
+            interval: IntervalStyle::Postgres,
+            extra_float_digits: 1,
+            bytea_escape: false,
+        }
+    }
 }
 
 /// Timeouts; `None`: no limit.
@@ -182,7 +204,7 @@ impl Default for Derived {
         Derived {
             zone: Zone::utc(),
             zone_name: "UTC".into(),
-            plain_styles: true,
+            styles: Styles::default(),
             search_path: Arc::new(["public".to_owned()]),
             durability: engine::Durability::Sync,
             isolation: engine::Isolation::ReadCommitted,
@@ -273,13 +295,7 @@ impl Settings {
             // The value was checked when it was set.
             zone: Zone::new(&zone).unwrap_or_else(|_| Zone::utc()),
             zone_name: zone.into(),
-            plain_styles: self.get("datestyle").is_none_or(|style| style.starts_with("ISO"))
-                && self.get("intervalstyle").is_none_or(|style| style == "postgres")
-                && self.get("bytea_output").is_none_or(|output| output == "hex")
-                && self
-                    .get("extra_float_digits")
-                    .and_then(|digits| digits.parse().ok())
-                    .is_none_or(|digits: i32| digits > 0),
+            styles: self.styles(),
             search_path: schemas.collect(),
             durability: match is(self, "synchronous_commit", &["off", "false", "no", "0"]) {
                 true => engine::Durability::Async,
@@ -327,7 +343,8 @@ impl Settings {
 
     /// Whether dates, intervals, floats and bytes are shown in the styles that the protocol's own encoders write.
     pub(crate) fn has_plain_styles(&self) -> bool {
-        self.derived.plain_styles
+        let Styles { date, interval, extra_float_digits, bytea_escape, .. } = self.derived.styles;
+        date == DateStyle::Iso && interval == IntervalStyle::Postgres && extra_float_digits > 0 && !bytea_escape
     }
 
     /// `enable_rows`: whether queries that change and lock nothing may run on the row executor.
@@ -366,13 +383,25 @@ impl Settings {
 
     /// The formats and the zone that values are read and written with.
     pub(crate) fn value_session(&self) -> scalar::Session {
-        let get = |name: &str| self.get(name).unwrap_or_default();
-        let date = get("datestyle").to_ascii_lowercase();
-        let mut date = date.split(',').map(str::trim);
+        let Styles { date, date_order, interval, extra_float_digits, bytea_escape } = self.derived.styles;
         scalar::Session {
             zone: self.zone().time_zone().clone(),
             zone_name: self.time_zone().to_string(),
-            date_style: match date.next() {
+            date_style: date,
+            date_order,
+            interval_style: interval,
+            extra_float_digits,
+            bytea_escape,
+            ..scalar::Session::default()
+        }
+    }
+
+    fn styles(&self) -> Styles {
+        let get = |name: &str| self.get(name).unwrap_or_default();
+        let date = get("datestyle").to_ascii_lowercase();
+        let mut date = date.split(',').map(str::trim);
+        Styles {
+            date: match date.next() {
                 Some("postgres") => DateStyle::Postgres,
                 Some("sql") => DateStyle::Sql,
                 Some("german") => DateStyle::German,
@@ -383,7 +412,7 @@ impl Settings {
                 Some("ymd") => DateOrder::Ymd,
                 _ => DateOrder::Mdy,
             },
-            interval_style: match get("intervalstyle").as_str() {
+            interval: match get("intervalstyle").as_str() {
                 "postgres_verbose" => IntervalStyle::PostgresVerbose,
                 "sql_standard" => IntervalStyle::SqlStandard,
                 "iso_8601" => IntervalStyle::Iso8601,
@@ -391,7 +420,6 @@ impl Settings {
             },
             extra_float_digits: get("extra_float_digits").parse().unwrap_or(1),
             bytea_escape: get("bytea_output") == "escape",
-            ..scalar::Session::default()
         }
     }
 
