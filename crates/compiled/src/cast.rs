@@ -25,8 +25,8 @@ pub trait Zone {
     /// # Errors
     /// 22007, 22008, 22023.
     fn input(&self, text: &str, ty: Type) -> Result<Datum<'static>>;
-    /// Facts of the session for expressions of crate `scalar`, which bound queries ([`crate::lower`]) have. They are
-    /// asked for once for each run that needs them.
+    /// Facts of the session for definitions, and for expressions of crate `scalar`, which bound queries
+    /// ([`crate::lower`]), defaults and constraints have. They are asked for once for each run that needs them.
     fn facts(&self) -> Option<&scalar::Session> {
         None
     }
@@ -49,26 +49,7 @@ impl Zone for NoZone {
     }
 }
 
-/// Whether this crate implements the cast.
-pub(crate) fn exists(from: Type, to: Type) -> bool {
-    use Type::{
-        Bool, Bytes, Char, Date, Float4, Float8, Int2, Int4, Int8, Interval, Json, Numeric, Text, Time, Timestamp,
-        Timestamptz, Uuid, Varchar,
-    };
-    let is_number = |ty| matches!(ty, Int2 | Int4 | Int8 | Float4 | Float8 | Numeric(_));
-    let is_text = |ty| matches!(ty, Text | Varchar(_) | Char(_));
-    match (from, to) {
-        (Json, Json) => true,
-        (from, to) if is_number(from) && is_number(to) || is_text(from) || is_text(to) => true,
-        (Bool, Int4) | (Int4, Bool) => true,
-        (Date | Timestamp | Timestamptz, Date | Timestamp | Timestamptz) => true,
-        (Timestamp | Timestamptz | Interval, Time) | (Time, Interval) => true,
-        (Bool, Bool) | (Bytes, Bytes) | (Uuid, Uuid) | (Time, Time) | (Interval, Interval) => true,
-        _ => false,
-    }
-}
-
-/// Casts a value. Precondition: [`exists`] is true for the types.
+/// Casts a value. Precondition: PostgreSQL has the cast, and it is one of those by value or by text.
 pub(crate) fn cast<'a>(value: Datum<'a>, to: Type, by: Context, zone: &dyn Zone, arena: &'a Bump) -> Result<Datum<'a>> {
     match (value, to) {
         (Datum::Null, _) => Ok(Datum::Null),
@@ -169,15 +150,6 @@ fn is_iso_date(text: &str) -> bool {
                 if at == 4 || at == 7 { *byte == b'-' } else { byte.is_ascii_digit() }
             },
         )
-}
-
-/// Whether the value that a text is for a type is known only in a session.
-pub(crate) fn depends_on_session(text: &str, ty: Type) -> bool {
-    match ty {
-        Type::Timestamptz => true,
-        Type::Date | Type::Time | Type::Timestamp | Type::Interval => fixed(text, ty).is_none(),
-        _ => false,
-    }
 }
 
 /// The text form of a value, as PostgreSQL's output functions write it.

@@ -8,7 +8,8 @@ use rows::RowTable;
 use crate::cast::text_of;
 use crate::exec::Run;
 use crate::expr::{Expr, Frame};
-use crate::stored_expressions::{Bind, condition_of};
+use crate::lower::Lower;
+use crate::stored_expressions::StoredExpressions;
 
 /// Slot of the row being written.
 pub(crate) const TARGET: usize = 0;
@@ -21,9 +22,9 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    pub(crate) fn new(table: Arc<RowTable>) -> Bind<Writer> {
-        let bound = |check: &model::RowCheck| Ok((check.name.clone(), condition_of(&check.condition, &table)?));
-        let checks = table.schema.checks.iter().map(bound).collect::<Bind<_>>()?;
+    pub(crate) fn new(table: Arc<RowTable>, stored: &mut StoredExpressions<'_>) -> Lower<Writer> {
+        let mut bound = |check: &model::RowCheck| Ok((check.name.clone(), stored.condition(&check.condition, &table)?));
+        let checks = table.schema.checks.iter().map(&mut bound).collect::<Lower<_>>()?;
         Ok(Writer { table, checks })
     }
 

@@ -293,7 +293,7 @@ impl<'a> ExecContext<'a> {
         if let Some(values) = self.values.get() {
             return Ok(values);
         }
-        let facts = self.session.zone.facts().ok_or_else(|| Error::bug("a session without facts for expressions"))?;
+        let facts = self.session.facts()?;
         Ok(self.values.get_or_init(|| scalar::Context { arena: self.arena, session: facts }))
     }
 

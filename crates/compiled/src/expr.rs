@@ -12,7 +12,6 @@ use model::{Datum, Error, Numeric, Result, SqlState, Type};
 use rows::row::RowLayout;
 
 use crate::cast;
-use crate::datetime::{self, DateField};
 use crate::exec::ExecContext;
 use crate::sequences::SessionFunction;
 
@@ -103,11 +102,6 @@ pub(crate) enum Expr {
         column: usize,
         layout: Layout,
     },
-    /// Timestamp plus or minus interval.
-    Shift {
-        what: Box<[Expr; 2]>,
-        back: bool,
-    },
     /// `now()`, `current_timestamp`: start of the transaction.
     Now,
     Arithmetic(Operator, Box<[Expr; 2]>),
@@ -150,7 +144,14 @@ pub(crate) enum Expr {
         to: Type,
         by: cast::Context,
     },
-    Call(Function, Vec<Expr>),
+    /// NULLIF of two values of one type.
+    NullIf(Box<[Expr; 2]>),
+    /// A value of char(n) with its blanks at the end, which are not stored.
+    Padded {
+        what: Box<Expr>,
+        /// In characters.
+        length: u32,
+    },
     /// A function of crate `scalar`.
     Scalar(Box<ScalarCall>, Vec<Expr>),
     /// Another expression of crate `scalar`; its columns are the values of the operands.
@@ -279,61 +280,6 @@ pub(crate) enum Comparison {
     GreaterEqual,
 }
 
-/// Functions and function-like operators, by their resolved meaning.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Function {
-    Abs,
-    Ceil,
-    Floor,
-    Round,
-    Sign,
-    Length,
-    Lower,
-    Upper,
-    Substring,
-    Left,
-    Right,
-    Trim,
-    TrimStart,
-    TrimEnd,
-    Nullif,
-    Power,
-    Sqrt,
-    Mod,
-    Trunc,
-    Exp,
-    Ln,
-    Log,
-    Position,
-    Replace,
-    PadStart,
-    PadEnd,
-    Repeat,
-    Reverse,
-    SplitPart,
-    Ascii,
-    Chr,
-    Initcap,
-    StartsWith,
-    OctetLength,
-    /// `concat`: joins any number of texts, ignoring NULLs.
-    Concat,
-    /// `concat_ws`: like `concat`; the first argument is the separator.
-    ConcatWith,
-    /// `format`.
-    Format,
-    /// `num_nulls`, `num_nonnulls`
-    Nulls,
-    NotNulls,
-    WidthBucket,
-    /// `interval * number`, `interval / number`
-    Times,
-    Over,
-    DateTrunc,
-    /// `extract`, `date_part`.
-    DatePart(DateField),
-}
-
 /// Inputs of an evaluation. The row slots change during a query; values already computed stay valid.
 pub(crate) struct Frame<'a> {
     /// Current row by slot; `None` is a NULL row of an outer join.
@@ -357,11 +303,6 @@ impl Comparison {
             Comparison::Greater => order.is_gt(),
             Comparison::GreaterEqual => order.is_ge(),
         }
-    }
-
-    /// Whether it is one of `< <= > >=`.
-    pub(crate) fn is_order(self) -> bool {
-        !matches!(self, Comparison::Equal | Comparison::NotEqual)
     }
 
     /// `<` for `<=`, `>` for `>=`.
@@ -558,7 +499,21 @@ impl Expr {
             Expr::Cast { what, to, by } => {
                 cast::cast(what.eval(frame)?, *to, *by, frame.ctx.session.zone, frame.ctx.arena)?
             }
-            Expr::Call(function, of) => crate::functions::call(*function, of, frame)?,
+            Expr::NullIf(pair) => {
+                let (left, right) = (pair[0].eval(frame)?, pair[1].eval(frame)?);
+                match compare(&left, &right)? {
+                    Some(Ordering::Equal) => Datum::Null,
+                    _ => left,
+                }
+            }
+            Expr::Padded { what, length } => match what.eval(frame)? {
+                Datum::Text(text) => {
+                    let missing = (*length as usize).saturating_sub(text.chars().count());
+                    frame.ctx.room(text.len() + missing)?;
+                    Datum::Text(frame.ctx.arena.alloc_str(&format!("{text}{:missing$}", "")))
+                }
+                value => value,
+            },
             Expr::Scalar(call, of) => {
                 let value = call.eval(of, frame)?;
                 frame.ctx.room(0)?;
@@ -573,16 +528,6 @@ impl Expr {
             Expr::ArrayParam { param, element } => match frame.ctx.params().get(*param) {
                 Some(Datum::Bytes(bytes)) => crate::array::value_of(bytes, *element)?,
                 _ => Datum::Null,
-            },
-            Expr::Shift { what, back } => match (what[0].eval(frame)?, what[1].eval(frame)?) {
-                (Datum::Null, _) | (_, Datum::Null) => Datum::Null,
-                (moment, Datum::Interval(by)) => {
-                    let by = if *back { datetime::negated(by)? } else { by };
-                    datetime::shifted(&moment, by, frame.ctx.session.zone)?
-                }
-                (left, right) => {
-                    return Err(Error::bug(format!("{} after {}", right.type_name(), left.type_name())));
-                }
             },
         })
     }
@@ -605,12 +550,13 @@ impl Expr {
             | Expr::Or(sides)
             | Expr::Concat(sides)
             | Expr::IsDistinct { from: sides, .. }
-            | Expr::Shift { what: sides, .. }
+            | Expr::NullIf(sides)
             | Expr::Like { what: sides, .. } => sides.iter().for_each(|side| side.visit(each)),
             Expr::Not(of)
             | Expr::Negate(of)
             | Expr::IsNull { of, .. }
             | Expr::Cast { what: of, .. }
+            | Expr::Padded { what: of, .. }
             | Expr::InArray { what: of, .. }
             | Expr::ComparedArray { what: of, .. }
             | Expr::ToKeyType { what: of, .. } => of.visit(each),
@@ -634,7 +580,6 @@ impl Expr {
             }
             Expr::Coalesce(of)
             | Expr::Extreme { of, .. }
-            | Expr::Call(_, of)
             | Expr::Scalar(_, of)
             | Expr::Computation(_, of)
             | Expr::SessionCall(_, of)
@@ -743,20 +688,11 @@ pub(crate) fn arithmetic<'a>(operator: Operator, left: Datum<'a>, right: Datum<'
         (Datum::Float8(left), Datum::Float8(right)) => Datum::Float8(floats!(operator, left, right)),
         (Datum::Numeric(left), Datum::Numeric(right)) => Datum::Numeric(numerics(operator, &left, &right)?),
         (Datum::Date(left), Datum::Date(right)) if operator == Operator::Subtract => {
-            Datum::Int4(left.checked_sub(right).ok_or_else(|| out_of_range("date"))?)
+            scalar::date_difference(left, right)?
         }
-        (Datum::Timestamp(left), Datum::Timestamp(right)) | (Datum::Timestamptz(left), Datum::Timestamptz(right))
-            if operator == Operator::Subtract =>
-        {
-            Datum::Interval(datetime::between(right, left)?)
-        }
-        (Datum::Interval(left), Datum::Interval(right)) => Datum::Interval(datetime::sum(
-            left,
-            if operator == Operator::Add { right } else { datetime::negated(right)? },
-        )?),
         (Datum::Date(left), Datum::Int4(right)) => {
-            let days = if operator == Operator::Add { left.checked_add(right) } else { left.checked_sub(right) };
-            Datum::Date(days.ok_or_else(|| Error::new(SqlState::DATETIME_OVERFLOW, "date out of range"))?)
+            let days = i64::from(right);
+            scalar::date_plus_days(left, if operator == Operator::Add { days } else { -days })?
         }
         (left, right) => {
             return Err(Error::bug(format!("{} {operator:?} {}", left.type_name(), right.type_name())));

@@ -19,8 +19,8 @@ use crate::cast::text_of;
 use crate::constraints::Writer;
 use crate::exec::Run;
 use crate::expr::Expr;
-use crate::statement::Tables;
-use crate::stored_expressions::{Bind, Refusal, default_of};
+use crate::lower::{Lower, refused};
+use crate::stored_expressions::StoredExpressions;
 
 /// The foreign keys that a statement must check.
 #[derive(Default)]
@@ -99,12 +99,17 @@ impl ChangeKind<'_> {
 
 impl ForeignKeys {
     /// Adds the foreign keys that this kind of change to `table` can violate or trigger.
-    pub(crate) fn add(&mut self, table: &Arc<RowTable>, change: ChangeKind<'_>, tables: &dyn Tables) -> Bind<()> {
+    pub(crate) fn add(
+        &mut self,
+        table: &Arc<RowTable>,
+        change: ChangeKind<'_>,
+        stored: &mut StoredExpressions<'_>,
+    ) -> Lower<()> {
         let mut known = Vec::new();
         if self.tables.is_empty() {
             self.tables.push(Node::default());
         }
-        self.fill(0, table, change, &mut known, tables)
+        self.fill(0, table, change, &mut known, stored)
     }
 
     /// `known`: tables that actions reach, with their positions.
@@ -114,19 +119,20 @@ impl ForeignKeys {
         table: &Arc<RowTable>,
         change: ChangeKind<'_>,
         known: &mut Vec<(TableId, usize)>,
-        tables: &dyn Tables,
-    ) -> Bind<()> {
+        stored: &mut StoredExpressions<'_>,
+    ) -> Lower<()> {
         if !matches!(change, ChangeKind::Delete) {
             for def in table.schema.foreign_keys.iter().filter(|def| change.touches(&def.columns)) {
                 let is_own = def.table == table.id();
-                let parent = if is_own { Some(Arc::clone(table)) } else { tables.by_id(def.table) };
-                self.tables[at].own.push(Reference::new(def, Arc::clone(table), parent.ok_or(Refusal::Unsupported)?)?);
+                let parent = if is_own { Some(Arc::clone(table)) } else { stored.tables.by_id(def.table) };
+                let Some(parent) = parent else { return refused("a foreign key to a table that does not exist") };
+                self.tables[at].own.push(Reference::new(def, Arc::clone(table), parent)?);
             }
         }
         if matches!(change, ChangeKind::Insert) {
             return Ok(());
         }
-        for child in tables.referring(table.id()) {
+        for child in stored.tables.referring(table.id()) {
             for def in child.schema.foreign_keys.iter().filter(|def| def.table == table.id()) {
                 if !change.touches(&def.referred) {
                     continue;
@@ -134,9 +140,9 @@ impl ForeignKeys {
                 let reference = Reference::new(def, Arc::clone(&child), Arc::clone(table))?;
                 let mut referencing = ReferencingKey { reference, child: None, defaults: Vec::new() };
                 if change.acts(def) {
-                    referencing.child = Some(self.node(&child, known, tables)?);
-                    let defaults = def.columns.iter().map(|column| default_of(&child, *column, tables));
-                    referencing.defaults = defaults.collect::<Bind<_>>()?;
+                    referencing.child = Some(self.node(&child, known, stored)?);
+                    let defaults = def.columns.iter().map(|column| stored.default(&child, *column));
+                    referencing.defaults = defaults.collect::<Lower<_>>()?;
                 }
                 self.tables[at].others.push(referencing);
             }
@@ -145,15 +151,20 @@ impl ForeignKeys {
     }
 
     /// Adds a table that actions can change; returns its position.
-    fn node(&mut self, table: &Arc<RowTable>, known: &mut Vec<(TableId, usize)>, tables: &dyn Tables) -> Bind<usize> {
+    fn node(
+        &mut self,
+        table: &Arc<RowTable>,
+        known: &mut Vec<(TableId, usize)>,
+        stored: &mut StoredExpressions<'_>,
+    ) -> Lower<usize> {
         if let Some((_, at)) = known.iter().find(|(id, _)| *id == table.id()) {
             return Ok(*at);
         }
         let at = self.tables.len();
         known.push((table.id(), at));
-        let writer = Some(Writer::new(Arc::clone(table))?);
+        let writer = Some(Writer::new(Arc::clone(table), stored)?);
         self.tables.push(Node { writer, ..Node::default() });
-        self.fill(at, table, ChangeKind::All, known, tables)?;
+        self.fill(at, table, ChangeKind::All, known, stored)?;
         Ok(at)
     }
 
@@ -283,7 +294,7 @@ impl ForeignKeys {
 }
 
 impl Reference {
-    fn new(def: &RowForeignKey, child: Arc<RowTable>, parent: Arc<RowTable>) -> Bind<Reference> {
+    fn new(def: &RowForeignKey, child: Arc<RowTable>, parent: Arc<RowTable>) -> Lower<Reference> {
         let over = |index: &Arc<IndexData>| {
             let columns = &index.def().columns;
             index.def().unique
@@ -293,7 +304,10 @@ impl Reference {
         let index = if parent.primary.as_ref().is_some_and(over) {
             None
         } else {
-            Some(parent.secondary.iter().position(over).ok_or(Refusal::Unsupported)?)
+            match parent.secondary.iter().position(over) {
+                Some(at) => Some(at),
+                None => return refused("a foreign key without an index"),
+            }
         };
         Ok(Reference { def: def.clone(), child, parent, index })
     }

@@ -5,9 +5,9 @@
 //!   (COPY, INSERT … SELECT).
 //! - `lower`: from bound trees to plans.
 //! - `plan`, `from`, `key_cast`, `exec`: access paths, join order, nested loops.
-//! - `expr`, `cast`, `types`, `array`, `functions`, `datetime`, `sequences`, `aggregate`: evaluation.
+//! - `expr`, `cast`, `types`, `array`, `sequences`, `aggregate`: evaluation.
 //! - `statement`, `select`, `sort_limit`, `subquery`, `derived_tables`, `dml`, `constraints`, `foreign_keys`: statements.
-//! - `ddl`: definition statements; `dialect`: PostgreSQL's lexical rules and operator precedence for their parser.
+//! - `ddl`: definition statements.
 //! - `stored_expressions`: binds CHECK conditions and defaults, which tables store as SQL.
 //!
 //! Always true: nothing here waits or does I/O. A statement that must wait for a lock returns the event to wait
@@ -18,16 +18,14 @@ mod aggregate;
 mod array;
 mod cast;
 mod constraints;
-mod datetime;
 mod ddl;
+pub mod deparse;
 mod derived_tables;
-mod dialect;
 mod dml;
 mod exec;
 mod expr;
 mod foreign_keys;
 mod from;
-mod functions;
 mod key_cast;
 mod lower;
 mod plan;
@@ -44,13 +42,8 @@ mod types;
 
 pub use array::{ParamType, array_of, array_of_binary, array_of_text};
 pub use cast::{Zone, parse};
-pub use ddl::{
-    Catalog, Change, Condition, Definition, Notice, Object, Rewrite, SequenceAction, SequenceStatement, Work, define,
-    define_sequence, prepared, sequence,
-};
-pub use dialect::{PostgreSql, parser, parser_of, tokenize};
+pub use ddl::{Catalog, Change, Condition, Definition, Notice, Object, Rewrite, Work, define};
 pub use dml::{Incoming, Load, Loaded, Refused};
-pub use functions::formatted;
 pub use lower::{Lowered, NotLowered, lower, lower_change, lower_load, prepare, prepare_change};
 pub use select::Output;
 pub use sequences::{Numbers, is_of_sequence};

@@ -83,6 +83,13 @@ pub struct Session<'s> {
     pub numbers: Option<&'s dyn Numbers>,
 }
 
+impl<'s> Session<'s> {
+    /// Facts for expressions of crate `scalar`.
+    pub(crate) fn facts(&self) -> Result<&'s scalar::Session> {
+        self.zone.facts().ok_or_else(|| Error::bug("a session without facts for expressions"))
+    }
+}
+
 /// Outcome of a run.
 #[derive(Debug)]
 pub enum Ran {

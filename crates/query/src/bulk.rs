@@ -17,9 +17,9 @@ use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_schema::{DataType as Arrow, Schema};
 use columns::rows::arrow_type;
 use datafusion::arrow::array::{MutableArrayData, make_array};
-use datafusion::sql::sqlparser::ast::{Ident, ObjectName, ObjectNamePart};
 use engine::Op;
 use model::{Error, Result, SqlState, TableRef};
+use parser::ast::Name;
 
 use crate::insert::{batch_of, checked_cast, column_at, find_table};
 use crate::rows::{BulkRows, Named};
@@ -175,12 +175,12 @@ fn first_twice(schema: &Schema) -> Option<&str> {
     names.windows(2).find(|pair| pair[0] == pair[1]).map(|pair| pair[0])
 }
 
-fn name_of(target: &BulkTarget) -> ObjectName {
-    let part = |name: &str| ObjectNamePart::Identifier(Ident::with_quote('"', name));
-    ObjectName(target.schema.iter().map(String::as_str).chain([target.table.as_str()]).map(part).collect())
+fn name_of(target: &BulkTarget) -> Name {
+    let qualifier = target.schema.iter().map(|schema| schema.as_str().into()).collect();
+    Name { qualifier, name: target.table.as_str().into(), ..Name::default() }
 }
 
-fn is_there(session: &mut Session, name: &ObjectName) -> bool {
+fn is_there(session: &mut Session, name: &Name) -> bool {
     let context = session.context_of_newest();
     let rows = Named { snapshot: &context.snapshot, settings: &context.settings }.find(name).is_some();
     rows || find_table(&context, name).is_ok()

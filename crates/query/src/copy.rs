@@ -1,15 +1,12 @@
-//! COPY. It has its own small parser, because sqlparser knows only part of the options. `ingest` reads text, CSV and
-//! binary, which this module writes; `files` reads and writes Parquet and Arrow.
+//! COPY. `ingest` reads text, CSV and binary, which this module writes; `files` reads and writes Parquet and Arrow.
 
 use std::pin::Pin;
 use std::sync::Arc;
 
 use arrow_array::RecordBatch;
-use datafusion::sql::sqlparser::ast;
-use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan};
 use futures::{Stream, StreamExt};
 use model::{Error, Result, SqlState, TableRef};
-use parser::ast::{self as tree, Query};
+use parser::ast::{self as tree, Copy, CopySource, DefinitionItem, Name, OptionValue, Query};
 use pg::Form;
 use rustc_hash::FxHashMap;
 
@@ -20,9 +17,10 @@ use crate::encode::Encoder;
 use crate::errors::locate;
 use crate::files::{Compression, Kind, Writing};
 use crate::insert::{column_at, find_table};
+use crate::option_values::{flag, required, text};
 use crate::rows::Verb;
 use crate::session::{Outcome, Plan, Session};
-use crate::statement::{Command, Purpose, Statement, Text, is_word};
+use crate::statement::{Command, Purpose, Statement};
 
 pub use crate::copy_in::CopyIn;
 
@@ -50,7 +48,7 @@ pub(crate) struct CopyStatement {
 
 #[derive(Clone, Debug)]
 enum Source {
-    Table(ast::ObjectName, Vec<String>),
+    Table(Name, Vec<String>),
     Query(Box<Query>),
 }
 
@@ -302,321 +300,119 @@ impl CopyStatement {
     }
 }
 
-/// A position in the statement's tokens, without whitespace.
-struct Cursor<'a, 'b> {
-    tokens: Vec<&'a TokenWithSpan>,
-    at: usize,
-    text: &'a Text<'b>,
-    sql: &'a str,
+impl CopyStatement {
+    /// A COPY as the executor takes it.
+    ///
+    /// # Errors
+    /// 0A000 for programs, and for WHERE; those of the options.
+    pub(crate) fn of(copy: Copy) -> Result<CopyStatement> {
+        let Copy { source, from, program, file, options: written, filter } = copy;
+        if program {
+            return Err(Error::unsupported("COPY reads from STDIN or a file, and writes to STDOUT or a file")
+                .with_hint("programs run at the client: psql -c \"COPY … TO STDOUT\" | program"));
+        }
+        if filter.is_some() {
+            return Err(Error::unsupported("COPY FROM … WHERE is not supported")
+                .with_hint("COPY into another table, and INSERT from it"));
+        }
+        let source = match source {
+            CopySource::Table(name, columns) => Source::Table(name, columns.iter().map(ToString::to_string).collect()),
+            CopySource::Query(tree::Statement::Query(query)) => Source::Query(query),
+            CopySource::Query(_) => return Err(Error::unsupported("COPY (…) TO takes a query")),
+        };
+        let mut options = Options::default();
+        written.iter().try_for_each(|option| options.set(option))?;
+        let place = file.map_or(Place::Client, |path| Place::File(path.to_string()));
+        if let (Place::File(path), false) = (&place, options.stated) {
+            options.format = Format::of_path(path);
+        }
+        options.check(from)?;
+        Ok(CopyStatement { source, from, place, options })
+    }
 }
 
-/// Parses a COPY from its tokens.
-///
-/// # Errors
-/// 42601 with position; 0A000 for programs; those of [`Options::check`].
-pub(crate) fn parse(tokens: &[TokenWithSpan], text: &Text<'_>) -> Result<CopyStatement> {
-    let kept = tokens.iter().filter(|token| !matches!(token.token, Token::Whitespace(_)));
-    let mut cursor = Cursor { tokens: kept.collect(), at: 1, text, sql: text.sql() };
-    let source = cursor.source()?;
-    let from = match cursor.word().as_deref() {
-        Some("from") => true,
-        Some("to") => false,
-        _ => return Err(cursor.unexpected(-1)),
-    };
-    if from && matches!(source, Source::Query(_)) {
-        return Err(cursor.unexpected(-1));
-    }
-    let place = cursor.place(from)?;
-    let mut options = Options::default();
-    let _ = cursor.accept("with");
-    if cursor.take(&Token::LParen) {
-        cursor.listed(&mut options)?;
-    } else {
-        cursor.legacy(&mut options)?;
-    }
-    if cursor.at < cursor.tokens.len() {
-        return Err(cursor.unexpected(0));
-    }
-    if let (Place::File(path), false) = (&place, options.stated) {
-        options.format = Format::of_path(path);
-    }
-    options.check(from)?;
-    Ok(CopyStatement { source, from, place, options })
-}
-
-impl Cursor<'_, '_> {
-    fn peek(&self) -> Option<&Token> {
-        self.tokens.get(self.at).map(|token| &token.token)
-    }
-
-    fn take(&mut self, token: &Token) -> bool {
-        let found = self.peek() == Some(token);
-        self.at += usize::from(found);
-        found
-    }
-
-    fn accept(&mut self, word: &str) -> bool {
-        let found = self.tokens.get(self.at).is_some_and(|token| is_word(token, word));
-        self.at += usize::from(found);
-        found
-    }
-
-    /// Consumes a token and returns it in lower case if it is an unquoted word.
-    fn word(&mut self) -> Option<String> {
-        let word = match self.peek() {
-            Some(Token::Word(word)) if word.quote_style.is_none() => Some(word.value.to_lowercase()),
-            _ => None,
-        };
-        self.at += 1;
-        word
-    }
-
-    fn place(&mut self, from: bool) -> Result<Place> {
-        if let Some(Token::SingleQuotedString(path) | Token::EscapedStringLiteral(path)) = self.peek() {
-            let path = path.clone();
-            self.at += 1;
-            return Ok(Place::File(path));
-        }
-        match self.word().as_deref() {
-            Some("stdin") if from => Ok(Place::Client),
-            Some("stdout") if !from => Ok(Place::Client),
-            _ => Err(Error::unsupported("COPY reads from STDIN or a file, and writes to STDOUT or a file")
-                .with_hint("programs run at the client: psql -c \"COPY … TO STDOUT\" | program")),
-        }
-    }
-
-    fn name(&mut self) -> Result<ast::Ident> {
-        let ident = match self.peek() {
-            Some(Token::Word(word)) => {
-                let mut ident = ast::Ident::new(&word.value);
-                ident.quote_style = word.quote_style;
-                ident
-            }
-            _ => return Err(self.unexpected(0)),
-        };
-        self.at += 1;
-        Ok(ident)
-    }
-
-    fn unexpected(&self, back: isize) -> Error {
-        let at = self.at.saturating_add_signed(back);
-        match self.tokens.get(at) {
-            Some(token) => self.text.unexpected(&token.token, token.span.start),
-            None => {
-                let last = self.tokens.last().map(|token| token.span.end);
-                self.text.unexpected(&Token::EOF, last.unwrap_or(Location { line: 1, column: 1 }))
-            }
-        }
-    }
-
-    fn source(&mut self) -> Result<Source> {
-        if self.take(&Token::LParen) {
-            return self.query();
-        }
-        let mut parts = vec![ast::ObjectNamePart::Identifier(self.name()?)];
-        while self.take(&Token::Period) {
-            parts.push(ast::ObjectNamePart::Identifier(self.name()?));
-        }
-        let mut columns = Vec::new();
-        if self.take(&Token::LParen) {
-            columns = self.names()?;
-        }
-        let mut table = ast::ObjectName(parts);
-        crate::syntax_rewrites::local(&mut table)?;
-        Ok(Source::Table(table, columns))
-    }
-
-    /// Names up to the closing parenthesis.
-    fn names(&mut self) -> Result<Vec<String>> {
-        let mut names = Vec::new();
-        loop {
-            names.push(crate::syntax_rewrites::folded(&self.name()?));
-            if self.take(&Token::RParen) {
-                return Ok(names);
-            }
-            if !self.take(&Token::Comma) {
-                return Err(self.unexpected(0));
-            }
-        }
-    }
-
-    fn query(&mut self) -> Result<Source> {
-        let mut depth = 1;
-        while depth > 0 {
-            match self.peek() {
-                Some(Token::LParen) => depth += 1,
-                Some(Token::RParen) => depth -= 1,
-                Some(_) => {}
-                None => return Err(self.unexpected(0)),
-            }
-            self.at += 1;
-        }
-        // The tree has its places in the whole statement.
-        let statement = parser::parse_all(self.sql)?.pop().map(|one| one.statement);
-        match statement {
-            Some(tree::Statement::Copy(copy)) => match copy.source {
-                tree::CopySource::Query(tree::Statement::Query(query)) => Ok(Source::Query(query)),
-                _ => Err(Error::unsupported("COPY (…) TO takes a query")),
-            },
-            _ => Err(Error::bug("a COPY that is none")),
-        }
-    }
-
-    fn listed(&mut self, options: &mut Options) -> Result<()> {
-        loop {
-            let name = self.word().ok_or_else(|| self.unexpected(-1))?;
-            self.option(&name, options)?;
-            if self.take(&Token::RParen) {
-                return Ok(());
-            }
-            if !self.take(&Token::Comma) {
-                return Err(self.unexpected(0));
-            }
-        }
-    }
-
-    fn option(&mut self, name: &str, options: &mut Options) -> Result<()> {
-        match name {
+impl Options {
+    fn set(&mut self, option: &DefinitionItem) -> Result<()> {
+        match option.name.as_str() {
             "format" => {
-                let format = self.value()?;
+                let format = required(option)?;
                 let Some(named) = Format::named(&format) else {
                     let text = format!("COPY format \"{format}\" not recognized");
                     return Err(Error::new(SqlState::INVALID_PARAMETER_VALUE, text));
                 };
-                (options.format, options.stated) = (named, true);
+                (self.format, self.stated) = (named, true);
             }
             "compression" => {
-                let name = self.value()?;
-                options.compression = Some(Compression::named(&name).ok_or_else(|| {
+                let name = required(option)?;
+                self.compression = Some(Compression::named(&name).ok_or_else(|| {
                     let text = format!("COPY compression \"{name}\" not recognized");
                     Error::new(SqlState::INVALID_PARAMETER_VALUE, text)
                         .with_hint("it is one of zstd, snappy, lz4, gzip and none")
                 })?);
             }
-            "row_group_size" => options.row_group_size = Some(self.rows()?),
-            "header" => options.header = self.header()?,
-            "delimiter" => options.delimiter = Some(self.character("delimiter")?),
-            "null" => options.null = Some(self.value()?),
-            "quote" => options.quote = Some(self.character("quote")?),
-            "escape" => options.escape = Some(self.character("escape")?),
-            "encoding" => self.encoding()?,
-            "freeze" => {
-                self.flag();
+            "row_group_size" => self.row_group_size = Some(rows(option)?),
+            "header" => {
+                let is_match = option.value.as_ref().is_some_and(|value| text(value).eq_ignore_ascii_case("match"));
+                self.header = match is_match {
+                    true => Header::Match,
+                    false if flag(option)? => Header::Names,
+                    false => Header::None,
+                };
             }
-            "force_quote" => options.force_quote = self.forced()?,
-            "force_not_null" => options.force_not_null = self.forced()?,
-            "force_null" => options.force_null = self.forced()?,
-            "on_error" if self.value()?.eq_ignore_ascii_case("stop") => {}
-            _ => {
-                return Err(Error::new(SqlState::SYNTAX_ERROR, format!("option \"{name}\" not recognized"))
-                    .with_position(self.position(-1)));
-            }
+            "delimiter" => self.delimiter = Some(character(option)?),
+            "null" => self.null = Some(required(option)?),
+            "quote" => self.quote = Some(character(option)?),
+            "escape" => self.escape = Some(character(option)?),
+            "encoding" => encoding(option)?,
+            "freeze" => _ = flag(option)?,
+            "force_quote" => self.force_quote = forced(option)?,
+            "force_not_null" => self.force_not_null = forced(option)?,
+            "force_null" => self.force_null = forced(option)?,
+            "on_error" if required(option)?.eq_ignore_ascii_case("stop") => {}
+            name => return Err(Error::new(SqlState::SYNTAX_ERROR, format!("option \"{name}\" not recognized"))),
         }
         Ok(())
     }
+}
 
-    /// A positive number of rows.
-    fn rows(&mut self) -> Result<usize> {
-        let value = self.value()?;
-        value.parse().ok().filter(|rows| *rows > 0).ok_or_else(|| {
-            let text = format!("COPY row_group_size must be a number of rows, and not \"{value}\"");
-            Error::new(SqlState::INVALID_PARAMETER_VALUE, text)
-        })
-    }
+/// A positive number of rows.
+fn rows(option: &DefinitionItem) -> Result<usize> {
+    let value = required(option)?;
+    value.parse().ok().filter(|rows| *rows > 0).ok_or_else(|| {
+        let text = format!("COPY row_group_size must be a number of rows, and not \"{value}\"");
+        Error::new(SqlState::INVALID_PARAMETER_VALUE, text)
+    })
+}
 
-    fn position(&self, back: isize) -> u32 {
-        let at = self.at.saturating_add_signed(back);
-        self.tokens.get(at).map_or(1, |token| self.text.at(token.span.start).1 + 1)
-    }
-
-    /// The options in the syntax before PostgreSQL 9: words without parentheses.
-    fn legacy(&mut self, options: &mut Options) -> Result<()> {
-        while self.at < self.tokens.len() {
-            match self.word().as_deref() {
-                Some("binary") => (options.format, options.stated) = (Format::Binary, true),
-                Some("csv") => (options.format, options.stated) = (Format::Csv, true),
-                Some("header") => options.header = Header::Names,
-                Some("delimiter" | "delimiters") => {
-                    let _ = self.accept("as");
-                    options.delimiter = Some(self.character("delimiter")?);
-                }
-                Some("null") => {
-                    let _ = self.accept("as");
-                    options.null = Some(self.value()?);
-                }
-                Some("quote") => {
-                    let _ = self.accept("as");
-                    options.quote = Some(self.character("quote")?);
-                }
-                Some("escape") => {
-                    let _ = self.accept("as");
-                    options.escape = Some(self.character("escape")?);
-                }
-                Some("encoding") => self.encoding()?,
-                _ => return Err(self.unexpected(-1)),
-            }
-        }
-        Ok(())
-    }
-
-    fn value(&mut self) -> Result<String> {
-        let value = match self.peek() {
-            Some(Token::SingleQuotedString(text) | Token::EscapedStringLiteral(text)) => text.clone(),
-            Some(Token::Word(word)) => word.value.clone(),
-            Some(Token::Number(text, _)) => text.clone(),
-            Some(Token::DollarQuotedString(text)) => text.value.clone(),
-            _ => return Err(self.unexpected(0)),
-        };
-        self.at += 1;
-        Ok(value)
-    }
-
-    fn character(&mut self, what: &str) -> Result<u8> {
-        match self.value()?.as_bytes() {
-            [byte] => Ok(*byte),
-            _ => Err(Error::new(
-                SqlState::FEATURE_NOT_SUPPORTED,
-                format!("COPY {what} must be a single one-byte character"),
-            )),
+fn character(option: &DefinitionItem) -> Result<u8> {
+    match required(option)?.as_bytes() {
+        [byte] => Ok(*byte),
+        _ => {
+            let text = format!("COPY {} must be a single one-byte character", option.name);
+            Err(Error::new(SqlState::FEATURE_NOT_SUPPORTED, text))
         }
     }
+}
 
-    fn encoding(&mut self) -> Result<()> {
-        let name = self.value()?;
-        let plain: String = name.chars().filter(char::is_ascii_alphanumeric).collect();
-        if plain.eq_ignore_ascii_case("utf8") || plain.eq_ignore_ascii_case("unicode") {
-            return Ok(());
-        }
-        Err(Error::new(SqlState::INVALID_PARAMETER_VALUE, format!("encoding \"{name}\" is not supported"))
-            .with_hint("only UTF8 is"))
+fn encoding(option: &DefinitionItem) -> Result<()> {
+    let name = required(option)?;
+    let plain: String = name.chars().filter(char::is_ascii_alphanumeric).collect();
+    if plain.eq_ignore_ascii_case("utf8") || plain.eq_ignore_ascii_case("unicode") {
+        return Ok(());
     }
+    Err(Error::new(SqlState::INVALID_PARAMETER_VALUE, format!("encoding \"{name}\" is not supported"))
+        .with_hint("only UTF8 is"))
+}
 
-    /// An optional boolean; true if omitted.
-    fn flag(&mut self) -> bool {
-        match self.peek() {
-            Some(Token::Comma | Token::RParen) | None => true,
-            _ => {
-                let value = self.value().unwrap_or_default().to_lowercase();
-                !matches!(value.as_str(), "false" | "off" | "0")
-            }
+/// The columns of FORCE_QUOTE and its like.
+fn forced(option: &DefinitionItem) -> Result<Forced> {
+    match &option.value {
+        Some(OptionValue::Star) => Ok(Forced::All),
+        Some(OptionValue::List(names)) => Ok(Forced::Columns(names.iter().map(text).collect())),
+        _ => {
+            let text = format!("argument to option \"{}\" must be a list of column names", option.name);
+            Err(Error::new(SqlState::INVALID_PARAMETER_VALUE, text))
         }
-    }
-
-    fn header(&mut self) -> Result<Header> {
-        if self.accept("match") {
-            return Ok(Header::Match);
-        }
-        Ok(if self.flag() { Header::Names } else { Header::None })
-    }
-
-    fn forced(&mut self) -> Result<Forced> {
-        if self.take(&Token::Mul) {
-            return Ok(Forced::All);
-        }
-        if self.take(&Token::LParen) {
-            return Ok(Forced::Columns(self.names()?));
-        }
-        Err(self.unexpected(0))
     }
 }
 
@@ -744,7 +540,7 @@ async fn out(session: &mut Session, statement: &Statement, copy: &CopyStatement)
 }
 
 /// Builds `SELECT columns FROM table`.
-fn select(session: &mut Session, name: &ast::ObjectName, columns: &[String]) -> Result<Statement> {
+fn select(session: &mut Session, name: &Name, columns: &[String]) -> Result<Statement> {
     let context = session.context();
     if let Ok(table) = find_table(&context, name) {
         positions(&table, columns)?;
@@ -992,7 +788,7 @@ mod tests {
     fn impossible_options_are_refused() {
         for (sql, state) in [
             ("COPY t TO PROGRAM 'x'", "0A000"),
-            ("COPY t TO STDIN", "0A000"),
+            ("COPY t FROM STDIN WHERE a > 1", "0A000"),
             ("COPY t FROM STDIN (FORMAT parquet, HEADER)", "0A000"),
             ("COPY t FROM 'x.parquet' (HEADER)", "0A000"),
             ("COPY t FROM 'x.parquet' (COMPRESSION zstd)", "0A000"),

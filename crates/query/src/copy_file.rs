@@ -8,9 +8,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use datafusion::sql::sqlparser::ast::ObjectName;
 use futures::StreamExt;
 use model::{Error, Result, SqlState};
+use parser::ast::Name;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::activity::CopyProgress;
@@ -124,7 +124,7 @@ pub(crate) async fn load(
     session: &mut Session,
     found: Vec<Found>,
     kind: Kind,
-    name: &ObjectName,
+    name: &Name,
     columns: &[String],
 ) -> Result<Outcome> {
     let source = open(session, found, kind).await?;
@@ -140,7 +140,7 @@ async fn open(session: &Session, found: Vec<Found>, kind: Kind) -> Result<Arc<So
 }
 
 /// Inserts the rows of the source; returns their number.
-async fn insert(session: &mut Session, source: Arc<Source>, name: &ObjectName, columns: &[String]) -> Result<u64> {
+async fn insert(session: &mut Session, source: Arc<Source>, name: &Name, columns: &[String]) -> Result<u64> {
     for column in columns {
         if source.schema.index_of(column).is_err() {
             let text = format!("column \"{column}\" is not in the file");
@@ -168,7 +168,7 @@ async fn insert(session: &mut Session, source: Arc<Source>, name: &ObjectName, c
 
 /// The columns of a file as values for a table: texts are read as the types of a `rows` table's columns, as in COPY of
 /// text. An INSERT into a `columns` table casts them by itself.
-fn values(session: &mut Session, source: &Source, name: &ObjectName, columns: &[String]) -> Vec<String> {
+fn values(session: &mut Session, source: &Source, name: &Name, columns: &[String]) -> Vec<String> {
     let table = crate::rows::table(session, name);
     let one = |column: &String| {
         let plain = column[1..column.len() - 1].replace("\"\"", "\"");
@@ -206,7 +206,7 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + '
 
 /// A file sent by a client, spooled to disk until it is complete: its metadata is at its end.
 pub(crate) struct Spool {
-    name: ObjectName,
+    name: Name,
     columns: Vec<String>,
     kind: Kind,
     file: tokio::fs::File,
@@ -228,7 +228,7 @@ impl Spool {
     ///
     /// # Errors
     /// 53100, 58030.
-    pub(crate) async fn new(session: &Session, name: &ObjectName, columns: &[String], kind: Kind) -> Result<Spool> {
+    pub(crate) async fn new(session: &Session, name: &Name, columns: &[String], kind: Kind) -> Result<Spool> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let folder = session.database.engine().spill_dir();
         let path = folder.join(format!("copy-{}", NEXT.fetch_add(1, Ordering::Relaxed)));

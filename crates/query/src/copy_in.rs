@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use datafusion::sql::sqlparser::ast::ObjectName;
 use model::{ColumnId, Error, Result, SqlState, TableId, TableRef};
+use parser::ast::Name;
 
 use crate::activity::{CopyProgress, Copying};
 use crate::copy::{Forced, Format, Header, Options};
@@ -46,12 +46,7 @@ pub(crate) fn start(session: &Session, table: TableRef, columns: &[usize], optio
 }
 
 /// Starts a COPY of a whole file into a table of either store.
-pub(crate) async fn start_file(
-    session: &mut Session,
-    name: &ObjectName,
-    columns: &[String],
-    kind: Kind,
-) -> Result<CopyIn> {
+pub(crate) async fn start_file(session: &mut Session, name: &Name, columns: &[String], kind: Kind) -> Result<CopyIn> {
     // Checked now, so that errors appear before the client sends the file.
     let context = session.context();
     if (Named { snapshot: &context.snapshot, settings: &context.settings }).find(name).is_none() {
@@ -66,7 +61,7 @@ pub(crate) async fn start_file(
 /// Starts a COPY into a `rows` table; `None` if the table is not a `rows` table.
 pub(crate) async fn start_rows(
     session: &mut Session,
-    name: &ObjectName,
+    name: &Name,
     columns: &[String],
     options: &Options,
 ) -> Result<Option<CopyIn>> {

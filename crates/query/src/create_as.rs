@@ -2,14 +2,13 @@
 
 use std::sync::Arc;
 
-use datafusion::sql::sqlparser::ast;
 use model::{Error, Result, SqlState, Type};
 use parser::ast::{self as tree, CreateTableAs, CreateTableSource, Insert, TargetTable};
 use pg::types::oid;
 
 use crate::rows::Arguments;
 use crate::session::{Outcome, Session};
-use crate::statement::{Command, Parsed, Purpose, Statement, parse};
+use crate::statement::{Command, Parsed, Purpose};
 
 /// Creates the table and fills it by INSERT.
 ///
@@ -20,12 +19,9 @@ pub(crate) async fn execute(session: &mut Session, parsed: &Parsed, create: &Cre
         return Err(Error::unsupported("CREATE TABLE … AS EXECUTE is not supported"));
     };
     let columns = columns(session, parsed, create, query)?;
-    let definition = definition(create, &columns)?;
-    let Command::Sql(ast::Statement::CreateTable(made)) = &definition.0.command else {
-        return Err(Error::bug("a definition that is none"));
-    };
+    let table = definition(create, &columns)?;
     let before = Arc::clone(session.newest().catalog());
-    session.define_table(parsed, made).await?;
+    session.define_table(parsed, &table).await?;
     // IF NOT EXISTS, and the table exists.
     if create.no_data || Arc::ptr_eq(&before, session.newest().catalog()) {
         return Ok(Outcome::command("CREATE TABLE AS"));
@@ -48,17 +44,15 @@ pub(crate) async fn execute(session: &mut Session, parsed: &Parsed, create: &Cre
     Ok(Outcome::command(tag.replacen("INSERT 0", "SELECT", 1)))
 }
 
-/// The definition of the table, as a statement without a query.
-fn definition(create: &CreateTableAs, columns: &[String]) -> Result<Statement> {
+/// The definition of the table.
+fn definition(create: &CreateTableAs, columns: &[String]) -> Result<tree::CreateTable> {
     let shell = parser::parse_all(&format!("CREATE TABLE t ({})", columns.join(", ")))?.pop();
     let Some(tree::Statement::CreateTable(shell)) = shell.map(|shell| shell.statement) else {
         return Err(Error::bug("a definition that is none"));
     };
     let CreateTableAs { name, persistence, if_not_exists, access_method, options, on_commit, tablespace, .. } =
         create.clone();
-    let table =
-        tree::CreateTable { name, persistence, if_not_exists, access_method, options, on_commit, tablespace, ..*shell };
-    statement(&tree::Statement::CreateTable(Box::new(table)).to_string())
+    Ok(tree::CreateTable { name, persistence, if_not_exists, access_method, options, on_commit, tablespace, ..*shell })
 }
 
 /// The columns of the query as definitions, with the given names.
@@ -84,10 +78,4 @@ fn columns(session: &mut Session, parsed: &Parsed, create: &CreateTableAs, query
         list.push(format!("\"{}\" {ty}", name.replace('"', "\"\"")));
     }
     Ok(list)
-}
-
-/// A generated statement; its errors carry no position.
-fn statement(sql: &str) -> Result<Statement> {
-    let statement = parse(sql)?.into_iter().next().ok_or_else(|| Error::bug("no statement"))?;
-    Ok(statement.without_place())
 }

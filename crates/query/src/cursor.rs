@@ -14,18 +14,17 @@ use std::task::Poll;
 
 use arrow_array::{RecordBatch, UInt32Array};
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
-use datafusion::sql::sqlparser::tokenizer::{Span, Token, TokenWithSpan};
 use futures::StreamExt;
 use futures::stream::Fuse;
 use model::{Error, Result, SqlState};
+use parser::ast::{DeclareCursor, Fetch, FetchDirection};
 use tokio::sync::{Mutex, OwnedSemaphorePermit};
 
 use crate::errors::convert;
 use crate::functions::OpenCursor;
 use crate::rows::{Arguments, Executed, Verb};
 use crate::session::{Batches, Outcome, Plan, Prepared, Session};
-use crate::statement::{Statement, Text, is_blank, is_word};
-use crate::syntax_rewrites::folded;
+use crate::statement::{Command, Statement};
 use crate::types::{OutputColumn, Value};
 
 /// Maximum bytes of rows that one cursor materialises.
@@ -64,171 +63,32 @@ pub(crate) enum Direction {
 /// The count of FETCH ALL.
 const ALL: i64 = i64::MAX;
 
-/// Parses a cursor statement; `None` for other statements. `of_query` builds a statement from the tokens of the query
-/// in DECLARE.
-///
-/// # Errors
-/// 42601 at an unexpected token; those of the query.
-pub(crate) fn parse(
-    tokens: &[TokenWithSpan],
-    text: &Text<'_>,
-    of_query: impl FnOnce(&[TokenWithSpan]) -> Result<Statement>,
-) -> Result<Option<CursorStatement>> {
-    let mut words = Words { tokens, text, at: 0 };
-    if words.take("declare") {
-        return declaration(&mut words, of_query).map(Some);
-    }
-    let only_move = words.take("move");
-    let statement = if only_move || words.take("fetch") {
-        let direction = direction(&mut words)?;
-        let _: bool = words.take("from") || words.take("in");
-        CursorStatement::Fetch { name: words.name()?, direction, only_move }
-    } else if words.take("close") {
-        CursorStatement::Close(if words.take("all") { None } else { Some(words.name()?) })
-    } else {
-        return Ok(None);
-    };
-    match words.peek() {
-        None => Ok(Some(statement)),
-        Some(_) => Err(words.unexpected()),
-    }
-}
-
-fn declaration(
-    words: &mut Words<'_>,
-    of_query: impl FnOnce(&[TokenWithSpan]) -> Result<Statement>,
-) -> Result<CursorStatement> {
-    let name = words.name()?;
-    let (mut scroll, mut hold) = (false, false);
-    while !words.take("cursor") {
-        if words.take("binary") {
+impl CursorStatement {
+    /// A DECLARE. `part` makes the statement of its query.
+    ///
+    /// # Errors
+    /// 0A000 for BINARY.
+    pub(crate) fn declare(declare: DeclareCursor, part: &dyn Fn(Command) -> Statement) -> Result<CursorStatement> {
+        let DeclareCursor { name, binary, scroll, hold, query, .. } = declare;
+        if binary {
             return Err(Error::unsupported("binary cursors are not supported")
                 .with_hint("declare it without BINARY, and ask for the binary format when you fetch"));
         }
-        if words.take("no") {
-            words.expect("scroll")?;
-        } else if words.take("scroll") {
-            scroll = true;
-        } else if !words.take("insensitive") && !words.take("asensitive") {
-            return Err(words.unexpected());
-        }
-    }
-    if words.take("without") {
-        words.expect("hold")?;
-    } else if words.take("with") {
-        words.expect("hold")?;
-        hold = true;
-    }
-    words.expect("for")?;
-    if words.peek().is_none() {
-        return Err(words.unexpected());
-    }
-    Ok(CursorStatement::Declare { name, scroll, hold, query: of_query(&words.tokens[words.at..])? })
-}
-
-/// The direction before the name of the cursor; NEXT if it is omitted.
-fn direction(words: &mut Words<'_>) -> Result<Direction> {
-    // The last word is the cursor's name, even if it is a direction.
-    if words.is_last() {
-        return Ok(Direction::Forward(1));
-    }
-    let to = |number: Option<i64>| number.map_or(Direction::Forward(1), Direction::Forward);
-    Ok(if words.take("next") {
-        Direction::Forward(1)
-    } else if words.take("prior") {
-        Direction::Forward(-1)
-    } else if words.take("first") {
-        Direction::Absolute(1)
-    } else if words.take("last") {
-        Direction::Absolute(-1)
-    } else if words.take("absolute") {
-        Direction::Absolute(words.number()?.ok_or_else(|| words.unexpected())?)
-    } else if words.take("relative") {
-        Direction::Relative(words.number()?.ok_or_else(|| words.unexpected())?)
-    } else if words.take("forward") {
-        to(words.count()?)
-    } else if words.take("backward") {
-        Direction::Forward(words.count()?.unwrap_or(1).saturating_neg())
-    } else {
-        to(words.count()?)
-    })
-}
-
-/// Reads the tokens of a statement, skipping whitespace and comments.
-struct Words<'a> {
-    tokens: &'a [TokenWithSpan],
-    text: &'a Text<'a>,
-    at: usize,
-}
-
-impl<'a> Words<'a> {
-    fn peek(&mut self) -> Option<&'a TokenWithSpan> {
-        while self.tokens.get(self.at).is_some_and(is_blank) {
-            self.at += 1;
-        }
-        self.tokens.get(self.at)
+        let (name, scroll) = (name.to_string(), scroll == Some(true));
+        Ok(CursorStatement::Declare { name, scroll, hold, query: part(Command::Query(query)) })
     }
 
-    fn take(&mut self, word: &str) -> bool {
-        let found = self.peek().is_some_and(|token| is_word(token, word));
-        self.at += usize::from(found);
-        found
-    }
-
-    fn expect(&mut self, word: &str) -> Result<()> {
-        if self.take(word) { Ok(()) } else { Err(self.unexpected()) }
-    }
-
-    /// Whether the next token is the last one.
-    fn is_last(&mut self) -> bool {
-        self.peek().is_some() && self.tokens[self.at + 1..].iter().all(is_blank)
-    }
-
-    fn name(&mut self) -> Result<String> {
-        match self.peek().map(|token| &token.token) {
-            Some(Token::Word(word)) => {
-                self.at += 1;
-                Ok(folded(&word.to_ident(Span::empty())))
-            }
-            _ => Err(self.unexpected()),
-        }
-    }
-
-    /// A number of rows, or ALL.
-    fn count(&mut self) -> Result<Option<i64>> {
-        if self.take("all") { Ok(Some(ALL)) } else { self.number() }
-    }
-
-    fn number(&mut self) -> Result<Option<i64>> {
-        let start = self.at;
-        let negative = match self.peek().map(|token| &token.token) {
-            Some(Token::Minus) => true,
-            Some(Token::Plus) => false,
-            Some(Token::Number(..)) => return self.digits(false).map(Some),
-            _ => return Ok(None),
+    /// A FETCH or MOVE.
+    pub(crate) fn fetch(fetch: &Fetch) -> CursorStatement {
+        let direction = match fetch.direction {
+            FetchDirection::Forward(count) => Direction::Forward(count.into()),
+            FetchDirection::Backward(count) => Direction::Forward(-i64::from(count)),
+            FetchDirection::Absolute(row) => Direction::Absolute(row.into()),
+            FetchDirection::Relative(rows) => Direction::Relative(rows.into()),
+            FetchDirection::ForwardAll => Direction::Forward(ALL),
+            FetchDirection::BackwardAll => Direction::Forward(-ALL),
         };
-        self.at += 1;
-        if !matches!(self.peek().map(|token| &token.token), Some(Token::Number(..))) {
-            self.at = start;
-            return Err(self.unexpected());
-        }
-        self.digits(negative).map(Some)
-    }
-
-    fn digits(&mut self, negative: bool) -> Result<i64> {
-        let Some(Token::Number(digits, _)) = self.peek().map(|token| &token.token) else {
-            return Err(self.unexpected());
-        };
-        let number: i64 = digits.parse::<i32>().map_err(|_| self.unexpected())?.into();
-        self.at += 1;
-        Ok(if negative { -number } else { number })
-    }
-
-    fn unexpected(&mut self) -> Error {
-        match self.peek() {
-            Some(token) => self.text.unexpected(&token.token, token.span.start),
-            None => self.text.unexpected(&Token::EOF, self.tokens[self.tokens.len() - 1].span.end),
-        }
+        CursorStatement::Fetch { name: fetch.cursor.to_string(), direction, only_move: fetch.is_move }
     }
 }
 
@@ -642,7 +502,6 @@ impl Kept {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::statement::Command;
 
     fn parsed(sql: &str) -> Result<CursorStatement> {
         let mut statements = crate::statement::parse(sql)?;

@@ -2,88 +2,79 @@
 
 use std::sync::Arc;
 
-use datafusion::sql::sqlparser::ast::{
-    self, AlterTableOperation, ColumnDef, ColumnOption, CreateTable, CreateTableOptions, Expr, ObjectName, ObjectType,
-    SchemaName, SqlOption, Statement, TableConstraint, TimezoneInfo, Value as Literal,
-};
 use engine::{ColumnSpec, TableSpec};
 use model::{ColumnRole, DataType, Error, Result, SqlState, TableName, TableOptions, TimeRange};
+use parser::ast::{
+    AlterTable, AlterTableAction, ColumnConstraintKind, ColumnDef, CreateIndex, CreateSchema, CreateTable, Drop,
+    DropBehavior, Expr, ExprKind, FunctionSignature, IndexKey, Name, ObjectKind, ObjectName, Persistence, RelOption,
+    RoleSpec, Statement, TableConstraintKind, TableElement, TableShape, Truncate, TypeName,
+};
 
 use crate::context::StatementContext;
 use crate::errors::locate;
 use crate::insert::find_table;
+use crate::option_values;
 use crate::session::{Outcome, Session};
 use crate::statement::Parsed;
-use crate::syntax_rewrites::folded;
+use crate::table_store::{columns, primary_key};
 
 /// Types that a `columns` table can store, for messages.
 const TYPES: &str = "boolean, smallint, integer, bigint, numeric(20), real, double precision, text, bytea, timestamptz";
 
 /// Runs a DDL statement, or fails with 0A000 if it is not supported.
-pub(crate) fn execute(session: &mut Session, parsed: &Parsed, sql: &Statement) -> Result<Outcome> {
-    let result = match sql {
+pub(crate) fn execute(session: &mut Session, parsed: &Parsed, statement: &Statement) -> Result<Outcome> {
+    let result = match statement {
         Statement::CreateTable(create) => create_table(session, create),
-        Statement::CreateSchema { schema_name, if_not_exists, .. } => {
-            create_schema(session, schema_name, *if_not_exists)
-        }
-        Statement::AlterTable(alter) => alter_table(session, alter),
+        Statement::CreateSchema(create) => create_schema(session, create),
+        Statement::AlterTable(alter) if alter.kind == ObjectKind::Table => alter_table(session, alter),
         Statement::CreateIndex(create) => create_index(session, create),
-        Statement::Drop { object_type, if_exists, names, cascade, .. } => {
-            drop_objects(session, *object_type, *if_exists, names, *cascade)
-        }
+        Statement::Drop(drop) => drop_objects(session, drop),
         Statement::Truncate(truncate) => truncate_tables(session, truncate),
         // LISTEN is not supported, so nothing is listened to.
-        Statement::UNLISTEN { .. } => Ok(Outcome::command("UNLISTEN")),
-        Statement::DropFunction(ast::DropFunction { if_exists, func_desc, .. }) => {
-            let names = func_desc.iter().map(|function| function.name.to_string());
-            drop_nothing(session, "FUNCTION", "function", *if_exists, names, SqlState::UNDEFINED_FUNCTION)
-        }
-        Statement::DropProcedure { if_exists, proc_desc, .. } => {
-            let names = proc_desc.iter().map(|procedure| procedure.name.to_string());
-            drop_nothing(session, "PROCEDURE", "procedure", *if_exists, names, SqlState::UNDEFINED_FUNCTION)
-        }
-        Statement::DropTrigger(ast::DropTrigger { if_exists, trigger_name, .. }) => {
-            let names = std::iter::once(trigger_name.to_string());
-            drop_nothing(session, "TRIGGER", "trigger", *if_exists, names, SqlState::UNDEFINED_OBJECT)
-        }
-        Statement::DropExtension(ast::DropExtension { names, if_exists, .. }) => {
-            let names = names.iter().map(folded);
-            drop_nothing(session, "EXTENSION", "extension", *if_exists, names, SqlState::UNDEFINED_OBJECT)
-        }
-        // Statistics need no ANALYZE; tools send it unasked.
-        Statement::Analyze(_) => Ok(Outcome::command("ANALYZE")),
+        Statement::Unlisten(_) => Ok(Outcome::command("UNLISTEN")),
         other => Err(Error::unsupported(format!("{} is not supported", words(&parsed.sql, other)))),
     };
     result.map_err(|error| locate(error, parsed))
 }
 
 /// The first words of a statement, which name it in messages.
-fn words(sql: &str, _statement: &Statement) -> String {
+fn words(sql: &str, statement: &Statement) -> String {
+    let count = match statement {
+        Statement::Unsupported { command } => return (*command).to_owned(),
+        Statement::Do(_)
+        | Statement::Listen(_)
+        | Statement::Notify(_)
+        | Statement::Load(_)
+        | Statement::Call(_)
+        | Statement::Grant(_)
+        | Statement::GrantRole(_) => 1,
+        _ => 2,
+    };
     let words = sql.split_whitespace().take_while(|word| word.chars().all(|c| c.is_ascii_alphabetic()));
     let kind: Vec<String> = words
         .map(str::to_ascii_uppercase)
         // Names CREATE OR REPLACE VIEW as CREATE VIEW.
         .filter(|word| !["OR", "REPLACE", "TEMP", "TEMPORARY", "RECURSIVE", "CONSTRAINT"].contains(&word.as_str()))
-        .take(2)
+        .take(count)
         .collect();
     if kind.is_empty() { "this statement".to_owned() } else { kind.join(" ") }
 }
 
 /// The qualified name of a new object.
-fn new_name(context: &StatementContext, name: &ObjectName) -> Result<TableName> {
-    let parts: Vec<String> = name.0.iter().filter_map(|part| part.as_ident()).map(folded).collect();
-    let (schema, table) = match parts.as_slice() {
-        [table] => (context.current_schema(), table),
-        [schema, table] => (Some(schema.clone()), table),
-        [database, schema, table] if database == crate::context::DATABASE => (Some(schema.clone()), table),
+fn new_name(context: &StatementContext, name: &Name) -> Result<TableName> {
+    let schema = match &*name.qualifier {
+        [] => context.current_schema(),
+        [schema] => Some(schema.to_string()),
+        [database, schema] if database == crate::context::DATABASE => Some(schema.to_string()),
         _ => return Err(Error::unsupported(format!("cross-database references are not implemented: \"{name}\""))),
     };
     let schema =
         schema.ok_or_else(|| Error::new(SqlState::INVALID_SCHEMA_NAME, "no schema has been selected to create in"))?;
+    let table = name.name.to_string();
     if schema == "pg_catalog" || schema == "information_schema" {
         return Err(Error::new(SqlState("42501"), format!("permission denied to create \"{schema}.{table}\"")));
     }
-    Ok(TableName { schema, table: table.clone() })
+    Ok(TableName { schema, table })
 }
 
 fn create_table(session: &mut Session, create: &CreateTable) -> Result<Outcome> {
@@ -103,18 +94,21 @@ fn create_table(session: &mut Session, create: &CreateTable) -> Result<Outcome> 
 }
 
 fn refuse_kinds(create: &CreateTable) -> Result<()> {
-    let what = if create.temporary || create.global.is_some() {
-        "temporary tables"
-    } else if create.query.is_some() {
-        "CREATE TABLE AS"
-    } else if create.like.is_some() || create.inherits.is_some() || create.partition_of.is_some() {
-        "LIKE, INHERITS and PARTITION OF"
+    let is_like = create.elements.iter().any(|element| matches!(element, TableElement::Like(_)));
+    let what = if create.persistence == Persistence::Temporary {
+        "temporary tables are"
+    } else if create.foreign.is_some() {
+        "foreign tables are"
+    } else if is_like || !create.inherits.is_empty() || matches!(create.shape, TableShape::PartitionOf(..)) {
+        "LIKE, INHERITS and PARTITION OF are"
+    } else if matches!(create.shape, TableShape::Of(_)) {
+        "OF is"
     } else if create.partition_by.is_some() {
-        "PARTITION BY"
+        "PARTITION BY is"
     } else {
         return Ok(());
     };
-    Err(Error::unsupported(format!("{what} are not supported"))
+    Err(Error::unsupported(format!("{what} not supported on columns tables"))
         .with_hint("create a columns table WITH (store = 'columns', …) and fill it by INSERT"))
 }
 
@@ -138,8 +132,9 @@ fn table_spec(name: TableName, create: &CreateTable) -> Result<TableSpec> {
         None if counted => return Err(unknown_partition(&time)),
         None => {}
     }
-    if let Some(primary) = primary_key(create)? {
-        let key: Vec<String> = primary.iter().filter(|column| **column != time).cloned().collect();
+    refuse_constraints(create)?;
+    if let Some(primary) = primary_key(create) {
+        let key: Vec<String> = primary.iter().filter(|column| **column != time).map(ToString::to_string).collect();
         if key.len() == primary.len() {
             return Err(Error::unsupported(format!(
                 "a primary key without the time column \"{time}\" is not supported"
@@ -150,110 +145,113 @@ fn table_spec(name: TableName, create: &CreateTable) -> Result<TableSpec> {
     }
     let key = options.key.clone().unwrap_or_default();
     for column in &key {
-        if !create.columns.iter().any(|def| folded(&def.name) == *column) {
+        if !columns(create).any(|def| def.name == *column) {
             return Err(Error::new(
                 SqlState::UNDEFINED_COLUMN,
                 format!("column \"{column}\" named in key does not exist"),
             ));
         }
     }
-    let mut columns = Vec::with_capacity(create.columns.len());
-    for def in &create.columns {
-        let column = folded(&def.name);
-        let role = if column == time {
-            ColumnRole::Time
-        } else if key.contains(&column) {
-            ColumnRole::Key
-        } else {
-            ColumnRole::Field
-        };
-        columns.push(column_spec(def, role)?);
-    }
+    let role = |column: &str| match column {
+        column if column == time => ColumnRole::Time,
+        column if key.iter().any(|name| name == column) => ColumnRole::Key,
+        _ => ColumnRole::Field,
+    };
+    let columns = columns(create).map(|def| column_spec(def, role(&def.name))).collect::<Result<_>>()?;
     Ok(TableSpec { name, keyed: options.key.is_some(), columns, options: options.table })
 }
 
 fn column_spec(def: &ColumnDef, role: ColumnRole) -> Result<ColumnSpec> {
-    let name = folded(&def.name);
+    let name = def.name.to_string();
     let mut nullable = role != ColumnRole::Time;
-    for option in &def.options {
-        match &option.option {
-            ColumnOption::Null if role == ColumnRole::Time => {
+    for constraint in &def.constraints {
+        match &constraint.kind {
+            ColumnConstraintKind::Null if role == ColumnRole::Time => {
                 return Err(Error::new(
                     SqlState::INVALID_TABLE_DEFINITION,
                     format!("column \"{name}\" is the time, and must be NOT NULL"),
                 ));
             }
-            ColumnOption::Null | ColumnOption::PrimaryKey(_) => {}
-            ColumnOption::NotNull => nullable = false,
-            ColumnOption::Default(Expr::Value(value)) if value.value == Literal::Null => {}
+            ColumnConstraintKind::Null | ColumnConstraintKind::PrimaryKey { .. } => {}
+            ColumnConstraintKind::NotNull => nullable = false,
+            ColumnConstraintKind::Default(value) if value.kind == ExprKind::Null => {}
             other => {
                 return Err(Error::unsupported(format!(
-                    "{other} of column \"{name}\" is not supported on columns tables"
+                    "{} of column \"{name}\" is not supported on columns tables",
+                    clause(other)
                 ))
                 .with_hint("only NULL and NOT NULL are"));
             }
         }
     }
-    Ok(ColumnSpec { ty: data_type(&name, &def.data_type)?, name, nullable, role })
+    let ty = def.ty.as_ref().ok_or_else(|| Error::bug("a column without a type"))?;
+    Ok(ColumnSpec { ty: data_type(&name, ty)?, name, nullable, role })
+}
+
+/// The words of a column's constraint, for messages.
+fn clause(kind: &ColumnConstraintKind) -> &'static str {
+    match kind {
+        ColumnConstraintKind::NotNull => "NOT NULL",
+        ColumnConstraintKind::Null => "NULL",
+        ColumnConstraintKind::Unique { .. } => "UNIQUE",
+        ColumnConstraintKind::PrimaryKey { .. } => "PRIMARY KEY",
+        ColumnConstraintKind::Check { .. } => "CHECK",
+        ColumnConstraintKind::Default(_) => "DEFAULT",
+        ColumnConstraintKind::Identity { .. } | ColumnConstraintKind::Generated(_) => "GENERATED",
+        ColumnConstraintKind::References(_) => "REFERENCES",
+        ColumnConstraintKind::Deferrable | ColumnConstraintKind::NotDeferrable => "DEFERRABLE",
+        ColumnConstraintKind::InitiallyDeferred | ColumnConstraintKind::InitiallyImmediate => "INITIALLY",
+    }
 }
 
 /// The stored type of a SQL type.
 ///
 /// # Errors
 /// 0A000 naming the supported types.
-fn data_type(column: &str, ty: &ast::DataType) -> Result<DataType> {
-    use ast::DataType as Sql;
-    let custom = match ty {
-        Sql::Custom(name, _) => name.0.last().and_then(|part| part.as_ident()).map(folded).unwrap_or_default(),
-        _ => String::new(),
-    };
-    Ok(match ty {
-        Sql::Bool | Sql::Boolean => DataType::Bool,
-        Sql::SmallInt(_) | Sql::Int2(_) => DataType::Int16,
-        Sql::Int(_) | Sql::Integer(_) | Sql::Int4(_) => DataType::Int32,
-        Sql::BigInt(_) | Sql::Int8(_) => DataType::Int64,
-        Sql::Real | Sql::Float4 => DataType::Float32,
-        Sql::Float(ast::ExactNumberInfo::Precision(digits)) if *digits <= 24 => DataType::Float32,
-        Sql::Float(_) | Sql::Float8 | Sql::Double(_) | Sql::DoublePrecision => DataType::Float64,
-        Sql::Text
-        | Sql::Varchar(_)
-        | Sql::CharacterVarying(_)
-        | Sql::Char(_)
-        | Sql::Character(_)
-        | Sql::CharVarying(_) => DataType::Text,
-        Sql::Bytea => DataType::Bytes,
-        Sql::Numeric(ast::ExactNumberInfo::Precision(20) | ast::ExactNumberInfo::PrecisionAndScale(20, 0))
-        | Sql::Decimal(ast::ExactNumberInfo::Precision(20) | ast::ExactNumberInfo::PrecisionAndScale(20, 0)) => {
-            DataType::UInt64
-        }
-        Sql::Timestamp(_, TimezoneInfo::Tz | TimezoneInfo::WithTimeZone) => DataType::Timestamp,
-        Sql::Timestamp(..) | Sql::Datetime(_) => {
+fn data_type(column: &str, ty: &TypeName) -> Result<DataType> {
+    let is_plain = ty.name.schema().is_none_or(|schema| schema == "pg_catalog")
+        && ty.dimensions.is_empty()
+        && !ty.is_set
+        && !ty.is_column_type;
+    let name = if is_plain { ty.name.name.as_str() } else { "" };
+    Ok(match name {
+        "bool" => DataType::Bool,
+        "int2" => DataType::Int16,
+        "int4" => DataType::Int32,
+        "int8" => DataType::Int64,
+        "float4" => DataType::Float32,
+        "float8" => DataType::Float64,
+        "text" | "varchar" | "bpchar" => DataType::Text,
+        "bytea" => DataType::Bytes,
+        "numeric" if is_integer_of_20_digits(&ty.modifiers) => DataType::UInt64,
+        "timestamptz" => DataType::Timestamp,
+        "timestamp" => {
             return Err(Error::unsupported(format!(
                 "column \"{column}\": type timestamp without time zone is not supported on columns tables"
             ))
             .with_hint("use timestamptz; it stores the moment, and the session's TimeZone says how it is shown"));
         }
-        Sql::Custom(..) if custom == "timestamptz" => DataType::Timestamp,
-        Sql::Custom(..) if custom == "float8" => DataType::Float64,
-        Sql::Custom(..) if custom == "float4" => DataType::Float32,
-        other => {
-            return Err(Error::unsupported(format!(
-                "column \"{column}\": type {} is not supported on columns tables",
-                other.to_string().to_lowercase()
-            ))
-            .with_hint(format!("supported types: {TYPES}")));
+        _ => {
+            let text = format!("column \"{column}\": type {ty} is not supported on columns tables");
+            return Err(Error::unsupported(text).with_hint(format!("supported types: {TYPES}")));
         }
     })
 }
 
+/// Whether the modifiers of numeric are `(20)` or `(20, 0)`.
+fn is_integer_of_20_digits(modifiers: &[Expr]) -> bool {
+    let is = |modifier: &Expr, number: i32| modifier.kind == ExprKind::Integer(number);
+    match modifiers {
+        [digits] => is(digits, 20),
+        [digits, scale] => is(digits, 20) && is(scale, 0),
+        _ => false,
+    }
+}
+
 fn with_options(create: &CreateTable) -> Result<Options> {
     let mut found = Options::default();
-    let list = match &create.table_options {
-        CreateTableOptions::With(list) => list.as_slice(),
-        _ => &[],
-    };
-    for option in list {
-        let (name, value) = named_option(option)?;
+    for option in &create.options {
+        let (name, value) = named_option(option);
         match name.as_str() {
             // Only `columns` tables and tables with an unknown store reach this match.
             "store" if value == "columns" => {}
@@ -276,11 +274,13 @@ fn with_options(create: &CreateTable) -> Result<Options> {
     Ok(found)
 }
 
-fn named_option(option: &SqlOption) -> Result<(String, String)> {
-    match option {
-        SqlOption::KeyValue { key, value } => Ok((folded(key), option_text(value))),
-        other => Err(Error::new(SqlState::SYNTAX_ERROR, format!("syntax error at or near \"{other}\""))),
-    }
+/// Name and value of an option; one without a value is switched on.
+fn named_option(option: &RelOption) -> (String, String) {
+    let name = match &option.namespace {
+        None => option.name.to_string(),
+        Some(namespace) => format!("{namespace}.{}", option.name),
+    };
+    (name, option.value.as_ref().map_or_else(|| "true".to_owned(), option_values::text))
 }
 
 fn unrecognized(name: &str) -> Error {
@@ -308,17 +308,6 @@ fn boolean(option: &str, value: &str) -> Result<bool> {
     }
 }
 
-fn option_text(value: &Expr) -> String {
-    match value {
-        Expr::Value(value) => match &value.value {
-            Literal::SingleQuotedString(text) | Literal::EscapedStringLiteral(text) => text.clone(),
-            other => other.to_string(),
-        },
-        Expr::Identifier(ident) => folded(ident),
-        other => other.to_string(),
-    }
-}
-
 fn names(list: &str) -> Vec<String> {
     list.split(',').map(|name| name.trim().trim_matches('"').to_owned()).filter(|name| !name.is_empty()).collect()
 }
@@ -333,8 +322,7 @@ fn switch(name: &str, text: &str) -> Result<bool> {
 
 /// Whether the time column is a `bigint`.
 fn is_counted(create: &CreateTable, time: &str) -> bool {
-    let def = create.columns.iter().find(|def| folded(&def.name) == time);
-    def.is_some_and(|def| data_type(time, &def.data_type).ok() == Some(DataType::Int64))
+    columns(create).any(|def| def.name == time && stored_as(def, DataType::Int64))
 }
 
 /// The partition length in units of a `bigint` time column.
@@ -343,6 +331,10 @@ fn steps(text: &str) -> Result<i64> {
         Error::new(SqlState::INVALID_PARAMETER_VALUE, format!("partition = '{text}': not a positive whole number"))
             .with_hint("the time is bigint: say how many of its steps a partition is to hold")
     })
+}
+
+fn stored_as(def: &ColumnDef, wanted: DataType) -> bool {
+    def.ty.as_ref().is_some_and(|ty| data_type("", ty).ok() == Some(wanted))
 }
 
 fn unknown_partition(time: &str) -> Error {
@@ -372,14 +364,14 @@ fn length(option: &str, text: &str) -> Result<i64> {
 fn time_column(create: &CreateTable, named: Option<&str>) -> Result<String> {
     let name = &create.name;
     if let Some(named) = named {
-        if create.columns.iter().any(|def| folded(&def.name) == named) {
+        if columns(create).any(|def| def.name == named) {
             return Ok(named.to_owned());
         }
         return Err(Error::new(SqlState::UNDEFINED_COLUMN, format!("column \"{named}\" named in time does not exist")));
     }
     let moments = moments(create);
     match moments.as_slice() {
-        _ if create.columns.iter().any(|def| folded(&def.name) == "time") => Ok("time".to_owned()),
+        _ if columns(create).any(|def| def.name == "time") => Ok("time".to_owned()),
         [only] => Ok(only.clone()),
         [] => Err(Error::new(
             SqlState::INVALID_TABLE_DEFINITION,
@@ -394,50 +386,43 @@ fn time_column(create: &CreateTable, named: Option<&str>) -> Result<String> {
 }
 
 fn moments(create: &CreateTable) -> Vec<String> {
-    let is_moment = |def: &&ColumnDef| data_type("", &def.data_type).ok() == Some(DataType::Timestamp);
-    create.columns.iter().filter(is_moment).map(|def| folded(&def.name)).collect()
+    let moments = columns(create).filter(|def| stored_as(def, DataType::Timestamp));
+    moments.map(|def| def.name.to_string()).collect()
 }
 
-/// The columns of the PRIMARY KEY, if there is one.
-fn primary_key(create: &CreateTable) -> Result<Option<Vec<String>>> {
-    let mut primary = None;
-    for def in &create.columns {
-        if def.options.iter().any(|option| matches!(option.option, ColumnOption::PrimaryKey(_))) {
-            primary = Some(vec![folded(&def.name)]);
-        }
+/// Refuses constraints other than PRIMARY KEY.
+fn refuse_constraints(create: &CreateTable) -> Result<()> {
+    let what = create.elements.iter().find_map(|element| match element {
+        TableElement::Constraint(constraint) => match constraint.kind {
+            TableConstraintKind::PrimaryKey { .. } => None,
+            TableConstraintKind::Check(_) => Some("CHECK"),
+            TableConstraintKind::Unique { .. } | TableConstraintKind::UniqueUsingIndex(_) => Some("UNIQUE"),
+            TableConstraintKind::PrimaryKeyUsingIndex(_) => Some("PRIMARY KEY USING INDEX"),
+            TableConstraintKind::Exclude(_) => Some("EXCLUDE"),
+            TableConstraintKind::ForeignKey { .. } => Some("FOREIGN KEY"),
+        },
+        _ => None,
+    });
+    match what {
+        None => Ok(()),
+        Some(what) => Err(Error::unsupported(format!("constraint {what} is not supported on columns tables"))
+            .with_hint("only PRIMARY KEY (key columns, time) is")),
     }
-    for constraint in &create.constraints {
-        match constraint {
-            TableConstraint::PrimaryKey(key) => {
-                let name = |column: &ast::IndexColumn| match &column.column.expr {
-                    Expr::Identifier(ident) => folded(ident),
-                    other => other.to_string(),
-                };
-                primary = Some(key.columns.iter().map(name).collect());
-            }
-            other => {
-                return Err(Error::unsupported(format!("constraint {other} is not supported on columns tables"))
-                    .with_hint("only PRIMARY KEY (key columns, time) is"));
-            }
-        }
-    }
-    Ok(primary)
 }
 
 /// Accepts an index on key and time columns without building one: rows are sorted by key and time, and scans run in
 /// both directions.
-fn create_index(session: &mut Session, create: &ast::CreateIndex) -> Result<Outcome> {
+fn create_index(session: &mut Session, create: &CreateIndex) -> Result<Outcome> {
     let context = session.context();
-    let table = find_table(&context, &create.table_name)?;
-    let mut is_there = !create.unique && create.predicate.is_none() && create.include.is_empty();
-    is_there &= matches!(create.using, None | Some(ast::IndexType::BTree));
-    for column in &create.columns {
-        let Expr::Identifier(name) = &column.column.expr else {
+    let table = find_table(&context, &create.table)?;
+    let mut is_there = !create.unique && create.filter.is_none() && create.include.is_empty();
+    is_there &= matches!(create.method.as_deref(), None | Some("btree"));
+    for element in &create.elements {
+        let IndexKey::Column(name) = &element.key else {
             is_there = false;
             continue;
         };
-        let name = folded(name);
-        let Some(column) = table.column(&name) else {
+        let Some(column) = table.column(name) else {
             return Err(Error::new(SqlState::UNDEFINED_COLUMN, format!("column \"{name}\" does not exist")));
         };
         is_there &= column.role != ColumnRole::Field;
@@ -450,12 +435,14 @@ fn create_index(session: &mut Session, create: &ast::CreateIndex) -> Result<Outc
     Ok(Outcome::command("CREATE INDEX"))
 }
 
-fn create_schema(session: &mut Session, name: &SchemaName, if_not_exists: bool) -> Result<Outcome> {
-    let name = match name {
-        SchemaName::Simple(name) | SchemaName::NamedAuthorization(name, _) => {
-            name.0.last().and_then(|part| part.as_ident()).map(folded).unwrap_or_default()
-        }
-        SchemaName::UnnamedAuthorization(ident) => folded(ident),
+fn create_schema(session: &mut Session, create: &CreateSchema) -> Result<Outcome> {
+    if !create.elements.is_empty() {
+        return Err(Error::unsupported("CREATE SCHEMA with elements is not supported")
+            .with_hint("create the objects by statements of their own"));
+    }
+    let name = match (&create.name, &create.owner) {
+        (Some(name), _) | (None, Some(RoleSpec::Name(name))) => name.to_string(),
+        _ => session.setting("session_authorization").unwrap_or_default(),
     };
     if name.starts_with("pg_") || name == "information_schema" {
         return Err(Error::new(SqlState::RESERVED_NAME, format!("unacceptable schema name \"{name}\""))
@@ -463,7 +450,7 @@ fn create_schema(session: &mut Session, name: &SchemaName, if_not_exists: bool) 
     }
     let context = session.context();
     if context.snapshot.catalog().has_schema(&name) {
-        if if_not_exists {
+        if create.if_not_exists {
             session.notice(format!("schema \"{name}\" already exists, skipping"));
             return Ok(Outcome::command("CREATE SCHEMA"));
         }
@@ -473,7 +460,7 @@ fn create_schema(session: &mut Session, name: &SchemaName, if_not_exists: bool) 
     Ok(Outcome::command("CREATE SCHEMA"))
 }
 
-fn alter_table(session: &mut Session, alter: &ast::AlterTable) -> Result<Outcome> {
+fn alter_table(session: &mut Session, alter: &AlterTable) -> Result<Outcome> {
     let context = session.context();
     let table = match find_table(&context, &alter.name) {
         Ok(table) => table,
@@ -484,16 +471,23 @@ fn alter_table(session: &mut Session, alter: &ast::AlterTable) -> Result<Outcome
         Err(error) => return Err(error),
     };
     let (mut columns, mut options) = (Vec::new(), None);
-    for operation in &alter.operations {
-        if let AlterTableOperation::SetOptionsParens { options: list } = operation {
-            set_options(options.get_or_insert_with(|| table.options.clone()), list)?;
-            continue;
-        }
-        let AlterTableOperation::AddColumn { if_not_exists, column_def, .. } = operation else {
-            return Err(Error::unsupported(format!("ALTER TABLE … {operation} is not supported"))
-                .with_hint("ADD COLUMN and SET (retention, history) are"));
+    for action in &alter.actions {
+        let (column, if_not_exists) = match action {
+            AlterTableAction::SetOptions(list) => {
+                set_options(options.get_or_insert_with(|| table.options.clone()), list)?;
+                continue;
+            }
+            AlterTableAction::ResetOptions(list) => {
+                reset_options(options.get_or_insert_with(|| table.options.clone()), list)?;
+                continue;
+            }
+            AlterTableAction::AddColumn { column, if_not_exists } => (column, if_not_exists),
+            _ => {
+                return Err(Error::unsupported("this ALTER TABLE is not supported on columns tables")
+                    .with_hint("ADD COLUMN, SET (retention, history) and RESET (retention) are"));
+            }
         };
-        let spec = column_spec(column_def, ColumnRole::Field)?;
+        let spec = column_spec(column, ColumnRole::Field)?;
         if *if_not_exists && table.column(&spec.name).is_some() {
             session.notice(format!(
                 "column \"{}\" of relation \"{}\" already exists, skipping",
@@ -512,10 +506,10 @@ fn alter_table(session: &mut Session, alter: &ast::AlterTable) -> Result<Outcome
     Ok(Outcome::command("ALTER TABLE"))
 }
 
-/// Applies `ALTER TABLE … SET (…)`. `retention = 'none'` turns retention off, because sqlparser has no `RESET`.
-fn set_options(options: &mut TableOptions, list: &[SqlOption]) -> Result<()> {
+/// Applies `ALTER TABLE … SET (…)`. `retention = 'none'` turns retention off, as `RESET (retention)` does.
+fn set_options(options: &mut TableOptions, list: &[RelOption]) -> Result<()> {
     for option in list {
-        let (name, value) = named_option(option)?;
+        let (name, value) = named_option(option);
         if name == "retention" && value.eq_ignore_ascii_case("none") {
             options.retention_ns = None;
         } else if ["store", "key", "time", "partition"].contains(&name.as_str()) {
@@ -527,39 +521,88 @@ fn set_options(options: &mut TableOptions, list: &[SqlOption]) -> Result<()> {
     Ok(())
 }
 
-fn drop_objects(
-    session: &mut Session,
-    kind: ObjectType,
-    if_exists: bool,
-    names: &[ObjectName],
-    cascade: bool,
-) -> Result<Outcome> {
-    for name in names {
-        match kind {
-            ObjectType::Table => drop_table(session, name, if_exists)?,
-            ObjectType::Schema => drop_schema(session, name, if_exists, cascade)?,
-            ObjectType::View | ObjectType::MaterializedView => drop_view(session, kind, name, if_exists)?,
-            ObjectType::Type => {
-                let names = std::iter::once(name.to_string());
-                return drop_nothing(session, "TYPE", "type", if_exists, names, SqlState::UNDEFINED_OBJECT);
-            }
-            other => return Err(Error::unsupported(format!("DROP {other} is not supported"))),
+/// Applies `ALTER TABLE … RESET (…)`.
+fn reset_options(options: &mut TableOptions, list: &[RelOption]) -> Result<()> {
+    for option in list {
+        match named_option(option).0.as_str() {
+            "retention" => options.retention_ns = None,
+            "history" => options.history = TableOptions::default().history,
+            name => return Err(unrecognized(name).with_hint("retention and history can be reset")),
         }
     }
-    Ok(Outcome::command(format!("DROP {kind}")))
+    Ok(())
+}
+
+fn drop_objects(session: &mut Session, drop: &Drop) -> Result<Outcome> {
+    let if_exists = drop.if_exists;
+    let (tag, what, state) = match drop.kind {
+        ObjectKind::Table | ObjectKind::Schema | ObjectKind::View | ObjectKind::MaterializedView => {
+            return drop_relations(session, drop);
+        }
+        ObjectKind::Type => ("TYPE", "type", SqlState::UNDEFINED_OBJECT),
+        ObjectKind::Domain => ("DOMAIN", "type", SqlState::UNDEFINED_OBJECT),
+        ObjectKind::Function => ("FUNCTION", "function", SqlState::UNDEFINED_FUNCTION),
+        ObjectKind::Procedure => ("PROCEDURE", "procedure", SqlState::UNDEFINED_FUNCTION),
+        ObjectKind::Trigger => ("TRIGGER", "trigger", SqlState::UNDEFINED_OBJECT),
+        ObjectKind::Extension => ("EXTENSION", "extension", SqlState::UNDEFINED_OBJECT),
+        kind => return Err(Error::unsupported(format!("DROP {} is not supported", name_of(kind)))),
+    };
+    let names = drop.objects.iter().map(|object| match object {
+        ObjectName::Name(name) | ObjectName::Function(FunctionSignature { name, .. }) => name.to_string(),
+        ObjectName::Type(ty) => ty.to_string(),
+        ObjectName::On(name, _) => name.to_string(),
+        _ => String::new(),
+    });
+    drop_nothing(session, tag, what, if_exists, names, state)
+}
+
+/// The words of a kind of objects that cannot be dropped.
+fn name_of(kind: ObjectKind) -> String {
+    // As Rust writes it: `ForeignTable`.
+    let mut words = String::new();
+    for letter in format!("{kind:?}").chars() {
+        if letter.is_ascii_uppercase() && !words.is_empty() {
+            words.push(' ');
+        }
+        words.push(letter.to_ascii_uppercase());
+    }
+    words
+}
+
+fn drop_relations(session: &mut Session, drop: &Drop) -> Result<Outcome> {
+    let cascade = drop.behavior == DropBehavior::Cascade;
+    let mut tag = "DROP TABLE";
+    for object in &drop.objects {
+        let ObjectName::Name(name) = object else { return Err(Error::bug("a relation that has no name")) };
+        match drop.kind {
+            ObjectKind::Schema => {
+                tag = "DROP SCHEMA";
+                drop_schema(session, name, drop.if_exists, cascade)?;
+            }
+            ObjectKind::View => {
+                tag = "DROP VIEW";
+                drop_view(session, "view", name, drop.if_exists)?;
+            }
+            ObjectKind::MaterializedView => {
+                tag = "DROP MATERIALIZED VIEW";
+                drop_view(session, "materialized view", name, drop.if_exists)?;
+            }
+            _ => drop_table(session, name, drop.if_exists)?,
+        }
+    }
+    Ok(Outcome::command(tag))
 }
 
 /// Drops a view. There are no views, so the name is either a table or does not exist.
-fn drop_view(session: &mut Session, kind: ObjectType, name: &ObjectName, if_exists: bool) -> Result<()> {
+fn drop_view(session: &mut Session, what: &str, name: &Name, if_exists: bool) -> Result<()> {
     let context = session.context();
-    let shown = name.0.iter().filter_map(|part| part.as_ident()).map(folded).collect::<Vec<_>>().join(".");
-    let what = kind.to_string().to_lowercase();
+    let shown = shown(name);
     let named = crate::rows::Named { snapshot: &context.snapshot, settings: &context.settings };
     if named.find(name).is_some() || find_table(&context, name).is_ok() {
         return Err(Error::new(SqlState::WRONG_OBJECT_TYPE, format!("\"{shown}\" is not a {what}"))
             .with_hint("use DROP TABLE to remove a table"));
     }
-    drop_nothing(session, "VIEW", &what, if_exists, std::iter::once(shown), SqlState::UNDEFINED_TABLE).map(drop)
+    drop_nothing(session, "VIEW", what, if_exists, std::iter::once(shown), SqlState::UNDEFINED_TABLE).map(drop)
 }
 
 /// Drops an object of a kind that does not exist in this database: an error, or a notice with IF EXISTS.
@@ -580,25 +623,28 @@ fn drop_nothing(
     Ok(Outcome::command(format!("DROP {tag}")))
 }
 
-fn drop_table(session: &mut Session, name: &ObjectName, if_exists: bool) -> Result<()> {
+/// A name with its parts joined by dots.
+fn shown(name: &Name) -> String {
+    name.parts().map(|part| part.as_str()).collect::<Vec<_>>().join(".")
+}
+
+fn drop_table(session: &mut Session, name: &Name, if_exists: bool) -> Result<()> {
     let context = session.context();
     match find_table(&context, name) {
         Ok(table) => session.writer()?.drop_table(&table.name),
         Err(error) if if_exists && error.state() == SqlState::UNDEFINED_TABLE => {
-            let shown = name.0.last().and_then(|part| part.as_ident()).map(folded).unwrap_or_default();
-            session.notice(format!("table \"{shown}\" does not exist, skipping"));
+            session.notice(format!("table \"{}\" does not exist, skipping", name.name));
             Ok(())
         }
         Err(error) if error.state() == SqlState::UNDEFINED_TABLE => {
-            let shown = name.0.iter().filter_map(|part| part.as_ident()).map(folded).collect::<Vec<_>>().join(".");
-            Err(Error::new(SqlState::UNDEFINED_TABLE, format!("table \"{shown}\" does not exist")))
+            Err(Error::new(SqlState::UNDEFINED_TABLE, format!("table \"{}\" does not exist", shown(name))))
         }
         Err(error) => Err(error),
     }
 }
 
-fn drop_schema(session: &mut Session, name: &ObjectName, if_exists: bool, cascade: bool) -> Result<()> {
-    let schema = name.0.last().and_then(|part| part.as_ident()).map(folded).unwrap_or_default();
+fn drop_schema(session: &mut Session, name: &Name, if_exists: bool, cascade: bool) -> Result<()> {
+    let schema = name.name.to_string();
     let context = session.context();
     let catalog = Arc::clone(context.snapshot.catalog());
     if !catalog.has_schema(&schema) {
@@ -627,10 +673,10 @@ fn drop_schema(session: &mut Session, name: &ObjectName, if_exists: bool, cascad
     txn.drop_schema(&schema)
 }
 
-fn truncate_tables(session: &mut Session, truncate: &ast::Truncate) -> Result<Outcome> {
-    for target in &truncate.table_names {
+fn truncate_tables(session: &mut Session, truncate: &Truncate) -> Result<Outcome> {
+    for (name, _) in &truncate.tables {
         let context = session.context();
-        let table = find_table(&context, &target.name)?;
+        let table = find_table(&context, name)?;
         let view = context.snapshot.table_by_id(table.id)?;
         session.writer()?.delete(&view, None, TimeRange::ALL)?;
     }

@@ -12,7 +12,7 @@ use parser::ast::{self as tree, Delete};
 use crate::binding;
 use crate::context::StatementContext;
 use crate::errors::{OrError, locate};
-use crate::insert::table_named;
+use crate::insert::find_table;
 use crate::provider::{BATCH_ROWS, ColumnsTable, Selection};
 use crate::session::{Outcome, PreparedStatement, Session};
 use crate::statement::{Parsed, Statement};
@@ -48,7 +48,7 @@ fn table_of(context: &StatementContext, delete: &Delete) -> Result<TableRef> {
         return Err(Error::unsupported("DELETE takes only FROM and WHERE on columns tables")
             .with_hint("USING and RETURNING are not supported"));
     }
-    table_named(context, &delete.table.name)
+    find_table(context, &delete.table.name)
 }
 
 /// The query `SELECT time FROM t WHERE …`, whose optimized plan shows the series and times that the condition selects.

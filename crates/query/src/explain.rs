@@ -8,9 +8,10 @@ use datafusion::physical_plan::display::DisplayableExecutionPlan;
 use engine::SeriesFilter;
 use futures::StreamExt;
 use model::{Error, Result};
-use parser::ast::{DefinitionItem, NumericValue, OptionValue, Statement as Change};
+use parser::ast::{DefinitionItem, Statement as Change};
 use pg::types::oid;
 
+use crate::option_values;
 use crate::output::text_rows;
 use crate::query::{Long, QueryPlan, located};
 use crate::series::Streamed;
@@ -97,20 +98,15 @@ fn not_on_rows(refusal: &str) -> String {
 /// Whether the options of EXPLAIN say ANALYZE.
 ///
 /// # Errors
-/// 0A000 for a format other than text.
+/// 0A000 for a format other than text; 42601 for an ANALYZE that is neither on nor off.
 pub(crate) fn analyzes(options: &[DefinitionItem]) -> Result<bool> {
-    let word = |value: &OptionValue| match value {
-        OptionValue::Word(word) | OptionValue::Text(word) => word.to_ascii_lowercase().to_string(),
-        OptionValue::Type(ty) => ty.name.name.to_ascii_lowercase().to_string(),
-        OptionValue::Number(NumericValue::Integer(number)) => number.to_string(),
-        _ => String::new(),
-    };
     let mut analyze = false;
     for option in options {
-        let value = option.value.as_ref().map_or_else(|| "true".to_owned(), word);
         match option.name.as_str() {
-            "analyze" => analyze = !matches!(value.as_str(), "false" | "off" | "0"),
-            "format" if value != "text" => return Err(Error::unsupported("EXPLAIN gives only FORMAT TEXT")),
+            "analyze" => analyze = option_values::flag(option)?,
+            "format" if !option_values::required(option)?.eq_ignore_ascii_case("text") => {
+                return Err(Error::unsupported("EXPLAIN gives only FORMAT TEXT"));
+            }
             _ => {}
         }
     }

@@ -13,7 +13,6 @@ use catalog::{CastContext, TypeId};
 use columns::rows::{Ops, arrow_type, time_values};
 use datafusion::arrow::compute::{CastOptions, cast_with_options};
 use datafusion::error::DataFusionError;
-use datafusion::sql::sqlparser::ast::ObjectName;
 use engine::{Batch, KeyList, Op, Rows};
 use futures::StreamExt;
 use model::{ColumnRole, DataType, Error, Result, SqlState, Table, TableName, TableRef, key};
@@ -28,7 +27,6 @@ use crate::context::{DATABASE, StatementContext};
 use crate::errors::{OrError, locate, nearest};
 use crate::session::{Outcome, Plan, Prepared, PreparedStatement, Session};
 use crate::statement::{Command, Purpose, Statement};
-use crate::syntax_rewrites::folded;
 use crate::types::{Value, sql_name, timestamptz};
 
 /// An INSERT planned against one version of its table.
@@ -94,7 +92,7 @@ impl InsertPlan {
     /// altered.
     pub(crate) fn holds(&self, context: &StatementContext, statement: &Statement) -> bool {
         let Command::Change(tree::Statement::Insert(insert)) = &statement.0.command else { return false };
-        let found = table_named(context, &insert.table.name);
+        let found = find_table(context, &insert.table.name);
         found.is_ok_and(|table| (table.id, table.version) == (self.table.id, self.table.version))
     }
 }
@@ -110,7 +108,7 @@ pub(crate) fn plan(
         return Err(Error::unsupported("INSERT … RETURNING is not supported on columns tables"));
     }
     let context = session.context();
-    let table = table_named(&context, &insert.table.name).map_err(|error| locate(error, &statement.0))?;
+    let table = find_table(&context, &insert.table.name).map_err(|error| locate(error, &statement.0))?;
     let targets = target_columns(&table, &insert.columns).map_err(|error| locate(error, &statement.0))?;
     let op = conflict_op(&table, insert.on_conflict.as_deref())?;
     let Some(query) = &insert.source else {
@@ -254,11 +252,11 @@ fn check_assignment(column: &model::Column, from: TypeId) -> Result<()> {
     Err(Error::new(SqlState::DATATYPE_MISMATCH, text).with_hint(hint))
 }
 
-/// Resolves the name of a `columns` table as a tree has it.
+/// Resolves the name of a `columns` table in the statement's snapshot.
 ///
 /// # Errors
-/// As [`find_table`]; 0A000 for another database.
-pub(crate) fn table_named(context: &StatementContext, name: &tree::Name) -> Result<TableRef> {
+/// 42P01 if it does not exist; 42501 for a system catalog; 0A000 for another database.
+pub(crate) fn find_table(context: &StatementContext, name: &tree::Name) -> Result<TableRef> {
     let parts: Vec<String> = name.parts().map(ToString::to_string).collect();
     if parts.len() == 3 && parts[0] != DATABASE {
         return Err(Error::unsupported(format!(
@@ -266,20 +264,7 @@ pub(crate) fn table_named(context: &StatementContext, name: &tree::Name) -> Resu
             parts.join(".")
         )));
     }
-    find(context, &parts)
-}
-
-/// Resolves the name of a `columns` table in the statement's snapshot.
-///
-/// # Errors
-/// 42P01 if it does not exist; 42501 for a system catalog.
-pub(crate) fn find_table(context: &StatementContext, name: &ObjectName) -> Result<TableRef> {
-    let parts: Vec<String> = name.0.iter().filter_map(|part| part.as_ident()).map(folded).collect();
-    find(context, &parts)
-}
-
-fn find(context: &StatementContext, parts: &[String]) -> Result<TableRef> {
-    let found = match parts {
+    let found = match parts.as_slice() {
         [table] => context.resolve(table),
         [schema, table] | [_, schema, table] => Some(TableName { schema: schema.clone(), table: table.clone() }),
         _ => None,
@@ -288,7 +273,7 @@ fn find(context: &StatementContext, parts: &[String]) -> Result<TableRef> {
         return Ok(Arc::clone(table));
     }
     let shown = parts.join(".");
-    if matches!(parts, [schema, _] if schema == "pg_catalog" || schema == "information_schema") {
+    if matches!(parts.as_slice(), [schema, _] if schema == "pg_catalog" || schema == "information_schema") {
         return Err(Error::new(SqlState("42501"), format!("permission denied: \"{shown}\" is a system catalog")));
     }
     let error = Error::new(SqlState::UNDEFINED_TABLE, format!("relation \"{shown}\" does not exist"));

@@ -19,7 +19,6 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use datafusion::sql::sqlparser::ast;
 use engine::{Reservation, Snapshot, Work};
 use pg::Form;
 use pg::types::oid;
@@ -345,14 +344,9 @@ fn value(oid: u32, constant: &Constant<'_>, settings: &Settings) -> Option<Value
 /// Whether the statement starts or ends a transaction. Savepoints are excluded: their names often differ each
 /// time.
 fn is_control(statement: &Statement) -> bool {
-    matches!(
-        &statement.0.command,
-        Command::Sql(
-            ast::Statement::StartTransaction { .. }
-                | ast::Statement::Commit { .. }
-                | ast::Statement::Rollback { savepoint: None, .. }
-        )
-    )
+    use parser::ast::Transaction as T;
+    let Command::Transaction(transaction) = &statement.0.command else { return false };
+    matches!(transaction, T::Begin(_) | T::Start(_) | T::Commit { .. } | T::Rollback { .. })
 }
 
 /// Reserves memory; `None` if there is not enough.

@@ -16,7 +16,6 @@ use std::time::Duration;
 use ::rows::View;
 use arrow_array::RecordBatch;
 use datafusion::execution::context::SessionState;
-use datafusion::sql::sqlparser::ast;
 use engine::{Isolation, Snapshot, Txn};
 use futures::{Stream, StreamExt};
 use model::{Error, Lsn, Result, SqlState};
@@ -581,7 +580,7 @@ impl Session {
                     .and_then(|done| if alone { Err(Stage::Commit(done)) } else { Ok(done) }));
             }
             let begun = match &prepared.0.statement.0.command {
-                Command::Sql(sql) => crate::transaction::at_once(self, &prepared.0.statement.0, sql)?,
+                Command::Transaction(command) => crate::transaction::at_once(self, command)?,
                 _ => None,
             };
             return Ok(begun.map(Executed::Outcome).ok_or(Stage::Start));
@@ -697,36 +696,41 @@ impl Session {
             Command::CreateTableAs(create) => Box::pin(crate::create_as::execute(self, &statement.0, create)).await,
             Command::Copy(copy) => crate::copy::execute(self, statement, copy).await,
             Command::Maintenance(maintenance) => crate::maintenance::execute(self, maintenance).await,
-            Command::Sequence(sequence) => crate::rows::define_sequence(self, &statement.0, sequence).await,
             Command::Cursor(cursor) => crate::cursor::execute(self, cursor).await,
-            Command::Sql(sql) => self.utility(&statement.0, sql).await,
+            Command::Transaction(tree::Transaction::Commit { chain }) => crate::transaction::commit(self, *chain).await,
+            Command::Transaction(_) => Err(Error::bug("a transaction command that waits")),
+            Command::Set(set) => crate::set::set(self, set),
+            Command::Show(show) => crate::set::show(self, show),
+            Command::Discard(what) => crate::set::discard(self, *what),
+            Command::Definition(definition) => Box::pin(self.define(&statement.0, definition)).await,
         }
     }
 
-    async fn utility(&mut self, parsed: &Parsed, sql: &ast::Statement) -> Result<Outcome> {
-        match sql {
-            ast::Statement::Commit { chain, .. } => crate::transaction::commit(self, *chain).await,
-            ast::Statement::Set(set) => crate::set::set(self, parsed, set),
-            ast::Statement::Reset(reset) => crate::set::reset(self, &reset.reset),
-            ast::Statement::ShowVariable { variable } => crate::set::show(self, variable),
-            ast::Statement::Discard { object_type } => crate::set::discard(self, object_type),
-            ast::Statement::CreateTable(create) => Box::pin(self.define_table(parsed, create)).await,
-            ast::Statement::CreateExtension(_) if rows::is_timescale(sql) => Ok(rows::extension(self)),
-            sql => match crate::rows::define(self, parsed, sql).await? {
-                Some(outcome) => Ok(outcome),
-                None => crate::ddl::execute(self, parsed, sql),
+    async fn define(&mut self, parsed: &Parsed, definition: &Change) -> Result<Outcome> {
+        match definition {
+            Change::CreateTable(create) => Box::pin(self.define_table(parsed, create)).await,
+            Change::CreateExtension(_) if rows::is_timescale(definition) => Ok(rows::extension(self)),
+            definition => match rows::parts(self, definition) {
+                Some(parts) => {
+                    rows::define(self, parsed, &parts[0]).await?;
+                    crate::ddl::execute(self, parsed, &parts[1])
+                }
+                None => match rows::define(self, parsed, definition).await? {
+                    Some(outcome) => Ok(outcome),
+                    None => crate::ddl::execute(self, parsed, definition),
+                },
             },
         }
     }
 
     /// Runs CREATE TABLE.
-    pub(crate) async fn define_table(&mut self, parsed: &Parsed, create: &ast::CreateTable) -> Result<Outcome> {
-        let create = crate::table_store::with_default(self, create);
-        let sql = ast::Statement::CreateTable(create.into_owned());
-        let Some(outcome) = crate::rows::define(self, parsed, &sql).await? else {
-            return crate::ddl::execute(self, parsed, &sql);
+    pub(crate) async fn define_table(&mut self, parsed: &Parsed, create: &tree::CreateTable) -> Result<Outcome> {
+        let create = crate::table_store::with_store(self, create).into_owned();
+        let definition = Change::CreateTable(Box::new(create));
+        let Some(outcome) = crate::rows::define(self, parsed, &definition).await? else {
+            return crate::ddl::execute(self, parsed, &definition);
         };
-        if let ast::Statement::CreateTable(create) = &sql {
+        if let Change::CreateTable(create) = &definition {
             crate::table_store::tell(self, create);
         }
         Ok(outcome)
@@ -745,9 +749,7 @@ impl Session {
                 (Vec::new(), inner.0.columns.clone(), Plan::Execute(inner))
             }
             Command::Cursor(cursor) => self.plan_cursor(cursor, types)?,
-            Command::Sql(ast::Statement::ShowVariable { variable }) => {
-                (Vec::new(), Some(crate::set::show_columns(variable)), Plan::Other)
-            }
+            Command::Show(show) => (Vec::new(), Some(crate::set::show_columns(show)), Plan::Other),
             _ if statement.0.parameters > 0 => {
                 return Err(Error::new(SqlState::UNDEFINED_PARAMETER, "there is no parameter $1")
                     .with_hint("this command takes none"));
@@ -806,7 +808,7 @@ impl Session {
                 Ok((parameters, None, Plan::Other))
             }
             Change::Update(update) => {
-                let found = crate::insert::table_named(&self.context(), &update.table.name);
+                let found = crate::insert::find_table(&self.context(), &update.table.name);
                 found.map_err(|error| crate::errors::locate(error, &statement.0))?;
                 Err(Error::unsupported("UPDATE is not supported on columns tables").with_hint(
                     "INSERT the row again: it replaces the one with the same key and time; ON CONFLICT (…) DO UPDATE \
@@ -1243,37 +1245,29 @@ impl Session {
 
 /// Whether the statement needs little computation, excluding its commit.
 fn is_short(prepared: &Prepared, arguments: Arguments<'_>) -> bool {
-    use ast::Statement as Sql;
     match (&prepared.0.plan, &prepared.0.statement.0.command) {
         (Plan::Insert(plan), _) => arguments.values().is_ok_and(|values| plan.is_short(values)),
-        (Plan::Other, Command::Sql(sql)) => {
-            matches!(sql, Sql::Commit { .. } | Sql::Set(_) | Sql::Reset(_) | Sql::ShowVariable { .. })
-        }
-        (Plan::Other, Command::Deallocate(_)) => true,
+        (Plan::Other, Command::Transaction(_) | Command::Set(_) | Command::Show(_) | Command::Deallocate(_)) => true,
         _ => false,
     }
 }
 
 /// Whether the statement changes data or the catalog, so that it needs a transaction.
 fn writes(parsed: &Parsed) -> bool {
-    let sql = match &parsed.command {
-        Command::Change(_) | Command::Execute(_) | Command::CreateTableAs(_) | Command::Sequence(_) => return true,
-        Command::Query(query) => return rows::Call::of(query).is_some(),
-        Command::Explain(explain) => return explain.analyze && writes(&explain.statement.0),
-        Command::Copy(copy) => return copy.is_from(),
-        Command::Prepare(_) | Command::Deallocate(_) | Command::Maintenance(_) => return false,
+    match &parsed.command {
+        Command::Change(_) | Command::Execute(_) | Command::CreateTableAs(_) => true,
+        Command::Query(query) => rows::Call::of(query).is_some(),
+        Command::Explain(explain) => explain.analyze && writes(&explain.statement.0),
+        Command::Copy(copy) => copy.is_from(),
         // A cursor WITH HOLD outlives its transaction.
-        Command::Cursor(cursor) => return matches!(**cursor, CursorStatement::Declare { hold: true, .. }),
-        Command::Sql(sql) => sql,
-    };
-    matches!(
-        sql,
-        ast::Statement::CreateTable(_)
-            | ast::Statement::CreateSchema { .. }
-            | ast::Statement::AlterTable(_)
-            | ast::Statement::AlterIndex { .. }
-            | ast::Statement::CreateIndex(_)
-            | ast::Statement::Truncate(_)
-            | ast::Statement::Drop { .. }
-    )
+        Command::Cursor(cursor) => matches!(**cursor, CursorStatement::Declare { hold: true, .. }),
+        Command::Definition(definition) => !matches!(definition, Change::Unlisten(_) | Change::CreateExtension(_)),
+        Command::Prepare(_)
+        | Command::Deallocate(_)
+        | Command::Maintenance(_)
+        | Command::Transaction(_)
+        | Command::Set(_)
+        | Command::Show(_)
+        | Command::Discard(_) => false,
+    }
 }

@@ -2,48 +2,24 @@
 
 use std::sync::Arc;
 
-use datafusion::sql::sqlparser::ast::{
-    ContextModifier, DiscardObject, Expr, Ident, ObjectName, Reset, Set, TransactionAccessMode, TransactionMode,
-    UnaryOperator, Value as Literal,
-};
 use model::{Error, Result, SqlState};
+use parser::ast::{
+    Discard, IsolationLevel, Name, NumericValue, Set, SetAction, SetScope, SetValue, Show, TransactionMode,
+};
 use pg::types::oid;
 
 use crate::output::text_rows;
 use crate::session::{Outcome, Session, TxnStatus};
 use crate::settings::Settings;
-use crate::statement::Parsed;
-use crate::syntax_rewrites::folded;
 use crate::types::OutputColumn;
 
-/// SET in all its forms. `set` is the tree of `parsed`.
-pub(crate) fn set(session: &mut Session, parsed: &Parsed, set: &Set) -> Result<Outcome> {
-    match set {
-        Set::SingleAssignment { scope, variable, values, .. } => {
-            let name = dotted(variable);
-            let local = matches!(scope, Some(ContextModifier::Local));
-            if let Some(value) = value_of(values)? {
-                assign(session, &name, &value, local)?;
-            } else {
-                change(session, local, |settings| settings.reset(&name))?;
-            }
-        }
-        Set::SetTimeZone { local, value } => match value_of(std::slice::from_ref(value))? {
-            Some(hours) if matches!(value, Expr::Interval(_)) => {
-                let east = pg::time::parse_interval(&hours).ok().map(|span| span.micros / 1_000_000);
-                let shown = east.and_then(|east| crate::zone::Zone::setting_of_offset(i32::try_from(east).ok()?));
-                let zone = shown.map_or(hours, |(shown, _)| shown);
-                assign(session, "TimeZone", &zone, *local)?;
-            }
-            Some(zone) if !zone.eq_ignore_ascii_case("local") => assign(session, "TimeZone", &zone, *local)?,
-            _ => change(session, *local, |settings| settings.reset("TimeZone"))?,
-        },
-        Set::SetNames { charset_name, .. } => assign(session, "client_encoding", &charset_name.value, false)?,
-        Set::SetNamesDefault {} => {}
-        Set::SetTransaction { modes, snapshot, session: false } => {
-            if snapshot.is_some() {
-                return Err(Error::unsupported("SET TRANSACTION SNAPSHOT is not supported"));
-            }
+/// SET and RESET in all their forms.
+pub(crate) fn set(session: &mut Session, set: &Set) -> Result<Outcome> {
+    let local = set.scope == SetScope::Local;
+    match &set.action {
+        SetAction::Values(name, values) => set_values(session, name, values, local)?,
+        SetAction::Default(name) => reset_one(session, name, local)?,
+        SetAction::Transaction(modes) => {
             if session.block.as_ref().is_none_or(|block| block.implicit) {
                 session.warn(
                     SqlState::NO_ACTIVE_SQL_TRANSACTION,
@@ -51,61 +27,106 @@ pub(crate) fn set(session: &mut Session, parsed: &Parsed, set: &Set) -> Result<O
                 );
             }
             crate::transaction::set_modes(session, modes)?;
-            if let Some(deferrable) = crate::transaction::deferrable(parsed)? {
-                crate::transaction::set_deferrable(session, deferrable)?;
-            }
         }
-        Set::SetTransaction { modes, .. } => {
-            set_characteristics(session, modes)?;
-            if let Some(deferrable) = crate::transaction::deferrable(parsed)? {
-                let value = if deferrable { "on" } else { "off" };
-                assign(session, "default_transaction_deferrable", value, false)?;
-            }
+        SetAction::SessionCharacteristics(modes) => set_characteristics(session, modes)?,
+        SetAction::TransactionSnapshot(_) => {
+            return Err(Error::unsupported("SET TRANSACTION SNAPSHOT is not supported"));
         }
-        Set::SetRole { role_name: None, .. } => {}
-        other => return Err(Error::unsupported(format!("{other} is not supported"))),
+        SetAction::Current(name) => {
+            return Err(Error::unsupported(format!("SET {name} FROM CURRENT is not supported")));
+        }
+        SetAction::Reset(name) => {
+            reset_one(session, name, false)?;
+            return Ok(Outcome::command("RESET"));
+        }
+        SetAction::ResetAll => {
+            change(session, false, |settings| {
+                settings.reset_all();
+                Ok(())
+            })?;
+            return Ok(Outcome::command("RESET"));
+        }
     }
     Ok(Outcome::command("SET"))
 }
 
-fn set_characteristics(session: &mut Session, modes: &[TransactionMode]) -> Result<()> {
-    for mode in modes {
-        match mode {
-            TransactionMode::IsolationLevel(level) => {
-                assign(session, "default_transaction_isolation", &level.to_string().to_lowercase(), false)?;
-            }
-            TransactionMode::AccessMode(mode) => {
-                let value = if *mode == TransactionAccessMode::ReadOnly { "on" } else { "off" };
-                assign(session, "default_transaction_read_only", value, false)?;
-            }
+fn set_values(session: &mut Session, name: &str, values: &[SetValue], local: bool) -> Result<()> {
+    if let [SetValue::Interval(text, _)] = values {
+        let seconds = pg::time::parse_interval(text).ok().map(|span| span.micros / 1_000_000);
+        let zone = seconds.and_then(|seconds| crate::zone::Zone::setting_of_offset(i32::try_from(seconds).ok()?));
+        return assign(session, name, &zone.map_or_else(|| text.to_string(), |(zone, _)| zone), local);
+    }
+    let texts: Vec<String> = values.iter().map(text_of).collect();
+    if is_role(name) {
+        // There are no other roles to act as.
+        return match texts.as_slice() {
+            [role] if name == "role" && role.eq_ignore_ascii_case("none") => Ok(()),
+            _ => Err(Error::unsupported(format!("SET {name} is not supported"))),
+        };
+    }
+    // Each value is the name of one schema, whatever characters are in it.
+    let texts = if name == "search_path" { texts.into_iter().map(quoted).collect() } else { texts };
+    assign(session, name, &texts.join(", "), local)
+}
+
+/// An identifier, quoted where necessary.
+fn quoted(name: String) -> String {
+    Name { name: name.into(), ..Name::default() }.to_string()
+}
+
+/// Whether the name is that of a setting for the current role.
+fn is_role(name: &str) -> bool {
+    matches!(name, "role" | "session_authorization")
+}
+
+fn reset_one(session: &mut Session, name: &str, local: bool) -> Result<()> {
+    if is_role(name) { Ok(()) } else { change(session, local, |settings| settings.reset(name)) }
+}
+
+fn text_of(value: &SetValue) -> String {
+    match value {
+        SetValue::Text(text) | SetValue::Interval(text, _) | SetValue::Number(NumericValue::Number(text)) => {
+            text.to_string()
         }
+        SetValue::Number(NumericValue::Integer(number)) => number.to_string(),
+    }
+}
+
+fn set_characteristics(session: &mut Session, modes: &[TransactionMode]) -> Result<()> {
+    let switch = |is_on: bool| if is_on { "on" } else { "off" };
+    for mode in modes {
+        let (name, value) = match mode {
+            TransactionMode::Isolation(level) => ("default_transaction_isolation", name_of(*level)),
+            TransactionMode::ReadOnly(is_on) => ("default_transaction_read_only", switch(*is_on)),
+            TransactionMode::Deferrable(is_on) => ("default_transaction_deferrable", switch(*is_on)),
+        };
+        assign(session, name, value, false)?;
     }
     Ok(())
 }
 
+fn name_of(level: IsolationLevel) -> &'static str {
+    match level {
+        IsolationLevel::ReadUncommitted => "read uncommitted",
+        IsolationLevel::ReadCommitted => "read committed",
+        IsolationLevel::RepeatableRead => "repeatable read",
+        IsolationLevel::Serializable => "serializable",
+    }
+}
+
 pub(crate) fn assign(session: &mut Session, name: &str, value: &str, local: bool) -> Result<()> {
-    if name.eq_ignore_ascii_case("transaction_isolation") {
-        use datafusion::sql::sqlparser::ast::TransactionIsolationLevel as Level;
-        let level = match value.to_ascii_lowercase().as_str() {
-            "serializable" => Level::Serializable,
-            "repeatable read" => Level::RepeatableRead,
-            _ => Level::ReadCommitted,
-        };
-        return crate::transaction::set_modes(session, &[TransactionMode::IsolationLevel(level)]);
-    }
-    if name.eq_ignore_ascii_case("transaction_read_only") {
-        let mode = if value.eq_ignore_ascii_case("on") || value.eq_ignore_ascii_case("true") {
-            TransactionAccessMode::ReadOnly
-        } else {
-            TransactionAccessMode::ReadWrite
-        };
-        return crate::transaction::set_modes(session, &[TransactionMode::AccessMode(mode)]);
-    }
-    if name.eq_ignore_ascii_case("transaction_deferrable") {
-        let is_on = value.eq_ignore_ascii_case("on") || value.eq_ignore_ascii_case("true");
-        return crate::transaction::set_deferrable(session, is_on);
-    }
-    change(session, local, |settings| settings.set(name, value))
+    let is_on = value.eq_ignore_ascii_case("on") || value.eq_ignore_ascii_case("true");
+    let mode = match name.to_ascii_lowercase().as_str() {
+        "transaction_isolation" => TransactionMode::Isolation(match value.to_ascii_lowercase().as_str() {
+            "serializable" => IsolationLevel::Serializable,
+            "repeatable read" => IsolationLevel::RepeatableRead,
+            _ => IsolationLevel::ReadCommitted,
+        }),
+        "transaction_read_only" => TransactionMode::ReadOnly(is_on),
+        "transaction_deferrable" => TransactionMode::Deferrable(is_on),
+        _ => return change(session, local, |settings| settings.set(name, value)),
+    };
+    crate::transaction::set_modes(session, &[mode])
 }
 
 /// Changes the current settings and, unless `local`, the settings that COMMIT keeps.
@@ -121,64 +142,16 @@ fn change(session: &mut Session, local: bool, change: impl Fn(&mut Settings) -> 
     change(Arc::make_mut(&mut session.settings))
 }
 
-/// Name of a setting as written, with its parts joined by dots.
-fn dotted(name: &ObjectName) -> String {
-    name.0.iter().filter_map(|part| part.as_ident()).map(folded).collect::<Vec<_>>().join(".")
-}
-
-/// Text of a value list; `None` for DEFAULT.
-fn value_of(values: &[Expr]) -> Result<Option<String>> {
-    if let [Expr::Identifier(ident)] = values
-        && ident.quote_style.is_none()
-        && ident.value.eq_ignore_ascii_case("default")
-    {
-        return Ok(None);
-    }
-    let texts: Vec<String> = values.iter().map(text_of).collect::<Result<_>>()?;
-    Ok(Some(texts.join(", ")))
-}
-
-fn text_of(value: &Expr) -> Result<String> {
-    Ok(match value {
-        Expr::Value(value) => match &value.value {
-            Literal::SingleQuotedString(text)
-            | Literal::EscapedStringLiteral(text)
-            | Literal::DoubleQuotedString(text) => text.clone(),
-            Literal::Number(text, _) => text.clone(),
-            Literal::Boolean(value) => if *value { "on" } else { "off" }.to_owned(),
-            other => other.to_string(),
-        },
-        Expr::Identifier(ident) => ident.value.clone(),
-        Expr::UnaryOp { op: UnaryOperator::Minus, expr } => format!("-{}", text_of(expr)?),
-        Expr::UnaryOp { op: UnaryOperator::Plus, expr } => text_of(expr)?,
-        Expr::Interval(interval) => text_of(&interval.value)?,
-        Expr::CompoundIdentifier(parts) => parts.iter().map(|part| part.value.clone()).collect::<Vec<_>>().join("."),
-        other => return Err(Error::new(SqlState::SYNTAX_ERROR, format!("syntax error at or near \"{other}\""))),
-    })
-}
-
-/// Executes RESET of one setting or ALL.
-pub(crate) fn reset(session: &mut Session, reset: &Reset) -> Result<Outcome> {
-    match reset {
-        Reset::ALL => change(session, false, |settings| {
-            settings.reset_all();
-            Ok(())
-        })?,
-        Reset::ConfigurationParameter(name) => {
-            let name = dotted(name);
-            change(session, false, |settings| settings.reset(&name))?;
-        }
-    }
-    Ok(Outcome::command("RESET"))
-}
-
-pub(crate) fn discard(session: &mut Session, what: &DiscardObject) -> Result<Outcome> {
-    if matches!(what, DiscardObject::ALL | DiscardObject::SEQUENCES) {
+pub(crate) fn discard(session: &mut Session, what: Discard) -> Result<Outcome> {
+    if matches!(what, Discard::All | Discard::Sequences) {
         session.had = engine::SessionSequences::default();
     }
-    if *what != DiscardObject::ALL {
-        return Ok(Outcome::command(format!("DISCARD {what}")));
-    }
+    let tag = match what {
+        Discard::All => "DISCARD ALL",
+        Discard::Temp => return Ok(Outcome::command("DISCARD TEMP")),
+        Discard::Plans => return Ok(Outcome::command("DISCARD PLANS")),
+        Discard::Sequences => return Ok(Outcome::command("DISCARD SEQUENCES")),
+    };
     if session.status() != TxnStatus::Idle {
         return Err(Error::new(SqlState::ACTIVE_SQL_TRANSACTION, "DISCARD ALL cannot run inside a transaction block"));
     }
@@ -186,18 +159,7 @@ pub(crate) fn discard(session: &mut Session, what: &DiscardObject) -> Result<Out
     session.cursors.close_all();
     session.advisory.unlock_all();
     Arc::make_mut(&mut session.settings).reset_all();
-    Ok(Outcome::command("DISCARD ALL"))
-}
-
-/// Name of the setting that SHOW reads.
-fn shown(variable: &[Ident]) -> String {
-    let words: Vec<String> = variable.iter().map(folded).collect();
-    match words.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
-        ["transaction", "isolation", "level"] => "transaction_isolation".to_owned(),
-        ["time", "zone"] => "TimeZone".to_owned(),
-        ["session", "authorization"] => "session_authorization".to_owned(),
-        _ => words.join("."),
-    }
+    Ok(Outcome::command(tag))
 }
 
 fn text_column(name: &str) -> OutputColumn {
@@ -205,27 +167,29 @@ fn text_column(name: &str) -> OutputColumn {
 }
 
 /// Result columns of SHOW.
-pub(crate) fn show_columns(variable: &[Ident]) -> Vec<OutputColumn> {
-    let name = shown(variable);
-    if name == "all" {
-        return ["name", "setting", "description"].map(text_column).to_vec();
+pub(crate) fn show_columns(show: &Show) -> Vec<OutputColumn> {
+    match show {
+        Show::All => ["name", "setting", "description"].map(text_column).to_vec(),
+        Show::Variable(name) => {
+            let known = Settings::default().all().into_keys().find(|known| known.eq_ignore_ascii_case(name));
+            vec![text_column(known.as_deref().unwrap_or(name))]
+        }
     }
-    let known = Settings::default().all().into_keys().find(|known| known.eq_ignore_ascii_case(&name));
-    vec![text_column(&known.unwrap_or(name))]
 }
 
 /// Executes SHOW of one setting or ALL.
-pub(crate) fn show(session: &mut Session, variable: &[Ident]) -> Result<Outcome> {
-    let name = shown(variable);
-    let columns = show_columns(variable);
-    let rows = if name == "all" {
-        let all = session.settings.all().into_iter();
-        all.map(|(name, value)| vec![Some(name), Some(value), Some(String::new())]).collect()
-    } else {
-        let value = session.setting(&name).ok_or_else(|| {
-            Error::new(SqlState::UNDEFINED_OBJECT, format!("unrecognized configuration parameter \"{name}\""))
-        })?;
-        vec![vec![Some(value)]]
+pub(crate) fn show(session: &mut Session, show: &Show) -> Result<Outcome> {
+    let rows = match show {
+        Show::All => {
+            let all = session.settings.all().into_iter();
+            all.map(|(name, value)| vec![Some(name), Some(value), Some(String::new())]).collect()
+        }
+        Show::Variable(name) => {
+            let value = session.setting(name).ok_or_else(|| {
+                Error::new(SqlState::UNDEFINED_OBJECT, format!("unrecognized configuration parameter \"{name}\""))
+            })?;
+            vec![vec![Some(value)]]
+        }
     };
-    text_rows(columns, rows, "SHOW")
+    text_rows(show_columns(show), rows, "SHOW")
 }

@@ -1,43 +1,30 @@
-//! Splits SQL text into statements and parses them; every error has a position.
-//!
-//! Our parser (crate `parser`) reads queries, changes of data and the statements around them. Definitions, settings and
-//! transactions are still read by sqlparser, from its tokens.
-//!
-//! Always true: no text makes a parser recurse deeper than its limit or build a tree that is too deep, so neither planning nor
-//! dropping the tree can exhaust the stack.
+//! Splits SQL text into statements and parses them by crate `parser`; every error has a position.
 
 use std::sync::Arc;
 
-use compiled::{Notice, SequenceStatement};
-use datafusion::sql::sqlparser::ast;
-use datafusion::sql::sqlparser::keywords::Keyword;
-use datafusion::sql::sqlparser::parser::{Parser, ParserError};
-use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan, Word};
 use engine::{MemoryBudget, Reservation, Work};
 use model::{Error, Result, SqlState, limits};
 use parser::ast as tree;
-use parser::lexer::{Lexer, TokenKind};
 
 use crate::copy::CopyStatement;
 use crate::cursor::CursorStatement;
 use crate::maintenance::Maintenance;
 
-/// Maximum nesting of parentheses, subqueries and the like.
-const DEPTH_MAX: usize = 100;
-/// Maximum nesting of function calls: the parser reads the first argument of each twice, in case it is a
-/// name.
-const CALLS_MAX: usize = 16;
-/// Recursion limit of the parser, which enters some of its functions two or three times per level.
-const PARSER_DEPTH_MAX: usize = 3 * DEPTH_MAX;
-/// Maximum length of a chain of operators (`1 + 1 + 1 …`, `a OR b OR c …`): each makes the tree one level
-/// deeper.
-const CHAIN_MAX: usize = 1_000;
-/// Maximum length of a chain of arithmetic operators: type inference takes cubic time, because each operator
-/// is typed together with all before it.
-const ARITHMETIC_MAX: usize = 100;
-
 /// Value of `offset` for statements whose errors have no position.
 pub(crate) const NO_PLACE: u32 = u32::MAX;
+
+/// Query of SHOW TABLES: all tables outside the system schemas.
+const TABLES: &str = "SELECT n.nspname AS schema, c.relname AS name, \
+    CASE a.amname WHEN 'heap' THEN 'rows' ELSE a.amname END AS store \
+    FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
+    JOIN pg_catalog.pg_am a ON a.oid = c.relam \
+    WHERE c.relkind = 'r' AND n.nspname NOT IN ('pg_catalog', 'information_schema') ORDER BY 1, 2";
+/// Query of DESCRIBE; the table's name, as a string literal, is inserted between the two parts.
+const COLUMNS: [&str; 2] = [
+    "SELECT a.attname AS column, pg_catalog.format_type(a.atttypid, a.atttypmod) AS type, NOT a.attnotnull AS nullable \
+     FROM pg_catalog.pg_attribute a WHERE a.attnum > 0 AND NOT a.attisdropped AND a.attrelid = ",
+    "::regclass ORDER BY a.attnum",
+];
 
 /// A parsed statement, not yet typed. Cloning is cheap.
 #[derive(Clone)]
@@ -55,8 +42,6 @@ pub(crate) struct Parsed {
     pub(crate) purpose: Purpose,
     /// The highest `$n`.
     pub(crate) parameters: usize,
-    /// Notices about clauses that were ignored.
-    pub(crate) notices: Vec<Notice>,
     /// Memory reserved for a long text; `None` for a short one.
     pub(crate) held: Option<Arc<Reservation>>,
 }
@@ -90,14 +75,16 @@ pub(crate) enum Command {
     /// CREATE TABLE … AS of a query.
     CreateTableAs(Box<tree::CreateTableAs>),
     Copy(CopyStatement),
-    /// CHECKPOINT, VACUUM and LOCK TABLE.
     Maintenance(Maintenance),
     /// DECLARE, FETCH, MOVE and CLOSE.
     Cursor(Box<CursorStatement>),
-    /// CREATE and ALTER SEQUENCE.
-    Sequence(SequenceStatement),
-    /// Another statement, as sqlparser gives it.
-    Sql(ast::Statement),
+    Transaction(tree::Transaction),
+    /// SET and RESET.
+    Set(Box<tree::Set>),
+    Show(tree::Show),
+    Discard(tree::Discard),
+    /// A definition, or a statement that is not supported.
+    Definition(tree::Statement),
 }
 
 /// EXPLAIN.
@@ -123,7 +110,9 @@ impl Statement {
     /// Whether the statement is COMMIT or ROLLBACK; only these run in a failed block.
     #[must_use]
     pub fn ends_transaction(&self) -> bool {
-        matches!(&self.0.command, Command::Sql(ast::Statement::Commit { .. } | ast::Statement::Rollback { .. }))
+        use tree::Transaction as T;
+        let Command::Transaction(transaction) = &self.0.command else { return false };
+        matches!(transaction, T::Commit { .. } | T::Rollback { .. } | T::RollbackTo(_))
     }
 
     /// Removes the error positions: the statement's text differs from what the client sent.
@@ -149,7 +138,6 @@ impl Parsed {
             command,
             purpose,
             parameters: self.parameters,
-            notices: Vec::new(),
             held: self.held.clone(),
         }))
     }
@@ -214,501 +202,92 @@ fn parse_held(sql: &str, held: Option<Arc<Reservation>>) -> Result<Vec<Statement
 
 /// Parses one statement; `None` if there is none, but a comment. Errors have their position in the statement.
 fn parse_one(sql: &str, offset: u32, held: Option<Arc<Reservation>>) -> Result<Option<Statement>> {
-    let statement = |command, parameters, notices| {
-        let (sql, purpose, held) = (sql.to_owned(), Purpose::Shown, held.clone());
-        Statement(Arc::new(Parsed { sql, offset, command, purpose, parameters, notices, held }))
-    };
-    if is_of_our_parser(sql)?
-        && let Some((command, parameters)) =
-            parse_tree(sql, &|command, parameters| statement(command, parameters, Vec::new()))?
-    {
-        return Ok(Some(statement(command, parameters, Vec::new())));
-    }
-    let text = Text::new(sql);
-    let tokens = compiled::tokenize(sql).map_err(|error| text.token_error(&error))?;
-    let tokens = trim(&tokens);
-    if tokens.is_empty() {
-        return Ok(None);
-    }
-    if let Some(query) = crate::syntax_rewrites::listing(tokens) {
-        return listed(query, held.clone()).map(Some);
-    }
-    check_depth(tokens)?;
-    let (command, notices) = parse_tokens(tokens, &text, offset)?;
-    if matches!(&command, Command::Sql(ast::Statement::CreateTable(create)) if create.query.is_some()) {
-        // Its query is not PostgreSQL's.
-        parser::parse_all(sql)?;
-        return Err(Error::unsupported("this form of CREATE TABLE … AS is not supported"));
-    }
-    Ok(Some(statement(command, highest_parameter(tokens)?, notices)))
-}
-
-/// Whether our parser reads a statement that begins so, or may do.
-fn is_of_our_parser(sql: &str) -> Result<bool> {
-    use parser::keyword::Keyword as K;
-    let first = Lexer::new(sql).next().map_err(|error| error.into_error(sql))?;
-    let words = [
-        K::Select,
-        K::Values,
-        K::Table,
-        K::With,
-        K::Insert,
-        K::Update,
-        K::Delete,
-        K::Merge,
-        K::Explain,
-        K::Prepare,
-        K::Execute,
-        K::Deallocate,
-        K::Create,
-    ];
-    Ok(first.kind == TokenKind::LeftParen || first.keyword.is_some_and(|word| words.contains(&word)))
-}
-
-/// Parses a statement by our parser: its command and the highest `$n`; `None` if it is one of those that sqlparser reads.
-/// `part` makes the statement within EXPLAIN and PREPARE.
-fn parse_tree(sql: &str, part: &dyn Fn(Command, usize) -> Statement) -> Result<Option<(Command, usize)>> {
-    let is_definition = sql.get(..6).is_some_and(|word| word.eq_ignore_ascii_case("create"));
-    let one = match parser::parse_all(sql) {
-        Ok(mut statements) => statements.pop().ok_or_else(|| Error::bug("no statement"))?,
-        // Tables have options that PostgreSQL's grammar does not have.
-        Err(_) if is_definition => return Ok(None),
-        Err(error) => return Err(error),
-    };
+    let Some(one) = parser::parse_all(sql)?.pop() else { return Ok(None) };
     let parameters = one.parameters as usize;
     if parameters > limits::PARAMETERS_MAX {
-        return Err(no_parameter(&format!("${parameters}")));
+        return Err(Error::new(SqlState::UNDEFINED_PARAMETER, format!("there is no parameter ${parameters}"))
+            .with_hint(format!("parameters are $1 to ${}", limits::PARAMETERS_MAX)));
     }
-    let within = |what: &str, statement| match data_command(statement) {
-        Some(command) => Ok(part(command, parameters)),
-        None => Err(Error::unsupported(format!("{what} of this statement is not supported"))),
+    let statement = |command, parameters| {
+        let (sql, purpose, held) = (sql.to_owned(), Purpose::Shown, held.clone());
+        Statement(Arc::new(Parsed { sql, offset, command, purpose, parameters, held }))
     };
-    Ok(match one.statement {
-        tree::Statement::Explain(explain) => {
-            let analyze = crate::explain::analyzes(&explain.options)?;
-            let statement = within("EXPLAIN", explain.statement)?;
-            Some((Command::Explain(Explain { analyze, statement }), parameters))
+    let command = match one.statement {
+        tree::Statement::ShowTables => return listed(TABLES.to_owned(), held.clone()).map(Some),
+        tree::Statement::Describe(name) => {
+            let name = name.to_string().replace('\'', "''");
+            return listed(format!("{}'{name}'{}", COLUMNS[0], COLUMNS[1]), held.clone()).map(Some);
         }
         tree::Statement::Prepare(prepare) => {
-            let tree::Prepare { name, types, statement } = *prepare;
-            let statement = within("PREPARE", statement)?;
+            let tree::Prepare { name, types, statement: of } = *prepare;
+            let of = data_command(of).map_err(|_| no_part("PREPARE"))?;
+            let prepare = Prepare { name, types, statement: statement(of, parameters) };
             // Its parameters are those of the statement within.
-            Some((Command::Prepare(Box::new(Prepare { name, types, statement })), 0))
+            return Ok(Some(statement(Command::Prepare(Box::new(prepare)), 0)));
         }
-        tree::Statement::Deallocate(name) => Some((Command::Deallocate(name), parameters)),
-        statement => data_command(statement).map(|command| (command, parameters)),
+        other => command(other, &|command| statement(command, parameters))?,
+    };
+    Ok(Some(statement(command, parameters)))
+}
+
+/// The command of a statement. `part` makes the statement within EXPLAIN and DECLARE.
+fn command(statement: tree::Statement, part: &dyn Fn(Command) -> Statement) -> Result<Command> {
+    use tree::Statement as S;
+    let statement = match data_command(statement) {
+        Ok(command) => return Ok(command),
+        Err(other) => other,
+    };
+    Ok(match statement {
+        S::Explain(explain) => {
+            let analyze = crate::explain::analyzes(&explain.options)?;
+            let of = data_command(explain.statement).map_err(|_| no_part("EXPLAIN"))?;
+            Command::Explain(Explain { analyze, statement: part(of) })
+        }
+        S::Deallocate(name) => Command::Deallocate(name),
+        S::Copy(copy) => Command::Copy(CopyStatement::of(*copy)?),
+        S::DeclareCursor(declare) => Command::Cursor(Box::new(CursorStatement::declare(*declare, part)?)),
+        S::Fetch(fetch) => Command::Cursor(Box::new(CursorStatement::fetch(&fetch))),
+        S::CloseCursor(name) => Command::Cursor(Box::new(CursorStatement::Close(name.map(String::from)))),
+        S::Transaction(transaction) => Command::Transaction(transaction),
+        S::Set(set) => Command::Set(set),
+        S::Show(show) => Command::Show(show),
+        S::Discard(discard) => Command::Discard(discard),
+        other => match Maintenance::of(&other)? {
+            Some(maintenance) => Command::Maintenance(maintenance),
+            None => Command::Definition(other),
+        },
     })
 }
 
-/// The command of a statement that EXPLAIN may be before; `None` for others.
-fn data_command(statement: tree::Statement) -> Option<Command> {
-    Some(match statement {
-        tree::Statement::Query(query) => Command::Query(query),
-        change @ (tree::Statement::Insert(_)
-        | tree::Statement::Update(_)
-        | tree::Statement::Delete(_)
-        | tree::Statement::Merge(_)) => Command::Change(change),
-        tree::Statement::Execute(execute) => Command::Execute(execute),
-        tree::Statement::CreateTableAs(create)
+/// The command of a statement that EXPLAIN may be before; the others are returned.
+#[expect(clippy::result_large_err, reason = "the statement is moved on, not reported")]
+fn data_command(statement: tree::Statement) -> std::result::Result<Command, tree::Statement> {
+    use tree::Statement as S;
+    Ok(match statement {
+        S::Query(query) => Command::Query(query),
+        change @ (S::Insert(_) | S::Update(_) | S::Delete(_) | S::Merge(_)) => Command::Change(change),
+        S::Execute(execute) => Command::Execute(execute),
+        S::CreateTableAs(create)
             if !create.materialized_view && matches!(create.source, tree::CreateTableSource::Query(_)) =>
         {
             Command::CreateTableAs(create)
         }
-        _ => return None,
+        other => return Err(other),
     })
+}
+
+fn no_part(of: &str) -> Error {
+    Error::unsupported(format!("{of} of this statement is not supported"))
 }
 
 /// The statement of a query of the catalog, which stands for another text.
 fn listed(sql: String, held: Option<Arc<Reservation>>) -> Result<Statement> {
     let query = match parser::parse_all(&sql)?.pop().map(|one| one.statement) {
-        Some(parser::ast::Statement::Query(query)) => query,
+        Some(tree::Statement::Query(query)) => query,
         _ => return Err(Error::bug("a query of the catalog that is none")),
     };
-    let (command, purpose, notices) = (Command::Query(query), Purpose::Shown, Vec::new());
-    Ok(Statement(Arc::new(Parsed { sql, offset: NO_PLACE, command, purpose, parameters: 0, notices, held })))
-}
-
-fn trim(mut tokens: &[TokenWithSpan]) -> &[TokenWithSpan] {
-    let blank = |token: &TokenWithSpan| matches!(token.token, Token::Whitespace(_) | Token::EOF);
-    while let Some((first, rest)) = tokens.split_first()
-        && blank(first)
-    {
-        tokens = rest;
-    }
-    while let Some((last, rest)) = tokens.split_last()
-        && blank(last)
-    {
-        tokens = rest;
-    }
-    tokens
-}
-
-/// Parses a statement of `offset` characters into the whole text by its tokens.
-fn parse_tokens(tokens: &[TokenWithSpan], text: &Text<'_>, offset: u32) -> Result<(Command, Vec<Notice>)> {
-    if is_word(&tokens[0], "copy") {
-        return Ok((Command::Copy(crate::copy::parse(tokens, text)?), Vec::new()));
-    }
-    if let Some(maintenance) = crate::maintenance::parse(tokens, text)? {
-        return Ok((Command::Maintenance(maintenance), Vec::new()));
-    }
-    if let Some(cursor) = crate::cursor::parse(tokens, text, |query| query_of(query, text, offset))? {
-        return Ok((Command::Cursor(Box::new(cursor)), Vec::new()));
-    }
-    // The parser does not know these statements and would report a syntax error.
-    let unknown = ["do", "refresh", "reassign", "security", "import", "notify", "listen"];
-    if let Some(word) = unknown.iter().find(|word| is_word(&tokens[0], word)) {
-        return Err(Error::unsupported(format!("{} is not supported", word.to_uppercase())));
-    }
-    let mut tokens = prepared(tokens);
-    let notices = compiled::prepared(&mut tokens)?;
-    if let Some(sequence) = compiled::sequence(&tokens)? {
-        return Ok((Command::Sequence(sequence), notices));
-    }
-    let mut parser = Parser::new(&compiled::PostgreSql)
-        .with_recursion_limit(PARSER_DEPTH_MAX)
-        .with_tokens_with_locations(tokens.clone());
-    let mut statement = parser.parse_statement().map_err(|error| text.parse_error(&error, &tokens))?;
-    let next = parser.peek_token();
-    if next.token == Token::EOF {
-        crate::syntax_rewrites::without_database(&tokens, &mut statement)?;
-        Ok((Command::Sql(statement), notices))
-    } else {
-        Err(text.unexpected(&next.token, next.span.start))
-    }
-}
-
-/// Parses the query of a cursor declaration.
-fn query_of(tokens: &[TokenWithSpan], text: &Text<'_>, before: u32) -> Result<Statement> {
-    let unexpected = || match trim(tokens).first() {
-        Some(first) => text.unexpected(&first.token, first.span.start),
-        None => text.unexpected(&Token::EOF, tokens[tokens.len() - 1].span.end),
-    };
-    let (Some(first), Some(last)) = (trim(tokens).first(), trim(tokens).last()) else { return Err(unexpected()) };
-    let (from, offset) = text.at(first.span.start);
-    let (to, _) = text.at(last.span.end);
-    let statement = parse_one(&text.sql[from..to], before + offset, None).map_err(|error| match error.position() {
-        Some(position) => error.with_position(position + offset),
-        None => error,
-    })?;
-    statement.filter(|statement| matches!(statement.0.command, Command::Query(_))).ok_or_else(unexpected)
-}
-
-/// Rewrites the tokens of PostgreSQL syntax that the parser does not support.
-fn prepared(tokens: &[TokenWithSpan]) -> Vec<TokenWithSpan> {
-    let mut tokens = tokens.to_vec();
-    if is_word(&tokens[0], "abort") {
-        tokens[0].token = Token::Word(Word { value: "ROLLBACK".into(), quote_style: None, keyword: Keyword::ROLLBACK });
-    }
-    reset_time_zone(&mut tokens);
-    extension_alone(&mut tokens);
-    crate::syntax_rewrites::prepare(&mut tokens);
-    tokens
-}
-
-pub(crate) fn is_blank(token: &TokenWithSpan) -> bool {
-    matches!(token.token, Token::Whitespace(_))
-}
-
-/// Removes CASCADE from `CREATE EXTENSION … CASCADE`, which the parser does not accept there: extensions have
-/// no dependencies here.
-fn extension_alone(tokens: &mut Vec<TokenWithSpan>) {
-    let words: Vec<usize> = (0..tokens.len()).filter(|at| !is_blank(&tokens[*at])).collect();
-    let is = |at: Option<&usize>, word: &str| at.is_some_and(|at| is_word(&tokens[*at], word));
-    if is(words.first(), "create") && is(words.get(1), "extension") && is(words.last(), "cascade") {
-        tokens.remove(words[words.len() - 1]);
-    }
-}
-
-/// Rewrites `RESET TIME ZONE` to `RESET TimeZone`.
-fn reset_time_zone(tokens: &mut Vec<TokenWithSpan>) {
-    let words: Vec<usize> =
-        (0..tokens.len()).filter(|at| !matches!(tokens[*at].token, Token::Whitespace(_))).take(4).collect();
-    if let [reset, time, zone] = words[..]
-        && is_word(&tokens[reset], "reset")
-        && is_word(&tokens[time], "time")
-        && is_word(&tokens[zone], "zone")
-    {
-        let value = "timezone".into();
-        tokens[time].token = Token::Word(Word { value, quote_style: None, keyword: Keyword::NoKeyword });
-        tokens.truncate(zone);
-    }
-}
-
-/// Whether the token is this unquoted word, in any case.
-pub(crate) fn is_word(token: &TokenWithSpan, word: &str) -> bool {
-    matches!(&token.token, Token::Word(found) if found.quote_style.is_none() && found.value.eq_ignore_ascii_case(word))
-}
-
-fn highest_parameter(tokens: &[TokenWithSpan]) -> Result<usize> {
-    let mut highest = 0;
-    for token in tokens {
-        if let Token::Placeholder(name) = &token.token {
-            highest = highest.max(parameter_number(name)?);
-        }
-    }
-    Ok(highest)
-}
-
-/// The n of `$n`.
-pub(crate) fn parameter_number(name: &str) -> Result<usize> {
-    match name.strip_prefix('$').and_then(|digits| digits.parse::<usize>().ok()) {
-        Some(number) if (1..=limits::PARAMETERS_MAX).contains(&number) => Ok(number),
-        _ => Err(no_parameter(name)),
-    }
-}
-
-fn no_parameter(name: &str) -> Error {
-    Error::new(SqlState::UNDEFINED_PARAMETER, format!("there is no parameter {name}"))
-        .with_hint(format!("parameters are $1 to ${}", limits::PARAMETERS_MAX))
-}
-
-/// Refuses statements whose tree would be too deep, before the tree is built.
-fn check_depth(tokens: &[TokenWithSpan]) -> Result<()> {
-    let mut levels = vec![Chain::default()];
-    let mut after_name = false;
-    for token in tokens {
-        match &token.token {
-            Token::LParen | Token::LBracket => levels.push(Chain { is_call: after_name, ..Chain::default() }),
-            Token::RParen | Token::RBracket if levels.len() > 1 => {
-                levels.pop();
-            }
-            token => levels.last_mut().expect("one level is always there").add(token),
-        }
-        if levels.len() > DEPTH_MAX || levels.last().is_some_and(Chain::is_too_long) {
-            return Err(too_complex().with_position(1));
-        }
-        if after_name && levels.iter().filter(|level| level.is_call).count() > CALLS_MAX {
-            return Err(too_complex().with_position(1));
-        }
-        if !matches!(token.token, Token::Whitespace(_)) {
-            after_name = is_name(&token.token);
-        }
-    }
-    Ok(())
-}
-
-/// Chain of operators between two parentheses or commas.
-#[derive(Default)]
-struct Chain {
-    /// The chain is in the arguments of a function.
-    is_call: bool,
-    operators: usize,
-    /// Arithmetic operators since the last AND or OR.
-    arithmetic: usize,
-}
-
-impl Chain {
-    fn add(&mut self, token: &Token) {
-        match token {
-            Token::Comma => *self = Chain { is_call: self.is_call, ..Chain::default() },
-            Token::Plus | Token::Minus | Token::Mul | Token::Div | Token::Mod => self.arithmetic += 1,
-            Token::Word(word) if matches!(word.keyword, Keyword::AND | Keyword::OR | Keyword::FROM) => {
-                self.arithmetic = 0;
-            }
-            _ => {}
-        }
-        self.operators += usize::from(deepens(token));
-    }
-
-    fn is_too_long(&self) -> bool {
-        self.operators > CHAIN_MAX || self.arithmetic > ARITHMETIC_MAX
-    }
-}
-
-/// Whether a parenthesis after this token may start the arguments of a function. Keywords that are never
-/// function names are excluded.
-fn is_name(token: &Token) -> bool {
-    use Keyword as K;
-    let Token::Word(word) = token else { return false };
-    let never = [
-        K::ALL,
-        K::AND,
-        K::ANY,
-        K::AS,
-        K::BETWEEN,
-        K::BY,
-        K::CASE,
-        K::DISTINCT,
-        K::ELSE,
-        K::EXCEPT,
-        K::EXISTS,
-        K::FILTER,
-        K::FROM,
-        K::HAVING,
-        K::IN,
-        K::INTERSECT,
-        K::INTO,
-        K::JOIN,
-        K::LATERAL,
-        K::LIKE,
-        K::LIMIT,
-        K::NOT,
-        K::OFFSET,
-        K::ON,
-        K::OR,
-        K::OVER,
-        K::RETURNING,
-        K::SELECT,
-        K::SOME,
-        K::THEN,
-        K::UNION,
-        K::USING,
-        K::VALUES,
-        K::WHEN,
-        K::WHERE,
-        K::WITH,
-    ];
-    word.quote_style.is_some() || !never.contains(&word.keyword)
-}
-
-/// Whether the token is an operator or a keyword that extends a chain.
-fn deepens(token: &Token) -> bool {
-    match token {
-        Token::Word(word) => {
-            word.quote_style.is_none()
-                && matches!(
-                    word.keyword,
-                    Keyword::AND
-                        | Keyword::OR
-                        | Keyword::NOT
-                        | Keyword::UNION
-                        | Keyword::EXCEPT
-                        | Keyword::INTERSECT
-                        | Keyword::JOIN
-                        | Keyword::CASE
-                        | Keyword::IS
-                        | Keyword::SELECT
-                        | Keyword::COLLATE
-                        | Keyword::AT
-                )
-        }
-        Token::Whitespace(_)
-        | Token::Number(..)
-        | Token::SingleQuotedString(_)
-        | Token::Placeholder(_)
-        | Token::EscapedStringLiteral(_)
-        | Token::Period
-        | Token::RParen
-        | Token::RBracket
-        | Token::EOF => false,
-        _ => true,
-    }
-}
-
-fn too_complex() -> Error {
-    Error::new(
-        SqlState::STATEMENT_TOO_COMPLEX,
-        format!(
-            "statement nests deeper than {DEPTH_MAX} levels ({CALLS_MAX} of function calls) or chains more than {CHAIN_MAX} \
-             operators ({ARITHMETIC_MAX} of arithmetic)"
-        ),
-    )
-    .with_hint("write long alternatives as `x IN (…)` or join a VALUES list")
-}
-
-/// A text with a line index, to locate positions in it.
-pub(crate) struct Text<'a> {
-    sql: &'a str,
-    ascii: bool,
-    /// Byte and character offset of each line start.
-    lines: Vec<(usize, u32)>,
-}
-
-impl<'a> Text<'a> {
-    /// The whole text.
-    pub(crate) fn sql(&self) -> &'a str {
-        self.sql
-    }
-
-    pub(crate) fn new(sql: &'a str) -> Text<'a> {
-        let ascii = sql.is_ascii();
-        let mut lines = vec![(0, 0)];
-        let mut characters = 0_u32;
-        for line in sql.split_inclusive('\n') {
-            let (byte, _) = *lines.last().expect("never empty");
-            characters += u32::try_from(if ascii { line.len() } else { line.chars().count() }).unwrap_or(u32::MAX);
-            lines.push((byte + line.len(), characters));
-        }
-        Text { sql, ascii, lines }
-    }
-
-    /// Byte and character offset (both from 0) of a location.
-    pub(crate) fn at(&self, place: Location) -> (usize, u32) {
-        let line = usize::try_from(place.line.saturating_sub(1)).unwrap_or(usize::MAX).min(self.lines.len() - 1);
-        let (byte, character) = self.lines[line];
-        let column = usize::try_from(place.column.saturating_sub(1)).unwrap_or(usize::MAX);
-        let bytes = if self.ascii {
-            column.min(self.sql.len() - byte)
-        } else {
-            self.sql[byte..].char_indices().nth(column).map_or(self.sql.len() - byte, |(at, _)| at)
-        };
-        let columns = u32::try_from(column).unwrap_or(u32::MAX);
-        (byte + bytes, character.saturating_add(columns))
-    }
-
-    fn token_error(&self, error: &datafusion::sql::sqlparser::tokenizer::TokenizerError) -> Error {
-        let (_, position) = self.at(error.location);
-        let message = if error.message.contains("Unterminated string") {
-            "unterminated quoted string".to_owned()
-        } else {
-            format!("syntax error: {}", lower_first(&error.message))
-        };
-        Error::new(SqlState::SYNTAX_ERROR, message).with_position(position + 1)
-    }
-
-    fn parse_error(&self, error: &ParserError, tokens: &[TokenWithSpan]) -> Error {
-        let message = match error {
-            ParserError::RecursionLimitExceeded => return too_complex(),
-            ParserError::ParserError(message) | ParserError::TokenizerError(message) => message,
-        };
-        let (message, place) = split_place(message);
-        let place = place.or_else(|| message.ends_with("found: EOF").then(|| tokens[tokens.len() - 1].span.end));
-        let Some(place) = place else {
-            return Error::new(SqlState::SYNTAX_ERROR, format!("syntax error: {}", lower_first(message)))
-                .with_position(self.at(tokens[0].span.start).1 + 1);
-        };
-        let found = tokens.iter().find(|token| token.span.start == place);
-        let error = self.unexpected(found.map_or(&Token::EOF, |token| &token.token), place);
-        match message.strip_prefix("Expected: ").and_then(|rest| rest.split(", found").next()) {
-            Some(expected) => error.with_detail(format!("expected {expected}")),
-            None => error.with_detail(lower_first(message)),
-        }
-    }
-
-    pub(crate) fn unexpected(&self, token: &Token, place: Location) -> Error {
-        let near = match token {
-            Token::EOF => "syntax error at end of input".to_owned(),
-            token => format!("syntax error at or near \"{}\"", short(&token.to_string())),
-        };
-        Error::new(SqlState::SYNTAX_ERROR, near).with_position(self.at(place).1 + 1)
-    }
-}
-
-/// Splits " at Line: 1, Column: 8" from the end of a message.
-fn split_place(message: &str) -> (&str, Option<Location>) {
-    let Some((head, tail)) = message.rsplit_once(" at Line: ") else {
-        return (message, None);
-    };
-    let place = tail.split_once(", Column: ").and_then(|(line, column)| {
-        Some(Location { line: line.trim().parse().ok()?, column: column.trim().parse().ok()? })
-    });
-    (head, place)
-}
-
-fn short(text: &str) -> String {
-    if text.chars().count() <= 60 { text.to_owned() } else { text.chars().take(60).chain("…".chars()).collect() }
-}
-
-pub(crate) fn lower_first(text: &str) -> String {
-    let mut characters = text.chars();
-    // A word in capitals is an SQL keyword.
-    if text.chars().nth(1).is_some_and(char::is_uppercase) {
-        return text.to_owned();
-    }
-    match characters.next() {
-        Some(first) => first.to_lowercase().chain(characters).collect(),
-        None => String::new(),
-    }
+    let (command, purpose) = (Command::Query(query), Purpose::Shown);
+    Ok(Statement(Arc::new(Parsed { sql, offset: NO_PLACE, command, purpose, parameters: 0, held })))
 }
 
 #[cfg(test)]
@@ -768,13 +347,16 @@ mod tests {
         let statements = parse("BEGIN; DECLARE c CURSOR FOR SELECT 1").unwrap();
         let Command::Cursor(cursor) = &statements[1].0.command else { panic!("not a cursor") };
         let CursorStatement::Declare { query, .. } = &**cursor else { panic!("not a DECLARE") };
-        assert_eq!((query.sql(), query.0.offset), ("SELECT 1", 28));
+        let Command::Query(tree) = &query.0.command else { panic!("not a query") };
+        let tree::QueryBody::Select(select) = &tree.body else { panic!("not a SELECT") };
+        let at = select.targets[0].expr.at.0 as usize;
+        assert_eq!((&query.sql()[at..], query.0.offset), ("1", 7));
     }
 
     #[test]
     fn create_table_as_takes_queries_of_postgresql_only() {
         assert!(matches!(parse("CREATE TABLE t AS SELECT 1").unwrap()[0].0.command, Command::CreateTableAs(_)));
-        // sqlparser accepts this query.
+        // A query of another SQL.
         let error = parse("CREATE TABLE t AS SELECT TOP 3 a FROM b").err().unwrap();
         assert_eq!((error.state(), error.position()), (SqlState::SYNTAX_ERROR, Some(30)));
     }

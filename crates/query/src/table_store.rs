@@ -1,36 +1,40 @@
-//! Chooses the store of a new table: WITH (store = …), USING …, otherwise `default_table_access_method`.
+//! The store of a new table: WITH (store = …), USING …, otherwise `default_table_access_method`.
 //! Raises a notice if a time series table becomes a `rows` table by default.
 
 use std::borrow::Cow;
 
-use datafusion::sql::sqlparser::ast::{
-    self, ColumnOption, CreateTable, CreateTableOptions, Expr, Ident, SqlOption, TableConstraint, TimezoneInfo, Value,
-};
 use model::{Error, SqlState};
+use parser::ast::{
+    ColumnConstraintKind, ColumnDef, CreateTable, OptionValue, Persistence, Pos, RelOption, TableConstraintKind,
+    TableElement, TypeName,
+};
 
 use crate::session::Session;
-use crate::syntax_rewrites::folded;
 
-/// CREATE TABLE with the default store of the session, if it specifies none.
-pub(crate) fn with_default<'a>(session: &Session, create: &'a CreateTable) -> Cow<'a, CreateTable> {
-    if !session.settings.makes_columns_tables() || names_store(create) || create.temporary {
-        return Cow::Borrowed(create);
-    }
-    let store = SqlOption::KeyValue {
-        key: Ident::new("store"),
-        value: Expr::Value(Value::SingleQuotedString("columns".to_owned()).into()),
+/// CREATE TABLE with its store among the options: that of USING, or the default of the session.
+pub(crate) fn with_store<'a>(session: &Session, create: &'a CreateTable) -> Cow<'a, CreateTable> {
+    let store = match create.access_method.as_deref() {
+        // PostgreSQL's only method, `heap`, is the catalog's name for `rows`.
+        Some("heap") => "rows",
+        Some(method) => method,
+        None if session.settings.makes_columns_tables()
+            && !names_store(create)
+            && create.persistence != Persistence::Temporary =>
+        {
+            "columns"
+        }
+        None => return Cow::Borrowed(create),
     };
+    let value = Some(OptionValue::Text(store.into()));
+    let option = RelOption { namespace: None, name: "store".into(), value, at: Pos::default() };
     let mut create = create.clone();
-    match &mut create.table_options {
-        CreateTableOptions::With(options) => options.insert(0, store),
-        other => *other = CreateTableOptions::With(vec![store]),
-    }
+    create.access_method = None;
+    create.options.insert(0, option);
     Cow::Owned(create)
 }
 
 fn names_store(create: &CreateTable) -> bool {
-    let CreateTableOptions::With(options) = &create.table_options else { return false };
-    options.iter().any(|option| matches!(option, SqlOption::KeyValue { key, .. } if folded(key) == "store"))
+    create.options.iter().any(|option| option.namespace.is_none() && option.name == "store")
 }
 
 /// Raises a notice that a new `rows` table looks like a time series, and how to create it in the `columns`
@@ -41,8 +45,7 @@ pub(crate) fn tell(session: &mut Session, create: &CreateTable) {
         return;
     }
     let Some(time) = time_of(create) else { return };
-    let name = create.name.0.last().and_then(|part| part.as_ident()).map(folded).unwrap_or_default();
-    let text = format!("table \"{name}\" is a rows table: it is held in memory");
+    let text = format!("table \"{}\" is a rows table: it is held in memory", create.name.name);
     let hint = format!(
         "for a time series create it WITH (store = 'columns', time = '{time}'), and key = '…' if rows have one; \
          SET default_table_access_method = columns makes that the default"
@@ -51,30 +54,36 @@ pub(crate) fn tell(session: &mut Session, create: &CreateTable) {
 }
 
 /// The likely time column of a time series: a timestamptz column, in the primary key if there is one.
-fn time_of(create: &CreateTable) -> Option<String> {
-    let mut key: Option<Vec<String>> = None;
-    for constraint in &create.constraints {
-        if let TableConstraint::PrimaryKey(primary) = constraint {
-            let name = |column: &ast::IndexColumn| match &column.column.expr {
-                Expr::Identifier(name) => Some(folded(name)),
-                _ => None,
-            };
-            key = Some(primary.columns.iter().filter_map(name).collect());
+fn time_of(create: &CreateTable) -> Option<&str> {
+    let key = primary_key(create);
+    let is_moment = |column: &&ColumnDef| column.ty.as_ref().is_some_and(is_timestamptz);
+    let mut moments = columns(create).filter(is_moment).map(|column| column.name.as_str());
+    moments.find(|name| key.as_ref().is_none_or(|key| key.contains(name)))
+}
+
+/// The columns that a table is created with.
+pub(crate) fn columns(create: &CreateTable) -> impl Iterator<Item = &ColumnDef> {
+    create.elements.iter().filter_map(|element| match element {
+        TableElement::Column(column) => Some(column),
+        _ => None,
+    })
+}
+
+/// Names of the columns of the PRIMARY KEY, if there is one.
+pub(crate) fn primary_key(create: &CreateTable) -> Option<Vec<&str>> {
+    create.elements.iter().find_map(|element| match element {
+        TableElement::Column(column) => {
+            let is_key = |kind: &ColumnConstraintKind| matches!(kind, ColumnConstraintKind::PrimaryKey { .. });
+            column.constraints.iter().any(|one| is_key(&one.kind)).then(|| vec![column.name.as_str()])
         }
-    }
-    for column in &create.columns {
-        if column.options.iter().any(|option| matches!(option.option, ColumnOption::PrimaryKey(_))) {
-            key = Some(vec![folded(&column.name)]);
-        }
-    }
-    let is_moment = |ty: &ast::DataType| match ty {
-        ast::DataType::Timestamp(_, TimezoneInfo::Tz | TimezoneInfo::WithTimeZone) => true,
-        ast::DataType::Custom(name, _) => {
-            name.0.last().and_then(|part| part.as_ident()).is_some_and(|name| folded(name) == "timestamptz")
-        }
-        _ => false,
-    };
-    let moments =
-        create.columns.iter().filter(|column| is_moment(&column.data_type)).map(|column| folded(&column.name));
-    moments.into_iter().find(|name| key.as_ref().is_none_or(|key| key.contains(name)))
+        TableElement::Constraint(constraint) => match &constraint.kind {
+            TableConstraintKind::PrimaryKey { columns, .. } => Some(columns.iter().map(|name| name.as_str()).collect()),
+            _ => None,
+        },
+        TableElement::Like(_) => None,
+    })
+}
+
+pub(crate) fn is_timestamptz(ty: &TypeName) -> bool {
+    ty.name.name == "timestamptz" && ty.dimensions.is_empty() && !ty.is_set
 }

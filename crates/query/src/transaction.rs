@@ -1,28 +1,30 @@
 //! BEGIN, COMMIT, ROLLBACK, savepoints, and transaction modes.
 
-use datafusion::sql::sqlparser::ast::{Statement, TransactionAccessMode, TransactionIsolationLevel, TransactionMode};
 use engine::Isolation;
 use model::{Error, Result, SqlState};
+use parser::ast::{IsolationLevel, Transaction, TransactionMode};
 
 use crate::session::{Block, Outcome, Session, TxnStatus};
-use crate::statement::Parsed;
-use crate::syntax_rewrites::folded;
 
 /// Maximum number of savepoints in a transaction.
 const SAVEPOINTS_MAX: usize = 10_000;
 
-/// Runs a transaction command, if it can run without waiting. `sql` is the tree of `parsed`.
+/// Runs a transaction command, if it can run without waiting.
 ///
 /// # Errors
-/// PostgreSQL's errors for a command that is invalid in the current state.
-pub(crate) fn at_once(session: &mut Session, parsed: &Parsed, sql: &Statement) -> Result<Option<Outcome>> {
-    match sql {
-        Statement::StartTransaction { modes, begin, .. } => start(session, parsed, modes, *begin),
-        Statement::Rollback { chain, savepoint: None } => rollback(session, *chain),
-        Statement::Savepoint { name } => savepoint(session, folded(name)),
-        Statement::Rollback { savepoint: Some(name), .. } => roll_back_to(session, &folded(name)),
-        Statement::ReleaseSavepoint { name } => release(session, &folded(name)),
-        _ => return Ok(None),
+/// PostgreSQL's errors for a command that is invalid in the current state; 0A000 for two-phase commit.
+pub(crate) fn at_once(session: &mut Session, command: &Transaction) -> Result<Option<Outcome>> {
+    match command {
+        Transaction::Begin(modes) => start(session, modes, "BEGIN"),
+        Transaction::Start(modes) => start(session, modes, "START TRANSACTION"),
+        Transaction::Commit { .. } => return Ok(None),
+        Transaction::Rollback { chain } => rollback(session, *chain),
+        Transaction::Savepoint(name) => savepoint(session, name.to_string()),
+        Transaction::RollbackTo(name) => roll_back_to(session, name),
+        Transaction::Release(name) => release(session, name),
+        Transaction::Prepare(_) => Err(Error::unsupported("PREPARE TRANSACTION is not supported")),
+        Transaction::CommitPrepared(_) => Err(Error::unsupported("COMMIT PREPARED is not supported")),
+        Transaction::RollbackPrepared(_) => Err(Error::unsupported("ROLLBACK PREPARED is not supported")),
     }
     .map(Some)
 }
@@ -71,8 +73,7 @@ fn position(block: &Block, name: &str) -> Result<usize> {
     })
 }
 
-fn start(session: &mut Session, parsed: &Parsed, modes: &[TransactionMode], begin: bool) -> Result<Outcome> {
-    let tag = if begin { "BEGIN" } else { "START TRANSACTION" };
+fn start(session: &mut Session, modes: &[TransactionMode], tag: &'static str) -> Result<Outcome> {
     match &mut session.block {
         Some(block) if block.implicit => block.implicit = false,
         Some(_) => {
@@ -84,41 +85,11 @@ fn start(session: &mut Session, parsed: &Parsed, modes: &[TransactionMode], begi
             session.begin(false, isolation);
         }
     }
-    let set = set_modes(session, modes).and_then(|()| match deferrable(parsed)? {
-        Some(deferrable) => set_deferrable(session, deferrable),
-        None => Ok(()),
-    });
-    if let Err(error) = set {
+    if let Err(error) = set_modes(session, modes) {
         session.roll_back();
         return Err(error);
     }
     Ok(Outcome::command(tag))
-}
-
-/// The value of `[NOT] DEFERRABLE` in BEGIN, SET TRANSACTION and SET SESSION CHARACTERISTICS, which the crate sqlparser
-/// does not know: module `syntax` removes it from the tokens.
-///
-/// # Errors
-/// 42601 for a text that is not one statement.
-pub(crate) fn deferrable(parsed: &Parsed) -> Result<Option<bool>> {
-    use parser::ast::{SetAction, Statement, Transaction, TransactionMode};
-    let word = b"deferrable";
-    if !parsed.sql.as_bytes().windows(word.len()).any(|part| part.eq_ignore_ascii_case(word)) {
-        return Ok(None);
-    }
-    let statement = parser::parse_all(&parsed.sql)?.pop().ok_or_else(|| Error::bug("no statement"))?.statement;
-    let modes = match statement {
-        Statement::Transaction(Transaction::Begin(modes) | Transaction::Start(modes)) => modes,
-        Statement::Set(set) => match set.action {
-            SetAction::Transaction(modes) | SetAction::SessionCharacteristics(modes) => modes,
-            _ => return Ok(None),
-        },
-        _ => return Ok(None),
-    };
-    Ok(modes.iter().rev().find_map(|mode| match mode {
-        TransactionMode::Deferrable(deferrable) => Some(*deferrable),
-        _ => None,
-    }))
 }
 
 /// Sets `transaction_deferrable` of the current block. The value is only shown: no snapshot of a read-only transaction
@@ -126,7 +97,7 @@ pub(crate) fn deferrable(parsed: &Parsed) -> Result<Option<bool>> {
 ///
 /// # Errors
 /// 25001 after the first statement and after a savepoint.
-pub(crate) fn set_deferrable(session: &mut Session, deferrable: bool) -> Result<()> {
+fn set_deferrable(session: &mut Session, deferrable: bool) -> Result<()> {
     let fresh = session.is_fresh();
     let Some(block) = &mut session.block else { return Ok(()) };
     let refused = |text: &str| Err(Error::new(SqlState::ACTIVE_SQL_TRANSACTION, text));
@@ -149,7 +120,7 @@ pub(crate) fn set_modes(session: &mut Session, modes: &[TransactionMode]) -> Res
     let fresh = session.is_fresh();
     for mode in modes {
         match mode {
-            TransactionMode::IsolationLevel(level) => {
+            TransactionMode::Isolation(level) => {
                 let level = isolation(*level);
                 let Some(block) = &mut session.block else { continue };
                 if !block.savepoints.is_empty() && block.isolation != level {
@@ -166,17 +137,18 @@ pub(crate) fn set_modes(session: &mut Session, modes: &[TransactionMode]) -> Res
                 }
                 block.isolation = level;
             }
-            TransactionMode::AccessMode(mode) => {
+            TransactionMode::Deferrable(deferrable) => set_deferrable(session, *deferrable)?,
+            TransactionMode::ReadOnly(read_only) => {
                 if let Some(block) = &mut session.block {
                     let is_settled = !fresh || !block.savepoints.is_empty();
                     // Reads of a read-only transaction are not recorded for conflict detection.
-                    if is_settled && block.read_only && *mode == TransactionAccessMode::ReadWrite {
+                    if is_settled && block.read_only && !read_only {
                         return Err(Error::new(
                             SqlState::ACTIVE_SQL_TRANSACTION,
                             "transaction read-write mode must be set before any query",
                         ));
                     }
-                    block.read_only = *mode == TransactionAccessMode::ReadOnly;
+                    block.read_only = *read_only;
                 }
             }
         }
@@ -185,13 +157,11 @@ pub(crate) fn set_modes(session: &mut Session, modes: &[TransactionMode]) -> Res
 }
 
 /// Isolation level that Millrace uses for a level; READ UNCOMMITTED is READ COMMITTED, as in PostgreSQL.
-fn isolation(level: TransactionIsolationLevel) -> Isolation {
+fn isolation(level: IsolationLevel) -> Isolation {
     match level {
-        TransactionIsolationLevel::ReadUncommitted | TransactionIsolationLevel::ReadCommitted => {
-            Isolation::ReadCommitted
-        }
-        TransactionIsolationLevel::RepeatableRead | TransactionIsolationLevel::Snapshot => Isolation::RepeatableRead,
-        TransactionIsolationLevel::Serializable => Isolation::Serializable,
+        IsolationLevel::ReadUncommitted | IsolationLevel::ReadCommitted => Isolation::ReadCommitted,
+        IsolationLevel::RepeatableRead => Isolation::RepeatableRead,
+        IsolationLevel::Serializable => Isolation::Serializable,
     }
 }
 

@@ -1,14 +1,16 @@
 //! ALTER TABLE.
 
-use model::{Error, Result, SqlState};
-use sqlparser::ast::{self, AlterColumnOperation as C, AlterTableOperation as A};
+use model::{Error, Result, RowSchemaRef, SqlState};
+use parser::ast::{self, AlterTableAction as A, DropBehavior, Expr, Ident, Name, RelOption, RenamePart, TypeName};
 
+use super::column::check_collation;
 use super::draft::Draft;
 use super::{Catalog, Definition, Notice, constraints, create, is_taken, names, types};
 use crate::statement::Session;
 
 const TAG: &str = "ALTER TABLE";
-const NO_OWNERS: &str = "OWNER TO is ignored: every user has all privileges";
+/// The text of a notice.
+pub(super) const NO_OWNERS: &str = "OWNER TO is ignored: every user has all privileges";
 
 /// Execution order of the actions of one statement. Source: PostgreSQL's `AlterTablePass`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -27,49 +29,34 @@ pub(super) fn alter(
     catalog: &dyn Catalog,
     session: Session<'_>,
 ) -> Result<Option<Definition>> {
-    let name = names::relation(&alter.name, catalog)?;
-    let Some(table) = catalog.table(&name) else {
-        if catalog.is_other(&name) {
-            return Ok(None);
-        }
-        if is_taken(catalog, &name) {
-            return of_another_kind(alter, &name.table).map(Some);
-        }
-        if !alter.if_exists {
-            return Err(super::no_relation(&name, &alter.name));
-        }
-        let text = format!("relation \"{}\" does not exist, skipping", names::as_written(&name, &alter.name));
-        return Ok(Some(Definition { notices: vec![Notice::new(text)], ..Definition::new(TAG) }));
+    let table = match altered(&alter.name, alter.if_exists, catalog)? {
+        Altered::Table(table) => table,
+        Altered::Missing(definition) => return Ok(Some(definition)),
+        Altered::OfOtherStore => return Ok(None),
+        Altered::OfOtherKind(name) => return of_other_kind(alter, &name).map(Some),
     };
     let mut draft = Draft::of(&table, catalog, session);
-    let mut actions: Vec<&A> = alter.operations.iter().collect();
-    let renames =
-        |action: &&A| matches!(action, A::RenameColumn { .. } | A::RenameTable { .. } | A::RenameConstraint { .. });
-    if actions.len() > 1 && actions.iter().any(renames) {
-        let text = "RENAME cannot be combined with other actions in one ALTER TABLE";
-        return Err(Error::new(SqlState::SYNTAX_ERROR, text));
-    }
+    let mut actions: Vec<&A> = alter.actions.iter().collect();
     actions.sort_by_key(|action| pass(action));
     let mut new_constraints = Vec::new();
     for action in actions {
         match action {
-            A::AddColumn { if_not_exists, column_def, column_position: None, .. } => {
-                let name = names::plain(&column_def.name)?;
-                if *if_not_exists && draft.next.column(&name).is_some() {
+            A::AddColumn { column, if_not_exists } => {
+                let name = &column.name;
+                if *if_not_exists && draft.next.column(name).is_some() {
                     let relation = &draft.next.name.table;
                     let text = format!("column \"{name}\" of relation \"{relation}\" already exists, skipping");
                     draft.notices.push(Notice::new(text));
                     continue;
                 }
-                draft.add_column(column_def, &mut new_constraints)?;
+                draft.add_column(column, &mut new_constraints)?;
             }
-            A::AddConstraint { constraint, not_valid: false } => {
-                new_constraints.push(create::new_constraint(constraint)?)
+            A::AddConstraint(constraint) if constraint.attributes.not_valid => {
+                return Err(
+                    create::unsupported("NOT VALID").with_hint("leave NOT VALID out: existing rows are always checked")
+                );
             }
-            A::AddConstraint { .. } => {
-                return Err(Error::unsupported("NOT VALID is not supported on rows tables")
-                    .with_hint("leave NOT VALID out: existing rows are always checked"));
-            }
+            A::AddConstraint(constraint) => new_constraints.push(draft.new_constraint(constraint)?),
             action => act(&mut draft, action)?,
         }
     }
@@ -77,40 +64,97 @@ pub(super) fn alter(
     draft.finish(TAG).map(Some)
 }
 
+/// Plans an ALTER TABLE … RENAME; `None` for a table of the other store.
+pub(super) fn rename(
+    written: &Name,
+    rename: &ast::Rename,
+    catalog: &dyn Catalog,
+    session: Session<'_>,
+) -> Result<Option<Definition>> {
+    let table = match altered(written, rename.if_exists, catalog)? {
+        Altered::Table(table) => table,
+        Altered::Missing(definition) => return Ok(Some(definition)),
+        Altered::OfOtherStore => return Ok(None),
+        Altered::OfOtherKind(name) => return Err(other_kind(&name)),
+    };
+    let mut draft = Draft::of(&table, catalog, session);
+    match &rename.part {
+        None => {
+            draft.check_relation(&rename.to)?;
+            draft.next.name.table = rename.to.to_string();
+        }
+        Some(RenamePart::Column(old) | RenamePart::Attribute(old)) => rename_column(&mut draft, old, &rename.to)?,
+        Some(RenamePart::Constraint(old)) => rename_constraint(&mut draft, old, &rename.to)?,
+    }
+    draft.finish(TAG).map(Some)
+}
+
+/// Refuses ALTER TABLE … SET SCHEMA; `None` for a table of the other store.
+pub(super) fn set_schema(written: &Name, if_exists: bool, catalog: &dyn Catalog) -> Result<Option<Definition>> {
+    match altered(written, if_exists, catalog)? {
+        Altered::Table(_) => Err(create::unsupported("ALTER TABLE … SET SCHEMA")),
+        Altered::Missing(definition) => Ok(Some(definition)),
+        Altered::OfOtherStore => Ok(None),
+        Altered::OfOtherKind(name) => Err(other_kind(&name)),
+    }
+}
+
+/// What the name in an ALTER TABLE means.
+enum Altered {
+    Table(RowSchemaRef),
+    /// Nothing; with IF EXISTS this is no error.
+    Missing(Definition),
+    OfOtherStore,
+    /// An index or a sequence of this name.
+    OfOtherKind(String),
+}
+
+fn altered(written: &Name, if_exists: bool, catalog: &dyn Catalog) -> Result<Altered> {
+    let name = names::relation(written, catalog)?;
+    if let Some(table) = catalog.table(&name) {
+        return Ok(Altered::Table(table));
+    }
+    if catalog.is_other(&name) {
+        return Ok(Altered::OfOtherStore);
+    }
+    if is_taken(catalog, &name) {
+        return Ok(Altered::OfOtherKind(name.table));
+    }
+    super::missing_relation(TAG, if_exists, &name, written).map(Altered::Missing)
+}
+
 /// ALTER TABLE on an index or sequence: only OWNER TO, which dumps contain, is accepted.
-fn of_another_kind(alter: &ast::AlterTable, name: &str) -> Result<Definition> {
-    if alter.operations.iter().all(|action| matches!(action, A::OwnerTo { .. })) {
+fn of_other_kind(alter: &ast::AlterTable, name: &str) -> Result<Definition> {
+    if alter.actions.iter().all(|action| matches!(action, A::OwnerTo(_))) {
         return Ok(Definition { notices: vec![Notice::new(NO_OWNERS)], ..Definition::new(TAG) });
     }
-    Err(Error::unsupported(format!("ALTER TABLE cannot be used on \"{name}\""))
-        .with_hint("use ALTER INDEX or ALTER SEQUENCE"))
+    Err(other_kind(name))
+}
+
+fn other_kind(name: &str) -> Error {
+    Error::unsupported(format!("ALTER TABLE cannot be used on \"{name}\""))
+        .with_hint("use ALTER INDEX or ALTER SEQUENCE")
 }
 
 fn pass(action: &A) -> Pass {
     match action {
-        A::DropColumn { .. } | A::DropConstraint { .. } => Pass::Drop,
-        A::AlterColumn { op: C::DropNotNull | C::DropDefault, .. } => Pass::Drop,
-        A::AlterColumn { op: C::SetDataType { .. }, .. } => Pass::Type,
+        A::DropColumn { .. } | A::DropConstraint { .. } | A::DropNotNull(_) | A::DropDefault(_) => Pass::Drop,
+        A::AlterColumnType { .. } => Pass::Type,
         A::AddColumn { .. } => Pass::AddColumn,
-        A::AlterColumn { .. } => Pass::Column,
-        A::AddConstraint { .. } => Pass::Constraint,
+        A::SetNotNull(_) | A::SetDefault { .. } | A::AddIdentity { .. } => Pass::Column,
+        A::AddConstraint(_) => Pass::Constraint,
         _ => Pass::Other,
     }
 }
 
 /// Applies any action except adding columns and constraints.
 fn act(draft: &mut Draft<'_>, action: &A) -> Result<()> {
-    let cascades = |behavior: &Option<ast::DropBehavior>| *behavior == Some(ast::DropBehavior::Cascade);
     match action {
-        A::DropColumn { column_names, if_exists, drop_behavior, .. } => {
-            for name in column_names {
-                drop_column(draft, &names::plain(name)?, *if_exists, cascades(drop_behavior))?;
-            }
-            Ok(())
+        A::DropColumn { name, if_exists, behavior } => {
+            drop_column(draft, name, *if_exists, *behavior == DropBehavior::Cascade)
         }
-        A::DropConstraint { if_exists, name, drop_behavior } => {
-            let name = names::plain(name)?;
-            if draft.drop_constraint(&name, cascades(drop_behavior))? {
+        A::DropConstraint { name, if_exists, behavior } => {
+            if draft.drop_constraint(name, *behavior == DropBehavior::Cascade)? {
                 return Ok(());
             }
             let text = format!("constraint \"{name}\" of relation \"{}\" does not exist", draft.next.name.table);
@@ -120,28 +164,44 @@ fn act(draft: &mut Draft<'_>, action: &A) -> Result<()> {
             draft.notices.push(Notice::new(format!("{text}, skipping")));
             Ok(())
         }
-        A::AlterColumn { column_name, op } => alter_column(draft, &names::plain(column_name)?, op),
-        A::RenameColumn { old_column_name, new_column_name } => {
-            rename_column(draft, &names::plain(old_column_name)?, names::plain(new_column_name)?)
+        A::SetNotNull(column) => {
+            let at = draft.column(column)?;
+            draft.set_not_null(at);
+            Ok(())
         }
-        A::RenameTable { table_name: ast::RenameTableNameKind::To(name) } => rename_table(draft, name),
-        A::RenameConstraint { old_name, new_name } => {
-            rename_constraint(draft, &names::plain(old_name)?, names::plain(new_name)?)
+        A::DropNotNull(column) => drop_not_null(draft, column),
+        A::SetDefault { column, expr } => {
+            let at = draft.column(column)?;
+            refuse_identity(draft, at)?;
+            draft.set_default(at, expr).map(|_| ())
         }
-        A::ValidateConstraint { name } => {
-            let name = names::plain(name)?;
+        A::DropDefault(column) => {
+            let at = draft.column(column)?;
+            let hint = "Use ALTER TABLE ... ALTER COLUMN ... DROP IDENTITY instead.";
+            refuse_identity(draft, at).map_err(|error| error.with_hint(hint))?;
+            draft.next.columns[at].default = None;
+            Ok(())
+        }
+        A::AlterColumnType { column, ty, collation, using, .. } => {
+            set_type(draft, column, ty, collation.as_ref(), using.as_ref())
+        }
+        A::AddIdentity { column, always, options } => {
+            let at = draft.column(column)?;
+            draft.add_identity(at, *always, options)
+        }
+        A::ValidateConstraint(name) => {
             if constraints(&draft.next).any(|one| one == name) {
                 return Ok(());
             }
             let text = format!("constraint \"{name}\" of relation \"{}\" does not exist", draft.next.name.table);
             Err(Error::new(SqlState::UNDEFINED_OBJECT, text))
         }
-        A::SetOptionsParens { options } => set_options(draft, options),
-        A::OwnerTo { .. } => {
+        A::SetOptions(options) => set_options(draft, options),
+        A::OwnerTo(_) => {
             draft.notices.push(Notice::new(NO_OWNERS));
             Ok(())
         }
-        other => Err(Error::unsupported(format!("ALTER TABLE … {other} is not supported on rows tables"))),
+        other => Err(create::unsupported(&format!("ALTER TABLE … {other}"))),
     }
 }
 
@@ -158,80 +218,67 @@ fn drop_column(draft: &mut Draft<'_>, name: &str, if_exists: bool, cascade: bool
     }
 }
 
-fn alter_column(draft: &mut Draft<'_>, name: &str, op: &C) -> Result<()> {
-    let at = draft.column(name)?;
-    let is_identity = draft.next.columns[at].identity.is_some();
-    let table = &draft.next.name.table;
-    let identity = |text: &str| Err(Error::new(SqlState::SYNTAX_ERROR, text));
-    let is_one = format!("column \"{name}\" of relation \"{table}\" is an identity column");
-    match op {
-        C::SetNotNull => draft.set_not_null(at),
-        C::DropNotNull if is_identity => return identity(&is_one),
-        C::DropNotNull => {
-            if draft.next.primary.as_ref().is_some_and(|primary| primary.columns.contains(&at)) {
-                let text = format!("column \"{name}\" is in a primary key");
-                return Err(Error::new(SqlState::INVALID_TABLE_DEFINITION, text));
-            }
-            draft.drop_not_null(at);
-        }
-        C::SetDefault { .. } if is_identity => return identity(&is_one),
-        C::DropDefault if is_identity => {
-            let hint = "Use ALTER TABLE ... ALTER COLUMN ... DROP IDENTITY instead.";
-            return identity(&is_one).map_err(|error| error.with_hint(hint));
-        }
-        C::SetDefault { value } => {
-            draft.set_default(at, value)?;
-        }
-        C::DropDefault => draft.next.columns[at].default = None,
-        C::SetDataType { data_type, using, .. } => {
-            let declared = types::declared(data_type, &mut draft.notices)?;
-            if declared.is_serial {
-                let text = format!("type \"{}\" does not exist", data_type.to_string().to_ascii_lowercase());
-                return Err(Error::new(SqlState::UNDEFINED_OBJECT, text));
-            }
-            draft.set_type(at, declared.ty, using.as_ref())?;
-        }
-        C::AddGenerated { generated_as: Some(kind), sequence_options } => {
-            draft.add_identity(at, *kind, sequence_options.as_deref())?;
-        }
-        C::AddGenerated { generated_as: None, .. } => {
-            return Err(Error::unsupported("generated columns are not supported on rows tables"));
-        }
+/// Error 42601 for an identity column.
+fn refuse_identity(draft: &Draft<'_>, at: usize) -> Result<()> {
+    let column = &draft.next.columns[at];
+    if column.identity.is_none() {
+        return Ok(());
     }
+    let (name, table) = (&column.name, &draft.next.name.table);
+    let text = format!("column \"{name}\" of relation \"{table}\" is an identity column");
+    Err(Error::new(SqlState::SYNTAX_ERROR, text))
+}
+
+fn drop_not_null(draft: &mut Draft<'_>, name: &str) -> Result<()> {
+    let at = draft.column(name)?;
+    refuse_identity(draft, at)?;
+    if draft.next.primary.as_ref().is_some_and(|primary| primary.columns.contains(&at)) {
+        let text = format!("column \"{name}\" is in a primary key");
+        return Err(Error::new(SqlState::INVALID_TABLE_DEFINITION, text));
+    }
+    draft.drop_not_null(at);
     Ok(())
 }
 
-fn rename_column(draft: &mut Draft<'_>, old: &str, new: String) -> Result<()> {
+fn set_type(
+    draft: &mut Draft<'_>,
+    name: &str,
+    ty: &TypeName,
+    collation: Option<&Name>,
+    using: Option<&Expr>,
+) -> Result<()> {
+    let at = draft.column(name)?;
+    let declared = types::declared(ty, draft.session.facts()?, &mut draft.notices)?;
+    if declared.is_serial {
+        return Err(Error::new(SqlState::UNDEFINED_OBJECT, format!("type \"{ty}\" does not exist")));
+    }
+    if let Some(collation) = collation {
+        check_collation(collation, declared.ty)?;
+    }
+    draft.set_type(at, declared.ty, using)
+}
+
+fn rename_column(draft: &mut Draft<'_>, old: &str, new: &Ident) -> Result<()> {
     let at = draft
         .next
         .column(old)
         .ok_or_else(|| Error::new(SqlState::UNDEFINED_COLUMN, format!("column \"{old}\" does not exist")))?;
-    if draft.next.column(&new).is_some() {
+    if draft.next.column(new).is_some() {
         let text = format!("column \"{new}\" of relation \"{}\" already exists", draft.next.name.table);
         return Err(Error::new(SqlState::DUPLICATE_COLUMN, text));
     }
-    draft.rename_column(at, new)
+    draft.rename_column(at, new.to_string())
 }
 
-fn rename_table(draft: &mut Draft<'_>, name: &ast::ObjectName) -> Result<()> {
-    let [ast::ObjectNamePart::Identifier(name)] = name.0.as_slice() else {
-        return Err(Error::new(SqlState::SYNTAX_ERROR, "syntax error at or near \".\""));
-    };
-    let name = names::plain(name)?;
-    draft.check_relation(&name)?;
-    draft.next.name.table = name;
-    Ok(())
-}
-
-fn rename_constraint(draft: &mut Draft<'_>, old: &str, new: String) -> Result<()> {
+fn rename_constraint(draft: &mut Draft<'_>, old: &str, new: &Ident) -> Result<()> {
     let table = &draft.next.name.table;
     if constraints(&draft.next).all(|name| name != old) {
         let text = format!("constraint \"{old}\" for table \"{table}\" does not exist");
         return Err(Error::new(SqlState::UNDEFINED_OBJECT, text));
     }
-    draft.check_constraint(&new)?;
+    draft.check_constraint(new)?;
     if super::has_index(&draft.next, old) {
-        draft.check_relation(&new)?;
+        draft.check_relation(new)?;
     }
     let next = &mut draft.next;
     let keys = next.primary.iter_mut().chain(&mut next.secondary).filter(|index| index.constraint);
@@ -239,24 +286,16 @@ fn rename_constraint(draft: &mut Draft<'_>, old: &str, new: String) -> Result<()
     let checks = next.checks.iter_mut().map(|check| &mut check.name);
     for name in all.chain(checks).chain(next.foreign_keys.iter_mut().map(|key| &mut key.name)) {
         if name == old {
-            *name = new;
+            *name = new.to_string();
             break;
         }
     }
     Ok(())
 }
 
-fn set_options(draft: &mut Draft<'_>, options: &[ast::SqlOption]) -> Result<()> {
+pub(super) fn set_options(draft: &mut Draft<'_>, options: &[RelOption]) -> Result<()> {
     for option in options {
-        let name = match option {
-            ast::SqlOption::KeyValue { key, .. } | ast::SqlOption::Ident(key) => crate::dialect::fold_ident(key),
-            other => other.to_string(),
-        };
-        if !create::is_ignored(&name) {
-            let text = format!("unrecognized parameter \"{name}\"");
-            return Err(Error::new(SqlState::INVALID_PARAMETER_VALUE, text));
-        }
-        draft.notices.push(create::ignored(&name));
+        draft.notices.push(create::ignored_option(&create::option_name(option))?);
     }
     Ok(())
 }

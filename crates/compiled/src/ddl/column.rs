@@ -6,15 +6,18 @@ use model::limits::COLUMNS_PER_TABLE_MAX;
 use model::{
     Datum, Error, Identity, Result, RowColumn, SequenceOptions, SequenceOwner, SequenceSpec, SqlState, TableName, Type,
 };
+use parser::ast::{self, ColumnConstraint, ColumnConstraintKind as C, ColumnDef, ConstraintAttributes, SequenceOption};
+use parser::ast::{Expr as Expression, ExprKind, Pos};
 use rows::row::alone;
-use sqlparser::ast;
 
 use super::draft::Draft;
 use super::expressions::{self, Default};
+use super::sequence::Given;
 use super::table_constraints::{NewConstraint, check_types, refuse_deferred, refuse_nulls_not_distinct};
 use super::table_work::Field;
-use super::{Change, Object, indexes, names, sequence, types};
+use super::{Change, Notice, Object, create, indexes, names, sequence, types};
 use crate::expr::{Expr, Value};
+use crate::stored_expressions::parsed;
 use crate::types::{assignable, is_text};
 
 /// System columns of every PostgreSQL table.
@@ -29,11 +32,12 @@ impl Draft<'_> {
     /// Adds a column; its constraints are appended to `new_constraints`.
     pub(super) fn add_column<'s>(
         &mut self,
-        def: &'s ast::ColumnDef,
+        def: &'s ColumnDef,
         new_constraints: &mut Vec<NewConstraint<'s>>,
     ) -> Result<()> {
-        let name = names::plain(&def.name)?;
-        let declared = types::declared(&def.data_type, &mut self.notices)?;
+        let name = def.name.to_string();
+        let Some(ty) = &def.ty else { return Err(Error::bug("a column without type")) };
+        let declared = types::declared(ty, self.session.facts()?, &mut self.notices)?;
         let mut column = RowColumn::new(&name, declared.ty);
         let values_from = self.options(&mut column, def, declared.is_serial, new_constraints)?;
         if SYSTEM_COLUMNS.contains(&name.as_str()) {
@@ -70,7 +74,7 @@ impl Draft<'_> {
     }
 
     /// Sets the default of a new column; existing rows get it too.
-    fn new_default(&mut self, at: usize, expr: &ast::Expr) -> Result<()> {
+    fn new_default(&mut self, at: usize, expr: &Expression) -> Result<()> {
         match self.set_default(at, expr)? {
             Default::Next(sequence) => {
                 self.filled.insert(at, Field::Next(sequence.id));
@@ -91,81 +95,102 @@ impl Draft<'_> {
     }
 
     /// Sets a column's default.
-    pub(super) fn set_default(&mut self, at: usize, expr: &ast::Expr) -> Result<Default> {
+    pub(super) fn set_default(&mut self, at: usize, expr: &Expression) -> Result<Default> {
         let column = &mut self.next.columns[at];
-        let default = expressions::default(expr, &column.name, column.ty, self.catalog)?;
+        let default = expressions::default(expr, column, self.catalog, self.session)?;
         column.default = match &default {
             Default::Next(sequence) => Some(expressions::next_value(&sequence.name, self.catalog)),
             Default::Value(Expr::Value(Value::Plain(Datum::Null))) => None,
-            Default::Value(_) => Some(expressions::canonical(expr, "").to_string()),
+            Default::Value(_) => Some(expressions::canonical(expr)),
         };
         Ok(default)
     }
 
-    /// Evaluates the options after the type in a column definition.
+    /// Evaluates what stands behind the type in a column definition.
     fn options<'s>(
         &mut self,
         column: &mut RowColumn,
-        def: &'s ast::ColumnDef,
+        def: &'s ColumnDef,
         is_serial: bool,
         new_constraints: &mut Vec<NewConstraint<'s>>,
     ) -> Result<ValueSource<'s>> {
         let name = &column.name;
+        let refused = |what: &str| Err(create::unsupported(&format!("{what} of column \"{name}\"")));
+        if def.compression.is_some() {
+            return refused("COMPRESSION");
+        }
+        if !def.options.is_empty() {
+            return refused("OPTIONS");
+        }
+        if let Some(collation) = &def.collation {
+            check_collation(collation, column.ty)?;
+        }
         let mut null: Option<bool> = is_serial.then_some(false);
         let mut default = None;
         let mut options = is_serial.then(|| SequenceOptions { ty: Some(column.ty), ..SequenceOptions::default() });
-        for one in &def.options {
-            let constraint = one.name.as_ref().map(names::plain).transpose()?;
-            let columns = || vec![name.clone()];
-            match &one.option {
-                ast::ColumnOption::Null | ast::ColumnOption::NotNull => {
-                    let says = matches!(one.option, ast::ColumnOption::Null);
+        let columns = || vec![column.name.clone()];
+        // Whether DEFERRABLE and its like belong to the constraint before.
+        let mut takes_attributes = false;
+        for (at, one) in def.constraints.iter().enumerate() {
+            let attributes = attributes(&def.constraints[at + 1..])?;
+            let constraint = one.name.as_ref().map(ast::Ident::to_string);
+            let is_attribute = attribute(&one.kind).is_some();
+            match &one.kind {
+                C::Null | C::NotNull => {
+                    let says = matches!(one.kind, C::Null);
                     if null.is_some_and(|null| null != says) {
-                        return Err(self.misplaced("conflicting NULL/NOT NULL declarations for", name));
+                        return Err(self.misplaced("conflicting NULL/NOT NULL declarations for", &column.name));
                     }
                     null = Some(says);
                 }
-                ast::ColumnOption::Default(_) if default.is_some() || is_serial => {
-                    return Err(self.misplaced("multiple default values specified for", name));
+                C::Default(_) if default.is_some() || is_serial => {
+                    return Err(self.misplaced("multiple default values specified for", &column.name));
                 }
-                ast::ColumnOption::Default(expr) => default = Some(expr),
-                ast::ColumnOption::Generated { generation_expr: None, generated_as, sequence_options, .. } => {
+                C::Default(expr) => default = Some(expr),
+                C::Identity { always, options: given } => {
                     if column.identity.is_some() {
-                        return Err(self.misplaced("multiple identity specifications for", name));
+                        return Err(self.misplaced("multiple identity specifications for", &column.name));
                     }
                     if null == Some(true) {
-                        return Err(self.misplaced("conflicting NULL/NOT NULL declarations for", name));
+                        return Err(self.misplaced("conflicting NULL/NOT NULL declarations for", &column.name));
                     }
                     null = Some(false);
-                    column.identity = Some(identity(*generated_as));
-                    options = Some(identity_options(column.ty, sequence_options.as_deref())?);
+                    column.identity = Some(identity(*always));
+                    options = Some(self.identity_options(column.ty, given)?);
                 }
-                ast::ColumnOption::Generated { .. } => {
+                C::Generated(_) => {
                     return Err(Error::unsupported("generated columns are not supported on rows tables"));
                 }
-                ast::ColumnOption::PrimaryKey(key) => {
-                    refuse_deferred(key.characteristics)?;
+                C::PrimaryKey { index } => {
+                    refuse_deferred(attributes)?;
+                    self.key_parameters(index)?;
                     new_constraints.push(NewConstraint::Key { name: constraint, columns: columns(), primary: true });
                 }
-                ast::ColumnOption::Unique(key) => {
-                    refuse_deferred(key.characteristics)?;
-                    refuse_nulls_not_distinct(key.nulls_distinct)?;
+                C::Unique { nulls_distinct, index } => {
+                    refuse_deferred(attributes)?;
+                    refuse_nulls_not_distinct(*nulls_distinct)?;
+                    self.key_parameters(index)?;
                     new_constraints.push(NewConstraint::Key { name: constraint, columns: columns(), primary: false });
                 }
-                ast::ColumnOption::Check(check) => {
-                    new_constraints.push(NewConstraint::Check { name: constraint, condition: &check.expr });
+                // Nothing inherits from a table, so NO INHERIT says nothing.
+                C::Check { expr, no_inherit: _ } => {
+                    new_constraints.push(NewConstraint::Check { name: constraint, condition: expr });
                 }
-                ast::ColumnOption::ForeignKey(key) => {
-                    new_constraints.push(NewConstraint::Foreign { name: constraint, columns: columns(), key });
+                C::References(key) => {
+                    let columns = columns();
+                    new_constraints.push(NewConstraint::Foreign { name: constraint, columns, key, attributes });
                 }
-                ast::ColumnOption::Collation(collation) => check_collation(collation, column.ty)?,
-                other => {
-                    let text = format!("{other} of column \"{name}\" is not supported on rows tables");
-                    return Err(Error::unsupported(text));
+                kind => {
+                    if let Some(words) = attribute(kind).filter(|_| !takes_attributes) {
+                        return Err(Error::new(SqlState::SYNTAX_ERROR, format!("misplaced {words} clause")));
+                    }
                 }
             }
+            if !is_attribute {
+                takes_attributes = matches!(one.kind, C::PrimaryKey { .. } | C::Unique { .. } | C::References(_));
+            }
             if (default.is_some() || is_serial) && column.identity.is_some() {
-                return Err(self.misplaced("both default and identity specified for", name));
+                return Err(self.misplaced("both default and identity specified for", &column.name));
             }
         }
         column.not_null = null == Some(false);
@@ -174,6 +199,23 @@ impl Draft<'_> {
             (Some(default), None) => ValueSource::Default(default),
             (None, None) => ValueSource::Nothing,
         })
+    }
+
+    /// Options of the sequence of an identity column.
+    fn identity_options(&mut self, ty: Type, given: &[SequenceOption]) -> Result<SequenceOptions> {
+        check_identity(ty)?;
+        let given = Given::of(given, self.session)?;
+        if given.options.ty.is_some() {
+            return Err(sequence::conflicting());
+        }
+        if given.restart.is_some() {
+            return Err(Error::unsupported("RESTART of a new sequence is not supported").with_hint("use START"));
+        }
+        if given.name.is_some() {
+            let text = "SEQUENCE NAME is ignored: the sequence is named after its table and column";
+            self.notices.push(Notice::new(text));
+        }
+        Ok(SequenceOptions { ty: Some(ty), ..given.options })
     }
 
     /// Creates the sequence of a serial or identity column; returns its id.
@@ -219,7 +261,7 @@ impl Draft<'_> {
     }
 
     /// Changes a column's type. `using` computes the new values; without it they are cast.
-    pub(super) fn set_type(&mut self, at: usize, ty: Type, using: Option<&ast::Expr>) -> Result<()> {
+    pub(super) fn set_type(&mut self, at: usize, ty: Type, using: Option<&Expression>) -> Result<()> {
         let old = self.next.columns[at].ty;
         let name = self.next.columns[at].name.clone();
         if self.filled.contains_key(&at) {
@@ -240,20 +282,20 @@ impl Draft<'_> {
     }
 
     /// The expression that computes a column's new values.
-    fn converted(&self, at: usize, ty: Type, using: Option<&ast::Expr>) -> Result<Expr> {
+    fn converted(&self, at: usize, ty: Type, using: Option<&Expression>) -> Result<Expr> {
         let (column, old) = (&self.next.columns[at], self.old.as_deref());
         let table = expressions::empty_table(old.unwrap_or(&self.next))?;
         if let Some(using) = using {
-            return expressions::transformed(using, &table, &column.name, ty);
+            return expressions::transformed(using, &table, &column.name, ty, self.session);
         }
         if !assignable(column.ty, ty) {
             let name = &column.name;
-            let text = format!("column \"{name}\" cannot be cast automatically to type {ty}");
+            let text = format!("column \"{name}\" cannot be cast automatically to type {}", ty.sql_name());
             let hint = format!("You might need to specify \"USING {}::{ty}\".", names::quoted(name));
             return Err(Error::new(SqlState::DATATYPE_MISMATCH, text).with_hint(hint));
         }
-        let itself = ast::Expr::Identifier(ast::Ident::with_quote('"', &column.name));
-        expressions::transformed(&itself, &table, &column.name, ty)
+        let itself = Expression::new(ExprKind::Column(column.name.as_str().into()), Pos(0));
+        expressions::transformed(&itself, &table, &column.name, ty, self.session)
     }
 
     /// Error 42804 if the default cannot be cast to the new type. Binding it again checks its value.
@@ -261,11 +303,11 @@ impl Draft<'_> {
         let column = &self.next.columns[at];
         let (Some(sql), None) = (&column.default, column.identity) else { return Ok(()) };
         if !assignable(old, column.ty) {
-            let text =
-                format!("default for column \"{}\" cannot be cast automatically to type {}", column.name, column.ty);
+            let (name, to) = (&column.name, column.ty.sql_name());
+            let text = format!("default for column \"{name}\" cannot be cast automatically to type {to}");
             return Err(Error::new(SqlState::DATATYPE_MISMATCH, text));
         }
-        expressions::default(&expressions::parsed(sql)?, &column.name, column.ty, self.catalog).map(|_| ())
+        expressions::default(&parsed(sql)?, column, self.catalog, self.session).map(|_| ())
     }
 
     /// Checks indexes, constraints and foreign keys of the column against its new type.
@@ -278,7 +320,7 @@ impl Draft<'_> {
         let table = self.table()?;
         for check in &self.next.checks {
             if expressions::columns(&check.condition, &self.next)?.contains(&at) {
-                expressions::condition(&expressions::parsed(&check.condition)?, &table)?;
+                expressions::condition(&parsed(&check.condition)?, &table, self.session)?;
                 if rewritten {
                     self.checked.push(check.name.clone());
                 }
@@ -326,14 +368,9 @@ impl Draft<'_> {
     }
 
     /// Makes a column an identity column.
-    pub(super) fn add_identity(
-        &mut self,
-        at: usize,
-        kind: ast::GeneratedAs,
-        given: Option<&[ast::SequenceOptions]>,
-    ) -> Result<()> {
+    pub(super) fn add_identity(&mut self, at: usize, always: bool, given: &[SequenceOption]) -> Result<()> {
+        let options = self.identity_options(self.next.columns[at].ty, given)?;
         let column = &self.next.columns[at];
-        let options = identity_options(column.ty, given)?;
         let (name, table) = (&column.name, &self.next.name.table);
         let wrong = |text: String| Err(Error::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, text));
         if !column.not_null {
@@ -348,7 +385,7 @@ impl Draft<'_> {
         if column.default.is_some() {
             return wrong(format!("column \"{name}\" of relation \"{table}\" already has a default value"));
         }
-        self.next.columns[at].identity = Some(identity(kind));
+        self.next.columns[at].identity = Some(identity(always));
         self.own_sequence(at, &options).map(|_| ())
     }
 
@@ -389,12 +426,12 @@ impl Draft<'_> {
 /// Default value of a new column.
 enum ValueSource<'s> {
     Nothing,
-    Default(&'s ast::Expr),
+    Default(&'s Expression),
     Sequence(SequenceOptions),
 }
 
-fn identity(kind: ast::GeneratedAs) -> Identity {
-    if kind == ast::GeneratedAs::Always { Identity::Always } else { Identity::ByDefault }
+fn identity(always: bool) -> Identity {
+    if always { Identity::Always } else { Identity::ByDefault }
 }
 
 fn check_identity(ty: Type) -> Result<()> {
@@ -405,11 +442,37 @@ fn check_identity(ty: Type) -> Result<()> {
     Err(Error::new(SqlState::INVALID_PARAMETER_VALUE, text))
 }
 
-fn identity_options(ty: Type, given: Option<&[ast::SequenceOptions]>) -> Result<SequenceOptions> {
-    check_identity(ty)?;
-    let mut options = sequence::options(given.unwrap_or_default())?;
-    options.ty = Some(ty);
-    Ok(options)
+/// The words of an attribute of the constraint before it; `None` for what is none.
+fn attribute(kind: &C) -> Option<&'static str> {
+    match kind {
+        C::Deferrable => Some("DEFERRABLE"),
+        C::NotDeferrable => Some("NOT DEFERRABLE"),
+        C::InitiallyDeferred => Some("INITIALLY DEFERRED"),
+        C::InitiallyImmediate => Some("INITIALLY IMMEDIATE"),
+        _ => None,
+    }
+}
+
+/// The attributes that stand first in a list: those of the constraint before it.
+fn attributes(behind: &[ColumnConstraint]) -> Result<ConstraintAttributes> {
+    let mut found = ConstraintAttributes::default();
+    for one in behind {
+        let (place, value, what) = match one.kind {
+            C::Deferrable => (&mut found.deferrable, true, "DEFERRABLE/NOT DEFERRABLE"),
+            C::NotDeferrable => (&mut found.deferrable, false, "DEFERRABLE/NOT DEFERRABLE"),
+            C::InitiallyDeferred => (&mut found.initially_deferred, true, "INITIALLY IMMEDIATE/DEFERRED"),
+            C::InitiallyImmediate => (&mut found.initially_deferred, false, "INITIALLY IMMEDIATE/DEFERRED"),
+            _ => break,
+        };
+        if place.replace(value).is_some() {
+            return Err(Error::new(SqlState::SYNTAX_ERROR, format!("multiple {what} clauses not allowed")));
+        }
+    }
+    if found.deferrable == Some(false) && found.initially_deferred == Some(true) {
+        let text = "constraint declared INITIALLY DEFERRED must be DEFERRABLE";
+        return Err(Error::new(SqlState::SYNTAX_ERROR, text));
+    }
+    Ok(found)
 }
 
 /// Whether every value of one type is a value of the other with the same encoding, so no rewrite is needed.
@@ -429,15 +492,14 @@ fn is_kept(from: Type, to: Type) -> bool {
 }
 
 /// Accepts only collations that order text by its bytes.
-fn check_collation(collation: &ast::ObjectName, ty: Type) -> Result<()> {
+pub(super) fn check_collation(collation: &ast::Name, ty: Type) -> Result<()> {
     if !is_text(ty) {
         let text = format!("collations are not supported by type {}", ty.sql_name());
         return Err(Error::new(SqlState::DATATYPE_MISMATCH, text));
     }
-    let name = collation.0.last().and_then(|part| part.as_ident()).map_or("", |name| name.value.as_str());
-    if ["C", "POSIX", "default", "ucs_basic"].contains(&name) {
+    if ["C", "POSIX", "default", "ucs_basic"].contains(&collation.name.as_str()) {
         return Ok(());
     }
-    Err(Error::unsupported(format!("collation {collation} is not supported on rows tables"))
+    Err(create::unsupported(&format!("collation {collation}"))
         .with_hint("text is ordered by its bytes, as with COLLATE \"C\""))
 }

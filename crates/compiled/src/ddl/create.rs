@@ -1,12 +1,13 @@
 //! CREATE TABLE.
 
+use std::borrow::Cow;
+
 use model::{Error, Result, SqlState};
-use sqlparser::ast;
+use parser::ast::{self, NumericValue, OptionValue, Persistence, RelOption, TableElement, TableShape};
+use parser::print::quoted_name;
 
 use super::draft::Draft;
-use super::table_constraints::{NewConstraint, refuse_deferred, refuse_nulls_not_distinct};
 use super::{Catalog, Definition, Notice, is_taken, names};
-use crate::dialect::fold_ident;
 use crate::statement::Session;
 
 const TAG: &str = "CREATE TABLE";
@@ -25,6 +26,8 @@ const IGNORED: [&str; 11] = [
     "hasuids",
     "version",
 ];
+/// Name of the foreign server of MOT and MogDB.
+const SERVER: &str = "mot_server";
 /// Prefixes of further ignored options.
 const IGNORED_FAMILIES: [&str; 3] = ["autovacuum_", "vacuum_", "toast."];
 
@@ -34,107 +37,77 @@ pub(super) fn create(
     catalog: &dyn Catalog,
     session: Session<'_>,
 ) -> Result<Option<Definition>> {
-    if is_of_other_store(create) {
+    if is_of_other_store(&create.options) {
         return Ok(None);
     }
+    let mut notices = refuse_persistence(create.persistence)?;
     refuse_kinds(create)?;
+    notices.extend(foreign(create)?);
     let name = names::new_relation(&create.name, catalog)?;
     if is_taken(catalog, &name) {
         if !create.if_not_exists {
             return Err(super::exists_already(&name.table));
         }
-        let notice = Notice::new(format!("relation \"{}\" already exists, skipping", name.table));
-        return Ok(Some(Definition { notices: vec![notice], ..Definition::new(TAG) }));
+        notices.push(Notice::new(format!("relation \"{}\" already exists, skipping", name.table)));
+        return Ok(Some(Definition { notices, ..Definition::new(TAG) }));
     }
+    notices.extend(with_options(&create.options)?);
     let mut draft = Draft::new(name, catalog, session);
-    draft.notices = with_options(create)?;
+    draft.notices = notices;
     let mut new_constraints = Vec::new();
-    for column in &create.columns {
-        draft.add_column(column, &mut new_constraints)?;
+    for element in &create.elements {
+        match element {
+            TableElement::Column(column) => draft.add_column(column, &mut new_constraints)?,
+            TableElement::Constraint(constraint) => new_constraints.push(draft.new_constraint(constraint)?),
+            TableElement::Like(_) => return Err(unsupported("LIKE")),
+        }
     }
-    for constraint in &create.constraints {
-        new_constraints.push(new_constraint(constraint)?);
-    }
+    draft.notices.extend(create.tablespace.as_deref().map(tablespace));
     draft.add_all(new_constraints)?;
     draft.finish(TAG).map(Some)
 }
 
-/// Converts a table constraint of the syntax tree.
-pub(super) fn new_constraint(constraint: &ast::TableConstraint) -> Result<NewConstraint<'_>> {
-    use ast::TableConstraint as T;
-    let given = |name: &Option<ast::Ident>| name.as_ref().map(names::plain).transpose();
-    match constraint {
-        T::PrimaryKey(key) => {
-            refuse_deferred(key.characteristics)?;
-            Ok(NewConstraint::Key { name: given(&key.name)?, columns: key_columns(&key.columns)?, primary: true })
-        }
-        T::Unique(key) => {
-            refuse_deferred(key.characteristics)?;
-            refuse_nulls_not_distinct(key.nulls_distinct)?;
-            Ok(NewConstraint::Key { name: given(&key.name)?, columns: key_columns(&key.columns)?, primary: false })
-        }
-        T::Check(check) => Ok(NewConstraint::Check { name: given(&check.name)?, condition: &check.expr }),
-        T::ForeignKey(key) => {
-            let columns = key.columns.iter().map(names::plain).collect::<Result<_>>()?;
-            Ok(NewConstraint::Foreign { name: given(&key.name)?, columns, key })
-        }
-        T::PrimaryKeyUsingIndex(_) | T::UniqueUsingIndex(_) => {
-            Err(Error::unsupported("USING INDEX is not supported on rows tables")
-                .with_hint("name the columns: the constraint builds its own index"))
-        }
-        other => Err(Error::new(SqlState::SYNTAX_ERROR, format!("syntax error at or near \"{other}\""))),
+/// Refuses a CREATE TABLE AS; `None` for a table of the other store.
+pub(super) fn refuse_query(create: &ast::CreateTableAs) -> Result<Option<Definition>> {
+    if is_of_other_store(&create.options) {
+        return Ok(None);
+    }
+    refuse_persistence(create.persistence)?;
+    refuse_on_commit(create.on_commit)?;
+    Err(unsupported("CREATE TABLE AS"))
+}
+
+fn is_of_other_store(options: &[RelOption]) -> bool {
+    options.iter().any(|option| option_name(option) == "store" && text(option).as_deref() != Some("rows"))
+}
+
+/// Name of an option, with its namespace.
+pub(super) fn option_name(option: &RelOption) -> Cow<'_, str> {
+    match &option.namespace {
+        None => Cow::Borrowed(&option.name),
+        Some(namespace) => Cow::Owned(format!("{namespace}.{}", option.name)),
     }
 }
 
-fn key_columns(columns: &[ast::IndexColumn]) -> Result<Vec<String>> {
-    let name = |column: &ast::IndexColumn| match &column.column.expr {
-        ast::Expr::Identifier(name) => names::plain(name),
-        other => Err(Error::new(SqlState::SYNTAX_ERROR, format!("syntax error at or near \"{other}\""))),
+/// Value of an option, in lower case.
+fn text(option: &RelOption) -> Option<String> {
+    let text = match option.value.as_ref()? {
+        OptionValue::Type(ty) if ty.name.qualifier.is_empty() => ty.name.name.to_string(),
+        OptionValue::Type(ty) => ty.to_string(),
+        OptionValue::Word(word) => word.to_string(),
+        OptionValue::Number(NumericValue::Integer(value)) => value.to_string(),
+        OptionValue::Number(NumericValue::Number(text)) | OptionValue::Text(text) => text.to_string(),
+        OptionValue::Operator(_) | OptionValue::Star | OptionValue::List(_) => return None,
     };
-    columns.iter().map(name).collect()
-}
-
-fn options(create: &ast::CreateTable) -> &[ast::SqlOption] {
-    match &create.table_options {
-        ast::CreateTableOptions::With(options) => options,
-        _ => &[],
-    }
-}
-
-fn is_of_other_store(create: &ast::CreateTable) -> bool {
-    options(create).iter().any(
-        |option| matches!(named(option), Some((name, value)) if name == "store" && value.as_deref() != Some("rows")),
-    )
-}
-
-/// Name and value of an option.
-fn named(option: &ast::SqlOption) -> Option<(String, Option<String>)> {
-    match option {
-        ast::SqlOption::KeyValue { key, value } => Some((fold_ident(key), Some(text(value)))),
-        ast::SqlOption::Ident(key) => Some((fold_ident(key), None)),
-        _ => None,
-    }
-}
-
-fn text(value: &ast::Expr) -> String {
-    match value {
-        ast::Expr::Value(value) => match &value.value {
-            ast::Value::SingleQuotedString(text) => text.clone(),
-            other => other.to_string(),
-        },
-        ast::Expr::Identifier(name) => fold_ident(name),
-        other => other.to_string(),
-    }
+    Some(text.to_ascii_lowercase())
 }
 
 /// Evaluates the WITH options; returns notices about ignored ones.
-fn with_options(create: &ast::CreateTable) -> Result<Vec<Notice>> {
+fn with_options(options: &[RelOption]) -> Result<Vec<Notice>> {
     let mut notices = Vec::new();
-    for option in options(create) {
-        let (name, value) = named(option)
-            .ok_or_else(|| Error::new(SqlState::SYNTAX_ERROR, format!("syntax error at or near \"{option}\"")))?;
-        let value = value.map(|value| value.to_ascii_lowercase());
-        match (name.as_str(), value.as_deref()) {
+    for option in options {
+        let (name, value) = (option_name(option), text(option));
+        match (&*name, value.as_deref()) {
             ("store", _) | ("oids", Some("false" | "off" | "0")) | ("orientation", Some("row")) => {}
             ("oids", _) => return Err(Error::unsupported("tables declared WITH OIDS are not supported")),
             ("orientation", _) => {
@@ -144,44 +117,88 @@ fn with_options(create: &ast::CreateTable) -> Result<Vec<Notice>> {
                 ))
                 .with_hint("WITH (store = 'columns') creates a columns table"));
             }
-            (name, _) if is_ignored(name) => notices.push(ignored(name)),
-            _ => {
-                let text = format!("unrecognized parameter \"{name}\"");
-                return Err(Error::new(SqlState::INVALID_PARAMETER_VALUE, text));
-            }
+            _ => notices.push(ignored_option(&name)?),
         }
     }
     Ok(notices)
 }
 
-/// Whether the option is ignored with a notice.
-pub(super) fn is_ignored(name: &str) -> bool {
-    IGNORED.contains(&name) || IGNORED_FAMILIES.iter().any(|family| name.starts_with(family))
-}
-
-pub(super) fn ignored(name: &str) -> Notice {
-    Notice::new(format!("parameter \"{name}\" is ignored: rows tables are in memory and need no vacuum"))
-}
-
-fn refuse_kinds(create: &ast::CreateTable) -> Result<()> {
-    if create.temporary || create.global.is_some() {
-        return Err(Error::unsupported("temporary tables are not supported")
-            .with_hint("create an ordinary table and drop it at the end"));
+/// A notice about an option that is ignored.
+///
+/// # Errors
+/// 22023 for another one.
+pub(super) fn ignored_option(name: &str) -> Result<Notice> {
+    if !IGNORED.contains(&name) && !IGNORED_FAMILIES.iter().any(|family| name.starts_with(family)) {
+        return Err(Error::new(SqlState::INVALID_PARAMETER_VALUE, format!("unrecognized parameter \"{name}\"")));
     }
-    if create.on_commit.is_some() {
+    Ok(Notice::new(format!("parameter \"{name}\" is ignored: rows tables are in memory and need no vacuum")))
+}
+
+/// A notice about TABLESPACE.
+pub(super) fn tablespace(name: &str) -> Notice {
+    Notice::new(format!("tablespace {} is ignored: rows tables are in memory", quoted_name(name)))
+}
+
+/// A notice about UNLOGGED.
+pub(super) fn unlogged() -> Notice {
+    Notice::new("UNLOGGED is ignored: every table is logged")
+}
+
+/// SERVER and OPTIONS of CREATE FOREIGN TABLE.
+fn foreign(create: &ast::CreateTable) -> Result<Option<Notice>> {
+    match &create.foreign {
+        None => Ok(None),
+        Some(foreign) if foreign.server.eq_ignore_ascii_case(SERVER) => {
+            let text = "a foreign table of mot_server is a rows table here: in memory and durable";
+            Ok(Some(Notice::new(text)))
+        }
+        Some(foreign) => {
+            let text = format!("server \"{}\" does not exist", foreign.server);
+            let hint = format!("the only foreign server is {SERVER}");
+            Err(Error::new(SqlState::UNDEFINED_OBJECT, text).with_hint(hint))
+        }
+    }
+}
+
+/// Refuses temporary tables; returns a notice about UNLOGGED.
+fn refuse_persistence(persistence: Persistence) -> Result<Vec<Notice>> {
+    match persistence {
+        Persistence::Permanent => Ok(Vec::new()),
+        Persistence::Unlogged => Ok(vec![unlogged()]),
+        Persistence::Temporary => Err(Error::unsupported("temporary tables are not supported")
+            .with_hint("create an ordinary table and drop it at the end")),
+    }
+}
+
+fn refuse_on_commit(on_commit: Option<ast::OnCommit>) -> Result<()> {
+    if on_commit.is_some() {
         let text = "ON COMMIT can only be used on temporary tables";
         return Err(Error::new(SqlState::INVALID_TABLE_DEFINITION, text));
     }
-    let what = if create.query.is_some() {
-        "CREATE TABLE AS"
-    } else if create.like.is_some() {
-        "LIKE"
-    } else if create.inherits.is_some() {
-        "INHERITS"
-    } else if create.partition_of.is_some() || create.partition_by.is_some() {
-        "partitioning"
-    } else {
-        return Ok(());
-    };
-    Err(Error::unsupported(format!("{what} is not supported on rows tables")))
+    Ok(())
+}
+
+fn refuse_kinds(create: &ast::CreateTable) -> Result<()> {
+    refuse_on_commit(create.on_commit)?;
+    if !create.inherits.is_empty() {
+        return Err(unsupported("INHERITS"));
+    }
+    if matches!(create.shape, TableShape::PartitionOf(..)) || create.partition_by.is_some() {
+        return Err(unsupported("partitioning"));
+    }
+    if matches!(create.shape, TableShape::Of(_)) {
+        return Err(unsupported("OF"));
+    }
+    match create.access_method.as_deref() {
+        None | Some("heap") => Ok(()),
+        Some(method) => {
+            let text = format!("access method \"{method}\" does not exist");
+            Err(Error::new(SqlState::UNDEFINED_OBJECT, text))
+        }
+    }
+}
+
+/// Error for a feature that `rows` tables lack.
+pub(super) fn unsupported(what: &str) -> Error {
+    Error::unsupported(format!("{what} is not supported on rows tables"))
 }

@@ -115,7 +115,7 @@ impl<'c> Draft<'c> {
         let checks = self.next.checks.iter().filter(|check| self.checked.contains(&check.name));
         let table = expressions::empty_table(&self.next)?;
         for check in checks {
-            work.push(Work::Check(Condition::new(&check.name, &check.condition, &table)?));
+            work.push(Work::Check(Condition::new(&check.name, &check.condition, &table, self.session)?));
         }
         let keys = self.next.foreign_keys.iter().filter(|key| self.checked.contains(&key.name));
         work.extend(keys.cloned().map(Work::ForeignKey));

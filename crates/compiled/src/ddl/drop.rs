@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use model::{Error, Result, RowSchema, RowSchemaRef, SequenceOwner, SequenceSpec, SqlState, TableId, TableName};
-use sqlparser::ast;
+use parser::ast;
 
 use super::draft::Draft;
 use super::{Catalog, Change, Definition, Notice, expressions, is_taken, names};
@@ -103,16 +103,23 @@ fn called(kind: &str, names: &[&TableName], catalog: &dyn Catalog) -> String {
     }
 }
 
+/// The names in a DROP of relations.
+fn written(drop: &ast::Drop) -> impl Iterator<Item = &ast::Name> {
+    drop.objects.iter().filter_map(|object| match object {
+        ast::ObjectName::Name(name) => Some(name),
+        _ => None,
+    })
+}
+
+fn is_cascade(drop: &ast::Drop) -> bool {
+    drop.behavior == ast::DropBehavior::Cascade
+}
+
 /// Plans a DROP TABLE; `None` if a table belongs to the other store.
-pub(super) fn tables(
-    written: &[ast::ObjectName],
-    if_exists: bool,
-    cascade: bool,
-    catalog: &dyn Catalog,
-) -> Result<Option<Definition>> {
+pub(super) fn tables(drop: &ast::Drop, catalog: &dyn Catalog) -> Result<Option<Definition>> {
     let mut definition = Definition::new("DROP TABLE");
     let mut gone: Vec<RowSchemaRef> = Vec::new();
-    for written in written {
+    for written in written(drop) {
         let name = names::relation(written, catalog)?;
         match catalog.table(&name) {
             Some(table) if gone.iter().any(|other| other.id == table.id) => {}
@@ -121,7 +128,7 @@ pub(super) fn tables(
             None if is_taken(catalog, &name) => return Err(not_a("table", &name, catalog)),
             None => {
                 let text = format!("table \"{}\" does not exist", name.table);
-                missing(SqlState::UNDEFINED_TABLE, text, if_exists, &mut definition)?;
+                missing(SqlState::UNDEFINED_TABLE, text, drop.if_exists, &mut definition)?;
             }
         }
     }
@@ -133,27 +140,22 @@ pub(super) fn tables(
     dependents.keys(&gone);
     sequences.iter().for_each(|sequence| dependents.defaults(sequence, &ids));
     let names: Vec<&TableName> = gone.iter().map(|table| &table.name).collect();
-    dependents.apply(&called("table", &names, catalog), cascade, &mut definition)?;
+    dependents.apply(&called("table", &names, catalog), is_cascade(drop), &mut definition)?;
     definition.changes.extend(ids.iter().map(|id| Change::Drop(*id)));
     definition.changes.extend(sequences.iter().map(|sequence| Change::DropSequence(sequence.id)));
     Ok(Some(definition))
 }
 
 /// Plans a DROP INDEX; `None` if an index belongs to the other store.
-pub(super) fn indexes(
-    written: &[ast::ObjectName],
-    if_exists: bool,
-    cascade: bool,
-    catalog: &dyn Catalog,
-    session: Session<'_>,
-) -> Result<Option<Definition>> {
+pub(super) fn indexes(drop: &ast::Drop, catalog: &dyn Catalog, session: Session<'_>) -> Result<Option<Definition>> {
     let mut definition = Definition::new("DROP INDEX");
     let mut drafts: BTreeMap<TableId, Draft<'_>> = BTreeMap::new();
-    if cascade && written.len() > 1 {
+    let cascade = is_cascade(drop);
+    if cascade && drop.objects.len() > 1 {
         let error = Error::unsupported("DROP INDEX of several indexes with CASCADE is not supported on rows tables");
         return Err(error.with_hint("drop them one by one"));
     }
-    for written in written {
+    for written in written(drop) {
         let name = names::relation(written, catalog)?;
         let Some(table) = catalog.index(&name) else {
             if catalog.is_other(&name) {
@@ -163,7 +165,7 @@ pub(super) fn indexes(
                 return Err(not_a("index", &name, catalog));
             }
             let text = format!("index \"{}\" does not exist", name.table);
-            missing(SqlState::UNDEFINED_OBJECT, text, if_exists, &mut definition)?;
+            missing(SqlState::UNDEFINED_OBJECT, text, drop.if_exists, &mut definition)?;
             continue;
         };
         let draft = drafts.entry(table.id).or_insert_with(|| Draft::of(&table, catalog, session));
@@ -193,22 +195,17 @@ fn drop_index(draft: &mut Draft<'_>, name: &TableName, cascade: bool, catalog: &
 }
 
 /// Plans a DROP SEQUENCE.
-pub(super) fn sequences(
-    written: &[ast::ObjectName],
-    if_exists: bool,
-    cascade: bool,
-    catalog: &dyn Catalog,
-) -> Result<Definition> {
+pub(super) fn sequences(drop: &ast::Drop, catalog: &dyn Catalog) -> Result<Definition> {
     let mut definition = Definition::new("DROP SEQUENCE");
     let mut gone = Vec::new();
-    for written in written {
+    for written in written(drop) {
         let name = names::relation(written, catalog)?;
         match catalog.sequence(&name) {
             Some(sequence) => gone.push(sequence),
             None if is_taken(catalog, &name) => return Err(not_a("sequence", &name, catalog)),
             None => {
                 let text = format!("sequence \"{}\" does not exist", name.table);
-                missing(SqlState::UNDEFINED_TABLE, text, if_exists, &mut definition)?;
+                missing(SqlState::UNDEFINED_TABLE, text, drop.if_exists, &mut definition)?;
             }
         }
     }
@@ -218,7 +215,7 @@ pub(super) fn sequences(
         dependents.defaults(sequence, &[]);
     }
     let names: Vec<&TableName> = gone.iter().map(|sequence| &sequence.name).collect();
-    dependents.apply(&called("sequence", &names, catalog), cascade, &mut definition)?;
+    dependents.apply(&called("sequence", &names, catalog), is_cascade(drop), &mut definition)?;
     definition.changes.extend(gone.iter().map(|sequence| Change::DropSequence(sequence.id)));
     Ok(definition)
 }

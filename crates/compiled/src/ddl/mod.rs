@@ -1,9 +1,8 @@
 //! Definition statements for `rows` tables: from parsed SQL to new versions of tables and sequences, and the work
 //! on existing rows before they take effect.
 //!
-//! - [`define`], [`define_sequence`]: plan a statement against a [`Catalog`]; the resulting [`Definition`] is
-//!   applied without knowledge of SQL.
-//! - [`prepared`], [`sequence`]: syntax that the parser does not support.
+//! - [`define`]: plans a statement against a [`Catalog`]; the resulting [`Definition`] is applied without knowledge of
+//!   SQL.
 //! - `draft`, `column`, `table_constraints`: a table description while it changes; `create`, `alter`, `index`,
 //!   `drop`, `sequence`: statements.
 //! - `expressions`: CHECK and DEFAULT; `types`: column types; `names`: name resolution and generated names;
@@ -25,16 +24,12 @@ mod table_constraints;
 mod table_work;
 #[cfg(test)]
 mod tests;
-mod token_rewrite;
 mod types;
 
 use model::{Error, Result, RowSchema, RowSchemaRef, SequenceRef, SequenceSpec, SqlState, TableId, TableName};
-use sqlparser::ast;
+use parser::ast::{self, ObjectKind as Kind, ObjectName, Statement};
 
-pub(crate) use names::quoted;
-pub use sequence::{SequenceAction, SequenceStatement};
 pub use table_work::{Condition, Rewrite, Work};
-pub use token_rewrite::{prepared, sequence};
 
 use crate::statement::Session;
 
@@ -156,33 +151,47 @@ impl Notice {
 
 /// Plans a definition statement; `None` if it does not concern `rows` tables or sequences.
 ///
-/// - `session`: for defaults that existing rows get.
+/// - `session`: expressions are bound by its facts ([`crate::Zone::facts`]); existing rows get the values that defaults
+///   have in it.
 ///
 /// # Errors
-/// PostgreSQL's, with its SQLSTATEs; 0A000 for features that `rows` tables lack.
-pub fn define(sql: &ast::Statement, catalog: &dyn Catalog, session: Session<'_>) -> Result<Option<Definition>> {
-    match sql {
-        ast::Statement::CreateTable(create) => create::create(create, catalog, session),
-        ast::Statement::AlterTable(alter) => alter::alter(alter, catalog, session),
-        ast::Statement::CreateIndex(create) => index::create(create, catalog, session),
-        ast::Statement::AlterIndex { name, operation } => index::alter(name, operation, catalog, session),
-        ast::Statement::CreateSequence { .. } => define_sequence(&SequenceStatement::of(sql)?, catalog).map(Some),
-        ast::Statement::Drop { object_type, if_exists, names, cascade, .. } => match object_type {
-            ast::ObjectType::Table => drop::tables(names, *if_exists, *cascade, catalog),
-            ast::ObjectType::Index => drop::indexes(names, *if_exists, *cascade, catalog, session),
-            ast::ObjectType::Sequence => drop::sequences(names, *if_exists, *cascade, catalog).map(Some),
+/// PostgreSQL's, with its SQLSTATEs and without a position; 0A000 for features that `rows` tables lack.
+pub fn define(statement: &Statement, catalog: &dyn Catalog, session: Session<'_>) -> Result<Option<Definition>> {
+    match statement {
+        Statement::CreateTable(create) => create::create(create, catalog, session),
+        Statement::CreateTableAs(create) if !create.materialized_view => create::refuse_query(create),
+        Statement::AlterTable(alter) => match alter.kind {
+            Kind::Table | Kind::ForeignTable => alter::alter(alter, catalog, session),
+            Kind::Index => index::act(alter, catalog, session),
+            Kind::Sequence => sequence::act(alter, catalog).map(Some),
+            _ => Ok(None),
+        },
+        Statement::CreateIndex(create) => index::create(create, catalog, session),
+        Statement::CreateSequence(create) => sequence::create(create, catalog, session).map(Some),
+        Statement::AlterSequence(alter) => sequence::alter(alter, catalog, session).map(Some),
+        Statement::Rename(rename) => {
+            let ObjectName::Name(name) = &rename.object else { return Ok(None) };
+            match rename.kind {
+                Kind::Table | Kind::ForeignTable => alter::rename(name, rename, catalog, session),
+                Kind::Index => index::rename(name, rename.if_exists, &rename.to, catalog, session),
+                Kind::Sequence => sequence::rename(name, rename.if_exists, &rename.to, catalog).map(Some),
+                _ => Ok(None),
+            }
+        }
+        Statement::AlterSchema(alter) => match (&alter.object, alter.kind) {
+            (ObjectName::Name(name), Kind::Table | Kind::ForeignTable) => {
+                alter::set_schema(name, alter.if_exists, catalog)
+            }
+            _ => Ok(None),
+        },
+        Statement::Drop(drop) => match drop.kind {
+            Kind::Table | Kind::ForeignTable => drop::tables(drop, catalog),
+            Kind::Index => drop::indexes(drop, catalog, session),
+            Kind::Sequence => drop::sequences(drop, catalog).map(Some),
             _ => Ok(None),
         },
         _ => Ok(None),
     }
-}
-
-/// Plans a CREATE SEQUENCE or ALTER SEQUENCE.
-///
-/// # Errors
-/// PostgreSQL's: 42P07, 42P01, 42704, 22023 and others.
-pub fn define_sequence(statement: &SequenceStatement, catalog: &dyn Catalog) -> Result<Definition> {
-    sequence::define(statement, catalog)
 }
 
 /// All indexes of a table, the primary key first.
@@ -213,9 +222,19 @@ fn exists_already(name: &str) -> Error {
     Error::new(SqlState::DUPLICATE_TABLE, format!("relation \"{name}\" already exists"))
 }
 
-fn no_relation(name: &TableName, written: &ast::ObjectName) -> Error {
+fn no_relation(name: &TableName, written: &ast::Name) -> Error {
     let text = format!("relation \"{}\" does not exist", names::as_written(name, written));
     Error::new(SqlState::UNDEFINED_TABLE, text)
+}
+
+/// The definition of an ALTER of a relation that does not exist: nothing with IF EXISTS, else error 42P01.
+fn missing_relation(tag: &'static str, if_exists: bool, name: &TableName, written: &ast::Name) -> Result<Definition> {
+    let error = no_relation(name, written);
+    if !if_exists {
+        return Err(error);
+    }
+    let notice = Notice::new(format!("{}, skipping", error.message()));
+    Ok(Definition { notices: vec![notice], ..Definition::new(tag) })
 }
 
 fn no_column(column: &str, table: &str) -> Error {

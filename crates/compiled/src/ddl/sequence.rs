@@ -1,170 +1,199 @@
 //! CREATE SEQUENCE and ALTER SEQUENCE.
 
+use std::sync::Arc;
+
 use model::{
-    Error, Result, RowSchema, SequenceBound, SequenceOptions, SequenceOwner, SequenceSpec, SqlState, TableName, Type,
+    Error, Result, RowSchema, SequenceBound, SequenceOptions, SequenceOwner, SequenceRef, SequenceSpec, SqlState,
+    TableName, Type,
 };
-use sqlparser::ast;
+use parser::ast::{self, AlterTableAction, Ident, NumericValue, Persistence, SequenceOption};
 
-use super::{Catalog, Change, Definition, Notice, Object, expressions, is_taken, names, types};
+use super::{Catalog, Change, Definition, Notice, Object, alter, create, expressions, is_taken, names};
+use crate::statement::Session;
+use crate::stored_expressions::named_type;
 
-/// A parsed CREATE SEQUENCE or ALTER SEQUENCE.
-#[derive(Clone, Debug, PartialEq)]
-pub struct SequenceStatement {
-    /// CREATE or ALTER, with its clauses.
-    pub action: SequenceAction,
-    /// Name of the sequence.
-    pub name: ast::ObjectName,
-    /// Options such as INCREMENT and CACHE.
-    pub options: SequenceOptions,
-    /// `OWNED BY table.column`; an empty name for `OWNED BY NONE`.
-    pub owner: Option<ast::ObjectName>,
+const TAG: &str = "ALTER SEQUENCE";
+
+/// What the options of a sequence say.
+#[derive(Default)]
+pub(super) struct Given<'s> {
+    pub(super) options: SequenceOptions,
+    /// `RESTART`, with or without a value.
+    pub(super) restart: Option<Option<i64>>,
+    /// `OWNED BY table.column`, or `none`.
+    pub(super) owner: Option<&'s ast::Name>,
+    /// `SEQUENCE NAME`, which dumps of identity columns have.
+    pub(super) name: Option<&'s ast::Name>,
 }
 
-/// The kind of sequence statement.
-#[derive(Clone, Debug, PartialEq)]
-pub enum SequenceAction {
-    /// CREATE SEQUENCE.
-    Create {
-        /// `IF NOT EXISTS`
-        if_not_exists: bool,
-    },
-    /// ALTER SEQUENCE.
-    Alter {
-        /// `IF EXISTS`
-        if_exists: bool,
-        /// `RESTART`, with or without a value.
-        restart: Option<Option<i64>>,
-        /// `RENAME TO`
-        rename: Option<ast::Ident>,
-    },
-}
-
-impl SequenceStatement {
-    /// Converts the parser's CREATE SEQUENCE.
-    pub(super) fn of(sql: &ast::Statement) -> Result<SequenceStatement> {
-        let ast::Statement::CreateSequence { temporary, if_not_exists, name, data_type, sequence_options, owned_by } =
-            sql
-        else {
-            return Err(Error::bug("no CREATE SEQUENCE"));
-        };
-        if *temporary {
-            return Err(Error::unsupported("temporary sequences are not supported"));
+impl<'s> Given<'s> {
+    /// Reads options in any order.
+    ///
+    /// # Errors
+    /// 42601 for an option that is given twice; 22003 for a number that is no bigint; 22023 for a type that is not one
+    /// of integers.
+    pub(super) fn of(list: &'s [SequenceOption], session: Session<'_>) -> Result<Given<'s>> {
+        let mut given = Given::default();
+        let options = &mut given.options;
+        for one in list {
+            match one {
+                SequenceOption::As(ty) => once(&mut options.ty, type_of(ty, session)?)?,
+                SequenceOption::Cache(value) => once(&mut options.cache, number(value)?)?,
+                SequenceOption::Cycle(cycle) => once(&mut options.cycle, *cycle)?,
+                SequenceOption::Increment(value) => once(&mut options.increment, number(value)?)?,
+                SequenceOption::MaxValue(value) => once(&mut options.max, bound(value.as_ref())?)?,
+                SequenceOption::MinValue(value) => once(&mut options.min, bound(value.as_ref())?)?,
+                SequenceOption::Start(value) => once(&mut options.start, number(value)?)?,
+                SequenceOption::Restart(value) => {
+                    once(&mut given.restart, value.as_ref().map(number).transpose()?)?;
+                }
+                SequenceOption::OwnedBy(name) => once(&mut given.owner, name)?,
+                SequenceOption::SequenceName(name) => once(&mut given.name, name)?,
+                // Every sequence is logged.
+                SequenceOption::Logged(_) => {}
+                SequenceOption::Generated { .. } => return Err(Error::bug("SET GENERATED of a sequence")),
+            }
         }
-        let mut options = options(sequence_options)?;
-        options.ty = data_type.as_ref().map(|ty| Ok(types::declared(ty, &mut Vec::new())?.ty)).transpose()?;
-        // The parser represents NONE as this name.
-        let owner =
-            owned_by.clone().map(|owner| if owner.to_string() == "NONE" { ast::ObjectName(Vec::new()) } else { owner });
-        let action = SequenceAction::Create { if_not_exists: *if_not_exists };
-        Ok(SequenceStatement { action, name: name.clone(), options, owner })
+        Ok(given)
+    }
+
+    /// Like [`Given::of`], for a sequence that has its own name.
+    fn of_sequence(list: &'s [SequenceOption], session: Session<'_>) -> Result<Given<'s>> {
+        let given = Given::of(list, session)?;
+        match given.name {
+            Some(_) => Err(Error::new(SqlState::SYNTAX_ERROR, "invalid sequence option SEQUENCE NAME")),
+            None => Ok(given),
+        }
+    }
+}
+
+fn once<T>(place: &mut Option<T>, value: T) -> Result<()> {
+    match place.replace(value) {
+        Some(_) => Err(conflicting()),
+        None => Ok(()),
     }
 }
 
-/// Converts the parser's sequence options.
-pub(super) fn options(given: &[ast::SequenceOptions]) -> Result<SequenceOptions> {
-    let mut options = SequenceOptions::default();
-    let bound = |value: &Option<ast::Expr>| match value {
-        None => Ok(SequenceBound::Default),
-        Some(value) => number(value).map(SequenceBound::At),
-    };
-    for one in given {
-        match one {
-            ast::SequenceOptions::IncrementBy(value, _) => options.increment = Some(number(value)?),
-            ast::SequenceOptions::MinValue(value) => options.min = Some(bound(value)?),
-            ast::SequenceOptions::MaxValue(value) => options.max = Some(bound(value)?),
-            ast::SequenceOptions::StartWith(value, _) => options.start = Some(number(value)?),
-            ast::SequenceOptions::Cache(value) => options.cache = Some(number(value)?),
-            // The parser's flag is true for NO CYCLE.
-            ast::SequenceOptions::Cycle(not) => options.cycle = Some(!not),
-        }
+/// Error for an option that is given twice.
+pub(super) fn conflicting() -> Error {
+    Error::new(SqlState::SYNTAX_ERROR, "conflicting or redundant options")
+}
+
+fn bound(value: Option<&NumericValue>) -> Result<SequenceBound> {
+    value.map_or(Ok(SequenceBound::Default), |value| number(value).map(SequenceBound::At))
+}
+
+fn number(value: &NumericValue) -> Result<i64> {
+    match value {
+        NumericValue::Integer(value) => Ok(i64::from(*value)),
+        NumericValue::Number(text) => pg::value::parse_int(Type::Int8.oid(), text),
     }
-    Ok(options)
-}
-
-fn number(value: &ast::Expr) -> Result<i64> {
-    let text = value.to_string();
-    text.parse().map_err(|_| out_of_range(&text))
-}
-
-pub(super) fn out_of_range(text: &str) -> Error {
-    Error::new(SqlState::NUMERIC_OUT_OF_RANGE, format!("value \"{text}\" is out of range for type bigint"))
 }
 
 /// The type after AS.
-pub(super) fn type_named(name: &str) -> Result<Type> {
-    match name {
-        "smallint" | "int2" => Ok(Type::Int2),
-        "integer" | "int" | "int4" => Ok(Type::Int4),
-        "bigint" | "int8" => Ok(Type::Int8),
+fn type_of(ty: &ast::TypeName, session: Session<'_>) -> Result<Type> {
+    let (oid, typmod) = named_type(ty, session.facts()?)?;
+    match Type::from_oid(oid.0, typmod) {
+        Some(ty @ (Type::Int2 | Type::Int4 | Type::Int8)) => Ok(ty),
         _ => Err(Error::new(SqlState::INVALID_PARAMETER_VALUE, "sequence type must be smallint, integer, or bigint")),
     }
 }
 
-pub(super) fn define(statement: &SequenceStatement, catalog: &dyn Catalog) -> Result<Definition> {
-    match &statement.action {
-        SequenceAction::Create { if_not_exists } => create(statement, *if_not_exists, catalog),
-        SequenceAction::Alter { if_exists, restart, rename } => {
-            alter(statement, *if_exists, *restart, rename.as_ref(), catalog)
-        }
-    }
-}
-
-fn create(statement: &SequenceStatement, if_not_exists: bool, catalog: &dyn Catalog) -> Result<Definition> {
+/// Plans a CREATE SEQUENCE.
+pub(super) fn create(create: &ast::CreateSequence, catalog: &dyn Catalog, session: Session<'_>) -> Result<Definition> {
     let mut definition = Definition::new("CREATE SEQUENCE");
-    let name = names::new_relation(&statement.name, catalog)?;
+    match create.persistence {
+        Persistence::Permanent => {}
+        Persistence::Temporary => return Err(Error::unsupported("temporary sequences are not supported")),
+        Persistence::Unlogged => definition.notices.push(create::unlogged()),
+    }
+    let given = Given::of_sequence(&create.options, session)?;
+    if given.restart.is_some() {
+        return Err(Error::unsupported("RESTART of a new sequence is not supported").with_hint("use START"));
+    }
+    let name = names::new_relation(&create.name, catalog)?;
     if is_taken(catalog, &name) {
-        if !if_not_exists {
+        if !create.if_not_exists {
             return Err(super::exists_already(&name.table));
         }
         definition.notices.push(Notice::new(format!("relation \"{}\" already exists, skipping", name.table)));
         return Ok(definition);
     }
-    let mut made = SequenceSpec::new(catalog.next_id(Object::Sequence), name, &statement.options)?;
-    if let Some(owner) = &statement.owner {
+    let mut made = SequenceSpec::new(catalog.next_id(Object::Sequence), name, &given.options)?;
+    if let Some(owner) = given.owner {
         made.owner = self::owner(owner, &made.name, catalog)?;
     }
     definition.changes.push(Change::CreateSequence(made));
     Ok(definition)
 }
 
-fn alter(
-    statement: &SequenceStatement,
-    if_exists: bool,
-    restart: Option<Option<i64>>,
-    rename: Option<&ast::Ident>,
-    catalog: &dyn Catalog,
-) -> Result<Definition> {
-    let mut definition = Definition::new("ALTER SEQUENCE");
-    let name = names::relation(&statement.name, catalog)?;
-    let Some(old) = catalog.sequence(&name) else {
-        if is_taken(catalog, &name) {
-            return Err(Error::new(SqlState::WRONG_OBJECT_TYPE, format!("\"{}\" is not a sequence", name.table)));
-        }
-        let error = super::no_relation(&name, &statement.name);
-        if !if_exists {
-            return Err(error);
-        }
-        definition.notices.push(Notice::new(format!("{}, skipping", error.message())));
-        return Ok(definition);
-    };
-    let mut next = old.altered(&statement.options)?;
-    if let Some(owner) = &statement.owner {
+/// Plans an ALTER SEQUENCE with options.
+pub(super) fn alter(alter: &ast::AlterSequence, catalog: &dyn Catalog, session: Session<'_>) -> Result<Definition> {
+    let mut definition = Definition::new(TAG);
+    let given = Given::of_sequence(&alter.options, session)?;
+    let Some(old) = found(&alter.name, alter.if_exists, catalog, &mut definition)? else { return Ok(definition) };
+    let mut next = old.altered(&given.options)?;
+    if let Some(owner) = given.owner {
         refuse_identity(&old, catalog)?;
-        next.owner = self::owner(owner, &name, catalog)?;
+        next.owner = self::owner(owner, &old.name, catalog)?;
     }
-    if let Some(new) = rename {
-        next.name.table = names::plain(new)?;
-        if is_taken(catalog, &next.name) {
-            return Err(super::exists_already(&next.name.table));
-        }
-        definition.changes.extend(renamed_defaults(&name, &next.name, catalog));
-    }
-    let restart = restart.map(|value| value.unwrap_or(next.start));
+    let restart = given.restart.map(|value| value.unwrap_or(next.start));
     if let Some(value) = restart {
         next.check_restart(value)?;
     }
     definition.changes.push(Change::AlterSequence { next, restart });
     Ok(definition)
+}
+
+/// Plans an ALTER SEQUENCE … RENAME TO.
+pub(super) fn rename(written: &ast::Name, if_exists: bool, to: &Ident, catalog: &dyn Catalog) -> Result<Definition> {
+    let mut definition = Definition::new(TAG);
+    let Some(old) = found(written, if_exists, catalog, &mut definition)? else { return Ok(definition) };
+    let mut next = SequenceSpec::clone(&old);
+    next.name.table = to.to_string();
+    if is_taken(catalog, &next.name) {
+        return Err(super::exists_already(&next.name.table));
+    }
+    definition.changes.extend(renamed_defaults(&old.name, &next.name, catalog));
+    definition.changes.push(Change::AlterSequence { next, restart: None });
+    Ok(definition)
+}
+
+/// Plans an ALTER SEQUENCE with the actions of tables: only OWNER TO is accepted.
+pub(super) fn act(alter: &ast::AlterTable, catalog: &dyn Catalog) -> Result<Definition> {
+    let mut definition = Definition::new(TAG);
+    if found(&alter.name, alter.if_exists, catalog, &mut definition)?.is_none() {
+        return Ok(definition);
+    }
+    for action in &alter.actions {
+        let AlterTableAction::OwnerTo(_) = action else {
+            return Err(Error::unsupported(format!("ALTER SEQUENCE … {action} is not supported")));
+        };
+        definition.notices.push(Notice::new(alter::NO_OWNERS));
+    }
+    Ok(definition)
+}
+
+/// The sequence of a name. If there is none, a notice with IF EXISTS.
+fn found(
+    written: &ast::Name,
+    if_exists: bool,
+    catalog: &dyn Catalog,
+    definition: &mut Definition,
+) -> Result<Option<SequenceRef>> {
+    let name = names::relation(written, catalog)?;
+    if let Some(sequence) = catalog.sequence(&name) {
+        return Ok(Some(Arc::clone(&sequence)));
+    }
+    if is_taken(catalog, &name) {
+        return Err(Error::new(SqlState::WRONG_OBJECT_TYPE, format!("\"{}\" is not a sequence", name.table)));
+    }
+    let error = super::no_relation(&name, written);
+    if !if_exists {
+        return Err(error);
+    }
+    definition.notices.push(Notice::new(format!("{}, skipping", error.message())));
+    Ok(None)
 }
 
 /// Changes defaults to the sequence's new name.
@@ -193,23 +222,22 @@ fn refuse_identity(sequence: &SequenceSpec, catalog: &dyn Catalog) -> Result<()>
 }
 
 /// Resolves OWNED BY; `None` for NONE.
-fn owner(written: &ast::ObjectName, sequence: &TableName, catalog: &dyn Catalog) -> Result<Option<SequenceOwner>> {
-    let parts: Vec<&ast::Ident> = written.0.iter().filter_map(|part| part.as_ident()).collect();
-    let (column, table) = match parts.as_slice() {
-        [] => return Ok(None),
-        [_] => {
-            return Err(Error::new(SqlState::SYNTAX_ERROR, "invalid OWNED BY option")
-                .with_hint("Specify OWNED BY table.column or OWNED BY NONE."));
+fn owner(written: &ast::Name, sequence: &TableName, catalog: &dyn Catalog) -> Result<Option<SequenceOwner>> {
+    let Some((table, qualifier)) = written.qualifier.split_last() else {
+        if written.name == "none" {
+            return Ok(None);
         }
-        [table @ .., column] => (names::plain(column)?, table),
+        return Err(Error::new(SqlState::SYNTAX_ERROR, "invalid OWNED BY option")
+            .with_hint("Specify OWNED BY table.column or OWNED BY NONE."));
     };
-    let written = ast::ObjectName::from(table.iter().map(|part| (*part).clone()).collect::<Vec<_>>());
+    let column = written.name.as_str();
+    let written = ast::Name { qualifier: qualifier.into(), name: table.clone(), at: written.at };
     let name = names::relation(&written, catalog)?;
     let table = catalog.table(&name).ok_or_else(|| super::no_relation(&name, &written))?;
     if name.schema != sequence.schema {
         let text = "sequence must be in same schema as table it is linked to";
         return Err(Error::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, text));
     }
-    let at = table.column(&column).ok_or_else(|| super::no_column(&column, &name.table))?;
+    let at = table.column(column).ok_or_else(|| super::no_column(column, &name.table))?;
     Ok(Some(SequenceOwner { table: table.id, column: at }))
 }

@@ -1,12 +1,14 @@
 //! Constraints and indexes of a table: PRIMARY KEY, UNIQUE, CHECK, FOREIGN KEY.
 
 use model::{Error, Referential, Result, RowCheck, RowForeignKey, RowIndex, RowSchema, SqlState, Type};
+use parser::ast::{
+    self, ConstraintAttributes, Expr, Ident, IndexParameters, KeyAction, References, TableConstraint,
+    TableConstraintKind,
+};
 use rows::SECONDARY_INDEXES_MAX;
-use sqlparser::ast;
 
-use super::Notice;
 use super::draft::Draft;
-use super::{Object, drop, expressions, indexes, is_taken, names, types};
+use super::{Notice, Object, create, drop, expressions, indexes, is_taken, names, types};
 use crate::types::{base_type, is_text};
 
 /// Maximum columns of an index, as in PostgreSQL.
@@ -15,8 +17,8 @@ const INDEX_COLUMNS_MAX: usize = 32;
 /// A constraint to add after all columns.
 pub(super) enum NewConstraint<'s> {
     Key { name: Option<String>, columns: Vec<String>, primary: bool },
-    Check { name: Option<String>, condition: &'s ast::Expr },
-    Foreign { name: Option<String>, columns: Vec<String>, key: &'s ast::ForeignKeyConstraint },
+    Check { name: Option<String>, condition: &'s Expr },
+    Foreign { name: Option<String>, columns: Vec<String>, key: &'s References, attributes: ConstraintAttributes },
 }
 
 /// PRIMARY KEY or UNIQUE with resolved columns.
@@ -27,6 +29,47 @@ pub(super) struct Key {
 }
 
 impl Draft<'_> {
+    /// Converts a table constraint of the syntax tree.
+    pub(super) fn new_constraint<'s>(&mut self, constraint: &'s TableConstraint) -> Result<NewConstraint<'s>> {
+        let name = constraint.name.as_ref().map(Ident::to_string);
+        let owned = |columns: &[Ident]| columns.iter().map(Ident::to_string).collect();
+        match &constraint.kind {
+            TableConstraintKind::PrimaryKey { columns, index } => {
+                refuse_deferred(constraint.attributes)?;
+                self.key_parameters(index)?;
+                Ok(NewConstraint::Key { name, columns: owned(columns), primary: true })
+            }
+            TableConstraintKind::Unique { nulls_distinct, columns, index } => {
+                refuse_deferred(constraint.attributes)?;
+                refuse_nulls_not_distinct(*nulls_distinct)?;
+                self.key_parameters(index)?;
+                Ok(NewConstraint::Key { name, columns: owned(columns), primary: false })
+            }
+            TableConstraintKind::Check(condition) => Ok(NewConstraint::Check { name, condition }),
+            TableConstraintKind::ForeignKey { columns, references } => {
+                let (columns, attributes) = (owned(columns), constraint.attributes);
+                Ok(NewConstraint::Foreign { name, columns, key: references, attributes })
+            }
+            TableConstraintKind::PrimaryKeyUsingIndex(_) | TableConstraintKind::UniqueUsingIndex(_) => {
+                Err(create::unsupported("USING INDEX")
+                    .with_hint("name the columns: the constraint builds its own index"))
+            }
+            TableConstraintKind::Exclude(_) => Err(create::unsupported("EXCLUDE")),
+        }
+    }
+
+    /// Checks what stands behind PRIMARY KEY or UNIQUE about its index.
+    pub(super) fn key_parameters(&mut self, index: &IndexParameters) -> Result<()> {
+        if !index.include.is_empty() {
+            return Err(create::unsupported("INCLUDE"));
+        }
+        for option in &index.options {
+            self.notices.push(create::ignored_option(&option.name)?);
+        }
+        self.notices.extend(index.tablespace.as_deref().map(create::tablespace));
+        Ok(())
+    }
+
     /// Adds the constraints in PostgreSQL's order, which determines generated names.
     pub(super) fn add_all(&mut self, new_constraints: Vec<NewConstraint<'_>>) -> Result<()> {
         let mut keys: Vec<Key> = Vec::new();
@@ -35,7 +78,9 @@ impl Draft<'_> {
             match one {
                 NewConstraint::Key { name, columns, primary } => keys.push(self.key(name, &columns, primary, &keys)?),
                 NewConstraint::Check { name, condition } => checks.push((name, condition)),
-                NewConstraint::Foreign { name, columns, key } => foreign.push((name, columns, key)),
+                NewConstraint::Foreign { name, columns, key, attributes } => {
+                    foreign.push((name, columns, key, attributes));
+                }
             }
         }
         keys.sort_by_key(|key| !key.primary);
@@ -51,7 +96,8 @@ impl Draft<'_> {
         for (name, condition) in checks {
             self.add_check(name, condition)?;
         }
-        for (name, columns, key) in foreign {
+        for (name, columns, key, attributes) in foreign {
+            self.note_deferred(attributes);
             self.add_foreign(name, &columns, key)?;
         }
         Ok(())
@@ -148,11 +194,11 @@ impl Draft<'_> {
         Ok(())
     }
 
-    fn add_check(&mut self, name: Option<String>, condition: &ast::Expr) -> Result<()> {
+    fn add_check(&mut self, name: Option<String>, condition: &Expr) -> Result<()> {
         let described = self.table()?;
-        expressions::condition(condition, &described)?;
+        expressions::condition(condition, &described, self.session)?;
         let table = &self.next.name.table;
-        let condition = expressions::canonical(condition, table).to_string();
+        let condition = expressions::canonical(condition);
         let name = match name {
             Some(name) if self.old.is_none() && self.next.checks.iter().any(|check| check.name == name) => {
                 let text = format!("check constraint \"{name}\" already exists");
@@ -175,30 +221,21 @@ impl Draft<'_> {
 
     /// A deferrable foreign key is accepted with a notice and checked at the end of each statement: few programs
     /// that declare one depend on deferral.
-    fn note_deferred(&mut self, characteristics: Option<ast::ConstraintCharacteristics>) -> Result<()> {
-        let mut says = characteristics;
-        if let Some(says) = &mut says
-            && (says.deferrable.take() == Some(true) || says.initially == Some(ast::DeferrableInitial::Deferred))
-        {
-            says.initially = None;
+    fn note_deferred(&mut self, attributes: ConstraintAttributes) {
+        if attributes.deferrable == Some(true) || attributes.initially_deferred == Some(true) {
             let text = "DEFERRABLE is ignored: foreign keys are checked at the end of each statement";
             self.notices.push(Notice::new(text));
         }
-        refuse_deferred(says)
     }
 
-    fn add_foreign(&mut self, name: Option<String>, columns: &[String], key: &ast::ForeignKeyConstraint) -> Result<()> {
-        self.note_deferred(key.characteristics)?;
-        if matches!(
-            key.match_kind,
-            Some(ast::ConstraintReferenceMatchKind::Full | ast::ConstraintReferenceMatchKind::Partial)
-        ) {
+    fn add_foreign(&mut self, name: Option<String>, columns: &[String], key: &References) -> Result<()> {
+        if key.match_full {
             return Err(Error::unsupported("MATCH FULL and MATCH PARTIAL are not supported on rows tables")
                 .with_hint("declare the columns NOT NULL, or leave MATCH out"));
         }
-        let parent = self.parent(&key.foreign_table)?;
+        let parent = self.parent(&key.table)?;
         let own = referring(columns, &self.next)?;
-        let referred: Vec<String> = key.referred_columns.iter().map(names::plain).collect::<Result<_>>()?;
+        let referred: Vec<String> = key.columns.iter().map(Ident::to_string).collect();
         let parent_name = &parent.name.table;
         let referred = match (referred.is_empty(), &parent.primary) {
             (true, Some(primary)) => primary.columns.clone(),
@@ -231,7 +268,7 @@ impl Draft<'_> {
                 names::generated(&self.next.name.table, Some(&columns), "fkey", &|name| self.is_constraint(name))
             }
         };
-        let (on_delete, on_update) = (action(key.on_delete), action(key.on_update));
+        let (on_delete, on_update) = (action(&key.on_delete)?, action(&key.on_update)?);
         let key = RowForeignKey { name, columns: own, table: parent.id, referred, on_delete, on_update };
         check_types(&key, &self.next, &parent)?;
         self.checked.push(key.name.clone());
@@ -240,7 +277,7 @@ impl Draft<'_> {
     }
 
     /// The referenced table, which may be this one.
-    fn parent(&self, written: &ast::ObjectName) -> Result<RowSchema> {
+    fn parent(&self, written: &ast::Name) -> Result<RowSchema> {
         let name = names::relation(written, self.catalog)?;
         if name == self.next.name {
             return Ok(self.next.clone());
@@ -425,32 +462,28 @@ fn refers(own: Type, referred: Type) -> Refers {
     }
 }
 
-fn action(action: Option<ast::ReferentialAction>) -> Referential {
+fn action(action: &KeyAction) -> Result<Referential> {
     match action {
-        None | Some(ast::ReferentialAction::NoAction) => Referential::NoAction,
-        Some(ast::ReferentialAction::Restrict) => Referential::Restrict,
-        Some(ast::ReferentialAction::Cascade) => Referential::Cascade,
-        Some(ast::ReferentialAction::SetNull) => Referential::SetNull,
-        Some(ast::ReferentialAction::SetDefault) => Referential::SetDefault,
+        KeyAction::NoAction => Ok(Referential::NoAction),
+        KeyAction::Restrict => Ok(Referential::Restrict),
+        KeyAction::Cascade => Ok(Referential::Cascade),
+        KeyAction::SetNull(columns) if columns.is_empty() => Ok(Referential::SetNull),
+        KeyAction::SetDefault(columns) if columns.is_empty() => Ok(Referential::SetDefault),
+        KeyAction::SetNull(_) | KeyAction::SetDefault(_) => {
+            Err(create::unsupported("ON DELETE of some of the columns"))
+        }
     }
 }
 
 /// Constraints are checked at the end of each statement; deferral is not supported.
-pub(super) fn refuse_deferred(characteristics: Option<ast::ConstraintCharacteristics>) -> Result<()> {
-    let Some(says) = characteristics else { return Ok(()) };
-    if says.deferrable == Some(true) || says.initially == Some(ast::DeferrableInitial::Deferred) {
+pub(super) fn refuse_deferred(attributes: ConstraintAttributes) -> Result<()> {
+    if attributes.deferrable == Some(true) || attributes.initially_deferred == Some(true) {
         return Err(Error::unsupported("deferrable constraints are not supported on rows tables")
             .with_hint("leave DEFERRABLE out: constraints are checked at the end of each statement"));
-    }
-    if says.enforced == Some(false) {
-        return Err(Error::unsupported("constraints that are NOT ENFORCED are not supported on rows tables"));
     }
     Ok(())
 }
 
-pub(super) fn refuse_nulls_not_distinct(nulls: ast::NullsDistinctOption) -> Result<()> {
-    if nulls == ast::NullsDistinctOption::NotDistinct {
-        return Err(Error::unsupported("NULLS NOT DISTINCT is not supported on rows tables"));
-    }
-    Ok(())
+pub(super) fn refuse_nulls_not_distinct(nulls_distinct: bool) -> Result<()> {
+    if nulls_distinct { Ok(()) } else { Err(create::unsupported("NULLS NOT DISTINCT")) }
 }

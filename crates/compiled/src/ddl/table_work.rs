@@ -12,6 +12,7 @@ use super::expressions;
 use crate::exec::{ExecContext, ReadSource, SubPlans};
 use crate::expr::Expr;
 use crate::statement::Session;
+use crate::stored_expressions::parsed;
 
 /// One piece of work on all rows of a table.
 pub enum Work {
@@ -78,8 +79,9 @@ pub struct Condition {
 
 impl Condition {
     /// Binds the condition `sql` of the constraint `name`.
-    pub(super) fn new(name: &str, sql: &str, table: &Arc<RowTable>) -> Result<Condition> {
-        Ok(Condition { name: name.to_owned(), condition: expressions::condition(&expressions::parsed(sql)?, table)? })
+    pub(super) fn new(name: &str, sql: &str, table: &Arc<RowTable>, session: Session<'_>) -> Result<Condition> {
+        let condition = expressions::condition(&parsed(sql)?, table, session)?;
+        Ok(Condition { name: name.to_owned(), condition })
     }
 
     /// The constraint's name.

@@ -19,11 +19,11 @@ use crate::derived_tables::Derived;
 use crate::exec::{ExecContext, ReadSource, Run, SubPlans};
 use crate::expr::Expr;
 use crate::foreign_keys::{ChangeKind, Changed, ForeignKeys};
-use crate::lower::Parts;
+use crate::lower::{Lower, Parts};
 use crate::select::Output;
 use crate::sort_limit::Emit;
 use crate::statement::{Session, Tables};
-use crate::stored_expressions::{Bind, Refusal, default_of};
+use crate::stored_expressions::StoredExpressions;
 use crate::subquery::Subquery;
 
 /// The plan of an INSERT of rows from outside.
@@ -35,6 +35,8 @@ pub struct Load {
     derived: Vec<Derived>,
     /// Number of hash tables in the plan.
     hashed: usize,
+    /// Whether it has expressions that crate `scalar` computes.
+    computes: bool,
 }
 
 /// A batch of input rows.
@@ -82,21 +84,33 @@ struct At {
 impl Load {
     /// Binds a COPY into these columns, given by position; other columns get their defaults.
     ///
+    /// - `session`: facts of the session, by which constants of defaults and constraints are read.
+    ///
     /// # Errors
     /// 0A000 for a default, CHECK or foreign key that this crate does not support.
-    pub fn new(table: &Arc<RowTable>, columns: &[usize], tables: &dyn Tables) -> Result<Load> {
-        bind_columns(table, columns, tables).map_err(|refusal| match refusal {
-            Refusal::Error(error) => error,
-            Refusal::Unsupported => {
-                Error::unsupported("COPY into a table with this default or constraint is not supported")
+    pub fn new(
+        table: &Arc<RowTable>,
+        columns: &[usize],
+        tables: &dyn Tables,
+        session: &scalar::Session,
+    ) -> Result<Load> {
+        let mut parts = Parts::default();
+        let mut stored = StoredExpressions { tables, session, parts: &mut parts };
+        match inserted(table, columns, &mut stored) {
+            Ok(insert) => {
+                let types = columns.iter().map(|at| table.schema.columns[*at].ty).collect();
+                Ok(Load::lowered(insert, types, parts))
             }
-        })
+            Err(stop) => Err(stop.into_error(|| {
+                Error::unsupported("COPY into a table with this default or constraint is not supported")
+            })),
+        }
     }
 
     /// The load of rows of these types by an INSERT.
     pub(crate) fn lowered(insert: Insert, types: Vec<Type>, parts: Parts) -> Load {
-        let Parts { subqueries, derived, hashed, .. } = parts;
-        Load { insert, types, subqueries, derived, hashed }
+        let Parts { subqueries, derived, hashed, computes, .. } = parts;
+        Load { insert, types, subqueries, derived, hashed, computes }
     }
 
     /// The target table.
@@ -109,6 +123,12 @@ impl Load {
     #[must_use]
     pub fn columns(&self) -> &[Output] {
         &self.insert.columns
+    }
+
+    /// Whether a run asks for the session's facts ([`crate::Zone::facts`]).
+    #[must_use]
+    pub fn needs_facts(&self) -> bool {
+        self.computes
     }
 
     /// Input types, by position in the row.
@@ -210,19 +230,18 @@ impl Load {
     }
 }
 
-fn bind_columns(table: &Arc<RowTable>, columns: &[usize], tables: &dyn Tables) -> Bind<Load> {
+/// The plan of a COPY into these columns.
+fn inserted(table: &Arc<RowTable>, columns: &[usize], stored: &mut StoredExpressions<'_>) -> Lower<Insert> {
     let value = |at| match columns.iter().position(|column| *column == at) {
         Some(field) => Ok(Expr::Computed(field)),
-        None => default_of(table, at, tables),
+        None => stored.default(table, at),
     };
-    let rows = Rows::External((0..table.schema.columns.len()).map(value).collect::<Bind<_>>()?);
+    let rows = Rows::External((0..table.schema.columns.len()).map(value).collect::<Lower<_>>()?);
     let mut foreign = ForeignKeys::default();
-    foreign.add(table, ChangeKind::Insert, tables)?;
-    let target = Target { writer: Writer::new(Arc::clone(table))?, returning: Vec::new(), foreign };
+    foreign.add(table, ChangeKind::Insert, stored)?;
+    let target = Target { writer: Writer::new(Arc::clone(table), stored)?, returning: Vec::new(), foreign };
     let tables = vec![Arc::clone(table), Arc::clone(table)];
-    let insert = Insert { target, tables, rows, made_first: false, conflict: Conflict::Error, columns: Vec::new() };
-    let types = columns.iter().map(|at| table.schema.columns[*at].ty).collect();
-    Ok(Load::lowered(insert, types, Parts::default()))
+    Ok(Insert { target, tables, rows, made_first: false, conflict: Conflict::Error, columns: Vec::new() })
 }
 
 /// Decodes a value and converts it to the column type.

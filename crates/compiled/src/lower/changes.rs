@@ -3,8 +3,8 @@
 //! The changed row is in slot `TARGET`: before the change while SET is evaluated, after it while RETURNING is. So the
 //! columns of both versions are defined as fields of that slot.
 //!
-//! CHECK conditions and the defaults of foreign key actions are not part of the bound tree: `constraints` and
-//! `foreign_keys` bind them from the table's description.
+//! CHECK conditions and the defaults of foreign key actions are not part of the bound tree: `stored_expressions` binds them
+//! from the table's description.
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ use crate::foreign_keys::{ChangeKind, ForeignKeys};
 use crate::from::Source;
 use crate::select::Output;
 use crate::statement::{Compiled, Tables, Work};
-use crate::stored_expressions::Refusal;
+use crate::stored_expressions::StoredExpressions;
 use crate::subquery::{ResultKind, Subquery};
 
 /// Binds and lowers an INSERT, UPDATE or DELETE: [`binder::bind_statement`], then [`lower_change`].
@@ -297,19 +297,13 @@ impl<'q> Lowering<'q> {
         let mut exprs = wanted.clone().map(|column| self.column(column)).collect::<Lower<Vec<_>>>()?;
         let mut columns: Vec<Output> = wanted.map(|column| self.output(column)).collect();
         self.result_columns(&mut exprs, &mut columns)?;
+        let mut stored = StoredExpressions { tables: self.tables, session: self.session, parts: &mut self.parts };
         let mut foreign = ForeignKeys::default();
         for kind in kinds {
-            foreign.add(table, *kind, self.tables).map_err(stop)?;
+            foreign.add(table, *kind, &mut stored)?;
         }
-        let writer = Writer::new(Arc::clone(table)).map_err(stop)?;
+        let writer = Writer::new(Arc::clone(table), &mut stored)?;
         Ok((Target { writer, returning: exprs, foreign }, columns))
-    }
-}
-
-fn stop(refusal: Refusal) -> Stop {
-    match refusal {
-        Refusal::Error(error) => Stop::Error(error),
-        Refusal::Unsupported => Stop::Refused("a constraint or default of the table".into()),
     }
 }
 

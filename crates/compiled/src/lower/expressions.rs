@@ -11,7 +11,7 @@ use super::natives::{Native, Session, comparison, native, plain};
 use super::{Definition, Lower, Lowering, refused, type_name};
 use crate::array::Array;
 use crate::cast::{self, Context as CastContext};
-use crate::expr::{Comparison, Expr, Function, Layout, ScalarCall, Value, all_of, any_of, rows_compared};
+use crate::expr::{Comparison, Expr, Layout, ScalarCall, Value, all_of, any_of, rows_compared};
 use crate::sequences::SessionFunction;
 use crate::subquery::{ResultKind, Subquery};
 use crate::types::{is_moment, is_text};
@@ -72,7 +72,7 @@ impl Lowering<'_> {
             },
             ExprKind::NullIf(call, pair) => match comparison(call.function) {
                 Some((_, ty)) if pair.iter().all(|side| is_kept(side.ty, ty)) => {
-                    Ok(Expr::Call(Function::Nullif, self.exprs(&**pair)?))
+                    Ok(Expr::NullIf(Box::new([self.expr(&pair[0])?, self.expr(&pair[1])?])))
                 }
                 _ => self.computation(expr),
             },
@@ -288,10 +288,7 @@ impl Lowering<'_> {
     pub(super) fn argument(&mut self, argument: &Bound, pads: bool) -> Lower<Expr> {
         let expr = self.expr(argument)?;
         Ok(match Type::from_oid(argument.ty.0, argument.typmod) {
-            Some(Type::Char(Some(length))) if pads => {
-                let length = Expr::Value(Value::Plain(Datum::Int4(i32::try_from(length).unwrap_or(i32::MAX))));
-                Expr::Call(Function::PadEnd, vec![expr, length])
-            }
+            Some(Type::Char(Some(length))) if pads => Expr::Padded { what: Box::new(expr), length },
             _ => expr,
         })
     }

@@ -3,6 +3,7 @@
 //! - [`prepare`], [`lower`]: the entry points for queries; [`prepare_change`], [`lower_change`]: those for INSERT, UPDATE
 //!   and DELETE.
 //! - [`lower_load`]: the entry point for INSERT of rows that another executor makes.
+//! - [`lower_expression`]: the entry point for expressions of definitions.
 //! - `changes`: the plans of INSERT, UPDATE and DELETE.
 //! - `relations`: FROM, SELECT and set operations; `locks`: FOR UPDATE; `aggregates`: GROUP BY.
 //! - `expressions`: expressions; `natives`: functions that the executor's own operators compute.
@@ -22,7 +23,7 @@ mod relations;
 
 use std::sync::Arc;
 
-use binder::tree::{Column, Cte as BoundCte, CteBody, Query, Rel, Subplan};
+use binder::tree::{Column, Cte as BoundCte, CteBody, Expression, Query, Rel, Subplan};
 use catalog::TypeId;
 use model::{Error, Result, SqlState, Type};
 use parser::ast;
@@ -31,6 +32,7 @@ use rows::RowTable;
 pub use self::changes::{lower_change, lower_load, prepare_change};
 use self::natives::plain;
 use crate::array::{Array, ParamType};
+use crate::constraints::TARGET;
 use crate::derived_tables::Derived;
 use crate::expr::Expr;
 use crate::from::Source;
@@ -65,9 +67,19 @@ impl From<Error> for Stop {
     }
 }
 
+impl Stop {
+    /// The error of an expression; `unsupported` is that for one that the executor cannot compute.
+    pub(crate) fn into_error(self, unsupported: impl FnOnce() -> Error) -> Error {
+        match self {
+            Stop::Error(error) => error,
+            Stop::Refused(_) => unsupported(),
+        }
+    }
+}
+
 pub(crate) type Lower<T> = std::result::Result<T, Stop>;
 
-fn refused<T>(reason: impl Into<String>) -> Lower<T> {
+pub(crate) fn refused<T>(reason: impl Into<String>) -> Lower<T> {
     Err(Stop::Refused(reason.into()))
 }
 
@@ -128,6 +140,24 @@ fn outcome(lowered: Lower<Compiled>) -> Result<Lowered> {
         Err(Stop::Refused(reason)) => Ok(Lowered::Refused(NotLowered { reason })),
         Err(Stop::Error(error)) => Err(error),
     }
+}
+
+/// Lowers an expression of a definition over the row of a table in slot `TARGET`. Returns also what it needs when it
+/// runs.
+pub(crate) fn lower_expression(
+    bound: &Expression,
+    table: Option<&Arc<RowTable>>,
+    tables: &dyn Tables,
+    session: &scalar::Session,
+) -> Lower<(Expr, Parts)> {
+    let tree = Tree { columns: &bound.columns, subqueries: &[], ctes: &[], parameters: &[], output: &[] };
+    let mut lowering = Lowering::new(tree, tables, session);
+    if let Some(table) = table {
+        lowering.current().sources.push(Source::stored(TARGET, Arc::clone(table)));
+        lowering.row(table, &bound.row, TARGET);
+    }
+    let expr = lowering.expr(&bound.expr)?;
+    Ok((expr, lowering.parts))
 }
 
 /// The parts of a bound statement that its operators refer to by number, and the columns of its result.

@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use model::{Error, Result, Type};
 use parser::ast::Statement;
 
-use super::{Db, parse, shown};
+use super::{Db, shown};
 
 const FILES: [&str; 9] = [
     "golden.txt",
@@ -71,9 +71,9 @@ fn answer(db: &Db, sql: &str) -> String {
         Ok(Some(Statement::Insert(_))) => Some("INSERT 0"),
         Ok(Some(Statement::Update(_))) => Some("UPDATE"),
         Ok(Some(Statement::Delete(_))) => Some("DELETE"),
-        Ok(Some(Statement::Query(_))) | Err(_) => None,
-        Ok(_) => {
-            return match db.define(&parse(sql.trim_end_matches(';'))) {
+        Ok(Some(Statement::Query(_)) | None) | Err(_) => None,
+        Ok(Some(definition)) => {
+            return match db.define(definition) {
                 Ok(tag) => tag.into(),
                 Err(error) => failed(&error),
             };

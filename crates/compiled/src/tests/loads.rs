@@ -4,6 +4,7 @@ use model::{SqlState, Type};
 use pg::Form;
 use rows::{Isolation, RecordId, Txn};
 
+use super::schema::facts;
 use super::{Db, East, NOW};
 use crate::{Incoming, Load, Loaded, Refused, Session, Tables};
 
@@ -30,7 +31,7 @@ fn session() -> Session<'static> {
 
 fn load(db: &Db, txn: &mut Txn, table: &str, columns: &[usize], rows: &[&[&'static str]]) -> Result<Loaded, Refused> {
     let table = db.table(None, table).unwrap();
-    let load = Load::new(&table, columns, db).unwrap();
+    let load = Load::new(&table, columns, db, facts()).unwrap();
     let rows = Text(rows.iter().map(|row| row.to_vec()).collect());
     load.run(txn, &rows, session(), &crossbeam_epoch::pin(), &mut |_| Ok(()))
 }
@@ -69,6 +70,36 @@ fn loaded_rows_are_those_of_an_insert() {
     }
 }
 
+/// Functions of crate `scalar` ask for the session's facts when they run.
+#[test]
+fn constraints_and_defaults_may_call_functions() {
+    let db = Db::new();
+    let columns =
+        ["id int default length('four')", "name text default upper(current_user)", "at date default current_date"];
+    db.create("t", &columns, &["check name ~ '^[A-Z]*$' and at > '2026-01-01'"]);
+    db.create("plain", &["id int default 4", "name text"], &["check id > 0"]);
+    let needs = |table: &str| {
+        let table = db.table(None, table).unwrap();
+        let load = Load::new(&table, &[0], &db, facts()).unwrap();
+        let insert = db.plan(&format!("INSERT INTO {} (name) VALUES ('A')", table.schema.name.table)).unwrap();
+        [load.needs_facts(), insert.needs_facts(), insert.has_session_constants()]
+    };
+    assert_eq!((needs("t"), needs("plain")), ([true; 3], [false; 3]));
+    assert_eq!(db.sql("INSERT INTO t (name) VALUES ('A') RETURNING *"), ["4|A|2026-11-21"]);
+    let zone = super::schema::Clocks::of(&db);
+    let session = Session { zone: &zone, ..session() };
+    let table = db.table(None, "t").unwrap();
+    let load = Load::new(&table, &[1], &db, facts()).unwrap();
+    let mut states = Vec::new();
+    for name in ["B", "b"] {
+        let mut txn = db.begin(Isolation::ReadCommitted);
+        let rows = Text(vec![vec![name]]);
+        let loaded = load.run(&mut txn, &rows, session, &crossbeam_epoch::pin(), &mut |_| Ok(()));
+        states.push(loaded.err().map(|refused| refused.error.state()));
+    }
+    assert_eq!(states, [None, Some(SqlState::CHECK_VIOLATION)]);
+}
+
 /// Foreign keys are checked at the end of the statement, as in PostgreSQL.
 #[test]
 fn loaded_rows_may_reference_later_rows() {
@@ -80,7 +111,7 @@ fn loaded_rows_may_reference_later_rows() {
     left.extend(dangling(load(&db, &mut txn, "tree", &[0, 1], &[&["2", "~"], &["3", "9"]])));
     assert_eq!(left.len(), 2);
     let table = db.table(None, "tree").unwrap();
-    let load = Load::new(&table, &[0, 1], &db).unwrap();
+    let load = Load::new(&table, &[0, 1], &db, facts()).unwrap();
     let guard = &crossbeam_epoch::pin();
     assert!(load.finish(&mut txn, &left[..1], session(), guard).unwrap().is_ok());
     let error = load.finish(&mut txn, &left, session(), guard).unwrap_err();

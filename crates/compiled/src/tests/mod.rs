@@ -19,13 +19,12 @@ use std::sync::Arc;
 
 use env::Event;
 use model::{Datum, Error, Lsn, Result, RowSchema, RowSchemaRef, SequenceRef, SqlState, TableId, TableName, Type};
+use parser::ast::Statement;
 use rows::row::RowLayout;
 use rows::{IndexData, Isolation, Records, RowTable, Store, Txn};
-use sqlparser::ast;
-use sqlparser::tokenizer::Token;
 
 use crate::cast::{Zone, text_of};
-use crate::{Catalog, Change, Compiled, Numbers, Object, Ran, Reading, Session, Tables, define, prepared, run};
+use crate::{Catalog, Change, Compiled, Numbers, Object, Ran, Reading, Session, Tables, define, run};
 
 /// Time zone one hour ahead of UTC, all year.
 struct East;
@@ -220,14 +219,11 @@ impl Outcome {
     }
 }
 
-/// Parses a definition statement with the token rewrites of a session.
-fn parse(sql: &str) -> ast::Statement {
-    let mut tokens = crate::tokenize(sql).unwrap();
-    prepared(&mut tokens).unwrap_or_else(|error| panic!("{sql}: {error}"));
-    let mut parser = crate::parser(tokens);
-    let parsed = parser.parse_statement().unwrap_or_else(|error| panic!("{sql}: {error}"));
-    assert_eq!(parser.peek_token().token, Token::EOF, "{sql}");
-    parsed
+/// Parses one statement.
+fn parse(sql: &str) -> Statement {
+    let parsed = parser::parse_all(sql).unwrap_or_else(|error| panic!("{sql}: {error}"));
+    let [parsed] = <[_; 1]>::try_from(parsed).unwrap_or_else(|parsed| panic!("{sql}: {parsed:?}"));
+    parsed.statement
 }
 
 /// An empty table.
@@ -285,8 +281,9 @@ impl Db {
         }
     }
 
-    fn define(&self, sql: &ast::Statement) -> Result<&'static str> {
-        let session = Session { check: &|_| Ok(()), now: NOW, zone: &East, numbers: None };
+    fn define(&self, sql: &Statement) -> Result<&'static str> {
+        let zone = schema::Clocks::of(self);
+        let session = Session { check: &|_| Ok(()), now: NOW, zone: &zone, numbers: None };
         let definition = define(sql, self, session)?.unwrap_or_else(|| panic!("{sql}: defines nothing"));
         for change in definition.changes {
             match change {

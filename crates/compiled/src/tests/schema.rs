@@ -41,7 +41,7 @@ impl Zone for Clocks {
 }
 
 /// Facts of the tests' session: the zone of [`East`].
-fn facts() -> &'static scalar::Session {
+pub(super) fn facts() -> &'static scalar::Session {
     static FACTS: LazyLock<scalar::Session> = LazyLock::new(|| scalar::Session {
         zone: jiff::tz::TimeZone::fixed(jiff::tz::offset(1)),
         zone_name: "Etc/GMT-1".into(),
@@ -126,7 +126,7 @@ impl Names {
                 Some((table, table.schema.columns.get(owner.column)?.name.clone()))
             });
             if let Some((table, column)) = owner {
-                let name = format!("public.{}", crate::ddl::quoted(&spec.name.table));
+                let name = format!("public.{}", parser::print::quoted_name(&spec.name.table));
                 names.owned.push((table.schema.name.table.clone(), column, name));
             }
         }

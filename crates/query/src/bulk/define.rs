@@ -13,8 +13,8 @@
 use std::collections::BTreeMap;
 
 use arrow_schema::{DataType as Arrow, Field, Schema, TimeUnit};
-use datafusion::sql::sqlparser::ast::ObjectName;
 use model::{Error, Result, SqlState};
+use parser::ast::Name;
 
 /// Names of the supported options; `partition` is that of CREATE TABLE.
 const OPTIONS: [&str; 4] = ["store", "time", "key", "partition"];
@@ -33,7 +33,7 @@ struct Shape<'a> {
 /// # Errors
 /// 22023 for an unknown option or an invalid value; 42703 for a column that does not exist; 0A000 for a type without a
 /// SQL type.
-pub(super) fn sql(name: &ObjectName, schema: &Schema, options: &BTreeMap<String, String>) -> Result<String> {
+pub(super) fn sql(name: &Name, schema: &Schema, options: &BTreeMap<String, String>) -> Result<String> {
     let stated = stated(schema, options)?;
     let shape = shape(schema, &stated)?;
     let mut items = Vec::with_capacity(schema.fields().len() + 1);
@@ -185,8 +185,6 @@ fn rows_type(field: &Field) -> Option<String> {
 mod tests {
     use std::sync::Arc;
 
-    use datafusion::sql::sqlparser::ast::{Ident, ObjectNamePart};
-
     use super::*;
 
     fn field(name: &str, ty: Arrow) -> Field {
@@ -202,7 +200,7 @@ mod tests {
     }
 
     fn made(fields: Vec<Field>, stated: &[(&str, &str)]) -> Result<String> {
-        let name = ObjectName(vec![ObjectNamePart::Identifier(Ident::with_quote('"', "t"))]);
+        let name = Name { name: "t".into(), ..Name::default() };
         let metadata = stated.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         let schema = Arc::new(Schema::new(fields).with_metadata(metadata));
         sql(&name, &schema, &BTreeMap::new())
@@ -248,7 +246,7 @@ mod tests {
             (vec![field("odd \"name\"", Arrow::Boolean)], &[], r#"("odd ""name""" boolean)"#),
         ];
         for (fields, stated, expected) in cases {
-            assert_eq!(made(fields, stated).unwrap(), format!("CREATE TABLE \"t\" {expected}"));
+            assert_eq!(made(fields, stated).unwrap(), format!("CREATE TABLE t {expected}"));
         }
     }
 

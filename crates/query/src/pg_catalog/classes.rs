@@ -141,7 +141,7 @@ impl<'a> Constraint<'a> {
     pub(crate) fn columns(&self, table: &RowSchema) -> Vec<usize> {
         match self {
             Constraint::Unique(index) => index.columns.clone(),
-            Constraint::Check(check) => super::formulas::columns(&check.condition, table),
+            Constraint::Check(check) => compiled::deparse::columns(&check.condition, table),
             Constraint::Foreign(key) => key.columns.clone(),
         }
     }

@@ -7,7 +7,7 @@ use model::{Error, SqlState};
 
 use super::classes::{Class, Constraint};
 use super::oids::{self, Oid, Part};
-use super::{formulas, names, row_tables};
+use super::{names, row_tables};
 use crate::functions::{Signal, StatementFacts};
 
 /// The definition of the function with a name and a number of arguments.
@@ -144,7 +144,7 @@ const SPECS: &[Spec] = &[
     spec("to_regrole", (1, 1), |call| number(call.text(0).and_then(|name| role_oid(call.facts, name)))),
     // Definitions.
     spec("pg_get_expr", (2, 3), |call| {
-        maybe_text(call.text(0).map(|sql| if call.truth(2) { formulas::pretty(sql) } else { sql.to_owned() }))
+        maybe_text(call.text(0).map(|sql| if call.truth(2) { compiled::deparse::pretty(sql) } else { sql.to_owned() }))
     }),
     spec("pg_get_indexdef", (1, 3), |call| maybe_text(index_definition(call))),
     spec("pg_get_constraintdef", (1, 2), |call| maybe_text(constraint_definition(call))),

@@ -5,7 +5,7 @@ use model::{ColumnRole, DataType, Identity, RowColumn, RowSchema, RowSchemaRef, 
 use super::cells::{Cell, Relation, Row, row};
 use super::classes::{Constraint, is_primary, referred};
 use super::relations::listed;
-use super::{formulas, oids, row_tables};
+use super::{oids, row_tables};
 use crate::functions::StatementFacts;
 
 const COLUMNS: &str = "table_catalog name,table_schema name,table_name name,column_name name,ordinal_position int4,column_default text,\
@@ -191,7 +191,7 @@ fn row_column(facts: &StatementFacts, table: &RowSchema, at: usize, column: &Row
             identity_minimum: number(|sequence| sequence.min),
         });
     }
-    row.push(("column_default", formulas::default(column).into()));
+    row.push(("column_default", compiled::deparse::default(column).into()));
     row
 }
 
@@ -286,7 +286,7 @@ fn check_constraints(facts: &StatementFacts) -> Vec<Row> {
     for (table, constraint) in row_constraints(facts) {
         let Constraint::Check(check) = constraint else { continue };
         let mut row = constraint_head(facts, table, &check.name);
-        row.extend(row! { check_clause: format!("({})", formulas::condition(&check.condition, table)) });
+        row.extend(row! { check_clause: format!("({})", compiled::deparse::condition(&check.condition, table)) });
         rows.push(row);
     }
     for (table, name, column) in not_null_checks(facts) {

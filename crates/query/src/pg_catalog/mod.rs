@@ -2,7 +2,7 @@
 //!
 //! - `relations`, `information_schema`: relations as data, built from the catalog of the statement's snapshot.
 //!   `row_tables` has their rows about `rows` tables, `statistics` the statistics views.
-//! - `classes`: entries of `pg_class`. `formulas`: deparses defaults and conditions in PostgreSQL's format.
+//! - `classes`: entries of `pg_class`.
 //! - `functions`: session and catalog functions, bound to a statement's `StatementFacts`.
 //! - `system_table`, `objects`: relations and functions for bound queries.
 //! - `oids`, `names`: OIDs and names of objects.
@@ -11,7 +11,6 @@
 
 mod cells;
 mod classes;
-mod formulas;
 mod functions;
 mod information_schema;
 mod names;

@@ -190,38 +190,6 @@ pub(crate) fn row_type_oid(facts: &StatementFacts, name: &str) -> Option<Oid> {
     }
 }
 
-/// Looks up a type of `pg_type`, except row types, by any of its names; ignores modifiers in parentheses.
-fn plain_type(name: &str) -> Option<&'static Type> {
-    let lower = name.to_lowercase();
-    let bare = lower.split('(').next().unwrap_or_default().trim().trim_start_matches("pg_catalog.");
-    let bare = match bare {
-        "int" | "integer" => "int4",
-        "float" | "double" => "float8",
-        "decimal" => "numeric",
-        "char" if !name.contains('"') => "bpchar",
-        bare => bare.trim_matches('"'),
-    };
-    Type::all().find(|ty| ty.name == bare || (Type::sql_name(ty.oid) == bare && !ty.name.starts_with('_')))
-}
-
-/// Column type for a type name, without its modifier.
-pub(crate) fn base_type(name: &str) -> Option<model::Type> {
-    model::Type::from_oid(plain_type(name)?.oid, -1)
-}
-
-/// PostgreSQL's spelling of a type name, with its modifier; unknown names are only lower-cased.
-pub(crate) fn canonical_type(name: &str) -> String {
-    if let Some(element) = name.strip_suffix("[]") {
-        return format!("{}[]", canonical_type(element));
-    }
-    let Some(known) = plain_type(name) else { return name.to_lowercase() };
-    match name.find('(') {
-        Some(at) => format!("{}{}", Type::sql_name(known.oid), &name[at..]),
-        None if known.name == "bpchar" => "bpchar".to_owned(),
-        None => Type::sql_name(known.oid).to_owned(),
-    }
-}
-
 fn key_columns(table: &Table) -> Vec<String> {
     oids::key_and_time(table).iter().map(|(_, column)| quote_ident(&column.name)).collect()
 }

@@ -4,8 +4,8 @@ use model::{Identity, Referential, RowColumn, RowForeignKey, RowIndex, RowSchema
 
 use super::cells::{Cell, Row, row};
 use super::classes::{Class, Constraint, indexes, is_primary, referred};
+use super::names;
 use super::oids::{self, Oid, Part};
-use super::{formulas, names};
 use crate::functions::StatementFacts;
 
 /// Rows of `pg_class`.
@@ -138,7 +138,7 @@ pub(super) fn defaults(facts: &StatementFacts) -> Vec<Row> {
     let mut rows = Vec::new();
     for table in facts.catalog.row_tables() {
         for (at, column) in table.shown() {
-            let Some(text) = formulas::default(column) else { continue };
+            let Some(text) = compiled::deparse::default(column) else { continue };
             rows.push(row! {
                 oid: default_oid(table, column),
                 adrelid: oids::of_table(table.id, Part::Table),
@@ -247,7 +247,7 @@ fn constraint_row(facts: &StatementFacts, table: &RowSchema, constraint: Constra
         conkey: numbers(&constraint.columns(table)),
         confkey: key.map_or(Cell::Null, |key| numbers(&key.referred)),
         conbin: match constraint {
-            Constraint::Check(check) => Cell::Text(formulas::condition(&check.condition, table)),
+            Constraint::Check(check) => Cell::Text(compiled::deparse::condition(&check.condition, table)),
             _ => Cell::Null,
         },
         tableoid: 2606,
@@ -374,8 +374,8 @@ pub(crate) fn constraint_definition(
             format!("{kind} ({})", column_list(table, &index.columns))
         }
         Constraint::Check(check) => {
-            let condition = formulas::condition(&check.condition, table);
-            format!("CHECK ({})", if short { formulas::pretty(&condition) } else { condition })
+            let condition = compiled::deparse::condition(&check.condition, table);
+            format!("CHECK ({})", if short { compiled::deparse::pretty(&condition) } else { condition })
         }
         Constraint::Foreign(key) => {
             let own = column_list(table, &key.columns);

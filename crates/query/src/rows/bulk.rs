@@ -7,16 +7,14 @@ use ::rows::RecordId;
 use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::{DataType as Arrow, Field, Schema, SchemaRef};
 use compiled::{Load, Loaded, Refused};
-use datafusion::sql::sqlparser::ast::ObjectName;
 use model::{Result, Type};
+use parser::ast::Name;
 use pg::Form;
 
-use super::Named;
 use super::arrow::arrow_of;
 use super::feed::Read;
-use super::load::{entered, positions, settled};
+use super::load::{clocks_of, entered, load_of, positions, settled};
 use super::run::{wait, within};
-use super::zone::Clocks;
 use crate::bulk::{check, converted};
 use crate::encode::Encoder;
 use crate::session::Session;
@@ -33,7 +31,6 @@ pub(crate) struct BulkRows {
     names: Vec<String>,
     forms: Vec<Form>,
     encoder: Encoder,
-    clocks: Clocks,
     /// Rows whose foreign key has no referenced row yet.
     dangling: Vec<(RecordId, Box<[u8]>)>,
     /// Rows inserted so far.
@@ -46,7 +43,7 @@ impl BulkRows {
     ///
     /// # Errors
     /// 42703 for an unknown column, 42804 for a column type that cannot be assigned.
-    pub(crate) async fn start(session: &mut Session, name: &ObjectName, schema: &Schema) -> Result<Option<BulkRows>> {
+    pub(crate) async fn start(session: &mut Session, name: &Name, schema: &Schema) -> Result<Option<BulkRows>> {
         let Some(table) = entered(session, |named| named.find(name)).await? else { return Ok(None) };
         let names: Vec<String> = schema.fields().iter().map(|field| field.name().clone()).collect();
         let places = positions(&table, &names)?;
@@ -67,11 +64,8 @@ impl BulkRows {
             forms.push(form);
         }
         let encoder = Encoder::new(&columns, &zone)?;
-        let snapshot = session.newest();
-        let settings = Arc::clone(&session.settings);
-        let load = Load::new(&table, &places, &Named { snapshot: &snapshot, settings: &settings })?;
-        let clocks = Clocks::of(session);
-        Ok(Some(BulkRows { load, types, names, forms, encoder, clocks, dangling: Vec::new(), rows: 0 }))
+        let load = load_of(session, &table, &places)?;
+        Ok(Some(BulkRows { load, types, names, forms, encoder, dangling: Vec::new(), rows: 0 }))
     }
 
     /// Inserts the rows of a batch.
@@ -90,7 +84,8 @@ impl BulkRows {
 
     /// Ends the ingest and checks the outstanding foreign keys.
     pub(crate) async fn finish(self, session: &mut Session) -> Result<()> {
-        settled(session, &self.load, &self.clocks, &self.dangling).await?;
+        let clocks = clocks_of(session, &self.load);
+        settled(session, &self.load, &clocks, &self.dangling).await?;
         session.end_rows_statement();
         Ok(())
     }
@@ -112,10 +107,11 @@ impl BulkRows {
 
     async fn put(&mut self, session: &mut Session, read: &Read) -> Result<()> {
         loop {
+            let clocks = clocks_of(session, &self.load);
             session.newest();
             let load = &self.load;
             let is_in = |loaded: &std::result::Result<Loaded, Refused>| matches!(loaded, Ok(Loaded::All { .. }));
-            let loaded = within(session, &self.clocks, is_in, |txn, given, guard| {
+            let loaded = within(session, &clocks, is_in, |txn, given, guard| {
                 load.run(txn, read, given, guard, &mut |_| Ok(()))
             })?;
             match loaded.map_err(|refused| self.placed(refused))? {

@@ -4,44 +4,75 @@
 use std::sync::Arc;
 
 use ::rows::{Access, Entered, RecordId, RowTable};
-use compiled::{Change, Definition, Notice, Object, SequenceStatement, Work};
-use datafusion::sql::sqlparser::ast;
+use compiled::{Change, Definition, Notice, Object, Work};
 use engine::{Altered, Event, RowData, SequenceState, Snapshot};
 use model::{
     Datum, Error, Result, RowForeignKey, RowSchema, RowSchemaRef, SequenceRef, SequenceSpec, SqlState, TableId,
     TableName,
 };
+use parser::ast::{DropBehavior, Name, ObjectKind, ObjectName, Statement, Truncate};
 
 use super::Named;
 use super::zone::Clocks;
 use crate::errors::locate;
 use crate::session::{Outcome, Session};
 use crate::settings::Settings;
-use crate::statement::{Command, Parsed};
-use crate::syntax_rewrites::folded;
+use crate::statement::Parsed;
 
 /// Rows visited per epoch guard, so that memory that other threads retire can be freed in between.
 const RECORDS_PER_GUARD: u64 = 1_024;
 
 /// Runs a DDL statement on `rows` tables; `None` if the statement is another one.
-pub(crate) async fn define(session: &mut Session, parsed: &Parsed, sql: &ast::Statement) -> Result<Option<Outcome>> {
-    if let ast::Statement::Truncate(truncate) = sql {
-        return truncated(session, parsed, truncate).await;
-    }
-    if let ast::Statement::Drop { object_type: ast::ObjectType::Schema, names, cascade, .. } = sql {
-        for name in names {
-            let schema = name.0.last().and_then(|part| part.as_ident()).map(folded).unwrap_or_default();
-            empty(session, parsed, &schema, *cascade).await?;
+pub(crate) async fn define(session: &mut Session, parsed: &Parsed, statement: &Statement) -> Result<Option<Outcome>> {
+    match statement {
+        Statement::Truncate(truncate) => truncated(session, parsed, truncate).await,
+        Statement::Drop(drop) if drop.kind == ObjectKind::Schema => {
+            let cascade = drop.behavior == DropBehavior::Cascade;
+            for object in &drop.objects {
+                if let ObjectName::Name(name) = object {
+                    empty(session, parsed, &name.name, cascade).await?;
+                }
+            }
+            // The schema itself, and its tables of the other store, are dropped after this.
+            Ok(None)
         }
-        // DataFusion's DDL drops the schema itself and its other objects.
-        return Ok(None);
+        statement => carried_out(session, parsed, statement).await,
     }
-    let what = |session: &mut Session, clocks: &Clocks| {
-        let now = session.now_ns().div_euclid(1_000);
-        let given = compiled::Session { check: &|_| Ok(()), now, zone: clocks, numbers: None };
-        with_relations(session, |relations| compiled::define(sql, relations, given))
-    };
-    carried_out(session, parsed, what).await
+}
+
+fn planned(session: &mut Session, statement: &Statement, clocks: &Clocks) -> Result<Option<Definition>> {
+    let now = session.now_ns().div_euclid(1_000);
+    let given = compiled::Session { check: &|_| Ok(()), now, zone: clocks, numbers: None };
+    with_relations(session, |relations| compiled::define(statement, relations, given))
+}
+
+/// A DROP TABLE or TRUNCATE of tables of both stores, as one statement for the `rows` tables and one for the others;
+/// `None` for other statements.
+pub(crate) fn parts(session: &mut Session, statement: &Statement) -> Option<[Statement; 2]> {
+    let snapshot = session.newest();
+    let settings = Arc::clone(&session.settings);
+    let named = Named { snapshot: &snapshot, settings: &settings };
+    let is_of_rows = |name: &Name| named.find(name).is_some();
+    match statement {
+        Statement::Drop(drop) if drop.kind == ObjectKind::Table && drop.objects.len() > 1 => {
+            let is_of_rows = |object: &ObjectName| matches!(object, ObjectName::Name(name) if is_of_rows(name));
+            let (rows, others) = split(&drop.objects, is_of_rows)?;
+            let part = |objects| Statement::Drop(Box::new(parser::ast::Drop { objects, ..(**drop).clone() }));
+            Some([part(rows), part(others)])
+        }
+        Statement::Truncate(truncate) if truncate.tables.len() > 1 => {
+            let (rows, others) = split(&truncate.tables, |(name, _)| is_of_rows(name))?;
+            let part = |tables| Statement::Truncate(Box::new(Truncate { tables, ..(**truncate).clone() }));
+            Some([part(rows), part(others)])
+        }
+        _ => None,
+    }
+}
+
+/// Splits a list; `None` if either part is empty.
+fn split<T: Clone>(list: &[T], is_first: impl Fn(&T) -> bool) -> Option<(Vec<T>, Vec<T>)> {
+    let (first, second): (Vec<T>, Vec<T>) = list.iter().cloned().partition(is_first);
+    (!first.is_empty() && !second.is_empty()).then_some((first, second))
 }
 
 /// Drops the `rows` tables and the sequences of a schema that is about to be dropped.
@@ -51,54 +82,47 @@ pub(crate) async fn define(session: &mut Session, parsed: &Parsed, sql: &ast::St
 async fn empty(session: &mut Session, parsed: &Parsed, schema: &str, cascade: bool) -> Result<()> {
     let snapshot = session.newest();
     let catalog = snapshot.catalog();
-    let tables = catalog.row_tables().map(|table| ("table", &table.name));
-    let sequences = catalog.sequences().filter(|spec| spec.owner.is_none()).map(|spec| ("sequence", &spec.name));
-    let within: Vec<(&str, &TableName)> = tables.chain(sequences).filter(|(_, name)| name.schema == schema).collect();
+    let tables = catalog.row_tables().map(|table| (ObjectKind::Table, &table.name));
+    let alone = catalog.sequences().filter(|spec| spec.owner.is_none());
+    let sequences = alone.map(|spec| (ObjectKind::Sequence, &spec.name));
+    let within: Vec<(ObjectKind, &TableName)> =
+        tables.chain(sequences).filter(|(_, name)| name.schema == schema).collect();
     if let Some((kind, first)) = within.first()
         && !cascade
     {
         let text = format!("cannot drop schema {schema} because other objects depend on it");
+        let kind = if *kind == ObjectKind::Table { "table" } else { "sequence" };
         let detail = format!("{kind} {first} depends on schema \"{schema}\"");
         return Err(Error::new(SqlState::DEPENDENT_OBJECTS_STILL_EXIST, text)
             .with_detail(detail)
             .with_hint("use DROP … CASCADE to drop the dependent objects too"));
     }
-    let quoted = |name: &str| format!("\"{}\"", name.replace('"', "\"\""));
-    let named = |name: &TableName| format!("{}.{}", quoted(&name.schema), quoted(&name.table));
-    let drops: Vec<String> = within.iter().map(|(kind, name)| format!("DROP {kind} {} CASCADE", named(name))).collect();
-    for statement in crate::statement::parse(&drops.join("; "))? {
-        let Command::Sql(sql) = &statement.0.command else { return Err(Error::bug("a DROP that is none")) };
-        let what = |session: &mut Session, clocks: &Clocks| {
-            let now = session.now_ns().div_euclid(1_000);
-            let given = compiled::Session { check: &|_| Ok(()), now, zone: clocks, numbers: None };
-            with_relations(session, |relations| compiled::define(sql, relations, given))
-        };
-        carried_out(session, parsed, what).await?;
+    let drops: Vec<Statement> = within.iter().map(|(kind, name)| dropping(*kind, name)).collect();
+    for drop in &drops {
+        carried_out(session, parsed, drop).await?;
     }
     Ok(())
 }
 
-/// Runs CREATE or ALTER SEQUENCE.
-pub(crate) async fn define_sequence(
-    session: &mut Session,
-    parsed: &Parsed,
-    statement: &SequenceStatement,
-) -> Result<Outcome> {
-    let what = |session: &mut Session, _: &Clocks| {
-        with_relations(session, |relations| compiled::define_sequence(statement, relations).map(Some))
-    };
-    let outcome = carried_out(session, parsed, what).await?;
-    outcome.ok_or_else(|| Error::bug("a sequence that is none"))
+/// DROP … CASCADE of one object.
+fn dropping(kind: ObjectKind, name: &TableName) -> Statement {
+    let qualifier = Box::new([name.schema.as_str().into()]);
+    let name = Name { qualifier, name: name.table.as_str().into(), ..Name::default() };
+    Statement::Drop(Box::new(parser::ast::Drop {
+        kind,
+        objects: vec![ObjectName::Name(name)],
+        if_exists: false,
+        concurrently: false,
+        behavior: DropBehavior::Cascade,
+    }))
 }
 
-async fn carried_out(
-    session: &mut Session,
-    parsed: &Parsed,
-    what: impl Fn(&mut Session, &Clocks) -> Result<Option<Definition>>,
-) -> Result<Option<Outcome>> {
-    let clocks = Clocks::of(session);
+async fn carried_out(session: &mut Session, parsed: &Parsed, statement: &Statement) -> Result<Option<Outcome>> {
     loop {
-        let Some(definition) = what(session, &clocks).map_err(|error| locate(error, parsed))? else { return Ok(None) };
+        let context = session.context_of_newest();
+        let clocks = Clocks::with_facts(session, &context);
+        let definition = planned(session, statement, &clocks).map_err(|error| locate(error, parsed))?;
+        let Some(definition) = definition else { return Ok(None) };
         let savepoint = session.writer()?.savepoint();
         let waits = carry_out(session, &definition, &clocks);
         match waits {
@@ -109,7 +133,7 @@ async fn carried_out(
         }
         match waits.map_err(|error| locate(error, parsed))? {
             None => {
-                parsed.notices.iter().chain(&definition.notices).for_each(|notice| tell(session, notice));
+                definition.notices.iter().for_each(|notice| tell(session, notice));
                 return Ok(Some(Outcome::command(definition.tag)));
             }
             Some(event) => super::run::wait(&event, session.settings.lock_timeout()).await?,
@@ -118,13 +142,13 @@ async fn carried_out(
 }
 
 /// Runs TRUNCATE, if the tables it names are `rows` tables.
-async fn truncated(session: &mut Session, parsed: &Parsed, truncate: &ast::Truncate) -> Result<Option<Outcome>> {
+async fn truncated(session: &mut Session, parsed: &Parsed, truncate: &Truncate) -> Result<Option<Outcome>> {
     let snapshot = session.newest();
     let settings = Arc::clone(&session.settings);
     let named = Named { snapshot: &snapshot, settings: &settings };
-    let found = truncate.table_names.iter().map(|target| named.find(&target.name)).collect::<Option<Vec<_>>>();
+    let found = truncate.tables.iter().map(|(name, _)| named.find(name)).collect::<Option<Vec<_>>>();
     let Some(mut tables) = found else { return Ok(None) };
-    if matches!(truncate.cascade, Some(ast::CascadeOption::Cascade)) {
+    if truncate.behavior == DropBehavior::Cascade {
         with_referring(&mut tables, &snapshot, session);
     }
     let ids: Vec<TableId> = tables.iter().map(|table| table.id()).collect();
@@ -159,7 +183,7 @@ async fn truncated(session: &mut Session, parsed: &Parsed, truncate: &ast::Trunc
             }
         }
     }
-    if matches!(truncate.identity, Some(ast::TruncateIdentityOption::Restart)) {
+    if truncate.restart_identity {
         let owned = |spec: &&SequenceRef| spec.owner.as_ref().is_some_and(|owner| ids.contains(&owner.table));
         let sequences: Vec<SequenceRef> = session.newest().catalog().sequences().filter(owned).cloned().collect();
         for spec in sequences {

@@ -134,7 +134,7 @@ pub(crate) async fn feed(
     session.writer()?;
     let parsed = &prepared.0.statement.0;
     let name = &plan.insert.table.name;
-    if entered(session, |named| named.named(name)).await?.is_none() {
+    if entered(session, |named| named.find(name)).await?.is_none() {
         return Err(Error::unsupported("cached plan must not change result type"));
     }
     let fed = Fed::of(session, &prepared.0.statement, &plan.insert, &plan.parameters, &plan.refusal)?;

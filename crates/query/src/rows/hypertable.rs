@@ -10,9 +10,8 @@ use std::sync::Arc;
 use ::rows::{RecordId, RowTable};
 use arrow_array::{Array, ArrayRef, BooleanArray, Int32Array, RecordBatch, StringArray};
 use arrow_schema::{Field, Schema};
-use datafusion::sql::sqlparser::ast::{self, ObjectName};
 use model::{Error, Result, SqlState, TableOptions, Type};
-use parser::ast::{Expr, ExprKind, FunctionCall, Query};
+use parser::ast::{Expr, ExprKind, FunctionCall, Name, Query, Statement};
 use pg::types::oid;
 
 use super::Named;
@@ -21,7 +20,6 @@ use crate::errors::locate;
 use crate::insert::find_table;
 use crate::session::{Outcome, Session};
 use crate::statement::{Command, Parsed, parse};
-use crate::syntax_rewrites::folded;
 use crate::types::OutputColumn;
 
 /// Positional arguments of `create_hypertable` if the second is a column name.
@@ -200,10 +198,13 @@ impl<'a> Given<'a> {
     }
 
     /// Name of the table argument.
-    fn relation(&self) -> Result<ObjectName> {
+    fn relation(&self) -> Result<Name> {
         let text = self.text("relation")?.ok_or_else(|| constant("relation"))?;
-        let name = compiled::parser_of(text).and_then(|mut parser| parser.parse_object_name(false));
-        name.map_err(|_| Error::new(SqlState::INVALID_NAME, format!("invalid name syntax: \"{text}\"")))
+        // A text that is one name, whatever word it is.
+        match parser::parse_all(&format!("DESCRIBE {text}")).as_deref() {
+            Ok([parser::ast::Parsed { statement: Statement::Describe(name), .. }]) => Ok((**name).clone()),
+            _ => Err(Error::new(SqlState::INVALID_NAME, format!("invalid name syntax: \"{text}\""))),
+        }
     }
 
     /// Chunk interval as a table option, for an integer time column.
@@ -339,7 +340,7 @@ async fn create(session: &mut Session, parsed: &Parsed, given: &Given<'_>) -> Re
     let target = format!("{}.{}", quoted(&table.schema.name.schema), quoted(&table.schema.name.table));
     for sql in [format!("DROP TABLE {target}"), format!("CREATE TABLE {target} {making}")] {
         let statement = parse(&sql)?.into_iter().next().ok_or_else(|| Error::bug("no statement"))?.without_place();
-        let Command::Sql(sql) = &statement.0.command else { return Err(Error::bug("a definition that is none")) };
+        let Command::Definition(sql) = &statement.0.command else { return Err(Error::bug("no definition")) };
         if super::define(session, parsed, sql).await?.is_none() {
             crate::ddl::execute(session, &statement.0, sql)?;
         }
@@ -437,8 +438,8 @@ fn set_policy(session: &mut Session, name: &str, given: &Given<'_>) -> Result<()
 }
 
 /// Whether the statement is `CREATE EXTENSION timescaledb`.
-pub(crate) fn is_timescale(sql: &ast::Statement) -> bool {
-    matches!(sql, ast::Statement::CreateExtension(extension) if folded(&extension.name) == "timescaledb")
+pub(crate) fn is_timescale(statement: &Statement) -> bool {
+    matches!(statement, Statement::CreateExtension(extension) if extension.name == "timescaledb")
 }
 
 /// Creates nothing and raises a notice that the functions are built in.

@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use ::rows::{Access, Entered, RecordId, RowTable};
 use compiled::{Incoming, Load, Loaded, Refused};
-use datafusion::sql::sqlparser::ast::ObjectName;
 use ingest::copy::{TupleDecoder, Tuples};
 use model::{Error, Result, SqlState};
+use parser::ast::Name;
 use pg::Form;
 
 use super::Named;
@@ -27,7 +27,6 @@ pub(crate) struct Loading {
     decoder: TupleDecoder,
     load: Load,
     binary: bool,
-    clocks: Clocks,
     /// Rows whose foreign key has no referenced row yet.
     dangling: Vec<(RecordId, Box<[u8]>)>,
 }
@@ -37,22 +36,19 @@ impl Loading {
     /// transaction ends.
     pub(crate) async fn start(
         session: &mut Session,
-        name: &ObjectName,
+        name: &Name,
         columns: &[String],
         options: &Options,
     ) -> Result<Option<Loading>> {
         let Some(table) = entered(session, |named| named.find(name)).await? else { return Ok(None) };
-        let snapshot = session.newest();
-        let settings = Arc::clone(&session.settings);
         let places = positions(&table, columns)?;
-        let load = Load::new(&table, &places, &Named { snapshot: &snapshot, settings: &settings })?;
+        let load = load_of(session, &table, &places)?;
         let place = |name: &str| position(&table, name).map(|at| places.iter().position(|column| *column == at));
         let options = decoder_options(options, places.len(), place)?;
         let binary = options.format == ingest::copy::Format::Binary;
         let names = places.iter().map(|at| table.schema.columns[*at].name.clone()).collect();
         let decoder = TupleDecoder::new(table.schema.name.table.clone(), names, options)?;
-        let clocks = Clocks::of(session);
-        Ok(Some(Loading { decoder, load, binary, clocks, dangling: Vec::new() }))
+        Ok(Some(Loading { decoder, load, binary, dangling: Vec::new() }))
     }
 
     pub(crate) fn binary(&self) -> bool {
@@ -83,7 +79,8 @@ impl Loading {
     pub(crate) async fn finish(&mut self, session: &mut Session) -> Result<u64> {
         self.decoder.finish()?;
         self.put(session).await?;
-        settled(session, &self.load, &self.clocks, &self.dangling).await?;
+        let clocks = clocks_of(session, &self.load);
+        settled(session, &self.load, &clocks, &self.dangling).await?;
         session.end_rows_statement();
         Ok(self.decoder.count())
     }
@@ -106,13 +103,32 @@ impl Loading {
 
     /// Makes one attempt. If it must wait or fails, it leaves no changes.
     fn attempt(&mut self, session: &mut Session) -> Result<Loaded> {
+        let clocks = clocks_of(session, &self.load);
         session.newest();
         let (load, rows) = (&self.load, &*self.decoder.rows());
         let is_in = |loaded: &std::result::Result<Loaded, Refused>| matches!(loaded, Ok(Loaded::All { .. }));
-        let loaded = within(session, &self.clocks, is_in, |txn, given, guard| {
+        let loaded = within(session, &clocks, is_in, |txn, given, guard| {
             load.run(txn, &Cut(rows), given, guard, &mut |_| Ok(()))
         })?;
         loaded.map_err(|refused| placed(refused, rows))
+    }
+}
+
+/// The load of rows with values for these columns of the table.
+pub(super) fn load_of(session: &mut Session, table: &Arc<RowTable>, columns: &[usize]) -> Result<Load> {
+    let context = session.context_of_newest();
+    let named = Named { snapshot: &context.snapshot, settings: &context.settings };
+    Load::new(table, columns, &named, &crate::binding::facts(&context))
+}
+
+/// The session's clocks for a batch of a load. They are not kept while the client is idle: the facts hold a snapshot.
+pub(super) fn clocks_of(session: &mut Session, load: &Load) -> Clocks {
+    match load.needs_facts() {
+        true => {
+            let context = session.context_of_newest();
+            Clocks::with_facts(session, &context)
+        }
+        false => Clocks::of(session),
     }
 }
 

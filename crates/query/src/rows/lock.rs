@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use ::rows::{Access, Entered, RowTable};
-use datafusion::sql::sqlparser::ast::ObjectName;
 use model::{Error, Result, SqlState};
+use parser::ast::Name;
 
 use super::Named;
 use super::run::wait;
@@ -16,12 +16,7 @@ use crate::session::Session;
 /// # Errors
 /// 25P01 outside a transaction; 42P01; 0A000 for a `columns` table unless the mode is ACCESS SHARE; 55P03 for
 /// a conflicting lock after `lock_timeout`, or at once with `nowait`; 40P01.
-pub(crate) async fn lock_tables(
-    session: &mut Session,
-    names: &[ObjectName],
-    mode: LockMode,
-    nowait: bool,
-) -> Result<()> {
+pub(crate) async fn lock_tables(session: &mut Session, names: &[Name], mode: LockMode, nowait: bool) -> Result<()> {
     if session.block.is_none() {
         let text = "LOCK TABLE can only be used in transaction blocks";
         return Err(Error::new(SqlState::NO_ACTIVE_SQL_TRANSACTION, text));
@@ -61,7 +56,7 @@ pub(crate) async fn lock_tables(
 ///
 /// # Errors
 /// 42P01.
-fn find(session: &mut Session, name: &ObjectName) -> Result<Option<Arc<RowTable>>> {
+fn find(session: &mut Session, name: &Name) -> Result<Option<Arc<RowTable>>> {
     let snapshot = session.newest();
     let settings = Arc::clone(&session.settings);
     let named = Named { snapshot: &snapshot, settings: &settings };

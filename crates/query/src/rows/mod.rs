@@ -26,25 +26,23 @@ use std::sync::atomic::AtomicBool;
 
 use ::rows::RowTable;
 use compiled::{Compiled, Lowered, ParamType, Tables};
-use datafusion::sql::sqlparser::ast::ObjectName;
 use engine::{Catalog, Snapshot};
 use model::{Error, Result, SequenceRef, TableId, TableName, Type};
 use parser::ast as tree;
 use pg::types::oid;
 
 use crate::binding;
-use crate::context::StatementContext;
+use crate::context::{DATABASE, StatementContext};
 use crate::errors::locate;
 use crate::pg_catalog::oids::{Part, table_of};
 use crate::session::Session;
 use crate::settings::Settings;
 use crate::statement::Statement;
-use crate::syntax_rewrites::folded;
 use crate::types::{OutputColumn, Value};
 
 pub use bound::Bound;
 pub(crate) use bulk::BulkRows;
-pub(crate) use define::{define, define_sequence};
+pub(crate) use define::{define, parts};
 pub(crate) use feed::{FeedPlan, feed};
 pub(crate) use hypertable::{Call, extension, is_timescale};
 pub(crate) use load::Loading;
@@ -244,7 +242,7 @@ pub(crate) fn plan_change(
 ) -> Result<Option<ChangePlan>> {
     let Some((target, verb)) = target(change).zip(Verb::of(change)) else { return Ok(None) };
     let context = session.context();
-    if (Named { snapshot: &context.snapshot, settings: &context.settings }).named(target).is_none() {
+    if (Named { snapshot: &context.snapshot, settings: &context.settings }).find(target).is_none() {
         return Ok(None);
     }
     let context = session.context_of_newest();
@@ -321,7 +319,7 @@ impl RowsPlan {
 }
 
 /// The `rows` table that a name refers to.
-pub(crate) fn table(session: &mut Session, name: &ObjectName) -> Option<Arc<RowTable>> {
+pub(crate) fn table(session: &mut Session, name: &tree::Name) -> Option<Arc<RowTable>> {
     let context = session.context();
     Named { snapshot: &context.snapshot, settings: &context.settings }.find(name)
 }
@@ -356,20 +354,13 @@ pub(crate) struct Named<'a> {
 
 impl Named<'_> {
     /// The `rows` table that a name refers to.
-    pub(crate) fn find(&self, name: &ObjectName) -> Option<Arc<RowTable>> {
-        let parts: Vec<String> = name.0.iter().filter_map(|part| part.as_ident()).map(folded).collect();
-        match parts.as_slice() {
-            [table] => self.unqualified(table),
-            [schema, table] | [_, schema, table] => {
-                self.exactly(&TableName { schema: schema.clone(), table: table.clone() })
-            }
+    pub(crate) fn find(&self, name: &tree::Name) -> Option<Arc<RowTable>> {
+        match &*name.qualifier {
+            [] => self.unqualified(&name.name),
+            [schema] => self.table(Some(schema), &name.name),
+            [database, schema] if database == DATABASE => self.table(Some(schema), &name.name),
             _ => None,
         }
-    }
-
-    /// The `rows` table that a name of our parser refers to.
-    pub(crate) fn named(&self, name: &tree::Name) -> Option<Arc<RowTable>> {
-        Tables::table(self, name.schema(), &name.name)
     }
 
     fn unqualified(&self, table: &str) -> Option<Arc<RowTable>> {
@@ -407,7 +398,7 @@ impl tree::Visitor for Relations<'_> {
 
     fn enter_table_expr(&mut self, table: &tree::TableExpr) -> ControlFlow<()> {
         let tree::TableExpr::Relation(relation) = table else { return ControlFlow::Continue(()) };
-        match self.named.named(&relation.name) {
+        match self.named.find(&relation.name) {
             Some(table) if self.only.is_none_or(|only| table.id() == only) => ControlFlow::Break(()),
             _ => ControlFlow::Continue(()),
         }

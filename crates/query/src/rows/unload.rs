@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use ::rows::{RecordId, RowTable, View};
-use datafusion::sql::sqlparser::ast::ObjectName;
 use futures::StreamExt;
 use model::{Error, Result};
+use parser::ast::Name;
 use pg::Form;
 
 use super::load::positions;
@@ -22,7 +22,7 @@ const RECORDS_PER_GUARD: u64 = 1_024;
 /// Runs `COPY table TO STDOUT`; `None` if the table is not a `rows` table.
 pub(crate) async fn unload(
     session: &mut Session,
-    name: &ObjectName,
+    name: &Name,
     columns: &[String],
     options: &Options,
 ) -> Result<Option<Outcome>> {

@@ -21,7 +21,7 @@ CREATE TABLE bad (id int CHECK (nope > 1))
 CREATE TABLE bad (id int DEFAULT 'x')
 CREATE TABLE bad (v varchar(0))
 CREATE TABLE bad (n numeric(0))
-/*differs: 42601, from the parser*/ CREATE TABLE bad (n numeric(10,2,3))
+CREATE TABLE bad (n numeric(10,2,3))
 CREATE TABLE bad (id int CHECK (id))
 CREATE TABLE bad (id int DEFAULT other)
 -- ---------- values of all types

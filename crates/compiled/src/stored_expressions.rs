@@ -1,0 +1,185 @@
+//! Expressions of definitions: CHECK conditions and defaults, which tables store as SQL, and USING of ALTER COLUMN TYPE.
+//! They are parsed by crate `parser`, bound by crate `binder` and lowered like those of statements.
+//!
+//! - [`StoredExpressions`]: the stored expressions that a statement needs.
+//! - [`lowered`]: any expression of a definition.
+
+use std::sync::Arc;
+
+use binder::DefinitionClause;
+use binder::tree::{Table, TableColumn};
+use catalog::TypeId;
+use model::{Datum, Error, Result, RowColumn, RowSchema, SequenceRef, SqlState, Type};
+use parser::ast::{self, ExprKind};
+use parser::lexer::{Lexer, TokenKind};
+use rows::RowTable;
+
+use crate::cast::Context;
+use crate::expr::{Expr, Value};
+use crate::lower::{Lower, Parts, lower_expression};
+use crate::sequences::SessionFunction;
+use crate::statement::Tables;
+
+/// The stored expressions that a statement needs.
+pub(crate) struct StoredExpressions<'s> {
+    pub(crate) tables: &'s dyn Tables,
+    /// Facts of the session, by which constants are read.
+    pub(crate) session: &'s scalar::Session,
+    /// Parts of the statement. They take note of what the expressions need when they run.
+    pub(crate) parts: &'s mut Parts,
+}
+
+impl StoredExpressions<'_> {
+    /// The condition `sql` of a CHECK constraint, over the row in slot `TARGET`.
+    ///
+    /// # Errors
+    /// XX001 for text that is no expression; those of the binder.
+    pub(crate) fn condition(&mut self, sql: &str, table: &Arc<RowTable>) -> Lower<Expr> {
+        self.noted(&parsed(sql)?, Some(table), DefinitionClause::Check)
+    }
+
+    /// The default of a column; NULL if it has none.
+    ///
+    /// # Errors
+    /// 42P01 for a sequence that does not exist; as [`StoredExpressions::condition`].
+    pub(crate) fn default(&mut self, table: &RowTable, column: usize) -> Lower<Expr> {
+        let column = &table.schema.columns[column];
+        let Some(sql) = &column.default else { return Ok(Expr::Value(Value::Plain(Datum::Null))) };
+        let expr = parsed(sql)?;
+        if let Some(name) = sequence_named(&expr) {
+            let next = SessionFunction::Next(self.sequence(&name, &table.schema.name.schema)?);
+            self.parts.counts = true;
+            let next = Expr::SessionCall(next, Vec::new());
+            return Ok(match column.ty {
+                Type::Int8 => next,
+                to => Expr::Cast { what: Box::new(next), to, by: Context::Assignment },
+            });
+        }
+        self.noted(&expr, None, DefinitionClause::Default(&table_column(column)))
+    }
+
+    fn noted(&mut self, expr: &ast::Expr, table: Option<&Arc<RowTable>>, clause: DefinitionClause<'_>) -> Lower<Expr> {
+        let (expr, needs) = lowered(expr, table, clause, self.tables, self.session)?;
+        self.parts.computes |= needs.computes;
+        self.parts.has_session_constants |= needs.has_session_constants;
+        self.parts.counts |= needs.counts;
+        Ok(expr)
+    }
+
+    /// A sequence that a default names; an unqualified name is one of the table's schema, or else of the search path.
+    fn sequence(&self, name: &[String], near: &str) -> Result<SequenceRef> {
+        let found = match name {
+            [name] => self.tables.sequence(Some(near), name).or_else(|| self.tables.sequence(None, name)),
+            [.., schema, name] => self.tables.sequence(Some(schema), name),
+            [] => None,
+        };
+        found.ok_or_else(|| {
+            let text = format!("relation \"{}\" does not exist", name.join("."));
+            Error::new(SqlState::UNDEFINED_TABLE, text)
+        })
+    }
+}
+
+/// Binds and lowers an expression of a definition. Returns also what it needs when it runs.
+///
+/// - `table`: the table whose row in slot `TARGET` it reads; `None` for a default.
+///
+/// # Errors
+/// Those of the binder, without a place.
+pub(crate) fn lowered(
+    expr: &ast::Expr,
+    table: Option<&Arc<RowTable>>,
+    clause: DefinitionClause<'_>,
+    tables: &dyn Tables,
+    session: &scalar::Session,
+) -> Lower<(Expr, Parts)> {
+    let described = table.map(|table| described(&table.schema));
+    let bound = binder::bind_expression(&Facts(session), "", expr, described.as_ref(), clause)?;
+    lower_expression(&bound, table, tables, session)
+}
+
+/// Number and type modifier of a type as a definition names it.
+///
+/// # Errors
+/// 42704 if there is no such type; 42601 and 22023 for wrong modifiers.
+pub(crate) fn named_type(ty: &ast::TypeName, session: &scalar::Session) -> Result<(TypeId, i32)> {
+    binder::data_type(&Facts(session), ty).map_err(Error::without_position)
+}
+
+/// Parses an expression from a table's description.
+///
+/// # Errors
+/// XX001: a definition wrote the text.
+pub(crate) fn parsed(sql: &str) -> Result<ast::Expr> {
+    parser::parse_expr(sql).map_err(|error| Error::corrupt(format!("expression {sql:?} of a table: {error}")))
+}
+
+/// The parts of the sequence's name, outermost first, if an expression is just a call of `nextval` with a constant.
+pub(crate) fn sequence_named(expr: &ast::Expr) -> Option<Vec<String>> {
+    let ExprKind::Function(call) = &expr.kind else { return None };
+    let is_plain = call.name.schema().is_none_or(|schema| schema == "pg_catalog") && call.filter.is_none();
+    match call.args.as_slice() {
+        [argument] if is_plain && call.name.name == "nextval" => name_parts(text_of(argument)?),
+        _ => None,
+    }
+}
+
+/// The text of a string constant, maybe under casts.
+fn text_of(expr: &ast::Expr) -> Option<&str> {
+    match &expr.kind {
+        ExprKind::String(text) => Some(text),
+        ExprKind::Cast(cast) => text_of(&cast.expr),
+        _ => None,
+    }
+}
+
+/// The parts of a qualified name in a text.
+fn name_parts(text: &str) -> Option<Vec<String>> {
+    let mut lexer = Lexer::new(text);
+    let mut parts = Vec::new();
+    loop {
+        let token = lexer.next().ok()?;
+        if !matches!(token.kind, TokenKind::Word | TokenKind::QuotedName) {
+            return None;
+        }
+        parts.push(token.name(text).ok()?.into());
+        match lexer.next().ok()?.kind {
+            TokenKind::Dot => {}
+            TokenKind::End => return Some(parts),
+            _ => return None,
+        }
+    }
+}
+
+/// What the binder asks for. An expression of a definition names no other table.
+struct Facts<'s>(&'s scalar::Session);
+
+impl binder::Schema for Facts<'_> {
+    fn table(&self, _: Option<&str>, _: &str) -> Result<Option<Arc<Table>>> {
+        Ok(None)
+    }
+
+    fn session(&self) -> &scalar::Session {
+        self.0
+    }
+}
+
+fn described(schema: &RowSchema) -> Arc<Table> {
+    Arc::new(Table {
+        schema: schema.name.schema.as_str().into(),
+        name: schema.name.table.as_str().into(),
+        columns: schema.shown().map(|(_, column)| table_column(column)).collect(),
+        ..Table::default()
+    })
+}
+
+/// A column as the binder sees it.
+pub(crate) fn table_column(column: &RowColumn) -> TableColumn {
+    TableColumn {
+        name: column.name.as_str().into(),
+        ty: TypeId(column.ty.oid()),
+        typmod: column.ty.typmod(),
+        not_null: column.not_null,
+        ..TableColumn::default()
+    }
+}
