@@ -15,6 +15,7 @@ use arrow_array::builder::{
 };
 use arrow_array::types::IntervalMonthDayNano;
 use arrow_schema::{DataType as Arrow, Field, IntervalUnit, TimeUnit};
+use catalog::TypeId;
 use model::numeric::Precision;
 use model::{Datum, Error, Numeric, Result, RowColumn, SqlState, Type};
 
@@ -25,7 +26,7 @@ const DIGITS_MAX: u16 = 38;
 
 /// Arrow field of a column.
 pub(crate) fn field(column: &RowColumn, zone: &str) -> Field {
-    let field = Field::new(&column.name, arrow_of(column.ty, zone), !column.not_null);
+    let field = Field::new(&column.name, scanned(column.ty, zone), !column.not_null);
     // Several SQL types map to Arrow's Utf8.
     let mut metadata = HashMap::from([(OID_KEY.to_owned(), column.ty.oid().to_string())]);
     if matches!(column.ty, Type::Char(_)) {
@@ -33,6 +34,14 @@ pub(crate) fn field(column: &RowColumn, zone: &str) -> Field {
         metadata.insert(TYPMOD_KEY.to_owned(), column.ty.typmod().to_string());
     }
     field.with_metadata(metadata)
+}
+
+/// Arrow type of a column that DataFusion reads: as [`arrow_of`], but a `numeric` without scale keeps all its digits.
+fn scanned(ty: Type, zone: &str) -> Arrow {
+    match ty {
+        Type::Numeric(None) => relational::arrow::arrow_type(TypeId(ty.oid()), &zone.into()),
+        ty => arrow_of(ty, zone),
+    }
 }
 
 /// Arrow type that represents a type's values.
@@ -77,6 +86,8 @@ pub(crate) enum Builder {
     Time(Time64NanosecondBuilder),
     Moment(TimestampNanosecondBuilder),
     Interval(IntervalMonthDayNanoBuilder),
+    /// Values for DataFusion: infinite times, NaNs of one sign, exact numerics.
+    Relational(relational::arrow::Builder),
 }
 
 impl Builder {
@@ -106,13 +117,24 @@ impl Builder {
         }
     }
 
+    /// Builder for the values of a column that DataFusion reads.
+    pub(crate) fn scanned(ty: Type, zone: &Arc<str>, rows: usize) -> Builder {
+        match ty {
+            Type::Numeric(None) | Type::Float4 | Type::Float8 | Type::Date | Type::Timestamp | Type::Timestamptz => {
+                Builder::Relational(relational::arrow::Builder::new(TypeId(ty.oid()), zone, rows))
+            }
+            ty => Builder::new(ty, zone, rows),
+        }
+    }
+
     /// Appends a value of the builder's type.
     ///
     /// # Errors
     /// 22003, 22008 for a value out of the Arrow type's range; XX000 for a value of another type.
     pub(crate) fn push(&mut self, datum: &Datum<'_>) -> Result<()> {
         match (self, datum) {
-            (builder, Datum::Null) => builder.push_null(),
+            (Builder::Relational(builder), datum) => builder.push(datum)?,
+            (builder, Datum::Null) => builder.push_null()?,
             (Builder::Bool(builder), Datum::Bool(value)) => builder.append_value(*value),
             (Builder::Int2(builder), Datum::Int2(value)) => builder.append_value(*value),
             (Builder::Int4(builder), Datum::Int4(value)) => builder.append_value(*value),
@@ -150,7 +172,7 @@ impl Builder {
         Ok(())
     }
 
-    fn push_null(&mut self) {
+    fn push_null(&mut self) -> Result<()> {
         match self {
             Builder::Bool(builder) => builder.append_null(),
             Builder::Int2(builder) => builder.append_null(),
@@ -165,7 +187,9 @@ impl Builder {
             Builder::Time(builder) => builder.append_null(),
             Builder::Moment(builder) => builder.append_null(),
             Builder::Interval(builder) => builder.append_null(),
+            Builder::Relational(builder) => builder.push(&Datum::Null)?,
         }
+        Ok(())
     }
 
     /// Returns the array of the appended values and resets the builder.
@@ -184,6 +208,7 @@ impl Builder {
             Builder::Time(builder) => Arc::new(builder.finish()),
             Builder::Moment(builder) => Arc::new(builder.finish()),
             Builder::Interval(builder) => Arc::new(builder.finish()),
+            Builder::Relational(builder) => builder.finish(),
         }
     }
 }

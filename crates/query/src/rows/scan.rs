@@ -185,7 +185,7 @@ impl Reader {
     fn next(&mut self) -> Result<Option<RecordBatch>> {
         let columns = &self.table.schema.columns;
         let mut builders: Vec<Builder> =
-            self.columns.iter().map(|at| Builder::new(unpadded(columns[*at].ty), &self.zone, BATCH_ROWS)).collect();
+            self.columns.iter().map(|at| Builder::scanned(unpadded(columns[*at].ty), &self.zone, BATCH_ROWS)).collect();
         let mut rows = 0;
         {
             let guard = crossbeam_epoch::pin();
