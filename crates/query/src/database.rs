@@ -10,7 +10,7 @@ use datafusion::execution::context::SessionState;
 use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
-use datafusion::prelude::{SessionConfig, SessionContext};
+use datafusion::prelude::SessionConfig;
 use engine::{Committing, Engine, Event, Progress};
 use model::{Lsn, Result};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -76,8 +76,6 @@ impl Database {
             .with_disk_manager_builder(disk)
             .build_arc()
             .or_error()?;
-        let context = SessionContext::new_with_config_rt(config(&options, engine.memory().total()), runtime);
-        crate::functions::register(&context);
         let planner = Arc::new(crate::functions::Planner);
         let mut rules = PhysicalOptimizer::new().rules;
         // The filter push-down rules map conditions of joins and sorts by column name, but both sides of a join may
@@ -87,8 +85,16 @@ impl Database {
         rules.retain(|rule| !rule.name().starts_with("FilterPushdown"));
         rules.insert(0, Arc::new(AskScans));
         rules.push(Arc::new(crate::condition_order::Guards));
-        let state = SessionStateBuilder::new_from_existing(context.state()).with_query_planner(planner);
-        let state = state.with_physical_optimizer_rules(rules).build();
+        let config = config(&options, engine.memory().total());
+        // Not with the default functions and file formats: they are large, and no plan of ours names them.
+        let state = SessionStateBuilder::new()
+            .with_scalar_functions(crate::functions::scalars(config.options()))
+            .with_config(config)
+            .with_runtime_env(runtime)
+            .with_aggregate_functions(crate::functions::aggregates())
+            .with_query_planner(planner)
+            .with_physical_optimizer_rules(rules)
+            .build();
         let passing = Arc::new(Semaphore::new(PASSING_MAX));
         let spill = engine.spill_dir();
         let folder = spill.parent().unwrap_or(&spill);

@@ -6,7 +6,7 @@ use datafusion::common::SchemaError;
 use datafusion::error::DataFusionError;
 use model::{Error, Result, SqlState};
 
-use crate::statement::{NO_PLACE, Parsed, lower_first};
+use crate::statement::{NO_PLACE, Parsed};
 
 /// Wraps our error in DataFusion's.
 pub(crate) fn external(error: Error) -> DataFusionError {
@@ -95,7 +95,6 @@ pub(crate) fn convert(error: &DataFusionError) -> Error {
         }
         DataFusionError::ArrowError(error, _) => arrow(error),
         DataFusionError::SchemaError(error, _) => schema(error),
-        DataFusionError::SQL(error, _) => Error::new(SqlState::SYNTAX_ERROR, clean(&error.to_string())),
         DataFusionError::NotImplemented(message) => Error::unsupported(lower_first(&clean(message))),
         DataFusionError::ResourcesExhausted(message) => exhausted(message),
         DataFusionError::IoError(error) => Error::io("spill file", error),
@@ -134,6 +133,18 @@ fn clean(message: &str) -> String {
     let message = message.split("\n\nbacktrace:").next().unwrap_or(message);
     let message = message.split("This issue was likely caused by").next().unwrap_or(message).trim();
     message.trim_end_matches('.').replace("DataFusion", "the planner")
+}
+
+fn lower_first(text: &str) -> String {
+    let mut characters = text.chars();
+    // A word in capitals is an SQL keyword.
+    if text.chars().nth(1).is_some_and(char::is_uppercase) {
+        return text.to_owned();
+    }
+    match characters.next() {
+        Some(first) => first.to_lowercase().chain(characters).collect(),
+        None => String::new(),
+    }
 }
 
 /// 53200. Operators that can spill report it only after spilling did not help.

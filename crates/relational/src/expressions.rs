@@ -201,7 +201,8 @@ impl Lowering<'_> {
 
     /// The time of the transaction.
     fn now(&self) -> Result<Option<Typed>> {
-        let Some(function) = self.env.function("now") else { return Ok(None) };
+        // Its nanoseconds are kept, which `scalar` rounds.
+        let function = self.env.function("now").ok_or_else(|| Error::bug("now() is not registered"))?;
         let ty = arrow_type(TypeId::TIMESTAMPTZ, &self.zone);
         Ok(Some((cast(function.call(Vec::new()), ty.clone()), ty)))
     }

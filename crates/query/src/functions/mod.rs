@@ -23,22 +23,35 @@ pub use context::{
     Activity, CopyActivity, NoServer, OpenCursor, RowTableSize, ServerFacts, Setting, Signal, StatementFacts,
 };
 
-use datafusion::common::DataFusionError;
-use datafusion::prelude::SessionContext;
+use std::sync::Arc;
 
-/// Registers all functions of this module that depend on neither session nor statement.
-pub fn register(session: &SessionContext) {
-    for function in time_bucket::functions() {
-        session.register_udf(function);
-    }
-    session.register_udf(gap_fill::function());
-    for function in gap_values::functions() {
-        session.register_udf(function);
-    }
-    session.register_udf(nearest::function());
-    for function in first_last::functions().into_iter().chain(min_max::functions()) {
-        session.register_udaf(function);
-    }
+use datafusion::common::DataFusionError;
+use datafusion::common::config::ConfigOptions;
+use datafusion::functions::datetime;
+use datafusion::functions_aggregate::{approx_median, first_last as ends, median};
+use datafusion::logical_expr::{AggregateUDF, ScalarUDF};
+
+/// The scalar functions that plans find by name: those of this module, and the few of DataFusion that are used. All
+/// others stay out of the program.
+pub(crate) fn scalars(options: &ConfigOptions) -> Vec<Arc<ScalarUDF>> {
+    let own = time_bucket::functions().into_iter().chain([gap_fill::function(), nearest::function()]);
+    let own = own.chain(gap_values::functions()).map(Arc::new);
+    let theirs = [
+        datetime::date_trunc(),
+        datetime::date_bin(),
+        datetime::now(options),
+        datetime::to_timestamp_seconds(options),
+        datetime::to_timestamp_millis(options),
+        datetime::to_timestamp_micros(options),
+        datetime::to_timestamp_nanos(options),
+    ];
+    own.chain(theirs).collect()
+}
+
+/// The aggregate functions that plans find by name; DataFusion's optimizer finds `first_value` so, for DISTINCT ON.
+pub(crate) fn aggregates() -> Vec<Arc<AggregateUDF>> {
+    let own = first_last::functions().into_iter().chain(min_max::functions()).map(Arc::new);
+    own.chain([median::median_udaf(), approx_median::approx_median_udaf(), ends::first_value_udaf()]).collect()
 }
 
 /// Wraps a `model::Error` for DataFusion.

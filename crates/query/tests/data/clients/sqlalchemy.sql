@@ -2,7 +2,7 @@
 === connect
 select pg_catalog.version()
 ---
-PostgreSQL 15.0 (Millrace 0.0.0)
+PostgreSQL 15.0 (Millrace 0.1.0)
 === connect
 select current_schema()
 ---
