@@ -7,6 +7,7 @@
 mod client;
 mod clients;
 mod files;
+mod function_matrix;
 mod gaps;
 mod recalled_texts;
 mod script;
