@@ -58,10 +58,6 @@ pub(crate) enum Purpose {
 }
 
 /// Kind of statement.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "there is one for a statement, and a box would cost an allocation for each"
-)]
 pub(crate) enum Command {
     /// SELECT, VALUES, TABLE and WITH.
     Query(Box<tree::Query>),
@@ -260,7 +256,6 @@ fn command(statement: tree::Statement, part: &dyn Fn(Command) -> Statement) -> R
 }
 
 /// The command of a statement that EXPLAIN may be before; the others are returned.
-#[expect(clippy::result_large_err, reason = "the statement is moved on, not reported")]
 fn data_command(statement: tree::Statement) -> std::result::Result<Command, tree::Statement> {
     use tree::Statement as S;
     Ok(match statement {
