@@ -1,7 +1,7 @@
 //! Deparses defaults and CHECK conditions of `rows` tables as PostgreSQL shows them: with its implicit casts made
 //! explicit, and in its two styles of parentheses.
 //!
-//! A table's schema stores them as SQL. [`typed`] resolves their operators and functions and adds the casts; [`print`]
+//! A table's schema stores them as SQL. `typed` resolves their operators and functions and adds the casts; `print`
 //! writes the result: fully parenthesised, or, if pretty, with only the necessary parentheses. Unsupported expressions
 //! are shown as stored.
 //!
