@@ -1,6 +1,6 @@
-//! Conversion of values of `rows` tables to Arrow arrays, for DataFusion.
+//! Conversion of values of `rows` tables to Arrow arrays: columns that DataFusion reads, and results.
 //!
-//! Some Arrow types have a smaller range: timestamps are nanoseconds there (1677 to 2262), and a `numeric`
+//! Some Arrow types have a smaller range: timestamps are nanoseconds there (1677 to 2262), and in results a `numeric`
 //! without scale keeps [`NUMERIC_SCALE`] digits after the point. A value that does not fit is an error
 //! (22008, 22003), never another value.
 
@@ -36,12 +36,20 @@ pub(crate) fn field(column: &RowColumn, zone: &str) -> Field {
     field.with_metadata(metadata)
 }
 
-/// Arrow type of a column that DataFusion reads: as [`arrow_of`], but a `numeric` without scale keeps all its digits.
+/// Arrow type of a column that DataFusion reads: as [`arrow_of`], but a `numeric` that is no decimal keeps all its digits.
 fn scanned(ty: Type, zone: &str) -> Arrow {
     match ty {
-        Type::Numeric(None) => relational::arrow::arrow_type(TypeId(ty.oid()), &zone.into()),
+        Type::Numeric(precision) if !is_decimal(precision) => {
+            relational::arrow::arrow_type(TypeId(ty.oid()), &zone.into())
+        }
         ty => arrow_of(ty, zone),
     }
+}
+
+/// Whether Arrow's decimals of one scale have all values of a `numeric`.
+fn is_decimal(precision: Option<Precision>) -> bool {
+    let digits = DIGITS_MAX as i16;
+    precision.is_some_and(|of| of.digits <= DIGITS_MAX && (0..=digits).contains(&of.scale))
 }
 
 /// Arrow type that represents a type's values.
@@ -119,11 +127,14 @@ impl Builder {
 
     /// Builder for the values of a column that DataFusion reads.
     pub(crate) fn scanned(ty: Type, zone: &Arc<str>, rows: usize) -> Builder {
-        match ty {
-            Type::Numeric(None) | Type::Float4 | Type::Float8 | Type::Date | Type::Timestamp | Type::Timestamptz => {
-                Builder::Relational(relational::arrow::Builder::new(TypeId(ty.oid()), zone, rows))
-            }
-            ty => Builder::new(ty, zone, rows),
+        let is_relational = match ty {
+            Type::Numeric(precision) => !is_decimal(precision),
+            Type::Float4 | Type::Float8 | Type::Date | Type::Timestamp | Type::Timestamptz => true,
+            _ => false,
+        };
+        match is_relational {
+            true => Builder::Relational(relational::arrow::Builder::new(TypeId(ty.oid()), zone, rows)),
+            false => Builder::new(ty, zone, rows),
         }
     }
 
@@ -218,7 +229,7 @@ fn decimal(value: &Numeric, scale: i8) -> Result<i128> {
     let refused = || {
         let text = format!("numeric value {value} does not fit {DIGITS_MAX} digits, {scale} of them after the point");
         Error::new(SqlState::NUMERIC_OUT_OF_RANGE, text)
-            .with_hint("this query runs on a tier whose numbers have 38 digits; declare the column numeric(p, s)")
+            .with_hint("numeric is limited to 38 digits in this result; cast it to text")
     };
     let (digits, has) = value.as_decimal().ok_or_else(refused)?;
     let missing = i32::from(scale) - has as i32;
@@ -237,9 +248,9 @@ fn nanos(micros: i64) -> Result<i64> {
 }
 
 fn infinite() -> Error {
-    Error::unsupported("this query meets a date or timestamp that is infinite, which the tier that runs it cannot hold")
+    Error::unsupported("infinite dates and timestamps are not supported in this result")
 }
 
 fn out_of_range(what: &str) -> Error {
-    Error::new(SqlState::DATETIME_OVERFLOW, format!("{what} out of range for the tier that runs this query"))
+    Error::new(SqlState::DATETIME_OVERFLOW, format!("{what} is out of the range of this result, 292 years around 1970"))
 }
