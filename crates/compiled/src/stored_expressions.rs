@@ -4,6 +4,7 @@
 //! - [`StoredExpressions`]: the stored expressions that a statement needs.
 //! - [`lowered`]: any expression of a definition.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use binder::DefinitionClause;
@@ -59,11 +60,12 @@ impl StoredExpressions<'_> {
     }
 
     fn noted(&mut self, expr: &ast::Expr, table: Option<&Arc<RowTable>>, clause: DefinitionClause<'_>) -> Lower<Expr> {
-        let (expr, needs) = lowered(expr, table, clause, self.tables, self.session)?;
+        let (lowered, needs) = lowered(expr, table, clause, self.tables, self.session)?;
         self.parts.computes |= needs.computes;
-        self.parts.has_session_constants |= needs.has_session_constants;
+        // Constants by the time zone and styles hold as long as the plan of a table: until a setting changes.
+        self.parts.has_session_constants |= needs.has_session_constants && reads_clock(expr);
         self.parts.counts |= needs.counts;
-        Ok(expr)
+        Ok(lowered)
     }
 
     /// A sequence that a default names; an unqualified name is one of the table's schema, or else of the search path.
@@ -104,6 +106,24 @@ pub(crate) fn lowered(
 /// 42704 if there is no such type; 42601 and 22023 for wrong modifiers.
 pub(crate) fn named_type(ty: &ast::TypeName, session: &scalar::Session) -> Result<(TypeId, i32)> {
     binder::data_type(&Facts(session), ty).map_err(Error::without_position)
+}
+
+/// Whether a constant may be a time of the clock, such as `'today'`.
+fn reads_clock(expr: &ast::Expr) -> bool {
+    struct Constants;
+    impl ast::Visitor for Constants {
+        type Break = ();
+
+        fn enter_expr(&mut self, expr: &ast::Expr) -> ControlFlow<()> {
+            let ExprKind::String(text) = &expr.kind else { return ControlFlow::Continue(()) };
+            let text = text.to_ascii_lowercase();
+            match ["now", "today", "tomorrow", "yesterday"].iter().any(|word| text.contains(word)) {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            }
+        }
+    }
+    ast::Visitor::visit_expr(&mut Constants, expr).is_break()
 }
 
 /// Parses an expression from a table's description.

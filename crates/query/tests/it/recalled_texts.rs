@@ -230,3 +230,25 @@ async fn a_text_with_a_constant_of_the_clock_is_planned_each_time() {
     let mut client = Client::new(&fixture, Storage::Memory);
     assert_eq!(client.table("SELECT count(DISTINCT t) FROM moments").await.unwrap(), ["4"]);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_text_on_a_table_with_a_check_of_times_is_recalled_until_the_zone_changes() {
+    let fixture = Fixture::new();
+    let mut session = fixture.database.session("millrace");
+    let table = "CREATE TABLE kept (t timestamptz CHECK (t > '2026-01-01 00:00'), d date CHECK (d <> 'today'))";
+    whole(&mut session, table).await.unwrap();
+    whole(&mut session, "CREATE TABLE dated (t timestamptz CHECK (t > '2026-01-01 00:00'))").await.unwrap();
+    for (insert, is_recalled) in [("INSERT INTO kept VALUES", false), ("INSERT INTO dated VALUES", true)] {
+        for day in 1..=3 {
+            recalled(&mut session, &format!("{insert} ('2026-02-0{day} 00:00')")).await.0.unwrap();
+        }
+        let (inserted, was_recalled) = recalled(&mut session, &format!("{insert} ('2026-02-09 00:00')")).await;
+        assert_eq!((inserted, was_recalled), (Ok(()), is_recalled), "{insert}");
+    }
+    // Midnight there is five hours later.
+    whole(&mut session, "SET TimeZone = 'America/New_York'").await.unwrap();
+    let (refused, _) = recalled(&mut session, "INSERT INTO dated VALUES ('2026-01-01 00:00+00')").await;
+    assert!(refused.unwrap_err().starts_with("23514"));
+    let (refused, _) = recalled(&mut session, "INSERT INTO dated VALUES ('2026-01-01 00:00+00')").await;
+    assert!(refused.unwrap_err().starts_with("23514"));
+}
