@@ -171,7 +171,7 @@ fn name_parts(text: &str) -> Option<Vec<String>> {
     }
 }
 
-/// What the binder asks for. An expression of a definition names no other table.
+/// The database as the binder sees it: an expression of a definition names no other table.
 struct Facts<'s>(&'s scalar::Session);
 
 impl binder::Schema for Facts<'_> {

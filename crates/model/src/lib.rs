@@ -31,6 +31,9 @@ pub use time::{TimeRange, Timestamp};
 pub use types::{CHARACTERS_MAX, Type};
 pub use value::{Datum, Interval, TimeTz};
 
+/// The name of the only database.
+pub const DATABASE: &str = "millrace";
+
 macro_rules! number {
     ($(#[$doc:meta])* $name:ident($inner:ty)) => {
         $(#[$doc])*

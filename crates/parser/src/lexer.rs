@@ -19,7 +19,7 @@ use model::{Error, SqlState};
 use crate::keyword::Keyword;
 
 /// Longest name in bytes; the rest is cut at a character boundary.
-pub const NAME_BYTES_MAX: usize = 63;
+pub const NAME_BYTES_MAX: usize = model::limits::NAME_BYTES_MAX;
 
 /// Kind of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -16,7 +16,7 @@ use crate::settings::Settings;
 use crate::transaction::Modes;
 
 /// The name of the only database.
-pub(crate) const DATABASE: &str = "millrace";
+pub(crate) const DATABASE: &str = model::DATABASE;
 
 /// The environment of one statement. Shared by everything that plans or runs it.
 #[derive(Clone)]

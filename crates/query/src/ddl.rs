@@ -6,8 +6,8 @@ use engine::{ColumnSpec, TableSpec};
 use model::{ColumnRole, DataType, Error, Result, SqlState, TableName, TableOptions, TimeRange};
 use parser::ast::{
     AlterTable, AlterTableAction, ColumnConstraintKind, ColumnDef, CreateIndex, CreateSchema, CreateTable, Drop,
-    DropBehavior, Expr, ExprKind, FunctionSignature, IndexKey, Name, ObjectKind, ObjectName, Persistence, RelOption,
-    RoleSpec, Statement, TableConstraintKind, TableElement, TableShape, Truncate, TypeName,
+    DropBehavior, Expr, ExprKind, FunctionSignature, IndexKey, IndexParameters, Name, ObjectKind, ObjectName,
+    Persistence, RelOption, RoleSpec, Statement, TableConstraintKind, TableElement, TableShape, Truncate, TypeName,
 };
 
 use crate::context::StatementContext;
@@ -16,7 +16,7 @@ use crate::insert::find_table;
 use crate::option_values;
 use crate::session::{Outcome, Session};
 use crate::statement::Parsed;
-use crate::table_store::{columns, primary_key};
+use crate::table_store::{columns, primary_key, primary_keys};
 
 /// Types that a `columns` table can store, for messages.
 const TYPES: &str = "boolean, smallint, integer, bigint, numeric(20), real, double precision, text, bytea, timestamptz";
@@ -32,6 +32,9 @@ pub(crate) fn execute(session: &mut Session, parsed: &Parsed, statement: &Statem
         Statement::Truncate(truncate) => truncate_tables(session, truncate),
         // LISTEN is not supported, so nothing is listened to.
         Statement::Unlisten(_) => Ok(Outcome::command("UNLISTEN")),
+        Statement::CreateTableAs(create) if !create.materialized_view => {
+            Err(Error::unsupported("CREATE TABLE AS EXECUTE is not supported"))
+        }
         other => Err(Error::unsupported(format!("{} is not supported", words(&parsed.sql, other)))),
     };
     result.map_err(|error| locate(error, parsed))
@@ -105,6 +108,8 @@ fn refuse_kinds(create: &CreateTable) -> Result<()> {
         "OF is"
     } else if create.partition_by.is_some() {
         "PARTITION BY is"
+    } else if create.on_commit.is_some() {
+        "ON COMMIT is"
     } else {
         return Ok(());
     };
@@ -164,6 +169,14 @@ fn table_spec(name: TableName, create: &CreateTable) -> Result<TableSpec> {
 fn column_spec(def: &ColumnDef, role: ColumnRole) -> Result<ColumnSpec> {
     let name = def.name.to_string();
     let mut nullable = role != ColumnRole::Time;
+    let clauses = [
+        ("COLLATE", def.collation.as_ref().is_some_and(|collation| collation.name != "default")),
+        ("COMPRESSION", def.compression.as_ref().is_some_and(|method| method != "default")),
+        ("OPTIONS", !def.options.is_empty()),
+    ];
+    if let Some((clause, _)) = clauses.iter().find(|(_, is_written)| *is_written) {
+        return Err(Error::unsupported(format!("{clause} of column \"{name}\" is not supported on columns tables")));
+    }
     for constraint in &def.constraints {
         match &constraint.kind {
             ColumnConstraintKind::Null if role == ColumnRole::Time => {
@@ -172,7 +185,11 @@ fn column_spec(def: &ColumnDef, role: ColumnRole) -> Result<ColumnSpec> {
                     format!("column \"{name}\" is the time, and must be NOT NULL"),
                 ));
             }
-            ColumnConstraintKind::Null | ColumnConstraintKind::PrimaryKey { .. } => {}
+            // A column that is added to a table cannot be part of its key.
+            ColumnConstraintKind::PrimaryKey { index } if role != ColumnRole::Field => refuse_parameters(index)?,
+            ColumnConstraintKind::Null
+            | ColumnConstraintKind::NotDeferrable
+            | ColumnConstraintKind::InitiallyImmediate => {}
             ColumnConstraintKind::NotNull => nullable = false,
             ColumnConstraintKind::Default(value) if value.kind == ExprKind::Null => {}
             other => {
@@ -390,10 +407,31 @@ fn moments(create: &CreateTable) -> Vec<String> {
     moments.map(|def| def.name.to_string()).collect()
 }
 
-/// Refuses constraints other than PRIMARY KEY.
+/// Refuses INCLUDE, WITH and USING INDEX TABLESPACE of a key.
+fn refuse_parameters(index: &IndexParameters) -> Result<()> {
+    match *index == IndexParameters::default() {
+        true => Ok(()),
+        false => Err(Error::unsupported("index parameters of a key are not supported on columns tables")),
+    }
+}
+
+/// Refuses constraints other than one PRIMARY KEY.
 fn refuse_constraints(create: &CreateTable) -> Result<()> {
+    if primary_keys(create).count() > 1 {
+        let text = format!("multiple primary keys for table \"{}\" are not allowed", create.name.name);
+        return Err(Error::new(SqlState::INVALID_TABLE_DEFINITION, text));
+    }
     let what = create.elements.iter().find_map(|element| match element {
         TableElement::Constraint(constraint) => match constraint.kind {
+            TableConstraintKind::PrimaryKey { .. }
+                if constraint.attributes.deferrable == Some(true)
+                    || constraint.attributes.initially_deferred == Some(true) =>
+            {
+                Some("DEFERRABLE")
+            }
+            TableConstraintKind::PrimaryKey { ref index, .. } if *index != IndexParameters::default() => {
+                Some("PRIMARY KEY with index parameters")
+            }
             TableConstraintKind::PrimaryKey { .. } => None,
             TableConstraintKind::Check(_) => Some("CHECK"),
             TableConstraintKind::Unique { .. } | TableConstraintKind::UniqueUsingIndex(_) => Some("UNIQUE"),

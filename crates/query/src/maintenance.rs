@@ -25,7 +25,7 @@ pub(crate) enum Maintenance {
     /// SET CONSTRAINTS: constraints are always immediate.
     Constraints { deferred: bool },
     /// ALTER TABLE … SET (timescaledb…): TimescaleDB's compression settings. Tables are compressed anyway.
-    Compress { table: Name },
+    Compress { table: Name, if_exists: bool },
     /// REINDEX, CLUSTER: indexes and rows are always in order. `tables`: the tables named.
     Reorder { tag: &'static str, tables: Vec<Name> },
     /// COMMENT ON: comments are not stored. `table`: the table named, or the table of the column named.
@@ -74,13 +74,16 @@ impl Maintenance {
             Statement::Vacuum(vacuum) => {
                 let tables = vacuum.tables.iter().map(|(table, _)| table.clone()).collect();
                 match vacuum.analyze {
-                    true => Maintenance::Analyze { tables },
+                    true => {
+                        check_options("ANALYZE", &vacuum.options, &["verbose", "skip_locked", "buffer_usage_limit"])?;
+                        Maintenance::Analyze { tables }
+                    }
                     false => Maintenance::Vacuum { full: is_full(&vacuum.options)?, tables },
                 }
             }
             Statement::SetConstraints(set) => Maintenance::Constraints { deferred: set.deferred },
             Statement::AlterTable(alter) if is_compression(&alter.actions) => {
-                Maintenance::Compress { table: alter.name.clone() }
+                Maintenance::Compress { table: alter.name.clone(), if_exists: alter.if_exists }
             }
             Statement::Reindex(reindex) => {
                 let is_table = reindex.kind == ReindexKind::Table;
@@ -111,17 +114,19 @@ impl Maintenance {
 
 /// Whether the options of VACUUM say FULL.
 fn is_full(options: &[DefinitionItem]) -> Result<bool> {
-    let mut full = false;
-    for option in options {
-        if !OPTIONS.contains(&option.name.as_str()) {
-            let message = format!("unrecognized VACUUM option \"{}\"", option.name);
-            return Err(Error::new(SqlState::SYNTAX_ERROR, message));
-        }
-        if option.name == "full" {
-            full = flag(option)?;
+    check_options("VACUUM", options, OPTIONS)?;
+    let full = options.iter().rfind(|option| option.name == "full");
+    full.map_or(Ok(false), flag)
+}
+
+fn check_options(command: &str, options: &[DefinitionItem], known: &[&str]) -> Result<()> {
+    match options.iter().find(|option| !known.contains(&option.name.as_str())) {
+        None => Ok(()),
+        Some(option) => {
+            let message = format!("unrecognized {command} option \"{}\"", option.name);
+            Err(Error::new(SqlState::SYNTAX_ERROR, message))
         }
     }
-    Ok(full)
 }
 
 /// Whether `ALTER TABLE … SET (timescaledb.…)` is all there is.
@@ -180,8 +185,14 @@ pub(crate) async fn execute(session: &mut Session, maintenance: &Maintenance) ->
             }
             Ok(Outcome::command("SET CONSTRAINTS"))
         }
-        Maintenance::Compress { table } => {
-            find_table(&session.context(), table)?;
+        Maintenance::Compress { table, if_exists } => {
+            match find_table(&session.context(), table) {
+                Err(error) if *if_exists && error.state() == SqlState::UNDEFINED_TABLE => {
+                    session.notice(format!("{}, skipping", error.message()));
+                    return Ok(Outcome::command("ALTER TABLE"));
+                }
+                found => found?,
+            };
             session.notice(format!("hypertable \"{table}\" is always compressed: its options are ignored"));
             Ok(Outcome::command("ALTER TABLE"))
         }

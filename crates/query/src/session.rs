@@ -710,6 +710,7 @@ impl Session {
         match definition {
             Change::CreateTable(create) => Box::pin(self.define_table(parsed, create)).await,
             Change::CreateExtension(_) if rows::is_timescale(definition) => Ok(rows::extension(self)),
+            Change::CreateTableAs(_) => crate::ddl::execute(self, parsed, definition),
             definition => match rows::parts(self, definition) {
                 Some(parts) => {
                     rows::define(self, parsed, &parts[0]).await?;

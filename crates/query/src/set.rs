@@ -115,18 +115,30 @@ fn name_of(level: IsolationLevel) -> &'static str {
 }
 
 pub(crate) fn assign(session: &mut Session, name: &str, value: &str, local: bool) -> Result<()> {
-    let is_on = value.eq_ignore_ascii_case("on") || value.eq_ignore_ascii_case("true");
     let mode = match name.to_ascii_lowercase().as_str() {
         "transaction_isolation" => TransactionMode::Isolation(match value.to_ascii_lowercase().as_str() {
             "serializable" => IsolationLevel::Serializable,
             "repeatable read" => IsolationLevel::RepeatableRead,
-            _ => IsolationLevel::ReadCommitted,
+            "read committed" => IsolationLevel::ReadCommitted,
+            "read uncommitted" => IsolationLevel::ReadUncommitted,
+            _ => {
+                let text = format!("invalid value for parameter \"{name}\": \"{value}\"");
+                return Err(Error::new(SqlState::INVALID_PARAMETER_VALUE, text)
+                    .with_hint("Available values: serializable, repeatable read, read committed, read uncommitted."));
+            }
         }),
-        "transaction_read_only" => TransactionMode::ReadOnly(is_on),
-        "transaction_deferrable" => TransactionMode::Deferrable(is_on),
+        "transaction_read_only" => TransactionMode::ReadOnly(switch(name, value)?),
+        "transaction_deferrable" => TransactionMode::Deferrable(switch(name, value)?),
         _ => return change(session, local, |settings| settings.set(name, value)),
     };
     crate::transaction::set_modes(session, &[mode])
+}
+
+fn switch(name: &str, value: &str) -> Result<bool> {
+    pg::value::parse_bool(value).map_err(|_| {
+        let text = format!("parameter \"{name}\" requires a Boolean value");
+        Error::new(SqlState::INVALID_PARAMETER_VALUE, text)
+    })
 }
 
 /// Changes the current settings and, unless `local`, the settings that COMMIT keeps.

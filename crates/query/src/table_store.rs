@@ -71,7 +71,12 @@ pub(crate) fn columns(create: &CreateTable) -> impl Iterator<Item = &ColumnDef> 
 
 /// Names of the columns of the PRIMARY KEY, if there is one.
 pub(crate) fn primary_key(create: &CreateTable) -> Option<Vec<&str>> {
-    create.elements.iter().find_map(|element| match element {
+    primary_keys(create).next()
+}
+
+/// Names of the columns of each PRIMARY KEY that is written.
+pub(crate) fn primary_keys(create: &CreateTable) -> impl Iterator<Item = Vec<&str>> {
+    create.elements.iter().filter_map(|element| match element {
         TableElement::Column(column) => {
             let is_key = |kind: &ColumnConstraintKind| matches!(kind, ColumnConstraintKind::PrimaryKey { .. });
             column.constraints.iter().any(|one| is_key(&one.kind)).then(|| vec![column.name.as_str()])

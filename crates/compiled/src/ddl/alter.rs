@@ -99,7 +99,7 @@ pub(super) fn set_schema(written: &Name, if_exists: bool, catalog: &dyn Catalog)
     }
 }
 
-/// What the name in an ALTER TABLE means.
+/// The object that the name in an ALTER TABLE refers to.
 enum Altered {
     Table(RowSchemaRef),
     /// Nothing; with IF EXISTS this is no error.

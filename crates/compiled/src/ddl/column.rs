@@ -101,7 +101,7 @@ impl Draft<'_> {
         column.default = match &default {
             Default::Next(sequence) => Some(expressions::next_value(&sequence.name, self.catalog)),
             Default::Value(Expr::Value(Value::Plain(Datum::Null))) => None,
-            Default::Value(_) => Some(expressions::canonical(expr)),
+            Default::Value(_) => Some(expressions::canonical(expr)?),
         };
         Ok(default)
     }

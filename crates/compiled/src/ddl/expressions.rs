@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use binder::DefinitionClause;
 use bumpalo::Bump;
+use model::limits::VALUE_BYTES_MAX;
 use model::{Datum, Error, Result, RowColumn, RowSchema, SequenceRef, SqlState, TableId, TableName, Type};
 use parser::ast::{self, ExprKind, Ident, Visitor};
 use rows::row::RowLayout;
@@ -16,6 +17,7 @@ use super::Catalog;
 use super::names::{display_name, resolved};
 use crate::exec::{ExecContext, ReadSource, SubPlans};
 use crate::expr::{Expr, Frame};
+use crate::sequences::is_of_sequence;
 use crate::statement::{Session, Tables};
 use crate::stored_expressions::{lowered, parsed, sequence_named, table_column};
 use crate::types::assignable;
@@ -82,7 +84,7 @@ pub(super) fn condition(expr: &ast::Expr, table: &Arc<RowTable>, session: Sessio
     let clause = DefinitionClause::Check;
     let bound = bound(expr, Some(table), clause, session)?;
     // The row as a whole, and the number of the table: neither has a name that lasts.
-    let mut names_others = false;
+    let mut names_others = has_star(expr);
     for_each_name(expr, &mut |name| names_others |= table.schema.column(name).is_none());
     if names_others { Err(unsupported(expr, clause)) } else { Ok(bound) }
 }
@@ -130,7 +132,11 @@ pub(super) fn default(
         return Ok(Default::Next(sequence));
     }
     let column = table_column(column);
-    bound(expr, None, DefinitionClause::Default(&column), session).map(Default::Value)
+    let clause = DefinitionClause::Default(&column);
+    if names_sequence(expr) {
+        return Err(unsupported(expr, clause));
+    }
+    bound(expr, None, clause, session).map(Default::Value)
 }
 
 fn check_assigned(from: Type, column: &str, ty: Type) -> Result<()> {
@@ -163,7 +169,10 @@ pub(super) fn frame<'a>(row: &'a [Cell<Option<&'a [u8]>>], ctx: &'a ExecContext<
 }
 
 /// Canonical form of an expression over columns of one table.
-pub(super) fn canonical(expr: &ast::Expr) -> String {
+///
+/// # Errors
+/// 54001 if it nests too deeply with the parentheses that it has; 54000 if it is too long.
+pub(super) fn canonical(expr: &ast::Expr) -> Result<String> {
     let mut expr = expr.clone();
     expr.visit_mut(&mut |expr| match &mut expr.kind {
         // The only table that it can name is its own.
@@ -175,7 +184,14 @@ pub(super) fn canonical(expr: &ast::Expr) -> String {
         ExprKind::Cast(cast) => system_type(&mut cast.ty),
         _ => {}
     });
-    expr.to_string()
+    let text = expr.to_string();
+    if text.len() > VALUE_BYTES_MAX {
+        let text = format!("expression of {} bytes is too long; the limit is {VALUE_BYTES_MAX}", text.len());
+        return Err(Error::new(SqlState::PROGRAM_LIMIT_EXCEEDED, text));
+    }
+    // Each operator has parentheses there, which are nested more deeply than what was written.
+    parser::parse_expr(&text).map_err(Error::without_position)?;
+    Ok(text)
 }
 
 /// Names a type by the words that SQL has for it, such as `integer` for `int4`.
@@ -239,6 +255,38 @@ fn for_each_name(expr: &ast::Expr, each: &mut dyn FnMut(&str)) {
         }
     }
     let _: ControlFlow<()> = Names(each).visit_expr(expr);
+}
+
+/// Whether an expression has `*` or `table.*`.
+fn has_star(expr: &ast::Expr) -> bool {
+    struct Stars;
+    impl Visitor for Stars {
+        type Break = ();
+
+        fn enter_expr(&mut self, expr: &ast::Expr) -> ControlFlow<()> {
+            match &expr.kind {
+                ExprKind::Wildcard(_) => ControlFlow::Break(()),
+                _ => ControlFlow::Continue(()),
+            }
+        }
+    }
+    Stars.visit_expr(expr).is_break()
+}
+
+/// Whether an expression calls a function of sequences.
+fn names_sequence(expr: &ast::Expr) -> bool {
+    struct Calls;
+    impl Visitor for Calls {
+        type Break = ();
+
+        fn enter_expr(&mut self, expr: &ast::Expr) -> ControlFlow<()> {
+            match &expr.kind {
+                ExprKind::Function(call) if is_of_sequence(&call.name.name) => ControlFlow::Break(()),
+                _ => ControlFlow::Continue(()),
+            }
+        }
+    }
+    Calls.visit_expr(expr).is_break()
 }
 
 /// Canonical DEFAULT of a serial column: `nextval('sequence'::regclass)`.

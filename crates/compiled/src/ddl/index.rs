@@ -86,7 +86,7 @@ fn refuse_kinds(create: &ast::CreateIndex) -> Result<()> {
 fn options(create: &ast::CreateIndex, draft: &mut Draft<'_>) -> Result<()> {
     for option in &create.options {
         let name = create::option_name(option);
-        // It concerns the pages of an index, which there are none of.
+        // Indexes have no pages here, so it has no effect.
         if name != "deduplicate_items" {
             draft.notices.push(create::ignored_option(&name)?);
         }

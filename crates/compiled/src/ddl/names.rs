@@ -1,6 +1,6 @@
 //! Names in definition statements: resolved, quoted and generated.
 
-use model::{Error, Result, SqlState, TableName};
+use model::{DATABASE, Error, Result, SqlState, TableName};
 use parser::ast::{self, Ident};
 use parser::keyword::{Category, Keyword};
 
@@ -24,7 +24,11 @@ pub(super) fn relation(name: &ast::Name, catalog: &dyn Catalog) -> Result<TableN
 pub(super) fn resolved(parts: &[&str], catalog: &dyn Catalog) -> Result<TableName> {
     let (schema, table) = match parts {
         [table] => (catalog.current_schema(), table),
-        [schema, table] | [_, schema, table] => ((*schema).to_owned(), table),
+        [schema, table] | [DATABASE, schema, table] => ((*schema).to_owned(), table),
+        [_, _, _] => {
+            let text = format!("cross-database references are not implemented: \"{}\"", parts.join("."));
+            return Err(Error::unsupported(text));
+        }
         _ => {
             let text = format!("improper relation name (too many dotted names): {}", parts.join("."));
             return Err(Error::new(SqlState::SYNTAX_ERROR, text));

@@ -14,7 +14,7 @@ use crate::stored_expressions::named_type;
 
 const TAG: &str = "ALTER SEQUENCE";
 
-/// What the options of a sequence say.
+/// Options of a sequence, each at most once.
 #[derive(Default)]
 pub(super) struct Given<'s> {
     pub(super) options: SequenceOptions,

@@ -58,7 +58,7 @@ impl Draft<'_> {
         }
     }
 
-    /// Checks what stands behind PRIMARY KEY or UNIQUE about its index.
+    /// Checks the index parameters of PRIMARY KEY and UNIQUE.
     pub(super) fn key_parameters(&mut self, index: &IndexParameters) -> Result<()> {
         if !index.include.is_empty() {
             return Err(create::unsupported("INCLUDE"));
@@ -198,7 +198,7 @@ impl Draft<'_> {
         let described = self.table()?;
         expressions::condition(condition, &described, self.session)?;
         let table = &self.next.name.table;
-        let condition = expressions::canonical(condition);
+        let condition = expressions::canonical(condition)?;
         let name = match name {
             Some(name) if self.old.is_none() && self.next.checks.iter().any(|check| check.name == name) => {
                 let text = format!("check constraint \"{name}\" already exists");

@@ -80,6 +80,12 @@ fn stored(text: &str, ty: &Ty) -> String {
     let is_open = matches!(ty.id, TypeId::TIMESTAMPTZ | TypeId::TIMETZ)
         || text.to_ascii_lowercase().split_ascii_whitespace().any(is_relative);
     let value = || {
+        let is_iso =
+            text.len() > 4 && text.as_bytes()[..4].iter().all(u8::is_ascii_digit) && text.as_bytes()[4] == b'-';
+        // The order of day, month and year is one of the session that wrote it.
+        if matches!(ty.id, TypeId::DATE | TypeId::TIMESTAMP) && !is_iso {
+            return None;
+        }
         let (arena, session) = (Bump::new(), Session::default());
         let context = Context { arena: &arena, session: &session };
         let value = scalar::input(text, ty.id, ty.interval_typmod(), &context).ok()?;

@@ -26,7 +26,8 @@ pub use table::*;
 pub use utility::*;
 pub use visit::{Visitor, walk_cte_body, walk_expr, walk_query, walk_statement, walk_table_expr};
 
-/// A name as it is looked up: folded unless it was quoted, at most 63 bytes.
+/// A name as it is looked up: folded unless it was quoted, at most 128 bytes (63 in PostgreSQL: line
+/// protocol makes tables with long names).
 pub type Ident = compact_str::CompactString;
 /// The text of a constant.
 pub type Text = compact_str::CompactString;

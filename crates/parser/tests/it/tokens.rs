@@ -83,14 +83,14 @@ fn strings_stand_for_their_text() {
 }
 
 #[test]
-fn names_are_folded_unquoted_and_cut_at_63_bytes() {
-    let long = "é".repeat(40);
+fn names_are_folded_unquoted_and_cut_at_128_bytes() {
+    let long = "é".repeat(70);
     let cases = [
         ("Abc", "abc".to_owned()),
         ("\"A\"\"b\"", "A\"b".to_owned()),
         ("U&\"d\\0061\"", "da".to_owned()),
         ("ÄB", "Äb".to_owned()),
-        (&long, "é".repeat(31)),
+        (&long, "é".repeat(64)),
     ];
     for (sql, expected) in cases {
         assert_eq!(tokens(sql)[0].name(sql).unwrap(), expected, "{sql}");
