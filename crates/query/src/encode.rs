@@ -184,9 +184,9 @@ impl<'a> Column<'a> {
             Cell::Bytes(value) => pg::value::bytea_text(out, value(row)),
             Cell::Moment(value, true) => {
                 let ns = value(row);
-                pg::time::timestamptz_text(out, pg::time::micros_of_ns(ns), zone.offset_at(ns));
+                pg::time::timestamptz_text(out, pg_micros(ns), zone.offset_at(ns));
             }
-            Cell::Moment(value, false) => pg::time::timestamp_text(out, pg::time::micros_of_ns(value(row))),
+            Cell::Moment(value, false) => pg::time::timestamp_text(out, pg_micros(value(row))),
             Cell::Date(value) => pg::time::date_text(out, pg_days(value(row))),
             Cell::Time(value) => pg::time::time_text(out, value(row)),
             Cell::Interval(value) => pg::time::interval_text(out, value(row)),
@@ -214,7 +214,7 @@ impl<'a> Column<'a> {
             Cell::Decimal256(values) => pg::numeric::decimal_text_binary(out, &values.value_as_string(row))?,
             Cell::Text(value) => self.text_binary(value(row), out)?,
             Cell::Bytes(value) => out.extend_from_slice(value(row)),
-            Cell::Moment(value, _) => out.extend_from_slice(&pg::time::micros_of_ns(value(row)).to_be_bytes()),
+            Cell::Moment(value, _) => out.extend_from_slice(&pg_micros(value(row)).to_be_bytes()),
             Cell::Date(value) => out.extend_from_slice(&pg_days(value(row)).to_be_bytes()),
             Cell::Time(value) => out.extend_from_slice(&value(row).to_be_bytes()),
             Cell::Interval(value) => out.extend_from_slice(&pg::time::interval_binary(value(row))),
@@ -338,8 +338,17 @@ pub fn binary_of_text(text: &str, oid: u32, out: &mut Vec<u8>) -> Result<()> {
     scalar::send(&scalar::input(text, ty, -1, &ctx)?, ty, out)
 }
 
+/// Days since 2000; the extremes are infinities and stay what they are.
 fn pg_days(days: i64) -> i32 {
-    i32::try_from(days).unwrap_or(i32::MAX).saturating_sub(PG_EPOCH_DAYS)
+    match i32::try_from(days).unwrap_or(i32::MAX) {
+        infinite @ (i32::MIN | i32::MAX) => infinite,
+        days => days.saturating_sub(PG_EPOCH_DAYS),
+    }
+}
+
+/// Microseconds since 2000; the extremes are infinities and stay what they are.
+fn pg_micros(ns: i64) -> i64 {
+    if matches!(ns, i64::MIN | i64::MAX) { ns } else { pg::time::micros_of_ns(ns) }
 }
 
 fn cell<'a>(array: &'a dyn Array) -> Result<Cell<'a>> {
