@@ -218,7 +218,7 @@ fn parse_one(sql: &str, offset: u32, held: Option<Arc<Reservation>>) -> Result<O
             let tree::Prepare { name, types, statement: of } = *prepare;
             let of = data_command(of).map_err(|_| no_part("PREPARE"))?;
             let prepare = Prepare { name, types, statement: statement(of, parameters) };
-            // Its parameters are those of the statement within.
+            // The statement within has the parameters.
             return Ok(Some(statement(Command::Prepare(Box::new(prepare)), 0)));
         }
         other => command(other, &|command| statement(command, parameters))?,

@@ -201,7 +201,7 @@ impl Lowering<'_> {
 
     /// The time of the transaction.
     fn now(&self) -> Result<Option<Typed>> {
-        // Its nanoseconds are kept, which `scalar` rounds.
+        // Not by `scalar`, which rounds its nanoseconds.
         let function = self.env.function("now").ok_or_else(|| Error::bug("now() is not registered"))?;
         let ty = arrow_type(TypeId::TIMESTAMPTZ, &self.zone);
         Ok(Some((cast(function.call(Vec::new()), ty.clone()), ty)))

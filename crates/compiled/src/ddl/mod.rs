@@ -29,6 +29,7 @@ mod types;
 use model::{Error, Result, RowSchema, RowSchemaRef, SequenceRef, SequenceSpec, SqlState, TableId, TableName};
 use parser::ast::{self, ObjectKind as Kind, ObjectName, Statement};
 
+pub(crate) use names::quoted;
 pub use table_work::{Condition, Rewrite, Work};
 
 use crate::statement::Session;

@@ -63,7 +63,7 @@ pub(super) fn display_name(name: &TableName, catalog: &dyn Catalog) -> String {
 }
 
 /// Quotes an identifier if SQL would read it as something else. Source: PostgreSQL's `quote_identifier`.
-pub(super) fn quoted(name: &str) -> String {
+pub(crate) fn quoted(name: &str) -> String {
     let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
     let begins = name.starts_with(|c: char| c.is_ascii_lowercase() || c == '_');
     let is_free = Keyword::find(name.as_bytes()).is_none_or(|word| word.category() == Category::Unreserved);

@@ -1,11 +1,11 @@
 //! Writes expressions as PostgreSQL's `ruleutils.c` does.
 
-use parser::ast::{BooleanTest, Case, Cast, Expr, ExprKind, FunctionCall, OperatorExpr, SqlValue, Step};
-use parser::keyword::{Category, Keyword};
+use parser::ast::{BooleanTest, Case, Cast, Expr, ExprKind, FunctionCall, OperatorExpr, Step};
 use parser::print::quoted_text;
 
 use super::literal::is_text;
 use super::types::spelled;
+use crate::ddl::quoted;
 
 /// Columns by which a CASE is indented within another one.
 const INDENT: usize = 4;
@@ -87,7 +87,7 @@ impl Printer {
             }
             E::NullIf(both) => self.listed("NULLIF(", &both[..], ")")?,
             E::Function(call) => self.function(call)?,
-            E::SqlValue(value) => self.sql_value(*value),
+            E::SqlValue(_) => self.put(&expr.to_string()),
             E::Cast(cast) => self.cast(cast)?,
             E::Collate(one) => {
                 self.full("(");
@@ -305,26 +305,6 @@ impl Printer {
         self.put(close);
         Some(())
     }
-
-    fn sql_value(&mut self, value: SqlValue) {
-        let (word, precision) = match value {
-            SqlValue::CurrentDate => ("CURRENT_DATE", None),
-            SqlValue::CurrentTime(precision) => ("CURRENT_TIME", precision),
-            SqlValue::CurrentTimestamp(precision) => ("CURRENT_TIMESTAMP", precision),
-            SqlValue::LocalTime(precision) => ("LOCALTIME", precision),
-            SqlValue::LocalTimestamp(precision) => ("LOCALTIMESTAMP", precision),
-            SqlValue::CurrentRole => ("CURRENT_ROLE", None),
-            SqlValue::CurrentUser => ("CURRENT_USER", None),
-            SqlValue::User => ("USER", None),
-            SqlValue::SessionUser => ("SESSION_USER", None),
-            SqlValue::CurrentCatalog => ("CURRENT_CATALOG", None),
-            SqlValue::CurrentSchema => ("CURRENT_SCHEMA", None),
-        };
-        self.put(word);
-        if let Some(precision) = precision {
-            self.put(&format!("({precision})"));
-        }
-    }
 }
 
 /// Whether an operand needs no parentheses (`isSimpleNode` of PostgreSQL).
@@ -397,13 +377,4 @@ fn text_of(expr: &Expr) -> Option<&str> {
         ExprKind::Cast(cast) => text_of(&cast.expr),
         _ => None,
     }
-}
-
-/// A name, quoted as `quote_ident` does.
-fn quoted(name: &str) -> String {
-    let is_plain = name.starts_with(|c: char| c.is_ascii_lowercase() || c == '_')
-        && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
-    let is_free =
-        |name: &str| Keyword::find(name.as_bytes()).is_none_or(|keyword| keyword.category() == Category::Unreserved);
-    if is_plain && is_free(name) { name.to_owned() } else { format!("\"{}\"", name.replace('"', "\"\"")) }
 }
