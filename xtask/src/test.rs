@@ -12,8 +12,21 @@ use crate::{Result, model, tidy, tools};
 
 /// Crates that must be testable without DataFusion.
 const BELOW_QUERY: &[&str] = &[
-    "model", "catalog", "parser", "scalar", "binder", "env", "wal", "columns", "rows", "compiled", "engine", "ingest",
-    "pg", "sim",
+    "model",
+    "catalog",
+    "parser",
+    "scalar",
+    "binder",
+    "env",
+    "wal",
+    "columns",
+    "rows",
+    "compiled",
+    "engine",
+    "ingest",
+    "pg",
+    "pg_catalog",
+    "sim",
 ];
 /// `bench` measures the program of `millrace`, and is in the same call of cargo: alone, each would select other features of
 /// Arrow, and DataFusion would be built once more.

@@ -8,12 +8,12 @@ use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 
-use crate::files::Source;
-use crate::functions::{Activity, CopyActivity, Signal};
 use crate::session::TxnStatus;
 use crate::settings::Settings;
 use crate::statement::Statement;
 use crate::stop_flag::StopFlag;
+use pg_catalog::facts::{Activity, CopyActivity, Signal};
+use relational::files::Source;
 
 /// All sessions of a database, by PID. Clones share the registry.
 #[derive(Clone, Default)]

@@ -23,27 +23,19 @@ use model::{Error, Result, SqlState};
 use parking_lot::Mutex;
 use parser::ast::{Expr, Query};
 use pg::types::oid;
+use pg_catalog::facts::{AdvisoryKey as Key, AdvisoryLock};
 
 use crate::call_statement;
 use crate::session::{Outcome, Prepared, Session};
 use crate::statement::parse;
-use crate::types::{OutputColumn, Value};
+use relational::types::{OutputColumn, Value};
 
 /// Most keys that may be locked or waited for at a time, in the whole database.
 const ADVISORY_LOCKS_MAX: usize = 100_000;
 
-/// The key of a lock. Keys of one number and keys of two numbers are separate key spaces.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Key {
-    /// A `bigint` key.
-    One(i64),
-    /// A key of two `integer`s.
-    Pair(i32, i32),
-}
-
 /// Whether other sessions may hold the lock at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Mode {
+pub(crate) enum Mode {
     /// Compatible with other shared locks.
     Shared,
     /// Compatible with no other lock.
@@ -56,25 +48,12 @@ impl Mode {
     }
 
     /// The name in messages and in `pg_locks`.
-    pub(crate) fn name(self) -> &'static str {
+    fn name(self) -> &'static str {
         match self {
             Mode::Shared => "ShareLock",
             Mode::Exclusive => "ExclusiveLock",
         }
     }
-}
-
-/// A row of `pg_locks`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shown {
-    /// The key of the lock.
-    pub key: Key,
-    /// The process id of the session.
-    pub pid: i32,
-    /// The mode held or requested.
-    pub mode: Mode,
-    /// True if the session holds the lock, false if it waits for it.
-    pub granted: bool,
 }
 
 /// The advisory locks of a database. Cloning shares them.
@@ -239,13 +218,18 @@ impl Locks {
     }
 
     /// All locks that are held or waited for, as rows of `pg_locks`.
-    pub(crate) fn list(&self) -> Vec<Shown> {
+    pub(crate) fn list(&self) -> Vec<AdvisoryLock> {
         let state = self.0.lock();
         let mut shown = Vec::new();
         for (key, lock) in &state.locks {
             let holders = lock.holders.keys().map(|(pid, mode)| (*pid, *mode, true));
             let queue = lock.queue.iter().map(|waiter| (waiter.pid, waiter.mode, false));
-            shown.extend(holders.chain(queue).map(|(pid, mode, granted)| Shown { key: *key, pid, mode, granted }));
+            shown.extend(holders.chain(queue).map(|(pid, mode, granted)| AdvisoryLock {
+                key: *key,
+                pid,
+                mode: mode.name(),
+                granted,
+            }));
         }
         shown.sort_unstable_by_key(|shown| (shown.key, !shown.granted, shown.pid));
         shown

@@ -1,5 +1,4 @@
-//! Plans queries: the binder applies PostgreSQL's rules for names and types, and `relational` lowers the bound tree to a plan
-//! of DataFusion.
+//! Plans queries: the binder applies PostgreSQL's rules for names and types, and `relational` makes a plan of the bound tree.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -10,42 +9,29 @@ use binder::Schema;
 use binder::tree::{ChangeStatement, IndexKey, Query, Statement as BoundStatement, Table, TableColumn, UniqueIndex};
 use bumpalo::Bump;
 use catalog::TypeId;
-use datafusion::catalog::TableProvider;
-use datafusion::datasource::provider_as_source;
-use datafusion::execution::FunctionRegistry;
-use datafusion::execution::context::SessionState;
-use datafusion::logical_expr::{AggregateUDF, Expr as DfExpr, LogicalPlan, ScalarUDF, TableSource};
-use datafusion::scalar::ScalarValue;
 use engine::{Catalog, Engine};
 use model::{Datum, Error, Result, RowIndex, RowSchema, TableName};
 use parking_lot::Mutex;
 use parser::ast::{self, Statement};
+use pg_catalog::facts::StatementFacts;
+use pg_catalog::oids::{Part, of_table};
+use pg_catalog::{StatementObjects, SystemTable, described, system_relation};
+use relational::files::FilesTable;
+use relational::scan::{ComputedTable, Push};
+use relational::types::{OutputColumn, Value};
+use relational::{Parameters, Plan, TableSource};
 use scalar::Session;
 
 use crate::context::{DATABASE, StatementContext};
-use crate::errors::OrError;
-use crate::files::FilesTable;
-use crate::functions::{self, StatementFacts};
-use crate::pg_catalog::objects::StatementObjects;
-use crate::pg_catalog::oids::{Part, of_table};
-use crate::pg_catalog::system_relation;
-use crate::pg_catalog::system_table::{SystemTable, described};
-use crate::provider::ColumnsTable;
 use crate::rows::plain_datum;
-use crate::rows::scan::RowsTable;
 use crate::statement::{Command, NO_PLACE, Parsed, Purpose};
-use crate::types::{OutputColumn, Value};
-
-/// A table with more columns than this exposes only the columns that the query reads. DataFusion iterates several times over
-/// all columns of a table's schema: 3,000 columns took 10 ms.
-const NARROW: usize = 64;
 
 /// Part of the memory budget that a single computed value may take. Several exist at once, in arguments and results.
 const VALUE_PART: u64 = 16;
 
 /// A query that was bound and lowered.
 pub(crate) struct Planned {
-    pub(crate) plan: LogicalPlan,
+    pub(crate) plan: Plan,
     pub(crate) columns: Vec<OutputColumn>,
     /// OIDs of the parameters.
     pub(crate) parameters: Vec<u32>,
@@ -83,7 +69,7 @@ pub(crate) fn bind_query(
     query: &ast::Query,
     declared: &[u32],
 ) -> Result<Bound> {
-    let database = Tables { keeps_nanoseconds: statement.purpose == Purpose::Columns, ..Tables::new(None, context) };
+    let database = Tables { keeps_nanoseconds: statement.purpose == Purpose::Columns, ..Tables::new(context) };
     let types = declared_types(declared);
     let query = binder::bind(&database, &statement.sql, query, &types).map_err(|error| placed(error, statement))?;
     let session = Arc::clone(&database.session);
@@ -114,7 +100,7 @@ pub(crate) fn bind_change(
     change: &Statement,
     declared: &[u32],
 ) -> Result<BoundChange> {
-    let database = Tables::new(None, context);
+    let database = Tables::new(context);
     let bound = binder::bind_statement(&database, &statement.sql, change, &declared_types(declared));
     let BoundStatement::Change(change) = bound.map_err(|error| placed(error, statement))? else {
         return Err(Error::bug("a change that is a query"));
@@ -133,7 +119,7 @@ fn declared_types(declared: &[u32]) -> Vec<Option<TypeId>> {
 /// # Errors
 /// 42704 for an unknown type.
 pub(crate) fn types(context: &Arc<StatementContext>, names: &[ast::TypeName]) -> Result<Vec<u32>> {
-    let database = Tables::new(None, context);
+    let database = Tables::new(context);
     names.iter().map(|name| Ok(binder::data_type(&database, name)?.0.0)).collect()
 }
 
@@ -197,12 +183,7 @@ impl Bound {
     ///
     /// # Errors
     /// Errors of constants; 0A000 for what no executor supports.
-    pub(crate) fn lower(
-        self,
-        state: &SessionState,
-        context: &Arc<StatementContext>,
-        statement: &Parsed,
-    ) -> Result<Planned> {
+    pub(crate) fn lower(self, context: &Arc<StatementContext>, statement: &Parsed) -> Result<Planned> {
         let columns = self.query.output.iter().map(|one| OutputColumn {
             name: one.name.to_string(),
             oid: one.ty.0,
@@ -215,12 +196,12 @@ impl Bound {
             && relational::is_reusable(&self.query)
             && !self.query.output.iter().any(|one| is_named_oid(one.ty));
         let is_shown = statement.purpose == Purpose::Shown;
-        let mut tables = Tables { sources: Mutex::new(self.sources), is_shown, ..Tables::new(Some(state), context) };
+        let mut tables = Tables { sources: Mutex::new(self.sources), is_shown, ..Tables::new(context) };
         if is_reusable {
             // A kept plan must not keep the snapshot.
             tables.session = Arc::new(session(context));
         }
-        let plan = relational::lower(&self.query, &tables).map_err(|error| placed(error, statement))?;
+        let plan = Plan::new(&self.query, &tables).map_err(|error| placed(error, statement))?;
         Ok(Planned { plan, columns, parameters: self.parameters, is_reusable })
     }
 }
@@ -234,37 +215,25 @@ fn is_named_oid(ty: TypeId) -> bool {
 ///
 /// # Errors
 /// 22P02 and others for a text that is not a value of its type.
-pub(crate) fn parameters(values: &[Value], oids: &[u32], context: &Arc<StatementContext>) -> Result<Vec<ScalarValue>> {
+pub(crate) fn parameters(values: &[Value], oids: &[u32], context: &Arc<StatementContext>) -> Result<Parameters> {
     let zone = context.settings.time_zone();
-    let one = |(value, oid): (&Value, &u32)| match exact(value, TypeId(*oid), &zone) {
-        Some(value) => Ok(value),
-        None => read(value, TypeId(*oid), &zone, context),
-    };
-    values.iter().zip(oids).map(one).collect()
-}
-
-/// The value of a parameter that has the type of its place already.
-fn exact(value: &Value, ty: TypeId, zone: &Arc<str>) -> Option<ScalarValue> {
-    Some(match (value, ty) {
-        (Value::Bool(value), TypeId::BOOL) => ScalarValue::Boolean(Some(*value)),
-        (Value::Int16(value), TypeId::INT2) => ScalarValue::Int16(Some(*value)),
-        (Value::Int32(value), TypeId::INT4) => ScalarValue::Int32(Some(*value)),
-        (Value::Int64(value), TypeId::INT8) => ScalarValue::Int64(Some(*value)),
-        (Value::Float32(value), TypeId::FLOAT4) => ScalarValue::Float32(Some(*value)),
-        (Value::Float64(value), TypeId::FLOAT8) => ScalarValue::Float64(Some(*value)),
-        (Value::Text(value), TypeId::TEXT | TypeId::VARCHAR) => ScalarValue::Utf8(Some(value.clone())),
-        (Value::Timestamptz(value), TypeId::TIMESTAMPTZ) => {
-            ScalarValue::TimestampNanosecond(Some(*value), Some(Arc::clone(zone)))
+    let mut parameters = Parameters::default();
+    for (value, oid) in values.iter().zip(oids) {
+        if !parameters.push_exact(value, TypeId(*oid), &zone) {
+            read(value, TypeId(*oid), context, |value, ty| parameters.push(value, ty, &zone))?;
         }
-        (Value::Timestamp(value), TypeId::TIMESTAMP) => ScalarValue::TimestampNanosecond(Some(*value), None),
-        (Value::Date(value), TypeId::DATE) => ScalarValue::Date32(Some(*value)),
-        _ => return None,
-    })
+    }
+    Ok(parameters)
 }
 
-fn read(value: &Value, ty: TypeId, zone: &Arc<str>, context: &Arc<StatementContext>) -> Result<ScalarValue> {
+fn read(
+    value: &Value,
+    ty: TypeId,
+    context: &Arc<StatementContext>,
+    push: impl FnOnce(&Datum<'_>, TypeId) -> Result<()>,
+) -> Result<()> {
     let arena = Bump::new();
-    let database = is_named_oid(ty).then(|| Tables::new(None, context));
+    let database = is_named_oid(ty).then(|| Tables::new(context));
     let own;
     let session = match &database {
         Some(database) => &*database.session,
@@ -287,7 +256,7 @@ fn read(value: &Value, ty: TypeId, zone: &Arc<str>, context: &Arc<StatementConte
         }
         datum => datum,
     };
-    relational::parameter(&datum, ty, zone)
+    push(&datum, ty)
 }
 
 fn natural_type(number: &Datum<'_>) -> TypeId {
@@ -315,7 +284,7 @@ fn is_text_type(ty: TypeId) -> bool {
 fn datum<'a>(value: &'a Value, ty: TypeId) -> Result<Datum<'a>> {
     Ok(match (value, plain_datum(value)) {
         (Value::Int64(value), _) if is_oid(ty) => {
-            Datum::Oid(u32::try_from(*value).map_err(|_| crate::types::out_of_range("oid"))?)
+            Datum::Oid(u32::try_from(*value).map_err(|_| relational::types::out_of_range("oid"))?)
         }
         (Value::Array(values), _) => {
             let element = catalog::builtin().element_of(ty).unwrap_or(TypeId::TEXT);
@@ -333,8 +302,6 @@ fn is_oid(ty: TypeId) -> bool {
 
 /// Tables and settings, as the binder and the lowering ask for them.
 struct Tables<'a> {
-    /// Functions, for the lowering.
-    state: Option<&'a SessionState>,
     context: &'a Arc<StatementContext>,
     facts: Arc<StatementFacts>,
     session: Arc<Session>,
@@ -349,12 +316,12 @@ struct Tables<'a> {
 }
 
 impl<'a> Tables<'a> {
-    fn new(state: Option<&'a SessionState>, context: &'a Arc<StatementContext>) -> Tables<'a> {
+    fn new(context: &'a Arc<StatementContext>) -> Tables<'a> {
         let facts = crate::server_facts::facts(context);
-        let objects: Arc<dyn scalar::Objects> = Arc::new(StatementObjects(Arc::clone(&facts)));
+        let objects: Arc<dyn scalar::Objects> = Arc::new(StatementObjects::new(Arc::clone(&facts)));
         let session = Arc::new(Session { objects: Some(objects), ..session(context) });
         let (reads_system, sources) = (AtomicBool::new(false), Mutex::default());
-        Tables { state, context, facts, session, reads_system, sources, keeps_nanoseconds: false, is_shown: true }
+        Tables { context, facts, session, reads_system, sources, keeps_nanoseconds: false, is_shown: true }
     }
 }
 
@@ -373,7 +340,7 @@ impl Schema for Tables<'_> {
                 None => return Ok(None),
             },
         };
-        let catalog = self.context.snapshot.catalog();
+        let catalog = self.context.reads.snapshot.catalog();
         if let Some(table) = catalog.row_table(&found) {
             return Ok(Some(Arc::new(rows_table(table, &found, catalog))));
         }
@@ -397,13 +364,17 @@ impl Schema for Tables<'_> {
             self.reads_system.store(true, Ordering::Relaxed);
             return Ok(Arc::new(described(relation)));
         }
-        let files = Arc::new(FilesTable::of_function(self.context, name, arguments)?);
+        let files = Arc::new(FilesTable::of_function(
+            &self.context.files,
+            &self.context.settings.time_zone(),
+            name,
+            arguments,
+        )?);
         let mut sources = self.sources.lock();
-        let schema = TableProvider::schema(&*files);
-        let columns = schema.fields().iter().map(|field| TableColumn {
+        let columns = files.schema().fields().iter().map(|field| TableColumn {
             name: field.name().as_str().into(),
-            ty: TypeId(crate::types::oid_of(field)),
-            typmod: crate::types::typmod_of(field),
+            ty: TypeId(relational::types::oid_of(field)),
+            typmod: relational::types::typmod_of(field),
             ..TableColumn::default()
         });
         let columns = columns.collect();
@@ -476,7 +447,7 @@ fn columns_table(table: &model::Table, name: &TableName) -> Table {
     let columns = table.columns.iter().map(|column| TableColumn {
         name: column.name.as_str().into(),
         ty: TypeId(ingest::copy::oid_of(column.ty)),
-        typmod: if column.ty == model::DataType::UInt64 { crate::types::UINT64_TYPMOD } else { -1 },
+        typmod: if column.ty == model::DataType::UInt64 { relational::types::UINT64_TYPMOD } else { -1 },
         not_null: !column.nullable,
         ..TableColumn::default()
     });
@@ -491,41 +462,25 @@ fn columns_table(table: &model::Table, name: &TableName) -> Table {
 }
 
 impl relational::Environment for Tables<'_> {
-    fn table(&self, table: &Table, as_of: Option<i64>, is_used: &dyn Fn(&str) -> bool) -> Result<Arc<dyn TableSource>> {
+    fn table(&self, table: &Table, as_of: Option<i64>, is_used: &dyn Fn(&str) -> bool) -> Result<TableSource> {
+        let zone = self.context.settings.time_zone();
         if let Some(relation) = system_relation(&table.schema, &table.name) {
             let (facts, session) = (Arc::clone(&self.facts), Arc::clone(&self.session));
-            return Ok(provider_as_source(Arc::new(SystemTable::new(relation, facts, session))));
+            return Ok(TableSource::computed(Arc::new(System(SystemTable::new(relation, facts, session))), &zone));
         }
         if &*table.schema == FUNCTIONS {
-            let source = self.sources.lock().get(table.oid as usize).cloned();
-            return Ok(provider_as_source(source.ok_or_else(|| Error::bug("a function in FROM without its table"))?));
+            let files = self.sources.lock().get(table.oid as usize).cloned();
+            return Ok(files.ok_or_else(|| Error::bug("a function in FROM without its table"))?.source());
         }
         let name = TableName { schema: table.schema.to_string(), table: table.name.to_string() };
-        let catalog = self.context.snapshot.catalog();
-        let zone = self.context.settings.time_zone();
+        let catalog = self.context.reads.snapshot.catalog();
         if let Some(rows) = catalog.row_table(&name) {
             if as_of.is_some() {
                 return Err(Error::unsupported(format!("table {name} is one of rows, which keep no history")));
             }
-            return Ok(provider_as_source(Arc::new(RowsTable::new(Arc::clone(rows), zone))));
+            return Ok(TableSource::rows(Arc::clone(rows), zone));
         }
-        let found = Arc::clone(catalog.expect(&name)?);
-        let source = match found.columns.len() {
-            ..=NARROW => ColumnsTable::new(found, &zone),
-            _ => ColumnsTable::with(found, &zone, is_used),
-        };
-        Ok(provider_as_source(Arc::new(match as_of {
-            Some(micros) => source.at(micros.saturating_mul(1_000)),
-            None => source,
-        })))
-    }
-
-    fn gap_filled(&self, groups: LogicalPlan, keys: &[DfExpr], input: &LogicalPlan) -> Result<LogicalPlan> {
-        functions::gap_filled(groups, keys, input).or_error()
-    }
-
-    fn with_own_nodes(&self, plan: LogicalPlan) -> Result<LogicalPlan> {
-        functions::with_nodes(plan).or_error()
+        Ok(TableSource::columns(Arc::clone(catalog.expect(&name)?), as_of, &zone, is_used))
     }
 
     fn is_text(&self, ty: TypeId) -> bool {
@@ -542,26 +497,32 @@ impl relational::Environment for Tables<'_> {
         is_named_oid(ty) || is_styled && self.is_shown && !self.context.settings.has_plain_styles()
     }
 
-    fn nearest(&self, comparison: DfExpr) -> Option<DfExpr> {
-        Some(self.state?.udf(functions::NEAREST).ok()?.call(vec![comparison]))
-    }
-
     fn session(&self) -> Arc<Session> {
         Arc::clone(&self.session)
     }
+}
 
-    fn function(&self, name: &str) -> Option<Arc<ScalarUDF>> {
-        self.state?.udf(name).ok()
+/// A system table as `relational` reads it.
+#[derive(Debug)]
+struct System(SystemTable);
+
+impl ComputedTable for System {
+    fn columns(&self) -> Vec<(&str, TypeId)> {
+        self.0.columns().collect()
     }
 
-    fn aggregate(&self, name: &str) -> Option<Arc<AggregateUDF>> {
-        self.state?.udaf(name).ok()
+    fn rows(&self, columns: &[usize], push: &mut Push<'_>) -> Result<usize> {
+        let mut rows = self.0.rows();
+        for (place, column) in columns.iter().enumerate() {
+            rows.for_each_value(*column, |value| push(place, value))?;
+        }
+        Ok(rows.row_count())
     }
 }
 
 /// The facts of a session that expressions of a running statement depend on, with the database's objects.
 pub(crate) fn facts(context: &Arc<StatementContext>) -> Arc<Session> {
-    let objects: Arc<dyn scalar::Objects> = Arc::new(StatementObjects(crate::server_facts::facts(context)));
+    let objects: Arc<dyn scalar::Objects> = Arc::new(StatementObjects::new(crate::server_facts::facts(context)));
     Arc::new(Session { objects: Some(objects), ..session(context) })
 }
 

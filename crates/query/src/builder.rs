@@ -13,8 +13,8 @@ use engine::{Batch, KeyList, Op, Rows};
 use model::{Column, ColumnId, ColumnRole, DataType, Error, Result, SqlState, Table, TableRef, key};
 use pg::types::oid;
 
-use crate::types::{Value, out_of_range};
 use crate::zone::Zone;
+use relational::types::{Value, out_of_range};
 
 /// Collects rows of one table.
 pub(crate) struct RowBuilder<'a> {
@@ -564,7 +564,7 @@ mod tests {
             Ok(()) => {
                 let array = builder.finish();
                 assert_eq!(*array.data_type(), columns::rows::arrow_type(ty));
-                datafusion::arrow::util::display::array_value_to_string(&array, 0).unwrap()
+                arrow_cast::display::array_value_to_string(&array, 0).unwrap()
             }
             Err(error) => error.state().0.to_owned(),
         }
@@ -583,7 +583,7 @@ mod tests {
         let rows = Rows::from_small_batch(vec![0; rows], vec![0; rows], Ops::All(Op::Replace), packed);
         let array = rows.column(column.id).unwrap();
         assert_eq!(*array.data_type(), columns::rows::arrow_type(ty));
-        datafusion::arrow::util::display::array_value_to_string(&array, values.len() - 1).unwrap()
+        arrow_cast::display::array_value_to_string(&array, values.len() - 1).unwrap()
     }
 
     #[test]

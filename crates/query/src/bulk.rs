@@ -13,18 +13,20 @@ mod define;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use arrow_array::make_array;
 use arrow_array::{Array, ArrayRef, RecordBatch};
+use arrow_data::transform::MutableArrayData;
 use arrow_schema::{DataType as Arrow, Schema};
 use columns::rows::arrow_type;
-use datafusion::arrow::array::{MutableArrayData, make_array};
 use engine::Op;
 use model::{Error, Result, SqlState, TableRef};
 use parser::ast::Name;
 
-use crate::insert::{batch_of, checked_cast, column_at, find_table};
+use crate::insert::{batch_of, column_at, find_table};
 use crate::rows::{BulkRows, Named};
 use crate::session::Session;
-use crate::types::timestamptz;
+use relational::arrow::cast;
+use relational::types::timestamptz;
 
 /// Rows of a batch that are written in one piece.
 const PART_ROWS: usize = 64 << 10;
@@ -182,7 +184,7 @@ fn name_of(target: &BulkTarget) -> Name {
 
 fn is_there(session: &mut Session, name: &Name) -> bool {
     let context = session.context_of_newest();
-    let rows = Named { snapshot: &context.snapshot, settings: &context.settings }.find(name).is_some();
+    let rows = Named { snapshot: &context.reads.snapshot, settings: &context.settings }.find(name).is_some();
     rows || find_table(&context, name).is_ok()
 }
 
@@ -325,8 +327,8 @@ pub(crate) fn converted(column: &str, array: &ArrayRef, to: &Arrow, zone: &str) 
     };
     let local =
         matches!(to, Arrow::Timestamp(_, Some(_))) && !matches!(array.data_type(), Arrow::Timestamp(_, Some(_)));
-    let array = if local { checked_cast(array, &timestamptz(zone)).map_err(in_column)? } else { Arc::clone(array) };
-    checked_cast(&array, to).map_err(in_column)
+    let array = if local { cast(array, &timestamptz(zone)).map_err(in_column)? } else { Arc::clone(array) };
+    cast(&array, to).map_err(in_column)
 }
 
 #[cfg(test)]
@@ -343,7 +345,7 @@ mod tests {
     fn put(array: ArrayRef, to: &Arrow) -> String {
         let put = check("c", array.data_type(), to, "its type").and_then(|()| converted("c", &array, to, "UTC"));
         match put {
-            Ok(array) => datafusion::arrow::util::display::array_value_to_string(&array, 0).unwrap(),
+            Ok(array) => arrow_cast::display::array_value_to_string(&array, 0).unwrap(),
             Err(error) => {
                 assert!(error.message().contains("\"c\""), "{error}");
                 error.state().0.to_owned()

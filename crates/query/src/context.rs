@@ -3,17 +3,17 @@
 use std::fmt;
 use std::sync::Arc;
 
-use ::rows::View;
-use engine::{Engine, Snapshot};
-use model::{Error, Result, TableName};
+use engine::Engine;
+use model::TableName;
 use parking_lot::Mutex;
+use relational::ReadContext;
+use relational::files::FileAccess;
 
 use crate::activity::Sessions;
 use crate::database::Database;
-use crate::files::{FileRoot, INSUFFICIENT_PRIVILEGE, Source};
-use crate::functions::OpenCursor;
 use crate::settings::Settings;
 use crate::transaction::Modes;
+use pg_catalog::facts::OpenCursor;
 
 /// The name of the only database.
 pub(crate) const DATABASE: &str = model::DATABASE;
@@ -23,12 +23,8 @@ pub(crate) const DATABASE: &str = model::DATABASE;
 pub(crate) struct StatementContext {
     /// For the clock and statistics.
     pub(crate) engine: Engine,
-    /// Includes the transaction's own uncommitted writes and DDL.
-    pub(crate) snapshot: Snapshot,
-    /// Whether the transaction has written nothing.
-    pub(crate) is_committed: bool,
-    /// The view of `rows` tables; `None` for statements that name none.
-    pub(crate) rows_view: Option<View>,
+    /// The snapshot that it reads.
+    pub(crate) reads: Arc<ReadContext>,
     /// The settings at the start of the statement.
     pub(crate) settings: Arc<Settings>,
     /// Modes of the transaction.
@@ -49,10 +45,8 @@ pub(crate) struct StatementContext {
     pub(crate) sessions: Sessions,
     /// Settings changed by `set_config` in the statement, applied before the session's next statement.
     pub(crate) pending: Pending,
-    /// The directory in which statements may name files; `None` if files are not allowed.
-    pub(crate) files: Option<Arc<FileRoot>>,
-    /// The input of a running COPY FROM.
-    pub(crate) input: Option<Arc<Source>>,
+    /// The files that it may use.
+    pub(crate) files: FileAccess,
 }
 
 /// Name, value, and whether the change is local to the transaction.
@@ -63,7 +57,7 @@ impl StatementContext {
     pub(crate) fn resolve(&self, table: &str) -> Option<TableName> {
         self.settings.search_path().into_iter().map(|schema| TableName { schema, table: table.to_owned() }).find(
             |name| {
-                let catalog = self.snapshot.catalog();
+                let catalog = self.reads.snapshot.catalog();
                 catalog.table(name).is_some() || catalog.row_table(name).is_some()
             },
         )
@@ -72,7 +66,7 @@ impl StatementContext {
     /// The `columns` table with the most similar name, for hints. The result has the schema unless the search path
     /// finds the table.
     pub(crate) fn nearest_table(&self, name: &str) -> Option<String> {
-        let catalog = self.snapshot.catalog();
+        let catalog = self.reads.snapshot.catalog();
         let near = crate::errors::nearest(name, catalog.tables().map(|table| table.name.table.as_str()))?;
         if self.resolve(near).is_some_and(|found| catalog.table(&found).is_some()) {
             return Some(near.to_owned());
@@ -81,41 +75,14 @@ impl StatementContext {
         Some(format!("{}.{near}", found.name.schema))
     }
 
-    /// The directory in which statements may name files.
-    ///
-    /// # Errors
-    /// 42501 if the server was started without one.
-    pub(crate) fn files(&self) -> Result<&Arc<FileRoot>> {
-        self.files.as_ref().ok_or_else(|| {
-            let text = "this server reads and writes no files for its clients";
-            Error::new(INSUFFICIENT_PRIVILEGE, text)
-                .with_hint("start it with --files DIR, or use COPY FROM STDIN and COPY TO STDOUT (psql: \\copy)")
-        })
-    }
-
     /// The schema of new tables: the first of `search_path` that exists.
     pub(crate) fn current_schema(&self) -> Option<String> {
-        self.settings.search_path().into_iter().find(|schema| self.snapshot.catalog().has_schema(schema))
+        self.settings.search_path().into_iter().find(|schema| self.reads.snapshot.catalog().has_schema(schema))
     }
 }
 
 impl fmt::Debug for StatementContext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "StatementContext(lsn: {})", self.snapshot.lsn())
-    }
-}
-
-/// Passes the statement's environment to the scans that are being planned. An extension of DataFusion's configuration;
-/// empty between statements, so that an idle session holds no snapshot.
-#[derive(Default)]
-pub(crate) struct Slot(Mutex<Option<Arc<StatementContext>>>);
-
-impl Slot {
-    pub(crate) fn set(&self, context: Option<Arc<StatementContext>>) {
-        *self.0.lock() = context;
-    }
-
-    pub(crate) fn get(&self) -> Option<Arc<StatementContext>> {
-        self.0.lock().clone()
+        write!(f, "StatementContext(lsn: {})", self.reads.snapshot.lsn())
     }
 }

@@ -1,13 +1,13 @@
 //! COPY. `ingest` reads text, CSV and binary, which this module writes; `files` reads and writes Parquet and Arrow.
 
-use std::pin::Pin;
 use std::sync::Arc;
 
 use arrow_array::RecordBatch;
-use futures::{Stream, StreamExt};
+use futures::StreamExt;
 use model::{Error, Result, SqlState, TableRef};
 use parser::ast::{self as tree, Copy, CopySource, DefinitionItem, Name, OptionValue, Query};
 use pg::Form;
+use relational::results::{Batches, CHUNK_BYTES, Chunk, Chunks};
 use rustc_hash::FxHashMap;
 
 use crate::activity::{CopyProgress, Copying};
@@ -15,27 +15,17 @@ use crate::copy_file;
 use crate::copy_in;
 use crate::encode::Encoder;
 use crate::errors::locate;
-use crate::files::{Compression, Kind, Writing};
 use crate::insert::{column_at, find_table};
 use crate::option_values::{flag, required, text};
 use crate::rows::Verb;
 use crate::session::{Outcome, Plan, Session};
 use crate::statement::{Command, Purpose, Statement};
+use relational::files::{Compression, Kind, Writing};
 
 pub use crate::copy_in::CopyIn;
 
-/// Approximate size of a chunk of COPY data, in bytes.
-pub(crate) const CHUNK_BYTES: usize = 64 << 10;
 /// Signature, flags and header extension of a binary COPY.
 const BINARY_HEADER: &[u8] = b"PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\0";
-
-/// Encoded rows of a result: COPY data, or DataRow messages.
-pub struct Chunk {
-    /// Whole encoded rows.
-    pub bytes: Vec<u8>,
-    /// Number of rows in `bytes`.
-    pub rows: u64,
-}
 
 /// A parsed COPY.
 #[derive(Clone, Debug)]
@@ -552,10 +542,7 @@ fn select(session: &mut Session, name: &Name, columns: &[String]) -> Result<Stat
     parsed.map(Statement::without_place).ok_or_else(|| Error::bug("COPY of a table without a query"))
 }
 
-/// A stream of encoded chunks of a result.
-pub type Chunks = Pin<Box<dyn Stream<Item = Result<Chunk>> + Send>>;
-
-fn chunks(encoder: Encoder, writer: Writer, batches: crate::session::Batches) -> Chunks {
+fn chunks(encoder: Encoder, writer: Writer, batches: Batches) -> Chunks {
     let (head, tail) = (writer.head(), writer.tail());
     let rows = batches.flat_map(move |batch| {
         let encoded = match batch.and_then(|batch| writer.batch(&encoder, &batch)) {

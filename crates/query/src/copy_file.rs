@@ -15,10 +15,10 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::activity::CopyProgress;
 use crate::copy::{CopyForm, CopyIn};
-use crate::files::{FileRoot, Found, Kind, Output, SOURCE, Source, Writing, chunks};
 use crate::rows::Executed;
 use crate::session::{Outcome, Plan, Prepared, PreparedStatement, Session};
 use crate::statement::{Statement, parse};
+use relational::files::{FileRoot, Found, Kind, Output, SOURCE, Source, Writing, chunks};
 
 /// Bytes of a file per read.
 const READ_BYTES: usize = 256 << 10;
@@ -47,7 +47,7 @@ pub(crate) fn find(session: &mut Session, path: &str) -> Result<Vec<Found>> {
 }
 
 fn root(session: &mut Session) -> Result<Arc<FileRoot>> {
-    session.context().files().cloned()
+    session.context().files.root().cloned()
 }
 
 /// Writes the output of a COPY TO into a file.
@@ -111,7 +111,7 @@ pub(crate) async fn encoded(session: &mut Session, query: Statement, writing: Wr
     }));
     let Plan::Query(plan) = &prepared.0.plan else { return Err(Error::bug("a query without a plan")) };
     let ready = crate::query::ready(session, &prepared, plan, &[]).await?;
-    let (columns, schema) = (ready.columns.clone(), ready.plan.schema());
+    let (columns, schema) = (ready.columns.clone(), ready.execution.schema());
     let chunks = chunks(ready.stream(Arc::clone(&query.0))?, &schema, &columns, writing)?;
     Ok(Outcome::CopyOut { form: CopyForm::File, columns: columns.len(), chunks })
 }

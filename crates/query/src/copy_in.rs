@@ -8,10 +8,10 @@ use parser::ast::Name;
 use crate::activity::{CopyProgress, Copying};
 use crate::copy::{Forced, Format, Header, Options};
 use crate::copy_file::Spool;
-use crate::files::Kind;
 use crate::insert::{column_at, find_table};
 use crate::rows::{Loading, Named};
 use crate::session::Session;
+use relational::files::Kind;
 
 /// A running COPY FROM STDIN. Dropping it abandons the rows.
 pub struct CopyIn {
@@ -49,7 +49,7 @@ pub(crate) fn start(session: &Session, table: TableRef, columns: &[usize], optio
 pub(crate) async fn start_file(session: &mut Session, name: &Name, columns: &[String], kind: Kind) -> Result<CopyIn> {
     // Checked now, so that errors appear before the client sends the file.
     let context = session.context();
-    if (Named { snapshot: &context.snapshot, settings: &context.settings }).find(name).is_none() {
+    if (Named { snapshot: &context.reads.snapshot, settings: &context.settings }).find(name).is_none() {
         let table = find_table(&context, name)?;
         columns.iter().try_for_each(|column| column_at(&table, column).map(|_| ()))?;
     }

@@ -13,19 +13,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
 
 use arrow_array::{RecordBatch, UInt32Array};
-use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use futures::StreamExt;
 use futures::stream::Fuse;
 use model::{Error, Result, SqlState};
 use parser::ast::{DeclareCursor, Fetch, FetchDirection};
+use relational::Reserved;
+use relational::results::Batches;
 use tokio::sync::{Mutex, OwnedSemaphorePermit};
 
-use crate::errors::convert;
-use crate::functions::OpenCursor;
 use crate::rows::{Arguments, Executed, Verb};
-use crate::session::{Batches, Outcome, Plan, Prepared, Session};
+use crate::session::{Outcome, Plan, Prepared, Session};
 use crate::statement::{Command, Statement};
-use crate::types::{OutputColumn, Value};
+use pg_catalog::facts::OpenCursor;
+use relational::types::{OutputColumn, Value};
 
 /// Maximum bytes of rows that one cursor materialises.
 const KEPT_BYTES_MAX: usize = 256 << 20;
@@ -255,8 +255,7 @@ pub(crate) async fn declare(
     let rows = match session.database.passing().filter(|_| !keeps) {
         Some(room) => Rows::Passing(Arc::new(Mutex::new(Passing::new(batches, room)))),
         None => {
-            let consumer = MemoryConsumer::new("cursor");
-            let held = consumer.register(&session.database.state().runtime_env().memory_pool);
+            let held = session.database.runtime().reserved("cursor");
             Rows::Kept(Kept::of(batches, held, *scroll).await?)
         }
     };
@@ -411,7 +410,7 @@ impl Fetched {
 fn turned_round(batch: &RecordBatch) -> Result<RecordBatch> {
     let rows = u32::try_from(batch.num_rows()).map_err(Error::bug)?;
     let indices: UInt32Array = (0..rows).rev().collect();
-    datafusion::arrow::compute::take_record_batch(batch, &indices).map_err(Error::bug)
+    arrow_select::take::take_record_batch(batch, &indices).map_err(Error::bug)
 }
 
 /// All rows of a materialised cursor.
@@ -421,7 +420,7 @@ struct Kept {
     /// Number of the current row, from 1; 0 before the first row, `rows + 1` after the last one.
     at: usize,
     scroll: bool,
-    _held: MemoryReservation,
+    _held: Reserved,
 }
 
 impl Kept {
@@ -429,18 +428,18 @@ impl Kept {
     ///
     /// # Errors
     /// 53200 if they exceed the memory budget or [`KEPT_BYTES_MAX`].
-    async fn of(batches: Batches, held: MemoryReservation, scroll: bool) -> Result<Kept> {
+    async fn of(batches: Batches, held: Reserved, scroll: bool) -> Result<Kept> {
         let (batches, held) = elsewhere(Kept::gather(batches, held)).await?;
         let rows = batches.iter().map(RecordBatch::num_rows).sum();
         Ok(Kept { batches, rows, at: 0, scroll, _held: held })
     }
 
-    async fn gather(mut batches: Batches, held: MemoryReservation) -> Result<(Vec<RecordBatch>, MemoryReservation)> {
+    async fn gather(mut batches: Batches, held: Reserved) -> Result<(Vec<RecordBatch>, Reserved)> {
         let mut gathered = Vec::new();
         while let Some(batch) = batches.next().await {
             let batch = batch?;
-            held.try_grow(batch.get_array_memory_size()).map_err(|error| convert(&error))?;
-            if held.size() > KEPT_BYTES_MAX {
+            held.grow(batch.get_array_memory_size())?;
+            if held.bytes() > KEPT_BYTES_MAX {
                 let text = format!("the rows of the cursor take more than {} MiB", KEPT_BYTES_MAX >> 20);
                 let hint = "without SCROLL and WITH HOLD, in a transaction that has changed nothing, they are not kept";
                 return Err(Error::new(SqlState::OUT_OF_MEMORY, text).with_hint(hint));

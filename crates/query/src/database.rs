@@ -4,24 +4,15 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
-use datafusion::config::SpillCompression;
-use datafusion::execution::SessionStateBuilder;
-use datafusion::execution::context::SessionState;
-use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
-use datafusion::execution::runtime_env::RuntimeEnvBuilder;
-use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
-use datafusion::prelude::SessionConfig;
 use engine::{Committing, Engine, Event, Progress};
 use model::{Lsn, Result};
+use relational::Runtime;
+use relational::files::FileRoot;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::activity::Sessions;
 use crate::advisory_locks::Locks;
-use crate::errors::OrError;
-use crate::files::FileRoot;
-use crate::memory::Pool;
 use crate::producer::Producer;
-use crate::scan_statistics::AskScans;
 use crate::session::Session;
 
 /// Limits of the SQL runtime.
@@ -42,8 +33,7 @@ pub struct Database(Arc<Inner>);
 
 struct Inner {
     engine: Engine,
-    /// The initial DataFusion state of sessions.
-    state: SessionState,
+    runtime: Runtime,
     next_pid: AtomicI32,
     sessions: Sessions,
     advisory: Locks,
@@ -69,32 +59,7 @@ impl Database {
     /// # Errors
     /// 58030 if the spill directory or the directory of files cannot be used.
     pub fn new(engine: Engine, options: Options) -> Result<Database> {
-        let pool = Pool::new(engine.memory().clone(), options.memory_bytes);
-        let disk = DiskManagerBuilder::default().with_mode(DiskManagerMode::Directories(vec![engine.spill_dir()]));
-        let runtime = RuntimeEnvBuilder::new()
-            .with_memory_pool(Arc::new(pool))
-            .with_disk_manager_builder(disk)
-            .build_arc()
-            .or_error()?;
-        let planner = Arc::new(crate::functions::Planner);
-        let mut rules = PhysicalOptimizer::new().rules;
-        // The filter push-down rules map conditions of joins and sorts by column name, but both sides of a join may
-        // have a column of the same name: rows were lost
-        // (`tests/sql/read/conditions_of_joins_hold_for_their_own_side.slt`). The logical optimizer has already pushed
-        // down what is safe, and our scans accept no filters later.
-        rules.retain(|rule| !rule.name().starts_with("FilterPushdown"));
-        rules.insert(0, Arc::new(AskScans));
-        rules.push(Arc::new(crate::condition_order::Guards));
-        let config = config(&options, engine.memory().total());
-        // Not with the default functions and file formats: they are large, and no plan of ours names them.
-        let state = SessionStateBuilder::new()
-            .with_scalar_functions(crate::functions::scalars(config.options()))
-            .with_config(config)
-            .with_runtime_env(runtime)
-            .with_aggregate_functions(crate::functions::aggregates())
-            .with_query_planner(planner)
-            .with_physical_optimizer_rules(rules)
-            .build();
+        let runtime = Runtime::new(&engine, options.memory_bytes, options.threads)?;
         let passing = Arc::new(Semaphore::new(PASSING_MAX));
         let spill = engine.spill_dir();
         let folder = spill.parent().unwrap_or(&spill);
@@ -104,7 +69,7 @@ impl Database {
         let producer = Producer::new(options.threads * THREADS_PER_PARTITION);
         let (advisory, started_ns) = (Locks::default(), engine.env().now_ns());
         let inner =
-            Inner { engine, state, next_pid, sessions, advisory, started_ns, files, producer, passing, readers };
+            Inner { engine, runtime, next_pid, sessions, advisory, started_ns, files, producer, passing, readers };
         Ok(Database(Arc::new(inner)))
     }
 
@@ -186,8 +151,9 @@ impl Database {
         self.0.started_ns
     }
 
-    pub(crate) fn state(&self) -> &SessionState {
-        &self.0.state
+    /// Memory and rules of the statements that the row executor does not run.
+    pub(crate) fn runtime(&self) -> &Runtime {
+        &self.0.runtime
     }
 }
 
@@ -199,31 +165,4 @@ pub(crate) async fn when_set(event: &Event) {
         let _ = set.send(());
     });
     let _ = ready.await;
-}
-
-/// Memory budget in bytes below which batches are short.
-const SHORT_BATCHES_BELOW: u64 = 1 << 30;
-
-/// Rows per batch. A statement holds several batches between its operators, which no budget counts. With little memory
-/// the batches are short, so that hundreds of unread results fit.
-fn batch_rows(memory_bytes: u64) -> usize {
-    if memory_bytes < SHORT_BATCHES_BELOW { crate::provider::BATCH_ROWS / 4 } else { crate::provider::BATCH_ROWS }
-}
-
-/// The DataFusion configuration. `memory_bytes`: the budget of the whole server.
-fn config(options: &Options, memory_bytes: u64) -> SessionConfig {
-    let mut config = SessionConfig::new()
-        .with_target_partitions(options.threads.max(1))
-        .with_batch_size(batch_rows(memory_bytes))
-        .with_information_schema(false)
-        .with_create_default_catalog_and_schema(false);
-    let settings = config.options_mut();
-    settings.execution.time_zone = Some("UTC".to_owned());
-    settings.execution.spill_compression = SpillCompression::Uncompressed;
-    settings.execution.collect_statistics = false;
-    // The check compares field metadata too (the PostgreSQL types of columns), which a UNION takes from one side only.
-    settings.execution.skip_physical_aggregate_schema_check = true;
-    settings.sql_parser.map_string_types_to_utf8view = false;
-    settings.explain.show_schema = false;
-    config
 }

@@ -84,7 +84,7 @@ fn create_table(session: &mut Session, create: &CreateTable) -> Result<Outcome> 
     let context = session.context();
     let name = new_name(&context, &create.name)?;
     refuse_kinds(create)?;
-    if context.snapshot.catalog().table(&name).is_some() {
+    if context.reads.snapshot.catalog().table(&name).is_some() {
         if create.if_not_exists {
             session.notice(format!("relation \"{}\" already exists, skipping", name.table));
             return Ok(Outcome::command("CREATE TABLE"));
@@ -487,7 +487,7 @@ fn create_schema(session: &mut Session, create: &CreateSchema) -> Result<Outcome
             .with_detail("the prefix \"pg_\" is reserved for system schemas"));
     }
     let context = session.context();
-    if context.snapshot.catalog().has_schema(&name) {
+    if context.reads.snapshot.catalog().has_schema(&name) {
         if create.if_not_exists {
             session.notice(format!("schema \"{name}\" already exists, skipping"));
             return Ok(Outcome::command("CREATE SCHEMA"));
@@ -635,7 +635,7 @@ fn drop_relations(session: &mut Session, drop: &Drop) -> Result<Outcome> {
 fn drop_view(session: &mut Session, what: &str, name: &Name, if_exists: bool) -> Result<()> {
     let context = session.context();
     let shown = shown(name);
-    let named = crate::rows::Named { snapshot: &context.snapshot, settings: &context.settings };
+    let named = crate::rows::Named { snapshot: &context.reads.snapshot, settings: &context.settings };
     if named.find(name).is_some() || find_table(&context, name).is_ok() {
         return Err(Error::new(SqlState::WRONG_OBJECT_TYPE, format!("\"{shown}\" is not a {what}"))
             .with_hint("use DROP TABLE to remove a table"));
@@ -684,7 +684,7 @@ fn drop_table(session: &mut Session, name: &Name, if_exists: bool) -> Result<()>
 fn drop_schema(session: &mut Session, name: &Name, if_exists: bool, cascade: bool) -> Result<()> {
     let schema = name.name.to_string();
     let context = session.context();
-    let catalog = Arc::clone(context.snapshot.catalog());
+    let catalog = Arc::clone(context.reads.snapshot.catalog());
     if !catalog.has_schema(&schema) {
         if if_exists {
             session.notice(format!("schema \"{schema}\" does not exist, skipping"));
@@ -715,7 +715,7 @@ fn truncate_tables(session: &mut Session, truncate: &Truncate) -> Result<Outcome
     for (name, _) in &truncate.tables {
         let context = session.context();
         let table = find_table(&context, name)?;
-        let view = context.snapshot.table_by_id(table.id)?;
+        let view = context.reads.snapshot.table_by_id(table.id)?;
         session.writer()?.delete(&view, None, TimeRange::ALL)?;
     }
     Ok(Outcome::command("TRUNCATE TABLE"))

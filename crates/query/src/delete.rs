@@ -2,21 +2,19 @@
 
 use std::sync::Arc;
 
-use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
-use datafusion::execution::context::SessionState;
-use datafusion::logical_expr::LogicalPlan;
 use engine::{ScanRequest, SeriesFilter, TableView};
 use model::{Error, Result, TableRef, TimeRange};
 use parser::ast::{self as tree, Delete};
+use relational::Executor;
+use relational::scan::{BATCH_ROWS, Selected};
+use relational::types::Value;
 
 use crate::binding;
 use crate::context::StatementContext;
-use crate::errors::{OrError, locate};
+use crate::errors::locate;
 use crate::insert::find_table;
-use crate::provider::{BATCH_ROWS, ColumnsTable, Selection};
 use crate::session::{Outcome, PreparedStatement, Session};
 use crate::statement::{Parsed, Statement};
-use crate::types::Value;
 
 /// The rows that a DELETE removes.
 pub(crate) struct Target {
@@ -91,60 +89,35 @@ pub(crate) fn target(
 ) -> Result<Target> {
     let context = session.context();
     let table = table_of(&context, delete).map_err(|error| locate(error, parsed))?;
-    let state = session.state(&context);
-    let result = target_in(&state, &context, (parsed, delete), table, values, declared);
-    session.keep(state);
+    let executor = session.executor(&context);
+    let result = target_in(&executor, &context, (parsed, delete), table, values, declared);
+    session.keep(executor);
     result.map_err(|error| locate(error, parsed))
 }
 
 fn target_in(
-    state: &SessionState,
+    executor: &Executor,
     context: &Arc<StatementContext>,
     (parsed, delete): (&Parsed, &Delete),
     table: TableRef,
     values: &[Value],
     declared: &[u32],
 ) -> Result<Target> {
-    let zone = context.settings.time_zone();
     let bound = binding::bind_query(context, parsed, &as_query(delete, &table)?, declared)?;
-    let planned = bound.lower(state, context, parsed)?;
-    let scalars = binding::parameters(values, &planned.parameters, context)?;
-    let plan = planned.plan.with_param_values(scalars).or_error()?;
-    let plan = state.optimize(&plan).or_error()?;
-    let view = context.snapshot.table_by_id(table.id)?;
-    let mut target = Target { table, view, series: SeriesFilter::All, times: TimeRange::ALL, nothing: false };
-    let mut simple = true;
-    plan.apply(|node| {
-        match node {
-            LogicalPlan::TableScan(scan) => {
-                let schema =
-                    datafusion::catalog::TableProvider::schema(&ColumnsTable::new(Arc::clone(&target.table), &zone));
-                let selection = Selection::of(&target.table, &schema, &target.view, &scan.filters)
-                    .map_err(crate::errors::external)?;
-                simple &= selection.exact;
-                (target.series, target.times) = (selection.series, selection.times);
-            }
-            LogicalPlan::Projection(_) | LogicalPlan::SubqueryAlias(_) => {}
-            LogicalPlan::EmptyRelation(_) => target.nothing = true,
-            _ => simple = false,
-        }
-        Ok(TreeNodeRecursion::Continue)
-    })
-    .or_error()?;
-    if simple {
-        return Ok(target);
+    let planned = bound.lower(context, parsed)?;
+    let values = binding::parameters(values, &planned.parameters, context)?;
+    let view = context.reads.snapshot.table_by_id(table.id)?;
+    if let Some(Selected { series, times, is_nothing }) = executor.select(&planned.plan, values, (&table, &view))? {
+        return Ok(Target { table, view, series, times, nothing: is_nothing });
     }
-    let keys: Vec<&str> = target.table.key_columns().map(|column| column.name.as_str()).collect();
-    let time = &target.table.time_column().name;
+    let keys: Vec<&str> = table.key_columns().map(|column| column.name.as_str()).collect();
+    let time = &table.time_column().name;
     let may = if keys.is_empty() { "no key columns".to_owned() } else { format!("key columns ({})", keys.join(", ")) };
-    Err(Error::unsupported(format!(
-        "DELETE FROM {} can only test key columns and one range of the time",
-        target.table.name
-    ))
-    .with_detail(format!("the table has {may} and the time \"{time}\""))
-    .with_hint(format!(
-        "write e.g. WHERE \"{time}\" >= '…' AND \"{time}\" < '…'; tests of other columns cannot delete rows yet"
-    )))
+    Err(Error::unsupported(format!("DELETE FROM {} can only test key columns and one range of the time", table.name))
+        .with_detail(format!("the table has {may} and the time \"{time}\""))
+        .with_hint(format!(
+            "write e.g. WHERE \"{time}\" >= '…' AND \"{time}\" < '…'; tests of other columns cannot delete rows yet"
+        )))
 }
 
 impl Target {

@@ -18,8 +18,8 @@ use model::{Error, Result, Type};
 use pg::time::Interval;
 use pg::types::oid;
 
-use crate::types::{NUMERIC_SCALE, OutputColumn, oid_of};
 use crate::zone::Zone;
+use relational::types::{NUMERIC_SCALE, OutputColumn, oid_of};
 
 /// Days from 1970-01-01 to 2000-01-01, the epoch of PostgreSQL's binary dates.
 const PG_EPOCH_DAYS: i32 = 10_957;
@@ -317,7 +317,7 @@ impl<'a> Column<'a> {
     }
 
     fn shown(&self, row: usize) -> Result<String> {
-        datafusion::arrow::util::display::array_value_to_string(self.array, row).map_err(Error::bug)
+        arrow_cast::display::array_value_to_string(self.array, row).map_err(Error::bug)
     }
 }
 
@@ -489,7 +489,7 @@ mod tests {
     use arrow_schema::{Field, Schema};
 
     use super::*;
-    use crate::types::{oid_of, typmod_of};
+    use relational::types::{oid_of, typmod_of};
 
     fn texts(array: ArrayRef, zone: &str) -> Vec<String> {
         let field = Field::new("c", array.data_type().clone(), true);

@@ -3,8 +3,6 @@
 use std::sync::Arc;
 
 use arrow_array::RecordBatch;
-use datafusion::physical_plan::ExecutionPlan;
-use datafusion::physical_plan::display::DisplayableExecutionPlan;
 use engine::SeriesFilter;
 use futures::StreamExt;
 use model::{Error, Result};
@@ -14,10 +12,10 @@ use pg::types::oid;
 use crate::option_values;
 use crate::output::text_rows;
 use crate::query::{Long, QueryPlan, located};
-use crate::series::Streamed;
 use crate::session::{Outcome, Plan, Prepared, Session};
 use crate::statement::{Command, Explain};
-use crate::types::{OutputColumn, Value};
+use relational::series::Streamed;
+use relational::types::{OutputColumn, Value};
 
 /// The result column of EXPLAIN.
 pub(crate) fn columns() -> Vec<OutputColumn> {
@@ -123,9 +121,9 @@ async fn query(session: &mut Session, prepared: &Prepared, values: &[Value], ana
     let env = Arc::clone(session.database.engine().env());
     let started = env.monotonic_ns();
     let ready = crate::query::ready(session, prepared, plan, values).await?;
-    let physical = Arc::clone(&ready.plan);
+    let physical = ready.execution.plan();
     if !analyze {
-        return Ok(lines(DisplayableExecutionPlan::new(physical.as_ref()).indent(false).to_string()));
+        return Ok(physical.describe(false));
     }
     let planned = env.monotonic_ns();
     let mut batches = ready.stream(Arc::clone(&prepared.0.statement.0))?;
@@ -134,7 +132,7 @@ async fn query(session: &mut Session, prepared: &Prepared, values: &[Value], ana
         rows += batch?.num_rows();
     }
     let done = env.monotonic_ns();
-    let mut text = lines(with_metrics(physical.as_ref()));
+    let mut text = physical.describe(true);
     text.push(format!("Planning Time: {} ms", milliseconds(planned - started)));
     text.push(format!("Execution Time: {} ms", milliseconds(done - planned)));
     text.push(format!("Rows: {rows}"));
@@ -184,14 +182,6 @@ async fn series(
     lines.push(format!("Execution Time: {} ms", milliseconds(env.monotonic_ns() - started)));
     lines.push(format!("Rows: {rows}"));
     Ok(Some(lines))
-}
-
-fn with_metrics(plan: &dyn ExecutionPlan) -> String {
-    DisplayableExecutionPlan::with_metrics(plan).indent(false).to_string()
-}
-
-fn lines(text: String) -> Vec<String> {
-    text.lines().map(str::to_owned).collect()
 }
 
 fn milliseconds(ns: u64) -> String {

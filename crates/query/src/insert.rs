@@ -11,8 +11,6 @@ use arrow_array::{Array, ArrayRef, BinaryArray, Decimal128Array, RecordBatch};
 use arrow_schema::{DECIMAL128_MAX_PRECISION, DataType as Arrow};
 use catalog::{CastContext, TypeId};
 use columns::rows::{Ops, arrow_type, time_values};
-use datafusion::arrow::compute::{CastOptions, cast_with_options};
-use datafusion::error::DataFusionError;
 use engine::{Batch, KeyList, Op, Rows};
 use futures::StreamExt;
 use model::{ColumnRole, DataType, Error, Result, SqlState, Table, TableName, TableRef, key};
@@ -24,10 +22,11 @@ use parser::ast::{
 use crate::binding;
 use crate::builder::{RowBuilder, null_error};
 use crate::context::{DATABASE, StatementContext};
-use crate::errors::{OrError, locate, nearest};
+use crate::errors::{locate, nearest};
 use crate::session::{Outcome, Plan, Prepared, PreparedStatement, Session};
 use crate::statement::{Command, Purpose, Statement};
-use crate::types::{Value, sql_name, timestamptz};
+use relational::arrow::cast;
+use relational::types::{Value, sql_name, timestamptz};
 
 /// An INSERT planned against one version of its table.
 pub(crate) struct InsertPlan {
@@ -269,7 +268,7 @@ pub(crate) fn find_table(context: &StatementContext, name: &tree::Name) -> Resul
         [schema, table] | [_, schema, table] => Some(TableName { schema: schema.clone(), table: table.clone() }),
         _ => None,
     };
-    if let Some(table) = found.as_ref().and_then(|name| context.snapshot.catalog().table(name)) {
+    if let Some(table) = found.as_ref().and_then(|name| context.reads.snapshot.catalog().table(name)) {
         return Ok(Arc::clone(table));
     }
     let shown = parts.join(".");
@@ -637,11 +636,11 @@ fn assign(column: &model::Column, array: &ArrayRef, zone: &str) -> Result<ArrayR
     let array = if rounds { rounded(array)? } else { Arc::clone(array) };
     // A timestamp without time zone is in the session's zone.
     let local = matches!(to, Arrow::Timestamp(..)) && !matches!(from, Arrow::Timestamp(_, Some(_)));
-    let array = if local { checked_cast(&array, &timestamptz(zone))? } else { array };
+    let array = if local { cast(&array, &timestamptz(zone))? } else { array };
     if to == Arrow::Binary && array.data_type().is_string() {
         return bytes_of_texts(&array);
     }
-    checked_cast(&array, &to)
+    cast(&array, &to)
 }
 
 /// Rounds numbers to whole ones: floats to the nearest even one, decimals away from zero.
@@ -661,15 +660,10 @@ fn rounded(array: &ArrayRef) -> Result<ArrayRef> {
 
 /// Parses texts by the input rules of `bytea`.
 fn bytes_of_texts(texts: &ArrayRef) -> Result<ArrayRef> {
-    let texts = checked_cast(texts, &Arrow::Utf8)?;
+    let texts = cast(texts, &Arrow::Utf8)?;
     let read = |text: Option<&str>| text.map(pg::value::parse_bytea).transpose();
     let values = texts.as_string::<i32>().iter().map(read).collect::<Result<Vec<_>>>()?;
     Ok(Arc::new(values.iter().map(Option::as_deref).collect::<BinaryArray>()))
-}
-
-pub(crate) fn checked_cast(array: &ArrayRef, to: &Arrow) -> Result<ArrayRef> {
-    let options = CastOptions { safe: false, ..CastOptions::default() };
-    cast_with_options(array, to, &options).map_err(DataFusionError::from).or_error()
 }
 
 fn keys_of(table: &Table, arrays: &[Option<ArrayRef>], rows: usize) -> Result<(KeyList, Vec<u32>)> {

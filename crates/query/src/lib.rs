@@ -1,4 +1,4 @@
-//! SQL: sessions and statements over the engine; DataFusion runs the statements that the row executor does not.
+//! SQL: sessions and statements over the engine. `compiled` runs short statements on `rows` tables, `relational` all others.
 //!
 //! Terms: a [`Database`] is an engine with a SQL runtime; a [`Session`] is one client's settings and transaction; a
 //! [`Prepared`] is a parsed and typed statement; an [`Outcome`] is the result of executing it.
@@ -8,7 +8,6 @@
 //! - A failed statement outside a transaction block changes nothing. After a failure in a block, the block accepts only
 //!   ROLLBACK.
 //! - No engine lock is held across an await; tasks wait on `env::Event`.
-//! - No message to a client names DataFusion: `errors` translates all of its errors.
 
 mod activity;
 mod advisory_locks;
@@ -16,10 +15,7 @@ mod binding;
 mod builder;
 mod bulk;
 mod call_statement;
-mod cancellation;
-mod compare;
 mod compute;
-mod condition_order;
 mod context;
 mod copy;
 mod copy_file;
@@ -32,38 +28,25 @@ mod delete;
 pub mod encode;
 mod errors;
 mod explain;
-mod files;
-pub mod functions;
 mod insert;
-mod key_filter;
 mod maintenance;
-mod memory;
 mod option_values;
 mod output;
-pub mod pg_catalog;
 mod pg_sleep;
 mod plan_cache;
 mod prepared_statements;
 mod producer;
-mod provider;
 mod query;
 mod result_schema;
 mod rows;
-mod scan;
-mod scan_predicate;
-mod scan_statistics;
-mod series;
 mod server_facts;
 mod session;
 mod set;
 mod settings;
-mod sliced_projection;
 mod statement;
 mod stop_flag;
 mod table_store;
-mod time_travel;
 mod transaction;
-mod types;
 mod zone;
 
 /// Stack size for threads that plan or run statements, enough for the deepest permitted expression tree. It is address
@@ -72,15 +55,16 @@ pub const STACK_BYTES: usize = 32 << 20;
 
 pub use bulk::{BulkIn, BulkTarget, IfMissing, IfThere};
 pub use compute::{compute, computing};
-pub use copy::{Chunk, Chunks, CopyForm, CopyIn};
+pub use copy::{CopyForm, CopyIn};
 pub use database::{Database, Options};
-pub use functions::Signal;
+pub use pg_catalog::facts::Signal;
 pub use plan_cache::{Recalled, RecalledStatement};
+pub use relational::results::{Batches, Chunk, Chunks};
+pub use relational::types::{OutputColumn, Value};
 pub use result_schema::conform;
 pub use rows::{Arguments, Bound, Executed, Messages};
-pub use session::{Batches, Begun, Outcome, Prepared, Session, TxnStatus, Unfinished};
+pub use session::{Begun, Outcome, Prepared, Session, TxnStatus, Unfinished};
 pub use settings::Timeouts;
 pub use statement::{Statement, parse};
 pub use stop_flag::StopFlag;
-pub use types::{OutputColumn, Value};
 pub use zone::{Offsets, Zone};

@@ -154,7 +154,7 @@ fn table_of(kind: ObjectKind, object: &ObjectName) -> Option<Name> {
 fn check_tables<'a>(session: &mut Session, tables: impl IntoIterator<Item = &'a Name>) -> Result<()> {
     // Dropped before any wait: a snapshot keeps files and memory alive.
     let context = session.context();
-    let named = Named { snapshot: &context.snapshot, settings: &context.settings };
+    let named = Named { snapshot: &context.reads.snapshot, settings: &context.settings };
     let columns = tables.into_iter().filter(|table| named.find(table).is_none());
     columns.map(|table| find_table(&context, table)).try_for_each(|found| found.map(drop))
 }
@@ -162,9 +162,9 @@ fn check_tables<'a>(session: &mut Session, tables: impl IntoIterator<Item = &'a 
 /// Whether a name means a relation of `pg_catalog` or `information_schema`. `pg_catalog` is searched first.
 fn is_system(name: &Name) -> bool {
     match name.schema() {
-        None => crate::pg_catalog::system_relation("pg_catalog", &name.name).is_some(),
+        None => pg_catalog::system_relation("pg_catalog", &name.name).is_some(),
         Some(schema @ ("pg_catalog" | "information_schema")) => {
-            crate::pg_catalog::system_relation(schema, &name.name).is_some()
+            pg_catalog::system_relation(schema, &name.name).is_some()
         }
         Some(_) => false,
     }

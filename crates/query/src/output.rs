@@ -7,7 +7,7 @@ use arrow_schema::{DataType as Arrow, Field, Schema};
 use model::{Error, Result};
 
 use crate::session::Outcome;
-use crate::types::OutputColumn;
+use relational::types::OutputColumn;
 
 /// A result of text columns.
 pub(crate) fn text_rows(

@@ -9,7 +9,7 @@ use pg::types::oid;
 
 use crate::call_statement::{only_call, without_casts};
 use crate::session::Outcome;
-use crate::types::{OutputColumn, Value};
+use relational::types::{OutputColumn, Value};
 
 /// A statement that consists only of a call of `pg_sleep`.
 pub(crate) struct Sleep {

@@ -28,7 +28,7 @@ use crate::rows::{Arguments, Bound};
 use crate::session::{Plan, Prepared, Session, TxnStatus};
 use crate::settings::Settings;
 use crate::statement::{Command, Statement};
-use crate::types::Value;
+use relational::types::Value;
 
 /// Maximum number of keys per session. Above it, keys seen once are evicted; if that is not enough, all are.
 const TEXTS_MAX: usize = 256;

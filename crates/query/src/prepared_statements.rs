@@ -9,7 +9,7 @@ use crate::errors::locate;
 use crate::rows::{Arguments, Executed, Messages};
 use crate::session::{Outcome, Plan, Prepared, Session};
 use crate::statement::{Parsed, Prepare};
-use crate::types::Value;
+use relational::types::Value;
 
 fn unknown(name: &str) -> Error {
     Error::new(SqlState::INVALID_SQL_STATEMENT_NAME, format!("prepared statement \"{name}\" does not exist"))

@@ -13,7 +13,7 @@ use tokio::runtime::{Builder, EnterGuard, Handle, Runtime};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use crate::session::Batches;
+use relational::results::Batches;
 
 /// Batches received before the receiver yields to other tasks.
 const BATCHES_PER_TURN: u64 = 8;

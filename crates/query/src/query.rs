@@ -5,35 +5,28 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use arrow_array::RecordBatch;
 use arrow_schema::DataType as Arrow;
-use datafusion::common::ParamValues;
-use datafusion::execution::context::SessionState;
-use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::logical_expr::LogicalPlan;
-use datafusion::physical_plan::stream::{RecordBatchReceiverStream, RecordBatchStreamAdapter};
-use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, execute_stream};
-use datafusion::scalar::ScalarValue;
 use engine::Catalog;
 use futures::StreamExt;
 use model::{Error, Result};
+use relational::results::Batches;
+use relational::series::{self, Shape};
+use relational::types::{OutputColumn, Value};
+use relational::{Execution, Executor, Parameters, counted};
 
 use crate::binding::{self, Bound, Planned};
-use crate::cancellation::Interrupt;
 use crate::context::StatementContext;
 use crate::database::Database;
-use crate::errors::{OrError, convert, locate};
-use crate::memory::counted;
+use crate::errors::locate;
 use crate::rows::Executed;
-use crate::series::{self, Shape};
-use crate::session::{Batches, Outcome, Plan, Prepared, Session};
+use crate::session::{Outcome, Plan, Prepared, Session};
 use crate::settings::Settings;
 use crate::statement::{Command, Parsed, Statement};
-use crate::types::{OutputColumn, Value};
 
 /// A planned query, with the catalog and settings it was planned with.
 pub(crate) struct QueryPlan {
     /// Absent if the plan is valid for one execution only (queries of catalog tables): it would keep a
-    /// snapshot, and memory with it. Also absent for series statements that DataFusion did not plan.
-    plan: Option<LogicalPlan>,
+    /// snapshot, and memory with it.
+    plan: Option<relational::Plan>,
     pub(crate) columns: Vec<OutputColumn>,
     /// OIDs of the parameters.
     pub(crate) parameters: Vec<u32>,
@@ -47,23 +40,23 @@ pub(crate) struct QueryPlan {
     pub(crate) refusal: Option<String>,
 }
 
-/// Plans a query for DataFusion and the series executor.
+/// Plans a query for `relational` and the series executor.
 pub(crate) fn plan(session: &mut Session, statement: &Statement, declared: &[u32]) -> Result<QueryPlan> {
     let context = context(session, &statement.0);
     let bound = binding::bind(&context, &statement.0, declared)?;
     Ok(plan_bound(session, &context, &statement.0, bound)?.kept())
 }
 
-/// Plans a bound query for DataFusion and the series executor. The plan is for one execution, if it is not [kept](QueryPlan::kept).
+/// Plans a bound query for `relational` and the series executor. The plan is for one execution, if it is not [kept](QueryPlan::kept).
 pub(crate) fn plan_bound(
     session: &mut Session,
     context: &Arc<StatementContext>,
     parsed: &Parsed,
     bound: Bound,
 ) -> Result<QueryPlan> {
-    let state = session.state(context);
-    let planned = plan_in(&state, context, parsed, bound);
-    session.keep(state);
+    let executor = session.executor(context);
+    let planned = plan_in(&executor, context, parsed, bound);
+    session.keep(executor);
     planned
 }
 
@@ -76,12 +69,12 @@ pub(crate) fn context(session: &mut Session, statement: &Parsed) -> Arc<Statemen
     if reads_rows { session.context_of_newest() } else { session.context() }
 }
 
-fn plan_in(state: &SessionState, context: &Arc<StatementContext>, parsed: &Parsed, bound: Bound) -> Result<QueryPlan> {
-    let Planned { plan, columns, parameters, is_reusable } = bound.lower(state, context, parsed)?;
-    let fields = plan.schema().fields().iter().map(|field| field.data_type().clone()).collect();
-    let valid = is_reusable.then(|| (Arc::clone(context.snapshot.catalog()), Arc::clone(&context.settings)));
-    let is_series = is_reusable && context.rows_view.is_none() && context.settings.enables_series();
-    let series = if is_series { Shape::of(state, &plan).map(Arc::new) } else { None };
+fn plan_in(executor: &Executor, context: &Arc<StatementContext>, parsed: &Parsed, bound: Bound) -> Result<QueryPlan> {
+    let Planned { plan, columns, parameters, is_reusable } = bound.lower(context, parsed)?;
+    let fields = plan.types();
+    let valid = is_reusable.then(|| (Arc::clone(context.reads.snapshot.catalog()), Arc::clone(&context.settings)));
+    let is_series = is_reusable && context.reads.rows_view.is_none() && context.settings.enables_series();
+    let series = if is_series { executor.series(&plan).map(Arc::new) } else { None };
     Ok(QueryPlan { plan: Some(plan), columns, parameters, fields, valid, series, refusal: None })
 }
 
@@ -94,29 +87,19 @@ impl QueryPlan {
     /// Whether planning again would give the same plan.
     pub(crate) fn holds(&self, context: &StatementContext) -> bool {
         self.valid.as_ref().is_some_and(|(catalog, settings)| {
-            Arc::ptr_eq(catalog, context.snapshot.catalog()) && Arc::ptr_eq(settings, &context.settings)
+            Arc::ptr_eq(catalog, context.reads.snapshot.catalog()) && Arc::ptr_eq(settings, &context.settings)
         })
     }
 
-    fn bound(&self, values: &[Value], context: &Arc<StatementContext>) -> Result<LogicalPlan> {
-        let plan = self.plan.clone().ok_or_else(|| Error::bug("a plan that was not kept"))?;
-        if values.is_empty() {
-            return Ok(plan);
-        }
-        plan.with_param_values(ParamValues::from(self.scalars(values, context)?)).or_error()
-    }
-
-    fn scalars(&self, values: &[Value], context: &Arc<StatementContext>) -> Result<Vec<ScalarValue>> {
+    fn values(&self, values: &[Value], context: &Arc<StatementContext>) -> Result<Parameters> {
         binding::parameters(values, &self.parameters, context)
     }
 }
 
 /// A query ready to run.
 pub(crate) struct Ready {
-    pub(crate) plan: Arc<dyn ExecutionPlan>,
-    pub(crate) task: Arc<TaskContext>,
+    pub(crate) execution: Execution,
     pub(crate) columns: Vec<OutputColumn>,
-    interrupt: Interrupt,
     database: Database,
 }
 
@@ -134,49 +117,18 @@ impl Ready {
 
     fn produced(self, parsed: Arc<Parsed>, and: impl FnOnce(Batches) -> Batches) -> Result<Batches> {
         let producer = self.database.producer();
-        let stream = {
+        let batches = {
             let _inside = producer.enter();
-            in_order(self.plan, self.task).or_error_in(&parsed)?
+            self.execution.start().map_err(|error| locate(error, &parsed))?
         };
-        Ok(producer.run(and(Box::pin(self.interrupt.held_by(located(stream, &parsed))))))
+        Ok(producer.run(and(located(batches, &parsed))))
     }
 }
 
-/// Batches that a partition produces before they are read.
-const AHEAD_BATCHES: usize = 2;
-
-/// Runs a plan: the rows of its first partition, then those of the next. All partitions start at once.
-fn in_order(
-    plan: Arc<dyn ExecutionPlan>,
-    task: Arc<TaskContext>,
-) -> datafusion::error::Result<SendableRecordBatchStream> {
-    let partitions = plan.output_partitioning().partition_count();
-    if partitions <= 1 {
-        return execute_stream(plan, task);
-    }
-    let schema = plan.schema();
-    let start = |partition| {
-        let mut builder = RecordBatchReceiverStream::builder(plan.schema(), AHEAD_BATCHES);
-        let (batches, mut input) = (builder.tx(), plan.execute(partition, Arc::clone(&task))?);
-        builder.spawn(async move {
-            while let Some(batch) = input.next().await {
-                let is_last = batch.is_err();
-                if batches.send(batch).await.is_err() || is_last {
-                    break;
-                }
-            }
-            Ok(())
-        });
-        Ok(builder.build())
-    };
-    let streams: Vec<_> = (0..partitions).map(start).collect::<datafusion::error::Result<_>>()?;
-    Ok(Box::pin(RecordBatchStreamAdapter::new(schema, futures::stream::iter(streams).flatten())))
-}
-
-/// Converts errors of a stream and adds their position in the statement.
-pub(crate) fn located(batches: SendableRecordBatchStream, parsed: &Arc<Parsed>) -> Batches {
+/// Adds to the errors of a stream their position in the statement.
+pub(crate) fn located(batches: Batches, parsed: &Arc<Parsed>) -> Batches {
     let parsed = Arc::clone(parsed);
-    Box::pin(batches.map(move |batch| batch.map_err(|error| locate(convert(&error), &parsed))))
+    Box::pin(batches.map(move |batch| batch.map_err(|error| locate(error, &parsed))))
 }
 
 /// Optimizes a prepared query and makes its physical plan, with the session's newest snapshot.
@@ -187,8 +139,8 @@ pub(crate) async fn ready(
     values: &[Value],
 ) -> Result<Ready> {
     let context = context(session, &prepared.0.statement.0);
-    if context.rows_view.is_some() {
-        crate::rows::until_durable(session, context.snapshot.lsn()).await?;
+    if context.reads.rows_view.is_some() {
+        crate::rows::until_durable(session, context.reads.snapshot.lsn()).await?;
     }
     let parsed = &prepared.0.statement.0;
     let fresh;
@@ -215,55 +167,25 @@ pub(crate) async fn ready_of(
     plan: &QueryPlan,
     values: &[Value],
 ) -> Result<Ready> {
-    let mut state = session.state(context);
-    keep_order(&mut state);
-    let result = ready_in(&session.database, &state, context, parsed, plan, values).await;
-    session.keep(state);
+    let executor = session.executor(context);
+    let result = ready_in(&session.database, &executor, context, parsed, plan, values).await;
+    session.keep(executor);
     result
-}
-
-/// Keeps the batches of one partition together: PostgreSQL's rows stay in the order of the table or of a subquery's ORDER
-/// BY, and clients rely on it.
-fn keep_order(state: &mut SessionState) {
-    if state.config().options().optimizer.enable_round_robin_repartition {
-        state.config_mut().options_mut().optimizer.enable_round_robin_repartition = false;
-    }
 }
 
 async fn ready_in(
     database: &Database,
-    state: &SessionState,
+    executor: &Executor,
     context: &Arc<StatementContext>,
     parsed: &Arc<Parsed>,
-    plan: &QueryPlan,
+    query: &QueryPlan,
     values: &[Value],
 ) -> Result<Ready> {
-    let bound = plan.bound(values, context).map_err(|error| locate(error, parsed))?;
-    let physical = physical(state, &bound).await.map_err(|error| locate(error, parsed))?;
-    let interrupt = Interrupt::default();
-    let physical = interrupt.watch(physical).or_error_in(parsed)?;
-    Ok(Ready {
-        plan: physical,
-        task: task(state),
-        columns: plan.columns.clone(),
-        interrupt,
-        database: database.clone(),
-    })
-}
-
-/// Optimizes a logical plan and makes its physical plan.
-pub(crate) async fn physical(state: &SessionState, plan: &LogicalPlan) -> Result<Arc<dyn ExecutionPlan>> {
-    let optimized = state.optimize(plan).or_error()?;
-    state.query_planner().create_physical_plan(&optimized, state).await.or_error()
-}
-
-/// Context of running operators: memory, spill files and settings. Functions are in the plan already.
-pub(crate) fn task(state: &SessionState) -> Arc<TaskContext> {
-    let none = (Default::default(), Default::default(), Default::default(), Default::default());
-    let id = state.session_id().to_owned();
-    let config = state.config().clone();
-    let runtime = Arc::clone(state.runtime_env());
-    Arc::new(TaskContext::new(None, id, config, none.0, none.1, none.2, none.3, runtime))
+    let located = |error| locate(error, parsed);
+    let plan = query.plan.as_ref().ok_or_else(|| Error::bug("a plan that was not kept"))?;
+    let values = query.values(values, context).map_err(located)?;
+    let execution = executor.prepare(plan, values).await.map_err(located)?;
+    Ok(Ready { execution, columns: query.columns.clone(), database: database.clone() })
 }
 
 /// Maximum number of rows of a result that is returned at once, without a stream.
@@ -291,7 +213,7 @@ pub(crate) fn at_once(
 struct BoundSeries<'a> {
     shape: &'a Arc<Shape>,
     context: Arc<StatementContext>,
-    values: Vec<ScalarValue>,
+    values: Parameters,
 }
 
 fn bound_series<'a>(
@@ -302,10 +224,10 @@ fn bound_series<'a>(
     let Plan::Query(plan) = &prepared.0.plan else { return Ok(None) };
     let Some(shape) = &plan.series else { return Ok(None) };
     let context = session.context();
-    if context.rows_view.is_some() || !plan.holds(&context) {
+    if context.reads.rows_view.is_some() || !plan.holds(&context) {
         return Ok(None);
     }
-    let values = plan.scalars(values, &context);
+    let values = plan.values(values, &context);
     let values = values.map_err(|error| locate(error, &prepared.0.statement.0))?;
     Ok(Some(BoundSeries { shape, context, values }))
 }
@@ -315,9 +237,9 @@ pub(crate) fn run_series(session: &mut Session, prepared: &Prepared, values: &[V
     let Some(BoundSeries { shape, context, values }) = bound_series(session, prepared, values)? else {
         return Ok(None);
     };
-    let state = session.state(&context);
-    let ran = shape.run(&state, &context, &values);
-    session.keep(state);
+    let executor = session.executor(&context);
+    let ran = executor.run_series(shape, &context.reads, &values);
+    session.keep(executor);
     ran.map_err(|error| locate(error, &prepared.0.statement.0))
 }
 
@@ -347,10 +269,10 @@ pub(crate) async fn run_long(session: &mut Session, prepared: &Prepared, values:
         return Ok(None);
     }
     let located = |error| locate(error, &prepared.0.statement.0);
-    let state = session.state(&context);
-    let selected = shape.select(&state, &context, &values);
-    let threads = state.config().target_partitions();
-    session.keep(state);
+    let executor = session.executor(&context);
+    let selected = executor.select_series(shape, &context.reads, &values);
+    let threads = executor.threads();
+    session.keep(executor);
     let Some(selected) = selected.map_err(located)? else { return Ok(None) };
     if shape.is_streamable() {
         let parts = move || Shape::parts(&selected, threads).map(|parts| (selected, parts));

@@ -9,12 +9,12 @@ use arrow_array::{RecordBatch, RecordBatchOptions};
 use arrow_schema::{DataType as Arrow, Field, Schema, SchemaRef};
 use model::{Error, Result, Type};
 
-use crate::insert::checked_cast;
-use crate::rows::arrow::arrow_of;
 use crate::rows::{Verb, carried};
 use crate::session::{Plan, Prepared, Session};
 use crate::statement::Command;
-use crate::types::{OutputColumn, arrow_of_oid};
+use relational::arrow::cast;
+use relational::arrow::rows::arrow_of;
+use relational::types::{OutputColumn, arrow_of_oid};
 
 impl Prepared {
     /// The result columns as an Arrow schema; `None` for statements without a result. A `timestamptz` has the session's
@@ -89,11 +89,7 @@ pub fn conform(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
     }
     let arrays = batch.columns().iter().zip(schema.fields());
     let arrays = arrays.map(|(array, field)| {
-        if array.data_type() == field.data_type() {
-            Ok(Arc::clone(array))
-        } else {
-            checked_cast(array, field.data_type())
-        }
+        if array.data_type() == field.data_type() { Ok(Arc::clone(array)) } else { cast(array, field.data_type()) }
     });
     let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
     RecordBatch::try_new_with_options(Arc::clone(schema), arrays.collect::<Result<_>>()?, &options).map_err(Error::bug)

@@ -3,14 +3,16 @@
 use std::sync::Arc;
 
 use model::{Result, TableId};
+use pg_catalog::facts::{
+    Activity, AdvisoryLock, OpenCursor, RowTableSize, ServerFacts, Setting, Signal, StatementFacts,
+};
 
 use crate::context::{DATABASE, StatementContext};
-use crate::functions::{self, Activity, RowTableSize, ServerFacts, Setting, StatementFacts};
 
 /// What catalog functions and tables may ask about the statement.
 pub(crate) fn facts(context: &Arc<StatementContext>) -> Arc<StatementFacts> {
     Arc::new(StatementFacts {
-        catalog: Arc::clone(context.snapshot.catalog()),
+        catalog: Arc::clone(context.reads.snapshot.catalog()),
         user: context.user.to_string(),
         database: DATABASE.to_owned(),
         backend_pid: context.backend_pid,
@@ -25,7 +27,7 @@ struct Live(Arc<StatementContext>);
 impl ServerFacts for Live {
     fn setting(&self, name: &str) -> Option<String> {
         let of_transaction = self.0.modes.shown(name).map(str::to_owned);
-        of_transaction.or_else(|| self.0.settings.get(name)).or_else(|| functions::NoServer.setting(name))
+        of_transaction.or_else(|| self.0.settings.get(name))
     }
 
     fn set(&self, name: &str, value: &str, local: bool) -> Result<String> {
@@ -40,13 +42,13 @@ impl ServerFacts for Live {
     }
 
     fn table_bytes(&self, table: TableId) -> Option<i64> {
-        let view = self.0.snapshot.table_by_id(table).ok()?;
+        let view = self.0.reads.snapshot.table_by_id(table).ok()?;
         let files: u64 = view.state().segments.iter().map(|segment| segment.meta().bytes).sum();
         i64::try_from(files).ok()?.checked_add(i64::try_from(view.state().memory_bytes()).ok()?)
     }
 
     fn row_table(&self, table: TableId) -> Option<RowTableSize> {
-        let table = self.0.snapshot.row_table_by_id(table).ok()?;
+        let table = self.0.reads.snapshot.row_table_by_id(table).ok()?;
         let bytes = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
         let indexes = table.primary.iter().chain(&table.secondary);
         Some(RowTableSize {
@@ -65,7 +67,7 @@ impl ServerFacts for Live {
         self.0.sessions.list()
     }
 
-    fn signal(&self, pid: i32, signal: functions::Signal) -> bool {
+    fn signal(&self, pid: i32, signal: Signal) -> bool {
         self.0.sessions.signal(pid, signal)
     }
 
@@ -74,11 +76,11 @@ impl ServerFacts for Live {
         i64::try_from(stats.segment_bytes + stats.log_disk_bytes).unwrap_or(i64::MAX)
     }
 
-    fn locks(&self) -> Vec<crate::advisory_locks::Shown> {
+    fn locks(&self) -> Vec<AdvisoryLock> {
         self.0.database.advisory().list()
     }
 
-    fn cursors(&self) -> Vec<functions::OpenCursor> {
+    fn cursors(&self) -> Vec<OpenCursor> {
         self.0.cursors.as_deref().unwrap_or_default().to_vec()
     }
 
@@ -91,6 +93,6 @@ impl ServerFacts for Live {
     }
 
     fn lsn(&self) -> u64 {
-        self.0.snapshot.lsn().0
+        self.0.reads.snapshot.lsn().0
     }
 }

@@ -14,8 +14,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use ::rows::View;
-use arrow_array::RecordBatch;
-use datafusion::execution::context::SessionState;
 use engine::{Isolation, Snapshot, Txn};
 use futures::{Stream, StreamExt};
 use model::{Error, Lsn, Result, SqlState};
@@ -24,12 +22,10 @@ use parser::ast::{self as tree, Statement as Change};
 use crate::activity::{Entered, Running};
 use crate::advisory_locks::{Calls, Held};
 use crate::compute::{compute, computing};
-use crate::context::{Pending, Slot, StatementContext};
-use crate::copy::{Chunk, CopyForm, CopyIn};
+use crate::context::{Pending, StatementContext};
+use crate::copy::{CopyForm, CopyIn};
 use crate::cursor::{CursorStatement, Cursors};
 use crate::database::Database;
-use crate::files::Source;
-use crate::functions::Signal;
 use crate::insert::InsertPlan;
 use crate::maintenance::Maintenance;
 use crate::pg_sleep::Sleep;
@@ -40,10 +36,11 @@ use crate::settings::{Settings, Timeouts};
 use crate::statement::{Command, Parsed, Statement};
 use crate::stop_flag::StopFlag;
 use crate::transaction::Modes;
-use crate::types::{OutputColumn, Value};
-
-/// Stream of record batches.
-pub type Batches = Pin<Box<dyn Stream<Item = Result<RecordBatch>> + Send>>;
+use pg_catalog::facts::Signal;
+use relational::files::{FileAccess, Source};
+use relational::results::{Batches, Chunk};
+use relational::types::{OutputColumn, Value};
+use relational::{Executor, ReadContext};
 
 /// Transaction status of a session, as in ReadyForQuery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -246,10 +243,8 @@ pub struct Session {
     pub(crate) advisory: Held,
     /// The cursor of the last statement, if that was a FETCH, and whether all its rows were fetched.
     pub(crate) fetching: Option<(String, Arc<AtomicBool>)>,
-    /// DataFusion's session state; created by the first statement that needs it.
-    state: Option<SessionState>,
-    /// Gives scans the statement's snapshot while they are planned.
-    slot: Arc<Slot>,
+    /// Plans and runs what the row executor does not; made by the first statement that needs it.
+    executor: Option<Executor>,
     /// Settings requested by `set_config`, applied after the statement.
     pending: Pending,
     /// Source of a running COPY FROM.
@@ -359,8 +354,7 @@ impl Session {
             cursors: Cursors::default(),
             advisory,
             fetching: None,
-            state: None,
-            slot: Arc::new(Slot::default()),
+            executor: None,
             pending: Pending::default(),
             input: None,
             entered,
@@ -784,7 +778,7 @@ impl Session {
             Err(refusal) => refusal,
         };
         let mut plan = crate::query::plan_bound(self, &context, &statement.0, bound)?.kept();
-        plan.refusal = context.rows_view.is_some().then_some(refusal);
+        plan.refusal = context.reads.rows_view.is_some().then_some(refusal);
         Ok((plan.parameters.clone(), Some(plan.columns.clone()), Plan::Query(plan)))
     }
 
@@ -1118,13 +1112,17 @@ impl Session {
 
     fn context_of(&mut self, snapshot: Snapshot, rows_view: Option<View>) -> Arc<StatementContext> {
         let txn = self.block.as_ref().and_then(|block| block.txn.as_ref());
-        Arc::new(StatementContext {
+        let reads = ReadContext {
             is_committed: txn.is_none_or(Txn::is_empty),
+            snapshot,
+            rows_view,
+            zone: self.settings.zone().time_zone().clone(),
+        };
+        Arc::new(StatementContext {
+            reads: Arc::new(reads),
             engine: self.database.engine().clone(),
             now_ns: self.now_ns(),
             statement_ns: self.statement_ns(),
-            snapshot,
-            rows_view,
             settings: Arc::clone(&self.settings),
             modes: self.modes(),
             user: Arc::clone(&self.user),
@@ -1133,8 +1131,7 @@ impl Session {
             cursors: self.cursors.listed(),
             sessions: self.entered.sessions().clone(),
             pending: Arc::clone(&self.pending),
-            files: self.database.files().cloned(),
-            input: self.input.clone(),
+            files: FileAccess { root: self.database.files().cloned(), input: self.input.clone() },
         })
     }
 
@@ -1143,28 +1140,17 @@ impl Session {
         self.block.as_ref().is_none_or(|block| block.txn.is_none())
     }
 
-    /// DataFusion's session state for one statement: its time, zone and tables. Return it with
-    /// [`Session::keep`].
-    pub(crate) fn state(&mut self, context: &Arc<StatementContext>) -> SessionState {
-        let mut state = self.state.take().unwrap_or_else(|| {
-            let mut state = self.database.state().clone();
-            state.config_mut().set_extension(Arc::clone(&self.slot));
-            state
-        });
-        let zone = context.settings.time_zone();
-        if state.config_options().execution.time_zone.as_deref() != Some(zone.as_ref()) {
-            state.config_mut().options_mut().execution.time_zone = Some(zone.to_string());
-        }
-        self.slot.set(Some(Arc::clone(context)));
-        let now = arrow_array::temporal_conversions::timestamp_ns_to_datetime(context.now_ns);
-        state.execution_props_mut().query_execution_start_time = now.map(|now| now.and_utc());
-        state
+    /// The executor of one statement that the row executor does not run. Return it with [`Session::keep`].
+    pub(crate) fn executor(&mut self, context: &StatementContext) -> Executor {
+        let mut executor = self.executor.take().unwrap_or_else(|| self.database.runtime().executor());
+        executor.begin(&context.reads, &context.settings.time_zone(), context.now_ns);
+        executor
     }
 
-    /// Keeps the state for the next statement, without the snapshot, which would pin memory.
-    pub(crate) fn keep(&mut self, state: SessionState) {
-        self.slot.set(None);
-        self.state = Some(state);
+    /// Keeps the executor for the next statement, without the snapshot, which would pin memory.
+    pub(crate) fn keep(&mut self, mut executor: Executor) {
+        executor.end();
+        self.executor = Some(executor);
     }
 
     /// Timeouts of statements and of idle clients.

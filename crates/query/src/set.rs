@@ -11,7 +11,7 @@ use pg::types::oid;
 use crate::output::text_rows;
 use crate::session::{Outcome, Session, TxnStatus};
 use crate::settings::Settings;
-use crate::types::OutputColumn;
+use relational::types::OutputColumn;
 
 /// SET and RESET in all their forms.
 pub(crate) fn set(session: &mut Session, set: &Set) -> Result<Outcome> {

@@ -54,7 +54,7 @@ const fn reported(name: &'static str, default: &'static str, rule: Rule) -> Own 
 }
 
 /// PostgreSQL version whose behaviour Millrace follows, in the format that drivers parse.
-pub(crate) const SERVER_VERSION: &str = crate::pg_catalog::SERVER_VERSION;
+pub(crate) const SERVER_VERSION: &str = pg_catalog::SERVER_VERSION;
 
 #[rustfmt::skip]
 const OWN: &[Own] = &[
@@ -87,7 +87,7 @@ const OWN: &[Own] = &[
     reported("search_path", "\"$user\", public", Rule::Typed),
     reported("server_encoding", "UTF8", Rule::Fixed),
     reported("server_version", SERVER_VERSION, Rule::Fixed),
-    own("server_version_num", crate::pg_catalog::SERVER_VERSION_NUMBER, Rule::Fixed),
+    own("server_version_num", pg_catalog::SERVER_VERSION_NUMBER, Rule::Fixed),
     reported("session_authorization", "millrace", Rule::Typed),
     own("ssl", "off", Rule::Fixed),
     reported("standard_conforming_strings", "on", Rule::OneOf(&["on"])),
@@ -118,11 +118,6 @@ fn known() -> &'static BTreeMap<String, Known> {
         theirs.chain(ours).map(|known| (known.row.name.to_lowercase(), known)).collect()
     });
     &KNOWN
-}
-
-/// The row of a setting in `pg_settings`.
-pub(crate) fn facts(name: &str) -> Option<&'static SettingRow> {
-    find(name).map(|known| &known.row)
 }
 
 /// Row of a setting that PostgreSQL 15 does not list: one of Millrace, or of a later version.
@@ -441,14 +436,15 @@ impl Settings {
     }
 
     /// Rows of `pg_settings`, by name.
-    pub(crate) fn rows(&self) -> Vec<crate::functions::Setting> {
-        let row = |(name, value): (String, String)| crate::functions::Setting {
+    pub(crate) fn rows(&self) -> Vec<pg_catalog::facts::Setting> {
+        let row = |(name, value): (String, String)| pg_catalog::facts::Setting {
             boot_value: match find(&name) {
                 // The directory belongs to the server, not to a session.
                 Some(known) if name != "data_directory" => known.row.default.clone(),
                 _ => value.clone(),
             },
             reset_value: self.reset_value(&name).unwrap_or_default(),
+            row: find(&name).map(|known| &known.row),
             name,
             value,
         };

@@ -5,18 +5,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arrow_schema::{Field, Schema as ArrowSchema};
-use async_trait::async_trait;
 use binder::tree::{Table, TableColumn};
 use bumpalo::Bump;
 use catalog::{TypeId, builtin};
 use datafusion::arrow::record_batch::RecordBatch;
-use datafusion::catalog::Session as DfSession;
-use datafusion::datasource::{MemTable, provider_as_source};
+use datafusion::datasource::MemTable;
 use datafusion::execution::SessionStateBuilder;
-use datafusion::execution::context::{QueryPlanner, SessionState};
-use datafusion::logical_expr::{AggregateUDF, Expr as DfExpr, LogicalPlan, ScalarUDF, TableSource};
-use datafusion::physical_plan::ExecutionPlan;
-use datafusion::physical_planner::{DefaultPhysicalPlanner, PhysicalPlanner};
+use datafusion::execution::context::SessionState;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use model::{Datum, Error, Result};
 use parser::ast::Statement;
@@ -24,7 +19,9 @@ use scalar::{Context, Session};
 
 use crate::arrow::{Builder, arrow_type, text};
 use crate::errors::internal;
-use crate::{Environment, Planner, lower};
+use crate::functions::Planner;
+use crate::lower::lower;
+use crate::{Environment, TableSource};
 
 /// Rows of the batches of tables, few so that operators see several.
 const TABLE_BATCH_ROWS: usize = 3;
@@ -45,37 +42,17 @@ impl binder::Schema for Database {
 }
 
 impl Environment for Database {
-    fn table(&self, table: &Table, _: Option<i64>, _: &dyn Fn(&str) -> bool) -> Result<Arc<dyn TableSource>> {
+    fn table(&self, table: &Table, _: Option<i64>, _: &dyn Fn(&str) -> bool) -> Result<TableSource> {
         let (_, rows) = self.tables.get(&*table.name).ok_or_else(|| Error::bug("no such table"))?;
-        Ok(provider_as_source(Arc::clone(rows) as Arc<_>))
-    }
-
-    fn gap_filled(&self, groups: LogicalPlan, _: &[DfExpr], _: &LogicalPlan) -> Result<LogicalPlan> {
-        Ok(groups)
-    }
-
-    fn with_own_nodes(&self, plan: LogicalPlan) -> Result<LogicalPlan> {
-        Ok(plan)
+        Ok(TableSource::of(Arc::clone(rows) as Arc<_>))
     }
 
     fn is_text(&self, _: TypeId) -> bool {
         false
     }
 
-    fn nearest(&self, _: DfExpr) -> Option<DfExpr> {
-        None
-    }
-
     fn session(&self) -> Arc<Session> {
         Arc::clone(&self.session)
-    }
-
-    fn function(&self, _: &str) -> Option<Arc<ScalarUDF>> {
-        None
-    }
-
-    fn aggregate(&self, _: &str) -> Option<Arc<AggregateUDF>> {
-        None
     }
 }
 
@@ -131,27 +108,12 @@ fn rows_of(table: &Table, rows: &[Vec<&str>], session: &Session) -> MemTable {
     MemTable::try_new(schema, partitions).unwrap()
 }
 
-#[derive(Debug)]
-struct WithNodes;
-
-#[async_trait]
-impl QueryPlanner for WithNodes {
-    async fn create_physical_plan(
-        &self,
-        plan: &LogicalPlan,
-        session: &dyn DfSession,
-    ) -> datafusion::common::Result<Arc<dyn ExecutionPlan>> {
-        let planner = DefaultPhysicalPlanner::with_extension_planners(vec![Arc::new(Planner)]);
-        planner.create_physical_plan(plan, session).await
-    }
-}
-
 fn state(partitions: usize) -> SessionState {
     let config = SessionConfig::new().with_target_partitions(partitions).with_batch_size(2);
     // Rows stay in their order, as in crate `query`.
     let config = config.with_round_robin_repartition(false);
     let builder = SessionStateBuilder::new().with_default_features().with_config(config);
-    builder.with_query_planner(Arc::new(WithNodes)).build()
+    builder.with_query_planner(Arc::new(Planner)).build()
 }
 
 async fn answer(database: &Database, state: &SessionState, sql: &str) -> Result<Vec<String>> {

@@ -36,5 +36,5 @@ pub use expr::{BooleanTest, Call, Comparison, Expr, ExprKind, Place, SqlValue, S
 pub use objects::Objects;
 pub use registry::{Accumulator, aggregate, compare, function, has_function, has_type, input, output, set_function};
 pub use send::send;
-pub use time::{date_difference, date_plus_days, zone_moment};
+pub use time::{date_difference, date_plus_days, zone_abbreviations, zone_moment};
 pub use value::Value;

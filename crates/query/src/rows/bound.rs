@@ -8,7 +8,7 @@ use model::{Datum, Error, Result, SqlState};
 use pg::Form;
 
 use super::zone::Clocks;
-use crate::types::Value;
+use relational::types::Value;
 
 /// Values for the parameters of one statement.
 #[derive(Clone, Debug, Default)]

@@ -11,14 +11,14 @@ use model::{Result, Type};
 use parser::ast::Name;
 use pg::Form;
 
-use super::arrow::arrow_of;
 use super::feed::Read;
 use super::load::{clocks_of, entered, load_of, positions, settled};
 use super::run::{wait, within};
 use crate::bulk::{check, converted};
 use crate::encode::Encoder;
 use crate::session::Session;
-use crate::types::OutputColumn;
+use relational::arrow::rows::arrow_of;
+use relational::types::OutputColumn;
 
 /// Rows inserted at once.
 const PART_ROWS: usize = 4096;

@@ -26,9 +26,9 @@ use crate::context::StatementContext;
 use crate::encode::Encoder;
 use crate::errors::locate;
 use crate::query::QueryPlan;
-use crate::session::{Batches, Plan, Prepared, PreparedStatement, Session};
+use crate::session::{Plan, Prepared, PreparedStatement, Session};
 use crate::statement::{Command, Purpose, Statement};
-use crate::types::{OutputColumn, Value};
+use relational::types::{OutputColumn, Value};
 
 /// An INSERT whose query DataFusion runs. It is bound again for each execution; this is what clients are told about it.
 pub(crate) struct FeedPlan {
@@ -100,7 +100,7 @@ impl Fed {
         let context = session.context_of_newest();
         let change = tree::Statement::Insert(Box::new(insert.clone()));
         let bound = binding::bind_change(&context, &statement.0, &change, declared)?;
-        let tables = Named { snapshot: &context.snapshot, settings: &context.settings };
+        let tables = Named { snapshot: &context.reads.snapshot, settings: &context.settings };
         let lowered = compiled::lower_load(&bound.change, &tables, &bound.session);
         let (load, query) = match lowered.map_err(|error| super::placed(error, statement))? {
             Ok(lowered) => lowered,
@@ -119,7 +119,7 @@ impl Fed {
             return Ok(false);
         }
         let Command::Query(query) = &self.source.0.command else { return Ok(true) };
-        let named = Named { snapshot: &self.context.snapshot, settings: &self.context.settings };
+        let named = Named { snapshot: &self.context.reads.snapshot, settings: &self.context.settings };
         Ok(named.names_in(query, self.load.table().id()))
     }
 }
@@ -202,7 +202,7 @@ pub(super) struct Read {
 
 /// Running source query of an INSERT.
 struct Source {
-    batches: Batches,
+    batches: relational::results::Batches,
     encoder: Encoder,
     forms: Vec<Form>,
     /// Remaining rows of the last batch.
@@ -213,7 +213,7 @@ struct Source {
 impl Source {
     async fn start(session: &mut Session, fed: &Fed, values: &[Value]) -> Result<Source> {
         // Rows must be durable before others are made of them.
-        until_durable(session, fed.context.snapshot.lsn()).await?;
+        until_durable(session, fed.context.reads.snapshot.lsn()).await?;
         let ready = crate::query::ready_of(session, &fed.context, &fed.source.0, &fed.query, values).await?;
         let mut columns = ready.columns.clone();
         // The load takes jsonb as json.

@@ -20,7 +20,7 @@ use crate::errors::locate;
 use crate::insert::find_table;
 use crate::session::{Outcome, Session};
 use crate::statement::{Command, Parsed, parse};
-use crate::types::OutputColumn;
+use relational::types::OutputColumn;
 
 /// Positional arguments of `create_hypertable` if the second is a column name.
 const BY_NAME: &[&str] = &[
@@ -308,7 +308,7 @@ impl Made {
 async fn create(session: &mut Session, parsed: &Parsed, given: &Given<'_>) -> Result<Made> {
     let name = given.relation()?;
     let context = session.context();
-    let is_row_table = (Named { snapshot: &context.snapshot, settings: &context.settings }).find(&name).is_some();
+    let is_row_table = (Named { snapshot: &context.reads.snapshot, settings: &context.settings }).find(&name).is_some();
     if !is_row_table {
         let table = find_table(&context, &name)?;
         let text = format!("table \"{}\" is already a hypertable", table.name.table);
@@ -322,9 +322,9 @@ async fn create(session: &mut Session, parsed: &Parsed, given: &Given<'_>) -> Re
     // Block other writers from now on.
     super::lock_tables(session, std::slice::from_ref(&name), crate::maintenance::LockMode::Alone, false).await?;
     let context = session.context_of_newest();
-    let named = Named { snapshot: &context.snapshot, settings: &context.settings };
+    let named = Named { snapshot: &context.reads.snapshot, settings: &context.settings };
     let table = named.find(&name).ok_or_else(|| Error::bug("a locked table that is gone"))?;
-    let view = context.rows_view.clone().ok_or_else(|| Error::bug("a table without its snapshot"))?;
+    let view = context.reads.rows_view.clone().ok_or_else(|| Error::bug("a table without its snapshot"))?;
     let is_empty = {
         let guard = crossbeam_epoch::pin();
         (0..table.records.bound()).all(|record| view.row(&table, RecordId(record), &guard).is_none())
@@ -347,7 +347,7 @@ async fn create(session: &mut Session, parsed: &Parsed, given: &Given<'_>) -> Re
     }
     let (schema, name) = (table.schema.name.schema.clone(), table.schema.name.table.clone());
     let made = session.context();
-    let id = made.snapshot.catalog().table(&table.schema.name).map_or(0, |table| table.id.0);
+    let id = made.reads.snapshot.catalog().table(&table.schema.name).map_or(0, |table| table.id.0);
     Ok(Made { id, schema, table: name, created: true })
 }
 

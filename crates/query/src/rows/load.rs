@@ -117,7 +117,7 @@ impl Loading {
 /// The load of rows with values for these columns of the table.
 pub(super) fn load_of(session: &mut Session, table: &Arc<RowTable>, columns: &[usize]) -> Result<Load> {
     let context = session.context_of_newest();
-    let named = Named { snapshot: &context.snapshot, settings: &context.settings };
+    let named = Named { snapshot: &context.reads.snapshot, settings: &context.settings };
     Load::new(table, columns, &named, &crate::binding::facts(&context))
 }
 
@@ -191,7 +191,7 @@ pub(super) async fn entered(
     find: impl Fn(&Named<'_>) -> Option<Arc<RowTable>>,
 ) -> Result<Option<Arc<RowTable>>> {
     let context = session.context();
-    if find(&Named { snapshot: &context.snapshot, settings: &context.settings }).is_none() {
+    if find(&Named { snapshot: &context.reads.snapshot, settings: &context.settings }).is_none() {
         return Ok(None);
     }
     loop {

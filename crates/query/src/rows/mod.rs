@@ -6,7 +6,6 @@
 //! again with the same snapshot. A query that turns out to be long is restarted on a separate thread
 //! (`reading`), and its rows are sent while they are produced.
 
-pub(crate) mod arrow;
 mod bound;
 mod bulk;
 mod define;
@@ -16,7 +15,6 @@ mod load;
 mod lock;
 mod reading;
 mod run;
-pub(crate) mod scan;
 mod unload;
 mod zone;
 
@@ -34,11 +32,11 @@ use pg::types::oid;
 use crate::binding;
 use crate::context::{DATABASE, StatementContext};
 use crate::errors::locate;
-use crate::pg_catalog::oids::{Part, table_of};
 use crate::session::Session;
 use crate::settings::Settings;
 use crate::statement::Statement;
-use crate::types::{OutputColumn, Value};
+use pg_catalog::oids::{Part, table_of};
+use relational::types::{OutputColumn, Value};
 
 pub use bound::Bound;
 pub(crate) use bulk::BulkRows;
@@ -203,7 +201,7 @@ pub(crate) fn plan_query(
     bound: &binding::Bound,
     declared: &[u32],
 ) -> Result<Choice<RowsPlan>> {
-    let tables = Named { snapshot: &context.snapshot, settings: &context.settings };
+    let tables = Named { snapshot: &context.reads.snapshot, settings: &context.settings };
     let lowered = compiled::lower(bound.query(), &tables, bound.session(), &types(declared));
     let compiled = match lowered.map_err(|error| placed(error, statement))? {
         Lowered::Plan(compiled) => *compiled,
@@ -242,12 +240,12 @@ pub(crate) fn plan_change(
 ) -> Result<Option<ChangePlan>> {
     let Some((target, verb)) = target(change).zip(Verb::of(change)) else { return Ok(None) };
     let context = session.context();
-    if (Named { snapshot: &context.snapshot, settings: &context.settings }).find(target).is_none() {
+    if (Named { snapshot: &context.reads.snapshot, settings: &context.settings }).find(target).is_none() {
         return Ok(None);
     }
     let context = session.context_of_newest();
     let bound = binding::bind_change(&context, &statement.0, change, declared)?;
-    let tables = Named { snapshot: &context.snapshot, settings: &context.settings };
+    let tables = Named { snapshot: &context.reads.snapshot, settings: &context.settings };
     let lowered = compiled::lower_change(&bound.change, &tables, &bound.session, &types(declared));
     let refused = match lowered.map_err(|error| placed(error, statement))? {
         Lowered::Plan(compiled) => match without_binary_form(&compiled) {
@@ -301,14 +299,14 @@ fn without_binary_form(compiled: &Compiled) -> Option<&str> {
 impl RowsPlan {
     fn new(compiled: Compiled, verb: Verb, context: &StatementContext) -> RowsPlan {
         // A statement that reads no table, and no setting, is the same for all of them.
-        let depends = context.rows_view.is_some() || compiled.has_session_constants();
+        let depends = context.reads.rows_view.is_some() || compiled.has_session_constants();
         RowsPlan {
             parameters: compiled.params().iter().map(|ty| ty.oid()).collect(),
             columns: columns(&compiled, verb),
             types: compiled.columns().iter().map(ResultType::of).collect(),
-            names_tables: context.rows_view.is_some(),
+            names_tables: context.reads.rows_view.is_some(),
             valid: depends.then(|| Valid {
-                catalog: Arc::clone(context.snapshot.catalog()),
+                catalog: Arc::clone(context.reads.snapshot.catalog()),
                 settings: Arc::clone(&context.settings),
             }),
             compiled,
@@ -321,7 +319,7 @@ impl RowsPlan {
 /// The `rows` table that a name refers to.
 pub(crate) fn table(session: &mut Session, name: &tree::Name) -> Option<Arc<RowTable>> {
     let context = session.context();
-    Named { snapshot: &context.snapshot, settings: &context.settings }.find(name)
+    Named { snapshot: &context.reads.snapshot, settings: &context.settings }.find(name)
 }
 
 /// Whether a query names a `rows` table or calls sequence functions.
@@ -330,7 +328,7 @@ pub(crate) fn table(session: &mut Session, name: &tree::Name) -> Option<Arc<RowT
 /// tables to it.
 pub(crate) fn names_any(session: &mut Session, query: &tree::Query) -> bool {
     let context = session.context();
-    Named { snapshot: &context.snapshot, settings: &context.settings }.any_of(query)
+    Named { snapshot: &context.reads.snapshot, settings: &context.settings }.any_of(query)
 }
 
 fn columns(compiled: &Compiled, verb: Verb) -> Option<Vec<OutputColumn>> {
@@ -340,8 +338,7 @@ fn columns(compiled: &Compiled, verb: Verb) -> Option<Vec<OutputColumn>> {
 
 /// Output column of a compiled statement.
 fn output_column(column: &compiled::Output) -> OutputColumn {
-    let number =
-        |(table, at): (TableId, usize)| Some((crate::pg_catalog::table_oid(table), i16::try_from(at + 1).ok()?));
+    let number = |(table, at): (TableId, usize)| Some((pg_catalog::table_oid(table), i16::try_from(at + 1).ok()?));
     let (oid, typmod) = column.announced.unwrap_or((column.ty.oid(), column.ty.typmod()));
     OutputColumn { name: column.name.clone(), oid, typmod, origin: column.origin.and_then(number) }
 }

@@ -29,11 +29,11 @@ use super::run::{Arguments, BatchMaker, Executed, Memory, OwnArguments, planned_
 use super::zone::Clocks;
 use super::{ResultType, RowsPlan};
 use crate::context::StatementContext;
-use crate::copy::{CHUNK_BYTES, Chunk};
 use crate::database::Database;
 use crate::errors::locate;
-use crate::memory::batch_bytes;
 use crate::session::{Outcome, Plan, Prepared, Session};
+use relational::results::batch_bytes;
+use relational::results::{CHUNK_BYTES, Chunk};
 
 /// Capacity of the channel of result pieces.
 const PIECES_MAX: usize = 1;
@@ -54,18 +54,18 @@ pub(super) async fn start(
     let context = loop {
         let context = session.context_of_newest();
         let plan = plan_of(prepared, fresh.as_deref())?;
-        if plan.holds(&context.snapshot, &context.settings) {
+        if plan.holds(&context.reads.snapshot, &context.settings) {
             break context;
         }
         fresh = Some(Box::new(planned_anew(session, prepared, plan)?));
     };
     let shows_own = !session.rows_txn()?.is_empty();
     // Rows must be durable before they are returned: a crash must not revoke them.
-    until_durable(session, context.snapshot.lsn()).await?;
+    until_durable(session, context.reads.snapshot.lsn()).await?;
     let plan = plan_of(prepared, fresh.as_deref())?;
     let (types, columns) = (plan.types.clone(), plan.columns.clone().unwrap_or_default());
     let zone = session.settings.time_zone();
-    let view = context.rows_view.clone().ok_or_else(|| Error::bug("a query of rows without their snapshot"))?;
+    let view = context.reads.rows_view.clone().ok_or_else(|| Error::bug("a query of rows without their snapshot"))?;
     plan.compiled.tables_read().for_each(|table| view.note_table(table));
     let reader = Reader {
         view,

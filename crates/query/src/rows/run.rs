@@ -10,27 +10,26 @@ use arrow_schema::{Field, Schema, SchemaRef};
 use bumpalo::Bump;
 use compiled::{ParamType, Ran};
 use crossbeam_epoch::Guard;
-use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use engine::{Durability, Event, SequenceState};
 use model::{Datum, Error, Lsn, Numeric, Result, SqlState, Type};
 use parser::ast::Expr;
 use pg::Form;
 use pg::backend::data_row;
+use relational::{RESULT_BYTES, Reserved};
 
-use super::arrow::{Builder, arrow_of};
 use ::rows::{Access, Entered};
+use relational::arrow::rows::{Builder, arrow_of};
 
 use super::reading;
 use super::zone::Clocks;
 use super::{Bound, ResultType, RowsPlan, Verb};
 use crate::compute::{compute, is_computing};
-use crate::copy::Chunks;
 use crate::database::{Database, when_set};
-use crate::errors::{convert, locate};
-use crate::memory::RESULT_BYTES;
-use crate::provider::BATCH_ROWS;
+use crate::errors::locate;
 use crate::session::{Outcome, Plan, Prepared, Session};
-use crate::types::{OutputColumn, Value};
+use relational::results::Chunks;
+use relational::scan::BATCH_ROWS;
+use relational::types::{OutputColumn, Value};
 
 /// Output of a compiled statement as DataRow messages.
 pub struct Messages<'a> {
@@ -512,7 +511,7 @@ pub(super) fn within<T>(
 pub(super) struct Memory<'a> {
     database: &'a Database,
     /// Reservation, made when the statement uses enough memory to be counted.
-    held: OnceCell<MemoryReservation>,
+    held: OnceCell<Reserved>,
 }
 
 impl<'a> Memory<'a> {
@@ -528,9 +527,7 @@ impl<'a> Memory<'a> {
         if bytes < COUNTED_BYTES_MIN && self.held.get().is_none() {
             return Ok(());
         }
-        let pool = || &self.database.state().runtime_env().memory_pool;
-        let held = self.held.get_or_init(|| MemoryConsumer::new("rows").register(pool()));
-        held.try_resize(bytes).map_err(|error| convert(&error))
+        self.held.get_or_init(|| self.database.runtime().reserved("rows")).resize(bytes)
     }
 }
 

@@ -13,8 +13,9 @@ use super::run::{Executed, Messages, until_durable};
 use super::zone::Clocks;
 use super::{Arguments, Named, RowsPlan};
 use crate::context::StatementContext;
-use crate::copy::{CHUNK_BYTES, Chunk, Chunks, CopyForm, Format, Options, Writer, whole};
+use crate::copy::{CopyForm, Format, Options, Writer, whole};
 use crate::session::{Outcome, Prepared, Session};
+use relational::results::{CHUNK_BYTES, Chunk, Chunks};
 
 /// Records visited per epoch guard, so that memory that other threads retire can be freed in between.
 const RECORDS_PER_GUARD: u64 = 1_024;
@@ -27,17 +28,17 @@ pub(crate) async fn unload(
     options: &Options,
 ) -> Result<Option<Outcome>> {
     let context = session.context();
-    if (Named { snapshot: &context.snapshot, settings: &context.settings }).find(name).is_none() {
+    if (Named { snapshot: &context.reads.snapshot, settings: &context.settings }).find(name).is_none() {
         return Ok(None);
     }
     let context = session.context_of_newest();
-    let named = Named { snapshot: &context.snapshot, settings: &context.settings };
+    let named = Named { snapshot: &context.reads.snapshot, settings: &context.settings };
     let Some(table) = named.find(name) else { return Ok(None) };
-    let view = context.rows_view.clone().ok_or_else(|| Error::bug("a scan of rows without their snapshot"))?;
+    let view = context.reads.rows_view.clone().ok_or_else(|| Error::bug("a scan of rows without their snapshot"))?;
     view.note_table(&table);
     let columns = positions(&table, columns)?;
     // Rows must be durable before they are returned: a crash must not revoke them.
-    until_durable(session, context.snapshot.lsn()).await?;
+    until_durable(session, context.reads.snapshot.lsn()).await?;
     let names = columns.iter().map(|at| table.schema.columns[*at].name.clone()).collect();
     let writer = Writer::new(names, options.clone());
     let (form, width) = (CopyForm::of(options.format), columns.len());

@@ -11,16 +11,29 @@ mod encoding;
 mod json_key;
 pub(crate) mod key;
 mod reader;
+pub mod rows;
 
 use std::sync::Arc;
 
+use arrow_array::ArrayRef;
+use arrow_cast::cast::{CastOptions, cast_with_options};
 use arrow_schema::{DataType, IntervalUnit, TimeUnit};
 use catalog::{TypeId, TypeKind, builtin};
+use model::Result;
 
 pub use builder::Builder;
 pub(crate) use builder::check_room;
 pub use encoding::{decode, encode};
 pub use reader::{datum, text};
+
+/// Casts values by Arrow's rules.
+///
+/// # Errors
+/// 22P02, 22003 for a value that the type does not have.
+pub fn cast(values: &ArrayRef, to: &DataType) -> Result<ArrayRef> {
+    let options = CastOptions { safe: false, ..CastOptions::default() };
+    cast_with_options(values, to, &options).map_err(|error| crate::errors::arrow(&error))
+}
 
 /// Representation of a type's computed values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

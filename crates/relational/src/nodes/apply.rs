@@ -24,7 +24,7 @@ use super::Operator;
 use super::exec::{Run, Source, pause};
 use crate::arrow::{Builder, datum, encode, key};
 use crate::errors::external;
-use crate::keys::OuterRow;
+use crate::evaluation::keys::OuterRow;
 
 /// Rows of lateral joins that are collected for a batch.
 const ROWS_WANTED: usize = 4_096;

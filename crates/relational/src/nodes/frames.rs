@@ -11,7 +11,7 @@ use parser::ast::{FrameExclude, FrameUnit};
 use scalar::{Call, Context, Value};
 
 use crate::arrow::datum;
-use crate::evaluate::Program;
+use crate::evaluation::evaluate::Program;
 
 /// A frame.
 #[derive(Debug)]

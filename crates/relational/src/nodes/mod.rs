@@ -24,7 +24,7 @@ use arrow_schema::FieldRef;
 use datafusion::common::{DFSchema, DFSchemaRef, Result as DfResult, TableReference};
 use datafusion::logical_expr::{Expr, Extension, InvariantLevel, LogicalPlan, UserDefinedLogicalNode};
 
-pub use planner::Planner;
+pub(crate) use planner::Planner;
 
 /// The work of a node.
 #[derive(Debug)]
@@ -103,7 +103,7 @@ impl Node {
 
 /// The input of a node that keeps the first one of equal rows; `None` for any other plan, and if only some columns count.
 #[must_use]
-pub fn distinct_input(plan: &LogicalPlan) -> Option<&LogicalPlan> {
+pub(crate) fn distinct_input(plan: &LogicalPlan) -> Option<&LogicalPlan> {
     let LogicalPlan::Extension(Extension { node }) = plan else { return None };
     let node = node.as_any().downcast_ref::<Node>()?;
     let is_whole = matches!(*node.operator, Operator::Distinct) && node.expressions.len() == node.schema.fields().len();
@@ -112,7 +112,7 @@ pub fn distinct_input(plan: &LogicalPlan) -> Option<&LogicalPlan> {
 
 /// The input of a node that adds the value of a subquery to each row; `None` for any other plan.
 #[must_use]
-pub fn subquery_input(plan: &LogicalPlan) -> Option<&LogicalPlan> {
+pub(crate) fn subquery_input(plan: &LogicalPlan) -> Option<&LogicalPlan> {
     let LogicalPlan::Extension(Extension { node }) = plan else { return None };
     let node = node.as_any().downcast_ref::<Node>()?;
     let is_value = matches!(&*node.operator, Operator::Apply(apply) if !matches!(apply.kind, apply::Kind::Rows { .. }));

@@ -13,9 +13,9 @@ use datafusion::physical_planner::{ExtensionPlanner, PhysicalPlanner};
 use super::exec::NodeExec;
 use super::{Node, Operator, aggregate};
 
-/// Makes physical operators of this crate's nodes; part of the session's query planner.
+/// Makes physical operators of this crate's nodes; part of the query planner.
 #[derive(Debug)]
-pub struct Planner;
+pub(crate) struct Planner;
 
 #[async_trait]
 impl ExtensionPlanner for Planner {

@@ -18,10 +18,10 @@ use super::Operator;
 use super::exec::{BATCH_ROWS, Run, Source, pause};
 use super::frames::{Frame, Frames, Peers};
 use super::window_functions;
-use crate::accumulate::{Spec, State};
 use crate::arrow::{Builder, datum};
 use crate::errors::external;
-use crate::evaluate::Program;
+use crate::evaluation::accumulate::{Spec, State};
+use crate::evaluation::evaluate::Program;
 
 /// Rows between pauses, at which the statement can be cancelled.
 const PAUSE_ROWS: usize = 1_024;

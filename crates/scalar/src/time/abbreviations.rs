@@ -30,6 +30,13 @@ pub(super) fn dynamic_name(name: &str) -> Option<&'static str> {
     DYNAMIC.iter().map(|(known, _)| *known).find(|known| known.eq_ignore_ascii_case(name))
 }
 
+/// Abbreviations with a constant offset, in the order of their names: name, seconds east of UTC, and whether it is
+/// daylight-saving time.
+#[must_use]
+pub fn zone_abbreviations() -> &'static [(&'static str, i32, bool)] {
+    FIXED
+}
+
 /// Length of the longest name.
 const NAME_BYTES_MAX: usize = 6;
 

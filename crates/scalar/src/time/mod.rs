@@ -32,6 +32,7 @@ mod write;
 mod zone;
 mod zones;
 
+pub use self::abbreviations::zone_abbreviations;
 pub use self::arithmetic::{date_difference, date_plus_days};
 pub use self::zone::zone_moment;
 use crate::registry::{Family, Function};

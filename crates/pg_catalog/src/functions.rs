@@ -1,0 +1,298 @@
+//! Catalog and session functions of PostgreSQL that ask the statement's facts; all others are those of crate `scalar`. They are
+//! defined in one table and evaluated row by row: none is performance-critical.
+
+use model::{Datum, Error, Result, SqlState};
+
+use crate::cells::Cell;
+use crate::classes::{Class, Constraint};
+use crate::facts::{Signal, StatementFacts};
+use crate::oids::{self, Oid, Part};
+use crate::{SERVER_VERSION, names, relations, row_tables};
+
+/// The definition of the function with a name and a number of arguments.
+pub(crate) fn spec_of(name: &str, arguments: usize) -> Option<&'static Spec> {
+    let spec = SPECS.iter().find(|spec| spec.names.split(' ').any(|one| one == name))?;
+    (spec.count.0..=spec.count.1).contains(&arguments).then_some(spec)
+}
+
+/// Definition of a function, or of several with the same result.
+pub(crate) struct Spec {
+    names: &'static str,
+    /// Minimum and maximum number of arguments.
+    count: (usize, usize),
+    eval: fn(&Call<'_>) -> Result<Cell>,
+}
+
+impl Spec {
+    /// Calls the function, for a statement.
+    pub(crate) fn call(&self, facts: &StatementFacts, args: &[Datum<'_>]) -> Result<Cell> {
+        (self.eval)(&Call { facts, args })
+    }
+}
+
+/// Arguments of one invocation.
+struct Call<'a> {
+    facts: &'a StatementFacts,
+    args: &'a [Datum<'a>],
+}
+
+impl Call<'_> {
+    fn text(&self, at: usize) -> Option<&str> {
+        match self.args.get(at)? {
+            Datum::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    fn int(&self, at: usize) -> Option<i64> {
+        match *self.args.get(at)? {
+            Datum::Int2(value) => Some(value.into()),
+            Datum::Int4(value) => Some(value.into()),
+            Datum::Int8(value) => Some(value),
+            Datum::Oid(value) => Some(value.into()),
+            _ => None,
+        }
+    }
+
+    /// OID, given as a number or in digits.
+    fn oid(&self, at: usize) -> Option<Oid> {
+        let number = self.int(at).or_else(|| self.text(at)?.trim().parse().ok())?;
+        u32::try_from(number).ok()
+    }
+
+    /// OID of a relation, given by OID or by name.
+    fn class(&self, at: usize) -> Option<Oid> {
+        self.oid(at).or_else(|| names::class_oid(self.facts, self.text(at)?))
+    }
+
+    /// Whether the argument is true: not false, NULL or omitted.
+    fn truth(&self, at: usize) -> bool {
+        self.args.get(at) == Some(&Datum::Bool(true))
+    }
+
+    /// User-created relation in the first argument.
+    fn found(&self, at: usize) -> Option<Class<'_>> {
+        Class::by_oid(&self.facts.catalog, self.class(at)?)
+    }
+}
+
+type Evaluated = Result<Cell>;
+
+/// A function's result.
+fn result(value: impl Into<Cell>) -> Evaluated {
+    Ok(value.into())
+}
+
+/// Signals the session whose PID is in the first argument; false if there is none.
+fn signal(call: &Call<'_>, signal: Signal) -> bool {
+    let pid = call.int(0).and_then(|pid| i32::try_from(pid).ok());
+    pid.is_some_and(|pid| call.facts.server.signal(pid, signal))
+}
+
+const fn spec(names: &'static str, count: (usize, usize), eval: fn(&Call<'_>) -> Evaluated) -> Spec {
+    Spec { names, count, eval }
+}
+
+const SPECS: &[Spec] = &[
+    // Session.
+    spec("version", (0, 0), |_| result(format!("PostgreSQL {SERVER_VERSION}"))),
+    spec("current_database current_catalog", (0, 0), |call| result(call.facts.database.as_str())),
+    spec("current_user session_user current_role user", (0, 0), |call| result(call.facts.user.as_str())),
+    spec("current_schema", (0, 0), |call| result(search_path(call.facts).into_iter().next())),
+    spec("current_schemas", (1, 1), current_schemas),
+    spec("pg_backend_pid", (0, 0), |call| result(call.facts.backend_pid)),
+    spec("pg_cancel_backend", (1, 1), |call| result(signal(call, Signal::Cancel))),
+    spec("pg_terminate_backend", (1, 2), |call| result(signal(call, Signal::Terminate))),
+    spec("current_setting", (1, 2), current_setting),
+    spec("set_config", (3, 3), set_config),
+    spec("pg_client_encoding getdatabaseencoding", (0, 0), |_| result("UTF8")),
+    spec("pg_is_in_recovery pg_is_wal_replay_paused", (0, 0), |_| result(false)),
+    spec("txid_current pg_current_xact_id", (0, 0), |call| result(call.facts.server.lsn().cast_signed())),
+    spec("txid_current_if_assigned", (0, 0), |_| Ok(Cell::Null)),
+    spec("inet_server_addr inet_client_addr", (0, 0), |_| Ok(Cell::Null)),
+    spec("inet_server_port inet_client_port", (0, 0), |_| Ok(Cell::Null)),
+    spec("pg_postmaster_start_time pg_conf_load_time", (0, 0), |call| result(call.facts.server.started_ns())),
+    spec("pg_my_temp_schema", (0, 0), |_| result(0_u32)),
+    spec("pg_is_other_temp_schema", (1, 1), |_| result(false)),
+    // Names and OIDs of objects.
+    spec("pg_get_userbyid", (1, 1), |call| match call.oid(0) {
+        Some(oids::ROLE) => result(call.facts.user.as_str()),
+        other => result(format!("unknown (OID={})", other.unwrap_or(0))),
+    }),
+    spec("to_regclass", (1, 1), |call| result(call.class(0))),
+    spec("to_regnamespace", (1, 1), |call| result(call.text(0).and_then(|name| schema_oid(call.facts, name)))),
+    spec("to_regproc", (1, 1), |call| result(call.text(0).and_then(names::procedure).map(|found| found.oid))),
+    spec("to_regrole", (1, 1), |call| result(call.text(0).and_then(|name| role_oid(call.facts, name)))),
+    // Definitions.
+    spec("pg_get_expr", (2, 3), |call| {
+        result(call.text(0).map(|sql| if call.truth(2) { compiled::deparse::pretty(sql) } else { sql.to_owned() }))
+    }),
+    spec("pg_get_indexdef", (1, 3), |call| result(index_definition(call))),
+    spec("pg_get_constraintdef", (1, 2), |call| result(constraint_definition(call))),
+    spec("pg_get_serial_sequence", (2, 2), serial_sequence),
+    spec("pg_sequence_last_value", (1, 1), |call| {
+        let Some(Class::Sequence(sequence)) = call.found(0) else { return Ok(Cell::Null) };
+        result(call.facts.server.last_value(sequence.id))
+    }),
+    spec("pg_get_function_result", (1, 1), |call| {
+        result(procedure(call).map(|found| names::format_type(call.facts, found.result, -1)))
+    }),
+    spec("pg_get_function_arguments pg_get_function_identity_arguments", (1, 1), |call| {
+        let types = |found: &names::Procedure| {
+            let types: Vec<String> = found.arguments.iter().map(|ty| names::format_type(call.facts, *ty, -1)).collect();
+            types.join(", ")
+        };
+        result(procedure(call).map(types))
+    }),
+    spec(ALWAYS_NULL, (1, 3), |_| Ok(Cell::Null)),
+    // Visibility and privileges: the only role has all of them.
+    spec("pg_table_is_visible", (1, 1), |call| result(is_visible(call))),
+    spec(VISIBLE, (1, 1), |call| result(oids::table_of(call.oid(0).unwrap_or(0)).is_none() || type_is_visible(call))),
+    spec(PRIVILEGES, (2, 4), |_| result(true)),
+    spec("row_security_active pg_relation_is_publishable", (1, 1), |_| result(false)),
+    // Sizes.
+    spec("pg_relation_size pg_table_size", (1, 2), |call| result(size(call, false))),
+    spec("pg_total_relation_size", (1, 1), |call| result(size(call, true))),
+    spec("pg_indexes_size", (1, 1), |call| result(size(call, true) - size(call, false))),
+    spec("pg_tablespace_size", (1, 1), |_| result(0_i32)),
+    spec("pg_database_size", (1, 1), |call| result(call.facts.server.database_bytes())),
+    spec("pg_stat_get_numscans pg_stat_get_tuples_inserted pg_stat_get_live_tuples", (1, 1), |_| result(0_i32)),
+    spec("age", (1, 1), |_| result(0_i32)),
+    // Encodings.
+    spec("pg_encoding_to_char", (1, 1), |call| result(if call.int(0) == Some(6) { "UTF8" } else { "" })),
+    spec("pg_char_to_encoding", (1, 1), |call| {
+        let known =
+            call.text(0).is_some_and(|name| name.eq_ignore_ascii_case("utf8") || name.eq_ignore_ascii_case("utf-8"));
+        result(if known { 6 } else { -1 })
+    }),
+];
+
+/// Functions about features that Millrace lacks, whose result is NULL.
+const ALWAYS_NULL: &str = "obj_description col_description shobj_description pg_get_viewdef pg_get_ruledef pg_get_triggerdef \
+    pg_get_functiondef pg_get_function_sqlbody pg_get_partkeydef pg_get_statisticsobjdef \
+    pg_get_statisticsobjdef_columns pg_tablespace_location pg_get_partition_constraintdef";
+const VISIBLE: &str = "pg_type_is_visible pg_function_is_visible pg_operator_is_visible pg_opclass_is_visible pg_opfamily_is_visible \
+    pg_collation_is_visible pg_conversion_is_visible pg_statistics_obj_is_visible pg_ts_config_is_visible pg_ts_dict_is_visible \
+    pg_ts_parser_is_visible pg_ts_template_is_visible";
+const PRIVILEGES: &str = "has_table_privilege has_any_column_privilege has_column_privilege has_database_privilege has_schema_privilege \
+    has_function_privilege has_sequence_privilege has_language_privilege has_tablespace_privilege has_type_privilege \
+    has_server_privilege has_foreign_data_wrapper_privilege pg_has_role";
+
+/// Bytes of a relation; `whole` includes its indexes.
+fn size(call: &Call<'_>, whole: bool) -> i64 {
+    let server = &call.facts.server;
+    let bytes = match call.found(0) {
+        Some(Class::Columns(table)) => server.table_bytes(table.id),
+        Some(Class::Rows(table)) => {
+            server.row_table(table.id).map(|size| if whole { size.bytes } else { size.bytes - size.index_bytes() })
+        }
+        Some(Class::Index(table, index)) => server.row_table(table.id).and_then(|size| size.index(index.id)),
+        Some(Class::Key(_) | Class::Sequence(_)) | None => None,
+    };
+    bytes.unwrap_or(0)
+}
+
+fn index_definition(call: &Call<'_>) -> Option<String> {
+    let whole = call.int(1).unwrap_or(0) == 0;
+    let at = || usize::try_from(call.int(1)? - 1).ok();
+    match call.found(0)? {
+        Class::Key(table) if whole => Some(names::index_definition(table)),
+        Class::Key(table) => names::index_column(table, call.int(1)?),
+        Class::Index(table, index) if whole => {
+            Some(row_tables::index_definition(call.facts, table, index, call.truth(2)))
+        }
+        Class::Index(table, index) => {
+            index.columns.get(at()?).map(|column| names::quote_ident(&table.columns[*column].name))
+        }
+        _ => None,
+    }
+}
+
+fn constraint_definition(call: &Call<'_>) -> Option<String> {
+    let oid = call.oid(0)?;
+    if let Some((table, constraint)) = Constraint::by_oid(&call.facts.catalog, oid) {
+        return Some(row_tables::constraint_definition(call.facts, table, constraint, call.truth(1)));
+    }
+    let (id, part) = oids::table_of(oid)?;
+    let table = call.facts.catalog.table_by_id(id).filter(|_| part == Part::Constraint)?;
+    Some(names::constraint_definition(table))
+}
+
+/// Quoted name of the sequence that a column owns.
+fn serial_sequence(call: &Call<'_>) -> Evaluated {
+    let (relation, column) = (call.text(0).unwrap_or_default(), call.text(1).unwrap_or_default());
+    if names::class_oid(call.facts, relation).is_none() {
+        return Err(undefined(SqlState::UNDEFINED_TABLE, "relation", relation));
+    }
+    let Some(Class::Rows(table)) = call.found(0) else { return Ok(Cell::Null) };
+    let Some(at) = table.column(column) else {
+        let text = format!("column \"{column}\" of relation \"{}\" does not exist", table.name.table);
+        return Err(Error::new(SqlState::UNDEFINED_COLUMN, text));
+    };
+    let owner = model::SequenceOwner { table: table.id, column: at };
+    let sequence = call.facts.catalog.sequences().find(|sequence| sequence.owner == Some(owner));
+    result(sequence.map(|sequence| {
+        format!("{}.{}", names::quote_ident(&sequence.name.schema), names::quote_ident(&sequence.name.table))
+    }))
+}
+
+/// Existing schemas of the search path.
+fn search_path(facts: &StatementFacts) -> Vec<String> {
+    facts.search_path.iter().filter(|schema| facts.catalog.has_schema(schema)).cloned().collect()
+}
+
+fn current_schemas(call: &Call<'_>) -> Evaluated {
+    let mut schemas = search_path(call.facts);
+    if call.truth(0) {
+        schemas.insert(0, "pg_catalog".to_owned());
+    }
+    Ok(Cell::Texts(schemas))
+}
+
+fn current_setting(call: &Call<'_>) -> Evaluated {
+    let name = call.text(0).unwrap_or_default();
+    match call.facts.server.setting(name) {
+        None if !call.truth(1) => {
+            Err(Error::new(SqlState::UNDEFINED_OBJECT, format!("unrecognized configuration parameter \"{name}\"")))
+        }
+        found => result(found),
+    }
+}
+
+fn set_config(call: &Call<'_>) -> Evaluated {
+    let local = call.truth(2);
+    result(call.facts.server.set(call.text(0).unwrap_or_default(), call.text(1).unwrap_or_default(), local)?)
+}
+
+pub(crate) fn schema_oid(facts: &StatementFacts, name: &str) -> Option<Oid> {
+    let name = names::split_name(name)?.pop()?;
+    names::schemas(facts).contains(&name).then(|| oids::of_schema(&name))
+}
+
+pub(crate) fn role_oid(facts: &StatementFacts, name: &str) -> Option<Oid> {
+    (names::split_name(name)?.pop()? == facts.user).then_some(oids::ROLE)
+}
+
+fn procedure(call: &Call<'_>) -> Option<&'static names::Procedure> {
+    let oid = call.oid(0)?;
+    names::PROCEDURES.iter().find(|procedure| procedure.oid == oid)
+}
+
+/// The error that an object does not exist.
+pub(crate) fn undefined(state: SqlState, kind: &str, name: &str) -> Error {
+    Error::new(state, format!("{kind} \"{name}\" does not exist"))
+}
+
+fn is_visible(call: &Call<'_>) -> bool {
+    let Some(class) = call.class(0) else { return false };
+    if let Some(relation) = relations::RELATIONS.iter().find(|relation| relation.oid == class) {
+        return relation.schema == "pg_catalog";
+    }
+    call.found(0).is_some_and(|class| names::is_visible(call.facts, class))
+}
+
+fn type_is_visible(call: &Call<'_>) -> bool {
+    let table = call.oid(0).and_then(oids::table_of).map(|(id, _)| oids::of_table(id, Part::Table));
+    let found = table.and_then(|oid| Class::by_oid(&call.facts.catalog, oid));
+    found.is_some_and(|class| call.facts.search_path.iter().any(|schema| schema == class.schema()))
+}

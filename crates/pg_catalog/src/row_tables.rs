@@ -1,0 +1,409 @@
+//! Rows of `pg_catalog` for `rows` tables, their indexes and constraints, and sequences.
+
+use model::{Identity, Referential, RowColumn, RowForeignKey, RowIndex, RowSchema, SequenceSpec, Type};
+
+use crate::cells::{Cell, Row, row};
+use crate::classes::{Class, Constraint, indexes, is_primary, referred};
+use crate::facts::StatementFacts;
+use crate::oids::{self, Oid, Part};
+use crate::{names, relations};
+
+/// Rows of `pg_class`.
+pub(crate) fn classes(facts: &StatementFacts) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for table in facts.catalog.row_tables() {
+        rows.push(class(facts, table));
+        rows.extend(indexes(table).map(|index| index_class(table, index)));
+    }
+    rows.extend(facts.catalog.sequences().map(|sequence| sequence_class(sequence)));
+    rows
+}
+
+/// PostgreSQL has triggers on both tables of a foreign key, and clients look for foreign keys only if there are
+/// triggers.
+fn has_triggers(facts: &StatementFacts, table: &RowSchema) -> bool {
+    let refers = |other: &model::RowSchemaRef| other.foreign_keys.iter().any(|key| key.table == table.id);
+    !table.foreign_keys.is_empty() || facts.catalog.row_tables().any(refers)
+}
+
+fn class(facts: &StatementFacts, table: &RowSchema) -> Row {
+    row! {
+        oid: oids::of_table(table.id, Part::Table),
+        relname: table.name.table.as_str(),
+        relnamespace: oids::of_schema(&table.name.schema),
+        reltype: oids::of_table(table.id, Part::RowType),
+        relowner: oids::ROLE,
+        relam: oids::HEAP,
+        reltuples: Cell::Float(facts.server.row_table(table.id).map_or(-1.0, |size| size.rows as f64)),
+        relhasindex: table.primary.is_some() || !table.secondary.is_empty(),
+        relpersistence: "p",
+        relkind: "r",
+        relnatts: table.columns.len() as i64,
+        relchecks: table.checks.len() as i64,
+        relhastriggers: has_triggers(facts, table),
+        relispopulated: true,
+        relreplident: "d",
+        tableoid: 1259,
+    }
+}
+
+fn index_class(table: &RowSchema, index: &RowIndex) -> Row {
+    row! {
+        oid: oids::of_number(index.id, Part::Index),
+        relname: index.name.as_str(),
+        relnamespace: oids::of_schema(&table.name.schema),
+        relowner: oids::ROLE,
+        relam: oids::BTREE,
+        relpersistence: "p",
+        relkind: "i",
+        relnatts: index.columns.len() as i64,
+        relispopulated: true,
+        relreplident: "n",
+        tableoid: 1259,
+    }
+}
+
+fn sequence_class(sequence: &SequenceSpec) -> Row {
+    row! {
+        oid: oids::of_number(sequence.id, Part::Table),
+        relname: sequence.name.table.as_str(),
+        relnamespace: oids::of_schema(&sequence.name.schema),
+        relowner: oids::ROLE,
+        reltuples: Cell::Float(1.0),
+        relpersistence: "p",
+        relkind: "S",
+        relnatts: 3,
+        relispopulated: true,
+        relreplident: "n",
+        tableoid: 1259,
+    }
+}
+
+/// A column of `pg_attribute`.
+pub(crate) struct Attribute<'a> {
+    pub(crate) relation: Oid,
+    pub(crate) number: i64,
+    pub(crate) name: &'a str,
+    pub(crate) ty: (Oid, i32),
+    pub(crate) not_null: bool,
+    pub(crate) has_default: bool,
+    pub(crate) identity: Option<Identity>,
+    pub(crate) dropped: bool,
+}
+
+/// Calls `each` for every column of tables, indexes and sequences.
+pub(crate) fn attributes(facts: &StatementFacts, mut each: impl FnMut(&Attribute<'_>)) {
+    for table in facts.catalog.row_tables() {
+        let relation = oids::of_table(table.id, Part::Table);
+        for (number, column) in (1_i64..).zip(&table.columns) {
+            each(&attribute(relation, number, column));
+        }
+        for index in indexes(table) {
+            let relation = oids::of_number(index.id, Part::Index);
+            for (number, at) in (1_i64..).zip(&index.columns) {
+                let column = &table.columns[*at];
+                each(&Attribute {
+                    not_null: false,
+                    has_default: false,
+                    identity: None,
+                    ..attribute(relation, number, column)
+                });
+            }
+        }
+    }
+    for sequence in facts.catalog.sequences() {
+        let relation = oids::of_number(sequence.id, Part::Table);
+        let columns = [("last_value", Type::Int8), ("log_cnt", Type::Int8), ("is_called", Type::Bool)];
+        for (number, (name, ty)) in (1_i64..).zip(columns) {
+            each(&Attribute { not_null: true, ..attribute(relation, number, &RowColumn::new(name, ty)) });
+        }
+    }
+}
+
+fn attribute(relation: Oid, number: i64, column: &RowColumn) -> Attribute<'_> {
+    Attribute {
+        relation,
+        number,
+        name: &column.name,
+        ty: (column.ty.oid(), column.ty.typmod()),
+        not_null: column.not_null,
+        has_default: column.default.is_some() && column.identity.is_none(),
+        identity: column.identity,
+        dropped: column.dropped,
+    }
+}
+
+/// Rows of `pg_attrdef`.
+pub(crate) fn defaults(facts: &StatementFacts) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for table in facts.catalog.row_tables() {
+        for (at, column) in table.shown() {
+            let Some(text) = compiled::deparse::default(column) else { continue };
+            rows.push(row! {
+                oid: default_oid(table, column),
+                adrelid: oids::of_table(table.id, Part::Table),
+                adnum: at as i64 + 1,
+                adbin: text,
+                tableoid: 2604,
+            });
+        }
+    }
+    rows
+}
+
+fn default_oid(table: &RowSchema, column: &RowColumn) -> Oid {
+    oids::of_named(table.id, "default", &column.name)
+}
+
+/// Rows of `pg_index`.
+pub(crate) fn index_rows(facts: &StatementFacts) -> Vec<Row> {
+    let of = |table: &RowSchema| indexes(table).map(|index| index_row(table, index)).collect::<Vec<_>>();
+    facts.catalog.row_tables().flat_map(|table| of(table)).collect()
+}
+
+fn index_row(table: &RowSchema, index: &RowIndex) -> Row {
+    let of_types =
+        |of: fn(Type) -> Oid| Cell::Ints(index.columns.iter().map(|at| i64::from(of(table.columns[*at].ty))).collect());
+    row! {
+        indexrelid: oids::of_number(index.id, Part::Index),
+        indrelid: oids::of_table(table.id, Part::Table),
+        indnatts: index.columns.len() as i64,
+        indnkeyatts: index.columns.len() as i64,
+        indisunique: index.unique,
+        indisprimary: is_primary(table, index),
+        indimmediate: true,
+        indisvalid: true,
+        indisready: true,
+        indislive: true,
+        indkey: numbers(&index.columns),
+        indcollation: of_types(|ty| relations::collation(ty.oid())),
+        indclass: of_types(operator_class),
+        indoption: Cell::Ints(vec![0; index.columns.len()]),
+        tableoid: 2610,
+    }
+}
+
+/// Attribute numbers of column positions.
+fn numbers(columns: &[usize]) -> Cell {
+    Cell::Ints(columns.iter().map(|at| *at as i64 + 1).collect())
+}
+
+/// PostgreSQL 15's B-tree operator class for a type; 0 for json, which has no order.
+fn operator_class(ty: Type) -> Oid {
+    match ty {
+        Type::Bool => 10_003,
+        Type::Int2 => 1979,
+        Type::Int4 => 1978,
+        Type::Int8 => 3124,
+        Type::Float4 => 10_012,
+        Type::Float8 => 3123,
+        Type::Numeric(_) => 3125,
+        Type::Text | Type::Varchar(_) => 3126,
+        Type::Char(_) => 10_004,
+        Type::Bytes => 10_006,
+        Type::Uuid => 10_065,
+        Type::Json => 0,
+        Type::Date => 3122,
+        Type::Time => 10_038,
+        Type::Timestamp => 3128,
+        Type::Timestamptz => 3127,
+        Type::Interval => 10_022,
+    }
+}
+
+/// Rows of `pg_constraint`.
+pub(crate) fn constraints(facts: &StatementFacts) -> Vec<Row> {
+    let of = |table: &RowSchema| {
+        Constraint::all(table).map(|constraint| constraint_row(facts, table, constraint)).collect::<Vec<_>>()
+    };
+    facts.catalog.row_tables().flat_map(|table| of(table)).collect()
+}
+
+fn constraint_row(facts: &StatementFacts, table: &RowSchema, constraint: Constraint<'_>) -> Row {
+    let (kind, index) = match constraint {
+        Constraint::Unique(index) => (if is_primary(table, index) { "p" } else { "u" }, Some(index.id)),
+        Constraint::Check(_) => ("c", None),
+        Constraint::Foreign(key) => ("f", parent_index(facts, key).map(|index| index.id)),
+    };
+    let key = match constraint {
+        Constraint::Foreign(key) => Some(key),
+        _ => None,
+    };
+    let action = |of: fn(&RowForeignKey) -> Referential| key.map_or(" ", |key| action(of(key)));
+    row! {
+        oid: constraint.oid(table),
+        conname: constraint.name(),
+        connamespace: oids::of_schema(&table.name.schema),
+        contype: kind,
+        convalidated: true,
+        conrelid: oids::of_table(table.id, Part::Table),
+        conindid: index.map_or(0, |id| oids::of_number(id, Part::Index)),
+        confrelid: key.map_or(0, |key| oids::of_table(key.table, Part::Table)),
+        confupdtype: action(|key| key.on_update),
+        confdeltype: action(|key| key.on_delete),
+        confmatchtype: if key.is_some() { "s" } else { " " },
+        conislocal: true,
+        connoinherit: kind != "c",
+        conkey: numbers(&constraint.columns(table)),
+        confkey: key.map_or(Cell::Null, |key| numbers(&key.referred)),
+        conbin: match constraint {
+            Constraint::Check(check) => Cell::Text(compiled::deparse::condition(&check.condition, table)),
+            _ => Cell::Null,
+        },
+        tableoid: 2606,
+    }
+}
+
+fn parent_index<'a>(facts: &'a StatementFacts, key: &RowForeignKey) -> Option<&'a RowIndex> {
+    referred(facts.catalog.row_table_by_id(key.table)?, key)
+}
+
+fn action(action: Referential) -> &'static str {
+    match action {
+        Referential::NoAction => "a",
+        Referential::Restrict => "r",
+        Referential::Cascade => "c",
+        Referential::SetNull => "n",
+        Referential::SetDefault => "d",
+    }
+}
+
+/// Rows of `pg_sequence`.
+pub(crate) fn sequence_rows(facts: &StatementFacts) -> Vec<Row> {
+    let sequence = |sequence: &model::SequenceRef| {
+        row! {
+            seqrelid: oids::of_number(sequence.id, Part::Table),
+            seqtypid: sequence.ty.oid(),
+            seqstart: sequence.start,
+            seqincrement: sequence.increment,
+            seqmax: sequence.max,
+            seqmin: sequence.min,
+            seqcache: sequence.cache,
+            seqcycle: sequence.cycle,
+            tableoid: 2224,
+        }
+    };
+    facts.catalog.sequences().map(sequence).collect()
+}
+
+/// Rows of `pg_sequences`.
+pub(crate) fn sequence_view(facts: &StatementFacts) -> Vec<Row> {
+    let sequence = |sequence: &model::SequenceRef| {
+        row! {
+            schemaname: sequence.name.schema.as_str(),
+            sequencename: sequence.name.table.as_str(),
+            sequenceowner: facts.user.as_str(),
+            data_type: sequence.ty.oid(),
+            start_value: sequence.start,
+            min_value: sequence.min,
+            max_value: sequence.max,
+            increment_by: sequence.increment,
+            cycle: sequence.cycle,
+            cache_size: sequence.cache,
+            last_value: facts.server.last_value(sequence.id),
+        }
+    };
+    facts.catalog.sequences().map(sequence).collect()
+}
+
+/// Rows of `pg_depend`: the column that owns a sequence, and the index of a constraint.
+pub(crate) fn dependencies(facts: &StatementFacts) -> Vec<Row> {
+    const CLASS: i32 = 1259;
+    let depends = |what: (i32, Oid), on: (i32, Oid, i64), kind: &str| {
+        row! {
+            classid: what.0,
+            objid: what.1,
+            refclassid: on.0,
+            refobjid: on.1,
+            refobjsubid: on.2,
+            deptype: kind,
+            tableoid: 2608,
+        }
+    };
+    let mut rows = Vec::new();
+    for sequence in facts.catalog.sequences() {
+        let Some(owner) = sequence.owner else { continue };
+        let Some(table) = facts.catalog.row_table_by_id(owner.table) else { continue };
+        let column = table.columns.get(owner.column);
+        let kind = if column.is_some_and(|column| column.identity.is_some()) { "i" } else { "a" };
+        let on = (CLASS, oids::of_table(owner.table, Part::Table), owner.column as i64 + 1);
+        rows.push(depends((CLASS, oids::of_number(sequence.id, Part::Table)), on, kind));
+        if let Some(column) = column.filter(|column| column.default.is_some() && column.identity.is_none()) {
+            let on = (CLASS, oids::of_number(sequence.id, Part::Table), 0);
+            rows.push(depends((2604, default_oid(table, column)), on, "n"));
+        }
+    }
+    for table in facts.catalog.row_tables() {
+        for index in indexes(table).filter(|index| index.constraint) {
+            let on = (2606, oids::of_number(index.id, Part::Constraint), 0);
+            rows.push(depends((CLASS, oids::of_number(index.id, Part::Index)), on, "i"));
+        }
+    }
+    rows
+}
+
+/// Result of `pg_get_indexdef`; `short` omits the schema if the table is visible in the search path.
+pub(crate) fn index_definition(
+    facts: &StatementFacts,
+    table: &model::RowSchemaRef,
+    index: &RowIndex,
+    short: bool,
+) -> String {
+    let on = match short {
+        true => names::relation_name(facts, Class::Rows(table)),
+        false => format!("{}.{}", names::quote_ident(&table.name.schema), names::quote_ident(&table.name.table)),
+    };
+    format!(
+        "CREATE {}INDEX {} ON {on} USING btree ({})",
+        if index.unique { "UNIQUE " } else { "" },
+        names::quote_ident(&index.name),
+        column_list(table, &index.columns),
+    )
+}
+
+/// Result of `pg_get_constraintdef`.
+pub(crate) fn constraint_definition(
+    facts: &StatementFacts,
+    table: &RowSchema,
+    constraint: Constraint<'_>,
+    short: bool,
+) -> String {
+    match constraint {
+        Constraint::Unique(index) => {
+            let kind = if is_primary(table, index) { "PRIMARY KEY" } else { "UNIQUE" };
+            format!("{kind} ({})", column_list(table, &index.columns))
+        }
+        Constraint::Check(check) => {
+            let condition = compiled::deparse::condition(&check.condition, table);
+            format!("CHECK ({})", if short { compiled::deparse::pretty(&condition) } else { condition })
+        }
+        Constraint::Foreign(key) => {
+            let own = column_list(table, &key.columns);
+            let Some(parent) = facts.catalog.row_table_by_id(key.table) else { return String::new() };
+            let name = names::relation_name(facts, Class::Rows(parent));
+            let referred = column_list(parent, &key.referred);
+            let on = |event: &str, action: Referential| match action {
+                Referential::NoAction => String::new(),
+                action => format!(" ON {event} {}", rule(action)),
+            };
+            let (update, delete) = (on("UPDATE", key.on_update), on("DELETE", key.on_delete));
+            format!("FOREIGN KEY ({own}) REFERENCES {name}({referred}){update}{delete}")
+        }
+    }
+}
+
+/// SQL syntax of a referential action.
+pub(crate) fn rule(action: Referential) -> &'static str {
+    match action {
+        Referential::NoAction => "NO ACTION",
+        Referential::Restrict => "RESTRICT",
+        Referential::Cascade => "CASCADE",
+        Referential::SetNull => "SET NULL",
+        Referential::SetDefault => "SET DEFAULT",
+    }
+}
+
+fn column_list(table: &RowSchema, columns: &[usize]) -> String {
+    let names: Vec<String> = columns.iter().map(|at| names::quote_ident(&table.columns[*at].name)).collect();
+    names.join(", ")
+}

@@ -1,0 +1,279 @@
+//! Planning of `ASOF JOIN`: a node for joins whose condition calls the function [`NEAREST`].
+
+use std::cmp::Ordering;
+use std::fmt;
+use std::sync::Arc;
+
+use arrow_schema::{DataType, Field, SortOptions};
+use async_trait::async_trait;
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::{DFSchema, DFSchemaRef, JoinType, Result};
+use datafusion::logical_expr::expr::ScalarFunction;
+use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
+use datafusion::logical_expr::utils::{conjunction, split_conjunction};
+use datafusion::logical_expr::{
+    BinaryExpr, ColumnarValue, Expr, Extension, Filter, Join, LogicalPlan, Operator, ScalarFunctionArgs, ScalarUDF,
+    ScalarUDFImpl, Signature, UserDefinedLogicalNode, UserDefinedLogicalNodeCore, Volatility,
+};
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_planner::{ExtensionPlanner, PhysicalPlanner};
+use model::{Error, SqlState};
+
+use super::nearest_exec::{Matching, NearestExec};
+use crate::errors::external;
+
+/// Marks the time comparison of an ASOF JOIN. Internal name, not meant for SQL.
+pub(crate) const NEAREST: &str = "millrace_nearest";
+
+/// Function definition for name resolution.
+pub(super) fn function() -> ScalarUDF {
+    ScalarUDF::new_from_impl(Marker(Signature::any(1, Volatility::Immutable)))
+}
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Marker(Signature);
+
+impl ScalarUDFImpl for Marker {
+    fn name(&self) -> &str {
+        NEAREST
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.0
+    }
+
+    fn return_type(&self, _types: &[DataType]) -> Result<DataType> {
+        Ok(DataType::Boolean)
+    }
+
+    fn invoke_with_args(&self, _args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        Err(external(Error::bug("an ASOF JOIN that was not planned as one")))
+    }
+}
+
+/// Inserts the nodes into a logical plan that comes from SQL, before analysis and optimization.
+///
+/// # Errors
+/// 42601 for a condition other than equalities between both sides and one comparison.
+pub(super) fn rewrite_plan(plan: LogicalPlan) -> Result<LogicalPlan> {
+    let rewritten = plan.transform_up_with_subqueries(|node| match node {
+        LogicalPlan::Join(join) => nearest(join),
+        LogicalPlan::Filter(filter) => below(filter),
+        other => Ok(Transformed::no(other)),
+    })?;
+    Ok(rewritten.data)
+}
+
+fn nearest(join: Join) -> Result<Transformed<LogicalPlan>> {
+    let conjuncts: Vec<Expr> = join.filter.iter().flat_map(split_conjunction).cloned().collect();
+    let Some(at) = conjuncts.iter().position(|one| marked(one).is_some()) else {
+        return Ok(Transformed::no(LogicalPlan::Join(join)));
+    };
+    let mut equal: Vec<Expr> = join.on.iter().map(|(left, right)| left.clone().eq(right.clone())).collect();
+    equal.extend(conjuncts.iter().enumerate().filter(|(other, _)| *other != at).map(|(_, one)| one.clone()));
+    let time = marked(&conjuncts[at]).cloned().unwrap_or_else(|| conjuncts[at].clone());
+    let keeps_left = join.join_type == JoinType::Left;
+    let node =
+        Nearest::new(Arc::unwrap_or_clone(join.left), Arc::unwrap_or_clone(join.right), equal, time, keeps_left)?;
+    node.check()?;
+    Ok(Transformed::yes(node.into_plan()))
+}
+
+fn marked(expr: &Expr) -> Option<&Expr> {
+    match expr {
+        Expr::ScalarFunction(ScalarFunction { func, args }) if func.name() == NEAREST => args.first(),
+        _ => None,
+    }
+}
+
+/// Pushes conditions on the left side below the join. The optimizer cannot know that this is allowed.
+fn below(filter: Filter) -> Result<Transformed<LogicalPlan>> {
+    let Some(node) = Nearest::of(&filter.input) else { return Ok(Transformed::no(LogicalPlan::Filter(filter))) };
+    let is_left = |one: &Expr| {
+        let columns = one.column_refs();
+        !columns.is_empty() && columns.iter().all(|column| node.left.schema().has_column(column)) && !has_subquery(one)
+    };
+    let (left, rest): (Vec<Expr>, Vec<Expr>) =
+        split_conjunction(&filter.predicate).into_iter().cloned().partition(is_left);
+    let Some(left) = conjunction(left) else { return Ok(Transformed::no(LogicalPlan::Filter(filter))) };
+    let side = LogicalPlan::Filter(Filter::try_new(left, Arc::new(node.left.clone()))?);
+    let node = Nearest::new(side, node.right.clone(), node.equal.clone(), node.time.clone(), node.keeps_left)?;
+    let plan = node.into_plan();
+    Ok(Transformed::yes(match conjunction(rest) {
+        Some(rest) => LogicalPlan::Filter(Filter::try_new(rest, Arc::new(plan))?),
+        None => plan,
+    }))
+}
+
+fn has_subquery(expr: &Expr) -> bool {
+    let is_one = |part: &Expr| {
+        Ok(matches!(part, Expr::ScalarSubquery(_) | Expr::InSubquery(_) | Expr::Exists(_) | Expr::SetComparison(_)))
+    };
+    expr.exists(is_one).unwrap_or(true)
+}
+
+/// Logical node. It has the columns of the left side, then those of the right side.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Nearest {
+    left: LogicalPlan,
+    right: LogicalPlan,
+    /// Equalities between an expression of the left side and one of the right side.
+    equal: Vec<Expr>,
+    /// Comparison of a time of the left side with one of the right side.
+    time: Expr,
+    /// Left join: rows of the left side without a match are kept.
+    keeps_left: bool,
+    schema: DFSchemaRef,
+}
+
+impl Nearest {
+    fn new(left: LogicalPlan, right: LogicalPlan, equal: Vec<Expr>, time: Expr, keeps_left: bool) -> Result<Nearest> {
+        let mut fields: Vec<_> =
+            left.schema().iter().map(|(table, field)| (table.cloned(), Arc::clone(field))).collect();
+        fields.extend(right.schema().iter().map(|(table, field)| {
+            let field = if keeps_left { Arc::new(Field::clone(field).with_nullable(true)) } else { Arc::clone(field) };
+            (table.cloned(), field)
+        }));
+        let schema = Arc::new(DFSchema::new_with_metadata(fields, left.schema().metadata().clone())?);
+        Ok(Nearest { left, right, equal, time, keeps_left, schema })
+    }
+
+    fn of(plan: &LogicalPlan) -> Option<&Nearest> {
+        match plan {
+            LogicalPlan::Extension(Extension { node }) => node.as_any().downcast_ref::<Nearest>(),
+            _ => None,
+        }
+    }
+
+    fn into_plan(self) -> LogicalPlan {
+        LogicalPlan::Extension(Extension { node: Arc::new(self) })
+    }
+
+    /// Sides of a comparison, the left table's expression first.
+    fn sides<'e>(&self, expr: &'e Expr) -> Option<(&'e Expr, Operator, &'e Expr)> {
+        let Expr::BinaryExpr(BinaryExpr { left, op, right }) = expr else { return None };
+        let is_of = |expr: &Expr, side: &LogicalPlan| {
+            let columns = expr.column_refs();
+            !columns.is_empty() && columns.iter().all(|column| side.schema().has_column(column))
+        };
+        if is_of(left, &self.left) && is_of(right, &self.right) {
+            return Some((left, *op, right));
+        }
+        (is_of(left, &self.right) && is_of(right, &self.left)).then_some((right, op.swap()?, left))
+    }
+
+    fn check(&self) -> Result<()> {
+        let refused = |text: &str| Err(external(Error::new(SqlState::SYNTAX_ERROR, text)));
+        if self.sides(&self.time).is_none() {
+            return refused(
+                "the comparison of an ASOF JOIN must have a time of the left table on one side and one of the right on the other",
+            );
+        }
+        if self.equal.iter().any(|one| !matches!(self.sides(one), Some((_, Operator::Eq, _)))) {
+            return refused(
+                "besides its comparison of times, ASOF JOIN takes equalities between its two tables, joined by AND",
+            );
+        }
+        Ok(())
+    }
+}
+
+impl PartialOrd for Nearest {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        (self == other).then_some(Ordering::Equal)
+    }
+}
+
+impl UserDefinedLogicalNodeCore for Nearest {
+    fn name(&self) -> &str {
+        "AsOfJoin"
+    }
+
+    fn inputs(&self) -> Vec<&LogicalPlan> {
+        vec![&self.left, &self.right]
+    }
+
+    fn schema(&self) -> &DFSchemaRef {
+        &self.schema
+    }
+
+    fn expressions(&self) -> Vec<Expr> {
+        self.equal.iter().chain([&self.time]).cloned().collect()
+    }
+
+    fn necessary_children_exprs(&self, output: &[usize]) -> Option<Vec<Vec<usize>>> {
+        let width = self.left.schema().fields().len();
+        let mut sides = [Vec::new(), Vec::new()];
+        output.iter().for_each(|at| if *at < width { sides[0].push(*at) } else { sides[1].push(at - width) });
+        for column in self.equal.iter().chain([&self.time]).flat_map(Expr::column_refs) {
+            for (side, needed) in [&self.left, &self.right].into_iter().zip(&mut sides) {
+                needed.extend(side.schema().maybe_index_of_column(column));
+            }
+        }
+        Some(
+            sides
+                .map(|mut needed| {
+                    needed.sort_unstable();
+                    needed.dedup();
+                    needed
+                })
+                .into(),
+        )
+    }
+
+    fn fmt_for_explain(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = if self.keeps_left { "Left" } else { "Inner" };
+        write!(f, "AsOfJoin: {kind}, {}", self.time)?;
+        self.equal.iter().try_for_each(|one| write!(f, ", {one}"))
+    }
+
+    fn with_exprs_and_inputs(&self, mut exprs: Vec<Expr>, inputs: Vec<LogicalPlan>) -> Result<Nearest> {
+        let (Some(time), Ok([left, right])) = (exprs.pop(), <[LogicalPlan; 2]>::try_from(inputs)) else {
+            return Err(external(Error::bug("an ASOF JOIN without its two sides")));
+        };
+        // The optimizer adds aliases to preserve the names of expressions that it changes.
+        let equal = exprs.into_iter().map(Expr::unalias).collect();
+        Nearest::new(left, right, equal, time.unalias(), self.keeps_left)
+    }
+}
+
+/// Physical planner for the nodes.
+#[derive(Debug)]
+pub(super) struct Planner;
+
+#[async_trait]
+impl ExtensionPlanner for Planner {
+    async fn plan_extension(
+        &self,
+        planner: &dyn PhysicalPlanner,
+        node: &dyn UserDefinedLogicalNode,
+        _logical: &[&LogicalPlan],
+        inputs: &[Arc<dyn ExecutionPlan>],
+        session: &dyn datafusion::catalog::Session,
+        context: &PhysicalPlanningContext,
+    ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+        let (Some(node), [left, right]) = (node.as_any().downcast_ref::<Nearest>(), inputs) else { return Ok(None) };
+        let physical = |expr: &Expr, side: &LogicalPlan| -> Result<Arc<dyn PhysicalExpr>> {
+            planner.create_physical_expr(expr, side.schema(), session, context)
+        };
+        let bug = || external(Error::bug("an ASOF JOIN whose condition fell apart"));
+        let mut by = Vec::new();
+        for one in &node.equal {
+            let (of_left, _, of_right) = node.sides(one).ok_or_else(bug)?;
+            by.push((physical(of_left, &node.left)?, physical(of_right, &node.right)?));
+        }
+        let (of_left, op, of_right) = node.sides(&node.time).ok_or_else(bug)?;
+        by.push((physical(of_left, &node.left)?, physical(of_right, &node.right)?));
+        // For later rows the first match is needed: in descending time order it is the last one before.
+        let backwards = matches!(op, Operator::LtEq | Operator::Lt);
+        let matching = Matching {
+            by,
+            order: SortOptions { descending: backwards, nulls_first: true },
+            strict: matches!(op, Operator::Gt | Operator::Lt),
+            keeps_left: node.keeps_left,
+        };
+        let schema = Arc::clone(node.schema.inner());
+        Ok(Some(Arc::new(NearestExec::new(Arc::clone(left), Arc::clone(right), schema, matching))))
+    }
+}

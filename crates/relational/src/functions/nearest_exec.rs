@@ -1,0 +1,326 @@
+//! Physical operator of `ASOF JOIN`: a merge of both sides, sorted by keys and time.
+//!
+//! It remembers one row of the right side: the last one that is not after the current left row. It buffers one batch of
+//! the left side, and the batches of the right side that are read while that batch is joined.
+
+use std::fmt;
+use std::sync::Arc;
+
+use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, UInt32Array, new_null_array};
+use arrow_schema::{SchemaRef, SortOptions};
+use datafusion::arrow::buffer::NullBuffer;
+use datafusion::arrow::compute::{interleave, take};
+use datafusion::arrow::row::{RowConverter, Rows, SortField};
+use datafusion::common::Result;
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_expr::{
+    Distribution, EquivalenceProperties, LexRequirement, OrderingRequirements, PhysicalSortRequirement,
+};
+use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::{
+    DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PhysicalExpr, PlanProperties,
+};
+use futures::{StreamExt, TryStreamExt};
+
+use crate::errors::external;
+
+/// Join condition.
+#[derive(Clone, Debug)]
+pub(super) struct Matching {
+    /// Pairs of expressions for the keys and, last, the times.
+    pub(super) by: Vec<(Arc<dyn PhysicalExpr>, Arc<dyn PhysicalExpr>)>,
+    /// Sort order of times in which the wanted row comes last.
+    pub(super) order: SortOptions,
+    /// Whether rows with equal times do not match.
+    pub(super) strict: bool,
+    /// Left join: rows of the left side without a match are kept.
+    pub(super) keeps_left: bool,
+}
+
+impl Matching {
+    fn options(&self) -> impl Iterator<Item = SortOptions> {
+        let keys = std::iter::repeat_n(SortOptions { descending: false, nulls_first: true }, self.by.len() - 1);
+        keys.chain([self.order])
+    }
+
+    fn ordering(
+        &self,
+        side: impl Fn(&(Arc<dyn PhysicalExpr>, Arc<dyn PhysicalExpr>)) -> Arc<dyn PhysicalExpr>,
+    ) -> Option<OrderingRequirements> {
+        let by = self.by.iter().map(side).zip(self.options());
+        let required = by.map(|(expr, options)| PhysicalSortRequirement::new(expr, Some(options)));
+        LexRequirement::new(required).map(OrderingRequirements::new)
+    }
+}
+
+/// The physical operator.
+#[derive(Debug)]
+pub(super) struct NearestExec {
+    left: Arc<dyn ExecutionPlan>,
+    right: Arc<dyn ExecutionPlan>,
+    schema: SchemaRef,
+    matching: Arc<Matching>,
+    properties: Arc<PlanProperties>,
+}
+
+impl NearestExec {
+    pub(super) fn new(
+        left: Arc<dyn ExecutionPlan>,
+        right: Arc<dyn ExecutionPlan>,
+        schema: SchemaRef,
+        matching: Matching,
+    ) -> NearestExec {
+        let properties = Arc::new(PlanProperties::new(
+            EquivalenceProperties::new(Arc::clone(&schema)),
+            Partitioning::UnknownPartitioning(1),
+            EmissionType::Incremental,
+            Boundedness::Bounded,
+        ));
+        NearestExec { left, right, schema, matching: Arc::new(matching), properties }
+    }
+}
+
+impl DisplayAs for NearestExec {
+    fn fmt_as(&self, _form: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = if self.matching.keeps_left { "Left" } else { "Inner" };
+        write!(f, "AsOfJoinExec: {kind}")?;
+        self.matching.by.iter().try_for_each(|(left, right)| write!(f, ", {left} with {right}"))
+    }
+}
+
+impl ExecutionPlan for NearestExec {
+    fn name(&self) -> &str {
+        "AsOfJoinExec"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+
+    fn required_input_distribution(&self) -> Vec<Distribution> {
+        vec![Distribution::SinglePartition, Distribution::SinglePartition]
+    }
+
+    fn required_input_ordering(&self) -> Vec<Option<OrderingRequirements>> {
+        vec![
+            self.matching.ordering(|(left, _)| Arc::clone(left)),
+            self.matching.ordering(|(_, right)| Arc::clone(right)),
+        ]
+    }
+
+    fn maintains_input_order(&self) -> Vec<bool> {
+        vec![false, false]
+    }
+
+    fn benefits_from_input_partitioning(&self) -> Vec<bool> {
+        vec![true, true]
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        vec![&self.left, &self.right]
+    }
+
+    fn apply_expressions(
+        &self,
+        visit: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        for (left, right) in &self.matching.by {
+            visit(left)?;
+            visit(right)?;
+        }
+        Ok(TreeNodeRecursion::Continue)
+    }
+
+    fn with_new_children(self: Arc<Self>, children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
+        let children = <[Arc<dyn ExecutionPlan>; 2]>::try_from(children);
+        let [left, right] = children.map_err(|_| external(model::Error::bug("an ASOF JOIN without its two sides")))?;
+        let matching = Matching::clone(&self.matching);
+        Ok(Arc::new(NearestExec::new(left, right, Arc::clone(&self.schema), matching)))
+    }
+
+    fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        let left = self.left.execute(partition, Arc::clone(&context))?;
+        let right = self.right.execute(partition, context)?;
+        let walk = Walk::new(Arc::clone(&self.matching), Arc::clone(&self.schema), &self.left, right)?;
+        let output = futures::stream::try_unfold((walk, left), async |(mut walk, mut left)| {
+            while let Some(batch) = left.next().await.transpose()? {
+                let batch = walk.join(&batch).await?;
+                if batch.num_rows() > 0 {
+                    return Ok(Some((batch, (walk, left))));
+                }
+            }
+            Ok(None)
+        });
+        Ok(Box::pin(RecordBatchStreamAdapter::new(Arc::clone(&self.schema), output.into_stream().boxed())))
+    }
+}
+
+/// Keys and times of a batch, encoded as comparable bytes.
+struct Keyed {
+    keys: Option<Rows>,
+    times: Rows,
+    /// Rows without NULL in keys and time; others match nothing.
+    valid: Option<NullBuffer>,
+}
+
+impl Keyed {
+    fn is_valid(&self, row: usize) -> bool {
+        self.valid.as_ref().is_none_or(|valid| valid.is_valid(row))
+    }
+
+    fn key(&self, row: usize) -> &[u8] {
+        self.keys.as_ref().map_or(&[], |keys| keys.row(row).data())
+    }
+}
+
+/// Current batch of the right side.
+struct Right {
+    /// Position in `Walk::seen`.
+    batch: usize,
+    keyed: Keyed,
+    rows: usize,
+    /// Next row to process.
+    at: usize,
+}
+
+/// Last row of the right side that was passed.
+struct Passed {
+    key: Vec<u8>,
+    /// Position of the batch in `Walk::seen`, and the row.
+    place: (usize, usize),
+}
+
+/// State of the merge.
+struct Walk {
+    matching: Arc<Matching>,
+    schema: SchemaRef,
+    /// Converter of the keys; `None` for a join without equalities.
+    keys: Option<RowConverter>,
+    times: RowConverter,
+    input: SendableRecordBatchStream,
+    /// Batches of the right side that may match rows of the current left batch.
+    seen: Vec<RecordBatch>,
+    right: Option<Right>,
+    passed: Option<Passed>,
+}
+
+impl Walk {
+    fn new(
+        matching: Arc<Matching>,
+        schema: SchemaRef,
+        left: &Arc<dyn ExecutionPlan>,
+        input: SendableRecordBatchStream,
+    ) -> Result<Walk> {
+        let types = matching.by.iter().map(|(of_left, _)| of_left.data_type(&left.schema()));
+        let types = types.collect::<Result<Vec<_>>>()?.into_iter().zip(matching.options());
+        let mut fields: Vec<_> = types.map(|(ty, options)| SortField::new_with_options(ty, options)).collect();
+        let time = fields.pop().ok_or_else(|| external(model::Error::bug("an ASOF JOIN without times")))?;
+        let keys = if fields.is_empty() { None } else { Some(RowConverter::new(fields)?) };
+        let times = RowConverter::new(vec![time])?;
+        Ok(Walk { matching, schema, keys, times, input, seen: Vec::new(), right: None, passed: None })
+    }
+
+    fn keyed(&self, batch: &RecordBatch, is_left: bool) -> Result<Keyed> {
+        let value = |(left, right): &(Arc<dyn PhysicalExpr>, Arc<dyn PhysicalExpr>)| -> Result<ArrayRef> {
+            let expr = if is_left { left } else { right };
+            expr.evaluate(batch)?.into_array(batch.num_rows())
+        };
+        let mut columns = self.matching.by.iter().map(value).collect::<Result<Vec<_>>>()?;
+        let nulls = columns.iter().map(|column| column.logical_nulls());
+        let valid = nulls.fold(None, |all, one| NullBuffer::union(all.as_ref(), one.as_ref()));
+        let time: Vec<ArrayRef> = columns.pop().into_iter().collect();
+        let keys = self.keys.as_ref().map(|keys| keys.convert_columns(&columns)).transpose()?;
+        Ok(Keyed { keys, times: self.times.convert_columns(&time)?, valid })
+    }
+
+    /// Joins the next batch of the left side.
+    async fn join(&mut self, left: &RecordBatch) -> Result<RecordBatch> {
+        self.forget();
+        let keyed = self.keyed(left, true)?;
+        let (mut rows, mut places) = (Vec::new(), Vec::new());
+        for row in 0..left.num_rows() {
+            let mut place = None;
+            if keyed.is_valid(row) {
+                self.pass(&keyed, row).await?;
+                let passed = self.passed.as_ref().filter(|passed| passed.key == keyed.key(row));
+                place = passed.map(|passed| passed.place);
+            }
+            if place.is_some() || self.matching.keeps_left {
+                rows.push(row as u32);
+                places.push(place);
+            }
+        }
+        self.joined(left, rows, &places)
+    }
+
+    /// Drops batches of the right side that no further row can match.
+    fn forget(&mut self) {
+        let seen = std::mem::take(&mut self.seen);
+        for batch in
+            [self.passed.as_mut().map(|passed| &mut passed.place.0), self.right.as_mut().map(|right| &mut right.batch)]
+                .into_iter()
+                .flatten()
+        {
+            self.seen.push(seen[*batch].clone());
+            *batch = self.seen.len() - 1;
+        }
+    }
+
+    /// Passes all rows of the right side that are not after a row of the left side.
+    async fn pass(&mut self, left: &Keyed, row: usize) -> Result<()> {
+        let (key, time) = (left.key(row), left.times.row(row));
+        loop {
+            let Some(right) = self.right.as_mut().filter(|right| right.at < right.rows) else {
+                if self.advance().await? {
+                    continue;
+                }
+                return Ok(());
+            };
+            let at = right.at;
+            if right.keyed.is_valid(at) {
+                let order = right.keyed.key(at).cmp(key).then_with(|| right.keyed.times.row(at).cmp(&time));
+                if order.is_gt() || self.matching.strict && order.is_eq() {
+                    return Ok(());
+                }
+                let passed = self.passed.get_or_insert_with(|| Passed { key: Vec::new(), place: (0, 0) });
+                passed.key.clear();
+                passed.key.extend_from_slice(right.keyed.key(at));
+                passed.place = (right.batch, at);
+            }
+            right.at += 1;
+        }
+    }
+
+    /// Reads the next batch of the right side; false at its end.
+    async fn advance(&mut self) -> Result<bool> {
+        let Some(batch) = self.input.next().await.transpose()? else { return Ok(false) };
+        let (keyed, rows) = (self.keyed(&batch, false)?, batch.num_rows());
+        self.seen.push(batch);
+        self.right = Some(Right { batch: self.seen.len() - 1, keyed, rows, at: 0 });
+        Ok(true)
+    }
+
+    /// Output rows for a batch of the left side and its matches.
+    fn joined(&self, left: &RecordBatch, rows: Vec<u32>, places: &[Option<(usize, usize)>]) -> Result<RecordBatch> {
+        let options = RecordBatchOptions::new().with_row_count(Some(rows.len()));
+        let mut columns: Vec<ArrayRef> = if rows.len() == left.num_rows() {
+            left.columns().to_vec()
+        } else {
+            let rows = UInt32Array::from(rows);
+            left.columns().iter().map(|column| take(column, &rows, None)).collect::<std::result::Result<_, _>>()?
+        };
+        // Source 0 is a row of NULLs.
+        let places: Vec<(usize, usize)> =
+            places.iter().map(|place| place.map_or((0, 0), |(batch, row)| (batch + 1, row))).collect();
+        let fields = self.schema.fields().iter().skip(left.num_columns());
+        for (at, field) in fields.enumerate() {
+            let nothing = new_null_array(field.data_type(), 1);
+            let seen = self.seen.iter().map(|batch| batch.column(at).as_ref());
+            let sources: Vec<&dyn Array> = std::iter::once(nothing.as_ref()).chain(seen).collect();
+            columns.push(interleave(&sources, &places)?);
+        }
+        Ok(RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns, &options)?)
+    }
+}

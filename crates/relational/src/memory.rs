@@ -1,0 +1,249 @@
+//! Memory accounting of statements and results: DataFusion's memory pool as a consumer of the database's budget, and
+//! back-pressure on results, which are cut into small pieces.
+
+use std::fmt;
+use std::sync::Arc;
+
+use arrow_array::RecordBatch;
+use datafusion::common::Result as DfResult;
+use datafusion::error::DataFusionError;
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryLimit, MemoryPool, MemoryReservation};
+use engine::{MemoryBudget, Reservation, Work};
+use futures::StreamExt;
+use model::{Error, Result, SqlState};
+use parking_lot::Mutex;
+use tokio::sync::Semaphore;
+use tokio::sync::mpsc::Sender;
+use tokio::sync::mpsc::error::TrySendError;
+
+use crate::errors::{convert, external};
+use crate::results::{Batches, batch_bytes};
+
+/// Bytes of rows passed on at a time. Smaller results are not charged to the budget.
+pub const RESULT_BYTES: usize = 256 << 10;
+/// Minimum charge for a long result that waits for its client: plan, operator state, buffers.
+const OPEN_RESULT_BYTES: u64 = 128 << 10;
+/// A batch with at least this many rows is probably followed by more.
+const LONG_ROWS: usize = 1_024;
+
+/// DataFusion's memory pool over the budget's share for statements. Spillable operators have equal shares.
+pub(crate) struct Pool {
+    budget: MemoryBudget,
+    /// Upper limit in bytes, even if the budget allows more.
+    most: u64,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Number of spillable operators.
+    spillers: u64,
+    /// Bytes held by spillable operators.
+    spillable: u64,
+    /// Bytes held by other operators.
+    fixed: u64,
+}
+
+impl Pool {
+    pub(crate) fn new(budget: MemoryBudget, most: u64) -> Pool {
+        Pool { budget, most, state: Mutex::default() }
+    }
+
+    fn size(&self) -> u64 {
+        self.most.min(self.budget.max_of(Work::Statements))
+    }
+}
+
+impl fmt::Debug for Pool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl fmt::Display for Pool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "statements({} of {} bytes)", self.reserved(), self.size())
+    }
+}
+
+impl MemoryPool for Pool {
+    fn name(&self) -> &str {
+        "statements"
+    }
+
+    fn register(&self, consumer: &MemoryConsumer) {
+        self.state.lock().spillers += u64::from(consumer.can_spill());
+    }
+
+    fn unregister(&self, consumer: &MemoryConsumer) {
+        self.state.lock().spillers -= u64::from(consumer.can_spill());
+    }
+
+    fn grow(&self, reservation: &MemoryReservation, additional: usize) {
+        let additional = additional as u64;
+        let mut state = self.state.lock();
+        self.budget.count(Work::Statements, additional);
+        if reservation.consumer().can_spill() {
+            state.spillable += additional;
+        } else {
+            state.fixed += additional;
+        }
+    }
+
+    fn shrink(&self, reservation: &MemoryReservation, shrink: usize) {
+        let shrink = shrink as u64;
+        let mut state = self.state.lock();
+        self.budget.release(Work::Statements, shrink);
+        if reservation.consumer().can_spill() {
+            state.spillable -= shrink;
+        } else {
+            state.fixed -= shrink;
+        }
+    }
+
+    fn try_grow(&self, reservation: &MemoryReservation, additional: usize) -> DfResult<()> {
+        let additional = additional as u64;
+        let mut state = self.state.lock();
+        let (size, held) = (self.size(), reservation.size() as u64);
+        let can_spill = reservation.consumer().can_spill();
+        let own = if can_spill {
+            // One share is reserved for the next operator: an operator spills only when it asks for more memory, so the
+            // memory that it holds cannot be reclaimed at once.
+            let parts = if state.spillers > 1 { state.spillers + 1 } else { 1 };
+            size.saturating_sub(state.fixed) / parts
+        } else {
+            size
+        };
+        let fits = held + additional <= own && state.spillable + state.fixed + additional <= size;
+        if !fits || self.budget.reserve(Work::Statements, additional).is_err() {
+            let name = reservation.consumer().name();
+            return Err(DataFusionError::ResourcesExhausted(format!(
+                "{additional} more bytes for {name} do not fit: it holds {held} bytes, all statements hold {}, of {size}",
+                state.spillable + state.fixed
+            )));
+        }
+        if can_spill {
+            state.spillable += additional;
+        } else {
+            state.fixed += additional;
+        }
+        Ok(())
+    }
+
+    fn reserved(&self) -> usize {
+        let state = self.state.lock();
+        usize::try_from(state.spillable + state.fixed).unwrap_or(usize::MAX)
+    }
+
+    fn memory_limit(&self) -> MemoryLimit {
+        MemoryLimit::Finite(usize::try_from(self.size()).unwrap_or(usize::MAX))
+    }
+}
+
+/// Memory of a statement, counted in the pool.
+pub struct Reserved(MemoryReservation);
+
+impl Reserved {
+    pub(crate) fn new(name: &str, pool: &Arc<dyn MemoryPool>) -> Reserved {
+        Reserved(MemoryConsumer::new(name).register(pool))
+    }
+
+    /// Bytes that are held.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.0.size()
+    }
+
+    /// Takes more bytes.
+    ///
+    /// # Errors
+    /// 53200 if there is not enough memory.
+    pub fn grow(&self, bytes: usize) -> Result<()> {
+        self.0.try_grow(bytes).map_err(|error| convert(&error))
+    }
+
+    /// Sets the bytes that are held.
+    ///
+    /// # Errors
+    /// 53200 if there is not enough memory.
+    pub fn resize(&self, bytes: usize) -> Result<()> {
+        self.0.try_resize(bytes).map_err(|error| convert(&error))
+    }
+}
+
+/// Passes on a batch from a thread that scans a table; false if the receiver is gone. If the channel is full, the
+/// thread blocks.
+///
+/// # Errors
+/// 53400 if [`SCANS_WAITING_MAX`] threads are blocked already, so that the runtime always has free blocking threads.
+pub(crate) fn handed_on(out: &Sender<DfResult<RecordBatch>>, batch: DfResult<RecordBatch>) -> DfResult<bool> {
+    let batch = match out.try_send(batch) {
+        Ok(()) => return Ok(true),
+        Err(TrySendError::Closed(_)) => return Ok(false),
+        Err(TrySendError::Full(batch)) => batch,
+    };
+    let Ok(_waiting) = SCANS_WAITING.try_acquire() else {
+        let text = format!("{SCANS_WAITING_MAX} scans wait for clients that do not take their rows");
+        let error = Error::new(SqlState::CONFIGURATION_LIMIT_EXCEEDED, text);
+        return Err(external(error.with_hint("read results that are open, or close them")));
+    };
+    Ok(out.blocking_send(batch).is_ok())
+}
+
+/// Maximum number of scan threads blocked by slow clients. The runtime has 512 blocking threads.
+const SCANS_WAITING_MAX: usize = 400;
+static SCANS_WAITING: Semaphore = Semaphore::const_new(SCANS_WAITING_MAX);
+
+/// Cuts the batches into pieces of about [`RESULT_BYTES`] and charges the current batch to the budget of results,
+/// unless the result is short. The stream fails with 53200 if the open results have used up their budget.
+pub fn counted(batches: Batches, budget: &MemoryBudget) -> Batches {
+    let held = budget.reservation(Work::Results);
+    let cutting = Cutting { batches, held, batch: None, next: 0, rows: 0 };
+    Box::pin(futures::stream::try_unfold(cutting, |mut cutting| async move {
+        Ok(cutting.next().await?.map(|piece| (piece, cutting)))
+    }))
+}
+
+struct Cutting {
+    batches: Batches,
+    held: Reservation,
+    /// The batch of which a part is still to be passed on.
+    batch: Option<RecordBatch>,
+    /// The first remaining row of `batch`.
+    next: usize,
+    /// Rows per piece.
+    rows: usize,
+}
+
+impl Cutting {
+    async fn next(&mut self) -> Result<Option<RecordBatch>> {
+        if self.batch.is_none() {
+            // The consumer asks for more, so it has finished with the last piece.
+            self.held.shrink_to(0);
+            let Some(batch) = self.batches.next().await.transpose()? else { return Ok(None) };
+            let bytes = batch_bytes(&batch);
+            if bytes <= RESULT_BYTES {
+                if batch.num_rows() >= LONG_ROWS {
+                    self.held.resize(OPEN_RESULT_BYTES.max(bytes as u64))?;
+                }
+                return Ok(Some(batch));
+            }
+            self.held.resize(bytes as u64)?;
+            let rows = batch.num_rows() as u64 * RESULT_BYTES as u64 / bytes as u64;
+            self.rows = usize::try_from(rows).unwrap_or(usize::MAX).max(1);
+            (self.batch, self.next) = (Some(batch), 0);
+        }
+        let Some(batch) = &self.batch else { return Ok(None) };
+        let rows = self.rows.min(batch.num_rows() - self.next);
+        let piece = batch.slice(self.next, rows);
+        self.next += rows;
+        if self.next == batch.num_rows() {
+            self.batch = None;
+        }
+        Ok(Some(piece))
+    }
+}
+
+#[cfg(test)]
+#[path = "memory_tests.rs"]
+mod tests;

@@ -1,0 +1,336 @@
+//! Physical plan node that scans a `columns` table. The store's scan blocks, so it runs on a blocking thread
+//! and sends batches through a bounded channel; when the reader is dropped, the next send fails and the scan
+//! ends.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use arrow_array::{RecordBatch, RecordBatchOptions};
+use arrow_schema::{SchemaRef, SortOptions};
+use columns::state::Entry;
+use datafusion::common::stats::Precision;
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::{ColumnStatistics, Statistics};
+use datafusion::error::Result as DfResult;
+use datafusion::execution::TaskContext;
+use datafusion::physical_expr::expressions::Column;
+use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr, PhysicalSortExpr};
+use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType, ReplaceChildrenOptions};
+use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricBuilder, MetricsSet};
+use datafusion::physical_plan::stream::RecordBatchReceiverStreamBuilder;
+use datafusion::physical_plan::{
+    DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties, SendableRecordBatchStream,
+};
+use engine::{ScanRequest, ScanStats, SeriesFilter, TableView};
+use model::{Result, TableRef, TimeRange};
+
+use crate::errors::external;
+use crate::memory::handed_on;
+use crate::scan::columns_table::relabel;
+use crate::scan::predicate::{Keep, Kept};
+use crate::scan::statistics::Summary;
+
+/// Batches buffered between the store and the query.
+const BATCHES_AHEAD: usize = 2;
+/// A scan of fewer rows is not split among threads.
+const SPLIT_ROWS_MIN: u64 = 200_000;
+
+/// Scan of a `columns` table.
+pub(crate) struct ColumnsScan {
+    table: TableRef,
+    schema: SchemaRef,
+    view: TableView,
+    /// The request before splitting.
+    request: ScanRequest,
+    /// Predicate evaluated during the scan, if any.
+    keep: Option<Arc<Keep>>,
+    /// Requests of the partitions, one each.
+    requests: Vec<ScanRequest>,
+    /// Rows of the table, counting all versions.
+    rows_max: u64,
+    /// The view contains only committed rows.
+    is_committed: bool,
+    /// Whether exact statistics are requested ([`ColumnsScan::ask`]).
+    is_asked: AtomicBool,
+    /// Exact statistics, computed once; `None` inside if there are none.
+    known: OnceLock<Option<Arc<Statistics>>>,
+    properties: Arc<PlanProperties>,
+    metrics: ExecutionPlanMetricsSet,
+}
+
+impl ColumnsScan {
+    pub(crate) fn new(
+        table: TableRef,
+        schema: SchemaRef,
+        view: TableView,
+        (request, keep): (ScanRequest, Option<Arc<Keep>>),
+        partitions: usize,
+        is_committed: bool,
+    ) -> Result<ColumnsScan> {
+        let rows_max = rows_max(&view);
+        let ordered = series_number(&view, &request.series) <= 1 || !table.keyed;
+        let requests = split(&view, &request, rows_max, partitions)?;
+        let properties = PlanProperties::new(
+            equivalences(&table, &schema, ordered),
+            Partitioning::UnknownPartitioning(requests.len()),
+            EmissionType::Incremental,
+            Boundedness::Bounded,
+        );
+        let metrics = ExecutionPlanMetricsSet::new();
+        Ok(ColumnsScan {
+            table,
+            schema,
+            view,
+            request,
+            keep,
+            requests,
+            rows_max,
+            is_committed,
+            is_asked: AtomicBool::new(false),
+            known: OnceLock::new(),
+            properties: Arc::new(properties),
+            metrics,
+        })
+    }
+
+    /// Requests exact statistics from now on, where they are available.
+    pub(crate) fn ask(&self) {
+        self.is_asked.store(true, Ordering::Relaxed);
+    }
+
+    /// Exact statistics, if available.
+    fn known(&self) -> Option<Arc<Statistics>> {
+        if self.keep.is_some() || !self.is_committed || !self.is_asked.load(Ordering::Relaxed) {
+            return None;
+        }
+        let known = || -> Result<Option<Arc<Statistics>>> {
+            let Some(summary) = Summary::of(&self.view, &self.request)? else { return Ok(None) };
+            let columns = self.request.columns.iter().filter_map(|id| self.table.column_by_id(*id));
+            let columns: Vec<_> =
+                columns.zip(self.schema.fields()).map(|(column, field)| (column, field.data_type())).collect();
+            summary.statistics(&columns).map(Arc::new).map(Some)
+        };
+        // A read error here is reported by the scan, which then follows.
+        self.known.get_or_init(|| known().unwrap_or_default()).clone()
+    }
+
+    /// Number of segments of the table, and how many of them the request prunes.
+    fn segments(&self) -> (usize, usize) {
+        let segments = &self.view.state().segments;
+        let touched = |meta: &columns::SegmentMeta| {
+            self.request.times.overlaps(&meta.times) && reaches(&self.request.series, meta.series)
+        };
+        let pruned = segments.iter().filter(|segment| !touched(segment.meta())).count();
+        (segments.len(), pruned)
+    }
+}
+
+fn reaches(series: &SeriesFilter, (low, high): (u32, u32)) -> bool {
+    match series {
+        SeriesFilter::All => true,
+        SeriesFilter::Range(range) => range.start <= high && low < range.end,
+        SeriesFilter::Only(list) => {
+            list.get(list.partition_point(|series| *series < low)).is_some_and(|at| *at <= high)
+        }
+    }
+}
+
+fn series_number(view: &TableView, series: &SeriesFilter) -> u32 {
+    match series {
+        SeriesFilter::All => view.series_count(),
+        SeriesFilter::Range(range) => range.end.saturating_sub(range.start),
+        SeriesFilter::Only(list) => u32::try_from(list.len()).unwrap_or(u32::MAX),
+    }
+}
+
+fn rows_max(view: &TableView) -> u64 {
+    let state = view.state();
+    let segments: u64 = state.segments.iter().map(|segment| segment.meta().rows).sum();
+    let entries: u64 = state
+        .entries
+        .iter()
+        .map(|entry| match entry {
+            Entry::Rows { rows, .. } => rows.times.len() as u64,
+            Entry::Delete(_) => 0,
+        })
+        .sum();
+    segments + entries
+}
+
+/// Splits a large scan into requests for several threads.
+fn split(view: &TableView, request: &ScanRequest, rows: u64, partitions: usize) -> Result<Vec<ScanRequest>> {
+    if rows < SPLIT_ROWS_MIN || request.limit.is_some() || partitions < 2 {
+        return Ok(vec![request.clone()]);
+    }
+    let parts = view.split(request, partitions)?;
+    Ok(if parts.is_empty() { vec![request.clone()] } else { parts })
+}
+
+/// Rows of a single series are sorted by time.
+fn equivalences(table: &TableRef, schema: &SchemaRef, ordered: bool) -> EquivalenceProperties {
+    let time = &table.time_column().name;
+    match schema.index_of(time) {
+        Ok(at) if ordered => {
+            let options = SortOptions { descending: false, nulls_first: false };
+            let sort = PhysicalSortExpr::new(Arc::new(Column::new(time, at)), options);
+            EquivalenceProperties::new_with_orderings(Arc::clone(schema), [[sort]])
+        }
+        _ => EquivalenceProperties::new(Arc::clone(schema)),
+    }
+}
+
+impl fmt::Debug for ColumnsScan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ColumnsScan({})", self.table.name)
+    }
+}
+
+impl DisplayAs for ColumnsScan {
+    fn fmt_as(&self, _ty: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let request = &self.request;
+        let series = series_number(&self.view, &request.series);
+        write!(f, "ColumnsScan: table={}, columns=[", self.table.name)?;
+        for (at, field) in self.schema.fields().iter().enumerate() {
+            write!(f, "{}{}", if at == 0 { "" } else { ", " }, field.name())?;
+        }
+        write!(f, "], series={series} of {}", self.view.series_count())?;
+        write_times(f, &request.times)?;
+        for range in &request.ranges {
+            let name = self.table.column_by_id(range.column).map_or("?", |column| column.name.as_str());
+            write!(f, ", blocks by {name}")?;
+        }
+        if let Some(limit) = request.limit {
+            write!(f, ", limit={limit}")?;
+        }
+        let (segments, pruned) = self.segments();
+        write!(f, ", segments={segments} pruned={pruned}, partitions={}", self.requests.len())
+    }
+}
+
+fn write_times(f: &mut fmt::Formatter<'_>, times: &TimeRange) -> fmt::Result {
+    if *times == TimeRange::ALL {
+        return Ok(());
+    }
+    if times.is_empty() {
+        return write!(f, ", time=[]");
+    }
+    let moment =
+        |at: i64| jiff::Timestamp::from_nanosecond(i128::from(at)).map_or_else(|_| at.to_string(), |at| at.to_string());
+    match (times.start, times.last) {
+        (i64::MIN, last) => write!(f, ", time=[.., {}]", moment(last)),
+        (start, i64::MAX) => write!(f, ", time=[{}, ..]", moment(start)),
+        (start, last) => write!(f, ", time=[{}, {}]", moment(start), moment(last)),
+    }
+}
+
+impl ExecutionPlan for ColumnsScan {
+    fn name(&self) -> &'static str {
+        "ColumnsScan"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        Vec::new()
+    }
+
+    fn apply_expressions(
+        &self,
+        _f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> DfResult<TreeNodeRecursion>,
+    ) -> DfResult<TreeNodeRecursion> {
+        Ok(TreeNodeRecursion::Continue)
+    }
+
+    fn replace_children(
+        self: Arc<Self>,
+        _children: Vec<Arc<dyn ExecutionPlan>>,
+        _options: ReplaceChildrenOptions,
+    ) -> DfResult<Arc<dyn ExecutionPlan>> {
+        Ok(self)
+    }
+
+    fn with_new_children(self: Arc<Self>, _children: Vec<Arc<dyn ExecutionPlan>>) -> DfResult<Arc<dyn ExecutionPlan>> {
+        Ok(self)
+    }
+
+    fn execute(&self, partition: usize, _context: Arc<TaskContext>) -> DfResult<SendableRecordBatchStream> {
+        let request = self.requests[partition].clone();
+        let (view, schema, keep) = (self.view.clone(), Arc::clone(&self.schema), self.keep.clone());
+        let report = Report::new(&self.metrics, partition);
+        let mut builder = RecordBatchReceiverStreamBuilder::new(Arc::clone(&self.schema), BATCHES_AHEAD);
+        let out = builder.tx();
+        builder.spawn_blocking(move || {
+            let mut rows = Kept::new(&view, request, keep.as_deref()).map_err(external)?;
+            let mut sent = 0;
+            while let Some(batch) = rows.next().transpose() {
+                let batch = batch.map_err(external).and_then(|rows| with_schema(rows.batch, &schema));
+                let found = batch.as_ref().map_or(1, RecordBatch::num_rows);
+                sent += found;
+                let failed = batch.is_err();
+                // A failed send too means that there is no reader any more.
+                let is_over = if found == 0 { out.is_closed() } else { !handed_on(&out, batch)? };
+                if is_over || failed {
+                    break;
+                }
+            }
+            report.finish(&rows.scan().stats(), sent);
+            Ok(())
+        });
+        Ok(builder.build())
+    }
+
+    fn metrics(&self) -> Option<MetricsSet> {
+        Some(self.metrics.clone_inner())
+    }
+
+    fn partition_statistics(&self, partition: Option<usize>) -> DfResult<Arc<Statistics>> {
+        if let (None, Some(known)) = (partition, self.known()) {
+            return Ok(known);
+        }
+        let rows = usize::try_from(self.rows_max).unwrap_or(usize::MAX);
+        Ok(Arc::new(Statistics {
+            num_rows: Precision::Inexact(rows),
+            total_byte_size: Precision::Absent,
+            column_statistics: vec![ColumnStatistics::new_unknown(); self.schema.fields().len()],
+        }))
+    }
+}
+
+fn with_schema(batch: RecordBatch, schema: &SchemaRef) -> DfResult<RecordBatch> {
+    let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+    let columns = batch.columns().iter().zip(schema.fields());
+    let columns = columns.map(|(array, field)| relabel(Arc::clone(array), field.data_type())).collect();
+    Ok(RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options)?)
+}
+
+/// Metrics of a scan partition, for EXPLAIN ANALYZE.
+struct Report {
+    baseline: BaselineMetrics,
+    metrics: ExecutionPlanMetricsSet,
+    partition: usize,
+}
+
+impl Report {
+    fn new(metrics: &ExecutionPlanMetricsSet, partition: usize) -> Report {
+        Report { baseline: BaselineMetrics::new(metrics, partition), metrics: metrics.clone(), partition }
+    }
+
+    fn finish(&self, stats: &ScanStats, rows: usize) {
+        self.baseline.record_output(rows);
+        for (name, value) in [
+            ("segments", stats.segments),
+            ("segments_pruned", stats.segments_pruned),
+            ("blocks", stats.blocks),
+            ("blocks_pruned", stats.blocks_pruned),
+            ("bytes_read", stats.bytes_read),
+            ("versions_dropped", stats.versions_dropped),
+        ] {
+            let value = usize::try_from(value).unwrap_or(usize::MAX);
+            MetricBuilder::new(&self.metrics).counter(name, self.partition).add(value);
+        }
+        self.baseline.done();
+    }
+}

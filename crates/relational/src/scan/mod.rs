@@ -1,0 +1,69 @@
+//! Tables as DataFusion reads them: those of both stores, and tables whose rows are computed.
+
+mod columns_scan;
+pub(crate) mod columns_table;
+mod compare;
+mod computed_table;
+pub(crate) mod condition_order;
+pub(crate) mod context;
+mod key_filter;
+pub(crate) mod predicate;
+mod rows_table;
+pub(crate) mod selection;
+pub(crate) mod statistics;
+mod time_travel;
+
+use std::sync::Arc;
+
+use datafusion::catalog::TableProvider;
+use datafusion::datasource::provider_as_source;
+use datafusion::logical_expr::TableSource as DfTableSource;
+use model::{RowSchemaRef, TableRef};
+
+pub use columns_table::BATCH_ROWS;
+pub use computed_table::{ComputedTable, Push};
+pub use context::ReadContext;
+pub use selection::Selected;
+
+use self::columns_table::ColumnsTable;
+use self::computed_table::ComputedProvider;
+use self::rows_table::RowsTable;
+
+/// A table with more columns than this exposes only the columns that the query reads. DataFusion iterates several times over
+/// all columns of a table's schema: 3,000 columns took 10 ms.
+const NARROW: usize = 64;
+
+/// The rows of a table, for a plan. It holds the table's definition; rows are those of the statement that runs the plan.
+pub struct TableSource(pub(crate) Arc<dyn DfTableSource>);
+
+impl TableSource {
+    pub(crate) fn of(provider: Arc<dyn TableProvider>) -> TableSource {
+        TableSource(provider_as_source(provider))
+    }
+
+    /// A `columns` table, `as_of` at an earlier moment, in microseconds since 1970 UTC. `zone` is the session's time zone,
+    /// for the type of timestamps. Fields for which `is_used` is false may be missing.
+    #[must_use]
+    pub fn columns(table: TableRef, as_of: Option<i64>, zone: &str, is_used: &dyn Fn(&str) -> bool) -> TableSource {
+        let source = match table.columns.len() {
+            ..=NARROW => ColumnsTable::new(table, zone),
+            _ => ColumnsTable::with(table, zone, is_used),
+        };
+        TableSource::of(Arc::new(match as_of {
+            Some(micros) => source.at(micros.saturating_mul(1_000)),
+            None => source,
+        }))
+    }
+
+    /// A `rows` table.
+    #[must_use]
+    pub fn rows(table: RowSchemaRef, zone: Arc<str>) -> TableSource {
+        TableSource::of(Arc::new(RowsTable::new(table, zone)))
+    }
+
+    /// A table whose rows are computed when it is scanned.
+    #[must_use]
+    pub fn computed(table: Arc<dyn ComputedTable>, zone: &Arc<str>) -> TableSource {
+        TableSource::of(Arc::new(ComputedProvider::new(table, zone)))
+    }
+}

@@ -1,0 +1,210 @@
+//! DataFusion's table provider and scan of a `rows` table: all rows that are visible in the statement's
+//! snapshot, in record order.
+//!
+//! Memory of the rows is pinned for one batch at a time; the visible row versions are kept as long as the
+//! statement's context.
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow_array::{RecordBatch, RecordBatchOptions};
+use arrow_schema::{Schema, SchemaRef};
+use async_trait::async_trait;
+use datafusion::catalog::{Session, TableProvider};
+use datafusion::common::{Constraint, Constraints};
+use datafusion::error::Result as DfResult;
+use datafusion::execution::TaskContext;
+use datafusion::logical_expr::{Expr, TableType};
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::streaming::{PartitionStream, StreamingTableExec};
+use datafusion::physical_plan::{ExecutionPlan, SendableRecordBatchStream};
+use model::{Error, Result, RowSchemaRef, Type};
+use rows::{RecordId, RowTable, View};
+
+use crate::arrow::rows::{Builder, field};
+use crate::errors::external;
+use crate::scan::columns_table::BATCH_ROWS;
+use crate::scan::context::{ReadContext, Slot};
+
+/// A batch ends when its rows reach this many bytes.
+const BATCH_BYTES: usize = 1 << 20;
+/// A scan of fewer records is not split among threads.
+const SPLIT_RECORDS_MIN: u64 = 100_000;
+
+/// A `rows` table.
+pub(crate) struct RowsTable {
+    table: RowSchemaRef,
+    schema: SchemaRef,
+    /// Positions of the visible columns in the table.
+    shown: Arc<[usize]>,
+    zone: Arc<str>,
+    /// Primary key, so that GROUP BY of the key may select any column.
+    constraints: Constraints,
+}
+
+impl RowsTable {
+    /// `zone`: the session's time zone, for the type of timestamps.
+    pub(crate) fn new(table: RowSchemaRef, zone: Arc<str>) -> RowsTable {
+        let (shown, fields): (Vec<_>, Vec<_>) = table.shown().map(|(at, column)| (at, field(column, &zone))).unzip();
+        let place = |at: &usize| shown.iter().position(|shown| shown == at);
+        let key = table.primary.as_ref().and_then(|key| key.columns.iter().map(place).collect::<Option<Vec<_>>>());
+        let constraints = Constraints::new_unverified(key.map(Constraint::PrimaryKey).into_iter().collect());
+        RowsTable { schema: Arc::new(Schema::new(fields)), shown: shown.into(), table, zone, constraints }
+    }
+}
+
+impl fmt::Debug for RowsTable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "RowsTable({})", self.table.name)
+    }
+}
+
+#[async_trait]
+impl TableProvider for RowsTable {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+
+    fn constraints(&self) -> Option<&Constraints> {
+        Some(&self.constraints)
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::Base
+    }
+
+    async fn scan(
+        &self,
+        state: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        _filters: &[Expr],
+        limit: Option<usize>,
+    ) -> DfResult<Arc<dyn ExecutionPlan>> {
+        let context = state
+            .config()
+            .get_extension::<Slot>()
+            .and_then(|slot| slot.get())
+            .ok_or_else(|| external(Error::bug("a scan outside a statement")))?;
+        let view = context.rows_view.clone();
+        let view = view.ok_or_else(|| external(Error::bug("a scan of rows without their snapshot")))?;
+        let table = Arc::clone(context.snapshot.row_table_by_id(self.table.id).map_err(external)?);
+        let columns: Arc<[usize]> = match projection {
+            Some(chosen) => chosen.iter().map(|at| self.shown[*at]).collect(),
+            None => Arc::clone(&self.shown),
+        };
+        let schema = match projection {
+            Some(chosen) => Arc::new(self.schema.project(chosen)?),
+            None => Arc::clone(&self.schema),
+        };
+        let part = |records: Range<u64>| -> Arc<dyn PartitionStream> {
+            Arc::new(Part {
+                context: Arc::clone(&context),
+                view: view.clone(),
+                table: Arc::clone(&table),
+                columns: Arc::clone(&columns),
+                schema: Arc::clone(&schema),
+                zone: Arc::clone(&self.zone),
+                records,
+            })
+        };
+        let parts = split(table.records.bound(), state.config().target_partitions()).into_iter().map(part).collect();
+        let plan = StreamingTableExec::try_new(Arc::clone(&schema), parts, None, Vec::new(), false, limit)?;
+        Ok(Arc::new(plan))
+    }
+}
+
+/// Compares `char(n)` as text, without trailing blanks.
+fn unpadded(ty: Type) -> Type {
+    if matches!(ty, Type::Char(_)) { Type::Text } else { ty }
+}
+
+/// Splits all records into ranges of about equal size; at least one.
+fn split(records: u64, parts: usize) -> Vec<Range<u64>> {
+    let parts = (records / SPLIT_RECORDS_MIN).clamp(1, parts.max(1) as u64);
+    (0..parts).map(|part| records * part / parts..records * (part + 1) / parts).collect()
+}
+
+/// A range of a table's records.
+struct Part {
+    /// Pins the row versions of the snapshot.
+    context: Arc<ReadContext>,
+    view: View,
+    table: Arc<RowTable>,
+    columns: Arc<[usize]>,
+    schema: SchemaRef,
+    zone: Arc<str>,
+    records: Range<u64>,
+}
+
+impl fmt::Debug for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "records {:?} of {}", self.records, self.table.schema.name)
+    }
+}
+
+impl PartitionStream for Part {
+    fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    fn execute(&self, _task: Arc<TaskContext>) -> SendableRecordBatchStream {
+        self.view.note_table(&self.table);
+        let reader = Reader {
+            _context: Arc::clone(&self.context),
+            view: self.view.clone(),
+            table: Arc::clone(&self.table),
+            columns: Arc::clone(&self.columns),
+            schema: Arc::clone(&self.schema),
+            zone: Arc::clone(&self.zone),
+            left: self.records.clone(),
+        };
+        let batches = futures::stream::unfold(reader, |mut reader| async move {
+            let batch = reader.next().transpose()?;
+            if batch.is_err() {
+                reader.left = 0..0;
+            }
+            Some((batch.map_err(external), reader))
+        });
+        Box::pin(RecordBatchStreamAdapter::new(Arc::clone(&self.schema), batches))
+    }
+}
+
+struct Reader {
+    _context: Arc<ReadContext>,
+    view: View,
+    table: Arc<RowTable>,
+    columns: Arc<[usize]>,
+    schema: SchemaRef,
+    zone: Arc<str>,
+    left: Range<u64>,
+}
+
+impl Reader {
+    /// Reads the next rows; `None` at the end.
+    fn next(&mut self) -> Result<Option<RecordBatch>> {
+        let columns = &self.table.schema.columns;
+        let mut builders: Vec<Builder> =
+            self.columns.iter().map(|at| Builder::scanned(unpadded(columns[*at].ty), &self.zone, BATCH_ROWS)).collect();
+        let mut rows = 0;
+        {
+            let guard = crossbeam_epoch::pin();
+            let mut bytes = 0;
+            while rows < BATCH_ROWS && bytes < BATCH_BYTES {
+                let Some(record) = self.left.next() else { break };
+                let Some(row) = self.view.row(&self.table, RecordId(record), &guard) else { continue };
+                for (builder, column) in builders.iter_mut().zip(&*self.columns) {
+                    builder.push(&self.table.layout.field(row, *column)?)?;
+                }
+                rows += 1;
+                bytes += row.len();
+            }
+        }
+        if rows == 0 {
+            return Ok(None);
+        }
+        let arrays = builders.iter_mut().map(Builder::finish).collect();
+        let options = RecordBatchOptions::new().with_row_count(Some(rows));
+        RecordBatch::try_new_with_options(Arc::clone(&self.schema), arrays, &options).map(Some).map_err(Error::bug)
+    }
+}
