@@ -1,7 +1,6 @@
 //! Plans queries: the binder applies PostgreSQL's rules for names and types, and `relational` makes a plan of the bound tree.
 
 use std::borrow::Cow;
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -9,7 +8,7 @@ use binder::Schema;
 use binder::tree::{ChangeStatement, IndexKey, Query, Statement as BoundStatement, Table, TableColumn, UniqueIndex};
 use bumpalo::Bump;
 use catalog::TypeId;
-use engine::{Catalog, Engine};
+use engine::Catalog;
 use model::{Datum, Error, Result, RowIndex, RowSchema, TableName};
 use parking_lot::Mutex;
 use parser::ast::{self, Statement};
@@ -22,12 +21,10 @@ use relational::types::{OutputColumn, Value};
 use relational::{Parameters, Plan, TableSource};
 use scalar::Session;
 
-use crate::context::{DATABASE, StatementContext};
-use crate::rows::plain_datum;
+use crate::result::plain_datum;
+use crate::session::context::StatementContext;
+use crate::session::facts::{statement_facts, value_session};
 use crate::statement::{Command, NO_PLACE, Parsed, Purpose};
-
-/// Part of the memory budget that a single computed value may take. Several exist at once, in arguments and results.
-const VALUE_PART: u64 = 16;
 
 /// A query that was bound and lowered.
 pub(crate) struct Planned {
@@ -199,7 +196,7 @@ impl Bound {
         let mut tables = Tables { sources: Mutex::new(self.sources), is_shown, ..Tables::new(context) };
         if is_reusable {
             // A kept plan must not keep the snapshot.
-            tables.session = Arc::new(session(context));
+            tables.session = Arc::new(value_session(context));
         }
         let plan = Plan::new(&self.query, &tables).map_err(|error| placed(error, statement))?;
         Ok(Planned { plan, columns, parameters: self.parameters, is_reusable })
@@ -238,7 +235,7 @@ fn read(
     let session = match &database {
         Some(database) => &*database.session,
         None => {
-            own = session(context);
+            own = value_session(context);
             &own
         }
     };
@@ -317,9 +314,9 @@ struct Tables<'a> {
 
 impl<'a> Tables<'a> {
     fn new(context: &'a Arc<StatementContext>) -> Tables<'a> {
-        let facts = crate::server_facts::facts(context);
+        let facts = statement_facts(context);
         let objects: Arc<dyn scalar::Objects> = Arc::new(StatementObjects::new(Arc::clone(&facts)));
-        let session = Arc::new(Session { objects: Some(objects), ..session(context) });
+        let session = Arc::new(Session { objects: Some(objects), ..value_session(context) });
         let (reads_system, sources) = (AtomicBool::new(false), Mutex::default());
         Tables { context, facts, session, reads_system, sources, keeps_nanoseconds: false, is_shown: true }
     }
@@ -517,44 +514,5 @@ impl ComputedTable for System {
             rows.for_each_value(*column, |value| push(place, value))?;
         }
         Ok(rows.row_count())
-    }
-}
-
-/// The facts of a session that expressions of a running statement depend on, with the database's objects.
-pub(crate) fn facts(context: &Arc<StatementContext>) -> Arc<Session> {
-    let objects: Arc<dyn scalar::Objects> = Arc::new(StatementObjects::new(crate::server_facts::facts(context)));
-    Arc::new(Session { objects: Some(objects), ..session(context) })
-}
-
-/// The facts of a session that results depend on.
-pub(crate) fn session(context: &StatementContext) -> Session {
-    Session {
-        transaction_micros: context.now_ns.div_euclid(1_000),
-        statement_micros: context.statement_ns.div_euclid(1_000),
-        outside: Some(Arc::new(Outside(context.engine.clone()))),
-        user: context.user.to_string(),
-        database: DATABASE.to_owned(),
-        schema: context.current_schema(),
-        value_bytes_max: usize::try_from(context.engine.memory().total() / VALUE_PART).unwrap_or(usize::MAX),
-        ..context.settings.value_session()
-    }
-}
-
-/// The clock and the random numbers of the engine's environment.
-struct Outside(Engine);
-
-impl fmt::Debug for Outside {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Outside")
-    }
-}
-
-impl scalar::context::Outside for Outside {
-    fn now_micros(&self) -> i64 {
-        self.0.env().now_ns().div_euclid(1_000)
-    }
-
-    fn random(&self) -> u64 {
-        self.0.env().random()
     }
 }

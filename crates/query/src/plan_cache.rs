@@ -24,8 +24,10 @@ use pg::Form;
 use pg::types::oid;
 use rustc_hash::FxHashMap;
 
-use crate::rows::{Arguments, Bound};
-use crate::session::{Plan, Prepared, Session, TxnStatus};
+use crate::plan::{Plan, Prepared};
+use crate::result::{Arguments, Bound};
+use crate::session::Session;
+use crate::session::block::TxnStatus;
 use crate::settings::Settings;
 use crate::statement::{Command, Statement};
 use relational::types::Value;
@@ -46,9 +48,9 @@ const COPIES: u64 = 2;
 /// Memory of many rows is reserved in steps of this many bytes; a smaller remainder is not counted.
 const COUNTED_BYTES: u64 = 64 << 10;
 
-/// Cached statements of a session.
+/// Cached statements of a session. Its owner hands it the session at each call.
 #[derive(Default)]
-pub(crate) struct Texts {
+pub struct PlanCache {
     /// By the whole text of a Parse message, with the parameter types that the client declared last.
     whole: FxHashMap<Box<str>, (Box<[u32]>, Prepared)>,
     /// By stripped text, for texts without parameters.
@@ -101,64 +103,64 @@ impl RecalledStatement {
     }
 }
 
-impl Session {
-    /// Looks up the statement of a Parse message that was [cached](Session::remember). Returns `None` if its
+impl PlanCache {
+    /// Looks up the statement of a Parse message that was [cached](PlanCache::remember). Returns `None` if its
     /// plan is no longer valid.
-    pub fn recall(&mut self, text: &str, types: &[u32]) -> Option<Prepared> {
-        let (declared, prepared) = self.texts.whole.get(text)?;
+    pub fn recall(&mut self, session: &mut Session, text: &str, types: &[u32]) -> Option<Prepared> {
+        let (declared, prepared) = self.whole.get(text)?;
         if **declared != *types {
             return None;
         }
         let prepared = prepared.clone();
-        if self.is_in_force(&prepared, &mut None) {
+        if is_in_force(session, &prepared, &mut None) {
             return Some(prepared);
         }
-        self.texts.whole.remove(text);
+        self.whole.remove(text);
         None
     }
 
-    /// Like [`Session::recall_text`], for a text of exactly one statement.
-    pub fn recall_alone(&mut self, text: &str) -> Option<RecalledStatement> {
-        let [statement]: [RecalledStatement; 1] = self.recall_text(text)?.statements.try_into().ok()?;
+    /// Like [`PlanCache::recall_text`], for a text of exactly one statement.
+    pub fn recall_alone(&mut self, session: &mut Session, text: &str) -> Option<RecalledStatement> {
+        let [statement]: [RecalledStatement; 1] = self.recall_text(session, text)?.statements.try_into().ok()?;
         Some(statement)
     }
 
     /// Caches the statement of a Parse message, if it is compiled or a series statement; without parameters
-    /// it is cached like [`Session::remember_stripped`] does.
-    pub fn remember(&mut self, text: &str, types: &[u32], prepared: &Prepared) {
-        if types.is_empty() && prepared.parameters().is_empty() && self.remember_stripped(prepared) {
+    /// it is cached like [`PlanCache::remember_stripped`] does.
+    pub fn remember(&mut self, session: &mut Session, text: &str, types: &[u32], prepared: &Prepared) {
+        if types.is_empty() && prepared.parameters().is_empty() && self.remember_stripped(session, prepared) {
             return;
         }
         if is_planned(prepared) && !depends_on_session(prepared) && text.len() <= STATEMENT_BYTES_MAX {
-            if self.texts.whole.len() >= TEXTS_MAX {
-                self.texts.whole.clear();
+            if self.whole.len() >= TEXTS_MAX {
+                self.whole.clear();
             }
-            self.texts.whole.insert(text.into(), (types.into(), prepared.clone()));
+            self.whole.insert(text.into(), (types.into(), prepared.clone()));
         }
     }
 
     /// Looks up a text of the simple protocol: returns its statements if all of them are cached
-    /// ([`Session::remember_stripped`]). Before running each statement but the first, check
-    /// [`Session::is_still_known`].
-    pub fn recall_text(&mut self, text: &str) -> Option<Recalled> {
-        if self.status() == TxnStatus::Failed {
+    /// ([`PlanCache::remember_stripped`]). Before running each statement but the first, check
+    /// [`PlanCache::is_still_known`].
+    pub fn recall_text(&mut self, session: &mut Session, text: &str) -> Option<Recalled> {
+        if session.status() == TxnStatus::Failed {
             return None;
         }
         let (mut recalled, mut newest, mut at) = (Vec::new(), None, 0);
         loop {
-            let mut held = self.database().engine().memory().reservation(Work::Statements);
+            let mut held = session.database().engine().memory().reservation(Work::Statements);
             // If memory is exhausted, the text is parsed normally, which reports the error.
             let Some(stripped) = Stripped::next(text, &mut at, &mut |bytes| held.grow(bytes).ok())? else { break };
             if recalled.len() == STATEMENTS_MAX {
                 return None;
             }
-            let prepared = match self.texts.stripped.get(stripped.key.as_str()) {
+            let prepared = match self.stripped.get(stripped.key.as_str()) {
                 Some(Known::Planned(prepared)) => prepared.clone(),
-                None | Some(Known::Once) if stripped.further_rows > 0 => self.planned_rows(&stripped)?,
+                None | Some(Known::Once) if stripped.further_rows > 0 => self.planned_rows(session, &stripped)?,
                 _ => return None,
             };
-            if !self.is_in_force(&prepared, &mut newest) {
-                self.texts.stripped.remove(stripped.key.as_str());
+            if !is_in_force(session, &prepared, &mut newest) {
+                self.stripped.remove(stripped.key.as_str());
                 return None;
             }
             let constants = match &prepared.0.plan {
@@ -169,31 +171,31 @@ impl Session {
                     let constants = stripped.constants.iter().map(|constant| (Form::Text, constant.bytes()));
                     // A constant that cannot be read is an error with a position, which only the original
                     // text has.
-                    Constants::Bound(plan.bind(constants, &self.settings, self.now_ns()).ok()?)
+                    Constants::Bound(plan.bind(constants, &session.settings, session.now_ns()).ok()?)
                 }
                 Plan::Query(_) | Plan::Insert(_) => {
                     if !stripped.fits(prepared.parameters()) {
                         return None;
                     }
                     let constants = stripped.constants.iter().zip(prepared.parameters().iter().cycle());
-                    let value = |(constant, oid): (&Constant<'_>, &u32)| value(*oid, constant, &self.settings);
+                    let value = |(constant, oid): (&Constant<'_>, &u32)| value(*oid, constant, &session.settings);
                     Constants::Values(constants.map(value).collect::<Option<_>>()?)
                 }
                 _ => Constants::None,
             };
             recalled.push(RecalledStatement { prepared, constants, _held: held });
         }
-        let settings = Arc::clone(&self.settings);
+        let settings = Arc::clone(&session.settings);
         (!recalled.is_empty()).then_some(Recalled { statements: recalled, settings })
     }
 
     /// Plans a text of several rows of constants that is not cached, as the statement of its first row.
-    fn planned_rows(&mut self, stripped: &Stripped<'_>) -> Option<Prepared> {
-        self.settle();
-        if self.status() == TxnStatus::Failed {
+    fn planned_rows(&mut self, session: &mut Session, stripped: &Stripped<'_>) -> Option<Prepared> {
+        session.settle();
+        if session.status() == TxnStatus::Failed {
             return None;
         }
-        let prepared = self.plan_stripped(stripped, false)?;
+        let prepared = plan_stripped(session, stripped, false)?;
         let takes_rows = prepared.0.plan.takes_rows();
         let known = if takes_rows { Known::Planned(prepared.clone()) } else { Known::Never };
         self.note(stripped, known);
@@ -201,26 +203,27 @@ impl Session {
     }
 
     fn note(&mut self, stripped: &Stripped<'_>, known: Known) {
-        if self.texts.stripped.len() >= TEXTS_MAX {
-            self.texts.stripped.retain(|_, known| !matches!(known, Known::Once));
+        if self.stripped.len() >= TEXTS_MAX {
+            self.stripped.retain(|_, known| !matches!(known, Known::Once));
         }
-        if self.texts.stripped.len() >= TEXTS_MAX {
-            self.texts.stripped.clear();
+        if self.stripped.len() >= TEXTS_MAX {
+            self.stripped.clear();
         }
-        self.texts.stripped.insert(stripped.key.as_str().into(), known);
+        self.stripped.insert(stripped.key.as_str().into(), known);
     }
 
     /// Whether a cached statement of a text is still valid: earlier statements of the text, or other sessions
     /// in the meantime, may have changed settings and tables.
-    pub fn is_still_known(&mut self, text: &Recalled, statement: &RecalledStatement) -> bool {
+    pub fn is_still_known(&self, session: &mut Session, text: &Recalled, statement: &RecalledStatement) -> bool {
         let control = is_control(&statement.prepared.0.statement);
-        control || Arc::ptr_eq(&self.settings, &text.settings) && self.is_in_force(&statement.prepared, &mut None)
+        control
+            || Arc::ptr_eq(&session.settings, &text.settings) && is_in_force(session, &statement.prepared, &mut None)
     }
 
     /// Records a statement without parameters. At its second occurrence, ignoring constants, it is cached for
-    /// [`Session::recall_text`]. Returns true if the statement has constants and may be found by its stripped
+    /// [`PlanCache::recall_text`]. Returns true if the statement has constants and may be found by its stripped
     /// text.
-    pub fn remember_stripped(&mut self, prepared: &Prepared) -> bool {
+    pub fn remember_stripped(&mut self, session: &mut Session, prepared: &Prepared) -> bool {
         if !is_kept(prepared) {
             return false;
         }
@@ -230,10 +233,10 @@ impl Session {
         }
         let Some(Some(stripped)) = Stripped::next(sql, &mut 0, &mut |_| Some(())) else { return false };
         let has_constants = !stripped.constants.is_empty();
-        let known = match self.texts.stripped.get(stripped.key.as_str()) {
+        let known = match self.stripped.get(stripped.key.as_str()) {
             None => Known::Once,
             Some(Known::Once) if is_control(&prepared.0.statement) => Known::Planned(prepared.clone()),
-            Some(Known::Once) => self.planned(&stripped, prepared).map_or(Known::Never, Known::Planned),
+            Some(Known::Once) => planned(session, &stripped, prepared).map_or(Known::Never, Known::Planned),
             Some(Known::Never) => return false,
             Some(Known::Planned(_)) => return has_constants,
         };
@@ -241,66 +244,66 @@ impl Session {
         self.note(&stripped, known);
         may_be_found
     }
+}
 
-    /// Plans a stripped text; `floats`: numeric constants become float parameters.
-    fn plan_stripped(&mut self, stripped: &Stripped<'_>, floats: bool) -> Option<Prepared> {
-        let statements = crate::statement::parse(stripped.text()).ok()?;
-        let [statement]: [Statement; 1] = statements.try_into().ok()?;
-        let types = stripped.constants[..stripped.width()].iter().map(|constant| match constant.ty {
-            // The constant gets the type of its column.
-            _ if constant.is_value => 0,
-            oid::NUMERIC if floats => oid::FLOAT8,
-            ty => ty,
-        });
-        let types: Vec<u32> = types.collect();
-        let prepared = self.plan_statement(&statement.without_place(), &types).ok()?;
-        (stripped.fits(prepared.parameters()) && !depends_on_session(&prepared)).then_some(prepared)
-    }
+/// Plans a stripped text; `floats`: numeric constants become float parameters.
+fn plan_stripped(session: &mut Session, stripped: &Stripped<'_>, floats: bool) -> Option<Prepared> {
+    let statements = crate::statement::parse(stripped.text()).ok()?;
+    let [statement]: [Statement; 1] = statements.try_into().ok()?;
+    let types = stripped.constants[..stripped.width()].iter().map(|constant| match constant.ty {
+        // The constant gets the type of its column.
+        _ if constant.is_value => 0,
+        oid::NUMERIC if floats => oid::FLOAT8,
+        ty => ty,
+    });
+    let types: Vec<u32> = types.collect();
+    let prepared = session.plan_statement(&statement.without_place(), &types).ok()?;
+    (stripped.fits(prepared.parameters()) && !depends_on_session(&prepared)).then_some(prepared)
+}
 
-    /// Plans a stripped text. Returns `None` if its plan differs from that of the original text.
-    fn planned(&mut self, stripped: &Stripped<'_>, whole: &Prepared) -> Option<Prepared> {
-        // Numeric constants become floats when they are operands of floats, which is where series statements
-        // have them.
-        let prepared = self.plan_stripped(stripped, matches!(whole.0.plan, Plan::Query(_)))?;
-        let is_same = match (&prepared.0.plan, &whole.0.plan) {
-            (Plan::Rows(plan), Plan::Rows(way)) => plan.describe() == way.describe(),
-            (Plan::Query(plan), Plan::Query(way)) => {
-                let (plan, way) = (plan.series.as_ref()?, way.series.as_ref()?);
-                let is_numeric = |at: &usize| stripped.constants[*at].ty == oid::NUMERIC;
-                let numerics: Vec<usize> = (0..stripped.constants.len()).filter(is_numeric).collect();
-                plan.is_like(way) && numerics.into_iter().all(|at| plan.is_beside_float(at))
-            }
-            (Plan::Insert(plan), Plan::Insert(way)) => {
-                let constants = || stripped.constants.iter();
-                // A constant that the column's type cannot read now cannot be read later either.
-                let is_read = |(constant, oid): (&Constant<'_>, &u32)| value(*oid, constant, &self.settings).is_some();
-                plan.is_like(way)
-                    && constants().all(|constant| constant.is_value)
-                    && constants().zip(prepared.parameters().iter().cycle()).all(is_read)
-            }
-            _ => false,
-        };
-        (is_same && prepared.0.columns == whole.0.columns).then_some(prepared)
-    }
+/// Plans a stripped text. Returns `None` if its plan differs from that of the original text.
+fn planned(session: &mut Session, stripped: &Stripped<'_>, whole: &Prepared) -> Option<Prepared> {
+    // Numeric constants become floats when they are operands of floats, which is where series statements
+    // have them.
+    let prepared = plan_stripped(session, stripped, matches!(whole.0.plan, Plan::Query(_)))?;
+    let is_same = match (&prepared.0.plan, &whole.0.plan) {
+        (Plan::Rows(plan), Plan::Rows(way)) => plan.describe() == way.describe(),
+        (Plan::Query(plan), Plan::Query(way)) => {
+            let (plan, way) = (plan.series.as_ref()?, way.series.as_ref()?);
+            let is_numeric = |at: &usize| stripped.constants[*at].ty == oid::NUMERIC;
+            let numerics: Vec<usize> = (0..stripped.constants.len()).filter(is_numeric).collect();
+            plan.is_like(way) && numerics.into_iter().all(|at| plan.is_beside_float(at))
+        }
+        (Plan::Insert(plan), Plan::Insert(way)) => {
+            let constants = || stripped.constants.iter();
+            // A constant that the column's type cannot read now cannot be read later either.
+            let is_read = |(constant, oid): (&Constant<'_>, &u32)| value(*oid, constant, &session.settings).is_some();
+            plan.is_like(way)
+                && constants().all(|constant| constant.is_value)
+                && constants().zip(prepared.parameters().iter().cycle()).all(is_read)
+        }
+        _ => false,
+    };
+    (is_same && prepared.0.columns == whole.0.columns).then_some(prepared)
+}
 
-    /// Whether the plan of a statement is still valid. `newest` caches the snapshot across several calls.
-    fn is_in_force(&mut self, prepared: &Prepared, newest: &mut Option<Snapshot>) -> bool {
-        if self.status() == TxnStatus::Failed {
-            return false;
-        }
-        match &prepared.0.plan {
-            Plan::Query(plan) => return plan.holds(&self.context()),
-            Plan::Insert(plan) => return plan.holds(&self.context(), &prepared.0.statement),
-            _ => {}
-        }
-        let Plan::Rows(plan) = &prepared.0.plan else { return is_control(&prepared.0.statement) };
-        if !plan.names_tables() {
-            // A statement without tables must not bind the transaction to the newest commit either.
-            return true;
-        }
-        let newest = newest.get_or_insert_with(|| self.newest());
-        plan.holds(newest, &self.settings)
+/// Whether the plan of a statement is still valid. `newest` caches the snapshot across several calls.
+fn is_in_force(session: &mut Session, prepared: &Prepared, newest: &mut Option<Snapshot>) -> bool {
+    if session.status() == TxnStatus::Failed {
+        return false;
     }
+    match &prepared.0.plan {
+        Plan::Query(plan) => return plan.holds(&session.context()),
+        Plan::Insert(plan) => return plan.holds(&session.context(), &prepared.0.statement),
+        _ => {}
+    }
+    let Plan::Rows(plan) = &prepared.0.plan else { return is_control(&prepared.0.statement) };
+    if !plan.names_tables() {
+        // A statement without tables must not bind the transaction to the newest commit either.
+        return true;
+    }
+    let newest = newest.get_or_insert_with(|| session.newest());
+    plan.holds(newest, &session.settings)
 }
 
 fn is_kept(prepared: &Prepared) -> bool {

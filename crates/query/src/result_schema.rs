@@ -9,8 +9,10 @@ use arrow_array::{RecordBatch, RecordBatchOptions};
 use arrow_schema::{DataType as Arrow, Field, Schema, SchemaRef};
 use model::{Error, Result, Type};
 
-use crate::rows::{Verb, carried};
-use crate::session::{Plan, Prepared, Session};
+use crate::execute::rows::carried;
+use crate::plan::rows::Verb;
+use crate::plan::{Plan, Prepared};
+use crate::session::Session;
 use crate::statement::Command;
 use relational::arrow::cast;
 use relational::arrow::rows::arrow_of;

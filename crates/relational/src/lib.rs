@@ -2,13 +2,14 @@
 //!
 //! - [`Plan::new`] lowers a [`binder::tree::Query`] to a plan, directly: no name is resolved and no type is chosen again.
 //!   DataFusion executes joins, sorts and aggregation; values are PostgreSQL's, computed by crate `scalar` unless Arrow's kernels
-//!   agree ([`evaluation`]).
+//!   agree (`evaluation`).
 //! - [`Runtime`] has the memory, spill directory and optimizer rules of all sessions; an [`Executor`] plans and runs the
 //!   statements of one session over the snapshot of a [`ReadContext`].
 //! - [`series`] matches plans over one `columns` table and runs them synchronously.
 //! - [`arrow`] has PostgreSQL's values in Arrow arrays, for parameters and results.
 //!
-//! The modules are listed from the lowest to the highest; none uses a later one (`cargo xtask tidy`).
+//! Modules, lowest first, none of which uses a later one: `errors`, `types`, `results`, `memory`, `arrow`, `evaluation`,
+//! `nodes`, `functions`, `scan`, `files`, `series`, `lower`, `run`.
 //!
 //! Invariants: what cannot be lowered is refused with 0A000, never computed otherwise. No input causes a panic. Memory that
 //! grows is reserved, and every loop can be cancelled. No error of DataFusion leaves the crate untranslated.

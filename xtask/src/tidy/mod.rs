@@ -1,11 +1,12 @@
 //! `tidy`: checks the project's rules.
 //!
-//! There are five kinds: dependencies between crates, from `cargo metadata` (`deps`); names that only some files
-//! may use (`source`); rules about texts (`text`); comments that name their subject (`prose`); the share of assertions
+//! There are six kinds: dependencies between crates, from `cargo metadata` (`deps`); the order of a crate's modules
+//! (`layers`); names that only some files may use (`source`); rules about texts (`text`); comments that name their subject (`prose`); the share of assertions
 //! (`assertions`). A finding contains file, line, rule and reason.
 
 mod assertions;
 mod deps;
+mod layers;
 mod mask;
 mod prose;
 mod source;
@@ -55,6 +56,7 @@ struct SourceFile {
 pub(crate) fn run() -> Result {
     let files = files(&root())?;
     let mut findings = deps::check()?;
+    findings.extend(layers::check(&files));
     findings.extend(source::check(&files));
     findings.extend(text::check(&files));
     findings.extend(prose::check(&files));

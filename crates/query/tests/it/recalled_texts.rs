@@ -1,7 +1,7 @@
 //! INSERTs that differ only in constants: executing them through the plan cache has the same effect as executing the
 //! whole text.
 
-use query::Session;
+use query::{PlanCache, Session};
 
 use crate::client::{Client, Fixture, Storage};
 
@@ -78,21 +78,36 @@ impl Random {
     }
 }
 
-async fn whole(session: &mut Session, sql: &str) -> Result<(), String> {
+/// A client as the server has it.
+struct Cached {
+    session: Session,
+    plans: PlanCache,
+}
+
+impl Cached {
+    fn new(fixture: &Fixture) -> Cached {
+        Cached { session: fixture.database.session("millrace"), plans: PlanCache::default() }
+    }
+}
+
+async fn whole(client: &mut Cached, sql: &str) -> Result<(), String> {
+    let Cached { session, plans } = client;
     let said = |error: model::Error| format!("{} {error}", error.state().0);
     for statement in query::parse(sql).map_err(said)? {
         let prepared = session.prepare(&statement, &[]).await.map_err(said)?;
-        session.remember_stripped(&prepared);
+        plans.remember_stripped(session, &prepared);
         session.execute(&prepared, &[]).await.map_err(said)?;
     }
     Ok(())
 }
 
 /// Executes a text as the server does for the simple protocol. The flag says whether the plan cache had it.
-async fn recalled(session: &mut Session, sql: &str) -> (Result<(), String>, bool) {
-    let Some(text) = session.recall_text(sql) else { return (whole(session, sql).await, false) };
+async fn recalled(client: &mut Cached, sql: &str) -> (Result<(), String>, bool) {
+    let Some(text) = client.plans.recall_text(&mut client.session, sql) else {
+        return (whole(client, sql).await, false);
+    };
     for statement in &text.statements {
-        if let Err(error) = session.execute_into(&statement.prepared, statement.arguments(), None).await {
+        if let Err(error) = client.session.execute_into(&statement.prepared, statement.arguments(), None).await {
             return (Err(format!("{} {error}", error.state().0)), true);
         }
     }
@@ -116,7 +131,7 @@ async fn compare(
     texts: usize,
     first: impl Fn(usize) -> String,
 ) -> Found {
-    let (mut cached, mut plain) = (fixture.database.session("millrace"), fixture.database.session("millrace"));
+    let (mut cached, mut plain) = (Cached::new(fixture), Cached::new(fixture));
     for name in ["a", "b"] {
         whole(&mut cached, &tables.replace("TABLE x", &format!("TABLE {name}"))).await.unwrap();
     }
@@ -199,7 +214,7 @@ fn rows_of_constants_are_found_whatever_their_number_once_one_of_them_was() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     runtime.block_on(async {
         let fixture = Fixture::new();
-        let mut session = fixture.database.session("millrace");
+        let mut session = Cached::new(&fixture);
         whole(&mut session, "CREATE TABLE a (k int PRIMARY KEY, s text)").await.unwrap();
         for (text, expected) in [
             ("INSERT INTO a VALUES (1, 'x')", false),
@@ -220,7 +235,7 @@ fn rows_of_constants_are_found_whatever_their_number_once_one_of_them_was() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_text_with_a_constant_of_the_clock_is_planned_each_time() {
     let fixture = Fixture::new();
-    let mut session = fixture.database.session("millrace");
+    let mut session = Cached::new(&fixture);
     whole(&mut session, "CREATE TABLE moments (t timestamptz)").await.unwrap();
     for _ in 0..4 {
         let (inserted, _) = recalled(&mut session, "INSERT INTO moments SELECT 'now'::timestamptz").await;
@@ -234,7 +249,7 @@ async fn a_text_with_a_constant_of_the_clock_is_planned_each_time() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_text_on_a_table_with_a_check_of_times_is_recalled_until_the_zone_changes() {
     let fixture = Fixture::new();
-    let mut session = fixture.database.session("millrace");
+    let mut session = Cached::new(&fixture);
     let table = "CREATE TABLE kept (t timestamptz CHECK (t > '2026-01-01 00:00'), d date CHECK (d <> 'today'))";
     whole(&mut session, table).await.unwrap();
     whole(&mut session, "CREATE TABLE dated (t timestamptz CHECK (t > '2026-01-01 00:00'))").await.unwrap();

@@ -1,7 +1,7 @@
 //! Results of a session other than rows: parameter types, column names and types, notices, snapshots, limits.
 
 use futures::StreamExt;
-use query::{Outcome, Session, TxnStatus, Value};
+use query::{Outcome, PlanCache, Session, TxnStatus, Value};
 
 use crate::client::{Client, Fixture, Storage};
 use crate::script::Connection;
@@ -444,10 +444,10 @@ fn a_change_of_many_rows_stops_when_it_is_told_to_and_changes_nothing() {
 }
 
 /// Prepares and executes a text, and records it in the plan cache, as the server does for the simple protocol.
-async fn came(session: &mut Session, sql: &str) {
+async fn came(session: &mut Session, plans: &mut PlanCache, sql: &str) {
     for statement in query::parse(sql).unwrap() {
         let prepared = session.prepare(&statement, &[]).await.unwrap();
-        session.remember_stripped(&prepared);
+        plans.remember_stripped(session, &prepared);
         session.execute(&prepared, &[]).await.unwrap();
     }
 }
@@ -455,24 +455,29 @@ async fn came(session: &mut Session, sql: &str) {
 #[test]
 fn texts_that_came_twice_are_known_until_what_they_name_changes() {
     with_session(async |mut session| {
-        came(&mut session, "CREATE TABLE r (id int PRIMARY KEY, n int, s text)").await;
+        let mut plans = PlanCache::default();
+        came(&mut session, &mut plans, "CREATE TABLE r (id int PRIMARY KEY, n int, s text)").await;
         for text in [
             "SELECT n FROM r WHERE id = 1",
             "SELECT n FROM r",
             "BEGIN; UPDATE r SET n = 5 WHERE id = 1; COMMIT",
             "INSERT INTO r SELECT 7, n, s FROM r WHERE id = 1",
         ] {
-            assert!(session.recall_text(text).is_none(), "{text}");
-            came(&mut session, text).await;
-            assert!(session.recall_text(text).is_none(), "once: {text}");
-            came(&mut session, text).await;
-            assert!(session.recall_text(text).is_some(), "twice: {text}");
+            assert!(plans.recall_text(&mut session, text).is_none(), "{text}");
+            came(&mut session, &mut plans, text).await;
+            assert!(plans.recall_text(&mut session, text).is_none(), "once: {text}");
+            came(&mut session, &mut plans, text).await;
+            assert!(plans.recall_text(&mut session, text).is_some(), "twice: {text}");
         }
         // Other constants of the same types hit the cache, also in a text with other cached statements.
-        assert!(session.recall_text("SELECT n FROM r WHERE id = 77;").is_some());
-        assert!(session.recall_text("SELECT n FROM r WHERE id = 3000000000").is_none());
-        assert!(session.recall_text("BEGIN; SELECT n FROM r WHERE id = 2; UPDATE r SET n = 6 WHERE id = 8").is_some());
-        assert!(session.recall_text("BEGIN; SELECT s FROM r WHERE id = 2").is_none());
+        assert!(plans.recall_text(&mut session, "SELECT n FROM r WHERE id = 77;").is_some());
+        assert!(plans.recall_text(&mut session, "SELECT n FROM r WHERE id = 3000000000").is_none());
+        assert!(
+            plans
+                .recall_text(&mut session, "BEGIN; SELECT n FROM r WHERE id = 2; UPDATE r SET n = 6 WHERE id = 8")
+                .is_some()
+        );
+        assert!(plans.recall_text(&mut session, "BEGIN; SELECT s FROM r WHERE id = 2").is_none());
         // LIKE patterns are part of the cache key; other kinds of statements are not cached.
         for text in [
             "SELECT n FROM r WHERE s LIKE 'a%'",
@@ -481,34 +486,35 @@ fn texts_that_came_twice_are_known_until_what_they_name_changes() {
             "SELECT v FROM m WHERE v > 1.5",
             "SELECT v FROM m WHERE n > 1.5",
         ] {
-            came(&mut session, text).await;
-            came(&mut session, text).await;
+            came(&mut session, &mut plans, text).await;
+            came(&mut session, &mut plans, text).await;
         }
-        assert!(session.recall_text("SELECT n FROM r WHERE s LIKE 'a%'").is_some());
-        assert!(session.recall_text("SELECT n FROM r WHERE s LIKE 'b%'").is_none());
-        assert!(session.recall_text("SHOW application_name").is_none());
+        assert!(plans.recall_text(&mut session, "SELECT n FROM r WHERE s LIKE 'a%'").is_some());
+        assert!(plans.recall_text(&mut session, "SELECT n FROM r WHERE s LIKE 'b%'").is_none());
+        assert!(plans.recall_text(&mut session, "SHOW application_name").is_none());
         // Series statements are cached too; a numeric constant is a float for them.
-        assert!(session.recall_text("SELECT n FROM m WHERE n = 2").is_some());
-        assert!(session.recall_text("SELECT v FROM m WHERE v > 2.25").is_some());
-        assert!(session.recall_text("SELECT v FROM m WHERE n > 1.5").is_none());
-        came(&mut session, "ALTER TABLE r ADD COLUMN t text").await;
-        assert!(session.recall_text("SELECT n FROM r WHERE id = 77").is_none());
-        assert!(session.recall_text("BEGIN").is_some());
+        assert!(plans.recall_text(&mut session, "SELECT n FROM m WHERE n = 2").is_some());
+        assert!(plans.recall_text(&mut session, "SELECT v FROM m WHERE v > 2.25").is_some());
+        assert!(plans.recall_text(&mut session, "SELECT v FROM m WHERE n > 1.5").is_none());
+        came(&mut session, &mut plans, "ALTER TABLE r ADD COLUMN t text").await;
+        assert!(plans.recall_text(&mut session, "SELECT n FROM r WHERE id = 77").is_none());
+        assert!(plans.recall_text(&mut session, "BEGIN").is_some());
     });
 }
 
 #[test]
 fn statements_of_parse_are_known_by_text_and_types() {
     with_session(async |mut session| {
-        came(&mut session, "CREATE TABLE r (id int PRIMARY KEY, n int)").await;
+        let mut plans = PlanCache::default();
+        came(&mut session, &mut plans, "CREATE TABLE r (id int PRIMARY KEY, n int)").await;
         let sql = "SELECT n FROM r WHERE id = $1";
         let parsed = query::parse(sql).unwrap();
         let prepared = session.prepare(&parsed[0], &[23]).await.unwrap();
-        session.remember(sql, &[23], &prepared);
-        assert!(session.recall(sql, &[23]).is_some());
-        assert!(session.recall(sql, &[20]).is_none());
-        came(&mut session, "ALTER TABLE r ADD COLUMN t text").await;
-        assert!(session.recall(sql, &[23]).is_none());
+        plans.remember(&mut session, sql, &[23], &prepared);
+        assert!(plans.recall(&mut session, sql, &[23]).is_some());
+        assert!(plans.recall(&mut session, sql, &[20]).is_none());
+        came(&mut session, &mut plans, "ALTER TABLE r ADD COLUMN t text").await;
+        assert!(plans.recall(&mut session, sql, &[23]).is_none());
     });
 }
 

@@ -32,7 +32,7 @@ impl Shape {
     /// - `is_over`: set when the client no longer waits for the result.
     ///
     /// # Errors
-    /// Errors of [`Shape::run`].
+    /// Errors of reading and of evaluating expressions.
     pub fn run_long(&self, selected: Selected, threads: usize, is_over: &AtomicBool) -> Result<Option<Ran>> {
         let Body::Groups(groups) = &self.body else { return Ok(None) };
         let Selected { view, request, keep, .. } = selected;

@@ -1,10 +1,10 @@
 //! Executor of series statements: short, frequently repeated queries over one `columns` table (rows of given series
 //! and times, the newest rows, aggregates by series and time bucket) that bypass DataFusion's physical planner.
 //!
-//! A statement is planned once, and its plan is matched against the supported patterns ([`shape`]). Each run binds
+//! A statement is planned once, and its plan is matched against the supported patterns (`shape`). Each run binds
 //! the parameters, scans the store, and filters, groups and sorts with DataFusion's own expressions and accumulators,
 //! synchronously on the calling thread. A run has a budget. When a statement exceeds it, aggregates and unordered
-//! rows continue on threads of their own ([`long`], [`stream`]); other statements fall back to DataFusion, whose
+//! rows continue on threads of their own (`long`, `stream`); other statements fall back to DataFusion, whose
 //! operators use all threads and account for memory.
 //!
 //! Always true: a statement has the same result in this executor and in DataFusion (`SET enable_series = off` sends

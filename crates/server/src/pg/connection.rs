@@ -12,8 +12,8 @@ use arrow_array::RecordBatch;
 use bytes::BytesMut;
 use model::{Error, Result, SqlState};
 use query::{
-    Arguments, Batches, Begun, Chunks, Executed, Messages, Outcome, OutputColumn, Prepared, Session, Statement,
-    TxnStatus, computing,
+    Arguments, Batches, Begun, Chunks, Executed, Messages, Outcome, OutputColumn, PlanCache, Prepared, Session,
+    Statement, TxnStatus, computing,
 };
 
 use super::cancel::Registration;
@@ -33,6 +33,8 @@ const LONG_MESSAGE_BYTES: usize = 16 << 10;
 pub(super) struct Connection<'a> {
     pub(super) wire: &'a mut Wire,
     pub(super) session: Session,
+    /// Plans of texts that the client sent before.
+    pub(super) plans: PlanCache,
     pub(super) context: Arc<Context>,
     _registration: Registration,
     stops: Arc<StopSignals>,
@@ -121,6 +123,7 @@ impl<'a> Connection<'a> {
         Connection {
             wire,
             session,
+            plans: PlanCache::default(),
             context,
             _registration: registration,
             stops,
@@ -315,10 +318,10 @@ impl<'a> Connection<'a> {
         // PostgreSQL-compatible: a simple query replaces the unnamed statement.
         self.extended.forget_unnamed();
         let mut done = 0;
-        if let Some(known) = self.session.recall_text(sql) {
+        if let Some(known) = self.plans.recall_text(&mut self.session, sql) {
             for statement in &known.statements {
                 // An earlier statement of the query may have invalidated the plan.
-                if done > 0 && !self.session.is_still_known(&known, statement) {
+                if done > 0 && !self.plans.is_still_known(&mut self.session, &known, statement) {
                     break;
                 }
                 if known.statements.len() > 1 {
@@ -358,7 +361,7 @@ impl<'a> Connection<'a> {
         if !prepared.parameters().is_empty() {
             return Err(Error::new(SqlState::UNDEFINED_PARAMETER, "there is no parameter $1").into());
         }
-        self.session.remember_stripped(&prepared);
+        self.plans.remember_stripped(&mut self.session, &prepared);
         self.run_simple(&prepared, Arguments::Values(&[]), watchdog).await
     }
 
@@ -423,7 +426,7 @@ impl<'a> Connection<'a> {
         begun: Begun,
     ) -> Result<(), Fault> {
         let forms = all_text(prepared);
-        match self.finish(prepared, arguments, &forms, before, begun).await?.streamed(prepared) {
+        match self.finish(prepared, arguments, &forms, before, begun).await?.streamed(prepared.columns()) {
             Executed::Few { .. } => Err(Error::bug("a short result that was not streamed").into()),
             Executed::Sent { words, rows } => {
                 self.complete_sent(prepared, words, rows);

@@ -203,13 +203,13 @@ impl Connection<'_> {
             return Err(too_many("prepared statements").into());
         }
         let types: Vec<u32> = parse.types().collect();
-        let (prepared, constants) = if let Some(known) = self.session.recall(parse.sql, &types) {
+        let (prepared, constants) = if let Some(known) = self.plans.recall(&mut self.session, parse.sql, &types) {
             (Some(known), None)
         } else if types.is_empty()
             // Unnamed only: a named statement may outlive a change of its tables, and its literals
             // would have to be parsed again.
             && parse.name.is_empty()
-            && let Some(known) = self.session.recall_alone(parse.sql)
+            && let Some(known) = self.plans.recall_alone(&mut self.session, parse.sql)
         {
             (Some(known.prepared.clone()), Some(Arc::new(known)))
         } else {
@@ -238,7 +238,7 @@ impl Connection<'_> {
             let prepare = pin!(async { Ok(session.prepare(statement, types).await?) });
             watchdog.watch(pin!(computing(prepare))).await?
         };
-        self.session.remember(sql, types, &prepared);
+        self.plans.remember(&mut self.session, sql, types, &prepared);
         Ok(Some(prepared))
     }
 
@@ -432,7 +432,7 @@ impl Connection<'_> {
             let messages = Messages { out: &mut messages_so_far, forms: &portal.forms };
             self.session.execute_into(prepared, portal.values.arguments(), Some(messages)).await?
         };
-        match executed.streamed(prepared) {
+        match executed.streamed(prepared.columns()) {
             Executed::Few { .. } => Err(Error::bug("a short result that was not streamed").into()),
             Executed::Sent { words, rows } if rows_max != u64::MAX && prepared.columns().is_some() => {
                 let left = Remaining { messages: messages_so_far, sent: 0, rest: None, tag: format!("{words} {rows}") };

@@ -1,0 +1,92 @@
+//! COPY FROM STDIN: `ingest` decodes the bytes as they arrive, and the rows are written into the session's transaction.
+
+use crate::statement::copy::decoder_options;
+use async_trait::async_trait;
+use model::{ColumnId, Result, TableId, TableRef};
+use parser::ast::Name;
+use relational::files::Kind;
+
+use super::file::Spool;
+use crate::execute::rows::Loading;
+use crate::result::{CopyIn, CopyTarget};
+use crate::session::Session;
+use crate::session::activity::CopyProgress;
+use crate::statement::copy::Options;
+use crate::tables::{Named, column_at, find_table};
+
+/// Rows for a `columns` table.
+struct Batches {
+    decoder: ingest::copy::Decoder,
+    table: TableId,
+    batches: Vec<engine::Batch>,
+}
+
+/// Starts a COPY into a `columns` table. The session must already be in a transaction.
+pub(crate) fn start(session: &Session, table: TableRef, columns: &[usize], options: &Options) -> Result<CopyIn> {
+    let ids: Vec<ColumnId> = columns.iter().map(|at| table.columns[*at].id).collect();
+    let place = |name: &str| column_at(&table, name).map(|at| columns.iter().position(|column| *column == at));
+    let options = decoder_options(options, columns.len(), place)?;
+    let zone = session.settings.zone().lookup();
+    let id = table.id;
+    let decoder = ingest::copy::Decoder::new(table, &ids, options, zone)?;
+    Ok(CopyIn::new(session, Batches { decoder, table: id, batches: Vec::new() }))
+}
+
+/// Starts a COPY of a whole file into a table of either store.
+pub(crate) async fn start_file(session: &mut Session, name: &Name, columns: &[String], kind: Kind) -> Result<CopyIn> {
+    // Checked now, so that errors appear before the client sends the file.
+    let context = session.context();
+    if (Named { snapshot: &context.reads.snapshot, settings: &context.settings }).find(name).is_none() {
+        let table = find_table(&context, name)?;
+        columns.iter().try_for_each(|column| column_at(&table, column).map(|_| ()))?;
+    }
+    session.writer()?;
+    let spool = Spool::new(session, name, columns, kind).await?;
+    Ok(CopyIn::new(session, spool))
+}
+
+/// Starts a COPY into a `rows` table; `None` if the table is not a `rows` table.
+pub(crate) async fn start_rows(
+    session: &mut Session,
+    name: &Name,
+    columns: &[String],
+    options: &Options,
+) -> Result<Option<CopyIn>> {
+    let loading = Loading::start(session, name, columns, options).await?;
+    Ok(loading.map(|loading| CopyIn::new(session, loading)))
+}
+
+#[async_trait]
+impl CopyTarget for Batches {
+    fn binary(&self) -> bool {
+        self.decoder.binary()
+    }
+
+    fn columns(&self) -> usize {
+        self.decoder.columns()
+    }
+
+    fn rows(&self) -> u64 {
+        self.decoder.rows()
+    }
+
+    async fn data(&mut self, session: &mut Session, bytes: &[u8]) -> Result<()> {
+        self.decoder.push(bytes, &mut self.batches)?;
+        self.write(session)
+    }
+
+    async fn finish(&mut self, session: &mut Session, _progress: &CopyProgress) -> Result<u64> {
+        self.decoder.finish(&mut self.batches)?;
+        self.write(session)?;
+        Ok(self.decoder.rows())
+    }
+}
+
+impl Batches {
+    fn write(&mut self, session: &mut Session) -> Result<()> {
+        for batch in self.batches.drain(..) {
+            session.writer()?.write(self.table, batch)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,723 @@
+//! CREATE, ALTER, DROP and TRUNCATE of schemas and `columns` tables.
+
+use std::sync::Arc;
+
+use engine::{ColumnSpec, TableSpec};
+use model::{ColumnRole, DataType, Error, Result, SqlState, TableName, TableOptions, TimeRange};
+use parser::ast::{
+    AlterTable, AlterTableAction, ColumnConstraintKind, ColumnDef, CreateIndex, CreateSchema, CreateTable, Drop,
+    DropBehavior, Expr, ExprKind, FunctionSignature, IndexKey, IndexParameters, Name, ObjectKind, ObjectName,
+    Persistence, RelOption, RoleSpec, Statement, TableConstraintKind, TableElement, TableShape, Truncate, TypeName,
+};
+
+use super::table_store::{columns, primary_key, primary_keys};
+use crate::errors::locate;
+use crate::result::Outcome;
+use crate::session::Session;
+use crate::session::context::StatementContext;
+use crate::statement::Parsed;
+use crate::statement::option_values;
+use crate::tables::find_table;
+
+/// Types that a `columns` table can store, for messages.
+const TYPES: &str = "boolean, smallint, integer, bigint, numeric(20), real, double precision, text, bytea, timestamptz";
+
+/// Runs a DDL statement, or fails with 0A000 if it is not supported.
+pub(crate) fn execute(session: &mut Session, parsed: &Parsed, statement: &Statement) -> Result<Outcome> {
+    let result = match statement {
+        Statement::CreateTable(create) => create_table(session, create),
+        Statement::CreateSchema(create) => create_schema(session, create),
+        Statement::AlterTable(alter) if alter.kind == ObjectKind::Table => alter_table(session, alter),
+        Statement::CreateIndex(create) => create_index(session, create),
+        Statement::Drop(drop) => drop_objects(session, drop),
+        Statement::Truncate(truncate) => truncate_tables(session, truncate),
+        // LISTEN is not supported, so nothing is listened to.
+        Statement::Unlisten(_) => Ok(Outcome::command("UNLISTEN")),
+        Statement::CreateTableAs(create) if !create.materialized_view => {
+            Err(Error::unsupported("CREATE TABLE AS EXECUTE is not supported"))
+        }
+        other => Err(Error::unsupported(format!("{} is not supported", words(&parsed.sql, other)))),
+    };
+    result.map_err(|error| locate(error, parsed))
+}
+
+/// The first words of a statement, which name it in messages.
+fn words(sql: &str, statement: &Statement) -> String {
+    let count = match statement {
+        Statement::Unsupported { command } => return (*command).to_owned(),
+        Statement::Do(_)
+        | Statement::Listen(_)
+        | Statement::Notify(_)
+        | Statement::Load(_)
+        | Statement::Call(_)
+        | Statement::Grant(_)
+        | Statement::GrantRole(_) => 1,
+        _ => 2,
+    };
+    let words = sql.split_whitespace().take_while(|word| word.chars().all(|c| c.is_ascii_alphabetic()));
+    let kind: Vec<String> = words
+        .map(str::to_ascii_uppercase)
+        // Names CREATE OR REPLACE VIEW as CREATE VIEW.
+        .filter(|word| !["OR", "REPLACE", "TEMP", "TEMPORARY", "RECURSIVE", "CONSTRAINT"].contains(&word.as_str()))
+        .take(count)
+        .collect();
+    if kind.is_empty() { "this statement".to_owned() } else { kind.join(" ") }
+}
+
+/// The qualified name of a new object.
+fn new_name(context: &StatementContext, name: &Name) -> Result<TableName> {
+    let schema = match &*name.qualifier {
+        [] => context.current_schema(),
+        [schema] => Some(schema.to_string()),
+        [database, schema] if database == crate::session::context::DATABASE => Some(schema.to_string()),
+        _ => return Err(Error::unsupported(format!("cross-database references are not implemented: \"{name}\""))),
+    };
+    let schema =
+        schema.ok_or_else(|| Error::new(SqlState::INVALID_SCHEMA_NAME, "no schema has been selected to create in"))?;
+    let table = name.name.to_string();
+    if schema == "pg_catalog" || schema == "information_schema" {
+        return Err(Error::new(SqlState("42501"), format!("permission denied to create \"{schema}.{table}\"")));
+    }
+    Ok(TableName { schema, table })
+}
+
+fn create_table(session: &mut Session, create: &CreateTable) -> Result<Outcome> {
+    let context = session.context();
+    let name = new_name(&context, &create.name)?;
+    refuse_kinds(create)?;
+    if context.reads.snapshot.catalog().table(&name).is_some() {
+        if create.if_not_exists {
+            session.notice(format!("relation \"{}\" already exists, skipping", name.table));
+            return Ok(Outcome::command("CREATE TABLE"));
+        }
+        return Err(Error::new(SqlState::DUPLICATE_TABLE, format!("relation \"{}\" already exists", name.table)));
+    }
+    let spec = table_spec(name, create)?;
+    session.writer()?.create_table(&spec)?;
+    Ok(Outcome::command("CREATE TABLE"))
+}
+
+fn refuse_kinds(create: &CreateTable) -> Result<()> {
+    let is_like = create.elements.iter().any(|element| matches!(element, TableElement::Like(_)));
+    let what = if create.persistence == Persistence::Temporary {
+        "temporary tables are"
+    } else if create.foreign.is_some() {
+        "foreign tables are"
+    } else if is_like || !create.inherits.is_empty() || matches!(create.shape, TableShape::PartitionOf(..)) {
+        "LIKE, INHERITS and PARTITION OF are"
+    } else if matches!(create.shape, TableShape::Of(_)) {
+        "OF is"
+    } else if create.partition_by.is_some() {
+        "PARTITION BY is"
+    } else if create.on_commit.is_some() {
+        "ON COMMIT is"
+    } else {
+        return Ok(());
+    };
+    Err(Error::unsupported(format!("{what} not supported on columns tables"))
+        .with_hint("create a columns table WITH (store = 'columns', …) and fill it by INSERT"))
+}
+
+/// The options in WITH (…).
+#[derive(Default)]
+struct Options {
+    key: Option<Vec<String>>,
+    time: Option<String>,
+    /// The text as written: its meaning depends on the type of the time column.
+    partition: Option<String>,
+    table: TableOptions,
+}
+
+fn table_spec(name: TableName, create: &CreateTable) -> Result<TableSpec> {
+    let mut options = with_options(create)?;
+    let time = time_column(create, options.time.as_deref())?;
+    let counted = is_counted(create, &time);
+    match &options.partition {
+        Some(text) if counted => options.table.partition_length = steps(text)?,
+        Some(text) => options.table.partition_length = length("partition", text)?,
+        None if counted => return Err(unknown_partition(&time)),
+        None => {}
+    }
+    refuse_constraints(create)?;
+    if let Some(primary) = primary_key(create) {
+        let key: Vec<String> = primary.iter().filter(|column| **column != time).map(ToString::to_string).collect();
+        if key.len() == primary.len() {
+            return Err(Error::unsupported(format!(
+                "a primary key without the time column \"{time}\" is not supported"
+            ))
+            .with_hint("in a columns table (key, time) identifies a row"));
+        }
+        options.key.get_or_insert(key);
+    }
+    let key = options.key.clone().unwrap_or_default();
+    for column in &key {
+        if !columns(create).any(|def| def.name == *column) {
+            return Err(Error::new(
+                SqlState::UNDEFINED_COLUMN,
+                format!("column \"{column}\" named in key does not exist"),
+            ));
+        }
+    }
+    let role = |column: &str| match column {
+        column if column == time => ColumnRole::Time,
+        column if key.iter().any(|name| name == column) => ColumnRole::Key,
+        _ => ColumnRole::Field,
+    };
+    let columns = columns(create).map(|def| column_spec(def, role(&def.name))).collect::<Result<_>>()?;
+    Ok(TableSpec { name, keyed: options.key.is_some(), columns, options: options.table })
+}
+
+fn column_spec(def: &ColumnDef, role: ColumnRole) -> Result<ColumnSpec> {
+    let name = def.name.to_string();
+    let mut nullable = role != ColumnRole::Time;
+    let clauses = [
+        ("COLLATE", def.collation.as_ref().is_some_and(|collation| collation.name != "default")),
+        ("COMPRESSION", def.compression.as_ref().is_some_and(|method| method != "default")),
+        ("OPTIONS", !def.options.is_empty()),
+    ];
+    if let Some((clause, _)) = clauses.iter().find(|(_, is_written)| *is_written) {
+        return Err(Error::unsupported(format!("{clause} of column \"{name}\" is not supported on columns tables")));
+    }
+    for constraint in &def.constraints {
+        match &constraint.kind {
+            ColumnConstraintKind::Null if role == ColumnRole::Time => {
+                return Err(Error::new(
+                    SqlState::INVALID_TABLE_DEFINITION,
+                    format!("column \"{name}\" is the time, and must be NOT NULL"),
+                ));
+            }
+            // A column that is added to a table cannot be part of its key.
+            ColumnConstraintKind::PrimaryKey { index } if role != ColumnRole::Field => refuse_parameters(index)?,
+            ColumnConstraintKind::Null
+            | ColumnConstraintKind::NotDeferrable
+            | ColumnConstraintKind::InitiallyImmediate => {}
+            ColumnConstraintKind::NotNull => nullable = false,
+            ColumnConstraintKind::Default(value) if value.kind == ExprKind::Null => {}
+            other => {
+                return Err(Error::unsupported(format!(
+                    "{} of column \"{name}\" is not supported on columns tables",
+                    clause(other)
+                ))
+                .with_hint("only NULL and NOT NULL are"));
+            }
+        }
+    }
+    let ty = def.ty.as_ref().ok_or_else(|| Error::bug("a column without a type"))?;
+    Ok(ColumnSpec { ty: data_type(&name, ty)?, name, nullable, role })
+}
+
+/// The words of a column's constraint, for messages.
+fn clause(kind: &ColumnConstraintKind) -> &'static str {
+    match kind {
+        ColumnConstraintKind::NotNull => "NOT NULL",
+        ColumnConstraintKind::Null => "NULL",
+        ColumnConstraintKind::Unique { .. } => "UNIQUE",
+        ColumnConstraintKind::PrimaryKey { .. } => "PRIMARY KEY",
+        ColumnConstraintKind::Check { .. } => "CHECK",
+        ColumnConstraintKind::Default(_) => "DEFAULT",
+        ColumnConstraintKind::Identity { .. } | ColumnConstraintKind::Generated(_) => "GENERATED",
+        ColumnConstraintKind::References(_) => "REFERENCES",
+        ColumnConstraintKind::Deferrable | ColumnConstraintKind::NotDeferrable => "DEFERRABLE",
+        ColumnConstraintKind::InitiallyDeferred | ColumnConstraintKind::InitiallyImmediate => "INITIALLY",
+    }
+}
+
+/// The stored type of a SQL type.
+///
+/// # Errors
+/// 0A000 naming the supported types.
+fn data_type(column: &str, ty: &TypeName) -> Result<DataType> {
+    let is_plain = ty.name.schema().is_none_or(|schema| schema == "pg_catalog")
+        && ty.dimensions.is_empty()
+        && !ty.is_set
+        && !ty.is_column_type;
+    let name = if is_plain { ty.name.name.as_str() } else { "" };
+    Ok(match name {
+        "bool" => DataType::Bool,
+        "int2" => DataType::Int16,
+        "int4" => DataType::Int32,
+        "int8" => DataType::Int64,
+        "float4" => DataType::Float32,
+        "float8" => DataType::Float64,
+        "text" | "varchar" | "bpchar" => DataType::Text,
+        "bytea" => DataType::Bytes,
+        "numeric" if is_integer_of_20_digits(&ty.modifiers) => DataType::UInt64,
+        "timestamptz" => DataType::Timestamp,
+        "timestamp" => {
+            return Err(Error::unsupported(format!(
+                "column \"{column}\": type timestamp without time zone is not supported on columns tables"
+            ))
+            .with_hint("use timestamptz; it stores the moment, and the session's TimeZone says how it is shown"));
+        }
+        _ => {
+            let text = format!("column \"{column}\": type {ty} is not supported on columns tables");
+            return Err(Error::unsupported(text).with_hint(format!("supported types: {TYPES}")));
+        }
+    })
+}
+
+/// Whether the modifiers of numeric are `(20)` or `(20, 0)`.
+fn is_integer_of_20_digits(modifiers: &[Expr]) -> bool {
+    let is = |modifier: &Expr, number: i32| modifier.kind == ExprKind::Integer(number);
+    match modifiers {
+        [digits] => is(digits, 20),
+        [digits, scale] => is(digits, 20) && is(scale, 0),
+        _ => false,
+    }
+}
+
+fn with_options(create: &CreateTable) -> Result<Options> {
+    let mut found = Options::default();
+    for option in &create.options {
+        let (name, value) = named_option(option);
+        match name.as_str() {
+            // Only `columns` tables and tables with an unknown store reach this match.
+            "store" if value == "columns" => {}
+            "store" => {
+                return Err(Error::unsupported(format!("store = '{value}' is not supported"))
+                    .with_hint("the stores are 'rows', the default, and 'columns' for time series and events"));
+            }
+            "key" => found.key = Some(names(&value)),
+            "time" => found.time = Some(value),
+            "partition" => found.partition = Some(value),
+            "compression" => found.table.compression = switch("compression", &value)?,
+            _ if set_option(&mut found.table, &name, &value)? => {}
+            _ => {
+                return Err(unrecognized(&name).with_hint(
+                    "options of a columns table: store, key, time, partition, compression, retention, history",
+                ));
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// Name and value of an option; one without a value is switched on.
+fn named_option(option: &RelOption) -> (String, String) {
+    let name = match &option.namespace {
+        None => option.name.to_string(),
+        Some(namespace) => format!("{namespace}.{}", option.name),
+    };
+    (name, option.value.as_ref().map_or_else(|| "true".to_owned(), option_values::text))
+}
+
+fn unrecognized(name: &str) -> Error {
+    Error::new(SqlState::INVALID_PARAMETER_VALUE, format!("unrecognized parameter \"{name}\""))
+}
+
+/// Sets an option that ALTER TABLE can change; false for other options.
+fn set_option(options: &mut TableOptions, name: &str, value: &str) -> Result<bool> {
+    match name {
+        "retention" => options.retention_ns = Some(length("retention", value)?),
+        "history" => options.history = boolean("history", value)?,
+        _ => return Ok(false),
+    }
+    Ok(true)
+}
+
+fn boolean(option: &str, value: &str) -> Result<bool> {
+    match value.to_ascii_lowercase().as_str() {
+        "on" | "true" | "yes" | "1" => Ok(true),
+        "off" | "false" | "no" | "0" => Ok(false),
+        _ => {
+            let text = format!("invalid value for boolean option \"{option}\": {value}");
+            Err(Error::new(SqlState::INVALID_PARAMETER_VALUE, text))
+        }
+    }
+}
+
+fn names(list: &str) -> Vec<String> {
+    list.split(',').map(|name| name.trim().trim_matches('"').to_owned()).filter(|name| !name.is_empty()).collect()
+}
+
+fn switch(name: &str, text: &str) -> Result<bool> {
+    match text {
+        "on" | "true" | "1" => Ok(true),
+        "off" | "false" | "0" => Ok(false),
+        _ => Err(Error::new(SqlState::INVALID_PARAMETER_VALUE, format!("{name} = '{text}': neither on nor off"))),
+    }
+}
+
+/// Whether the time column is a `bigint`.
+fn is_counted(create: &CreateTable, time: &str) -> bool {
+    columns(create).any(|def| def.name == time && stored_as(def, DataType::Int64))
+}
+
+/// The partition length in units of a `bigint` time column.
+fn steps(text: &str) -> Result<i64> {
+    text.trim().parse().ok().filter(|steps| *steps > 0).ok_or_else(|| {
+        Error::new(SqlState::INVALID_PARAMETER_VALUE, format!("partition = '{text}': not a positive whole number"))
+            .with_hint("the time is bigint: say how many of its steps a partition is to hold")
+    })
+}
+
+fn stored_as(def: &ColumnDef, wanted: DataType) -> bool {
+    def.ty.as_ref().is_some_and(|ty| data_type("", ty).ok() == Some(wanted))
+}
+
+fn unknown_partition(time: &str) -> Error {
+    Error::new(SqlState::INVALID_PARAMETER_VALUE, format!("how long is a partition? column \"{time}\" is bigint"))
+        .with_hint(
+            "say how many steps of the time one is to hold, e.g. partition = '86400000' for a day of milliseconds",
+        )
+}
+
+/// An interval option in nanoseconds.
+fn length(option: &str, text: &str) -> Result<i64> {
+    let interval = pg::time::parse_interval(text)?;
+    let bad = |why: &str| {
+        Error::new(SqlState::INVALID_PARAMETER_VALUE, format!("{option} = '{text}': {why}"))
+            .with_hint("give a positive number of hours, days or weeks, e.g. '1 day'")
+    };
+    if interval.months != 0 {
+        return Err(bad("months and years have no fixed length"));
+    }
+    let micros =
+        i64::from(interval.days).checked_mul(pg::time::DAY_MICROS).and_then(|days| days.checked_add(interval.micros));
+    let ns = micros.and_then(|micros| micros.checked_mul(1_000)).ok_or_else(|| bad("too long"))?;
+    if ns > 0 { Ok(ns) } else { Err(bad("not positive")) }
+}
+
+/// The time column: the one named in WITH, else the one called `time`, else the only `timestamptz` column.
+fn time_column(create: &CreateTable, named: Option<&str>) -> Result<String> {
+    let name = &create.name;
+    if let Some(named) = named {
+        if columns(create).any(|def| def.name == named) {
+            return Ok(named.to_owned());
+        }
+        return Err(Error::new(SqlState::UNDEFINED_COLUMN, format!("column \"{named}\" named in time does not exist")));
+    }
+    let moments = moments(create);
+    match moments.as_slice() {
+        _ if columns(create).any(|def| def.name == "time") => Ok("time".to_owned()),
+        [only] => Ok(only.clone()),
+        [] => Err(Error::new(
+            SqlState::INVALID_TABLE_DEFINITION,
+            format!("relation \"{name}\" has no time column; a columns table needs one of type timestamptz NOT NULL"),
+        )),
+        several => Err(Error::new(
+            SqlState::INVALID_TABLE_DEFINITION,
+            format!("relation \"{name}\" has several timestamptz columns: {}", several.join(", ")),
+        )
+        .with_hint(format!("say which is the time: WITH (store = 'columns', time = '{}')", several[0]))),
+    }
+}
+
+fn moments(create: &CreateTable) -> Vec<String> {
+    let moments = columns(create).filter(|def| stored_as(def, DataType::Timestamp));
+    moments.map(|def| def.name.to_string()).collect()
+}
+
+/// Refuses INCLUDE, WITH and USING INDEX TABLESPACE of a key.
+fn refuse_parameters(index: &IndexParameters) -> Result<()> {
+    match *index == IndexParameters::default() {
+        true => Ok(()),
+        false => Err(Error::unsupported("index parameters of a key are not supported on columns tables")),
+    }
+}
+
+/// Refuses constraints other than one PRIMARY KEY.
+fn refuse_constraints(create: &CreateTable) -> Result<()> {
+    if primary_keys(create).count() > 1 {
+        let text = format!("multiple primary keys for table \"{}\" are not allowed", create.name.name);
+        return Err(Error::new(SqlState::INVALID_TABLE_DEFINITION, text));
+    }
+    let what = create.elements.iter().find_map(|element| match element {
+        TableElement::Constraint(constraint) => match constraint.kind {
+            TableConstraintKind::PrimaryKey { .. }
+                if constraint.attributes.deferrable == Some(true)
+                    || constraint.attributes.initially_deferred == Some(true) =>
+            {
+                Some("DEFERRABLE")
+            }
+            TableConstraintKind::PrimaryKey { ref index, .. } if *index != IndexParameters::default() => {
+                Some("PRIMARY KEY with index parameters")
+            }
+            TableConstraintKind::PrimaryKey { .. } => None,
+            TableConstraintKind::Check(_) => Some("CHECK"),
+            TableConstraintKind::Unique { .. } | TableConstraintKind::UniqueUsingIndex(_) => Some("UNIQUE"),
+            TableConstraintKind::PrimaryKeyUsingIndex(_) => Some("PRIMARY KEY USING INDEX"),
+            TableConstraintKind::Exclude(_) => Some("EXCLUDE"),
+            TableConstraintKind::ForeignKey { .. } => Some("FOREIGN KEY"),
+        },
+        _ => None,
+    });
+    match what {
+        None => Ok(()),
+        Some(what) => Err(Error::unsupported(format!("constraint {what} is not supported on columns tables"))
+            .with_hint("only PRIMARY KEY (key columns, time) is")),
+    }
+}
+
+/// Accepts an index on key and time columns without building one: rows are sorted by key and time, and scans run in
+/// both directions.
+fn create_index(session: &mut Session, create: &CreateIndex) -> Result<Outcome> {
+    let context = session.context();
+    let table = find_table(&context, &create.table)?;
+    let mut is_there = !create.unique && create.filter.is_none() && create.include.is_empty();
+    is_there &= matches!(create.method.as_deref(), None | Some("btree"));
+    for element in &create.elements {
+        let IndexKey::Column(name) = &element.key else {
+            is_there = false;
+            continue;
+        };
+        let Some(column) = table.column(name) else {
+            return Err(Error::new(SqlState::UNDEFINED_COLUMN, format!("column \"{name}\" does not exist")));
+        };
+        is_there &= column.role != ColumnRole::Field;
+    }
+    if !is_there {
+        return Err(Error::unsupported("indexes are not supported on columns tables")
+            .with_hint("rows are found by key and time, and by the statistics of blocks of each column"));
+    }
+    session.notice(format!("relation \"{}\" is sorted by its key and time: no index is made", table.name.table));
+    Ok(Outcome::command("CREATE INDEX"))
+}
+
+fn create_schema(session: &mut Session, create: &CreateSchema) -> Result<Outcome> {
+    if !create.elements.is_empty() {
+        return Err(Error::unsupported("CREATE SCHEMA with elements is not supported")
+            .with_hint("create the objects by statements of their own"));
+    }
+    let name = match (&create.name, &create.owner) {
+        (Some(name), _) | (None, Some(RoleSpec::Name(name))) => name.to_string(),
+        _ => session.setting("session_authorization").unwrap_or_default(),
+    };
+    if name.starts_with("pg_") || name == "information_schema" {
+        return Err(Error::new(SqlState::RESERVED_NAME, format!("unacceptable schema name \"{name}\""))
+            .with_detail("the prefix \"pg_\" is reserved for system schemas"));
+    }
+    let context = session.context();
+    if context.reads.snapshot.catalog().has_schema(&name) {
+        if create.if_not_exists {
+            session.notice(format!("schema \"{name}\" already exists, skipping"));
+            return Ok(Outcome::command("CREATE SCHEMA"));
+        }
+        return Err(Error::new(SqlState::DUPLICATE_SCHEMA, format!("schema \"{name}\" already exists")));
+    }
+    session.writer()?.create_schema(&name)?;
+    Ok(Outcome::command("CREATE SCHEMA"))
+}
+
+fn alter_table(session: &mut Session, alter: &AlterTable) -> Result<Outcome> {
+    let context = session.context();
+    let table = match find_table(&context, &alter.name) {
+        Ok(table) => table,
+        Err(error) if alter.if_exists && error.state() == SqlState::UNDEFINED_TABLE => {
+            session.notice(format!("{}, skipping", error.message()));
+            return Ok(Outcome::command("ALTER TABLE"));
+        }
+        Err(error) => return Err(error),
+    };
+    let (mut columns, mut options) = (Vec::new(), None);
+    for action in &alter.actions {
+        let (column, if_not_exists) = match action {
+            AlterTableAction::SetOptions(list) => {
+                set_options(options.get_or_insert_with(|| table.options.clone()), list)?;
+                continue;
+            }
+            AlterTableAction::ResetOptions(list) => {
+                reset_options(options.get_or_insert_with(|| table.options.clone()), list)?;
+                continue;
+            }
+            AlterTableAction::AddColumn { column, if_not_exists } => (column, if_not_exists),
+            _ => {
+                return Err(Error::unsupported("this ALTER TABLE is not supported on columns tables")
+                    .with_hint("ADD COLUMN, SET (retention, history) and RESET (retention) are"));
+            }
+        };
+        let spec = column_spec(column, ColumnRole::Field)?;
+        if *if_not_exists && table.column(&spec.name).is_some() {
+            session.notice(format!(
+                "column \"{}\" of relation \"{}\" already exists, skipping",
+                spec.name, table.name.table
+            ));
+        } else {
+            columns.push(spec);
+        }
+    }
+    if !columns.is_empty() {
+        session.writer()?.add_columns(&table.name, &columns)?;
+    }
+    if let Some(options) = options {
+        session.writer()?.set_options(&table.name, options)?;
+    }
+    Ok(Outcome::command("ALTER TABLE"))
+}
+
+/// Applies `ALTER TABLE … SET (…)`. `retention = 'none'` turns retention off, as `RESET (retention)` does.
+fn set_options(options: &mut TableOptions, list: &[RelOption]) -> Result<()> {
+    for option in list {
+        let (name, value) = named_option(option);
+        if name == "retention" && value.eq_ignore_ascii_case("none") {
+            options.retention_ns = None;
+        } else if ["store", "key", "time", "partition"].contains(&name.as_str()) {
+            return Err(Error::unsupported(format!("the option {name} of a table that is there cannot be changed")));
+        } else if !set_option(options, &name, &value)? {
+            return Err(unrecognized(&name).with_hint("retention and history can be set"));
+        }
+    }
+    Ok(())
+}
+
+/// Applies `ALTER TABLE … RESET (…)`.
+fn reset_options(options: &mut TableOptions, list: &[RelOption]) -> Result<()> {
+    for option in list {
+        match named_option(option).0.as_str() {
+            "retention" => options.retention_ns = None,
+            "history" => options.history = TableOptions::default().history,
+            name => return Err(unrecognized(name).with_hint("retention and history can be reset")),
+        }
+    }
+    Ok(())
+}
+
+fn drop_objects(session: &mut Session, drop: &Drop) -> Result<Outcome> {
+    let if_exists = drop.if_exists;
+    let (tag, what, state) = match drop.kind {
+        ObjectKind::Table | ObjectKind::Schema | ObjectKind::View | ObjectKind::MaterializedView => {
+            return drop_relations(session, drop);
+        }
+        ObjectKind::Type => ("TYPE", "type", SqlState::UNDEFINED_OBJECT),
+        ObjectKind::Domain => ("DOMAIN", "type", SqlState::UNDEFINED_OBJECT),
+        ObjectKind::Function => ("FUNCTION", "function", SqlState::UNDEFINED_FUNCTION),
+        ObjectKind::Procedure => ("PROCEDURE", "procedure", SqlState::UNDEFINED_FUNCTION),
+        ObjectKind::Trigger => ("TRIGGER", "trigger", SqlState::UNDEFINED_OBJECT),
+        ObjectKind::Extension => ("EXTENSION", "extension", SqlState::UNDEFINED_OBJECT),
+        kind => return Err(Error::unsupported(format!("DROP {} is not supported", name_of(kind)))),
+    };
+    let names = drop.objects.iter().map(|object| match object {
+        ObjectName::Name(name) | ObjectName::Function(FunctionSignature { name, .. }) => name.to_string(),
+        ObjectName::Type(ty) => ty.to_string(),
+        ObjectName::On(name, _) => name.to_string(),
+        _ => String::new(),
+    });
+    drop_nothing(session, tag, what, if_exists, names, state)
+}
+
+/// The words of a kind of objects that cannot be dropped.
+fn name_of(kind: ObjectKind) -> String {
+    // As Rust writes it: `ForeignTable`.
+    let mut words = String::new();
+    for letter in format!("{kind:?}").chars() {
+        if letter.is_ascii_uppercase() && !words.is_empty() {
+            words.push(' ');
+        }
+        words.push(letter.to_ascii_uppercase());
+    }
+    words
+}
+
+fn drop_relations(session: &mut Session, drop: &Drop) -> Result<Outcome> {
+    let cascade = drop.behavior == DropBehavior::Cascade;
+    let mut tag = "DROP TABLE";
+    for object in &drop.objects {
+        let ObjectName::Name(name) = object else { return Err(Error::bug("a relation that has no name")) };
+        match drop.kind {
+            ObjectKind::Schema => {
+                tag = "DROP SCHEMA";
+                drop_schema(session, name, drop.if_exists, cascade)?;
+            }
+            ObjectKind::View => {
+                tag = "DROP VIEW";
+                drop_view(session, "view", name, drop.if_exists)?;
+            }
+            ObjectKind::MaterializedView => {
+                tag = "DROP MATERIALIZED VIEW";
+                drop_view(session, "materialized view", name, drop.if_exists)?;
+            }
+            _ => drop_table(session, name, drop.if_exists)?,
+        }
+    }
+    Ok(Outcome::command(tag))
+}
+
+/// Drops a view. There are no views, so the name is either a table or does not exist.
+fn drop_view(session: &mut Session, what: &str, name: &Name, if_exists: bool) -> Result<()> {
+    let context = session.context();
+    let shown = shown(name);
+    let named = crate::tables::Named { snapshot: &context.reads.snapshot, settings: &context.settings };
+    if named.find(name).is_some() || find_table(&context, name).is_ok() {
+        return Err(Error::new(SqlState::WRONG_OBJECT_TYPE, format!("\"{shown}\" is not a {what}"))
+            .with_hint("use DROP TABLE to remove a table"));
+    }
+    drop_nothing(session, "VIEW", what, if_exists, std::iter::once(shown), SqlState::UNDEFINED_TABLE).map(drop)
+}
+
+/// Drops an object of a kind that does not exist in this database: an error, or a notice with IF EXISTS.
+fn drop_nothing(
+    session: &mut Session,
+    tag: &str,
+    what: &str,
+    if_exists: bool,
+    names: impl Iterator<Item = String>,
+    state: SqlState,
+) -> Result<Outcome> {
+    for name in names {
+        if !if_exists {
+            return Err(Error::new(state, format!("{what} \"{name}\" does not exist")));
+        }
+        session.notice(format!("{what} \"{name}\" does not exist, skipping"));
+    }
+    Ok(Outcome::command(format!("DROP {tag}")))
+}
+
+/// A name with its parts joined by dots.
+fn shown(name: &Name) -> String {
+    name.parts().map(|part| part.as_str()).collect::<Vec<_>>().join(".")
+}
+
+fn drop_table(session: &mut Session, name: &Name, if_exists: bool) -> Result<()> {
+    let context = session.context();
+    match find_table(&context, name) {
+        Ok(table) => session.writer()?.drop_table(&table.name),
+        Err(error) if if_exists && error.state() == SqlState::UNDEFINED_TABLE => {
+            session.notice(format!("table \"{}\" does not exist, skipping", name.name));
+            Ok(())
+        }
+        Err(error) if error.state() == SqlState::UNDEFINED_TABLE => {
+            Err(Error::new(SqlState::UNDEFINED_TABLE, format!("table \"{}\" does not exist", shown(name))))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+fn drop_schema(session: &mut Session, name: &Name, if_exists: bool, cascade: bool) -> Result<()> {
+    let schema = name.name.to_string();
+    let context = session.context();
+    let catalog = Arc::clone(context.reads.snapshot.catalog());
+    if !catalog.has_schema(&schema) {
+        if if_exists {
+            session.notice(format!("schema \"{schema}\" does not exist, skipping"));
+            return Ok(());
+        }
+        return Err(Error::new(SqlState::INVALID_SCHEMA_NAME, format!("schema \"{schema}\" does not exist")));
+    }
+    let tables: Vec<TableName> =
+        catalog.tables().filter(|table| table.name.schema == schema).map(|table| table.name.clone()).collect();
+    if let Some(first) = tables.first()
+        && !cascade
+    {
+        return Err(Error::new(
+            SqlState("2BP01"),
+            format!("cannot drop schema {schema} because other objects depend on it"),
+        )
+        .with_detail(format!("table {first} depends on schema \"{schema}\""))
+        .with_hint("use DROP … CASCADE to drop the dependent objects too"));
+    }
+    let txn = session.writer()?;
+    for table in &tables {
+        txn.drop_table(table)?;
+    }
+    txn.drop_schema(&schema)
+}
+
+fn truncate_tables(session: &mut Session, truncate: &Truncate) -> Result<Outcome> {
+    for (name, _) in &truncate.tables {
+        let context = session.context();
+        let table = find_table(&context, name)?;
+        let view = context.reads.snapshot.table_by_id(table.id)?;
+        session.writer()?.delete(&view, None, TimeRange::ALL)?;
+    }
+    Ok(Outcome::command("TRUNCATE TABLE"))
+}

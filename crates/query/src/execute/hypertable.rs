@@ -1,0 +1,398 @@
+//! TimescaleDB's functions: `create_hypertable` turns an empty `rows` table into a `columns` table, and
+//! retention policies set its table options. Other common functions raise a notice or warning that they have
+//! no effect.
+//!
+//! Like `pg_sleep`, each is a statement of its own: a function that changes the catalog cannot run within a
+//! query.
+
+use crate::plan::hypertable::Call;
+use crate::plan::hypertable::is_by_range;
+use std::sync::Arc;
+
+use ::rows::{RecordId, RowTable};
+use arrow_array::{Array, ArrayRef, BooleanArray, Int32Array, RecordBatch, StringArray};
+use arrow_schema::{Field, Schema};
+use model::{Error, Result, SqlState, TableOptions, Type};
+use parser::ast::{Expr, ExprKind, Name, Statement};
+
+use crate::errors::locate;
+use crate::result::Outcome;
+use crate::session::Session;
+use crate::statement::calls::without_casts;
+use crate::statement::{Command, Parsed, parse};
+use crate::tables::Named;
+use crate::tables::find_table;
+
+/// Positional arguments of `create_hypertable` if the second is a column name.
+const BY_NAME: &[&str] = &[
+    "relation",
+    "time_column_name",
+    "partitioning_column",
+    "number_partitions",
+    "associated_schema_name",
+    "associated_table_prefix",
+    "chunk_time_interval",
+    "create_default_indexes",
+    "if_not_exists",
+    "partitioning_func",
+    "migrate_data",
+];
+/// Positional arguments if the second is a dimension, `by_range(…)`.
+const BY_DIMENSION: &[&str] = &["relation", "dimension", "create_default_indexes", "if_not_exists", "migrate_data"];
+/// Days per month in chunk intervals, as in TimescaleDB.
+const CHUNK_MONTH_DAYS: i64 = 30;
+/// Days per month in retention intervals, so that no row is dropped too early.
+const LONGEST_MONTH_DAYS: i64 = 31;
+
+impl Call {
+    pub(crate) async fn execute(&self, session: &mut Session, parsed: &Parsed) -> Result<Outcome> {
+        let given = Given::of(self)?;
+        let row: Vec<ArrayRef> = match self.name.as_str() {
+            "create_hypertable" => {
+                let made = create(session, parsed, &given).await.map_err(|error| locate(error, parsed))?;
+                made.row(self.spread, self.has_dimension())
+            }
+            name => {
+                set_policy(session, name, &given)?;
+                match name {
+                    "set_chunk_time_interval" | "remove_retention_policy" => vec![text("")],
+                    // Job number; no such job exists.
+                    _ => vec![Arc::new(Int32Array::from(vec![1_000]))],
+                }
+            }
+        };
+        let columns = self.columns();
+        let fields: Vec<Field> = columns
+            .iter()
+            .zip(&row)
+            .map(|(column, array)| Field::new(&column.name, array.data_type().clone(), true))
+            .collect();
+        let batch = RecordBatch::try_new(Arc::new(Schema::new(fields)), row).map_err(Error::bug)?;
+        Ok(Outcome::Rows { columns, batches: Box::pin(futures::stream::iter([Ok(batch)])), tag: "SELECT".into() })
+    }
+}
+
+fn text(text: &str) -> ArrayRef {
+    Arc::new(StringArray::from(vec![text]))
+}
+
+/// Arguments by name.
+#[derive(Default)]
+struct Given<'a>(Vec<(String, &'a Expr)>);
+
+impl<'a> Given<'a> {
+    fn of(call: &'a Call) -> Result<Given<'a>> {
+        let order: &[&str] = match call.name.as_str() {
+            "create_hypertable" if call.has_dimension() => BY_DIMENSION,
+            "create_hypertable" => BY_NAME,
+            "add_retention_policy" => &["relation", "drop_after", "if_not_exists"],
+            "remove_retention_policy" => &["relation", "if_exists"],
+            _ => &["relation", "interval"],
+        };
+        let mut given = Given::default();
+        for (at, (name, value)) in call.arguments.iter().enumerate() {
+            let name = match (name.as_deref(), order.get(at)) {
+                (Some("main_table" | "hypertable"), _) => "relation",
+                (Some(name), _) => name,
+                (None, Some(name)) => *name,
+                (None, None) => {
+                    let text = format!("function {}() has at most {} arguments here", call.name, order.len());
+                    return Err(Error::new(SqlState::UNDEFINED_FUNCTION, text));
+                }
+            };
+            let ExprKind::Function(range) = &value.kind else {
+                given.0.push((name.to_owned(), value));
+                continue;
+            };
+            if !is_by_range(range) {
+                return Err(constant(name));
+            }
+            let names = ["time_column_name", "chunk_time_interval"];
+            for (argument, name) in range.args.iter().zip(names) {
+                let value = match &argument.kind {
+                    ExprKind::NamedArgument(named) => &named.value,
+                    _ => argument,
+                };
+                given.0.push((name.to_owned(), value));
+            }
+        }
+        Ok(given)
+    }
+
+    fn value(&self, name: &str) -> Option<&'a ExprKind> {
+        self.0.iter().find(|(own, _)| own == name).map(|(_, value)| &without_casts(value).kind)
+    }
+
+    fn text(&self, name: &str) -> Result<Option<&'a str>> {
+        match self.value(name) {
+            None | Some(ExprKind::Null) => Ok(None),
+            Some(ExprKind::String(text)) => Ok(Some(text)),
+            Some(_) => Err(constant(name)),
+        }
+    }
+
+    fn flag(&self, name: &str) -> Result<bool> {
+        match self.value(name) {
+            None => Ok(false),
+            Some(ExprKind::Bool(value)) => Ok(*value),
+            Some(ExprKind::String(text)) => pg::value::parse_bool(text),
+            Some(_) => Err(constant(name)),
+        }
+    }
+
+    /// Name of the table argument.
+    fn relation(&self) -> Result<Name> {
+        let text = self.text("relation")?.ok_or_else(|| constant("relation"))?;
+        // A text that is one name, whatever word it is.
+        match parser::parse_all(&format!("DESCRIBE {text}")).as_deref() {
+            Ok([parser::ast::Parsed { statement: Statement::Describe(name), .. }]) => Ok((**name).clone()),
+            _ => Err(Error::new(SqlState::INVALID_NAME, format!("invalid name syntax: \"{text}\""))),
+        }
+    }
+
+    /// Chunk interval as a table option, for an integer time column.
+    fn steps(&self) -> Result<String> {
+        match self.value("chunk_time_interval") {
+            Some(ExprKind::Integer(number)) => Ok(number.to_string()),
+            Some(ExprKind::Number(number)) => Ok(number.to_string()),
+            Some(ExprKind::Null) | None => Err(unknown_steps("integer dimensions require an explicit interval")),
+            Some(_) => Err(unknown_steps("invalid interval type for bigint dimension")),
+        }
+    }
+
+    /// Chunk interval as a table option, for a timestamp time column; `None`: the default.
+    fn partition(&self) -> Result<Option<String>> {
+        let span = self.span("chunk_time_interval")?;
+        Ok(span.map(|Span { months, days, micros }| {
+            format!("{} days {micros} microseconds", months * CHUNK_MONTH_DAYS + days)
+        }))
+    }
+
+    /// Retention in nanoseconds: at least the longest duration that the interval may have.
+    fn drop_after(&self) -> Result<i64> {
+        let Span { months, days, micros } = self.span("drop_after")?.ok_or_else(|| constant("drop_after"))?;
+        let days = days + months * LONGEST_MONTH_DAYS;
+        let micros = days.checked_mul(pg::time::DAY_MICROS).and_then(|days| days.checked_add(micros));
+        let ns = micros.and_then(|micros| micros.checked_mul(1_000)).filter(|ns| *ns > 0);
+        ns.ok_or_else(|| constant("drop_after"))
+    }
+
+    /// The unit of `INTERVAL '1' DAY`, with a blank before it; empty for other intervals.
+    fn unit(&self, name: &str) -> &'static str {
+        use parser::ast::interval::{DAY, HOUR, MINUTE, MONTH, SECOND, YEAR};
+        let Some((_, value)) = self.0.iter().find(|(own, _)| own == name) else { return "" };
+        let ExprKind::Cast(cast) = &value.kind else { return "" };
+        let [Expr { kind: ExprKind::Integer(fields), .. }, ..] = cast.ty.modifiers.as_slice() else { return "" };
+        let units = [
+            (YEAR, " year"),
+            (MONTH, " month"),
+            (DAY, " day"),
+            (HOUR, " hour"),
+            (MINUTE, " minute"),
+            (SECOND, " second"),
+        ];
+        units.iter().find(|(unit, _)| unit == fields).map_or("", |(_, word)| word)
+    }
+
+    /// An interval argument; `None` if it is missing or NULL. Integers are microseconds, as for timestamps.
+    fn span(&self, name: &str) -> Result<Option<Span>> {
+        let text = match self.value(name) {
+            None | Some(ExprKind::Null) => return Ok(None),
+            Some(ExprKind::Integer(number)) => format!("{number} microseconds"),
+            Some(ExprKind::Number(number)) => format!("{number} microseconds"),
+            Some(ExprKind::String(text)) => format!("{text}{}", self.unit(name)),
+            Some(_) => return Err(constant(name)),
+        };
+        let interval = pg::time::parse_interval(&text)?;
+        Ok(Some(Span { months: interval.months.into(), days: interval.days.into(), micros: interval.micros }))
+    }
+}
+
+struct Span {
+    months: i64,
+    days: i64,
+    micros: i64,
+}
+
+fn unknown_steps(text: &str) -> Error {
+    Error::new(SqlState::INVALID_PARAMETER_VALUE, text).with_hint(
+        "say how many steps of the time a chunk holds: chunk_time_interval => 86400000, a day of milliseconds",
+    )
+}
+
+fn constant(name: &str) -> Error {
+    let text = format!("the argument {name} must be a constant of its type");
+    Error::new(SqlState::INVALID_PARAMETER_VALUE, text)
+}
+
+/// Result of `create_hypertable`.
+struct Made {
+    id: u32,
+    schema: String,
+    table: String,
+    created: bool,
+}
+
+impl Made {
+    /// The result as columns, or as the text of a record.
+    fn row(&self, spread: bool, has_dimension: bool) -> Vec<ArrayRef> {
+        let created = if self.created { "t" } else { "f" };
+        let id: ArrayRef = Arc::new(Int32Array::from(vec![i32::try_from(self.id).unwrap_or(i32::MAX)]));
+        let made: ArrayRef = Arc::new(BooleanArray::from(vec![self.created]));
+        match (spread, has_dimension) {
+            (true, true) => vec![id, made],
+            (true, false) => vec![id, text(&self.schema), text(&self.table), made],
+            (false, true) => vec![text(&format!("({},{created})", self.id))],
+            (false, false) => vec![text(&format!("({},{},{},{created})", self.id, self.schema, self.table))],
+        }
+    }
+}
+
+async fn create(session: &mut Session, parsed: &Parsed, given: &Given<'_>) -> Result<Made> {
+    let name = given.relation()?;
+    let context = session.context();
+    let is_row_table = (Named { snapshot: &context.reads.snapshot, settings: &context.settings }).find(&name).is_some();
+    if !is_row_table {
+        let table = find_table(&context, &name)?;
+        let text = format!("table \"{}\" is already a hypertable", table.name.table);
+        if !given.flag("if_not_exists")? {
+            return Err(Error::new(SqlState("TS110"), text));
+        }
+        session.notice(format!("{text}, skipping"));
+        let (schema, name) = (table.name.schema.clone(), table.name.table.clone());
+        return Ok(Made { id: table.id.0, schema, table: name, created: false });
+    }
+    // Block other writers from now on.
+    super::rows::lock_tables(
+        session,
+        std::slice::from_ref(&name),
+        crate::statement::maintenance::LockMode::Alone,
+        false,
+    )
+    .await?;
+    let context = session.context_of_newest();
+    let named = Named { snapshot: &context.reads.snapshot, settings: &context.settings };
+    let table = named.find(&name).ok_or_else(|| Error::bug("a locked table that is gone"))?;
+    let view = context.reads.rows_view.clone().ok_or_else(|| Error::bug("a table without its snapshot"))?;
+    let is_empty = {
+        let guard = crossbeam_epoch::pin();
+        (0..table.records.bound()).all(|record| view.row(&table, RecordId(record), &guard).is_none())
+    };
+    if !is_empty {
+        let text = format!("table \"{}\" is not empty", table.schema.name.table);
+        return Err(Error::unsupported(text)
+            .with_hint("make the hypertable first, and INSERT the rows into it; migrate_data is not supported"));
+    }
+    let making = definition(&table, given)?;
+    drop((context, view));
+    let quoted = |name: &str| format!("\"{}\"", name.replace('"', "\"\""));
+    let target = format!("{}.{}", quoted(&table.schema.name.schema), quoted(&table.schema.name.table));
+    for sql in [format!("DROP TABLE {target}"), format!("CREATE TABLE {target} {making}")] {
+        let statement = parse(&sql)?.into_iter().next().ok_or_else(|| Error::bug("no statement"))?.without_place();
+        let Command::Definition(sql) = &statement.0.command else { return Err(Error::bug("no definition")) };
+        if super::rows::define(session, parsed, sql).await?.is_none() {
+            super::definition::execute(session, &statement.0, sql)?;
+        }
+    }
+    let (schema, name) = (table.schema.name.schema.clone(), table.schema.name.table.clone());
+    let made = session.context();
+    let id = made.reads.snapshot.catalog().table(&table.schema.name).map_or(0, |table| table.id.0);
+    Ok(Made { id, schema, table: name, created: true })
+}
+
+/// Columns and options of the `columns` table that replaces the `rows` table.
+fn definition(table: &RowTable, given: &Given<'_>) -> Result<String> {
+    let schema = &table.schema;
+    let time = given.text("time_column_name")?.ok_or_else(|| constant("time_column_name"))?;
+    let Some(at) = schema.column(time) else {
+        return Err(Error::new(SqlState::UNDEFINED_COLUMN, format!("column \"{time}\" does not exist")));
+    };
+    match schema.columns[at].ty {
+        Type::Timestamptz | Type::Int8 => {}
+        ty => {
+            let text = format!("column \"{time}\": times of type {ty} are not supported");
+            return Err(Error::unsupported(text).with_hint("make it timestamptz or bigint"));
+        }
+    }
+    let partition = if schema.columns[at].ty == Type::Int8 { Some(given.steps()?) } else { given.partition()? };
+    if !schema.checks.is_empty() || !schema.foreign_keys.is_empty() {
+        let text = format!("table \"{}\" has CHECK or FOREIGN KEY constraints", schema.name.table);
+        return Err(Error::unsupported(text).with_hint("columns tables have none"));
+    }
+    let quoted = |name: &str| format!("\"{}\"", name.replace('"', "\"\""));
+    let mut columns = Vec::new();
+    for (place, column) in schema.shown() {
+        if column.default.as_deref().is_some_and(|default| !default.eq_ignore_ascii_case("null")) {
+            let text = format!("column \"{}\" has a default, and columns of hypertables have none here", column.name);
+            return Err(Error::unsupported(text));
+        }
+        // JSON is stored as its text.
+        let ty = if column.ty == Type::Json { "text".to_owned() } else { column.ty.to_string() };
+        let not_null = if column.not_null || place == at { " NOT NULL" } else { "" };
+        columns.push(format!("{} {ty}{not_null}", quoted(&column.name)));
+    }
+    let mut options = vec!["store = 'columns'".to_owned(), format!("time = '{}'", time.replace('\'', "''"))];
+    if let Some(key) = key(table, at)? {
+        options.push(format!("key = '{}'", key.join(", ").replace('\'', "''")));
+    }
+    options.extend(partition.map(|width| format!("partition = '{width}'")));
+    Ok(format!("({}) WITH ({})", columns.join(", "), options.join(", ")))
+}
+
+/// Key columns that identify a row in addition to the time; `None` if there are none.
+fn key(table: &RowTable, time: usize) -> Result<Option<Vec<String>>> {
+    let schema = &table.schema;
+    let mut found: Option<Vec<usize>> = None;
+    for index in schema.primary.iter().chain(schema.secondary.iter().filter(|index| index.unique)) {
+        if !index.columns.contains(&time) {
+            let column = &schema.columns[time].name;
+            let text = format!("cannot create a unique index without the column \"{column}\" (used in partitioning)");
+            return Err(Error::new(SqlState("TS103"), text)
+                .with_hint("make the time a part of the primary key, and of every unique index"));
+        }
+        let mut own: Vec<usize> = index.columns.iter().copied().filter(|column| *column != time).collect();
+        own.sort_unstable();
+        if found.as_ref().is_some_and(|found| *found != own) {
+            let text = format!("table \"{}\" has several unique indexes, of different columns", schema.name.table);
+            return Err(Error::unsupported(text).with_hint("a columns table has one key"));
+        }
+        found = Some(own);
+    }
+    Ok(found.map(|columns| columns.into_iter().map(|column| schema.columns[column].name.clone()).collect()))
+}
+
+/// Sets or removes the retention in the table's options; raises a notice or warning for functions without
+/// effect.
+fn set_policy(session: &mut Session, name: &str, given: &Given<'_>) -> Result<()> {
+    let relation = given.relation()?;
+    let table = find_table(&session.context(), &relation)?;
+    match name {
+        "add_retention_policy" => {
+            let options = TableOptions { retention_ns: Some(given.drop_after()?), ..table.options.clone() };
+            session.writer()?.set_options(&table.name, options)?;
+        }
+        "remove_retention_policy" => {
+            let options = TableOptions { retention_ns: None, ..table.options.clone() };
+            session.writer()?.set_options(&table.name, options)?;
+        }
+        "add_compression_policy" => {
+            session.notice(format!("hypertable \"{relation}\" is always compressed: no policy is needed"));
+        }
+        _ => {
+            let text = format!("the partitions of hypertable \"{relation}\" stay as they are");
+            session.warn(SqlState("01000"), text);
+        }
+    }
+    Ok(())
+}
+
+/// Whether the statement is `CREATE EXTENSION timescaledb`.
+pub(crate) fn is_timescale(statement: &Statement) -> bool {
+    matches!(statement, Statement::CreateExtension(extension) if extension.name == "timescaledb")
+}
+
+/// Creates nothing and raises a notice that the functions are built in.
+pub(crate) fn extension(session: &mut Session) -> Outcome {
+    session.notice("what there is of \"timescaledb\" is built in: create_hypertable, time_bucket, first, last");
+    Outcome::command("CREATE EXTENSION")
+}

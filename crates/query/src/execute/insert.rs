@@ -1,0 +1,276 @@
+//! INSERT into `columns` tables. Rows of literals and parameters are written directly into column builders; DataFusion
+//! computes all other sources.
+
+use crate::statement::Command;
+use parser::ast as tree;
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{
+    Decimal128Type, Float32Type, Float64Type, Int16Type, Int32Type, Int64Type, TimestampNanosecondType, UInt64Type,
+};
+use arrow_array::{Array, ArrayRef, BinaryArray, Decimal128Array, RecordBatch};
+use arrow_schema::{DECIMAL128_MAX_PRECISION, DataType as Arrow};
+use columns::rows::{Ops, arrow_type, time_values};
+use engine::{Batch, KeyList, Op, Rows};
+use futures::StreamExt;
+use model::{ColumnRole, DataType, Error, Result, SqlState, Table, key};
+use relational::arrow::cast;
+use relational::types::{Value, sql_name, timestamptz};
+
+use super::query;
+use crate::builder::{RowBuilder, null_error};
+use crate::plan::insert::{Cell, InsertPlan, Source};
+use crate::plan::{self, Plan, Prepared};
+use crate::result::Outcome;
+use crate::session::Session;
+
+/// Runs an INSERT.
+pub(crate) async fn execute(
+    session: &mut Session,
+    prepared: &Prepared,
+    plan: &InsertPlan,
+    values: &[Value],
+) -> Result<Outcome> {
+    let current = session.writer()?.table_now(plan.table.id);
+    if current.is_none_or(|table| table.version != plan.table.version) {
+        return Box::pin(execute_anew(session, prepared, values)).await;
+    }
+    let count = match &plan.source {
+        Source::Rows(rows) => insert_rows(session, plan, rows, values)?,
+        Source::Query(query) => insert_query(session, plan, query, values).await?,
+    };
+    Ok(outcome(count))
+}
+
+fn outcome(rows: usize) -> Outcome {
+    // The most frequent tag needs no formatting.
+    if rows == 1 { Outcome::command("INSERT 0 1") } else { Outcome::command(format!("INSERT 0 {rows}")) }
+}
+
+/// Runs a short INSERT of values to its end; `None` if it must run asynchronously.
+pub(crate) fn at_once(session: &mut Session, plan: &InsertPlan, values: &[Value]) -> Result<Option<Outcome>> {
+    let Source::Rows(rows) = &plan.source else { return Ok(None) };
+    if !plan.is_short(values) {
+        return Ok(None);
+    }
+    let current = session.writer()?.table_now(plan.table.id);
+    if current.is_none_or(|table| table.version != plan.table.version) {
+        return Ok(None);
+    }
+    insert_rows(session, plan, rows, values).map(|count| Some(outcome(count)))
+}
+
+/// Plans the statement again, because the table was altered since it was prepared, and runs it.
+async fn execute_anew(session: &mut Session, prepared: &Prepared, values: &[Value]) -> Result<Outcome> {
+    let statement = &prepared.0.statement;
+    let Command::Change(tree::Statement::Insert(insert)) = &statement.0.command else {
+        return Err(Error::bug("an INSERT that is none"));
+    };
+    let fresh = plan::insert::plan(session, statement, insert, &prepared.0.parameters)?;
+    execute(session, prepared, &fresh, values).await
+}
+
+fn insert_rows(session: &mut Session, plan: &InsertPlan, rows: &[Vec<Cell>], values: &[Value]) -> Result<usize> {
+    let zone = session.settings.zone();
+    let now = Value::Timestamptz(session.now_ns());
+    let repeats = plan.repeats(values);
+    let count = rows.len() * repeats;
+    let mut builder = RowBuilder::new(&plan.table, &plan.targets, zone, count)?;
+    for number in 0..count {
+        let (row, values) = match repeats {
+            1 => (&rows[number], values),
+            _ => (&rows[0], &values[number * plan.parameters.len()..]),
+        };
+        let value = |place: usize| match &row[place] {
+            Cell::Value(value) => value,
+            Cell::Parameter(number) => values.get(*number).unwrap_or(&Value::Null),
+            Cell::Now => &now,
+        };
+        builder.push(&value).map_err(|error| in_row(error, number, count))?;
+    }
+    let batch = builder.finish(plan.op.clone())?;
+    session.writer()?.write(plan.table.id, batch)?;
+    Ok(count)
+}
+
+fn in_row(error: Error, number: usize, rows: usize) -> Error {
+    if rows > 1 && error.detail().is_none() {
+        error.with_detail(format!("row {} of {rows}", number + 1))
+    } else {
+        error
+    }
+}
+
+async fn insert_query(session: &mut Session, plan: &InsertPlan, query: &Prepared, values: &[Value]) -> Result<usize> {
+    let Plan::Query(query_plan) = &query.0.plan else {
+        return Err(Error::bug("an INSERT … SELECT without a query"));
+    };
+    let zone = session.settings.time_zone();
+    let ready = query::ready(session, query, query_plan, values).await?;
+    let mut batches = ready.stream(Arc::clone(&query.0.statement.0))?;
+    let mut count = 0;
+    // The query reads the snapshot taken before the first write, so it does not see the inserted rows.
+    while let Some(batch) = batches.next().await {
+        let batch = batch?;
+        count += batch.num_rows();
+        if batch.num_rows() > 0 {
+            let batch = to_batch(plan, &batch, &zone)?;
+            session.writer()?.write(plan.table.id, batch)?;
+        }
+    }
+    Ok(count)
+}
+
+/// Converts a query's batch to a batch of the table.
+fn to_batch(plan: &InsertPlan, batch: &RecordBatch, zone: &str) -> Result<Batch> {
+    let table = &plan.table;
+    let mut arrays: Vec<Option<ArrayRef>> = vec![None; table.columns.len()];
+    for (target, array) in plan.targets.iter().zip(batch.columns()) {
+        arrays[*target] = Some(assign(&table.columns[*target], array, zone)?);
+    }
+    batch_of(table, &plan.op, &arrays, batch.num_rows())
+}
+
+/// Builds a batch from arrays of the table's column types, in the table's order; `None` is a column of NULLs. Arrays of
+/// fields are kept without a copy.
+///
+/// # Errors
+/// 23502 for NULL in a NOT NULL column.
+pub(crate) fn batch_of(table: &Table, op: &Op, arrays: &[Option<ArrayRef>], rows: usize) -> Result<Batch> {
+    for (column, array) in table.columns.iter().zip(arrays) {
+        if !column.nullable && array.as_ref().is_none_or(|array| array.null_count() > 0) {
+            return Err(null_error(table, column));
+        }
+    }
+    let time = table.columns.iter().position(|column| column.role == ColumnRole::Time);
+    let times = time.and_then(|at| arrays[at].clone()).ok_or_else(|| Error::bug("rows without time"))?;
+    let times = time_values(&times).ok_or_else(|| Error::bug("times that are none"))?.to_vec();
+    let (keys, series) = keys_of(table, arrays, rows)?;
+    let mut fields: Vec<_> = table
+        .columns
+        .iter()
+        .zip(arrays)
+        .filter(|(column, _)| column.role == ColumnRole::Field)
+        .filter_map(|(column, array)| Some((column.id, array.clone()?)))
+        .collect();
+    fields.sort_by_key(|(id, _)| *id);
+    Ok(Batch::new(keys, Rows::new(series, times, Ops::All(op.clone()), fields)))
+}
+
+/// PostgreSQL's assignment casts: between numeric types, from any type to text, and from text literals to any type.
+fn assign(column: &model::Column, array: &ArrayRef, zone: &str) -> Result<ArrayRef> {
+    let (from, to) = (array.data_type(), arrow_type(column.ty));
+    let fits = *from == to
+        || *from == Arrow::Null
+        || from.is_string()
+        || to.is_string()
+        || (from.is_numeric() && to.is_numeric())
+        || matches!((from, &to), (Arrow::Timestamp(..) | Arrow::Date32, Arrow::Timestamp(..)))
+        || (from.is_binary() && to.is_binary());
+    if !fits {
+        return Err(Error::new(
+            SqlState::DATATYPE_MISMATCH,
+            format!(
+                "column \"{}\" is of type {} but expression is of type {}",
+                column.name,
+                column.ty.sql_name(),
+                sql_name(from)
+            ),
+        )
+        .with_hint("rewrite or cast the expression"));
+    }
+    let rounds = to.is_integer() && (from.is_floating() || matches!(from, Arrow::Decimal128(..)));
+    let array = if rounds { rounded(array)? } else { Arc::clone(array) };
+    // A timestamp without time zone is in the session's zone.
+    let local = matches!(to, Arrow::Timestamp(..)) && !matches!(from, Arrow::Timestamp(_, Some(_)));
+    let array = if local { cast(&array, &timestamptz(zone))? } else { array };
+    if to == Arrow::Binary && array.data_type().is_string() {
+        return bytes_of_texts(&array);
+    }
+    cast(&array, &to)
+}
+
+/// Rounds numbers to whole ones: floats to the nearest even one, decimals away from zero.
+fn rounded(array: &ArrayRef) -> Result<ArrayRef> {
+    Ok(match array.data_type() {
+        Arrow::Float32 => Arc::new(array.as_primitive::<Float32Type>().unary::<_, Float32Type>(f32::round_ties_even)),
+        Arrow::Float64 => Arc::new(array.as_primitive::<Float64Type>().unary::<_, Float64Type>(f64::round_ties_even)),
+        Arrow::Decimal128(_, scale) => {
+            let scale = *scale;
+            let values: Decimal128Array =
+                array.as_primitive::<Decimal128Type>().unary(|value| crate::builder::round_decimal(value, scale));
+            Arc::new(values.with_precision_and_scale(DECIMAL128_MAX_PRECISION, 0).map_err(Error::bug)?)
+        }
+        other => return Err(Error::bug(format!("a rounding cast of {other}"))),
+    })
+}
+
+/// Parses texts by the input rules of `bytea`.
+fn bytes_of_texts(texts: &ArrayRef) -> Result<ArrayRef> {
+    let texts = cast(texts, &Arrow::Utf8)?;
+    let read = |text: Option<&str>| text.map(pg::value::parse_bytea).transpose();
+    let values = texts.as_string::<i32>().iter().map(read).collect::<Result<Vec<_>>>()?;
+    Ok(Arc::new(values.iter().map(Option::as_deref).collect::<BinaryArray>()))
+}
+
+fn keys_of(table: &Table, arrays: &[Option<ArrayRef>], rows: usize) -> Result<(KeyList, Vec<u32>)> {
+    let columns: Vec<(DataType, &Option<ArrayRef>)> = table
+        .columns
+        .iter()
+        .zip(arrays)
+        .filter(|(column, _)| column.role == ColumnRole::Key)
+        .map(|(column, array)| (column.ty, array))
+        .collect();
+    let mut keys = KeyList::default();
+    let mut series = Vec::with_capacity(rows);
+    let (mut bytes, mut before) = (Vec::new(), Vec::new());
+    for row in 0..rows {
+        bytes.clear();
+        let mut nulls = 0;
+        for (ty, array) in &columns {
+            match array {
+                Some(array) if array.is_valid(row) => {
+                    push_cell(&mut bytes, *ty, array, row)?;
+                    nulls = 0;
+                }
+                _ => {
+                    key::push_null(&mut bytes);
+                    nulls += 1;
+                }
+            }
+        }
+        key::finish(&mut bytes, 0, nulls);
+        // Consecutive rows often have the same key, which then needs no lookup.
+        match series.last() {
+            Some(same) if bytes == before => series.push(*same),
+            _ => series.push(keys.intern(&bytes)),
+        }
+        std::mem::swap(&mut bytes, &mut before);
+    }
+    Ok((keys, series))
+}
+
+fn push_cell(out: &mut Vec<u8>, ty: DataType, array: &ArrayRef, row: usize) -> Result<()> {
+    match ty {
+        DataType::Bool => key::push_bool(out, array.as_boolean().value(row)),
+        DataType::Int16 => key::push_i64(out, array.as_primitive::<Int16Type>().value(row).into()),
+        DataType::Int32 => key::push_i64(out, array.as_primitive::<Int32Type>().value(row).into()),
+        DataType::Int64 => key::push_i64(out, array.as_primitive::<Int64Type>().value(row)),
+        DataType::UInt64 => key::push_i64(out, array.as_primitive::<UInt64Type>().value(row).cast_signed()),
+        DataType::Text => key::push_bytes(out, array.as_string::<i32>().value(row).as_bytes()),
+        DataType::Bytes => key::push_bytes(out, array.as_binary::<i32>().value(row)),
+        DataType::Timestamp => key::push_i64(out, array.as_primitive::<TimestampNanosecondType>().value(row)),
+        DataType::Float32 | DataType::Float64 => return Err(Error::bug("a key of a float type")),
+    }
+    Ok(())
+}
+
+/// For EXPLAIN: the line of the INSERT, and its query if it has one.
+pub(crate) fn describe(plan: &InsertPlan) -> (String, Option<&Prepared>) {
+    let head = format!("Insert: table={}, on conflict={:?}", plan.table.name, plan.op);
+    match &plan.source {
+        Source::Rows(rows) => (format!("{head}, rows={}", rows.len()), None),
+        Source::Query(query) => (head, Some(query)),
+    }
+}

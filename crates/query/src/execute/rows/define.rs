@@ -1,0 +1,462 @@
+//! CREATE, ALTER, DROP and TRUNCATE of `rows` tables, their indexes and sequences: executes the changes that
+//! `compiled` plans, atomically in the session's transaction.
+
+use std::sync::Arc;
+
+use ::rows::{Access, Entered, RecordId, RowTable};
+use compiled::{Change, Definition, Notice, Object, Work};
+use engine::{Altered, Event, RowData, SequenceState, Snapshot};
+use model::{
+    Datum, Error, Result, RowForeignKey, RowSchema, RowSchemaRef, SequenceRef, SequenceSpec, SqlState, TableId,
+    TableName,
+};
+use parser::ast::{DropBehavior, Name, ObjectKind, ObjectName, Statement, Truncate};
+
+use crate::errors::locate;
+use crate::result::Outcome;
+use crate::session::Session;
+use crate::session::clocks::Clocks;
+use crate::settings::Settings;
+use crate::statement::Parsed;
+use crate::tables::Named;
+
+/// Rows visited per epoch guard, so that memory that other threads retire can be freed in between.
+const RECORDS_PER_GUARD: u64 = 1_024;
+
+/// Runs a DDL statement on `rows` tables; `None` if the statement is another one.
+pub(crate) async fn define(session: &mut Session, parsed: &Parsed, statement: &Statement) -> Result<Option<Outcome>> {
+    match statement {
+        Statement::Truncate(truncate) => truncated(session, parsed, truncate).await,
+        Statement::Drop(drop) if drop.kind == ObjectKind::Schema => {
+            let cascade = drop.behavior == DropBehavior::Cascade;
+            for object in &drop.objects {
+                if let ObjectName::Name(name) = object {
+                    empty(session, parsed, &name.name, cascade).await?;
+                }
+            }
+            // The schema itself, and its tables of the other store, are dropped after this.
+            Ok(None)
+        }
+        statement => carried_out(session, parsed, statement).await,
+    }
+}
+
+fn planned(session: &mut Session, statement: &Statement, clocks: &Clocks) -> Result<Option<Definition>> {
+    let now = session.now_ns().div_euclid(1_000);
+    let given = compiled::Session { check: &|_| Ok(()), now, zone: clocks, numbers: None };
+    with_relations(session, |relations| compiled::define(statement, relations, given))
+}
+
+/// A DROP TABLE or TRUNCATE of tables of both stores, as one statement for the `rows` tables and one for the others;
+/// `None` for other statements.
+pub(crate) fn parts(session: &mut Session, statement: &Statement) -> Option<[Statement; 2]> {
+    let snapshot = session.newest();
+    let settings = Arc::clone(&session.settings);
+    let named = Named { snapshot: &snapshot, settings: &settings };
+    let is_of_rows = |name: &Name| named.find(name).is_some();
+    match statement {
+        Statement::Drop(drop) if drop.kind == ObjectKind::Table && drop.objects.len() > 1 => {
+            let is_of_rows = |object: &ObjectName| matches!(object, ObjectName::Name(name) if is_of_rows(name));
+            let (rows, others) = split(&drop.objects, is_of_rows)?;
+            let part = |objects| Statement::Drop(Box::new(parser::ast::Drop { objects, ..(**drop).clone() }));
+            Some([part(rows), part(others)])
+        }
+        Statement::Truncate(truncate) if truncate.tables.len() > 1 => {
+            let (rows, others) = split(&truncate.tables, |(name, _)| is_of_rows(name))?;
+            let part = |tables| Statement::Truncate(Box::new(Truncate { tables, ..(**truncate).clone() }));
+            Some([part(rows), part(others)])
+        }
+        _ => None,
+    }
+}
+
+/// Splits a list; `None` if either part is empty.
+fn split<T: Clone>(list: &[T], is_first: impl Fn(&T) -> bool) -> Option<(Vec<T>, Vec<T>)> {
+    let (first, second): (Vec<T>, Vec<T>) = list.iter().cloned().partition(is_first);
+    (!first.is_empty() && !second.is_empty()).then_some((first, second))
+}
+
+/// Drops the `rows` tables and the sequences of a schema that is about to be dropped.
+///
+/// # Errors
+/// 2BP01 if there are any and `cascade` is false.
+async fn empty(session: &mut Session, parsed: &Parsed, schema: &str, cascade: bool) -> Result<()> {
+    let snapshot = session.newest();
+    let catalog = snapshot.catalog();
+    let tables = catalog.row_tables().map(|table| (ObjectKind::Table, &table.name));
+    let alone = catalog.sequences().filter(|spec| spec.owner.is_none());
+    let sequences = alone.map(|spec| (ObjectKind::Sequence, &spec.name));
+    let within: Vec<(ObjectKind, &TableName)> =
+        tables.chain(sequences).filter(|(_, name)| name.schema == schema).collect();
+    if let Some((kind, first)) = within.first()
+        && !cascade
+    {
+        let text = format!("cannot drop schema {schema} because other objects depend on it");
+        let kind = if *kind == ObjectKind::Table { "table" } else { "sequence" };
+        let detail = format!("{kind} {first} depends on schema \"{schema}\"");
+        return Err(Error::new(SqlState::DEPENDENT_OBJECTS_STILL_EXIST, text)
+            .with_detail(detail)
+            .with_hint("use DROP … CASCADE to drop the dependent objects too"));
+    }
+    let drops: Vec<Statement> = within.iter().map(|(kind, name)| dropping(*kind, name)).collect();
+    for drop in &drops {
+        carried_out(session, parsed, drop).await?;
+    }
+    Ok(())
+}
+
+/// DROP … CASCADE of one object.
+fn dropping(kind: ObjectKind, name: &TableName) -> Statement {
+    let qualifier = Box::new([name.schema.as_str().into()]);
+    let name = Name { qualifier, name: name.table.as_str().into(), ..Name::default() };
+    Statement::Drop(Box::new(parser::ast::Drop {
+        kind,
+        objects: vec![ObjectName::Name(name)],
+        if_exists: false,
+        concurrently: false,
+        behavior: DropBehavior::Cascade,
+    }))
+}
+
+async fn carried_out(session: &mut Session, parsed: &Parsed, statement: &Statement) -> Result<Option<Outcome>> {
+    loop {
+        let context = session.context_of_newest();
+        let clocks = Clocks::with_facts(session, &context);
+        let definition = planned(session, statement, &clocks).map_err(|error| locate(error, parsed))?;
+        let Some(definition) = definition else { return Ok(None) };
+        let savepoint = session.writer()?.savepoint();
+        let waits = carry_out(session, &definition, &clocks);
+        match waits {
+            Ok(None) => {}
+            // Keep the locks and the place in the lock queue during the wait.
+            Ok(Some(_)) => session.writer()?.undo_to(&savepoint)?,
+            Err(_) => session.writer()?.roll_back_to(&savepoint)?,
+        }
+        match waits.map_err(|error| locate(error, parsed))? {
+            None => {
+                definition.notices.iter().for_each(|notice| tell(session, notice));
+                return Ok(Some(Outcome::command(definition.tag)));
+            }
+            Some(event) => crate::session::database::wait(&event, session.settings.lock_timeout()).await?,
+        }
+    }
+}
+
+/// Runs TRUNCATE, if the tables it names are `rows` tables.
+async fn truncated(session: &mut Session, parsed: &Parsed, truncate: &Truncate) -> Result<Option<Outcome>> {
+    let snapshot = session.newest();
+    let settings = Arc::clone(&session.settings);
+    let named = Named { snapshot: &snapshot, settings: &settings };
+    let found = truncate.tables.iter().map(|(name, _)| named.find(name)).collect::<Option<Vec<_>>>();
+    let Some(mut tables) = found else { return Ok(None) };
+    if truncate.behavior == DropBehavior::Cascade {
+        with_referring(&mut tables, &snapshot, session);
+    }
+    let ids: Vec<TableId> = tables.iter().map(|table| table.id()).collect();
+    let savepoint = session.writer()?.savepoint();
+    for table in &tables {
+        // Tables truncated together may reference each other.
+        let refers = |other: &&RowSchemaRef| {
+            !ids.contains(&other.id) && other.foreign_keys.iter().any(|key| key.table == table.id())
+        };
+        if let Some(other) = snapshot.catalog().row_tables().find(refers) {
+            let text = "cannot truncate a table referenced in a foreign key constraint";
+            let (name, referred) = (&other.name.table, &table.schema.name.table);
+            return Err(locate(
+                Error::unsupported(text)
+                    .with_detail(format!("Table \"{name}\" references \"{referred}\"."))
+                    .with_hint(format!("Truncate table \"{name}\" at the same time, or use TRUNCATE ... CASCADE.")),
+                parsed,
+            ));
+        }
+        loop {
+            let mut next = (*session.newest().row_table_by_id(table.id())?.schema).clone();
+            next.version += 1;
+            match session.writer()?.alter_row_table(next, RowData::Discard, &shown)? {
+                Altered::Done(_) => break,
+                Altered::Wait(event) => {
+                    let waited = crate::session::database::wait(&event, session.settings.lock_timeout()).await;
+                    if let Err(error) = waited {
+                        session.writer()?.roll_back_to(&savepoint)?;
+                        return Err(error);
+                    }
+                }
+            }
+        }
+    }
+    if truncate.restart_identity {
+        let owned = |spec: &&SequenceRef| spec.owner.as_ref().is_some_and(|owner| ids.contains(&owner.table));
+        let sequences: Vec<SequenceRef> = session.newest().catalog().sequences().filter(owned).cloned().collect();
+        for spec in sequences {
+            alter_sequence(session, &spec, Some(spec.start))?;
+        }
+    }
+    Ok(Some(Outcome::command("TRUNCATE TABLE")))
+}
+
+/// Adds all tables that reference any of `tables`, directly or indirectly.
+fn with_referring(tables: &mut Vec<Arc<RowTable>>, snapshot: &Snapshot, session: &mut Session) {
+    let mut at = 0;
+    while let Some(id) = tables.get(at).map(|table| table.id()) {
+        for schema in snapshot.catalog().row_tables() {
+            if schema.foreign_keys.iter().any(|key| key.table == id)
+                && tables.iter().all(|known| known.id() != schema.id)
+                && let Ok(table) = snapshot.row_table_by_id(schema.id)
+            {
+                session.notice(format!("truncate cascades to table \"{}\"", schema.name.table));
+                tables.push(Arc::clone(table));
+            }
+        }
+        at += 1;
+    }
+}
+
+fn tell(session: &mut Session, notice: &Notice) {
+    let text = Error::new(SqlState("00000"), notice.message.clone());
+    session.notices.push(match &notice.detail {
+        Some(detail) => text.with_detail(detail.clone()),
+        None => text,
+    });
+}
+
+fn with_relations<T>(session: &mut Session, ask: impl FnOnce(&Relations<'_>) -> T) -> T {
+    let snapshot = session.newest();
+    let settings = Arc::clone(&session.settings);
+    let engine = session.database.engine().clone();
+    ask(&Relations { snapshot: &snapshot, settings: &settings, numbers: &|| engine.next_number() })
+}
+
+/// Catalog lookups for DDL.
+struct Relations<'a> {
+    snapshot: &'a Snapshot,
+    settings: &'a Settings,
+    numbers: &'a dyn Fn() -> u32,
+}
+
+impl compiled::Catalog for Relations<'_> {
+    fn current_schema(&self) -> String {
+        let catalog = self.snapshot.catalog();
+        let mut path = self.settings.search_path().into_iter();
+        path.find(|schema| catalog.has_schema(schema)).unwrap_or_else(|| "public".to_owned())
+    }
+
+    fn is_schema(&self, name: &str) -> bool {
+        self.snapshot.catalog().has_schema(name)
+    }
+
+    fn table(&self, name: &TableName) -> Option<RowSchemaRef> {
+        self.snapshot.catalog().row_table(name).cloned()
+    }
+
+    fn tables(&self) -> Vec<RowSchemaRef> {
+        self.snapshot.catalog().row_tables().cloned().collect()
+    }
+
+    fn sequence(&self, name: &TableName) -> Option<SequenceRef> {
+        self.snapshot.catalog().sequence(name).cloned()
+    }
+
+    fn sequences(&self) -> Vec<SequenceRef> {
+        self.snapshot.catalog().sequences().cloned().collect()
+    }
+
+    fn is_other(&self, name: &TableName) -> bool {
+        self.snapshot.catalog().table(name).is_some()
+    }
+
+    fn next_id(&self, _of: Object) -> u32 {
+        (self.numbers)()
+    }
+
+    fn by_id(&self, id: TableId) -> Option<RowSchemaRef> {
+        self.snapshot.catalog().row_table_by_id(id).cloned()
+    }
+}
+
+/// Executes the changes. Returns an event to wait for; the caller must then undo the changes, wait and retry.
+fn carry_out(session: &mut Session, definition: &Definition, clocks: &Clocks) -> Result<Option<Event>> {
+    for change in &definition.changes {
+        let waits = match change {
+            Change::Create(schema) => session.writer()?.create_row_table(schema.clone()).map(|_| None)?,
+            Change::Alter { next, work } => alter(session, next, work, clocks)?,
+            Change::Drop(id) => match session.writer()?.drop_row_table(*id)? {
+                Altered::Done(()) => None,
+                Altered::Wait(event) => Some(event),
+            },
+            Change::CreateSequence(spec) => {
+                session.writer()?.create_sequence(Arc::new(spec.clone()))?;
+                None
+            }
+            Change::AlterSequence { next, restart } => {
+                alter_sequence(session, next, *restart)?;
+                None
+            }
+            Change::DropSequence(id) => {
+                session.writer()?.drop_sequence(*id)?;
+                None
+            }
+        };
+        if waits.is_some() {
+            return Ok(waits);
+        }
+    }
+    Ok(None)
+}
+
+fn alter_sequence(session: &mut Session, next: &SequenceSpec, restart: Option<i64>) -> Result<()> {
+    let restart = restart.map(|last| SequenceState { last, is_called: false });
+    session.writer()?.alter_sequence(Arc::new(next.clone()), restart)
+}
+
+fn alter(session: &mut Session, next: &RowSchema, work: &[Work], clocks: &Clocks) -> Result<Option<Event>> {
+    let rewritten = match work.iter().find(|one| matches!(one, Work::Rewrite(_))) {
+        Some(Work::Rewrite(rewrite)) => match rewritten(session, next.id, rewrite, clocks)? {
+            Ok(rows) => Some(rows),
+            Err(event) => return Ok(Some(event)),
+        },
+        _ => None,
+    };
+    let data = if rewritten.is_some() { RowData::Discard } else { RowData::Keep };
+    let table = match session.writer()?.alter_row_table(next.clone(), data, &shown)? {
+        Altered::Done(table) => table,
+        Altered::Wait(event) => return Ok(Some(event)),
+    };
+    for row in rewritten.into_iter().flatten() {
+        let guard = crossbeam_epoch::pin();
+        match session.writer()?.rows().insert(&table, row, &guard)? {
+            ::rows::Put::Done(_) => {}
+            ::rows::Put::Duplicate { index, .. } => return Err(twice(&table, index)),
+            ::rows::Put::Wait(event) => return Ok(Some(event)),
+        }
+    }
+    for one in work {
+        check(session, &table, one, clocks)?;
+    }
+    Ok(None)
+}
+
+fn twice(table: &RowTable, index: Option<usize>) -> Error {
+    let index = match index {
+        Some(at) => table.schema.secondary.get(at),
+        None => table.schema.primary.as_ref(),
+    };
+    let name = index.map_or("", |index| index.name.as_str());
+    let text = format!("could not create unique index \"{name}\"");
+    Error::new(SqlState::UNIQUE_VIOLATION, text).about_constraint(&table.schema.name, name)
+}
+
+/// Rewrites all rows of a table for a DDL statement; returns an event to wait for if other transactions are
+/// writing to it.
+fn rewritten(
+    session: &mut Session,
+    id: TableId,
+    rewrite: &compiled::Rewrite,
+    clocks: &Clocks,
+) -> Result<std::result::Result<Vec<Box<[u8]>>, Event>> {
+    let now = session.now_ns().div_euclid(1_000);
+    let table = Arc::clone(session.newest().row_table_by_id(id)?);
+    match session.writer()?.rows().enter(&table, Access::Alone)? {
+        Entered::In => {}
+        Entered::Wait(event) => return Ok(Err(event)),
+        Entered::Changed => {
+            return Err(Error::new(SqlState::SERIALIZATION_FAILURE, "the table was altered by another transaction")
+                .with_hint("run the transaction again"));
+        }
+    }
+    let given = compiled::Session { check: &|_| Ok(()), now, zone: clocks, numbers: None };
+    let mut all = Vec::new();
+    let txn = session.writer()?;
+    for record in 0..table.records.bound() {
+        let old = {
+            let guard = crossbeam_epoch::pin();
+            txn.rows().newest(&table, RecordId(record), &guard)?.map(<[u8]>::to_vec)
+        };
+        let Some(old) = old else { continue };
+        let mut row = Vec::new();
+        let mut next = |sequence| match txn.next_value(sequence)? {
+            engine::NextValue::Value { value, .. } => Ok(value),
+            engine::NextValue::Wait(_) => Err(Error::new(SqlState::OUT_OF_MEMORY, "the log is busy; try again")),
+        };
+        rewrite.row(&old, given, &mut next, &mut row)?;
+        all.push(row.into());
+    }
+    Ok(Ok(all))
+}
+
+/// Checks that all rows satisfy a new constraint.
+fn check(session: &mut Session, table: &Arc<RowTable>, work: &Work, clocks: &Clocks) -> Result<()> {
+    let now = session.now_ns().div_euclid(1_000);
+    let given = compiled::Session { check: &|_| Ok(()), now, zone: clocks, numbers: None };
+    match work {
+        Work::Rewrite(_) | Work::Build(_) => Ok(()),
+        Work::NotNull(column) => {
+            every(session, table, work, |_, _, row| Ok(!table.layout.field(row, *column)?.is_null()))
+        }
+        Work::Check(condition) => every(session, table, work, |_, _, row| condition.holds(row, given)),
+        Work::ForeignKey(key) => {
+            let referred = match key.table == table.id() {
+                true => Arc::clone(table),
+                false => Arc::clone(session.newest().row_table_by_id(key.table)?),
+            };
+            every(session, table, work, |txn, guard, row| has_referred(txn, guard, table, &referred, key, row))
+        }
+    }
+}
+
+/// Whether the row referenced by a foreign key exists, or the key is NULL.
+fn has_referred(
+    txn: &::rows::Txn,
+    guard: &crossbeam_epoch::Guard,
+    table: &RowTable,
+    referred: &RowTable,
+    key: &RowForeignKey,
+    row: &[u8],
+) -> Result<bool> {
+    let values: Vec<Datum<'_>> = key.columns.iter().map(|at| table.layout.field(row, *at)).collect::<Result<_>>()?;
+    if values.iter().any(Datum::is_null) {
+        return Ok(true);
+    }
+    let primary = referred.primary.iter().map(|index| (None, index));
+    let secondary = referred.secondary.iter().enumerate().map(|(at, index)| (Some(at), index));
+    let Some((at, index)) = primary.chain(secondary).find(|(_, index)| index.def().columns == key.referred) else {
+        return Err(Error::bug("a foreign key without an index that it refers to"));
+    };
+    let mut bytes = Vec::new();
+    for ((value, column), to) in values.into_iter().zip(index.keys()).zip(&key.referred) {
+        let value = ::rows::coerce(referred.schema.columns[*to].ty, value)?;
+        ::rows::key::push(&mut bytes, column, &value)?;
+    }
+    txn.has_key(referred, at, &bytes, guard)
+}
+
+fn every(
+    session: &mut Session,
+    table: &Arc<RowTable>,
+    work: &Work,
+    mut holds: impl FnMut(&::rows::Txn, &crossbeam_epoch::Guard, &[u8]) -> Result<bool>,
+) -> Result<()> {
+    let txn = session.writer()?.rows();
+    let bound = table.records.bound();
+    for first in (0..bound).step_by(RECORDS_PER_GUARD as usize) {
+        let guard = crossbeam_epoch::pin();
+        for record in first..bound.min(first + RECORDS_PER_GUARD) {
+            if let Some(row) = txn.newest(table, RecordId(record), &guard)?
+                && !holds(txn, &guard, row)?
+            {
+                return Err(work.violated(&table.schema));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Formats a value for an error's detail.
+fn shown(datum: &Datum<'_>) -> String {
+    let mut out = Vec::new();
+    let ty = model::Type::Text;
+    match datum {
+        Datum::Null => return "null".to_owned(),
+        datum => pg::row_value::write(&mut out, datum, ty, pg::Form::Text, &mut |_| 0),
+    }
+    String::from_utf8_lossy(&out).into_owned()
+}

@@ -1,0 +1,202 @@
+//! INSERT … SELECT into a `rows` table from a query that the row executor does not run.
+//!
+//! Rows are inserted as they are read, some thousand at a time, if the query cannot see them. Otherwise all
+//! rows are read before the first is inserted, so that the statement does not read its own rows; their memory
+//! is counted as memory of statements.
+
+use ::rows::RecordId;
+use arrow_array::RecordBatch;
+use compiled::{Incoming, Load, Loaded};
+use engine::{Reservation, Work};
+use futures::StreamExt;
+use model::{Error, Result};
+use pg::Form;
+use pg::types::oid;
+use relational::types::Value;
+use std::sync::Arc;
+
+use super::load::entered;
+use super::run::{Rows, executed, until_durable, within};
+use crate::encode::Encoder;
+use crate::errors::locate;
+use crate::execute::query::ready_of;
+use crate::plan::Prepared;
+use crate::plan::feed::{Fed, FeedPlan};
+use crate::plan::rows::{ResultType, Verb};
+use crate::result::Executed;
+use crate::session::Session;
+use crate::session::clocks::Clocks;
+use crate::session::database::wait;
+
+/// Approximate number of rows inserted at once.
+const PART_ROWS: usize = 1_024;
+/// Approximate bytes inserted at once.
+const PART_BYTES: usize = 1 << 20;
+
+/// Runs the INSERT inside the session's transaction.
+pub(crate) async fn feed(
+    session: &mut Session,
+    prepared: &Prepared,
+    plan: &FeedPlan,
+    values: &[Value],
+) -> Result<Executed> {
+    session.writer()?;
+    let parsed = &prepared.0.statement.0;
+    let name = &plan.insert.table.name;
+    if entered(session, |named| named.find(name)).await?.is_none() {
+        return Err(Error::unsupported("cached plan must not change result type"));
+    }
+    let fed = Fed::of(session, &prepared.0.statement, &plan.insert, &plan.parameters, &plan.refusal)?;
+    let mut source = Source::start(session, &fed, values).await?;
+    // ON CONFLICT detects duplicates only among rows that are inserted at once.
+    let at_once = plan.columns.is_some() || plan.insert.on_conflict.is_some() || fed.meets_its_own(session)?;
+    let clocks = Clocks::with_facts(session, &fed.context);
+    let load = fed.load;
+    let types: Vec<ResultType> = load.columns().iter().map(ResultType::of).collect();
+    let mut rows = Rows::batches(plan.columns.as_deref(), &types, &session.settings.time_zone());
+    let part_rows = if at_once { usize::MAX } else { PART_ROWS };
+    let (mut count, mut dangling) = (0, Vec::new());
+    while let Some(read) = source.rows(session, part_rows).await? {
+        let part =
+            put(session, &load, &read, (&types, &clocks), &mut rows).await.map_err(|error| locate(error, parsed))?;
+        count += part.0;
+        dangling.extend(part.1);
+        // Yield to other tasks between two parts.
+        tokio::task::yield_now().await;
+    }
+    super::load::settled(session, &load, &clocks, &dangling).await.map_err(|error| locate(error, parsed))?;
+    let seen = session.end_rows_statement();
+    if plan.columns.is_some() {
+        until_durable(session, seen).await?;
+    }
+    executed(rows, plan.columns.as_deref(), Verb::Insert, count)
+}
+
+/// Inserts rows. Returns the number inserted or updated, and the rows whose foreign key has no referenced row
+/// yet.
+async fn put(
+    session: &mut Session,
+    load: &Load,
+    read: &Read,
+    (types, clocks): (&[ResultType], &Clocks),
+    rows: &mut Rows<'_>,
+) -> Result<(u64, Vec<(RecordId, Box<[u8]>)>)> {
+    loop {
+        let mut offset = |seconds| clocks.offset_at(seconds);
+        let mut take = |row: &[model::Datum<'_>]| rows.take(row, types, &mut offset);
+        let is_in = |loaded: &std::result::Result<Loaded, _>| matches!(loaded, Ok(Loaded::All { .. }));
+        let loaded = within(session, clocks, is_in, |txn, given, guard| load.run(txn, read, given, guard, &mut take))?;
+        match loaded.map_err(|refused| refused.error)? {
+            Loaded::All { rows, dangling } => return Ok((rows, dangling)),
+            Loaded::Wait(event) => {
+                rows.clear();
+                wait(&event, session.settings.lock_timeout()).await?;
+            }
+        }
+    }
+}
+
+/// Rows of a source, encoded.
+#[derive(Default)]
+pub(crate) struct Read {
+    bytes: Vec<u8>,
+    /// End of each value in `bytes`, and whether it is not NULL.
+    ends: Vec<(usize, bool)>,
+    /// Text or binary format, by column.
+    forms: Vec<Form>,
+    rows: usize,
+    /// Reserved memory, if it is counted.
+    held: Option<Reservation>,
+}
+
+/// Running source query of an INSERT.
+struct Source {
+    batches: relational::results::Batches,
+    encoder: Encoder,
+    forms: Vec<Form>,
+    /// Remaining rows of the last batch.
+    batch: Option<RecordBatch>,
+    ended: bool,
+}
+
+impl Source {
+    async fn start(session: &mut Session, fed: &Fed, values: &[Value]) -> Result<Source> {
+        // Rows must be durable before others are made of them.
+        until_durable(session, fed.context.reads.snapshot.lsn()).await?;
+        let ready = ready_of(session, &fed.context, &fed.source.0, &fed.query, values).await?;
+        let mut columns = ready.columns.clone();
+        // The load takes jsonb as json.
+        columns.iter_mut().filter(|column| column.oid == oid::JSONB).for_each(|column| column.oid = oid::JSON);
+        let encoder = Encoder::new(&columns, &session.settings.time_zone())?;
+        let batches = ready.stream(Arc::clone(&fed.source.0))?;
+        Ok(Source { batches, encoder, forms: vec![Form::Binary; fed.load.types().len()], batch: None, ended: false })
+    }
+
+    /// Reads about `rows_max` rows; `None` at the end.
+    ///
+    /// # Errors
+    /// Errors of the query; 53200 if there is not enough memory for the rows.
+    async fn rows(&mut self, session: &Session, rows_max: usize) -> Result<Option<Read>> {
+        let mut read = Read::new(self.forms.clone());
+        read.held = Some(session.database.engine().memory().reservation(Work::Statements));
+        while read.rows < rows_max && !self.ended && (rows_max == usize::MAX || read.bytes.len() < PART_BYTES) {
+            let batch = match self.batch.take() {
+                Some(batch) => batch,
+                None => match self.batches.next().await.transpose()? {
+                    Some(batch) => batch,
+                    None => {
+                        self.ended = true;
+                        break;
+                    }
+                },
+            };
+            let rows = batch.num_rows().min(PART_ROWS);
+            self.batch = (rows < batch.num_rows()).then(|| batch.slice(rows, batch.num_rows() - rows));
+            read.add(&self.encoder, &batch.slice(0, rows))?;
+        }
+        Ok((read.rows > 0).then_some(read))
+    }
+}
+
+impl Read {
+    /// No rows; their values will be in these formats.
+    pub(crate) fn new(forms: Vec<Form>) -> Read {
+        Read { forms, ..Read::default() }
+    }
+
+    /// Appends the rows of a batch.
+    pub(crate) fn add(&mut self, encoder: &Encoder, batch: &RecordBatch) -> Result<()> {
+        let cells = encoder.batch(batch)?;
+        for row in 0..batch.num_rows() {
+            for (column, form) in self.forms.iter().enumerate() {
+                let there = match form {
+                    Form::Binary => cells.binary(row, column, &mut self.bytes)?,
+                    Form::Text => cells.text(row, column, &mut self.bytes)?,
+                };
+                self.ends.push((self.bytes.len(), there));
+            }
+        }
+        self.rows += batch.num_rows();
+        if let Some(held) = &mut self.held {
+            held.resize((self.bytes.capacity() + self.ends.capacity() * size_of::<(usize, bool)>()) as u64)?;
+        }
+        Ok(())
+    }
+}
+
+impl Incoming for Read {
+    fn rows(&self) -> usize {
+        self.rows
+    }
+
+    fn form(&self, field: usize) -> Form {
+        self.forms[field]
+    }
+
+    fn field(&self, row: usize, field: usize) -> Option<&[u8]> {
+        let at = row * self.forms.len() + field;
+        let (end, there) = *self.ends.get(at)?;
+        let begin = at.checked_sub(1).and_then(|before| self.ends.get(before)).map_or(0, |(end, _)| *end);
+        if there { self.bytes.get(begin..end) } else { None }
+    }
+}

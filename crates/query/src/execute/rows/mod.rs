@@ -1,0 +1,21 @@
+//! Statements on the row executor.
+//!
+//! A compiled statement runs to completion on the calling thread, in microseconds. If it must wait for
+//! another transaction it is undone, the session waits without occupying a thread, and the statement runs
+//! again with the same snapshot. A query that turns out to be long is restarted on a separate thread
+//! (`reading`), and its rows are sent while they are produced.
+
+mod define;
+pub(crate) mod feed;
+pub(crate) mod load;
+mod lock;
+mod reading;
+pub(crate) mod run;
+mod unload;
+
+pub(crate) use define::{define, parts};
+pub(crate) use feed::feed;
+pub(crate) use load::Loading;
+pub(crate) use lock::lock_tables;
+pub(crate) use run::{Begun, Unfinished, begin, carried, evaluated, execute, finish, until_durable};
+pub(crate) use unload::{unload, unload_query};

@@ -1,0 +1,300 @@
+//! Planning of statements on `rows` tables for the row executor, which refuses some with a reason.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use compiled::{Compiled, Lowered, ParamType};
+use engine::{Catalog, Snapshot};
+use model::{Error, Result, TableId, Type};
+use parser::ast as tree;
+use pg::types::oid;
+use relational::types::{OutputColumn, Value};
+
+use super::feed::{self, FeedPlan};
+use crate::binding;
+use crate::errors::locate;
+use crate::result::Bound;
+use crate::session::Session;
+use crate::session::clocks::Clocks;
+use crate::session::context::StatementContext;
+use crate::settings::Settings;
+use crate::statement::Statement;
+use crate::tables::Named;
+
+/// A compiled statement, with the catalog and settings it was compiled with.
+pub(crate) struct RowsPlan {
+    pub(crate) compiled: Compiled,
+    /// OIDs of the parameters.
+    pub(crate) parameters: Vec<u32>,
+    /// Absent for a statement without a result.
+    pub(crate) columns: Option<Vec<OutputColumn>>,
+    pub(crate) types: Vec<ResultType>,
+    pub(crate) verb: Verb,
+    /// Whether the statement reads or changes tables or sequences.
+    names_tables: bool,
+    /// Conditions of validity; `None`: always valid.
+    valid: Option<Valid>,
+    /// Whether the last run of this change was long: the next run starts where long computation is allowed.
+    pub(crate) was_long: AtomicBool,
+}
+
+/// Type of a result column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ResultType {
+    /// Type of the values.
+    pub(crate) ty: Type,
+    /// Whether they are json that clients see as jsonb.
+    pub(crate) is_jsonb: bool,
+}
+
+impl ResultType {
+    pub(crate) fn of(column: &compiled::Output) -> ResultType {
+        ResultType { ty: column.ty, is_jsonb: column.announced.is_some_and(|(ty, _)| ty == oid::JSONB) }
+    }
+}
+
+/// A plan is valid while catalog and settings are these.
+struct Valid {
+    catalog: Arc<Catalog>,
+    settings: Arc<Settings>,
+}
+
+/// Data command of a statement; the first word of its command tag.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verb {
+    Select,
+    Insert,
+    Update,
+    Delete,
+}
+
+impl Verb {
+    fn of(statement: &tree::Statement) -> Option<Verb> {
+        Some(match statement {
+            tree::Statement::Query(_) => Verb::Select,
+            tree::Statement::Insert(_) => Verb::Insert,
+            tree::Statement::Update(_) => Verb::Update,
+            tree::Statement::Delete(_) => Verb::Delete,
+            _ => return None,
+        })
+    }
+
+    /// Command tag up to the number of rows.
+    pub(crate) fn words(self) -> &'static str {
+        match self {
+            Verb::Select => "SELECT",
+            Verb::Insert => "INSERT 0",
+            Verb::Update => "UPDATE",
+            Verb::Delete => "DELETE",
+        }
+    }
+
+    /// Complete command tag.
+    pub(crate) fn tag(self, rows: u64) -> String {
+        format!("{} {rows}", self.words())
+    }
+}
+
+impl RowsPlan {
+    /// Types of the result columns.
+    pub(crate) fn types(&self) -> &[ResultType] {
+        &self.types
+    }
+
+    /// Lines of EXPLAIN: the access path of each table, outermost first.
+    pub(crate) fn describe(&self) -> Vec<String> {
+        let mut lines = vec![format!("Compiled {:?}", self.verb)];
+        let steps = self.compiled.plan();
+        lines.extend(steps.split(", ").filter(|step| !step.is_empty()).map(|step| format!("  {step}")));
+        lines
+    }
+
+    /// Whether the plan accepts several rows of parameters and inserts one row for each.
+    pub(crate) fn takes_rows(&self) -> bool {
+        self.compiled.takes_rows()
+    }
+
+    /// Parses the values that a client bound, as the types of the parameters. Additional values are further
+    /// rows of an INSERT that [accepts them](RowsPlan::takes_rows).
+    pub(crate) fn bind<'a>(
+        &self,
+        given: impl Iterator<Item = (pg::Form, Option<&'a [u8]>)>,
+        settings: &Arc<Settings>,
+        now_ns: i64,
+    ) -> Result<Bound> {
+        let clocks = Clocks::new(settings, now_ns);
+        let mut bound = Bound::default();
+        for (at, (ty, (form, bytes))) in self.compiled.params().iter().cycle().zip(given).enumerate() {
+            let read = bound.push(*ty, form, bytes, &clocks);
+            read.map_err(|error| error.context(format!("parameter ${}", at + 1)))?;
+        }
+        Ok(bound)
+    }
+
+    /// Binds the parameter values of EXECUTE.
+    pub(crate) fn constants(&self, session: &Session, values: &[Value]) -> Result<Bound> {
+        Bound::of_constants(values, self.compiled.params(), &Clocks::of(session))
+    }
+
+    /// Whether a constant was read by the session's settings or clock: the plan is not that of the next statement with
+    /// the same text.
+    pub(crate) fn has_session_constants(&self) -> bool {
+        self.compiled.has_session_constants()
+    }
+
+    /// Whether the statement neither changes data nor locks rows.
+    pub(crate) fn is_read_only(&self) -> bool {
+        self.compiled.is_read_only()
+    }
+
+    /// Whether the statement reads or changes tables or sequences.
+    pub(crate) fn names_tables(&self) -> bool {
+        self.names_tables
+    }
+
+    pub(crate) fn holds(&self, snapshot: &Snapshot, settings: &Arc<Settings>) -> bool {
+        let same =
+            |valid: &Valid| Arc::ptr_eq(&valid.catalog, snapshot.catalog()) && Arc::ptr_eq(&valid.settings, settings);
+        self.valid.as_ref().is_none_or(same)
+    }
+}
+
+/// A plan, or the reason why the row executor does not run the statement.
+pub(crate) type Choice<T> = std::result::Result<T, String>;
+
+/// Plans a bound query for the row executor. `context` is the one that it was bound in.
+///
+/// # Errors
+/// PostgreSQL's about locks and sequences.
+pub(crate) fn plan_query(
+    context: &StatementContext,
+    statement: &Statement,
+    bound: &binding::Bound,
+    declared: &[u32],
+) -> Result<Choice<RowsPlan>> {
+    let tables = Named { snapshot: &context.reads.snapshot, settings: &context.settings };
+    let lowered = compiled::lower(bound.query(), &tables, bound.session(), &types(declared));
+    let compiled = match lowered.map_err(|error| placed(error, statement))? {
+        Lowered::Plan(compiled) => *compiled,
+        Lowered::Refused(refused) => return Ok(Err(refused.reason)),
+    };
+    if compiled.is_read_only() {
+        if !context.settings.enables_rows() {
+            return Ok(Err("enable_rows is off".into()));
+        }
+        if !context.settings.has_plain_styles() {
+            return Ok(Err("a setting of how dates, intervals, floats or bytes are written".into()));
+        }
+    }
+    if let Some(column) = without_binary_form(&compiled) {
+        return Ok(Err(format!("column \"{column}\" of a type that rows tables do not have")));
+    }
+    Ok(Ok(RowsPlan::new(compiled, Verb::Select, context)))
+}
+
+/// The plan of an INSERT, UPDATE or DELETE of a `rows` table.
+pub(crate) enum ChangePlan {
+    Rows(Box<RowsPlan>),
+    /// INSERT of rows that DataFusion computes.
+    Feed(Box<FeedPlan>),
+}
+
+/// Plans an INSERT, UPDATE or DELETE; `None` if its table is not a `rows` table.
+///
+/// # Errors
+/// Errors of PostgreSQL's parse analysis; 0A000 for what the row executor does not support.
+pub(crate) fn plan_change(
+    session: &mut Session,
+    statement: &Statement,
+    change: &tree::Statement,
+    declared: &[u32],
+) -> Result<Option<ChangePlan>> {
+    let Some((target, verb)) = target(change).zip(Verb::of(change)) else { return Ok(None) };
+    let context = session.context();
+    if (Named { snapshot: &context.reads.snapshot, settings: &context.settings }).find(target).is_none() {
+        return Ok(None);
+    }
+    let context = session.context_of_newest();
+    let bound = binding::bind_change(&context, &statement.0, change, declared)?;
+    let tables = Named { snapshot: &context.reads.snapshot, settings: &context.settings };
+    let lowered = compiled::lower_change(&bound.change, &tables, &bound.session, &types(declared));
+    let refused = match lowered.map_err(|error| placed(error, statement))? {
+        Lowered::Plan(compiled) => match without_binary_form(&compiled) {
+            None => return Ok(Some(ChangePlan::Rows(Box::new(RowsPlan::new(*compiled, verb, &context))))),
+            Some(column) => format!("RETURNING column \"{column}\" of a type that rows tables do not have"),
+        },
+        Lowered::Refused(refused) => refused.reason,
+    };
+    if let tree::Statement::Insert(insert) = change
+        && insert.source.is_some()
+    {
+        return feed::plan(session, statement, insert, declared, refused)
+            .map(|plan| Some(ChangePlan::Feed(Box::new(plan))));
+    }
+    Err(unsupported(verb, &refused))
+}
+
+pub(super) fn unsupported(verb: Verb, refused: &str) -> Error {
+    let verb = format!("{verb:?}").to_uppercase();
+    Error::unsupported(format!("{verb} of a rows table is not supported with {refused}"))
+}
+
+/// The table that a statement changes.
+fn target(change: &tree::Statement) -> Option<&tree::Name> {
+    Some(match change {
+        tree::Statement::Insert(insert) => &insert.table.name,
+        tree::Statement::Update(update) => &update.table.name,
+        tree::Statement::Delete(delete) => &delete.table.name,
+        _ => return None,
+    })
+}
+
+/// Errors of lowering have a byte of the text as their place.
+pub(super) fn placed(error: Error, statement: &Statement) -> Error {
+    locate(binding::placed(error, &statement.0), &statement.0)
+}
+
+fn types(declared: &[u32]) -> Vec<Option<ParamType>> {
+    declared.iter().map(|oid| ParamType::from_oid(*oid)).collect()
+}
+
+/// A column whose values go out as text, although the binary form of its type is another.
+fn without_binary_form(compiled: &Compiled) -> Option<&str> {
+    let is_text = |oid: u32| {
+        matches!(oid, oid::NAME | oid::UNKNOWN | oid::JSON | oid::JSONB | oid::TEXT | oid::VARCHAR | oid::VOID)
+    };
+    let other = compiled.columns().iter().find(|column| column.announced.is_some_and(|(oid, _)| !is_text(oid)));
+    other.map(|column| column.name.as_str())
+}
+
+impl RowsPlan {
+    fn new(compiled: Compiled, verb: Verb, context: &StatementContext) -> RowsPlan {
+        // A statement that reads no table, and no setting, is the same for all of them.
+        let depends = context.reads.rows_view.is_some() || compiled.has_session_constants();
+        RowsPlan {
+            parameters: compiled.params().iter().map(|ty| ty.oid()).collect(),
+            columns: columns(&compiled, verb),
+            types: compiled.columns().iter().map(ResultType::of).collect(),
+            names_tables: context.reads.rows_view.is_some(),
+            valid: depends.then(|| Valid {
+                catalog: Arc::clone(context.reads.snapshot.catalog()),
+                settings: Arc::clone(&context.settings),
+            }),
+            compiled,
+            verb,
+            was_long: AtomicBool::new(false),
+        }
+    }
+}
+
+fn columns(compiled: &Compiled, verb: Verb) -> Option<Vec<OutputColumn>> {
+    let columns: Vec<OutputColumn> = compiled.columns().iter().map(output_column).collect();
+    (verb == Verb::Select || !columns.is_empty()).then_some(columns)
+}
+
+/// Output column of a compiled statement.
+pub(super) fn output_column(column: &compiled::Output) -> OutputColumn {
+    let number = |(table, at): (TableId, usize)| Some((pg_catalog::table_oid(table), i16::try_from(at + 1).ok()?));
+    let (oid, typmod) = column.announced.unwrap_or((column.ty.oid(), column.ty.typmod()));
+    OutputColumn { name: column.name.clone(), oid, typmod, origin: column.origin.and_then(number) }
+}

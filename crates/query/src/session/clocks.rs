@@ -1,0 +1,88 @@
+//! The session's time zone and formats of dates for compiled statements.
+
+use std::sync::Arc;
+
+use bumpalo::Bump;
+use catalog::TypeId;
+use model::{Datum, Error, Result, Type};
+
+use super::context::StatementContext;
+use super::facts::facts;
+use crate::session::Session;
+use crate::settings::Settings;
+
+/// Times in microseconds; the smallest and largest values are -infinity and infinity.
+#[derive(Clone)]
+pub(crate) struct Clocks {
+    settings: Arc<Settings>,
+    /// Start of the transaction, microseconds since 1970 UTC.
+    now_micros: i64,
+    /// Facts for expressions of crate `scalar`; absent for statements without them.
+    facts: Option<Arc<scalar::Session>>,
+}
+
+impl compiled::Zone for Clocks {
+    fn local(&self, micros: i64) -> i64 {
+        if matches!(micros, i64::MIN | i64::MAX) {
+            return micros;
+        }
+        micros.saturating_add(i64::from(self.offset_at(micros.div_euclid(1_000_000))) * 1_000_000)
+    }
+
+    fn moment(&self, local: i64) -> i64 {
+        if matches!(local, i64::MIN | i64::MAX) {
+            return local;
+        }
+        let offset = self.settings.zone().offset_at_local(local.div_euclid(1_000_000));
+        local.saturating_sub(i64::from(offset) * 1_000_000)
+    }
+
+    fn input(&self, text: &str, ty: Type) -> Result<Datum<'static>> {
+        // ISO times, which are nearly all, need no settings but the zone.
+        let is_iso = |byte: u8| byte.is_ascii_digit() || b"-:. T+Z".contains(&byte);
+        if ty == Type::Timestamptz
+            && text.as_bytes().get(4) == Some(&b'-')
+            && text.bytes().all(is_iso)
+            && let Ok(micros) = self.settings.zone().parse_timestamptz_micros(text)
+        {
+            return Ok(Datum::Timestamptz(micros));
+        }
+        let session = scalar::Session { transaction_micros: self.now_micros, ..self.settings.value_session() };
+        let arena = Bump::new();
+        let read = scalar::input(text, TypeId(ty.oid()), -1, &scalar::Context { arena: &arena, session: &session })?;
+        Ok(match read {
+            Datum::Date(value) => Datum::Date(value),
+            Datum::Time(value) => Datum::Time(value),
+            Datum::Timestamp(value) => Datum::Timestamp(value),
+            Datum::Timestamptz(value) => Datum::Timestamptz(value),
+            Datum::Interval(value) => Datum::Interval(value),
+            other => return Err(Error::bug(format!("{} read as a time", other.type_name()))),
+        })
+    }
+
+    fn facts(&self) -> Option<&scalar::Session> {
+        self.facts.as_deref()
+    }
+}
+
+impl Clocks {
+    /// The clocks of a transaction that began at `now_ns`, nanoseconds since 1970.
+    pub(crate) fn new(settings: &Arc<Settings>, now_ns: i64) -> Clocks {
+        Clocks { settings: Arc::clone(settings), now_micros: now_ns.div_euclid(1_000), facts: None }
+    }
+
+    /// The clocks of a session's transaction, with the facts that expressions of crate `scalar` ask for.
+    pub(crate) fn with_facts(session: &Session, context: &Arc<StatementContext>) -> Clocks {
+        Clocks { facts: Some(facts(context)), ..Clocks::of(session) }
+    }
+
+    /// The clocks of a session's transaction.
+    pub(crate) fn of(session: &Session) -> Clocks {
+        Clocks::new(&session.settings, session.now_ns())
+    }
+
+    /// Seconds east of UTC at a UTC time in seconds since 1970.
+    pub(crate) fn offset_at(&self, seconds: i64) -> i32 {
+        self.settings.zone().offset_at_second(seconds)
+    }
+}
