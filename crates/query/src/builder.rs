@@ -12,9 +12,9 @@ use columns::rows::{Ops, SMALL_BATCH_BYTES_MAX, SMALL_BATCH_ROWS_MAX, SmallBatch
 use engine::{Batch, KeyList, Op, Rows};
 use model::{Column, ColumnId, ColumnRole, DataType, Error, Result, SqlState, Table, TableRef, key};
 use pg::types::oid;
+use relational::types::{Value, out_of_range};
 
 use crate::zone::Zone;
-use relational::types::{Value, out_of_range};
 
 /// Collects rows of one table.
 pub(crate) struct RowBuilder<'a> {

@@ -17,9 +17,9 @@ use arrow_schema::{DataType as Arrow, IntervalUnit, TimeUnit};
 use model::{Error, Result, Type};
 use pg::time::Interval;
 use pg::types::oid;
+use relational::types::{NUMERIC_SCALE, OutputColumn, oid_of};
 
 use crate::zone::Zone;
-use relational::types::{NUMERIC_SCALE, OutputColumn, oid_of};
 
 /// Days from 1970-01-01 to 2000-01-01, the epoch of PostgreSQL's binary dates.
 const PG_EPOCH_DAYS: i32 = 10_957;

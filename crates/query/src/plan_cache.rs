@@ -22,6 +22,7 @@ use std::sync::Arc;
 use engine::{Reservation, Snapshot, Work};
 use pg::Form;
 use pg::types::oid;
+use relational::types::Value;
 use rustc_hash::FxHashMap;
 
 use crate::plan::{Plan, Prepared};
@@ -30,7 +31,6 @@ use crate::session::Session;
 use crate::session::block::TxnStatus;
 use crate::settings::Settings;
 use crate::statement::{Command, Statement};
-use relational::types::Value;
 
 /// Maximum number of keys per session. Above it, keys seen once are evicted; if that is not enough, all are.
 const TEXTS_MAX: usize = 256;

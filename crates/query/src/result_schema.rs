@@ -8,15 +8,15 @@ use std::sync::Arc;
 use arrow_array::{RecordBatch, RecordBatchOptions};
 use arrow_schema::{DataType as Arrow, Field, Schema, SchemaRef};
 use model::{Error, Result, Type};
+use relational::arrow::cast;
+use relational::arrow::rows::arrow_of;
+use relational::types::{OutputColumn, arrow_of_oid};
 
 use crate::execute::rows::carried;
 use crate::plan::rows::Verb;
 use crate::plan::{Plan, Prepared};
 use crate::session::Session;
 use crate::statement::Command;
-use relational::arrow::cast;
-use relational::arrow::rows::arrow_of;
-use relational::types::{OutputColumn, arrow_of_oid};
 
 impl Prepared {
     /// The result columns as an Arrow schema; `None` for statements without a result. A `timestamptz` has the session's

@@ -14,22 +14,20 @@ mod rows;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use arrow_array::make_array;
-use arrow_array::{Array, ArrayRef, RecordBatch};
+use arrow_array::{Array, ArrayRef, RecordBatch, make_array};
 use arrow_data::transform::MutableArrayData;
 use arrow_schema::{DataType as Arrow, Schema};
 use columns::rows::arrow_type;
 use engine::Op;
 use model::{Error, Result, SqlState, TableRef};
 use parser::ast::Name;
+use relational::arrow::cast;
+use relational::types::timestamptz;
 
 use self::rows::BulkRows;
 use crate::execute::insert::batch_of;
 use crate::session::Session;
-use crate::tables::Named;
-use crate::tables::{column_at, find_table};
-use relational::arrow::cast;
-use relational::types::timestamptz;
+use crate::tables::{Named, column_at, find_table};
 
 /// Rows of a batch that are written in one piece.
 const PART_ROWS: usize = 64 << 10;

@@ -10,6 +10,8 @@ use compiled::{Load, Loaded, Refused};
 use model::{Result, Type};
 use parser::ast::Name;
 use pg::Form;
+use relational::arrow::rows::arrow_of;
+use relational::types::OutputColumn;
 
 use super::{check, converted};
 use crate::encode::Encoder;
@@ -18,8 +20,6 @@ use crate::execute::rows::load::{clocks_of, entered, load_of, positions, settled
 use crate::execute::rows::run::within;
 use crate::session::Session;
 use crate::session::database::wait;
-use relational::arrow::rows::arrow_of;
-use relational::types::OutputColumn;
 
 /// Rows inserted at once.
 const PART_ROWS: usize = 4096;

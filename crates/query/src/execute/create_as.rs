@@ -6,8 +6,7 @@ use model::{Error, Result, SqlState, Type};
 use parser::ast::{self as tree, CreateTableAs, CreateTableSource, Insert, TargetTable};
 use pg::types::oid;
 
-use crate::result::Arguments;
-use crate::result::Outcome;
+use crate::result::{Arguments, Outcome};
 use crate::session::Session;
 use crate::statement::{Command, Parsed, Purpose};
 

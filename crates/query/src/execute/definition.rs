@@ -15,8 +15,7 @@ use crate::errors::locate;
 use crate::result::Outcome;
 use crate::session::Session;
 use crate::session::context::StatementContext;
-use crate::statement::Parsed;
-use crate::statement::option_values;
+use crate::statement::{Parsed, option_values};
 use crate::tables::find_table;
 
 /// Types that a `columns` table can store, for messages.

@@ -1,6 +1,5 @@
 //! EXPLAIN and EXPLAIN ANALYZE: the physical plan as text, with the store's pruning.
 
-use crate::plan::explain_columns;
 use std::sync::Arc;
 
 use arrow_array::RecordBatch;
@@ -8,16 +7,15 @@ use engine::SeriesFilter;
 use futures::StreamExt;
 use model::{Error, Result};
 use parser::ast::Statement as Change;
+use relational::series::Streamed;
+use relational::types::Value;
 
 use crate::execute::query::{Long, located};
 use crate::plan::query::QueryPlan;
-use crate::plan::{self, Plan, Prepared};
-use crate::result::Outcome;
-use crate::result::text_rows;
+use crate::plan::{self, Plan, Prepared, explain_columns};
+use crate::result::{Outcome, text_rows};
 use crate::session::Session;
 use crate::statement::{Command, Explain};
-use relational::series::Streamed;
-use relational::types::Value;
 
 /// Runs an EXPLAIN.
 pub(crate) async fn execute(session: &mut Session, prepared: &Prepared, values: &[Value]) -> Result<Outcome> {

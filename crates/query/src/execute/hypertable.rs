@@ -5,8 +5,6 @@
 //! Like `pg_sleep`, each is a statement of its own: a function that changes the catalog cannot run within a
 //! query.
 
-use crate::plan::hypertable::Call;
-use crate::plan::hypertable::is_by_range;
 use std::sync::Arc;
 
 use ::rows::{RecordId, RowTable};
@@ -16,12 +14,12 @@ use model::{Error, Result, SqlState, TableOptions, Type};
 use parser::ast::{Expr, ExprKind, Name, Statement};
 
 use crate::errors::locate;
+use crate::plan::hypertable::{Call, is_by_range};
 use crate::result::Outcome;
 use crate::session::Session;
 use crate::statement::calls::without_casts;
 use crate::statement::{Command, Parsed, parse};
-use crate::tables::Named;
-use crate::tables::find_table;
+use crate::tables::{Named, find_table};
 
 /// Positional arguments of `create_hypertable` if the second is a column name.
 const BY_NAME: &[&str] = &[

@@ -1,8 +1,6 @@
 //! INSERT into `columns` tables. Rows of literals and parameters are written directly into column builders; DataFusion
 //! computes all other sources.
 
-use crate::statement::Command;
-use parser::ast as tree;
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
@@ -15,6 +13,7 @@ use columns::rows::{Ops, arrow_type, time_values};
 use engine::{Batch, KeyList, Op, Rows};
 use futures::StreamExt;
 use model::{ColumnRole, DataType, Error, Result, SqlState, Table, key};
+use parser::ast as tree;
 use relational::arrow::cast;
 use relational::types::{Value, sql_name, timestamptz};
 
@@ -24,6 +23,7 @@ use crate::plan::insert::{Cell, InsertPlan, Source};
 use crate::plan::{self, Plan, Prepared};
 use crate::result::Outcome;
 use crate::session::Session;
+use crate::statement::Command;
 
 /// Runs an INSERT.
 pub(crate) async fn execute(

@@ -1,15 +1,14 @@
 //! CHECKPOINT, VACUUM and LOCK TABLE: background work done synchronously, and explicit locks. REINDEX, CLUSTER and
 //! COMMENT have no effect and send a NOTICE that says so.
 
-use crate::statement::maintenance::Maintenance;
 use engine::Pending;
 use model::{Error, Result, SqlState};
 use parser::ast::Name;
 
 use crate::result::Outcome;
 use crate::session::Session;
-use crate::tables::Named;
-use crate::tables::find_table;
+use crate::statement::maintenance::Maintenance;
+use crate::tables::{Named, find_table};
 
 /// Checks that the tables exist, in either store.
 ///

@@ -1,19 +1,17 @@
 //! SQL's prepared statements: PREPARE, EXECUTE and DEALLOCATE.
 
-use crate::execute::rows::evaluated;
-use crate::plan::unknown_name;
 use model::{Error, Result, SqlState};
 use parser::ast::{Expr, ExprKind};
+use relational::types::Value;
 
 use crate::binding;
 use crate::errors::locate;
-use crate::plan::{Plan, Prepared};
-use crate::result::Outcome;
-use crate::result::{Arguments, Executed, Messages};
+use crate::execute::rows::evaluated;
+use crate::plan::{Plan, Prepared, unknown_name};
+use crate::result::{Arguments, Executed, Messages, Outcome};
 use crate::session::Session;
 use crate::statement::calls::without_casts;
 use crate::statement::{Parsed, Prepare};
-use relational::types::Value;
 
 /// Runs PREPARE.
 ///

@@ -1,5 +1,7 @@
 //! Planning of INSERT into `columns` tables.
 
+use std::sync::Arc;
+
 use catalog::{CastContext, TypeId};
 use engine::Op;
 use model::{ColumnRole, Error, Result, SqlState, Table, TableRef};
@@ -8,7 +10,6 @@ use parser::ast::{
     TargetColumn,
 };
 use relational::types::Value;
-use std::sync::Arc;
 
 use super::query;
 use crate::binding;

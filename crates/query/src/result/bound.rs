@@ -6,7 +6,6 @@ use bumpalo::Bump;
 use compiled::ParamType;
 use model::{Datum, Error, Result, SqlState};
 use pg::Form;
-
 use relational::types::Value;
 
 use crate::session::clocks::Clocks;

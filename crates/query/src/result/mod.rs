@@ -3,7 +3,6 @@
 mod bound;
 mod copy_in;
 
-use model::SqlState;
 use std::borrow::Cow;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -13,7 +12,7 @@ use arrow_schema::{DataType as Arrow, Field, Schema};
 use bumpalo::Bump;
 use compiled::ParamType;
 use futures::{Stream, StreamExt};
-use model::{Datum, Error, Numeric, Result, Type};
+use model::{Datum, Error, Numeric, Result, SqlState, Type};
 use pg::Form;
 use relational::results::{Batches, Chunk, Chunks};
 use relational::types::{OutputColumn, Value};

@@ -7,13 +7,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
+use pg_catalog::facts::{Activity, CopyActivity, Signal};
+use relational::files::Source;
 
 use super::block::TxnStatus;
 use crate::settings::Settings;
 use crate::statement::Statement;
 use crate::threads::StopFlag;
-use pg_catalog::facts::{Activity, CopyActivity, Signal};
-use relational::files::Source;
 
 /// All sessions of a database, by PID. Clones share the registry.
 #[derive(Clone, Default)]

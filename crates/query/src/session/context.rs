@@ -6,6 +6,7 @@ use std::sync::Arc;
 use engine::Engine;
 use model::TableName;
 use parking_lot::Mutex;
+use pg_catalog::facts::OpenCursor;
 use relational::ReadContext;
 use relational::files::FileAccess;
 
@@ -13,7 +14,6 @@ use super::activity::Sessions;
 use super::database::Database;
 use super::modes::Modes;
 use crate::settings::Settings;
-use pg_catalog::facts::OpenCursor;
 
 /// The name of the only database.
 pub(crate) const DATABASE: &str = model::DATABASE;

@@ -1,14 +1,12 @@
 //! The SQL runtime: one memory budget, one spill directory and one set of functions for all sessions.
 
-use model::Error;
-use model::SqlState;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::time::Duration;
 
 use engine::{Committing, Engine, Event, Progress};
-use model::{Lsn, Result};
+use model::{Error, Lsn, Result, SqlState};
 use relational::Runtime;
 use relational::files::FileRoot;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};

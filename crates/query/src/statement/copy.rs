@@ -1,11 +1,10 @@
 //! COPY as it is written: source, destination and options.
 
 use model::{Error, Result, SqlState};
-use parser::ast::Statement;
-use parser::ast::{Copy, CopySource, DefinitionItem, Name, OptionValue, Query};
+use parser::ast::{Copy, CopySource, DefinitionItem, Name, OptionValue, Query, Statement};
 use relational::files::{Compression, Kind, Writing};
 
-use super::option_values::{flag, required, text};
+use super::option_values::{flag, placed, required, text};
 
 /// A parsed COPY.
 #[derive(Clone, Debug)]
@@ -291,7 +290,12 @@ impl CopyStatement {
             CopySource::Query(_) => return Err(Error::unsupported("COPY (…) TO takes a query")),
         };
         let mut options = Options::default();
-        written.iter().try_for_each(|option| options.set(option))?;
+        for (at, option) in written.iter().enumerate() {
+            if written[..at].iter().any(|before| before.name == option.name) {
+                return Err(placed(option, Error::new(SqlState::SYNTAX_ERROR, "conflicting or redundant options")));
+            }
+            options.set(option)?;
+        }
         let place = file.map_or(Place::Client, |path| Place::File(path.to_string()));
         if let (Place::File(path), false) = (&place, options.stated) {
             options.format = Format::of_path(path);
@@ -339,7 +343,10 @@ impl Options {
             "force_not_null" => self.force_not_null = forced(option)?,
             "force_null" => self.force_null = forced(option)?,
             "on_error" if required(option)?.eq_ignore_ascii_case("stop") => {}
-            name => return Err(Error::new(SqlState::SYNTAX_ERROR, format!("option \"{name}\" not recognized"))),
+            name => {
+                let text = format!("option \"{name}\" not recognized");
+                return Err(placed(option, Error::new(SqlState::SYNTAX_ERROR, text)));
+            }
         }
         Ok(())
     }

@@ -5,7 +5,7 @@ use parser::ast::{
     AlterTableAction, DefinitionItem, LockMode as Mode, Name, ObjectKind, ObjectName, ReindexKind, RelOption, Statement,
 };
 
-use super::option_values::flag;
+use super::option_values::{flag, placed};
 
 /// A maintenance statement. None of them changes the contents of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -119,7 +119,7 @@ fn check_options(command: &str, options: &[DefinitionItem], known: &[&str]) -> R
         None => Ok(()),
         Some(option) => {
             let message = format!("unrecognized {command} option \"{}\"", option.name);
-            Err(Error::new(SqlState::SYNTAX_ERROR, message))
+            Err(placed(option, Error::new(SqlState::SYNTAX_ERROR, message)))
         }
     }
 }

@@ -228,9 +228,17 @@ fn parse_one(sql: &str, offset: u32, held: Option<Arc<Reservation>>) -> Result<O
             // The statement within has the parameters.
             return Ok(Some(statement(Command::Prepare(Box::new(prepare)), 0)));
         }
-        other => command(other, &|command| statement(command, parameters))?,
+        other => {
+            command(other, &|command| statement(command, parameters)).map_err(|error| in_characters(error, sql))?
+        }
     };
     Ok(Some(statement(command, parameters)))
+}
+
+/// The error with its place, which is a byte of the statement, in characters.
+fn in_characters(error: Error, sql: &str) -> Error {
+    let Some(before) = error.position().and_then(|place| sql.get(..place as usize - 1)) else { return error };
+    error.with_position(u32::try_from(before.chars().count()).unwrap_or(u32::MAX).saturating_add(1))
 }
 
 /// The command of a statement. `part` makes the statement within EXPLAIN and DECLARE.

@@ -31,6 +31,11 @@ pub(crate) fn required(option: &DefinitionItem) -> Result<String> {
     })
 }
 
+/// The error with the place of an option, as a byte of the statement; [`super::parse`] counts it in characters.
+pub(crate) fn placed(option: &DefinitionItem, error: Error) -> Error {
+    error.with_position(option.at.0 + 1)
+}
+
 /// The value of a switch; true if the option has none.
 ///
 /// # Errors

@@ -9,11 +9,10 @@ use std::time::Duration;
 use arrow_array::RecordBatch;
 use futures::StreamExt;
 use model::{Error, Result};
+use relational::results::Batches;
 use tokio::runtime::{Builder, EnterGuard, Handle, Runtime};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
-
-use relational::results::Batches;
 
 /// Batches received before the receiver yields to other tasks.
 const BATCHES_PER_TURN: u64 = 8;

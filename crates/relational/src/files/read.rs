@@ -15,9 +15,8 @@ use model::{Error, Result, SqlState};
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder};
 
-use super::arrow;
 use super::chunk::Shared;
-use super::{Found, Kind, UNDEFINED_FILE, damaged};
+use super::{Found, Kind, UNDEFINED_FILE, arrow, damaged};
 use crate::errors::OrError;
 use crate::types::{sql_name, timestamptz};
 

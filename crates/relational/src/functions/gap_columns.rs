@@ -4,6 +4,8 @@
 //! Always true: positions on the line are the start times of buckets, so a day of 23 hours is shorter; a value is
 //! never taken from another group.
 
+use std::sync::Arc;
+
 use arrow_array::builder::PrimitiveBuilder;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float32Type, Float64Type, Int16Type, Int32Type, Int64Type, TimestampNanosecondType};
@@ -11,7 +13,6 @@ use arrow_array::{Array, ArrayRef, ArrowPrimitiveType, RecordBatch, StructArray,
 use arrow_schema::DataType;
 use datafusion::arrow::compute::interleave;
 use datafusion::common::Result;
-use std::sync::Arc;
 
 use super::gap_fill_exec::Source;
 use crate::errors::external;

@@ -16,7 +16,6 @@ mod planner;
 mod time_bucket;
 
 pub(crate) use planner::{Planner, gap_filled, with_nodes};
-
 use std::sync::{Arc, LazyLock};
 
 use datafusion::common::config::ConfigOptions;

@@ -14,10 +14,9 @@ use datafusion::common::Result as DfResult;
 use model::{Datum, Result};
 use scalar::{Context, Session, Value};
 
-use super::Operator;
 use super::exec::{BATCH_ROWS, Run, Source, pause};
 use super::frames::{Frame, Frames, Peers};
-use super::window_functions;
+use super::{Operator, window_functions};
 use crate::arrow::{Builder, datum};
 use crate::errors::external;
 use crate::evaluation::accumulate::{Spec, State};

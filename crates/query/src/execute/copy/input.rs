@@ -1,6 +1,5 @@
 //! COPY FROM STDIN: `ingest` decodes the bytes as they arrive, and the rows are written into the session's transaction.
 
-use crate::statement::copy::decoder_options;
 use async_trait::async_trait;
 use model::{ColumnId, Result, TableId, TableRef};
 use parser::ast::Name;
@@ -11,7 +10,7 @@ use crate::execute::rows::Loading;
 use crate::result::{CopyIn, CopyTarget};
 use crate::session::Session;
 use crate::session::activity::CopyProgress;
-use crate::statement::copy::Options;
+use crate::statement::copy::{Options, decoder_options};
 use crate::tables::{Named, column_at, find_table};
 
 /// Rows for a `columns` table.

@@ -4,6 +4,8 @@
 //! rows are read before the first is inserted, so that the statement does not read its own rows; their memory
 //! is counted as memory of statements.
 
+use std::sync::Arc;
+
 use ::rows::RecordId;
 use arrow_array::RecordBatch;
 use compiled::{Incoming, Load, Loaded};
@@ -13,7 +15,6 @@ use model::{Error, Result};
 use pg::Form;
 use pg::types::oid;
 use relational::types::Value;
-use std::sync::Arc;
 
 use super::load::entered;
 use super::run::{Rows, executed, until_durable, within};

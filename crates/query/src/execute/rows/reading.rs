@@ -20,6 +20,7 @@ use engine::{Event, Reservation, Work};
 use futures::Stream;
 use model::{Datum, Error, Result, SqlState};
 use pg::Form;
+use relational::results::{CHUNK_BYTES, Chunk, batch_bytes};
 use tokio::sync::Semaphore;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::mpsc::{Receiver, Sender};
@@ -29,14 +30,11 @@ use super::run::{BatchMaker, Memory, planned_anew, until_durable, write_row};
 use crate::errors::locate;
 use crate::plan::rows::{ResultType, RowsPlan};
 use crate::plan::{Plan, Prepared};
-use crate::result::Outcome;
-use crate::result::{Arguments, Executed, OwnArguments};
+use crate::result::{Arguments, Executed, Outcome, OwnArguments};
 use crate::session::Session;
 use crate::session::clocks::Clocks;
 use crate::session::context::StatementContext;
 use crate::session::database::Database;
-use relational::results::batch_bytes;
-use relational::results::{CHUNK_BYTES, Chunk};
 
 /// Capacity of the channel of result pieces.
 const PIECES_MAX: usize = 1;

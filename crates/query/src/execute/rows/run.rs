@@ -1,13 +1,10 @@
 //! Execution of compiled statements: bind values, retry while the statement must wait, return rows.
 
-use crate::result::Arguments;
-use crate::result::Executed;
-use crate::result::Messages;
-use crate::session::database::wait;
 use std::cell::{Cell, OnceCell};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use ::rows::{Access, Entered};
 use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow_schema::{Field, Schema, SchemaRef};
 use bumpalo::Bump;
@@ -18,22 +15,20 @@ use model::{Datum, Error, Lsn, Result, SqlState, Type};
 use parser::ast::Expr;
 use pg::Form;
 use pg::backend::data_row;
-use relational::{RESULT_BYTES, Reserved};
-
-use ::rows::{Access, Entered};
 use relational::arrow::rows::{Builder, arrow_of};
+use relational::scan::BATCH_ROWS;
+use relational::types::{OutputColumn, Value};
+use relational::{RESULT_BYTES, Reserved};
 
 use super::reading;
 use crate::errors::locate;
 use crate::plan::rows::{ResultType, RowsPlan, Verb};
 use crate::plan::{Plan, Prepared};
-use crate::result::Outcome;
+use crate::result::{Arguments, Executed, Messages, Outcome};
 use crate::session::Session;
 use crate::session::clocks::Clocks;
-use crate::session::database::{Database, when_set};
+use crate::session::database::{Database, wait, when_set};
 use crate::threads::{compute, is_computing};
-use relational::scan::BATCH_ROWS;
-use relational::types::{OutputColumn, Value};
 
 /// Result of [`begin`].
 pub(crate) enum Begun {

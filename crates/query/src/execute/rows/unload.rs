@@ -7,21 +7,19 @@ use futures::StreamExt;
 use model::{Error, Result};
 use parser::ast::Name;
 use pg::Form;
+use relational::results::{CHUNK_BYTES, Chunk, Chunks};
 
 use super::load::positions;
 use super::run::until_durable;
 use crate::execute::copy::{Writer, whole};
 use crate::plan::Prepared;
 use crate::plan::rows::RowsPlan;
-use crate::result::Arguments;
-use crate::result::Outcome;
-use crate::result::{Executed, Messages};
+use crate::result::{Arguments, Executed, Messages, Outcome};
 use crate::session::Session;
 use crate::session::clocks::Clocks;
 use crate::session::context::StatementContext;
 use crate::statement::copy::{CopyForm, Format, Options};
 use crate::tables::Named;
-use relational::results::{CHUNK_BYTES, Chunk, Chunks};
 
 /// Records visited per epoch guard, so that memory that other threads retire can be freed in between.
 const RECORDS_PER_GUARD: u64 = 1_024;
