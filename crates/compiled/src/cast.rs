@@ -1,7 +1,7 @@
 //! Casts between types, by PostgreSQL's rules.
 
 use bumpalo::Bump;
-use model::{Datum, Error, Result, Type};
+use model::{Datum, Result, Type};
 
 /// The context of a cast.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,23 +29,6 @@ pub trait Zone {
     /// ([`crate::lower`]), defaults and constraints have. They are asked for once for each run that needs them.
     fn facts(&self) -> Option<&scalar::Session> {
         None
-    }
-}
-
-/// The zone for constant casts. Casts that depend on the session are never done while binding.
-pub(crate) struct NoZone;
-
-impl Zone for NoZone {
-    fn local(&self, micros: i64) -> i64 {
-        micros
-    }
-
-    fn moment(&self, local: i64) -> i64 {
-        local
-    }
-
-    fn input(&self, _: &str, ty: Type) -> Result<Datum<'static>> {
-        Err(Error::bug(format!("a {} was read while binding", ty.sql_name())))
     }
 }
 

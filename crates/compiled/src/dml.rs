@@ -38,6 +38,9 @@ pub(crate) struct Insert {
     pub(crate) target: Target,
     pub(crate) tables: Vec<Arc<RowTable>>,
     pub(crate) rows: Rows,
+    /// Positions of the values that call volatile functions. They are computed last, so that a row whose other values
+    /// have errors takes no number of a sequence.
+    pub(crate) late: Vec<usize>,
     /// Whether VALUES are evaluated for all rows before the first insert: subqueries in them must not see inserted
     /// rows.
     pub(crate) made_first: bool,
@@ -51,6 +54,19 @@ pub(crate) enum Rows {
     Select(Box<Select>, Vec<Expr>),
     /// Rows passed in by [`Load`]; the expressions read them.
     External(Vec<Expr>),
+}
+
+impl Rows {
+    /// Positions of the values that call volatile functions; none if a query gives the rows, whose functions run before.
+    pub(crate) fn volatile(&self) -> Vec<usize> {
+        let rows = match self {
+            Rows::Values(rows) => rows.as_slice(),
+            Rows::External(row) => std::slice::from_ref(row),
+            Rows::Select(..) => &[],
+        };
+        let width = rows.first().map_or(0, Vec::len);
+        (0..width).filter(|at| rows.iter().any(|row| row[*at].is_volatile())).collect()
+    }
 }
 
 /// The effect of an equal key in a unique index.
@@ -238,9 +254,6 @@ impl Insert {
         }
         let mut run = Run::new(&self.tables, ctx, Vec::new());
         let (mut count, mut done) = (0, Done::default());
-        let values = |values: &'a [Expr], run: &Run<'a>| -> Result<Vec<Datum<'a>>> {
-            values.iter().map(|value| value.eval(&run.frame)).collect()
-        };
         let mut one = |values: &[Datum<'a>], run: &mut Run<'a>| -> Result<()> {
             if self.row(values, run, &mut done)? {
                 count += 1;
@@ -251,12 +264,12 @@ impl Insert {
         match &self.rows {
             Rows::External(_) => return Err(Error::bug("an INSERT of external rows run without them")),
             Rows::Values(rows) if self.made_first => {
-                let rows = rows.iter().map(|row| values(row, &run)).collect::<Result<Vec<_>>>()?;
+                let rows = rows.iter().map(|row| self.values(row, &run)).collect::<Result<Vec<_>>>()?;
                 rows.iter().try_for_each(|row| one(row, &mut run))?;
             }
             Rows::Values(rows) => loop {
                 for row in rows {
-                    let row = values(row, &run)?;
+                    let row = self.values(row, &run)?;
                     one(&row, &mut run)?;
                 }
                 if !ctx.next_row_of_params() {
@@ -266,13 +279,26 @@ impl Insert {
             Rows::Select(_, exprs) => {
                 for row in selected {
                     run.frame.computed = row;
-                    let row = values(exprs, &run)?;
+                    let row = self.values(exprs, &run)?;
                     one(&row, &mut run)?;
                 }
             }
         }
         self.target.foreign.follow(done.changed, &mut run)?;
         Ok(count)
+    }
+
+    /// The values of a row.
+    fn values<'a>(&self, exprs: &'a [Expr], run: &Run<'a>) -> Result<Vec<Datum<'a>>> {
+        if self.late.is_empty() {
+            return exprs.iter().map(|value| value.eval(&run.frame)).collect();
+        }
+        let mut values = vec![Datum::Null; exprs.len()];
+        let early = (0..exprs.len()).filter(|at| !self.late.contains(at));
+        for at in early.chain(self.late.iter().copied()) {
+            values[at] = exprs[at].eval(&run.frame)?;
+        }
+        Ok(values)
     }
 
     /// Inserts one row or applies ON CONFLICT; returns false if no row was inserted or updated.

@@ -238,6 +238,11 @@ impl ScalarCall {
         ScalarCall { call, function }
     }
 
+    /// Number in `pg_proc`.
+    pub(crate) fn function(&self) -> u32 {
+        self.call.function
+    }
+
     fn eval<'a>(&'a self, of: &'a [Expr], frame: &Frame<'a>) -> Result<Datum<'a>> {
         match of {
             [one] => self.apply(&[one.eval(frame)?], frame),

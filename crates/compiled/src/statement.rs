@@ -60,6 +60,8 @@ pub struct Compiled {
     has_session_constants: bool,
     /// Whether it has expressions that crate `scalar` computes.
     computes: bool,
+    /// The error of a constant expression, with which each run fails.
+    failure: Option<Error>,
 }
 
 /// The plan of a statement, by kind.
@@ -105,8 +107,9 @@ pub enum Ran {
 
 impl Compiled {
     pub(crate) fn of(work: Work, parts: Parts) -> Compiled {
-        let Parts { params, subqueries, derived, hashed, arrays, counts, has_session_constants, computes } = parts;
-        Compiled { params, work, subqueries, derived, hashed, arrays, counts, has_session_constants, computes }
+        let Parts { params, subqueries, derived, hashed, arrays, counts, has_session_constants, computes, failure } =
+            parts;
+        Compiled { params, work, subqueries, derived, hashed, arrays, counts, has_session_constants, computes, failure }
     }
 
     /// Whether a constant in it was read by the session's settings, such as a time by the time zone, or `today` by the
@@ -154,7 +157,8 @@ impl Compiled {
         matches!(&self.work, Work::Insert(insert) if insert.takes_rows()) && !self.params.is_empty()
     }
 
-    fn check_params(&self, params: &[Datum<'_>]) -> Result<()> {
+    /// Checks what a run does not begin with: other parameters, and constants that cannot be computed.
+    fn check(&self, params: &[Datum<'_>]) -> Result<()> {
         let fits = match params.len().checked_rem(self.params.len()) {
             Some(0) if self.takes_rows() => !params.is_empty(),
             _ => params.len() == self.params.len(),
@@ -163,7 +167,7 @@ impl Compiled {
             let text = format!("{} parameters given, {} expected", params.len(), self.params.len());
             return Err(Error::new(SqlState::PROTOCOL_VIOLATION, text));
         }
-        Ok(())
+        self.failure.clone().map_or(Ok(()), Err)
     }
 
     /// Tables whose rows it changes or locks, except those only read by foreign key checks. Before a run, the
@@ -241,7 +245,7 @@ pub fn run(
     guard: &Guard,
     sink: &mut dyn FnMut(&[Datum<'_>]) -> Result<()>,
 ) -> Result<Ran> {
-    compiled.check_params(params)?;
+    compiled.check(params)?;
     let arena = Bump::new();
     let ctx = ExecContext::new(params, &arena, guard, session, compiled.parts(), ReadSource::of(txn));
     let ctx = ctx.with_rows_of(compiled.params.len());
@@ -288,7 +292,7 @@ impl Reading {
         guard: &Guard,
         sink: &mut dyn FnMut(&[Datum<'_>]) -> Result<ControlFlow<()>>,
     ) -> Result<()> {
-        compiled.check_params(params)?;
+        compiled.check(params)?;
         let (Work::Select(select), true) = (&compiled.work, compiled.is_read_only()) else {
             return Err(Error::bug("a statement that is not read only"));
         };

@@ -37,6 +37,8 @@ pub struct Load {
     hashed: usize,
     /// Whether it has expressions that crate `scalar` computes.
     computes: bool,
+    /// The error of a constant expression, with which each batch fails.
+    failure: Option<Error>,
 }
 
 /// A batch of input rows.
@@ -109,8 +111,8 @@ impl Load {
 
     /// The load of rows of these types by an INSERT.
     pub(crate) fn lowered(insert: Insert, types: Vec<Type>, parts: Parts) -> Load {
-        let Parts { subqueries, derived, hashed, computes, .. } = parts;
-        Load { insert, types, subqueries, derived, hashed, computes }
+        let Parts { subqueries, derived, hashed, computes, failure, .. } = parts;
+        Load { insert, types, subqueries, derived, hashed, computes, failure }
     }
 
     /// The target table.
@@ -150,6 +152,9 @@ impl Load {
         guard: &Guard,
         sink: &mut dyn FnMut(&[Datum<'_>]) -> Result<()>,
     ) -> std::result::Result<Loaded, Refused> {
+        if let Some(error) = self.failure.clone() {
+            return Err(Refused { error, row: 0, field: None });
+        }
         let arena = Bump::new();
         let ctx = ExecContext::new(&[], &arena, guard, session, self.parts(), ReadSource::of(txn));
         let at = At::default();
@@ -189,7 +194,7 @@ impl Load {
                 run.frame.computed.push(value);
             }
             at.field.set(None);
-            let values = values.iter().map(|value| value.eval(&run.frame)).collect::<Result<Vec<_>>>()?;
+            let values = self.insert.values(values, &run)?;
             if self.insert.row(&values, &mut run, &mut done)? {
                 count += 1;
                 self.insert.target.give_back(&run.frame, emit)?;
@@ -241,7 +246,8 @@ fn inserted(table: &Arc<RowTable>, columns: &[usize], stored: &mut StoredExpress
     foreign.add(table, ChangeKind::Insert, stored)?;
     let target = Target { writer: Writer::new(Arc::clone(table), stored)?, returning: Vec::new(), foreign };
     let tables = vec![Arc::clone(table), Arc::clone(table)];
-    Ok(Insert { target, tables, rows, made_first: false, conflict: Conflict::Error, columns: Vec::new() })
+    let late = rows.volatile();
+    Ok(Insert { target, tables, rows, late, made_first: false, conflict: Conflict::Error, columns: Vec::new() })
 }
 
 /// Decodes a value and converts it to the column type.

@@ -169,7 +169,8 @@ impl<'q> Lowering<'q> {
         let (target, columns) = self.target(&table, &kinds, &insert.returning)?;
         check_late(&self.parts.subqueries[queries..], &self.parts.derived, &target)?;
         let tables = vec![Arc::clone(&table), table];
-        Ok(dml::Insert { target, tables, rows, made_first: queries > 0, conflict, columns })
+        let late = if queries > 0 { Vec::new() } else { rows.volatile() };
+        Ok(dml::Insert { target, tables, rows, late, made_first: queries > 0, conflict, columns })
     }
 
     fn inserted_rows(&mut self, insert: &'q Insert, table: &RowTable) -> Lower<Rows> {

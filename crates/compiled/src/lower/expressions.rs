@@ -7,10 +7,11 @@ use catalog::{TypeId, Volatility, builtin};
 use model::{Datum, Error, SequenceRef, SqlState, Type};
 use scalar::{BooleanTest, Call, Context, Expr as Bound, ExprKind, SqlValue, SubqueryKind, Value as BoundValue};
 
+use super::constants::constant;
 use super::natives::{Native, Session, comparison, native, plain};
 use super::{Definition, Lower, Lowering, refused, type_name};
 use crate::array::Array;
-use crate::cast::{self, Context as CastContext};
+use crate::cast::Context as CastContext;
 use crate::expr::{Comparison, Expr, Layout, ScalarCall, Value, all_of, any_of, rows_compared};
 use crate::sequences::SessionFunction;
 use crate::subquery::{ResultKind, Subquery};
@@ -34,8 +35,13 @@ const SEE_PADDING: [&str; 13] = [
 ];
 
 impl Lowering<'_> {
-    /// Lowers an expression.
+    /// Lowers an expression. Its constant parts are computed.
     pub(super) fn expr(&mut self, expr: &Bound) -> Lower<Expr> {
+        let lowered = self.operator(expr)?;
+        Ok(self.folded(lowered))
+    }
+
+    fn operator(&mut self, expr: &Bound) -> Lower<Expr> {
         match &expr.kind {
             ExprKind::Constant(value) => Ok(self.constant(value, expr.ty)),
             ExprKind::Column(column) => self.column(*column),
@@ -47,8 +53,8 @@ impl Lowering<'_> {
                 Some(operand) => Ok(operand.clone()),
                 None => refused("the operand of a cast of arrays"),
             },
-            ExprKind::And(list) => Ok(all_of(self.exprs(list)?).unwrap_or_else(|| bool(true))),
-            ExprKind::Or(list) => Ok(any_of(self.exprs(list)?).unwrap_or_else(|| bool(false))),
+            ExprKind::And(list) => self.connected(list, false),
+            ExprKind::Or(list) => self.connected(list, true),
             ExprKind::Not(of) => Ok(negated(self.expr(of)?)),
             ExprKind::IsNull(of) if plain(of.ty).is_some() => self.is_null(of, false),
             ExprKind::IsNotNull(of) if plain(of.ty).is_some() => self.is_null(of, true),
@@ -92,7 +98,7 @@ impl Lowering<'_> {
             }
             ExprKind::Coalesce(list) => {
                 self.check_one_length(expr, list.iter())?;
-                Ok(Expr::Coalesce(self.exprs(list)?))
+                self.coalesce(list)
             }
             ExprKind::Extreme { greatest, list } if plain(expr.ty).is_some_and(Type::is_ordered) => {
                 self.check_one_length(expr, list.iter())?;
@@ -137,6 +143,9 @@ impl Lowering<'_> {
 
     /// The value of a column, which may be one of an enclosing query.
     pub(super) fn column(&mut self, column: u32) -> Lower<Expr> {
+        if let Some((_, error)) = self.failures.iter().find(|(failed, _)| *failed == column) {
+            self.parts.failure.get_or_insert_with(|| error.clone());
+        }
         let (level, expr) = match &self.definitions[column as usize] {
             Some(Definition::Field { level, slot, column }) => {
                 let layout = Layout(Arc::clone(&self.levels[*level].sources[*slot].table.layout));
@@ -194,7 +203,7 @@ impl Lowering<'_> {
     /// An operand in the type of a comparison.
     fn as_type(&mut self, of: &Bound, ty: Type) -> Lower<Expr> {
         let expr = self.expr(of)?;
-        Ok(if is_kept(of.ty, ty) { expr } else { folded(cast_to(expr, ty)) })
+        Ok(if is_kept(of.ty, ty) { expr } else { self.folded(cast_to(expr, ty)) })
     }
 
     fn sides(&mut self, left: &Bound, right: &Bound, ty: Type) -> Lower<[Expr; 2]> {
@@ -203,7 +212,7 @@ impl Lowering<'_> {
 
     fn call(&mut self, call: &Call, arguments: &[Bound], expr: &Bound) -> Lower<Expr> {
         let found = native(call.function);
-        let lowered = match (found, arguments) {
+        Ok(match (found, arguments) {
             (Some(Native::Compare(comparison, ty)), [left, right]) => {
                 Expr::Compare(comparison, Box::new(self.sides(left, right, ty)?))
             }
@@ -225,8 +234,7 @@ impl Lowering<'_> {
             (Some(Native::Now), []) => Expr::Now,
             (Some(Native::Session(function)), arguments) => return self.session_function(function, arguments),
             _ => return self.function(call, arguments),
-        };
-        Ok(folded(lowered))
+        })
     }
 
     /// LIKE, with the escape character of ESCAPE if it is a constant.
@@ -275,13 +283,7 @@ impl Lowering<'_> {
         }
         let pads = SEE_PADDING.contains(&name);
         let of = arguments.iter().map(|argument| self.argument(argument, pads)).collect::<Lower<Vec<_>>>()?;
-        if volatility == Volatility::Immutable
-            && let Some(value) = self.computed(call, &of)
-        {
-            return Ok(Expr::Value(value));
-        }
-        self.parts.computes = true;
-        Ok(Expr::Scalar(Box::new(ScalarCall::new(call.clone())), of))
+        Ok(self.computed(Expr::Scalar(Box::new(ScalarCall::new(call.clone())), of)))
     }
 
     /// An argument; values of char(n) get the padding that they have in PostgreSQL, if the function sees it.
@@ -293,15 +295,11 @@ impl Lowering<'_> {
         })
     }
 
-    /// The value of an immutable function of constants; `None` if an argument is none or the function fails, which the
-    /// statement does when it needs the value.
-    fn computed(&self, call: &Call, of: &[Expr]) -> Option<Value> {
-        let values = of.iter().map(|one| if let Expr::Value(value) = one { Some(value.datum()) } else { None });
-        let values = values.collect::<Option<Vec<_>>>()?;
-        let arena = Bump::new();
-        let ctx = Context { arena: &arena, session: self.session };
-        let value = scalar::eval::apply(call, &values, &ctx).ok()?;
-        Some(Value::from(BoundValue::of(&value)))
+    /// An expression that crate `scalar` computes, unless it is constant.
+    fn computed(&mut self, expr: Expr) -> Expr {
+        let expr = self.folded(expr);
+        self.parts.computes |= !matches!(expr, Expr::Value(_));
+        expr
     }
 
     fn via_text(&mut self, of: &Bound, expr: &Bound) -> Lower<Expr> {
@@ -317,7 +315,7 @@ impl Lowering<'_> {
             _ => None,
         };
         match cast {
-            Some(to) => Ok(folded(cast_to(self.expr(of)?, to))),
+            Some(to) => Ok(cast_to(self.expr(of)?, to)),
             None => self.computation(expr),
         }
     }
@@ -332,9 +330,7 @@ impl Lowering<'_> {
 
     fn relabeled(&mut self, of: &Bound, expr: &Bound) -> Lower<Expr> {
         match (plain(of.ty), plain(expr.ty)) {
-            (Some(from), Some(to @ Type::Char(_))) if !matches!(from, Type::Char(_)) => {
-                Ok(folded(cast_to(self.expr(of)?, to)))
-            }
+            (Some(from), Some(to @ Type::Char(_))) if !matches!(from, Type::Char(_)) => Ok(cast_to(self.expr(of)?, to)),
             (Some(_), Some(_)) => self.expr(of),
             _ => self.computation(expr),
         }
@@ -363,8 +359,7 @@ impl Lowering<'_> {
                 at += 1;
             }
         });
-        self.parts.computes = true;
-        Ok(Expr::Computation(Box::new(own), of))
+        Ok(self.computed(Expr::Computation(Box::new(own), of)))
     }
 
     fn quantified(&mut self, all: bool, call: &Call, operands: &[Bound; 2], expr: &Bound) -> Lower<Expr> {
@@ -386,11 +381,11 @@ impl Lowering<'_> {
             }
             ExprKind::Constant(BoundValue::Array { items, .. }) => {
                 let element = builtin().element_of(right.ty).unwrap_or(right.ty);
-                let value = |item: &BoundValue| {
+                let mut value = |item: &BoundValue| {
                     let value = Expr::Value(Value::from(item.clone()));
-                    if is_kept(element, ty) { value } else { folded(cast_to(value, ty)) }
+                    if is_kept(element, ty) { value } else { self.folded(cast_to(value, ty)) }
                 };
-                items.iter().map(value).collect()
+                items.iter().map(&mut value).collect()
             }
             ExprKind::Array { elements, nested: false } => {
                 elements.iter().map(|one| self.as_type(one, ty)).collect::<Lower<Vec<_>>>()?
@@ -408,12 +403,13 @@ impl Lowering<'_> {
         Ok(if all { all_of(each) } else { any_of(each) }.unwrap_or_else(|| bool(all)))
     }
 
+    /// CASE, without branches that are never chosen.
     fn case(&mut self, operand: Option<&Bound>, branches: &[(Bound, Bound)], otherwise: Option<&Bound>) -> Lower<Expr> {
         let operand = operand.map(|operand| self.expr(operand)).transpose()?;
         if operand.as_ref().is_some_and(Expr::is_volatile) {
             return refused("CASE of a volatile function");
         }
-        let mut whens = Vec::with_capacity(branches.len());
+        let (mut whens, mut otherwise) = (Vec::with_capacity(branches.len()), otherwise);
         for (condition, result) in branches {
             let has_operand = operand.is_some();
             self.operands.extend(operand.clone());
@@ -421,10 +417,21 @@ impl Lowering<'_> {
             if has_operand {
                 self.operands.pop();
             }
-            whens.push((condition?, self.expr(result)?));
+            let condition = condition?;
+            match constant(&condition) {
+                None => whens.push((condition, self.expr(result)?)),
+                Some(Datum::Bool(true)) => {
+                    otherwise = Some(result);
+                    break;
+                }
+                Some(_) => {}
+            }
         }
-        let otherwise = otherwise.map(|otherwise| self.expr(otherwise)).transpose()?.map(Box::new);
-        Ok(Expr::Case { whens, otherwise })
+        let otherwise = otherwise.map(|otherwise| self.expr(otherwise)).transpose()?;
+        Ok(match (whens.is_empty(), otherwise) {
+            (true, otherwise) => otherwise.unwrap_or(Expr::Value(Value::Plain(Datum::Null))),
+            (false, otherwise) => Expr::Case { whens, otherwise: otherwise.map(Box::new) },
+        })
     }
 
     /// `(a, b) < (c, d)`: decided by the first columns that differ.
@@ -617,23 +624,6 @@ fn is_kept(from: TypeId, to: Type) -> bool {
 
 fn cast_to(what: Expr, to: Type) -> Expr {
     Expr::Cast { what: Box::new(what), to, by: CastContext::Explicit }
-}
-
-/// A cast of a constant is made now, unless it depends on the session or fails: then the statement fails when it needs
-/// the value.
-fn folded(expr: Expr) -> Expr {
-    let Expr::Cast { what, to, by } = &expr else { return expr };
-    let Expr::Value(value) = &**what else { return expr };
-    let (arena, value) = (Bump::new(), value.datum());
-    let is_free = |ty: &Datum<'_>| !matches!(ty, Datum::Timestamptz(_) | Datum::Timestamp(_) | Datum::Date(_));
-    let is_moment = is_moment(*to) || *to == Type::Date;
-    if is_moment || !is_free(&value) {
-        return expr;
-    }
-    match cast::cast(value, *to, *by, &cast::NoZone, &arena) {
-        Ok(value) => Expr::Value(Value::of(&value)),
-        Err(_) => expr.clone(),
-    }
 }
 
 /// The value of a type that crate `scalar` reads from a text.

@@ -6,7 +6,8 @@
 //! - [`lower_expression`]: the entry point for expressions of definitions.
 //! - `changes`: the plans of INSERT, UPDATE and DELETE.
 //! - `relations`: FROM, SELECT and set operations; `locks`: FOR UPDATE; `aggregates`: GROUP BY.
-//! - `expressions`: expressions; `natives`: functions that the executor's own operators compute.
+//! - `expressions`: expressions; `constants`: their constant parts; `natives`: functions that the executor's own operators
+//!   compute.
 //!
 //! A column has one number in the whole query. It has one definition here: a column of a row in a slot, a value of a
 //! group, or an expression over these. A column of an enclosing query is handed in level by level.
@@ -16,6 +17,7 @@
 
 mod aggregates;
 mod changes;
+mod constants;
 mod expressions;
 mod locks;
 mod natives;
@@ -206,6 +208,8 @@ struct Lowering<'q> {
     padded: Vec<(u32, i32)>,
     /// Uncorrelated subqueries whose results are as they are: their numbers in the tree and in the plan.
     shared: Vec<((u32, ResultKind), usize)>,
+    /// Errors of constants in the definitions of columns, which matter only if the column is read.
+    failures: Vec<(u32, Error)>,
     /// Whether a function of the session's state was lowered: each call of it may give another value.
     calls_session: bool,
     reads_parameter: bool,
@@ -225,6 +229,8 @@ pub(crate) struct Parts {
     pub(crate) has_session_constants: bool,
     /// Whether crate `scalar` computes some of its expressions.
     pub(crate) computes: bool,
+    /// The first error of a constant expression, with which each run fails.
+    pub(crate) failure: Option<Error>,
 }
 
 impl<'q> Lowering<'q> {
@@ -240,6 +246,7 @@ impl<'q> Lowering<'q> {
             operands: Vec::new(),
             padded: Vec::new(),
             shared: Vec::new(),
+            failures: Vec::new(),
             calls_session: false,
             reads_parameter: false,
             parts: Parts::default(),

@@ -171,7 +171,10 @@ impl<'q> Lowering<'q> {
             if matches!(value.kind, ExprKind::Column(same) if same == *column) {
                 continue;
             }
+            let before = self.parts.failure.take();
             let expr = self.expr(value)?;
+            let failure = std::mem::replace(&mut self.parts.failure, before);
+            self.failures.extend(failure.map(|error| (*column, error)));
             let padded = |(other, typmod): &(u32, i32)| match value.kind {
                 ExprKind::Column(of) if of == *other => Some((*column, *typmod)),
                 _ => None,

@@ -1,6 +1,6 @@
 //! INSERT, UPDATE and DELETE; their errors; two transactions at once.
 
-use model::{Part, SqlState};
+use model::{Datum, Part, SqlState};
 use rows::Isolation;
 
 use super::{Db, Outcome, state};
@@ -141,6 +141,24 @@ fn violations_are_reported_as_in_postgresql() {
         ("SELECT id FROM t ORDER BY id", "1\n2\n3"),
         ("UPDATE t SET balance = NULL WHERE id = 3 RETURNING balance", "null"),
     ]);
+}
+
+/// Other answers about constants are in `golden_constants.txt`.
+#[test]
+fn errors_come_before_the_numbers_of_sequences() {
+    let db = Db::new();
+    db.ddl("CREATE TABLE u (i serial PRIMARY KEY, v varchar(3), n int2)");
+    for (sql, param, expected) in [
+        ("INSERT INTO u (v) VALUES ($1)", Datum::Text("long"), "22001"),
+        ("INSERT INTO u (n) VALUES ($1::int4)", Datum::Int4(40_000), "22003"),
+        ("INSERT INTO u (i, n) VALUES (nextval('u_i_seq') + 1, 1 / $1)", Datum::Int4(0), "22012"),
+        ("INSERT INTO u (v, n) VALUES ($1, 40000)", Datum::Text("fit"), "22003"),
+    ] {
+        // The statement can be prepared and described.
+        assert!(db.plan(sql).is_ok(), "{sql}");
+        assert_eq!(db.try_sql(sql, &[param]).unwrap_err().state().0, expected, "{sql}");
+    }
+    db.check(&[("INSERT INTO u (v) VALUES ('fit') RETURNING i", "1")]);
 }
 
 #[test]

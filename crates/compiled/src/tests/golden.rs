@@ -12,10 +12,11 @@ use parser::ast::Statement;
 
 use super::{Db, shown};
 
-const FILES: [&str; 9] = [
+const FILES: [&str; 10] = [
     "golden.txt",
     "golden_calls.txt",
     "golden_changes.txt",
+    "golden_constants.txt",
     "golden_functions.txt",
     "golden_foreign.txt",
     "golden_queries.txt",
