@@ -102,7 +102,7 @@ impl Binder<'_> {
     }
 
     /// Aggregates are allowed in the select list, HAVING, ORDER BY, and in windows.
-    fn check_aggregate_clause(&self, scope: &Scope<'_>, owner: &Scope<'_>, at: Pos) -> Result<()> {
+    pub(crate) fn check_aggregate_clause(&self, scope: &Scope<'_>, owner: &Scope<'_>, at: Pos) -> Result<()> {
         let clause = owner.clause.get();
         let text = match clause {
             Clause::SelectList

@@ -22,15 +22,22 @@ impl Binder<'_> {
             return Err(error(SqlState("54023"), text, at));
         }
         let is_aggregate = |function: &Function| matches!(function.kind, FunctionKind::Aggregate(_));
+        let aggregates = self.catalog.functions_named(name).any(is_aggregate);
         let clause = match &written.over {
-            Some(_) => Some(Clause::WindowArgument),
-            None if self.catalog.functions_named(name).any(is_aggregate) => Some(Clause::AggregateArgument),
-            None => None,
+            // A definition has neither, and its errors name it.
+            _ if scope.clause.get().definition().is_some() => scope.clause.get(),
+            Some(_) => Clause::WindowArgument,
+            None if aggregates => Clause::AggregateArgument,
+            None => scope.clause.get(),
         };
-        let (arguments, names, order_by) = match clause {
-            Some(clause) => self.in_clause(scope, clause, |binder| binder.arguments(scope, written))?,
-            None => self.arguments(scope, written)?,
-        };
+        let (arguments, names, order_by) = self.in_clause(scope, clause, |binder| {
+            let (arguments, names) = binder.arguments(scope, written)?;
+            // A default is bound without its table, whose columns these may name.
+            if clause == Clause::Default && aggregates && has_more_clauses(written) {
+                binder.check_aggregate_clause(scope, scope, at)?;
+            }
+            Ok((arguments, names, binder.sort_keys(scope, &written.order_by)?))
+        })?;
         // The sort keys of WITHIN GROUP are arguments too.
         let sorted = if written.within_group { order_by.as_slice() } else { &[] };
         let types: Vec<TypeId> =
@@ -97,12 +104,8 @@ impl Binder<'_> {
         }
     }
 
-    /// Arguments, names of the last ones, and the keys of ORDER BY.
-    fn arguments(
-        &mut self,
-        scope: &Scope<'_>,
-        written: &FunctionCall,
-    ) -> Result<(Vec<Expr>, Vec<ast::Ident>, Vec<SortKey>)> {
+    /// Arguments, and names of the last ones.
+    fn arguments(&mut self, scope: &Scope<'_>, written: &FunctionCall) -> Result<(Vec<Expr>, Vec<ast::Ident>)> {
         let mut arguments = Vec::with_capacity(written.args.len());
         let mut names: Vec<ast::Ident> = Vec::new();
         for argument in &written.args {
@@ -130,8 +133,7 @@ impl Binder<'_> {
                 _ => arguments.push(self.expr(scope, argument)?),
             }
         }
-        let order_by = self.sort_keys(scope, &written.order_by)?;
-        Ok((arguments, names, order_by))
+        Ok((arguments, names))
     }
 
     /// Whether a parameter, counted from 1, is declared `void`.
@@ -327,6 +329,11 @@ impl Binder<'_> {
         scope.set_places.borrow_mut().push(at);
         Ok(self.column_expr(column, at))
     }
+}
+
+/// Whether an aggregate has ORDER BY or FILTER.
+fn has_more_clauses(written: &FunctionCall) -> bool {
+    written.over.is_none() && (!written.order_by.is_empty() || written.filter.is_some())
 }
 
 /// Whether a name with this schema, or without one, means a function. Functions that PostgreSQL lacks belong to `public`,

@@ -66,6 +66,7 @@ impl Binder<'_> {
     }
 
     pub(crate) fn in_query(&mut self, scope: &Scope<'_>, query: &ast::InQuery, at: Pos) -> Result<Expr> {
+        Self::check_subquery(scope, at)?;
         let left = self.expr(scope, &query.expr)?;
         let any = self.quantified_subquery(scope, "=", false, left, &query.query, at)?;
         if !query.not {
@@ -81,6 +82,7 @@ impl Binder<'_> {
         at: Pos,
     ) -> Result<Expr> {
         self.check_operator_schema(&quantified.op, at)?;
+        Self::check_subquery(scope, at)?;
         let left = self.expr(scope, &quantified.left)?;
         self.quantified_subquery(scope, &quantified.op.symbol, quantified.all, left, &quantified.query, at)
     }
@@ -98,7 +100,6 @@ impl Binder<'_> {
             ExprKind::Row(columns, _) => columns,
             kind => vec![Expr { kind, ..left }],
         };
-        Self::check_subquery(scope, at)?;
         let bound = self.query(query, Some(scope), true)?;
         if bound.outputs.len() != left.len() {
             let few = if bound.outputs.len() < left.len() { "few" } else { "many" };

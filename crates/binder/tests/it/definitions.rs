@@ -111,6 +111,121 @@ fn a_transform_expression_is_assigned_to_the_next_type() {
     }
 }
 
+/// PostgreSQL 15 gives these errors for a column `b` of a table `dev (a int, b int)`.
+#[test]
+fn calls_that_definitions_cannot_have() {
+    let id = column("id", TypeId::INT4, -1);
+    for (sql, expected) in [
+        ("avg(id)", "0A000 cannot use column reference in DEFAULT expression"),
+        ("sum(id)", "0A000 cannot use column reference in DEFAULT expression"),
+        ("sum(id) filter (where id > 1)", "0A000 cannot use column reference in DEFAULT expression"),
+        ("sum(1) filter (where id>1)", "42803 aggregate functions are not allowed in DEFAULT expressions"),
+        ("lag(id) over ()", "0A000 cannot use column reference in DEFAULT expression"),
+        ("rank() over (partition by id)", "42P20 window functions are not allowed in DEFAULT expressions"),
+        ("rank() over (order by id)", "42P20 window functions are not allowed in DEFAULT expressions"),
+        ("sum(1) over (order by id)", "42P20 window functions are not allowed in DEFAULT expressions"),
+        ("sum(sum(id))", "0A000 cannot use column reference in DEFAULT expression"),
+        ("sum(sum(1))", "42803 aggregate functions are not allowed in DEFAULT expressions"),
+        ("generate_series(1, id)", "0A000 cannot use column reference in DEFAULT expression"),
+        ("generate_series(1, sum(1)::int)", "42803 aggregate functions are not allowed in DEFAULT expressions"),
+        ("sum(generate_series(1,2))", "0A000 set-returning functions are not allowed in DEFAULT expressions"),
+        ("count(*)", "42803 aggregate functions are not allowed in DEFAULT expressions"),
+        ("count(id)", "0A000 cannot use column reference in DEFAULT expression"),
+        ("abs(id)", "0A000 cannot use column reference in DEFAULT expression"),
+        ("coalesce(id, 1)", "0A000 cannot use column reference in DEFAULT expression"),
+        ("(select id)", "0A000 cannot use subquery in DEFAULT expression"),
+        ("array[id]", "0A000 cannot use column reference in DEFAULT expression"),
+        ("array(select id)", "0A000 cannot use subquery in DEFAULT expression"),
+        ("exists(select id)", "0A000 cannot use subquery in DEFAULT expression"),
+        ("id in (select 1)", "0A000 cannot use subquery in DEFAULT expression"),
+        (
+            "percentile_cont(0.5) within group (order by id)",
+            "42803 aggregate functions are not allowed in DEFAULT expressions",
+        ),
+        ("percentile_cont(id) within group (order by 1)", "0A000 cannot use column reference in DEFAULT expression"),
+        ("grouping(id)", "0A000 cannot use column reference in DEFAULT expression"),
+        ("grouping(1)", "42803 grouping operations are not allowed in DEFAULT expressions"),
+        ("row_number()", "42809 window function row_number requires an OVER clause"),
+        ("nosuch(id)", "0A000 cannot use column reference in DEFAULT expression"),
+        ("sum(nosuch)", "0A000 cannot use column reference in DEFAULT expression"),
+        ("sum($1)", "42P02 there is no parameter $1"),
+        ("dev.id", "0A000 cannot use column reference in DEFAULT expression"),
+        ("sum(dev.id)", "0A000 cannot use column reference in DEFAULT expression"),
+        ("sum(dev.*)", "0A000 cannot use column reference in DEFAULT expression"),
+        ("count(dev.*)", "0A000 cannot use column reference in DEFAULT expression"),
+        ("sum((select 1))", "0A000 cannot use subquery in DEFAULT expression"),
+        ("sum(1) over (w)", "42P20 window functions are not allowed in DEFAULT expressions"),
+        ("current_date + id", "0A000 cannot use column reference in DEFAULT expression"),
+        ("case when id>1 then 1 end", "0A000 cannot use column reference in DEFAULT expression"),
+        ("sum(distinct id)", "0A000 cannot use column reference in DEFAULT expression"),
+        ("sum(id order by id)", "0A000 cannot use column reference in DEFAULT expression"),
+        ("string_agg('a', 'b' order by id)", "42803 aggregate functions are not allowed in DEFAULT expressions"),
+    ] {
+        assert_eq!(bound(sql, DefinitionClause::Default(&id)), expected, "default {sql}");
+    }
+    for (sql, expected) in [
+        ("avg(id) > 1", "42803 aggregate functions are not allowed in check constraints"),
+        ("sum(id) filter (where id > 1) > 1", "42803 aggregate functions are not allowed in check constraints"),
+        ("lag(id) over () > 1", "42P20 window functions are not allowed in check constraints"),
+        ("rank() over (partition by id) > 1", "42P20 window functions are not allowed in check constraints"),
+        ("rank() over (order by nosuch) > 1", "42P20 window functions are not allowed in check constraints"),
+        ("sum(sum(id)) > 1", "42803 aggregate functions are not allowed in check constraints"),
+        ("sum(sum(id)) over () > 1", "42803 aggregate functions are not allowed in check constraints"),
+        ("sum(rank() over ()) > 1", "42P20 window functions are not allowed in check constraints"),
+        ("generate_series(1, id) > 1", "0A000 set-returning functions are not allowed in check constraints"),
+        ("generate_series(1, sum(1)::int) > 1", "42803 aggregate functions are not allowed in check constraints"),
+        ("sum(generate_series(1,2)) > 1", "0A000 set-returning functions are not allowed in check constraints"),
+        ("abs(generate_series(1,2)) > 1", "0A000 set-returning functions are not allowed in check constraints"),
+        ("id in (select 1)", "0A000 cannot use subquery in check constraint"),
+        ("exists (select 1)", "0A000 cannot use subquery in check constraint"),
+        ("array(select 1) = array[1]", "0A000 cannot use subquery in check constraint"),
+        ("sum((select 1)) > 1", "0A000 cannot use subquery in check constraint"),
+        ("abs((select 1)) > 1", "0A000 cannot use subquery in check constraint"),
+        ("grouping(id) > 1", "42803 grouping operations are not allowed in check constraints"),
+        ("grouping(nosuch) > 1", "42703 column \"nosuch\" does not exist"),
+        ("count(*) > 1", "42803 aggregate functions are not allowed in check constraints"),
+        (
+            "percentile_cont(0.5) within group (order by id) > 1",
+            "42803 aggregate functions are not allowed in check constraints",
+        ),
+        ("sum(nosuch) > 1", "42703 column \"nosuch\" does not exist"),
+        ("rank() over (order by sum(id)) > 1", "42P20 window functions are not allowed in check constraints"),
+        ("lag((select 1)) over () > 1", "0A000 cannot use subquery in check constraint"),
+        ("lag(generate_series(1,2)) over () > 1", "0A000 set-returning functions are not allowed in check constraints"),
+        ("sum(id) filter (where (select true)) > 1", "42803 aggregate functions are not allowed in check constraints"),
+        (
+            "sum(id) filter (where generate_series(1,2) > 1) > 1",
+            "0A000 set-returning functions are not allowed in FILTER",
+        ),
+        ("(select 1) > 1", "0A000 cannot use subquery in check constraint"),
+        ("$1 > 1", "42P02 there is no parameter $1"),
+        ("sum($1) > 1", "42P02 there is no parameter $1"),
+        ("coalesce(generate_series(1,2),1) > 1", "0A000 set-returning functions are not allowed in check constraints"),
+        (
+            "case when true then generate_series(1,2) end > 1",
+            "0A000 set-returning functions are not allowed in check constraints",
+        ),
+    ] {
+        assert_eq!(bound(sql, DefinitionClause::Check), expected, "check {sql}");
+    }
+    for (sql, expected) in [
+        ("avg(id)", "42803 aggregate functions are not allowed in transform expressions"),
+        ("lag(id) over ()", "42P20 window functions are not allowed in transform expressions"),
+        ("sum(sum(id))", "42803 aggregate functions are not allowed in transform expressions"),
+        ("generate_series(1, id)", "0A000 set-returning functions are not allowed in transform expressions"),
+        ("sum(generate_series(1,id))", "0A000 set-returning functions are not allowed in transform expressions"),
+        ("(select id)", "0A000 cannot use subquery in transform expression"),
+        ("sum((select 1))", "0A000 cannot use subquery in transform expression"),
+        ("count(nosuch)", "42703 column \"nosuch\" does not exist"),
+        ("array(select 1)", "0A000 cannot use subquery in transform expression"),
+        ("grouping(id)", "42803 grouping operations are not allowed in transform expressions"),
+        ("rank() over (order by (select 1))", "42P20 window functions are not allowed in transform expressions"),
+        ("abs(generate_series(1,2))", "0A000 set-returning functions are not allowed in transform expressions"),
+    ] {
+        assert_eq!(bound(sql, DefinitionClause::Using(&id)), expected, "using {sql}");
+    }
+}
+
 #[test]
 fn columns_of_the_row_have_the_numbers_of_the_table() {
     let (schema, table) = (tables(), dev());
