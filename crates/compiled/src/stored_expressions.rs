@@ -10,15 +10,13 @@ use std::sync::Arc;
 use binder::DefinitionClause;
 use binder::tree::{Table, TableColumn};
 use catalog::TypeId;
-use model::{Datum, Error, Result, RowColumn, RowSchema, SequenceRef, SqlState, Type};
+use model::{Datum, Error, Result, RowColumn, RowSchema, SequenceRef, SqlState, TableId};
 use parser::ast::{self, ExprKind};
 use parser::lexer::{Lexer, TokenKind};
 use rows::RowTable;
 
-use crate::cast::Context;
 use crate::expr::{Expr, Value};
 use crate::lower::{Lower, Parts, lower_expression};
-use crate::sequences::SessionFunction;
 use crate::statement::Tables;
 
 /// The stored expressions that a statement needs.
@@ -36,7 +34,7 @@ impl StoredExpressions<'_> {
     /// # Errors
     /// XX001 for text that is no expression; those of the binder.
     pub(crate) fn condition(&mut self, sql: &str, table: &Arc<RowTable>) -> Lower<Expr> {
-        self.noted(&parsed(sql)?, Some(table), DefinitionClause::Check)
+        self.noted(&parsed(sql)?, Some(table), DefinitionClause::Check, self.tables)
     }
 
     /// The default of a column; NULL if it has none.
@@ -46,21 +44,20 @@ impl StoredExpressions<'_> {
     pub(crate) fn default(&mut self, table: &RowTable, column: usize) -> Lower<Expr> {
         let column = &table.schema.columns[column];
         let Some(sql) = &column.default else { return Ok(Expr::Value(Value::Plain(Datum::Null))) };
-        let expr = parsed(sql)?;
-        if let Some(name) = sequence_named(&expr) {
-            let next = SessionFunction::Next(self.sequence(&name, &table.schema.name.schema)?);
-            self.parts.counts = true;
-            let next = Expr::SessionCall(next, Vec::new());
-            return Ok(match column.ty {
-                Type::Int8 => next,
-                to => Expr::Cast { what: Box::new(next), to, by: Context::Assignment },
-            });
-        }
-        self.noted(&expr, None, DefinitionClause::Default(&table_column(column)))
+        let mut expr = parsed(sql)?;
+        let sequences = numbered(&mut expr, &mut |name| self.sequence(name, &table.schema.name.schema))?;
+        let tables = WithSequences { tables: self.tables, sequences };
+        self.noted(&expr, None, DefinitionClause::Default(&table_column(column)), &tables)
     }
 
-    fn noted(&mut self, expr: &ast::Expr, table: Option<&Arc<RowTable>>, clause: DefinitionClause<'_>) -> Lower<Expr> {
-        let (lowered, needs) = lowered(expr, table, clause, self.tables, self.session)?;
+    fn noted(
+        &mut self,
+        expr: &ast::Expr,
+        table: Option<&Arc<RowTable>>,
+        clause: DefinitionClause<'_>,
+        tables: &dyn Tables,
+    ) -> Lower<Expr> {
+        let (lowered, needs) = lowered(expr, table, clause, tables, self.session)?;
         self.parts.computes |= needs.computes;
         // Constants by the time zone and styles hold as long as the plan of a table: until a setting changes.
         self.parts.has_session_constants |= needs.has_session_constants && reads_clock(expr);
@@ -132,6 +129,71 @@ fn reads_clock(expr: &ast::Expr) -> bool {
 /// XX001: a definition wrote the text.
 pub(crate) fn parsed(sql: &str) -> Result<ast::Expr> {
     parser::parse_expr(sql).map_err(|error| Error::corrupt(format!("expression {sql:?} of a table: {error}")))
+}
+
+/// A catalog with the sequences of an expression by their numbers; see [`numbered`].
+pub(crate) struct WithSequences<'t> {
+    pub(crate) tables: &'t dyn Tables,
+    pub(crate) sequences: Vec<SequenceRef>,
+}
+
+impl Tables for WithSequences<'_> {
+    fn table(&self, schema: Option<&str>, name: &str) -> Option<Arc<RowTable>> {
+        self.tables.table(schema, name)
+    }
+
+    fn sequence(&self, schema: Option<&str>, name: &str) -> Option<SequenceRef> {
+        self.tables.sequence(schema, name)
+    }
+
+    fn sequence_of_oid(&self, oid: u32) -> Option<SequenceRef> {
+        self.sequences.get(oid as usize).cloned()
+    }
+
+    fn by_id(&self, id: TableId) -> Option<Arc<RowTable>> {
+        self.tables.by_id(id)
+    }
+
+    fn referring(&self, id: TableId) -> Vec<Arc<RowTable>> {
+        self.tables.referring(id)
+    }
+}
+
+/// Replaces the names of sequences in calls of `nextval` by numbers from 0, and returns the sequences in this order. The
+/// expression is then bound by [`WithSequences`]: it does not depend on what the session calls them.
+///
+/// # Errors
+/// Those of `find`.
+pub(crate) fn numbered(
+    expr: &mut ast::Expr,
+    find: &mut dyn FnMut(&[String]) -> Result<SequenceRef>,
+) -> Result<Vec<SequenceRef>> {
+    let mut sequences = Vec::new();
+    rename_sequences(expr, &mut |name| {
+        sequences.push(find(name)?);
+        Ok(Some(format!("{}::regclass", sequences.len() - 1)))
+    })?;
+    Ok(sequences)
+}
+
+/// Calls `each` with the name of the sequence of each `nextval`, and replaces the argument by the SQL that it returns.
+///
+/// # Errors
+/// Those of `each`.
+pub(crate) fn rename_sequences(
+    expr: &mut ast::Expr,
+    each: &mut dyn FnMut(&[String]) -> Result<Option<String>>,
+) -> Result<()> {
+    let mut done = Ok(());
+    expr.visit_mut(&mut |part| {
+        let (Some(name), Ok(())) = (sequence_named(part), &done) else { return };
+        let ExprKind::Function(call) = &mut part.kind else { return };
+        match each(&name).and_then(|sql| sql.map(|sql| parser::parse_expr(&sql)).transpose()) {
+            Ok(argument) => call.args[0] = argument.unwrap_or_else(|| call.args[0].clone()),
+            Err(error) => done = Err(error),
+        }
+    });
+    done
 }
 
 /// The parts of the sequence's name, outermost first, if an expression is just a call of `nextval` with a constant.

@@ -17,6 +17,7 @@ use super::table_constraints::{NewConstraint, check_types, refuse_deferred, refu
 use super::table_work::Field;
 use super::{Change, Notice, Object, create, indexes, names, sequence, types};
 use crate::expr::{Expr, Value};
+use crate::sequences::SessionFunction;
 use crate::stored_expressions::parsed;
 use crate::types::{assignable, is_text};
 
@@ -79,6 +80,9 @@ impl Draft<'_> {
             Default::Next(sequence) => {
                 self.filled.insert(at, Field::Next(sequence.id));
             }
+            Default::Value(value) if calls_only_next(&value) => {
+                self.filled.insert(at, Field::Numbered(value));
+            }
             Default::Value(value) => {
                 let ty = self.next.columns[at].ty;
                 if self.old.is_some() {
@@ -101,7 +105,7 @@ impl Draft<'_> {
         column.default = match &default {
             Default::Next(sequence) => Some(expressions::next_value(&sequence.name, self.catalog)),
             Default::Value(Expr::Value(Value::Plain(Datum::Null))) => None,
-            Default::Value(_) => Some(expressions::canonical(expr)?),
+            Default::Value(_) => Some(expressions::canonical_default(expr, self.catalog)?),
         };
         Ok(default)
     }
@@ -489,6 +493,17 @@ fn is_kept(from: Type, to: Type) -> bool {
         (from, Type::Text | Type::Varchar(None)) => is_text(from),
         _ => false,
     }
+}
+
+/// Whether an expression calls `nextval`, and no other function of the session's state.
+fn calls_only_next(expr: &Expr) -> bool {
+    let (mut next, mut others) = (false, false);
+    expr.visit(&mut |part| match part {
+        Expr::SessionCall(SessionFunction::Next(_), _) => next = true,
+        Expr::SessionCall(..) => others = true,
+        _ => {}
+    });
+    next && !others
 }
 
 /// Accepts only collations that order text by its bytes.

@@ -67,17 +67,21 @@ impl DependentObjects<'_> {
     }
 
     /// Collects defaults that use a sequence, except in the tables `but`.
-    fn defaults(&mut self, sequence: &SequenceSpec, but: &[TableId]) {
-        let needed = format!("sequence {}", names::display_name(&sequence.name, self.catalog));
-        let value = expressions::next_value(&sequence.name, self.catalog);
-        for table in self.catalog.tables().iter().filter(|table| !but.contains(&table.id)) {
-            let shown = names::display_name(&table.name, self.catalog);
-            for (at, column) in table.shown().filter(|(_, column)| column.default.as_ref() == Some(&value)) {
-                let what = format!("default value for column {} of table {shown}", column.name);
-                self.dependents.push((what, needed.clone()));
-                self.other(table).columns[at].default = None;
+    fn defaults(&mut self, sequence: &SequenceSpec, but: &[TableId]) -> Result<()> {
+        let (catalog, name) = (self.catalog, &sequence.name);
+        let needed = format!("sequence {}", names::display_name(name, catalog));
+        for table in catalog.tables().iter().filter(|table| !but.contains(&table.id)) {
+            let shown = names::display_name(&table.name, catalog);
+            for (at, column) in table.shown() {
+                let Some(default) = &column.default else { continue };
+                if expressions::renamed_sequence(default, &table.name, [name, name], catalog)?.is_some() {
+                    let what = format!("default value for column {} of table {shown}", column.name);
+                    self.dependents.push((what, needed.clone()));
+                    self.other(table).columns[at].default = None;
+                }
             }
         }
+        Ok(())
     }
 
     /// Adds the dropped dependents to the definition; without CASCADE error 2BP01.
@@ -138,7 +142,7 @@ pub(super) fn tables(drop: &ast::Drop, catalog: &dyn Catalog) -> Result<Option<D
     let sequences: Vec<_> = sequences.collect();
     let mut dependents = DependentObjects::new(catalog);
     dependents.keys(&gone);
-    sequences.iter().for_each(|sequence| dependents.defaults(sequence, &ids));
+    sequences.iter().try_for_each(|sequence| dependents.defaults(sequence, &ids))?;
     let names: Vec<&TableName> = gone.iter().map(|table| &table.name).collect();
     dependents.apply(&called("table", &names, catalog), is_cascade(drop), &mut definition)?;
     definition.changes.extend(ids.iter().map(|id| Change::Drop(*id)));
@@ -212,7 +216,7 @@ pub(super) fn sequences(drop: &ast::Drop, catalog: &dyn Catalog) -> Result<Defin
     let mut dependents = DependentObjects::new(catalog);
     for sequence in &gone {
         refuse_identity(sequence, catalog)?;
-        dependents.defaults(sequence, &[]);
+        dependents.defaults(sequence, &[])?;
     }
     let names: Vec<&TableName> = gone.iter().map(|sequence| &sequence.name).collect();
     dependents.apply(&called("sequence", &names, catalog), is_cascade(drop), &mut definition)?;

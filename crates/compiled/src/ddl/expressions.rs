@@ -14,12 +14,14 @@ use rows::row::RowLayout;
 use rows::{Records, RowTable};
 
 use super::Catalog;
-use super::names::{display_name, resolved};
+use super::names::{display_name, quoted, resolved};
 use crate::exec::{ExecContext, ReadSource, SubPlans};
 use crate::expr::{Expr, Frame};
 use crate::sequences::is_of_sequence;
 use crate::statement::{Session, Tables};
-use crate::stored_expressions::{lowered, parsed, sequence_named, table_column};
+use crate::stored_expressions::{
+    WithSequences, lowered, numbered, parsed, rename_sequences, sequence_named, table_column,
+};
 use crate::types::assignable;
 
 /// An empty table with this description, for binding.
@@ -60,7 +62,17 @@ fn bound(
     clause: DefinitionClause<'_>,
     session: Session<'_>,
 ) -> Result<Expr> {
-    match lowered(expr, table, clause, &NoTables, session.facts()?) {
+    bound_with(expr, table, clause, &NoTables, session)
+}
+
+fn bound_with(
+    expr: &ast::Expr,
+    table: Option<&Arc<RowTable>>,
+    clause: DefinitionClause<'_>,
+    tables: &dyn Tables,
+    session: Session<'_>,
+) -> Result<Expr> {
+    match lowered(expr, table, clause, tables, session.facts()?) {
         Ok((bound, _)) => Ok(bound),
         Err(stop) => Err(stop.into_error(|| unsupported(expr, clause))),
     }
@@ -107,9 +119,9 @@ pub(super) fn transformed(
 /// A bound DEFAULT.
 #[derive(Clone, Debug)]
 pub(super) enum Default {
-    /// Constant within a statement.
+    /// An expression.
     Value(Expr),
-    /// `nextval` of a sequence.
+    /// Just `nextval` of a sequence.
     Next(SequenceRef),
 }
 
@@ -123,20 +135,33 @@ pub(super) fn default(
     catalog: &dyn Catalog,
     session: Session<'_>,
 ) -> Result<Default> {
-    if let Some(name) = sequence_of(expr, catalog) {
-        let sequence = catalog.sequence(&name).ok_or_else(|| {
-            let text = format!("relation \"{}\" does not exist", display_name(&name, catalog));
-            Error::new(SqlState::UNDEFINED_TABLE, text)
-        })?;
-        check_assigned(Type::Int8, &column.name, column.ty)?;
+    let ty = (column.name.as_str(), column.ty);
+    if let Some(parts) = sequence_named(expr) {
+        let sequence = sequence(&parts, catalog)?;
+        check_assigned(Type::Int8, ty.0, ty.1)?;
         return Ok(Default::Next(sequence));
     }
     let column = table_column(column);
     let clause = DefinitionClause::Default(&column);
-    if names_sequence(expr) {
+    let mut own = expr.clone();
+    let sequences = numbered(&mut own, &mut |parts| sequence(parts, catalog))?;
+    if calls_other_sequence(&own) {
         return Err(unsupported(expr, clause));
     }
-    bound(expr, None, clause, session).map(Default::Value)
+    let tables = WithSequences { tables: &NoTables, sequences };
+    bound_with(&own, None, clause, &tables, session).map(Default::Value)
+}
+
+/// The sequence of a name in a definition.
+///
+/// # Errors
+/// 42P01 if there is none.
+fn sequence(parts: &[String], catalog: &dyn Catalog) -> Result<SequenceRef> {
+    let name = resolved(&parts.iter().map(String::as_str).collect::<Vec<_>>(), catalog)?;
+    catalog.sequence(&name).ok_or_else(|| {
+        let text = format!("relation \"{}\" does not exist", display_name(&name, catalog));
+        Error::new(SqlState::UNDEFINED_TABLE, text)
+    })
 }
 
 fn check_assigned(from: Type, column: &str, ty: Type) -> Result<()> {
@@ -273,16 +298,20 @@ fn has_star(expr: &ast::Expr) -> bool {
     Stars.visit_expr(expr).is_break()
 }
 
-/// Whether an expression calls a function of sequences.
-fn names_sequence(expr: &ast::Expr) -> bool {
+/// Whether an expression calls a function of sequences that are not [`numbered`].
+fn calls_other_sequence(expr: &ast::Expr) -> bool {
     struct Calls;
     impl Visitor for Calls {
         type Break = ();
 
         fn enter_expr(&mut self, expr: &ast::Expr) -> ControlFlow<()> {
-            match &expr.kind {
-                ExprKind::Function(call) if is_of_sequence(&call.name.name) => ControlFlow::Break(()),
-                _ => ControlFlow::Continue(()),
+            let ExprKind::Function(call) = &expr.kind else { return ControlFlow::Continue(()) };
+            let is_numbered = || {
+                call.args.iter().all(|argument| matches!(&argument.kind, ExprKind::Cast(cast) if matches!(cast.expr.kind, ExprKind::Integer(_))))
+            };
+            match is_of_sequence(&call.name.name) && !is_numbered() {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
             }
         }
     }
@@ -291,11 +320,60 @@ fn names_sequence(expr: &ast::Expr) -> bool {
 
 /// Canonical DEFAULT of a serial column: `nextval('sequence'::regclass)`.
 pub(super) fn next_value(name: &TableName, catalog: &dyn Catalog) -> String {
-    format!("nextval('{}'::regclass)", display_name(name, catalog).replace('\'', "''"))
+    format!("nextval({})", constant(&display_name(name, catalog)))
 }
 
-/// The sequence, if the expression is just a `nextval` call.
-fn sequence_of(expr: &ast::Expr, catalog: &dyn Catalog) -> Option<TableName> {
-    let parts = sequence_named(expr)?;
-    resolved(&parts.iter().map(String::as_str).collect::<Vec<_>>(), catalog).ok()
+/// The constant of a sequence's name, with quotes.
+fn constant(name: &str) -> String {
+    format!("'{}'::regclass", name.replace('\'', "''"))
+}
+
+fn qualified(name: &TableName) -> String {
+    format!("{}.{}", quoted(&name.schema), quoted(&name.table))
+}
+
+/// Canonical form of a DEFAULT. Names of sequences get their schema: the search path of a later session may be another.
+///
+/// # Errors
+/// As [`canonical`] and [`default`].
+pub(super) fn canonical_default(expr: &ast::Expr, catalog: &dyn Catalog) -> Result<String> {
+    let mut expr = expr.clone();
+    rename_sequences(&mut expr, &mut |parts| Ok(Some(constant(&qualified(&sequence(parts, catalog)?.name)))))?;
+    canonical(&expr)
+}
+
+/// A DEFAULT of a column of a table after a sequence was renamed; `None` if it does not use the sequence.
+///
+/// # Errors
+/// As [`parsed`].
+pub(super) fn renamed_sequence(
+    sql: &str,
+    table: &TableName,
+    [old, new]: [&TableName; 2],
+    catalog: &dyn Catalog,
+) -> Result<Option<String>> {
+    // Few defaults use a sequence.
+    if !sql.contains("nextval") {
+        return Ok(None);
+    }
+    let (mut expr, mut is_used) = (parsed(sql)?, false);
+    rename_sequences(&mut expr, &mut |parts| {
+        let [.., name] = parts else { return Ok(None) };
+        let is_it = name == &old.table && schema_of(parts, table, catalog) == old.schema;
+        is_used |= is_it;
+        let next = if parts.len() > 1 { qualified(new) } else { quoted(&new.table) };
+        Ok(is_it.then(|| constant(&next)))
+    })?;
+    Ok(is_used.then(|| expr.to_string()))
+}
+
+/// The schema of a sequence in a default: that of the table, or else of the search path, if its name does not say it.
+fn schema_of(parts: &[String], table: &TableName, catalog: &dyn Catalog) -> String {
+    match parts {
+        [.., schema, _] => schema.clone(),
+        [name, ..] if catalog.sequence(&TableName { schema: table.schema.clone(), table: name.clone() }).is_some() => {
+            table.schema.clone()
+        }
+        _ => catalog.current_schema(),
+    }
 }

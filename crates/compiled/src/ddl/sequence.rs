@@ -154,7 +154,7 @@ pub(super) fn rename(written: &ast::Name, if_exists: bool, to: &Ident, catalog: 
     if is_taken(catalog, &next.name) {
         return Err(super::exists_already(&next.name.table));
     }
-    definition.changes.extend(renamed_defaults(&old.name, &next.name, catalog));
+    definition.changes.extend(renamed_defaults(&old.name, &next.name, catalog)?);
     definition.changes.push(Change::AlterSequence { next, restart: None });
     Ok(definition)
 }
@@ -197,18 +197,21 @@ fn found(
 }
 
 /// Changes defaults to the sequence's new name.
-fn renamed_defaults(old: &TableName, new: &TableName, catalog: &dyn Catalog) -> Vec<Change> {
-    let (old, new) = (expressions::next_value(old, catalog), expressions::next_value(new, catalog));
+fn renamed_defaults(old: &TableName, new: &TableName, catalog: &dyn Catalog) -> Result<Vec<Change>> {
     let mut changes = Vec::new();
     for table in catalog.tables() {
-        if table.columns.iter().any(|column| column.default.as_ref() == Some(&old)) {
-            let mut next = RowSchema { version: table.version + 1, ..RowSchema::clone(&table) };
-            let users = next.columns.iter_mut().filter(|column| column.default.as_ref() == Some(&old));
-            users.for_each(|column| column.default = Some(new.clone()));
+        let mut next = RowSchema { version: table.version + 1, ..RowSchema::clone(&table) };
+        let mut is_changed = false;
+        for default in next.columns.iter_mut().filter_map(|column| column.default.as_mut()) {
+            if let Some(renamed) = expressions::renamed_sequence(default, &table.name, [old, new], catalog)? {
+                (*default, is_changed) = (renamed, true);
+            }
+        }
+        if is_changed {
             changes.push(Change::Alter { next, work: Vec::new() });
         }
     }
-    changes
+    Ok(changes)
 }
 
 fn refuse_identity(sequence: &SequenceSpec, catalog: &dyn Catalog) -> Result<()> {

@@ -1,9 +1,10 @@
 //! Work on existing rows before a new table version takes effect.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
 use bumpalo::Bump;
+use env::Event;
 use model::{Datum, Error, Result, RowForeignKey, RowIndex, RowSchema, SqlState, Type};
 use rows::RowTable;
 use rows::row::RowLayout;
@@ -11,6 +12,7 @@ use rows::row::RowLayout;
 use super::expressions;
 use crate::exec::{ExecContext, ReadSource, SubPlans};
 use crate::expr::Expr;
+use crate::sequences::Numbers;
 use crate::statement::Session;
 use crate::stored_expressions::parsed;
 
@@ -114,6 +116,8 @@ pub struct Rewrite {
 pub(super) enum Field {
     /// An expression over the old row.
     Expr(Expr),
+    /// An expression without columns that takes numbers of sequences.
+    Numbered(Expr),
     /// `nextval` of the sequence with this id.
     Next(u32),
 }
@@ -133,17 +137,47 @@ impl Rewrite {
         out: &mut Vec<u8>,
     ) -> Result<()> {
         let (arena, guard) = (Bump::new(), crossbeam_epoch::pin());
+        let numbers = NextNumbers(RefCell::new(next));
         let ctx = ExecContext::new(&[], &arena, &guard, session, SubPlans::default(), ReadSource::Nothing);
         let slot = [Cell::new(Some(old))];
         let frame = expressions::frame(&slot, &ctx);
+        let numbered = Session { numbers: Some(&numbers), ..session };
+        let ctx = ExecContext::new(&[], &arena, &guard, numbered, SubPlans::default(), ReadSource::Nothing);
+        let numbered = expressions::frame(&[], &ctx);
         let mut values = Vec::with_capacity(self.fields.len());
         for (ty, field) in &self.fields {
             let value = match field {
                 Field::Expr(expr) => expr.eval(&frame)?,
-                Field::Next(sequence) => Datum::Int8(next(*sequence)?),
+                Field::Numbered(expr) => expr.eval(&numbered)?,
+                Field::Next(sequence) => Datum::Int8((numbers.0.borrow_mut())(*sequence)?),
             };
             values.push(rows::coerce(*ty, value)?);
         }
         self.layout.encode(&values, out)
+    }
+}
+
+/// The sequences of a rewrite. Expressions that take their numbers call no other function of the session's state.
+struct NextNumbers<'n>(RefCell<&'n mut dyn FnMut(u32) -> Result<i64>>);
+
+impl Numbers for NextNumbers<'_> {
+    fn next(&self, sequence: u32) -> Result<std::result::Result<i64, Event>> {
+        (self.0.borrow_mut())(sequence).map(Ok)
+    }
+
+    fn current(&self, _: u32) -> Option<i64> {
+        None
+    }
+
+    fn last(&self) -> Option<i64> {
+        None
+    }
+
+    fn set(&self, _: u32, _: i64, _: bool) -> Result<std::result::Result<(), Event>> {
+        Err(Error::bug("a rewrite sets a sequence"))
+    }
+
+    fn random(&self) -> u64 {
+        0
     }
 }

@@ -428,15 +428,21 @@ fn rows_are_rewritten_with_casts_and_sequence_values() {
     let [Work::Rewrite(rewrite)] = work.as_slice() else { panic!("{work:?}") };
     let mut number = 0;
     let expected = [["1.0", "18", "null", "new", "1"], ["2.0", "null", "null", "old", "2"]];
+    let mut next_value = |_| {
+        number += 1;
+        Ok(number)
+    };
     for (old, expected) in rows.iter().zip(expected) {
         let mut out = Vec::new();
-        let mut next_value = |_| {
-            number += 1;
-            Ok(number)
-        };
         rewrite.row(old, SESSION, &mut next_value, &mut out).unwrap();
         assert_eq!(texts(&next, &out), expected);
     }
+    db.ok("create sequence s");
+    let (next, work) = altered(&db, "alter table t add e text default 'x' || nextval('s') || '-' || nextval('s')");
+    let Work::Rewrite(rewrite) = &work[0] else { panic!("{work:?}") };
+    let mut out = Vec::new();
+    rewrite.row(&rows[0], SESSION, &mut next_value, &mut out).unwrap();
+    assert_eq!(texts(&next, &out), ["1", "17", "null", "new", "x3-4"]);
     let (_, work) = altered(&db, "alter table t alter b type int using b::int");
     let bad = row(&old, &[Datum::Null, Datum::Text("x"), Datum::Null, Datum::Null]);
     let Work::Rewrite(rewrite) = &work[0] else { panic!("{work:?}") };
@@ -508,6 +514,8 @@ fn expressions_are_stored_in_canonical_form() {
         ("a int DEFAULT (1 + 2)", "1 + 2"),
         ("a int DEFAULT NEXTVAL('S')", "nextval('s'::regclass)"),
         ("a int DEFAULT nextval('public.s'::text)", "nextval('s'::regclass)"),
+        ("a int DEFAULT (nextval('s') * 10)", "nextval('public.s'::regclass) * 10"),
+        ("a text DEFAULT LPAD(NEXTVAL('S')::TEXT, 6, '0')", "lpad(nextval('public.s'::regclass)::text, 6, '0')"),
     ];
     for (column, expected) in cases {
         db.ok(&format!("create table t ({column})"));
@@ -536,6 +544,14 @@ fn defaults_follow_the_names_of_sequences() {
     let defaults: Vec<_> = db.tables()[0].columns.iter().map(|column| column.default.clone().unwrap()).collect();
     assert_eq!(defaults, ["nextval('\"S\"'::regclass)"; 2]);
     assert_eq!(db.tables()[0].version, 3);
+    db.ok("create sequence other");
+    db.ok("alter table t alter b set default nextval('other') + nextval('\"S\"') + nextval('\"S\"')");
+    db.ok("alter sequence \"S\" rename to \"it's\"");
+    let default = "(nextval('public.other'::regclass) + nextval('public.\"it''s\"'::regclass)) + nextval('public.\"it''s\"'::regclass)";
+    assert_eq!(db.tables()[0].columns[1].default.as_deref(), Some(default));
+    let (lines, _) = db.run("drop sequence other cascade");
+    assert_eq!(lines, ["notice drop cascades to default value for column b of table t"]);
+    assert_eq!(db.tables()[0].columns[1].default, None);
 }
 
 #[test]
@@ -877,7 +893,8 @@ fn stored_expressions_can_be_read_again_or_are_refused() {
         let (lines, _) = db.run(&format!("create table u (a int, check ({row} is not null))"));
         assert!(lines[0].starts_with("error 0A000"), "{row}: {lines:?}");
     }
-    for default in ["nextval('s')::int", "currval('s')"] {
+    db.ok("create sequence s");
+    for default in ["nextval('s') + currval('s')", "currval('s')", "nextval(lower('S'))", "setval('s', 1)"] {
         let (lines, _) = db.run(&format!("create table u (a int default {default})"));
         assert!(lines[0].starts_with("error 0A000"), "{default}: {lines:?}");
     }

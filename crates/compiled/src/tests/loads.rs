@@ -101,6 +101,21 @@ fn constraints_and_defaults_may_call_functions() {
     assert_eq!(states, [None, Some(SqlState::CHECK_VIOLATION)]);
 }
 
+#[test]
+fn loads_take_the_numbers_of_defaults() {
+    let db = Db::new();
+    db.ddl("CREATE SEQUENCE s; CREATE TABLE t (a int2, b text DEFAULT 'x' || nextval('s') * 10, c int DEFAULT nextval('s'))");
+    let (table, zone) = (db.table(None, "t").unwrap(), super::schema::Clocks::of(&db));
+    let load = Load::new(&table, &[0], &db, facts()).unwrap();
+    let mut txn = db.begin(Isolation::ReadCommitted);
+    let session = Session { numbers: Some(&db), zone: &zone, ..session() };
+    for rows in [Text(vec![vec!["1"]]), Text(vec![vec!["99999"]]), Text(vec![vec!["2"]])] {
+        drop(load.run(&mut txn, &rows, session, &crossbeam_epoch::pin(), &mut |_| Ok(())));
+    }
+    db.commit(txn);
+    assert_eq!(db.sql("SELECT * FROM t ORDER BY a"), ["1|x10|2", "2|x30|4"]);
+}
+
 /// Foreign keys are checked at the end of the statement, as in PostgreSQL.
 #[test]
 fn loaded_rows_may_reference_later_rows() {

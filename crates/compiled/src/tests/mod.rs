@@ -299,6 +299,9 @@ impl Db {
                     let counter = Counter { spec, last, is_called: false, current: None };
                     self.counters.borrow_mut().push(counter);
                 }
+                Change::AlterSequence { next, restart: None } => {
+                    self.counter(next.id, |counter| counter.spec = Arc::new(next.clone()));
+                }
                 other => panic!("{sql}: {other:?}"),
             }
         }

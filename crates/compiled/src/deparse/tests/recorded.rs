@@ -797,6 +797,18 @@ pub(super) const DEFAULTS: &[(&str, &str, &str, &str)] = &[
     ("int4", "1 + 2", "(1 + 2)", "1 + 2"),
     ("int4", "nextval('s')", "nextval('s'::regclass)", "nextval('s'::regclass)"),
     ("int4", "nextval('s'::regclass)", "nextval('s'::regclass)", "nextval('s'::regclass)"),
+    (
+        "int8",
+        "nextval('other.s'::regclass) * 10",
+        "(nextval('other.s'::regclass) * 10)",
+        "nextval('other.s'::regclass) * 10",
+    ),
+    (
+        "text",
+        "lpad(nextval('other.s'::regclass)::text, 6, '0')",
+        "lpad((nextval('other.s'::regclass))::text, 6, '0'::text)",
+        "lpad(nextval('other.s'::regclass)::text, 6, '0'::text)",
+    ),
     ("int4", "1.5", "1.5", "1.5"),
     ("int4", "'-5'", "'-5'::integer", "'-5'::integer"),
     ("int4", "5::int", "5", "5"),
