@@ -122,6 +122,7 @@ fn table(id: u32, name: &str, columns: &[(&str, Type)], key: usize) -> Result<Ar
         primary: schema.primary.as_ref().map(|def| Arc::new(IndexData::new(&schema, def))),
         secondary: Vec::new(),
         schema: Arc::new(schema),
+        derived: rows::Derived::default(),
     }))
 }
 

@@ -17,14 +17,21 @@ pub(crate) const TARGET: usize = 0;
 /// Encodes and checks rows of one table.
 pub(crate) struct Writer {
     pub(crate) table: Arc<RowTable>,
-    /// CHECK constraints, bound to the row in slot `TARGET`: name and condition.
-    checks: Vec<(String, Expr)>,
+    checks: Arc<Checks>,
+}
+
+/// CHECK constraints of a table, bound to the row in slot `TARGET`.
+#[derive(Default)]
+pub(crate) struct Checks {
+    /// Names and conditions.
+    pub(crate) conditions: Vec<(String, Expr)>,
+    /// Whether crate `scalar` computes some of them.
+    pub(crate) computes: bool,
 }
 
 impl Writer {
     pub(crate) fn new(table: Arc<RowTable>, stored: &mut StoredExpressions<'_>) -> Lower<Writer> {
-        let mut bound = |check: &model::RowCheck| Ok((check.name.clone(), stored.condition(&check.condition, &table)?));
-        let checks = table.schema.checks.iter().map(&mut bound).collect::<Lower<_>>()?;
+        let checks = stored.checks(&table)?;
         Ok(Writer { table, checks })
     }
 
@@ -78,7 +85,7 @@ impl Writer {
     fn checked<'a>(&'a self, bytes: &[u8], run: &Run<'a>) -> Result<&'a [u8]> {
         let row: &'a [u8] = run.ctx().arena.alloc_slice_copy(bytes);
         run.slot(TARGET).set(Some(row));
-        for (name, check) in &self.checks {
+        for (name, check) in &self.checks.conditions {
             // A CHECK passes if it is NULL.
             if check.eval(&run.frame)? == Datum::Bool(false) {
                 let text = format!(

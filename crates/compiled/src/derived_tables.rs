@@ -155,5 +155,6 @@ pub(crate) fn table_of(columns: Vec<RowColumn>) -> Result<Arc<RowTable>> {
         primary: None,
         secondary: Vec::new(),
         schema: Arc::new(schema),
+        derived: rows::Derived::default(),
     }))
 }

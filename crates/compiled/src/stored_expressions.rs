@@ -15,6 +15,7 @@ use parser::ast::{self, ExprKind};
 use parser::lexer::{Lexer, TokenKind};
 use rows::RowTable;
 
+use crate::constraints::Checks;
 use crate::expr::{Expr, Value};
 use crate::lower::{Lower, Parts, lower_expression};
 use crate::statement::Tables;
@@ -29,25 +30,43 @@ pub(crate) struct StoredExpressions<'s> {
 }
 
 impl StoredExpressions<'_> {
-    /// The condition `sql` of a CHECK constraint, over the row in slot `TARGET`.
+    /// The CHECK constraints of a table. They may have tens of thousands of constants, so that all plans of all sessions
+    /// share them, unless a constant was read by the session's settings.
     ///
     /// # Errors
     /// XX001 for text that is no expression; those of the binder.
-    pub(crate) fn condition(&mut self, sql: &str, table: &Arc<RowTable>) -> Lower<Expr> {
-        self.noted(&parsed(sql)?, Some(table), DefinitionClause::Check, self.tables)
+    pub(crate) fn checks(&mut self, table: &Arc<RowTable>) -> Lower<Arc<Checks>> {
+        if let Some(checks) = table.derived.get::<Checks>() {
+            self.parts.computes |= checks.computes;
+            return Ok(checks);
+        }
+        let (mut checks, mut is_shared) = (Checks::default(), true);
+        for check in &table.schema.checks {
+            let expr = parsed(&check.condition)?;
+            let (condition, needs) = self.noted(&expr, Some(table), DefinitionClause::Check, self.tables)?;
+            is_shared &= !needs.has_session_constants;
+            checks.computes |= needs.computes;
+            checks.conditions.push((check.name.clone(), condition));
+        }
+        let checks = Arc::new(checks);
+        if is_shared {
+            table.derived.keep(&checks);
+        }
+        Ok(checks)
     }
 
     /// The default of a column; NULL if it has none.
     ///
     /// # Errors
-    /// 42P01 for a sequence that does not exist; as [`StoredExpressions::condition`].
+    /// 42P01 for a sequence that does not exist; as [`StoredExpressions::checks`].
     pub(crate) fn default(&mut self, table: &RowTable, column: usize) -> Lower<Expr> {
         let column = &table.schema.columns[column];
         let Some(sql) = &column.default else { return Ok(Expr::Value(Value::Plain(Datum::Null))) };
         let mut expr = parsed(sql)?;
         let sequences = numbered(&mut expr, &mut |name| self.sequence(name, &table.schema.name.schema))?;
         let tables = WithSequences { tables: self.tables, sequences };
-        self.noted(&expr, None, DefinitionClause::Default(&table_column(column)), &tables)
+        let (default, _) = self.noted(&expr, None, DefinitionClause::Default(&table_column(column)), &tables)?;
+        Ok(default)
     }
 
     fn noted(
@@ -56,13 +75,13 @@ impl StoredExpressions<'_> {
         table: Option<&Arc<RowTable>>,
         clause: DefinitionClause<'_>,
         tables: &dyn Tables,
-    ) -> Lower<Expr> {
+    ) -> Lower<(Expr, Parts)> {
         let (lowered, needs) = lowered(expr, table, clause, tables, self.session)?;
         self.parts.computes |= needs.computes;
         // Constants by the time zone and styles hold as long as the plan of a table: until a setting changes.
         self.parts.has_session_constants |= needs.has_session_constants && reads_clock(expr);
         self.parts.counts |= needs.counts;
-        Ok(lowered)
+        Ok((lowered, needs))
     }
 
     /// A sequence that a default names; an unqualified name is one of the table's schema, or else of the search path.

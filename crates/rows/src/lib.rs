@@ -38,6 +38,6 @@ pub use index::Direction;
 pub use locks::{LockMode, TxnId, WaitPolicy};
 pub use readers::Readers;
 pub use store::Store;
-pub use table::{IndexData, RECORDS_MAX, RecordId, Records, Restoring, RowTable, SECONDARY_INDEXES_MAX};
+pub use table::{Derived, IndexData, RECORDS_MAX, RecordId, Records, Restoring, RowTable, SECONDARY_INDEXES_MAX};
 pub use table_ddl::Recovered;
 pub use txn::{Access, Entered, Isolation, Locked, Put, Savepoint, Txn, View};

@@ -1,5 +1,6 @@
 //! A table: records, and the indexes over them.
 
+use std::any::Any;
 use std::fmt;
 use std::ops::{Bound, ControlFlow, Range};
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -389,6 +390,26 @@ pub struct RowTable {
     pub primary: Option<Arc<IndexData>>,
     /// The other indexes.
     pub secondary: Vec<Arc<IndexData>>,
+    /// A value that the crate above computed from the schema.
+    pub derived: Derived,
+}
+
+/// A value derived from the schema of a table's version. It is computed once for all sessions, and freed with the version.
+#[derive(Default)]
+pub struct Derived(OnceLock<Arc<dyn Any + Send + Sync>>);
+
+impl Derived {
+    /// The value; `None` if there is none of this type yet.
+    pub fn get<T: Any + Send + Sync>(&self) -> Option<Arc<T>> {
+        self.0.get().and_then(|value| Arc::clone(value).downcast().ok())
+    }
+
+    /// Keeps a value, unless there is one.
+    pub fn keep<T: Any + Send + Sync>(&self, value: &Arc<T>) {
+        let value: Arc<dyn Any + Send + Sync> = Arc::<T>::clone(value);
+        // Another session may have been first.
+        let _: std::result::Result<(), _> = self.0.set(value);
+    }
 }
 
 impl fmt::Debug for RowTable {

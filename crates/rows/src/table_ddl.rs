@@ -53,7 +53,7 @@ impl RowTable {
         let index = |def: &RowIndex| Arc::new(IndexData::new(&schema, def));
         let (primary, secondary) =
             (schema.primary.as_ref().map(index), schema.secondary.iter().map(index).collect::<Vec<_>>());
-        Ok(RowTable { layout, records, primary, secondary, schema })
+        Ok(RowTable { layout, records, primary, secondary, schema, derived: crate::Derived::default() })
     }
 
     /// Returns the next version of the table, over the same records. Unchanged indexes are shared;
@@ -166,6 +166,7 @@ impl RowTable {
             records: Arc::clone(&self.records),
             primary,
             secondary,
+            derived: crate::Derived::default(),
         })
     }
 

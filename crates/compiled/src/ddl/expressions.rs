@@ -32,6 +32,7 @@ pub(super) fn empty_table(schema: &RowSchema) -> Result<Arc<RowTable>> {
         primary: None,
         secondary: Vec::new(),
         schema: Arc::new(schema.clone()),
+        derived: rows::Derived::default(),
     }))
 }
 

@@ -1,9 +1,13 @@
 //! INSERT, UPDATE and DELETE; their errors; two transactions at once.
 
+use std::sync::Arc;
+
 use model::{Datum, Part, SqlState};
 use rows::Isolation;
 
 use super::{Db, Outcome, state};
+use crate::Tables;
+use crate::constraints::Checks;
 
 fn accounts() -> Db {
     let db = Db::new();
@@ -141,6 +145,27 @@ fn violations_are_reported_as_in_postgresql() {
         ("SELECT id FROM t ORDER BY id", "1\n2\n3"),
         ("UPDATE t SET balance = NULL WHERE id = 3 RETURNING balance", "null"),
     ]);
+}
+
+#[test]
+fn plans_share_the_checks_of_a_table() {
+    let db = Db::new();
+    let numbers: Vec<String> = (0..50_000).map(|number| number.to_string()).collect();
+    db.ddl(&format!("CREATE TABLE t (a int CHECK (a IN ({})), b text CHECK (lower(b) <> 'x'))", numbers.join(",")));
+    db.ddl("CREATE TABLE by_zone (at timestamptz CHECK (at > '2026-01-01'))");
+    let checks = |sql: &str, table: &str| {
+        let compiled = db.plan(sql).unwrap();
+        let checks = db.table(None, table).unwrap().derived.get::<Checks>();
+        (compiled.needs_facts(), checks.map(|checks| Arc::as_ptr(&checks)))
+    };
+    let first = checks("INSERT INTO t (a) VALUES (1)", "t");
+    assert!(first.0 && first.1.is_some());
+    assert_eq!(first, checks("UPDATE t SET a = 2", "t"));
+    assert_eq!(checks("INSERT INTO by_zone VALUES (now())", "by_zone").1, None);
+    assert!(db.error("INSERT INTO t VALUES (50000)").starts_with("23514"));
+    assert!(db.error("INSERT INTO t VALUES (1, 'X')").starts_with("23514"));
+    assert!(db.error("INSERT INTO by_zone VALUES ('2025-01-01')").starts_with("23514"));
+    db.sql("INSERT INTO t VALUES (49999, 'y')");
 }
 
 /// Other answers about constants are in `golden_constants.txt`.

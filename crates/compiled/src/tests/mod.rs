@@ -234,6 +234,7 @@ fn table_of(schema: RowSchema) -> Arc<RowTable> {
         primary: schema.primary.as_ref().map(|def| Arc::new(IndexData::new(&schema, def))),
         secondary: schema.secondary.iter().map(|def| Arc::new(IndexData::new(&schema, def))).collect(),
         schema: Arc::new(schema),
+        derived: rows::Derived::default(),
     })
 }
 

@@ -68,6 +68,7 @@ impl Db {
             primary: schema.primary.as_ref().map(|def| Arc::new(IndexData::new(&schema, def))),
             secondary: schema.secondary.iter().map(|def| Arc::new(IndexData::new(&schema, def))).collect(),
             schema,
+            derived: crate::Derived::default(),
         });
         Db { store: Arc::new(Store::new()), table, newest: Mutex::new(0), visible: AtomicU64::new(0) }
     }

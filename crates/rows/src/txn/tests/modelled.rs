@@ -366,6 +366,7 @@ fn model_writes_use_the_schema_version_in_force() {
             records: Arc::clone(&db.table.records),
             primary: db.table.primary.clone(),
             secondary: Vec::new(),
+            derived: crate::Derived::default(),
         };
         let in_force = |db: &Db| db.table.records.gate.version.load(Ordering::Acquire);
         let write = move |db: &Db| {
