@@ -267,6 +267,20 @@ fn equal_items_of_grouping_sets_are_keys_of_their_own() {
         (vec![0, 0], Some(vec![vec![0], vec![0]]))
     );
     assert_eq!(keys("SELECT id AS a, id AS b FROM device GROUP BY a, b"), (vec![0, 0], None));
+    // Several items are multiplied; a key is once in each set, and equal sets are kept without DISTINCT.
+    for (items, expected) in [
+        ("ROLLUP (id, name), CUBE (id)", &[&[0, 1][..], &[0, 1], &[0], &[0], &[0], &[]][..]),
+        ("DISTINCT ROLLUP (id, name), CUBE (id)", &[&[0, 1], &[0], &[]]),
+        ("CUBE (id, name), CUBE (name)", &[&[0, 1], &[0, 1], &[0, 1], &[0], &[1], &[1], &[1], &[]]),
+        ("name, ROLLUP (id, name)", &[&[0, 1], &[0, 1], &[0]]),
+        ("GROUPING SETS (ROLLUP (id, name), CUBE (id), ()), id", &[&[0, 1], &[0], &[0], &[0], &[0], &[0]]),
+    ] {
+        let (_, sets) = keys(&format!("SELECT id, name FROM device GROUP BY {items}"));
+        let mut sets = sets.expect("grouping sets");
+        sets.iter_mut().for_each(|set| set.sort_unstable());
+        sets.sort_unstable_by(|left, right| right.len().cmp(&left.len()).then(left.cmp(right)));
+        assert_eq!(sets, expected, "{items}");
+    }
 }
 
 #[test]
