@@ -246,8 +246,99 @@ fn infinity(sign: i32) -> Numeric {
 
 fn add_small((a, a_scale): (i128, u32), (b, b_scale): (i128, u32)) -> Option<Numeric> {
     let scale = a_scale.max(b_scale);
+    if scale > SCALE_MAX {
+        return None;
+    }
     let sum = scaled_up(a, scale - a_scale)?.checked_add(scaled_up(b, scale - b_scale)?)?;
     Some(Numeric::new(sum, scale))
+}
+
+/// A finite number without limits of size: the sum or product of numerics may be longer than a numeric can be, and the
+/// quotient of such numbers a numeric again.
+#[derive(Clone, Debug)]
+pub struct ExactNumeric(Numeric);
+
+impl From<i64> for ExactNumeric {
+    fn from(value: i64) -> ExactNumeric {
+        ExactNumeric(Numeric::from(value))
+    }
+}
+
+impl ExactNumeric {
+    /// Zero with scale 0.
+    pub const ZERO: ExactNumeric = ExactNumeric(Numeric::ZERO);
+
+    /// A number; `None` for NaN and the infinities.
+    #[must_use]
+    pub fn of(value: &Numeric) -> Option<ExactNumeric> {
+        value.is_finite().then(|| ExactNumeric(value.clone()))
+    }
+
+    /// Returns `self + other`.
+    #[must_use]
+    pub fn add(&self, other: &ExactNumeric) -> ExactNumeric {
+        if let (Repr::Small { value: a, scale: a_scale }, Repr::Small { value: b, scale: b_scale }) =
+            (&self.0.0, &other.0.0)
+            && let Some(sum) = add_small((*a, *a_scale), (*b, *b_scale))
+        {
+            return ExactNumeric(sum);
+        }
+        self.computed(other, Wide::add)
+    }
+
+    /// Returns `self - other`.
+    #[must_use]
+    pub fn sub(&self, other: &ExactNumeric) -> ExactNumeric {
+        self.add(&ExactNumeric(other.0.neg()))
+    }
+
+    /// Returns `self * other`.
+    #[must_use]
+    pub fn mul(&self, other: &ExactNumeric) -> ExactNumeric {
+        match (&self.0.0, &other.0.0) {
+            (Repr::Small { value: a, scale: a_scale }, Repr::Small { value: b, scale: b_scale })
+                if a_scale + b_scale <= SCALE_MAX
+                    && let Some(value) = a.checked_mul(*b) =>
+            {
+                ExactNumeric(Numeric::new(value, a_scale + b_scale))
+            }
+            _ => self.computed(other, Wide::product),
+        }
+    }
+
+    /// Returns `self / other`, with the scale of a quotient of numerics.
+    ///
+    /// # Errors
+    /// As [`Numeric::div`].
+    pub fn div(&self, other: &ExactNumeric) -> Result<Numeric> {
+        self.0.div(&other.0)
+    }
+
+    /// -1, 0 or 1.
+    #[must_use]
+    pub fn signum(&self) -> i32 {
+        self.0.signum()
+    }
+
+    /// The number as a numeric.
+    ///
+    /// # Errors
+    /// 22003 if it is too large.
+    pub fn finish(self) -> Result<Numeric> {
+        match self.0.0 {
+            Repr::Wide(wide) => wide.finish(),
+            _ if self.0.scale() > SCALE_MAX => Err(overflow()),
+            _ => Ok(self.0),
+        }
+    }
+
+    fn computed(&self, other: &ExactNumeric, by: fn(&Wide, &Wide) -> Wide) -> ExactNumeric {
+        match (self.0.to_wide(), other.0.to_wide()) {
+            (Some(a), Some(b)) => ExactNumeric(by(&a, &b).fitted()),
+            // Neither is one of these.
+            _ => ExactNumeric(Numeric::NAN),
+        }
+    }
 }
 
 /// Multiplies the dividend by the power of ten that gives the quotient the scale `scale`.
@@ -282,12 +373,17 @@ impl Wide {
         Wide { negative, scale, magnitude }
     }
 
-    pub(super) fn mul(&self, other: &Wide) -> Wide {
-        let product = Wide {
+    /// The exact product.
+    fn product(&self, other: &Wide) -> Wide {
+        Wide {
             negative: self.negative != other.negative,
             scale: self.scale + other.scale,
             magnitude: self.magnitude.mul(&other.magnitude),
-        };
+        }
+    }
+
+    pub(super) fn mul(&self, other: &Wide) -> Wide {
+        let product = self.product(other);
         if product.scale > SCALE_MAX { product.rescale(SCALE_MAX as i32, Rounding::Half) } else { product }
     }
 

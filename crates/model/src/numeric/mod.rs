@@ -27,6 +27,7 @@ use std::str::FromStr;
 
 use crate::{Error, Result, SqlState};
 
+pub use arithmetic::ExactNumeric;
 pub use convert::Precision;
 
 use natural::{Natural, POWERS, digits_of};

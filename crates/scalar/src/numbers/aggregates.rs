@@ -189,7 +189,7 @@ impl Accumulator for NumericSum {
     }
 
     fn result<'a>(&self, _: &Context<'a>) -> Result<Datum<'a>> {
-        let result = if self.average { self.state.average()? } else { self.state.sum() };
+        let result = if self.average { self.state.average()? } else { self.state.sum()? };
         Ok(result.map_or(Datum::Null, Datum::Numeric))
     }
 }

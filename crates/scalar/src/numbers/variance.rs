@@ -1,6 +1,6 @@
 //! `variance`, `stddev` and their kinds, of floats and of exact numbers.
 
-use model::{Datum, Error, Numeric, Result};
+use model::{Datum, Error, ExactNumeric, Numeric, Result};
 
 use super::aggregates::{first, float};
 use super::float::overflow;
@@ -105,9 +105,9 @@ impl Accumulator for FloatSpread {
 /// Count and exact sums of numbers and of their squares. NaN and infinities are counted apart.
 pub(super) struct NumericMoments {
     count: i64,
-    sum: Numeric,
+    sum: ExactNumeric,
     /// `None` if only the sum is wanted.
-    squares: Option<Numeric>,
+    squares: Option<ExactNumeric>,
     nan: bool,
     plus_infinity: bool,
     minus_infinity: bool,
@@ -117,7 +117,7 @@ impl NumericMoments {
     pub(super) fn of_sum() -> NumericMoments {
         NumericMoments {
             count: 0,
-            sum: Numeric::ZERO,
+            sum: ExactNumeric::ZERO,
             squares: None,
             nan: false,
             plus_infinity: false,
@@ -126,26 +126,27 @@ impl NumericMoments {
     }
 
     fn of_squares() -> NumericMoments {
-        NumericMoments { squares: Some(Numeric::ZERO), ..NumericMoments::of_sum() }
+        NumericMoments { squares: Some(ExactNumeric::ZERO), ..NumericMoments::of_sum() }
     }
 
     pub(super) fn update(&mut self, argument: &Datum<'_>) -> Result<()> {
         match argument {
-            Datum::Null => Ok(()),
+            Datum::Null => {}
             Datum::Numeric(value) => self.add(value),
             Datum::Int2(value) => self.add(&Numeric::from(*value)),
             Datum::Int4(value) => self.add(&Numeric::from(*value)),
             Datum::Int8(value) => self.add(&Numeric::from(*value)),
-            _ => Err(Error::bug("the argument of an aggregate is of another type")),
+            _ => return Err(Error::bug("the argument of an aggregate is of another type")),
         }
+        Ok(())
     }
 
-    fn add(&mut self, value: &Numeric) -> Result<()> {
+    fn add(&mut self, value: &Numeric) {
         self.count += 1;
-        if value.is_finite() {
-            self.sum = self.sum.add(value)?;
+        if let Some(value) = ExactNumeric::of(value) {
+            self.sum = self.sum.add(&value);
             if let Some(squares) = &mut self.squares {
-                *squares = squares.add(&value.mul(value)?)?;
+                *squares = squares.add(&value.mul(&value));
             }
         } else if value.is_nan() {
             self.nan = true;
@@ -154,21 +155,36 @@ impl NumericMoments {
         } else {
             self.minus_infinity = true;
         }
-        Ok(())
+    }
+
+    /// The sum if it is none of finite numbers.
+    fn special(&self) -> Option<Numeric> {
+        match (self.nan, self.plus_infinity, self.minus_infinity) {
+            (false, false, false) => None,
+            (true, _, _) | (_, true, true) => Some(Numeric::NAN),
+            (_, true, false) => Some(Numeric::PLUS_INFINITY),
+            (_, false, true) => Some(Numeric::MINUS_INFINITY),
+        }
     }
 
     /// The sum; `None` without values.
-    pub(super) fn sum(&self) -> Option<Numeric> {
-        (self.count > 0).then(|| match (self.nan, self.plus_infinity, self.minus_infinity) {
-            (true, _, _) | (_, true, true) => Numeric::NAN,
-            (_, true, false) => Numeric::PLUS_INFINITY,
-            (_, false, true) => Numeric::MINUS_INFINITY,
-            (false, false, false) => self.sum.clone(),
-        })
+    ///
+    /// # Errors
+    /// 22003 if it is too large.
+    pub(super) fn sum(&self) -> Result<Option<Numeric>> {
+        match self.special() {
+            None if self.count == 0 => Ok(None),
+            None => self.sum.clone().finish().map(Some),
+            special => Ok(special),
+        }
     }
 
+    /// The average; `None` without values.
+    ///
+    /// # Errors
+    /// As [`NumericMoments::sum`].
     pub(super) fn average(&self) -> Result<Option<Numeric>> {
-        self.sum().map(|sum| sum.div(&Numeric::from(self.count))).transpose()
+        self.sum()?.map(|sum| sum.div(&Numeric::from(self.count))).transpose()
     }
 
     fn spread(&self, spread: Spread) -> Result<Option<Numeric>> {
@@ -176,16 +192,16 @@ impl NumericMoments {
         if divisor <= 0 {
             return Ok(None);
         }
-        if self.nan || self.plus_infinity || self.minus_infinity {
+        if self.special().is_some() {
             return Ok(Some(Numeric::NAN));
         }
-        let count = Numeric::from(self.count);
+        let (count, divisor) = (ExactNumeric::from(self.count), ExactNumeric::from(divisor));
         let squares = self.squares.as_ref().ok_or_else(|| Error::bug("no sum of squares"))?;
-        let dividend = squares.mul(&count)?.sub(&self.sum.mul(&self.sum)?)?;
+        let dividend = squares.mul(&count).sub(&self.sum.mul(&self.sum));
         if dividend.signum() <= 0 {
             return Ok(Some(Numeric::ZERO));
         }
-        let variance = dividend.div(&count.mul(&Numeric::from(divisor))?)?;
+        let variance = dividend.div(&count.mul(&divisor))?;
         if spread.root { sqrt_with_scale(&variance, variance.scale()).map(Some) } else { Ok(Some(variance)) }
     }
 }
@@ -208,5 +224,53 @@ impl Accumulator for NumericSpread {
 
     fn result<'a>(&self, _: &Context<'a>) -> Result<Datum<'a>> {
         Ok(self.moments.spread(self.spread)?.map_or(Datum::Null, Datum::Numeric))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn number(text: &str) -> Numeric {
+        text.parse().unwrap()
+    }
+
+    fn of(values: &[Numeric]) -> NumericMoments {
+        let mut moments = NumericMoments::of_squares();
+        values.iter().for_each(|value| moments.add(value));
+        moments
+    }
+
+    /// The spreads as text, multiplied by `factor`: variance, var_pop, stddev, stddev_pop.
+    fn spreads(moments: &NumericMoments, factor: &str) -> [String; 4] {
+        let kinds = [(true, false), (false, false), (true, true), (false, true)];
+        kinds.map(|(sample, root)| {
+            let value = moments.spread(Spread { sample, root }).unwrap().unwrap();
+            value.mul(&number(factor)).unwrap().trim_scale().to_string()
+        })
+    }
+
+    /// The answers are PostgreSQL's.
+    #[test]
+    fn sums_of_squares_are_exact_beyond_the_limits_of_numerics() {
+        let least = number("1e-16383");
+        let below = number("4e-500").sub(&least).unwrap();
+        let tiny = of(&[Numeric::ZERO, number("3e-500"), number("-3e-500"), below.clone(), below.neg()]);
+        // The variance is just under 12.5e-1000.
+        assert_eq!(spreads(&tiny, "1e1000")[..2], ["12", "10"]);
+        assert_eq!(tiny.sum().unwrap().unwrap().signum(), 0);
+        let high = number("9e131071");
+        let large: Vec<Numeric> = (1..=5_i64).map(|x| high.add(&Numeric::from(x)).unwrap()).collect();
+        let large = of(&large);
+        assert_eq!(spreads(&large, "1"), ["2.5", "2", "1.5811388300841897", "1.414213562373095"]);
+        let overflow = model::SqlState::NUMERIC_OUT_OF_RANGE;
+        assert_eq!(large.sum().unwrap_err().state(), overflow);
+        assert_eq!(large.average().unwrap_err().state(), overflow);
+        assert_eq!(
+            of(&[high.clone(), high.neg()]).spread(Spread { sample: true, root: false }).unwrap_err().state(),
+            overflow
+        );
+        let least = of(&[least.clone(), least.add(&least).unwrap()]);
+        assert_eq!(spreads(&least, "1"), ["0"; 4]);
     }
 }
