@@ -14,14 +14,12 @@ mod tests;
 mod typed;
 mod types;
 
-use std::ops::ControlFlow;
-
 use model::{RowColumn, RowSchema};
-use parser::ast::{Expr, ExprKind, Visitor};
 use parser::parse_expr;
 
 use self::typed::Typer;
 use self::types::Ty;
+use crate::stored_expressions;
 
 /// A column's default, fully parenthesised, as in `pg_attrdef`.
 #[must_use]
@@ -49,21 +47,5 @@ pub fn pretty(sql: &str) -> String {
 /// Positions of the columns in a condition, without duplicates, in order of occurrence.
 #[must_use]
 pub fn columns(sql: &str, table: &RowSchema) -> Vec<usize> {
-    struct Columns<'a>(&'a RowSchema, Vec<usize>);
-    impl Visitor for Columns<'_> {
-        type Break = ();
-
-        fn enter_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
-            if let ExprKind::Column(name) = &expr.kind {
-                let new = self.0.column(name).filter(|at| !self.1.contains(at));
-                self.1.extend(new);
-            }
-            ControlFlow::Continue(())
-        }
-    }
-    let mut columns = Columns(table, Vec::new());
-    if let Ok(expr) = parse_expr(sql) {
-        let _: ControlFlow<()> = columns.visit_expr(&expr);
-    }
-    columns.1
+    stored_expressions::columns(sql, table).unwrap_or_default()
 }

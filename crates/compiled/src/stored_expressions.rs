@@ -252,6 +252,40 @@ fn name_parts(text: &str) -> Option<Vec<String>> {
     }
 }
 
+/// Positions of the columns in a stored condition, each once.
+///
+/// # Errors
+/// As [`parsed`].
+pub(crate) fn columns(sql: &str, schema: &RowSchema) -> Result<Vec<usize>> {
+    let mut found = Vec::new();
+    for_each_name(&parsed(sql)?, &mut |name| {
+        if let Some(at) = schema.column(name)
+            && !found.contains(&at)
+        {
+            found.push(at);
+        }
+    });
+    Ok(found)
+}
+
+/// Calls `each` for the names of columns, without their tables, in the order of the text.
+pub(crate) fn for_each_name(expr: &ast::Expr, each: &mut dyn FnMut(&str)) {
+    struct Names<'e>(&'e mut dyn FnMut(&str));
+    impl ast::Visitor for Names<'_> {
+        type Break = ();
+
+        fn enter_expr(&mut self, expr: &ast::Expr) -> ControlFlow<()> {
+            match &expr.kind {
+                ExprKind::Column(name) => (self.0)(name),
+                ExprKind::Path(parts) => parts.last().into_iter().for_each(|name| (self.0)(name)),
+                _ => {}
+            }
+            ControlFlow::Continue(())
+        }
+    }
+    let _: ControlFlow<()> = ast::Visitor::visit_expr(&mut Names(each), expr);
+}
+
 /// The database as the binder sees it: an expression of a definition names no other table.
 struct Facts<'s>(&'s scalar::Session);
 

@@ -295,7 +295,7 @@ fn rename_constraint(draft: &mut Draft<'_>, old: &str, new: &Ident) -> Result<()
 
 pub(super) fn set_options(draft: &mut Draft<'_>, options: &[RelOption]) -> Result<()> {
     for option in options {
-        draft.notices.push(create::ignored_option(&create::option_name(option))?);
+        draft.notices.push(create::ignored_option(&option.full_name())?);
     }
     Ok(())
 }

@@ -18,7 +18,7 @@ use super::table_work::Field;
 use super::{Change, Notice, Object, create, indexes, names, sequence, types};
 use crate::expr::{Expr, Value};
 use crate::sequences::SessionFunction;
-use crate::stored_expressions::parsed;
+use crate::stored_expressions::{self, parsed};
 use crate::types::{assignable, is_text};
 
 /// System columns of every PostgreSQL table.
@@ -323,7 +323,7 @@ impl Draft<'_> {
         }
         let table = self.table()?;
         for check in &self.next.checks {
-            if expressions::columns(&check.condition, &self.next)?.contains(&at) {
+            if stored_expressions::columns(&check.condition, &self.next)?.contains(&at) {
                 expressions::condition(&parsed(&check.condition)?, &table, self.session)?;
                 if rewritten {
                     self.checked.push(check.name.clone());
@@ -402,7 +402,7 @@ impl Draft<'_> {
         self.next.secondary.retain(|index| !index.columns.contains(&at));
         let mut kept = Vec::new();
         for check in std::mem::take(&mut self.next.checks) {
-            if !expressions::columns(&check.condition, &self.next)?.contains(&at) {
+            if !stored_expressions::columns(&check.condition, &self.next)?.contains(&at) {
                 kept.push(check);
             }
         }

@@ -1,9 +1,7 @@
 //! CREATE TABLE.
 
-use std::borrow::Cow;
-
 use model::{Error, Result, SqlState};
-use parser::ast::{self, NumericValue, OptionValue, Persistence, RelOption, TableElement, TableShape};
+use parser::ast::{self, Persistence, RelOption, TableElement, TableShape};
 use parser::print::quoted_name;
 
 use super::draft::Draft;
@@ -78,35 +76,19 @@ pub(super) fn refuse_query(create: &ast::CreateTableAs) -> Result<Option<Definit
 }
 
 fn is_of_other_store(options: &[RelOption]) -> bool {
-    options.iter().any(|option| option_name(option) == "store" && text(option).as_deref() != Some("rows"))
-}
-
-/// Name of an option, with its namespace.
-pub(super) fn option_name(option: &RelOption) -> Cow<'_, str> {
-    match &option.namespace {
-        None => Cow::Borrowed(&option.name),
-        Some(namespace) => Cow::Owned(format!("{namespace}.{}", option.name)),
-    }
+    options.iter().any(|option| option.full_name() == "store" && text(option).as_deref() != Some("rows"))
 }
 
 /// Value of an option, in lower case.
 fn text(option: &RelOption) -> Option<String> {
-    let text = match option.value.as_ref()? {
-        OptionValue::Type(ty) if ty.name.qualifier.is_empty() => ty.name.name.to_string(),
-        OptionValue::Type(ty) => ty.to_string(),
-        OptionValue::Word(word) => word.to_string(),
-        OptionValue::Number(NumericValue::Integer(value)) => value.to_string(),
-        OptionValue::Number(NumericValue::Number(text)) | OptionValue::Text(text) => text.to_string(),
-        OptionValue::Operator(_) | OptionValue::Star | OptionValue::List(_) => return None,
-    };
-    Some(text.to_ascii_lowercase())
+    option.value.as_ref().map(|value| value.text().to_ascii_lowercase())
 }
 
 /// Evaluates the WITH options; returns notices about ignored ones.
 fn with_options(options: &[RelOption]) -> Result<Vec<Notice>> {
     let mut notices = Vec::new();
     for option in options {
-        let (name, value) = (option_name(option), text(option));
+        let (name, value) = (option.full_name(), text(option));
         match (&*name, value.as_deref()) {
             ("store", _) | ("oids", Some("false" | "off" | "0")) | ("orientation", Some("row")) => {}
             ("oids", _) => return Err(Error::unsupported("tables declared WITH OIDS are not supported")),

@@ -20,7 +20,7 @@ use crate::expr::{Expr, Frame};
 use crate::sequences::is_of_sequence;
 use crate::statement::{Session, Tables};
 use crate::stored_expressions::{
-    WithSequences, lowered, numbered, parsed, rename_sequences, sequence_named, table_column,
+    WithSequences, for_each_name, lowered, numbered, parsed, rename_sequences, sequence_named, table_column,
 };
 use crate::types::assignable;
 
@@ -247,40 +247,6 @@ pub(super) fn renamed(sql: &str, old: &str, new: &str) -> Result<String> {
         }
     });
     Ok(expr.to_string())
-}
-
-/// Positions of the columns in a stored condition, each once.
-///
-/// # Errors
-/// As [`parsed`].
-pub(super) fn columns(sql: &str, schema: &RowSchema) -> Result<Vec<usize>> {
-    let mut found = Vec::new();
-    for_each_name(&parsed(sql)?, &mut |name| {
-        if let Some(at) = schema.column(name)
-            && !found.contains(&at)
-        {
-            found.push(at);
-        }
-    });
-    Ok(found)
-}
-
-/// Calls `each` for the names of columns, without their tables, in the order of the text.
-fn for_each_name(expr: &ast::Expr, each: &mut dyn FnMut(&str)) {
-    struct Names<'e>(&'e mut dyn FnMut(&str));
-    impl Visitor for Names<'_> {
-        type Break = ();
-
-        fn enter_expr(&mut self, expr: &ast::Expr) -> ControlFlow<()> {
-            match &expr.kind {
-                ExprKind::Column(name) => (self.0)(name),
-                ExprKind::Path(parts) => parts.last().into_iter().for_each(|name| (self.0)(name)),
-                _ => {}
-            }
-            ControlFlow::Continue(())
-        }
-    }
-    let _: ControlFlow<()> = Names(each).visit_expr(expr);
 }
 
 /// Whether an expression has `*` or `table.*`.

@@ -85,7 +85,7 @@ fn refuse_kinds(create: &ast::CreateIndex) -> Result<()> {
 
 fn options(create: &ast::CreateIndex, draft: &mut Draft<'_>) -> Result<()> {
     for option in &create.options {
-        let name = create::option_name(option);
+        let name = option.full_name();
         // Indexes have no pages here, so it has no effect.
         if name != "deduplicate_items" {
             draft.notices.push(create::ignored_option(&name)?);

@@ -9,6 +9,7 @@ use rows::SECONDARY_INDEXES_MAX;
 
 use super::draft::Draft;
 use super::{Notice, Object, create, drop, expressions, indexes, is_taken, names, types};
+use crate::stored_expressions;
 use crate::types::{base_type, is_text};
 
 /// Maximum columns of an index, as in PostgreSQL.
@@ -209,7 +210,7 @@ impl Draft<'_> {
                 name
             }
             None => {
-                let columns = expressions::columns(&condition, &self.next)?;
+                let columns = stored_expressions::columns(&condition, &self.next)?;
                 let only = if let [only] = columns.as_slice() { Some(self.name_of(*only)) } else { None };
                 names::generated(table, only, "check", &|name| self.is_constraint(name))
             }

@@ -12,7 +12,7 @@ use rows::row::RowLayout;
 
 use super::*;
 use crate::cast::{Zone, text_of};
-use crate::stored_expressions::parsed;
+use crate::stored_expressions::{self, parsed};
 
 /// Time zone UTC.
 struct Utc;
@@ -179,7 +179,7 @@ impl Db {
         }
         let mut constraints = Vec::new();
         for check in &table.checks {
-            let columns = expressions::columns(&check.condition, table).unwrap();
+            let columns = stored_expressions::columns(&check.condition, table).unwrap();
             let mut columns: Vec<_> = columns.iter().map(|at| table.columns[*at].name.clone()).collect();
             columns.sort();
             constraints

@@ -26,6 +26,28 @@ pub enum OptionValue {
     List(Vec<OptionValue>),
 }
 
+impl OptionValue {
+    /// The text of a value, as PostgreSQL reads it: words and types are as good as strings.
+    #[must_use]
+    pub fn text(&self) -> String {
+        match self {
+            OptionValue::Text(text) | OptionValue::Word(text) => text.to_string(),
+            OptionValue::Number(NumericValue::Integer(number)) => number.to_string(),
+            OptionValue::Number(NumericValue::Number(number)) => number.to_string(),
+            // A word is read as a type of that name.
+            OptionValue::Type(ty)
+                if ty.name.schema().is_none() && ty.modifiers.is_empty() && ty.dimensions.is_empty() =>
+            {
+                ty.name.name.to_string()
+            }
+            OptionValue::Type(ty) => ty.to_string(),
+            OptionValue::Operator(operator) => operator.symbol.to_string(),
+            OptionValue::Star => "*".to_owned(),
+            OptionValue::List(list) => list.iter().map(OptionValue::text).collect::<Vec<_>>().join(", "),
+        }
+    }
+}
+
 /// `name = value`
 #[derive(Clone, Debug, PartialEq)]
 pub struct DefinitionItem {

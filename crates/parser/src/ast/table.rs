@@ -1,5 +1,7 @@
 //! Tables, indexes, views and sequences.
 
+use std::borrow::Cow;
+
 use super::{
     DefinitionItem, DropBehavior, Execute, Expr, GenericOption, Ident, IndexElement, Name, OperatorName, Persistence,
     Pos, Query, RoleSpec, SequenceOption, TypeName,
@@ -212,6 +214,17 @@ pub struct RelOption {
     pub name: Ident,
     pub value: Option<super::OptionValue>,
     pub at: Pos,
+}
+
+impl RelOption {
+    /// The name, with its namespace.
+    #[must_use]
+    pub fn full_name(&self) -> Cow<'_, str> {
+        match &self.namespace {
+            None => Cow::Borrowed(&self.name),
+            Some(namespace) => Cow::Owned(format!("{namespace}.{}", self.name)),
+        }
+    }
 }
 
 /// CREATE TABLE AS, and CREATE MATERIALIZED VIEW.

@@ -7,7 +7,8 @@ use model::{ColumnRole, DataType, Error, Result, SqlState, TableName, TableOptio
 use parser::ast::{
     AlterTable, AlterTableAction, ColumnConstraintKind, ColumnDef, CreateIndex, CreateSchema, CreateTable, Drop,
     DropBehavior, Expr, ExprKind, FunctionSignature, IndexKey, IndexParameters, Name, ObjectKind, ObjectName,
-    Persistence, RelOption, RoleSpec, Statement, TableConstraintKind, TableElement, TableShape, Truncate, TypeName,
+    OptionValue, Persistence, RelOption, RoleSpec, Statement, TableConstraintKind, TableElement, TableShape, Truncate,
+    TypeName,
 };
 
 use super::table_store::{columns, primary_key, primary_keys};
@@ -15,7 +16,7 @@ use crate::errors::locate;
 use crate::result::Outcome;
 use crate::session::Session;
 use crate::session::context::StatementContext;
-use crate::statement::{Parsed, option_values};
+use crate::statement::Parsed;
 use crate::tables::find_table;
 
 /// Types that a `columns` table can store, for messages.
@@ -297,7 +298,7 @@ fn named_option(option: &RelOption) -> (String, String) {
         None => option.name.to_string(),
         Some(namespace) => format!("{namespace}.{}", option.name),
     };
-    (name, option.value.as_ref().map_or_else(|| "true".to_owned(), option_values::text))
+    (name, option.value.as_ref().map_or_else(|| "true".to_owned(), OptionValue::text))
 }
 
 fn unrecognized(name: &str) -> Error {

@@ -4,7 +4,7 @@ use model::{Error, Result, SqlState};
 use parser::ast::{Copy, CopySource, DefinitionItem, Name, OptionValue, Query, Statement};
 use relational::files::{Compression, Kind, Writing};
 
-use super::option_values::{flag, placed, required, text};
+use super::option_values::{flag, placed, required};
 
 /// A parsed COPY.
 #[derive(Clone, Debug)]
@@ -326,7 +326,7 @@ impl Options {
             }
             "row_group_size" => self.row_group_size = Some(rows(option)?),
             "header" => {
-                let is_match = option.value.as_ref().is_some_and(|value| text(value).eq_ignore_ascii_case("match"));
+                let is_match = option.value.as_ref().is_some_and(|value| value.text().eq_ignore_ascii_case("match"));
                 self.header = match is_match {
                     true => Header::Match,
                     false if flag(option)? => Header::Names,
@@ -385,7 +385,7 @@ fn encoding(option: &DefinitionItem) -> Result<()> {
 fn forced(option: &DefinitionItem) -> Result<Forced> {
     match &option.value {
         Some(OptionValue::Star) => Ok(Forced::All),
-        Some(OptionValue::List(names)) => Ok(Forced::Columns(names.iter().map(text).collect())),
+        Some(OptionValue::List(names)) => Ok(Forced::Columns(names.iter().map(OptionValue::text).collect())),
         _ => {
             let text = format!("argument to option \"{}\" must be a list of column names", option.name);
             Err(Error::new(SqlState::INVALID_PARAMETER_VALUE, text))

@@ -1,31 +1,14 @@
 //! Values in lists of options: those of COPY, EXPLAIN, VACUUM and of tables.
 
 use model::{Error, Result, SqlState};
-use parser::ast::{DefinitionItem, NumericValue, OptionValue};
-
-/// The text of a value, as PostgreSQL reads it: words and types are as good as strings.
-pub(crate) fn text(value: &OptionValue) -> String {
-    match value {
-        OptionValue::Text(text) | OptionValue::Word(text) => text.to_string(),
-        OptionValue::Number(NumericValue::Integer(number)) => number.to_string(),
-        OptionValue::Number(NumericValue::Number(number)) => number.to_string(),
-        // A word is read as a type of that name.
-        OptionValue::Type(ty) if ty.name.schema().is_none() && ty.modifiers.is_empty() && ty.dimensions.is_empty() => {
-            ty.name.name.to_string()
-        }
-        OptionValue::Type(ty) => ty.to_string(),
-        OptionValue::Operator(operator) => operator.symbol.to_string(),
-        OptionValue::Star => "*".to_owned(),
-        OptionValue::List(list) => list.iter().map(text).collect::<Vec<_>>().join(", "),
-    }
-}
+use parser::ast::{DefinitionItem, OptionValue};
 
 /// The text of an option's value.
 ///
 /// # Errors
 /// 42601 if it has none.
 pub(crate) fn required(option: &DefinitionItem) -> Result<String> {
-    option.value.as_ref().map(text).ok_or_else(|| {
+    option.value.as_ref().map(OptionValue::text).ok_or_else(|| {
         let text = format!("{} requires a parameter", option.name);
         Error::new(SqlState::SYNTAX_ERROR, text)
     })
@@ -42,7 +25,7 @@ pub(crate) fn placed(option: &DefinitionItem, error: Error) -> Error {
 /// 42601 for a value that is not boolean.
 pub(crate) fn flag(option: &DefinitionItem) -> Result<bool> {
     let Some(value) = &option.value else { return Ok(true) };
-    match text(value).to_ascii_lowercase().as_str() {
+    match value.text().to_ascii_lowercase().as_str() {
         "true" | "on" | "1" => Ok(true),
         "false" | "off" | "0" => Ok(false),
         _ => Err(Error::new(SqlState::SYNTAX_ERROR, format!("{} requires a Boolean value", option.name))),
