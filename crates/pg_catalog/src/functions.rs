@@ -97,10 +97,14 @@ const SPECS: &[Spec] = &[
     // Session.
     spec("version", (0, 0), |_| result(format!("PostgreSQL {SERVER_VERSION}"))),
     spec("current_database current_catalog", (0, 0), |call| result(call.facts.database.as_str())),
-    spec("current_user session_user current_role user", (0, 0), |call| result(call.facts.user.as_str())),
+    spec("current_user session_user current_role user getpgusername", (0, 0), |call| result(call.facts.user.as_str())),
     spec("current_schema", (0, 0), |call| result(search_path(call.facts).into_iter().next())),
     spec("current_schemas", (1, 1), current_schemas),
     spec("pg_backend_pid", (0, 0), |call| result(call.facts.backend_pid)),
+    spec("current_query", (0, 0), |call| {
+        let sessions = call.facts.server.activity();
+        result(sessions.into_iter().find(|session| session.pid == call.facts.backend_pid).map(|session| session.query))
+    }),
     spec("pg_cancel_backend", (1, 1), |call| result(signal(call, Signal::Cancel))),
     spec("pg_terminate_backend", (1, 2), |call| result(signal(call, Signal::Terminate))),
     spec("current_setting", (1, 2), current_setting),
