@@ -15,7 +15,10 @@ pub struct CopyIn {
     _copying: Copying,
 }
 
-/// What takes the data of a COPY FROM STDIN.
+/// Bytes that a target decodes at once.
+pub(crate) const PIECE_BYTES: usize = 64 << 10;
+
+/// The destination of the data of a COPY FROM STDIN.
 #[async_trait]
 pub(crate) trait CopyTarget: Send {
     /// Whether the data is binary.
@@ -27,8 +30,12 @@ pub(crate) trait CopyTarget: Send {
     /// Rows decoded so far; 0 for a file.
     fn rows(&self) -> u64;
 
-    /// Takes a chunk of the stream, cut at any byte.
-    async fn data(&mut self, session: &mut Session, bytes: &[u8]) -> Result<()>;
+    /// Takes at most [`PIECE_BYTES`] of the stream, cut at any byte. Clients send a row a message, so that this does not wait;
+    /// true if [`CopyTarget::write`] must be called before the next piece.
+    fn decode(&mut self, session: &mut Session, piece: &[u8]) -> Result<bool>;
+
+    /// Writes what is buffered.
+    async fn write(&mut self, session: &mut Session) -> Result<()>;
 
     /// Writes the remaining rows; returns the number of all rows.
     async fn finish(&mut self, session: &mut Session, progress: &CopyProgress) -> Result<u64>;
@@ -64,12 +71,21 @@ impl CopyIn {
     /// 22P02, 22P04 and others naming line and column; those of INSERT; 53200 if the rows exceed the transaction's
     /// memory.
     pub async fn data(&mut self, session: &mut Session, bytes: &[u8]) -> Result<()> {
-        let result = self.target.data(session, bytes).await;
+        let result = self.take(session, bytes).await;
         self.progress.taken(bytes.len() as u64, self.target.rows());
         if result.is_err() {
             session.fail();
         }
         result
+    }
+
+    async fn take(&mut self, session: &mut Session, bytes: &[u8]) -> Result<()> {
+        for piece in bytes.chunks(PIECE_BYTES) {
+            if self.target.decode(session, piece)? {
+                self.target.write(session).await?;
+            }
+        }
+        Ok(())
     }
 
     /// Ends the COPY; commits unless in a transaction block. Returns the tag "COPY n".

@@ -22,7 +22,7 @@ use crate::statement::copy::CopyForm;
 
 pub use bound::Bound;
 pub use copy_in::CopyIn;
-pub(crate) use copy_in::CopyTarget;
+pub(crate) use copy_in::{CopyTarget, PIECE_BYTES};
 
 /// Result of executing a statement.
 pub enum Outcome {

@@ -17,7 +17,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::execute::{insert as into_columns, query, rows};
 use crate::plan::{self, Plan, Prepared, PreparedStatement};
-use crate::result::{CopyIn, CopyTarget, Executed, Outcome};
+use crate::result::{CopyIn, CopyTarget, Executed, Outcome, PIECE_BYTES};
 use crate::session::Session;
 use crate::session::activity::CopyProgress;
 use crate::statement::copy::CopyForm;
@@ -214,6 +214,8 @@ pub(crate) struct Spool {
     columns: Vec<String>,
     kind: Kind,
     file: tokio::fs::File,
+    /// Bytes that are not in the file yet.
+    buffer: Vec<u8>,
     path: Temporary,
 }
 
@@ -238,7 +240,14 @@ impl Spool {
         let path = folder.join(format!("copy-{}", NEXT.fetch_add(1, Ordering::Relaxed)));
         tokio::fs::create_dir_all(&folder).await.map_err(|error| spool_failed(&error))?;
         let file = tokio::fs::File::create_new(&path).await.map_err(|error| spool_failed(&error))?;
-        Ok(Spool { name: name.clone(), columns: columns.to_vec(), kind, file, path: Temporary(path) })
+        Ok(Spool {
+            name: name.clone(),
+            columns: columns.to_vec(),
+            kind,
+            file,
+            buffer: Vec::new(),
+            path: Temporary(path),
+        })
     }
 }
 
@@ -256,12 +265,20 @@ impl CopyTarget for Spool {
         0
     }
 
-    async fn data(&mut self, _session: &mut Session, bytes: &[u8]) -> Result<()> {
-        self.file.write_all(bytes).await.map_err(|error| spool_failed(&error))
+    fn decode(&mut self, _session: &mut Session, piece: &[u8]) -> Result<bool> {
+        self.buffer.extend_from_slice(piece);
+        Ok(self.buffer.len() >= PIECE_BYTES)
+    }
+
+    async fn write(&mut self, _session: &mut Session) -> Result<()> {
+        self.file.write_all(&self.buffer).await.map_err(|error| spool_failed(&error))?;
+        self.buffer.clear();
+        Ok(())
     }
 
     /// Inserts the rows of the complete file into the table.
     async fn finish(&mut self, session: &mut Session, progress: &CopyProgress) -> Result<u64> {
+        self.write(session).await?;
         self.file.flush().await.map_err(|error| spool_failed(&error))?;
         let found = Found { shown: "STDIN".to_owned(), path: self.path.0.clone() };
         let source = open(session, vec![found], self.kind).await?;

@@ -69,20 +69,25 @@ impl CopyTarget for Batches {
         self.decoder.rows()
     }
 
-    async fn data(&mut self, session: &mut Session, bytes: &[u8]) -> Result<()> {
-        self.decoder.push(bytes, &mut self.batches)?;
-        self.write(session)
+    fn decode(&mut self, session: &mut Session, piece: &[u8]) -> Result<bool> {
+        self.decoder.push(piece, &mut self.batches)?;
+        self.put(session)?;
+        Ok(false)
+    }
+
+    async fn write(&mut self, session: &mut Session) -> Result<()> {
+        self.put(session)
     }
 
     async fn finish(&mut self, session: &mut Session, _progress: &CopyProgress) -> Result<u64> {
         self.decoder.finish(&mut self.batches)?;
-        self.write(session)?;
+        self.put(session)?;
         Ok(self.decoder.rows())
     }
 }
 
 impl Batches {
-    fn write(&mut self, session: &mut Session) -> Result<()> {
+    fn put(&mut self, session: &mut Session) -> Result<()> {
         for batch in self.batches.drain(..) {
             session.writer()?.write(self.table, batch)?;
         }

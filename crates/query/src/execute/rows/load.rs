@@ -98,14 +98,13 @@ impl CopyTarget for Loading {
         self.decoder.count()
     }
 
-    async fn data(&mut self, session: &mut Session, bytes: &[u8]) -> Result<()> {
-        for piece in bytes.chunks(PART_BYTES) {
-            self.decoder.push(piece)?;
-            if self.decoder.rows().memory_bytes() >= PART_BYTES {
-                self.put(session).await?;
-            }
-        }
-        Ok(())
+    fn decode(&mut self, _session: &mut Session, piece: &[u8]) -> Result<bool> {
+        self.decoder.push(piece)?;
+        Ok(self.decoder.rows().memory_bytes() >= PART_BYTES)
+    }
+
+    async fn write(&mut self, session: &mut Session) -> Result<()> {
+        self.put(session).await
     }
 
     async fn finish(&mut self, session: &mut Session, _progress: &CopyProgress) -> Result<u64> {
