@@ -22,11 +22,6 @@ impl<T> OrError<T> for std::result::Result<T, DataFusionError> {
     }
 }
 
-/// Converts an error of DataFusion's while a plan is built.
-pub(crate) fn internal(error: DataFusionError) -> Error {
-    convert(&error)
-}
-
 /// Converts an error of DataFusion.
 pub(crate) fn convert(error: &DataFusionError) -> Error {
     match error {

@@ -18,7 +18,7 @@ use parser::ast::Statement;
 use scalar::{Context, Session};
 
 use crate::arrow::{Builder, arrow_type, text};
-use crate::errors::internal;
+use crate::errors::OrError;
 use crate::functions::Planner;
 use crate::lower::lower;
 use crate::{Environment, TableSource};
@@ -122,8 +122,8 @@ async fn answer(database: &Database, state: &SessionState, sql: &str) -> Result<
     let bound = binder::bind(database, sql, query, &[])?;
     let plan = lower(&bound, database)?;
     let context = SessionContext::new_with_state(state.clone());
-    let frame = context.execute_logical_plan(plan).await.map_err(internal)?;
-    let batches = frame.collect().await.map_err(internal)?;
+    let frame = context.execute_logical_plan(plan).await.or_error()?;
+    let batches = frame.collect().await.or_error()?;
     let types: Vec<TypeId> = bound.output.iter().map(|output| output.ty).collect();
     let arena = Bump::new();
     let ctx = Context { arena: &arena, session: &database.session };

@@ -16,6 +16,7 @@ use model::{Datum, Error, Result, SqlState};
 use scalar::{Context, Expr, ExprKind, Row, Session};
 
 use crate::arrow::{Builder, arrow_type, datum};
+use crate::errors::OrError;
 use crate::errors::external;
 use crate::evaluation::kernels;
 
@@ -255,5 +256,5 @@ pub(crate) fn compute(
 pub(crate) fn constant(value: &Datum<'_>, ty: TypeId, zone: &Arc<str>) -> Result<ScalarValue> {
     let mut builder = Builder::new(ty, zone, 1);
     builder.push(value)?;
-    ScalarValue::try_from_array(&builder.finish(), 0).map_err(crate::errors::internal)
+    ScalarValue::try_from_array(&builder.finish(), 0).or_error()
 }

@@ -18,7 +18,7 @@ use scalar::{Call, Expr, ExprKind, Place, Value};
 
 use crate::arrow::key::KeyKind;
 use crate::arrow::{Form, arrow_type, form};
-use crate::errors::internal;
+use crate::errors::OrError;
 use crate::evaluation::accumulate::{Accumulate, Order, Spec};
 use crate::evaluation::{keys, moments};
 use crate::functions;
@@ -53,11 +53,11 @@ impl Lowering<'_> {
             let plan = self.with_grouping(plan, keys, aggregates, grouping, Some(set))?;
             union = Some(match union {
                 None => LogicalPlanBuilder::from(plan),
-                Some(union) => union.union(plan).map_err(internal)?,
+                Some(union) => union.union(plan).or_error()?,
             });
         }
         match union {
-            Some(union) => union.build().map_err(internal),
+            Some(union) => union.build().or_error(),
             None => Err(Error::unsupported("no grouping sets")),
         }
     }
@@ -99,8 +99,7 @@ impl Lowering<'_> {
             exprs.push(lowered.alias(Self::name(*number)));
             types.push((*number, ty));
         }
-        let plan =
-            LogicalPlanBuilder::from(plan).project(exprs).and_then(LogicalPlanBuilder::build).map_err(internal)?;
+        let plan = LogicalPlanBuilder::from(plan).project(exprs).and_then(LogicalPlanBuilder::build).or_error()?;
         for (number, ty) in types {
             self.computed(number, ty);
         }
@@ -148,6 +147,12 @@ impl Lowering<'_> {
                 columns.push((*number, None, ty));
             }
         }
+        // DataFusion needs a key or an aggregate: `GROUPING SETS ((a), ())` and HAVING alone may have neither.
+        if group.is_empty() && calls.is_empty() {
+            let rows = aggregate_of(count::count_udaf(), vec![lit(1_i64)], false, None);
+            calls.push(rows.alias("rows"));
+            calls_made.push(field("rows".to_owned(), &DataType::Int64));
+        }
         let by = group.clone();
         let plan = if is_native {
             LogicalPlanBuilder::from(plan).aggregate(group, calls).and_then(LogicalPlanBuilder::build)
@@ -162,8 +167,8 @@ impl Lowering<'_> {
         for ((number, _), (_, field)) in aggregates.iter().zip(&calls_made) {
             self.computed(*number, field.data_type().clone());
         }
-        let plan = self.of_parts(plan.map_err(internal)?, &parted)?;
-        let mut plan = functions::gap_filled(plan, &by, &rows).map_err(internal)?;
+        let plan = self.of_parts(plan.or_error()?, &parted)?;
+        let mut plan = functions::gap_filled(plan, &by, &rows).or_error()?;
         // DataFusion moves a condition that reads no aggregate below the aggregation, which has a row for no input if it
         // has no keys. It moves none below a limit.
         if keys.is_empty() && self.is_below_condition.get() {
@@ -247,8 +252,7 @@ impl Lowering<'_> {
             columns.push(lowered.alias(Self::name(*column)));
             made.push((*column, ty));
         }
-        let plan =
-            LogicalPlanBuilder::from(plan).project(columns).and_then(LogicalPlanBuilder::build).map_err(internal)?;
+        let plan = LogicalPlanBuilder::from(plan).project(columns).and_then(LogicalPlanBuilder::build).or_error()?;
         for (column, ty) in made {
             self.computed(column, ty);
         }

@@ -11,7 +11,7 @@ use model::{Error, Result};
 use scalar::{Call, Expr, ExprKind};
 
 use crate::arrow::arrow_type;
-use crate::errors::internal;
+use crate::errors::OrError;
 use crate::lower::lowering::Lowering;
 use crate::lower::relations::single;
 use crate::nodes::sets::{Function, Sets};
@@ -131,7 +131,7 @@ impl Lowering<'_> {
             session: Arc::clone(&self.session),
             zone: Arc::clone(&self.zone),
         });
-        Node::plan(operator, inputs.exprs, vec![input], keeps, made).map_err(internal)
+        Node::plan(operator, inputs.exprs, vec![input], keeps, made).or_error()
     }
 
     /// The field of a column that an operator of ours makes.

@@ -6,7 +6,7 @@ use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder};
 use model::{Error, Result};
 use scalar::{Expr, ExprKind};
 
-use crate::errors::internal;
+use crate::errors::OrError;
 use crate::functions;
 use crate::lower::lowering::Lowering;
 use crate::lower::subqueries::replace;
@@ -55,16 +55,16 @@ impl Lowering<'_> {
                 JoinKind::Inner => builder.cross_join(right),
                 _ => builder.join_on(right, ty, [datafusion::logical_expr::lit(true)]),
             };
-            return plan.and_then(LogicalPlanBuilder::build).map_err(internal);
+            return plan.and_then(LogicalPlanBuilder::build).or_error();
         };
         self.joined(ty, left, right, condition)
     }
 
     fn joined(&self, ty: JoinType, left: LogicalPlan, right: LogicalPlan, condition: &Expr) -> Result<LogicalPlan> {
-        let schema = left.schema().join(right.schema()).map_err(internal)?;
+        let schema = left.schema().join(right.schema()).or_error()?;
         let conditions = self.conditions(condition, &schema)?;
         let plan = LogicalPlanBuilder::from(left).join_on(right, ty, conditions);
-        plan.and_then(LogicalPlanBuilder::build).map_err(internal)
+        plan.and_then(LogicalPlanBuilder::build).or_error()
     }
 
     /// A join whose condition has subqueries. Those of an outer join become columns of the side whose rows they refer to;
@@ -73,7 +73,7 @@ impl Lowering<'_> {
         if kind == JoinKind::Inner {
             let (left, right) = (self.rel(left)?, self.rel(right)?);
             let plan = LogicalPlanBuilder::from(left).cross_join(right).and_then(LogicalPlanBuilder::build);
-            return self.filter(plan.map_err(internal)?, condition);
+            return self.filter(plan.or_error()?, condition);
         }
         let (mut left_columns, mut right_columns) = (Vec::new(), Vec::new());
         left.outputs(&mut left_columns);
@@ -119,7 +119,7 @@ impl Lowering<'_> {
         matching: &Expr,
     ) -> Result<LogicalPlan> {
         let (left, right) = (self.rel(left)?, self.rel(right)?);
-        let schema = left.schema().join(right.schema()).map_err(internal)?;
+        let schema = left.schema().join(right.schema()).or_error()?;
         let mut conditions = match on {
             Some(on) => self.conditions(on, &schema)?,
             None => Vec::new(),
@@ -128,7 +128,7 @@ impl Lowering<'_> {
         conditions.push(nearest.ok_or_else(|| Error::unsupported("ASOF JOIN by values of these types"))?);
         let ty = if left_outer { JoinType::Left } else { JoinType::Inner };
         let plan = LogicalPlanBuilder::from(left).join_on(right, ty, conditions);
-        plan.and_then(LogicalPlanBuilder::build).map_err(internal)
+        plan.and_then(LogicalPlanBuilder::build).or_error()
     }
 }
 

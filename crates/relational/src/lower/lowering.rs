@@ -14,7 +14,7 @@ use model::{Error, Result};
 use rustc_hash::{FxHashMap, FxHashSet};
 use scalar::{Expr, ExprKind, Place, Session};
 
-use crate::errors::internal;
+use crate::errors::OrError;
 use crate::evaluation::keys::{Outer, OuterRow};
 use crate::functions::with_nodes;
 use crate::lower::Environment;
@@ -108,7 +108,7 @@ impl<'a> Lowering<'a> {
             columns.push(expr.alias_with_metadata(name, Some(FieldMetadata::from(metadata))));
         }
         let plan = LogicalPlanBuilder::from(root).project(columns).and_then(LogicalPlanBuilder::build);
-        with_nodes(plan.map_err(internal)?).map_err(internal)
+        with_nodes(plan.or_error()?).or_error()
     }
 
     /// A column of the result, with its type and modifier. Values without an Arrow type of their own become texts.
@@ -229,8 +229,7 @@ impl<'a> Lowering<'a> {
             exprs.push(lowered.alias(Self::name(*number)));
             made.push((*number, ty));
         }
-        let plan =
-            LogicalPlanBuilder::from(input).project(exprs).and_then(LogicalPlanBuilder::build).map_err(internal)?;
+        let plan = LogicalPlanBuilder::from(input).project(exprs).and_then(LogicalPlanBuilder::build).or_error()?;
         for (number, ty) in made {
             self.computed(number, ty);
         }
@@ -239,6 +238,6 @@ impl<'a> Lowering<'a> {
 
     /// The Arrow type of an expression of DataFusion.
     pub(crate) fn arrow_of(expr: &DfExpr, schema: &DFSchema) -> Result<DataType> {
-        expr.get_type(schema).map_err(internal)
+        expr.get_type(schema).or_error()
     }
 }

@@ -13,7 +13,7 @@ use model::{Error, Result};
 
 use crate::arrow::arrow_type;
 use crate::arrow::key::{self, KeyKind};
-use crate::errors::internal;
+use crate::errors::OrError;
 use crate::lower::lowering::Lowering;
 
 impl Lowering<'_> {
@@ -46,7 +46,7 @@ impl Lowering<'_> {
             None => self.work.borrow_mut().remove(&number),
         };
         let plan = LogicalPlanBuilder::from(base).to_recursive_query(name, step?, !all);
-        let plan = plan.and_then(LogicalPlanBuilder::build).map_err(internal)?;
+        let plan = plan.and_then(LogicalPlanBuilder::build).or_error()?;
         for (column, ty) in cte.columns.iter().zip(&types) {
             self.computed(*column, arrow_type(*ty, &self.zone));
         }
@@ -65,7 +65,7 @@ impl Lowering<'_> {
             exprs.push(DfExpr::Column(at).alias(Self::name(*to)));
         }
         let plan = LogicalPlanBuilder::scan(name, table, None).and_then(|plan| plan.project(exprs));
-        let plan = plan.and_then(LogicalPlanBuilder::build).map_err(internal)?;
+        let plan = plan.and_then(LogicalPlanBuilder::build).or_error()?;
         for (from, to) in cte.columns.iter().zip(columns) {
             self.computed(*to, arrow_type(self.type_of(*from)?, &self.zone));
         }

@@ -14,7 +14,7 @@ use model::{Datum, Error, Result, SqlState};
 use scalar::{Expr, ExprKind, Place, Value};
 
 use crate::arrow::arrow_type;
-use crate::errors::internal;
+use crate::errors::OrError;
 use crate::evaluation::evaluate::stability;
 use crate::lower::expressions::{columns_of, joined};
 use crate::lower::lowering::Lowering;
@@ -88,8 +88,7 @@ impl Lowering<'_> {
         let alias = format!("t{}", columns.first().copied().unwrap_or_default());
         let fields = source.schema();
         let plan = LogicalPlanBuilder::scan(table.name.to_string(), source, None);
-        let plan =
-            plan.and_then(|plan| plan.alias(alias.as_str())).and_then(LogicalPlanBuilder::build).map_err(internal)?;
+        let plan = plan.and_then(|plan| plan.alias(alias.as_str())).and_then(LogicalPlanBuilder::build).or_error()?;
         // A column with the name of a computed one would be ambiguous.
         let is_like_ours = |name: &str| {
             name.strip_prefix('c')
@@ -110,7 +109,7 @@ impl Lowering<'_> {
         if !is_renamed {
             return Ok(plan);
         }
-        LogicalPlanBuilder::from(plan).project(exprs).and_then(LogicalPlanBuilder::build).map_err(internal)
+        LogicalPlanBuilder::from(plan).project(exprs).and_then(LogicalPlanBuilder::build).or_error()
     }
 
     /// The value of a timestamptz without columns, in microseconds since 1970 UTC.
@@ -154,7 +153,7 @@ impl Lowering<'_> {
             (None, Arc::new(Field::new(self.computed(*column, ty.clone()), ty, true)))
         };
         let fields = columns.iter().zip(&types).map(field).collect();
-        let schema = DFSchema::new_with_metadata(fields, Default::default()).map_err(internal)?;
+        let schema = DFSchema::new_with_metadata(fields, Default::default()).or_error()?;
         Ok(LogicalPlan::Values(Values { schema: Arc::new(schema), values }))
     }
 
@@ -167,11 +166,11 @@ impl Lowering<'_> {
             let row = self.project(input, &row, true)?;
             plan = Some(match plan {
                 None => LogicalPlanBuilder::from(row),
-                Some(plan) => plan.union(row).map_err(internal)?,
+                Some(plan) => plan.union(row).or_error()?,
             });
         }
         match plan {
-            Some(plan) => plan.build().map_err(internal),
+            Some(plan) => plan.build().or_error(),
             None => Err(Error::unsupported("VALUES without rows")),
         }
     }
@@ -213,11 +212,11 @@ impl Lowering<'_> {
         let Some(condition) = conditions.pop() else { return Ok(input) };
         let conditions = self.conditions(&condition, input.schema())?;
         let Some(predicate) = joined(conditions, Op::And) else { return Ok(input) };
-        let mut plan = LogicalPlanBuilder::from(input).filter(predicate).map_err(internal)?;
+        let mut plan = LogicalPlanBuilder::from(input).filter(predicate).or_error()?;
         if has_more {
-            plan = plan.project(output.into_iter().map(DfExpr::Column)).map_err(internal)?;
+            plan = plan.project(output.into_iter().map(DfExpr::Column)).or_error()?;
         }
-        plan.build().map_err(internal)
+        plan.build().or_error()
     }
 
     /// Sort keys over a plan, without subqueries.
@@ -315,7 +314,7 @@ impl Lowering<'_> {
                 None => lit(ScalarValue::Int64(None)),
             });
         }
-        let plan = Node::plan(Operator::Ties, exprs, vec![input], true, Vec::new()).map_err(internal)?;
+        let plan = Node::plan(Operator::Ties, exprs, vec![input], true, Vec::new()).or_error()?;
         Ok(sorted(plan, order))
     }
 
@@ -339,13 +338,13 @@ impl Lowering<'_> {
         };
         let is_whole = order.is_empty() && schema.fields().len() == columns.len() && !columns.is_empty();
         if is_native && is_whole {
-            return LogicalPlanBuilder::from(plan).distinct().and_then(LogicalPlanBuilder::build).map_err(internal);
+            return LogicalPlanBuilder::from(plan).distinct().and_then(LogicalPlanBuilder::build).or_error();
         }
         if is_native && let Some(plan) = self.newest(&plan, columns, order)? {
             return Ok(plan);
         }
         let plan = if order.is_empty() { plan } else { ordered(plan)? };
-        let plan = Node::plan(Operator::Distinct, keys, vec![plan], true, Vec::new()).map_err(internal)?;
+        let plan = Node::plan(Operator::Distinct, keys, vec![plan], true, Vec::new()).or_error()?;
         let is_prefix = columns.len() <= order.len();
         if !is_prefix || order.is_empty() {
             return Ok(plan);
@@ -382,13 +381,13 @@ impl Lowering<'_> {
         };
         let mut keys = Vec::with_capacity(sort.expr.len());
         for key in &sort.expr {
-            let expr = key.expr.clone().transform_up(inner).map_err(internal)?.data;
+            let expr = key.expr.clone().transform_up(inner).or_error()?.data;
             keys.push(SortExpr { expr, ..key.clone() });
         }
         let on: Vec<DfExpr> = keys.iter().take(columns.len()).map(|key| key.expr.clone()).collect();
         let input = LogicalPlanBuilder::from(projection.input.as_ref().clone());
         let distinct = input.distinct_on(on, projection.expr.clone(), Some(keys)).and_then(LogicalPlanBuilder::build);
-        let distinct = distinct.map_err(internal)?;
+        let distinct = distinct.or_error()?;
         // The rows are sorted by the columns that differ, which is the whole order.
         Ok((distinct.schema().columns() == plan.schema().columns()).then_some(distinct))
     }
@@ -396,7 +395,7 @@ impl Lowering<'_> {
 
 /// Keeps the order of a sorted subquery, which PostgreSQL's users rely on though SQL does not promise it.
 fn ordered(plan: LogicalPlan) -> Result<LogicalPlan> {
-    Node::plan(Operator::Ordered, Vec::new(), vec![plan], true, Vec::new()).map_err(internal)
+    Node::plan(Operator::Ordered, Vec::new(), vec![plan], true, Vec::new()).or_error()
 }
 
 /// A sort. DataFusion's builder would replace keys by columns of the same text, which operators of ours do not have.

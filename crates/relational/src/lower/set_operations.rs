@@ -13,7 +13,7 @@ use parser::ast::SetOperator;
 use scalar::{Expr, ExprKind, Place};
 
 use crate::arrow::arrow_type;
-use crate::errors::internal;
+use crate::errors::OrError;
 use crate::evaluation::keys;
 use crate::lower::lowering::Lowering;
 use crate::nodes::{Node, Operator};
@@ -37,20 +37,20 @@ impl Lowering<'_> {
             self.computed(*column, arrow_type(*ty, &self.zone));
         }
         let plan = match op {
-            SetOperator::Union => LogicalPlanBuilder::from(left).union(right).map_err(internal)?,
+            SetOperator::Union => LogicalPlanBuilder::from(left).union(right).or_error()?,
             SetOperator::Intersect | SetOperator::Except => {
                 return self.counted(op, all, [left, right], columns, &types);
             }
         };
-        let plan = plan.build().map_err(internal)?;
+        let plan = plan.build().or_error()?;
         let key =
             |(column, ty): (&u32, &TypeId)| keys::keyed(col(Self::name(*column)), *ty, &arrow_type(*ty, &self.zone));
         let keys: Vec<DfExpr> = columns.iter().zip(&types).map(key).collect();
         let is_native = keys.iter().all(|key| matches!(key, DfExpr::Column(_)));
         if is_native && !columns.is_empty() {
-            return LogicalPlanBuilder::from(plan).distinct().and_then(LogicalPlanBuilder::build).map_err(internal);
+            return LogicalPlanBuilder::from(plan).distinct().and_then(LogicalPlanBuilder::build).or_error();
         }
-        Node::plan(Operator::Distinct, keys, vec![plan], true, Vec::new()).map_err(internal)
+        Node::plan(Operator::Distinct, keys, vec![plan], true, Vec::new()).or_error()
     }
 
     /// UNION ALL. A chain of them is one operator, however long it is.
@@ -64,7 +64,7 @@ impl Lowering<'_> {
         }
         sides.push(first);
         let sides = sides.into_iter().rev().map(|side| Ok(Arc::new(self.side(side, columns, types)?)));
-        let union = Union::try_new(sides.collect::<Result<_>>()?).map_err(internal)?;
+        let union = Union::try_new(sides.collect::<Result<_>>()?).or_error()?;
         for (column, ty) in columns.iter().zip(types) {
             self.computed(*column, arrow_type(*ty, &self.zone));
         }
@@ -86,7 +86,7 @@ impl Lowering<'_> {
                 self.canonical(&Expr::new(ExprKind::Column(*from), *ty, Place::default()), plan.schema())?;
             exprs.push(expr.alias(Self::name(*to)));
         }
-        LogicalPlanBuilder::from(plan).project(exprs).and_then(LogicalPlanBuilder::build).map_err(internal)
+        LogicalPlanBuilder::from(plan).project(exprs).and_then(LogicalPlanBuilder::build).or_error()
     }
 
     fn counted(
@@ -103,10 +103,10 @@ impl Lowering<'_> {
             let exprs = names.iter().map(col);
             let marks = [lit(i64::from(at == 0)).alias("left_rows"), lit(i64::from(at == 1)).alias("right_rows")];
             let plan = LogicalPlanBuilder::from(side).project(exprs.chain(marks));
-            marked.push(plan.and_then(LogicalPlanBuilder::build).map_err(internal)?);
+            marked.push(plan.and_then(LogicalPlanBuilder::build).or_error()?);
         }
         let (Some(right), Some(left)) = (marked.pop(), marked.pop()) else { return Err(Error::bug("no two sides")) };
-        let union = LogicalPlanBuilder::from(left).union(right).map_err(internal)?;
+        let union = LogicalPlanBuilder::from(left).union(right).or_error()?;
         let call = |function: Arc<AggregateUDF>, of: DfExpr| {
             DfExpr::AggregateFunction(AggregateFunction::new_udf(function, vec![of], false, None, Vec::new(), None))
         };
@@ -131,20 +131,15 @@ impl Lowering<'_> {
             _ if all => left.clone().gt(right.clone()),
             _ => left.clone().gt(lit(0_i64)).and(right.clone().eq(lit(0_i64))),
         };
-        let plan = union.aggregate(group, calls).and_then(|plan| plan.filter(wanted)).map_err(internal)?;
-        let mut plan = plan.build().map_err(internal)?;
+        let plan = union.aggregate(group, calls).and_then(|plan| plan.filter(wanted)).or_error()?;
+        let mut plan = plan.build().or_error()?;
         if all {
             let times = match op {
-                SetOperator::Intersect => {
-                    when(left.clone().lt(right.clone()), left).otherwise(right).map_err(internal)?
-                }
+                SetOperator::Intersect => when(left.clone().lt(right.clone()), left).otherwise(right).or_error()?,
                 _ => left - right,
             };
-            plan = Node::plan(Operator::Repeat, vec![times], vec![plan], true, Vec::new()).map_err(internal)?;
+            plan = Node::plan(Operator::Repeat, vec![times], vec![plan], true, Vec::new()).or_error()?;
         }
-        LogicalPlanBuilder::from(plan)
-            .project(names.iter().map(col))
-            .and_then(LogicalPlanBuilder::build)
-            .map_err(internal)
+        LogicalPlanBuilder::from(plan).project(names.iter().map(col)).and_then(LogicalPlanBuilder::build).or_error()
     }
 }

@@ -12,7 +12,7 @@ use rustc_hash::FxHashSet;
 use scalar::{Expr, ExprKind, Subquery, SubqueryKind};
 
 use crate::arrow::arrow_type;
-use crate::errors::internal;
+use crate::errors::OrError;
 use crate::evaluation::evaluate::stability;
 use crate::evaluation::natives::is_equality;
 use crate::lower::expressions::split;
@@ -56,17 +56,17 @@ impl Lowering<'_> {
                     return LogicalPlanBuilder::from(plan)
                         .limit(0, Some(1))
                         .and_then(LogicalPlanBuilder::build)
-                        .map_err(internal);
+                        .or_error();
                 }
                 // A second row is an error, whatever follows.
                 SubqueryKind::Scalar => Some(2),
                 _ => None,
             };
-            let mut plan = LogicalPlanBuilder::from(plan).project(columns).map_err(internal)?;
+            let mut plan = LogicalPlanBuilder::from(plan).project(columns).or_error()?;
             if rows.is_some() {
-                plan = plan.limit(0, rows).map_err(internal)?;
+                plan = plan.limit(0, rows).or_error()?;
             }
-            plan.build().map_err(internal)
+            plan.build().or_error()
         };
         let (query, row, used) = self.within(input.schema(), lower)?;
         let mut exprs = self.outer_columns(&used, input.schema())?;
@@ -122,7 +122,7 @@ impl Lowering<'_> {
         let apply = self.apply_operator(row, &used, kind, ty, types)?;
         let plan = Node::plan(Operator::Apply(apply), exprs, vec![input, query], true, vec![(None, field)]);
         self.computed(column, arrow);
-        Ok((plan.map_err(internal)?, column))
+        Ok((plan.or_error()?, column))
     }
 
     fn apply_operator(
@@ -160,7 +160,7 @@ impl Lowering<'_> {
         let made = made.collect();
         let exprs = self.outer_columns(&used, input.schema())?;
         let apply = self.apply_operator(row, &used, Kind::Rows { outer }, TypeId::BOOL, Vec::new())?;
-        Node::plan(Operator::Apply(apply), exprs, vec![input, query], true, made).map_err(internal)
+        Node::plan(Operator::Apply(apply), exprs, vec![input, query], true, made).or_error()
     }
 
     /// Moves EXISTS, NOT EXISTS and IN out of a condition into joins, and gives the rest of the condition.
@@ -234,11 +234,11 @@ impl Lowering<'_> {
         if conditions.is_empty() {
             return Ok(None);
         }
-        let schema = input.schema().join(right.schema()).map_err(internal)?;
+        let schema = input.schema().join(right.schema()).or_error()?;
         let all = Expr::new(ExprKind::And(conditions), TypeId::BOOL, part.at);
         let on = self.conditions(&all, &schema)?;
         let plan = LogicalPlanBuilder::from(input.clone()).join_on(right, kind, on);
-        plan.and_then(LogicalPlanBuilder::build).map(Some).map_err(internal)
+        plan.and_then(LogicalPlanBuilder::build).map(Some).or_error()
     }
 
     /// Lowers an operator without its conditions on outer rows, which are appended; `None` if they cannot be moved.
@@ -254,7 +254,7 @@ impl Lowering<'_> {
                     return Ok(None);
                 };
                 let plan = LogicalPlanBuilder::from(left).cross_join(right).and_then(LogicalPlanBuilder::build);
-                let plan = plan.map_err(internal)?;
+                let plan = plan.or_error()?;
                 match on {
                     Some(on) => self.kept(rel, plan, on, conditions),
                     None => Ok(Some(plan)),

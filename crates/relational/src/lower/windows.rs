@@ -9,7 +9,7 @@ use datafusion::logical_expr::{LogicalPlan, SortExpr};
 use model::{Error, Result};
 use scalar::{Expr, ExprKind};
 
-use crate::errors::internal;
+use crate::errors::OrError;
 use crate::evaluation::accumulate::Spec;
 use crate::evaluation::evaluate::Program;
 use crate::lower::functions::Inputs;
@@ -80,7 +80,7 @@ impl Lowering<'_> {
             zone: Arc::clone(&self.zone),
         };
         exprs.extend(inputs.exprs);
-        Node::plan(Operator::Window(window), exprs, vec![input], true, made).map_err(internal)
+        Node::plan(Operator::Window(window), exprs, vec![input], true, made).or_error()
     }
 
     fn window_call(&self, call: &WindowCall, inputs: &mut Inputs, schema: &DFSchema) -> Result<Call> {

@@ -135,7 +135,7 @@ impl Executor {
         shape.run(&self.state, reads, &values.0)
     }
 
-    /// What a series statement reads; `None` if it must be run otherwise.
+    /// The rows that a series statement reads; `None` if it must be run otherwise.
     ///
     /// # Errors
     /// Errors of key look-ups.

@@ -124,11 +124,7 @@ impl TableProvider for ColumnsTable {
         filters: &[Expr],
         limit: Option<usize>,
     ) -> DfResult<Arc<dyn ExecutionPlan>> {
-        let context = state
-            .config()
-            .get_extension::<Slot>()
-            .and_then(|slot| slot.get())
-            .ok_or_else(|| external(Error::bug("a scan outside a statement")))?;
+        let context = Slot::reads(state)?;
         let view = match self.moment {
             None => context.snapshot.table_by_id(self.table.id),
             Some(moment) => crate::scan::time_travel::view(&context, self.table.id, moment),

@@ -3,10 +3,15 @@
 use std::fmt;
 use std::sync::Arc;
 
+use datafusion::catalog::Session;
+use datafusion::error::Result as DfResult;
 use engine::Snapshot;
 use jiff::tz::TimeZone;
+use model::Error;
 use parking_lot::Mutex;
 use rows::View;
+
+use crate::errors::external;
 
 /// The snapshot of a statement.
 pub struct ReadContext {
@@ -36,7 +41,12 @@ impl Slot {
         *self.0.lock() = context;
     }
 
-    pub(crate) fn get(&self) -> Option<Arc<ReadContext>> {
-        self.0.lock().clone()
+    /// The snapshot of the statement that a scan is planned for.
+    ///
+    /// # Errors
+    /// XX000 outside of a statement.
+    pub(crate) fn reads(state: &dyn Session) -> DfResult<Arc<ReadContext>> {
+        let reads = state.config().get_extension::<Slot>().and_then(|slot| slot.0.lock().clone());
+        reads.ok_or_else(|| external(Error::bug("a scan outside a statement")))
     }
 }

@@ -81,11 +81,7 @@ impl TableProvider for RowsTable {
         _filters: &[Expr],
         limit: Option<usize>,
     ) -> DfResult<Arc<dyn ExecutionPlan>> {
-        let context = state
-            .config()
-            .get_extension::<Slot>()
-            .and_then(|slot| slot.get())
-            .ok_or_else(|| external(Error::bug("a scan outside a statement")))?;
+        let context = Slot::reads(state)?;
         let view = context.rows_view.clone();
         let view = view.ok_or_else(|| external(Error::bug("a scan of rows without their snapshot")))?;
         let table = Arc::clone(context.snapshot.row_table_by_id(self.table.id).map_err(external)?);
