@@ -157,6 +157,14 @@ impl Compiled {
         matches!(&self.work, Work::Insert(insert) if insert.takes_rows()) && !self.params.is_empty()
     }
 
+    /// The error of a constant expression, with which each run fails.
+    ///
+    /// # Errors
+    /// That error.
+    pub fn check_constants(&self) -> Result<()> {
+        self.failure.clone().map_or(Ok(()), Err)
+    }
+
     /// Checks what a run does not begin with: other parameters, and constants that cannot be computed.
     fn check(&self, params: &[Datum<'_>]) -> Result<()> {
         let fits = match params.len().checked_rem(self.params.len()) {
@@ -167,7 +175,7 @@ impl Compiled {
             let text = format!("{} parameters given, {} expected", params.len(), self.params.len());
             return Err(Error::new(SqlState::PROTOCOL_VIOLATION, text));
         }
-        self.failure.clone().map_or(Ok(()), Err)
+        self.check_constants()
     }
 
     /// Tables whose rows it changes or locks, except those only read by foreign key checks. Before a run, the

@@ -294,11 +294,7 @@ fn with_options(create: &CreateTable) -> Result<Options> {
 
 /// Name and value of an option; one without a value is switched on.
 fn named_option(option: &RelOption) -> (String, String) {
-    let name = match &option.namespace {
-        None => option.name.to_string(),
-        Some(namespace) => format!("{namespace}.{}", option.name),
-    };
-    (name, option.value.as_ref().map_or_else(|| "true".to_owned(), OptionValue::text))
+    (option.full_name().into_owned(), option.value.as_ref().map_or_else(|| "true".to_owned(), OptionValue::text))
 }
 
 fn unrecognized(name: &str) -> Error {

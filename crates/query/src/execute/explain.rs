@@ -10,6 +10,7 @@ use parser::ast::Statement as Change;
 use relational::series::Streamed;
 use relational::types::Value;
 
+use crate::errors::locate;
 use crate::execute::query::{Long, located};
 use crate::plan::query::QueryPlan;
 use crate::plan::{self, Plan, Prepared, explain_columns};
@@ -42,6 +43,7 @@ pub(crate) async fn execute(session: &mut Session, prepared: &Prepared, values: 
             lines
         }
         Plan::Rows(plan) => {
+            plan.compiled.check_constants().map_err(|error| locate(error, &inner.0.statement.0))?;
             let mut lines = plan.describe();
             if analyze {
                 lines.push(run(session, &inner, values).await?);

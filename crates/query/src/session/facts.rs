@@ -56,7 +56,7 @@ impl scalar::context::Outside for Outside {
     }
 }
 
-/// What catalog functions and tables may ask about the statement.
+/// The facts of a statement for catalog functions and tables.
 pub(crate) fn statement_facts(context: &Arc<StatementContext>) -> Arc<StatementFacts> {
     Arc::new(StatementFacts {
         catalog: Arc::clone(context.reads.snapshot.catalog()),

@@ -218,9 +218,7 @@ impl Options {
         }
         Ok(())
     }
-}
 
-impl Options {
     /// Refuses options that do not apply to Parquet and Arrow files.
     fn check_file(&self, from: bool) -> Result<()> {
         let bare = Options {
@@ -267,9 +265,7 @@ impl CopyStatement {
     pub(crate) fn is_from(&self) -> bool {
         self.from
     }
-}
 
-impl CopyStatement {
     /// A COPY as the executor takes it.
     ///
     /// # Errors

@@ -237,7 +237,9 @@ fn parse_one(sql: &str, offset: u32, held: Option<Arc<Reservation>>) -> Result<O
 
 /// The error with its place, which is a byte of the statement, in characters.
 fn in_characters(error: Error, sql: &str) -> Error {
-    let Some(before) = error.position().and_then(|place| sql.get(..place as usize - 1)) else { return error };
+    let Some(before) = error.position().and_then(|place| sql.get(..(place as usize).checked_sub(1)?)) else {
+        return error;
+    };
     error.with_position(u32::try_from(before.chars().count()).unwrap_or(u32::MAX).saturating_add(1))
 }
 
