@@ -49,12 +49,6 @@ impl SystemTable {
         self.relation.columns.iter().map(|column| (column.name, column.type_id()))
     }
 
-    /// Whether the relation is a view in PostgreSQL.
-    #[must_use]
-    pub fn is_view(&self) -> bool {
-        self.relation.view
-    }
-
     /// Computes the rows.
     #[must_use]
     pub fn rows(&self) -> SystemRows<'_> {

@@ -17,7 +17,7 @@ use model::{Datum, Error, Result};
 use parser::ast::Statement;
 use scalar::{Context, Session};
 
-use crate::arrow::{Builder, arrow_type, text};
+use crate::arrow::{Builder, arrow_type, datum};
 use crate::errors::OrError;
 use crate::functions::Planner;
 use crate::lower::lower;
@@ -141,7 +141,7 @@ async fn answer(database: &Database, state: &SessionState, sql: &str) -> Result<
                 // Values without an Arrow type of their own are texts already.
                 let is_text = *datafusion::arrow::array::Array::data_type(column) == arrow_schema::DataType::Utf8;
                 let ty = if is_text { TypeId::TEXT } else { *ty };
-                text(column.as_ref(), row, ty, &ctx, &mut line)?;
+                scalar::output(&datum(column.as_ref(), row, ty)?, ty, &ctx, &mut line)?;
             }
             rows.push(line);
         }

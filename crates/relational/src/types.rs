@@ -7,9 +7,9 @@ use model::{DataType, Error, SqlState};
 use pg::types::oid;
 
 /// Metadata key of a field's PostgreSQL type OID, which overrides the OID of its Arrow type.
-pub const OID_KEY: &str = "pg:oid";
+pub(crate) const OID_KEY: &str = "pg:oid";
 /// Metadata key of a field's type modifier.
-pub const TYPMOD_KEY: &str = "pg:typmod";
+pub(crate) const TYPMOD_KEY: &str = "pg:typmod";
 /// Type modifier of `numeric(20)`: 20 digits before the point, none after.
 pub const UINT64_TYPMOD: i32 = (20 << 16) + 4;
 /// Digits after the point that a `numeric` without a scale has in Arrow.
@@ -76,7 +76,7 @@ pub fn oid_of(field: &Field) -> u32 {
 }
 
 /// PostgreSQL type OID of an Arrow type; `text` for types that PostgreSQL does not have.
-pub fn oid_of_arrow(ty: &Arrow) -> u32 {
+pub(crate) fn oid_of_arrow(ty: &Arrow) -> u32 {
     match ty {
         Arrow::Boolean => oid::BOOL,
         Arrow::Int8 | Arrow::UInt8 | Arrow::Int16 => oid::INT2,

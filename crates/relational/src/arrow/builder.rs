@@ -15,7 +15,7 @@ use model::{Datum, Error, Result, SqlState};
 use super::{Form, arrow_type, encode, form};
 
 /// Builds an array of one type's values.
-pub struct Builder(Inner);
+pub(crate) struct Builder(Inner);
 
 enum Inner {
     Bool(BooleanBuilder),
@@ -37,7 +37,7 @@ enum Inner {
 impl Builder {
     /// A builder with room for a number of values.
     #[must_use]
-    pub fn new(ty: TypeId, zone: &Arc<str>, rows: usize) -> Builder {
+    pub(crate) fn new(ty: TypeId, zone: &Arc<str>, rows: usize) -> Builder {
         let moment = || TimestampNanosecondBuilder::with_capacity(rows).with_data_type(arrow_type(ty, zone));
         Builder(match form(ty) {
             Form::Bool => Inner::Bool(BooleanBuilder::with_capacity(rows)),
@@ -61,7 +61,7 @@ impl Builder {
     ///
     /// # Errors
     /// 0A000 for a timestamp or interval beyond the range of nanoseconds; XX000 for a value of another type.
-    pub fn push(&mut self, datum: &Datum<'_>) -> Result<()> {
+    pub(crate) fn push(&mut self, datum: &Datum<'_>) -> Result<()> {
         match (&mut self.0, datum) {
             (inner, Datum::Null) => inner.push_null(),
             (Inner::Bool(builder), Datum::Bool(value)) => builder.append_value(*value),
@@ -110,7 +110,7 @@ impl Builder {
     }
 
     /// The array of the values; the builder is empty afterwards.
-    pub fn finish(&mut self) -> ArrayRef {
+    pub(crate) fn finish(&mut self) -> ArrayRef {
         match &mut self.0 {
             Inner::Bool(builder) => Arc::new(builder.finish()),
             Inner::Int2(builder) => Arc::new(builder.finish()),

@@ -13,7 +13,7 @@ use model::{
 const DEPTH_MAX: usize = 64;
 
 /// Appends the encoding of a value.
-pub fn encode(datum: &Datum<'_>, out: &mut Vec<u8>) {
+pub(crate) fn encode(datum: &Datum<'_>, out: &mut Vec<u8>) {
     match datum {
         Datum::Null => out.push(0),
         Datum::Bool(value) => out.extend([1, u8::from(*value)]),
@@ -165,7 +165,7 @@ fn encode_geometry(geometry: &Geometry, out: &mut Vec<u8>) {
 ///
 /// # Errors
 /// XX001 for other bytes.
-pub fn decode(bytes: &[u8]) -> Result<Datum<'_>> {
+pub(crate) fn decode(bytes: &[u8]) -> Result<Datum<'_>> {
     let mut input = Input { rest: bytes };
     let datum = input.datum(0)?;
     if input.rest.is_empty() { Ok(datum) } else { Err(damaged()) }

@@ -1,7 +1,7 @@
 //! PostgreSQL's values in Arrow arrays: the Arrow type of each PostgreSQL type, readers and builders.
 //!
 //! Computed values have the types of [`arrow_type`]. Stored columns may have other Arrow types for the same PostgreSQL
-//! type (numeric as a decimal or as an unsigned integer, text as a dictionary); [`datum`] reads all of them.
+//! type (numeric as a decimal or as an unsigned integer, text as a dictionary); `datum` reads all of them.
 //!
 //! Types without an Arrow type that represents all their values (numeric, arrays, rows, ranges …) are Binary, in the
 //! encoding of module `encoding`. The infinities of timestamps are the smallest and largest numbers of nanoseconds.
@@ -21,10 +21,10 @@ use arrow_schema::{DataType, IntervalUnit, TimeUnit};
 use catalog::{TypeId, TypeKind, builtin};
 use model::Result;
 
-pub use builder::Builder;
+pub(crate) use builder::Builder;
 pub(crate) use builder::check_room;
-pub use encoding::{decode, encode};
-pub use reader::{datum, text};
+pub(crate) use encoding::{decode, encode};
+pub(crate) use reader::datum;
 
 /// Casts values by Arrow's rules.
 ///

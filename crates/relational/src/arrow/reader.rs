@@ -11,7 +11,6 @@ use arrow_array::types::{
 use arrow_schema::{DataType, IntervalUnit, TimeUnit};
 use catalog::TypeId;
 use model::{Datum, Error, Interval, Numeric, Result};
-use scalar::Context;
 
 use super::{Form, decode, form};
 
@@ -19,7 +18,7 @@ use super::{Form, decode, form};
 ///
 /// # Errors
 /// XX000 for an array that does not represent the type; XX001 for bytes that are no encoded value.
-pub fn datum<'a>(array: &'a dyn Array, row: usize, ty: TypeId) -> Result<Datum<'a>> {
+pub(crate) fn datum<'a>(array: &'a dyn Array, row: usize, ty: TypeId) -> Result<Datum<'a>> {
     if array.is_null(row) {
         return Ok(Datum::Null);
     }
@@ -90,14 +89,6 @@ pub fn datum<'a>(array: &'a dyn Array, row: usize, ty: TypeId) -> Result<Datum<'
         }
         other => return Err(Error::bug(format!("values of Arrow type {other}"))),
     })
-}
-
-/// Appends the text of a row's value, as clients see it; nothing for NULL.
-///
-/// # Errors
-/// Those of [`datum`]; 0A000 for a type without text.
-pub fn text(array: &dyn Array, row: usize, ty: TypeId, ctx: &Context<'_>, into: &mut String) -> Result<()> {
-    scalar::output(&datum(array, row, ty)?, ty, ctx, into)
 }
 
 trait KeyAt {

@@ -27,9 +27,9 @@ pub use scan::{FilesTable, SOURCE};
 pub use write::{Compression, Writing, chunks};
 
 /// "insufficient_privilege"
-pub const INSUFFICIENT_PRIVILEGE: SqlState = SqlState("42501");
+const INSUFFICIENT_PRIVILEGE: SqlState = SqlState("42501");
 /// "undefined_file"
-pub const UNDEFINED_FILE: SqlState = SqlState("58P01");
+const UNDEFINED_FILE: SqlState = SqlState("58P01");
 
 /// Format of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -319,7 +319,7 @@ impl Shape {
     }
 
     /// Arrow types of the result's columns.
-    pub fn fields(&self) -> Vec<DataType> {
+    fn fields(&self) -> Vec<DataType> {
         self.result.fields().iter().map(|field| field.data_type().clone()).collect()
     }
 
