@@ -107,13 +107,15 @@ impl Lowering<'_> {
         }
         let (Some(right), Some(left)) = (marked.pop(), marked.pop()) else { return Err(Error::bug("no two sides")) };
         let union = LogicalPlanBuilder::from(left).union(right).or_error()?;
-        let call = |function: Arc<AggregateUDF>, of: DfExpr| {
-            DfExpr::AggregateFunction(AggregateFunction::new_udf(function, vec![of], false, None, Vec::new(), None))
+        let call = |function: Arc<AggregateUDF>, of: DfExpr, filter: Option<Box<DfExpr>>| {
+            DfExpr::AggregateFunction(AggregateFunction::new_udf(function, vec![of], false, filter, Vec::new(), None))
         };
+        // Every row of the result is in the left input, and has its value: 10.50 and 10.5 are equal.
+        let is_left = || Some(Box::new(col("left_rows").gt(lit(0_i64))));
         let mut group = Vec::with_capacity(columns.len());
         let mut calls = vec![
-            call(sum::sum_udaf(), col("left_rows")).alias("left_count"),
-            call(sum::sum_udaf(), col("right_rows")).alias("right_count"),
+            call(sum::sum_udaf(), col("left_rows"), None).alias("left_count"),
+            call(sum::sum_udaf(), col("right_rows"), None).alias("right_count"),
         ];
         for (name, ty) in names.iter().zip(types) {
             let arrow = arrow_type(*ty, &self.zone);
@@ -122,7 +124,7 @@ impl Lowering<'_> {
                 group.push(key);
             } else {
                 group.push(key.alias(format!("k{name}")));
-                calls.push(call(first_last::first_value_udaf(), col(name)).alias(name.as_str()));
+                calls.push(call(first_last::first_value_udaf(), col(name), is_left()).alias(name.as_str()));
             }
         }
         let (left, right) = (col("left_count"), col("right_count"));
