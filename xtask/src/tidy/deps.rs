@@ -23,6 +23,7 @@ const OURS: &[(&str, &[&str])] = &[
     ("scalar", &["model", "catalog", "pg"]),
     ("relational", &["model", "parser", "catalog", "scalar", "binder", "pg"]),
     ("pg", &["model"]),
+    ("epics", &["model"]),
     ("catalog", &["model"]),
     (
         "query",
@@ -56,7 +57,7 @@ const THEIRS: &[(&str, &[&str], &str)] = &[
         &["relational", "query", "server", "millrace"],
         "crates below `query` are built and tested without it",
     ),
-    ("tokio", &["relational", "query", "server", "millrace", "bench"], "engine calls are synchronous"),
+    ("tokio", &["epics", "relational", "query", "server", "millrace", "bench"], "engine calls are synchronous"),
     // `bench` depends on it through the Arrow Flight crate, which contains client and server.
     ("axum", &["server", "millrace", "bench"], "HTTP is the server's"),
     (
