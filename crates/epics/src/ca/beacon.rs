@@ -26,6 +26,8 @@ pub(super) enum Beacon {
 pub(super) struct Beacons {
     servers: FxHashMap<SocketAddrV4, Server>,
     started: Instant,
+    /// When servers that have fallen silent were last removed.
+    pruned: Instant,
     /// Beacon period of servers.
     period: Duration,
 }
@@ -39,7 +41,7 @@ struct Server {
 
 impl Beacons {
     pub(super) fn new(period: Duration, now: Instant) -> Beacons {
-        Beacons { servers: FxHashMap::default(), started: now, period }
+        Beacons { servers: FxHashMap::default(), started: now, pruned: now, period }
     }
 
     /// Notes a beacon of the server at `address`.
@@ -48,7 +50,8 @@ impl Beacons {
         if let Some(server) = self.servers.get_mut(&address) {
             return server.note(number, now);
         }
-        if self.servers.len() >= SERVERS_MAX {
+        if self.servers.len() >= SERVERS_MAX && now - self.pruned >= self.period {
+            self.pruned = now;
             let oldest = 10 * self.period;
             self.servers.retain(|_, server| now - server.at < oldest);
         }
@@ -72,7 +75,8 @@ impl Server {
         let anomaly = restarted || interval > average.mul_f64(3.25);
         self.number = number;
         self.at = now;
-        self.interval = if restarted { None } else { Some(interval.max(average.mul_f64(0.75) + interval.mul_f64(0.25))) };
+        self.interval =
+            if restarted { None } else { Some(interval.max(average.mul_f64(0.75) + interval.mul_f64(0.25))) };
         if anomaly { Beacon::Anomaly } else { Beacon::Regular }
     }
 }

@@ -49,8 +49,14 @@ pub(super) struct CircuitId {
 
 /// What the director wants of a circuit.
 pub(super) enum Order {
-    Add { channel: u32, name: Arc<str>, options: Options },
-    Remove { channel: u32 },
+    Add {
+        channel: u32,
+        name: Arc<str>,
+        options: Options,
+    },
+    Remove {
+        channel: u32,
+    },
     /// Check that the server answers.
     Probe,
 }
@@ -346,15 +352,7 @@ impl Circuit {
         }
     }
 
-    fn event(
-        &mut self,
-        subscription: u32,
-        data_type: u16,
-        count: u32,
-        status: u32,
-        payload: &[u8],
-        received: Nanos,
-    ) {
+    fn event(&mut self, subscription: u32, data_type: u16, count: u32, status: u32, payload: &[u8], received: Nanos) {
         if subscription & 1 == 1 {
             return self.metadata(subscription, command::EVENT_ADD, data_type, status, payload, received);
         }
@@ -500,7 +498,8 @@ impl Circuit {
 
     /// When [`Circuit::check`] has something to do.
     fn check_due(&self) -> Instant {
-        let soon = self.withholding || !self.dropped.is_empty() || !self.returned.is_empty() || self.outbox.is_overfull();
+        let soon =
+            self.withholding || !self.dropped.is_empty() || !self.returned.is_empty() || self.outbox.is_overfull();
         let soon = soon.then(|| self.checked + CHECK_PERIOD);
         let idle = self.channels.is_empty().then(|| self.idle_since.map_or(self.checked, |since| since + LINGER));
         let creating = self.creating.front().map(|&(since, _)| since + self.shared.settings.connection_timeout);
@@ -569,7 +568,13 @@ impl Circuit {
     }
 }
 
-fn subscription(data_type: u16, count: u32, server_channel: u32, subscription: u32, mask: EventMask) -> Request<'static> {
+fn subscription(
+    data_type: u16,
+    count: u32,
+    server_channel: u32,
+    subscription: u32,
+    mask: EventMask,
+) -> Request<'static> {
     Request::EventAdd { data_type, count, server_channel, subscription, mask }
 }
 

@@ -134,10 +134,16 @@ impl fmt::Display for PayloadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             PayloadError::Type { data_type } => {
-                write!(f, "payload of type {data_type}: expected DBR_TIME (14 to 20), DBR_GR_ENUM (24) or DBR_CTRL (28 to 34)")
+                write!(
+                    f,
+                    "payload of type {data_type}: expected DBR_TIME (14 to 20), DBR_GR_ENUM (24) or DBR_CTRL (28 to 34)"
+                )
             }
             PayloadError::Short { data_type, count, seen, expected } => {
-                write!(f, "payload of type {data_type} with {count} elements has {seen} bytes: expected {expected} or more")
+                write!(
+                    f,
+                    "payload of type {data_type} with {count} elements has {seen} bytes: expected {expected} or more"
+                )
             }
         }
     }
@@ -188,12 +194,9 @@ pub fn decode_control(data_type: u16, payload: &[u8]) -> Result<Metadata, Payloa
             reader.take(2);
             Metadata { precision, units: reader.units(), limits: Some(reader.limits(native)), labels: Vec::new() }
         }
-        NativeType::Short | NativeType::Char | NativeType::Long => Metadata {
-            precision: None,
-            units: reader.units(),
-            limits: Some(reader.limits(native)),
-            labels: Vec::new(),
-        },
+        NativeType::Short | NativeType::Char | NativeType::Long => {
+            Metadata { precision: None, units: reader.units(), limits: Some(reader.limits(native)), labels: Vec::new() }
+        }
     })
 }
 

@@ -112,7 +112,9 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Error::Setting(error) => error.fmt(f),
-            Error::Name { seen } => write!(f, "invalid PV name {seen:?}: expected 1 to {NAME_BYTES_MAX} bytes without zeros"),
+            Error::Name { seen } => {
+                write!(f, "invalid PV name {seen:?}: expected 1 to {NAME_BYTES_MAX} bytes without zeros")
+            }
             Error::Priority { seen } => write!(f, "invalid priority {seen}: expected 0 to 99"),
             Error::NoRuntime => write!(f, "the Channel Access client was started outside of a tokio runtime"),
             Error::Socket(error) => write!(f, "cannot open the UDP socket of Channel Access searches: {error}"),

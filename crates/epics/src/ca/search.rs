@@ -246,7 +246,8 @@ mod tests {
         let times = times_of(&sent, 0);
         let gaps: Vec<f64> = times.windows(2).map(|w| w[1] - w[0]).collect();
         assert!(times[0] < 0.001);
-        for (gap, expected) in gaps.iter().zip([0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 51.2, 102.4, 204.8, 300.0])
+        for (gap, expected) in
+            gaps.iter().zip([0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 51.2, 102.4, 204.8, 300.0])
         {
             assert!((gap - expected).abs() < 0.001, "gap of {gap} s: expected {expected} s");
         }

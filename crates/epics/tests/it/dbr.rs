@@ -51,9 +51,7 @@ fn updates_of_every_type_are_decoded_to_what_was_encoded() {
 fn bytes_of_a_double_are_exactly_these() {
     let mut payload = Vec::new();
     encode_time(&sample(Value::Scalar(Scalar::Float64(1.0))), &mut payload);
-    let expected = [
-        0, 4, 0, 1, 63, 180, 195, 128, 7, 91, 205, 21, 0, 0, 0, 0, 63, 240, 0, 0, 0, 0, 0, 0,
-    ];
+    let expected = [0, 4, 0, 1, 63, 181, 83, 128, 7, 91, 205, 21, 0, 0, 0, 0, 63, 240, 0, 0, 0, 0, 0, 0];
     assert_eq!(payload, expected);
 }
 

@@ -96,7 +96,7 @@ pub(crate) struct FakeServer {
     pub(crate) address: SocketAddrV4,
     /// Where circuits are accepted; also searches by TCP.
     pub(crate) tcp_address: SocketAddrV4,
-    _tasks: JoinSet<()>,
+    tasks: JoinSet<()>,
 }
 
 impl FakeServer {
@@ -122,7 +122,12 @@ impl FakeServer {
         let mut tasks = JoinSet::new();
         tasks.spawn(answer_searches(udp, Arc::clone(&shared)));
         tasks.spawn(accept(tcp, Arc::clone(&shared)));
-        FakeServer { shared, address, tcp_address, _tasks: tasks }
+        FakeServer { shared, address, tcp_address, tasks }
+    }
+
+    /// Stops the server; its ports are free on return.
+    pub(crate) async fn stop(mut self) {
+        self.tasks.shutdown().await;
     }
 
     pub(crate) fn behaviour(&self) -> &Behaviour {
@@ -227,7 +232,8 @@ impl FakeServer {
 fn send_update(pv: &Pv, subscription: Subscription, out: &mut Vec<u8>) {
     let Subscription { number, data_type, .. } = subscription;
     if !pv.access.read {
-        let response = Response::Event { subscription: number, data_type, count: 0, status: NO_READ_ACCESS, payload: &[] };
+        let response =
+            Response::Event { subscription: number, data_type, count: 0, status: NO_READ_ACCESS, payload: &[] };
         return response.encode(out);
     }
     let mut payload = Vec::new();

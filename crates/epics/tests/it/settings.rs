@@ -25,7 +25,10 @@ fn addresses_take_the_port_of_servers_where_they_have_none() {
     assert_eq!(addresses(&[list]), "10.0.0.1:5064 10.0.0.2:6000");
     assert_eq!(addresses(&[list, ("EPICS_CA_SERVER_PORT", "7000")]), "10.0.0.1:7000 10.0.0.2:6000");
     assert_eq!(addresses(&[("EPICS_CA_ADDR_LIST", "localhost")]), "127.0.0.1:5064");
-    assert_eq!(read(&[("EPICS_CA_NAME_SERVERS", "10.0.0.3")]).unwrap().name_servers, ["10.0.0.3:5064".parse().unwrap()]);
+    assert_eq!(
+        read(&[("EPICS_CA_NAME_SERVERS", "10.0.0.3")]).unwrap().name_servers,
+        ["10.0.0.3:5064".parse().unwrap()]
+    );
 }
 
 #[test]
