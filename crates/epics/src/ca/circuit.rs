@@ -35,6 +35,9 @@ const READ_BYTES_MAX: usize = 64 << 10;
 const CHECK_PERIOD: Duration = Duration::from_millis(250);
 /// A circuit without channels is kept for so long.
 const LINGER: Duration = Duration::from_secs(5);
+/// A circuit that ends sooner after its first channel was opened counts as failed, so that a server that keeps closing its circuits
+/// is reconnected to ever more seldom.
+const STABLE_AFTER: Duration = Duration::from_secs(10);
 /// Limit of bytes that wait for the server: it has stopped reading. Requests for 10^5 channels are a quarter of it.
 const OUT_BYTES_MAX: usize = 64 << 20;
 /// First server version that takes a count of 0 as the actual length.
@@ -65,8 +68,8 @@ pub(super) enum Order {
 pub(super) enum Report {
     /// A server ended a channel, or did not open it.
     Returned { channel: u32, was_open: bool },
-    /// The circuit has ended; all its channels are returned. `answered`: the server has sent at least one message.
-    Ended { circuit: CircuitId, answered: bool, channels: Vec<u32> },
+    /// The circuit has ended; all its channels are returned. `stable`: it has served channels for a while.
+    Ended { circuit: CircuitId, stable: bool, channels: Vec<u32> },
     /// A name server found a name.
     Found { channel: u32, address: SocketAddrV4, minor: u16 },
     /// A name server can be reached (again).
@@ -130,7 +133,10 @@ pub(super) struct Circuit {
     /// Times that it was asked to.
     withheld: u32,
     silence: Silence,
+    /// Whether the server has sent a message of Channel Access.
     answered: bool,
+    /// When the first channel was opened.
+    opened: Option<Instant>,
     /// Time of the last check.
     checked: Instant,
     idle_since: Option<Instant>,
@@ -157,6 +163,7 @@ impl Circuit {
             withheld: 0,
             silence: Silence::new(shared.settings.connection_timeout),
             answered: false,
+            opened: None,
             checked: Instant::now(),
             idle_since: None,
             creating: VecDeque::new(),
@@ -193,8 +200,8 @@ impl Circuit {
         }
         channels.extend(self.returned.iter().map(|&(channel, _)| channel));
         if self.outbox.drain().await.is_ok() {
-            let Circuit { id: circuit, answered, .. } = self;
-            let _ = self.shared.reports.send(Report::Ended { circuit, answered, channels }).await;
+            let stable = self.opened.is_some_and(|opened| opened.elapsed() >= STABLE_AFTER);
+            let _ = self.shared.reports.send(Report::Ended { circuit: self.id, stable, channels }).await;
         }
     }
 
@@ -330,6 +337,7 @@ impl Circuit {
             return;
         };
         channel.state = State::Open { server_channel, native, count };
+        self.opened.get_or_insert_with(Instant::now);
         self.shared.statistics.connected_channels.add(1);
         let event = Event::Connected { host: self.id.address, native, count, access: channel.access };
         self.outbox.push(Update { channel: ChannelId(id), received, event }, 0);

@@ -30,7 +30,7 @@ const NAME_SERVER_QUEUE: usize = 64;
 /// Time between registrations with the repeater, before and after it has confirmed one.
 const REGISTER_PERIOD: Duration = Duration::from_secs(1);
 const REGISTERED_PERIOD: Duration = Duration::from_secs(30);
-/// Time for which a server is left alone after a failed connection: doubles from the first to the second.
+/// Time for which a server is left alone after a failed circuit: doubles from the first to the second.
 const BACKOFF_MIN: Duration = Duration::from_millis(500);
 const BACKOFF_MAX: Duration = Duration::from_secs(60);
 
@@ -168,9 +168,9 @@ impl Director {
                 channel.refusals = if was_open { 0 } else { channel.refusals + 1 };
                 self.search_again(id);
             }
-            Report::Ended { circuit, answered, channels } => {
+            Report::Ended { circuit, stable, channels } => {
                 self.circuits.remove(&circuit);
-                self.back_off(circuit.address, answered);
+                self.back_off(circuit.address, stable);
                 channels.into_iter().for_each(|id| self.search_again(id));
                 self.forget_ended_tasks();
             }
@@ -187,9 +187,9 @@ impl Director {
         self.schedule.add_lost(id, Arc::clone(&channel.name), channel.refusals, Instant::now());
     }
 
-    /// A server that was reached may be reconnected to at once; another is left alone for a while.
-    fn back_off(&mut self, address: SocketAddrV4, answered: bool) {
-        if answered {
+    /// A server that has served for a while may be reconnected to at once; another is left alone.
+    fn back_off(&mut self, address: SocketAddrV4, stable: bool) {
+        if stable {
             self.backoffs.remove(&address);
             return;
         }

@@ -1,5 +1,6 @@
 //! The client against the server in this process.
 
+use std::collections::HashSet;
 use std::net::SocketAddrV4;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
@@ -201,6 +202,65 @@ async fn a_message_of_4_gib_that_is_no_update_ends_the_circuit_and_the_client_re
     });
     assert_eq!(watch.event(channel, is_disconnected).await, Event::Disconnected(Reason::Protocol));
     watch.event(channel, is_connected).await;
+}
+
+#[tokio::test]
+async fn random_bytes_from_servers_never_stop_the_client() {
+    let mut servers = Vec::new();
+    for i in 0..50 {
+        servers.push(FakeServer::start([(format!("T:{i}"), Pv::new(counter(0), 1))]).await);
+    }
+    let addresses: Vec<SocketAddrV4> = servers.iter().map(|server| server.address).collect();
+    let mut watch = Watch::new(settings(&addresses));
+    let mut channels = Vec::new();
+    for i in 0..50 {
+        channels.push(watch.subscribe(&format!("T:{i}")).await);
+    }
+    watch.samples_of(&channels).await;
+    let mut random = Random(42);
+    for (i, server) in servers.iter().enumerate() {
+        let garbage: Vec<u8> = (0..20_000).map(|_| random.byte()).collect();
+        server.send_raw(&format!("T:{i}"), |_| garbage.clone());
+    }
+    watch.events_within(Duration::from_millis(300)).await;
+    for (i, server) in servers.iter().enumerate() {
+        server.close_circuits();
+        server.post(&format!("T:{i}"), counter(99));
+    }
+    let mut missing: HashSet<ChannelId> = channels.into_iter().collect();
+    while !missing.is_empty() {
+        let update = watch.next().await;
+        if matches!(&update.event, Event::Sample(sample) if *sample == counter(99)) {
+            missing.remove(&update.channel);
+        }
+    }
+}
+
+/// A generator of bytes, half of them zero as in headers: xorshift.
+struct Random(u64);
+
+impl Random {
+    fn byte(&mut self) -> u8 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        if self.0 >> 40 & 1 == 0 { 0 } else { (self.0 >> 32) as u8 % 32 }
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_keeps_closing_its_circuits_is_reconnected_to_ever_more_seldom() {
+    let (server, mut watch, _) = one_counter().await;
+    let closing = async {
+        loop {
+            server.close_circuits();
+            sleep(Duration::from_millis(20)).await;
+        }
+    };
+    let _: Result<(), _> = timeout(Duration::from_secs(5), closing).await;
+    let connections = server.behaviour().connections.load(Relaxed);
+    assert!((3..=6).contains(&connections), "{connections} connections in 5 s");
+    watch.events_within(Duration::from_millis(10)).await;
 }
 
 #[tokio::test]

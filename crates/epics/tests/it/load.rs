@@ -88,3 +88,47 @@ fn load_of_2000_pvs_at_10_hz_in_one_burst_each() {
 fn load_of_2000_pvs_at_10_hz_spread_over_100_parts() {
     measure(100);
 }
+
+/// Resident memory of this process in MiB. Linux only.
+fn resident_mib() -> usize {
+    let text = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = text.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse::<usize>().unwrap() / 1_024
+}
+
+#[test]
+#[ignore = "a measurement"]
+fn load_of_100_000_channels_at_100_servers() {
+    let (sender, addresses) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let mut servers = Vec::new();
+            for server in 0..100 {
+                let pvs = (0..1_000).map(|pv| (name(server * 1_000 + pv), Pv::new(counter(0), 1)));
+                servers.push(FakeServer::start(pvs).await);
+                sender.send(servers[server].address).unwrap();
+            }
+            tokio::time::sleep(Duration::from_secs(3_600)).await;
+        });
+    });
+    let addresses: Vec<_> = (0..100).map(|_| addresses.recv().unwrap()).collect();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let mut watch = Watch::new(epics::ca::Settings { search_datagrams_per_second: 20_000, ..settings(&addresses) });
+        let (start, before, resident) = (Instant::now(), thread_time(), resident_mib());
+        let mut channels = Vec::new();
+        for pv in 0..100_000 {
+            channels.push(watch.subscribe(&name(pv)).await);
+        }
+        watch.samples_of(&channels).await;
+        let (elapsed, cpu) = (start.elapsed(), thread_time() - before);
+        let resident = resident_mib() - resident;
+        println!("100000 channels connected in {elapsed:?}, CPU {cpu:?}, {resident} MiB with the servers' share");
+        let statistics = watch.client.statistics();
+        println!("{} searches in {} datagrams", statistics.searches.get(), statistics.search_datagrams.get());
+        let before = thread_time();
+        tokio::time::sleep(Duration::from_secs(20)).await;
+        println!("idle for 20 s: CPU {:?}", thread_time() - before);
+    });
+}

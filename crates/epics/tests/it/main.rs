@@ -1,5 +1,7 @@
 //! Tests of the crate's public parts.
 
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
 mod client;
 mod dbr;
 mod fake_server;

@@ -91,6 +91,9 @@ impl Drop for SoftIoc {
     }
 }
 
+/// Whether a value is the expected one.
+type Check = fn(&Value) -> bool;
+
 async fn connected(watch: &mut Watch, channel: ChannelId) -> (NativeType, u32) {
     match watch.event(channel, |event| matches!(event, Event::Connected { .. })).await {
         Event::Connected { native, count, .. } => (native, count),
@@ -115,7 +118,7 @@ async fn records_of_every_kind_arrive_with_their_type_and_value() {
     let ports = Ports::free();
     let _ioc = SoftIoc::start(ports);
     let mut watch = Watch::new(ports.settings());
-    let cases: [(&str, NativeType, u32, fn(&Value) -> bool); 8] = [
+    let cases: [(&str, NativeType, u32, Check); 8] = [
         ("T:AI", NativeType::Double, 1, |v| matches!(v, Value::Scalar(Scalar::Float64(x)) if x.abs() <= 10.0)),
         ("T:CNT", NativeType::Long, 1, |v| matches!(v, Value::Scalar(Scalar::Int32(0..)))),
         ("T:STATE", NativeType::Enum, 1, |v| matches!(v, Value::Scalar(Scalar::Enum(0..3)))),
@@ -185,7 +188,7 @@ async fn no_update_of_a_counter_at_10_hz_is_lost_in_20_s_and_all_alarms_are_seen
                 times.push(sample.time);
             }
             Event::Sample(sample) if update.channel == analog => {
-                drop(alarms.insert((sample.status, sample.severity as u8)))
+                alarms.insert((sample.status, sample.severity as u8));
             }
             _ => {}
         }
