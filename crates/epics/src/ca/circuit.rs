@@ -20,7 +20,7 @@ use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::dbr::{NativeType, Shape, control_bytes, decode_control, decode_time};
+use super::dbr::{NativeType, Shape, decode_control, decode_time, encode_control};
 use super::event::{ChannelId, DropReason, Event, Outbox, Queue, Reason, Update};
 use super::protocol::{
     Access, ECA_NORMAL, EventMask, Frame, Header, MINOR_VERSION, Request, Response, command, first_frame,
@@ -90,7 +90,7 @@ struct Channel {
     options: Options,
     access: Access,
     state: State,
-    /// Metadata as last reported, in the bytes of their payload.
+    /// Metadata as last reported, encoded; empty before.
     metadata: Box<[u8]>,
     /// Samples dropped since the last sample.
     dropped: u64,
@@ -401,17 +401,18 @@ impl Circuit {
             return self.refused(id, request, status, String::new(), received);
         }
         let Some(channel) = self.channels.get_mut(&id) else { return };
-        let Ok(bytes) = control_bytes(data_type, payload) else {
+        let State::Open { native, .. } = channel.state else { return };
+        let Ok(metadata) = decode_control(data_type, payload) else {
             if !payload.is_empty() {
                 self.shared.statistics.malformed_messages.add(1);
             }
             return;
         };
-        if *channel.metadata == *bytes {
-            return;
-        }
-        channel.metadata = bytes.into();
-        if let Ok(metadata) = decode_control(data_type, payload) {
+        // Encoded anew, because servers leave random bytes in the padding, and NaN is not equal to itself.
+        let mut bytes = Vec::new();
+        encode_control(native, &metadata, &mut bytes);
+        if *channel.metadata != *bytes {
+            channel.metadata = bytes.into();
             let event = Event::Metadata(Box::new(metadata));
             self.outbox.push(Update { channel: ChannelId(id), received, event }, payload.len());
         }

@@ -184,8 +184,9 @@ pub fn decode_time(data_type: u16, count: u32, shape: Shape, payload: &[u8]) -> 
 /// The type is another one, or the payload is too short.
 pub fn decode_control(data_type: u16, payload: &[u8]) -> Result<Metadata, PayloadError> {
     let native = control_native(data_type)?;
-    let bytes = control_bytes(data_type, payload)?;
-    let mut reader = Reader(bytes);
+    let end = native.control_value_at();
+    let short = PayloadError::Short { data_type, count: 1, seen: payload.len(), expected: end };
+    let mut reader = Reader(payload.get(4..end).ok_or(short)?);
     Ok(match native {
         NativeType::String => Metadata::default(),
         NativeType::Enum => Metadata { labels: reader.labels(), ..Metadata::default() },
@@ -198,17 +199,6 @@ pub fn decode_control(data_type: u16, payload: &[u8]) -> Result<Metadata, Payloa
             Metadata { precision: None, units: reader.units(), limits: Some(reader.limits(native)), labels: Vec::new() }
         }
     })
-}
-
-/// The part of a `DBR_CTRL_*` payload that is metadata, without status, severity and value: two payloads with equal parts have
-/// equal metadata.
-///
-/// # Errors
-/// As [`decode_control`].
-pub fn control_bytes(data_type: u16, payload: &[u8]) -> Result<&[u8], PayloadError> {
-    let end = control_native(data_type)?.control_value_at();
-    let short = PayloadError::Short { data_type, count: 1, seen: payload.len(), expected: end };
-    payload.get(4..end).ok_or(short)
 }
 
 /// Appends the payload of an update in the type of its value, which is returned with the number of elements.

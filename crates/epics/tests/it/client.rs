@@ -72,17 +72,38 @@ async fn a_value_of_every_type_arrives_as_it_was_sent() {
 
 #[tokio::test]
 async fn metadata_arrive_at_connection_and_when_they_change_and_not_otherwise() {
-    let (server, mut watch, channel) = one_counter().await;
-    let limits = Limits { display: (0.0, 9.0), alarm: (1.0, 8.0), warning: (2.0, 7.0), control: (3.0, 6.0) };
-    let metadata = Metadata { units: Some("mA".into()), precision: None, limits: Some(limits), labels: Vec::new() };
-    server.post_metadata("T:CNT", metadata.clone());
-    server.post_metadata("T:CNT", metadata.clone());
-    let seen: Vec<Event> = watch.events_within(Duration::from_millis(500)).await.into_iter().map(|u| u.event).collect();
-    // Those of the connection came before the sample that `one_counter` waits for.
-    assert_eq!(seen, [Event::Metadata(Box::new(metadata.clone()))]);
+    let limits = Limits { display: (0.0, 9.0), alarm: (f64::NAN, 8.0), warning: (2.0, 7.0), control: (3.0, 6.0) };
+    let metadata = |units: &str| Metadata {
+        units: Some(units.to_owned()),
+        precision: Some(2),
+        limits: Some(limits),
+        labels: Vec::new(),
+    };
+    let mut pv = Pv::new(of(Value::Scalar(Scalar::Float64(1.0))), 1);
+    pv.metadata = metadata("A");
+    let server = FakeServer::start([("T:AI", pv)]).await;
+    let mut watch = Watch::new(settings(&[server.address]));
+    let channel = watch.subscribe("T:AI").await;
+    watch.sample(channel).await;
+    watch.events_within(Duration::from_millis(200)).await;
+    server.post_metadata("T:AI", metadata("mA"));
+    server.post_metadata("T:AI", metadata("mA"));
+    let changed = watch.events_within(Duration::from_millis(300)).await;
+    assert_eq!(changed.len(), 1, "{changed:?}");
+    assert_eq!(changed[0].channel, channel);
     server.close_circuits();
-    watch.event(channel, is_connected).await;
-    watch.event(channel, |event| *event == Event::Metadata(Box::new(metadata.clone()))).await;
+    let mut seen = Vec::new();
+    while seen.last().is_none_or(|last| last != "sample") {
+        seen.push(match watch.next().await.event {
+            Event::Metadata(metadata) => metadata.units.unwrap(),
+            Event::Connected { .. } => "connected".to_owned(),
+            Event::Disconnected(_) => "disconnected".to_owned(),
+            Event::Sample(_) => "sample".to_owned(),
+            other => panic!("{other:?}"),
+        });
+    }
+    assert_eq!(seen, ["disconnected", "connected", "mA", "sample"]);
+    assert_eq!(watch.events_within(Duration::from_millis(300)).await, []);
 }
 
 #[tokio::test]

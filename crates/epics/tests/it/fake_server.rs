@@ -368,6 +368,10 @@ fn answer(shared: &Shared, state: &mut State, request: &Request<'_>) {
             let pv = &shared.pvs.lock().unwrap()[name];
             let mut payload = Vec::new();
             let count = encode(pv, data_type, &mut payload);
+            if data_type == NativeType::Double.control_type() {
+                // Padding of EPICS 7 has random bytes.
+                payload[6..8].fill(0xAA);
+            }
             let status = if pv.access.read { ECA_NORMAL } else { NO_READ_ACCESS };
             Response::Read { read, data_type, count, status, payload: &payload }.encode(&mut state.out);
         }

@@ -167,6 +167,8 @@ async fn metadata_of_a_number_and_labels_of_enumerations_arrive() {
         let channel = watch.subscribe(name).await;
         let seen = watch.event(channel, |event| matches!(event, Event::Metadata(_))).await;
         assert_eq!(seen, Event::Metadata(Box::new(expected)), "{name}");
+        let events = watch.events_within(Duration::from_millis(500)).await;
+        assert!(!events.iter().any(|update| matches!(update.event, Event::Metadata(_))), "{name}: {events:?}");
     }
 }
 
