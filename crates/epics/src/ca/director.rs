@@ -34,7 +34,7 @@ const REGISTERED_PERIOD: Duration = Duration::from_secs(30);
 const BACKOFF_MIN: Duration = Duration::from_millis(500);
 const BACKOFF_MAX: Duration = Duration::from_secs(60);
 
-/// What the client wants of the director.
+/// A command of the client to the director.
 pub(super) enum Command {
     Subscribe { channel: u32, name: Arc<str>, options: Options },
     Unsubscribe { channel: u32 },

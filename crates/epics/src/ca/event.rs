@@ -24,7 +24,7 @@ pub struct ChannelId(pub u32);
 pub struct Update {
     /// The channel.
     pub channel: ChannelId,
-    /// When the client received it, by the clock that the client was given.
+    /// Time of reception, by the clock that the client was given.
     pub received: Nanos,
     /// The event.
     pub event: Event,
@@ -56,7 +56,7 @@ pub enum Event {
     Dropped {
         /// Their number.
         count: u64,
-        /// Why.
+        /// Cause.
         reason: DropReason,
     },
     /// Since the last sample of this channel, the server was for some time asked to withhold updates, because the consumer is slow.

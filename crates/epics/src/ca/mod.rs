@@ -16,11 +16,11 @@
 //! ```
 //!
 //! Modules, lowest first: `protocol` (messages), `dbr` (payloads), `settings`, `statistics`, `event` (events and their queue), `search`
-//! (when to search for which name), `beacon`, `repeater`, `circuit`, `name_server`, `director` (all channels).
+//! (when to search for which name), `beacon`, `repeater`, `connection` (parts of every TCP connection), `circuit`, `name_server`, `director` (all channels).
 //!
 //! Always true:
-//! - A sample is delivered, or counted in a [`Event::Dropped`], or its possible loss in the server is marked by [`Event::Withheld`]. What
-//!   a server drops without being asked cannot be known: it keeps only the newest update of a channel while its connection is full.
+//! - A sample is delivered, or counted in a [`Event::Dropped`], or its possible loss in the server is marked by [`Event::Withheld`]. Losses
+//!   in a server that was not asked to withhold cannot be known: it keeps only the newest update of a channel while its connection is full.
 //! - Events of a channel are in order, across reconnections too.
 //! - All queues are bounded: by bytes ([`Settings::queue_bytes`]) or by the number of channels.
 //! - A circuit that fails or stalls stops no other.
@@ -29,6 +29,7 @@
 
 mod beacon;
 mod circuit;
+mod connection;
 pub mod dbr;
 mod director;
 mod event;

@@ -10,7 +10,8 @@ use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, sleep_until};
 
-use super::circuit::{ReadBuffer, Report, Shared, Silence, Step, connect, greet};
+use super::circuit::{Report, Shared};
+use super::connection::{ReadBuffer, Silence, Step, connect, greet};
 use super::protocol::{Frame, Request, Response, first_frame};
 
 /// Time between two attempts to connect: doubles from the first to the second.

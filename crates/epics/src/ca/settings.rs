@@ -16,7 +16,7 @@ pub struct Settings {
     pub addresses: Vec<SocketAddrV4>,
     /// Servers that receive searches by TCP (`EPICS_CA_NAME_SERVERS`).
     pub name_servers: Vec<SocketAddrV4>,
-    /// Where a repeater of beacons is expected on this machine and, when there is none, run by this process
+    /// Address at which a repeater of beacons is expected on this machine and, when there is none, run by this process
     /// (`EPICS_CA_REPEATER_PORT`). `None`: beacons are not received; a restarted server is found more slowly.
     pub repeater: Option<SocketAddrV4>,
     /// A circuit is closed after so long without an answer (`EPICS_CA_CONN_TMO`).
