@@ -24,6 +24,7 @@ const OURS: &[(&str, &[&str])] = &[
     ("relational", &["model", "columns", "rows", "engine", "ingest", "parser", "catalog", "scalar", "binder", "pg"]),
     ("pg", &["model"]),
     ("pg_catalog", &["model", "engine", "pg", "compiled", "catalog", "scalar", "binder"]),
+    ("epics", &["model"]),
     ("catalog", &["model"]),
     (
         "query",
@@ -58,7 +59,7 @@ const THEIRS: &[(&str, &[&str], &str)] = &[
         &["relational", "query", "server", "millrace"],
         "crates below `query` are built and tested without it",
     ),
-    ("tokio", &["relational", "query", "server", "millrace", "bench"], "engine calls are synchronous"),
+    ("tokio", &["epics", "relational", "query", "server", "millrace", "bench"], "engine calls are synchronous"),
     // `bench` depends on it through the Arrow Flight crate, which contains client and server.
     ("axum", &["server", "millrace", "bench"], "HTTP is the server's"),
     (

@@ -1,0 +1,12 @@
+//! Tests of the crate's public parts.
+
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+mod client;
+mod dbr;
+mod fake_server;
+mod load;
+mod protocol;
+mod settings;
+mod soft_ioc;
+mod watch;
