@@ -13,4 +13,5 @@ mod calendar;
 pub mod event;
 mod numerals;
 pub mod pb;
+pub mod processors;
 pub mod sample;
