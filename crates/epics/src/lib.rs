@@ -11,6 +11,7 @@
 
 mod calendar;
 pub mod event;
+pub mod formats;
 mod numerals;
 pub mod pb;
 pub mod processors;

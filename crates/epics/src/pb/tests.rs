@@ -153,12 +153,14 @@ fn each_year_and_each_type_starts_a_chunk_with_its_header() {
     let headers: Vec<_> = records
         .iter()
         .filter_map(|record| match record {
-            Record::Header(header) => Some((header.year, header.payload)),
+            Record::Header(header) => Some((header.year, header.payload, header.elements)),
             _ => None,
         })
         .collect();
     use Payload::{Enum, Float64};
-    assert_eq!(headers, [(2023, Float64), (2024, Float64), (2024, Enum), (2025, Float64)]);
+    // Two elements are what the header declares for its own type.
+    let expected = [(2023, Float64, 2), (2024, Float64, 2), (2024, Enum, 1), (2025, Float64, 2)];
+    assert_eq!(headers, expected.map(|(year, payload, elements)| (year, payload, Some(elements))));
     assert_eq!(events_in(records), events);
 }
 

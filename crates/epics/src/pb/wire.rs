@@ -393,11 +393,11 @@ fn varint_bytes(value: usize) -> usize {
     (64 - (value as u64 | 1).leading_zeros()).div_ceil(7) as usize
 }
 
-pub(super) fn encode_header(header: &Header, payload: Payload, year: i32, out: &mut Vec<u8>) {
+pub(super) fn encode_header(header: &Header, payload: Payload, year: i32, elements: Option<i32>, out: &mut Vec<u8>) {
     push_int32(out, 0x08, payload as i32);
     push_bytes(out, 0x12, header.pv.as_bytes());
     push_int32(out, 0x18, year);
-    if let Some(elements) = header.elements {
+    if let Some(elements) = elements {
         push_int32(out, 0x20, elements);
     }
     for pair in &header.fields {

@@ -7,10 +7,25 @@ use super::wire::{encode_event, encode_header, escape};
 use super::{Header, Payload};
 use crate::calendar::{YEARS, start_of_year, year_of};
 use crate::event::Event;
-use crate::sample::Nanos;
+use crate::sample::{Array, Nanos, Value};
 
 /// Bytes that are collected before they are written.
 const BUFFER_BYTES: usize = 64 << 10;
+
+/// Elements of a value.
+fn elements(value: &Value) -> usize {
+    let Value::Array(array) = value else { return 1 };
+    match array {
+        Array::Int8(values) => values.len(),
+        Array::Int16(values) => values.len(),
+        Array::Int32(values) => values.len(),
+        Array::Int64(values) => values.len(),
+        Array::Float32(values) => values.len(),
+        Array::Float64(values) => values.len(),
+        Array::Enum(values) => values.len(),
+        Array::Text(values) => values.len(),
+    }
+}
 
 /// Writes chunks, with a header at each change of PV, year or type of value.
 ///
@@ -51,7 +66,8 @@ impl<W: Write> Writer<W> {
         Ok(())
     }
 
-    /// Writes an event of the PV that was started last. The header's `payload` and `year` follow the event.
+    /// Writes an event of the PV that was started last. The header's `payload` and `year` follow the event, and so does
+    /// its `elements`, if it has any and the event has another type than `header` said, as statistics have.
     ///
     /// # Errors
     /// - `InvalidInput`: no PV was started, or the time is not in the years 1678 to 2261. Nothing was written.
@@ -59,7 +75,7 @@ impl<W: Write> Writer<W> {
     pub fn event(&mut self, event: &Event) -> io::Result<()> {
         let payload = Payload::of(&event.sample.value);
         if self.chunk.0 != payload || !self.chunk.1.contains(&event.time()) {
-            self.start_chunk(payload, year_of(event.time()))?;
+            self.start_chunk(payload, year_of(event.time()), elements(&event.sample.value))?;
         }
         self.message.clear();
         encode_event(event, self.chunk.1.start, &mut self.message);
@@ -80,14 +96,15 @@ impl<W: Write> Writer<W> {
     fn end_pv(&mut self) -> io::Result<()> {
         if let (Some(header), true) = (&self.header, self.chunk.1.is_empty()) {
             let (payload, year) = (header.payload, header.year);
-            self.start_chunk(payload, year)?;
+            self.start_chunk(payload, year, 1)?;
         }
         self.header = None;
         self.chunk.1 = 0..0;
         Ok(())
     }
 
-    fn start_chunk(&mut self, payload: Payload, year: i32) -> io::Result<()> {
+    /// - `elements`: of the first event; the header's count is that of the header's type.
+    fn start_chunk(&mut self, payload: Payload, year: i32, elements: usize) -> io::Result<()> {
         let invalid = |text: String| io::Error::new(io::ErrorKind::InvalidInput, text);
         let header = self.header.as_ref().ok_or_else(|| invalid("event before the first PV".into()))?;
         if !YEARS.contains(&year) {
@@ -96,8 +113,10 @@ impl<W: Write> Writer<W> {
         if !std::mem::take(&mut self.first_chunk) {
             self.buffer.push(b'\n');
         }
+        let elements = i32::try_from(elements).unwrap_or(i32::MAX);
+        let elements = header.elements.map(|declared| if payload == header.payload { declared } else { elements });
         self.message.clear();
-        encode_header(header, payload, year, &mut self.message);
+        encode_header(header, payload, year, elements, &mut self.message);
         let end = if year == *YEARS.end() { Nanos::MAX } else { start_of_year(year + 1) };
         self.chunk = (payload, start_of_year(year)..end);
         self.line()

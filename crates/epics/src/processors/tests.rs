@@ -244,6 +244,26 @@ fn dead_band_keeps_what_differs_from_the_last_kept() {
     check("deadBand_0", &[(0.0, 1.0), (1.0, 1.0), (2.0, 2.0)], (0.0, 9.0), &[(0.0, 1.0), (2.0, 2.0)]);
 }
 
+/// A signal that was archived without a dead band, and its copy with one of 2 in the IOC: `sig1-wo-adel.pb` and
+/// `sig2-w-adel.pb` of the Appliance's tests, in the folder `EPICS_PB_GOLDEN`. Nothing is tested without them.
+#[test]
+fn dead_band_of_a_signal_is_the_one_of_an_ioc() {
+    let Some(folder) = std::env::var_os("EPICS_PB_GOLDEN") else { return };
+    let read = |name: &str| -> Option<Vec<Event>> {
+        let file = std::fs::File::open(std::path::Path::new(&folder).join(name)).ok()?;
+        let records = crate::pb::Reader::new(file).map(Result::unwrap);
+        Some(
+            records
+                .filter_map(|record| if let crate::pb::Record::Event(event) = record { Some(event) } else { None })
+                .collect(),
+        )
+    };
+    let (Some(all), Some(with_band)) = (read("sig1-wo-adel.pb"), read("sig2-w-adel.pb")) else { return };
+    let range = Span { from: all[0].time(), to: all[all.len() - 1].time() };
+    let values = |events: &[Event]| format!("{:?}", events.iter().filter_map(Event::number).collect::<Vec<_>>());
+    assert_eq!(values(&run("deadBand_2.0", &all, range)), values(&with_band));
+}
+
 #[test]
 fn every_kth_event_of_the_range_is_taken_of_any_type() {
     let events: Vec<(f64, f64)> = (-1..10).map(|n| (f64::from(n), f64::from(n))).collect();
@@ -291,6 +311,26 @@ fn few_events_stay_as_they_are_when_optimized_and_more_become_statistics() {
     assert_eq!(binned[0].1[2..], [0.0, 1.0, 10.0]);
     assert_eq!(binned[2], (25.0, binned[1].1.clone()));
     assert_eq!(plain(&run("optimizedSample_2", &events, range)).len(), 2);
+}
+
+#[test]
+fn few_events_of_a_short_range_are_those_in_it_and_the_one_before() {
+    let events: Vec<(f64, f64)> = (0..5).map(|n| (f64::from(n) * 7.0, f64::from(n))).collect();
+    for (from, to, expected) in [
+        (-0.003, -0.002, &[][..]),
+        (-0.003, 0.0, &[0]),
+        (0.0, 6.999, &[0]),
+        (13.999, 13.999, &[1]),
+        (13.999, 14.02, &[1, 2]),
+        (14.0, 14.02, &[2]),
+        (15.0, 16.0, &[2]),
+        (27.5, 90.0, &[3, 4]),
+        (28.0, 90.0, &[4]),
+        (60.0, 90.0, &[4]),
+    ] {
+        let expected: Vec<_> = expected.iter().map(|n| events[*n]).collect();
+        check("optimized_8", &events, (from, to), &expected);
+    }
 }
 
 #[test]
