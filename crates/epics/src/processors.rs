@@ -27,7 +27,7 @@
 //! - Severity of a bin is the highest of its events; status is 0. A repeated event repeats both.
 //! - `connectionChange` is `true` in a bin with an event that has the field `cnxregainedepsecs`.
 //! - NaN is skipped by statistics; a bin of nothing else is NaN, its count 0. `linear` and `loess` take NaN as a value.
-//! - Of a waveform, the first element counts; of an enumeration, the index. Texts and structures are refused by
+//! - A waveform counts by its first element, an enumeration by its index. Texts and structures are refused by
 //!   operators that compute; `firstSample`, `lastSample`, fills, `nth` and `ncount` take any type.
 //! - Repetition goes up to the bin of `to`, even where `to` is in the future.
 //! - An event that is not later than the one before it is dropped, here by all operators.
@@ -163,6 +163,11 @@ impl Bins {
     fn start(self, bin: i64) -> Nanos {
         bin.saturating_mul(self.seconds).saturating_mul(SECOND)
     }
+
+    /// Half of N seconds in nanoseconds: whole seconds, and the rest of them.
+    fn half(self) -> (i64, i64) {
+        (self.seconds / 2 * SECOND, self.seconds % 2 * (SECOND / 2))
+    }
 }
 
 /// Times of bins' middles.
@@ -175,21 +180,8 @@ struct Middle {
 
 impl Middle {
     fn of(self, bin: i64) -> Nanos {
-        let N { whole, half } = N::of(self.bins.seconds);
-        let start = self.bins.start(bin).saturating_add(whole);
-        if self.half { start.saturating_add(half) } else { start }
-    }
-}
-
-/// Half of N seconds: whole seconds, and the rest of them, in nanoseconds.
-struct N {
-    whole: i64,
-    half: i64,
-}
-
-impl N {
-    fn of(seconds: i64) -> N {
-        N { whole: seconds / 2 * SECOND, half: seconds % 2 * (SECOND / 2) }
+        let (whole, rest) = self.bins.half();
+        self.bins.start(bin).saturating_add(if self.half { whole + rest } else { whole })
     }
 }
 

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::statistics::Collector;
-use super::{Bins, KEPT_MAX, Middle, N, Output, ProcessError, Refusal, Span, Step, number};
+use super::{Bins, KEPT_MAX, Middle, Output, ProcessError, Refusal, Span, Step, number};
 use crate::event::{CONNECTION_REGAINED, Event};
 use crate::numerals::text_of;
 use crate::sample::{Nanos, Sample, Scalar, Severity, Value};
@@ -109,7 +109,7 @@ impl Summary {
     fn open(&mut self, bin: i64) {
         let bins = self.bounds.bins;
         self.bin = Some((bin, bins.start(bin)..bins.start(bin + 1)));
-        self.collector.start(bins.start(bin).saturating_add(N::of(bins.seconds).whole));
+        self.collector.start(bins.start(bin).saturating_add(bins.half().0));
         self.severity = Severity::None;
         self.connection_changed = false;
     }

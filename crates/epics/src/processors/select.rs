@@ -160,8 +160,9 @@ impl Step for Flyers {
         let (mean, cutoff) = (moments.mean(), self.deviations * moments.deviation());
         for (event, value) in self.events.drain(..) {
             let distance = (value - mean).abs();
-            // A distance that is not a number, of infinities, is neither far nor near.
-            if if self.far { distance > cutoff } else { distance <= cutoff } {
+            // A distance that is not a number, as between infinities, is neither far nor near.
+            let chosen = if self.far { distance > cutoff } else { distance <= cutoff };
+            if chosen {
                 out.event(event);
             }
         }
@@ -195,7 +196,7 @@ impl Step for Count {
     }
 }
 
-/// `nth`: every so-many-th event of the range.
+/// `nth`: every K-th event of the range, the first included.
 pub(super) struct Nth {
     every: usize,
     from: Nanos,

@@ -324,7 +324,7 @@ fn smooth(x: &[f64], y: &[f64], neighbours: usize) -> Vec<f64> {
             }
             let window = left..left + neighbours;
             let fit = regression_at(x[at], &x[window.clone()], &y[window.clone()], &robustness[window]);
-            // Of neighbours without weight nothing is known; as Cleveland does, keep the value.
+            // Neighbours without weight say nothing: as in Cleveland's own program, the value is kept.
             smoothed[at] = if fit.is_nan() { y[at] } else { fit };
         }
         if iteration == ROBUSTNESS_ITERATIONS || !reweigh(y, &smoothed, &mut robustness) {
