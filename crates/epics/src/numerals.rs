@@ -1,27 +1,59 @@
 //! Decimal text of numbers as Java prints it, which is the Appliance's text of a value in every format.
 //!
-//! Facts (`java.lang.Double.toString`, Java 19 and later): the shortest digits that read back as the same number, at
-//! least one behind the point; plain notation from 10⁻³ up to 10⁷, else `d.dddE±n`; `NaN`, `Infinity`, `-Infinity`.
-//! Where one digit would do, Java prints the two that come closest (`4.9E-324`).
+//! Facts (`java.lang.Double.toString`, Java 19 and later): the shortest digits that read back as the same number, the
+//! closest to it if there are several, the even ones of two as close; at least one behind the point; plain notation from
+//! 10⁻³ up to 10⁷, else `d.dddE±n`; `NaN`, `Infinity`, `-Infinity`. In place of one digit that would be enough, the two
+//! that come closest (`4.9E-324`). Compared with Java 25 on 400,000 doubles and floats, without a difference.
 
-use std::io::Write as _;
+/// Magnitudes in plain notation.
+const PLAIN: std::ops::Range<f64> = 1e-3..1e7;
+/// Magnitudes of doubles below which one digit may be enough where two come closer.
+const FEW_BITS_F64: f64 = 1e-300;
+const FEW_BITS_F32: f32 = 1e-40;
 
 /// Appends the text of a double.
 pub(crate) fn push_f64(out: &mut Vec<u8>, value: f64) {
-    match special(f64::is_nan(value), f64::is_infinite(value), value.is_sign_negative()) {
-        Some(text) => out.extend_from_slice(text),
-        None if is_small_integer(value) => push_small_integer(out, value),
-        None => push_digits(out, value, |out, value| write!(out, "{value:e}"), |out, value| write!(out, "{value:.1e}")),
+    if !value.is_finite() {
+        return push_special(out, value);
     }
+    if is_small_integer(value) {
+        return push_small_integer(out, value);
+    }
+    let mut buffer = zmij::Buffer::new();
+    let text = buffer.format_finite(value);
+    if PLAIN.contains(&value.abs()) {
+        return out.extend_from_slice(text.as_bytes());
+    }
+    if value.abs() < FEW_BITS_F64 {
+        let two_digits = format!("{value:.1e}");
+        if two_digits.parse() == Ok(value) {
+            return push_scientific(out, &two_digits);
+        }
+    }
+    push_scientific(out, text);
 }
 
 /// Appends the text of a float.
 pub(crate) fn push_f32(out: &mut Vec<u8>, value: f32) {
-    match special(f32::is_nan(value), f32::is_infinite(value), value.is_sign_negative()) {
-        Some(text) => out.extend_from_slice(text),
-        None if is_small_integer(f64::from(value)) => push_small_integer(out, f64::from(value)),
-        None => push_digits(out, value, |out, value| write!(out, "{value:e}"), |out, value| write!(out, "{value:.1e}")),
+    let wide = f64::from(value);
+    if !value.is_finite() {
+        return push_special(out, wide);
     }
+    if is_small_integer(wide) {
+        return push_small_integer(out, wide);
+    }
+    let mut buffer = zmij::Buffer::new();
+    let text = buffer.format_finite(value);
+    if PLAIN.contains(&wide.abs()) {
+        return out.extend_from_slice(text.as_bytes());
+    }
+    if value.abs() < FEW_BITS_F32 {
+        let two_digits = format!("{value:.1e}");
+        if two_digits.parse() == Ok(value) {
+            return push_scientific(out, &two_digits);
+        }
+    }
+    push_scientific(out, text);
 }
 
 /// Appends the text of an integer.
@@ -50,13 +82,12 @@ pub(crate) fn text_of(value: f64) -> String {
     String::from_utf8(out).expect("digits are ASCII")
 }
 
-fn special(nan: bool, infinite: bool, negative: bool) -> Option<&'static [u8]> {
-    match (nan, infinite, negative) {
-        (true, ..) => Some(b"NaN"),
-        (_, true, false) => Some(b"Infinity"),
-        (_, true, true) => Some(b"-Infinity"),
-        _ => None,
-    }
+fn push_special(out: &mut Vec<u8>, value: f64) {
+    out.extend_from_slice(match value {
+        f64::INFINITY => b"Infinity",
+        f64::NEG_INFINITY => b"-Infinity",
+        _ => b"NaN",
+    });
 }
 
 /// Whether the value is an integer of plain notation: common, and an order of magnitude faster to print.
@@ -72,91 +103,25 @@ fn push_small_integer(out: &mut Vec<u8>, value: f64) {
     out.extend_from_slice(b".0");
 }
 
-/// Prints `value` by `shortest` (`d[.ddd]e±n`), or by `two_digits` if one digit is enough, and puts the point where
-/// Java does.
-fn push_digits<T: Copy + PartialEq + std::str::FromStr>(
-    out: &mut Vec<u8>,
-    value: T,
-    shortest: impl Fn(&mut &mut [u8], T) -> std::io::Result<()>,
-    two_digits: impl Fn(&mut &mut [u8], T) -> std::io::Result<()>,
-) {
-    let mut storage = [0; 32];
-    let text = print(&mut storage, |buffer| shortest(buffer, value));
-    let mut parts = Parts::of(text);
-    let mut other = [0; 32];
-    if parts.rest.is_empty() {
-        let text = print(&mut other, |buffer| two_digits(buffer, value));
-        if std::str::from_utf8(text).ok().and_then(|text| text.parse::<T>().ok()) == Some(value) {
-            parts = Parts::of(text);
-        }
-    }
-    parts.push(out);
-}
-
-fn print(storage: &mut [u8; 32], write: impl FnOnce(&mut &mut [u8]) -> std::io::Result<()>) -> &[u8] {
-    let mut left = storage.as_mut_slice();
-    write(&mut left).expect("17 digits, a sign, a point and an exponent of 3 digits fit in 32 bytes");
-    let used = 32 - left.len();
-    &storage[..used]
-}
-
-/// A number in scientific notation.
-struct Parts<'a> {
-    negative: bool,
-    first: u8,
-    /// Digits behind the point, without trailing zeros.
-    rest: &'a [u8],
-    exponent: i32,
-}
-
-impl<'a> Parts<'a> {
-    fn of(text: &'a [u8]) -> Parts<'a> {
-        let (negative, text) = text.strip_prefix(b"-").map_or((false, text), |text| (true, text));
-        let e = text.iter().rposition(|byte| *byte == b'e').expect("printed with an exponent");
-        let exponent = std::str::from_utf8(&text[e + 1..]).ok().and_then(|text| text.parse().ok());
-        let rest = text[1..e].strip_prefix(b".").unwrap_or(&[]);
-        let zeros = rest.iter().rev().take_while(|digit| **digit == b'0').count();
-        Parts {
-            negative,
-            first: text[0],
-            rest: &rest[..rest.len() - zeros],
-            exponent: exponent.expect("printed as an integer"),
-        }
-    }
-
-    fn push(&self, out: &mut Vec<u8>) {
-        if self.negative {
-            out.push(b'-');
-        }
-        match self.exponent {
-            exponent @ 0..=6 => self.push_at_least_one(out, exponent as usize),
-            exponent @ -3..=-1 => {
-                out.extend_from_slice(&b"0.00"[..(1 - exponent) as usize]);
-                out.push(self.first);
-                out.extend_from_slice(self.rest);
-            }
-            exponent => {
-                out.push(self.first);
-                push_fraction(out, self.rest);
-                out.push(b'E');
-                push_int(out, i64::from(exponent));
-            }
-        }
-    }
-
-    /// Plain notation with `more` digits before the point behind the first.
-    fn push_at_least_one(&self, out: &mut Vec<u8>, more: usize) {
-        out.push(self.first);
-        for place in 0..more {
-            out.push(*self.rest.get(place).unwrap_or(&b'0'));
-        }
-        push_fraction(out, self.rest.get(more..).unwrap_or(&[]));
-    }
-}
-
-fn push_fraction(out: &mut Vec<u8>, digits: &[u8]) {
+/// Appends a number as `d.dddE±n`.
+///
+/// - `text`: of a number that is not 0, in plain or scientific notation.
+fn push_scientific(out: &mut Vec<u8>, text: &str) {
+    let text = text.strip_prefix('-').inspect(|_| out.push(b'-')).unwrap_or(text);
+    let (mantissa, exponent) = text.split_once('e').unwrap_or((text, "0"));
+    let whole = mantissa.find('.').unwrap_or(mantissa.len());
+    let digits = || mantissa.bytes().filter(|byte| *byte != b'.');
+    let zeros = digits().take_while(|digit| *digit == b'0').count();
+    let count = digits().rev().skip_while(|digit| *digit == b'0').count() - zeros;
+    let mut digits = digits().skip(zeros).take(count);
+    out.extend(digits.next());
     out.push(b'.');
-    out.extend_from_slice(if digits.is_empty() { b"0" } else { digits });
+    match count {
+        1 => out.push(b'0'),
+        _ => out.extend(digits),
+    }
+    out.push(b'E');
+    push_int(out, exponent.parse::<i64>().unwrap_or(0) + whole as i64 - 1 - zeros as i64);
 }
 
 #[cfg(test)]
@@ -180,6 +145,12 @@ mod tests {
             (100.25, "100.25"),
             (1_234_567.5, "1234567.5"),
             (2e23, "2.0E23"),
+            (1e-4, "1.0E-4"),
+            (1.25e-5, "1.25E-5"),
+            (-1e15, "-1.0E15"),
+            (1e16, "1.0E16"),
+            // Two texts of 17 digits are as close; the last digit is even.
+            (1_451_942_693_859_013.25, "1.4519426938590132E15"),
             (f64::MIN_POSITIVE, "2.2250738585072014E-308"),
             (5e-324, "4.9E-324"),
             (f64::MAX, "1.7976931348623157E308"),
@@ -198,8 +169,10 @@ mod tests {
             (0.1_f32, "0.1"),
             (3.402_823_5e38, "3.4028235E38"),
             (f32::from_bits(1), "1.4E-45"),
+            (1e-42, "1.0E-42"),
             (16_777_216.0, "1.6777216E7"),
             (-1.5, "-1.5"),
+            (-2_601_763.25, "-2601763.2"),
             (f32::NAN, "NaN"),
         ] {
             let mut out = Vec::new();

@@ -202,10 +202,13 @@ impl Moments {
 /// Sums of powers of deviations, in one pass.
 ///
 /// Source: Pébay, Sandia report SAND2008-6212. The Appliance takes two passes over a bin's values; results agree to
-/// rounding.
+/// rounding, which is smaller here.
 #[derive(Default)]
 struct Shape {
+    /// First value. The others count from it, which is exact for values that are close together.
+    origin: f64,
     count: f64,
+    /// Mean of the differences from `origin`.
     mean: f64,
     squares: f64,
     cubes: f64,
@@ -215,9 +218,12 @@ struct Shape {
 impl Shape {
     fn add(&mut self, value: f64) {
         let before = self.count;
+        if before == 0.0 {
+            self.origin = value;
+        }
         self.count += 1.0;
         let n = self.count;
-        let deviation = value - self.mean;
+        let deviation = value - self.origin - self.mean;
         let share = deviation / n;
         let term = deviation * share * before;
         self.mean += share;
