@@ -127,7 +127,7 @@ struct Message<'a> {
 
 impl<'a> Message<'a> {
     /// The next field, with its number.
-    #[inline]
+    #[inline(always)]
     fn next(&mut self) -> Result<Option<(u64, Field<'a>)>, Fault> {
         if self.rest.is_empty() {
             return Ok(None);
@@ -226,8 +226,7 @@ fn decode_pair(bytes: &[u8]) -> Result<(String, String), Fault> {
 pub(super) fn decode_event(message: &[u8], payload: Payload, year_start: Nanos) -> Result<(Event, bool), Fault> {
     let (mut seconds, mut nanos, mut severity, mut status) = (None, None, 0, 0);
     let mut value = empty(payload);
-    let mut event =
-        Event::from(Sample { time: 0, value: Value::Structure(Vec::new()), severity: Severity::None, status: 0 });
+    let (mut fields, mut actual_change, mut repeat_count, mut user_tag) = (Vec::new(), None, None, None);
     let mut message = Message { rest: message };
     while let Some((number, field)) = message.next()? {
         match number {
@@ -236,23 +235,24 @@ pub(super) fn decode_event(message: &[u8], payload: Payload, year_start: Nanos) 
             3 => decode_value(field, payload, &mut value)?,
             4 => severity = field.int32("severity")?,
             5 => status = field.int32("status")?,
-            6 => event.repeat_count = Some(field.uint32("repeatcount")?),
-            7 => event.fields.push(decode_pair(field.bytes()?)?),
-            8 => event.actual_change = Some(field.varint()? != 0),
-            9 => event.user_tag = Some(field.uint32("userTag")?),
+            6 => repeat_count = Some(field.uint32("repeatcount")?),
+            7 => fields.push(decode_pair(field.bytes()?)?),
+            8 => actual_change = Some(field.varint()? != 0),
+            9 => user_tag = Some(field.uint32("userTag")?),
             _ => {}
         }
     }
     let seconds = seconds.ok_or(Fault::Missing("secondsintoyear"))?;
     let nanos = nanos.ok_or(Fault::Missing("nano"))?;
     let into_year = i64::from(seconds) * SECOND + i64::from(nanos);
-    event.sample.time = year_start.checked_add(into_year).ok_or(Fault::Range("secondsintoyear"))?;
-    event.sample.value = value.ok_or(Fault::Missing("val"))?;
+    let time = year_start.checked_add(into_year).ok_or(Fault::Range("secondsintoyear"))?;
+    let value = value.ok_or(Fault::Missing("val"))?;
     let known = Severity::of(i64::from(severity));
-    event.sample.severity = known.unwrap_or(Severity::Invalid);
-    event.sample.status = u16::try_from(status).unwrap_or(u16::MAX);
-    let ordinary = known.is_some() && i32::from(event.sample.status) == status;
-    Ok((event, ordinary))
+    let known_status = u16::try_from(status);
+    let ordinary = known.is_some() && known_status.is_ok();
+    let (severity, status) = (known.unwrap_or(Severity::Invalid), known_status.unwrap_or(u16::MAX));
+    let sample = Sample { time, value, severity, status };
+    Ok((Event { sample, fields, actual_change, repeat_count, user_tag }, ordinary))
 }
 
 /// The value of an event without field 3: absent, for a waveform without elements.
