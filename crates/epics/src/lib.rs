@@ -1,11 +1,19 @@
 //! EPICS: process variables, their samples, and the protocols and files that carry them.
 //!
 //! Terms are those of EPICS: an *IOC* serves *process variables* (PVs); a *sample* is a PV's value with its time, status and
-//! severity; *metadata* (units, limits, enumeration labels) changes seldom.
+//! severity; *metadata* (units, limits, enumeration labels) changes seldom. The *Appliance* is the EPICS Archiver Appliance;
+//! an *event* is a sample as it archives it, with named fields.
 //!
-//! Modules, lowest first, none of which uses a later one: `sample`, `ca` (a Channel Access client).
+//! Modules, lowest first, none of which uses a later one: `sample`, `ca` (a Channel Access client), `calendar`, `numerals`,
+//! `event`, `pb`, `processors`, `formats`.
 //!
 //! Always true: no decoder panics, whatever the bytes.
 
 pub mod ca;
+mod calendar;
+pub mod event;
+pub mod formats;
+mod numerals;
+pub mod pb;
+pub mod processors;
 pub mod sample;
