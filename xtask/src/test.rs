@@ -26,11 +26,12 @@ const BELOW_QUERY: &[&str] = &[
     "ingest",
     "pg",
     "pg_catalog",
+    "epics",
     "sim",
 ];
 /// `bench` measures the program of `millrace`, and is in the same call of cargo: alone, each would select other features of
 /// Arrow, and DataFusion would be built once more.
-const FROM_QUERY: &[&str] = &["relational", "query", "server", "millrace", "xtask", "bench"];
+const FROM_QUERY: &[&str] = &["relational", "query", "server", "archiver", "millrace", "xtask", "bench"];
 /// Schedules of each kind for each program of `model`; takes seconds.
 const SCHEDULES: u64 = 500;
 

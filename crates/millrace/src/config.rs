@@ -68,6 +68,12 @@ pub(crate) struct Shared {
     /// Seconds that running statements get to finish after SIGTERM [default: 5].
     #[arg(long, global = true, value_name = "SECONDS", env = "MILLRACE_GRACE")]
     pub(crate) grace: Option<u64>,
+    /// Archive EPICS process variables [default: on if the table epics.pvs has any].
+    #[arg(
+        long, global = true, value_name = "SWITCH", env = "MILLRACE_ARCHIVER",
+        num_args = 0..=1, require_equals = true, default_missing_value = "on"
+    )]
+    pub(crate) archiver: Option<Switch>,
 }
 
 /// Format of log messages.
@@ -225,6 +231,8 @@ pub(crate) struct Settings {
     pub(crate) compaction_rate: u64,
     /// Grace period for running statements after SIGTERM.
     pub(crate) grace: Duration,
+    /// Whether PVs are archived; `None`: if there are any.
+    pub(crate) archiver: Option<bool>,
 }
 
 impl Given {
@@ -277,6 +285,7 @@ impl Given {
             max_connections: self.max_connections()?,
             compaction_rate: self.compaction_rate()?,
             grace: Duration::from_secs(shared.grace.unwrap_or(GRACE_SECONDS)),
+            archiver: shared.archiver.map(|switch| switch == Switch::On),
         })
     }
 
@@ -345,6 +354,7 @@ fn merge(shared: Shared, file: Shared) -> Shared {
         max_connections: shared.max_connections.or(file.max_connections),
         compaction_rate: shared.compaction_rate.or(file.compaction_rate),
         grace: shared.grace.or(file.grace),
+        archiver: shared.archiver.or(file.archiver),
     }
 }
 

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
+use archiver::Archiver;
 use engine::{Engine, Recovery};
 use env::RealEnv;
 use query::Database;
@@ -34,6 +35,7 @@ Examples:
   millrace serve                                      ./millrace-data on loopback
   millrace serve --data /var/lib/millrace --memory 2GiB
   millrace serve --config /etc/millrace.toml --log-format json
+  millrace serve --archiver                           archive EPICS process variables
   MILLRACE_PG=127.0.0.1:5432 millrace serve
 
 Exits with code 0 after SIGTERM or Ctrl-C: running statements may finish for --grace seconds and
@@ -68,10 +70,11 @@ fn warn_of(settings: &Settings, unknown_variables: &[String]) {
 }
 
 async fn serve(settings: &Settings) -> Result<(), Failure> {
+    let place = archiver::Place::default();
     let server = Server::bind(server::Options {
         listeners: settings.listeners.clone(),
         max_connections: settings.max_connections,
-        applications: Vec::new(),
+        applications: archiver::applications(&place),
     })
     .await?;
     let stop = Stop::listen(settings.grace)?;
@@ -81,15 +84,34 @@ async fn serve(settings: &Settings) -> Result<(), Failure> {
     stop.opened(&engine);
     let database = Database::new(engine.clone(), query_options(settings.memory_bytes, settings.files.clone()))?;
     let addresses: Vec<_> = server.addresses().collect();
+    let archiver = start_archiver(settings.archiver, &database, &place).await?;
     let server = server.ready(&database, settings.grace);
     // Printed when it is true: a client that waits for these lines can connect at once.
     announce(settings, &addresses, &recovery);
     server.run(stop.clone().wait()).await;
+    if let Some(archiver) = archiver {
+        archiver.stop().await;
+    }
     if !stop.may_close() {
         // The signal thread is already ending the process.
         std::future::pending::<()>().await;
     }
     close(engine).await
+}
+
+/// Starts the archiver if it is asked for, or if there is something to archive.
+async fn start_archiver(
+    wanted: Option<bool>,
+    database: &Database,
+    place: &archiver::Place,
+) -> Result<Option<Archiver>, Failure> {
+    let wanted = match wanted {
+        Some(wanted) => wanted,
+        None => archiver::is_configured(database).await?,
+    };
+    let archiver = if wanted { Some(Archiver::start(database).await?) } else { None };
+    place.set(archiver.as_ref());
+    Ok(archiver)
 }
 
 /// Without passwords, everyone who reaches the port has all privileges.

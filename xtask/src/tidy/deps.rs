@@ -46,7 +46,8 @@ const OURS: &[(&str, &[&str])] = &[
         ],
     ),
     ("server", &["model", "env", "engine", "ingest", "pg", "query"]),
-    ("millrace", &["model", "env", "engine", "ingest", "pg", "query", "server"]),
+    ("archiver", &["model", "env", "engine", "epics", "query", "server"]),
+    ("millrace", &["model", "env", "engine", "ingest", "pg", "query", "server", "archiver"]),
     ("bench", &[]),
     ("sim", &["model", "env", "wal", "columns", "rows", "engine"]),
     ("xtask", &[]),
@@ -56,22 +57,23 @@ const OURS: &[(&str, &[&str])] = &[
 const THEIRS: &[(&str, &[&str], &str)] = &[
     (
         "datafusion",
-        &["relational", "query", "server", "millrace"],
+        &["relational", "query", "server", "archiver", "millrace"],
         "crates below `query` are built and tested without it",
     ),
-    ("tokio", &["epics", "relational", "query", "server", "millrace", "bench"], "engine calls are synchronous"),
+    ("tokio", &["epics", "relational", "query", "server", "archiver", "millrace", "bench"], "engine calls are synchronous"),
     // `bench` depends on it through the Arrow Flight crate, which contains client and server.
-    ("axum", &["server", "millrace", "bench"], "HTTP is the server's"),
+    ("axum", &["server", "archiver", "millrace", "bench"], "HTTP is the server's"),
     (
         "rand",
-        &["relational", "query", "server", "millrace", "bench"],
+        &["relational", "query", "server", "archiver", "millrace", "bench"],
         "randomness comes from `env`, or a simulation does not replay",
     ),
 ];
 
 /// Third-party crates that only these manifests may name.
 const NAMED: &[(&str, &[&str])] = &[("datafusion", &["relational"]), ("axum", &["server"]), ("arrow-array", &ARROW)];
-const ARROW: [&str; 9] = ["columns", "engine", "ingest", "relational", "query", "server", "millrace", "sim", "bench"];
+const ARROW: [&str; 10] =
+    ["columns", "engine", "ingest", "relational", "query", "server", "archiver", "millrace", "sim", "bench"];
 
 /// Checks all dependency rules.
 pub(super) fn check() -> Result<Vec<Finding>> {

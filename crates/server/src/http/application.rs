@@ -137,6 +137,16 @@ impl Request {
     }
 }
 
+/// Names and values of a body that is an HTML form.
+///
+/// # Errors
+/// 22023 if it is not URL-encoded.
+pub fn form(body: &str) -> Result<Vec<(String, String)>> {
+    serde_urlencoded::from_str(body).map_err(|error| {
+        Error::new(SqlState::INVALID_PARAMETER_VALUE, format!("the body is no form: {error}"))
+    })
+}
+
 /// Answers a request to an application.
 async fn answer<F, R>(call: Call, handler: Arc<F>) -> Response
 where

@@ -1,0 +1,321 @@
+//! Reads what is archived: samples as events of the Appliance, metadata as of their time, gaps.
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Float64Type, Int16Type, Int64Type, TimestampNanosecondType};
+use arrow_array::{Array, ArrayRef, RecordBatch};
+use arrow_schema::{DataType, TimeUnit};
+use epics::event::{CONNECTION_LOST, CONNECTION_REGAINED, Event};
+use epics::pb::Header;
+use epics::processors::Span;
+use epics::sample::{Limits, Metadata, Nanos, Sample, Severity};
+use futures::StreamExt;
+use model::{Error, Result};
+use query::{Batches, Database, Value};
+use tokio::runtime::Handle;
+
+use crate::archiver::limit_columns;
+use crate::sampling::reason;
+use crate::sql::{Rows, Sql, there};
+use crate::tables::Version;
+use crate::values::{self, Read};
+
+/// Columns of a sample, in the order that [`Decoded`] reads.
+const COLUMNS: &str = "time, type, value, exact, string, elements, severity, status";
+const SECOND: Nanos = 1_000_000_000;
+
+/// A batch of samples whose columns have their types.
+pub(crate) struct Decoded {
+    rows: usize,
+    columns: Vec<ArrayRef>,
+}
+
+impl Decoded {
+    /// Reads columns from position `from` on.
+    fn new(batch: &RecordBatch, from: usize) -> Result<Decoded> {
+        let zone = Some("UTC".into());
+        let types = [
+            DataType::Timestamp(TimeUnit::Nanosecond, zone),
+            DataType::Int16,
+            DataType::Float64,
+            DataType::Int64,
+            DataType::Utf8,
+            DataType::Binary,
+            DataType::Int16,
+            DataType::Int16,
+        ];
+        let column = |(at, ty): (usize, DataType)| {
+            let array = batch.column(from + at);
+            arrow_cast::cast(array, &ty).map_err(Error::bug)
+        };
+        let columns = types.into_iter().enumerate().map(column).collect::<Result<_>>()?;
+        Ok(Decoded { rows: batch.num_rows(), columns })
+    }
+
+    fn sample(&self, row: usize) -> Sample {
+        let column = |at: usize| Some(&self.columns[at]).filter(|array| array.is_valid(row));
+        let small = |at| column(at).map(|array| array.as_primitive::<Int16Type>().value(row));
+        let value = values::load(&Read {
+            ty: small(1),
+            value: column(2).map(|array| array.as_primitive::<Float64Type>().value(row)),
+            exact: column(3).map(|array| array.as_primitive::<Int64Type>().value(row)),
+            string: column(4).map(|array| array.as_string::<i32>().value(row)),
+            elements: column(5).map(|array| array.as_binary::<i32>().value(row)),
+        });
+        Sample {
+            time: self.columns[0].as_primitive::<TimestampNanosecondType>().value(row),
+            value,
+            severity: small(6).and_then(|number| Severity::of(number.into())).unwrap_or_default(),
+            status: small(7).and_then(|number| u16::try_from(number).ok()).unwrap_or_default(),
+        }
+    }
+}
+
+/// The newest sample of each PV.
+///
+/// # Errors
+/// Those of SQL, here and below.
+pub(crate) async fn newest_samples(sql: &mut Sql) -> Result<Vec<(String, Sample)>> {
+    samples_at(sql, &format!("SELECT DISTINCT ON (pv) pv, {COLUMNS} FROM epics.samples ORDER BY pv, time DESC"), &[]).await
+}
+
+/// The newest sample of each of these PVs at or before a time, and not before another.
+pub(crate) async fn samples_at_time(
+    sql: &mut Sql,
+    names: Vec<String>,
+    from: Nanos,
+    at: Nanos,
+) -> Result<Vec<(String, Sample)>> {
+    let names = Value::Array(names.into_iter().map(Value::Text).collect());
+    let text = format!(
+        "SELECT DISTINCT ON (pv) pv, {COLUMNS} FROM epics.samples WHERE pv = ANY($1) AND time >= $2 AND time <= $3 \
+         ORDER BY pv, time DESC"
+    );
+    samples_at(sql, &text, &[names, Value::Timestamptz(from), Value::Timestamptz(at)]).await
+}
+
+async fn samples_at(sql: &mut Sql, text: &str, values: &[Value]) -> Result<Vec<(String, Sample)>> {
+    let mut samples = Vec::new();
+    for rows in sql.rows(text, values).await? {
+        let mut names = rows.texts(0)?;
+        let decoded = Decoded::new(&rows.0, 1)?;
+        for row in 0..rows.len() {
+            samples.push((there(names.take(row))?, decoded.sample(row)));
+        }
+    }
+    Ok(samples)
+}
+
+/// The newest version of the metadata of each PV.
+pub(crate) async fn newest_versions(sql: &mut Sql) -> Result<Vec<(String, Version)>> {
+    let text = format!(
+        "SELECT DISTINCT ON (pv) pv, since, type, count, host, units, precision, labels, {} FROM epics.metadata \
+         ORDER BY pv, since DESC",
+        limit_columns()
+    );
+    versions(sql, &text, &[]).await
+}
+
+/// All versions of a PV's metadata, oldest first.
+pub(crate) async fn versions_of(sql: &mut Sql, pv: &str) -> Result<Vec<Version>> {
+    let text = format!(
+        "SELECT pv, since, type, count, host, units, precision, labels, {} FROM epics.metadata WHERE pv = $1 ORDER BY since",
+        limit_columns()
+    );
+    let versions = versions(sql, &text, &[Value::Text(pv.to_owned())]).await?;
+    Ok(versions.into_iter().map(|(_, version)| version).collect())
+}
+
+async fn versions(sql: &mut Sql, text: &str, values: &[Value]) -> Result<Vec<(String, Version)>> {
+    let mut all = Vec::new();
+    for rows in sql.rows(text, values).await? {
+        read_versions(&rows, &mut all)?;
+    }
+    Ok(all)
+}
+
+fn read_versions(rows: &Rows, all: &mut Vec<(String, Version)>) -> Result<()> {
+    let (mut pv, mut since, mut ty, mut count) = (rows.texts(0)?, rows.times(1)?, rows.integers(2)?, rows.integers(3)?);
+    let (mut host, mut units, mut precision, mut labels) =
+        (rows.texts(4)?, rows.texts(5)?, rows.integers(6)?, rows.texts(7)?);
+    let mut limits = (8..16).map(|at| rows.numbers(at)).collect::<Result<Vec<_>>>()?;
+    for row in 0..rows.len() {
+        let mut limit = |at: usize| limits[at].take(row);
+        let all_limits: [Option<f64>; 8] = std::array::from_fn(&mut limit);
+        let metadata = Metadata {
+            units: units.take(row),
+            precision: precision.take(row).and_then(|digits| i16::try_from(digits).ok()),
+            limits: all_limits.iter().any(Option::is_some).then(|| {
+                let pair = |at: usize| (all_limits[at].unwrap_or(f64::NAN), all_limits[at + 1].unwrap_or(f64::NAN));
+                Limits { display: pair(0), alarm: pair(2), warning: pair(4), control: pair(6) }
+            }),
+            labels: labels.take(row).and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default(),
+        };
+        let version = Version {
+            since: there(since.take(row))?,
+            ty: ty.take(row).and_then(|ty| i16::try_from(ty).ok()).unwrap_or_default(),
+            count: count.take(row).and_then(|count| i32::try_from(count).ok()).unwrap_or(1),
+            host: host.take(row).unwrap_or_default(),
+            metadata,
+        };
+        all.push((there(pv.take(row))?, version));
+    }
+    Ok(())
+}
+
+/// The version that is true at a time: the newest that is not later, or the first.
+pub(crate) fn version_at(versions: &[Version], time: Nanos) -> Option<&Version> {
+    let later = versions.partition_point(|version| version.since <= time);
+    versions.get(later.saturating_sub(1))
+}
+
+/// A gap without samples, as the Appliance writes it into the first sample behind it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Interruption {
+    pub(crate) start: Nanos,
+    pub(crate) ended: Nanos,
+    /// Whether the archiver was not running.
+    pub(crate) stopped: bool,
+    pub(crate) paused: bool,
+}
+
+/// Gaps of a PV in which it was not connected and that ended in a span, oldest first.
+pub(crate) async fn interruptions(sql: &mut Sql, pv: &str, span: Span) -> Result<Vec<Interruption>> {
+    let values = [Value::Text(pv.to_owned()), Value::Timestamptz(span.to), Value::Timestamptz(span.from)];
+    let text = "SELECT time, ended, reason FROM epics.gaps WHERE pv = $1 AND time <= $2 AND ended >= $3 ORDER BY time";
+    let mut all = Vec::new();
+    for rows in sql.rows(text, &values).await? {
+        let (mut time, mut ended, mut why) = (rows.times(0)?, rows.times(1)?, rows.texts(2)?);
+        for row in 0..rows.len() {
+            let why = there(why.take(row))?;
+            let is_ours = [reason::DISCONNECTED, reason::STOPPED, reason::PAUSED].contains(&why.as_str());
+            if is_ours && let (Some(start), Some(ended)) = (time.take(row), ended.take(row)) {
+                let (stopped, paused) = (why == reason::STOPPED, why == reason::PAUSED);
+                all.push(Interruption { start, ended, stopped, paused });
+            }
+        }
+    }
+    Ok(all)
+}
+
+/// The events of a PV: the last at or before the start of a span, then those of the span, by increasing time. Reading blocks
+/// the thread, which must be one that may.
+pub(crate) struct Events {
+    runtime: Handle,
+    /// Keeps the statement running.
+    _sql: Sql,
+    first: Option<Sample>,
+    batches: Batches,
+    batch: Option<(Decoded, usize)>,
+    interruptions: std::iter::Peekable<std::vec::IntoIter<Interruption>>,
+}
+
+impl Events {
+    /// Starts to read.
+    ///
+    /// # Errors
+    /// Those of SQL.
+    pub(crate) async fn new(database: &Database, pv: &str, span: Span) -> Result<Events> {
+        let mut sql = Sql::new(database);
+        let name = || Value::Text(pv.to_owned());
+        let (from, to) = (Value::Timestamptz(span.from), Value::Timestamptz(span.to));
+        let text = format!(
+            "SELECT pv, {COLUMNS} FROM epics.samples WHERE pv = $1 AND time <= $2 ORDER BY time DESC LIMIT 1"
+        );
+        let first = samples_at(&mut sql, &text, &[name(), from.clone()]).await?.pop().map(|(_, sample)| sample);
+        let interruptions = interruptions(&mut sql, pv, span).await?;
+        let text =
+            format!("SELECT {COLUMNS} FROM epics.samples WHERE pv = $1 AND time > $2 AND time <= $3 ORDER BY time");
+        let batches = sql.stream(&text, &[name(), from, to]).await?;
+        let batches = batches.ok_or_else(|| Error::bug("a query without rows"))?;
+        Ok(Events {
+            runtime: Handle::current(),
+            _sql: sql,
+            first,
+            batches,
+            batch: None,
+            interruptions: interruptions.into_iter().peekable(),
+        })
+    }
+
+    fn next_sample(&mut self) -> Option<Result<Sample>> {
+        if let Some(first) = self.first.take() {
+            return Some(Ok(first));
+        }
+        loop {
+            if let Some((decoded, row)) = &mut self.batch
+                && *row < decoded.rows
+            {
+                *row += 1;
+                return Some(Ok(decoded.sample(*row - 1)));
+            }
+            self.batch = match self.runtime.block_on(self.batches.next())? {
+                Ok(batch) => match Decoded::new(&batch, 0) {
+                    Ok(decoded) => Some((decoded, 0)),
+                    Err(error) => return Some(Err(error)),
+                },
+                Err(error) => return Some(Err(error)),
+            };
+        }
+    }
+}
+
+impl Iterator for Events {
+    type Item = Result<Event>;
+
+    fn next(&mut self) -> Option<Result<Event>> {
+        let sample = match self.next_sample()? {
+            Ok(sample) => sample,
+            Err(error) => return Some(Err(error)),
+        };
+        let mut event = Event::from(sample);
+        // Of several gaps before a sample, the first begins and the last ends the time without samples.
+        while let Some(gap) = self.interruptions.next_if(|gap| gap.start < event.time()) {
+            let seconds = |time: Nanos| time.div_euclid(SECOND).to_string();
+            if event.fields.is_empty() {
+                event.fields.push((CONNECTION_LOST.to_owned(), seconds(gap.start)));
+                event.fields.push((CONNECTION_REGAINED.to_owned(), seconds(gap.ended)));
+            } else {
+                event.fields[1].1 = seconds(gap.ended);
+            }
+            for (name, is_so) in [("startup", gap.stopped), ("resume", gap.paused)] {
+                if is_so && event.field(name).is_none() {
+                    event.fields.push((name.to_owned(), "true".to_owned()));
+                }
+            }
+        }
+        Some(Ok(event))
+    }
+}
+
+/// The header of a reply: name, type and metadata of a PV as of a time.
+pub(crate) fn header(pv: &str, version: Option<&Version>, ty: i16, time: Nanos) -> Header {
+    let mut fields = Vec::new();
+    let mut add = |name: String, value: String| fields.push((name, value));
+    if let Some(version) = version {
+        let Metadata { units, precision, limits, labels } = &version.metadata;
+        if let Some(units) = units {
+            add("EGU".to_owned(), units.clone());
+        }
+        if let Some(precision) = precision {
+            add("PREC".to_owned(), precision.to_string());
+        }
+        if let Some(Limits { display, alarm, warning, control }) = limits {
+            let named = [("LOPR", display.0), ("HOPR", display.1), ("LOLO", alarm.0), ("HIHI", alarm.1)];
+            let more = [("LOW", warning.0), ("HIGH", warning.1), ("DRVL", control.0), ("DRVH", control.1)];
+            for (name, value) in named.into_iter().chain(more).filter(|(_, value)| !value.is_nan()) {
+                add(name.to_owned(), value.to_string());
+            }
+        }
+        for (number, label) in labels.iter().enumerate() {
+            add(format!("ENUM_{number}"), label.clone());
+        }
+    }
+    Header {
+        payload: values::payload(ty),
+        pv: pv.to_owned(),
+        year: jiff::Timestamp::from_nanosecond(time.into())
+            .map_or(1970, |time| time.to_zoned(jiff::tz::TimeZone::UTC).year().into()),
+        elements: version.map(|version| version.count),
+        fields,
+    }
+}

@@ -1,0 +1,111 @@
+//! The archiver of EPICS process variables: an application over SQL.
+//!
+//! It subscribes to the PVs of `epics.pvs`, stores their samples, gaps and metadata in the tables of the schema `epics`, and
+//! answers the HTTP API of the EPICS Archiver Appliance, so that the tools of operators work with it unmodified.
+//!
+//! Terms: an *IOC* serves *process variables* (PVs); a *sample* is a PV's value with time, severity and status; a *gap* is a
+//! time without samples, with its reason.
+//!
+//! Modules, lowest first, none of which uses a later one: `values`, `tables`, `sql`, `registry`, `sampling`, `names`, `times`,
+//! `history`, `archiver`, `parameters`, `replies`, `reports`, `why`, `retrieval`, `management`.
+//!
+//! Not here: protocols and files of EPICS (`epics`), sockets of HTTP (`server`).
+
+mod archiver;
+mod history;
+mod management;
+mod names;
+mod parameters;
+mod registry;
+mod replies;
+mod reports;
+mod retrieval;
+mod sampling;
+mod sql;
+mod tables;
+mod times;
+mod values;
+mod why;
+
+use std::sync::{Arc, OnceLock};
+
+use model::{ErrorKind, Result};
+use query::Database;
+use server::http::{Application, MethodFilter, Request, Response, StatusCode};
+
+pub use archiver::Archiver;
+use archiver::Shared;
+
+/// Largest body of a request: names of 100,000 PVs.
+const BODY_BYTES_MAX: usize = 16 << 20;
+
+/// Where requests find the archiver once it runs.
+#[derive(Clone, Default)]
+pub struct Place(Arc<OnceLock<Option<Arc<Shared>>>>);
+
+impl Place {
+    /// Lets requests reach an archiver, or tells them that none runs. A second call is ignored.
+    pub fn set(&self, archiver: Option<&Archiver>) {
+        let _ = self.0.set(archiver.map(|archiver| Arc::clone(&archiver.shared)));
+    }
+}
+
+/// Whether a database has PVs that are to be archived.
+///
+/// # Errors
+/// Those of SQL.
+pub async fn is_configured(database: &Database) -> Result<bool> {
+    match sql::Sql::new(database).rows("SELECT 1 FROM epics.pvs LIMIT 1", &[]).await {
+        Ok(rows) => Ok(rows.iter().any(|rows| rows.len() > 0)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// The HTTP API: `/mgmt/bpl` and `/retrieval`. Requests get 503 until an archiver is in its place.
+#[must_use]
+pub fn applications(place: &Place) -> Vec<Application> {
+    let any = MethodFilter::GET.or(MethodFilter::POST);
+    let management = {
+        let place = place.clone();
+        move |request| answer(place.clone(), request, Door::Management)
+    };
+    let data = {
+        let place = place.clone();
+        move |request| answer(place.clone(), request, Door::Data)
+    };
+    let business = {
+        let place = place.clone();
+        move |request| answer(place.clone(), request, Door::Business)
+    };
+    vec![
+        Application::new("/mgmt/bpl").route(any, "/{*action}", BODY_BYTES_MAX, management),
+        Application::new("/retrieval")
+            .route(any, "/data/{action}", BODY_BYTES_MAX, data)
+            .route(any, "/bpl/{action}", BODY_BYTES_MAX, business),
+    ]
+}
+
+/// Part of the API.
+#[derive(Clone, Copy)]
+enum Door {
+    Management,
+    Data,
+    Business,
+}
+
+async fn answer(place: Place, request: Request, door: Door) -> Result<Response> {
+    let shared = match place.0.get() {
+        Some(Some(shared)) => shared,
+        Some(None) => {
+            let text = "the archiver is off: start the server by millrace serve --archiver";
+            return Ok(replies::status(StatusCode::SERVICE_UNAVAILABLE, text));
+        }
+        None => return Ok(replies::status(StatusCode::SERVICE_UNAVAILABLE, "the archiver is starting")),
+    };
+    match door {
+        Door::Management => management::action(shared, &request).await,
+        Door::Data => retrieval::data(shared, &request).await,
+        Door::Business => retrieval::business(shared, &request).await,
+    }
+}

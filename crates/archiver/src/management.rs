@@ -1,0 +1,669 @@
+//! `/mgmt/bpl`: what is archived, and how, by the names of the Appliance's actions.
+//!
+//! Changes are rows of `epics.pvs` and `epics.aliases`, and are in effect when the reply is sent. Actions that have no meaning
+//! here, such as those about stores of files and clusters, answer 501 with the reason.
+
+use std::sync::Arc;
+
+use epics::sample::Nanos;
+use model::{Error, Result};
+use query::Value;
+use serde_json::{Map, Value as Json, json};
+use server::http::{Method as HttpMethod, Request, Response, StatusCode};
+
+use crate::archiver::Shared;
+use crate::names;
+use crate::parameters::{Parameters, invalid};
+use crate::registry::{Definition, Method, Pv};
+use crate::replies;
+use crate::reports;
+use crate::retrieval::{matching, names_of, not_found};
+use crate::sql::{Sql, there};
+use crate::times;
+use crate::values;
+use crate::why;
+
+/// Identity of this archiver in replies.
+pub(crate) const IDENTITY: &str = "millrace";
+/// Shortest period of a scan, in seconds.
+const PERIOD_MIN: f64 = 0.1;
+
+/// Actions of the Appliance that are not done here, with the reason.
+const ABSENT: [(&str, &str); 26] = [
+    ("getStoresForPV", "samples are in one table, epics.samples: there are no stores"),
+    ("modifyStoreURLForPV", "samples are in one table, epics.samples: there are no stores"),
+    ("consolidateDataForPV", "samples are in one table: there is nothing to consolidate"),
+    ("changeStore", "samples are in one table, epics.samples: there are no stores"),
+    ("reshardPV", "there is one archiver here"),
+    ("reassignAppliance", "there is one archiver here"),
+    ("resetFailoverCaches", "there is one archiver here"),
+    ("changeTypeForPV", "a PV may have samples of several types: nothing has to be changed"),
+    ("skipAliasCheck", "names are archived as they are requested: no alias is looked up"),
+    ("mergeInData", "write samples into epics.samples by SQL: rows of the same PV and time replace each other"),
+    ("appendAndAliasPV", "rename the old PV, or write its samples under the new name by SQL"),
+    ("modifyMetaFields", "a field of a record is archived as a PV of its own: archive PV.FIELD"),
+    ("getMetaGets", "metadata come with their changes: nothing is polled"),
+    ("putPVTypeInfo", "change the row of epics.pvs by SQL"),
+    ("importDataFromPlugin", "files of the Appliance cannot be imported yet"),
+    ("importChannelArchiverConfiguration", "send the names to archivePV"),
+    ("uploadChannelArchiverConfiguration", "send the names to archivePV"),
+    ("importConfig", "send the names to archivePV"),
+    ("importConfigForAppliance", "send the names to archivePV"),
+    ("getNamedFlag", "there are no named flags"),
+    ("setNamedFlag", "there are no named flags"),
+    ("addExternalArchiverServer", "other archivers are not asked for samples"),
+    ("addExternalArchiverServerArchives", "other archivers are not asked for samples"),
+    ("removeExternalArchiverServer", "other archivers are not asked for samples"),
+    ("refreshPVDataFromChannelArchivers", "other archivers are not asked for samples"),
+    ("test/compareWithChannelArchiver", "other archivers are not asked for samples"),
+];
+
+/// Replies to an action.
+///
+/// # Errors
+/// 22023 for a parameter; those of SQL.
+pub(crate) async fn action(shared: &Arc<Shared>, request: &Request) -> Result<Response> {
+    let action = request.parameter("action").unwrap_or_default();
+    let parameters = Parameters::of(request)?;
+    if let Some(reply) = reports::report(shared, action, &parameters).await? {
+        return Ok(reply);
+    }
+    match action {
+        "archivePV" => archive(shared, request, &parameters).await,
+        "pauseArchivingPV" => pause(shared, request, &parameters, true).await,
+        "resumeArchivingPV" => pause(shared, request, &parameters, false).await,
+        "deletePV" => delete(shared, request, &parameters).await,
+        "abortArchivingPV" | "abortArchivingPVForThisAppliance" => abort(shared, &parameters).await,
+        "renamePV" => rename(shared, &parameters).await,
+        "addAlias" => add_alias(shared, &parameters).await,
+        "removeAlias" => remove_alias(shared, &parameters).await,
+        "getAllAliases" => aliases(shared).await,
+        "changeArchivalParameters" => change(shared, &parameters).await,
+        "getAllPVs" | "getPVsForThisAppliance" | "getMatchingPVsForThisAppliance" => {
+            let limit = parameters.limit(Some(500))?;
+            let names = matching(shared, &parameters).await?;
+            Ok(replies::json(&json!(names.iter().take(limit).collect::<Vec<_>>())))
+        }
+        "getAllExpandedPVNames" => {
+            let registry = shared.registry.lock().await;
+            let aliases = registry.aliases.keys().map(|alias| Arc::from(alias.as_str()));
+            let names: Vec<Arc<str>> = registry.names().into_iter().chain(aliases).collect();
+            Ok(replies::json(&json!(names)))
+        }
+        "getPVStatus" => status(shared, request, &parameters).await,
+        "getPVTypeInfo" => match shared.registry.lock().await.find(names::normal(parameters.expect("pv")?)) {
+            Some(pv) => Ok(replies::json(&type_info(pv, shared.now()))),
+            None => Ok(not_found("the PV is not archived")),
+        },
+        "getTypeInfoKeys" => Ok(replies::json(&json!(shared.registry.lock().await.names()))),
+        "getPVDetails" => details(shared, parameters.expect("pv")?).await,
+        "whyNoSamples" => why::reply(shared, parameters.expect("pv")?).await,
+        "archivedPVs" | "archivedPVsNotInList" | "unarchivedPVs" => lists(shared, request, &parameters, action).await,
+        "exportConfig" | "exportConfigForAppliance" => {
+            let registry = shared.registry.lock().await;
+            let now = shared.now();
+            let all: Vec<Json> =
+                registry.names().iter().filter_map(|name| registry.get(name)).map(|pv| type_info(pv, now)).collect();
+            Ok(replies::json(&json!(all)))
+        }
+        "getPolicyList" => policies(shared).await,
+        "getPolicyText" => Ok(replies::text("SELECT * FROM epics.policies ORDER BY position;\n".to_owned())),
+        "getVersions" => {
+            let version = replies::VERSION;
+            let keys = ["mgmt_version", "engine_version", "etl_version", "retrieval_version"];
+            Ok(replies::json(&Json::Object(keys.map(|key| (key.to_owned(), json!(version))).into_iter().collect())))
+        }
+        "getApplianceInfo" => Ok(replies::json(&appliance(request))),
+        "getAppliancesInCluster" => Ok(replies::json(&json!([appliance(request)]))),
+        "webAppReady" => Ok(replies::json(&json!({ "status": "ok" }))),
+        "getAllNamedFlags" => Ok(replies::json(&json!({}))),
+        "getExternalArchiverServers" => Ok(replies::json(&json!([]))),
+        action => Ok(match ABSENT.iter().find(|(absent, _)| *absent == action) {
+            Some((_, reason)) => replies::status(StatusCode::NOT_IMPLEMENTED, reason),
+            None => replies::unknown_action("mgmt/bpl", action),
+        }),
+    }
+}
+
+/// Where this archiver is, as the client reached it.
+fn appliance(request: &Request) -> Json {
+    let host = request.headers().get("host").and_then(|host| host.to_str().ok()).unwrap_or("127.0.0.1");
+    json!({
+        "identity": IDENTITY,
+        "version": replies::VERSION,
+        "mgmtURL": format!("http://{host}/mgmt/bpl"),
+        "engineURL": format!("http://{host}/mgmt/bpl"),
+        "etlURL": format!("http://{host}/mgmt/bpl"),
+        "retrievalURL": format!("http://{host}/retrieval/bpl"),
+        "dataRetrievalURL": format!("http://{host}/retrieval"),
+        "clusterInetPort": "",
+    })
+}
+
+/// A request to archive a PV.
+struct Wanted {
+    name: String,
+    method: Option<Method>,
+    period: Option<f64>,
+    policy: Option<String>,
+    alias: Option<String>,
+    protocol: &'static str,
+}
+
+impl Wanted {
+    fn new(name: &str, defaults: &Parameters) -> Result<Wanted> {
+        let text = |key: &str| defaults.get(key).map(str::to_owned);
+        let controlling = text("controllingPV");
+        Wanted::of(name, text("samplingmethod"), defaults.number("samplingperiod")?, text("policy"), None, controlling)
+    }
+
+    /// From an object of a JSON list.
+    fn of_json(entry: &Json, defaults: &Parameters) -> Result<Wanted> {
+        let text = |key: &str| match entry.get(key) {
+            Some(Json::String(text)) if !text.is_empty() => Some(text.clone()),
+            Some(Json::Number(number)) => Some(number.to_string()),
+            _ => None,
+        };
+        let name = match entry {
+            Json::String(name) => return Wanted::new(name, defaults),
+            _ => text("pv").ok_or_else(|| invalid(format!("an entry without \"pv\": {entry}")))?,
+        };
+        let period = text("samplingperiod").map(|text| {
+            text.parse().map_err(|_| invalid(format!("samplingperiod of \"{name}\" is \"{text}\": expected a number")))
+        });
+        let period = period.transpose()?;
+        Wanted::of(&name, text("samplingmethod"), period, text("policy"), text("alias"), text("controllingPV"))
+    }
+
+    fn of(
+        name: &str,
+        method: Option<String>,
+        period: Option<f64>,
+        policy: Option<String>,
+        alias: Option<String>,
+        controlling: Option<String>,
+    ) -> Result<Wanted> {
+        if controlling.is_some() {
+            return Err(Error::unsupported("controllingPV: PVs are archived without a condition"));
+        }
+        let protocol = if name.trim().starts_with("pva://") { "pva" } else { "ca" };
+        if protocol == "pva" {
+            return Err(Error::unsupported(format!("\"{name}\": PV Access")));
+        }
+        let method = method.map(|method| {
+            let known = Method::of(&method);
+            known.ok_or_else(|| invalid(format!("samplingmethod is \"{method}\": expected MONITOR or SCAN")))
+        });
+        let method = method.transpose()?;
+        if let Some(period) = period.filter(|period| *period <= 0.0) {
+            return Err(invalid(format!("samplingperiod is {period}: expected a number of seconds above 0")));
+        }
+        let name = names::normal(name).to_owned();
+        names::check(&name)?;
+        Ok(Wanted { name, method, period: period.map(|period| period.max(PERIOD_MIN)), policy, alias, protocol })
+    }
+}
+
+/// A policy: how PVs of a pattern are sampled.
+struct Policy {
+    name: String,
+    pattern: String,
+    method: Method,
+    period: f64,
+}
+
+async fn all_policies(sql: &mut Sql) -> Result<Vec<Policy>> {
+    let mut all = Vec::new();
+    let text = "SELECT name, pattern, method, period FROM epics.policies ORDER BY position, name";
+    for rows in sql.rows(text, &[]).await? {
+        let (mut name, mut pattern) = (rows.texts(0)?, rows.texts(1)?);
+        let (mut method, mut period) = (rows.texts(2)?, rows.numbers(3)?);
+        for row in 0..rows.len() {
+            let method = Method::of(&there(method.take(row))?).unwrap_or(Method::Monitor);
+            let (name, pattern) = (there(name.take(row))?, there(pattern.take(row))?);
+            all.push(Policy { name, pattern, method, period: there(period.take(row))? });
+        }
+    }
+    Ok(all)
+}
+
+async fn policies(shared: &Shared) -> Result<Response> {
+    let all = all_policies(&mut Sql::new(&shared.database)).await?;
+    let describe = |policy: &Policy| format!("{} every {} s for {}", policy.method.name(), policy.period, policy.pattern);
+    let map: Map<String, Json> = all.iter().map(|policy| (policy.name.clone(), json!(describe(policy)))).collect();
+    Ok(replies::json(&Json::Object(map)))
+}
+
+async fn archive(shared: &Arc<Shared>, request: &Request, parameters: &Parameters) -> Result<Response> {
+    let body = String::from_utf8_lossy(request.body());
+    let wanted: Vec<Wanted> = if request.method() == HttpMethod::POST && body.trim_start().starts_with('[') {
+        let entries: Vec<Json> =
+            serde_json::from_str(&body).map_err(|error| invalid(format!("the body is no JSON list: {error}")))?;
+        entries.iter().map(|entry| Wanted::of_json(entry, parameters)).collect::<Result<_>>()?
+    } else {
+        let names = names_of(request, parameters)?;
+        names.iter().map(|name| Wanted::new(name, parameters)).collect::<Result<_>>()?
+    };
+    if wanted.is_empty() {
+        return Err(invalid("parameter pv is absent".to_owned()));
+    }
+    let mut sql = Sql::new(&shared.database);
+    let policies = all_policies(&mut sql).await?;
+    let known: Vec<bool> = {
+        let registry = shared.registry.lock().await;
+        wanted.iter().map(|wanted| registry.find(&wanted.name).is_some()).collect()
+    };
+    // One transaction: all are archived, or none.
+    sql.run("BEGIN", &[]).await?;
+    let inserted = insert(&mut sql, &wanted, &known, &policies).await;
+    sql.run(if inserted.is_ok() { "COMMIT" } else { "ROLLBACK" }, &[]).await?;
+    inserted?;
+    let names: Vec<String> = wanted.iter().map(|wanted| wanted.name.clone()).collect();
+    shared.follow(Some(&names)).await?;
+    let told = wanted.iter().zip(known).map(|(wanted, known)| {
+        let status = if known { "Already submitted" } else { "Archive request submitted" };
+        json!({ "pvName": wanted.name, "status": status })
+    });
+    Ok(replies::json(&told.collect()))
+}
+
+async fn insert(sql: &mut Sql, wanted: &[Wanted], known: &[bool], policies: &[Policy]) -> Result<()> {
+    for (wanted, known) in wanted.iter().zip(known) {
+        if !known {
+            let policy = policy_of(wanted, policies)?;
+            let values = [
+                Value::Text(wanted.name.clone()),
+                Value::Text(wanted.method.or(policy.map(|policy| policy.method)).unwrap_or(Method::Monitor).name().into()),
+                Value::Float64(wanted.period.or(policy.map(|policy| policy.period)).unwrap_or(1.0)),
+                policy.map_or(Value::Null, |policy| Value::Text(policy.name.clone())),
+                Value::Text(wanted.protocol.to_owned()),
+            ];
+            let text = "INSERT INTO epics.pvs (name, method, period, policy, protocol) VALUES ($1, $2, $3, $4, $5) \
+                        ON CONFLICT (name) DO NOTHING";
+            sql.run(text, &values).await?;
+        }
+        if let Some(alias) = &wanted.alias {
+            insert_alias(sql, alias, &wanted.name).await?;
+        }
+    }
+    Ok(())
+}
+
+/// The policy that a request names, or the first whose pattern matches.
+fn policy_of<'a>(wanted: &Wanted, policies: &'a [Policy]) -> Result<Option<&'a Policy>> {
+    if let Some(name) = &wanted.policy {
+        let named = policies.iter().find(|policy| policy.name == *name);
+        return named.map(Some).ok_or_else(|| invalid(format!("there is no policy \"{name}\" in epics.policies")));
+    }
+    for policy in policies {
+        if names::matches(&policy.pattern, &wanted.name)? {
+            return Ok(Some(policy));
+        }
+    }
+    Ok(None)
+}
+
+/// Real names of the PVs of a request, each with the name that was asked for.
+async fn real(shared: &Shared, request: &Request, parameters: &Parameters) -> Result<Vec<(String, Option<Definition>)>> {
+    let list = names_of(request, parameters)?;
+    let registry = shared.registry.lock().await;
+    let names = names::expand(&registry, &list.join(","))?;
+    let found = names.into_iter().map(|name| {
+        let definition = registry.find(names::normal(&name)).map(|pv| pv.definition.clone());
+        (name.to_string(), definition)
+    });
+    Ok(found.collect())
+}
+
+async fn pause(shared: &Arc<Shared>, request: &Request, parameters: &Parameters, pause: bool) -> Result<Response> {
+    let asked = real(shared, request, parameters).await?;
+    if asked.is_empty() {
+        return Err(invalid("parameter pv is absent, or matches no PV".to_owned()));
+    }
+    let mut told = Vec::with_capacity(asked.len());
+    let mut names = Vec::new();
+    for (name, definition) in &asked {
+        let status = match definition {
+            None => json!({ "pvName": name, "validation": format!("PV {name} is not archived") }),
+            Some(definition) if definition.paused == pause => {
+                let is = if pause { "already paused" } else { "not paused" };
+                json!({ "pvName": name, "validation": format!("PV {name} is {is}") })
+            }
+            Some(definition) => {
+                names.push(definition.name.to_string());
+                json!({ "pvName": name, "status": "ok", "engine_pvName": definition.name, "engine_status": "ok" })
+            }
+        };
+        told.push(status);
+    }
+    let list = Value::Array(names.iter().cloned().map(Value::Text).collect());
+    let text = "UPDATE epics.pvs SET paused = $1, modified = now() WHERE name = ANY($2)";
+    Sql::new(&shared.database).run(text, &[Value::Bool(pause), list]).await?;
+    shared.follow(Some(&names)).await?;
+    Ok(replies::json(&if told.len() == 1 { told.remove(0) } else { Json::Array(told) }))
+}
+
+async fn delete(shared: &Arc<Shared>, request: &Request, parameters: &Parameters) -> Result<Response> {
+    let with_data = parameters.flag("deleteData")?;
+    let asked = real(shared, request, parameters).await?;
+    if asked.is_empty() {
+        return Err(invalid("parameter pv is absent, or matches no PV".to_owned()));
+    }
+    let (mut names, mut problems) = (Vec::new(), Vec::new());
+    for (name, definition) in asked {
+        match definition {
+            None => problems.push(format!("PV {name} is not archived")),
+            Some(definition) if !definition.paused => {
+                problems.push(format!("PV {name} is archived: pause it before it is deleted"));
+            }
+            Some(definition) => names.push(definition.name.to_string()),
+        }
+    }
+    let mut sql = Sql::new(&shared.database);
+    let list = Value::Array(names.iter().cloned().map(Value::Text).collect());
+    sql.run("DELETE FROM epics.aliases WHERE pv = ANY($1)", std::slice::from_ref(&list)).await?;
+    sql.run("DELETE FROM epics.pvs WHERE name = ANY($1)", std::slice::from_ref(&list)).await?;
+    shared.follow(Some(&names)).await?;
+    if with_data {
+        for name in &names {
+            delete_data(&mut sql, name).await?;
+        }
+    }
+    let mut told = Map::new();
+    if problems.is_empty() {
+        told.insert("status".to_owned(), json!("ok"));
+    } else {
+        told.insert("validation".to_owned(), json!(problems.join("\n")));
+    }
+    Ok(replies::json(&Json::Object(told)))
+}
+
+/// Deletes all that is stored of a PV.
+async fn delete_data(sql: &mut Sql, name: &str) -> Result<()> {
+    for table in ["samples", "gaps", "metadata"] {
+        sql.run(&format!("DELETE FROM epics.{table} WHERE pv = $1"), &[Value::Text(name.to_owned())]).await?;
+    }
+    Ok(())
+}
+
+async fn abort(shared: &Arc<Shared>, parameters: &Parameters) -> Result<Response> {
+    let name = names::normal(parameters.expect("pv")?).to_owned();
+    let is_waiting = match shared.registry.lock().await.get(&name) {
+        None => return Ok(not_found(&format!("PV {name} is not archived"))),
+        Some(pv) => pv.connected_first.is_none() && pv.newest.is_none(),
+    };
+    if !is_waiting {
+        let reason = format!("PV {name} has been connected: pause and delete it instead");
+        return Ok(replies::json(&json!({ "validation": reason })));
+    }
+    let mut sql = Sql::new(&shared.database);
+    sql.run("DELETE FROM epics.pvs WHERE name = $1", &[Value::Text(name.clone())]).await?;
+    shared.follow(Some(std::slice::from_ref(&name))).await?;
+    delete_data(&mut sql, &name).await?;
+    Ok(replies::json(&json!({ "status": "ok", "desc": format!("PV {name} is not archived any more") })))
+}
+
+async fn rename(shared: &Arc<Shared>, parameters: &Parameters) -> Result<Response> {
+    let (old, new) = (names::normal(parameters.expect("pv")?), names::normal(parameters.expect("newname")?));
+    names::check(new)?;
+    let refused = |text: String| Ok(replies::json(&json!({ "validation": text })));
+    {
+        let registry = shared.registry.lock().await;
+        match registry.get(old) {
+            None => return Ok(not_found(&format!("PV {old} is not archived"))),
+            Some(pv) if !pv.definition.paused => {
+                return refused(format!("PV {old} is archived: pause it before it is renamed to {new}"));
+            }
+            Some(_) if registry.find(new).is_some() => return refused(format!("PV {new} exists")),
+            Some(_) => {}
+        }
+    }
+    let mut sql = Sql::new(&shared.database);
+    let names = [Value::Text(old.to_owned()), Value::Text(new.to_owned())];
+    copy_samples(&mut sql, old, new).await?;
+    let columns = crate::archiver::limit_columns();
+    let metadata = format!(
+        "INSERT INTO epics.metadata SELECT $2, since, type, count, host, units, precision, {columns}, labels \
+         FROM epics.metadata WHERE pv = $1 ON CONFLICT DO NOTHING"
+    );
+    let gaps = "INSERT INTO epics.gaps SELECT time, $2, reason, ended, samples, detail FROM epics.gaps WHERE pv = $1";
+    let definition = "INSERT INTO epics.pvs (name, method, period, policy, paused, protocol, created) \
+                      SELECT $2, method, period, policy, paused, protocol, created FROM epics.pvs WHERE name = $1";
+    for text in [metadata.as_str(), gaps, definition] {
+        sql.run(text, &names).await?;
+    }
+    shared.follow(Some(&[new.to_owned()])).await?;
+    Ok(replies::json(&json!({ "status": "ok", "desc": format!("PV {new} has the samples of PV {old}, and is paused") })))
+}
+
+/// Copies the samples of a PV, a day at a time: a transaction must fit into memory.
+async fn copy_samples(sql: &mut Sql, old: &str, new: &str) -> Result<()> {
+    const DAY: Nanos = 86_400 * 1_000_000_000;
+    let mut next = Nanos::MIN;
+    loop {
+        let first = "SELECT time FROM epics.samples WHERE pv = $1 AND time >= $2 ORDER BY time LIMIT 1";
+        let found = sql.rows(first, &[Value::Text(old.to_owned()), Value::Timestamptz(next)]).await?;
+        let Some(time) = found.iter().find(|rows| rows.len() > 0).map(|rows| rows.times(0)).transpose()? else {
+            return Ok(());
+        };
+        let Some(from) = { time }.take(0) else { return Ok(()) };
+        next = from.saturating_add(DAY);
+        let values = [
+            Value::Text(old.to_owned()),
+            Value::Text(new.to_owned()),
+            Value::Timestamptz(from),
+            Value::Timestamptz(next),
+        ];
+        let text = "INSERT INTO epics.samples (time, pv, value, exact, string, elements, severity, status, received, type) \
+                    SELECT time, $2, value, exact, string, elements, severity, status, received, type \
+                    FROM epics.samples WHERE pv = $1 AND time >= $3 AND time < $4";
+        sql.run(text, &values).await?;
+    }
+}
+
+async fn insert_alias(sql: &mut Sql, alias: &str, name: &str) -> Result<()> {
+    let alias = names::normal(alias);
+    names::check(alias)?;
+    let text = "INSERT INTO epics.aliases (alias, pv) VALUES ($1, $2) ON CONFLICT (alias) DO UPDATE SET pv = $2";
+    sql.run(text, &[Value::Text(alias.to_owned()), Value::Text(name.to_owned())]).await
+}
+
+async fn add_alias(shared: &Arc<Shared>, parameters: &Parameters) -> Result<Response> {
+    let (name, alias) = (names::normal(parameters.expect("pv")?), names::normal(parameters.expect("aliasname")?));
+    {
+        let registry = shared.registry.lock().await;
+        if registry.get(name).is_none() {
+            return Ok(not_found(&format!("PV {name} is not archived")));
+        }
+        if registry.get(alias).is_some() {
+            return Err(invalid(format!("alias {alias} is the name of a PV that is archived")));
+        }
+    }
+    insert_alias(&mut Sql::new(&shared.database), alias, name).await?;
+    shared.follow(Some(&[])).await?;
+    Ok(replies::json(&json!({ "status": "ok", "desc": format!("Added an alias {alias} for PV {name}") })))
+}
+
+async fn remove_alias(shared: &Arc<Shared>, parameters: &Parameters) -> Result<Response> {
+    let (name, alias) = (names::normal(parameters.expect("pv")?), names::normal(parameters.expect("aliasname")?));
+    let values = [Value::Text(alias.to_owned()), Value::Text(name.to_owned())];
+    Sql::new(&shared.database).run("DELETE FROM epics.aliases WHERE alias = $1 AND pv = $2", &values).await?;
+    shared.follow(Some(&[])).await?;
+    Ok(replies::json(&json!({ "status": "ok", "desc": format!("Removed the alias {alias} for PV {name}") })))
+}
+
+async fn aliases(shared: &Shared) -> Result<Response> {
+    let registry = shared.registry.lock().await;
+    let mut all: Vec<(&String, &Arc<str>)> = registry.aliases.iter().collect();
+    all.sort();
+    let all = all.into_iter().map(|(alias, name)| json!({ "aliasName": alias, "srcPVName": name }));
+    Ok(replies::json(&all.collect()))
+}
+
+async fn change(shared: &Arc<Shared>, parameters: &Parameters) -> Result<Response> {
+    let asked = parameters.expect("pv")?;
+    let wanted = Wanted::new(asked, parameters)?;
+    let period = wanted.period.ok_or_else(|| invalid("parameter samplingperiod is absent".to_owned()))?;
+    let found = shared.registry.lock().await.find(&wanted.name).map(|pv| pv.definition.clone());
+    let Some(definition) = found else {
+        return Ok(replies::json(&json!({ "validation": format!("PV {asked} is not archived") })));
+    };
+    let method = wanted.method.unwrap_or(definition.method);
+    let name = definition.name.to_string();
+    let values = [Value::Text(name.clone()), Value::Text(method.name().to_owned()), Value::Float64(period)];
+    let text = "UPDATE epics.pvs SET method = $2, period = $3, modified = now() WHERE name = $1";
+    Sql::new(&shared.database).run(text, &values).await?;
+    shared.follow(Some(std::slice::from_ref(&name))).await?;
+    Ok(replies::json(&json!({ "status": "ok", "desc": format!("Changed the parameters of PV {name}") })))
+}
+
+async fn status(shared: &Shared, request: &Request, parameters: &Parameters) -> Result<Response> {
+    let list = names_of(request, parameters)?.join(",");
+    let registry = shared.registry.lock().await;
+    let mut names = match parameters.get("regex") {
+        Some(regex) if list.is_empty() => names::matching_regex(&registry, regex)?,
+        _ => names::expand(&registry, &list)?,
+    };
+    names.truncate(parameters.limit(None)?);
+    let all = names.iter().map(|name| match registry.find(names::normal(name)) {
+        Some(pv) => status_of(pv, name),
+        None => json!({ "pvName": name, "status": "Not being archived" }),
+    });
+    Ok(replies::json(&all.collect()))
+}
+
+fn status_of(pv: &Pv, asked: &str) -> Json {
+    let definition = &pv.definition;
+    let status = match (definition.paused, pv.connected_first.is_some() || pv.newest.is_some()) {
+        (true, _) => "Paused",
+        (false, true) => "Being archived",
+        (false, false) => "Initial sampling",
+    };
+    json!({
+        "pvName": asked,
+        "pvNameOnly": definition.name,
+        "status": status,
+        "appliance": IDENTITY,
+        "isMonitored": (definition.method == Method::Monitor).to_string(),
+        "samplingPeriod": definition.period.to_string(),
+        "connectionState": pv.connection.is_some().to_string(),
+        "lastEvent": times::human(pv.newest.map(|(time, _)| time)),
+        "lastRotateLogs": "Never",
+        "connectionFirstEstablished": times::human(pv.connected_first),
+        "connectionLastRestablished": times::human(pv.connected_last),
+        "connectionLossRegainCount": pv.counts.connections_lost.to_string(),
+    })
+}
+
+/// What the Appliance keeps of a PV.
+pub(crate) fn type_info(pv: &Pv, now: Nanos) -> Json {
+    let definition = &pv.definition;
+    let version = pv.version.as_ref();
+    let limits = version.and_then(|version| version.metadata.limits);
+    let limit = |of: fn(&epics::sample::Limits) -> f64| limits.as_ref().map_or(f64::NAN, of).to_string();
+    let payload = version.map_or(epics::pb::Payload::Float64, |version| values::payload(version.ty));
+    json!({
+        "pvName": definition.name,
+        "DBRType": payload.dbr_name(),
+        "scalar": (!payload.is_waveform()).to_string(),
+        "elementCount": version.map_or(1, |version| version.count).to_string(),
+        "applianceIdentity": IDENTITY,
+        "chunkKey": definition.name,
+        "hostName": pv.host_last.as_deref().or(version.map(|version| version.host.as_str())).unwrap_or("N/A"),
+        "paused": definition.paused.to_string(),
+        "creationTime": times::iso(definition.created),
+        "modificationTime": times::iso(definition.modified),
+        "samplingMethod": definition.method.name().to_ascii_uppercase(),
+        "samplingPeriod": definition.period.to_string(),
+        "policyName": definition.policy.as_deref().unwrap_or(""),
+        "units": version.and_then(|version| version.metadata.units.as_deref()).unwrap_or(""),
+        "precision": version.and_then(|version| version.metadata.precision).unwrap_or(0).to_string(),
+        "lowerDisplayLimit": limit(|limits| limits.display.0),
+        "upperDisplayLimit": limit(|limits| limits.display.1),
+        "lowerAlarmLimit": limit(|limits| limits.alarm.0),
+        "upperAlarmLimit": limit(|limits| limits.alarm.1),
+        "lowerWarningLimit": limit(|limits| limits.warning.0),
+        "upperWarningLimit": limit(|limits| limits.warning.1),
+        "lowerCtrlLimit": limit(|limits| limits.control.0),
+        "upperCtrlLimit": limit(|limits| limits.control.1),
+        "computedEventRate": pv.rate(now).to_string(),
+        "computedStorageRate": pv.byte_rate(now).to_string(),
+        "computedBytesPerEvent": (pv.counts.bytes / pv.counts.stored.max(1)).to_string(),
+        "userSpecifiedEventRate": "0.0",
+        "usePVAccess": (definition.protocol == "pva").to_string(),
+        "useDBEProperties": "true",
+        "hasReducedDataSet": "false",
+        "dataStores": ["millrace://epics.samples"],
+        "archiveFields": [],
+        "extraFields": {},
+    })
+}
+
+/// Type information and metadata of a PV, as texts.
+pub(crate) async fn metadata(shared: &Shared, name: &str) -> Result<Response> {
+    let registry = shared.registry.lock().await;
+    let Some(pv) = registry.find(names::normal(name)) else {
+        return Ok(not_found(&format!("PV {name} is not archived")));
+    };
+    let mut info = type_info(pv, shared.now());
+    let ty = pv.version.as_ref().map_or(epics::pb::Payload::Float64 as i16, |version| version.ty);
+    let header = crate::history::header(&pv.definition.name, pv.version.as_ref(), ty, shared.now());
+    for (name, value) in header.fields {
+        info[name] = json!(value);
+    }
+    Ok(replies::json(&info))
+}
+
+async fn details(shared: &Shared, name: &str) -> Result<Response> {
+    let registry = shared.registry.lock().await;
+    let Some(pv) = registry.find(names::normal(name)) else {
+        return Ok(not_found(&format!("PV {name} is not archived")));
+    };
+    let now = shared.now();
+    let counts = pv.counts;
+    let yes = |is: bool| if is { "Yes" } else { "No" }.to_owned();
+    let rows: Vec<(&str, String)> = vec![
+        ("Channel Name", pv.definition.name.to_string()),
+        ("Instance archiving PV", IDENTITY.to_owned()),
+        ("Host name", pv.host_last.clone().unwrap_or_else(|| "N/A".to_owned())),
+        ("Archived since", times::human(Some(pv.definition.created))),
+        ("Is this PV paused:", yes(pv.definition.paused)),
+        ("Sampling method:", pv.definition.method.name().to_ascii_uppercase()),
+        ("Sampling period:", pv.definition.period.to_string()),
+        ("Policy:", pv.definition.policy.clone().unwrap_or_else(|| "none".to_owned())),
+        ("Is the PV connected?", yes(pv.connection.is_some())),
+        ("Connection first established:", times::human(pv.connected_first)),
+        ("Connection last restablished:", times::human(pv.connected_last)),
+        ("Connection loss/regain count:", counts.connections_lost.to_string()),
+        ("Time of the newest sample:", times::human(pv.newest.map(|(time, _)| time))),
+        ("Last sample arrived:", times::human(pv.received_last)),
+        ("Events received:", counts.events.to_string()),
+        ("Samples stored:", counts.stored.to_string()),
+        ("Samples that repeat the one before:", counts.repeated.to_string()),
+        ("Samples in epics.misdated:", counts.misdated.to_string()),
+        ("Samples before the newest:", counts.late.to_string()),
+        ("Samples that were lost:", counts.dropped.to_string()),
+        ("Samples replaced within a scan's period:", counts.replaced.to_string()),
+        ("Type changes:", counts.type_changes.to_string()),
+        ("Estimated event rate (events/sec)", format!("{:.3}", pv.rate(now))),
+        ("Estimated storage rate (bytes/sec)", format!("{:.3}", pv.byte_rate(now))),
+    ];
+    let rows = rows.into_iter().map(|(name, value)| json!({ "source": IDENTITY, "name": name, "value": value }));
+    Ok(replies::json(&rows.collect()))
+}
+
+/// Names of a list that are archived, or not; or names that are archived and not in the list.
+async fn lists(shared: &Shared, request: &Request, parameters: &Parameters, action: &str) -> Result<Response> {
+    let list = names_of(request, parameters)?;
+    let registry = shared.registry.lock().await;
+    let is_archived = |name: &str| registry.find(names::normal(name)).is_some();
+    let names: Vec<String> = match action {
+        "archivedPVsNotInList" => {
+            let listed: std::collections::HashSet<&str> = list.iter().map(|name| names::normal(name)).collect();
+            let names = registry.names().into_iter().filter(|name| !listed.contains(&**name));
+            names.map(|name| name.to_string()).collect()
+        }
+        action => list.into_iter().filter(|name| is_archived(name) == (action == "archivedPVs")).collect(),
+    };
+    Ok(replies::json(&json!(names)))
+}

@@ -1,0 +1,248 @@
+//! The PVs that are archived: their definitions and what is known of each while the archiver runs.
+//!
+//! The table `epics.pvs` has the definitions. The registry follows it, whoever writes it.
+
+use std::sync::Arc;
+
+use epics::ca::ChannelId;
+use epics::sample::{Metadata, Nanos, Sample};
+use rustc_hash::FxHashMap;
+
+use crate::tables::{Gap, Version};
+
+/// How samples are chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Method {
+    /// Every update that the IOC sends.
+    Monitor,
+    /// The newest value once a period, if it has changed.
+    Scan,
+}
+
+impl Method {
+    pub(crate) const NAMES: [&str; 2] = ["monitor", "scan"];
+
+    /// The name in the table.
+    pub(crate) fn name(self) -> &'static str {
+        Method::NAMES[self as usize]
+    }
+
+    /// The method of a name, in any case.
+    pub(crate) fn of(name: &str) -> Option<Method> {
+        [Method::Monitor, Method::Scan].into_iter().find(|method| method.name().eq_ignore_ascii_case(name))
+    }
+}
+
+/// A row of `epics.pvs`.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Definition {
+    pub(crate) name: Arc<str>,
+    pub(crate) method: Method,
+    /// Seconds of a scan.
+    pub(crate) period: f64,
+    pub(crate) policy: Option<String>,
+    pub(crate) paused: bool,
+    /// `ca` or `pva`.
+    pub(crate) protocol: String,
+    pub(crate) created: Nanos,
+    pub(crate) modified: Nanos,
+}
+
+impl Definition {
+    pub(crate) fn period_ns(&self) -> Nanos {
+        // `as` saturates.
+        (self.period * 1e9) as Nanos
+    }
+}
+
+/// A connection that is open.
+#[derive(Clone, Debug)]
+pub(crate) struct Connection {
+    pub(crate) host: String,
+    /// Largest number of elements.
+    pub(crate) count: u32,
+    pub(crate) since: Nanos,
+    /// Time and type of its first sample.
+    pub(crate) first: Option<(Nanos, i16)>,
+    /// Whether its first metadata have arrived.
+    pub(crate) described: bool,
+}
+
+/// What was counted since the archiver started.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Counts {
+    /// Samples that arrived.
+    pub(crate) events: u64,
+    pub(crate) stored: u64,
+    /// Bytes of values that were stored.
+    pub(crate) bytes: u64,
+    /// Samples that repeat the one before, as after a reconnection.
+    pub(crate) repeated: u64,
+    /// Samples in `misdated`.
+    pub(crate) misdated: u64,
+    /// Samples before the newest one.
+    pub(crate) late: u64,
+    /// Samples that were lost before they could be stored.
+    pub(crate) dropped: u64,
+    /// Samples of a scan that a newer one replaced.
+    pub(crate) replaced: u64,
+    pub(crate) type_changes: u64,
+    pub(crate) connections_lost: u64,
+}
+
+/// A PV.
+#[derive(Debug)]
+pub(crate) struct Pv {
+    pub(crate) definition: Definition,
+    pub(crate) channel: Option<ChannelId>,
+    pub(crate) connection: Option<Connection>,
+    pub(crate) connected_first: Option<Nanos>,
+    pub(crate) connected_last: Option<Nanos>,
+    pub(crate) host_last: Option<String>,
+    /// Since when it is subscribed.
+    pub(crate) subscribed: Nanos,
+    /// The gap that lasts.
+    pub(crate) gap: Option<Gap>,
+    /// End of the last gap of lost samples.
+    pub(crate) lost_until: Nanos,
+    /// Time of the newest sample that was stored, and a hash of it.
+    pub(crate) newest: Option<(Nanos, u64)>,
+    pub(crate) received_last: Option<Nanos>,
+    /// The newest sample of a scan that is not stored yet, and its time of arrival.
+    pub(crate) slot: Option<Box<(Sample, Nanos)>>,
+    /// When the next sample of a scan may be stored.
+    pub(crate) due: Nanos,
+    pub(crate) version: Option<Version>,
+    /// Metadata that wait for the first sample of their connection.
+    pub(crate) metadata_pending: Option<Metadata>,
+    /// The last thing that the server refused.
+    pub(crate) refused: Option<String>,
+    pub(crate) counts: Counts,
+}
+
+impl Pv {
+    pub(crate) fn new(definition: Definition) -> Pv {
+        Pv {
+            definition,
+            channel: None,
+            connection: None,
+            connected_first: None,
+            connected_last: None,
+            host_last: None,
+            subscribed: 0,
+            gap: None,
+            lost_until: 0,
+            newest: None,
+            received_last: None,
+            slot: None,
+            due: 0,
+            version: None,
+            metadata_pending: None,
+            refused: None,
+            counts: Counts::default(),
+        }
+    }
+
+    /// Samples a second since the PV was subscribed.
+    pub(crate) fn rate(&self, now: Nanos) -> f64 {
+        self.counts.events as f64 / seconds_of(self.subscribed, now)
+    }
+
+    /// Bytes of values a second.
+    pub(crate) fn byte_rate(&self, now: Nanos) -> f64 {
+        self.counts.bytes as f64 / seconds_of(self.subscribed, now)
+    }
+}
+
+fn seconds_of(from: Nanos, to: Nanos) -> f64 {
+    (to.saturating_sub(from) as f64 / 1e9).max(1.0)
+}
+
+/// All PVs.
+#[derive(Default)]
+pub(crate) struct Registry {
+    pvs: FxHashMap<Arc<str>, usize>,
+    slots: Vec<Option<Pv>>,
+    free: Vec<usize>,
+    channels: FxHashMap<ChannelId, usize>,
+    /// Real names by alias.
+    pub(crate) aliases: FxHashMap<String, Arc<str>>,
+}
+
+impl Registry {
+    pub(crate) fn len(&self) -> usize {
+        self.pvs.len()
+    }
+
+    pub(crate) fn get(&self, name: &str) -> Option<&Pv> {
+        self.slots[*self.pvs.get(name)?].as_ref()
+    }
+
+    pub(crate) fn get_mut(&mut self, name: &str) -> Option<&mut Pv> {
+        self.slots[*self.pvs.get(name)?].as_mut()
+    }
+
+    pub(crate) fn of_channel(&mut self, channel: ChannelId) -> Option<&mut Pv> {
+        self.slots[*self.channels.get(&channel)?].as_mut()
+    }
+
+    pub(crate) fn add(&mut self, pv: Pv) {
+        let name = Arc::clone(&pv.definition.name);
+        let at = match self.free.pop() {
+            Some(at) => at,
+            None => {
+                self.slots.push(None);
+                self.slots.len() - 1
+            }
+        };
+        self.slots[at] = Some(pv);
+        self.pvs.insert(name, at);
+    }
+
+    pub(crate) fn remove(&mut self, name: &str) -> Option<Pv> {
+        let at = self.pvs.remove(name)?;
+        let pv = self.slots[at].take()?;
+        self.free.push(at);
+        if let Some(channel) = pv.channel {
+            self.channels.remove(&channel);
+        }
+        Some(pv)
+    }
+
+    /// Notes the channel of a PV.
+    pub(crate) fn open(&mut self, name: &str, channel: ChannelId) {
+        if let Some(at) = self.pvs.get(name)
+            && let Some(pv) = &mut self.slots[*at]
+        {
+            pv.channel = Some(channel);
+            self.channels.insert(channel, *at);
+        }
+    }
+
+    /// Forgets the channel of a PV and returns it.
+    pub(crate) fn close(&mut self, name: &str) -> Option<ChannelId> {
+        let channel = self.get_mut(name)?.channel.take()?;
+        self.channels.remove(&channel);
+        Some(channel)
+    }
+
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Pv> {
+        self.slots.iter().flatten()
+    }
+
+    pub(crate) fn all_mut(&mut self) -> impl Iterator<Item = &mut Pv> {
+        self.slots.iter_mut().flatten()
+    }
+
+    /// The PV that a name of a request means: itself, or the PV of an alias.
+    pub(crate) fn find(&self, name: &str) -> Option<&Pv> {
+        self.get(name).or_else(|| self.get(self.aliases.get(name)?))
+    }
+
+    /// Names of all PVs, sorted.
+    pub(crate) fn names(&self) -> Vec<Arc<str>> {
+        let mut names: Vec<Arc<str>> = self.pvs.keys().cloned().collect();
+        names.sort_unstable();
+        names
+    }
+}

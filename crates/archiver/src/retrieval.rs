@@ -1,0 +1,431 @@
+//! `/retrieval`: samples as the Appliance's clients ask for them.
+//!
+//! | path | reply |
+//! |---|---|
+//! | `data/getData.EXT` | events of one PV, processed by an operator if one is asked for |
+//! | `data/getDataForPVs.EXT` | events of several PVs |
+//! | `data/getDataAtTime` | the newest sample of each PV at a time |
+//! | `bpl/…` | names, metadata and versions |
+//!
+//! A reply is made on a thread of its own while it is sent: it needs memory for a few pieces, however long it is, and a
+//! client that does not read stops it.
+
+use std::io::{self, Write};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use epics::event::Event;
+use epics::formats::{Format, Pv, Reply};
+use epics::processors::{Operator, Span};
+use epics::sample::Nanos;
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use futures::stream;
+use model::{Error, Result, SqlState};
+use query::Value;
+use serde_json::{Map, Value as Json, json};
+use server::http::{Body, Method, Request, Response, StatusCode};
+use tokio::sync::mpsc;
+
+use crate::archiver::Shared;
+use crate::history::{self, Events};
+use crate::names;
+use crate::parameters::{Parameters, invalid};
+use crate::replies;
+use crate::sql::Sql;
+use crate::tables::Version;
+use crate::times;
+use crate::values;
+
+const HOUR: Nanos = 3_600 * 1_000_000_000;
+const DAY: Nanos = 24 * HOUR;
+/// How far `getDataAtTime` looks back, by default.
+const LOOK_BACK: Nanos = 31 * DAY;
+/// Pieces of a reply that wait for its client.
+const PIECES: usize = 4;
+/// Size of a piece in bytes, and of replies that are complete before they are sent.
+const PIECE_BYTES: usize = 64 << 10;
+/// PVs of one request, at most.
+const PVS_MAX: usize = 10_000;
+
+/// Replies to `data/ACTION.EXT`.
+///
+/// # Errors
+/// 22023 for a parameter; 42704 (404) for a PV that is not known; those of SQL.
+pub(crate) async fn data(shared: &Arc<Shared>, request: &Request) -> Result<Response> {
+    let action = request.parameter("action").unwrap_or_default();
+    let (action, extension) = action.split_once('.').unwrap_or((action, ""));
+    match action {
+        "getDataAtTime" | "getDataAtTimeForAppliance" => at_time(shared, request).await,
+        "getData" | "getDataForPVs" => {
+            let format = Format::of(extension).ok_or_else(|| {
+                Error::unsupported(format!("replies of type \"{extension}\": there are raw, json, qw, csv and txt"))
+            })?;
+            get_data(shared, request, action == "getDataForPVs", format).await
+        }
+        action => Err(Error::new(SqlState::UNDEFINED_OBJECT, format!("there is no data/{action}"))),
+    }
+}
+
+/// A PV of a request.
+struct Asked {
+    /// As it was written.
+    requested: String,
+    /// Its real name.
+    name: String,
+    operator: Option<Operator>,
+    span: Span,
+    versions: Vec<Version>,
+}
+
+async fn get_data(shared: &Arc<Shared>, request: &Request, several: bool, format: Format) -> Result<Response> {
+    let parameters = Parameters::of(request)?;
+    let spans = spans(&parameters, shared.now())?;
+    let asked: Vec<&str> = if several {
+        parameters.all("pv").flat_map(|names| names.split(',')).collect()
+    } else {
+        parameters.get("pv").into_iter().collect()
+    };
+    if asked.is_empty() {
+        return Err(invalid("parameter pv is absent".to_owned()));
+    }
+    if asked.len() * spans.len() > PVS_MAX {
+        return Err(invalid(format!("the request has {} PVs and ranges, at most {PVS_MAX} are allowed", asked.len())));
+    }
+    if asked.len() > 1 && !format.has_several_pvs() {
+        return Err(invalid("this type of reply has one PV: use raw, json or qw".to_owned()));
+    }
+    let operator = parameters.get("pp").map(Operator::parse).transpose().map_err(|error| invalid(error.to_string()))?;
+    let mut all = Vec::new();
+    for requested in asked {
+        for span in &spans {
+            all.push(find(shared, requested, operator.clone(), *span).await?);
+        }
+    }
+    let accepted = request.headers().get("accept-encoding").and_then(|value| value.to_str().ok());
+    let zip = accepted.is_some_and(|list| list.split(',').any(|coding| coding.trim().starts_with("gzip")));
+    stream_reply(shared, all, format, zip).await
+}
+
+/// The range of a request, or its ranges.
+fn spans(parameters: &Parameters, now: Nanos) -> Result<Vec<Span>> {
+    let span = |from: Nanos, to: Nanos| {
+        if from <= to {
+            return Ok(Span { from, to });
+        }
+        Err(invalid(format!("the range ends at {}, before it begins at {}", times::iso(to), times::iso(from))))
+    };
+    if let Some(ranges) = parameters.get("timeranges") {
+        let times = ranges.split(',').map(|text| times::parse("timeranges", text)).collect::<Result<Vec<_>>>()?;
+        let (pairs, []) = times.as_chunks::<2>() else {
+            return Err(invalid("parameter timeranges has an odd number of times".to_owned()));
+        };
+        return pairs.iter().map(|[from, to]| span(*from, *to)).collect();
+    }
+    let time = |name: &str| parameters.get(name).map(|text| times::parse(name, text)).transpose();
+    let to = time("to")?.unwrap_or_else(|| now.saturating_add(HOUR));
+    let from = time("from")?.unwrap_or_else(|| to.saturating_sub(DAY));
+    Ok(vec![span(from, to)?])
+}
+
+/// The PV that a parameter names. Where a PV has the whole text as its name, this is it, even if it looks like an operator.
+async fn find(shared: &Shared, requested: &str, operator: Option<Operator>, span: Span) -> Result<Asked> {
+    let mut sql = Sql::new(&shared.database);
+    let (name, operator) = match real_name(shared, &mut sql, requested).await? {
+        Some(name) => (name, operator),
+        None => {
+            let parsed = epics::processors::Request::parse(requested).map_err(|error| invalid(error.to_string()))?;
+            let found = match &parsed.operator {
+                Some(_) => real_name(shared, &mut sql, &parsed.pv).await?,
+                None => None,
+            };
+            let name = found.ok_or_else(|| unknown(&parsed.pv))?;
+            (name, parsed.operator.or(operator))
+        }
+    };
+    let versions = history::versions_of(&mut sql, &name).await?;
+    Ok(Asked { requested: requested.to_owned(), name, operator, span, versions })
+}
+
+/// An error for a PV that has never been archived.
+pub(crate) fn unknown(name: &str) -> Error {
+    Error::new(SqlState::UNDEFINED_OBJECT, format!("PV \"{name}\" is not archived"))
+}
+
+/// The name under which samples are stored: that of a PV that is archived, or of one that has samples.
+async fn real_name(shared: &Shared, sql: &mut Sql, name: &str) -> Result<Option<String>> {
+    let normal = names::normal(name);
+    {
+        let registry = shared.registry.lock().await;
+        if let Some(pv) = registry.find(normal).or_else(|| registry.find(name)) {
+            return Ok(Some(pv.definition.name.to_string()));
+        }
+    }
+    let text = "SELECT 1 FROM epics.samples WHERE pv = $1 LIMIT 1";
+    let found = sql.rows(text, &[Value::Text(normal.to_owned())]).await?;
+    Ok(found.iter().any(|rows| rows.len() > 0).then(|| normal.to_owned()))
+}
+
+/// Makes a reply while it is sent.
+async fn stream_reply(shared: &Arc<Shared>, asked: Vec<Asked>, format: Format, zip: bool) -> Result<Response> {
+    let (pieces, mut queue) = mpsc::channel(PIECES);
+    let shared = Arc::clone(shared);
+    let runtime = tokio::runtime::Handle::current();
+    tokio::task::spawn_blocking(move || {
+        let output = Pieces { queue: pieces.clone(), buffer: Vec::with_capacity(PIECE_BYTES) };
+        if let Err(error) = make(&shared, &runtime, asked, format, output, zip) {
+            // Without a receiver the client is gone, and nobody wants to know.
+            let _ = pieces.blocking_send(Err(error));
+        }
+    });
+    // An error before the first piece has a status of its own.
+    let first = queue.recv().await.unwrap_or_else(|| Ok(Bytes::new()))?;
+    let rest = stream::unfold(queue, |mut queue| async move { Some((queue.recv().await?, queue)) });
+    let body = Body::from_stream(stream::StreamExt::chain(stream::iter([Ok(first)]), rest));
+    let mut response = Response::new(body);
+    replies::content_type(&mut response, format.mime());
+    if zip {
+        replies::header(&mut response, "content-encoding", "gzip");
+    }
+    Ok(response)
+}
+
+
+fn make(
+    shared: &Shared,
+    runtime: &tokio::runtime::Handle,
+    asked: Vec<Asked>,
+    format: Format,
+    output: Pieces,
+    zip: bool,
+) -> Result<()> {
+    if zip {
+        let reply = Reply::new(format, GzEncoder::new(output, Compression::fast()));
+        let encoder = write_pvs(shared, runtime, asked, format, reply)?;
+        encoder.finish().and_then(|mut output| output.flush()).map_err(gone)
+    } else {
+        let mut output = write_pvs(shared, runtime, asked, format, Reply::new(format, output))?;
+        output.flush().map_err(gone)
+    }
+}
+
+/// An error of the output: the client is gone, or a time has no place in the format.
+fn gone(error: io::Error) -> Error {
+    Error::new(SqlState::INVALID_PARAMETER_VALUE, format!("the reply cannot be written: {error}"))
+}
+
+fn write_pvs<W: Write>(
+    shared: &Shared,
+    runtime: &tokio::runtime::Handle,
+    asked: Vec<Asked>,
+    format: Format,
+    mut reply: Reply<W>,
+) -> Result<W> {
+    for pv in asked {
+        let events = runtime.block_on(Events::new(&shared.database, &pv.name, pv.span))?;
+        match pv.operator.clone() {
+            None => write_events(&pv, events, format, &mut reply)?,
+            Some(operator) => {
+                let processed = operator.run(events, pv.span);
+                let name = operator.name();
+                let processed = processed.map(|event| event.map_err(|error| refused(name, error)));
+                write_events(&pv, processed, format, &mut reply)?;
+            }
+        }
+    }
+    reply.finish().map_err(gone)
+}
+
+fn refused(operator: &str, error: epics::processors::ProcessError<Error>) -> Error {
+    match error {
+        epics::processors::ProcessError::Source(error) => error,
+        error => invalid(format!("operator {operator}: {error}")),
+    }
+}
+
+/// Writes the events of a PV. Replies of type raw have a new header where the metadata change; others have the newest.
+fn write_events<W: Write>(
+    asked: &Asked,
+    events: impl Iterator<Item = Result<Event>>,
+    format: Format,
+    reply: &mut Reply<W>,
+) -> Result<()> {
+    let Asked { requested, name, span, versions, .. } = asked;
+    let pv = |version: Option<&Version>, ty: i16, time: Nanos| {
+        let header = history::header(name, version, ty, time);
+        Pv { header, requested: requested.clone(), source: "millrace".to_owned() }
+    };
+    let is_raw = format == Format::Raw;
+    let mut current: Option<Option<&Version>> = None;
+    for event in events {
+        let event = event?;
+        let time = event.time();
+        let version = history::version_at(versions, if is_raw { time } else { span.to });
+        // Versions have addresses in one list: they are compared by identity.
+        let is_new = current.is_none_or(|known| is_raw && known.map(std::ptr::from_ref) != version.map(std::ptr::from_ref));
+        if is_new {
+            reply.start(&pv(version, values::type_of(&event.sample.value), time)).map_err(gone)?;
+            current = Some(version);
+        }
+        reply.event(&event).map_err(gone)?;
+    }
+    if current.is_none() {
+        let version = history::version_at(versions, span.to);
+        let ty = version.map_or(epics::pb::Payload::Float64 as i16, |version| version.ty);
+        reply.start(&pv(version, ty, span.from)).map_err(gone)?;
+    }
+    Ok(())
+}
+
+/// Output of a reply.
+struct Pieces {
+    queue: mpsc::Sender<Result<Bytes>>,
+    buffer: Vec<u8>,
+}
+
+impl Pieces {
+    fn send(&mut self) -> io::Result<()> {
+        let piece = std::mem::replace(&mut self.buffer, Vec::with_capacity(PIECE_BYTES));
+        let sent = self.queue.blocking_send(Ok(piece.into()));
+        sent.map_err(|_| io::Error::new(io::ErrorKind::BrokenPipe, "the client is gone"))
+    }
+}
+
+impl Write for Pieces {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.buffer.extend_from_slice(bytes);
+        if self.buffer.len() >= PIECE_BYTES {
+            self.send()?;
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        if self.buffer.is_empty() { Ok(()) } else { self.send() }
+    }
+}
+
+async fn at_time(shared: &Shared, request: &Request) -> Result<Response> {
+    let parameters = Parameters::of(request)?;
+    let at = match parameters.get("at") {
+        Some(text) => times::parse("at", text)?,
+        None => shared.now(),
+    };
+    let back = match parameters.get("searchPeriod") {
+        Some(text) => period(text)?,
+        None => LOOK_BACK,
+    };
+    let asked = names_of(request, &parameters)?;
+    let mut sql = Sql::new(&shared.database);
+    // Real names, and the names that were asked for.
+    let mut wanted: Vec<(String, String)> = Vec::with_capacity(asked.len());
+    {
+        let registry = shared.registry.lock().await;
+        for name in asked {
+            let normal = names::normal(&name);
+            let real = registry.find(normal).map_or_else(|| normal.to_owned(), |pv| pv.definition.name.to_string());
+            wanted.push((real, name));
+        }
+    }
+    let real = wanted.iter().map(|(real, _)| real.clone()).collect();
+    let found = history::samples_at_time(&mut sql, real, at.saturating_sub(back), at).await?;
+    let found: std::collections::HashMap<String, epics::sample::Sample> = found.into_iter().collect();
+    let mut reply = Map::new();
+    for (real, name) in wanted {
+        let Some(sample) = found.get(&real) else { continue };
+        let seconds = sample.time.div_euclid(1_000_000_000);
+        let value = json!({
+            "secs": seconds,
+            "nanos": sample.time.rem_euclid(1_000_000_000),
+            "val": replies::value(&sample.value),
+            "severity": sample.severity as u8,
+            "status": sample.status,
+            "meta": { "DBRType": epics::pb::Payload::of(&sample.value).dbr_name() },
+        });
+        reply.insert(name, value);
+    }
+    Ok(replies::json(&Json::Object(reply)))
+}
+
+/// A period of ISO 8601, such as P31D.
+fn period(text: &str) -> Result<Nanos> {
+    let wrong = || invalid(format!("parameter searchPeriod is \"{text}\": expected a period such as P31D"));
+    let span: jiff::Span = text.parse().map_err(|_| wrong())?;
+    let days = jiff::SpanRelativeTo::days_are_24_hours();
+    let total = span.total((jiff::Unit::Nanosecond, days)).or_else(|_| {
+        // Months and years have a length from a date on.
+        span.total((jiff::Unit::Nanosecond, jiff::civil::date(2024, 1, 1)))
+    });
+    total.map(|nanos| nanos as Nanos).map_err(|_| wrong())
+}
+
+/// Names of PVs in the body, a JSON list or lines, or in the parameter `pv`.
+pub(crate) fn names_of(request: &Request, parameters: &Parameters) -> Result<Vec<String>> {
+    let body = String::from_utf8_lossy(request.body());
+    let trimmed = body.trim();
+    if request.method() == Method::POST && trimmed.starts_with('[') {
+        return serde_json::from_str(trimmed)
+            .map_err(|error| invalid(format!("the body is no JSON list of names: {error}")));
+    }
+    let list = match parameters.get("pv") {
+        Some(list) => list,
+        None => trimmed,
+    };
+    Ok(list.split([',', '\n', '\r']).map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned).collect())
+}
+
+/// Replies to `bpl/ACTION`.
+///
+/// # Errors
+/// As [`data`].
+pub(crate) async fn business(shared: &Arc<Shared>, request: &Request) -> Result<Response> {
+    let parameters = Parameters::of(request)?;
+    match request.parameter("action").unwrap_or_default() {
+        "getVersion" => Ok(replies::json(&json!({ "retrieval_version": replies::VERSION }))),
+        "getMatchingPVs" => {
+            let limit = parameters.limit(Some(500))?;
+            let names = matching(shared, &parameters).await?;
+            Ok(replies::json(&json!(names.iter().take(limit).collect::<Vec<_>>())))
+        }
+        "searchForPVsRegex" => {
+            let regex = parameters.expect("regex")?;
+            let names = names::matching_regex(&*shared.registry.lock().await, regex)?;
+            let mut text = String::new();
+            for name in names {
+                text.push_str(&name);
+                text.push('\n');
+            }
+            Ok(replies::text(text))
+        }
+        "areWeArchivingPV" => {
+            let name = names::normal(parameters.expect("pv")?);
+            let is = shared.registry.lock().await.find(name).is_some();
+            Ok(replies::json(&json!({ "status": is.to_string() })))
+        }
+        "filterArchivedPVs" => {
+            let names = names_of(request, &parameters)?;
+            let registry = shared.registry.lock().await;
+            let kept: Vec<&String> = names.iter().filter(|name| registry.find(names::normal(name)).is_some()).collect();
+            Ok(replies::json(&json!(kept)))
+        }
+        "getMetadata" => crate::management::metadata(shared, parameters.expect("pv")?).await,
+        "getClientConfig" => Ok(replies::json(&json!({}))),
+        action => Ok(replies::unknown_action("retrieval/bpl", action)),
+    }
+}
+
+/// Names that the parameters `pv` (a pattern) or `regex` match; all without either.
+pub(crate) async fn matching(shared: &Shared, parameters: &Parameters) -> Result<Vec<Arc<str>>> {
+    let registry = shared.registry.lock().await;
+    match (parameters.get("pv"), parameters.get("regex")) {
+        (Some(list), _) if list.contains(',') => names::expand(&registry, list),
+        (Some(pattern), _) => names::matching(&registry, pattern),
+        (None, Some(regex)) => names::matching_regex(&registry, regex),
+        (None, None) => Ok(registry.names()),
+    }
+}
+
+/// A reply with the status 404.
+pub(crate) fn not_found(text: &str) -> Response {
+    replies::status(StatusCode::NOT_FOUND, text)
+}

@@ -1,0 +1,392 @@
+//! The tables of the schema `epics`, and builders of their rows.
+//!
+//! | table | store | one row for |
+//! |---|---|---|
+//! | `samples` | columns, key `pv` | a sample, by the time that the IOC stamped |
+//! | `misdated` | columns, no key | a sample whose time cannot be that of `samples`: too early, too late, or taken by another value |
+//! | `gaps` | columns, key `pv, reason` | a time without samples, with its reason; `ended` is NULL while it lasts |
+//! | `metadata` | rows | a version of a PV's units, limits and labels, and the time from which it is true |
+//! | `pvs`, `aliases` | rows | a PV that is archived, another name of it |
+//! | `policies` | rows | a rule that says how PVs of a pattern are sampled and how long samples are kept |
+//! | `runs` | rows | a time in which the archiver ran |
+
+use std::sync::Arc;
+
+use arrow_array::builder::{
+    BinaryBuilder, Float64Builder, Int16Builder, Int32Builder, Int64Builder, StringBuilder, TimestampMicrosecondBuilder,
+    TimestampNanosecondBuilder,
+};
+use arrow_array::{ArrayRef, RecordBatch};
+use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
+use epics::sample::{Limits, Nanos, Sample, Severity};
+use model::{Error, Result};
+
+use crate::values::{self, Stored};
+
+/// Statements that create what is missing. Each is run alone.
+pub(crate) const DEFINITIONS: [&str; 10] = [
+    "CREATE SCHEMA IF NOT EXISTS epics",
+    "CREATE TABLE IF NOT EXISTS epics.samples (time timestamptz NOT NULL, pv text NOT NULL, value float8, exact int8, \
+     string text, elements bytea, severity int2, status int2, received timestamptz, type int2) \
+     WITH (store = 'columns', key = 'pv', time = 'time', partition = '1 day')",
+    "CREATE TABLE IF NOT EXISTS epics.misdated (time timestamptz NOT NULL, pv text NOT NULL, reason text NOT NULL, \
+     stamp timestamptz, value float8, exact int8, string text, elements bytea, severity int2, status int2, type int2) \
+     WITH (store = 'columns', time = 'time', partition = '7 days')",
+    "CREATE TABLE IF NOT EXISTS epics.gaps (time timestamptz NOT NULL, pv text NOT NULL, reason text NOT NULL, \
+     ended timestamptz, samples int8, detail text) \
+     WITH (store = 'columns', key = 'pv, reason', time = 'time', partition = '7 days')",
+    "CREATE TABLE IF NOT EXISTS epics.metadata (pv text, since timestamptz, type int2 NOT NULL, count int4 NOT NULL, \
+     host text, units text, precision int2, lopr float8, hopr float8, lolo float8, hihi float8, low float8, high float8, \
+     drvl float8, drvh float8, labels text, PRIMARY KEY (pv, since))",
+    "CREATE TABLE IF NOT EXISTS epics.pvs (name text PRIMARY KEY, method text NOT NULL DEFAULT 'monitor', \
+     period float8 NOT NULL DEFAULT 1, policy text, paused boolean NOT NULL DEFAULT false, \
+     protocol text NOT NULL DEFAULT 'ca', created timestamptz NOT NULL DEFAULT now(), \
+     modified timestamptz NOT NULL DEFAULT now(), \
+     CHECK (method IN ('monitor', 'scan')), CHECK (period > 0), CHECK (protocol IN ('ca', 'pva')))",
+    "CREATE TABLE IF NOT EXISTS epics.aliases (alias text PRIMARY KEY, pv text NOT NULL)",
+    "CREATE TABLE IF NOT EXISTS epics.policies (name text PRIMARY KEY, position int4 NOT NULL, \
+     pattern text NOT NULL DEFAULT '*', method text NOT NULL DEFAULT 'monitor', period float8 NOT NULL DEFAULT 1, \
+     keep_days float8, CHECK (method IN ('monitor', 'scan')), CHECK (period > 0), CHECK (keep_days > 0))",
+    "CREATE TABLE IF NOT EXISTS epics.runs (started timestamptz PRIMARY KEY, seen timestamptz NOT NULL, ended timestamptz)",
+    "INSERT INTO epics.policies (name, position) VALUES ('default', 1000) ON CONFLICT DO NOTHING",
+];
+
+/// Schema of all tables.
+pub(crate) const SCHEMA: &str = "epics";
+
+fn instant() -> DataType {
+    DataType::Timestamp(TimeUnit::Nanosecond, Some("UTC".into()))
+}
+
+/// Times of `rows` tables have microseconds.
+fn microseconds() -> DataType {
+    DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()))
+}
+
+fn schema<const N: usize>(fields: [(&str, DataType); N]) -> SchemaRef {
+    let fields: Vec<Field> = fields.into_iter().map(|(name, ty)| Field::new(name, ty, true)).collect();
+    Arc::new(Schema::new(fields))
+}
+
+/// Columns that samples and misdated samples share.
+#[derive(Default)]
+struct Values {
+    ty: Int16Builder,
+    value: Float64Builder,
+    exact: Int64Builder,
+    string: StringBuilder,
+    elements: BinaryBuilder,
+    severity: Int16Builder,
+    status: Int16Builder,
+}
+
+impl Values {
+    fn push(&mut self, stored: &Stored<'_>, severity: Severity, status: u16) {
+        self.ty.append_value(stored.ty);
+        self.value.append_option(stored.value);
+        self.exact.append_option(stored.exact);
+        self.string.append_option(stored.string);
+        self.elements.append_option(stored.elements.as_deref());
+        self.severity.append_value(severity as i16);
+        self.status.append_value(i16::try_from(status).unwrap_or(i16::MAX));
+    }
+
+    fn fields() -> [(&'static str, DataType); 7] {
+        [
+            ("type", DataType::Int16),
+            ("value", DataType::Float64),
+            ("exact", DataType::Int64),
+            ("string", DataType::Utf8),
+            ("elements", DataType::Binary),
+            ("severity", DataType::Int16),
+            ("status", DataType::Int16),
+        ]
+    }
+
+    fn finish(&mut self) -> [ArrayRef; 7] {
+        [
+            Arc::new(self.ty.finish()),
+            Arc::new(self.value.finish()),
+            Arc::new(self.exact.finish()),
+            Arc::new(self.string.finish()),
+            Arc::new(self.elements.finish()),
+            Arc::new(self.severity.finish()),
+            Arc::new(self.status.finish()),
+        ]
+    }
+}
+
+/// Bytes of a sample in the builders, beside texts and waveforms.
+const ROW_BYTES: usize = 96;
+
+/// Rows of `samples`.
+#[derive(Default)]
+pub(crate) struct SampleRows {
+    time: TimestampNanosecondBuilder,
+    pv: StringBuilder,
+    received: TimestampNanosecondBuilder,
+    values: Values,
+    rows: usize,
+    bytes: usize,
+}
+
+impl SampleRows {
+    pub(crate) fn push(&mut self, pv: &str, sample: &Sample, received: Nanos) {
+        let stored = values::store(&sample.value);
+        self.time.append_value(sample.time);
+        self.pv.append_value(pv);
+        // Microseconds tell the order of arrival well enough, and take half the space.
+        self.received.append_value(received - received.rem_euclid(1_000));
+        self.values.push(&stored, sample.severity, sample.status);
+        self.rows += 1;
+        self.bytes += ROW_BYTES + pv.len() + stored.varying_bytes();
+    }
+
+    pub(crate) fn rows(&self) -> usize {
+        self.rows
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    fn finish(&mut self) -> Result<RecordBatch> {
+        let [ty, value, exact, string, elements, severity, status] = Values::fields();
+        let time = ("time", instant());
+        let pv = ("pv", DataType::Utf8);
+        let received = ("received", instant());
+        let fields = [time, pv, received, ty, value, exact, string, elements, severity, status];
+        (self.rows, self.bytes) = (0, 0);
+        let mut arrays: Vec<ArrayRef> = vec![
+            Arc::new(self.time.finish().with_timezone("UTC")),
+            Arc::new(self.pv.finish()),
+            Arc::new(self.received.finish().with_timezone("UTC")),
+        ];
+        arrays.extend(self.values.finish());
+        RecordBatch::try_new(schema(fields), arrays).map_err(Error::bug)
+    }
+}
+
+/// Rows of `misdated`.
+#[derive(Default)]
+pub(crate) struct MisdatedRows {
+    time: TimestampNanosecondBuilder,
+    pv: StringBuilder,
+    reason: StringBuilder,
+    stamp: TimestampNanosecondBuilder,
+    values: Values,
+    rows: usize,
+}
+
+impl MisdatedRows {
+    pub(crate) fn push(&mut self, pv: &str, sample: &Sample, received: Nanos, reason: &str) {
+        let stored = values::store(&sample.value);
+        self.time.append_value(received);
+        self.pv.append_value(pv);
+        self.reason.append_value(reason);
+        self.stamp.append_value(sample.time);
+        self.values.push(&stored, sample.severity, sample.status);
+        self.rows += 1;
+    }
+
+    fn finish(&mut self) -> Result<RecordBatch> {
+        let [ty, value, exact, string, elements, severity, status] = Values::fields();
+        let texts = [("pv", DataType::Utf8), ("reason", DataType::Utf8)];
+        let [pv, reason] = texts;
+        let fields = [
+            ("time", instant()),
+            pv,
+            reason,
+            ("stamp", instant()),
+            ty,
+            value,
+            exact,
+            string,
+            elements,
+            severity,
+            status,
+        ];
+        self.rows = 0;
+        let mut arrays: Vec<ArrayRef> = vec![
+            Arc::new(self.time.finish().with_timezone("UTC")),
+            Arc::new(self.pv.finish()),
+            Arc::new(self.reason.finish()),
+            Arc::new(self.stamp.finish().with_timezone("UTC")),
+        ];
+        arrays.extend(self.values.finish());
+        RecordBatch::try_new(schema(fields), arrays).map_err(Error::bug)
+    }
+}
+
+/// A row of `gaps`.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Gap {
+    pub(crate) start: Nanos,
+    pub(crate) reason: &'static str,
+    pub(crate) ended: Option<Nanos>,
+    /// Samples that were lost in it, where their number is known.
+    pub(crate) samples: Option<i64>,
+    pub(crate) detail: Option<String>,
+}
+
+/// Rows of `gaps`.
+#[derive(Default)]
+pub(crate) struct GapRows {
+    time: TimestampNanosecondBuilder,
+    pv: StringBuilder,
+    reason: StringBuilder,
+    ended: TimestampNanosecondBuilder,
+    samples: Int64Builder,
+    detail: StringBuilder,
+    rows: usize,
+}
+
+impl GapRows {
+    pub(crate) fn push(&mut self, pv: &str, gap: &Gap) {
+        self.time.append_value(gap.start);
+        self.pv.append_value(pv);
+        self.reason.append_value(gap.reason);
+        self.ended.append_option(gap.ended);
+        self.samples.append_option(gap.samples);
+        self.detail.append_option(gap.detail.as_deref());
+        self.rows += 1;
+    }
+
+    fn finish(&mut self) -> Result<RecordBatch> {
+        let fields = [
+            ("time", instant()),
+            ("pv", DataType::Utf8),
+            ("reason", DataType::Utf8),
+            ("ended", instant()),
+            ("samples", DataType::Int64),
+            ("detail", DataType::Utf8),
+        ];
+        self.rows = 0;
+        let arrays: Vec<ArrayRef> = vec![
+            Arc::new(self.time.finish().with_timezone("UTC")),
+            Arc::new(self.pv.finish()),
+            Arc::new(self.reason.finish()),
+            Arc::new(self.ended.finish().with_timezone("UTC")),
+            Arc::new(self.samples.finish()),
+            Arc::new(self.detail.finish()),
+        ];
+        RecordBatch::try_new(schema(fields), arrays).map_err(Error::bug)
+    }
+}
+
+/// A version of a PV's metadata.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Version {
+    /// From this time on, in whole microseconds.
+    pub(crate) since: Nanos,
+    /// Type number of the samples.
+    pub(crate) ty: i16,
+    /// Largest number of elements.
+    pub(crate) count: i32,
+    /// Address of the server.
+    pub(crate) host: String,
+    pub(crate) metadata: epics::sample::Metadata,
+}
+
+/// Rows of `metadata`.
+#[derive(Default)]
+pub(crate) struct MetadataRows {
+    pv: StringBuilder,
+    since: TimestampMicrosecondBuilder,
+    ty: Int16Builder,
+    count: Int32Builder,
+    host: StringBuilder,
+    units: StringBuilder,
+    precision: Int16Builder,
+    limits: [Float64Builder; 8],
+    labels: StringBuilder,
+    rows: usize,
+}
+
+/// Columns of limits, in the order of [`limits`].
+pub(crate) const LIMITS: [&str; 8] = ["lopr", "hopr", "lolo", "hihi", "low", "high", "drvl", "drvh"];
+
+fn limits(limits: &Limits) -> [f64; 8] {
+    let Limits { display, alarm, warning, control } = *limits;
+    [display.0, display.1, alarm.0, alarm.1, warning.0, warning.1, control.0, control.1]
+}
+
+impl MetadataRows {
+    pub(crate) fn push(&mut self, pv: &str, version: &Version) {
+        self.pv.append_value(pv);
+        self.since.append_value(version.since.div_euclid(1_000));
+        self.ty.append_value(version.ty);
+        self.count.append_value(version.count);
+        self.host.append_value(&version.host);
+        self.units.append_option(version.metadata.units.as_deref());
+        self.precision.append_option(version.metadata.precision);
+        let limits = version.metadata.limits.as_ref().map(limits);
+        for (at, builder) in self.limits.iter_mut().enumerate() {
+            builder.append_option(limits.map(|limits| limits[at]));
+        }
+        let labels = &version.metadata.labels;
+        self.labels.append_option((!labels.is_empty()).then(|| serde_json::json!(labels).to_string()));
+        self.rows += 1;
+    }
+
+    fn finish(&mut self) -> Result<RecordBatch> {
+        let mut fields: Vec<(&str, DataType)> = vec![
+            ("pv", DataType::Utf8),
+            ("since", microseconds()),
+            ("type", DataType::Int16),
+            ("count", DataType::Int32),
+            ("host", DataType::Utf8),
+            ("units", DataType::Utf8),
+            ("precision", DataType::Int16),
+        ];
+        fields.extend(LIMITS.map(|name| (name, DataType::Float64)));
+        fields.push(("labels", DataType::Utf8));
+        self.rows = 0;
+        let mut arrays: Vec<ArrayRef> = vec![
+            Arc::new(self.pv.finish()),
+            Arc::new(self.since.finish().with_timezone("UTC")),
+            Arc::new(self.ty.finish()),
+            Arc::new(self.count.finish()),
+            Arc::new(self.host.finish()),
+            Arc::new(self.units.finish()),
+            Arc::new(self.precision.finish()),
+        ];
+        arrays.extend(self.limits.iter_mut().map(|limit| Arc::new(limit.finish()) as ArrayRef));
+        arrays.push(Arc::new(self.labels.finish()));
+        let fields: Vec<Field> = fields.into_iter().map(|(name, ty)| Field::new(name, ty, true)).collect();
+        RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays).map_err(Error::bug)
+    }
+}
+
+/// Rows that become one commit.
+#[derive(Default)]
+pub(crate) struct Pending {
+    pub(crate) samples: SampleRows,
+    pub(crate) misdated: MisdatedRows,
+    pub(crate) gaps: GapRows,
+    pub(crate) metadata: MetadataRows,
+}
+
+impl Pending {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.samples.rows == 0 && self.misdated.rows == 0 && self.gaps.rows == 0 && self.metadata.rows == 0
+    }
+
+    /// The batches, each with its table, and the builders empty again.
+    pub(crate) fn finish(&mut self) -> Result<Vec<(&'static str, RecordBatch)>> {
+        let mut batches = Vec::new();
+        if self.samples.rows > 0 {
+            batches.push(("samples", self.samples.finish()?));
+        }
+        if self.misdated.rows > 0 {
+            batches.push(("misdated", self.misdated.finish()?));
+        }
+        if self.gaps.rows > 0 {
+            batches.push(("gaps", self.gaps.finish()?));
+        }
+        if self.metadata.rows > 0 {
+            batches.push(("metadata", self.metadata.finish()?));
+        }
+        Ok(batches)
+    }
+}
