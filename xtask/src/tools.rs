@@ -1,5 +1,5 @@
 //! Tools of the end-to-end tests: PostgreSQL's server and psql, Python with psycopg, SQLAlchemy, Django, DuckDB,
-//! pyarrow and ADBC, a JDK with pgjdbc, sysbench, and go-tpc.
+//! pyarrow and ADBC, a JDK with pgjdbc, sysbench, go-tpc, a soft IOC of EPICS, and clients of the EPICS Archiver Appliance.
 //!
 //! Missing tools are installed where that is allowed; otherwise the error contains the command to install them. The
 //! databases for benchmarks are in `peers`.
@@ -24,6 +24,12 @@ const PYTHON: [&str; 8] = [
 ];
 /// Imports that must succeed in a complete Python environment.
 const IMPORTS: &str = "import psycopg, sqlalchemy, django, duckdb, pytz, pyarrow.flight, adbc_driver_flightsql.dbapi";
+/// A soft IOC of EPICS 7.
+const IOC: [&str; 1] = ["softioc==4.7.2"];
+/// Clients of the EPICS Archiver Appliance; the first two need an old protobuf.
+const ARCHIVER_CLIENTS: [&str; 4] = ["aapy==0.12", "pyarchappl==1.0.3.post3", "archapp==1.1.0", "protobuf==3.20.3"];
+/// Another one, which needs a new protobuf.
+const RETRIEVAL_CLIENT: [&str; 1] = ["epicsarchiver-retrieval-client[all]==1.0.1"];
 const PGJDBC: &str = "42.7.4";
 const GO_TPC: &str = "1.0.12";
 
@@ -37,6 +43,12 @@ pub(crate) struct Tools {
     pub(crate) postgres: PathBuf,
     /// go-tpc: TPC-C with Go's driver.
     pub(crate) go_tpc: PathBuf,
+    /// A Python with softioc.
+    pub(crate) ioc: PathBuf,
+    /// A Python with aapy, pyarchappl and archapp.
+    pub(crate) archiver_clients: PathBuf,
+    /// A Python with epicsarchiver-retrieval-client.
+    pub(crate) retrieval_client: PathBuf,
     /// Folder of the benchmark's peers, if requested.
     pub(crate) peers: Option<PathBuf>,
 }
@@ -49,6 +61,9 @@ impl Tools {
             .env("MILLRACE_TEST_PGJDBC", &self.pgjdbc)
             .env("MILLRACE_TEST_POSTGRES", &self.postgres)
             .env("MILLRACE_TEST_GO_TPC", &self.go_tpc)
+            .env("MILLRACE_TEST_IOC_PYTHON", &self.ioc)
+            .env("MILLRACE_TEST_AA_PYTHON", &self.archiver_clients)
+            .env("MILLRACE_TEST_AA_RETRIEVAL_PYTHON", &self.retrieval_client)
             .envs(self.peers.as_ref().map(|folder| ("MILLRACE_TEST_PEERS", folder)))
             // The server binary for the benchmark's tests: the one built for the other tests.
             .env("MILLRACE_SERVER_BINARY", target_dir().join("debug/millrace"))
@@ -76,11 +91,21 @@ pub(crate) fn fetch() -> Result<Tools> {
     if !in_path("sysbench") {
         install(&["sysbench"])?;
     }
-    let (postgres, python, pgjdbc, go_tpc) = (postgres()?, python(&folder)?, pgjdbc(&folder)?, go_tpc(&folder)?);
-    let tools = Tools { postgres, python, pgjdbc, go_tpc, peers: None };
+    let python = venv(&folder.join("python"), &PYTHON, IMPORTS)?;
+    let ioc = venv(&folder.join("epics"), &IOC, "import softioc.builder")?;
+    let imports = "import aa.pb, archappl.client, archapp.interactive";
+    let archiver_clients = venv(&folder.join("archiver-clients"), &ARCHIVER_CLIENTS, imports)?;
+    let imports = "import epicsarchiver.epicsarchiver";
+    let retrieval_client = venv(&folder.join("archiver-retrieval"), &RETRIEVAL_CLIENT, imports)?;
+    let (postgres, pgjdbc, go_tpc) = (postgres()?, pgjdbc(&folder)?, go_tpc(&folder)?);
+    let tools =
+        Tools { postgres, python, pgjdbc, go_tpc, ioc, archiver_clients, retrieval_client, peers: None };
     println!("tools: PostgreSQL in {}", tools.postgres.display());
     println!("tools: psycopg, SQLAlchemy, Django, DuckDB, pyarrow and ADBC by {}", tools.python.display());
     println!("tools: pgjdbc is {}", tools.pgjdbc.display());
+    println!("tools: softioc by {}", tools.ioc.display());
+    println!("tools: aapy, pyarchappl and archapp by {}", tools.archiver_clients.display());
+    println!("tools: epicsarchiver-retrieval-client by {}", tools.retrieval_client.display());
     println!("tools: go-tpc is {}", tools.go_tpc.display());
     Ok(tools)
 }
@@ -96,18 +121,18 @@ pub(crate) fn postgres() -> Result<PathBuf> {
     if folder.join("initdb").is_file() { Ok(folder) } else { Err(format!("no initdb in {}", folder.display())) }
 }
 
-fn python(folder: &Path) -> Result<PathBuf> {
-    let venv = folder.join("python");
+/// A Python environment with packages, of which `imports` must succeed.
+fn venv(venv: &Path, packages: &[&str], imports: &str) -> Result<PathBuf> {
     let python = venv.join("bin/python");
-    if output(Command::new(&python).args(["-c", IMPORTS])).is_ok() {
+    if output(Command::new(&python).args(["-c", imports])).is_ok() {
         return Ok(python);
     }
     if output(Command::new("python3").args(["-c", "import ensurepip, venv"])).is_err() {
         install(&["python3", "python3-venv"])?;
     }
-    passes(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&venv))?;
+    passes(Command::new("python3").args(["-m", "venv", "--clear"]).arg(venv))?;
     let install = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check"];
-    passes(Command::new(&python).args(install).args(PYTHON))?;
+    passes(Command::new(&python).args(install).args(packages))?;
     Ok(python)
 }
 

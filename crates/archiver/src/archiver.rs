@@ -167,7 +167,9 @@ impl Shared {
         for pv in registry.all_mut() {
             let is_paused = pv.definition.paused;
             if pv.gap.is_none() && !is_paused {
-                let start = stopped.unwrap_or(self.started).max(pv.definition.created);
+                // Samples may be newer than the last mark of the run.
+                let newest = pv.newest.map_or(Nanos::MIN, |(time, _)| time.min(self.started));
+                let start = stopped.unwrap_or(self.started).max(pv.definition.created).max(newest);
                 pv.open_gap(reason::STOPPED, None, start, &mut pending);
             }
         }

@@ -102,8 +102,10 @@ async fn get_data(shared: &Arc<Shared>, request: &Request, several: bool, format
             all.push(find(shared, requested, operator.clone(), *span).await?);
         }
     }
+    // aapy accepts gzip and does not decode it in replies of type raw; the Appliance compresses none.
     let accepted = request.headers().get("accept-encoding").and_then(|value| value.to_str().ok());
-    let zip = accepted.is_some_and(|list| list.split(',').any(|coding| coding.trim().starts_with("gzip")));
+    let zip = format != Format::Raw
+        && accepted.is_some_and(|list| list.split(',').any(|coding| coding.trim().starts_with("gzip")));
     stream_reply(shared, all, format, zip).await
 }
 
@@ -191,6 +193,28 @@ async fn stream_reply(shared: &Arc<Shared>, asked: Vec<Asked>, format: Format, z
 }
 
 
+/// Events for a client: an operator may compute for long without a piece of the reply, and must not when nobody waits for it.
+struct Wanted<I> {
+    events: I,
+    queue: mpsc::Sender<Result<Bytes>>,
+    taken: u32,
+}
+
+/// Events between looks at the client.
+const LOOK_EVENTS: u32 = 1 << 14;
+
+impl<I: Iterator<Item = Result<Event>>> Iterator for Wanted<I> {
+    type Item = Result<Event>;
+
+    fn next(&mut self) -> Option<Result<Event>> {
+        self.taken += 1;
+        if self.taken.is_multiple_of(LOOK_EVENTS) && self.queue.is_closed() {
+            return Some(Err(gone(io::ErrorKind::BrokenPipe.into())));
+        }
+        self.events.next()
+    }
+}
+
 fn make(
     shared: &Shared,
     runtime: &tokio::runtime::Handle,
@@ -199,12 +223,13 @@ fn make(
     output: Pieces,
     zip: bool,
 ) -> Result<()> {
+    let queue = output.queue.clone();
     if zip {
         let reply = Reply::new(format, GzEncoder::new(output, Compression::fast()));
-        let encoder = write_pvs(shared, runtime, asked, format, reply)?;
+        let encoder = write_pvs(shared, runtime, asked, format, reply, &queue)?;
         encoder.finish().and_then(|mut output| output.flush()).map_err(gone)
     } else {
-        let mut output = write_pvs(shared, runtime, asked, format, Reply::new(format, output))?;
+        let mut output = write_pvs(shared, runtime, asked, format, Reply::new(format, output), &queue)?;
         output.flush().map_err(gone)
     }
 }
@@ -220,9 +245,11 @@ fn write_pvs<W: Write>(
     asked: Vec<Asked>,
     format: Format,
     mut reply: Reply<W>,
+    queue: &mpsc::Sender<Result<Bytes>>,
 ) -> Result<W> {
     for pv in asked {
         let events = runtime.block_on(Events::new(&shared.database, &pv.name, pv.span))?;
+        let events = Wanted { events, queue: queue.clone(), taken: 0 };
         match pv.operator.clone() {
             None => write_events(&pv, events, format, &mut reply)?,
             Some(operator) => {

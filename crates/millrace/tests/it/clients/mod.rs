@@ -15,7 +15,7 @@ use tokio_postgres::{IsolationLevel, NoTls};
 use crate::server::{Server, folder};
 
 /// Path of a tool installed by `cargo xtask tools`: from the environment variable, else its default place.
-fn tool(variable: &str, default: &str) -> PathBuf {
+pub(crate) fn tool(variable: &str, default: &str) -> PathBuf {
     let found = std::env::var_os(variable).map(PathBuf::from).unwrap_or_else(|| {
         let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
         let cache = cache.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache")));
@@ -25,7 +25,7 @@ fn tool(variable: &str, default: &str) -> PathBuf {
     found
 }
 
-fn printed(output: &Output) -> String {
+pub(crate) fn printed(output: &Output) -> String {
     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     format!("{out}{err}")
 }

@@ -1,0 +1,323 @@
+//! The archiver with a real soft IOC, and with the clients of the EPICS Archiver Appliance.
+
+mod ioc;
+
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::clients::{printed, tool};
+use crate::http;
+use crate::server::{Server, folder};
+use ioc::{Ioc, Ports};
+
+/// How long a test waits for what must happen.
+const PATIENCE: Duration = Duration::from_secs(60);
+const ALL: &str = "T:CNT,T:AI,T:STATE,T:FLAG,T:TEXT,T:WF,T:CHARS";
+
+fn start(data: &Path, ports: Ports) -> Server {
+    start_as(data, ports, &["--archiver"])
+}
+
+fn start_as(data: &Path, ports: Ports, flags: &[&str]) -> Server {
+    Server::start_with(data, |command| {
+        ports.tell(command).args(flags);
+    })
+}
+
+/// Waits until a condition is true.
+fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !is_so() {
+        assert!(started.elapsed() < PATIENCE, "{what}: not within {PATIENCE:?}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+fn get(server: &Server, path: &str) -> (u16, String) {
+    http::request(&server.http, "GET", path, b"").unwrap()
+}
+
+/// The JSON of a reply that succeeds.
+fn json_of(server: &Server, path: &str) -> Value {
+    let (status, body) = get(server, path);
+    assert_eq!(status, 200, "{path}: {body}");
+    serde_json::from_str(&body).unwrap_or_else(|error| panic!("{path}: {error}: {body}"))
+}
+
+/// Lines of a query's result, without the names of columns.
+fn rows(server: &Server, sql: &str) -> Vec<String> {
+    server.sql(sql).lines().skip(1).map(str::to_owned).collect()
+}
+
+fn number(server: &Server, sql: &str) -> i64 {
+    rows(server, sql)[0].parse().unwrap()
+}
+
+/// Samples of the counter, which is its own sequence number.
+fn counted(server: &Server) -> Vec<i64> {
+    let rows = rows(server, "SELECT value::bigint FROM epics.samples WHERE pv = 'T:CNT' ORDER BY time");
+    rows.iter().map(|row| row.parse().unwrap()).collect()
+}
+
+fn is_connected(server: &Server, pv: &str) -> bool {
+    json_of(server, &format!("/mgmt/bpl/getPVStatus?pv={pv}"))[0]["connectionState"] == "true"
+}
+
+#[test]
+fn samples_of_a_soft_ioc_come_back_by_every_door() {
+    let (_folder, data) = folder();
+    let ioc = Ioc::start(Ports::free());
+    let server = start(&data, ioc.ports());
+    let told = json_of(&server, &format!("/mgmt/bpl/archivePV?pv={ALL}"));
+    assert_eq!(told[0], json!({ "pvName": "T:CNT", "status": "Archive request submitted" }));
+    let again = json_of(&server, "/mgmt/bpl/archivePV?pv=T:CNT.VAL");
+    assert_eq!(again, json!([{ "pvName": "T:CNT", "status": "Already submitted" }]));
+    until("40 samples", || counted(&server).len() > 40);
+    drop(ioc);
+    until("the IOC is missed", || !is_connected(&server, "T:CNT"));
+
+    // SQL: no value of the counter is missing, and times are those of the IOC.
+    let counts = counted(&server);
+    assert!(counts.windows(2).all(|pair| pair[1] == pair[0] + 1), "{counts:?}");
+    let delays = "SELECT count(*) FROM epics.samples WHERE pv = 'T:CNT' AND \
+                  NOT received - time BETWEEN interval '0' AND interval '5 s'";
+    assert_eq!(number(&server, delays), 0);
+    assert_eq!(number(&server, "SELECT count(*) FROM epics.misdated"), 0);
+
+    // JSON: the same samples, with type, alarm and metadata.
+    let reply = json_of(&server, "/retrieval/data/getData.json?pv=T:CNT");
+    let told: Vec<i64> =
+        reply[0]["data"].as_array().unwrap().iter().map(|sample| sample["val"].as_i64().unwrap()).collect();
+    assert_eq!(told, counts);
+    let reply = json_of(&server, "/retrieval/data/getData.json?pv=T:AI");
+    assert_eq!(reply[0]["meta"]["EGU"], "mA");
+    assert_eq!(reply[0]["meta"]["HIHI"], "8");
+    for sample in reply[0]["data"].as_array().unwrap() {
+        let value = sample["val"].as_f64().unwrap();
+        let severity = if value.abs() >= 8.0 { 2 } else { u8::from(value.abs() >= 6.0) };
+        assert_eq!(sample["severity"], severity, "{sample}");
+        assert_eq!(sample["status"] == 0, severity == 0, "{sample}");
+    }
+    let reply = json_of(&server, "/retrieval/data/getData.json?pv=T:STATE");
+    assert_eq!(reply[0]["meta"]["ENUM_1"], "RAMP");
+    let reply = json_of(&server, "/retrieval/data/getData.json?pv=T:WF");
+    let wave = reply[0]["data"].as_array().unwrap().iter().map(|sample| sample["val"].as_array().unwrap());
+    for elements in wave.filter(|elements| !elements.is_empty()) {
+        let first = elements[0].as_f64().unwrap();
+        assert_eq!(elements.len(), first as usize % 32, "the length follows the value: {elements:?}");
+    }
+
+    // Operators, several PVs, a point in time, names.
+    let reply = json_of(&server, "/retrieval/data/getData.json?pv=ncount(T:CNT)");
+    assert_eq!(reply[0]["data"][0]["val"], counts.len());
+    let reply = json_of(&server, "/retrieval/data/getData.json?pv=max_3600(T:CNT)");
+    let highest = reply[0]["data"].as_array().unwrap().iter().filter_map(|sample| sample["val"].as_f64());
+    assert_eq!(highest.fold(0.0, f64::max), *counts.last().unwrap() as f64);
+    let reply = json_of(&server, "/retrieval/data/getDataForPVs.json?pv=T:CNT&pv=T:AI");
+    assert_eq!([0, 1].map(|at| reply[at]["meta"]["name"].as_str().unwrap().to_owned()), ["T:CNT", "T:AI"]);
+    let (status, body) =
+        http::request(&server.http, "POST", "/retrieval/data/getDataAtTime", br#"["T:CNT","T:TEXT","T:NONE"]"#).unwrap();
+    let reply: Value = serde_json::from_str(&body).unwrap();
+    assert_eq!((status, &reply["T:CNT"]["val"]), (200, &json!(counts.last().unwrap())));
+    assert_eq!(reply["T:CNT"]["meta"]["DBRType"], "DBR_SCALAR_INT");
+    assert!(reply["T:TEXT"]["val"].as_str().unwrap().starts_with("text "), "{reply}");
+    assert_eq!(reply.as_object().unwrap().len(), 2);
+    assert_eq!(json_of(&server, "/retrieval/bpl/getMatchingPVs?regex=T:F.*"), json!(["T:FLAG"]));
+    assert_eq!(get(&server, "/retrieval/bpl/searchForPVsRegex?regex=.*[TX]").1, "T:CNT\nT:TEXT\n");
+    assert_eq!(json_of(&server, "/mgmt/bpl/getAllPVs?pv=T:C*"), json!(["T:CHARS", "T:CNT"]));
+
+    // What does not exist, or cannot be.
+    for (path, status, told) in [
+        ("/retrieval/data/getData.json?pv=T:NONE", 404, "T:NONE"),
+        ("/retrieval/data/getData.json", 400, "pv is absent"),
+        ("/retrieval/data/getData.json?pv=mean_0(T:CNT)", 400, "mean"),
+        ("/retrieval/data/getData.json?pv=mean_10(T:TEXT)", 400, "operator mean"),
+        ("/retrieval/data/getData.json?pv=T:CNT&from=now", 400, "from"),
+        ("/retrieval/data/getData.json?pv=T:CNT&to=2000-01-01T00:00:00Z&from=2001-01-01T00:00:00Z", 400, "2001"),
+        ("/retrieval/data/getData.svg?pv=T:CNT", 501, "svg"),
+        ("/retrieval/data/getData.csv?pv=T:CNT&pv=T:AI&x=getDataForPVs", 200, ""),
+        ("/mgmt/bpl/archivePV?pv=a%20b", 400, "' '"),
+        ("/mgmt/bpl/archivePV?pv=T:X&samplingmethod=POLL", 400, "POLL"),
+        ("/mgmt/bpl/reshardPV?pv=T:CNT", 501, "one archiver"),
+        ("/mgmt/bpl/noSuchAction", 404, "noSuchAction"),
+    ] {
+        let (seen, body) = get(&server, path);
+        assert_eq!(seen, status, "{path}: {body}");
+        assert!(body.contains(told), "{path}: {body}");
+    }
+    server.stop();
+}
+
+#[test]
+fn clients_of_the_appliance_work_unmodified() {
+    let (_folder, data) = folder();
+    let ioc = Ioc::start(Ports::free());
+    let server = start(&data, ioc.ports());
+    json_of(&server, &format!("/mgmt/bpl/archivePV?pv={ALL}"));
+    until("40 samples", || counted(&server).len() > 40);
+    drop(ioc);
+    until("the IOC is missed", || !is_connected(&server, "T:CNT"));
+    let counts = counted(&server);
+    let (first, last) = (counts[0].to_string(), counts[counts.len() - 1].to_string());
+    let (host, port) = server.http.rsplit_once(':').unwrap();
+    for (variable, default, script) in [
+        ("MILLRACE_TEST_AA_PYTHON", "archiver-clients/bin/python", "aapy_pyarchappl_archapp.py"),
+        ("MILLRACE_TEST_AA_RETRIEVAL_PYTHON", "archiver-retrieval/bin/python", "retrieval_client.py"),
+    ] {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/archiver").join(script);
+        let output = Command::new(tool(variable, default)).arg(&script).args([host, port, &first, &last]).output().unwrap();
+        assert!(output.status.success(), "{}:\n{}", script.display(), printed(&output));
+    }
+    server.stop();
+}
+
+#[test]
+fn a_killed_ioc_leaves_a_gap_that_the_next_sample_tells() {
+    let (_folder, data) = folder();
+    let ioc = Ioc::start(Ports::free());
+    let server = start(&data, ioc.ports());
+    json_of(&server, "/mgmt/bpl/archivePV?pv=T:CNT,T:AI,T:NONE");
+    until("samples", || counted(&server).len() > 5);
+    let ports = ioc.kill();
+    until("the IOC is missed", || !is_connected(&server, "T:CNT"));
+    let why = json_of(&server, "/mgmt/bpl/whyNoSamples?pv=T:CNT");
+    assert!(why["answer"].as_str().unwrap().contains("the IOC closed the connection"), "{why}");
+    let why = json_of(&server, "/mgmt/bpl/whyNoSamples?pv=T:NONE");
+    assert!(why["answer"].as_str().unwrap().contains("no IOC has answered a search"), "{why}");
+    let lost = json_of(&server, "/mgmt/bpl/getCurrentlyDisconnectedPVs");
+    assert_eq!(lost.as_array().unwrap().len(), 3, "{lost}");
+    let before = counted(&server).len();
+    let _ioc = Ioc::start(ports);
+    until("samples behind the gap", || counted(&server).len() > before + 5);
+    let gaps = rows(
+        &server,
+        "SELECT reason, ended - time > interval '0', ended IS NULL FROM epics.gaps WHERE pv = 'T:CNT' ORDER BY time",
+    );
+    assert_eq!(gaps, ["connecting,t,f", "disconnected,t,f"]);
+    let reply = json_of(&server, "/retrieval/data/getData.json?pv=T:CNT");
+    let told: Vec<&Value> =
+        reply[0]["data"].as_array().unwrap().iter().filter(|sample| !sample["fields"].is_null()).collect();
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert_eq!(told[0]["val"].as_i64().unwrap(), counted(&server)[before], "the first sample behind the gap");
+    assert_eq!(rows(&server, "SELECT reason FROM epics.gaps WHERE pv = 'T:NONE' AND ended IS NULL"), ["connecting"]);
+    server.stop();
+}
+
+#[test]
+fn kill_9_loses_nothing_that_was_committed_and_the_time_without_archiver_is_a_gap() {
+    let (_folder, data) = folder();
+    let ioc = Ioc::start(Ports::free());
+    let server = start(&data, ioc.ports());
+    json_of(&server, "/mgmt/bpl/archivePV?pv=T:CNT");
+    until("samples", || counted(&server).len() > 25);
+    let committed = counted(&server);
+    server.kill();
+    // PVs are configured: the flag is not needed.
+    let server = start_as(&data, ioc.ports(), &[]);
+    until("samples behind the gap", || counted(&server).len() > committed.len() + 20);
+    let counts = counted(&server);
+    assert_eq!(counts[..committed.len()], committed);
+    let jumps: Vec<i64> = counts.windows(2).map(|pair| pair[1] - pair[0]).filter(|jump| *jump != 1).collect();
+    assert_eq!(jumps.len(), 1, "samples are missing only while no archiver ran: {counts:?}");
+    let gap = "SELECT count(*) FROM epics.gaps g WHERE pv = 'T:CNT' AND reason = 'archiver stopped' AND \
+               NOT EXISTS (SELECT 1 FROM epics.samples s WHERE s.pv = g.pv AND s.time > g.time AND s.time < g.ended \
+               AND s.received < g.ended)";
+    assert_eq!(number(&server, gap), 1);
+    let reply = json_of(&server, "/retrieval/data/getData.json?pv=T:CNT");
+    let told: Vec<&Value> =
+        reply[0]["data"].as_array().unwrap().iter().filter(|sample| !sample["fields"].is_null()).collect();
+    assert_eq!((told.len(), &told[0]["fields"]["startup"]), (1, &json!("true")));
+
+    // A clean stop commits what has arrived, and ends the run.
+    server.stop();
+    let server = start_as(&data, ioc.ports(), &["--archiver=off"]);
+    assert_eq!(rows(&server, "SELECT ended IS NULL FROM epics.runs ORDER BY started"), ["t", "f"]);
+    let (status, body) = get(&server, "/mgmt/bpl/getAllPVs");
+    assert!(status == 503 && body.contains("--archiver"), "{body}");
+}
+
+#[test]
+fn pvs_are_paused_resumed_aliased_renamed_and_deleted() {
+    let (_folder, data) = folder();
+    let ioc = Ioc::start(Ports::free());
+    let server = start(&data, ioc.ports());
+    let said = |path: &str| json_of(&server, path);
+    // By SQL, as by the API.
+    server.sql("INSERT INTO epics.pvs (name) VALUES ('T:CNT')");
+    until("samples", || counted(&server).len() > 5);
+    assert_eq!(said("/mgmt/bpl/pauseArchivingPV?pv=T:CNT")["status"], "ok");
+    assert!(said("/mgmt/bpl/pauseArchivingPV?pv=T:CNT")["validation"].as_str().unwrap().contains("already paused"));
+    std::thread::sleep(Duration::from_millis(300));
+    let paused = counted(&server).len();
+    std::thread::sleep(Duration::from_millis(700));
+    assert_eq!(counted(&server).len(), paused);
+    assert_eq!(said("/mgmt/bpl/getPVStatus?pv=T:CNT")[0]["status"], "Paused");
+    assert_eq!(said("/mgmt/bpl/getPausedPVsReport")[0]["pvName"], "T:CNT");
+    server.sql("UPDATE epics.pvs SET paused = false WHERE name = 'T:CNT'");
+    until("samples after the pause", || counted(&server).len() > paused + 5);
+    let pauses = "SELECT count(*) FROM epics.gaps WHERE reason = 'paused' AND ended > time";
+    assert_eq!(number(&server, pauses), 1);
+
+    assert_eq!(said("/mgmt/bpl/addAlias?pv=T:CNT&aliasname=BEAM:COUNT")["status"], "ok");
+    assert_eq!(said("/mgmt/bpl/getAllAliases"), json!([{ "aliasName": "BEAM:COUNT", "srcPVName": "T:CNT" }]));
+    let reply = said("/retrieval/data/getData.json?pv=BEAM:COUNT");
+    assert!(reply[0]["data"].as_array().unwrap().len() > paused);
+    assert_eq!(said("/mgmt/bpl/removeAlias?pv=T:CNT&aliasname=BEAM:COUNT")["status"], "ok");
+    assert_eq!(get(&server, "/retrieval/data/getData.json?pv=BEAM:COUNT").0, 404);
+
+    let refused = said("/mgmt/bpl/renamePV?pv=T:CNT&newname=OLD:CNT");
+    assert!(refused["validation"].as_str().unwrap().contains("pause it"), "{refused}");
+    said("/mgmt/bpl/pauseArchivingPV?pv=T:CNT");
+    std::thread::sleep(Duration::from_millis(300));
+    assert_eq!(said("/mgmt/bpl/renamePV?pv=T:CNT&newname=OLD:CNT")["status"], "ok");
+    let both = "SELECT pv, count(*), sum(value), max(received) FROM epics.samples GROUP BY pv ORDER BY pv";
+    let both = rows(&server, both);
+    assert_eq!(both[0].strip_prefix("OLD:CNT"), both[1].strip_prefix("T:CNT"), "{both:?}");
+    assert_eq!(number(&server, "SELECT count(*) FROM epics.metadata WHERE pv = 'OLD:CNT'"), 1);
+
+    let refused = said("/mgmt/bpl/deletePV?pv=T:NONE");
+    assert!(refused["validation"].as_str().unwrap().contains("not archived"), "{refused}");
+    assert_eq!(said("/mgmt/bpl/deletePV?pv=T:CNT&deleteData=true")["status"], "ok");
+    assert_eq!(said("/mgmt/bpl/deletePV?pv=OLD:CNT")["status"], "ok");
+    assert_eq!(rows(&server, "SELECT DISTINCT pv FROM epics.samples"), ["OLD:CNT"]);
+    assert_eq!(said("/mgmt/bpl/getAllPVs"), json!([]));
+    let reply = said("/retrieval/data/getData.json?pv=OLD:CNT");
+    assert!(!reply[0]["data"].as_array().unwrap().is_empty(), "samples that are kept can be read");
+    server.stop();
+}
+
+#[test]
+fn a_scan_stores_the_newest_sample_of_each_period() {
+    let (_folder, data) = folder();
+    let ioc = Ioc::start(Ports::free());
+    let server = start(&data, ioc.ports());
+    server.sql("INSERT INTO epics.policies (name, position, pattern, method, period) VALUES ('slow', 1, 'T:C*', 'scan', 0.5)");
+    json_of(&server, "/mgmt/bpl/archivePV?pv=T:CNT,T:AI,T:CHARS");
+    let policies = rows(&server, "SELECT name, method, policy FROM epics.pvs ORDER BY name");
+    assert_eq!(policies, ["T:AI,monitor,default", "T:CHARS,scan,slow", "T:CNT,scan,slow"]);
+    until("samples", || counted(&server).len() > 6);
+    let counts = counted(&server);
+    for pair in counts.windows(2) {
+        assert!((2..=12).contains(&(pair[1] - pair[0])), "about 5 updates a period: {counts:?}");
+    }
+    let changed = json_of(&server, "/mgmt/bpl/changeArchivalParameters?pv=T:CNT&samplingmethod=MONITOR&samplingperiod=1");
+    assert_eq!(changed["status"], "ok");
+    let before = counted(&server).len();
+    until("every update", || counted(&server).len() > before + 15);
+    let counts = counted(&server);
+    assert!(counts[counts.len() - 10..].windows(2).all(|pair| pair[1] == pair[0] + 1), "{counts:?}");
+    server.stop();
+}
+
+#[test]
+fn without_pvs_the_archiver_is_off_and_says_so() {
+    let (_folder, data) = folder();
+    let server = Server::start(&data);
+    let (status, body) = get(&server, "/retrieval/data/getData.json?pv=X");
+    assert!(status == 503 && body.contains("millrace serve --archiver"), "{body}");
+    assert_eq!(rows(&server, "SELECT count(*) FROM pg_namespace WHERE nspname = 'epics'"), ["0"]);
+    server.stop();
+}
