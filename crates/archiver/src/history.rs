@@ -16,7 +16,7 @@ use tokio::runtime::Handle;
 use crate::archiver::limit_columns;
 use crate::sampling::reason;
 use crate::sql::{Rows, Sql, there};
-use crate::tables::Version;
+use crate::tables::{Version, limits_of};
 use crate::values::{self, Read};
 
 /// Columns of a sample, in the order that [`Decoded`] reads.
@@ -144,10 +144,7 @@ fn read_versions(rows: &Rows, all: &mut Vec<(String, Version)>) -> Result<()> {
         let metadata = Metadata {
             units: units.take(row),
             precision: precision.take(row).and_then(|digits| i16::try_from(digits).ok()),
-            limits: all_limits.iter().any(Option::is_some).then(|| {
-                let pair = |at: usize| (all_limits[at].unwrap_or(f64::NAN), all_limits[at + 1].unwrap_or(f64::NAN));
-                Limits { display: pair(0), alarm: pair(2), warning: pair(4), control: pair(6) }
-            }),
+            limits: all_limits.iter().any(Option::is_some).then(|| limits_of(all_limits)),
             labels: labels.take(row).and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default(),
         };
         let version = Version {

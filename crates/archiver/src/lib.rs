@@ -7,12 +7,15 @@
 //! time without samples, with its reason.
 //!
 //! Modules, lowest first, none of which uses a later one: `values`, `tables`, `sql`, `registry`, `sampling`, `names`, `times`,
-//! `history`, `archiver`, `parameters`, `replies`, `reports`, `why`, `retrieval`, `management`.
+//! `history`, `archiver`, `parameters`, `replies`, `streams`, `reports`, `why`, `import`, `retrieval`,
+//! `json_archive`, `management`.
 //!
 //! Not here: protocols and files of EPICS (`epics`), sockets of HTTP (`server`).
 
 mod archiver;
 mod history;
+mod import;
+mod json_archive;
 mod management;
 mod names;
 mod parameters;
@@ -22,6 +25,7 @@ mod reports;
 mod retrieval;
 mod sampling;
 mod sql;
+mod streams;
 mod tables;
 mod times;
 mod values;
@@ -62,27 +66,23 @@ pub async fn is_configured(database: &Database) -> Result<bool> {
     }
 }
 
-/// The HTTP API: `/mgmt/bpl` and `/retrieval`. Requests get 503 until an archiver is in its place.
+/// The HTTP API: `/mgmt/bpl`, `/retrieval` and `/archive`. Requests get 503 until an archiver is in its place.
 #[must_use]
 pub fn applications(place: &Place) -> Vec<Application> {
     let any = MethodFilter::GET.or(MethodFilter::POST);
-    let management = {
+    let door = |door: Door| {
         let place = place.clone();
-        move |request| answer(place.clone(), request, Door::Management)
-    };
-    let data = {
-        let place = place.clone();
-        move |request| answer(place.clone(), request, Door::Data)
-    };
-    let business = {
-        let place = place.clone();
-        move |request| answer(place.clone(), request, Door::Business)
+        move |request| answer(place.clone(), request, door)
     };
     vec![
-        Application::new("/mgmt/bpl").route(any, "/{*action}", BODY_BYTES_MAX, management),
+        Application::new("/mgmt/bpl").route(any, "/{*action}", BODY_BYTES_MAX, door(Door::Management)),
         Application::new("/retrieval")
-            .route(any, "/data/{action}", BODY_BYTES_MAX, data)
-            .route(any, "/bpl/{action}", BODY_BYTES_MAX, business),
+            .route(any, "/data/{action}", BODY_BYTES_MAX, door(Door::Data))
+            .route(any, "/bpl/{action}", BODY_BYTES_MAX, door(Door::Business)),
+        Application::new("/archive")
+            .route(MethodFilter::GET, "/", 0, door(Door::JsonArchives))
+            .route(MethodFilter::GET, "/1/channels-by-pattern/{pattern}", 0, door(Door::JsonChannels))
+            .route(MethodFilter::GET, "/1/samples/{pv}", 0, door(Door::JsonSamples)),
     ]
 }
 
@@ -92,6 +92,9 @@ enum Door {
     Management,
     Data,
     Business,
+    JsonArchives,
+    JsonChannels,
+    JsonSamples,
 }
 
 async fn answer(place: Place, request: Request, door: Door) -> Result<Response> {
@@ -107,5 +110,8 @@ async fn answer(place: Place, request: Request, door: Door) -> Result<Response> 
         Door::Management => management::action(shared, &request).await,
         Door::Data => retrieval::data(shared, &request).await,
         Door::Business => retrieval::business(shared, &request).await,
+        Door::JsonArchives => Ok(json_archive::archives()),
+        Door::JsonChannels => json_archive::channels(shared, &request).await,
+        Door::JsonSamples => json_archive::samples(shared, &request).await,
     }
 }

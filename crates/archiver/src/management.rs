@@ -12,6 +12,7 @@ use serde_json::{Map, Value as Json, json};
 use server::http::{Method as HttpMethod, Request, Response, StatusCode};
 
 use crate::archiver::Shared;
+use crate::import;
 use crate::names;
 use crate::parameters::{Parameters, invalid};
 use crate::registry::{Definition, Method, Pv};
@@ -44,7 +45,7 @@ const ABSENT: [(&str, &str); 26] = [
     ("modifyMetaFields", "a field of a record is archived as a PV of its own: archive PV.FIELD"),
     ("getMetaGets", "metadata come with their changes: nothing is polled"),
     ("putPVTypeInfo", "change the row of epics.pvs by SQL"),
-    ("importDataFromPlugin", "files of the Appliance cannot be imported yet"),
+    ("importDataFromPlugin", "run millrace archive import where the files are"),
     ("importChannelArchiverConfiguration", "send the names to archivePV"),
     ("uploadChannelArchiverConfiguration", "send the names to archivePV"),
     ("importConfig", "send the names to archivePV"),
@@ -97,6 +98,8 @@ pub(crate) async fn action(shared: &Arc<Shared>, request: &Request) -> Result<Re
         },
         "getTypeInfoKeys" => Ok(replies::json(&json!(shared.registry.lock().await.names()))),
         "getPVDetails" => details(shared, parameters.expect("pv")?).await,
+        "importSamples" => import::samples(shared, request).await,
+        "importProgress" => import::progress(shared, request).await,
         "whyNoSamples" => why::reply(shared, parameters.expect("pv")?).await,
         "archivedPVs" | "archivedPVsNotInList" | "unarchivedPVs" => lists(shared, request, &parameters, action).await,
         "exportConfig" | "exportConfigForAppliance" => {
@@ -254,10 +257,7 @@ async fn archive(shared: &Arc<Shared>, request: &Request, parameters: &Parameter
         wanted.iter().map(|wanted| registry.find(&wanted.name).is_some()).collect()
     };
     // One transaction: all are archived, or none.
-    sql.run("BEGIN", &[]).await?;
-    let inserted = insert(&mut sql, &wanted, &known, &policies).await;
-    sql.run(if inserted.is_ok() { "COMMIT" } else { "ROLLBACK" }, &[]).await?;
-    inserted?;
+    sql.transaction(async |sql| insert(sql, &wanted, &known, &policies).await).await?;
     let names: Vec<String> = wanted.iter().map(|wanted| wanted.name.clone()).collect();
     shared.follow(Some(&names)).await?;
     let told = wanted.iter().zip(known).map(|(wanted, known)| {

@@ -71,6 +71,7 @@ fn scalar(value: &Scalar) -> Json {
     }
 }
 
-fn number(value: f64) -> Json {
+/// A number as JSON, in this way.
+pub(crate) fn number(value: f64) -> Json {
     Number::from_f64(value).map_or_else(|| Json::String(value.to_string()), Json::Number)
 }

@@ -6,26 +6,19 @@
 //! | `data/getDataForPVs.EXT` | events of several PVs |
 //! | `data/getDataAtTime` | the newest sample of each PV at a time |
 //! | `bpl/…` | names, metadata and versions |
-//!
-//! A reply is made on a thread of its own while it is sent: it needs memory for a few pieces, however long it is, and a
-//! client that does not read stops it.
 
 use std::io::{self, Write};
 use std::sync::Arc;
 
-use bytes::Bytes;
 use epics::event::Event;
 use epics::formats::{Format, Pv, Reply};
-use epics::processors::{Operator, Span};
+use epics::processors::{Operator, ProcessError, Span};
 use epics::sample::Nanos;
-use flate2::Compression;
-use flate2::write::GzEncoder;
-use futures::stream;
 use model::{Error, Result, SqlState};
 use query::Value;
 use serde_json::{Map, Value as Json, json};
-use server::http::{Body, Method, Request, Response, StatusCode};
-use tokio::sync::mpsc;
+use server::http::{Method, Request, Response, StatusCode};
+use tokio::runtime::Handle;
 
 use crate::archiver::Shared;
 use crate::history::{self, Events};
@@ -33,6 +26,7 @@ use crate::names;
 use crate::parameters::{Parameters, invalid};
 use crate::replies;
 use crate::sql::Sql;
+use crate::streams::{self, gone};
 use crate::tables::Version;
 use crate::times;
 use crate::values;
@@ -41,10 +35,8 @@ const HOUR: Nanos = 3_600 * 1_000_000_000;
 const DAY: Nanos = 24 * HOUR;
 /// How far `getDataAtTime` looks back, by default.
 const LOOK_BACK: Nanos = 31 * DAY;
-/// Pieces of a reply that wait for its client.
-const PIECES: usize = 4;
-/// Size of a piece in bytes, and of replies that are complete before they are sent.
-const PIECE_BYTES: usize = 64 << 10;
+/// Events between looks at the client.
+const LOOK_EVENTS: usize = 1 << 14;
 /// PVs of one request, at most.
 const PVS_MAX: usize = 10_000;
 
@@ -68,14 +60,14 @@ pub(crate) async fn data(shared: &Arc<Shared>, request: &Request) -> Result<Resp
 }
 
 /// A PV of a request.
-struct Asked {
+pub(crate) struct Asked {
     /// As it was written.
     requested: String,
     /// Its real name.
-    name: String,
-    operator: Option<Operator>,
+    pub(crate) name: String,
+    pub(crate) operator: Option<Operator>,
     span: Span,
-    versions: Vec<Version>,
+    pub(crate) versions: Vec<Version>,
 }
 
 async fn get_data(shared: &Arc<Shared>, request: &Request, several: bool, format: Format) -> Result<Response> {
@@ -103,10 +95,19 @@ async fn get_data(shared: &Arc<Shared>, request: &Request, several: bool, format
         }
     }
     // aapy accepts gzip and does not decode it in replies of type raw; the Appliance compresses none.
-    let accepted = request.headers().get("accept-encoding").and_then(|value| value.to_str().ok());
-    let zip = format != Format::Raw
-        && accepted.is_some_and(|list| list.split(',').any(|coding| coding.trim().starts_with("gzip")));
-    stream_reply(shared, all, format, zip).await
+    let zip = format != Format::Raw && streams::accepts_gzip(request);
+    let shared = Arc::clone(shared);
+    let runtime = Handle::current();
+    streams::reply(format.mime(), zip, move |output| {
+        let is_wanted = output.watch();
+        let mut reply = Reply::new(format, output);
+        for asked in &all {
+            let events = events(&shared, &runtime, asked, is_wanted.clone())?;
+            write_events(asked, events, format, &mut reply)?;
+        }
+        reply.finish().map(drop).map_err(gone)
+    })
+    .await
 }
 
 /// The range of a request, or its ranges.
@@ -131,7 +132,10 @@ fn spans(parameters: &Parameters, now: Nanos) -> Result<Vec<Span>> {
 }
 
 /// The PV that a parameter names. Where a PV has the whole text as its name, this is it, even if it looks like an operator.
-async fn find(shared: &Shared, requested: &str, operator: Option<Operator>, span: Span) -> Result<Asked> {
+///
+/// # Errors
+/// 22023 for an operator; 42704 for a PV that is not known; those of SQL.
+pub(crate) async fn find(shared: &Shared, requested: &str, operator: Option<Operator>, span: Span) -> Result<Asked> {
     let mut sql = Sql::new(&shared.database);
     let (name, operator) = match real_name(shared, &mut sql, requested).await? {
         Some(name) => (name, operator),
@@ -168,104 +172,32 @@ async fn real_name(shared: &Shared, sql: &mut Sql, name: &str) -> Result<Option<
     Ok(found.iter().any(|rows| rows.len() > 0).then(|| normal.to_owned()))
 }
 
-/// Makes a reply while it is sent.
-async fn stream_reply(shared: &Arc<Shared>, asked: Vec<Asked>, format: Format, zip: bool) -> Result<Response> {
-    let (pieces, mut queue) = mpsc::channel(PIECES);
-    let shared = Arc::clone(shared);
-    let runtime = tokio::runtime::Handle::current();
-    tokio::task::spawn_blocking(move || {
-        let output = Pieces { queue: pieces.clone(), buffer: Vec::with_capacity(PIECE_BYTES) };
-        if let Err(error) = make(&shared, &runtime, asked, format, output, zip) {
-            // Without a receiver the client is gone, and nobody wants to know.
-            let _ = pieces.blocking_send(Err(error));
+/// The events of a PV, processed by its operator. Operators may compute for long without a piece of the reply: they stop when
+/// nobody waits for it.
+///
+/// # Errors
+/// Those of SQL.
+pub(crate) fn events(
+    shared: &Shared,
+    runtime: &Handle,
+    asked: &Asked,
+    is_wanted: impl Fn() -> bool + 'static,
+) -> Result<Box<dyn Iterator<Item = Result<Event>>>> {
+    let events = runtime.block_on(Events::new(&shared.database, &asked.name, asked.span))?;
+    let events = events.enumerate().map(move |(at, event)| {
+        if at % LOOK_EVENTS == 0 && !is_wanted() {
+            return Err(gone(io::ErrorKind::BrokenPipe.into()));
         }
+        event
     });
-    // An error before the first piece has a status of its own.
-    let first = queue.recv().await.unwrap_or_else(|| Ok(Bytes::new()))?;
-    let rest = stream::unfold(queue, |mut queue| async move { Some((queue.recv().await?, queue)) });
-    let body = Body::from_stream(stream::StreamExt::chain(stream::iter([Ok(first)]), rest));
-    let mut response = Response::new(body);
-    replies::content_type(&mut response, format.mime());
-    if zip {
-        replies::header(&mut response, "content-encoding", "gzip");
-    }
-    Ok(response)
+    let Some(operator) = asked.operator.clone() else { return Ok(Box::new(events)) };
+    let name = operator.name();
+    Ok(Box::new(operator.run(events, asked.span).map(move |event| event.map_err(|error| refused(name, error)))))
 }
 
-
-/// Events for a client: an operator may compute for long without a piece of the reply, and must not when nobody waits for it.
-struct Wanted<I> {
-    events: I,
-    queue: mpsc::Sender<Result<Bytes>>,
-    taken: u32,
-}
-
-/// Events between looks at the client.
-const LOOK_EVENTS: u32 = 1 << 14;
-
-impl<I: Iterator<Item = Result<Event>>> Iterator for Wanted<I> {
-    type Item = Result<Event>;
-
-    fn next(&mut self) -> Option<Result<Event>> {
-        self.taken += 1;
-        if self.taken.is_multiple_of(LOOK_EVENTS) && self.queue.is_closed() {
-            return Some(Err(gone(io::ErrorKind::BrokenPipe.into())));
-        }
-        self.events.next()
-    }
-}
-
-fn make(
-    shared: &Shared,
-    runtime: &tokio::runtime::Handle,
-    asked: Vec<Asked>,
-    format: Format,
-    output: Pieces,
-    zip: bool,
-) -> Result<()> {
-    let queue = output.queue.clone();
-    if zip {
-        let reply = Reply::new(format, GzEncoder::new(output, Compression::fast()));
-        let encoder = write_pvs(shared, runtime, asked, format, reply, &queue)?;
-        encoder.finish().and_then(|mut output| output.flush()).map_err(gone)
-    } else {
-        let mut output = write_pvs(shared, runtime, asked, format, Reply::new(format, output), &queue)?;
-        output.flush().map_err(gone)
-    }
-}
-
-/// An error of the output: the client is gone, or a time has no place in the format.
-fn gone(error: io::Error) -> Error {
-    Error::new(SqlState::INVALID_PARAMETER_VALUE, format!("the reply cannot be written: {error}"))
-}
-
-fn write_pvs<W: Write>(
-    shared: &Shared,
-    runtime: &tokio::runtime::Handle,
-    asked: Vec<Asked>,
-    format: Format,
-    mut reply: Reply<W>,
-    queue: &mpsc::Sender<Result<Bytes>>,
-) -> Result<W> {
-    for pv in asked {
-        let events = runtime.block_on(Events::new(&shared.database, &pv.name, pv.span))?;
-        let events = Wanted { events, queue: queue.clone(), taken: 0 };
-        match pv.operator.clone() {
-            None => write_events(&pv, events, format, &mut reply)?,
-            Some(operator) => {
-                let processed = operator.run(events, pv.span);
-                let name = operator.name();
-                let processed = processed.map(|event| event.map_err(|error| refused(name, error)));
-                write_events(&pv, processed, format, &mut reply)?;
-            }
-        }
-    }
-    reply.finish().map_err(gone)
-}
-
-fn refused(operator: &str, error: epics::processors::ProcessError<Error>) -> Error {
+fn refused(operator: &str, error: ProcessError<Error>) -> Error {
     match error {
-        epics::processors::ProcessError::Source(error) => error,
+        ProcessError::Source(error) => error,
         error => invalid(format!("operator {operator}: {error}")),
     }
 }
@@ -302,34 +234,6 @@ fn write_events<W: Write>(
         reply.start(&pv(version, ty, span.from)).map_err(gone)?;
     }
     Ok(())
-}
-
-/// Output of a reply.
-struct Pieces {
-    queue: mpsc::Sender<Result<Bytes>>,
-    buffer: Vec<u8>,
-}
-
-impl Pieces {
-    fn send(&mut self) -> io::Result<()> {
-        let piece = std::mem::replace(&mut self.buffer, Vec::with_capacity(PIECE_BYTES));
-        let sent = self.queue.blocking_send(Ok(piece.into()));
-        sent.map_err(|_| io::Error::new(io::ErrorKind::BrokenPipe, "the client is gone"))
-    }
-}
-
-impl Write for Pieces {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.buffer.extend_from_slice(bytes);
-        if self.buffer.len() >= PIECE_BYTES {
-            self.send()?;
-        }
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        if self.buffer.is_empty() { Ok(()) } else { self.send() }
-    }
 }
 
 async fn at_time(shared: &Shared, request: &Request) -> Result<Response> {

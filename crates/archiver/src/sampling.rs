@@ -192,7 +192,7 @@ impl Pv {
         }
         self.counts.stored += 1;
         self.counts.bytes += 8 + bytes as u64;
-        rows.samples.push(&self.definition.name, sample, received);
+        rows.samples.push(&self.definition.name, sample, Some(received));
     }
 
     fn first_of_connection(&mut self, sample: &Sample, ty: i16, received: Nanos, rows: &mut Pending) {

@@ -59,21 +59,36 @@ impl Sql {
         self.rows(text, values).await.map(drop)
     }
 
-    /// Writes batches, each to its table of the schema `epics`, in one transaction.
+    /// Writes batches in a transaction of their own.
     ///
     /// # Errors
     /// Those of INSERT and COMMIT. Nothing is written then.
     pub(crate) async fn write(&mut self, batches: &[(&'static str, RecordBatch)]) -> Result<()> {
-        let written = self.try_write(batches).await;
-        if written.is_err() {
+        self.transaction(async |sql| sql.append(batches).await).await
+    }
+
+    /// Runs statements in one transaction.
+    ///
+    /// # Errors
+    /// Those of the statements and of COMMIT. Nothing is changed then.
+    pub(crate) async fn transaction(&mut self, run: impl AsyncFnOnce(&mut Sql) -> Result<()>) -> Result<()> {
+        self.run("BEGIN", &[]).await?;
+        let mut done = run(self).await;
+        if done.is_ok() {
+            done = self.run("COMMIT", &[]).await;
+        }
+        if done.is_err() {
             // The first error is the one to report.
             let _ = self.run("ROLLBACK", &[]).await;
         }
-        written
+        done
     }
 
-    async fn try_write(&mut self, batches: &[(&'static str, RecordBatch)]) -> Result<()> {
-        self.run("BEGIN", &[]).await?;
+    /// Writes batches, each to its table of the schema `epics`, in the open transaction.
+    ///
+    /// # Errors
+    /// Those of INSERT.
+    pub(crate) async fn append(&mut self, batches: &[(&'static str, RecordBatch)]) -> Result<()> {
         for (table, batch) in batches {
             let target = BulkTarget {
                 schema: Some(SCHEMA.to_owned()),
@@ -86,7 +101,7 @@ impl Sql {
             bulk.batch(&mut self.session, batch).await?;
             bulk.done(&mut self.session).await?;
         }
-        self.run("COMMIT", &[]).await
+        Ok(())
     }
 }
 

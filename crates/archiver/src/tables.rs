@@ -8,6 +8,7 @@
 //! | `metadata` | rows | a version of a PV's units, limits and labels, and the time from which it is true |
 //! | `pvs`, `aliases` | rows | a PV that is archived, another name of it |
 //! | `policies` | rows | a rule that says how PVs of a pattern are sampled and how long samples are kept |
+//! | `imports` | rows | a source of samples of another archive, and how far it was read |
 //! | `runs` | rows | a time in which the archiver ran |
 
 use std::sync::Arc;
@@ -24,7 +25,7 @@ use model::{Error, Result};
 use crate::values::{self, Stored};
 
 /// Statements that create what is missing. Each is run alone.
-pub(crate) const DEFINITIONS: [&str; 10] = [
+pub(crate) const DEFINITIONS: [&str; 11] = [
     "CREATE SCHEMA IF NOT EXISTS epics",
     "CREATE TABLE IF NOT EXISTS epics.samples (time timestamptz NOT NULL, pv text NOT NULL, value float8, exact int8, \
      string text, elements bytea, severity int2, status int2, received timestamptz, type int2) \
@@ -47,6 +48,8 @@ pub(crate) const DEFINITIONS: [&str; 10] = [
     "CREATE TABLE IF NOT EXISTS epics.policies (name text PRIMARY KEY, position int4 NOT NULL, \
      pattern text NOT NULL DEFAULT '*', method text NOT NULL DEFAULT 'monitor', period float8 NOT NULL DEFAULT 1, \
      keep_days float8, CHECK (method IN ('monitor', 'scan')), CHECK (period > 0), CHECK (keep_days > 0))",
+    "CREATE TABLE IF NOT EXISTS epics.imports (source text PRIMARY KEY, bytes int8 NOT NULL, samples int8 NOT NULL, \
+     modified timestamptz NOT NULL DEFAULT now())",
     "CREATE TABLE IF NOT EXISTS epics.runs (started timestamptz PRIMARY KEY, seen timestamptz NOT NULL, ended timestamptz)",
     "INSERT INTO epics.policies (name, position) VALUES ('default', 1000) ON CONFLICT DO NOTHING",
 ];
@@ -131,12 +134,12 @@ pub(crate) struct SampleRows {
 }
 
 impl SampleRows {
-    pub(crate) fn push(&mut self, pv: &str, sample: &Sample, received: Nanos) {
+    pub(crate) fn push(&mut self, pv: &str, sample: &Sample, received: Option<Nanos>) {
         let stored = values::store(&sample.value);
         self.time.append_value(sample.time);
         self.pv.append_value(pv);
         // Microseconds tell the order of arrival well enough, and take half the space.
-        self.received.append_value(received - received.rem_euclid(1_000));
+        self.received.append_option(received.map(|time| time - time.rem_euclid(1_000)));
         self.values.push(&stored, sample.severity, sample.status);
         self.rows += 1;
         self.bytes += ROW_BYTES + pv.len() + stored.varying_bytes();
@@ -309,6 +312,12 @@ pub(crate) const LIMITS: [&str; 8] = ["lopr", "hopr", "lolo", "hihi", "low", "hi
 fn limits(limits: &Limits) -> [f64; 8] {
     let Limits { display, alarm, warning, control } = *limits;
     [display.0, display.1, alarm.0, alarm.1, warning.0, warning.1, control.0, control.1]
+}
+
+/// Limits of numbers in the order of [`LIMITS`]; NaN where there is none.
+pub(crate) fn limits_of(all: [Option<f64>; 8]) -> Limits {
+    let pair = |at: usize| (all[at].unwrap_or(f64::NAN), all[at + 1].unwrap_or(f64::NAN));
+    Limits { display: pair(0), alarm: pair(2), warning: pair(4), control: pair(6) }
 }
 
 impl MetadataRows {

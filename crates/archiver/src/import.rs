@@ -1,0 +1,205 @@
+//! Samples of other archives, as bodies in the Appliance's PB format: its files, its replies, and what `millrace archive
+//! import` makes of others.
+//!
+//! A request is one transaction. It may name its `source`, a file for example, and the offset `until` which the body goes:
+//! both are stored in `epics.imports` by the same transaction, so that an import goes on where it was interrupted.
+//!
+//! Always true: the same body twice leaves the same rows as once. Samples of a PV and time that exist are replaced.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use epics::event::{CONNECTION_LOST, CONNECTION_REGAINED, Event};
+use epics::pb::{Header, Reader, Record};
+use epics::sample::{Limits, Metadata, Nanos};
+use model::{Result, limits};
+use query::Value;
+use serde_json::json;
+use server::http::{Request, Response};
+
+use crate::archiver::Shared;
+use crate::history::versions_of;
+use crate::names;
+use crate::parameters::{Parameters, invalid};
+use crate::replies;
+use crate::sampling::reason;
+use crate::sql::Sql;
+use crate::tables::{Gap, Pending, Version, limits_of};
+use crate::values;
+
+/// Lines of damage that a reply tells.
+const TOLD_MAX: usize = 20;
+const SECOND: Nanos = 1_000_000_000;
+/// Fields of limits, in the order of [`limits_of`].
+const LIMIT_FIELDS: [&str; 8] = ["LOPR", "HOPR", "LOLO", "HIHI", "LOW", "HIGH", "DRVL", "DRVH"];
+
+/// Writes the samples of a body.
+///
+/// # Errors
+/// 22023 for a parameter, or a body without a header; those of SQL. Nothing is stored then.
+pub(crate) async fn samples(shared: &Arc<Shared>, request: &Request) -> Result<Response> {
+    let parameters = Parameters::of(request)?;
+    let progress = match (parameters.get("source"), parameters.number("until")?) {
+        (Some(source), Some(until)) if until >= 0.0 => Some((source.to_owned(), until as i64)),
+        (None, None) => None,
+        _ => return Err(invalid("parameters source and until belong together".to_owned())),
+    };
+    let mut import = Import::default();
+    import.read(request.body())?;
+    let Import { mut rows, versions, samples, damaged, told, .. } = import;
+    let mut sql = Sql::new(&shared.database);
+    let mut kept = Vec::new();
+    for (pv, versions) in versions {
+        let known = versions_of(&mut sql, &pv).await?;
+        let is_new = |version: &Version| known.binary_search_by_key(&version.since, |known| known.since).is_err();
+        kept.extend(versions.into_iter().filter(is_new).map(|version| (pv.clone(), version)));
+    }
+    for (pv, version) in &kept {
+        rows.metadata.push(pv, version);
+    }
+    let batches = rows.finish()?;
+    sql.transaction(async |sql| {
+        sql.append(&batches).await?;
+        if let Some((source, until)) = progress {
+            let text = "INSERT INTO epics.imports (source, bytes, samples) VALUES ($1, $2, $3) ON CONFLICT (source) DO UPDATE \
+                        SET bytes = $2, samples = epics.imports.samples + $3, modified = now()";
+            sql.run(text, &[Value::Text(source), Value::Int64(until), Value::Int64(samples as i64)]).await?;
+        }
+        Ok(())
+    })
+    .await?;
+    Ok(replies::json(&json!({ "status": "ok", "samples": samples, "damaged": damaged, "problems": told })))
+}
+
+/// How far a source was imported: `bytes` of it, and `samples`.
+///
+/// # Errors
+/// 22023 without the parameter `source`; those of SQL.
+pub(crate) async fn progress(shared: &Arc<Shared>, request: &Request) -> Result<Response> {
+    let parameters = Parameters::of(request)?;
+    let source = Value::Text(parameters.expect("source")?.to_owned());
+    let text = "SELECT bytes, samples FROM epics.imports WHERE source = $1";
+    let (mut bytes, mut samples) = (0, 0);
+    for rows in Sql::new(&shared.database).rows(text, &[source]).await? {
+        if rows.len() > 0 {
+            bytes = rows.integers(0)?.take(0).unwrap_or_default();
+            samples = rows.integers(1)?.take(0).unwrap_or_default();
+        }
+    }
+    Ok(replies::json(&json!({ "bytes": bytes, "samples": samples })))
+}
+
+/// What a body contains.
+#[derive(Default)]
+struct Import {
+    rows: Pending,
+    versions: BTreeMap<String, Vec<Version>>,
+    samples: u64,
+    damaged: u64,
+    /// The first problems, as texts.
+    told: Vec<String>,
+    /// Fields of the present PV as they are known, by name.
+    fields: BTreeMap<String, String>,
+    /// Whether `fields` have changed since the last version.
+    changed: bool,
+}
+
+impl Import {
+    fn read(&mut self, body: &[u8]) -> Result<()> {
+        let mut header: Option<Header> = None;
+        for record in Reader::new(body) {
+            match record {
+                Ok(Record::Header(next)) => {
+                    names::check(&next.pv)?;
+                    if header.as_ref().is_none_or(|known| known.pv != next.pv) {
+                        self.fields.clear();
+                    }
+                    self.learn(&next.fields);
+                    header = Some(next);
+                }
+                Ok(Record::Event(event)) => {
+                    if let Some(header) = &header {
+                        self.event(header, event);
+                    }
+                }
+                Ok(Record::Damaged(damage)) => self.problem(damage.to_string()),
+                Err(error) => return Err(invalid(format!("the body cannot be read: {error}"))),
+            }
+        }
+        match header {
+            Some(_) => Ok(()),
+            None => Err(invalid("the body has no header of the Appliance's PB format".to_owned())),
+        }
+    }
+
+    fn problem(&mut self, text: String) {
+        self.damaged += 1;
+        if self.told.len() < TOLD_MAX {
+            self.told.push(text);
+        }
+    }
+
+    fn learn(&mut self, fields: &[(String, String)]) {
+        for (name, value) in fields {
+            let is_known = LIMIT_FIELDS.contains(&name.as_str()) || ["EGU", "PREC"].contains(&name.as_str());
+            if (is_known || name.starts_with("ENUM_")) && self.fields.get(name) != Some(value) {
+                self.fields.insert(name.clone(), value.clone());
+                self.changed = true;
+            }
+        }
+    }
+
+    fn event(&mut self, header: &Header, event: Event) {
+        let bytes = values::store(&event.sample.value).varying_bytes();
+        if bytes > limits::VALUE_BYTES_MAX {
+            let limit = limits::VALUE_BYTES_MAX;
+            return self.problem(format!("PV {}: a value of {bytes} bytes is larger than {limit}", header.pv));
+        }
+        self.gap(&header.pv, &event);
+        self.learn(&event.fields);
+        if std::mem::take(&mut self.changed) {
+            let time = event.time();
+            let version = Version {
+                since: time - time.rem_euclid(1_000),
+                ty: values::type_of(&event.sample.value),
+                count: header.elements.unwrap_or(1),
+                host: String::new(),
+                metadata: self.metadata(),
+            };
+            let versions = self.versions.entry(header.pv.clone()).or_default();
+            match versions.last_mut() {
+                Some(last) if last.since == version.since => *last = version,
+                _ => versions.push(version),
+            }
+        }
+        self.samples += 1;
+        self.rows.samples.push(&header.pv, &event.sample, None);
+    }
+
+    /// The gap that an event ends, by its fields.
+    fn gap(&mut self, pv: &str, event: &Event) {
+        let seconds = |name: &str| event.field(name)?.parse::<i64>().ok()?.checked_mul(SECOND);
+        let (Some(start), Some(ended)) = (seconds(CONNECTION_LOST), seconds(CONNECTION_REGAINED)) else { return };
+        let reason = match (event.field("startup"), event.field("resume")) {
+            (Some(_), _) => reason::STOPPED,
+            (None, Some(_)) => reason::PAUSED,
+            (None, None) => reason::DISCONNECTED,
+        };
+        // After a start, the Appliance does not know when the connection was lost, and writes 0.
+        if start > 0 && start <= ended {
+            self.rows.gaps.push(pv, &Gap { start, reason, ended: Some(ended), samples: None, detail: None });
+        }
+    }
+
+    fn metadata(&self) -> Metadata {
+        let number = |name: &str| self.fields.get(name)?.parse::<f64>().ok();
+        let all = LIMIT_FIELDS.map(number);
+        let labels = (0..).map_while(|at| self.fields.get(&format!("ENUM_{at}")).cloned());
+        Metadata {
+            units: self.fields.get("EGU").cloned(),
+            precision: number("PREC").map(|digits| digits as i16),
+            limits: all.iter().any(Option::is_some).then(|| -> Limits { limits_of(all) }),
+            labels: labels.collect(),
+        }
+    }
+}

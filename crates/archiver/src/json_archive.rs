@@ -1,0 +1,194 @@
+//! `/archive`: the JSON archive of Phoebus's data browser (`json:http://HOST:PORT/`).
+//!
+//! | path | reply |
+//! |---|---|
+//! | `/archive/` | the archives: one, with the key 1 |
+//! | `/archive/1/channels-by-pattern/P` | names that a pattern matches |
+//! | `/archive/1/samples/PV?start=NS&end=NS[&count=N]` | samples, each with the metadata of its time; with a count and more samples, minimum, maximum and mean of N parts |
+//!
+//! A gap is a sample without a value: NaN, invalid, with the reason as its status.
+
+use std::io::Write;
+use std::sync::Arc;
+
+use epics::event::Event;
+use epics::processors::{Operator, Span};
+use epics::sample::{Array, Limits, Nanos, STATUS_NAMES, Scalar, Severity, Value};
+use model::Result;
+use serde_json::{Value as Json, json};
+use server::http::{Request, Response};
+
+use crate::archiver::Shared;
+use crate::history::{self, Interruption};
+use crate::names;
+use crate::parameters::{Parameters, invalid};
+use crate::replies;
+use crate::retrieval::{self, Asked};
+use crate::streams::{self, Output, gone};
+use crate::tables::Version;
+
+/// The list of archives.
+pub(crate) fn archives() -> Response {
+    replies::json(&json!([{ "key": 1, "name": "epics", "description": "EPICS process variables in Millrace" }]))
+}
+
+/// Names of PVs that the pattern of the path matches.
+///
+/// # Errors
+/// 22023 for a pattern that is too long.
+pub(crate) async fn channels(shared: &Arc<Shared>, request: &Request) -> Result<Response> {
+    let pattern = request.parameter("pattern").unwrap_or("*");
+    Ok(replies::json(&json!(names::matching(&*shared.registry.lock().await, pattern)?)))
+}
+
+/// Samples of a PV.
+///
+/// # Errors
+/// 22023 for a parameter; 42704 (404) for a PV that is not known; those of SQL.
+pub(crate) async fn samples(shared: &Arc<Shared>, request: &Request) -> Result<Response> {
+    let parameters = Parameters::of(request)?;
+    let time = |name: &str| -> Result<Nanos> {
+        let text = parameters.expect(name)?;
+        text.parse().map_err(|_| invalid(format!("parameter {name} is \"{text}\": expected nanoseconds since 1970")))
+    };
+    let span = Span { from: time("start")?, to: time("end")? };
+    if span.to < span.from {
+        return Err(invalid("the range ends before it begins".to_owned()));
+    }
+    let operator = match parameters.get("count") {
+        Some(count) => {
+            let operator = Operator::parse(&format!("optimizedSample_{count}"));
+            Some(operator.map_err(|_| invalid(format!("parameter count is \"{count}\": expected a number of points")))?)
+        }
+        None => None,
+    };
+    let mut asked = retrieval::find(shared, request.parameter("pv").unwrap_or_default(), operator, span).await?;
+    // Texts and waveforms have no minimum.
+    let is_number = asked.versions.last().is_none_or(|version| matches!(version.ty, 1..=6 | 15));
+    if !is_number {
+        asked.operator = None;
+    }
+    let gaps = history::interruptions(&mut crate::sql::Sql::new(&shared.database), &asked.name, span).await?;
+    let shared = Arc::clone(shared);
+    let runtime = tokio::runtime::Handle::current();
+    let zip = streams::accepts_gzip(request);
+    streams::reply("application/json", zip, move |output| {
+        let events = retrieval::events(&shared, &runtime, &asked, output.watch())?;
+        write(&asked, events, gaps, output)
+    })
+    .await
+}
+
+fn write(
+    asked: &Asked,
+    events: impl Iterator<Item = Result<Event>>,
+    gaps: Vec<Interruption>,
+    output: &mut Output,
+) -> Result<()> {
+    let mut gaps = gaps.into_iter().peekable();
+    let mut is_first = true;
+    let mut line = |output: &mut Output, sample: &Json| {
+        let before: &[u8] = if std::mem::take(&mut is_first) { b"[\n" } else { b",\n" };
+        let written = output.write_all(before).and_then(|()| serde_json::to_writer(output, sample).map_err(Into::into));
+        written.map_err(gone)
+    };
+    for event in events {
+        let event = event?;
+        while let Some(gap) = gaps.next_if(|gap| gap.start < event.time()) {
+            line(output, &without_value(&gap))?;
+        }
+        let version = history::version_at(&asked.versions, event.time());
+        line(output, &sample(&event, version))?;
+    }
+    for gap in gaps {
+        line(output, &without_value(&gap))?;
+    }
+    output.write_all(if is_first { b"[\n]\n" } else { b"\n]\n" }).map_err(gone)
+}
+
+fn without_value(gap: &Interruption) -> Json {
+    let status = match (gap.paused, gap.stopped) {
+        (true, _) => "Archive_Disabled",
+        (false, true) => "Archive_Off",
+        (false, false) => "Disconnected",
+    };
+    json!({
+        "time": gap.start,
+        "severity": { "level": "INVALID", "hasValue": false },
+        "status": status,
+        "quality": "Original",
+        "type": "double",
+        "value": ["NaN"],
+    })
+}
+
+fn sample(event: &Event, version: Option<&Version>) -> Json {
+    let severity = match event.sample.severity {
+        Severity::None => "OK",
+        severity => severity.name(),
+    };
+    let (ty, value) = value(&event.sample.value);
+    let mut sample = json!({
+        "time": event.time(),
+        "severity": { "level": severity, "hasValue": true },
+        "status": STATUS_NAMES.get(usize::from(event.sample.status)).copied().unwrap_or("UNKNOWN"),
+        "quality": "Original",
+        "type": ty,
+        "value": value,
+    });
+    if let Value::Array(Array::Float64(statistics)) = &event.sample.value
+        && let [mean, _, minimum, maximum, _] = statistics[..]
+        && version.is_none_or(|version| version.count <= 1)
+    {
+        sample["type"] = json!("minMaxDouble");
+        sample["value"] = json!([replies::number(mean)]);
+        sample["minimum"] = replies::number(minimum);
+        sample["maximum"] = replies::number(maximum);
+        sample["quality"] = json!("Interpolated");
+    }
+    match sample["type"].as_str() {
+        Some("enum") => {
+            let labels = version.map(|version| version.metadata.labels.as_slice()).unwrap_or_default();
+            sample["metaData"] = json!({ "type": "enum", "states": labels });
+        }
+        Some("string") | None => {}
+        Some(_) => {
+            if let Some(limits) = version.and_then(|version| version.metadata.limits) {
+                sample["metaData"] = display(version, &limits);
+            }
+        }
+    }
+    sample
+}
+
+fn display(version: Option<&Version>, limits: &Limits) -> Json {
+    let metadata = version.map(|version| &version.metadata);
+    json!({
+        "type": "numeric",
+        "precision": metadata.and_then(|metadata| metadata.precision).unwrap_or(0),
+        "units": metadata.and_then(|metadata| metadata.units.as_deref()).unwrap_or(""),
+        "displayLow": replies::number(limits.display.0),
+        "displayHigh": replies::number(limits.display.1),
+        "warnLow": replies::number(limits.warning.0),
+        "warnHigh": replies::number(limits.warning.1),
+        "alarmLow": replies::number(limits.alarm.0),
+        "alarmHigh": replies::number(limits.alarm.1),
+    })
+}
+
+/// The type of a value, and its elements.
+fn value(value: &Value) -> (&'static str, Json) {
+    let ty = match value {
+        Value::Scalar(Scalar::Float32(_) | Scalar::Float64(_)) | Value::Array(Array::Float32(_) | Array::Float64(_)) => {
+            "double"
+        }
+        Value::Scalar(Scalar::Enum(_)) | Value::Array(Array::Enum(_)) => "enum",
+        Value::Scalar(Scalar::Text(_)) | Value::Array(Array::Text(_)) => "string",
+        Value::Scalar(_) | Value::Array(_) | Value::Structure(_) => "long",
+    };
+    let elements = match value {
+        Value::Scalar(_) => json!([replies::value(value)]),
+        value => replies::value(value),
+    };
+    (ty, elements)
+}
