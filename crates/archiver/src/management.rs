@@ -526,13 +526,13 @@ async fn status(shared: &Shared, request: &Request, parameters: &Parameters) -> 
     };
     names.truncate(parameters.limit(None)?);
     let all = names.iter().map(|name| match registry.find(names::normal(name)) {
-        Some(pv) => status_of(pv, name),
+        Some(pv) => status_of(pv, name, shared.now()),
         None => json!({ "pvName": name, "status": "Not being archived" }),
     });
     Ok(replies::json(&all.collect()))
 }
 
-fn status_of(pv: &Pv, asked: &str) -> Json {
+fn status_of(pv: &Pv, asked: &str, now: Nanos) -> Json {
     let definition = &pv.definition;
     let status = match (definition.paused, pv.connected_first.is_some() || pv.newest.is_some()) {
         (true, _) => "Paused",
@@ -549,6 +549,8 @@ fn status_of(pv: &Pv, asked: &str) -> Json {
         "connectionState": pv.connection.is_some().to_string(),
         "lastEvent": times::human(pv.newest.map(|(time, _)| time)),
         "lastRotateLogs": "Never",
+        "hostName": pv.host_last.as_deref().unwrap_or("N/A"),
+        "eventRate": format!("{:.3}", pv.rate(now)),
         "connectionFirstEstablished": times::human(pv.connected_first),
         "connectionLastRestablished": times::human(pv.connected_last),
         "connectionLossRegainCount": pv.counts.connections_lost.to_string(),

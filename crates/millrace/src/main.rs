@@ -4,12 +4,14 @@
 //! error into a message on stderr and an exit code: 0 success, 1 failure, 2 not started (invalid command line or
 //! configuration, server unreachable).
 
+mod archive;
 mod bench;
 mod config;
 mod connect;
 mod demo;
 mod embedded;
 mod failure;
+mod http;
 mod inspect;
 mod logging;
 mod serve;
@@ -60,6 +62,7 @@ enum Command {
     Serve(serve::Arguments),
     Sql(sql::Arguments),
     Write(write::Arguments),
+    Archive(archive::Arguments),
     Bench(bench::Arguments),
     Inspect(inspect::InspectArguments),
     Check(inspect::CheckArguments),
@@ -124,6 +127,7 @@ fn run(cli: Cli, matches: &clap::ArgMatches) -> Result<(), Failure> {
         }
         Command::Sql(arguments) => sql::run(&given, &arguments),
         Command::Write(arguments) => write::run(&given, &arguments),
+        Command::Archive(arguments) => archive::run(&given, &arguments),
         Command::Bench(arguments) => Err(bench::run(&arguments)),
         Command::Inspect(arguments) => inspect::run(&given, &arguments),
         Command::Check(_) => inspect::check(&given),

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::thread;
 use std::time::Duration;
 
-use super::http::{Client, Reply};
 use super::source::Source;
 use super::{Arguments, Loaded};
 use crate::config::Given;
 use crate::failure::Failure;
+use crate::http::{Client, Reply, percent};
 use crate::size;
 
 /// Maximum size of a request in bytes, whatever `--batch` is; far below the server's limit.
@@ -179,15 +179,6 @@ fn refused(reply: &Reply, first_line: u64, lines: u64, loaded: &Loaded) -> Failu
         .with_hint(format!("the other lines of this batch were stored, and {before}; fix the file and load it again"))
 }
 
-fn percent(text: &str) -> String {
-    text.bytes().fold(String::new(), |mut out, byte| {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' => out.push(char::from(byte)),
-            other => out.push_str(&format!("%{other:02X}")),
-        }
-        out
-    })
-}
 
 #[cfg(test)]
 mod tests {

@@ -4,7 +4,6 @@
 //! memory can be loaded, and an error says which lines were stored.
 
 mod csv;
-mod http;
 mod infer;
 mod line;
 mod source;

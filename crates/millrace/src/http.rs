@@ -5,22 +5,22 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 /// A reply.
-pub(super) struct Reply {
-    pub(super) status: u16,
-    pub(super) body: String,
+pub(crate) struct Reply {
+    pub(crate) status: u16,
+    pub(crate) body: String,
     /// `Retry-After` in seconds.
-    pub(super) retry_after: Option<u64>,
+    pub(crate) retry_after: Option<u64>,
 }
 
 /// A persistent connection.
-pub(super) struct Client {
+pub(crate) struct Client {
     host: String,
     reader: BufReader<TcpStream>,
 }
 
 impl Client {
     /// Connects to `host`, a name or address with port.
-    pub(super) fn connect(host: &str) -> io::Result<Client> {
+    pub(crate) fn connect(host: &str) -> io::Result<Client> {
         let stream = TcpStream::connect(host)?;
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(Duration::from_secs(120)))?;
@@ -28,7 +28,7 @@ impl Client {
     }
 
     /// Sends `body` and waits for the reply.
-    pub(super) fn post(&mut self, target: &str, body: &[u8]) -> io::Result<Reply> {
+    pub(crate) fn post(&mut self, target: &str, body: &[u8]) -> io::Result<Reply> {
         let head = format!("POST {target} HTTP/1.1\r\nHost: {}\r\nContent-Length: {}\r\n\r\n", self.host, body.len());
         let stream = self.reader.get_mut();
         stream.write_all(head.as_bytes())?;
@@ -81,4 +81,14 @@ impl Client {
         line.truncate(line.trim_end().len());
         Ok(line)
     }
+}
+
+pub(crate) fn percent(text: &str) -> String {
+    text.bytes().fold(String::new(), |mut out, byte| {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' => out.push(char::from(byte)),
+            other => out.push_str(&format!("%{other:02X}")),
+        }
+        out
+    })
 }

@@ -1,0 +1,276 @@
+//! `millrace archive`: the client of the EPICS archiver of a running server.
+
+mod import;
+
+use std::fs;
+use std::io;
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+
+use crate::config::Given;
+use crate::failure::Failure;
+use crate::http::{Client, percent};
+use crate::print;
+use crate::table::{Align, draw};
+
+/// Archives EPICS process variables (PVs): adds, shows, explains and imports.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  millrace archive add SR:CURRENT SR:LIFETIME          store every update
+  millrace archive add --file pvs.req --scan 10        store the newest value every 10 s
+  millrace archive list 'SR:*'                         what is archived, and from where
+  millrace archive why SR:CURRENT                      why it has no recent samples
+  millrace archive import /arch/lts                    samples of an Archiver Appliance's files
+
+The server must run with `millrace serve --archiver`.")]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(clap::Subcommand)]
+enum Command {
+    Add(Add),
+    List(List),
+    Why(Why),
+    Pause(Names),
+    Resume(Names),
+    Delete(Delete),
+    Rename(Rename),
+    Alias(Alias),
+    Import(import::Arguments),
+}
+
+/// Archives PVs. Those that are archived already stay as they are.
+#[derive(clap::Args)]
+struct Add {
+    /// Names of PVs.
+    #[arg(required_unless_present = "file")]
+    pvs: Vec<String>,
+    /// File with names, one a line; what follows # or // is a comment.
+    #[arg(long, value_name = "FILE")]
+    file: Vec<PathBuf>,
+    /// Stores the newest value every so many seconds, if it has changed [default: every update, or as a policy says].
+    #[arg(long, value_name = "SECONDS")]
+    scan: Option<f64>,
+    /// Policy of epics.policies [default: the first whose pattern matches].
+    #[arg(long, value_name = "NAME")]
+    policy: Option<String>,
+}
+
+/// Lists archived PVs and their state.
+#[derive(clap::Args)]
+struct List {
+    /// Pattern of names: * is any text, ? one character.
+    #[arg(default_value = "*")]
+    pattern: String,
+}
+
+/// Explains why a PV has no recent samples.
+#[derive(clap::Args)]
+struct Why {
+    /// Name of the PV.
+    pv: String,
+}
+
+/// Stops or continues to archive PVs; samples are kept.
+#[derive(clap::Args)]
+struct Names {
+    /// Names of PVs, or patterns.
+    #[arg(required = true)]
+    pvs: Vec<String>,
+}
+
+/// Forgets PVs, which must be paused.
+#[derive(clap::Args)]
+struct Delete {
+    /// Names of PVs, or patterns.
+    #[arg(required = true)]
+    pvs: Vec<String>,
+    /// Deletes their samples too.
+    #[arg(long)]
+    data: bool,
+}
+
+/// Copies the samples of a paused PV to a new name.
+#[derive(clap::Args)]
+struct Rename {
+    /// Name of the PV.
+    pv: String,
+    /// New name.
+    new: String,
+}
+
+/// Gives a PV another name for requests.
+#[derive(clap::Args)]
+struct Alias {
+    /// Name of the PV.
+    pv: String,
+    /// The other name.
+    alias: String,
+    /// Removes it.
+    #[arg(long)]
+    remove: bool,
+}
+
+/// Runs a command.
+pub(crate) fn run(given: &Given, arguments: &Arguments) -> Result<(), Failure> {
+    let mut server = Server::connect(given)?;
+    match &arguments.command {
+        Command::Add(add) => server.add(add),
+        Command::List(list) => server.list(&list.pattern),
+        Command::Why(why) => server.why(&why.pv),
+        Command::Pause(names) => server.change("pauseArchivingPV", &names.pvs, "paused"),
+        Command::Resume(names) => server.change("resumeArchivingPV", &names.pvs, "resumed"),
+        Command::Delete(delete) => server.delete(delete),
+        Command::Rename(rename) => {
+            server.simple(&format!("renamePV?pv={}&newname={}", percent(&rename.pv), percent(&rename.new)))
+        }
+        Command::Alias(alias) => {
+            let action = if alias.remove { "removeAlias" } else { "addAlias" };
+            server.simple(&format!("{action}?pv={}&aliasname={}", percent(&alias.pv), percent(&alias.alias)))
+        }
+        Command::Import(arguments) => import::run(&mut server, arguments),
+    }
+}
+
+/// The archiver of a server.
+struct Server {
+    client: Client,
+    host: String,
+}
+
+impl Server {
+    fn connect(given: &Given) -> Result<Server, Failure> {
+        let host = given.http().to_owned();
+        let client = Client::connect(&host).map_err(|error| {
+            Failure::usage(format!("cannot connect to http://{host}: {error}"))
+                .with_hint("check that `millrace serve --archiver` is running there, or give its address with --http")
+        })?;
+        Ok(Server { client, host })
+    }
+
+    /// The JSON of an action's reply.
+    fn call(&mut self, target: &str, body: &[u8]) -> Result<Value, Failure> {
+        let broken = |error: io::Error| Failure::new(format!("http://{}: {error}", self.host));
+        let reply = self.client.post(&format!("/mgmt/bpl/{target}"), body).map_err(broken)?;
+        let told: Value = serde_json::from_str(&reply.body).unwrap_or(Value::Null);
+        if reply.status == 200 && told["validation"].is_null() {
+            return Ok(told);
+        }
+        let problem = ["validation", "error"].into_iter().find_map(|key| told[key].as_str());
+        let problem = problem.map_or_else(|| format!("HTTP {}: {}", reply.status, reply.body.trim()), str::to_owned);
+        let failure = Failure::new(problem);
+        Err(match told["hint"].as_str() {
+            Some(hint) => failure.with_hint(hint),
+            None => failure,
+        })
+    }
+
+    fn simple(&mut self, target: &str) -> Result<(), Failure> {
+        let told = self.call(target, b"")?;
+        print(format!("{}\n", told["desc"].as_str().unwrap_or("done")).as_bytes())
+    }
+
+    fn add(&mut self, add: &Add) -> Result<(), Failure> {
+        let mut names = add.pvs.clone();
+        for file in &add.file {
+            names.extend(names_of(file)?);
+        }
+        let entry = |name: &String| {
+            let mut entry = json!({ "pv": name });
+            if let Some(seconds) = add.scan {
+                entry["samplingmethod"] = json!("SCAN");
+                entry["samplingperiod"] = json!(seconds.to_string());
+            }
+            if let Some(policy) = &add.policy {
+                entry["policy"] = json!(policy);
+            }
+            entry
+        };
+        let entries: Vec<Value> = names.iter().map(entry).collect();
+        let told = self.call("archivePV", Value::from(entries).to_string().as_bytes())?;
+        let all = told.as_array().map(Vec::as_slice).unwrap_or_default();
+        let known = all.iter().filter(|entry| entry["status"] == "Already submitted").count();
+        print(format!("{} added, {known} archived already\n", all.len() - known).as_bytes())
+    }
+
+    /// Pauses or resumes PVs.
+    fn change(&mut self, action: &str, names: &[String], done: &str) -> Result<(), Failure> {
+        let told = self.call(action, names.join("\n").as_bytes())?;
+        let all = match told {
+            Value::Array(all) => all,
+            one => vec![one],
+        };
+        let (good, bad): (Vec<_>, Vec<_>) = all.iter().partition(|entry| entry["status"] == "ok");
+        let mut text = String::new();
+        for entry in &bad {
+            text.push_str(&format!("{}\n", entry["validation"].as_str().unwrap_or("unknown problem")));
+        }
+        text.push_str(&format!("{} {done}\n", good.len()));
+        print(text.as_bytes())?;
+        if bad.is_empty() { Ok(()) } else { Err(Failure::new(format!("{} PVs were not {done}", bad.len()))) }
+    }
+
+    fn delete(&mut self, delete: &Delete) -> Result<(), Failure> {
+        self.call(&format!("deletePV?deleteData={}", delete.data), delete.pvs.join("\n").as_bytes())?;
+        print(if delete.data { b"deleted, with their samples\n" } else { b"deleted; their samples are kept\n" })
+    }
+
+    fn list(&mut self, pattern: &str) -> Result<(), Failure> {
+        let told = self.call(&format!("getPVStatus?pv={}", percent(pattern)), b"")?;
+        let all = told.as_array().map(Vec::as_slice).unwrap_or_default();
+        let columns = [
+            ("pv", "pvName"),
+            ("status", "status"),
+            ("connected", "connectionState"),
+            ("host", "hostName"),
+            ("newest sample", "lastEvent"),
+            ("samples/s", "eventRate"),
+        ];
+        let head: Vec<(String, Align)> = columns
+            .map(|(title, _)| (title.to_owned(), if title == "samples/s" { Align::Right } else { Align::Left }))
+            .into();
+        let cell = |entry: &Value, key: &str| entry[key].as_str().map(str::to_owned);
+        let rows: Vec<Vec<Option<String>>> =
+            all.iter().map(|entry| columns.iter().map(|(_, key)| cell(entry, key)).collect()).collect();
+        print(format!("{}{} PVs\n", draw(&head, &rows, ""), rows.len()).as_bytes())
+    }
+
+    fn why(&mut self, pv: &str) -> Result<(), Failure> {
+        let told = self.call(&format!("whyNoSamples?pv={}", percent(pv)), b"")?;
+        let text_of = |value: &Value| match value {
+            Value::Null => None,
+            Value::String(text) => Some(text.clone()),
+            other => Some(other.to_string()),
+        };
+        let mut text = format!("{}\n\n", told["answer"].as_str().unwrap_or_default());
+        for finding in told["findings"].as_array().map(Vec::as_slice).unwrap_or_default() {
+            let (name, value) = (finding["name"].as_str().unwrap_or_default(), text_of(&finding["value"]));
+            text.push_str(&format!("  {name:<26} {}\n", value.unwrap_or_default()));
+        }
+        let gaps = told["gaps"].as_array().map(Vec::as_slice).unwrap_or_default();
+        if !gaps.is_empty() {
+            let columns = ["from", "to", "reason", "samples", "detail"];
+            let head: Vec<(String, Align)> = columns.map(|title| (title.to_owned(), Align::Left)).into();
+            let rows: Vec<Vec<Option<String>>> =
+                gaps.iter().map(|gap| columns.iter().map(|key| text_of(&gap[*key])).collect()).collect();
+            text.push_str(&format!("\nGaps of the last day:\n{}", draw(&head, &rows, "  ")));
+        }
+        print(text.as_bytes())
+    }
+}
+
+/// Names of a file: one a line, without comments.
+fn names_of(file: &PathBuf) -> Result<Vec<String>, Failure> {
+    let text = fs::read_to_string(file)
+        .map_err(|error| Failure::usage(format!("cannot read {}: {error}", file.display())))?;
+    let name = |line: &str| {
+        let line = line.split('#').next().unwrap_or_default();
+        let line = line.split("//").next().unwrap_or_default();
+        line.split_whitespace().next().map(str::to_owned)
+    };
+    Ok(text.lines().filter_map(name).collect())
+}
