@@ -19,6 +19,9 @@ use crate::times;
 /// How far back gaps are told.
 const BACK: Nanos = 24 * 3_600 * 1_000_000_000;
 
+/// Samples that arrived within so many seconds are recent.
+const RECENT_SECONDS: Nanos = 10;
+
 /// Replies with `answer`, one sentence; `findings`, all that is known; `gaps` of the last day.
 ///
 /// # Errors
@@ -89,6 +92,9 @@ fn connected(pv: &Pv, since: Nanos, now: Nanos) -> String {
     }
     let quiet = (now - arrived) / 1_000_000_000;
     let newest = pv.newest.map_or_else(|| "none".to_owned(), |(time, _)| times::iso(time));
+    if quiet < RECENT_SECONDS {
+        return format!("PV {name} has recent samples: the newest is of {newest}");
+    }
     format!(
         "PV {name} is connected; nothing changed by more than its archive deadband (ADEL) for {quiet} s. \
          The newest sample is of {newest}"
