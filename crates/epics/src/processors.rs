@@ -44,11 +44,12 @@ mod tests;
 use std::collections::VecDeque;
 use std::ops::Range;
 
-pub use request::{Operator, Request, RequestError};
+pub use request::{Binned, Operator, Request, RequestError};
+pub use statistics::Moments;
 
 use crate::calendar::SECOND;
 use crate::event::Event;
-use crate::sample::Nanos;
+use crate::sample::{Nanos, Severity};
 
 /// Events or values that an operator keeps at most: of a bin, or of `optimized` before it knows that there are too many.
 pub const KEPT_MAX: usize = 1 << 22;
@@ -62,6 +63,41 @@ pub struct Span {
     pub from: Nanos,
     /// Last time; not before `from`.
     pub to: Nanos,
+}
+
+/// Events of a part of a bin, summarised.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Part {
+    /// Time of the first event.
+    pub first: Nanos,
+    /// Time of the last event.
+    pub last: Nanos,
+    /// Of their values.
+    pub moments: Moments,
+    /// Value of the last event that is not NaN.
+    pub last_value: f64,
+    /// The highest severity.
+    pub severity: Severity,
+    /// Severity of the last event.
+    pub last_severity: Severity,
+    /// Whether an event has the field `cnxregainedepsecs`.
+    pub connection_changed: bool,
+}
+
+/// What [`Binned::run`] processes.
+#[derive(Clone, Debug, PartialEq)]
+#[expect(clippy::large_enum_variant, reason = "both are moved once")]
+pub enum Input {
+    /// An event.
+    Event(Event),
+    /// Several events of one bin.
+    Part(Part),
+}
+
+impl From<Event> for Input {
+    fn from(event: Event) -> Input {
+        Input::Event(event)
+    }
 }
 
 /// Reason why an operator ended early.
@@ -106,6 +142,10 @@ type Refusal = ProcessError<std::convert::Infallible>;
 /// An operator at work. Events come by increasing time, none after the end of the span.
 trait Step: Send {
     fn push(&mut self, event: Event, out: &mut Output) -> Result<(), Refusal>;
+    /// Only statistics of bins take parts.
+    fn push_part(&mut self, part: Part, _: &mut Output) -> Result<(), Refusal> {
+        Err(ProcessError::NotNumeric { time: part.first })
+    }
     fn finish(&mut self, out: &mut Output) -> Result<(), Refusal>;
 }
 
@@ -210,18 +250,24 @@ impl<I> Processed<I> {
         }
     }
 
-    /// Gives an event to the operator, unless it is out of order or out of range.
-    fn push(&mut self, event: Event) -> Result<(), Refusal> {
-        let time = event.time();
-        if self.previous.is_some_and(|previous| time <= previous) || time > self.span.to {
+    /// Gives an event or a part to the operator, unless it is out of order or out of range.
+    fn push(&mut self, input: Input) -> Result<(), Refusal> {
+        let (first, last) = match &input {
+            Input::Event(event) => (event.time(), event.time()),
+            Input::Part(part) => (part.first, part.last),
+        };
+        if self.previous.is_some_and(|previous| first <= previous) || last > self.span.to {
             return Ok(());
         }
-        self.previous = Some(time);
-        self.step.push(event, &mut self.out)
+        self.previous = Some(last);
+        match input {
+            Input::Event(event) => self.step.push(event, &mut self.out),
+            Input::Part(part) => self.step.push_part(part, &mut self.out),
+        }
     }
 }
 
-impl<I: Iterator<Item = Result<Event, E>>, E> Iterator for Processed<I> {
+impl<I: Iterator<Item = Result<T, E>>, T: Into<Input>, E> Iterator for Processed<I> {
     type Item = Result<Event, ProcessError<E>>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -239,7 +285,7 @@ impl<I: Iterator<Item = Result<Event, E>>, E> Iterator for Processed<I> {
                 return self.trim.held.take().map(Ok);
             }
             let pushed = match self.events.next() {
-                Some(Ok(event)) => self.push(event),
+                Some(Ok(input)) => self.push(input.into()),
                 Some(Err(error)) => {
                     self.ended = true;
                     self.trim.held = None;

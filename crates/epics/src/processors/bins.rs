@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::statistics::Collector;
-use super::{Bins, KEPT_MAX, Middle, Output, ProcessError, Refusal, Span, Step, number};
+use super::{Bins, KEPT_MAX, Middle, Output, Part, ProcessError, Refusal, Span, Step, number};
 use crate::event::{CONNECTION_REGAINED, Event};
 use crate::numerals::text_of;
 use crate::sample::{Nanos, Sample, Scalar, Severity, Value};
@@ -84,6 +84,16 @@ impl Summary {
             self.before = Some((time, value));
             return Ok(());
         }
+        self.enter(time, out)?;
+        self.collector.add(time, value)?;
+        self.severity = self.severity.max(event.sample.severity);
+        self.last_severity = event.sample.severity;
+        self.connection_changed |= event.field(CONNECTION_REGAINED).is_some();
+        Ok(())
+    }
+
+    /// Opens the bin of a time in the range, if another one is open.
+    fn enter(&mut self, time: Nanos, out: &mut Output) -> Result<(), Refusal> {
         if self.bounds.start_is_enough && time == self.bounds.start {
             self.before = None;
         }
@@ -92,10 +102,6 @@ impl Summary {
             self.close(out);
             self.open(self.bounds.bins.of(time));
         }
-        self.collector.add(time, value)?;
-        self.severity = self.severity.max(event.sample.severity);
-        self.last_severity = event.sample.severity;
-        self.connection_changed |= event.field(CONNECTION_REGAINED).is_some();
         Ok(())
     }
 
@@ -160,6 +166,17 @@ impl Summary {
 impl Step for Summary {
     fn push(&mut self, event: Event, out: &mut Output) -> Result<(), Refusal> {
         self.add(event.time(), number(&event)?, &event, out)
+    }
+
+    fn push_part(&mut self, part: Part, out: &mut Output) -> Result<(), Refusal> {
+        self.enter(part.first, out)?;
+        if !self.collector.merge(&part.moments, part.last_value) {
+            return Err(ProcessError::NotNumeric { time: part.first });
+        }
+        self.severity = self.severity.max(part.severity);
+        self.last_severity = part.last_severity;
+        self.connection_changed |= part.connection_changed;
+        Ok(())
     }
 
     fn finish(&mut self, out: &mut Output) -> Result<(), Refusal> {

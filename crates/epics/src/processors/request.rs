@@ -3,7 +3,7 @@
 use super::bins::{Bounds, Empty, Optimized, Summary};
 use super::select::{CaPlotBinning, Count, DeadBand, Fills, FirstSample, Flyers, Nth, Pick};
 use super::statistics::{Collector, Statistic};
-use super::{Bins, Processed, Span, Step};
+use super::{Bins, Input, Processed, Span, Step};
 use crate::event::Event;
 
 /// Bins of operators without a parameter, in seconds.
@@ -226,6 +226,36 @@ fn find(text: &str) -> Option<(&'static str, Kind, bool)> {
     })
 }
 
+/// An operator on events and parts of bins. See [`Operator::binned`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct Binned {
+    operator: Operator,
+    points: usize,
+    seconds: i32,
+}
+
+impl Binned {
+    /// The operator gives events as they are if there are at most so many; 0: never.
+    #[must_use]
+    pub fn points(&self) -> usize {
+        self.points
+    }
+
+    /// Length of a bin.
+    #[must_use]
+    pub fn seconds(&self) -> i32 {
+        self.seconds
+    }
+
+    /// Like [`Operator::run`]. The events of a part, from its first to its last, are in one bin and in the span.
+    pub fn run<I, E>(&self, inputs: I, span: Span) -> Processed<I::IntoIter>
+    where
+        I: IntoIterator<Item = Result<Input, E>>,
+    {
+        Processed::new(inputs.into_iter(), self.operator.step(span), span)
+    }
+}
+
 impl Operator {
     /// Parses `mean_60`, as in the parameter `pp` of a request.
     ///
@@ -310,6 +340,38 @@ impl Operator {
         Processed::new(events.into_iter(), self.step(span), span)
     }
 
+    /// The operator on events that are summarised in units of time, if its bins can be made of these: statistics that need
+    /// no single value. Bins of `optimized`, whose length nobody asked for, become a multiple of the unit, which is
+    /// the nearest to theirs.
+    ///
+    /// - `unit`: seconds. Units begin at multiples of it.
+    #[must_use]
+    pub fn binned(&self, unit: i32, span: Span) -> Option<Binned> {
+        let takes_moments = |statistic| {
+            use Statistic::{Count, Deviation, ErrorBar, Jitter, Max, Mean, Min, PopulationVariance, Stats, Variance};
+            matches!(
+                statistic,
+                Mean | Deviation | Jitter | Variance | PopulationVariance | Min | Max | Count | ErrorBar | Stats
+            )
+        };
+        let (points, bins, statistic) = match self.kind {
+            Kind::Statistic(statistic) if takes_moments(statistic) && self.number % unit == 0 => {
+                return Some(Binned { operator: self.clone(), points: 0, seconds: self.number });
+            }
+            Kind::Optimized => (self.points(), self.optimized_bins(span), Statistic::Stats),
+            _ => return None,
+        };
+        let seconds = (bins.seconds + i64::from(unit) / 2) / i64::from(unit) * i64::from(unit);
+        let seconds = i32::try_from(seconds).ok().filter(|seconds| *seconds > 0)?;
+        let operator = Operator { kind: Kind::Statistic(statistic), number: seconds, ..self.clone() };
+        Some(Binned { operator, points, seconds })
+    }
+
+    fn optimized_bins(&self, span: Span) -> Bins {
+        let range = i128::from(span.to.div_euclid(1_000_000_000)) - i128::from(span.from.div_euclid(1_000_000_000));
+        Bins { seconds: (range / i128::from(self.number)).clamp(1, i128::from(i32::MAX)) as i64 }
+    }
+
     fn step(&self, span: Span) -> Box<dyn Step> {
         let bins = Bins { seconds: i64::from(self.number) };
         let pick = |pick, fill| Box::new(Fills::new(bins, span, pick, fill));
@@ -348,8 +410,7 @@ impl Operator {
     }
 
     fn optimized(&self, statistic: Statistic, span: Span) -> Summary {
-        let range = i128::from(span.to.div_euclid(1_000_000_000)) - i128::from(span.from.div_euclid(1_000_000_000));
-        let bins = Bins { seconds: (range / i128::from(self.number)).clamp(1, i128::from(i32::MAX)) as i64 };
+        let bins = self.optimized_bins(span);
         let empty = match statistic {
             Statistic::StatsAndLast => Empty::Last,
             _ if self.without_fill => Empty::Nothing,

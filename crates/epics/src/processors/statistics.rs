@@ -90,6 +90,16 @@ impl Collector {
         Ok(())
     }
 
+    /// Adds values of the bin that were collected elsewhere; false if the statistic needs each of them.
+    pub(super) fn merge(&mut self, moments: &Moments, last: f64) -> bool {
+        let State::Moments(own) = &mut self.state else { return false };
+        own.merge(moments);
+        if moments.count > 0 {
+            self.last = last;
+        }
+        true
+    }
+
     /// The statistic of the bin.
     pub(super) fn value(&mut self) -> Value {
         let number = match (&mut self.state, self.statistic) {
@@ -131,13 +141,18 @@ fn array(values: Vec<f64>) -> Value {
 ///
 /// Source: Welford, Technometrics 4 (1962); the order of operations is that of Apache Commons Math, with which the
 /// Appliance computes, so that the results are the same bit by bit.
-#[derive(Clone, Copy)]
-pub(super) struct Moments {
-    pub(super) count: u64,
-    mean: f64,
-    squares: f64,
-    min: f64,
-    max: f64,
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Moments {
+    /// Number of values that are not NaN.
+    pub count: u64,
+    /// Their mean; 0 of none.
+    pub mean: f64,
+    /// Sum of their squared deviations from the mean.
+    pub squares: f64,
+    /// The lowest; NaN of none.
+    pub min: f64,
+    /// The highest; NaN of none.
+    pub max: f64,
 }
 
 impl Default for Moments {
@@ -159,6 +174,22 @@ impl Moments {
         // `min` and `max` of Rust ignore the NaN that stands for none.
         self.min = self.min.min(value);
         self.max = self.max.max(value);
+    }
+
+    /// Adds values that were collected elsewhere. The mean and the deviations agree with those of one pass to rounding.
+    ///
+    /// Source: Chan, Golub and LeVeque, Stanford report STAN-CS-79-773.
+    pub(super) fn merge(&mut self, other: &Moments) {
+        if other.count == 0 {
+            return;
+        }
+        let (own, others) = (self.count as f64, other.count as f64);
+        let (count, deviation) = (own + others, other.mean - self.mean);
+        self.mean = if self.count == 0 { other.mean } else { self.mean + deviation * others / count };
+        self.squares += other.squares + if self.count == 0 { 0.0 } else { deviation * deviation * own * others / count };
+        self.count += other.count;
+        self.min = self.min.min(other.min);
+        self.max = self.max.max(other.max);
     }
 
     fn of(&self, statistic: Statistic) -> f64 {

@@ -721,3 +721,101 @@ fn errors_of_requests_name_what_is_known() {
         assert!(error.starts_with(message), "{text}: {error}");
     }
 }
+
+/// Events of whole units between the ends of a span as parts, the others as they are.
+fn in_parts(events: &[Event], unit: i64, span: Span) -> Vec<Input> {
+    let unit = unit * 1_000_000_000;
+    let whole = span.from.div_euclid(unit) * unit + unit..span.to.div_euclid(unit) * unit;
+    let mut inputs: Vec<Input> = Vec::new();
+    let mut units: BTreeMap<i64, Vec<&Event>> = BTreeMap::new();
+    for event in events.iter().filter(|event| whole.contains(&event.time())) {
+        units.entry(event.time().div_euclid(unit)).or_default().push(event);
+    }
+    inputs.extend(events.iter().filter(|event| event.time() < whole.start).cloned().map(Input::from));
+    for events in units.into_values() {
+        let values: Vec<f64> = events.iter().map(|event| event.number().unwrap()).filter(|value| !value.is_nan()).collect();
+        let count = values.len() as f64;
+        let mean = if values.is_empty() { 0.0 } else { values.iter().sum::<f64>() / count };
+        inputs.push(Input::Part(Part {
+            first: events[0].time(),
+            last: events[events.len() - 1].time(),
+            moments: Moments {
+                count: values.len() as u64,
+                mean,
+                squares: values.iter().map(|value| (value - mean).powi(2)).sum(),
+                min: values.iter().copied().fold(f64::NAN, f64::min),
+                max: values.iter().copied().fold(f64::NAN, f64::max),
+            },
+            last_value: values.last().copied().unwrap_or(f64::NAN),
+            severity: events.iter().map(|event| event.sample.severity).max().unwrap(),
+            last_severity: events[events.len() - 1].sample.severity,
+            connection_changed: events.iter().any(|event| event.field(CONNECTION_REGAINED).is_some()),
+        }));
+    }
+    inputs.extend(events.iter().filter(|event| event.time() >= whole.end).cloned().map(Input::from));
+    inputs
+}
+
+#[test]
+fn statistics_of_parts_are_those_of_their_events() {
+    let mut random = 1u64;
+    let mut next = || {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (random >> 33) as f64 / f64::from(1u32 << 31)
+    };
+    let mut events = vec![event(-50.0, 4.0)];
+    let mut time = 3.0;
+    while time < 40_000.0 {
+        let mut one = event(time, if next() < 0.02 { f64::NAN } else { 1e6 + 10.0 * next() });
+        one.sample.severity = Severity::of((next() * 1.2) as i64 * 2).unwrap();
+        if next() < 0.01 {
+            one.fields.push((CONNECTION_REGAINED.into(), "1".into()));
+        }
+        events.push(one);
+        // Some bins are empty.
+        time += if next() < 0.01 { 2_500.0 } else { 30.0 * next() };
+    }
+    let kinds = ["mean", "std", "jitter", "variance", "popvariance", "min", "max", "count", "errorbar", "stats"];
+    for (from, to) in [(0.0, 39_999.0), (17.0, 30_001.5), (600.0, 1_800.0), (100.0, 700.0)] {
+        let span = span(from, to);
+        let within: Vec<Event> = events.iter().filter(|event| event.time() <= span.to).cloned().collect();
+        // The last at or before the span, and those in it.
+        let begin = within.partition_point(|event| event.time() <= span.from).saturating_sub(1);
+        let within = &within[begin..];
+        for operator in kinds.iter().flat_map(|kind| [format!("{kind}_600"), format!("{kind}Sample_1800")]) {
+            let binned = Operator::parse(&operator).unwrap().binned(600, span).unwrap();
+            let parts = in_parts(within, 600, span);
+            let seen: Result<Vec<Event>, ProcessError<Infallible>> = binned.run(parts.into_iter().map(Ok), span).collect();
+            let (seen, expected) = (seen.unwrap(), run(&operator, within, span));
+            assert_eq!(seen.len(), expected.len(), "{operator} in {from} {to}");
+            for (seen, expected) in seen.iter().zip(&expected) {
+                assert_eq!((seen.time(), seen.sample.severity), (expected.time(), expected.sample.severity));
+                assert_eq!(seen.field("connectionChange"), expected.field("connectionChange"), "{operator}");
+                let (seen, expected) = (&plain(&[seen.clone()])[0].1, &plain(&[expected.clone()])[0].1);
+                for (seen, expected) in seen.iter().zip(expected) {
+                    let close = (seen - expected).abs() <= 1e-6 * expected.abs().max(1e-3);
+                    assert!(close || seen.is_nan() && expected.is_nan(), "{operator} in {from} {to}: {seen} {expected}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn only_statistics_of_whole_units_take_parts() {
+    let span = span(0.0, 86_400.0 * 365.0);
+    let binned = |operator: &str| Operator::parse(operator).unwrap().binned(600, span).map(|binned| binned.seconds());
+    for (operator, expected) in [
+        ("mean_600", Some(600)),
+        ("mean_900", None),
+        ("max_86400", Some(86_400)),
+        ("median_600", None),
+        ("nth_10", None),
+        ("optimized_2000", Some(15_600)),
+        ("optimizedSample_100000", Some(600)),
+        ("optimized_10000000", None),
+        ("optimLastSample_1000", None),
+    ] {
+        assert_eq!(binned(operator), expected, "{operator}");
+    }
+}
