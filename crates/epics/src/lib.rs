@@ -11,6 +11,7 @@
 
 pub mod ca;
 mod calendar;
+pub mod channel_archiver;
 pub mod event;
 pub mod formats;
 mod numerals;
