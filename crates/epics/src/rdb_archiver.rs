@@ -1,6 +1,6 @@
 //! Rows of the RDB archiver (CS-Studio, Phoebus), whose samples are in a relational database.
 //!
-//! Of its table `sample`, a row has a time (`smpl_time`, and `nanosecs` except in Oracle), the numbers of a severity and of a
+//! A row of its table `sample` has a time (`smpl_time`, and `nanosecs` except in Oracle), the numbers of a severity and of a
 //! status, whose names are in tables of these names, and one of `float_val`, `num_val` and `str_val`.
 //!
 //! | row                                                            | item                                               |

@@ -6,6 +6,8 @@
 //! | engine configuration, XML     | [`parse_engine_config`]   | Channel Archiver, RDB archive engine of CS-Studio and Phoebus |
 //! | exported configuration, JSON  | [`parse_appliance_config`] | `/mgmt/bpl/exportConfig` of the Appliance                  |
 //!
+//! [`parse_index_list`] reads the Channel Archiver's lists of index files, which an import of its archives starts from.
+//!
 //! A parser returns what it understood and a [`Problem`] for each thing that it did not: one wrong line does not lose the
 //! others.
 //!
@@ -14,6 +16,7 @@
 
 mod appliance;
 mod engine;
+mod index_list;
 mod request_file;
 #[cfg(test)]
 mod tests;
@@ -24,11 +27,12 @@ use std::collections::HashMap;
 
 pub use appliance::parse_appliance_config;
 pub use engine::parse_engine_config;
+pub use index_list::{IndexList, parse_index_list};
 pub use request_file::{Macros, Resolver, parse_request_file};
 
 use crate::pb::Payload;
 
-/// When samples of a PV are stored.
+/// Choice of the samples of a PV that are stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Method {
     /// Each update.
@@ -123,12 +127,17 @@ pub struct Parsed {
 /// Longest text of a problem's input that is kept, in bytes.
 const SEEN_BYTES_MAX: usize = 100;
 
-impl Parsed {
-    fn problem(&mut self, (file, line): (&str, u32), what: impl Into<String>, seen: &str, expected: impl Into<String>) {
+impl Problem {
+    fn new((file, line): (&str, u32), what: impl Into<String>, seen: &str, expected: impl Into<String>) -> Problem {
         let end = seen.floor_char_boundary(SEEN_BYTES_MAX);
         let seen = if end < seen.len() { format!("{}…", &seen[..end]) } else { seen.to_owned() };
-        let (file, what, expected) = (file.to_owned(), what.into(), expected.into());
-        self.problems.push(Problem { file, line, what, seen, expected });
+        Problem { file: file.to_owned(), line, what: what.into(), seen, expected: expected.into() }
+    }
+}
+
+impl Parsed {
+    fn problem(&mut self, at: (&str, u32), what: impl Into<String>, seen: &str, expected: impl Into<String>) {
+        self.problems.push(Problem::new(at, what, seen, expected));
     }
 
     /// The requests with one for each PV, at the place of its first one.

@@ -1,3 +1,5 @@
+//! Each format with valid, wrong and arbitrary input.
+
 use std::io;
 
 use proptest::prelude::*;
@@ -179,7 +181,21 @@ fn malformed_xml_is_reported_with_its_line() {
     assert_eq!(parse_engine_config("e", doctype), Parsed::default());
 }
 
-/// As the Appliance exports it: texts for all values.
+#[test]
+fn index_list_has_paths() {
+    let text = br#"<?xml version="1.0"?><!DOCTYPE indexconfig SYSTEM "x.dtd">
+<indexconfig><archive><index>2003/index</index></archive>
+<archive> <index> /a/2004/index </index></archive><archive/><archive><index/></archive></indexconfig>"#;
+    let list = parse_index_list("l.xml", text);
+    assert_eq!(list.paths, ["2003/index", "/a/2004/index"]);
+    assert_eq!(list.problems.iter().map(Problem::to_string).collect::<Vec<_>>(), ["l.xml:3: index: expected a path"]);
+    let problem = |text: &str| parse_index_list("l", text.as_bytes()).problems.pop().unwrap().to_string();
+    assert_eq!(problem("<engineconfig/>"), "l:1: root element: \"engineconfig\", expected <indexconfig>");
+    assert_eq!(problem("<indexconfig><archive>"), "l:1: end of file: expected </archive>");
+    assert_eq!(problem("<indexconfig>\n</archive>"), "l:2: end tag: \"</archive>\", expected </indexconfig>");
+}
+
+/// An export of the Appliance, which writes all values as texts, and an object with numbers.
 const APPLIANCE: &[u8] = br#"[
 {"pvName":"T:AI","samplingMethod":"MONITOR","samplingPeriod":"1.0","DBRType":"DBR_SCALAR_DOUBLE","elementCount":"1",
  "paused":"false","policyName":"Default","archiveFields":["HIHI","LOLO"],"scalar":"true","units":"","usePVAccess":"false",
@@ -271,6 +287,8 @@ fn deep_nesting_is_reported() {
 }
 
 fn parse_all(bytes: &[u8]) {
+    let list = parse_index_list("a", bytes);
+    list.problems.iter().for_each(|problem| assert!(!problem.to_string().is_empty()));
     let mut resolve = |_: &str| Ok(bytes.to_vec());
     let macros = macros(&[("P", "$(Q)"), ("Q", "x$(P)")]);
     for parsed in [

@@ -48,7 +48,8 @@
 //! Always true, whatever the bytes: no panic; every iteration ends; memory is bounded by the largest sample (2.6 MB), a
 //! window of 64 KiB of each file and the offsets of one PV's nodes. There are no checksums: a changed value is not noticed.
 //!
-//! Not here: opening files, index lists (`indexconfig` XML), and the directory files of versions before 2.0.
+//! Outside of this module: opening files, index lists ([`crate::archive_config::parse_index_list`]), and the directory files
+//! of versions before 2.0, which have no index.
 
 mod data;
 mod index;

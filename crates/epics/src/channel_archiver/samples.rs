@@ -272,7 +272,7 @@ where
         let sample = match self.file(&block.file).and_then(|source| source.slice(at, bytes)) {
             Ok(sample) => sample,
             Err(fault) => {
-                // What follows is behind the same hole. Links are not followed from a block that was not read to its end.
+                // Later samples of the block are behind the same hole, and its links may be as wrong.
                 return self.damaged(Damage { file: block.file, offset: at, fault });
             }
         };

@@ -1,3 +1,5 @@
+//! Archives of the writer, whole and damaged.
+
 use std::collections::BTreeMap;
 use std::io::{self, Cursor};
 
@@ -535,6 +537,29 @@ proptest! {
         // Valid indexes lead to the bytes.
         let archive = Archive { index: varied().index, files };
         read_all(&archive);
+    }
+
+    #[test]
+    fn written_archives_are_read_as_they_were_written(
+        records in 2..6_u32,
+        blocks in proptest::collection::vec((1..20_i64, 0..3_usize, any::<bool>(), 0..4_u32), 0..40),
+    ) {
+        let mut writer = Writer::new(records);
+        writer.channel("A");
+        let (mut from, mut expected) = (0, Vec::new());
+        for (samples, file, ends, spare) in blocks {
+            let mut items = doubles(from..from + samples);
+            if ends {
+                items.push(gap(from + samples, GapKind::ArchiveOff));
+            }
+            writer.block("A", ["1", "2", "2004/3"][file], &analog(), DOUBLE, &items, spare);
+            writer.block("B", "2", &labels(&["off", "on"]), (Payload::Enum, 1), &[sample(from, Value::Scalar(Scalar::Enum(0)))], 0);
+            from += samples + 1;
+            expected.extend(items);
+        }
+        let (items, report) = read_with(&writer.finish(), "A");
+        prop_assert_eq!(entries(items), expected);
+        prop_assert_eq!((report.damaged, report.hidden, report.out_of_order), (0, 0, 0));
     }
 
     #[test]

@@ -1,3 +1,5 @@
+//! Rows of each form.
+
 use proptest::prelude::*;
 
 use super::*;
