@@ -5,15 +5,18 @@
 //! an *event* is a sample as it archives it, with named fields.
 //!
 //! Modules, lowest first, none of which uses a later one: `sample`, `ca` (a Channel Access client), `calendar`, `numerals`,
-//! `event`, `pb`, `processors`, `formats`.
+//! `event`, `pb`, `processors`, `formats`; of other archivers `channel_archiver`, `rdb_archiver`, `archive_config`.
 //!
 //! Always true: no decoder panics, whatever the bytes.
 
+pub mod archive_config;
 pub mod ca;
 mod calendar;
+pub mod channel_archiver;
 pub mod event;
 pub mod formats;
 mod numerals;
 pub mod pb;
 pub mod processors;
+pub mod rdb_archiver;
 pub mod sample;
