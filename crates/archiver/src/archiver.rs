@@ -1,6 +1,6 @@
 //! The archiver at work: it follows the definitions, takes the events of the PVs, and commits their rows.
 //!
-//! Tasks: *sampling* turns events into rows, *writing* commits them, *keeping* follows `epics.pvs`, deletes what policies do
+//! Tasks: *sampling* turns events into rows, *writing* commits them, *summarising* sums them up, *keeping* follows `epics.pvs`, deletes what policies do
 //! not keep, and notes that the archiver runs. A slow or full disk stops writing, then sampling; then the client makes the
 //! IOCs withhold updates, and each loss becomes a gap.
 
@@ -21,6 +21,7 @@ use crate::history;
 use crate::registry::{Definition, Method, Pv, Registry};
 use crate::sampling::{hash_of, reason};
 use crate::sql::{Sql, there};
+use crate::summaries::{self, Watermarks};
 use crate::tables::{self, DEFINITIONS, Gap, Pending};
 
 /// Time between commits while samples arrive.
@@ -35,6 +36,8 @@ const KEEP_INTERVAL: Duration = Duration::from_secs(2);
 const KEEP_SHARE: u32 = 20;
 /// Time between deletions of samples that policies do not keep.
 const RETENTION_INTERVAL: Duration = Duration::from_secs(3_600);
+/// Time between looks for samples that are not summarised.
+const SUMMARY_INTERVAL: Duration = Duration::from_secs(20);
 /// Time between attempts to write.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 /// Attempts to write after the archiver was told to stop.
@@ -48,6 +51,7 @@ pub(crate) struct Shared {
     client: Client,
     /// Rows of gaps that commands make, on their way to the next commit.
     pending: Mutex<Pending>,
+    pub(crate) watermarks: Watermarks,
     /// One look at the definitions at a time.
     following: Mutex<()>,
     pub(crate) started: Nanos,
@@ -63,6 +67,7 @@ pub struct Archiver {
     sampling: JoinHandle<()>,
     writing: JoinHandle<()>,
     keeping: JoinHandle<()>,
+    summarising: JoinHandle<()>,
 }
 
 impl Archiver {
@@ -90,6 +95,7 @@ impl Archiver {
             registry: Mutex::default(),
             client,
             pending: Mutex::default(),
+            watermarks: Watermarks::load(&mut sql, started).await?,
             following: Mutex::default(),
             started,
             commits: AtomicU64::new(0),
@@ -100,16 +106,17 @@ impl Archiver {
         let (batches, queue) = mpsc::channel(1);
         let sampling = tokio::spawn(sample(Arc::clone(&shared), events, batches, stopped.clone()));
         let writing = tokio::spawn(write(Arc::clone(&shared), queue, stopped.clone()));
+        let summarising = tokio::spawn(summarise(Arc::clone(&shared), stopped.clone()));
         let keeping = tokio::spawn(keep(Arc::clone(&shared), stopped));
         tracing::info!(pvs = shared.registry.lock().await.len(), "archiving");
-        Ok(Archiver { shared, stop, sampling, writing, keeping })
+        Ok(Archiver { shared, stop, sampling, writing, keeping, summarising })
     }
 
     /// Stops sampling, and returns when all that arrived is committed.
     pub async fn stop(self) {
-        let Archiver { shared, stop, sampling, writing, keeping } = self;
+        let Archiver { shared, stop, sampling, writing, keeping, summarising } = self;
         let _ = stop.send(true);
-        for task in [sampling, writing, keeping] {
+        for task in [sampling, writing, keeping, summarising] {
             if let Err(error) = task.await {
                 tracing::error!(%error, "a task of the archiver failed");
             }
@@ -450,7 +457,8 @@ async fn commit(shared: &Shared, sql: &mut Sql, batches: Batches, stop: &watch::
     let mut parts = vec![batches];
     let mut last_attempts = LAST_ATTEMPTS;
     while let Some(part) = parts.pop() {
-        match query::computing(Box::pin(sql.write(&part))).await {
+        let written = summaries::commit(sql, &shared.watermarks, &part, async |_| Ok(()));
+        match query::computing(Box::pin(written)).await {
             Ok(()) => {
                 shared.commits.fetch_add(1, Ordering::Relaxed);
                 if let Ok(mut failing) = shared.failing.lock() {
@@ -490,6 +498,26 @@ fn halves(batches: &Batches) -> Option<[Batches; 2]> {
     }
     let (first, second) = batches.split_at(batches.len() / 2);
     Some([first.to_vec(), second.to_vec()])
+}
+
+/// Summarises samples.
+async fn summarise(shared: Arc<Shared>, mut stop: watch::Receiver<bool>) {
+    loop {
+        let now = shared.now();
+        let summarised = Box::pin(summaries::summarise(&shared.database, &shared.watermarks, now));
+        tokio::select! {
+            _ = stop.changed() => return,
+            summarised = query::computing(summarised) => {
+                if let Err(error) = summarised {
+                    tracing::warn!(%error, "samples could not be summarised");
+                }
+            }
+        }
+        tokio::select! {
+            _ = stop.changed() => return,
+            () = tokio::time::sleep(SUMMARY_INTERVAL) => {}
+        }
+    }
 }
 
 /// Follows the definitions, deletes what policies do not keep, and notes that the archiver runs.
@@ -532,7 +560,9 @@ impl Shared {
                 let kept = (there(days.take(row))? * DAY) as Nanos;
                 let before = Value::Timestamptz(self.now().saturating_sub(kept));
                 let pv = Value::Text(there(name.take(row))?);
-                sql.run("DELETE FROM epics.samples WHERE pv = $1 AND time < $2", &[pv, before]).await?;
+                let values = [pv, before];
+                sql.run("DELETE FROM epics.samples WHERE pv = $1 AND time < $2", &values).await?;
+                sql.run("DELETE FROM epics.summaries WHERE pv = $1 AND time < $2", &values).await?;
             }
         }
         Ok(())

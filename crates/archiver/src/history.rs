@@ -210,28 +210,54 @@ impl Events {
     /// Starts to read.
     ///
     /// # Errors
-    /// Those of SQL.
+    /// Those of SQL, here and below.
     pub(crate) async fn new(database: &Database, pv: &str, span: Span) -> Result<Events> {
-        let mut sql = Sql::new(database);
-        let name = || Value::Text(pv.to_owned());
-        let (from, to) = (Value::Timestamptz(span.from), Value::Timestamptz(span.to));
+        let interruptions = interruptions(&mut Sql::new(database), pv, span).await?;
+        let mut events = Events::within(database, pv, span, interruptions).await?;
         let text = format!(
             "SELECT pv, {COLUMNS} FROM epics.samples WHERE pv = $1 AND time <= $2 ORDER BY time DESC LIMIT 1"
         );
-        let first = samples_at(&mut sql, &text, &[name(), from.clone()]).await?.pop().map(|(_, sample)| sample);
-        let interruptions = interruptions(&mut sql, pv, span).await?;
+        let values = [Value::Text(pv.to_owned()), Value::Timestamptz(span.from)];
+        let first = samples_at(&mut Sql::new(database), &text, &values).await?.pop();
+        events.first = first.map(|(_, sample)| sample);
+        Ok(events)
+    }
+
+    /// Starts to read the events after the start of a span, and up to its end.
+    pub(crate) async fn within(
+        database: &Database,
+        pv: &str,
+        span: Span,
+        interruptions: Vec<Interruption>,
+    ) -> Result<Events> {
+        let mut sql = Sql::new(database);
+        let (from, to) = (Value::Timestamptz(span.from), Value::Timestamptz(span.to));
         let text =
             format!("SELECT {COLUMNS} FROM epics.samples WHERE pv = $1 AND time > $2 AND time <= $3 ORDER BY time");
-        let batches = sql.stream(&text, &[name(), from, to]).await?;
+        let batches = sql.stream(&text, &[Value::Text(pv.to_owned()), from, to]).await?;
         let batches = batches.ok_or_else(|| Error::bug("a query without rows"))?;
         Ok(Events {
             runtime: Handle::current(),
             _sql: sql,
-            first,
+            first: None,
             batches,
             batch: None,
             interruptions: interruptions.into_iter().peekable(),
         })
+    }
+
+    /// All events; for spans that are short.
+    pub(crate) async fn collect_within(mut self) -> Result<Vec<Event>> {
+        let mut events = Vec::new();
+        let mut samples: Vec<Sample> = self.first.take().into_iter().collect();
+        while let Some(batch) = self.batches.next().await {
+            let decoded = Decoded::new(&batch?, 0)?;
+            samples.extend((0..decoded.rows).map(|row| decoded.sample(row)));
+        }
+        for sample in samples {
+            events.push(self.event(sample));
+        }
+        Ok(events)
     }
 
     fn next_sample(&mut self) -> Option<Result<Sample>> {
@@ -260,10 +286,14 @@ impl Iterator for Events {
     type Item = Result<Event>;
 
     fn next(&mut self) -> Option<Result<Event>> {
-        let sample = match self.next_sample()? {
-            Ok(sample) => sample,
-            Err(error) => return Some(Err(error)),
-        };
+        let sample = self.next_sample()?;
+        Some(sample.map(|sample| self.event(sample)))
+    }
+}
+
+impl Events {
+    /// The event of a sample, with the gap before it.
+    fn event(&mut self, sample: Sample) -> Event {
         let mut event = Event::from(sample);
         // Of several gaps before a sample, the first begins and the last ends the time without samples.
         while let Some(gap) = self.interruptions.next_if(|gap| gap.start < event.time()) {
@@ -280,7 +310,7 @@ impl Iterator for Events {
                 }
             }
         }
-        Some(Ok(event))
+        event
     }
 }
 

@@ -24,6 +24,7 @@ use crate::parameters::{Parameters, invalid};
 use crate::replies;
 use crate::sampling::reason;
 use crate::sql::Sql;
+use crate::summaries;
 use crate::tables::{Gap, Pending, Version, limits_of};
 use crate::values;
 
@@ -58,8 +59,7 @@ pub(crate) async fn samples(shared: &Arc<Shared>, request: &Request) -> Result<R
         rows.metadata.push(pv, version);
     }
     let batches = rows.finish()?;
-    sql.transaction(async |sql| {
-        sql.append(&batches).await?;
+    summaries::commit(&mut sql, &shared.watermarks, &batches, async |sql| {
         if let Some((source, until)) = progress {
             let text = "INSERT INTO epics.imports (source, bytes, samples) VALUES ($1, $2, $3) ON CONFLICT (source) DO UPDATE \
                         SET bytes = $2, samples = epics.imports.samples + $3, modified = now()";

@@ -7,7 +7,7 @@
 //! time without samples, with its reason.
 //!
 //! Modules, lowest first, none of which uses a later one: `values`, `tables`, `sql`, `registry`, `sampling`, `names`, `times`,
-//! `history`, `archiver`, `parameters`, `replies`, `streams`, `reports`, `why`, `import`, `retrieval`,
+//! `history`, `summaries`, `archiver`, `parameters`, `replies`, `streams`, `reports`, `why`, `import`, `retrieval`,
 //! `json_archive`, `management`.
 //!
 //! Not here: protocols and files of EPICS (`epics`), sockets of HTTP (`server`).
@@ -26,6 +26,7 @@ mod retrieval;
 mod sampling;
 mod sql;
 mod streams;
+mod summaries;
 mod tables;
 mod times;
 mod values;

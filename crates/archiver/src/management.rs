@@ -20,6 +20,7 @@ use crate::replies;
 use crate::reports;
 use crate::retrieval::{matching, names_of, not_found};
 use crate::sql::{Sql, there};
+use crate::summaries::Late;
 use crate::times;
 use crate::values;
 use crate::why;
@@ -98,6 +99,7 @@ pub(crate) async fn action(shared: &Arc<Shared>, request: &Request) -> Result<Re
         },
         "getTypeInfoKeys" => Ok(replies::json(&json!(shared.registry.lock().await.names()))),
         "getPVDetails" => details(shared, parameters.expect("pv")?).await,
+        "summarize" => summarize(shared, &parameters).await,
         "importSamples" => import::samples(shared, request).await,
         "importProgress" => import::progress(shared, request).await,
         "whyNoSamples" => why::reply(shared, parameters.expect("pv")?).await,
@@ -380,7 +382,7 @@ async fn delete(shared: &Arc<Shared>, request: &Request, parameters: &Parameters
 
 /// Deletes all that is stored of a PV.
 async fn delete_data(sql: &mut Sql, name: &str) -> Result<()> {
-    for table in ["samples", "gaps", "metadata"] {
+    for table in ["samples", "summaries", "stale", "gaps", "metadata"] {
         sql.run(&format!("DELETE FROM epics.{table} WHERE pv = $1"), &[Value::Text(name.to_owned())]).await?;
     }
     Ok(())
@@ -420,7 +422,7 @@ async fn rename(shared: &Arc<Shared>, parameters: &Parameters) -> Result<Respons
     }
     let mut sql = Sql::new(&shared.database);
     let names = [Value::Text(old.to_owned()), Value::Text(new.to_owned())];
-    copy_samples(&mut sql, old, new).await?;
+    copy_samples(shared, &mut sql, old, new).await?;
     let columns = crate::archiver::limit_columns();
     let metadata = format!(
         "INSERT INTO epics.metadata SELECT $2, since, type, count, host, units, precision, {columns}, labels \
@@ -437,7 +439,7 @@ async fn rename(shared: &Arc<Shared>, parameters: &Parameters) -> Result<Respons
 }
 
 /// Copies the samples of a PV, a day at a time: a transaction must fit into memory.
-async fn copy_samples(sql: &mut Sql, old: &str, new: &str) -> Result<()> {
+async fn copy_samples(shared: &Shared, sql: &mut Sql, old: &str, new: &str) -> Result<()> {
     const DAY: Nanos = 86_400 * 1_000_000_000;
     let mut next = Nanos::MIN;
     loop {
@@ -457,8 +459,34 @@ async fn copy_samples(sql: &mut Sql, old: &str, new: &str) -> Result<()> {
         let text = "INSERT INTO epics.samples (time, pv, value, exact, string, elements, severity, status, received, type) \
                     SELECT time, $2, value, exact, string, elements, severity, status, received, type \
                     FROM epics.samples WHERE pv = $1 AND time >= $3 AND time < $4";
-        sql.run(text, &values).await?;
+        let mut late = Late::default();
+        late.add(new, from);
+        late.add(new, next);
+        let copied = shared.watermarks.commit(async |_| {
+            sql.transaction(async |sql| {
+                sql.run(text, &values).await?;
+                late.write(sql).await
+            })
+            .await
+        });
+        copied.await?;
     }
+}
+
+/// Makes the summaries of PVs anew.
+async fn summarize(shared: &Arc<Shared>, parameters: &Parameters) -> Result<Response> {
+    let name = names::normal(parameters.expect("pv")?);
+    let mut late = Late::default();
+    let text = "SELECT min(time), max(time) FROM epics.samples WHERE pv = $1";
+    let mut sql = Sql::new(&shared.database);
+    for rows in sql.rows(text, &[Value::Text(name.to_owned())]).await? {
+        if let (Some(first), Some(last)) = (rows.times(0)?.take(0), rows.times(1)?.take(0)) {
+            late.add(name, first);
+            late.add(name, last);
+        }
+    }
+    late.write(&mut sql).await?;
+    Ok(replies::json(&json!({ "status": "ok", "desc": format!("The summaries of PV {name} will be made anew") })))
 }
 
 async fn insert_alias(sql: &mut Sql, alias: &str, name: &str) -> Result<()> {

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use epics::event::Event;
 use epics::formats::{Format, Pv, Reply};
-use epics::processors::{Operator, ProcessError, Span};
+use epics::processors::{Input, Operator, ProcessError, Span};
 use epics::sample::Nanos;
 use model::{Error, Result, SqlState};
 use query::Value;
@@ -27,6 +27,7 @@ use crate::parameters::{Parameters, invalid};
 use crate::replies;
 use crate::sql::Sql;
 use crate::streams::{self, gone};
+use crate::summaries::{self, WINDOW, window_of};
 use crate::tables::Version;
 use crate::times;
 use crate::values;
@@ -183,6 +184,13 @@ pub(crate) fn events(
     asked: &Asked,
     is_wanted: impl Fn() -> bool + 'static,
 ) -> Result<Box<dyn Iterator<Item = Result<Event>>>> {
+    let named = |name: &'static str| move |event: std::result::Result<_, _>| event.map_err(|error| refused(name, error));
+    if let Some(operator) = &asked.operator
+        && let Some(binned) = operator.binned(summaries::UNIT, asked.span)
+        && let Some(inputs) = runtime.block_on(summarised(shared, asked, binned.points()))?
+    {
+        return Ok(Box::new(binned.run(inputs, asked.span).map(named(operator.name()))));
+    }
     let events = runtime.block_on(Events::new(&shared.database, &asked.name, asked.span))?;
     let events = events.enumerate().map(move |(at, event)| {
         if at % LOOK_EVENTS == 0 && !is_wanted() {
@@ -192,7 +200,49 @@ pub(crate) fn events(
     });
     let Some(operator) = asked.operator.clone() else { return Ok(Box::new(events)) };
     let name = operator.name();
-    Ok(Box::new(operator.run(events, asked.span).map(move |event| event.map_err(|error| refused(name, error)))))
+    Ok(Box::new(operator.run(events, asked.span).map(named(name))))
+}
+
+/// Windows below which summaries save nothing.
+const WINDOWS_MIN: Nanos = 6;
+
+/// The events of a range, those of whole windows as summaries; `None` if these cannot be used, or would not help: `points`
+/// events or fewer are given as they are.
+async fn summarised(
+    shared: &Shared,
+    asked: &Asked,
+    points: usize,
+) -> Result<Option<impl Iterator<Item = Result<Input>> + use<>>> {
+    let Asked { name, span, versions, .. } = asked;
+    let is_number = |version: &Version| matches!(version.ty, 1..=6 | 15);
+    // Behind the windows, a nanosecond before is the last time that is not read.
+    let from = window_of(span.from.saturating_add(WINDOW - 1));
+    let to = window_of(span.to.min(shared.watermarks.done()));
+    if versions.is_empty() || !versions.iter().all(is_number) || to.saturating_sub(from) < WINDOWS_MIN * WINDOW {
+        return Ok(None);
+    }
+    let mut sql = Sql::new(&shared.database);
+    let (mut parts, samples) = summaries::parts(&mut sql, name, from, to).await?;
+    // Asked behind the parts: what became stale meanwhile is seen.
+    if samples <= points as u64 || summaries::is_stale(&mut sql, name, from, to).await? {
+        return Ok(None);
+    }
+    let interruptions = history::interruptions(&mut sql, name, *span).await?;
+    // A sample at the start of the range is in the first part if a window begins there.
+    let head = Span { from: span.from.min(from - 1), to: from - 1 };
+    let first = Events::new(&shared.database, name, head).await?.collect_within().await?;
+    let last = first.last().map_or(Nanos::MIN, Event::time);
+    let mut interruptions = interruptions.into_iter().skip_while(|gap| gap.start < last).peekable();
+    for part in &mut parts {
+        while interruptions.next_if(|gap| gap.start < part.last).is_some() {
+            part.connection_changed = true;
+        }
+    }
+    let tail = Span { from: to - 1, to: span.to };
+    let rest = Events::within(&shared.database, name, tail, interruptions.collect()).await?;
+    let first = first.into_iter().map(|event| Ok(Input::Event(event)));
+    let parts = parts.into_iter().map(|part| Ok(Input::Part(part)));
+    Ok(Some(first.chain(parts).chain(rest.map(|event| event.map(Input::Event)))))
 }
 
 fn refused(operator: &str, error: ProcessError<Error>) -> Error {

@@ -59,14 +59,6 @@ impl Sql {
         self.rows(text, values).await.map(drop)
     }
 
-    /// Writes batches in a transaction of their own.
-    ///
-    /// # Errors
-    /// Those of INSERT and COMMIT. Nothing is written then.
-    pub(crate) async fn write(&mut self, batches: &[(&'static str, RecordBatch)]) -> Result<()> {
-        self.transaction(async |sql| sql.append(batches).await).await
-    }
-
     /// Runs statements in one transaction.
     ///
     /// # Errors

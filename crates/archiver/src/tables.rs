@@ -5,6 +5,7 @@
 //! | `samples` | columns, key `pv` | a sample, by the time that the IOC stamped |
 //! | `misdated` | columns, no key | a sample whose time cannot be that of `samples`: too early, too late, or taken by another value |
 //! | `gaps` | columns, key `pv, reason` | a time without samples, with its reason; `ended` is NULL while it lasts |
+//! | `summaries` | columns, key `pv` | ten minutes of a PV's samples; `summarized` and `stale` say which are true (see `summaries`) |
 //! | `metadata` | rows | a version of a PV's units, limits and labels, and the time from which it is true |
 //! | `pvs`, `aliases` | rows | a PV that is archived, another name of it |
 //! | `policies` | rows | a rule that says how PVs of a pattern are sampled and how long samples are kept |
@@ -25,7 +26,7 @@ use model::{Error, Result};
 use crate::values::{self, Stored};
 
 /// Statements that create what is missing. Each is run alone.
-pub(crate) const DEFINITIONS: [&str; 11] = [
+pub(crate) const DEFINITIONS: [&str; 14] = [
     "CREATE SCHEMA IF NOT EXISTS epics",
     "CREATE TABLE IF NOT EXISTS epics.samples (time timestamptz NOT NULL, pv text NOT NULL, value float8, exact int8, \
      string text, elements bytea, severity int2, status int2, received timestamptz, type int2) \
@@ -50,6 +51,13 @@ pub(crate) const DEFINITIONS: [&str; 11] = [
      keep_days float8, CHECK (method IN ('monitor', 'scan')), CHECK (period > 0), CHECK (keep_days > 0))",
     "CREATE TABLE IF NOT EXISTS epics.imports (source text PRIMARY KEY, bytes int8 NOT NULL, samples int8 NOT NULL, \
      modified timestamptz NOT NULL DEFAULT now())",
+    "CREATE TABLE IF NOT EXISTS epics.summaries (time timestamptz NOT NULL, pv text NOT NULL, samples int8, numbers int8, \
+     mean float8, squares float8, minimum float8, maximum float8, last_number float8, first_time timestamptz, \
+     last_time timestamptz, severity int2, last_severity int2) \
+     WITH (store = 'columns', key = 'pv', time = 'time', partition = '28 days')",
+    "CREATE TABLE IF NOT EXISTS epics.summarized (id int4 PRIMARY KEY, until timestamptz NOT NULL)",
+    "CREATE TABLE IF NOT EXISTS epics.stale (pv text, since timestamptz, until timestamptz NOT NULL, \
+     changes int8 NOT NULL DEFAULT 0, PRIMARY KEY (pv, since))",
     "CREATE TABLE IF NOT EXISTS epics.runs (started timestamptz PRIMARY KEY, seen timestamptz NOT NULL, ended timestamptz)",
     "INSERT INTO epics.policies (name, position) VALUES ('default', 1000) ON CONFLICT DO NOTHING",
 ];

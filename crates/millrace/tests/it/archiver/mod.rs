@@ -189,6 +189,8 @@ fn a_killed_ioc_leaves_a_gap_that_the_next_sample_tells() {
     assert!(why["answer"].as_str().unwrap().contains("no IOC has answered a search"), "{why}");
     let lost = json_of(&server, "/mgmt/bpl/getCurrentlyDisconnectedPVs");
     assert_eq!(lost.as_array().unwrap().len(), 3, "{lost}");
+    // The last samples before the gap are committed a little later than it is seen.
+    std::thread::sleep(Duration::from_millis(500));
     let before = counted(&server).len();
     let _ioc = Ioc::start(ports);
     until("samples behind the gap", || counted(&server).len() > before + 5);
@@ -215,6 +217,7 @@ fn kill_9_loses_nothing_that_was_committed_and_the_time_without_archiver_is_a_ga
     until("samples", || counted(&server).len() > 25);
     let committed = counted(&server);
     server.kill();
+    std::thread::sleep(Duration::from_millis(500));
     // PVs are configured: the flag is not needed.
     let server = start_as(&data, ioc.ports(), &[]);
     until("samples behind the gap", || counted(&server).len() > committed.len() + 20);
@@ -309,6 +312,66 @@ fn a_scan_stores_the_newest_sample_of_each_period() {
     until("every update", || counted(&server).len() > before + 15);
     let counts = counted(&server);
     assert!(counts[counts.len() - 10..].windows(2).all(|pair| pair[1] == pair[0] + 1), "{counts:?}");
+    server.stop();
+}
+
+/// Three days of a PV with a sample a second, but for some hours, and one in seven without a number or with an alarm.
+const HISTORY: &str = "
+    INSERT INTO epics.samples (time, pv, value, severity, status, type)
+    SELECT t, 'H', CASE WHEN n % 7 = 0 THEN 'NaN' ELSE 1e6 + n % 1000 END, CASE WHEN n % 5000 = 0 THEN 2 ELSE 0 END, 0, 6
+    FROM (SELECT t, extract(epoch FROM t)::bigint AS n
+          FROM generate_series(timestamptz '2026-01-01 00:00:01Z', '2026-01-03 23:59:59Z', interval '1 second') t) s
+    WHERE n % 86400 NOT BETWEEN 30000 AND 40000;
+    INSERT INTO epics.metadata (pv, since, type, count, units) VALUES ('H', '2026-01-01', 6, 1, 'mA');
+    INSERT INTO epics.pvs (name, paused) VALUES ('H', true)";
+
+#[test]
+fn statistics_of_long_ranges_agree_with_the_samples_and_late_samples_are_in_them() {
+    let (_folder, data) = folder();
+    let server = start(&data, Ports::free());
+    server.stop();
+    let server = start_as(&data, Ports::free(), &["--archiver=off"]);
+    server.sql("DELETE FROM epics.summarized");
+    server.sql(HISTORY);
+    server.stop();
+    let server = start(&data, Ports::free());
+    let windows = "SELECT count(*) FROM epics.summaries";
+    let all = "SELECT count(DISTINCT time_bucket('10 minutes', time)) FROM epics.samples";
+    until("summaries", || number(&server, windows) == number(&server, all));
+    let agree = |case: &str| {
+        let bins = rows(
+            &server,
+            "SELECT extract(epoch FROM time_bucket('1 hour', time))::bigint + 1800, count(v), avg(v), coalesce(stddev_samp(v), 0), \
+             min(v), max(v), max(severity) FROM (SELECT time, severity, CASE WHEN value <> 'NaN' THEN value END v FROM epics.samples \
+             WHERE pv = 'H' AND time >= '2026-01-01 00:00:00Z' AND time <= '2026-01-03 20:00:00Z') s GROUP BY 1 ORDER BY 1",
+        );
+        let get = |operator: &str| {
+            let range = "from=2026-01-01T00:00:00Z&to=2026-01-03T20:00:00Z";
+            let reply = json_of(&server, &format!("/retrieval/data/getData.json?pv={operator}(H)&{range}"));
+            reply[0]["data"].as_array().unwrap().clone()
+        };
+        let stats = get("statsSample_3600");
+        assert_eq!(stats.len(), bins.len(), "{case}");
+        for (bin, expected) in stats.iter().zip(&bins) {
+            let expected: Vec<f64> = expected.split(',').map(|cell| cell.parse().unwrap()).collect();
+            let value = |at: usize| bin["val"][at].as_f64().unwrap();
+            let seen = [bin["secs"].as_f64().unwrap(), value(4), value(0), value(1), value(2), value(3)];
+            for (seen, expected) in seen.iter().zip(&expected) {
+                assert!((seen - expected).abs() < 1e-6 * expected.abs().max(1.0), "{case}: {bin} {expected:?}");
+            }
+            assert_eq!(bin["severity"].as_f64().unwrap(), expected[6], "{case}: {bin}");
+        }
+        // 400 points of 68 hours would be 612 s each: summaries have 600.
+        let bins = format!("{all} WHERE time <= '2026-01-03 20:00:00Z'");
+        assert_eq!(get("optimizedSample_400").len() as i64, number(&server, &bins), "{case}");
+    };
+    agree("at first");
+    // Changes by SQL are told.
+    server.sql("DELETE FROM epics.samples WHERE pv = 'H' AND time >= '2026-01-02 01:00:00Z' AND time < '2026-01-02 01:30:00Z'");
+    assert_eq!(json_of(&server, "/mgmt/bpl/summarize?pv=H")["status"], "ok");
+    agree("while summaries are stale");
+    until("new summaries", || number(&server, "SELECT count(*) FROM epics.stale") == 0);
+    agree("in the end");
     server.stop();
 }
 
