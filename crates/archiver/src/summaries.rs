@@ -11,6 +11,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::{Duration, Instant};
 
 use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;
@@ -29,6 +30,10 @@ pub(crate) const UNIT: i32 = 600;
 pub(crate) const WINDOW: Nanos = UNIT as Nanos * 1_000_000_000;
 /// Time after its end after which a window is summarised: most samples have arrived by then.
 const DELAY: Nanos = 60 * 1_000_000_000;
+/// A statement that takes longer is for fewer windows the next time.
+const STATEMENT_TIME: Duration = Duration::from_millis(500);
+/// Windows of a statement at most.
+const WINDOWS_MAX: Nanos = 4_096;
 /// Stale parts that one round of the job does at most.
 const STALE_MAX: usize = 1_000;
 
@@ -187,6 +192,8 @@ pub(crate) async fn summarise(database: &Database, marks: &Watermarks, now: Nano
     if marks.done() < end {
         marks.close(end).await;
         let mut window = marks.done();
+        // After a long time without summaries, a statement for each window would cost more than its samples.
+        let mut windows = 1;
         while window < end {
             // Times without samples may be long.
             let Some(first) = first_sample(&mut sql, window).await? else { break };
@@ -194,11 +201,13 @@ pub(crate) async fn summarise(database: &Database, marks: &Watermarks, now: Nano
             if window >= end {
                 break;
             }
-            let next = window + WINDOW;
+            let next = end.min(window.saturating_add(WINDOW * windows));
+            let began = Instant::now();
             let times = [Value::Timestamptz(window), Value::Timestamptz(next)];
             sql.run(&statement("time >= $1 AND time < $2"), &times).await?;
             finish(&mut sql, marks, next).await?;
             window = next;
+            windows = if began.elapsed() < STATEMENT_TIME { (windows * 2).min(WINDOWS_MAX) } else { (windows / 2).max(1) };
         }
         finish(&mut sql, marks, end).await?;
     }
