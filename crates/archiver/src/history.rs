@@ -5,9 +5,9 @@ use arrow_array::types::{Float64Type, Int16Type, Int64Type, TimestampNanosecondT
 use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_schema::{DataType, TimeUnit};
 use epics::event::{CONNECTION_LOST, CONNECTION_REGAINED, Event};
-use epics::pb::Header;
+use epics::pb::{Header, fields_of};
 use epics::processors::Span;
-use epics::sample::{Limits, Metadata, Nanos, Sample, Severity};
+use epics::sample::{Metadata, Nanos, Sample, Severity};
 use futures::StreamExt;
 use model::{Error, Result};
 use query::{Batches, Database, Value};
@@ -316,27 +316,7 @@ impl Events {
 
 /// The header of a reply: name, type and metadata of a PV as of a time.
 pub(crate) fn header(pv: &str, version: Option<&Version>, ty: i16, time: Nanos) -> Header {
-    let mut fields = Vec::new();
-    let mut add = |name: String, value: String| fields.push((name, value));
-    if let Some(version) = version {
-        let Metadata { units, precision, limits, labels } = &version.metadata;
-        if let Some(units) = units {
-            add("EGU".to_owned(), units.clone());
-        }
-        if let Some(precision) = precision {
-            add("PREC".to_owned(), precision.to_string());
-        }
-        if let Some(Limits { display, alarm, warning, control }) = limits {
-            let named = [("LOPR", display.0), ("HOPR", display.1), ("LOLO", alarm.0), ("HIHI", alarm.1)];
-            let more = [("LOW", warning.0), ("HIGH", warning.1), ("DRVL", control.0), ("DRVH", control.1)];
-            for (name, value) in named.into_iter().chain(more).filter(|(_, value)| !value.is_nan()) {
-                add(name.to_owned(), value.to_string());
-            }
-        }
-        for (number, label) in labels.iter().enumerate() {
-            add(format!("ENUM_{number}"), label.clone());
-        }
-    }
+    let fields = version.map(|version| fields_of(&version.metadata)).unwrap_or_default();
     Header {
         payload: values::payload(ty),
         pv: pv.to_owned(),

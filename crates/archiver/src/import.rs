@@ -1,8 +1,8 @@
 //! Samples of other archives, as bodies in the Appliance's PB format: its files, its replies, and what `millrace archive
 //! import` makes of others.
 //!
-//! A request is one transaction. It may name its `source`, a file for example, and the offset `until` which the body goes:
-//! both are stored in `epics.imports` by the same transaction, so that an import goes on where it was interrupted.
+//! A request is one transaction. It may name its `source`, a file for example, and the place `until` which the body goes, as
+//! the sender counts: both are stored in `epics.imports` by the same transaction, so that an import goes on where it was interrupted.
 //!
 //! Always true: the same body twice leaves the same rows as once. Samples of a PV and time that exist are replaced.
 
@@ -40,8 +40,12 @@ const LIMIT_FIELDS: [&str; 8] = ["LOPR", "HOPR", "LOLO", "HIHI", "LOW", "HIGH", 
 /// 22023 for a parameter, or a body without a header; those of SQL. Nothing is stored then.
 pub(crate) async fn samples(shared: &Arc<Shared>, request: &Request) -> Result<Response> {
     let parameters = Parameters::of(request)?;
-    let progress = match (parameters.get("source"), parameters.number("until")?) {
-        (Some(source), Some(until)) if until >= 0.0 => Some((source.to_owned(), until as i64)),
+    let until = parameters.get("until").map(|text| {
+        let until = text.parse::<i64>().ok().filter(|until| *until >= 0);
+        until.ok_or_else(|| invalid(format!("parameter until is \"{text}\": expected a whole number from 0 on")))
+    });
+    let progress = match (parameters.get("source"), until.transpose()?) {
+        (Some(source), Some(until)) => Some((source.to_owned(), until)),
         (None, None) => None,
         _ => return Err(invalid("parameters source and until belong together".to_owned())),
     };
@@ -61,8 +65,8 @@ pub(crate) async fn samples(shared: &Arc<Shared>, request: &Request) -> Result<R
     let batches = rows.finish()?;
     summaries::commit(&mut sql, &shared.watermarks, &batches, async |sql| {
         if let Some((source, until)) = progress {
-            let text = "INSERT INTO epics.imports (source, bytes, samples) VALUES ($1, $2, $3) ON CONFLICT (source) DO UPDATE \
-                        SET bytes = $2, samples = epics.imports.samples + $3, modified = now()";
+            let text = "INSERT INTO epics.imports (source, until, samples) VALUES ($1, $2, $3) ON CONFLICT (source) DO UPDATE \
+                        SET until = $2, samples = epics.imports.samples + $3, modified = now()";
             sql.run(text, &[Value::Text(source), Value::Int64(until), Value::Int64(samples as i64)]).await?;
         }
         Ok(())
@@ -71,22 +75,22 @@ pub(crate) async fn samples(shared: &Arc<Shared>, request: &Request) -> Result<R
     Ok(replies::json(&json!({ "status": "ok", "samples": samples, "damaged": damaged, "problems": told })))
 }
 
-/// How far a source was imported: `bytes` of it, and `samples`.
+/// How far a source was imported: the last `until`, and the number of samples.
 ///
 /// # Errors
 /// 22023 without the parameter `source`; those of SQL.
 pub(crate) async fn progress(shared: &Arc<Shared>, request: &Request) -> Result<Response> {
     let parameters = Parameters::of(request)?;
     let source = Value::Text(parameters.expect("source")?.to_owned());
-    let text = "SELECT bytes, samples FROM epics.imports WHERE source = $1";
-    let (mut bytes, mut samples) = (0, 0);
+    let text = "SELECT until, samples FROM epics.imports WHERE source = $1";
+    let (mut until, mut samples) = (0, 0);
     for rows in Sql::new(&shared.database).rows(text, &[source]).await? {
         if rows.len() > 0 {
-            bytes = rows.integers(0)?.take(0).unwrap_or_default();
+            until = rows.integers(0)?.take(0).unwrap_or_default();
             samples = rows.integers(1)?.take(0).unwrap_or_default();
         }
     }
-    Ok(replies::json(&json!({ "bytes": bytes, "samples": samples })))
+    Ok(replies::json(&json!({ "until": until, "samples": samples })))
 }
 
 /// What a body contains.

@@ -151,7 +151,8 @@ struct Wanted {
     method: Option<Method>,
     period: Option<f64>,
     policy: Option<String>,
-    alias: Option<String>,
+    aliases: Vec<String>,
+    paused: bool,
     protocol: &'static str,
 }
 
@@ -159,7 +160,7 @@ impl Wanted {
     fn new(name: &str, defaults: &Parameters) -> Result<Wanted> {
         let text = |key: &str| defaults.get(key).map(str::to_owned);
         let controlling = text("controllingPV");
-        Wanted::of(name, text("samplingmethod"), defaults.number("samplingperiod")?, text("policy"), None, controlling)
+        Wanted::of(name, text("samplingmethod"), defaults.number("samplingperiod")?, text("policy"), controlling)
     }
 
     /// From an object of a JSON list.
@@ -177,7 +178,11 @@ impl Wanted {
             text.parse().map_err(|_| invalid(format!("samplingperiod of \"{name}\" is \"{text}\": expected a number")))
         });
         let period = period.transpose()?;
-        Wanted::of(&name, text("samplingmethod"), period, text("policy"), text("alias"), text("controllingPV"))
+        let mut wanted = Wanted::of(&name, text("samplingmethod"), period, text("policy"), text("controllingPV"))?;
+        let aliases = entry.get("aliases").and_then(Json::as_array).map(Vec::as_slice).unwrap_or_default();
+        wanted.aliases = aliases.iter().filter_map(Json::as_str).map(str::to_owned).chain(text("alias")).collect();
+        wanted.paused = entry.get("paused").is_some_and(|paused| *paused == true || *paused == "true");
+        Ok(wanted)
     }
 
     fn of(
@@ -185,7 +190,6 @@ impl Wanted {
         method: Option<String>,
         period: Option<f64>,
         policy: Option<String>,
-        alias: Option<String>,
         controlling: Option<String>,
     ) -> Result<Wanted> {
         if controlling.is_some() {
@@ -205,7 +209,7 @@ impl Wanted {
         }
         let name = names::normal(name).to_owned();
         names::check(&name)?;
-        Ok(Wanted { name, method, period: period.map(|period| period.max(PERIOD_MIN)), policy, alias, protocol })
+        Ok(Wanted { name, method, period: period.map(|period| period.max(PERIOD_MIN)), policy, aliases: Vec::new(), paused: false, protocol })
     }
 }
 
@@ -279,12 +283,13 @@ async fn insert(sql: &mut Sql, wanted: &[Wanted], known: &[bool], policies: &[Po
                 Value::Float64(wanted.period.or(policy.map(|policy| policy.period)).unwrap_or(1.0)),
                 policy.map_or(Value::Null, |policy| Value::Text(policy.name.clone())),
                 Value::Text(wanted.protocol.to_owned()),
+                Value::Bool(wanted.paused),
             ];
-            let text = "INSERT INTO epics.pvs (name, method, period, policy, protocol) VALUES ($1, $2, $3, $4, $5) \
-                        ON CONFLICT (name) DO NOTHING";
+            let text = "INSERT INTO epics.pvs (name, method, period, policy, protocol, paused) \
+                        VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (name) DO NOTHING";
             sql.run(text, &values).await?;
         }
-        if let Some(alias) = &wanted.alias {
+        for alias in &wanted.aliases {
             insert_alias(sql, alias, &wanted.name).await?;
         }
     }

@@ -49,7 +49,7 @@ pub(crate) const DEFINITIONS: [&str; 14] = [
     "CREATE TABLE IF NOT EXISTS epics.policies (name text PRIMARY KEY, position int4 NOT NULL, \
      pattern text NOT NULL DEFAULT '*', method text NOT NULL DEFAULT 'monitor', period float8 NOT NULL DEFAULT 1, \
      keep_days float8, CHECK (method IN ('monitor', 'scan')), CHECK (period > 0), CHECK (keep_days > 0))",
-    "CREATE TABLE IF NOT EXISTS epics.imports (source text PRIMARY KEY, bytes int8 NOT NULL, samples int8 NOT NULL, \
+    "CREATE TABLE IF NOT EXISTS epics.imports (source text PRIMARY KEY, until int8 NOT NULL, samples int8 NOT NULL, \
      modified timestamptz NOT NULL DEFAULT now())",
     "CREATE TABLE IF NOT EXISTS epics.summaries (time timestamptz NOT NULL, pv text NOT NULL, samples int8, numbers int8, \
      mean float8, squares float8, minimum float8, maximum float8, last_number float8, first_time timestamptz, \

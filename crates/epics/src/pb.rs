@@ -24,6 +24,7 @@
 //! Escaping removes every line feed from a message, so a line feed always ends a line. Within a file, times increase
 //! strictly, which makes binary search possible ([`Reader::open_at`]).
 
+mod metadata;
 mod reader;
 mod seek;
 #[cfg(test)]
@@ -31,6 +32,7 @@ mod tests;
 mod wire;
 mod writer;
 
+pub use metadata::fields_of;
 pub use reader::{Damage, Reader, Record, Report};
 pub use wire::Fault;
 pub use writer::Writer;

@@ -119,6 +119,29 @@ pub enum Array {
     Text(Vec<String>),
 }
 
+impl Array {
+    /// Number of elements.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        match self {
+            Array::Int8(values) => values.len(),
+            Array::Int16(values) => values.len(),
+            Array::Int32(values) => values.len(),
+            Array::Int64(values) => values.len(),
+            Array::Float32(values) => values.len(),
+            Array::Float64(values) => values.len(),
+            Array::Enum(values) => values.len(),
+            Array::Text(values) => values.len(),
+        }
+    }
+
+    /// Whether there are no elements.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
 /// A sample.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sample {

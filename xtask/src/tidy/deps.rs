@@ -47,7 +47,7 @@ const OURS: &[(&str, &[&str])] = &[
     ),
     ("server", &["model", "env", "engine", "ingest", "pg", "query"]),
     ("archiver", &["model", "env", "engine", "epics", "query", "server"]),
-    ("millrace", &["model", "env", "engine", "ingest", "pg", "query", "server", "archiver"]),
+    ("millrace", &["model", "env", "engine", "epics", "ingest", "pg", "query", "server", "archiver"]),
     ("bench", &[]),
     ("sim", &["model", "env", "wal", "columns", "rows", "engine"]),
     ("xtask", &[]),

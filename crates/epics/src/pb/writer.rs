@@ -7,24 +7,14 @@ use super::wire::{encode_event, encode_header, escape};
 use super::{Header, Payload};
 use crate::calendar::{YEARS, start_of_year, year_of};
 use crate::event::Event;
-use crate::sample::{Array, Nanos, Value};
+use crate::sample::{Nanos, Value};
 
 /// Bytes that are collected before they are written.
 const BUFFER_BYTES: usize = 64 << 10;
 
 /// Elements of a value.
 fn elements(value: &Value) -> usize {
-    let Value::Array(array) = value else { return 1 };
-    match array {
-        Array::Int8(values) => values.len(),
-        Array::Int16(values) => values.len(),
-        Array::Int32(values) => values.len(),
-        Array::Int64(values) => values.len(),
-        Array::Float32(values) => values.len(),
-        Array::Float64(values) => values.len(),
-        Array::Enum(values) => values.len(),
-        Array::Text(values) => values.len(),
-    }
+    if let Value::Array(array) = value { array.len() } else { 1 }
 }
 
 /// Writes chunks, with a header at each change of PV, year or type of value.

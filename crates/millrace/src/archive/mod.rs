@@ -4,14 +4,18 @@ mod import;
 
 use std::fs;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use epics::archive_config::{
+    Macros, Method, Parsed, Request, parse_appliance_config, parse_engine_config, parse_request_file,
+};
 use serde_json::{Value, json};
 
 use crate::config::Given;
 use crate::failure::Failure;
 use crate::http::{Client, percent};
 use crate::print;
+use crate::stdio;
 use crate::table::{Align, draw};
 
 /// Archives EPICS process variables (PVs): adds, shows, explains and imports.
@@ -49,10 +53,13 @@ struct Add {
     /// Names of PVs.
     #[arg(required_unless_present = "file")]
     pvs: Vec<String>,
-    /// File with names, one a line; what follows # or // is a comment.
+    /// Configuration of another archiver: a request file (.req), an engine's XML, or an Appliance's exported JSON.
     #[arg(long, value_name = "FILE")]
     file: Vec<PathBuf>,
-    /// Stores the newest value every so many seconds, if it has changed [default: every update, or as a policy says].
+    /// Macro of request files, such as P=SR:.
+    #[arg(short = 'D', value_name = "NAME=VALUE")]
+    macros: Vec<String>,
+    /// Stores the newest value every so many seconds, if it has changed [default: as the file or a policy says].
     #[arg(long, value_name = "SECONDS")]
     scan: Option<f64>,
     /// Policy of epics.policies [default: the first whose pattern matches].
@@ -175,12 +182,14 @@ impl Server {
     }
 
     fn add(&mut self, add: &Add) -> Result<(), Failure> {
-        let mut names = add.pvs.clone();
+        let mut entries: Vec<Value> = add.pvs.iter().map(|name| json!({ "pv": name })).collect();
+        let mut problems = Vec::new();
         for file in &add.file {
-            names.extend(names_of(file)?);
+            let parsed = configuration(file, &add.macros)?;
+            problems.extend(parsed.problems.iter().map(ToString::to_string));
+            entries.extend(parsed.merged().iter().filter_map(|request| entry(request, &mut problems)));
         }
-        let entry = |name: &String| {
-            let mut entry = json!({ "pv": name });
+        for entry in &mut entries {
             if let Some(seconds) = add.scan {
                 entry["samplingmethod"] = json!("SCAN");
                 entry["samplingperiod"] = json!(seconds.to_string());
@@ -188,13 +197,18 @@ impl Server {
             if let Some(policy) = &add.policy {
                 entry["policy"] = json!(policy);
             }
-            entry
-        };
-        let entries: Vec<Value> = names.iter().map(entry).collect();
+        }
+        for problem in &problems {
+            stdio::err(problem);
+        }
         let told = self.call("archivePV", Value::from(entries).to_string().as_bytes())?;
         let all = told.as_array().map(Vec::as_slice).unwrap_or_default();
         let known = all.iter().filter(|entry| entry["status"] == "Already submitted").count();
-        print(format!("{} added, {known} archived already\n", all.len() - known).as_bytes())
+        print(format!("{} added, {known} archived already\n", all.len() - known).as_bytes())?;
+        match problems.len() {
+            0 => Ok(()),
+            count => Err(Failure::new(format!("{count} problems in the files, which are listed above"))),
+        }
     }
 
     /// Pauses or resumes PVs.
@@ -263,14 +277,41 @@ impl Server {
     }
 }
 
-/// Names of a file: one a line, without comments.
-fn names_of(file: &PathBuf) -> Result<Vec<String>, Failure> {
-    let text = fs::read_to_string(file)
-        .map_err(|error| Failure::usage(format!("cannot read {}: {error}", file.display())))?;
-    let name = |line: &str| {
-        let line = line.split('#').next().unwrap_or_default();
-        let line = line.split("//").next().unwrap_or_default();
-        line.split_whitespace().next().map(str::to_owned)
-    };
-    Ok(text.lines().filter_map(name).collect())
+/// Reads a configuration; its first character tells the format.
+fn configuration(file: &Path, macros: &[String]) -> Result<Parsed, Failure> {
+    let bytes =
+        fs::read(file).map_err(|error| Failure::usage(format!("cannot read {}: {error}", file.display())))?;
+    let name = file.to_string_lossy();
+    let mut values = Macros::default();
+    for text in macros {
+        let wrong = || Failure::usage(format!("-D {text:?}: expected NAME=VALUE"));
+        let (name, value) = text.split_once('=').ok_or_else(wrong)?;
+        values.insert(name.to_owned(), value.to_owned());
+    }
+    let folder = file.parent().unwrap_or(Path::new("")).to_owned();
+    let mut included = |name: &str| fs::read(folder.join(name));
+    Ok(match bytes.iter().find(|byte| !byte.is_ascii_whitespace()) {
+        Some(b'<') => parse_engine_config(&name, &bytes),
+        Some(b'[' | b'{') => parse_appliance_config(&name, &bytes),
+        _ => parse_request_file(&name, &bytes, &values, Some(&mut included)),
+    })
+}
+
+/// A request of a configuration for the server. What is not supported yet is a problem.
+fn entry(request: &Request, problems: &mut Vec<String>) -> Option<Value> {
+    let pv = &request.pv;
+    if request.pv_access {
+        problems.push(format!("{pv}: PV Access is not supported; it is left out"));
+        return None;
+    }
+    if request.controlling_pv.is_some() || request.switch.is_some() {
+        problems.push(format!("{pv}: archiving by a condition is not supported; it is archived always"));
+    }
+    let mut entry = json!({ "pv": pv, "aliases": request.aliases, "paused": request.paused });
+    if let Some(period) = request.period_s {
+        let method = if request.method == Method::Scan { "SCAN" } else { "MONITOR" };
+        entry["samplingmethod"] = json!(method);
+        entry["samplingperiod"] = json!(period.to_string());
+    }
+    Some(entry)
 }
