@@ -98,7 +98,7 @@ struct Delete {
     pvs: Vec<String>,
     /// Deletes their samples too.
     #[arg(long)]
-    data: bool,
+    with_samples: bool,
 }
 
 /// Copies the samples of a paused PV to a new name.
@@ -229,8 +229,8 @@ impl Server {
     }
 
     fn delete(&mut self, delete: &Delete) -> Result<(), Failure> {
-        self.call(&format!("deletePV?deleteData={}", delete.data), delete.pvs.join("\n").as_bytes())?;
-        print(if delete.data { b"deleted, with their samples\n" } else { b"deleted; their samples are kept\n" })
+        self.call(&format!("deletePV?deleteData={}", delete.with_samples), delete.pvs.join("\n").as_bytes())?;
+        print(if delete.with_samples { b"deleted, with their samples\n" } else { b"deleted; their samples are kept\n" })
     }
 
     fn list(&mut self, pattern: &str) -> Result<(), Failure> {

@@ -72,7 +72,7 @@ async fn channel(
         "SELECT floor(extract(epoch FROM s.smpl_time AT TIME ZONE $2))::int8, s.nanosecs::int8, v.name, t.name, \
          s.num_val::int8, s.float_val::float8, s.str_val::text, {more} \
          FROM sample s JOIN severity v USING (severity_id) JOIN status t USING (status_id) \
-         WHERE s.channel_id = $1 AND s.smpl_time >= to_timestamp($3) AT TIME ZONE $2 ORDER BY s.smpl_time, s.nanosecs"
+         WHERE s.channel_id = $1::int8 AND s.smpl_time >= to_timestamp($3) AT TIME ZONE $2 ORDER BY s.smpl_time, s.nanosecs"
     );
     let from = (done / 1_000_000_000) as f64;
     let parameters: [&(dyn ToSql + Sync); 3] = [&id, &import.arguments.time_zone, &from];

@@ -1,5 +1,6 @@
 //! The archiver with a real soft IOC, and with the clients of the EPICS Archiver Appliance.
 
+mod imports;
 mod ioc;
 
 use std::path::Path;
