@@ -14,9 +14,10 @@ use epics::ca::{self, Client, Events};
 use epics::sample::Nanos;
 use model::{Error, ErrorKind, Result, SqlState};
 use query::{Database, Value};
-use tokio::sync::{Mutex, mpsc, watch};
+use tokio::sync::{Mutex, broadcast, mpsc, watch};
 use tokio::task::JoinHandle;
 
+use crate::feed::Committed;
 use crate::history;
 use crate::registry::{Definition, Method, Pv, Registry};
 use crate::sampling::{hash_of, reason};
@@ -42,6 +43,8 @@ const SUMMARY_INTERVAL: Duration = Duration::from_secs(20);
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 /// Attempts to write after the archiver was told to stop.
 const LAST_ATTEMPTS: u32 = 3;
+/// Commits that a client which follows may be behind.
+const FOLLOWED_COMMITS: usize = 64;
 const DAY: f64 = 86_400.0 * 1e9;
 
 /// What all parts share.
@@ -55,7 +58,10 @@ pub(crate) struct Shared {
     /// One look at the definitions at a time.
     following: Mutex<()>,
     pub(crate) started: Nanos,
+    /// Commits of samples that have begun.
     pub(crate) commits: AtomicU64,
+    /// Rows that were committed, for clients that follow them.
+    pub(crate) committed: broadcast::Sender<Arc<Committed>>,
     /// Error of the last attempt to write, while none succeeds.
     pub(crate) failing: std::sync::Mutex<Option<String>>,
 }
@@ -99,6 +105,7 @@ impl Archiver {
             following: Mutex::default(),
             started,
             commits: AtomicU64::new(0),
+            committed: broadcast::Sender::new(FOLLOWED_COMMITS),
             failing: std::sync::Mutex::new(None),
         });
         shared.resume(&mut sql).await?;
@@ -457,10 +464,15 @@ async fn commit(shared: &Shared, sql: &mut Sql, batches: Batches, stop: &watch::
     let mut parts = vec![batches];
     let mut last_attempts = LAST_ATTEMPTS;
     while let Some(part) = parts.pop() {
+        // Counted before: a reader that sees the rows of a commit knows its number.
+        let number = shared.commits.fetch_add(1, Ordering::AcqRel) + 1;
         let written = summaries::commit(sql, &shared.watermarks, &part, async |_| Ok(()));
         match query::computing(Box::pin(written)).await {
             Ok(()) => {
-                shared.commits.fetch_add(1, Ordering::Relaxed);
+                if shared.committed.receiver_count() > 0 {
+                    // Without a receiver meanwhile, nobody misses it.
+                    let _ = shared.committed.send(Arc::new(Committed { number, batches: part }));
+                }
                 if let Ok(mut failing) = shared.failing.lock() {
                     *failing = None;
                 }

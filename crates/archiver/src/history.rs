@@ -51,7 +51,14 @@ impl Decoded {
         Ok(Decoded { rows: batch.num_rows(), columns })
     }
 
-    fn sample(&self, row: usize) -> Sample {
+    /// Reads the columns of a batch that has them by name.
+    pub(crate) fn by_name(batch: &RecordBatch) -> Result<Decoded> {
+        let positions = COLUMNS.split(", ").map(|name| batch.schema().index_of(name).map_err(Error::bug));
+        let positions = positions.collect::<Result<Vec<_>>>()?;
+        Decoded::new(&batch.project(&positions).map_err(Error::bug)?, 0)
+    }
+
+    pub(crate) fn sample(&self, row: usize) -> Sample {
         let column = |at: usize| Some(&self.columns[at]).filter(|array| array.is_valid(row));
         let small = |at| column(at).map(|array| array.as_primitive::<Int16Type>().value(row));
         let value = values::load(&Read {
@@ -260,10 +267,8 @@ impl Events {
         Ok(events)
     }
 
-    fn next_sample(&mut self) -> Option<Result<Sample>> {
-        if let Some(first) = self.first.take() {
-            return Some(Ok(first));
-        }
+    /// The next sample, without the gaps before it.
+    pub(crate) async fn next_at_once(&mut self) -> Option<Result<Sample>> {
         loop {
             if let Some((decoded, row)) = &mut self.batch
                 && *row < decoded.rows
@@ -271,14 +276,20 @@ impl Events {
                 *row += 1;
                 return Some(Ok(decoded.sample(*row - 1)));
             }
-            self.batch = match self.runtime.block_on(self.batches.next())? {
-                Ok(batch) => match Decoded::new(&batch, 0) {
-                    Ok(decoded) => Some((decoded, 0)),
-                    Err(error) => return Some(Err(error)),
-                },
+            let batch = self.batches.next().await?;
+            match batch.and_then(|batch| Decoded::new(&batch, 0)) {
+                Ok(decoded) => self.batch = Some((decoded, 0)),
                 Err(error) => return Some(Err(error)),
-            };
+            }
         }
+    }
+
+    fn next_sample(&mut self) -> Option<Result<Sample>> {
+        if let Some(first) = self.first.take() {
+            return Some(Ok(first));
+        }
+        let runtime = self.runtime.clone();
+        runtime.block_on(self.next_at_once())
     }
 }
 

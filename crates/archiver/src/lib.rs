@@ -13,6 +13,7 @@
 //! Not here: protocols and files of EPICS (`epics`), sockets of HTTP (`server`).
 
 mod archiver;
+mod feed;
 mod history;
 mod import;
 mod json_archive;
@@ -78,6 +79,7 @@ pub fn applications(place: &Place) -> Vec<Application> {
     vec![
         Application::new("/mgmt/bpl").route(any, "/{*action}", BODY_BYTES_MAX, door(Door::Management)),
         Application::new("/retrieval")
+            .feed(MethodFilter::GET, "/data/follow", door(Door::Feed))
             .route(any, "/data/{action}", BODY_BYTES_MAX, door(Door::Data))
             .route(any, "/bpl/{action}", BODY_BYTES_MAX, door(Door::Business)),
         Application::new("/archive")
@@ -93,6 +95,7 @@ enum Door {
     Management,
     Data,
     Business,
+    Feed,
     JsonArchives,
     JsonChannels,
     JsonSamples,
@@ -111,6 +114,7 @@ async fn answer(place: Place, request: Request, door: Door) -> Result<Response> 
         Door::Management => management::action(shared, &request).await,
         Door::Data => retrieval::data(shared, &request).await,
         Door::Business => retrieval::business(shared, &request).await,
+        Door::Feed => feed::follow(shared, &request).await,
         Door::JsonArchives => Ok(json_archive::archives()),
         Door::JsonChannels => json_archive::channels(shared, &request).await,
         Door::JsonSamples => json_archive::samples(shared, &request).await,

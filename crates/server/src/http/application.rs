@@ -60,6 +60,20 @@ impl Application {
         self
     }
 
+    /// Adds a route whose responses may be sent for ever, as news are: they take no slot once the handler has returned. The
+    /// application limits their number.
+    #[must_use]
+    pub fn feed<F, R>(mut self, methods: MethodFilter, path: &str, handler: F) -> Application
+    where
+        F: Fn(Request) -> R + Send + Sync + 'static,
+        R: Future<Output = Result<Response>> + Send + 'static,
+    {
+        let handler = Arc::new(handler);
+        let answer = move |call| answer_without_slot(call, Arc::clone(&handler));
+        self.routes.push(Route::new(methods, format!("{}{path}", self.prefix), self.prefix, 0, answer));
+        self
+    }
+
     pub(super) fn prefix(&self) -> &'static str {
         self.prefix
     }
@@ -147,24 +161,41 @@ pub fn form(body: &str) -> Result<Vec<(String, String)>> {
     })
 }
 
-/// Answers a request to an application.
+/// Answers a request to an application. Its slot is free when the response is sent.
 async fn answer<F, R>(call: Call, handler: Arc<F>) -> Response
 where
     F: Fn(Request) -> R,
     R: Future<Output = Result<Response>>,
 {
+    match run(call, handler).await {
+        Ok((response, slot)) => holding(response, slot),
+        Err(response) => response,
+    }
+}
+
+/// Like [`answer`], but the slot is free when the handler has returned.
+async fn answer_without_slot<F, R>(call: Call, handler: Arc<F>) -> Response
+where
+    F: Fn(Request) -> R,
+    R: Future<Output = Result<Response>>,
+{
+    run(call, handler).await.map_or_else(|response| response, |(response, _)| response)
+}
+
+/// Runs a handler with a slot. An error is a response.
+async fn run<F, R>(call: Call, handler: Arc<F>) -> std::result::Result<(Response, OwnedSemaphorePermit), Response>
+where
+    F: Fn(Request) -> R,
+    R: Future<Output = Result<Response>>,
+{
     let context = Arc::clone(&call.context);
-    let request = match receive(call).await {
-        Ok(request) => request,
-        Err(refused) => return refused.reply(),
-    };
+    let request = receive(call).await.map_err(|refused| refused.reply())?;
     let running = async {
         let slot = context.statement_slots.take().await?;
         // `computing` lets other tasks of this thread run meanwhile.
-        let response = query::computing(Box::pin(handler(request))).await?;
-        Ok(holding(response, slot))
+        Ok((query::computing(Box::pin(handler(request))).await?, slot))
     };
-    running.await.unwrap_or_else(|error| failed(&context, &error))
+    running.await.map_err(|error| failed(&context, &error))
 }
 
 async fn receive(mut call: Call) -> std::result::Result<Request, Refused> {

@@ -3,6 +3,7 @@
 mod imports;
 mod ioc;
 
+use std::io::{BufRead, Write};
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -290,6 +291,42 @@ fn pvs_are_paused_resumed_aliased_renamed_and_deleted() {
     assert_eq!(said("/mgmt/bpl/getAllPVs"), json!([]));
     let reply = said("/retrieval/data/getData.json?pv=OLD:CNT");
     assert!(!reply[0]["data"].as_array().unwrap().is_empty(), "samples that are kept can be read");
+    server.stop();
+}
+
+#[test]
+fn a_client_that_follows_gets_history_and_new_samples_without_a_gap() {
+    let (_folder, data) = folder();
+    let ioc = Ioc::start(Ports::free());
+    let server = start(&data, ioc.ports());
+    json_of(&server, "/mgmt/bpl/archivePV?pv=T:CNT,T:AI");
+    until("history", || counted(&server).len() > 20);
+    let mut stream = std::net::TcpStream::connect(&server.http).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let path = "/retrieval/data/follow?pv=T:CNT&from=2020-01-01T00:00:00Z";
+    stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: {}\r\n\r\n", server.http).as_bytes()).unwrap();
+    let mut counts = Vec::new();
+    let mut gap = None;
+    let mut ioc = Some(ioc);
+    for line in std::io::BufReader::new(stream).lines() {
+        let line = line.unwrap();
+        let Ok(told) = serde_json::from_str::<Value>(&line) else { continue };
+        if let Some(count) = told["val"].as_i64() {
+            assert_eq!(told["pv"], "T:CNT");
+            counts.push(count);
+        }
+        if counts.len() == 60 {
+            drop(ioc.take());
+        }
+        if told["gap"] == "disconnected" {
+            gap = Some(told);
+            break;
+        }
+    }
+    assert!(counts.windows(2).all(|pair| pair[1] == pair[0] + 1), "{counts:?}");
+    assert_eq!(counts, counted(&server));
+    assert_eq!(gap.unwrap()["detail"], "the IOC closed the connection");
+    assert_eq!(get(&server, "/retrieval/data/follow?pv=T:NONE").0, 404);
     server.stop();
 }
 

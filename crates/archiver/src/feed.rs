@@ -1,0 +1,245 @@
+//! `/retrieval/data/follow`: samples from a time on, and then new ones as they are committed, as lines of JSON.
+//!
+//! ```text
+//! {"pv":"A","secs":1795630072,"nanos":42146091,"val":1.5,"severity":0,"status":0}
+//! {"pv":"A","gap":"disconnected","from":"2026-11-25T18:00:00.000Z","to":null,"detail":"the IOC closed the connection"}
+//! ```
+//!
+//! The history of each PV comes first. A client that is too slow for new samples gets them from the table instead. Empty lines
+//! show that the connection is alive. Imported samples are history only.
+//!
+//! Always true: a sample comes once, those of a PV in the order of their commits, history in the order of time. None is left
+//! out, but for samples older than the newest one that arrive while history is read.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Int64Type, TimestampNanosecondType};
+use arrow_array::{Array, RecordBatch};
+use bytes::Bytes;
+use epics::processors::Span;
+use epics::sample::{Nanos, Sample};
+use futures::stream;
+use model::{Error, Result, SqlState};
+use serde_json::{Value as Json, json};
+use server::http::{Body, Request, Response};
+use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::{Semaphore, mpsc};
+
+use crate::archiver::Shared;
+use crate::history::{Decoded, Events};
+use crate::parameters::{Parameters, invalid};
+use crate::replies;
+use crate::retrieval;
+use crate::times;
+
+/// Clients that follow at a time.
+static FEEDS: Semaphore = Semaphore::const_new(FEEDS_MAX);
+const FEEDS_MAX: usize = 256;
+/// PVs of one client.
+const PVS_MAX: usize = 10_000;
+/// Pieces that wait for a client.
+const PIECES: usize = 4;
+/// Size of a piece of history.
+const PIECE_BYTES: usize = 64 << 10;
+/// An empty line is sent after so much silence.
+const SILENCE: Duration = Duration::from_secs(15);
+
+/// Rows that were committed, with the number of their commit.
+pub(crate) struct Committed {
+    pub(crate) number: u64,
+    pub(crate) batches: Vec<(&'static str, RecordBatch)>,
+}
+
+/// Replies with the samples of the PVs `pv` after the time `from`, which is now if it is absent, and goes on.
+///
+/// # Errors
+/// 22023 for a parameter; 42704 (404) for a PV that is not known; 53400 (503) if too many clients follow.
+pub(crate) async fn follow(shared: &Arc<Shared>, request: &Request) -> Result<Response> {
+    let parameters = Parameters::of(request)?;
+    let names: Vec<&str> = parameters.all("pv").flat_map(|names| names.split(',')).collect();
+    if names.is_empty() || names.len() > PVS_MAX {
+        return Err(invalid(format!("parameter pv names {} PVs: expected 1 to {PVS_MAX}", names.len())));
+    }
+    let now = shared.now();
+    let from = parameters.get("from").map(|text| times::parse("from", text)).transpose()?.unwrap_or(now);
+    let mut pvs = HashMap::new();
+    for name in names {
+        let asked = retrieval::find(shared, name, None, Span { from, to: Nanos::MAX }).await?;
+        if asked.operator.is_some() {
+            return Err(invalid(format!("\"{name}\": samples that are followed cannot be processed")));
+        }
+        pvs.insert(asked.name, Followed { name: name.to_owned(), last: from, commit: 0 });
+    }
+    let Ok(slot) = FEEDS.try_acquire() else {
+        let text = format!("{FEEDS_MAX} clients follow samples, and no more may");
+        return Err(Error::new(SqlState::CONFIGURATION_LIMIT_EXCEEDED, text));
+    };
+    let (pieces, queue) = mpsc::channel(PIECES);
+    let mut feed = Feed { shared: Arc::clone(shared), pvs, pieces };
+    tokio::spawn(async move {
+        let _slot = slot;
+        if let Err(error) = feed.run().await {
+            // Without a receiver the client is gone.
+            let _ = feed.pieces.send(Err(error)).await;
+        }
+    });
+    let body = stream::unfold(queue, |mut queue| async move { Some((queue.recv().await?, queue)) });
+    let mut response = Response::new(Body::from_stream(body));
+    replies::content_type(&mut response, "application/x-ndjson");
+    Ok(response)
+}
+
+/// A PV of a client.
+struct Followed {
+    /// As the client calls it.
+    name: String,
+    /// Time of the newest sample that was sent.
+    last: Nanos,
+    /// Samples of commits up to this one are in the history, if their time is not later than `last`.
+    commit: u64,
+}
+
+/// A client that follows.
+struct Feed {
+    shared: Arc<Shared>,
+    /// By real name.
+    pvs: HashMap<String, Followed>,
+    pieces: mpsc::Sender<Result<Bytes>>,
+}
+
+impl Feed {
+    async fn run(&mut self) -> Result<()> {
+        // From here on no commit is missed.
+        let mut commits = self.shared.committed.subscribe();
+        if !self.history().await? {
+            return Ok(());
+        }
+        loop {
+            let next = tokio::select! {
+                next = tokio::time::timeout(SILENCE, commits.recv()) => next,
+                () = self.pieces.closed() => return Ok(()),
+            };
+            let lines = match next {
+                Err(_) => b"\n".to_vec(),
+                Ok(Ok(committed)) => self.lines(&committed)?,
+                Ok(Err(RecvError::Lagged(_))) => {
+                    if !self.history().await? {
+                        return Ok(());
+                    }
+                    continue;
+                }
+                Ok(Err(RecvError::Closed)) => return Ok(()),
+            };
+            if !lines.is_empty() && !self.send(lines).await {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Whether the client is still there.
+    async fn send(&self, lines: Vec<u8>) -> bool {
+        self.pieces.send(Ok(lines.into())).await.is_ok()
+    }
+
+    /// Sends what is stored after the last sample of each PV; false if the client is gone.
+    async fn history(&mut self) -> Result<bool> {
+        let names: Vec<String> = self.pvs.keys().cloned().collect();
+        for name in names {
+            let Some(followed) = self.pvs.get(&name) else { continue };
+            let span = Span { from: followed.last, to: Nanos::MAX };
+            let mut events = Events::within(&self.shared.database, &name, span, Vec::new()).await?;
+            let mut lines = Vec::new();
+            while let Some(sample) = events.next_at_once().await {
+                let sample = sample?;
+                if let Some(followed) = self.pvs.get_mut(&name) {
+                    line(&mut lines, &followed.name, &sample);
+                    followed.last = followed.last.max(sample.time);
+                }
+                if lines.len() >= PIECE_BYTES && !self.send(std::mem::take(&mut lines)).await {
+                    return Ok(false);
+                }
+            }
+            // Commits that had begun may be in what was read; those that begin later are not.
+            if let Some(followed) = self.pvs.get_mut(&name) {
+                followed.commit = self.shared.commits.load(std::sync::atomic::Ordering::Acquire);
+            }
+            if !lines.is_empty() && !self.send(lines).await {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// The lines of a commit.
+    fn lines(&mut self, committed: &Committed) -> Result<Vec<u8>> {
+        let mut lines = Vec::new();
+        for (table, batch) in &committed.batches {
+            match *table {
+                "samples" => self.samples(committed.number, batch, &mut lines)?,
+                "gaps" => self.gaps(batch, &mut lines),
+                _ => {}
+            }
+        }
+        Ok(lines)
+    }
+
+    fn samples(&mut self, number: u64, batch: &RecordBatch, lines: &mut Vec<u8>) -> Result<()> {
+        let Some(names) = batch.column_by_name("pv").and_then(|array| array.as_string_opt::<i32>()) else { return Ok(()) };
+        let mut decoded = None;
+        for row in 0..batch.num_rows() {
+            let Some(followed) = self.pvs.get_mut(names.value(row)) else { continue };
+            let decoded = match &decoded {
+                Some(decoded) => decoded,
+                None => decoded.insert(Decoded::by_name(batch)?),
+            };
+            let sample = decoded.sample(row);
+            if number <= followed.commit && sample.time <= followed.last {
+                continue;
+            }
+            followed.last = followed.last.max(sample.time);
+            line(lines, &followed.name, &sample);
+        }
+        Ok(())
+    }
+
+    fn gaps(&self, batch: &RecordBatch, lines: &mut Vec<u8>) {
+        let column = |name: &str| batch.column_by_name(name);
+        let text = |name: &str| column(name).and_then(|array| array.as_string_opt::<i32>());
+        let time = |name: &str| column(name).and_then(|array| array.as_primitive_opt::<TimestampNanosecondType>());
+        let (Some(names), Some(reasons), Some(details)) = (text("pv"), text("reason"), text("detail")) else { return };
+        let (Some(starts), Some(ends)) = (time("time"), time("ended")) else { return };
+        let counts = column("samples").and_then(|array| array.as_primitive_opt::<Int64Type>());
+        for row in 0..batch.num_rows() {
+            let Some(followed) = self.pvs.get(names.value(row)) else { continue };
+            let gap = json!({
+                "pv": followed.name,
+                "gap": reasons.value(row),
+                "from": times::iso(starts.value(row)),
+                "to": ends.is_valid(row).then(|| times::iso(ends.value(row))),
+                "samples": counts.filter(|counts| counts.is_valid(row)).map(|counts| counts.value(row)),
+                "detail": details.is_valid(row).then(|| details.value(row)),
+            });
+            push(lines, &gap);
+        }
+    }
+}
+
+fn line(lines: &mut Vec<u8>, name: &str, sample: &Sample) {
+    let sample = json!({
+        "pv": name,
+        "secs": sample.time.div_euclid(1_000_000_000),
+        "nanos": sample.time.rem_euclid(1_000_000_000),
+        "val": replies::value(&sample.value),
+        "severity": sample.severity as u8,
+        "status": sample.status,
+    });
+    push(lines, &sample);
+}
+
+fn push(lines: &mut Vec<u8>, value: &Json) {
+    lines.extend_from_slice(value.to_string().as_bytes());
+    lines.push(b'\n');
+}
