@@ -4,16 +4,19 @@
 //! severity; *metadata* (units, limits, enumeration labels) changes seldom. The *Appliance* is the EPICS Archiver Appliance;
 //! an *event* is a sample as it archives it, with named fields.
 //!
-//! Modules, lowest first, none of which uses a later one: `sample`, `ca` (a Channel Access client), `calendar`, `numerals`,
+//! Modules, lowest first, none of which uses a later one: `sample`, `client` (parts of both clients), `ca` (a Channel Access
+//! client), `pva` (a PV Access client), `calendar`, `numerals`,
 //! `event`, `pb`, `processors`, `formats`.
 //!
 //! Always true: no decoder panics, whatever the bytes.
 
 pub mod ca;
 mod calendar;
+pub mod client;
 pub mod event;
 pub mod formats;
 mod numerals;
 pub mod pb;
 pub mod processors;
+pub mod pva;
 pub mod sample;

@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use epics::ca::{ChannelId, Event, NativeType, Reason, Settings};
-use epics::sample::{Array, Limits, Metadata, Sample, Scalar, Severity, Value};
+use epics::sample::{Array, Limits, Metadata, Sample, Scalar, Severity, Value, ValueType};
 use tokio::time::sleep;
 
 use crate::watch::{Watch, count_of, now, settings};
@@ -94,7 +94,7 @@ impl Drop for SoftIoc {
 /// Whether a value is the expected one.
 type Check = fn(&Value) -> bool;
 
-async fn connected(watch: &mut Watch, channel: ChannelId) -> (NativeType, u32) {
+async fn connected(watch: &mut Watch, channel: ChannelId) -> (ValueType, u32) {
     match watch.event(channel, |event| matches!(event, Event::Connected { .. })).await {
         Event::Connected { native, count, .. } => (native, count),
         other => panic!("{other:?}"),
@@ -141,7 +141,7 @@ async fn records_of_every_kind_arrive_with_their_type_and_value() {
     sleep(Duration::from_millis(1_500)).await;
     for (name, native, count, expected) in cases {
         let channel = watch.subscribe(name).await;
-        assert_eq!(connected(&mut watch, channel).await, (native, count), "{name}");
+        assert_eq!(connected(&mut watch, channel).await, (native.into(), count), "{name}");
         let sample = watch.sample(channel).await;
         assert!(expected(&sample.value) && is_recent(&sample), "{name}: {:.200}", format!("{sample:?}"));
     }

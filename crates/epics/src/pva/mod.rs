@@ -1,0 +1,1 @@
+//! PV Access.
