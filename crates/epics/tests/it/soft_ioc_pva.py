@@ -1,4 +1,4 @@
-"""A soft IOC for the tests of PV Access, next to a server of structures. Prints "up" when it serves.
+"""A soft IOC for the tests of PV Access. Prints "up" when it serves.
 
 T:CNT counts at 10 Hz and is its own sequence number; T:AI goes through all alarms; T:STATE changes its label.
 T:N00000 and so on count at 1 Hz; their number is the second argument.
