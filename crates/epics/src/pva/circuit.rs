@@ -123,6 +123,18 @@ enum State {
     Open(Monitor),
 }
 
+impl State {
+    /// Number that the server gave the channel.
+    fn server_channel(&self) -> Option<u32> {
+        match self {
+            State::Creating { .. } => None,
+            State::Initializing { server_channel, .. } | State::Open(Monitor { server_channel, .. }) => {
+                Some(*server_channel)
+            }
+        }
+    }
+}
+
 struct Monitor {
     server_channel: u32,
     request: u32,
@@ -374,19 +386,27 @@ impl Circuit {
             Response::ChannelCreated { channel, server_channel, status } => {
                 self.created(channel, server_channel, &status, received);
             }
-            Response::ChannelDestroyed { channel, .. } => {
+            Response::ChannelDestroyed { server_channel, channel } => {
                 self.removed.remove(&channel);
-                self.give_back(channel, received);
+                // The answer to a request of this client may arrive after the channel was created anew.
+                if self.channels.get(&channel).and_then(|channel| channel.state.server_channel())
+                    == Some(server_channel)
+                {
+                    self.give_back(channel, received);
+                }
             }
             Response::Validation { methods, .. } => {
                 accept(&methods, &self.shared.settings, self.order, &mut self.out);
             }
             Response::Validated { status } => {
                 if !status.is_success() {
+                    let channels: Vec<u32> = self.channels.keys().copied().collect();
+                    channels.iter().for_each(|&id| self.refused(id, command::CONNECTION_VALIDATED, &status, received));
                     return Err(End::Lost(Reason::CircuitClosed));
                 }
-                self.accepted = true;
-                self.create_all();
+                if !std::mem::replace(&mut self.accepted, true) {
+                    self.create_all();
+                }
             }
             Response::Echo | Response::Found { .. } | Response::Beacon { .. } | Response::Message { .. } => {}
         }
@@ -690,16 +710,12 @@ impl Circuit {
     /// Asks the server to close a channel.
     fn destroy(&mut self, id: u32) {
         let Some(channel) = self.channels.get(&id) else { return };
-        let server_channel = match &channel.state {
-            State::Creating { .. } => return,
-            State::Initializing { server_channel, .. } => *server_channel,
-            State::Open(monitor) => {
-                if monitor.layout.fields().is_dynamic() {
-                    self.removed.insert(id, (monitor.request, Arc::clone(&monitor.layout)));
-                }
-                monitor.server_channel
-            }
-        };
+        let Some(server_channel) = channel.state.server_channel() else { return };
+        if let State::Open(monitor) = &channel.state
+            && monitor.layout.fields().is_dynamic()
+        {
+            self.removed.insert(id, (monitor.request, Arc::clone(&monitor.layout)));
+        }
         Request::DestroyChannel { server_channel, channel: id }.encode(self.order, &mut self.out);
     }
 

@@ -10,6 +10,7 @@ mod protocol;
 mod pva_client;
 mod pva_data;
 mod pva_fake;
+mod pva_load;
 mod pva_protocol;
 mod pva_soft_ioc;
 mod settings;

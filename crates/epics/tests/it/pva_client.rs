@@ -412,14 +412,18 @@ async fn a_server_that_keeps_closing_its_circuits_is_reconnected_to_ever_more_se
 
 #[tokio::test]
 async fn refused_channels_and_monitors_are_reported_and_tried_again() {
-    for monitors in [false, true] {
+    for command in [command::CONNECTION_VALIDATED, command::CREATE_CHANNEL, command::MONITOR] {
         let server = FakePva::start([("T:CNT", Pv::counter(0))]).await;
-        let refuses = if monitors { &server.behaviour().refuses_monitors } else { &server.behaviour().refuses };
+        let behaviour = server.behaviour();
+        let refuses = match command {
+            command::MONITOR => &behaviour.refuses_monitors,
+            command::CREATE_CHANNEL => &behaviour.refuses,
+            _ => &behaviour.refuses_clients,
+        };
         refuses.store(true, Relaxed);
         let mut watch = Watch::pva(settings(&[server.address]));
         let channel = watch.subscribe_pva("T:CNT").await;
-        let command = u16::from(if monitors { command::MONITOR } else { command::CREATE_CHANNEL });
-        let expected = Event::Refused { command, status: 2, text: "not today".into() };
+        let expected = Event::Refused { command: command.into(), status: 2, text: "not today".into() };
         assert_eq!(watch.next().await.event, expected);
         assert_eq!(watch.next().await.event, expected);
         refuses.store(false, Relaxed);
@@ -518,6 +522,21 @@ async fn a_beacon_of_a_new_server_causes_a_search_at_once_and_others_do_not() {
     let statistics = watch.client.statistics();
     assert_eq!((statistics.beacons.get(), statistics.beacon_anomalies.get()), (4, 2));
     assert!(server.behaviour().echoes.load(Relaxed) >= 1, "a new identifier is a reason to ask");
+}
+
+/// A socket at a broadcast address receives what is sent there, also when a server of the same machine has the port.
+#[tokio::test]
+async fn beacons_to_a_broadcast_address_arrive_and_take_no_searches_from_servers() {
+    let server = FakePva::start([("T:CNT", Pv::counter(0))]).await;
+    let broadcast = SocketAddrV4::new([127, 255, 255, 255].into(), server.address.port());
+    let mut watch = Watch::pva(Settings { beacons: vec![broadcast], ..settings(&[server.address]) });
+    let other = Watch::pva(Settings { beacons: vec![broadcast], ..settings(&[server.address]) });
+    server.beacon(1, broadcast).await;
+    let channel = watch.subscribe_pva("T:CNT").await;
+    watch.sample(channel).await;
+    sleep(Duration::from_millis(200)).await;
+    assert_eq!(watch.client.statistics().beacons.get(), 1);
+    assert_eq!(other.client.statistics().beacons.get(), 1);
 }
 
 #[tokio::test]

@@ -102,6 +102,8 @@ pub(crate) struct Behaviour {
     pub(crate) stalled: AtomicBool,
     /// Refuses to create channels.
     pub(crate) refuses: AtomicBool,
+    /// Refuses clients.
+    pub(crate) refuses_clients: AtomicBool,
     /// Refuses monitors.
     pub(crate) refuses_monitors: AtomicBool,
     /// Sends all updates, whatever was acknowledged.
@@ -277,6 +279,7 @@ impl FakePva {
     /// Sends a beacon.
     pub(crate) async fn beacon(&self, guid: u8, to: SocketAddrV4) {
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        socket.set_broadcast(true).unwrap();
         let mut beacon = Vec::new();
         Response::Beacon { guid: [guid; 12], changes: 0, address: None, port: self.shared.tcp_port }
             .encode(Order::Big, &mut beacon);
@@ -469,7 +472,8 @@ fn answer(shared: &Shared, state: &mut State, request: &Request<'_>) {
         Request::Search { .. } => answer_search(shared, request, &mut state.out),
         Request::Validation { method, user, host, .. } => {
             behaviour.identities.lock().unwrap().push(format!("{method} {user} {host}"));
-            Response::Validated { status: Status::default() }.encode(order, &mut state.out);
+            let status = if behaviour.refuses_clients.load(Relaxed) { error() } else { Status::default() };
+            Response::Validated { status }.encode(order, &mut state.out);
         }
         Request::CreateChannel { channel, name } => {
             if behaviour.refuses.load(Relaxed) || !shared.pvs.lock().unwrap().contains_key(name) {
