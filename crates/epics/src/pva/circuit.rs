@@ -181,6 +181,8 @@ pub(super) struct Circuit {
     accepted: bool,
     /// Channels that may have dropped samples that have not been reported.
     dropped: Vec<u32>,
+    /// Channels with updates that were not acknowledged.
+    unacknowledged: Vec<u32>,
     /// Whether acknowledgements are withheld.
     withholding: bool,
     silence: Silence,
@@ -227,6 +229,7 @@ impl Circuit {
             out: Vec::new(),
             accepted: false,
             dropped: Vec::new(),
+            unacknowledged: Vec::new(),
             withholding: false,
             silence: Silence::new(shared.settings.connection_timeout),
             opened: None,
@@ -343,6 +346,9 @@ impl Circuit {
         if self.outbox.is_blocked() && !self.withholding {
             self.withholding = true;
             self.shared.statistics.flow_controls.add(1);
+        }
+        if !self.withholding {
+            self.acknowledge();
         }
         Ok(())
     }
@@ -555,10 +561,8 @@ impl Circuit {
         let Some(channel) = self.channels.get_mut(&id) else { return Ok(()) };
         let State::Open(monitor) = &mut channel.state else { return Ok(()) };
         monitor.unacknowledged += 1;
-        if !self.withholding && monitor.unacknowledged >= channel.options.queue / 2 {
-            let updates = std::mem::take(&mut monitor.unacknowledged);
-            let server_channel = monitor.server_channel;
-            Request::MonitorAck { server_channel, request, updates }.encode(self.order, &mut self.out);
+        if monitor.unacknowledged == 1 {
+            self.unacknowledged.push(id);
         }
         let layout = Arc::clone(&monitor.layout);
         let read = read_update(body, &layout, &mut monitor.data, &mut self.types);
@@ -769,8 +773,8 @@ impl Circuit {
         self.check_silence(now)?;
         self.check_creating(now);
         if self.withholding && self.outbox.is_relaxed() {
+            self.acknowledge();
             self.withholding = false;
-            self.acknowledge_all();
         }
         if !self.dropped.is_empty() {
             self.relieved();
@@ -785,19 +789,20 @@ impl Circuit {
         self.check_idle(now)
     }
 
-    /// Acknowledges the updates that arrived while acknowledgements were withheld.
-    fn acknowledge_all(&mut self) {
-        for channel in self.channels.values_mut() {
+    /// Acknowledges the updates that arrived since the last time. Servers of pvAccessCPP may have a queue of 2, whatever was asked for,
+    /// and keep an update there until it is acknowledged; so no acknowledgement waits for further updates.
+    fn acknowledge(&mut self) {
+        for id in self.unacknowledged.drain(..) {
+            let Some(channel) = self.channels.get_mut(&id) else { continue };
             let State::Open(monitor) = &mut channel.state else { continue };
-            let Options { queue, .. } = channel.options;
-            if monitor.unacknowledged >= queue / 2 {
-                // The server had to wait only if it has sent all that it may send.
-                channel.withheld |= monitor.unacknowledged >= queue;
-                let Monitor { server_channel, request, unacknowledged, .. } = monitor;
-                let updates = std::mem::take(unacknowledged);
+            let Monitor { server_channel, request, unacknowledged, .. } = monitor;
+            let updates = std::mem::take(unacknowledged);
+            if updates > 0 {
                 Request::MonitorAck { server_channel: *server_channel, request: *request, updates }
                     .encode(self.order, &mut self.out);
             }
+            // The server had to wait only if it has sent all that it may send.
+            channel.withheld |= self.withholding && updates >= channel.options.queue;
         }
     }
 

@@ -74,7 +74,8 @@ const REPORTS: usize = 1_024;
 pub struct Options {
     /// Conditions of an update, which IOCs obey and other servers ignore; by default `LOG | ALARM`, those of an archiver.
     pub mask: EventMask,
-    /// Updates that the server may send before the first of them is acknowledged, and that it keeps meanwhile; 2 or more.
+    /// Updates that the server may send before the first of them is acknowledged, and that it keeps meanwhile; 2 or more. Some
+    /// servers have a shorter queue, and report what they lose by it.
     pub queue: u32,
     /// Whether metadata are reported.
     pub metadata: bool,

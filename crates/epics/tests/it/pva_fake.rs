@@ -108,6 +108,8 @@ pub(crate) struct Behaviour {
     pub(crate) refuses_monitors: AtomicBool,
     /// Sends all updates, whatever was acknowledged.
     pub(crate) ignores_acknowledgements: AtomicBool,
+    /// Sends so many updates without an acknowledgement, even if the client asks for more; 0: as many as it asks for.
+    pub(crate) window_max: AtomicUsize,
     /// Big-endian messages, instead of little-endian.
     pub(crate) big_endian: AtomicBool,
     /// Cuts payloads into segments of so many bytes; 0: no segments.
@@ -506,7 +508,11 @@ fn answer(shared: &Shared, state: &mut State, request: &Request<'_>) {
                 state.types.push(ty);
             }
             let (changed, overrun) = (BitSet::from_iter([0]), BitSet::default());
-            let (name, window) = (name.clone(), queue as usize);
+            let window = match behaviour.window_max.load(Relaxed) {
+                0 => queue as usize,
+                max => max.min(queue as usize),
+            };
+            let name = name.clone();
             state
                 .monitors
                 .insert(request, Monitor { name, channel: server_channel, started: false, window, changed, overrun });

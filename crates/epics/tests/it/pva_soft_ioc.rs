@@ -371,3 +371,54 @@ async fn bursts_of_5_updates_from_p4p_lose_nothing() {
     println!("{updates} updates in 5 s");
     assert!(updates > 500, "{updates} updates");
 }
+
+/// The older library numbers types, has a queue of 2 updates, whatever is asked for, and reports what it lost.
+#[tokio::test]
+#[ignore = "needs a soft IOC, 12 s"]
+async fn an_ioc_of_pv_access_cpp_loses_nothing_at_10_hz_and_reports_the_losses_of_bursts() {
+    let place = Place::free();
+    let _ioc = place.start(&["soft_ioc_qsrv1.py"]);
+    let mut watch = Watch::pva(place.settings());
+    for (name, expected) in [
+        ("T:I64", Value::Scalar(Scalar::Int64((1 << 53) + 1))),
+        ("T:STATE", Value::Scalar(Scalar::Enum(0))),
+        ("T:EMPTY", Value::Array(Array::Int16(Vec::new()))),
+    ] {
+        let channel = watch.subscribe_pva(name).await;
+        assert_eq!(watch.sample(channel).await.value, expected);
+    }
+    let [counter, burst, group] = ["T:CNT", "T:BURST", "T:GROUP"];
+    let channels =
+        [watch.subscribe_pva(counter).await, watch.subscribe_pva(burst).await, watch.subscribe_pva(group).await];
+    watch.samples_of(&channels).await;
+    let number = |value: &Value| match value {
+        Value::Scalar(Scalar::Float64(x)) => *x,
+        Value::Structure(bytes) => match Structure::decode(bytes).unwrap().get("b") {
+            Some(Data::Float64(x)) => *x,
+            other => panic!("{other:?}"),
+        },
+        other => panic!("{other:?}"),
+    };
+    let mut last = HashMap::new();
+    let (mut overruns, mut updates) = (HashMap::<ChannelId, usize>::new(), HashMap::<ChannelId, usize>::new());
+    let mut overrun = false;
+    for update in watch.events_within(Duration::from_secs(10)).await {
+        match update.event {
+            Event::Overrun => {
+                overrun = true;
+                *overruns.entry(update.channel).or_default() += 1;
+            }
+            Event::Sample(sample) => {
+                let n = number(&sample.value);
+                let before = last.insert(update.channel, n);
+                let reported = std::mem::take(&mut overrun);
+                assert!(before.is_none_or(|before| n == before + 1.0 || reported), "{before:?}, then {n}");
+                *updates.entry(update.channel).or_default() += 1;
+            }
+            _ => {}
+        }
+    }
+    println!("{updates:?} updates, {overruns:?} overruns");
+    assert!(updates[&channels[0]] > 90 && updates[&channels[2]] > 90, "{updates:?}");
+    assert!(overruns[&channels[1]] >= 5 && !overruns.contains_key(&channels[0]), "{overruns:?}");
+}
