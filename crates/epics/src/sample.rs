@@ -129,7 +129,7 @@ pub enum Value {
     Scalar(Scalar),
     /// A waveform: elements of one type.
     Array(Array),
-    /// Bytes of a structure that is none of these, with its type ([`crate::pva`]).
+    /// Bytes of a structure that is none of these, with its type ([`crate::pva::Structure`]).
     Structure(Vec<u8>),
 }
 
@@ -185,7 +185,7 @@ pub struct Sample {
     /// Severity of the alarm.
     pub severity: Severity,
     /// Number of the alarm condition: an index of [`STATUS_NAMES`], or 256 plus the class of PV Access where the server names
-    /// no such condition ([`crate::pva`]).
+    /// no such condition ([`crate::pva::normative`]).
     pub status: u16,
 }
 

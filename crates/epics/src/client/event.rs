@@ -98,7 +98,7 @@ pub enum Event {
     Overrun,
     /// The server refused a request.
     Refused {
-        /// Number of the request's command: [`crate::ca::protocol::command`] or `pva::protocol::command`.
+        /// Number of the request's command: [`crate::ca::protocol::command`] or [`crate::pva::protocol::command`].
         command: u16,
         /// Status of the server: [`crate::ca::protocol::status_name`]; in PV Access 1 warning, 2 error, 3 fatal error.
         status: u32,

@@ -373,6 +373,7 @@ impl Circuit {
             Ok(Joined::TooLarge(start)) => self.too_large(header, start),
             Err(_) => Err(End::Lost(Reason::Protocol)),
         };
+        segments.release();
         self.segments = segments;
         result
     }

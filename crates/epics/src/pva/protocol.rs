@@ -26,6 +26,8 @@ pub const HEADER_BYTES: usize = 8;
 pub const NAME_BYTES_MAX: usize = 500;
 /// Bytes of a message that are needed to know which request it answers.
 const REQUEST_BYTES: usize = 5;
+/// Memory for segments that is kept for the next message.
+const KEPT_BYTES_MAX: usize = 64 << 10;
 /// Place of the flags in a search datagram.
 const SEARCH_FLAGS_AT: usize = HEADER_BYTES + 4;
 /// Flag of a search that was sent to one server; it repeats the search for the other servers of its machine.
@@ -213,6 +215,13 @@ pub enum Joined<'a> {
 }
 
 impl Segments {
+    /// Frees the memory of a large message that was handled.
+    pub(super) fn release(&mut self) {
+        if self.state == Joining::Nothing && self.payload.capacity() > KEPT_BYTES_MAX {
+            self.payload = Vec::new();
+        }
+    }
+
     /// Takes the payload of a frame.
     ///
     /// - `whole`: `false` if `payload` is only the start of a payload above the limit.
@@ -248,7 +257,7 @@ impl Segments {
             let missing = REQUEST_BYTES.saturating_sub(self.payload.len());
             self.payload.extend_from_slice(&payload[..missing.min(payload.len())]);
             self.payload.truncate(REQUEST_BYTES);
-            self.payload.shrink_to(payload_bytes_max.min(64 << 10));
+            self.payload.shrink_to(KEPT_BYTES_MAX);
             self.state = Joining::Skipped(header.command);
         }
         if header.flags & SEGMENT != LAST_SEGMENT {
