@@ -4,8 +4,9 @@
 //! severity; *metadata* (units, limits, enumeration labels) changes seldom. The *Appliance* is the EPICS Archiver Appliance;
 //! an *event* is a sample as it archives it, with named fields.
 //!
-//! Modules, lowest first, none of which uses a later one: `sample`, `ca` (a Channel Access client), `calendar`, `numerals`,
-//! `event`, `pb`, `processors`, `formats`; of other archivers `channel_archiver`, `rdb_archiver`, `archive_config`.
+//! Modules, lowest first, none of which uses a later one: `sample`, `client` (parts of both clients), `ca` (a Channel Access
+//! client), `pva` (a PV Access client), `calendar`, `numerals`, `event`, `pb`, `processors`, `formats`; of other archivers
+//! `channel_archiver`, `rdb_archiver`, `archive_config`.
 //!
 //! Always true: no decoder panics, whatever the bytes.
 
@@ -13,10 +14,12 @@ pub mod archive_config;
 pub mod ca;
 mod calendar;
 pub mod channel_archiver;
+pub mod client;
 pub mod event;
 pub mod formats;
 mod numerals;
 pub mod pb;
 pub mod processors;
 pub mod rdb_archiver;
+pub mod pva;
 pub mod sample;

@@ -66,6 +66,62 @@ pub const STATUS_NAMES: [&str; 22] = [
     "WRITE_ACCESS",
 ];
 
+/// Type of a PV in its server, whatever the protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ValueType {
+    /// Texts.
+    Text,
+    /// Truth values (PV Access only); values are [`Scalar::Int8`] of 0 or 1.
+    Bool,
+    /// 8-bit integers.
+    Int8,
+    /// 16-bit integers.
+    Int16,
+    /// 32-bit integers.
+    Int32,
+    /// 64-bit integers (PV Access only).
+    Int64,
+    /// 8-bit integers without sign (PV Access only); values are [`Scalar::Int16`].
+    UInt8,
+    /// 16-bit integers without sign (PV Access only); values are [`Scalar::Int32`].
+    UInt16,
+    /// 32-bit integers without sign (PV Access only); values are [`Scalar::Int64`].
+    UInt32,
+    /// 64-bit integers without sign (PV Access only); values are [`Scalar::Int64`], and [`Value::Structure`] from 2^63 on.
+    UInt64,
+    /// 32-bit floats.
+    Float32,
+    /// 64-bit floats.
+    Float64,
+    /// Index of a label.
+    Enum,
+    /// A structure (PV Access only).
+    Structure,
+}
+
+impl ValueType {
+    /// A short name, for example `float64`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            ValueType::Text => "text",
+            ValueType::Bool => "bool",
+            ValueType::Int8 => "int8",
+            ValueType::Int16 => "int16",
+            ValueType::Int32 => "int32",
+            ValueType::Int64 => "int64",
+            ValueType::UInt8 => "uint8",
+            ValueType::UInt16 => "uint16",
+            ValueType::UInt32 => "uint32",
+            ValueType::UInt64 => "uint64",
+            ValueType::Float32 => "float32",
+            ValueType::Float64 => "float64",
+            ValueType::Enum => "enum",
+            ValueType::Structure => "structure",
+        }
+    }
+}
+
 /// The value of a sample.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
@@ -73,7 +129,7 @@ pub enum Value {
     Scalar(Scalar),
     /// A waveform: elements of one type.
     Array(Array),
-    /// Bytes of a structure that is none of these (PV Access).
+    /// Bytes of a structure that is none of these, with its type ([`crate::pva::Structure`]).
     Structure(Vec<u8>),
 }
 
@@ -151,7 +207,8 @@ pub struct Sample {
     pub value: Value,
     /// Severity of the alarm.
     pub severity: Severity,
-    /// Number of the alarm condition, as its protocol counts.
+    /// Number of the alarm condition: an index of [`STATUS_NAMES`], or 256 plus the class of PV Access where the server names
+    /// no such condition ([`crate::pva::normative`]).
     pub status: u16,
 }
 

@@ -19,13 +19,13 @@ use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 
-use super::connection::{ReadBuffer, Silence, Step, connect, greet};
 use super::dbr::{NativeType, Shape, decode_control, decode_time, encode_control};
-use super::event::{ChannelId, DropReason, Event, Outbox, Queue, Reason, Update};
 use super::protocol::{
     Access, ECA_NORMAL, EventMask, Frame, Header, MINOR_VERSION, Request, Response, command, first_frame,
 };
 use super::{Clock, Options, Settings, Statistics};
+use crate::client::connection::{ReadBuffer, Silence, Step, connect};
+use crate::client::event::{ChannelId, DropReason, Event, Outbox, Queue, Reason, Update};
 use crate::sample::Nanos;
 
 /// Time after which flow control, dropped samples and returned channels are looked at again.
@@ -336,7 +336,7 @@ impl Circuit {
         channel.state = State::Open { server_channel, native, count };
         self.opened.get_or_insert_with(Instant::now);
         self.shared.statistics.connected_channels.add(1);
-        let event = Event::Connected { host: self.id.address, native, count, access: channel.access };
+        let event = Event::Connected { host: self.id.address, native: native.into(), count, access: channel.access };
         self.outbox.push(Update { channel: ChannelId(id), received, event }, 0);
         let control = native.control_type();
         if channel.options.metadata && native != NativeType::String {
@@ -572,6 +572,13 @@ impl Circuit {
         let since = *self.idle_since.get_or_insert(now);
         if now - since >= LINGER { Err(End::Idle) } else { Ok(()) }
     }
+}
+
+/// Appends the first messages of a circuit.
+pub(super) fn greet(settings: &Settings, priority: u8, out: &mut Vec<u8>) {
+    Request::Version { priority: priority.into(), minor: MINOR_VERSION }.encode(out);
+    Request::ClientName { name: settings.client_name.as_bytes() }.encode(out);
+    Request::HostName { name: settings.host_name.as_bytes() }.encode(out);
 }
 
 fn subscription(

@@ -20,7 +20,7 @@
 use std::fmt;
 
 use super::protocol::{u16_at, u32_at, until_zero};
-use crate::sample::{Array, EPICS_EPOCH_SECONDS, Limits, Metadata, Sample, Scalar, Severity, Value};
+use crate::sample::{Array, EPICS_EPOCH_SECONDS, Limits, Metadata, Sample, Scalar, Severity, Value, ValueType};
 
 /// Bytes of a `DBR_STRING`, with its final zero.
 const STRING_BYTES: usize = 40;
@@ -47,6 +47,20 @@ pub enum NativeType {
     Long = 5,
     /// 64-bit float.
     Double = 6,
+}
+
+impl From<NativeType> for ValueType {
+    fn from(native: NativeType) -> ValueType {
+        match native {
+            NativeType::String => ValueType::Text,
+            NativeType::Short => ValueType::Int16,
+            NativeType::Float => ValueType::Float32,
+            NativeType::Enum => ValueType::Enum,
+            NativeType::Char => ValueType::Int8,
+            NativeType::Long => ValueType::Int32,
+            NativeType::Double => ValueType::Float64,
+        }
+    }
 }
 
 impl NativeType {

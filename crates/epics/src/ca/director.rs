@@ -17,22 +17,20 @@ use tokio::time::{Instant, sleep_until};
 
 use super::beacon::{Beacon, Beacons};
 use super::circuit::{Circuit, CircuitId, Order, Report, Shared};
-use super::protocol::{Request, Response, frames};
-use super::search::Schedule;
+use super::protocol::{MINOR_VERSION, Request, Response, frames};
 use super::{Options, name_server, repeater};
+use crate::client::backoff::Backoffs;
+use crate::client::search::{DatagramBytes, Schedule, Search};
 
 /// Datagrams that are received before other work gets its turn.
 const RECEIVE_BURST: usize = 256;
-/// Buffer of the socket, so that answers to a burst of searches are not lost.
-const RECEIVE_BUFFER_BYTES: usize = 4 << 20;
 /// Searches that may wait for a name server.
 const NAME_SERVER_QUEUE: usize = 64;
 /// Time between registrations with the repeater, before and after it has confirmed one.
 const REGISTER_PERIOD: Duration = Duration::from_secs(1);
 const REGISTERED_PERIOD: Duration = Duration::from_secs(30);
-/// Time for which a server is left alone after a failed circuit: doubles from the first to the second.
-const BACKOFF_MIN: Duration = Duration::from_millis(500);
-const BACKOFF_MAX: Duration = Duration::from_secs(60);
+/// A datagram begins with a version; a search has a header of 16 bytes and a name that ends with a zero.
+const DATAGRAM_BYTES: DatagramBytes = DatagramBytes { fixed: 16, name: |bytes| 16 + (bytes + 1).next_multiple_of(8) };
 
 /// A command of the client to the director.
 pub(super) enum Command {
@@ -49,11 +47,6 @@ struct Channel {
     refusals: u32,
 }
 
-struct Backoff {
-    until: Instant,
-    failures: u32,
-}
-
 pub(super) struct Director {
     shared: Shared,
     socket: UdpSocket,
@@ -62,7 +55,7 @@ pub(super) struct Director {
     circuits: FxHashMap<CircuitId, mpsc::UnboundedSender<Order>>,
     /// Whether a channel of this priority was subscribed to.
     priorities: Vec<u8>,
-    backoffs: FxHashMap<SocketAddrV4, Backoff>,
+    backoffs: Backoffs,
     beacons: Beacons,
     name_servers: Vec<mpsc::Sender<Arc<[u8]>>>,
     /// All tasks of the client but this; dropping it ends them.
@@ -70,18 +63,8 @@ pub(super) struct Director {
     register_at: Option<Instant>,
     /// Whether the last registration was confirmed.
     registered: bool,
+    names: Vec<Search>,
     datagram: Vec<u8>,
-}
-
-/// A socket for searches. It is bound to the loopback address when it needs no other.
-pub(super) fn bind(addresses: &[SocketAddrV4]) -> io::Result<UdpSocket> {
-    let local = addresses.iter().all(|address| address.ip().is_loopback());
-    let ip = if local { Ipv4Addr::LOCALHOST } else { Ipv4Addr::UNSPECIFIED };
-    let socket = std::net::UdpSocket::bind(SocketAddrV4::new(ip, 0))?;
-    socket.set_nonblocking(true)?;
-    socket.set_broadcast(true)?;
-    let _ = socket2::SockRef::from(&socket).set_recv_buffer_size(RECEIVE_BUFFER_BYTES);
-    UdpSocket::from_std(socket)
 }
 
 impl Director {
@@ -98,15 +81,21 @@ impl Director {
         Director {
             socket,
             channels: FxHashMap::default(),
-            schedule: Schedule::new(settings.max_search_period, settings.search_datagrams_per_second, now),
+            schedule: Schedule::new(
+                DATAGRAM_BYTES,
+                settings.max_search_period,
+                settings.search_datagrams_per_second,
+                now,
+            ),
             circuits: FxHashMap::default(),
             priorities: Vec::new(),
-            backoffs: FxHashMap::default(),
+            backoffs: Backoffs::default(),
             beacons: Beacons::new(settings.beacon_period, now),
             name_servers,
             tasks,
             register_at: settings.repeater.map(|_| now),
             registered: false,
+            names: Vec::new(),
             datagram: Vec::new(),
             shared,
         }
@@ -170,7 +159,7 @@ impl Director {
             }
             Report::Ended { circuit, stable, channels } => {
                 self.circuits.remove(&circuit);
-                self.back_off(circuit.address, stable);
+                self.backoffs.note(circuit.address, stable, Instant::now());
                 channels.into_iter().for_each(|id| self.search_again(id));
                 self.forget_ended_tasks();
             }
@@ -185,19 +174,6 @@ impl Director {
         let Some(channel) = self.channels.get_mut(&id) else { return };
         channel.circuit = None;
         self.schedule.add_lost(id, Arc::clone(&channel.name), channel.refusals, Instant::now());
-    }
-
-    /// A server that has served for a while may be reconnected to at once; another is left alone.
-    fn back_off(&mut self, address: SocketAddrV4, stable: bool) {
-        if stable {
-            self.backoffs.remove(&address);
-            return;
-        }
-        let now = Instant::now();
-        let failures = self.backoffs.get(&address).map_or(0, |backoff| backoff.failures + 1);
-        let wait = BACKOFF_MIN.saturating_mul(1 << failures.min(16)).min(BACKOFF_MAX);
-        self.backoffs.retain(|_, backoff| now < backoff.until + BACKOFF_MAX);
-        self.backoffs.insert(address, Backoff { until: now + wait, failures });
     }
 
     /// Handles a datagram and those that follow it.
@@ -239,7 +215,7 @@ impl Director {
             }
             return;
         }
-        if self.backoffs.get(&address).is_some_and(|backoff| Instant::now() < backoff.until) {
+        if self.backoffs.forbids(address, Instant::now()) {
             return;
         }
         let circuit = CircuitId { address, priority: channel.options.priority };
@@ -264,7 +240,7 @@ impl Director {
             return;
         }
         self.shared.statistics.beacon_anomalies.add(1);
-        self.backoffs.remove(&address);
+        self.backoffs.forget(address);
         self.schedule.boost(now);
         for &priority in &self.priorities {
             if let Some(orders) = self.circuits.get(&CircuitId { address, priority }) {
@@ -277,9 +253,16 @@ impl Director {
     async fn search(&mut self) {
         let copies = self.shared.settings.addresses.len() + self.name_servers.len();
         loop {
-            let names = self.schedule.datagram(copies.max(1), Instant::now(), &mut self.datagram);
-            if names == 0 {
+            self.schedule.datagram(copies.max(1), Instant::now(), &mut self.names);
+            if self.names.is_empty() {
                 break;
+            }
+            self.datagram.clear();
+            Request::Version { priority: 0, minor: MINOR_VERSION }.encode(&mut self.datagram);
+            for (channel, name) in &self.names {
+                let name = name.as_bytes();
+                Request::Search { name, channel: *channel, minor: MINOR_VERSION, must_reply: false }
+                    .encode(&mut self.datagram);
             }
             for &address in &self.shared.settings.addresses {
                 // A datagram that cannot be sent is lost, as in a network: its names are searched for again.
@@ -289,7 +272,7 @@ impl Director {
                 let _ = name_server.try_send(self.datagram.as_slice().into());
             }
             self.shared.statistics.search_datagrams.add(copies as u64);
-            self.shared.statistics.searches.add(names as u64);
+            self.shared.statistics.searches.add(self.names.len() as u64);
         }
         self.shared.statistics.searching_channels.set(self.schedule.len() as u64);
     }

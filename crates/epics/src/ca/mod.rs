@@ -15,8 +15,7 @@
 //! # Ok(()) }
 //! ```
 //!
-//! Modules, lowest first: `protocol` (messages), `dbr` (payloads), `settings`, `statistics`, `event` (events and their queue), `search`
-//! (when to search for which name), `beacon`, `repeater`, `connection` (parts of every TCP connection), `circuit`, `name_server`, `director` (all channels).
+//! Modules, lowest first: `protocol` (messages), `dbr` (payloads), `settings`, `beacon`, `repeater`, `circuit`, `name_server`, `director` (all channels).
 //!
 //! Always true:
 //! - A sample is delivered, or counted in a [`Event::Dropped`], or its possible loss in the server is marked by [`Event::Withheld`]. Losses
@@ -29,16 +28,12 @@
 
 mod beacon;
 mod circuit;
-mod connection;
 pub mod dbr;
 mod director;
-mod event;
 mod name_server;
 pub mod protocol;
 mod repeater;
-mod search;
 pub mod settings;
-mod statistics;
 
 use std::fmt;
 use std::io;
@@ -48,19 +43,22 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
+use crate::client::connection::bind;
+use crate::client::event::Queue;
 use crate::sample::Nanos;
 use circuit::Shared;
 use director::{Command, Director};
-use event::Queue;
 
 pub use dbr::NativeType;
-pub use event::{Batch, ChannelId, DropReason, Event, Events, Reason, Update};
-pub use protocol::{Access, EventMask, NAME_BYTES_MAX};
-pub use settings::{SettingError, Settings};
-pub use statistics::{Counter, Statistics};
+pub use protocol::NAME_BYTES_MAX;
+pub use settings::Settings;
 
-/// Source of receive times.
-pub(crate) type Clock = Arc<dyn Fn() -> Nanos + Send + Sync>;
+pub use crate::client::{
+    Access, Annotations, Batch, ChannelId, Counter, DropReason, Event, EventMask, Events, Reason, SettingError,
+    Statistics, Update,
+};
+
+use crate::client::Clock;
 
 /// Commands that wait for the director.
 const COMMANDS: usize = 1_024;
@@ -153,7 +151,7 @@ impl Client {
         clock: impl Fn() -> Nanos + Send + Sync + 'static,
     ) -> Result<(Client, Events), Error> {
         let runtime = tokio::runtime::Handle::try_current().map_err(|_| Error::NoRuntime)?;
-        let socket = director::bind(&settings.addresses).map_err(Error::Socket)?;
+        let socket = bind(&settings.addresses).map_err(Error::Socket)?;
         let (queue, events) = Queue::new(settings.queue_bytes);
         let (commands, command_receiver) = mpsc::channel(COMMANDS);
         let (reports, report_receiver) = mpsc::channel(REPORTS);

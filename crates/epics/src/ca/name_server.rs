@@ -10,9 +10,9 @@ use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, sleep_until};
 
-use super::circuit::{Report, Shared};
-use super::connection::{ReadBuffer, Silence, Step, connect, greet};
+use super::circuit::{Report, Shared, greet};
 use super::protocol::{Frame, Request, Response, first_frame};
+use crate::client::connection::{ReadBuffer, Silence, Step, connect};
 
 /// Time between two attempts to connect: doubles from the first to the second.
 const RETRY_MIN: Duration = Duration::from_millis(500);

@@ -21,6 +21,8 @@
 use std::fmt;
 use std::net::Ipv4Addr;
 
+pub use crate::client::{Access, EventMask};
+
 /// Minor version of the protocol that this client speaks: 4.13, the first in which a count of 0 means the actual length.
 pub const MINOR_VERSION: u16 = 13;
 /// Bytes of a header in its short form.
@@ -55,37 +57,6 @@ pub mod command {
     pub const REPEATER_REGISTER: u16 = 24;
     pub const CREATE_CH_FAIL: u16 = 26;
     pub const SERVER_DISCONN: u16 = 27;
-}
-
-/// Conditions under which a server sends an update: a bit set.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct EventMask(pub u16);
-
-impl EventMask {
-    /// The value changed by more than `MDEL`.
-    pub const VALUE: EventMask = EventMask(1);
-    /// The value changed by more than `ADEL`, the archive deadband.
-    pub const LOG: EventMask = EventMask(2);
-    /// Status or severity changed.
-    pub const ALARM: EventMask = EventMask(4);
-    /// Metadata changed.
-    pub const PROPERTY: EventMask = EventMask(8);
-}
-
-impl std::ops::BitOr for EventMask {
-    type Output = EventMask;
-    fn bitor(self, other: EventMask) -> EventMask {
-        EventMask(self.0 | other.0)
-    }
-}
-
-/// Rights of this client to a channel.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Access {
-    /// May read and subscribe.
-    pub read: bool,
-    /// May write.
-    pub write: bool,
 }
 
 impl Access {

@@ -9,7 +9,7 @@ use epics::ca::protocol::{Header, Response, command};
 use epics::ca::{
     Access, ChannelId, Client, DropReason, Error, Event, EventMask, NativeType, Options, Reason, Settings,
 };
-use epics::sample::{Array, Limits, Metadata, Scalar, Value};
+use epics::sample::{Array, Limits, Metadata, Scalar, Value, ValueType};
 use tokio::time::{sleep, timeout};
 
 use crate::fake_server::{FakeServer, NO_READ_ACCESS, Pv};
@@ -63,7 +63,7 @@ async fn a_value_of_every_type_arrives_as_it_was_sent() {
         let Event::Connected { host, native: seen, access, .. } = watch.event(channel, is_connected).await else {
             unreachable!()
         };
-        assert_eq!((host, seen), (server.tcp_address, native));
+        assert_eq!((host, seen), (server.tcp_address, native.into()));
         assert_eq!(access, Access { read: true, write: true });
         assert_eq!(watch.sample(channel).await, of(value));
     }
@@ -116,7 +116,7 @@ async fn a_restarted_server_is_found_again_and_may_serve_another_type() {
     let array = of(Value::Array(Array::Float64(vec![1.0, 2.0])));
     let _server = FakeServer::start_at(port, [("T:CNT", Pv::new(array.clone(), 32))]).await;
     let connected = watch.event(channel, is_connected).await;
-    assert!(matches!(connected, Event::Connected { native: NativeType::Double, count: 32, .. }), "{connected:?}");
+    assert!(matches!(connected, Event::Connected { native: ValueType::Float64, count: 32, .. }), "{connected:?}");
     assert_eq!(watch.sample(channel).await, array);
 }
 
@@ -127,7 +127,7 @@ async fn a_channel_that_the_server_ends_is_searched_for_again() {
     server.end_channels("T:CNT");
     assert_eq!(watch.event(channel, is_disconnected).await, Event::Disconnected(Reason::ChannelEnded));
     let connected = watch.event(channel, is_connected).await;
-    assert!(matches!(connected, Event::Connected { native: NativeType::Enum, .. }), "{connected:?}");
+    assert!(matches!(connected, Event::Connected { native: ValueType::Enum, .. }), "{connected:?}");
     assert_eq!(server.behaviour().connections.load(Relaxed), 1, "the circuit is kept");
 }
 

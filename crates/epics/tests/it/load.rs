@@ -12,7 +12,7 @@ const PVS: usize = 2_000;
 const SECONDS: i32 = 20;
 
 /// Processor time of this thread. Linux only.
-fn thread_time() -> Duration {
+pub(crate) fn thread_time() -> Duration {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
     Duration::from_nanos(text.split_whitespace().next().unwrap().parse().unwrap())
 }
@@ -90,7 +90,7 @@ fn load_of_2000_pvs_at_10_hz_spread_over_100_parts() {
 }
 
 /// Resident memory of this process in MiB. Linux only.
-fn resident_mib() -> usize {
+pub(crate) fn resident_mib() -> usize {
     let text = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = text.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
     line.split_whitespace().nth(1).unwrap().parse::<usize>().unwrap() / 1_024

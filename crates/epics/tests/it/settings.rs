@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use epics::ca::Settings;
+use epics::pva;
 
 fn read(variables: &[(&str, &str)]) -> Result<Settings, String> {
     let variable = |name: &str| variables.iter().find(|(n, _)| *n == name).map(|(_, value)| (*value).to_owned());
@@ -84,4 +85,36 @@ fn an_error_names_the_variable_its_value_and_what_is_expected() {
     for (variable, expected) in cases {
         assert_eq!(read(&[variable]).unwrap_err(), expected);
     }
+}
+
+#[test]
+fn settings_of_pv_access_tell_broadcast_addresses_from_servers_and_listen_at_them() {
+    let routes = "Iface Destination Gateway Flags RefCnt Use Metric Mask MTU Window IRTT\n\
+        eth0 0000A8C0 00000000 0001 0 0 0 00FFFFFF 0 0 0\n";
+    let read = |variables: &[(&str, &str)]| {
+        let variable = |name: &str| variables.iter().find(|(n, _)| *n == name).map(|(_, value)| (*value).to_owned());
+        pva::Settings::from_variables(variable, Some(routes))
+    };
+    let text =
+        |addresses: &[std::net::SocketAddrV4]| addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
+    let settings = read(&[
+        ("EPICS_PVA_ADDR_LIST", "10.0.0.1 192.168.0.255 224.0.2.3:7000 10.0.0.2:6000"),
+        ("EPICS_PVA_BROADCAST_PORT", "6076"),
+        ("EPICS_PVA_SERVER_PORT", "6075"),
+        ("EPICS_PVA_NAME_SERVERS", "10.0.0.3 10.0.0.4:1"),
+        ("EPICS_PVA_CONN_TMO", "2.5"),
+    ])
+    .unwrap();
+    assert_eq!(text(&settings.addresses), "10.0.0.1:6076 10.0.0.2:6000");
+    assert_eq!(text(&settings.broadcasts), "192.168.0.255:6076 224.0.2.3:7000");
+    assert_eq!(text(&settings.beacons), "192.168.0.255:6076");
+    assert_eq!(text(&settings.name_servers), "10.0.0.3:6075 10.0.0.4:1");
+    assert_eq!(settings.connection_timeout, Duration::from_millis(2_500));
+    let settings = read(&[("EPICS_PVA_AUTO_ADDR_LIST", "NO"), ("EPICS_PVA_ADDR_LIST", "10.0.0.1")]).unwrap();
+    assert_eq!(
+        (text(&settings.addresses), settings.broadcasts, settings.beacons),
+        ("10.0.0.1:5076".into(), vec![], vec![])
+    );
+    let error = read(&[("EPICS_PVA_BROADCAST_PORT", "0")]).unwrap_err().to_string();
+    assert_eq!(error, "EPICS_PVA_BROADCAST_PORT: invalid value \"0\": expected a port, 1 to 65535");
 }

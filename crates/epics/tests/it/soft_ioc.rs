@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use epics::ca::{ChannelId, Event, NativeType, Reason, Settings};
-use epics::sample::{Array, Limits, Metadata, Sample, Scalar, Severity, Value};
+use epics::sample::{Array, Limits, Metadata, Sample, Scalar, Severity, Value, ValueType};
 use tokio::time::sleep;
 
 use crate::watch::{Watch, count_of, now, settings};
@@ -18,14 +18,14 @@ const PYTHON: &str = "MILLRACE_TEST_IOC_PYTHON";
 
 /// Ports of an IOC on 127.0.0.1.
 #[derive(Clone, Copy)]
-struct Ports {
-    server: u16,
-    beacons: u16,
+pub(crate) struct Ports {
+    pub(crate) server: u16,
+    pub(crate) beacons: u16,
 }
 
 impl Ports {
     /// Ports that are free by TCP and UDP.
-    fn free() -> Ports {
+    pub(crate) fn free() -> Ports {
         let free = || loop {
             let tcp = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
             let port = tcp.local_addr().unwrap().port();
@@ -36,7 +36,7 @@ impl Ports {
         Ports { server: free(), beacons: free() }
     }
 
-    fn server(self) -> SocketAddrV4 {
+    pub(crate) fn server(self) -> SocketAddrV4 {
         SocketAddrV4::new([127, 0, 0, 1].into(), self.server)
     }
 
@@ -45,28 +45,37 @@ impl Ports {
     }
 }
 
-/// A running soft IOC; dropping it kills it.
-struct SoftIoc(Child);
+/// A running soft IOC or other server; dropping it kills it.
+pub(crate) struct SoftIoc(Child);
 
 impl SoftIoc {
     /// Starts an IOC and waits until it serves.
     fn start(ports: Ports) -> SoftIoc {
+        let (server, beacons) = (ports.server.to_string(), ports.beacons.to_string());
+        let variables = [
+            ("EPICS_CA_SERVER_PORT", &*server),
+            ("EPICS_CAS_BEACON_PORT", &beacons),
+            ("EPICS_CA_REPEATER_PORT", &beacons),
+            ("EPICS_CAS_INTF_ADDR_LIST", "127.0.0.1"),
+            ("EPICS_CAS_BEACON_ADDR_LIST", "127.0.0.1"),
+            ("EPICS_CAS_AUTO_BEACON_ADDR_LIST", "NO"),
+            ("EPICS_CA_MAX_ARRAY_BYTES", "10000000"),
+        ];
+        SoftIoc::run(&["soft_ioc.py", "T"], &variables)
+    }
+
+    /// Runs a script of this folder and waits until it serves.
+    pub(crate) fn run(arguments: &[&str], variables: &[(&str, &str)]) -> SoftIoc {
         let Ok(python) = std::env::var(PYTHON) else {
             panic!(
-                "{PYTHON} is not set: expected a python that has softioc. Install one with \
-                 `python3 -m venv DIR && DIR/bin/pip install softioc epicscorelibs`, and set {PYTHON}=DIR/bin/python"
+                "{PYTHON} is not set: expected a python that has softioc and p4p. Install one with \
+                 `python3 -m venv DIR && DIR/bin/pip install softioc epicscorelibs p4p`, and set {PYTHON}=DIR/bin/python"
             )
         };
         let mut child = Command::new(&python)
-            .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/soft_ioc.py"))
-            .arg("T")
-            .env("EPICS_CA_SERVER_PORT", ports.server.to_string())
-            .env("EPICS_CAS_BEACON_PORT", ports.beacons.to_string())
-            .env("EPICS_CA_REPEATER_PORT", ports.beacons.to_string())
-            .env("EPICS_CAS_INTF_ADDR_LIST", "127.0.0.1")
-            .env("EPICS_CAS_BEACON_ADDR_LIST", "127.0.0.1")
-            .env("EPICS_CAS_AUTO_BEACON_ADDR_LIST", "NO")
-            .env("EPICS_CA_MAX_ARRAY_BYTES", "10000000")
+            .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it"))
+            .args(arguments)
+            .envs(variables.iter().copied())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
@@ -78,7 +87,7 @@ impl SoftIoc {
         ioc
     }
 
-    fn signal(&self, signal: &str) {
+    pub(crate) fn signal(&self, signal: &str) {
         let status = Command::new("kill").args([signal, &self.0.id().to_string()]).status().unwrap();
         assert!(status.success());
     }
@@ -94,7 +103,7 @@ impl Drop for SoftIoc {
 /// Whether a value is the expected one.
 type Check = fn(&Value) -> bool;
 
-async fn connected(watch: &mut Watch, channel: ChannelId) -> (NativeType, u32) {
+async fn connected(watch: &mut Watch, channel: ChannelId) -> (ValueType, u32) {
     match watch.event(channel, |event| matches!(event, Event::Connected { .. })).await {
         Event::Connected { native, count, .. } => (native, count),
         other => panic!("{other:?}"),
@@ -141,7 +150,7 @@ async fn records_of_every_kind_arrive_with_their_type_and_value() {
     sleep(Duration::from_millis(1_500)).await;
     for (name, native, count, expected) in cases {
         let channel = watch.subscribe(name).await;
-        assert_eq!(connected(&mut watch, channel).await, (native, count), "{name}");
+        assert_eq!(connected(&mut watch, channel).await, (native.into(), count), "{name}");
         let sample = watch.sample(channel).await;
         assert!(expected(&sample.value) && is_recent(&sample), "{name}: {:.200}", format!("{sample:?}"));
     }

@@ -3,7 +3,9 @@
 use std::net::SocketAddrV4;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use epics::ca::{ChannelId, Client, Event, Events, Options, Settings, Update};
+use epics::ca::{Client, Options, Settings};
+use epics::client::{ChannelId, Event, Events, Update};
+use epics::pva;
 use epics::sample::{Nanos, Sample, Scalar, Severity, Value};
 use tokio::time::timeout;
 
@@ -18,9 +20,26 @@ pub(crate) fn settings(addresses: &[SocketAddrV4]) -> Settings {
     Settings { addresses: addresses.to_vec(), repeater: None, ..Settings::default() }
 }
 
-pub(crate) struct Watch {
-    pub(crate) client: Client,
+/// Settings of PV Access, with servers on this machine.
+pub(crate) fn pva_settings(addresses: &[SocketAddrV4]) -> pva::Settings {
+    pva::Settings { addresses: addresses.to_vec(), ..pva::Settings::default() }
+}
+
+/// A client of either protocol with its events.
+pub(crate) struct Watch<C = Client> {
+    pub(crate) client: C,
     pub(crate) events: Events,
+}
+
+impl Watch<pva::Client> {
+    pub(crate) fn pva(settings: pva::Settings) -> Watch<pva::Client> {
+        let (client, events) = pva::Client::new(settings, now).unwrap();
+        Watch { client, events }
+    }
+
+    pub(crate) async fn subscribe_pva(&self, name: &str) -> ChannelId {
+        self.client.subscribe(name, pva::Options::default()).await.unwrap()
+    }
 }
 
 impl Watch {
@@ -32,7 +51,9 @@ impl Watch {
     pub(crate) async fn subscribe(&self, name: &str) -> ChannelId {
         self.client.subscribe(name, Options::default()).await.unwrap()
     }
+}
 
+impl<C> Watch<C> {
     pub(crate) async fn next(&mut self) -> Update {
         timeout(PATIENCE, self.events.next()).await.expect("an event in time").expect("the client runs")
     }

@@ -11,13 +11,42 @@ use std::sync::Arc;
 
 use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore, mpsc};
 
-use super::dbr::NativeType;
-use super::protocol::Access;
-use crate::sample::{Metadata, Nanos, Sample};
+use crate::sample::{Metadata, Nanos, Sample, ValueType};
 
 /// Number of a channel of a client; never used again after `unsubscribe`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ChannelId(pub u32);
+
+/// Rights of a client to a channel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Access {
+    /// May read and subscribe.
+    pub read: bool,
+    /// May write.
+    pub write: bool,
+}
+
+/// Conditions under which a server sends an update: a bit set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EventMask(pub u16);
+
+impl EventMask {
+    /// The value changed by more than `MDEL`.
+    pub const VALUE: EventMask = EventMask(1);
+    /// The value changed by more than `ADEL`, the archive deadband.
+    pub const LOG: EventMask = EventMask(2);
+    /// Status or severity changed.
+    pub const ALARM: EventMask = EventMask(4);
+    /// Metadata changed.
+    pub const PROPERTY: EventMask = EventMask(8);
+}
+
+impl std::ops::BitOr for EventMask {
+    type Output = EventMask;
+    fn bitor(self, other: EventMask) -> EventMask {
+        EventMask(self.0 | other.0)
+    }
+}
 
 /// An event of a channel.
 #[derive(Clone, Debug, PartialEq)]
@@ -37,11 +66,11 @@ pub enum Event {
     Connected {
         /// Address of the server.
         host: SocketAddrV4,
-        /// Type of the PV.
-        native: NativeType,
-        /// Largest number of elements; 1 for scalars.
+        /// Type of the PV in its server.
+        native: ValueType,
+        /// Largest number of elements; 1 for scalars and structures, 0 where the protocol does not tell (arrays of PV Access).
         count: u32,
-        /// Rights of this client.
+        /// Rights of this client. PV Access does not tell them: reading is granted, writing is not.
         access: Access,
     },
     /// The rights of this client changed.
@@ -52,6 +81,8 @@ pub enum Event {
     Sample(Sample),
     /// Metadata: after `Connected`, and whenever they changed.
     Metadata(Box<Metadata>),
+    /// Facts of the samples that follow, until the next event of this kind or `Disconnected` (PV Access only).
+    Annotations(Box<Annotations>),
     /// Samples of this channel were dropped here since its last sample.
     Dropped {
         /// Their number.
@@ -62,15 +93,27 @@ pub enum Event {
     /// Since the last sample of this channel, the server was for some time asked to withhold updates, because the consumer is slow.
     /// It then sends only the newest. The number of updates in between is not known, and may be 0.
     Withheld,
+    /// Since the last sample of this channel, the server lost updates, because its queue for this channel was full (PV Access only).
+    /// It merges them into the next. Their number is not known, and is 1 or more.
+    Overrun,
     /// The server refused a request.
     Refused {
-        /// Number of the request's command, [`super::protocol::command`].
+        /// Number of the request's command: [`crate::ca::protocol::command`] or [`crate::pva::protocol::command`].
         command: u16,
-        /// Status of the server, [`super::protocol::status_name`].
+        /// Status of the server: [`crate::ca::protocol::status_name`]; in PV Access 1 warning, 2 error, 3 fatal error.
         status: u32,
         /// Text of the server; often empty.
         text: String,
     },
+}
+
+/// Facts about samples that seldom change and have no place in a [`Sample`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Annotations {
+    /// Text of the alarm, where it is not just the name of the status.
+    pub alarm_message: String,
+    /// `userTag` of the time stamp; 0 where the server has none.
+    pub user_tag: i32,
 }
 
 /// Cause of a disconnection.
@@ -82,7 +125,7 @@ pub enum Reason {
     Unresponsive,
     /// The server ended this channel.
     ChannelEnded,
-    /// The server sent bytes that are not Channel Access.
+    /// The server sent bytes that are not of its protocol.
     Protocol,
 }
 
@@ -91,9 +134,9 @@ pub enum Reason {
 pub enum DropReason {
     /// The queue of updates is full.
     ConsumerSlow,
-    /// The payload is larger than `max_array_bytes`.
+    /// The payload is larger than the client's limit.
     TooLarge,
-    /// The payload is not of its type and count.
+    /// The payload is not of its type.
     Malformed,
 }
 
@@ -156,14 +199,14 @@ impl Drop for Events {
 
 /// The circuits' end of the queue.
 #[derive(Clone)]
-pub(super) struct Queue {
+pub(crate) struct Queue {
     batches: mpsc::UnboundedSender<Batch>,
     budget: Arc<Semaphore>,
     bytes: u32,
 }
 
 impl Queue {
-    pub(super) fn new(bytes: usize) -> (Queue, Events) {
+    pub(crate) fn new(bytes: usize) -> (Queue, Events) {
         let bytes = u32::try_from(bytes.clamp(1, Semaphore::MAX_PERMITS)).unwrap_or(u32::MAX);
         let budget = Arc::new(Semaphore::new(bytes as usize));
         // Each batch holds permits of the budget, so that the budget bounds this queue.
@@ -173,7 +216,7 @@ impl Queue {
     }
 
     /// Returns when the consumer is gone.
-    pub(super) async fn closed(&self) {
+    pub(crate) async fn closed(&self) {
         self.batches.closed().await;
     }
 }
@@ -184,7 +227,7 @@ const KEPT_BYTES_MAX: usize = 1 << 20;
 type Grant = Pin<Box<dyn Future<Output = Result<OwnedSemaphorePermit, AcquireError>> + Send>>;
 
 /// Updates of one circuit on their way into the queue.
-pub(super) struct Outbox {
+pub(crate) struct Outbox {
     queue: Queue,
     current: Vec<Update>,
     current_bytes: usize,
@@ -193,38 +236,38 @@ pub(super) struct Outbox {
 }
 
 impl Outbox {
-    pub(super) fn new(queue: Queue) -> Outbox {
+    pub(crate) fn new(queue: Queue) -> Outbox {
         Outbox { queue, current: Vec::new(), current_bytes: 0, waiting: None }
     }
 
     /// Adds an event. `payload_bytes`: bytes that it came in, as an estimate of its size.
-    pub(super) fn push(&mut self, update: Update, payload_bytes: usize) {
+    pub(crate) fn push(&mut self, update: Update, payload_bytes: usize) {
         self.current_bytes += size_of::<Update>() + payload_bytes;
         self.current.push(update);
     }
 
     /// Whether samples have to be dropped.
-    pub(super) fn is_full(&self) -> bool {
+    pub(crate) fn is_full(&self) -> bool {
         self.waiting.is_some() && self.current_bytes >= KEPT_BYTES_MAX
     }
 
     /// Whether even events that cannot be dropped are so many that no more should be read.
-    pub(super) fn is_overfull(&self) -> bool {
+    pub(crate) fn is_overfull(&self) -> bool {
         self.current_bytes >= 8 * KEPT_BYTES_MAX
     }
 
     /// Whether updates wait for the consumer.
-    pub(super) fn is_blocked(&self) -> bool {
+    pub(crate) fn is_blocked(&self) -> bool {
         self.waiting.is_some()
     }
 
     /// Whether the consumer has caught up by half.
-    pub(super) fn is_relaxed(&self) -> bool {
+    pub(crate) fn is_relaxed(&self) -> bool {
         self.waiting.is_none() && self.queue.budget.available_permits() >= self.queue.bytes as usize / 2
     }
 
     /// Sends what has been pushed, if the queue has room and nothing waits before it.
-    pub(super) fn flush(&mut self) {
+    pub(crate) fn flush(&mut self) {
         if self.waiting.is_some() || self.current.is_empty() {
             return;
         }
@@ -244,7 +287,7 @@ impl Outbox {
     ///
     /// # Errors
     /// The consumer is gone.
-    pub(super) async fn granted(&mut self) -> Result<(), AcquireError> {
+    pub(crate) async fn granted(&mut self) -> Result<(), AcquireError> {
         let Some((_, grant)) = &mut self.waiting else { return std::future::pending().await };
         let permit = grant.await?;
         if let Some((updates, _)) = self.waiting.take() {
@@ -255,7 +298,7 @@ impl Outbox {
     }
 
     /// Sends all, waiting as long as it takes.
-    pub(super) async fn drain(&mut self) -> Result<(), AcquireError> {
+    pub(crate) async fn drain(&mut self) -> Result<(), AcquireError> {
         self.flush();
         while self.waiting.is_some() {
             self.granted().await?;

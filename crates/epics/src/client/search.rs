@@ -13,10 +13,8 @@ use std::time::Duration;
 use rustc_hash::FxHashMap;
 use tokio::time::Instant;
 
-use super::protocol::{MINOR_VERSION, Request};
-
 /// Largest datagram: fits an Ethernet frame with room for tunnels.
-pub(super) const DATAGRAM_BYTES_MAX: usize = 1_400;
+pub(crate) const DATAGRAM_BYTES_MAX: usize = 1_400;
 /// Time before the second search.
 const FIRST_PERIOD: Duration = Duration::from_millis(100);
 /// Level that names return to when a server may have appeared: their next search is at once, the one after it 1.6 s later.
@@ -29,7 +27,20 @@ const BURST: f64 = 8.0;
 /// Level of a name whose channel was lost, or that was found at a server that cannot be reached: the next search is 0.4 s later.
 const LOST_LEVEL: usize = 3;
 
-pub(super) struct Schedule {
+/// A name to search for, with the number of its channel.
+pub(crate) type Search = (u32, Arc<str>);
+
+/// Sizes of a protocol's search datagram.
+#[derive(Clone, Copy)]
+pub(crate) struct DatagramBytes {
+    /// Bytes without names.
+    pub(crate) fixed: usize,
+    /// Bytes of a name of so many bytes.
+    pub(crate) name: fn(usize) -> usize,
+}
+
+pub(crate) struct Schedule {
+    sizes: DatagramBytes,
     waiting: FxHashMap<u32, Waiting>,
     /// By level, the number of searches so far: entries in the order in which they are due.
     levels: Vec<VecDeque<Entry>>,
@@ -54,10 +65,11 @@ struct Entry {
 }
 
 impl Schedule {
-    pub(super) fn new(max_period: Duration, datagrams_per_second: u32, now: Instant) -> Schedule {
+    pub(crate) fn new(sizes: DatagramBytes, max_period: Duration, datagrams_per_second: u32, now: Instant) -> Schedule {
         // All entries of the last level have waited the maximal period, so that their order is that of their times.
         let levels = (0..).take_while(|&level| period(level) < max_period).count() + 2;
         Schedule {
+            sizes,
             waiting: FxHashMap::default(),
             levels: vec![VecDeque::new(); levels],
             max_period,
@@ -68,68 +80,64 @@ impl Schedule {
         }
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.waiting.len()
     }
 
     /// Adds a name that is searched for at once.
-    pub(super) fn add(&mut self, channel: u32, name: Arc<str>, now: Instant) {
+    pub(crate) fn add(&mut self, channel: u32, name: Arc<str>, now: Instant) {
         self.enqueue(channel, name, 0, now);
     }
 
     /// Adds the name of a lost channel.
     ///
     /// - `refusals`: times in a row that a server was found and did not open it; each doubles the wait.
-    pub(super) fn add_lost(&mut self, channel: u32, name: Arc<str>, refusals: u32, now: Instant) {
+    pub(crate) fn add_lost(&mut self, channel: u32, name: Arc<str>, refusals: u32, now: Instant) {
         let level = (LOST_LEVEL + refusals as usize).min(self.levels.len() - 1);
         self.enqueue(channel, name, level, now + self.wait_before(level));
     }
 
-    pub(super) fn remove(&mut self, channel: u32) -> bool {
+    pub(crate) fn remove(&mut self, channel: u32) -> bool {
         self.waiting.remove(&channel).is_some()
     }
 
     /// A server may have appeared: names that wait long are searched for again, at most every five seconds.
-    pub(super) fn boost(&mut self, now: Instant) {
+    pub(crate) fn boost(&mut self, now: Instant) {
         let at = self.boosted.map_or(now, |boosted| now.max(boosted + BOOST_PERIOD));
         self.boost_at = Some(self.boost_at.map_or(at, |earlier| earlier.min(at)));
     }
 
     /// When [`Schedule::datagram`] has something to do; `None` while no name waits.
-    pub(super) fn next_due(&self) -> Option<Instant> {
+    pub(crate) fn next_due(&self) -> Option<Instant> {
         let fronts = self.levels.iter().filter_map(|level| level.front()).map(|entry| entry.due);
         let due = fronts.min().map(|due| due.max(self.pace.ready_at(1)));
         [due, self.boost_at].into_iter().flatten().min()
     }
 
-    /// Fills `out` with a datagram of the names that are due and returns their number; 0 when none is, or when the rate
-    /// does not permit a datagram yet.
+    /// Fills `names` with the names of the next datagram; none when no name is due, or when the rate does not permit a datagram yet.
     ///
     /// - `copies`: addresses that the datagram will be sent to.
-    pub(super) fn datagram(&mut self, copies: usize, now: Instant, out: &mut Vec<u8>) -> usize {
-        out.clear();
+    pub(crate) fn datagram(&mut self, copies: usize, now: Instant, names: &mut Vec<Search>) {
+        names.clear();
         if self.boost_at.is_some_and(|at| at <= now) {
             self.boost_now(now);
         }
         if self.pace.ready_at(1) > now {
-            return 0;
+            return;
         }
-        Request::Version { priority: 0, minor: MINOR_VERSION }.encode(out);
-        let mut names = 0;
+        let mut datagram_bytes = self.sizes.fixed;
         for level in 0..self.levels.len() {
             while let Some((channel, bytes)) = self.first_due(level, now) {
-                if out.len() + bytes > DATAGRAM_BYTES_MAX {
-                    self.pace.spend(copies, now);
-                    return names;
+                if datagram_bytes + bytes > DATAGRAM_BYTES_MAX && !names.is_empty() {
+                    return self.pace.spend(copies, now);
                 }
-                self.search(level, channel, now, out);
-                names += 1;
+                datagram_bytes += bytes;
+                self.search(level, channel, now, names);
             }
         }
-        if names > 0 {
+        if !names.is_empty() {
             self.pace.spend(copies, now);
         }
-        names
     }
 
     /// The first name of a level that is due, with the bytes of its request. Stale entries before it are removed.
@@ -138,19 +146,19 @@ impl Schedule {
             let entry = *self.levels[level].front()?;
             match self.waiting.get(&entry.channel).filter(|waiting| waiting.stamp == entry.stamp) {
                 Some(_) if entry.due > now => return None,
-                Some(waiting) => return Some((entry.channel, 16 + (waiting.name.len() + 1).next_multiple_of(8))),
+                Some(waiting) => return Some((entry.channel, (self.sizes.name)(waiting.name.len()))),
                 None => drop(self.levels[level].pop_front()),
             }
         }
     }
 
-    /// Appends the request for the first name of a level and puts the name into the next level.
-    fn search(&mut self, level: usize, channel: u32, now: Instant, out: &mut Vec<u8>) {
+    /// Appends the first name of a level and puts the name into the next level.
+    fn search(&mut self, level: usize, channel: u32, now: Instant, names: &mut Vec<Search>) {
         self.levels[level].pop_front();
         let next = (level + 1).min(self.levels.len() - 1);
         let due = now + self.wait_before(next);
         let Some(waiting) = self.waiting.get(&channel) else { return };
-        Request::Search { name: waiting.name.as_bytes(), channel, minor: MINOR_VERSION, must_reply: false }.encode(out);
+        names.push((channel, Arc::clone(&waiting.name)));
         self.levels[next].push_back(Entry { due, channel, stamp: waiting.stamp });
     }
 
@@ -208,12 +216,12 @@ impl Pace {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ca::protocol::frames;
 
+    const SIZES: DatagramBytes = DatagramBytes { fixed: 16, name: |bytes| 16 + (bytes + 1).next_multiple_of(8) };
     const MAX_PERIOD: Duration = Duration::from_secs(300);
 
     fn schedule(names: u32, now: Instant) -> Schedule {
-        let mut schedule = Schedule::new(MAX_PERIOD, 500, now);
+        let mut schedule = Schedule::new(SIZES, MAX_PERIOD, 500, now);
         for channel in 0..names {
             schedule.add(channel, format!("SR:BPM{channel:06}:X").into(), now);
         }
@@ -224,12 +232,14 @@ mod tests {
     fn run(schedule: &mut Schedule, start: Instant, time: Duration) -> Vec<(Duration, Vec<u32>)> {
         let mut sent = Vec::new();
         let mut now = start;
-        let mut out = Vec::new();
+        let mut names = Vec::new();
         while let Some(due) = schedule.next_due().filter(|&due| due <= start + time) {
             now = now.max(due);
-            if schedule.datagram(1, now, &mut out) > 0 {
-                assert!(out.len() <= DATAGRAM_BYTES_MAX, "datagram of {} bytes", out.len());
-                sent.push((now - start, frames(&out).skip(1).map(|(header, _)| header.p1).collect()));
+            schedule.datagram(1, now, &mut names);
+            if !names.is_empty() {
+                let bytes = names.iter().map(|(_, name)| (SIZES.name)(name.len())).sum::<usize>() + SIZES.fixed;
+                assert!(bytes <= DATAGRAM_BYTES_MAX, "datagram of {bytes} bytes");
+                sent.push((now - start, names.iter().map(|&(channel, _)| channel).collect()));
             }
         }
         sent

@@ -1,38 +1,42 @@
-//! Parts of every TCP connection: its start, its read buffer, and the watch for silence.
+//! Parts of every connection: how it is opened, its read buffer, and the watch for silence.
 
 use std::io;
-use std::net::SocketAddrV4;
+use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
 
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, UdpSocket};
 use tokio::time::{Instant, timeout};
-
-use super::Settings;
-use super::protocol::{MINOR_VERSION, Request};
 
 /// Size of a new read buffer. It doubles when a read fills it, up to [`READ_BYTES_MAX`], and further only for larger messages.
 const READ_BYTES_MIN: usize = 4 << 10;
 const READ_BYTES_MAX: usize = 64 << 10;
 
+/// Buffer of a socket for searches, so that answers to a burst of searches are not lost.
+const RECEIVE_BUFFER_BYTES: usize = 4 << 20;
+
+/// A socket for searches. It is bound to the loopback address when it needs no other.
+pub(crate) fn bind(addresses: &[SocketAddrV4]) -> io::Result<UdpSocket> {
+    let local = addresses.iter().all(|address| address.ip().is_loopback());
+    let ip = if local { Ipv4Addr::LOCALHOST } else { Ipv4Addr::UNSPECIFIED };
+    let socket = std::net::UdpSocket::bind(SocketAddrV4::new(ip, 0))?;
+    socket.set_nonblocking(true)?;
+    socket.set_broadcast(true)?;
+    let _ = socket2::SockRef::from(&socket).set_recv_buffer_size(RECEIVE_BUFFER_BYTES);
+    UdpSocket::from_std(socket)
+}
+
 /// Opens a TCP connection.
-pub(super) async fn connect(address: SocketAddrV4, within: Duration) -> io::Result<TcpStream> {
+pub(crate) async fn connect(address: SocketAddrV4, within: Duration) -> io::Result<TcpStream> {
     let stream = timeout(within, TcpStream::connect(address)).await??;
     stream.set_nodelay(true)?;
     Ok(stream)
-}
-
-/// Appends the first messages of a circuit.
-pub(super) fn greet(settings: &Settings, priority: u8, out: &mut Vec<u8>) {
-    Request::Version { priority: priority.into(), minor: MINOR_VERSION }.encode(out);
-    Request::ClientName { name: settings.client_name.as_bytes() }.encode(out);
-    Request::HostName { name: settings.host_name.as_bytes() }.encode(out);
 }
 
 /// The silence of a server, and its consequences.
 ///
 /// An echo is sent after half the timeout, at most 15 s, and the circuit is lost after the whole timeout. After a sign of a restart
 /// an echo is sent at once, and the circuit is lost after 5 s.
-pub(super) struct Silence {
+pub(crate) struct Silence {
     timeout: Duration,
     heard: Instant,
     echo_sent: Option<Instant>,
@@ -41,7 +45,7 @@ pub(super) struct Silence {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Step {
+pub(crate) enum Step {
     Wait,
     Echo,
     GiveUp,
@@ -51,21 +55,21 @@ const ECHO_AFTER_MAX: Duration = Duration::from_secs(15);
 const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl Silence {
-    pub(super) fn new(timeout: Duration) -> Silence {
+    pub(crate) fn new(timeout: Duration) -> Silence {
         Silence { timeout, heard: Instant::now(), echo_sent: None, probing: false }
     }
 
-    pub(super) fn heard(&mut self, now: Instant) {
+    pub(crate) fn heard(&mut self, now: Instant) {
         self.heard = now;
         self.echo_sent = None;
         self.probing = false;
     }
 
-    pub(super) fn probe(&mut self) {
+    pub(crate) fn probe(&mut self) {
         self.probing = true;
     }
 
-    pub(super) fn step(&mut self, now: Instant) -> Step {
+    pub(crate) fn step(&mut self, now: Instant) -> Step {
         if now < self.due() {
             return Step::Wait;
         }
@@ -76,7 +80,7 @@ impl Silence {
         Step::Echo
     }
 
-    pub(super) fn due(&self) -> Instant {
+    pub(crate) fn due(&self) -> Instant {
         let lost = self.heard + self.timeout;
         match self.echo_sent {
             Some(sent) if self.probing => lost.min(sent + PROBE_TIMEOUT),
@@ -88,7 +92,7 @@ impl Silence {
 }
 
 /// Bytes that were read and not yet handled.
-pub(super) struct ReadBuffer {
+pub(crate) struct ReadBuffer {
     bytes: Vec<u8>,
     start: usize,
     end: usize,
@@ -97,34 +101,34 @@ pub(super) struct ReadBuffer {
 }
 
 impl ReadBuffer {
-    pub(super) fn new() -> ReadBuffer {
+    pub(crate) fn new() -> ReadBuffer {
         ReadBuffer { bytes: vec![0; READ_BYTES_MIN], start: 0, end: 0, skip: 0 }
     }
 
     /// Room for the next read; never empty.
-    pub(super) fn space(&mut self) -> &mut [u8] {
+    pub(crate) fn space(&mut self) -> &mut [u8] {
         &mut self.bytes[self.end..]
     }
 
-    pub(super) fn filled(&mut self, bytes: usize) {
+    pub(crate) fn filled(&mut self, bytes: usize) {
         self.end += bytes;
         let skip = std::mem::take(&mut self.skip);
         self.consume(skip);
     }
 
-    pub(super) fn bytes(&self) -> &[u8] {
+    pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes[self.start..self.end]
     }
 
     /// Removes the first `bytes` bytes, those too that are still to come.
-    pub(super) fn consume(&mut self, bytes: u64) {
+    pub(crate) fn consume(&mut self, bytes: u64) {
         let here = bytes.min((self.end - self.start) as u64);
         self.start += here as usize;
         self.skip += bytes - here;
     }
 
     /// Makes room for a message of `message_bytes`. Grows at most to twice the bytes that have arrived, or [`READ_BYTES_MAX`].
-    pub(super) fn make_room(&mut self, message_bytes: usize) {
+    pub(crate) fn make_room(&mut self, message_bytes: usize) {
         let was_full = self.end == self.bytes.len();
         self.bytes.copy_within(self.start..self.end, 0);
         self.end -= self.start;

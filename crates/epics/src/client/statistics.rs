@@ -13,15 +13,15 @@ impl Counter {
         self.0.load(Ordering::Relaxed)
     }
 
-    pub(super) fn add(&self, n: u64) {
+    pub(crate) fn add(&self, n: u64) {
         self.0.fetch_add(n, Ordering::Relaxed);
     }
 
-    pub(super) fn subtract(&self, n: u64) {
+    pub(crate) fn subtract(&self, n: u64) {
         self.0.fetch_sub(n, Ordering::Relaxed);
     }
 
-    pub(super) fn set(&self, n: u64) {
+    pub(crate) fn set(&self, n: u64) {
         self.0.store(n, Ordering::Relaxed);
     }
 }
