@@ -129,7 +129,8 @@ public class PhoebusReaders {
             double number = number(value).doubleValue();
             Alarm alarm = Alarm.alarmOf(value);
             AlarmSeverity severity = severity(number);
-            String status = number >= 8 ? "HIHI" : number >= 6 ? "HIGH" : number <= -8 ? "LOLO" : number <= -6 ? "LOW" : "NO";
+            String status = number >= 8 ? "HIHI" : number >= 6 ? "HIGH"
+                    : number <= -8 ? "LOLO" : number <= -6 ? "LOW" : "NO";
             equal(severity, alarm.getSeverity());
             expect(List.of(status, status + "_ALARM").contains(alarm.getName()), status, alarm.getName());
             display(value);
