@@ -11,6 +11,7 @@ mod fuzz_sql;
 mod instructions;
 mod model;
 mod peers;
+mod phoebus;
 mod postgres;
 mod run;
 mod scale;
@@ -32,6 +33,8 @@ cargo xtask <command>
   tidy                           the rules of ARCHITECTURE.md, checked from `cargo metadata` and the sources
   tools [--peers]                fetches what the end-to-end tests need (PostgreSQL, psycopg, pgjdbc); with --peers also
                                  the databases that `millrace bench` measures against (docs/manual/benchmark-peers.md)
+  tools --phoebus                builds Phoebus's archive readers, for a test that is ignored without them, from a clone:
+                                 $MILLRACE_PHOEBUS_SOURCE, a folder or URL
   model [--schedules N]          the threads of `rows` under schedules that a model checker chooses; N of each kind
   sim --minutes N [--seed S]     the engine under random faults, release build; prints its seed, which replays it
   scale [FOLDER]                 what grows with series and segments, at 1/1000 and 1/100 of 100 TB; release build, a

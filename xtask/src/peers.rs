@@ -135,7 +135,7 @@ fn fetch_one(peer: &Peer, home: &Path) -> Result {
 }
 
 /// Resolves the dependencies of artifacts by a Maven project that contains nothing else.
-fn maven(artifacts: &[&str], to: &Path) -> Result {
+pub(crate) fn maven(artifacts: &[&str], to: &Path) -> Result {
     if !in_path("java") {
         install(&["default-jdk-headless"])?;
     }

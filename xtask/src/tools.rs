@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::run::{cache_dir, in_path, output, passes, target_dir};
-use crate::{Result, peers};
+use crate::{Result, peers, phoebus};
 
 /// Pinned versions, so that the same clients are tested every time.
 const PYTHON: [&str; 8] = [
@@ -70,12 +70,16 @@ impl Tools {
     }
 }
 
-/// `cargo xtask tools [--peers]`.
+/// `cargo xtask tools [--peers | --phoebus]`.
 pub(crate) fn run(arguments: &[String]) -> Result {
     match arguments {
         [] => fetch().map(|_| ()),
         [option] if option == "--peers" => fetch_all().map(|_| ()),
-        _ => Err(format!("unexpected arguments {arguments:?}: expected none or --peers")),
+        [option] if option == "--phoebus" => {
+            println!("tools: Phoebus's archive readers in {}", phoebus::fetch()?.display());
+            Ok(())
+        }
+        _ => Err(format!("unexpected arguments {arguments:?}: expected none, --peers or --phoebus")),
     }
 }
 

@@ -153,26 +153,48 @@ fn samples_of_a_soft_ioc_come_back_by_every_door() {
     server.stop();
 }
 
-#[test]
-fn clients_of_the_appliance_work_unmodified() {
-    let (_folder, data) = folder();
+/// A server that has archived all PVs, whose IOC has ended, and the first and last value of the counter.
+fn archived(data: &Path) -> (Server, [String; 2]) {
     let ioc = Ioc::start(Ports::free());
-    let server = start(&data, ioc.ports());
+    let server = start(data, ioc.ports());
     json_of(&server, &format!("/mgmt/bpl/archivePV?pv={ALL}"));
     until("40 samples", || counted(&server).len() > 40);
     drop(ioc);
     until("the IOC is missed", || !is_connected(&server, "T:CNT"));
     let counts = counted(&server);
-    let (first, last) = (counts[0].to_string(), counts[counts.len() - 1].to_string());
+    let ends = [counts[0].to_string(), counts[counts.len() - 1].to_string()];
+    (server, ends)
+}
+
+/// Runs a script with the address of a server and the first and last value of the counter.
+fn run_client(mut command: Command, script: &str, server: &Server, ends: &[String; 2]) {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/archiver").join(script);
     let (host, port) = server.http.rsplit_once(':').unwrap();
+    let output = command.arg(&script).args([host, port]).args(ends).output().unwrap();
+    assert!(output.status.success(), "{}:\n{}", script.display(), printed(&output));
+}
+
+#[test]
+fn clients_of_the_appliance_work_unmodified() {
+    let (_folder, data) = folder();
+    let (server, ends) = archived(&data);
     for (variable, default, script) in [
         ("MILLRACE_TEST_AA_PYTHON", "archiver-clients/bin/python", "aapy_pyarchappl_archapp.py"),
         ("MILLRACE_TEST_AA_RETRIEVAL_PYTHON", "archiver-retrieval/bin/python", "retrieval_client.py"),
     ] {
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/archiver").join(script);
-        let output = Command::new(tool(variable, default)).arg(&script).args([host, port, &first, &last]).output().unwrap();
-        assert!(output.status.success(), "{}:\n{}", script.display(), printed(&output));
+        run_client(Command::new(tool(variable, default)), script, &server, &ends);
     }
+    server.stop();
+}
+
+#[test]
+#[ignore = "needs Phoebus: cargo xtask tools --phoebus"]
+fn archive_readers_of_phoebus_work_unmodified() {
+    let (_folder, data) = folder();
+    let (server, ends) = archived(&data);
+    let mut java = Command::new("java");
+    java.arg("-cp").arg(tool("MILLRACE_TEST_PHOEBUS", "phoebus-5.0.5").join("*"));
+    run_client(java, "PhoebusReaders.java", &server, &ends);
     server.stop();
 }
 
