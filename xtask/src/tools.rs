@@ -102,8 +102,7 @@ pub(crate) fn fetch() -> Result<Tools> {
     let imports = "import epicsarchiver.epicsarchiver";
     let retrieval_client = venv(&folder.join("archiver-retrieval"), &RETRIEVAL_CLIENT, imports)?;
     let (postgres, pgjdbc, go_tpc) = (postgres()?, pgjdbc(&folder)?, go_tpc(&folder)?);
-    let tools =
-        Tools { postgres, python, pgjdbc, go_tpc, ioc, archiver_clients, retrieval_client, peers: None };
+    let tools = Tools { postgres, python, pgjdbc, go_tpc, ioc, archiver_clients, retrieval_client, peers: None };
     println!("tools: PostgreSQL in {}", tools.postgres.display());
     println!("tools: psycopg, SQLAlchemy, Django, DuckDB, pyarrow and ADBC by {}", tools.python.display());
     println!("tools: pgjdbc is {}", tools.pgjdbc.display());

@@ -10,8 +10,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use arrow_array::RecordBatch;
-use epics::ca::{self, Client, Events};
+use epics::client::{Batch, ChannelId, Events, SettingError};
 use epics::sample::Nanos;
+use epics::{ca, pva};
 use model::{Error, ErrorKind, Result, SqlState};
 use query::{Database, Value};
 use tokio::sync::{Mutex, broadcast, mpsc, watch};
@@ -19,7 +20,7 @@ use tokio::task::JoinHandle;
 
 use crate::feed::Committed;
 use crate::history;
-use crate::registry::{Definition, Method, Pv, Registry};
+use crate::registry::{Definition, Method, Protocol, Pv, Registry};
 use crate::sampling::{hash_of, reason};
 use crate::sql::{Sql, there};
 use crate::summaries::{self, Watermarks};
@@ -51,7 +52,7 @@ const DAY: f64 = 86_400.0 * 1e9;
 pub(crate) struct Shared {
     pub(crate) database: Database,
     pub(crate) registry: Mutex<Registry>,
-    client: Client,
+    clients: Clients,
     /// Rows of gaps that commands make, on their way to the next commit.
     pending: Mutex<Pending>,
     pub(crate) watermarks: Watermarks,
@@ -84,22 +85,25 @@ impl Archiver {
     /// Those of SQL; 22023 for a setting of the environment that cannot be used; 58030 if the socket of searches cannot be
     /// opened.
     pub async fn start(database: &Database) -> Result<Archiver> {
-        let settings = ca::Settings::from_environment().map_err(invalid)?;
+        let settings =
+            (ca::Settings::from_environment().map_err(invalid)?, pva::Settings::from_environment().map_err(invalid)?);
         let mut sql = Sql::new(database);
         for statement in DEFINITIONS {
             sql.run(statement, &[]).await.map_err(|error| error.context("archiver"))?;
         }
         let engine = database.engine().clone();
-        let clock = {
+        let clock = || {
             let engine = engine.clone();
             move || engine.env().now_ns()
         };
-        let (client, events) = Client::new(settings, clock).map_err(not_started)?;
+        let (ca, ca_events) = ca::Client::new(settings.0, clock()).map_err(not_started)?;
+        let (pva, pva_events) = pva::Client::new(settings.1, clock()).map_err(not_started)?;
+        let events = [(Protocol::Ca, ca_events), (Protocol::Pva, pva_events)];
         let started = engine.env().now_ns();
         let shared = Arc::new(Shared {
             database: database.clone(),
             registry: Mutex::default(),
-            client,
+            clients: Clients { ca, pva },
             pending: Mutex::default(),
             watermarks: Watermarks::load(&mut sql, started).await?,
             following: Mutex::default(),
@@ -137,12 +141,41 @@ impl Archiver {
     }
 }
 
-fn invalid(error: ca::SettingError) -> Error {
+fn invalid(error: SettingError) -> Error {
     Error::new(SqlState::INVALID_PARAMETER_VALUE, error.to_string())
 }
 
-fn not_started(error: ca::Error) -> Error {
+fn not_started(error: impl std::fmt::Display) -> Error {
     Error::new(SqlState::IO_ERROR, error.to_string())
+}
+
+/// The clients of all protocols.
+struct Clients {
+    ca: ca::Client,
+    pva: pva::Client,
+}
+
+impl Clients {
+    /// Subscribes to a PV. The outer error is that of a client which has ended, the inner one that of a name which cannot be.
+    async fn subscribe(&self, protocol: Protocol, name: &str) -> Result<std::result::Result<ChannelId, String>> {
+        match protocol {
+            Protocol::Ca => match self.ca.subscribe(name, ca::Options::default()).await {
+                Err(error @ ca::Error::Name { .. }) => Ok(Err(error.to_string())),
+                other => other.map(Ok).map_err(not_started),
+            },
+            Protocol::Pva => match self.pva.subscribe(name, pva::Options::default()).await {
+                Err(error @ pva::Error::Name { .. }) => Ok(Err(error.to_string())),
+                other => other.map(Ok).map_err(not_started),
+            },
+        }
+    }
+
+    async fn unsubscribe(&self, (protocol, channel): (Protocol, ChannelId)) -> Result<()> {
+        match protocol {
+            Protocol::Ca => self.ca.unsubscribe(channel).await.map_err(not_started),
+            Protocol::Pva => self.pva.unsubscribe(channel).await.map_err(not_started),
+        }
+    }
 }
 
 impl Shared {
@@ -203,22 +236,16 @@ impl Shared {
     async fn subscribe(&self, name: &str) -> Result<()> {
         // The registry stays locked, so that no event of the channel comes before its number is known.
         let mut registry = self.registry.lock().await;
-        match self.client.subscribe(name, ca::Options::default()).await {
+        let Some(pv) = registry.get_mut(name) else { return Ok(()) };
+        let protocol = pv.definition.protocol;
+        match self.clients.subscribe(protocol, name).await? {
             Ok(channel) => {
-                registry.open(name, channel);
-                if let Some(pv) = registry.get_mut(name) {
-                    pv.subscribed = self.now();
-                }
-                Ok(())
+                pv.subscribed = self.now();
+                registry.open(name, (protocol, channel));
             }
-            Err(error @ ca::Error::Name { .. }) => {
-                if let Some(pv) = registry.get_mut(name) {
-                    pv.refused = Some(error.to_string());
-                }
-                Ok(())
-            }
-            Err(error) => Err(not_started(error)),
+            Err(problem) => pv.refused = Some(problem),
         }
+        Ok(())
     }
 
     /// Makes the registry agree with `epics.pvs`: with all rows, or those of some names.
@@ -278,14 +305,16 @@ impl Shared {
                 Some(pv) if pv.definition == definition => return Ok(()),
                 Some(pv) => {
                     let was_paused = pv.definition.paused;
-                    close = definition.paused && !was_paused;
-                    open = !definition.paused && was_paused;
+                    let moved = pv.definition.protocol != definition.protocol;
+                    close = !was_paused && (definition.paused || moved);
+                    open = !definition.paused && (was_paused || moved);
                     pv.flush_slot(&mut pending);
                     pv.definition = definition;
                     pv.due = 0;
                     if close {
+                        let why = if open { reason::CONNECTING } else { reason::PAUSED };
                         pv.connection = None;
-                        pv.open_gap(reason::PAUSED, None, now, &mut pending);
+                        pv.open_gap(why, None, now, &mut pending);
                     }
                 }
                 None => {
@@ -301,7 +330,7 @@ impl Shared {
         if close {
             let channel = self.registry.lock().await.close(&name);
             if let Some(channel) = channel {
-                self.client.unsubscribe(channel).await.map_err(not_started)?;
+                self.clients.unsubscribe(channel).await?;
             }
         }
         if open { self.subscribe(&name).await } else { Ok(()) }
@@ -320,7 +349,7 @@ impl Shared {
             removed
         };
         match removed.and_then(|pv| pv.channel) {
-            Some(channel) => self.client.unsubscribe(channel).await.map_err(not_started),
+            Some(channel) => self.clients.unsubscribe(channel).await,
             None => Ok(()),
         }
     }
@@ -360,7 +389,7 @@ async fn definitions(sql: &mut Sql, names: Option<&[String]>) -> Result<Vec<Defi
                 period: there(period.take(row))?,
                 policy: policy.take(row),
                 paused: there(paused.take(row))?,
-                protocol: there(protocol.take(row))?,
+                protocol: Protocol::of(&there(protocol.take(row))?).unwrap_or(Protocol::Ca),
                 created: there(created.take(row))?,
                 modified: there(modified.take(row))?,
             });
@@ -393,7 +422,7 @@ type Batches = Vec<(&'static str, RecordBatch)>;
 /// Turns events into rows, and sends these to be written.
 async fn sample(
     shared: Arc<Shared>,
-    mut events: Events,
+    [mut first, mut second]: [(Protocol, Events); 2],
     batches: mpsc::Sender<Batches>,
     mut stop: watch::Receiver<bool>,
 ) {
@@ -404,15 +433,13 @@ async fn sample(
         let is_full = rows.samples.bytes() >= COMMIT_BYTES || rows.samples.rows() >= COMMIT_ROWS;
         tokio::select! {
             _ = stop.changed() => break,
-            batch = events.next_batch(), if !is_full => {
+            batch = first.1.next_batch(), if !is_full => {
                 let Some(batch) = batch else { break };
-                let mut registry = shared.registry.lock().await;
-                for update in batch.into_updates() {
-                    // Events of a PV that was removed or paused meanwhile are nobody's.
-                    if let Some(pv) = registry.of_channel(update.channel) {
-                        pv.take(update.event, update.received, &mut rows);
-                    }
-                }
+                take(&shared, first.0, batch, &mut rows).await;
+            }
+            batch = second.1.next_batch(), if !is_full => {
+                let Some(batch) = batch else { break };
+                take(&shared, second.0, batch, &mut rows).await;
             }
             _ = tick.tick(), if !is_full => {
                 let now = shared.now();
@@ -428,6 +455,17 @@ async fn sample(
     registry.all_mut().for_each(|pv| pv.flush_slot(&mut rows));
     drop(registry);
     send(&shared, &mut rows, &batches, true).await;
+}
+
+/// Turns a batch of events into rows.
+async fn take(shared: &Shared, protocol: Protocol, batch: Batch, rows: &mut Pending) {
+    let mut registry = shared.registry.lock().await;
+    for update in batch.into_updates() {
+        // Events of a PV that was removed or paused meanwhile are nobody's.
+        if let Some(pv) = registry.of_channel((protocol, update.channel)) {
+            pv.take(update.event, update.received, rows);
+        }
+    }
 }
 
 /// Sends rows to be written, if the writer is free or this has to wait for it.
@@ -506,7 +544,8 @@ async fn commit(shared: &Shared, sql: &mut Sql, batches: Batches, stop: &watch::
 fn halves(batches: &Batches) -> Option<[Batches; 2]> {
     if let [(table, batch)] = batches.as_slice() {
         let (rows, half) = (batch.num_rows(), batch.num_rows() / 2);
-        return (half > 0).then(|| [vec![(*table, batch.slice(0, half))], vec![(*table, batch.slice(half, rows - half))]]);
+        return (half > 0)
+            .then(|| [vec![(*table, batch.slice(0, half))], vec![(*table, batch.slice(half, rows - half))]]);
     }
     let (first, second) = batches.split_at(batches.len() / 2);
     Some([first.to_vec(), second.to_vec()])

@@ -187,7 +187,9 @@ impl Feed {
     }
 
     fn samples(&mut self, number: u64, batch: &RecordBatch, lines: &mut Vec<u8>) -> Result<()> {
-        let Some(names) = batch.column_by_name("pv").and_then(|array| array.as_string_opt::<i32>()) else { return Ok(()) };
+        let Some(names) = batch.column_by_name("pv").and_then(|array| array.as_string_opt::<i32>()) else {
+            return Ok(());
+        };
         let mut decoded = None;
         for row in 0..batch.num_rows() {
             let Some(followed) = self.pvs.get_mut(names.value(row)) else { continue };

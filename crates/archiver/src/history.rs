@@ -82,7 +82,28 @@ impl Decoded {
 /// # Errors
 /// Those of SQL, here and below.
 pub(crate) async fn newest_samples(sql: &mut Sql) -> Result<Vec<(String, Sample)>> {
-    samples_at(sql, &format!("SELECT DISTINCT ON (pv) pv, {COLUMNS} FROM epics.samples ORDER BY pv, time DESC"), &[]).await
+    samples_at(sql, &format!("SELECT DISTINCT ON (pv) pv, {COLUMNS} FROM epics.samples ORDER BY pv, time DESC"), &[])
+        .await
+}
+
+/// Whether the newest sample of a PV up to a time is a number, not an enumeration, a text or a waveform; true without one.
+pub(crate) async fn is_number(sql: &mut Sql, pv: &str, until: Nanos) -> Result<bool> {
+    let text =
+        format!("SELECT pv, {COLUMNS} FROM epics.samples WHERE pv = $1 AND time <= $2 ORDER BY time DESC LIMIT 1");
+    let newest = samples_at(sql, &text, &[Value::Text(pv.to_owned()), Value::Timestamptz(until)]).await?.pop();
+    Ok(newest.is_none_or(|(_, sample)| values::is_number(values::type_of(&sample.value))))
+}
+
+/// Number of the samples of a PV in a span.
+pub(crate) async fn count(sql: &mut Sql, pv: &str, span: Span) -> Result<i64> {
+    let values = [Value::Text(pv.to_owned()), Value::Timestamptz(span.from), Value::Timestamptz(span.to)];
+    let text = "SELECT count(*) FROM epics.samples WHERE pv = $1 AND time > $2 AND time <= $3";
+    for rows in sql.rows(text, &values).await? {
+        if rows.len() > 0 {
+            return there(rows.integers(0)?.take(0));
+        }
+    }
+    Ok(0)
 }
 
 /// The newest sample of each of these PVs at or before a time, and not before another.
@@ -176,23 +197,26 @@ pub(crate) fn version_at(versions: &[Version], time: Nanos) -> Option<&Version> 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Interruption {
     pub(crate) start: Nanos,
-    pub(crate) ended: Nanos,
+    /// `None` while it lasts.
+    pub(crate) ended: Option<Nanos>,
     /// Whether the archiver was not running.
     pub(crate) stopped: bool,
     pub(crate) paused: bool,
 }
 
-/// Gaps of a PV in which it was not connected and that ended in a span, oldest first.
+/// Gaps of a PV in which it was not connected and that ended in a span, or did not, oldest first.
 pub(crate) async fn interruptions(sql: &mut Sql, pv: &str, span: Span) -> Result<Vec<Interruption>> {
     let values = [Value::Text(pv.to_owned()), Value::Timestamptz(span.to), Value::Timestamptz(span.from)];
-    let text = "SELECT time, ended, reason FROM epics.gaps WHERE pv = $1 AND time <= $2 AND ended >= $3 ORDER BY time";
+    let text = "SELECT time, ended, reason FROM epics.gaps WHERE pv = $1 AND time <= $2 \
+                AND (ended >= $3 OR ended IS NULL) ORDER BY time";
     let mut all = Vec::new();
     for rows in sql.rows(text, &values).await? {
         let (mut time, mut ended, mut why) = (rows.times(0)?, rows.times(1)?, rows.texts(2)?);
         for row in 0..rows.len() {
             let why = there(why.take(row))?;
             let is_ours = [reason::DISCONNECTED, reason::STOPPED, reason::PAUSED].contains(&why.as_str());
-            if is_ours && let (Some(start), Some(ended)) = (time.take(row), ended.take(row)) {
+            if is_ours && let Some(start) = time.take(row) {
+                let ended = ended.take(row);
                 let (stopped, paused) = (why == reason::STOPPED, why == reason::PAUSED);
                 all.push(Interruption { start, ended, stopped, paused });
             }
@@ -221,9 +245,8 @@ impl Events {
     pub(crate) async fn new(database: &Database, pv: &str, span: Span) -> Result<Events> {
         let interruptions = interruptions(&mut Sql::new(database), pv, span).await?;
         let mut events = Events::within(database, pv, span, interruptions).await?;
-        let text = format!(
-            "SELECT pv, {COLUMNS} FROM epics.samples WHERE pv = $1 AND time <= $2 ORDER BY time DESC LIMIT 1"
-        );
+        let text =
+            format!("SELECT pv, {COLUMNS} FROM epics.samples WHERE pv = $1 AND time <= $2 ORDER BY time DESC LIMIT 1");
         let values = [Value::Text(pv.to_owned()), Value::Timestamptz(span.from)];
         let first = samples_at(&mut Sql::new(database), &text, &values).await?.pop();
         events.first = first.map(|(_, sample)| sample);
@@ -308,12 +331,14 @@ impl Events {
         let mut event = Event::from(sample);
         // Of several gaps before a sample, the first begins and the last ends the time without samples.
         while let Some(gap) = self.interruptions.next_if(|gap| gap.start < event.time()) {
+            // A sample whose time is ahead of the clock ends no gap.
+            let Some(ended) = gap.ended else { continue };
             let seconds = |time: Nanos| time.div_euclid(SECOND).to_string();
             if event.fields.is_empty() {
                 event.fields.push((CONNECTION_LOST.to_owned(), seconds(gap.start)));
-                event.fields.push((CONNECTION_REGAINED.to_owned(), seconds(gap.ended)));
+                event.fields.push((CONNECTION_REGAINED.to_owned(), seconds(ended)));
             } else {
-                event.fields[1].1 = seconds(gap.ended);
+                event.fields[1].1 = seconds(ended);
             }
             for (name, is_so) in [("startup", gap.stopped), ("resume", gap.paused)] {
                 if is_so && event.field(name).is_none() {

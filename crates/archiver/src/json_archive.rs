@@ -24,8 +24,10 @@ use crate::names;
 use crate::parameters::{Parameters, invalid};
 use crate::replies;
 use crate::retrieval::{self, Asked};
+use crate::sql::Sql;
 use crate::streams::{self, Output, gone};
 use crate::tables::Version;
+use crate::values;
 
 /// The list of archives.
 pub(crate) fn archives() -> Response {
@@ -55,33 +57,46 @@ pub(crate) async fn samples(shared: &Arc<Shared>, request: &Request) -> Result<R
     if span.to < span.from {
         return Err(invalid("the range ends before it begins".to_owned()));
     }
-    let operator = match parameters.get("count") {
-        Some(count) => {
-            let operator = Operator::parse(&format!("optimizedSample_{count}"));
-            Some(operator.map_err(|_| invalid(format!("parameter count is \"{count}\": expected a number of points")))?)
-        }
-        None => None,
-    };
-    let mut asked = retrieval::find(shared, request.parameter("pv").unwrap_or_default(), operator, span).await?;
-    // Texts and waveforms have no minimum.
-    let is_number = asked.versions.last().is_none_or(|version| matches!(version.ty, 1..=6 | 15));
-    if !is_number {
-        asked.operator = None;
+    let points = parameters.get("count").map(|count| {
+        let points = count.parse::<i64>().ok().filter(|points| *points > 0);
+        points.ok_or_else(|| invalid(format!("parameter count is \"{count}\": expected a number of points")))
+    });
+    let points = points.transpose()?;
+    let mut asked = retrieval::find(shared, request.parameter("pv").unwrap_or_default(), None, span).await?;
+    let mut sql = Sql::new(&shared.database);
+    let mut is_summary = false;
+    if let Some(points) = points {
+        is_summary = asked.versions.iter().all(|version| values::is_number(version.ty))
+            && history::is_number(&mut sql, &asked.name, span.to).await?;
+        asked.operator = if is_summary {
+            operator(&format!("optimizedSample_{points}"))
+        } else {
+            // Enumerations, texts and waveforms have no mean: every so many is shown.
+            let every = history::count(&mut sql, &asked.name, span).await? / points + 1;
+            if every > 1 { operator(&format!("nth_{every}")) } else { None }
+        };
     }
-    let gaps = history::interruptions(&mut crate::sql::Sql::new(&shared.database), &asked.name, span).await?;
+    let gaps = history::interruptions(&mut sql, &asked.name, span).await?;
     let shared = Arc::clone(shared);
     let runtime = tokio::runtime::Handle::current();
     let zip = streams::accepts_gzip(request);
     streams::reply("application/json", zip, move |output| {
         let events = retrieval::events(&shared, &runtime, &asked, output.watch())?;
-        write(&asked, events, gaps, output)
+        write(&asked, events, is_summary, gaps, output)
     })
     .await
 }
 
+/// An operator by its name; none if a parameter is out of its range.
+fn operator(text: &str) -> Option<Operator> {
+    Operator::parse(text).ok()
+}
+
+/// - `is_summary`: five doubles are the statistics of a bin.
 fn write(
     asked: &Asked,
     events: impl Iterator<Item = Result<Event>>,
+    is_summary: bool,
     gaps: Vec<Interruption>,
     output: &mut Output,
 ) -> Result<()> {
@@ -98,7 +113,7 @@ fn write(
             line(output, &without_value(&gap))?;
         }
         let version = history::version_at(&asked.versions, event.time());
-        line(output, &sample(&event, version))?;
+        line(output, &sample(&event, version, is_summary))?;
     }
     for gap in gaps {
         line(output, &without_value(&gap))?;
@@ -122,7 +137,7 @@ fn without_value(gap: &Interruption) -> Json {
     })
 }
 
-fn sample(event: &Event, version: Option<&Version>) -> Json {
+fn sample(event: &Event, version: Option<&Version>, is_summary: bool) -> Json {
     let severity = match event.sample.severity {
         Severity::None => "OK",
         severity => severity.name(),
@@ -136,9 +151,9 @@ fn sample(event: &Event, version: Option<&Version>) -> Json {
         "type": ty,
         "value": value,
     });
-    if let Value::Array(Array::Float64(statistics)) = &event.sample.value
+    if is_summary
+        && let Value::Array(Array::Float64(statistics)) = &event.sample.value
         && let [mean, _, minimum, maximum, _] = statistics[..]
-        && version.is_none_or(|version| version.count <= 1)
     {
         sample["type"] = json!("minMaxDouble");
         sample["value"] = json!([replies::number(mean)]);
@@ -179,9 +194,8 @@ fn display(version: Option<&Version>, limits: &Limits) -> Json {
 /// The type of a value, and its elements.
 fn value(value: &Value) -> (&'static str, Json) {
     let ty = match value {
-        Value::Scalar(Scalar::Float32(_) | Scalar::Float64(_)) | Value::Array(Array::Float32(_) | Array::Float64(_)) => {
-            "double"
-        }
+        Value::Scalar(Scalar::Float32(_) | Scalar::Float64(_))
+        | Value::Array(Array::Float32(_) | Array::Float64(_)) => "double",
         Value::Scalar(Scalar::Enum(_)) | Value::Array(Array::Enum(_)) => "enum",
         Value::Scalar(Scalar::Text(_)) | Value::Array(Array::Text(_)) => "string",
         Value::Scalar(_) | Value::Array(_) | Value::Structure(_) => "long",

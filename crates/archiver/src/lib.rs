@@ -84,6 +84,7 @@ pub fn applications(place: &Place) -> Vec<Application> {
             .route(any, "/bpl/{action}", BODY_BYTES_MAX, door(Door::Business)),
         Application::new("/archive")
             .route(MethodFilter::GET, "/", 0, door(Door::JsonArchives))
+            .route(MethodFilter::GET, "/1/channels-by-pattern/", 0, door(Door::JsonChannels))
             .route(MethodFilter::GET, "/1/channels-by-pattern/{pattern}", 0, door(Door::JsonChannels))
             .route(MethodFilter::GET, "/1/samples/{pv}", 0, door(Door::JsonSamples)),
     ]

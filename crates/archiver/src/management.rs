@@ -15,7 +15,7 @@ use crate::archiver::Shared;
 use crate::import;
 use crate::names;
 use crate::parameters::{Parameters, invalid};
-use crate::registry::{Definition, Method, Pv};
+use crate::registry::{Definition, Method, Protocol, Pv};
 use crate::replies;
 use crate::reports;
 use crate::retrieval::{matching, names_of, not_found};
@@ -153,7 +153,7 @@ struct Wanted {
     policy: Option<String>,
     aliases: Vec<String>,
     paused: bool,
-    protocol: &'static str,
+    protocol: Protocol,
 }
 
 impl Wanted {
@@ -195,10 +195,7 @@ impl Wanted {
         if controlling.is_some() {
             return Err(Error::unsupported("controllingPV: PVs are archived without a condition"));
         }
-        let protocol = if name.trim().starts_with("pva://") { "pva" } else { "ca" };
-        if protocol == "pva" {
-            return Err(Error::unsupported(format!("\"{name}\": PV Access")));
-        }
+        let protocol = if name.trim().starts_with("pva://") { Protocol::Pva } else { Protocol::Ca };
         let method = method.map(|method| {
             let known = Method::of(&method);
             known.ok_or_else(|| invalid(format!("samplingmethod is \"{method}\": expected MONITOR or SCAN")))
@@ -209,7 +206,15 @@ impl Wanted {
         }
         let name = names::normal(name).to_owned();
         names::check(&name)?;
-        Ok(Wanted { name, method, period: period.map(|period| period.max(PERIOD_MIN)), policy, aliases: Vec::new(), paused: false, protocol })
+        Ok(Wanted {
+            name,
+            method,
+            period: period.map(|period| period.max(PERIOD_MIN)),
+            policy,
+            aliases: Vec::new(),
+            paused: false,
+            protocol,
+        })
     }
 }
 
@@ -238,7 +243,8 @@ async fn all_policies(sql: &mut Sql) -> Result<Vec<Policy>> {
 
 async fn policies(shared: &Shared) -> Result<Response> {
     let all = all_policies(&mut Sql::new(&shared.database)).await?;
-    let describe = |policy: &Policy| format!("{} every {} s for {}", policy.method.name(), policy.period, policy.pattern);
+    let describe =
+        |policy: &Policy| format!("{} every {} s for {}", policy.method.name(), policy.period, policy.pattern);
     let map: Map<String, Json> = all.iter().map(|policy| (policy.name.clone(), json!(describe(policy)))).collect();
     Ok(replies::json(&Json::Object(map)))
 }
@@ -279,10 +285,12 @@ async fn insert(sql: &mut Sql, wanted: &[Wanted], known: &[bool], policies: &[Po
             let policy = policy_of(wanted, policies)?;
             let values = [
                 Value::Text(wanted.name.clone()),
-                Value::Text(wanted.method.or(policy.map(|policy| policy.method)).unwrap_or(Method::Monitor).name().into()),
+                Value::Text(
+                    wanted.method.or(policy.map(|policy| policy.method)).unwrap_or(Method::Monitor).name().into(),
+                ),
                 Value::Float64(wanted.period.or(policy.map(|policy| policy.period)).unwrap_or(1.0)),
                 policy.map_or(Value::Null, |policy| Value::Text(policy.name.clone())),
-                Value::Text(wanted.protocol.to_owned()),
+                Value::Text(wanted.protocol.name().to_owned()),
                 Value::Bool(wanted.paused),
             ];
             let text = "INSERT INTO epics.pvs (name, method, period, policy, protocol, paused) \
@@ -311,7 +319,11 @@ fn policy_of<'a>(wanted: &Wanted, policies: &'a [Policy]) -> Result<Option<&'a P
 }
 
 /// Real names of the PVs of a request, each with the name that was asked for.
-async fn real(shared: &Shared, request: &Request, parameters: &Parameters) -> Result<Vec<(String, Option<Definition>)>> {
+async fn real(
+    shared: &Shared,
+    request: &Request,
+    parameters: &Parameters,
+) -> Result<Vec<(String, Option<Definition>)>> {
     let list = names_of(request, parameters)?;
     let registry = shared.registry.lock().await;
     let names = names::expand(&registry, &list.join(","))?;
@@ -440,7 +452,9 @@ async fn rename(shared: &Arc<Shared>, parameters: &Parameters) -> Result<Respons
         sql.run(text, &names).await?;
     }
     shared.follow(Some(&[new.to_owned()])).await?;
-    Ok(replies::json(&json!({ "status": "ok", "desc": format!("PV {new} has the samples of PV {old}, and is paused") })))
+    Ok(replies::json(
+        &json!({ "status": "ok", "desc": format!("PV {new} has the samples of PV {old}, and is paused") }),
+    ))
 }
 
 /// Copies the samples of a PV, a day at a time: a transaction must fit into memory.
@@ -625,7 +639,7 @@ pub(crate) fn type_info(pv: &Pv, now: Nanos) -> Json {
         "computedStorageRate": pv.byte_rate(now).to_string(),
         "computedBytesPerEvent": (pv.counts.bytes / pv.counts.stored.max(1)).to_string(),
         "userSpecifiedEventRate": "0.0",
-        "usePVAccess": (definition.protocol == "pva").to_string(),
+        "usePVAccess": (definition.protocol == Protocol::Pva).to_string(),
         "useDBEProperties": "true",
         "hasReducedDataSet": "false",
         "dataStores": ["millrace://epics.samples"],

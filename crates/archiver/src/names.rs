@@ -79,9 +79,15 @@ pub(crate) fn matching(registry: &Registry, pattern: &str) -> Result<Vec<Arc<str
     filter(registry, &of_pattern(pattern)?)
 }
 
-/// Names and aliases of archived PVs that a regular expression matches as a whole, sorted.
+/// Names and aliases of archived PVs that a regular expression matches as a whole, sorted. Braces that are no repetition
+/// stand for themselves: names have them, and clients do not escape them.
 pub(crate) fn matching_regex(registry: &Registry, text: &str) -> Result<Vec<Arc<str>>> {
-    filter(registry, &compile(&format!("^(?:{text})$"))?)
+    let whole = |text: &str| compile(&format!("^(?:{text})$"));
+    let regex = match whole(text) {
+        Ok(regex) => regex,
+        Err(error) => whole(&text.replace('{', r"\{").replace('}', r"\}")).map_err(|_| error)?,
+    };
+    filter(registry, &regex)
 }
 
 fn filter(registry: &Registry, regex: &Regex) -> Result<Vec<Arc<str>>> {
@@ -112,7 +118,9 @@ mod tests {
 
     #[test]
     fn prefixes_and_val_are_not_part_of_a_name() {
-        for (name, expected) in [("A:B.VAL", "A:B"), ("ca://A", "A"), ("pva://A.VAL", "A"), ("A.HIHI", "A.HIHI"), (" A ", "A")] {
+        for (name, expected) in
+            [("A:B.VAL", "A:B"), ("ca://A", "A"), ("pva://A.VAL", "A"), ("A.HIHI", "A.HIHI"), (" A ", "A")]
+        {
             assert_eq!(normal(name), expected);
         }
     }
@@ -129,9 +137,14 @@ mod tests {
 
     #[test]
     fn a_pattern_matches_whole_names() {
-        for (pattern, name, expected) in
-            [("*", "x", true), ("A:*", "A:b", true), ("A:*", "xA:b", false), ("A?", "A1", true), ("A?", "A", false), ("a.b*", "axb", false)]
-        {
+        for (pattern, name, expected) in [
+            ("*", "x", true),
+            ("A:*", "A:b", true),
+            ("A:*", "xA:b", false),
+            ("A?", "A1", true),
+            ("A?", "A", false),
+            ("a.b*", "axb", false),
+        ] {
             assert_eq!(matches(pattern, name).unwrap(), expected, "{pattern} {name}");
         }
     }

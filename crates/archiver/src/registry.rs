@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use epics::ca::ChannelId;
+use epics::client::ChannelId;
 use epics::sample::{Metadata, Nanos, Sample};
 use rustc_hash::FxHashMap;
 
@@ -33,6 +33,27 @@ impl Method {
     }
 }
 
+/// How an IOC is reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Protocol {
+    /// Channel Access.
+    Ca,
+    /// PV Access.
+    Pva,
+}
+
+impl Protocol {
+    /// The name in the table.
+    pub(crate) fn name(self) -> &'static str {
+        ["ca", "pva"][self as usize]
+    }
+
+    /// The protocol of a name.
+    pub(crate) fn of(name: &str) -> Option<Protocol> {
+        [Protocol::Ca, Protocol::Pva].into_iter().find(|protocol| protocol.name() == name)
+    }
+}
+
 /// A row of `epics.pvs`.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Definition {
@@ -42,8 +63,7 @@ pub(crate) struct Definition {
     pub(crate) period: f64,
     pub(crate) policy: Option<String>,
     pub(crate) paused: bool,
-    /// `ca` or `pva`.
-    pub(crate) protocol: String,
+    pub(crate) protocol: Protocol,
     pub(crate) created: Nanos,
     pub(crate) modified: Nanos,
 }
@@ -94,7 +114,8 @@ pub(crate) struct Counts {
 #[derive(Debug)]
 pub(crate) struct Pv {
     pub(crate) definition: Definition,
-    pub(crate) channel: Option<ChannelId>,
+    /// Number in the client of its protocol.
+    pub(crate) channel: Option<(Protocol, ChannelId)>,
     pub(crate) connection: Option<Connection>,
     pub(crate) connected_first: Option<Nanos>,
     pub(crate) connected_last: Option<Nanos>,
@@ -164,7 +185,7 @@ pub(crate) struct Registry {
     pvs: FxHashMap<Arc<str>, usize>,
     slots: Vec<Option<Pv>>,
     free: Vec<usize>,
-    channels: FxHashMap<ChannelId, usize>,
+    channels: FxHashMap<(Protocol, ChannelId), usize>,
     /// Real names by alias.
     pub(crate) aliases: FxHashMap<String, Arc<str>>,
 }
@@ -182,7 +203,7 @@ impl Registry {
         self.slots[*self.pvs.get(name)?].as_mut()
     }
 
-    pub(crate) fn of_channel(&mut self, channel: ChannelId) -> Option<&mut Pv> {
+    pub(crate) fn of_channel(&mut self, channel: (Protocol, ChannelId)) -> Option<&mut Pv> {
         self.slots[*self.channels.get(&channel)?].as_mut()
     }
 
@@ -210,7 +231,7 @@ impl Registry {
     }
 
     /// Notes the channel of a PV.
-    pub(crate) fn open(&mut self, name: &str, channel: ChannelId) {
+    pub(crate) fn open(&mut self, name: &str, channel: (Protocol, ChannelId)) {
         if let Some(at) = self.pvs.get(name)
             && let Some(pv) = &mut self.slots[*at]
         {
@@ -220,7 +241,7 @@ impl Registry {
     }
 
     /// Forgets the channel of a PV and returns it.
-    pub(crate) fn close(&mut self, name: &str) -> Option<ChannelId> {
+    pub(crate) fn close(&mut self, name: &str) -> Option<(Protocol, ChannelId)> {
         let channel = self.get_mut(name)?.channel.take()?;
         self.channels.remove(&channel);
         Some(channel)

@@ -146,9 +146,12 @@ fn sorted<'a>(
 
 fn dropped<'a>(pvs: impl Iterator<Item = &'a Pv>, limit: usize, count: impl Fn(&Pv) -> u64) -> Vec<Json> {
     let some = pvs.filter(|pv| count(pv) > 0);
-    sorted(some, limit, |pv| count(pv) as f64, |pv| {
-        json!({ "pvName": pv.definition.name, "eventsDropped": count(pv).to_string() })
-    })
+    sorted(
+        some,
+        limit,
+        |pv| count(pv) as f64,
+        |pv| json!({ "pvName": pv.definition.name, "eventsDropped": count(pv).to_string() }),
+    )
 }
 
 fn metrics<'a>(shared: &Shared, pvs: impl Iterator<Item = &'a Pv>, count: usize, now: Nanos) -> Vec<Json> {

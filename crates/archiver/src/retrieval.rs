@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use epics::event::Event;
 use epics::formats::{Format, Pv, Reply};
+use epics::pb::Payload;
 use epics::processors::{Input, Operator, ProcessError, Span};
 use epics::sample::Nanos;
 use model::{Error, Result, SqlState};
@@ -67,7 +68,7 @@ pub(crate) struct Asked {
     /// Its real name.
     pub(crate) name: String,
     pub(crate) operator: Option<Operator>,
-    span: Span,
+    pub(crate) span: Span,
     pub(crate) versions: Vec<Version>,
 }
 
@@ -184,7 +185,8 @@ pub(crate) fn events(
     asked: &Asked,
     is_wanted: impl Fn() -> bool + 'static,
 ) -> Result<Box<dyn Iterator<Item = Result<Event>>>> {
-    let named = |name: &'static str| move |event: std::result::Result<_, _>| event.map_err(|error| refused(name, error));
+    let named =
+        |name: &'static str| move |event: std::result::Result<_, _>| event.map_err(|error| refused(name, error));
     if let Some(operator) = &asked.operator
         && let Some(binned) = operator.binned(summaries::UNIT, asked.span)
         && let Some(inputs) = runtime.block_on(summarised(shared, asked, binned.points()))?
@@ -214,7 +216,8 @@ async fn summarised(
     points: usize,
 ) -> Result<Option<impl Iterator<Item = Result<Input>> + use<>>> {
     let Asked { name, span, versions, .. } = asked;
-    let is_number = |version: &Version| matches!(version.ty, 1..=6 | 15);
+    // Operators that compute take the index of an enumeration as a number.
+    let is_number = |version: &Version| values::is_number(version.ty) || version.ty == Payload::Enum as i16;
     // Behind the windows, a nanosecond before is the last time that is not read.
     let from = window_of(span.from.saturating_add(WINDOW - 1));
     let to = window_of(span.to.min(shared.watermarks.done()));
@@ -234,8 +237,8 @@ async fn summarised(
     let last = first.last().map_or(Nanos::MIN, Event::time);
     let mut interruptions = interruptions.into_iter().skip_while(|gap| gap.start < last).peekable();
     for part in &mut parts {
-        while interruptions.next_if(|gap| gap.start < part.last).is_some() {
-            part.connection_changed = true;
+        while let Some(gap) = interruptions.next_if(|gap| gap.start < part.last) {
+            part.connection_changed |= gap.ended.is_some();
         }
     }
     let tail = Span { from: to - 1, to: span.to };
@@ -271,7 +274,8 @@ fn write_events<W: Write>(
         let time = event.time();
         let version = history::version_at(versions, if is_raw { time } else { span.to });
         // Versions have addresses in one list: they are compared by identity.
-        let is_new = current.is_none_or(|known| is_raw && known.map(std::ptr::from_ref) != version.map(std::ptr::from_ref));
+        let is_new =
+            current.is_none_or(|known| is_raw && known.map(std::ptr::from_ref) != version.map(std::ptr::from_ref));
         if is_new {
             reply.start(&pv(version, values::type_of(&event.sample.value), time)).map_err(gone)?;
             current = Some(version);
@@ -280,7 +284,7 @@ fn write_events<W: Write>(
     }
     if current.is_none() {
         let version = history::version_at(versions, span.to);
-        let ty = version.map_or(epics::pb::Payload::Float64 as i16, |version| version.ty);
+        let ty = version.map_or(Payload::Float64 as i16, |version| version.ty);
         reply.start(&pv(version, ty, span.from)).map_err(gone)?;
     }
     Ok(())
@@ -321,7 +325,7 @@ async fn at_time(shared: &Shared, request: &Request) -> Result<Response> {
             "val": replies::value(&sample.value),
             "severity": sample.severity as u8,
             "status": sample.status,
-            "meta": { "DBRType": epics::pb::Payload::of(&sample.value).dbr_name() },
+            "meta": { "DBRType": Payload::of(&sample.value).dbr_name() },
         });
         reply.insert(name, value);
     }

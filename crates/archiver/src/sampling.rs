@@ -5,7 +5,7 @@
 
 use std::hash::{Hash, Hasher};
 
-use epics::ca::{DropReason, Event, Reason};
+use epics::client::{DropReason, Event, Reason};
 use epics::sample::{Metadata, Nanos, Sample};
 use model::limits;
 use rustc_hash::FxHasher;
@@ -53,7 +53,7 @@ impl Pv {
                 self.counts.dropped += count;
                 let why = match why {
                     DropReason::ConsumerSlow => "the archiver was too slow",
-                    DropReason::TooLarge => "larger than EPICS_CA_MAX_ARRAY_BYTES",
+                    DropReason::TooLarge => "larger than the limit of a message",
                     DropReason::Malformed => "not of its type and count",
                 };
                 self.lost(reason::DROPPED, i64::try_from(count).ok(), why.to_owned(), received, rows);
@@ -62,6 +62,12 @@ impl Pv {
                 let why = "the archiver was too slow and the IOC sent only the newest values";
                 self.lost(reason::WITHHELD, None, why.to_owned(), received, rows);
             }
+            Event::Overrun => {
+                let why = "updates came faster than the archiver acknowledged them, and the IOC left some out";
+                self.lost(reason::WITHHELD, None, why.to_owned(), received, rows);
+            }
+            // The message of an alarm and the tag of a pulse are not archived.
+            Event::Annotations(_) => {}
             Event::Refused { command, text, .. } => self.refused = Some(format!("command {command}: {text}")),
             Event::AccessChanged(access) => {
                 self.refused = (!access.read).then(|| "the IOC does not let this host read the PV".to_owned());

@@ -3,7 +3,7 @@
 //! A reply needs memory for a few pieces, however long it is. A client that does not read stops it, and one that goes away
 //! ends it.
 
-use std::io::{self, Write};
+use std::io::{self, BufWriter, Write};
 
 use bytes::Bytes;
 use flate2::Compression;
@@ -68,13 +68,19 @@ pub(crate) struct Output {
 
 enum Writer {
     Plain(Pieces),
-    Gzip(GzEncoder<Pieces>),
+    /// Buffered, because the encoder is slow for a few bytes at a time.
+    Gzip(BufWriter<GzEncoder<Pieces>>),
 }
 
 impl Output {
     fn new(queue: mpsc::Sender<Result<Bytes>>, zip: bool) -> Output {
         let pieces = Pieces { queue: queue.clone(), buffer: Vec::with_capacity(PIECE_BYTES) };
-        let writer = if zip { Writer::Gzip(GzEncoder::new(pieces, Compression::fast())) } else { Writer::Plain(pieces) };
+        let writer = if zip {
+            let encoder = GzEncoder::new(pieces, Compression::fast());
+            Writer::Gzip(BufWriter::with_capacity(PIECE_BYTES, encoder))
+        } else {
+            Writer::Plain(pieces)
+        };
         Output { queue, writer }
     }
 
@@ -87,7 +93,7 @@ impl Output {
     fn finish(self) -> io::Result<()> {
         match self.writer {
             Writer::Plain(mut pieces) => pieces.flush(),
-            Writer::Gzip(encoder) => encoder.finish()?.flush(),
+            Writer::Gzip(buffer) => buffer.into_inner().map_err(io::IntoInnerError::into_error)?.finish()?.flush(),
         }
     }
 }
@@ -96,7 +102,7 @@ impl Write for Output {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match &mut self.writer {
             Writer::Plain(pieces) => pieces.write(bytes),
-            Writer::Gzip(encoder) => encoder.write(bytes),
+            Writer::Gzip(buffer) => buffer.write(bytes),
         }
     }
 

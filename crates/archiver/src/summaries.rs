@@ -123,7 +123,8 @@ impl Late {
     pub(crate) fn of(batches: &[(&'static str, RecordBatch)], closing: Nanos) -> Late {
         let mut late = Late::default();
         for (_, batch) in batches.iter().filter(|(table, _)| *table == "samples") {
-            let times = batch.column_by_name("time").and_then(|array| array.as_primitive_opt::<TimestampNanosecondType>());
+            let times =
+                batch.column_by_name("time").and_then(|array| array.as_primitive_opt::<TimestampNanosecondType>());
             let names = batch.column_by_name("pv").and_then(|array| array.as_string_opt::<i32>());
             let (Some(times), Some(names)) = (times, names) else { continue };
             for (row, time) in times.values().iter().enumerate().filter(|(_, time)| **time < closing) {
@@ -207,7 +208,8 @@ pub(crate) async fn summarise(database: &Database, marks: &Watermarks, now: Nano
             sql.run(&statement("time >= $1 AND time < $2"), &times).await?;
             finish(&mut sql, marks, next).await?;
             window = next;
-            windows = if began.elapsed() < STATEMENT_TIME { (windows * 2).min(WINDOWS_MAX) } else { (windows / 2).max(1) };
+            windows =
+                if began.elapsed() < STATEMENT_TIME { (windows * 2).min(WINDOWS_MAX) } else { (windows / 2).max(1) };
         }
         finish(&mut sql, marks, end).await?;
     }
@@ -258,9 +260,8 @@ pub(crate) async fn is_stale(sql: &mut Sql, pv: &str, from: Nanos, to: Nanos) ->
 
 /// Summaries of a PV from a window on and before another, oldest first, and the number of their samples.
 pub(crate) async fn parts(sql: &mut Sql, pv: &str, from: Nanos, to: Nanos) -> Result<(Vec<Part>, u64)> {
-    let text = format!(
-        "SELECT {COLUMNS} FROM epics.summaries WHERE pv = $1 AND time >= $2 AND time < $3 ORDER BY time"
-    );
+    let text =
+        format!("SELECT {COLUMNS} FROM epics.summaries WHERE pv = $1 AND time >= $2 AND time < $3 ORDER BY time");
     let values = [Value::Text(pv.to_owned()), Value::Timestamptz(from), Value::Timestamptz(to)];
     let (mut parts, mut samples) = (Vec::new(), 0);
     for rows in sql.rows(&text, &values).await? {

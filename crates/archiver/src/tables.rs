@@ -15,8 +15,8 @@
 use std::sync::Arc;
 
 use arrow_array::builder::{
-    BinaryBuilder, Float64Builder, Int16Builder, Int32Builder, Int64Builder, StringBuilder, TimestampMicrosecondBuilder,
-    TimestampNanosecondBuilder,
+    BinaryBuilder, Float64Builder, Int16Builder, Int32Builder, Int64Builder, StringBuilder,
+    TimestampMicrosecondBuilder, TimestampNanosecondBuilder,
 };
 use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};

@@ -55,6 +55,11 @@ pub(crate) fn payload(ty: i16) -> Payload {
     }
 }
 
+/// Whether values of a type are numbers; the index of an enumeration is none.
+pub(crate) fn is_number(ty: i16) -> bool {
+    matches!(ty, 1 | 2 | 4..=6 | INT64)
+}
+
 /// Splits a value into columns.
 pub(crate) fn store(value: &Value) -> Stored<'_> {
     let mut stored = Stored { ty: type_of(value), value: None, exact: None, string: None, elements: None };

@@ -10,7 +10,7 @@ use server::http::Response;
 
 use crate::archiver::Shared;
 use crate::names;
-use crate::registry::{Method, Pv};
+use crate::registry::{Method, Protocol, Pv};
 use crate::replies;
 use crate::sampling::reason;
 use crate::sql::Sql;
@@ -58,7 +58,8 @@ pub(crate) async fn reply(shared: &Arc<Shared>, asked: &str) -> Result<Response>
 
 /// The cause, in one sentence.
 fn answer(pv: &Pv, now: Nanos) -> String {
-    let name = &pv.definition.name;
+    let definition = &pv.definition;
+    let name = &definition.name;
     let since = |time: Nanos| times::iso(time);
     if let Some(refused) = &pv.refused {
         return format!("the IOC refuses PV {name}: {refused}");
@@ -67,12 +68,16 @@ fn answer(pv: &Pv, now: Nanos) -> String {
         (Some(gap), _) if gap.reason == reason::PAUSED => format!("PV {name} is paused since {}", since(gap.start)),
         (Some(gap), None) if gap.reason == reason::DISCONNECTED => {
             let detail = gap.detail.as_deref().unwrap_or("the connection was lost");
-            format!("PV {name} is disconnected since {}: {detail}. No IOC has answered a search for it since", since(gap.start))
+            format!(
+                "PV {name} is disconnected since {}: {detail}. No IOC has answered a search for it since",
+                since(gap.start)
+            )
         }
         (_, None) => format!(
             "no IOC has answered a search for PV {name} since {}: is the name right, is the IOC running, and does \
-             EPICS_CA_ADDR_LIST reach it?",
-            since(pv.subscribed)
+             {} reach it?",
+            since(pv.subscribed),
+            if definition.protocol == Protocol::Pva { "EPICS_PVA_ADDR_LIST" } else { "EPICS_CA_ADDR_LIST" }
         ),
         (_, Some(connection)) => connected(pv, connection.since, now),
     }

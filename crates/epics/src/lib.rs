@@ -20,6 +20,6 @@ pub mod formats;
 mod numerals;
 pub mod pb;
 pub mod processors;
-pub mod rdb_archiver;
 pub mod pva;
+pub mod rdb_archiver;
 pub mod sample;

@@ -60,7 +60,11 @@ const THEIRS: &[(&str, &[&str], &str)] = &[
         &["relational", "query", "server", "archiver", "millrace"],
         "crates below `query` are built and tested without it",
     ),
-    ("tokio", &["epics", "relational", "query", "server", "archiver", "millrace", "bench"], "engine calls are synchronous"),
+    (
+        "tokio",
+        &["epics", "relational", "query", "server", "archiver", "millrace", "bench"],
+        "engine calls are synchronous",
+    ),
     // `bench` depends on it through the Arrow Flight crate, which contains client and server.
     ("axum", &["server", "archiver", "millrace", "bench"], "HTTP is the server's"),
     (

@@ -186,7 +186,8 @@ impl Moments {
         let (own, others) = (self.count as f64, other.count as f64);
         let (count, deviation) = (own + others, other.mean - self.mean);
         self.mean = if self.count == 0 { other.mean } else { self.mean + deviation * others / count };
-        self.squares += other.squares + if self.count == 0 { 0.0 } else { deviation * deviation * own * others / count };
+        self.squares +=
+            other.squares + if self.count == 0 { 0.0 } else { deviation * deviation * own * others / count };
         self.count += other.count;
         self.min = self.min.min(other.min);
         self.max = self.max.max(other.max);

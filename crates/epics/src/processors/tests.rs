@@ -733,7 +733,8 @@ fn in_parts(events: &[Event], unit: i64, span: Span) -> Vec<Input> {
     }
     inputs.extend(events.iter().filter(|event| event.time() < whole.start).cloned().map(Input::from));
     for events in units.into_values() {
-        let values: Vec<f64> = events.iter().map(|event| event.number().unwrap()).filter(|value| !value.is_nan()).collect();
+        let values: Vec<f64> =
+            events.iter().map(|event| event.number().unwrap()).filter(|value| !value.is_nan()).collect();
         let count = values.len() as f64;
         let mean = if values.is_empty() { 0.0 } else { values.iter().sum::<f64>() / count };
         inputs.push(Input::Part(Part {
@@ -785,7 +786,8 @@ fn statistics_of_parts_are_those_of_their_events() {
         for operator in kinds.iter().flat_map(|kind| [format!("{kind}_600"), format!("{kind}Sample_1800")]) {
             let binned = Operator::parse(&operator).unwrap().binned(600, span).unwrap();
             let parts = in_parts(within, 600, span);
-            let seen: Result<Vec<Event>, ProcessError<Infallible>> = binned.run(parts.into_iter().map(Ok), span).collect();
+            let seen: Result<Vec<Event>, ProcessError<Infallible>> =
+                binned.run(parts.into_iter().map(Ok), span).collect();
             let (seen, expected) = (seen.unwrap(), run(&operator, within, span));
             assert_eq!(seen.len(), expected.len(), "{operator} in {from} {to}");
             for (seen, expected) in seen.iter().zip(&expected) {
@@ -794,7 +796,10 @@ fn statistics_of_parts_are_those_of_their_events() {
                 let (seen, expected) = (&plain(&[seen.clone()])[0].1, &plain(&[expected.clone()])[0].1);
                 for (seen, expected) in seen.iter().zip(expected) {
                     let close = (seen - expected).abs() <= 1e-6 * expected.abs().max(1e-3);
-                    assert!(close || seen.is_nan() && expected.is_nan(), "{operator} in {from} {to}: {seen} {expected}");
+                    assert!(
+                        close || seen.is_nan() && expected.is_nan(),
+                        "{operator} in {from} {to}: {seen} {expected}"
+                    );
                 }
             }
         }

@@ -187,7 +187,7 @@ impl Server {
         for file in &add.file {
             let parsed = configuration(file, &add.macros)?;
             problems.extend(parsed.problems.iter().map(ToString::to_string));
-            entries.extend(parsed.merged().iter().filter_map(|request| entry(request, &mut problems)));
+            entries.extend(parsed.merged().iter().map(|request| entry(request, &mut problems)));
         }
         for entry in &mut entries {
             if let Some(seconds) = add.scan {
@@ -279,8 +279,7 @@ impl Server {
 
 /// Reads a configuration; its first character tells the format.
 fn configuration(file: &Path, macros: &[String]) -> Result<Parsed, Failure> {
-    let bytes =
-        fs::read(file).map_err(|error| Failure::usage(format!("cannot read {}: {error}", file.display())))?;
+    let bytes = fs::read(file).map_err(|error| Failure::usage(format!("cannot read {}: {error}", file.display())))?;
     let name = file.to_string_lossy();
     let mut values = Macros::default();
     for text in macros {
@@ -298,20 +297,17 @@ fn configuration(file: &Path, macros: &[String]) -> Result<Parsed, Failure> {
 }
 
 /// A request of a configuration for the server. What is not supported yet is a problem.
-fn entry(request: &Request, problems: &mut Vec<String>) -> Option<Value> {
+fn entry(request: &Request, problems: &mut Vec<String>) -> Value {
     let pv = &request.pv;
-    if request.pv_access {
-        problems.push(format!("{pv}: PV Access is not supported; it is left out"));
-        return None;
-    }
     if request.controlling_pv.is_some() || request.switch.is_some() {
         problems.push(format!("{pv}: archiving by a condition is not supported; it is archived always"));
     }
-    let mut entry = json!({ "pv": pv, "aliases": request.aliases, "paused": request.paused });
+    let name = if request.pv_access { format!("pva://{pv}") } else { pv.clone() };
+    let mut entry = json!({ "pv": name, "aliases": request.aliases, "paused": request.paused });
     if let Some(period) = request.period_s {
         let method = if request.method == Method::Scan { "SCAN" } else { "MONITOR" };
         entry["samplingmethod"] = json!(method);
         entry["samplingperiod"] = json!(period.to_string());
     }
-    Some(entry)
+    entry
 }

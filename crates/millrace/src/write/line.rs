@@ -179,7 +179,6 @@ fn refused(reply: &Reply, first_line: u64, lines: u64, loaded: &Loaded) -> Failu
         .with_hint(format!("the other lines of this batch were stored, and {before}; fix the file and load it again"))
 }
 
-
 #[cfg(test)]
 mod tests {
     use std::io::Write;

@@ -156,9 +156,8 @@ impl Request {
 /// # Errors
 /// 22023 if it is not URL-encoded.
 pub fn form(body: &str) -> Result<Vec<(String, String)>> {
-    serde_urlencoded::from_str(body).map_err(|error| {
-        Error::new(SqlState::INVALID_PARAMETER_VALUE, format!("the body is no form: {error}"))
-    })
+    serde_urlencoded::from_str(body)
+        .map_err(|error| Error::new(SqlState::INVALID_PARAMETER_VALUE, format!("the body is no form: {error}")))
 }
 
 /// Answers a request to an application. Its slot is free when the response is sent.

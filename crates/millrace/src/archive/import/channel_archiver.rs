@@ -56,7 +56,10 @@ pub(super) fn import(import: &mut Import<'_>, path: &Path) -> Result<(), Failure
 fn data_file(folder: &Path, name: &str) -> io::Result<File> {
     let path = Path::new(name);
     if path.components().any(|part| !matches!(part, Component::Normal(_) | Component::CurDir)) {
-        return Err(io::Error::new(io::ErrorKind::PermissionDenied, format!("{name} is not below the folder of the index")));
+        return Err(io::Error::new(
+            io::ErrorKind::PermissionDenied,
+            format!("{name} is not below the folder of the index"),
+        ));
     }
     File::open(folder.join(path))
 }

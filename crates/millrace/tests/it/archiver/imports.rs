@@ -95,7 +95,10 @@ fn an_index_of_the_channel_archiver_is_imported_with_gaps_and_metadata() {
     assert_eq!(rows(&server, all), expected);
     let gaps = "SELECT pv, reason, extract(epoch FROM time)::bigint, extract(epoch FROM ended)::bigint FROM epics.gaps";
     assert_eq!(rows(&server, gaps), ["CA:X,disconnected,1262304100,1262304200"]);
-    assert_eq!(rows(&server, "SELECT pv, units, precision, hihi FROM epics.metadata ORDER BY pv"), ["CA:X,mA,2,9", "CA:Y,mA,2,9"]);
+    assert_eq!(
+        rows(&server, "SELECT pv, units, precision, hihi FROM epics.metadata ORDER BY pv"),
+        ["CA:X,mA,2,9", "CA:Y,mA,2,9"]
+    );
     server.stop();
 }
 
@@ -172,20 +175,25 @@ fn configurations_of_other_archivers_are_added_and_their_problems_told() {
     let exported = file(
         "export.json",
         r#"[{"pvName":"J:A","samplingMethod":"SCAN","samplingPeriod":"5.0","paused":"true"},
-            {"pvName":"J:B","usePVAccess":"true"}]"#,
+            {"pvName":"J:B","usePVAccess":"true","controllingPV":"J:C"}]"#,
     );
     let output = command(&server, &["add", "--file", &exported]).output().unwrap();
     assert!(!output.status.success());
-    assert!(printed(&output).contains("1 added") && printed(&output).contains("J:B: PV Access"), "{}", printed(&output));
-    let all = rows(&server, "SELECT name, method, period, paused FROM epics.pvs ORDER BY name");
+    assert!(
+        printed(&output).contains("2 added") && printed(&output).contains("J:B: archiving by a condition"),
+        "{}",
+        printed(&output)
+    );
+    let all = rows(&server, "SELECT name, method, period, paused, protocol FROM epics.pvs ORDER BY name");
     let expected = [
-        "E:M,monitor,2,f",
-        "E:S,scan,30,f",
-        "J:A,scan,5,t",
-        "Q:A,monitor,1,f",
-        "Q:B,monitor,1,f",
-        "Q:C,monitor,1,f",
-        "Q:D,monitor,1,f",
+        "E:M,monitor,2,f,ca",
+        "E:S,scan,30,f,ca",
+        "J:A,scan,5,t,ca",
+        "J:B,monitor,1,f,pva",
+        "Q:A,monitor,1,f,ca",
+        "Q:B,monitor,1,f,ca",
+        "Q:C,monitor,1,f,ca",
+        "Q:D,monitor,1,f,ca",
     ];
     assert_eq!(all, expected);
     let list = archive(&server, &["list", "Q:*"]);

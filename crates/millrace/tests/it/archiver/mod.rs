@@ -121,7 +121,8 @@ fn samples_of_a_soft_ioc_come_back_by_every_door() {
     let reply = json_of(&server, "/retrieval/data/getDataForPVs.json?pv=T:CNT&pv=T:AI");
     assert_eq!([0, 1].map(|at| reply[at]["meta"]["name"].as_str().unwrap().to_owned()), ["T:CNT", "T:AI"]);
     let (status, body) =
-        http::request(&server.http, "POST", "/retrieval/data/getDataAtTime", br#"["T:CNT","T:TEXT","T:NONE"]"#).unwrap();
+        http::request(&server.http, "POST", "/retrieval/data/getDataAtTime", br#"["T:CNT","T:TEXT","T:NONE"]"#)
+            .unwrap();
     let reply: Value = serde_json::from_str(&body).unwrap();
     assert_eq!((status, &reply["T:CNT"]["val"]), (200, &json!(counts.last().unwrap())));
     assert_eq!(reply["T:CNT"]["meta"]["DBRType"], "DBR_SCALAR_INT");
@@ -357,7 +358,9 @@ fn a_scan_stores_the_newest_sample_of_each_period() {
     let (_folder, data) = folder();
     let ioc = Ioc::start(Ports::free());
     let server = start(&data, ioc.ports());
-    server.sql("INSERT INTO epics.policies (name, position, pattern, method, period) VALUES ('slow', 1, 'T:C*', 'scan', 0.5)");
+    server.sql(
+        "INSERT INTO epics.policies (name, position, pattern, method, period) VALUES ('slow', 1, 'T:C*', 'scan', 0.5)",
+    );
     json_of(&server, "/mgmt/bpl/archivePV?pv=T:CNT,T:AI,T:CHARS");
     let policies = rows(&server, "SELECT name, method, policy FROM epics.pvs ORDER BY name");
     assert_eq!(policies, ["T:AI,monitor,default", "T:CHARS,scan,slow", "T:CNT,scan,slow"]);
@@ -366,7 +369,8 @@ fn a_scan_stores_the_newest_sample_of_each_period() {
     for pair in counts.windows(2) {
         assert!((2..=12).contains(&(pair[1] - pair[0])), "about 5 updates a period: {counts:?}");
     }
-    let changed = json_of(&server, "/mgmt/bpl/changeArchivalParameters?pv=T:CNT&samplingmethod=MONITOR&samplingperiod=1");
+    let changed =
+        json_of(&server, "/mgmt/bpl/changeArchivalParameters?pv=T:CNT&samplingmethod=MONITOR&samplingperiod=1");
     assert_eq!(changed["status"], "ok");
     let before = counted(&server).len();
     until("every update", || counted(&server).len() > before + 15);
@@ -427,7 +431,9 @@ fn statistics_of_long_ranges_agree_with_the_samples_and_late_samples_are_in_them
     let windows = number(&server, &format!("{all} WHERE time <= '2026-01-03 20:00:00Z'"));
     assert_eq!(agree("at first"), windows);
     // Changes by SQL are told.
-    server.sql("DELETE FROM epics.samples WHERE pv = 'H' AND time >= '2026-01-02 01:00:00Z' AND time < '2026-01-02 01:30:00Z'");
+    server.sql(
+        "DELETE FROM epics.samples WHERE pv = 'H' AND time >= '2026-01-02 01:00:00Z' AND time < '2026-01-02 01:30:00Z'",
+    );
     assert_eq!(json_of(&server, "/mgmt/bpl/summarize?pv=H")["status"], "ok");
     assert!(agree("while summaries are stale") < windows);
     until("new summaries", || number(&server, "SELECT count(*) FROM epics.stale") == 0);
