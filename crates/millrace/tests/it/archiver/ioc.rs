@@ -17,6 +17,8 @@ pub(super) struct Ioc {
 pub(super) struct Ports {
     server: u16,
     beacons: u16,
+    pva_server: u16,
+    pva_searches: u16,
 }
 
 impl Ports {
@@ -29,7 +31,7 @@ impl Ports {
                 return port;
             }
         };
-        Ports { server: free(), beacons: free() }
+        Ports { server: free(), beacons: free(), pva_server: free(), pva_searches: free() }
     }
 
     /// Makes a server find PVs at these ports.
@@ -39,15 +41,35 @@ impl Ports {
             .env("EPICS_CA_AUTO_ADDR_LIST", "NO")
             .env("EPICS_CA_REPEATER_PORT", self.beacons.to_string())
             .env("EPICS_CA_MAX_ARRAY_BYTES", "10000000")
+            .env("EPICS_PVA_ADDR_LIST", format!("127.0.0.1:{}", self.pva_searches))
+            .env("EPICS_PVA_AUTO_ADDR_LIST", "NO")
+            .env("EPICS_PVA_BROADCAST_PORT", self.beacons.to_string())
     }
 }
 
 impl Ioc {
     /// Starts the IOC of `crates/epics`, whose PVs begin with `T:`, and waits until it serves.
     pub(super) fn start(ports: Ports) -> Ioc {
+        Ioc::run(ports, &["soft_ioc.py", "T"])
+    }
+
+    /// Starts the one that serves by PV Access too.
+    pub(super) fn start_pva(ports: Ports) -> Ioc {
+        Ioc::run(ports, &["soft_ioc_pva.py", "T", "0"])
+    }
+
+    fn run(ports: Ports, arguments: &[&str]) -> Ioc {
         let python = tool("MILLRACE_TEST_IOC_PYTHON", "epics/bin/python");
         let mut child = Command::new(python)
-            .args([concat!(env!("CARGO_MANIFEST_DIR"), "/../epics/tests/it/soft_ioc.py"), "T"])
+            .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../epics/tests/it"))
+            .args(arguments)
+            .env("EPICS_PVAS_SERVER_PORT", ports.pva_server.to_string())
+            .env("EPICS_PVAS_BROADCAST_PORT", ports.pva_searches.to_string())
+            .env("EPICS_PVAS_INTF_ADDR_LIST", "127.0.0.1")
+            .env("EPICS_PVAS_BEACON_ADDR_LIST", "127.0.0.1")
+            .env("EPICS_PVAS_AUTO_BEACON_ADDR_LIST", "NO")
+            .env("EPICS_PVA_ADDR_LIST", "127.0.0.1")
+            .env("EPICS_PVA_AUTO_ADDR_LIST", "NO")
             .env("EPICS_CA_SERVER_PORT", ports.server.to_string())
             .env("EPICS_CAS_BEACON_PORT", ports.beacons.to_string())
             .env("EPICS_CA_REPEATER_PORT", ports.beacons.to_string())

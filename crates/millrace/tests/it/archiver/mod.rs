@@ -200,6 +200,31 @@ fn archive_readers_of_phoebus_work_unmodified() {
 }
 
 #[test]
+fn pv_access_is_archived_like_channel_access() {
+    let (_folder, data) = folder();
+    let ioc = Ioc::start_pva(Ports::free());
+    let server = start(&data, ioc.ports());
+    json_of(&server, "/mgmt/bpl/archivePV?pv=pva://T:CNT,pva://T:AI,pva://T:STATE,pva://T:WF,pva://T:I64");
+    until("samples", || counted(&server).len() > 30);
+    drop(ioc);
+    until("the IOC is missed", || !is_connected(&server, "T:CNT"));
+    std::thread::sleep(Duration::from_millis(300));
+    let counts = counted(&server);
+    assert!(counts.windows(2).all(|pair| pair[1] == pair[0] + 1), "{counts:?}");
+    let alarms = "SELECT count(*) FROM epics.samples WHERE pv = 'T:AI' AND severity <> \
+                  CASE WHEN abs(value) >= 8 THEN 2 WHEN abs(value) >= 6 THEN 1 ELSE 0 END";
+    assert_eq!(number(&server, alarms), 0);
+    // Larger than a double holds.
+    assert_eq!(rows(&server, "SELECT exact FROM epics.samples WHERE pv = 'T:I64'"), [((1i64 << 53) + 1).to_string()]);
+    let metadata = "SELECT pv, units, hihi, labels FROM epics.metadata WHERE pv IN ('T:AI', 'T:STATE') ORDER BY pv";
+    assert_eq!(rows(&server, metadata), ["T:AI,mA,8,", "T:STATE,,,\"[\"\"OFF\"\",\"\"RAMP\"\",\"\"BEAM\"\"]\""]);
+    let reply = json_of(&server, "/retrieval/data/getData.json?pv=pva://T:WF");
+    assert!(reply[0]["data"].as_array().unwrap().iter().all(|sample| sample["val"].is_array()), "{reply}");
+    assert_eq!(rows(&server, "SELECT DISTINCT reason FROM epics.gaps ORDER BY reason"), ["connecting", "disconnected"]);
+    server.stop();
+}
+
+#[test]
 fn a_killed_ioc_leaves_a_gap_that_the_next_sample_tells() {
     let (_folder, data) = folder();
     let ioc = Ioc::start(Ports::free());
