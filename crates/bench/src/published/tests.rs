@@ -39,7 +39,7 @@ fn run_of_use_case(changed: &[(&str, &str)]) -> RunResult {
 /// Row of a figure in the first case of a page rendered from `runs`.
 fn row(runs: &[RunResult], figure: &str) -> String {
     let reports = Reports { runs: runs.to_vec(), ..Reports::default() };
-    let text = page(&reports).expect("a page");
+    let text = page(None, &reports).expect("a page");
     let from = text.find("### writes, IoTDB 0.13").expect("the use case");
     let mut rows = text[from..].lines().filter(|line| line.starts_with(&format!("| {figure} ")));
     rows.next().expect("a row").to_owned()
@@ -52,10 +52,10 @@ fn not_run(text: &str) -> Vec<&str> {
 
 #[test]
 fn measurements_without_a_run_take_one_line_for_each_source() {
-    let text = page(&Reports::default()).expect("a page");
+    let text = page(None, &Reports::default()).expect("a page");
     assert!(!text.lines().any(|line| line.starts_with('|')), "{text}");
     let lines = not_run(&text);
-    assert_eq!(lines.len(), PAGES.len() + 1, "and MOT");
+    assert_eq!(lines.len(), PAGES.len() + 2, "and MOT, and the SNS");
     for case in PAGES.iter().flat_map(|page| page.cases).filter(|case| !(case.numbers)().is_empty()) {
         let listed = format!("{} ({} figures, `millrace {}`)", case.name, (case.numbers)().len(), case.command);
         assert!(lines.iter().any(|line| line.contains(&listed)), "{listed}");
@@ -100,7 +100,7 @@ fn a_run_with_other_settings_or_at_a_fixed_rate_does_not_count() {
         [("SENSOR_NUMBER", "300"), ("BATCH_SIZE_PER_WRITE", "10"), ("RATE", "100"), ("DATA_CLIENT_NUMBER", "10")]
     {
         let reports = Reports { runs: vec![run_of_use_case(&[change])], ..Reports::default() };
-        let text = page(&reports).expect("a page");
+        let text = page(None, &reports).expect("a page");
         assert!(not_run(&text)[0].contains("writes, IoTDB 0.13 ("), "{change:?}");
     }
     let other_target = run_of_use_case(&[("DB_SWITCH", "QuestDB"), ("HOST", "10.0.0.1")]);
@@ -154,10 +154,10 @@ fn numbers_are_shown_in_groups_with_the_decimals_of_the_original() {
 fn the_page_is_written_to_its_path_and_a_bad_report_is_refused_by_name() {
     let folder = tempfile::tempdir().expect("a folder");
     let out = folder.path().join("deep/published.md");
-    run(&[], &out).expect("written");
+    run(None, &[], &out).expect("written");
     assert!(std::fs::read_to_string(&out).expect("there").starts_with("# Published figures"));
     let bad = folder.path().join("bad.json");
     std::fs::write(&bad, "{}").expect("written");
-    let error = run(std::slice::from_ref(&bad), &out).expect_err("no report").to_string();
+    let error = run(None, std::slice::from_ref(&bad), &out).expect_err("no report").to_string();
     assert!(error.contains(&bad.display().to_string()), "{error}");
 }
