@@ -275,7 +275,15 @@ impl Cursor {
     /// Appends the next sample before `end` to `batch`, and its position in the order of arrival;
     /// false if there is none.
     #[inline]
-    pub(super) fn next(&mut self, tables: &Tables, pv: &Pv, index: u32, day: &Day, end: i64, batch: &mut Batch) -> bool {
+    pub(super) fn next(
+        &mut self,
+        tables: &Tables,
+        pv: &Pv,
+        index: u32,
+        day: &Day,
+        end: i64,
+        batch: &mut Batch,
+    ) -> bool {
         let ioc = &day.iocs[pv.ioc as usize];
         loop {
             let time = self.time;
@@ -321,7 +329,16 @@ impl Cursor {
 
     #[expect(clippy::too_many_arguments, reason = "the inner loop, whose state is in several places")]
     #[inline]
-    fn value(&mut self, pv: &Pv, index: u32, time: i64, slot: i64, day: &Day, ioc: &IocDay, heap: &mut Vec<u8>) -> Sample {
+    fn value(
+        &mut self,
+        pv: &Pv,
+        index: u32,
+        time: i64,
+        slot: i64,
+        day: &Day,
+        ioc: &IocDay,
+        heap: &mut Vec<u8>,
+    ) -> Sample {
         let bits = next(&mut self.random);
         let (mut severity, mut status) = (0, 0);
         let mut length = 0;

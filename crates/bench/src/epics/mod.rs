@@ -40,8 +40,8 @@ use crate::run::target_server::{TargetServer, TargetServerOptions};
 use crate::run::{INTERRUPTED, Show};
 use crate::tpcc::report::Subject;
 use generator::{Batch, DAY, MINUTE, SECOND, START_NANOS, Stream};
-pub(crate) use pvs::{Class, PUBLISHED_RATE, Shape};
 use pvs::Population;
+pub(crate) use pvs::{Class, PUBLISHED_RATE, Shape};
 pub(crate) use report::{Query, Report, Span};
 use store::{Answer, Content, Path, Product, Protocol, Question, Request, Store, Writer};
 use truth::{Digest, Interval, Truth};
@@ -484,7 +484,11 @@ impl Run<'_> {
         asked.push(("newest sample of every PV".to_owned(), Question::Newest, Content::Samples(truth.newest())));
         if self.settings.scans {
             asked.push(("scan: count and sums".to_owned(), Question::Scan, Content::Sums(truth.sums)));
-            asked.push(("scan: all samples to the client".to_owned(), Question::Everything, Content::Samples(truth.all)));
+            asked.push((
+                "scan: all samples to the client".to_owned(),
+                Question::Everything,
+                Content::Samples(truth.all),
+            ));
         }
         for (name, question, expected) in asked {
             for protocol in self.store.protocols(&question) {

@@ -176,8 +176,7 @@ impl Population {
         let rates = rates(shape);
         let classes = classes(&rates);
         let iocs = shape.pvs.div_ceil(PVS_PER_IOC).max(1);
-        let mut population =
-            Population { shape: shape.clone(), pvs: Vec::new(), names: Vec::new(), iocs };
+        let mut population = Population { shape: shape.clone(), pvs: Vec::new(), names: Vec::new(), iocs };
         let mut waveforms = 0;
         for (number, (rate, class)) in (0..).zip(rates.into_iter().zip(classes)) {
             waveforms += u32::from(class == Class::Waveform);
@@ -250,13 +249,15 @@ fn pv(shape: &Shape, number: u32, class: Class, rate: f64, iocs: u32, waveforms:
     let by_event = !healthy && unit(1) < 0.3 || (!healthy && rate > 10.0);
     let (period, phase) = timing(shape, healthy, by_event, rate, ioc, bits(2));
     let probability = (rate * period as f64 / 1e9).min(1.0);
-    // Correlation time of 10 s to an hour, but at least a few samples: slower PVs are noise.
-    let tau_s = (10.0 * 360_f64.powf(unit(3))).max(3.0 / rate);
-    let memory = (-1.0 / (rate * tau_s)).exp();
     let bits_of_adc = [12_u32, 16, 18][below(bits(4), 3) as usize];
     let raw_max = f64::from((1_u32 << bits_of_adc) - 1);
     let has_adc = matches!(class, Class::Analog | Class::Long);
-    let slow = probability < 0.9;
+    // Records with a deadband post fewer samples than they process.
+    let deadband = if has_adc && probability < 0.9 { 0.05 + 0.2 * unit(6) } else { 0.0 };
+    // Correlation time of 10 s to an hour, but at least a few samples: slower PVs are noise. Steps
+    // are larger than the deadband, which would otherwise widen the distribution.
+    let tau_s = (10.0 * 360_f64.powf(unit(3))).max(3.0 / rate);
+    let memory = (-1.0 / (rate * tau_s)).exp().min((1.0 - 4.0 * deadband * deadband).sqrt());
     let waveform_elements = 32 << waveforms.trailing_zeros().min(7);
     Pv {
         number,
@@ -270,8 +271,7 @@ fn pv(shape: &Shape, number: u32, class: Class, rate: f64, iocs: u32, waveforms:
         probability,
         memory,
         innovation: (1.0 - memory * memory).sqrt(),
-        // Records with a deadband post fewer samples than they process.
-        deadband: if has_adc && slow { 0.05 + 0.2 * unit(6) } else { 0.0 },
+        deadband,
         mean: if has_adc { raw_max * (0.3 + 0.4 * unit(7)) } else { 1_000.0 * (unit(7) - 0.3) },
         deviation: if has_adc { raw_max * (0.002 + 0.02 * unit(8)) } else { 1.0 + 50.0 * unit(8) },
         noise: if has_adc { 0.5 + f64::from(bits_of_adc - 12) * 0.4 } else { 0.0 },

@@ -199,7 +199,8 @@ impl Report {
         let _ = writeln!(out, "\n{product} {version}: samples of an EPICS archiver");
         let _ = writeln!(out, "durability: {}", self.target.durability);
         let connections = self.connections;
-        let _ = writeln!(out, "written by {}, {connections} connection(s), {} s a batch", self.write_path, self.batch_s);
+        let _ =
+            writeln!(out, "written by {}, {connections} connection(s), {} s a batch", self.write_path, self.batch_s);
         let _ = writeln!(
             out,
             "{} PVs, {:.1} samples/s, a published sample is a {}; classes: {}; faults {}; seed {}",
@@ -230,20 +231,10 @@ impl Report {
         let _ = writeln!(
             out,
             "\n{:<10} {:>13} {:>11} {:>11} {:>11} {:>12} {:>10} {:>10} {:>9} {:>9}  published inserts/s",
-            "writing",
-            "samples",
-            "time",
-            "samples/s",
-            "cells/s",
-            "CPU s/mill.",
-            "on disk",
-            "B/sample",
-            "p50",
-            "p99"
+            "writing", "samples", "time", "samples/s", "cells/s", "CPU s/mill.", "on disk", "B/sample", "p50", "p99"
         );
         for span in &self.spans {
-            let rates: Vec<String> =
-                sns::inserts_per_s(span.name).iter().map(|rate| whole(*rate as u64)).collect();
+            let rates: Vec<String> = sns::inserts_per_s(span.name).iter().map(|rate| whole(*rate as u64)).collect();
             let size = span.data_bytes.map(|data| data.saturating_sub(span.log_bytes.unwrap_or(0)));
             let _ = writeln!(
                 out,

@@ -87,8 +87,7 @@ fn rows(reports: &Reports) -> Vec<Row> {
             let texts: Vec<String> = values.iter().map(|value| format!("{value}{unit}")).collect();
             texts.join(" and ")
         };
-        let rates: Vec<String> =
-            inserts_per_s(name).iter().map(|rate| format!("{} /s", whole(*rate as u64))).collect();
+        let rates: Vec<String> = inserts_per_s(name).iter().map(|rate| format!("{} /s", whole(*rate as u64))).collect();
         rows.push(Row {
             name: format!("inserts, {}", name.title()),
             published: rates.join(" and "),

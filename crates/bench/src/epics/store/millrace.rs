@@ -34,8 +34,7 @@ const BLOCKS: &str = "CREATE TABLE epics.blocks (time timestamptz NOT NULL, pv t
      severity int2, status int2) WITH (store = 'columns', key = 'pv', time = 'time', partition = '1 day')";
 const ONE_PV: &str = "SELECT time, value, status, severity FROM epics.samples \
      WHERE pv = $1 AND time >= $2 AND time < $3 ORDER BY time";
-const ALL_PVS: &str =
-    "SELECT pv, time, value, status, severity FROM epics.samples WHERE time >= $1 AND time < $2";
+const ALL_PVS: &str = "SELECT pv, time, value, status, severity FROM epics.samples WHERE time >= $1 AND time < $2";
 const NEWEST: &str =
     "SELECT DISTINCT ON (pv) pv, time, value, status, severity FROM epics.samples ORDER BY pv, time DESC";
 /// The condition on `exact` makes the server read both columns; sums of a whole column could come
@@ -76,9 +75,7 @@ impl Millrace {
                 .replace("$1", &format!("'{}'", self.names[*index]))
                 .replace("$2", &time(*from))
                 .replace("$3", &time(*to)),
-            Question::AllPvs(interval) => {
-                sql.replace("$1", &time(interval.from)).replace("$2", &time(interval.to))
-            }
+            Question::AllPvs(interval) => sql.replace("$1", &time(interval.from)).replace("$2", &time(interval.to)),
             _ => sql,
         }
     }

@@ -26,13 +26,32 @@ const INSERT_ROWS: usize = 500;
 const DATABASE: &str = "epics";
 /// Integers from here on are not summed by scans: a double does not hold them.
 const DOUBLE_INTEGER_MAX: i64 = 1 << 53;
-const COLUMNS: &str =
-    "channel_id, smpl_time, nanosecs, severity_id, status_id, num_val, float_val, str_val, array_val";
+const COLUMNS: &str = "channel_id, smpl_time, nanosecs, severity_id, status_id, num_val, float_val, str_val, array_val";
 const COLUMN_COUNT: usize = 9;
 const SEVERITIES: [&str; 4] = ["NO_ALARM", "MINOR", "MAJOR", "INVALID"];
 const STATUSES: [&str; 22] = [
-    "NO_ALARM", "READ", "WRITE", "HIHI", "HIGH", "LOLO", "LOW", "STATE", "COS", "COMM", "TIMEOUT", "HWLIMIT", "CALC",
-    "SCAN", "LINK", "SOFT", "BAD_SUB", "UDF", "DISABLE", "SIMM", "READ_ACCESS", "WRITE_ACCESS",
+    "NO_ALARM",
+    "READ",
+    "WRITE",
+    "HIHI",
+    "HIGH",
+    "LOLO",
+    "LOW",
+    "STATE",
+    "COS",
+    "COMM",
+    "TIMEOUT",
+    "HWLIMIT",
+    "CALC",
+    "SCAN",
+    "LINK",
+    "SOFT",
+    "BAD_SUB",
+    "UDF",
+    "DISABLE",
+    "SIMM",
+    "READ_ACCESS",
+    "WRITE_ACCESS",
 ];
 
 /// Where the two products differ.
