@@ -20,6 +20,7 @@ mod store;
 mod tests;
 mod truth;
 
+use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -288,6 +289,8 @@ impl Run<'_> {
             }
             stopped
         };
+        self.store.settle()?;
+        report.empty_bytes = self.sizes().map(|(data, log)| data.saturating_sub(log));
         if self.settings.blocks {
             self.blocks(report, show)?;
         }
@@ -383,8 +386,16 @@ impl Run<'_> {
         wait_until_idle(&self.place.pids, &self.place.dirs, REST_MAX, &INTERRUPTED)
     }
 
-    /// Size of the write-ahead log, where it is in a folder of its own.
+    /// Sizes of the data directories and of the write-ahead log in them.
+    fn sizes(&self) -> Option<(u64, u64)> {
+        Some((proc::allocated_bytes_of_all(&self.place.dirs)?, self.log_bytes().unwrap_or(0)))
+    }
+
+    /// Size of the write-ahead log, where it is in a folder or files of its own.
     fn log_bytes(&self) -> Option<u64> {
+        if self.product == Product::MariaDb {
+            return self.place.dirs.iter().map(|dir| redo_bytes(dir)).sum();
+        }
         let dirs = self.place.server.as_ref().map_or(&[][..], |server| server.log_dirs());
         if dirs.is_empty() { None } else { proc::allocated_bytes_of_all(dirs) }
     }
@@ -608,6 +619,13 @@ impl Run<'_> {
         }
         self.store.drop_blocks()
     }
+}
+
+/// Size of InnoDB's redo log, which keeps a fixed size, in a data directory.
+fn redo_bytes(dir: &std::path::Path) -> Option<u64> {
+    let entries = std::fs::read_dir(dir).ok()?.flatten();
+    let logs = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with("ib_logfile"));
+    Some(logs.filter_map(|entry| entry.metadata().ok()).map(|metadata| metadata.blocks() * 512).sum())
 }
 
 /// The first samples with numbers as text lines: time, PV, value, severity, status.

@@ -32,6 +32,9 @@ pub(crate) struct Report {
     pub(crate) faults: bool,
     pub(crate) classes: Vec<String>,
     pub(crate) batch_s: f64,
+    /// Size of the data directories with empty tables, without the write-ahead log.
+    #[serde(default)]
+    pub(crate) empty_bytes: Option<u64>,
     /// In increasing order; each includes the ones before it.
     pub(crate) spans: Vec<Span>,
     pub(crate) blocks: Vec<Block>,
@@ -144,11 +147,6 @@ impl Span {
         self.queries.iter().find(|query| query.kind == Query::SCAN)
     }
 
-    /// Bytes on disk per stored sample, without the write-ahead log.
-    pub(crate) fn bytes_per_sample(&self) -> Option<f64> {
-        per_sample(self.data_bytes, self.log_bytes, self.stored)
-    }
-
     fn busy(&self, cpus: u32) -> Option<String> {
         let others = (self.host_cpu_s - self.server_cpu_s? - self.client_cpu_s) / self.busy_s.max(1e-9);
         let tells = self.busy_s >= busy::SPAN_MIN_S && cpus > 0;
@@ -161,11 +159,6 @@ impl Span {
     }
 }
 
-fn per_sample(data: Option<u64>, log: Option<u64>, stored: u64) -> Option<f64> {
-    let data = data?.saturating_sub(log.unwrap_or(0));
-    (stored > 0).then(|| data as f64 / stored as f64)
-}
-
 /// Share of the writing time above which the generator limits the rate.
 const GENERATOR_SHARE_MAX: f64 = 0.8;
 
@@ -173,6 +166,18 @@ impl Report {
     /// Whether all answers were right.
     pub(crate) fn passed(&self) -> bool {
         self.findings.is_empty()
+    }
+
+    /// Bytes of the samples on disk: without the write-ahead log and what empty tables need.
+    fn size(&self, data: Option<u64>, log: Option<u64>) -> Option<u64> {
+        let empty = self.empty_bytes.unwrap_or(0);
+        Some(data?.saturating_sub(log.unwrap_or(0)).saturating_sub(empty))
+    }
+
+    /// Bytes on disk per stored sample of a span.
+    pub(crate) fn bytes_per_sample(&self, span: &Span) -> Option<f64> {
+        let size = self.size(span.data_bytes, span.log_bytes)?;
+        (span.stored > 0).then(|| size as f64 / span.stored as f64)
     }
 
     /// Whether the run had samples of all classes.
@@ -235,7 +240,7 @@ impl Report {
         );
         for span in &self.spans {
             let rates: Vec<String> = sns::inserts_per_s(span.name).iter().map(|rate| whole(*rate as u64)).collect();
-            let size = span.data_bytes.map(|data| data.saturating_sub(span.log_bytes.unwrap_or(0)));
+            let size = self.size(span.data_bytes, span.log_bytes);
             let _ = writeln!(
                 out,
                 "{:<10} {:>13} {:>11} {:>11} {:>11} {:>12} {:>10} {:>10} {:>9} {:>9}  {}",
@@ -246,7 +251,7 @@ impl Report {
                 whole((span.samples_per_s * CELLS) as u64),
                 option(span.cpu_s_per_million, |cpu| format!("{cpu:.2}")),
                 option(size, |size| bytes(size as f64)),
-                option(span.bytes_per_sample(), |each| format!("{each:.2}")),
+                option(self.bytes_per_sample(span), |each| format!("{each:.2}")),
                 milliseconds(span.write_ms.median),
                 milliseconds(span.write_ms.p99),
                 if rates.is_empty() { "–".to_owned() } else { rates.join(", ") },
@@ -254,8 +259,8 @@ impl Report {
         }
         if let Some(compaction) = &self.compaction {
             let stored = self.spans.last().map_or(0, |span| span.stored);
-            let each = per_sample(compaction.data_bytes, compaction.log_bytes, stored);
-            let size = compaction.data_bytes.map(|data| data.saturating_sub(compaction.log_bytes.unwrap_or(0)));
+            let size = self.size(compaction.data_bytes, compaction.log_bytes);
+            let each = size.filter(|_| stored > 0).map(|size| size as f64 / stored as f64);
             let _ = writeln!(
                 out,
                 "compacted in {}: {} on disk, {} B/sample",
@@ -285,7 +290,7 @@ impl Report {
         let _ = writeln!(
             out,
             "(a row has {CELLS} cells: time, value, status, severity; CPU of the server until it is at rest; sizes without \
-             the write-ahead log; Oracle inserted {} samples/s, close to their rate of arrival)",
+             the write-ahead log and without what empty tables need; Oracle inserted {} samples/s, close to their rate of arrival)",
             whole((sns::ORACLE_PER_HOUR / 3_600.0) as u64)
         );
     }
@@ -395,12 +400,13 @@ mod tests {
             samples_per_s: 995_456.0,
             server_cpu_s: Some(597.0),
             cpu_s_per_million: Some(1.0),
-            data_bytes: Some(2_985_000_000 + 1_000),
+            data_bytes: Some(2_985_000_000 + 3_000),
             log_bytes: Some(1_000),
             queries: vec![query],
             ..Span::default()
         };
-        Report { spans: vec![span], classes: vec!["analog".to_owned()], ..Report::default() }
+        let classes = vec!["analog".to_owned()];
+        Report { spans: vec![span], classes, empty_bytes: Some(2_000), ..Report::default() }
     }
 
     #[test]

@@ -17,8 +17,10 @@ fn shape(pvs: u32, rate: f64) -> Shape {
     Shape { seed: 7, pvs, rate, classes: Class::ALL.to_vec(), faults: true }
 }
 
+type WholeSample = (u32, i64, Option<u64>, Option<String>, Option<Vec<u8>>, u8, u8);
+
 /// A sample with its text or elements.
-fn whole_sample(sample: &Sample, heap: &[u8]) -> (u32, i64, Option<u64>, Option<String>, Option<Vec<u8>>, u8, u8) {
+fn whole_sample(sample: &Sample, heap: &[u8]) -> WholeSample {
     let bits = sample.number().map(f64::to_bits);
     let text = sample.text(heap).map(str::to_owned);
     (sample.pv, sample.time, bits, text, sample.elements(heap).map(<[u8]>::to_vec), sample.severity, sample.status)

@@ -161,3 +161,57 @@ fn the_page_is_written_to_its_path_and_a_bad_report_is_refused_by_name() {
     let error = run(None, std::slice::from_ref(&bad), &out).expect_err("no report").to_string();
     assert!(error.contains(&bad.display().to_string()), "{error}");
 }
+
+/// A report of `epics` that passed, with the half hour and the week.
+fn archiver(reading: crate::epics::Reading) -> crate::epics::Report {
+    use crate::epics::{Class, Query, Report, Span, SpanName};
+    let span = |name: SpanName| Span {
+        name,
+        samples: (name.published_samples() as f64 / reading.cells()) as u64,
+        samples_per_s: 2_000_000.0,
+        cpu_s_per_million: Some(0.7),
+        queries: vec![Query {
+            kind: "one_pv".to_owned(),
+            protocol: "Flight SQL".to_owned(),
+            rows: reading.rows(sns::ONE_PV_SAMPLES),
+            times: 2,
+            median_ms: 4.5,
+            ..Query::default()
+        }],
+        ..Span::default()
+    };
+    Report {
+        target: crate::tpcc::report::Subject {
+            product: "Millrace".to_owned(),
+            version: "1".to_owned(),
+            ..Default::default()
+        },
+        machine: Machine { cpus: 2, ..Machine::default() },
+        reading,
+        classes: Class::ALL.iter().map(|class| class.name().to_owned()).collect(),
+        spans: vec![span(SpanName::HalfHour), span(SpanName::Week)],
+        ..Report::default()
+    }
+}
+
+#[test]
+fn archiver_runs_stand_next_to_the_figures_of_their_span() {
+    use crate::epics::{Reading, Report};
+    let page_of =
+        |report: Report| page(Some(Source::Sns), &Reports { epics: vec![report], ..Reports::default() }).unwrap();
+    let text = page_of(archiver(Reading::Sample));
+    for row in [
+        "| inserts, half hour | 19,500 /s and 24,000 /s | 2,000,000 /s (Millrace 1, 2 processors) | 0.70 CPU-s/million | \
+         the harder reading: a sample is a row |",
+        "| inserts, week | 14,800 /s |",
+        "| 133,360 samples of one PV, week | 0.031 s | 0.0045 s, Flight SQL (Millrace 1, 2 processors) |",
+    ] {
+        assert!(text.contains(row), "{row}: {text}");
+    }
+    assert!(!text.contains("month |") && !text.contains("MOT"), "{text}");
+    assert!(page_of(archiver(Reading::Cell)).contains("a sample is a cell: a quarter of the rows"));
+    let wrong = Report { findings: vec!["read 1".to_owned()], ..archiver(Reading::Sample) };
+    assert!(page_of(wrong).contains("Not run here: inserts, extraction"));
+    let part = Report { classes: vec!["text".to_owned()], ..archiver(Reading::Sample) };
+    assert!(page_of(part).contains("| no: "));
+}
