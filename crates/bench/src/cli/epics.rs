@@ -26,7 +26,7 @@ Examples:
 The table is epics.samples; PostgreSQL and MariaDB have the schema of the RDB archiver in the schema (MariaDB:
 database) epics, written by INSERTs of 500 rows. The tables are dropped and created again, and dropped at the end
 unless --keep is given. Half an hour takes seconds, the week and the month take minutes to hours; the month needs
-about 20 GB of disk on Millrace, and hundreds on the others.
+about 25 GB of disk on Millrace, and hundreds on the others.
 
 Exit codes: 0 done, every answer was right; 1 an answer was wrong (no figures are shown); 2 not started; 3 stopped
 early; 4 queries failed.";

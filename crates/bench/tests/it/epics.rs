@@ -8,7 +8,7 @@ fn program(arguments: &[&str]) -> Output {
 }
 
 fn text(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr)
+    (String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr)).into_owned()
 }
 
 #[test]
