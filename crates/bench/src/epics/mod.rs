@@ -35,6 +35,7 @@ use crate::error::{Error, Result};
 use crate::measure::proc;
 use crate::measure::sampler::{Rest, wait_until_idle};
 use crate::measure::tree::{Tree, Usage};
+use crate::peers::Server;
 use crate::published::sns;
 use crate::report::format::{seconds, short, whole};
 use crate::run::target_server::{TargetServer, TargetServerOptions};
@@ -180,15 +181,31 @@ pub(crate) fn run(settings: &Settings, target: &Target, show: &mut dyn Show) -> 
     if population.pvs.is_empty() {
         return Err(Error::setup("--classes: no PV is of these classes; add a class or more --pvs"));
     }
-    let place = TargetServer::open(target, &server_options(product, &settings.placing), 9)?;
-    let mut store = store::open(&place.target, product, path, &population)?;
-    store.create(&population)?;
-    let mut report = Report::new(settings, subject(product, &place, store.as_mut())?, path);
-    let truth = Truth::new(&population, product == Product::Millrace, settings.interval());
+    let mut place = TargetServer::open(target, &server_options(product, &settings.placing), 9)?;
+    let outcome = run_at(settings, product, path, &population, &place, show);
+    // A refused connection is explained by the end of the server's log.
+    outcome.map_err(|error| match place.server.as_mut().map(Server::check_alive) {
+        Some(Err(ended)) => error.during(ended),
+        _ => error,
+    })
+}
+
+fn run_at(
+    settings: &Settings,
+    product: Product,
+    path: Path,
+    population: &Population,
+    place: &TargetServer,
+    show: &mut dyn Show,
+) -> Result<Report> {
+    let mut store = store::open(&place.target, product, path, population)?;
+    store.create(population)?;
+    let mut report = Report::new(settings, subject(product, place, store.as_mut())?, path);
+    let truth = Truth::new(population, product == Product::Millrace, settings.interval());
     let tree = Tree::new(&place.pids);
-    let mut run = Run { settings, product, path, population: &population, store, truth, tree, place };
+    let mut run = Run { settings, product, path, population, store, truth, tree, place };
     let outcome = run.measure(&mut report, show);
-    if run.place.server.is_none() && !settings.keep {
+    if place.server.is_none() && !settings.keep {
         run.store.drop_tables()?;
     }
     outcome?;
@@ -257,8 +274,7 @@ struct Run<'a> {
     store: Box<dyn Store>,
     truth: Truth,
     tree: Tree,
-    /// Last field: the server must stop after its connections.
-    place: TargetServer,
+    place: &'a TargetServer,
 }
 
 /// Sums over the writing of all spans so far.
