@@ -218,6 +218,7 @@ impl Report {
         );
         let checked: u32 = self.spans.iter().flat_map(|span| &span.queries).map(|query| query.times).sum();
         match self.passed() {
+            true if checked == 0 => _ = writeln!(out, "verification: none: no query was answered"),
             true => _ = writeln!(out, "verification: PASSED: {} answers compared with what was written", checked),
             false => _ = writeln!(out, "verification: FAILED"),
         }
@@ -415,6 +416,13 @@ mod tests {
         for expected in ["995,456", "3,981,824", "14,800", "5.00", "33,340,000", "31 ms", "PASSED: 3 answers"] {
             assert!(text.contains(expected), "{expected}: {text}");
         }
+    }
+
+    #[test]
+    fn a_run_without_queries_does_not_claim_to_be_verified() {
+        let mut stopped = report();
+        stopped.spans[0].queries.clear();
+        assert!(stopped.text().contains("verification: none"), "{}", stopped.text());
     }
 
     #[test]
