@@ -69,7 +69,7 @@ pub(super) struct Rdb {
     identities: Vec<u64>,
     link: Link,
     target: Target,
-    /// Parameter types of a PostgreSQL INSERT, for [`INSERT_ROWS`] rows.
+    /// Prepared statements of MariaDB, by text.
     statements: HashMap<String, u32>,
 }
 
@@ -90,7 +90,7 @@ impl Rdb {
 
     fn open(target: &Target, dialect: Dialect, population: &Population) -> Result<Rdb> {
         let mut link = Link::connect(target, dialect)?;
-        // Connections select the database when they open: it must exist.
+        // Connections select the database after they open: it must exist.
         match dialect {
             Dialect::Postgres => link.run("CREATE SCHEMA IF NOT EXISTS epics")?,
             Dialect::MariaDb => link.run("CREATE DATABASE IF NOT EXISTS epics")?,
