@@ -16,6 +16,7 @@ pub mod config;
 mod dataset;
 mod drivers;
 mod engine;
+mod epics;
 pub mod error;
 mod generate;
 pub mod java_random;

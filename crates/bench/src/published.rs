@@ -10,6 +10,7 @@
 
 mod iot_benchmark;
 pub(crate) mod mot;
+pub(crate) mod sns;
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -22,6 +23,17 @@ use crate::result::{Latency, OperationResult, PhaseResult, RunResult};
 
 /// Every published page that the report covers.
 const PAGES: &[&Page] = &[&iot_benchmark::USE_CASE, &iot_benchmark::README, &iot_benchmark::TABLE_MODEL];
+
+/// Source of published figures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Source {
+    /// The pages of IoT-benchmark and IoTDB.
+    IotBenchmark,
+    /// MOT, the memory-optimised tables of openGauss and MogDB.
+    Mot,
+    /// The EPICS archiver of the SNS on Hypertable and Oracle.
+    Sns,
+}
 
 /// A published page.
 struct Page {
@@ -98,12 +110,21 @@ impl Number {
     }
 }
 
-/// Writes the page of all published numbers to `out`, with our figures from the reports in `from`.
+/// The page of published numbers, of one source or of all, with our figures from the reports in
+/// `from`.
+///
+/// # Errors
+/// A report cannot be read.
+pub(crate) fn text(source: Option<Source>, from: &[PathBuf]) -> Result<String> {
+    page(source, &Reports::read(from)?)
+}
+
+/// Writes the page of [`text`] to `out`.
 ///
 /// # Errors
 /// A report cannot be read, or the page cannot be written.
-pub(crate) fn run(from: &[PathBuf], out: &Path) -> Result {
-    let text = page(&Reports::read(from)?)?;
+pub(crate) fn run(source: Option<Source>, from: &[PathBuf], out: &Path) -> Result {
+    let text = text(source, from)?;
     if let Some(folder) = out.parent() {
         std::fs::create_dir_all(folder)
             .map_err(|error| Error::setup(format!("{}: cannot be created: {error}", folder.display())))?;
@@ -147,11 +168,12 @@ impl NotRun {
     }
 }
 
-fn page(reports: &Reports) -> Result<String> {
+fn page(source: Option<Source>, reports: &Reports) -> Result<String> {
     let mut text = HEAD.to_owned();
-    for page in PAGES {
-        let Page { title, source, machine, cases, .. } = page;
-        let _ = write!(text, "\n## {title}\n\nSource: {source}. Their machine: {machine}.\n");
+    let has = |of: Source| source.is_none_or(|source| source == of);
+    for page in PAGES.iter().filter(|_| has(Source::IotBenchmark)) {
+        let Page { title, source: place, machine, cases, .. } = page;
+        let _ = write!(text, "\n## {title}\n\nSource: {place}. Their machine: {machine}.\n");
         let mut not_run = NotRun::default();
         for case in *cases {
             let runs = reports.runs.iter().filter(|run| run.workload == page.workload);
@@ -159,7 +181,12 @@ fn page(reports: &Reports) -> Result<String> {
         }
         not_run.write(&mut text);
     }
-    mot::write(reports, &mut text);
+    if has(Source::Mot) {
+        mot::write(reports, &mut text);
+    }
+    if has(Source::Sns) {
+        sns::write(reports, &mut text);
+    }
     Ok(text)
 }
 

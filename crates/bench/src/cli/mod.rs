@@ -7,6 +7,7 @@
 mod breakeven;
 mod cluster;
 mod coldstart;
+mod epics;
 mod generate;
 mod options;
 mod progress;
@@ -47,6 +48,7 @@ Examples:
                                                                 TPC-C's transactions, with its twelve conditions checked
   millrace bench coldstart --sizes 1,2,4,8                      start time by size of the data
   millrace bench breakeven --target millrace,postgres          cost of compression by share of changed values
+  millrace bench epics --target millrace,postgres,mariadb      samples of an EPICS archiver (SNS)
   millrace bench list-targets
 
 Exit codes: 0 done and verified; 1 verification failed; 2 not started; 3 stopped early;
@@ -79,6 +81,10 @@ enum Command {
     /// two tables, one of them compressed.
     #[command(after_help = breakeven::EXAMPLES)]
     Breakeven(breakeven::BreakevenOptions),
+    /// Writes and queries the samples of an EPICS archiver: the test that the SNS published for
+    /// Hypertable and Oracle.
+    #[command(after_help = epics::EXAMPLES)]
+    Epics(Box<epics::EpicsOptions>),
     /// Tries numbers of clients and rows per request on one target, and reports the best
     /// combination.
     #[command(after_help = "Example: millrace bench tune --target questdb --clients 1,2,4,8 --rows 100,1000,10000")]
@@ -102,13 +108,27 @@ enum Command {
 
 #[derive(clap::Args)]
 struct PublishedOptions {
-    /// Results of this tool (`--json` of iot, tpcc, rowload, coldstart); measurements without one
-    /// are "not run here".
+    /// Only this source, printed unless --out is given [default: all].
+    source: Option<published::Source>,
+    /// Results of this tool (`--json` of iot, tpcc, rowload, coldstart, epics); measurements without
+    /// one are "not run here".
     #[arg(long, value_name = "FILE", num_args = 1..)]
     from: Vec<PathBuf>,
-    /// Page to write.
-    #[arg(long, value_name = "FILE", default_value = "docs/benchmarks/published.md")]
-    out: PathBuf,
+    /// Page to write [default: docs/benchmarks/published.md with all sources].
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+}
+
+fn publish(options: &PublishedOptions) -> Result<ExitCode> {
+    let default = || PathBuf::from("docs/benchmarks/published.md");
+    match options.out.clone().or_else(|| options.source.is_none().then(default)) {
+        Some(out) => {
+            published::run(options.source, &options.from, &out)?;
+            println!("written: {}", out.display());
+        }
+        None => print!("{}", published::text(options.source, &options.from)?),
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 impl Command {
@@ -122,6 +142,7 @@ impl Command {
                 | Command::Rowload(_)
                 | Command::Coldstart(_)
                 | Command::Breakeven(_)
+                | Command::Epics(_)
                 | Command::Tune(_)
                 | Command::Monitor(_)
         )
@@ -146,12 +167,10 @@ pub fn main(arguments: &Arguments) -> ExitCode {
         Command::Rowload(options) => tpcc::rowload(options),
         Command::Coldstart(options) => coldstart::run(options),
         Command::Breakeven(options) => breakeven::run(options),
+        Command::Epics(options) => epics::run(options),
         Command::Tune(options) => tune("iot", options),
         Command::Monitor(options) => monitor(options),
-        Command::Published(options) => published::run(&options.from, &options.out).map(|()| {
-            println!("written: {}", options.out.display());
-            ExitCode::SUCCESS
-        }),
+        Command::Published(options) => publish(options),
         Command::Compare(options) => results::compare(options),
         Command::Report(options) => results::report(options),
         Command::ListTargets => {

@@ -1,5 +1,5 @@
 //! Synchronous bulk ingestion by Arrow Flight SQL: `CommandStatementIngest` over gRPC's DoPut, as
-//! ADBC's `adbc_ingest` sends it.
+//! ADBC's `adbc_ingest` sends it. Queries by `CommandStatementQuery`: GetFlightInfo, then DoGet.
 //!
 //! A request is one DoPut: the table's schema, the record batches, the end of the stream. The
 //! server commits and acknowledges an ingestion at its end only, so that each batch of the
@@ -19,13 +19,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arrow_array::RecordBatch;
+use arrow_flight::decode::FlightRecordBatchStream;
+use arrow_flight::error::FlightError;
 use arrow_flight::flight_service_client::FlightServiceClient;
 use arrow_flight::sql::{
-    CommandStatementIngest, DoPutUpdateResult, ProstMessageExt, TableDefinitionOptions, TableExistsOption,
-    TableNotExistOption,
+    CommandStatementIngest, CommandStatementQuery, DoPutUpdateResult, ProstMessageExt, TableDefinitionOptions,
+    TableExistsOption, TableNotExistOption,
 };
 use arrow_flight::{FlightData, FlightDescriptor, PutResult, SchemaAsIpc};
 use arrow_ipc::writer::{DictionaryTracker, IpcDataGenerator, IpcWriteContext, IpcWriteOptions};
+use arrow_schema::SchemaRef;
+use futures::{StreamExt, TryStreamExt};
 use hyper_util::rt::TokioIo;
 use prost::Message;
 use tokio::net::TcpStream;
@@ -44,6 +48,8 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Approximate size limit of a message. Servers limit messages; larger batches are split within
 /// their DoPut.
 const MESSAGE_BYTES_MAX: usize = 16 << 20;
+/// Largest message of an answer that is accepted.
+const ANSWER_BYTES_MAX: usize = 256 << 20;
 /// Metadata key with which Millrace sends an error's SQLSTATE.
 const SQLSTATE: &str = "x-millrace-sqlstate";
 
@@ -95,6 +101,31 @@ impl Ingest {
         }
         Ok(())
     }
+}
+
+/// Replaces `request` by the messages of a DoPut that appends `rows` to `schema`.`table`, which
+/// exists.
+///
+/// # Errors
+/// `Setup` if Arrow cannot encode the rows.
+pub(crate) fn encode_rows(
+    schema: &str,
+    table: &str,
+    columns: &SchemaRef,
+    rows: &RecordBatch,
+    scratch: &mut Scratch,
+    request: &mut Vec<FlightData>,
+) -> Result<()> {
+    let options = IpcWriteOptions::default();
+    let head: FlightData = SchemaAsIpc::new(columns, &options).into();
+    request.clear();
+    request.push(head.with_descriptor(descriptor(schema, table)));
+    for piece in pieces(rows) {
+        let mut none = DictionaryTracker::new(true);
+        let encoded = IpcDataGenerator::default().encode(&piece, &mut none, &options, &mut scratch.0);
+        request.push(encoded.map_err(|error| bug(&error))?.1.into());
+    }
+    Ok(())
 }
 
 fn descriptor(schema: &str, table: &str) -> FlightDescriptor {
@@ -155,6 +186,25 @@ impl Flight {
         }
         outcome.map_err(|error| error.during(format_args!("{} DoPut", self.address)))
     }
+
+    /// Runs a query and passes its record batches to `each`, as they arrive.
+    ///
+    /// # Errors
+    /// The server's, those of `each`, or `Timeout` if the answer is not complete in time.
+    pub(crate) fn query(
+        &mut self,
+        sql: &str,
+        timeout: Duration,
+        each: &mut dyn FnMut(&RecordBatch) -> Result<()>,
+    ) -> Result<()> {
+        self.open()?;
+        let mut link = self.link.take().ok_or_else(|| Error::setup("BUG: not connected"))?;
+        let outcome = link.query(sql, timeout, each);
+        if !outcome.as_ref().is_err_and(|error| error.class.outcome_unknown()) {
+            self.link = Some(link);
+        }
+        outcome.map_err(|error| error.during(format_args!("{} {sql}", self.address)))
+    }
 }
 
 /// A gRPC channel with its runtime.
@@ -176,7 +226,8 @@ impl Link {
         let socket = move |_: Uri| std::future::ready(socket(&place, network_of).map(TokioIo::new));
         let channel = runtime.block_on(endpoint.connect_with_connector(tower::service_fn(socket)));
         let channel = channel.map_err(|error| Error::new(Class::Connection, causes(&error)))?;
-        Ok(Link { client: FlightServiceClient::new(channel), runtime })
+        let client = FlightServiceClient::new(channel).max_decoding_message_size(ANSWER_BYTES_MAX);
+        Ok(Link { client, runtime })
     }
 
     fn put(&mut self, request: Vec<FlightData>, timeout: Duration) -> Result<u64> {
@@ -197,6 +248,36 @@ impl Link {
         let ended = self.runtime.block_on(async { tokio::time::timeout(timeout, put).await });
         let answer = ended.map_err(|_| Error::new(Class::Timeout, format!("no complete answer within {timeout:?}")))?;
         rows_of(answer.map_err(|status| failed(&status))?)
+    }
+}
+
+impl Link {
+    fn query(&mut self, sql: &str, timeout: Duration, each: &mut dyn FnMut(&RecordBatch) -> Result<()>) -> Result<()> {
+        let client = &mut self.client;
+        let command = CommandStatementQuery { query: sql.to_owned(), transaction_id: None };
+        let descriptor = FlightDescriptor::new_cmd(command.as_any().encode_to_vec());
+        let run = async {
+            let info = client.get_flight_info(descriptor).await.map_err(|status| failed(&status))?.into_inner();
+            for endpoint in info.endpoint {
+                let Some(ticket) = endpoint.ticket else { continue };
+                let data = client.do_get(ticket).await.map_err(|status| failed(&status))?.into_inner();
+                let mut batches = FlightRecordBatchStream::new_from_flight_data(data.map_err(FlightError::from));
+                while let Some(batch) = batches.next().await {
+                    each(&batch.map_err(answer_error)?)?;
+                }
+            }
+            Ok(())
+        };
+        let ended = self.runtime.block_on(async { tokio::time::timeout(timeout, run).await });
+        ended.map_err(|_| Error::new(Class::Timeout, format!("no complete answer within {timeout:?}")))?
+    }
+}
+
+/// Converts an error of an answer's stream.
+fn answer_error(error: FlightError) -> Error {
+    match error {
+        FlightError::Tonic(status) => failed(&status),
+        other => Error::protocol(format!("invalid answer: {other}")),
     }
 }
 

@@ -12,7 +12,7 @@ mod conformance;
 pub(crate) mod copy;
 pub(crate) mod digits;
 mod duckdb;
-mod flight;
+pub(crate) mod flight;
 mod http;
 mod influxdb;
 mod influxdb2;

@@ -39,7 +39,7 @@ fn run_of_use_case(changed: &[(&str, &str)]) -> RunResult {
 /// Row of a figure in the first case of a page rendered from `runs`.
 fn row(runs: &[RunResult], figure: &str) -> String {
     let reports = Reports { runs: runs.to_vec(), ..Reports::default() };
-    let text = page(&reports).expect("a page");
+    let text = page(None, &reports).expect("a page");
     let from = text.find("### writes, IoTDB 0.13").expect("the use case");
     let mut rows = text[from..].lines().filter(|line| line.starts_with(&format!("| {figure} ")));
     rows.next().expect("a row").to_owned()
@@ -52,10 +52,10 @@ fn not_run(text: &str) -> Vec<&str> {
 
 #[test]
 fn measurements_without_a_run_take_one_line_for_each_source() {
-    let text = page(&Reports::default()).expect("a page");
+    let text = page(None, &Reports::default()).expect("a page");
     assert!(!text.lines().any(|line| line.starts_with('|')), "{text}");
     let lines = not_run(&text);
-    assert_eq!(lines.len(), PAGES.len() + 1, "and MOT");
+    assert_eq!(lines.len(), PAGES.len() + 2, "and MOT, and the SNS");
     for case in PAGES.iter().flat_map(|page| page.cases).filter(|case| !(case.numbers)().is_empty()) {
         let listed = format!("{} ({} figures, `millrace {}`)", case.name, (case.numbers)().len(), case.command);
         assert!(lines.iter().any(|line| line.contains(&listed)), "{listed}");
@@ -100,7 +100,7 @@ fn a_run_with_other_settings_or_at_a_fixed_rate_does_not_count() {
         [("SENSOR_NUMBER", "300"), ("BATCH_SIZE_PER_WRITE", "10"), ("RATE", "100"), ("DATA_CLIENT_NUMBER", "10")]
     {
         let reports = Reports { runs: vec![run_of_use_case(&[change])], ..Reports::default() };
-        let text = page(&reports).expect("a page");
+        let text = page(None, &reports).expect("a page");
         assert!(not_run(&text)[0].contains("writes, IoTDB 0.13 ("), "{change:?}");
     }
     let other_target = run_of_use_case(&[("DB_SWITCH", "QuestDB"), ("HOST", "10.0.0.1")]);
@@ -154,10 +154,64 @@ fn numbers_are_shown_in_groups_with_the_decimals_of_the_original() {
 fn the_page_is_written_to_its_path_and_a_bad_report_is_refused_by_name() {
     let folder = tempfile::tempdir().expect("a folder");
     let out = folder.path().join("deep/published.md");
-    run(&[], &out).expect("written");
+    run(None, &[], &out).expect("written");
     assert!(std::fs::read_to_string(&out).expect("there").starts_with("# Published figures"));
     let bad = folder.path().join("bad.json");
     std::fs::write(&bad, "{}").expect("written");
-    let error = run(std::slice::from_ref(&bad), &out).expect_err("no report").to_string();
+    let error = run(None, std::slice::from_ref(&bad), &out).expect_err("no report").to_string();
     assert!(error.contains(&bad.display().to_string()), "{error}");
+}
+
+/// A report of `epics` that passed, with the half hour and the week.
+fn archiver(reading: crate::epics::Reading) -> crate::epics::Report {
+    use crate::epics::{Class, Query, Report, Span, SpanName};
+    let span = |name: SpanName| Span {
+        name,
+        samples: (name.published_samples() as f64 / reading.cells()) as u64,
+        samples_per_s: 2_000_000.0,
+        cpu_s_per_million: Some(0.7),
+        queries: vec![Query {
+            kind: "one_pv".to_owned(),
+            protocol: "Flight SQL".to_owned(),
+            rows: reading.rows(sns::ONE_PV_SAMPLES),
+            times: 2,
+            median_ms: 4.5,
+            ..Query::default()
+        }],
+        ..Span::default()
+    };
+    Report {
+        target: crate::tpcc::report::Subject {
+            product: "Millrace".to_owned(),
+            version: "1".to_owned(),
+            ..Default::default()
+        },
+        machine: Machine { cpus: 2, ..Machine::default() },
+        reading,
+        classes: Class::ALL.iter().map(|class| class.name().to_owned()).collect(),
+        spans: vec![span(SpanName::HalfHour), span(SpanName::Week)],
+        ..Report::default()
+    }
+}
+
+#[test]
+fn archiver_runs_stand_next_to_the_figures_of_their_span() {
+    use crate::epics::{Reading, Report};
+    let page_of =
+        |report: Report| page(Some(Source::Sns), &Reports { epics: vec![report], ..Reports::default() }).unwrap();
+    let text = page_of(archiver(Reading::Sample));
+    for row in [
+        "| inserts, half hour | 19,500 /s and 24,000 /s | 2,000,000 /s (Millrace 1, 2 processors) | 0.70 CPU-s/million | \
+         the harder reading: a sample is a row |",
+        "| inserts, week | 14,800 /s |",
+        "| 133,360 samples of one PV, week | 0.031 s | 0.0045 s, Flight SQL (Millrace 1, 2 processors) |",
+    ] {
+        assert!(text.contains(row), "{row}: {text}");
+    }
+    assert!(!text.contains("month |") && !text.contains("MOT"), "{text}");
+    assert!(page_of(archiver(Reading::Cell)).contains("a sample is a cell: a quarter of the rows"));
+    let wrong = Report { findings: vec!["read 1".to_owned()], ..archiver(Reading::Sample) };
+    assert!(page_of(wrong).contains("Not run here: inserts, extraction"));
+    let part = Report { classes: vec!["text".to_owned()], ..archiver(Reading::Sample) };
+    assert!(page_of(part).contains("| no: "));
 }

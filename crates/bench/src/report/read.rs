@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use serde::de::DeserializeOwned;
 
 use super::json;
+use crate::epics;
 use crate::error::{Error, Result};
 use crate::result::RunResult;
 use crate::tpcc::{self, coldstart, rowload};
@@ -17,6 +18,7 @@ pub(crate) struct Reports {
     pub(crate) tpcc: Vec<tpcc::report::Report>,
     pub(crate) rowload: Vec<rowload::Report>,
     pub(crate) coldstart: Vec<coldstart::Report>,
+    pub(crate) epics: Vec<epics::Report>,
 }
 
 impl Reports {
@@ -47,6 +49,8 @@ impl Reports {
                 self.tpcc.push(of(report)?);
             } else if has("rows_per_insert") {
                 self.rowload.push(of(report)?);
+            } else if has("spans") && has("pvs") {
+                self.epics.push(of(report)?);
             } else if has("sizes") {
                 self.coldstart.push(of(report)?);
             } else {
@@ -58,8 +62,13 @@ impl Reports {
 
     /// Number of kinds with at least one report.
     pub(crate) fn kinds(&self) -> usize {
-        let there =
-            [!self.runs.is_empty(), !self.tpcc.is_empty(), !self.rowload.is_empty(), !self.coldstart.is_empty()];
+        let there = [
+            !self.runs.is_empty(),
+            !self.tpcc.is_empty(),
+            !self.rowload.is_empty(),
+            !self.coldstart.is_empty(),
+            !self.epics.is_empty(),
+        ];
         there.iter().filter(|there| **there).count()
     }
 }
@@ -86,10 +95,11 @@ mod tests {
             file("tpcc.json", &serde_json::to_string(&[tpcc::report::Report::default()]).unwrap()),
             file("rowload.json", &serde_json::to_string(&[rowload::Report::default()]).unwrap()),
             file("cold.json", &serde_json::to_string(&[coldstart::Report::default()]).unwrap()),
+            file("epics.json", &serde_json::to_string(&[epics::Report::default()]).unwrap()),
         ];
         let read = Reports::read(&paths).unwrap();
-        let counts = [read.runs.len(), read.tpcc.len(), read.rowload.len(), read.coldstart.len(), read.kinds()];
-        assert_eq!(counts, [1, 1, 1, 1, 4]);
+        let counts = [read.runs.len(), read.tpcc.len(), read.rowload.len(), read.coldstart.len(), read.epics.len()];
+        assert_eq!((counts, read.kinds()), ([1; 5], 5));
         for text in ["[{}]", "{}", "no"] {
             let path = file("bad.json", text);
             let error = Reports::read(std::slice::from_ref(&path)).err().unwrap().to_string();

@@ -7,4 +7,5 @@
 
 mod cluster;
 mod data_set;
+mod epics;
 mod peers;
