@@ -86,7 +86,6 @@ pub struct Part {
 
 /// What [`Binned::run`] processes.
 #[derive(Clone, Debug, PartialEq)]
-#[expect(clippy::large_enum_variant, reason = "both are moved once")]
 pub enum Input {
     /// An event.
     Event(Event),

@@ -793,7 +793,8 @@ fn statistics_of_parts_are_those_of_their_events() {
             for (seen, expected) in seen.iter().zip(&expected) {
                 assert_eq!((seen.time(), seen.sample.severity), (expected.time(), expected.sample.severity));
                 assert_eq!(seen.field("connectionChange"), expected.field("connectionChange"), "{operator}");
-                let (seen, expected) = (&plain(&[seen.clone()])[0].1, &plain(&[expected.clone()])[0].1);
+                let (seen, expected) =
+                    (&plain(std::slice::from_ref(seen))[0].1, &plain(std::slice::from_ref(expected))[0].1);
                 for (seen, expected) in seen.iter().zip(expected) {
                     let close = (seen - expected).abs() <= 1e-6 * expected.abs().max(1e-3);
                     assert!(
