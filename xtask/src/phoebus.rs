@@ -15,7 +15,7 @@ use crate::tools::install;
 const VERSION: &str = "5.0.5";
 /// Commit of that version, so that any clone will do.
 const COMMIT: &str = "373854e2f0bece1105087cd73eb5de39a21c7a04";
-/// Where the source comes from, unless `MILLRACE_PHOEBUS_SOURCE` names another clone: a folder or a URL.
+/// Origin of the source, unless `MILLRACE_PHOEBUS_SOURCE` names another clone: a folder or a URL.
 const SOURCE: &str = "https://github.com/ControlSystemStudio/phoebus.git";
 /// Libraries of the readers, in Phoebus's versions.
 const LIBRARIES: [&str; 5] = [
@@ -101,7 +101,7 @@ fn unpack(partial: &Path, source: &Path) -> Result {
 fn build(source: &Path, jars: &Path) -> Result {
     let code = |module: &str| source.join(module).join("java");
     let resources = |module: &str| source.join(module).join("resources");
-    // Of `core/ui`, which is JavaFX, one package without it.
+    // One package of `core/ui`, the one that is not JavaFX.
     let folders = USED.map(|folder| source.join(folder.trim_end_matches("/org/phoebus/ui/text")));
     let path: Vec<PathBuf> = folders.into_iter().chain([code(READER)]).collect();
     let classes = source.join("reader");

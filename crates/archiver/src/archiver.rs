@@ -18,13 +18,12 @@ use query::{Database, Value};
 use tokio::sync::{Mutex, broadcast, mpsc, watch};
 use tokio::task::JoinHandle;
 
-use crate::feed::Committed;
 use crate::history;
 use crate::registry::{Definition, Method, Protocol, Pv, Registry};
 use crate::sampling::{hash_of, reason};
 use crate::sql::{Sql, there};
 use crate::summaries::{self, Watermarks};
-use crate::tables::{self, DEFINITIONS, Gap, Pending};
+use crate::tables::{DEFINITIONS, Gap, Pending};
 
 /// Time between commits while samples arrive.
 const COMMIT_INTERVAL: Duration = Duration::from_millis(100);
@@ -48,7 +47,7 @@ const LAST_ATTEMPTS: u32 = 3;
 const FOLLOWED_COMMITS: usize = 64;
 const DAY: f64 = 86_400.0 * 1e9;
 
-/// What all parts share.
+/// State that all tasks and requests share.
 pub(crate) struct Shared {
     pub(crate) database: Database,
     pub(crate) registry: Mutex<Registry>,
@@ -419,6 +418,12 @@ async fn open_gaps(sql: &mut Sql) -> Result<Vec<(String, Gap)>> {
 
 type Batches = Vec<(&'static str, RecordBatch)>;
 
+/// Rows that were committed, with the number of their commit.
+pub(crate) struct Committed {
+    pub(crate) number: u64,
+    pub(crate) batches: Batches,
+}
+
 /// Turns events into rows, and sends these to be written.
 async fn sample(
     shared: Arc<Shared>,
@@ -618,9 +623,4 @@ impl Shared {
         }
         Ok(())
     }
-}
-
-/// Columns of limits of `epics.metadata`, for a select list.
-pub(crate) fn limit_columns() -> String {
-    tables::LIMITS.join(", ")
 }

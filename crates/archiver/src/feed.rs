@@ -28,7 +28,7 @@ use server::http::{Body, Request, Response};
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{Semaphore, mpsc};
 
-use crate::archiver::Shared;
+use crate::archiver::{Committed, Shared};
 use crate::history::{Decoded, Events};
 use crate::parameters::{Parameters, invalid};
 use crate::replies;
@@ -46,12 +46,6 @@ const PIECES: usize = 4;
 const PIECE_BYTES: usize = 64 << 10;
 /// An empty line is sent after so much silence.
 const SILENCE: Duration = Duration::from_secs(15);
-
-/// Rows that were committed, with the number of their commit.
-pub(crate) struct Committed {
-    pub(crate) number: u64,
-    pub(crate) batches: Vec<(&'static str, RecordBatch)>,
-}
 
 /// Replies with the samples of the PVs `pv` after the time `from`, which is now if it is absent, and goes on.
 ///
@@ -94,7 +88,7 @@ pub(crate) async fn follow(shared: &Arc<Shared>, request: &Request) -> Result<Re
 
 /// A PV of a client.
 struct Followed {
-    /// As the client calls it.
+    /// Name that the client used.
     name: String,
     /// Time of the newest sample that was sent.
     last: Nanos,

@@ -13,10 +13,9 @@ use model::{Error, Result};
 use query::{Batches, Database, Value};
 use tokio::runtime::Handle;
 
-use crate::archiver::limit_columns;
 use crate::sampling::reason;
 use crate::sql::{Rows, Sql, there};
-use crate::tables::{Version, limits_of};
+use crate::tables::{Version, limit_columns, limits_of};
 use crate::values::{self, Read};
 
 /// Columns of a sample, in the order that [`Decoded`] reads.
@@ -329,7 +328,7 @@ impl Events {
     /// The event of a sample, with the gap before it.
     fn event(&mut self, sample: Sample) -> Event {
         let mut event = Event::from(sample);
-        // Of several gaps before a sample, the first begins and the last ends the time without samples.
+        // The first of several gaps before a sample begins the time without samples, and the last ends it.
         while let Some(gap) = self.interruptions.next_if(|gap| gap.start < event.time()) {
             // A sample whose time is ahead of the clock ends no gap.
             let Some(ended) = gap.ended else { continue };

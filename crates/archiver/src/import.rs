@@ -75,7 +75,7 @@ pub(crate) async fn samples(shared: &Arc<Shared>, request: &Request) -> Result<R
     Ok(replies::json(&json!({ "status": "ok", "samples": samples, "damaged": damaged, "problems": told })))
 }
 
-/// How far a source was imported: the last `until`, and the number of samples.
+/// Replies with the last `until` of a source, and the number of its samples.
 ///
 /// # Errors
 /// 22023 without the parameter `source`; those of SQL.
@@ -93,7 +93,7 @@ pub(crate) async fn progress(shared: &Arc<Shared>, request: &Request) -> Result<
     Ok(replies::json(&json!({ "until": until, "samples": samples })))
 }
 
-/// What a body contains.
+/// Contents of a body.
 #[derive(Default)]
 struct Import {
     rows: Pending,

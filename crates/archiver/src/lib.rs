@@ -7,10 +7,10 @@
 //! time without samples, with its reason.
 //!
 //! Modules, lowest first, none of which uses a later one: `values`, `tables`, `sql`, `registry`, `sampling`, `names`, `times`,
-//! `history`, `summaries`, `archiver`, `parameters`, `replies`, `streams`, `reports`, `why`, `import`, `retrieval`,
-//! `json_archive`, `management`.
+//! `history`, `summaries`, `archiver`, `parameters`, `replies`, `type_info`, `streams`, `reports`, `why`, `import`, `retrieval`,
+//! `json_archive`, `feed`, `management`.
 //!
-//! Not here: protocols and files of EPICS (`epics`), sockets of HTTP (`server`).
+//! Other crates have the protocols and files of EPICS (`epics`) and the sockets of HTTP (`server`).
 
 mod archiver;
 mod feed;
@@ -30,6 +30,7 @@ mod streams;
 mod summaries;
 mod tables;
 mod times;
+mod type_info;
 mod values;
 mod why;
 
@@ -45,7 +46,7 @@ use archiver::Shared;
 /// Largest body of a request: names of 100,000 PVs.
 const BODY_BYTES_MAX: usize = 16 << 20;
 
-/// Where requests find the archiver once it runs.
+/// Place in which requests find the archiver once it runs.
 #[derive(Clone, Default)]
 pub struct Place(Arc<OnceLock<Option<Arc<Shared>>>>);
 

@@ -16,17 +16,16 @@ use crate::import;
 use crate::names;
 use crate::parameters::{Parameters, invalid};
 use crate::registry::{Definition, Method, Protocol, Pv};
-use crate::replies;
+use crate::replies::{self, IDENTITY};
 use crate::reports;
 use crate::retrieval::{matching, names_of, not_found};
 use crate::sql::{Sql, there};
 use crate::summaries::Late;
+use crate::tables::limit_columns;
 use crate::times;
-use crate::values;
+use crate::type_info::type_info;
 use crate::why;
 
-/// Identity of this archiver in replies.
-pub(crate) const IDENTITY: &str = "millrace";
 /// Shortest period of a scan, in seconds.
 const PERIOD_MIN: f64 = 0.1;
 
@@ -130,7 +129,7 @@ pub(crate) async fn action(shared: &Arc<Shared>, request: &Request) -> Result<Re
     }
 }
 
-/// Where this archiver is, as the client reached it.
+/// Addresses of this archiver, as the client reached it.
 fn appliance(request: &Request) -> Json {
     let host = request.headers().get("host").and_then(|host| host.to_str().ok()).unwrap_or("127.0.0.1");
     json!({
@@ -440,7 +439,7 @@ async fn rename(shared: &Arc<Shared>, parameters: &Parameters) -> Result<Respons
     let mut sql = Sql::new(&shared.database);
     let names = [Value::Text(old.to_owned()), Value::Text(new.to_owned())];
     copy_samples(shared, &mut sql, old, new).await?;
-    let columns = crate::archiver::limit_columns();
+    let columns = limit_columns();
     let metadata = format!(
         "INSERT INTO epics.metadata SELECT $2, since, type, count, host, units, precision, {columns}, labels \
          FROM epics.metadata WHERE pv = $1 ON CONFLICT DO NOTHING"
@@ -602,65 +601,6 @@ fn status_of(pv: &Pv, asked: &str, now: Nanos) -> Json {
         "connectionLastRestablished": times::human(pv.connected_last),
         "connectionLossRegainCount": pv.counts.connections_lost.to_string(),
     })
-}
-
-/// What the Appliance keeps of a PV.
-pub(crate) fn type_info(pv: &Pv, now: Nanos) -> Json {
-    let definition = &pv.definition;
-    let version = pv.version.as_ref();
-    let limits = version.and_then(|version| version.metadata.limits);
-    let limit = |of: fn(&epics::sample::Limits) -> f64| limits.as_ref().map_or(f64::NAN, of).to_string();
-    let payload = version.map_or(epics::pb::Payload::Float64, |version| values::payload(version.ty));
-    json!({
-        "pvName": definition.name,
-        "DBRType": payload.dbr_name(),
-        "scalar": (!payload.is_waveform()).to_string(),
-        "elementCount": version.map_or(1, |version| version.count).to_string(),
-        "applianceIdentity": IDENTITY,
-        "chunkKey": definition.name,
-        "hostName": pv.host_last.as_deref().or(version.map(|version| version.host.as_str())).unwrap_or("N/A"),
-        "paused": definition.paused.to_string(),
-        "creationTime": times::iso(definition.created),
-        "modificationTime": times::iso(definition.modified),
-        "samplingMethod": definition.method.name().to_ascii_uppercase(),
-        "samplingPeriod": definition.period.to_string(),
-        "policyName": definition.policy.as_deref().unwrap_or(""),
-        "units": version.and_then(|version| version.metadata.units.as_deref()).unwrap_or(""),
-        "precision": version.and_then(|version| version.metadata.precision).unwrap_or(0).to_string(),
-        "lowerDisplayLimit": limit(|limits| limits.display.0),
-        "upperDisplayLimit": limit(|limits| limits.display.1),
-        "lowerAlarmLimit": limit(|limits| limits.alarm.0),
-        "upperAlarmLimit": limit(|limits| limits.alarm.1),
-        "lowerWarningLimit": limit(|limits| limits.warning.0),
-        "upperWarningLimit": limit(|limits| limits.warning.1),
-        "lowerCtrlLimit": limit(|limits| limits.control.0),
-        "upperCtrlLimit": limit(|limits| limits.control.1),
-        "computedEventRate": pv.rate(now).to_string(),
-        "computedStorageRate": pv.byte_rate(now).to_string(),
-        "computedBytesPerEvent": (pv.counts.bytes / pv.counts.stored.max(1)).to_string(),
-        "userSpecifiedEventRate": "0.0",
-        "usePVAccess": (definition.protocol == Protocol::Pva).to_string(),
-        "useDBEProperties": "true",
-        "hasReducedDataSet": "false",
-        "dataStores": ["millrace://epics.samples"],
-        "archiveFields": [],
-        "extraFields": {},
-    })
-}
-
-/// Type information and metadata of a PV, as texts.
-pub(crate) async fn metadata(shared: &Shared, name: &str) -> Result<Response> {
-    let registry = shared.registry.lock().await;
-    let Some(pv) = registry.find(names::normal(name)) else {
-        return Ok(not_found(&format!("PV {name} is not archived")));
-    };
-    let mut info = type_info(pv, shared.now());
-    let ty = pv.version.as_ref().map_or(epics::pb::Payload::Float64 as i16, |version| version.ty);
-    let header = crate::history::header(&pv.definition.name, pv.version.as_ref(), ty, shared.now());
-    for (name, value) in header.fields {
-        info[name] = json!(value);
-    }
-    Ok(replies::json(&info))
 }
 
 async fn details(shared: &Shared, name: &str) -> Result<Response> {

@@ -10,7 +10,7 @@ use rustc_hash::FxHashMap;
 
 use crate::tables::{Gap, Version};
 
-/// How samples are chosen.
+/// Choice of the samples that are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Method {
     /// Every update that the IOC sends.
@@ -33,7 +33,7 @@ impl Method {
     }
 }
 
-/// How an IOC is reached.
+/// Protocol by which an IOC is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Protocol {
     /// Channel Access.
@@ -88,7 +88,7 @@ pub(crate) struct Connection {
     pub(crate) described: bool,
 }
 
-/// What was counted since the archiver started.
+/// Counts since the archiver started.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counts {
     /// Samples that arrived.
@@ -131,7 +131,7 @@ pub(crate) struct Pv {
     pub(crate) received_last: Option<Nanos>,
     /// The newest sample of a scan that is not stored yet, and its time of arrival.
     pub(crate) slot: Option<Box<(Sample, Nanos)>>,
-    /// When the next sample of a scan may be stored.
+    /// Time from which the next sample of a scan may be stored.
     pub(crate) due: Nanos,
     pub(crate) version: Option<Version>,
     /// Metadata that wait for the first sample of their connection.

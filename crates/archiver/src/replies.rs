@@ -7,6 +7,9 @@ use server::http::{Body, Response, StatusCode};
 /// Version in replies. Clients read the number of the Appliance whose API this is.
 pub(crate) const VERSION: &str = concat!("Archiver Appliance API 2.0, Millrace ", env!("CARGO_PKG_VERSION"));
 
+/// Identity of this archiver in replies.
+pub(crate) const IDENTITY: &str = "millrace";
+
 /// Sets a header of a reply.
 pub(crate) fn header(response: &mut Response, name: &'static str, value: &'static str) {
     if let Ok(value) = value.parse() {

@@ -6,10 +6,9 @@ use serde_json::{Value as Json, json};
 use server::http::Response;
 
 use crate::archiver::Shared;
-use crate::management::IDENTITY;
 use crate::parameters::Parameters;
 use crate::registry::Pv;
-use crate::replies;
+use crate::replies::{self, IDENTITY};
 use crate::sampling::reason;
 use crate::times;
 

@@ -31,11 +31,12 @@ use crate::streams::{self, gone};
 use crate::summaries::{self, WINDOW, window_of};
 use crate::tables::Version;
 use crate::times;
+use crate::type_info;
 use crate::values;
 
 const HOUR: Nanos = 3_600 * 1_000_000_000;
 const DAY: Nanos = 24 * HOUR;
-/// How far `getDataAtTime` looks back, by default.
+/// Time that `getDataAtTime` looks back, by default.
 const LOOK_BACK: Nanos = 31 * DAY;
 /// Events between looks at the client.
 const LOOK_EVENTS: usize = 1 << 14;
@@ -63,9 +64,9 @@ pub(crate) async fn data(shared: &Arc<Shared>, request: &Request) -> Result<Resp
 
 /// A PV of a request.
 pub(crate) struct Asked {
-    /// As it was written.
+    /// Name in the request.
     requested: String,
-    /// Its real name.
+    /// Name under which samples are stored.
     pub(crate) name: String,
     pub(crate) operator: Option<Operator>,
     pub(crate) span: Span,
@@ -393,7 +394,7 @@ pub(crate) async fn business(shared: &Arc<Shared>, request: &Request) -> Result<
             let kept: Vec<&String> = names.iter().filter(|name| registry.find(names::normal(name)).is_some()).collect();
             Ok(replies::json(&json!(kept)))
         }
-        "getMetadata" => crate::management::metadata(shared, parameters.expect("pv")?).await,
+        "getMetadata" => type_info::metadata(shared, parameters.expect("pv")?).await,
         "getClientConfig" => Ok(replies::json(&json!({}))),
         action => Ok(replies::unknown_action("retrieval/bpl", action)),
     }

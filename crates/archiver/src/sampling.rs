@@ -1,4 +1,4 @@
-//! What becomes of the events of a PV: rows of samples, gaps and metadata.
+//! Turns the events of a PV into rows of samples, gaps and metadata.
 //!
 //! Always true: a sample that arrived is stored in `samples` or `misdated`, or repeats the one before, or is the newest of a
 //! scan's period, or is counted in a gap.

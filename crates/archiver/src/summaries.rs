@@ -37,7 +37,7 @@ const WINDOWS_MAX: Nanos = 4_096;
 /// Stale parts that one round of the job does at most.
 const STALE_MAX: usize = 1_000;
 
-/// What the writers and the job must agree on.
+/// Watermarks, on which the writers and the job must agree.
 #[derive(Debug)]
 pub(crate) struct Watermarks {
     /// Samples before this time are late: their windows are being summarised, or are done.
@@ -63,7 +63,7 @@ impl Watermarks {
         let done = match done {
             Some(done) => done,
             None => {
-                // What is older was there before there were summaries: it is summarised with all else.
+                // Older samples were there before there were summaries: they are summarised with all others.
                 let first = first_sample(sql, Nanos::MIN).await?.unwrap_or(now);
                 window_of(first.min(now))
             }

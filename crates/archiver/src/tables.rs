@@ -322,6 +322,11 @@ fn limits(limits: &Limits) -> [f64; 8] {
     [display.0, display.1, alarm.0, alarm.1, warning.0, warning.1, control.0, control.1]
 }
 
+/// Columns of limits of `epics.metadata`, for a select list.
+pub(crate) fn limit_columns() -> String {
+    LIMITS.join(", ")
+}
+
 /// Limits of numbers in the order of [`LIMITS`]; NaN where there is none.
 pub(crate) fn limits_of(all: [Option<f64>; 8]) -> Limits {
     let pair = |at: usize| (all[at].unwrap_or(f64::NAN), all[at + 1].unwrap_or(f64::NAN));

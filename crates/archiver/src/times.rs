@@ -33,7 +33,7 @@ pub(crate) fn iso(time: Nanos) -> String {
     timestamp(time).strftime("%Y-%m-%dT%H:%M:%S.%3fZ").to_string()
 }
 
-/// As the Appliance shows times in reports.
+/// Formats a time in the way of the Appliance's reports.
 pub(crate) fn human(time: Option<Nanos>) -> String {
     match time {
         Some(time) => timestamp(time).strftime("%b/%d/%Y %H:%M:%S +00:00").to_string(),

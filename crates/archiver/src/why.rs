@@ -1,4 +1,4 @@
-//! Why a PV has no recent samples.
+//! Explains why a PV has no recent samples.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::sampling::reason;
 use crate::sql::Sql;
 use crate::times;
 
-/// How far back gaps are told.
+/// Time back from now whose gaps are told.
 const BACK: Nanos = 24 * 3_600 * 1_000_000_000;
 
 /// Samples that arrived within so many seconds are recent.

@@ -87,9 +87,9 @@ impl Format {
 /// Description of a PV in a reply.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Pv {
-    /// Its name, type, metadata, and the year of a reply without events.
+    /// Name, type, metadata, and the year of a reply without events.
     pub header: Header,
-    /// Its name in the request, which may be an alias, or end in `.VAL`.
+    /// Name in the request, which may be an alias, or end in `.VAL`.
     pub requested: String,
     /// Origin of the events, which `.txt` names.
     pub source: String,

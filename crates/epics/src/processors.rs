@@ -9,7 +9,7 @@
 //!
 //! | operators | one event per | time | fields | if a bin has no event |
 //! |---|---|---|---|---|
-//! | statistics: `mean` `std` `jitter` `variance` `popvariance` `median` `kurtosis` `skewness` `min` `max` `count` `linear` `loess` `errorbar` `stats` | bin | middle: bin·N + N/2, half a second later if N is odd | `connectionChange`, `stdz` | the event before is repeated up to the last bin; `count` is 0 |
+//! | statistics (below) | bin | middle: bin·N + N/2, half a second later if N is odd | `connectionChange`, `stdz` | the event before is repeated up to the last bin; `count` is 0 |
 //! | the same with `Sample`, as `meanSample_60` | bin | as above | as above | nothing |
 //! | `firstSample` | bin: the first | its own | kept | nothing |
 //! | `lastSample` | bin: the last | its own | dropped | nothing |
@@ -19,6 +19,9 @@
 //! | `nth` | K-th event | its own | dropped | nothing |
 //! | `ncount` | range | `from`, in milliseconds | none | 0 |
 //! | `optimized` `optimLastSample` | event, or bin as `stats` if there are more than P | | | |
+//!
+//! Statistics are `mean` `std` `jitter` `variance` `popvariance` `median` `kurtosis` `skewness` `min` `max` `count` `linear` `loess`
+//! `errorbar` `stats`.
 //!
 //! Facts (from the Appliance's source, for all operators unless said):
 //! - The event before the range is a bin of its own, the one before the first, for statistics and fills. Its severity and
@@ -72,7 +75,7 @@ pub struct Part {
     pub first: Nanos,
     /// Time of the last event.
     pub last: Nanos,
-    /// Of their values.
+    /// Moments of their values.
     pub moments: Moments,
     /// Value of the last event that is not NaN.
     pub last_value: f64,
@@ -84,7 +87,7 @@ pub struct Part {
     pub connection_changed: bool,
 }
 
-/// What [`Binned::run`] processes.
+/// Input of [`Binned::run`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum Input {
     /// An event.
@@ -166,7 +169,7 @@ impl Output {
         self.queue.push_back(Run { event, repeated: None });
     }
 
-    /// The same event at the middle of each bin.
+    /// Adds an event at the middle of each bin.
     fn repeat(&mut self, event: Event, bins: Range<i64>, middle: Middle) {
         if !bins.is_empty() {
             self.queue.push_back(Run { event, repeated: Some((bins, middle)) });

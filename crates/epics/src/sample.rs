@@ -201,7 +201,7 @@ impl Array {
 /// A sample.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sample {
-    /// As the IOC stamped it.
+    /// Time that the IOC stamped.
     pub time: Nanos,
     /// Value.
     pub value: Value,
@@ -215,17 +215,17 @@ pub struct Sample {
 /// Limits of a numeric PV; NaN where the IOC has none.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Limits {
-    /// Of displays: `LOPR`, `HOPR`.
+    /// Limits of displays: `LOPR`, `HOPR`.
     pub display: (f64, f64),
-    /// Of alarms: `LOLO`, `HIHI`.
+    /// Limits of alarms: `LOLO`, `HIHI`.
     pub alarm: (f64, f64),
-    /// Of warnings: `LOW`, `HIGH`.
+    /// Limits of warnings: `LOW`, `HIGH`.
     pub warning: (f64, f64),
-    /// Of control: `DRVL`, `DRVH`.
+    /// Limits of control: `DRVL`, `DRVH`.
     pub control: (f64, f64),
 }
 
-/// What an IOC says about a PV beside its value.
+/// Description of a PV by its IOC.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Metadata {
     /// `EGU`

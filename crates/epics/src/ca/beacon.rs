@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 /// Limit of servers that are tracked; beacons can be forged.
 const SERVERS_MAX: usize = 20_000;
-/// The same beacon arrives once per network interface and repeater.
+/// A beacon arrives once per network interface and repeater.
 const DUPLICATE_WITHIN: u32 = 2;
 
 /// Meaning of a beacon.
@@ -26,7 +26,7 @@ pub(super) enum Beacon {
 pub(super) struct Beacons {
     servers: FxHashMap<SocketAddrV4, Server>,
     started: Instant,
-    /// When servers that have fallen silent were last removed.
+    /// Time at which servers that have fallen silent were last removed.
     pruned: Instant,
     /// Beacon period of servers.
     period: Duration,

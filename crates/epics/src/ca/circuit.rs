@@ -132,7 +132,7 @@ pub(super) struct Circuit {
     silence: Silence,
     /// Whether the server has sent a message of Channel Access.
     answered: bool,
-    /// When the first channel was opened.
+    /// Time at which the first channel was opened.
     opened: Option<Instant>,
     /// Time of the last check.
     checked: Instant,
@@ -502,7 +502,7 @@ impl Circuit {
         self.close(id, Reason::ChannelEnded, received);
     }
 
-    /// When [`Circuit::check`] has something to do.
+    /// Time at which [`Circuit::check`] has something to do.
     fn check_due(&self) -> Instant {
         let soon =
             self.withholding || !self.dropped.is_empty() || !self.returned.is_empty() || self.outbox.is_overfull();

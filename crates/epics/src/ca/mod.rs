@@ -24,7 +24,7 @@
 //! - All queues are bounded: by bytes ([`Settings::queue_bytes`]) or by the number of channels.
 //! - A circuit that fails or stalls stops no other.
 //!
-//! Not here: writing, and IPv6, which Channel Access does not have.
+//! The client has no writing, and IPv6, which Channel Access does not have.
 
 mod beacon;
 mod circuit;
@@ -99,7 +99,7 @@ pub enum Error {
         /// The priority.
         seen: u8,
     },
-    /// There is no tokio runtime here.
+    /// The call was made outside of a tokio runtime.
     NoRuntime,
     /// The socket for searches cannot be opened.
     Socket(io::Error),

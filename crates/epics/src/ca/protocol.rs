@@ -208,7 +208,7 @@ pub fn frames(mut bytes: &[u8]) -> impl Iterator<Item = (Header, &[u8])> {
 pub enum Request<'a> {
     /// First message of a circuit or datagram. `priority`: 0 ..= 99.
     Version { priority: u16, minor: u16 },
-    /// Who serves `name`? `must_reply`: also a server that does not, answers.
+    /// Search for the server of `name`. `must_reply`: also a server that does not, answers.
     Search { name: &'a [u8], channel: u32, minor: u16, must_reply: bool },
     /// Name of the user.
     ClientName { name: &'a [u8] },
@@ -228,7 +228,7 @@ pub enum Request<'a> {
     EventsOff,
     /// Send updates again.
     EventsOn,
-    /// Are you there?
+    /// Question for a sign of life.
     Echo,
     /// Forward beacons to the sender.
     RepeaterRegister { address: Ipv4Addr },

@@ -20,9 +20,9 @@ pub struct ChannelId(pub u32);
 /// Rights of a client to a channel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Access {
-    /// May read and subscribe.
+    /// Right to read and subscribe.
     pub read: bool,
-    /// May write.
+    /// Right to write.
     pub write: bool,
 }
 
@@ -85,7 +85,7 @@ pub enum Event {
     Annotations(Box<Annotations>),
     /// Samples of this channel were dropped here since its last sample.
     Dropped {
-        /// Their number.
+        /// Number of samples.
         count: u64,
         /// Cause.
         reason: DropReason,

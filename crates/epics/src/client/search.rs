@@ -107,7 +107,7 @@ impl Schedule {
         self.boost_at = Some(self.boost_at.map_or(at, |earlier| earlier.min(at)));
     }
 
-    /// When [`Schedule::datagram`] has something to do; `None` while no name waits.
+    /// Time at which [`Schedule::datagram`] has something to do; `None` while no name waits.
     pub(crate) fn next_due(&self) -> Option<Instant> {
         let fronts = self.levels.iter().filter_map(|level| level.front()).map(|entry| entry.due);
         let due = fronts.min().map(|due| due.max(self.pace.ready_at(1)));
@@ -194,7 +194,7 @@ fn period(level: u32) -> Duration {
 /// A token bucket.
 struct Pace {
     per_second: f64,
-    /// May be negative: a datagram for many addresses is sent whole, and paid later.
+    /// Tokens, which may be negative: a datagram for many addresses is sent whole, and paid later.
     tokens: f64,
     at: Instant,
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 pub struct SettingError {
     /// Name of the environment variable.
     pub variable: &'static str,
-    /// Its value.
+    /// Value that was seen.
     pub seen: String,
     /// A value that can be used.
     pub expected: &'static str,

@@ -1,3 +1,5 @@
+//! Replies byte by byte, as the Appliance writes them.
+
 use super::*;
 use crate::calendar::start_of_year;
 use crate::pb::Payload;

@@ -203,7 +203,7 @@ impl<R: Read> Reader<R> {
     /// Skips a line that is too long, without keeping its bytes.
     fn skip_line(&mut self) -> io::Result<Line> {
         let offset = self.offset + self.start as u64;
-        // Its first bytes may have been those of a header, so the events that follow may be of another chunk.
+        // The first bytes may have been those of a header, so the events that follow may be of another chunk.
         let header = is_header(&self.buffer[self.start..]);
         self.chunk = self.chunk.filter(|_| !header);
         loop {

@@ -1,3 +1,5 @@
+//! Chunks: bytes that the Appliance wrote, and any bytes.
+
 use std::io::Cursor;
 
 use super::*;

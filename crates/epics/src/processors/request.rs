@@ -130,7 +130,7 @@ pub enum RequestError {
         operator: &'static str,
         /// The parameter as it came.
         seen: String,
-        /// What the operator takes.
+        /// Parameter that the operator takes.
         expected: &'static str,
     },
     /// Parentheses do not match.

@@ -145,7 +145,7 @@ fn array(values: Vec<f64>) -> Value {
 pub struct Moments {
     /// Number of values that are not NaN.
     pub count: u64,
-    /// Their mean; 0 of none.
+    /// Mean; 0 of none.
     pub mean: f64,
     /// Sum of their squared deviations from the mean.
     pub squares: f64,

@@ -1,3 +1,5 @@
+//! Operators on events that are chosen to be difficult, compared with their definitions.
+
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 
@@ -529,7 +531,7 @@ fn by_definition(statistic: &str, values: &[f64]) -> f64 {
     }
 }
 
-/// What a statistic replies, from lists of a bin's events.
+/// Reply of a statistic, from lists of a bin's events.
 fn expected_bins(statistic: &str, seconds: i64, fill: bool, events: &[Event], span: Span) -> Vec<(Nanos, f64, u8)> {
     let bin_of = |time: Nanos| time.div_euclid(SECOND * seconds);
     let mut kept: Vec<&Event> = Vec::new();

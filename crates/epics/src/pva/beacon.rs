@@ -27,7 +27,7 @@ pub(super) enum Beacon {
 #[derive(Default)]
 pub(super) struct Beacons {
     servers: FxHashMap<SocketAddrV4, Server>,
-    /// When servers that have fallen silent were last removed.
+    /// Time at which servers that have fallen silent were last removed.
     pruned: Option<Instant>,
 }
 

@@ -186,7 +186,7 @@ pub(super) struct Circuit {
     /// Whether acknowledgements are withheld.
     withholding: bool,
     silence: Silence,
-    /// When the first channel was opened.
+    /// Time at which the first channel was opened.
     opened: Option<Instant>,
     /// Time of the last check.
     checked: Instant,
@@ -489,7 +489,7 @@ impl Circuit {
                     self.initialized(request, &status, ty, received);
                     Ok(())
                 }
-                // Its types may be those of other channels too.
+                // The types may be those of other channels too.
                 Err(_) => Err(End::Lost(Reason::Protocol)),
             };
         }
@@ -759,7 +759,7 @@ impl Circuit {
         self.close(id, Reason::ChannelEnded, received);
     }
 
-    /// When [`Circuit::check`] has something to do.
+    /// Time at which [`Circuit::check`] has something to do.
     fn check_due(&self) -> Instant {
         let soon =
             self.withholding || !self.dropped.is_empty() || !self.returned.is_empty() || self.outbox.is_overfull();

@@ -28,7 +28,7 @@
 //! - All queues are bounded: by bytes ([`Settings::queue_bytes`]) or by the number of channels.
 //! - A circuit that fails or stalls stops no other.
 //!
-//! Not here: writing, remote procedure calls, TLS, and IPv6.
+//! The client has no writing, remote procedure calls, TLS, and IPv6.
 
 mod beacon;
 mod circuit;
@@ -99,10 +99,10 @@ pub enum Error {
     },
     /// The queue is shorter than 2.
     Queue {
-        /// Its length.
+        /// Length that was asked for.
         seen: u32,
     },
-    /// There is no tokio runtime here.
+    /// The call was made outside of a tokio runtime.
     NoRuntime,
     /// The socket for searches cannot be opened.
     Socket(io::Error),

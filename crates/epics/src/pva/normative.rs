@@ -33,7 +33,7 @@ const STATUS_CLASS: u16 = 256;
 /// A field within a field of the structure.
 type Place = (usize, usize);
 
-/// Where a structure of some type has the parts of a sample.
+/// Places of the parts of a sample in structures of a type.
 #[derive(Debug)]
 pub struct Layout {
     fields: Arc<Fields>,
@@ -181,7 +181,7 @@ impl Layout {
         } else {
             self.sample_bits.push(value_bits);
         }
-        // These may have to be sent on as a structure.
+        // They may have to be sent on as a structure.
         if !matches!(self.native, ValueType::UInt64 | ValueType::Enum) {
             let places = [self.severity, self.status, self.message, self.seconds, self.nanos, self.user_tag];
             let places = places.into_iter().chain([self.units, self.precision]);

@@ -203,7 +203,7 @@ enum Joining {
     Skipped(u8),
 }
 
-/// What a segment completes.
+/// Message that a segment completes.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Joined<'a> {
     /// Nothing yet.
@@ -281,11 +281,11 @@ pub fn request_of(start: &[u8], order: Order) -> Option<(u32, u8)> {
 #[derive(Clone, Debug, PartialEq)]
 #[allow(missing_docs, reason = "fields are those of the specification; the module's commentary names the rest")]
 pub enum Request<'a> {
-    /// Who serves these names? `port`: where the sender receives answers.
+    /// Search for the servers of names. `port`: where the sender receives answers.
     Search { sequence: u32, unicast: bool, port: u16, names: Vec<(u32, Arc<str>)> },
     /// Answer to [`Response::Validation`]. `method`: `ca`, with the names of user and host, or `anonymous`.
     Validation { buffer_bytes: u32, types_max: u16, method: &'a str, user: &'a str, host: &'a str },
-    /// Are you there?
+    /// Question for a sign of life.
     Echo,
     /// Opens a channel; `channel` is the number that the client gives it.
     CreateChannel { channel: u32, name: &'a str },
@@ -296,7 +296,7 @@ pub enum Request<'a> {
     MonitorInit { server_channel: u32, request: u32, options: &'a [u8], queue: u32 },
     /// Send updates.
     MonitorStart { server_channel: u32, request: u32 },
-    /// So many more updates may be sent.
+    /// Number of updates that may be sent in addition.
     MonitorAck { server_channel: u32, request: u32, updates: u32 },
     /// Ends a subscription.
     DestroyRequest { server_channel: u32, request: u32 },
@@ -437,7 +437,7 @@ pub enum Response<'a> {
     Validated { status: Status },
     /// Answer to an echo.
     Echo,
-    /// These channels are served, or not. Without an address, it is that of the sender.
+    /// Answer: the channels are served, or not. Without an address, it is that of the sender.
     Found { guid: [u8; 12], sequence: u32, address: Option<Ipv4Addr>, port: u16, found: bool, channels: Vec<u32> },
     /// A channel is open, or refused.
     ChannelCreated { channel: u32, server_channel: u32, status: Status },

@@ -109,7 +109,7 @@ pub enum Extent {
     Variable,
     /// At most so many elements.
     Bounded(usize),
-    /// So many elements.
+    /// Fixed number of elements.
     Fixed(usize),
 }
 
@@ -184,7 +184,7 @@ impl Type {
                 writer.u8(BOUNDED_TEXT);
                 writer.size(*limit);
             }
-            // Of an array of fixed length that never arrived, no element is known: it is written as one of variable length.
+            // No element is known of an array of fixed length that never arrived: it is written as one of variable length.
             Type::Array(scalar, Extent::Variable | Extent::Fixed(_)) => writer.u8(*scalar as u8 | ARRAY),
             Type::Array(scalar, Extent::Bounded(limit)) => {
                 writer.u8(*scalar as u8 | BOUNDED_ARRAY);

@@ -1,7 +1,7 @@
 //! The client of PV Access against a soft IOC of EPICS 7 (QSRV of pvxs) and a server of p4p. Needs python with `softioc` and `p4p`;
 //! `MILLRACE_TEST_IOC_PYTHON` names it.
 //!
-//! `MILLRACE_TEST_IOC_PYTHON=/root/t/ioc/venv/bin/python cargo test -p epics -- --ignored pva_soft_ioc`
+//! `MILLRACE_TEST_IOC_PYTHON=PYTHON cargo test -p epics -- --ignored pva_soft_ioc`
 
 use std::collections::{BTreeSet, HashMap};
 use std::net::SocketAddrV4;

@@ -1,7 +1,7 @@
 //! The client against a soft IOC of EPICS 7. Needs python with `softioc`; `MILLRACE_TEST_IOC_PYTHON` names it.
 //!
 //! The tests are ignored until `xtask test` provides that python:
-//! `MILLRACE_TEST_IOC_PYTHON=/root/t/ioc/venv/bin/python cargo test -p epics -- --ignored soft_ioc`
+//! `MILLRACE_TEST_IOC_PYTHON=PYTHON cargo test -p epics -- --ignored soft_ioc`
 
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddrV4;
