@@ -3,6 +3,7 @@
 //! Changes are rows of `epics.pvs` and `epics.aliases`, and are in effect when the reply is sent. Actions that have no meaning
 //! here, such as those about stores of files and clusters, answer 501 with the reason.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use epics::sample::Nanos;
@@ -21,7 +22,7 @@ use crate::reports;
 use crate::retrieval::{matching, names_of, not_found};
 use crate::sql::{Sql, there};
 use crate::summaries::Late;
-use crate::tables::limit_columns;
+use crate::tables::{DefinitionRow, DefinitionRows, limit_columns};
 use crate::times;
 use crate::type_info::type_info;
 use crate::why;
@@ -279,23 +280,23 @@ async fn archive(shared: &Arc<Shared>, request: &Request, parameters: &Parameter
 }
 
 async fn insert(sql: &mut Sql, wanted: &[Wanted], known: &[bool], policies: &[Policy]) -> Result<()> {
+    let mut rows = DefinitionRows::default();
+    let mut names = HashSet::new();
     for (wanted, known) in wanted.iter().zip(known) {
-        if !known {
+        if !known && names.insert(&wanted.name) {
             let policy = policy_of(wanted, policies)?;
-            let values = [
-                Value::Text(wanted.name.clone()),
-                Value::Text(
-                    wanted.method.or(policy.map(|policy| policy.method)).unwrap_or(Method::Monitor).name().into(),
-                ),
-                Value::Float64(wanted.period.or(policy.map(|policy| policy.period)).unwrap_or(1.0)),
-                policy.map_or(Value::Null, |policy| Value::Text(policy.name.clone())),
-                Value::Text(wanted.protocol.name().to_owned()),
-                Value::Bool(wanted.paused),
-            ];
-            let text = "INSERT INTO epics.pvs (name, method, period, policy, protocol, paused) \
-                        VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (name) DO NOTHING";
-            sql.run(text, &values).await?;
+            rows.push(&DefinitionRow {
+                name: &wanted.name,
+                method: wanted.method.or(policy.map(|policy| policy.method)).unwrap_or(Method::Monitor).name(),
+                period: wanted.period.or(policy.map(|policy| policy.period)).unwrap_or(1.0),
+                policy: policy.map(|policy| policy.name.as_str()),
+                protocol: wanted.protocol.name(),
+                paused: wanted.paused,
+            });
         }
+    }
+    sql.append(&rows.finish()?).await?;
+    for wanted in wanted {
         for alias in &wanted.aliases {
             insert_alias(sql, alias, &wanted.name).await?;
         }
@@ -648,7 +649,7 @@ async fn lists(shared: &Shared, request: &Request, parameters: &Parameters, acti
     let is_archived = |name: &str| registry.find(names::normal(name)).is_some();
     let names: Vec<String> = match action {
         "archivedPVsNotInList" => {
-            let listed: std::collections::HashSet<&str> = list.iter().map(|name| names::normal(name)).collect();
+            let listed: HashSet<&str> = list.iter().map(|name| names::normal(name)).collect();
             let names = registry.names().into_iter().filter(|name| !listed.contains(&**name));
             names.map(|name| name.to_string()).collect()
         }

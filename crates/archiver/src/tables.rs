@@ -15,7 +15,7 @@
 use std::sync::Arc;
 
 use arrow_array::builder::{
-    BinaryBuilder, Float64Builder, Int16Builder, Int32Builder, Int64Builder, StringBuilder,
+    BinaryBuilder, BooleanBuilder, Float64Builder, Int16Builder, Int32Builder, Int64Builder, StringBuilder,
     TimestampMicrosecondBuilder, TimestampNanosecondBuilder,
 };
 use arrow_array::{ArrayRef, RecordBatch};
@@ -377,6 +377,65 @@ impl MetadataRows {
         arrays.push(Arc::new(self.labels.finish()));
         let fields: Vec<Field> = fields.into_iter().map(|(name, ty)| Field::new(name, ty, true)).collect();
         RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays).map_err(Error::bug)
+    }
+}
+
+/// A row of `pvs`; its other columns have their defaults.
+pub(crate) struct DefinitionRow<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) method: &'static str,
+    pub(crate) period: f64,
+    pub(crate) policy: Option<&'a str>,
+    pub(crate) protocol: &'static str,
+    pub(crate) paused: bool,
+}
+
+/// Rows of `pvs`.
+#[derive(Default)]
+pub(crate) struct DefinitionRows {
+    name: StringBuilder,
+    method: StringBuilder,
+    period: Float64Builder,
+    policy: StringBuilder,
+    protocol: StringBuilder,
+    paused: BooleanBuilder,
+    rows: usize,
+}
+
+impl DefinitionRows {
+    pub(crate) fn push(&mut self, row: &DefinitionRow<'_>) {
+        self.name.append_value(row.name);
+        self.method.append_value(row.method);
+        self.period.append_value(row.period);
+        self.policy.append_option(row.policy);
+        self.protocol.append_value(row.protocol);
+        self.paused.append_value(row.paused);
+        self.rows += 1;
+    }
+
+    /// The rows as a batch with its table; none without rows.
+    pub(crate) fn finish(mut self) -> Result<Vec<(&'static str, RecordBatch)>> {
+        if self.rows == 0 {
+            return Ok(Vec::new());
+        }
+        let text = DataType::Utf8;
+        let fields = [
+            ("name", text.clone()),
+            ("method", text.clone()),
+            ("period", DataType::Float64),
+            ("policy", text.clone()),
+            ("protocol", text),
+            ("paused", DataType::Boolean),
+        ];
+        let arrays: Vec<ArrayRef> = vec![
+            Arc::new(self.name.finish()),
+            Arc::new(self.method.finish()),
+            Arc::new(self.period.finish()),
+            Arc::new(self.policy.finish()),
+            Arc::new(self.protocol.finish()),
+            Arc::new(self.paused.finish()),
+        ];
+        Ok(vec![("pvs", RecordBatch::try_new(schema(fields), arrays).map_err(Error::bug)?)])
     }
 }
 
