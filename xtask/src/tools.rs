@@ -24,8 +24,8 @@ const PYTHON: [&str; 8] = [
 ];
 /// Imports that must succeed in a complete Python environment.
 const IMPORTS: &str = "import psycopg, sqlalchemy, django, duckdb, pytz, pyarrow.flight, adbc_driver_flightsql.dbapi";
-/// A soft IOC of EPICS 7.
-const IOC: [&str; 1] = ["softioc==4.7.2"];
+/// A soft IOC of EPICS 7, and libca.
+const IOC: [&str; 2] = ["softioc==4.7.2", "aioca==2.1"];
 /// Clients of the EPICS Archiver Appliance; the first two need an old protobuf.
 const ARCHIVER_CLIENTS: [&str; 4] = ["aapy==0.12", "pyarchappl==1.0.3.post3", "archapp==1.1.0", "protobuf==3.20.3"];
 /// Another one, which needs a new protobuf.
@@ -96,7 +96,7 @@ pub(crate) fn fetch() -> Result<Tools> {
         install(&["sysbench"])?;
     }
     let python = venv(&folder.join("python"), &PYTHON, IMPORTS)?;
-    let ioc = venv(&folder.join("epics"), &IOC, "import softioc.builder")?;
+    let ioc = venv(&folder.join("epics"), &IOC, "import softioc.builder, aioca")?;
     let imports = "import aa.pb, archappl.client, archapp.interactive";
     let archiver_clients = venv(&folder.join("archiver-clients"), &ARCHIVER_CLIENTS, imports)?;
     let imports = "import epicsarchiver.epicsarchiver";
@@ -106,7 +106,7 @@ pub(crate) fn fetch() -> Result<Tools> {
     println!("tools: PostgreSQL in {}", tools.postgres.display());
     println!("tools: psycopg, SQLAlchemy, Django, DuckDB, pyarrow and ADBC by {}", tools.python.display());
     println!("tools: pgjdbc is {}", tools.pgjdbc.display());
-    println!("tools: softioc by {}", tools.ioc.display());
+    println!("tools: softioc and aioca by {}", tools.ioc.display());
     println!("tools: aapy, pyarchappl and archapp by {}", tools.archiver_clients.display());
     println!("tools: epicsarchiver-retrieval-client by {}", tools.retrieval_client.display());
     println!("tools: go-tpc is {}", tools.go_tpc.display());

@@ -225,6 +225,42 @@ fn pv_access_is_archived_like_channel_access() {
 }
 
 #[test]
+fn every_update_that_libca_sees_is_archived_with_the_same_time_value_and_alarm() {
+    let (_folder, data) = folder();
+    let ioc = Ioc::start(Ports::free());
+    let server = start(&data, ioc.ports());
+    json_of(&server, "/mgmt/bpl/archivePV?pv=T:CNT,T:AI,T:STATE,T:FLAG");
+    until("samples", || counted(&server).len() > 5);
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/archiver/libca_monitor.py");
+    let mut monitor = Command::new(tool("MILLRACE_TEST_IOC_PYTHON", "epics/bin/python"));
+    let output = ioc.ports().tell(&mut monitor).arg(script).args(["6", "T:CNT", "T:AI", "T:STATE", "T:FLAG"]);
+    let output = output.output().unwrap();
+    assert!(output.status.success(), "{}", printed(&output));
+    let seen: Vec<String> = String::from_utf8(output.stdout).unwrap().lines().skip(1).map(str::to_owned).collect();
+    assert!(seen.len() > 60, "{seen:?}");
+    std::thread::sleep(Duration::from_millis(500));
+    let time = |line: &str| line.split(',').next().unwrap().parse::<i64>().unwrap();
+    // The monitor's first updates are older values; after the first of them that is new, both see the same.
+    let counter: Vec<&String> = seen.iter().filter(|line| line.contains("T:CNT")).collect();
+    let (from, to) = (time(counter[1]), time(counter[counter.len() - 1]));
+    let within = |line: &&String| (from..=to).contains(&time(line));
+    let archived = format!(
+        "SELECT epoch_ns(time), pv, value, severity, status FROM epics.samples \
+         WHERE epoch_ns(time) BETWEEN {from} AND {to} ORDER BY time, pv"
+    );
+    let same = |line: &String| {
+        let cells: Vec<&str> = line.split(',').collect();
+        (cells[0].to_owned(), cells[1].to_owned(), cells[2].parse::<f64>().unwrap().to_bits(), cells[3..].join(","))
+    };
+    let mut expected: Vec<_> = seen.iter().filter(within).map(same).collect();
+    let mut found: Vec<_> = rows(&server, &archived).iter().map(same).collect();
+    expected.sort();
+    found.sort();
+    assert_eq!(found, expected);
+    server.stop();
+}
+
+#[test]
 fn a_killed_ioc_leaves_a_gap_that_the_next_sample_tells() {
     let (_folder, data) = folder();
     let ioc = Ioc::start(Ports::free());
