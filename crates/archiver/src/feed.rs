@@ -5,7 +5,7 @@
 //! {"pv":"A","gap":"disconnected","from":"2026-11-25T18:00:00.000Z","to":null,"detail":"the IOC closed the connection"}
 //! ```
 //!
-//! The history of each PV comes first. A client that is too slow for new samples gets them from the table instead. Empty lines
+//! The history of each PV comes first, without gaps. A client that is too slow for new samples gets them from the table instead. Empty lines
 //! show that the connection is alive. Imported samples are history only.
 //!
 //! Always true: a sample comes once, those of a PV in the order of their commits, history in the order of time. None is left
@@ -28,11 +28,12 @@ use server::http::{Body, Request, Response};
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{Semaphore, mpsc};
 
-use crate::archiver::{Committed, Shared};
 use crate::history::{Decoded, Events};
 use crate::parameters::{Parameters, invalid};
 use crate::replies;
 use crate::retrieval;
+use crate::shared::{Committed, Shared};
+use crate::streams::PATIENCE;
 use crate::times;
 
 /// Clients that follow at a time.
@@ -120,6 +121,8 @@ impl Feed {
                 Err(_) => b"\n".to_vec(),
                 Ok(Ok(committed)) => self.lines(&committed)?,
                 Ok(Err(RecvError::Lagged(_))) => {
+                    // The table has what is in the queue.
+                    commits = self.shared.committed.subscribe();
                     if !self.history().await? {
                         return Ok(());
                     }
@@ -127,15 +130,19 @@ impl Feed {
                 }
                 Ok(Err(RecvError::Closed)) => return Ok(()),
             };
-            if !lines.is_empty() && !self.send(lines).await {
-                return Ok(());
+            let mut lines = Bytes::from(lines);
+            while !lines.is_empty() {
+                let piece = lines.split_to(lines.len().min(PIECE_BYTES));
+                if self.pieces.send_timeout(Ok(piece), PATIENCE).await.is_err() {
+                    return Ok(());
+                }
             }
         }
     }
 
-    /// Whether the client is still there.
+    /// Whether the client is still there, and reads.
     async fn send(&self, lines: Vec<u8>) -> bool {
-        self.pieces.send(Ok(lines.into())).await.is_ok()
+        self.pieces.send_timeout(Ok(lines.into()), PATIENCE).await.is_ok()
     }
 
     /// Sends what is stored after the last sample of each PV; false if the client is gone.

@@ -76,13 +76,29 @@ impl Decoded {
     }
 }
 
-/// The newest sample of each PV.
+/// A condition for PVs: all, or those of some names; and its values.
+pub(crate) fn of_names(names: Option<&[String]>) -> (&'static str, Vec<Value>) {
+    match names {
+        None => ("true", Vec::new()),
+        Some(names) => ("pv = ANY($1)", vec![Value::Array(names.iter().cloned().map(Value::Text).collect())]),
+    }
+}
+
+/// Time of the newest sample of each PV, or of each of some names. Statistics of blocks have it, so that no sample is read.
 ///
 /// # Errors
 /// Those of SQL, here and below.
-pub(crate) async fn newest_samples(sql: &mut Sql) -> Result<Vec<(String, Sample)>> {
-    samples_at(sql, &format!("SELECT DISTINCT ON (pv) pv, {COLUMNS} FROM epics.samples ORDER BY pv, time DESC"), &[])
-        .await
+pub(crate) async fn newest_times(sql: &mut Sql, names: Option<&[String]>) -> Result<Vec<(String, Nanos)>> {
+    let (condition, values) = of_names(names);
+    let text = format!("SELECT pv, max(time) FROM epics.samples WHERE {condition} GROUP BY pv");
+    let mut times = Vec::new();
+    for rows in sql.rows(&text, &values).await? {
+        let (mut names, mut newest) = (rows.texts(0)?, rows.times(1)?);
+        for row in 0..rows.len() {
+            times.push((there(names.take(row))?, there(newest.take(row))?));
+        }
+    }
+    Ok(times)
 }
 
 /// Whether the newest sample of a PV up to a time is a number, not an enumeration, a text or a waveform; true without one.
@@ -132,14 +148,15 @@ async fn samples_at(sql: &mut Sql, text: &str, values: &[Value]) -> Result<Vec<(
     Ok(samples)
 }
 
-/// The newest version of the metadata of each PV.
-pub(crate) async fn newest_versions(sql: &mut Sql) -> Result<Vec<(String, Version)>> {
+/// The newest version of the metadata of each PV, or of each of some names.
+pub(crate) async fn newest_versions(sql: &mut Sql, names: Option<&[String]>) -> Result<Vec<(String, Version)>> {
+    let (condition, values) = of_names(names);
     let text = format!(
         "SELECT DISTINCT ON (pv) pv, since, type, count, host, units, precision, labels, {} FROM epics.metadata \
-         ORDER BY pv, since DESC",
+         WHERE {condition} ORDER BY pv, since DESC",
         limit_columns()
     );
-    versions(sql, &text, &[]).await
+    versions(sql, &text, &values).await
 }
 
 /// All versions of a PV's metadata, oldest first.
@@ -213,7 +230,8 @@ pub(crate) async fn interruptions(sql: &mut Sql, pv: &str, span: Span) -> Result
         let (mut time, mut ended, mut why) = (rows.times(0)?, rows.times(1)?, rows.texts(2)?);
         for row in 0..rows.len() {
             let why = there(why.take(row))?;
-            let is_ours = [reason::DISCONNECTED, reason::STOPPED, reason::PAUSED].contains(&why.as_str());
+            let is_ours =
+                [reason::DISCONNECTED, reason::STOPPED, reason::PAUSED, reason::REFUSED].contains(&why.as_str());
             if is_ours && let Some(start) = time.take(row) {
                 let ended = ended.take(row);
                 let (stopped, paused) = (why == reason::STOPPED, why == reason::PAUSED);

@@ -17,12 +17,12 @@ use query::Value;
 use serde_json::json;
 use server::http::{Request, Response};
 
-use crate::archiver::Shared;
 use crate::history::versions_of;
 use crate::names;
 use crate::parameters::{Parameters, invalid};
 use crate::replies;
 use crate::sampling::reason;
+use crate::shared::Shared;
 use crate::sql::Sql;
 use crate::summaries;
 use crate::tables::{Gap, Pending, Version, limits_of};
@@ -57,7 +57,7 @@ pub(crate) async fn samples(shared: &Arc<Shared>, request: &Request) -> Result<R
     for (pv, versions) in versions {
         let known = versions_of(&mut sql, &pv).await?;
         let is_new = |version: &Version| known.binary_search_by_key(&version.since, |known| known.since).is_err();
-        kept.extend(versions.into_iter().filter(is_new).map(|version| (pv.clone(), version)));
+        kept.extend(versions.into_values().filter(is_new).map(|version| (pv.clone(), version)));
     }
     for (pv, version) in &kept {
         rows.metadata.push(pv, version);
@@ -97,7 +97,8 @@ pub(crate) async fn progress(shared: &Arc<Shared>, request: &Request) -> Result<
 #[derive(Default)]
 struct Import {
     rows: Pending,
-    versions: BTreeMap<String, Vec<Version>>,
+    /// By PV and time.
+    versions: BTreeMap<String, BTreeMap<Nanos, Version>>,
     samples: u64,
     damaged: u64,
     /// The first problems, as texts.
@@ -170,11 +171,7 @@ impl Import {
                 host: String::new(),
                 metadata: self.metadata(),
             };
-            let versions = self.versions.entry(header.pv.clone()).or_default();
-            match versions.last_mut() {
-                Some(last) if last.since == version.since => *last = version,
-                _ => versions.push(version),
-            }
+            self.versions.entry(header.pv.clone()).or_default().insert(version.since, version);
         }
         self.samples += 1;
         self.rows.samples.push(&header.pv, &event.sample, None);

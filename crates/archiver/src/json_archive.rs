@@ -18,12 +18,12 @@ use model::Result;
 use serde_json::{Value as Json, json};
 use server::http::{Request, Response};
 
-use crate::archiver::Shared;
 use crate::history::{self, Interruption};
 use crate::names;
 use crate::parameters::{Parameters, invalid};
 use crate::replies;
 use crate::retrieval::{self, Asked};
+use crate::shared::Shared;
 use crate::sql::Sql;
 use crate::streams::{self, Output, gone};
 use crate::tables::Version;
@@ -40,7 +40,7 @@ pub(crate) fn archives() -> Response {
 /// 22023 for a pattern that is too long.
 pub(crate) async fn channels(shared: &Arc<Shared>, request: &Request) -> Result<Response> {
     let pattern = request.parameter("pattern").unwrap_or("*");
-    Ok(replies::json(&json!(names::matching(&*shared.registry.lock().await, pattern)?)))
+    Ok(replies::json(&json!(names::matching(&shared.names().await, pattern)?)))
 }
 
 /// Samples of a PV.

@@ -7,16 +7,18 @@
 //! time without samples, with its reason.
 //!
 //! Modules, lowest first, none of which uses a later one: `values`, `tables`, `sql`, `registry`, `sampling`, `names`, `times`,
-//! `history`, `summaries`, `archiver`, `parameters`, `replies`, `type_info`, `streams`, `reports`, `why`, `import`, `retrieval`,
+//! `history`, `summaries`, `shared`, `following`, `writing`, `keeping`, `archiver`, `parameters`, `replies`, `type_info`, `streams`, `reports`, `why`, `import`, `retrieval`,
 //! `json_archive`, `feed`, `management`.
 //!
 //! Other crates have the protocols and files of EPICS (`epics`) and the sockets of HTTP (`server`).
 
 mod archiver;
 mod feed;
+mod following;
 mod history;
 mod import;
 mod json_archive;
+mod keeping;
 mod management;
 mod names;
 mod parameters;
@@ -25,6 +27,7 @@ mod replies;
 mod reports;
 mod retrieval;
 mod sampling;
+mod shared;
 mod sql;
 mod streams;
 mod summaries;
@@ -33,15 +36,16 @@ mod times;
 mod type_info;
 mod values;
 mod why;
+mod writing;
 
 use std::sync::{Arc, OnceLock};
 
-use model::{ErrorKind, Result};
+use model::{Error, ErrorKind, Result};
 use query::Database;
 use server::http::{Application, MethodFilter, Request, Response, StatusCode};
 
 pub use archiver::Archiver;
-use archiver::Shared;
+use shared::Shared;
 
 /// Largest body of a request: names of 100,000 PVs.
 const BODY_BYTES_MAX: usize = 16 << 20;
@@ -113,7 +117,13 @@ async fn answer(place: Place, request: Request, door: Door) -> Result<Response> 
         None => return Ok(replies::status(StatusCode::SERVICE_UNAVAILABLE, "the archiver is starting")),
     };
     match door {
-        Door::Management => management::action(shared, &request).await,
+        // A client that goes away does not leave a change half done.
+        Door::Management => {
+            let shared = Arc::clone(shared);
+            let action = async move { management::action(&shared, &request).await };
+            let done = tokio::spawn(query::computing(Box::pin(action))).await;
+            done.unwrap_or_else(|error| Err(Error::bug(error)))
+        }
         Door::Data => retrieval::data(shared, &request).await,
         Door::Business => retrieval::business(shared, &request).await,
         Door::Feed => feed::follow(shared, &request).await,

@@ -12,14 +12,14 @@ use query::Value;
 use serde_json::{Map, Value as Json, json};
 use server::http::{Method as HttpMethod, Request, Response, StatusCode};
 
-use crate::archiver::Shared;
 use crate::import;
-use crate::names;
+use crate::names::{self, Pattern};
 use crate::parameters::{Parameters, invalid};
 use crate::registry::{Definition, Method, Protocol, Pv};
 use crate::replies::{self, IDENTITY};
 use crate::reports;
 use crate::retrieval::{matching, names_of, not_found};
+use crate::shared::Shared;
 use crate::sql::{Sql, there};
 use crate::summaries::Late;
 use crate::tables::{DefinitionRow, DefinitionRows, limit_columns};
@@ -222,6 +222,7 @@ impl Wanted {
 struct Policy {
     name: String,
     pattern: String,
+    matcher: Pattern,
     method: Method,
     period: f64,
 }
@@ -235,7 +236,8 @@ async fn all_policies(sql: &mut Sql) -> Result<Vec<Policy>> {
         for row in 0..rows.len() {
             let method = Method::of(&there(method.take(row))?).unwrap_or(Method::Monitor);
             let (name, pattern) = (there(name.take(row))?, there(pattern.take(row))?);
-            all.push(Policy { name, pattern, method, period: there(period.take(row))? });
+            let matcher = Pattern::new(&pattern)?;
+            all.push(Policy { name, pattern, matcher, method, period: there(period.take(row))? });
         }
     }
     Ok(all)
@@ -310,12 +312,7 @@ fn policy_of<'a>(wanted: &Wanted, policies: &'a [Policy]) -> Result<Option<&'a P
         let named = policies.iter().find(|policy| policy.name == *name);
         return named.map(Some).ok_or_else(|| invalid(format!("there is no policy \"{name}\" in epics.policies")));
     }
-    for policy in policies {
-        if names::matches(&policy.pattern, &wanted.name)? {
-            return Ok(Some(policy));
-        }
-    }
-    Ok(None)
+    Ok(policies.iter().find(|policy| policy.matcher.matches(&wanted.name)))
 }
 
 /// Real names of the PVs of a request, each with the name that was asked for.
@@ -325,8 +322,8 @@ async fn real(
     parameters: &Parameters,
 ) -> Result<Vec<(String, Option<Definition>)>> {
     let list = names_of(request, parameters)?;
+    let names = names::expand(&shared.names().await, &list.join(","))?;
     let registry = shared.registry.lock().await;
-    let names = names::expand(&registry, &list.join(","))?;
     let found = names.into_iter().map(|name| {
         let definition = registry.find(names::normal(&name)).map(|pv| pv.definition.clone());
         (name.to_string(), definition)
@@ -379,13 +376,18 @@ async fn delete(shared: &Arc<Shared>, request: &Request, parameters: &Parameters
         }
     }
     let mut sql = Sql::new(&shared.database);
-    let list = Value::Array(names.iter().cloned().map(Value::Text).collect());
-    sql.run("DELETE FROM epics.aliases WHERE pv = ANY($1)", std::slice::from_ref(&list)).await?;
-    sql.run("DELETE FROM epics.pvs WHERE name = ANY($1)", std::slice::from_ref(&list)).await?;
+    let list = [Value::Array(names.iter().cloned().map(Value::Text).collect())];
+    sql.transaction(async |sql| {
+        sql.run("DELETE FROM epics.aliases WHERE pv = ANY($1)", &list).await?;
+        sql.run("DELETE FROM epics.pvs WHERE name = ANY($1)", &list).await
+    })
+    .await?;
     shared.follow(Some(&names)).await?;
+    // The last rows of these PVs may be on their way.
+    shared.flushed().await;
     if with_data {
         for name in &names {
-            delete_data(&mut sql, name).await?;
+            delete_data(shared, &mut sql, name).await?;
         }
     }
     let mut told = Map::new();
@@ -397,12 +399,35 @@ async fn delete(shared: &Arc<Shared>, request: &Request, parameters: &Parameters
     Ok(replies::json(&Json::Object(told)))
 }
 
-/// Deletes all that is stored of a PV.
-async fn delete_data(sql: &mut Sql, name: &str) -> Result<()> {
-    for table in ["samples", "summaries", "stale", "gaps", "metadata"] {
-        sql.run(&format!("DELETE FROM epics.{table} WHERE pv = $1"), &[Value::Text(name.to_owned())]).await?;
+/// Deletes all that is stored of a PV. Its summaries are made anew, of nothing.
+async fn delete_data(shared: &Shared, sql: &mut Sql, name: &str) -> Result<()> {
+    let late = all_windows(sql, name).await?;
+    let deleted = shared.watermarks.commit(async |_| {
+        sql.transaction(async |sql| {
+            for table in ["samples", "gaps", "metadata"] {
+                let text = format!("DELETE FROM epics.{table} WHERE pv = $1");
+                sql.run(&text, &[Value::Text(name.to_owned())]).await?;
+            }
+            late.write(sql).await
+        })
+        .await
+    });
+    deleted.await
+}
+
+/// The windows in which a PV has samples or summaries.
+async fn all_windows(sql: &mut Sql, name: &str) -> Result<Late> {
+    let mut late = Late::default();
+    for table in ["samples", "summaries"] {
+        let text = format!("SELECT min(time), max(time) FROM epics.{table} WHERE pv = $1");
+        for rows in sql.rows(&text, &[Value::Text(name.to_owned())]).await? {
+            if let (Some(first), Some(last)) = (rows.times(0)?.take(0), rows.times(1)?.take(0)) {
+                late.add(name, first);
+                late.add(name, last);
+            }
+        }
     }
-    Ok(())
+    Ok(late)
 }
 
 async fn abort(shared: &Arc<Shared>, parameters: &Parameters) -> Result<Response> {
@@ -418,7 +443,6 @@ async fn abort(shared: &Arc<Shared>, parameters: &Parameters) -> Result<Response
     let mut sql = Sql::new(&shared.database);
     sql.run("DELETE FROM epics.pvs WHERE name = $1", &[Value::Text(name.clone())]).await?;
     shared.follow(Some(std::slice::from_ref(&name))).await?;
-    delete_data(&mut sql, &name).await?;
     Ok(replies::json(&json!({ "status": "ok", "desc": format!("PV {name} is not archived any more") })))
 }
 
@@ -445,7 +469,9 @@ async fn rename(shared: &Arc<Shared>, parameters: &Parameters) -> Result<Respons
         "INSERT INTO epics.metadata SELECT $2, since, type, count, host, units, precision, {columns}, labels \
          FROM epics.metadata WHERE pv = $1 ON CONFLICT DO NOTHING"
     );
-    let gaps = "INSERT INTO epics.gaps SELECT time, $2, reason, ended, samples, detail FROM epics.gaps WHERE pv = $1";
+    // Gaps that last end here: the new PV has its own.
+    let gaps = "INSERT INTO epics.gaps SELECT time, $2, reason, coalesce(ended, now()), samples, detail \
+                FROM epics.gaps WHERE pv = $1";
     let definition = "INSERT INTO epics.pvs (name, method, period, policy, paused, protocol, created) \
                       SELECT $2, method, period, policy, paused, protocol, created FROM epics.pvs WHERE name = $1";
     for text in [metadata.as_str(), gaps, definition] {
@@ -457,9 +483,12 @@ async fn rename(shared: &Arc<Shared>, parameters: &Parameters) -> Result<Respons
     ))
 }
 
-/// Copies the samples of a PV, a day at a time: a transaction must fit into memory.
+/// Copies the samples of a PV, a day at a time, or a quarter of an hour of waveforms: a transaction must fit into memory.
 async fn copy_samples(shared: &Shared, sql: &mut Sql, old: &str, new: &str) -> Result<()> {
-    const DAY: Nanos = 86_400 * 1_000_000_000;
+    const HOUR: Nanos = 3_600 * 1_000_000_000;
+    let versions = crate::history::versions_of(sql, old).await?;
+    let is_waveform = versions.iter().any(|version| version.count != 1);
+    let step = if is_waveform { HOUR / 4 } else { 24 * HOUR };
     let mut next = Nanos::MIN;
     loop {
         let first = "SELECT time FROM epics.samples WHERE pv = $1 AND time >= $2 ORDER BY time LIMIT 1";
@@ -468,7 +497,7 @@ async fn copy_samples(shared: &Shared, sql: &mut Sql, old: &str, new: &str) -> R
             return Ok(());
         };
         let Some(from) = { time }.take(0) else { return Ok(()) };
-        next = from.saturating_add(DAY);
+        next = from.saturating_add(step);
         let values = [
             Value::Text(old.to_owned()),
             Value::Text(new.to_owned()),
@@ -495,15 +524,8 @@ async fn copy_samples(shared: &Shared, sql: &mut Sql, old: &str, new: &str) -> R
 /// Makes the summaries of PVs anew.
 async fn summarize(shared: &Arc<Shared>, parameters: &Parameters) -> Result<Response> {
     let name = names::normal(parameters.expect("pv")?);
-    let mut late = Late::default();
-    let text = "SELECT min(time), max(time) FROM epics.samples WHERE pv = $1";
     let mut sql = Sql::new(&shared.database);
-    for rows in sql.rows(text, &[Value::Text(name.to_owned())]).await? {
-        if let (Some(first), Some(last)) = (rows.times(0)?.take(0), rows.times(1)?.take(0)) {
-            late.add(name, first);
-            late.add(name, last);
-        }
-    }
+    let late = all_windows(&mut sql, name).await?;
     late.write(&mut sql).await?;
     Ok(replies::json(&json!({ "status": "ok", "desc": format!("The summaries of PV {name} will be made anew") })))
 }
@@ -566,11 +588,12 @@ async fn change(shared: &Arc<Shared>, parameters: &Parameters) -> Result<Respons
 
 async fn status(shared: &Shared, request: &Request, parameters: &Parameters) -> Result<Response> {
     let list = names_of(request, parameters)?.join(",");
-    let registry = shared.registry.lock().await;
+    let all = shared.names().await;
     let mut names = match parameters.get("regex") {
-        Some(regex) if list.is_empty() => names::matching_regex(&registry, regex)?,
-        _ => names::expand(&registry, &list)?,
+        Some(regex) if list.is_empty() => names::matching_regex(&all, regex)?,
+        _ => names::expand(&all, &list)?,
     };
+    let registry = shared.registry.lock().await;
     names.truncate(parameters.limit(None)?);
     let all = names.iter().map(|name| match registry.find(names::normal(name)) {
         Some(pv) => status_of(pv, name, shared.now()),

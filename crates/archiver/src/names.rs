@@ -1,11 +1,10 @@
 //! Names of PVs in requests: prefixes, fields, patterns and lists.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use model::{Error, Result, SqlState};
-use regex::Regex;
-
-use crate::registry::Registry;
+use regex::{Regex, RegexBuilder};
 
 /// Bytes of a PV's name, at most: a channel name of an IOC has 60, one with a field or modifier more.
 pub(crate) const NAME_BYTES_MAX: usize = 255;
@@ -40,74 +39,79 @@ pub(crate) fn is_pattern(name: &str) -> bool {
     name.contains(['*', '?'])
 }
 
-/// A regular expression for whole names that a pattern matches: `*` is any text, `?` one character.
-fn of_pattern(pattern: &str) -> Result<Regex> {
-    let mut text = String::from("^");
-    for c in pattern.chars() {
-        match c {
-            '*' => text.push_str(".*"),
-            '?' => text.push('.'),
-            c => text.push_str(&regex::escape(c.encode_utf8(&mut [0; 4]))),
+/// Patterns and names of one list, at most.
+const PATTERNS_MAX: usize = 1_000;
+/// Bytes that a compiled expression may take: its cost for each name grows with them.
+const COMPILED_BYTES_MAX: usize = 1 << 20;
+
+/// A pattern of whole names: `*` is any text, `?` one character.
+pub(crate) struct Pattern(Regex);
+
+impl Pattern {
+    /// Compiles a pattern.
+    ///
+    /// # Errors
+    /// 22023 if it is too long, here and below.
+    pub(crate) fn new(pattern: &str) -> Result<Pattern> {
+        let mut text = String::from("^");
+        for c in pattern.chars() {
+            match c {
+                '*' => text.push_str(".*"),
+                '?' => text.push('.'),
+                c => text.push_str(&regex::escape(c.encode_utf8(&mut [0; 4]))),
+            }
         }
+        text.push('$');
+        compile(&text).map(Pattern)
     }
-    text.push('$');
-    compile(&text)
+
+    pub(crate) fn matches(&self, name: &str) -> bool {
+        self.0.is_match(name)
+    }
 }
 
 fn compile(text: &str) -> Result<Regex> {
-    Regex::new(text).map_err(|error| {
+    let regex = RegexBuilder::new(text).size_limit(COMPILED_BYTES_MAX).build();
+    regex.map_err(|error| {
         Error::new(SqlState::INVALID_PARAMETER_VALUE, format!("regular expression \"{text}\": {error}"))
     })
 }
 
-/// Whether a pattern matches a name.
-///
-/// # Errors
-/// 22023 if the pattern is too long.
-pub(crate) fn matches(pattern: &str, name: &str) -> Result<bool> {
-    if !is_pattern(pattern) {
-        return Ok(pattern == name);
-    }
-    Ok(of_pattern(pattern)?.is_match(name))
-}
-
-/// Names and aliases of archived PVs that a pattern matches, sorted.
+/// Names that a pattern matches.
 ///
 /// # Errors
 /// 22023, here and below.
-pub(crate) fn matching(registry: &Registry, pattern: &str) -> Result<Vec<Arc<str>>> {
-    filter(registry, &of_pattern(pattern)?)
+pub(crate) fn matching(names: &[Arc<str>], pattern: &str) -> Result<Vec<Arc<str>>> {
+    let pattern = Pattern::new(pattern)?;
+    Ok(names.iter().filter(|name| pattern.matches(name)).cloned().collect())
 }
 
-/// Names and aliases of archived PVs that a regular expression matches as a whole, sorted. Braces that are no repetition
-/// stand for themselves: names have them, and clients do not escape them.
-pub(crate) fn matching_regex(registry: &Registry, text: &str) -> Result<Vec<Arc<str>>> {
+/// Names that a regular expression matches as a whole. Braces that are no repetition stand for themselves: names
+/// have them, and clients do not escape them.
+pub(crate) fn matching_regex(names: &[Arc<str>], text: &str) -> Result<Vec<Arc<str>>> {
     let whole = |text: &str| compile(&format!("^(?:{text})$"));
     let regex = match whole(text) {
         Ok(regex) => regex,
         Err(error) => whole(&text.replace('{', r"\{").replace('}', r"\}")).map_err(|_| error)?,
     };
-    filter(registry, &regex)
+    Ok(names.iter().filter(|name| regex.is_match(name)).cloned().collect())
 }
 
-fn filter(registry: &Registry, regex: &Regex) -> Result<Vec<Arc<str>>> {
-    let aliases = registry.aliases.keys().map(|alias| Arc::from(alias.as_str()));
-    let mut names: Vec<Arc<str>> = registry.names().into_iter().chain(aliases).collect();
-    names.retain(|name| regex.is_match(name));
-    names.sort_unstable();
-    names.dedup();
-    Ok(names)
-}
-
-/// Names of a list that is separated by commas or line ends; patterns stand for the PVs that they match.
-pub(crate) fn expand(registry: &Registry, list: &str) -> Result<Vec<Arc<str>>> {
-    let mut names = Vec::new();
+/// Names of a list that is separated by commas or line ends; patterns stand for those of `all` that they match.
+pub(crate) fn expand(all: &[Arc<str>], list: &str) -> Result<Vec<Arc<str>>> {
+    let (mut names, mut seen, mut patterns) = (Vec::new(), HashSet::new(), 0);
     for name in list.split([',', '\n', '\r']).map(str::trim).filter(|name| !name.is_empty()) {
-        if is_pattern(name) {
-            names.extend(matching(registry, name)?);
+        let found = if is_pattern(name) {
+            patterns += 1;
+            if patterns > PATTERNS_MAX {
+                let text = format!("the list has more than {PATTERNS_MAX} patterns");
+                return Err(Error::new(SqlState::INVALID_PARAMETER_VALUE, text));
+            }
+            matching(all, name)?
         } else {
-            names.push(name.into());
-        }
+            vec![name.into()]
+        };
+        names.extend(found.into_iter().filter(|name| seen.insert(Arc::clone(name))));
     }
     Ok(names)
 }
@@ -145,7 +149,7 @@ mod tests {
             ("A?", "A", false),
             ("a.b*", "axb", false),
         ] {
-            assert_eq!(matches(pattern, name).unwrap(), expected, "{pattern} {name}");
+            assert_eq!(Pattern::new(pattern).unwrap().matches(name), expected, "{pattern} {name}");
         }
     }
 }

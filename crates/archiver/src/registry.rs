@@ -126,8 +126,8 @@ pub(crate) struct Pv {
     pub(crate) gap: Option<Gap>,
     /// End of the last gap of lost samples.
     pub(crate) lost_until: Nanos,
-    /// Time of the newest sample that was stored, and a hash of it.
-    pub(crate) newest: Option<(Nanos, u64)>,
+    /// Time of the newest sample that was stored, and a hash of it unless an earlier run stored it.
+    pub(crate) newest: Option<(Nanos, Option<u64>)>,
     pub(crate) received_last: Option<Nanos>,
     /// The newest sample of a scan that is not stored yet, and its time of arrival.
     pub(crate) slot: Option<Box<(Sample, Nanos)>>,

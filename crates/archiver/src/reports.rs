@@ -5,11 +5,11 @@ use model::Result;
 use serde_json::{Value as Json, json};
 use server::http::Response;
 
-use crate::archiver::Shared;
 use crate::parameters::Parameters;
 use crate::registry::Pv;
 use crate::replies::{self, IDENTITY};
 use crate::sampling::reason;
+use crate::shared::Shared;
 use crate::times;
 
 /// Lines of a report, if a limit is asked for and no number is given.

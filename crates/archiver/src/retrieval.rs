@@ -21,11 +21,11 @@ use serde_json::{Map, Value as Json, json};
 use server::http::{Method, Request, Response, StatusCode};
 use tokio::runtime::Handle;
 
-use crate::archiver::Shared;
 use crate::history::{self, Events};
 use crate::names;
 use crate::parameters::{Parameters, invalid};
 use crate::replies;
+use crate::shared::Shared;
 use crate::sql::Sql;
 use crate::streams::{self, gone};
 use crate::summaries::{self, WINDOW, window_of};
@@ -40,6 +40,8 @@ const DAY: Nanos = 24 * HOUR;
 const LOOK_BACK: Nanos = 31 * DAY;
 /// Events between looks at the client.
 const LOOK_EVENTS: usize = 1 << 14;
+/// Names of a request for a point in time, at most.
+const NAMES_MAX: usize = 200_000;
 /// PVs of one request, at most.
 const PVS_MAX: usize = 10_000;
 
@@ -226,9 +228,10 @@ async fn summarised(
         return Ok(None);
     }
     let mut sql = Sql::new(&shared.database);
+    let was_stale = summaries::is_stale(&mut sql, name, from, to).await?;
     let (mut parts, samples) = summaries::parts(&mut sql, name, from, to).await?;
-    // Asked behind the parts: what became stale meanwhile is seen.
-    if samples <= points as u64 || summaries::is_stale(&mut sql, name, from, to).await? {
+    // Asked behind the parts too: what became stale meanwhile, or was when they were read, is seen.
+    if samples <= points as u64 || was_stale || summaries::is_stale(&mut sql, name, from, to).await? {
         return Ok(None);
     }
     let interruptions = history::interruptions(&mut sql, name, *span).await?;
@@ -302,6 +305,9 @@ async fn at_time(shared: &Shared, request: &Request) -> Result<Response> {
         None => LOOK_BACK,
     };
     let asked = names_of(request, &parameters)?;
+    if asked.len() > NAMES_MAX {
+        return Err(invalid(format!("the request has {} names, at most {NAMES_MAX} are allowed", asked.len())));
+    }
     let mut sql = Sql::new(&shared.database);
     // Real names, and the names that were asked for.
     let mut wanted: Vec<(String, String)> = Vec::with_capacity(asked.len());
@@ -375,7 +381,7 @@ pub(crate) async fn business(shared: &Arc<Shared>, request: &Request) -> Result<
         }
         "searchForPVsRegex" => {
             let regex = parameters.expect("regex")?;
-            let names = names::matching_regex(&*shared.registry.lock().await, regex)?;
+            let names = names::matching_regex(&shared.names().await, regex)?;
             let mut text = String::new();
             for name in names {
                 text.push_str(&name);
@@ -402,12 +408,12 @@ pub(crate) async fn business(shared: &Arc<Shared>, request: &Request) -> Result<
 
 /// Names that the parameters `pv` (a pattern) or `regex` match; all without either.
 pub(crate) async fn matching(shared: &Shared, parameters: &Parameters) -> Result<Vec<Arc<str>>> {
-    let registry = shared.registry.lock().await;
+    let all = shared.names().await;
     match (parameters.get("pv"), parameters.get("regex")) {
-        (Some(list), _) if list.contains(',') => names::expand(&registry, list),
-        (Some(pattern), _) => names::matching(&registry, pattern),
-        (None, Some(regex)) => names::matching_regex(&registry, regex),
-        (None, None) => Ok(registry.names()),
+        (Some(list), _) if list.contains(',') => names::expand(&all, list),
+        (Some(pattern), _) => names::matching(&all, pattern),
+        (None, Some(regex)) => names::matching_regex(&all, regex),
+        (None, None) => Ok(shared.registry.lock().await.names()),
     }
 }
 

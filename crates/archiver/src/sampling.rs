@@ -19,6 +19,8 @@ const EARLIEST: Nanos = 662_688_000 * 1_000_000_000;
 /// A stamp may be so far ahead of the time of arrival.
 const AHEAD_MAX: Nanos = 30 * 60 * 1_000_000_000;
 
+const NO_ACCESS: &str = "the IOC does not let this host read the PV";
+
 /// Reasons of gaps.
 pub(crate) mod reason {
     pub(crate) const CONNECTING: &str = "connecting";
@@ -27,13 +29,14 @@ pub(crate) mod reason {
     pub(crate) const STOPPED: &str = "archiver stopped";
     pub(crate) const DROPPED: &str = "dropped";
     pub(crate) const WITHHELD: &str = "withheld";
+    pub(crate) const REFUSED: &str = "refused";
 
     /// All reasons.
-    pub(crate) const ALL: [&str; 6] = [CONNECTING, DISCONNECTED, PAUSED, STOPPED, DROPPED, WITHHELD];
+    pub(crate) const ALL: [&str; 7] = [CONNECTING, DISCONNECTED, PAUSED, STOPPED, DROPPED, WITHHELD, REFUSED];
 }
 
 /// A hash of all that a sample says beside its time.
-pub(crate) fn hash_of(sample: &Sample) -> u64 {
+fn hash_of(sample: &Sample) -> u64 {
     let stored = values::store(&sample.value);
     let mut hasher = FxHasher::default();
     (stored.ty, stored.value.map(f64::to_bits), stored.exact, stored.string, &stored.elements).hash(&mut hasher);
@@ -45,7 +48,12 @@ impl Pv {
     /// Takes an event.
     pub(crate) fn take(&mut self, event: Event, received: Nanos, rows: &mut Pending) {
         match event {
-            Event::Connected { host, count, .. } => self.connected(host.to_string(), count, received, rows),
+            Event::Connected { host, count, access, .. } => {
+                self.connected(host.to_string(), count, received, rows);
+                if !access.read {
+                    self.refuse(NO_ACCESS.to_owned(), received, rows);
+                }
+            }
             Event::Disconnected(why) => self.disconnected(why, received, rows),
             Event::Sample(sample) => self.arrived(sample, received, rows),
             Event::Metadata(metadata) => self.described(*metadata, received, rows),
@@ -68,10 +76,27 @@ impl Pv {
             }
             // The message of an alarm and the tag of a pulse are not archived.
             Event::Annotations(_) => {}
-            Event::Refused { command, text, .. } => self.refused = Some(format!("command {command}: {text}")),
-            Event::AccessChanged(access) => {
-                self.refused = (!access.read).then(|| "the IOC does not let this host read the PV".to_owned());
+            Event::Refused { command, text, .. } => {
+                self.refuse(format!("command {command}: {text}"), received, rows);
             }
+            Event::AccessChanged(access) if access.read => self.admit(received, rows),
+            Event::AccessChanged(_) => self.refuse(NO_ACCESS.to_owned(), received, rows),
+        }
+    }
+
+    /// Begins a gap: the IOC does not give samples.
+    fn refuse(&mut self, why: String, received: Nanos, rows: &mut Pending) {
+        if self.connection.is_some() && self.gap.is_none() {
+            self.open_gap(reason::REFUSED, Some(why.clone()), received, rows);
+        }
+        self.refused = Some(why);
+    }
+
+    /// Ends such a gap.
+    fn admit(&mut self, received: Nanos, rows: &mut Pending) {
+        self.refused = None;
+        if self.gap.as_ref().is_some_and(|gap| gap.reason == reason::REFUSED) {
+            self.close_gap(received, rows);
         }
     }
 
@@ -133,14 +158,18 @@ impl Pv {
 
     fn arrived(&mut self, sample: Sample, received: Nanos, rows: &mut Pending) {
         self.counts.events += 1;
+        if self.refused.is_some() {
+            self.admit(received, rows);
+        }
         let ty = values::type_of(&sample.value);
         if self.connection.as_ref().is_some_and(|connection| connection.first.is_none()) {
             self.first_of_connection(&sample, ty, received, rows);
         }
         match self.definition.method {
             Method::Monitor => self.store(&sample, received, rows),
-            Method::Scan if received >= self.due => {
-                self.due = received + self.definition.period_ns();
+            // A clock that was set back would stop scans.
+            Method::Scan if received >= self.due || self.due > received.saturating_add(self.definition.period_ns()) => {
+                self.due = received.saturating_add(self.definition.period_ns());
                 self.slot = None;
                 self.store(&sample, received, rows);
             }
@@ -156,7 +185,7 @@ impl Pv {
     /// Stores the sample of a scan whose period is over.
     pub(crate) fn scan(&mut self, now: Nanos, rows: &mut Pending) {
         if now >= self.due && self.slot.is_some() {
-            self.due = now + self.definition.period_ns();
+            self.due = now.saturating_add(self.definition.period_ns());
             self.flush_slot(rows);
         }
     }
@@ -179,7 +208,8 @@ impl Pv {
         let misdated = match self.newest {
             _ if sample.time < EARLIEST => Some("before 1991"),
             _ if sample.time > received.saturating_add(AHEAD_MAX) => Some("more than 30 minutes ahead"),
-            Some((time, known)) if sample.time == time && hash == known => {
+            // The first sample after a start is that of the time which is stored.
+            Some((time, known)) if sample.time == time && known.is_none_or(|known| known == hash) => {
                 self.counts.repeated += 1;
                 return;
             }
@@ -194,7 +224,7 @@ impl Pv {
         if self.newest.is_some_and(|(time, _)| sample.time < time) {
             self.counts.late += 1;
         } else {
-            self.newest = Some((sample.time, hash));
+            self.newest = Some((sample.time, Some(hash)));
         }
         self.counts.stored += 1;
         self.counts.bytes += 8 + bytes as u64;

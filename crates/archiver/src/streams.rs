@@ -1,9 +1,9 @@
 //! Replies that are made while they are sent, on a thread of their own.
 //!
-//! A reply needs memory for a few pieces, however long it is. A client that does not read stops it, and one that goes away
-//! ends it.
+//! A reply needs memory for a few pieces, however long it is. A client that goes away, or reads nothing for a minute, ends it.
 
 use std::io::{self, BufWriter, Write};
+use std::time::Duration;
 
 use bytes::Bytes;
 use flate2::Compression;
@@ -11,6 +11,7 @@ use flate2::write::GzEncoder;
 use futures::{StreamExt, stream};
 use model::{Error, Result, SqlState};
 use server::http::{Body, Request, Response};
+use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
 use crate::replies;
@@ -19,6 +20,8 @@ use crate::replies;
 const PIECES: usize = 4;
 /// Size of a piece in bytes.
 const PIECE_BYTES: usize = 64 << 10;
+/// Time that a client may take to read a piece.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Whether a client accepts gzip.
 pub(crate) fn accepts_gzip(request: &Request) -> bool {
@@ -74,7 +77,8 @@ enum Writer {
 
 impl Output {
     fn new(queue: mpsc::Sender<Result<Bytes>>, zip: bool) -> Output {
-        let pieces = Pieces { queue: queue.clone(), buffer: Vec::with_capacity(PIECE_BYTES) };
+        let pieces =
+            Pieces { runtime: Handle::current(), queue: queue.clone(), buffer: Vec::with_capacity(PIECE_BYTES) };
         let writer = if zip {
             let encoder = GzEncoder::new(pieces, Compression::fast());
             Writer::Gzip(BufWriter::with_capacity(PIECE_BYTES, encoder))
@@ -114,6 +118,7 @@ impl Write for Output {
 
 /// Bytes on their way to the client.
 struct Pieces {
+    runtime: Handle,
     queue: mpsc::Sender<Result<Bytes>>,
     buffer: Vec<u8>,
 }
@@ -121,8 +126,9 @@ struct Pieces {
 impl Pieces {
     fn send(&mut self) -> io::Result<()> {
         let piece = std::mem::replace(&mut self.buffer, Vec::with_capacity(PIECE_BYTES));
-        let sent = self.queue.blocking_send(Ok(piece.into()));
-        sent.map_err(|_| io::Error::new(io::ErrorKind::BrokenPipe, "the client is gone"))
+        // A client that reads nothing must not hold a thread and a statement.
+        let sent = self.runtime.block_on(self.queue.send_timeout(Ok(piece.into()), PATIENCE));
+        sent.map_err(|_| io::Error::new(io::ErrorKind::BrokenPipe, "the client is gone, or reads nothing"))
     }
 }
 

@@ -22,6 +22,7 @@ use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use epics::sample::{Limits, Nanos, Sample, Severity};
 use model::{Error, Result};
+use tokio::sync::oneshot;
 
 use crate::values::{self, Stored};
 
@@ -153,14 +154,6 @@ impl SampleRows {
         self.bytes += ROW_BYTES + pv.len() + stored.varying_bytes();
     }
 
-    pub(crate) fn rows(&self) -> usize {
-        self.rows
-    }
-
-    pub(crate) fn bytes(&self) -> usize {
-        self.bytes
-    }
-
     fn finish(&mut self) -> Result<RecordBatch> {
         let [ty, value, exact, string, elements, severity, status] = Values::fields();
         let time = ("time", instant());
@@ -187,6 +180,7 @@ pub(crate) struct MisdatedRows {
     stamp: TimestampNanosecondBuilder,
     values: Values,
     rows: usize,
+    bytes: usize,
 }
 
 impl MisdatedRows {
@@ -198,6 +192,7 @@ impl MisdatedRows {
         self.stamp.append_value(sample.time);
         self.values.push(&stored, sample.severity, sample.status);
         self.rows += 1;
+        self.bytes += ROW_BYTES + pv.len() + stored.varying_bytes();
     }
 
     fn finish(&mut self) -> Result<RecordBatch> {
@@ -217,7 +212,7 @@ impl MisdatedRows {
             severity,
             status,
         ];
-        self.rows = 0;
+        (self.rows, self.bytes) = (0, 0);
         let mut arrays: Vec<ArrayRef> = vec![
             Arc::new(self.time.finish().with_timezone("UTC")),
             Arc::new(self.pv.finish()),
@@ -446,11 +441,18 @@ pub(crate) struct Pending {
     pub(crate) misdated: MisdatedRows,
     pub(crate) gaps: GapRows,
     pub(crate) metadata: MetadataRows,
+    /// Requests that wait until the rows are committed.
+    pub(crate) waiters: Vec<oneshot::Sender<()>>,
 }
 
 impl Pending {
-    pub(crate) fn is_empty(&self) -> bool {
-        self.samples.rows == 0 && self.misdated.rows == 0 && self.gaps.rows == 0 && self.metadata.rows == 0
+    pub(crate) fn rows(&self) -> usize {
+        self.samples.rows + self.misdated.rows + self.gaps.rows + self.metadata.rows
+    }
+
+    /// Bytes of samples, about.
+    pub(crate) fn bytes(&self) -> usize {
+        self.samples.bytes + self.misdated.bytes
     }
 
     /// The batches, each with its table, and the builders empty again.

@@ -6,11 +6,11 @@ use model::Result;
 use serde_json::{Value as Json, json};
 use server::http::{Response, StatusCode};
 
-use crate::archiver::Shared;
 use crate::history;
 use crate::names;
 use crate::registry::{Protocol, Pv};
 use crate::replies::{self, IDENTITY};
+use crate::shared::Shared;
 use crate::times;
 use crate::values;
 

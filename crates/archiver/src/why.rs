@@ -8,11 +8,11 @@ use query::Value;
 use serde_json::{Value as Json, json};
 use server::http::Response;
 
-use crate::archiver::Shared;
 use crate::names;
 use crate::registry::{Method, Protocol, Pv};
 use crate::replies;
 use crate::sampling::reason;
+use crate::shared::Shared;
 use crate::sql::Sql;
 use crate::times;
 

@@ -55,7 +55,7 @@ use crate::event::Event;
 use crate::sample::{Nanos, Severity};
 
 /// Events or values that an operator keeps at most: of a bin, or of `optimized` before it knows that there are too many.
-pub const KEPT_MAX: usize = 1 << 22;
+pub const KEPT_MAX: usize = 1 << 20;
 /// Events of a bin of `loess`, whose time grows with their square.
 pub const LOESS_EVENTS_MAX: usize = 1 << 13;
 

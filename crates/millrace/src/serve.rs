@@ -84,7 +84,13 @@ async fn serve(settings: &Settings) -> Result<(), Failure> {
     stop.opened(&engine);
     let database = Database::new(engine.clone(), query_options(settings.memory_bytes, settings.files.clone()))?;
     let addresses: Vec<_> = server.addresses().collect();
-    let archiver = start_archiver(settings.archiver, &database, &place).await?;
+    let archiver = match start_archiver(settings.archiver, &database, &place).await {
+        Ok(archiver) => archiver,
+        Err(failure) => {
+            close(engine).await?;
+            return Err(failure);
+        }
+    };
     let server = server.ready(&database, settings.grace);
     // Printed when it is true: a client that waits for these lines can connect at once.
     announce(settings, &addresses, &recovery);
@@ -105,11 +111,19 @@ async fn start_archiver(
     database: &Database,
     place: &archiver::Place,
 ) -> Result<Option<Archiver>, Failure> {
-    let wanted = match wanted {
+    let is_wanted = match wanted {
         Some(wanted) => wanted,
         None => archiver::is_configured(database).await?,
     };
-    let archiver = if wanted { Some(Archiver::start(database).await?) } else { None };
+    let archiver = if is_wanted { Archiver::start(database).await.map(Some) } else { Ok(None) };
+    let archiver = match archiver {
+        // Nobody asked for it now: the database is there for others.
+        Err(error) if wanted.is_none() => {
+            tracing::error!(%error, "the archiver of EPICS cannot start; the server goes on without it");
+            None
+        }
+        other => other?,
+    };
     place.set(archiver.as_ref());
     Ok(archiver)
 }

@@ -178,7 +178,12 @@ where
     F: Fn(Request) -> R,
     R: Future<Output = Result<Response>>,
 {
-    run(call, handler).await.map_or_else(|response| response, |(response, _)| response)
+    let context = Arc::clone(&call.context);
+    let response = run(call, handler).await.map_or_else(|response| response, |(response, _)| response);
+    // It has no end of its own: a server that stops ends it.
+    let stopped = async move { context.connections.stopped().await };
+    let (parts, body) = response.into_parts();
+    Response::from_parts(parts, Body::from_stream(body.into_data_stream().take_until(Box::pin(stopped))))
 }
 
 /// Runs a handler with a slot. An error is a response.

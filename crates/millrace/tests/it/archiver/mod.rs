@@ -375,6 +375,16 @@ fn pvs_are_paused_resumed_aliased_renamed_and_deleted() {
     assert_eq!(said("/mgmt/bpl/getAllPVs"), json!([]));
     let reply = said("/retrieval/data/getData.json?pv=OLD:CNT");
     assert!(!reply[0]["data"].as_array().unwrap().is_empty(), "samples that are kept can be read");
+    // Gaps: those of the old PV, which ended when it was renamed, and the pause after it.
+    let gaps = "SELECT reason, count(*), count(*) FILTER (WHERE ended IS NULL) FROM epics.gaps GROUP BY 1 ORDER BY 1";
+    assert_eq!(rows(&server, gaps), ["connecting,1,0", "paused,3,0"]);
+    assert_eq!(number(&server, "SELECT count(*) FROM epics.gaps WHERE pv = 'T:CNT'"), 0);
+
+    // A PV that comes back has its samples, and a request that is aborted does not take them.
+    said("/mgmt/bpl/archivePV?pv=OLD:CNT");
+    let refused = said("/mgmt/bpl/abortArchivingPV?pv=OLD:CNT");
+    assert!(refused["validation"].as_str().unwrap().contains("pause and delete it"), "{refused}");
+    assert_eq!(rows(&server, "SELECT DISTINCT pv FROM epics.samples"), ["OLD:CNT"]);
     server.stop();
 }
 

@@ -1,0 +1,278 @@
+//! The registry follows the tables: PVs are added, changed and removed, subscribed to and not.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use epics::sample::Nanos;
+use model::{Error, Result};
+use query::Value;
+
+use crate::history;
+use crate::registry::{Definition, Method, Protocol, Pv};
+use crate::sampling::reason;
+use crate::shared::Shared;
+use crate::sql::{Sql, there};
+use crate::tables::{Gap, Version};
+
+/// Time behind the last mark of a run in which samples may have been committed.
+const MARK_DELAY: Nanos = 10 * 1_000_000_000;
+
+/// State of a PV that is stored.
+#[derive(Default)]
+struct Known {
+    gap: Option<Gap>,
+    version: Option<Version>,
+    newest: Option<Nanos>,
+}
+
+/// State of all PVs, or of those of some names.
+async fn known(sql: &mut Sql, names: Option<&[String]>) -> Result<HashMap<String, Known>> {
+    let mut all: HashMap<String, Known> = HashMap::new();
+    for (name, gap) in open_gaps(sql, names).await? {
+        all.entry(name).or_default().gap = Some(gap);
+    }
+    for (name, version) in history::newest_versions(sql, names).await? {
+        all.entry(name).or_default().version = Some(version);
+    }
+    for (name, time) in history::newest_times(sql, names).await? {
+        all.entry(name).or_default().newest = Some(time);
+    }
+    Ok(all)
+}
+
+fn with_known(definition: Definition, known: Known) -> Pv {
+    let mut pv = Pv::new(definition);
+    (pv.gap, pv.version) = (known.gap, known.version);
+    pv.newest = known.newest.map(|time| (time, None));
+    pv
+}
+
+impl Shared {
+    /// Takes up what an earlier run left, and subscribes. PVs without an open gap get one for the time in which no archiver
+    /// ran.
+    pub(crate) async fn resume(&self, sql: &mut Sql) -> Result<()> {
+        let stopped = last_seen(sql).await?;
+        let definitions = definitions(sql, None).await?;
+        let mut known = known(sql, None).await?;
+        {
+            let mut registry = self.registry.lock().await;
+            let mut pending = self.pending.lock().await;
+            for definition in definitions {
+                let known = known.remove(&*definition.name).unwrap_or_default();
+                let mut pv = with_known(definition, known);
+                if pv.gap.is_none() {
+                    let seen = stopped.unwrap_or(self.started);
+                    // Samples may have been committed after the last mark; times far beyond it are those of a wrong clock.
+                    let newest = pv.newest.map_or(Nanos::MIN, |(time, _)| time.min(seen.saturating_add(MARK_DELAY)));
+                    let start = seen.max(pv.definition.created).max(newest).min(self.started);
+                    let why = if pv.definition.paused { reason::PAUSED } else { reason::STOPPED };
+                    pv.open_gap(why, None, start, &mut pending);
+                }
+                registry.add(pv);
+            }
+        }
+        self.follow_aliases(sql).await?;
+        let names: Vec<Arc<str>> = {
+            let registry = self.registry.lock().await;
+            registry.all().filter(|pv| !pv.definition.paused).map(|pv| Arc::clone(&pv.definition.name)).collect()
+        };
+        for name in names {
+            self.subscribe(&name).await?;
+        }
+        Ok(())
+    }
+
+    /// Subscribes to a PV.
+    async fn subscribe(&self, name: &str) -> Result<()> {
+        // The registry stays locked, so that no event of the channel comes before its number is known.
+        let mut registry = self.registry.lock().await;
+        let Some(pv) = registry.get_mut(name) else { return Ok(()) };
+        let protocol = pv.definition.protocol;
+        match self.clients.subscribe(protocol, name).await? {
+            Ok(channel) => {
+                pv.subscribed = self.now();
+                registry.open(name, (protocol, channel));
+            }
+            Err(problem) => pv.refused = Some(problem),
+        }
+        Ok(())
+    }
+
+    /// Makes the registry agree with `epics.pvs`: with all rows, or those of some names.
+    ///
+    /// # Errors
+    /// Those of SQL.
+    pub(crate) async fn follow(&self, names: Option<&[String]>) -> Result<()> {
+        let _one = self.following.lock().await;
+        let mut sql = Sql::new(&self.database);
+        self.follow_aliases(&mut sql).await?;
+        if names.is_some_and(<[String]>::is_empty) {
+            return Ok(());
+        }
+        let definitions = definitions(&mut sql, names).await?;
+        let wanted: BTreeSet<Arc<str>> = definitions.iter().map(|definition| Arc::clone(&definition.name)).collect();
+        let (gone, new): (Vec<Arc<str>>, Vec<String>) = {
+            let registry = self.registry.lock().await;
+            let new = wanted.iter().filter(|name| registry.get(name).is_none()).map(|name| name.to_string());
+            let gone = match names {
+                None => registry.names().into_iter().filter(|name| !wanted.contains(name)).collect(),
+                Some(names) => {
+                    let known = names.iter().filter_map(|name| registry.get(name));
+                    let known = known.map(|pv| Arc::clone(&pv.definition.name));
+                    known.filter(|name| !wanted.contains(name)).collect()
+                }
+            };
+            (gone, new.collect())
+        };
+        for name in gone {
+            self.remove(&name).await?;
+        }
+        // PVs come back: with samples that were kept or imported, or under a new name.
+        let mut known = if new.is_empty() { HashMap::new() } else { known(&mut sql, Some(&new)).await? };
+        for definition in definitions {
+            let known = known.remove(&*definition.name).unwrap_or_default();
+            self.apply(definition, known).await?;
+        }
+        Ok(())
+    }
+
+    async fn follow_aliases(&self, sql: &mut Sql) -> Result<()> {
+        let mut aliases = Vec::new();
+        for rows in sql.rows("SELECT alias, pv FROM epics.aliases", &[]).await? {
+            let (mut alias, mut pv) = (rows.texts(0)?, rows.texts(1)?);
+            for row in 0..rows.len() {
+                aliases.push((there(alias.take(row))?, Arc::from(there(pv.take(row))?)));
+            }
+        }
+        self.registry.lock().await.aliases = aliases.into_iter().collect();
+        Ok(())
+    }
+
+    /// Adds a PV, or changes it to a new definition. What an earlier call left undone is done.
+    async fn apply(&self, definition: Definition, known: Known) -> Result<()> {
+        let name = Arc::clone(&definition.name);
+        let now = self.now();
+        let paused = definition.paused;
+        let closed = {
+            let mut registry = self.registry.lock().await;
+            let mut pending = self.pending.lock().await;
+            let Some(pv) = registry.get_mut(&name) else {
+                let mut pv = with_known(definition, known);
+                let why = if paused { reason::PAUSED } else { reason::CONNECTING };
+                // Without samples, it has none since it was defined.
+                let start = if pv.newest.is_some() { now } else { pv.definition.created.min(now) };
+                pv.open_gap(why, None, start, &mut pending);
+                registry.add(pv);
+                drop((registry, pending));
+                return if paused { Ok(()) } else { self.subscribe(&name).await };
+            };
+            let moved = pv.definition.protocol != definition.protocol;
+            let is_open = pv.channel.is_some() || pv.refused.is_some();
+            if pv.definition == definition && is_open != paused {
+                return Ok(());
+            }
+            if pv.definition != definition {
+                pv.flush_slot(&mut pending);
+                pv.definition = definition;
+                pv.due = 0;
+            }
+            if !is_open || !(paused || moved) {
+                None
+            } else {
+                pv.connection = None;
+                pv.refused = None;
+                let why = if paused { reason::PAUSED } else { reason::CONNECTING };
+                pv.open_gap(why, None, now, &mut pending);
+                registry.close(&name)
+            }
+        };
+        if let Some(channel) = closed {
+            self.clients.unsubscribe(channel).await?;
+        }
+        let is_closed = self.registry.lock().await.get(&name).is_some_and(|pv| pv.channel.is_none());
+        if !paused && is_closed { self.subscribe(&name).await } else { Ok(()) }
+    }
+
+    async fn remove(&self, name: &str) -> Result<()> {
+        let now = self.now();
+        let removed = {
+            let mut registry = self.registry.lock().await;
+            let mut pending = self.pending.lock().await;
+            let mut removed = registry.remove(name);
+            if let Some(pv) = &mut removed {
+                pv.flush_slot(&mut pending);
+                pv.close_gap(now, &mut pending);
+            }
+            removed
+        };
+        match removed.and_then(|pv| pv.channel) {
+            Some(channel) => self.clients.unsubscribe(channel).await,
+            None => Ok(()),
+        }
+    }
+}
+
+/// Time at which an archiver was last seen.
+async fn last_seen(sql: &mut Sql) -> Result<Option<Nanos>> {
+    for rows in sql.rows("SELECT max(seen) FROM epics.runs", &[]).await? {
+        if rows.len() > 0 {
+            return Ok(rows.times(0)?.take(0));
+        }
+    }
+    Ok(None)
+}
+
+/// Definitions of all PVs, or of those of some names. A row that cannot be used is logged.
+async fn definitions(sql: &mut Sql, names: Option<&[String]>) -> Result<Vec<Definition>> {
+    let columns = "SELECT name, method, period, policy, paused, protocol, created, modified FROM epics.pvs";
+    let found = match names {
+        None => sql.rows(columns, &[]).await?,
+        Some(names) => {
+            let names = Value::Array(names.iter().cloned().map(Value::Text).collect());
+            sql.rows(&format!("{columns} WHERE name = ANY($1)"), &[names]).await?
+        }
+    };
+    let mut all = Vec::new();
+    for rows in found {
+        let (mut name, mut method, mut period) = (rows.texts(0)?, rows.texts(1)?, rows.numbers(2)?);
+        let (mut policy, mut paused, mut protocol) = (rows.texts(3)?, rows.flags(4)?, rows.texts(5)?);
+        let (mut created, mut modified) = (rows.times(6)?, rows.times(7)?);
+        for row in 0..rows.len() {
+            let method = there(method.take(row))?;
+            all.push(Definition {
+                name: there(name.take(row))?.into(),
+                // The table's CHECK admits no other.
+                method: Method::of(&method).ok_or_else(|| Error::bug(format!("method \"{method}\" of a PV")))?,
+                period: there(period.take(row))?,
+                policy: policy.take(row),
+                paused: there(paused.take(row))?,
+                protocol: Protocol::of(&there(protocol.take(row))?).unwrap_or(Protocol::Ca),
+                created: there(created.take(row))?,
+                modified: there(modified.take(row))?,
+            });
+        }
+    }
+    Ok(all)
+}
+
+/// Gaps that last, each with its PV: of all PVs, or of those of some names.
+async fn open_gaps(sql: &mut Sql, names: Option<&[String]>) -> Result<Vec<(String, Gap)>> {
+    let (condition, values) = history::of_names(names);
+    let text = format!(
+        "SELECT pv, reason, time, samples, detail FROM epics.gaps WHERE ended IS NULL AND {condition} ORDER BY time"
+    );
+    let mut gaps = Vec::new();
+    for rows in sql.rows(&text, &values).await? {
+        let (mut pv, mut why, mut time) = (rows.texts(0)?, rows.texts(1)?, rows.times(2)?);
+        let (mut samples, mut detail) = (rows.integers(3)?, rows.texts(4)?);
+        for row in 0..rows.len() {
+            let why = there(why.take(row))?;
+            // Others may write this table; a reason that is not ours is not ours to end.
+            let Some(reason) = reason::ALL.into_iter().find(|own| *own == why) else { continue };
+            let start = there(time.take(row))?;
+            let gap = Gap { start, reason, ended: None, samples: samples.take(row), detail: detail.take(row) };
+            gaps.push((there(pv.take(row))?, gap));
+        }
+    }
+    Ok(gaps)
+}
