@@ -441,7 +441,7 @@ mod tests {
         let value = |key: &str| match key {
             "max-connections" | "grace" => "7",
             "log-format" => "\"json\"",
-            "log-compression" => "\"off\"",
+            "log-compression" | "archiver" => "\"off\"",
             _ => "\"x\"",
         };
         for key in keys() {
