@@ -155,7 +155,8 @@ impl Import {
     }
 
     fn event(&mut self, header: &Header, event: Event) {
-        let bytes = values::store(&event.sample.value).varying_bytes();
+        let stored = values::store(&event.sample.value);
+        let bytes = stored.varying_bytes();
         if bytes > limits::VALUE_BYTES_MAX {
             let limit = limits::VALUE_BYTES_MAX;
             return self.problem(format!("PV {}: a value of {bytes} bytes is larger than {limit}", header.pv));
@@ -166,7 +167,7 @@ impl Import {
             let time = event.time();
             let version = Version {
                 since: time - time.rem_euclid(1_000),
-                ty: values::type_of(&event.sample.value),
+                ty: stored.ty,
                 count: header.elements.unwrap_or(1),
                 host: String::new(),
                 metadata: self.metadata(),
@@ -174,7 +175,7 @@ impl Import {
             self.versions.entry(header.pv.clone()).or_default().insert(version.since, version);
         }
         self.samples += 1;
-        self.rows.samples.push(&header.pv, &event.sample, None);
+        self.rows.samples.push(&header.pv, &event.sample, &stored, None);
     }
 
     /// The gap that an event ends, by its fields.

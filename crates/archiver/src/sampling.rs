@@ -12,7 +12,7 @@ use rustc_hash::FxHasher;
 
 use crate::registry::{Connection, Method, Pv};
 use crate::tables::{Gap, Pending, Version};
-use crate::values;
+use crate::values::{self, Stored};
 
 /// 1991: an IOC that has no time counts from 1990.
 const EARLIEST: Nanos = 662_688_000 * 1_000_000_000;
@@ -36,8 +36,7 @@ pub(crate) mod reason {
 }
 
 /// A hash of all that a sample says beside its time.
-fn hash_of(sample: &Sample) -> u64 {
-    let stored = values::store(&sample.value);
+fn hash_of(sample: &Sample, stored: &Stored<'_>) -> u64 {
     let mut hasher = FxHasher::default();
     (stored.ty, stored.value.map(f64::to_bits), stored.exact, stored.string, &stored.elements).hash(&mut hasher);
     (sample.severity as u8, sample.status).hash(&mut hasher);
@@ -198,13 +197,14 @@ impl Pv {
     }
 
     fn store(&mut self, sample: &Sample, received: Nanos, rows: &mut Pending) {
-        let bytes = values::store(&sample.value).varying_bytes();
+        let stored = values::store(&sample.value);
+        let bytes = stored.varying_bytes();
         if bytes > limits::VALUE_BYTES_MAX {
             self.counts.dropped += 1;
             let detail = format!("a value of {bytes} bytes is larger than the limit of {}", limits::VALUE_BYTES_MAX);
             return self.lost(reason::DROPPED, Some(1), detail, received, rows);
         }
-        let hash = hash_of(sample);
+        let hash = hash_of(sample, &stored);
         let misdated = match self.newest {
             _ if sample.time < EARLIEST => Some("before 1991"),
             _ if sample.time > received.saturating_add(AHEAD_MAX) => Some("more than 30 minutes ahead"),
@@ -218,7 +218,7 @@ impl Pv {
         };
         if let Some(why) = misdated {
             self.counts.misdated += 1;
-            rows.misdated.push(&self.definition.name, sample, received, why);
+            rows.misdated.push(&self.definition.name, sample, &stored, received, why);
             return;
         }
         if self.newest.is_some_and(|(time, _)| sample.time < time) {
@@ -228,7 +228,7 @@ impl Pv {
         }
         self.counts.stored += 1;
         self.counts.bytes += 8 + bytes as u64;
-        rows.samples.push(&self.definition.name, sample, Some(received));
+        rows.samples.push(&self.definition.name, sample, &stored, Some(received));
     }
 
     fn first_of_connection(&mut self, sample: &Sample, ty: i16, received: Nanos, rows: &mut Pending) {

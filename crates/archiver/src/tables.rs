@@ -24,7 +24,7 @@ use epics::sample::{Limits, Nanos, Sample, Severity};
 use model::{Error, Result};
 use tokio::sync::oneshot;
 
-use crate::values::{self, Stored};
+use crate::values::Stored;
 
 /// Statements that create what is missing. Each is run alone.
 pub(crate) const DEFINITIONS: [&str; 14] = [
@@ -143,13 +143,13 @@ pub(crate) struct SampleRows {
 }
 
 impl SampleRows {
-    pub(crate) fn push(&mut self, pv: &str, sample: &Sample, received: Option<Nanos>) {
-        let stored = values::store(&sample.value);
+    /// - `stored`: the value of the sample.
+    pub(crate) fn push(&mut self, pv: &str, sample: &Sample, stored: &Stored<'_>, received: Option<Nanos>) {
         self.time.append_value(sample.time);
         self.pv.append_value(pv);
         // Microseconds tell the order of arrival well enough, and take half the space.
         self.received.append_option(received.map(|time| time - time.rem_euclid(1_000)));
-        self.values.push(&stored, sample.severity, sample.status);
+        self.values.push(stored, sample.severity, sample.status);
         self.rows += 1;
         self.bytes += ROW_BYTES + pv.len() + stored.varying_bytes();
     }
@@ -184,13 +184,13 @@ pub(crate) struct MisdatedRows {
 }
 
 impl MisdatedRows {
-    pub(crate) fn push(&mut self, pv: &str, sample: &Sample, received: Nanos, reason: &str) {
-        let stored = values::store(&sample.value);
+    /// - `stored`: the value of the sample.
+    pub(crate) fn push(&mut self, pv: &str, sample: &Sample, stored: &Stored<'_>, received: Nanos, reason: &str) {
         self.time.append_value(received);
         self.pv.append_value(pv);
         self.reason.append_value(reason);
         self.stamp.append_value(sample.time);
-        self.values.push(&stored, sample.severity, sample.status);
+        self.values.push(stored, sample.severity, sample.status);
         self.rows += 1;
         self.bytes += ROW_BYTES + pv.len() + stored.varying_bytes();
     }

@@ -10,7 +10,7 @@ use epics::sample::{Sample, Scalar, Severity, Value};
 
 /// 2024-01-01
 const START: i64 = 1_704_067_200_000_000_000;
-/// Not a whole number of milliseconds, as time stamps of IOCs are.
+/// Step of time that is no whole number of milliseconds, as those of IOCs are not.
 const PERIOD: i64 = 100_023_417;
 
 fn event(n: i64) -> Event {

@@ -97,7 +97,7 @@ pub(crate) struct Query {
     pub(crate) median_ms: f64,
     pub(crate) min_ms: f64,
     pub(crate) max_ms: f64,
-    /// Of all repetitions.
+    /// Figures of all repetitions.
     pub(crate) server_cpu_s: Option<f64>,
 }
 

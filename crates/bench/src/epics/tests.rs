@@ -213,19 +213,6 @@ fn values_are_of_their_class() {
     assert_eq!(classes.len(), Class::ALL.len());
 }
 
-#[test]
-fn the_generator_is_faster_than_any_server() {
-    let population = Population::new(&shape(10_000, PUBLISHED_RATE));
-    let (mut stream, mut batch, mut samples) = (Stream::new(&population, BATCH_MAX), Batch::default(), 0);
-    let before_s = proc::thread_cpu_s();
-    while stream.next(2 * MINUTE, &mut batch) {
-        samples += batch.samples.len();
-    }
-    let rate = samples as f64 / (proc::thread_cpu_s() - before_s);
-    // Tests are built with little optimisation.
-    assert!(rate > 200_000.0, "{rate} samples a second of CPU");
-}
-
 // ---------------------------------------------------------------------------------------------------------------------
 // Runs against servers
 

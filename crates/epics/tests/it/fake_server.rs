@@ -92,9 +92,9 @@ struct Subscription {
 
 pub(crate) struct FakeServer {
     shared: Arc<Shared>,
-    /// Where searches are received.
+    /// Address at which searches are received.
     pub(crate) address: SocketAddrV4,
-    /// Where circuits are accepted; also searches by TCP.
+    /// Address at which circuits are accepted; also searches by TCP.
     pub(crate) tcp_address: SocketAddrV4,
     tasks: JoinSet<()>,
 }

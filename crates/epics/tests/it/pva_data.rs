@@ -245,7 +245,7 @@ fn alarms_have_the_status_of_channel_access_where_the_message_names_one() {
     assert_eq!(Layout::of(pv.fields).annotations(&pv.data), Annotations::default());
 }
 
-/// As QSRV of pvxs 1.5.3 sent them for an mbbi record: its type, its first update, and the next.
+/// Bytes that QSRV of pvxs 1.5.3 sent for an mbbi record: its type, its first update, and the next.
 #[test]
 fn the_monitor_of_an_ioc_is_understood() {
     let bytes = |hex: &str| -> Vec<u8> { hex.split_whitespace().map(|h| u8::from_str_radix(h, 16).unwrap()).collect() };

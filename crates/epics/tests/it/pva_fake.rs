@@ -171,9 +171,9 @@ struct Monitor {
 
 pub(crate) struct FakePva {
     shared: Arc<Shared>,
-    /// Where searches are received.
+    /// Address at which searches are received.
     pub(crate) address: SocketAddrV4,
-    /// Where circuits are accepted; also searches by TCP.
+    /// Address at which circuits are accepted; also searches by TCP.
     pub(crate) tcp_address: SocketAddrV4,
     tasks: JoinSet<()>,
 }

@@ -120,7 +120,7 @@ fn responses_are_decoded_to_what_was_encoded() {
     }
 }
 
-/// As pvxs 1.5.3 sent them: order, question for the identity, and acceptance.
+/// Bytes that pvxs 1.5.3 sent: order, question for the identity, and acceptance.
 #[test]
 fn the_greeting_of_pvxs_is_understood() {
     let greeting = bytes(

@@ -1,6 +1,7 @@
 //! The client against a soft IOC of EPICS 7. Needs python with `softioc`; `MILLRACE_TEST_IOC_PYTHON` names it.
 //!
-//! The tests are ignored until `xtask test` provides that python:
+//! They are ignored in CI, because they take a minute and some depend on the speed of the machine; the tests of the archiver use
+//! a soft IOC there. To run them:
 //! `MILLRACE_TEST_IOC_PYTHON=PYTHON cargo test -p epics -- --ignored soft_ioc`
 
 use std::io::{BufRead, BufReader};

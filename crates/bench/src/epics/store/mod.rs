@@ -131,7 +131,7 @@ pub(super) enum Question {
     Everything,
 }
 
-/// What an answer contained.
+/// Contents of an answer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Content {
     Samples(Digest),

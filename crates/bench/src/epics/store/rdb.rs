@@ -57,7 +57,7 @@ const STATUSES: [&str; 22] = [
 /// The protocol counts parameters in 16 bits.
 const _: () = assert!(INSERT_ROWS * COLUMN_COUNT < 65_536);
 
-/// Where the two products differ.
+/// Differences of the two products.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Dialect {
     Postgres,

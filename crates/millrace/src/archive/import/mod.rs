@@ -57,7 +57,7 @@ struct Import<'a> {
     done: Done,
 }
 
-/// What was done.
+/// Counts of what was imported.
 #[derive(Default)]
 struct Done {
     /// Files, or PVs of other archives.
@@ -124,7 +124,7 @@ impl Import<'_> {
         self.bar.set_position(0);
     }
 
-    /// How far a source was imported.
+    /// Asks how far a source was imported.
     fn imported(&mut self, source: &str) -> Result<u64, Failure> {
         let told = self.server.call(&format!("importProgress?source={}", percent(source)), b"")?;
         Ok(told["until"].as_u64().unwrap_or_default())

@@ -15,7 +15,7 @@ use crate::http;
 use crate::server::{Server, folder};
 use ioc::{Ioc, Ports};
 
-/// How long a test waits for what must happen.
+/// Time that a test waits for what must happen.
 const PATIENCE: Duration = Duration::from_secs(60);
 const ALL: &str = "T:CNT,T:AI,T:STATE,T:FLAG,T:TEXT,T:WF,T:CHARS";
 
@@ -132,7 +132,7 @@ fn samples_of_a_soft_ioc_come_back_by_every_door() {
     assert_eq!(get(&server, "/retrieval/bpl/searchForPVsRegex?regex=.*[TX]").1, "T:CNT\nT:TEXT\n");
     assert_eq!(json_of(&server, "/mgmt/bpl/getAllPVs?pv=T:C*"), json!(["T:CHARS", "T:CNT"]));
 
-    // What does not exist, or cannot be.
+    // Requests for what does not exist, or cannot be.
     for (path, status, told) in [
         ("/retrieval/data/getData.json?pv=T:NONE", 404, "T:NONE"),
         ("/retrieval/data/getData.json", 400, "pv is absent"),
