@@ -1,7 +1,8 @@
 //! The archiver: its start, its tasks and its end.
 //!
 //! Tasks: *sampling* turns events into rows and *writing* commits them (`writing`); *summarising* sums them up, *keeping* follows
-//! `epics.pvs` and marks that the archiver runs, *retaining* deletes what policies do not keep (`keeping`).
+//! `epics.pvs` and marks that the archiver runs, *retaining* deletes what policies do not keep (`keeping`), *filling* fills gaps
+//! from the pair (`filling`).
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -18,7 +19,7 @@ use crate::shared::{Clients, Shared, not_started};
 use crate::sql::Sql;
 use crate::summaries::Watermarks;
 use crate::tables::DEFINITIONS;
-use crate::{keeping, writing};
+use crate::{filling, keeping, writing};
 
 /// A running archiver.
 pub struct Archiver {
@@ -29,6 +30,7 @@ pub struct Archiver {
     keeping: JoinHandle<()>,
     summarising: JoinHandle<()>,
     retaining: JoinHandle<()>,
+    filling: JoinHandle<()>,
 }
 
 impl Archiver {
@@ -63,16 +65,17 @@ impl Archiver {
         let writing = tokio::spawn(writing::write(Arc::clone(&shared), queue, stopped.clone()));
         let summarising = tokio::spawn(keeping::summarise(Arc::clone(&shared), stopped.clone()));
         let retaining = tokio::spawn(keeping::retain(Arc::clone(&shared), stopped.clone()));
+        let filling = tokio::spawn(filling::fill(Arc::clone(&shared), stopped.clone()));
         let keeping = tokio::spawn(keeping::keep(Arc::clone(&shared), stopped));
         tracing::info!(pvs = shared.registry.lock().await.len(), "archiving");
-        Ok(Archiver { shared, stop, sampling, writing, keeping, summarising, retaining })
+        Ok(Archiver { shared, stop, sampling, writing, keeping, summarising, retaining, filling })
     }
 
     /// Stops sampling, and returns when all that arrived is committed.
     pub async fn stop(self) {
-        let Archiver { shared, stop, sampling, writing, keeping, summarising, retaining } = self;
+        let Archiver { shared, stop, sampling, writing, keeping, summarising, retaining, filling } = self;
         let _ = stop.send(true);
-        for task in [sampling, writing, keeping, summarising, retaining] {
+        for task in [sampling, writing, keeping, summarising, retaining, filling] {
             if let Err(error) = task.await {
                 tracing::error!(%error, "a task of the archiver failed");
                 shared.written.lost.store(true, Ordering::Release);

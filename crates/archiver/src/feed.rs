@@ -30,8 +30,8 @@ use tokio::sync::{Semaphore, mpsc};
 
 use crate::history::{Decoded, Events};
 use crate::parameters::{Parameters, invalid};
+use crate::reading;
 use crate::replies;
-use crate::retrieval;
 use crate::shared::{Committed, Shared};
 use crate::streams::PATIENCE;
 use crate::times;
@@ -62,7 +62,7 @@ pub(crate) async fn follow(shared: &Arc<Shared>, request: &Request) -> Result<Re
     let from = parameters.get("from").map(|text| times::parse("from", text)).transpose()?.unwrap_or(now);
     let mut pvs = HashMap::new();
     for name in names {
-        let asked = retrieval::find(shared, name, None, Span { from, to: Nanos::MAX }).await?;
+        let asked = reading::find(shared, name, None, Span { from, to: Nanos::MAX }, true).await?;
         if asked.operator.is_some() {
             return Err(invalid(format!("\"{name}\": samples that are followed cannot be processed")));
         }

@@ -4,10 +4,11 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use epics::sample::Nanos;
-use model::{Error, Result};
+use model::Result;
 use query::Value;
 
 use crate::history;
+use crate::policies::Policies;
 use crate::registry::{Definition, Method, Protocol, Pv};
 use crate::sampling::reason;
 use crate::shared::Shared;
@@ -52,7 +53,7 @@ impl Shared {
     /// ran.
     pub(crate) async fn resume(&self, sql: &mut Sql) -> Result<()> {
         let stopped = last_seen(sql).await?;
-        let definitions = definitions(sql, None).await?;
+        let definitions = self.definitions(sql, None).await?;
         let mut known = known(sql, None).await?;
         {
             let mut registry = self.registry.lock().await;
@@ -72,6 +73,7 @@ impl Shared {
             }
         }
         self.follow_aliases(sql).await?;
+        self.follow_peers(sql).await?;
         let names: Vec<Arc<str>> = {
             let registry = self.registry.lock().await;
             registry.all().filter(|pv| !pv.definition.paused).map(|pv| Arc::clone(&pv.definition.name)).collect()
@@ -106,10 +108,11 @@ impl Shared {
         let _one = self.following.lock().await;
         let mut sql = Sql::new(&self.database);
         self.follow_aliases(&mut sql).await?;
+        self.follow_peers(&mut sql).await?;
         if names.is_some_and(<[String]>::is_empty) {
             return Ok(());
         }
-        let definitions = definitions(&mut sql, names).await?;
+        let definitions = self.definitions(&mut sql, names).await?;
         let wanted: BTreeSet<Arc<str>> = definitions.iter().map(|definition| Arc::clone(&definition.name)).collect();
         let (gone, new): (Vec<Arc<str>>, Vec<String>) = {
             let registry = self.registry.lock().await;
@@ -136,6 +139,43 @@ impl Shared {
         Ok(())
     }
 
+    /// Definitions of all PVs, or of those of some names, with what their policies say.
+    async fn definitions(&self, sql: &mut Sql, names: Option<&[String]>) -> Result<Vec<Definition>> {
+        let columns = "SELECT name, method, period, policy, paused, protocol, created, modified FROM epics.pvs";
+        let found = match names {
+            None => sql.rows(columns, &[]).await?,
+            Some(names) => {
+                let names = Value::Array(names.iter().cloned().map(Value::Text).collect());
+                sql.rows(&format!("{columns} WHERE name = ANY($1)"), &[names]).await?
+            }
+        };
+        let new = Policies::read(sql).await?;
+        let mut policies = self.policies.lock().await;
+        policies.replace(new);
+        let mut all = Vec::new();
+        for rows in found {
+            let (mut name, mut method, mut period) = (rows.texts(0)?, rows.texts(1)?, rows.numbers(2)?);
+            let (mut policy, mut paused, mut protocol) = (rows.texts(3)?, rows.flags(4)?, rows.texts(5)?);
+            let (mut created, mut modified) = (rows.times(6)?, rows.times(7)?);
+            for row in 0..rows.len() {
+                let name = there(name.take(row))?;
+                let policy = policies.of(&name, policy.take(row).as_deref());
+                let own = method.take(row).and_then(|method| Method::of(&method));
+                all.push(Definition {
+                    name: name.into(),
+                    method: own.or(policy.map(|policy| policy.method)).unwrap_or(Method::Monitor),
+                    period: period.take(row).or(policy.map(|policy| policy.period)).unwrap_or(1.0),
+                    policy: policy.map(|policy| Arc::clone(&policy.name)),
+                    paused: there(paused.take(row))?,
+                    protocol: Protocol::of(&there(protocol.take(row))?).unwrap_or(Protocol::Ca),
+                    created: there(created.take(row))?,
+                    modified: there(modified.take(row))?,
+                });
+            }
+        }
+        Ok(all)
+    }
+
     async fn follow_aliases(&self, sql: &mut Sql) -> Result<()> {
         let mut aliases = Vec::new();
         for rows in sql.rows("SELECT alias, pv FROM epics.aliases", &[]).await? {
@@ -145,6 +185,19 @@ impl Shared {
             }
         }
         self.registry.lock().await.aliases = aliases.into_iter().collect();
+        Ok(())
+    }
+
+    /// Makes the peers those of `epics.peers`.
+    pub(crate) async fn follow_peers(&self, sql: &mut Sql) -> Result<()> {
+        let mut peers = Vec::new();
+        for rows in sql.rows("SELECT url, pair FROM epics.peers ORDER BY created, url", &[]).await? {
+            let (mut url, mut pair) = (rows.texts(0)?, rows.flags(1)?);
+            for row in 0..rows.len() {
+                peers.push((there(url.take(row))?, there(pair.take(row))?));
+            }
+        }
+        self.peers.set(peers);
         Ok(())
     }
 
@@ -222,39 +275,6 @@ async fn last_seen(sql: &mut Sql) -> Result<Option<Nanos>> {
     Ok(None)
 }
 
-/// Definitions of all PVs, or of those of some names. A row that cannot be used is logged.
-async fn definitions(sql: &mut Sql, names: Option<&[String]>) -> Result<Vec<Definition>> {
-    let columns = "SELECT name, method, period, policy, paused, protocol, created, modified FROM epics.pvs";
-    let found = match names {
-        None => sql.rows(columns, &[]).await?,
-        Some(names) => {
-            let names = Value::Array(names.iter().cloned().map(Value::Text).collect());
-            sql.rows(&format!("{columns} WHERE name = ANY($1)"), &[names]).await?
-        }
-    };
-    let mut all = Vec::new();
-    for rows in found {
-        let (mut name, mut method, mut period) = (rows.texts(0)?, rows.texts(1)?, rows.numbers(2)?);
-        let (mut policy, mut paused, mut protocol) = (rows.texts(3)?, rows.flags(4)?, rows.texts(5)?);
-        let (mut created, mut modified) = (rows.times(6)?, rows.times(7)?);
-        for row in 0..rows.len() {
-            let method = there(method.take(row))?;
-            all.push(Definition {
-                name: there(name.take(row))?.into(),
-                // The table's CHECK admits no other.
-                method: Method::of(&method).ok_or_else(|| Error::bug(format!("method \"{method}\" of a PV")))?,
-                period: there(period.take(row))?,
-                policy: policy.take(row),
-                paused: there(paused.take(row))?,
-                protocol: Protocol::of(&there(protocol.take(row))?).unwrap_or(Protocol::Ca),
-                created: there(created.take(row))?,
-                modified: there(modified.take(row))?,
-            });
-        }
-    }
-    Ok(all)
-}
-
 /// Gaps that last, each with its PV: of all PVs, or of those of some names.
 async fn open_gaps(sql: &mut Sql, names: Option<&[String]>) -> Result<Vec<(String, Gap)>> {
     let (condition, values) = history::of_names(names);
@@ -270,7 +290,8 @@ async fn open_gaps(sql: &mut Sql, names: Option<&[String]>) -> Result<Vec<(Strin
             // Others may write this table; a reason that is not ours is not ours to end.
             let Some(reason) = reason::ALL.into_iter().find(|own| *own == why) else { continue };
             let start = there(time.take(row))?;
-            let gap = Gap { start, reason, ended: None, samples: samples.take(row), detail: detail.take(row) };
+            let (samples, detail) = (samples.take(row), detail.take(row));
+            let gap = Gap { start, reason, ended: None, samples, detail, filled: None };
             gaps.push((there(pv.take(row))?, gap));
         }
     }

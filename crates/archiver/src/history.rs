@@ -1,5 +1,7 @@
 //! Reads what is archived: samples as events of the Appliance, metadata as of their time, gaps.
 
+use std::collections::HashSet;
+
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float64Type, Int16Type, Int64Type, TimestampNanosecondType};
 use arrow_array::{Array, ArrayRef, RecordBatch};
@@ -15,7 +17,7 @@ use tokio::runtime::Handle;
 
 use crate::sampling::reason;
 use crate::sql::{Rows, Sql, there};
-use crate::tables::{Version, limit_columns, limits_of};
+use crate::tables::{Gap, Version, limit_columns, limits_of};
 use crate::values::{self, Read};
 
 /// Columns of a sample, in the order that [`Decoded`] reads.
@@ -226,26 +228,71 @@ pub(crate) struct Interruption {
     pub(crate) paused: bool,
 }
 
-/// Gaps of a PV in which it was not connected and that ended in a span, or did not, oldest first.
-pub(crate) async fn interruptions(sql: &mut Sql, pv: &str, span: Span) -> Result<Vec<Interruption>> {
+/// Gaps in which a PV was not connected, without those whose cause lies elsewhere.
+pub(crate) fn interruptions(gaps: &[Gap]) -> Vec<Interruption> {
+    let reasons = [reason::DISCONNECTED, reason::STOPPED, reason::PAUSED, reason::REFUSED];
+    let found = gaps.iter().filter(|gap| reasons.contains(&gap.reason)).map(|gap| Interruption {
+        start: gap.start,
+        ended: gap.ended,
+        stopped: gap.reason == reason::STOPPED,
+        paused: gap.reason == reason::PAUSED,
+    });
+    found.collect()
+}
+
+/// Times of the first and the last sample of a PV; `None` without one.
+pub(crate) async fn ends(sql: &mut Sql, pv: &str) -> Result<Option<(Nanos, Nanos)>> {
+    let text = "SELECT min(time), max(time) FROM epics.samples WHERE pv = $1";
+    for rows in sql.rows(text, &[Value::Text(pv.to_owned())]).await? {
+        if rows.len() > 0 {
+            return Ok(rows.times(0)?.take(0).zip(rows.times(1)?.take(0)));
+        }
+    }
+    Ok(None)
+}
+
+/// Gaps of a PV that touch a span, oldest first, without those that were filled.
+pub(crate) async fn gaps(sql: &mut Sql, pv: &str, span: Span) -> Result<Vec<Gap>> {
     let values = [Value::Text(pv.to_owned()), Value::Timestamptz(span.to), Value::Timestamptz(span.from)];
-    let text = "SELECT time, ended, reason FROM epics.gaps WHERE pv = $1 AND time <= $2 \
-                AND (ended >= $3 OR ended IS NULL) ORDER BY time";
+    let text = "SELECT time, ended, reason, samples, detail, filled FROM epics.gaps WHERE pv = $1 AND time <= $2 \
+                AND (ended >= $3 OR ended IS NULL) AND filled IS NOT TRUE ORDER BY time";
     let mut all = Vec::new();
     for rows in sql.rows(text, &values).await? {
         let (mut time, mut ended, mut why) = (rows.times(0)?, rows.times(1)?, rows.texts(2)?);
+        let (mut samples, mut detail, mut filled) = (rows.integers(3)?, rows.texts(4)?, rows.flags(5)?);
         for row in 0..rows.len() {
             let why = there(why.take(row))?;
-            let is_ours =
-                [reason::DISCONNECTED, reason::STOPPED, reason::PAUSED, reason::REFUSED].contains(&why.as_str());
-            if is_ours && let Some(start) = time.take(row) {
-                let ended = ended.take(row);
-                let (stopped, paused) = (why == reason::STOPPED, why == reason::PAUSED);
-                all.push(Interruption { start, ended, stopped, paused });
-            }
+            all.push(Gap {
+                start: there(time.take(row))?,
+                // Others may write this table.
+                reason: reason::ALL.into_iter().find(|own| *own == why).unwrap_or(reason::DISCONNECTED),
+                ended: ended.take(row),
+                samples: samples.take(row),
+                detail: detail.take(row),
+                filled: filled.take(row),
+            });
         }
     }
     Ok(all)
+}
+
+/// Starts and ends of gaps of a PV that touch a span and that no pair was asked about, oldest first.
+pub(crate) async fn unfilled(sql: &mut Sql, pv: &str, span: Span) -> Result<Vec<(Nanos, Option<Nanos>)>> {
+    let gaps = gaps(sql, pv, span).await?.into_iter().filter(|gap| gap.filled.is_none());
+    Ok(gaps.map(|gap| (gap.start, gap.ended)).collect())
+}
+
+/// PVs that have such a gap at a time.
+pub(crate) async fn unfilled_at(sql: &mut Sql, at: Nanos) -> Result<HashSet<String>> {
+    let text = "SELECT pv FROM epics.gaps WHERE time <= $1 AND (ended >= $1 OR ended IS NULL) AND filled IS NULL";
+    let mut names = HashSet::new();
+    for rows in sql.rows(text, &[Value::Timestamptz(at)]).await? {
+        let mut pv = rows.texts(0)?;
+        for row in 0..rows.len() {
+            names.insert(there(pv.take(row))?);
+        }
+    }
+    Ok(names)
 }
 
 /// The events of a PV: the last at or before the start of a span, then those of the span, by increasing time. Reading blocks
@@ -266,7 +313,7 @@ impl Events {
     /// # Errors
     /// Those of SQL, here and below.
     pub(crate) async fn new(database: &Database, pv: &str, span: Span) -> Result<Events> {
-        let interruptions = interruptions(&mut Sql::new(database), pv, span).await?;
+        let interruptions = interruptions(&gaps(&mut Sql::new(database), pv, span).await?);
         let mut events = Events::within(database, pv, span, interruptions).await?;
         let text =
             format!("SELECT pv, {COLUMNS} FROM epics.samples WHERE pv = $1 AND time <= $2 ORDER BY time DESC LIMIT 1");

@@ -10,8 +10,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use epics::event::{CONNECTION_LOST, CONNECTION_REGAINED, Event};
-use epics::pb::{Header, Reader, Record};
-use epics::sample::{Limits, Metadata, Nanos};
+use epics::pb::{Header, KnownFields, Reader, Record};
+use epics::sample::Nanos;
 use model::{Result, limits};
 use query::Value;
 use serde_json::json;
@@ -25,15 +25,12 @@ use crate::sampling::reason;
 use crate::shared::Shared;
 use crate::sql::Sql;
 use crate::summaries;
-use crate::tables::{Gap, Pending, Version, limits_of};
+use crate::tables::{Gap, Pending, Version};
 use crate::values;
 
 /// Lines of damage that a reply tells.
 const TOLD_MAX: usize = 20;
 const SECOND: Nanos = 1_000_000_000;
-/// Fields of limits, in the order of [`limits_of`].
-const LIMIT_FIELDS: [&str; 8] = ["LOPR", "HOPR", "LOLO", "HIHI", "LOW", "HIGH", "DRVL", "DRVH"];
-
 /// Writes the samples of a body.
 ///
 /// # Errors
@@ -103,10 +100,8 @@ struct Import {
     damaged: u64,
     /// The first problems, as texts.
     told: Vec<String>,
-    /// Fields of the present PV as they are known, by name.
-    fields: BTreeMap<String, String>,
-    /// Whether `fields` have changed since the last version.
-    changed: bool,
+    /// Fields of the present PV.
+    fields: KnownFields,
 }
 
 impl Import {
@@ -117,9 +112,9 @@ impl Import {
                 Ok(Record::Header(next)) => {
                     names::check(&next.pv)?;
                     if header.as_ref().is_none_or(|known| known.pv != next.pv) {
-                        self.fields.clear();
+                        self.fields = KnownFields::default();
                     }
-                    self.learn(&next.fields);
+                    self.fields.learn(&next.fields);
                     header = Some(next);
                 }
                 Ok(Record::Event(event)) => {
@@ -144,16 +139,6 @@ impl Import {
         }
     }
 
-    fn learn(&mut self, fields: &[(String, String)]) {
-        for (name, value) in fields {
-            let is_known = LIMIT_FIELDS.contains(&name.as_str()) || ["EGU", "PREC"].contains(&name.as_str());
-            if (is_known || name.starts_with("ENUM_")) && self.fields.get(name) != Some(value) {
-                self.fields.insert(name.clone(), value.clone());
-                self.changed = true;
-            }
-        }
-    }
-
     fn event(&mut self, header: &Header, event: Event) {
         let stored = values::store(&event.sample.value);
         let bytes = stored.varying_bytes();
@@ -162,15 +147,15 @@ impl Import {
             return self.problem(format!("PV {}: a value of {bytes} bytes is larger than {limit}", header.pv));
         }
         self.gap(&header.pv, &event);
-        self.learn(&event.fields);
-        if std::mem::take(&mut self.changed) {
+        self.fields.learn(&event.fields);
+        if self.fields.take_change() {
             let time = event.time();
             let version = Version {
                 since: time - time.rem_euclid(1_000),
                 ty: stored.ty,
                 count: header.elements.unwrap_or(1),
                 host: String::new(),
-                metadata: self.metadata(),
+                metadata: self.fields.metadata(),
             };
             self.versions.entry(header.pv.clone()).or_default().insert(version.since, version);
         }
@@ -189,19 +174,9 @@ impl Import {
         };
         // After a start, the Appliance does not know when the connection was lost, and writes 0.
         if start > 0 && start <= ended {
-            self.rows.gaps.push(pv, &Gap { start, reason, ended: Some(ended), samples: None, detail: None });
-        }
-    }
-
-    fn metadata(&self) -> Metadata {
-        let number = |name: &str| self.fields.get(name)?.parse::<f64>().ok();
-        let all = LIMIT_FIELDS.map(number);
-        let labels = (0..).map_while(|at| self.fields.get(&format!("ENUM_{at}")).cloned());
-        Metadata {
-            units: self.fields.get("EGU").cloned(),
-            precision: number("PREC").map(|digits| digits as i16),
-            limits: all.iter().any(Option::is_some).then(|| -> Limits { limits_of(all) }),
-            labels: labels.collect(),
+            self.rows
+                .gaps
+                .push(pv, &Gap { start, reason, ended: Some(ended), samples: None, detail: None, filled: None });
         }
     }
 }

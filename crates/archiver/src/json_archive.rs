@@ -21,10 +21,11 @@ use server::http::{Request, Response};
 use crate::history::{self, Interruption};
 use crate::names;
 use crate::parameters::{Parameters, invalid};
+use crate::peers::OWN_ONLY;
+use crate::reading::{self, Asked};
 use crate::replies;
-use crate::retrieval::{self, Asked};
+use crate::retrieval;
 use crate::shared::Shared;
-use crate::sql::Sql;
 use crate::streams::{self, Output, gone};
 use crate::tables::Version;
 use crate::values;
@@ -40,7 +41,8 @@ pub(crate) fn archives() -> Response {
 /// 22023 for a pattern that is too long.
 pub(crate) async fn channels(shared: &Arc<Shared>, request: &Request) -> Result<Response> {
     let pattern = request.parameter("pattern").unwrap_or("*");
-    Ok(replies::json(&json!(names::matching(&shared.names().await, pattern)?)))
+    let own_only = Parameters::of(request)?.flag(OWN_ONLY)?;
+    Ok(replies::json(&json!(names::matching(&retrieval::all_names(shared, own_only).await, pattern)?)))
 }
 
 /// Samples of a PV.
@@ -62,26 +64,26 @@ pub(crate) async fn samples(shared: &Arc<Shared>, request: &Request) -> Result<R
         points.ok_or_else(|| invalid(format!("parameter count is \"{count}\": expected a number of points")))
     });
     let points = points.transpose()?;
-    let mut asked = retrieval::find(shared, request.parameter("pv").unwrap_or_default(), None, span).await?;
-    let mut sql = Sql::new(&shared.database);
+    let pv = request.parameter("pv").unwrap_or_default();
+    let mut asked = reading::find(shared, pv, None, span, parameters.flag(OWN_ONLY)?).await?;
     let mut is_summary = false;
     if let Some(points) = points {
-        is_summary = asked.versions.iter().all(|version| values::is_number(version.ty))
-            && history::is_number(&mut sql, &asked.name, span.to).await?;
+        let are_numbers = |versions: &[Version]| versions.iter().all(|version| values::is_number(version.ty));
+        is_summary = asked.versions.read(are_numbers) && reading::is_number(shared, &asked).await?;
         asked.operator = if is_summary {
             operator(&format!("optimizedSample_{points}"))
         } else {
             // Enumerations, texts and waveforms have no mean: every so many is shown.
-            let every = history::count(&mut sql, &asked.name, span).await? / points + 1;
+            let every = reading::count(shared, &asked).await? / points + 1;
             if every > 1 { operator(&format!("nth_{every}")) } else { None }
         };
     }
-    let gaps = history::interruptions(&mut sql, &asked.name, span).await?;
+    let gaps = history::interruptions(&reading::gaps(shared, &asked).await?);
     let shared = Arc::clone(shared);
     let runtime = tokio::runtime::Handle::current();
     let zip = streams::accepts_gzip(request);
     streams::reply("application/json", zip, move |output| {
-        let events = retrieval::events(&shared, &runtime, &asked, output.watch())?;
+        let events = reading::events(&shared, &runtime, &asked, output.watch())?;
         write(&asked, events, is_summary, gaps, output)
     })
     .await
@@ -112,8 +114,9 @@ fn write(
         while let Some(gap) = gaps.next_if(|gap| gap.start < event.time()) {
             line(output, &without_value(&gap))?;
         }
-        let version = history::version_at(&asked.versions, event.time());
-        line(output, &sample(&event, version, is_summary))?;
+        let told =
+            asked.versions.read(|versions| sample(&event, history::version_at(versions, event.time()), is_summary));
+        line(output, &told)?;
     }
     for gap in gaps {
         line(output, &without_value(&gap))?;

@@ -10,8 +10,9 @@ use query::Value;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use crate::registry::Pv;
 use crate::shared::Shared;
-use crate::sql::{Sql, there};
+use crate::sql::Sql;
 use crate::summaries::{self, window_of};
 
 /// Time between looks at `epics.pvs`, and between marks of `epics.runs`.
@@ -99,19 +100,20 @@ impl Shared {
     }
 
     async fn delete_old(&self) -> Result<()> {
+        let kept: Vec<(Arc<str>, f64)> = {
+            let registry = self.registry.lock().await;
+            let policies = self.policies.lock().await;
+            let days = |pv: &Pv| policies.named(pv.definition.policy.as_deref()?)?.keep_days;
+            registry.all().filter_map(|pv| Some((Arc::clone(&pv.definition.name), days(pv)?))).collect()
+        };
         let mut sql = Sql::new(&self.database);
-        let text = "SELECT p.keep_days, v.name FROM epics.pvs v JOIN epics.policies p ON p.name = coalesce(v.policy, 'default') \
-                    WHERE p.keep_days IS NOT NULL";
-        for rows in sql.rows(text, &[]).await? {
-            let (mut days, mut name) = (rows.numbers(0)?, rows.texts(1)?);
-            for row in 0..rows.len() {
-                let kept = (there(days.take(row))? * DAY) as Nanos;
-                // Whole windows, so that no summary is of half of them.
-                let before = Value::Timestamptz(window_of(self.now().saturating_sub(kept)));
-                let values = [Value::Text(there(name.take(row))?), before];
-                sql.run("DELETE FROM epics.samples WHERE pv = $1 AND time < $2", &values).await?;
-                sql.run("DELETE FROM epics.summaries WHERE pv = $1 AND time < $2", &values).await?;
-            }
+        for (name, days) in kept {
+            let kept = (days * DAY) as Nanos;
+            // Whole windows, so that no summary is of half of them.
+            let before = Value::Timestamptz(window_of(self.now().saturating_sub(kept)));
+            let values = [Value::Text(name.to_string()), before];
+            sql.run("DELETE FROM epics.samples WHERE pv = $1 AND time < $2", &values).await?;
+            sql.run("DELETE FROM epics.summaries WHERE pv = $1 AND time < $2", &values).await?;
         }
         Ok(())
     }

@@ -7,21 +7,26 @@
 //! time without samples, with its reason.
 //!
 //! Modules, lowest first, none of which uses a later one: `values`, `tables`, `sql`, `registry`, `sampling`, `names`, `times`,
-//! `history`, `summaries`, `shared`, `following`, `writing`, `keeping`, `archiver`, `parameters`, `replies`, `type_info`, `streams`, `reports`, `why`, `import`, `retrieval`,
-//! `json_archive`, `feed`, `management`.
+//! `parameters`, `history`, `summaries`, `peers`, `policies`, `shared`, `following`, `writing`, `keeping`, `filling`, `archiver`, `replies`, `type_info`,
+//! `streams`, `reports`, `why`, `import`, `merging`, `reading`, `retrieval`, `json_archive`, `feed`, `management`.
 //!
 //! Other crates have the protocols and files of EPICS (`epics`) and the sockets of HTTP (`server`).
 
 mod archiver;
 mod feed;
+mod filling;
 mod following;
 mod history;
 mod import;
 mod json_archive;
 mod keeping;
 mod management;
+mod merging;
 mod names;
 mod parameters;
+mod peers;
+mod policies;
+mod reading;
 mod registry;
 mod replies;
 mod reports;

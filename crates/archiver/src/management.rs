@@ -7,20 +7,22 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use epics::sample::Nanos;
-use model::{Error, Result};
+use model::{Error, Result, SqlState};
 use query::Value;
 use serde_json::{Map, Value as Json, json};
 use server::http::{Method as HttpMethod, Request, Response, StatusCode};
 
 use crate::import;
-use crate::names::{self, Pattern};
+use crate::names;
 use crate::parameters::{Parameters, invalid};
+use crate::peers::{OWN_ONLY, PEERS_MAX, Peer, normal_url};
+use crate::policies::{Policies, Policy};
 use crate::registry::{Definition, Method, Protocol, Pv};
 use crate::replies::{self, IDENTITY};
 use crate::reports;
-use crate::retrieval::{matching, names_of, not_found};
+use crate::retrieval::{all_names, matching, names_of, not_found};
 use crate::shared::Shared;
-use crate::sql::{Sql, there};
+use crate::sql::Sql;
 use crate::summaries::Late;
 use crate::tables::{DefinitionRow, DefinitionRows, limit_columns};
 use crate::times;
@@ -31,14 +33,14 @@ use crate::why;
 const PERIOD_MIN: f64 = 0.1;
 
 /// Actions of the Appliance that are not done here, with the reason.
-const ABSENT: [(&str, &str); 26] = [
+const ABSENT: [(&str, &str); 24] = [
     ("getStoresForPV", "samples are in one table, epics.samples: there are no stores"),
     ("modifyStoreURLForPV", "samples are in one table, epics.samples: there are no stores"),
     ("consolidateDataForPV", "samples are in one table: there is nothing to consolidate"),
     ("changeStore", "samples are in one table, epics.samples: there are no stores"),
-    ("reshardPV", "there is one archiver here"),
-    ("reassignAppliance", "there is one archiver here"),
-    ("resetFailoverCaches", "there is one archiver here"),
+    ("reshardPV", "archive the PV by another archiver, and pause it here: samples of both are found"),
+    ("reassignAppliance", "archive the PV by another archiver, and pause it here: samples of both are found"),
+    ("resetFailoverCaches", "names of peers are followed: nothing has to be reset"),
     ("changeTypeForPV", "a PV may have samples of several types: nothing has to be changed"),
     ("skipAliasCheck", "names are archived as they are requested: no alias is looked up"),
     ("mergeInData", "write samples into epics.samples by SQL: rows of the same PV and time replace each other"),
@@ -53,11 +55,9 @@ const ABSENT: [(&str, &str); 26] = [
     ("importConfigForAppliance", "send the names to archivePV"),
     ("getNamedFlag", "there are no named flags"),
     ("setNamedFlag", "there are no named flags"),
-    ("addExternalArchiverServer", "other archivers are not asked for samples"),
-    ("addExternalArchiverServerArchives", "other archivers are not asked for samples"),
-    ("removeExternalArchiverServer", "other archivers are not asked for samples"),
-    ("refreshPVDataFromChannelArchivers", "other archivers are not asked for samples"),
-    ("test/compareWithChannelArchiver", "other archivers are not asked for samples"),
+    ("addExternalArchiverServerArchives", "a peer has one archive: use addExternalArchiverServer"),
+    ("refreshPVDataFromChannelArchivers", "names of peers are followed: nothing has to be refreshed"),
+    ("test/compareWithChannelArchiver", "Channel Archivers are not asked for samples: import their files"),
 ];
 
 /// Replies to an action.
@@ -83,7 +83,8 @@ pub(crate) async fn action(shared: &Arc<Shared>, request: &Request) -> Result<Re
         "changeArchivalParameters" => change(shared, &parameters).await,
         "getAllPVs" | "getPVsForThisAppliance" | "getMatchingPVsForThisAppliance" => {
             let limit = parameters.limit(Some(500))?;
-            let names = matching(shared, &parameters).await?;
+            let own_only = action != "getAllPVs" || parameters.flag(OWN_ONLY)?;
+            let names = matching(shared, &parameters, own_only).await?;
             Ok(replies::json(&json!(names.iter().take(limit).collect::<Vec<_>>())))
         }
         "getAllExpandedPVNames" => {
@@ -119,10 +120,16 @@ pub(crate) async fn action(shared: &Arc<Shared>, request: &Request) -> Result<Re
             Ok(replies::json(&Json::Object(keys.map(|key| (key.to_owned(), json!(version))).into_iter().collect())))
         }
         "getApplianceInfo" => Ok(replies::json(&appliance(request))),
-        "getAppliancesInCluster" => Ok(replies::json(&json!([appliance(request)]))),
+        "getAppliancesInCluster" => {
+            let peers = shared.peers.all();
+            let all = std::iter::once(appliance(request)).chain(peers.iter().map(|peer| peer_appliance(peer)));
+            Ok(replies::json(&all.collect()))
+        }
         "webAppReady" => Ok(replies::json(&json!({ "status": "ok" }))),
         "getAllNamedFlags" => Ok(replies::json(&json!({}))),
-        "getExternalArchiverServers" => Ok(replies::json(&json!([]))),
+        "getExternalArchiverServers" => Ok(peers(shared)),
+        "addExternalArchiverServer" => add_peer(shared, &parameters).await,
+        "removeExternalArchiverServer" => remove_peer(shared, &parameters).await,
         action => Ok(match ABSENT.iter().find(|(absent, _)| *absent == action) {
             Some((_, reason)) => replies::status(StatusCode::NOT_IMPLEMENTED, reason),
             None => replies::unknown_action("mgmt/bpl", action),
@@ -143,6 +150,59 @@ fn appliance(request: &Request) -> Json {
         "dataRetrievalURL": format!("http://{host}/retrieval"),
         "clusterInetPort": "",
     })
+}
+
+fn peer_appliance(peer: &Peer) -> Json {
+    json!({ "identity": peer.url, "dataRetrievalURL": peer.url, "retrievalURL": format!("{}/bpl", peer.url) })
+}
+
+/// All peers. `CAUrl` is the Appliance's name for the address of any.
+fn peers(shared: &Shared) -> Response {
+    let peers = shared.peers.all();
+    let all = peers.iter().map(|peer| {
+        json!({
+            "CAUrl": peer.url,
+            "indexes": "pbraw",
+            "pair": peer.pair,
+            "pvs": peer.names().len(),
+            "problem": peer.problem(),
+        })
+    });
+    replies::json(&all.collect())
+}
+
+async fn add_peer(shared: &Shared, parameters: &Parameters) -> Result<Response> {
+    let url = normal_url(parameters.expect("externalarchiverserverurl")?)?;
+    let pair = parameters.flag("pair")?;
+    let known = shared.peers.all();
+    if known.len() >= PEERS_MAX && !known.iter().any(|peer| peer.url == url) {
+        return Err(Error::new(SqlState::PROGRAM_LIMIT_EXCEEDED, format!("an archiver has at most {PEERS_MAX} peers")));
+    }
+    let mut sql = Sql::new(&shared.database);
+    let text = "INSERT INTO epics.peers (url, pair) VALUES ($1, $2) ON CONFLICT (url) DO UPDATE SET pair = $2";
+    sql.run(text, &[Value::Text(url.clone()), Value::Bool(pair)]).await?;
+    shared.follow_peers(&mut sql).await?;
+    let peers = shared.peers.all();
+    let Some(peer) = peers.iter().find(|peer| peer.url == url) else {
+        return Ok(not_found(&format!("peer {url} was removed meanwhile")));
+    };
+    shared.peers.visit(peer).await;
+    let desc = match peer.problem() {
+        None => format!("Peer {url} has {} PVs", peer.names().len()),
+        Some(problem) => format!("Added, but not reached: {problem}"),
+    };
+    Ok(replies::json(&json!({ "status": "ok", "desc": desc, "url": url })))
+}
+
+async fn remove_peer(shared: &Shared, parameters: &Parameters) -> Result<Response> {
+    let url = normal_url(parameters.expect("externalarchiverserverurl")?)?;
+    if !shared.peers.all().iter().any(|peer| peer.url == url) {
+        return Ok(not_found(&format!("there is no peer {url}")));
+    }
+    let mut sql = Sql::new(&shared.database);
+    sql.run("DELETE FROM epics.peers WHERE url = $1", &[Value::Text(url.clone())]).await?;
+    shared.follow_peers(&mut sql).await?;
+    Ok(replies::json(&json!({ "status": "ok", "desc": format!("Removed the peer {url}") })))
 }
 
 /// A request to archive a PV.
@@ -218,37 +278,15 @@ impl Wanted {
     }
 }
 
-/// A policy: how PVs of a pattern are sampled.
-struct Policy {
-    name: String,
-    pattern: String,
-    matcher: Pattern,
-    method: Method,
-    period: f64,
-}
-
-async fn all_policies(sql: &mut Sql) -> Result<Vec<Policy>> {
-    let mut all = Vec::new();
-    let text = "SELECT name, pattern, method, period FROM epics.policies ORDER BY position, name";
-    for rows in sql.rows(text, &[]).await? {
-        let (mut name, mut pattern) = (rows.texts(0)?, rows.texts(1)?);
-        let (mut method, mut period) = (rows.texts(2)?, rows.numbers(3)?);
-        for row in 0..rows.len() {
-            let method = Method::of(&there(method.take(row))?).unwrap_or(Method::Monitor);
-            let (name, pattern) = (there(name.take(row))?, there(pattern.take(row))?);
-            let matcher = Pattern::new(&pattern)?;
-            all.push(Policy { name, pattern, matcher, method, period: there(period.take(row))? });
-        }
-    }
-    Ok(all)
-}
-
+/// Policies by name, each in words.
 async fn policies(shared: &Shared) -> Result<Response> {
-    let all = all_policies(&mut Sql::new(&shared.database)).await?;
-    let describe =
-        |policy: &Policy| format!("{} every {} s for {}", policy.method.name(), policy.period, policy.pattern);
-    let map: Map<String, Json> = all.iter().map(|policy| (policy.name.clone(), json!(describe(policy)))).collect();
-    Ok(replies::json(&Json::Object(map)))
+    let policies = Policies::read(&mut Sql::new(&shared.database)).await?;
+    let describe = |policy: &Policy| {
+        let kept = policy.keep_days.map_or_else(String::new, |days| format!(", kept for {days} days"));
+        format!("{} every {} s for {}{kept}", policy.method.name(), policy.period, policy.pattern)
+    };
+    let all = policies.all().iter().map(|policy| (policy.name.to_string(), json!(describe(policy))));
+    Ok(replies::json(&Json::Object(all.collect())))
 }
 
 async fn archive(shared: &Arc<Shared>, request: &Request, parameters: &Parameters) -> Result<Response> {
@@ -265,7 +303,7 @@ async fn archive(shared: &Arc<Shared>, request: &Request, parameters: &Parameter
         return Err(invalid("parameter pv is absent".to_owned()));
     }
     let mut sql = Sql::new(&shared.database);
-    let policies = all_policies(&mut sql).await?;
+    let policies = Policies::read(&mut sql).await?;
     let known: Vec<bool> = {
         let registry = shared.registry.lock().await;
         wanted.iter().map(|wanted| registry.find(&wanted.name).is_some()).collect()
@@ -281,17 +319,19 @@ async fn archive(shared: &Arc<Shared>, request: &Request, parameters: &Parameter
     Ok(replies::json(&told.collect()))
 }
 
-async fn insert(sql: &mut Sql, wanted: &[Wanted], known: &[bool], policies: &[Policy]) -> Result<()> {
+async fn insert(sql: &mut Sql, wanted: &[Wanted], known: &[bool], policies: &Policies) -> Result<()> {
     let mut rows = DefinitionRows::default();
     let mut names = HashSet::new();
     for (wanted, known) in wanted.iter().zip(known) {
         if !known && names.insert(&wanted.name) {
-            let policy = policy_of(wanted, policies)?;
+            if let Some(name) = wanted.policy.as_deref().filter(|name| policies.named(name).is_none()) {
+                return Err(invalid(format!("there is no policy \"{name}\" in epics.policies")));
+            }
             rows.push(&DefinitionRow {
                 name: &wanted.name,
-                method: wanted.method.or(policy.map(|policy| policy.method)).unwrap_or(Method::Monitor).name(),
-                period: wanted.period.or(policy.map(|policy| policy.period)).unwrap_or(1.0),
-                policy: policy.map(|policy| policy.name.as_str()),
+                method: wanted.method.map(Method::name),
+                period: wanted.period,
+                policy: wanted.policy.as_deref(),
                 protocol: wanted.protocol.name(),
                 paused: wanted.paused,
             });
@@ -304,15 +344,6 @@ async fn insert(sql: &mut Sql, wanted: &[Wanted], known: &[bool], policies: &[Po
         }
     }
     Ok(())
-}
-
-/// The policy that a request names, or the first whose pattern matches.
-fn policy_of<'a>(wanted: &Wanted, policies: &'a [Policy]) -> Result<Option<&'a Policy>> {
-    if let Some(name) = &wanted.policy {
-        let named = policies.iter().find(|policy| policy.name == *name);
-        return named.map(Some).ok_or_else(|| invalid(format!("there is no policy \"{name}\" in epics.policies")));
-    }
-    Ok(policies.iter().find(|policy| policy.matcher.matches(&wanted.name)))
 }
 
 /// Real names of the PVs of a request, each with the name that was asked for.
@@ -470,7 +501,7 @@ async fn rename(shared: &Arc<Shared>, parameters: &Parameters) -> Result<Respons
          FROM epics.metadata WHERE pv = $1 ON CONFLICT DO NOTHING"
     );
     // Gaps that last end here: the new PV has its own.
-    let gaps = "INSERT INTO epics.gaps SELECT time, $2, reason, coalesce(ended, now()), samples, detail \
+    let gaps = "INSERT INTO epics.gaps SELECT time, $2, reason, coalesce(ended, now()), samples, detail, filled \
                 FROM epics.gaps WHERE pv = $1";
     let definition = "INSERT INTO epics.pvs (name, method, period, policy, paused, protocol, created) \
                       SELECT $2, method, period, policy, paused, protocol, created FROM epics.pvs WHERE name = $1";
@@ -588,7 +619,8 @@ async fn change(shared: &Arc<Shared>, parameters: &Parameters) -> Result<Respons
 
 async fn status(shared: &Shared, request: &Request, parameters: &Parameters) -> Result<Response> {
     let list = names_of(request, parameters)?.join(",");
-    let all = shared.names().await;
+    let own_only = parameters.flag(OWN_ONLY)?;
+    let all = all_names(shared, own_only).await;
     let mut names = match parameters.get("regex") {
         Some(regex) if list.is_empty() => names::matching_regex(&all, regex)?,
         _ => names::expand(&all, &list)?,
@@ -597,7 +629,11 @@ async fn status(shared: &Shared, request: &Request, parameters: &Parameters) -> 
     names.truncate(parameters.limit(None)?);
     let all = names.iter().map(|name| match registry.find(names::normal(name)) {
         Some(pv) => status_of(pv, name, shared.now()),
-        None => json!({ "pvName": name, "status": "Not being archived" }),
+        // A peer tells its names, not their state.
+        None => match shared.peers.known_with(names::normal(name)).first() {
+            Some(peer) if !own_only => json!({ "pvName": name, "status": "Being archived", "appliance": peer.url }),
+            _ => json!({ "pvName": name, "status": "Not being archived" }),
+        },
     });
     Ok(replies::json(&all.collect()))
 }
@@ -643,7 +679,7 @@ async fn details(shared: &Shared, name: &str) -> Result<Response> {
         ("Is this PV paused:", yes(pv.definition.paused)),
         ("Sampling method:", pv.definition.method.name().to_ascii_uppercase()),
         ("Sampling period:", pv.definition.period.to_string()),
-        ("Policy:", pv.definition.policy.clone().unwrap_or_else(|| "none".to_owned())),
+        ("Policy:", pv.definition.policy.as_deref().unwrap_or("none").to_owned()),
         ("Is the PV connected?", yes(pv.connection.is_some())),
         ("Connection first established:", times::human(pv.connected_first)),
         ("Connection last restablished:", times::human(pv.connected_last)),

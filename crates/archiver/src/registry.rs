@@ -54,14 +54,14 @@ impl Protocol {
     }
 }
 
-/// A row of `epics.pvs`.
+/// A row of `epics.pvs`, with what its policy says.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Definition {
     pub(crate) name: Arc<str>,
     pub(crate) method: Method,
     /// Seconds of a scan.
     pub(crate) period: f64,
-    pub(crate) policy: Option<String>,
+    pub(crate) policy: Option<Arc<str>>,
     pub(crate) paused: bool,
     pub(crate) protocol: Protocol,
     pub(crate) created: Nanos,
@@ -69,6 +69,15 @@ pub(crate) struct Definition {
 }
 
 impl Definition {
+    /// Samples of a gap may have stamps from so long before it and behind it: its ends are times of arrival. Another archiver
+    /// scans at other times, and its scans near the gap are not missing here.
+    pub(crate) fn margin(&self) -> Nanos {
+        match self.method {
+            Method::Monitor => 10 * 1_000_000_000,
+            Method::Scan => 0,
+        }
+    }
+
     pub(crate) fn period_ns(&self) -> Nanos {
         // `as` saturates.
         (self.period * 1e9) as Nanos

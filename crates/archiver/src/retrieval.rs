@@ -5,41 +5,40 @@
 //! | `data/getData.EXT` | events of one PV, processed by an operator if one is asked for |
 //! | `data/getDataForPVs.EXT` | events of several PVs |
 //! | `data/getDataAtTime` | the newest sample of each PV at a time |
-//! | `bpl/…` | names, metadata and versions |
+//! | `bpl/…` | names, gaps, metadata and versions |
 
-use std::io::{self, Write};
+use std::collections::HashMap;
+use std::io::Write;
 use std::sync::Arc;
 
 use epics::event::Event;
 use epics::formats::{Format, Pv, Reply};
 use epics::pb::Payload;
-use epics::processors::{Input, Operator, ProcessError, Span};
-use epics::sample::Nanos;
+use epics::processors::{Operator, Span};
+use epics::sample::{Nanos, Sample};
 use model::{Error, Result, SqlState};
-use query::Value;
 use serde_json::{Map, Value as Json, json};
 use server::http::{Method, Request, Response, StatusCode};
 use tokio::runtime::Handle;
 
-use crate::history::{self, Events};
+use crate::history;
 use crate::names;
 use crate::parameters::{Parameters, invalid};
+use crate::peers::{OWN_ONLY, Peer};
+use crate::reading::{self, Asked};
 use crate::replies;
 use crate::shared::Shared;
 use crate::sql::Sql;
 use crate::streams::{self, gone};
-use crate::summaries::{self, WINDOW, window_of};
-use crate::tables::Version;
 use crate::times;
 use crate::type_info;
 use crate::values;
 
-const HOUR: Nanos = 3_600 * 1_000_000_000;
+const SECOND: Nanos = 1_000_000_000;
+const HOUR: Nanos = 3_600 * SECOND;
 const DAY: Nanos = 24 * HOUR;
 /// Time that `getDataAtTime` looks back, by default.
 const LOOK_BACK: Nanos = 31 * DAY;
-/// Events between looks at the client.
-const LOOK_EVENTS: usize = 1 << 14;
 /// Names of a request for a point in time, at most.
 const NAMES_MAX: usize = 200_000;
 /// PVs of one request, at most.
@@ -64,17 +63,6 @@ pub(crate) async fn data(shared: &Arc<Shared>, request: &Request) -> Result<Resp
     }
 }
 
-/// A PV of a request.
-pub(crate) struct Asked {
-    /// Name in the request.
-    requested: String,
-    /// Name under which samples are stored.
-    pub(crate) name: String,
-    pub(crate) operator: Option<Operator>,
-    pub(crate) span: Span,
-    pub(crate) versions: Vec<Version>,
-}
-
 async fn get_data(shared: &Arc<Shared>, request: &Request, several: bool, format: Format) -> Result<Response> {
     let parameters = Parameters::of(request)?;
     let spans = spans(&parameters, shared.now())?;
@@ -93,10 +81,11 @@ async fn get_data(shared: &Arc<Shared>, request: &Request, several: bool, format
         return Err(invalid("this type of reply has one PV: use raw, json or qw".to_owned()));
     }
     let operator = parameters.get("pp").map(Operator::parse).transpose().map_err(|error| invalid(error.to_string()))?;
+    let own_only = parameters.flag(OWN_ONLY)?;
     let mut all = Vec::new();
     for requested in asked {
         for span in &spans {
-            all.push(find(shared, requested, operator.clone(), *span).await?);
+            all.push(reading::find(shared, requested, operator.clone(), *span, own_only).await?);
         }
     }
     // aapy accepts gzip and does not decode it in replies of type raw; the Appliance compresses none.
@@ -107,7 +96,7 @@ async fn get_data(shared: &Arc<Shared>, request: &Request, several: bool, format
         let is_wanted = output.watch();
         let mut reply = Reply::new(format, output);
         for asked in &all {
-            let events = events(&shared, &runtime, asked, is_wanted.clone())?;
+            let events = reading::events(&shared, &runtime, asked, is_wanted.clone())?;
             write_events(asked, events, format, &mut reply)?;
         }
         reply.finish().map(drop).map_err(gone)
@@ -136,129 +125,6 @@ fn spans(parameters: &Parameters, now: Nanos) -> Result<Vec<Span>> {
     Ok(vec![span(from, to)?])
 }
 
-/// The PV that a parameter names. Where a PV has the whole text as its name, this is it, even if it looks like an operator.
-///
-/// # Errors
-/// 22023 for an operator; 42704 for a PV that is not known; those of SQL.
-pub(crate) async fn find(shared: &Shared, requested: &str, operator: Option<Operator>, span: Span) -> Result<Asked> {
-    let mut sql = Sql::new(&shared.database);
-    let (name, operator) = match real_name(shared, &mut sql, requested).await? {
-        Some(name) => (name, operator),
-        None => {
-            let parsed = epics::processors::Request::parse(requested).map_err(|error| invalid(error.to_string()))?;
-            let found = match &parsed.operator {
-                Some(_) => real_name(shared, &mut sql, &parsed.pv).await?,
-                None => None,
-            };
-            let name = found.ok_or_else(|| unknown(&parsed.pv))?;
-            (name, parsed.operator.or(operator))
-        }
-    };
-    let versions = history::versions_of(&mut sql, &name).await?;
-    Ok(Asked { requested: requested.to_owned(), name, operator, span, versions })
-}
-
-/// An error for a PV that has never been archived.
-pub(crate) fn unknown(name: &str) -> Error {
-    Error::new(SqlState::UNDEFINED_OBJECT, format!("PV \"{name}\" is not archived"))
-}
-
-/// The name under which samples are stored: that of a PV that is archived, or of one that has samples.
-async fn real_name(shared: &Shared, sql: &mut Sql, name: &str) -> Result<Option<String>> {
-    let normal = names::normal(name);
-    {
-        let registry = shared.registry.lock().await;
-        if let Some(pv) = registry.find(normal).or_else(|| registry.find(name)) {
-            return Ok(Some(pv.definition.name.to_string()));
-        }
-    }
-    let text = "SELECT 1 FROM epics.samples WHERE pv = $1 LIMIT 1";
-    let found = sql.rows(text, &[Value::Text(normal.to_owned())]).await?;
-    Ok(found.iter().any(|rows| rows.len() > 0).then(|| normal.to_owned()))
-}
-
-/// The events of a PV, processed by its operator. Operators may compute for long without a piece of the reply: they stop when
-/// nobody waits for it.
-///
-/// # Errors
-/// Those of SQL.
-pub(crate) fn events(
-    shared: &Shared,
-    runtime: &Handle,
-    asked: &Asked,
-    is_wanted: impl Fn() -> bool + 'static,
-) -> Result<Box<dyn Iterator<Item = Result<Event>>>> {
-    let named =
-        |name: &'static str| move |event: std::result::Result<_, _>| event.map_err(|error| refused(name, error));
-    if let Some(operator) = &asked.operator
-        && let Some(binned) = operator.binned(summaries::UNIT, asked.span)
-        && let Some(inputs) = runtime.block_on(summarised(shared, asked, binned.points()))?
-    {
-        return Ok(Box::new(binned.run(inputs, asked.span).map(named(operator.name()))));
-    }
-    let events = runtime.block_on(Events::new(&shared.database, &asked.name, asked.span))?;
-    let events = events.enumerate().map(move |(at, event)| {
-        if at % LOOK_EVENTS == 0 && !is_wanted() {
-            return Err(gone(io::ErrorKind::BrokenPipe.into()));
-        }
-        event
-    });
-    let Some(operator) = asked.operator.clone() else { return Ok(Box::new(events)) };
-    let name = operator.name();
-    Ok(Box::new(operator.run(events, asked.span).map(named(name))))
-}
-
-/// Windows below which summaries save nothing.
-const WINDOWS_MIN: Nanos = 6;
-
-/// The events of a range, those of whole windows as summaries; `None` if these cannot be used, or would not help: `points`
-/// events or fewer are given as they are.
-async fn summarised(
-    shared: &Shared,
-    asked: &Asked,
-    points: usize,
-) -> Result<Option<impl Iterator<Item = Result<Input>> + use<>>> {
-    let Asked { name, span, versions, .. } = asked;
-    // Operators that compute take the index of an enumeration as a number.
-    let is_number = |version: &Version| values::is_number(version.ty) || version.ty == Payload::Enum as i16;
-    // Behind the windows, a nanosecond before is the last time that is not read.
-    let from = window_of(span.from.saturating_add(WINDOW - 1));
-    let to = window_of(span.to.min(shared.watermarks.done()));
-    if versions.is_empty() || !versions.iter().all(is_number) || to.saturating_sub(from) < WINDOWS_MIN * WINDOW {
-        return Ok(None);
-    }
-    let mut sql = Sql::new(&shared.database);
-    let was_stale = summaries::is_stale(&mut sql, name, from, to).await?;
-    let (mut parts, samples) = summaries::parts(&mut sql, name, from, to).await?;
-    // Asked behind the parts too: what became stale meanwhile, or was when they were read, is seen.
-    if samples <= points as u64 || was_stale || summaries::is_stale(&mut sql, name, from, to).await? {
-        return Ok(None);
-    }
-    let interruptions = history::interruptions(&mut sql, name, *span).await?;
-    // A sample at the start of the range is in the first part if a window begins there.
-    let head = Span { from: span.from.min(from - 1), to: from - 1 };
-    let first = Events::new(&shared.database, name, head).await?.collect_within().await?;
-    let last = first.last().map_or(Nanos::MIN, Event::time);
-    let mut interruptions = interruptions.into_iter().skip_while(|gap| gap.start < last).peekable();
-    for part in &mut parts {
-        while let Some(gap) = interruptions.next_if(|gap| gap.start < part.last) {
-            part.connection_changed |= gap.ended.is_some();
-        }
-    }
-    let tail = Span { from: to - 1, to: span.to };
-    let rest = Events::within(&shared.database, name, tail, interruptions.collect()).await?;
-    let first = first.into_iter().map(|event| Ok(Input::Event(event)));
-    let parts = parts.into_iter().map(|part| Ok(Input::Part(part)));
-    Ok(Some(first.chain(parts).chain(rest.map(|event| event.map(Input::Event)))))
-}
-
-fn refused(operator: &str, error: ProcessError<Error>) -> Error {
-    match error {
-        ProcessError::Source(error) => error,
-        error => invalid(format!("operator {operator}: {error}")),
-    }
-}
-
 /// Writes the events of a PV. Replies of type raw have a new header where the metadata change; others have the newest.
 fn write_events<W: Write>(
     asked: &Asked,
@@ -267,29 +133,32 @@ fn write_events<W: Write>(
     reply: &mut Reply<W>,
 ) -> Result<()> {
     let Asked { requested, name, span, versions, .. } = asked;
-    let pv = |version: Option<&Version>, ty: i16, time: Nanos| {
-        let header = history::header(name, version, ty, time);
+    let pv = |at: Nanos, ty: Option<i16>, time: Nanos| {
+        let header = versions.read(|versions| {
+            let version = history::version_at(versions, at);
+            let ty = ty.or(version.map(|version| version.ty)).unwrap_or(Payload::Float64 as i16);
+            history::header(name, version, ty, time)
+        });
         Pv { header, requested: requested.clone(), source: "millrace".to_owned() }
     };
     let is_raw = format == Format::Raw;
-    let mut current: Option<Option<&Version>> = None;
+    // The time from which the version of the last header is true, where there is a version.
+    let mut current: Option<Option<Nanos>> = None;
     for event in events {
         let event = event?;
         let time = event.time();
-        let version = history::version_at(versions, if is_raw { time } else { span.to });
-        // Versions have addresses in one list: they are compared by identity.
-        let is_new =
-            current.is_none_or(|known| is_raw && known.map(std::ptr::from_ref) != version.map(std::ptr::from_ref));
-        if is_new {
-            reply.start(&pv(version, values::type_of(&event.sample.value), time)).map_err(gone)?;
-            current = Some(version);
+        let at = if is_raw { time } else { span.to };
+        if current.is_none() || is_raw {
+            let since = versions.read(|versions| history::version_at(versions, at).map(|version| version.since));
+            if current != Some(since) {
+                reply.start(&pv(at, Some(values::type_of(&event.sample.value)), time)).map_err(gone)?;
+                current = Some(since);
+            }
         }
         reply.event(&event).map_err(gone)?;
     }
     if current.is_none() {
-        let version = history::version_at(versions, span.to);
-        let ty = version.map_or(Payload::Float64 as i16, |version| version.ty);
-        reply.start(&pv(version, ty, span.from)).map_err(gone)?;
+        reply.start(&pv(span.to, None, span.from)).map_err(gone)?;
     }
     Ok(())
 }
@@ -319,24 +188,72 @@ async fn at_time(shared: &Shared, request: &Request) -> Result<Response> {
             wanted.push((real, name));
         }
     }
-    let real = wanted.iter().map(|(real, _)| real.clone()).collect();
-    let found = history::samples_at_time(&mut sql, real, at.saturating_sub(back), at).await?;
-    let found: std::collections::HashMap<String, epics::sample::Sample> = found.into_iter().collect();
+    let real: Vec<String> = wanted.iter().map(|(real, _)| real.clone()).collect();
+    let found = history::samples_at_time(&mut sql, real.clone(), at.saturating_sub(back), at).await?;
+    let own = found.into_iter().map(|(name, sample)| (name, (sample.time, told(&sample))));
+    let mut newest: HashMap<String, (Nanos, Json)> = own.collect();
+    if !parameters.flag(OWN_ONLY)? {
+        at_peers(shared, &mut sql, &real, at, back, &mut newest).await?;
+    }
     let mut reply = Map::new();
     for (real, name) in wanted {
-        let Some(sample) = found.get(&real) else { continue };
-        let seconds = sample.time.div_euclid(1_000_000_000);
-        let value = json!({
-            "secs": seconds,
-            "nanos": sample.time.rem_euclid(1_000_000_000),
-            "val": replies::value(&sample.value),
-            "severity": sample.severity as u8,
-            "status": sample.status,
-            "meta": { "DBRType": Payload::of(&sample.value).dbr_name() },
-        });
-        reply.insert(name, value);
+        if let Some((_, sample)) = newest.get(&real) {
+            reply.insert(name, sample.clone());
+        }
     }
     Ok(replies::json(&Json::Object(reply)))
+}
+
+/// A sample in a reply for a point in time.
+fn told(sample: &Sample) -> Json {
+    json!({
+        "secs": sample.time.div_euclid(SECOND),
+        "nanos": sample.time.rem_euclid(SECOND),
+        "val": replies::value(&sample.value),
+        "severity": sample.severity as u8,
+        "status": sample.status,
+        "meta": { "DBRType": Payload::of(&sample.value).dbr_name() },
+    })
+}
+
+/// Adds samples of peers that are newer: of PVs that are not archived here, and of those that had a gap.
+async fn at_peers(
+    shared: &Shared,
+    sql: &mut Sql,
+    names: &[String],
+    at: Nanos,
+    back: Nanos,
+    newest: &mut HashMap<String, (Nanos, Json)>,
+) -> Result<()> {
+    let peers = shared.peers.all();
+    if peers.is_empty() {
+        return Ok(());
+    }
+    let in_gap = history::unfilled_at(sql, at).await?;
+    let asked: Vec<&String> = {
+        let registry = shared.registry.lock().await;
+        names.iter().filter(|name| registry.get(name).is_none() || in_gap.contains(*name)).collect()
+    };
+    let back = format!("PT{}S", back / SECOND);
+    let ask = async |peer: &Arc<Peer>| {
+        let names: Vec<String> = asked.iter().filter(|name| peer.has(name)).map(|name| (*name).clone()).collect();
+        match (names.is_empty(), peer.problem()) {
+            (true, _) => Ok(Map::new()),
+            (false, None) => shared.peers.at_time(peer, &names, at, &back).await,
+            (false, Some(problem)) => Err(Error::new(SqlState::CONNECTION_FAILURE, problem)),
+        }
+    };
+    for found in futures::future::join_all(peers.iter().map(ask)).await {
+        // The Appliance leaves out what it cannot reach; the newest sample of its own is not wrong.
+        for (name, sample) in found.unwrap_or_default() {
+            let (Some(seconds), Some(nanos)) = (sample["secs"].as_i64(), sample["nanos"].as_i64()) else { continue };
+            let time = seconds.saturating_mul(SECOND).saturating_add(nanos);
+            if newest.get(&name).is_none_or(|(known, _)| *known < time) {
+                newest.insert(name, (time, sample));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// A period of ISO 8601, such as P31D.
@@ -376,12 +293,12 @@ pub(crate) async fn business(shared: &Arc<Shared>, request: &Request) -> Result<
         "getVersion" => Ok(replies::json(&json!({ "retrieval_version": replies::VERSION }))),
         "getMatchingPVs" => {
             let limit = parameters.limit(Some(500))?;
-            let names = matching(shared, &parameters).await?;
+            let names = matching(shared, &parameters, parameters.flag(OWN_ONLY)?).await?;
             Ok(replies::json(&json!(names.iter().take(limit).collect::<Vec<_>>())))
         }
         "searchForPVsRegex" => {
             let regex = parameters.expect("regex")?;
-            let names = names::matching_regex(&shared.names().await, regex)?;
+            let names = names::matching_regex(&all_names(shared, parameters.flag(OWN_ONLY)?).await, regex)?;
             let mut text = String::new();
             for name in names {
                 text.push_str(&name);
@@ -400,6 +317,7 @@ pub(crate) async fn business(shared: &Arc<Shared>, request: &Request) -> Result<
             let kept: Vec<&String> = names.iter().filter(|name| registry.find(names::normal(name)).is_some()).collect();
             Ok(replies::json(&json!(kept)))
         }
+        "getGaps" => gaps(shared, &parameters).await,
         "getMetadata" => type_info::metadata(shared, parameters.expect("pv")?).await,
         "getClientConfig" => Ok(replies::json(&json!({}))),
         action => Ok(replies::unknown_action("retrieval/bpl", action)),
@@ -407,14 +325,56 @@ pub(crate) async fn business(shared: &Arc<Shared>, request: &Request) -> Result<
 }
 
 /// Names that the parameters `pv` (a pattern) or `regex` match; all without either.
-pub(crate) async fn matching(shared: &Shared, parameters: &Parameters) -> Result<Vec<Arc<str>>> {
-    let all = shared.names().await;
+pub(crate) async fn matching(shared: &Shared, parameters: &Parameters, own_only: bool) -> Result<Vec<Arc<str>>> {
+    let all = all_names(shared, own_only).await;
     match (parameters.get("pv"), parameters.get("regex")) {
         (Some(list), _) if list.contains(',') => names::expand(&all, list),
         (Some(pattern), _) => names::matching(&all, pattern),
         (None, Some(regex)) => names::matching_regex(&all, regex),
-        (None, None) => Ok(shared.registry.lock().await.names()),
+        (None, None) => {
+            let own = shared.registry.lock().await.names();
+            Ok(with_peers(shared, own, own_only))
+        }
     }
+}
+
+/// Names and aliases of the PVs of this archiver and, unless only its own are wanted, of its peers, sorted.
+pub(crate) async fn all_names(shared: &Shared, own_only: bool) -> Vec<Arc<str>> {
+    with_peers(shared, shared.names().await, own_only)
+}
+
+fn with_peers(shared: &Shared, mut names: Vec<Arc<str>>, own_only: bool) -> Vec<Arc<str>> {
+    let peers = shared.peers.all();
+    if !own_only && !peers.is_empty() {
+        for peer in peers.iter() {
+            names.extend(peer.names().iter().map(|name| Arc::from(name.as_str())));
+        }
+        names.sort_unstable();
+        names.dedup();
+    }
+    names
+}
+
+/// Gaps of a PV, oldest first.
+async fn gaps(shared: &Shared, parameters: &Parameters) -> Result<Response> {
+    let name = names::normal(parameters.expect("pv")?);
+    let span = match spans(parameters, shared.now())?.as_slice() {
+        [span] => *span,
+        _ => return Err(invalid("gaps have one range: from and to".to_owned())),
+    };
+    let mut sql = Sql::new(&shared.database);
+    let name = reading::real_name(shared, &mut sql, name).await?.ok_or_else(|| reading::unknown(name))?;
+    let gaps = history::gaps(&mut sql, &name, span).await?.into_iter().map(|gap| {
+        json!({
+            "from": times::precise(gap.start),
+            "to": gap.ended.map(times::precise),
+            "reason": gap.reason,
+            "samples": gap.samples,
+            "detail": gap.detail,
+            "filled": gap.filled,
+        })
+    });
+    Ok(replies::json(&gaps.collect()))
 }
 
 /// A reply with the status 404.

@@ -126,7 +126,7 @@ impl Pv {
     /// Begins a gap; one that lasts ends here.
     pub(crate) fn open_gap(&mut self, reason: &'static str, detail: Option<String>, start: Nanos, rows: &mut Pending) {
         self.close_gap(start, rows);
-        let gap = Gap { start, reason, ended: None, samples: None, detail };
+        let gap = Gap { start, reason, ended: None, samples: None, detail, filled: None };
         rows.gaps.push(&self.definition.name, &gap);
         self.gap = Some(gap);
     }
@@ -151,7 +151,7 @@ impl Pv {
     ) {
         let since = self.received_last.unwrap_or(received).max(self.lost_until + 1).min(received);
         self.lost_until = received;
-        let gap = Gap { start: since, reason, ended: Some(received), samples, detail: Some(detail) };
+        let gap = Gap { start: since, reason, ended: Some(received), samples, detail: Some(detail), filled: None };
         rows.gaps.push(&self.definition.name, &gap);
     }
 

@@ -11,6 +11,8 @@ use model::{Error, Result, SqlState};
 use query::Database;
 use tokio::sync::{Mutex, broadcast};
 
+use crate::peers::Peers;
+use crate::policies::Policies;
 use crate::registry::{Protocol, Registry};
 use crate::summaries::Watermarks;
 use crate::tables::Pending;
@@ -22,7 +24,9 @@ const FOLLOWED_COMMITS: usize = 16;
 pub(crate) struct Shared {
     pub(crate) database: Database,
     pub(crate) registry: Mutex<Registry>,
+    pub(crate) policies: Mutex<Policies>,
     pub(crate) clients: Clients,
+    pub(crate) peers: Peers,
     /// Rows that are collected for the next commit. Locked after the registry.
     pub(crate) pending: Mutex<Pending>,
     pub(crate) written: Written,
@@ -89,7 +93,9 @@ impl Shared {
         Shared {
             database,
             registry: Mutex::default(),
+            policies: Mutex::default(),
             clients,
+            peers: Peers::new(),
             pending: Mutex::default(),
             written: Written::default(),
             watermarks,

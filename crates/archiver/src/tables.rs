@@ -4,13 +4,14 @@
 //! |---|---|---|
 //! | `samples` | columns, key `pv` | a sample, by the time that the IOC stamped |
 //! | `misdated` | columns, no key | a sample whose time cannot be that of `samples`: too early, too late, or taken by another value |
-//! | `gaps` | columns, key `pv, reason` | a time without samples, with its reason; `ended` is NULL while it lasts |
+//! | `gaps` | columns, key `pv, reason` | a time without samples, with its reason; `ended` is NULL while it lasts, `filled` tells what the pair had (see `filling`) |
 //! | `summaries` | columns, key `pv` | ten minutes of a PV's samples; `summarized` and `stale` say which are true (see `summaries`) |
 //! | `metadata` | rows | a version of a PV's units, limits and labels, and the time from which it is true |
 //! | `pvs`, `aliases` | rows | a PV that is archived, another name of it |
 //! | `policies` | rows | a rule that says how PVs of a pattern are sampled and how long samples are kept |
 //! | `imports` | rows | a source of samples of another archive, and how far it was read |
 //! | `runs` | rows | a time in which the archiver ran |
+//! | `peers` | rows | another archiver, which is asked for samples |
 
 use std::sync::Arc;
 
@@ -27,7 +28,7 @@ use tokio::sync::oneshot;
 use crate::values::Stored;
 
 /// Statements that create what is missing. Each is run alone.
-pub(crate) const DEFINITIONS: [&str; 14] = [
+pub(crate) const DEFINITIONS: [&str; 15] = [
     "CREATE SCHEMA IF NOT EXISTS epics",
     "CREATE TABLE IF NOT EXISTS epics.samples (time timestamptz NOT NULL, pv text NOT NULL, value float8, exact int8, \
      string text, elements bytea, severity int2, status int2, received timestamptz, type int2) \
@@ -36,13 +37,12 @@ pub(crate) const DEFINITIONS: [&str; 14] = [
      stamp timestamptz, value float8, exact int8, string text, elements bytea, severity int2, status int2, type int2) \
      WITH (store = 'columns', time = 'time', partition = '7 days')",
     "CREATE TABLE IF NOT EXISTS epics.gaps (time timestamptz NOT NULL, pv text NOT NULL, reason text NOT NULL, \
-     ended timestamptz, samples int8, detail text) \
+     ended timestamptz, samples int8, detail text, filled boolean) \
      WITH (store = 'columns', key = 'pv, reason', time = 'time', partition = '7 days')",
     "CREATE TABLE IF NOT EXISTS epics.metadata (pv text, since timestamptz, type int2 NOT NULL, count int4 NOT NULL, \
      host text, units text, precision int2, lopr float8, hopr float8, lolo float8, hihi float8, low float8, high float8, \
      drvl float8, drvh float8, labels text, PRIMARY KEY (pv, since))",
-    "CREATE TABLE IF NOT EXISTS epics.pvs (name text PRIMARY KEY, method text NOT NULL DEFAULT 'monitor', \
-     period float8 NOT NULL DEFAULT 1, policy text, paused boolean NOT NULL DEFAULT false, \
+    "CREATE TABLE IF NOT EXISTS epics.pvs (name text PRIMARY KEY, method text, period float8, policy text, paused boolean NOT NULL DEFAULT false, \
      protocol text NOT NULL DEFAULT 'ca', created timestamptz NOT NULL DEFAULT now(), \
      modified timestamptz NOT NULL DEFAULT now(), \
      CHECK (method IN ('monitor', 'scan')), CHECK (period > 0), CHECK (protocol IN ('ca', 'pva')))",
@@ -60,6 +60,8 @@ pub(crate) const DEFINITIONS: [&str; 14] = [
     "CREATE TABLE IF NOT EXISTS epics.stale (pv text, since timestamptz, until timestamptz NOT NULL, \
      changes int8 NOT NULL DEFAULT 0, PRIMARY KEY (pv, since))",
     "CREATE TABLE IF NOT EXISTS epics.runs (started timestamptz PRIMARY KEY, seen timestamptz NOT NULL, ended timestamptz)",
+    "CREATE TABLE IF NOT EXISTS epics.peers (url text PRIMARY KEY, pair boolean NOT NULL DEFAULT false, \
+     created timestamptz NOT NULL DEFAULT now())",
     "INSERT INTO epics.policies (name, position) VALUES ('default', 1000) ON CONFLICT DO NOTHING",
 ];
 
@@ -233,6 +235,8 @@ pub(crate) struct Gap {
     /// Samples that were lost in it, where their number is known.
     pub(crate) samples: Option<i64>,
     pub(crate) detail: Option<String>,
+    /// Whether the pair had the samples of it; `None` until it was asked.
+    pub(crate) filled: Option<bool>,
 }
 
 /// Rows of `gaps`.
@@ -244,6 +248,7 @@ pub(crate) struct GapRows {
     ended: TimestampNanosecondBuilder,
     samples: Int64Builder,
     detail: StringBuilder,
+    filled: BooleanBuilder,
     rows: usize,
 }
 
@@ -255,6 +260,7 @@ impl GapRows {
         self.ended.append_option(gap.ended);
         self.samples.append_option(gap.samples);
         self.detail.append_option(gap.detail.as_deref());
+        self.filled.append_option(gap.filled);
         self.rows += 1;
     }
 
@@ -266,6 +272,7 @@ impl GapRows {
             ("ended", instant()),
             ("samples", DataType::Int64),
             ("detail", DataType::Utf8),
+            ("filled", DataType::Boolean),
         ];
         self.rows = 0;
         let arrays: Vec<ArrayRef> = vec![
@@ -275,6 +282,7 @@ impl GapRows {
             Arc::new(self.ended.finish().with_timezone("UTC")),
             Arc::new(self.samples.finish()),
             Arc::new(self.detail.finish()),
+            Arc::new(self.filled.finish()),
         ];
         RecordBatch::try_new(schema(fields), arrays).map_err(Error::bug)
     }
@@ -378,8 +386,8 @@ impl MetadataRows {
 /// A row of `pvs`; its other columns have their defaults.
 pub(crate) struct DefinitionRow<'a> {
     pub(crate) name: &'a str,
-    pub(crate) method: &'static str,
-    pub(crate) period: f64,
+    pub(crate) method: Option<&'static str>,
+    pub(crate) period: Option<f64>,
     pub(crate) policy: Option<&'a str>,
     pub(crate) protocol: &'static str,
     pub(crate) paused: bool,
@@ -400,8 +408,8 @@ pub(crate) struct DefinitionRows {
 impl DefinitionRows {
     pub(crate) fn push(&mut self, row: &DefinitionRow<'_>) {
         self.name.append_value(row.name);
-        self.method.append_value(row.method);
-        self.period.append_value(row.period);
+        self.method.append_option(row.method);
+        self.period.append_option(row.period);
         self.policy.append_option(row.policy);
         self.protocol.append_value(row.protocol);
         self.paused.append_value(row.paused);

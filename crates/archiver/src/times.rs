@@ -33,6 +33,11 @@ pub(crate) fn iso(time: Nanos) -> String {
     timestamp(time).strftime("%Y-%m-%dT%H:%M:%S.%3fZ").to_string()
 }
 
+/// Formats a time with nanoseconds, such as `2026-11-25T12:00:00.123456789Z`.
+pub(crate) fn precise(time: Nanos) -> String {
+    timestamp(time).strftime("%Y-%m-%dT%H:%M:%S.%9fZ").to_string()
+}
+
 /// Formats a time in the way of the Appliance's reports.
 pub(crate) fn human(time: Option<Nanos>) -> String {
     match time {

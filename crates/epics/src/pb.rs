@@ -32,7 +32,7 @@ mod tests;
 mod wire;
 mod writer;
 
-pub use metadata::fields_of;
+pub use metadata::{KnownFields, fields_of};
 pub use reader::{Damage, Reader, Record, Report};
 pub use wire::Fault;
 pub use writer::Writer;

@@ -256,6 +256,22 @@ impl Binned {
     }
 }
 
+/// The spelling with all parameters, which [`Operator::parse`] reads.
+impl std::fmt::Display for Operator {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name)?;
+        if self.without_fill {
+            f.write_str("Sample")?;
+        }
+        match self.kind {
+            Kind::NCount => Ok(()),
+            Kind::DeadBand => write!(f, "_{}", self.fraction),
+            Kind::Flyers | Kind::IgnoreFlyers => write!(f, "_{}_{}", self.number, self.fraction as f32),
+            _ => write!(f, "_{}", self.number),
+        }
+    }
+}
+
 impl Operator {
     /// Parses `mean_60`, as in the parameter `pp` of a request.
     ///

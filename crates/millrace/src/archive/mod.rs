@@ -27,6 +27,7 @@ Examples:
   millrace archive list 'SR:*'                         what is archived, and from where
   millrace archive why SR:CURRENT                      why it has no recent samples
   millrace archive import /arch/lts                    samples of an Archiver Appliance's files
+  millrace archive peer add http://b:8088 --pair       fill gaps from an archiver of the same PVs
 
 The server must run with `millrace serve --archiver`.")]
 pub(crate) struct Arguments {
@@ -45,6 +46,38 @@ enum Command {
     Rename(Rename),
     Alias(Alias),
     Import(import::Arguments),
+    #[command(subcommand)]
+    Peer(Peer),
+}
+
+/// Other archivers: PVs that they have can be read here.
+#[derive(clap::Subcommand)]
+enum Peer {
+    Add(PeerAdd),
+    List,
+    Remove(PeerUrl),
+}
+
+/// Adds a peer, which answers the API of the Archiver Appliance.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  millrace archive peer add http://b:8088              read samples that only b has
+  millrace archive peer add http://b:8088 --pair       and fill gaps of the PVs that both archive
+  millrace archive peer add http://old:17668/retrieval an Archiver Appliance")]
+struct PeerAdd {
+    #[command(flatten)]
+    peer: PeerUrl,
+    /// Fills gaps from it: it archives the same PVs.
+    #[arg(long)]
+    pair: bool,
+}
+
+/// Removes a peer.
+#[derive(clap::Args)]
+struct PeerUrl {
+    /// URL of its retrieval; its path is /retrieval if it is not given.
+    url: String,
 }
 
 /// Archives PVs. Those that are archived already stay as they are.
@@ -140,6 +173,14 @@ pub(crate) fn run(given: &Given, arguments: &Arguments) -> Result<(), Failure> {
             server.simple(&format!("{action}?pv={}&aliasname={}", percent(&alias.pv), percent(&alias.alias)))
         }
         Command::Import(arguments) => import::run(&mut server, arguments),
+        Command::Peer(Peer::Add(add)) => {
+            let url = percent(&add.peer.url);
+            server.simple(&format!("addExternalArchiverServer?externalarchiverserverurl={url}&pair={}", add.pair))
+        }
+        Command::Peer(Peer::List) => server.peers(),
+        Command::Peer(Peer::Remove(peer)) => {
+            server.simple(&format!("removeExternalArchiverServer?externalarchiverserverurl={}", percent(&peer.url)))
+        }
     }
 }
 
@@ -251,6 +292,20 @@ impl Server {
         let rows: Vec<Vec<Option<String>>> =
             all.iter().map(|entry| columns.iter().map(|(_, key)| cell(entry, key)).collect()).collect();
         print(format!("{}{} PVs\n", draw(&head, &rows, ""), rows.len()).as_bytes())
+    }
+
+    fn peers(&mut self) -> Result<(), Failure> {
+        let told = self.call("getExternalArchiverServers", b"")?;
+        let all = told.as_array().map(Vec::as_slice).unwrap_or_default();
+        let head = [("peer", Align::Left), ("pair", Align::Left), ("PVs", Align::Right), ("problem", Align::Left)];
+        let head: Vec<(String, Align)> = head.map(|(title, align)| (title.to_owned(), align)).into();
+        let row = |peer: &Value| {
+            let pair = if peer["pair"] == true { "yes" } else { "no" };
+            let text = |key: &str| peer[key].as_str().map(str::to_owned);
+            vec![text("CAUrl"), Some(pair.to_owned()), Some(peer["pvs"].to_string()), text("problem")]
+        };
+        let rows: Vec<Vec<Option<String>>> = all.iter().map(row).collect();
+        print(format!("{}{} peers\n", draw(&head, &rows, ""), rows.len()).as_bytes())
     }
 
     fn why(&mut self, pv: &str) -> Result<(), Failure> {

@@ -189,11 +189,11 @@ fn configurations_of_other_archivers_are_added_and_their_problems_told() {
         "E:M,monitor,2,f,ca",
         "E:S,scan,30,f,ca",
         "J:A,scan,5,t,ca",
-        "J:B,monitor,1,f,pva",
-        "Q:A,monitor,1,f,ca",
-        "Q:B,monitor,1,f,ca",
-        "Q:C,monitor,1,f,ca",
-        "Q:D,monitor,1,f,ca",
+        "J:B,,,f,pva",
+        "Q:A,,,f,ca",
+        "Q:B,,,f,ca",
+        "Q:C,,,f,ca",
+        "Q:D,,,f,ca",
     ];
     assert_eq!(all, expected);
     let list = archive(&server, &["list", "Q:*"]);

@@ -2,6 +2,7 @@
 
 mod imports;
 mod ioc;
+mod peers;
 
 use std::io::{BufRead, Write};
 use std::path::Path;
@@ -152,7 +153,7 @@ fn samples_of_a_soft_ioc_come_back_by_every_door() {
         ("/retrieval/data/getData.csv?pv=T:CNT&pv=T:AI&x=getDataForPVs", 200, ""),
         ("/mgmt/bpl/archivePV?pv=a%20b", 400, "' '"),
         ("/mgmt/bpl/archivePV?pv=T:X&samplingmethod=POLL", 400, "POLL"),
-        ("/mgmt/bpl/reshardPV?pv=T:CNT", 501, "one archiver"),
+        ("/mgmt/bpl/reshardPV?pv=T:CNT", 501, "another archiver"),
         ("/mgmt/bpl/noSuchAction", 404, "noSuchAction"),
     ] {
         let (seen, body) = get(&server, path);
@@ -439,8 +440,13 @@ fn a_scan_stores_the_newest_sample_of_each_period() {
         "INSERT INTO epics.policies (name, position, pattern, method, period) VALUES ('slow', 1, 'T:C*', 'scan', 0.5)",
     );
     json_of(&server, "/mgmt/bpl/archivePV?pv=T:CNT,T:AI,T:CHARS");
-    let policies = rows(&server, "SELECT name, method, policy FROM epics.pvs ORDER BY name");
-    assert_eq!(policies, ["T:AI,monitor,default", "T:CHARS,scan,slow", "T:CNT,scan,slow"]);
+    let policies = || -> Vec<String> {
+        let all = json_of(&server, "/mgmt/bpl/exportConfig");
+        let text = |pv: &Value, key: &str| pv[key].as_str().unwrap().to_owned();
+        let told = |pv: &Value| ["pvName", "samplingMethod", "policyName"].map(|key| text(pv, key)).join(",");
+        all.as_array().unwrap().iter().map(told).collect()
+    };
+    assert_eq!(policies(), ["T:AI,MONITOR,default", "T:CHARS,SCAN,slow", "T:CNT,SCAN,slow"]);
     until("samples", || counted(&server).len() > 6);
     let counts = counted(&server);
     for pair in counts.windows(2) {
@@ -453,6 +459,12 @@ fn a_scan_stores_the_newest_sample_of_each_period() {
     until("every update", || counted(&server).len() > before + 15);
     let counts = counted(&server);
     assert!(counts[counts.len() - 10..].windows(2).all(|pair| pair[1] == pair[0] + 1), "{counts:?}");
+    // A policy that changes is applied again, but for what a PV's own row says.
+    server.sql("UPDATE epics.policies SET method = 'monitor', period = 7 WHERE name = 'slow'");
+    server.sql("INSERT INTO epics.policies (name, position, pattern, method) VALUES ('analog', 2, 'T:A*', 'scan')");
+    until("policies", || policies() == ["T:AI,SCAN,analog", "T:CHARS,MONITOR,slow", "T:CNT,MONITOR,slow"]);
+    let period = |pv: &str| json_of(&server, &format!("/mgmt/bpl/getPVStatus?pv={pv}"))[0]["samplingPeriod"].clone();
+    assert_eq!((period("T:CHARS"), period("T:CNT")), (json!("7"), json!("1")));
     server.stop();
 }
 

@@ -1,0 +1,155 @@
+//! Events of one PV from several archivers, as one sequence by increasing time.
+
+use std::iter::Peekable;
+
+use epics::event::{CONNECTION_LOST, CONNECTION_REGAINED, Event};
+use epics::sample::Nanos;
+use model::Result;
+
+/// A sequence of events by increasing time.
+pub(crate) type Sequence = Box<dyn Iterator<Item = Result<Event>>>;
+
+/// Merges sequences. Of events with the same time, that of the first sequence is taken; of those at or before the start of the
+/// range, the last.
+pub(crate) struct Merged {
+    sources: Vec<Peekable<Sequence>>,
+    from: Nanos,
+    /// Source and time of the event before.
+    before: Option<(usize, Nanos)>,
+    failed: bool,
+}
+
+impl Merged {
+    pub(crate) fn new(sources: Vec<Sequence>, from: Nanos) -> Merged {
+        Merged { sources: sources.into_iter().map(Iterator::peekable).collect(), from, before: None, failed: false }
+    }
+
+    /// The source with the earliest event, and its time; an error comes before all events.
+    fn earliest(&mut self) -> Option<(usize, Nanos)> {
+        let mut earliest: Option<(usize, Nanos)> = None;
+        for (at, source) in self.sources.iter_mut().enumerate() {
+            let time = match source.peek() {
+                None => continue,
+                Some(Err(_)) => return Some((at, Nanos::MIN)),
+                Some(Ok(event)) => event.time(),
+            };
+            if earliest.is_none_or(|(_, first)| time < first) {
+                earliest = Some((at, time));
+            }
+        }
+        earliest
+    }
+
+    fn take(&mut self) -> Option<(usize, Result<Event>)> {
+        loop {
+            let (at, time) = self.earliest()?;
+            let event = self.sources[at].next()?;
+            // An event that was given already, by another source or in an overlap.
+            let is_known = event.is_ok() && self.before.is_some_and(|(_, before)| time <= before);
+            if !is_known {
+                return Some((at, event));
+            }
+        }
+    }
+}
+
+impl Iterator for Merged {
+    type Item = Result<Event>;
+
+    fn next(&mut self) -> Option<Result<Event>> {
+        if self.failed {
+            return None;
+        }
+        loop {
+            let (source, event) = self.take()?;
+            let mut event = match event {
+                Ok(event) => event,
+                Err(error) => {
+                    self.failed = true;
+                    return Some(Err(error));
+                }
+            };
+            let time = event.time();
+            // A gap that another source has filled is none.
+            if self.before.is_some_and(|(before, _)| before != source) {
+                event.fields.retain(|(name, _)| {
+                    ![CONNECTION_LOST, CONNECTION_REGAINED, "startup", "resume"].contains(&name.as_str())
+                });
+            }
+            self.before = Some((source, time));
+            let is_before = time <= self.from;
+            let next_is_before = is_before && self.earliest().is_some_and(|(_, next)| next <= self.from);
+            if !next_is_before {
+                return Some(Ok(event));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use epics::sample::{Sample, Scalar, Severity, Value};
+    use model::{Error, SqlState};
+
+    use super::*;
+
+    fn event(time: Nanos, value: f64) -> Event {
+        Event::from(Sample { time, value: Value::Scalar(Scalar::Float64(value)), severity: Severity::None, status: 0 })
+    }
+
+    fn sequence(times: &[Nanos], value: f64) -> Sequence {
+        let events: Vec<_> = times.iter().map(|time| Ok(event(*time, value))).collect();
+        Box::new(events.into_iter())
+    }
+
+    fn merged(sources: &[&[Nanos]], from: Nanos) -> Vec<(Nanos, usize)> {
+        let sources = sources.iter().enumerate().map(|(at, times)| sequence(times, at as f64)).collect();
+        Merged::new(sources, from)
+            .map(|event| {
+                let event = event.unwrap();
+                let Value::Scalar(Scalar::Float64(source)) = event.sample.value else { panic!("{event:?}") };
+                (event.time(), source as usize)
+            })
+            .collect()
+    }
+
+    #[test]
+    fn each_time_comes_once_and_from_the_first_source_that_has_it() {
+        for (sources, from, expected) in [
+            (&[&[10, 20, 30][..], &[15, 20, 40]][..], 0, vec![(10, 0), (15, 1), (20, 0), (30, 0), (40, 1)]),
+            // One event at or before the start: the last of all sources.
+            (&[&[10, 50], &[5, 20, 60]], 30, vec![(20, 1), (50, 0), (60, 1)]),
+            (&[&[30, 50], &[30]], 30, vec![(30, 0), (50, 0)]),
+            (&[&[10], &[5]], 30, vec![(10, 0)]),
+            (&[&[], &[1, 2], &[2, 3]], 0, vec![(1, 1), (2, 1), (3, 2)]),
+            // Two ranges of one peer overlap.
+            (&[&[100], &[10, 20, 20, 30]], 0, vec![(10, 1), (20, 1), (30, 1), (100, 0)]),
+            (&[], 0, vec![]),
+        ] {
+            assert_eq!(merged(sources, from), expected, "{sources:?} from {from}");
+        }
+    }
+
+    #[test]
+    fn a_gap_that_a_peer_fills_is_not_told() {
+        let gap = || {
+            let mut event = event(30, 0.0);
+            event.fields.push((CONNECTION_LOST.to_owned(), "1".to_owned()));
+            event.fields.push((CONNECTION_REGAINED.to_owned(), "2".to_owned()));
+            event
+        };
+        let own = || -> Sequence { Box::new([Ok(event(10, 0.0)), Ok(gap())].into_iter()) };
+        let told = |peer: Sequence| Merged::new(vec![own(), peer], 0).last().unwrap().unwrap().fields.len();
+        assert_eq!(told(sequence(&[20], 1.0)), 0);
+        assert_eq!(told(sequence(&[5], 1.0)), 2);
+    }
+
+    #[test]
+    fn an_error_of_a_source_ends_the_sequence() {
+        let error = || Error::new(SqlState::CONNECTION_FAILURE, "gone");
+        let broken: Sequence = Box::new([Ok(event(1, 0.0)), Err(error()), Ok(event(3, 0.0))].into_iter());
+        let told: Vec<_> = Merged::new(vec![sequence(&[2, 5], 0.0), broken], 0).collect();
+        assert_eq!(told.len(), 2, "{told:?}");
+        assert_eq!(told[1].as_ref().unwrap_err(), &error());
+    }
+}

@@ -1,0 +1,455 @@
+//! Other archivers: the PVs that they have, and requests to them.
+//!
+//! A *peer* answers the Appliance's API at its retrieval URL: another archiver of ours, or an Appliance. The table `epics.peers`
+//! lists them. One that is the *pair* of this archiver samples the same PVs, and gaps are filled from it (see `filling`).
+//!
+//! A request to a peer asks for its own samples only, so that peers of each other do not ask in a circle.
+
+use std::collections::HashSet;
+use std::io::{self, Read};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Duration;
+
+use bytes::Bytes;
+use epics::event::Event;
+use epics::pb::{KnownFields, Reader, Record};
+use epics::processors::Span;
+use epics::sample::Nanos;
+use futures::StreamExt;
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+use model::{Error, Result, SqlState};
+use serde_json::{Map, Value as Json};
+use server::http::{Body, StatusCode, Uri};
+use tokio::runtime::Handle;
+use tokio::time::{Instant, timeout};
+
+use crate::parameters::invalid;
+use crate::tables::{Gap, Version};
+use crate::times;
+use crate::{sampling, values};
+
+/// Parameter of a request that asks an archiver for its own samples only.
+pub(crate) const OWN_ONLY: &str = "skipExternalServers";
+/// Path of retrieval below an address without a path.
+const PATH: &str = "/retrieval";
+/// Peers of an archiver.
+pub(crate) const PEERS_MAX: usize = 64;
+const CONNECT_TIME: Duration = Duration::from_secs(2);
+/// Time in which a peer begins its reply, and between pieces of it.
+const REPLY_TIME: Duration = Duration::from_secs(30);
+/// Bytes of a reply that is no stream: the names of a million PVs.
+const REPLY_BYTES_MAX: usize = 64 << 20;
+/// A name that no peer is known to have is looked up again after so long.
+const LOOK_UP_INTERVAL: Duration = Duration::from_secs(1);
+const MILLISECOND: Nanos = 1_000_000;
+
+/// All peers.
+pub(crate) struct Peers {
+    client: Client<HttpConnector, Body>,
+    list: RwLock<Arc<[Arc<Peer>]>>,
+}
+
+/// A peer.
+pub(crate) struct Peer {
+    /// URL of its retrieval, without a slash at its end.
+    pub(crate) url: String,
+    pub(crate) pair: bool,
+    state: Mutex<State>,
+}
+
+/// State of a peer as it was when it was asked last.
+#[derive(Clone, Default)]
+struct State {
+    names: Arc<HashSet<String>>,
+    visited: Option<Instant>,
+    /// Reason why it cannot be asked.
+    problem: Option<String>,
+}
+
+impl Peer {
+    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Names of the PVs that it has.
+    pub(crate) fn names(&self) -> Arc<HashSet<String>> {
+        Arc::clone(&self.state().names)
+    }
+
+    /// Reason why it did not answer the last request.
+    pub(crate) fn problem(&self) -> Option<String> {
+        self.state().problem.clone()
+    }
+
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.state().names.contains(name)
+    }
+
+    /// The address of a request for its own samples.
+    fn address(&self, path: &str, parameters: &[(&str, &str)]) -> String {
+        let mut query = form_urlencoded::Serializer::new(String::new());
+        query.extend_pairs(parameters).append_pair(OWN_ONLY, "true");
+        format!("{}/{path}?{}", self.url, query.finish())
+    }
+
+    fn error(&self, problem: impl std::fmt::Display) -> Error {
+        Error::new(SqlState::CONNECTION_FAILURE, format!("peer {}: {problem}", self.url))
+    }
+}
+
+/// The URL of a peer's retrieval, from what a user gives.
+///
+/// # Errors
+/// 22023 for what is no URL; 0A000 for a protocol other than HTTP.
+pub(crate) fn normal_url(text: &str) -> Result<String> {
+    let text = text.trim().trim_end_matches('/');
+    let uri: Uri = text.parse().map_err(|error| invalid(format!("\"{text}\" is no URL of an archiver: {error}")))?;
+    let (Some(scheme), Some(_)) = (uri.scheme_str(), uri.host()) else {
+        return Err(invalid(format!("\"{text}\" is no URL of an archiver: expected http://HOST:PORT/retrieval")));
+    };
+    if scheme != "http" {
+        return Err(Error::unsupported(format!("peers by {scheme}: \"{text}\"; archivers ask each other by http")));
+    }
+    if uri.query().is_some() {
+        return Err(invalid(format!("\"{text}\" has parameters: expected http://HOST:PORT/retrieval")));
+    }
+    Ok(if uri.path() == "/" { format!("{text}{PATH}") } else { text.to_owned() })
+}
+
+impl Peers {
+    pub(crate) fn new() -> Peers {
+        let mut connector = HttpConnector::new();
+        connector.set_connect_timeout(Some(CONNECT_TIME));
+        connector.set_nodelay(true);
+        Peers { client: Client::builder(TokioExecutor::new()).build(connector), list: RwLock::new(Arc::new([])) }
+    }
+
+    pub(crate) fn all(&self) -> Arc<[Arc<Peer>]> {
+        Arc::clone(&self.list.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Makes these the peers. What is known of those that stay is kept.
+    pub(crate) fn set(&self, rows: impl IntoIterator<Item = (String, bool)>) {
+        let known = self.all();
+        let peer = |(url, pair): (String, bool)| {
+            let same = known.iter().find(|peer| peer.url == url && peer.pair == pair);
+            same.cloned().unwrap_or_else(|| Arc::new(Peer { url, pair, state: Mutex::default() }))
+        };
+        *self.list.write().unwrap_or_else(PoisonError::into_inner) = rows.into_iter().map(peer).collect();
+    }
+
+    /// Peers that have a PV. If none is known to, those that were not asked for a while are.
+    pub(crate) async fn with(&self, name: &str) -> Vec<Arc<Peer>> {
+        let known = self.known_with(name);
+        if !known.is_empty() {
+            return known;
+        }
+        let peers = self.all();
+        let is_old = |peer: &&Arc<Peer>| peer.state().visited.is_none_or(|time| time.elapsed() > LOOK_UP_INTERVAL);
+        futures::future::join_all(peers.iter().filter(is_old).map(|peer| self.visit(peer))).await;
+        self.known_with(name)
+    }
+
+    /// Peers that are known to have a PV.
+    pub(crate) fn known_with(&self, name: &str) -> Vec<Arc<Peer>> {
+        self.all().iter().filter(|peer| peer.has(name)).cloned().collect()
+    }
+
+    /// Asks a peer for its names. One that does not answer keeps those that it had.
+    pub(crate) async fn visit(&self, peer: &Peer) {
+        // Another visit is not needed meanwhile.
+        peer.state().visited = Some(Instant::now());
+        let found = self.names_of(peer).await;
+        let mut state = peer.state();
+        state.visited = Some(Instant::now());
+        match found {
+            Ok(names) => {
+                if state.problem.take().is_some() {
+                    tracing::info!(peer = peer.url, "a peer answers again");
+                }
+                state.names = Arc::new(names);
+            }
+            Err(error) => {
+                drop(state);
+                Peers::note(peer, &error);
+            }
+        }
+    }
+
+    async fn names_of(&self, peer: &Peer) -> Result<HashSet<String>> {
+        let path = "bpl/getMatchingPVs";
+        match self.json(peer, path, &[("regex", ".*"), ("limit", "-1")], None).await? {
+            Some(Json::Array(names)) => Ok(names
+                .into_iter()
+                .filter_map(|name| if let Json::String(name) = name { Some(name) } else { None })
+                .collect()),
+            _ => Err(peer.error(format!("the reply to {path} is no list of names"))),
+        }
+    }
+
+    /// Notes that a peer does not answer, and logs it the first time.
+    fn note(peer: &Peer, error: &Error) {
+        if peer.state().problem.replace(error.message().to_owned()).is_none() {
+            tracing::warn!(%error, "a peer does not answer");
+        }
+    }
+
+    /// Sends a request; `None` if the peer does not have what is asked for.
+    ///
+    /// # Errors
+    /// 08006 if it does not answer, here and below. It is noted then.
+    async fn send(&self, peer: &Peer, address: &str, body: Option<String>) -> Result<Option<Pieces>> {
+        let request = match body {
+            None => http::Request::get(address).body(Body::empty()),
+            Some(body) => http::Request::post(address).header("content-type", "application/json").body(body.into()),
+        };
+        let request = request.map_err(|error| peer.error(error))?;
+        let sent = match timeout(REPLY_TIME, self.client.request(request)).await {
+            Ok(Ok(reply)) => Ok(reply),
+            Ok(Err(error)) => Err(peer.error(cause(&error))),
+            Err(_) => Err(peer.error(format!("no reply within {} s", REPLY_TIME.as_secs()))),
+        };
+        let reply = sent.inspect_err(|error| Peers::note(peer, error))?;
+        match reply.status() {
+            StatusCode::OK => {
+                let stream = Body::new(reply.into_body()).into_data_stream();
+                Ok(Some(Pieces { runtime: Handle::current(), stream, piece: Bytes::new() }))
+            }
+            StatusCode::NOT_FOUND => Ok(None),
+            status => Err(peer.error(format!("status {status} for {address}"))),
+        }
+    }
+
+    async fn json(
+        &self,
+        peer: &Peer,
+        path: &str,
+        parameters: &[(&str, &str)],
+        body: Option<String>,
+    ) -> Result<Option<Json>> {
+        let Some(mut pieces) = self.send(peer, &peer.address(path, parameters), body).await? else { return Ok(None) };
+        let mut text = Vec::new();
+        while let Some(piece) = pieces.next().await.map_err(|error| peer.error(error))? {
+            text.extend_from_slice(&piece);
+            if text.len() > REPLY_BYTES_MAX {
+                return Err(peer.error(format!("the reply to {path} has more than {REPLY_BYTES_MAX} bytes")));
+            }
+        }
+        let json = serde_json::from_slice(&text);
+        json.map(Some).map_err(|error| peer.error(format!("the reply to {path} is no JSON: {error}")))
+    }
+
+    /// The newest sample of each of these PVs at or before a time, by name, as the Appliance tells it.
+    pub(crate) async fn at_time(
+        &self,
+        peer: &Peer,
+        names: &[String],
+        at: Nanos,
+        back: &str,
+    ) -> Result<Map<String, Json>> {
+        let body = serde_json::json!(names).to_string();
+        let at = times::precise(at);
+        match self.json(peer, "data/getDataAtTime", &[("at", &at), ("searchPeriod", back)], Some(body)).await? {
+            Some(Json::Object(found)) => Ok(found),
+            None => Ok(Map::new()),
+            Some(_) => Err(peer.error("the reply to data/getDataAtTime is no JSON object")),
+        }
+    }
+
+    /// Gaps of a PV in a span; `None` if the peer does not tell gaps, as an Appliance.
+    pub(crate) async fn gaps(&self, peer: &Peer, pv: &str, span: Span) -> Result<Option<Vec<Gap>>> {
+        let (from, to) = (times::precise(span.from), times::precise(span.to));
+        let Some(found) = self.json(peer, "bpl/getGaps", &[("pv", pv), ("from", &from), ("to", &to)], None).await?
+        else {
+            return Ok(None);
+        };
+        let gaps = found.as_array().ok_or_else(|| peer.error("the reply to bpl/getGaps is no list"))?;
+        let gap = |gap: &Json| -> Result<Gap> {
+            let time = |name: &str| gap[name].as_str().map(|text| times::parse(name, text)).transpose();
+            let start = time("from")?.ok_or_else(|| peer.error(format!("a gap without a start: {gap}")))?;
+            let reason = gap["reason"].as_str().unwrap_or_default();
+            let reason = sampling::reason::ALL.into_iter().find(|own| *own == reason);
+            Ok(Gap {
+                start,
+                reason: reason.unwrap_or(sampling::reason::DISCONNECTED),
+                ended: time("to")?,
+                samples: gap["samples"].as_i64(),
+                detail: gap["detail"].as_str().map(str::to_owned),
+                filled: None,
+            })
+        };
+        gaps.iter().map(gap).collect::<Result<_>>().map(Some)
+    }
+
+    /// The last event of a PV at or before the start of a span, and those of the span; `None` if the peer does not have the PV.
+    ///
+    /// - `operator`: what the peer makes of them.
+    pub(crate) async fn events(
+        &self,
+        peer: &Arc<Peer>,
+        pv: &str,
+        operator: Option<&str>,
+        span: Span,
+    ) -> Result<Option<RemoteEvents>> {
+        // An Appliance cuts times to milliseconds. What is behind the span is left out here; an operator needs its exact end.
+        let to = if operator.is_none() { span.to.saturating_add(MILLISECOND) } else { span.to };
+        let (from, to) = (times::precise(span.from), times::precise(to));
+        let asked = operator.map_or_else(|| pv.to_owned(), |operator| format!("{operator}({pv})"));
+        let parameters = [("pv", asked.as_str()), ("from", &from), ("to", &to)];
+        let pieces = self.send(peer, &peer.address("data/getData.raw", &parameters), None).await?;
+        Ok(pieces.map(|pieces| RemoteEvents {
+            peer: Arc::clone(peer),
+            records: Reader::new(pieces),
+            fields: KnownFields::default(),
+            count: 1,
+            to: span.to,
+            versions: Versions::default(),
+            ended: false,
+        }))
+    }
+}
+
+/// What went wrong, in the words of the innermost error.
+fn cause(error: &dyn std::error::Error) -> String {
+    let mut inner = error;
+    while let Some(source) = inner.source() {
+        inner = source;
+    }
+    inner.to_string()
+}
+
+/// The body of a reply. Reading it blocks the thread, which must be one that may.
+pub(crate) struct Pieces {
+    runtime: Handle,
+    stream: axum::body::BodyDataStream,
+    piece: Bytes,
+}
+
+impl Pieces {
+    async fn next(&mut self) -> io::Result<Option<Bytes>> {
+        match timeout(REPLY_TIME, self.stream.next()).await {
+            Ok(piece) => piece.transpose().map_err(io::Error::other),
+            Err(_) => Err(io::Error::new(io::ErrorKind::TimedOut, "the reply stopped")),
+        }
+    }
+}
+
+impl Read for Pieces {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        while self.piece.is_empty() {
+            let runtime = self.runtime.clone();
+            match runtime.block_on(self.next())? {
+                Some(piece) => self.piece = piece,
+                None => return Ok(0),
+            }
+        }
+        let bytes = self.piece.len().min(buffer.len());
+        buffer[..bytes].copy_from_slice(&self.piece.split_to(bytes));
+        Ok(bytes)
+    }
+}
+
+/// Versions of a PV's metadata, oldest first. Those of a peer come with its events.
+#[derive(Clone, Default)]
+pub(crate) struct Versions(Arc<Mutex<Vec<Version>>>);
+
+impl Versions {
+    pub(crate) fn new(versions: Vec<Version>) -> Versions {
+        Versions(Arc::new(Mutex::new(versions)))
+    }
+
+    /// Lets `read` see the versions.
+    pub(crate) fn read<T>(&self, read: impl FnOnce(&[Version]) -> T) -> T {
+        read(&self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn push(&self, version: Version) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(version);
+    }
+}
+
+/// Events of a PV at a peer, by increasing time. Reading blocks the thread, which must be one that may.
+pub(crate) struct RemoteEvents {
+    peer: Arc<Peer>,
+    records: Reader<Pieces>,
+    fields: KnownFields,
+    /// Largest number of elements.
+    count: i32,
+    to: Nanos,
+    versions: Versions,
+    ended: bool,
+}
+
+impl RemoteEvents {
+    /// Makes the versions of the metadata those of a request.
+    pub(crate) fn with_versions(mut self, versions: &Versions) -> RemoteEvents {
+        self.versions = versions.clone();
+        self
+    }
+
+    fn fail(&mut self, problem: impl std::fmt::Display) -> Option<Result<Event>> {
+        self.ended = true;
+        Some(Err(self.peer.error(problem)))
+    }
+}
+
+impl Iterator for RemoteEvents {
+    type Item = Result<Event>;
+
+    fn next(&mut self) -> Option<Result<Event>> {
+        while !self.ended {
+            match self.records.next()? {
+                Ok(Record::Header(header)) => {
+                    self.fields.learn(&header.fields);
+                    self.count = header.elements.unwrap_or(1);
+                }
+                Ok(Record::Event(event)) if event.time() <= self.to => {
+                    self.fields.learn(&event.fields);
+                    if self.fields.take_change() {
+                        self.versions.push(Version {
+                            since: event.time() - event.time().rem_euclid(1_000),
+                            ty: values::type_of(&event.sample.value),
+                            count: self.count,
+                            host: String::new(),
+                            metadata: self.fields.metadata(),
+                        });
+                    }
+                    return Some(Ok(event));
+                }
+                Ok(Record::Event(_)) => self.ended = true,
+                // A reply that is cut off, or no reply of an archiver.
+                Ok(Record::Damaged(damage)) => return self.fail(damage),
+                Err(error) => return self.fail(error),
+            }
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_gets_the_path_of_retrieval_and_must_be_http() {
+        for (text, expected) in [
+            ("http://a:8080", "http://a:8080/retrieval"),
+            ("http://a:8080/", "http://a:8080/retrieval"),
+            (" http://a:17668/retrieval/ ", "http://a:17668/retrieval"),
+            ("http://[::1]:1/x/y", "http://[::1]:1/x/y"),
+        ] {
+            assert_eq!(normal_url(text).unwrap(), expected);
+        }
+        for (text, state) in [
+            ("a:8080", SqlState::INVALID_PARAMETER_VALUE),
+            ("/retrieval", SqlState::INVALID_PARAMETER_VALUE),
+            ("http://a b", SqlState::INVALID_PARAMETER_VALUE),
+            ("http://a/x?y=z", SqlState::INVALID_PARAMETER_VALUE),
+            ("https://a", SqlState::FEATURE_NOT_SUPPORTED),
+        ] {
+            assert_eq!(normal_url(text).unwrap_err().state(), state, "{text}");
+        }
+    }
+}
