@@ -16,6 +16,7 @@ use epics::pb::{KnownFields, Reader, Record};
 use epics::processors::Span;
 use epics::sample::Nanos;
 use futures::StreamExt;
+use futures::stream::BoxStream;
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
@@ -214,7 +215,10 @@ impl Peers {
         let reply = sent.inspect_err(|error| Peers::note(peer, error))?;
         match reply.status() {
             StatusCode::OK => {
-                let stream = Body::new(reply.into_body()).into_data_stream();
+                let stream = Body::new(reply.into_body())
+                    .into_data_stream()
+                    .map(|piece| piece.map_err(io::Error::other))
+                    .boxed();
                 Ok(Some(Pieces { runtime: Handle::current(), stream, piece: Bytes::new() }))
             }
             StatusCode::NOT_FOUND => Ok(None),
@@ -323,14 +327,14 @@ fn cause(error: &dyn std::error::Error) -> String {
 /// The body of a reply. Reading it blocks the thread, which must be one that may.
 pub(crate) struct Pieces {
     runtime: Handle,
-    stream: axum::body::BodyDataStream,
+    stream: BoxStream<'static, io::Result<Bytes>>,
     piece: Bytes,
 }
 
 impl Pieces {
     async fn next(&mut self) -> io::Result<Option<Bytes>> {
         match timeout(REPLY_TIME, self.stream.next()).await {
-            Ok(piece) => piece.transpose().map_err(io::Error::other),
+            Ok(piece) => piece.transpose(),
             Err(_) => Err(io::Error::new(io::ErrorKind::TimedOut, "the reply stopped")),
         }
     }
