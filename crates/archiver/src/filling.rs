@@ -86,14 +86,15 @@ async fn look(shared: &Arc<Shared>) -> Result<()> {
     }
 }
 
-/// Gaps behind a start and PV that have ended, and that no pair was asked about; oldest first. A pause is meant to have no
-/// samples.
+/// Gaps behind a start and PV that have ended, and that no pair was asked about; oldest first. Samples are not wanted in
+/// some.
 async fn unfilled(shared: &Shared, after: &(Nanos, String)) -> Result<Vec<Open>> {
     let mut sql = Sql::new(&shared.database);
     let text = format!(
         "SELECT pv, time, reason, ended, samples, detail FROM epics.gaps WHERE filled IS NULL AND ended < $1 AND time >= $2 \
-         AND (time > $2 OR pv > $3) AND reason <> '{}' ORDER BY time, pv LIMIT {GAPS}",
-        reason::PAUSED
+         AND (time > $2 OR pv > $3) AND reason NOT IN ('{}', '{}') ORDER BY time, pv LIMIT {GAPS}",
+        reason::MEANT[0],
+        reason::MEANT[1]
     );
     let ended = Value::Timestamptz(shared.now().saturating_sub(DELAY));
     let values = [ended, Value::Timestamptz(after.0), Value::Text(after.1.clone())];

@@ -78,6 +78,7 @@ impl Shared {
             let registry = self.registry.lock().await;
             registry.all().filter(|pv| !pv.definition.paused).map(|pv| Arc::clone(&pv.definition.name)).collect()
         };
+        self.follow_switches().await;
         for name in names {
             self.subscribe(&name).await?;
         }
@@ -136,12 +137,14 @@ impl Shared {
             let known = known.remove(&*definition.name).unwrap_or_default();
             self.apply(definition, known).await?;
         }
+        self.follow_switches().await;
         Ok(())
     }
 
     /// Definitions of all PVs, or of those of some names, with what their policies say.
     async fn definitions(&self, sql: &mut Sql, names: Option<&[String]>) -> Result<Vec<Definition>> {
-        let columns = "SELECT name, method, period, policy, paused, protocol, created, modified FROM epics.pvs";
+        let columns = "SELECT name, method, period, policy, paused, protocol, created, modified, \
+                       enabled_by, disabled_by, deadband FROM epics.pvs";
         let found = match names {
             None => sql.rows(columns, &[]).await?,
             Some(names) => {
@@ -157,6 +160,7 @@ impl Shared {
             let (mut name, mut method, mut period) = (rows.texts(0)?, rows.texts(1)?, rows.numbers(2)?);
             let (mut policy, mut paused, mut protocol) = (rows.texts(3)?, rows.flags(4)?, rows.texts(5)?);
             let (mut created, mut modified) = (rows.times(6)?, rows.times(7)?);
+            let (mut enabled_by, mut disabled_by, mut deadband) = (rows.texts(8)?, rows.texts(9)?, rows.numbers(10)?);
             for row in 0..rows.len() {
                 let name = there(name.take(row))?;
                 let policy = policies.of(&name, policy.take(row).as_deref());
@@ -168,6 +172,9 @@ impl Shared {
                     policy: policy.map(|policy| Arc::clone(&policy.name)),
                     paused: there(paused.take(row))?,
                     protocol: Protocol::of(&there(protocol.take(row))?).unwrap_or(Protocol::Ca),
+                    enabled_by: enabled_by.take(row).map(Arc::from),
+                    disabled_by: disabled_by.take(row).map(Arc::from),
+                    deadband: deadband.take(row).or(policy.and_then(|policy| policy.deadband)).unwrap_or(0.0),
                     created: there(created.take(row))?,
                     modified: there(modified.take(row))?,
                 });
@@ -186,6 +193,24 @@ impl Shared {
         }
         self.registry.lock().await.aliases = aliases.into_iter().collect();
         Ok(())
+    }
+
+    /// Makes PVs that switch others do so, as their values are now.
+    async fn follow_switches(&self) {
+        let now = self.now();
+        let mut registry = self.registry.lock().await;
+        let mut pending = self.pending.lock().await;
+        let before = registry.switches();
+        registry.note_switches();
+        // PVs that nothing switches any more are on.
+        for pv in registry.all_mut() {
+            if pv.is_off && pv.definition.enabled_by.is_none() && pv.definition.disabled_by.is_none() {
+                pv.switch(None, now, &mut pending);
+            }
+        }
+        for name in before.into_iter().chain(registry.switches()) {
+            registry.for_switched_by(&name, |pv, by| pv.switch(by, now, &mut pending));
+        }
     }
 
     /// Makes the peers those of `epics.peers`.
@@ -225,7 +250,9 @@ impl Shared {
                 return Ok(());
             }
             if pv.definition != definition {
-                pv.flush_slot(&mut pending);
+                if !pv.is_off {
+                    pv.flush_slot(&mut pending);
+                }
                 pv.definition = definition;
                 pv.due = 0;
             }
@@ -253,7 +280,9 @@ impl Shared {
             let mut pending = self.pending.lock().await;
             let mut removed = registry.remove(name);
             if let Some(pv) = &mut removed {
-                pv.flush_slot(&mut pending);
+                if !pv.is_off {
+                    pv.flush_slot(&mut pending);
+                }
                 pv.close_gap(now, &mut pending);
             }
             removed

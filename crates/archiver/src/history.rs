@@ -230,12 +230,12 @@ pub(crate) struct Interruption {
 
 /// Gaps in which a PV was not connected, without those whose cause lies elsewhere.
 pub(crate) fn interruptions(gaps: &[Gap]) -> Vec<Interruption> {
-    let reasons = [reason::DISCONNECTED, reason::STOPPED, reason::PAUSED, reason::REFUSED];
+    let reasons = [reason::DISCONNECTED, reason::STOPPED, reason::PAUSED, reason::REFUSED, reason::OFF];
     let found = gaps.iter().filter(|gap| reasons.contains(&gap.reason)).map(|gap| Interruption {
         start: gap.start,
         ended: gap.ended,
         stopped: gap.reason == reason::STOPPED,
-        paused: gap.reason == reason::PAUSED,
+        paused: reason::MEANT.contains(&gap.reason),
     });
     found.collect()
 }

@@ -214,13 +214,19 @@ struct Wanted {
     aliases: Vec<String>,
     paused: bool,
     protocol: Protocol,
+    /// PV while whose value is not 0 the PV is archived.
+    enabled_by: Option<String>,
+    /// PV while whose value is not 0 it is not.
+    disabled_by: Option<String>,
+    deadband: Option<f64>,
 }
 
 impl Wanted {
     fn new(name: &str, defaults: &Parameters) -> Result<Wanted> {
         let text = |key: &str| defaults.get(key).map(str::to_owned);
-        let controlling = text("controllingPV");
-        Wanted::of(name, text("samplingmethod"), defaults.number("samplingperiod")?, text("policy"), controlling)
+        let mut wanted = Wanted::of(name, text("samplingmethod"), defaults.number("samplingperiod")?, text("policy"))?;
+        wanted.condition(text("controllingPV"), text("disablingPV"), defaults.number("deadband")?)?;
+        Ok(wanted)
     }
 
     /// From an object of a JSON list.
@@ -234,27 +240,22 @@ impl Wanted {
             Json::String(name) => return Wanted::new(name, defaults),
             _ => text("pv").ok_or_else(|| invalid(format!("an entry without \"pv\": {entry}")))?,
         };
-        let period = text("samplingperiod").map(|text| {
-            text.parse().map_err(|_| invalid(format!("samplingperiod of \"{name}\" is \"{text}\": expected a number")))
-        });
-        let period = period.transpose()?;
-        let mut wanted = Wanted::of(&name, text("samplingmethod"), period, text("policy"), text("controllingPV"))?;
+        let number = |key: &str| {
+            let number = |text: String| {
+                text.parse::<f64>()
+                    .map_err(|_| invalid(format!("{key} of \"{name}\" is \"{text}\": expected a number")))
+            };
+            text(key).map(number).transpose()
+        };
+        let mut wanted = Wanted::of(&name, text("samplingmethod"), number("samplingperiod")?, text("policy"))?;
+        wanted.condition(text("controllingPV"), text("disablingPV"), number("deadband")?)?;
         let aliases = entry.get("aliases").and_then(Json::as_array).map(Vec::as_slice).unwrap_or_default();
         wanted.aliases = aliases.iter().filter_map(Json::as_str).map(str::to_owned).chain(text("alias")).collect();
         wanted.paused = entry.get("paused").is_some_and(|paused| *paused == true || *paused == "true");
         Ok(wanted)
     }
 
-    fn of(
-        name: &str,
-        method: Option<String>,
-        period: Option<f64>,
-        policy: Option<String>,
-        controlling: Option<String>,
-    ) -> Result<Wanted> {
-        if controlling.is_some() {
-            return Err(Error::unsupported("controllingPV: PVs are archived without a condition"));
-        }
+    fn of(name: &str, method: Option<String>, period: Option<f64>, policy: Option<String>) -> Result<Wanted> {
         let protocol = if name.trim().starts_with("pva://") { Protocol::Pva } else { Protocol::Ca };
         let method = method.map(|method| {
             let known = Method::of(&method);
@@ -274,7 +275,49 @@ impl Wanted {
             aliases: Vec::new(),
             paused: false,
             protocol,
+            enabled_by: None,
+            disabled_by: None,
+            deadband: None,
         })
+    }
+
+    /// Sets what samples depend on.
+    fn condition(
+        &mut self,
+        enabled_by: Option<String>,
+        disabled_by: Option<String>,
+        deadband: Option<f64>,
+    ) -> Result<()> {
+        for (by, place) in [(enabled_by, &mut self.enabled_by), (disabled_by, &mut self.disabled_by)] {
+            let Some(by) = by else { continue };
+            let by = names::normal(&by);
+            names::check(by)?;
+            if by == self.name {
+                return Err(invalid(format!("PV {by} cannot switch its own archiving")));
+            }
+            *place = Some(by.to_owned());
+        }
+        if let Some(deadband) = deadband.filter(|deadband| *deadband < 0.0) {
+            return Err(invalid(format!("deadband is {deadband}: expected a number from 0 on")));
+        }
+        self.deadband = deadband;
+        Ok(())
+    }
+
+    /// A PV that switches another: it must be archived, so that its value is known.
+    fn switch(name: &str) -> Wanted {
+        Wanted {
+            name: name.to_owned(),
+            method: None,
+            period: None,
+            policy: None,
+            aliases: Vec::new(),
+            paused: false,
+            protocol: Protocol::Ca,
+            enabled_by: None,
+            disabled_by: None,
+            deadband: None,
+        }
     }
 }
 
@@ -302,6 +345,10 @@ async fn archive(shared: &Arc<Shared>, request: &Request, parameters: &Parameter
     if wanted.is_empty() {
         return Err(invalid("parameter pv is absent".to_owned()));
     }
+    let asked = wanted.len();
+    let switches = wanted.iter().flat_map(|wanted| [&wanted.enabled_by, &wanted.disabled_by]).flatten();
+    let switches: Vec<Wanted> = switches.map(|name| Wanted::switch(name)).collect();
+    let wanted: Vec<Wanted> = wanted.into_iter().chain(switches).collect();
     let mut sql = Sql::new(&shared.database);
     let policies = Policies::read(&mut sql).await?;
     let known: Vec<bool> = {
@@ -312,7 +359,7 @@ async fn archive(shared: &Arc<Shared>, request: &Request, parameters: &Parameter
     sql.transaction(async |sql| insert(sql, &wanted, &known, &policies).await).await?;
     let names: Vec<String> = wanted.iter().map(|wanted| wanted.name.clone()).collect();
     shared.follow(Some(&names)).await?;
-    let told = wanted.iter().zip(known).map(|(wanted, known)| {
+    let told = wanted.iter().zip(known).take(asked).map(|(wanted, known)| {
         let status = if known { "Already submitted" } else { "Archive request submitted" };
         json!({ "pvName": wanted.name, "status": status })
     });
@@ -334,6 +381,9 @@ async fn insert(sql: &mut Sql, wanted: &[Wanted], known: &[bool], policies: &Pol
                 policy: wanted.policy.as_deref(),
                 protocol: wanted.protocol.name(),
                 paused: wanted.paused,
+                enabled_by: wanted.enabled_by.as_deref(),
+                disabled_by: wanted.disabled_by.as_deref(),
+                deadband: wanted.deadband,
             });
         }
     }
@@ -503,8 +553,8 @@ async fn rename(shared: &Arc<Shared>, parameters: &Parameters) -> Result<Respons
     // Gaps that last end here: the new PV has its own.
     let gaps = "INSERT INTO epics.gaps SELECT time, $2, reason, coalesce(ended, now()), samples, detail, filled \
                 FROM epics.gaps WHERE pv = $1";
-    let definition = "INSERT INTO epics.pvs (name, method, period, policy, paused, protocol, created) \
-                      SELECT $2, method, period, policy, paused, protocol, created FROM epics.pvs WHERE name = $1";
+    let definition = "INSERT INTO epics.pvs (name, method, period, policy, paused, protocol, created, enabled_by, disabled_by, \
+                      deadband) SELECT $2, method, period, policy, paused, protocol, created, enabled_by, disabled_by, deadband FROM epics.pvs WHERE name = $1";
     for text in [metadata.as_str(), gaps, definition] {
         sql.run(text, &names).await?;
     }
@@ -693,6 +743,7 @@ async fn details(shared: &Shared, name: &str) -> Result<Response> {
         ("Samples before the newest:", counts.late.to_string()),
         ("Samples that were lost:", counts.dropped.to_string()),
         ("Samples replaced within a scan's period:", counts.replaced.to_string()),
+        ("Samples within the deadband:", counts.unchanged.to_string()),
         ("Type changes:", counts.type_changes.to_string()),
         ("Estimated event rate (events/sec)", format!("{:.3}", pv.rate(now))),
         ("Estimated storage rate (bytes/sec)", format!("{:.3}", pv.byte_rate(now))),

@@ -22,11 +22,14 @@ pub(crate) struct Policy {
     pub(crate) period: f64,
     /// Days after which samples are deleted.
     pub(crate) keep_days: Option<f64>,
+    pub(crate) deadband: Option<f64>,
 }
 
 impl PartialEq for Policy {
     fn eq(&self, other: &Policy) -> bool {
-        let all = |policy: &Policy| (policy.method, policy.period.to_bits(), policy.keep_days.map(f64::to_bits));
+        let bits = |number: Option<f64>| number.map(f64::to_bits);
+        let all =
+            |policy: &Policy| (policy.method, policy.period.to_bits(), bits(policy.keep_days), bits(policy.deadband));
         self.name == other.name && self.pattern == other.pattern && all(self) == all(other)
     }
 }
@@ -49,10 +52,11 @@ impl Policies {
     /// Those of SQL.
     pub(crate) async fn read(sql: &mut Sql) -> Result<Policies> {
         let mut list = Vec::new();
-        let text = "SELECT name, pattern, method, period, keep_days FROM epics.policies ORDER BY position, name";
+        let text =
+            "SELECT name, pattern, method, period, keep_days, deadband FROM epics.policies ORDER BY position, name";
         for rows in sql.rows(text, &[]).await? {
             let (mut name, mut pattern, mut method) = (rows.texts(0)?, rows.texts(1)?, rows.texts(2)?);
-            let (mut period, mut keep_days) = (rows.numbers(3)?, rows.numbers(4)?);
+            let (mut period, mut keep_days, mut deadband) = (rows.numbers(3)?, rows.numbers(4)?, rows.numbers(5)?);
             for row in 0..rows.len() {
                 let (name, pattern) = (there(name.take(row))?, there(pattern.take(row))?);
                 let matcher = match Pattern::new(&pattern) {
@@ -69,6 +73,7 @@ impl Policies {
                     method: Method::of(&there(method.take(row))?).unwrap_or(Method::Monitor),
                     period: there(period.take(row))?,
                     keep_days: keep_days.take(row),
+                    deadband: deadband.take(row),
                 });
             }
         }

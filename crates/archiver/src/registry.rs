@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use epics::client::ChannelId;
-use epics::sample::{Metadata, Nanos, Sample};
+use epics::sample::{Metadata, Nanos, Sample, Severity};
 use rustc_hash::FxHashMap;
 
 use crate::tables::{Gap, Version};
@@ -64,6 +64,12 @@ pub(crate) struct Definition {
     pub(crate) policy: Option<Arc<str>>,
     pub(crate) paused: bool,
     pub(crate) protocol: Protocol,
+    /// PV while whose value is not 0 samples are stored.
+    pub(crate) enabled_by: Option<Arc<str>>,
+    /// PV while whose value is not 0 no samples are stored.
+    pub(crate) disabled_by: Option<Arc<str>>,
+    /// Numbers that differ by no more from the one that was stored last are left out.
+    pub(crate) deadband: f64,
     pub(crate) created: Nanos,
     pub(crate) modified: Nanos,
 }
@@ -111,6 +117,8 @@ pub(crate) struct Counts {
     pub(crate) misdated: u64,
     /// Samples before the newest one.
     pub(crate) late: u64,
+    /// Samples within the deadband.
+    pub(crate) unchanged: u64,
     /// Samples that were lost before they could be stored.
     pub(crate) dropped: u64,
     /// Samples of a scan that a newer one replaced.
@@ -140,6 +148,14 @@ pub(crate) struct Pv {
     pub(crate) received_last: Option<Nanos>,
     /// The newest sample of a scan that is not stored yet, and its time of arrival.
     pub(crate) slot: Option<Box<(Sample, Nanos)>>,
+    /// Whether it switches other PVs.
+    pub(crate) is_switch: bool,
+    /// Whether another PV has switched archiving off. The slot has the newest sample then.
+    pub(crate) is_off: bool,
+    /// Newest value, if it is a number and the PV is connected.
+    pub(crate) number: Option<f64>,
+    /// Number and severity that were stored last.
+    pub(crate) stored_last: Option<(f64, Severity)>,
     /// Time from which the next sample of a scan may be stored.
     pub(crate) due: Nanos,
     pub(crate) version: Option<Version>,
@@ -165,6 +181,10 @@ impl Pv {
             newest: None,
             received_last: None,
             slot: None,
+            is_switch: false,
+            is_off: false,
+            number: None,
+            stored_last: None,
             due: 0,
             version: None,
             metadata_pending: None,
@@ -195,6 +215,8 @@ pub(crate) struct Registry {
     slots: Vec<Option<Pv>>,
     free: Vec<usize>,
     channels: FxHashMap<(Protocol, ChannelId), usize>,
+    /// PVs that a PV switches, by its name.
+    switched: FxHashMap<Arc<str>, Vec<usize>>,
     /// Real names by alias.
     pub(crate) aliases: FxHashMap<String, Arc<str>>,
 }
@@ -262,6 +284,41 @@ impl Registry {
 
     pub(crate) fn all_mut(&mut self) -> impl Iterator<Item = &mut Pv> {
         self.slots.iter_mut().flatten()
+    }
+
+    /// Notes which PVs switch others; after definitions have changed.
+    pub(crate) fn note_switches(&mut self) {
+        self.switched.clear();
+        for (at, pv) in self.slots.iter().enumerate().filter_map(|(at, pv)| Some((at, pv.as_ref()?))) {
+            for name in [&pv.definition.enabled_by, &pv.definition.disabled_by].into_iter().flatten() {
+                self.switched.entry(Arc::clone(name)).or_default().push(at);
+            }
+        }
+        for pv in self.slots.iter_mut().flatten() {
+            pv.is_switch = self.switched.contains_key(&pv.definition.name);
+        }
+    }
+
+    /// Calls a function with each PV that a PV switches, and the name of the PV that switches it off, if one does.
+    pub(crate) fn for_switched_by(&mut self, name: &str, mut change: impl FnMut(&mut Pv, Option<Arc<str>>)) {
+        let Some(places) = self.switched.get(name).cloned() else { return };
+        for at in places {
+            let Some(definition) = self.slots[at].as_ref().map(|pv| &pv.definition) else { continue };
+            // A PV whose value is not known switches nothing off: rather a sample too many.
+            let number = |name: &Arc<str>| self.get(name)?.number;
+            let off_by = [(&definition.enabled_by, true), (&definition.disabled_by, false)].into_iter();
+            let off_by =
+                off_by.filter_map(|(by, zero)| by.as_ref().filter(|by| number(by).is_some_and(|n| (n == 0.0) == zero)));
+            let off_by = off_by.cloned().next();
+            if let Some(pv) = &mut self.slots[at] {
+                change(pv, off_by);
+            }
+        }
+    }
+
+    /// Names of PVs that switch others.
+    pub(crate) fn switches(&self) -> Vec<Arc<str>> {
+        self.switched.keys().cloned().collect()
     }
 
     /// The PV that a name of a request means: itself, or the PV of an alias.

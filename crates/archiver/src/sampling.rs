@@ -1,9 +1,10 @@
 //! Turns the events of a PV into rows of samples, gaps and metadata.
 //!
 //! Always true: a sample that arrived is stored in `samples` or `misdated`, or repeats the one before, or is the newest of a
-//! scan's period, or is counted in a gap.
+//! scan's period, or is within the deadband that is asked for, or is counted in a gap.
 
 use std::hash::{Hash, Hasher};
+use std::sync::Arc;
 
 use epics::client::{DropReason, Event, Reason};
 use epics::sample::{Metadata, Nanos, Sample};
@@ -30,9 +31,12 @@ pub(crate) mod reason {
     pub(crate) const DROPPED: &str = "dropped";
     pub(crate) const WITHHELD: &str = "withheld";
     pub(crate) const REFUSED: &str = "refused";
+    pub(crate) const OFF: &str = "switched off";
 
     /// All reasons.
-    pub(crate) const ALL: [&str; 7] = [CONNECTING, DISCONNECTED, PAUSED, STOPPED, DROPPED, WITHHELD, REFUSED];
+    pub(crate) const ALL: [&str; 8] = [CONNECTING, DISCONNECTED, PAUSED, STOPPED, DROPPED, WITHHELD, REFUSED, OFF];
+    /// Those in which samples are not wanted.
+    pub(crate) const MEANT: [&str; 2] = [PAUSED, OFF];
 }
 
 /// A hash of all that a sample says beside its time.
@@ -96,11 +100,17 @@ impl Pv {
         self.refused = None;
         if self.gap.as_ref().is_some_and(|gap| gap.reason == reason::REFUSED) {
             self.close_gap(received, rows);
+            if self.is_off {
+                self.open_gap(reason::OFF, None, received, rows);
+            }
         }
     }
 
     fn connected(&mut self, host: String, count: u32, received: Nanos, rows: &mut Pending) {
         self.close_gap(received, rows);
+        if self.is_off {
+            self.open_gap(reason::OFF, None, received, rows);
+        }
         self.connected_first.get_or_insert(received);
         self.connected_last = Some(received);
         self.host_last = Some(host.clone());
@@ -110,7 +120,10 @@ impl Pv {
     }
 
     fn disconnected(&mut self, why: Reason, received: Nanos, rows: &mut Pending) {
-        self.flush_slot(rows);
+        if !self.is_off {
+            self.flush_slot(rows);
+        }
+        self.number = None;
         let detail = match why {
             Reason::CircuitClosed => "the IOC closed the connection",
             Reason::Unresponsive => "the IOC did not answer",
@@ -164,7 +177,16 @@ impl Pv {
         if self.connection.as_ref().is_some_and(|connection| connection.first.is_none()) {
             self.first_of_connection(&sample, ty, received, rows);
         }
+        self.number = values::number(&sample.value);
         match self.definition.method {
+            _ if self.is_off => {
+                // The newest is stored when archiving is switched on; others are counted in the gap.
+                if self.slot.replace(Box::new((sample, received))).is_some()
+                    && let Some(gap) = &mut self.gap
+                {
+                    gap.samples = Some(gap.samples.unwrap_or(0) + 1);
+                }
+            }
             Method::Monitor => self.store(&sample, received, rows),
             // A clock that was set back would stop scans.
             Method::Scan if received >= self.due || self.due > received.saturating_add(self.definition.period_ns()) => {
@@ -183,9 +205,33 @@ impl Pv {
 
     /// Stores the sample of a scan whose period is over.
     pub(crate) fn scan(&mut self, now: Nanos, rows: &mut Pending) {
-        if now >= self.due && self.slot.is_some() {
+        if now >= self.due && self.slot.is_some() && !self.is_off {
             self.due = now.saturating_add(self.definition.period_ns());
             self.flush_slot(rows);
+        }
+    }
+
+    /// Switches archiving off, or on again.
+    ///
+    /// - `by`: name of the PV that switches it off.
+    pub(crate) fn switch(&mut self, by: Option<Arc<str>>, received: Nanos, rows: &mut Pending) {
+        if by.is_some() == self.is_off {
+            return;
+        }
+        self.is_off = by.is_some();
+        match by {
+            Some(by) => {
+                self.flush_slot(rows);
+                if self.connection.is_some() && self.gap.is_none() {
+                    self.open_gap(reason::OFF, Some(format!("by {by}")), received, rows);
+                }
+            }
+            None => {
+                if self.gap.as_ref().is_some_and(|gap| gap.reason == reason::OFF) {
+                    self.close_gap(received, rows);
+                }
+                self.flush_slot(rows);
+            }
         }
     }
 
@@ -221,6 +267,15 @@ impl Pv {
             rows.misdated.push(&self.definition.name, sample, &stored, received, why);
             return;
         }
+        if self.definition.deadband > 0.0
+            && let (Some(number), Some((last, severity))) = (stored.value, self.stored_last)
+            && severity == sample.severity
+            && (number - last).abs() <= self.definition.deadband
+        {
+            self.counts.unchanged += 1;
+            return;
+        }
+        self.stored_last = stored.value.map(|number| (number, sample.severity));
         if self.newest.is_some_and(|(time, _)| sample.time < time) {
             self.counts.late += 1;
         } else {

@@ -43,13 +43,15 @@ pub(crate) const DEFINITIONS: [&str; 15] = [
      host text, units text, precision int2, lopr float8, hopr float8, lolo float8, hihi float8, low float8, high float8, \
      drvl float8, drvh float8, labels text, PRIMARY KEY (pv, since))",
     "CREATE TABLE IF NOT EXISTS epics.pvs (name text PRIMARY KEY, method text, period float8, policy text, paused boolean NOT NULL DEFAULT false, \
+     enabled_by text, disabled_by text, deadband float8, \
      protocol text NOT NULL DEFAULT 'ca', created timestamptz NOT NULL DEFAULT now(), \
      modified timestamptz NOT NULL DEFAULT now(), \
-     CHECK (method IN ('monitor', 'scan')), CHECK (period > 0), CHECK (protocol IN ('ca', 'pva')))",
+     CHECK (method IN ('monitor', 'scan')), CHECK (period > 0), CHECK (deadband >= 0), CHECK (protocol IN ('ca', 'pva')))",
     "CREATE TABLE IF NOT EXISTS epics.aliases (alias text PRIMARY KEY, pv text NOT NULL)",
     "CREATE TABLE IF NOT EXISTS epics.policies (name text PRIMARY KEY, position int4 NOT NULL, \
      pattern text NOT NULL DEFAULT '*', method text NOT NULL DEFAULT 'monitor', period float8 NOT NULL DEFAULT 1, \
-     keep_days float8, CHECK (method IN ('monitor', 'scan')), CHECK (period > 0), CHECK (keep_days > 0))",
+     keep_days float8, deadband float8, CHECK (method IN ('monitor', 'scan')), CHECK (period > 0), \
+     CHECK (keep_days > 0), CHECK (deadband >= 0))",
     "CREATE TABLE IF NOT EXISTS epics.imports (source text PRIMARY KEY, until int8 NOT NULL, samples int8 NOT NULL, \
      modified timestamptz NOT NULL DEFAULT now())",
     "CREATE TABLE IF NOT EXISTS epics.summaries (time timestamptz NOT NULL, pv text NOT NULL, samples int8, numbers int8, \
@@ -391,6 +393,9 @@ pub(crate) struct DefinitionRow<'a> {
     pub(crate) policy: Option<&'a str>,
     pub(crate) protocol: &'static str,
     pub(crate) paused: bool,
+    pub(crate) enabled_by: Option<&'a str>,
+    pub(crate) disabled_by: Option<&'a str>,
+    pub(crate) deadband: Option<f64>,
 }
 
 /// Rows of `pvs`.
@@ -402,6 +407,9 @@ pub(crate) struct DefinitionRows {
     policy: StringBuilder,
     protocol: StringBuilder,
     paused: BooleanBuilder,
+    enabled_by: StringBuilder,
+    disabled_by: StringBuilder,
+    deadband: Float64Builder,
     rows: usize,
 }
 
@@ -413,6 +421,9 @@ impl DefinitionRows {
         self.policy.append_option(row.policy);
         self.protocol.append_value(row.protocol);
         self.paused.append_value(row.paused);
+        self.enabled_by.append_option(row.enabled_by);
+        self.disabled_by.append_option(row.disabled_by);
+        self.deadband.append_option(row.deadband);
         self.rows += 1;
     }
 
@@ -427,8 +438,11 @@ impl DefinitionRows {
             ("method", text.clone()),
             ("period", DataType::Float64),
             ("policy", text.clone()),
-            ("protocol", text),
+            ("protocol", text.clone()),
             ("paused", DataType::Boolean),
+            ("enabled_by", text.clone()),
+            ("disabled_by", text),
+            ("deadband", DataType::Float64),
         ];
         let arrays: Vec<ArrayRef> = vec![
             Arc::new(self.name.finish()),
@@ -437,6 +451,9 @@ impl DefinitionRows {
             Arc::new(self.policy.finish()),
             Arc::new(self.protocol.finish()),
             Arc::new(self.paused.finish()),
+            Arc::new(self.enabled_by.finish()),
+            Arc::new(self.disabled_by.finish()),
+            Arc::new(self.deadband.finish()),
         ];
         Ok(vec![("pvs", RecordBatch::try_new(schema(fields), arrays).map_err(Error::bug)?)])
     }

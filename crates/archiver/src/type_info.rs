@@ -34,6 +34,7 @@ pub(crate) fn type_info(pv: &Pv, now: Nanos) -> Json {
         "modificationTime": times::iso(definition.modified),
         "samplingMethod": definition.method.name().to_ascii_uppercase(),
         "samplingPeriod": definition.period.to_string(),
+        "controllingPV": definition.enabled_by.as_deref().unwrap_or(""),
         "policyName": definition.policy.as_deref().unwrap_or(""),
         "units": version.and_then(|version| version.metadata.units.as_deref()).unwrap_or(""),
         "precision": version.and_then(|version| version.metadata.precision).unwrap_or(0).to_string(),

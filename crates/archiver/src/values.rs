@@ -60,6 +60,11 @@ pub(crate) fn is_number(ty: i16) -> bool {
     matches!(ty, 1 | 2 | 4..=6 | INT64)
 }
 
+/// A scalar number, or the index of an enumeration.
+pub(crate) fn number(value: &Value) -> Option<f64> {
+    if matches!(value, Value::Scalar(_)) { store(value).value } else { None }
+}
+
 /// Splits a value into columns.
 pub(crate) fn store(value: &Value) -> Stored<'_> {
     let mut stored = Stored { ty: type_of(value), value: None, exact: None, string: None, elements: None };

@@ -79,6 +79,10 @@ fn answer(pv: &Pv, now: Nanos) -> String {
             since(pv.subscribed),
             if definition.protocol == Protocol::Pva { "EPICS_PVA_ADDR_LIST" } else { "EPICS_CA_ADDR_LIST" }
         ),
+        (Some(gap), Some(_)) if gap.reason == reason::OFF => {
+            let by = gap.detail.as_deref().unwrap_or("by another PV");
+            format!("archiving of PV {name} is switched off {by} since {}", since(gap.start))
+        }
         (_, Some(connection)) => connected(pv, connection.since, now),
     }
 }
@@ -117,6 +121,16 @@ fn findings(shared: &Shared, pv: &Pv, now: Nanos) -> Vec<Json> {
     };
     add("method", method);
     add("archived since", times::iso(definition.created));
+    for (name, by) in
+        [("archived while not 0", &definition.enabled_by), ("not archived while not 0", &definition.disabled_by)]
+    {
+        if let Some(by) = by {
+            add(name, by.to_string());
+        }
+    }
+    if definition.deadband > 0.0 {
+        add("deadband", definition.deadband.to_string());
+    }
     match &pv.connection {
         Some(connection) => add("connected to", format!("{} since {}", connection.host, times::iso(connection.since))),
         None => add("last host", pv.host_last.clone().unwrap_or_else(|| "none".to_owned())),
@@ -131,6 +145,7 @@ fn findings(shared: &Shared, pv: &Pv, now: Nanos) -> Vec<Json> {
         ("misdated", counts.misdated),
         ("lost", counts.dropped),
         ("replaced within a period", counts.replaced),
+        ("within the deadband", counts.unchanged),
         ("connections lost", counts.connections_lost),
     ] {
         add(name, count.to_string());

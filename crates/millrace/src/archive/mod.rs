@@ -2,12 +2,13 @@
 
 mod import;
 
+use std::collections::HashMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use epics::archive_config::{
-    Macros, Method, Parsed, Request, parse_appliance_config, parse_engine_config, parse_request_file,
+    Macros, Method, Parsed, Request, Switch, parse_appliance_config, parse_engine_config, parse_request_file,
 };
 use serde_json::{Value, json};
 
@@ -98,6 +99,12 @@ struct Add {
     /// Policy of epics.policies [default: the first whose pattern matches].
     #[arg(long, value_name = "NAME")]
     policy: Option<String>,
+    /// Archives only while the value of this PV is not 0. It is archived too.
+    #[arg(long, value_name = "PV")]
+    when: Option<String>,
+    /// Leaves out numbers that differ by no more from the one that was stored last.
+    #[arg(long, value_name = "DIFFERENCE")]
+    deadband: Option<f64>,
 }
 
 /// Lists archived PVs and their state.
@@ -228,7 +235,7 @@ impl Server {
         for file in &add.file {
             let parsed = configuration(file, &add.macros)?;
             problems.extend(parsed.problems.iter().map(ToString::to_string));
-            entries.extend(parsed.merged().iter().map(|request| entry(request, &mut problems)));
+            entries.extend(self::entries(&parsed.merged(), &mut problems));
         }
         for entry in &mut entries {
             if let Some(seconds) = add.scan {
@@ -237,6 +244,12 @@ impl Server {
             }
             if let Some(policy) = &add.policy {
                 entry["policy"] = json!(policy);
+            }
+            if let Some(pv) = &add.when {
+                entry["controllingPV"] = json!(pv);
+            }
+            if let Some(deadband) = add.deadband {
+                entry["deadband"] = json!(deadband.to_string());
             }
         }
         for problem in &problems {
@@ -351,18 +364,53 @@ fn configuration(file: &Path, macros: &[String]) -> Result<Parsed, Failure> {
     })
 }
 
-/// A request of a configuration for the server. What is not supported yet is a problem.
-fn entry(request: &Request, problems: &mut Vec<String>) -> Value {
-    let pv = &request.pv;
-    if request.controlling_pv.is_some() || request.switch.is_some() {
-        problems.push(format!("{pv}: archiving by a condition is not supported; it is archived always"));
+/// The requests of a configuration for the server. Fields that are archived with a PV are PVs. What cannot be taken over is a
+/// problem.
+fn entries(requests: &[Request], problems: &mut Vec<String>) -> Vec<Value> {
+    // The PV that switches each group.
+    let mut switches: HashMap<&str, (&str, Switch)> = HashMap::new();
+    for request in requests {
+        let Some(switch) = request.switch else { continue };
+        for group in &request.groups {
+            if let Some((other, _)) = switches.insert(group, (&request.pv, switch)) {
+                problems.push(format!("group {group}: {other} and {} switch it; {0} does", request.pv));
+            }
+        }
     }
+    let mut all = Vec::new();
+    for request in requests {
+        let mut one = entry(request);
+        if let Some(by) = &request.controlling_pv {
+            one["controllingPV"] = json!(by);
+        }
+        let by = request.groups.iter().filter_map(|group| switches.get(group.as_str()));
+        for (by, switch) in by.filter(|(by, _)| *by != request.pv) {
+            let key = if *switch == Switch::Enables { "controllingPV" } else { "disablingPV" };
+            if one[key].as_str().is_some_and(|other| other != *by) {
+                problems.push(format!("{}: {} and {by} switch it; {by} does", request.pv, one[key]));
+            }
+            one[key] = json!(by);
+        }
+        all.push(one);
+        let pv = if request.pv_access { format!("pva://{}", request.pv) } else { request.pv.clone() };
+        all.extend(
+            request.fields.iter().map(|field| json!({ "pv": format!("{pv}.{field}"), "paused": request.paused })),
+        );
+    }
+    all
+}
+
+fn entry(request: &Request) -> Value {
+    let pv = &request.pv;
     let name = if request.pv_access { format!("pva://{pv}") } else { pv.clone() };
     let mut entry = json!({ "pv": name, "aliases": request.aliases, "paused": request.paused });
     if let Some(period) = request.period_s {
         let method = if request.method == Method::Scan { "SCAN" } else { "MONITOR" };
         entry["samplingmethod"] = json!(method);
         entry["samplingperiod"] = json!(period.to_string());
+    }
+    if let Some(deadband) = request.dead_band {
+        entry["deadband"] = json!(deadband.to_string());
     }
     entry
 }

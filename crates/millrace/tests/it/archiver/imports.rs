@@ -169,31 +169,32 @@ fn configurations_of_other_archivers_are_added_and_their_problems_told() {
         "engine.xml",
         "<?xml version=\"1.0\"?><engineconfig><group><name>g</name>\
          <channel><name>E:M</name><period>2</period><monitor/></channel>\
-         <channel><name>E:S</name><period>30</period><scan/></channel></group></engineconfig>",
+         <channel><name>E:S</name><period>30</period><scan/></channel></group>\
+         <group><name>h</name><channel><name>E:ON</name><period>1</period><monitor/><enable/></channel>\
+         <channel><name>E:H</name><period>1</period><monitor/></channel></group></engineconfig>",
     );
-    assert_eq!(archive(&server, &["add", "--file", &engine]), "2 added, 0 archived already\n");
+    assert_eq!(archive(&server, &["add", "--file", &engine]), "4 added, 0 archived already\n");
     let exported = file(
         "export.json",
         r#"[{"pvName":"J:A","samplingMethod":"SCAN","samplingPeriod":"5.0","paused":"true"},
-            {"pvName":"J:B","usePVAccess":"true","controllingPV":"J:C"}]"#,
+            {"pvName":"J:B","usePVAccess":"true","controllingPV":"J:C","archiveFields":["HIHI"]}]"#,
     );
-    let output = command(&server, &["add", "--file", &exported]).output().unwrap();
-    assert!(!output.status.success());
-    assert!(
-        printed(&output).contains("2 added") && printed(&output).contains("J:B: archiving by a condition"),
-        "{}",
-        printed(&output)
-    );
-    let all = rows(&server, "SELECT name, method, period, paused, protocol FROM epics.pvs ORDER BY name");
+    assert_eq!(archive(&server, &["add", "--file", &exported]), "3 added, 0 archived already\n");
+    let text = "SELECT name, method, period, paused, protocol, enabled_by FROM epics.pvs ORDER BY name";
+    let all = rows(&server, text);
     let expected = [
-        "E:M,monitor,2,f,ca",
-        "E:S,scan,30,f,ca",
-        "J:A,scan,5,t,ca",
-        "J:B,,,f,pva",
-        "Q:A,,,f,ca",
-        "Q:B,,,f,ca",
-        "Q:C,,,f,ca",
-        "Q:D,,,f,ca",
+        "E:H,monitor,1,f,ca,E:ON",
+        "E:M,monitor,2,f,ca,",
+        "E:ON,monitor,1,f,ca,",
+        "E:S,scan,30,f,ca,",
+        "J:A,scan,5,t,ca,",
+        "J:B,,,f,pva,J:C",
+        "J:B.HIHI,,,f,pva,",
+        "J:C,,,f,ca,",
+        "Q:A,,,f,ca,",
+        "Q:B,,,f,ca,",
+        "Q:C,,,f,ca,",
+        "Q:D,,,f,ca,",
     ];
     assert_eq!(all, expected);
     let list = archive(&server, &["list", "Q:*"]);

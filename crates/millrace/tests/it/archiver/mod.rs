@@ -468,6 +468,42 @@ fn a_scan_stores_the_newest_sample_of_each_period() {
     server.stop();
 }
 
+#[test]
+fn a_pv_switches_another_and_what_it_leaves_out_is_counted() {
+    let (_folder, data) = folder();
+    let ioc = Ioc::start(Ports::free());
+    let server = start(&data, ioc.ports());
+    // The flag changes every second.
+    json_of(&server, "/mgmt/bpl/archivePV?pv=T:CNT&controllingPV=T:FLAG");
+    json_of(&server, "/mgmt/bpl/archivePV?pv=T:AI&deadband=0.55");
+    let gaps =
+        "SELECT samples FROM epics.gaps WHERE pv = 'T:CNT' AND reason = 'switched off' AND ended > time ORDER BY time";
+    until("switched off and on", || rows(&server, gaps).len() > 2);
+    let counts = counted(&server);
+    let left_out = counts.windows(2).map(|pair| pair[1] - pair[0] - 1).filter(|count| *count > 0);
+    let left_out: Vec<String> = left_out.map(|count| count.to_string()).collect();
+    let told = rows(&server, gaps);
+    assert!(left_out.len() >= 2 && told[..left_out.len()] == left_out, "{told:?}, but {counts:?}");
+    assert!(counts.len() > left_out.len() + 5, "it is archived meanwhile: {counts:?}");
+    let all = rows(&server, "SELECT value, severity FROM epics.samples WHERE pv = 'T:AI' ORDER BY time");
+    let numbers: Vec<Vec<f64>> =
+        all.iter().map(|row| row.split(',').map(|cell| cell.parse().unwrap()).collect()).collect();
+    assert!(numbers.len() > 3, "{all:?}");
+    for pair in numbers.windows(2) {
+        assert!((pair[1][0] - pair[0][0]).abs() > 0.55 || pair[0][1] != pair[1][1], "{pair:?}");
+    }
+    let (status, body) = get(&server, "/mgmt/bpl/archivePV?pv=T:X&controllingPV=T:X");
+    assert!(status == 400 && body.contains("its own"), "{body}");
+    // Without the condition, every update is stored again.
+    server.sql("UPDATE epics.pvs SET enabled_by = NULL WHERE name = 'T:CNT'");
+    let before = counted(&server).len();
+    until("every update", || {
+        let counts = counted(&server);
+        counts.len() > before + 30 && counts[counts.len() - 25..].windows(2).all(|pair| pair[1] == pair[0] + 1)
+    });
+    server.stop();
+}
+
 /// Three days of a PV with a sample a second, but for some hours, and one in seven without a number or with an alarm.
 const HISTORY: &str = "
     INSERT INTO epics.samples (time, pv, value, severity, status, type)
