@@ -31,6 +31,7 @@ pub struct Archiver {
     summarising: JoinHandle<()>,
     retaining: JoinHandle<()>,
     filling: JoinHandle<()>,
+    visiting: JoinHandle<()>,
 }
 
 impl Archiver {
@@ -65,17 +66,18 @@ impl Archiver {
         let writing = tokio::spawn(writing::write(Arc::clone(&shared), queue, stopped.clone()));
         let summarising = tokio::spawn(keeping::summarise(Arc::clone(&shared), stopped.clone()));
         let retaining = tokio::spawn(keeping::retain(Arc::clone(&shared), stopped.clone()));
+        let visiting = tokio::spawn(filling::visit(Arc::clone(&shared), stopped.clone()));
         let filling = tokio::spawn(filling::fill(Arc::clone(&shared), stopped.clone()));
         let keeping = tokio::spawn(keeping::keep(Arc::clone(&shared), stopped));
         tracing::info!(pvs = shared.registry.lock().await.len(), "archiving");
-        Ok(Archiver { shared, stop, sampling, writing, keeping, summarising, retaining, filling })
+        Ok(Archiver { shared, stop, sampling, writing, keeping, summarising, retaining, filling, visiting })
     }
 
     /// Stops sampling, and returns when all that arrived is committed.
     pub async fn stop(self) {
-        let Archiver { shared, stop, sampling, writing, keeping, summarising, retaining, filling } = self;
+        let Archiver { shared, stop, sampling, writing, keeping, summarising, retaining, filling, visiting } = self;
         let _ = stop.send(true);
-        for task in [sampling, writing, keeping, summarising, retaining, filling] {
+        for task in [sampling, writing, keeping, summarising, retaining, filling, visiting] {
             if let Err(error) = task.await {
                 tracing::error!(%error, "a task of the archiver failed");
                 shared.written.lost.store(true, Ordering::Release);

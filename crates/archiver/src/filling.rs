@@ -1,23 +1,27 @@
 //! Fills gaps from the pair: another archiver that samples the same PVs.
 //!
-//! A gap that has ended is asked about once. The samples that the pair has of it, and this archiver has not, become samples here;
-//! the gap is marked as filled, and what the pair has as gaps in that time takes its place. What nobody has is a gap with its reason
-//! in both archives, and all else is in both: either can be lost.
+//! The pair is asked about a gap that has ended. The samples that it has of it, and this archiver has not, become samples here;
+//! the gap is marked as filled, and the times of which the pair knows nothing take its place. What nobody has is a gap with its
+//! reason in both archives, and all else is in both: either can be lost.
 //!
-//! Always true: a gap is marked in the transaction of its last samples. A gap that the pair could not be asked about stays as it is.
+//! Always true: a gap is marked in the transaction of its last samples. A gap that the pair could not be asked about, or of which it
+//! has not stored all yet, stays as it is.
 
-use std::sync::Arc;
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use epics::event::Event;
+use epics::event::{CONNECTION_LOST, CONNECTION_REGAINED, Event};
 use epics::processors::Span;
 use epics::sample::Nanos;
-use model::{Result, limits};
+use futures::StreamExt;
+use model::{Error, Result, limits};
 use query::Value;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
-use crate::peers::Peer;
+use crate::history;
+use crate::peers::{Coverage, Peer, Peers, Versions};
 use crate::sampling::reason;
 use crate::shared::Shared;
 use crate::sql::{Sql, there};
@@ -27,16 +31,24 @@ use crate::values;
 
 /// Time between looks for gaps, and between visits of peers.
 const INTERVAL: Duration = Duration::from_secs(5);
-/// Looking takes at most this share of the time.
+/// A look that fills nothing takes at most this share of the time.
 const SHARE: u32 = 10;
-/// A gap must have ended so long ago: the pair commits what it had meanwhile.
-const DELAY: Nanos = 5 * 1_000_000_000;
+/// A gap must have ended so long ago.
+const DELAY: Nanos = 5 * SECOND;
+/// The pair must have stored what arrived until so long after a gap: its clock may be behind.
+const BEHIND: Nanos = SECOND;
 /// Gaps that are read at a time.
 const GAPS: usize = 1_000;
+/// Gaps that are filled at a time.
+const AT_ONCE: usize = 8;
 /// A commit has at most about so many bytes.
-const COMMIT_BYTES: usize = 8 << 20;
-/// Events on their way from the pair.
-const EVENTS: usize = 4_096;
+const COMMIT_BYTES: usize = 4 << 20;
+/// Bytes of events that come from the pair at once, about, and their number.
+const PIECE_BYTES: usize = 1 << 20;
+const PIECE_EVENTS: usize = 1_024;
+/// Answers of pairs that are kept in mind.
+const ASKED_MAX: usize = 1 << 16;
+const SECOND: Nanos = 1_000_000_000;
 
 /// A gap of a PV.
 struct Open {
@@ -44,71 +56,150 @@ struct Open {
     gap: Gap,
 }
 
-/// Visits peers and fills gaps until the archiver stops.
-pub(crate) async fn fill(shared: Arc<Shared>, mut stop: watch::Receiver<bool>) {
-    let mut pause = Duration::ZERO;
+/// Pairs that were asked about a gap, by PV, start and reason of the gap.
+type Asked = HashMap<(String, Nanos, &'static str), HashSet<String>>;
+
+/// Visits peers until the archiver stops.
+pub(crate) async fn visit(shared: Arc<Shared>, mut stop: watch::Receiver<bool>) {
     loop {
+        let peers = shared.peers.all();
+        let visits = futures::future::join_all(peers.iter().map(|peer| shared.peers.visit(peer)));
+        tokio::select! {
+            _ = stop.changed() => return,
+            _ = visits => {}
+        }
+        tokio::select! {
+            _ = stop.changed() => return,
+            () = tokio::time::sleep(INTERVAL) => {}
+        }
+    }
+}
+
+/// Fills gaps until the archiver stops.
+pub(crate) async fn fill(shared: Arc<Shared>, mut stop: watch::Receiver<bool>) {
+    let filler = Filler { shared, asked: Mutex::default() };
+    loop {
+        let began = Instant::now();
+        let filled = tokio::select! {
+            _ = stop.changed() => return,
+            filled = query::computing(Box::pin(filler.look())) => filled,
+        };
+        let pause = match filled {
+            Ok(0) => (began.elapsed() * SHARE).max(INTERVAL),
+            Ok(_) => INTERVAL,
+            Err(error) => {
+                tracing::warn!(%error, "gaps could not be filled");
+                (began.elapsed() * SHARE).max(INTERVAL)
+            }
+        };
         tokio::select! {
             _ = stop.changed() => return,
             () = tokio::time::sleep(pause) => {}
         }
-        let began = Instant::now();
-        let filled = tokio::select! {
-            _ = stop.changed() => return,
-            filled = query::computing(Box::pin(look(&shared))) => filled,
-        };
-        if let Err(error) = filled {
-            tracing::warn!(%error, "gaps could not be filled");
-        }
-        pause = (began.elapsed() * SHARE).max(INTERVAL);
     }
 }
 
-/// Visits all peers, and fills the gaps that the pairs can be asked about.
-async fn look(shared: &Arc<Shared>) -> Result<()> {
-    let peers = shared.peers.all();
-    futures::future::join_all(peers.iter().map(|peer| shared.peers.visit(peer))).await;
-    let pairs: Vec<&Arc<Peer>> = peers.iter().filter(|peer| peer.pair).collect();
-    if pairs.is_empty() {
-        return Ok(());
-    }
-    let mut after = (Nanos::MIN, String::new());
-    loop {
-        let gaps = unfilled(shared, &after).await?;
-        let Some(last) = gaps.last() else { return Ok(()) };
-        after = (last.gap.start, last.pv.clone());
-        for Open { pv, gap } in gaps {
-            if pairs.iter().all(|peer| peer.problem().is_some()) {
-                return Ok(());
+struct Filler {
+    shared: Arc<Shared>,
+    asked: Mutex<Asked>,
+}
+
+impl Filler {
+    /// Fills the gaps that the pairs can be asked about, and returns their number.
+    async fn look(&self) -> Result<usize> {
+        let peers = self.shared.peers.all();
+        let pairs: Vec<Arc<Peer>> = peers.iter().filter(|peer| peer.pair).cloned().collect();
+        let mut filled = 0;
+        let mut after: Option<Open> = None;
+        while pairs.iter().any(|pair| pair.problem().is_none()) {
+            let (gaps, is_last) = unfilled(&self.shared, after.as_ref()).await?;
+            after = gaps.last().map(|last| Open { pv: last.pv.clone(), gap: last.gap.clone() }).or(after);
+            let gaps = gaps.into_iter().filter(|open| pairs.iter().any(|pair| pair.has(&open.pv)));
+            let gaps: Vec<Open> = gaps.collect();
+            let fills: Vec<_> = gaps.iter().map(|open| self.fill_gap(&pairs, open)).collect();
+            let counts: Vec<usize> = futures::stream::iter(fills).buffer_unordered(AT_ONCE).collect().await;
+            filled += counts.into_iter().sum::<usize>();
+            if is_last {
+                break;
             }
-            fill_gap(shared, &pairs, &pv, gap).await?;
         }
+        Ok(filled)
+    }
+
+    /// Fills a gap, and returns the number of gaps that it filled.
+    async fn fill_gap(&self, pairs: &[Arc<Peer>], open: &Open) -> usize {
+        match self.try_gap(pairs, open).await {
+            Ok(filled) => usize::from(filled),
+            Err(error) => {
+                tracing::warn!(%error, pv = open.pv, "a gap could not be filled");
+                0
+            }
+        }
+    }
+
+    /// Fills a gap from the first pair that has not been asked about it and can be. What that one lacks is a gap for the next.
+    async fn try_gap(&self, pairs: &[Arc<Peer>], open: &Open) -> Result<bool> {
+        let key = (open.pv.clone(), open.gap.start, open.gap.reason);
+        let mut asked = self.lock().get(&key).cloned().unwrap_or_default();
+        let having: Vec<&Arc<Peer>> = pairs.iter().filter(|pair| pair.has(&open.pv)).collect();
+        let next = having.iter().find(|pair| !asked.contains(&pair.url) && pair.problem().is_none());
+        let Some(pair) = next else { return Ok(false) };
+        asked.insert(pair.url.clone());
+        let are_all_asked = having.iter().all(|pair| asked.contains(&pair.url));
+        let rest = match fill_from(&self.shared, pair, &open.pv, &open.gap, are_all_asked).await {
+            Ok(Some(rest)) => rest,
+            // It has not stored all yet, or does not have the PV any more.
+            Ok(None) => return Ok(false),
+            Err(error) => {
+                if error.state() == model::SqlState::CONNECTION_FAILURE {
+                    Peers::note(pair, &error);
+                }
+                return Err(error);
+            }
+        };
+        if !are_all_asked {
+            let mut known = self.lock();
+            if known.len() >= ASKED_MAX {
+                known.clear();
+            }
+            known.extend(rest.iter().map(|part| ((open.pv.clone(), part.start, part.reason), asked.clone())));
+        }
+        Ok(true)
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Asked> {
+        self.asked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Gaps behind a start and PV that have ended, and that no pair was asked about; oldest first. Samples are not wanted in
-/// some.
-async fn unfilled(shared: &Shared, after: &(Nanos, String)) -> Result<Vec<Open>> {
+/// Gaps behind another that have ended, and that not all pairs were asked about, by start, PV and reason; and whether there are no
+/// more. Samples are not wanted in some.
+async fn unfilled(shared: &Shared, after: Option<&Open>) -> Result<(Vec<Open>, bool)> {
     let mut sql = Sql::new(&shared.database);
+    let wanted: Vec<String> = reason::ALL
+        .iter()
+        .filter(|reason| !reason::MEANT.contains(reason))
+        .map(|reason| format!("'{reason}'"))
+        .collect();
     let text = format!(
         "SELECT pv, time, reason, ended, samples, detail FROM epics.gaps WHERE filled IS NULL AND ended < $1 AND time >= $2 \
-         AND (time > $2 OR pv > $3) AND reason NOT IN ('{}', '{}') ORDER BY time, pv LIMIT {GAPS}",
-        reason::MEANT[0],
-        reason::MEANT[1]
+         AND (time > $2 OR pv > $3 OR (pv = $3 AND reason > $4)) AND reason IN ({}) ORDER BY time, pv, reason LIMIT {GAPS}",
+        wanted.join(", ")
     );
+    let (start, pv, why) =
+        after.map_or((Nanos::MIN, "", ""), |open| (open.gap.start, open.pv.as_str(), open.gap.reason));
     let ended = Value::Timestamptz(shared.now().saturating_sub(DELAY));
-    let values = [ended, Value::Timestamptz(after.0), Value::Text(after.1.clone())];
+    let values = [ended, Value::Timestamptz(start), Value::Text(pv.to_owned()), Value::Text(why.to_owned())];
     let mut all = Vec::new();
     for rows in sql.rows(&text, &values).await? {
         let (mut pv, mut time, mut why, mut ended) = (rows.texts(0)?, rows.times(1)?, rows.texts(2)?, rows.times(3)?);
         let (mut samples, mut detail) = (rows.integers(4)?, rows.texts(5)?);
         for row in 0..rows.len() {
             let why = there(why.take(row))?;
-            // Others may write this table; a reason that is not ours is not ours to fill.
-            let Some(reason) = reason::ALL.into_iter().find(|own| *own == why) else { continue };
+            let reason = reason::ALL.into_iter().find(|own| *own == why);
             let gap = Gap {
                 start: there(time.take(row))?,
-                reason,
+                reason: reason.ok_or_else(|| Error::bug(format!("a gap for the reason \"{why}\"")))?,
                 ended: ended.take(row),
                 samples: samples.take(row),
                 detail: detail.take(row),
@@ -117,87 +208,119 @@ async fn unfilled(shared: &Shared, after: &(Nanos, String)) -> Result<Vec<Open>>
             all.push(Open { pv: there(pv.take(row))?, gap });
         }
     }
-    Ok(all)
+    let is_last = all.len() < GAPS;
+    Ok((all, is_last))
 }
 
-/// Fills a gap from the first pair that has the PV, and what that one lacks from the next.
-async fn fill_gap(shared: &Arc<Shared>, pairs: &[&Arc<Peer>], pv: &str, gap: Gap) -> Result<()> {
-    let mut missing = vec![gap];
-    for peer in pairs.iter().filter(|peer| peer.has(pv)) {
-        if peer.problem().is_some() {
-            return Ok(());
-        }
-        let mut still = Vec::new();
-        for gap in missing {
-            match fill_from(shared, peer, pv, gap).await {
-                Ok(rest) => still.extend(rest),
-                // It is logged, and the gap is asked about when the pair answers again.
-                Err(error) if error.state() == model::SqlState::CONNECTION_FAILURE => return Ok(()),
-                Err(error) => return Err(error),
-            }
-        }
-        missing = still;
-    }
-    Ok(())
-}
-
-/// Fills a gap from a pair, and returns the gaps that are left.
-async fn fill_from(shared: &Arc<Shared>, peer: &Arc<Peer>, pv: &str, gap: Gap) -> Result<Vec<Gap>> {
-    let Some(ended) = gap.ended else { return Ok(vec![gap]) };
+/// Fills a gap from a pair, and returns the gaps that are left; `None` if the pair cannot tell yet.
+///
+/// - `are_all_asked`: whether no other pair will be asked about these.
+async fn fill_from(
+    shared: &Arc<Shared>,
+    pair: &Arc<Peer>,
+    pv: &str,
+    gap: &Gap,
+    are_all_asked: bool,
+) -> Result<Option<Vec<Gap>>> {
+    let Some(ended) = gap.ended else { return Ok(None) };
     let margin = shared.registry.lock().await.get(pv).map_or(0, |pv| pv.definition.margin());
+    let inner = Span { from: gap.start, to: ended };
     let span = Span { from: gap.start.saturating_sub(margin), to: ended.saturating_add(margin) };
-    let theirs = shared.peers.gaps(peer, pv, Span { from: gap.start, to: ended }).await?;
-    let Some(events) = shared.peers.events(peer, pv, None, span).await? else { return Ok(vec![gap]) };
+    let coverage = shared.peers.coverage(pair, pv, inner).await?;
+    if coverage.as_ref().is_some_and(|coverage| coverage.until < ended.saturating_add(BEHIND)) {
+        return Ok(None);
+    }
+    let Some(events) = shared.peers.events(pair, pv, None, span).await? else { return Ok(None) };
     let known = own_times(shared, pv, span).await?;
-    // Reading blocks: events come from a thread of their own.
-    let (sender, mut events_of_pair) = mpsc::channel::<Result<Event>>(EVENTS);
-    let reading = tokio::task::spawn_blocking(move || {
-        for event in events {
-            if sender.blocking_send(event).is_err() {
-                return;
-            }
-        }
-    });
+    let versions = Versions::default();
+    let mut pieces = read(events.with_versions(&versions));
     let mut rows = Pending::default();
+    let mut told = Vec::new();
     let mut samples = 0;
-    while let Some(event) = events_of_pair.recv().await {
-        let event = event?;
-        let time = event.time();
-        if time <= span.from || time > span.to || known.binary_search(&time).is_ok() {
-            continue;
+    while let Some(piece) = pieces.recv().await {
+        for event in piece? {
+            told.extend(told_gap(&event));
+            let time = event.time();
+            if time <= span.from || time > span.to || known.binary_search(&time).is_ok() {
+                continue;
+            }
+            let stored = values::store(&event.sample.value);
+            if stored.varying_bytes() > limits::VALUE_BYTES_MAX {
+                continue;
+            }
+            samples += usize::from(inner.from <= time && time <= inner.to);
+            rows.samples.push(pv, &event.sample, &stored, None);
         }
-        let stored = values::store(&event.sample.value);
-        if stored.varying_bytes() > limits::VALUE_BYTES_MAX {
-            continue;
-        }
-        samples += 1;
-        rows.samples.push(pv, &event.sample, &stored, None);
         if rows.bytes() >= COMMIT_BYTES {
             commit(shared, &mut rows).await?;
         }
     }
-    reading.await.map_err(model::Error::bug)?;
-    let rest = match theirs {
-        Some(theirs) => parts(&gap, &theirs, &peer.url),
-        // An Appliance does not tell: where it has samples, it was connected.
-        None if samples > 0 => Vec::new(),
-        None => return keep(shared, rows, pv, gap).await,
+    let coverage = match coverage {
+        Some(coverage) => coverage,
+        // An Appliance does not tell. Where it has samples, it was connected, but for the gaps that its samples tell.
+        None if samples > 0 => Coverage { from: None, until: Nanos::MAX, gaps: told },
+        None => Coverage { from: Some(Nanos::MAX), until: Nanos::MAX, gaps: Vec::new() },
     };
-    rows.gaps.push(pv, &Gap { filled: Some(true), ..gap });
+    let rest = parts(gap, &coverage, &pair.url, if are_all_asked { Some(false) } else { None });
+    rows.gaps.push(pv, &Gap { filled: Some(true), ..gap.clone() });
     for part in &rest {
         rows.gaps.push(pv, part);
     }
+    metadata(shared, pv, inner, &versions, &mut rows).await?;
     commit(shared, &mut rows).await?;
-    tracing::debug!(pv, samples, peer = peer.url, "filled a gap");
-    Ok(rest)
+    tracing::debug!(pv, samples, peer = pair.url, "filled a gap");
+    Ok(Some(rest))
 }
 
-/// Marks a gap of which the pair has nothing.
-async fn keep(shared: &Shared, mut rows: Pending, pv: &str, gap: Gap) -> Result<Vec<Gap>> {
-    let gap = Gap { filled: Some(false), ..gap };
-    rows.gaps.push(pv, &gap);
-    commit(shared, &mut rows).await?;
-    Ok(vec![gap])
+/// Reads events on a thread of their own, because reading blocks. They come in pieces, so that few are in memory.
+fn read(events: impl Iterator<Item = Result<Event>> + Send + 'static) -> mpsc::Receiver<Result<Vec<Event>>> {
+    let (sender, pieces) = mpsc::channel(1);
+    tokio::task::spawn_blocking(move || {
+        let (mut piece, mut bytes) = (Vec::new(), 0);
+        for event in events {
+            let event = match event {
+                Ok(event) => event,
+                // Without a receiver nobody wants to know.
+                Err(error) => return drop(sender.blocking_send(Err(error))),
+            };
+            bytes += values::store(&event.sample.value).varying_bytes();
+            piece.push(event);
+            if bytes >= PIECE_BYTES || piece.len() >= PIECE_EVENTS {
+                bytes = 0;
+                if sender.blocking_send(Ok(std::mem::take(&mut piece))).is_err() {
+                    return;
+                }
+            }
+        }
+        let _ = sender.blocking_send(Ok(piece));
+    });
+    pieces
+}
+
+/// The gap that an event of an Appliance tells.
+fn told_gap(event: &Event) -> Option<Gap> {
+    let time = |name: &str| event.field(name)?.parse::<Nanos>().ok()?.checked_mul(SECOND);
+    let (start, ended) = (time(CONNECTION_LOST)?, time(CONNECTION_REGAINED)?);
+    let gap =
+        Gap { start, reason: reason::DISCONNECTED, ended: Some(ended), samples: None, detail: None, filled: None };
+    // After a start, an Appliance does not know when the connection was lost, and writes 0.
+    Some(gap).filter(|gap| gap.start < ended)
+}
+
+/// Adds the versions of a PV's metadata that the pair has of a gap.
+async fn metadata(shared: &Shared, pv: &str, gap: Span, versions: &Versions, rows: &mut Pending) -> Result<()> {
+    let own = history::versions_of(&mut Sql::new(&shared.database), pv).await?;
+    versions.read(|versions| {
+        for version in versions.iter().filter(|version| gap.from <= version.since && version.since <= gap.to) {
+            let is_known = own.iter().any(|own| own.since == version.since);
+            let is_same = history::version_at(&own, version.since)
+                .is_some_and(|own| own.metadata == version.metadata && own.ty == version.ty);
+            if !is_known && !is_same {
+                rows.metadata.push(pv, version);
+            }
+        }
+    });
+    Ok(())
 }
 
 async fn commit(shared: &Shared, rows: &mut Pending) -> Result<()> {
@@ -220,16 +343,25 @@ async fn own_times(shared: &Shared, pv: &str, span: Span) -> Result<Vec<Nanos>> 
     Ok(all)
 }
 
-/// The parts of a gap in which the pair had gaps too.
-fn parts(gap: &Gap, theirs: &[Gap], url: &str) -> Vec<Gap> {
+/// The parts of a gap of which the pair knows nothing either.
+fn parts(gap: &Gap, coverage: &Coverage, url: &str, filled: Option<bool>) -> Vec<Gap> {
     let Some(ended) = gap.ended else { return Vec::new() };
+    let absent = Gap {
+        start: Nanos::MIN,
+        reason: reason::ABSENT,
+        ended: coverage.from,
+        samples: None,
+        detail: None,
+        filled: None,
+    };
+    let absent = coverage.from.map(|_| absent);
     let part = |their: &Gap| {
         // The gap has the first nanosecond for itself: its mark as filled.
         let start = their.start.max(gap.start + 1);
         let end = their.ended.unwrap_or(ended).min(ended);
         (start < end).then(|| Gap {
             start,
-            reason: their.reason,
+            reason: if their.reason == reason::ABSENT { gap.reason } else { their.reason },
             ended: Some(end),
             samples: None,
             detail: Some(format!(
@@ -237,10 +369,10 @@ fn parts(gap: &Gap, theirs: &[Gap], url: &str) -> Vec<Gap> {
                 gap.reason,
                 their.detail.as_deref().unwrap_or(their.reason)
             )),
-            filled: Some(false),
+            filled,
         })
     };
-    theirs.iter().filter_map(part).collect()
+    absent.iter().chain(&coverage.gaps).filter_map(part).collect()
 }
 
 #[cfg(test)]
@@ -254,17 +386,37 @@ mod tests {
     #[test]
     fn what_both_lack_stays_a_gap() {
         let own = gap(100, Some(200), reason::STOPPED);
-        for (theirs, expected) in [
-            (vec![], vec![]),
-            (vec![gap(50, Some(90), reason::DISCONNECTED)], vec![]),
-            (vec![gap(200, Some(300), reason::DISCONNECTED)], vec![]),
-            (vec![gap(50, Some(150), reason::DISCONNECTED)], vec![(101, 150)]),
-            (vec![gap(120, Some(130), reason::STOPPED), gap(150, None, reason::STOPPED)], vec![(120, 130), (150, 200)]),
+        let from = Some(Nanos::MIN);
+        for (from, theirs, expected) in [
+            (from, vec![], vec![]),
+            (from, vec![gap(50, Some(90), reason::DISCONNECTED)], vec![]),
+            (from, vec![gap(200, Some(300), reason::DISCONNECTED)], vec![]),
+            (from, vec![gap(50, Some(150), reason::DISCONNECTED)], vec![(101, 150)]),
+            (
+                from,
+                vec![gap(120, Some(130), reason::STOPPED), gap(150, None, reason::STOPPED)],
+                vec![(120, 130), (150, 200)],
+            ),
+            // The pair archives the PV since a time.
+            (Some(160), vec![], vec![(101, 160)]),
+            (Some(Nanos::MAX), vec![], vec![(101, 200)]),
         ] {
-            let parts = parts(&own, &theirs, "http://a");
+            let coverage = Coverage { from, until: Nanos::MAX, gaps: theirs.clone() };
+            let parts = parts(&own, &coverage, "http://a", Some(false));
             let found: Vec<_> = parts.iter().map(|part| (part.start, part.ended.unwrap())).collect();
-            assert_eq!(found, expected, "{theirs:?}");
+            assert_eq!(found, expected, "{from:?} {theirs:?}");
             assert!(parts.iter().all(|part| part.filled == Some(false)));
         }
+    }
+
+    #[test]
+    fn an_event_of_an_appliance_tells_the_gap_before_it() {
+        use epics::sample::{Sample, Scalar, Severity};
+        let value = epics::sample::Value::Scalar(Scalar::Float64(1.0));
+        let mut event = Event::from(Sample { time: 9 * SECOND, value, severity: Severity::None, status: 0 });
+        assert_eq!(told_gap(&event), None);
+        event.fields.push((CONNECTION_LOST.to_owned(), "3".to_owned()));
+        event.fields.push((CONNECTION_REGAINED.to_owned(), "8".to_owned()));
+        assert_eq!(told_gap(&event), Some(gap(3 * SECOND, Some(8 * SECOND), reason::DISCONNECTED)));
     }
 }

@@ -8,6 +8,8 @@ use model::Result;
 use query::Value;
 
 use crate::history;
+use crate::names;
+use crate::peers::normal_url;
 use crate::policies::Policies;
 use crate::registry::{Definition, Method, Protocol, Pv};
 use crate::sampling::reason;
@@ -61,7 +63,8 @@ impl Shared {
             for definition in definitions {
                 let known = known.remove(&*definition.name).unwrap_or_default();
                 let mut pv = with_known(definition, known);
-                if pv.gap.is_none() {
+                // What switched it off may have changed meanwhile.
+                if pv.gap.as_ref().is_none_or(|gap| gap.reason == reason::OFF) {
                     let seen = stopped.unwrap_or(self.started);
                     // Samples may have been committed after the last mark; times far beyond it are those of a wrong clock.
                     let newest = pv.newest.map_or(Nanos::MIN, |(time, _)| time.min(seen.saturating_add(MARK_DELAY)));
@@ -168,13 +171,13 @@ impl Shared {
                 all.push(Definition {
                     name: name.into(),
                     method: own.or(policy.map(|policy| policy.method)).unwrap_or(Method::Monitor),
-                    period: period.take(row).or(policy.map(|policy| policy.period)).unwrap_or(1.0),
+                    period: finite(period.take(row)).or(policy.map(|policy| policy.period)).unwrap_or(1.0),
                     policy: policy.map(|policy| Arc::clone(&policy.name)),
                     paused: there(paused.take(row))?,
                     protocol: Protocol::of(&there(protocol.take(row))?).unwrap_or(Protocol::Ca),
-                    enabled_by: enabled_by.take(row).map(Arc::from),
-                    disabled_by: disabled_by.take(row).map(Arc::from),
-                    deadband: deadband.take(row).or(policy.and_then(|policy| policy.deadband)).unwrap_or(0.0),
+                    enabled_by: enabled_by.take(row).map(|by| names::normal(&by).into()),
+                    disabled_by: disabled_by.take(row).map(|by| names::normal(&by).into()),
+                    deadband: finite(deadband.take(row)).or(policy.and_then(|policy| policy.deadband)).unwrap_or(0.0),
                     created: there(created.take(row))?,
                     modified: there(modified.take(row))?,
                 });
@@ -214,12 +217,15 @@ impl Shared {
     }
 
     /// Makes the peers those of `epics.peers`.
-    pub(crate) async fn follow_peers(&self, sql: &mut Sql) -> Result<()> {
+    async fn follow_peers(&self, sql: &mut Sql) -> Result<()> {
         let mut peers = Vec::new();
         for rows in sql.rows("SELECT url, pair FROM epics.peers ORDER BY created, url", &[]).await? {
             let (mut url, mut pair) = (rows.texts(0)?, rows.flags(1)?);
             for row in 0..rows.len() {
-                peers.push((there(url.take(row))?, there(pair.take(row))?));
+                let url = there(url.take(row))?;
+                // Others write this table too.
+                let url = normal_url(&url).unwrap_or(url);
+                peers.push((url, there(pair.take(row))?));
             }
         }
         self.peers.set(peers);
@@ -237,8 +243,8 @@ impl Shared {
             let Some(pv) = registry.get_mut(&name) else {
                 let mut pv = with_known(definition, known);
                 let why = if paused { reason::PAUSED } else { reason::CONNECTING };
-                // Without samples, it has none since it was defined.
-                let start = if pv.newest.is_some() { now } else { pv.definition.created.min(now) };
+                // A PV that comes back was not archived for a time that is not known.
+                let start = pv.newest.map_or(pv.definition.created, |(time, _)| time).min(now);
                 pv.open_gap(why, None, start, &mut pending);
                 registry.add(pv);
                 drop((registry, pending));
@@ -261,6 +267,7 @@ impl Shared {
             } else {
                 pv.connection = None;
                 pv.refused = None;
+                pv.number = None;
                 let why = if paused { reason::PAUSED } else { reason::CONNECTING };
                 pv.open_gap(why, None, now, &mut pending);
                 registry.close(&name)
@@ -280,9 +287,7 @@ impl Shared {
             let mut pending = self.pending.lock().await;
             let mut removed = registry.remove(name);
             if let Some(pv) = &mut removed {
-                if !pv.is_off {
-                    pv.flush_slot(&mut pending);
-                }
+                pv.end(&mut pending);
                 pv.close_gap(now, &mut pending);
             }
             removed
@@ -292,6 +297,11 @@ impl Shared {
             None => Ok(()),
         }
     }
+}
+
+/// A number; NaN and infinities, which a CHECK admits, are none.
+fn finite(number: Option<f64>) -> Option<f64> {
+    number.filter(|number| number.is_finite())
 }
 
 /// Time at which an archiver was last seen.

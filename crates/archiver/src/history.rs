@@ -278,7 +278,8 @@ pub(crate) async fn gaps(sql: &mut Sql, pv: &str, span: Span) -> Result<Vec<Gap>
 
 /// Starts and ends of gaps of a PV that touch a span and that no pair was asked about, oldest first.
 pub(crate) async fn unfilled(sql: &mut Sql, pv: &str, span: Span) -> Result<Vec<(Nanos, Option<Nanos>)>> {
-    let gaps = gaps(sql, pv, span).await?.into_iter().filter(|gap| gap.filled.is_none());
+    // No samples are wanted while another PV switches archiving off; a pause may be that of a PV that moves.
+    let gaps = gaps(sql, pv, span).await?.into_iter().filter(|gap| gap.filled.is_none() && gap.reason != reason::OFF);
     Ok(gaps.map(|gap| (gap.start, gap.ended)).collect())
 }
 

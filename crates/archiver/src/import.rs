@@ -176,7 +176,7 @@ impl Import {
         if start > 0 && start <= ended {
             self.rows
                 .gaps
-                .push(pv, &Gap { start, reason, ended: Some(ended), samples: None, detail: None, filled: None });
+                .push(pv, &Gap { start, reason, ended: Some(ended), samples: None, detail: None, filled: Some(false) });
         }
     }
 }

@@ -181,12 +181,18 @@ async fn add_peer(shared: &Shared, parameters: &Parameters) -> Result<Response> 
     let mut sql = Sql::new(&shared.database);
     let text = "INSERT INTO epics.peers (url, pair) VALUES ($1, $2) ON CONFLICT (url) DO UPDATE SET pair = $2";
     sql.run(text, &[Value::Text(url.clone()), Value::Bool(pair)]).await?;
-    shared.follow_peers(&mut sql).await?;
+    shared.follow(Some(&[])).await?;
     let peers = shared.peers.all();
     let Some(peer) = peers.iter().find(|peer| peer.url == url) else {
         return Ok(not_found(&format!("peer {url} was removed meanwhile")));
     };
     shared.peers.visit(peer).await;
+    let instance = if peer.problem().is_none() { shared.peers.instance(peer).await? } else { None };
+    if instance.is_some_and(|instance| instance == shared.started.to_string()) {
+        sql.run("DELETE FROM epics.peers WHERE url = $1", &[Value::Text(url.clone())]).await?;
+        shared.follow(Some(&[])).await?;
+        return Err(invalid(format!("{url} is this archiver itself")));
+    }
     let desc = match peer.problem() {
         None => format!("Peer {url} has {} PVs", peer.names().len()),
         Some(problem) => format!("Added, but not reached: {problem}"),
@@ -200,9 +206,17 @@ async fn remove_peer(shared: &Shared, parameters: &Parameters) -> Result<Respons
         return Ok(not_found(&format!("there is no peer {url}")));
     }
     let mut sql = Sql::new(&shared.database);
-    sql.run("DELETE FROM epics.peers WHERE url = $1", &[Value::Text(url.clone())]).await?;
-    shared.follow_peers(&mut sql).await?;
+    // As the table has it, if others wrote it.
+    let written = parameters.expect("externalarchiverserverurl")?.trim().to_owned();
+    let urls = [Value::Text(url.clone()), Value::Text(written)];
+    sql.run("DELETE FROM epics.peers WHERE url = $1 OR url = $2", &urls).await?;
+    shared.follow(Some(&[])).await?;
     Ok(replies::json(&json!({ "status": "ok", "desc": format!("Removed the peer {url}") })))
+}
+
+/// The protocol that the prefix of a name asks for.
+fn protocol_of(name: &str) -> Protocol {
+    if name.trim().starts_with("pva://") { Protocol::Pva } else { Protocol::Ca }
 }
 
 /// A request to archive a PV.
@@ -256,7 +270,7 @@ impl Wanted {
     }
 
     fn of(name: &str, method: Option<String>, period: Option<f64>, policy: Option<String>) -> Result<Wanted> {
-        let protocol = if name.trim().starts_with("pva://") { Protocol::Pva } else { Protocol::Ca };
+        let protocol = protocol_of(name);
         let method = method.map(|method| {
             let known = Method::of(&method);
             known.ok_or_else(|| invalid(format!("samplingmethod is \"{method}\": expected MONITOR or SCAN")))
@@ -290,14 +304,13 @@ impl Wanted {
     ) -> Result<()> {
         for (by, place) in [(enabled_by, &mut self.enabled_by), (disabled_by, &mut self.disabled_by)] {
             let Some(by) = by else { continue };
-            let by = names::normal(&by);
-            names::check(by)?;
-            if by == self.name {
+            names::check(names::normal(&by))?;
+            if names::normal(&by) == self.name {
                 return Err(invalid(format!("PV {by} cannot switch its own archiving")));
             }
-            *place = Some(by.to_owned());
+            *place = Some(by);
         }
-        if let Some(deadband) = deadband.filter(|deadband| *deadband < 0.0) {
+        if let Some(deadband) = deadband.filter(|deadband| !(deadband.is_finite() && *deadband >= 0.0)) {
             return Err(invalid(format!("deadband is {deadband}: expected a number from 0 on")));
         }
         self.deadband = deadband;
@@ -307,13 +320,13 @@ impl Wanted {
     /// A PV that switches another: it must be archived, so that its value is known.
     fn switch(name: &str) -> Wanted {
         Wanted {
-            name: name.to_owned(),
+            name: names::normal(name).to_owned(),
             method: None,
             period: None,
             policy: None,
             aliases: Vec::new(),
             paused: false,
-            protocol: Protocol::Ca,
+            protocol: protocol_of(name),
             enabled_by: None,
             disabled_by: None,
             deadband: None,
@@ -346,8 +359,13 @@ async fn archive(shared: &Arc<Shared>, request: &Request, parameters: &Parameter
         return Err(invalid("parameter pv is absent".to_owned()));
     }
     let asked = wanted.len();
-    let switches = wanted.iter().flat_map(|wanted| [&wanted.enabled_by, &wanted.disabled_by]).flatten();
-    let switches: Vec<Wanted> = switches.map(|name| Wanted::switch(name)).collect();
+    // PVs that are archived already stay as they are, and need no other.
+    let switches: Vec<Wanted> = {
+        let registry = shared.registry.lock().await;
+        let new = wanted.iter().filter(|wanted| registry.find(&wanted.name).is_none());
+        let names = new.flat_map(|wanted| [&wanted.enabled_by, &wanted.disabled_by]).flatten();
+        names.map(|name| Wanted::switch(name)).collect()
+    };
     let wanted: Vec<Wanted> = wanted.into_iter().chain(switches).collect();
     let mut sql = Sql::new(&shared.database);
     let policies = Policies::read(&mut sql).await?;
@@ -381,8 +399,8 @@ async fn insert(sql: &mut Sql, wanted: &[Wanted], known: &[bool], policies: &Pol
                 policy: wanted.policy.as_deref(),
                 protocol: wanted.protocol.name(),
                 paused: wanted.paused,
-                enabled_by: wanted.enabled_by.as_deref(),
-                disabled_by: wanted.disabled_by.as_deref(),
+                enabled_by: wanted.enabled_by.as_deref().map(names::normal),
+                disabled_by: wanted.disabled_by.as_deref().map(names::normal),
                 deadband: wanted.deadband,
             });
         }
@@ -555,7 +573,9 @@ async fn rename(shared: &Arc<Shared>, parameters: &Parameters) -> Result<Respons
                 FROM epics.gaps WHERE pv = $1";
     let definition = "INSERT INTO epics.pvs (name, method, period, policy, paused, protocol, created, enabled_by, disabled_by, \
                       deadband) SELECT $2, method, period, policy, paused, protocol, created, enabled_by, disabled_by, deadband FROM epics.pvs WHERE name = $1";
-    for text in [metadata.as_str(), gaps, definition] {
+    let enabled = "UPDATE epics.pvs SET enabled_by = $2 WHERE enabled_by = $1";
+    let disabled = "UPDATE epics.pvs SET disabled_by = $2 WHERE disabled_by = $1";
+    for text in [metadata.as_str(), gaps, definition, enabled, disabled] {
         sql.run(text, &names).await?;
     }
     shared.follow(Some(&[new.to_owned()])).await?;
@@ -660,8 +680,18 @@ async fn change(shared: &Arc<Shared>, parameters: &Parameters) -> Result<Respons
     };
     let method = wanted.method.unwrap_or(definition.method);
     let name = definition.name.to_string();
-    let values = [Value::Text(name.clone()), Value::Text(method.name().to_owned()), Value::Float64(period)];
-    let text = "UPDATE epics.pvs SET method = $2, period = $3, modified = now() WHERE name = $1";
+    let condition = |by: Option<&str>| by.map_or(Value::Null, |by| Value::Text(names::normal(by).to_owned()));
+    let values = [
+        Value::Text(name.clone()),
+        Value::Text(method.name().to_owned()),
+        Value::Float64(period),
+        condition(wanted.enabled_by.as_deref()),
+        condition(wanted.disabled_by.as_deref()),
+        wanted.deadband.map_or(Value::Null, Value::Float64),
+    ];
+    // What is not asked for stays.
+    let text = "UPDATE epics.pvs SET method = $2, period = $3, enabled_by = coalesce($4, enabled_by), \
+                disabled_by = coalesce($5, disabled_by), deadband = coalesce($6, deadband), modified = now() WHERE name = $1";
     Sql::new(&shared.database).run(text, &values).await?;
     shared.follow(Some(std::slice::from_ref(&name))).await?;
     Ok(replies::json(&json!({ "status": "ok", "desc": format!("Changed the parameters of PV {name}") })))

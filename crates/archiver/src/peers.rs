@@ -24,12 +24,14 @@ use model::{Error, Result, SqlState};
 use serde_json::{Map, Value as Json};
 use server::http::{Body, StatusCode, Uri};
 use tokio::runtime::Handle;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, timeout, timeout_at};
 
+use crate::names::NAME_BYTES_MAX;
 use crate::parameters::invalid;
+use crate::sampling::reason;
 use crate::tables::{Gap, Version};
 use crate::times;
-use crate::{sampling, values};
+use crate::values;
 
 /// Parameter of a request that asks an archiver for its own samples only.
 pub(crate) const OWN_ONLY: &str = "skipExternalServers";
@@ -42,8 +44,18 @@ const CONNECT_TIME: Duration = Duration::from_secs(2);
 const REPLY_TIME: Duration = Duration::from_secs(30);
 /// Bytes of a reply that is no stream: the names of a million PVs.
 const REPLY_BYTES_MAX: usize = 64 << 20;
-/// A name that no peer is known to have is looked up again after so long.
-const LOOK_UP_INTERVAL: Duration = Duration::from_secs(1);
+/// Time of a reply that is no stream, in all.
+const CALL_TIME: Duration = Duration::from_secs(60);
+/// Time in which a peer tells whether it has a name.
+const LOOK_UP_TIME: Duration = Duration::from_secs(5);
+/// Time of a stream, in all.
+const STREAM_TIME: Duration = Duration::from_secs(3_600);
+/// Headers of a stream without an event between them.
+const HEADERS_MAX: usize = 1_000;
+/// Versions of metadata that a stream may bring.
+const VERSIONS_MAX: usize = 10_000;
+/// Bytes of a gap's detail that are taken over.
+const DETAIL_BYTES_MAX: usize = 200;
 const MILLISECOND: Nanos = 1_000_000;
 
 /// All peers.
@@ -58,13 +70,15 @@ pub(crate) struct Peer {
     pub(crate) url: String,
     pub(crate) pair: bool,
     state: Mutex<State>,
+    /// One visit at a time.
+    visiting: tokio::sync::Mutex<()>,
 }
 
 /// State of a peer as it was when it was asked last.
 #[derive(Clone, Default)]
 struct State {
-    names: Arc<HashSet<String>>,
-    visited: Option<Instant>,
+    /// `None` until it told them.
+    names: Option<Arc<HashSet<String>>>,
     /// Reason why it cannot be asked.
     problem: Option<String>,
 }
@@ -76,7 +90,7 @@ impl Peer {
 
     /// Names of the PVs that it has.
     pub(crate) fn names(&self) -> Arc<HashSet<String>> {
-        Arc::clone(&self.state().names)
+        self.state().names.clone().unwrap_or_default()
     }
 
     /// Reason why it did not answer the last request.
@@ -85,7 +99,12 @@ impl Peer {
     }
 
     pub(crate) fn has(&self, name: &str) -> bool {
-        self.state().names.contains(name)
+        self.state().names.as_ref().is_some_and(|names| names.contains(name))
+    }
+
+    /// Whether it has never told its names.
+    pub(crate) fn is_unknown(&self) -> bool {
+        self.state().names.is_none()
     }
 
     /// The address of a request for its own samples.
@@ -136,21 +155,49 @@ impl Peers {
         let known = self.all();
         let peer = |(url, pair): (String, bool)| {
             let same = known.iter().find(|peer| peer.url == url && peer.pair == pair);
-            same.cloned().unwrap_or_else(|| Arc::new(Peer { url, pair, state: Mutex::default() }))
+            let new = |url| Peer { url, pair, state: Mutex::default(), visiting: tokio::sync::Mutex::default() };
+            same.cloned().unwrap_or_else(|| Arc::new(new(url)))
         };
         *self.list.write().unwrap_or_else(PoisonError::into_inner) = rows.into_iter().map(peer).collect();
     }
 
-    /// Peers that have a PV. If none is known to, those that were not asked for a while are.
-    pub(crate) async fn with(&self, name: &str) -> Vec<Arc<Peer>> {
+    /// Peers that have a PV: those that are known to have it or, if there are none, those that say so now.
+    ///
+    /// # Errors
+    /// 08006 if none has it, and one that never told its names does not answer.
+    pub(crate) async fn with(&self, name: &str) -> Result<Vec<Arc<Peer>>> {
         let known = self.known_with(name);
         if !known.is_empty() {
-            return known;
+            return Ok(known);
         }
         let peers = self.all();
-        let is_old = |peer: &&Arc<Peer>| peer.state().visited.is_none_or(|time| time.elapsed() > LOOK_UP_INTERVAL);
-        futures::future::join_all(peers.iter().filter(is_old).map(|peer| self.visit(peer))).await;
-        self.known_with(name)
+        let asked = peers.iter().filter(|peer| peer.problem().is_none() || peer.is_unknown());
+        let answers = futures::future::join_all(asked.map(|peer| self.look_up(peer, name))).await;
+        let (mut found, mut problem) = (Vec::new(), None);
+        for answer in answers {
+            match answer {
+                Ok(peer) => found.extend(peer),
+                Err(error) => problem = Some(error),
+            }
+        }
+        let is_unknown = peers.iter().any(|peer| peer.is_unknown());
+        match problem {
+            Some(error) if found.is_empty() && is_unknown => Err(error),
+            _ => Ok(found),
+        }
+    }
+
+    /// The peer, if it says that it has a name.
+    async fn look_up(&self, peer: &Arc<Peer>, name: &str) -> Result<Option<Arc<Peer>>> {
+        let has = timeout(LOOK_UP_TIME, self.has_now(peer, name)).await;
+        let late = |_| Err(peer.error(format!("no reply within {} s", LOOK_UP_TIME.as_secs())));
+        Ok(has.unwrap_or_else(late)?.then(|| Arc::clone(peer)))
+    }
+
+    async fn has_now(&self, peer: &Peer, name: &str) -> Result<bool> {
+        let pattern = regex::escape(name);
+        let found = self.json(peer, "bpl/getMatchingPVs", &[("regex", &pattern), ("limit", "1")], None).await?;
+        Ok(found.as_ref().and_then(Json::as_array).is_some_and(|names| names.iter().any(|found| found == name)))
     }
 
     /// Peers that are known to have a PV.
@@ -160,22 +207,16 @@ impl Peers {
 
     /// Asks a peer for its names. One that does not answer keeps those that it had.
     pub(crate) async fn visit(&self, peer: &Peer) {
-        // Another visit is not needed meanwhile.
-        peer.state().visited = Some(Instant::now());
-        let found = self.names_of(peer).await;
-        let mut state = peer.state();
-        state.visited = Some(Instant::now());
-        match found {
+        let _one = peer.visiting.lock().await;
+        match self.names_of(peer).await {
             Ok(names) => {
+                let mut state = peer.state();
+                state.names = Some(Arc::new(names));
                 if state.problem.take().is_some() {
                     tracing::info!(peer = peer.url, "a peer answers again");
                 }
-                state.names = Arc::new(names);
             }
-            Err(error) => {
-                drop(state);
-                Peers::note(peer, &error);
-            }
+            Err(error) => Peers::note(peer, &error),
         }
     }
 
@@ -185,13 +226,20 @@ impl Peers {
             Some(Json::Array(names)) => Ok(names
                 .into_iter()
                 .filter_map(|name| if let Json::String(name) = name { Some(name) } else { None })
+                .filter(|name| name.len() <= NAME_BYTES_MAX)
                 .collect()),
             _ => Err(peer.error(format!("the reply to {path} is no list of names"))),
         }
     }
 
-    /// Notes that a peer does not answer, and logs it the first time.
-    fn note(peer: &Peer, error: &Error) {
+    /// What tells a peer from others while it runs; `None` if it does not tell, as an Appliance.
+    pub(crate) async fn instance(&self, peer: &Peer) -> Result<Option<String>> {
+        let version = self.json(peer, "bpl/getVersion", &[], None).await?;
+        Ok(version.and_then(|version| version["instance"].as_str().map(str::to_owned)))
+    }
+
+    /// Notes that a peer does not answer as it should, and logs it the first time. It is not asked until the next visit.
+    pub(crate) fn note(peer: &Peer, error: &Error) {
         if peer.state().problem.replace(error.message().to_owned()).is_none() {
             tracing::warn!(%error, "a peer does not answer");
         }
@@ -215,17 +263,19 @@ impl Peers {
         let reply = sent.inspect_err(|error| Peers::note(peer, error))?;
         match reply.status() {
             StatusCode::OK => {
+                let until = Instant::now() + STREAM_TIME;
                 let stream = Body::new(reply.into_body())
                     .into_data_stream()
                     .map(|piece| piece.map_err(io::Error::other))
                     .boxed();
-                Ok(Some(Pieces { runtime: Handle::current(), stream, piece: Bytes::new() }))
+                Ok(Some(Pieces { runtime: Handle::current(), stream, piece: Bytes::new(), until }))
             }
             StatusCode::NOT_FOUND => Ok(None),
             status => Err(peer.error(format!("status {status} for {address}"))),
         }
     }
 
+    /// The JSON of a reply; `None` if the peer does not have what is asked for.
     async fn json(
         &self,
         peer: &Peer,
@@ -233,16 +283,21 @@ impl Peers {
         parameters: &[(&str, &str)],
         body: Option<String>,
     ) -> Result<Option<Json>> {
-        let Some(mut pieces) = self.send(peer, &peer.address(path, parameters), body).await? else { return Ok(None) };
-        let mut text = Vec::new();
-        while let Some(piece) = pieces.next().await.map_err(|error| peer.error(error))? {
-            text.extend_from_slice(&piece);
-            if text.len() > REPLY_BYTES_MAX {
-                return Err(peer.error(format!("the reply to {path} has more than {REPLY_BYTES_MAX} bytes")));
+        let call = async {
+            let address = peer.address(path, parameters);
+            let Some(mut pieces) = self.send(peer, &address, body).await? else { return Ok(None) };
+            let mut text = Vec::new();
+            while let Some(piece) = pieces.next().await.map_err(|error| peer.error(error))? {
+                text.extend_from_slice(&piece);
+                if text.len() > REPLY_BYTES_MAX {
+                    return Err(peer.error(format!("the reply to {path} has more than {REPLY_BYTES_MAX} bytes")));
+                }
             }
-        }
-        let json = serde_json::from_slice(&text);
-        json.map(Some).map_err(|error| peer.error(format!("the reply to {path} is no JSON: {error}")))
+            let json = serde_json::from_slice(&text);
+            json.map(Some).map_err(|error| peer.error(format!("the reply to {path} is no JSON: {error}")))
+        };
+        let late = || Err(peer.error(format!("{path} took more than {} s", CALL_TIME.as_secs())));
+        timeout(CALL_TIME, call).await.unwrap_or_else(|_| late())
     }
 
     /// The newest sample of each of these PVs at or before a time, by name, as the Appliance tells it.
@@ -262,29 +317,36 @@ impl Peers {
         }
     }
 
-    /// Gaps of a PV in a span; `None` if the peer does not tell gaps, as an Appliance.
-    pub(crate) async fn gaps(&self, peer: &Peer, pv: &str, span: Span) -> Result<Option<Vec<Gap>>> {
+    /// What a peer knows of a span of a PV; `None` if it does not tell, as an Appliance.
+    pub(crate) async fn coverage(&self, peer: &Peer, pv: &str, span: Span) -> Result<Option<Coverage>> {
         let (from, to) = (times::precise(span.from), times::precise(span.to));
-        let Some(found) = self.json(peer, "bpl/getGaps", &[("pv", pv), ("from", &from), ("to", &to)], None).await?
-        else {
+        let path = "bpl/getCoverage";
+        let Some(found) = self.json(peer, path, &[("pv", pv), ("from", &from), ("to", &to)], None).await? else {
             return Ok(None);
         };
-        let gaps = found.as_array().ok_or_else(|| peer.error("the reply to bpl/getGaps is no list"))?;
+        let wrong = |what: &Json| peer.error(format!("{what} in the reply to {path}"));
+        let time = |of: &Json, name: &str| {
+            of[name].as_str().map(|text| times::parse(name, text).map_err(|_| wrong(of))).transpose()
+        };
         let gap = |gap: &Json| -> Result<Gap> {
-            let time = |name: &str| gap[name].as_str().map(|text| times::parse(name, text)).transpose();
-            let start = time("from")?.ok_or_else(|| peer.error(format!("a gap without a start: {gap}")))?;
             let reason = gap["reason"].as_str().unwrap_or_default();
-            let reason = sampling::reason::ALL.into_iter().find(|own| *own == reason);
+            let reason = reason::ALL.into_iter().find(|own| *own == reason);
+            let detail = gap["detail"].as_str().map(|text| &text[..text.floor_char_boundary(DETAIL_BYTES_MAX)]);
             Ok(Gap {
-                start,
-                reason: reason.unwrap_or(sampling::reason::DISCONNECTED),
-                ended: time("to")?,
+                start: time(gap, "from")?.ok_or_else(|| wrong(gap))?,
+                reason: reason.unwrap_or(reason::DISCONNECTED),
+                ended: time(gap, "to")?,
                 samples: gap["samples"].as_i64(),
-                detail: gap["detail"].as_str().map(str::to_owned),
+                detail: detail.map(str::to_owned),
                 filled: None,
             })
         };
-        gaps.iter().map(gap).collect::<Result<_>>().map(Some)
+        let gaps = found["gaps"].as_array().ok_or_else(|| wrong(&found))?;
+        Ok(Some(Coverage {
+            from: time(&found, "from")?,
+            until: time(&found, "until")?.ok_or_else(|| wrong(&found))?,
+            gaps: gaps.iter().map(gap).collect::<Result<_>>()?,
+        }))
     }
 
     /// The last event of a PV at or before the start of a span, and those of the span; `None` if the peer does not have the PV.
@@ -308,11 +370,23 @@ impl Peers {
             records: Reader::new(pieces),
             fields: KnownFields::default(),
             count: 1,
-            to: span.to,
+            // An operator may date its last event behind the span.
+            to: if operator.is_none() { span.to } else { Nanos::MAX },
+            last: Nanos::MIN,
+            headers: 0,
             versions: Versions::default(),
             ended: false,
         }))
     }
+}
+
+/// What an archiver knows of a span of a PV.
+pub(crate) struct Coverage {
+    /// It has no samples from before, and does not know whether there were any; `None` if it never archived the PV.
+    pub(crate) from: Option<Nanos>,
+    /// All that arrived before is stored.
+    pub(crate) until: Nanos,
+    pub(crate) gaps: Vec<Gap>,
 }
 
 /// What went wrong, in the words of the innermost error.
@@ -329,11 +403,14 @@ pub(crate) struct Pieces {
     runtime: Handle,
     stream: BoxStream<'static, io::Result<Bytes>>,
     piece: Bytes,
+    /// Time at which the reply must have ended.
+    until: Instant,
 }
 
 impl Pieces {
     async fn next(&mut self) -> io::Result<Option<Bytes>> {
-        match timeout(REPLY_TIME, self.stream.next()).await {
+        let end = (Instant::now() + REPLY_TIME).min(self.until);
+        match timeout_at(end, self.stream.next()).await {
             Ok(piece) => piece.transpose(),
             Err(_) => Err(io::Error::new(io::ErrorKind::TimedOut, "the reply stopped")),
         }
@@ -369,8 +446,14 @@ impl Versions {
         read(&self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn push(&self, version: Version) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(version);
+    /// Adds a version, if it differs from the one before it.
+    fn add(&self, version: Version) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let at = all.partition_point(|known| known.since <= version.since);
+        let is_same = at > 0 && all[at - 1].metadata == version.metadata && all[at - 1].ty == version.ty;
+        if !is_same && all.len() < VERSIONS_MAX {
+            all.insert(at, version);
+        }
     }
 }
 
@@ -382,6 +465,10 @@ pub(crate) struct RemoteEvents {
     /// Largest number of elements.
     count: i32,
     to: Nanos,
+    /// Time of the event before.
+    last: Nanos,
+    /// Headers since the event before.
+    headers: usize,
     versions: Versions,
     ended: bool,
 }
@@ -395,7 +482,9 @@ impl RemoteEvents {
 
     fn fail(&mut self, problem: impl std::fmt::Display) -> Option<Result<Event>> {
         self.ended = true;
-        Some(Err(self.peer.error(problem)))
+        let error = self.peer.error(problem);
+        Peers::note(&self.peer, &error);
+        Some(Err(error))
     }
 }
 
@@ -406,13 +495,22 @@ impl Iterator for RemoteEvents {
         while !self.ended {
             match self.records.next()? {
                 Ok(Record::Header(header)) => {
+                    self.headers += 1;
+                    if self.headers > HEADERS_MAX {
+                        return self.fail(format!("{HEADERS_MAX} headers without an event"));
+                    }
                     self.fields.learn(&header.fields);
                     self.count = header.elements.unwrap_or(1);
                 }
+                Ok(Record::Event(event)) if event.time() < self.last => {
+                    let (time, last) = (times::precise(event.time()), times::precise(self.last));
+                    return self.fail(format!("an event of {time} behind one of {last}"));
+                }
                 Ok(Record::Event(event)) if event.time() <= self.to => {
+                    (self.last, self.headers) = (event.time(), 0);
                     self.fields.learn(&event.fields);
                     if self.fields.take_change() {
-                        self.versions.push(Version {
+                        self.versions.add(Version {
                             since: event.time() - event.time().rem_euclid(1_000),
                             ty: values::type_of(&event.sample.value),
                             count: self.count,

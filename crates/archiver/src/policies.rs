@@ -38,6 +38,8 @@ impl PartialEq for Policy {
 #[derive(Default)]
 pub(crate) struct Policies {
     list: Vec<Policy>,
+    /// Policies whose pattern cannot be used, and why.
+    unusable: Vec<(String, String)>,
     /// Positions of policies by the names of PVs that name none.
     matched: FxHashMap<Arc<str>, Option<usize>>,
 }
@@ -46,12 +48,12 @@ pub(crate) struct Policies {
 const MATCHED_MAX: usize = 1 << 20;
 
 impl Policies {
-    /// Reads the table. A pattern that cannot be is logged, and matches nothing.
+    /// Reads the table. A pattern that cannot be matches nothing.
     ///
     /// # Errors
     /// Those of SQL.
     pub(crate) async fn read(sql: &mut Sql) -> Result<Policies> {
-        let mut list = Vec::new();
+        let (mut list, mut unusable) = (Vec::new(), Vec::new());
         let text =
             "SELECT name, pattern, method, period, keep_days, deadband FROM epics.policies ORDER BY position, name";
         for rows in sql.rows(text, &[]).await? {
@@ -62,7 +64,7 @@ impl Policies {
                 let matcher = match Pattern::new(&pattern) {
                     Ok(matcher) => matcher,
                     Err(error) => {
-                        tracing::warn!(policy = name, %error, "the pattern of a policy cannot be used");
+                        unusable.push((name, error.to_string()));
                         continue;
                     }
                 };
@@ -73,16 +75,19 @@ impl Policies {
                     method: Method::of(&there(method.take(row))?).unwrap_or(Method::Monitor),
                     period: there(period.take(row))?,
                     keep_days: keep_days.take(row),
-                    deadband: deadband.take(row),
+                    deadband: deadband.take(row).filter(|deadband| deadband.is_finite()),
                 });
             }
         }
-        Ok(Policies { list, matched: FxHashMap::default() })
+        Ok(Policies { list, unusable, matched: FxHashMap::default() })
     }
 
-    /// Takes over policies that have changed.
+    /// Takes over policies that have changed, and logs those that cannot be used.
     pub(crate) fn replace(&mut self, new: Policies) {
-        if self.list != new.list {
+        if self.list != new.list || self.unusable != new.unusable {
+            for (policy, problem) in &new.unusable {
+                tracing::warn!(policy, problem, "the pattern of a policy cannot be used");
+            }
             *self = new;
         }
     }

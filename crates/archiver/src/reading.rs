@@ -15,10 +15,10 @@ use query::Value as Parameter;
 use tokio::runtime::Handle;
 
 use crate::history::{self, Events};
-use crate::merging::{Merged, Sequence};
+use crate::merging::{Merged, Sequence, Source};
 use crate::names;
 use crate::parameters::invalid;
-use crate::peers::{Peer, RemoteEvents, Versions};
+use crate::peers::{Coverage, Peer, Peers, RemoteEvents, Versions};
 use crate::shared::Shared;
 use crate::sql::Sql;
 use crate::streams::gone;
@@ -26,6 +26,7 @@ use crate::summaries::{self, WINDOW, window_of};
 use crate::tables::{Gap, Version};
 use crate::values;
 
+const DAY: f64 = 86_400.0 * 1e9;
 /// Events between looks at the client.
 const LOOK_EVENTS: usize = 1 << 14;
 
@@ -69,7 +70,7 @@ pub(crate) async fn find(
         return own_pv(shared, &mut sql, requested, own, operator, span, own_only).await;
     }
     let name = names::normal(&parsed.pv).to_owned();
-    let peers = if own_only { Vec::new() } else { shared.peers.with(&name).await };
+    let peers = if own_only { Vec::new() } else { shared.peers.with(&name).await? };
     if peers.is_empty() {
         return Err(unknown(&parsed.pv));
     }
@@ -133,8 +134,9 @@ pub(crate) fn events(
         && let Some(inputs) = runtime.block_on(summarised(shared, asked, binned.points()))?
     {
         // Summaries have no samples from before the PV was archived here.
-        let before: Vec<Sequence> = elsewhere.sources(asked, holes.before.into_iter().collect());
-        let before = Merged::new(before, asked.span.from).map(|event| event.map(Input::Event));
+        let before = elsewhere.sources(asked, &holes.before.into_iter().collect::<Vec<_>>());
+        let before = watched(Box::new(Merged::new(before, asked.span.from)), is_wanted);
+        let before = before.map(|event| event.map(Input::Event));
         let name = operator.name();
         let processed = binned.run(before.chain(inputs), asked.span);
         return Ok(Box::new(processed.map(move |event| event.map_err(|error| refused(name, error)))));
@@ -144,22 +146,27 @@ pub(crate) fn events(
     if holes.is_empty() {
         return Ok(process(asked, own, is_wanted));
     }
-    let mut sources = vec![own];
-    sources.extend(elsewhere.sources(asked, holes));
+    let mut sources = vec![Source::new(Nanos::MIN, own)];
+    sources.extend(elsewhere.sources(asked, &holes));
     Ok(process(asked, Box::new(Merged::new(sources, asked.span.from)), is_wanted))
 }
 
 /// Events, processed by the operator that is asked for.
 fn process(asked: &Asked, events: Sequence, is_wanted: impl Fn() -> bool + 'static) -> Sequence {
-    let events = events.enumerate().map(move |(at, event)| {
+    let events = watched(events, is_wanted);
+    let Some(operator) = asked.operator.clone() else { return events };
+    let name = operator.name();
+    Box::new(operator.run(events, asked.span).map(move |event| event.map_err(|error| refused(name, error))))
+}
+
+/// Events, until nobody waits for them.
+fn watched(events: Sequence, is_wanted: impl Fn() -> bool + 'static) -> Sequence {
+    Box::new(events.enumerate().map(move |(at, event)| {
         if at % LOOK_EVENTS == 0 && !is_wanted() {
             return Err(gone(io::ErrorKind::BrokenPipe.into()));
         }
         event
-    });
-    let Some(operator) = asked.operator.clone() else { return Box::new(events) };
-    let name = operator.name();
-    Box::new(operator.run(events, asked.span).map(move |event| event.map_err(|error| refused(name, error))))
+    }))
 }
 
 /// Times of a request in which this archiver has no samples, and peers may.
@@ -169,6 +176,9 @@ struct Holes {
     before: Option<Span>,
     within: Vec<Span>,
 }
+
+/// Ranges that a peer is asked for in one request; more become one range.
+const HOLES_MAX: usize = 32;
 
 /// Gaps that were not filled yet, and the times before and behind all samples here.
 async fn holes(shared: &Shared, asked: &Asked) -> Result<Holes> {
@@ -201,6 +211,9 @@ async fn holes(shared: &Shared, asked: &Asked) -> Result<Holes> {
     if !is_archived && last < span.to {
         add(last, span.to);
     }
+    if let ([first, .., last], true) = (within.as_slice(), within.len() > HOLES_MAX) {
+        within = vec![Span { from: first.from, to: last.to }];
+    }
     Ok(Holes { before, within })
 }
 
@@ -229,12 +242,46 @@ pub(crate) async fn count(shared: &Arc<Shared>, asked: &Asked) -> Result<i64> {
     })
 }
 
-/// Gaps of the range, oldest first: those that are known here or, of a PV that only peers have, to the first of them.
+/// Gaps of the range, oldest first: those that are known here or, of a PV that only peers have, to the first that answers.
 pub(crate) async fn gaps(shared: &Shared, asked: &Asked) -> Result<Vec<Gap>> {
-    match asked.peers.first() {
-        Some(peer) if !asked.is_own => Ok(shared.peers.gaps(peer, &asked.name, asked.span).await?.unwrap_or_default()),
-        _ => history::gaps(&mut Sql::new(&shared.database), &asked.name, asked.span).await,
+    if asked.is_own {
+        return history::gaps(&mut Sql::new(&shared.database), &asked.name, asked.span).await;
     }
+    let mut none = Ok(Vec::new());
+    for peer in &asked.peers {
+        match shared.peers.coverage(peer, &asked.name, asked.span).await {
+            Ok(Some(coverage)) => return Ok(coverage.gaps),
+            Ok(None) => {}
+            Err(error) => none = Err(error),
+        }
+    }
+    none
+}
+
+/// What this archiver knows of a span of a PV.
+///
+/// # Errors
+/// Those of SQL.
+pub(crate) async fn coverage(shared: &Shared, pv: &str, span: Span) -> Result<Coverage> {
+    // Read before all else: what is committed meanwhile is more than it says.
+    let until = shared.written.until.load(std::sync::atomic::Ordering::Acquire);
+    let mut sql = Sql::new(&shared.database);
+    let ends = history::ends(&mut sql, pv).await?;
+    let gaps = history::gaps(&mut sql, pv, span).await?;
+    let now = shared.now();
+    let known = {
+        let registry = shared.registry.lock().await;
+        let policies = shared.policies.lock().await;
+        registry.get(pv).map(|pv| {
+            let policy = pv.definition.policy.as_deref().and_then(|name| policies.named(name));
+            (pv.definition.created, policy.and_then(|policy| policy.keep_days))
+        })
+    };
+    let first = ends.map(|(first, _)| first).into_iter().chain(known.map(|(created, _)| created)).min();
+    let kept = known.and_then(|(_, days)| Some(now.saturating_sub((days? * DAY) as Nanos)));
+    // A PV that was deleted has its samples, and nothing behind them.
+    let until = if known.is_some() { until } else { ends.map_or(Nanos::MIN, |(_, last)| last) };
+    Ok(Coverage { from: first.map(|first| first.max(kept.unwrap_or(Nanos::MIN))), until, gaps })
 }
 
 /// The last event of the first peer that has one.
@@ -244,15 +291,23 @@ async fn last_at_peers(
     operator: Option<&str>,
     span: Span,
 ) -> Result<Option<Event>> {
+    let mut none = Ok(None);
     for peer in &asked.peers {
-        let Some(events) = shared.peers.events(peer, &asked.name, operator, span).await? else { continue };
-        // Reading blocks.
-        let last = tokio::task::spawn_blocking(move || events.last().transpose()).await.map_err(Error::bug)??;
-        if last.is_some() {
-            return Ok(last);
+        match shared.peers.events(peer, &asked.name, operator, span).await {
+            Ok(Some(events)) => {
+                // Reading blocks.
+                let last = tokio::task::spawn_blocking(move || events.last().transpose()).await;
+                match last.map_err(Error::bug)? {
+                    Ok(Some(event)) => return Ok(Some(event)),
+                    Ok(None) => {}
+                    Err(error) => none = Err(error),
+                }
+            }
+            Ok(None) => {}
+            Err(error) => none = Err(error),
         }
     }
-    Ok(None)
+    none
 }
 
 /// Samples of peers.
@@ -272,11 +327,13 @@ impl Elsewhere {
                 None => Box::new(std::iter::empty()),
             });
         }
-        let mut sources: Vec<Sequence> = Vec::new();
+        let mut sources = Vec::new();
         let mut problem = None;
         for peer in &asked.peers {
             match self.open(peer, &asked.name, None, asked.span) {
-                Ok(Some(events)) => sources.push(Box::new(events.with_versions(&asked.versions))),
+                Ok(Some(events)) => {
+                    sources.push(Source::new(Nanos::MIN, Box::new(events.with_versions(&asked.versions))));
+                }
                 Ok(None) => {}
                 Err(error) => problem = Some(error),
             }
@@ -292,29 +349,41 @@ impl Elsewhere {
         self.runtime.block_on(self.shared.peers.events(peer, pv, operator, span))
     }
 
-    /// For each peer, the events of these spans. They are asked for when they are needed. A peer that does not answer has none,
-    /// and the gap is told instead.
-    fn sources(&self, asked: &Asked, spans: Vec<Span>) -> Vec<Sequence> {
-        let source = |peer: &Arc<Peer>| -> Sequence {
+    /// For each peer and span, its events. They are asked for when they are needed. A peer that does not answer has none, and the
+    /// gap is told instead.
+    fn sources(&self, asked: &Asked, spans: &[Span]) -> Vec<Source> {
+        let source = |peer: &Arc<Peer>, span: Span| {
             let elsewhere = Elsewhere { shared: Arc::clone(&self.shared), runtime: self.runtime.clone() };
-            let (peer, name, range) = (Arc::clone(peer), asked.name.clone(), asked.span);
+            let (peer, name) = (Arc::clone(peer), asked.name.clone());
             let versions = asked.versions.read(<[Version]>::is_empty).then(|| asked.versions.clone());
-            Box::new(spans.clone().into_iter().flat_map(move |span| -> Sequence {
-                let Ok(Some(mut events)) = elsewhere.open(&peer, &name, None, span) else {
+            // The peer gives the last event before the span too: it is wanted where the range begins.
+            let is_start = span.from == asked.span.from;
+            let open = move || -> Sequence {
+                // A peer that has failed meanwhile is not asked again.
+                if peer.problem().is_some() {
                     return Box::new(std::iter::empty());
+                }
+                let mut events = match elsewhere.open(&peer, &name, None, span) {
+                    Ok(Some(events)) => events,
+                    Ok(None) => return Box::new(std::iter::empty()),
+                    Err(error) => {
+                        Peers::note(&peer, &error);
+                        return Box::new(std::iter::empty());
+                    }
                 };
                 if let Some(versions) = &versions {
                     events = events.with_versions(versions);
                 }
-                // The peer gives the last event before the span too: it is wanted where the range begins.
-                let is_start = span.from == range.from;
-                Box::new(
-                    events
-                        .filter(move |event| is_start || event.as_ref().map_or(true, |event| event.time() > span.from)),
-                )
-            }))
+                let is_wanted = move |event: &Result<Event>| {
+                    is_start || event.as_ref().map_or(true, |event| event.time() > span.from)
+                };
+                Box::new(events.filter(is_wanted))
+            };
+            let start = if is_start { Nanos::MIN } else { span.from };
+            Source::new(start, Box::new(std::iter::once_with(open).flatten()))
         };
-        asked.peers.iter().filter(|peer| peer.problem().is_none()).map(source).collect()
+        let peers = asked.peers.iter().filter(|peer| peer.problem().is_none());
+        peers.flat_map(|peer| spans.iter().map(move |span| source(peer, *span))).collect()
     }
 }
 

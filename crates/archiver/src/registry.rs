@@ -76,11 +76,11 @@ pub(crate) struct Definition {
 
 impl Definition {
     /// Samples of a gap may have stamps from so long before it and behind it: its ends are times of arrival. Another archiver
-    /// scans at other times, and its scans near the gap are not missing here.
+    /// scans at other times, or leaves out other values of a deadband, and what it has near the gap is not missing here.
     pub(crate) fn margin(&self) -> Nanos {
         match self.method {
-            Method::Monitor => 10 * 1_000_000_000,
-            Method::Scan => 0,
+            Method::Monitor if self.deadband == 0.0 => 10 * 1_000_000_000,
+            _ => 0,
         }
     }
 
@@ -193,6 +193,11 @@ impl Pv {
         }
     }
 
+    /// What the value means for the PVs that this one switches: whether it is 0, if it is known.
+    pub(crate) fn switches(&self) -> Option<bool> {
+        self.number.map(|number| number == 0.0)
+    }
+
     /// Samples a second since the PV was subscribed.
     pub(crate) fn rate(&self, now: Nanos) -> f64 {
         self.counts.events as f64 / seconds_of(self.subscribed, now)
@@ -288,12 +293,14 @@ impl Registry {
 
     /// Notes which PVs switch others; after definitions have changed.
     pub(crate) fn note_switches(&mut self) {
-        self.switched.clear();
+        let mut switched: FxHashMap<Arc<str>, Vec<usize>> = FxHashMap::default();
         for (at, pv) in self.slots.iter().enumerate().filter_map(|(at, pv)| Some((at, pv.as_ref()?))) {
             for name in [&pv.definition.enabled_by, &pv.definition.disabled_by].into_iter().flatten() {
-                self.switched.entry(Arc::clone(name)).or_default().push(at);
+                let real = self.find(name).map_or(name, |pv| &pv.definition.name);
+                switched.entry(Arc::clone(real)).or_default().push(at);
             }
         }
+        self.switched = switched;
         for pv in self.slots.iter_mut().flatten() {
             pv.is_switch = self.switched.contains_key(&pv.definition.name);
         }
@@ -305,10 +312,9 @@ impl Registry {
         for at in places {
             let Some(definition) = self.slots[at].as_ref().map(|pv| &pv.definition) else { continue };
             // A PV whose value is not known switches nothing off: rather a sample too many.
-            let number = |name: &Arc<str>| self.get(name)?.number;
+            let is_zero = |name: &Arc<str>| self.find(name)?.switches();
             let off_by = [(&definition.enabled_by, true), (&definition.disabled_by, false)].into_iter();
-            let off_by =
-                off_by.filter_map(|(by, zero)| by.as_ref().filter(|by| number(by).is_some_and(|n| (n == 0.0) == zero)));
+            let off_by = off_by.filter_map(|(by, off)| by.as_ref().filter(|by| is_zero(by) == Some(off)));
             let off_by = off_by.cloned().next();
             if let Some(pv) = &mut self.slots[at] {
                 change(pv, off_by);

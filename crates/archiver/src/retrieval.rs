@@ -7,7 +7,7 @@
 //! | `data/getDataAtTime` | the newest sample of each PV at a time |
 //! | `bpl/…` | names, gaps, metadata and versions |
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io::Write;
 use std::sync::Arc;
 
@@ -24,12 +24,13 @@ use tokio::runtime::Handle;
 use crate::history;
 use crate::names;
 use crate::parameters::{Parameters, invalid};
-use crate::peers::{OWN_ONLY, Peer};
+use crate::peers::{Coverage, OWN_ONLY, Peer};
 use crate::reading::{self, Asked};
 use crate::replies;
 use crate::shared::Shared;
 use crate::sql::Sql;
 use crate::streams::{self, gone};
+use crate::tables::Gap;
 use crate::times;
 use crate::type_info;
 use crate::values;
@@ -234,6 +235,7 @@ async fn at_peers(
         let registry = shared.registry.lock().await;
         names.iter().filter(|name| registry.get(name).is_none() || in_gap.contains(*name)).collect()
     };
+    let wanted: HashSet<&String> = asked.iter().copied().collect();
     let back = format!("PT{}S", back / SECOND);
     let ask = async |peer: &Arc<Peer>| {
         let names: Vec<String> = asked.iter().filter(|name| peer.has(name)).map(|name| (*name).clone()).collect();
@@ -245,7 +247,7 @@ async fn at_peers(
     };
     for found in futures::future::join_all(peers.iter().map(ask)).await {
         // The Appliance leaves out what it cannot reach; the newest sample of its own is not wrong.
-        for (name, sample) in found.unwrap_or_default() {
+        for (name, sample) in found.unwrap_or_default().into_iter().filter(|(name, _)| wanted.contains(name)) {
             let (Some(seconds), Some(nanos)) = (sample["secs"].as_i64(), sample["nanos"].as_i64()) else { continue };
             let time = seconds.saturating_mul(SECOND).saturating_add(nanos);
             if newest.get(&name).is_none_or(|(known, _)| *known < time) {
@@ -290,7 +292,11 @@ pub(crate) fn names_of(request: &Request, parameters: &Parameters) -> Result<Vec
 pub(crate) async fn business(shared: &Arc<Shared>, request: &Request) -> Result<Response> {
     let parameters = Parameters::of(request)?;
     match request.parameter("action").unwrap_or_default() {
-        "getVersion" => Ok(replies::json(&json!({ "retrieval_version": replies::VERSION }))),
+        "getVersion" => {
+            // Tells an archiver that it asks itself.
+            let instance = shared.started.to_string();
+            Ok(replies::json(&json!({ "retrieval_version": replies::VERSION, "instance": instance })))
+        }
         "getMatchingPVs" => {
             let limit = parameters.limit(Some(500))?;
             let names = matching(shared, &parameters, parameters.flag(OWN_ONLY)?).await?;
@@ -318,6 +324,7 @@ pub(crate) async fn business(shared: &Arc<Shared>, request: &Request) -> Result<
             Ok(replies::json(&json!(kept)))
         }
         "getGaps" => gaps(shared, &parameters).await,
+        "getCoverage" => coverage(shared, &parameters).await,
         "getMetadata" => type_info::metadata(shared, parameters.expect("pv")?).await,
         "getClientConfig" => Ok(replies::json(&json!({}))),
         action => Ok(replies::unknown_action("retrieval/bpl", action)),
@@ -355,26 +362,45 @@ fn with_peers(shared: &Shared, mut names: Vec<Arc<str>>, own_only: bool) -> Vec<
     names
 }
 
-/// Gaps of a PV, oldest first.
-async fn gaps(shared: &Shared, parameters: &Parameters) -> Result<Response> {
+/// The PV and the range of a request for gaps.
+async fn pv_and_span(shared: &Shared, parameters: &Parameters) -> Result<(String, Span)> {
     let name = names::normal(parameters.expect("pv")?);
     let span = match spans(parameters, shared.now())?.as_slice() {
         [span] => *span,
         _ => return Err(invalid("gaps have one range: from and to".to_owned())),
     };
     let mut sql = Sql::new(&shared.database);
-    let name = reading::real_name(shared, &mut sql, name).await?.ok_or_else(|| reading::unknown(name))?;
-    let gaps = history::gaps(&mut sql, &name, span).await?.into_iter().map(|gap| {
-        json!({
-            "from": times::precise(gap.start),
-            "to": gap.ended.map(times::precise),
-            "reason": gap.reason,
-            "samples": gap.samples,
-            "detail": gap.detail,
-            "filled": gap.filled,
-        })
-    });
-    Ok(replies::json(&gaps.collect()))
+    let real = reading::real_name(shared, &mut sql, name).await?;
+    Ok((real.ok_or_else(|| reading::unknown(name))?, span))
+}
+
+/// Gaps of a PV, oldest first.
+async fn gaps(shared: &Shared, parameters: &Parameters) -> Result<Response> {
+    let (name, span) = pv_and_span(shared, parameters).await?;
+    let gaps = history::gaps(&mut Sql::new(&shared.database), &name, span).await?;
+    Ok(replies::json(&gaps.iter().map(gap).collect()))
+}
+
+/// What this archiver knows of a range: from when on and until when it has all that arrived, and its gaps.
+async fn coverage(shared: &Shared, parameters: &Parameters) -> Result<Response> {
+    let (name, span) = pv_and_span(shared, parameters).await?;
+    let Coverage { from, until, gaps } = reading::coverage(shared, &name, span).await?;
+    Ok(replies::json(&json!({
+        "from": from.map(times::precise),
+        "until": times::precise(until),
+        "gaps": gaps.iter().map(gap).collect::<Vec<_>>(),
+    })))
+}
+
+fn gap(gap: &Gap) -> Json {
+    json!({
+        "from": times::precise(gap.start),
+        "to": gap.ended.map(times::precise),
+        "reason": gap.reason,
+        "samples": gap.samples,
+        "detail": gap.detail,
+        "filled": gap.filled,
+    })
 }
 
 /// A reply with the status 404.

@@ -33,8 +33,12 @@ pub(crate) mod reason {
     pub(crate) const REFUSED: &str = "refused";
     pub(crate) const OFF: &str = "switched off";
 
+    /// The pair did not archive the PV; only where this archiver had a gap too.
+    pub(crate) const ABSENT: &str = "not archived";
+
     /// All reasons.
-    pub(crate) const ALL: [&str; 8] = [CONNECTING, DISCONNECTED, PAUSED, STOPPED, DROPPED, WITHHELD, REFUSED, OFF];
+    pub(crate) const ALL: [&str; 9] =
+        [CONNECTING, DISCONNECTED, PAUSED, STOPPED, DROPPED, WITHHELD, REFUSED, OFF, ABSENT];
     /// Those in which samples are not wanted.
     pub(crate) const MEANT: [&str; 2] = [PAUSED, OFF];
 }
@@ -92,6 +96,7 @@ impl Pv {
         if self.connection.is_some() && self.gap.is_none() {
             self.open_gap(reason::REFUSED, Some(why.clone()), received, rows);
         }
+        self.number = None;
         self.refused = Some(why);
     }
 
@@ -111,6 +116,8 @@ impl Pv {
         if self.is_off {
             self.open_gap(reason::OFF, None, received, rows);
         }
+        // The value may have changed and come back meanwhile.
+        self.stored_last = None;
         self.connected_first.get_or_insert(received);
         self.connected_last = Some(received);
         self.host_last = Some(host.clone());
@@ -230,9 +237,25 @@ impl Pv {
                 if self.gap.as_ref().is_some_and(|gap| gap.reason == reason::OFF) {
                     self.close_gap(received, rows);
                 }
+                self.stored_last = None;
                 self.flush_slot(rows);
+                if let Some(why) = self.refused.take() {
+                    self.refuse(why, received, rows);
+                }
             }
         }
+    }
+
+    /// Ends sampling: stores what a scan has kept back, or counts in its gap what a PV that is switched off has.
+    pub(crate) fn end(&mut self, rows: &mut Pending) {
+        if !self.is_off {
+            return self.flush_slot(rows);
+        }
+        if let Some(gap) = self.gap.as_mut().filter(|gap| gap.reason == reason::OFF) {
+            gap.samples = gap.samples.or(Some(0)).map(|count| count + i64::from(self.slot.is_some()));
+            rows.gaps.push(&self.definition.name, gap);
+        }
+        self.slot = None;
     }
 
     /// Stores what a scan has kept back.
@@ -267,7 +290,10 @@ impl Pv {
             rows.misdated.push(&self.definition.name, sample, &stored, received, why);
             return;
         }
+        let is_late = self.newest.is_some_and(|(time, _)| sample.time < time);
         if self.definition.deadband > 0.0
+            && values::is_number(stored.ty)
+            && !is_late
             && let (Some(number), Some((last, severity))) = (stored.value, self.stored_last)
             && severity == sample.severity
             && (number - last).abs() <= self.definition.deadband
@@ -275,10 +301,10 @@ impl Pv {
             self.counts.unchanged += 1;
             return;
         }
-        self.stored_last = stored.value.map(|number| (number, sample.severity));
-        if self.newest.is_some_and(|(time, _)| sample.time < time) {
+        if is_late {
             self.counts.late += 1;
         } else {
+            self.stored_last = stored.value.map(|number| (number, sample.severity));
             self.newest = Some((sample.time, Some(hash)));
         }
         self.counts.stored += 1;

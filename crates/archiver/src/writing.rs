@@ -103,7 +103,7 @@ pub(crate) async fn sample(
     {
         let mut registry = shared.registry.lock().await;
         let mut rows = shared.pending.lock().await;
-        registry.all_mut().filter(|pv| !pv.is_off).for_each(|pv| pv.flush_slot(&mut rows));
+        registry.all_mut().for_each(|pv| pv.end(&mut rows));
     }
     if let Ok(permit) = queue.reserve().await {
         permit.send(outgoing(&shared, shared.now()).await);
@@ -118,8 +118,9 @@ async fn take(shared: &Shared, protocol: Protocol, batch: Batch, arrived: &mut N
         *arrived = update.received;
         // Events of a PV that was removed or paused meanwhile are nobody's.
         let Some(pv) = registry.of_channel((protocol, update.channel)) else { continue };
+        let before = pv.switches();
         pv.take(update.event, update.received, &mut rows);
-        if pv.is_switch {
+        if pv.is_switch && pv.switches() != before {
             let name = Arc::clone(&pv.definition.name);
             registry.for_switched_by(&name, |pv, by| pv.switch(by, update.received, &mut rows));
         }

@@ -63,15 +63,21 @@ fn a_pair_fills_the_gaps_that_only_one_of_them_has() {
     };
     assert_eq!(with_fields(&reply), 0, "a gap that was filled is none: {reply}");
 
+    // The pair tells nothing of times before it had the PV: a gap of then is not filled.
+    let older =
+        "INSERT INTO epics.gaps (time, pv, reason, ended) VALUES ('2020-01-01', 'T:CNT', 'disconnected', '2020-01-02')";
+    one.sql(older);
+    let parts = "SELECT count(*) FROM epics.gaps WHERE time BETWEEN '2020-01-01' AND '2020-01-02' AND filled = false \
+                 AND detail LIKE '%not archived' AND ended = '2020-01-02'";
+    until("the gap stays", || number(&one, parts) == 1);
+
     // What both lack stays a gap, with both reasons.
     ioc.kill();
     until_gap(&one, "disconnected");
     until_gap(&two, "disconnected");
     let _ioc = Ioc::start(ports);
-    until("the gap of both is known", || gaps(&one).iter().any(|gap| gap.contains("disconnected,f,")));
-    let told = gaps(&one);
-    let last = told.last().unwrap();
-    assert!(last.contains(&format!("here: disconnected; at {}", url(&two))), "{told:?}");
+    let both = format!("disconnected,f,here: disconnected; at {}/retrieval: the IOC closed the connection", url(&two));
+    until("the gap of both is known", || gaps(&one).last().unwrap() == &both);
     let reply = json_of(&one, "/retrieval/data/getData.json?pv=T:CNT");
     assert_eq!(with_fields(&reply), 1, "{reply}");
 
@@ -182,12 +188,19 @@ fn a_url_that_is_no_archiver_is_refused_or_told() {
         let (seen, body) = add(url);
         assert!(seen == status && body.contains(told), "{url}: {seen} {body}");
     }
+    let own = format!("http://{}", server.http);
+    let (status, body) = add(&own);
+    assert!(status == 400 && body.contains("this archiver itself"), "{status}: {body}");
+    assert_eq!(json_of(&server, "/mgmt/bpl/getExternalArchiverServers"), json!([]));
     // A host that does not answer, and a server that is no archiver.
     let health = format!("http://{}", server.health);
     for url in ["http://127.0.0.1:1", &health] {
         let (status, body) = add(url);
         assert!(status == 200 && body.contains("not reached"), "{url}: {status} {body}");
     }
-    assert_eq!(get(&server, "/retrieval/data/getData.json?pv=T:NONE").0, 404);
+    // Whether these have a PV is not known.
+    let (status, body) = get(&server, "/retrieval/data/getData.json?pv=T:NONE");
+    assert!(status == 503 && body.contains("peer http://127.0.0.1"), "{status}: {body}");
+    assert_eq!(get(&server, "/retrieval/data/getData.json?pv=T:NONE&skipExternalServers=true").0, 404);
     server.stop();
 }
