@@ -434,6 +434,34 @@ fn usual_statements_are_series_statements() {
 }
 
 #[test]
+fn series_are_looked_up_by_an_array_that_is_a_parameter() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let fixture = Fixture::new();
+    let mut client = Client::new(&fixture, Storage::Memory);
+    let keys = Value::Array(["a", "b", "x"].map(|key| Value::Text(key.to_owned())).to_vec());
+    runtime.block_on(async {
+        client.run(ONE_KEY).await.unwrap();
+        client.run("INSERT INTO o SELECT now(), k, 1, 2 FROM unnest(ARRAY['a', 'b', 'c', 'd', 'e']) k").await.unwrap();
+        for (sql, expected) in [
+            (
+                "EXPLAIN ANALYZE SELECT DISTINCT ON (dev) dev, v FROM o WHERE dev = ANY($1) ORDER BY dev, time DESC",
+                "rows read=2",
+            ),
+            // By DataFusion, which must not compare each row with each item.
+            (
+                "EXPLAIN ANALYZE SELECT o.dev FROM o JOIN o p ON o.v = p.v WHERE o.dev = ANY($1) AND p.dev = ANY($1)",
+                "series=2 of 5",
+            ),
+        ] {
+            let plan = client.bound_cells(sql, &[], std::slice::from_ref(&keys)).await.unwrap();
+            let plan = plan.into_iter().flatten().flatten().collect::<Vec<_>>().join("\n");
+            assert!(plan.contains(expected), "{sql}: {plan}");
+            assert!(plan.starts_with("Series statement") || !plan.contains("evaluate"), "{sql}: {plan}");
+        }
+    });
+}
+
+#[test]
 fn what_looks_at_many_values_runs_on_threads_and_answers_as_the_planner_does() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let fixture = Fixture::new();

@@ -8,17 +8,21 @@ use arrow_schema::DataType;
 use bumpalo::Bump;
 use catalog::{TypeId, Volatility as Stability, builtin};
 use datafusion::common::Result as DfResult;
+use datafusion::logical_expr::expr::InList;
+use datafusion::logical_expr::simplify::{ExprSimplifyResult, SimplifyContext};
 use datafusion::logical_expr::{
-    ColumnarValue, Expr as DfExpr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+    ColumnarValue, Expr as DfExpr, Operator, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+    binary_expr,
 };
 use datafusion::scalar::ScalarValue;
 use model::{Datum, Error, Result, SqlState};
 use scalar::{Context, Expr, ExprKind, Row, Session};
 
-use crate::arrow::{Builder, arrow_type, datum};
+use crate::arrow::{Builder, Form, arrow_type, datum, form};
 use crate::errors::OrError;
 use crate::errors::external;
 use crate::evaluation::kernels;
+use crate::evaluation::natives::{Native, native};
 
 /// Rows whose computed values share an arena, which bounds the memory of a batch.
 const CHUNK_ROWS: usize = 1_024;
@@ -230,10 +234,68 @@ impl ScalarUDFImpl for Evaluate {
         Ok(arrow_type(self.program.expr.ty, &self.program.zone))
     }
 
+    /// `column = ANY ($1)` becomes `column IN (…)` once the parameter has its value: scans look such columns up.
+    fn simplify(&self, arguments: Vec<DfExpr>, info: &SimplifyContext) -> DfResult<ExprSimplifyResult> {
+        let list = among(&self.program, &arguments, |argument| info.get_data_type(argument).ok());
+        Ok(list.map_or(ExprSimplifyResult::Original(arguments), ExprSimplifyResult::Simplified))
+    }
+
     fn invoke_with_args(&self, arguments: ScalarFunctionArgs) -> DfResult<ColumnarValue> {
         let is_volatile = self.signature.volatility == Volatility::Volatile;
         compute(&arguments, is_volatile, |columns, rows| self.program.run(columns, rows))
     }
+}
+
+/// The list form of a comparison of an argument with each item of another, which is an array that is known. `None` if the program
+/// is something else, or DataFusion compares otherwise than PostgreSQL.
+fn among(program: &Program, arguments: &[DfExpr], type_of: impl Fn(&DfExpr) -> Option<DataType>) -> Option<DfExpr> {
+    let ExprKind::Quantified { all, call, operands } = &program.expr.kind else { return None };
+    let [ExprKind::Column(left), ExprKind::Column(right)] = [&operands[0].kind, &operands[1].kind] else { return None };
+    let (left, right) = (*left as usize, *right as usize);
+    let DfExpr::Literal(array, _) = arguments.get(right)? else { return None };
+    let item = call.arguments.get(1).copied().filter(|item| *item == operands[0].ty && has_exact_items(*item))?;
+    let wanted = if *all { Operator::NotEq } else { Operator::Eq };
+    if native(call.function) != Some(Native::Compare(wanted)) {
+        return None;
+    }
+    let found = type_of(arguments.get(left)?)?;
+    if found != arrow_type(item, &program.zone) && !found.is_string() {
+        return None;
+    }
+    let array = array.to_array().ok()?;
+    let Datum::Array(array) = datum(array.as_ref(), 0, *program.columns.get(right)?).ok()? else { return None };
+    in_list(arguments[left].clone(), *all, &array.items, item, &program.zone)
+}
+
+/// Whether DataFusion's lists of values of a type compare as PostgreSQL does.
+pub(crate) fn has_exact_items(ty: TypeId) -> bool {
+    matches!(
+        form(ty),
+        Form::Bool
+            | Form::Int2
+            | Form::Int4
+            | Form::Int8
+            | Form::Text
+            | Form::Date
+            | Form::Timestamp
+            | Form::Timestamptz
+    )
+}
+
+/// `value IN (items)` or, with `all`, `value NOT IN (items)`; `None` without an item that is not NULL.
+pub(crate) fn in_list(value: DfExpr, all: bool, items: &[Datum<'_>], ty: TypeId, zone: &Arc<str>) -> Option<DfExpr> {
+    let there = items.iter().filter(|item| !item.is_null());
+    let literal = |item| constant(item, ty, zone).ok().map(|literal| DfExpr::Literal(literal, None));
+    let list: Vec<DfExpr> = there.map(literal).collect::<Option<_>>()?;
+    if list.is_empty() {
+        return None;
+    }
+    let has_null = list.len() < items.len();
+    let among = DfExpr::InList(InList::new(Box::new(value), list, all));
+    // DataFusion joins lists about one column as sets of values that are not NULL.
+    let unknown = DfExpr::Literal(ScalarValue::Boolean(None), None);
+    let operator = if all { Operator::And } else { Operator::Or };
+    Some(if has_null { binary_expr(among, operator, unknown) } else { among })
 }
 
 /// Computes rows; of constants only one.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use arrow_schema::{DataType, Field, TimeUnit};
 use catalog::TypeId;
 use datafusion::common::DFSchema;
-use datafusion::logical_expr::expr::{InList, Placeholder};
+use datafusion::logical_expr::expr::Placeholder;
 use datafusion::logical_expr::{BinaryExpr, Expr as DfExpr, Like, Operator, cast, when};
 use datafusion::scalar::ScalarValue;
 use model::{Datum, Error, Result, SqlState};
@@ -14,7 +14,7 @@ use rustc_hash::FxHashSet;
 use scalar::{BooleanTest, Expr, ExprKind, Session, Value};
 
 use crate::arrow::{Form, arrow_type, form};
-use crate::evaluation::evaluate::{Evaluate, Program, constant};
+use crate::evaluation::evaluate::{Evaluate, Program, constant, has_exact_items, in_list};
 use crate::evaluation::keys;
 use crate::evaluation::natives::{self, Native, is_equality, native};
 use crate::evaluation::points::Points;
@@ -400,35 +400,16 @@ impl Lowering<'_> {
         let Some(item_ty) = item_ty.filter(|_| native(call.function) == Some(Native::Compare(wanted))) else {
             return Ok(None);
         };
-        let is_exact = matches!(
-            form(item_ty),
-            Form::Bool
-                | Form::Int2
-                | Form::Int4
-                | Form::Int8
-                | Form::Text
-                | Form::Date
-                | Form::Timestamp
-                | Form::Timestamptz
-        );
-        let Some((lowered, ty)) = self.native(left, schema)?.filter(|_| is_exact && left.ty == item_ty) else {
+        let Some((lowered, ty)) = self.native(left, schema)?.filter(|_| has_exact_items(item_ty) && left.ty == item_ty)
+        else {
             return Ok(None);
         };
         let is_stored_otherwise = ty != arrow_type(item_ty, &self.zone) && !ty.is_string();
-        let mut list = Vec::with_capacity(items.len());
-        for item in items.iter().filter(|item| !item.datum().is_null()) {
-            let Ok(literal) = constant(&item.datum(), item_ty, &self.zone) else { return Ok(None) };
-            list.push(DfExpr::Literal(literal, None));
-        }
-        if is_stored_otherwise || list.is_empty() {
+        if is_stored_otherwise {
             return Ok(None);
         }
-        let has_null = list.len() < items.len();
-        let among = DfExpr::InList(InList::new(Box::new(lowered), list, all));
-        // DataFusion joins lists about one column as sets of values that are not NULL.
-        let unknown = DfExpr::Literal(ScalarValue::Boolean(None), None);
-        let with_null = |among| binary(among, if all { Operator::And } else { Operator::Or }, unknown);
-        Ok(Some((if has_null { with_null(among) } else { among }, DataType::Boolean)))
+        let items: Vec<Datum<'_>> = items.iter().map(|item| item.datum()).collect();
+        Ok(in_list(lowered, all, &items, item_ty, &self.zone).map(|among| (among, DataType::Boolean)))
     }
 
     fn case(

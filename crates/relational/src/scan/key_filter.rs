@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
-use arrow_array::{Array, RecordBatch, RecordBatchOptions};
+use arrow_array::{RecordBatch, RecordBatchOptions};
 use arrow_schema::{Field, Schema, SchemaRef};
 use columns::OneOf;
 use datafusion::common::ScalarValue;
@@ -55,7 +55,7 @@ fn sort(table: &TableRef, filter: &Expr, conditions: &mut Vec<OneOf>, rest: &mut
     }
 }
 
-/// `column = constant`, `column IN (constants)`, `column = ANY (array)`.
+/// `column = constant`, `column IN (constants)`.
 fn one_of(table: &TableRef, filter: &Expr) -> Option<OneOf> {
     match filter {
         Expr::BinaryExpr(BinaryExpr { left, op: Operator::Eq, right }) => {
@@ -75,18 +75,6 @@ fn one_of(table: &TableRef, filter: &Expr) -> Option<OneOf> {
                 _ => None,
             };
             Some(OneOf { column, values: list.iter().map(value).collect::<Option<_>>()? })
-        }
-        Expr::ScalarFunction(call) if call.func.name() == "array_has" => {
-            let [Expr::Literal(ScalarValue::List(list), _), column] = call.args.as_slice() else { return None };
-            let (column, key) = key_column(table, column)?;
-            if list.is_null(0) {
-                return None;
-            }
-            let items = list.value(0);
-            // A NULL in the array is equal to nothing.
-            let there = (0..items.len()).filter(|at| items.is_valid(*at));
-            let value = |at: usize| key_value(key.ty, &ScalarValue::try_from_array(&items, at).ok()?);
-            Some(OneOf { column, values: there.map(value).collect::<Option<_>>()? })
         }
         _ => None,
     }
