@@ -5,6 +5,7 @@
 mod client;
 mod dbr;
 mod fake_server;
+mod ioc;
 mod load;
 mod protocol;
 mod pva_client;
