@@ -1,5 +1,6 @@
 //! `fuzz`: fuzzes every decoder of bytes from outside.
 
+use std::path::PathBuf;
 use std::process::Command;
 
 use crate::Result;
@@ -10,7 +11,8 @@ cargo xtask fuzz [--seconds N] [TARGET]
 
 Runs every fuzz target one after the other, N seconds in all (default 60) and at least 2 each, or TARGET alone for N
 seconds. Stops at the first input that crashes a target, takes it 10 seconds or takes 4 GiB, and says where it is kept. What
-was found to be of interest is kept in fuzz/corpus, and the next run starts from it. Needs a nightly toolchain and cargo-fuzz.
+was found to be of interest is kept in fuzz/corpus, and the next run starts from it and from fuzz/seeds, which are small inputs
+that a decoder of a complex format would take long to find. Needs a nightly toolchain and cargo-fuzz.
 
 Targets: the files of fuzz/fuzz_targets, each of which says what it feeds and what must hold.";
 
@@ -36,6 +38,7 @@ pub(crate) fn run(arguments: &[String]) -> Result {
     for target in &targets {
         let log = logged(
             cargo_fuzz(&["run", target])
+                .args(corpus(target)?)
                 .args(["--", "-rss_limit_mb=4096", "-timeout=10"])
                 .arg(format!("-max_total_time={each}")),
         )
@@ -45,6 +48,16 @@ pub(crate) fn run(arguments: &[String]) -> Result {
     }
     println!("fuzz: {} targets, {each} s each, no crash", targets.len());
     Ok(())
+}
+
+/// Folders of inputs of a target: the first, which new inputs are added to, and its seeds, if it has any.
+fn corpus(target: &str) -> Result<Vec<PathBuf>> {
+    let folder = root().join("fuzz");
+    let corpus = folder.join("corpus").join(target);
+    std::fs::create_dir_all(&corpus).map_err(|error| format!("cannot make {}: {error}", corpus.display()))?;
+    let seeds = folder.join("seeds").join(target);
+    let has_seeds = seeds.is_dir();
+    Ok([corpus].into_iter().chain(has_seeds.then_some(seeds)).collect())
 }
 
 /// Runs a fuzzer; returns its log, which is only needed after a failure.

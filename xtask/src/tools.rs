@@ -24,8 +24,8 @@ const PYTHON: [&str; 8] = [
 ];
 /// Imports that must succeed in a complete Python environment.
 const IMPORTS: &str = "import psycopg, sqlalchemy, django, duckdb, pytz, pyarrow.flight, adbc_driver_flightsql.dbapi";
-/// A soft IOC of EPICS 7, and libca.
-const IOC: [&str; 2] = ["softioc==4.7.2", "aioca==2.1"];
+/// A soft IOC of EPICS 7, libca, and servers of PV Access without an IOC.
+const IOC: [&str; 3] = ["softioc==4.7.2", "aioca==2.1", "p4p==4.3.0"];
 /// Clients of the EPICS Archiver Appliance; the first two need an old protobuf.
 const ARCHIVER_CLIENTS: [&str; 4] = ["aapy==0.12", "pyarchappl==1.0.3.post3", "archapp==1.1.0", "protobuf==3.20.3"];
 /// Another one, which needs a new protobuf.
@@ -43,7 +43,7 @@ pub(crate) struct Tools {
     pub(crate) postgres: PathBuf,
     /// go-tpc: TPC-C with Go's driver.
     pub(crate) go_tpc: PathBuf,
-    /// A Python with softioc.
+    /// A Python with softioc, aioca and p4p.
     pub(crate) ioc: PathBuf,
     /// A Python with aapy, pyarchappl and archapp.
     pub(crate) archiver_clients: PathBuf,
@@ -96,7 +96,7 @@ pub(crate) fn fetch() -> Result<Tools> {
         install(&["sysbench"])?;
     }
     let python = venv(&folder.join("python"), &PYTHON, IMPORTS)?;
-    let ioc = venv(&folder.join("epics"), &IOC, "import softioc.builder, aioca")?;
+    let ioc = venv(&folder.join("epics"), &IOC, "import softioc.builder, aioca, p4p.server")?;
     let imports = "import aa.pb, archappl.client, archapp.interactive";
     let archiver_clients = venv(&folder.join("archiver-clients"), &ARCHIVER_CLIENTS, imports)?;
     let imports = "import epicsarchiver.epicsarchiver";
@@ -106,7 +106,7 @@ pub(crate) fn fetch() -> Result<Tools> {
     println!("tools: PostgreSQL in {}", tools.postgres.display());
     println!("tools: psycopg, SQLAlchemy, Django, DuckDB, pyarrow and ADBC by {}", tools.python.display());
     println!("tools: pgjdbc is {}", tools.pgjdbc.display());
-    println!("tools: softioc and aioca by {}", tools.ioc.display());
+    println!("tools: softioc, aioca and p4p by {}", tools.ioc.display());
     println!("tools: aapy, pyarchappl and archapp by {}", tools.archiver_clients.display());
     println!("tools: epicsarchiver-retrieval-client by {}", tools.retrieval_client.display());
     println!("tools: go-tpc is {}", tools.go_tpc.display());

@@ -11,7 +11,6 @@ use std::collections::VecDeque;
 use std::net::SocketAddrV4;
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::Duration;
 
 use rustc_hash::FxHashMap;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -24,19 +23,12 @@ use super::protocol::{
     Access, ECA_NORMAL, EventMask, Frame, Header, MINOR_VERSION, Request, Response, command, first_frame,
 };
 use super::{Clock, Options, Settings, Statistics};
-use crate::client::connection::{ReadBuffer, Silence, Step, connect};
+use crate::client::connection::{
+    CHECK_PERIOD, LINGER, OUT_BYTES_MAX, ReadBuffer, STABLE_AFTER, Silence, Step, connect,
+};
 use crate::client::event::{ChannelId, DropReason, Event, Outbox, Queue, Reason, Update};
 use crate::sample::Nanos;
 
-/// Time after which flow control, dropped samples and returned channels are looked at again.
-const CHECK_PERIOD: Duration = Duration::from_millis(250);
-/// A circuit without channels is kept for so long.
-const LINGER: Duration = Duration::from_secs(5);
-/// A circuit that ends sooner after its first channel was opened counts as failed, so that a server that keeps closing its circuits
-/// is reconnected to ever more seldom.
-const STABLE_AFTER: Duration = Duration::from_secs(10);
-/// Limit of bytes that wait for the server: it has stopped reading. Requests for 10^5 channels are a quarter of it.
-const OUT_BYTES_MAX: usize = 64 << 20;
 /// First server version that takes a count of 0 as the actual length.
 const MINOR_OF_ACTUAL_COUNT: u16 = 13;
 
@@ -89,11 +81,6 @@ struct Channel {
     state: State,
     /// Metadata as last reported, encoded; empty before.
     metadata: Box<[u8]>,
-    /// Samples dropped since the last sample.
-    dropped: u64,
-    drop_reason: DropReason,
-    /// Whether it is in `Circuit::dropped`.
-    listed: bool,
     /// Number of the circuit's last flow control at the last sample.
     withheld: u32,
 }
@@ -123,8 +110,6 @@ pub(super) struct Circuit {
     outbox: Outbox,
     /// Bytes for the server.
     out: Vec<u8>,
-    /// Channels that may have dropped samples that have not been reported.
-    dropped: Vec<u32>,
     /// Whether the server was asked to withhold updates.
     withholding: bool,
     /// Times that it was asked to.
@@ -155,7 +140,6 @@ impl Circuit {
             channels: FxHashMap::default(),
             outbox: Outbox::new(shared.queue.clone()),
             out: Vec::new(),
-            dropped: Vec::new(),
             withholding: false,
             withheld: 0,
             silence: Silence::new(shared.settings.connection_timeout),
@@ -231,7 +215,7 @@ impl Circuit {
                     None => return End::Client,
                 },
                 granted = self.outbox.granted() => match granted {
-                    Ok(()) => self.relieved(),
+                    Ok(()) => self.outbox.report_all_dropped((self.shared.clock)()),
                     Err(_) => return End::Client,
                 },
                 () = &mut check => {
@@ -383,10 +367,7 @@ impl Circuit {
             channel.withheld = self.withheld;
             self.outbox.push(Update { channel: ChannelId(id), received, event: Event::Withheld }, 0);
         }
-        if channel.dropped > 0 {
-            let event = take_dropped(channel);
-            self.outbox.push(Update { channel: ChannelId(id), received, event }, 0);
-        }
+        self.outbox.report_dropped(id, received);
         self.samples += 1;
         self.outbox.push(Update { channel: ChannelId(id), received, event: Event::Sample(sample) }, payload.len());
     }
@@ -424,30 +405,10 @@ impl Circuit {
     }
 
     fn drop_sample(&mut self, id: u32, reason: DropReason) {
-        let Some(channel) = self.channels.get_mut(&id) else { return };
-        if !std::mem::replace(&mut channel.listed, true) {
-            self.dropped.push(id);
+        if self.channels.contains_key(&id) {
+            self.outbox.drop_sample(id, reason);
+            self.shared.statistics.dropped_samples.add(1);
         }
-        channel.dropped += 1;
-        channel.drop_reason = reason;
-        self.shared.statistics.dropped_samples.add(1);
-    }
-
-    /// Nothing waits for the consumer any more: reports what was dropped in the meantime.
-    fn relieved(&mut self) {
-        if self.outbox.is_blocked() {
-            return;
-        }
-        let received = (self.shared.clock)();
-        for id in std::mem::take(&mut self.dropped) {
-            let Some(channel) = self.channels.get_mut(&id) else { continue };
-            channel.listed = false;
-            if channel.dropped > 0 {
-                let event = take_dropped(channel);
-                self.outbox.push(Update { channel: ChannelId(id), received, event }, 0);
-            }
-        }
-        self.outbox.flush();
     }
 
     fn obey(&mut self, order: Order) {
@@ -464,15 +425,13 @@ impl Circuit {
                         access: Access::default(),
                         state: State::Creating { since },
                         metadata: Box::default(),
-                        dropped: 0,
-                        drop_reason: DropReason::ConsumerSlow,
-                        listed: false,
                         withheld: self.withheld,
                     },
                 );
             }
             Order::Remove { channel: id } => {
                 let Some(channel) = self.channels.remove(&id) else { return };
+                self.outbox.forget_dropped(id);
                 if let State::Open { server_channel, .. } = channel.state {
                     self.shared.statistics.connected_channels.subtract(1);
                     Request::ClearChannel { server_channel, channel: id }.encode(&mut self.out);
@@ -484,11 +443,8 @@ impl Circuit {
 
     /// Removes a channel and reports that it is disconnected, if it was open.
     fn close(&mut self, id: u32, reason: Reason, received: Nanos) {
-        let Some(mut channel) = self.channels.remove(&id) else { return };
-        if channel.dropped > 0 {
-            let event = take_dropped(&mut channel);
-            self.outbox.push(Update { channel: ChannelId(id), received, event }, 0);
-        }
+        let Some(channel) = self.channels.remove(&id) else { return };
+        self.outbox.report_dropped(id, received);
         if matches!(channel.state, State::Open { .. }) {
             self.shared.statistics.connected_channels.subtract(1);
             self.outbox.push(Update { channel: ChannelId(id), received, event: Event::Disconnected(reason) }, 0);
@@ -505,7 +461,7 @@ impl Circuit {
     /// Time at which [`Circuit::check`] has something to do.
     fn check_due(&self) -> Instant {
         let soon =
-            self.withholding || !self.dropped.is_empty() || !self.returned.is_empty() || self.outbox.is_overfull();
+            self.withholding || self.outbox.has_dropped() || !self.returned.is_empty() || self.outbox.is_overfull();
         let soon = soon.then(|| self.checked + CHECK_PERIOD);
         let idle = self.channels.is_empty().then(|| self.idle_since.map_or(self.checked, |since| since + LINGER));
         let creating = self.creating.front().map(|&(since, _)| since + self.shared.settings.connection_timeout);
@@ -521,8 +477,8 @@ impl Circuit {
             self.withheld += 1;
             Request::EventsOn.encode(&mut self.out);
         }
-        if !self.dropped.is_empty() {
-            self.relieved();
+        if self.outbox.has_dropped() {
+            self.outbox.report_all_dropped((self.shared.clock)());
         }
         self.outbox.flush();
         if !self.outbox.is_blocked() {
@@ -589,8 +545,4 @@ fn subscription(
     mask: EventMask,
 ) -> Request<'static> {
     Request::EventAdd { data_type, count, server_channel, subscription, mask }
-}
-
-fn take_dropped(channel: &mut Channel) -> Event {
-    Event::Dropped { count: std::mem::take(&mut channel.dropped), reason: channel.drop_reason }
 }

@@ -11,6 +11,16 @@ use tokio::time::{Instant, timeout};
 const READ_BYTES_MIN: usize = 4 << 10;
 const READ_BYTES_MAX: usize = 64 << 10;
 
+/// Time after which flow control, dropped samples and returned channels are looked at again.
+pub(crate) const CHECK_PERIOD: Duration = Duration::from_millis(250);
+/// A circuit without channels is kept for so long.
+pub(crate) const LINGER: Duration = Duration::from_secs(5);
+/// A circuit that ends sooner after its first channel was opened counts as failed, so that a server that keeps closing its circuits
+/// is reconnected to ever more seldom.
+pub(crate) const STABLE_AFTER: Duration = Duration::from_secs(10);
+/// Limit of bytes that wait for the server: it has stopped reading. Requests for 10^5 channels are a quarter of it.
+pub(crate) const OUT_BYTES_MAX: usize = 64 << 20;
+
 /// Buffer of a socket for searches, so that answers to a burst of searches are not lost.
 const RECEIVE_BUFFER_BYTES: usize = 4 << 20;
 

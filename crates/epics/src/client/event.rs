@@ -9,6 +9,7 @@ use std::net::SocketAddrV4;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use rustc_hash::FxHashMap;
 use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore, mpsc};
 
 use crate::sample::{Metadata, Nanos, Sample, ValueType};
@@ -233,17 +234,59 @@ pub(crate) struct Outbox {
     current_bytes: usize,
     /// A batch that waits for its permits.
     waiting: Option<(Vec<Update>, Grant)>,
+    /// Samples dropped since the last sample of their channel, and the last cause.
+    dropped: FxHashMap<u32, (u64, DropReason)>,
 }
 
 impl Outbox {
     pub(crate) fn new(queue: Queue) -> Outbox {
-        Outbox { queue, current: Vec::new(), current_bytes: 0, waiting: None }
+        Outbox { queue, current: Vec::new(), current_bytes: 0, waiting: None, dropped: FxHashMap::default() }
     }
 
     /// Adds an event. `payload_bytes`: bytes that it came in, as an estimate of its size.
     pub(crate) fn push(&mut self, update: Update, payload_bytes: usize) {
         self.current_bytes += size_of::<Update>() + payload_bytes;
         self.current.push(update);
+    }
+
+    /// Counts a sample of a channel that is not delivered.
+    pub(crate) fn drop_sample(&mut self, channel: u32, reason: DropReason) {
+        let (count, last_reason) = self.dropped.entry(channel).or_insert((0, reason));
+        *count += 1;
+        *last_reason = reason;
+    }
+
+    /// Reports the dropped samples of a channel, if there are any: before its next sample, and before its end.
+    pub(crate) fn report_dropped(&mut self, channel: u32, received: Nanos) {
+        if self.dropped.is_empty() {
+            return;
+        }
+        if let Some((count, reason)) = self.dropped.remove(&channel) {
+            let event = Event::Dropped { count, reason };
+            self.push(Update { channel: ChannelId(channel), received, event }, 0);
+        }
+    }
+
+    /// Reports all dropped samples and sends what has been pushed, unless updates still wait for the consumer.
+    pub(crate) fn report_all_dropped(&mut self, received: Nanos) {
+        if self.waiting.is_some() {
+            return;
+        }
+        for (channel, (count, reason)) in std::mem::take(&mut self.dropped) {
+            let event = Event::Dropped { count, reason };
+            self.push(Update { channel: ChannelId(channel), received, event }, 0);
+        }
+        self.flush();
+    }
+
+    /// Whether dropped samples have not been reported.
+    pub(crate) fn has_dropped(&self) -> bool {
+        !self.dropped.is_empty()
+    }
+
+    /// The channel has ended, and nobody wants to know of its dropped samples.
+    pub(crate) fn forget_dropped(&mut self, channel: u32) {
+        self.dropped.remove(&channel);
     }
 
     /// Whether samples have to be dropped.

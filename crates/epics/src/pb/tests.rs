@@ -210,6 +210,16 @@ fn seconds_beyond_the_year_are_added_up() {
     assert_eq!(event.time(), start_of_year(2012) + i64::from(u32::MAX) * (SECOND + 1));
 }
 
+/// Bug: an event of another type kept the tag, and lost it when it was written. Fix: only structures have the field.
+#[test]
+fn user_tag_of_a_type_that_has_none_is_no_field_of_the_event() {
+    let event = double(start_of_year(2024), 1.5);
+    let mut bytes = write(&[(header(Payload::Float64), vec![event.clone()])]);
+    bytes.pop();
+    bytes.extend(b"\x48\x05\n");
+    assert_eq!(events_in(read(&bytes)), [event]);
+}
+
 #[test]
 fn severity_that_epics_lacks_counts_as_invalid_and_is_counted() {
     let mut bytes = b"\x08\x06\x12\x01A\x18\xdc\x0f\n".to_vec();

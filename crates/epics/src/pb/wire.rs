@@ -238,7 +238,7 @@ pub(super) fn decode_event(message: &[u8], payload: Payload, year_start: Nanos) 
             6 => repeat_count = Some(field.uint32("repeatcount")?),
             7 => fields.push(decode_pair(field.bytes()?)?),
             8 => actual_change = Some(field.varint()? != 0),
-            9 => user_tag = Some(field.uint32("userTag")?),
+            9 if payload == Payload::Structure => user_tag = Some(field.uint32("userTag")?),
             _ => {}
         }
     }

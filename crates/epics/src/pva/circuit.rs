@@ -15,7 +15,6 @@ use std::collections::VecDeque;
 use std::net::SocketAddrV4;
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::Duration;
 
 use rustc_hash::FxHashMap;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -32,22 +31,15 @@ use super::protocol::{
 use super::types::{Fields, KNOWN_NUMBER, Type, TypeCache};
 use super::wire::{BitSet, Malformed, Order as ByteOrder, Reader, Status};
 use super::{Options, Settings};
-use crate::client::connection::{ReadBuffer, Silence, Step, connect};
+use crate::client::connection::{
+    CHECK_PERIOD, LINGER, OUT_BYTES_MAX, ReadBuffer, STABLE_AFTER, Silence, Step, connect,
+};
 use crate::client::event::{
     Access, Annotations, ChannelId, DropReason, Event, EventMask, Outbox, Queue, Reason, Update,
 };
 use crate::client::{Clock, Statistics};
 use crate::sample::{Array, Nanos, Scalar, Value};
 
-/// Time after which flow control, dropped samples and returned channels are looked at again.
-const CHECK_PERIOD: Duration = Duration::from_millis(250);
-/// A circuit without channels is kept for so long.
-const LINGER: Duration = Duration::from_secs(5);
-/// A circuit that ends sooner after its first channel was opened counts as failed, so that a server that keeps closing its circuits
-/// is reconnected to ever more seldom.
-const STABLE_AFTER: Duration = Duration::from_secs(10);
-/// Limit of bytes that wait for the server: it has stopped reading. Requests for 10^5 channels are a quarter of it.
-const OUT_BYTES_MAX: usize = 64 << 20;
 /// Buffer and number of types that the client announces; servers of today do not use them.
 const ANNOUNCED_BUFFER_BYTES: u32 = 64 << 10;
 const ANNOUNCED_TYPES: u16 = 0x7FFF;
@@ -99,11 +91,6 @@ struct Channel {
     /// Hash of the metadata as last reported; `None` before.
     metadata: Option<u64>,
     annotations: Option<Box<Annotations>>,
-    /// Samples dropped since the last sample.
-    dropped: u64,
-    drop_reason: DropReason,
-    /// Whether it is in `Circuit::dropped`.
-    listed: bool,
     /// Whether the server lost updates since the last sample.
     overrun: bool,
     /// Whether the server may have lost updates since the last sample, because they were not acknowledged.
@@ -143,8 +130,8 @@ struct Monitor {
     data: Box<[Data]>,
     /// Whether an update has arrived.
     has_data: bool,
-    /// An update could not be read, so that `data` are not those of the server.
-    stale: bool,
+    /// The reason why an update was not read, so that `data` are not those of the server.
+    stale: Option<DropReason>,
     /// Updates that were not acknowledged.
     unacknowledged: u32,
 }
@@ -179,8 +166,6 @@ pub(super) struct Circuit {
     out: Vec<u8>,
     /// Whether the server has accepted the client.
     accepted: bool,
-    /// Channels that may have dropped samples that have not been reported.
-    dropped: Vec<u32>,
     /// Channels with updates that were not acknowledged.
     unacknowledged: Vec<u32>,
     /// Whether acknowledgements are withheld.
@@ -228,7 +213,6 @@ impl Circuit {
             order: ByteOrder::Little,
             out: Vec::new(),
             accepted: false,
-            dropped: Vec::new(),
             unacknowledged: Vec::new(),
             withholding: false,
             silence: Silence::new(shared.settings.connection_timeout),
@@ -302,7 +286,7 @@ impl Circuit {
                     None => return End::Client,
                 },
                 granted = self.outbox.granted() => match granted {
-                    Ok(()) => self.relieved(),
+                    Ok(()) => self.outbox.report_all_dropped((self.shared.clock)()),
                     Err(_) => return End::Client,
                 },
                 () = &mut check => {
@@ -525,7 +509,7 @@ impl Circuit {
             self.shared.statistics.malformed_messages.add(1);
             return;
         };
-        let (data, stale) = (Data::defaults(layout.fields()), false);
+        let (data, stale) = (Data::defaults(layout.fields()), None);
         let (native, count) = (layout.native(), layout.count());
         let was_connected = channel.connected.replace(Arc::clone(&layout));
         channel.state =
@@ -575,8 +559,8 @@ impl Circuit {
                 return Ok(());
             }
         };
-        if monitor.stale {
-            let (server_channel, reason) = (monitor.server_channel, channel.drop_reason);
+        if let Some(reason) = monitor.stale {
+            let server_channel = monitor.server_channel;
             self.drop_sample(id, reason);
             self.requests.remove(&request);
             Request::DestroyRequest { server_channel, request }.encode(self.order, &mut self.out);
@@ -605,10 +589,7 @@ impl Circuit {
         if std::mem::take(&mut channel.withheld) {
             push(&mut self.outbox, Event::Withheld, 0);
         }
-        if channel.dropped > 0 {
-            let event = take_dropped(channel);
-            push(&mut self.outbox, event, 0);
-        }
+        self.outbox.report_dropped(id, received);
         let State::Open(monitor) = &channel.state else { return Ok(()) };
         if std::mem::take(&mut channel.overrun) {
             push(&mut self.outbox, Event::Overrun, 0);
@@ -639,7 +620,7 @@ impl Circuit {
         let Some(&id) = self.requests.get(&request) else { return };
         let Some(channel) = self.channels.get_mut(&id) else { return };
         if let State::Open(monitor) = &mut channel.state {
-            monitor.stale = true;
+            monitor.stale = Some(reason);
             self.drop_sample(id, reason);
         }
     }
@@ -652,30 +633,10 @@ impl Circuit {
     }
 
     fn drop_sample(&mut self, id: u32, reason: DropReason) {
-        let Some(channel) = self.channels.get_mut(&id) else { return };
-        if !std::mem::replace(&mut channel.listed, true) {
-            self.dropped.push(id);
+        if self.channels.contains_key(&id) {
+            self.outbox.drop_sample(id, reason);
+            self.shared.statistics.dropped_samples.add(1);
         }
-        channel.dropped += 1;
-        channel.drop_reason = reason;
-        self.shared.statistics.dropped_samples.add(1);
-    }
-
-    /// Nothing waits for the consumer any more: reports what was dropped in the meantime.
-    fn relieved(&mut self) {
-        if self.outbox.is_blocked() {
-            return;
-        }
-        let received = (self.shared.clock)();
-        for id in std::mem::take(&mut self.dropped) {
-            let Some(channel) = self.channels.get_mut(&id) else { continue };
-            channel.listed = false;
-            if channel.dropped > 0 {
-                let event = take_dropped(channel);
-                self.outbox.push(Update { channel: ChannelId(id), received, event }, 0);
-            }
-        }
-        self.outbox.flush();
     }
 
     fn obey(&mut self, order: Order) {
@@ -696,9 +657,6 @@ impl Circuit {
                         connected: None,
                         metadata: None,
                         annotations: None,
-                        dropped: 0,
-                        drop_reason: DropReason::ConsumerSlow,
-                        listed: false,
                         overrun: false,
                         withheld: false,
                     },
@@ -707,6 +665,7 @@ impl Circuit {
             Order::Remove { channel } => {
                 self.destroy(channel);
                 self.forget(channel);
+                self.outbox.forget_dropped(channel);
             }
             Order::Probe => self.silence.probe(),
         }
@@ -740,11 +699,8 @@ impl Circuit {
 
     /// Removes a channel and reports that it is disconnected, if it was open.
     fn close(&mut self, id: u32, reason: Reason, received: Nanos) {
-        let Some(mut channel) = self.forget(id) else { return };
-        if channel.dropped > 0 {
-            let event = take_dropped(&mut channel);
-            self.outbox.push(Update { channel: ChannelId(id), received, event }, 0);
-        }
+        let Some(channel) = self.forget(id) else { return };
+        self.outbox.report_dropped(id, received);
         if channel.connected.is_some() {
             self.outbox.push(Update { channel: ChannelId(id), received, event: Event::Disconnected(reason) }, 0);
         }
@@ -762,7 +718,7 @@ impl Circuit {
     /// Time at which [`Circuit::check`] has something to do.
     fn check_due(&self) -> Instant {
         let soon =
-            self.withholding || !self.dropped.is_empty() || !self.returned.is_empty() || self.outbox.is_overfull();
+            self.withholding || self.outbox.has_dropped() || !self.returned.is_empty() || self.outbox.is_overfull();
         let soon = soon.then(|| self.checked + CHECK_PERIOD);
         let idle = self.channels.is_empty().then(|| self.idle_since.map_or(self.checked, |since| since + LINGER));
         let creating = self.creating.front().map(|&(since, _)| since + self.shared.settings.connection_timeout);
@@ -777,8 +733,8 @@ impl Circuit {
             self.acknowledge();
             self.withholding = false;
         }
-        if !self.dropped.is_empty() {
-            self.relieved();
+        if self.outbox.has_dropped() {
+            self.outbox.report_all_dropped((self.shared.clock)());
         }
         self.outbox.flush();
         if !self.outbox.is_blocked() {
@@ -887,8 +843,4 @@ fn mask_text(mask: EventMask) -> String {
     let names = [(EventMask::VALUE, "VALUE"), (EventMask::LOG, "ARCHIVE"), (EventMask::ALARM, "ALARM")];
     let names = names.iter().filter(|(bit, _)| mask.0 & bit.0 != 0).map(|&(_, name)| name);
     names.collect::<Vec<_>>().join("|")
-}
-
-fn take_dropped(channel: &mut Channel) -> Event {
-    Event::Dropped { count: std::mem::take(&mut channel.dropped), reason: channel.drop_reason }
 }

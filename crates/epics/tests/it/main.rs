@@ -5,7 +5,9 @@
 mod client;
 mod dbr;
 mod fake_server;
+mod ioc;
 mod load;
+mod misbehaving_ioc;
 mod protocol;
 mod pva_client;
 mod pva_data;
@@ -15,4 +17,5 @@ mod pva_protocol;
 mod pva_soft_ioc;
 mod settings;
 mod soft_ioc;
+mod stopping_router;
 mod watch;

@@ -14,8 +14,8 @@ use epics::pva::{Client, Error, Options, Settings, Structure};
 use epics::sample::{Array, Sample, Scalar, Severity, Value, ValueType};
 use tokio::time::{sleep, timeout};
 
+use crate::ioc::free_port;
 use crate::pva_fake::{FakePva, Pv, STAMP, fields};
-use crate::soft_ioc::Ports;
 use crate::watch::{Watch, count_of, now, pva_settings as settings};
 
 /// A timeout that is short for a test, and long enough for a busy machine.
@@ -28,7 +28,7 @@ fn counters(n: usize) -> impl Iterator<Item = (String, Pv)> {
 async fn one_counter() -> (FakePva, Watch<Client>, ChannelId) {
     let server = FakePva::start([("T:CNT", Pv::counter(0))]).await;
     let mut watch = Watch::pva(settings(&[server.address]));
-    let channel = watch.subscribe_pva("T:CNT").await;
+    let channel = watch.subscribe("T:CNT").await;
     watch.sample(channel).await;
     (server, watch, channel)
 }
@@ -88,7 +88,7 @@ async fn a_value_of_every_kind_arrives_in_both_byte_orders_and_in_segments() {
             ("T:STATE", ValueType::Enum, 1, Value::Scalar(Scalar::Enum(1))),
             ("T:TEXT", ValueType::Text, 1, Value::Scalar(Scalar::Text("beam on".into()))),
         ] {
-            let channel = watch.subscribe_pva(name).await;
+            let channel = watch.subscribe(name).await;
             let access = Access { read: true, write: false };
             let expected = Event::Connected { host: server.tcp_address, native, count, access };
             assert_eq!(watch.event(channel, is_connected).await, expected);
@@ -103,7 +103,7 @@ async fn a_value_of_every_kind_arrives_in_both_byte_orders_and_in_segments() {
 async fn an_update_of_the_alarm_alone_is_a_sample_with_the_whole_value() {
     let server = FakePva::start([("T:WF", waveform())]).await;
     let mut watch = Watch::pva(settings(&[server.address]));
-    let channel = watch.subscribe_pva("T:WF").await;
+    let channel = watch.subscribe("T:WF").await;
     watch.sample(channel).await;
     server.post("T:WF", &[1], |data| data[0] = doubles(3));
     watch.sample(channel).await;
@@ -119,7 +119,7 @@ async fn an_update_of_the_alarm_alone_is_a_sample_with_the_whole_value() {
 async fn metadata_arrive_at_connection_and_when_they_change_and_not_otherwise() {
     let server = FakePva::start([("T:AI", Pv::analog(1.0, "A"))]).await;
     let mut watch = Watch::pva(settings(&[server.address]));
-    let channel = watch.subscribe_pva("T:AI").await;
+    let channel = watch.subscribe("T:AI").await;
     let mut seen = Vec::new();
     let name = |event: Event| match event {
         Event::Metadata(metadata) => metadata.units.unwrap(),
@@ -215,9 +215,9 @@ async fn a_server_that_does_not_answer_is_given_up_and_stops_no_other() {
     let other = FakePva::start([("T:OTHER", Pv::counter(0))]).await;
     let addresses = [stalled.address, other.address];
     let mut watch = Watch::pva(Settings { connection_timeout: SHORT, ..settings(&addresses) });
-    let channel = watch.subscribe_pva("T:STALLED").await;
+    let channel = watch.subscribe("T:STALLED").await;
     watch.sample(channel).await;
-    let other_channel = watch.subscribe_pva("T:OTHER").await;
+    let other_channel = watch.subscribe("T:OTHER").await;
     watch.sample(other_channel).await;
     // An idle circuit is kept alive by echoes.
     sleep(2 * SHORT).await;
@@ -254,7 +254,7 @@ async fn every_update_is_acknowledged_once_and_in_time_for_a_server_of_a_short_q
     let server = FakePva::start([("T:CNT", Pv::counter(0))]).await;
     server.behaviour().window_max.store(2, Relaxed);
     let mut watch = Watch::pva(settings(&[server.address]));
-    let channel = watch.subscribe_pva("T:CNT").await;
+    let channel = watch.subscribe("T:CNT").await;
     watch.sample(channel).await;
     for n in 1..=99 {
         server.count("T:CNT", n);
@@ -292,7 +292,7 @@ async fn an_array_up_to_the_limit_arrives_and_a_larger_one_is_counted_and_leaves
         let server = FakePva::start([("T:WF", waveform())]).await;
         let mut watch = Watch::pva(Settings { message_bytes_max: 1 << 20, ..settings(&[server.address]) });
         server.behaviour().segment_bytes.store(segment_bytes, Relaxed);
-        let channel = watch.subscribe_pva("T:WF").await;
+        let channel = watch.subscribe("T:WF").await;
         watch.sample(channel).await;
         for n in [131_000, 131_080, 1 << 18] {
             server.post("T:WF", &[1], |data| data[0] = doubles(n));
@@ -359,7 +359,7 @@ async fn random_bytes_from_servers_never_stop_the_client() {
     let mut watch = Watch::pva(settings(&addresses));
     let mut channels = Vec::new();
     for i in 0..50 {
-        channels.push(watch.subscribe_pva(&format!("T:{i}")).await);
+        channels.push(watch.subscribe(&format!("T:{i}")).await);
     }
     watch.samples_of(&channels).await;
     let mut random = 42_u64;
@@ -423,7 +423,7 @@ async fn refused_channels_and_monitors_are_reported_and_tried_again() {
         };
         refuses.store(true, Relaxed);
         let mut watch = Watch::pva(settings(&[server.address]));
-        let channel = watch.subscribe_pva("T:CNT").await;
+        let channel = watch.subscribe("T:CNT").await;
         let expected = Event::Refused { command: command.into(), status: 2, text: "not today".into() };
         assert_eq!(watch.next().await.event, expected);
         assert_eq!(watch.next().await.event, expected);
@@ -438,7 +438,7 @@ async fn what_a_slow_consumer_loses_is_counted_exactly() {
     let server = FakePva::start([("T:CNT", Pv::counter(0))]).await;
     server.behaviour().ignores_acknowledgements.store(true, Relaxed);
     let mut watch = Watch::pva(Settings { queue_bytes: 64 << 10, ..settings(&[server.address]) });
-    let channel = watch.subscribe_pva("T:CNT").await;
+    let channel = watch.subscribe("T:CNT").await;
     watch.sample(channel).await;
     let last = 100_000;
     for n in 1..=last {
@@ -472,7 +472,7 @@ async fn what_a_slow_consumer_loses_is_counted_exactly() {
 async fn a_slow_consumer_makes_the_server_wait_and_then_gets_the_newest() {
     let server = FakePva::start([("T:CNT", Pv::counter(0))]).await;
     let mut watch = Watch::pva(Settings { queue_bytes: 16 << 10, ..settings(&[server.address]) });
-    let channel = watch.subscribe_pva("T:CNT").await;
+    let channel = watch.subscribe("T:CNT").await;
     watch.sample(channel).await;
     let mut n = 0;
     while watch.client.statistics().flow_controls.get() == 0 {
@@ -504,11 +504,11 @@ async fn a_slow_consumer_makes_the_server_wait_and_then_gets_the_newest() {
 
 #[tokio::test]
 async fn a_beacon_of_a_new_server_causes_a_search_at_once_and_others_do_not() {
-    let Ports { server: port, beacons } = Ports::free();
+    let (port, beacons) = (free_port(), free_port());
     let address = SocketAddrV4::new([127, 0, 0, 1].into(), port);
     let beacons = SocketAddrV4::new([127, 0, 0, 1].into(), beacons);
     let mut watch = Watch::pva(Settings { beacons: vec![beacons], ..settings(&[address]) });
-    let channel = watch.subscribe_pva("T:CNT").await;
+    let channel = watch.subscribe("T:CNT").await;
     // By now the next search is 3.2 s away.
     sleep(Duration::from_millis(3_300)).await;
     let server = FakePva::start_at(port, [("T:CNT", Pv::counter(0))]).await;
@@ -533,7 +533,7 @@ async fn beacons_to_a_broadcast_address_arrive_and_take_no_searches_from_servers
     let mut watch = Watch::pva(Settings { beacons: vec![broadcast], ..settings(&[server.address]) });
     let other = Watch::pva(Settings { beacons: vec![broadcast], ..settings(&[server.address]) });
     server.beacon(1, broadcast).await;
-    let channel = watch.subscribe_pva("T:CNT").await;
+    let channel = watch.subscribe("T:CNT").await;
     watch.sample(channel).await;
     sleep(Duration::from_millis(200)).await;
     assert_eq!(watch.client.statistics().beacons.get(), 1);
@@ -548,7 +548,7 @@ async fn a_server_is_found_as_a_name_server() {
         let mut watch = Watch::pva(Settings { name_servers: vec![server.tcp_address], ..settings(&[]) });
         let mut channels = Vec::new();
         for i in 0..100 {
-            channels.push(watch.subscribe_pva(&format!("T:CNT{i:05}")).await);
+            channels.push(watch.subscribe(&format!("T:CNT{i:05}")).await);
         }
         watch.samples_of(&channels).await;
         assert_eq!(server.behaviour().search_datagrams.load(Relaxed), 0);
@@ -561,7 +561,7 @@ async fn thousands_of_names_are_searched_for_in_full_datagrams_and_share_a_circu
     let mut watch = Watch::pva(settings(&[server.address]));
     let mut channels = Vec::new();
     for i in 0..3_000 {
-        channels.push(watch.subscribe_pva(&format!("T:CNT{i:05}")).await);
+        channels.push(watch.subscribe(&format!("T:CNT{i:05}")).await);
     }
     watch.samples_of(&channels).await;
     let behaviour = server.behaviour();
@@ -582,7 +582,7 @@ async fn an_unsubscribed_channel_is_closed_and_sends_no_more() {
     assert_eq!(server.behaviour().destroyed.load(Relaxed), 1);
     let statistics = watch.client.statistics();
     assert_eq!((statistics.channels.get(), statistics.connected_channels.get()), (0, 0));
-    let again = watch.subscribe_pva("T:CNT").await;
+    let again = watch.subscribe("T:CNT").await;
     assert_ne!(again, channel);
     assert_eq!(count_of(&watch.sample(again).await), 1);
 }
@@ -593,7 +593,7 @@ async fn a_structure_arrives_as_bytes_that_tell_their_type() {
     let pv = Pv { fields: fields("my:type:1.0", members), data: vec![Data::Text("a".into()), Data::Any(None)] };
     let server = FakePva::start([("T:S", pv.clone())]).await;
     let mut watch = Watch::pva(settings(&[server.address]));
-    let channel = watch.subscribe_pva("T:S").await;
+    let channel = watch.subscribe("T:S").await;
     let before = now();
     let connected = watch.event(channel, is_connected).await;
     assert!(matches!(connected, Event::Connected { native: ValueType::Structure, count: 1, .. }), "{connected:?}");

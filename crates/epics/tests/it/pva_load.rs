@@ -49,7 +49,7 @@ fn measure(spread: usize) {
         let start = Instant::now();
         let mut channels = Vec::new();
         for pv in 0..PVS {
-            channels.push(watch.subscribe_pva(&name(pv)).await);
+            channels.push(watch.subscribe(&name(pv)).await);
         }
         watch.samples_of(&channels).await;
         println!("{PVS} channels connected in {:?}, CPU {:?}", start.elapsed(), thread_time());
@@ -120,7 +120,7 @@ fn pva_load_of_100_000_channels_at_100_servers() {
         let (start, before, resident) = (Instant::now(), thread_time(), resident_mib());
         let mut channels = Vec::new();
         for pv in 0..100_000 {
-            channels.push(watch.subscribe_pva(&name(pv)).await);
+            channels.push(watch.subscribe(&name(pv)).await);
         }
         watch.samples_of(&channels).await;
         let (elapsed, cpu) = (start.elapsed(), thread_time() - before);

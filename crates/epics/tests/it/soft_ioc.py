@@ -1,6 +1,6 @@
 """A soft IOC of 8 PVs for the tests. Prints "up" when it serves.
 
-T:CNT counts at 10 Hz and is its own sequence number; T:AI goes through all alarms; T:STATE changes its label.
+T:CNT counts at 10 Hz and is its own sequence number; T:AI goes through all alarms in 4 s; T:STATE changes its label.
 """
 
 import sys
@@ -29,7 +29,7 @@ n = 0
 while True:
     n += 1
     counter.set(n)
-    ai.set((n % 200) / 10 - 10)
+    ai.set((n % 40) / 2 - 10)
     if n % 10 == 0:
         state.set(n // 10 % 3)
         flag.set(n // 10 % 2)

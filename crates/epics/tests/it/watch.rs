@@ -4,10 +4,10 @@ use std::net::SocketAddrV4;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use epics::ca::{Client, Options, Settings};
-use epics::client::{ChannelId, Event, Events, Update};
+use epics::client::{ChannelId, Event, Events, Reason, Statistics, Update};
 use epics::pva;
-use epics::sample::{Nanos, Sample, Scalar, Severity, Value};
-use tokio::time::timeout;
+use epics::sample::{Nanos, Sample, Scalar, Severity, Value, ValueType};
+use tokio::time::{sleep, timeout};
 
 /// A wait for an event fails after so long.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -25,6 +25,33 @@ pub(crate) fn pva_settings(addresses: &[SocketAddrV4]) -> pva::Settings {
     pva::Settings { addresses: addresses.to_vec(), ..pva::Settings::default() }
 }
 
+/// A client of either protocol.
+pub(crate) trait Subscriber {
+    /// Subscribes with the default options.
+    async fn subscribe_to(&self, name: &str) -> ChannelId;
+    fn counters(&self) -> &Statistics;
+}
+
+impl Subscriber for Client {
+    async fn subscribe_to(&self, name: &str) -> ChannelId {
+        self.subscribe(name, Options::default()).await.unwrap()
+    }
+
+    fn counters(&self) -> &Statistics {
+        self.statistics()
+    }
+}
+
+impl Subscriber for pva::Client {
+    async fn subscribe_to(&self, name: &str) -> ChannelId {
+        self.subscribe(name, pva::Options::default()).await.unwrap()
+    }
+
+    fn counters(&self) -> &Statistics {
+        self.statistics()
+    }
+}
+
 /// A client of either protocol with its events.
 pub(crate) struct Watch<C = Client> {
     pub(crate) client: C,
@@ -36,10 +63,6 @@ impl Watch<pva::Client> {
         let (client, events) = pva::Client::new(settings, now).unwrap();
         Watch { client, events }
     }
-
-    pub(crate) async fn subscribe_pva(&self, name: &str) -> ChannelId {
-        self.client.subscribe(name, pva::Options::default()).await.unwrap()
-    }
 }
 
 impl Watch {
@@ -47,13 +70,42 @@ impl Watch {
         let (client, events) = Client::new(settings, now).unwrap();
         Watch { client, events }
     }
-
-    pub(crate) async fn subscribe(&self, name: &str) -> ChannelId {
-        self.client.subscribe(name, Options::default()).await.unwrap()
-    }
 }
 
-impl<C> Watch<C> {
+impl<C: Subscriber> Watch<C> {
+    pub(crate) async fn subscribe(&self, name: &str) -> ChannelId {
+        self.client.subscribe_to(name).await
+    }
+
+    pub(crate) fn statistics(&self) -> &Statistics {
+        self.client.counters()
+    }
+
+    /// Waits until a counter of the client satisfies `reached`, which its events do not show.
+    pub(crate) async fn until_counted(&self, reached: impl Fn(&Statistics) -> bool) {
+        let waiting = async {
+            while !reached(self.statistics()) {
+                sleep(Duration::from_millis(5)).await;
+            }
+        };
+        timeout(PATIENCE, waiting).await.expect("the count in time");
+    }
+
+    /// Address, type and count of the next connection.
+    pub(crate) async fn connected(&mut self, channel: ChannelId) -> (SocketAddrV4, ValueType, u32) {
+        match self.event(channel, |event| matches!(event, Event::Connected { .. })).await {
+            Event::Connected { host, native, count, .. } => (host, native, count),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    pub(crate) async fn disconnected(&mut self, channel: ChannelId) -> Reason {
+        match self.event(channel, |event| matches!(event, Event::Disconnected(_))).await {
+            Event::Disconnected(reason) => reason,
+            other => panic!("{other:?}"),
+        }
+    }
+
     pub(crate) async fn next(&mut self) -> Update {
         timeout(PATIENCE, self.events.next()).await.expect("an event in time").expect("the client runs")
     }
@@ -73,6 +125,21 @@ impl<C> Watch<C> {
             _ => None,
         })
         .await
+    }
+
+    /// Waits for a sample of the last 30 s whose value is as `expected`.
+    pub(crate) async fn recent(&mut self, channel: ChannelId, expected: impl Fn(&Value) -> bool) {
+        let mut last = None;
+        let waiting = async {
+            loop {
+                let sample = last.insert(self.sample(channel).await);
+                if expected(&sample.value) && (now() - sample.time).abs() < 30_000_000_000 {
+                    return;
+                }
+            }
+        };
+        let waited = timeout(PATIENCE / 2, waiting).await;
+        assert!(waited.is_ok(), "the last sample was {:.200}", format!("{last:?}"));
     }
 
     /// Waits until all channels have had a sample.

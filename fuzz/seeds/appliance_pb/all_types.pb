@@ -1,0 +1,1 @@
+../../../crates/epics/src/pb/testdata/all_types.pb
