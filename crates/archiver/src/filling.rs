@@ -8,6 +8,7 @@
 //! has not stored all yet, stays as it is.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -118,7 +119,9 @@ impl Filler {
             let gaps: Vec<Open> = gaps.collect();
             let fills: Vec<_> = gaps.iter().map(|open| self.fill_gap(&pairs, open)).collect();
             let counts: Vec<usize> = futures::stream::iter(fills).buffer_unordered(AT_ONCE).collect().await;
-            filled += counts.into_iter().sum::<usize>();
+            let count: usize = counts.into_iter().sum();
+            self.shared.filled.fetch_add(count as u64, Ordering::Relaxed);
+            filled += count;
             if is_last {
                 break;
             }

@@ -54,6 +54,10 @@ pub(crate) async fn keep(shared: Arc<Shared>, mut stop: watch::Receiver<bool>) {
             _ = stop.changed() => return,
             () = tokio::time::sleep(pause) => {}
         }
+        let totals = shared.registry.lock().await.totals();
+        if let Ok(mut known) = shared.totals.lock() {
+            *known = totals;
+        }
         let marked = shared.mark(None).await;
         let began = Instant::now();
         let followed = shared.follow(None).await;

@@ -86,8 +86,13 @@ pub fn applications(place: &Place) -> Vec<Application> {
         let place = place.clone();
         move |request| answer(place.clone(), request, door)
     };
+    let running = place.clone();
+    let metrics = move || match running.0.get() {
+        Some(Some(shared)) => shared.metrics(),
+        _ => Vec::new(),
+    };
     vec![
-        Application::new("/mgmt/bpl").route(any, "/{*action}", BODY_BYTES_MAX, door(Door::Management)),
+        Application::new("/mgmt/bpl").route(any, "/{*action}", BODY_BYTES_MAX, door(Door::Management)).metrics(metrics),
         Application::new("/retrieval")
             .feed(MethodFilter::GET, "/data/follow", door(Door::Feed))
             .route(any, "/data/{action}", BODY_BYTES_MAX, door(Door::Data))

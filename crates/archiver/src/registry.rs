@@ -127,6 +127,32 @@ pub(crate) struct Counts {
     pub(crate) connections_lost: u64,
 }
 
+impl Counts {
+    fn add(&mut self, other: &Counts) {
+        self.events += other.events;
+        self.stored += other.stored;
+        self.bytes += other.bytes;
+        self.repeated += other.repeated;
+        self.misdated += other.misdated;
+        self.late += other.late;
+        self.unchanged += other.unchanged;
+        self.dropped += other.dropped;
+        self.replaced += other.replaced;
+        self.type_changes += other.type_changes;
+        self.connections_lost += other.connections_lost;
+    }
+}
+
+/// All PVs at a time.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Totals {
+    pub(crate) pvs: u64,
+    pub(crate) connected: u64,
+    pub(crate) paused: u64,
+    /// Those of PVs that were removed are in them too.
+    pub(crate) counts: Counts,
+}
+
 /// A PV.
 #[derive(Debug)]
 pub(crate) struct Pv {
@@ -220,6 +246,8 @@ pub(crate) struct Registry {
     slots: Vec<Option<Pv>>,
     free: Vec<usize>,
     channels: FxHashMap<(Protocol, ChannelId), usize>,
+    /// Counts of PVs that were removed.
+    removed: Counts,
     /// PVs that a PV switches, by its name.
     switched: FxHashMap<Arc<str>, Vec<usize>>,
     /// Real names by alias.
@@ -259,6 +287,7 @@ impl Registry {
     pub(crate) fn remove(&mut self, name: &str) -> Option<Pv> {
         let at = self.pvs.remove(name)?;
         let pv = self.slots[at].take()?;
+        self.removed.add(&pv.counts);
         self.free.push(at);
         if let Some(channel) = pv.channel {
             self.channels.remove(&channel);
@@ -330,6 +359,17 @@ impl Registry {
     /// The PV that a name of a request means: itself, or the PV of an alias.
     pub(crate) fn find(&self, name: &str) -> Option<&Pv> {
         self.get(name).or_else(|| self.get(self.aliases.get(name)?))
+    }
+
+    pub(crate) fn totals(&self) -> Totals {
+        let mut totals = Totals { counts: self.removed, ..Totals::default() };
+        for pv in self.all() {
+            totals.pvs += 1;
+            totals.connected += u64::from(pv.connection.is_some());
+            totals.paused += u64::from(pv.definition.paused);
+            totals.counts.add(&pv.counts);
+        }
+        totals
     }
 
     /// Names of all PVs, sorted.

@@ -1,7 +1,7 @@
 //! State that the tasks of the archiver and requests share.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
 use arrow_array::RecordBatch;
 use epics::client::ChannelId;
@@ -9,11 +9,12 @@ use epics::sample::Nanos;
 use epics::{ca, pva};
 use model::{Error, Result, SqlState};
 use query::Database;
+use server::http::Metric;
 use tokio::sync::{Mutex, broadcast};
 
 use crate::peers::Peers;
 use crate::policies::Policies;
-use crate::registry::{Protocol, Registry};
+use crate::registry::{Protocol, Registry, Totals};
 use crate::summaries::Watermarks;
 use crate::tables::Pending;
 
@@ -38,6 +39,10 @@ pub(crate) struct Shared {
     pub(crate) commits: AtomicU64,
     /// Rows that were committed, for clients that follow them.
     pub(crate) committed: broadcast::Sender<Arc<Committed>>,
+    /// As the archiver last looked.
+    pub(crate) totals: std::sync::Mutex<Totals>,
+    /// Gaps that were filled from a pair.
+    pub(crate) filled: AtomicU64,
     /// Reason why samples are not stored, while they are not.
     pub(crate) failing: std::sync::Mutex<Option<String>>,
 }
@@ -103,6 +108,8 @@ impl Shared {
             started,
             commits: AtomicU64::new(0),
             committed: broadcast::Sender::new(FOLLOWED_COMMITS),
+            totals: std::sync::Mutex::default(),
+            filled: AtomicU64::new(0),
             failing: std::sync::Mutex::new(None),
         }
     }
@@ -122,6 +129,35 @@ impl Shared {
         names.sort_unstable();
         names.dedup();
         names
+    }
+
+    /// What `/metrics` shows.
+    pub(crate) fn metrics(&self) -> Vec<Metric> {
+        let totals = self.totals.lock().map(|totals| *totals).unwrap_or_default();
+        let counts = totals.counts;
+        let is_failing = self.failing.lock().is_ok_and(|failing| failing.is_some());
+        let peers = self.peers.all();
+        let down = peers.iter().filter(|peer| peer.problem().is_some()).count();
+        let gauge = |name, help, value| Metric { name, help, is_total: false, value };
+        let total = |name, help, value| Metric { name, help, is_total: true, value };
+        vec![
+            gauge("epics_pvs", "PVs of the archiver.", totals.pvs),
+            gauge("epics_pvs_connected", "PVs that an IOC serves.", totals.connected),
+            gauge("epics_pvs_paused", "PVs that are paused.", totals.paused),
+            gauge("epics_failing", "1 while samples cannot be stored.", u64::from(is_failing)),
+            gauge("epics_peers", "Peers of the archiver.", peers.len() as u64),
+            gauge("epics_peers_down", "Peers that did not answer the last request.", down as u64),
+            total("epics_samples_arrived", "Samples that arrived.", counts.events),
+            total("epics_samples_stored", "Samples in epics.samples.", counts.stored),
+            total("epics_samples_misdated", "Samples in epics.misdated.", counts.misdated),
+            total("epics_samples_repeated", "Samples equal to the one before.", counts.repeated),
+            total("epics_samples_replaced", "Samples replaced within the period of a scan.", counts.replaced),
+            total("epics_samples_unchanged", "Samples within a deadband.", counts.unchanged),
+            total("epics_samples_lost", "Samples lost before they could be stored.", counts.dropped),
+            total("epics_value_bytes", "Bytes of values stored.", counts.bytes),
+            total("epics_connections_lost", "Connections of PVs that were lost.", counts.connections_lost),
+            total("epics_gaps_filled", "Gaps filled from a pair.", self.filled.load(Ordering::Relaxed)),
+        ]
     }
 
     /// Notes why samples are not stored, and logs it the first time.

@@ -30,7 +30,7 @@ mod sql;
 mod write;
 
 pub(crate) use application::check_prefixes;
-pub use application::{Application, Request, form};
+pub use application::{Application, Metric, Request, form};
 pub use axum::body::Body;
 pub use axum::http::{HeaderMap, Method, StatusCode, Uri};
 pub use axum::response::Response;

@@ -28,7 +28,7 @@ Examples:
   millrace archive list 'SR:*'                         what is archived, and from where
   millrace archive why SR:CURRENT                      why it has no recent samples
   millrace archive import /arch/lts                    samples of an Archiver Appliance's files
-  millrace archive peer add http://b:8088 --pair       fill gaps from an archiver of the same PVs
+  millrace archive peer add URL --pair                 fill gaps from another archiver of the same PVs
 
 The server must run with `millrace serve --archiver`.")]
 pub(crate) struct Arguments {
@@ -63,9 +63,9 @@ enum Peer {
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
-  millrace archive peer add http://b:8088              read samples that only b has
-  millrace archive peer add http://b:8088 --pair       and fill gaps of the PVs that both archive
-  millrace archive peer add http://old:17668/retrieval an Archiver Appliance")]
+  millrace archive peer add http://127.0.0.1:7481          read samples that only it has
+  millrace archive peer add http://127.0.0.1:7481 --pair   and fill gaps of the PVs that both archive
+  millrace archive peer add http://old:17668/retrieval     an Archiver Appliance")]
 struct PeerAdd {
     #[command(flatten)]
     peer: PeerUrl,

@@ -7,7 +7,8 @@
 //!   and must not stall.
 //! - A request takes one of the slots of statements, and has it until its response is sent; without one it gets 503.
 //! - Handlers and streamed bodies may compute: other connections of the thread go on.
-//! - `/metrics` counts and times requests with the prefix as their route, and errors by their SQLSTATE.
+//! - `/metrics` counts and times requests with the prefix as their route, and errors by their SQLSTATE, and shows what the
+//!   application tells of itself.
 
 use std::fmt;
 use std::future::Future;
@@ -27,19 +28,34 @@ use tokio::sync::OwnedSemaphorePermit;
 use super::body::{Received, Refused};
 use super::routes::{self, Call, Route, is_below};
 use super::{failed, write};
+use crate::metrics::Exposition;
 
 /// Routes under a prefix.
 #[derive(Clone)]
 pub struct Application {
     prefix: &'static str,
     routes: Vec<Route>,
+    metrics: Arc<dyn Fn() -> Vec<Metric> + Send + Sync>,
+}
+
+/// A number that `/metrics` shows.
+#[derive(Clone, Copy, Debug)]
+pub struct Metric {
+    /// Shown as `millrace_NAME`, or as `millrace_NAME_total`.
+    pub name: &'static str,
+    /// One sentence.
+    pub help: &'static str,
+    /// Whether it only grows while the server runs.
+    pub is_total: bool,
+    /// The number.
+    pub value: u64,
 }
 
 impl Application {
     /// An application without routes. `prefix` is a path such as `/mgmt/bpl`; [`crate::Server::bind`] checks it.
     #[must_use]
     pub fn new(prefix: &'static str) -> Application {
-        Application { prefix, routes: Vec::new() }
+        Application { prefix, routes: Vec::new(), metrics: Arc::new(Vec::new) }
     }
 
     /// Adds a route.
@@ -72,6 +88,23 @@ impl Application {
         let answer = move |call| answer_without_slot(call, Arc::clone(&handler));
         self.routes.push(Route::new(methods, format!("{}{path}", self.prefix), self.prefix, 0, answer));
         self
+    }
+
+    /// Lets `/metrics` show what a function returns, which must not wait.
+    #[must_use]
+    pub fn metrics(mut self, read: impl Fn() -> Vec<Metric> + Send + Sync + 'static) -> Application {
+        self.metrics = Arc::new(read);
+        self
+    }
+
+    pub(super) fn expose(&self, out: &mut Exposition) {
+        for Metric { name, help, is_total, value } in (self.metrics)() {
+            if is_total {
+                out.counter(&format!("millrace_{name}_total"), help, value);
+            } else {
+                out.gauge(&format!("millrace_{name}"), help, value);
+            }
+        }
     }
 
     pub(super) fn prefix(&self) -> &'static str {

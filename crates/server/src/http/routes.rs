@@ -178,6 +178,7 @@ impl Routes {
             "Time from the head of a request to its answer.",
             times.iter().map(|(label, time)| (label.as_str(), *time)),
         );
+        self.applications.iter().for_each(|application| application.expose(out));
     }
 }
 

@@ -494,6 +494,16 @@ fn a_pv_switches_another_and_what_it_leaves_out_is_counted() {
     }
     let (status, body) = get(&server, "/mgmt/bpl/archivePV?pv=T:X&controllingPV=T:X");
     assert!(status == 400 && body.contains("its own"), "{body}");
+    // Metrics are those of about two seconds ago.
+    let metric = |name: &str| {
+        let (_, text) = http::request(&server.health, "GET", "/metrics", b"").unwrap();
+        let line =
+            text.lines().find_map(|line| line.strip_prefix(&format!("millrace_epics_{name} "))).map(str::to_owned);
+        line.unwrap_or_else(|| panic!("{name}: {text}")).parse::<u64>().unwrap()
+    };
+    until("metrics", || metric("samples_arrived_total") > 50 && metric("samples_unchanged_total") > 10);
+    assert_eq!((metric("pvs"), metric("pvs_connected"), metric("failing")), (3, 3, 0));
+    assert!(metric("samples_stored_total") < metric("samples_arrived_total"));
     // Without the condition, every update is stored again.
     server.sql("UPDATE epics.pvs SET enabled_by = NULL WHERE name = 'T:CNT'");
     let before = counted(&server).len();
