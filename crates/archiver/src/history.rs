@@ -23,8 +23,6 @@ use crate::values::{self, Read};
 /// Columns of a sample, in the order that [`Decoded`] reads.
 const COLUMNS: &str = "time, type, value, exact, string, elements, severity, status";
 const SECOND: Nanos = 1_000_000_000;
-/// Names in one statement: with 10,000, it takes minutes instead of seconds.
-const NAMES_OF_STATEMENT: usize = 1_000;
 
 /// A batch of samples whose columns have their types.
 pub(crate) struct Decoded {
@@ -136,12 +134,8 @@ pub(crate) async fn samples_at_time(
         "SELECT DISTINCT ON (pv) pv, {COLUMNS} FROM epics.samples WHERE pv = ANY($1) AND time >= $2 AND time <= $3 \
          ORDER BY pv, time DESC"
     );
-    let mut all = Vec::new();
-    for names in names.chunks(NAMES_OF_STATEMENT) {
-        let names = Value::Array(names.iter().cloned().map(Value::Text).collect());
-        all.extend(samples_at(sql, &text, &[names, Value::Timestamptz(from), Value::Timestamptz(at)]).await?);
-    }
-    Ok(all)
+    let names = Value::Array(names.into_iter().map(Value::Text).collect());
+    samples_at(sql, &text, &[names, Value::Timestamptz(from), Value::Timestamptz(at)]).await
 }
 
 async fn samples_at(sql: &mut Sql, text: &str, values: &[Value]) -> Result<Vec<(String, Sample)>> {
