@@ -63,7 +63,7 @@ impl Shared {
             for definition in definitions {
                 let known = known.remove(&*definition.name).unwrap_or_default();
                 let mut pv = with_known(definition, known);
-                // What switched it off may have changed meanwhile.
+                // The PV that switched this one off may have changed meanwhile.
                 if pv.gap.as_ref().is_none_or(|gap| gap.reason == reason::OFF) {
                     let seen = stopped.unwrap_or(self.started);
                     // Samples may have been committed after the last mark; times far beyond it are those of a wrong clock.

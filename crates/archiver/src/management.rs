@@ -206,7 +206,7 @@ async fn remove_peer(shared: &Shared, parameters: &Parameters) -> Result<Respons
         return Ok(not_found(&format!("there is no peer {url}")));
     }
     let mut sql = Sql::new(&shared.database);
-    // As the table has it, if others wrote it.
+    // The table has the text of whoever wrote it.
     let written = parameters.expect("externalarchiverserverurl")?.trim().to_owned();
     let urls = [Value::Text(url.clone()), Value::Text(written)];
     sql.run("DELETE FROM epics.peers WHERE url = $1 OR url = $2", &urls).await?;
@@ -689,7 +689,7 @@ async fn change(shared: &Arc<Shared>, parameters: &Parameters) -> Result<Respons
         condition(wanted.disabled_by.as_deref()),
         wanted.deadband.map_or(Value::Null, Value::Float64),
     ];
-    // What is not asked for stays.
+    // A parameter that is absent changes nothing.
     let text = "UPDATE epics.pvs SET method = $2, period = $3, enabled_by = coalesce($4, enabled_by), \
                 disabled_by = coalesce($5, disabled_by), deadband = coalesce($6, deadband), modified = now() WHERE name = $1";
     Sql::new(&shared.database).run(text, &values).await?;

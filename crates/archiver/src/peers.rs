@@ -232,7 +232,7 @@ impl Peers {
         }
     }
 
-    /// What tells a peer from others while it runs; `None` if it does not tell, as an Appliance.
+    /// The mark by which a running archiver knows itself; `None` if the peer has none, as an Appliance.
     pub(crate) async fn instance(&self, peer: &Peer) -> Result<Option<String>> {
         let version = self.json(peer, "bpl/getVersion", &[], None).await?;
         Ok(version.and_then(|version| version["instance"].as_str().map(str::to_owned)))
@@ -317,7 +317,7 @@ impl Peers {
         }
     }
 
-    /// What a peer knows of a span of a PV; `None` if it does not tell, as an Appliance.
+    /// Asks how much of a span of a PV a peer vouches for; `None` if it does not tell, as an Appliance.
     pub(crate) async fn coverage(&self, peer: &Peer, pv: &str, span: Span) -> Result<Option<Coverage>> {
         let (from, to) = (times::precise(span.from), times::precise(span.to));
         let path = "bpl/getCoverage";
@@ -380,7 +380,7 @@ impl Peers {
     }
 }
 
-/// What an archiver knows of a span of a PV.
+/// The part of a span of a PV that an archiver vouches for.
 pub(crate) struct Coverage {
     /// It has no samples from before, and does not know whether there were any; `None` if it never archived the PV.
     pub(crate) from: Option<Nanos>,
@@ -389,7 +389,7 @@ pub(crate) struct Coverage {
     pub(crate) gaps: Vec<Gap>,
 }
 
-/// What went wrong, in the words of the innermost error.
+/// The text of the innermost error.
 fn cause(error: &dyn std::error::Error) -> String {
     let mut inner = error;
     while let Some(source) = inner.source() {

@@ -258,7 +258,7 @@ pub(crate) async fn gaps(shared: &Shared, asked: &Asked) -> Result<Vec<Gap>> {
     none
 }
 
-/// What this archiver knows of a span of a PV.
+/// The part of a span of a PV that this archiver vouches for.
 ///
 /// # Errors
 /// Those of SQL.

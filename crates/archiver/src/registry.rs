@@ -149,7 +149,7 @@ pub(crate) struct Totals {
     pub(crate) pvs: u64,
     pub(crate) connected: u64,
     pub(crate) paused: u64,
-    /// Those of PVs that were removed are in them too.
+    /// Sums over all PVs, also those that were removed.
     pub(crate) counts: Counts,
 }
 
@@ -219,7 +219,7 @@ impl Pv {
         }
     }
 
-    /// What the value means for the PVs that this one switches: whether it is 0, if it is known.
+    /// Whether the value is 0, which is all that matters to PVs that this one switches; `None` if it is not known.
     pub(crate) fn switches(&self) -> Option<bool> {
         self.number.map(|number| number == 0.0)
     }

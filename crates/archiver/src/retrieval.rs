@@ -381,7 +381,7 @@ async fn gaps(shared: &Shared, parameters: &Parameters) -> Result<Response> {
     Ok(replies::json(&gaps.iter().map(gap).collect()))
 }
 
-/// What this archiver knows of a range: from when on and until when it has all that arrived, and its gaps.
+/// The part of a range that this archiver vouches for: from when on and until when it has all that arrived, and its gaps.
 async fn coverage(shared: &Shared, parameters: &Parameters) -> Result<Response> {
     let (name, span) = pv_and_span(shared, parameters).await?;
     let Coverage { from, until, gaps } = reading::coverage(shared, &name, span).await?;

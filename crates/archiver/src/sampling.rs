@@ -39,7 +39,7 @@ pub(crate) mod reason {
     /// All reasons.
     pub(crate) const ALL: [&str; 9] =
         [CONNECTING, DISCONNECTED, PAUSED, STOPPED, DROPPED, WITHHELD, REFUSED, OFF, ABSENT];
-    /// Those in which samples are not wanted.
+    /// Reasons of gaps in which samples are not wanted.
     pub(crate) const MEANT: [&str; 2] = [PAUSED, OFF];
 }
 

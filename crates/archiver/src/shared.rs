@@ -39,7 +39,7 @@ pub(crate) struct Shared {
     pub(crate) commits: AtomicU64,
     /// Rows that were committed, for clients that follow them.
     pub(crate) committed: broadcast::Sender<Arc<Committed>>,
-    /// As the archiver last looked.
+    /// Numbers of all PVs at the last look.
     pub(crate) totals: std::sync::Mutex<Totals>,
     /// Gaps that were filled from a pair.
     pub(crate) filled: AtomicU64,
@@ -131,7 +131,7 @@ impl Shared {
         names
     }
 
-    /// What `/metrics` shows.
+    /// The numbers that `/metrics` shows.
     pub(crate) fn metrics(&self) -> Vec<Metric> {
         let totals = self.totals.lock().map(|totals| *totals).unwrap_or_default();
         let counts = totals.counts;
