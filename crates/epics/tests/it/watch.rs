@@ -10,7 +10,7 @@ use epics::sample::{Nanos, Sample, Scalar, Severity, Value, ValueType};
 use tokio::time::{sleep, timeout};
 
 /// A wait for an event fails after so long.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) fn now() -> Nanos {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as Nanos
