@@ -102,7 +102,8 @@ pub struct ColumnStats {
     pub first: Option<StatValue>,
     /// Value of the last row; see `first`.
     pub last: Option<StatValue>,
-    /// Whether a value is NaN.
+    /// Whether a value is NaN; of text and bytes: whether the maximum is no upper bound, because the largest value
+    /// begins with many 0xff and is too long to be stored.
     pub has_nan: bool,
     /// Size of the chunk.
     pub bytes: u32,

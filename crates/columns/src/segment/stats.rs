@@ -22,6 +22,7 @@ use crate::scan::ColumnRange;
 const CONSTANT: u8 = 1 << 0;
 /// The number of NULLs follows.
 const HAS_NULLS: u8 = 1 << 1;
+/// A value is NaN; of text and bytes: the maximum is no upper bound. Either way the range excludes nothing.
 const HAS_NAN: u8 = 1 << 2;
 const FIRST_IS_NULL: u8 = 1 << 3;
 const LAST_IS_NULL: u8 = 1 << 4;
@@ -33,6 +34,8 @@ const NO_RANGE: u8 = 1 << 6;
 
 /// Text and bytes in statistics are truncated to this size.
 pub(super) const STAT_BYTES_MAX: usize = 32;
+/// Maximum size of a maximum that begins with so many 0xff that no prefix is an upper bound.
+const WHOLE_BYTES_MAX: usize = 1_024;
 
 impl fmt::Display for StatValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -117,7 +120,9 @@ impl ColumnStats {
         let min = values.iter().min().copied().unwrap_or_default();
         let max = values.iter().max().copied().unwrap_or_default();
         let min = &min[..min.len().min(STAT_BYTES_MAX)];
-        self.range = Some((StatValue::Bytes(min.to_vec()), StatValue::Bytes(upper_bound(max))));
+        let (max, is_bound) = upper_bound(max);
+        self.range = Some((StatValue::Bytes(min.to_vec()), StatValue::Bytes(max)));
+        self.has_nan = !is_bound;
     }
 
     /// Whether a value may lie within `range`. Returns true in doubt: if a value is NaN, or a bound
@@ -128,6 +133,17 @@ impl ColumnStats {
         let too_low = range.min.as_ref().is_some_and(|bound| max.compare(bound) == Some(Ordering::Less));
         let too_high = range.max.as_ref().is_some_and(|bound| min.compare(bound) == Some(Ordering::Greater));
         self.has_nan || !(too_low || too_high)
+    }
+
+    /// The statistics as this version writes them: older ones kept a large maximum completely.
+    pub(super) fn with_short_maximum(mut self) -> ColumnStats {
+        if let Some((_, StatValue::Bytes(max))) = &mut self.range
+            && max.len() > WHOLE_BYTES_MAX
+        {
+            max.truncate(WHOLE_BYTES_MAX);
+            self.has_nan = true;
+        }
+        self
     }
 
     /// Equality, with floats compared by their bits (NaN equals NaN); sums that are NaN are equal.
@@ -197,18 +213,19 @@ fn min_max<T: Copy + Ord + Default>(mut values: impl Iterator<Item = T>) -> (T, 
 }
 
 /// The shortest prefix of `value` that is an upper bound after incrementing its last byte, at most
-/// 32 bytes. If the first 32 bytes are all 0xff there is none, and the whole value is returned.
-fn upper_bound(value: &[u8]) -> Vec<u8> {
+/// 32 bytes, and true. If the first 32 bytes are all 0xff there is none, and the whole value is
+/// returned; of a large value its start, which is no bound, and false.
+fn upper_bound(value: &[u8]) -> (Vec<u8>, bool) {
     if value.len() <= STAT_BYTES_MAX {
-        return value.to_vec();
+        return (value.to_vec(), true);
     }
     match value[..STAT_BYTES_MAX].iter().rposition(|byte| *byte != 0xff) {
         Some(last) => {
             let mut bound = value[..=last].to_vec();
             bound[last] += 1;
-            bound
+            (bound, true)
         }
-        None => value.to_vec(),
+        None => (value[..value.len().min(WHOLE_BYTES_MAX)].to_vec(), value.len() <= WHOLE_BYTES_MAX),
     }
 }
 
