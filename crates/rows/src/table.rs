@@ -157,14 +157,23 @@ impl Records {
 
     /// Calls `f` with the newest committed version of each record: its row (`None`: deleted) and
     /// its LSN, which may be above any snapshot. Skips records without versions: never committed,
-    /// or deleted before all snapshots.
-    pub fn committed(&self, records: Range<u64>, guard: &Guard, mut f: impl FnMut(RecordId, Lsn, Option<&[u8]>)) {
-        for number in records {
+    /// or deleted before all snapshots. Returns the number after the record at which `f` broke, or
+    /// the end.
+    pub fn committed(
+        &self,
+        records: Range<u64>,
+        guard: &Guard,
+        mut f: impl FnMut(RecordId, Lsn, Option<&[u8]>) -> ControlFlow<()>,
+    ) -> u64 {
+        for number in records.clone() {
             let Some(version) = self.arena.get(number).and_then(|slot| slot.committed(guard)) else { continue };
-            if let Begin::Committed(lsn) = version.begin() {
-                f(RecordId(number), lsn, version.row());
+            if let Begin::Committed(lsn) = version.begin()
+                && f(RecordId(number), lsn, version.row()).is_break()
+            {
+                return number + 1;
             }
         }
+        records.end
     }
 
     /// Rows as of the newest commit.
