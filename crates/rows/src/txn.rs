@@ -773,6 +773,9 @@ impl Txn {
     ) -> Result<()> {
         assert!(!self.prepared, "BUG: record {} is changed after the commit was prepared", record.0);
         let slot = table.records.record(record)?;
+        if let Some(row) = &row {
+            table.records.note_long(&table.layout, row)?;
+        }
         let first = !matches!(slot.current(self.id, guard).map(Version::begin), Some(Begin::By(_)));
         let number = self.tables.number(table);
         let mut write = Write { table: number, record, first, rows: 0, created, added: 0, stale: Vec::new() };
