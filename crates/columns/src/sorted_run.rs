@@ -77,7 +77,7 @@ fn before(ends: &[u64], at: usize) -> u64 {
 
 /// Passes a function that returns the length of the value of a row; does nothing for columns of
 /// numbers. Values of a dictionary have their full length: they may have to be copied.
-fn value_lengths(values: &ArrayRef, each: impl FnOnce(&dyn Fn(usize) -> usize)) {
+pub(crate) fn value_lengths(values: &ArrayRef, each: impl FnOnce(&dyn Fn(usize) -> usize)) {
     let length = |offsets: &[i32], row: usize| (offsets[row + 1] - offsets[row]) as usize;
     if let Some(offsets) = value_offsets(values) {
         return each(&|row| length(offsets, row));

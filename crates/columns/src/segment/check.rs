@@ -96,7 +96,8 @@ impl Segment {
         let found = if array.null_count() == array.len() {
             ColumnStats::all_null(array.len())
         } else {
-            ColumnStats::of(column.ty, array, &Dense::of(column.ty, array)?)
+            let found = ColumnStats::of(column.ty, array, &Dense::of(column.ty, array)?);
+            found.for_features(directory.footer.features)
         };
         if found.agrees_with(&kept.clone().with_short_maximum()) {
             return Ok(());

@@ -296,6 +296,8 @@ fn statistics_of_large_values_are_small_and_exclude_nothing_that_may_match() {
         assert!(range(&white, &white) && range(b"a", b"c"));
         assert_eq!(range(&[&white[..], b"x"].concat(), &[0xff; 2_000]), !is_bound, "in doubt, read it");
         assert_eq!(segment.check().unwrap(), Vec::<String>::new());
+        assert_eq!(stats.longest as usize, if bytes < LONG_BYTES_MIN { 0 } else { bytes });
+        assert_eq!(segment.features().unwrap().is_disjoint(LONGEST), bytes < LONG_BYTES_MIN, "{bytes}");
         let (min, _) = stats.range.clone().unwrap();
         let older = ColumnStats { range: Some((min, StatValue::Bytes(white))), has_nan: false, ..stats.clone() };
         assert!(older.with_short_maximum().agrees_with(&stats), "segments of older programs");
