@@ -40,7 +40,7 @@ mod writing;
 
 use std::sync::{Arc, OnceLock};
 
-use model::{Error, ErrorKind, Result};
+use model::{Error, ErrorKind, Result, limits};
 use query::Database;
 use server::http::{Application, MethodFilter, Request, Response, StatusCode};
 
@@ -49,6 +49,8 @@ use shared::Shared;
 
 /// Largest body of a request: names of 100,000 PVs.
 const BODY_BYTES_MAX: usize = 16 << 20;
+/// Largest body of a command: a sample to import may be long.
+const COMMAND_BYTES_MAX: usize = limits::HTTP_BODY_BYTES_MAX;
 
 /// Place in which requests find the archiver once it runs.
 #[derive(Clone, Default)]
@@ -82,7 +84,7 @@ pub fn applications(place: &Place) -> Vec<Application> {
         move |request| answer(place.clone(), request, door)
     };
     vec![
-        Application::new("/mgmt/bpl").route(any, "/{*action}", BODY_BYTES_MAX, door(Door::Management)),
+        Application::new("/mgmt/bpl").route(any, "/{*action}", COMMAND_BYTES_MAX, door(Door::Management)),
         Application::new("/retrieval")
             .feed(MethodFilter::GET, "/data/follow", door(Door::Feed))
             .route(any, "/data/{action}", BODY_BYTES_MAX, door(Door::Data))
