@@ -28,7 +28,7 @@ pub const STATEMENT_BYTES_MAX: usize = 16 << 20;
 /// Largest HTTP request body, after decompression, in bytes.
 pub const HTTP_BODY_BYTES_MAX: usize = 64 << 20;
 /// Limit for a Flight message, which is one record batch, with a small memory budget, in bytes.
-pub const FLIGHT_MESSAGE_BYTES_MIN: usize = 32 << 20;
+pub const FLIGHT_MESSAGE_BYTES_MIN: usize = 72 << 20;
 /// Limit for a Flight message with a large memory budget, in bytes; between the two it is 1/16 of
 /// the budget.
 pub const FLIGHT_MESSAGE_BYTES_MAX: usize = 1 << 30;
